@@ -1,0 +1,71 @@
+/* Status codes and errors.
+ *
+ * Every function that can fail returns a gp_status and fills a gp_error that its caller owns (usually on the stack of
+ * the thread that began the work). The function that finds out writes the sentence; those above may put context before
+ * it and never replace the cause. Outputs are set only on success. Any thread, each with its own gp_error.
+ */
+#ifndef GP_BASE_STATUS_H
+#define GP_BASE_STATUS_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+/* X(enumerator suffix, exit status of a program that ends with it, name) */
+#define GP_STATUS_MAP(X)                                                                                               \
+    X(OK, 0, "ok")                                                                                                     \
+    X(USAGE, 2, "wrong command line")                                                                                  \
+    X(CONFIG, 2, "wrong configuration")                                                                                \
+    X(DATA, 1, "broken data")                                                                                          \
+    X(IO, 1, "input or output failed")                                                                                 \
+    X(MEMORY, 1, "out of memory")                                                                                      \
+    X(DEVICE, 1, "device failed")                                                                                      \
+    X(UNSUPPORTED, 1, "not supported")                                                                                 \
+    X(PROGRAM, 1, "invalid program")                                                                                   \
+    X(NUMERIC, 1, "numeric failure")                                                                                   \
+    X(CANCELLED, 1, "cancelled")                                                                                       \
+    X(INJECTED, 1, "injected fault")                                                                                   \
+    X(INTERNAL, 1, "internal error")
+
+typedef enum gp_status {
+#define GP_STATUS_ENUM(suffix, exit_status, name) GP_##suffix,
+    GP_STATUS_MAP(GP_STATUS_ENUM)
+#undef GP_STATUS_ENUM
+} gp_status;
+
+enum { GP_ERROR_TEXT = 2048 };
+
+/* The first cause, as one sentence (cut with "…" where it is longer). Zero-initialise before use. */
+typedef struct gp_error {
+    gp_status status;
+    char text[GP_ERROR_TEXT];
+} gp_error;
+
+/* Where in a file something was said. line and column count from 1; line 0: no place known; column 0: line only. */
+typedef struct gp_place {
+    const char *path; /* borrowed: as long as the document that it came from; NULL: no place */
+    int line;
+    int column;
+} gp_place;
+
+#define GP_MUST_USE __attribute__((warn_unused_result))
+#define GP_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
+
+const char *gp_status_name(gp_status status);
+/* 0, 1 or 2: what main returns for it. */
+int gp_status_exit(gp_status status);
+
+/* Writes the sentence into err (which may be NULL) and returns status, so that `return gp_fail(...)` reads well. */
+gp_status gp_fail(gp_error *err, gp_status status, const char *format, ...) GP_PRINTF(3, 4);
+/* The same with "path:line:column: " before it. */
+gp_status gp_fail_at(gp_error *err, gp_status status, gp_place place, const char *format, ...) GP_PRINTF(4, 5);
+/* Puts context before what err says ("stage 2, micro-batch 5: …") and returns err's status. */
+gp_status gp_error_context(gp_error *err, const char *format, ...) GP_PRINTF(2, 3);
+
+/* Hands a failure on: the one hidden jump of the code base, and its name says so. */
+#define GP_RETURN_IF_FAILED(expression)                                                                                \
+    do {                                                                                                               \
+        gp_status gp_status_ = (expression);                                                                           \
+        if (gp_status_ != GP_OK) return gp_status_;                                                                    \
+    } while (0)
+
+#endif

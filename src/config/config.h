@@ -1,0 +1,113 @@
+/* The typed configuration: everything of config.yaml but the model, whose subtree the rooms above read.
+ *
+ * gp_config_load reads the file, applies the overrides in order, reads and checks what needs no layer. All texts are
+ * borrowed from the document that the configuration owns. Built by one thread, then read-only, but for
+ * gp_config_resolve.
+ */
+#ifndef GP_CONFIG_CONFIG_H
+#define GP_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "config/read.h"
+#include "config/tree.h"
+
+enum {
+    GP_MAX_STAGES = 4096,       /* = workers for now */
+    GP_MAX_MICRO_BATCHES = 4096,
+};
+
+/* One source of samples: data.train or data.eval. */
+typedef enum gp_source_kind { GP_SOURCE_NONE, GP_SOURCE_IDX, GP_SOURCE_TENSORS } gp_source_kind;
+typedef struct gp_source_config {
+    gp_source_kind kind;
+    gp_place place;
+    char *images; /* idx: absolute paths, owned */
+    char *labels;
+    bool normalise; /* idx: (value/255 − mean)/std */
+    double mean, std;
+    char *file; /* tensors */
+    bool take;  /* samples [take_from, take_to) only */
+    int64_t take_from, take_to;
+    gp_place take_place;
+} gp_source_config;
+
+typedef struct gp_data_config {
+    gp_source_config train; /* GP_SOURCE_NONE where absent */
+    gp_source_config eval;
+    int64_t batch; /* samples per mini-batch */
+    bool shuffle;
+    bool drop_last;
+    gp_place batch_place;
+} gp_data_config;
+
+/* One entry of pipeline.devices. */
+typedef struct gp_device_config {
+    const char *kind; /* "cpu", "cuda", or "ref" (the oracle of the tests; not in the manual) */
+    int index;        /* cuda:1 → 1 */
+    int threads;      /* cpu: 1 unless said */
+    size_t memory;    /* bytes; 0: not said */
+    gp_place place;
+} gp_device_config;
+
+typedef enum gp_balance_mode { GP_BALANCE_AUTO, GP_BALANCE_SIZE, GP_BALANCE_LAYERS } gp_balance_mode;
+typedef enum gp_checkpoint_mode { GP_CHECKPOINT_NEVER, GP_CHECKPOINT_EXCEPT_LAST, GP_CHECKPOINT_ALWAYS } gp_checkpoint_mode;
+
+typedef struct gp_pipeline_config {
+    gp_device_config *devices; /* owned */
+    int device_count;
+    gp_balance_mode balance;
+    int64_t *layers; /* GP_BALANCE_LAYERS: layers per stage, layers_count of them; owned */
+    int layers_count;
+    gp_place balance_place;
+    int micro_batches;
+    gp_place micro_batches_place;
+    const char *schedule; /* "gpipe" */
+    gp_checkpoint_mode checkpoint;
+    bool lockstep; /* auto resolved: on for gpipe */
+} gp_pipeline_config;
+
+typedef struct gp_optimizer_config {
+    const char *kind; /* "sgd" */
+    double lr, momentum, decay; /* decay: written weight_decay or decay */
+    bool nesterov;
+    const char *lr_schedule; /* "constant" */
+    gp_time warmup;          /* length; 0: none */
+    double warmup_from;      /* share of lr in step 0 */
+} gp_optimizer_config;
+
+typedef struct gp_train_config {
+    gp_time epochs; /* count 0: not said */
+    int64_t steps;  /* −1: not said */
+    uint64_t seed;
+    gp_time eval_every;
+    char *init; /* absolute path of a safetensors file, owned; NULL: from the seed */
+    gp_place init_place;
+} gp_train_config;
+
+typedef struct gp_config {
+    gp_yaml_document *document; /* owned */
+    char *path;                 /* of the file, owned */
+    char *folder;               /* absolute folder that relative paths start from, owned */
+    const gp_yaml *model;       /* model: borrowed from document */
+    gp_data_config data;
+    gp_pipeline_config pipeline;
+    gp_optimizer_config optimizer;
+    gp_train_config train;
+} gp_config;
+
+const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode);
+
+/* `overrides`: the arguments of --set, in order. GP_CONFIG or GP_USAGE with a place. */
+GP_MUST_USE gp_status gp_config_load(const char *path, const char *const *overrides, int override_count,
+                                     gp_config **out, gp_error *err);
+void gp_config_destroy(gp_config **config);
+/* Writes what was left to choose into the document: paths absolute, every default and `auto` by its value, thread
+ * counts. `balance`: layers per stage. What gp_config_write then writes repeats the run. */
+GP_MUST_USE gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stages, gp_error *err);
+GP_MUST_USE gp_status gp_config_write(const gp_config *config, const char *path, gp_error *err);
+
+#endif

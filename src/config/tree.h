@@ -1,0 +1,72 @@
+/* A YAML document as a tree in which every node knows its line and column.
+ *
+ * Built by libyaml's parser from a file, a text, or an override (--set key.path=value). Mappings keep their order;
+ * duplicate keys are refused; plain scalars keep their text, and config/read.h gives them types. Anchors and aliases
+ * work within bounds, `<<` does not. A hostile file costs neither memory nor time: GP_YAML_MAX_* below.
+ *
+ * The document owns all nodes and texts. One thread at a time; reading is free for all once it is built.
+ */
+#ifndef GP_CONFIG_TREE_H
+#define GP_CONFIG_TREE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+enum {
+    GP_YAML_MAX_BYTES = 16 << 20,  /* of a file */
+    GP_YAML_MAX_DEPTH = 64,        /* of nesting */
+    GP_YAML_MAX_NODES = 1 << 20,   /* after aliases are followed: an alias counts its target's nodes anew */
+    GP_YAML_MAX_SCALAR = 64 << 10, /* bytes of one scalar */
+};
+
+typedef enum gp_yaml_kind { GP_YAML_SCALAR, GP_YAML_SEQUENCE, GP_YAML_MAPPING } gp_yaml_kind;
+
+typedef struct gp_yaml gp_yaml;
+typedef struct gp_yaml_pair {
+    gp_yaml *key; /* always a scalar */
+    gp_yaml *value;
+} gp_yaml_pair;
+
+struct gp_yaml {
+    gp_yaml_kind kind;
+    gp_place place;   /* where it begins; an override's is path "--set key.path=value", without a line */
+    const char *text; /* scalar: NUL-terminated (a NUL inside a scalar is refused) */
+    bool quoted;      /* scalar: was in quotes or a block, so it is a string whatever it looks like */
+    size_t count;     /* sequence: items; mapping: pairs */
+    gp_yaml **items;
+    gp_yaml_pair *pairs;
+};
+
+typedef struct gp_yaml_document gp_yaml_document;
+
+/* Reads a file (regular; of GP_YAML_MAX_BYTES at most) with exactly one document, a mapping or anything else.
+ * GP_CONFIG with path:line:column where it is no YAML; GP_CONFIG too where it cannot be opened (the command line is
+ * wrong then), with the system's reason. */
+GP_MUST_USE gp_status gp_yaml_load(const char *path, gp_yaml_document **out, gp_error *err);
+/* The same from memory; `name` stands for the path in messages. */
+GP_MUST_USE gp_status gp_yaml_parse(const char *text, size_t bytes, const char *name, gp_yaml_document **out,
+                                    gp_error *err);
+void gp_yaml_destroy(gp_yaml_document **document);
+/* NULL where the document is empty. */
+gp_yaml *gp_yaml_root(gp_yaml_document *document);
+
+/* The value of a key of a mapping; NULL where there is none (or the node is no mapping). */
+gp_yaml *gp_yaml_get(const gp_yaml *mapping, const char *key);
+/* The key's own node, for its place. */
+gp_yaml *gp_yaml_key(const gp_yaml *mapping, const char *key);
+/* By path from the root, "model.layers.3.conv.out": sequences take an index. NULL where there is none. */
+gp_yaml *gp_yaml_find(gp_yaml_document *document, const char *path);
+
+/* --set: `assignment` is key.path=value, the value being YAML. Creates mappings on the way; replaces a scalar or a whole
+ * subtree; a sequence takes an existing index, or its length to append. GP_USAGE with "--set a.b: …" where it cannot. */
+GP_MUST_USE gp_status gp_yaml_override(gp_yaml_document *document, const char *assignment, gp_error *err);
+/* The same for the program itself, which writes resolved values: no message mentions --set. */
+GP_MUST_USE gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *value, gp_error *err);
+
+/* Writes the tree as YAML that reads back to an equal tree (quoted scalars stay quoted), after a comment line. */
+GP_MUST_USE gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, const char *path,
+                                    gp_error *err);
+
+#endif

@@ -1,0 +1,56 @@
+/* Reading and writing safetensors files (Hugging Face's format: u64 little-endian header length N, N bytes of JSON
+ * {"name": {"dtype","shape","data_offsets":[begin,end]}, "__metadata__": {…}}, then the packed data).
+ *
+ * The reader trusts nothing: lengths, overlaps, gaps, duplicate names, shapes and file size are checked when a file is
+ * opened; GP_DATA with path and offset. An open reader belongs to one thread at a time. The writer writes to a temporary
+ * file beside the target, syncs, and renames: the target is either the old file or the new one, whole.
+ */
+#ifndef GP_DATA_SAFETENSORS_H
+#define GP_DATA_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/shape.h"
+#include "base/status.h"
+
+enum {
+    GP_SAFETENSORS_MAX_HEADER = 100 << 20, /* as the reference implementation */
+    GP_SAFETENSORS_MAX_RANK = 8
+};
+
+typedef struct gp_safetensor {
+    const char *name; /* borrowed from the file */
+    gp_dtype dtype;
+    const char *dtype_name; /* as written; dtype is meaningful only where `known` */
+    int known;              /* 1 where dtype is one of base/shape.h's */
+    int rank;
+    int64_t dim[GP_SAFETENSORS_MAX_RANK];
+    uint64_t begin, end; /* relative to the data */
+} gp_safetensor;
+
+typedef struct gp_safetensors gp_safetensors;
+/* GP_DATA where the file is missing or broken. */
+GP_MUST_USE gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err);
+void gp_safetensors_close(gp_safetensors **file);
+size_t gp_safetensors_count(const gp_safetensors *file);
+/* In the order of the data. */
+const gp_safetensor *gp_safetensors_at(const gp_safetensors *file, size_t index);
+const gp_safetensor *gp_safetensors_find(const gp_safetensors *file, const char *name); /* NULL where there is none */
+/* Bytes [from, from+bytes) of a tensor's data into `to`. */
+GP_MUST_USE gp_status gp_safetensors_read(gp_safetensors *file, const gp_safetensor *tensor, uint64_t from,
+                                          size_t bytes, void *to, gp_error *err);
+
+/* One tensor to write: data is called in order, so that nothing need be in memory at once. */
+typedef struct gp_safetensors_item {
+    const char *name;
+    gp_dtype dtype;
+    int rank;
+    int64_t dim[GP_SAFETENSORS_MAX_RANK];
+    const void *data;
+} gp_safetensors_item;
+/* Writes the items in this order. `metadata`: key, value, key, value, …, NULL; may be NULL. GP_IO with the cause. */
+GP_MUST_USE gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
+                                           const char *const *metadata, gp_error *err);
+
+#endif

@@ -1,0 +1,81 @@
+/* Devices: memory, streams, events, copies, and the ops that they run.
+ *
+ * A *device kind* (ref, cpu, later cuda) is a table of functions. Its planning half (prepare) touches no device and may be
+ * called from any thread; its running half works on an open device. A worker opens one device for itself alone, and
+ * only that worker's thread calls it afterwards, but for the functions marked "any thread".
+ *
+ * Memories are separate: an address that gp_device_reserve returned is given to the ops and copies of that device only;
+ * the host reads and writes it through copies. Another worker's memory is reached by `pull`, nothing else.
+ * Streams are queues in order; on cpu and ref they are synchronous in the calling thread, and an event is recorded when
+ * the call returns. Callers may not rely on that: they wait for events.
+ */
+#ifndef GP_DEVICE_DEVICE_H
+#define GP_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "base/sync.h"
+#include "device/op.h"
+
+typedef struct gp_device gp_device;   /* an open device: owned by the worker that opened it */
+typedef struct gp_stream gp_stream;   /* a queue of work on it */
+typedef struct gp_event gp_event;     /* a place in a queue that others can wait for */
+typedef struct gp_device_kind gp_device_kind;
+
+/* What a worker asks for: an entry of pipeline.devices. */
+typedef struct gp_device_spec {
+    const gp_device_kind *kind;
+    int index;     /* cuda:1 → 1; 0 for cpu and ref */
+    int threads;   /* of a CPU device, ≥ 1 */
+    size_t memory; /* bytes that may be used; 0: what the machine has */
+} gp_device_spec;
+
+struct gp_device_kind {
+    const char *name;
+    bool computes_f64; /* ref only */
+
+    /* Planning: any thread, no device needed. `prepared` comes with desc set and everything else zero; the kind fills
+     * the rest (flops and bytes excepted). Where an operand's format is GP_FORMAT_ANY the kind chooses; where it is a
+     * number the kind takes it as it is. Refuses with GP_UNSUPPORTED and a sentence what it cannot do; in particular
+     * GP_OP_ACCUMULATE may be refused, and the planner then adds by an op of its own. */
+    gp_status (*prepare)(gp_prepared *prepared, gp_error *err);
+    void (*release)(gp_prepared *prepared);
+
+    /* Running. */
+    gp_status (*open)(const gp_device_spec *spec, gp_device **out, gp_error *err);
+    void (*close)(gp_device *device);
+    /* One block of device memory; freed with unreserve. The bytes are not cleared. */
+    gp_status (*reserve)(gp_device *device, size_t bytes, void **out, gp_error *err);
+    void (*unreserve)(gp_device *device, void *block);
+    gp_status (*stream_create)(gp_device *device, gp_stream **out, gp_error *err);
+    void (*stream_destroy)(gp_stream *stream);
+    gp_status (*event_create)(gp_device *device, gp_event **out, gp_error *err);
+    void (*event_destroy)(gp_event *event);
+    gp_status (*event_record)(gp_event *event, gp_stream *stream, gp_error *err);
+    /* Later work of `stream` waits for the event, which may belong to another device. Recorded before this call. */
+    gp_status (*stream_wait)(gp_stream *stream, const gp_event *event, gp_error *err);
+    /* Blocks the calling thread until all work of the stream is done; returns early where the run is cancelled. */
+    gp_status (*stream_finish)(gp_stream *stream, const gp_cancel *cancel, gp_error *err);
+    /* Enqueues. Host memory stays untouched by the caller until an event after it. */
+    gp_status (*copy_in)(gp_stream *stream, void *device_to, const void *host_from, size_t bytes, gp_error *err);
+    gp_status (*copy_out)(gp_stream *stream, void *host_to, const void *device_from, size_t bytes, gp_error *err);
+    /* Enqueues a copy from memory of `from`, a device of the same kind, into memory of the stream's device. */
+    gp_status (*pull)(gp_stream *stream, void *to, const gp_device *from, const void *address, size_t bytes,
+                      gp_error *err);
+    /* Enqueues an op. operands[i] is the address of operand i or NULL where it is absent. */
+    gp_status (*run)(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
+                     const gp_op_args *args, gp_error *err);
+};
+
+/* Prepared ops by descriptor: each descriptor is prepared once per device kind. Owned by the plan; any thread. */
+typedef struct gp_op_cache gp_op_cache;
+GP_MUST_USE gp_status gp_op_cache_create(gp_op_cache **out, gp_error *err);
+void gp_op_cache_destroy(gp_op_cache **cache);
+/* *out lives as long as the cache. GP_UNSUPPORTED where the kind cannot do it. */
+GP_MUST_USE gp_status gp_op_prepare(gp_op_cache *cache, const gp_device_kind *kind, const gp_op_desc *desc,
+                                    const gp_prepared **out, gp_error *err);
+
+#endif

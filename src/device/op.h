@@ -1,0 +1,291 @@
+/* What an op is: the vocabulary between layers, which ask for computations, and devices, which do them.
+ *
+ * A layer lowers its passes to descriptors (gp_op_desc). At plan time a device kind turns a descriptor into a prepared op
+ * (gp_prepared), which has stated its workspace, the storage that it wants for each operand, and what it can do in place.
+ * At run time a device runs it on a stream with addresses. Layers know no device; devices know no layer.
+ *
+ * Tensors are written in the order of memory: pictures [n,h,w,c], token rows [n,t,w], vectors [n,w]; the last dimension
+ * is contiguous, the others have strides in elements, so that a slice of channels is a tensor too. Parameters stand in
+ * PyTorch's order: conv [out,in/groups,kh,kw], linear [out,in]; they may have a format of the device's own instead
+ * (working copies, gradients of weights).
+ *
+ * Descriptors are plain data, compared and hashed by their bytes: zero-initialise them, padding included
+ * (gp_op_desc_init). The same descriptor gives the same kernel and so the same bits, whatever stands beside it.
+ */
+#ifndef GP_DEVICE_OP_H
+#define GP_DEVICE_OP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/shape.h"
+#include "base/status.h"
+
+enum { GP_MAX_OPERANDS = 8 };
+
+/* X(suffix, name, operands in order: '<' read, '>' written, '+' added to, '?' may be absent, each with its name)
+ *
+ * Shapes and meaning; N rows = all dimensions but the last multiplied (n·h·w, or n·t, or n); C = the last dimension:
+ *
+ * conv_forward            y = conv(x, w) + b. PyTorch's cross-correlation; groups, dilation, symmetric zero padding.
+ * conv_backward_data      dx from dy, w (overwrites)
+ * conv_backward_weights   dw, db from x, dy
+ * linear_forward          y[..,out] = x[..,in]·wᵀ + b
+ * linear_backward_data    dx = dy·w
+ * linear_backward_weights dw[out,in] = dyᵀ·x, db = Σ dy
+ * norm_statistics         mean[C], variance[C] (biased) of the N rows of x; stats [2,C]: mean, then variance
+ * norm_apply              y = (x−mean)/√(variance+eps)·gamma + beta; mean and variance in two operands
+ * norm_backward_reduce    sums [2,C]: Σ dy·x̂ (gradient of gamma), Σ dy (gradient of beta)
+ * norm_backward_data      dx = gamma/√(variance+eps)·(dy − (Σ dy + x̂·Σ dy·x̂)/N)
+ * relu_forward, _backward y = max(x,0); dx = dy where y > 0, else 0
+ * max_pool_forward        y and, where present, index (u8: row-major place of the maximum in its window; the first of
+ *                         equals; NaN wins, as in PyTorch); padding never wins
+ * max_pool_backward       dx (overwrites; overlapping windows add up) from index, dy
+ * mean_pool_forward       y[n,1,1,c] = mean over h,w of x[n,h,w,c]; mean_pool_backward: dx = dy/(h·w)
+ * flatten                 y[n, c·h·w] in PyTorch's order from x[n,h,w,c]; unflatten: the reverse
+ * dropout                 y = x·mask/(1−p), the mask drawn from counters (base/philox.h); its own backward, on dy
+ * add                     y = a + b;  copy: y = x;  (both may be strided)
+ * cross_entropy_forward   logits x [rows, classes], target i64 [rows] → partial f64 [2]: Σ loss, number right
+ *                         (argmax, the first of equals)
+ * cross_entropy_backward  dx = (softmax(x) − onehot(target)) / scalars.divisor
+ * loss_total              partial f64 [pieces,2] → scalars.loss_sum, .right (added in order of index), .finite
+ * norm_commit             running mean and variance from stats [pieces,2,C]: merged in index order by Chan's formula
+ *                         (Chan, Golub, LeVeque 1979), unbiased variance; running = (1−momentum)·running + momentum·new
+ * sgd                     PyTorch's SGD on one parameter; changes nothing where scalars.finite is 0; so norm_commit
+ * reorder                 y = x in another format
+ * fill                    y = 0
+ */
+#define GP_OP_MAP(X)                                                                                                   \
+    X(CONV_FORWARD, "conv_forward", "<x <w <?b >y")                                                                     \
+    X(CONV_BACKWARD_DATA, "conv_backward_data", "<dy <w >dx")                                                          \
+    X(CONV_BACKWARD_WEIGHTS, "conv_backward_weights", "<x <dy >dw >?db")                                               \
+    X(LINEAR_FORWARD, "linear_forward", "<x <w <?b >y")                                                                \
+    X(LINEAR_BACKWARD_DATA, "linear_backward_data", "<dy <w >dx")                                                      \
+    X(LINEAR_BACKWARD_WEIGHTS, "linear_backward_weights", "<x <dy >dw >?db")                                           \
+    X(NORM_STATISTICS, "norm_statistics", "<x >stats")                                                                 \
+    X(NORM_APPLY, "norm_apply", "<x <mean <variance <?gamma <?beta >y")                                                \
+    X(NORM_BACKWARD_REDUCE, "norm_backward_reduce", "<x <dy <mean <variance >sums")                                    \
+    X(NORM_BACKWARD_DATA, "norm_backward_data", "<x <dy <mean <variance <?gamma <sums >dx")                            \
+    X(RELU_FORWARD, "relu_forward", "<x >y")                                                                           \
+    X(RELU_BACKWARD, "relu_backward", "<y <dy >dx")                                                                    \
+    X(MAX_POOL_FORWARD, "max_pool_forward", "<x >y >?index")                                                           \
+    X(MAX_POOL_BACKWARD, "max_pool_backward", "<index <dy >dx")                                                        \
+    X(MEAN_POOL_FORWARD, "mean_pool_forward", "<x >y")                                                                 \
+    X(MEAN_POOL_BACKWARD, "mean_pool_backward", "<dy >dx")                                                             \
+    X(FLATTEN, "flatten", "<x >y")                                                                                     \
+    X(UNFLATTEN, "unflatten", "<x >y")                                                                                 \
+    X(DROPOUT, "dropout", "<x <scalars >y")                                                                            \
+    X(ADD, "add", "<a <b >y")                                                                                          \
+    X(COPY, "copy", "<x >y")                                                                                           \
+    X(CROSS_ENTROPY_FORWARD, "cross_entropy_forward", "<x <target >partial")                                           \
+    X(CROSS_ENTROPY_BACKWARD, "cross_entropy_backward", "<x <target <scalars >dx")                                     \
+    X(LOSS_TOTAL, "loss_total", "<partial +scalars")                                                                   \
+    X(NORM_COMMIT, "norm_commit", "<scalars <stats +mean +variance")                                                   \
+    X(SGD, "sgd", "<scalars <grad +?momentum +param")                                                                  \
+    X(REORDER, "reorder", "<x >y")                                                                                     \
+    X(FILL, "fill", ">y")
+
+typedef enum gp_op_kind {
+#define GP_OP_ENUM(suffix, name, operands) GP_OP_##suffix,
+    GP_OP_MAP(GP_OP_ENUM)
+#undef GP_OP_ENUM
+        GP_OP_KINDS
+} gp_op_kind;
+
+/* Positions of operands in gp_op_desc.operand, by op: GP_<OP>_<OPERAND>. */
+enum { GP_CONV_FORWARD_X, GP_CONV_FORWARD_W, GP_CONV_FORWARD_B, GP_CONV_FORWARD_Y };
+enum { GP_CONV_BACKWARD_DATA_DY, GP_CONV_BACKWARD_DATA_W, GP_CONV_BACKWARD_DATA_DX };
+enum { GP_CONV_BACKWARD_WEIGHTS_X, GP_CONV_BACKWARD_WEIGHTS_DY, GP_CONV_BACKWARD_WEIGHTS_DW, GP_CONV_BACKWARD_WEIGHTS_DB };
+enum { GP_LINEAR_FORWARD_X, GP_LINEAR_FORWARD_W, GP_LINEAR_FORWARD_B, GP_LINEAR_FORWARD_Y };
+enum { GP_LINEAR_BACKWARD_DATA_DY, GP_LINEAR_BACKWARD_DATA_W, GP_LINEAR_BACKWARD_DATA_DX };
+enum {
+    GP_LINEAR_BACKWARD_WEIGHTS_X,
+    GP_LINEAR_BACKWARD_WEIGHTS_DY,
+    GP_LINEAR_BACKWARD_WEIGHTS_DW,
+    GP_LINEAR_BACKWARD_WEIGHTS_DB
+};
+enum { GP_NORM_STATISTICS_X, GP_NORM_STATISTICS_STATS };
+enum {
+    GP_NORM_APPLY_X,
+    GP_NORM_APPLY_MEAN,
+    GP_NORM_APPLY_VARIANCE,
+    GP_NORM_APPLY_GAMMA,
+    GP_NORM_APPLY_BETA,
+    GP_NORM_APPLY_Y
+};
+enum {
+    GP_NORM_BACKWARD_REDUCE_X,
+    GP_NORM_BACKWARD_REDUCE_DY,
+    GP_NORM_BACKWARD_REDUCE_MEAN,
+    GP_NORM_BACKWARD_REDUCE_VARIANCE,
+    GP_NORM_BACKWARD_REDUCE_SUMS
+};
+enum {
+    GP_NORM_BACKWARD_DATA_X,
+    GP_NORM_BACKWARD_DATA_DY,
+    GP_NORM_BACKWARD_DATA_MEAN,
+    GP_NORM_BACKWARD_DATA_VARIANCE,
+    GP_NORM_BACKWARD_DATA_GAMMA,
+    GP_NORM_BACKWARD_DATA_SUMS,
+    GP_NORM_BACKWARD_DATA_DX
+};
+enum { GP_RELU_FORWARD_X, GP_RELU_FORWARD_Y };
+enum { GP_RELU_BACKWARD_Y, GP_RELU_BACKWARD_DY, GP_RELU_BACKWARD_DX };
+enum { GP_MAX_POOL_FORWARD_X, GP_MAX_POOL_FORWARD_Y, GP_MAX_POOL_FORWARD_INDEX };
+enum { GP_MAX_POOL_BACKWARD_INDEX, GP_MAX_POOL_BACKWARD_DY, GP_MAX_POOL_BACKWARD_DX };
+enum { GP_MEAN_POOL_FORWARD_X, GP_MEAN_POOL_FORWARD_Y };
+enum { GP_MEAN_POOL_BACKWARD_DY, GP_MEAN_POOL_BACKWARD_DX };
+enum { GP_FLATTEN_X, GP_FLATTEN_Y }; /* unflatten likewise */
+enum { GP_DROPOUT_X, GP_DROPOUT_SCALARS, GP_DROPOUT_Y };
+enum { GP_ADD_A, GP_ADD_B, GP_ADD_Y };
+enum { GP_COPY_X, GP_COPY_Y }; /* reorder likewise */
+enum { GP_CROSS_ENTROPY_FORWARD_X, GP_CROSS_ENTROPY_FORWARD_TARGET, GP_CROSS_ENTROPY_FORWARD_PARTIAL };
+enum {
+    GP_CROSS_ENTROPY_BACKWARD_X,
+    GP_CROSS_ENTROPY_BACKWARD_TARGET,
+    GP_CROSS_ENTROPY_BACKWARD_SCALARS,
+    GP_CROSS_ENTROPY_BACKWARD_DX
+};
+enum { GP_LOSS_TOTAL_PARTIAL, GP_LOSS_TOTAL_SCALARS };
+enum { GP_NORM_COMMIT_SCALARS, GP_NORM_COMMIT_STATS, GP_NORM_COMMIT_MEAN, GP_NORM_COMMIT_VARIANCE };
+enum { GP_SGD_SCALARS, GP_SGD_GRAD, GP_SGD_MOMENTUM, GP_SGD_PARAM };
+enum { GP_FILL_Y };
+
+/* A format of a device kind's own (a blocked layout of weights), by number; 0 is plain: dimensions and strides as the
+ * tensor says. Equal numbers are equal layouts within one device kind. */
+typedef uint32_t gp_format;
+enum {
+    GP_FORMAT_PLAIN = 0,
+    GP_FORMAT_ANY = UINT32_MAX /* in a descriptor: the device may choose, and says in gp_prepared.operand what it chose */
+};
+
+enum { GP_TENSOR_MAX_RANK = 4 };
+
+typedef struct gp_tensor {
+    int32_t rank;     /* 0: this operand is absent, unless `present` (a number) */
+    uint32_t present; /* 1 or 0 */
+    gp_dtype dtype;
+    gp_format format;
+    int64_t dim[GP_TENSOR_MAX_RANK];
+    int64_t stride[GP_TENSOR_MAX_RANK]; /* elements; the last is 1 */
+} gp_tensor;
+
+typedef struct gp_conv_attributes { /* [0] is height, [1] is width */
+    int64_t kernel[2], stride[2], pad[2], dilation[2];
+    int64_t groups;
+} gp_conv_attributes;
+
+typedef struct gp_pool_attributes {
+    int64_t kernel[2], stride[2], pad[2]; /* kernel[0]·kernel[1] ≤ 255 */
+} gp_pool_attributes;
+
+typedef struct gp_norm_attributes {
+    double eps;
+    double momentum;    /* norm_commit */
+    int64_t rows_full;  /* norm_commit: rows (n·h·w) of every micro-batch but the last */
+    int64_t rows_last;  /* norm_commit: rows of the last micro-batch */
+} gp_norm_attributes;
+
+typedef struct gp_dropout_attributes {
+    double p;      /* 0 ≤ p < 1: the share that is dropped */
+    uint32_t node; /* index in the expanded graph */
+    uint32_t purpose;
+} gp_dropout_attributes;
+
+typedef struct gp_sgd_attributes {
+    double momentum; /* 0: no state */
+    double decay;
+    uint32_t nesterov;
+    uint32_t reserved;
+} gp_sgd_attributes;
+
+enum gp_op_flags {
+    GP_OP_ACCUMULATE = 1 /* weight gradients: add to dw and db instead of overwriting them */
+};
+
+typedef struct gp_op_desc {
+    gp_op_kind kind;
+    uint32_t flags;
+    uint32_t threads; /* of the device: part of what is computed, since bits depend on it */
+    uint32_t operands;
+    gp_tensor operand[GP_MAX_OPERANDS];
+    union {
+        gp_conv_attributes conv;
+        gp_pool_attributes pool;
+        gp_norm_attributes norm;
+        gp_dropout_attributes dropout;
+        gp_sgd_attributes sgd;
+    } attributes;
+} gp_op_desc;
+
+/* Numbers that change from step to step. One block per stage, in its arena; the worker writes it when a step starts
+ * (but for the last three members, which loss_total writes on the last stage and copies carry to the others). */
+typedef struct gp_step_scalars {
+    uint64_t seed;
+    uint32_t step; /* from 1 */
+    uint32_t reserved;
+    double rate;    /* learning rate */
+    double divisor; /* number of targets that count in the mini-batch; ≥ 1 */
+    double loss_sum;
+    double right;
+    uint64_t finite; /* 1: the mini-batch's loss is finite, the update may be applied */
+} gp_step_scalars;
+
+/* What a device says of one operand. */
+typedef struct gp_operand_storage {
+    gp_format format;
+    size_t bytes; /* of the whole operand in that format, strides included: from its first to its last element */
+} gp_operand_storage;
+
+/* A descriptor made ready by a device kind. Owned by the gp_op_cache that made it; immutable, so that any number of
+ * threads may run one at the same time, each with its own workspace. */
+typedef struct gp_prepared gp_prepared;
+struct gp_prepared {
+    gp_op_desc desc;
+    size_t workspace; /* bytes, aligned to GP_ALIGNMENT; contents need not survive a run */
+    gp_operand_storage operand[GP_MAX_OPERANDS];
+    uint8_t in_place[GP_MAX_OPERANDS]; /* of a written operand: bit i set: it may have the address of read operand i */
+    double flops; /* counted: multiplications and additions */
+    double bytes; /* counted: read and written once */
+    void *context; /* the device kind's own */
+};
+
+/* What changes from run to run of one prepared op. */
+typedef struct gp_op_args {
+    int64_t first_sample; /* place of the micro-batch's first sample in the mini-batch (dropout) */
+} gp_op_args;
+
+const char *gp_op_name(gp_op_kind kind);
+/* The kind's operands, as in GP_OP_MAP. */
+int gp_op_operand_count(gp_op_kind kind);
+const char *gp_op_operand_name(gp_op_kind kind, int operand); /* static storage */
+bool gp_op_reads(gp_op_kind kind, int operand);
+bool gp_op_writes(gp_op_kind kind, int operand);
+bool gp_op_optional(gp_op_kind kind, int operand);
+
+/* Zeroes desc, padding included, and sets kind and operand count. */
+void gp_op_desc_init(gp_op_desc *desc, gp_op_kind kind);
+/* A plain contiguous tensor of `rank` dimensions, outermost first. rank 0 gives a present number. */
+gp_tensor gp_tensor_plain(gp_dtype dtype, int rank, const int64_t *dim);
+/* The tensor of n samples of a PyTorch-order sample shape: [C,h,w] → [n,h,w,C]; [t,w] → [n,t,w]; [w] → [n,w]; [] → [n]. */
+gp_tensor gp_tensor_samples(gp_dtype dtype, int64_t n, gp_shape sample);
+/* The tensor of a parameter, in PyTorch's order. */
+gp_tensor gp_tensor_param(gp_dtype dtype, gp_shape shape);
+/* Channels [first, first+count) of a tensor: the same strides, a smaller last dimension. Its address is that of the
+ * whole plus `first` elements. */
+gp_tensor gp_tensor_channels(gp_tensor whole, int64_t count);
+int64_t gp_tensor_elements(const gp_tensor *tensor);
+/* All dimensions but the last, multiplied. */
+int64_t gp_tensor_rows(const gp_tensor *tensor);
+/* Bytes from the first to the last element of a plain tensor. */
+size_t gp_tensor_bytes(const gp_tensor *tensor);
+bool gp_tensor_contiguous(const gp_tensor *tensor);
+bool gp_tensor_same_dims(const gp_tensor *a, const gp_tensor *b);
+/* Checks what holds for every device: operands present, ranks, dimensions that fit each other, attributes in range.
+ * GP_INTERNAL with the op's name and the rule where not. */
+GP_MUST_USE gp_status gp_op_desc_check(const gp_op_desc *desc, gp_error *err);
+/* Floating-point operations and bytes of a descriptor, counted from its shapes. */
+void gp_op_count(const gp_op_desc *desc, double *flops, double *bytes);
+
+#endif

@@ -1,0 +1,84 @@
+/* A layer: options, shapes, parameters and their initial values, and its lowering to ops. It knows no device.
+ *
+ * Each type of layer is a gp_layer_type in a file of its family, listed in layers/registry.c (one explicit table; nothing
+ * registers itself). An instance belongs to the graph node that holds it; after `infer` it is read-only, any thread.
+ * Options, defaults and parameter names are PyTorch's (reference: torch.nn), unless the manual says otherwise.
+ */
+#ifndef GP_LAYERS_LAYER_H
+#define GP_LAYERS_LAYER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/shape.h"
+#include "base/status.h"
+#include "config/read.h"
+#include "layers/lowering.h"
+
+enum { GP_LAYER_MAX_PARAMS = 4 };
+
+typedef enum gp_init_kind {
+    GP_INIT_CONSTANT, /* value */
+    GP_INIT_UNIFORM,  /* in [−value, value) */
+} gp_init_kind;
+
+/* One parameter, or one buffer (a running statistic: saved and loaded, neither trained nor decayed). */
+typedef struct gp_param_spec {
+    const char *suffix; /* "weight", "bias", "running_mean", "running_var": the name is <layer>.<suffix> */
+    gp_shape shape;     /* PyTorch's order */
+    gp_init_kind init;
+    double value;
+    bool buffer;
+    bool norm_or_bias; /* what no_decay leaves alone */
+} gp_param_spec;
+
+typedef struct gp_layer gp_layer;
+
+typedef struct gp_layer_type {
+    const char *name;
+    size_t size; /* of the instance, whose first member is a gp_layer */
+    bool loss;   /* takes prediction and target, makes no value */
+    int inputs_min, inputs_max; /* values taken */
+
+    /* Reads the options into the zeroed instance. GP_CONFIG with place. */
+    gp_status (*read)(gp_layer *layer, const gp_choice *choice, gp_error *err);
+    /* Checks the inputs' shapes (of one sample) and gives the output's; the instance keeps what it needs. GP_CONFIG
+     * without place and without the layer's name: the caller puts both before it ("kernel 7 is larger than …"). A loss
+     * gives the target's shape. */
+    gp_status (*infer)(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err);
+    /* Fills specs and returns how many; NULL: none. After infer. */
+    int (*params)(const gp_layer *layer, gp_param_spec specs[GP_LAYER_MAX_PARAMS]);
+    /* All passes for micro-batches of lowering->samples (FORWARD, EVALUATE, BACKWARD). GP_CONFIG, like infer's, for what only
+     * the size shows (batch norm over one value). */
+    gp_status (*lower)(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
+    /* The passes of a mini-batch (TOTAL, COMMIT); NULL: none. STATS are declared as by `lower`, in the same order. */
+    gp_status (*lower_mini_batch)(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
+    /* Losses: how many classes targets may name. */
+    int64_t (*classes)(const gp_layer *layer);
+    void (*fini)(gp_layer *layer); /* NULL: owns nothing */
+} gp_layer_type;
+
+struct gp_layer {
+    const gp_layer_type *type;
+    int input_count;
+    gp_shape *inputs; /* owned by the instance; set by gp_layer_infer */
+    gp_shape output;
+};
+
+/* By name; NULL where there is none. The table ends with NULL: gp_layer_names() for messages. */
+const gp_layer_type *gp_layer_type_find(const char *name, bool loss);
+const char *const *gp_layer_names(bool loss);
+/* Names of the contract that this version does not have yet. */
+const char *const *gp_layer_names_later(bool loss);
+
+/* A new instance with its options read. Options that every layer knows (name, from) may stand among choice->options and
+ * are left alone. */
+GP_MUST_USE gp_status gp_layer_create(const gp_layer_type *type, const gp_choice *choice, gp_layer **out, gp_error *err);
+void gp_layer_destroy(gp_layer **layer);
+/* Keeps the shapes in the instance, then calls the type's infer. */
+GP_MUST_USE gp_status gp_layer_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_error *err);
+/* gp_check_keys for a layer's options, with what every layer knows added to `known` (and what comes later, to later). */
+GP_MUST_USE gp_status gp_layer_check_options(const gp_choice *choice, const char *const *known, gp_error *err);
+
+#endif
