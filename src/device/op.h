@@ -272,6 +272,8 @@ gp_tensor gp_tensor_plain(gp_dtype dtype, int rank, const int64_t *dim);
 gp_tensor gp_tensor_samples(gp_dtype dtype, int64_t n, gp_shape sample);
 /* The tensor of a parameter, in PyTorch's order. */
 gp_tensor gp_tensor_param(gp_dtype dtype, gp_shape shape);
+/* The tensor of a gp_step_scalars block, operand `scalars` of the ops that have it: u8 [sizeof(gp_step_scalars)]. */
+gp_tensor gp_tensor_scalars(void);
 /* Channels [first, first+count) of a tensor: the same strides, a smaller last dimension. Its address is that of the
  * whole plus `first` elements. */
 gp_tensor gp_tensor_channels(gp_tensor whole, int64_t count);

@@ -1,0 +1,187 @@
+#include "device/op.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+enum { OPERAND_NAME = 12 };
+
+typedef struct operand_info {
+    bool reads, writes, optional;
+    char name[OPERAND_NAME];
+} operand_info;
+
+typedef struct op_info {
+    int operands;
+    operand_info operand[GP_MAX_OPERANDS];
+} op_info;
+
+static const char *const op_names[GP_OP_KINDS] = {
+#define NAME_OF(suffix, name, operands) [GP_OP_##suffix] = name,
+    GP_OP_MAP(NAME_OF)
+#undef NAME_OF
+};
+
+static const char *const op_operands[GP_OP_KINDS] = {
+#define OPERANDS_OF(suffix, name, operands) [GP_OP_##suffix] = operands,
+    GP_OP_MAP(OPERANDS_OF)
+#undef OPERANDS_OF
+};
+
+static op_info op_table[GP_OP_KINDS];
+static pthread_once_t op_table_once = PTHREAD_ONCE_INIT;
+
+static const char *parse_operand(const char *text, operand_info *out) {
+    out->reads = *text == '<' || *text == '+';
+    out->writes = *text == '>' || *text == '+';
+    assert(out->reads || out->writes);
+    text++;
+    out->optional = *text == '?';
+    if (out->optional) text++;
+    size_t length = strcspn(text, " ");
+    assert(length > 0 && length < OPERAND_NAME);
+    memcpy(out->name, text, length);
+    text += length;
+    return text + strspn(text, " ");
+}
+
+static void parse_operands(void) {
+    for (int kind = 0; kind < GP_OP_KINDS; kind++) {
+        op_info *info = &op_table[kind];
+        const char *text = op_operands[kind];
+        while (*text) {
+            assert(info->operands < GP_MAX_OPERANDS);
+            text = parse_operand(text, &info->operand[info->operands]);
+            info->operands++;
+        }
+    }
+}
+
+static const op_info *info_of(gp_op_kind kind) {
+    pthread_once(&op_table_once, parse_operands);
+    assert((int)kind >= 0 && kind < GP_OP_KINDS);
+    return &op_table[kind];
+}
+
+static const operand_info *operand_of(gp_op_kind kind, int operand) {
+    const op_info *info = info_of(kind);
+    assert(operand >= 0 && operand < info->operands);
+    return &info->operand[operand];
+}
+
+const char *gp_op_name(gp_op_kind kind) {
+    assert((int)kind >= 0 && kind < GP_OP_KINDS);
+    return op_names[kind];
+}
+
+int gp_op_operand_count(gp_op_kind kind) {
+    return info_of(kind)->operands;
+}
+
+const char *gp_op_operand_name(gp_op_kind kind, int operand) {
+    return operand_of(kind, operand)->name;
+}
+
+bool gp_op_reads(gp_op_kind kind, int operand) {
+    return operand_of(kind, operand)->reads;
+}
+
+bool gp_op_writes(gp_op_kind kind, int operand) {
+    return operand_of(kind, operand)->writes;
+}
+
+bool gp_op_optional(gp_op_kind kind, int operand) {
+    return operand_of(kind, operand)->optional;
+}
+
+void gp_op_desc_init(gp_op_desc *desc, gp_op_kind kind) {
+    memset(desc, 0, sizeof *desc);
+    desc->kind = kind;
+    desc->operands = (uint32_t)gp_op_operand_count(kind);
+}
+
+/* Too large a tensor is refused by gp_op_desc_check; until then its numbers stand still at the end of the range. */
+static int64_t multiply(int64_t a, int64_t b) {
+    int64_t product;
+    return gp_int64_mul(a, b, &product) ? product : INT64_MAX;
+}
+
+gp_tensor gp_tensor_plain(gp_dtype dtype, int rank, const int64_t *dim) {
+    assert(rank >= 0 && rank <= GP_TENSOR_MAX_RANK);
+    gp_tensor tensor = {.rank = rank, .present = 1, .dtype = dtype, .format = GP_FORMAT_PLAIN};
+    int64_t stride = 1;
+    for (int d = rank - 1; d >= 0; d--) {
+        tensor.dim[d] = dim[d];
+        tensor.stride[d] = stride;
+        stride = multiply(stride, dim[d]);
+    }
+    return tensor;
+}
+
+gp_tensor gp_tensor_samples(gp_dtype dtype, int64_t n, gp_shape sample) {
+    assert(sample.rank >= 0 && sample.rank < GP_TENSOR_MAX_RANK);
+    if (sample.rank == 3) {
+        return gp_tensor_plain(dtype, 4, (const int64_t[]){n, sample.dim[1], sample.dim[2], sample.dim[0]});
+    }
+    return gp_tensor_plain(dtype, sample.rank + 1, (const int64_t[]){n, sample.dim[0], sample.dim[1]});
+}
+
+gp_tensor gp_tensor_param(gp_dtype dtype, gp_shape shape) {
+    return gp_tensor_plain(dtype, shape.rank, shape.dim);
+}
+
+gp_tensor gp_tensor_scalars(void) {
+    return gp_tensor_plain(GP_U8, 1, (const int64_t[]){sizeof(gp_step_scalars)});
+}
+
+gp_tensor gp_tensor_channels(gp_tensor whole, int64_t count) {
+    assert(whole.rank > 0 && count >= 1 && count <= whole.dim[whole.rank - 1]);
+    whole.dim[whole.rank - 1] = count;
+    return whole;
+}
+
+int64_t gp_tensor_elements(const gp_tensor *tensor) {
+    if (!tensor->present) return 0;
+    int64_t elements = 1;
+    for (int d = 0; d < tensor->rank; d++) elements = multiply(elements, tensor->dim[d]);
+    return elements;
+}
+
+int64_t gp_tensor_rows(const gp_tensor *tensor) {
+    if (!tensor->present) return 0;
+    int64_t rows = 1;
+    for (int d = 0; d < tensor->rank - 1; d++) rows = multiply(rows, tensor->dim[d]);
+    return rows;
+}
+
+size_t gp_tensor_bytes(const gp_tensor *tensor) {
+    if (!tensor->present) return 0;
+    size_t last = 0;
+    for (int d = 0; d < tensor->rank; d++) {
+        size_t step;
+        if (!gp_size_mul((size_t)(tensor->dim[d] - 1), (size_t)tensor->stride[d], &step)) return SIZE_MAX;
+        if (!gp_size_add(last, step, &last)) return SIZE_MAX;
+    }
+    size_t bytes;
+    if (!gp_size_add(last, 1, &last)) return SIZE_MAX;
+    return gp_size_mul(last, gp_dtype_size(tensor->dtype), &bytes) ? bytes : SIZE_MAX;
+}
+
+bool gp_tensor_contiguous(const gp_tensor *tensor) {
+    int64_t stride = 1;
+    for (int d = tensor->rank - 1; d >= 0; d--) {
+        if (tensor->dim[d] != 1 && tensor->stride[d] != stride) return false;
+        stride = multiply(stride, tensor->dim[d]);
+    }
+    return true;
+}
+
+bool gp_tensor_same_dims(const gp_tensor *a, const gp_tensor *b) {
+    if (a->present != b->present || a->rank != b->rank) return false;
+    for (int d = 0; d < a->rank; d++) {
+        if (a->dim[d] != b->dim[d]) return false;
+    }
+    return true;
+}

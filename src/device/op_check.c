@@ -1,0 +1,201 @@
+#include "device/op_check.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+gp_status gp_op_refuse(const gp_op_desc *desc, gp_error *err, const char *format, ...) {
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return gp_fail(err, GP_INTERNAL, "op %s: %s", gp_op_name(desc->kind), text);
+}
+
+static bool all_zero(const void *bytes, size_t count) {
+    const unsigned char *byte = bytes;
+    for (size_t i = 0; i < count; i++) {
+        if (byte[i]) return false;
+    }
+    return true;
+}
+
+static gp_status check_head(const gp_op_desc *desc, gp_error *err) {
+    if ((int)desc->kind < 0 || desc->kind >= GP_OP_KINDS) {
+        return gp_fail(err, GP_INTERNAL, "op: %d is not a kind of op", (int)desc->kind);
+    }
+    if (desc->operands != (uint32_t)gp_op_operand_count(desc->kind)) {
+        return gp_op_refuse(desc, err, "%u operands where it takes %d", desc->operands,
+                            gp_op_operand_count(desc->kind));
+    }
+    if (desc->flags & ~(uint32_t)GP_OP_ACCUMULATE) {
+        return gp_op_refuse(desc, err, "unknown flags 0x%x", desc->flags);
+    }
+    bool weights = desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS || desc->kind == GP_OP_LINEAR_BACKWARD_WEIGHTS;
+    if ((desc->flags & GP_OP_ACCUMULATE) && !weights) {
+        return gp_op_refuse(desc, err, "accumulates, which only gradients of weights can");
+    }
+    return GP_OK;
+}
+
+/* Descriptors are compared by their bytes: what has no meaning has to be zero, or equal ops would differ. */
+static gp_status check_unused_bytes(const gp_op_desc *desc, gp_error *err) {
+    size_t unused_operands = GP_MAX_OPERANDS - desc->operands;
+    if (!all_zero(&desc->operand[desc->operands], unused_operands * sizeof desc->operand[0])) {
+        return gp_op_refuse(desc, err, "operands after its last are not zero");
+    }
+    size_t used = gp_op_attribute_bytes(desc->kind);
+    if (!all_zero((const char *)&desc->attributes + used, sizeof desc->attributes - used)) {
+        return gp_op_refuse(desc, err, "attributes that it does not have are not zero");
+    }
+    return GP_OK;
+}
+
+static gp_status check_absent(const gp_op_desc *desc, int i, gp_error *err) {
+    const char *name = gp_op_operand_name(desc->kind, i);
+    if (!gp_op_optional(desc->kind, i)) return gp_op_refuse(desc, err, "operand %s is absent", name);
+    if (!all_zero(&desc->operand[i], sizeof desc->operand[i])) {
+        return gp_op_refuse(desc, err, "operand %s is absent but not zero", name);
+    }
+    return GP_OK;
+}
+
+/* Elements must not overlap, and their distances in bytes must fit ptrdiff_t. */
+static gp_status check_extent(const gp_op_desc *desc, int i, gp_error *err) {
+    const char *name = gp_op_operand_name(desc->kind, i);
+    const gp_tensor *tensor = &desc->operand[i];
+    int64_t extent = 1; /* elements from the first to the last, of the dimensions seen so far */
+    for (int d = tensor->rank - 1; d >= 0; d--) {
+        if (tensor->dim[d] < 1) {
+            return gp_op_refuse(desc, err, "dimension %d of %s is %lld, which must be at least 1", d, name,
+                                (long long)tensor->dim[d]);
+        }
+        bool last = d == tensor->rank - 1;
+        if (last ? tensor->stride[d] != 1 : tensor->stride[d] < extent) {
+            return gp_op_refuse(desc, err, "stride %lld of dimension %d of %s %s", (long long)tensor->stride[d], d,
+                                name, last ? "must be 1" : "makes its elements overlap");
+        }
+        int64_t step;
+        if (!gp_int64_mul(tensor->dim[d] - 1, tensor->stride[d], &step) || !gp_int64_add(extent, step, &extent)) {
+            return gp_op_refuse(desc, err, "%s is too large", name);
+        }
+    }
+    int64_t bytes;
+    if (!gp_int64_mul(extent, (int64_t)gp_dtype_size(tensor->dtype), &bytes)) {
+        return gp_op_refuse(desc, err, "%s is too large", name);
+    }
+    return GP_OK;
+}
+
+static gp_status check_present(const gp_op_desc *desc, int i, gp_error *err) {
+    const char *name = gp_op_operand_name(desc->kind, i);
+    const gp_tensor *tensor = &desc->operand[i];
+    if (tensor->present != 1) return gp_op_refuse(desc, err, "presence of %s is %u", name, tensor->present);
+    if (tensor->rank < 0 || tensor->rank > GP_TENSOR_MAX_RANK) {
+        return gp_op_refuse(desc, err, "rank of %s is %d, which must be 0 to %d", name, tensor->rank,
+                            GP_TENSOR_MAX_RANK);
+    }
+    if ((int)tensor->dtype < GP_F32 || (int)tensor->dtype > GP_U8) {
+        return gp_op_refuse(desc, err, "%d is not a dtype, in %s", (int)tensor->dtype, name);
+    }
+    for (int d = tensor->rank; d < GP_TENSOR_MAX_RANK; d++) {
+        if (tensor->dim[d] || tensor->stride[d]) {
+            return gp_op_refuse(desc, err, "dimension %d of %s is beyond its rank %d and not zero", d, name,
+                                tensor->rank);
+        }
+    }
+    return check_extent(desc, i, err);
+}
+
+static bool operand_named(const gp_op_desc *desc, int i, const char *name) {
+    return strcmp(gp_op_operand_name(desc->kind, i), name) == 0;
+}
+
+static gp_status check_format(const gp_op_desc *desc, int i, gp_error *err) {
+    const gp_tensor *tensor = &desc->operand[i];
+    if (tensor->format == GP_FORMAT_PLAIN) return GP_OK;
+    const char *name = gp_op_operand_name(desc->kind, i);
+    bool weights = operand_named(desc, i, "w") || operand_named(desc, i, "dw");
+    if (tensor->format == GP_FORMAT_ANY) {
+        return weights ? GP_OK : gp_op_refuse(desc, err, "%s leaves its format open, which only weights may", name);
+    }
+    bool moves =
+        desc->kind == GP_OP_ADD || desc->kind == GP_OP_COPY || desc->kind == GP_OP_REORDER || desc->kind == GP_OP_FILL;
+    if (!weights && !moves) return gp_op_refuse(desc, err, "%s must be plain", name);
+    if (!gp_tensor_contiguous(tensor)) return gp_op_refuse(desc, err, "%s is neither plain nor contiguous", name);
+    if (desc->kind != GP_OP_REORDER && moves && tensor->format != desc->operand[0].format) {
+        return gp_op_refuse(desc, err, "formats %u of %s and %u of %s differ", tensor->format, name,
+                            desc->operand[0].format, gp_op_operand_name(desc->kind, 0));
+    }
+    return GP_OK;
+}
+
+/* The dtype that an operand of this name has whatever the op computes in; false for all others. */
+static bool fixed_dtype(const gp_op_desc *desc, int i, gp_dtype *out) {
+    static const struct {
+        const char *name;
+        gp_dtype dtype;
+    } fixed[] = {{"index", GP_U8}, {"target", GP_I64}, {"partial", GP_F64}, {"scalars", GP_U8}};
+    for (size_t f = 0; f < sizeof fixed / sizeof fixed[0]; f++) {
+        if (operand_named(desc, i, fixed[f].name)) {
+            *out = fixed[f].dtype;
+            return true;
+        }
+    }
+    return false;
+}
+
+static gp_status check_scalars(const gp_op_desc *desc, int i, gp_error *err) {
+    const gp_tensor scalars = gp_tensor_scalars();
+    if (memcmp(&desc->operand[i], &scalars, sizeof scalars) != 0) {
+        return gp_op_refuse(desc, err, "scalars must be u8 [%zu]", sizeof(gp_step_scalars));
+    }
+    return GP_OK;
+}
+
+/* All real operands of an op have one dtype, in which it computes; ops that only move bytes take any. */
+static gp_status check_dtypes(const gp_op_desc *desc, gp_error *err) {
+    bool any = desc->kind == GP_OP_COPY || desc->kind == GP_OP_REORDER || desc->kind == GP_OP_FILL;
+    int first = -1;
+    for (int i = 0; i < (int)desc->operands; i++) {
+        const gp_tensor *tensor = &desc->operand[i];
+        if (!tensor->present) continue;
+        const char *name = gp_op_operand_name(desc->kind, i);
+        gp_dtype fixed;
+        if (fixed_dtype(desc, i, &fixed)) {
+            if (tensor->dtype != fixed) {
+                return gp_op_refuse(desc, err, "%s is %s, which must be %s", name, gp_dtype_name(tensor->dtype),
+                                    gp_dtype_name(fixed));
+            }
+            if (operand_named(desc, i, "scalars")) GP_RETURN_IF_FAILED(check_scalars(desc, i, err));
+            continue;
+        }
+        if (!any && tensor->dtype != GP_F32 && tensor->dtype != GP_F64) {
+            return gp_op_refuse(desc, err, "%s is %s, which must be F32 or F64", name, gp_dtype_name(tensor->dtype));
+        }
+        if (first < 0) first = i;
+        if (tensor->dtype != desc->operand[first].dtype) {
+            return gp_op_refuse(desc, err, "%s is %s and %s is %s, which must be equal", name,
+                                gp_dtype_name(tensor->dtype), gp_op_operand_name(desc->kind, first),
+                                gp_dtype_name(desc->operand[first].dtype));
+        }
+    }
+    return GP_OK;
+}
+
+gp_status gp_op_desc_check(const gp_op_desc *desc, gp_error *err) {
+    GP_RETURN_IF_FAILED(check_head(desc, err));
+    GP_RETURN_IF_FAILED(check_unused_bytes(desc, err));
+    for (int i = 0; i < (int)desc->operands; i++) {
+        bool present = desc->operand[i].present;
+        GP_RETURN_IF_FAILED(present ? check_present(desc, i, err) : check_absent(desc, i, err));
+    }
+    GP_RETURN_IF_FAILED(check_dtypes(desc, err));
+    for (int i = 0; i < (int)desc->operands; i++) {
+        if (desc->operand[i].present) GP_RETURN_IF_FAILED(check_format(desc, i, err));
+    }
+    return gp_op_check_kind(desc, err);
+}

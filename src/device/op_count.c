@@ -1,0 +1,66 @@
+#include "device/op.h"
+
+/* Twice the multiplications of a product with the weights, one of each pair being an addition; padding is counted as if
+ * it were there. `y` has the rows of the product, `w` is [out, in, …]. */
+static double count_product(const gp_tensor *y, const gp_tensor *w) {
+    return 2.0 * (double)gp_tensor_rows(y) * (double)gp_tensor_elements(w);
+}
+
+static double elements(const gp_op_desc *desc, int operand) {
+    return (double)gp_tensor_elements(&desc->operand[operand]);
+}
+
+static double count_flops(const gp_op_desc *desc) {
+    const gp_tensor *operand = desc->operand;
+    const gp_pool_attributes *pool = &desc->attributes.pool;
+    switch (desc->kind) {
+    case GP_OP_CONV_FORWARD:
+    case GP_OP_LINEAR_FORWARD:
+        return count_product(&operand[GP_CONV_FORWARD_Y], &operand[GP_CONV_FORWARD_W]) +
+               (operand[GP_CONV_FORWARD_B].present ? elements(desc, GP_CONV_FORWARD_Y) : 0);
+    case GP_OP_CONV_BACKWARD_DATA:
+    case GP_OP_LINEAR_BACKWARD_DATA:
+        return count_product(&operand[GP_CONV_BACKWARD_DATA_DY], &operand[GP_CONV_BACKWARD_DATA_W]);
+    case GP_OP_CONV_BACKWARD_WEIGHTS:
+    case GP_OP_LINEAR_BACKWARD_WEIGHTS:
+        return count_product(&operand[GP_CONV_BACKWARD_WEIGHTS_DY], &operand[GP_CONV_BACKWARD_WEIGHTS_DW]) +
+               (operand[GP_CONV_BACKWARD_WEIGHTS_DB].present ? elements(desc, GP_CONV_BACKWARD_WEIGHTS_DY) : 0);
+    case GP_OP_NORM_STATISTICS: return 4 * elements(desc, GP_NORM_STATISTICS_X);
+    case GP_OP_NORM_APPLY: return 4 * elements(desc, GP_NORM_APPLY_X);
+    case GP_OP_NORM_BACKWARD_REDUCE: return 5 * elements(desc, GP_NORM_BACKWARD_REDUCE_X);
+    case GP_OP_NORM_BACKWARD_DATA: return 7 * elements(desc, GP_NORM_BACKWARD_DATA_X);
+    case GP_OP_RELU_FORWARD:
+    case GP_OP_RELU_BACKWARD: return elements(desc, 0);
+    case GP_OP_MAX_POOL_FORWARD:
+        return elements(desc, GP_MAX_POOL_FORWARD_Y) * (double)(pool->kernel[0] * pool->kernel[1]);
+    case GP_OP_MAX_POOL_BACKWARD: return elements(desc, GP_MAX_POOL_BACKWARD_DY);
+    case GP_OP_MEAN_POOL_FORWARD: return elements(desc, GP_MEAN_POOL_FORWARD_X);
+    case GP_OP_MEAN_POOL_BACKWARD: return elements(desc, GP_MEAN_POOL_BACKWARD_DX);
+    case GP_OP_DROPOUT: return elements(desc, GP_DROPOUT_X);
+    case GP_OP_ADD: return elements(desc, GP_ADD_Y);
+    case GP_OP_CROSS_ENTROPY_FORWARD: return 4 * elements(desc, GP_CROSS_ENTROPY_FORWARD_X);
+    case GP_OP_CROSS_ENTROPY_BACKWARD: return 5 * elements(desc, GP_CROSS_ENTROPY_BACKWARD_X);
+    case GP_OP_LOSS_TOTAL: return elements(desc, GP_LOSS_TOTAL_PARTIAL);
+    case GP_OP_NORM_COMMIT: return 5 * elements(desc, GP_NORM_COMMIT_STATS);
+    case GP_OP_SGD: return (operand[GP_SGD_MOMENTUM].present ? 6 : 4) * elements(desc, GP_SGD_PARAM);
+    case GP_OP_FLATTEN:
+    case GP_OP_UNFLATTEN:
+    case GP_OP_COPY:
+    case GP_OP_REORDER:
+    case GP_OP_FILL:
+    case GP_OP_KINDS: break;
+    }
+    return 0;
+}
+
+void gp_op_count(const gp_op_desc *desc, double *flops, double *bytes) {
+    double moved = 0;
+    for (int i = 0; i < (int)desc->operands; i++) {
+        double size = elements(desc, i) * (double)gp_dtype_size(desc->operand[i].dtype);
+        bool written = gp_op_writes(desc->kind, i);
+        bool read = gp_op_reads(desc->kind, i) || (written && desc->flags & GP_OP_ACCUMULATE);
+        moved += size * ((read ? 1 : 0) + (written ? 1 : 0));
+    }
+    *flops = count_flops(desc);
+    *bytes = moved;
+}
