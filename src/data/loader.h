@@ -16,11 +16,11 @@
 typedef struct gp_loader_options {
     int64_t batch; /* samples per mini-batch */
     bool shuffle;
-    bool drop_last;    /* leave out a last mini-batch that is smaller */
+    bool drop_last; /* leave out a last mini-batch that is smaller */
     uint64_t seed;
     int64_t first_epoch; /* from 1 */
-    int64_t skip;        /* mini-batches of the first epoch to leave out (resuming) */
-    int64_t epochs;      /* how many epochs to read; 0: without end */
+    int64_t skip;        /* mini-batches to leave out first (resuming); may reach into later epochs */
+    int64_t epochs;      /* how many epochs to read from first_epoch on, skipped ones included; 0: without end */
     int depth;           /* mini-batches prefetched, ≥ 1 */
 } gp_loader_options;
 
@@ -37,15 +37,21 @@ typedef struct gp_loader gp_loader;
 
 /* Mini-batches per epoch: ⌈count/batch⌉, or ⌊count/batch⌋ where the last is dropped. */
 int64_t gp_loader_batches(int64_t count, int64_t batch, bool drop_last);
-/* The order of one epoch: order[i] is the sample at position i; count entries. Pure. */
+/* The order of one epoch: order[i] is the sample at position i; count entries. Pure.
+ *
+ * Fisher–Yates from the last position down. Position i takes a number in 0 … i from Philox counter {i/4, epoch, 0,
+ * GP_RANDOM_SHUFFLE}, lane i%4: the upper word of its product with i+1. Where the lower word is below 2^32 mod (i+1),
+ * the draw would make some numbers likelier and is repeated with the third word of the counter one higher. Shuffling
+ * takes at most 2^32−1 samples. */
 void gp_loader_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, int64_t *order);
 
-/* Starts the thread. The dataset is borrowed until the loader is destroyed, and belongs to its thread till then. */
+/* Starts the thread. The dataset is borrowed until the loader is destroyed, and belongs to its thread till then.
+ * GP_CONFIG (without a place) where drop_last leaves no mini-batch at all. */
 GP_MUST_USE gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec,
                                        const gp_loader_options *options, gp_loader **out, gp_error *err);
-/* Joins the thread, whatever it is doing. */
+/* Joins the thread, whatever it is doing: at the latest it ends with the sample that it is reading. */
 void gp_loader_destroy(gp_loader **loader);
-/* The next mini-batch; blocks until it is there. *out = NULL after the last. */
+/* The next mini-batch, which stays valid until the next take; blocks until it is there. *out = NULL after the last. */
 GP_MUST_USE gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err);
 
 #endif

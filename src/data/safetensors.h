@@ -2,8 +2,8 @@
  * {"name": {"dtype","shape","data_offsets":[begin,end]}, "__metadata__": {…}}, then the packed data).
  *
  * The reader trusts nothing: lengths, overlaps, gaps, duplicate names, shapes and file size are checked when a file is
- * opened; GP_DATA with path and offset. An open reader belongs to one thread at a time. The writer writes to a temporary
- * file beside the target, syncs, and renames: the target is either the old file or the new one, whole.
+ * opened; GP_DATA with path and offset. An open reader belongs to one thread at a time. The writer writes to a
+ * temporary file beside the target, syncs, and renames: the target is either the old file or the new one, whole.
  */
 #ifndef GP_DATA_SAFETENSORS_H
 #define GP_DATA_SAFETENSORS_H
@@ -41,7 +41,7 @@ const gp_safetensor *gp_safetensors_find(const gp_safetensors *file, const char 
 GP_MUST_USE gp_status gp_safetensors_read(gp_safetensors *file, const gp_safetensor *tensor, uint64_t from,
                                           size_t bytes, void *to, gp_error *err);
 
-/* One tensor to write: data is called in order, so that nothing need be in memory at once. */
+/* One tensor to write; `data` is its elements, borrowed, in C order. */
 typedef struct gp_safetensors_item {
     const char *name;
     gp_dtype dtype;

@@ -1,0 +1,45 @@
+/* Inside the room: what a format of data files offers to dataset.c, which does what all have in common (take, shapes,
+ * scaling, layout, the range of labels).
+ *
+ * A source delivers samples as the file has them. Its creator closes it. One thread at a time.
+ */
+#ifndef GP_DATA_SOURCE_H
+#define GP_DATA_SOURCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/shape.h"
+#include "base/status.h"
+
+typedef struct gp_source gp_source;
+
+typedef struct gp_source_class {
+    /* The elements of sample `index`, of the source's dtype, in the file's order. */
+    gp_status (*input)(gp_source *source, int64_t index, void *to, gp_error *err);
+    /* The targets of samples [first, first+samples), each with as many as `target` has elements. */
+    gp_status (*targets)(gp_source *source, int64_t first, int64_t samples, int64_t *to, gp_error *err);
+    void (*close)(gp_source *source);
+} gp_source_class;
+
+/* The first member of what a format's file defines. */
+struct gp_source {
+    const gp_source_class *class;
+    const char *input_path; /* for messages; owned by the source, as is target_path */
+    const char *target_path;
+    int64_t samples;  /* ≥ 1 */
+    gp_dtype dtype;   /* of the inputs: GP_U8 (0 … 255 means 0 … 1) or GP_F32 */
+    gp_shape input;   /* of one sample, in the file's order */
+    gp_shape target;  /* of one sample's targets; [] for one class */
+    bool fixed_shape; /* the model's input must have this very shape, not only as many elements */
+};
+
+/* MNIST's format, plain or gzipped: 0x00 0x00, element type, rank, rank big-endian u32 dimensions (samples first), then
+ * the elements. Images are u8 of rank 2 … 4, a rank of 3 being [1, rows, columns]; labels u8 of rank 1. A gzipped file
+ * is inflated whole into memory, a plain one is read as it goes. */
+GP_MUST_USE gp_status gp_idx_open(const char *images, const char *labels, gp_source **out, gp_error *err);
+
+/* A safetensors file with `x` [samples, …] F32 or U8 and `y` [samples, …] I32 or I64. Read as it goes. */
+GP_MUST_USE gp_status gp_tensors_open(const char *path, gp_source **out, gp_error *err);
+
+#endif
