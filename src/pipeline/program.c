@@ -1,0 +1,60 @@
+#include "pipeline/program.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+gp_status gp_programs_create(int workers, const int *worker_of_stage, int stages, int pieces, bool training,
+                             bool descending, gp_programs **out, gp_error *err) {
+    gp_programs *programs = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&programs, 1, err));
+    *programs = (gp_programs){
+        .workers = workers, .stages = stages, .pieces = pieces, .training = training, .descending = descending};
+    gp_status status = GP_NEW(&programs->worker, workers, err);
+    if (status == GP_OK) status = GP_NEW(&programs->worker_of_stage, stages, err);
+    if (status != GP_OK) {
+        gp_programs_destroy(&programs);
+        return status;
+    }
+    memcpy(programs->worker_of_stage, worker_of_stage, (size_t)stages * sizeof *worker_of_stage);
+    *out = programs;
+    return GP_OK;
+}
+
+void gp_programs_destroy(gp_programs **programs) {
+    gp_programs *it = *programs;
+    if (!it) return;
+    for (int w = 0; it->worker && w < it->workers; w++) free(it->worker[w].instrs);
+    free(it->worker);
+    free(it->worker_of_stage);
+    free(it);
+    *programs = NULL;
+}
+
+gp_status gp_program_add(gp_program *program, gp_instr instr, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_GROW(&program->instrs, &program->capacity, program->count + 1, err));
+    program->instrs[program->count++] = instr;
+    return GP_OK;
+}
+
+static const char *const op_names[] = {
+#define GP_INSTR_NAME(suffix, name) name,
+    GP_INSTR_MAP(GP_INSTR_NAME)
+#undef GP_INSTR_NAME
+};
+
+const char *gp_instr_text(char buffer[GP_INSTR_TEXT], const gp_instr *instr) {
+    const char *name = instr->op < GP_INSTR_OPS ? op_names[instr->op] : "?";
+    switch (instr->op) {
+    case GP_INSTR_BARRIER: snprintf(buffer, GP_INSTR_TEXT, "%s, clock %u", name, instr->clock); break;
+    case GP_INSTR_STEP: snprintf(buffer, GP_INSTR_TEXT, "%s s%u", name, instr->stage); break;
+    case GP_INSTR_SEND:
+    case GP_INSTR_RECV:
+        snprintf(buffer, GP_INSTR_TEXT, "%s s%u m%u e%u", name, instr->stage, instr->micro, instr->edge);
+        break;
+    default: snprintf(buffer, GP_INSTR_TEXT, "%s s%u m%u", name, instr->stage, instr->micro);
+    }
+    return buffer;
+}

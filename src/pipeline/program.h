@@ -1,0 +1,101 @@
+/* Programs: what each worker does in one mini-batch, as data.
+ *
+ * A schedule is a generator of programs. Validator, slot assignment, memory plan, player (simulation) and executor all
+ * read the same arrays of 16-byte instructions. Which events an instruction waits for follows from its edge and
+ * micro-batch and from the life of its slots (pipeline/waits.h) and is not stored.
+ *
+ * Plain data owned by its creator; read-only once a plan holds it.
+ */
+#ifndef GP_PIPELINE_PROGRAM_H
+#define GP_PIPELINE_PROGRAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "pipeline/stages.h"
+
+/* X(suffix, name in the text form) */
+#define GP_INSTR_MAP(X)                                                                                                \
+    X(LOAD, "load")       /* input, target or both of a micro-batch, from the host into the stash */                   \
+    X(FORWARD, "F")       /* flag KEEP: leaves in a saved slot what backward needs; else only what others take */      \
+    X(RECOMPUTE, "R")     /* from the stash, into a saved slot */                                                      \
+    X(BACKWARD, "B")      /* for inputs and weights */                                                                 \
+    X(SEND, "send")       /* says that what an edge carries can be pulled */                                           \
+    X(RECV, "recv")       /* pulls it */                                                                               \
+    X(BARRIER, "barrier") /* lockstep: all workers meet on the host */                                                 \
+    X(STEP, "step")       /* commits statistics, updates parameters; last */
+
+typedef enum gp_instr_op {
+#define GP_INSTR_ENUM(suffix, name) GP_INSTR_##suffix,
+    GP_INSTR_MAP(GP_INSTR_ENUM)
+#undef GP_INSTR_ENUM
+        GP_INSTR_OPS
+} gp_instr_op;
+
+enum gp_instr_flags {
+    GP_INSTR_KEEP = 1,  /* F: keep for backward; send: from the saved slot, not the outbox */
+    GP_INSTR_FIRST = 2, /* B: the first of the mini-batch on this stage: overwrites gradients */
+    GP_INSTR_LAST = 4,  /* F: the last of the mini-batch on this stage: the loss's total follows */
+};
+
+/* Slots are instances of a stage's frames, one number space each:
+ *   slot   stash: what entered the stage; F, R, B, load, recv of activations and skips
+ *          send of activations and skips: outbox slot, or saved slot where KEEP
+ *          send, recv of gradients: gradient slot
+ *   work   F with KEEP, R, B: saved slot; F without: outbox slot
+ *   grad   B: gradient slot (received and leaving gradients of one micro-batch) */
+typedef struct gp_instr {
+    uint8_t op;    /* gp_instr_op */
+    uint8_t flags; /* gp_instr_flags */
+    uint16_t stage;
+    uint16_t micro; /* micro-batch */
+    uint16_t slot;
+    union {
+        uint32_t edge; /* send, recv */
+        struct {
+            uint16_t work, grad; /* F, R, B */
+        };
+    };
+    uint32_t clock; /* of the schedule; for people and for lockstep */
+} gp_instr;
+
+_Static_assert(sizeof(gp_instr) == 16, "an instruction is 16 bytes");
+
+enum { GP_SLOT_MAX = UINT16_MAX };
+
+/* One worker's. */
+typedef struct gp_program {
+    gp_instr *instrs;
+    size_t count, capacity;
+} gp_program;
+
+/* All workers', for one mini-batch. */
+typedef struct gp_programs {
+    int workers;
+    gp_program *worker;
+    int stages;
+    int *worker_of_stage;
+    int pieces;      /* micro-batches */
+    bool training;   /* else forward only */
+    bool descending; /* order in which backward adds micro-batches up, the same on every stage */
+} gp_programs;
+
+/* Empty programs; worker_of_stage is copied. */
+GP_MUST_USE gp_status gp_programs_create(int workers, const int *worker_of_stage, int stages, int pieces, bool training,
+                                         bool descending, gp_programs **out, gp_error *err);
+void gp_programs_destroy(gp_programs **programs);
+GP_MUST_USE gp_status gp_program_add(gp_program *program, gp_instr instr, gp_error *err);
+
+/* "F s1 m3" for messages; buffer is returned. */
+enum { GP_INSTR_TEXT = 96 };
+const char *gp_instr_text(char buffer[GP_INSTR_TEXT], const gp_instr *instr);
+
+/* The text form, which reads back to the same bytes; owned by the caller. One header line, then per worker a line
+ * "worker 0:" and an instruction a line; # begins a comment. */
+GP_MUST_USE gp_status gp_programs_write(const gp_programs *programs, char **out, gp_error *err);
+/* GP_CONFIG with name:line:column. */
+GP_MUST_USE gp_status gp_programs_read(const char *text, const char *name, gp_programs **out, gp_error *err);
+
+#endif

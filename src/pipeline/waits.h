@@ -1,0 +1,50 @@
+/* What each instruction waits for, derived from the programs: executor, player and validator use the same list.
+ *
+ * recv waits until its micro-batch was sent on its edge. An instruction that begins a new life of a slot waits until
+ * all that was sent from the slot's last life has been pulled. Pure; the result is read-only, any thread.
+ */
+#ifndef GP_PIPELINE_WAITS_H
+#define GP_PIPELINE_WAITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "pipeline/program.h"
+
+typedef enum gp_wait_kind { GP_WAIT_SENT, GP_WAIT_PULLED } gp_wait_kind;
+
+typedef struct gp_wait {
+    uint32_t edge;
+    uint16_t micro;
+    uint16_t kind; /* gp_wait_kind */
+} gp_wait;
+
+/* One worker's: instruction pc waits for items[first[pc]] … items[first[pc+1]−1]. */
+typedef struct gp_worker_waits {
+    size_t *first; /* instructions + 1 entries */
+    gp_wait *items;
+    size_t count, capacity;
+} gp_worker_waits;
+
+typedef struct gp_waits {
+    int workers;
+    gp_worker_waits *worker;
+} gp_waits;
+
+/* `slots`: also the waits for slots (false while none are assigned). */
+GP_MUST_USE gp_status gp_waits_create(const gp_stages *stages, const gp_programs *programs, bool slots, gp_waits **out,
+                                      gp_error *err);
+void gp_waits_destroy(gp_waits **waits);
+
+/* Frames that have slots. */
+typedef enum gp_frame { GP_FRAME_STASH, GP_FRAME_SAVED, GP_FRAME_OUTBOX, GP_FRAME_GRAD, GP_FRAMES } gp_frame;
+const char *gp_frame_name(gp_frame frame);
+
+/* Which slot an instruction may begin a life of (it does where the slot last belonged to another micro-batch, or to
+ * none); false: none. */
+bool gp_instr_begins(const gp_stages *stages, const gp_instr *instr, gp_frame *frame, uint16_t *slot);
+/* Which slot a send reads. */
+void gp_instr_sends_from(const gp_stages *stages, const gp_instr *instr, gp_frame *frame, uint16_t *slot);
+
+#endif
