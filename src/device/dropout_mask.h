@@ -1,0 +1,32 @@
+/* The mask of dropout, as a function of counters: shared by the device kinds, so that all of them drop the same
+ * elements. Pure functions; any thread.
+ *
+ * Elements count in the channels-first order of the sample ([C,h,w], [t,w], [w]), whatever their order in memory; the
+ * place of a sample is that in the whole mini-batch. Four neighbours share one draw.
+ */
+#ifndef GP_DEVICE_DROPOUT_MASK_H
+#define GP_DEVICE_DROPOUT_MASK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/philox.h"
+#include "device/op.h"
+
+/* The words of elements 4·group to 4·group+3 of the sample at `place`. */
+static inline gp_philox gp_dropout_draw(const gp_dropout_attributes *dropout, const gp_step_scalars *scalars,
+                                        int64_t place, int64_t group) {
+    gp_philox counter = {{(uint32_t)group, (uint32_t)place, dropout->node << 8 | dropout->purpose, scalars->step}};
+    return gp_philox_draw(scalars->seed, counter);
+}
+
+static inline bool gp_dropout_keeps(const gp_dropout_attributes *dropout, uint32_t word) {
+    return gp_philox_uniform(word) >= dropout->p;
+}
+
+/* What kept elements are multiplied by; devices that compute in f32 round it first. */
+static inline double gp_dropout_scale(const gp_dropout_attributes *dropout) {
+    return 1 / (1 - dropout->p);
+}
+
+#endif

@@ -1,0 +1,90 @@
+/* Inside the reference device: how its loops see tensors, and the loops by family. Called by ref_device.c in the
+ * worker's thread; the descriptors have passed gp_op_desc_check.
+ *
+ * Every element is read as a double and rounded when it is written, so that each op is written once for f32 and f64.
+ */
+#ifndef GP_DEVICE_REF_REF_OPS_H
+#define GP_DEVICE_REF_REF_OPS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "device/op.h"
+
+typedef struct ref_view {
+    const gp_tensor *tensor;
+    void *data; /* NULL: absent */
+} ref_view;
+
+typedef struct ref_call {
+    const gp_op_desc *desc;
+    ref_view operand[GP_MAX_OPERANDS];
+    const gp_op_args *args;
+    gp_error *err;
+} ref_call;
+
+/* What `value` becomes when it is stored in `dtype`. */
+static inline double ref_round(gp_dtype dtype, double value) {
+    return dtype == GP_F32 ? (double)(float)value : value;
+}
+
+/* offset: in elements from the tensor's address. Reals only. */
+static inline double ref_get(const ref_view *view, int64_t offset) {
+    return view->tensor->dtype == GP_F32 ? (double)((const float *)view->data)[offset]
+                                         : ((const double *)view->data)[offset];
+}
+
+static inline void ref_put(const ref_view *view, int64_t offset, double value) {
+    if (view->tensor->dtype == GP_F32) {
+        ((float *)view->data)[offset] = (float)value;
+    } else {
+        ((double *)view->data)[offset] = value;
+    }
+}
+
+/* Offset of element [a,b,c,d] of a tensor of rank 4; of [a,b]. */
+static inline int64_t ref_at4(const ref_view *view, int64_t a, int64_t b, int64_t c, int64_t d) {
+    const int64_t *stride = view->tensor->stride;
+    return a * stride[0] + b * stride[1] + c * stride[2] + d * stride[3];
+}
+static inline int64_t ref_at2(const ref_view *view, int64_t a, int64_t b) {
+    return a * view->tensor->stride[0] + b * view->tensor->stride[1];
+}
+
+/* Offset of element i in row-major order, of the first element of a row, and of element `element` of sample n in
+ * channels-first order. */
+int64_t ref_element(const gp_tensor *tensor, int64_t i);
+int64_t ref_row(const gp_tensor *tensor, int64_t row);
+int64_t ref_sample_element(const gp_tensor *tensor, int64_t n, int64_t element);
+
+/* By family. GP_DATA from cross entropy where a target names no class; else nothing fails. */
+gp_status ref_conv_forward(const ref_call *call);
+gp_status ref_conv_backward_data(const ref_call *call);
+gp_status ref_conv_backward_weights(const ref_call *call);
+gp_status ref_linear_forward(const ref_call *call);
+gp_status ref_linear_backward_data(const ref_call *call);
+gp_status ref_linear_backward_weights(const ref_call *call);
+gp_status ref_norm_statistics(const ref_call *call);
+gp_status ref_norm_apply(const ref_call *call);
+gp_status ref_norm_backward_reduce(const ref_call *call);
+gp_status ref_norm_backward_data(const ref_call *call);
+gp_status ref_norm_commit(const ref_call *call);
+gp_status ref_relu_forward(const ref_call *call);
+gp_status ref_relu_backward(const ref_call *call);
+gp_status ref_max_pool_forward(const ref_call *call);
+gp_status ref_max_pool_backward(const ref_call *call);
+gp_status ref_mean_pool_forward(const ref_call *call);
+gp_status ref_mean_pool_backward(const ref_call *call);
+gp_status ref_flatten(const ref_call *call);
+gp_status ref_unflatten(const ref_call *call);
+gp_status ref_dropout(const ref_call *call);
+gp_status ref_add(const ref_call *call);
+gp_status ref_copy(const ref_call *call);
+gp_status ref_fill(const ref_call *call);
+gp_status ref_cross_entropy_forward(const ref_call *call);
+gp_status ref_cross_entropy_backward(const ref_call *call);
+gp_status ref_loss_total(const ref_call *call);
+gp_status ref_sgd(const ref_call *call);
+
+#endif
