@@ -1,0 +1,432 @@
+#include "pipeline/validate.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/config.h"
+#include "pipeline/play.h"
+#include "pipeline/waits.h"
+
+/* What has happened to one micro-batch on the stage at hand. */
+typedef struct piece {
+    bool loaded, forward, kept, recomputed, backward;
+    size_t received, sent, grads_received, grads_sent; /* copies */
+    bool lives[GP_FRAMES];                             /* has a slot of the frame now: slot[frame] */
+    uint16_t slot[GP_FRAMES];
+} piece;
+
+typedef struct holder {
+    int stage; /* +1; another stage's entry is an old one */
+    int micro; /* −1: the slot is free */
+} holder;
+
+enum { SENT = 1, RECEIVED = 2 };
+
+typedef struct checker {
+    const gp_stages *stages;
+    const gp_programs *programs;
+    size_t *first; /* [stage]: where the pcs of its instructions begin in `pcs`, in its worker's order */
+    size_t *pcs;
+    uint8_t *copied;            /* [edge·pieces + micro]: SENT, RECEIVED */
+    piece *pieces;              /* [micro], of the stage at hand */
+    holder *holders[GP_FRAMES]; /* [slot] */
+    const gp_stage *stage;      /* at hand, with what it has done so far */
+    int s, forwards, backwards, steps;
+    int worker; /* the instruction at hand */
+    size_t pc;
+    const gp_instr *instr;
+} checker;
+
+static gp_status refuse(const checker *c, gp_error *err, const char *format, ...) GP_PRINTF(3, 4);
+static gp_status refuse(const checker *c, gp_error *err, const char *format, ...) {
+    char what[512], text[GP_INSTR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return gp_fail(err, GP_PROGRAM, "worker %d, instruction %zu (%s): %s", c->worker, c->pc,
+                   gp_instr_text(text, c->instr), what);
+}
+
+static void look_at(checker *c, int worker, size_t pc) {
+    c->worker = worker;
+    c->pc = pc;
+    c->instr = &c->programs->worker[worker].instrs[pc];
+}
+
+static gp_status check_sizes(const checker *c, gp_error *err) {
+    const gp_programs *programs = c->programs;
+    if (programs->stages != c->stages->count)
+        return gp_fail(err, GP_PROGRAM, "the programs are for %d stages, but the model is cut into %d",
+                       programs->stages, c->stages->count);
+    if (programs->stages < 1 || programs->stages > GP_MAX_STAGES)
+        return gp_fail(err, GP_PROGRAM, "programs for %d stages: there are 1 to %d", programs->stages, GP_MAX_STAGES);
+    if (programs->pieces < 1 || programs->pieces > GP_MAX_MICRO_BATCHES)
+        return gp_fail(err, GP_PROGRAM, "programs for %d micro-batches: there are 1 to %d", programs->pieces,
+                       GP_MAX_MICRO_BATCHES);
+    if (programs->workers < 1 || programs->workers > programs->stages)
+        return gp_fail(err, GP_PROGRAM, "programs for %d workers, but %d stages: each worker has one or more",
+                       programs->workers, programs->stages);
+    for (int s = 0; s < programs->stages; s++)
+        if (programs->worker_of_stage[s] < 0 || programs->worker_of_stage[s] >= programs->workers)
+            return gp_fail(err, GP_PROGRAM, "stage %d is on worker %d: there are %d workers, counted from 0", s,
+                           programs->worker_of_stage[s], programs->workers);
+    return GP_OK;
+}
+
+/* Before anything is reserved per copy or micro-batch: right programs have at least these many instructions. */
+static gp_status check_lengths(const checker *c, gp_error *err) {
+    size_t count = 0, pieces = (size_t)c->programs->pieces;
+    for (int w = 0; w < c->programs->workers; w++) count += c->programs->worker[w].count;
+    if (count / pieces < (size_t)c->stages->count || 2 * (count / pieces) < c->stages->edge_count)
+        return gp_fail(err, GP_PROGRAM,
+                       "%zu instructions are too few for %d micro-batches, %d stages and the %zu edges between them",
+                       count, c->programs->pieces, c->stages->count, c->stages->edge_count);
+    return GP_OK;
+}
+
+static unsigned flags_of_op(uint8_t op) {
+    switch (op) {
+    case GP_INSTR_FORWARD: return GP_INSTR_KEEP | GP_INSTR_LAST;
+    case GP_INSTR_BACKWARD: return GP_INSTR_FIRST;
+    case GP_INSTR_SEND: return GP_INSTR_KEEP;
+    default: return 0;
+    }
+}
+
+static gp_status check_edge(const checker *c, gp_error *err) {
+    const gp_instr *instr = c->instr;
+    if (instr->edge >= c->stages->edge_count)
+        return refuse(c, err, "there are %zu edges, counted from 0", c->stages->edge_count);
+    const gp_edge *edge = &c->stages->edges[instr->edge];
+    const char *kind = gp_edge_kind_name(edge->kind);
+    if (instr->op == GP_INSTR_SEND && edge->from != instr->stage)
+        return refuse(c, err, "the %s edge %u begins at stage %d", kind, instr->edge, edge->from);
+    if (instr->op == GP_INSTR_RECV && edge->to != instr->stage)
+        return refuse(c, err, "the %s edge %u ends at stage %d", kind, instr->edge, edge->to);
+    bool forward = edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
+    if (!forward && !c->programs->training) return refuse(c, err, "a forward-only program has no %s copies", kind);
+    if (!forward && instr->flags & GP_INSTR_KEEP)
+        return refuse(c, err, "keep says where an activation lies, and edge %u is a %s edge", instr->edge, kind);
+    return GP_OK;
+}
+
+/* Every number that later checks, waits and player use as an index. */
+static gp_status check_fields(const checker *c, gp_error *err) {
+    const gp_instr *instr = c->instr;
+    if (instr->op >= GP_INSTR_OPS) return refuse(c, err, "operation %u does not exist", instr->op);
+    if (instr->flags & ~flags_of_op(instr->op))
+        return refuse(c, err, "has flags (%#x) that its operation does not know", instr->flags);
+    if (instr->stage >= c->stages->count)
+        return refuse(c, err, "there are %d stages, counted from 0", c->stages->count);
+    if (c->programs->worker_of_stage[instr->stage] != c->worker)
+        return refuse(c, err, "stage %u is on worker %d", instr->stage, c->programs->worker_of_stage[instr->stage]);
+    if (instr->micro >= c->programs->pieces)
+        return refuse(c, err, "there are %d micro-batches, counted from 0", c->programs->pieces);
+    switch (instr->op) {
+    case GP_INSTR_LOAD: {
+        const gp_stage *stage = &c->stages->stage[instr->stage];
+        if (!stage->loads_input && !stage->loads_target)
+            return refuse(c, err, "the stage uses neither input nor target");
+        return GP_OK;
+    }
+    case GP_INSTR_SEND:
+    case GP_INSTR_RECV: return check_edge(c, err);
+    case GP_INSTR_RECOMPUTE:
+    case GP_INSTR_BACKWARD:
+    case GP_INSTR_STEP:
+        if (!c->programs->training) return refuse(c, err, "does not belong to a forward-only program");
+        return GP_OK;
+    case GP_INSTR_FORWARD:
+        if (!c->programs->training && instr->flags & GP_INSTR_KEEP)
+            return refuse(c, err, "a forward-only program keeps nothing");
+        return GP_OK;
+    default: return GP_OK;
+    }
+}
+
+/* Also gathers each stage's instructions: first[s + 1] counts those of stage s. */
+static gp_status check_worker(checker *c, int worker, size_t *barriers, gp_error *err) {
+    const gp_program *program = &c->programs->worker[worker];
+    bool stepped = false;
+    *barriers = 0;
+    for (size_t pc = 0; pc < program->count; pc++) {
+        look_at(c, worker, pc);
+        GP_RETURN_IF_FAILED(check_fields(c, err));
+        c->first[c->instr->stage + 1]++;
+        if (c->instr->op == GP_INSTR_BARRIER) ++*barriers;
+        if (stepped && c->instr->op != GP_INSTR_STEP)
+            return refuse(c, err, "stands after a step, which comes last on its worker");
+        stepped = c->instr->op == GP_INSTR_STEP;
+    }
+    return GP_OK;
+}
+
+static gp_status check_workers(checker *c, gp_error *err) {
+    size_t barriers = 0;
+    for (int w = 0; w < c->programs->workers; w++) {
+        size_t its;
+        GP_RETURN_IF_FAILED(check_worker(c, w, &its, err));
+        if (w == 0) barriers = its;
+        if (its != barriers)
+            return gp_fail(err, GP_PROGRAM, "worker %d has %zu barriers, but worker 0 has %zu", w, its, barriers);
+    }
+    return GP_OK;
+}
+
+static gp_status sort_by_stage(checker *c, gp_error *err) {
+    for (int s = 0; s < c->stages->count; s++) c->first[s + 1] += c->first[s];
+    GP_RETURN_IF_FAILED(GP_NEW(&c->pcs, c->first[c->stages->count], err));
+    size_t *next = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&next, c->stages->count, err));
+    memcpy(next, c->first, (size_t)c->stages->count * sizeof *next);
+    for (int w = 0; w < c->programs->workers; w++)
+        for (size_t pc = 0; pc < c->programs->worker[w].count; pc++)
+            c->pcs[next[c->programs->worker[w].instrs[pc].stage]++] = pc;
+    free(next);
+    return GP_OK;
+}
+
+/* The micro-batch at hand has, or now gets, this slot. */
+static gp_status hold(checker *c, gp_frame frame, uint16_t slot, gp_error *err) {
+    piece *p = &c->pieces[c->instr->micro];
+    if (p->lives[frame]) {
+        if (p->slot[frame] == slot) return GP_OK;
+        return refuse(c, err, "names %s slot %u, but its micro-batch has slot %u", gp_frame_name(frame), slot,
+                      p->slot[frame]);
+    }
+    holder *h = &c->holders[frame][slot];
+    if (h->stage == c->s + 1 && h->micro >= 0)
+        return refuse(c, err, "begins %s slot %u anew, which micro-batch %d still needs", gp_frame_name(frame), slot,
+                      h->micro);
+    *h = (holder){c->s + 1, c->instr->micro};
+    p->lives[frame] = true;
+    p->slot[frame] = slot;
+    return GP_OK;
+}
+
+static void release(checker *c, gp_frame frame) {
+    piece *p = &c->pieces[c->instr->micro];
+    if (p->lives[frame]) c->holders[frame][p->slot[frame]].micro = -1;
+    p->lives[frame] = false;
+}
+
+static gp_status mark_copied(checker *c, uint8_t which, gp_error *err) {
+    uint8_t *copied = &c->copied[(size_t)c->instr->edge * (size_t)c->programs->pieces + c->instr->micro];
+    if (*copied & which)
+        return refuse(c, err, "micro-batch %u is %s on edge %u a second time", c->instr->micro,
+                      which == SENT ? "sent" : "received", c->instr->edge);
+    *copied = (uint8_t)(*copied | which);
+    return GP_OK;
+}
+
+static gp_status check_all_received(const checker *c, const gp_indices *edges, size_t received, gp_error *err) {
+    if (received == edges->count) return GP_OK;
+    for (size_t i = 0; i < edges->count; i++) {
+        size_t at = (size_t)edges->items[i] * (size_t)c->programs->pieces + c->instr->micro;
+        if (!(c->copied[at] & RECEIVED))
+            return refuse(c, err, "the %s of edge %d is not received before",
+                          gp_edge_kind_name(c->stages->edges[edges->items[i]].kind), edges->items[i]);
+    }
+    return GP_OK;
+}
+
+static gp_status check_load(checker *c, piece *p, gp_error *err) {
+    if (p->loaded) return refuse(c, err, "the micro-batch is loaded a second time");
+    if (p->forward) return refuse(c, err, "the micro-batch is loaded after its forward");
+    p->loaded = true;
+    return hold(c, GP_FRAME_STASH, c->instr->slot, err);
+}
+
+static gp_status check_flag_copy(const checker *c, gp_error *err) {
+    if (c->instr->micro != c->programs->pieces - 1)
+        return refuse(c, err, "the flag goes with the last micro-batch, %d", c->programs->pieces - 1);
+    if (c->instr->op == GP_INSTR_SEND && c->forwards < c->programs->pieces)
+        return refuse(c, err, "the flag is sent before the stage's last forward");
+    return GP_OK;
+}
+
+static gp_status check_recv(checker *c, piece *p, gp_error *err) {
+    GP_RETURN_IF_FAILED(mark_copied(c, RECEIVED, err));
+    switch (c->stages->edges[c->instr->edge].kind) {
+    case GP_EDGE_FLAG: return check_flag_copy(c, err);
+    case GP_EDGE_GRADIENT:
+        if (p->backward) return refuse(c, err, "the gradient is received after the backward that needs it");
+        p->grads_received++;
+        return hold(c, GP_FRAME_GRAD, c->instr->slot, err);
+    default:
+        if (p->forward) return refuse(c, err, "received after the forward that needs it");
+        p->received++;
+        return hold(c, GP_FRAME_STASH, c->instr->slot, err);
+    }
+}
+
+static gp_status check_forward(checker *c, piece *p, gp_error *err) {
+    const gp_instr *instr = c->instr;
+    if (p->forward) return refuse(c, err, "a second forward of the micro-batch");
+    if ((c->stage->loads_input || c->stage->loads_target) && !p->loaded)
+        return refuse(c, err, "the micro-batch is not loaded before");
+    GP_RETURN_IF_FAILED(check_all_received(c, &c->stage->in, p->received, err));
+    p->forward = true;
+    p->kept = instr->flags & GP_INSTR_KEEP;
+    bool last = ++c->forwards == c->programs->pieces;
+    if (last != !!(instr->flags & GP_INSTR_LAST))
+        return refuse(c, err, last ? "the stage's last forward does not say so" : "says that it is the stage's last");
+    GP_RETURN_IF_FAILED(hold(c, GP_FRAME_STASH, instr->slot, err));
+    if (!c->programs->training) release(c, GP_FRAME_STASH);
+    if (p->kept) return hold(c, GP_FRAME_SAVED, instr->work, err);
+    return c->stage->out.count ? hold(c, GP_FRAME_OUTBOX, instr->work, err) : GP_OK;
+}
+
+static gp_status check_recompute(checker *c, piece *p, gp_error *err) {
+    if (!p->forward) return refuse(c, err, "a recompute before the forward");
+    if (p->kept) return refuse(c, err, "a recompute of what the forward kept");
+    if (p->recomputed) return refuse(c, err, "a second recompute of the micro-batch");
+    if (p->backward) return refuse(c, err, "a recompute after the backward");
+    p->recomputed = true;
+    GP_RETURN_IF_FAILED(hold(c, GP_FRAME_STASH, c->instr->slot, err));
+    return hold(c, GP_FRAME_SAVED, c->instr->work, err);
+}
+
+static gp_status check_backward_order(checker *c, gp_error *err) {
+    int pieces = c->programs->pieces;
+    int next = c->programs->descending ? pieces - 1 - c->backwards : c->backwards;
+    if (c->instr->micro != next)
+        return refuse(c, err, "gradients add up in %s order: micro-batch %d is next",
+                      c->programs->descending ? "descending" : "ascending", next);
+    bool first = c->backwards++ == 0;
+    if (first != !!(c->instr->flags & GP_INSTR_FIRST))
+        return refuse(c, err,
+                      first ? "the stage's first backward does not say so" : "says that it is the stage's first");
+    return GP_OK;
+}
+
+static gp_status check_backward(checker *c, piece *p, gp_error *err) {
+    const gp_instr *instr = c->instr;
+    if (p->backward) return refuse(c, err, "a second backward of the micro-batch");
+    if (!p->forward) return refuse(c, err, "a backward before the forward");
+    if (!p->kept && !p->recomputed) return refuse(c, err, "the forward did not keep, and no recompute stands before");
+    GP_RETURN_IF_FAILED(check_backward_order(c, err));
+    GP_RETURN_IF_FAILED(check_all_received(c, &c->stage->grad_in, p->grads_received, err));
+    p->backward = true;
+    GP_RETURN_IF_FAILED(hold(c, GP_FRAME_STASH, instr->slot, err));
+    GP_RETURN_IF_FAILED(hold(c, GP_FRAME_SAVED, instr->work, err));
+    GP_RETURN_IF_FAILED(hold(c, GP_FRAME_GRAD, instr->grad, err));
+    release(c, GP_FRAME_STASH);
+    release(c, GP_FRAME_SAVED);
+    if (c->stage->grad_out.count == 0) release(c, GP_FRAME_GRAD);
+    return GP_OK;
+}
+
+static gp_status check_send(checker *c, piece *p, gp_error *err) {
+    GP_RETURN_IF_FAILED(mark_copied(c, SENT, err));
+    gp_edge_kind kind = c->stages->edges[c->instr->edge].kind;
+    if (kind == GP_EDGE_FLAG) return check_flag_copy(c, err);
+    if (kind == GP_EDGE_GRADIENT) {
+        if (!p->backward) return refuse(c, err, "sent before the backward that makes it");
+        GP_RETURN_IF_FAILED(hold(c, GP_FRAME_GRAD, c->instr->slot, err));
+        if (++p->grads_sent == c->stage->grad_out.count) release(c, GP_FRAME_GRAD);
+        return GP_OK;
+    }
+    if (!p->forward) return refuse(c, err, "sent before the forward that makes it");
+    if (p->kept != !!(c->instr->flags & GP_INSTR_KEEP))
+        return refuse(c, err,
+                      p->kept ? "the forward kept, so that it is sent from the saved slot: keep is missing"
+                              : "the forward did not keep, so that no saved slot can be sent from");
+    if (p->kept && p->backward) return refuse(c, err, "sent after the backward that ends the saved slot's life");
+    GP_RETURN_IF_FAILED(hold(c, p->kept ? GP_FRAME_SAVED : GP_FRAME_OUTBOX, c->instr->slot, err));
+    if (++p->sent == c->stage->out.count) release(c, GP_FRAME_OUTBOX);
+    return GP_OK;
+}
+
+static gp_status check_stage_instr(checker *c, gp_error *err) {
+    piece *p = &c->pieces[c->instr->micro];
+    switch (c->instr->op) {
+    case GP_INSTR_LOAD: return check_load(c, p, err);
+    case GP_INSTR_FORWARD: return check_forward(c, p, err);
+    case GP_INSTR_RECOMPUTE: return check_recompute(c, p, err);
+    case GP_INSTR_BACKWARD: return check_backward(c, p, err);
+    case GP_INSTR_SEND: return check_send(c, p, err);
+    case GP_INSTR_RECV: return check_recv(c, p, err);
+    case GP_INSTR_STEP:
+        if (c->steps++ > 0) return refuse(c, err, "a second step of the stage");
+        return GP_OK;
+    default: return GP_OK;
+    }
+}
+
+static gp_status check_stage(checker *c, int s, gp_error *err) {
+    int pieces = c->programs->pieces;
+    bool training = c->programs->training;
+    c->s = s;
+    c->stage = &c->stages->stage[s];
+    c->forwards = c->backwards = c->steps = 0;
+    if (c->first[s + 1] - c->first[s] < (size_t)pieces)
+        return gp_fail(err, GP_PROGRAM, "stage %d has %zu instructions, too few for %d micro-batches", s,
+                       c->first[s + 1] - c->first[s], pieces);
+    memset(c->pieces, 0, (size_t)pieces * sizeof *c->pieces);
+    for (size_t i = c->first[s]; i < c->first[s + 1]; i++) {
+        look_at(c, c->programs->worker_of_stage[s], c->pcs[i]);
+        GP_RETURN_IF_FAILED(check_stage_instr(c, err));
+    }
+    for (int m = 0; m < pieces; m++) {
+        if (!c->pieces[m].forward) return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no forward", s, m);
+        if (training && !c->pieces[m].backward)
+            return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no backward", s, m);
+    }
+    if (training && c->steps == 0) return gp_fail(err, GP_PROGRAM, "stage %d has no step", s);
+    return GP_OK;
+}
+
+static gp_status check_copies(const checker *c, gp_error *err) {
+    for (size_t e = 0; e < c->stages->edge_count; e++) {
+        const gp_edge *edge = &c->stages->edges[e];
+        bool forward = edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
+        if (!forward && !c->programs->training) continue;
+        for (int m = edge->kind == GP_EDGE_FLAG ? c->programs->pieces - 1 : 0; m < c->programs->pieces; m++) {
+            uint8_t copied = c->copied[e * (size_t)c->programs->pieces + (size_t)m];
+            if (copied == (SENT | RECEIVED)) continue;
+            return gp_fail(err, GP_PROGRAM, "edge %zu (%s from stage %d to stage %d): micro-batch %d is never %s", e,
+                           gp_edge_kind_name(edge->kind), edge->from, edge->to, m, copied & SENT ? "received" : "sent");
+        }
+    }
+    return GP_OK;
+}
+
+static gp_status check_deadlock(const checker *c, gp_error *err) {
+    gp_waits *waits = NULL;
+    gp_play *play = NULL;
+    gp_status status = gp_waits_create(c->stages, c->programs, true, &waits, err);
+    if (status == GP_OK) status = gp_play_create(c->stages, c->programs, waits, NULL, NULL, &play, err);
+    gp_play_destroy(&play);
+    gp_waits_destroy(&waits);
+    return status;
+}
+
+static gp_status check_all(checker *c, gp_error *err) {
+    GP_RETURN_IF_FAILED(check_sizes(c, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->first, c->stages->count + 1, err));
+    GP_RETURN_IF_FAILED(check_workers(c, err));
+    GP_RETURN_IF_FAILED(check_lengths(c, err));
+    GP_RETURN_IF_FAILED(sort_by_stage(c, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->copied, c->stages->edge_count * (size_t)c->programs->pieces, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->pieces, c->programs->pieces, err));
+    for (int f = 0; f < GP_FRAMES; f++) GP_RETURN_IF_FAILED(GP_NEW(&c->holders[f], GP_SLOT_MAX + 1, err));
+    for (int s = 0; s < c->stages->count; s++) GP_RETURN_IF_FAILED(check_stage(c, s, err));
+    GP_RETURN_IF_FAILED(check_copies(c, err));
+    return check_deadlock(c, err);
+}
+
+gp_status gp_programs_validate(const gp_stages *stages, const gp_programs *programs, gp_error *err) {
+    checker c = {.stages = stages, .programs = programs};
+    gp_status status = check_all(&c, err);
+    free(c.first);
+    free(c.pcs);
+    free(c.copied);
+    free(c.pieces);
+    for (int f = 0; f < GP_FRAMES; f++) free(c.holders[f]);
+    return status;
+}
