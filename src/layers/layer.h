@@ -1,8 +1,8 @@
 /* A layer: options, shapes, parameters and their initial values, and its lowering to ops. It knows no device.
  *
- * Each type of layer is a gp_layer_type in a file of its family, listed in layers/registry.c (one explicit table; nothing
- * registers itself). An instance belongs to the graph node that holds it; after `infer` it is read-only, any thread.
- * Options, defaults and parameter names are PyTorch's (reference: torch.nn), unless the manual says otherwise.
+ * Each type of layer is a gp_layer_type in a file of its family, listed in layers/registry.c (one explicit table;
+ * nothing registers itself). An instance belongs to the graph node that holds it; after `infer` it is read-only, any
+ * thread. Options, defaults and parameter names are PyTorch's (reference: torch.nn), unless the manual says otherwise.
  */
 #ifndef GP_LAYERS_LAYER_H
 #define GP_LAYERS_LAYER_H
@@ -17,6 +17,10 @@
 #include "layers/lowering.h"
 
 enum { GP_LAYER_MAX_PARAMS = 4 };
+/* Bounds of a dimension, and of the elements of a sample's value or of a parameter: what 32 bits can count (in counters
+ * of random numbers, element / 4). */
+#define GP_LAYER_MAX_DIMENSION INT64_C(0x7FFFFFFF)
+#define GP_LAYER_MAX_ELEMENTS  (INT64_C(1) << 34)
 
 typedef enum gp_init_kind {
     GP_INIT_CONSTANT, /* value */
@@ -37,8 +41,8 @@ typedef struct gp_layer gp_layer;
 
 typedef struct gp_layer_type {
     const char *name;
-    size_t size; /* of the instance, whose first member is a gp_layer */
-    bool loss;   /* takes prediction and target, makes no value */
+    size_t size;                /* of the instance, whose first member is a gp_layer */
+    bool loss;                  /* takes prediction and target, makes no value */
     int inputs_min, inputs_max; /* values taken */
 
     /* Reads the options into the zeroed instance. GP_CONFIG with place. */
@@ -49,8 +53,8 @@ typedef struct gp_layer_type {
     gp_status (*infer)(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err);
     /* Fills specs and returns how many; NULL: none. After infer. */
     int (*params)(const gp_layer *layer, gp_param_spec specs[GP_LAYER_MAX_PARAMS]);
-    /* All passes for micro-batches of lowering->samples (FORWARD, EVALUATE, BACKWARD). GP_CONFIG, like infer's, for what only
-     * the size shows (batch norm over one value). */
+    /* All passes for micro-batches of lowering->samples (FORWARD, EVALUATE, BACKWARD). GP_CONFIG, like infer's, for
+     * what only the size shows (batch norm over one value). */
     gp_status (*lower)(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
     /* The passes of a mini-batch (TOTAL, COMMIT); NULL: none. STATS are declared as by `lower`, in the same order. */
     gp_status (*lower_mini_batch)(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
@@ -74,11 +78,14 @@ const char *const *gp_layer_names_later(bool loss);
 
 /* A new instance with its options read. Options that every layer knows (name, from) may stand among choice->options and
  * are left alone. */
-GP_MUST_USE gp_status gp_layer_create(const gp_layer_type *type, const gp_choice *choice, gp_layer **out, gp_error *err);
+GP_MUST_USE gp_status gp_layer_create(const gp_layer_type *type, const gp_choice *choice, gp_layer **out,
+                                      gp_error *err);
 void gp_layer_destroy(gp_layer **layer);
-/* Keeps the shapes in the instance, then calls the type's infer. */
+/* Keeps the shapes in the instance, then calls the type's infer. Refuses a wrong number of inputs, and sizes beyond the
+ * bounds above. GP_CONFIG, as the type's infer. */
 GP_MUST_USE gp_status gp_layer_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_error *err);
-/* gp_check_keys for a layer's options, with what every layer knows added to `known` (and what comes later, to later). */
+/* gp_check_keys for a layer's options (`known`: its own, NULL-terminated), with what every layer knows added, and what
+ * every layer will know. */
 GP_MUST_USE gp_status gp_layer_check_options(const gp_choice *choice, const char *const *known, gp_error *err);
 
 #endif

@@ -4,12 +4,13 @@
  * nobody needs, and choose what is kept and what is computed again. The creator owns it; plain data; one thread.
  *
  * Passes of a micro-batch: FORWARD (training), EVALUATE (running statistics, no dropout), BACKWARD. Passes of a
- * mini-batch, when all its micro-batches are through: TOTAL (the loss, after the last forward), COMMIT (running statistics, in the
- * update). Ops of a pass run in the order in which they were added.
+ * mini-batch, when all its micro-batches are through: TOTAL (the loss, after the last forward), COMMIT (running
+ * statistics, in the update). Ops of a pass run in the order in which they were added.
  */
 #ifndef GP_LAYERS_LOWERING_H
 #define GP_LAYERS_LOWERING_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -73,6 +74,7 @@ typedef struct gp_lowering {
     int64_t pieces;     /* micro-batches of the mini-batch (TOTAL, COMMIT) */
     int64_t last;       /* samples of the last micro-batch (COMMIT); the others have `samples` */
     uint32_t node;      /* index in the expanded graph (dropout) */
+    bool evaluate_only; /* only EVALUATE is wanted: what only training forbids is not refused */
     /* What comes back. */
     gp_lowered_op *ops;
     size_t count, capacity;

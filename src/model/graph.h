@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "config/tree.h"
 #include "layers/layer.h"
+#include "model/names.h"
 
 enum { GP_VALUE_INPUT = 0, GP_VALUE_TARGET = 1, GP_MAX_NODES = 1 << 20 };
 
@@ -59,6 +60,7 @@ typedef struct gp_graph {
     int value_count;
     gp_param *params;
     int param_count;
+    gp_names param_names; /* of gp_graph_find_param */
 } gp_graph;
 
 /* `model` is borrowed for the call; names and places it lent stay valid as long as its document (places). GP_CONFIG with

@@ -1,0 +1,112 @@
+/* cross_entropy: PyTorch's CrossEntropyLoss with class indices. Each micro-batch leaves its partial sums as statistics;
+ * the mean is taken over the mini-batch, by the divisor among the step's scalars. */
+#include <inttypes.h>
+
+#include "layers/types.h"
+
+typedef struct cross_entropy {
+    gp_layer layer;
+} cross_entropy;
+
+enum { PREDICTION, TARGET, IGNORE = -100 };
+
+static gp_status read_smoothing(const gp_yaml *option, gp_error *err) {
+    double smoothing = 0;
+    if (!option) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_read_number(option, "cross_entropy: smoothing", 0, 1, 2, &smoothing, err));
+    if (smoothing == 0) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, option->place, "cross_entropy: smoothing other than 0 is not available yet");
+}
+
+static gp_status read_ignore(const gp_yaml *option, gp_error *err) {
+    int64_t ignore = IGNORE;
+    if (!option) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_read_integer(option, "cross_entropy: ignore", INT64_MIN, INT64_MAX, &ignore, err));
+    if (ignore == IGNORE) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, option->place, "cross_entropy: ignore other than %d is not available yet",
+                      IGNORE);
+}
+
+static gp_status cross_entropy_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
+    static const char *const known[] = {"smoothing", "ignore", NULL};
+    static const char *const later[] = {"name", "from", "target", "loss_weight", "weight", NULL};
+    (void)layer;
+    if (choice->options) GP_RETURN_IF_FAILED(gp_check_keys(choice->options, choice->kind, known, later, err));
+    GP_RETURN_IF_FAILED(read_smoothing(gp_layer_option(choice, "smoothing", true), err));
+    return read_ignore(gp_layer_option(choice, "ignore", false), err);
+}
+
+static gp_status cross_entropy_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output,
+                                     gp_error *err) {
+    char text[GP_SHAPE_TEXT];
+    (void)layer;
+    (void)count;
+    if (inputs[0].rank != 1)
+        return gp_fail(err, GP_CONFIG, "of %s is not available yet; it takes [classes]: end the layers with linear",
+                       gp_shape_text(text, inputs[0]));
+    *output = (gp_shape){.rank = 0};
+    return GP_OK;
+}
+
+static int64_t cross_entropy_classes(const gp_layer *layer) {
+    return layer->inputs[0].dim[0];
+}
+
+static gp_tensor partial_tensor(void) {
+    return gp_layer_vector(GP_F64, 2);
+}
+
+static gp_status lower_forward(const gp_layer *layer, gp_lowering *lowering, gp_pass pass, int stats, gp_error *err) {
+    unsigned flags = pass == GP_PASS_FORWARD ? GP_LOWERED_ONCE : 0;
+    gp_lowered_op *op = NULL;
+    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, flags, GP_OP_CROSS_ENTROPY_FORWARD, &op, err));
+    gp_lowered_operand(op, GP_CROSS_ENTROPY_FORWARD_X, gp_layer_samples(lowering, layer->inputs[0]), GP_ROLE_INPUT,
+                       PREDICTION);
+    gp_lowered_operand(op, GP_CROSS_ENTROPY_FORWARD_TARGET, gp_tensor_samples(GP_I64, lowering->samples, layer->output),
+                       GP_ROLE_INPUT, TARGET);
+    gp_lowered_operand(op, GP_CROSS_ENTROPY_FORWARD_PARTIAL, partial_tensor(), GP_ROLE_STATS, stats);
+    return GP_OK;
+}
+
+static gp_status cross_entropy_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
+    int stats = 0;
+    GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
+    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, partial_tensor(), &stats, err));
+    GP_RETURN_IF_FAILED(lower_forward(layer, lowering, GP_PASS_FORWARD, stats, err));
+    GP_RETURN_IF_FAILED(lower_forward(layer, lowering, GP_PASS_EVALUATE, stats, err));
+
+    gp_tensor x = gp_layer_samples(lowering, layer->inputs[0]);
+    gp_lowered_op *op = NULL;
+    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_CROSS_ENTROPY_BACKWARD, &op, err));
+    gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_X, x, GP_ROLE_INPUT, PREDICTION);
+    gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_TARGET,
+                       gp_tensor_samples(GP_I64, lowering->samples, layer->output), GP_ROLE_INPUT, TARGET);
+    gp_layer_scalars(op, GP_CROSS_ENTROPY_BACKWARD_SCALARS);
+    gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_DX, x, GP_ROLE_GRAD_INPUT, PREDICTION);
+    return GP_OK;
+}
+
+static gp_status cross_entropy_lower_mini_batch(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
+    gp_lowered_op *op = NULL;
+    int stats = 0;
+    (void)layer;
+    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, partial_tensor(), &stats, err));
+    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_TOTAL, 0, GP_OP_LOSS_TOTAL, &op, err));
+    gp_lowered_operand(op, GP_LOSS_TOTAL_PARTIAL, gp_tensor_plain(GP_F64, 2, (const int64_t[]){lowering->pieces, 2}),
+                       GP_ROLE_STATS_ALL, stats);
+    gp_layer_scalars(op, GP_LOSS_TOTAL_SCALARS);
+    return GP_OK;
+}
+
+const gp_layer_type gp_cross_entropy_type = {
+    .name = "cross_entropy",
+    .size = sizeof(cross_entropy),
+    .loss = true,
+    .inputs_min = 1,
+    .inputs_max = 1,
+    .read = cross_entropy_read,
+    .infer = cross_entropy_infer,
+    .lower = cross_entropy_lower,
+    .lower_mini_batch = cross_entropy_lower_mini_batch,
+    .classes = cross_entropy_classes,
+};

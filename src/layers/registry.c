@@ -1,0 +1,108 @@
+#include <assert.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "layers/layer.h"
+#include "layers/types.h"
+
+static const gp_layer_type *const layer_types[] = {
+    &gp_conv_type,     &gp_linear_type,          &gp_batch_norm_type, &gp_relu_type,
+    &gp_max_pool_type, &gp_global_avg_pool_type, &gp_dropout_type,    &gp_flatten_type,
+    &gp_add_type,      &gp_concat_type,
+};
+static const gp_layer_type *const loss_types[] = {&gp_cross_entropy_type};
+
+enum { LAYER_TYPES = sizeof layer_types / sizeof *layer_types, LOSS_TYPES = sizeof loss_types / sizeof *loss_types };
+
+/* In the tables' order; test_layers holds them to each other. */
+static const char *const layer_names[LAYER_TYPES + 1] = {
+    "conv", "linear", "batch_norm", "relu", "max_pool", "global_avg_pool", "dropout", "flatten", "add", "concat", NULL};
+static const char *const loss_names[LOSS_TYPES + 1] = {"cross_entropy", NULL};
+
+static const char *const layer_names_later[] = {"instance_norm", "layer_norm", "group_norm", "leaky_relu", "gelu",
+                                                "silu",          "sigmoid",    "tanh",       "avg_pool",   "upsample",
+                                                "embedding",     "positions",  "attention",  "repeat",     NULL};
+static const char *const loss_names_later[] = {"mse", "bce_logits", NULL};
+
+const gp_layer_type *gp_layer_type_find(const char *name, bool loss) {
+    const gp_layer_type *const *types = loss ? loss_types : layer_types;
+    int count = loss ? LOSS_TYPES : LAYER_TYPES;
+    for (int i = 0; i < count; i++)
+        if (strcmp(types[i]->name, name) == 0) return types[i];
+    return NULL;
+}
+
+const char *const *gp_layer_names(bool loss) {
+    return loss ? loss_names : layer_names;
+}
+
+const char *const *gp_layer_names_later(bool loss) {
+    return loss ? loss_names_later : layer_names_later;
+}
+
+gp_status gp_layer_create(const gp_layer_type *type, const gp_choice *choice, gp_layer **out, gp_error *err) {
+    assert(type->size >= sizeof(gp_layer));
+    void *block = NULL;
+    GP_RETURN_IF_FAILED(gp_new_array(&block, 1, type->size, err));
+    gp_layer *layer = block;
+    layer->type = type;
+    gp_status status = type->read(layer, choice, err);
+    if (status != GP_OK) {
+        gp_layer_destroy(&layer);
+        return status;
+    }
+    *out = layer;
+    return GP_OK;
+}
+
+void gp_layer_destroy(gp_layer **layer) {
+    if (!*layer) return;
+    if ((*layer)->type->fini) (*layer)->type->fini(*layer);
+    free((*layer)->inputs);
+    free(*layer);
+    *layer = NULL;
+}
+
+static gp_status check_count(const gp_layer_type *type, int count, gp_error *err) {
+    if (count >= type->inputs_min && count <= type->inputs_max) return GP_OK;
+    if (type->inputs_max == INT_MAX)
+        return gp_fail(err, GP_CONFIG, "takes %d values or more, not %d: name them, %s: [a, b]", type->inputs_min,
+                       count, type->name);
+    return gp_fail(err, GP_CONFIG, "takes %d value%s, not %d", type->inputs_max, type->inputs_max == 1 ? "" : "s",
+                   count);
+}
+
+static gp_status check_size(const char *what, gp_shape shape, gp_error *err) {
+    char text[GP_SHAPE_TEXT];
+    int64_t elements;
+    if (!gp_shape_elements(shape, &elements) || elements > GP_LAYER_MAX_ELEMENTS)
+        return gp_fail(err, GP_CONFIG, "its %s %s has more than %" PRId64 " elements", what, gp_shape_text(text, shape),
+                       GP_LAYER_MAX_ELEMENTS);
+    for (int i = 0; i < shape.rank; i++)
+        if (shape.dim[i] > GP_LAYER_MAX_DIMENSION)
+            return gp_fail(err, GP_CONFIG, "its %s %s has a dimension above %" PRId64, what, gp_shape_text(text, shape),
+                           GP_LAYER_MAX_DIMENSION);
+    return GP_OK;
+}
+
+static gp_status check_sizes(const gp_layer *layer, gp_error *err) {
+    GP_RETURN_IF_FAILED(check_size("output", layer->output, err));
+    if (!layer->type->params) return GP_OK;
+    gp_param_spec specs[GP_LAYER_MAX_PARAMS];
+    int count = layer->type->params(layer, specs);
+    for (int i = 0; i < count; i++) GP_RETURN_IF_FAILED(check_size(specs[i].suffix, specs[i].shape, err));
+    return GP_OK;
+}
+
+gp_status gp_layer_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_error *err) {
+    assert(!layer->inputs);
+    GP_RETURN_IF_FAILED(check_count(layer->type, count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&layer->inputs, count, err));
+    memcpy(layer->inputs, inputs, (size_t)count * sizeof *inputs);
+    layer->input_count = count;
+    GP_RETURN_IF_FAILED(layer->type->infer(layer, layer->inputs, count, &layer->output, err));
+    return check_sizes(layer, err);
+}

@@ -1,0 +1,255 @@
+#include "model/graph.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/read.h"
+#include "model/entries.h"
+
+enum { MAX_INPUT_RANK = 3, FIRST_OUTPUT = GP_VALUE_TARGET + 1 };
+
+/* Layer i makes value FIRST_OUTPUT + i. */
+static int value_of(int source) {
+    return source == GP_SOURCE_INPUT ? GP_VALUE_INPUT : FIRST_OUTPUT + source;
+}
+
+gp_status gp_node_error(const gp_node *node, gp_error *err) {
+    gp_place place = node->place;
+    gp_error_context(err, "%s \"%s\": ", node->layer->type->name, node->name);
+    if (!place.path) return err ? err->status : GP_CONFIG;
+    if (place.line > 0) return gp_error_context(err, "%s:%d:%d: ", place.path, place.line, place.column);
+    return gp_error_context(err, "%s: ", place.path);
+}
+
+static gp_status read_input(const gp_yaml *model, gp_shape *out, gp_error *err) {
+    static const char *const known[] = {"shape", NULL};
+    static const char *const later[] = {"dtype", "tokens", NULL};
+    const gp_yaml *input = gp_yaml_get(model, "input");
+    if (!input) return gp_fail_at(err, GP_CONFIG, model->place, "model: input is missing: input: {shape: [1, 28, 28]}");
+    GP_RETURN_IF_FAILED(gp_read_mapping(input, "model: input", err));
+    GP_RETURN_IF_FAILED(gp_check_keys(input, "model: input", known, later, err));
+    const gp_yaml *node = gp_yaml_get(input, "shape");
+    if (!node) return gp_fail_at(err, GP_CONFIG, input->place, "model: input: shape is missing: {shape: [1, 28, 28]}");
+    gp_shape shape = {0};
+    size_t rank = 0;
+    int64_t elements;
+    GP_RETURN_IF_FAILED(gp_read_integers(node, "model: input: shape", 1, GP_LAYER_MAX_DIMENSION, MAX_INPUT_RANK,
+                                         shape.dim, &rank, err));
+    shape.rank = (int)rank;
+    if (!gp_shape_elements(shape, &elements) || elements > GP_LAYER_MAX_ELEMENTS) {
+        char text[GP_SHAPE_TEXT];
+        return gp_fail_at(err, GP_CONFIG, node->place, "model: input: shape %s has too many elements",
+                          gp_shape_text(text, shape));
+    }
+    *out = shape;
+    return GP_OK;
+}
+
+static gp_status read_loss_type(const gp_yaml *loss, gp_choice *choice, const gp_layer_type **type, gp_error *err) {
+    if (loss->kind == GP_YAML_SEQUENCE)
+        return gp_fail_at(err, GP_CONFIG, loss->place, "model: a list of losses is not available yet");
+    GP_RETURN_IF_FAILED(gp_read_kind(loss, "loss", NULL, choice, err));
+    *type = gp_layer_type_find(choice->kind, true);
+    if (*type) return GP_OK;
+    for (const char *const *later = gp_layer_names_later(true); *later; later++)
+        if (strcmp(*later, choice->kind) == 0)
+            return gp_fail_at(err, GP_CONFIG, choice->place, "loss %s is not available yet", choice->kind);
+    const char *near = gp_nearest_name(choice->kind, gp_layer_names(true));
+    if (near)
+        return gp_fail_at(err, GP_CONFIG, choice->place, "there is no loss \"%s\"; did you mean \"%s\"?", choice->kind,
+                          near);
+    return gp_fail_at(err, GP_CONFIG, choice->place, "there is no loss \"%s\"", choice->kind);
+}
+
+static gp_status add_params(gp_graph *graph, int index, size_t *capacity, gp_error *err) {
+    gp_node *node = &graph->nodes[index];
+    gp_param_spec specs[GP_LAYER_MAX_PARAMS];
+    int count = node->layer->type->params ? node->layer->type->params(node->layer, specs) : 0;
+    assert(count <= GP_LAYER_MAX_PARAMS);
+    node->first_param = graph->param_count;
+    GP_RETURN_IF_FAILED(GP_GROW(&graph->params, capacity, graph->param_count + count, err));
+    for (int i = 0; i < count; i++) {
+        gp_param *param = &graph->params[graph->param_count];
+        GP_RETURN_IF_FAILED(gp_format_text(&param->name, err, "%s.%s", node->name, specs[i].suffix));
+        graph->param_count++;
+        node->param_count++;
+        param->node = index;
+        param->index = i;
+        param->spec = specs[i];
+    }
+    return GP_OK;
+}
+
+static gp_status infer_node(const gp_graph *graph, const gp_node *node, int count, gp_error *err) {
+    gp_shape *shapes = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&shapes, count, err));
+    for (int i = 0; i < count; i++) shapes[i] = graph->values[node->inputs[i]].shape;
+    gp_status status = gp_layer_infer(node->layer, shapes, count, err);
+    free(shapes);
+    if (status == GP_CONFIG) gp_node_error(node, err);
+    return status;
+}
+
+static bool makes_gradient(const gp_graph *graph, const gp_node *node) {
+    for (int i = 0; i < node->param_count; i++)
+        if (!graph->params[node->first_param + i].spec.buffer) return true;
+    for (int i = 0; i < node->input_count; i++)
+        if (graph->values[node->inputs[i]].needs_grad) return true;
+    return false;
+}
+
+static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index, size_t *capacity, gp_error *err) {
+    const gp_entry *entry = &entries->items[index];
+    gp_node *node = &graph->nodes[index];
+    graph->node_count = index + 1;
+    node->place = entry->choice.place;
+    GP_RETURN_IF_FAILED(gp_copy_text(&node->name, entry->name, err));
+    GP_RETURN_IF_FAILED(gp_layer_create(entry->type, &entry->choice, &node->layer, err));
+    GP_RETURN_IF_FAILED(gp_entries_sources(entries, index, &node->inputs, &node->input_count, err));
+    for (int i = 0; i < node->input_count; i++) node->inputs[i] = value_of(node->inputs[i]);
+    GP_RETURN_IF_FAILED(infer_node(graph, node, node->input_count, err));
+    GP_RETURN_IF_FAILED(add_params(graph, index, capacity, err));
+    node->output = FIRST_OUTPUT + index;
+    graph->values[node->output] = (gp_value){.name = node->name,
+                                             .shape = node->layer->output,
+                                             .dtype = GP_F32,
+                                             .producer = index,
+                                             .needs_grad = makes_gradient(graph, node)};
+    return GP_OK;
+}
+
+/* The target's shape is the loss's to say. */
+static gp_status add_loss(gp_graph *graph, const gp_choice *choice, const gp_layer_type *type, gp_error *err) {
+    gp_node *node = &graph->nodes[graph->node_count++];
+    node->place = choice->place;
+    node->output = -1;
+    node->first_param = graph->param_count;
+    GP_RETURN_IF_FAILED(gp_copy_text(&node->name, "loss", err));
+    GP_RETURN_IF_FAILED(gp_layer_create(type, choice, &node->layer, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&node->inputs, 2, err));
+    node->input_count = 2;
+    node->inputs[0] = FIRST_OUTPUT + graph->layer_count - 1;
+    node->inputs[1] = GP_VALUE_TARGET;
+    GP_RETURN_IF_FAILED(infer_node(graph, node, 1, err));
+    graph->values[GP_VALUE_TARGET].shape = node->layer->output;
+    return GP_OK;
+}
+
+static gp_status list_uses(gp_graph *graph, gp_error *err) {
+    for (int n = 0; n < graph->node_count; n++)
+        for (int i = 0; i < graph->nodes[n].input_count; i++) graph->values[graph->nodes[n].inputs[i]].use_count++;
+    for (int v = 0; v < graph->value_count; v++) {
+        gp_value *value = &graph->values[v];
+        GP_RETURN_IF_FAILED(GP_NEW(&value->uses, value->use_count, err));
+        value->use_count = 0;
+    }
+    for (int n = 0; n < graph->node_count; n++)
+        for (int i = 0; i < graph->nodes[n].input_count; i++) {
+            gp_value *value = &graph->values[graph->nodes[n].inputs[i]];
+            value->uses[value->use_count++] = (gp_use){n, i};
+        }
+    return GP_OK;
+}
+
+static gp_status check_used(const gp_graph *graph, gp_error *err) {
+    for (int n = 0; n < graph->layer_count; n++) {
+        if (graph->values[graph->nodes[n].output].use_count > 0) continue;
+        gp_fail(err, GP_CONFIG,
+                "nobody uses its output; only the last layer's goes to the loss, any other is named by a later from");
+        gp_node_error(&graph->nodes[n], err);
+        return GP_CONFIG;
+    }
+    return GP_OK;
+}
+
+static gp_status enter_param_names(gp_graph *graph, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_names_init(&graph->param_names, (size_t)graph->param_count, err));
+    for (int i = 0; i < graph->param_count; i++) {
+        int first = gp_names_enter(&graph->param_names, graph->params[i].name, i);
+        assert(first == i); /* layers' names differ, and so do a layer's suffixes, which have no dots */
+        (void)first;
+    }
+    return GP_OK;
+}
+
+static gp_status fill_graph(gp_graph *graph, const gp_yaml *model, const gp_entries *entries, gp_error *err) {
+    gp_choice loss_choice;
+    const gp_layer_type *loss_type = NULL;
+    size_t param_capacity = 0;
+    graph->layer_count = entries->count;
+    graph->value_count = FIRST_OUTPUT + entries->count;
+    GP_RETURN_IF_FAILED(GP_NEW(&graph->nodes, entries->count + 1, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&graph->values, graph->value_count, err));
+    graph->values[GP_VALUE_INPUT] = (gp_value){.name = "input", .dtype = GP_F32, .producer = -1};
+    graph->values[GP_VALUE_TARGET] = (gp_value){.name = "target", .dtype = GP_I64, .producer = -1};
+    GP_RETURN_IF_FAILED(read_input(model, &graph->values[GP_VALUE_INPUT].shape, err));
+    for (int i = 0; i < entries->count; i++) GP_RETURN_IF_FAILED(add_layer(graph, entries, i, &param_capacity, err));
+    GP_RETURN_IF_FAILED(read_loss_type(gp_yaml_get(model, "loss"), &loss_choice, &loss_type, err));
+    GP_RETURN_IF_FAILED(add_loss(graph, &loss_choice, loss_type, err));
+    GP_RETURN_IF_FAILED(list_uses(graph, err));
+    GP_RETURN_IF_FAILED(check_used(graph, err));
+    return enter_param_names(graph, err);
+}
+
+static gp_status check_model(const gp_yaml *model, gp_error *err) {
+    static const char *const known[] = {"input", "layers", "loss", NULL};
+    static const char *const later[] = {"rules", "metrics", "resnet", "vgg", "unet", "amoebanet_d", "gpt2", NULL};
+    GP_RETURN_IF_FAILED(gp_read_mapping(model, "model", err));
+    GP_RETURN_IF_FAILED(gp_check_keys(model, "model", known, later, err));
+    if (!gp_yaml_get(model, "layers")) return gp_fail_at(err, GP_CONFIG, model->place, "model: layers is missing");
+    if (!gp_yaml_get(model, "loss"))
+        return gp_fail_at(err, GP_CONFIG, model->place, "model: loss is missing: loss: cross_entropy");
+    return GP_OK;
+}
+
+gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_error *err) {
+    gp_entries entries;
+    gp_graph *graph = NULL;
+    GP_RETURN_IF_FAILED(check_model(model, err));
+    GP_RETURN_IF_FAILED(gp_entries_read(gp_yaml_get(model, "layers"), &entries, err));
+    gp_status status = GP_NEW(&graph, 1, err);
+    if (status == GP_OK) status = fill_graph(graph, model, &entries, err);
+    gp_entries_fini(&entries);
+    if (status != GP_OK) {
+        gp_graph_destroy(&graph);
+        return status;
+    }
+    *out = graph;
+    return GP_OK;
+}
+
+static void fini_node(gp_node *node) {
+    free(node->name);
+    free(node->inputs);
+    gp_layer_destroy(&node->layer);
+}
+
+void gp_graph_destroy(gp_graph **graph) {
+    gp_graph *self = *graph;
+    if (!self) return;
+    for (int i = 0; i < self->node_count; i++) fini_node(&self->nodes[i]);
+    for (int i = 0; self->values && i < self->value_count; i++) free(self->values[i].uses);
+    for (int i = 0; i < self->param_count; i++) free(self->params[i].name);
+    gp_names_fini(&self->param_names);
+    free(self->nodes);
+    free(self->values);
+    free(self->params);
+    free(self);
+    *graph = NULL;
+}
+
+int gp_graph_find_param(const gp_graph *graph, const char *name) {
+    return gp_names_find(&graph->param_names, name);
+}
+
+int64_t gp_graph_param_elements(const gp_graph *graph) {
+    int64_t total = 0;
+    for (int i = 0; i < graph->param_count; i++) {
+        int64_t elements = 0;
+        if (!graph->params[i].spec.buffer && gp_shape_elements(graph->params[i].spec.shape, &elements))
+            total += elements;
+    }
+    return total;
+}
