@@ -16,7 +16,7 @@
 #include "config/tree.h"
 
 enum {
-    GP_MAX_STAGES = 4096,       /* = workers for now */
+    GP_MAX_STAGES = 4096, /* = workers for now */
     GP_MAX_MICRO_BATCHES = 4096,
 };
 
@@ -54,7 +54,11 @@ typedef struct gp_device_config {
 } gp_device_config;
 
 typedef enum gp_balance_mode { GP_BALANCE_AUTO, GP_BALANCE_SIZE, GP_BALANCE_LAYERS } gp_balance_mode;
-typedef enum gp_checkpoint_mode { GP_CHECKPOINT_NEVER, GP_CHECKPOINT_EXCEPT_LAST, GP_CHECKPOINT_ALWAYS } gp_checkpoint_mode;
+typedef enum gp_checkpoint_mode {
+    GP_CHECKPOINT_NEVER,
+    GP_CHECKPOINT_EXCEPT_LAST,
+    GP_CHECKPOINT_ALWAYS
+} gp_checkpoint_mode;
 
 typedef struct gp_pipeline_config {
     gp_device_config *devices; /* owned */
@@ -71,8 +75,8 @@ typedef struct gp_pipeline_config {
 } gp_pipeline_config;
 
 typedef struct gp_optimizer_config {
-    const char *kind; /* "sgd" */
-    double lr, momentum, decay; /* decay: written weight_decay or decay */
+    const char *kind;           /* "sgd" */
+    double lr, momentum, decay; /* decay: written weight_decay */
     bool nesterov;
     const char *lr_schedule; /* "constant" */
     gp_time warmup;          /* length; 0: none */

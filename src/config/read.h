@@ -1,6 +1,7 @@
 /* Typed reading of YAML nodes, with ranges, and messages that point at the node. Pure functions; any thread.
  *
- * `what` names the thing in messages as a user would: "batch", "conv: kernel". All return GP_CONFIG with the node's place.
+ * `what` names the thing in messages as a user would: "batch", "conv: kernel". All return GP_CONFIG with the node's
+ * place.
  */
 #ifndef GP_CONFIG_READ_H
 #define GP_CONFIG_READ_H
@@ -12,8 +13,8 @@
 #include "base/status.h"
 #include "config/tree.h"
 
-/* Plain scalars: an integer is decimal digits with an optional sign (1_000 is not); a number is what C's strtod reads in
- * whole, decimal, finite; a boolean is true or false; quotes make a string. */
+/* Plain scalars: an integer is decimal digits with an optional sign (1_000 is not); a number is what C's strtod reads
+ * in whole, decimal, finite; a boolean is true or false; quotes make a string. */
 GP_MUST_USE gp_status gp_read_integer(const gp_yaml *node, const char *what, int64_t low, int64_t high, int64_t *out,
                                       gp_error *err);
 /* low ≤ value ≤ high; infinities open a side; `open` excludes the bounds that bit 0 (low) and bit 1 (high) name. */

@@ -59,8 +59,9 @@ gp_yaml *gp_yaml_key(const gp_yaml *mapping, const char *key);
 /* By path from the root, "model.layers.3.conv.out": sequences take an index. NULL where there is none. */
 gp_yaml *gp_yaml_find(gp_yaml_document *document, const char *path);
 
-/* --set: `assignment` is key.path=value, the value being YAML. Creates mappings on the way; replaces a scalar or a whole
- * subtree; a sequence takes an existing index, or its length to append. GP_USAGE with "--set a.b: …" where it cannot. */
+/* --set: `assignment` is key.path=value, the value being YAML. Creates mappings on the way; replaces a scalar or a
+ * whole subtree; a sequence takes an existing index, or its length to append. GP_USAGE with "--set a.b: …" where it
+ * cannot. */
 GP_MUST_USE gp_status gp_yaml_override(gp_yaml_document *document, const char *assignment, gp_error *err);
 /* The same for the program itself, which writes resolved values: no message mentions --set. */
 GP_MUST_USE gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *value, gp_error *err);

@@ -1,0 +1,158 @@
+#include "config/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/config_internal.h"
+
+/* ---- shared by the sections -------------------------------------------------------------------------------------- */
+
+gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *const *known, const char *const *later,
+                       int *out, gp_error *err) {
+    int index = gp_index_of(choice->kind, known);
+    gp_shown kind = gp_show(choice->kind);
+    gp_suggestion suggestion = gp_suggest(choice->kind, known);
+    if (index < 0 && gp_index_of(choice->kind, later) >= 0)
+        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: %s is not available yet; there is %s", what, kind.text,
+                          gp_list_names(known).text);
+    if (index < 0 && suggestion.text[0])
+        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown %s%s", what, kind.text, suggestion.text);
+    if (index < 0)
+        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown %s; there is %s", what, kind.text,
+                          gp_list_names(known).text);
+    *out = index;
+    return GP_OK;
+}
+
+gp_status gp_read_options(const gp_choice *choice, const char *what, const char *const *known, const char *const *later,
+                          const gp_yaml **out, gp_error *err) {
+    if (choice->main && !known[0]) return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s: has no options", what);
+    if (choice->main)
+        return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s: needs a mapping of its options (%s), not %s", what,
+                          gp_list_names(known).text, gp_show_node(choice->main).text);
+    if (choice->options) GP_RETURN_IF_FAILED(gp_check_keys(choice->options, what, known, later, err));
+    *out = choice->options;
+    return GP_OK;
+}
+
+gp_status gp_require(const gp_yaml *mapping, gp_place place, const char *what, const char *key, const char *example,
+                     const gp_yaml **out, gp_error *err) {
+    const gp_yaml *value = gp_yaml_get(mapping, key);
+    if (!value) return gp_fail_at(err, GP_CONFIG, place, "%s: %s is missing, as in %s", what, key, example);
+    *out = value;
+    return GP_OK;
+}
+
+gp_status gp_read_optional_boolean(const gp_yaml *mapping, const char *key, const char *what, bool *out,
+                                   gp_error *err) {
+    const gp_yaml *node = gp_yaml_get(mapping, key);
+    return node ? gp_read_boolean(node, what, out, err) : GP_OK;
+}
+
+gp_status gp_read_path(const gp_yaml *node, const char *what, const char *folder, char **out, gp_error *err) {
+    const char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_read_text(node, what, &path, err));
+    if (path[0] == '/') return gp_copy_text(out, path, err);
+    return gp_format_text(out, err, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, path);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static gp_status find_folder(const char *path, char **out, gp_error *err) {
+    const char *slash = strrchr(path, '/');
+    char *folder = NULL;
+    if (!slash)
+        GP_RETURN_IF_FAILED(gp_copy_text(&folder, ".", err));
+    else
+        GP_RETURN_IF_FAILED(gp_format_text(&folder, err, "%.*s", slash == path ? 1 : (int)(slash - path), path));
+    char *absolute = realpath(folder, NULL);
+    int cause = errno;
+    gp_status status = GP_OK;
+    if (!absolute) status = gp_fail(err, GP_CONFIG, "%s: the folder %s: %s", path, folder, strerror(cause));
+    free(folder);
+    if (absolute) *out = absolute;
+    return status;
+}
+
+static gp_status read_model(gp_config *config, const gp_yaml *root, gp_error *err) {
+    GP_RETURN_IF_FAILED(
+        gp_require(root, root->place, "configuration", "model", "model: {layers: […], …}", &config->model, err));
+    return gp_read_mapping(config->model, "model", err);
+}
+
+/* What needs two sections. */
+static gp_status check_sections(const gp_config *config, const gp_yaml *root, gp_error *err) {
+    const gp_yaml *data = gp_yaml_get(root, "data");
+    bool trains = config->train.steps != 0;
+    if (trains && config->data.train.kind == GP_SOURCE_NONE)
+        return gp_fail_at(err, GP_CONFIG, data->place,
+                          "data: train is missing, as in train: {tensors: file.safetensors}");
+    if (!trains && config->data.eval.kind == GP_SOURCE_NONE)
+        return gp_fail_at(err, GP_CONFIG, data->place,
+                          "data: eval is missing, and train.steps: 0 does nothing but evaluate");
+    return GP_OK;
+}
+
+static gp_status read_sections(gp_config *config, gp_error *err) {
+    static const char *const known[] = {"model", "data", "pipeline", "optimizer", "train", NULL};
+    const gp_yaml *root = gp_yaml_root(config->document);
+    const gp_yaml *data = NULL, *optimizer = NULL, *train = NULL;
+    if (!root) return gp_fail(err, GP_CONFIG, "%s: the configuration is empty", config->path);
+    GP_RETURN_IF_FAILED(gp_read_mapping(root, "configuration", err));
+    GP_RETURN_IF_FAILED(gp_check_keys(root, "configuration", known, NULL, err));
+    GP_RETURN_IF_FAILED(read_model(config, root, err));
+    GP_RETURN_IF_FAILED(
+        gp_require(root, root->place, "configuration", "data", "data: {train: …, batch: 64}", &data, err));
+    GP_RETURN_IF_FAILED(gp_read_data(config, data, err));
+    GP_RETURN_IF_FAILED(gp_read_pipeline(config, gp_yaml_get(root, "pipeline"), err));
+    GP_RETURN_IF_FAILED(gp_require(root, root->place, "configuration", "optimizer",
+                                   "optimizer: {sgd: {lr: 0.02, momentum: 0.9}}", &optimizer, err));
+    GP_RETURN_IF_FAILED(gp_read_optimizer(config, optimizer, err));
+    GP_RETURN_IF_FAILED(gp_require(root, root->place, "configuration", "train", "train: {epochs: 2}", &train, err));
+    GP_RETURN_IF_FAILED(gp_read_train(config, train, err));
+    return check_sections(config, root, err);
+}
+
+static gp_status load_into(gp_config *config, const char *path, const char *const *overrides, int override_count,
+                           gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_copy_text(&config->path, path, err));
+    GP_RETURN_IF_FAILED(gp_yaml_load(path, &config->document, err));
+    GP_RETURN_IF_FAILED(find_folder(path, &config->folder, err));
+    for (int i = 0; i < override_count; i++) GP_RETURN_IF_FAILED(gp_yaml_override(config->document, overrides[i], err));
+    return read_sections(config, err);
+}
+
+gp_status gp_config_load(const char *path, const char *const *overrides, int override_count, gp_config **out,
+                         gp_error *err) {
+    gp_config *config = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&config, 1, err));
+    gp_status status = load_into(config, path, overrides, override_count, err);
+    if (status != GP_OK) {
+        gp_config_destroy(&config);
+        return status;
+    }
+    *out = config;
+    return GP_OK;
+}
+
+static void free_source(gp_source_config *source) {
+    free(source->images);
+    free(source->labels);
+    free(source->file);
+}
+
+void gp_config_destroy(gp_config **config) {
+    if (!config || !*config) return;
+    free_source(&(*config)->data.train);
+    free_source(&(*config)->data.eval);
+    free((*config)->pipeline.devices);
+    free((*config)->pipeline.layers);
+    free((*config)->train.init);
+    free((*config)->folder);
+    gp_yaml_destroy(&(*config)->document);
+    free((*config)->path);
+    free(*config);
+    *config = NULL;
+}

@@ -1,0 +1,59 @@
+/* What the readers of the configuration share: texts in messages, and one function per section. For src/config/ only.
+ *
+ * A section's reader fills its part of gp_config, defaults included; what it allocates gp_config_destroy frees, also
+ * after a failure. One thread.
+ */
+#ifndef GP_CONFIG_CONFIG_INTERNAL_H
+#define GP_CONFIG_CONFIG_INTERNAL_H
+
+#include <stdio.h>
+
+#include "config/config.h"
+
+/* A text in quotation marks for a message: control characters escaped, cut with "…" where it is long. */
+typedef struct gp_shown {
+    char text[100];
+} gp_shown;
+gp_shown gp_show(const char *text);
+
+/* "a list", "a mapping", "nothing", or the text shown. */
+gp_shown gp_show_node(const gp_yaml *node);
+
+/* "; did you mean out?" for a message that ends there, or "". */
+typedef struct gp_suggestion {
+    char text[100];
+} gp_suggestion;
+gp_suggestion gp_suggest(const char *name, const char *const *known);
+/* "never, except_last, always" */
+typedef struct gp_listing {
+    char text[400];
+} gp_listing;
+gp_listing gp_list_names(const char *const *names);
+/* Index of a name in a NULL-terminated list, which may be NULL; −1 where it is not there. */
+int gp_index_of(const char *name, const char *const *names);
+
+/* The kind's index in `known`. A kind of `later` is not available yet; another is unknown, with the nearest. */
+GP_MUST_USE gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *const *known,
+                                   const char *const *later, int *out, gp_error *err);
+
+/* The kind's options as a mapping with known keys, or alone: *out is NULL then. A value in place of a mapping is
+ * refused.
+ */
+GP_MUST_USE gp_status gp_read_options(const gp_choice *choice, const char *what, const char *const *known,
+                                      const char *const *later, const gp_yaml **out, gp_error *err);
+/* *out is the key's value; where it is absent the message stands at `place` and shows an example ("batch: 64"). */
+GP_MUST_USE gp_status gp_require(const gp_yaml *mapping, gp_place place, const char *what, const char *key,
+                                 const char *example, const gp_yaml **out, gp_error *err);
+/* The value of an optional key; *out stays where it is absent. */
+GP_MUST_USE gp_status gp_read_optional_boolean(const gp_yaml *mapping, const char *key, const char *what, bool *out,
+                                               gp_error *err);
+/* A path as the configuration says it, from its folder; *out is owned by the caller. */
+GP_MUST_USE gp_status gp_read_path(const gp_yaml *node, const char *what, const char *folder, char **out,
+                                   gp_error *err);
+
+GP_MUST_USE gp_status gp_read_data(gp_config *config, const gp_yaml *node, gp_error *err);
+GP_MUST_USE gp_status gp_read_pipeline(gp_config *config, const gp_yaml *node, gp_error *err);
+GP_MUST_USE gp_status gp_read_optimizer(gp_config *config, const gp_yaml *node, gp_error *err);
+GP_MUST_USE gp_status gp_read_train(gp_config *config, const gp_yaml *node, gp_error *err);
+
+#endif

@@ -1,0 +1,215 @@
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/config_internal.h"
+#include "config/tree_internal.h"
+
+enum { MAX_THREADS = 1024 };
+
+static const char *const checkpoint_modes[] = {"never", "except_last", "always", NULL}; /* by gp_checkpoint_mode */
+
+const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode) {
+    return checkpoint_modes[mode];
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+/* "cuda:1" is kind cuda, index 1; "cuda" is cuda:0. */
+static gp_status read_device_name(const gp_choice *choice, const char *what, gp_device_config *device, gp_error *err) {
+    static const char *const known[] = {"cpu", "cuda", "ref", NULL};
+    static const char *const named[] = {"cpu", "cuda", NULL};
+    size_t length = strcspn(choice->kind, ":");
+    const char *index = choice->kind + length;
+    char base[32];
+    snprintf(base, sizeof base, "%.*s", (int)(length < sizeof base ? length : sizeof base - 1), choice->kind);
+    int kind = gp_index_of(base, known);
+    size_t value = 0;
+    bool cuda = kind >= 0 && strcmp(known[kind], "cuda") == 0;
+    bool numbered = cuda && *index && gp_yaml_index(index + 1, strlen(index + 1), &value) && value < 1024;
+    if (kind < 0 || (*index && !numbered)) {
+        gp_suggestion suggestion = gp_suggest(base, named);
+        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown device %s%s", what, gp_show(choice->kind).text,
+                          cuda                 ? "; a GPU is cuda:0, cuda:1, …"
+                          : suggestion.text[0] ? suggestion.text
+                                               : "; there is cpu");
+    }
+    device->kind = known[kind];
+    device->index = (int)value;
+    return GP_OK;
+}
+
+static gp_status read_device_options(const gp_yaml *options, const char *what, gp_device_config *device, int64_t *count,
+                                     gp_error *err) {
+    char name[64];
+    int64_t threads = 1;
+    const gp_yaml *node = gp_yaml_get(options, "threads");
+    snprintf(name, sizeof name, "%s.threads", what);
+    if (node) GP_RETURN_IF_FAILED(gp_read_integer(node, name, 1, MAX_THREADS, &threads, err));
+    device->threads = (int)threads;
+    node = gp_yaml_get(options, "memory");
+    snprintf(name, sizeof name, "%s.memory", what);
+    if (node) GP_RETURN_IF_FAILED(gp_read_bytes(node, name, &device->memory, err));
+    if (node && device->memory == 0) return gp_fail_at(err, GP_CONFIG, node->place, "%s: must be more than 0", name);
+    node = gp_yaml_get(options, "count");
+    snprintf(name, sizeof name, "%s.count", what);
+    if (node) GP_RETURN_IF_FAILED(gp_read_integer(node, name, 1, GP_MAX_STAGES, count, err));
+    return GP_OK;
+}
+
+/* One entry, which stands for *count equal workers. */
+static gp_status read_device(const gp_yaml *node, const char *what, gp_device_config *device, int64_t *count,
+                             gp_error *err) {
+    static const char *const cpu_options[] = {"threads", "memory", "count", NULL};
+    static const char *const other_options[] = {"memory", "count", NULL};
+    const gp_yaml *options = NULL;
+    gp_choice choice;
+    char name[48];
+    if (node->kind == GP_YAML_SEQUENCE)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: replicas of a stage (a list) are not available yet", what);
+    GP_RETURN_IF_FAILED(gp_read_kind(node, what, NULL, &choice, err));
+    GP_RETURN_IF_FAILED(read_device_name(&choice, what, device, err));
+    snprintf(name, sizeof name, "%s.%s", what, choice.kind);
+    device->place = choice.place;
+    device->threads = 1;
+    bool cpu = strcmp(device->kind, "cpu") == 0;
+    if (cpu && choice.main) {
+        int64_t threads = 0;
+        GP_RETURN_IF_FAILED(gp_read_integer(choice.main, name, 1, MAX_THREADS, &threads, err));
+        device->threads = (int)threads;
+        return GP_OK;
+    }
+    GP_RETURN_IF_FAILED(gp_read_options(&choice, name, cpu ? cpu_options : other_options, NULL, &options, err));
+    return options ? read_device_options(options, name, device, count, err) : GP_OK;
+}
+
+static gp_status append_devices(gp_pipeline_config *pipeline, const gp_device_config *device, int64_t count,
+                                size_t *capacity, gp_error *err) {
+    if (pipeline->device_count + count > GP_MAX_STAGES)
+        return gp_fail_at(err, GP_CONFIG, device->place, "pipeline.devices: more than %d devices", (int)GP_MAX_STAGES);
+    GP_RETURN_IF_FAILED(GP_GROW(&pipeline->devices, capacity, pipeline->device_count + count, err));
+    for (int64_t i = 0; i < count; i++) pipeline->devices[pipeline->device_count++] = *device;
+    return GP_OK;
+}
+
+static gp_status read_devices(gp_pipeline_config *pipeline, const gp_yaml *node, gp_place place, gp_error *err) {
+    size_t capacity = 0;
+    if (!node)
+        return append_devices(pipeline, &(gp_device_config){.kind = "cpu", .threads = 1, .place = place}, 1, &capacity,
+                              err);
+    if (node->kind != GP_YAML_SEQUENCE)
+        return gp_fail_at(err, GP_CONFIG, node->place, "pipeline.devices: needs a list, as in [cpu, cpu], not %s",
+                          gp_show_node(node).text);
+    if (node->count == 0) return gp_fail_at(err, GP_CONFIG, node->place, "pipeline.devices: the list is empty");
+    for (size_t i = 0; i < node->count; i++) {
+        gp_device_config device = {0};
+        int64_t count = 1;
+        char what[40];
+        snprintf(what, sizeof what, "pipeline.devices.%zu", i);
+        GP_RETURN_IF_FAILED(read_device(node->items[i], what, &device, &count, err));
+        GP_RETURN_IF_FAILED(append_devices(pipeline, &device, count, &capacity, err));
+    }
+    return GP_OK;
+}
+
+/* ---- balance ----------------------------------------------------------------------------------------------------- */
+
+static gp_status read_balance_list(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    static const char what[] = "pipeline.balance";
+    size_t count = 0;
+    for (size_t i = 0; i < node->count; i++) {
+        const gp_yaml *item = node->items[i];
+        bool number = item->kind == GP_YAML_SCALAR && strspn(item->text, "+-.0123456789") > 0;
+        if (item->kind == GP_YAML_SCALAR && item->text[0] && !number)
+            return gp_fail_at(err, GP_CONFIG, item->place,
+                              "%s: %s: names of layers are not available yet; write the layers per stage, as in [4, 4]",
+                              what, gp_show(item->text).text);
+    }
+    GP_RETURN_IF_FAILED(GP_NEW(&pipeline->layers, GP_MAX_STAGES, err));
+    GP_RETURN_IF_FAILED(gp_read_integers(node, what, 1, INT32_MAX, GP_MAX_STAGES, pipeline->layers, &count, err));
+    if ((int)count != pipeline->device_count)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: has %zu %s, but there %s %d %s; each needs one", what,
+                          count, count == 1 ? "entry" : "entries", pipeline->device_count == 1 ? "is" : "are",
+                          pipeline->device_count, pipeline->device_count == 1 ? "device" : "devices");
+    pipeline->balance = GP_BALANCE_LAYERS;
+    pipeline->layers_count = (int)count;
+    return GP_OK;
+}
+
+static gp_status read_balance(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    static const char *const modes[] = {"auto", "size", NULL}; /* by gp_balance_mode */
+    int mode = 0;
+    pipeline->balance_place = node->place;
+    if (node->kind == GP_YAML_SEQUENCE) return read_balance_list(pipeline, node, err);
+    if (node->kind == GP_YAML_MAPPING || gp_index_of(node->text, modes) < 0)
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "pipeline.balance: needs auto, size, or the layers per stage, as in [4, 4], not %s",
+                          gp_show_node(node).text);
+    GP_RETURN_IF_FAILED(gp_read_choice(node, "pipeline.balance", modes, &mode, err));
+    pipeline->balance = (gp_balance_mode)mode;
+    return GP_OK;
+}
+
+/* ---- the section ------------------------------------------------------------------------------------------------- */
+
+static gp_status read_schedule(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    static const char *const known[] = {"gpipe", NULL};
+    static const char *const later[] = {"1f1b", "interleaved", "zb_h1", "file", NULL};
+    static const char *const options[] = {NULL};
+    const gp_yaml *none = NULL;
+    gp_choice choice;
+    int kind = 0;
+    GP_RETURN_IF_FAILED(gp_read_kind(node, "pipeline.schedule", NULL, &choice, err));
+    GP_RETURN_IF_FAILED(gp_find_kind(&choice, "pipeline.schedule", known, later, &kind, err));
+    GP_RETURN_IF_FAILED(gp_read_options(&choice, "pipeline.schedule.gpipe", options, NULL, &none, err));
+    pipeline->schedule = known[kind];
+    return GP_OK;
+}
+
+static gp_status read_lockstep(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    static const char *const choices[] = {"auto", "true", "false", NULL};
+    int choice = 0;
+    GP_RETURN_IF_FAILED(gp_read_choice(node, "pipeline.lockstep", choices, &choice, err));
+    pipeline->lockstep = choice != 2; /* auto is on: gpipe is the only schedule */
+    return GP_OK;
+}
+
+static gp_status read_options(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    static const char *const known[] = {"devices",  "balance", "micro_batches", "schedule", "checkpoint",
+                                        "lockstep", NULL};
+    static const char *const later[] = {"replicas", "transport", NULL};
+    int64_t micro_batches = 1;
+    int mode = GP_CHECKPOINT_EXCEPT_LAST;
+    GP_RETURN_IF_FAILED(gp_read_mapping(node, "pipeline", err));
+    GP_RETURN_IF_FAILED(gp_check_keys(node, "pipeline", known, later, err));
+    GP_RETURN_IF_FAILED(read_devices(pipeline, gp_yaml_get(node, "devices"), node->place, err));
+    const gp_yaml *value = gp_yaml_get(node, "balance");
+    if (value) GP_RETURN_IF_FAILED(read_balance(pipeline, value, err));
+    value = gp_yaml_get(node, "micro_batches");
+    if (value) {
+        GP_RETURN_IF_FAILED(
+            gp_read_integer(value, "pipeline.micro_batches", 1, GP_MAX_MICRO_BATCHES, &micro_batches, err));
+        pipeline->micro_batches = (int)micro_batches;
+        pipeline->micro_batches_place = value->place;
+    }
+    value = gp_yaml_get(node, "schedule");
+    if (value) GP_RETURN_IF_FAILED(read_schedule(pipeline, value, err));
+    value = gp_yaml_get(node, "checkpoint");
+    if (value) GP_RETURN_IF_FAILED(gp_read_choice(value, "pipeline.checkpoint", checkpoint_modes, &mode, err));
+    pipeline->checkpoint = (gp_checkpoint_mode)mode;
+    value = gp_yaml_get(node, "lockstep");
+    return value ? read_lockstep(pipeline, value, err) : GP_OK;
+}
+
+gp_status gp_read_pipeline(gp_config *config, const gp_yaml *node, gp_error *err) {
+    gp_pipeline_config *pipeline = &config->pipeline;
+    gp_place place = node ? node->place : gp_yaml_root(config->document)->place;
+    pipeline->micro_batches = 1;
+    pipeline->schedule = "gpipe";
+    pipeline->checkpoint = GP_CHECKPOINT_EXCEPT_LAST;
+    pipeline->lockstep = true;
+    pipeline->balance_place = place;
+    pipeline->micro_batches_place = place;
+    return node ? read_options(pipeline, node, err) : read_devices(pipeline, NULL, place, err);
+}

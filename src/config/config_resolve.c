@@ -1,0 +1,173 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/config_internal.h"
+#include "config/tree_internal.h"
+
+/* Each section is written anew from the typed configuration, so that no choice can be forgotten. The texts are YAML's
+ * flow style; the tree's writer lays them out. */
+
+/* The shortest decimal that reads back as the same number. */
+static void write_number(FILE *file, double value) {
+    char text[40];
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) break;
+    }
+    fputs(text, file);
+}
+
+static void write_time(FILE *file, gp_time time) {
+    fprintf(file, "%lld%s", (long long)time.count, !time.epochs ? "" : time.count == 1 ? " epoch" : " epochs");
+}
+
+static const char *truth(bool value) {
+    return value ? "true" : "false";
+}
+
+static void write_source(FILE *file, const char *key, const gp_source_config *source) {
+    if (source->kind == GP_SOURCE_NONE) return;
+    fprintf(file, "%s: {", key);
+    if (source->kind == GP_SOURCE_IDX) {
+        fputs("idx: {images: ", file);
+        gp_yaml_write_quoted(file, source->images);
+        fputs(", labels: ", file);
+        gp_yaml_write_quoted(file, source->labels);
+        if (source->normalise) {
+            fputs(", mean: ", file);
+            write_number(file, source->mean);
+            fputs(", std: ", file);
+            write_number(file, source->std);
+        }
+        fputs("}", file);
+    } else {
+        fputs("tensors: ", file);
+        gp_yaml_write_quoted(file, source->file);
+    }
+    if (source->take) fprintf(file, ", take: [%lld, %lld]", (long long)source->take_from, (long long)source->take_to);
+    fputs("}, ", file);
+}
+
+static void write_data(FILE *file, const gp_config *config) {
+    const gp_data_config *data = &config->data;
+    fputs("{", file);
+    write_source(file, "train", &data->train);
+    write_source(file, "eval", &data->eval);
+    fprintf(file, "batch: %lld, shuffle: %s, drop_last: %s}", (long long)data->batch, truth(data->shuffle),
+            truth(data->drop_last));
+}
+
+static bool devices_equal(const gp_device_config *a, const gp_device_config *b) {
+    return strcmp(a->kind, b->kind) == 0 && a->index == b->index && a->threads == b->threads && a->memory == b->memory;
+}
+
+static void write_device(FILE *file, const gp_device_config *device, int count) {
+    const char *comma = "";
+    bool cuda = strcmp(device->kind, "cuda") == 0;
+    fprintf(file, "{%s", device->kind);
+    if (cuda) fprintf(file, ":%d", device->index);
+    fputs(": {", file);
+    if (strcmp(device->kind, "cpu") == 0) {
+        fprintf(file, "threads: %d", device->threads);
+        comma = ", ";
+    }
+    if (device->memory) {
+        fprintf(file, "%smemory: %zu", comma, device->memory);
+        comma = ", ";
+    }
+    if (count > 1) fprintf(file, "%scount: %d", comma, count);
+    fputs("}}, ", file);
+}
+
+/* A long run of equal devices is written as one entry. */
+static void write_devices(FILE *file, const gp_pipeline_config *pipeline) {
+    enum { LONG_RUN = 16 };
+    for (int i = 0; i < pipeline->device_count;) {
+        const gp_device_config *device = &pipeline->devices[i];
+        int run = 1;
+        while (i + run < pipeline->device_count && devices_equal(device, device + run)) run++;
+        if (run <= LONG_RUN) run = 1;
+        write_device(file, device, run);
+        i += run;
+    }
+}
+
+static void write_pipeline(FILE *file, const gp_config *config) {
+    const gp_pipeline_config *pipeline = &config->pipeline;
+    fputs("{devices: [", file);
+    write_devices(file, pipeline);
+    fputs("], balance: [", file);
+    for (int i = 0; i < pipeline->layers_count; i++)
+        fprintf(file, "%s%lld", i ? ", " : "", (long long)pipeline->layers[i]);
+    fprintf(file, "], micro_batches: %d, schedule: %s, checkpoint: %s, lockstep: %s}", pipeline->micro_batches,
+            pipeline->schedule, gp_checkpoint_mode_name(pipeline->checkpoint), truth(pipeline->lockstep));
+}
+
+static void write_optimizer(FILE *file, const gp_config *config) {
+    const gp_optimizer_config *optimizer = &config->optimizer;
+    fprintf(file, "{%s: {lr: ", optimizer->kind);
+    write_number(file, optimizer->lr);
+    fputs(", momentum: ", file);
+    write_number(file, optimizer->momentum);
+    fprintf(file, ", nesterov: %s, weight_decay: ", truth(optimizer->nesterov));
+    write_number(file, optimizer->decay);
+    fprintf(file, "}, lr_schedule: %s, warmup: {length: ", optimizer->lr_schedule);
+    write_time(file, optimizer->warmup);
+    fputs(", from: ", file);
+    write_number(file, optimizer->warmup_from);
+    fputs("}}", file);
+}
+
+static void write_train(FILE *file, const gp_config *config) {
+    const gp_train_config *train = &config->train;
+    fputs("{", file);
+    if (train->epochs.count > 0) fprintf(file, "epochs: %lld, ", (long long)train->epochs.count);
+    if (train->steps >= 0) fprintf(file, "steps: %lld, ", (long long)train->steps);
+    fprintf(file, "seed: %llu, eval_every: ", (unsigned long long)train->seed);
+    write_time(file, train->eval_every);
+    if (train->init) {
+        fputs(", init: ", file);
+        gp_yaml_write_quoted(file, train->init);
+    }
+    fputs("}", file);
+}
+
+static gp_status put_section(gp_config *config, const char *key, void (*write)(FILE *, const gp_config *),
+                             gp_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the resolved configuration");
+    write(file, config);
+    bool failed = ferror(file) != 0;
+    if (fclose(file) != 0 || failed) {
+        free(text);
+        return gp_fail(err, GP_MEMORY, "out of memory: the resolved configuration");
+    }
+    gp_status status = gp_yaml_put(config->document, key, text, err);
+    free(text);
+    return status;
+}
+
+gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stages, gp_error *err) {
+    gp_pipeline_config *pipeline = &config->pipeline;
+    int64_t *layers = NULL;
+    if (stages != pipeline->device_count)
+        return gp_fail(err, GP_INTERNAL, "a balance of %d stages for %d devices", stages, pipeline->device_count);
+    GP_RETURN_IF_FAILED(GP_NEW(&layers, stages, err));
+    memcpy(layers, balance, (size_t)stages * sizeof *layers);
+    free(pipeline->layers);
+    pipeline->layers = layers;
+    pipeline->layers_count = stages;
+    pipeline->balance = GP_BALANCE_LAYERS;
+    GP_RETURN_IF_FAILED(put_section(config, "data", write_data, err));
+    GP_RETURN_IF_FAILED(put_section(config, "pipeline", write_pipeline, err));
+    GP_RETURN_IF_FAILED(put_section(config, "optimizer", write_optimizer, err));
+    return put_section(config, "train", write_train, err);
+}
+
+gp_status gp_config_write(const gp_config *config, const char *path, gp_error *err) {
+    return gp_yaml_write(config->document, "gpipe-train " GP_VERSION ": the configuration as it ran", path, err);
+}

@@ -1,0 +1,272 @@
+#include "config/read.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/config_internal.h"
+
+static bool is_nothing(const gp_yaml *node) {
+    return node->kind == GP_YAML_SCALAR && !node->quoted && node->text[0] == '\0';
+}
+
+/* A scalar that is not in quotes; `needed`: "an integer". */
+static gp_status need_plain(const gp_yaml *node, const char *what, const char *needed, gp_error *err) {
+    if (node->kind != GP_YAML_SCALAR || is_nothing(node))
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs %s, not %s", what, needed, gp_show_node(node).text);
+    if (node->quoted)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs %s, and %s in quotes is a text", what, needed,
+                          gp_show(node->text).text);
+    return GP_OK;
+}
+
+static gp_status refuse_text(const gp_yaml *node, const char *what, const char *rule, gp_error *err) {
+    return gp_fail_at(err, GP_CONFIG, node->place, "%s: %s is not %s", what, gp_show(node->text).text, rule);
+}
+
+static size_t digits_at(const char *text) {
+    return strspn(text, "0123456789");
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+gp_status gp_read_integer(const gp_yaml *node, const char *what, int64_t low, int64_t high, int64_t *out,
+                          gp_error *err) {
+    GP_RETURN_IF_FAILED(need_plain(node, what, "an integer", err));
+    const char *text = node->text;
+    size_t sign = *text == '+' || *text == '-';
+    size_t digits = digits_at(text + sign);
+    if (digits == 0 || text[sign + digits] != '\0') return refuse_text(node, what, "an integer", err);
+    errno = 0;
+    long long value = strtoll(text, NULL, 10);
+    if (value < low || (errno == ERANGE && value < 0))
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too small; it must be at least %lld", what, text,
+                          (long long)low);
+    if (value > high || errno == ERANGE)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too large; it may be at most %lld", what, text,
+                          (long long)high);
+    *out = value;
+    return GP_OK;
+}
+
+/* What strtod reads, less hexadecimal, infinities and not-a-number. */
+static bool is_decimal(const char *text) {
+    text += *text == '+' || *text == '-';
+    size_t whole = digits_at(text);
+    text += whole;
+    size_t fraction = 0;
+    if (*text == '.') {
+        fraction = digits_at(text + 1);
+        text += 1 + fraction;
+    }
+    if (whole + fraction == 0) return false;
+    if (*text == 'e' || *text == 'E') {
+        text++;
+        text += *text == '+' || *text == '-';
+        size_t exponent = digits_at(text);
+        if (exponent == 0) return false;
+        text += exponent;
+    }
+    return *text == '\0';
+}
+
+gp_status gp_read_number(const gp_yaml *node, const char *what, double low, double high, unsigned open, double *out,
+                         gp_error *err) {
+    GP_RETURN_IF_FAILED(need_plain(node, what, "a number", err));
+    if (!is_decimal(node->text)) return refuse_text(node, what, "a number", err);
+    errno = 0;
+    double value = strtod(node->text, NULL);
+    if (isinf(value) || (errno == ERANGE && value == 0))
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too %s for a number", what, node->text,
+                          value == 0 ? "near 0" : "large");
+    if (value < low || ((open & 1U) && value <= low))
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too small; it must be %s %g", what, node->text,
+                          open & 1U ? "more than" : "at least", low);
+    if (value > high || ((open & 2U) && value >= high))
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too large; it must be %s %g", what, node->text,
+                          open & 2U ? "less than" : "at most", high);
+    *out = value;
+    return GP_OK;
+}
+
+gp_status gp_read_boolean(const gp_yaml *node, const char *what, bool *out, gp_error *err) {
+    GP_RETURN_IF_FAILED(need_plain(node, what, "true or false", err));
+    bool yes = strcmp(node->text, "true") == 0;
+    if (!yes && strcmp(node->text, "false") != 0) return refuse_text(node, what, "true or false", err);
+    *out = yes;
+    return GP_OK;
+}
+
+gp_status gp_read_bytes(const gp_yaml *node, const char *what, size_t *out, gp_error *err) {
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB", NULL};
+    static const char rule[] = "a size: bytes, or a number with KiB, MiB, GiB or TiB";
+    GP_RETURN_IF_FAILED(need_plain(node, what, "a size", err));
+    const char *text = node->text;
+    size_t whole = digits_at(text);
+    size_t fraction = whole && text[whole] == '.' ? digits_at(text + whole + 1) : 0;
+    size_t number = whole + (fraction ? 1 + fraction : 0);
+    int unit = gp_index_of(text + number + strspn(text + number, " "), units);
+    if (whole == 0 || unit < 0 || (unit == 0 && fraction)) return refuse_text(node, what, rule, err);
+    errno = 0;
+    unsigned long long count = strtoull(text, NULL, 10);
+    unsigned long long bytes = 0;
+    /* 2^62 bounds sums of sizes too. */
+    if (errno == ERANGE || __builtin_mul_overflow(count, 1ULL << (10 * unit), &bytes) || bytes > 1ULL << 62)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too large for a size", what, text);
+    if (fraction) {
+        double part = strtod(text + whole, NULL); /* ".5 GiB" */
+        bytes += (unsigned long long)(part * (double)(1ULL << (10 * unit)));
+    }
+    *out = (size_t)bytes;
+    return GP_OK;
+}
+
+gp_status gp_read_time(const gp_yaml *node, const char *what, int64_t low, gp_time *out, gp_error *err) {
+    static const char rule[] = "a time: 500 (steps) or 5 epochs";
+    GP_RETURN_IF_FAILED(need_plain(node, what, "a time", err));
+    const char *text = node->text;
+    size_t digits = digits_at(text);
+    const char *unit = text + digits + strspn(text + digits, " ");
+    bool epochs = strcmp(unit, "epochs") == 0 || strcmp(unit, "epoch") == 0;
+    if (digits == 0 || (!epochs && *unit) || (*unit && unit == text + digits))
+        return refuse_text(node, what, rule, err);
+    errno = 0;
+    long long count = strtoll(text, NULL, 10);
+    if (errno == ERANGE || count > (1LL << 53))
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too long", what, text);
+    if (count < low)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too short; it must be at least %lld", what, text,
+                          (long long)low);
+    *out = (gp_time){.count = count, .epochs = epochs};
+    return GP_OK;
+}
+
+/* ---- texts ------------------------------------------------------------------------------------------------------- */
+
+gp_status gp_read_text(const gp_yaml *node, const char *what, const char **out, gp_error *err) {
+    if (node->kind != GP_YAML_SCALAR || node->text[0] == '\0')
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a text, not %s", what, gp_show_node(node).text);
+    *out = node->text;
+    return GP_OK;
+}
+
+gp_status gp_read_choice(const gp_yaml *node, const char *what, const char *const *choices, int *out, gp_error *err) {
+    if (node->kind != GP_YAML_SCALAR || is_nothing(node))
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs one of %s, not %s", what, gp_list_names(choices).text,
+                          gp_show_node(node).text);
+    int index = gp_index_of(node->text, choices);
+    if (index < 0)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %s is none of %s%s", what, gp_show(node->text).text,
+                          gp_list_names(choices).text, gp_suggest(node->text, choices).text);
+    *out = index;
+    return GP_OK;
+}
+
+/* ---- lists ------------------------------------------------------------------------------------------------------- */
+
+gp_status gp_read_pair(const gp_yaml *node, const char *what, int64_t low, int64_t high, int64_t out[2],
+                       gp_error *err) {
+    int64_t pair[2];
+    if (node->kind == GP_YAML_SCALAR) {
+        GP_RETURN_IF_FAILED(gp_read_integer(node, what, low, high, &pair[0], err));
+        pair[1] = pair[0];
+    } else {
+        if (node->kind != GP_YAML_SEQUENCE || node->count != 2)
+            return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs an integer, or two in a list: [height, width]",
+                              what);
+        for (int i = 0; i < 2; i++)
+            GP_RETURN_IF_FAILED(gp_read_integer(node->items[i], what, low, high, &pair[i], err));
+    }
+    out[0] = pair[0];
+    out[1] = pair[1];
+    return GP_OK;
+}
+
+gp_status gp_read_integers(const gp_yaml *node, const char *what, int64_t low, int64_t high, size_t max, int64_t *out,
+                           size_t *count, gp_error *err) {
+    if (node->kind != GP_YAML_SEQUENCE)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list of integers, not %s", what,
+                          gp_show_node(node).text);
+    if (node->count == 0) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list is empty", what);
+    if (node->count > max)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list has %zu entries; it may have at most %zu", what,
+                          node->count, max);
+    for (size_t i = 0; i < node->count; i++)
+        GP_RETURN_IF_FAILED(gp_read_integer(node->items[i], what, low, high, &out[i], err));
+    *count = node->count;
+    return GP_OK;
+}
+
+/* ---- mappings and kinds ------------------------------------------------------------------------------------------ */
+
+gp_status gp_read_mapping(const gp_yaml *node, const char *what, gp_error *err) {
+    if (node->kind == GP_YAML_MAPPING) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a mapping (key: value), not %s", what,
+                      gp_show_node(node).text);
+}
+
+gp_status gp_check_keys(const gp_yaml *mapping, const char *what, const char *const *known, const char *const *later,
+                        gp_error *err) {
+    for (size_t i = 0; i < mapping->count; i++) {
+        const gp_yaml *key = mapping->pairs[i].key;
+        if (gp_index_of(key->text, known) >= 0) continue;
+        if (gp_index_of(key->text, later) >= 0)
+            return gp_fail_at(err, GP_CONFIG, key->place, "%s: %s is not available yet", what, gp_show(key->text).text);
+        gp_suggestion suggestion = gp_suggest(key->text, known);
+        if (suggestion.text[0] || !known[0])
+            return gp_fail_at(err, GP_CONFIG, key->place, "%s: unknown key %s%s", what, gp_show(key->text).text,
+                              known[0] ? suggestion.text : "; it has no options");
+        return gp_fail_at(err, GP_CONFIG, key->place, "%s: unknown key %s; known are %s", what, gp_show(key->text).text,
+                          gp_list_names(known).text);
+    }
+    return GP_OK;
+}
+
+static gp_status find_kind_pair(const gp_yaml *node, const char *what, const char *const *beside,
+                                const gp_yaml_pair **out, gp_error *err) {
+    const gp_yaml_pair *pair = NULL;
+    for (size_t i = 0; i < node->count; i++) {
+        const gp_yaml_pair *other = &node->pairs[i];
+        if (gp_index_of(other->key->text, beside) >= 0) continue;
+        if (!pair) {
+            pair = other;
+            continue;
+        }
+        gp_shown key = gp_show(other->key->text), kind = gp_show(pair->key->text);
+        const char *nearest = beside ? gp_nearest_name(other->key->text, beside) : NULL;
+        if (nearest)
+            return gp_fail_at(err, GP_CONFIG, other->key->place, "%s: %s stands beside %s; did you mean %s?", what,
+                              key.text, kind.text, nearest);
+        return gp_fail_at(err, GP_CONFIG, other->key->place,
+                          "%s: %s stands beside %s; its options go below it, as in %.60s: {%.60s: …}", what, key.text,
+                          kind.text, pair->key->text, other->key->text);
+    }
+    if (!pair) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the mapping names no kind", what);
+    *out = pair;
+    return GP_OK;
+}
+
+gp_status gp_read_kind(const gp_yaml *node, const char *what, const char *const *beside, gp_choice *out,
+                       gp_error *err) {
+    gp_choice choice = {.place = node->place};
+    if (node->kind == GP_YAML_SEQUENCE || (node->kind == GP_YAML_SCALAR && node->text[0] == '\0'))
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a name, or a name with options, not %s", what,
+                          gp_show_node(node).text);
+    if (node->kind == GP_YAML_SCALAR) {
+        choice.kind = node->text;
+    } else {
+        const gp_yaml_pair *pair = NULL;
+        GP_RETURN_IF_FAILED(find_kind_pair(node, what, beside, &pair, err));
+        choice.kind = pair->key->text;
+        choice.place = pair->key->place;
+        if (pair->value->kind == GP_YAML_MAPPING)
+            choice.options = pair->value;
+        else if (!is_nothing(pair->value))
+            choice.main = pair->value;
+    }
+    *out = choice;
+    return GP_OK;
+}

@@ -1,0 +1,162 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/tree_internal.h"
+
+/* One assignment under way. */
+typedef struct edit {
+    gp_yaml_document *document;
+    const char *path;
+    gp_place place;    /* of what it makes */
+    gp_status refusal; /* GP_USAGE for --set */
+} edit;
+
+static int depth_of(const gp_yaml *node) {
+    int deepest = 0;
+    if (node->kind == GP_YAML_SCALAR) return 0;
+    for (size_t i = 0; i < node->count; i++) {
+        int depth = depth_of(node->kind == GP_YAML_SEQUENCE ? node->items[i] : node->pairs[i].value);
+        if (depth > deepest) deepest = depth;
+    }
+    return deepest + 1;
+}
+
+static gp_status check_path(const edit *e, const gp_yaml *value, gp_error *err) {
+    int depth = depth_of(value);
+    for (const char *segment = e->path;;) {
+        size_t length = strcspn(segment, ".");
+        if (length == 0) return gp_fail_at(err, e->refusal, e->place, "the key path \"%s\" has an empty part", e->path);
+        if (length > GP_YAML_MAX_KEY)
+            return gp_fail_at(err, e->refusal, e->place, "a key of %zu bytes is too long; it may have %d", length,
+                              (int)GP_YAML_MAX_KEY);
+        if (++depth > GP_YAML_MAX_DEPTH)
+            return gp_fail_at(err, e->refusal, e->place, "nested deeper than %d levels", (int)GP_YAML_MAX_DEPTH);
+        segment += length;
+        if (*segment++ == '\0') return GP_OK;
+    }
+}
+
+static gp_status make_key(const edit *e, const char *segment, size_t length, gp_yaml **out, gp_error *err) {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_";
+    gp_yaml *key = NULL;
+    GP_RETURN_IF_FAILED(gp_yaml_new_node(e->document, GP_YAML_SCALAR, e->place, &key, err));
+    GP_RETURN_IF_FAILED(gp_yaml_keep_text(e->document, segment, length, &key->text, err));
+    key->quoted = strspn(key->text, plain) != length;
+    *out = key;
+    return GP_OK;
+}
+
+/* Room for one more child: blocks of a document do not grow, so the array moves. */
+static gp_status append_slot(const edit *e, gp_yaml *node, gp_yaml *key, gp_yaml ***slot, gp_error *err) {
+    void *larger = NULL;
+    if (node->kind == GP_YAML_SEQUENCE) {
+        GP_RETURN_IF_FAILED(gp_yaml_allocate(e->document, (node->count + 1) * sizeof *node->items, &larger, err));
+        if (node->count) memcpy(larger, node->items, node->count * sizeof *node->items);
+        node->items = larger;
+        *slot = &node->items[node->count++];
+    } else {
+        GP_RETURN_IF_FAILED(gp_yaml_allocate(e->document, (node->count + 1) * sizeof *node->pairs, &larger, err));
+        if (node->count) memcpy(larger, node->pairs, node->count * sizeof *node->pairs);
+        node->pairs = larger;
+        node->pairs[node->count].key = key;
+        *slot = &node->pairs[node->count++].value;
+    }
+    return GP_OK;
+}
+
+static gp_status step_into_sequence(const edit *e, gp_yaml *node, const char *segment, size_t length, gp_yaml ***slot,
+                                    gp_error *err) {
+    size_t index;
+    if (!gp_yaml_index(segment, length, &index))
+        return gp_fail_at(err, e->refusal, e->place, "%.*s is a list: \"%.*s\" is not an index",
+                          (int)(segment - e->path - 1), e->path, (int)length, segment);
+    if (index > node->count)
+        return gp_fail_at(err, e->refusal, e->place,
+                          "%.*s has %zu entries: index %zu does not exist, and %zu would append",
+                          (int)(segment - e->path - 1), e->path, node->count, index, node->count);
+    if (index == node->count) return append_slot(e, node, NULL, slot, err);
+    *slot = &node->items[index];
+    return GP_OK;
+}
+
+static gp_status step_into(const edit *e, gp_yaml *node, const char *segment, size_t length, gp_yaml ***slot,
+                           gp_error *err) {
+    gp_yaml *key = NULL;
+    if (node->kind == GP_YAML_SEQUENCE) return step_into_sequence(e, node, segment, length, slot, err);
+    if (node->kind == GP_YAML_SCALAR && segment == e->path)
+        return gp_fail_at(err, e->refusal, e->place, "the configuration is one value, not a mapping");
+    if (node->kind == GP_YAML_SCALAR)
+        return gp_fail_at(err, e->refusal, e->place, "%.*s is the value \"%.60s\", which has no keys",
+                          (int)(segment - e->path - 1), e->path, node->text);
+    for (size_t i = 0; i < node->count; i++) {
+        const char *text = node->pairs[i].key->text;
+        if (strncmp(text, segment, length) == 0 && text[length] == '\0') {
+            *slot = &node->pairs[i].value;
+            return GP_OK;
+        }
+    }
+    GP_RETURN_IF_FAILED(make_key(e, segment, length, &key, err));
+    return append_slot(e, node, key, slot, err);
+}
+
+static bool is_nothing(const gp_yaml *node) {
+    return !node || (node->kind == GP_YAML_SCALAR && !node->quoted && node->text[0] == '\0');
+}
+
+static gp_status assign(const edit *e, gp_yaml *value, gp_error *err) {
+    gp_yaml **slot = &e->document->root;
+    GP_RETURN_IF_FAILED(check_path(e, value, err));
+    for (const char *segment = e->path;;) {
+        size_t length = strcspn(segment, ".");
+        if (is_nothing(*slot)) GP_RETURN_IF_FAILED(gp_yaml_new_node(e->document, GP_YAML_MAPPING, e->place, slot, err));
+        GP_RETURN_IF_FAILED(step_into(e, *slot, segment, length, &slot, err));
+        segment += length;
+        if (*segment++ == '\0') break;
+    }
+    *slot = value;
+    return GP_OK;
+}
+
+static gp_status parse_and_assign(const edit *e, const char *value, gp_error *err) {
+    gp_yaml_source source = {.name = e->place.path, .lines = false};
+    gp_yaml *node = NULL;
+    GP_RETURN_IF_FAILED(gp_yaml_check_text(e->path, strlen(e->path), source, err));
+    GP_RETURN_IF_FAILED(gp_yaml_parse_value(e->document, value, strlen(value), source, &node, err));
+    if (!node) {
+        GP_RETURN_IF_FAILED(gp_yaml_new_node(e->document, GP_YAML_SCALAR, e->place, &node, err));
+        node->text = "";
+    }
+    return assign(e, node, err);
+}
+
+/* "--set key.path=value", cut where it is too long for a message. */
+static gp_status keep_name(gp_yaml_document *document, const char *assignment, const char **out, gp_error *err) {
+    enum { LONGEST = 120 };
+    char *name = NULL;
+    size_t length = strcspn(assignment, "\r\n");
+    if (length > LONGEST) length = LONGEST;
+    bool cut = assignment[length] != '\0';
+    while (cut && length > 0 && ((unsigned char)assignment[length] & 0xC0U) == 0x80U) length--;
+    GP_RETURN_IF_FAILED(gp_format_text(&name, err, "--set %.*s%s", (int)length, assignment, cut ? "…" : ""));
+    gp_status status = gp_yaml_keep_text(document, name, strlen(name), out, err);
+    free(name);
+    return status;
+}
+
+gp_status gp_yaml_override(gp_yaml_document *document, const char *assignment, gp_error *err) {
+    const char *equals = strchr(assignment, '=');
+    edit e = {.document = document, .refusal = GP_USAGE};
+    GP_RETURN_IF_FAILED(keep_name(document, assignment, &e.place.path, err));
+    if (!equals) return gp_fail_at(err, GP_USAGE, e.place, "needs the form key.path=value");
+    GP_RETURN_IF_FAILED(gp_yaml_keep_text(document, assignment, (size_t)(equals - assignment), &e.path, err));
+    gp_status status = parse_and_assign(&e, equals + 1, err);
+    if (status != GP_CONFIG) return status;
+    if (err) err->status = GP_USAGE;
+    return GP_USAGE;
+}
+
+gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *value, gp_error *err) {
+    edit e = {.document = document, .path = path, .place = {.path = document->name}, .refusal = GP_CONFIG};
+    return parse_and_assign(&e, value, err);
+}

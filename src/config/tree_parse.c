@@ -1,0 +1,410 @@
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "base/memory.h"
+#include "base/philox.h"
+#include "config/tree_internal.h"
+
+typedef struct anchor {
+    uint64_t hash;
+    char *name;
+    const gp_yaml *node;
+    bool open; /* its collection has not ended yet */
+} anchor;
+
+typedef struct parser {
+    yaml_parser_t yaml;
+    gp_yaml_document *document;
+    gp_yaml_source source;
+    const char *text;
+    size_t bytes;
+    anchor *anchors;
+    size_t anchor_count, anchor_capacity;
+} parser;
+
+/* ---- characters -------------------------------------------------------------------------------------------------- */
+
+/* Length of the character at `text`, 0 where it is no valid UTF-8. */
+static size_t read_character(const unsigned char *text, size_t left, uint32_t *out) {
+    unsigned char first = text[0];
+    size_t length = first < 0x80 ? 1 : (first & 0xE0U) == 0xC0 ? 2 : (first & 0xF0U) == 0xE0 ? 3 : 4;
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (length == 1) {
+        *out = first;
+        return 1;
+    }
+    if ((length == 4 && (first & 0xF8U) != 0xF0) || length > left) return 0;
+    uint32_t value = first & (0x7FU >> length);
+    for (size_t i = 1; i < length; i++) {
+        if ((text[i] & 0xC0U) != 0x80) return 0;
+        value = value << 6 | (text[i] & 0x3FU);
+    }
+    if (value < least[length] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) return 0;
+    *out = value;
+    return length;
+}
+
+/* YAML's printable characters; a byte order mark is let through at the very beginning only. */
+static bool is_allowed(uint32_t value) {
+    if (value < 0x20) return value == '\t' || value == '\n' || value == '\r';
+    if (value < 0xA0) return value < 0x7F || value == 0x85;
+    return value != 0xFEFF && value != 0xFFFE && value != 0xFFFF;
+}
+
+static gp_place place_at(gp_yaml_source source, int line, int column) {
+    gp_place place = {.path = source.name};
+    if (source.lines) {
+        place.line = line;
+        place.column = column;
+    }
+    return place;
+}
+
+static gp_place place_of(const parser *p, yaml_mark_t mark) {
+    return place_at(p->source, (int)mark.line + 1, (int)mark.column + 1);
+}
+
+/* libyaml would say some of this too, but without a line; and its time grows with the square of the %TAG lines. */
+gp_status gp_yaml_check_text(const char *characters, size_t bytes, gp_yaml_source source, gp_error *err) {
+    const unsigned char *text = (const unsigned char *)characters;
+    int line = 1, column = 1;
+    for (size_t i = 0; i < bytes;) {
+        uint32_t value = 0;
+        size_t length = read_character(text + i, bytes - i, &value);
+        gp_place place = place_at(source, line, column);
+        if (length == 0) return gp_fail_at(err, GP_CONFIG, place, "byte 0x%02X is not valid UTF-8", (unsigned)text[i]);
+        if (!is_allowed(value))
+            return gp_fail_at(err, GP_CONFIG, place, "character U+%04X is not allowed in YAML", (unsigned)value);
+        if (column == 1 && bytes - i >= 4 && memcmp(text + i, "%TAG", 4) == 0)
+            return gp_fail_at(err, GP_CONFIG, place, "%%TAG is not supported");
+        bool ends = value == '\n' || value == 0x85 || value == 0x2028 || value == 0x2029 ||
+                    (value == '\r' && !(i + 1 < bytes && text[i + 1] == '\n'));
+        line += ends;
+        column = ends ? 1 : column + 1;
+        i += length;
+    }
+    return GP_OK;
+}
+
+/* The byte at a mark; 0 at the end. Used for messages only. */
+static char byte_at(const parser *p, yaml_mark_t mark) {
+    size_t i = 0;
+    for (size_t line = 0; line < mark.line && i < p->bytes; i++) line += p->text[i] == '\n';
+    for (size_t column = 0; column < mark.column && i < p->bytes; column++) {
+        i++;
+        while (i < p->bytes && ((unsigned char)p->text[i] & 0xC0U) == 0x80U) i++;
+    }
+    return i < p->bytes ? p->text[i] : '\0';
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static gp_status refuse_syntax(const parser *p, gp_error *err) {
+    const yaml_parser_t *yaml = &p->yaml;
+    gp_place place = place_of(p, yaml->problem_mark);
+    if (yaml->error == YAML_MEMORY_ERROR) return gp_fail(err, GP_MEMORY, "out of memory: reading YAML");
+    if (byte_at(p, yaml->problem_mark) == '\t')
+        return gp_fail_at(err, GP_CONFIG, place, "not valid YAML: a tab cannot indent; use spaces");
+    const char *problem = yaml->problem ? yaml->problem : "it cannot be read";
+    if (yaml->context && p->source.lines && yaml->context_mark.line != yaml->problem_mark.line)
+        return gp_fail_at(err, GP_CONFIG, place, "not valid YAML: %s %s that begins in line %d", problem, yaml->context,
+                          (int)yaml->context_mark.line + 1);
+    if (yaml->context) return gp_fail_at(err, GP_CONFIG, place, "not valid YAML: %s %s", problem, yaml->context);
+    return gp_fail_at(err, GP_CONFIG, place, "not valid YAML: %s", problem);
+}
+
+static gp_status next_event(parser *p, yaml_event_t *event, gp_error *err) {
+    if (!yaml_parser_parse(&p->yaml, event)) return refuse_syntax(p, err);
+    return GP_OK;
+}
+
+/* ---- anchors ----------------------------------------------------------------------------------------------------- */
+
+static gp_status add_anchor(parser *p, const char *name, const gp_yaml *node, size_t *index, gp_error *err) {
+    *index = SIZE_MAX;
+    if (!name) return GP_OK;
+    if (p->anchor_count >= GP_YAML_MAX_ANCHORS)
+        return gp_fail_at(err, GP_CONFIG, node->place, "the document has more than %d anchors",
+                          (int)GP_YAML_MAX_ANCHORS);
+    GP_RETURN_IF_FAILED(GP_GROW(&p->anchors, &p->anchor_capacity, p->anchor_count + 1, err));
+    anchor *entry = &p->anchors[p->anchor_count];
+    GP_RETURN_IF_FAILED(gp_copy_text(&entry->name, name, err));
+    entry->hash = gp_hash_text(name);
+    entry->node = node;
+    entry->open = true;
+    *index = p->anchor_count++;
+    return GP_OK;
+}
+
+static void close_anchor(parser *p, size_t index) {
+    if (index != SIZE_MAX) p->anchors[index].open = false;
+}
+
+/* The latest of that name: YAML lets an anchor be given again. */
+static const anchor *find_anchor(const parser *p, const char *name) {
+    uint64_t hash = gp_hash_text(name);
+    for (size_t i = p->anchor_count; i-- > 0;)
+        if (p->anchors[i].hash == hash && strcmp(p->anchors[i].name, name) == 0) return &p->anchors[i];
+    return NULL;
+}
+
+static gp_status refuse_depth(gp_place place, gp_error *err) {
+    return gp_fail_at(err, GP_CONFIG, place, "nested deeper than %d levels", (int)GP_YAML_MAX_DEPTH);
+}
+
+/* A copy for an alias, so that an edit of one leaves the other. Texts are shared, places stay the target's; what is too
+ * much is reported where the alias stands. */
+static gp_status copy_node(parser *p, const gp_yaml *source, int depth, gp_place alias, gp_yaml **out, gp_error *err) {
+    gp_yaml *node = NULL;
+    if (source->kind != GP_YAML_SCALAR && depth > GP_YAML_MAX_DEPTH) return refuse_depth(alias, err);
+    GP_RETURN_IF_FAILED(gp_yaml_new_node(p->document, source->kind, alias, &node, err));
+    node->place = source->place;
+    node->text = source->text;
+    node->quoted = source->quoted;
+    node->count = source->count;
+    void *children = NULL;
+    if (source->kind == GP_YAML_SEQUENCE) {
+        GP_RETURN_IF_FAILED(gp_yaml_allocate(p->document, node->count * sizeof *node->items, &children, err));
+        node->items = children;
+        for (size_t i = 0; i < node->count; i++)
+            GP_RETURN_IF_FAILED(copy_node(p, source->items[i], depth + 1, alias, &node->items[i], err));
+    } else if (source->kind == GP_YAML_MAPPING) {
+        GP_RETURN_IF_FAILED(gp_yaml_allocate(p->document, node->count * sizeof *node->pairs, &children, err));
+        node->pairs = children;
+        for (size_t i = 0; i < node->count; i++) {
+            GP_RETURN_IF_FAILED(copy_node(p, source->pairs[i].key, depth + 1, alias, &node->pairs[i].key, err));
+            GP_RETURN_IF_FAILED(copy_node(p, source->pairs[i].value, depth + 1, alias, &node->pairs[i].value, err));
+        }
+    }
+    *out = node;
+    return GP_OK;
+}
+
+static gp_status read_alias(parser *p, const yaml_event_t *event, int depth, gp_yaml **out, gp_error *err) {
+    gp_place place = place_of(p, event->start_mark);
+    const char *name = (const char *)event->data.alias.anchor;
+    const anchor *target = find_anchor(p, name);
+    if (!target) return gp_fail_at(err, GP_CONFIG, place, "alias *%.60s has no anchor &%.60s before it", name, name);
+    if (target->open) return gp_fail_at(err, GP_CONFIG, place, "alias *%.60s stands inside what it names", name);
+    return copy_node(p, target->node, depth, place, out, err);
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------------------------- */
+
+static gp_status read_node(parser *p, const yaml_event_t *event, int depth, gp_yaml **out, gp_error *err);
+
+/* Text that YAML could not give back as a plain scalar everywhere; it is a string in any case. */
+static bool must_be_quoted(const char *text) {
+    return strchr(text, '\n') || strstr(text, "\xC2\x85") || strstr(text, "\xE2\x80\xA8") ||
+           strstr(text, "\xE2\x80\xA9") || strncmp(text, "---", 3) == 0 || strncmp(text, "...", 3) == 0;
+}
+
+static gp_status refuse_tag(gp_place place, const yaml_char_t *tag, gp_error *err) {
+    if (!tag) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, place, "tags are not supported (%.60s)", (const char *)tag);
+}
+
+static gp_status read_scalar(parser *p, const yaml_event_t *event, gp_yaml **out, gp_error *err) {
+    gp_place place = place_of(p, event->start_mark);
+    const char *text = (const char *)event->data.scalar.value;
+    size_t length = event->data.scalar.length;
+    gp_yaml *node = NULL;
+    size_t index;
+    GP_RETURN_IF_FAILED(refuse_tag(place, event->data.scalar.tag, err));
+    if (length > GP_YAML_MAX_SCALAR)
+        return gp_fail_at(err, GP_CONFIG, place, "a value of %zu bytes is too long; it may have %d", length,
+                          (int)GP_YAML_MAX_SCALAR);
+    if (memchr(text, '\0', length)) return gp_fail_at(err, GP_CONFIG, place, "a text must not contain \\0");
+    GP_RETURN_IF_FAILED(gp_yaml_new_node(p->document, GP_YAML_SCALAR, place, &node, err));
+    GP_RETURN_IF_FAILED(gp_yaml_keep_text(p->document, text, length, &node->text, err));
+    node->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE || must_be_quoted(text);
+    GP_RETURN_IF_FAILED(add_anchor(p, (const char *)event->data.scalar.anchor, node, &index, err));
+    close_anchor(p, index);
+    *out = node;
+    return GP_OK;
+}
+
+static gp_status read_sequence(parser *p, const yaml_event_t *start, int depth, gp_yaml **out, gp_error *err) {
+    gp_place place = place_of(p, start->start_mark);
+    gp_yaml *node = NULL;
+    size_t index, capacity = 0, count = 0;
+    gp_yaml **items = NULL;
+    void *kept = NULL;
+    yaml_event_t event;
+    bool ended = false;
+    GP_RETURN_IF_FAILED(refuse_tag(place, start->data.sequence_start.tag, err));
+    GP_RETURN_IF_FAILED(gp_yaml_new_node(p->document, GP_YAML_SEQUENCE, place, &node, err));
+    GP_RETURN_IF_FAILED(add_anchor(p, (const char *)start->data.sequence_start.anchor, node, &index, err));
+    gp_status status = GP_OK;
+    while (status == GP_OK && !ended) {
+        status = next_event(p, &event, err);
+        if (status != GP_OK) break;
+        ended = event.type == YAML_SEQUENCE_END_EVENT;
+        if (!ended) status = GP_GROW(&items, &capacity, count + 1, err);
+        if (!ended && status == GP_OK) status = read_node(p, &event, depth + 1, &items[count++], err);
+        yaml_event_delete(&event);
+    }
+    if (status == GP_OK) status = gp_yaml_allocate(p->document, count * sizeof *items, &kept, err);
+    if (status == GP_OK) {
+        if (count) memcpy(kept, items, count * sizeof *items);
+        node->items = kept;
+        node->count = count;
+        close_anchor(p, index);
+        *out = node;
+    }
+    free(items);
+    return status;
+}
+
+static int compare_keys(const void *a, const void *b) {
+    const gp_yaml *first = *(const gp_yaml *const *)a, *second = *(const gp_yaml *const *)b;
+    return first->text == second->text ? 0 : strcmp(first->text, second->text);
+}
+
+static bool is_before(gp_place a, gp_place b) {
+    return a.line != b.line ? a.line < b.line : a.column < b.column;
+}
+
+/* Sorted, equal keys are neighbours. Reports the pair whose second key comes first. */
+static gp_status check_duplicates(const gp_yaml *mapping, gp_error *err) {
+    const gp_yaml **keys = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&keys, mapping->count, err));
+    for (size_t i = 0; i < mapping->count; i++) keys[i] = mapping->pairs[i].key;
+    qsort(keys, mapping->count, sizeof *keys, compare_keys);
+    const gp_yaml *first = NULL, *again = NULL;
+    for (size_t i = 0; i + 1 < mapping->count; i++) {
+        if (strcmp(keys[i]->text, keys[i + 1]->text) != 0) continue;
+        bool ordered = is_before(keys[i]->place, keys[i + 1]->place);
+        const gp_yaml *later = ordered ? keys[i + 1] : keys[i];
+        if (again && !is_before(later->place, again->place)) continue;
+        again = later;
+        first = ordered ? keys[i] : keys[i + 1];
+    }
+    free(keys);
+    if (!again) return GP_OK;
+    if (again->place.line == 0) return gp_fail_at(err, GP_CONFIG, again->place, "key \"%s\" occurs twice", again->text);
+    return gp_fail_at(err, GP_CONFIG, again->place, "key \"%s\" occurs twice; the first is in line %d", again->text,
+                      first->place.line);
+}
+
+static gp_status read_key(parser *p, const yaml_event_t *event, int depth, gp_yaml **out, gp_error *err) {
+    gp_yaml *key = NULL;
+    gp_place place = place_of(p, event->start_mark);
+    GP_RETURN_IF_FAILED(read_node(p, event, depth, &key, err));
+    if (key->kind != GP_YAML_SCALAR)
+        return gp_fail_at(err, GP_CONFIG, place, "a key must be a name, not a list or mapping");
+    if (key->text[0] == '\0') return gp_fail_at(err, GP_CONFIG, place, "a key is empty");
+    if (strlen(key->text) > GP_YAML_MAX_KEY)
+        return gp_fail_at(err, GP_CONFIG, place, "a key of %zu bytes is too long; it may have %d", strlen(key->text),
+                          (int)GP_YAML_MAX_KEY);
+    if (!key->quoted && strcmp(key->text, "<<") == 0)
+        return gp_fail_at(err, GP_CONFIG, place,
+                          "merge keys (<<) are not supported; write the keys out, or use an alias for a whole value");
+    *out = key;
+    return GP_OK;
+}
+
+static gp_status read_mapping(parser *p, const yaml_event_t *start, int depth, gp_yaml **out, gp_error *err) {
+    gp_place place = place_of(p, start->start_mark);
+    gp_yaml *node = NULL, *key = NULL;
+    size_t index, capacity = 0, count = 0;
+    gp_yaml_pair *pairs = NULL;
+    void *kept = NULL;
+    yaml_event_t event;
+    bool ended = false;
+    GP_RETURN_IF_FAILED(refuse_tag(place, start->data.mapping_start.tag, err));
+    GP_RETURN_IF_FAILED(gp_yaml_new_node(p->document, GP_YAML_MAPPING, place, &node, err));
+    GP_RETURN_IF_FAILED(add_anchor(p, (const char *)start->data.mapping_start.anchor, node, &index, err));
+    gp_status status = GP_OK;
+    while (status == GP_OK && !ended) {
+        status = next_event(p, &event, err);
+        if (status != GP_OK) break;
+        ended = event.type == YAML_MAPPING_END_EVENT;
+        if (!ended && !key) {
+            status = read_key(p, &event, depth + 1, &key, err);
+        } else if (!ended) {
+            status = GP_GROW(&pairs, &capacity, count + 1, err);
+            if (status == GP_OK) status = read_node(p, &event, depth + 1, &pairs[count].value, err);
+            if (status == GP_OK) pairs[count++].key = key;
+            key = NULL;
+        }
+        yaml_event_delete(&event);
+    }
+    if (status == GP_OK) status = gp_yaml_allocate(p->document, count * sizeof *pairs, &kept, err);
+    if (status == GP_OK) {
+        if (count) memcpy(kept, pairs, count * sizeof *pairs);
+        node->pairs = kept;
+        node->count = count;
+        close_anchor(p, index);
+        status = check_duplicates(node, err);
+    }
+    if (status == GP_OK) *out = node;
+    free(pairs);
+    return status;
+}
+
+/* `depth` counts collections, the root's being 1. */
+static gp_status read_node(parser *p, const yaml_event_t *event, int depth, gp_yaml **out, gp_error *err) {
+    bool collection = event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT;
+    if (collection && depth > GP_YAML_MAX_DEPTH) return refuse_depth(place_of(p, event->start_mark), err);
+    switch (event->type) {
+    case YAML_SCALAR_EVENT: return read_scalar(p, event, out, err);
+    case YAML_SEQUENCE_START_EVENT: return read_sequence(p, event, depth, out, err);
+    case YAML_MAPPING_START_EVENT: return read_mapping(p, event, depth, out, err);
+    case YAML_ALIAS_EVENT: return read_alias(p, event, depth, out, err);
+    default: return gp_fail(err, GP_INTERNAL, "libyaml gave event %d where a node belongs", (int)event->type);
+    }
+}
+
+/* ---- documents --------------------------------------------------------------------------------------------------- */
+
+/* What stands between the stream's start and end. Every event that is no bracket of the document is a node. */
+static gp_status read_stream(parser *p, gp_yaml **out, gp_error *err) {
+    yaml_event_t event;
+    gp_yaml *root = NULL;
+    int documents = 0;
+    for (bool ended = false; !ended;) {
+        gp_status status = next_event(p, &event, err);
+        if (status != GP_OK) return status;
+        switch (event.type) {
+        case YAML_STREAM_START_EVENT:
+        case YAML_DOCUMENT_END_EVENT: break;
+        case YAML_STREAM_END_EVENT: ended = true; break;
+        case YAML_DOCUMENT_START_EVENT:
+            if (documents++)
+                status = gp_fail_at(err, GP_CONFIG, place_of(p, event.start_mark),
+                                    "a second document begins here; there must be one");
+            break;
+        default: status = read_node(p, &event, 1, &root, err);
+        }
+        yaml_event_delete(&event);
+        if (status != GP_OK) return status;
+    }
+    bool empty = root && root->kind == GP_YAML_SCALAR && !root->quoted && root->text[0] == '\0';
+    *out = empty ? NULL : root;
+    return GP_OK;
+}
+
+gp_status gp_yaml_parse_value(gp_yaml_document *document, const char *text, size_t bytes, gp_yaml_source source,
+                              gp_yaml **out, gp_error *err) {
+    static const char byte_order_mark[] = "\xEF\xBB\xBF";
+    parser p = {.document = document, .source = source, .text = text, .bytes = bytes};
+    if (bytes >= 3 && memcmp(text, byte_order_mark, 3) == 0) {
+        p.text += 3;
+        p.bytes -= 3;
+    }
+    if (p.bytes > GP_YAML_MAX_BYTES)
+        return gp_fail_at(err, GP_CONFIG, (gp_place){.path = source.name}, "%zu bytes are too large; there may be %d",
+                          p.bytes, (int)GP_YAML_MAX_BYTES);
+    GP_RETURN_IF_FAILED(gp_yaml_check_text(p.text, p.bytes, source, err));
+    if (!yaml_parser_initialize(&p.yaml)) return gp_fail(err, GP_MEMORY, "out of memory: reading YAML");
+    yaml_parser_set_encoding(&p.yaml, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&p.yaml, (const unsigned char *)p.text, p.bytes);
+    gp_status status = read_stream(&p, out, err);
+    yaml_parser_delete(&p.yaml);
+    for (size_t i = 0; i < p.anchor_count; i++) free(p.anchors[i].name);
+    free(p.anchors);
+    return status;
+}
