@@ -29,14 +29,16 @@ static gp_status open_source(const gp_source_config *config, gp_source **out, gp
 
 static gp_status apply_take(gp_dataset *self, const gp_source_config *config, gp_error *err) {
     int64_t samples = self->source->samples;
-    self->first = config->take ? config->take_from : 0;
-    self->count = (config->take ? config->take_to : samples) - self->first;
-    if (self->first < 0 || self->count < 1 || self->first + self->count > samples) {
+    int64_t from = config->take ? config->take_from : 0;
+    int64_t to = config->take ? config->take_to : samples;
+    if (from < 0 || from >= to || to > samples) {
         return gp_fail_at(err, GP_CONFIG, config->take_place,
                           "take [%" PRId64 ", %" PRId64 "] does not lie within the %" PRId64
                           " samples of %s: 0 ≤ from < to ≤ %" PRId64 " is needed",
-                          config->take_from, config->take_to, samples, self->source->input_path, samples);
+                          from, to, samples, self->source->input_path, samples);
     }
+    self->first = from;
+    self->count = to - from;
     return GP_OK;
 }
 
