@@ -1,0 +1,29 @@
+/* Sums over the rows of a tensor, for each column, in a fixed order: rows in blocks, blocks in their order. The bits do
+ * not depend on the number of threads. Internal to device/cpu.
+ */
+#ifndef GP_DEVICE_CPU_CPU_COLUMN_H
+#define GP_DEVICE_CPU_CPU_COLUMN_H
+
+#include "device/cpu/cpu_call.h"
+
+enum {
+    GP_COLUMN_ROWS = 128, /* rows of a block: f32 sums over so few are good to 1e-5 */
+    GP_COLUMN_TILE = 64   /* columns that are summed together; a block of them stays in the cache */
+};
+
+/* Does one block: rows [row, row+rows) of columns [column, column+columns). */
+typedef void (*gp_column_block)(void *context, int64_t block, int64_t row, int64_t rows, int64_t column,
+                                int64_t columns);
+
+static inline int64_t gp_column_blocks(int64_t rows) {
+    return (rows + GP_COLUMN_ROWS - 1) / GP_COLUMN_ROWS;
+}
+/* Every block of every tile, over the pool. */
+void gp_cpu_column_blocks(gp_cpu_pool *pool, int64_t rows, int64_t columns, gp_column_block block, void *context);
+
+/* Workspace of gp_cpu_column_sum. */
+size_t gp_cpu_column_sum_bytes(gp_rows x);
+/* out[c] = Σ x[r,c], or added to out[c] where accumulate. */
+void gp_cpu_column_sum(gp_cpu_pool *pool, const float *x, gp_rows rows, bool accumulate, float *out, void *workspace);
+
+#endif

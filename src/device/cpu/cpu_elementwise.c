@@ -1,0 +1,286 @@
+#include "device/cpu/cpu_ops.h"
+
+#include <string.h>
+
+#include "device/dropout_mask.h"
+
+gp_status gp_cpu_relu_forward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ff", err));
+    gp_cpu_allow_in_place(prepared, GP_RELU_FORWARD_Y, GP_RELU_FORWARD_X);
+    return GP_OK;
+}
+
+/* Written so that NaN stays and −0 becomes 0. */
+static void relu_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
+    (void)context;
+    float *y = at[0];
+    const float *x = at[1];
+    GP_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) y[i] = x[i] <= 0 ? 0 : x[i];
+}
+
+gp_status gp_cpu_relu_forward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    gp_cpu_spans(call, (const int[]){GP_RELU_FORWARD_Y, GP_RELU_FORWARD_X, -1}, relu_span, NULL);
+    return GP_OK;
+}
+
+gp_status gp_cpu_relu_backward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fff", err));
+    gp_cpu_allow_in_place(prepared, GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_Y);
+    gp_cpu_allow_in_place(prepared, GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_DY);
+    return GP_OK;
+}
+
+static void relu_backward_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
+    (void)context;
+    float *dx = at[0];
+    const float *y = at[1], *dy = at[2];
+    GP_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        float gradient = dy[i];
+        dx[i] = y[i] > 0 ? gradient : 0;
+    }
+}
+
+gp_status gp_cpu_relu_backward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    gp_cpu_spans(call, (const int[]){GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_Y, GP_RELU_BACKWARD_DY}, relu_backward_span,
+                 NULL);
+    return GP_OK;
+}
+
+gp_status gp_cpu_add_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fff", err));
+    gp_cpu_allow_in_place(prepared, GP_ADD_Y, GP_ADD_A);
+    gp_cpu_allow_in_place(prepared, GP_ADD_Y, GP_ADD_B);
+    return GP_OK;
+}
+
+static void add_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
+    (void)context;
+    float *y = at[0];
+    const float *a = at[1], *b = at[2];
+    GP_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) y[i] = a[i] + b[i];
+}
+
+gp_status gp_cpu_add_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    gp_cpu_spans(call, (const int[]){GP_ADD_Y, GP_ADD_A, GP_ADD_B}, add_span, NULL);
+    return GP_OK;
+}
+
+/* Copy and fill move bytes: any dtype. */
+
+typedef struct byte_loop {
+    char *y;
+    const char *x;                 /* NULL: zeroes */
+    int64_t y_pitch, x_pitch, row; /* bytes */
+} byte_loop;
+
+static void move_rows(void *context, int64_t begin, int64_t end) {
+    const byte_loop *loop = context;
+    for (int64_t i = begin; i < end; i++) {
+        char *y = loop->y + i * loop->y_pitch;
+        if (loop->x)
+            memcpy(y, loop->x + i * loop->x_pitch, (size_t)loop->row);
+        else
+            memset(y, 0, (size_t)loop->row);
+    }
+}
+
+/* Dense operands are one row, which is cut into pieces of this many bytes. */
+enum { PIECE = 65536 };
+
+static void move_pieces(void *context, int64_t begin, int64_t end) {
+    const byte_loop *loop = context;
+    int64_t from = begin * PIECE;
+    int64_t to = end * PIECE < loop->row ? end * PIECE : loop->row;
+    if (loop->x)
+        memcpy(loop->y + from, loop->x + from, (size_t)(to - from));
+    else
+        memset(loop->y + from, 0, (size_t)(to - from));
+}
+
+static void move_bytes(const gp_cpu_call *call, int to, int from) {
+    int64_t size = (int64_t)gp_dtype_size(call->prepared->desc.operand[to].dtype);
+    gp_rows y = gp_cpu_rows(call, to);
+    gp_rows x = from >= 0 ? gp_cpu_rows(call, from) : y;
+    byte_loop loop = {call->operand[to], from >= 0 ? call->operand[from] : NULL, y.pitch * size, x.pitch * size,
+                      y.width * size};
+    if (gp_rows_dense(y) && gp_rows_dense(x)) {
+        loop.row *= y.count;
+        gp_cpu_pool_for(call->pool, (loop.row + PIECE - 1) / PIECE, 1, move_pieces, &loop);
+    } else {
+        gp_cpu_pool_for(call->pool, y.count, gp_cpu_grain(y.width), move_rows, &loop);
+    }
+}
+
+gp_status gp_cpu_copy_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "**", err);
+}
+
+gp_status gp_cpu_copy_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    move_bytes(call, GP_COPY_Y, GP_COPY_X);
+    return GP_OK;
+}
+
+gp_status gp_cpu_fill_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "*", err);
+}
+
+gp_status gp_cpu_fill_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    move_bytes(call, GP_FILL_Y, -1);
+    return GP_OK;
+}
+
+/* A sample as `places` rows of `width` elements, and where they stand in PyTorch's order: a picture's channels come
+ * first there, everything else lies as it does here. */
+typedef struct sample_view {
+    int64_t places, width, pitch;
+    bool channels_last;
+} sample_view;
+
+static sample_view sample_of(const gp_tensor *tensor) {
+    gp_rows rows = gp_rows_of(tensor);
+    return (sample_view){rows.count / tensor->dim[0], rows.width, rows.pitch, tensor->rank == 4};
+}
+
+gp_status gp_cpu_flatten_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "ff", err);
+}
+
+/* Flatten and its reverse transpose [places, width] of each sample, in tiles so that both sides stay in the cache. */
+enum { TILE_WIDTH = 16, TILE_PLACES = 64 };
+
+typedef struct flatten_loop {
+    sample_view picture;
+    float *rows; /* the picture's side */
+    float *flat;
+    int64_t flat_pitch;
+    bool back; /* from flat to rows */
+} flatten_loop;
+
+static void flatten_tile(const flatten_loop *loop, float *rows, float *flat, int64_t place, int64_t channel) {
+    const sample_view *view = &loop->picture;
+    int64_t last_place = place + TILE_PLACES < view->places ? place + TILE_PLACES : view->places;
+    int64_t last_channel = channel + TILE_WIDTH < view->width ? channel + TILE_WIDTH : view->width;
+    for (int64_t c = channel; c < last_channel; c++) {
+        float *line = flat + (view->channels_last ? c * view->places : c);
+        int64_t step = view->channels_last ? 1 : view->width;
+        for (int64_t p = place; p < last_place; p++) {
+            if (loop->back)
+                rows[p * view->pitch + c] = line[p * step];
+            else
+                line[p * step] = rows[p * view->pitch + c];
+        }
+    }
+}
+
+static void flatten_samples(void *context, int64_t begin, int64_t end) {
+    const flatten_loop *loop = context;
+    const sample_view *view = &loop->picture;
+    int64_t strips = (view->width + TILE_WIDTH - 1) / TILE_WIDTH;
+    for (int64_t i = begin; i < end; i++) {
+        float *rows = loop->rows + i / strips * view->places * view->pitch;
+        float *flat = loop->flat + i / strips * loop->flat_pitch;
+        for (int64_t p = 0; p < view->places; p += TILE_PLACES)
+            flatten_tile(loop, rows, flat, p, i % strips * TILE_WIDTH);
+    }
+}
+
+static void flatten_any(const gp_cpu_call *call, int picture, int flat) {
+    const gp_tensor *tensor = &call->prepared->desc.operand[picture];
+    flatten_loop loop = {sample_of(tensor), call->operand[picture], call->operand[flat], gp_cpu_rows(call, flat).pitch,
+                         flat == GP_FLATTEN_X};
+    int64_t strips = (loop.picture.width + TILE_WIDTH - 1) / TILE_WIDTH;
+    gp_cpu_pool_for(call->pool, tensor->dim[0] * strips, gp_cpu_grain(loop.picture.places * TILE_WIDTH),
+                    flatten_samples, &loop);
+}
+
+gp_status gp_cpu_flatten_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    flatten_any(call, GP_FLATTEN_X, GP_FLATTEN_Y);
+    return GP_OK;
+}
+
+gp_status gp_cpu_unflatten_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    flatten_any(call, GP_FLATTEN_Y, GP_FLATTEN_X);
+    return GP_OK;
+}
+
+gp_status gp_cpu_dropout_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fsf", err));
+    gp_cpu_allow_in_place(prepared, GP_DROPOUT_Y, GP_DROPOUT_X);
+    return GP_OK;
+}
+
+typedef struct dropout_loop {
+    const gp_dropout_attributes *dropout;
+    const gp_step_scalars *scalars;
+    sample_view x, y;
+    const float *from;
+    float *to;
+    int64_t first_sample;
+    float scale;
+} dropout_loop;
+
+/* Places that are done together: neighbours in PyTorch's order are neighbouring places of one channel of a picture, and
+ * share a draw. */
+enum { DROPOUT_PLACES = 16 };
+
+static void dropout_strip(const dropout_loop *loop, int64_t n, int64_t place, int64_t last_place) {
+    const sample_view *x = &loop->x, *y = &loop->y;
+    const float *from = loop->from + n * x->places * x->pitch;
+    float *to = loop->to + n * y->places * y->pitch;
+    gp_philox draw = {{0}};
+    int64_t group = -1;
+    int64_t channels = x->channels_last ? x->width : 1;
+    for (int64_t outer = 0; outer < channels; outer++) {
+        int64_t first = x->channels_last ? place : place * x->width;
+        int64_t last = x->channels_last ? last_place : last_place * x->width;
+        for (int64_t inner = first; inner < last; inner++) {
+            int64_t p = x->channels_last ? inner : inner / x->width;
+            int64_t c = x->channels_last ? outer : inner % x->width;
+            int64_t element = outer * x->places + inner;
+            if (element / 4 != group) {
+                group = element / 4;
+                draw = gp_dropout_draw(loop->dropout, loop->scalars, loop->first_sample + n, group);
+            }
+            bool keeps = gp_dropout_keeps(loop->dropout, draw.word[element % 4]);
+            to[p * y->pitch + c] = keeps ? from[p * x->pitch + c] * loop->scale : 0;
+        }
+    }
+}
+
+static void dropout_strips(void *context, int64_t begin, int64_t end) {
+    const dropout_loop *loop = context;
+    int64_t strips = (loop->x.places + DROPOUT_PLACES - 1) / DROPOUT_PLACES;
+    for (int64_t i = begin; i < end; i++) {
+        int64_t place = i % strips * DROPOUT_PLACES;
+        int64_t last = place + DROPOUT_PLACES < loop->x.places ? place + DROPOUT_PLACES : loop->x.places;
+        dropout_strip(loop, i / strips, place, last);
+    }
+}
+
+gp_status gp_cpu_dropout_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    const gp_op_desc *desc = &call->prepared->desc;
+    dropout_loop loop = {.dropout = &desc->attributes.dropout,
+                         .scalars = call->operand[GP_DROPOUT_SCALARS],
+                         .x = sample_of(&desc->operand[GP_DROPOUT_X]),
+                         .y = sample_of(&desc->operand[GP_DROPOUT_Y]),
+                         .from = call->operand[GP_DROPOUT_X],
+                         .to = call->operand[GP_DROPOUT_Y],
+                         .first_sample = call->args->first_sample,
+                         .scale = (float)gp_dropout_scale(&desc->attributes.dropout)};
+    int64_t strips = (loop.x.places + DROPOUT_PLACES - 1) / DROPOUT_PLACES;
+    /* An element costs some ten times what it costs to copy it. */
+    int64_t grain = gp_cpu_grain(10 * DROPOUT_PLACES * loop.x.width);
+    gp_cpu_pool_for(call->pool, desc->operand[GP_DROPOUT_X].dim[0] * strips, grain, dropout_strips, &loop);
+    return GP_OK;
+}

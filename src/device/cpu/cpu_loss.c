@@ -1,0 +1,151 @@
+#include "device/cpu/cpu_ops.h"
+
+#include <math.h>
+
+enum {
+    IGNORED = -100,  /* PyTorch's ignore_index */
+    BLOCK_ROWS = 64, /* losses are summed in blocks of so many rows, and the blocks in their order */
+};
+
+typedef struct loss_loop {
+    gp_rows x, dx;
+    const float *x_at;
+    float *dx_at;
+    const int64_t *target;
+    double (*partial)[2]; /* of each block: Σ loss, number right */
+    double divisor;
+} loss_loop;
+
+/* Before anything is computed: threads of the pool have no way to fail. */
+static gp_status check_targets(const gp_cpu_call *call, const int64_t *target, gp_rows x, gp_error *err) {
+    for (int64_t row = 0; row < x.count; row++) {
+        if (target[row] == IGNORED || (target[row] >= 0 && target[row] < x.width)) continue;
+        return gp_fail(err, GP_DATA, "%s: target %lld of row %lld is no class: these are 0 to %lld, and %d to ignore",
+                       gp_op_name(call->prepared->desc.kind), (long long)target[row], (long long)row,
+                       (long long)(x.width - 1), IGNORED);
+    }
+    return GP_OK;
+}
+
+/* The first of the largest. */
+static int64_t largest(const float *x, int64_t classes) {
+    int64_t best = 0;
+    for (int64_t c = 1; c < classes; c++)
+        if (x[c] > x[best]) best = c;
+    return best;
+}
+
+static double exp_sum(const float *x, int64_t classes, float most) {
+    double sum = 0;
+    for (int64_t c = 0; c < classes; c++) sum += (double)expf(x[c] - most);
+    return sum;
+}
+
+static int64_t blocks_of(gp_rows x) {
+    return (x.count + BLOCK_ROWS - 1) / BLOCK_ROWS;
+}
+
+gp_status gp_cpu_cross_entropy_forward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fld", err));
+    gp_rows x = gp_rows_of(&prepared->desc.operand[GP_CROSS_ENTROPY_FORWARD_X]);
+    gp_cpu_book(prepared, (size_t)blocks_of(x) * 2 * sizeof(double));
+    return GP_OK;
+}
+
+static void forward_blocks(void *context, int64_t begin, int64_t end) {
+    const loss_loop *loop = context;
+    for (int64_t block = begin; block < end; block++) {
+        double loss = 0, right = 0;
+        int64_t last = (block + 1) * BLOCK_ROWS < loop->x.count ? (block + 1) * BLOCK_ROWS : loop->x.count;
+        for (int64_t row = block * BLOCK_ROWS; row < last; row++) {
+            int64_t target = loop->target[row];
+            if (target == IGNORED) continue;
+            const float *x = loop->x_at + row * loop->x.pitch;
+            int64_t best = largest(x, loop->x.width);
+            loss += log(exp_sum(x, loop->x.width, x[best])) + ((double)x[best] - (double)x[target]);
+            if (best == target) right += 1;
+        }
+        loop->partial[block][0] = loss;
+        loop->partial[block][1] = right;
+    }
+}
+
+gp_status gp_cpu_cross_entropy_forward_run(const gp_cpu_call *call, gp_error *err) {
+    loss_loop loop = {.x = gp_cpu_rows(call, GP_CROSS_ENTROPY_FORWARD_X),
+                      .x_at = call->operand[GP_CROSS_ENTROPY_FORWARD_X],
+                      .target = call->operand[GP_CROSS_ENTROPY_FORWARD_TARGET],
+                      .partial = call->workspace};
+    GP_RETURN_IF_FAILED(check_targets(call, loop.target, loop.x, err));
+    int64_t blocks = blocks_of(loop.x);
+    gp_cpu_pool_for(call->pool, blocks, 1, forward_blocks, &loop);
+    double loss = 0, right = 0;
+    for (int64_t block = 0; block < blocks; block++) {
+        loss += loop.partial[block][0];
+        right += loop.partial[block][1];
+    }
+    double *partial = call->operand[GP_CROSS_ENTROPY_FORWARD_PARTIAL];
+    partial[0] = loss;
+    partial[1] = right;
+    return GP_OK;
+}
+
+gp_status gp_cpu_cross_entropy_backward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "flsf", err));
+    gp_cpu_allow_in_place(prepared, GP_CROSS_ENTROPY_BACKWARD_DX, GP_CROSS_ENTROPY_BACKWARD_X);
+    return GP_OK;
+}
+
+static void backward_rows(void *context, int64_t begin, int64_t end) {
+    const loss_loop *loop = context;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = loop->x_at + row * loop->x.pitch;
+        float *dx = loop->dx_at + row * loop->dx.pitch;
+        int64_t target = loop->target[row], classes = loop->x.width;
+        if (target == IGNORED) {
+            for (int64_t c = 0; c < classes; c++) dx[c] = 0;
+            continue;
+        }
+        float most = x[largest(x, classes)];
+        double sum = 0;
+        for (int64_t c = 0; c < classes; c++) { /* x may lie where dx does */
+            dx[c] = expf(x[c] - most);
+            sum += (double)dx[c];
+        }
+        for (int64_t c = 0; c < classes; c++)
+            dx[c] = (float)(((double)dx[c] / sum - (c == target ? 1 : 0)) / loop->divisor);
+    }
+}
+
+gp_status gp_cpu_cross_entropy_backward_run(const gp_cpu_call *call, gp_error *err) {
+    const gp_step_scalars *scalars = call->operand[GP_CROSS_ENTROPY_BACKWARD_SCALARS];
+    loss_loop loop = {.x = gp_cpu_rows(call, GP_CROSS_ENTROPY_BACKWARD_X),
+                      .x_at = call->operand[GP_CROSS_ENTROPY_BACKWARD_X],
+                      .dx = gp_cpu_rows(call, GP_CROSS_ENTROPY_BACKWARD_DX),
+                      .dx_at = call->operand[GP_CROSS_ENTROPY_BACKWARD_DX],
+                      .target = call->operand[GP_CROSS_ENTROPY_BACKWARD_TARGET],
+                      .divisor = scalars->divisor};
+    GP_RETURN_IF_FAILED(check_targets(call, loop.target, loop.x, err));
+    /* An exponential costs some ten times a copy. */
+    gp_cpu_pool_for(call->pool, loop.x.count, gp_cpu_grain(10 * loop.x.width), backward_rows, &loop);
+    return GP_OK;
+}
+
+gp_status gp_cpu_loss_total_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "ds", err);
+}
+
+gp_status gp_cpu_loss_total_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    gp_rows pieces = gp_cpu_rows(call, GP_LOSS_TOTAL_PARTIAL);
+    const double *partial = call->operand[GP_LOSS_TOTAL_PARTIAL];
+    gp_step_scalars *scalars = call->operand[GP_LOSS_TOTAL_SCALARS];
+    double loss = 0, right = 0;
+    for (int64_t piece = 0; piece < pieces.count; piece++) {
+        loss += partial[piece * pieces.pitch];
+        right += partial[piece * pieces.pitch + 1];
+    }
+    scalars->loss_sum = loss;
+    scalars->right = right;
+    scalars->finite = isfinite(loss) ? 1 : 0;
+    return GP_OK;
+}

@@ -1,0 +1,240 @@
+#include "device/cpu/cpu_ops.h"
+
+#include <math.h>
+
+#include "device/cpu/cpu_column.h"
+
+/* One pass over rows and columns gives two partial sums for each block of rows, in f64: [blocks, 2, columns]. */
+typedef struct norm_loop {
+    const gp_norm_attributes *norm;
+    gp_rows x, dy, y; /* y: what is written */
+    const float *x_at, *dy_at, *mean, *variance, *gamma, *beta, *sums;
+    float *y_at;
+    int64_t sums_pitch; /* from the first to the second row of sums, or of what is reduced to y_at */
+    double *partial;
+    float *coefficient; /* [k, columns] */
+} norm_loop;
+
+static double *partial_at(const norm_loop *loop, int64_t block, int64_t which) {
+    return loop->partial + (block * 2 + which) * loop->x.width;
+}
+
+static size_t partial_bytes(const gp_tensor *x) {
+    gp_rows rows = gp_rows_of(x);
+    return (size_t)(gp_column_blocks(rows.count) * 2 * rows.width) * sizeof(double);
+}
+
+static double inverse_deviation(const norm_loop *loop, int64_t c) {
+    return 1 / sqrt((double)loop->variance[c] + loop->norm->eps);
+}
+
+/* Statistics: each block in two passes over rows that are still in the cache, so that a large mean costs no digits;
+ * then the blocks are merged in their order (Chan, Golub, LeVeque 1979). */
+
+gp_status gp_cpu_norm_statistics_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ff", err));
+    gp_cpu_book(prepared, partial_bytes(&prepared->desc.operand[GP_NORM_STATISTICS_X]));
+    return GP_OK;
+}
+
+static void statistics_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    const norm_loop *loop = context;
+    float mean[GP_COLUMN_TILE] = {0}, rest[GP_COLUMN_TILE] = {0}, squares[GP_COLUMN_TILE] = {0};
+    const float *first = loop->x_at + row * loop->x.pitch + column;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x = first + r * loop->x.pitch;
+        for (int64_t c = 0; c < columns; c++) mean[c] += x[c];
+    }
+    for (int64_t c = 0; c < columns; c++) mean[c] /= (float)rows;
+    for (int64_t r = 0; r < rows; r++) {
+        const float *x = first + r * loop->x.pitch;
+        for (int64_t c = 0; c < columns; c++) {
+            float difference = x[c] - mean[c];
+            rest[c] += difference;
+            squares[c] += difference * difference;
+        }
+    }
+    /* `rest` is what rounding has left of the mean. */
+    double *means = partial_at(loop, block, 0) + column, *sums = partial_at(loop, block, 1) + column;
+    for (int64_t c = 0; c < columns; c++) {
+        double shift = (double)rest[c] / (double)rows;
+        means[c] = (double)mean[c] + shift;
+        sums[c] = (double)squares[c] - shift * (double)rest[c];
+    }
+}
+
+static void merge_statistics(void *context, int64_t begin, int64_t end) {
+    const norm_loop *loop = context;
+    int64_t blocks = gp_column_blocks(loop->x.count);
+    for (int64_t c = begin; c < end; c++) {
+        double mean = 0, squares = 0, rows = 0;
+        for (int64_t b = 0; b < blocks; b++) {
+            double more = (double)(b < blocks - 1 ? GP_COLUMN_ROWS : loop->x.count - b * GP_COLUMN_ROWS);
+            double difference = partial_at(loop, b, 0)[c] - mean;
+            double all = rows + more;
+            mean += difference * more / all;
+            squares += partial_at(loop, b, 1)[c] + difference * difference * rows * more / all;
+            rows = all;
+        }
+        loop->y_at[c] = (float)mean;
+        loop->y_at[loop->sums_pitch + c] = (float)(squares > 0 || isnan(squares) ? squares / rows : 0);
+    }
+}
+
+gp_status gp_cpu_norm_statistics_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    norm_loop loop = {.x = gp_cpu_rows(call, GP_NORM_STATISTICS_X),
+                      .x_at = call->operand[GP_NORM_STATISTICS_X],
+                      .y_at = call->operand[GP_NORM_STATISTICS_STATS],
+                      .sums_pitch = call->prepared->desc.operand[GP_NORM_STATISTICS_STATS].stride[0],
+                      .partial = call->workspace};
+    gp_cpu_column_blocks(call->pool, loop.x.count, loop.x.width, statistics_block, &loop);
+    gp_cpu_pool_for(call->pool, loop.x.width, GP_COLUMN_TILE, merge_statistics, &loop);
+    return GP_OK;
+}
+
+/* Application. */
+
+gp_status gp_cpu_norm_apply_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ffffff", err));
+    gp_cpu_allow_in_place(prepared, GP_NORM_APPLY_Y, GP_NORM_APPLY_X);
+    gp_cpu_book(prepared, 2 * sizeof(float) * (size_t)gp_rows_of(&prepared->desc.operand[GP_NORM_APPLY_X]).width);
+    return GP_OK;
+}
+
+static void apply_rows(void *context, int64_t begin, int64_t end) {
+    const norm_loop *loop = context;
+    const float *mean = loop->mean, *scale = loop->coefficient, *beta = loop->coefficient + loop->x.width;
+    for (int64_t r = begin; r < end; r++) {
+        const float *x = loop->x_at + r * loop->x.pitch;
+        float *y = loop->y_at + r * loop->y.pitch;
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < loop->x.width; c++) y[c] = (x[c] - mean[c]) * scale[c] + beta[c];
+    }
+}
+
+gp_status gp_cpu_norm_apply_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
+                      .x = gp_cpu_rows(call, GP_NORM_APPLY_X),
+                      .y = gp_cpu_rows(call, GP_NORM_APPLY_Y),
+                      .x_at = call->operand[GP_NORM_APPLY_X],
+                      .mean = call->operand[GP_NORM_APPLY_MEAN],
+                      .variance = call->operand[GP_NORM_APPLY_VARIANCE],
+                      .gamma = call->operand[GP_NORM_APPLY_GAMMA],
+                      .beta = call->operand[GP_NORM_APPLY_BETA],
+                      .y_at = call->operand[GP_NORM_APPLY_Y],
+                      .coefficient = call->workspace};
+    for (int64_t c = 0; c < loop.x.width; c++) {
+        loop.coefficient[c] = (float)(inverse_deviation(&loop, c) * (loop.gamma ? (double)loop.gamma[c] : 1));
+        loop.coefficient[loop.x.width + c] = loop.beta ? loop.beta[c] : 0;
+    }
+    gp_cpu_pool_for(call->pool, loop.x.count, gp_cpu_grain(loop.x.width), apply_rows, &loop);
+    return GP_OK;
+}
+
+/* Gradients of gamma and beta. */
+
+gp_status gp_cpu_norm_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fffff", err));
+    gp_cpu_book(prepared, partial_bytes(&prepared->desc.operand[GP_NORM_BACKWARD_REDUCE_X]));
+    return GP_OK;
+}
+
+static void reduce_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    const norm_loop *loop = context;
+    float products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
+    const float *mean = loop->mean + column;
+    for (int64_t r = row; r < row + rows; r++) {
+        const float *x = loop->x_at + r * loop->x.pitch + column, *dy = loop->dy_at + r * loop->dy.pitch + column;
+        for (int64_t c = 0; c < columns; c++) {
+            products[c] += dy[c] * (x[c] - mean[c]);
+            sums[c] += dy[c];
+        }
+    }
+    double *all_products = partial_at(loop, block, 0) + column, *all_sums = partial_at(loop, block, 1) + column;
+    for (int64_t c = 0; c < columns; c++) {
+        all_products[c] = (double)products[c];
+        all_sums[c] = (double)sums[c];
+    }
+}
+
+static void merge_reduced(void *context, int64_t begin, int64_t end) {
+    const norm_loop *loop = context;
+    int64_t blocks = gp_column_blocks(loop->x.count);
+    for (int64_t c = begin; c < end; c++) {
+        double products = 0, sum = 0;
+        for (int64_t b = 0; b < blocks; b++) {
+            products += partial_at(loop, b, 0)[c];
+            sum += partial_at(loop, b, 1)[c];
+        }
+        loop->y_at[c] = (float)(products * inverse_deviation(loop, c));
+        loop->y_at[loop->sums_pitch + c] = (float)sum;
+    }
+}
+
+gp_status gp_cpu_norm_backward_reduce_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
+                      .x = gp_cpu_rows(call, GP_NORM_BACKWARD_REDUCE_X),
+                      .dy = gp_cpu_rows(call, GP_NORM_BACKWARD_REDUCE_DY),
+                      .x_at = call->operand[GP_NORM_BACKWARD_REDUCE_X],
+                      .dy_at = call->operand[GP_NORM_BACKWARD_REDUCE_DY],
+                      .mean = call->operand[GP_NORM_BACKWARD_REDUCE_MEAN],
+                      .variance = call->operand[GP_NORM_BACKWARD_REDUCE_VARIANCE],
+                      .y_at = call->operand[GP_NORM_BACKWARD_REDUCE_SUMS],
+                      .sums_pitch = call->prepared->desc.operand[GP_NORM_BACKWARD_REDUCE_SUMS].stride[0],
+                      .partial = call->workspace};
+    gp_cpu_column_blocks(call->pool, loop.x.count, loop.x.width, reduce_block, &loop);
+    gp_cpu_pool_for(call->pool, loop.x.width, GP_COLUMN_TILE, merge_reduced, &loop);
+    return GP_OK;
+}
+
+/* Gradient of the input: dx = a·(dy − s − (x − mean)·p) with three coefficients for each channel. */
+
+gp_status gp_cpu_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fffffff", err));
+    gp_cpu_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_X);
+    gp_cpu_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_DY);
+    int64_t width = gp_rows_of(&prepared->desc.operand[GP_NORM_BACKWARD_DATA_X]).width;
+    gp_cpu_book(prepared, 3 * sizeof(float) * (size_t)width);
+    return GP_OK;
+}
+
+static void backward_rows(void *context, int64_t begin, int64_t end) {
+    const norm_loop *loop = context;
+    int64_t width = loop->x.width;
+    const float *mean = loop->mean, *a = loop->coefficient, *s = a + width, *p = s + width;
+    for (int64_t r = begin; r < end; r++) {
+        const float *x = loop->x_at + r * loop->x.pitch, *dy = loop->dy_at + r * loop->dy.pitch;
+        float *dx = loop->y_at + r * loop->y.pitch;
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < width; c++) dx[c] = a[c] * (dy[c] - s[c] - (x[c] - mean[c]) * p[c]);
+    }
+}
+
+gp_status gp_cpu_norm_backward_data_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
+                      .x = gp_cpu_rows(call, GP_NORM_BACKWARD_DATA_X),
+                      .dy = gp_cpu_rows(call, GP_NORM_BACKWARD_DATA_DY),
+                      .y = gp_cpu_rows(call, GP_NORM_BACKWARD_DATA_DX),
+                      .x_at = call->operand[GP_NORM_BACKWARD_DATA_X],
+                      .dy_at = call->operand[GP_NORM_BACKWARD_DATA_DY],
+                      .mean = call->operand[GP_NORM_BACKWARD_DATA_MEAN],
+                      .variance = call->operand[GP_NORM_BACKWARD_DATA_VARIANCE],
+                      .gamma = call->operand[GP_NORM_BACKWARD_DATA_GAMMA],
+                      .sums = call->operand[GP_NORM_BACKWARD_DATA_SUMS],
+                      .sums_pitch = call->prepared->desc.operand[GP_NORM_BACKWARD_DATA_SUMS].stride[0],
+                      .y_at = call->operand[GP_NORM_BACKWARD_DATA_DX],
+                      .coefficient = call->workspace};
+    int64_t width = loop.x.width;
+    for (int64_t c = 0; c < width; c++) {
+        double inverse = inverse_deviation(&loop, c), rows = (double)loop.x.count;
+        loop.coefficient[c] = (float)(inverse * (loop.gamma ? (double)loop.gamma[c] : 1));
+        loop.coefficient[width + c] = (float)((double)loop.sums[loop.sums_pitch + c] / rows);
+        loop.coefficient[2 * width + c] = (float)((double)loop.sums[c] * inverse / rows);
+    }
+    gp_cpu_pool_for(call->pool, loop.x.count, gp_cpu_grain(width), backward_rows, &loop);
+    return GP_OK;
+}

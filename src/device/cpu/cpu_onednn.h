@@ -1,0 +1,27 @@
+/* All that the CPU device does with oneDNN: convolutions, matmuls, reorders, and the formats of weights.
+ *
+ * Prepared ops hold oneDNN's primitives, which any number of threads may execute at once, each with its own scratchpad,
+ * which is part of gp_prepared.workspace. A primitive always sees dense operands: a strided slice of channels is
+ * gathered into the workspace first (or spread out afterwards), so that the same numbers give the same bits whether a
+ * value lies alone or inside another one.
+ *
+ * Formats: gp_format numbers name oneDNN's memory descriptors of weights in a registry of the process, which holds the
+ * groups of a convolution too (five dimensions instead of four). Equal layouts have equal numbers. Any thread.
+ */
+#ifndef GP_DEVICE_CPU_CPU_ONEDNN_H
+#define GP_DEVICE_CPU_CPU_ONEDNN_H
+
+#include "device/cpu/cpu_call.h"
+
+/* A oneDNN stream: one for each gp_stream, used by its worker only. */
+GP_MUST_USE gp_status gp_cpu_onednn_open(struct dnnl_stream **out, gp_error *err);
+void gp_cpu_onednn_close(struct dnnl_stream **stream);
+
+GP_MUST_USE gp_status gp_cpu_conv_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_reorder_prepare(gp_prepared *prepared, gp_error *err);
+/* Runs what one of the above has prepared. */
+GP_MUST_USE gp_status gp_cpu_onednn_run(const gp_cpu_call *call, gp_error *err);
+void gp_cpu_onednn_release(gp_prepared *prepared);
+
+#endif

@@ -1,0 +1,60 @@
+/* What lies between the two halves of cpu_onednn.h: cpu_onednn_ops.c says what each op asks of oneDNN, cpu_onednn.c
+ * makes it and runs it. Internal to these two.
+ */
+#ifndef GP_DEVICE_CPU_CPU_ONEDNN_PLAN_H
+#define GP_DEVICE_CPU_CPU_ONEDNN_PLAN_H
+
+#include <oneapi/dnnl/dnnl.h>
+
+#include "device/cpu/cpu_call.h"
+
+enum { GP_ONEDNN_ARGUMENTS = 4 };
+
+/* A primitive and its scratchpad, which lies at the beginning of the workspace. */
+typedef struct gp_onednn_step {
+    dnnl_primitive_t primitive;
+    dnnl_memory_desc_t scratchpad;
+} gp_onednn_step;
+
+typedef struct gp_onednn_argument {
+    int slot; /* DNNL_ARG_… */
+    int operand;
+    bool written;
+    dnnl_memory_desc_t given;  /* as the operand lies in memory */
+    dnnl_memory_desc_t wanted; /* as the primitive takes it */
+    gp_onednn_step move;       /* between the two, where they differ */
+    size_t stage;              /* place in the workspace of the operand as wanted, where they differ */
+} gp_onednn_argument;
+
+/* The context of a prepared op. */
+typedef struct gp_onednn_plan {
+    gp_onednn_step main;
+    int arguments;
+    gp_onednn_argument argument[GP_ONEDNN_ARGUMENTS];
+    bool column_sum;             /* linear_backward_weights: db by an own loop, */
+    size_t column_sum_workspace; /* with its part of the workspace */
+} gp_onednn_plan;
+
+/* The process's engine, and attributes that say that the scratchpad comes from the caller. Valid once
+ * gp_onednn_plan_start has succeeded. */
+dnnl_engine_t gp_onednn_engine(void);
+const_dnnl_primitive_attr_t gp_onednn_attributes(void);
+
+/* Begins the plan of a prepared op: checks dtypes, states plain storage. Where anything fails after it,
+ * gp_cpu_onednn_release frees what there is. */
+GP_MUST_USE gp_status gp_onednn_plan_start(gp_prepared *prepared, gp_onednn_plan **out, gp_error *err);
+/* The plan takes both descriptors over, NULL included. */
+void gp_onednn_plan_add(gp_onednn_plan *plan, int slot, int operand, bool written, dnnl_memory_desc_t given,
+                        dnnl_memory_desc_t wanted);
+/* Makes the primitives and lays out the workspace. */
+GP_MUST_USE gp_status gp_onednn_plan_finish(gp_prepared *prepared, const_dnnl_primitive_desc_t desc, gp_error *err);
+
+/* The number of a layout of weights; equal layouts, equal numbers. */
+GP_MUST_USE gp_status gp_onednn_format_of(const_dnnl_memory_desc_t layout, gp_format *out, gp_error *err);
+/* The layout of a number; borrowed from the registry, to the end of the process. */
+GP_MUST_USE gp_status gp_onednn_layout_of(gp_format format, const_dnnl_memory_desc_t *out, gp_error *err);
+
+/* "cpu: conv_forward of [2, 7, 7, 3] and [5, 3, 3, 3]: oneDNN could not make …: unimplemented". */
+GP_MUST_USE gp_status gp_onednn_refused(gp_error *err, const gp_op_desc *desc, const char *what, dnnl_status_t status);
+
+#endif

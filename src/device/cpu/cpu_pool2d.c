@@ -1,0 +1,232 @@
+#include "device/cpu/cpu_ops.h"
+
+#include <math.h>
+
+#include "device/cpu/cpu_column.h"
+
+/* Channels that are done together, so that a window's maxima and their places stay in registers or the first cache. */
+enum { TILE = GP_COLUMN_TILE };
+
+typedef struct pool_loop {
+    gp_pool_attributes pool;
+    int64_t in[2], out[2], channels, tiles; /* in, out: height, width */
+    const float *from;
+    float *to;
+    uint8_t *index; /* written forward (NULL: absent), read backward */
+    int64_t from_pitch, to_pitch, index_pitch;
+} pool_loop;
+
+static int64_t tile_width(const pool_loop *loop, int64_t channel) {
+    return loop->channels - channel < TILE ? loop->channels - channel : TILE;
+}
+
+/* The range of kernel places along one side that lie inside the input: [*first, *last). */
+static void kernel_range(const pool_loop *loop, int side, int64_t out, int64_t *first, int64_t *last) {
+    int64_t begin = out * loop->pool.stride[side] - loop->pool.pad[side];
+    *first = begin < 0 ? -begin : 0;
+    *last = loop->in[side] - begin < loop->pool.kernel[side] ? loop->in[side] - begin : loop->pool.kernel[side];
+}
+
+gp_status gp_cpu_max_pool_forward_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "ffb", err);
+}
+
+/* The first of equals wins, NaN over all, the first of them. */
+static void take_larger(float *best, int32_t *place, const float *x, int32_t k, int64_t channels) {
+    for (int64_t c = 0; c < channels; c++) {
+        int larger = (x[c] > best[c]) | ((x[c] != x[c]) & (best[c] == best[c]));
+        best[c] = larger ? x[c] : best[c];
+        place[c] = larger ? k : place[c];
+    }
+}
+
+/* One window, up to TILE channels from `channel` on. */
+static void max_window(const pool_loop *loop, int64_t n, int64_t oh, int64_t ow, int64_t channel) {
+    float best[TILE];
+    int32_t place[TILE];
+    int64_t width = tile_width(loop, channel);
+    int64_t h_first, h_last, w_first, w_last;
+    kernel_range(loop, 0, oh, &h_first, &h_last);
+    kernel_range(loop, 1, ow, &w_first, &w_last);
+    bool begun = false;
+    for (int64_t kh = h_first; kh < h_last; kh++) {
+        int64_t row = (n * loop->in[0] + oh * loop->pool.stride[0] - loop->pool.pad[0] + kh) * loop->in[1];
+        for (int64_t kw = w_first; kw < w_last; kw++) {
+            int64_t at = row + ow * loop->pool.stride[1] - loop->pool.pad[1] + kw;
+            const float *x = loop->from + at * loop->from_pitch + channel;
+            int32_t k = (int32_t)(kh * loop->pool.kernel[1] + kw);
+            if (begun) {
+                take_larger(best, place, x, k, width);
+                continue;
+            }
+            for (int64_t c = 0; c < width; c++) best[c] = x[c];
+            for (int64_t c = 0; c < width; c++) place[c] = k;
+            begun = true;
+        }
+    }
+    int64_t at = (n * loop->out[0] + oh) * loop->out[1] + ow;
+    float *y = loop->to + at * loop->to_pitch + channel;
+    for (int64_t c = 0; c < width; c++) y[c] = best[c];
+    if (!loop->index) return;
+    uint8_t *index = loop->index + at * loop->index_pitch + channel;
+    for (int64_t c = 0; c < width; c++) index[c] = (uint8_t)place[c];
+}
+
+/* Items are rows of windows. */
+static void max_rows(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    for (int64_t i = begin; i < end; i++) {
+        for (int64_t ow = 0; ow < loop->out[1]; ow++) {
+            for (int64_t channel = 0; channel < loop->channels; channel += TILE)
+                max_window(loop, i / loop->out[0], i % loop->out[0], ow, channel);
+        }
+    }
+}
+
+static pool_loop max_pool_loop(const gp_cpu_call *call, int in, int out, int index) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    const int64_t *x = desc->operand[in].dim, *y = desc->operand[out].dim;
+    pool_loop loop = {.pool = desc->attributes.pool,
+                      .in = {x[1], x[2]},
+                      .out = {y[1], y[2]},
+                      .channels = x[3],
+                      .tiles = (x[3] + TILE - 1) / TILE,
+                      .index = call->operand[index]};
+    if (loop.index) loop.index_pitch = gp_cpu_rows(call, index).pitch;
+    return loop;
+}
+
+gp_status gp_cpu_max_pool_forward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    pool_loop loop = max_pool_loop(call, GP_MAX_POOL_FORWARD_X, GP_MAX_POOL_FORWARD_Y, GP_MAX_POOL_FORWARD_INDEX);
+    loop.from = call->operand[GP_MAX_POOL_FORWARD_X];
+    loop.from_pitch = gp_cpu_rows(call, GP_MAX_POOL_FORWARD_X).pitch;
+    loop.to = call->operand[GP_MAX_POOL_FORWARD_Y];
+    loop.to_pitch = gp_cpu_rows(call, GP_MAX_POOL_FORWARD_Y).pitch;
+    int64_t samples = call->prepared->desc.operand[GP_MAX_POOL_FORWARD_X].dim[0];
+    int64_t work = loop.out[1] * loop.channels * loop.pool.kernel[0] * loop.pool.kernel[1];
+    gp_cpu_pool_for(call->pool, samples * loop.out[0], gp_cpu_grain(work), max_rows, &loop);
+    return GP_OK;
+}
+
+gp_status gp_cpu_max_pool_backward_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "bff", err);
+}
+
+/* The outputs along one side whose windows hold input place `in`: [*first, *last). */
+static void output_range(const pool_loop *loop, int side, int64_t in, int64_t *first, int64_t *last) {
+    int64_t end = in + loop->pool.pad[side], stride = loop->pool.stride[side], kernel = loop->pool.kernel[side];
+    *first = end < kernel ? 0 : (end - kernel) / stride + 1;
+    *last = end / stride + 1 < loop->out[side] ? end / stride + 1 : loop->out[side];
+}
+
+/* One place of the input gathers from the windows that hold it, last to first: in rising order of the place that it has
+ * in them, as every device kind adds. */
+static void gather_place(const pool_loop *loop, int64_t n, int64_t h, int64_t w, int64_t channel) {
+    float sum[TILE] = {0};
+    int64_t width = tile_width(loop, channel);
+    int64_t h_first, h_last, w_first, w_last;
+    output_range(loop, 0, h, &h_first, &h_last);
+    output_range(loop, 1, w, &w_first, &w_last);
+    for (int64_t oh = h_last - 1; oh >= h_first; oh--) {
+        for (int64_t ow = w_last - 1; ow >= w_first; ow--) {
+            int64_t at = (n * loop->out[0] + oh) * loop->out[1] + ow;
+            int64_t kh = h + loop->pool.pad[0] - oh * loop->pool.stride[0];
+            int64_t kw = w + loop->pool.pad[1] - ow * loop->pool.stride[1];
+            int32_t k = (int32_t)(kh * loop->pool.kernel[1] + kw);
+            const float *dy = loop->from + at * loop->from_pitch + channel;
+            const uint8_t *index = loop->index + at * loop->index_pitch + channel;
+            for (int64_t c = 0; c < width; c++) sum[c] += index[c] == k ? dy[c] : 0;
+        }
+    }
+    float *dx = loop->to + ((n * loop->in[0] + h) * loop->in[1] + w) * loop->to_pitch + channel;
+    for (int64_t c = 0; c < width; c++) dx[c] = sum[c];
+}
+
+/* Items are rows of the input. */
+static void gather_rows(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    for (int64_t i = begin; i < end; i++) {
+        for (int64_t w = 0; w < loop->in[1]; w++) {
+            for (int64_t channel = 0; channel < loop->channels; channel += TILE)
+                gather_place(loop, i / loop->in[0], i % loop->in[0], w, channel);
+        }
+    }
+}
+
+gp_status gp_cpu_max_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    pool_loop loop = max_pool_loop(call, GP_MAX_POOL_BACKWARD_DX, GP_MAX_POOL_BACKWARD_DY, GP_MAX_POOL_BACKWARD_INDEX);
+    loop.from = call->operand[GP_MAX_POOL_BACKWARD_DY];
+    loop.from_pitch = gp_cpu_rows(call, GP_MAX_POOL_BACKWARD_DY).pitch;
+    loop.to = call->operand[GP_MAX_POOL_BACKWARD_DX];
+    loop.to_pitch = gp_cpu_rows(call, GP_MAX_POOL_BACKWARD_DX).pitch;
+    int64_t samples = call->prepared->desc.operand[GP_MAX_POOL_BACKWARD_DX].dim[0];
+    gp_cpu_pool_for(call->pool, samples * loop.in[0], gp_cpu_grain(loop.in[1] * loop.channels), gather_rows, &loop);
+    return GP_OK;
+}
+
+gp_status gp_cpu_mean_pool_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "ff", err);
+}
+
+/* The mean over `places` rows of one tile: blocks in f32, their sums in f64. */
+static void mean_tile(const pool_loop *loop, int64_t n, int64_t channel) {
+    double total[TILE] = {0};
+    int64_t width = tile_width(loop, channel), places = loop->in[0] * loop->in[1];
+    const float *first = loop->from + n * places * loop->from_pitch + channel;
+    for (int64_t place = 0; place < places;) {
+        float sum[TILE] = {0};
+        int64_t last = place + GP_COLUMN_ROWS < places ? place + GP_COLUMN_ROWS : places;
+        for (; place < last; place++) {
+            const float *x = first + place * loop->from_pitch;
+            for (int64_t c = 0; c < width; c++) sum[c] += x[c];
+        }
+        for (int64_t c = 0; c < width; c++) total[c] += (double)sum[c];
+    }
+    float *y = loop->to + n * loop->to_pitch + channel;
+    for (int64_t c = 0; c < width; c++) y[c] = (float)(total[c] / (double)places);
+}
+
+static void mean_tiles(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    for (int64_t i = begin; i < end; i++) mean_tile(loop, i / loop->tiles, i % loop->tiles * TILE);
+}
+
+static pool_loop mean_pool_loop(const gp_cpu_call *call, int in, int from, int to) {
+    const int64_t *dim = call->prepared->desc.operand[in].dim;
+    return (pool_loop){.in = {dim[1], dim[2]},
+                       .channels = dim[3],
+                       .tiles = (dim[3] + TILE - 1) / TILE,
+                       .from = call->operand[from],
+                       .from_pitch = gp_cpu_rows(call, from).pitch,
+                       .to = call->operand[to],
+                       .to_pitch = gp_cpu_rows(call, to).pitch};
+}
+
+gp_status gp_cpu_mean_pool_forward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    pool_loop loop = mean_pool_loop(call, GP_MEAN_POOL_FORWARD_X, GP_MEAN_POOL_FORWARD_X, GP_MEAN_POOL_FORWARD_Y);
+    int64_t samples = call->prepared->desc.operand[GP_MEAN_POOL_FORWARD_X].dim[0];
+    gp_cpu_pool_for(call->pool, samples * loop.tiles, gp_cpu_grain(loop.in[0] * loop.in[1] * TILE), mean_tiles, &loop);
+    return GP_OK;
+}
+
+/* Items are places of all samples. */
+static void spread_places(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    int64_t places = loop->in[0] * loop->in[1];
+    for (int64_t i = begin; i < end; i++) {
+        const float *dy = loop->from + i / places * loop->from_pitch;
+        float *dx = loop->to + i * loop->to_pitch;
+        for (int64_t c = 0; c < loop->channels; c++) dx[c] = dy[c] / (float)places;
+    }
+}
+
+gp_status gp_cpu_mean_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    pool_loop loop = mean_pool_loop(call, GP_MEAN_POOL_BACKWARD_DX, GP_MEAN_POOL_BACKWARD_DY, GP_MEAN_POOL_BACKWARD_DX);
+    int64_t places = gp_cpu_rows(call, GP_MEAN_POOL_BACKWARD_DX).count;
+    gp_cpu_pool_for(call->pool, places, gp_cpu_grain(loop.channels), spread_places, &loop);
+    return GP_OK;
+}

@@ -1,0 +1,85 @@
+#include "device/cpu/cpu_ops.h"
+
+gp_status gp_cpu_sgd_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "sfff", err);
+}
+
+typedef struct sgd_numbers {
+    float rate, momentum, decay;
+    bool nesterov;
+} sgd_numbers;
+
+static float with_decay(const sgd_numbers *sgd, float gradient, float param) {
+    return sgd->decay > 0 ? gradient + sgd->decay * param : gradient;
+}
+
+static void sgd_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
+    const sgd_numbers sgd = *(const sgd_numbers *)context;
+    float *param = at[0];
+    const float *gradient = at[1];
+    GP_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) param[i] -= sgd.rate * with_decay(&sgd, gradient[i], param[i]);
+}
+
+static void sgd_momentum_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
+    const sgd_numbers sgd = *(const sgd_numbers *)context;
+    float *param = at[0], *momentum = at[2];
+    const float *gradient = at[1];
+    GP_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        float step = with_decay(&sgd, gradient[i], param[i]);
+        float velocity = sgd.momentum * momentum[i] + step;
+        momentum[i] = velocity;
+        param[i] -= sgd.rate * (sgd.nesterov ? step + sgd.momentum * velocity : velocity);
+    }
+}
+
+gp_status gp_cpu_sgd_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    const gp_step_scalars *scalars = call->operand[GP_SGD_SCALARS];
+    const gp_sgd_attributes *attributes = &call->prepared->desc.attributes.sgd;
+    if (!scalars->finite) return GP_OK;
+    sgd_numbers sgd = {(float)scalars->rate, (float)attributes->momentum, (float)attributes->decay,
+                       attributes->nesterov != 0};
+    bool state = call->operand[GP_SGD_MOMENTUM] != NULL;
+    gp_cpu_spans(call, (const int[]){GP_SGD_PARAM, GP_SGD_GRAD, state ? GP_SGD_MOMENTUM : -1},
+                 state ? sgd_momentum_span : sgd_span, &sgd);
+    return GP_OK;
+}
+
+gp_status gp_cpu_norm_commit_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "sfff", err);
+}
+
+/* Mean and unbiased variance of one channel over all pieces: Chan, Golub, LeVeque 1979, in order of index. */
+static void merge_pieces(const gp_op_desc *desc, const float *stats, int64_t channel, double *mean, double *variance) {
+    const gp_norm_attributes *norm = &desc->attributes.norm;
+    const gp_tensor *tensor = &desc->operand[GP_NORM_COMMIT_STATS];
+    double rows = 0, merged = 0, squares = 0;
+    for (int64_t p = 0; p < tensor->dim[0]; p++) {
+        const float *piece = stats + p * tensor->stride[0] + channel;
+        double more = (double)(p == tensor->dim[0] - 1 ? norm->rows_last : norm->rows_full);
+        double all = rows + more, difference = (double)piece[0] - merged;
+        merged += difference * more / all;
+        squares += (double)piece[tensor->stride[1]] * more + difference * difference * rows * more / all;
+        rows = all;
+    }
+    *mean = merged;
+    *variance = squares / (rows - 1);
+}
+
+gp_status gp_cpu_norm_commit_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    const gp_op_desc *desc = &call->prepared->desc;
+    const gp_step_scalars *scalars = call->operand[GP_NORM_COMMIT_SCALARS];
+    if (!scalars->finite) return GP_OK;
+    float *mean = call->operand[GP_NORM_COMMIT_MEAN], *variance = call->operand[GP_NORM_COMMIT_VARIANCE];
+    double momentum = desc->attributes.norm.momentum;
+    for (int64_t c = 0; c < desc->operand[GP_NORM_COMMIT_MEAN].dim[0]; c++) {
+        double new_mean, new_variance;
+        merge_pieces(desc, call->operand[GP_NORM_COMMIT_STATS], c, &new_mean, &new_variance);
+        mean[c] = (float)((1 - momentum) * (double)mean[c] + momentum * new_mean);
+        variance[c] = (float)((1 - momentum) * (double)variance[c] + momentum * new_variance);
+    }
+    return GP_OK;
+}
