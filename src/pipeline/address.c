@@ -1,0 +1,173 @@
+/* Addresses of instructions: what plan.h promises about offsets in an arena. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "pipeline/plan.h"
+
+gp_slot_choice gp_instr_slots(const gp_stages *stages, const gp_instr *instr) {
+    gp_slot_choice choice = {{0}};
+    switch (instr->op) {
+    case GP_INSTR_FORWARD:
+        choice.slot[GP_FRAME_STASH] = instr->slot;
+        choice.slot[instr->flags & GP_INSTR_KEEP ? GP_FRAME_SAVED : GP_FRAME_OUTBOX] = instr->work;
+        break;
+    case GP_INSTR_RECOMPUTE:
+        choice.slot[GP_FRAME_STASH] = instr->slot;
+        choice.slot[GP_FRAME_SAVED] = instr->work;
+        break;
+    case GP_INSTR_BACKWARD:
+        choice.slot[GP_FRAME_STASH] = instr->slot;
+        choice.slot[GP_FRAME_SAVED] = instr->work;
+        choice.slot[GP_FRAME_GRAD] = instr->grad;
+        break;
+    case GP_INSTR_LOAD: choice.slot[GP_FRAME_STASH] = instr->slot; break;
+    case GP_INSTR_SEND: {
+        gp_frame frame;
+        uint16_t slot;
+        gp_instr_sends_from(stages, instr, &frame, &slot);
+        choice.slot[frame] = slot;
+        break;
+    }
+    case GP_INSTR_RECV:
+        choice.slot[stages->edges[instr->edge].kind == GP_EDGE_GRADIENT ? GP_FRAME_GRAD : GP_FRAME_STASH] = instr->slot;
+        break;
+    default: break;
+    }
+    return choice;
+}
+
+size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_slot_choice *slots, int micro,
+                      gp_address address) {
+    switch (address.area) {
+    case GP_AREA_STASH:
+    case GP_AREA_SAVED:
+    case GP_AREA_OUTBOX:
+    case GP_AREA_GRAD: {
+        gp_frame frame = (gp_frame)(address.area - 1);
+        return stage->base + stage->frame_base[frame] + slots->slot[frame] * stage->frame_stride[frame] +
+               address.offset;
+    }
+    case GP_AREA_FIXED: return stage->base + address.offset + address.per_micro * (size_t)micro;
+    case GP_AREA_TRANSIENT: return plan->transient_base[stage->worker] + address.offset;
+    case GP_AREA_NONE: break;
+    }
+    return 0;
+}
+
+const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan *stage, const gp_instr *instr) {
+    const gp_sized *sized;
+    switch (instr->op) {
+    case GP_INSTR_FORWARD:
+        sized = gp_mini_sized(mini, stage, instr->micro);
+        if (!mini->training) return &sized->routine[GP_ROUTINE_EVALUATE];
+        return &sized->routine[instr->flags & GP_INSTR_KEEP ? GP_ROUTINE_KEEP : GP_ROUTINE_DISCARD];
+    case GP_INSTR_RECOMPUTE: return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_RECOMPUTE];
+    case GP_INSTR_BACKWARD: return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_BACKWARD];
+    default: return NULL;
+    }
+}
+
+static size_t value_bytes(const gp_plan *plan, int value, int64_t samples) {
+    const gp_value *v = &plan->graph->values[value];
+    gp_tensor tensor = gp_tensor_samples(v->dtype == GP_F32 ? plan->real : v->dtype, samples, v->shape);
+    return gp_tensor_bytes(&tensor);
+}
+
+static gp_address copy_address(const gp_plan *plan, const gp_sized *sized, const gp_instr *instr) {
+    const gp_edge *edge = &plan->stages->edges[instr->edge];
+    const gp_stage *stage = &plan->stages->stage[instr->stage];
+    bool send = instr->op == GP_INSTR_SEND;
+    if (edge->kind == GP_EDGE_GRADIENT) {
+        const gp_indices *edges = send ? &stage->grad_out : &stage->grad_in;
+        const size_t *offsets = send ? sized->grad_out : sized->grad_in;
+        return (gp_address){GP_AREA_GRAD, offsets[gp_indices_find(edges, (int)instr->edge)], 0};
+    }
+    if (!send) return (gp_address){GP_AREA_STASH, sized->takes[gp_indices_find(&stage->takes, edge->value)], 0};
+    int give = gp_indices_find(&stage->gives, edge->value);
+    if (instr->flags & GP_INSTR_KEEP) return (gp_address){GP_AREA_SAVED, sized->gives_saved[give], 0};
+    return (gp_address){GP_AREA_OUTBOX, sized->gives_outbox[give], 0};
+}
+
+void gp_instr_copy(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, size_t *offset,
+                   size_t *bytes) {
+    const gp_edge *edge = &plan->stages->edges[instr->edge];
+    const gp_stage_plan *stage = &plan->stage[instr->stage];
+    if (edge->kind == GP_EDGE_FLAG) {
+        size_t first = offsetof(gp_step_scalars, loss_sum);
+        *offset = stage->base + stage->scalars + first;
+        *bytes = sizeof(gp_step_scalars) - first;
+        return;
+    }
+    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
+    gp_address address = copy_address(plan, gp_mini_sized(mini, stage, instr->micro), instr);
+    *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
+    *bytes = value_bytes(plan, edge->value, gp_mini_samples(mini, instr->micro));
+}
+
+bool gp_instr_load(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int value, size_t *offset,
+                   size_t *bytes) {
+    const gp_stage_plan *stage = &plan->stage[instr->stage];
+    int take = gp_indices_find(&plan->stages->stage[instr->stage].takes, value);
+    if (take < 0) return false;
+    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
+    gp_address address = {GP_AREA_STASH, gp_mini_sized(mini, stage, instr->micro)->takes[take], 0};
+    *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
+    *bytes = value_bytes(plan, value, gp_mini_samples(mini, instr->micro));
+    return true;
+}
+
+static gp_status touch(gp_touches *out, size_t offset, size_t bytes, bool write, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_GROW(&out->items, &out->capacity, out->count + 1, err));
+    out->items[out->count++] = (gp_touch){offset, bytes, write};
+    return GP_OK;
+}
+
+static gp_status touch_routine(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr,
+                               const gp_routine *routine, gp_touches *out, gp_error *err) {
+    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
+    bool first = (instr->flags & GP_INSTR_FIRST) != 0;
+    for (size_t o = 0; o < routine->count; o++) {
+        const gp_exec_op *op = &routine->ops[o];
+        if (op->when == (first ? GP_WHEN_REST : GP_WHEN_FIRST)) continue;
+        for (int pass = 0; pass < 2; pass++)
+            for (int i = 0; i < GP_MAX_OPERANDS; i++) {
+                if (op->operand[i].area == GP_AREA_NONE) continue;
+                gp_op_kind kind = op->prepared->desc.kind;
+                bool adds = (op->prepared->desc.flags & GP_OP_ACCUMULATE) && gp_op_writes(kind, i);
+                if (pass == 0 ? !(gp_op_reads(kind, i) || adds) : !gp_op_writes(kind, i)) continue;
+                size_t offset = gp_plan_offset(plan, stage, &slots, instr->micro, op->operand[i]);
+                GP_RETURN_IF_FAILED(touch(out, offset, op->prepared->operand[i].bytes, pass == 1, err));
+            }
+        if (op->workspace.area == GP_AREA_NONE) continue;
+        size_t offset = gp_plan_offset(plan, stage, &slots, instr->micro, op->workspace);
+        GP_RETURN_IF_FAILED(touch(out, offset, op->prepared->workspace, true, err));
+    }
+    return GP_OK;
+}
+
+gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc, gp_touches *out,
+                          gp_error *err) {
+    const gp_instr *instr = &mini->programs->worker[worker].instrs[pc];
+    const gp_stage_plan *stage = &plan->stage[instr->stage];
+    size_t offset, bytes;
+    switch (instr->op) {
+    case GP_INSTR_LOAD:
+        for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++)
+            if (gp_instr_load(plan, mini, instr, value, &offset, &bytes))
+                GP_RETURN_IF_FAILED(touch(out, offset, bytes, true, err));
+        return GP_OK;
+    case GP_INSTR_SEND:
+    case GP_INSTR_RECV:
+        gp_instr_copy(plan, mini, instr, &offset, &bytes);
+        return touch(out, offset, bytes, instr->op == GP_INSTR_RECV, err);
+    case GP_INSTR_FORWARD:
+        GP_RETURN_IF_FAILED(touch_routine(plan, stage, instr, gp_instr_routine(mini, stage, instr), out, err));
+        if (instr->flags & GP_INSTR_LAST)
+            return touch_routine(plan, stage, instr, &mini->total[instr->stage], out, err);
+        return GP_OK;
+    case GP_INSTR_RECOMPUTE:
+    case GP_INSTR_BACKWARD: return touch_routine(plan, stage, instr, gp_instr_routine(mini, stage, instr), out, err);
+    case GP_INSTR_STEP: return touch_routine(plan, stage, instr, &mini->step[instr->stage], out, err);
+    default: return GP_OK;
+    }
+}

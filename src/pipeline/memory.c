@@ -1,0 +1,145 @@
+#include "pipeline/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+static const gp_memory_kind frame_kind[GP_FRAMES] = {GP_MEMORY_STASH, GP_MEMORY_SAVED, GP_MEMORY_COPIES,
+                                                     GP_MEMORY_COPIES};
+
+static gp_status lay_out_stage(gp_stage_plan *stage, const gp_slot_counts *counts, gp_error *err) {
+    stage->bytes = stage->fixed;
+    for (int f = 0; f < GP_FRAMES; f++) {
+        size_t bytes;
+        stage->slots[f] = counts->frame[f];
+        stage->frame_base[f] = stage->bytes;
+        if (!gp_size_mul(stage->frame_stride[f], (size_t)counts->frame[f], &bytes) ||
+            !gp_size_add(stage->bytes, bytes, &stage->bytes))
+            return gp_fail(err, GP_MEMORY, "stage %d: its memory exceeds what an address can name", stage->stage);
+        stage->memory[frame_kind[f]] += bytes;
+    }
+    return GP_OK;
+}
+
+gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err) {
+    gp_slot_counts *counts = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&counts, plan->stages->count, err));
+    for (int m = 0; m < plan->mini_count; m++) gp_slots_count(plan->stages, plan->minis[m].programs, counts);
+    gp_status status = GP_OK;
+    for (int s = 0; s < plan->stages->count && status == GP_OK; s++) {
+        gp_stage_plan *stage = &plan->stage[s];
+        status = lay_out_stage(stage, &counts[s], err);
+        stage->base = plan->arena[stage->worker];
+        if (status == GP_OK && !gp_size_add(stage->base, stage->bytes, &plan->arena[stage->worker]))
+            status = gp_fail(err, GP_MEMORY, "worker %d: its memory exceeds what an address can name", stage->worker);
+    }
+    free(counts);
+    GP_RETURN_IF_FAILED(status);
+    for (int w = 0; w < plan->workers; w++) {
+        size_t transient = 0, workspace = 0, most = 0;
+        gp_stage_plan *first = NULL;
+        for (int s = 0; s < plan->stages->count; s++) {
+            gp_stage_plan *stage = &plan->stage[s];
+            if (stage->worker != w) continue;
+            if (!first) first = stage;
+            if (stage->transient + stage->workspace > most) {
+                most = stage->transient + stage->workspace;
+                transient = stage->transient;
+                workspace = stage->workspace;
+            }
+        }
+        plan->transient_base[w] = plan->arena[w];
+        plan->arena[w] += most;
+        if (!first) continue;
+        first->memory[GP_MEMORY_TRANSIENT] += transient;
+        first->memory[GP_MEMORY_WORKSPACE] += workspace;
+    }
+    return GP_OK;
+}
+
+/* Bytes of the slots that are alive while a program goes on: [frame][micro-batch] of each stage of a worker. */
+typedef struct alive {
+    const gp_plan *plan;
+    const gp_mini_plan *mini;
+    bool *slots; /* [(stage·frames + frame)·pieces + micro] */
+    size_t bytes;
+} alive;
+
+static void set_alive(alive *a, int stage, gp_frame frame, int micro, bool on) {
+    bool *is = &a->slots[((size_t)stage * GP_FRAMES + frame) * (size_t)a->mini->pieces + (size_t)micro];
+    if (*is == on) return;
+    *is = on;
+    size_t bytes = a->plan->stage[stage].frame_stride[frame];
+    a->bytes = on ? a->bytes + bytes : a->bytes - bytes;
+}
+
+static void before_instr(alive *a, const gp_instr *instr) {
+    gp_frame frame;
+    uint16_t slot;
+    if (gp_instr_begins(a->plan->stages, instr, &frame, &slot)) set_alive(a, instr->stage, frame, instr->micro, true);
+}
+
+static void after_instr(alive *a, const gp_instr *instr) {
+    if (instr->op == GP_INSTR_BACKWARD || (instr->op == GP_INSTR_FORWARD && !a->mini->training))
+        set_alive(a, instr->stage, GP_FRAME_STASH, instr->micro, false);
+    if (instr->op == GP_INSTR_BACKWARD) set_alive(a, instr->stage, GP_FRAME_SAVED, instr->micro, false);
+    if (instr->op == GP_INSTR_BACKWARD && a->plan->stages->stage[instr->stage].grad_out.count == 0)
+        set_alive(a, instr->stage, GP_FRAME_GRAD, instr->micro, false);
+    if (instr->op != GP_INSTR_SEND || a->plan->stages->edges[instr->edge].kind == GP_EDGE_FLAG) return;
+    gp_frame frame;
+    uint16_t slot;
+    gp_instr_sends_from(a->plan->stages, instr, &frame, &slot);
+    if (frame != GP_FRAME_SAVED) set_alive(a, instr->stage, frame, instr->micro, false);
+}
+
+static size_t running_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
+    const gp_stage_plan *stage = &plan->stage[instr->stage];
+    const gp_routine *routine =
+        instr->op == GP_INSTR_STEP ? &mini->step[instr->stage] : gp_instr_routine(mini, stage, instr);
+    return routine ? routine->transient + routine->workspace : 0;
+}
+
+gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *out, gp_error *err) {
+    gp_memory_peak peak = {0};
+    size_t fixed = 0;
+    for (int s = 0; s < plan->stages->count; s++)
+        if (plan->stage[s].worker == worker) fixed += plan->stage[s].fixed;
+    for (int m = 0; m < plan->mini_count; m++) {
+        alive a = {plan, &plan->minis[m], NULL, fixed};
+        GP_RETURN_IF_FAILED(GP_NEW(&a.slots, (size_t)plan->stages->count * GP_FRAMES * (size_t)a.mini->pieces, err));
+        const gp_program *program = &a.mini->programs->worker[worker];
+        for (size_t pc = 0; pc < program->count; pc++) {
+            const gp_instr *instr = &program->instrs[pc];
+            before_instr(&a, instr);
+            size_t bytes = a.bytes + running_bytes(plan, a.mini, instr);
+            if (bytes > peak.bytes) peak = (gp_memory_peak){bytes, m, pc};
+            after_instr(&a, instr);
+        }
+        free(a.slots);
+    }
+    *out = peak;
+    return GP_OK;
+}
+
+gp_status gp_memory_check(const gp_plan *plan, int *worker, gp_error *err) {
+    for (int w = 0; w < plan->workers; w++) {
+        if (plan->devices[w].memory == 0 || plan->arena[w] <= plan->devices[w].memory) continue;
+        char needed[32], allowed[32], bytes[32], parts[GP_ERROR_TEXT / 2] = "";
+        size_t used = 0;
+        for (int k = 0; k < GP_MEMORY_KINDS; k++) {
+            size_t sum = 0;
+            for (int s = 0; s < plan->stages->count; s++)
+                if (plan->stage[s].worker == w) sum += plan->stage[s].memory[k];
+            if (sum == 0 || used >= sizeof parts) continue;
+            int wrote = snprintf(parts + used, sizeof parts - used, "%s%s %s", used ? ", " : "",
+                                 gp_memory_kind_name((gp_memory_kind)k), gp_bytes_text(bytes, sum));
+            used += wrote > 0 ? (size_t)wrote : 0;
+        }
+        *worker = w;
+        return gp_fail(err, GP_MEMORY, "worker %d needs %s (%zu bytes), but its memory is %s (%s)", w,
+                       gp_bytes_text(needed, plan->arena[w]), plan->arena[w],
+                       gp_bytes_text(allowed, plan->devices[w].memory), parts);
+    }
+    return GP_OK;
+}

@@ -1,0 +1,200 @@
+#include "pipeline/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "pipeline/memory.h"
+#include "pipeline/schedule.h"
+#include "pipeline/slots.h"
+#include "pipeline/validate.h"
+
+static int64_t divide_up(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+int64_t gp_mini_samples(const gp_mini_plan *mini, int micro) {
+    return micro == mini->pieces - 1 ? mini->last : mini->piece;
+}
+
+const gp_sized *gp_mini_sized(const gp_mini_plan *mini, const gp_stage_plan *stage, int micro) {
+    return &stage->sized[micro == mini->pieces - 1 ? mini->last_sized : mini->piece_sized];
+}
+
+int gp_plan_find(const gp_plan *plan, bool training, int64_t samples) {
+    for (int m = 0; m < plan->mini_count; m++)
+        if (plan->minis[m].training == training && plan->minis[m].samples == samples) return m;
+    return -1;
+}
+
+static gp_status check_request(const gp_plan_request *request, gp_error *err) {
+    for (int w = 0; w < request->stages; w++) {
+        const gp_device_spec *spec = &request->devices[w];
+        if (spec->kind != request->devices[0].kind)
+            return gp_fail(err, GP_UNSUPPORTED, "stages on %s and on %s in one pipeline are not available yet",
+                           request->devices[0].kind->name, spec->kind->name);
+        if (request->real == GP_F64 && !spec->kind->computes_f64)
+            return gp_fail(err, GP_UNSUPPORTED, "device %s does not compute in f64", spec->kind->name);
+    }
+    return GP_OK;
+}
+
+static gp_status cut_mini_batches(gp_plan *plan, const gp_plan_request *request, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->minis, request->size_count, err));
+    for (int i = 0; i < request->size_count; i++) {
+        const gp_mini_size *size = &request->sizes[i];
+        if (gp_plan_find(plan, size->training, size->samples) >= 0) continue;
+        gp_mini_plan *mini = &plan->minis[plan->mini_count++];
+        mini->training = size->training;
+        mini->samples = size->samples;
+        mini->piece = divide_up(size->samples, request->micro_batches);
+        mini->pieces = (int)divide_up(size->samples, mini->piece);
+        mini->last = size->samples - mini->piece * (mini->pieces - 1);
+    }
+    return GP_OK;
+}
+
+static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
+    gp_schedule_request request = {plan->stages, mini->pieces, plan->checkpoint, plan->lockstep, mini->training};
+    GP_RETURN_IF_FAILED(gp_schedule_gpipe(&request, &mini->programs, err));
+    GP_RETURN_IF_FAILED(gp_slots_assign(plan->stages, mini->programs, err));
+    GP_RETURN_IF_FAILED(gp_programs_validate(plan->stages, mini->programs, err));
+    return gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err);
+}
+
+/* Sizes of micro-batches, each once. */
+typedef struct size_list {
+    int64_t *samples;
+    bool *trains, *evaluates;
+    int count;
+} size_list;
+
+static int add_size(size_list *list, int64_t samples, bool training) {
+    int i = 0;
+    while (i < list->count && list->samples[i] != samples) i++;
+    if (i == list->count) list->samples[list->count++] = samples;
+    if (training)
+        list->trains[i] = true;
+    else
+        list->evaluates[i] = true;
+    return i;
+}
+
+static gp_status list_sizes(gp_plan *plan, size_list *list, gp_error *err) {
+    int most = 2 * plan->mini_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&list->samples, most, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&list->trains, most, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&list->evaluates, most, err));
+    for (int m = 0; m < plan->mini_count; m++) {
+        gp_mini_plan *mini = &plan->minis[m];
+        mini->last_sized = add_size(list, mini->last, mini->training);
+        mini->piece_sized = mini->pieces > 1 ? add_size(list, mini->piece, mini->training) : mini->last_sized;
+    }
+    return GP_OK;
+}
+
+static bool any_keeps(const gp_plan *plan) {
+    for (int m = 0; m < plan->mini_count; m++)
+        for (int i = 0; i < plan->minis[m].pieces && plan->minis[m].training; i++)
+            if (gp_checkpoint_keeps(plan->checkpoint, i, plan->minis[m].pieces)) return true;
+    return false;
+}
+
+static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, const size_list *sizes, gp_error *err) {
+    gp_stage_request stage_request = {.stages = plan->stages,
+                                      .cache = plan->cache,
+                                      .real = plan->real,
+                                      .update = plan->update,
+                                      .full_samples = divide_up(request->batch, request->micro_batches),
+                                      .any_keep = any_keeps(plan),
+                                      .sizes = sizes->samples,
+                                      .size_trains = sizes->trains,
+                                      .size_evaluates = sizes->evaluates,
+                                      .size_count = sizes->count};
+    for (int m = 0; m < plan->mini_count; m++)
+        if (plan->minis[m].pieces > stage_request.max_pieces) stage_request.max_pieces = plan->minis[m].pieces;
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->stage, plan->stages->count, err));
+    for (int s = 0; s < plan->stages->count; s++) {
+        gp_stage_plan *stage = &plan->stage[s];
+        stage->stage = stage->worker = s;
+        stage->spec = plan->devices[s];
+        GP_RETURN_IF_FAILED(gp_stage_plan_init(stage, &stage_request, err));
+        for (int m = 0; m < plan->mini_count; m++) {
+            gp_mini_plan *mini = &plan->minis[m];
+            GP_RETURN_IF_FAILED(gp_stage_mini_batch(stage, &stage_request, mini->pieces, mini->piece, mini->last,
+                                                    mini->training, &mini->total[s], &mini->step[s], err));
+            size_t transient = mini->step[s].transient;
+            if (transient > stage->transient) stage->transient = transient;
+            if (mini->step[s].workspace > stage->workspace) stage->workspace = mini->step[s].workspace;
+        }
+    }
+    return GP_OK;
+}
+
+static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_list *sizes, gp_error *err) {
+    GP_RETURN_IF_FAILED(check_request(request, err));
+    GP_RETURN_IF_FAILED(gp_stages_create(request->graph, request->layers, request->stages, &plan->stages, err));
+    GP_RETURN_IF_FAILED(gp_op_cache_create(&plan->cache, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->devices, plan->workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->arena, plan->workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->transient_base, plan->workers, err));
+    memcpy(plan->devices, request->devices, (size_t)plan->workers * sizeof *plan->devices);
+    GP_RETURN_IF_FAILED(cut_mini_batches(plan, request, err));
+    for (int m = 0; m < plan->mini_count; m++) {
+        GP_RETURN_IF_FAILED(make_programs(plan, &plan->minis[m], err));
+        GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].total, plan->stages->count, err));
+        GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].step, plan->stages->count, err));
+    }
+    GP_RETURN_IF_FAILED(list_sizes(plan, sizes, err));
+    GP_RETURN_IF_FAILED(plan_stages(plan, request, sizes, err));
+    return gp_memory_lay_out(plan, err);
+}
+
+gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error *err) {
+    gp_plan *plan = NULL;
+    size_list sizes = {0};
+    GP_RETURN_IF_FAILED(GP_NEW(&plan, 1, err));
+    plan->graph = request->graph;
+    plan->real = request->real;
+    plan->update = request->update;
+    plan->micro_batches = request->micro_batches;
+    plan->checkpoint = request->checkpoint;
+    plan->lockstep = request->lockstep;
+    plan->workers = request->stages;
+    gp_status status = make_plan(plan, request, &sizes, err);
+    free(sizes.samples);
+    free(sizes.trains);
+    free(sizes.evaluates);
+    if (status != GP_OK)
+        gp_plan_destroy(&plan);
+    else
+        *out = plan;
+    return status;
+}
+
+void gp_plan_destroy(gp_plan **plan) {
+    gp_plan *it = *plan;
+    if (!it) return;
+    int stages = it->stages ? it->stages->count : 0;
+    for (int m = 0; m < it->mini_count; m++) {
+        gp_mini_plan *mini = &it->minis[m];
+        for (int s = 0; s < stages; s++) {
+            if (mini->total) gp_routine_fini(&mini->total[s]);
+            if (mini->step) gp_routine_fini(&mini->step[s]);
+        }
+        free(mini->total);
+        free(mini->step);
+        gp_waits_destroy(&mini->waits);
+        gp_programs_destroy(&mini->programs);
+    }
+    for (int s = 0; it->stage && s < stages; s++) gp_stage_plan_fini(&it->stage[s]);
+    free(it->stage);
+    free(it->minis);
+    free(it->devices);
+    free(it->arena);
+    free(it->transient_base);
+    gp_op_cache_destroy(&it->cache);
+    gp_stages_destroy(&it->stages);
+    free(it);
+    *plan = NULL;
+}

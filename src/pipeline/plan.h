@@ -1,0 +1,113 @@
+/* The plan of a run: everything that is known before a device does any work.
+ *
+ * From a graph, a partition and the devices: stages and copies, a program for each size of mini-batch that the run will
+ * meet, each stage's routines and addresses, and one arena per worker, to the byte. Making it touches no device and
+ * starts no thread. The plan borrows the graph and owns the rest; read-only once it is made, any thread.
+ */
+#ifndef GP_PIPELINE_PLAN_H
+#define GP_PIPELINE_PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "config/config.h"
+#include "pipeline/program.h"
+#include "pipeline/stage_plan.h"
+#include "pipeline/waits.h"
+
+/* A size of mini-batch that the run meets. */
+typedef struct gp_mini_size {
+    int64_t samples; /* ≥ 1 */
+    bool training;   /* else evaluation */
+} gp_mini_size;
+
+typedef struct gp_plan_request {
+    const gp_graph *graph;
+    const int64_t *layers; /* per stage */
+    int stages;
+    const gp_device_spec *devices; /* one per worker; workers = stages */
+    gp_dtype real;                 /* GP_F32; GP_F64 where every device computes it */
+    gp_update update;
+    int64_t batch; /* samples of a full mini-batch */
+    int micro_batches;
+    gp_checkpoint_mode checkpoint;
+    bool lockstep;
+    const gp_mini_size *sizes; /* duplicates are planned once */
+    int size_count;
+} gp_plan_request;
+
+/* One size of mini-batch: how it is cut, who does what when. A mini-batch of n is cut into pieces of ⌈n/m⌉, the last
+ * one smaller (torch.chunk). */
+typedef struct gp_mini_plan {
+    bool training;
+    int64_t samples;
+    int pieces;
+    int64_t piece, last;         /* samples of every micro-batch but the last; of the last */
+    int piece_sized, last_sized; /* indices in gp_stage_plan.sized */
+    gp_programs *programs;
+    gp_waits *waits;
+    gp_routine *total, *step; /* [stage] */
+} gp_mini_plan;
+
+typedef struct gp_plan {
+    const gp_graph *graph;
+    gp_dtype real;
+    gp_update update;
+    int micro_batches;
+    gp_checkpoint_mode checkpoint;
+    bool lockstep;
+    gp_stages *stages;
+    gp_op_cache *cache;
+    gp_stage_plan *stage; /* [stage] */
+    int workers;
+    gp_device_spec *devices; /* [worker] */
+    size_t *arena;           /* [worker] bytes */
+    size_t *transient_base;  /* [worker] from the arena's start */
+    gp_mini_plan *minis;
+    int mini_count;
+} gp_plan;
+
+/* GP_CONFIG with a place for what a layer refuses; without one for a partition that does not fit the graph. */
+GP_MUST_USE gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error *err);
+void gp_plan_destroy(gp_plan **plan);
+
+/* Index of the mini-batch plan; −1 where the size is not planned. */
+int gp_plan_find(const gp_plan *plan, bool training, int64_t samples);
+/* Samples of micro-batch `micro`, and where it begins in the mini-batch. */
+int64_t gp_mini_samples(const gp_mini_plan *mini, int micro);
+/* The frames and routines that an instruction of a stage uses. */
+const gp_sized *gp_mini_sized(const gp_mini_plan *mini, const gp_stage_plan *stage, int micro);
+
+/* Address of an operand for an instruction: bytes from its worker's arena. `slots` has the slot per frame. */
+typedef struct gp_slot_choice {
+    uint16_t slot[GP_FRAMES];
+} gp_slot_choice;
+gp_slot_choice gp_instr_slots(const gp_stages *stages, const gp_instr *instr);
+size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_slot_choice *slots, int micro,
+                      gp_address address);
+/* The routine of F, R, B; NULL for other instructions. */
+const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan *stage, const gp_instr *instr);
+/* Where a send's bytes lie, or a receive's arrive: offset in the arena, and how many. */
+void gp_instr_copy(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, size_t *offset, size_t *bytes);
+/* Offset and bytes of loaded value `value` (GP_VALUE_INPUT, GP_VALUE_TARGET) in the stash slot; false: not loaded here.
+ */
+bool gp_instr_load(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int value, size_t *offset,
+                   size_t *bytes);
+
+/* A range of an arena that an instruction reads or writes. */
+typedef struct gp_touch {
+    size_t offset, bytes;
+    bool write;
+} gp_touch;
+typedef struct gp_touches {
+    gp_touch *items;
+    size_t count, capacity;
+} gp_touches;
+/* All ranges that instruction `pc` of `worker` touches, in order; appended to *out, which the caller frees. Ops that
+ * run only in the first backward are left out in the others, and the reverse. */
+GP_MUST_USE gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc,
+                                      gp_touches *out, gp_error *err);
+
+#endif

@@ -1,0 +1,96 @@
+/* Routines: what one instruction makes a device do, as prepared ops with planned addresses.
+ *
+ * An address is an area of the stage and an offset in it; the areas that have slots (stash, saved, outbox, gradient)
+ * stand for slot × stride more, statistics for micro-batch × stride more. gp_routine_build turns a list of ops over
+ * things (buffers by number) into a routine: it finds when each thing lives, lets results take the place of what dies
+ * with the op that makes them, and packs what is left into the transient area.
+ *
+ * Owned by the stage's plan; read-only once built, any thread.
+ */
+#ifndef GP_PIPELINE_ROUTINE_H
+#define GP_PIPELINE_ROUTINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "device/op.h"
+#include "pipeline/waits.h"
+
+/* GP_AREA_STASH … GP_AREA_GRAD are gp_frame + 1. */
+typedef enum gp_area {
+    GP_AREA_NONE, /* absent */
+    GP_AREA_STASH,
+    GP_AREA_SAVED,
+    GP_AREA_OUTBOX,
+    GP_AREA_GRAD,
+    GP_AREA_FIXED,     /* parameters and all else that outlives the step; offsets from the stage's start */
+    GP_AREA_TRANSIENT, /* lives within one instruction */
+} gp_area;
+
+typedef struct gp_address {
+    gp_area area;
+    size_t offset;    /* bytes */
+    size_t per_micro; /* bytes more per micro-batch (statistics) */
+} gp_address;
+
+typedef enum gp_when {
+    GP_WHEN_ALWAYS,
+    GP_WHEN_FIRST, /* in the mini-batch's first backward: overwrites gradients */
+    GP_WHEN_REST,  /* in the others: adds */
+} gp_when;
+
+typedef struct gp_exec_op {
+    const gp_prepared *prepared;
+    int node; /* of the graph; −1: none (updates) */
+    gp_when when;
+    gp_address operand[GP_MAX_OPERANDS];
+    gp_address workspace;
+} gp_exec_op;
+
+typedef struct gp_routine {
+    gp_exec_op *ops;
+    size_t count;
+    size_t transient;    /* bytes of the transient area, workspaces not counted */
+    size_t workspace;    /* the largest; stands behind the transients */
+    double flops, bytes; /* of one run (WHEN_REST) */
+} gp_routine;
+
+void gp_routine_fini(gp_routine *routine);
+
+/* A buffer while a routine is built. */
+typedef struct gp_thing {
+    size_t bytes;
+    gp_address at;     /* area NONE: the builder finds a place in the transient area */
+    bool overwritable; /* placed, and dead after its last use in this routine */
+} gp_thing;
+
+/* Operand of a staged op: a thing (from byte `first` on), or a fixed address. */
+typedef struct gp_staged_operand {
+    int thing; /* −1: none */
+    size_t first;
+    gp_address fixed; /* where thing is −1; NONE: operand absent */
+} gp_staged_operand;
+
+typedef struct gp_staged_op {
+    const gp_prepared *prepared;
+    int node;
+    gp_when when;
+    bool once;   /* not repeated by a recompute */
+    bool always; /* has an effect that no thing shows */
+    gp_staged_operand operand[GP_MAX_OPERANDS];
+} gp_staged_op;
+
+typedef struct gp_staged_list {
+    gp_staged_op *items;
+    size_t count, capacity;
+} gp_staged_list;
+
+GP_MUST_USE gp_status gp_staged_add(gp_staged_list *list, gp_staged_op op, gp_error *err);
+
+/* Ops with run[i] (all where run is NULL), in order. things are changed: each that is used gets its place. */
+GP_MUST_USE gp_status gp_routine_build(const gp_staged_list *list, const bool *run, gp_thing *things,
+                                       size_t thing_count, gp_routine *out, gp_error *err);
+
+#endif

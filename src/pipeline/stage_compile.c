@@ -1,0 +1,179 @@
+/* Frames and routines of a stage for one size of micro-batch. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "checkpoint/recompute.h"
+#include "pipeline/stage_things.h"
+
+_Static_assert((int)GP_RECOMPUTE_OPERANDS == (int)GP_MAX_OPERANDS, "an op's uses fit");
+
+/* What the checkpoint room needs to know of staged ops. */
+static gp_status list_uses(const gp_staged_list *list, gp_op_use **out, gp_error *err) {
+    gp_op_use *uses = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&uses, list->count, err));
+    for (size_t o = 0; o < list->count; o++) {
+        const gp_staged_op *op = &list->items[o];
+        uses[o].always = op->always;
+        for (int i = 0; i < GP_MAX_OPERANDS; i++) {
+            int thing = op->operand[i].thing;
+            if (thing < 0) continue;
+            if (gp_op_reads(op->prepared->desc.kind, i)) uses[o].reads[uses[o].read_count++] = thing;
+            if (gp_op_writes(op->prepared->desc.kind, i)) uses[o].writes[uses[o].write_count++] = thing;
+        }
+    }
+    *out = uses;
+    return GP_OK;
+}
+
+/* Which ops of each list run in a training step. */
+typedef struct selection {
+    bool *backward, *recompute;
+} selection;
+
+static gp_status select_backward(gp_stage_compiler *c, bool *needed, gp_op_use *uses, bool *run) {
+    for (size_t i = 0; i < c->stage->grad_out.count; i++) needed[c->grad_out[i]] = true;
+    gp_recompute_select(uses, c->backward.count, needed, run);
+    return GP_OK;
+}
+
+/* Uses of the ops that run, packed. */
+static size_t pack_uses(gp_op_use *uses, size_t count, const bool *run) {
+    size_t packed = 0;
+    for (size_t o = 0; o < count; o++)
+        if (run[o]) uses[packed++] = uses[o];
+    return packed;
+}
+
+static gp_status select_ops(gp_stage_compiler *c, selection *out, gp_error *err) {
+    gp_op_use *forward = NULL, *backward = NULL;
+    bool *scratch = NULL;
+    gp_status status = list_uses(&c->forward, &forward, err);
+    if (status == GP_OK) status = list_uses(&c->backward, &backward, err);
+    if (status == GP_OK) status = GP_NEW(&scratch, c->thing_count, err);
+    if (status == GP_OK) status = GP_NEW(&c->kept, c->thing_count, err);
+    if (status == GP_OK) status = GP_NEW(&out->backward, c->backward.count, err);
+    if (status == GP_OK) status = GP_NEW(&out->recompute, c->forward.count, err);
+    if (status == GP_OK) status = select_backward(c, scratch, backward, out->backward);
+    if (status == GP_OK) {
+        size_t packed = pack_uses(backward, c->backward.count, out->backward);
+        memset(scratch, 0, c->thing_count * sizeof *scratch);
+        gp_recompute_kept(forward, c->forward.count, backward, packed, c->kept, scratch);
+        memcpy(scratch, c->kept, c->thing_count * sizeof *scratch);
+        for (size_t o = 0; o < c->forward.count; o++) {
+            forward[o].always = false;
+            if (c->forward.items[o].once) forward[o].write_count = 0;
+        }
+        gp_recompute_select(forward, c->forward.count, scratch, out->recompute);
+    }
+    free(forward);
+    free(backward);
+    free(scratch);
+    return status;
+}
+
+static size_t extend(size_t *frame, size_t bytes) {
+    size_t offset = *frame;
+    *frame += gp_align_up(bytes, GP_ALIGNMENT);
+    return offset;
+}
+
+static gp_status new_offsets(size_t **out, size_t count, gp_error *err) {
+    return GP_NEW(out, count, err);
+}
+
+/* Offsets of everything that has a place in a frame. saved[thing] is meaningful where the thing is kept. */
+static gp_status lay_frames(gp_stage_compiler *c, gp_sized *sized, size_t *saved, gp_error *err) {
+    const gp_stage *stage = c->stage;
+    GP_RETURN_IF_FAILED(new_offsets(&sized->takes, stage->takes.count, err));
+    GP_RETURN_IF_FAILED(new_offsets(&sized->gives_outbox, stage->gives.count, err));
+    GP_RETURN_IF_FAILED(new_offsets(&sized->gives_saved, stage->gives.count, err));
+    GP_RETURN_IF_FAILED(new_offsets(&sized->grad_in, stage->grad_in.count, err));
+    GP_RETURN_IF_FAILED(new_offsets(&sized->grad_out, stage->grad_out.count, err));
+    for (size_t i = 0; i < stage->takes.count; i++)
+        sized->takes[i] = extend(&sized->frame[GP_FRAME_STASH], c->things[c->value_thing[i]].bytes);
+    for (size_t i = 0; i < stage->gives.count; i++)
+        sized->gives_outbox[i] =
+            extend(&sized->frame[GP_FRAME_OUTBOX], c->things[gp_compiler_value(c, stage->gives.items[i])].bytes);
+    if (!sized->training) return GP_OK;
+    for (size_t t = 0; t < c->thing_count; t++)
+        if (c->kept[t]) saved[t] = extend(&sized->frame[GP_FRAME_SAVED], c->things[t].bytes);
+    for (size_t i = 0; i < stage->gives.count; i++) {
+        int thing = gp_compiler_value(c, stage->gives.items[i]);
+        if (!c->kept[thing] && c->request->any_keep)
+            saved[thing] = extend(&sized->frame[GP_FRAME_SAVED], c->things[thing].bytes);
+        sized->gives_saved[i] = saved[thing];
+    }
+    for (size_t i = 0; i < stage->grad_in.count; i++)
+        sized->grad_in[i] = extend(&sized->frame[GP_FRAME_GRAD], c->things[c->grad_in[i]].bytes);
+    for (size_t i = 0; i < stage->grad_out.count; i++)
+        sized->grad_out[i] = extend(&sized->frame[GP_FRAME_GRAD], c->things[c->grad_out[i]].bytes);
+    return GP_OK;
+}
+
+static void put(gp_thing *things, int thing, gp_area area, size_t offset, bool overwritable) {
+    things[thing].at = (gp_address){area, offset, 0};
+    things[thing].overwritable = overwritable;
+}
+
+/* Places for the things of one routine; all others are the builder's. */
+static void place_things(const gp_stage_compiler *c, const gp_sized *sized, const size_t *saved, gp_routine_kind kind,
+                         gp_thing *things) {
+    const gp_stage *stage = c->stage;
+    bool saves = kind == GP_ROUTINE_KEEP || kind == GP_ROUTINE_RECOMPUTE || kind == GP_ROUTINE_BACKWARD;
+    memcpy(things, c->things, c->thing_count * sizeof *things);
+    for (size_t i = 0; i < stage->takes.count; i++)
+        put(things, c->value_thing[i], GP_AREA_STASH, sized->takes[i], false);
+    for (size_t t = 0; t < c->thing_count && saves; t++)
+        if (c->kept[t]) put(things, (int)t, GP_AREA_SAVED, saved[t], kind == GP_ROUTINE_BACKWARD);
+    for (size_t i = 0; i < stage->gives.count; i++) {
+        int thing = gp_compiler_value(c, stage->gives.items[i]);
+        if (kind == GP_ROUTINE_KEEP) put(things, thing, GP_AREA_SAVED, sized->gives_saved[i], false);
+        if (kind == GP_ROUTINE_DISCARD || kind == GP_ROUTINE_EVALUATE)
+            put(things, thing, GP_AREA_OUTBOX, sized->gives_outbox[i], false);
+        if (kind == GP_ROUTINE_BACKWARD) things[thing].overwritable = false; /* others may still be pulling it */
+    }
+    if (kind != GP_ROUTINE_BACKWARD) return;
+    for (size_t i = 0; i < stage->grad_in.count; i++) put(things, c->grad_in[i], GP_AREA_GRAD, sized->grad_in[i], true);
+    for (size_t i = 0; i < stage->grad_out.count; i++)
+        put(things, c->grad_out[i], GP_AREA_GRAD, sized->grad_out[i], false);
+}
+
+static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const size_t *saved, gp_routine_kind kind,
+                       const gp_staged_list *list, const bool *run, gp_error *err) {
+    gp_thing *things = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&things, c->thing_count, err));
+    place_things(c, sized, saved, kind, things);
+    gp_status status = gp_routine_build(list, run, things, c->thing_count, &sized->routine[kind], err);
+    free(things);
+    return status;
+}
+
+static gp_status compile_training(gp_stage_compiler *c, gp_sized *sized, const size_t *saved, const selection *run,
+                                  gp_error *err) {
+    if (c->request->any_keep) GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_KEEP, &c->forward, NULL, err));
+    GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_DISCARD, &c->forward, NULL, err));
+    GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_RECOMPUTE, &c->forward, run->recompute, err));
+    return build(c, sized, saved, GP_ROUTINE_BACKWARD, &c->backward, run->backward, err);
+}
+
+gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized, gp_error *err) {
+    gp_stage_compiler c;
+    selection run = {0};
+    size_t *saved = NULL;
+    gp_status status = gp_stage_compiler_init(&c, plan, request, sized->samples, err);
+    if (status == GP_OK && sized->training) status = gp_compiler_forward(&c, GP_PASS_FORWARD, &c.forward, err);
+    if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
+    if (status == GP_OK && sized->training) status = select_ops(&c, &run, err);
+    if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);
+    if (status == GP_OK) status = GP_NEW(&saved, c.thing_count, err);
+    if (status == GP_OK) status = lay_frames(&c, sized, saved, err);
+    if (status == GP_OK && sized->training) status = compile_training(&c, sized, saved, &run, err);
+    if (status == GP_OK && sized->evaluation)
+        status = build(&c, sized, saved, GP_ROUTINE_EVALUATE, &c.evaluate, NULL, err);
+    free(saved);
+    free(run.backward);
+    free(run.recompute);
+    gp_stage_compiler_fini(&c);
+    return status;
+}
