@@ -1,0 +1,394 @@
+#include "data/loader.h"
+
+#include "data/fixture.h"
+
+#include <dirent.h>
+
+#include "base/philox.h"
+#include "data/safetensors.h"
+
+enum { SAMPLES = 23, WIDTH = 3 };
+
+/* A data set of SAMPLES samples: sample n is [n, n + 0.25, n + 0.5], its class n, every fifth ignored. */
+static const char *data_path;
+
+static const gp_sample_spec spec = {
+    .input = {1, {WIDTH}}, .input_dtype = GP_F32, .target_dtype = GP_I64, .classes = SAMPLES, .ignore = -100};
+
+static gp_loader_options usual_options(void) {
+    return (gp_loader_options){
+        .batch = 5, .shuffle = true, .seed = 1, .first_epoch = 1, .skip = 0, .epochs = 2, .depth = 2};
+}
+
+static gp_dataset *open_data(const char *name) {
+    float x[SAMPLES][WIDTH];
+    int64_t y[SAMPLES];
+    for (int i = 0; i < SAMPLES; i++) {
+        for (int j = 0; j < WIDTH; j++) x[i][j] = (float)i + 0.25F * (float)j;
+        y[i] = i % 5 == 0 ? -100 : i;
+    }
+    const gp_safetensors_item items[] = {
+        {.name = "y", .dtype = GP_I64, .rank = 1, .dim = {SAMPLES}, .data = y},
+        {.name = "x", .dtype = GP_F32, .rank = 2, .dim = {SAMPLES, WIDTH}, .data = x},
+    };
+    gp_dataset *dataset = NULL;
+    gp_error err = {0};
+    data_path = fixture_path(name);
+    gp_source_config source = {.kind = GP_SOURCE_TENSORS, .file = (char *)(uintptr_t)data_path};
+    assert_int_equal(gp_safetensors_write(data_path, items, 2, NULL, &err), GP_OK);
+    assert_int_equal(gp_dataset_open(&source, &spec, &dataset, &err), GP_OK);
+    return dataset;
+}
+
+static gp_loader *create(gp_dataset *dataset, gp_loader_options options) {
+    gp_loader *loader = NULL;
+    gp_error err = {0};
+    gp_status status = gp_loader_create(dataset, &spec, &options, &loader, &err);
+    assert_string_equal(err.text, "");
+    assert_int_equal(status, GP_OK);
+    return loader;
+}
+
+/* The samples of a mini-batch, read off their values, after checking all that the mini-batch says of them. */
+static int64_t check_batch(const gp_batch *batch, int64_t *samples) {
+    const float(*input)[WIDTH] = batch->input;
+    const int64_t *target = batch->target;
+    int64_t counts = 0;
+    for (int64_t i = 0; i < batch->samples; i++) {
+        samples[i] = (int64_t)input[i][0];
+        for (int j = 0; j < WIDTH; j++) assert_true(input[i][j] == (float)samples[i] + 0.25F * (float)j);
+        assert_int_equal(target[i], samples[i] % 5 == 0 ? -100 : samples[i]);
+        counts += samples[i] % 5 != 0;
+    }
+    assert_int_equal(batch->counts, counts);
+    return batch->samples;
+}
+
+enum { MOST = 4 * SAMPLES };
+typedef struct sequence {
+    int64_t samples[MOST], sizes[MOST], epochs[MOST], indices[MOST];
+    int64_t sample_count, batch_count;
+} sequence;
+
+/* Everything that a loader gives, until its end or until `batches`. */
+static sequence read_all(gp_dataset *dataset, gp_loader_options options, int64_t batches) {
+    sequence all = {.sample_count = 0};
+    gp_loader *loader = create(dataset, options);
+    gp_error err = {0};
+    while (all.batch_count < batches) {
+        const gp_batch *batch = NULL;
+        assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+        if (!batch) break;
+        assert_true(all.sample_count + batch->samples <= MOST);
+        all.sizes[all.batch_count] = batch->samples;
+        all.epochs[all.batch_count] = batch->epoch;
+        all.indices[all.batch_count++] = batch->index;
+        all.sample_count += check_batch(batch, all.samples + all.sample_count);
+    }
+    gp_loader_destroy(&loader);
+    assert_null(loader);
+    return all;
+}
+
+static void assert_permutation(const int64_t *samples, int64_t count) {
+    bool seen[SAMPLES] = {false};
+    for (int64_t i = 0; i < count; i++) {
+        assert_in_range(samples[i], 0, SAMPLES - 1);
+        assert_false(seen[samples[i]]);
+        seen[samples[i]] = true;
+    }
+}
+
+static void each_sample_once_per_epoch(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("once");
+    for (int depth = 1; depth < 5; depth++) {
+        gp_loader_options options = usual_options();
+        options.depth = depth;
+        sequence all = read_all(dataset, options, MOST);
+        assert_int_equal(all.sample_count, 2 * SAMPLES);
+        assert_int_equal(all.batch_count, 10);
+        for (int i = 0; i < 10; i++) {
+            assert_int_equal(all.sizes[i], i % 5 == 4 ? 3 : 5);
+            assert_int_equal(all.epochs[i], 1 + i / 5);
+            assert_int_equal(all.indices[i], i % 5);
+        }
+        int64_t order[SAMPLES];
+        for (int epoch = 0; epoch < 2; epoch++) {
+            assert_permutation(all.samples + epoch * SAMPLES, SAMPLES);
+            gp_loader_order(1, epoch + 1, true, SAMPLES, order);
+            assert_memory_equal(all.samples + epoch * SAMPLES, order, sizeof order);
+        }
+        assert_memory_not_equal(all.samples, all.samples + SAMPLES, sizeof order);
+    }
+    gp_dataset_close(&dataset);
+}
+
+static void file_order_without_shuffling(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("file");
+    gp_loader_options options = usual_options();
+    options.shuffle = false;
+    sequence all = read_all(dataset, options, MOST);
+    for (int64_t i = 0; i < 2 * SAMPLES; i++) assert_int_equal(all.samples[i], i % SAMPLES);
+    gp_dataset_close(&dataset);
+}
+
+static void drops_the_last(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("drop");
+    gp_loader_options options = usual_options();
+    options.drop_last = true;
+    sequence all = read_all(dataset, options, MOST);
+    assert_int_equal(all.batch_count, 8);
+    for (int i = 0; i < 8; i++) assert_int_equal(all.sizes[i], 5);
+    assert_permutation(all.samples, 20);
+    assert_permutation(all.samples + 20, 20);
+    assert_int_equal(all.epochs[4], 2);
+    options.batch = SAMPLES + 1;
+    gp_loader *loader = NULL;
+    gp_error err = {0};
+    fixture_expect(gp_loader_create(dataset, &spec, &options, &loader, &err), GP_CONFIG, &err,
+                   "the data set has 23 samples, fewer than the mini-batch of 24, which drop_last leaves out: nothing "
+                   "is left to read",
+                   "");
+    assert_null(loader);
+    options.drop_last = false;
+    all = read_all(dataset, options, MOST);
+    assert_int_equal(all.batch_count, 2);
+    assert_int_equal(all.sizes[0], SAMPLES);
+    gp_dataset_close(&dataset);
+}
+
+static void counts_batches(void **state) {
+    (void)state;
+    assert_int_equal(gp_loader_batches(23, 5, false), 5);
+    assert_int_equal(gp_loader_batches(23, 5, true), 4);
+    assert_int_equal(gp_loader_batches(25, 5, false), 5);
+    assert_int_equal(gp_loader_batches(25, 5, true), 5);
+    assert_int_equal(gp_loader_batches(3, 5, false), 1);
+    assert_int_equal(gp_loader_batches(3, 5, true), 0);
+}
+
+/* Resuming after any mini-batch gives what would have come: by skip alone, or by epoch and skip. */
+static void resumes_anywhere(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("resume");
+    gp_loader_options options = usual_options();
+    options.epochs = 3;
+    sequence all = read_all(dataset, options, MOST);
+    assert_int_equal(all.batch_count, 15);
+    int64_t done = 0;
+    for (int64_t skip = 0; skip <= 15; skip++) {
+        for (int by_epoch = 0; by_epoch < 2; by_epoch++) {
+            gp_loader_options resumed = options;
+            resumed.first_epoch = by_epoch ? 1 + skip / 5 : 1;
+            resumed.skip = by_epoch ? skip % 5 : skip;
+            resumed.epochs = by_epoch ? 3 - skip / 5 : 3;
+            if (resumed.epochs == 0) continue;
+            sequence rest = read_all(dataset, resumed, MOST);
+            assert_int_equal(rest.sample_count, all.sample_count - done);
+            assert_int_equal(rest.batch_count, 15 - skip);
+            assert_memory_equal(rest.samples, all.samples + done, (size_t)rest.sample_count * sizeof(int64_t));
+            assert_memory_equal(rest.epochs, all.epochs + skip, (size_t)rest.batch_count * sizeof(int64_t));
+            assert_memory_equal(rest.indices, all.indices + skip, (size_t)rest.batch_count * sizeof(int64_t));
+        }
+        done += skip < 15 ? all.sizes[skip] : 0;
+    }
+    gp_dataset_close(&dataset);
+}
+
+static void goes_on_without_end(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("endless");
+    gp_loader_options options = usual_options();
+    options.epochs = 0;
+    options.first_epoch = 7;
+    sequence all = read_all(dataset, options, 17);
+    assert_int_equal(all.batch_count, 17);
+    assert_int_equal(all.epochs[0], 7);
+    assert_int_equal(all.epochs[16], 10);
+    gp_dataset_close(&dataset);
+}
+
+static void the_end_stays_the_end(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("end");
+    gp_loader_options options = usual_options();
+    options.epochs = 1;
+    options.batch = SAMPLES;
+    gp_loader *loader = create(dataset, options);
+    const gp_batch *batch = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+    assert_non_null(batch);
+    for (int i = 0; i < 3; i++) {
+        batch = (const gp_batch *)&err;
+        assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+        assert_null(batch);
+    }
+    gp_loader_destroy(&loader);
+    gp_loader_destroy(&loader);
+    gp_dataset_close(&dataset);
+}
+
+/* A mini-batch stays as it is while later ones are prefetched, until the next is taken. */
+static void batch_stays_until_the_next(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("stays");
+    gp_loader_options options = usual_options();
+    options.depth = 1;
+    options.epochs = 40;
+    gp_loader *loader = create(dataset, options);
+    gp_error err = {0};
+    for (int i = 0; i < 200; i++) {
+        int64_t first[5], again[5];
+        const gp_batch *batch = NULL;
+        assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+        int64_t samples = check_batch(batch, first);
+        if (i % 20 == 0) usleep(1000); /* gives the thread the time to do wrong */
+        assert_int_equal(check_batch(batch, again), samples);
+        assert_memory_equal(first, again, (size_t)samples * sizeof *first);
+    }
+    gp_loader_destroy(&loader);
+    gp_dataset_close(&dataset);
+}
+
+/* The file loses its last samples under the run: the mini-batches before the first of them are given all the same. */
+static void error_comes_with_its_batch(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("error");
+    size_t bytes = 0;
+    free(fixture_read(data_path, &bytes));
+    assert_int_equal(truncate(data_path, (off_t)(bytes - 6 * WIDTH * sizeof(float) - 1)), 0); /* 16 … 22 are gone */
+    for (int depth = 1; depth < 6; depth++) {
+        gp_loader_options options = usual_options();
+        options.shuffle = false;
+        options.depth = depth;
+        gp_loader *loader = create(dataset, options);
+        const gp_batch *batch = NULL;
+        gp_error err = {0};
+        usleep(2000); /* so that a deep ring meets the error before anything is taken */
+        for (int i = 0; i < 3; i++) {
+            int64_t samples[5];
+            assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+            assert_int_equal(check_batch(batch, samples), 5);
+            assert_int_equal(samples[4], 5 * i + 4);
+        }
+        for (int i = 0; i < 2; i++) {
+            const gp_batch *none = NULL;
+            char message[100];
+            memset(&err, 0, sizeof err);
+            snprintf(message, sizeof message, ": offset %zu: the file ends here; 1 more bytes were expected",
+                     bytes - 6 * WIDTH * sizeof(float) - 1);
+            fixture_expect(gp_loader_take(loader, &none, &err), GP_DATA, &err, data_path, message);
+            assert_null(none);
+        }
+        gp_loader_destroy(&loader);
+    }
+    gp_dataset_close(&dataset);
+}
+
+static int threads_alive(void) {
+    int count = 0;
+    DIR *folder = opendir("/proc/self/task");
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) count += entry->d_name[0] != '.';
+    closedir(folder);
+    return count;
+}
+
+/* A joined thread leaves /proc a moment later. */
+static bool threads_fall_to(int wanted) {
+    for (int i = 0; i < 2000 && threads_alive() != wanted; i++) usleep(1000);
+    return threads_alive() == wanted;
+}
+
+/* At every point: before the first take, with a full ring, in the middle, at the end. The data set is free at once. */
+static void destroyed_early(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("early");
+    int before = threads_alive();
+    for (int taken = 0; taken <= 10; taken++) {
+        for (int depth = 1; depth < 20; depth += 6) {
+            gp_loader_options options = usual_options();
+            options.depth = depth;
+            options.epochs = taken == 10 ? 2 : 0;
+            gp_loader *loader = create(dataset, options);
+            const gp_batch *batch = NULL;
+            gp_error err = {0};
+            for (int i = 0; i < taken; i++) assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+            if (taken % 3 == 0) usleep(500); /* so that the ring is full where it can be */
+            gp_loader_destroy(&loader);
+            assert_true(threads_fall_to(before));
+            gp_dataset_close(&dataset);
+            dataset = open_data("early");
+        }
+    }
+    gp_dataset_close(&dataset);
+}
+
+/* Orders made by an independent implementation in Python of what loader.h says. The last one has four draws that had to
+ * be repeated. */
+static void golden_orders(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t seed;
+        int64_t epoch;
+        int64_t order[10];
+    } golden[] = {
+        {1, 1, {0, 9, 3, 7, 1, 8, 2, 5, 4, 6}},
+        {1, 2, {7, 6, 2, 1, 8, 9, 4, 0, 5, 3}},
+        {2, 1, {5, 8, 4, 7, 9, 2, 1, 6, 0, 3}},
+        {(1ULL << 40) + 1, 1, {6, 0, 9, 4, 3, 2, 8, 1, 5, 7}},
+    };
+    for (size_t i = 0; i < sizeof golden / sizeof *golden; i++) {
+        int64_t order[10];
+        gp_loader_order(golden[i].seed, golden[i].epoch, true, 10, order);
+        assert_memory_equal(order, golden[i].order, sizeof order);
+    }
+    enum { MANY = 300000 };
+    int64_t *order = calloc(MANY, sizeof *order);
+    assert_non_null(order);
+    gp_loader_order(7, 3, true, MANY, order);
+    assert_true(gp_hash_bytes(0, order, MANY * sizeof *order) == 0xd6db0d2f3dd10dfdU);
+    gp_loader_order(7, 3, false, MANY, order);
+    for (int64_t i = 0; i < MANY; i++) assert_true(order[i] == i);
+    free(order);
+}
+
+/* All 24 orders of four samples are equally likely: 24,000 epochs, 5 standard deviations (31) either way. */
+static void orders_are_equally_likely(void **state) {
+    (void)state;
+    int seen[256] = {0};
+    int kinds = 0;
+    for (int64_t epoch = 1; epoch <= 24000; epoch++) {
+        int64_t order[4];
+        gp_loader_order(99, epoch, true, 4, order);
+        seen[order[0] | order[1] << 2 | order[2] << 4 | order[3] << 6]++;
+    }
+    for (int i = 0; i < 256; i++) {
+        if (seen[i] == 0) continue;
+        kinds++;
+        assert_in_range(seen[i], 1000 - 155, 1000 + 155);
+    }
+    assert_int_equal(kinds, 24);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_sample_once_per_epoch),
+        cmocka_unit_test(file_order_without_shuffling),
+        cmocka_unit_test(drops_the_last),
+        cmocka_unit_test(counts_batches),
+        cmocka_unit_test(resumes_anywhere),
+        cmocka_unit_test(goes_on_without_end),
+        cmocka_unit_test(the_end_stays_the_end),
+        cmocka_unit_test(batch_stays_until_the_next),
+        cmocka_unit_test(error_comes_with_its_batch),
+        cmocka_unit_test(destroyed_early),
+        cmocka_unit_test(golden_orders),
+        cmocka_unit_test(orders_are_equally_likely),
+    };
+    return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
+}
