@@ -51,7 +51,7 @@ void gp_instr_sends_from(const gp_stages *stages, const gp_instr *instr, gp_fram
 
 /* The life of one slot as its worker's program goes on. */
 typedef struct slot_life {
-    int stage_slot; /* stage·65536 + slot, +1; 0: no life yet */
+    uint64_t stage_slot; /* stage·65536 + slot, +1; 0: no life yet */
     int micro;
     gp_wait *sent; /* from this life */
     size_t count, capacity;
@@ -63,9 +63,10 @@ typedef struct life_table {
     size_t size; /* a power of two */
 } life_table;
 
-static slot_life *find_life(life_table *table, int stage, uint16_t slot) {
-    int key = (stage << 16 | slot) + 1;
-    size_t at = ((size_t)(unsigned)key * 0x9E3779B1U) & (table->size - 1);
+static slot_life *find_life(life_table *table, uint16_t stage, uint16_t slot) {
+    uint64_t key = ((uint64_t)stage << 16 | slot) + 1;
+    /* The product's high bits: the low ones know no stage, and all stages' slot 0 would collide. */
+    size_t at = (size_t)(key * 0x9E3779B97F4A7C15U >> 32) & (table->size - 1);
     while (table->items[at].stage_slot && table->items[at].stage_slot != key) at = (at + 1) & (table->size - 1);
     if (!table->items[at].stage_slot) {
         table->items[at].stage_slot = key;
