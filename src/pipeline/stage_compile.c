@@ -164,8 +164,8 @@ gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request,
     gp_status status = gp_stage_compiler_init(&c, plan, request, sized->samples, err);
     if (status == GP_OK && sized->training) status = gp_compiler_forward(&c, GP_PASS_FORWARD, &c.forward, err);
     if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
-    if (status == GP_OK && sized->training) status = select_ops(&c, &run, err);
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);
+    if (status == GP_OK && sized->training) status = select_ops(&c, &run, err);
     if (status == GP_OK) status = GP_NEW(&saved, c.thing_count, err);
     if (status == GP_OK) status = lay_frames(&c, sized, saved, err);
     if (status == GP_OK && sized->training) status = compile_training(&c, sized, saved, &run, err);
