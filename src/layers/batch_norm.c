@@ -39,8 +39,7 @@ static gp_status batch_norm_infer(gp_layer *layer, const gp_shape *inputs, int c
     (void)layer;
     (void)count;
     if (inputs[0].rank == 2)
-        return gp_fail(err, GP_CONFIG,
-                       "of rows %s is not available yet; it takes a picture [channels, height, width] or [width]",
+        return gp_fail(err, GP_CONFIG, "takes a picture [channels, height, width] or [width], and not yet rows %s",
                        gp_shape_text(text, inputs[0]));
     *output = inputs[0];
     return GP_OK;

@@ -42,7 +42,7 @@ static gp_status cross_entropy_infer(gp_layer *layer, const gp_shape *inputs, in
     (void)layer;
     (void)count;
     if (inputs[0].rank != 1)
-        return gp_fail(err, GP_CONFIG, "of %s is not available yet; it takes [classes]: end the layers with linear",
+        return gp_fail(err, GP_CONFIG, "takes [classes], and not yet %s: end the layers with flatten and linear",
                        gp_shape_text(text, inputs[0]));
     *output = (gp_shape){.rank = 0};
     return GP_OK;

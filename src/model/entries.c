@@ -29,7 +29,7 @@ static gp_status find_type(const gp_choice *choice, const gp_layer_type **out, g
                           choice->kind);
     const char *near = gp_nearest_name(choice->kind, gp_layer_names(false));
     if (near)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "there is no layer \"%s\"; did you mean \"%s\"?", choice->kind,
+        return gp_fail_at(err, GP_CONFIG, choice->place, "there is no layer \"%s\"; did you mean %s?", choice->kind,
                           near);
     return gp_fail_at(err, GP_CONFIG, choice->place, "there is no layer \"%s\"", choice->kind);
 }
@@ -117,7 +117,7 @@ static gp_status unknown_name(const gp_entries *entries, int index, const gp_yam
     const char *near = gp_nearest_name(node->text, known);
     gp_status status =
         near ? gp_fail_at(err, GP_CONFIG, node->place,
-                          "from: there is no layer \"%s\" before this one; did you mean \"%s\"?", node->text, near)
+                          "from: there is no layer \"%s\" before this one; did you mean %s?", node->text, near)
              : gp_fail_at(err, GP_CONFIG, node->place, "from: there is no layer \"%s\" before this one", node->text);
     free(known);
     return status;

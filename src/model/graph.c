@@ -58,7 +58,7 @@ static gp_status read_loss_type(const gp_yaml *loss, gp_choice *choice, const gp
             return gp_fail_at(err, GP_CONFIG, choice->place, "loss %s is not available yet", choice->kind);
     const char *near = gp_nearest_name(choice->kind, gp_layer_names(true));
     if (near)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "there is no loss \"%s\"; did you mean \"%s\"?", choice->kind,
+        return gp_fail_at(err, GP_CONFIG, choice->place, "there is no loss \"%s\"; did you mean %s?", choice->kind,
                           near);
     return gp_fail_at(err, GP_CONFIG, choice->place, "there is no loss \"%s\"", choice->kind);
 }
