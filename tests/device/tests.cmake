@@ -1,6 +1,10 @@
-# What the tests of devices share: cases of every op, and how one runs.
-add_library(gp_op_cases STATIC ${CMAKE_CURRENT_LIST_DIR}/op_cases.c ${CMAKE_CURRENT_LIST_DIR}/op_run.c)
+# What the tests of devices share: cases of every op, how one runs, and a bench for operands written by hand.
+add_library(gp_op_cases STATIC ${CMAKE_CURRENT_LIST_DIR}/op_cases.c ${CMAKE_CURRENT_LIST_DIR}/op_run.c
+            ${CMAKE_CURRENT_LIST_DIR}/op_bench.c)
 target_include_directories(gp_op_cases PUBLIC ${CMAKE_CURRENT_LIST_DIR}/..)
-target_link_libraries(gp_op_cases PRIVATE gp_warnings PUBLIC gp_device)
+target_link_libraries(gp_op_cases PRIVATE gp_warnings PUBLIC gp_device ${CMOCKA_LIBRARY})
 
 gp_test(op "unit" 60 gp_op_cases gp_ref)
+gp_test(ref "unit" 60 gp_op_cases gp_ref)
+gp_test(ref_properties "unit" 120 gp_op_cases gp_ref)
+gp_test(cpu "unit" 300 gp_op_cases gp_cpu gp_ref)

@@ -1,0 +1,609 @@
+/* The reference device's ops on small cases computed by hand, in f32 and f64, and the device itself. What holds for all
+ * shapes is in test_ref_properties.c. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "device/op_bench.h"
+#include "device/op_run.h"
+#include "device/ref/ref.h"
+
+static const gp_dtype reals[] = {GP_F32, GP_F64};
+enum { REALS = 2 };
+
+static op_bench begin(gp_op_kind kind) {
+    op_bench bench;
+    op_bench_init(&bench, &gp_ref_kind, kind);
+    return bench;
+}
+
+static gp_conv_attributes conv_of(int64_t kh, int64_t kw, int64_t stride, int64_t pad) {
+    return (gp_conv_attributes){{kh, kw}, {stride, stride}, {pad, pad}, {1, 1}, 1};
+}
+
+static void test_conv_forward(void **state) {
+    (void)state;
+    const double picture[] = {1, 2, 3, 4, 5, 6, 7, 8, 9}, kernel[] = {1, 2, 3, 4};
+    for (int r = 0; r < REALS; r++) {
+        gp_dtype dtype = reals[r];
+        op_bench b = begin(GP_OP_CONV_FORWARD);
+        b.op_case.desc.attributes.conv = conv_of(2, 2, 1, 0);
+        op_bench_set(&b, GP_CONV_FORWARD_X, op_slice(dtype, 3, 4, 1, 3, 3, 1), picture);
+        op_bench_set(&b, GP_CONV_FORWARD_W, op_plain(dtype, 4, 1, 1, 2, 2), kernel);
+        op_bench_set(&b, GP_CONV_FORWARD_B, op_plain(dtype, 1, 1, 0, 0, 0), (const double[]){10});
+        op_bench_set(&b, GP_CONV_FORWARD_Y, op_slice(dtype, 2, 4, 1, 2, 2, 1), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_CONV_FORWARD_Y, (const double[]){47, 57, 77, 87}, 0);
+        op_bench_fini(&b);
+
+        /* pad 1, dilation 2, stride 2 down and 1 across */
+        b = begin(GP_OP_CONV_FORWARD);
+        b.op_case.desc.attributes.conv = (gp_conv_attributes){{2, 2}, {2, 1}, {1, 1}, {2, 2}, 1};
+        op_bench_set(&b, GP_CONV_FORWARD_X, op_plain(dtype, 4, 1, 3, 3, 1), picture);
+        op_bench_set(&b, GP_CONV_FORWARD_W, op_plain(dtype, 4, 1, 1, 2, 2), kernel);
+        op_bench_set(&b, GP_CONV_FORWARD_Y, op_plain(dtype, 4, 1, 2, 3, 1), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_CONV_FORWARD_Y, (const double[]){20, 36, 15, 10, 16, 5}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_conv_forward_groups_and_rectangles(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        gp_dtype dtype = reals[r];
+        op_bench b = begin(GP_OP_CONV_FORWARD);
+        b.op_case.desc.attributes.conv = conv_of(1, 1, 1, 0);
+        b.op_case.desc.attributes.conv.groups = 2;
+        op_bench_set(&b, GP_CONV_FORWARD_X, op_plain(dtype, 4, 1, 1, 1, 4), (const double[]){1, 2, 3, 4});
+        op_bench_set(&b, GP_CONV_FORWARD_W, op_plain(dtype, 4, 2, 2, 1, 1), (const double[]){1, 10, 100, 1000});
+        op_bench_set(&b, GP_CONV_FORWARD_Y, op_plain(dtype, 4, 1, 1, 1, 2), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_CONV_FORWARD_Y, (const double[]){21, 4300}, 0);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_CONV_FORWARD);
+        b.op_case.desc.attributes.conv = (gp_conv_attributes){{1, 3}, {1, 1}, {0, 1}, {1, 1}, 1};
+        op_bench_set(&b, GP_CONV_FORWARD_X, op_plain(dtype, 4, 1, 1, 3, 1), (const double[]){1, 2, 3});
+        op_bench_set(&b, GP_CONV_FORWARD_W, op_plain(dtype, 4, 1, 1, 1, 3), (const double[]){1, 10, 100});
+        op_bench_set(&b, GP_CONV_FORWARD_Y, op_plain(dtype, 4, 1, 1, 3, 1), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_CONV_FORWARD_Y, (const double[]){210, 321, 32}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_conv_backward(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        gp_dtype dtype = reals[r];
+        for (uint32_t flags = 0; flags <= GP_OP_ACCUMULATE; flags++) {
+            op_bench b = begin(GP_OP_CONV_BACKWARD_WEIGHTS);
+            b.op_case.desc.attributes.conv = conv_of(2, 2, 1, 0);
+            b.op_case.desc.flags = flags;
+            op_bench_set(&b, GP_CONV_BACKWARD_WEIGHTS_X, op_plain(dtype, 4, 1, 2, 2, 1), (const double[]){1, 2, 3, 4});
+            op_bench_set(&b, GP_CONV_BACKWARD_WEIGHTS_DY, op_plain(dtype, 4, 1, 1, 1, 1), (const double[]){2});
+            op_bench_set(&b, GP_CONV_BACKWARD_WEIGHTS_DW, op_plain(dtype, 4, 1, 1, 2, 2), (const double[]){1, 1, 1, 1});
+            op_bench_set(&b, GP_CONV_BACKWARD_WEIGHTS_DB, op_plain(dtype, 1, 1, 0, 0, 0), (const double[]){5});
+            op_bench_run(&b);
+            double more = flags ? 1 : 0;
+            op_bench_expect(&b, GP_CONV_BACKWARD_WEIGHTS_DW, (const double[]){2 + more, 4 + more, 6 + more, 8 + more},
+                            0);
+            op_bench_expect(&b, GP_CONV_BACKWARD_WEIGHTS_DB, (const double[]){flags ? 7 : 2}, 0);
+            op_bench_fini(&b);
+        }
+        op_bench b = begin(GP_OP_CONV_BACKWARD_DATA);
+        b.op_case.desc.attributes.conv = conv_of(2, 2, 1, 0);
+        op_bench_set(&b, GP_CONV_BACKWARD_DATA_DY, op_plain(dtype, 4, 1, 1, 2, 1), (const double[]){1, 10});
+        op_bench_set(&b, GP_CONV_BACKWARD_DATA_W, op_plain(dtype, 4, 1, 1, 2, 2), (const double[]){1, 2, 3, 4});
+        op_bench_set(&b, GP_CONV_BACKWARD_DATA_DX, op_slice(dtype, 1, 4, 1, 2, 3, 1), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_CONV_BACKWARD_DATA_DX, (const double[]){1, 12, 20, 3, 34, 40}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_linear(void **state) {
+    (void)state;
+    const double x[] = {1, 2, 3, 4, 5, 6}, w[] = {1, 0, 1, 2, 1, 0}, dy[] = {1, 2, 3, 4};
+    for (int r = 0; r < REALS; r++) {
+        gp_dtype dtype = reals[r];
+        op_bench b = begin(GP_OP_LINEAR_FORWARD);
+        op_bench_set(&b, GP_LINEAR_FORWARD_X, op_slice(dtype, 2, 3, 1, 2, 3, 0), x);
+        op_bench_set(&b, GP_LINEAR_FORWARD_W, op_plain(dtype, 2, 2, 3, 0, 0), w);
+        op_bench_set(&b, GP_LINEAR_FORWARD_B, op_plain(dtype, 1, 2, 0, 0, 0), (const double[]){100, 200});
+        op_bench_set(&b, GP_LINEAR_FORWARD_Y, op_slice(dtype, 1, 3, 1, 2, 2, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_LINEAR_FORWARD_Y, (const double[]){104, 204, 110, 213}, 0);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_LINEAR_BACKWARD_DATA);
+        op_bench_set(&b, GP_LINEAR_BACKWARD_DATA_DY, op_slice(dtype, 1, 2, 2, 2, 0, 0), dy);
+        op_bench_set(&b, GP_LINEAR_BACKWARD_DATA_W, op_plain(dtype, 2, 2, 3, 0, 0), w);
+        op_bench_set(&b, GP_LINEAR_BACKWARD_DATA_DX, op_slice(dtype, 2, 2, 2, 3, 0, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_LINEAR_BACKWARD_DATA_DX, (const double[]){5, 2, 1, 11, 4, 3}, 0);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_LINEAR_BACKWARD_WEIGHTS);
+        b.op_case.desc.flags = GP_OP_ACCUMULATE;
+        op_bench_set(&b, GP_LINEAR_BACKWARD_WEIGHTS_X, op_slice(dtype, 1, 2, 2, 3, 0, 0), x);
+        op_bench_set(&b, GP_LINEAR_BACKWARD_WEIGHTS_DY, op_plain(dtype, 2, 2, 2, 0, 0), dy);
+        op_bench_set(&b, GP_LINEAR_BACKWARD_WEIGHTS_DW, op_plain(dtype, 2, 2, 3, 0, 0), (const double[6]){0, 1});
+        op_bench_set(&b, GP_LINEAR_BACKWARD_WEIGHTS_DB, op_plain(dtype, 1, 2, 0, 0, 0), (const double[]){1, 0});
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_LINEAR_BACKWARD_WEIGHTS_DW, (const double[]){13, 18, 21, 18, 24, 30}, 0);
+        op_bench_expect(&b, GP_LINEAR_BACKWARD_WEIGHTS_DB, (const double[]){5, 6}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_norm_forward(void **state) {
+    (void)state;
+    const double x[] = {1, 0, 2, 0, 3, 4, 4, 4};
+    for (int r = 0; r < REALS; r++) {
+        gp_dtype dtype = reals[r];
+        op_bench b = begin(GP_OP_NORM_STATISTICS);
+        op_bench_set(&b, GP_NORM_STATISTICS_X, op_slice(dtype, 1, 4, 2, 1, 2, 2), x);
+        op_bench_set(&b, GP_NORM_STATISTICS_STATS, op_slice(dtype, 3, 2, 2, 2, 0, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_STATISTICS_STATS, (const double[]){2.5, 2, 1.25, 4}, 0);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_NORM_APPLY);
+        b.op_case.desc.attributes.norm.eps = 5;
+        op_bench_set(&b, GP_NORM_APPLY_X, op_slice(dtype, 1, 2, 2, 2, 0, 0), (const double[]){7, 0, 1, 6});
+        op_bench_set(&b, GP_NORM_APPLY_MEAN, op_plain(dtype, 1, 2, 0, 0, 0), (const double[]){1, 2});
+        op_bench_set(&b, GP_NORM_APPLY_VARIANCE, op_plain(dtype, 1, 2, 0, 0, 0), (const double[]){4, 11});
+        op_bench_set(&b, GP_NORM_APPLY_Y, op_slice(dtype, 2, 2, 2, 2, 0, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_APPLY_Y, (const double[]){2, -0.5, 0, 1}, 1e-7);
+        op_bench_set(&b, GP_NORM_APPLY_GAMMA, op_plain(dtype, 1, 2, 0, 0, 0), (const double[]){3, -2});
+        op_bench_set(&b, GP_NORM_APPLY_BETA, op_plain(dtype, 1, 2, 0, 0, 0), (const double[]){0.5, 10});
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_APPLY_Y, (const double[]){6.5, 11, 0.5, 8}, 1e-6);
+        op_bench_fini(&b);
+    }
+}
+
+/* x̂ = {−1, 1} by mean 3, variance 4, eps 0; dy = {1, 4}: Σ dy·x̂ = 3, Σ dy = 5, dx = γ/2·(dy − (5 + x̂·3)/2). */
+static void test_norm_backward(void **state) {
+    (void)state;
+    const double x[] = {1, 5}, dy[] = {1, 4}, mean = 3, variance = 4, gamma = 10, sums[] = {3, 5};
+    for (int r = 0; r < REALS; r++) {
+        gp_dtype dtype = reals[r];
+        gp_tensor values = op_slice(dtype, 1, 2, 2, 1, 0, 0), number = op_plain(dtype, 1, 1, 0, 0, 0);
+        gp_tensor pair = op_slice(dtype, 1, 2, 2, 1, 0, 0);
+        op_bench b = begin(GP_OP_NORM_BACKWARD_REDUCE);
+        op_bench_set(&b, GP_NORM_BACKWARD_REDUCE_X, values, x);
+        op_bench_set(&b, GP_NORM_BACKWARD_REDUCE_DY, values, dy);
+        op_bench_set(&b, GP_NORM_BACKWARD_REDUCE_MEAN, number, &mean);
+        op_bench_set(&b, GP_NORM_BACKWARD_REDUCE_VARIANCE, number, &variance);
+        op_bench_set(&b, GP_NORM_BACKWARD_REDUCE_SUMS, pair, NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_BACKWARD_REDUCE_SUMS, sums, 0);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_NORM_BACKWARD_DATA);
+        op_bench_set(&b, GP_NORM_BACKWARD_DATA_X, values, x);
+        op_bench_set(&b, GP_NORM_BACKWARD_DATA_DY, values, dy);
+        op_bench_set(&b, GP_NORM_BACKWARD_DATA_MEAN, number, &mean);
+        op_bench_set(&b, GP_NORM_BACKWARD_DATA_VARIANCE, number, &variance);
+        op_bench_set(&b, GP_NORM_BACKWARD_DATA_GAMMA, number, &gamma);
+        op_bench_set(&b, GP_NORM_BACKWARD_DATA_SUMS, pair, (const double[]){1, 5});
+        op_bench_set(&b, GP_NORM_BACKWARD_DATA_DX, values, NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_BACKWARD_DATA_DX, (const double[]){-5, 5}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_relu(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        gp_tensor values = op_slice(reals[r], 1, 2, 2, 2, 0, 0);
+        op_bench b = begin(GP_OP_RELU_FORWARD);
+        op_bench_set(&b, GP_RELU_FORWARD_X, values, (const double[]){-1, 2, NAN, 0});
+        op_bench_set(&b, GP_RELU_FORWARD_Y, values, NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_RELU_FORWARD_Y, (const double[]){0, 2, NAN, 0}, 0);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_RELU_BACKWARD);
+        op_bench_set(&b, GP_RELU_BACKWARD_Y, values, (const double[]){0, 2, 0.5, 0});
+        op_bench_set(&b, GP_RELU_BACKWARD_DY, values, (const double[]){5, -6, 7, 8});
+        op_bench_set(&b, GP_RELU_BACKWARD_DX, values, NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_RELU_BACKWARD_DX, (const double[]){0, -6, 7, 0}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_max_pool(void **state) {
+    (void)state;
+    const gp_pool_attributes padded = {{2, 2}, {2, 2}, {1, 1}}, ceil = {{2, 2}, {2, 2}, {0, 0}};
+    for (int r = 0; r < REALS; r++) {
+        gp_dtype dtype = reals[r];
+        /* windows of rows {0}, {1,2} and as many columns: padding does not win over what is negative, the first of
+         * equals wins over the second, NaN over all */
+        op_bench b = begin(GP_OP_MAX_POOL_FORWARD);
+        b.op_case.desc.attributes.pool = padded;
+        op_bench_set(&b, GP_MAX_POOL_FORWARD_X, op_slice(dtype, 1, 4, 1, 3, 3, 1),
+                     (const double[]){-7, -3, -3, 4, 9, NAN, 5, NAN, 1});
+        op_bench_set(&b, GP_MAX_POOL_FORWARD_Y, op_slice(dtype, 2, 4, 1, 2, 2, 1), NULL);
+        op_bench_set(&b, GP_MAX_POOL_FORWARD_INDEX, op_slice(GP_U8, 2, 4, 1, 2, 2, 1), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_MAX_POOL_FORWARD_Y, (const double[]){-7, -3, 5, NAN}, 0);
+        op_bench_expect(&b, GP_MAX_POOL_FORWARD_INDEX, (const double[]){3, 2, 3, 1}, 0);
+        op_bench_fini(&b);
+
+        /* ceil mode: the last windows overhang; no index asked for */
+        b = begin(GP_OP_MAX_POOL_FORWARD);
+        b.op_case.desc.attributes.pool = ceil;
+        op_bench_set(&b, GP_MAX_POOL_FORWARD_X, op_plain(dtype, 4, 1, 3, 3, 1),
+                     (const double[]){1, 2, 3, 4, 5, 6, 7, 8, -9});
+        op_bench_set(&b, GP_MAX_POOL_FORWARD_Y, op_plain(dtype, 4, 1, 2, 2, 1), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_MAX_POOL_FORWARD_Y, (const double[]){5, 6, 8, -9}, 0);
+        op_bench_fini(&b);
+
+        /* windows {0,1,2} and {1,2,3}: both chose element 2 of channel 0, elements 0 and 3 of channel 1 */
+        b = begin(GP_OP_MAX_POOL_BACKWARD);
+        b.op_case.desc.attributes.pool = (gp_pool_attributes){{1, 3}, {1, 1}, {0, 0}};
+        op_bench_set(&b, GP_MAX_POOL_BACKWARD_INDEX, op_slice(GP_U8, 1, 4, 1, 1, 2, 2), (const double[]){2, 0, 1, 2});
+        op_bench_set(&b, GP_MAX_POOL_BACKWARD_DY, op_slice(dtype, 1, 4, 1, 1, 2, 2), (const double[]){1, 10, 2, 20});
+        op_bench_set(&b, GP_MAX_POOL_BACKWARD_DX, op_slice(dtype, 1, 4, 1, 1, 4, 2), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_MAX_POOL_BACKWARD_DX, (const double[]){0, 10, 0, 0, 3, 0, 0, 20}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_mean_pool(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        gp_dtype dtype = reals[r];
+        op_bench b = begin(GP_OP_MEAN_POOL_FORWARD);
+        op_bench_set(&b, GP_MEAN_POOL_FORWARD_X, op_slice(dtype, 1, 4, 1, 2, 2, 2),
+                     (const double[]){1, 10, 2, 20, 3, 30, 6, 60});
+        op_bench_set(&b, GP_MEAN_POOL_FORWARD_Y, op_slice(dtype, 1, 4, 1, 1, 1, 2), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_MEAN_POOL_FORWARD_Y, (const double[]){3, 30}, 0);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_MEAN_POOL_BACKWARD);
+        op_bench_set(&b, GP_MEAN_POOL_BACKWARD_DY, op_slice(dtype, 1, 4, 1, 1, 1, 2), (const double[]){4, 8});
+        op_bench_set(&b, GP_MEAN_POOL_BACKWARD_DX, op_slice(dtype, 1, 4, 1, 2, 2, 2), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_MEAN_POOL_BACKWARD_DX, (const double[]){1, 2, 1, 2, 1, 2, 1, 2}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+/* [n,h,w,c] = [1,2,2,2]: channel 0 is 1…4, channel 1 is 5…8. */
+static void test_flatten(void **state) {
+    (void)state;
+    const double picture[] = {1, 5, 2, 6, 3, 7, 4, 8}, flat[] = {1, 2, 3, 4, 5, 6, 7, 8};
+    for (int r = 0; r < REALS; r++) {
+        gp_dtype dtype = reals[r];
+        op_bench b = begin(GP_OP_FLATTEN);
+        op_bench_set(&b, GP_FLATTEN_X, op_slice(dtype, 1, 4, 1, 2, 2, 2), picture);
+        op_bench_set(&b, GP_FLATTEN_Y, op_slice(dtype, 3, 2, 1, 8, 0, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_FLATTEN_Y, flat, 0);
+        op_bench_set(&b, GP_FLATTEN_X, op_slice(dtype, 1, 3, 1, 4, 2, 0), picture);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_FLATTEN_Y, picture, 0);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_UNFLATTEN);
+        op_bench_set(&b, GP_FLATTEN_X, op_slice(dtype, 3, 2, 1, 8, 0, 0), flat);
+        op_bench_set(&b, GP_FLATTEN_Y, op_slice(dtype, 1, 4, 1, 2, 2, 2), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_FLATTEN_Y, picture, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_add(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        op_bench b = begin(GP_OP_ADD);
+        op_bench_set(&b, GP_ADD_A, op_slice(reals[r], 1, 2, 2, 2, 0, 0), (const double[]){1, 2, 3, 4});
+        op_bench_set(&b, GP_ADD_B, op_slice(reals[r], 2, 2, 2, 2, 0, 0), (const double[]){10, 20, 30, 40});
+        op_bench_set(&b, GP_ADD_Y, op_slice(reals[r], 3, 2, 2, 2, 0, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_ADD_Y, (const double[]){11, 22, 33, 44}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_copy_reorder_fill(void **state) {
+    (void)state;
+    static const gp_dtype all[] = {GP_F32, GP_F64, GP_I32, GP_I64, GP_U8};
+    const double values[] = {1, 2, 3, 4};
+    for (size_t t = 0; t < sizeof all / sizeof all[0]; t++) {
+        for (int k = 0; k < 2; k++) {
+            op_bench b = begin(k ? GP_OP_REORDER : GP_OP_COPY);
+            op_bench_set(&b, GP_COPY_X, op_slice(all[t], 1, 2, 2, 2, 0, 0), values);
+            op_bench_set(&b, GP_COPY_Y, op_slice(all[t], 2, 2, 2, 2, 0, 0), NULL);
+            op_bench_run(&b);
+            op_bench_expect(&b, GP_COPY_Y, values, 0);
+            op_bench_fini(&b);
+        }
+        op_bench b = begin(GP_OP_FILL);
+        op_bench_set(&b, GP_FILL_Y, op_slice(all[t], 2, 2, 2, 2, 0, 0), values);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_FILL_Y, (const double[4]){0}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_cross_entropy_forward(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        /* log 2; then 1000 and not infinity; then nothing, ignored; then a tie that the first class wins */
+        op_bench b = begin(GP_OP_CROSS_ENTROPY_FORWARD);
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_X, op_slice(reals[r], 1, 2, 4, 2, 0, 0),
+                     (const double[]){0, 0, 1000, 0, 3, 4, 7, 7});
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, op_plain(GP_I64, 1, 4, 0, 0, 0),
+                     (const double[]){0, 1, -100, 1});
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_PARTIAL, op_plain(GP_F64, 1, 2, 0, 0, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_CROSS_ENTROPY_FORWARD_PARTIAL, (const double[]){1000 + 2 * log(2), 1}, 1e-12);
+
+        op_bench_put(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, 2, 2);
+        gp_error err = {0};
+        assert_int_equal(op_bench_try(&b, &err), GP_DATA);
+        assert_string_equal(
+            err.text, "cross_entropy_forward: target 2 of row 2 is no class: these are 0 to 1, and -100 to ignore");
+        op_bench_put(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, 2, -1);
+        assert_int_equal(op_bench_try(&b, &err), GP_DATA);
+
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_X, op_plain(reals[r], 3, 1, 4, 2, 0), (const double[8]){0});
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, op_plain(GP_I64, 2, 1, 4, 0, 0),
+                     (const double[]){-100, -100, -100, -100});
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_CROSS_ENTROPY_FORWARD_PARTIAL, (const double[]){0, 0}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_cross_entropy_backward(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        gp_tensor logits = op_slice(reals[r], 1, 2, 3, 2, 0, 0);
+        op_bench b = begin(GP_OP_CROSS_ENTROPY_BACKWARD);
+        op_bench_set(&b, GP_CROSS_ENTROPY_BACKWARD_X, logits, (const double[]){0, 0, NAN, 1, 1000, 0});
+        op_bench_set(&b, GP_CROSS_ENTROPY_BACKWARD_TARGET, op_plain(GP_I64, 1, 3, 0, 0, 0),
+                     (const double[]){1, -100, 1});
+        op_bench_scalars(&b, GP_CROSS_ENTROPY_BACKWARD_SCALARS, (gp_step_scalars){.divisor = 4});
+        op_bench_set(&b, GP_CROSS_ENTROPY_BACKWARD_DX, logits, NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_CROSS_ENTROPY_BACKWARD_DX, (const double[]){0.125, -0.125, 0, 0, 0.25, -0.25}, 1e-8);
+        op_bench_put(&b, GP_CROSS_ENTROPY_BACKWARD_TARGET, 0, 2);
+        gp_error err = {0};
+        assert_int_equal(op_bench_try(&b, &err), GP_DATA);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_loss_total(void **state) {
+    (void)state;
+    const double first[] = {1e16, 1, -INFINITY, NAN};
+    for (int i = 0; i < 4; i++) {
+        op_bench b = begin(GP_OP_LOSS_TOTAL);
+        op_bench_set(&b, GP_LOSS_TOTAL_PARTIAL, op_slice(GP_F64, 1, 2, 3, 2, 0, 0),
+                     (const double[]){first[i], 2, 1, 3, -first[i], 4});
+        op_bench_scalars(&b, GP_LOSS_TOTAL_SCALARS, (gp_step_scalars){.seed = 7, .divisor = 5, .finite = 9});
+        op_bench_run(&b);
+        gp_step_scalars scalars;
+        memcpy(&scalars, b.host[GP_LOSS_TOTAL_SCALARS], sizeof scalars);
+        assert_int_equal(scalars.finite, i < 2);
+        /* in order of index: 1e16 + 1 is rounded to 1e16 before it is taken away again */
+        if (i < 2) assert_true(scalars.loss_sum == (i == 0 ? 0 : 1));
+        assert_true(scalars.right == 9 && scalars.seed == 7 && scalars.divisor == 5);
+        op_bench_fini(&b);
+    }
+}
+
+/* 3, 3 and 2 rows against one pass over all 8. */
+static void test_norm_commit(void **state) {
+    (void)state;
+    const double rows[] = {1, 5, -2, 0.5, 7, 7, 3, -4};
+    enum { FULL = 3, PIECES = 3, ROWS = 8 };
+    double mean = 0, squares = 0, stats[PIECES * 2];
+    for (int i = 0; i < ROWS; i++) mean += rows[i] / ROWS;
+    for (int i = 0; i < ROWS; i++) squares += (rows[i] - mean) * (rows[i] - mean);
+    for (int p = 0; p < PIECES; p++) {
+        int count = p == PIECES - 1 ? ROWS - p * FULL : FULL;
+        double sum = 0, square = 0;
+        for (int i = 0; i < count; i++) sum += rows[p * FULL + i];
+        for (int i = 0; i < count; i++) square += pow(rows[p * FULL + i] - sum / count, 2);
+        stats[2 * p] = sum / count;
+        stats[2 * p + 1] = square / count;
+    }
+    for (int r = 0; r < REALS; r++) {
+        op_bench b = begin(GP_OP_NORM_COMMIT);
+        b.op_case.desc.attributes.norm = (gp_norm_attributes){1e-5, 0.25, FULL, ROWS - (PIECES - 1) * FULL};
+        op_bench_scalars(&b, GP_NORM_COMMIT_SCALARS, (gp_step_scalars){.finite = 0});
+        op_bench_set(&b, GP_NORM_COMMIT_STATS, op_slice(reals[r], 2, 3, PIECES, 2, 1, 0), stats);
+        op_bench_set(&b, GP_NORM_COMMIT_MEAN, op_plain(reals[r], 1, 1, 0, 0, 0), (const double[]){8});
+        op_bench_set(&b, GP_NORM_COMMIT_VARIANCE, op_plain(reals[r], 1, 1, 0, 0, 0), (const double[]){4});
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_COMMIT_MEAN, (const double[]){8}, 0);
+        op_bench_expect(&b, GP_NORM_COMMIT_VARIANCE, (const double[]){4}, 0);
+        op_bench_scalars(&b, GP_NORM_COMMIT_SCALARS, (gp_step_scalars){.finite = 1});
+        op_bench_run(&b);
+        double tolerance = reals[r] == GP_F32 ? 1e-5 : 1e-13;
+        op_bench_expect(&b, GP_NORM_COMMIT_MEAN, (const double[]){6 + 0.25 * mean}, tolerance);
+        op_bench_expect(&b, GP_NORM_COMMIT_VARIANCE, (const double[]){3 + 0.25 * squares / (ROWS - 1)}, tolerance);
+        op_bench_fini(&b);
+    }
+}
+
+static void run_sgd_step(op_bench *b, double rate, double grad) {
+    gp_step_scalars scalars = {.rate = rate, .finite = 1};
+    op_bench_scalars(b, GP_SGD_SCALARS, scalars);
+    op_bench_put(b, GP_SGD_GRAD, 0, grad);
+    op_bench_run(b);
+}
+
+/* PyTorch's update written out, with all numbers exact in binary. */
+static void test_sgd(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        gp_tensor tensor = op_slice(reals[r], 1, 2, 1, 1, 0, 0);
+        for (uint32_t nesterov = 0; nesterov < 2; nesterov++) {
+            op_bench b = begin(GP_OP_SGD);
+            b.op_case.desc.attributes.sgd = (gp_sgd_attributes){0.5, 0.25, nesterov, 0};
+            op_bench_set(&b, GP_SGD_GRAD, tensor, (const double[]){3});
+            op_bench_set(&b, GP_SGD_MOMENTUM, tensor, (const double[]){0});
+            op_bench_set(&b, GP_SGD_PARAM, tensor, (const double[]){4});
+            /* g = 3 + 0.25·4 = 4; velocity 4; step 4, or 4 + 0.5·4 = 6 */
+            run_sgd_step(&b, 0.5, 3);
+            op_bench_expect(&b, GP_SGD_MOMENTUM, (const double[]){4}, 0);
+            op_bench_expect(&b, GP_SGD_PARAM, (const double[]){nesterov ? 1 : 2}, 0);
+            /* g = 1 + 0.25·p = 1.5 or 1.25; velocity 2 + g; step that, or g + half of it */
+            run_sgd_step(&b, 1, 1);
+            op_bench_expect(&b, GP_SGD_MOMENTUM, (const double[]){nesterov ? 3.25 : 3.5}, 0);
+            op_bench_expect(&b, GP_SGD_PARAM, (const double[]){nesterov ? 1 - 1.25 - 1.625 : -1.5}, 0);
+            op_bench_scalars(&b, GP_SGD_SCALARS, (gp_step_scalars){.rate = 1, .finite = 0});
+            op_bench_run(&b);
+            op_bench_expect(&b, GP_SGD_MOMENTUM, (const double[]){nesterov ? 3.25 : 3.5}, 0);
+            op_bench_expect(&b, GP_SGD_PARAM, (const double[]){nesterov ? 1 - 1.25 - 1.625 : -1.5}, 0);
+            op_bench_fini(&b);
+        }
+        op_bench b = begin(GP_OP_SGD);
+        op_bench_set(&b, GP_SGD_GRAD, tensor, (const double[]){3});
+        op_bench_set(&b, GP_SGD_PARAM, tensor, (const double[]){4});
+        run_sgd_step(&b, 0.5, 3);
+        op_bench_expect(&b, GP_SGD_PARAM, (const double[]){2.5}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+/* Each product and sum in f32, as PyTorch's loops have them. */
+static void test_sgd_rounds_as_f32(void **state) {
+    (void)state;
+    for (int number = 0; number < GP_OP_CASES; number++) {
+        op_bench b = begin(GP_OP_SGD);
+        gp_op_case_make(GP_OP_SGD, number, GP_F32, &b.op_case);
+        const gp_sgd_attributes *sgd = &b.op_case.desc.attributes.sgd;
+        int64_t elements = gp_tensor_elements(&b.op_case.desc.operand[GP_SGD_PARAM]);
+        for (int i = 0; i < 4; i++) {
+            if (!b.op_case.desc.operand[i].present) continue;
+            op_bench_set(&b, i, b.op_case.desc.operand[i], NULL);
+            gp_op_case_fill(&b.op_case, i, b.host[i]);
+        }
+        float *expected = malloc((size_t)elements * sizeof *expected);
+        assert_non_null(expected);
+        for (int64_t i = 0; i < elements; i++) {
+            float p = (float)op_bench_get(&b, GP_SGD_PARAM, i), g = (float)op_bench_get(&b, GP_SGD_GRAD, i);
+            if (sgd->decay != 0) g = g + (float)sgd->decay * p;
+            if (sgd->momentum != 0) {
+                float v = (float)sgd->momentum * (float)op_bench_get(&b, GP_SGD_MOMENTUM, i) + g;
+                g = sgd->nesterov ? g + (float)sgd->momentum * v : v;
+            }
+            expected[i] = b.op_case.scalars.finite ? p - (float)b.op_case.scalars.rate * g : p;
+        }
+        op_bench_run(&b);
+        for (int64_t i = 0; i < elements; i++) assert_true(op_bench_get(&b, GP_SGD_PARAM, i) == (double)expected[i]);
+        free(expected);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_device_memory_and_copies(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const gp_device_kind *kind = &gp_ref_kind;
+    gp_device *a, *b;
+    const gp_device_spec spec = {.kind = kind, .threads = 1, .memory = 1000};
+    assert_int_equal(kind->open(&spec, &a, &err), GP_OK);
+    assert_int_equal(kind->open(&spec, &b, &err), GP_OK);
+    gp_stream *stream, *other;
+    gp_event *event;
+    assert_int_equal(kind->stream_create(a, &stream, &err), GP_OK);
+    assert_int_equal(kind->stream_create(b, &other, &err), GP_OK);
+    assert_int_equal(kind->event_create(a, &event, &err), GP_OK);
+    void *block_a, *block_b, *more;
+    assert_int_equal(kind->reserve(a, 600, &block_a, &err), GP_OK);
+    assert_int_equal(kind->reserve(b, 1000, &block_b, &err), GP_OK);
+    assert_int_equal((uintptr_t)block_a % GP_ALIGNMENT, 0);
+    assert_int_equal(kind->reserve(a, 401, &more, &err), GP_MEMORY);
+    assert_string_equal(err.text, "ref: 401 bytes asked for beside 600 in use, of 1000 that may be used");
+    kind->unreserve(a, block_a);
+    assert_int_equal(kind->reserve(a, 1000, &block_a, &err), GP_OK);
+
+    char sent[1000], received[1000] = {0};
+    for (size_t i = 0; i < sizeof sent; i++) sent[i] = (char)(i * 7);
+    assert_int_equal(kind->copy_in(stream, block_a, sent, sizeof sent, &err), GP_OK);
+    assert_int_equal(kind->event_record(event, stream, &err), GP_OK);
+    assert_int_equal(kind->stream_wait(other, event, &err), GP_OK);
+    assert_int_equal(kind->pull(other, block_b, a, block_a, sizeof sent, &err), GP_OK);
+    assert_int_equal(kind->copy_out(other, received, block_b, sizeof received, &err), GP_OK);
+    assert_int_equal(kind->stream_finish(other, NULL, &err), GP_OK);
+    assert_memory_equal(sent, received, sizeof sent);
+
+    kind->event_destroy(event);
+    kind->unreserve(a, block_a);
+    kind->unreserve(b, block_b);
+    kind->stream_destroy(stream);
+    kind->stream_destroy(other);
+    kind->close(a);
+    kind->close(b);
+    const gp_device_spec second = {.kind = kind, .index = 1, .threads = 1}, threads = {.kind = kind, .threads = 2};
+    assert_int_equal(kind->open(&second, &a, &err), GP_DEVICE);
+    assert_int_equal(kind->open(&threads, &a, &err), GP_UNSUPPORTED);
+}
+
+static void test_run_wants_its_operands(void **state) {
+    (void)state;
+    op_bench b = begin(GP_OP_ADD);
+    for (int i = 0; i < 3; i++) op_bench_set(&b, i, op_plain(GP_F32, 2, 1, 1, 0, 0), (const double[]){1});
+    gp_op_cache *cache;
+    gp_error err = {0};
+    const gp_prepared *prepared;
+    const gp_op_args args = {0};
+    assert_int_equal(gp_op_cache_create(&cache, &err), GP_OK);
+    assert_int_equal(gp_op_prepare(cache, &gp_ref_kind, &b.op_case.desc, &prepared, &err), GP_OK);
+    void *const operands[] = {b.host[0], NULL, b.host[2]};
+    assert_int_equal(gp_ref_kind.run(NULL, prepared, operands, NULL, &args, &err), GP_INTERNAL);
+    assert_string_equal(err.text, "add: operand b has no address");
+    gp_op_cache_destroy(&cache);
+    op_bench_fini(&b);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conv_forward),
+        cmocka_unit_test(test_conv_forward_groups_and_rectangles),
+        cmocka_unit_test(test_conv_backward),
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_norm_forward),
+        cmocka_unit_test(test_norm_backward),
+        cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_max_pool),
+        cmocka_unit_test(test_mean_pool),
+        cmocka_unit_test(test_flatten),
+        cmocka_unit_test(test_add),
+        cmocka_unit_test(test_copy_reorder_fill),
+        cmocka_unit_test(test_cross_entropy_forward),
+        cmocka_unit_test(test_cross_entropy_backward),
+        cmocka_unit_test(test_loss_total),
+        cmocka_unit_test(test_norm_commit),
+        cmocka_unit_test(test_sgd),
+        cmocka_unit_test(test_sgd_rounds_as_f32),
+        cmocka_unit_test(test_device_memory_and_copies),
+        cmocka_unit_test(test_run_wants_its_operands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
