@@ -1,0 +1,247 @@
+#include "pipeline/run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "pipeline/run_internal.h"
+
+static const gp_device_kind *kind_of(const gp_worker *worker) {
+    return worker->run->plan->devices[worker->index].kind;
+}
+
+static gp_status open_worker(gp_worker *worker, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    const gp_device_kind *kind = kind_of(worker);
+    void *arena;
+    GP_RETURN_IF_FAILED(kind->open(&plan->devices[worker->index], &worker->device, err));
+    GP_RETURN_IF_FAILED(kind->stream_create(worker->device, &worker->stream, err));
+    GP_RETURN_IF_FAILED(kind->reserve(worker->device, plan->arena[worker->index], &arena, err));
+    worker->arena = arena;
+    return GP_OK;
+}
+
+static void close_worker(gp_worker *worker) {
+    const gp_device_kind *kind = kind_of(worker);
+    if (worker->arena) kind->unreserve(worker->device, worker->arena);
+    if (worker->stream) kind->stream_destroy(worker->stream);
+    if (worker->device) kind->close(worker->device);
+}
+
+static gp_status refresh(gp_worker *worker, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    const gp_instr none = {.op = GP_INSTR_STEP};
+    for (int s = 0; s < plan->stages->count; s++)
+        if (plan->stage[s].worker == worker->index)
+            GP_RETURN_IF_FAILED(gp_worker_routine(worker, &plan->stage[s], &plan->stage[s].refresh, &none, 0, err));
+    return GP_OK;
+}
+
+static gp_status obey(gp_worker *worker, gp_error *err) {
+    const gp_command *command = &worker->run->command;
+    const gp_device_kind *kind = kind_of(worker);
+    bool mine = command->worker == worker->index;
+    gp_status status = GP_OK;
+    switch (command->kind) {
+    case GP_COMMAND_STEP: return gp_worker_step(worker, err);
+    case GP_COMMAND_READ:
+        if (mine)
+            status =
+                kind->copy_out(worker->stream, command->host, worker->arena + command->offset, command->bytes, err);
+        break;
+    case GP_COMMAND_WRITE:
+        if (mine)
+            status = kind->copy_in(worker->stream, worker->arena + command->offset, command->host, command->bytes, err);
+        break;
+    case GP_COMMAND_REFRESH: status = refresh(worker, err); break;
+    case GP_COMMAND_NONE:
+    case GP_COMMAND_QUIT: return GP_OK;
+    }
+    return status == GP_OK ? kind->stream_finish(worker->stream, &worker->run->cancel, err) : status;
+}
+
+static void *work(void *argument) {
+    gp_worker *worker = argument;
+    gp_run *run = worker->run;
+    gp_error err = {0};
+    gp_status status = open_worker(worker, &err);
+    if (status != GP_OK) status = gp_error_context(&err, "worker %d: ", worker->index);
+    while (status == GP_OK) {
+        gp_signal_raise(&worker->done, worker->command + 1);
+        status = gp_signal_wait(&run->posted, worker->command + 1, &run->cancel, &err);
+        if (status != GP_OK) break;
+        worker->command++;
+        if (run->command.kind == GP_COMMAND_QUIT) return NULL;
+        status = obey(worker, &err);
+    }
+    gp_cancel_raise(&run->cancel, &err);
+    return NULL;
+}
+
+/* Until every worker has carried out the last command; the first cause where the run was cancelled. */
+static gp_status wait_for_workers(gp_run *run, gp_error *err) {
+    for (int w = 0; w < run->plan->workers; w++)
+        if (gp_signal_wait(&run->workers[w].done, run->commands + 1, &run->cancel, err) != GP_OK)
+            return gp_cancel_cause(&run->cancel, err);
+    return GP_OK;
+}
+
+static gp_status post(gp_run *run, const gp_command *command, gp_error *err) {
+    gp_status cause = gp_cancel_cause(&run->cancel, err);
+    if (cause != GP_OK) return cause;
+    run->command = *command;
+    run->commands++;
+    gp_signal_raise(&run->posted, run->commands);
+    return wait_for_workers(run, err);
+}
+
+static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
+    size_t mails;
+    for (int m = 0; m < plan->mini_count; m++)
+        if (plan->minis[m].pieces > run->max_pieces) run->max_pieces = plan->minis[m].pieces;
+    if (!gp_size_mul(plan->stages->edge_count, (size_t)run->max_pieces, &mails))
+        return gp_fail(err, GP_MEMORY, "too many copies");
+    gp_signal_init(&run->posted);
+    gp_barrier_init(&run->barrier, plan->workers);
+    run->mail = aligned_alloc(_Alignof(gp_mail), (mails ? mails : 1) * sizeof *run->mail);
+    run->workers = aligned_alloc(_Alignof(gp_worker), (size_t)plan->workers * sizeof *run->workers);
+    if (!run->mail || !run->workers) return gp_fail(err, GP_MEMORY, "out of memory: %zu copies", mails);
+    for (size_t i = 0; i < mails; i++) {
+        gp_signal_init(&run->mail[i].sent);
+        gp_signal_init(&run->mail[i].pulled);
+        run->mail[i].address = NULL;
+    }
+    memset(run->workers, 0, (size_t)plan->workers * sizeof *run->workers);
+    for (int w = 0; w < plan->workers; w++) {
+        run->workers[w].run = run;
+        run->workers[w].index = w;
+        gp_signal_init(&run->workers[w].done);
+    }
+    return GP_OK;
+}
+
+static gp_status start_workers(gp_run *run, gp_error *err) {
+    for (int w = 0; w < run->plan->workers; w++) {
+        int failed = pthread_create(&run->workers[w].thread, NULL, work, &run->workers[w]);
+        if (failed)
+            return gp_fail(err, GP_MEMORY, "worker %d: its thread could not be started: %s", w, strerror(failed));
+        run->workers[w].started = true;
+    }
+    return wait_for_workers(run, err);
+}
+
+static gp_status clear_params(gp_run *run, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    for (int p = 0; p < plan->graph->param_count; p++) {
+        const gp_stage_plan *stage = &plan->stage[plan->stages->stage_of_node[plan->graph->params[p].node]];
+        const gp_param_plan *param = gp_stage_plan_param(stage, p);
+        void *zeros = NULL;
+        GP_RETURN_IF_FAILED(gp_new_array(&zeros, 1, param->bytes, err));
+        gp_status status = GP_OK;
+        int states = param->trained ? plan->update.states : 0;
+        for (int s = -1; s < states && status == GP_OK; s++) status = gp_run_write(run, p, s, zeros, err);
+        free(zeros);
+        GP_RETURN_IF_FAILED(status);
+    }
+    return GP_OK;
+}
+
+gp_status gp_run_create(const gp_plan *plan, const gp_hooks *hooks, gp_run **out, gp_error *err) {
+    gp_run *run = NULL;
+    void *block = aligned_alloc(_Alignof(gp_run), sizeof(gp_run));
+    if (!block) return gp_fail(err, GP_MEMORY, "out of memory: a run");
+    run = memset(block, 0, sizeof *run);
+    run->plan = plan;
+    if (hooks) run->hooks = *hooks;
+    gp_status status = gp_cancel_init(&run->cancel, err);
+    if (status != GP_OK) {
+        free(run);
+        return status;
+    }
+    status = prepare_run(run, plan, err);
+    if (status == GP_OK) status = start_workers(run, err);
+    if (status == GP_OK) status = clear_params(run, err);
+    if (status != GP_OK) {
+        gp_run_destroy(&run);
+        return status;
+    }
+    *out = run;
+    return GP_OK;
+}
+
+/* Workers that are idle leave at the word; those that wait for one another leave because the run is cancelled. */
+static void stop_workers(gp_run *run) {
+    const gp_error stopped = {GP_CANCELLED, "the run was stopped"};
+    gp_command quit = {.kind = GP_COMMAND_QUIT};
+    bool idle = !gp_cancelled(&run->cancel);
+    for (int w = 0; w < run->plan->workers; w++)
+        idle = idle && run->workers[w].started && gp_signal_reached(&run->workers[w].done, run->commands + 1);
+    if (idle) {
+        run->command = quit;
+        gp_signal_raise(&run->posted, ++run->commands);
+    } else {
+        gp_cancel_raise(&run->cancel, &stopped);
+    }
+    for (int w = 0; w < run->plan->workers; w++)
+        if (run->workers[w].started) pthread_join(run->workers[w].thread, NULL);
+    for (int w = 0; w < run->plan->workers; w++) close_worker(&run->workers[w]);
+}
+
+void gp_run_destroy(gp_run **run) {
+    gp_run *it = *run;
+    if (!it) return;
+    if (it->workers) stop_workers(it);
+    gp_cancel_fini(&it->cancel);
+    free(it->workers);
+    free(it->mail);
+    free(it);
+    *run = NULL;
+}
+
+static gp_status read_result(gp_run *run, gp_step_result *result, gp_error *err) {
+    const gp_stage_plan *last = &run->plan->stage[run->plan->stages->count - 1];
+    gp_step_scalars scalars;
+    gp_command command = {.kind = GP_COMMAND_READ,
+                          .worker = last->worker,
+                          .offset = last->base + last->scalars,
+                          .bytes = sizeof scalars,
+                          .host = &scalars};
+    GP_RETURN_IF_FAILED(post(run, &command, err));
+    *result = (gp_step_result){scalars.loss_sum, scalars.right, scalars.finite != 0};
+    return GP_OK;
+}
+
+gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
+    gp_command command = {.kind = GP_COMMAND_STEP, .mini = mini, .input = input};
+    GP_RETURN_IF_FAILED(post(run, &command, err));
+    return read_result(run, result, err);
+}
+
+static gp_status move_param(gp_run *run, gp_command_kind kind, int param, int state, void *host, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    const gp_stage_plan *stage = &plan->stage[plan->stages->stage_of_node[plan->graph->params[param].node]];
+    const gp_param_plan *its = gp_stage_plan_param(stage, param);
+    gp_command command = {.kind = kind,
+                          .worker = stage->worker,
+                          .offset = stage->base + (state < 0 ? its->master : its->state[state]),
+                          .bytes = its->bytes,
+                          .host = host};
+    return post(run, &command, err);
+}
+
+gp_status gp_run_read(gp_run *run, int param, int state, void *out, gp_error *err) {
+    return move_param(run, GP_COMMAND_READ, param, state, out, err);
+}
+
+gp_status gp_run_write(gp_run *run, int param, int state, const void *values, gp_error *err) {
+    return move_param(run, GP_COMMAND_WRITE, param, state, (void *)(uintptr_t)values, err);
+}
+
+gp_status gp_run_refresh(gp_run *run, gp_error *err) {
+    gp_command command = {.kind = GP_COMMAND_REFRESH};
+    return post(run, &command, err);
+}
+
+void *gp_run_arena(const gp_run *run, int worker) {
+    return run->workers[worker].arena;
+}

@@ -1,0 +1,69 @@
+/* A run: the plan's workers at work, one thread each from create to destroy.
+ *
+ * Each worker opens its device, reserves its arena once, and then carries out its programs. Workers share nothing but
+ * signals, the barrier and the cancel flag; a worker's memory is read by others only through a pull of what it sent.
+ * The first error cancels the run: every wait ends, every worker stops, every later call returns the cause.
+ *
+ * The functions below are called by one thread (the trainer's), one at a time; they block until the workers are done.
+ */
+#ifndef GP_PIPELINE_RUN_H
+#define GP_PIPELINE_RUN_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "pipeline/plan.h"
+
+/* Where a worker is. */
+typedef struct gp_site {
+    int worker;
+    int mini; /* index in plan->minis */
+    uint64_t step;
+    size_t pc;
+    const gp_instr *instr;
+} gp_site;
+
+/* Called by each worker's thread around each instruction; for tests (delays, faults, inspection of memory). Either may
+ * be NULL. A failure is the instruction's. */
+typedef struct gp_hooks {
+    void *context;
+    gp_status (*before)(void *context, const gp_site *site, gp_error *err);
+    gp_status (*after)(void *context, const gp_site *site, gp_error *err);
+} gp_hooks;
+
+typedef struct gp_run gp_run;
+
+/* Starts the workers. The plan is borrowed until destroy. Parameters, states and statistics are zero until written. */
+GP_MUST_USE gp_status gp_run_create(const gp_plan *plan, const gp_hooks *hooks, gp_run **out, gp_error *err);
+/* Joins all workers, whatever happened. */
+void gp_run_destroy(gp_run **run);
+
+/* One mini-batch. Input and target stay untouched until the call returns. */
+typedef struct gp_step_input {
+    const void *input; /* [samples, …] in the order of memory */
+    const void *target;
+    uint64_t seed;
+    uint32_t step; /* from 1; dropout draws by it */
+    double rate;
+    double divisor; /* targets that count; ≥ 1 */
+} gp_step_input;
+
+typedef struct gp_step_result {
+    double loss_sum; /* over the targets that count */
+    double right;    /* predictions that were */
+    bool finite;     /* false: the update changed nothing */
+} gp_step_result;
+
+GP_MUST_USE gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result,
+                                  gp_error *err);
+
+/* A parameter's tensors, in PyTorch's order, of plan->real. `state` −1: the parameter itself; else the optimizer's. */
+GP_MUST_USE gp_status gp_run_read(gp_run *run, int param, int state, void *out, gp_error *err);
+GP_MUST_USE gp_status gp_run_write(gp_run *run, int param, int state, const void *values, gp_error *err);
+/* Brings the working copies up to date after writes. */
+GP_MUST_USE gp_status gp_run_refresh(gp_run *run, gp_error *err);
+
+/* A worker's arena, for tests: exactly plan->arena[worker] bytes. Only from hooks of that worker, or between calls. */
+void *gp_run_arena(const gp_run *run, int worker);
+
+#endif

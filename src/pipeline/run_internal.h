@@ -1,0 +1,71 @@
+/* What the files of a run share. */
+#ifndef GP_PIPELINE_RUN_INTERNAL_H
+#define GP_PIPELINE_RUN_INTERNAL_H
+
+#include <pthread.h>
+
+#include "base/sync.h"
+#include "pipeline/run.h"
+
+typedef enum gp_command_kind {
+    GP_COMMAND_NONE,
+    GP_COMMAND_STEP,
+    GP_COMMAND_READ,
+    GP_COMMAND_WRITE,
+    GP_COMMAND_REFRESH,
+    GP_COMMAND_QUIT
+} gp_command_kind;
+
+/* What the workers are to do; written by the trainer before it raises `posted`, read by the workers after. */
+typedef struct gp_command {
+    gp_command_kind kind;
+    int worker; /* READ, WRITE: whose turn it is; others skip */
+    int mini;
+    const gp_step_input *input;
+    size_t offset, bytes; /* READ, WRITE: in the arena */
+    void *host;
+} gp_command;
+
+/* One edge and micro-batch: what was sent, where it lies, and that it was pulled. Signals count steps. */
+typedef struct gp_mail {
+    gp_signal sent, pulled;
+    const void *address; /* written before `sent` is raised, read after */
+} gp_mail;
+
+typedef struct gp_worker {
+    gp_run *run;
+    int index;
+    pthread_t thread;
+    bool started;
+    gp_signal done; /* commands carried out */
+    gp_device *device;
+    gp_stream *stream;
+    char *arena;
+    uint64_t command; /* that it is carrying out */
+} gp_worker;
+
+struct gp_run {
+    const gp_plan *plan;
+    gp_hooks hooks;
+    gp_cancel cancel;
+    gp_barrier barrier;
+    gp_signal posted; /* number of the last command */
+    gp_command command;
+    uint64_t commands; /* posted so far; trainer only */
+    gp_worker *workers;
+    gp_mail *mail; /* [edge·max_pieces + micro] */
+    int max_pieces;
+};
+
+/* The mail of an edge and micro-batch. */
+static inline gp_mail *gp_run_mail(gp_run *run, uint32_t edge, uint16_t micro) {
+    return &run->mail[(size_t)edge * (size_t)run->max_pieces + micro];
+}
+
+/* Worker's thread: carries out the program of a mini-batch. */
+GP_MUST_USE gp_status gp_worker_step(gp_worker *worker, gp_error *err);
+/* Worker's thread: runs a routine with these slots. */
+GP_MUST_USE gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
+                                        const gp_instr *instr, int64_t first_sample, gp_error *err);
+
+#endif

@@ -1,0 +1,141 @@
+/* What a worker does with its program: one function per kind of instruction, and not a word about schedules. */
+#include <string.h>
+
+#include "pipeline/run_internal.h"
+
+gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
+                            const gp_instr *instr, int64_t first_sample, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
+    gp_op_args args = {.first_sample = first_sample};
+    gp_when skipped = instr->flags & GP_INSTR_FIRST ? GP_WHEN_REST : GP_WHEN_FIRST;
+    for (size_t o = 0; o < routine->count; o++) {
+        const gp_exec_op *op = &routine->ops[o];
+        if (op->when == skipped) continue;
+        void *operands[GP_MAX_OPERANDS] = {NULL};
+        for (uint32_t i = 0; i < op->prepared->desc.operands; i++)
+            if (op->operand[i].area != GP_AREA_NONE)
+                operands[i] = worker->arena + gp_plan_offset(plan, stage, &slots, instr->micro, op->operand[i]);
+        void *workspace = op->workspace.area == GP_AREA_NONE
+                              ? NULL
+                              : worker->arena + gp_plan_offset(plan, stage, &slots, instr->micro, op->workspace);
+        gp_status status = stage->spec.kind->run(worker->stream, op->prepared, operands, workspace, &args, err);
+        if (status == GP_OK) continue;
+        if (op->node < 0) return gp_error_context(err, "%s: ", gp_op_name(op->prepared->desc.kind));
+        return gp_error_context(err, "layer \"%s\": ", plan->graph->nodes[op->node].name);
+    }
+    return GP_OK;
+}
+
+static gp_status load(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_step_input *input,
+                      gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++) {
+        size_t offset, bytes;
+        if (!gp_instr_load(plan, mini, instr, value, &offset, &bytes)) continue;
+        const char *host = value == GP_VALUE_INPUT ? input->input : input->target;
+        size_t sample = bytes / (size_t)gp_mini_samples(mini, instr->micro);
+        GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->copy_in(
+            worker->stream, worker->arena + offset, host + (size_t)(mini->piece * instr->micro) * sample, bytes, err));
+    }
+    return GP_OK;
+}
+
+static gp_status send_value(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+    size_t offset, bytes;
+    gp_instr_copy(worker->run->plan, mini, instr, &offset, &bytes);
+    gp_mail *mail = gp_run_mail(worker->run, instr->edge, instr->micro);
+    mail->address = worker->arena + offset;
+    gp_signal_raise(&mail->sent, worker->command);
+    return GP_OK;
+}
+
+static gp_status receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    size_t offset, bytes;
+    gp_instr_copy(plan, mini, instr, &offset, &bytes);
+    gp_mail *mail = gp_run_mail(worker->run, instr->edge, instr->micro);
+    int from = mini->programs->worker_of_stage[plan->stages->edges[instr->edge].from];
+    GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->pull(
+        worker->stream, worker->arena + offset, worker->run->workers[from].device, mail->address, bytes, err));
+    gp_signal_raise(&mail->pulled, worker->command);
+    return GP_OK;
+}
+
+static gp_status compute(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    const gp_stage_plan *stage = &worker->run->plan->stage[instr->stage];
+    int64_t first = mini->piece * instr->micro;
+    GP_RETURN_IF_FAILED(gp_worker_routine(worker, stage, gp_instr_routine(mini, stage, instr), instr, first, err));
+    if (instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST)
+        return gp_worker_routine(worker, stage, &mini->total[instr->stage], instr, first, err);
+    return GP_OK;
+}
+
+static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    gp_run *run = worker->run;
+    switch (instr->op) {
+    case GP_INSTR_LOAD: return load(worker, mini, instr, run->command.input, err);
+    case GP_INSTR_FORWARD:
+    case GP_INSTR_RECOMPUTE:
+    case GP_INSTR_BACKWARD: return compute(worker, mini, instr, err);
+    case GP_INSTR_SEND: return send_value(worker, mini, instr);
+    case GP_INSTR_RECV: return receive(worker, mini, instr, err);
+    case GP_INSTR_BARRIER: return gp_barrier_meet(&run->barrier, &run->cancel, err);
+    case GP_INSTR_STEP:
+        return gp_worker_routine(worker, &run->plan->stage[instr->stage], &mini->step[instr->stage], instr, 0, err);
+    default: return gp_fail(err, GP_INTERNAL, "no such instruction: %d", instr->op);
+    }
+}
+
+static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc, gp_error *err) {
+    gp_run *run = worker->run;
+    const gp_worker_waits *waits = &mini->waits->worker[worker->index];
+    for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++) {
+        const gp_wait *wait = &waits->items[i];
+        gp_mail *mail = gp_run_mail(run, wait->edge, wait->micro);
+        gp_signal *signal = wait->kind == GP_WAIT_SENT ? &mail->sent : &mail->pulled;
+        GP_RETURN_IF_FAILED(gp_signal_wait(signal, worker->command, &run->cancel, err));
+    }
+    return GP_OK;
+}
+
+static gp_status one_instr(gp_worker *worker, const gp_mini_plan *mini, const gp_site *site, gp_error *err) {
+    const gp_hooks *hooks = &worker->run->hooks;
+    if (gp_cancelled(&worker->run->cancel)) return gp_fail(err, GP_CANCELLED, "cancelled");
+    GP_RETURN_IF_FAILED(wait_for(worker, mini, site->pc, err));
+    if (hooks->before) GP_RETURN_IF_FAILED(hooks->before(hooks->context, site, err));
+    GP_RETURN_IF_FAILED(carry_out(worker, mini, site->instr, err));
+    if (hooks->after) GP_RETURN_IF_FAILED(hooks->after(hooks->context, site, err));
+    return GP_OK;
+}
+
+static gp_status write_scalars(gp_worker *worker, const gp_step_input *input, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    gp_step_scalars scalars;
+    memset(&scalars, 0, sizeof scalars);
+    scalars.seed = input->seed;
+    scalars.step = input->step;
+    scalars.rate = input->rate;
+    scalars.divisor = input->divisor;
+    for (int s = 0; s < plan->stages->count; s++) {
+        const gp_stage_plan *stage = &plan->stage[s];
+        if (stage->worker != worker->index) continue;
+        GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->copy_in(
+            worker->stream, worker->arena + stage->base + stage->scalars, &scalars, sizeof scalars, err));
+    }
+    return GP_OK;
+}
+
+gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
+    const gp_run *run = worker->run;
+    const gp_mini_plan *mini = &run->plan->minis[run->command.mini];
+    const gp_program *program = &mini->programs->worker[worker->index];
+    GP_RETURN_IF_FAILED(write_scalars(worker, run->command.input, err));
+    for (size_t pc = 0; pc < program->count; pc++) {
+        gp_site site = {worker->index, run->command.mini, run->command.input->step, pc, &program->instrs[pc]};
+        if (one_instr(worker, mini, &site, err) == GP_OK) continue;
+        char text[GP_INSTR_TEXT];
+        return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
+    }
+    return run->plan->devices[worker->index].kind->stream_finish(worker->stream, &run->cancel, err);
+}
