@@ -1,0 +1,140 @@
+#!/usr/bin/env bash
+# Installs what is missing to build and test gpipe, and nothing else; quick when all is there.
+#
+#   scripts/setup.sh        build and tests
+#   scripts/setup.sh --ci   and what .ci/run checks with: clang, its sanitizers, clang-format
+#
+# Debian packages come from apt-get (as root, or with sudo). oneDNN 3 is the system's where it has one; otherwise it
+# comes from PyPI, pinned by hash, into .deps/onednn of this checkout. docs/dependencies.md says why each is needed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*"; }
+fail() {
+    printf 'setup: %s\n' "$*" >&2
+    exit 1
+}
+
+onednn_version=2023.2.0 # the wheels' number of oneDNN 3.2
+onednn_folder=.deps/onednn
+packages=(gcc libc6-dev libgomp1 cmake ninja-build pkg-config python3
+    libyaml-dev libjansson-dev zlib1g-dev libcmocka-dev)
+ci_packages=(clang libclang-rt-14-dev clang-format)
+
+case "${1-}" in
+"") ;;
+--ci) packages+=("${ci_packages[@]}") ;;
+*) fail "unknown option $1; there is only --ci" ;;
+esac
+
+# ---- Debian packages --------------------------------------------------------------------------------------------------
+
+is_installed() {
+    dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed
+}
+
+as_root=()
+if [ "$(id -u)" != 0 ]; then as_root=(sudo); fi
+
+# Mirrors fail now and then: three times, then give up. What apt says is shown where it did not help.
+apt() {
+    local attempt log
+    log=$(mktemp)
+    for attempt in 1 2 3; do
+        if "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o Acquire::Retries=3 \
+            -o DPkg::Lock::Timeout=300 "$@" </dev/null >"$log" 2>&1; then
+            rm -f "$log"
+            return 0
+        fi
+        [ "$attempt" = 3 ] || sleep $((attempt * 5))
+    done
+    cat "$log" >&2
+    rm -f "$log"
+    return 1
+}
+
+install_packages() {
+    local package missing=()
+    for package in "$@"; do
+        is_installed "$package" || missing+=("$package")
+    done
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if [ ${#as_root[@]} -gt 0 ] && ! command -v sudo >/dev/null; then
+        fail "this is not root, and sudo is not there: as root, run: apt-get install ${missing[*]}"
+    fi
+    say "installing ${missing[*]}"
+    apt update || fail "apt-get update failed three times (its output is above): is the network there?"
+    apt install --no-install-recommends "${missing[@]}" ||
+        fail "apt-get install failed three times (its output is above)"
+}
+
+if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    fail "this is not a Debian: install by other means what docs/dependencies.md lists, then build with cmake"
+fi
+install_packages "${packages[@]}"
+
+# ---- oneDNN -----------------------------------------------------------------------------------------------------------
+
+scratch=
+trap '[ -z "$scratch" ] || rm -rf "$scratch"' EXIT
+
+# Asks as cmake/Dependencies.cmake does.
+system_has_onednn() {
+    mkdir "$scratch/probe"
+    printf '%s\n' 'cmake_minimum_required(VERSION 3.25)' 'project(probe C)' 'find_package(dnnl 3 REQUIRED CONFIG)' \
+        >"$scratch/probe/CMakeLists.txt"
+    cmake -S "$scratch/probe" -B "$scratch/probe/build" -G Ninja >/dev/null 2>&1
+}
+
+download_onednn() {
+    python3 -m pip --version >/dev/null 2>&1 || install_packages python3-pip
+    printf '%s\n' \
+        "onednn-cpu-gomp==$onednn_version --hash=sha256:2f22a54d6a890ed14bfa185d42a4be65d8b5b1df85dc1f0f3a9abe31620416fb" \
+        "onednn-devel-cpu-gomp==$onednn_version --hash=sha256:9763c69e8c907e119056bd52ad918ca84ac9ba939d130a99dfa95ccca3e5e284" \
+        >"$scratch/requirements.txt"
+    python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
+        --dest "$scratch/wheels" -r "$scratch/requirements.txt" </dev/null ||
+        fail "pip could not get oneDNN $onednn_version from PyPI (its output is above): is the network there?"
+}
+
+# Headers, the library (once: the wheel has three copies of it) and the licences. The folder appears whole or not at all.
+unpack_onednn() {
+    python3 - "$scratch" <<'PYTHON'
+import pathlib, sys, zipfile
+
+scratch = pathlib.Path(sys.argv[1])
+wanted = {"include": "include", "lib/libdnnl.so.3": "lib/libdnnl.so.3", "share/doc/onednn": "doc"}
+for wheel in sorted(scratch.glob("wheels/*.whl")):
+    with zipfile.ZipFile(wheel) as archive:
+        for entry in archive.infolist():
+            inner = entry.filename.partition(".data/data/")[2]
+            for source, target in wanted.items():
+                if entry.is_dir() or (inner != source and not inner.startswith(source + "/")):
+                    continue
+                path = scratch / "onednn" / (target + inner[len(source):])
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(archive.read(entry))
+PYTHON
+    local file
+    for file in include/oneapi/dnnl/dnnl.h lib/libdnnl.so.3; do
+        [ -f "$scratch/onednn/$file" ] || fail "the wheels of oneDNN $onednn_version have no $file"
+    done
+    echo "$onednn_version" >"$scratch/onednn/version"
+    rm -rf "$onednn_folder"
+    mv "$scratch/onednn" "$onednn_folder"
+}
+
+install_onednn() {
+    [ "$(cat "$onednn_folder/version" 2>/dev/null)" != "$onednn_version" ] || return 0
+    mkdir -p .deps
+    scratch=$(mktemp -d .deps/new.XXXXXX)
+    if system_has_onednn; then return 0; fi
+    [ "$(uname -m)" = x86_64 ] ||
+        fail "oneDNN 3 is not installed, and PyPI has it for x86_64 only, not $(uname -m): build it from source and let CMake find it"
+    say "installing oneDNN 3.2 into $onednn_folder"
+    download_onednn
+    unpack_onednn
+}
+
+install_onednn
+say "all is there; build with: cmake --preset release && cmake --build --preset release"
