@@ -15,12 +15,12 @@ gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *co
     gp_shown kind = gp_show(choice->kind);
     gp_suggestion suggestion = gp_suggest(choice->kind, known);
     if (index < 0 && gp_index_of(choice->kind, later) >= 0)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: %s is not available yet; there is %s", what, kind.text,
-                          gp_list_names(known).text);
+        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: %s is not available yet; this version has %s", what,
+                          kind.text, gp_list_names(known).text);
     if (index < 0 && suggestion.text[0])
         return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown %s%s", what, kind.text, suggestion.text);
     if (index < 0)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown %s; there is %s", what, kind.text,
+        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown %s; this version has %s", what, kind.text,
                           gp_list_names(known).text);
     *out = index;
     return GP_OK;

@@ -33,7 +33,7 @@ static gp_status read_device_name(const gp_choice *choice, const char *what, gp_
         return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown device %s%s", what, gp_show(choice->kind).text,
                           cuda                 ? "; a GPU is cuda:0, cuda:1, …"
                           : suggestion.text[0] ? suggestion.text
-                                               : "; there is cpu");
+                                               : "; this version has cpu");
     }
     device->kind = known[kind];
     device->index = (int)value;

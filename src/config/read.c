@@ -241,8 +241,8 @@ static gp_status find_kind_pair(const gp_yaml *node, const char *what, const cha
             return gp_fail_at(err, GP_CONFIG, other->key->place, "%s: %s stands beside %s; did you mean %s?", what,
                               key.text, kind.text, nearest);
         return gp_fail_at(err, GP_CONFIG, other->key->place,
-                          "%s: %s stands beside %s; its options go below it, as in %.60s: {%.60s: …}", what, key.text,
-                          kind.text, pair->key->text, other->key->text);
+                          "%s: %s stands beside %s; the options of a kind go below it, in %.60s: {…}", what, key.text,
+                          kind.text, pair->key->text);
     }
     if (!pair) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the mapping names no kind", what);
     *out = pair;
