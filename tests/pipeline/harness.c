@@ -1,0 +1,137 @@
+#include "pipeline/harness.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/philox.h"
+#include "base/memory.h"
+
+static void must(gp_status status, const gp_error *err) {
+    if (status != GP_OK) fail_msg("%s", err->text);
+}
+
+void harness_plan(harness *h, const harness_options *options) {
+    gp_error err = {0};
+    memset(h, 0, sizeof *h);
+    h->options = *options;
+    must(gp_yaml_parse(options->model, strlen(options->model), "model", &h->document, &err), &err);
+    must(gp_graph_build(gp_yaml_root(h->document), &h->graph, &err), &err);
+    gp_device_spec specs[64];
+    assert_true(options->stages <= 64);
+    for (int i = 0; i < options->stages; i++)
+        specs[i] = (gp_device_spec){options->kind, 0, options->threads ? options->threads : 1, 0};
+    gp_mini_size sizes[3] = {{options->batch, true}};
+    int count = 1;
+    if (options->last) sizes[count++] = (gp_mini_size){options->last, true};
+    if (options->evaluation) sizes[count++] = (gp_mini_size){options->evaluation, false};
+    gp_plan_request request = {
+        .graph = h->graph,
+        .layers = options->layers,
+        .stages = options->stages,
+        .devices = specs,
+        .real = options->real,
+        .update = {GP_OP_SGD, 1, {.momentum = 0.9, .decay = 1e-4, .nesterov = 1}},
+        .batch = options->batch,
+        .micro_batches = options->micro_batches,
+        .checkpoint = options->checkpoint,
+        .lockstep = options->lockstep,
+        .sizes = sizes,
+        .size_count = count,
+    };
+    must(gp_plan_create(&request, &h->plan, &err), &err);
+    assert_true(gp_shape_elements(h->graph->values[GP_VALUE_INPUT].shape, &h->input_elements));
+    const gp_layer *loss = h->graph->nodes[h->graph->node_count - 1].layer;
+    h->classes = loss->type->classes(loss);
+    int64_t most = options->batch > options->evaluation ? options->batch : options->evaluation;
+    must(gp_new_array(&h->input, (size_t)(most * h->input_elements), sizeof(double), &err), &err);
+    must(GP_NEW(&h->target, most, &err), &err);
+}
+
+void harness_start(harness *h, const gp_hooks *hooks) {
+    gp_error err = {0};
+    must(gp_run_create(h->plan, hooks, &h->run, &err), &err);
+    for (int p = 0; p < h->graph->param_count; p++) {
+        int64_t elements;
+        void *values = NULL;
+        assert_true(gp_shape_elements(h->graph->params[p].spec.shape, &elements));
+        must(gp_new_array(&values, (size_t)elements, sizeof(double), &err), &err);
+        gp_param_initialise(&h->graph->params[p], 7, h->plan->real, values);
+        must(gp_run_write(h->run, p, -1, values, &err), &err);
+        free(values);
+    }
+    must(gp_run_refresh(h->run, &err), &err);
+}
+
+static void make_data(harness *h, int64_t samples, uint32_t step) {
+    for (int64_t i = 0; i < samples * h->input_elements; i++) {
+        gp_philox draw = gp_philox_draw(99, (gp_philox){{(uint32_t)i, step, 0, 0}});
+        double value = 2 * gp_philox_uniform(draw.word[0]) - 1;
+        if (h->plan->real == GP_F64)
+            ((double *)h->input)[i] = value;
+        else
+            ((float *)h->input)[i] = (float)value;
+        if (i < samples) h->target[i] = draw.word[1] % (uint32_t)h->classes;
+    }
+}
+
+gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,
+                       gp_error *err) {
+    make_data(h, samples, step);
+    gp_step_input input = {h->input, h->target, 7, step, 0.05, (double)samples};
+    int mini = gp_plan_find(h->plan, training, samples);
+    assert_true(mini >= 0);
+    return gp_run_step(h->run, mini, &input, result, err);
+}
+
+uint64_t harness_hash(harness *h) {
+    gp_error err = {0};
+    uint64_t hash = 0;
+    for (int p = 0; p < h->graph->param_count; p++) {
+        int64_t elements;
+        void *values = NULL;
+        assert_true(gp_shape_elements(h->graph->params[p].spec.shape, &elements));
+        must(gp_new_array(&values, (size_t)elements, sizeof(double), &err), &err);
+        int states = h->graph->params[p].spec.buffer ? 0 : h->plan->update.states;
+        for (int s = -1; s < states; s++) {
+            must(gp_run_read(h->run, p, s, values, &err), &err);
+            hash = gp_hash_bytes(hash, values, (uint64_t)elements * gp_dtype_size(h->plan->real));
+        }
+        free(values);
+    }
+    return hash;
+}
+
+void harness_end(harness *h) {
+    gp_run_destroy(&h->run);
+    gp_plan_destroy(&h->plan);
+    gp_graph_destroy(&h->graph);
+    gp_yaml_destroy(&h->document);
+    free(h->input);
+    free(h->target);
+}
+
+uint64_t harness_train(const harness_options *options, const gp_hooks *hooks, int steps) {
+    harness h;
+    gp_error err = {0};
+    gp_step_result result;
+    uint64_t losses = 0;
+    harness_plan(&h, options);
+    harness_start(&h, hooks);
+    for (int s = 1; s <= steps; s++) {
+        int64_t samples = options->last && s % 3 == 0 ? options->last : options->batch;
+        must(harness_step(&h, samples, true, (uint32_t)s, &result, &err), &err);
+        assert_true(result.finite);
+        losses = gp_hash_bytes(losses, &result.loss_sum, sizeof result.loss_sum);
+    }
+    if (options->evaluation) {
+        must(harness_step(&h, options->evaluation, false, 1, &result, &err), &err);
+        losses = gp_hash_bytes(losses, &result.loss_sum, sizeof result.loss_sum);
+    }
+    losses = gp_hash_bytes(losses, &(uint64_t){harness_hash(&h)}, sizeof(uint64_t));
+    harness_end(&h);
+    return losses;
+}

@@ -1,0 +1,53 @@
+/* Runs a small training end to end from a model's YAML text: graph, plan, workers, a few steps on made-up data. For
+ * tests; cmocka asserts inside, so main thread only. */
+#ifndef GP_TESTS_PIPELINE_HARNESS_H
+#define GP_TESTS_PIPELINE_HARNESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "config/tree.h"
+#include "model/graph.h"
+#include "pipeline/plan.h"
+#include "pipeline/run.h"
+
+typedef struct harness_options {
+    const char *model; /* YAML of the model: subtree */
+    const int64_t *layers;
+    int stages;
+    const gp_device_kind *kind;
+    gp_dtype real;
+    gp_checkpoint_mode checkpoint;
+    bool lockstep;
+    int micro_batches;
+    int64_t batch, last; /* samples of a full mini-batch; of the one that ends an epoch (0: none) */
+    int64_t evaluation;  /* 0: none */
+    int threads;         /* 0: 1 */
+} harness_options;
+
+typedef struct harness {
+    gp_yaml_document *document;
+    gp_graph *graph;
+    gp_plan *plan;
+    gp_run *run;
+    int64_t input_elements, classes;
+    void *input;     /* of the larger mini-batch */
+    int64_t *target;
+    harness_options options;
+} harness;
+
+/* Graph and plan. */
+void harness_plan(harness *h, const harness_options *options);
+/* Workers, and parameters from seed 7. */
+void harness_start(harness *h, const gp_hooks *hooks);
+/* Step `step` (from 1) on a mini-batch of `samples` made from the step's number. */
+gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result, gp_error *err);
+/* Hash of all parameters, buffers and optimizer states. */
+uint64_t harness_hash(harness *h);
+void harness_end(harness *h);
+
+/* The whole: `steps` steps, each third one on the smaller mini-batch, an evaluation at the end; the hash of parameters
+ * and losses. */
+uint64_t harness_train(const harness_options *options, const gp_hooks *hooks, int steps);
+
+#endif
