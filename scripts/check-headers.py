@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Every header under src/ says what it is, and compiles alone.
+
+Usage: check-headers.py [--src FOLDER] [--cc COMPILER] | --self-test [--cc COMPILER]
+
+A header begins with a block comment of two lines or more that says its role, who owns what, and which threads may call
+(it names threads, or says that its functions are pure); and it compiles as the first and only include of a file, twice
+in a row, with the warnings of the project. Prints file:line for each that does not, and exits with 1.
+"""
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wstrict-prototypes", "-Werror"]
+THREADS = re.compile(r"\b(threads?|pure|workers?)\b", re.IGNORECASE)
+
+
+def include_flags(src):
+    onednn = ROOT / ".deps/onednn/include"
+    packages = subprocess.run(["pkg-config", "--cflags", "yaml-0.1", "jansson"], stdout=subprocess.PIPE, text=True,
+                              check=True)
+    return [f"-I{src}"] + ([f"-I{onednn}"] if onednn.is_dir() else []) + packages.stdout.split()
+
+
+def check_comment(path):
+    """Message about the comment that a header begins with, or None."""
+    text = path.read_text(encoding="utf-8")
+    end = text.find("*/")
+    if not text.startswith("/*") or end < 0:
+        return f"{path}:1: does not begin with a comment that says its role, owners and threads"
+    comment = text[:end]
+    if "\n" not in comment:
+        return f"{path}:1: its first comment is one line: role, owners and threads take two or more"
+    if not THREADS.search(comment):
+        return f"{path}:1: its first comment does not say which threads may call (or that its functions are pure)"
+    return None
+
+
+def check_alone(path, src, compiler, flags):
+    """What the compiler says of a file that includes this header twice and nothing else; None if nothing."""
+    name = path.relative_to(src).as_posix()
+    result = subprocess.run([compiler, *FLAGS, *flags, "-fsyntax-only", "-x", "c", "-"], text=True,
+                            input=f'#include "{name}"\n#include "{name}"\n', stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, check=False)
+    return f"{path}:1: does not compile alone:\n{result.stdout}" if result.returncode else None
+
+
+def check_tree(src, compiler):
+    """(number of headers, messages)."""
+    headers = sorted(src.rglob("*.h"))
+    flags = include_flags(src)
+    found = [check_comment(path) for path in headers]
+    found += [check_alone(path, src, compiler, flags) for path in headers]
+    return len(headers), [message for message in found if message]
+
+
+COMMENT = "/* What it is.\n * Any thread.\n */\n"
+GUARD = "#ifndef A_H\n#define A_H\n{}\n#endif\n"
+# (text of the header, words of the message; None: it is right)
+CASES = [
+    (COMMENT + GUARD.format("#include <stddef.h>\nsize_t f(void);"), None),
+    ("#include <stddef.h>\n", "does not begin with a comment"),
+    ("/* Any thread. */\n", "is one line"),
+    ("/* What it is,\n * and why.\n */\n", "does not say which threads"),
+    (COMMENT + GUARD.format("size_t f(void);"), "does not compile alone"),
+    (COMMENT + "typedef struct a { int b; } a;\n", "does not compile alone"),
+    (COMMENT + GUARD.format("int f();"), "does not compile alone"),
+]
+
+
+def self_test(compiler):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "a.h"
+        for text, words in CASES:
+            path.write_text(text)
+            messages = check_tree(path.parent, compiler)[1]
+            if words is None:
+                assert messages == [], messages
+            else:
+                assert len(messages) == 1 and words in messages[0], (text, messages)
+    print(f"check-headers: tells {len(CASES)} made-up headers apart")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks that every header says what it is and compiles alone.")
+    parser.add_argument("--src", type=pathlib.Path, default=ROOT / "src")
+    parser.add_argument("--cc", default="cc", help="the compiler (default: cc)")
+    parser.add_argument("--self-test", action="store_true", help="checks this check on made-up headers")
+    options = parser.parse_args()
+    if options.self_test:
+        self_test(options.cc)
+        return 0
+    count, messages = check_tree(options.src, options.cc)
+    if count == 0:
+        messages.append(f"{options.src}: no headers there")
+    print("\n".join(messages) or f"check-headers: {count} headers, each says what it is and compiles alone")
+    return 1 if messages else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
