@@ -1,0 +1,1 @@
+gp_test(partition "unit" 60 gp_balance)
