@@ -360,6 +360,24 @@ static void failed_writes(void **state) {
     assert_old_file(path, files + 1);
 }
 
+/* A file that happens to have the temporary's name is somebody else's. */
+static void spares_other_files(void **state) {
+    (void)state;
+    const float value = 42;
+    const gp_safetensors_item item = {.name = "old", .dtype = GP_F32, .rank = 1, .dim = {1}, .data = &value};
+    char name[64];
+    gp_error err = {0};
+    size_t count = 0;
+    snprintf(name, sizeof name, "spared.tmp-%ld-0", (long)getpid());
+    fixture_write(fixture_path(name), "mine", 4);
+    assert_int_equal(gp_safetensors_write(fixture_path("spared"), &item, 1, NULL, &err), GP_OK);
+    unsigned char *bytes = fixture_read(fixture_path(name), &count);
+    assert_int_equal(count, 4);
+    assert_memory_equal(bytes, "mine", 4);
+    free(bytes);
+    assert_old_file(fixture_path("spared"), fixture_files());
+}
+
 /* A reader that has the old file open keeps it: the new one is another file that took its name. */
 static void replaced_whole(void **state) {
     (void)state;
@@ -387,10 +405,10 @@ static void replaced_whole(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trip),           cmocka_unit_test(written_bytes),  cmocka_unit_test(file_by_hand),
-        cmocka_unit_test(broken_headers),       cmocka_unit_test(broken_lengths), cmocka_unit_test(hostile_headers),
-        cmocka_unit_test(damaged_files),        cmocka_unit_test(failed_writes),  cmocka_unit_test(replaced_whole),
-        cmocka_unit_test(shortened_while_open),
+        cmocka_unit_test(round_trip),           cmocka_unit_test(written_bytes),      cmocka_unit_test(file_by_hand),
+        cmocka_unit_test(broken_headers),       cmocka_unit_test(broken_lengths),     cmocka_unit_test(hostile_headers),
+        cmocka_unit_test(damaged_files),        cmocka_unit_test(failed_writes),      cmocka_unit_test(replaced_whole),
+        cmocka_unit_test(shortened_while_open), cmocka_unit_test(spares_other_files),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
