@@ -23,7 +23,7 @@ fail() {
 }
 
 python3 -m pip --version > "$temporary/log" 2>&1 ||
-    fail "python3 -m pip does not run; scripts/setup.sh installs python3-pip"
+    fail "python3 -m pip does not run: install pip (Debian: apt-get install python3-pip)"
 
 # One wheel for every machine, so that one checksum holds: it is opened, never run.
 cat > "$temporary/requirements.txt" << 'REQUIREMENTS'
