@@ -274,6 +274,12 @@ static void test_counts(void **state) {
     gp_op_count(&op_case.desc, &flops, &bytes);
     assert_true(flops == 2.0 * (2 * 4 * 5) * 17 * 3 * 3 * 3);
     assert_true(bytes == 4.0 * (2 * 7 * 9 * 3 + 17 * 3 * 3 * 3 + 2 * 4 * 5 * 17));
+    gp_op_case_make(GP_OP_CONV_BACKWARD_WEIGHTS, 3, GP_F32, &op_case);
+    for (uint32_t times = 1; times <= 2; times++) {
+        op_case.desc.flags = times == 2 ? GP_OP_ACCUMULATE : 0;
+        gp_op_count(&op_case.desc, &flops, &bytes);
+        assert_true(bytes == 4.0 * (2 * 7 * 9 * 3 + times * 17 * 3 * 3 * 3 + 2 * 4 * 5 * 17));
+    }
     gp_op_case_make(GP_OP_SGD, 3, GP_F64, &op_case);
     gp_op_count(&op_case.desc, &flops, &bytes);
     assert_true(bytes == 8.0 * 3 * (3 * 4 * 4 * 17) + sizeof(gp_step_scalars));

@@ -354,10 +354,10 @@ static void test_cross_entropy_forward(void **state) {
         op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_X, op_slice(reals[r], 1, 2, 4, 2, 0, 0),
                      (const double[]){0, 0, 1000, 0, 3, 4, 7, 7});
         op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, op_plain(GP_I64, 1, 4, 0, 0, 0),
-                     (const double[]){0, 1, -100, 1});
+                     (const double[]){0, 1, -100, 0});
         op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_PARTIAL, op_plain(GP_F64, 1, 2, 0, 0, 0), NULL);
         op_bench_run(&b);
-        op_bench_expect(&b, GP_CROSS_ENTROPY_FORWARD_PARTIAL, (const double[]){1000 + 2 * log(2), 1}, 1e-12);
+        op_bench_expect(&b, GP_CROSS_ENTROPY_FORWARD_PARTIAL, (const double[]){1000 + 2 * log(2), 2}, 1e-12);
 
         op_bench_put(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, 2, 2);
         gp_error err = {0};
