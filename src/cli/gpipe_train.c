@@ -1,0 +1,75 @@
+/* gpipe-train: options, signals, exit status. Everything that a test would want to call lives in the rooms below. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/options.h"
+#include "train/folder.h"
+#include "train/plan_report.h"
+#include "train/trainer.h"
+
+static volatile sig_atomic_t stop;
+
+/* The first signal asks the run to end after its step; SA_RESETHAND makes the second end the process at once. */
+static void on_signal(int number) {
+    (void)number;
+    stop = 1;
+}
+
+static void catch_signals(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* libgomp reads its wait policy when it is loaded, before main: threads that spin while they wait disturb the other
+ * stages. So the program starts itself again with the policy set. */
+static void set_wait_policy(char **argv) {
+    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+    execv("/proc/self/exe", argv);
+}
+
+static gp_status train(gp_session *session, const gp_options *options, gp_error *err) {
+    char *folder = NULL;
+    gp_status status = options->folder ? GP_OK : gp_folder_default(options->config, &folder, err);
+    const char *path = options->folder ? options->folder : folder;
+    if (status == GP_OK) status = gp_folder_prepare(path, options->force, err);
+    if (status == GP_OK && options->verbosity == GP_VERBOSE) status = gp_plan_report(session->plan, stdout, err);
+    if (status == GP_OK) {
+        gp_train_options train_options = {.folder = path, .verbosity = options->verbosity, .stop = &stop};
+        catch_signals();
+        status = gp_train(session, &train_options, err);
+    }
+    free(folder);
+    return status;
+}
+
+static gp_status run(const gp_options *options, gp_error *err) {
+    gp_config *config = NULL;
+    gp_session *session = NULL;
+    GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
+    GP_RETURN_IF_FAILED(gp_session_open(&config, &session, err));
+    gp_status status = options->plan ? gp_plan_report(session->plan, stdout, err) : train(session, options, err);
+    gp_session_close(&session);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    gp_error err = {0};
+    gp_options options = {0};
+    set_wait_policy(argv);
+    gp_status status = gp_options_parse(argc, argv, &options, &err);
+    if (status == GP_OK && options.help)
+        fputs(gp_options_help(), stdout);
+    else if (status == GP_OK && options.version)
+        printf("gpipe-train %s\n", GP_VERSION);
+    else if (status == GP_OK)
+        status = run(&options, &err);
+    gp_options_fini(&options);
+    if (status == GP_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = gp_fail(&err, GP_IO, "standard output cannot be written");
+    if (status != GP_OK) fprintf(stderr, "gpipe-train: %s\n", err.text);
+    return gp_status_exit(status);
+}

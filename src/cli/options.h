@@ -1,0 +1,24 @@
+/* The command line of gpipe-train. One thread. */
+#ifndef GP_CLI_OPTIONS_H
+#define GP_CLI_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "train/progress.h"
+
+typedef struct gp_options {
+    const char *config;
+    const char *folder;     /* NULL: the default */
+    const char **overrides; /* of --set; owned array of borrowed texts */
+    int override_count;
+    bool plan, force, help, version;
+    gp_verbosity verbosity;
+} gp_options;
+
+/* GP_USAGE with a sentence. Texts are borrowed from argv. */
+GP_MUST_USE gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err);
+void gp_options_fini(gp_options *options);
+const char *gp_options_help(void);
+
+#endif

@@ -1,0 +1,23 @@
+#include "train/devices.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "device/cpu/cpu.h"
+#include "device/ref/ref.h"
+
+gp_status gp_device_spec_find(const gp_device_config *config, gp_device_spec *out, gp_error *err) {
+    static const gp_device_kind *const kinds[] = {&gp_cpu_kind, &gp_ref_kind};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(config->kind, kinds[i]->name) != 0) continue;
+        *out = (gp_device_spec){kinds[i], config->index, config->threads, config->memory};
+        return GP_OK;
+    }
+    return gp_fail_at(err, GP_UNSUPPORTED, config->place, "device %s:%d: this build has no %s devices, only cpu",
+                      config->kind, config->index, config->kind);
+}
+
+size_t gp_machine_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
+}

@@ -1,0 +1,62 @@
+#include "train/folder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+static const char *const run_files[] = {"metrics.jsonl", "model.safetensors", "config.yaml"};
+
+static gp_status make_folders(const char *path, gp_error *err) {
+    char *copy = NULL;
+    GP_RETURN_IF_FAILED(gp_copy_text(&copy, path, err));
+    gp_status status = GP_OK;
+    for (char *at = copy + 1; status == GP_OK; at++) {
+        char ended = *at;
+        if (ended != '/' && ended != '\0') continue;
+        *at = '\0';
+        struct stat found;
+        if (mkdir(copy, 0777) != 0 && (errno != EEXIST || stat(copy, &found) != 0 || !S_ISDIR(found.st_mode)))
+            status = gp_fail(err, GP_IO, "%s: cannot be made: %s", copy, strerror(errno == EEXIST ? ENOTDIR : errno));
+        *at = ended;
+        if (ended == '\0') break;
+    }
+    free(copy);
+    return status;
+}
+
+gp_status gp_folder_prepare(const char *path, bool force, gp_error *err) {
+    for (size_t i = 0; i < sizeof run_files / sizeof *run_files && !force; i++) {
+        char *file = NULL;
+        GP_RETURN_IF_FAILED(gp_folder_file(path, run_files[i], &file, err));
+        bool used = access(file, F_OK) == 0;
+        free(file);
+        if (used)
+            return gp_fail(err, GP_USAGE,
+                           "%s holds a run already (%s): choose another folder with -o, or --force to write over it",
+                           path, run_files[i]);
+    }
+    return make_folders(path, err);
+}
+
+gp_status gp_folder_default(const char *config_path, char **out, gp_error *err) {
+    const char *slash = strrchr(config_path, '/');
+    const char *name = slash ? slash + 1 : config_path;
+    size_t length = strlen(name);
+    static const char *const endings[] = {".yaml", ".yml"};
+    for (size_t i = 0; i < 2; i++) {
+        size_t ending = strlen(endings[i]);
+        if (length > ending && strcmp(name + length - ending, endings[i]) == 0) {
+            length -= ending;
+            break;
+        }
+    }
+    return gp_format_text(out, err, "runs/%.*s", (int)length, name);
+}
+
+gp_status gp_folder_file(const char *folder, const char *name, char **out, gp_error *err) {
+    return gp_format_text(out, err, "%s/%s", folder, name);
+}

@@ -1,0 +1,17 @@
+/* The run folder: where it is, whether it may be used, and the names of what lies in it. One thread. */
+#ifndef GP_TRAIN_FOLDER_H
+#define GP_TRAIN_FOLDER_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+/* Makes the folder, parents included. GP_USAGE where it holds a run and `force` is not set; GP_IO where it cannot be
+ * made. */
+GP_MUST_USE gp_status gp_folder_prepare(const char *path, bool force, gp_error *err);
+/* runs/<name of the configuration without folder and .yaml>; owned by the caller. */
+GP_MUST_USE gp_status gp_folder_default(const char *config_path, char **out, gp_error *err);
+/* <folder>/<name>; owned by the caller. */
+GP_MUST_USE gp_status gp_folder_file(const char *folder, const char *name, char **out, gp_error *err);
+
+#endif

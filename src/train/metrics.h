@@ -1,0 +1,33 @@
+/* metrics.jsonl: one JSON object a line, written through at once. The trainer's thread. */
+#ifndef GP_TRAIN_METRICS_H
+#define GP_TRAIN_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "train/session.h"
+
+typedef struct gp_metrics gp_metrics;
+
+/* Creates or empties the file. GP_IO. */
+GP_MUST_USE gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err);
+/* GP_IO where the last bytes could not be written. */
+GP_MUST_USE gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err);
+
+GP_MUST_USE gp_status gp_metrics_start(gp_metrics *metrics, const gp_session *session, gp_error *err);
+
+typedef struct gp_step_record {
+    int64_t step, epoch; /* from 1 */
+    double loss;         /* the mini-batch's mean before the update; null in the file where it is not finite */
+    double rate;
+    int64_t samples;
+    double seconds;
+} gp_step_record;
+GP_MUST_USE gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record *record, gp_error *err);
+GP_MUST_USE gp_status gp_metrics_eval(gp_metrics *metrics, int64_t step, double loss, double accuracy, gp_error *err);
+/* status: "done", "interrupted", "failed". */
+GP_MUST_USE gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps, double seconds,
+                                     gp_error *err);
+
+#endif

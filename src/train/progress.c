@@ -1,0 +1,87 @@
+#include "train/progress.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+/* Seconds between lines. */
+static const double terminal_pause = 0.2, pipe_pause = 10;
+
+double gp_now(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static void end_line(gp_progress *progress) {
+    if (progress->open_line) printf("\n");
+    progress->open_line = false;
+}
+
+void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session, const char *folder) {
+    *progress = (gp_progress){
+        .verbosity = verbosity, .terminal = isatty(STDOUT_FILENO) == 1, .steps = session->steps, .began = gp_now()};
+    progress->printed = progress->began;
+    if (verbosity == GP_QUIET) return;
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    size_t arena = 0;
+    char bytes[32];
+    for (int w = 0; w < session->plan->workers; w++)
+        if (session->plan->arena[w] > arena) arena = session->plan->arena[w];
+    printf("%d layers, %" PRId64 " parameters; %d stage%s [", session->graph->layer_count,
+           gp_graph_param_elements(session->graph), pipeline->device_count, pipeline->device_count == 1 ? "" : "s");
+    for (int s = 0; s < pipeline->device_count && s < 16; s++) printf("%s%" PRId64, s ? ", " : "", session->layers[s]);
+    printf("%s], %d micro-batch%s, checkpoint %s; %s per stage at most\n", pipeline->device_count > 16 ? ", …" : "",
+           pipeline->micro_batches, pipeline->micro_batches == 1 ? "" : "es",
+           gp_checkpoint_mode_name(pipeline->checkpoint), gp_bytes_text(bytes, arena));
+    printf("run folder: %s\n", folder);
+    fflush(stdout);
+}
+
+static void duration_text(char buffer[32], double seconds) {
+    int64_t whole = (int64_t)(seconds + 0.5);
+    if (whole >= 3600)
+        snprintf(buffer, 32, "%" PRId64 "h%02dm", whole / 3600, (int)(whole / 60 % 60));
+    else
+        snprintf(buffer, 32, "%dm%02ds", (int)(whole / 60), (int)(whole % 60));
+}
+
+void gp_progress_step(gp_progress *progress, const gp_step_record *record) {
+    progress->samples += record->samples;
+    if (progress->verbosity == GP_QUIET) return;
+    double now = gp_now(), since = now - progress->printed;
+    if (since < (progress->terminal ? terminal_pause : pipe_pause)) return;
+    char left[32];
+    progress->rate = (double)progress->samples / since;
+    duration_text(left, (now - progress->began) / (double)record->step * (double)(progress->steps - record->step));
+    printf("%sstep %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  loss %.4f  %.0f samples/s  %s left%s",
+           progress->terminal ? "\r" : "", record->step, progress->steps, record->epoch, record->loss, progress->rate,
+           left, progress->terminal ? "\033[K" : "\n");
+    fflush(stdout);
+    progress->open_line = progress->terminal;
+    progress->printed = now;
+    progress->samples = 0;
+}
+
+void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double loss, double accuracy) {
+    if (progress->verbosity == GP_QUIET) return;
+    if (progress->open_line) printf("\r\033[K");
+    progress->open_line = false;
+    printf("step %" PRId64 "  epoch %" PRId64 "  eval loss %.4f  accuracy %.4f\n", step, epoch, loss, accuracy);
+    fflush(stdout);
+}
+
+void gp_progress_end(gp_progress *progress, const char *format, ...) {
+    if (progress->verbosity == GP_QUIET) return;
+    end_line(progress);
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
+    fflush(stdout);
+}

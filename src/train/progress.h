@@ -1,0 +1,32 @@
+/* What a person sees of a run: on a terminal a line that is rewritten, in a pipe a plain line now and then. The
+ * trainer's thread. */
+#ifndef GP_TRAIN_PROGRESS_H
+#define GP_TRAIN_PROGRESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "train/metrics.h"
+#include "train/session.h"
+
+typedef enum gp_verbosity { GP_QUIET, GP_NORMAL, GP_VERBOSE } gp_verbosity;
+
+typedef struct gp_progress {
+    gp_verbosity verbosity;
+    bool terminal;
+    int64_t steps;         /* of the whole run */
+    double began, printed; /* seconds of a monotonic clock */
+    int64_t samples;       /* since `printed` */
+    double rate;           /* samples/s, as last printed */
+    bool open_line;        /* a line on the terminal that has no end yet */
+} gp_progress;
+
+double gp_now(void); /* seconds of a monotonic clock */
+
+void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session, const char *folder);
+void gp_progress_step(gp_progress *progress, const gp_step_record *record);
+void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double loss, double accuracy);
+/* A sentence that ends the run. */
+void gp_progress_end(gp_progress *progress, const char *format, ...) GP_PRINTF(2, 3);
+
+#endif

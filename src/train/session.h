@@ -1,0 +1,32 @@
+/* A session: a configuration made ready to run. The graph, the data that it names, the partition and the plan.
+ *
+ * gp_session_open does everything that comes before a device does any work; --plan ends there. Owns all of it. One
+ * thread.
+ */
+#ifndef GP_TRAIN_SESSION_H
+#define GP_TRAIN_SESSION_H
+
+#include "base/status.h"
+#include "config/config.h"
+#include "data/dataset.h"
+#include "model/graph.h"
+#include "pipeline/plan.h"
+
+typedef struct gp_session {
+    gp_config *config; /* owned */
+    gp_graph *graph;
+    gp_sample_spec spec;
+    gp_dataset *train, *eval; /* NULL: none */
+    gp_device_spec *devices;
+    int64_t *layers; /* per stage: the balance as it runs */
+    gp_plan *plan;
+    int64_t epoch_steps; /* mini-batches per epoch; 0: no training data */
+    int64_t steps;       /* of the whole run */
+} gp_session;
+
+/* Takes the configuration, whatever happens: *config is NULL afterwards. GP_CONFIG with a place, also where the plan
+ * exceeds a given `memory`; GP_DATA for data files; GP_MEMORY where the plan exceeds what the machine has. */
+GP_MUST_USE gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err);
+void gp_session_close(gp_session **session);
+
+#endif

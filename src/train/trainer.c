@@ -1,0 +1,217 @@
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "data/loader.h"
+#include "train/folder.h"
+#include "train/rate.h"
+#include "train/weights.h"
+
+enum { PREFETCH = 3 }; /* mini-batches */
+
+typedef struct trainer {
+    gp_session *session;
+    const gp_train_options *options;
+    gp_run *run;
+    gp_metrics *metrics;
+    gp_progress progress;
+    int64_t step; /* applied so far */
+    int64_t epoch;
+    int64_t warmup, eval_every; /* steps */
+    double accuracy;            /* of the last evaluation; < 0: none yet */
+    bool interrupted;
+} trainer;
+
+static bool stopping(const trainer *t) {
+    return t->options->stop && *t->options->stop;
+}
+
+static gp_step_input input_of(const trainer *t, const gp_batch *batch, int64_t step) {
+    return (gp_step_input){.input = batch->input,
+                           .target = batch->target,
+                           .seed = t->session->config->train.seed,
+                           .step = (uint32_t)step,
+                           .rate = gp_rate(&t->session->config->optimizer, t->warmup, step),
+                           .divisor = batch->counts > 0 ? (double)batch->counts : 1};
+}
+
+static gp_status run_batch(trainer *t, const gp_batch *batch, bool training, const gp_step_input *input,
+                           gp_step_result *result, gp_error *err) {
+    int mini = gp_plan_find(t->session->plan, training, batch->samples);
+    if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a mini-batch of %" PRId64, batch->samples);
+    return gp_run_step(t->run, mini, input, result, err);
+}
+
+static gp_status evaluate_batches(trainer *t, gp_loader *loader, double *loss, double *accuracy, gp_error *err) {
+    double loss_sum = 0, right = 0, counts = 0;
+    for (;;) {
+        const gp_batch *batch;
+        gp_step_result result;
+        GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
+        if (!batch) break;
+        gp_step_input input = input_of(t, batch, t->step);
+        GP_RETURN_IF_FAILED(run_batch(t, batch, false, &input, &result, err));
+        loss_sum += result.loss_sum;
+        right += result.right;
+        counts += (double)batch->counts;
+    }
+    *loss = counts > 0 ? loss_sum / counts : 0;
+    *accuracy = counts > 0 ? right / counts : 0;
+    return GP_OK;
+}
+
+static gp_status evaluate(trainer *t, gp_error *err) {
+    if (!t->session->eval) return GP_OK;
+    gp_loader_options options = {
+        .batch = t->session->config->data.batch, .first_epoch = 1, .epochs = 1, .depth = PREFETCH};
+    gp_loader *loader = NULL;
+    double loss = 0, accuracy = 0;
+    GP_RETURN_IF_FAILED(gp_loader_create(t->session->eval, &t->session->spec, &options, &loader, err));
+    gp_status status = evaluate_batches(t, loader, &loss, &accuracy, err);
+    gp_loader_destroy(&loader);
+    GP_RETURN_IF_FAILED(status);
+    t->accuracy = accuracy;
+    gp_progress_eval(&t->progress, t->step, t->epoch, loss, accuracy);
+    return gp_metrics_eval(t->metrics, t->step, loss, accuracy, err);
+}
+
+static gp_status train_step(trainer *t, const gp_batch *batch, gp_error *err) {
+    double began = gp_now();
+    int64_t step = t->step + 1;
+    gp_step_input input = input_of(t, batch, step);
+    gp_step_result result;
+    gp_status status = run_batch(t, batch, true, &input, &result, err);
+    if (status != GP_OK) return gp_error_context(err, "step %" PRId64 ": ", step);
+    gp_step_record record = {.step = step,
+                             .epoch = batch->epoch,
+                             .loss = result.loss_sum / input.divisor,
+                             .rate = input.rate,
+                             .samples = batch->samples,
+                             .seconds = gp_now() - began};
+    t->epoch = batch->epoch;
+    GP_RETURN_IF_FAILED(gp_metrics_step(t->metrics, &record, err));
+    if (!result.finite)
+        return gp_fail(err, GP_NUMERIC,
+                       "step %" PRId64
+                       ": the loss is %g: the update was not applied, and the run stops; a lower learning rate "
+                       "or a warm-up may help",
+                       step, record.loss);
+    t->step = step;
+    gp_progress_step(&t->progress, &record);
+    return GP_OK;
+}
+
+static gp_status train_batches(trainer *t, gp_loader *loader, gp_error *err) {
+    int64_t evaluated = -1;
+    while (t->step < t->session->steps && !stopping(t)) {
+        const gp_batch *batch;
+        GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
+        if (!batch) return gp_fail(err, GP_INTERNAL, "the loader ended before the run");
+        GP_RETURN_IF_FAILED(train_step(t, batch, err));
+        if (t->eval_every > 0 && t->step % t->eval_every == 0 && !stopping(t)) {
+            GP_RETURN_IF_FAILED(evaluate(t, err));
+            evaluated = t->step;
+        }
+    }
+    t->interrupted = t->step < t->session->steps;
+    return evaluated == t->step || t->interrupted ? GP_OK : evaluate(t, err);
+}
+
+static gp_status train(trainer *t, gp_error *err) {
+    const gp_config *config = t->session->config;
+    if (t->session->steps == 0) return evaluate(t, err);
+    gp_loader_options options = {.batch = config->data.batch,
+                                 .shuffle = config->data.shuffle,
+                                 .drop_last = config->data.drop_last,
+                                 .seed = config->train.seed,
+                                 .first_epoch = 1,
+                                 .depth = PREFETCH};
+    gp_loader *loader = NULL;
+    GP_RETURN_IF_FAILED(gp_loader_create(t->session->train, &t->session->spec, &options, &loader, err));
+    gp_status status = train_batches(t, loader, err);
+    gp_loader_destroy(&loader);
+    return status;
+}
+
+static gp_status save_model(trainer *t, gp_error *err) {
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "model.safetensors", &path, err));
+    gp_status status = gp_weights_save(t->run, t->session->plan, path, err);
+    free(path);
+    return status;
+}
+
+static gp_status write_config(trainer *t, gp_error *err) {
+    gp_config *config = t->session->config;
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_config_resolve(config, t->session->layers, config->pipeline.device_count, err));
+    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "config.yaml", &path, err));
+    gp_status status = gp_config_write(config, path, err);
+    free(path);
+    return status;
+}
+
+static gp_status open_metrics(trainer *t, gp_error *err) {
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "metrics.jsonl", &path, err));
+    gp_status status = gp_metrics_open(path, &t->metrics, err);
+    free(path);
+    return status == GP_OK ? gp_metrics_start(t->metrics, t->session, err) : status;
+}
+
+static gp_status start(trainer *t, gp_error *err) {
+    gp_session *session = t->session;
+    const gp_train_config *config = &session->config->train;
+    t->warmup = gp_time_steps(session->config->optimizer.warmup, session->epoch_steps ? session->epoch_steps : 1);
+    t->eval_every = gp_time_steps(config->eval_every, session->epoch_steps ? session->epoch_steps : 1);
+    if (config->init) GP_RETURN_IF_FAILED(gp_weights_check(session->graph, config->init, err));
+    GP_RETURN_IF_FAILED(write_config(t, err));
+    GP_RETURN_IF_FAILED(open_metrics(t, err));
+    GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
+    return config->init ? gp_weights_load(t->run, session->plan, config->init, err)
+                        : gp_weights_initialise(t->run, session->plan, config->seed, err);
+}
+
+static void say_end(trainer *t, double seconds) {
+    if (t->interrupted)
+        gp_progress_end(&t->progress, "interrupted after step %" PRId64 " of %" PRId64 "; model saved in %s", t->step,
+                        t->session->steps, t->options->folder);
+    else if (t->accuracy >= 0)
+        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, accuracy %.4f; model saved in %s", t->step,
+                        seconds, t->accuracy, t->options->folder);
+    else
+        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s; model saved in %s", t->step, seconds,
+                        t->options->folder);
+}
+
+/* What the run reached is saved also where a step was refused or a file broke; only where workers failed there is
+ * nothing to save from. The first cause stays the error. */
+static gp_status finish(trainer *t, gp_status status, gp_error *err) {
+    double seconds = gp_now() - t->progress.began;
+    gp_error later = {0};
+    if (t->progress.open_line && status != GP_OK) gp_progress_end(&t->progress, "stopped after step %" PRId64, t->step);
+    if (t->run && (status == GP_OK || status == GP_NUMERIC || status == GP_DATA || status == GP_IO)) {
+        gp_status saved = save_model(t, status == GP_OK ? err : &later);
+        if (status == GP_OK) status = saved;
+    }
+    if (t->metrics) {
+        const char *how = status != GP_OK ? "failed" : t->interrupted ? "interrupted" : "done";
+        gp_status ended = gp_metrics_end(t->metrics, how, t->step, seconds, status == GP_OK ? err : &later);
+        if (status == GP_OK) status = ended;
+        ended = gp_metrics_close(&t->metrics, status == GP_OK ? err : &later);
+        if (status == GP_OK) status = ended;
+    }
+    if (status == GP_OK) say_end(t, seconds);
+    return status;
+}
+
+gp_status gp_train(gp_session *session, const gp_train_options *options, gp_error *err) {
+    trainer t = {.session = session, .options = options, .accuracy = -1};
+    gp_progress_start(&t.progress, options->verbosity, session, options->folder);
+    gp_status status = start(&t, err);
+    if (status == GP_OK) status = train(&t, err);
+    status = finish(&t, status, err);
+    gp_run_destroy(&t.run);
+    return status;
+}

@@ -1,0 +1,27 @@
+/* The training loop: mini-batches through the pipeline, evaluation, metrics, the model's file.
+ *
+ * Called by one thread, which becomes the one that calls gp_run_*; everything is written into the run folder, and what
+ * was reached is saved whatever ends the run, but for a worker's failure.
+ */
+#ifndef GP_TRAIN_TRAINER_H
+#define GP_TRAIN_TRAINER_H
+
+#include <signal.h>
+
+#include "base/status.h"
+#include "pipeline/run.h"
+#include "train/progress.h"
+#include "train/session.h"
+
+typedef struct gp_train_options {
+    const char *folder; /* prepared */
+    gp_verbosity verbosity;
+    const volatile sig_atomic_t *stop; /* not 0: end after the current step; may be NULL */
+    const gp_hooks *hooks;             /* for tests; may be NULL */
+} gp_train_options;
+
+/* GP_NUMERIC where a mini-batch's loss was not finite: that step was not applied, and the model is saved as it was
+ * before it. */
+GP_MUST_USE gp_status gp_train(gp_session *session, const gp_train_options *options, gp_error *err);
+
+#endif

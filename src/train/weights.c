@@ -1,0 +1,115 @@
+#include "train/weights.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "data/safetensors.h"
+
+static gp_status new_values(const gp_param *param, void **out, int64_t *elements, gp_error *err) {
+    if (!gp_shape_elements(param->spec.shape, elements))
+        return gp_fail(err, GP_INTERNAL, "parameter %s has no size", param->name);
+    return gp_new_array(out, (size_t)*elements, sizeof(float), err);
+}
+
+gp_status gp_weights_initialise(gp_run *run, const gp_plan *plan, uint64_t seed, gp_error *err) {
+    for (int p = 0; p < plan->graph->param_count; p++) {
+        void *values = NULL;
+        int64_t elements;
+        GP_RETURN_IF_FAILED(new_values(&plan->graph->params[p], &values, &elements, err));
+        gp_param_initialise(&plan->graph->params[p], seed, GP_F32, values);
+        gp_status status = gp_run_write(run, p, -1, values, err);
+        free(values);
+        GP_RETURN_IF_FAILED(status);
+    }
+    return gp_run_refresh(run, err);
+}
+
+static gp_status check_tensor(const gp_param *param, const gp_safetensor *tensor, const char *path, gp_error *err) {
+    if (!tensor) return gp_fail(err, GP_DATA, "%s: tensor \"%s\" is missing", path, param->name);
+    gp_shape shape = {0};
+    char wanted[GP_SHAPE_TEXT], found[GP_SHAPE_TEXT];
+    bool same = tensor->rank == param->spec.shape.rank;
+    for (int i = 0; i < tensor->rank && i < GP_MAX_RANK; i++) shape.dim[shape.rank++] = tensor->dim[i];
+    if (!same || !gp_shape_equal(shape, param->spec.shape))
+        return gp_fail(err, GP_DATA, "%s: tensor \"%s\" has shape %s%s, but the model's is %s", path, param->name,
+                       gp_shape_text(found, shape), tensor->rank > GP_MAX_RANK ? " and more" : "",
+                       gp_shape_text(wanted, param->spec.shape));
+    if (!tensor->known || tensor->dtype != GP_F32)
+        return gp_fail(err, GP_DATA, "%s: tensor \"%s\" is of type %s, but weights are F32", path, param->name,
+                       tensor->dtype_name);
+    return GP_OK;
+}
+
+static bool is_counter(const char *name) {
+    static const char suffix[] = "num_batches_tracked";
+    size_t length = strlen(name), tail = sizeof suffix - 1;
+    return length >= tail && strcmp(name + length - tail, suffix) == 0 &&
+           (length == tail || name[length - tail - 1] == '.');
+}
+
+static gp_status check_file(const gp_graph *graph, const gp_safetensors *file, const char *path, gp_error *err) {
+    for (int p = 0; p < graph->param_count; p++)
+        GP_RETURN_IF_FAILED(
+            check_tensor(&graph->params[p], gp_safetensors_find(file, graph->params[p].name), path, err));
+    for (size_t i = 0; i < gp_safetensors_count(file); i++) {
+        const char *name = gp_safetensors_at(file, i)->name;
+        if (gp_graph_find_param(graph, name) < 0 && !is_counter(name))
+            return gp_fail(err, GP_DATA, "%s: tensor \"%s\" belongs to no layer of the model", path, name);
+    }
+    return GP_OK;
+}
+
+gp_status gp_weights_check(const gp_graph *graph, const char *path, gp_error *err) {
+    gp_safetensors *file = NULL;
+    GP_RETURN_IF_FAILED(gp_safetensors_open(path, &file, err));
+    gp_status status = check_file(graph, file, path, err);
+    gp_safetensors_close(&file);
+    return status;
+}
+
+static gp_status load_param(gp_run *run, const gp_param *param, int index, gp_safetensors *file, gp_error *err) {
+    void *values = NULL;
+    int64_t elements;
+    GP_RETURN_IF_FAILED(new_values(param, &values, &elements, err));
+    gp_status status = gp_safetensors_read(file, gp_safetensors_find(file, param->name), 0,
+                                           (size_t)elements * sizeof(float), values, err);
+    if (status == GP_OK) status = gp_run_write(run, index, -1, values, err);
+    free(values);
+    return status;
+}
+
+gp_status gp_weights_load(gp_run *run, const gp_plan *plan, const char *path, gp_error *err) {
+    gp_safetensors *file = NULL;
+    GP_RETURN_IF_FAILED(gp_safetensors_open(path, &file, err));
+    gp_status status = check_file(plan->graph, file, path, err);
+    for (int p = 0; p < plan->graph->param_count && status == GP_OK; p++)
+        status = load_param(run, &plan->graph->params[p], p, file, err);
+    gp_safetensors_close(&file);
+    return status == GP_OK ? gp_run_refresh(run, err) : status;
+}
+
+static gp_status read_items(gp_run *run, const gp_graph *graph, gp_safetensors_item *items, gp_error *err) {
+    for (int p = 0; p < graph->param_count; p++) {
+        const gp_param *param = &graph->params[p];
+        void *values = NULL;
+        int64_t elements;
+        GP_RETURN_IF_FAILED(new_values(param, &values, &elements, err));
+        items[p] =
+            (gp_safetensors_item){.name = param->name, .dtype = GP_F32, .rank = param->spec.shape.rank, .data = values};
+        for (int i = 0; i < param->spec.shape.rank; i++) items[p].dim[i] = param->spec.shape.dim[i];
+        GP_RETURN_IF_FAILED(gp_run_read(run, p, -1, values, err));
+    }
+    return GP_OK;
+}
+
+gp_status gp_weights_save(gp_run *run, const gp_plan *plan, const char *path, gp_error *err) {
+    static const char *const metadata[] = {"format", "pt", NULL};
+    gp_safetensors_item *items = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&items, plan->graph->param_count, err));
+    gp_status status = read_items(run, plan->graph, items, err);
+    if (status == GP_OK) status = gp_safetensors_write(path, items, (size_t)plan->graph->param_count, metadata, err);
+    for (int p = 0; p < plan->graph->param_count; p++) free((void *)(uintptr_t)items[p].data);
+    free(items);
+    return status;
+}
