@@ -18,9 +18,6 @@ static inline const gp_stage *gp_stage_of(const gp_stage_plan *plan, const gp_st
     return &request->stages->stage[plan->stage];
 }
 
-/* A backward op that only makes gradients of inputs that need none. */
-bool gp_lowered_is_dead(const gp_graph *graph, int node, const gp_lowered_op *op);
-
 /* Prepares a lowered op for the stage's device, in the formats that were chosen (`chosen`), or freely. flags are added
  * to the descriptor's. */
 GP_MUST_USE gp_status gp_stage_prepare(const gp_stage_plan *plan, const gp_stage_request *request, int node,

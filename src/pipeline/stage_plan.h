@@ -153,6 +153,9 @@ void gp_stage_plan_fini(gp_stage_plan *plan);
 int gp_stage_plan_size(const gp_stage_plan *plan, int64_t samples);
 const gp_param_plan *gp_stage_plan_param(const gp_stage_plan *plan, int param); /* NULL: another stage's */
 
+/* A backward op that only makes gradients of inputs that need none. */
+bool gp_lowered_is_dead(const gp_graph *graph, int node, const gp_lowered_op *op);
+
 /* The routines of a mini-batch: the loss's total (empty but on the last stage) and the step (commits and updates). */
 GP_MUST_USE gp_status gp_stage_mini_batch(const gp_stage_plan *plan, const gp_stage_request *request, int pieces,
                                           int64_t samples, int64_t last, bool training, gp_routine *total,
