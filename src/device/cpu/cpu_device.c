@@ -31,6 +31,17 @@ typedef union block_head {
     unsigned char space[GP_ALIGNMENT];
 } block_head;
 
+/* From plain to plain is a copy, of whatever dtype and rank; oneDNN has the rest, and leaves a context. */
+static gp_status reorder_prepare(gp_prepared *prepared, gp_error *err) {
+    const gp_tensor *operand = prepared->desc.operand;
+    bool plain = operand[GP_COPY_X].format == GP_FORMAT_PLAIN && operand[GP_COPY_Y].format == GP_FORMAT_PLAIN;
+    return plain ? gp_cpu_copy_prepare(prepared, err) : gp_cpu_reorder_prepare(prepared, err);
+}
+
+static gp_status reorder_run(const gp_cpu_call *call, gp_error *err) {
+    return call->prepared->context ? gp_cpu_onednn_run(call, err) : gp_cpu_copy_run(call, err);
+}
+
 static const gp_cpu_op ops[GP_OP_KINDS] = {
     [GP_OP_CONV_FORWARD] = {gp_cpu_conv_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
     [GP_OP_CONV_BACKWARD_DATA] = {gp_cpu_conv_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
@@ -38,7 +49,7 @@ static const gp_cpu_op ops[GP_OP_KINDS] = {
     [GP_OP_LINEAR_FORWARD] = {gp_cpu_linear_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
     [GP_OP_LINEAR_BACKWARD_DATA] = {gp_cpu_linear_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
     [GP_OP_LINEAR_BACKWARD_WEIGHTS] = {gp_cpu_linear_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_REORDER] = {gp_cpu_reorder_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
+    [GP_OP_REORDER] = {reorder_prepare, reorder_run, gp_cpu_onednn_release},
     [GP_OP_NORM_STATISTICS] = {gp_cpu_norm_statistics_prepare, gp_cpu_norm_statistics_run, NULL},
     [GP_OP_NORM_APPLY] = {gp_cpu_norm_apply_prepare, gp_cpu_norm_apply_run, NULL},
     [GP_OP_NORM_BACKWARD_REDUCE] = {gp_cpu_norm_backward_reduce_prepare, gp_cpu_norm_backward_reduce_run, NULL},

@@ -1,0 +1,443 @@
+/* The CPU device against the reference device, and what it promises beyond right results: bits that depend neither on
+ * the number of threads (own loops), nor on who runs beside it, nor on where operands lie; nothing written elsewhere.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "device/cpu/cpu.h"
+#include "device/device.h"
+#include "device/op_cases.h"
+#include "device/op_run.h"
+#include "device/ref/ref.h"
+
+/* Operands of one case in host memory. */
+typedef struct trial {
+    gp_op_case op_case;
+    void *host[GP_MAX_OPERANDS];
+} trial;
+
+static void trial_fill(trial *t) {
+    for (int i = 0; i < (int)t->op_case.desc.operands; i++) {
+        const gp_tensor *tensor = &t->op_case.desc.operand[i];
+        t->host[i] = NULL;
+        if (!tensor->present) continue;
+        t->host[i] = malloc(gp_tensor_bytes(tensor));
+        assert_non_null(t->host[i]);
+        gp_op_case_fill(&t->op_case, i, t->host[i]);
+    }
+}
+
+static void trial_fini(trial *t) {
+    for (int i = 0; i < (int)t->op_case.desc.operands; i++) free(t->host[i]);
+}
+
+static bool is_conv(gp_op_kind kind) {
+    return kind == GP_OP_CONV_FORWARD || kind == GP_OP_CONV_BACKWARD_DATA || kind == GP_OP_CONV_BACKWARD_WEIGHTS;
+}
+
+static bool is_onednn(gp_op_kind kind) {
+    return is_conv(kind) || kind == GP_OP_LINEAR_FORWARD || kind == GP_OP_LINEAR_BACKWARD_DATA ||
+           kind == GP_OP_LINEAR_BACKWARD_WEIGHTS;
+}
+
+static int weights_of(gp_op_kind kind) {
+    if (kind == GP_OP_CONV_FORWARD) return GP_CONV_FORWARD_W;
+    return kind == GP_OP_CONV_BACKWARD_DATA ? (int)GP_CONV_BACKWARD_DATA_W : (int)GP_CONV_BACKWARD_WEIGHTS_DW;
+}
+
+/* What nobody else says: `threads`, and whether the device may choose the weights' format. The CPU cannot add to weight
+ * gradients of convolutions, see test_refusals. */
+static void make_case(gp_op_kind kind, int number, int threads, bool any, gp_op_case *out) {
+    gp_op_case_make(kind, number, GP_F32, out);
+    out->desc.threads = (uint32_t)threads;
+    if (!is_conv(kind)) return;
+    out->desc.flags = 0;
+    if (any) out->desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
+}
+
+/* How far from ref, of the largest element; 0: equal bits, but for NaN's. The reference computes in f64. */
+static double tolerance_of(gp_op_kind kind) {
+    switch ((int)kind) {
+    case GP_OP_CONV_FORWARD:
+    case GP_OP_CONV_BACKWARD_DATA:
+    case GP_OP_CONV_BACKWARD_WEIGHTS:
+    case GP_OP_LINEAR_FORWARD:
+    case GP_OP_LINEAR_BACKWARD_DATA:
+    case GP_OP_LINEAR_BACKWARD_WEIGHTS:
+    case GP_OP_NORM_STATISTICS:
+    case GP_OP_NORM_APPLY:
+    case GP_OP_NORM_BACKWARD_REDUCE:
+    case GP_OP_NORM_BACKWARD_DATA:
+    case GP_OP_MEAN_POOL_FORWARD:
+    case GP_OP_MEAN_POOL_BACKWARD:
+    case GP_OP_CROSS_ENTROPY_FORWARD:
+    case GP_OP_CROSS_ENTROPY_BACKWARD:
+    case GP_OP_NORM_COMMIT: return 2e-6;
+    /* The order in which overlapping windows add up is ref's, but ref adds in f64. */
+    case GP_OP_MAX_POOL_BACKWARD: return 1e-6;
+    default: return 0;
+    }
+}
+
+static void compare(const trial *got, const trial *want) {
+    const gp_op_desc *desc = &want->op_case.desc;
+    char difference[GP_DIFFERENCE_TEXT], text[GP_CASE_TEXT];
+    for (int i = 0; i < (int)desc->operands; i++) {
+        const gp_tensor *tensor = &desc->operand[i];
+        if (!tensor->present || !gp_op_writes(desc->kind, i)) continue;
+        if (!gp_op_same_elements(tensor, got->host[i], want->host[i], tolerance_of(desc->kind), difference))
+            fail_msg("%s, operand %s: %s", gp_op_case_text(text, &got->op_case), gp_op_operand_name(desc->kind, i),
+                     difference);
+        if (!gp_op_gaps_kept(tensor, got->host[i]))
+            fail_msg("%s, operand %s: wrote between its rows", gp_op_case_text(text, &got->op_case),
+                     gp_op_operand_name(desc->kind, i));
+    }
+}
+
+static void check_against_ref(gp_op_kind kind, int number, int threads, bool any) {
+    trial got, want;
+    make_case(kind, number, threads, any, &got.op_case);
+    want.op_case = got.op_case;
+    want.op_case.desc.threads = 1;
+    trial_fill(&got);
+    trial_fill(&want);
+    gp_error err = {0};
+    char text[GP_CASE_TEXT];
+    if (gp_op_case_run(&gp_ref_kind, &want.op_case, want.host, &err) != GP_OK) fail_msg("ref: %s", err.text);
+    if (gp_op_case_run(&gp_cpu_kind, &got.op_case, got.host, &err) != GP_OK)
+        fail_msg("%s: %s", gp_op_case_text(text, &got.op_case), err.text);
+    compare(&got, &want);
+    trial_fini(&got);
+    trial_fini(&want);
+}
+
+static void test_against_ref(void **state) {
+    (void)state;
+    for (int kind = 0; kind < GP_OP_KINDS; kind++) {
+        for (int number = 0; number < GP_OP_CASES; number++) {
+            check_against_ref((gp_op_kind)kind, number, 1, true);
+            check_against_ref((gp_op_kind)kind, number, 2, true);
+            if (is_conv((gp_op_kind)kind)) check_against_ref((gp_op_kind)kind, number, 1, false);
+        }
+    }
+}
+
+/* One open device with one block of memory in which everything that an op touches has its place, guards between. */
+enum { GUARD = 256, GUARD_BYTE = 0x5a };
+
+typedef struct bench {
+    const gp_prepared *prepared;
+    gp_device *device;
+    gp_stream *stream;
+    unsigned char *block;
+    size_t bytes, offset[GP_MAX_OPERANDS], workspace;
+} bench;
+
+/* in_place: the read operand whose place the written one shares, or −1. */
+static gp_status bench_open(bench *b, const gp_prepared *prepared, int written, int in_place, gp_error *err) {
+    *b = (bench){.prepared = prepared, .bytes = GUARD};
+    for (int i = 0; i < (int)prepared->desc.operands; i++) {
+        b->offset[i] = b->bytes;
+        b->bytes += gp_align_up(prepared->operand[i].bytes, GP_ALIGNMENT) + GUARD;
+    }
+    if (in_place >= 0) b->offset[written] = b->offset[in_place];
+    b->workspace = b->bytes;
+    b->bytes += prepared->workspace + GUARD;
+    gp_device_spec spec = {&gp_cpu_kind, 0, (int)prepared->desc.threads, 0};
+    GP_RETURN_IF_FAILED(gp_cpu_kind.open(&spec, &b->device, err));
+    GP_RETURN_IF_FAILED(gp_cpu_kind.stream_create(b->device, &b->stream, err));
+    void *block;
+    GP_RETURN_IF_FAILED(gp_cpu_kind.reserve(b->device, b->bytes, &block, err));
+    b->block = block;
+    return GP_OK;
+}
+
+static void bench_close(bench *b) {
+    gp_cpu_kind.unreserve(b->device, b->block);
+    gp_cpu_kind.stream_destroy(b->stream);
+    gp_cpu_kind.close(b->device);
+}
+
+/* Runs the op on the trial's operands; weights in a format of oneDNN's are the plain bytes, whatever they mean there.
+ * *image is what the block holds afterwards, for the caller to free. */
+static gp_status bench_run(const bench *b, const trial *t, int skip, unsigned char **image, gp_error *err) {
+    const gp_op_desc *desc = &b->prepared->desc;
+    void *address[GP_MAX_OPERANDS] = {NULL};
+    memset(b->block, GUARD_BYTE, b->bytes);
+    for (int i = 0; i < (int)desc->operands; i++) {
+        if (!desc->operand[i].present) continue;
+        address[i] = b->block + b->offset[i];
+        size_t bytes = gp_tensor_bytes(&desc->operand[i]);
+        if (i != skip) GP_RETURN_IF_FAILED(gp_cpu_kind.copy_in(b->stream, address[i], t->host[i], bytes, err));
+    }
+    void *workspace = b->prepared->workspace ? b->block + b->workspace : NULL;
+    GP_RETURN_IF_FAILED(gp_cpu_kind.run(b->stream, b->prepared, address, workspace, &t->op_case.args, err));
+    unsigned char *copy = malloc(b->bytes);
+    if (!copy) return gp_fail(err, GP_MEMORY, "out of memory");
+    GP_RETURN_IF_FAILED(gp_cpu_kind.copy_out(b->stream, copy, b->block, b->bytes, err));
+    *image = copy;
+    return GP_OK;
+}
+
+static void assert_same(const trial *t, const char *what, const void *got, const void *want, size_t bytes) {
+    char text[GP_CASE_TEXT];
+    if (memcmp(got, want, bytes) != 0) fail_msg("%s: %s", gp_op_case_text(text, &t->op_case), what);
+}
+
+#define ASSERT_OK(expression)                                                                                          \
+    do {                                                                                                               \
+        if ((expression) != GP_OK) fail_msg("%s", err.text);                                                           \
+    } while (0)
+
+/* Everything that the op may not write is as it was: what it only reads, and the guards. */
+static void assert_untouched(const bench *b, const trial *t, unsigned char *image) {
+    const gp_op_desc *desc = &b->prepared->desc;
+    unsigned char *before = malloc(b->bytes);
+    assert_non_null(before);
+    memset(before, GUARD_BYTE, b->bytes);
+    for (int i = 0; i < (int)desc->operands; i++) {
+        if (!desc->operand[i].present) continue;
+        memcpy(before + b->offset[i], t->host[i], gp_tensor_bytes(&desc->operand[i]));
+        if (gp_op_writes(desc->kind, i))
+            memcpy(before + b->offset[i], image + b->offset[i], b->prepared->operand[i].bytes);
+    }
+    memcpy(before + b->workspace, image + b->workspace, b->prepared->workspace);
+    assert_same(t, "wrote what it may only read, or outside of its operands", image, before, b->bytes);
+    free(before);
+}
+
+static void assert_written_same(const trial *t, const gp_prepared *prepared, const bench *a, const unsigned char *image,
+                                const bench *b, const unsigned char *other, const char *what) {
+    for (int i = 0; i < (int)prepared->desc.operands; i++) {
+        if (!prepared->desc.operand[i].present || !gp_op_writes(prepared->desc.kind, i)) continue;
+        assert_same(t, what, image + a->offset[i], other + b->offset[i], prepared->operand[i].bytes);
+    }
+}
+
+/* The written operand's gaps lie over the read one's: compare elements only, which are what in_place is about. */
+static void check_in_place(const gp_prepared *prepared, const trial *t, const bench *apart, const unsigned char *image,
+                           int written, int read) {
+    gp_error err = {0};
+    bench b;
+    unsigned char *shared = NULL;
+    char difference[GP_DIFFERENCE_TEXT], text[GP_CASE_TEXT];
+    ASSERT_OK(bench_open(&b, prepared, written, read, &err));
+    ASSERT_OK(bench_run(&b, t, written, &shared, &err));
+    if (!gp_op_same_elements(&prepared->desc.operand[written], shared + b.offset[written],
+                             image + apart->offset[written], 0, difference))
+        fail_msg("%s: in place of operand %d: %s", gp_op_case_text(text, &t->op_case), read, difference);
+    free(shared);
+    bench_close(&b);
+}
+
+static void check_promises(gp_op_cache *cache, gp_op_kind kind, int number) {
+    gp_error err = {0};
+    trial t;
+    const gp_prepared *prepared;
+    bench b;
+    unsigned char *first = NULL, *second = NULL;
+    make_case(kind, number, 1, true, &t.op_case);
+    trial_fill(&t);
+    ASSERT_OK(gp_op_prepare(cache, &gp_cpu_kind, &t.op_case.desc, &prepared, &err));
+    ASSERT_OK(bench_open(&b, prepared, -1, -1, &err));
+    ASSERT_OK(bench_run(&b, &t, -1, &first, &err));
+    ASSERT_OK(bench_run(&b, &t, -1, &second, &err));
+    assert_untouched(&b, &t, first);
+    assert_written_same(&t, prepared, &b, first, &b, second, "a second run gave other bits");
+    for (int written = 0; written < (int)prepared->desc.operands; written++) {
+        for (int read = 0; read < (int)prepared->desc.operands; read++) {
+            if (prepared->in_place[written] >> read & 1) check_in_place(prepared, &t, &b, first, written, read);
+        }
+    }
+    free(first);
+    free(second);
+    bench_close(&b);
+    trial_fini(&t);
+}
+
+static void test_promises(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_op_cache *cache;
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    for (int kind = 0; kind < GP_OP_KINDS; kind++) {
+        for (int number = 0; number < GP_OP_CASES; number++) check_promises(cache, (gp_op_kind)kind, number);
+    }
+    gp_op_cache_destroy(&cache);
+}
+
+/* Which operands may share their place is part of the contract with the planner. */
+static void test_in_place(void **state) {
+    (void)state;
+    static const struct {
+        gp_op_kind kind;
+        int written;
+        uint8_t reads;
+    } expected[] = {
+        {GP_OP_RELU_FORWARD, GP_RELU_FORWARD_Y, 1 << GP_RELU_FORWARD_X},
+        {GP_OP_RELU_BACKWARD, GP_RELU_BACKWARD_DX, 1 << GP_RELU_BACKWARD_Y | 1 << GP_RELU_BACKWARD_DY},
+        {GP_OP_ADD, GP_ADD_Y, 1 << GP_ADD_A | 1 << GP_ADD_B},
+        {GP_OP_DROPOUT, GP_DROPOUT_Y, 1 << GP_DROPOUT_X},
+        {GP_OP_NORM_APPLY, GP_NORM_APPLY_Y, 1 << GP_NORM_APPLY_X},
+        {GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_DX,
+         1 << GP_NORM_BACKWARD_DATA_X | 1 << GP_NORM_BACKWARD_DATA_DY},
+        {GP_OP_CROSS_ENTROPY_BACKWARD, GP_CROSS_ENTROPY_BACKWARD_DX, 1 << GP_CROSS_ENTROPY_BACKWARD_X},
+    };
+    gp_error err = {0};
+    gp_op_cache *cache;
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    for (size_t e = 0; e < sizeof expected / sizeof expected[0]; e++) {
+        gp_op_case c;
+        const gp_prepared *prepared;
+        make_case(expected[e].kind, 6, 1, true, &c); /* every third case has dense operands */
+        ASSERT_OK(gp_op_prepare(cache, &gp_cpu_kind, &c.desc, &prepared, &err));
+        assert_int_equal(prepared->in_place[expected[e].written], expected[e].reads);
+        /* The same values in rows that lie further apart: not the same memory. */
+        int64_t wide[GP_TENSOR_MAX_RANK];
+        gp_tensor *tensor = &c.desc.operand[expected[e].written];
+        memcpy(wide, tensor->dim, sizeof wide);
+        wide[tensor->rank - 1] += 3;
+        *tensor = gp_tensor_channels(gp_tensor_plain(GP_F32, tensor->rank, wide), tensor->dim[tensor->rank - 1]);
+        ASSERT_OK(gp_op_prepare(cache, &gp_cpu_kind, &c.desc, &prepared, &err));
+        assert_int_equal(prepared->in_place[expected[e].written], 0);
+    }
+    gp_op_cache_destroy(&cache);
+}
+
+/* A case with `factor` times as many samples, so that there is something to share out. */
+static void enlarge(gp_op_case *c, int64_t factor) {
+    static const char *const batched[] = {"x", "y", "dx", "dy", "a", "index", "target", "grad", "momentum", "param"};
+    for (int i = 0; i < (int)c->desc.operands; i++) {
+        if (!c->desc.operand[i].present) continue;
+        const char *name = gp_op_operand_name(c->desc.kind, i);
+        bool found = c->desc.kind == GP_OP_ADD; /* its b is no bias */
+        for (size_t n = 0; n < sizeof batched / sizeof batched[0]; n++) found = found || !strcmp(name, batched[n]);
+        if (found) c->desc.operand[i].dim[0] *= factor;
+    }
+}
+
+/* Of own loops the bits do not depend on the number of threads. */
+static void check_threads(gp_op_cache *cache, gp_op_kind kind, int number) {
+    gp_error err = {0};
+    trial t;
+    const gp_prepared *prepared[2];
+    bench b[2];
+    unsigned char *image[2] = {NULL, NULL};
+    make_case(kind, number, 1, true, &t.op_case);
+    enlarge(&t.op_case, 200);
+    trial_fill(&t);
+    for (int i = 0; i < 2; i++) {
+        t.op_case.desc.threads = i ? 3 : 1;
+        ASSERT_OK(gp_op_prepare(cache, &gp_cpu_kind, &t.op_case.desc, &prepared[i], &err));
+        ASSERT_OK(bench_open(&b[i], prepared[i], -1, -1, &err));
+        ASSERT_OK(bench_run(&b[i], &t, -1, &image[i], &err));
+        assert_untouched(&b[i], &t, image[i]);
+    }
+    assert_written_same(&t, prepared[0], &b[0], image[0], &b[1], image[1], "three threads gave other bits than one");
+    for (int i = 0; i < 2; i++) {
+        free(image[i]);
+        bench_close(&b[i]);
+    }
+    trial_fini(&t);
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_op_cache *cache;
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    for (int kind = 0; kind < GP_OP_KINDS; kind++) {
+        if (is_onednn((gp_op_kind)kind) || kind == GP_OP_NORM_COMMIT || kind == GP_OP_LOSS_TOTAL) continue;
+        for (int number = 0; number < 12; number++) check_threads(cache, (gp_op_kind)kind, number);
+    }
+    gp_op_cache_destroy(&cache);
+}
+
+/* Two workers run one prepared op at once. */
+typedef struct neighbour {
+    const gp_prepared *prepared;
+    const trial *trial;
+    const unsigned char *expected;
+    pthread_t thread;
+    gp_status status;
+    gp_error err;
+} neighbour;
+
+enum { NEIGHBOURS = 2, TURNS = 8 };
+
+static gp_status run_turns(neighbour *self) {
+    bench b;
+    GP_RETURN_IF_FAILED(bench_open(&b, self->prepared, -1, -1, &self->err));
+    gp_status status = GP_OK;
+    const gp_op_desc *desc = &self->prepared->desc;
+    for (int turn = 0; turn < TURNS && status == GP_OK; turn++) {
+        unsigned char *image = NULL;
+        status = bench_run(&b, self->trial, -1, &image, &self->err);
+        for (int i = 0; i < (int)desc->operands && status == GP_OK; i++) {
+            if (!desc->operand[i].present || !gp_op_writes(desc->kind, i)) continue;
+            if (memcmp(image + b.offset[i], self->expected + b.offset[i], self->prepared->operand[i].bytes) != 0)
+                status = gp_fail(&self->err, GP_INTERNAL, "%s: other bits beside a neighbour", gp_op_name(desc->kind));
+        }
+        free(image);
+    }
+    bench_close(&b);
+    return status;
+}
+
+static void *neighbour_main(void *argument) {
+    neighbour *self = argument;
+    self->status = run_turns(self);
+    return NULL;
+}
+
+static void check_neighbours(gp_op_cache *cache, gp_op_kind kind, int number, int threads) {
+    gp_error err = {0};
+    trial t;
+    const gp_prepared *prepared;
+    bench b;
+    unsigned char *expected = NULL;
+    make_case(kind, number, threads, true, &t.op_case);
+    trial_fill(&t);
+    ASSERT_OK(gp_op_prepare(cache, &gp_cpu_kind, &t.op_case.desc, &prepared, &err));
+    ASSERT_OK(bench_open(&b, prepared, -1, -1, &err));
+    ASSERT_OK(bench_run(&b, &t, -1, &expected, &err));
+    neighbour n[NEIGHBOURS];
+    for (int i = 0; i < NEIGHBOURS; i++) {
+        n[i] = (neighbour){.prepared = prepared, .trial = &t, .expected = expected};
+        assert_int_equal(pthread_create(&n[i].thread, NULL, neighbour_main, &n[i]), 0);
+    }
+    for (int i = 0; i < NEIGHBOURS; i++) assert_int_equal(pthread_join(n[i].thread, NULL), 0);
+    for (int i = 0; i < NEIGHBOURS; i++)
+        if (n[i].status != GP_OK) fail_msg("%s", n[i].err.text);
+    free(expected);
+    bench_close(&b);
+    trial_fini(&t);
+}
+
+static void test_neighbours(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_op_cache *cache;
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    for (int kind = 0; kind < GP_OP_KINDS; kind++) {
+        for (int number = 4; number < GP_OP_CASES; number += 9)
+            check_neighbours(cache, (gp_op_kind)kind, number, 1 + number % 2);
+    }
+    gp_op_cache_destroy(&cache);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_promises),   cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_threads),     cmocka_unit_test(test_neighbours),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
