@@ -1,8 +1,8 @@
 /* The graph: nodes in the order of execution, each a layer; values with one producer and their users; parameters.
  *
  * Built from the `model:` subtree by gp_graph_build, then read-only: any thread. The graph owns nodes, layers, values,
- * names. Value 0 is the input, value 1 the target; the loss is a node too, the last one, and makes no value. Values that
- * skip over layers are plain edges.
+ * names. Value 0 is the input, value 1 the target; the loss is a node too, the last one, and makes no value. Values
+ * that skip over layers are plain edges.
  */
 #ifndef GP_MODEL_GRAPH_H
 #define GP_MODEL_GRAPH_H
@@ -63,8 +63,8 @@ typedef struct gp_graph {
     gp_names param_names; /* of gp_graph_find_param */
 } gp_graph;
 
-/* `model` is borrowed for the call; names and places it lent stay valid as long as its document (places). GP_CONFIG with
- * the place of the layer. */
+/* `model` is borrowed for the call; names and places it lent stay valid as long as its document (places). GP_CONFIG
+ * with the place of the layer. */
 GP_MUST_USE gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_error *err);
 void gp_graph_destroy(gp_graph **graph);
 

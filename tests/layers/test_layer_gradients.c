@@ -209,8 +209,9 @@ static void test_every_layer_is_here(void **state) {
             bool found = false;
             for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
                 size_t length = strlen(*name);
-                char after = cases[i].layer[length];
-                if (strncmp(cases[i].layer, *name, length) == 0 && (after == ':' || after == '\0')) found = true;
+                const char *layer = cases[i].layer;
+                if (strncmp(layer, *name, length) != 0) continue;
+                if (layer[length] == ':' || layer[length] == '\0') found = true;
             }
             if (!found) fail_msg("%s has no gradient check", *name);
         }
