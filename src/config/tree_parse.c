@@ -195,9 +195,10 @@ static gp_status read_alias(parser *p, const yaml_event_t *event, int depth, gp_
 
 static gp_status read_node(parser *p, const yaml_event_t *event, int depth, gp_yaml **out, gp_error *err);
 
-/* Text that YAML could not give back as a plain scalar everywhere; it is a string in any case. */
+/* Text that YAML could not give back as a plain scalar everywhere ("-" is one within brackets only); it is a string in
+ * any case. */
 static bool must_be_quoted(const char *text) {
-    return strchr(text, '\n') || strstr(text, "\xC2\x85") || strstr(text, "\xE2\x80\xA8") ||
+    return strcmp(text, "-") == 0 || strchr(text, '\n') || strstr(text, "\xC2\x85") || strstr(text, "\xE2\x80\xA8") ||
            strstr(text, "\xE2\x80\xA9") || strncmp(text, "---", 3) == 0 || strncmp(text, "...", 3) == 0;
 }
 

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/philox.h"
 #include "config/tree.h"
 
 static gp_error err;
@@ -379,8 +380,7 @@ static void writes_what_reads_back(void **state) {
         "a: \"# no comment\"\nb: 'x: y'\nc: '- x'\nd: '? x'\ne: '*x'\nf: '&x'\ng: '!x'\nh: '%x'\ni: '@x'\nj: '`x'\n",
         "a: x#y\nb: x:y\nc: -x\nd: ?x\ne: :x\nf: a, b] }\ng: a\tb\nh: cuda:0\ni: \\n\nj: it's\nk: 1 # comment\n",
         "a: é日本😀\nb: \"é日本😀\"\nc: \"\\N\\_\\L\\P\\uFEFF\\uFFFE\\u0080\"\nd: x\xC2\x85  y\ne: x\xE2\x80\xA8  y\n",
-        "a: |\n  block\n  text\n\nb: >-\n  folded\n  text\nc: |+\n  kept\n\n\nd: plain over\n  two lines\n\n  and "
-        "more\n",
+        "a: |\n  block\n  text\n\nb: >-\n  folded\n  text\nc: |+\n  kept\n\n\nd: plain over\n  two lines\n\n  and\n",
         "'quoted key': 1\n\"new\\nline\": 2\nplain key: 3\n\"<<\": 4\n'---': 5\n? complex\n: 6\n'é': 7\n8: 8\n",
         "[a, \"b, c\", 'd]', e f, 1e-3, -1, --x, -]",
         "model: {layers: [conv: {out: 3, kernel: [3, 3]}, relu, {add: [a, -1]}]}\n",
@@ -390,6 +390,29 @@ static void writes_what_reads_back(void **state) {
         assert_round_trip(d);
         gp_yaml_destroy(&d);
     }
+}
+
+/* Whatever libyaml takes, from characters that mean something to it. */
+static void writes_what_chance_made(void **state) {
+    (void)state;
+    static const char *const parts[] = {"-",  "?",  ":",  ",",    "[",  "]",  "{",   "}",   "#",       "&a ", "*a",
+                                        "!",  "|",  ">",  "'",    "\"", "\\", "%",   "@",   "`",       " ",   " ",
+                                        "  ", "\n", "\n", "\n  ", "\t", ".",  "~",   "=",   "<",       "a",   "b",
+                                        "1",  "é",  "- ", ": ",   ", ", " #", "---", "...", "\xC2\x85"};
+    enum { TEXTS = 1000, PARTS = sizeof parts / sizeof *parts, LONGEST = 16 };
+    int valid = 0;
+    for (uint32_t i = 0; i < TEXTS; i++) {
+        char text[LONGEST * 4 + 1] = "";
+        gp_yaml_document *d = NULL;
+        uint32_t length = gp_philox_draw(7, (gp_philox){{i, 0, 0, 0}}).word[0] % LONGEST + 1;
+        for (uint32_t k = 1; k <= length; k++)
+            strcat(text, parts[gp_philox_draw(7, (gp_philox){{i, k, 0, 0}}).word[0] % PARTS]);
+        if (gp_yaml_parse(text, strlen(text), "t.yaml", &d, &err) != GP_OK) continue;
+        assert_round_trip(d);
+        valid++;
+        gp_yaml_destroy(&d);
+    }
+    assert_true(valid > TEXTS / 20);
 }
 
 static void writes_what_overrides_made(void **state) {
@@ -474,6 +497,7 @@ int main(void) {
         cmocka_unit_test(leaves_the_tree_where_an_override_fails),
         cmocka_unit_test(overrides_an_empty_document),
         cmocka_unit_test(writes_what_reads_back),
+        cmocka_unit_test(writes_what_chance_made),
         cmocka_unit_test(writes_what_overrides_made),
         cmocka_unit_test(writes_the_worst_key),
         cmocka_unit_test(writes_for_people),

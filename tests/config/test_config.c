@@ -1,0 +1,411 @@
+/* The typed configuration: what is read, defaults, overrides, and the resolved file that repeats the run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/config.h"
+
+static gp_error err;
+static char folder[] = "/tmp/gp-test-config-XXXXXX";
+
+#define MODEL "model:\n  input: {shape: [1, 28, 28]}\n  layers: [flatten, {linear: {out: 10}}]\n  loss: cross_entropy\n"
+#define DATA  "data: {train: {tensors: a.safetensors}, batch: 64}\n"
+#define SMALL MODEL DATA "optimizer: {sgd: {lr: 0.02}}\ntrain: {epochs: 2}\n"
+
+static const char *in_folder(const char *name) {
+    static char paths[4][256];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    return path;
+}
+
+static void write_file(const char *name, const char *text) {
+    FILE *file = fopen(in_folder(name), "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static gp_config *load(const char *text, const char *const *overrides, int count) {
+    gp_config *config = NULL;
+    write_file("c.yaml", text);
+    if (gp_config_load(in_folder("c.yaml"), overrides, count, &config, &err) != GP_OK) fail_msg("%s", err.text);
+    return config;
+}
+
+static void assert_path(const char *path, const char *name) {
+    assert_string_equal(path, in_folder(name));
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static void has_the_defaults_of_the_manual(void **state) {
+    (void)state;
+    gp_config *c = load(SMALL, NULL, 0);
+    assert_path(c->path, "c.yaml");
+    assert_string_equal(c->folder, folder);
+    assert_ptr_equal(c->model, gp_yaml_find(c->document, "model"));
+    assert_int_equal(c->data.train.kind, GP_SOURCE_TENSORS);
+    assert_path(c->data.train.file, "a.safetensors");
+    assert_false(c->data.train.take);
+    assert_int_equal(c->data.eval.kind, GP_SOURCE_NONE);
+    assert_int_equal(c->data.batch, 64);
+    assert_int_equal(c->data.batch_place.line, 5);
+    assert_true(c->data.shuffle);
+    assert_false(c->data.drop_last);
+    assert_int_equal(c->pipeline.device_count, 1);
+    assert_string_equal(c->pipeline.devices[0].kind, "cpu");
+    assert_int_equal(c->pipeline.devices[0].threads, 1);
+    assert_int_equal(c->pipeline.devices[0].memory, 0);
+    assert_int_equal(c->pipeline.balance, GP_BALANCE_AUTO);
+    assert_int_equal(c->pipeline.micro_batches, 1);
+    assert_string_equal(c->pipeline.schedule, "gpipe");
+    assert_int_equal(c->pipeline.checkpoint, GP_CHECKPOINT_EXCEPT_LAST);
+    assert_true(c->pipeline.lockstep);
+    assert_string_equal(c->optimizer.kind, "sgd");
+    assert_true(c->optimizer.lr == 0.02 && c->optimizer.momentum == 0 && c->optimizer.decay == 0);
+    assert_false(c->optimizer.nesterov);
+    assert_string_equal(c->optimizer.lr_schedule, "constant");
+    assert_true(c->optimizer.warmup.count == 0 && c->optimizer.warmup_from == 0);
+    assert_true(c->train.epochs.count == 2 && c->train.epochs.epochs);
+    assert_int_equal(c->train.steps, -1);
+    assert_int_equal(c->train.seed, 1);
+    assert_true(c->train.eval_every.count == 1 && c->train.eval_every.epochs);
+    assert_null(c->train.init);
+    gp_config_destroy(&c);
+    assert_null(c);
+    gp_config_destroy(&c);
+}
+
+static const char full[] =
+    MODEL "data:\n"
+          "  train: {idx: {images: ../x/i.gz, labels: /abs/l.gz, mean: 0.1307, std: 0.3081}, take: [0, 5000]}\n"
+          "  eval: {tensors: {file: \"odd 'name' é\\t.st\"}, take: [5000, 6000]}\n"
+          "  batch: 60\n  shuffle: false\n  drop_last: true\n"
+          "pipeline:\n"
+          "  devices: [cpu, {cpu: {threads: 2, memory: 1.5GiB}}, {cpu: 3}, cuda:1, {cuda: {memory: 4GiB}}, ref]\n"
+          "  balance: [1, 2, 3, 4, 5, 6]\n  micro_batches: 7\n  schedule: gpipe\n"
+          "  checkpoint: always\n  lockstep: false\n"
+          "optimizer:\n"
+          "  sgd: {lr: 1e-3, momentum: 0.9, nesterov: true, weight_decay: 5e-4}\n"
+          "  lr_schedule: constant\n  warmup: {length: 3 epochs, from: 0.1}\n"
+          "train: {epochs: 3, steps: 500, seed: 9223372036854775807, eval_every: 100, init: w.safetensors}\n";
+
+static void reads_every_option(void **state) {
+    (void)state;
+    gp_config *c = load(full, NULL, 0);
+    assert_int_equal(c->data.train.kind, GP_SOURCE_IDX);
+    assert_path(c->data.train.images, "../x/i.gz");
+    assert_string_equal(c->data.train.labels, "/abs/l.gz");
+    assert_true(c->data.train.normalise && c->data.train.mean == 0.1307 && c->data.train.std == 0.3081);
+    assert_true(c->data.train.take && c->data.train.take_from == 0 && c->data.train.take_to == 5000);
+    assert_path(c->data.eval.file, "odd 'name' é\t.st");
+    assert_true(c->data.eval.take_from == 5000 && c->data.eval.take_to == 6000);
+    assert_true(c->data.batch == 60 && !c->data.shuffle && c->data.drop_last);
+    assert_int_equal(c->pipeline.device_count, 6);
+    assert_int_equal(c->pipeline.devices[1].threads, 2);
+    assert_true(c->pipeline.devices[1].memory == (size_t)3 << 29);
+    assert_int_equal(c->pipeline.devices[1].place.line, 12);
+    assert_int_equal(c->pipeline.devices[2].threads, 3);
+    assert_string_equal(c->pipeline.devices[3].kind, "cuda");
+    assert_int_equal(c->pipeline.devices[3].index, 1);
+    assert_int_equal(c->pipeline.devices[4].index, 0);
+    assert_true(c->pipeline.devices[4].memory == (size_t)4 << 30);
+    assert_string_equal(c->pipeline.devices[5].kind, "ref");
+    assert_int_equal(c->pipeline.balance, GP_BALANCE_LAYERS);
+    assert_int_equal(c->pipeline.layers_count, 6);
+    assert_int_equal(c->pipeline.layers[5], 6);
+    assert_int_equal(c->pipeline.micro_batches, 7);
+    assert_int_equal(c->pipeline.micro_batches_place.line, 14);
+    assert_int_equal(c->pipeline.checkpoint, GP_CHECKPOINT_ALWAYS);
+    assert_false(c->pipeline.lockstep);
+    assert_true(c->optimizer.lr == 1e-3 && c->optimizer.momentum == 0.9 && c->optimizer.decay == 5e-4);
+    assert_true(c->optimizer.nesterov);
+    assert_true(c->optimizer.warmup.count == 3 && c->optimizer.warmup.epochs && c->optimizer.warmup_from == 0.1);
+    assert_true(c->train.epochs.count == 3 && c->train.steps == 500 && c->train.seed == INT64_MAX);
+    assert_true(c->train.eval_every.count == 100 && !c->train.eval_every.epochs);
+    assert_path(c->train.init, "w.safetensors");
+    gp_config_destroy(&c);
+}
+
+/* Main options alone, aliases, kinds alone, and what one line of --set may change. */
+static void reads_short_forms(void **state) {
+    (void)state;
+    static const char *const overrides[] = {"pipeline.devices=[cpu, cpu]", "pipeline.balance=size", "data.batch=10",
+                                            "train.eval_every=3 epochs",   "optimizer.warmup=5",    "data.batch=12"};
+    gp_config *c = load(MODEL "data: {train: &d {tensors: a}, eval: *d, batch: 1}\noptimizer: {sgd: 0.5}\n"
+                              "train: {steps: 5}\npipeline: {lockstep: auto, balance: auto}\n",
+                        overrides, 6);
+    assert_int_equal(c->data.eval.kind, GP_SOURCE_TENSORS);
+    assert_true(c->optimizer.lr == 0.5);
+    assert_int_equal(c->pipeline.device_count, 2);
+    assert_int_equal(c->pipeline.balance, GP_BALANCE_SIZE);
+    assert_int_equal(c->data.batch, 12);
+    assert_string_equal(c->data.batch_place.path, "--set data.batch=12");
+    assert_true(c->train.eval_every.count == 3 && c->train.eval_every.epochs);
+    assert_true(c->optimizer.warmup.count == 5 && !c->optimizer.warmup.epochs);
+    assert_true(c->pipeline.lockstep && c->train.steps == 5 && c->train.epochs.count == 0);
+    gp_config_destroy(&c);
+}
+
+static void needs_no_training_data_to_evaluate(void **state) {
+    (void)state;
+    gp_config *c =
+        load(MODEL "data: {eval: {tensors: a}, batch: 1}\noptimizer: {sgd: 0.5}\ntrain: {steps: 0}\n", NULL, 0);
+    assert_int_equal(c->data.train.kind, GP_SOURCE_NONE);
+    assert_int_equal(c->train.steps, 0);
+    gp_config_destroy(&c);
+}
+
+static void counts_equal_devices(void **state) {
+    (void)state;
+    static const char *const set[] = {"pipeline.devices=[cpu, {cpu: {count: 4095, threads: 2}}]"};
+    gp_config *c = load(SMALL, set, 1);
+    assert_int_equal(c->pipeline.device_count, GP_MAX_STAGES);
+    assert_int_equal(c->pipeline.devices[0].threads, 1);
+    assert_int_equal(c->pipeline.devices[1].threads, 2);
+    assert_int_equal(c->pipeline.devices[4095].threads, 2);
+    gp_config_destroy(&c);
+}
+
+/* Relative paths start where the configuration lies, however it was named. */
+static void finds_its_folder(void **state) {
+    (void)state;
+    char before[512];
+    gp_config *c = NULL;
+    write_file("c.yaml", SMALL);
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    assert_int_equal(gp_config_load("c.yaml", NULL, 0, &c, &err), GP_OK);
+    assert_path(c->data.train.file, "a.safetensors");
+    gp_config_destroy(&c);
+    assert_int_equal(gp_config_load("./../.././tmp/../tmp/gp-nothing.yaml", NULL, 0, &c, &err), GP_CONFIG);
+    assert_string_equal(err.text, "./../.././tmp/../tmp/gp-nothing.yaml: cannot be opened: No such file or directory");
+    assert_null(c);
+    assert_int_equal(chdir(before), 0);
+}
+
+/* ---- resolving --------------------------------------------------------------------------------------------------- */
+
+static bool texts_equal(const char *a, const char *b) {
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool sources_equal(const gp_source_config *a, const gp_source_config *b) {
+    return a->kind == b->kind && texts_equal(a->images, b->images) && texts_equal(a->labels, b->labels) &&
+           texts_equal(a->file, b->file) && a->normalise == b->normalise && a->mean == b->mean && a->std == b->std &&
+           a->take == b->take && a->take_from == b->take_from && a->take_to == b->take_to;
+}
+
+static bool pipelines_equal(const gp_pipeline_config *a, const gp_pipeline_config *b) {
+    if (a->device_count != b->device_count || a->layers_count != b->layers_count) return false;
+    for (int i = 0; i < a->device_count; i++) {
+        const gp_device_config *x = &a->devices[i], *y = &b->devices[i];
+        if (strcmp(x->kind, y->kind) != 0 || x->index != y->index || x->threads != y->threads || x->memory != y->memory)
+            return false;
+    }
+    for (int i = 0; i < a->layers_count; i++)
+        if (a->layers[i] != b->layers[i]) return false;
+    return a->balance == b->balance && a->micro_batches == b->micro_batches && texts_equal(a->schedule, b->schedule) &&
+           a->checkpoint == b->checkpoint && a->lockstep == b->lockstep;
+}
+
+static bool times_equal(gp_time a, gp_time b) {
+    return a.count == b.count && a.epochs == b.epochs;
+}
+
+/* But for places and for where the file lies. */
+static bool configs_equal(const gp_config *a, const gp_config *b) {
+    const gp_optimizer_config *x = &a->optimizer, *y = &b->optimizer;
+    return sources_equal(&a->data.train, &b->data.train) && sources_equal(&a->data.eval, &b->data.eval) &&
+           a->data.batch == b->data.batch && a->data.shuffle == b->data.shuffle &&
+           a->data.drop_last == b->data.drop_last && pipelines_equal(&a->pipeline, &b->pipeline) &&
+           texts_equal(x->kind, y->kind) && x->lr == y->lr && x->momentum == y->momentum && x->decay == y->decay &&
+           x->nesterov == y->nesterov && texts_equal(x->lr_schedule, y->lr_schedule) &&
+           times_equal(x->warmup, y->warmup) && x->warmup_from == y->warmup_from &&
+           times_equal(a->train.epochs, b->train.epochs) && a->train.steps == b->train.steps &&
+           a->train.seed == b->train.seed && times_equal(a->train.eval_every, b->train.eval_every) &&
+           texts_equal(a->train.init, b->train.init);
+}
+
+static char *read_file(const char *path) {
+    char *text = calloc(1, 1 << 18);
+    assert_non_null(text);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    text[fread(text, 1, (1 << 18) - 1, file)] = '\0';
+    fclose(file);
+    return text;
+}
+
+/* Resolves with layers 1, 2, 3, … per stage and writes. */
+static void resolve_into(gp_config *c, const char *path) {
+    int64_t balance[GP_MAX_STAGES];
+    for (int i = 0; i < c->pipeline.device_count; i++) balance[i] = i + 1;
+    if (gp_config_resolve(c, balance, c->pipeline.device_count, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_int_equal(c->pipeline.balance, GP_BALANCE_LAYERS);
+    assert_int_equal(c->pipeline.layers_count, c->pipeline.device_count);
+    if (gp_config_write(c, path, &err) != GP_OK) fail_msg("%s", err.text);
+}
+
+/* The written file, in another folder, gives an equal configuration, which is written as the same bytes. */
+static void assert_repeats(const char *text, const char *const *overrides, int count) {
+    gp_config *c = load(text, overrides, count), *again = NULL;
+    resolve_into(c, in_folder("run/config.yaml"));
+    char *first = read_file(in_folder("run/config.yaml"));
+    if (gp_config_load(in_folder("run/config.yaml"), NULL, 0, &again, &err) != GP_OK)
+        fail_msg("%s\n%s", err.text, first);
+    if (!configs_equal(c, again)) fail_msg("not the same configuration:\n%s", first);
+    resolve_into(again, in_folder("run/config.yaml"));
+    char *second = read_file(in_folder("run/config.yaml"));
+    assert_string_equal(first, second);
+    free(first);
+    free(second);
+    gp_config_destroy(&c);
+    gp_config_destroy(&again);
+}
+
+static void repeats_what_it_resolved(void **state) {
+    (void)state;
+    static const char *const sets[] = {"train.seed=7",
+                                       "pipeline.devices.0={cpu: {threads: 4, memory: 100MiB}}",
+                                       "optimizer.sgd.momentum=0.1",
+                                       "optimizer.warmup={length: 1 epoch, from: 0.3333333333333333}",
+                                       "data.train={tensors: \"/x \\\"y\\\"\\n: #\", take: [3, 4]}",
+                                       "data.eval={idx: {images: 'no', labels: '12', std: 3}}",
+                                       "train.init=null",
+                                       "pipeline.checkpoint=never"};
+    static const char *const many[] = {"pipeline.devices=[cpu, {cpu: {count: 1022}}, cpu]"};
+    static const char *const mixed[] = {"pipeline.devices=[{cpu: {count: 20, memory: 1KiB}}, {cpu: {count: 3}}, {ref: "
+                                        "{count: 17}}, {cuda:3: {count: 30}}]"};
+    assert_repeats(SMALL, NULL, 0);
+    assert_repeats(full, NULL, 0);
+    assert_repeats(SMALL, sets, 1);
+    assert_repeats(SMALL "pipeline: {devices: [ref, cpu]}\n", sets, 8);
+    assert_repeats(SMALL, many, 1);
+    assert_repeats(SMALL, mixed, 1);
+    assert_repeats(MODEL "data: {eval: {tensors: a}, batch: 1}\noptimizer: {sgd: 0}\ntrain: {steps: 0}\n", NULL, 0);
+}
+
+static void writes_the_resolved_configuration(void **state) {
+    (void)state;
+    char expected[2000];
+    gp_config *c = load(SMALL, NULL, 0);
+    resolve_into(c, in_folder("run/config.yaml"));
+    char *text = read_file(in_folder("run/config.yaml"));
+    snprintf(expected, sizeof expected,
+             "# gpipe-train " GP_VERSION ": the configuration as it ran\n"
+             "model:\n"
+             "  input:\n"
+             "    shape: [1, 28, 28]\n"
+             "  layers:\n"
+             "    - flatten\n"
+             "    - linear:\n"
+             "        out: 10\n"
+             "  loss: cross_entropy\n"
+             "data:\n"
+             "  train:\n"
+             "    tensors: \"%s/a.safetensors\"\n"
+             "  batch: 64\n"
+             "  shuffle: true\n"
+             "  drop_last: false\n"
+             "optimizer:\n"
+             "  sgd:\n"
+             "    lr: 0.02\n"
+             "    momentum: 0\n"
+             "    nesterov: false\n"
+             "    weight_decay: 0\n"
+             "  lr_schedule: constant\n"
+             "  warmup:\n"
+             "    length: 0\n"
+             "    from: 0\n"
+             "train:\n"
+             "  epochs: 2\n"
+             "  seed: 1\n"
+             "  eval_every: 1 epoch\n"
+             "pipeline:\n"
+             "  devices:\n"
+             "    - cpu:\n"
+             "        threads: 1\n"
+             "  balance: [1]\n"
+             "  micro_batches: 1\n"
+             "  schedule: gpipe\n"
+             "  checkpoint: except_last\n"
+             "  lockstep: true\n",
+             folder);
+    assert_string_equal(text, expected);
+    free(text);
+    gp_config_destroy(&c);
+}
+
+static void refuses_a_balance_for_other_stages(void **state) {
+    (void)state;
+    static const int64_t balance[] = {1, 1};
+    gp_config *c = load(SMALL, NULL, 0);
+    assert_int_equal(gp_config_resolve(c, balance, 2, &err), GP_INTERNAL);
+    assert_int_equal(c->pipeline.balance, GP_BALANCE_AUTO);
+    gp_config_destroy(&c);
+}
+
+/* A folder's name may be no UTF-8, which YAML cannot hold. */
+static void refuses_to_write_a_path_that_is_no_text(void **state) {
+    (void)state;
+    static const int64_t balance[] = {1};
+    char path[256];
+    gp_config *c = NULL;
+    snprintf(path, sizeof path, "%s/\xFF", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    write_file("\xFF/c.yaml", SMALL);
+    assert_int_equal(gp_config_load(in_folder("\xFF/c.yaml"), NULL, 0, &c, &err), GP_OK);
+    assert_int_equal(gp_config_resolve(c, balance, 1, &err), GP_CONFIG);
+    assert_non_null(strstr(err.text, "byte 0xFF is not valid UTF-8"));
+    gp_config_destroy(&c);
+    assert_int_equal(unlink(in_folder("\xFF/c.yaml")), 0);
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void names_checkpoint_modes(void **state) {
+    (void)state;
+    assert_string_equal(gp_checkpoint_mode_name(GP_CHECKPOINT_NEVER), "never");
+    assert_string_equal(gp_checkpoint_mode_name(GP_CHECKPOINT_EXCEPT_LAST), "except_last");
+    assert_string_equal(gp_checkpoint_mode_name(GP_CHECKPOINT_ALWAYS), "always");
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    return mkdtemp(folder) && mkdir(in_folder("run"), 0700) == 0 ? 0 : -1;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    unlink(in_folder("c.yaml"));
+    unlink(in_folder("run/config.yaml"));
+    rmdir(in_folder("run"));
+    return rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(has_the_defaults_of_the_manual),
+        cmocka_unit_test(reads_every_option),
+        cmocka_unit_test(reads_short_forms),
+        cmocka_unit_test(needs_no_training_data_to_evaluate),
+        cmocka_unit_test(counts_equal_devices),
+        cmocka_unit_test(finds_its_folder),
+        cmocka_unit_test(repeats_what_it_resolved),
+        cmocka_unit_test(writes_the_resolved_configuration),
+        cmocka_unit_test(refuses_a_balance_for_other_stages),
+        cmocka_unit_test(refuses_to_write_a_path_that_is_no_text),
+        cmocka_unit_test(names_checkpoint_modes),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
