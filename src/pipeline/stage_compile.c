@@ -161,7 +161,7 @@ gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request,
     gp_stage_compiler c;
     selection run = {0};
     size_t *saved = NULL;
-    gp_status status = gp_stage_compiler_init(&c, plan, request, sized->samples, err);
+    gp_status status = gp_stage_compiler_init(&c, plan, request, sized->samples, sized->training, err);
     if (status == GP_OK && sized->training) status = gp_compiler_forward(&c, GP_PASS_FORWARD, &c.forward, err);
     if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);

@@ -32,7 +32,7 @@ static gp_status note_stats(gp_stage_plan *plan, int node, const gp_lowering *lo
 gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     const gp_graph *graph = request->stages->graph;
     gp_stage_lowering lowering;
-    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, request->full_samples, &lowering, err));
+    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, request->full_samples, false, &lowering, err));
     gp_status status = GP_OK;
     for (int n = 0; n < lowering.count && status == GP_OK; n++) {
         int node = gp_stage_of(plan, request)->first_node + n;

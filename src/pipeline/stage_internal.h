@@ -4,14 +4,15 @@
 
 #include "pipeline/stage_plan.h"
 
-/* The lowerings of a stage's nodes for one size of micro-batch. Owned by the caller. */
+/* The lowerings of a stage's nodes for one size of micro-batch. Owned by the caller. `trains`: some training program
+ * meets this size, so that what training forbids is refused. */
 typedef struct gp_stage_lowering {
     gp_lowering *nodes; /* node_count of the stage */
     int count;
 } gp_stage_lowering;
 
 GP_MUST_USE gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *request, int64_t samples,
-                                     gp_stage_lowering *out, gp_error *err);
+                                     bool trains, gp_stage_lowering *out, gp_error *err);
 void gp_stage_lowering_fini(gp_stage_lowering *lowering);
 
 static inline const gp_stage *gp_stage_of(const gp_stage_plan *plan, const gp_stage_request *request) {

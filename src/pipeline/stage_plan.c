@@ -16,7 +16,7 @@ const char *gp_memory_kind_name(gp_memory_kind kind) {
     return "?";
 }
 
-gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *request, int64_t samples,
+gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *request, int64_t samples, bool trains,
                          gp_stage_lowering *out, gp_error *err) {
     const gp_stage *stage = gp_stage_of(plan, request);
     gp_stage_lowering lowering = {NULL, stage->node_count};
@@ -25,6 +25,7 @@ gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *requ
         int index = stage->first_node + i;
         const gp_node *node = &request->stages->graph->nodes[index];
         gp_lowering_init(&lowering.nodes[i], request->real, samples, (uint32_t)index);
+        lowering.nodes[i].evaluate_only = !trains;
         status = node->layer->type->lower(node->layer, &lowering.nodes[i], err);
         if (status != GP_OK) status = gp_node_error(node, err);
     }

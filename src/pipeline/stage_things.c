@@ -59,11 +59,11 @@ static gp_status make_forward_things(gp_stage_compiler *compiler, gp_error *err)
 }
 
 gp_status gp_stage_compiler_init(gp_stage_compiler *compiler, const gp_stage_plan *plan,
-                                 const gp_stage_request *request, int64_t samples, gp_error *err) {
+                                 const gp_stage_request *request, int64_t samples, bool trains, gp_error *err) {
     const gp_stage *stage = gp_stage_of(plan, request);
     *compiler = (gp_stage_compiler){
         .plan = plan, .request = request, .graph = request->stages->graph, .stage = stage, .samples = samples};
-    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, samples, &compiler->lowering, err));
+    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, samples, trains, &compiler->lowering, err));
     GP_RETURN_IF_FAILED(GP_NEW(&compiler->value_thing, stage->takes.count + (size_t)stage->node_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&compiler->first_side, stage->node_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&compiler->grad_in, stage->grad_in.count, err));

@@ -25,7 +25,8 @@ typedef struct gp_stage_compiler {
 } gp_stage_compiler;
 
 GP_MUST_USE gp_status gp_stage_compiler_init(gp_stage_compiler *compiler, const gp_stage_plan *plan,
-                                             const gp_stage_request *request, int64_t samples, gp_error *err);
+                                             const gp_stage_request *request, int64_t samples, bool trains,
+                                             gp_error *err);
 void gp_stage_compiler_fini(gp_stage_compiler *compiler);
 
 GP_MUST_USE gp_status gp_compiler_thing(gp_stage_compiler *compiler, size_t bytes, int *out, gp_error *err);
