@@ -10,6 +10,40 @@ static const gp_device_kind *kind_of(const gp_worker *worker) {
     return worker->run->plan->devices[worker->index].kind;
 }
 
+/* Whether the worker has the sending (or the receiving) end of an edge. */
+static bool has_end(const gp_worker *worker, const gp_edge *edge, bool sending) {
+    return worker->run->plan->stage[sending ? edge->from : edge->to].worker == worker->index;
+}
+
+static gp_status create_events(gp_worker *worker, gp_error *err) {
+    gp_run *run = worker->run;
+    const gp_stages *stages = run->plan->stages;
+    for (uint32_t e = 0; e < stages->edge_count; e++) {
+        for (int m = 0; m < run->max_pieces; m++) {
+            gp_mail *mail = gp_run_mail(run, e, (uint16_t)m);
+            if (has_end(worker, &stages->edges[e], true))
+                GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, &mail->sent_event, err));
+            if (has_end(worker, &stages->edges[e], false))
+                GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, &mail->pulled_event, err));
+        }
+    }
+    return GP_OK;
+}
+
+static void destroy_events(gp_worker *worker) {
+    gp_run *run = worker->run;
+    const gp_stages *stages = run->plan->stages;
+    for (uint32_t e = 0; e < stages->edge_count; e++) {
+        for (int m = 0; m < run->max_pieces; m++) {
+            gp_mail *mail = gp_run_mail(run, e, (uint16_t)m);
+            if (mail->sent_event && has_end(worker, &stages->edges[e], true))
+                kind_of(worker)->event_destroy(mail->sent_event);
+            if (mail->pulled_event && has_end(worker, &stages->edges[e], false))
+                kind_of(worker)->event_destroy(mail->pulled_event);
+        }
+    }
+}
+
 static gp_status open_worker(gp_worker *worker, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     const gp_device_kind *kind = kind_of(worker);
@@ -18,11 +52,12 @@ static gp_status open_worker(gp_worker *worker, gp_error *err) {
     GP_RETURN_IF_FAILED(kind->stream_create(worker->device, &worker->stream, err));
     GP_RETURN_IF_FAILED(kind->reserve(worker->device, plan->arena[worker->index], &arena, err));
     worker->arena = arena;
-    return GP_OK;
+    return create_events(worker, err);
 }
 
 static void close_worker(gp_worker *worker) {
     const gp_device_kind *kind = kind_of(worker);
+    destroy_events(worker);
     if (worker->arena) kind->unreserve(worker->device, worker->arena);
     if (worker->stream) kind->stream_destroy(worker->stream);
     if (worker->device) kind->close(worker->device);
@@ -109,6 +144,7 @@ static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
     for (size_t i = 0; i < mails; i++) {
         gp_signal_init(&run->mail[i].sent);
         gp_signal_init(&run->mail[i].pulled);
+        run->mail[i].sent_event = run->mail[i].pulled_event = NULL;
         run->mail[i].address = NULL;
     }
     memset(run->workers, 0, (size_t)plan->workers * sizeof *run->workers);

@@ -26,10 +26,13 @@ typedef struct gp_command {
     void *host;
 } gp_command;
 
-/* One edge and micro-batch: what was sent, where it lies, and that it was pulled. Signals count steps. */
+/* One edge and micro-batch: what was sent, where it lies, and that it was pulled. A signal tells the other worker's
+ * thread that the event was recorded (signals count commands); the event makes its stream wait for the work itself. */
 typedef struct gp_mail {
     gp_signal sent, pulled;
-    const void *address; /* written before `sent` is raised, read after */
+    gp_event *sent_event;   /* of the sender's device */
+    gp_event *pulled_event; /* of the receiver's */
+    const void *address;    /* written before `sent` is raised, read after */
 } gp_mail;
 
 typedef struct gp_worker {

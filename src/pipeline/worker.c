@@ -41,11 +41,13 @@ static gp_status load(gp_worker *worker, const gp_mini_plan *mini, const gp_inst
     return GP_OK;
 }
 
-static gp_status send_value(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr) {
+static gp_status send_value(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     size_t offset, bytes;
     gp_instr_copy(worker->run->plan, mini, instr, &offset, &bytes);
     gp_mail *mail = gp_run_mail(worker->run, instr->edge, instr->micro);
     mail->address = worker->arena + offset;
+    GP_RETURN_IF_FAILED(
+        worker->run->plan->devices[worker->index].kind->event_record(mail->sent_event, worker->stream, err));
     gp_signal_raise(&mail->sent, worker->command);
     return GP_OK;
 }
@@ -58,6 +60,7 @@ static gp_status receive(gp_worker *worker, const gp_mini_plan *mini, const gp_i
     int from = mini->programs->worker_of_stage[plan->stages->edges[instr->edge].from];
     GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->pull(
         worker->stream, worker->arena + offset, worker->run->workers[from].device, mail->address, bytes, err));
+    GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->event_record(mail->pulled_event, worker->stream, err));
     gp_signal_raise(&mail->pulled, worker->command);
     return GP_OK;
 }
@@ -78,7 +81,7 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     case GP_INSTR_FORWARD:
     case GP_INSTR_RECOMPUTE:
     case GP_INSTR_BACKWARD: return compute(worker, mini, instr, err);
-    case GP_INSTR_SEND: return send_value(worker, mini, instr);
+    case GP_INSTR_SEND: return send_value(worker, mini, instr, err);
     case GP_INSTR_RECV: return receive(worker, mini, instr, err);
     case GP_INSTR_BARRIER: return gp_barrier_meet(&run->barrier, &run->cancel, err);
     case GP_INSTR_STEP:
@@ -95,6 +98,8 @@ static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc
         gp_mail *mail = gp_run_mail(run, wait->edge, wait->micro);
         gp_signal *signal = wait->kind == GP_WAIT_SENT ? &mail->sent : &mail->pulled;
         GP_RETURN_IF_FAILED(gp_signal_wait(signal, worker->command, &run->cancel, err));
+        const gp_event *event = wait->kind == GP_WAIT_SENT ? mail->sent_event : mail->pulled_event;
+        GP_RETURN_IF_FAILED(run->plan->devices[worker->index].kind->stream_wait(worker->stream, event, err));
     }
     return GP_OK;
 }
