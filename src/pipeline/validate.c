@@ -236,7 +236,6 @@ static gp_status check_all_received(const checker *c, const gp_indices *edges, s
 
 static gp_status check_load(checker *c, piece *p, gp_error *err) {
     if (p->loaded) return refuse(c, err, "the micro-batch is loaded a second time");
-    if (p->forward) return refuse(c, err, "the micro-batch is loaded after its forward");
     p->loaded = true;
     return hold(c, GP_FRAME_STASH, c->instr->slot, err);
 }
@@ -249,18 +248,13 @@ static gp_status check_flag_copy(const checker *c, gp_error *err) {
     return GP_OK;
 }
 
+/* None comes late: forward and backward demand all of theirs before, so that a later one is a second one. */
 static gp_status check_recv(checker *c, piece *p, gp_error *err) {
     GP_RETURN_IF_FAILED(mark_copied(c, RECEIVED, err));
     switch (c->stages->edges[c->instr->edge].kind) {
     case GP_EDGE_FLAG: return check_flag_copy(c, err);
-    case GP_EDGE_GRADIENT:
-        if (p->backward) return refuse(c, err, "the gradient is received after the backward that needs it");
-        p->grads_received++;
-        return hold(c, GP_FRAME_GRAD, c->instr->slot, err);
-    default:
-        if (p->forward) return refuse(c, err, "received after the forward that needs it");
-        p->received++;
-        return hold(c, GP_FRAME_STASH, c->instr->slot, err);
+    case GP_EDGE_GRADIENT: p->grads_received++; return hold(c, GP_FRAME_GRAD, c->instr->slot, err);
+    default: p->received++; return hold(c, GP_FRAME_STASH, c->instr->slot, err);
     }
 }
 
@@ -285,7 +279,6 @@ static gp_status check_recompute(checker *c, piece *p, gp_error *err) {
     if (!p->forward) return refuse(c, err, "a recompute before the forward");
     if (p->kept) return refuse(c, err, "a recompute of what the forward kept");
     if (p->recomputed) return refuse(c, err, "a second recompute of the micro-batch");
-    if (p->backward) return refuse(c, err, "a recompute after the backward");
     p->recomputed = true;
     GP_RETURN_IF_FAILED(hold(c, GP_FRAME_STASH, c->instr->slot, err));
     return hold(c, GP_FRAME_SAVED, c->instr->work, err);

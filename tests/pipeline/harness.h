@@ -31,7 +31,7 @@ typedef struct harness {
     gp_plan *plan;
     gp_run *run;
     int64_t input_elements, classes;
-    void *input;     /* of the larger mini-batch */
+    void *input; /* of the larger mini-batch */
     int64_t *target;
     harness_options options;
 } harness;
@@ -41,7 +41,8 @@ void harness_plan(harness *h, const harness_options *options);
 /* Workers, and parameters from seed 7. */
 void harness_start(harness *h, const gp_hooks *hooks);
 /* Step `step` (from 1) on a mini-batch of `samples` made from the step's number. */
-gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result, gp_error *err);
+gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,
+                       gp_error *err);
 /* Hash of all parameters, buffers and optimizer states. */
 uint64_t harness_hash(harness *h);
 void harness_end(harness *h);

@@ -1,4 +1,5 @@
-foreach(name schedule program slots play)
+foreach(name schedule program slots play validate)
   gp_test(${name} "unit;pipeline" 60 gp_pipeline)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c)
 endforeach()
+target_sources(test_validate PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c)

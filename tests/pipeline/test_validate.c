@@ -1,0 +1,445 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "pipeline/interpreter.h"
+#include "pipeline/toy_graph.h"
+#include "pipeline/validate.h"
+
+static void assert_valid(const toy *t, const gp_programs *programs) {
+    gp_error err = {0};
+    if (gp_programs_validate(t->stages, programs, &err) != GP_OK) fail_msg("%s", err.text);
+}
+
+static void schedules_are_valid(void **state) {
+    (void)state;
+    for (int n = 1; n <= 8; n++)
+        for (int skips = 0; skips < 2; skips++) {
+            toy t;
+            toy_init_chain(&t, n, skips);
+            for (int m = 1; m <= 16; m++)
+                for (int mode = 0; mode < 3; mode++)
+                    for (int i = 0; i < 4; i++) {
+                        gp_programs *programs = toy_programs(&t, (toy_run){m, (gp_checkpoint_mode)mode, i & 1, i & 2});
+                        assert_valid(&t, programs);
+                        gp_programs_destroy(&programs);
+                    }
+            toy_fini(&t);
+        }
+}
+
+static void several_stages_per_worker_are_valid(void **state) {
+    (void)state;
+    toy t;
+    toy_init_chain(&t, 4, true);
+    for (int m = 1; m <= 8; m++) {
+        gp_programs *programs = toy_interleaved(&t, m);
+        assert_valid(&t, programs);
+        gp_programs_destroy(&programs);
+    }
+    toy_fini(&t);
+}
+
+/* In time: the test's limit would tell a check that is quadratic in stages or micro-batches. */
+static void large_plans_are_valid(void **state) {
+    (void)state;
+    toy t;
+    toy_init_chain(&t, 1024, true);
+    gp_programs *programs = toy_programs(&t, (toy_run){64, GP_CHECKPOINT_EXCEPT_LAST, true, true});
+    assert_valid(&t, programs);
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+}
+
+/* One edit of a program, for the tests of messages. */
+typedef struct edit {
+    int worker;
+    const char *at; /* the start of the instruction's line in the text form */
+    const char *to; /* what becomes of it: empty where it goes; lines, where it becomes several */
+    const char *message;
+} edit;
+
+static char *replace(const char *text, const edit *e) {
+    char header[32], at[64];
+    snprintf(header, sizeof header, "worker %d:\n", e->worker);
+    const char *begin = strstr(text, header);
+    assert_non_null(begin);
+    snprintf(at, sizeof at, "\n%s", e->at);
+    begin = strstr(begin, at);
+    if (!begin) fail_msg("no line begins with %s", e->at);
+    begin++;
+    const char *end = strchr(begin, '\n') + 1;
+    char *edited = NULL;
+    if (asprintf(&edited, "%.*s%s%s%s", (int)(begin - text), text, e->to, *e->to ? "\n" : "", end) < 0)
+        fail_msg("out of memory");
+    return edited;
+}
+
+static void check_edits(const toy *t, gp_programs *programs, const edit *edits, size_t count) {
+    char *text = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_programs_write(programs, &text, &err), GP_OK);
+    for (size_t i = 0; i < count; i++) {
+        char *edited = replace(text, &edits[i]);
+        gp_programs *broken = NULL;
+        if (gp_programs_read(edited, "edited", &broken, &err) != GP_OK) fail_msg("%s", err.text);
+        if (gp_programs_validate(t->stages, broken, &err) == GP_OK) fail_msg("valid, but: %s", edits[i].message);
+        assert_int_equal(err.status, GP_PROGRAM);
+        assert_string_equal(err.text, edits[i].message);
+        gp_programs_destroy(&broken);
+        free(edited);
+    }
+    free(text);
+    gp_programs_destroy(&programs);
+}
+
+/* Three stages, two micro-batches, all recomputed, a skip from stage 0 to 2. Edges: 0 from 0 to 1, 1 the skip, 2 from
+ * 1 to 2; gradients 3 from 2 to 1 (the skip's value), 4 from 2 to 1, 5 from 1 to 0; flags 6 to 0, 7 to 1. */
+static void broken_training_is_named(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {0, "F s0 m1", "F s7 m1 last", "worker 0, instruction 5 (F s7 m1): there are 3 stages, counted from 0"},
+        {0, "F s0 m1", "F s1 m1 last", "worker 0, instruction 5 (F s1 m1): stage 1 is on worker 1"},
+        {0, "F s0 m1", "F s0 m2 last", "worker 0, instruction 5 (F s0 m2): there are 2 micro-batches, counted from 0"},
+        {1, "recv s1 m0 e0", "recv s1 m0 e99",
+         "worker 1, instruction 0 (recv s1 m0 e99): there are 8 edges, counted from 0"},
+        {1, "recv s1 m0 e0", "recv s1 m0 e1",
+         "worker 1, instruction 0 (recv s1 m0 e1): the skip edge 1 ends at stage 2"},
+        {1, "send s1 m0 e2", "send s1 m0 e1",
+         "worker 1, instruction 2 (send s1 m0 e1): the skip edge 1 begins at stage 0"},
+        {1, "send s1 m0 e5", "send s1 m0 e5 keep",
+         "worker 1, instruction 15 (send s1 m0 e5): keep says where an activation lies, and edge 5 is a gradient "
+         "edge"},
+        {1, "recv s1 m0 e0", "load s1 m0",
+         "worker 1, instruction 0 (load s1 m0): the stage uses neither input nor target"},
+        {0, "F s0 m0", "", "worker 0, instruction 1 (send s0 m0 e0): sent before the forward that makes it"},
+        {0, "load s0 m0", "", "worker 0, instruction 0 (F s0 m0): the micro-batch is not loaded before"},
+        {0, "load s0 m0", "load s0 m0\nload s0 m0",
+         "worker 0, instruction 1 (load s0 m0): the micro-batch is loaded a second time"},
+        {2, "recv s2 m0 e1", "", "worker 2, instruction 2 (F s2 m0): the skip of edge 1 is not received before"},
+        {2, "F s2 m0", "recv s2 m0 e1\nF s2 m0",
+         "worker 2, instruction 3 (recv s2 m0 e1): micro-batch 0 is received on edge 1 a second time"},
+        {1, "send s1 m0 e2", "send s1 m0 e2\nsend s1 m0 e2",
+         "worker 1, instruction 3 (send s1 m0 e2): micro-batch 0 is sent on edge 2 a second time"},
+        {1, "F s1 m0", "F s1 m0\nF s1 m0", "worker 1, instruction 2 (F s1 m0): a second forward of the micro-batch"},
+        {1, "F s1 m1", "F s1 m1 stash=1",
+         "worker 1, instruction 4 (F s1 m1): the stage's last forward does not say so"},
+        {1, "F s1 m0", "F s1 m0 last", "worker 1, instruction 1 (F s1 m0): says that it is the stage's last"},
+        {1, "F s1 m0", "F s1 m0 stash=1",
+         "worker 1, instruction 1 (F s1 m0): names stash slot 1, but its micro-batch has slot 0"},
+        {1, "recv s1 m1 e0", "recv s1 m1 e0 slot=0",
+         "worker 1, instruction 3 (recv s1 m1 e0): begins stash slot 0 anew, which micro-batch 0 still needs"},
+        {1, "F s1 m0", "F s1 m0 keep",
+         "worker 1, instruction 2 (send s1 m0 e2): the forward kept, so that it is sent from the saved slot: keep is "
+         "missing"},
+        {1, "send s1 m0 e2", "send s1 m0 e2 keep",
+         "worker 1, instruction 2 (send s1 m0 e2): the forward did not keep, so that no saved slot can be sent from"},
+        {1, "send s1 m0 e2", "send s1 m0 e2 slot=3",
+         "worker 1, instruction 2 (send s1 m0 e2): names outbox slot 3, but its micro-batch has slot 0"},
+        {1, "R s1 m1", "",
+         "worker 1, instruction 8 (B s1 m1): the forward did not keep, and no recompute stands before"},
+        {1, "R s1 m1", "R s1 m1 stash=1\nR s1 m1 stash=1",
+         "worker 1, instruction 7 (R s1 m1): a second recompute of the micro-batch"},
+        {1, "F s1 m1", "R s1 m1 stash=1\nF s1 m1 stash=1 last",
+         "worker 1, instruction 4 (R s1 m1): a recompute before the forward"},
+        {1, "R s1 m1", "R s1 m1 stash=1\nR s1 m0 stash=0",
+         "worker 1, instruction 7 (R s1 m0): begins saved slot 0 anew, which micro-batch 1 still needs"},
+        {1, "B s1 m1", "B s1 m1 stash=1",
+         "worker 1, instruction 9 (B s1 m1): the stage's first backward does not say so"},
+        {1, "B s1 m0", "B s1 m0 first", "worker 1, instruction 14 (B s1 m0): says that it is the stage's first"},
+        {1, "B s1 m1", "R s1 m0 saved=1\nB s1 m0 saved=1 first",
+         "worker 1, instruction 10 (B s1 m0): gradients add up in descending order: micro-batch 1 is next"},
+        {1, "recv s1 m1 e3", "", "worker 1, instruction 8 (B s1 m1): the gradient of edge 3 is not received before"},
+        {1, "B s1 m1", "B s1 m1 stash=1 grad=1 first",
+         "worker 1, instruction 9 (B s1 m1): names gradient slot 1, but its micro-batch has slot 0"},
+        {1, "B s1 m1", "B s1 m1 stash=1 saved=1 first",
+         "worker 1, instruction 9 (B s1 m1): names saved slot 1, but its micro-batch has slot 0"},
+        {1, "B s1 m0", "B s1 m0\nB s1 m0", "worker 1, instruction 15 (B s1 m0): a second backward of the micro-batch"},
+        {1, "B s1 m0", "B s1 m0\nR s1 m0", "worker 1, instruction 15 (R s1 m0): a second recompute of the micro-batch"},
+        {1, "B s1 m0", "send s1 m0 e5\nB s1 m0",
+         "worker 1, instruction 14 (send s1 m0 e5): sent before the backward that makes it"},
+        {1, "recv s1 m1 e7", "", "edge 7 (flag from stage 2 to stage 1): micro-batch 1 is never received"},
+        {1, "recv s1 m1 e7", "recv s1 m0 e7",
+         "worker 1, instruction 16 (recv s1 m0 e7): the flag goes with the last micro-batch, 1"},
+        {2, "F s2 m1", "send s2 m1 e6\nF s2 m1 stash=1 last",
+         "worker 2, instruction 7 (send s2 m1 e6): the flag is sent before the stage's last forward"},
+        {2, "send s2 m1 e6", "", "edge 6 (flag from stage 2 to stage 0): micro-batch 1 is never sent"},
+        {1, "step s1", "", "stage 1 has no step"},
+        {1, "step s1", "step s1\nstep s1", "worker 1, instruction 18 (step s1): a second step of the stage"},
+        {1, "recv s1 m1 e7", "step s1\nrecv s1 m1 e7",
+         "worker 1, instruction 17 (recv s1 m1 e7): stands after a step, which comes last on its worker"},
+        {1, "B s1 m0", "", "worker 1, instruction 14 (send s1 m0 e5): sent before the backward that makes it"},
+        {2, "step s2", "barrier s2\nstep s2", "worker 2 has 1 barriers, but worker 0 has 0"},
+    };
+    toy t;
+    toy_init_chain(&t, 3, true);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_ALWAYS, false, true}), edits,
+                sizeof edits / sizeof *edits);
+    toy_fini(&t);
+}
+
+static void broken_keeping_is_named(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {1, "B s1 m1", "R s1 m1 stash=1 saved=1\nB s1 m1 stash=1 saved=1 first",
+         "worker 1, instruction 7 (R s1 m1): a recompute of what the forward kept"},
+        {0, "F s0 m0", "F s0 m0 saved=1 keep\nB s0 m0 first",
+         "worker 0, instruction 2 (B s0 m0): gradients add up in descending order: micro-batch 1 is next"},
+        {0, "F s0 m1", "F s0 m1 stash=1 saved=0 keep last",
+         "worker 0, instruction 4 (F s0 m1): begins saved slot 0 anew, which micro-batch 0 still needs"},
+    };
+    toy t;
+    toy_init_chain(&t, 2, false);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true}), edits,
+                sizeof edits / sizeof *edits);
+    toy_fini(&t);
+}
+
+static void broken_evaluation_is_named(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {1, "F s1 m0", "F s1 m0 keep", "worker 1, instruction 4 (F s1 m0): a forward-only program keeps nothing"},
+        {1, "F s1 m0", "F s1 m0\nR s1 m0",
+         "worker 1, instruction 5 (R s1 m0): does not belong to a forward-only program"},
+        {1, "F s1 m0", "F s1 m0\nB s1 m0",
+         "worker 1, instruction 5 (B s1 m0): does not belong to a forward-only program"},
+        {1, "F s1 m1", "F s1 m1 last\nstep s1",
+         "worker 1, instruction 9 (step s1): does not belong to a forward-only program"},
+        {1, "F s1 m1", "F s1 m1 last\nsend s1 m1 e1",
+         "worker 1, instruction 9 (send s1 m1 e1): a forward-only program has no gradient copies"},
+        {1, "F s1 m1", "F s1 m1 last\nsend s1 m1 e2",
+         "worker 1, instruction 9 (send s1 m1 e2): a forward-only program has no flag copies"},
+        {1, "barrier s1 @1", "", "worker 1 has 2 barriers, but worker 0 has 3"},
+        {1, "F s1 m1", "", "stage 1: micro-batch 1 has no forward"},
+        {0, "send s0 m1", "", "edge 0 (activation from stage 0 to stage 1): micro-batch 1 is never sent"},
+        {0, "barrier s0 @0", "recv s0 m0 e1\nbarrier s0",
+         "worker 0, instruction 1 (recv s0 m0 e1): a forward-only program has no gradient copies"},
+    };
+    toy t;
+    toy_init_chain(&t, 2, false);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_ALWAYS, true, false}), edits,
+                sizeof edits / sizeof *edits);
+    toy_fini(&t);
+}
+
+/* A receive from a stage of the same worker that sends only later. */
+static void deadlocks_are_found(void **state) {
+    (void)state;
+    static const char text[] = "programs workers=1 stages=2 pieces=1 evaluation ascending on=0,0\n"
+                               "worker 0:\n"
+                               "load s0 m0\nload s1 m0\nrecv s1 m0 e0\nF s0 m0 last\nsend s0 m0 e0\nF s1 m0 last\n";
+    toy t;
+    gp_programs *programs = NULL;
+    gp_error err = {0};
+    toy_init_chain(&t, 2, false);
+    assert_int_equal(gp_programs_read(text, "p", &programs, &err), GP_OK);
+    assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+    assert_string_equal(err.text, "worker 0, instruction 2 (recv s1 m0 e0): deadlock: waits for micro-batch 0 to be "
+                                  "sent on edge 0, which cannot happen before");
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+}
+
+/* Sizes that do not fit the stages, and much said with few instructions. */
+static void wrong_sizes_are_refused(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"programs workers=1 stages=1 pieces=1 training descending on=0\nworker 0:\n",
+         "the programs are for 1 stages, but the model is cut into 2"},
+        {"programs workers=1 stages=2 pieces=4096 training descending on=0,0\nworker 0:\nload s0 m0\n",
+         "1 instructions are too few for 4096 micro-batches, 2 stages and the 3 edges between them"},
+        {"programs workers=2 stages=2 pieces=2 evaluation descending on=0,0\nworker 0:\nworker 1:\nstep s0\n",
+         "worker 1, instruction 0 (step s0): stage 0 is on worker 0"},
+        {"programs workers=1 stages=2 pieces=2 evaluation descending on=0,0\nworker 0:\nload s0 m0\nload s0 m0\n"
+         "load s0 m1\nload s1 m1\n",
+         "worker 0, instruction 1 (load s0 m0): the micro-batch is loaded a second time"},
+        {"programs workers=1 stages=2 pieces=2 evaluation descending on=0,0\nworker 0:\nload s1 m0\nload s1 m1\n"
+         "load s1 m1\nload s0 m1\n",
+         "stage 0 has 1 instructions, too few for 2 micro-batches"},
+    };
+    toy t;
+    toy_init_chain(&t, 2, false);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        gp_programs *programs = NULL;
+        gp_error err = {0};
+        if (gp_programs_read(bad[i].text, "p", &programs, &err) != GP_OK) fail_msg("%s", err.text);
+        assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+        assert_string_equal(err.text, bad[i].message);
+        gp_programs_destroy(&programs);
+    }
+    /* What no text says: built in memory. */
+    gp_programs *programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_ALWAYS, false, true});
+    gp_error err = {0};
+    programs->worker[0].instrs[0].op = GP_INSTR_OPS;
+    assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+    assert_string_equal(err.text, "worker 0, instruction 0 (? s0 m0): operation 8 does not exist");
+    programs->worker[0].instrs[0].op = GP_INSTR_LOAD;
+    programs->worker[0].instrs[0].flags = 9;
+    assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+    assert_string_equal(err.text,
+                        "worker 0, instruction 0 (load s0 m0): has flags (0x9) that its operation does not know");
+    programs->worker_of_stage[1] = 2;
+    assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+    assert_string_equal(err.text, "stage 1 is on worker 2: there are 2 workers, counted from 0");
+    programs->pieces = 70000;
+    assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+    assert_string_equal(err.text, "programs for 70000 micro-batches: there are 1 to 4096");
+    programs->workers = 3;
+    programs->pieces = 1;
+    assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+    assert_string_equal(err.text, "programs for 3 workers, but 2 stages: each worker has one or more");
+    programs->workers = 2;
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+}
+
+static gp_programs *copy_programs(const gp_programs *from) {
+    gp_programs *to = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_programs_create(from->workers, from->worker_of_stage, from->stages, from->pieces,
+                                        from->training, from->descending, &to, &err),
+                     GP_OK);
+    for (int w = 0; w < from->workers; w++)
+        for (size_t pc = 0; pc < from->worker[w].count; pc++)
+            assert_int_equal(gp_program_add(&to->worker[w], from->worker[w].instrs[pc], &err), GP_OK);
+    return to;
+}
+
+/* Mostly a near number, now and then any. */
+static uint16_t mutate_number(uint16_t value, uint16_t bound, uint64_t *random) {
+    switch (toy_random(random, 8)) {
+    case 0: return UINT16_MAX;
+    case 1:
+    case 2: return (uint16_t)(value + 1);
+    case 3: return (uint16_t)(value - 1);
+    default: return (uint16_t)toy_random(random, bound);
+    }
+}
+
+static void mutate_field(gp_instr *instr, const toy *t, int pieces, uint64_t *random) {
+    bool copy = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
+    switch (toy_random(random, 9)) {
+    case 0: instr->op = (uint8_t)toy_random(random, GP_INSTR_OPS + 1); break;
+    case 1: instr->flags ^= (uint8_t)(1U << toy_random(random, 4)); break;
+    case 2: instr->stage = mutate_number(instr->stage, (uint16_t)t->stages->count, random); break;
+    case 3: instr->micro = mutate_number(instr->micro, (uint16_t)pieces, random); break;
+    case 4: instr->clock++; break;
+    case 5:
+    case 6:
+        if (copy)
+            instr->edge = mutate_number((uint16_t)instr->edge, (uint16_t)t->stages->edge_count, random);
+        else if (toy_random(random, 2))
+            instr->work = (uint16_t)toy_random(random, 4);
+        else
+            instr->grad = (uint16_t)toy_random(random, 4);
+        break;
+    default: instr->slot = (uint16_t)toy_random(random, 6);
+    }
+}
+
+static void move_instr(gp_program *program, size_t from, size_t to) {
+    gp_instr instr = program->instrs[from];
+    for (size_t i = from; i < to; i++) program->instrs[i] = program->instrs[i + 1];
+    for (size_t i = from; i > to; i--) program->instrs[i] = program->instrs[i - 1];
+    program->instrs[to] = instr;
+}
+
+static void mutate(gp_programs *programs, const toy *t, uint64_t *random) {
+    gp_program *program = &programs->worker[toy_random(random, (uint32_t)programs->workers)];
+    if (program->count < 2) return;
+    size_t at = toy_random(random, (uint32_t)program->count), to = toy_random(random, (uint32_t)program->count);
+    gp_error err = {0};
+    switch (toy_random(random, 12)) {
+    case 0:
+        move_instr(program, at, program->count - 1);
+        program->count--;
+        break;
+    case 1:
+        assert_int_equal(gp_program_add(program, program->instrs[at], &err), GP_OK);
+        move_instr(program, program->count - 1, toy_random(random, 2) ? at : to);
+        break;
+    case 2:
+    case 3:
+    case 4: move_instr(program, at, at + 1 < program->count ? at + 1 : 0); break;
+    case 5: move_instr(program, at, to); break;
+    case 6: programs->descending = !programs->descending; break;
+    default: mutate_field(&program->instrs[at], t, programs->pieces, random);
+    }
+}
+
+typedef struct mutant_tally {
+    int accepted, refused, refused_rightly;
+} mutant_tally;
+
+/* The interpreter's word, over several interleavings. */
+static bool is_harmless(const toy *t, const gp_programs *programs, uint64_t *random, gp_error *err) {
+    for (int i = 0; i < 5; i++) {
+        interleaving how = i < 2 ? (interleaving)i : RANDOM_WORKER;
+        if (interpret(t->stages, programs, how, random, err) != GP_OK) return false;
+    }
+    return true;
+}
+
+static void check_mutants(const toy *t, gp_programs *programs, int count, uint64_t *random, mutant_tally *tally) {
+    gp_error err = {0}, harm = {0};
+    assert_valid(t, programs);
+    if (!is_harmless(t, programs, random, &harm)) fail_msg("interpreter: %s", harm.text);
+    for (int i = 0; i < count; i++) {
+        uint64_t seed = *random;
+        gp_programs *mutant = copy_programs(programs);
+        for (uint32_t edits = 1 + toy_random(random, 4) / 3; edits > 0; edits--) mutate(mutant, t, random);
+        bool accepted = gp_programs_validate(t->stages, mutant, &err) == GP_OK;
+        bool harmless = is_harmless(t, mutant, random, &harm);
+        if (accepted && !harmless)
+            fail_msg("mutant of seed %llu is valid, but %s", (unsigned long long)seed, harm.text);
+        tally->accepted += accepted;
+        tally->refused += !accepted;
+        tally->refused_rightly += !accepted && !harmless;
+        gp_programs_destroy(&mutant);
+    }
+    gp_programs_destroy(&programs);
+}
+
+/* Every mutant is refused, or harmless. The tallies show that both sides have teeth: most refused mutants do harm, and
+ * harmless changes (of clocks, of the order of independent neighbours) pass. */
+static void mutants_are_refused_or_harmless(void **state) {
+    (void)state;
+    uint64_t random = 1;
+    mutant_tally tally = {0};
+    for (int n = 1; n <= 5; n++) {
+        toy t;
+        toy_init_chain(&t, n, true);
+        for (int i = 0; i < 12; i++) {
+            toy_run run = {1 + i % 4, (gp_checkpoint_mode)(i % 3), i / 3 % 2, i % 5 != 4};
+            check_mutants(&t, toy_programs(&t, run), 150, &random, &tally);
+        }
+        if (n == 4) check_mutants(&t, toy_interleaved(&t, 3), 1000, &random, &tally);
+        toy_fini(&t);
+    }
+    print_message("mutants: %d accepted, %d refused, of which %d do harm\n", tally.accepted, tally.refused,
+                  tally.refused_rightly);
+    assert_int_equal(tally.accepted + tally.refused, 10000);
+    assert_true(tally.accepted > 1000);
+    assert_true(tally.refused_rightly > tally.refused / 10 * 7);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schedules_are_valid),
+        cmocka_unit_test(several_stages_per_worker_are_valid),
+        cmocka_unit_test(large_plans_are_valid),
+        cmocka_unit_test(broken_training_is_named),
+        cmocka_unit_test(broken_keeping_is_named),
+        cmocka_unit_test(broken_evaluation_is_named),
+        cmocka_unit_test(deadlocks_are_found),
+        cmocka_unit_test(wrong_sizes_are_refused),
+        cmocka_unit_test(mutants_are_refused_or_harmless),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
