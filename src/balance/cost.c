@@ -48,9 +48,9 @@ gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, int64_t *cost,
         double seconds;
         GP_RETURN_IF_FAILED(count_node(graph, n, samples, &seconds, err));
         double picoseconds = seconds * 1e12;
-        int64_t whole = picoseconds < 0x1p62 ? (int64_t)picoseconds : INT64_MAX;
-        if (!gp_int64_add(total, whole, &total)) return refuse_sum(graph, n, "picoseconds", err);
-        cost[layer_of(graph, n)] += whole;
+        if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total))
+            return refuse_sum(graph, n, "picoseconds", err);
+        cost[layer_of(graph, n)] += (int64_t)picoseconds;
     }
     return GP_OK;
 }

@@ -128,6 +128,9 @@ static void test_what_does_not_fit(void **state) {
     gp_error err = {0};
     assert_int_equal(gp_cost_by_size(model.graph, INT64_C(1) << 31, 1, cost, &err), GP_UNSUPPORTED);
     assert_string_equal(err.text, "m.yaml:3:5: relu \"0\": the bytes counted up to here exceed what 64 bits can hold");
+    assert_int_equal(gp_cost_by_time(model.graph, INT64_C(1) << 28, cost, &err), GP_UNSUPPORTED);
+    assert_string_equal(err.text,
+                        "m.yaml:3:5: relu \"0\": the picoseconds counted up to here exceed what 64 bits can hold");
     release(&model);
     model = build("input: {shape: [3]}\nlayers:\n  - linear: {out: 2}\n  - batch_norm\nloss: cross_entropy\n");
     assert_int_equal(gp_cost_by_time(model.graph, 1, cost, &err), GP_CONFIG);
@@ -246,7 +249,7 @@ static void test_expect_bubble(void **state) {
 /* The first backward overwrites gradients, the others add: fewer bytes, and never both. */
 static void test_expect_first_backward(void **state) {
     (void)state;
-    planned p = plan_chain("linear: {out: 64}", 64, 1, 2, true, true);
+    planned p = plan_chain("linear: {out: 64}", 64, 1, 3, true, true);
     const gp_mini_plan *mini = &p.plan->minis[0];
     const gp_sized *sized = gp_mini_sized(mini, &p.plan->stage[0], 0);
     double first = 0, rest = 0;
@@ -257,7 +260,7 @@ static void test_expect_first_backward(void **state) {
         if (op->when != GP_WHEN_FIRST) rest += seconds;
     }
     assert_true(first < rest);
-    double busy = 2 * seconds_of(&sized->routine[GP_ROUTINE_KEEP]) + first + rest + seconds_of(&mini->total[0]) +
+    double busy = 3 * seconds_of(&sized->routine[GP_ROUTINE_KEEP]) + first + 2 * rest + seconds_of(&mini->total[0]) +
                   seconds_of(&mini->step[0]);
     gp_expectation expected = expect(&p);
     expect_near(expected.busy[0], busy, 1e-6 * busy);
