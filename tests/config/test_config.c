@@ -279,7 +279,7 @@ static void repeats_what_it_resolved(void **state) {
     static const char *const sets[] = {"train.seed=7",
                                        "pipeline.devices.0={cpu: {threads: 4, memory: 100MiB}}",
                                        "optimizer.sgd.momentum=0.1",
-                                       "optimizer.warmup={length: 1 epoch, from: 0.3333333333333333}",
+                                       "optimizer.warmup={length: 1 epoch, from: 0.30000000000000004}",
                                        "data.train={tensors: \"/x \\\"y\\\"\\n: #\", take: [3, 4]}",
                                        "data.eval={idx: {images: 'no', labels: '12', std: 3}}",
                                        "train.init=null",
@@ -347,6 +347,16 @@ static void writes_the_resolved_configuration(void **state) {
     gp_config_destroy(&c);
 }
 
+static void writes_a_thousand_devices_as_one_entry(void **state) {
+    (void)state;
+    static const char *const set[] = {"pipeline.devices=[cpu, {cpu: {count: 1022}}, cpu]"};
+    gp_config *c = load(SMALL, set, 1);
+    resolve_into(c, in_folder("run/config.yaml"));
+    assert_int_equal(gp_yaml_find(c->document, "pipeline.devices")->count, 1);
+    assert_string_equal(gp_yaml_find(c->document, "pipeline.devices.0.cpu.count")->text, "1024");
+    gp_config_destroy(&c);
+}
+
 static void refuses_a_balance_for_other_stages(void **state) {
     (void)state;
     static const int64_t balance[] = {1, 1};
@@ -403,6 +413,7 @@ int main(void) {
         cmocka_unit_test(finds_its_folder),
         cmocka_unit_test(repeats_what_it_resolved),
         cmocka_unit_test(writes_the_resolved_configuration),
+        cmocka_unit_test(writes_a_thousand_devices_as_one_entry),
         cmocka_unit_test(refuses_a_balance_for_other_stages),
         cmocka_unit_test(refuses_to_write_a_path_that_is_no_text),
         cmocka_unit_test(names_checkpoint_modes),
