@@ -33,10 +33,14 @@ gp_status gp_cpu_max_pool_forward_prepare(gp_prepared *prepared, gp_error *err) 
 
 /* The first of equals wins, NaN over all, the first of them. */
 static void take_larger(float *best, int32_t *place, const float *x, int32_t k, int64_t channels) {
+    GP_INDEPENDENT
     for (int64_t c = 0; c < channels; c++) {
-        int larger = (x[c] > best[c]) | ((x[c] != x[c]) & (best[c] == best[c]));
-        best[c] = larger ? x[c] : best[c];
-        place[c] = larger ? k : place[c];
+        float old = best[c], new = x[c];
+        int32_t old_place = place[c];
+        /* Not ≤: larger, or one of them NaN; written without branches, so that it becomes vector code. */
+        int32_t wins = -(int32_t)(!(new <= old) & (old == old));
+        best[c] = wins ? new : old;
+        place[c] = (k & wins) | (old_place & ~wins);
     }
 }
 
@@ -136,7 +140,11 @@ static void gather_place(const pool_loop *loop, int64_t n, int64_t h, int64_t w,
             int32_t k = (int32_t)(kh * loop->pool.kernel[1] + kw);
             const float *dy = loop->from + at * loop->from_pitch + channel;
             const uint8_t *index = loop->index + at * loop->index_pitch + channel;
-            for (int64_t c = 0; c < width; c++) sum[c] += index[c] == k ? dy[c] : 0;
+            GP_INDEPENDENT
+            for (int64_t c = 0; c < width; c++) {
+                float share = dy[c]; /* read in any case: no branch, so that this becomes vector code */
+                sum[c] += index[c] == k ? share : 0;
+            }
         }
     }
     float *dx = loop->to + ((n * loop->in[0] + h) * loop->in[1] + w) * loop->to_pitch + channel;
