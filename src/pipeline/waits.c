@@ -102,11 +102,19 @@ static gp_status follow_slots(const gp_stages *stages, const gp_instr *instr, li
     return GP_OK;
 }
 
+/* Instructions that may name a slot: a bound on how many slots a program has. Barriers, the most in long pipelines, do
+ * not. */
+static size_t count_slot_instrs(const gp_program *program) {
+    size_t count = 0;
+    for (size_t pc = 0; pc < program->count; pc++) count += program->instrs[pc].op != GP_INSTR_BARRIER;
+    return count;
+}
+
 static gp_status derive_worker(const gp_stages *stages, const gp_program *program, bool slots, gp_worker_waits *waits,
                                gp_error *err) {
     life_table tables[GP_FRAMES] = {{0}};
-    size_t size = 16;
-    while (size < 4 * program->count + 16) size *= 2;
+    size_t size = 16, touching = count_slot_instrs(program);
+    while (size < 2 * touching) size *= 2;
     gp_status status = GP_NEW(&waits->first, program->count + 1, err);
     for (int f = 0; f < GP_FRAMES && slots && status == GP_OK; f++) {
         tables[f].size = size;
