@@ -28,7 +28,11 @@ static void catch_signals(void) {
  * stages. So the program starts itself again with the policy set. */
 static void set_wait_policy(char **argv) {
     if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
-    execv("/proc/self/exe", argv);
+    char path[4096]; /* by its own path, so that the process keeps its name */
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0) return;
+    path[length] = '\0';
+    execv(path, argv);
 }
 
 static gp_status train(gp_session *session, const gp_options *options, gp_error *err) {
