@@ -1,0 +1,15 @@
+/* What --plan prints: a plan for people. Writes to a stream of the caller; touches no device. */
+#ifndef GP_TRAIN_PLAN_REPORT_H
+#define GP_TRAIN_PLAN_REPORT_H
+
+#include <stdio.h>
+
+#include "base/status.h"
+#include "pipeline/plan.h"
+
+/* Stages (layers, parameters, device), copies, memory kind by kind with each worker's arena and peak (the instruction
+ * where it is), schedule (a timeline of the clocks where it fits the width), expected time and what it was counted
+ * from. Long pipelines are summarised: the first, the last and the largest stages. */
+GP_MUST_USE gp_status gp_plan_report(const gp_plan *plan, FILE *out, gp_error *err);
+
+#endif
