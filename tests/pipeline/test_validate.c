@@ -153,6 +153,7 @@ static void broken_training_is_named(void **state) {
         {1, "B s1 m0", "B s1 m0 first", "worker 1, instruction 14 (B s1 m0): says that it is the stage's first"},
         {1, "B s1 m1", "R s1 m0 saved=1\nB s1 m0 saved=1 first",
          "worker 1, instruction 10 (B s1 m0): gradients add up in descending order: micro-batch 1 is next"},
+        {1, "F s1 m0", "B s1 m1 first\nF s1 m0", "worker 1, instruction 1 (B s1 m1): a backward before the forward"},
         {1, "recv s1 m1 e3", "", "worker 1, instruction 8 (B s1 m1): the gradient of edge 3 is not received before"},
         {1, "B s1 m1", "B s1 m1 stash=1 grad=1 first",
          "worker 1, instruction 9 (B s1 m1): names gradient slot 1, but its micro-batch has slot 0"},
@@ -187,6 +188,8 @@ static void broken_keeping_is_named(void **state) {
     static const edit edits[] = {
         {1, "B s1 m1", "R s1 m1 stash=1 saved=1\nB s1 m1 stash=1 saved=1 first",
          "worker 1, instruction 7 (R s1 m1): a recompute of what the forward kept"},
+        {0, "send s0 m1 e0", "recv s0 m1 e1\nB s0 m1 stash=1 saved=1 first\nsend s0 m1 e0 slot=1 keep",
+         "worker 0, instruction 7 (send s0 m1 e0): sent after the backward that ends the saved slot's life"},
         {0, "F s0 m0", "F s0 m0 saved=1 keep\nB s0 m0 first",
          "worker 0, instruction 2 (B s0 m0): gradients add up in descending order: micro-batch 1 is next"},
         {0, "F s0 m1", "F s0 m1 stash=1 saved=0 keep last",
@@ -295,6 +298,12 @@ static void wrong_sizes_are_refused(void **state) {
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
     assert_string_equal(err.text, "programs for 3 workers, but 2 stages: each worker has one or more");
     programs->workers = 2;
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+    toy_init_chain(&t, 4097, false);
+    programs = toy_schedule(&t, (toy_run){1, GP_CHECKPOINT_ALWAYS, false, false});
+    assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+    assert_string_equal(err.text, "programs for 4097 stages: there are 1 to 4096");
     gp_programs_destroy(&programs);
     toy_fini(&t);
 }
