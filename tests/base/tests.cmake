@@ -1,0 +1,2 @@
+gp_test(base "unit" 30 gp_base)
+gp_test(sync "unit;threads" 60 gp_base)
