@@ -1,2 +1,2 @@
 gp_test(partition "unit" 60 gp_balance)
-gp_test(cost "unit" 60 gp_balance)
+gp_test(cost "unit" 60 gp_balance gp_ref gp_cpu)
