@@ -1,4 +1,5 @@
 /* gpipe-train: options, signals, exit status. Everything that a test would want to call lives in the rooms below. */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,39 +12,61 @@
 
 static volatile sig_atomic_t stop;
 
-/* The first signal asks the run to end after its step; SA_RESETHAND makes the second end the process at once. */
+/* The first signal asks the run to end after its step; the second, of either kind, ends the process at once. */
 static void on_signal(int number) {
+    const struct sigaction usual = {.sa_handler = SIG_DFL};
     (void)number;
     stop = 1;
+    sigaction(SIGINT, &usual, NULL);
+    sigaction(SIGTERM, &usual, NULL);
 }
 
-static void catch_signals(void) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+/* A signal that the caller had ignored (nohup, a script's background job) stays ignored. */
+static void catch_signal(int number) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
     sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    sigaddset(&action.sa_mask, SIGINT);
+    sigaddset(&action.sa_mask, SIGTERM);
+    if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
+    sigaction(number, &action, NULL);
+}
+
+/* A reader of the progress that went away and a file that may not grow are errors of a write, not the end of a run. */
+static void prepare_signals(void) {
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
+    catch_signal(SIGINT);
+    catch_signal(SIGTERM);
+}
+
+/* Where the caller closed a standard stream, the next file opened would take its place, and progress would go into the
+ * model. What stands in for it cannot be written (or read), so that it is noticed. */
+static void hold_standard_streams(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
 }
 
 /* libgomp reads its wait policy when it is loaded, before main: threads that spin while they wait disturb the other
- * stages. So the program starts itself again with the policy set. */
+ * stages. So the program starts itself again with the policy set, by its own name, which ps and killall know. */
 static void set_wait_policy(char **argv) {
+    char path[4096];
     if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
-    char path[4096]; /* by its own path, so that the process keeps its name */
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
-    if (length <= 0) return;
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+    if (length <= 0 || (size_t)length == sizeof path) return;
     path[length] = '\0';
     execv(path, argv);
 }
 
 static gp_status train(gp_session *session, const gp_options *options, gp_error *err) {
     char *folder = NULL;
+    GP_RETURN_IF_FAILED(gp_session_check_machine(session, err));
     gp_status status = options->folder ? GP_OK : gp_folder_default(options->config, &folder, err);
     const char *path = options->folder ? options->folder : folder;
+    prepare_signals();
     if (status == GP_OK) status = gp_folder_prepare(path, options->force, err);
     if (status == GP_OK && options->verbosity == GP_VERBOSE) status = gp_plan_report(session->plan, stdout, err);
     if (status == GP_OK) {
         gp_train_options train_options = {.folder = path, .verbosity = options->verbosity, .stop = &stop};
-        catch_signals();
         status = gp_train(session, &train_options, err);
     }
     free(folder);
@@ -63,6 +86,7 @@ static gp_status run(const gp_options *options, gp_error *err) {
 int main(int argc, char **argv) {
     gp_error err = {0};
     gp_options options = {0};
+    hold_standard_streams();
     set_wait_policy(argv);
     gp_status status = gp_options_parse(argc, argv, &options, &err);
     if (status == GP_OK && options.help)

@@ -1,18 +1,14 @@
 #include "cli/options.h"
 
-#include <getopt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "config/read.h"
 
-enum { OPTION_SET = 256, OPTION_PLAN, OPTION_FORCE, OPTION_VERSION };
-
-static const struct option long_options[] = {
-    {"set", required_argument, NULL, OPTION_SET},   {"plan", no_argument, NULL, OPTION_PLAN},
-    {"force", no_argument, NULL, OPTION_FORCE},     {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, OPTION_VERSION}, {NULL, 0, NULL, 0}};
+/* Read by hand: getopt_long takes any prefix of a name, which the next option's name would make ambiguous, and does not
+ * say which word it refuses. */
 
 static const char *const known[] = {"--set", "--plan", "--force", "--help", "--version", NULL};
 static const char *const later[] = {"--expand", "--resume", "--trace", "--trace-steps", NULL};
@@ -35,56 +31,105 @@ const char *gp_options_help(void) {
            "Exit status: 0 done; 1 the run failed; 2 the command line or the configuration is wrong.\n";
 }
 
-static gp_status refuse(const char *argument, gp_error *err) {
-    size_t length = strcspn(argument, "=");
-    for (size_t i = 0; later[i]; i++)
-        if (strlen(later[i]) == length && strncmp(argument, later[i], length) == 0)
-            return gp_fail(err, GP_USAGE, "option %s is not available yet", later[i]);
-    const char *near = strncmp(argument, "--", 2) == 0 ? gp_nearest_name(argument, known) : NULL;
-    if (near) return gp_fail(err, GP_USAGE, "unknown option %s: did you mean %s?", argument, near);
-    return gp_fail(err, GP_USAGE, "unknown option %s: see gpipe-train --help", argument);
+typedef struct arguments {
+    char **words;
+    int count, next;
+} arguments;
+
+/* `length` of `word` is the option's name; a value stands behind it ("" : none does) or is the next word. */
+static gp_status take_value(arguments *rest, const char *word, size_t length, const char *behind, const char **out,
+                            gp_error *err) {
+    if (*behind)
+        *out = behind + (*behind == '=');
+    else if (rest->next < rest->count)
+        *out = rest->words[rest->next++];
+    else
+        return gp_fail(err, GP_USAGE, "option %.*s needs a value", (int)length, word);
+    return GP_OK;
 }
 
-static gp_status take(gp_options *options, int option, const char *argument, gp_error *err) {
-    switch (option) {
-    case 'o': options->folder = optarg; break;
-    case 'q': options->verbosity = GP_QUIET; break;
-    case 'v': options->verbosity = GP_VERBOSE; break;
-    case 'h': options->help = true; break;
-    case OPTION_SET: options->overrides[options->override_count++] = optarg; break;
-    case OPTION_PLAN: options->plan = true; break;
-    case OPTION_FORCE: options->force = true; break;
-    case OPTION_VERSION: options->version = true; break;
-    case ':': return gp_fail(err, GP_USAGE, "option %s needs a value", argument);
-    default: return refuse(argument, err);
+static bool is_named(const char *word, size_t length, const char *name) {
+    return strlen(name) == length && strncmp(word, name, length) == 0;
+}
+
+static gp_status refuse(const char *word, size_t length, gp_error *err) {
+    for (size_t i = 0; known[i]; i++)
+        if (is_named(word, length, known[i])) return gp_fail(err, GP_USAGE, "option %s takes no value", known[i]);
+    for (size_t i = 0; later[i]; i++)
+        if (is_named(word, length, later[i])) return gp_fail(err, GP_USAGE, "option %s is not available yet", later[i]);
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    const char *near = gp_nearest_name(name, known);
+    if (near) return gp_fail(err, GP_USAGE, "unknown option %s: did you mean %s?", name, near);
+    return gp_fail(err, GP_USAGE, "unknown option %s: see gpipe-train --help", name);
+}
+
+static gp_status take_long(gp_options *options, const char *word, arguments *rest, gp_error *err) {
+    size_t length = strcspn(word, "=");
+    bool alone = word[length] == '\0';
+    if (is_named(word, length, "--set"))
+        return take_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
+    if (alone && is_named(word, length, "--plan"))
+        options->plan = true;
+    else if (alone && is_named(word, length, "--force"))
+        options->force = true;
+    else if (alone && is_named(word, length, "--help"))
+        options->help = true;
+    else if (alone && is_named(word, length, "--version"))
+        options->version = true;
+    else
+        return refuse(word, length, err);
+    return GP_OK;
+}
+
+/* -q, -qv, -oDIR, -o DIR. */
+static gp_status take_short(gp_options *options, const char *word, arguments *rest, gp_error *err) {
+    for (const char *letter = word + 1; *letter; letter++) {
+        switch (*letter) {
+        case 'q': options->verbosity = GP_QUIET; break;
+        case 'v': options->verbosity = GP_VERBOSE; break;
+        case 'h': options->help = true; break;
+        case 'o': return take_value(rest, "-o", 2, letter + 1, &options->folder, err);
+        default: return gp_fail(err, GP_USAGE, "unknown option -%c: see gpipe-train --help", *letter);
+        }
+    }
+    return GP_OK;
+}
+
+static gp_status take_words(gp_options *options, arguments *rest, gp_error *err) {
+    bool only_names = false;
+    while (rest->next < rest->count) {
+        const char *word = rest->words[rest->next++];
+        if (!only_names && strcmp(word, "--") == 0) {
+            only_names = true;
+            continue;
+        }
+        if (!only_names && strncmp(word, "--", 2) == 0)
+            GP_RETURN_IF_FAILED(take_long(options, word, rest, err));
+        else if (!only_names && word[0] == '-' && word[1])
+            GP_RETURN_IF_FAILED(take_short(options, word, rest, err));
+        else if (options->config)
+            return gp_fail(err, GP_USAGE, "one configuration at a time: %s is one too many", word);
+        else
+            options->config = word;
     }
     return GP_OK;
 }
 
 gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err) {
     gp_options options = {.verbosity = GP_NORMAL};
+    arguments rest = {argv, argc, 1};
     GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
-    gp_status status = GP_OK;
-    opterr = 0;
-    optind = 1;
-    while (status == GP_OK) {
-        int at = optind;
-        int option = getopt_long(argc, argv, ":o:qvh", long_options, NULL);
-        if (option < 0) break;
-        status = take(&options, option, argv[at < argc ? at : argc - 1], err);
-    }
+    gp_status status = take_words(&options, &rest, err);
     bool informs = options.help || options.version;
-    if (status == GP_OK && !informs && optind >= argc)
+    if (status == GP_OK && !informs && !options.config)
         status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-train [options] config.yaml");
-    if (status == GP_OK && !informs && optind + 1 < argc)
-        status = gp_fail(err, GP_USAGE, "one configuration at a time: %s is one too many", argv[optind + 1]);
     if (status == GP_OK && options.folder && !*options.folder)
         status = gp_fail(err, GP_USAGE, "option -o needs the name of a folder");
     if (status != GP_OK) {
         gp_options_fini(&options);
         return status;
     }
-    options.config = informs ? NULL : argv[optind];
     *out = options;
     return GP_OK;
 }

@@ -20,7 +20,8 @@ static gp_status make_folders(const char *path, gp_error *err) {
         *at = '\0';
         struct stat found;
         if (mkdir(copy, 0777) != 0 && (errno != EEXIST || stat(copy, &found) != 0 || !S_ISDIR(found.st_mode)))
-            status = gp_fail(err, GP_IO, "%s: cannot be made: %s", copy, strerror(errno == EEXIST ? ENOTDIR : errno));
+            status = gp_fail(err, GP_IO, "the run folder %s cannot be made: %s: %s", path, copy,
+                             strerror(errno == EEXIST ? ENOTDIR : errno));
         *at = ended;
         if (ended == '\0') break;
     }

@@ -35,7 +35,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     printf("%d layers, %" PRId64 " parameters; %d stage%s [", session->graph->layer_count,
            gp_graph_param_elements(session->graph), pipeline->device_count, pipeline->device_count == 1 ? "" : "s");
     for (int s = 0; s < pipeline->device_count && s < 16; s++) printf("%s%" PRId64, s ? ", " : "", session->layers[s]);
-    printf("%s], %d micro-batch%s, checkpoint %s; %s per stage at most\n", pipeline->device_count > 16 ? ", …" : "",
+    printf("%s], %d micro-batch%s, checkpoint %s; at most %s per stage\n", pipeline->device_count > 16 ? ", …" : "",
            pipeline->micro_batches, pipeline->micro_batches == 1 ? "" : "es",
            gp_checkpoint_mode_name(pipeline->checkpoint), gp_bytes_text(bytes, arena));
     printf("run folder: %s\n", folder);
@@ -71,7 +71,8 @@ void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double
     if (progress->verbosity == GP_QUIET) return;
     if (progress->open_line) printf("\r\033[K");
     progress->open_line = false;
-    printf("step %" PRId64 "  epoch %" PRId64 "  eval loss %.4f  accuracy %.4f\n", step, epoch, loss, accuracy);
+    if (step > 0) printf("step %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  ", step, progress->steps, epoch);
+    printf("eval loss %.4f  accuracy %.4f\n", loss, accuracy);
     fflush(stdout);
 }
 

@@ -9,7 +9,7 @@ int64_t gp_time_steps(gp_time time, int64_t steps_per_epoch) {
 }
 
 double gp_rate(const gp_optimizer_config *optimizer, int64_t warmup_steps, int64_t step) {
-    if (step > warmup_steps) return optimizer->lr;
+    if (step >= warmup_steps) return optimizer->lr;
     double from = optimizer->warmup_from;
     return optimizer->lr * (from + (1 - from) * (double)step / (double)warmup_steps);
 }

@@ -12,6 +12,7 @@
 #include "pipeline/memory.h"
 #include "train/devices.h"
 #include "train/rate.h"
+#include "train/weights.h"
 
 static void describe_samples(gp_session *session) {
     const gp_graph *graph = session->graph;
@@ -24,34 +25,41 @@ static void describe_samples(gp_session *session) {
                                      .ignore = -100};
 }
 
+/* A run that only evaluates needs no training data, and does not look for them. */
 static gp_status open_data(gp_session *session, gp_error *err) {
     const gp_data_config *data = &session->config->data;
-    if (data->train.kind != GP_SOURCE_NONE)
+    if (data->train.kind != GP_SOURCE_NONE && session->config->train.steps != 0)
         GP_RETURN_IF_FAILED(gp_dataset_open(&data->train, &session->spec, &session->train, err));
     if (data->eval.kind != GP_SOURCE_NONE)
         GP_RETURN_IF_FAILED(gp_dataset_open(&data->eval, &session->spec, &session->eval, err));
     return GP_OK;
 }
 
+static gp_place train_place(const gp_session *session) {
+    const gp_yaml *train = gp_yaml_get(gp_yaml_root(session->config->document), "train");
+    return train ? train->place : (gp_place){.path = session->config->path};
+}
+
 static gp_status count_steps(gp_session *session, gp_error *err) {
     const gp_train_config *train = &session->config->train;
     const gp_data_config *data = &session->config->data;
-    if (session->train)
-        session->epoch_steps = gp_loader_batches(gp_dataset_count(session->train), data->batch, data->drop_last);
+    if (!session->train) return GP_OK;
+    int64_t samples = gp_dataset_count(session->train);
+    session->epoch_steps = gp_loader_batches(samples, data->batch, data->drop_last);
+    if (session->epoch_steps == 0)
+        return gp_fail_at(err, GP_CONFIG, data->batch_place,
+                          "data.batch: %" PRId64 " is more than the %" PRId64
+                          " training samples, and drop_last leaves out what is not full: nothing is left to train on",
+                          data->batch, samples);
     session->steps = train->steps < 0 ? INT64_MAX : train->steps;
     if (train->epochs.count > 0) {
         int64_t steps = gp_time_steps(train->epochs, session->epoch_steps);
         if (steps < session->steps) session->steps = steps;
     }
-    if (session->steps == 0 && !session->eval)
-        return gp_fail_at(err, GP_CONFIG, data->batch_place, "steps: 0 only evaluates, but there is no data.eval");
-    if (session->steps > 0 && session->epoch_steps == 0)
-        return gp_fail_at(err, GP_CONFIG, data->batch_place,
-                          "drop_last: the %" PRId64 " training samples make no full mini-batch of %" PRId64,
-                          gp_dataset_count(session->train), data->batch);
     if (session->steps > UINT32_MAX)
-        return gp_fail_at(err, GP_CONFIG, data->batch_place, "%" PRId64 " steps are more than the %u of one run",
-                          session->steps, UINT32_MAX);
+        return gp_fail_at(err, GP_CONFIG, train_place(session),
+                          "train: %" PRId64 " steps are more than the %" PRIu32 " of one run", session->steps,
+                          UINT32_MAX);
     return GP_OK;
 }
 
@@ -63,11 +71,6 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     return GP_OK;
 }
 
-static int64_t full_piece(const gp_session *session) {
-    int64_t micro = session->config->pipeline.micro_batches;
-    return (session->config->data.batch + micro - 1) / micro;
-}
-
 static gp_update make_update(const gp_optimizer_config *optimizer) {
     return (gp_update){
         .op = GP_OP_SGD,
@@ -75,118 +78,168 @@ static gp_update make_update(const gp_optimizer_config *optimizer) {
         .sgd = {.momentum = optimizer->momentum, .decay = optimizer->decay, .nesterov = optimizer->nesterov ? 1 : 0}};
 }
 
-static gp_status find_balance(gp_session *session, gp_error *err) {
+/* What a plan can be made with in place of what the configuration says. */
+typedef struct choice {
+    int64_t micro_batches;
+    gp_checkpoint_mode checkpoint;
+    gp_balance_mode balance;
+} choice;
+
+static gp_status check_layers(const gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int layers = session->graph->layer_count;
-    GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->device_count, err));
-    if (pipeline->balance == GP_BALANCE_LAYERS) {
-        int64_t sum = 0;
-        for (int s = 0; s < pipeline->layers_count; s++) sum += session->layers[s] = pipeline->layers[s];
-        if (sum == layers) return GP_OK;
-        return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
-                          "balance: the entries add up to %" PRId64 " layers, but the model has %d", sum, layers);
-    }
-    if (pipeline->device_count > layers)
+    int64_t sum = 0;
+    if (pipeline->balance != GP_BALANCE_LAYERS && pipeline->device_count > layers)
         return gp_fail_at(err, GP_CONFIG, pipeline->devices[layers].place,
-                          "devices: %d stages are more than the model's %d layers", pipeline->device_count, layers);
+                          "pipeline.devices: %d stages are more than the model's %d layer%s", pipeline->device_count,
+                          layers, layers == 1 ? "" : "s");
+    if (pipeline->balance != GP_BALANCE_LAYERS) return GP_OK;
+    for (int s = 0; s < pipeline->layers_count; s++) sum += pipeline->layers[s];
+    if (sum == layers) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
+                      "pipeline.balance: the entries add up to %" PRId64 ", but the model has %d layer%s", sum, layers,
+                      layers == 1 ? "" : "s");
+}
+
+/* Layers per stage into `layers`, one entry for each device. */
+static gp_status find_balance(const gp_session *session, const choice *with, int64_t *layers, gp_error *err) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int64_t piece = (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
+    int count = session->graph->layer_count;
     int64_t *cost = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&cost, layers, err));
-    gp_status status = pipeline->balance == GP_BALANCE_AUTO
-                           ? gp_cost_by_time(session->graph, full_piece(session), cost, err)
-                           : gp_cost_by_size(session->graph, full_piece(session),
-                                             make_update(&session->config->optimizer).states, cost, err);
-    if (status == GP_OK) status = gp_partition_min_max(cost, layers, pipeline->device_count, session->layers, err);
+    if (with->balance == GP_BALANCE_LAYERS) {
+        memcpy(layers, pipeline->layers, (size_t)pipeline->layers_count * sizeof *layers);
+        return GP_OK;
+    }
+    GP_RETURN_IF_FAILED(GP_NEW(&cost, count, err));
+    gp_status status =
+        with->balance == GP_BALANCE_AUTO
+            ? gp_cost_by_time(session->graph, piece, cost, err)
+            : gp_cost_by_size(session->graph, piece, make_update(&session->config->optimizer).states, cost, err);
+    if (status == GP_OK) status = gp_partition_min_max(cost, count, pipeline->device_count, layers, err);
     free(cost);
     return status;
 }
 
-/* Sizes of the mini-batches of `count` samples. */
-static int add_sizes(gp_mini_size *sizes, int64_t count, int64_t batch, bool drop_last, bool training) {
+/* Sizes of mini-batches that `steps` steps over `count` samples meet. */
+static int add_sizes(gp_mini_size *sizes, int64_t count, int64_t batch, int64_t steps, bool training) {
     int added = 0;
     if (count >= batch) sizes[added++] = (gp_mini_size){batch, training};
-    if (count % batch && !drop_last) sizes[added++] = (gp_mini_size){count % batch, training};
+    if (count % batch && steps > count / batch) sizes[added++] = (gp_mini_size){count % batch, training};
     return added;
 }
 
-static gp_status make_plan(const gp_session *session, int micro_batches, gp_checkpoint_mode checkpoint, gp_plan **out,
+static int list_sizes(const gp_session *session, gp_mini_size sizes[4]) {
+    const gp_data_config *data = &session->config->data;
+    int count = 0;
+    if (session->steps > 0) {
+        int64_t met = session->steps < session->epoch_steps ? session->steps : session->epoch_steps;
+        count += add_sizes(sizes, gp_dataset_count(session->train), data->batch, met, true);
+    }
+    if (session->eval)
+        count += add_sizes(sizes + count, gp_dataset_count(session->eval), data->batch, INT64_MAX, false);
+    return count;
+}
+
+static gp_status make_plan(const gp_session *session, const choice *with, int64_t *layers, gp_plan **out,
                            gp_error *err) {
     const gp_config *config = session->config;
     gp_mini_size sizes[4];
-    int count = 0;
-    if (session->steps > 0)
-        count += add_sizes(sizes, gp_dataset_count(session->train), config->data.batch, config->data.drop_last, true);
-    if (session->eval)
-        count += add_sizes(sizes + count, gp_dataset_count(session->eval), config->data.batch, false, false);
+    GP_RETURN_IF_FAILED(find_balance(session, with, layers, err));
     gp_plan_request request = {.graph = session->graph,
-                               .layers = session->layers,
+                               .layers = layers,
                                .stages = config->pipeline.device_count,
                                .devices = session->devices,
                                .real = GP_F32,
                                .update = make_update(&config->optimizer),
                                .batch = config->data.batch,
-                               .micro_batches = micro_batches,
-                               .checkpoint = checkpoint,
+                               .micro_batches = (int)with->micro_batches,
+                               .checkpoint = with->checkpoint,
                                .lockstep = config->pipeline.lockstep,
                                .sizes = sizes,
-                               .size_count = count};
+                               .size_count = list_sizes(session, sizes)};
     return gp_plan_create(&request, out, err);
 }
 
-/* Whether the plan would fit with these choices. */
-static bool would_fit(const gp_session *session, int micro_batches, gp_checkpoint_mode checkpoint) {
+static bool would_fit(const gp_session *session, const choice *with) {
     gp_plan *plan = NULL;
+    int64_t *layers = NULL;
     gp_error ignored = {0};
     int worker;
-    if (make_plan(session, micro_batches, checkpoint, &plan, &ignored) != GP_OK) return false;
-    bool fits = gp_memory_check(plan, &worker, &ignored) == GP_OK;
+    if (GP_NEW(&layers, session->config->pipeline.device_count, &ignored) != GP_OK) return false;
+    bool fits =
+        make_plan(session, with, layers, &plan, &ignored) == GP_OK && gp_memory_check(plan, &worker, &ignored) == GP_OK;
     gp_plan_destroy(&plan);
+    free(layers);
     return fits;
 }
 
-/* The sentence that refuses a plan goes on with what would make it fit: recomputing, or smaller micro-batches. */
-static gp_status refuse_plan(const gp_session *session, int worker, gp_error *err) {
-    const gp_pipeline_config *pipeline = &session->config->pipeline;
-    char remedy[160] =
-        "neither checkpoint: always nor more micro-batches make it fit; more stages, or a smaller batch, may";
-    bool found = pipeline->checkpoint != GP_CHECKPOINT_ALWAYS &&
-                 would_fit(session, pipeline->micro_batches, GP_CHECKPOINT_ALWAYS);
-    if (found) snprintf(remedy, sizeof remedy, "it fits with checkpoint: always");
-    for (int64_t m = 2 * (int64_t)pipeline->micro_batches;
-         !found && m <= session->config->data.batch && m <= GP_MAX_MICRO_BATCHES; m *= 2) {
-        for (int always = 0; always < 2 && !found; always++) {
-            found = would_fit(session, (int)m, always ? GP_CHECKPOINT_ALWAYS : pipeline->checkpoint);
-            if (found)
-                snprintf(remedy, sizeof remedy, "it fits with micro_batches: %" PRId64 "%s", m,
-                         always ? " and checkpoint: always" : "");
+/* The first of a few changes that makes the plan fit, the cheapest ones to live with first: recomputing, smaller
+ * micro-batches, both; then the same with a balance by size. */
+static bool find_remedy(const gp_session *session, const choice *now, choice *out) {
+    int64_t most =
+        session->config->data.batch < GP_MAX_MICRO_BATCHES ? session->config->data.batch : GP_MAX_MICRO_BATCHES;
+    for (int by_size = 0; by_size < (now->balance == GP_BALANCE_SIZE ? 1 : 2); by_size++) {
+        for (int64_t m = now->micro_batches; m == now->micro_batches || m <= most; m *= 2) {
+            for (int always = 0; always < (now->checkpoint == GP_CHECKPOINT_ALWAYS ? 1 : 2); always++) {
+                *out = (choice){m, always ? GP_CHECKPOINT_ALWAYS : now->checkpoint,
+                                by_size ? GP_BALANCE_SIZE : now->balance};
+                if (would_fit(session, out)) return true;
+            }
         }
     }
-    gp_error cause = *err;
-    return gp_fail_at(err, GP_CONFIG, pipeline->devices[worker].place, "the plan does not fit: %s; %s", cause.text,
-                      remedy);
+    return false;
 }
 
-static gp_status check_memory(const gp_session *session, gp_error *err) {
-    int worker = 0;
-    if (gp_memory_check(session->plan, &worker, err) != GP_OK) return refuse_plan(session, worker, err);
+/* The sentence that refuses a plan goes on with what would make it fit. */
+static gp_status refuse_plan(const gp_session *session, const choice *now, int worker, gp_error *err) {
+    gp_place place = session->config->pipeline.devices[worker].place;
+    gp_error cause = *err;
+    choice then;
+    if (!find_remedy(session, now, &then))
+        return gp_fail_at(err, GP_CONFIG, place,
+                          "the plan does not fit: %s; neither checkpoint: always nor more micro-batches nor balance: "
+                          "size make it fit; more stages or a smaller batch may",
+                          cause.text);
+    char remedy[120] = "";
+    size_t used = 0;
+    if (then.micro_batches != now->micro_batches)
+        used = (size_t)snprintf(remedy, sizeof remedy, "micro_batches: %" PRId64, then.micro_batches);
+    if (then.checkpoint != now->checkpoint)
+        used += (size_t)snprintf(remedy + used, sizeof remedy - used, "%scheckpoint: always", used ? " and " : "");
+    if (then.balance != now->balance)
+        snprintf(remedy + used, sizeof remedy - used, "%sbalance: size", used ? " and " : "");
+    return gp_fail_at(err, GP_CONFIG, place, "the plan does not fit: %s; it fits with %s", cause.text, remedy);
+}
+
+gp_status gp_session_check_machine(const gp_session *session, gp_error *err) {
     size_t sum = 0, machine = gp_machine_memory();
     for (int w = 0; w < session->plan->workers; w++)
         if (!gp_size_add(sum, session->plan->arena[w], &sum)) sum = SIZE_MAX;
     char needed[32], there[32];
     if (machine && sum > machine)
-        return gp_fail(err, GP_MEMORY, "the plan needs %s for its %d workers, but the machine has %s",
-                       gp_bytes_text(needed, sum), session->plan->workers, gp_bytes_text(there, machine));
+        return gp_fail(err, GP_MEMORY, "the plan needs %s for %d stage%s, but the machine has %s",
+                       gp_bytes_text(needed, sum), session->plan->workers, session->plan->workers == 1 ? "" : "s",
+                       gp_bytes_text(there, machine));
     return GP_OK;
 }
 
 static gp_status open_session(gp_session *session, gp_error *err) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    const choice now = {pipeline->micro_batches, pipeline->checkpoint, pipeline->balance};
+    int worker = 0;
     GP_RETURN_IF_FAILED(gp_graph_build(session->config->model, &session->graph, err));
     describe_samples(session);
     GP_RETURN_IF_FAILED(find_devices(session, err));
+    GP_RETURN_IF_FAILED(check_layers(session, err));
     GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
-    GP_RETURN_IF_FAILED(find_balance(session, err));
-    return make_plan(session, session->config->pipeline.micro_batches, session->config->pipeline.checkpoint,
-                     &session->plan, err);
+    if (session->config->train.init)
+        GP_RETURN_IF_FAILED(gp_weights_check(session->graph, session->config->train.init, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->device_count, err));
+    GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, err));
+    gp_status status = gp_memory_check(session->plan, &worker, err);
+    return status == GP_OK ? GP_OK : refuse_plan(session, &now, worker, err);
 }
 
 gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err) {
@@ -199,7 +252,6 @@ gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err) {
     session->config = *config;
     *config = NULL;
     status = open_session(session, err);
-    if (status == GP_OK) status = check_memory(session, err);
     if (status != GP_OK)
         gp_session_close(&session);
     else

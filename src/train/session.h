@@ -16,7 +16,7 @@ typedef struct gp_session {
     gp_config *config; /* owned */
     gp_graph *graph;
     gp_sample_spec spec;
-    gp_dataset *train, *eval; /* NULL: none */
+    gp_dataset *train, *eval; /* NULL: none, or not needed */
     gp_device_spec *devices;
     int64_t *layers; /* per stage: the balance as it runs */
     gp_plan *plan;
@@ -25,8 +25,10 @@ typedef struct gp_session {
 } gp_session;
 
 /* Takes the configuration, whatever happens: *config is NULL afterwards. GP_CONFIG with a place, also where the plan
- * exceeds a given `memory`; GP_DATA for data files; GP_MEMORY where the plan exceeds what the machine has. */
+ * exceeds a given `memory`; GP_DATA for data files and train.init. */
 GP_MUST_USE gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err);
 void gp_session_close(gp_session **session);
+/* GP_MEMORY where the plan exceeds what this machine has: for those who run it, not for those who look at it. */
+GP_MUST_USE gp_status gp_session_check_machine(const gp_session *session, gp_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "data/loader.h"
@@ -19,7 +20,8 @@ typedef struct trainer {
     int64_t step; /* applied so far */
     int64_t epoch;
     int64_t warmup, eval_every; /* steps */
-    double accuracy;            /* of the last evaluation; < 0: none yet */
+    double loss, accuracy;      /* of the last step; of the last evaluation, < 0: none yet */
+    bool weights;               /* the run holds weights worth saving */
     bool interrupted;
 } trainer;
 
@@ -43,10 +45,14 @@ static gp_status run_batch(trainer *t, const gp_batch *batch, bool training, con
     return gp_run_step(t->run, mini, input, result, err);
 }
 
-static gp_status evaluate_batches(trainer *t, gp_loader *loader, double *loss, double *accuracy, gp_error *err) {
+/* Stops between mini-batches where the run is asked to end: *whole is false then. */
+static gp_status evaluate_batches(trainer *t, gp_loader *loader, double *loss, double *accuracy, bool *whole,
+                                  gp_error *err) {
     double loss_sum = 0, right = 0, counts = 0;
+    *whole = false;
     for (;;) {
         const gp_batch *batch;
+        if (stopping(t)) return GP_OK;
         gp_step_result result;
         GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
         if (!batch) break;
@@ -58,6 +64,7 @@ static gp_status evaluate_batches(trainer *t, gp_loader *loader, double *loss, d
     }
     *loss = counts > 0 ? loss_sum / counts : 0;
     *accuracy = counts > 0 ? right / counts : 0;
+    *whole = true;
     return GP_OK;
 }
 
@@ -67,10 +74,15 @@ static gp_status evaluate(trainer *t, gp_error *err) {
         .batch = t->session->config->data.batch, .first_epoch = 1, .epochs = 1, .depth = PREFETCH};
     gp_loader *loader = NULL;
     double loss = 0, accuracy = 0;
+    bool whole;
     GP_RETURN_IF_FAILED(gp_loader_create(t->session->eval, &t->session->spec, &options, &loader, err));
-    gp_status status = evaluate_batches(t, loader, &loss, &accuracy, err);
+    gp_status status = evaluate_batches(t, loader, &loss, &accuracy, &whole, err);
     gp_loader_destroy(&loader);
-    GP_RETURN_IF_FAILED(status);
+    if (status != GP_OK) return gp_error_context(err, "evaluation after step %" PRId64 ": ", t->step);
+    if (!whole) {
+        t->interrupted = true;
+        return GP_OK;
+    }
     t->accuracy = accuracy;
     gp_progress_eval(&t->progress, t->step, t->epoch, loss, accuracy);
     return gp_metrics_eval(t->metrics, t->step, loss, accuracy, err);
@@ -98,6 +110,7 @@ static gp_status train_step(trainer *t, const gp_batch *batch, gp_error *err) {
                        "or a warm-up may help",
                        step, record.loss);
     t->step = step;
+    t->loss = record.loss;
     gp_progress_step(&t->progress, &record);
     return GP_OK;
 }
@@ -109,12 +122,12 @@ static gp_status train_batches(trainer *t, gp_loader *loader, gp_error *err) {
         GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
         if (!batch) return gp_fail(err, GP_INTERNAL, "the loader ended before the run");
         GP_RETURN_IF_FAILED(train_step(t, batch, err));
-        if (t->eval_every > 0 && t->step % t->eval_every == 0 && !stopping(t)) {
+        if (t->eval_every > 0 && t->step % t->eval_every == 0) {
             GP_RETURN_IF_FAILED(evaluate(t, err));
             evaluated = t->step;
         }
     }
-    t->interrupted = t->step < t->session->steps;
+    if (t->step < t->session->steps) t->interrupted = true;
     return evaluated == t->step || t->interrupted ? GP_OK : evaluate(t, err);
 }
 
@@ -160,40 +173,66 @@ static gp_status open_metrics(trainer *t, gp_error *err) {
     return status == GP_OK ? gp_metrics_start(t->metrics, t->session, err) : status;
 }
 
+/* Signals stay the business of the calling thread: those of the run inherit a mask that blocks them. */
+static gp_status start_run(trainer *t, gp_error *err) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    gp_status status = gp_run_create(t->session->plan, t->options->hooks, &t->run, err);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
 static gp_status start(trainer *t, gp_error *err) {
     gp_session *session = t->session;
     const gp_train_config *config = &session->config->train;
     t->warmup = gp_time_steps(session->config->optimizer.warmup, session->epoch_steps ? session->epoch_steps : 1);
     t->eval_every = gp_time_steps(config->eval_every, session->epoch_steps ? session->epoch_steps : 1);
-    if (config->init) GP_RETURN_IF_FAILED(gp_weights_check(session->graph, config->init, err));
     GP_RETURN_IF_FAILED(write_config(t, err));
     GP_RETURN_IF_FAILED(open_metrics(t, err));
-    GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
-    return config->init ? gp_weights_load(t->run, session->plan, config->init, err)
-                        : gp_weights_initialise(t->run, session->plan, config->seed, err);
-}
-
-static void say_end(trainer *t, double seconds) {
-    if (t->interrupted)
-        gp_progress_end(&t->progress, "interrupted after step %" PRId64 " of %" PRId64 "; model saved in %s", t->step,
-                        t->session->steps, t->options->folder);
-    else if (t->accuracy >= 0)
-        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, accuracy %.4f; model saved in %s", t->step,
-                        seconds, t->accuracy, t->options->folder);
+    GP_RETURN_IF_FAILED(start_run(t, err));
+    if (config->init)
+        GP_RETURN_IF_FAILED(gp_weights_load(t->run, session->plan, config->init, err));
     else
-        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s; model saved in %s", t->step, seconds,
-                        t->options->folder);
+        GP_RETURN_IF_FAILED(gp_weights_initialise(t->run, session->plan, config->seed, err));
+    t->weights = true;
+    return GP_OK;
 }
 
-/* What the run reached is saved also where a step was refused or a file broke; only where workers failed there is
- * nothing to save from. The first cause stays the error. */
+static void say_done(trainer *t, double seconds) {
+    const char *folder = t->options->folder;
+    if (t->step == 0)
+        gp_progress_end(&t->progress, "done: evaluated in %.1f s; model saved in %s", seconds, folder);
+    else if (t->accuracy >= 0)
+        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %.4f, accuracy %.4f; model saved in %s",
+                        t->step, seconds, t->loss, t->accuracy, folder);
+    else
+        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %.4f; model saved in %s", t->step,
+                        seconds, t->loss, folder);
+}
+
+static void say_end(trainer *t, gp_status status, bool saved, double seconds) {
+    const char *how = status != GP_OK ? "stopped" : "interrupted";
+    if (status == GP_OK && !t->interrupted)
+        say_done(t, seconds);
+    else if (saved)
+        gp_progress_end(&t->progress, "%s after %" PRId64 " of %" PRId64 " steps; model saved in %s", how, t->step,
+                        t->session->steps, t->options->folder);
+    else
+        gp_progress_end(&t->progress, "%s after %" PRId64 " of %" PRId64 " steps; no model saved", how, t->step,
+                        t->session->steps);
+}
+
+/* What the run reached is saved also where a step was refused or a file broke; where workers failed there is nothing to
+ * read it from. The first cause stays the error. */
 static gp_status finish(trainer *t, gp_status status, gp_error *err) {
     double seconds = gp_now() - t->progress.began;
     gp_error later = {0};
-    if (t->progress.open_line && status != GP_OK) gp_progress_end(&t->progress, "stopped after step %" PRId64, t->step);
-    if (t->run && (status == GP_OK || status == GP_NUMERIC || status == GP_DATA || status == GP_IO)) {
-        gp_status saved = save_model(t, status == GP_OK ? err : &later);
-        if (status == GP_OK) status = saved;
+    bool saved = false;
+    if (t->weights) {
+        gp_status saving = save_model(t, status == GP_OK ? err : &later);
+        saved = saving == GP_OK;
+        if (status == GP_OK) status = saving;
     }
     if (t->metrics) {
         const char *how = status != GP_OK ? "failed" : t->interrupted ? "interrupted" : "done";
@@ -202,7 +241,7 @@ static gp_status finish(trainer *t, gp_status status, gp_error *err) {
         ended = gp_metrics_close(&t->metrics, status == GP_OK ? err : &later);
         if (status == GP_OK) status = ended;
     }
-    if (status == GP_OK) say_end(t, seconds);
+    say_end(t, status, saved, seconds);
     return status;
 }
 

@@ -16,12 +16,12 @@
 typedef struct gp_train_options {
     const char *folder; /* prepared */
     gp_verbosity verbosity;
-    const volatile sig_atomic_t *stop; /* not 0: end after the current step; may be NULL */
+    const volatile sig_atomic_t *stop; /* not 0: end after the current mini-batch; set by a handler; may be NULL */
     const gp_hooks *hooks;             /* for tests; may be NULL */
 } gp_train_options;
 
-/* GP_NUMERIC where a mini-batch's loss was not finite: that step was not applied, and the model is saved as it was
- * before it. */
+/* Where the run is asked to stop, an evaluation under way is given up and leaves no event. GP_NUMERIC where a
+ * mini-batch's loss was not finite: that step was not applied, and the model is saved as it was before it. */
 GP_MUST_USE gp_status gp_train(gp_session *session, const gp_train_options *options, gp_error *err);
 
 #endif
