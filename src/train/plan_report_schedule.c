@@ -78,8 +78,9 @@ static void report_instructions(const gp_report *report) {
         if (count < least) least = count;
     }
     char text[3][GP_REPORT_NUMBER];
-    fprintf(report->out, "  %s; a worker has %s to %s\n   ", gp_report_count(text[0], all, "instruction"),
-            gp_report_number(text[1], least), gp_report_number(text[2], most));
+    fprintf(report->out, "  %s; %s", gp_report_count(text[0], all, "instruction"), gp_report_number(text[1], least));
+    if (most > least) fprintf(report->out, " to %s", gp_report_number(text[2], most));
+    fputs(" on each worker\n   ", report->out);
     for (int op = 0; op < GP_INSTR_OPS; op++)
         if (of[op]) fprintf(report->out, " %s %s", gp_report_op(op), gp_report_number(text[0], of[op]));
     fputs("\n", report->out);

@@ -1,0 +1,1 @@
+gp_test(plan_report "unit" 60 gp_train)
