@@ -1,4 +1,6 @@
-/* Element types and the shapes of samples. Plain values; any thread. */
+/* Element types and the shapes of samples and parameters: the vocabulary of sizes that every room uses.
+ *
+ * Plain values that own nothing and may be copied freely; pure functions, any thread. */
 #ifndef GP_BASE_SHAPE_H
 #define GP_BASE_SHAPE_H
 

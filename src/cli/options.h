@@ -1,4 +1,6 @@
-/* The command line of gpipe-train. One thread. */
+/* The command line of gpipe-train: options, their help, and what is refused.
+ *
+ * main owns the options and frees them with gp_options_fini; texts stay argv's. The main thread only. */
 #ifndef GP_CLI_OPTIONS_H
 #define GP_CLI_OPTIONS_H
 

@@ -11,6 +11,8 @@
  *
  * Descriptors are plain data, compared and hashed by their bytes: zero-initialise them, padding included
  * (gp_op_desc_init). The same descriptor gives the same kernel and so the same bits, whatever stands beside it.
+ *
+ * Descriptors and tensors are plain values of whoever fills them; prepared ops belong to a gp_op_cache. Any thread.
  */
 #ifndef GP_DEVICE_OP_H
 #define GP_DEVICE_OP_H

@@ -1,4 +1,6 @@
-/* What the files that make a stage's plan share: lowering its nodes, preparing ops, addresses of what is fixed. */
+/* What the files that make a stage's plan share: lowering its nodes, preparing ops, addresses of what is fixed.
+ *
+ * Internal to stage_*.c. The plan owns what comes of it; one thread while a plan is made. */
 #ifndef GP_PIPELINE_STAGE_INTERNAL_H
 #define GP_PIPELINE_STAGE_INTERNAL_H
 

@@ -1,4 +1,6 @@
-/* Names of devices → what this build can open. The one place that knows every device kind. Any thread. */
+/* Names of devices → what this build can open. The one place that knows every device kind.
+ *
+ * Owns nothing: kinds are static, specs are plain values. Any thread. */
 #ifndef GP_TRAIN_DEVICES_H
 #define GP_TRAIN_DEVICES_H
 

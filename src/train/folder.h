@@ -1,4 +1,6 @@
-/* The run folder: where it is, whether it may be used, and the names of what lies in it. One thread. */
+/* The run folder: where it is, whether it may be used, and the names of what lies in it.
+ *
+ * Texts that functions give belong to the caller. One thread: nothing guards the folder against another program. */
 #ifndef GP_TRAIN_FOLDER_H
 #define GP_TRAIN_FOLDER_H
 

@@ -1,4 +1,6 @@
-/* metrics.jsonl: one JSON object a line, written through at once. The trainer's thread. */
+/* metrics.jsonl: one JSON object a line, written through at once, so that what a run reached survives its end.
+ *
+ * The trainer opens and closes it; only the trainer's thread writes. */
 #ifndef GP_TRAIN_METRICS_H
 #define GP_TRAIN_METRICS_H
 

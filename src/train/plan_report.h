@@ -1,4 +1,6 @@
-/* What --plan prints: a plan for people. Writes to a stream of the caller; touches no device. */
+/* What --plan prints: a plan for people.
+ *
+ * Borrows the plan for the call, writes to a stream of the caller, touches no device. One thread per stream. */
 #ifndef GP_TRAIN_PLAN_REPORT_H
 #define GP_TRAIN_PLAN_REPORT_H
 

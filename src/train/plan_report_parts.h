@@ -1,4 +1,6 @@
-/* Inside the report of a plan: what its parts share. Made and freed by gp_plan_report, in its thread. */
+/* Inside the report of a plan: what its parts share.
+ *
+ * Made and freed by gp_plan_report, in its thread. */
 #ifndef GP_TRAIN_PLAN_REPORT_PARTS_H
 #define GP_TRAIN_PLAN_REPORT_PARTS_H
 

@@ -1,4 +1,6 @@
-/* Learning rates by step: warm-up, then the schedule. Pure. */
+/* Learning rates by step: warm-up, then the schedule.
+ *
+ * Pure functions of the configuration and the step's number; own nothing; any thread. */
 #ifndef GP_TRAIN_RATE_H
 #define GP_TRAIN_RATE_H
 

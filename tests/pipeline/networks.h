@@ -26,4 +26,42 @@ static const char network_skips[] = "input: {shape: [2, 7, 6]}\n"
                                     "loss: cross_entropy\n";
 enum { NETWORK_SKIPS_LAYERS = 17 };
 
+/* Pictures: the input used on three stages, strides, dilation, groups, pools whose windows overlap, a value twice in
+ * one concatenation, batch norm without parameters. */
+static const char network_pictures[] = "input: {shape: [3, 9, 8]}\n"
+                                       "layers:\n"
+                                       "  - conv: {out: 4, kernel: 3, pad: 1}\n"                         /* 0 */
+                                       "  - concat: [input, -1, -1]\n"                                   /* 1 */
+                                       "  - batch_norm\n"                                                /* 2 */
+                                       "  - conv: {out: 6, kernel: 3, pad: 1}\n"                         /* 3 */
+                                       "  - relu\n"                                                      /* 4 */
+                                       "  - concat: [-1, input]\n"                                       /* 5 */
+                                       "  - max_pool: {kernel: 3, stride: 2, pad: 1}\n"                  /* 6 */
+                                       "  - conv: {out: 9, kernel: 3, pad: 2, dilation: 2, groups: 3}\n" /* 7 */
+                                       "  - add: [-1, -2]\n"                                             /* 8 */
+                                       "  - relu\n"                                                      /* 9 */
+                                       "  - dropout: 0.3\n"                                              /* 10 */
+                                       "  - conv: {out: 8, kernel: 2, stride: 2}\n"                      /* 11 */
+                                       "  - batch_norm: {affine: false}\n"                               /* 12 */
+                                       "  - global_avg_pool\n"                                           /* 13 */
+                                       "  - flatten\n"                                                   /* 14 */
+                                       "  - linear: {out: 6, bias: false}\n"                             /* 15 */
+                                       "loss: cross_entropy\n";
+enum { NETWORK_PICTURES_LAYERS = 16 };
+
+/* Vectors only: `a` is used by layers 3 and 6, the input by 0 and 6. Small, for tests that run often. */
+static const char network_vectors[] = "input: {shape: [7]}\n"
+                                      "layers:\n"
+                                      "  - linear: {out: 9, name: a}\n"     /* 0 */
+                                      "  - relu\n"                          /* 1 */
+                                      "  - linear: 9\n"                     /* 2 */
+                                      "  - add: [-1, a]\n"                  /* 3 */
+                                      "  - dropout: 0.25\n"                 /* 4 */
+                                      "  - linear: {out: 5, bias: false}\n" /* 5 */
+                                      "  - concat: [-1, a, input]\n"        /* 6 */
+                                      "  - relu\n"                          /* 7 */
+                                      "  - linear: 4\n"                     /* 8 */
+                                      "loss: cross_entropy\n";
+enum { NETWORK_VECTORS_LAYERS = 9 };
+
 #endif
