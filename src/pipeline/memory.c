@@ -80,7 +80,8 @@ static void before_instr(alive *a, const gp_instr *instr) {
     if (gp_instr_begins(a->plan->stages, instr, &frame, &slot)) set_alive(a, instr->stage, frame, instr->micro, true);
 }
 
-static void after_instr(alive *a, const gp_instr *instr) {
+static void after_instr(alive *a, const gp_program *program, size_t pc) {
+    const gp_instr *instr = &program->instrs[pc];
     if (instr->op == GP_INSTR_BACKWARD || (instr->op == GP_INSTR_FORWARD && !a->mini->training))
         set_alive(a, instr->stage, GP_FRAME_STASH, instr->micro, false);
     if (instr->op == GP_INSTR_BACKWARD) set_alive(a, instr->stage, GP_FRAME_SAVED, instr->micro, false);
@@ -90,7 +91,8 @@ static void after_instr(alive *a, const gp_instr *instr) {
     gp_frame frame;
     uint16_t slot;
     gp_instr_sends_from(a->plan->stages, instr, &frame, &slot);
-    if (frame != GP_FRAME_SAVED) set_alive(a, instr->stage, frame, instr->micro, false);
+    if (frame != GP_FRAME_SAVED && gp_program_last_send(program, pc))
+        set_alive(a, instr->stage, frame, instr->micro, false);
 }
 
 static size_t running_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
@@ -114,7 +116,7 @@ gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *o
             before_instr(&a, instr);
             size_t bytes = a.bytes + running_bytes(plan, a.mini, instr);
             if (bytes > peak.bytes) peak = (gp_memory_peak){bytes, m, pc};
-            after_instr(&a, instr);
+            after_instr(&a, program, pc);
         }
         free(a.slots);
     }

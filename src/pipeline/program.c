@@ -39,6 +39,13 @@ gp_status gp_program_add(gp_program *program, gp_instr instr, gp_error *err) {
     return GP_OK;
 }
 
+bool gp_program_last_send(const gp_program *program, size_t pc) {
+    const gp_instr *instr = &program->instrs[pc];
+    if (pc + 1 >= program->count) return true;
+    const gp_instr *next = instr + 1;
+    return next->op != GP_INSTR_SEND || next->stage != instr->stage || next->micro != instr->micro;
+}
+
 static const char *const op_names[] = {
 #define GP_INSTR_NAME(suffix, name) name,
     GP_INSTR_MAP(GP_INSTR_NAME)

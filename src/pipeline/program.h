@@ -88,6 +88,9 @@ GP_MUST_USE gp_status gp_programs_create(int workers, const int *worker_of_stage
 void gp_programs_destroy(gp_programs **programs);
 GP_MUST_USE gp_status gp_program_add(gp_program *program, gp_instr instr, gp_error *err);
 
+/* Whether send `pc` is the last of its micro-batch from its outbox or gradient slot: such sends follow one another. */
+bool gp_program_last_send(const gp_program *program, size_t pc);
+
 /* "F s1 m3" for messages; buffer is returned. */
 enum { GP_INSTR_TEXT = 96 };
 const char *gp_instr_text(char buffer[GP_INSTR_TEXT], const gp_instr *instr);

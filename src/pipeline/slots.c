@@ -73,14 +73,6 @@ static void note_send(assigner *a, pool *p, const gp_instr *instr) {
     if (pulled > p->end_of_micro[instr->micro]) p->end_of_micro[instr->micro] = pulled;
 }
 
-/* Whether this is the last send of its micro-batch from its outbox or gradient slot: the sends follow one another. */
-static bool last_send(const gp_program *program, size_t pc) {
-    const gp_instr *instr = &program->instrs[pc];
-    if (pc + 1 >= program->count) return true;
-    const gp_instr *next = instr + 1;
-    return next->op != GP_INSTR_SEND || next->stage != instr->stage || next->micro != instr->micro;
-}
-
 static gp_status assign_send(assigner *a, const gp_program *program, size_t pc, gp_error *err) {
     gp_instr *instr = &program->instrs[pc];
     if (a->stages->edges[instr->edge].kind == GP_EDGE_FLAG) return GP_OK;
@@ -95,7 +87,7 @@ static gp_status assign_send(assigner *a, const gp_program *program, size_t pc, 
     }
     instr->slot = (uint16_t)p->slot_of_micro[instr->micro];
     note_send(a, p, instr);
-    if (frame != GP_FRAME_SAVED && last_send(program, pc)) end_life(p, instr->micro);
+    if (frame != GP_FRAME_SAVED && gp_program_last_send(program, pc)) end_life(p, instr->micro);
     return GP_OK;
 }
 
