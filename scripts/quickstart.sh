@@ -23,7 +23,7 @@ echo "== 2/4 build (build/)"
 quietly cmake --preset release
 quietly cmake --build --preset release --target gpipe-train
 echo "== 3/4 data (data/digits/)"
-scripts/fetch-digits.sh
+scripts/fetch-digits.sh data/digits
 echo "== 4/4 training: build/gpipe-train -o runs/digits --force configs/digits.yaml"
 build/gpipe-train -o runs/digits --force configs/digits.yaml
 
