@@ -38,10 +38,11 @@ The run is in runs/digits: metrics.jsonl, model.safetensors, and config.yaml, wh
 What to try next:
   build/gpipe-train --plan configs/digits.yaml
       the two stages, what is copied between them, each one's memory to the byte, and the expected step
-  build/gpipe-train -o runs/cut --set 'pipeline.balance=[3, 11]' configs/digits.yaml
-      another cut, between `stem` and the rest: `add` now takes its skip across it. The result is the same to the bit:
+  build/gpipe-train -o runs/cut --force --set 'pipeline.balance=[7, 7]' configs/digits.yaml
+      another cut: one value crosses it, where two did. The result is the same to the bit:
       cmp runs/digits/model.safetensors runs/cut/model.safetensors
-  build/gpipe-train -o runs/three --set 'pipeline.devices=[cpu, cpu, cpu]' --set pipeline.checkpoint=never configs/digits.yaml
+  build/gpipe-train -o runs/three --force --set 'pipeline.devices=[cpu, cpu, cpu]' --set pipeline.checkpoint=never \
+      configs/digits.yaml
       three stages, and nothing computed twice: the same again
   build/gpipe-train configs/mnist.yaml
       the real MNIST, once its four files are in data/mnist/: train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz,
