@@ -92,7 +92,8 @@ static gp_status obey(gp_worker *worker, gp_error *err) {
     case GP_COMMAND_NONE:
     case GP_COMMAND_QUIT: return GP_OK;
     }
-    return status == GP_OK ? kind->stream_finish(worker->stream, &worker->run->cancel, err) : status;
+    if (status == GP_OK) status = kind->stream_finish(worker->stream, &worker->run->cancel, err);
+    return status == GP_OK ? GP_OK : gp_error_context(err, "worker %d: ", worker->index);
 }
 
 static void *work(void *argument) {
@@ -113,11 +114,20 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Until every worker has carried out the last command; the first cause where the run was cancelled. */
-static gp_status wait_for_workers(gp_run *run, gp_error *err) {
+static void join_workers(gp_run *run) {
     for (int w = 0; w < run->plan->workers; w++)
-        if (gp_signal_wait(&run->workers[w].done, run->commands + 1, &run->cancel, err) != GP_OK)
-            return gp_cancel_cause(&run->cancel, err);
+        if (run->workers[w].started) pthread_join(run->workers[w].thread, NULL);
+    for (int w = 0; w < run->plan->workers; w++) run->workers[w].started = false;
+}
+
+/* Until every worker has carried out the last command; where the run was cancelled, until every worker has ended, since
+ * what the command lent them is the caller's again, and then the first cause. */
+static gp_status wait_for_workers(gp_run *run, gp_error *err) {
+    for (int w = 0; w < run->plan->workers; w++) {
+        if (gp_signal_wait(&run->workers[w].done, run->commands + 1, &run->cancel, err) == GP_OK) continue;
+        join_workers(run);
+        return gp_cancel_cause(&run->cancel, err);
+    }
     return GP_OK;
 }
 
@@ -218,8 +228,7 @@ static void stop_workers(gp_run *run) {
     } else {
         gp_cancel_raise(&run->cancel, &stopped);
     }
-    for (int w = 0; w < run->plan->workers; w++)
-        if (run->workers[w].started) pthread_join(run->workers[w].thread, NULL);
+    join_workers(run);
     for (int w = 0; w < run->plan->workers; w++) close_worker(&run->workers[w]);
 }
 

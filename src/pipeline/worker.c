@@ -135,12 +135,15 @@ gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
     const gp_run *run = worker->run;
     const gp_mini_plan *mini = &run->plan->minis[run->command.mini];
     const gp_program *program = &mini->programs->worker[worker->index];
-    GP_RETURN_IF_FAILED(write_scalars(worker, run->command.input, err));
+    if (write_scalars(worker, run->command.input, err) != GP_OK)
+        return gp_error_context(err, "worker %d: ", worker->index);
     for (size_t pc = 0; pc < program->count; pc++) {
         gp_site site = {worker->index, run->command.mini, run->command.input->step, pc, &program->instrs[pc]};
         if (one_instr(worker, mini, &site, err) == GP_OK) continue;
         char text[GP_INSTR_TEXT];
         return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
     }
-    return run->plan->devices[worker->index].kind->stream_finish(worker->stream, &run->cancel, err);
+    if (run->plan->devices[worker->index].kind->stream_finish(worker->stream, &run->cancel, err) != GP_OK)
+        return gp_error_context(err, "worker %d: ", worker->index);
+    return GP_OK;
 }
