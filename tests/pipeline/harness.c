@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "base/philox.h"
 #include "base/memory.h"
+#include "base/philox.h"
 
 static void must(gp_status status, const gp_error *err) {
     if (status != GP_OK) fail_msg("%s", err->text);
@@ -51,19 +51,26 @@ void harness_plan(harness *h, const harness_options *options) {
     must(GP_NEW(&h->target, most, &err), &err);
 }
 
+static gp_status write_param(harness *h, int p, gp_error *err) {
+    int64_t elements;
+    void *values = NULL;
+    assert_true(gp_shape_elements(h->graph->params[p].spec.shape, &elements));
+    must(gp_new_array(&values, (size_t)elements, sizeof(double), err), err);
+    gp_param_initialise(&h->graph->params[p], 7, h->plan->real, values);
+    gp_status status = gp_run_write(h->run, p, -1, values, err);
+    free(values);
+    return status;
+}
+
+gp_status harness_try_start(harness *h, const gp_hooks *hooks, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_run_create(h->plan, hooks, &h->run, err));
+    for (int p = 0; p < h->graph->param_count; p++) GP_RETURN_IF_FAILED(write_param(h, p, err));
+    return gp_run_refresh(h->run, err);
+}
+
 void harness_start(harness *h, const gp_hooks *hooks) {
     gp_error err = {0};
-    must(gp_run_create(h->plan, hooks, &h->run, &err), &err);
-    for (int p = 0; p < h->graph->param_count; p++) {
-        int64_t elements;
-        void *values = NULL;
-        assert_true(gp_shape_elements(h->graph->params[p].spec.shape, &elements));
-        must(gp_new_array(&values, (size_t)elements, sizeof(double), &err), &err);
-        gp_param_initialise(&h->graph->params[p], 7, h->plan->real, values);
-        must(gp_run_write(h->run, p, -1, values, &err), &err);
-        free(values);
-    }
-    must(gp_run_refresh(h->run, &err), &err);
+    must(harness_try_start(h, hooks, &err), &err);
 }
 
 static void make_data(harness *h, int64_t samples, uint32_t step) {

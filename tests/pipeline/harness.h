@@ -64,6 +64,8 @@ typedef struct harness {
 void harness_plan(harness *h, const harness_options *options);
 /* Workers, and parameters from seed 7. */
 void harness_start(harness *h, const gp_hooks *hooks);
+/* The same where it may fail; harness_end, or gp_run_destroy, in any case. */
+gp_status harness_try_start(harness *h, const gp_hooks *hooks, gp_error *err);
 /* Step `step` (from 1) on a mini-batch of `samples` made from the step's number. */
 gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,
                        gp_error *err);

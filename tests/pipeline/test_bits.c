@@ -1,0 +1,199 @@
+/* Promise 3: parameters, optimizer states and losses have the same bits however the network is cut, recomputed and
+ * scheduled. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "device/cpu/cpu.h"
+#include "device/ref/ref.h"
+#include "pipeline/harness.h"
+#include "pipeline/networks.h"
+
+enum { MAX_STAGES = 5, STEPS = HARNESS_WATCHED ? 4 : 30, FEW_STEPS = 4 };
+
+typedef struct cut {
+    int stages;
+    int64_t layers[MAX_STAGES];
+} cut;
+
+/* The first four are the grid of 1, 2, 3 and 5 stages; then other cuts into as many. */
+enum { GRID_CUTS = 4, CUTS = 8 };
+
+typedef struct network {
+    const char *name, *model;
+    cut cuts[CUTS];
+} network;
+
+static const network skips = {
+    "skips",
+    network_skips,
+    {{1, {17}},
+     {2, {6, 11}},
+     {3, {2, 6, 9}},
+     {5, {2, 3, 4, 4, 4}},
+     {2, {16, 1}},
+     {2, {2, 15}},
+     {3, {5, 7, 5}},
+     {5, {1, 1, 1, 1, 13}}},
+};
+static const network pictures = {
+    "pictures",
+    network_pictures,
+    {{1, {16}},
+     {2, {7, 9}},
+     {3, {1, 6, 9}},
+     {5, {2, 3, 3, 4, 4}},
+     {2, {1, 15}},
+     {3, {3, 4, 9}},
+     {3, {5, 1, 10}},
+     {5, {1, 4, 1, 2, 8}}},
+};
+static const network vectors = {
+    "vectors",
+    network_vectors,
+    {{1, {9}},
+     {2, {4, 5}},
+     {3, {2, 3, 4}},
+     {5, {1, 2, 2, 2, 2}},
+     {2, {1, 8}},
+     {2, {8, 1}},
+     {3, {1, 1, 7}},
+     {5, {2, 1, 3, 1, 2}}},
+};
+
+/* How mini-batches are cut. */
+typedef struct sizes {
+    int micro_batches;
+    int64_t batch, last, evaluation;
+} sizes;
+
+static uint64_t train(const network *net, const cut *its, harness_options options, int steps) {
+    options.model = net->model;
+    options.layers = its->layers;
+    options.stages = its->stages;
+    return harness_train(&options, NULL, steps);
+}
+
+/* All of a cut's six ways to run it. */
+static void check_cut(const network *net, const cut *its, harness_options options, int steps, uint64_t expected) {
+    for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
+        for (int lockstep = 0; lockstep < 2; lockstep++) {
+            options.checkpoint = (gp_checkpoint_mode)mode;
+            options.lockstep = lockstep;
+            uint64_t hash = train(net, its, options, steps);
+            if (hash != expected)
+                fail_msg("%s on %s, %d threads, %d stages of %d … layers, checkpoint mode %d, lockstep %d, %d "
+                         "micro-batches: %016llx instead of %016llx",
+                         net->name, options.kind->name, options.threads, its->stages, (int)its->layers[0], mode,
+                         lockstep, options.micro_batches, (unsigned long long)hash, (unsigned long long)expected);
+        }
+    }
+}
+
+static void check_network(const network *net, sizes cutting, const gp_device_kind *kind, gp_dtype real, int threads,
+                          int steps, bool other_cuts) {
+    harness_options options = {.kind = kind,
+                               .real = real,
+                               .threads = threads,
+                               .micro_batches = cutting.micro_batches,
+                               .batch = cutting.batch,
+                               .last = cutting.last,
+                               .evaluation = cutting.evaluation};
+    uint64_t expected = train(net, &net->cuts[0], options, steps);
+    for (int c = 0; c < GRID_CUTS; c++) check_cut(net, &net->cuts[c], options, steps, expected);
+    if (!other_cuts) return;
+    expected = train(net, &net->cuts[0], options, FEW_STEPS);
+    for (int c = GRID_CUTS; c < CUTS; c++) check_cut(net, &net->cuts[c], options, FEW_STEPS, expected);
+}
+
+/* 4 micro-batches of 3, 3, 3, 1; of 2, 2, 2, 1 at an epoch's end; of 3, 3, 3 to evaluate. */
+static const sizes uneven = {4, 10, 7, 9};
+/* Of 3, 3, 2; of 2, 2, 1; of 2, 2. */
+static const sizes three = {3, 8, 5, 4};
+/* Pieces of one sample, fewer than asked for; and a mini-batch of one sample. */
+static const sizes few_samples = {8, 5, 1, 3};
+static const sizes one_piece = {1, 4, 3, 5};
+
+static void test_skips_ref(void **state) {
+    (void)state;
+    check_network(&skips, uneven, &gp_ref_kind, GP_F32, 1, STEPS, true);
+}
+
+static void test_skips_cpu(void **state) {
+    (void)state;
+    check_network(&skips, uneven, &gp_cpu_kind, GP_F32, 1, STEPS, true);
+}
+
+static void test_pictures_ref(void **state) {
+    (void)state;
+    check_network(&pictures, three, &gp_ref_kind, GP_F32, 1, HARNESS_WATCHED ? 2 : 10, false);
+}
+
+static void test_pictures_cpu(void **state) {
+    (void)state;
+    check_network(&pictures, three, &gp_cpu_kind, GP_F32, 1, STEPS, true);
+}
+
+static void test_vectors_ref(void **state) {
+    (void)state;
+    check_network(&vectors, uneven, &gp_ref_kind, GP_F32, 1, STEPS, true);
+}
+
+static void test_vectors_cpu(void **state) {
+    (void)state;
+    check_network(&vectors, uneven, &gp_cpu_kind, GP_F32, 1, STEPS, true);
+}
+
+static void test_double(void **state) {
+    (void)state;
+    check_network(&vectors, three, &gp_ref_kind, GP_F64, 1, STEPS, false);
+    check_network(&skips, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
+}
+
+static void test_few_samples(void **state) {
+    (void)state;
+    check_network(&vectors, few_samples, &gp_ref_kind, GP_F32, 1, STEPS, true);
+    check_network(&vectors, few_samples, &gp_cpu_kind, GP_F32, 1, STEPS, true);
+    check_network(&skips, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, false);
+}
+
+static void test_one_micro_batch(void **state) {
+    (void)state;
+    check_network(&vectors, one_piece, &gp_ref_kind, GP_F32, 1, STEPS, false);
+    check_network(&vectors, one_piece, &gp_cpu_kind, GP_F32, 1, STEPS, false);
+    check_network(&skips, one_piece, &gp_cpu_kind, GP_F32, 1, STEPS, false);
+}
+
+/* Two threads may give other bits than one, but the same ones wherever the cut runs. */
+static void test_two_threads(void **state) {
+    (void)state;
+    if (HARNESS_WATCHES_THREADS) skip();
+    check_network(&skips, uneven, &gp_cpu_kind, GP_F32, 2, HARNESS_WATCHED ? 2 : 10, false);
+    check_network(&pictures, three, &gp_cpu_kind, GP_F32, 2, HARNESS_WATCHED ? 2 : 10, false);
+}
+
+/* The hash would show a difference: another step, another batch, other micro-batches under batch norm. */
+static void test_hash_tells(void **state) {
+    (void)state;
+    harness_options options = {.kind = &gp_ref_kind, .real = GP_F32, .micro_batches = 4, .batch = 10, .last = 7};
+    uint64_t hash = train(&skips, &skips.cuts[1], options, FEW_STEPS);
+    assert_true(hash == train(&skips, &skips.cuts[1], options, FEW_STEPS));
+    assert_true(hash != train(&skips, &skips.cuts[1], options, FEW_STEPS - 1));
+    options.last = 8;
+    assert_true(hash != train(&skips, &skips.cuts[1], options, FEW_STEPS));
+    options.last = 7;
+    options.micro_batches = 3;
+    assert_true(hash != train(&skips, &skips.cuts[1], options, FEW_STEPS));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_skips_ref),    cmocka_unit_test(test_skips_cpu),   cmocka_unit_test(test_pictures_ref),
+        cmocka_unit_test(test_pictures_cpu), cmocka_unit_test(test_vectors_ref), cmocka_unit_test(test_vectors_cpu),
+        cmocka_unit_test(test_double),       cmocka_unit_test(test_few_samples), cmocka_unit_test(test_one_micro_batch),
+        cmocka_unit_test(test_two_threads),  cmocka_unit_test(test_hash_tells),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
