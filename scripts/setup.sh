@@ -72,6 +72,8 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     fail "this is not a Debian: install by other means what docs/dependencies.md lists, then build with cmake"
 fi
 install_packages "${packages[@]}"
+# Another python3 than Debian's, before it on the path, brings its own pip.
+python3 -c 'import pip' 2>/dev/null || install_packages python3-pip
 
 # ---- oneDNN -----------------------------------------------------------------------------------------------------------
 
@@ -87,7 +89,6 @@ system_has_onednn() {
 }
 
 download_onednn() {
-    python3 -m pip --version >/dev/null 2>&1 || install_packages python3-pip
     printf '%s\n' \
         "onednn-cpu-gomp==$onednn_version --hash=sha256:2f22a54d6a890ed14bfa185d42a4be65d8b5b1df85dc1f0f3a9abe31620416fb" \
         "onednn-devel-cpu-gomp==$onednn_version --hash=sha256:9763c69e8c907e119056bd52ad918ca84ac9ba939d130a99dfa95ccca3e5e284" \
