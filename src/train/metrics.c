@@ -1,26 +1,29 @@
 #include "train/metrics.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 
 enum { DIGITS = 9 }; /* %.9g: f32 round-trips */
 
 struct gp_metrics {
-    FILE *file;
+    int fd;
     char *path;
+    off_t end; /* of the last whole line */
 };
 
 gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err) {
     gp_metrics *metrics = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&metrics, 1, err));
+    metrics->fd = -1;
     gp_status status = gp_copy_text(&metrics->path, path, err);
-    if (status == GP_OK && !(metrics->file = fopen(path, "we")))
+    if (status == GP_OK && (metrics->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
         status = gp_fail(err, GP_IO, "%s: cannot be written: %s", path, strerror(errno));
     if (status != GP_OK) {
         free(metrics->path);
@@ -35,21 +38,39 @@ gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err) {
     gp_metrics *it = *metrics;
     if (!it) return GP_OK;
     gp_status status = GP_OK;
-    if (fclose(it->file) != 0) status = gp_fail(err, GP_IO, "%s: cannot be written: %s", it->path, strerror(errno));
+    if (close(it->fd) != 0) status = gp_fail(err, GP_IO, "%s: cannot be written: %s", it->path, strerror(errno));
     free(it->path);
     free(it);
     *metrics = NULL;
     return status;
 }
 
+/* What a full disk took of a line is cut off again, so that the file holds whole lines whatever happens. */
+static gp_status write_bytes(gp_metrics *metrics, const char *bytes, size_t count, gp_error *err) {
+    for (size_t done = 0; done < count;) {
+        ssize_t now = write(metrics->fd, bytes + done, count - done);
+        if (now < 0 && errno == EINTR) continue;
+        if (now < 0) {
+            gp_fail(err, GP_IO, "%s: cannot be written: %s", metrics->path, strerror(errno));
+            if (ftruncate(metrics->fd, metrics->end) == 0) lseek(metrics->fd, metrics->end, SEEK_SET);
+            return GP_IO;
+        }
+        done += (size_t)now;
+    }
+    metrics->end += (off_t)count;
+    return GP_OK;
+}
+
 /* Takes `object`. */
 static gp_status write_line(gp_metrics *metrics, json_t *object, gp_error *err) {
-    if (!object) return gp_fail(err, GP_MEMORY, "out of memory: a line of %s", metrics->path);
-    int failed = json_dumpf(object, metrics->file, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS));
+    char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)) : NULL;
     json_decref(object);
-    if (failed || fputc('\n', metrics->file) == EOF || fflush(metrics->file) != 0)
-        return gp_fail(err, GP_IO, "%s: cannot be written: %s", metrics->path, strerror(errno));
-    return GP_OK;
+    if (!text) return gp_fail(err, GP_MEMORY, "out of memory: a line of %s", metrics->path);
+    size_t length = strlen(text);
+    text[length] = '\n'; /* in place of the NUL: what is written is counted */
+    gp_status status = write_bytes(metrics, text, length + 1, err);
+    free(text);
+    return status;
 }
 
 static json_t *number(double value) {

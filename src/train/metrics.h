@@ -14,7 +14,7 @@ typedef struct gp_metrics gp_metrics;
 
 /* Creates or empties the file. GP_IO. */
 GP_MUST_USE gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err);
-/* GP_IO where the last bytes could not be written. */
+/* GP_IO where the system reports only now that bytes could not be written. */
 GP_MUST_USE gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err);
 
 GP_MUST_USE gp_status gp_metrics_start(gp_metrics *metrics, const gp_session *session, gp_error *err);

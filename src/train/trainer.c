@@ -1,6 +1,7 @@
 #include "train/trainer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -106,9 +107,9 @@ static gp_status train_step(trainer *t, const gp_batch *batch, gp_error *err) {
     if (!result.finite)
         return gp_fail(err, GP_NUMERIC,
                        "step %" PRId64
-                       ": the loss is %g: the update was not applied, and the run stops; a lower learning rate "
+                       ": the loss is %s: the update was not applied, and the run stops; a lower learning rate "
                        "or a warm-up may help",
-                       step, record.loss);
+                       step, isnan(record.loss) ? "not a number" : "infinite");
     t->step = step;
     t->loss = record.loss;
     gp_progress_step(&t->progress, &record);

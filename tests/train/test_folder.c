@@ -1,0 +1,94 @@
+#include "train/folder.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "train/fixture.h"
+
+static void expect_default(const char *config, const char *wanted) {
+    char *folder = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_folder_default(config, &folder, &err), GP_OK);
+    assert_string_equal(folder, wanted);
+    free(folder);
+}
+
+static void the_default_is_named_after_the_configuration(void **state) {
+    (void)state;
+    expect_default("digits.yaml", "runs/digits");
+    expect_default("../configs/digits.yml", "runs/digits");
+    expect_default("/a/b.c/digits.v2.yaml", "runs/digits.v2");
+    expect_default("digits", "runs/digits");
+    expect_default("digits.yaml.bak", "runs/digits.yaml.bak");
+    expect_default("x/.yaml", "runs/.yaml");
+}
+
+static void files_lie_in_the_folder(void **state) {
+    (void)state;
+    char *file = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_folder_file("runs/a", "metrics.jsonl", &file, &err), GP_OK);
+    assert_string_equal(file, "runs/a/metrics.jsonl");
+    free(file);
+}
+
+static void prepare_makes_folder_and_parents(void **state) {
+    (void)state;
+    gp_error err = {0};
+    assert_int_equal(gp_folder_prepare(fixture_path("p/q//r/"), false, &err), GP_OK);
+    assert_int_equal(fixture_count_entries(fixture_path("p/q/r")), 0);
+    /* Again: an empty folder is not a used one, nor is one with other files. */
+    assert_int_equal(gp_folder_prepare(fixture_path("p/q/r"), false, &err), GP_OK);
+    fixture_write_text("p/q/r/notes.txt", "mine");
+    assert_int_equal(gp_folder_prepare(fixture_path("p/q/r"), false, &err), GP_OK);
+    assert_int_equal(gp_folder_prepare("/", false, &err), GP_OK);
+}
+
+static void a_used_folder_needs_force(void **state) {
+    (void)state;
+    static const char *const files[] = {"metrics.jsonl", "model.safetensors", "config.yaml"};
+    for (int i = 0; i < 3; i++) {
+        gp_error err = {0};
+        char name[64], wanted[700];
+        snprintf(name, sizeof name, "used%d", i);
+        const char *folder = fixture_path(name);
+        assert_int_equal(gp_folder_prepare(folder, false, &err), GP_OK);
+        snprintf(name, sizeof name, "used%d/%s", i, files[i]);
+        fixture_write_text(name, "");
+        assert_int_equal(gp_folder_prepare(folder, false, &err), GP_USAGE);
+        snprintf(wanted, sizeof wanted,
+                 "%s holds a run already (%s): choose another folder with -o, or --force to write over it", folder,
+                 files[i]);
+        assert_string_equal(err.text, wanted);
+        assert_int_equal(gp_folder_prepare(folder, true, &err), GP_OK);
+        assert_int_equal(access(fixture_path(name), F_OK), 0);
+    }
+}
+
+static void a_file_in_the_way_is_named(void **state) {
+    (void)state;
+    gp_error err = {0};
+    char wanted[1300];
+    fixture_write_text("file", "");
+    assert_int_equal(gp_folder_prepare(fixture_path("file/a/b"), false, &err), GP_IO);
+    snprintf(wanted, sizeof wanted, "the run folder %s cannot be made: %s: Not a directory", fixture_path("file/a/b"),
+             fixture_path("file"));
+    assert_string_equal(err.text, wanted);
+    assert_int_equal(gp_folder_prepare(fixture_path("file"), false, &err), GP_IO);
+    snprintf(wanted, sizeof wanted, "the run folder %s cannot be made: %s: Not a directory", fixture_path("file"),
+             fixture_path("file"));
+    assert_string_equal(err.text, wanted);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_default_is_named_after_the_configuration),
+        cmocka_unit_test(files_lie_in_the_folder),
+        cmocka_unit_test(prepare_makes_folder_and_parents),
+        cmocka_unit_test(a_used_folder_needs_force),
+        cmocka_unit_test(a_file_in_the_way_is_named),
+    };
+    return cmocka_run_group_tests_name("folder", tests, fixture_make, fixture_remove);
+}

@@ -1,0 +1,200 @@
+#include "train/metrics.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "base/philox.h"
+#include "train/fixture.h"
+
+/* The object's keys in the order of the file, separated by blanks. */
+static const char *keys_of(json_t *object) {
+    static char text[512];
+    const char *key;
+    json_t *value;
+    text[0] = '\0';
+    json_object_foreach(object, key, value) {
+        strcat(text, text[0] ? " " : "");
+        strcat(text, key);
+    }
+    return text;
+}
+
+static gp_metrics *open_file(void) {
+    gp_metrics *metrics = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_metrics_open(fixture_path("metrics.jsonl"), &metrics, &err), GP_OK);
+    return metrics;
+}
+
+static json_t *close_and_read(gp_metrics *metrics) {
+    gp_error err = {0};
+    assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
+    assert_null(metrics);
+    return fixture_metrics(fixture_path(""));
+}
+
+static void the_start_says_what_runs(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_session *session = fixture_session(FIXTURE_CHANGES("pipeline.balance=[3, 5]", "train.seed=7", "train.steps=5"));
+    gp_metrics *metrics = open_file();
+    assert_int_equal(gp_metrics_start(metrics, session, &err), GP_OK);
+    json_t *lines = close_and_read(metrics), *start = json_array_get(lines, 0);
+    assert_int_equal(json_array_size(lines), 1);
+    json_t *wanted =
+        json_pack("{s:s, s:s, s:i, s:i, s:[i, i], s:[s, s], s:i, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i}", "event",
+                  "start", "version", GP_VERSION, "parameters", 1139, "layers", 8, "balance", 3, 5, "devices", "cpu",
+                  "cpu", "micro_batches", 4, "schedule", "gpipe", "checkpoint", "except_last", "lockstep", 1, "seed", 7,
+                  "batch", 16, "train_samples", 50, "eval_samples", 14, "steps", 5);
+    assert_non_null(wanted);
+    assert_true(json_equal(start, wanted));
+    json_decref(wanted);
+    json_decref(lines);
+    gp_session_close(&session);
+}
+
+static void the_lines_of_a_run(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const gp_step_record record = {
+        .step = 12, .epoch = 3, .loss = 2.302585125, .rate = 0.02, .samples = 64, .seconds = 0.0123};
+    gp_metrics *metrics = open_file();
+    assert_int_equal(gp_metrics_step(metrics, &record, &err), GP_OK);
+    assert_int_equal(gp_metrics_eval(metrics, 12, 0.5, 0.9812, &err), GP_OK);
+    assert_int_equal(gp_metrics_end(metrics, "done", 12, 1.25, &err), GP_OK);
+    assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
+    size_t bytes;
+    char *text = fixture_read(fixture_path("metrics.jsonl"), &bytes);
+    assert_string_equal(text,
+                        "{\"event\":\"step\",\"step\":12,\"epoch\":3,\"loss\":2.30258512,\"lr\":0.02,\"samples\":64,"
+                        "\"seconds\":0.0123}\n"
+                        "{\"event\":\"eval\",\"step\":12,\"loss\":0.5,\"accuracy\":0.9812}\n"
+                        "{\"event\":\"end\",\"status\":\"done\",\"steps\":12,\"seconds\":1.25}\n");
+    free(text);
+}
+
+/* A line is in the file when the function returns, for those who follow it and for those who end the process. */
+static void lines_are_written_at_once(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_metrics *metrics = open_file();
+    for (int i = 1; i <= 3; i++) {
+        assert_int_equal(gp_metrics_eval(metrics, i, 0, 0, &err), GP_OK);
+        json_t *lines = fixture_metrics(fixture_path(""));
+        assert_int_equal(json_array_size(lines), i);
+        json_decref(lines);
+    }
+    assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
+}
+
+static float any_float(uint32_t i) {
+    union {
+        uint32_t bits;
+        float value;
+    } u = {.bits = gp_philox_draw(3, (gp_philox){{i, 0, 0, 0}}).word[0]};
+    return isfinite(u.value) ? u.value : (float)i;
+}
+
+static void floats_come_back_as_they_were(void **state) {
+    (void)state;
+    enum { COUNT = 2000 };
+    gp_error err = {0};
+    gp_metrics *metrics = open_file();
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_int_equal(gp_metrics_eval(metrics, i, (double)any_float(i), -(double)any_float(i), &err), GP_OK);
+    json_t *lines = close_and_read(metrics);
+    assert_int_equal(json_array_size(lines), COUNT);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        json_t *line = json_array_get(lines, i);
+        assert_true((float)json_real_value(json_object_get(line, "loss")) == any_float(i));
+        assert_true((float)json_real_value(json_object_get(line, "accuracy")) == -any_float(i));
+    }
+    json_decref(lines);
+}
+
+static void what_is_not_finite_is_null(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const double values[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    gp_metrics *metrics = open_file();
+    for (int i = 0; i < 3; i++) {
+        gp_step_record record = {.step = 1, .epoch = 1, .loss = values[i], .rate = 0.1, .samples = 1, .seconds = 1};
+        assert_int_equal(gp_metrics_step(metrics, &record, &err), GP_OK);
+        assert_int_equal(gp_metrics_eval(metrics, 1, values[i], 0, &err), GP_OK);
+    }
+    json_t *lines = close_and_read(metrics);
+    assert_int_equal(json_array_size(lines), 6);
+    for (size_t i = 0; i < 6; i++) assert_true(json_is_null(json_object_get(json_array_get(lines, i), "loss")));
+    assert_string_equal(keys_of(json_array_get(lines, 0)), "event step epoch loss lr samples seconds");
+    json_decref(lines);
+}
+
+static void an_old_file_is_emptied(void **state) {
+    (void)state;
+    gp_error err = {0};
+    fixture_write_text("metrics.jsonl", "old\n");
+    gp_metrics *metrics = open_file();
+    assert_int_equal(gp_metrics_end(metrics, "failed", 0, 0, &err), GP_OK);
+    json_t *lines = close_and_read(metrics);
+    assert_int_equal(json_array_size(lines), 1);
+    json_decref(lines);
+}
+
+static void files_that_cannot_be_written_are_named(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_metrics *metrics = NULL;
+    char wanted[700];
+    assert_int_equal(gp_metrics_open(fixture_path("none/metrics.jsonl"), &metrics, &err), GP_IO);
+    assert_null(metrics);
+    snprintf(wanted, sizeof wanted, "%s: cannot be written: No such file or directory",
+             fixture_path("none/metrics.jsonl"));
+    assert_string_equal(err.text, wanted);
+    assert_int_equal(gp_metrics_open("/dev/full", &metrics, &err), GP_OK);
+    assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, &err), GP_IO);
+    assert_string_equal(err.text, "/dev/full: cannot be written: No space left on device");
+    assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
+    assert_null(metrics);
+    assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
+}
+
+/* A file that may not grow takes a part of a line; nothing of it stays, and later lines that fit are whole. */
+static void a_full_disk_leaves_whole_lines(void **state) {
+    (void)state;
+    gp_error err = {0};
+    struct rlimit before, small;
+    signal(SIGXFSZ, SIG_IGN);
+    gp_metrics *metrics = open_file();
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = 200;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    int written = 0;
+    while (written < 100 && gp_metrics_eval(metrics, 1, 0.5, 0.5, &err) == GP_OK) written++;
+    gp_status short_line = gp_metrics_end(metrics, "", 1, 1, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(written, 3); /* lines of 53 bytes, 200 − 159 are left */
+    assert_int_equal(short_line, GP_IO);
+    assert_non_null(strstr(err.text, "metrics.jsonl: cannot be written: File too large"));
+    assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, &err), GP_OK);
+    json_t *lines = close_and_read(metrics);
+    assert_int_equal(json_array_size(lines), 4);
+    json_decref(lines);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_start_says_what_runs),
+        cmocka_unit_test(the_lines_of_a_run),
+        cmocka_unit_test(lines_are_written_at_once),
+        cmocka_unit_test(floats_come_back_as_they_were),
+        cmocka_unit_test(what_is_not_finite_is_null),
+        cmocka_unit_test(an_old_file_is_emptied),
+        cmocka_unit_test(files_that_cannot_be_written_are_named),
+        cmocka_unit_test(a_full_disk_leaves_whole_lines),
+    };
+    return cmocka_run_group_tests_name("metrics", tests, fixture_make, fixture_remove);
+}
