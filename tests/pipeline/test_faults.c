@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <dirent.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -305,6 +306,17 @@ static void test_op_names_its_layer(void **state) {
     harness_end(&h);
 }
 
+static void *nothing(void *argument) {
+    return argument;
+}
+
+/* ThreadSanitizer starts a thread of its own beside the first. */
+static int start_first_thread(void **state) {
+    (void)state;
+    pthread_t thread;
+    return pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_instruction),
@@ -315,5 +327,5 @@ int main(void) {
         cmocka_unit_test(test_device_breaks),
         cmocka_unit_test(test_op_names_its_layer),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, start_first_thread, NULL);
 }
