@@ -1,5 +1,5 @@
 gp_test(rate "unit" 60 gp_train)
-foreach(name folder metrics)
+foreach(name folder metrics weights)
   gp_test(${name} "unit" 60 gp_train)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 endforeach()
