@@ -71,9 +71,9 @@ install_packages() {
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
     fail "this is not a Debian: install by other means what docs/dependencies.md lists, then build with cmake"
 fi
-install_packages "${packages[@]}"
 # Another python3 than Debian's, before it on the path, brings its own pip.
-python3 -c 'import pip' 2>/dev/null || install_packages python3-pip
+python3 -c 'import pip' 2>/dev/null || packages+=(python3-pip)
+install_packages "${packages[@]}"
 
 # ---- oneDNN -----------------------------------------------------------------------------------------------------------
 
