@@ -73,7 +73,7 @@ void harness_start(harness *h, const gp_hooks *hooks) {
     must(harness_try_start(h, hooks, &err), &err);
 }
 
-static void make_data(harness *h, int64_t samples, uint32_t step) {
+void harness_make_data(harness *h, int64_t samples, uint32_t step) {
     for (int64_t i = 0; i < samples * h->input_elements; i++) {
         gp_philox draw = gp_philox_draw(99, (gp_philox){{(uint32_t)i, step, 0, 0}});
         double value = 2 * gp_philox_uniform(draw.word[0]) - 1;
@@ -87,7 +87,12 @@ static void make_data(harness *h, int64_t samples, uint32_t step) {
 
 gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,
                        gp_error *err) {
-    make_data(h, samples, step);
+    harness_make_data(h, samples, step);
+    return harness_run(h, samples, training, step, result, err);
+}
+
+gp_status harness_run(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,
+                      gp_error *err) {
     gp_step_input input = {h->input, h->target, 7, step, 0.05, (double)samples};
     int mini = gp_plan_find(h->plan, training, samples);
     assert_true(mini >= 0);

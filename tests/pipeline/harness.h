@@ -69,6 +69,9 @@ gp_status harness_try_start(harness *h, const gp_hooks *hooks, gp_error *err);
 /* Step `step` (from 1) on a mini-batch of `samples` made from the step's number. */
 gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,
                        gp_error *err);
+/* Its two halves: the mini-batch into h->input and h->target; a step on what is there. */
+void harness_make_data(harness *h, int64_t samples, uint32_t step);
+gp_status harness_run(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result, gp_error *err);
 /* Hash of all parameters, buffers and optimizer states. */
 uint64_t harness_hash(harness *h);
 void harness_end(harness *h);
