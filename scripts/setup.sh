@@ -93,9 +93,11 @@ download_onednn() {
         "onednn-cpu-gomp==$onednn_version --hash=sha256:2f22a54d6a890ed14bfa185d42a4be65d8b5b1df85dc1f0f3a9abe31620416fb" \
         "onednn-devel-cpu-gomp==$onednn_version --hash=sha256:9763c69e8c907e119056bd52ad918ca84ac9ba939d130a99dfa95ccca3e5e284" \
         >"$scratch/requirements.txt"
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
-        --dest "$scratch/wheels" -r "$scratch/requirements.txt" </dev/null ||
-        fail "pip could not get oneDNN $onednn_version from PyPI (its output is above): is the network there?"
+    if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
+        --dest "$scratch/wheels" -r "$scratch/requirements.txt" </dev/null >"$scratch/log" 2>&1; then
+        tail -n 3 "$scratch/log" >&2
+        fail "pip could not get oneDNN $onednn_version from PyPI (its last lines are above): is the network there?"
+    fi
 }
 
 # Headers, the library (once: the wheel has three copies of it) and the licences. The folder appears whole or not at all.
