@@ -93,11 +93,17 @@ static gp_status list_sizes(gp_plan *plan, size_list *list, gp_error *err) {
     return GP_OK;
 }
 
-static bool any_keeps(const gp_plan *plan) {
+/* Whether some micro-batch of training is kept (or, `keeps` false, is not). */
+static bool any_micro_batch(const gp_plan *plan, bool keeps) {
     for (int m = 0; m < plan->mini_count; m++)
         for (int i = 0; i < plan->minis[m].pieces && plan->minis[m].training; i++)
-            if (gp_checkpoint_keeps(plan->checkpoint, i, plan->minis[m].pieces)) return true;
+            if (gp_checkpoint_keeps(plan->checkpoint, i, plan->minis[m].pieces) == keeps) return true;
     return false;
+}
+
+static void raise_transient(gp_stage_plan *stage, const gp_routine *routine) {
+    if (routine->transient > stage->transient) stage->transient = routine->transient;
+    if (routine->workspace > stage->workspace) stage->workspace = routine->workspace;
 }
 
 static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, const size_list *sizes, gp_error *err) {
@@ -106,7 +112,8 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .real = plan->real,
                                       .update = plan->update,
                                       .full_samples = divide_up(request->batch, request->micro_batches),
-                                      .any_keep = any_keeps(plan),
+                                      .any_keep = any_micro_batch(plan, true),
+                                      .any_discard = any_micro_batch(plan, false),
                                       .sizes = sizes->samples,
                                       .size_trains = sizes->trains,
                                       .size_evaluates = sizes->evaluates,
@@ -123,9 +130,8 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
             gp_mini_plan *mini = &plan->minis[m];
             GP_RETURN_IF_FAILED(gp_stage_mini_batch(stage, &stage_request, mini->pieces, mini->piece, mini->last,
                                                     mini->training, &mini->total[s], &mini->step[s], err));
-            size_t transient = mini->step[s].transient;
-            if (transient > stage->transient) stage->transient = transient;
-            if (mini->step[s].workspace > stage->workspace) stage->workspace = mini->step[s].workspace;
+            raise_transient(stage, &mini->total[s]);
+            raise_transient(stage, &mini->step[s]);
         }
     }
     return GP_OK;

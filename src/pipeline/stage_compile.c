@@ -152,8 +152,10 @@ static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const size_t
 static gp_status compile_training(gp_stage_compiler *c, gp_sized *sized, const size_t *saved, const selection *run,
                                   gp_error *err) {
     if (c->request->any_keep) GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_KEEP, &c->forward, NULL, err));
-    GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_DISCARD, &c->forward, NULL, err));
-    GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_RECOMPUTE, &c->forward, run->recompute, err));
+    if (c->request->any_discard) {
+        GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_DISCARD, &c->forward, NULL, err));
+        GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_RECOMPUTE, &c->forward, run->recompute, err));
+    }
     return build(c, sized, saved, GP_ROUTINE_BACKWARD, &c->backward, run->backward, err);
 }
 

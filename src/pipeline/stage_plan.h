@@ -138,6 +138,7 @@ typedef struct gp_stage_request {
     int max_pieces;       /* micro-batches of the longest program: statistics */
     int64_t full_samples; /* of the full micro-batch */
     bool any_keep;        /* some program's forwards keep */
+    bool any_discard;     /* some training program's forwards do not */
     const int64_t *sizes; /* every size of micro-batch that a program meets */
     const bool *size_trains, *size_evaluates;
     int size_count;
