@@ -8,8 +8,8 @@
  *   initial values  {element / 4, hash of the parameter's name (two words), purpose},  lane element % 4
  *   shuffling       {position / 4, epoch, 0, purpose},                                 lane position % 4
  *
- * Elements count in PyTorch's order (channels first); the place in the mini-batch and the index of the node are those of
- * the whole mini-batch and of the expanded graph.
+ * Elements count in PyTorch's order (channels first); the place in the mini-batch and the index of the node are those
+ * of the whole mini-batch and of the expanded graph.
  */
 #ifndef GP_BASE_PHILOX_H
 #define GP_BASE_PHILOX_H

@@ -31,8 +31,8 @@ bool gp_dtype_find(const char *name, gp_dtype *out);
 
 enum { GP_MAX_RANK = 4 };
 
-/* A shape in PyTorch's order, channels first, without the batch where it is a sample's: [C,h,w], [t,w], [w], or [] for a
- * number. Parameters use it too: conv [out,in,kh,kw], linear [out,in]. Every dimension is ≥ 1. */
+/* A shape in PyTorch's order, channels first, without the batch where it is a sample's: [C,h,w], [t,w], [w], or [] for
+ * a number. Parameters use it too: conv [out,in,kh,kw], linear [out,in]. Every dimension is ≥ 1. */
 typedef struct gp_shape {
     int rank;
     int64_t dim[GP_MAX_RANK];

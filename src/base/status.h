@@ -47,7 +47,7 @@ typedef struct gp_place {
     int column;
 } gp_place;
 
-#define GP_MUST_USE __attribute__((warn_unused_result))
+#define GP_MUST_USE                   __attribute__((warn_unused_result))
 #define GP_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
 
 const char *gp_status_name(gp_status status);

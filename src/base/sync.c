@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 enum {
-    SPINS = 200,              /* a few microseconds: shorter than a sleep and a wake-up */
+    SPINS = 200,                /* a few microseconds: shorter than a sleep and a wake-up */
     SLEEP_NANOSECONDS = 2000000 /* how late a sleeper may notice that the run was cancelled */
 };
 

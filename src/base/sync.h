@@ -40,7 +40,8 @@ typedef struct gp_signal {
 } gp_signal;
 
 void gp_signal_init(gp_signal *signal);
-/* Everything written before is visible to those whose wait for `value` or less returns. One raising thread at a time. */
+/* Everything written before is visible to those whose wait for `value` or less returns. One raising thread at a time.
+ */
 void gp_signal_raise(gp_signal *signal, uint64_t value);
 /* Blocks until the signal has reached `value`, or the run was cancelled. */
 GP_MUST_USE gp_status gp_signal_wait(gp_signal *signal, uint64_t value, const gp_cancel *cancel, gp_error *err);

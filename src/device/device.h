@@ -1,7 +1,7 @@
 /* Devices: memory, streams, events, copies, and the ops that they run.
  *
- * A *device kind* (ref, cpu, later cuda) is a table of functions. Its planning half (prepare) touches no device and may be
- * called from any thread; its running half works on an open device. A worker opens one device for itself alone, and
+ * A *device kind* (ref, cpu, later cuda) is a table of functions. Its planning half (prepare) touches no device and may
+ * be called from any thread; its running half works on an open device. A worker opens one device for itself alone, and
  * only that worker's thread calls it afterwards, but for the functions marked "any thread".
  *
  * Memories are separate: an address that gp_device_reserve returned is given to the ops and copies of that device only;
@@ -20,9 +20,9 @@
 #include "base/sync.h"
 #include "device/op.h"
 
-typedef struct gp_device gp_device;   /* an open device: owned by the worker that opened it */
-typedef struct gp_stream gp_stream;   /* a queue of work on it */
-typedef struct gp_event gp_event;     /* a place in a queue that others can wait for */
+typedef struct gp_device gp_device; /* an open device: owned by the worker that opened it */
+typedef struct gp_stream gp_stream; /* a queue of work on it */
+typedef struct gp_event gp_event;   /* a place in a queue that others can wait for */
 typedef struct gp_device_kind gp_device_kind;
 
 /* What a worker asks for: an entry of pipeline.devices. */

@@ -1,8 +1,8 @@
 /* What an op is: the vocabulary between layers, which ask for computations, and devices, which do them.
  *
- * A layer lowers its passes to descriptors (gp_op_desc). At plan time a device kind turns a descriptor into a prepared op
- * (gp_prepared), which has stated its workspace, the storage that it wants for each operand, and what it can do in place.
- * At run time a device runs it on a stream with addresses. Layers know no device; devices know no layer.
+ * A layer lowers its passes to descriptors (gp_op_desc). At plan time a device kind turns a descriptor into a prepared
+ * op (gp_prepared), which has stated its workspace, the storage that it wants for each operand, and what it can do in
+ * place. At run time a device runs it on a stream with addresses. Layers know no device; devices know no layer.
  *
  * Tensors are written in the order of memory: pictures [n,h,w,c], token rows [n,t,w], vectors [n,w]; the last dimension
  * is contiguous, the others have strides in elements, so that a slice of channels is a tensor too. Parameters stand in
@@ -59,7 +59,7 @@ enum { GP_MAX_OPERANDS = 8 };
  * fill                    y = 0
  */
 #define GP_OP_MAP(X)                                                                                                   \
-    X(CONV_FORWARD, "conv_forward", "<x <w <?b >y")                                                                     \
+    X(CONV_FORWARD, "conv_forward", "<x <w <?b >y")                                                                    \
     X(CONV_BACKWARD_DATA, "conv_backward_data", "<dy <w >dx")                                                          \
     X(CONV_BACKWARD_WEIGHTS, "conv_backward_weights", "<x <dy >dw >?db")                                               \
     X(LINEAR_FORWARD, "linear_forward", "<x <w <?b >y")                                                                \
@@ -98,7 +98,12 @@ typedef enum gp_op_kind {
 /* Positions of operands in gp_op_desc.operand, by op: GP_<OP>_<OPERAND>. */
 enum { GP_CONV_FORWARD_X, GP_CONV_FORWARD_W, GP_CONV_FORWARD_B, GP_CONV_FORWARD_Y };
 enum { GP_CONV_BACKWARD_DATA_DY, GP_CONV_BACKWARD_DATA_W, GP_CONV_BACKWARD_DATA_DX };
-enum { GP_CONV_BACKWARD_WEIGHTS_X, GP_CONV_BACKWARD_WEIGHTS_DY, GP_CONV_BACKWARD_WEIGHTS_DW, GP_CONV_BACKWARD_WEIGHTS_DB };
+enum {
+    GP_CONV_BACKWARD_WEIGHTS_X,
+    GP_CONV_BACKWARD_WEIGHTS_DY,
+    GP_CONV_BACKWARD_WEIGHTS_DW,
+    GP_CONV_BACKWARD_WEIGHTS_DB
+};
 enum { GP_LINEAR_FORWARD_X, GP_LINEAR_FORWARD_W, GP_LINEAR_FORWARD_B, GP_LINEAR_FORWARD_Y };
 enum { GP_LINEAR_BACKWARD_DATA_DY, GP_LINEAR_BACKWARD_DATA_W, GP_LINEAR_BACKWARD_DATA_DX };
 enum {
@@ -159,7 +164,8 @@ enum { GP_FILL_Y };
 typedef uint32_t gp_format;
 enum {
     GP_FORMAT_PLAIN = 0,
-    GP_FORMAT_ANY = UINT32_MAX /* in a descriptor: the device may choose, and says in gp_prepared.operand what it chose */
+    GP_FORMAT_ANY =
+        UINT32_MAX /* in a descriptor: the device may choose, and says in gp_prepared.operand what it chose */
 };
 
 enum { GP_TENSOR_MAX_RANK = 4 };
@@ -184,9 +190,9 @@ typedef struct gp_pool_attributes {
 
 typedef struct gp_norm_attributes {
     double eps;
-    double momentum;    /* norm_commit */
-    int64_t rows_full;  /* norm_commit: rows (n·h·w) of every micro-batch but the last */
-    int64_t rows_last;  /* norm_commit: rows of the last micro-batch */
+    double momentum;   /* norm_commit */
+    int64_t rows_full; /* norm_commit: rows (n·h·w) of every micro-batch but the last */
+    int64_t rows_last; /* norm_commit: rows of the last micro-batch */
 } gp_norm_attributes;
 
 typedef struct gp_dropout_attributes {
@@ -248,9 +254,9 @@ struct gp_prepared {
     size_t workspace; /* bytes, aligned to GP_ALIGNMENT; contents need not survive a run */
     gp_operand_storage operand[GP_MAX_OPERANDS];
     uint8_t in_place[GP_MAX_OPERANDS]; /* of a written operand: bit i set: it may have the address of read operand i */
-    double flops; /* counted: multiplications and additions */
-    double bytes; /* counted: read and written once */
-    void *context; /* the device kind's own */
+    double flops;                      /* counted: multiplications and additions */
+    double bytes;                      /* counted: read and written once */
+    void *context;                     /* the device kind's own */
 };
 
 /* What changes from run to run of one prepared op. */
@@ -270,7 +276,8 @@ bool gp_op_optional(gp_op_kind kind, int operand);
 void gp_op_desc_init(gp_op_desc *desc, gp_op_kind kind);
 /* A plain contiguous tensor of `rank` dimensions, outermost first. rank 0 gives a present number. */
 gp_tensor gp_tensor_plain(gp_dtype dtype, int rank, const int64_t *dim);
-/* The tensor of n samples of a PyTorch-order sample shape: [C,h,w] → [n,h,w,C]; [t,w] → [n,t,w]; [w] → [n,w]; [] → [n]. */
+/* The tensor of n samples of a PyTorch-order sample shape: [C,h,w] → [n,h,w,C]; [t,w] → [n,t,w]; [w] → [n,w]; [] → [n].
+ */
 gp_tensor gp_tensor_samples(gp_dtype dtype, int64_t n, gp_shape sample);
 /* The tensor of a parameter, in PyTorch's order. */
 gp_tensor gp_tensor_param(gp_dtype dtype, gp_shape shape);

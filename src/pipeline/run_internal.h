@@ -1,7 +1,7 @@
 /* What the files of a run share: the run itself, its workers, their mail and the command they carry out.
  *
- * The run owns all of it. Each field says who writes it; what both sides use lies behind a signal. Functions here are for
- * the worker's own thread. */
+ * The run owns all of it. Each field says who writes it; what both sides use lies behind a signal. Functions here are
+ * for the worker's own thread. */
 #ifndef GP_PIPELINE_RUN_INTERNAL_H
 #define GP_PIPELINE_RUN_INTERNAL_H
 
