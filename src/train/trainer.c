@@ -53,10 +53,10 @@ static gp_status evaluate_batches(trainer *t, gp_loader *loader, double *loss, d
     *whole = false;
     for (;;) {
         const gp_batch *batch;
-        if (stopping(t)) return GP_OK;
         gp_step_result result;
         GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
         if (!batch) break;
+        if (stopping(t)) return GP_OK;
         gp_step_input input = input_of(t, batch, t->step);
         GP_RETURN_IF_FAILED(run_batch(t, batch, false, &input, &result, err));
         loss_sum += result.loss_sum;

@@ -121,9 +121,9 @@ void fixture_refused(const char *text, const char *const *changes, gp_status wan
         fail_msg("no refusal where this was expected: %s", rest);
     }
     assert_null(session);
-    size_t skipped = strlen(folder) + 1;
-    bool inside = strncmp(err.text, fixture_path(""), skipped) == 0;
-    assert_string_equal(inside ? err.text + skipped : err.text, rest);
+    for (char *at; (at = strstr(err.text, fixture_path("")));)
+        memmove(at, at + strlen(folder) + 1, strlen(at + strlen(folder) + 1) + 1);
+    assert_string_equal(err.text, rest);
     assert_int_equal(status, wanted);
     assert_int_equal(err.status, wanted);
 }

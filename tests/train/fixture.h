@@ -63,8 +63,7 @@ int fixture_count_entries(const char *path);
 gp_config *fixture_config(const char *text, const char *const *changes);
 /* The session of FIXTURE_CONFIG with changes; must succeed. */
 gp_session *fixture_session(const char *const *changes);
-/* Whole sentence and status of a session that is refused; `rest` is what follows "<folder>/", or the whole where the
- * message does not begin so. */
+/* Whole sentence, wherever it says "<folder>/" without it, and status of a session that is refused. */
 void fixture_refused(const char *text, const char *const *changes, gp_status wanted, const char *rest);
 
 /* metrics.jsonl of a run folder, one object a line; a JSON array. */

@@ -1,0 +1,315 @@
+#include "train/session.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "balance/cost.h"
+#include "base/memory.h"
+#include "pipeline/memory.h"
+#include "train/fixture.h"
+
+/* The usual configuration with one text in it replaced, so that places have lines; valid until the next call. */
+static const char *with(const char *old, const char *new) {
+    static char text[4096];
+    const char *at = strstr(FIXTURE_CONFIG, old);
+    assert_non_null(at);
+    snprintf(text, sizeof text, "%.*s%s%s", (int)(at - FIXTURE_CONFIG), FIXTURE_CONFIG, new, at + strlen(old));
+    return text;
+}
+
+static void expect_layers(const gp_session *session, const int64_t *layers, int stages) {
+    assert_int_equal(session->plan->stages->count, stages);
+    for (int s = 0; s < stages; s++) assert_int_equal(session->layers[s], layers[s]);
+}
+
+/* ---- balance ----------------------------------------------------------------------------------------------------- */
+
+static void layers_per_stage_run_as_given(void **state) {
+    (void)state;
+    gp_session *session =
+        fixture_session(FIXTURE_CHANGES("pipeline.devices=[cpu, cpu, cpu]", "pipeline.balance=[1, 6, 1]"));
+    expect_layers(session, (const int64_t[]){1, 6, 1}, 3);
+    gp_session_close(&session);
+}
+
+/* Of two stages every cut is tried: none has a cheaper dearest stage. */
+static void expect_least(const gp_session *session, const int64_t *cost) {
+    int64_t total = 0, before = 0, least = INT64_MAX, chosen = 0;
+    int layers = session->graph->layer_count;
+    for (int i = 0; i < layers; i++) total += cost[i];
+    for (int cut = 1; cut < layers; cut++) {
+        before += cost[cut - 1];
+        int64_t most = before > total - before ? before : total - before;
+        if (most < least) least = most;
+        if (cut == session->layers[0]) chosen = most;
+    }
+    assert_int_equal(session->layers[0] + session->layers[1], layers);
+    assert_int_equal(chosen, least);
+}
+
+static void auto_balances_time_and_size_balances_bytes(void **state) {
+    (void)state;
+    gp_error err = {0};
+    int64_t cost[8];
+    gp_session *session = fixture_session(NULL);
+    assert_int_equal(gp_cost_by_time(session->graph, 4, cost, &err), GP_OK);
+    expect_least(session, cost);
+    gp_session_close(&session);
+    session = fixture_session(FIXTURE_CHANGES("pipeline.balance=size"));
+    assert_int_equal(gp_cost_by_size(session->graph, 4, 1, cost, &err), GP_OK);
+    expect_least(session, cost);
+    gp_session_close(&session);
+    session = fixture_session(FIXTURE_CHANGES("pipeline.balance=size", "optimizer.sgd.momentum=0"));
+    assert_int_equal(gp_cost_by_size(session->graph, 4, 0, cost, &err), GP_OK);
+    expect_least(session, cost);
+    gp_session_close(&session);
+}
+
+static void a_balance_of_other_sum_is_refused(void **state) {
+    (void)state;
+    fixture_refused(with("balance: auto", "balance: [4, 5]"), NULL, GP_CONFIG,
+                    "c.yaml:20:12: pipeline.balance: the entries add up to 9, but the model has 8 layers");
+    fixture_refused(with("balance: auto", "balance: [2147483647, 2147483647]"), NULL, GP_CONFIG,
+                    "c.yaml:20:12: pipeline.balance: the entries add up to 4294967294, but the model has 8 layers");
+}
+
+static void more_stages_than_layers_are_refused(void **state) {
+    (void)state;
+    fixture_refused(with("[cpu, cpu]", "[{cpu: {count: 8}}, cpu]"), NULL, GP_CONFIG,
+                    "c.yaml:18:32: pipeline.devices: 9 stages are more than the model's 8 layers");
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+static void a_device_that_this_build_lacks_is_refused(void **state) {
+    (void)state;
+    fixture_refused(with("[cpu, cpu]", "[cpu, cuda:1]"), NULL, GP_UNSUPPORTED,
+                    "c.yaml:18:18: device cuda:1: this build has no cuda devices, only cpu");
+    assert_int_equal(gp_status_exit(GP_UNSUPPORTED), 1);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t largest_arena(const gp_session *session) {
+    size_t most = 0;
+    for (int w = 0; w < session->plan->workers; w++)
+        if (session->plan->arena[w] > most) most = session->plan->arena[w];
+    return most;
+}
+
+static gp_status open_with(const char *const *changes, gp_session **out, gp_error *err) {
+    gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
+    return gp_session_open(&config, out, err);
+}
+
+static void a_plan_over_memory_is_refused_with_the_numbers(void **state) {
+    (void)state;
+    char text[64], wanted[200], bytes[32];
+    gp_error err = {0};
+    gp_session *session = fixture_session(FIXTURE_CHANGES("pipeline.checkpoint=never"));
+    size_t needed[2] = {session->plan->arena[0], session->plan->arena[1]};
+    gp_session_close(&session);
+    /* A byte less than it needs is refused, the very bytes are not. */
+    snprintf(text, sizeof text, "pipeline.devices=[cpu, {cpu: {memory: %zu}}]", needed[1] - 1);
+    assert_int_equal(open_with(FIXTURE_CHANGES("pipeline.checkpoint=never", text), &session, &err), GP_CONFIG);
+    assert_int_equal(gp_status_exit(GP_CONFIG), 2);
+    snprintf(wanted, sizeof wanted, ": the plan does not fit: worker 1 needs %s (%zu bytes), but its memory is ",
+             gp_bytes_text(bytes, needed[1]), needed[1]);
+    if (!strstr(err.text, wanted)) fail_msg("%s in: %s", wanted, err.text);
+    assert_non_null(strstr(err.text, "stashes 16.5 KiB, "));
+    assert_non_null(strstr(err.text, "; it fits with checkpoint: always"));
+    snprintf(text, sizeof text, "pipeline.devices=[cpu, {cpu: {memory: %zu}}]", needed[1]);
+    assert_int_equal(open_with(FIXTURE_CHANGES("pipeline.checkpoint=never", text), &session, &err), GP_OK);
+    gp_session_close(&session);
+}
+
+static void a_refused_plan_has_the_devices_place(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_session *session = NULL;
+    gp_config *config = fixture_config(with("[cpu, cpu]", "[cpu, {cpu: {memory: 1KiB}}]"), NULL);
+    assert_int_equal(gp_session_open(&config, &session, &err), GP_CONFIG);
+    assert_non_null(strstr(err.text, "/c.yaml:18:19: the plan does not fit: worker 1 needs "));
+}
+
+/* "it fits with a: 1 and b: c" as changes to the configuration. */
+static int read_remedy(const char *message, char changes[3][96]) {
+    const char *at = strstr(message, "; it fits with ");
+    int count = 0;
+    if (!at) return 0;
+    at += strlen("; it fits with ");
+    while (at) {
+        char key[32], value[32];
+        assert_true(count < 3);
+        assert_int_equal(sscanf(at, "%31[^:]: %31[^ ]", key, value), 2);
+        snprintf(changes[count++], 96, "pipeline.%s=%s", key, value);
+        at = strstr(at, " and ");
+        if (at) at += strlen(" and ");
+    }
+    return count;
+}
+
+static bool fits(const char *devices, const char *balance, int micro_batches, const char *checkpoint) {
+    char changes[3][64];
+    gp_error err = {0};
+    gp_session *session = NULL;
+    snprintf(changes[0], sizeof changes[0], "pipeline.balance=%s", balance);
+    snprintf(changes[1], sizeof changes[1], "pipeline.micro_batches=%d", micro_batches);
+    snprintf(changes[2], sizeof changes[2], "pipeline.checkpoint=%s", checkpoint);
+    bool fit = open_with(FIXTURE_CHANGES(devices, changes[0], changes[1], changes[2]), &session, &err) == GP_OK;
+    gp_session_close(&session);
+    return fit;
+}
+
+/* Whatever is proposed fits when it is done; and where nothing is proposed, nothing of the kind fits. */
+static void what_a_refusal_proposes_fits(void **state) {
+    (void)state;
+    static const char *const balances[] = {"auto", "[2, 6]", "size"};
+    int proposed = 0, hopeless = 0;
+    for (int b = 0; b < 3; b++) {
+        char balance[64];
+        snprintf(balance, sizeof balance, "pipeline.balance=%s", balances[b]);
+        gp_session *session =
+            fixture_session(FIXTURE_CHANGES("pipeline.micro_batches=1", "pipeline.checkpoint=never", balance));
+        size_t most = largest_arena(session);
+        gp_session_close(&session);
+        for (int share = 1; share <= 15; share++) {
+            char devices[96], remedy[3][96];
+            gp_error err = {0};
+            snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu}}, {cpu: {memory: %zu}}]",
+                     most * (size_t)share / 16, most * (size_t)share / 16);
+            const char *changes[8] = {devices, "pipeline.micro_batches=1", "pipeline.checkpoint=never", balance};
+            assert_int_equal(open_with(changes, &session, &err), GP_CONFIG);
+            int count = read_remedy(err.text, remedy);
+            for (int i = 0; i < count; i++) changes[4 + i] = remedy[i];
+            if (count > 0) {
+                proposed++;
+                if (open_with(changes, &session, &err) != GP_OK) fail_msg("%s", err.text);
+                gp_session_close(&session);
+                continue;
+            }
+            hopeless++;
+            assert_non_null(strstr(err.text, "; neither checkpoint: always nor more micro-batches nor balance: size "
+                                             "make it fit; more stages or a smaller batch may"));
+            for (int m = 1; m <= 16; m *= 2) {
+                assert_false(fits(devices, balances[b], m, "never"));
+                assert_false(fits(devices, balances[b], m, "always"));
+                assert_false(fits(devices, "size", m, "always"));
+            }
+        }
+    }
+    assert_true(proposed >= 10);
+    assert_true(hopeless >= 3);
+}
+
+static void more_than_the_machine_has_is_refused_to_those_who_run_it(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_session *session = fixture_session(NULL);
+    assert_int_equal(gp_session_check_machine(session, &err), GP_OK);
+    session->plan->arena[0] = (size_t)1 << 50;
+    assert_int_equal(gp_session_check_machine(session, &err), GP_MEMORY);
+    assert_non_null(strstr(err.text, "the plan needs 1.00 PiB for 2 stages, but the machine has "));
+    session->plan->arena[0] = SIZE_MAX;
+    assert_int_equal(gp_session_check_machine(session, &err), GP_MEMORY);
+    gp_session_close(&session);
+}
+
+/* ---- data and steps ---------------------------------------------------------------------------------------------- */
+
+static void expect_steps(const char *const *changes, int64_t epoch_steps, int64_t steps) {
+    gp_session *session = fixture_session(changes);
+    assert_int_equal(session->epoch_steps, epoch_steps);
+    assert_int_equal(session->steps, steps);
+    gp_session_close(&session);
+}
+
+static void the_first_of_steps_and_epochs_ends_the_run(void **state) {
+    (void)state;
+    expect_steps(NULL, 4, 8);
+    expect_steps(FIXTURE_CHANGES("train.steps=7"), 4, 7);
+    expect_steps(FIXTURE_CHANGES("train.steps=9"), 4, 8);
+    expect_steps(FIXTURE_CHANGES("train={steps: 9}"), 4, 9);
+    expect_steps(FIXTURE_CHANGES("data.drop_last=true"), 3, 6);
+    expect_steps(FIXTURE_CHANGES("data.batch=64"), 1, 2);
+}
+
+static void a_run_has_so_many_steps_at_most(void **state) {
+    (void)state;
+    expect_steps(FIXTURE_CHANGES("train={steps: 4294967295}"), 4, 4294967295);
+    fixture_refused(with("train: {epochs: 2}", "train: {steps: 4294967296}"), NULL, GP_CONFIG,
+                    "c.yaml:24:8: train: 4294967296 steps are more than the 4294967295 of one run");
+    fixture_refused(with("train: {epochs: 2}", "train: {epochs: 9007199254740992}"), NULL, GP_CONFIG,
+                    "c.yaml:24:8: train: 36028797018963968 steps are more than the 4294967295 of one run");
+}
+
+static void drop_last_must_leave_something(void **state) {
+    (void)state;
+    fixture_refused(with("batch: 16", "batch: 51\n  drop_last: true"), NULL, GP_CONFIG,
+                    "c.yaml:16:10: data.batch: 51 is more than the 50 training samples, and drop_last leaves out what "
+                    "is not full: nothing is left to train on");
+    expect_steps(FIXTURE_CHANGES("data.batch=50", "data.drop_last=true"), 1, 2);
+}
+
+static void expect_sizes(const char *const *changes, const gp_mini_size *sizes, int count) {
+    gp_session *session = fixture_session(changes);
+    assert_int_equal(session->plan->mini_count, count);
+    for (int i = 0; i < count; i++) assert_true(gp_plan_find(session->plan, sizes[i].training, sizes[i].samples) >= 0);
+    gp_session_close(&session);
+}
+
+static void the_sizes_that_the_run_meets_are_planned(void **state) {
+    (void)state;
+    expect_sizes(NULL, (const gp_mini_size[]){{16, true}, {2, true}, {14, false}}, 3);
+    expect_sizes(FIXTURE_CHANGES("train.steps=3"), (const gp_mini_size[]){{16, true}, {14, false}}, 2);
+    expect_sizes(FIXTURE_CHANGES("data.drop_last=true"), (const gp_mini_size[]){{16, true}, {14, false}}, 2);
+    expect_sizes(FIXTURE_CHANGES("data.batch=10"), (const gp_mini_size[]){{10, true}, {10, false}, {4, false}}, 3);
+    expect_sizes(FIXTURE_CHANGES("data.batch=64"), (const gp_mini_size[]){{50, true}, {14, false}}, 2);
+    expect_sizes(FIXTURE_CHANGES("train.steps=0"), (const gp_mini_size[]){{14, false}}, 1);
+}
+
+static void a_run_of_no_steps_needs_no_training_data(void **state) {
+    (void)state;
+    gp_session *session = fixture_session(FIXTURE_CHANGES("train.steps=0", "data.train={tensors: none}"));
+    assert_null(session->train);
+    assert_non_null(session->eval);
+    assert_int_equal(session->steps, 0);
+    gp_session_close(&session);
+}
+
+static void files_are_checked_before_anything_runs(void **state) {
+    (void)state;
+    fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("data.train={tensors: none.safetensors}"), GP_DATA,
+                    "none.safetensors: cannot be opened: No such file or directory");
+    fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("data.eval={tensors: none.safetensors}"), GP_DATA,
+                    "none.safetensors: cannot be opened: No such file or directory");
+    fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("train.init=none.safetensors"), GP_DATA,
+                    "none.safetensors: cannot be opened: No such file or directory");
+    fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("train.init=d.safetensors"), GP_DATA,
+                    "d.safetensors: tensor \"0.weight\" is missing");
+    fixture_refused(with("take: [50, 64]", "take: [50, 65]"), NULL, GP_CONFIG,
+                    "c.yaml:15:40: take [50, 65] does not lie within the 64 samples of d.safetensors: "
+                    "0 ≤ from < to ≤ 64 is needed");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_per_stage_run_as_given),
+        cmocka_unit_test(auto_balances_time_and_size_balances_bytes),
+        cmocka_unit_test(a_balance_of_other_sum_is_refused),
+        cmocka_unit_test(more_stages_than_layers_are_refused),
+        cmocka_unit_test(a_device_that_this_build_lacks_is_refused),
+        cmocka_unit_test(a_plan_over_memory_is_refused_with_the_numbers),
+        cmocka_unit_test(a_refused_plan_has_the_devices_place),
+        cmocka_unit_test(what_a_refusal_proposes_fits),
+        cmocka_unit_test(more_than_the_machine_has_is_refused_to_those_who_run_it),
+        cmocka_unit_test(the_first_of_steps_and_epochs_ends_the_run),
+        cmocka_unit_test(a_run_has_so_many_steps_at_most),
+        cmocka_unit_test(drop_last_must_leave_something),
+        cmocka_unit_test(the_sizes_that_the_run_meets_are_planned),
+        cmocka_unit_test(a_run_of_no_steps_needs_no_training_data),
+        cmocka_unit_test(files_are_checked_before_anything_runs),
+    };
+    return cmocka_run_group_tests_name("session", tests, fixture_make, fixture_remove);
+}

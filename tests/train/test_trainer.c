@@ -1,0 +1,469 @@
+/* Whole runs in the test's own process, on a small data set: what is written, what ends a run, and what is left. */
+#include "train/trainer.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "train/fixture.h"
+#include "train/folder.h"
+
+/* A folder of its own for each run; valid until the next 64. */
+static const char *new_folder(void) {
+    static int runs;
+    gp_error err = {0};
+    char name[32];
+    snprintf(name, sizeof name, "run%d", runs++);
+    const char *folder = fixture_path(name);
+    assert_int_equal(gp_folder_prepare(folder, false, &err), GP_OK);
+    return folder;
+}
+
+static gp_status train_session(gp_session *session, const char *folder, const gp_hooks *hooks,
+                               const volatile sig_atomic_t *stop, gp_error *err) {
+    const gp_train_options options = {.folder = folder, .verbosity = GP_QUIET, .stop = stop, .hooks = hooks};
+    gp_status status = gp_train(session, &options, err);
+    gp_session_close(&session);
+    return status;
+}
+
+static const char *run(const char *const *changes) {
+    gp_error err = {0};
+    const char *folder = new_folder();
+    if (train_session(fixture_session(changes), folder, NULL, NULL, &err) != GP_OK) fail_msg("%s", err.text);
+    return folder;
+}
+
+static const char *in(const char *folder, const char *name) {
+    static char texts[8][600];
+    static int next;
+    char *text = texts[next++ % 8];
+    snprintf(text, sizeof texts[0], "%s/%s", folder, name);
+    return text;
+}
+
+static bool equal_models(const char *a, const char *b) {
+    size_t a_bytes, b_bytes;
+    char *a_text = fixture_read(in(a, "model.safetensors"), &a_bytes);
+    char *b_text = fixture_read(in(b, "model.safetensors"), &b_bytes);
+    bool equal = a_bytes == b_bytes && memcmp(a_text, b_text, a_bytes) == 0;
+    free(a_text);
+    free(b_text);
+    return equal;
+}
+
+static const char *text_of(json_t *line, const char *key) {
+    const char *text = json_string_value(json_object_get(line, key));
+    return text ? text : "";
+}
+
+static int64_t integer_of(json_t *line, const char *key) {
+    return json_integer_value(json_object_get(line, key));
+}
+
+static double number_of(json_t *line, const char *key) {
+    return json_real_value(json_object_get(line, key));
+}
+
+/* "start s1 s2 e2 end:done 2": the events in order, with the steps of steps, evaluations and the end. */
+static const char *events_of(const char *folder) {
+    static char text[2048];
+    size_t used = 0, i;
+    json_t *lines = fixture_metrics(folder), *line;
+    json_array_foreach(lines, i, line) {
+        const char *event = text_of(line, "event");
+        if (strcmp(event, "step") == 0 || strcmp(event, "eval") == 0)
+            used += (size_t)snprintf(text + used, sizeof text - used, " %c%d", event[0], (int)integer_of(line, "step"));
+        else if (strcmp(event, "end") == 0)
+            used += (size_t)snprintf(text + used, sizeof text - used, " end:%s %d", text_of(line, "status"),
+                                     (int)integer_of(line, "steps"));
+        else
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s", event);
+        assert_true(used < sizeof text);
+    }
+    json_decref(lines);
+    return text;
+}
+
+/* ---- what is written --------------------------------------------------------------------------------------------- */
+
+static void a_run_writes_its_steps_and_evaluations(void **state) {
+    (void)state;
+    static const int samples[] = {16, 16, 16, 2};
+    const char *folder = run(NULL);
+    assert_string_equal(events_of(folder), "start s1 s2 s3 s4 e4 s5 s6 s7 s8 e8 end:done 8");
+    assert_int_equal(fixture_count_entries(folder), 3);
+    json_t *lines = fixture_metrics(folder), *line;
+    size_t i;
+    json_array_foreach(lines, i, line) {
+        if (strcmp(text_of(line, "event"), "eval") == 0) {
+            double right = number_of(line, "accuracy") * 14;
+            assert_true(fabs(right - round(right)) < 1e-6 && right >= 0 && right <= 14);
+            assert_true(number_of(line, "loss") > 0);
+        }
+        if (strcmp(text_of(line, "event"), "step") != 0) continue;
+        int64_t step = integer_of(line, "step");
+        assert_int_equal(integer_of(line, "epoch"), step <= 4 ? 1 : 2);
+        assert_int_equal(integer_of(line, "samples"), samples[(step - 1) % 4]);
+        assert_true(number_of(line, "lr") == 0.02);
+        assert_true(number_of(line, "loss") > 0 && number_of(line, "loss") < 10);
+        assert_true(number_of(line, "seconds") > 0);
+    }
+    json_decref(lines);
+}
+
+static void the_network_learns(void **state) {
+    (void)state;
+    json_t *lines = fixture_metrics(run(FIXTURE_CHANGES("train.epochs=20", "train.eval_every=20 epochs")));
+    json_t *eval = json_array_get(lines, json_array_size(lines) - 2);
+    assert_string_equal(text_of(eval, "event"), "eval");
+    assert_true(number_of(eval, "accuracy") > 0.85);
+    json_decref(lines);
+}
+
+static void evaluations_come_when_they_are_due(void **state) {
+    (void)state;
+    assert_string_equal(events_of(run(FIXTURE_CHANGES("train.eval_every=3"))),
+                        "start s1 s2 s3 e3 s4 s5 s6 e6 s7 s8 e8 end:done 8");
+    assert_string_equal(events_of(run(FIXTURE_CHANGES("train.eval_every=100", "train.steps=2"))),
+                        "start s1 s2 e2 end:done 2");
+    assert_string_equal(events_of(run(FIXTURE_CHANGES("train.steps=5"))), "start s1 s2 s3 s4 e4 s5 e5 end:done 5");
+    static const char without[] = FIXTURE_MODEL "data: {train: {tensors: d.safetensors}, batch: 32}\n"
+                                                "optimizer: {sgd: 0.02}\n"
+                                                "train: {epochs: 1}\n";
+    gp_error err = {0};
+    gp_session *session = NULL;
+    gp_config *config = fixture_config(without, NULL);
+    assert_int_equal(gp_session_open(&config, &session, &err), GP_OK);
+    const char *folder = new_folder();
+    assert_int_equal(train_session(session, folder, NULL, NULL, &err), GP_OK);
+    assert_string_equal(events_of(folder), "start s1 s2 end:done 2");
+}
+
+static void the_first_of_steps_and_epochs_ends_the_run(void **state) {
+    (void)state;
+    assert_string_equal(events_of(run(FIXTURE_CHANGES("train={steps: 6, epochs: 1}"))),
+                        "start s1 s2 s3 s4 e4 end:done 4");
+    assert_string_equal(events_of(run(FIXTURE_CHANGES("train={steps: 3, epochs: 1}"))), "start s1 s2 s3 e3 end:done 3");
+}
+
+static void drop_last_leaves_out_the_smaller_batch(void **state) {
+    (void)state;
+    const char *folder = run(FIXTURE_CHANGES("data.drop_last=true"));
+    assert_string_equal(events_of(folder), "start s1 s2 s3 e3 s4 s5 s6 e6 end:done 6");
+    json_t *lines = fixture_metrics(folder);
+    for (size_t i = 1; i <= 3; i++) assert_int_equal(integer_of(json_array_get(lines, i), "samples"), 16);
+    json_decref(lines);
+}
+
+static void expect_rates(const char *warmup, const double *rates, int count) {
+    json_t *lines = fixture_metrics(run(FIXTURE_CHANGES("optimizer.sgd.lr=0.0625", warmup, "train.eval_every=100")));
+    for (int s = 1; s <= count; s++) assert_true(number_of(json_array_get(lines, (size_t)s), "lr") == rates[s - 1]);
+    json_decref(lines);
+}
+
+static void the_warmup_is_in_the_metrics(void **state) {
+    (void)state;
+    expect_rates("optimizer.warmup={length: 4, from: 0.5}",
+                 (const double[]){0.0390625, 0.046875, 0.0546875, 0.0625, 0.0625, 0.0625}, 6);
+    expect_rates("optimizer.warmup=1 epoch", (const double[]){0.015625, 0.03125, 0.046875, 0.0625, 0.0625}, 5);
+}
+
+static void a_run_can_be_repeated(void **state) {
+    (void)state;
+    const char *one = run(NULL), *again = run(NULL), *other = run(FIXTURE_CHANGES("train.seed=2"));
+    assert_true(equal_models(one, again));
+    assert_false(equal_models(one, other));
+    json_t *a = fixture_metrics(one), *b = fixture_metrics(again);
+    for (size_t i = 1; i + 1 < json_array_size(a); i++)
+        assert_true(number_of(json_array_get(a, i), "loss") == number_of(json_array_get(b, i), "loss"));
+    json_decref(a);
+    json_decref(b);
+}
+
+/* ---- train.init and steps: 0 ------------------------------------------------------------------------------------- */
+
+static double eval_number(const char *folder, size_t line, const char *key) {
+    json_t *lines = fixture_metrics(folder);
+    double value = number_of(json_array_get(lines, line), key);
+    assert_string_equal(text_of(json_array_get(lines, line), "event"), "eval");
+    json_decref(lines);
+    return value;
+}
+
+static void init_goes_on_from_a_model(void **state) {
+    (void)state;
+    char init[700];
+    const char *first = run(FIXTURE_CHANGES("train.steps=4"));
+    snprintf(init, sizeof init, "train.init=%s", in(first, "model.safetensors"));
+    /* Only evaluated it is the same model, with the same loss; trained on, another. */
+    const char *evaluated = run(FIXTURE_CHANGES(init, "train.steps=0", "train.seed=9"));
+    assert_string_equal(events_of(evaluated), "start e0 end:done 0");
+    assert_true(equal_models(first, evaluated));
+    assert_true(eval_number(evaluated, 1, "loss") == eval_number(first, 5, "loss"));
+    assert_true(eval_number(evaluated, 1, "accuracy") == eval_number(first, 5, "accuracy"));
+    const char *further = run(FIXTURE_CHANGES(init, "train.steps=4"));
+    assert_false(equal_models(first, further));
+    assert_false(equal_models(run(FIXTURE_CHANGES("train.steps=4", "train.seed=9")), further));
+}
+
+/* The check before the run passed; what lies there by then is not trained on, and not saved as if it were a model. */
+static void an_init_that_breaks_before_it_is_read_leaves_no_model(void **state) {
+    (void)state;
+    char init[700];
+    gp_error err = {0};
+    const char *first = run(FIXTURE_CHANGES("train.steps=1")), *folder = new_folder();
+    snprintf(init, sizeof init, "train.init=%s", in(first, "model.safetensors"));
+    gp_session *session = fixture_session(FIXTURE_CHANGES(init));
+    assert_int_equal(truncate(in(first, "model.safetensors"), 100), 0);
+    assert_int_equal(train_session(session, folder, NULL, NULL, &err), GP_DATA);
+    assert_string_equal(events_of(folder), "start end:failed 0");
+    assert_int_equal(fixture_count_entries(folder), 2);
+}
+
+/* ---- what ends a run --------------------------------------------------------------------------------------------- */
+
+static int count_threads(void) {
+    return fixture_count_entries("/proc/self/task");
+}
+
+/* A thread that was joined may be listed a moment longer. */
+static void expect_threads(int wanted) {
+    const struct timespec moment = {.tv_nsec = 1000000};
+    for (int i = 0; i < 10000 && count_threads() != wanted; i++) nanosleep(&moment, NULL);
+    assert_int_equal(count_threads(), wanted);
+}
+
+typedef struct fault {
+    int worker, mini;
+    size_t pc;
+} fault;
+
+static gp_status fail_there(void *context, const gp_site *site, gp_error *err) {
+    const fault *there = context;
+    if (site->worker != there->worker || site->mini != there->mini || site->pc != there->pc) return GP_OK;
+    return gp_fail(err, GP_INJECTED, "injected");
+}
+
+static void expect_fault(const char *const *changes, fault there, bool after, const char *when, const char *events) {
+    gp_error err = {0};
+    char wanted[256], instr[GP_INSTR_TEXT];
+    gp_session *session = fixture_session(changes);
+    const char *folder = new_folder();
+    const gp_hooks hooks = {.context = &there, .before = after ? NULL : fail_there, .after = after ? fail_there : NULL};
+    gp_instr_text(instr, &session->plan->minis[there.mini].programs->worker[there.worker].instrs[there.pc]);
+    snprintf(wanted, sizeof wanted, "%s: worker %d, %s: injected", when, there.worker, instr);
+    assert_int_equal(train_session(session, folder, &hooks, NULL, &err), GP_INJECTED);
+    assert_string_equal(err.text, wanted);
+    assert_string_equal(events_of(folder), events);
+    /* Its configuration and metrics: no model, no part of one. */
+    assert_int_equal(fixture_count_entries(folder), 2);
+}
+
+static void expect_every_fault(const char *const *changes, bool after) {
+    int threads = count_threads();
+    gp_session *session = fixture_session(changes);
+    size_t counts[8] = {0};
+    int workers = session->plan->workers;
+    for (int w = 0; w < workers; w++) counts[w] = session->plan->minis[0].programs->worker[w].count;
+    gp_session_close(&session);
+    for (int w = 0; w < workers; w++) {
+        assert_true(counts[w] > 20);
+        for (size_t pc = 0; pc < counts[w]; pc++)
+            expect_fault(changes, (fault){w, 0, pc}, after, "step 1", "start end:failed 0");
+    }
+    expect_threads(threads);
+}
+
+static void a_fault_anywhere_ends_the_run_with_its_cause(void **state) {
+    (void)state;
+    expect_every_fault(FIXTURE_CHANGES("train.steps=2"), false);
+    expect_every_fault(FIXTURE_CHANGES("train.steps=2", "pipeline.lockstep=false", "pipeline.checkpoint=never"), true);
+}
+
+static void a_fault_says_in_which_step_or_evaluation(void **state) {
+    (void)state;
+    gp_session *session = fixture_session(NULL);
+    int last = gp_plan_find(session->plan, true, 2), evaluation = gp_plan_find(session->plan, false, 14);
+    gp_session_close(&session);
+    expect_fault(NULL, (fault){1, last, 3}, false, "step 4", "start s1 s2 s3 end:failed 3");
+    expect_fault(NULL, (fault){0, evaluation, 1}, false, "evaluation after step 4", "start s1 s2 s3 s4 end:failed 4");
+}
+
+static gp_status truncate_in_step_3(void *context, const gp_site *site, gp_error *err) {
+    const char *path = context;
+    if (site->worker != 0 || site->pc != 0 || site->step != 3) return GP_OK;
+    return truncate(path, 700) == 0 ? GP_OK : gp_fail(err, GP_INTERNAL, "%s cannot be truncated", path);
+}
+
+static void a_data_file_that_breaks_leaves_the_model_reached(void **state) {
+    (void)state;
+    gp_error err = {0};
+    char start_of_text[600], steps[64];
+    fixture_write_data("breaks.safetensors", FIXTURE_SAMPLES);
+    char path[256];
+    snprintf(path, sizeof path, "%s", fixture_path("breaks.safetensors"));
+    const gp_hooks hooks = {.context = path, .before = truncate_in_step_3};
+    const char *folder = new_folder();
+    gp_session *session =
+        fixture_session(FIXTURE_CHANGES("data.train={tensors: breaks.safetensors}", "train={steps: 1000}"));
+    assert_int_equal(train_session(session, folder, &hooks, NULL, &err), GP_DATA);
+    snprintf(start_of_text, sizeof start_of_text, "%s: ", path);
+    if (strstr(err.text, start_of_text) != err.text || !strstr(err.text, "offset")) fail_msg("%s", err.text);
+    json_t *lines = fixture_metrics(folder), *end = json_array_get(lines, json_array_size(lines) - 1);
+    int64_t reached = integer_of(end, "steps");
+    assert_string_equal(text_of(end, "status"), "failed");
+    assert_true(reached >= 3 && reached < 1000);
+    json_decref(lines);
+    /* What was saved is what so many steps on the whole file give. */
+    fixture_write_data("breaks.safetensors", FIXTURE_SAMPLES);
+    snprintf(steps, sizeof steps, "train={steps: %d}", (int)reached);
+    assert_true(equal_models(folder, run(FIXTURE_CHANGES("data.train={tensors: breaks.safetensors}", steps))));
+}
+
+static void a_loss_that_is_not_finite_is_not_trained_on(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const char *folder = new_folder();
+    gp_session *session = fixture_session(FIXTURE_CHANGES("optimizer.sgd.lr=1e30"));
+    assert_int_equal(train_session(session, folder, NULL, NULL, &err), GP_NUMERIC);
+    assert_string_equal(err.text, "step 2: the loss is not a number: the update was not applied, and the run stops; a "
+                                  "lower learning rate or a warm-up may help");
+    assert_string_equal(events_of(folder), "start s1 s2 end:failed 1");
+    json_t *lines = fixture_metrics(folder);
+    assert_true(json_is_null(json_object_get(json_array_get(lines, 2), "loss")));
+    json_decref(lines);
+    assert_true(equal_models(folder, run(FIXTURE_CHANGES("optimizer.sgd.lr=1e30", "train.steps=1"))));
+}
+
+/* ---- being asked to stop ----------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stop;
+static atomic_bool handled;
+
+static void ask_to_stop(int number) {
+    (void)number;
+    stop = 1;
+    atomic_store(&handled, true);
+}
+
+typedef struct asker {
+    pthread_t main_thread;
+    int mini;
+    uint64_t step;
+} asker;
+
+/* A signal to the main thread while a worker is in the mini-batch, and surely handled before it goes on. */
+static gp_status ask_there(void *context, const gp_site *site, gp_error *err) {
+    const asker *a = context;
+    (void)err;
+    if (site->worker != 1 || site->pc != 2 || site->mini != a->mini || site->step != a->step) return GP_OK;
+    pthread_kill(a->main_thread, SIGUSR1);
+    while (!atomic_load(&handled)) sched_yield();
+    return GP_OK;
+}
+
+static const char *stopped_run(const char *const *changes, bool training, int64_t samples, uint64_t step) {
+    gp_error err = {0};
+    const struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &action, NULL);
+    stop = 0;
+    atomic_store(&handled, false);
+    gp_session *session = fixture_session(changes);
+    asker a = {pthread_self(), gp_plan_find(session->plan, training, samples), step};
+    const gp_hooks hooks = {.context = &a, .before = ask_there};
+    const char *folder = new_folder();
+    if (train_session(session, folder, &hooks, &stop, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_true(handled);
+    return folder;
+}
+
+static void a_run_ends_after_the_step_in_which_it_is_asked(void **state) {
+    (void)state;
+    const char *folder = stopped_run(NULL, true, 16, 3);
+    assert_string_equal(events_of(folder), "start s1 s2 s3 end:interrupted 3");
+    assert_true(equal_models(folder, run(FIXTURE_CHANGES("train.steps=3"))));
+    /* Before an evaluation that is due, and after the last step. */
+    assert_string_equal(events_of(stopped_run(NULL, true, 2, 4)), "start s1 s2 s3 s4 end:interrupted 4");
+    assert_string_equal(events_of(stopped_run(NULL, true, 2, 8)), "start s1 s2 s3 s4 e4 s5 s6 s7 s8 end:interrupted 8");
+}
+
+static void an_evaluation_is_given_up_without_an_event(void **state) {
+    (void)state;
+    const char *smaller[] = {"data.batch=10", NULL};
+    const char *folder = stopped_run(smaller, false, 10, 5);
+    assert_string_equal(events_of(folder), "start s1 s2 s3 s4 s5 end:interrupted 5");
+    assert_true(equal_models(folder, run(FIXTURE_CHANGES("data.batch=10", "train.steps=5"))));
+    assert_string_equal(events_of(stopped_run(smaller, false, 10, 10)),
+                        "start s1 s2 s3 s4 s5 e5 s6 s7 s8 s9 s10 end:interrupted 10");
+}
+
+/* Nothing is left to give up. */
+static void an_evaluation_asked_in_its_last_mini_batch_is_whole(void **state) {
+    (void)state;
+    const char *smaller[] = {"data.batch=10", NULL};
+    assert_string_equal(events_of(stopped_run(smaller, false, 4, 5)), "start s1 s2 s3 s4 s5 e5 end:interrupted 5");
+    assert_string_equal(events_of(stopped_run(smaller, false, 4, 10)),
+                        "start s1 s2 s3 s4 s5 e5 s6 s7 s8 s9 s10 e10 end:done 10");
+}
+
+static void a_run_asked_before_its_first_step_saves_what_it_began_with(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const volatile sig_atomic_t stopped = 1;
+    const char *folder = new_folder();
+    assert_int_equal(train_session(fixture_session(NULL), folder, NULL, &stopped, &err), GP_OK);
+    assert_string_equal(events_of(folder), "start end:interrupted 0");
+    assert_true(equal_models(folder, run(FIXTURE_CHANGES("train.steps=0"))));
+}
+
+/* The handler runs in the thread that called: those of the run leave signals alone. */
+static gp_status block_check(void *context, const gp_site *site, gp_error *err) {
+    sigset_t mask;
+    (void)site;
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    if (sigismember(&mask, SIGINT) && sigismember(&mask, SIGTERM)) return GP_OK;
+    atomic_store((atomic_bool *)context, true);
+    return gp_fail(err, GP_INTERNAL, "a worker takes signals");
+}
+
+static void workers_take_no_signals(void **state) {
+    (void)state;
+    gp_error err = {0};
+    sigset_t mask;
+    atomic_bool open = false;
+    const gp_hooks hooks = {.context = &open, .before = block_check};
+    if (train_session(fixture_session(NULL), new_folder(), &hooks, NULL, &err) != GP_OK) fail_msg("%s", err.text);
+    pthread_sigmask(SIG_BLOCK, NULL, &mask);
+    assert_false(sigismember(&mask, SIGINT));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_run_writes_its_steps_and_evaluations),
+        cmocka_unit_test(the_network_learns),
+        cmocka_unit_test(evaluations_come_when_they_are_due),
+        cmocka_unit_test(the_first_of_steps_and_epochs_ends_the_run),
+        cmocka_unit_test(drop_last_leaves_out_the_smaller_batch),
+        cmocka_unit_test(the_warmup_is_in_the_metrics),
+        cmocka_unit_test(a_run_can_be_repeated),
+        cmocka_unit_test(init_goes_on_from_a_model),
+        cmocka_unit_test(an_init_that_breaks_before_it_is_read_leaves_no_model),
+        cmocka_unit_test(a_fault_anywhere_ends_the_run_with_its_cause),
+        cmocka_unit_test(a_fault_says_in_which_step_or_evaluation),
+        cmocka_unit_test(a_data_file_that_breaks_leaves_the_model_reached),
+        cmocka_unit_test(a_loss_that_is_not_finite_is_not_trained_on),
+        cmocka_unit_test(a_run_ends_after_the_step_in_which_it_is_asked),
+        cmocka_unit_test(an_evaluation_is_given_up_without_an_event),
+        cmocka_unit_test(an_evaluation_asked_in_its_last_mini_batch_is_whole),
+        cmocka_unit_test(a_run_asked_before_its_first_step_saves_what_it_began_with),
+        cmocka_unit_test(workers_take_no_signals),
+    };
+    return cmocka_run_group_tests_name("trainer", tests, fixture_make, fixture_remove);
+}
