@@ -122,6 +122,23 @@ static gp_status touch(gp_touches *out, size_t offset, size_t bytes, bool write,
     return GP_OK;
 }
 
+/* Where an operand is a slice, its rows one by one: what lies between them is another's. */
+static gp_status touch_operand(gp_touches *out, size_t offset, const gp_prepared *prepared, int operand, bool write,
+                               gp_error *err) {
+    const gp_tensor *tensor = &prepared->desc.operand[operand];
+    if (tensor->format != GP_FORMAT_PLAIN || gp_tensor_contiguous(tensor))
+        return touch(out, offset, prepared->operand[operand].bytes, write, err);
+    size_t element = gp_dtype_size(tensor->dtype);
+    size_t width = (size_t)tensor->dim[tensor->rank - 1] * element;
+    for (int64_t row = 0, rows = gp_tensor_rows(tensor); row < rows; row++) {
+        size_t at = 0;
+        for (int64_t d = tensor->rank - 2, rest = row; d >= 0; rest /= tensor->dim[d--])
+            at += (size_t)(rest % tensor->dim[d] * tensor->stride[d]) * element;
+        GP_RETURN_IF_FAILED(touch(out, offset + at, width, write, err));
+    }
+    return GP_OK;
+}
+
 static gp_status touch_routine(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr,
                                const gp_routine *routine, gp_touches *out, gp_error *err) {
     gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
@@ -136,7 +153,7 @@ static gp_status touch_routine(const gp_plan *plan, const gp_stage_plan *stage, 
                 bool adds = (op->prepared->desc.flags & GP_OP_ACCUMULATE) && gp_op_writes(kind, i);
                 if (pass == 0 ? !(gp_op_reads(kind, i) || adds) : !gp_op_writes(kind, i)) continue;
                 size_t offset = gp_plan_offset(plan, stage, &slots, instr->micro, op->operand[i]);
-                GP_RETURN_IF_FAILED(touch(out, offset, op->prepared->operand[i].bytes, pass == 1, err));
+                GP_RETURN_IF_FAILED(touch_operand(out, offset, op->prepared, i, pass == 1, err));
             }
         if (op->workspace.area == GP_AREA_NONE) continue;
         size_t offset = gp_plan_offset(plan, stage, &slots, instr->micro, op->workspace);

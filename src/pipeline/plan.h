@@ -105,8 +105,8 @@ typedef struct gp_touches {
     gp_touch *items;
     size_t count, capacity;
 } gp_touches;
-/* All ranges that instruction `pc` of `worker` touches, in order; appended to *out, which the caller frees. Ops that
- * run only in the first backward are left out in the others, and the reverse. */
+/* All ranges that instruction `pc` of `worker` touches, in order, slices row by row; appended to *out, which the caller
+ * frees. Ops that run only in the first backward are left out in the others, and the reverse. */
 GP_MUST_USE gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc,
                                       gp_touches *out, gp_error *err);
 
