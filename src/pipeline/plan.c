@@ -101,11 +101,6 @@ static bool any_micro_batch(const gp_plan *plan, bool keeps) {
     return false;
 }
 
-static void raise_transient(gp_stage_plan *stage, const gp_routine *routine) {
-    if (routine->transient > stage->transient) stage->transient = routine->transient;
-    if (routine->workspace > stage->workspace) stage->workspace = routine->workspace;
-}
-
 static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, const size_list *sizes, gp_error *err) {
     gp_stage_request stage_request = {.stages = plan->stages,
                                       .cache = plan->cache,
@@ -130,8 +125,8 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
             gp_mini_plan *mini = &plan->minis[m];
             GP_RETURN_IF_FAILED(gp_stage_mini_batch(stage, &stage_request, mini->pieces, mini->piece, mini->last,
                                                     mini->training, &mini->total[s], &mini->step[s], err));
-            raise_transient(stage, &mini->total[s]);
-            raise_transient(stage, &mini->step[s]);
+            gp_stage_plan_fit(stage, &mini->total[s]);
+            gp_stage_plan_fit(stage, &mini->step[s]);
         }
     }
     return GP_OK;

@@ -115,9 +115,10 @@ int gp_stage_plan_size(const gp_stage_plan *plan, int64_t samples) {
     return -1;
 }
 
-static void raise_transient(gp_stage_plan *plan, const gp_routine *routine) {
-    if (routine->transient > plan->transient) plan->transient = routine->transient;
-    if (routine->workspace > plan->workspace) plan->workspace = routine->workspace;
+void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine) {
+    if (routine->transient + routine->workspace <= plan->transient + plan->workspace) return;
+    plan->transient = routine->transient;
+    plan->workspace = routine->workspace;
 }
 
 static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
@@ -129,7 +130,7 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
         sized->training = request->size_trains[i];
         sized->evaluation = request->size_evaluates[i];
         GP_RETURN_IF_FAILED(gp_stage_compile(plan, request, sized, err));
-        for (int r = 0; r < GP_ROUTINES; r++) raise_transient(plan, &sized->routine[r]);
+        for (int r = 0; r < GP_ROUTINES; r++) gp_stage_plan_fit(plan, &sized->routine[r]);
         for (int f = 0; f < GP_FRAMES; f++)
             if (sized->frame[f] > plan->frame_stride[f]) plan->frame_stride[f] = sized->frame[f];
     }
@@ -141,7 +142,7 @@ gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *reques
     GP_RETURN_IF_FAILED(gp_stage_place_fixed(plan, request, err));
     GP_RETURN_IF_FAILED(compile_sizes(plan, request, err));
     GP_RETURN_IF_FAILED(gp_stage_compile_refresh(plan, request, err));
-    raise_transient(plan, &plan->refresh);
+    gp_stage_plan_fit(plan, &plan->refresh);
     return GP_OK;
 }
 

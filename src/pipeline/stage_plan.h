@@ -125,7 +125,7 @@ typedef struct gp_stage_plan {
     size_t frame_base[GP_FRAMES], frame_stride[GP_FRAMES]; /* from the stage's start */
     int slots[GP_FRAMES];
     size_t bytes;                /* of all but the transient area, which the worker's stages share */
-    size_t transient, workspace; /* the largest of all routines */
+    size_t transient, workspace; /* of the routine that takes most of both together */
     size_t memory[GP_MEMORY_KINDS];
 } gp_stage_plan;
 
@@ -149,6 +149,9 @@ typedef struct gp_stage_request {
  * the caller still calls gp_stage_plan_fini. */
 GP_MUST_USE gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 void gp_stage_plan_fini(gp_stage_plan *plan);
+
+/* Makes the stage's transient area large enough for a routine. */
+void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine);
 
 /* Index of a size in plan->sized; −1 where it is not planned. */
 int gp_stage_plan_size(const gp_stage_plan *plan, int64_t samples);
