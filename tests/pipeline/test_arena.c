@@ -1,0 +1,170 @@
+/* Promise 4: the bytes of the plan are those that are reserved and used; nothing is read that was not written, nothing
+ * written outside its place. What is checked how stands in shadow.h. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "base/philox.h"
+#include "device/cpu/cpu.h"
+#include "device/ref/ref.h"
+#include "pipeline/shadow.h"
+#include "pipeline/networks.h"
+
+enum { MAX_STAGES = 5, BATCH = 10, LAST = 7, EVALUATED = 9 };
+
+typedef struct cut {
+    const char *model;
+    int stages;
+    int64_t layers[MAX_STAGES];
+} cut;
+
+static const cut cuts[] = {
+    {network_skips, 1, {17}},           {network_skips, 3, {2, 6, 9}},    {network_skips, 5, {2, 3, 4, 4, 4}},
+    {network_pictures, 2, {7, 9}},      {network_pictures, 3, {1, 6, 9}}, {network_vectors, 1, {9}},
+    {network_vectors, 4, {1, 2, 4, 2}},
+};
+enum { CUTS = sizeof cuts / sizeof *cuts };
+
+static harness_options options_of(const cut *its, const gp_device_kind *kind, gp_checkpoint_mode mode, bool lockstep) {
+    return (harness_options){.model = its->model,
+                             .layers = its->layers,
+                             .stages = its->stages,
+                             .kind = kind,
+                             .real = GP_F32,
+                             .checkpoint = mode,
+                             .lockstep = lockstep,
+                             .micro_batches = 4,
+                             .batch = BATCH,
+                             .last = LAST,
+                             .evaluation = EVALUATED};
+}
+
+/* Two steps, an evaluation, a smaller step, a step, an evaluation: all that is kept, and every loss, as a hash. */
+static uint64_t train(harness *h, const gp_hooks *hooks) {
+    static const struct {
+        int64_t samples;
+        bool training;
+    } steps[] = {{BATCH, true}, {BATCH, true}, {EVALUATED, false}, {LAST, true}, {BATCH, true}, {EVALUATED, false}};
+    gp_step_result result;
+    gp_error err = {0};
+    uint64_t losses = 0;
+    harness_start(h, hooks);
+    for (uint32_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        if (harness_step(h, steps[i].samples, steps[i].training, i + 1, &result, &err) != GP_OK)
+            fail_msg("%d stages, checkpoint mode %d: %s", h->plan->workers, h->plan->checkpoint, err.text);
+        losses = gp_hash_bytes(losses, &result.loss_sum, sizeof result.loss_sum);
+    }
+    uint64_t kept = harness_hash(h);
+    return gp_hash_bytes(losses, &kept, sizeof kept);
+}
+
+static uint64_t train_plainly(const harness_options *options) {
+    harness h;
+    harness_plan(&h, options);
+    uint64_t hash = train(&h, NULL);
+    harness_end(&h);
+    return hash;
+}
+
+static uint64_t train_watched(const harness_options *options, unsigned char pattern) {
+    harness h;
+    wrapper_hooks device_hooks = shadow_device_hooks();
+    harness_options wrapped = *options;
+    wrapped.kind = wrapper_kind(options->kind, &device_hooks);
+    harness_plan(&h, &wrapped);
+    shadow *s = shadow_create(&h, pattern);
+    gp_hooks hooks = shadow_run_hooks(s);
+    uint64_t hash = train(&h, &hooks);
+    gp_run_destroy(&h.run);
+    shadow_destroy(&s);
+    harness_end(&h);
+    return hash;
+}
+
+/* Two patterns: as floating-point numbers one is NaN, the other is small and harmless. */
+static void check(const cut *its, const gp_device_kind *kind, gp_checkpoint_mode mode, bool lockstep, int threads) {
+    harness_options options = options_of(its, kind, mode, lockstep);
+    options.threads = threads;
+    uint64_t plain = train_plainly(&options);
+    assert_true(train_watched(&options, 0xFF) == plain);
+    assert_true(train_watched(&options, 0x21) == plain);
+}
+
+static void check_kind(const gp_device_kind *kind) {
+    for (int c = 0; c < CUTS; c++)
+        for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
+            check(&cuts[c], kind, (gp_checkpoint_mode)mode, (c + mode) % 2, 1);
+}
+
+static void test_ref(void **state) {
+    (void)state;
+    check_kind(&gp_ref_kind);
+}
+
+static void test_cpu(void **state) {
+    (void)state;
+    check_kind(&gp_cpu_kind);
+}
+
+static void test_cpu_of_two_threads(void **state) {
+    (void)state;
+    if (HARNESS_WATCHES_THREADS) skip();
+    check(&cuts[1], &gp_cpu_kind, GP_CHECKPOINT_EXCEPT_LAST, false, 2);
+}
+
+/* Which units of an arena some instruction or the refresh touches; a unit is what everything is aligned to. */
+static void check_use(const gp_plan *plan, int worker) {
+    size_t units = plan->arena[worker] / GP_ALIGNMENT;
+    gp_touches touches = {0};
+    gp_error err = {0};
+    bool *used = NULL;
+    assert_int_equal(GP_NEW(&used, units, &err), GP_OK);
+    for (int m = 0; m < plan->mini_count; m++)
+        for (size_t pc = 0; pc < plan->minis[m].programs->worker[worker].count; pc++)
+            assert_int_equal(gp_plan_touches(plan, &plan->minis[m], worker, pc, &touches, &err), GP_OK);
+    for (size_t t = 0; t < touches.count; t++) {
+        const gp_touch *touch = &touches.items[t];
+        assert_true(touch->offset + touch->bytes <= plan->arena[worker]);
+        for (size_t u = touch->offset / GP_ALIGNMENT; u * GP_ALIGNMENT < touch->offset + touch->bytes; u++)
+            used[u] = true;
+    }
+    size_t idle = 0;
+    for (size_t u = 0; u < units; u++) idle += !used[u];
+    if (idle) fail_msg("worker %d of %d: %zu of %zu units are never used", worker, plan->workers, idle, units);
+    free(used);
+    free(touches.items);
+}
+
+/* Nothing is reserved that is not used. Micro-batches are of one size, as slots are: a smaller one leaves its slot's
+ * end idle. */
+static void test_all_is_used(void **state) {
+    (void)state;
+    const gp_device_kind *kinds[] = {&gp_ref_kind, &gp_cpu_kind};
+    for (int k = 0; k < 2; k++) {
+        for (int c = 0; c < CUTS; c++) {
+            for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
+                harness h;
+                harness_options options = options_of(&cuts[c], kinds[k], (gp_checkpoint_mode)mode, true);
+                options.batch = options.evaluation = 12;
+                harness_plan(&h, &options);
+                for (int w = 0; w < h.plan->workers; w++) check_use(h.plan, w);
+                harness_end(&h);
+            }
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_ref),
+        cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_cpu_of_two_threads),
+        cmocka_unit_test(test_all_is_used),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
