@@ -1,0 +1,692 @@
+"""gpipe-train from outside: what users type, and what they get.
+
+    test_cli.py PROGRAM GROUP
+
+Each group runs in a folder of its own, with a small data set and a configuration in it. Exit status 77: the group's
+data is not there. Standard library only.
+"""
+
+import array
+import fcntl
+import json
+import os
+import pty
+import random
+import re
+import resource
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PATIENCE = 300  # seconds until something that must end counts as hanging
+PROGRAM = None
+
+# 8 layers with a skip, batch norm and dropout; 50 samples in mini-batches of 16, the last of 2; 14 for evaluation.
+CONFIG = """\
+model:
+  input: {shape: [2, 4, 4]}
+  layers:
+    - conv: {out: 8, kernel: 3, pad: 1}
+    - batch_norm
+    - relu: {name: a}
+    - conv: {out: 8, kernel: 3, pad: 1}
+    - add: [a, -1]
+    - dropout: 0.2
+    - flatten
+    - linear: {out: 3}
+  loss: cross_entropy
+data:
+  train: {tensors: d.safetensors, take: [0, 50]}
+  eval: {tensors: d.safetensors, take: [50, 64]}
+  batch: 16
+pipeline:
+  devices: [cpu, cpu]
+  micro_batches: 4
+optimizer:
+  sgd: {lr: 0.02, momentum: 0.9}
+train: {epochs: 2}
+"""
+STEPS = 8
+HEADER = re.compile(
+    r"8 layers, 1139 parameters; 2 stages \[\d, \d\], 4 micro-batches, checkpoint except_last; "
+    r"at most [\d.]+ KiB per stage\n"
+)
+
+
+def write_tensors(path, **tensors):
+    """name=(dtype, shape, bytes)"""
+    header, data = {}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def read_tensors(path):
+    """{name: (dtype, shape, bytes)}; fails where the file is not whole."""
+    with open(path, "rb") as file:
+        content = file.read()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    header.pop("__metadata__", None)
+    data = content[8 + length :]
+    assert len(data) == max(entry["data_offsets"][1] for entry in header.values())
+    return {
+        name: (entry["dtype"], entry["shape"], data[slice(*entry["data_offsets"])]) for name, entry in header.items()
+    }
+
+
+def limit_files(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+
+
+def read_lines(folder):
+    with open(os.path.join(folder, "metrics.jsonl")) as file:
+        return [json.loads(line) for line in file]
+
+
+def read_model(folder):
+    with open(os.path.join(folder, "model.safetensors"), "rb") as file:
+        return file.read()
+
+
+def results(folder):
+    """What of the metrics must be the same in a run that is repeated: all but times."""
+    return [
+        {key: value for key, value in line.items() if key != "seconds"}
+        for line in read_lines(folder)
+        if line["event"] in ("step", "eval")
+    ]
+
+
+class Group(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gp-test-cli-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        rng = random.Random(1)
+        y = [n % 3 for n in range(64)]
+        x = [rng.random() - 0.5 + (1.0 if i % 3 == y[n] else 0.0) for n in range(64) for i in range(32)]
+        write_tensors(
+            self.path("d.safetensors"),
+            x=("F32", [64, 2, 4, 4], array.array("f", x).tobytes()),
+            y=("I64", [64], array.array("q", y).tobytes()),
+        )
+        self.write("c.yaml", CONFIG)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+
+    def start(self, *arguments, prepare=None, **options):
+        """A started process in the folder; `prepare` runs in it before the program does."""
+
+        def before():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # a test that runs in the background ignores it
+            if prepare:
+                prepare()
+
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL, **options}
+        process = subprocess.Popen(
+            [PROGRAM, *arguments], cwd=self.folder, preexec_fn=before, text=True, **options
+        )
+        self.addCleanup(self.finish, process)
+        return process
+
+    @staticmethod
+    def finish(process):
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream:
+                stream.close()
+
+    def run_program(self, *arguments, **options):
+        process = self.start(*arguments, **options)
+        process.out, process.err = process.communicate(timeout=PATIENCE)
+        return process
+
+    def expect(self, arguments, status, err="", out=None, **options):
+        process = self.run_program(*arguments, **options)
+        self.assertEqual((process.err.replace(self.folder + "/", ""), process.returncode), (err, status), arguments)
+        if out is not None:
+            self.assertEqual(process.out, out, arguments)
+        return process
+
+    def train(self, *arguments, **options):
+        """A run that must succeed, in the new folder that is returned."""
+        folder = tempfile.mkdtemp(prefix="run", dir=self.folder)
+        self.expect(["-o", folder, "c.yaml", *arguments], 0, **options)
+        return folder
+
+    def expect_whole(self, folder, status, steps):
+        lines = read_lines(folder)
+        self.assertEqual(lines[0]["event"], "start")
+        self.assertEqual((lines[-1]["event"], lines[-1]["status"], lines[-1]["steps"]), ("end", status, steps))
+        read_tensors(os.path.join(folder, "model.safetensors"))
+        self.assertEqual(sorted(os.listdir(folder)), ["config.yaml", "metrics.jsonl", "model.safetensors"])
+
+
+class Usage(Group):
+    """The command line."""
+
+    def test_wrong_command_lines(self):
+        see = ": see gpipe-train --help\n"
+        for arguments, sentence in {
+            (): "which configuration? usage: gpipe-train [options] config.yaml\n",
+            ("-q",): "which configuration? usage: gpipe-train [options] config.yaml\n",
+            ("--",): "which configuration? usage: gpipe-train [options] config.yaml\n",
+            ("c.yaml", "d.yaml"): "one configuration at a time: d.yaml is one too many\n",
+            ("--pln", "c.yaml"): "unknown option --pln: did you mean --plan?\n",
+            ("--pla", "c.yaml"): "unknown option --pla: did you mean --plan?\n",
+            ("--frobnicate", "c.yaml"): "unknown option --frobnicate" + see,
+            ("c.yaml", "--frobnicate=3"): "unknown option --frobnicate" + see,
+            ("-x", "c.yaml"): "unknown option -x" + see,
+            ("c.yaml", "-qx"): "unknown option -x" + see,
+            ("c.yaml", "-o"): "option -o needs a value\n",
+            ("c.yaml", "-qo"): "option -o needs a value\n",
+            ("-o", "", "c.yaml"): "option -o needs the name of a folder\n",
+            ("c.yaml", "--set"): "option --set needs a value\n",
+            ("--plan=all", "c.yaml"): "option --plan takes no value\n",
+            ("--resume", "c.yaml"): "option --resume is not available yet\n",
+            ("--expand", "c.yaml"): "option --expand is not available yet\n",
+            ("--trace=t.json", "c.yaml"): "option --trace is not available yet\n",
+            ("--trace-steps", "1:2", "c.yaml"): "option --trace-steps is not available yet\n",
+            ("none.yaml",): "none.yaml: cannot be opened: No such file or directory\n",
+            ("-q", "--", "-q"): "-q: cannot be opened: No such file or directory\n",
+        }.items():
+            self.expect(arguments, 2, "gpipe-train: " + sentence, out="")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors"])
+
+    def test_help_and_version(self):
+        for arguments in (["--help"], ["-h"], ["--help", "none.yaml"], ["-qh"]):
+            process = self.expect(arguments, 0)
+            self.assertTrue(process.out.startswith("usage: gpipe-train [options] config.yaml\n"))
+            for word in ("-o DIR", "--set", "--plan", "--force", "-q", "-v", "Exit status: 0 done; 1 ", "Ctrl-C"):
+                self.assertIn(word, process.out)
+        process = self.expect(["--version"], 0)
+        self.assertRegex(process.out, r"\Agpipe-train \d+\.\d+\.\d+\n\Z")
+
+    def test_options_stand_anywhere(self):
+        for arguments in (
+            ["c.yaml", "-q", "-o", "run", "--set", "train.steps=1"],
+            ["-qorun", "--force", "--set=train.steps=1", "c.yaml"],
+            ["--force", "--set", "train.epochs=1", "--set", "train.steps=1", "-q", "-o=run", "--", "c.yaml"],
+        ):
+            self.expect(arguments, 0, out="")
+            self.assertEqual(read_lines(self.path("run"))[-1]["steps"], 1)
+
+    def test_what_is_printed(self):
+        process = self.expect(["-o", "run", "c.yaml"], 0)
+        header = HEADER.match(process.out)
+        self.assertTrue(header, process.out)
+        self.assertRegex(
+            process.out[header.end() :],
+            r"\Arun folder: run\n"
+            r"step 4/8  epoch 1  eval loss \d+\.\d{4}  accuracy [01]\.\d{4}\n"
+            r"step 8/8  epoch 2  eval loss \d+\.\d{4}  accuracy [01]\.\d{4}\n"
+            r"done: 8 steps in \d+\.\d s, loss \d+\.\d{4}, accuracy [01]\.\d{4}; model saved in run\n\Z",
+        )
+        self.expect(["-o", "quiet", "-q", "c.yaml"], 0, out="")
+        process = self.expect(["-o", "verbose", "-v", "c.yaml"], 0)
+        self.assertLess(process.out.index("\nmemory "), HEADER.search(process.out).start())
+        process = self.expect(["-o", "evaluated", "--set", "train.steps=0", "c.yaml"], 0)
+        self.assertRegex(
+            process.out,
+            r"run folder: evaluated\neval loss \d+\.\d{4}  accuracy [01]\.\d{4}\n"
+            r"done: evaluated in \d+\.\d s; model saved in evaluated\n\Z",
+        )
+
+
+class Config(Group):
+    """Configurations that are refused, with their exit statuses, and changes by --set."""
+
+    def refuse(self, old, new, status, sentence):
+        assert old in CONFIG, old
+        self.write("bad.yaml", CONFIG.replace(old, new, 1))
+        for plan in ([], ["--plan"]):
+            self.expect(["bad.yaml", *plan], status, "gpipe-train: " + sentence + "\n", out="")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["bad.yaml", "c.yaml", "d.safetensors"])
+
+    def test_wrong_configurations(self):
+        self.refuse("kernel: 3,", "kernel_size: 3,", 2,
+                    "bad.yaml:4:22: conv: unknown key \"kernel_size\"; did you mean kernel?")
+        self.refuse("lr: 0.02", "lr: fast", 2, "bad.yaml:21:13: optimizer.sgd.lr: \"fast\" is not a number")
+        self.refuse("out: 3}", "out: 0}", 2, "bad.yaml:11:21: linear: out: 0 is too small; it must be at least 1")
+        self.refuse("[a, -1]", "[b, -1]", 2, "bad.yaml:8:13: from: there is no layer \"b\" before this one")
+
+    def test_what_the_parts_do_not_fit(self):
+        self.refuse("kernel: 3, pad: 1}\n    - add", "kernel: 7}\n    - add", 2,
+                    "bad.yaml:7:7: conv \"3\": kernel 7 is larger than its padded input 4x4")
+        self.refuse("[cpu, cpu]", "[cpu, cuda:0]", 1,
+                    "bad.yaml:18:18: device cuda:0: this build has no cuda devices, only cpu")
+        self.refuse("micro_batches: 4", "balance: [4, 5]", 2,
+                    "bad.yaml:19:12: pipeline.balance: the entries add up to 9, but the model has 8 layers")
+        self.refuse("[cpu, cpu]", "[{cpu: {count: 9}}]", 2,
+                    "bad.yaml:18:14: pipeline.devices: 9 stages are more than the model's 8 layers")
+        self.refuse("batch: 16", "batch: 51\n  drop_last: true", 2,
+                    "bad.yaml:16:10: data.batch: 51 is more than the 50 training samples, and drop_last leaves out "
+                    "what is not full: nothing is left to train on")
+        self.refuse("- flatten", "- flatten\n    - batch_norm", 2,
+                    "bad.yaml:11:7: batch_norm \"7\": a micro-batch of 1 sample has one value per channel, whose "
+                    "variance is 0: take a larger batch or fewer micro_batches, so that every micro-batch has 2 "
+                    "samples or more (data.drop_last leaves out a last mini-batch that is too small)")
+
+    def test_data_that_does_not_fit(self):
+        self.refuse("take: [50, 64]", "take: [50, 65]", 2, "bad.yaml:15:40: take [50, 65] does not lie within the 64 "
+                    "samples of d.safetensors: 0 ≤ from < to ≤ 64 is needed")
+        self.refuse("out: 3}", "out: 2}", 1, "d.safetensors: sample 2: class 2 is none of the model's 2 (0 … 1)")
+        self.refuse("[2, 4, 4]", "[2, 4, 5]", 2,
+                    "bad.yaml:14:11: the samples of d.safetensors are [2, 4, 4], but the model's input is [2, 4, 5]")
+
+    def test_a_plan_over_a_devices_memory(self):
+        self.write("bad.yaml", CONFIG.replace("[cpu, cpu]", "[cpu, {cpu: {memory: 40KiB}}]\n  checkpoint: never"))
+        process = self.run_program("bad.yaml")
+        self.assertEqual((process.returncode, process.out), (2, ""))
+        self.assertRegex(process.err, r"\Agpipe-train: bad\.yaml:18:19: the plan does not fit: worker 1 needs "
+                         r"[\d.]+ KiB \(\d+ bytes\), but its memory is 40\.0 KiB \(parameters [^()]*, stashes [^()]*\); "
+                         r"it fits with checkpoint: always\n\Z")
+        self.expect(["-q", "-o", "run", "--set", "pipeline.checkpoint=always", "bad.yaml"], 0)
+
+    def test_set_changes_the_configuration(self):
+        folder = self.train("--set", "train.steps=3", "--set", "optimizer.sgd.lr=0.125", "--set", "data.batch=8",
+                            "--set", "train.steps=2", "--set", "pipeline={devices: [cpu, cpu, cpu]}")
+        lines = read_lines(folder)
+        steps = [line for line in lines if line["event"] == "step"]
+        self.assertEqual([(line["lr"], line["samples"]) for line in steps], [(0.125, 8)] * 2)
+        self.assertEqual((len(lines[0]["balance"]), lines[0]["micro_batches"]), (3, 1))
+        for assignment, sentence in {
+            "train.step=3": "--set train.step=3: train: unknown key \"step\"; did you mean steps?",
+            "nonsense": "--set nonsense: needs the form key.path=value",
+        }.items():
+            self.expect(["--set", assignment, "c.yaml"], 2, "gpipe-train: " + sentence + "\n", out="")
+
+
+class Folder(Group):
+    """The run folder."""
+
+    def test_contents(self):
+        self.expect(["-q", "c.yaml"], 0)
+        self.assertEqual(sorted(os.listdir(self.path("runs"))), ["c"])
+        self.expect_whole(self.path("runs/c"), "done", STEPS)
+        model = read_tensors(self.path("runs/c/model.safetensors"))
+        shapes = {name: (dtype, shape) for name, (dtype, shape, _) in model.items()}
+        self.assertEqual(shapes, {
+            "0.weight": ("F32", [8, 2, 3, 3]), "0.bias": ("F32", [8]),
+            "1.weight": ("F32", [8]), "1.bias": ("F32", [8]),
+            "1.running_mean": ("F32", [8]), "1.running_var": ("F32", [8]),
+            "3.weight": ("F32", [8, 8, 3, 3]), "3.bias": ("F32", [8]),
+            "7.weight": ("F32", [3, 128]), "7.bias": ("F32", [3]),
+        })
+
+    def test_a_used_folder_needs_force(self):
+        self.expect(["-q", "-o", "run", "--set", "train.steps=1", "c.yaml"], 0)
+        before = read_model(self.path("run"))
+        refusal = ("gpipe-train: run holds a run already (metrics.jsonl): choose another folder with -o, or --force "
+                   "to write over it\n")
+        self.expect(["-o", "run", "c.yaml"], 2, refusal, out="")
+        self.assertEqual(read_model(self.path("run")), before)
+        self.assertEqual(read_lines(self.path("run"))[-1]["steps"], 1)
+        self.expect(["-q", "-o", "run", "--force", "c.yaml"], 0)
+        self.expect_whole(self.path("run"), "done", STEPS)
+        self.expect(["-q", "-o", "new/in/new", "c.yaml"], 0)
+        self.expect(["-q", "-o", "d.safetensors", "c.yaml"], 1,
+                    "gpipe-train: the run folder d.safetensors cannot be made: d.safetensors: Not a directory\n")
+
+    def test_the_written_configuration_repeats_the_run(self):
+        one = self.train("--set", "train.seed=5", "--set", "optimizer.warmup=3")
+        moved = self.path("elsewhere")
+        os.mkdir(moved)
+        shutil.copy(os.path.join(one, "config.yaml"), moved)
+        self.expect(["-q", "-o", "again", "elsewhere/config.yaml"], 0)
+        again = self.path("again")
+        self.assertEqual(read_model(again), read_model(one))
+        self.assertEqual(results(again), results(one))
+        with open(os.path.join(one, "config.yaml")) as a, open(os.path.join(again, "config.yaml")) as b:
+            text = a.read()
+            self.assertEqual(text, b.read())
+        for resolved in ("seed: 5", "balance: [", "lockstep: true", "threads: 1", self.path("d.safetensors")):
+            self.assertIn(resolved, text)
+        self.assertNotIn("auto", text)
+        other = self.train("--set", "train.seed=6", "--set", "optimizer.warmup=3")
+        self.assertNotEqual(read_model(other), read_model(one))
+
+    def test_init_goes_on_from_a_model(self):
+        one = self.train("--set", "train.steps=4")
+        init = "train.init=" + os.path.join(one, "model.safetensors")
+        evaluated = self.train("--set", "train.steps=0", "--set", init)
+        self.assertEqual(read_model(evaluated), read_model(one))
+        self.assertEqual([line["loss"] for line in results(evaluated)], [results(one)[-1]["loss"]])
+        self.expect(["--set", "train.init=none.safetensors", "c.yaml"], 1,
+                    "gpipe-train: none.safetensors: cannot be opened: No such file or directory\n", out="")
+        self.expect(["--set", "train.init=d.safetensors", "c.yaml"], 1,
+                    "gpipe-train: d.safetensors: tensor \"0.weight\" is missing\n", out="")
+        self.assertFalse(os.path.exists(self.path("runs")))
+
+
+class Cuts(Group):
+    """The cut does not change the result."""
+
+    def test_models_are_equal_to_the_bit(self):
+        one = self.train("--set", "pipeline.devices=[cpu]", "--set", "pipeline.checkpoint=never")
+        for stages in (1, 2, 3):
+            for checkpoint in ("never", "except_last", "always"):
+                for lockstep in ("true", "false"):
+                    with self.subTest(stages=stages, checkpoint=checkpoint, lockstep=lockstep):
+                        folder = self.train("--set", "pipeline.devices=[{cpu: {count: %d}}]" % stages,
+                                            "--set", "pipeline.checkpoint=" + checkpoint,
+                                            "--set", "pipeline.lockstep=" + lockstep)
+                        self.assertEqual(len(read_lines(folder)[0]["balance"]), stages)
+                        self.assertEqual(read_model(folder), read_model(one))
+                        self.assertEqual(results(folder), results(one))
+
+
+class Signals(Group):
+    """Ctrl-C and SIGTERM."""
+
+    ENDLESS = ["--set", "train={steps: 4000000000, eval_every: 500}"]
+
+    def await_steps(self, process, folder, steps):
+        """Until so many steps are in the metrics."""
+        end = time.monotonic() + PATIENCE
+        path = os.path.join(folder, "metrics.jsonl")
+        while time.monotonic() < end and process.poll() is None:
+            if os.path.exists(path):
+                with open(path) as file:
+                    if file.read().count('"event":"step"') >= steps:
+                        return
+            time.sleep(0.005)
+        self.fail("the run has no %d steps: %s" % (steps, process.poll()))
+
+    def test_the_first_ends_after_the_step(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            for lockstep in ("true", "false"):
+                with self.subTest(signal=number, lockstep=lockstep):
+                    folder = self.path("run-%d-%s" % (number, lockstep))
+                    changes = ["--set", "pipeline.lockstep=" + lockstep, *self.ENDLESS]
+                    process = self.start("-o", folder, "c.yaml", *changes)
+                    self.await_steps(process, folder, 20)
+                    process.send_signal(number)
+                    out, err = process.communicate(timeout=PATIENCE)
+                    self.assertEqual((process.returncode, err), (0, ""))
+                    steps = sum(line["event"] == "step" for line in read_lines(folder))
+                    self.expect_whole(folder, "interrupted", steps)
+                    sentence = "interrupted after %d of 4000000000 steps; model saved in %s\n" % (steps, folder)
+                    self.assertTrue(out.endswith(sentence), out)
+                    # What was saved is what so many steps give.
+                    self.assertEqual(read_model(folder), read_model(self.train("--set", "train={steps: %d}" % steps)))
+
+    def test_a_second_of_the_other_kind_ends_at_once(self):
+        """Both wait while the process is stopped, so that the second comes before the step can end."""
+        folder = self.path("run")
+        process = self.start("-o", folder, "c.yaml", *self.ENDLESS)
+        self.await_steps(process, folder, 5)
+        process.send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGCONT)
+        process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, -signal.SIGTERM)
+        self.assertNotEqual(read_lines(folder)[-1]["event"], "end")
+        self.assertFalse(os.path.exists(os.path.join(folder, "model.safetensors")))
+
+    def caught(self, process, number):
+        with open("/proc/%d/status" % process.pid) as file:
+            mask = int(re.search(r"^SigCgt:\s*(\w+)", file.read(), re.M).group(1), 16)
+        return mask >> (number - 1) & 1
+
+    def test_a_second_of_the_same_kind_ends_at_once(self):
+        """In steps that take long: one stage computes, the other waits for it in lockstep."""
+        samples = 48
+        x = random.Random(2).randbytes(samples * 8 * 48 * 48)
+        write_tensors(self.path("big.safetensors"), x=("U8", [samples, 8, 48, 48], x),
+                      y=("I32", [samples], bytes(4 * samples)))
+        self.write("big.yaml", """\
+model:
+  input: {shape: [8, 48, 48]}
+  layers:
+    - conv: {out: 96, kernel: 5, pad: 2}
+    - conv: {out: 96, kernel: 5, pad: 2}
+    - global_avg_pool
+    - flatten
+    - linear: {out: 3}
+  loss: cross_entropy
+data: {train: {tensors: big.safetensors}, batch: %d}
+pipeline: {devices: [cpu, cpu], balance: [2, 3], micro_batches: 2, lockstep: true}
+optimizer: {sgd: {lr: 0.001}}
+train: {epochs: 1000}
+""" % samples)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(signal=number):
+                folder = self.path("run-%d" % number)
+                process = self.start("-o", folder, "big.yaml")
+                self.await_steps(process, folder, 1)
+                self.assertTrue(self.caught(process, number))
+                process.send_signal(number)
+                end = time.monotonic() + PATIENCE
+                while self.caught(process, number) and time.monotonic() < end:
+                    time.sleep(0.001)
+                process.send_signal(number)
+                process.communicate(timeout=PATIENCE)
+                self.assertEqual(process.returncode, -number)
+                self.assertNotEqual(read_lines(folder)[-1]["event"], "end")
+
+    def test_an_ignored_signal_stays_ignored(self):
+        """As a script's background jobs and nohup want it."""
+        folder = self.path("run")
+        process = self.start("-o", folder, "c.yaml", *self.ENDLESS,
+                             prepare=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        self.await_steps(process, folder, 1)
+        self.assertFalse(self.caught(process, signal.SIGINT))
+        process.send_signal(signal.SIGINT)
+        steps = len(read_lines(folder))
+        self.await_steps(process, folder, steps + 20)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0)
+
+    def test_ctrl_c_on_a_terminal(self):
+        """The line that is rewritten, and the key itself."""
+        terminal, theirs = pty.openpty()
+        self.addCleanup(os.close, terminal)
+
+        def take_terminal():
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+        process = self.start("-o", "run", "c.yaml", "--set", "train={steps: 4000000000, eval_every: 4000000000}",
+                             prepare=take_terminal, stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        seen = ""
+        line = re.compile(r"\rstep \d+/4000000000  epoch \d+  loss \d+\.\d{4}  \d+ samples/s  \d+h\d\dm left\x1b\[K")
+        while not line.search(seen):
+            seen += os.read(terminal, 4096).decode()
+        os.write(terminal, b"\x03")
+        while True:
+            try:
+                got = os.read(terminal, 4096).decode()
+            except OSError:  # EIO: nobody has the terminal open
+                break
+            if not got:
+                break
+            seen += got
+        self.assertEqual(process.wait(timeout=PATIENCE), 0)
+        self.assertRegex(seen, r"\x1b\[K(\^C)?\r\ninterrupted after \d+ of 4000000000 steps; model saved in run\r\n\Z")
+
+
+class Streams(Group):
+    """Standard streams that are closed, full or gone do no harm to the run."""
+
+    UNWRITTEN = "gpipe-train: standard output cannot be written\n"
+
+    def test_a_reader_that_went_away(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        self.expect(["-o", "run", "c.yaml"], 1, self.UNWRITTEN, stdout=writing)
+        os.close(writing)
+        self.expect_whole(self.path("run"), "done", STEPS)
+
+    def test_a_full_device(self):
+        with open("/dev/full", "w") as full:
+            for arguments in (["--help"], ["--version"], ["-o", "run", "c.yaml"]):
+                self.expect(arguments, 1, self.UNWRITTEN, stdout=full)
+            self.expect(["--plan", "c.yaml"], 1, "gpipe-train: the report of the plan could not be written\n",
+                        stdout=full)
+        self.expect_whole(self.path("run"), "done", STEPS)
+
+    def test_closed_streams_are_not_files_of_the_run(self):
+        model = read_model(self.train())
+        self.expect(["-o", "run1", "c.yaml"], 1, self.UNWRITTEN, prepare=lambda: os.close(1))
+        self.expect(["-o", "run2", "-q", "c.yaml"], 0, prepare=lambda: os.close(1))
+        process = self.run_program("-o", "run3", "c.yaml", prepare=lambda: os.closerange(0, 3))
+        self.assertEqual(process.returncode, 1)
+        for name in ("run1", "run2", "run3"):
+            self.expect_whole(self.path(name), "done", STEPS)
+            self.assertEqual(read_model(self.path(name)), model)
+            with open(os.path.join(self.path(name), "config.yaml")) as file:
+                self.assertTrue(file.read().startswith("# gpipe-train "))
+
+
+class Failures(Group):
+    """Runs that fail: exit status 1, a sentence, and what was reached is saved."""
+
+    def test_a_loss_that_is_not_finite(self):
+        process = self.expect(["-o", "run", "--set", "optimizer.sgd.lr=1e30", "c.yaml"], 1,
+                    "gpipe-train: step 2: the loss is not a number: the update was not applied, and the run stops; a "
+                    "lower learning rate or a warm-up may help\n")
+        self.assertTrue(process.out.endswith("stopped after 1 of 8 steps; model saved in run\n"), process.out)
+        self.expect_whole(self.path("run"), "failed", 1)
+        self.assertIsNone(read_lines(self.path("run"))[2]["loss"])
+        one = self.train("--set", "optimizer.sgd.lr=1e30", "--set", "train.steps=1")
+        self.assertEqual(read_model(self.path("run")), read_model(one))
+
+    def test_missing_and_truncated_data(self):
+        with open(self.path("d.safetensors"), "rb") as file:
+            whole = file.read()
+        for size, sentence in {
+            None: "d.safetensors: cannot be opened: No such file or directory",
+            0: "d.safetensors: offset 0: the file has 0 bytes, too few for a safetensors header",
+            4: "d.safetensors: offset 0: the file has 4 bytes, too few for a safetensors header",
+            40: "d.safetensors: offset 0: header length 142 exceeds the 32 bytes that follow",
+            len(whole) - 1: "d.safetensors: offset 8: tensor \"y\": data_offsets [8192, 8704] exceed the 8703 bytes of "
+            "data in the file",
+        }.items():
+            with self.subTest(size=size):
+                os.remove(self.path("d.safetensors"))
+                if size is not None:
+                    with open(self.path("d.safetensors"), "wb") as file:
+                        file.write(whole[:size])
+                for plan in ([], ["--plan"]):
+                    self.expect(["c.yaml", *plan], 1, "gpipe-train: " + sentence + "\n", out="")
+                self.assertFalse(os.path.exists(self.path("runs")))
+                if size is None:
+                    self.write("d.safetensors", "")
+
+    def test_a_full_disk(self):
+        """Every size that files may have, from none at all to enough: a sentence, whole lines, no part of a model."""
+        refused = set()
+        for limit in (0, 100, 500, 1000, 1200, 1400, 2000, 3000, 4000, 1 << 20):
+            with self.subTest(limit=limit):
+                folder = self.path("run%d" % limit)
+                process = self.run_program("-q", "-o", folder, "c.yaml", prepare=lambda: limit_files(limit))
+                self.assertEqual(process.out, "")
+                if limit == 1 << 20:
+                    self.assertEqual((process.returncode, process.err), (0, ""))
+                    self.expect_whole(folder, "done", STEPS)
+                    continue
+                sentence = r"gpipe-train: \S*/(\w+\.\w+)\S*: cannot be written: File too large\n"
+                match = re.fullmatch(sentence, process.err)
+                self.assertTrue(match, process.err)
+                self.assertEqual(process.returncode, 1)
+                refused.add(match.group(1))
+                self.assertFalse(set(os.listdir(folder)) - {"config.yaml", "metrics.jsonl"})
+                if os.path.exists(os.path.join(folder, "metrics.jsonl")):
+                    read_lines(folder)
+        self.assertEqual(refused, {"config.yaml", "metrics.jsonl", "model.safetensors"})
+
+    def test_a_full_disk_in_mid_training(self):
+        """Metrics that reach the limit end the run; the model is smaller and is saved as it was."""
+        folder = self.path("run")
+        process = self.run_program("-q", "-o", folder, "c.yaml", "--set", "train={steps: 1000000}",
+                                   prepare=lambda: limit_files(20000))
+        sentence = "gpipe-train: %s/metrics.jsonl: cannot be written: File too large\n" % folder
+        self.assertEqual((process.returncode, process.err), (1, sentence))
+        lines = read_lines(folder)
+        read_tensors(os.path.join(folder, "model.safetensors"))
+        self.assertGreater(sum(line["event"] == "step" for line in lines), 100)
+
+
+class Plan(Group):
+    """--plan trains nothing and leaves nothing."""
+
+    def test_it_leaves_no_folder(self):
+        process = self.expect(["--plan", "c.yaml"], 0)
+        for word in ("stages\n", "copies", "memory", "schedule", "expected"):
+            self.assertIn(word, process.out)
+        self.expect(["--plan", "-o", "run", "c.yaml"], 0, out=process.out)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors"])
+
+    def test_a_thousand_stages_of_five_thousand_layers(self):
+        layers = []
+        for i in range(1250):
+            layers += ["linear: {out: 8, name: l%d}" % i, "batch_norm", "relu", "add: [-1, l%d]" % i]
+        layers[-1] = "linear: {out: 3}"
+        samples = 600
+        write_tensors(self.path("deep.safetensors"), x=("F32", [samples, 8], bytes(samples * 32)),
+                      y=("I32", [samples], bytes(samples * 4)))
+        self.write("deep.yaml", "model:\n  input: {shape: [8]}\n  layers:\n"
+                   + "".join("    - %s\n" % layer for layer in layers) +
+                   "  loss: cross_entropy\n"
+                   "data: {train: {tensors: deep.safetensors}, batch: 256}\n"
+                   "pipeline: {devices: [{cpu: {count: 1024}}], micro_batches: 64}\n"
+                   "optimizer: {sgd: {lr: 0.02, momentum: 0.9}}\n"
+                   "train: {epochs: 2}\n")
+        began = time.monotonic()
+        process = self.expect(["--plan", "deep.yaml"], 0)
+        print("planned in %.1f s" % (time.monotonic() - began))
+        self.assertIn("1024 stages", process.out.replace(",", ""))
+        self.assertLess(len(process.out.splitlines()), 200)
+
+
+class Mnist(Group):
+    """Real digits: 98 % within five epochs through two stages, with recomputation."""
+
+    def test_98_percent_within_5_epochs(self):
+        data = os.path.join(os.environ.get("GPIPE_TEST_DATA") or os.path.join(HERE, "../../../shared/data"), "mnist")
+        changes = []
+        for name, file in {"images": "t10k-images-idx3-ubyte.gz", "labels": "t10k-labels-idx1-ubyte.gz"}.items():
+            path = os.path.abspath(os.path.join(data, file))
+            if not os.path.exists(path):
+                print("skipped: %s is not there; GPIPE_TEST_DATA names the folder above mnist/" % path)
+                sys.stdout.flush()
+                os._exit(77)
+            changes += ["--set", "data.train.idx.%s=%s" % (name, path), "--set", "data.eval.idx.%s=%s" % (name, path)]
+        self.expect(["-q", "-o", "run", *changes, os.path.join(HERE, "mnist-t10k.yaml")], 0)
+        lines = read_lines(self.path("run"))
+        start, evals = lines[0], [line for line in lines if line["event"] == "eval"]
+        print("accuracy after each epoch: %s" % ", ".join("%.4f" % line["accuracy"] for line in evals))
+        self.assertEqual((start["train_samples"], start["eval_samples"]), (9000, 1000))
+        self.assertEqual((len(start["balance"]), start["micro_batches"], start["checkpoint"]), (2, 4, "always"))
+        self.assertEqual(len(evals), 5)
+        self.assertGreaterEqual(max(line["accuracy"] for line in evals), 0.98)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv[1])
+    group = {name.lower(): value for name, value in globals().items() if isinstance(value, type)}[sys.argv[2]]
+    done = unittest.TextTestRunner(verbosity=2).run(unittest.defaultTestLoader.loadTestsFromTestCase(group))
+    sys.exit(not done.wasSuccessful())

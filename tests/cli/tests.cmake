@@ -1,0 +1,18 @@
+# The program from outside, a group of tests an entry: test_cli.py PROGRAM GROUP.
+find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
+
+function(gp_cli_test group labels seconds)
+  add_test(NAME cli_${group} COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_cli.py
+                                     $<TARGET_FILE:gpipe-train> ${group})
+  set_tests_properties(cli_${group} PROPERTIES LABELS "cli;${labels}" TIMEOUT ${seconds} SKIP_RETURN_CODE 77)
+endfunction()
+
+gp_cli_test(usage "unit" 120)
+gp_cli_test(config "unit" 120)
+gp_cli_test(folder "unit" 120)
+gp_cli_test(cuts "pipeline" 300)
+gp_cli_test(signals "fault" 600)
+gp_cli_test(streams "fault" 120)
+gp_cli_test(failures "fault" 300)
+gp_cli_test(plan "unit" 300)
+gp_cli_test(mnist "training" 1200)
