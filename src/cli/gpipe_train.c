@@ -1,5 +1,6 @@
 /* gpipe-train: options, signals, exit status. Everything that a test would want to call lives in the rooms below. */
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,12 +74,25 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
     return status;
 }
 
+/* --plan; with -v the programs themselves follow, in the text form that reads back. */
+static gp_status print_plan(const gp_plan *plan, const gp_options *options, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_plan_report(plan, stdout, err));
+    for (int m = 0; m < plan->mini_count && options->verbosity == GP_VERBOSE; m++) {
+        char *text = NULL;
+        GP_RETURN_IF_FAILED(gp_programs_write(plan->minis[m].programs, &text, err));
+        printf("\n# %s, a mini-batch of %" PRId64 " samples\n%s", plan->minis[m].training ? "training" : "evaluation",
+               plan->minis[m].samples, text);
+        free(text);
+    }
+    return GP_OK;
+}
+
 static gp_status run(const gp_options *options, gp_error *err) {
     gp_config *config = NULL;
     gp_session *session = NULL;
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     GP_RETURN_IF_FAILED(gp_session_open(&config, &session, err));
-    gp_status status = options->plan ? gp_plan_report(session->plan, stdout, err) : train(session, options, err);
+    gp_status status = options->plan ? print_plan(session->plan, options, err) : train(session, options, err);
     gp_session_close(&session);
     return status;
 }

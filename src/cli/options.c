@@ -23,7 +23,7 @@ const char *gp_options_help(void) {
            "  --set key.path=value  change the configuration; may be repeated\n"
            "  --plan                print stages, copies, memory, schedule and expected time; train nothing\n"
            "  -q                    print nothing but errors\n"
-           "  -v                    print the plan before training\n"
+           "  -v                    print the plan before training; with --plan, the workers' programs too\n"
            "  --help, --version\n"
            "\n"
            "The run folder gets metrics.jsonl, model.safetensors and config.yaml, the configuration as it ran.\n"
