@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Holds the documents to the tree.
+
+  - docs/files.md has a section "## src/<folder>" for every folder of sources, and in its table names every file
+    there by its stem, and no other;
+  - every relative link of README.md and docs/*.md leads to a file.
+
+Usage: check-docs.py [--root FOLDER] | --self-test. Prints what is missing, and exits with 1.
+"""
+import argparse
+import pathlib
+import re
+import sys
+import tempfile
+
+SOURCES = {".c", ".h", ".cu"}
+SECTION = re.compile(r"^## (src/\S+)$")
+HEADING = re.compile(r"^#+ ")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def named_files(document):
+    """{folder: stems} that the first cells of the sections' tables name."""
+    sections, stems = {}, None
+    for line in document.read_text(encoding="utf-8").splitlines():
+        match = SECTION.match(line)
+        if match:
+            stems = sections.setdefault(match.group(1), set())
+        elif HEADING.match(line):
+            stems = None
+        elif stems is not None and line.startswith("|"):
+            stems.update(re.findall(r"`([^`]+)`", line.split("|")[1]))
+    return sections
+
+
+def present_files(root):
+    """{folder: stems} that are there."""
+    folders = {}
+    for path in (root / "src").rglob("*"):
+        if path.suffix in SOURCES:
+            folders.setdefault(path.parent.relative_to(root).as_posix(), set()).add(path.stem)
+    return folders
+
+
+def check_files(root):
+    document = root / "docs/files.md"
+    named, present = named_files(document), present_files(root)
+    messages = []
+    for folder in sorted(named.keys() | present.keys()):
+        for stem in sorted(present.get(folder, set()) - named.get(folder, set())):
+            messages.append(f"{document}: says nothing of {folder}/{stem}")
+        for stem in sorted(named.get(folder, set()) - present.get(folder, set())):
+            messages.append(f"{document}: names {folder}/{stem}, which is not there")
+    return messages
+
+
+def check_links(root):
+    messages = []
+    for document in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+        for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
+            for target in LINK.findall(line):
+                if "://" not in target and not (document.parent / target).exists():
+                    messages.append(f"{document}:{number}: the link {target} leads nowhere")
+    return messages
+
+
+def self_test():
+    """A tree that is right, then one thing wrong at a time."""
+    map_of = "# Files\n## src/base\n| | |\n|---|---|\n| {} | x |\n"
+    link = "see [the map](docs/files.md#files), [home](https://example.org)\n"
+    cases = [
+        (map_of.format("`a` `b`"), link, None),
+        (map_of.format("`a`"), link, "says nothing of src/base/b"),
+        (map_of.format("`a` `b` `c`"), link, "names src/base/c"),
+        (map_of.format("`a` `b`"), "[x](docs/gone.md)\n", "README.md:1: the link docs/gone.md"),
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        root = pathlib.Path(folder)
+        for name in ("src/base/a.c", "src/base/a.h", "src/base/b.h", "docs/files.md"):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).touch()
+        for text, readme, words in cases:
+            (root / "docs/files.md").write_text(text)
+            (root / "README.md").write_text(readme)
+            messages = check_files(root) + check_links(root)
+            assert len(messages) == (words is not None), messages
+            assert words is None or words in messages[0], messages
+    print(f"check-docs: tells {len(cases)} made-up trees apart")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Checks that documents name every file and have no dead links.")
+    parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
+    parser.add_argument("--self-test", action="store_true", help="checks this check on made-up trees")
+    options = parser.parse_args()
+    if options.self_test:
+        self_test()
+        return 0
+    messages = check_files(options.root) + check_links(options.root)
+    print("\n".join(messages) or "check-docs: every file is named, every link leads somewhere")
+    return 1 if messages else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
