@@ -671,9 +671,7 @@ class Mnist(Group):
         for name, file in {"images": "t10k-images-idx3-ubyte.gz", "labels": "t10k-labels-idx1-ubyte.gz"}.items():
             path = os.path.abspath(os.path.join(data, file))
             if not os.path.exists(path):
-                print("skipped: %s is not there; GPIPE_TEST_DATA names the folder above mnist/" % path)
-                sys.stdout.flush()
-                os._exit(77)
+                self.skipTest("%s is not there; GPIPE_TEST_DATA names the folder above mnist/" % path)
             changes += ["--set", "data.train.idx.%s=%s" % (name, path), "--set", "data.eval.idx.%s=%s" % (name, path)]
         self.expect(["-q", "-o", "run", *changes, os.path.join(HERE, "mnist-t10k.yaml")], 0)
         lines = read_lines(self.path("run"))
@@ -689,4 +687,4 @@ if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv[1])
     group = {name.lower(): value for name, value in globals().items() if isinstance(value, type)}[sys.argv[2]]
     done = unittest.TextTestRunner(verbosity=2).run(unittest.defaultTestLoader.loadTestsFromTestCase(group))
-    sys.exit(not done.wasSuccessful())
+    sys.exit(77 if done.skipped and done.wasSuccessful() else not done.wasSuccessful())

@@ -15,4 +15,7 @@ gp_cli_test(signals "fault" 600)
 gp_cli_test(streams "fault" 120)
 gp_cli_test(failures "fault" 300)
 gp_cli_test(plan "unit" 300)
-gp_cli_test(mnist "training" 1200)
+# Minutes under a sanitizer, which sees the same code in the others.
+if(NOT GP_SANITIZE)
+  gp_cli_test(mnist "training" 600)
+endif()
