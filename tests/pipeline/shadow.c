@@ -36,7 +36,7 @@ struct shadow {
     atomic_int *pulled; /* [edge·pieces + micro] */
 };
 
-enum { MAY_READ = 1, MAY_WRITE = 2 };
+enum { MAY_READ = 1, MAY_WRITE = 2, OTHER = 4 };
 
 static shadow *current;                   /* for the hooks of devices */
 static _Thread_local worker_shadow *mine; /* of this thread's worker, within an instruction */
@@ -154,6 +154,31 @@ static bool find_part(const gp_stage_plan *stage, int pieces, const gp_instr *in
     return false;
 }
 
+static gp_frame frame_of_send(const gp_plan *plan, const gp_instr *send) {
+    if (plan->stages->edges[send->edge].kind == GP_EDGE_GRADIENT) return GP_FRAME_GRAD;
+    return send->flags & GP_INSTR_KEEP ? GP_FRAME_SAVED : GP_FRAME_OUTBOX;
+}
+
+static bool is_value_send(const gp_plan *plan, const gp_instr *instr) {
+    return instr->op == GP_INSTR_SEND && plan->stages->edges[instr->edge].kind != GP_EDGE_FLAG;
+}
+
+/* Whether others pull bytes of the stretch from the micro-batch's saved slot: they may still do so in its backward. */
+static bool is_sent(const shadow *s, const worker_shadow *w, const gp_touch *touch) {
+    const gp_mini_plan *mini = &plan_of(s)->minis[w->site.mini];
+    const gp_program *program = &mini->programs->worker[w->site.worker];
+    for (size_t pc = 0; pc < w->site.pc; pc++) {
+        const gp_instr *send = &program->instrs[pc];
+        size_t offset, bytes;
+        if (!is_value_send(plan_of(s), send) || send->stage != w->site.instr->stage ||
+            send->micro != w->site.instr->micro || frame_of_send(plan_of(s), send) != GP_FRAME_SAVED)
+            continue;
+        gp_instr_copy(plan_of(s), mini, send, &offset, &bytes);
+        if (touch->offset < offset + bytes && offset < touch->offset + touch->bytes) return true;
+    }
+    return false;
+}
+
 /* Whose a stretch is that the instruction touches; refuses where it is none of its business. */
 static gp_status judge(const shadow *s, worker_shadow *w, const gp_touch *touch, uint32_t *owner, gp_error *err) {
     const gp_plan *plan = plan_of(s);
@@ -183,6 +208,8 @@ static gp_status judge(const shadow *s, worker_shadow *w, const gp_touch *touch,
         if (!within(touch->offset, touch->bytes, first, stage->frame_stride[f])) continue;
         if (touch->write && !may_write_frame(instr, (gp_frame)f))
             return refuse(w, err, "writes its %s slot", gp_frame_name((gp_frame)f));
+        if (touch->write && f == GP_FRAME_SAVED && is_sent(s, w, touch))
+            return refuse(w, err, "writes byte %zu of what was sent", touch->offset);
         life *its = life_of(s, w, instr->stage, (gp_frame)f, instr->micro);
         if (its->alive && its->slot != slot)
             return refuse(w, err, "its micro-batch has %s slot %d already", gp_frame_name((gp_frame)f), its->slot);
@@ -225,15 +252,6 @@ static void end_life(const shadow *s, worker_shadow *w, int stage, gp_frame fram
     const gp_stage_plan *plan = &plan_of(s)->stage[stage];
     set_owner(w, slot_start(plan, frame, its->slot), plan->frame_stride[frame], NOBODY);
     its->alive = false;
-}
-
-static gp_frame frame_of_send(const gp_plan *plan, const gp_instr *send) {
-    if (plan->stages->edges[send->edge].kind == GP_EDGE_GRADIENT) return GP_FRAME_GRAD;
-    return send->flags & GP_INSTR_KEEP ? GP_FRAME_SAVED : GP_FRAME_OUTBOX;
-}
-
-static bool is_value_send(const gp_plan *plan, const gp_instr *instr) {
-    return instr->op == GP_INSTR_SEND && plan->stages->edges[instr->edge].kind != GP_EDGE_FLAG;
 }
 
 /* What was pulled since the last look. */
@@ -378,6 +396,42 @@ static void mark(void *context, size_t offset, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) m->marks[m->start + offset + i] |= m->mark;
 }
 
+typedef struct search {
+    const unsigned char *marks;
+    size_t start;
+    bool found;
+} search;
+
+static void find_other(void *context, size_t offset, size_t bytes) {
+    search *its = context;
+    for (size_t i = 0; i < bytes; i++) its->found = its->found || its->marks[its->start + offset + i] & OTHER;
+}
+
+/* Two operands of an op share bytes only where the device said that the result may have that address. */
+static gp_status check_overlap(worker_shadow *w, const wrapper_call *call, int result, int other, gp_error *err) {
+    const gp_prepared *prepared = call->prepared;
+    const unsigned char *y = call->operands[result], *x = call->operands[other];
+    if (!x || result == other || y + prepared->operand[result].bytes <= x || x + prepared->operand[other].bytes <= y)
+        return GP_OK;
+    if (x == y && prepared->in_place[result] >> other & 1) return GP_OK;
+    marking m = {w->op_marks, (size_t)(x - call->arena), OTHER};
+    wrapper_stretches(prepared, other, mark, &m);
+    search its = {w->op_marks, (size_t)(y - call->arena), false};
+    wrapper_stretches(prepared, result, find_other, &its);
+    for (size_t i = 0; i < prepared->operand[other].bytes; i++) w->op_marks[m.start + i] &= (unsigned char)~OTHER;
+    if (!its.found) return GP_OK;
+    return refuse(w, err, "%s: its %s overwrites its %s", gp_op_name(prepared->desc.kind),
+                  gp_op_operand_name(prepared->desc.kind, result), gp_op_operand_name(prepared->desc.kind, other));
+}
+
+static gp_status check_overlaps(worker_shadow *w, const wrapper_call *call, gp_error *err) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    for (int i = 0; i < (int)desc->operands; i++)
+        for (int j = 0; j < (int)desc->operands && call->operands[i] && gp_op_writes(desc->kind, i); j++)
+            GP_RETURN_IF_FAILED(check_overlap(w, call, i, j, err));
+    return GP_OK;
+}
+
 /* What an op reads and writes, and its workspace, as marks over the arena. */
 static gp_status mark_op(worker_shadow *w, const wrapper_call *call, gp_error *err) {
     const gp_prepared *prepared = call->prepared;
@@ -393,6 +447,7 @@ static gp_status mark_op(worker_shadow *w, const wrapper_call *call, gp_error *e
         marking m = {w->op_marks, start, (unsigned char)((reads ? MAY_READ : 0) | (writes ? MAY_WRITE : 0))};
         wrapper_stretches(prepared, i, mark, &m);
     }
+    GP_RETURN_IF_FAILED(check_overlaps(w, call, err));
     if (!prepared->workspace) return GP_OK;
     size_t start = (size_t)(call->workspace - call->arena);
     if (call->workspace < call->arena || start + prepared->workspace > call->arena_bytes)

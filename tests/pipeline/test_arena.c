@@ -24,8 +24,8 @@ typedef struct cut {
 } cut;
 
 static const cut cuts[] = {
-    {network_skips, 1, {17}},           {network_skips, 3, {2, 6, 9}},    {network_skips, 5, {2, 3, 4, 4, 4}},
-    {network_pictures, 2, {7, 9}},      {network_pictures, 3, {1, 6, 9}}, {network_vectors, 1, {9}},
+    {network_skips, 1, {17}},           {network_skips, 3, {2, 6, 9}},  {network_skips, 5, {2, 3, 4, 4, 4}},
+    {network_pictures, 2, {7, 9}},      {network_pictures, 2, {5, 11}}, {network_vectors, 1, {9}},
     {network_vectors, 4, {1, 2, 4, 2}},
 };
 enum { CUTS = sizeof cuts / sizeof *cuts };
@@ -90,13 +90,13 @@ static uint64_t train_watched(const harness_options *options, unsigned char patt
 static void check(const cut *its, const gp_device_kind *kind, gp_checkpoint_mode mode, bool lockstep, int threads) {
     harness_options options = options_of(its, kind, mode, lockstep);
     options.threads = threads;
-    uint64_t plain = train_plainly(&options);
-    assert_true(train_watched(&options, 0xFF) == plain);
-    assert_true(train_watched(&options, 0x21) == plain);
+    uint64_t hash = train_watched(&options, 0xFF);
+    assert_true(train_watched(&options, 0x21) == hash);
+    assert_true(train_plainly(&options) == hash);
 }
 
 static void check_kind(const gp_device_kind *kind) {
-    for (int c = 0; c < CUTS; c++)
+    for (int c = 0; c < CUTS; c += HARNESS_WATCHED ? 3 : 1)
         for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
             check(&cuts[c], kind, (gp_checkpoint_mode)mode, (c + mode) % 2, 1);
 }
