@@ -66,6 +66,23 @@ static void auto_balances_time_and_size_balances_bytes(void **state) {
     gp_session_close(&session);
 }
 
+/* Bytes of values grow with the micro-batch, those of parameters do not: in large ones the cut lies elsewhere. */
+static void a_balance_is_that_of_the_micro_batchs_size(void **state) {
+    (void)state;
+    gp_error err = {0};
+    int64_t cost[8], first[2];
+    const char *const micro_batches[] = {"pipeline.micro_batches=1", "pipeline.micro_batches=16"};
+    for (int i = 0; i < 2; i++) {
+        gp_session *session =
+            fixture_session(FIXTURE_CHANGES("pipeline.balance=size", "model.layers.7.linear.out=30", micro_batches[i]));
+        assert_int_equal(gp_cost_by_size(session->graph, i == 0 ? 16 : 1, 1, cost, &err), GP_OK);
+        expect_least(session, cost);
+        first[i] = session->layers[0];
+        gp_session_close(&session);
+    }
+    assert_int_not_equal(first[0], first[1]);
+}
+
 static void a_balance_of_other_sum_is_refused(void **state) {
     (void)state;
     fixture_refused(with("balance: auto", "balance: [4, 5]"), NULL, GP_CONFIG,
@@ -297,6 +314,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_per_stage_run_as_given),
         cmocka_unit_test(auto_balances_time_and_size_balances_bytes),
+        cmocka_unit_test(a_balance_is_that_of_the_micro_batchs_size),
         cmocka_unit_test(a_balance_of_other_sum_is_refused),
         cmocka_unit_test(more_stages_than_layers_are_refused),
         cmocka_unit_test(a_device_that_this_build_lacks_is_refused),
