@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 enum {
-    SPINS = 200,                /* a few microseconds: shorter than a sleep and a wake-up */
-    SLEEP_NANOSECONDS = 2000000 /* how late a sleeper may notice that the run was cancelled */
+    SPINS = 200,                  /* a few microseconds: shorter than a sleep and a wake-up */
+    SLEEP_NANOSECONDS = 100000000 /* a sleeper that nobody woke looks for a cancellation this often */
 };
 
 gp_status gp_cancel_init(gp_cancel *cancel, gp_error *err) {
@@ -68,6 +68,11 @@ void gp_signal_raise(gp_signal *signal, uint64_t value) {
     }
 }
 
+void gp_signal_wake(gp_signal *signal) {
+    atomic_fetch_add_explicit(&signal->wake, 1, memory_order_seq_cst);
+    futex_wake_all(&signal->wake);
+}
+
 static inline void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
@@ -83,10 +88,12 @@ gp_status gp_signal_wait(gp_signal *signal, uint64_t value, const gp_cancel *can
         if (gp_signal_reached(signal, value)) return GP_OK;
         if (gp_cancelled(cancel)) return gp_fail(err, GP_CANCELLED, "cancelled while waiting");
         /* A raise that sees no sleeper happened before the increment, so the look at the value below sees it; one that
-         * sees the sleeper changes the word, and the sleep returns at once. The time limit is for cancellation only. */
+         * sees the sleeper changes the word, and the sleep returns at once. Likewise a cancellation: what it wakes
+         * after the word was read ends the sleep, and what came before is seen by the look at the flag. */
         atomic_fetch_add_explicit(&signal->sleepers, 1, memory_order_seq_cst);
         unsigned seen = atomic_load_explicit(&signal->wake, memory_order_seq_cst);
-        if (atomic_load_explicit(&signal->value, memory_order_seq_cst) < value) futex_sleep(&signal->wake, seen);
+        if (atomic_load_explicit(&signal->value, memory_order_seq_cst) < value && !gp_cancelled(cancel))
+            futex_sleep(&signal->wake, seen);
         atomic_fetch_sub_explicit(&signal->sleepers, 1, memory_order_seq_cst);
     }
 }

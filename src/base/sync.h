@@ -2,7 +2,8 @@
  *
  * gp_cancel is the run's one flag, with the first error; gp_signal is a sequence number that one thread raises and any
  * number of threads wait for; gp_barrier is met by a fixed number of threads. Waits spin briefly, then sleep. After
- * gp_cancel_raise every wait under way and every later one returns GP_CANCELLED within milliseconds.
+ * gp_cancel_raise every wait under way and every later one returns GP_CANCELLED: at once where gp_signal_wake follows,
+ * else within a tenth of a second.
  * The creator destroys, after all threads that use an object were joined.
  */
 #ifndef GP_BASE_SYNC_H
@@ -43,6 +44,8 @@ void gp_signal_init(gp_signal *signal);
 /* Everything written before is visible to those whose wait for `value` or less returns. One raising thread at a time.
  */
 void gp_signal_raise(gp_signal *signal, uint64_t value);
+/* Ends the sleep of those that wait, so that they look at the cancel flag. Any thread. */
+void gp_signal_wake(gp_signal *signal);
 /* Blocks until the signal has reached `value`, or the run was cancelled. */
 GP_MUST_USE gp_status gp_signal_wait(gp_signal *signal, uint64_t value, const gp_cancel *cancel, gp_error *err);
 static inline bool gp_signal_reached(const gp_signal *signal, uint64_t value) {

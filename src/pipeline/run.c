@@ -96,6 +96,18 @@ static gp_status obey(gp_worker *worker, gp_error *err) {
     return status == GP_OK ? GP_OK : gp_error_context(err, "worker %d: ", worker->index);
 }
 
+/* Raises the flag and wakes all that sleep. */
+static void cancel_run(gp_run *run, const gp_error *cause) {
+    if (!gp_cancel_raise(&run->cancel, cause)) return;
+    gp_signal_wake(&run->posted);
+    gp_signal_wake(&run->barrier.generation);
+    for (int w = 0; w < run->plan->workers; w++) gp_signal_wake(&run->workers[w].done);
+    for (size_t i = 0; i < run->plan->stages->edge_count * (size_t)run->max_pieces; i++) {
+        gp_signal_wake(&run->mail[i].sent);
+        gp_signal_wake(&run->mail[i].pulled);
+    }
+}
+
 static void *work(void *argument) {
     gp_worker *worker = argument;
     gp_run *run = worker->run;
@@ -110,7 +122,7 @@ static void *work(void *argument) {
         if (run->command.kind == GP_COMMAND_QUIT) return NULL;
         status = obey(worker, &err);
     }
-    gp_cancel_raise(&run->cancel, &err);
+    cancel_run(run, &err);
     return NULL;
 }
 
@@ -150,7 +162,11 @@ static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
     gp_barrier_init(&run->barrier, plan->workers);
     run->mail = aligned_alloc(_Alignof(gp_mail), (mails ? mails : 1) * sizeof *run->mail);
     run->workers = aligned_alloc(_Alignof(gp_worker), (size_t)plan->workers * sizeof *run->workers);
-    if (!run->mail || !run->workers) return gp_fail(err, GP_MEMORY, "out of memory: %zu copies", mails);
+    if (!run->mail || !run->workers) {
+        free(run->workers); /* none to stop */
+        run->workers = NULL;
+        return gp_fail(err, GP_MEMORY, "out of memory: %zu copies", mails);
+    }
     for (size_t i = 0; i < mails; i++) {
         gp_signal_init(&run->mail[i].sent);
         gp_signal_init(&run->mail[i].pulled);
@@ -226,7 +242,7 @@ static void stop_workers(gp_run *run) {
         run->command = quit;
         gp_signal_raise(&run->posted, ++run->commands);
     } else {
-        gp_cancel_raise(&run->cancel, &stopped);
+        cancel_run(run, &stopped);
     }
     join_workers(run);
     for (int w = 0; w < run->plan->workers; w++) close_worker(&run->workers[w]);
