@@ -9,4 +9,5 @@ foreach(name arena bits delays faults memory nonfinite)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 endforeach()
 target_sources(test_faults PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c)
-target_sources(test_arena PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c)
+target_sources(test_arena PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c
+               ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)

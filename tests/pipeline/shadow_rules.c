@@ -1,0 +1,168 @@
+/* What an instruction may touch: the rules of program.h and stage_plan.h, read by somebody else. */
+#include <string.h>
+
+#include "pipeline/shadow_internal.h"
+
+/* Which slot of a frame an instruction has, by program.h's table; −1: none. */
+static int slot_of(const gp_plan *plan, const gp_instr *instr, gp_frame frame) {
+    bool keep = instr->flags & GP_INSTR_KEEP;
+    bool computes = instr->op == GP_INSTR_FORWARD || instr->op == GP_INSTR_RECOMPUTE || instr->op == GP_INSTR_BACKWARD;
+    bool copies = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
+    gp_edge_kind edge = copies ? plan->stages->edges[instr->edge].kind : GP_EDGE_FLAG;
+    bool value = copies && (edge == GP_EDGE_ACTIVATION || edge == GP_EDGE_SKIP);
+    switch (frame) {
+    case GP_FRAME_STASH:
+        if (computes || instr->op == GP_INSTR_LOAD || (value && instr->op == GP_INSTR_RECV)) return instr->slot;
+        break;
+    case GP_FRAME_SAVED:
+        if (computes && (instr->op != GP_INSTR_FORWARD || keep)) return instr->work;
+        if (value && instr->op == GP_INSTR_SEND && keep) return instr->slot;
+        break;
+    case GP_FRAME_OUTBOX:
+        if (instr->op == GP_INSTR_FORWARD && !keep) return instr->work;
+        if (value && instr->op == GP_INSTR_SEND && !keep) return instr->slot;
+        break;
+    case GP_FRAME_GRAD:
+        if (instr->op == GP_INSTR_BACKWARD) return instr->grad;
+        if (copies && edge == GP_EDGE_GRADIENT) return instr->slot;
+        break;
+    case GP_FRAMES: break;
+    }
+    return -1;
+}
+
+static bool may_write_frame(const gp_instr *instr, gp_frame frame) {
+    switch (frame) {
+    case GP_FRAME_STASH: return instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV;
+    case GP_FRAME_SAVED: return instr->op != GP_INSTR_SEND; /* backward may overwrite what it reads last */
+    case GP_FRAME_OUTBOX: return instr->op == GP_INSTR_FORWARD;
+    case GP_FRAME_GRAD: return instr->op == GP_INSTR_RECV || instr->op == GP_INSTR_BACKWARD;
+    case GP_FRAMES: break;
+    }
+    return false;
+}
+
+/* A stretch of the fixed part with one purpose. */
+typedef struct part {
+    uint32_t owner;          /* once written */
+    bool writable, readable; /* by the instruction */
+} part;
+
+static bool within(size_t offset, size_t bytes, size_t first, size_t length) {
+    return offset >= first && offset + bytes <= first + length;
+}
+
+/* What the fixed part of a stage is to an instruction: false where the stretch belongs to nothing. */
+static bool find_part(const gp_stage_plan *stage, int pieces, const gp_instr *instr, size_t offset, size_t bytes,
+                      part *out) {
+    bool step = instr->op == GP_INSTR_STEP, total = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
+    size_t at = offset - stage->base;
+    if (within(at, bytes, stage->scalars, sizeof(gp_step_scalars))) {
+        *out = (part){.owner = MINI_BATCH, .writable = total || instr->op == GP_INSTR_RECV, .readable = true};
+        return true;
+    }
+    for (size_t i = 0; i < stage->stats_count; i++) {
+        const gp_stats_plan *stats = &stage->stats[i];
+        if (!within(at, bytes, stats->offset, stats->bytes * (size_t)pieces)) continue;
+        bool own = within(at, bytes, stats->offset + stats->bytes * instr->micro, stats->bytes);
+        *out = (part){
+            .owner = MINI_BATCH, .writable = own && instr->op == GP_INSTR_FORWARD, .readable = own || total || step};
+        return true;
+    }
+    for (int p = 0; p < stage->param_count; p++) {
+        const gp_param_plan *param = &stage->params[p];
+        bool kept = within(at, bytes, param->master, param->bytes);
+        for (int c = 0; c < param->copy_count; c++)
+            kept = kept || within(at, bytes, param->copies[c].offset, param->copies[c].bytes);
+        for (int i = 0; i < GP_UPDATE_MAX_STATES && param->trained; i++)
+            kept = kept || (param->state[i] && within(at, bytes, param->state[i], param->bytes));
+        bool grad = param->trained && within(at, bytes, param->grad, param->grad_bytes);
+        if (!kept && !grad) continue;
+        *out = (part){.owner = kept ? KEPT : MINI_BATCH,
+                      .writable = kept ? step : instr->op == GP_INSTR_BACKWARD,
+                      .readable = kept || step || instr->op == GP_INSTR_BACKWARD};
+        return true;
+    }
+    return false;
+}
+
+/* Whether others pull bytes of the stretch from the micro-batch's saved slot: they may still do so in its backward. */
+static bool is_sent(const shadow *s, const worker_shadow *w, const gp_touch *touch) {
+    const gp_mini_plan *mini = &plan_of(s)->minis[w->site.mini];
+    const gp_program *program = &mini->programs->worker[w->site.worker];
+    for (size_t pc = 0; pc < w->site.pc; pc++) {
+        const gp_instr *send = &program->instrs[pc];
+        size_t offset, bytes;
+        if (!shadow_sends_value(plan_of(s), send) || send->stage != w->site.instr->stage ||
+            send->micro != w->site.instr->micro || shadow_send_frame(plan_of(s), send) != GP_FRAME_SAVED)
+            continue;
+        gp_instr_copy(plan_of(s), mini, send, &offset, &bytes);
+        if (touch->offset < offset + bytes && offset < touch->offset + touch->bytes) return true;
+    }
+    return false;
+}
+
+/* Whose a stretch is that the instruction touches; refuses where it is none of its business. */
+static gp_status judge(const shadow *s, worker_shadow *w, const gp_touch *touch, uint32_t *owner, gp_error *err) {
+    const gp_plan *plan = plan_of(s);
+    const gp_instr *instr = w->site.instr;
+    const gp_stage_plan *stage = &plan->stage[instr->stage];
+    const char *what = touch->write ? "writes" : "reads";
+    size_t arena = plan->arena[w->site.worker], transient = plan->transient_base[w->site.worker];
+    if (touch->offset > arena || touch->bytes > arena - touch->offset)
+        return shadow_refuse(w, err, "%s %zu bytes at %zu of an arena of %zu", what, touch->bytes, touch->offset,
+                             arena);
+    if (touch->offset >= transient) {
+        *owner = INSTRUCTION;
+        return GP_OK;
+    }
+    if (within(touch->offset, touch->bytes, stage->base, stage->fixed)) {
+        part its;
+        if (!find_part(stage, s->pieces, instr, touch->offset, touch->bytes, &its))
+            return shadow_refuse(w, err, "%s %zu bytes at %zu, which are nothing's", what, touch->bytes, touch->offset);
+        if (!(touch->write ? its.writable : its.readable))
+            return shadow_refuse(w, err, "%s %zu bytes at %zu, which it may not", what, touch->bytes, touch->offset);
+        *owner = its.owner;
+        return GP_OK;
+    }
+    for (int f = 0; f < GP_FRAMES; f++) {
+        int slot = slot_of(plan, instr, (gp_frame)f);
+        if (slot < 0 || slot >= stage->slots[f]) continue;
+        size_t first = stage->base + stage->frame_base[f] + (size_t)slot * stage->frame_stride[f];
+        if (!within(touch->offset, touch->bytes, first, stage->frame_stride[f])) continue;
+        if (touch->write && !may_write_frame(instr, (gp_frame)f))
+            return shadow_refuse(w, err, "writes its %s slot", gp_frame_name((gp_frame)f));
+        if (touch->write && f == GP_FRAME_SAVED && is_sent(s, w, touch))
+            return shadow_refuse(w, err, "writes byte %zu of what was sent", touch->offset);
+        life *its = shadow_life(s, w, instr->stage, (gp_frame)f, instr->micro);
+        if (its->alive && its->slot != slot)
+            return shadow_refuse(w, err, "its micro-batch has %s slot %d already", gp_frame_name((gp_frame)f),
+                                 its->slot);
+        if (touch->write) {
+            its->alive = true;
+            its->slot = (uint16_t)slot;
+        }
+        *owner = shadow_life_owner(w, its);
+        return GP_OK;
+    }
+    return shadow_refuse(w, err, "%s %zu bytes at %zu, outside its slots", what, touch->bytes, touch->offset);
+}
+
+gp_status shadow_check_touches(const shadow *s, worker_shadow *w, gp_error *err) {
+    for (size_t t = 0; t < w->touches.count; t++) {
+        const gp_touch *touch = &w->touches.items[t];
+        uint32_t owner = NOBODY;
+        GP_RETURN_IF_FAILED(judge(s, w, touch, &owner, err));
+        for (size_t i = touch->offset, end = i + touch->bytes; i < end; i = shadow_owner_end(w, i, end)) {
+            if (!touch->write && w->owner[i] != owner)
+                return shadow_refuse(w, err, "reads byte %zu, which %s", i,
+                                     w->owner[i] == NOBODY ? "nobody wrote" : "another wrote");
+            if (touch->write && w->owner[i] != owner && w->owner[i] != NOBODY)
+                return shadow_refuse(w, err, "writes byte %zu, which another still needs", i);
+        }
+        if (!touch->write) continue;
+        shadow_set_owner(w, touch->offset, touch->bytes, owner);
+        memset(w->marks + touch->offset, MAY_WRITE, touch->bytes);
+    }
+    return GP_OK;
+}
