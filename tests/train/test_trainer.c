@@ -213,6 +213,24 @@ static void init_goes_on_from_a_model(void **state) {
     assert_false(equal_models(run(FIXTURE_CHANGES("train.steps=4", "train.seed=9")), further));
 }
 
+static double first_loss(const char *init, const char *dropout, const char *seed) {
+    json_t *lines = fixture_metrics(run(FIXTURE_CHANGES(init, dropout, seed, "data.shuffle=false", "train.steps=1")));
+    double loss = number_of(json_array_get(lines, 1), "loss");
+    json_decref(lines);
+    return loss;
+}
+
+/* Same weights, same samples: what is left of the seed is what dropout draws. */
+static void dropout_follows_the_seed(void **state) {
+    (void)state;
+    char init[700];
+    snprintf(init, sizeof init, "train.init=%s", in(run(FIXTURE_CHANGES("train.steps=1")), "model.safetensors"));
+    assert_true(first_loss(init, "model.layers.5.dropout=0.5", "train.seed=1") !=
+                first_loss(init, "model.layers.5.dropout=0.5", "train.seed=2"));
+    assert_true(first_loss(init, "model.layers.5.dropout=0", "train.seed=1") ==
+                first_loss(init, "model.layers.5.dropout=0", "train.seed=2"));
+}
+
 /* The check before the run passed; what lies there by then is not trained on, and not saved as if it were a model. */
 static void an_init_that_breaks_before_it_is_read_leaves_no_model(void **state) {
     (void)state;
@@ -454,6 +472,7 @@ int main(void) {
         cmocka_unit_test(the_warmup_is_in_the_metrics),
         cmocka_unit_test(a_run_can_be_repeated),
         cmocka_unit_test(init_goes_on_from_a_model),
+        cmocka_unit_test(dropout_follows_the_seed),
         cmocka_unit_test(an_init_that_breaks_before_it_is_read_leaves_no_model),
         cmocka_unit_test(a_fault_anywhere_ends_the_run_with_its_cause),
         cmocka_unit_test(a_fault_says_in_which_step_or_evaluation),
