@@ -18,7 +18,7 @@ int fixture_make(void **state) {
     (void)state;
     strcpy(folder + sizeof folder - 7, "XXXXXX");
     if (!mkdtemp(folder)) return -1;
-    fixture_write_data("d.safetensors", FIXTURE_SAMPLES);
+    fixture_write_data("d.safetensors", FIXTURE_SAMPLES, 0);
     return 0;
 }
 
@@ -42,7 +42,7 @@ const char *fixture_path(const char *name) {
     return text;
 }
 
-void fixture_write_data(const char *name, int samples) {
+void fixture_write_data(const char *name, int samples, int ignored) {
     static float x[MAX_SAMPLES][ELEMENTS];
     static int64_t y[MAX_SAMPLES];
     gp_error err = {0};
@@ -54,6 +54,7 @@ void fixture_write_data(const char *name, int samples) {
             float noise = (float)gp_philox_draw(5, counter).word[0] * 0x1p-32F - 0.5F;
             x[n][i] = noise + (i % FIXTURE_CLASSES == y[n] ? 1.0F : 0.0F);
         }
+        if (ignored && n % ignored == ignored - 1) y[n] = -100;
     }
     const gp_safetensors_item items[] = {
         {.name = "x", .dtype = GP_F32, .rank = 4, .dim = {samples, CHANNELS, HEIGHT, WIDTH}, .data = x},

@@ -51,8 +51,9 @@ int fixture_remove(void **state);
 
 /* A path in the folder; each call has a text of its own for the next 64 calls. */
 const char *fixture_path(const char *name);
-/* Samples x [n, 2, 4, 4] that a network can learn, y classes, written as a safetensors file. */
-void fixture_write_data(const char *name, int samples);
+/* Samples x [n, 2, 4, 4] that a network can learn, y classes, written as a safetensors file. Every `ignored`-th target
+ * is one that does not count; 0: none. */
+void fixture_write_data(const char *name, int samples, int ignored);
 void fixture_write_text(const char *name, const char *text);
 /* The file's bytes with a NUL behind them, to be freed by the caller. */
 char *fixture_read(const char *path, size_t *bytes);
