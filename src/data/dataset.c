@@ -42,26 +42,27 @@ static gp_status apply_take(gp_dataset *self, const gp_source_config *config, gp
     return GP_OK;
 }
 
+/* A grey picture [1,h,w] is as well read as its rows [h,w] or as one vector [h·w]: all have its order. Another shape of
+ * as many elements is a mistake. */
+static bool reads_as(gp_shape picture, gp_shape wanted) {
+    if (gp_shape_equal(picture, wanted)) return true;
+    if (picture.rank != 3 || picture.dim[0] != 1) return false;
+    int64_t h = picture.dim[1], w = picture.dim[2];
+    return gp_shape_equal((gp_shape){2, {h, w}}, wanted) || gp_shape_equal((gp_shape){1, {h * w}}, wanted);
+}
+
 static gp_status check_input(const gp_dataset *self, const gp_source_config *config, gp_error *err) {
     const gp_source *source = self->source;
     char has[GP_SHAPE_TEXT];
     char wants[GP_SHAPE_TEXT];
     int64_t elements = 0;
-    int64_t wanted = 0;
-    if (!gp_shape_elements(source->input, &elements) || !gp_shape_elements(self->spec.input, &wanted))
+    if (!gp_shape_elements(source->input, &elements) || !gp_shape_elements(self->spec.input, &elements))
         return gp_fail_at(err, GP_CONFIG, config->place, "an input has more elements than can be counted");
-    gp_shape_text(has, source->input);
-    gp_shape_text(wants, self->spec.input);
-    if (source->fixed_shape && !gp_shape_equal(source->input, self->spec.input)) {
-        return gp_fail_at(err, GP_CONFIG, config->place, "the samples of %s are %s, but the model's input is %s",
-                          source->input_path, has, wants);
-    }
-    if (elements != wanted) {
-        return gp_fail_at(err, GP_CONFIG, config->place,
-                          "the samples of %s are %s (%" PRId64 " elements), but the model's input is %s (%" PRId64 ")",
-                          source->input_path, has, elements, wants, wanted);
-    }
-    return GP_OK;
+    if (source->fixed_shape ? gp_shape_equal(source->input, self->spec.input)
+                            : reads_as(source->input, self->spec.input))
+        return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, config->place, "the samples of %s are %s, but the model's input is %s",
+                      source->input_path, gp_shape_text(has, source->input), gp_shape_text(wants, self->spec.input));
 }
 
 static gp_status check_target(const gp_dataset *self, const gp_source_config *config, gp_error *err) {

@@ -19,7 +19,7 @@ typedef struct gp_dataset gp_dataset;
 
 /* What a sample is, as the model wants it. */
 typedef struct gp_sample_spec {
-    gp_shape input; /* [C,h,w], [w] …; idx gives [1,rows,columns] and any input of that many elements takes it */
+    gp_shape input;        /* [C,h,w], [w] …; idx gives [1,rows,columns], or [rows,columns], or [rows·columns] */
     gp_dtype input_dtype;  /* GP_F32 (or GP_F64, converted) */
     gp_shape target;       /* [] for one class */
     gp_dtype target_dtype; /* GP_I64: classes */

@@ -95,11 +95,16 @@ static void after_instr(alive *a, const gp_program *program, size_t pc) {
         set_alive(a, instr->stage, frame, instr->micro, false);
 }
 
-static size_t running_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
-    const gp_stage_plan *stage = &plan->stage[instr->stage];
-    const gp_routine *routine =
-        instr->op == GP_INSTR_STEP ? &mini->step[instr->stage] : gp_instr_routine(mini, stage, instr);
+static size_t routine_bytes(const gp_routine *routine) {
     return routine ? routine->transient + routine->workspace : 0;
+}
+
+static size_t running_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
+    if (instr->op == GP_INSTR_STEP) return routine_bytes(&mini->step[instr->stage]);
+    size_t bytes = routine_bytes(gp_instr_routine(mini, &plan->stage[instr->stage], instr));
+    bool totals = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
+    size_t total = totals ? routine_bytes(&mini->total[instr->stage]) : 0;
+    return total > bytes ? total : bytes;
 }
 
 gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *out, gp_error *err) {

@@ -11,8 +11,7 @@ typedef struct pool {
     int *slot_of_micro;   /* −1: none alive */
     double *end_of_micro; /* when what was sent from it has been pulled, as far as known from the play */
     double *free_at;      /* [slot]; DBL_MAX while alive */
-    int *micro_of_slot;
-    size_t slots, free_capacity, micro_capacity;
+    size_t slots, capacity;
 } pool;
 
 typedef struct assigner {
@@ -44,14 +43,10 @@ static gp_status begin_life(pool *p, int micro, double now, uint16_t *slot, gp_e
     while (s < p->slots && p->free_at[s] >= now) s++;
     if (s == p->slots) {
         if (s >= GP_SLOT_MAX) return gp_fail(err, GP_PROGRAM, "a stage needs more than %d slots", GP_SLOT_MAX);
-        size_t capacity = p->micro_capacity;
-        GP_RETURN_IF_FAILED(GP_GROW(&p->free_at, &p->free_capacity, s + 1, err));
-        GP_RETURN_IF_FAILED(GP_GROW(&p->micro_of_slot, &capacity, s + 1, err));
-        p->micro_capacity = capacity;
+        GP_RETURN_IF_FAILED(GP_GROW(&p->free_at, &p->capacity, s + 1, err));
         p->slots++;
     }
     p->free_at[s] = DBL_MAX;
-    p->micro_of_slot[s] = micro;
     p->slot_of_micro[micro] = (int)s;
     *slot = (uint16_t)s;
     return GP_OK;
@@ -130,7 +125,6 @@ static void fini_pools(assigner *a) {
         free(p->slot_of_micro);
         free(p->end_of_micro);
         free(p->free_at);
-        free(p->micro_of_slot);
         *p = (pool){0};
     }
 }

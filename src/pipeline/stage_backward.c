@@ -81,6 +81,9 @@ static gp_status resolve(folder *f, node_grads *grads, const gp_lowered_op *op, 
     case GP_ROLE_GRAD_INPUT: {
         const gp_node *node = &compiler->graph->nodes[grads->node];
         int *share = &grads->inputs[ref->index];
+        if (*share >= 0 && *share == grads->output)
+            return gp_fail(err, GP_INTERNAL, "%s: writes a gradient that is the output's own",
+                           gp_op_name(op->desc.kind));
         if (*share < 0) {
             int value = gp_compiler_value(compiler, node->inputs[ref->index]);
             GP_RETURN_IF_FAILED(gp_compiler_thing(compiler, compiler->things[value].bytes, share, err));

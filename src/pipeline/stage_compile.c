@@ -31,10 +31,9 @@ typedef struct selection {
     bool *backward, *recompute;
 } selection;
 
-static gp_status select_backward(gp_stage_compiler *c, bool *needed, gp_op_use *uses, bool *run) {
+static void select_backward(gp_stage_compiler *c, bool *needed, gp_op_use *uses, bool *run) {
     for (size_t i = 0; i < c->stage->grad_out.count; i++) needed[c->grad_out[i]] = true;
     gp_recompute_select(uses, c->backward.count, needed, run);
-    return GP_OK;
 }
 
 /* Uses of the ops that run, packed. */
@@ -54,7 +53,7 @@ static gp_status select_ops(gp_stage_compiler *c, selection *out, gp_error *err)
     if (status == GP_OK) status = GP_NEW(&c->kept, c->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&out->backward, c->backward.count, err);
     if (status == GP_OK) status = GP_NEW(&out->recompute, c->forward.count, err);
-    if (status == GP_OK) status = select_backward(c, scratch, backward, out->backward);
+    if (status == GP_OK) select_backward(c, scratch, backward, out->backward);
     if (status == GP_OK) {
         size_t packed = pack_uses(backward, c->backward.count, out->backward);
         memset(scratch, 0, c->thing_count * sizeof *scratch);
@@ -78,18 +77,14 @@ static size_t extend(size_t *frame, size_t bytes) {
     return offset;
 }
 
-static gp_status new_offsets(size_t **out, size_t count, gp_error *err) {
-    return GP_NEW(out, count, err);
-}
-
 /* Offsets of everything that has a place in a frame. saved[thing] is meaningful where the thing is kept. */
 static gp_status lay_frames(gp_stage_compiler *c, gp_sized *sized, size_t *saved, gp_error *err) {
     const gp_stage *stage = c->stage;
-    GP_RETURN_IF_FAILED(new_offsets(&sized->takes, stage->takes.count, err));
-    GP_RETURN_IF_FAILED(new_offsets(&sized->gives_outbox, stage->gives.count, err));
-    GP_RETURN_IF_FAILED(new_offsets(&sized->gives_saved, stage->gives.count, err));
-    GP_RETURN_IF_FAILED(new_offsets(&sized->grad_in, stage->grad_in.count, err));
-    GP_RETURN_IF_FAILED(new_offsets(&sized->grad_out, stage->grad_out.count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&sized->takes, stage->takes.count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&sized->gives_outbox, stage->gives.count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&sized->gives_saved, stage->gives.count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&sized->grad_in, stage->grad_in.count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&sized->grad_out, stage->grad_out.count, err));
     for (size_t i = 0; i < stage->takes.count; i++)
         sized->takes[i] = extend(&sized->frame[GP_FRAME_STASH], c->things[c->value_thing[i]].bytes);
     for (size_t i = 0; i < stage->gives.count; i++)

@@ -109,12 +109,6 @@ gp_status gp_stage_prepare_flat(const gp_stage_plan *plan, const gp_stage_reques
     return gp_stage_prepare_own(plan, request, &desc, out, err);
 }
 
-int gp_stage_plan_size(const gp_stage_plan *plan, int64_t samples) {
-    for (int i = 0; i < plan->sized_count; i++)
-        if (plan->sized[i].samples == samples) return i;
-    return -1;
-}
-
 void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine) {
     if (routine->transient + routine->workspace <= plan->transient + plan->workspace) return;
     plan->transient = routine->transient;

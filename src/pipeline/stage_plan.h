@@ -153,8 +153,6 @@ void gp_stage_plan_fini(gp_stage_plan *plan);
 /* Makes the stage's transient area large enough for a routine. */
 void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine);
 
-/* Index of a size in plan->sized; −1 where it is not planned. */
-int gp_stage_plan_size(const gp_stage_plan *plan, int64_t samples);
 const gp_param_plan *gp_stage_plan_param(const gp_stage_plan *plan, int param); /* NULL: another stage's */
 
 /* A backward op that only makes gradients of inputs that need none. */

@@ -13,8 +13,9 @@ gp_status gp_device_spec_find(const gp_device_config *config, gp_device_spec *ou
         *out = (gp_device_spec){kinds[i], config->index, config->threads, config->memory};
         return GP_OK;
     }
-    return gp_fail_at(err, GP_UNSUPPORTED, config->place, "device %s:%d: this build has no %s devices, only cpu",
-                      config->kind, config->index, config->kind);
+    return gp_fail_at(err, GP_UNSUPPORTED, config->place,
+                      "device %s:%d: %s devices are not available yet; this version has cpu", config->kind,
+                      config->index, config->kind);
 }
 
 size_t gp_machine_memory(void) {

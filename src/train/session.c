@@ -174,17 +174,31 @@ static bool would_fit(const gp_session *session, const choice *with) {
     return fits;
 }
 
+/* What planning a choice takes, in instructions and ops: the search for a remedy has a budget of it, a few seconds. */
+static int64_t planning_work(const gp_session *session, int64_t micro_batches) {
+    int64_t stages = session->config->pipeline.device_count;
+    return session->graph->node_count + stages * (stages + micro_batches);
+}
+
+enum { REMEDY_BUDGET = 1500000 };
+
 /* The first of a few changes that makes the plan fit, the cheapest ones to live with first: recomputing, smaller
- * micro-batches, both; then the same with a balance by size. */
-static bool find_remedy(const gp_session *session, const choice *now, choice *out) {
+ * micro-batches, both; then the same with a balance by size. *all: none was left out for want of budget. */
+static bool find_remedy(const gp_session *session, const choice *now, choice *out, bool *all) {
+    int64_t budget = REMEDY_BUDGET;
     int64_t most =
         session->config->data.batch < GP_MAX_MICRO_BATCHES ? session->config->data.batch : GP_MAX_MICRO_BATCHES;
+    *all = true;
     for (int by_size = 0; by_size < (now->balance == GP_BALANCE_SIZE ? 1 : 2); by_size++) {
         for (int64_t m = now->micro_batches; m == now->micro_batches || m <= most; m *= 2) {
             for (int always = 0; always < (now->checkpoint == GP_CHECKPOINT_ALWAYS ? 1 : 2); always++) {
                 *out = (choice){m, always ? GP_CHECKPOINT_ALWAYS : now->checkpoint,
                                 by_size ? GP_BALANCE_SIZE : now->balance};
-                if (would_fit(session, out)) return true;
+                budget -= planning_work(session, m);
+                if (budget < 0)
+                    *all = false;
+                else if (would_fit(session, out))
+                    return true;
             }
         }
     }
@@ -196,11 +210,13 @@ static gp_status refuse_plan(const gp_session *session, const choice *now, int w
     gp_place place = session->config->pipeline.devices[worker].place;
     gp_error cause = *err;
     choice then;
-    if (!find_remedy(session, now, &then))
-        return gp_fail_at(err, GP_CONFIG, place,
-                          "the plan does not fit: %s; neither checkpoint: always nor more micro-batches nor balance: "
-                          "size make it fit; more stages or a smaller batch may",
-                          cause.text);
+    bool all;
+    if (!find_remedy(session, now, &then, &all))
+        return gp_fail_at(err, GP_CONFIG, place, "the plan does not fit: %s; %s; more stages or a smaller batch may",
+                          cause.text,
+                          all ? "neither checkpoint: always nor more micro-batches nor balance: size make it fit"
+                              : "checkpoint: always, more micro-batches and balance: size were tried as far as a few "
+                                "seconds reach, and do not make it fit");
     char remedy[120] = "";
     size_t used = 0;
     if (then.micro_batches != now->micro_batches)

@@ -1,9 +1,13 @@
 #include "train/trainer.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "data/loader.h"
 #include "train/folder.h"
@@ -184,20 +188,36 @@ static gp_status start_run(trainer *t, gp_error *err) {
     return status;
 }
 
+/* Where --force writes over a run, its model goes before a configuration stands there that is not the model's; but not
+ * the file that this run began with, which the new model replaces at the end. */
+static gp_status remove_old_model(trainer *t, gp_error *err) {
+    const char *init = t->session->config->train.init;
+    struct stat old, began;
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "model.safetensors", &path, err));
+    gp_status status = GP_OK;
+    bool keep = init && stat(path, &old) == 0 && stat(init, &began) == 0 && old.st_dev == began.st_dev &&
+                old.st_ino == began.st_ino;
+    if (!keep && unlink(path) != 0 && errno != ENOENT)
+        status = gp_fail(err, GP_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
 static gp_status start(trainer *t, gp_error *err) {
     gp_session *session = t->session;
     const gp_train_config *config = &session->config->train;
     t->warmup = gp_time_steps(session->config->optimizer.warmup, session->epoch_steps ? session->epoch_steps : 1);
     t->eval_every = gp_time_steps(config->eval_every, session->epoch_steps ? session->epoch_steps : 1);
-    GP_RETURN_IF_FAILED(write_config(t, err));
-    GP_RETURN_IF_FAILED(open_metrics(t, err));
     GP_RETURN_IF_FAILED(start_run(t, err));
     if (config->init)
         GP_RETURN_IF_FAILED(gp_weights_load(t->run, session->plan, config->init, err));
     else
         GP_RETURN_IF_FAILED(gp_weights_initialise(t->run, session->plan, config->seed, err));
     t->weights = true;
-    return GP_OK;
+    GP_RETURN_IF_FAILED(remove_old_model(t, err));
+    GP_RETURN_IF_FAILED(write_config(t, err));
+    return open_metrics(t, err);
 }
 
 static void say_done(trainer *t, double seconds) {

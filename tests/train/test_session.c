@@ -102,7 +102,7 @@ static void more_stages_than_layers_are_refused(void **state) {
 static void a_device_that_this_build_lacks_is_refused(void **state) {
     (void)state;
     fixture_refused(with("[cpu, cpu]", "[cpu, cuda:1]"), NULL, GP_UNSUPPORTED,
-                    "c.yaml:18:18: device cuda:1: this build has no cuda devices, only cpu");
+                    "c.yaml:18:18: device cuda:1: cuda devices are not available yet; this version has cpu");
     assert_int_equal(gp_status_exit(GP_UNSUPPORTED), 1);
 }
 
