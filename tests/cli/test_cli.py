@@ -557,8 +557,10 @@ class Streams(Group):
         for name in ("run1", "run2", "run3"):
             self.expect_whole(self.path(name), "done", STEPS)
             self.assertEqual(read_model(self.path(name)), model)
-            with open(os.path.join(self.path(name), "config.yaml")) as file:
-                self.assertTrue(file.read().startswith("# gpipe-train "))
+        # The training data would become descriptor 0, and the metrics 1, where the progress goes.
+        self.write("c.yaml", re.sub(r"  eval: .*\n", "", CONFIG))
+        self.expect(["-o", "run4", "c.yaml"], 1, self.UNWRITTEN, prepare=lambda: os.closerange(0, 2))
+        self.expect_whole(self.path("run4"), "done", STEPS)
 
 
 class Failures(Group):
