@@ -26,12 +26,23 @@ static void describe_samples(gp_session *session) {
 }
 
 /* A run that only evaluates needs no training data, and does not look for them. */
+/* What a file said of itself, with the place that named the file before it. */
+static gp_status named_at(gp_place place, gp_error *err) {
+    const gp_error cause = *err;
+    if (cause.status != GP_DATA) return cause.status; /* a place stands there already */
+    return gp_fail_at(err, GP_DATA, place, "%s", cause.text);
+}
+
+static gp_status open_source(const gp_session *session, const gp_source_config *source, gp_dataset **out,
+                             gp_error *err) {
+    return gp_dataset_open(source, &session->spec, out, err) == GP_OK ? GP_OK : named_at(source->place, err);
+}
+
 static gp_status open_data(gp_session *session, gp_error *err) {
     const gp_data_config *data = &session->config->data;
     if (data->train.kind != GP_SOURCE_NONE && session->config->train.steps != 0)
-        GP_RETURN_IF_FAILED(gp_dataset_open(&data->train, &session->spec, &session->train, err));
-    if (data->eval.kind != GP_SOURCE_NONE)
-        GP_RETURN_IF_FAILED(gp_dataset_open(&data->eval, &session->spec, &session->eval, err));
+        GP_RETURN_IF_FAILED(open_source(session, &data->train, &session->train, err));
+    if (data->eval.kind != GP_SOURCE_NONE) GP_RETURN_IF_FAILED(open_source(session, &data->eval, &session->eval, err));
     return GP_OK;
 }
 
@@ -250,8 +261,9 @@ static gp_status open_session(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(check_layers(session, err));
     GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
-    if (session->config->train.init)
-        GP_RETURN_IF_FAILED(gp_weights_check(session->graph, session->config->train.init, err));
+    const gp_train_config *train = &session->config->train;
+    if (train->init && gp_weights_check(session->graph, train->init, err) != GP_OK)
+        return named_at(train->init_place, err);
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->device_count, err));
     GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, err));
     gp_status status = gp_memory_check(session->plan, &worker, err);

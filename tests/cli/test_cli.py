@@ -289,7 +289,8 @@ class Config(Group):
     def test_data_that_does_not_fit(self):
         self.refuse("take: [50, 64]", "take: [50, 65]", 2, "bad.yaml:15:40: take [50, 65] does not lie within the 64 "
                     "samples of d.safetensors: 0 ≤ from < to ≤ 64 is needed")
-        self.refuse("out: 3}", "out: 2}", 1, "d.safetensors: sample 2: class 2 is none of the model's 2 (0 … 1)")
+        self.refuse("out: 3}", "out: 2}", 1,
+                    "bad.yaml:14:11: d.safetensors: sample 2: class 2 is none of the model's 2 (0 … 1)")
         self.refuse("[2, 4, 4]", "[2, 4, 5]", 2,
                     "bad.yaml:14:11: the samples of d.safetensors are [2, 4, 4], but the model's input is [2, 4, 5]")
 
@@ -372,9 +373,10 @@ class Folder(Group):
         self.assertEqual(read_model(evaluated), read_model(one))
         self.assertEqual([line["loss"] for line in results(evaluated)], [results(one)[-1]["loss"]])
         self.expect(["--set", "train.init=none.safetensors", "c.yaml"], 1,
-                    "gpipe-train: none.safetensors: cannot be opened: No such file or directory\n", out="")
+                    "gpipe-train: --set train.init=none.safetensors: none.safetensors: cannot be opened: No such file "
+                    "or directory\n", out="")
         self.expect(["--set", "train.init=d.safetensors", "c.yaml"], 1,
-                    "gpipe-train: d.safetensors: tensor \"0.weight\" is missing\n", out="")
+                    "gpipe-train: --set train.init=d.safetensors: d.safetensors: tensor \"0.weight\" is missing\n", out="")
         self.assertFalse(os.path.exists(self.path("runs")))
 
 
@@ -593,7 +595,7 @@ class Failures(Group):
                     with open(self.path("d.safetensors"), "wb") as file:
                         file.write(whole[:size])
                 for plan in ([], ["--plan"]):
-                    self.expect(["c.yaml", *plan], 1, "gpipe-train: " + sentence + "\n", out="")
+                    self.expect(["c.yaml", *plan], 1, "gpipe-train: c.yaml:14:11: " + sentence + "\n", out="")
                 self.assertFalse(os.path.exists(self.path("runs")))
                 if size is None:
                     self.write("d.safetensors", "")

@@ -297,14 +297,16 @@ static void a_run_of_no_steps_needs_no_training_data(void **state) {
 
 static void files_are_checked_before_anything_runs(void **state) {
     (void)state;
-    fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("data.train={tensors: none.safetensors}"), GP_DATA,
-                    "none.safetensors: cannot be opened: No such file or directory");
-    fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("data.eval={tensors: none.safetensors}"), GP_DATA,
-                    "none.safetensors: cannot be opened: No such file or directory");
+    fixture_refused(
+        FIXTURE_CONFIG, FIXTURE_CHANGES("data.train={tensors: none.safetensors}"), GP_DATA,
+        "--set data.train={tensors: none.safetensors}: none.safetensors: cannot be opened: No such file or directory");
+    fixture_refused(
+        FIXTURE_CONFIG, FIXTURE_CHANGES("data.eval={tensors: none.safetensors}"), GP_DATA,
+        "--set data.eval={tensors: none.safetensors}: none.safetensors: cannot be opened: No such file or directory");
     fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("train.init=none.safetensors"), GP_DATA,
-                    "none.safetensors: cannot be opened: No such file or directory");
+                    "--set train.init=none.safetensors: none.safetensors: cannot be opened: No such file or directory");
     fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("train.init=d.safetensors"), GP_DATA,
-                    "d.safetensors: tensor \"0.weight\" is missing");
+                    "--set train.init=d.safetensors: d.safetensors: tensor \"0.weight\" is missing");
     fixture_refused(with("take: [50, 64]", "take: [50, 65]"), NULL, GP_CONFIG,
                     "c.yaml:15:40: take [50, 65] does not lie within the 64 samples of d.safetensors: "
                     "0 ≤ from < to ≤ 64 is needed");
