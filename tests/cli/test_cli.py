@@ -694,4 +694,4 @@ if __name__ == "__main__":
     PROGRAM = os.path.abspath(sys.argv[1])
     group = {name.lower(): value for name, value in globals().items() if isinstance(value, type)}[sys.argv[2]]
     done = unittest.TextTestRunner(verbosity=2).run(unittest.defaultTestLoader.loadTestsFromTestCase(group))
-    sys.exit(77 if done.skipped and done.wasSuccessful() else not done.wasSuccessful())
+    sys.exit(77 if done.wasSuccessful() and len(done.skipped) == done.testsRun else not done.wasSuccessful())

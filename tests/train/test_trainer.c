@@ -301,6 +301,28 @@ static void expect_threads(int wanted) {
     assert_int_equal(count_threads(), wanted);
 }
 
+static gp_status fail_at_once(void *context, const gp_site *site, gp_error *err) {
+    (void)context;
+    (void)site;
+    return gp_fail(err, GP_INJECTED, "injected");
+}
+
+/* Of a folder that is written over: the old model is not that of the new configuration. But what a run began with stays
+ * until there is something to put in its place. */
+static void a_run_that_fails_leaves_no_old_model(void **state) {
+    (void)state;
+    char init[700];
+    gp_error err = {0};
+    const gp_hooks hooks = {.before = fail_at_once};
+    const char *folder = run(FIXTURE_CHANGES("train.steps=1"));
+    snprintf(init, sizeof init, "train.init=%s", in(folder, "model.safetensors"));
+    gp_session *session = fixture_session(FIXTURE_CHANGES(init));
+    assert_int_equal(train_session(session, folder, &hooks, NULL, &err), GP_INJECTED);
+    assert_int_equal(fixture_count_entries(folder), 3);
+    assert_int_equal(train_session(fixture_session(NULL), folder, &hooks, NULL, &err), GP_INJECTED);
+    assert_int_equal(fixture_count_entries(folder), 2);
+}
+
 typedef struct fault {
     int worker, mini;
     size_t pc;
@@ -519,6 +541,7 @@ int main(void) {
         cmocka_unit_test(init_goes_on_from_a_model),
         cmocka_unit_test(dropout_follows_the_seed),
         cmocka_unit_test(an_init_that_breaks_before_it_is_read_leaves_the_folder_as_it_was),
+        cmocka_unit_test(a_run_that_fails_leaves_no_old_model),
         cmocka_unit_test(a_fault_anywhere_ends_the_run_with_its_cause),
         cmocka_unit_test(a_fault_says_in_which_step_or_evaluation),
         cmocka_unit_test(a_data_file_that_breaks_leaves_the_model_reached),
