@@ -74,14 +74,32 @@ typedef struct gp_pipeline_config {
     bool lockstep; /* auto resolved: on for gpipe */
 } gp_pipeline_config;
 
+typedef enum gp_optimizer_kind { GP_OPTIMIZER_SGD, GP_OPTIMIZER_ADAM, GP_OPTIMIZER_ADAMW } gp_optimizer_kind;
+typedef enum gp_lr_schedule { GP_LR_CONSTANT, GP_LR_STEP, GP_LR_MULTISTEP, GP_LR_COSINE } gp_lr_schedule;
+
 typedef struct gp_optimizer_config {
-    const char *kind;           /* "sgd" */
-    double lr, momentum, decay; /* decay: written weight_decay */
-    bool nesterov;
-    const char *lr_schedule; /* "constant" */
-    gp_time warmup;          /* length; 0: none */
-    double warmup_from;      /* share of lr in step 0 */
+    gp_optimizer_kind kind;
+    double lr, decay;         /* decay: written weight_decay; PyTorch's defaults by kind */
+    double momentum;          /* sgd */
+    bool nesterov;            /* sgd */
+    double beta1, beta2, eps; /* adam, adamw */
+    bool no_decay;            /* norms_and_biases: these are left alone by the decay */
+    double clip_norm;         /* of all gradients together; 0: not clipped */
+    gp_lr_schedule lr_schedule;
+    gp_time lr_every;       /* step */
+    double lr_gamma;        /* step, multistep */
+    gp_time *lr_milestones; /* multistep; ascending; owned */
+    int lr_milestone_count;
+    double lr_min;      /* cosine: the rate at the end */
+    gp_time warmup;     /* length; 0: none */
+    double warmup_from; /* share of lr in step 0 */
 } gp_optimizer_config;
+
+/* How often something happens: every so many steps or epochs, or minutes of the clock; all 0: never. */
+typedef struct gp_every {
+    gp_time time;
+    double minutes;
+} gp_every;
 
 typedef struct gp_train_config {
     gp_time epochs; /* count 0: not said */
@@ -90,6 +108,11 @@ typedef struct gp_train_config {
     gp_time eval_every;
     char *init; /* absolute path of a safetensors file, owned; NULL: from the seed */
     gp_place init_place;
+    char **init_skip; /* names of layers, and all below, whose parameters keep their initial values; owned */
+    int init_skip_count;
+    gp_place init_skip_place;
+    gp_every save_every; /* snapshots: 500, 2 epochs, 10 minutes */
+    int64_t keep;        /* newest snapshots that are kept, ≥ 1 */
 } gp_train_config;
 
 typedef struct gp_config {

@@ -107,13 +107,13 @@ static void write_pipeline(FILE *file, const gp_config *config) {
 
 static void write_optimizer(FILE *file, const gp_config *config) {
     const gp_optimizer_config *optimizer = &config->optimizer;
-    fprintf(file, "{%s: {lr: ", optimizer->kind);
+    fputs("{sgd: {lr: ", file);
     write_number(file, optimizer->lr);
     fputs(", momentum: ", file);
     write_number(file, optimizer->momentum);
     fprintf(file, ", nesterov: %s, weight_decay: ", truth(optimizer->nesterov));
     write_number(file, optimizer->decay);
-    fprintf(file, "}, lr_schedule: %s, warmup: {length: ", optimizer->lr_schedule);
+    fputs("}, lr_schedule: constant, warmup: {length: ", file);
     write_time(file, optimizer->warmup);
     fputs(", from: ", file);
     write_number(file, optimizer->warmup_from);

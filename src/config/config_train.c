@@ -38,7 +38,7 @@ static gp_status read_lr_schedule(gp_optimizer_config *optimizer, const gp_yaml 
     GP_RETURN_IF_FAILED(gp_read_kind(node, "optimizer.lr_schedule", NULL, &choice, err));
     GP_RETURN_IF_FAILED(gp_find_kind(&choice, "optimizer.lr_schedule", known, later, &kind, err));
     GP_RETURN_IF_FAILED(gp_read_options(&choice, "optimizer.lr_schedule.constant", options, NULL, &none, err));
-    optimizer->lr_schedule = known[kind];
+    optimizer->lr_schedule = (gp_lr_schedule)kind;
     return GP_OK;
 }
 
@@ -69,8 +69,7 @@ gp_status gp_read_optimizer(gp_config *config, const gp_yaml *node, gp_error *er
         const gp_yaml *key = gp_yaml_key(node, beside_later[i]);
         if (key) return gp_fail_at(err, GP_CONFIG, key->place, "optimizer: \"%s\" is not available yet", key->text);
     }
-    optimizer->kind = kinds[kind];
-    optimizer->lr_schedule = "constant";
+    optimizer->kind = (gp_optimizer_kind)kind;
     GP_RETURN_IF_FAILED(read_sgd(optimizer, &choice, err));
     const gp_yaml *value = gp_yaml_get(node, "lr_schedule");
     if (value) GP_RETURN_IF_FAILED(read_lr_schedule(optimizer, value, err));
@@ -104,6 +103,7 @@ gp_status gp_read_train(gp_config *config, const gp_yaml *node, gp_error *err) {
     if (value) GP_RETURN_IF_FAILED(gp_read_integer(value, "train.seed", 0, INT64_MAX, &seed, err));
     train->seed = (uint64_t)seed;
     train->eval_every = (gp_time){.count = 1, .epochs = true};
+    train->keep = 2;
     value = gp_yaml_get(node, "eval_every");
     if (value) GP_RETURN_IF_FAILED(gp_read_time(value, "train.eval_every", 1, &train->eval_every, err));
     value = gp_yaml_get(node, "init");

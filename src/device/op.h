@@ -228,7 +228,7 @@ typedef struct gp_op_desc {
 } gp_op_desc;
 
 /* Numbers that change from step to step. One block per stage, in its arena; the worker writes it when a step starts
- * (but for the last three members, which loss_total writes on the last stage and copies carry to the others). */
+ * (but for the members from loss_sum on, which the last stage finds out and copies carry to the others). */
 typedef struct gp_step_scalars {
     uint64_t seed;
     uint32_t step; /* from 1 */
@@ -237,7 +237,9 @@ typedef struct gp_step_scalars {
     double divisor; /* number of targets that count in the mini-batch; ≥ 1 */
     double loss_sum;
     double right;
-    uint64_t finite; /* 1: the mini-batch's loss is finite, the update may be applied */
+    uint64_t finite;  /* 1: the mini-batch's loss is finite, the update may be applied */
+    double grad_norm; /* of all gradients together; 0 where nobody asked */
+    double clip;      /* what updates multiply gradients by first; 1: nothing is clipped */
 } gp_step_scalars;
 
 /* What a device says of one operand. */

@@ -122,6 +122,7 @@ static gp_status write_scalars(gp_worker *worker, const gp_step_input *input, gp
     scalars.step = input->step;
     scalars.rate = input->rate;
     scalars.divisor = input->divisor;
+    scalars.clip = 1;
     for (int s = 0; s < plan->stages->count; s++) {
         const gp_stage_plan *stage = &plan->stage[s];
         if (stage->worker != worker->index) continue;

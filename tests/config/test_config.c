@@ -71,10 +71,10 @@ static void has_the_defaults_of_the_manual(void **state) {
     assert_string_equal(c->pipeline.schedule, "gpipe");
     assert_int_equal(c->pipeline.checkpoint, GP_CHECKPOINT_EXCEPT_LAST);
     assert_true(c->pipeline.lockstep);
-    assert_string_equal(c->optimizer.kind, "sgd");
+    assert_int_equal(c->optimizer.kind, GP_OPTIMIZER_SGD);
     assert_true(c->optimizer.lr == 0.02 && c->optimizer.momentum == 0 && c->optimizer.decay == 0);
     assert_false(c->optimizer.nesterov);
-    assert_string_equal(c->optimizer.lr_schedule, "constant");
+    assert_int_equal(c->optimizer.lr_schedule, GP_LR_CONSTANT);
     assert_true(c->optimizer.warmup.count == 0 && c->optimizer.warmup_from == 0);
     assert_true(c->train.epochs.count == 2 && c->train.epochs.epochs);
     assert_int_equal(c->train.steps, -1);
@@ -229,12 +229,11 @@ static bool configs_equal(const gp_config *a, const gp_config *b) {
     return sources_equal(&a->data.train, &b->data.train) && sources_equal(&a->data.eval, &b->data.eval) &&
            a->data.batch == b->data.batch && a->data.shuffle == b->data.shuffle &&
            a->data.drop_last == b->data.drop_last && pipelines_equal(&a->pipeline, &b->pipeline) &&
-           texts_equal(x->kind, y->kind) && x->lr == y->lr && x->momentum == y->momentum && x->decay == y->decay &&
-           x->nesterov == y->nesterov && texts_equal(x->lr_schedule, y->lr_schedule) &&
-           times_equal(x->warmup, y->warmup) && x->warmup_from == y->warmup_from &&
-           times_equal(a->train.epochs, b->train.epochs) && a->train.steps == b->train.steps &&
-           a->train.seed == b->train.seed && times_equal(a->train.eval_every, b->train.eval_every) &&
-           texts_equal(a->train.init, b->train.init);
+           x->kind == y->kind && x->lr == y->lr && x->momentum == y->momentum && x->decay == y->decay &&
+           x->nesterov == y->nesterov && x->lr_schedule == y->lr_schedule && times_equal(x->warmup, y->warmup) &&
+           x->warmup_from == y->warmup_from && times_equal(a->train.epochs, b->train.epochs) &&
+           a->train.steps == b->train.steps && a->train.seed == b->train.seed &&
+           times_equal(a->train.eval_every, b->train.eval_every) && texts_equal(a->train.init, b->train.init);
 }
 
 static char *read_file(const char *path) {

@@ -432,7 +432,8 @@ void gp_op_case_make(gp_op_kind kind, int number, gp_dtype dtype, gp_op_case *ou
                                      .divisor = 1 + (double)draw_below(&m.random, 64),
                                      .loss_sum = 1.5,
                                      .right = 3,
-                                     .finite = number % 5 != 4};
+                                     .finite = number % 5 != 4,
+                                     .clip = number % 3 == 1 ? 0.37 : 1};
     make_operands(&m);
 }
 

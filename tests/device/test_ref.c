@@ -450,7 +450,7 @@ static void test_norm_commit(void **state) {
 }
 
 static void run_sgd_step(op_bench *b, double rate, double grad) {
-    gp_step_scalars scalars = {.rate = rate, .finite = 1};
+    gp_step_scalars scalars = {.rate = rate, .finite = 1, .clip = 1};
     op_bench_scalars(b, GP_SGD_SCALARS, scalars);
     op_bench_put(b, GP_SGD_GRAD, 0, grad);
     op_bench_run(b);

@@ -5,12 +5,13 @@ gp_status gp_cpu_sgd_prepare(gp_prepared *prepared, gp_error *err) {
 }
 
 typedef struct sgd_numbers {
-    float rate, momentum, decay;
+    float rate, momentum, decay, clip;
     bool nesterov;
 } sgd_numbers;
 
 static float with_decay(const sgd_numbers *sgd, float gradient, float param) {
-    return sgd->decay > 0 ? gradient + sgd->decay * param : gradient;
+    float clipped = sgd->clip * gradient;
+    return sgd->decay > 0 ? clipped + sgd->decay * param : clipped;
 }
 
 static void sgd_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
@@ -40,7 +41,7 @@ gp_status gp_cpu_sgd_run(const gp_cpu_call *call, gp_error *err) {
     const gp_sgd_attributes *attributes = &call->prepared->desc.attributes.sgd;
     if (!scalars->finite) return GP_OK;
     sgd_numbers sgd = {(float)scalars->rate, (float)attributes->momentum, (float)attributes->decay,
-                       attributes->nesterov != 0};
+                       (float)scalars->clip, attributes->nesterov != 0};
     bool state = call->operand[GP_SGD_MOMENTUM] != NULL;
     gp_cpu_spans(call, (const int[]){GP_SGD_PARAM, GP_SGD_GRAD, state ? GP_SGD_MOMENTUM : -1},
                  state ? sgd_momentum_span : sgd_span, &sgd);

@@ -9,12 +9,12 @@ gp_status ref_sgd(const ref_call *call) {
     const gp_sgd_attributes *sgd = &call->desc->attributes.sgd;
     gp_dtype dtype = param->tensor->dtype;
     double rate = ref_round(dtype, scalars->rate), momentum = ref_round(dtype, sgd->momentum);
-    double decay = ref_round(dtype, sgd->decay);
+    double decay = ref_round(dtype, sgd->decay), clip = ref_round(dtype, scalars->clip);
     int64_t elements = gp_tensor_elements(param->tensor);
     if (!scalars->finite) return GP_OK;
     for (int64_t i = 0; i < elements; i++) {
         int64_t at = ref_element(param->tensor, i);
-        double value = ref_get(param, at), step = ref_get(grad, ref_element(grad->tensor, i));
+        double value = ref_get(param, at), step = ref_round(dtype, clip * ref_get(grad, ref_element(grad->tensor, i)));
         if (sgd->decay != 0) step = ref_round(dtype, step + ref_round(dtype, decay * value));
         if (state->data) {
             int64_t at_state = ref_element(state->tensor, i);
