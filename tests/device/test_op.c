@@ -135,7 +135,7 @@ static void test_refuses_in_general(void **state) {
     REFUSES(COPY, 3, "op copy: y is I64 and x is F32, which must be equal", operand[1].dtype = GP_I64);
     REFUSES(MAX_POOL_FORWARD, 9, "op max_pool_forward: index is I32, which must be U8", operand[2].dtype = GP_I32);
     REFUSES(LOSS_TOTAL, 3, "op loss_total: partial is F32, which must be F64", operand[0].dtype = GP_F32);
-    REFUSES(DROPOUT, 3, "op dropout: scalars must be u8 [56]", operand[1].dim[0] = 8);
+    REFUSES(DROPOUT, 3, "op dropout: scalars must be u8 [72]", operand[1].dim[0] = 8);
 }
 
 static void test_refuses_formats(void **state) {

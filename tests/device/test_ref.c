@@ -507,6 +507,7 @@ static void test_sgd_rounds_as_f32(void **state) {
         assert_non_null(expected);
         for (int64_t i = 0; i < elements; i++) {
             float p = (float)op_bench_get(&b, GP_SGD_PARAM, i), g = (float)op_bench_get(&b, GP_SGD_GRAD, i);
+            g = (float)b.op_case.scalars.clip * g;
             if (sgd->decay != 0) g = g + (float)sgd->decay * p;
             if (sgd->momentum != 0) {
                 float v = (float)sgd->momentum * (float)op_bench_get(&b, GP_SGD_MOMENTUM, i) + g;
