@@ -149,7 +149,9 @@ void gp_config_destroy(gp_config **config) {
     free_source(&(*config)->data.eval);
     free((*config)->pipeline.devices);
     free((*config)->pipeline.layers);
+    free((*config)->optimizer.lr_milestones);
     free((*config)->train.init);
+    free((*config)->train.init_skip);
     free((*config)->folder);
     gp_yaml_destroy(&(*config)->document);
     free((*config)->path);

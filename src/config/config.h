@@ -18,6 +18,7 @@
 enum {
     GP_MAX_STAGES = 4096, /* = workers for now */
     GP_MAX_MICRO_BATCHES = 4096,
+    GP_MAX_MILESTONES = 4096,
 };
 
 /* One source of samples: data.train or data.eval. */
@@ -88,18 +89,18 @@ typedef struct gp_optimizer_config {
     gp_lr_schedule lr_schedule;
     gp_time lr_every;       /* step */
     double lr_gamma;        /* step, multistep */
-    gp_time *lr_milestones; /* multistep; ascending; owned */
+    gp_time *lr_milestones; /* multistep; ascending, all steps or all epochs; owned */
     int lr_milestone_count;
     double lr_min;      /* cosine: the rate at the end */
     gp_time warmup;     /* length; 0: none */
     double warmup_from; /* share of lr in step 0 */
 } gp_optimizer_config;
 
-/* How often something happens: every so many steps or epochs, or minutes of the clock; all 0: never. */
-typedef struct gp_every {
-    gp_time time;
-    double minutes;
-} gp_every;
+/* A name as the configuration says it. */
+typedef struct gp_placed_name {
+    const char *text; /* borrowed */
+    gp_place place;
+} gp_placed_name;
 
 typedef struct gp_train_config {
     gp_time epochs; /* count 0: not said */
@@ -108,10 +109,9 @@ typedef struct gp_train_config {
     gp_time eval_every;
     char *init; /* absolute path of a safetensors file, owned; NULL: from the seed */
     gp_place init_place;
-    char **init_skip; /* names of layers, and all below, whose parameters keep their initial values; owned */
+    gp_placed_name *init_skip; /* layers, and all below, whose parameters keep their initial values; owned */
     int init_skip_count;
-    gp_place init_skip_place;
-    gp_every save_every; /* snapshots: 500, 2 epochs, 10 minutes */
+    gp_every save_every; /* snapshots: 500, 2 epochs, 10 minutes; all 0: never */
     int64_t keep;        /* newest snapshots that are kept, ≥ 1 */
 } gp_train_config;
 

@@ -105,19 +105,99 @@ static void write_pipeline(FILE *file, const gp_config *config) {
             pipeline->schedule, gp_checkpoint_mode_name(pipeline->checkpoint), truth(pipeline->lockstep));
 }
 
-static void write_optimizer(FILE *file, const gp_config *config) {
-    const gp_optimizer_config *optimizer = &config->optimizer;
-    fputs("{sgd: {lr: ", file);
+static void write_sgd(FILE *file, const gp_optimizer_config *optimizer) {
+    fputs("sgd: {lr: ", file);
     write_number(file, optimizer->lr);
     fputs(", momentum: ", file);
     write_number(file, optimizer->momentum);
     fprintf(file, ", nesterov: %s, weight_decay: ", truth(optimizer->nesterov));
     write_number(file, optimizer->decay);
-    fputs("}, lr_schedule: constant, warmup: {length: ", file);
+    fputs("}", file);
+}
+
+static void write_adam(FILE *file, const gp_optimizer_config *optimizer) {
+    fprintf(file, "%s: {lr: ", optimizer->kind == GP_OPTIMIZER_ADAMW ? "adamw" : "adam");
+    write_number(file, optimizer->lr);
+    fputs(", betas: [", file);
+    write_number(file, optimizer->beta1);
+    fputs(", ", file);
+    write_number(file, optimizer->beta2);
+    fputs("], eps: ", file);
+    write_number(file, optimizer->eps);
+    fputs(", weight_decay: ", file);
+    write_number(file, optimizer->decay);
+    fputs("}", file);
+}
+
+static void write_lr_schedule(FILE *file, const gp_optimizer_config *optimizer) {
+    switch (optimizer->lr_schedule) {
+    case GP_LR_CONSTANT: fputs("constant", file); return;
+    case GP_LR_STEP:
+        fputs("{step: {every: ", file);
+        write_time(file, optimizer->lr_every);
+        break;
+    case GP_LR_MULTISTEP:
+        fputs("{multistep: {milestones: [", file);
+        for (int i = 0; i < optimizer->lr_milestone_count; i++) {
+            if (i > 0) fputs(", ", file);
+            write_time(file, optimizer->lr_milestones[i]);
+        }
+        fputs("]", file);
+        break;
+    case GP_LR_COSINE:
+        fputs("{cosine: {min: ", file);
+        write_number(file, optimizer->lr_min);
+        fputs("}}", file);
+        return;
+    }
+    fputs(", gamma: ", file);
+    write_number(file, optimizer->lr_gamma);
+    fputs("}}", file);
+}
+
+static void write_optimizer(FILE *file, const gp_config *config) {
+    const gp_optimizer_config *optimizer = &config->optimizer;
+    fputs("{", file);
+    if (optimizer->kind == GP_OPTIMIZER_SGD)
+        write_sgd(file, optimizer);
+    else
+        write_adam(file, optimizer);
+    fputs(", lr_schedule: ", file);
+    write_lr_schedule(file, optimizer);
+    fputs(", warmup: {length: ", file);
     write_time(file, optimizer->warmup);
     fputs(", from: ", file);
     write_number(file, optimizer->warmup_from);
-    fputs("}}", file);
+    fputs("}", file);
+    if (optimizer->clip_norm > 0) {
+        fputs(", clip_norm: ", file);
+        write_number(file, optimizer->clip_norm);
+    }
+    fprintf(file, "%s}", optimizer->no_decay ? ", no_decay: norms_and_biases" : "");
+}
+
+static void write_every(FILE *file, const gp_every *every) {
+    if (every->time.count > 0) {
+        write_time(file, every->time);
+    } else {
+        write_number(file, every->minutes);
+        fputs(every->minutes == 1 ? " minute" : " minutes", file);
+    }
+}
+
+static void write_init(FILE *file, const gp_train_config *train) {
+    if (train->init_skip_count == 0) {
+        gp_yaml_write_quoted(file, train->init);
+        return;
+    }
+    fputs("{file: ", file);
+    gp_yaml_write_quoted(file, train->init);
+    fputs(", skip: [", file);
+    for (int i = 0; i < train->init_skip_count; i++) {
+        if (i > 0) fputs(", ", file);
+        gp_yaml_write_quoted(file, train->init_skip[i].text);
+    }
+    fputs("]}", file);
 }
 
 static void write_train(FILE *file, const gp_config *config) {
@@ -129,9 +209,13 @@ static void write_train(FILE *file, const gp_config *config) {
     write_time(file, train->eval_every);
     if (train->init) {
         fputs(", init: ", file);
-        gp_yaml_write_quoted(file, train->init);
+        write_init(file, train);
     }
-    fputs("}", file);
+    if (train->save_every.time.count > 0 || train->save_every.minutes > 0) {
+        fputs(", save_every: ", file);
+        write_every(file, &train->save_every);
+    }
+    fprintf(file, ", keep: %lld}", (long long)train->keep);
 }
 
 static gp_status put_section(gp_config *config, const char *key, void (*write)(FILE *, const gp_config *),

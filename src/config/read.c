@@ -124,8 +124,9 @@ gp_status gp_read_bytes(const gp_yaml *node, const char *what, size_t *out, gp_e
     return GP_OK;
 }
 
-gp_status gp_read_time(const gp_yaml *node, const char *what, int64_t low, gp_time *out, gp_error *err) {
-    static const char rule[] = "a time: 500 (steps) or 5 epochs";
+/* `rule`: what the message for another text says. */
+static gp_status read_time(const gp_yaml *node, const char *what, int64_t low, const char *rule, gp_time *out,
+                           gp_error *err) {
     GP_RETURN_IF_FAILED(need_plain(node, what, "a time", err));
     const char *text = node->text;
     size_t digits = digits_at(text);
@@ -141,6 +142,35 @@ gp_status gp_read_time(const gp_yaml *node, const char *what, int64_t low, gp_ti
         return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too short; it must be at least %lld", what, text,
                           (long long)low);
     *out = (gp_time){.count = count, .epochs = epochs};
+    return GP_OK;
+}
+
+gp_status gp_read_time(const gp_yaml *node, const char *what, int64_t low, gp_time *out, gp_error *err) {
+    return read_time(node, what, low, "a time: 500 (steps) or 5 epochs", out, err);
+}
+
+gp_status gp_read_every(const gp_yaml *node, const char *what, gp_every *out, gp_error *err) {
+    enum { LONGEST = 40 };
+    static const char rule[] = "a time: 500 (steps), 5 epochs or 10 minutes";
+    gp_every every = {{0, false}, 0};
+    char number[LONGEST + 1];
+    const char *text = node->kind == GP_YAML_SCALAR ? node->text : "";
+    size_t length = strcspn(text, " ");
+    const char *unit = text + length + strspn(text + length, " ");
+    bool minutes = !node->quoted && (strcmp(unit, "minutes") == 0 || strcmp(unit, "minute") == 0);
+    if (!minutes) {
+        GP_RETURN_IF_FAILED(read_time(node, what, 1, rule, &every.time, err));
+        *out = every;
+        return GP_OK;
+    }
+    if (length > LONGEST) return refuse_text(node, what, rule, err);
+    memcpy(number, text, length);
+    number[length] = '\0';
+    if (!is_decimal(number) || *number == '-' || *number == '+') return refuse_text(node, what, rule, err);
+    every.minutes = strtod(number, NULL);
+    if (isinf(every.minutes)) return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.60s is too long", what, text);
+    if (!(every.minutes > 0)) return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.60s is too short", what, text);
+    *out = every;
     return GP_OK;
 }
 

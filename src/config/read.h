@@ -42,6 +42,14 @@ typedef struct gp_time {
 } gp_time;
 GP_MUST_USE gp_status gp_read_time(const gp_yaml *node, const char *what, int64_t low, gp_time *out, gp_error *err);
 
+/* How often something happens: every so many steps or epochs, or minutes of the clock. */
+typedef struct gp_every {
+    gp_time time; /* count 0: by the clock */
+    double minutes;
+} gp_every;
+/* A time, of 1 at least, or `10 minutes`, `1 minute`, `0.5 minutes`. */
+GP_MUST_USE gp_status gp_read_every(const gp_yaml *node, const char *what, gp_every *out, gp_error *err);
+
 /* The node must be a mapping. */
 GP_MUST_USE gp_status gp_read_mapping(const gp_yaml *node, const char *what, gp_error *err);
 /* Every key must be one of `known` (NULL-terminated). The message for another names the nearest known key, by spelling

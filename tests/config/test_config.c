@@ -80,7 +80,10 @@ static void has_the_defaults_of_the_manual(void **state) {
     assert_int_equal(c->train.steps, -1);
     assert_int_equal(c->train.seed, 1);
     assert_true(c->train.eval_every.count == 1 && c->train.eval_every.epochs);
+    assert_true(c->optimizer.clip_norm == 0 && !c->optimizer.no_decay);
     assert_null(c->train.init);
+    assert_true(c->train.save_every.time.count == 0 && c->train.save_every.minutes == 0);
+    assert_int_equal(c->train.keep, 2);
     gp_config_destroy(&c);
     assert_null(c);
     gp_config_destroy(&c);
@@ -134,6 +137,95 @@ static void reads_every_option(void **state) {
     assert_true(c->train.epochs.count == 3 && c->train.steps == 500 && c->train.seed == INT64_MAX);
     assert_true(c->train.eval_every.count == 100 && !c->train.eval_every.epochs);
     assert_path(c->train.init, "w.safetensors");
+    gp_config_destroy(&c);
+}
+
+static void assert_adam(const char *text, gp_optimizer_kind kind, double lr, double decay) {
+    char set[100];
+    const char *const sets[] = {set};
+    snprintf(set, sizeof set, "optimizer=%s", text);
+    gp_config *c = load(SMALL, sets, 1);
+    const gp_optimizer_config *optimizer = &c->optimizer;
+    assert_int_equal(optimizer->kind, kind);
+    assert_true(optimizer->lr == lr && optimizer->beta1 == 0.9 && optimizer->beta2 == 0.999 && optimizer->eps == 1e-8);
+    assert_true(optimizer->decay == decay && optimizer->momentum == 0);
+    gp_config_destroy(&c);
+}
+
+static void adam_has_the_defaults_of_pytorch(void **state) {
+    (void)state;
+    assert_adam("adam", GP_OPTIMIZER_ADAM, 1e-3, 0);
+    assert_adam("{adam: 0.25}", GP_OPTIMIZER_ADAM, 0.25, 0);
+    assert_adam("{adam: {}}", GP_OPTIMIZER_ADAM, 1e-3, 0);
+    assert_adam("adamw", GP_OPTIMIZER_ADAMW, 1e-3, 0.01);
+    assert_adam("{adamw: 0.25}", GP_OPTIMIZER_ADAMW, 0.25, 0.01);
+    assert_adam("{adamw: {weight_decay: 0}}", GP_OPTIMIZER_ADAMW, 1e-3, 0);
+}
+
+static const char adamw[] =
+    MODEL DATA "optimizer:\n"
+               "  adamw: {lr: 0.125, betas: [0.8, 0.95], eps: 1e-6, weight_decay: 0.3}\n"
+               "  lr_schedule: {multistep: {milestones: [3 epochs, 5 epochs], gamma: 0.3}}\n"
+               "  clip_norm: 0.5\n  no_decay: norms_and_biases\n"
+               "train: {epochs: 6, init: {file: w.st, skip: [fc, layer4.1, 3]}, save_every: 0.5 minutes, keep: 7}\n";
+
+static void reads_adamw_beside_all_that_may_stand_there(void **state) {
+    (void)state;
+    gp_config *c = load(adamw, NULL, 0);
+    const gp_optimizer_config *optimizer = &c->optimizer;
+    assert_int_equal(optimizer->kind, GP_OPTIMIZER_ADAMW);
+    assert_true(optimizer->lr == 0.125 && optimizer->beta1 == 0.8 && optimizer->beta2 == 0.95);
+    assert_true(optimizer->eps == 1e-6 && optimizer->decay == 0.3);
+    assert_int_equal(optimizer->lr_schedule, GP_LR_MULTISTEP);
+    assert_int_equal(optimizer->lr_milestone_count, 2);
+    assert_true(optimizer->lr_milestones[1].count == 5 && optimizer->lr_milestones[1].epochs);
+    assert_true(optimizer->lr_gamma == 0.3 && optimizer->clip_norm == 0.5 && optimizer->no_decay);
+    assert_path(c->train.init, "w.st");
+    assert_int_equal(c->train.init_skip_count, 3);
+    assert_string_equal(c->train.init_skip[1].text, "layer4.1");
+    assert_string_equal(c->train.init_skip[2].text, "3");
+    assert_int_equal(c->train.init_skip[1].place.column, 50);
+    assert_true(c->train.save_every.minutes == 0.5 && c->train.save_every.time.count == 0);
+    assert_int_equal(c->train.keep, 7);
+    gp_config_destroy(&c);
+}
+
+static gp_config *load_schedule(const char *text) {
+    char set[100];
+    const char *const sets[] = {set};
+    snprintf(set, sizeof set, "optimizer.lr_schedule=%s", text);
+    return load(SMALL, sets, 1);
+}
+
+static void reads_schedules_by_their_main_options(void **state) {
+    (void)state;
+    gp_config *c = load_schedule("{step: 30 epochs}");
+    assert_int_equal(c->optimizer.lr_schedule, GP_LR_STEP);
+    assert_true(c->optimizer.lr_every.count == 30 && c->optimizer.lr_every.epochs && c->optimizer.lr_gamma == 0.1);
+    gp_config_destroy(&c);
+    c = load_schedule("{step: {every: 7, gamma: 0.5}}");
+    assert_true(c->optimizer.lr_every.count == 7 && !c->optimizer.lr_every.epochs && c->optimizer.lr_gamma == 0.5);
+    gp_config_destroy(&c);
+    c = load_schedule("{multistep: [5, 9]}");
+    assert_int_equal(c->optimizer.lr_milestone_count, 2);
+    assert_true(c->optimizer.lr_milestones[0].count == 5 && c->optimizer.lr_gamma == 0.1);
+    gp_config_destroy(&c);
+    c = load_schedule("{cosine: 0.25}");
+    assert_int_equal(c->optimizer.lr_schedule, GP_LR_COSINE);
+    assert_true(c->optimizer.lr_min == 0.25);
+    gp_config_destroy(&c);
+    c = load_schedule("cosine");
+    assert_true(c->optimizer.lr_schedule == GP_LR_COSINE && c->optimizer.lr_min == 0);
+    gp_config_destroy(&c);
+}
+
+static void reads_one_name_to_skip_without_a_list(void **state) {
+    (void)state;
+    static const char *const sets[] = {"train.init={file: w, skip: fc}", "train.save_every=3 epochs"};
+    gp_config *c = load(SMALL, sets, 2);
+    assert_int_equal(c->train.init_skip_count, 1);
+    assert_string_equal(c->train.init_skip[0].text, "fc");
+    assert_true(c->train.save_every.time.count == 3 && c->train.save_every.time.epochs);
     gp_config_destroy(&c);
 }
 
@@ -223,17 +315,33 @@ static bool times_equal(gp_time a, gp_time b) {
     return a.count == b.count && a.epochs == b.epochs;
 }
 
+static bool optimizers_equal(const gp_optimizer_config *a, const gp_optimizer_config *b) {
+    if (a->lr_milestone_count != b->lr_milestone_count) return false;
+    for (int i = 0; i < a->lr_milestone_count; i++)
+        if (!times_equal(a->lr_milestones[i], b->lr_milestones[i])) return false;
+    return a->kind == b->kind && a->lr == b->lr && a->decay == b->decay && a->momentum == b->momentum &&
+           a->nesterov == b->nesterov && a->beta1 == b->beta1 && a->beta2 == b->beta2 && a->eps == b->eps &&
+           a->no_decay == b->no_decay && a->clip_norm == b->clip_norm && a->lr_schedule == b->lr_schedule &&
+           times_equal(a->lr_every, b->lr_every) && a->lr_gamma == b->lr_gamma && a->lr_min == b->lr_min &&
+           times_equal(a->warmup, b->warmup) && a->warmup_from == b->warmup_from;
+}
+
+static bool trains_equal(const gp_train_config *a, const gp_train_config *b) {
+    if (a->init_skip_count != b->init_skip_count) return false;
+    for (int i = 0; i < a->init_skip_count; i++)
+        if (!texts_equal(a->init_skip[i].text, b->init_skip[i].text)) return false;
+    return times_equal(a->epochs, b->epochs) && a->steps == b->steps && a->seed == b->seed &&
+           times_equal(a->eval_every, b->eval_every) && texts_equal(a->init, b->init) &&
+           times_equal(a->save_every.time, b->save_every.time) && a->save_every.minutes == b->save_every.minutes &&
+           a->keep == b->keep;
+}
+
 /* But for places and for where the file lies. */
 static bool configs_equal(const gp_config *a, const gp_config *b) {
-    const gp_optimizer_config *x = &a->optimizer, *y = &b->optimizer;
     return sources_equal(&a->data.train, &b->data.train) && sources_equal(&a->data.eval, &b->data.eval) &&
            a->data.batch == b->data.batch && a->data.shuffle == b->data.shuffle &&
            a->data.drop_last == b->data.drop_last && pipelines_equal(&a->pipeline, &b->pipeline) &&
-           x->kind == y->kind && x->lr == y->lr && x->momentum == y->momentum && x->decay == y->decay &&
-           x->nesterov == y->nesterov && x->lr_schedule == y->lr_schedule && times_equal(x->warmup, y->warmup) &&
-           x->warmup_from == y->warmup_from && times_equal(a->train.epochs, b->train.epochs) &&
-           a->train.steps == b->train.steps && a->train.seed == b->train.seed &&
-           times_equal(a->train.eval_every, b->train.eval_every) && texts_equal(a->train.init, b->train.init);
+           optimizers_equal(&a->optimizer, &b->optimizer) && trains_equal(&a->train, &b->train);
 }
 
 static char *read_file(const char *path) {
@@ -286,8 +394,19 @@ static void repeats_what_it_resolved(void **state) {
     static const char *const many[] = {"pipeline.devices=[cpu, {cpu: {count: 1022}}, cpu]"};
     static const char *const mixed[] = {"pipeline.devices=[{cpu: {count: 20, memory: 1KiB}}, {cpu: {count: 3}}, {ref: "
                                         "{count: 17}}, {cuda:3: {count: 30}}]"};
+    static const char *const step[] = {
+        "optimizer={adam: {eps: 1e-300}, lr_schedule: {step: {every: 1 epoch, gamma: 0}}}",
+        "train.save_every=1.0 minute", "train.init={file: a, skip: \"a 'b' \\\"\"}"};
+    static const char *const cosine[] = {"optimizer={sgd: 1, lr_schedule: {cosine: 1e-5}, no_decay: norms_and_biases}",
+                                         "train.save_every=1e-20 minutes"};
+    static const char *const multistep[] = {"optimizer={adamw: 3, lr_schedule: {multistep: [1, 2, 30]}, clip_norm: .1}",
+                                            "train.save_every=5 epochs", "train.keep=1"};
     assert_repeats(SMALL, NULL, 0);
     assert_repeats(full, NULL, 0);
+    assert_repeats(adamw, NULL, 0);
+    assert_repeats(SMALL, step, 3);
+    assert_repeats(SMALL, cosine, 2);
+    assert_repeats(SMALL, multistep, 3);
     assert_repeats(SMALL, sets, 1);
     assert_repeats(SMALL "pipeline: {devices: [ref, cpu]}\n", sets, 8);
     assert_repeats(SMALL, many, 1);
@@ -331,6 +450,7 @@ static void writes_the_resolved_configuration(void **state) {
              "  epochs: 2\n"
              "  seed: 1\n"
              "  eval_every: 1 epoch\n"
+             "  keep: 2\n"
              "pipeline:\n"
              "  devices:\n"
              "    - cpu:\n"
@@ -406,6 +526,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_defaults_of_the_manual),
         cmocka_unit_test(reads_every_option),
+        cmocka_unit_test(adam_has_the_defaults_of_pytorch),
+        cmocka_unit_test(reads_adamw_beside_all_that_may_stand_there),
+        cmocka_unit_test(reads_schedules_by_their_main_options),
+        cmocka_unit_test(reads_one_name_to_skip_without_a_list),
         cmocka_unit_test(reads_short_forms),
         cmocka_unit_test(needs_no_training_data_to_evaluate),
         cmocka_unit_test(counts_equal_devices),

@@ -176,6 +176,31 @@ static void reads_times(void **state) {
                    "t: 0 epochs is too short; it must be at least 1");
 }
 
+static void reads_how_often(void **state) {
+    (void)state;
+    static const char *const bad[] = {"5minutes",   "minutes",     "5 hours",     "-1 minutes",
+                                      "+1 minute",  "0x1 minutes", "nan minutes", "1.5",
+                                      "1.5 epochs", "5 minutess",  "'5 minutes'", "0"};
+    gp_every out = {0};
+    assert_int_equal(gp_read_every(value("500"), "t", &out, &err), GP_OK);
+    assert_true(out.time.count == 500 && !out.time.epochs && out.minutes == 0);
+    assert_int_equal(gp_read_every(value("1 epoch"), "t", &out, &err), GP_OK);
+    assert_true(out.time.count == 1 && out.time.epochs && out.minutes == 0);
+    assert_int_equal(gp_read_every(value("90 minutes"), "t", &out, &err), GP_OK);
+    assert_true(out.time.count == 0 && out.minutes == 90);
+    assert_int_equal(gp_read_every(value("1 minute"), "t", &out, &err), GP_OK);
+    assert_true(out.minutes == 1);
+    assert_int_equal(gp_read_every(value("0.5  minutes"), "t", &out, &err), GP_OK);
+    assert_true(out.minutes == 0.5);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(gp_read_every(value(bad[i]), "t", &out, &err), GP_CONFIG);
+    assert_true(out.minutes == 0.5);
+    assert_message(gp_read_every(value("00000000000000000000000000000000000000001 minute"), "t", &out, &err),
+                   "t: \"00000000000000000000000000000000000000001 minute\" is not a time: 500 (steps), 5 epochs or 10 "
+                   "minutes");
+    assert_message(gp_read_every(value("1e-999 minutes"), "t", &out, &err), "t: 1e-999 minutes is too short");
+}
+
 static void reads_choices(void **state) {
     (void)state;
     static const char *const modes[] = {"never", "except_last", "always", NULL};
@@ -239,6 +264,7 @@ static void knows_what_others_call_it(void **state) {
     static const char *const options[] = {"out",      "kernel", "stride", "pad",  "dilation",  "groups", "bias", "eps",
                                           "momentum", "p",      "from",   "name", "smoothing", "ignore", NULL};
     static const char *const train[] = {"epochs", "steps", "seed", "eval_every", "init", NULL};
+    static const char *const schedules[] = {"constant", "step", "multistep", "cosine", "every", "gamma", NULL};
     static const char *const sections[] = {"model", "data", "pipeline", "optimizer", "train", NULL};
     static const struct {
         const char *theirs, *const *known, *ours;
@@ -292,6 +318,9 @@ static void knows_what_others_call_it(void **state) {
         {"test_interval", train, "eval_every"},
         {"pretrained", train, "init"},
         {"epoch", train, "epochs"},
+        {"StepLR", schedules, "step"},
+        {"CosineAnnealingLR", schedules, "cosine"},
+        {"step_size", schedules, "every"},
         {"net", sections, "model"},
         {"solver", sections, "optimizer"},
         {"dataset", sections, "data"},
@@ -368,6 +397,7 @@ int main(void) {
         cmocka_unit_test(reads_texts),
         cmocka_unit_test(reads_sizes),
         cmocka_unit_test(reads_times),
+        cmocka_unit_test(reads_how_often),
         cmocka_unit_test(reads_choices),
         cmocka_unit_test(reads_lists),
         cmocka_unit_test(checks_keys),
