@@ -107,23 +107,32 @@ static size_t running_bytes(const gp_plan *plan, const gp_mini_plan *mini, const
     return total > bytes ? total : bytes;
 }
 
+gp_status gp_memory_follow(const gp_plan *plan, int mini, int worker, size_t *bytes, gp_error *err) {
+    alive a = {plan, &plan->minis[mini], NULL, 0};
+    for (int s = 0; s < plan->stages->count; s++)
+        if (plan->stage[s].worker == worker) a.bytes += plan->stage[s].fixed;
+    GP_RETURN_IF_FAILED(GP_NEW(&a.slots, (size_t)plan->stages->count * GP_FRAMES * (size_t)a.mini->pieces, err));
+    const gp_program *program = &a.mini->programs->worker[worker];
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *instr = &program->instrs[pc];
+        before_instr(&a, instr);
+        bytes[pc] = a.bytes + running_bytes(plan, a.mini, instr);
+        after_instr(&a, program, pc);
+    }
+    free(a.slots);
+    return GP_OK;
+}
+
 gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *out, gp_error *err) {
     gp_memory_peak peak = {0};
-    size_t fixed = 0;
-    for (int s = 0; s < plan->stages->count; s++)
-        if (plan->stage[s].worker == worker) fixed += plan->stage[s].fixed;
     for (int m = 0; m < plan->mini_count; m++) {
-        alive a = {plan, &plan->minis[m], NULL, fixed};
-        GP_RETURN_IF_FAILED(GP_NEW(&a.slots, (size_t)plan->stages->count * GP_FRAMES * (size_t)a.mini->pieces, err));
-        const gp_program *program = &a.mini->programs->worker[worker];
-        for (size_t pc = 0; pc < program->count; pc++) {
-            const gp_instr *instr = &program->instrs[pc];
-            before_instr(&a, instr);
-            size_t bytes = a.bytes + running_bytes(plan, a.mini, instr);
-            if (bytes > peak.bytes) peak = (gp_memory_peak){bytes, m, pc};
-            after_instr(&a, program, pc);
-        }
-        free(a.slots);
+        size_t count = plan->minis[m].programs->worker[worker].count, *bytes = NULL;
+        GP_RETURN_IF_FAILED(GP_NEW(&bytes, count, err));
+        gp_status status = gp_memory_follow(plan, m, worker, bytes, err);
+        for (size_t pc = 0; pc < count && status == GP_OK; pc++)
+            if (bytes[pc] > peak.bytes) peak = (gp_memory_peak){bytes[pc], m, pc};
+        free(bytes);
+        GP_RETURN_IF_FAILED(status);
     }
     *out = peak;
     return GP_OK;

@@ -278,6 +278,10 @@ gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step
     return read_result(run, result, err);
 }
 
+void gp_run_record(gp_run *run, gp_recorder *recorder) {
+    run->recorder = recorder;
+}
+
 static gp_status move_param(gp_run *run, gp_command_kind kind, int param, int state, void *host, gp_error *err) {
     const gp_plan *plan = run->plan;
     const gp_stage_plan *stage = &plan->stage[plan->stages->stage_of_node[plan->graph->params[param].node]];

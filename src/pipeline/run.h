@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "pipeline/plan.h"
+#include "trace/recorder.h"
 
 /* Where a worker is. */
 typedef struct gp_site {
@@ -56,6 +57,10 @@ typedef struct gp_step_result {
 
 GP_MUST_USE gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result,
                                   gp_error *err);
+
+/* From the next step on, worker w adds a span for each instruction to lane w (group: index in plan->minis; index: in its
+ * program). The caller has reserved room for the step's programs. NULL: nothing is recorded. */
+void gp_run_record(gp_run *run, gp_recorder *recorder);
 
 /* A parameter's tensors, in PyTorch's order, of plan->real. `state` −1: the parameter itself; else the optimizer's. */
 GP_MUST_USE gp_status gp_run_read(gp_run *run, int param, int state, void *out, gp_error *err);

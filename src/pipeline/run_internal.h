@@ -53,6 +53,7 @@ typedef struct gp_worker {
 struct gp_run {
     const gp_plan *plan;
     gp_hooks hooks;
+    gp_recorder *recorder; /* NULL: none; written by the trainer between commands */
     gp_cancel cancel;
     gp_barrier barrier;
     gp_signal posted; /* number of the last command */

@@ -1,0 +1,123 @@
+#include "pipeline/timeline.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "pipeline/memory.h"
+
+enum {
+    ARGS_TEXT = 192,
+    TRACK_TEXT = 96,
+    SHORT_WAIT = 1000 /* nanoseconds: a wait that is over when it is looked at takes less */
+};
+
+/* One worker's lane as it is written. */
+typedef struct writer {
+    const gp_plan *plan;
+    gp_chrome *chrome;
+    int worker, max_pieces;
+    size_t **bytes;      /* [mini]: gp_memory_follow's; NULL until it is needed */
+    size_t alive;        /* as last written */
+    uint64_t mini_batch; /* how many have begun: the same number on every worker for the same mini-batch */
+} writer;
+
+static void name_track(const gp_plan *plan, gp_chrome *chrome, int worker) {
+    char name[TRACK_TEXT];
+    int first = -1, last = -1;
+    for (int s = 0; s < plan->stages->count; s++) {
+        if (plan->stage[s].worker != worker) continue;
+        if (first < 0) first = s;
+        last = s;
+    }
+    const gp_device_spec *device = &plan->devices[worker];
+    if (first == last)
+        snprintf(name, sizeof name, "worker %d (%s:%d), stage %d", worker, device->kind->name, device->index, first);
+    else
+        snprintf(name, sizeof name, "worker %d (%s:%d), stages %d to %d", worker, device->kind->name, device->index,
+                 first, last);
+    gp_chrome_name_track(chrome, worker + 1, name);
+}
+
+static gp_status write_memory(writer *w, const gp_span *span, gp_error *err) {
+    size_t **bytes = &w->bytes[span->group];
+    if (!*bytes) {
+        GP_RETURN_IF_FAILED(GP_NEW(bytes, w->plan->minis[span->group].programs->worker[w->worker].count, err));
+        GP_RETURN_IF_FAILED(gp_memory_follow(w->plan, span->group, w->worker, *bytes, err));
+    }
+    if ((*bytes)[span->index] == w->alive) return GP_OK;
+    w->alive = (*bytes)[span->index];
+    char name[TRACK_TEXT];
+    snprintf(name, sizeof name, "memory of worker %d", w->worker);
+    gp_chrome_counter(w->chrome, name, "bytes alive", span->started, w->alive);
+    return GP_OK;
+}
+
+static const char *category_of(const gp_instr *instr) {
+    switch (instr->op) {
+    case GP_INSTR_LOAD:
+    case GP_INSTR_SEND:
+    case GP_INSTR_RECV: return "copy";
+    case GP_INSTR_BARRIER: return "wait";
+    default: return "compute";
+    }
+}
+
+static void describe(const writer *w, const gp_span *span, const gp_instr *instr, char args[ARGS_TEXT]) {
+    const gp_mini_plan *mini = &w->plan->minis[span->group];
+    int used = snprintf(args, ARGS_TEXT, "\"step\":%" PRIu32 ",\"pass\":\"%s\",\"clock\":%" PRIu32 ",\"pc\":%zu",
+                        span->step, mini->training ? "training" : "evaluation", instr->clock, span->index);
+    if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_RECV) return;
+    size_t offset, bytes;
+    gp_instr_copy(w->plan, mini, instr, &offset, &bytes);
+    snprintf(args + used, ARGS_TEXT - (size_t)used, ",\"carries\":\"%s\",\"bytes\":%zu",
+             gp_edge_kind_name(w->plan->stages->edges[instr->edge].kind), bytes);
+}
+
+/* A copy's arrow leaves the middle of its send and ends at the start of its receive. */
+static void write_arrow(const writer *w, const gp_span *span, const gp_instr *instr) {
+    uint64_t id = (w->mini_batch * w->plan->stages->edge_count + instr->edge) * (uint64_t)w->max_pieces + instr->micro;
+    if (instr->op == GP_INSTR_SEND)
+        gp_chrome_arrow_from(w->chrome, w->worker + 1, "copy", id, span->started + (span->ended - span->started) / 2);
+    if (instr->op == GP_INSTR_RECV) gp_chrome_arrow_to(w->chrome, w->worker + 1, "copy", id, span->started);
+}
+
+static gp_status write_span(writer *w, const gp_span *span, gp_error *err) {
+    const gp_instr *instr = &w->plan->minis[span->group].programs->worker[w->worker].instrs[span->index];
+    char name[GP_INSTR_TEXT], args[ARGS_TEXT];
+    gp_instr_text(name, instr);
+    describe(w, span, instr, args);
+    if (span->index == 0) w->mini_batch++;
+    if (span->started - span->issued > SHORT_WAIT)
+        gp_chrome_span(w->chrome, w->worker + 1, "wait", "wait", span->issued, span->started, args);
+    gp_chrome_span(w->chrome, w->worker + 1, category_of(instr), name, span->started, span->ended, args);
+    write_arrow(w, span, instr);
+    return write_memory(w, span, err);
+}
+
+static gp_status write_lane(const gp_plan *plan, const gp_lane *lane, int worker, int max_pieces, gp_chrome *chrome,
+                            gp_error *err) {
+    writer w = {.plan = plan, .chrome = chrome, .worker = worker, .max_pieces = max_pieces};
+    name_track(plan, chrome, worker);
+    gp_status status = GP_NEW(&w.bytes, plan->mini_count, err);
+    for (size_t i = 0; i < lane->count && status == GP_OK; i++) status = write_span(&w, &lane->spans[i], err);
+    for (int m = 0; w.bytes && m < plan->mini_count; m++) free(w.bytes[m]);
+    free(w.bytes);
+    return status;
+}
+
+gp_status gp_timeline_write(const gp_plan *plan, const gp_recorder *recorder, gp_chrome *chrome, gp_error *err) {
+    uint64_t first = UINT64_MAX;
+    int max_pieces = 1;
+    for (int w = 0; w < plan->workers; w++)
+        if (recorder->lanes[w].count && recorder->lanes[w].spans[0].issued < first)
+            first = recorder->lanes[w].spans[0].issued;
+    for (int m = 0; m < plan->mini_count; m++)
+        if (plan->minis[m].pieces > max_pieces) max_pieces = plan->minis[m].pieces;
+    gp_chrome_origin(chrome, first);
+    gp_chrome_name_process(chrome, "gpipe-train");
+    for (int w = 0; w < plan->workers; w++)
+        GP_RETURN_IF_FAILED(write_lane(plan, &recorder->lanes[w], w, max_pieces, chrome, err));
+    return GP_OK;
+}

@@ -1,0 +1,122 @@
+#include "trace/chrome.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+struct gp_chrome {
+    FILE *file;
+    char *path;
+    uint64_t origin;
+    bool began; /* some event is written */
+};
+
+gp_status gp_chrome_open(const char *path, gp_chrome **out, gp_error *err) {
+    gp_chrome *chrome = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&chrome, 1, err));
+    gp_status status = gp_copy_text(&chrome->path, path, err);
+    if (status == GP_OK && !(chrome->file = fopen(path, "we")))
+        status = gp_fail(err, GP_IO, "%s: cannot be written: %s", path, strerror(errno));
+    if (status != GP_OK) {
+        free(chrome->path);
+        free(chrome);
+        return status;
+    }
+    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", chrome->file);
+    *out = chrome;
+    return GP_OK;
+}
+
+gp_status gp_chrome_close(gp_chrome **chrome, gp_error *err) {
+    gp_chrome *it = *chrome;
+    if (!it) return GP_OK;
+    gp_status status = GP_OK;
+    fputs("\n]}\n", it->file);
+    bool failed = ferror(it->file) != 0;
+    if (fclose(it->file) != 0 || failed)
+        status = gp_fail(err, GP_IO, "%s: cannot be written: %s", it->path, errno ? strerror(errno) : "it is cut off");
+    free(it->path);
+    free(it);
+    *chrome = NULL;
+    return status;
+}
+
+void gp_chrome_origin(gp_chrome *chrome, uint64_t origin) {
+    chrome->origin = origin;
+}
+
+static void write_text(FILE *file, const char *text) {
+    fputc('"', file);
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        if (*at == '"' || *at == '\\')
+            fprintf(file, "\\%c", *at);
+        else if (*at < 0x20)
+            fprintf(file, "\\u%04x", *at);
+        else
+            fputc(*at, file);
+    }
+    fputc('"', file);
+}
+
+static void begin_event(gp_chrome *chrome, char phase, int track, const char *name) {
+    fprintf(chrome->file, "%s\n{\"ph\":\"%c\",\"pid\":1,\"tid\":%d,\"name\":", chrome->began ? "," : "", phase, track);
+    write_text(chrome->file, name);
+    chrome->began = true;
+}
+
+/* Microseconds with the nanoseconds behind the point: a double's printing would round them after some hours. */
+static void write_time(gp_chrome *chrome, const char *key, uint64_t nanoseconds) {
+    fprintf(chrome->file, ",\"%s\":%" PRIu64 ".%03u", key, nanoseconds / 1000, (unsigned)(nanoseconds % 1000));
+}
+
+void gp_chrome_name_process(gp_chrome *chrome, const char *name) {
+    begin_event(chrome, 'M', 0, "process_name");
+    fputs(",\"args\":{\"name\":", chrome->file);
+    write_text(chrome->file, name);
+    fputs("}}", chrome->file);
+}
+
+void gp_chrome_name_track(gp_chrome *chrome, int track, const char *name) {
+    begin_event(chrome, 'M', track, "thread_name");
+    fputs(",\"args\":{\"name\":", chrome->file);
+    write_text(chrome->file, name);
+    fputs("}}", chrome->file);
+    begin_event(chrome, 'M', track, "thread_sort_index");
+    fprintf(chrome->file, ",\"args\":{\"sort_index\":%d}}", track);
+}
+
+void gp_chrome_span(gp_chrome *chrome, int track, const char *category, const char *name, uint64_t start, uint64_t end,
+                    const char *args) {
+    begin_event(chrome, 'X', track, name);
+    fprintf(chrome->file, ",\"cat\":\"%s\"", category);
+    write_time(chrome, "ts", start - chrome->origin);
+    write_time(chrome, "dur", end - start);
+    fprintf(chrome->file, ",\"args\":{%s}}", args);
+}
+
+static void write_arrow(gp_chrome *chrome, char phase, int track, const char *name, uint64_t id, uint64_t time) {
+    begin_event(chrome, phase, track, name);
+    fprintf(chrome->file, ",\"cat\":\"copy\",\"id\":%" PRIu64 "%s", id, phase == 'f' ? ",\"bp\":\"e\"" : "");
+    write_time(chrome, "ts", time - chrome->origin);
+    fputs("}", chrome->file);
+}
+
+void gp_chrome_arrow_from(gp_chrome *chrome, int track, const char *name, uint64_t id, uint64_t time) {
+    write_arrow(chrome, 's', track, name, id, time);
+}
+
+void gp_chrome_arrow_to(gp_chrome *chrome, int track, const char *name, uint64_t id, uint64_t time) {
+    write_arrow(chrome, 'f', track, name, id, time);
+}
+
+void gp_chrome_counter(gp_chrome *chrome, const char *name, const char *unit, uint64_t time, uint64_t value) {
+    begin_event(chrome, 'C', 0, name);
+    write_time(chrome, "ts", time - chrome->origin);
+    fputs(",\"args\":{", chrome->file);
+    write_text(chrome->file, unit);
+    fprintf(chrome->file, ":%" PRIu64 "}}", value);
+}

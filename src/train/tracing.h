@@ -1,0 +1,35 @@
+/* --trace: which mini-batches of a run are recorded, and the timeline written when the last of them is over, so that it
+ * is there however the run ends later.
+ *
+ * The trainer owns it; its thread only. All functions take NULL for a run that is not traced.
+ */
+#ifndef GP_TRAIN_TRACING_H
+#define GP_TRAIN_TRACING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "pipeline/run.h"
+
+/* What is asked for. */
+typedef struct gp_trace_options {
+    const char *path;    /* NULL: no timeline */
+    int64_t first, last; /* steps, from 1; evaluations that follow one of them are recorded too, as many mini-batches as
+                            steps at most */
+} gp_trace_options;
+
+typedef struct gp_tracing gp_tracing;
+
+/* Creates the file, so that a wrong name is found before the run. *out is NULL where no timeline is asked for. GP_IO.
+ */
+GP_MUST_USE gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, gp_tracing **out,
+                                      gp_error *err);
+/* Before and after mini-batch plan `mini` runs: for training with the step's number, for evaluation with that of the
+ * step before it. GP_MEMORY; GP_IO from the call that writes the file. */
+GP_MUST_USE gp_status gp_tracing_before(gp_tracing *tracing, gp_run *run, int mini, int64_t step, gp_error *err);
+GP_MUST_USE gp_status gp_tracing_after(gp_tracing *tracing, gp_run *run, int64_t step, gp_error *err);
+/* Writes what is not written yet. GP_IO. */
+GP_MUST_USE gp_status gp_tracing_close(gp_tracing **tracing, gp_error *err);
+
+#endif
