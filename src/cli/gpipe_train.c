@@ -67,7 +67,8 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
     if (status == GP_OK) status = gp_folder_prepare(path, options->force, err);
     if (status == GP_OK && options->verbosity == GP_VERBOSE) status = gp_plan_report(session->plan, stdout, err);
     if (status == GP_OK) {
-        gp_train_options train_options = {.folder = path, .verbosity = options->verbosity, .stop = &stop};
+        gp_train_options train_options = {
+            .folder = path, .verbosity = options->verbosity, .stop = &stop, .trace = options->trace};
         status = gp_train(session, &train_options, err);
     }
     free(folder);

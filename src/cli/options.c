@@ -1,5 +1,7 @@
 #include "cli/options.h"
 
+#include <ctype.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +12,9 @@
 /* Read by hand: getopt_long takes any prefix of a name, which the next option's name would make ambiguous, and does not
  * say which word it refuses. */
 
-static const char *const known[] = {"--set", "--plan", "--force", "--help", "--version", NULL};
-static const char *const later[] = {"--expand", "--resume", "--trace", "--trace-steps", NULL};
+static const char *const known[] = {"--set",         "--plan", "--force",   "--trace",
+                                    "--trace-steps", "--help", "--version", NULL};
+static const char *const later[] = {"--expand", "--resume", NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
@@ -22,6 +25,8 @@ const char *gp_options_help(void) {
            "  --force               write over a run that the folder holds\n"
            "  --set key.path=value  change the configuration; may be repeated\n"
            "  --plan                print stages, copies, memory, schedule and expected time; train nothing\n"
+           "  --trace FILE          write a timeline that ui.perfetto.dev shows: every instruction of every worker\n"
+           "  --trace-steps A:B     of steps A to B (1:100); of one step: A\n"
            "  -q                    print nothing but errors\n"
            "  -v                    print the plan before training; with --plan, the workers' programs too\n"
            "  --help, --version\n"
@@ -64,11 +69,36 @@ static gp_status refuse(const char *word, size_t length, gp_error *err) {
     return gp_fail(err, GP_USAGE, "unknown option %s: see gpipe-train --help", name);
 }
 
+/* "3:10", or "3" for one step. */
+static gp_status read_steps(const char *text, gp_trace_options *trace, gp_error *err) {
+    int64_t first = 0, last = 0;
+    int length = 0;
+    bool two = sscanf(text, "%9" SCNd64 ":%9" SCNd64 "%n", &first, &last, &length) == 2 && !text[length];
+    bool one = !two && sscanf(text, "%9" SCNd64 "%n", &first, &length) == 1 && !text[length];
+    if (one) last = first;
+    if (!(one || two) || first < 1 || last < first || !isdigit((unsigned char)*text))
+        return gp_fail(err, GP_USAGE, "option --trace-steps takes the first and the last step, as in 1:100, not \"%s\"",
+                       text);
+    trace->first = first;
+    trace->last = last;
+    return GP_OK;
+}
+
+static gp_status take_trace_steps(gp_options *options, const char *word, size_t length, arguments *rest,
+                                  gp_error *err) {
+    const char *steps = NULL;
+    GP_RETURN_IF_FAILED(take_value(rest, word, length, word + length, &steps, err));
+    return read_steps(steps, &options->trace, err);
+}
+
 static gp_status take_long(gp_options *options, const char *word, arguments *rest, gp_error *err) {
     size_t length = strcspn(word, "=");
     bool alone = word[length] == '\0';
     if (is_named(word, length, "--set"))
         return take_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
+    if (is_named(word, length, "--trace"))
+        return take_value(rest, word, length, word + length, &options->trace.path, err);
+    if (is_named(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
     if (alone && is_named(word, length, "--plan"))
         options->plan = true;
     else if (alone && is_named(word, length, "--force"))
@@ -117,7 +147,7 @@ static gp_status take_words(gp_options *options, arguments *rest, gp_error *err)
 }
 
 gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err) {
-    gp_options options = {.verbosity = GP_NORMAL};
+    gp_options options = {.verbosity = GP_NORMAL, .trace = {.first = 1, .last = 100}};
     arguments rest = {argv, argc, 1};
     GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
     gp_status status = take_words(&options, &rest, err);

@@ -8,6 +8,7 @@
 
 #include "base/status.h"
 #include "train/progress.h"
+#include "train/tracing.h"
 
 typedef struct gp_options {
     const char *config;
@@ -16,6 +17,7 @@ typedef struct gp_options {
     int override_count;
     bool plan, force, help, version;
     gp_verbosity verbosity;
+    gp_trace_options trace;
 } gp_options;
 
 /* GP_USAGE with a sentence. Texts are borrowed from argv. */

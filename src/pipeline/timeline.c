@@ -75,11 +75,10 @@ static void describe(const writer *w, const gp_span *span, const gp_instr *instr
              gp_edge_kind_name(w->plan->stages->edges[instr->edge].kind), bytes);
 }
 
-/* A copy's arrow leaves the middle of its send and ends at the start of its receive. */
+/* From the start of the send, which comes before the start of the receive by any clock. */
 static void write_arrow(const writer *w, const gp_span *span, const gp_instr *instr) {
     uint64_t id = (w->mini_batch * w->plan->stages->edge_count + instr->edge) * (uint64_t)w->max_pieces + instr->micro;
-    if (instr->op == GP_INSTR_SEND)
-        gp_chrome_arrow_from(w->chrome, w->worker + 1, "copy", id, span->started + (span->ended - span->started) / 2);
+    if (instr->op == GP_INSTR_SEND) gp_chrome_arrow_from(w->chrome, w->worker + 1, "copy", id, span->started);
     if (instr->op == GP_INSTR_RECV) gp_chrome_arrow_to(w->chrome, w->worker + 1, "copy", id, span->started);
 }
 

@@ -11,6 +11,7 @@ struct gp_tracing {
     gp_chrome *chrome; /* NULL: written */
     gp_recorder *recorder;
     int64_t evaluations; /* mini-batches recorded */
+    gp_error failed;     /* what went wrong with the file */
 };
 
 gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, gp_tracing **out, gp_error *err) {
@@ -31,12 +32,12 @@ gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, 
     return GP_OK;
 }
 
-static gp_status write_file(gp_tracing *tracing, gp_error *err) {
-    gp_status status = gp_timeline_write(tracing->plan, tracing->recorder, tracing->chrome, err);
+static void write_file(gp_tracing *tracing) {
     gp_error later = {0};
-    gp_status closed = gp_chrome_close(&tracing->chrome, status == GP_OK ? err : &later);
+    gp_status status = gp_timeline_write(tracing->plan, tracing->recorder, tracing->chrome, &tracing->failed);
+    gp_status closed = gp_chrome_close(&tracing->chrome, status == GP_OK ? &tracing->failed : &later);
+    tracing->failed.status = status == GP_OK ? closed : status;
     gp_recorder_destroy(&tracing->recorder);
-    return status == GP_OK ? closed : status;
 }
 
 static bool wanted(gp_tracing *tracing, int mini, int64_t step) {
@@ -58,17 +59,18 @@ gp_status gp_tracing_before(gp_tracing *tracing, gp_run *run, int mini, int64_t 
 }
 
 /* The evaluation that follows the last step is part of the timeline: the file is written by the step after it. */
-gp_status gp_tracing_after(gp_tracing *tracing, gp_run *run, int64_t step, gp_error *err) {
-    if (!tracing || !tracing->chrome) return GP_OK;
+void gp_tracing_after(gp_tracing *tracing, gp_run *run, int64_t step) {
+    if (!tracing || !tracing->chrome) return;
     gp_run_record(run, NULL);
-    return step > tracing->options.last ? write_file(tracing, err) : GP_OK;
+    if (step > tracing->options.last) write_file(tracing);
 }
 
 gp_status gp_tracing_close(gp_tracing **tracing, gp_error *err) {
     gp_tracing *it = *tracing;
     if (!it) return GP_OK;
-    gp_status status = it->chrome ? write_file(it, err) : GP_OK;
-    gp_recorder_destroy(&it->recorder);
+    if (it->chrome) write_file(it);
+    gp_status status = it->failed.status;
+    if (status != GP_OK) *err = it->failed;
     free(it);
     *tracing = NULL;
     return status;

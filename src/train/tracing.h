@@ -26,10 +26,10 @@ typedef struct gp_tracing gp_tracing;
 GP_MUST_USE gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, gp_tracing **out,
                                       gp_error *err);
 /* Before and after mini-batch plan `mini` runs: for training with the step's number, for evaluation with that of the
- * step before it. GP_MEMORY; GP_IO from the call that writes the file. */
+ * step before it. A file that cannot be written does not end the run: gp_tracing_close says so. GP_MEMORY. */
 GP_MUST_USE gp_status gp_tracing_before(gp_tracing *tracing, gp_run *run, int mini, int64_t step, gp_error *err);
-GP_MUST_USE gp_status gp_tracing_after(gp_tracing *tracing, gp_run *run, int64_t step, gp_error *err);
-/* Writes what is not written yet. GP_IO. */
+void gp_tracing_after(gp_tracing *tracing, gp_run *run, int64_t step);
+/* Writes what is not written yet. GP_IO, also for what could not be written before. */
 GP_MUST_USE gp_status gp_tracing_close(gp_tracing **tracing, gp_error *err);
 
 #endif

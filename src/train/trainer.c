@@ -21,6 +21,7 @@ typedef struct trainer {
     const gp_train_options *options;
     gp_run *run;
     gp_metrics *metrics;
+    gp_tracing *tracing; /* NULL: no timeline */
     gp_progress progress;
     int64_t step; /* applied so far */
     int64_t epoch;
@@ -47,7 +48,10 @@ static gp_status run_batch(trainer *t, const gp_batch *batch, bool training, con
                            gp_step_result *result, gp_error *err) {
     int mini = gp_plan_find(t->session->plan, training, batch->samples);
     if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a mini-batch of %" PRId64, batch->samples);
-    return gp_run_step(t->run, mini, input, result, err);
+    GP_RETURN_IF_FAILED(gp_tracing_before(t->tracing, t->run, mini, input->step, err));
+    gp_status status = gp_run_step(t->run, mini, input, result, err);
+    gp_tracing_after(t->tracing, t->run, input->step);
+    return status;
 }
 
 /* Stops between mini-batches where the run is asked to end: *whole is false then. */
@@ -209,6 +213,7 @@ static gp_status start(trainer *t, gp_error *err) {
     const gp_train_config *config = &session->config->train;
     t->warmup = gp_time_steps(session->config->optimizer.warmup, session->epoch_steps ? session->epoch_steps : 1);
     t->eval_every = gp_time_steps(config->eval_every, session->epoch_steps ? session->epoch_steps : 1);
+    GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
     GP_RETURN_IF_FAILED(start_run(t, err));
     if (config->init)
         GP_RETURN_IF_FAILED(gp_weights_load(t->run, session->plan, config->init, err));
@@ -255,6 +260,8 @@ static gp_status finish(trainer *t, gp_status status, gp_error *err) {
         saved = saving == GP_OK;
         if (status == GP_OK) status = saving;
     }
+    gp_status traced = gp_tracing_close(&t->tracing, status == GP_OK ? err : &later);
+    if (status == GP_OK) status = traced;
     if (t->metrics) {
         const char *how = status != GP_OK ? "failed" : t->interrupted ? "interrupted" : "done";
         gp_status ended = gp_metrics_end(t->metrics, how, t->step, seconds, status == GP_OK ? err : &later);

@@ -12,12 +12,14 @@
 #include "pipeline/run.h"
 #include "train/progress.h"
 #include "train/session.h"
+#include "train/tracing.h"
 
 typedef struct gp_train_options {
     const char *folder; /* prepared */
     gp_verbosity verbosity;
     const volatile sig_atomic_t *stop; /* not 0: end after the current mini-batch; set by a handler; may be NULL */
     const gp_hooks *hooks;             /* for tests; may be NULL */
+    gp_trace_options trace;
 } gp_train_options;
 
 /* Where the run is asked to stop, an evaluation under way is given up and leaves no event. GP_NUMERIC where a

@@ -204,8 +204,10 @@ class Usage(Group):
             ("--plan=all", "c.yaml"): "option --plan takes no value\n",
             ("--resume", "c.yaml"): "option --resume is not available yet\n",
             ("--expand", "c.yaml"): "option --expand is not available yet\n",
-            ("--trace=t.json", "c.yaml"): "option --trace is not available yet\n",
-            ("--trace-steps", "1:2", "c.yaml"): "option --trace-steps is not available yet\n",
+            ("c.yaml", "--trace"): "option --trace needs a value\n",
+            ("c.yaml", "--trace-steps"): "option --trace-steps needs a value\n",
+            **{("--trace-steps=" + bad, "c.yaml"): "option --trace-steps takes the first and the last step, as in 1:100, "
+               f'not "{bad}"\n' for bad in ("0:2", "5:4", "1:", ":3", "-1:3", "1:2:3", "x", " 1:2", "1e2", "9999999999")},
             ("none.yaml",): "none.yaml: cannot be opened: No such file or directory\n",
             ("-q", "--", "-q"): "-q: cannot be opened: No such file or directory\n",
         }.items():

@@ -1,0 +1,1 @@
+gp_test(trace "unit" 30 gp_trace PkgConfig::JANSSON)

@@ -1,0 +1,210 @@
+/* --trace: the timeline of a run holds what its programs say, in their order, and the run does not notice. */
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "pipeline/memory.h"
+#include "train/fixture.h"
+#include "train/folder.h"
+
+enum { MAX_ARROWS = 4096 };
+
+static int runs;
+
+/* A run of FIXTURE_CONFIG, 8 steps with evaluations after 4 and 8; its folder. */
+static const char *run(const char *const *changes, gp_trace_options trace, gp_status wanted, gp_error *err) {
+    char name[32];
+    snprintf(name, sizeof name, "traced%d", runs++);
+    const char *folder = fixture_path(name);
+    assert_int_equal(gp_folder_prepare(folder, false, err), GP_OK);
+    gp_session *session = fixture_session(changes);
+    const gp_train_options options = {.folder = folder, .verbosity = GP_QUIET, .trace = trace};
+    gp_status status = gp_train(session, &options, err);
+    if (status != wanted) fail_msg("%s", err->text);
+    gp_session_close(&session);
+    return folder;
+}
+
+static json_t *events_of(const char *path) {
+    json_error_t broken;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &broken);
+    if (!root) fail_msg("%s: %s at %d", path, broken.text, broken.line);
+    json_t *events = json_incref(json_object_get(root, "traceEvents"));
+    json_decref(root);
+    return events;
+}
+
+static json_t *argument(json_t *event, const char *key) {
+    return json_object_get(json_object_get(event, "args"), key);
+}
+
+static const char *text_of(json_t *event, const char *key) {
+    const char *text = json_string_value(json_object_get(event, key));
+    return text ? text : "";
+}
+
+static double time_of(json_t *event, const char *key) {
+    return json_number_value(json_object_get(event, key));
+}
+
+static bool is_instruction(json_t *event, int track) {
+    return strcmp(text_of(event, "ph"), "X") == 0 && strcmp(text_of(event, "name"), "wait") != 0 &&
+           json_integer_value(json_object_get(event, "tid")) == track;
+}
+
+/* The spans of one worker: each traced mini-batch's program from first to last, one after another in time. */
+static void check_track(json_t *events, const gp_plan *plan, int worker, const char *steps) {
+    char seen[256] = "";
+    size_t i, wanted = 0, count = 0;
+    double before = 0;
+    json_t *event;
+    const gp_program *program = NULL;
+    json_array_foreach(events, i, event) {
+        if (!is_instruction(event, worker + 1)) continue;
+        char text[GP_INSTR_TEXT];
+        if (wanted == count) {
+            bool training = strcmp(json_string_value(argument(event, "pass")), "training") == 0;
+            int step = (int)json_integer_value(argument(event, "step"));
+            snprintf(seen + strlen(seen), sizeof seen - strlen(seen), " %c%d", training ? 's' : 'e', step);
+            int mini = gp_plan_find(plan, training, training ? (step % 4 ? 16 : 2) : 14);
+            assert_true(mini >= 0);
+            program = &plan->minis[mini].programs->worker[worker];
+            wanted = 0;
+            count = program->count;
+        }
+        assert_int_equal(json_integer_value(argument(event, "pc")), wanted);
+        assert_string_equal(text_of(event, "name"), gp_instr_text(text, &program->instrs[wanted]));
+        wanted++;
+        assert_true(time_of(event, "dur") >= 0);
+        assert_true(time_of(event, "ts") >= before - 1e-3);
+        before = time_of(event, "ts") + time_of(event, "dur");
+    }
+    assert_int_equal(wanted, count);
+    assert_string_equal(seen, steps);
+}
+
+/* Each arrow has one beginning and one end, in this order. */
+static int check_arrows(json_t *events) {
+    static double from[MAX_ARROWS], to[MAX_ARROWS];
+    static int64_t ids[MAX_ARROWS];
+    int count = 0;
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event) {
+        bool begins = strcmp(text_of(event, "ph"), "s") == 0, ends = strcmp(text_of(event, "ph"), "f") == 0;
+        if (!begins && !ends) continue;
+        int64_t id = json_integer_value(json_object_get(event, "id"));
+        int at = 0;
+        while (at < count && ids[at] != id) at++;
+        if (at == count) {
+            assert_true(++count < MAX_ARROWS);
+            ids[at] = id;
+            from[at] = to[at] = -1;
+        }
+        double *end = begins ? &from[at] : &to[at];
+        assert_true(*end < 0);
+        *end = time_of(event, "ts");
+    }
+    for (int a = 0; a < count; a++) assert_true(from[a] >= 0 && to[a] >= from[a]);
+    return count;
+}
+
+static void check_memory(json_t *events, const gp_plan *plan, int worker) {
+    char name[64];
+    gp_error err = {0};
+    gp_memory_peak peak;
+    size_t i, most = 0;
+    json_t *event;
+    snprintf(name, sizeof name, "memory of worker %d", worker);
+    json_array_foreach(events, i, event) {
+        if (strcmp(text_of(event, "name"), name) != 0) continue;
+        size_t bytes = (size_t)json_integer_value(argument(event, "bytes alive"));
+        if (bytes > most) most = bytes;
+    }
+    assert_int_equal(gp_memory_find_peak(plan, worker, &peak, &err), GP_OK);
+    assert_int_equal(most, peak.bytes);
+}
+
+static void the_timeline_is_what_the_programs_say(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const char *path = fixture_path("t.json");
+    run(NULL, (gp_trace_options){path, 3, 5}, GP_OK, &err);
+    json_t *events = events_of(path);
+    gp_session *session = fixture_session(NULL);
+    int sends = 0;
+    for (int w = 0; w < session->plan->workers; w++) {
+        check_track(events, session->plan, w, " s3 s4 e4 s5");
+        check_memory(events, session->plan, w);
+    }
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event) {
+        bool send = strcmp(text_of(event, "ph"), "X") == 0 && strncmp(text_of(event, "name"), "send", 4) == 0;
+        if (send) assert_true(json_integer_value(argument(event, "bytes")) > 0);
+        sends += send;
+    }
+    assert_true(sends > 0);
+    assert_int_equal(check_arrows(events), sends);
+    gp_session_close(&session);
+    json_decref(events);
+}
+
+static void recording_does_not_change_the_result(void **state) {
+    (void)state;
+    gp_error err = {0};
+    size_t with_bytes, without_bytes;
+    char with_path[600], without_path[600];
+    const gp_trace_options traced = {fixture_path("u.json"), 1, 100};
+    snprintf(with_path, sizeof with_path, "%s/model.safetensors", run(NULL, traced, GP_OK, &err));
+    snprintf(without_path, sizeof without_path, "%s/model.safetensors", run(NULL, (gp_trace_options){0}, GP_OK, &err));
+    char *with = fixture_read(with_path, &with_bytes), *without = fixture_read(without_path, &without_bytes);
+    assert_int_equal(with_bytes, without_bytes);
+    assert_memory_equal(with, without, with_bytes);
+    free(with);
+    free(without);
+}
+
+static void a_run_that_only_evaluates_is_traced_too(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const char *path = fixture_path("v.json");
+    run(FIXTURE_CHANGES("train.steps=0"), (gp_trace_options){path, 1, 100}, GP_OK, &err);
+    json_t *events = events_of(path);
+    gp_session *session = fixture_session(FIXTURE_CHANGES("train.steps=0"));
+    check_track(events, session->plan, 0, " e0");
+    gp_session_close(&session);
+    json_decref(events);
+}
+
+/* Nothing is trained for a file that cannot be made; a disk that fills up costs the timeline alone. */
+static void a_file_that_cannot_be_written_is_an_error(void **state) {
+    (void)state;
+    gp_error err = {0};
+    char model[600];
+    const char *folder = run(NULL, (gp_trace_options){fixture_path("none/t.json"), 1, 2}, GP_IO, &err);
+    snprintf(model, sizeof model, "%s/model.safetensors", folder);
+    assert_int_not_equal(access(model, F_OK), 0);
+    assert_non_null(strstr(err.text, "none/t.json: cannot be written: No such file"));
+    if (access("/dev/full", W_OK) != 0) skip();
+    folder = run(NULL, (gp_trace_options){"/dev/full", 1, 2}, GP_IO, &err);
+    snprintf(model, sizeof model, "%s/model.safetensors", folder);
+    assert_int_equal(access(model, F_OK), 0);
+    json_t *lines = fixture_metrics(folder);
+    assert_int_equal(json_array_size(lines), 12);
+    json_decref(lines);
+    assert_non_null(strstr(err.text, "/dev/full: cannot be written"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_timeline_is_what_the_programs_say),
+        cmocka_unit_test(recording_does_not_change_the_result),
+        cmocka_unit_test(a_run_that_only_evaluates_is_traced_too),
+        cmocka_unit_test(a_file_that_cannot_be_written_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
+}
