@@ -8,7 +8,7 @@ typedef struct cross_entropy {
     gp_layer layer;
 } cross_entropy;
 
-enum { PREDICTION, TARGET, IGNORE = -100 };
+enum { IGNORE = -100 };
 
 static gp_status read_smoothing(const gp_yaml *option, gp_error *err) {
     double smoothing = 0;
@@ -52,49 +52,33 @@ static int64_t cross_entropy_classes(const gp_layer *layer) {
     return layer->inputs[0].dim[0];
 }
 
-static gp_tensor partial_tensor(void) {
-    return gp_layer_vector(GP_F64, 2);
-}
-
-static gp_status lower_forward(const gp_layer *layer, gp_lowering *lowering, gp_pass pass, int stats, gp_error *err) {
+static gp_status lower_forward(const gp_layer *layer, gp_lowering *lowering, gp_pass pass, gp_error *err) {
     unsigned flags = pass == GP_PASS_FORWARD ? GP_LOWERED_ONCE : 0;
     gp_lowered_op *op = NULL;
     GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, flags, GP_OP_CROSS_ENTROPY_FORWARD, &op, err));
     gp_lowered_operand(op, GP_CROSS_ENTROPY_FORWARD_X, gp_layer_samples(lowering, layer->inputs[0]), GP_ROLE_INPUT,
-                       PREDICTION);
+                       GP_LOSS_PREDICTION);
     gp_lowered_operand(op, GP_CROSS_ENTROPY_FORWARD_TARGET, gp_tensor_samples(GP_I64, lowering->samples, layer->output),
-                       GP_ROLE_INPUT, TARGET);
-    gp_lowered_operand(op, GP_CROSS_ENTROPY_FORWARD_PARTIAL, partial_tensor(), GP_ROLE_STATS, stats);
+                       GP_ROLE_INPUT, GP_LOSS_TARGET);
+    gp_lowered_operand(op, GP_CROSS_ENTROPY_FORWARD_PARTIAL, gp_loss_partial(), GP_ROLE_STATS, GP_LOSS_STATS_PARTIAL);
     return GP_OK;
 }
 
 static gp_status cross_entropy_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
-    int stats = 0;
     GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
-    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, partial_tensor(), &stats, err));
-    GP_RETURN_IF_FAILED(lower_forward(layer, lowering, GP_PASS_FORWARD, stats, err));
-    GP_RETURN_IF_FAILED(lower_forward(layer, lowering, GP_PASS_EVALUATE, stats, err));
+    GP_RETURN_IF_FAILED(gp_loss_declare(layer, lowering, err));
+    GP_RETURN_IF_FAILED(lower_forward(layer, lowering, GP_PASS_FORWARD, err));
+    GP_RETURN_IF_FAILED(lower_forward(layer, lowering, GP_PASS_EVALUATE, err));
+    GP_RETURN_IF_FAILED(gp_loss_keep_prediction(layer, lowering, err));
 
     gp_tensor x = gp_layer_samples(lowering, layer->inputs[0]);
     gp_lowered_op *op = NULL;
     GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_CROSS_ENTROPY_BACKWARD, &op, err));
-    gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_X, x, GP_ROLE_INPUT, PREDICTION);
+    gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_X, x, GP_ROLE_INPUT, GP_LOSS_PREDICTION);
     gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_TARGET,
-                       gp_tensor_samples(GP_I64, lowering->samples, layer->output), GP_ROLE_INPUT, TARGET);
+                       gp_tensor_samples(GP_I64, lowering->samples, layer->output), GP_ROLE_INPUT, GP_LOSS_TARGET);
     gp_layer_scalars(op, GP_CROSS_ENTROPY_BACKWARD_SCALARS);
-    gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_DX, x, GP_ROLE_GRAD_INPUT, PREDICTION);
-    return GP_OK;
-}
-
-static gp_status cross_entropy_lower_mini_batch(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
-    gp_lowered_op *op = NULL;
-    int stats = 0;
-    (void)layer;
-    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, partial_tensor(), &stats, err));
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_TOTAL, 0, GP_OP_LOSS_TOTAL, &op, err));
-    gp_lowered_operand(op, GP_LOSS_TOTAL_PARTIAL, gp_tensor_plain(GP_F64, 2, (const int64_t[]){lowering->pieces, 2}),
-                       GP_ROLE_STATS_ALL, stats);
-    gp_layer_scalars(op, GP_LOSS_TOTAL_SCALARS);
+    gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_DX, x, GP_ROLE_GRAD_INPUT, GP_LOSS_PREDICTION);
     return GP_OK;
 }
 
@@ -107,6 +91,6 @@ const gp_layer_type gp_cross_entropy_type = {
     .read = cross_entropy_read,
     .infer = cross_entropy_infer,
     .lower = cross_entropy_lower,
-    .lower_mini_batch = cross_entropy_lower_mini_batch,
+    .lower_mini_batch = gp_loss_lower_mini_batch,
     .classes = cross_entropy_classes,
 };

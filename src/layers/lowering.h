@@ -43,6 +43,12 @@ typedef enum gp_role {
     GP_ROLE_SCALARS,     /* the step's gp_step_scalars */
 } gp_role;
 
+/* STATS of every loss, by index. */
+enum {
+    GP_LOSS_STATS_PARTIAL,    /* f64 [2]: Σ loss, number right */
+    GP_LOSS_STATS_PREDICTION, /* where gp_lowering.predict: the prediction of the micro-batch, in the order of memory */
+};
+
 typedef struct gp_ref {
     gp_role role;
     int index;
@@ -75,6 +81,7 @@ typedef struct gp_lowering {
     int64_t last;       /* samples of the last micro-batch (COMMIT); the others have `samples` */
     uint32_t node;      /* index in the expanded graph (dropout) */
     bool evaluate_only; /* only EVALUATE is wanted: what only training forbids is not refused */
+    bool predict;       /* the loss's EVALUATE keeps the prediction: STATS GP_LOSS_STATS_PREDICTION of the loss */
     /* What comes back. */
     gp_lowered_op *ops;
     size_t count, capacity;

@@ -59,4 +59,16 @@ void gp_layer_scalars(gp_lowered_op *op, int position);
 GP_MUST_USE gp_status gp_layer_copy(gp_lowering *lowering, gp_pass pass, unsigned flags, gp_tensor tensor, gp_ref from,
                                     gp_ref to, gp_error *err);
 
+/* Inputs of losses. */
+enum { GP_LOSS_PREDICTION, GP_LOSS_TARGET };
+
+/* A micro-batch's Σ loss and number right. */
+gp_tensor gp_loss_partial(void);
+/* Declares a loss's STATS; first in its `lower`. */
+GP_MUST_USE gp_status gp_loss_declare(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
+/* Where lowering->predict: EVALUATE copies the prediction to its STATS. */
+GP_MUST_USE gp_status gp_loss_keep_prediction(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
+/* The loss's total: gp_layer_type.lower_mini_batch of every loss. */
+GP_MUST_USE gp_status gp_loss_lower_mini_batch(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
+
 #endif

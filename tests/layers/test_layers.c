@@ -217,6 +217,38 @@ static void test_weights_come_first(void **state) {
     }
 }
 
+/* Where it is asked for, evaluation keeps the loss's prediction, whole, and training does not. */
+static void test_prediction_is_kept(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gp_error err = {0};
+        gp_layer *layer = create(&cases[i]);
+        gp_lowering lowering, mini;
+        gp_lowering_init(&lowering, GP_F64, 3, 77);
+        gp_lowering_init(&mini, GP_F64, 3, 77);
+        lowering.predict = mini.predict = true;
+        int64_t elements = 0, whole = 0;
+        check(layer->type->lower(layer, &lowering, &err), &err);
+        check_operands(&lowering);
+        assert_true(gp_shape_elements(layer->inputs[0], &elements));
+        for (size_t s = GP_LOSS_STATS_PREDICTION; cases[i].loss && s < lowering.stats.count; s++)
+            whole += gp_tensor_elements(&lowering.stats.items[s]);
+        if (cases[i].loss) {
+            assert_int_equal(lowering.stats.items[GP_LOSS_STATS_PREDICTION].dtype, GP_F64);
+            assert_int_equal(whole, 3 * elements);
+            assert_int_equal(written(&lowering, GP_PASS_EVALUATE, GP_ROLE_STATS, GP_LOSS_STATS_PREDICTION), whole);
+            assert_int_equal(written(&lowering, GP_PASS_FORWARD, GP_ROLE_STATS, GP_LOSS_STATS_PREDICTION), 0);
+            check(layer->type->lower_mini_batch(layer, &mini, &err), &err);
+            assert_int_equal(mini.stats.count, lowering.stats.count);
+        } else {
+            assert_false(touched(&lowering, GP_PASS_EVALUATE, GP_ROLE_STATS));
+        }
+        gp_lowering_fini(&lowering);
+        gp_lowering_fini(&mini);
+        gp_layer_destroy(&layer);
+    }
+}
+
 static const gp_lowered_op *op_of(const gp_lowering *lowering, gp_op_kind kind) {
     for (size_t i = 0; i < lowering->count; i++)
         if (lowering->ops[i].desc.kind == kind) return &lowering->ops[i];
@@ -325,6 +357,7 @@ int main(void) {
         cmocka_unit_test(test_each_result_is_written_once),
         cmocka_unit_test(test_statistics_run_once),
         cmocka_unit_test(test_weights_come_first),
+        cmocka_unit_test(test_prediction_is_kept),
         cmocka_unit_test(test_formats),
         cmocka_unit_test(test_dropout_counter),
         cmocka_unit_test(test_commit_counts_rows),
