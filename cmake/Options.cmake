@@ -1,5 +1,6 @@
 # Compiler options for every room: gp_warnings (private to our own sources) and gp_options (language, sanitizers).
 option(BUILD_TESTING "build the tests" ON)
+option(GP_FUZZ "build the fuzz targets (clang)" OFF)
 set(GP_SANITIZE "" CACHE STRING "sanitizers to build with, e.g. address,undefined or thread")
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)

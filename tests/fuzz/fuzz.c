@@ -1,0 +1,28 @@
+#include "fuzz/fuzz.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const char *fuzz_file(int file, const void *bytes, size_t size) {
+    static int descriptors[FUZZ_FILES];
+    static char paths[FUZZ_FILES][32];
+    if (descriptors[file] == 0) {
+        descriptors[file] = memfd_create("input", MFD_CLOEXEC);
+        FUZZ_PROMISE(descriptors[file] > 0);
+        snprintf(paths[file], sizeof paths[file], "/proc/self/fd/%d", descriptors[file]);
+    }
+    FUZZ_PROMISE(ftruncate(descriptors[file], 0) == 0);
+    FUZZ_PROMISE(size == 0 || pwrite(descriptors[file], bytes, size, 0) == (ssize_t)size);
+    return paths[file];
+}
+
+void fuzz_check(gp_status status, gp_error *err) {
+    if (status != GP_OK) {
+        FUZZ_PROMISE(err->status == status);
+        FUZZ_PROMISE(err->text[0] != '\0' && !strchr(err->text, '\n'));
+        FUZZ_PROMISE(status != GP_INTERNAL);
+    }
+    *err = (gp_error){0};
+}
