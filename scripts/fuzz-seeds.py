@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Makes what fuzzing begins with: a folder of seeds for each target, and dictionaries.
+
+Usage: fuzz-seeds.py FOLDER
+
+FOLDER/<target>/seeds/ and FOLDER/<target>/dictionary. Seeds of configurations come from configs/, tests/config/corpus/
+(overrides as comment lines "#--set …") and tests/golden/training/; those of data files are written here. Words come from
+the string literals of the sources, so that a new key is in the dictionary as soon as it exists.
+"""
+import gzip
+import itertools
+import json
+import pathlib
+import re
+import struct
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WORD = re.compile(r'"([A-Za-z_][A-Za-z0-9_.-]{1,30})"')
+
+
+def words(*folders):
+    found = set()
+    for folder in folders:
+        for path in sorted((ROOT / "src" / folder).glob("*.c")):
+            found.update(WORD.findall(path.read_text()))
+    return found
+
+
+def write(folder, name, data):
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(data)
+
+
+def write_dictionary(folder, entries):
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ['"' + entry.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\x0A") + '"' for entry in sorted(entries)]
+    (folder / "dictionary").write_text("\n".join(lines) + "\n")
+
+
+def make_config(folder):
+    seeds = folder / "seeds"
+    for path in itertools.chain((ROOT / "configs").glob("*.yaml"), (ROOT / "tests/golden/training").glob("**/*.yaml"),
+                                (ROOT / "tests/config/corpus").glob("*.yaml")):
+        overrides = path.with_suffix(".set")
+        lines = overrides.read_text().splitlines() if overrides.exists() else []
+        head = "".join(f"#--set {line}\n" for line in lines)
+        data = head.encode() + path.read_bytes()
+        if len(data) <= 4096:
+            write(seeds, path.stem, data)
+    literal = re.compile(r'"((?:[^"\\]|\\.)*)"')
+    rest = ("data: {train: {tensors: a}, batch: 4}\npipeline: {devices: [cpu, cpu], micro_batches: 2}\n"
+            "optimizer: {sgd: {lr: 0.1, momentum: 0.9}}\ntrain: {steps: 2}\n")
+    networks = (ROOT / "tests/pipeline/networks.h").read_text()
+    for name, text in re.findall(r"static const char (\w+)\[\] =(.*?);\n(?=enum|\n|$)", networks, re.S):
+        model = "".join(literal.findall(re.sub(r"/\*.*?\*/", "", text))).replace("\\n", "\n")
+        write(seeds, name, ("model:\n" + "".join(f"  {line}\n" for line in model.splitlines()) + rest).encode())
+    marks = [": ", "- ", "{", "}", "[", "]", "&a", "*a", "<<", "|\n", ">\n", "!!", "%", "---\n", "...\n", "#--set ", "=",
+             "1e308", "-1", "0x", "9223372036854775807", "4096", " epochs", " steps", " minutes", "~", "null", "true"]
+    write_dictionary(folder, words("config", "layers", "model") | set(marks))
+
+
+def make_program_text(folder):
+    (folder / "seeds").mkdir(parents=True, exist_ok=True)  # seed_programs writes them
+    marks = ["s0", "m0", "e0", "stash=", "slot=", "saved=", "outbox=", "grad=", "@", "keep", "first", "last", "worker 0:\n",
+             "workers=", "stages=", "pieces=", "on=", "training", "evaluation", "ascending", "descending"]
+    write_dictionary(folder, words("pipeline") | set(marks))
+
+
+def safetensors(tensors, metadata=None):
+    header, data = {}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
+        data += content
+    if metadata:
+        header["__metadata__"] = metadata
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def floats(count):
+    return struct.pack(f"<{count}f", *(i / 4 for i in range(count)))
+
+
+def make_safetensors(folder):
+    write(folder / "seeds", "empty", safetensors({}))
+    write(folder / "seeds", "scalar", safetensors({"a": ("F32", [], floats(1))}))
+    write(folder / "seeds", "several", safetensors(
+        {"a.weight": ("F32", [2, 3], floats(6)), "b": ("F64", [1], bytes(8)), "c": ("I64", [0], b""),
+         "d": ("BF16", [2], bytes(4)), "e": ("U8", [5, 1], bytes(5))}, {"format": "pt"}))
+    write_dictionary(folder, words("data") | {'"dtype":"', '"shape":[', '"data_offsets":[', '"__metadata__":{', "[0,0]",
+                                              '":{"', "F32", "F16", "BF16", "I64", "U8", "BOOL", "F8_E4M3", "\\u0000"})
+
+
+def make_tensors(folder):
+    for name, x, y in (("rows", ("F32", [3, 4], floats(12)), ("I64", [3], struct.pack("<3q", 1, 0, 9))),
+                       ("pictures", ("U8", [2, 1, 2, 2], bytes(range(8))), ("I32", [2], struct.pack("<2i", 2, -100))),
+                       ("pixels", ("F32", [1, 1, 2, 2], floats(4)), ("I64", [1, 2, 2], bytes(32))),
+                       ("values", ("F32", [2, 2], floats(4)), ("F32", [2, 3], floats(6)))):
+        write(folder / "seeds", name, safetensors({"x": x, "y": y}))
+    make_safetensors_words = {'"x":', '"y":', '"dtype":"', '"shape":[', '"data_offsets":['}
+    write_dictionary(folder, words("data") | make_safetensors_words)
+
+
+def idx(code, dims, content):
+    return bytes([0, 0, code, len(dims)]) + b"".join(struct.pack(">I", dim) for dim in dims) + content
+
+
+def make_idx(folder):
+    labels = idx(8, [3], bytes([1, 0, 9]))
+    pictures = {"grey": idx(8, [3, 2, 2], bytes(12)), "colours": idx(8, [3, 3, 1, 2], bytes(18)),
+                "rows": idx(8, [3, 5], bytes(15)), "floats": idx(13, [3, 2], bytes(24))}
+    for name, images in pictures.items():
+        for mode in range(4):
+            write(folder / "seeds", f"{name}-{mode}", bytes([mode]) + struct.pack(">H", len(labels)) + labels + images)
+        packed = gzip.compress(images, mtime=0)
+        write(folder / "seeds", f"{name}-packed", b"\0" + struct.pack(">H", len(labels)) + labels + packed)
+        twice = gzip.compress(images[:9], mtime=0) + gzip.compress(images[9:], mtime=0)
+        write(folder / "seeds", f"{name}-members", b"\0" + struct.pack(">H", len(labels)) + labels + twice)
+    folder.joinpath("dictionary").write_text('"\\x00\\x00\\x08\\x03"\n"\\x00\\x00\\x08\\x01"\n"\\x1f\\x8b\\x08"\n'
+                                             '"\\x00\\x00\\x00\\x01"\n"\\xff\\xff\\xff\\xff"\n')
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    folder = pathlib.Path(sys.argv[1])
+    for name, make in (("config", make_config), ("program_text", make_program_text), ("safetensors", make_safetensors),
+                       ("tensors", make_tensors), ("idx", make_idx)):
+        make(folder / name)
+
+
+main()

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Fuzzes the readers: builds the targets of tests/fuzz (preset fuzz), makes their seeds, and runs each.
+#
+#   scripts/fuzz.sh RUNS [TARGET…]   each target RUNS executions, one after another; all of them unless named
+#   scripts/fuzz.sh --table          what the runs in the folder came to, all added up
+#
+# Corpora, logs and findings are in $GPIPE_FUZZ (build-fuzz/fuzzing); a run goes on from the corpus of the one before.
+# Each input has 1 s and the process 512 MiB, AddressSanitizer's share included. Fails where something was found.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+folder=${GPIPE_FUZZ:-build-fuzz/fuzzing}
+targets=(config program_text safetensors tensors idx)
+
+executions() { cat "$folder/$1"/log.* 2>/dev/null | awk '/^stat::number_of_executed_units:/ {all += $2} END {print all + 0}'; }
+
+table() {
+    local target found all=0
+    printf '%-14s %14s %10s %10s\n' target executions corpus findings
+    for target in "${targets[@]}"; do
+        found=$(find "$folder/$target" -maxdepth 1 -name 'found-*' 2>/dev/null | wc -l)
+        all=$((all + found))
+        printf '%-14s %14s %10s %10s\n' "$target" "$(executions "$target")" \
+            "$(find "$folder/$target/corpus" -type f 2>/dev/null | wc -l)" "$found"
+    done
+    return $((all > 0))
+}
+
+fuzz() {
+    local target=$1 its=$folder/$1 log
+    mkdir -p "$its/corpus"
+    log=$(mktemp "$its/log.XXXXXX")
+    "build-fuzz/tests/fuzz/fuzz_$target" -runs="$runs" -seed="${GPIPE_FUZZ_SEED:-1}" -timeout=1 -rss_limit_mb=512 \
+        -max_len=4096 -dict="$its/dictionary" -artifact_prefix="$its/found-" -print_final_stats=1 -verbosity=0 \
+        "$its/corpus" "$its/seeds" >"$log" 2>&1 && return
+    tail -n 60 "$log" >&2
+    echo "fuzz: $target found something: $its" >&2
+    return 1
+}
+
+if [ "${1-}" = --table ]; then
+    table
+    exit
+fi
+runs=${1:?scripts/fuzz.sh RUNS [TARGET…]}
+shift
+[ $# -eq 0 ] || targets=("$@")
+cmake --preset fuzz >/dev/null
+cmake --build --preset fuzz -- --quiet
+scripts/fuzz-seeds.py "$folder"
+build-fuzz/tests/fuzz/seed_programs "$folder/program_text/seeds"
+failed=0
+for target in "${targets[@]}"; do
+    fuzz "$target" || failed=1
+done
+table || failed=1
+exit $failed
