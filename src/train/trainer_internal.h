@@ -1,0 +1,45 @@
+/* Inside the trainer: what its files share.
+ *
+ * It lives on gp_train's stack, which frees what it owns; the trainer's thread only. */
+#ifndef GP_TRAIN_TRAINER_INTERNAL_H
+#define GP_TRAIN_TRAINER_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "data/loader.h"
+#include "train/trainer.h"
+
+enum { GP_PREFETCH = 3 }; /* mini-batches */
+
+typedef struct gp_trainer {
+    gp_session *session;
+    const gp_train_options *options;
+    gp_run *run;
+    gp_metrics *metrics;
+    gp_tracing *tracing; /* NULL: no timeline */
+    gp_progress progress;
+    int64_t step; /* applied so far */
+    int64_t epoch;
+    int64_t warmup, eval_every; /* steps */
+    double loss, accuracy;      /* of the last step; of the last evaluation, < 0: none yet */
+    bool weights;               /* the run holds weights worth saving */
+    bool interrupted;
+} gp_trainer;
+
+/* The run is asked to end. */
+bool gp_trainer_stopping(const gp_trainer *t);
+/* What a mini-batch of step `step` is run with. */
+gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64_t step);
+GP_MUST_USE gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, const gp_step_input *input,
+                                       gp_step_result *result, gp_error *err);
+
+/* Everything before the first step: workers, initial values, the run folder's files. */
+GP_MUST_USE gp_status gp_trainer_start(gp_trainer *t, gp_error *err);
+/* One pass over the evaluation data, if there are any: metrics and progress. `interrupted` where it was given up. */
+GP_MUST_USE gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err);
+/* Saves what the run reached also where a step was refused or a file broke; where workers failed there is nothing to
+ * read it from. The first cause stays the error. */
+GP_MUST_USE gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err);
+
+#endif
