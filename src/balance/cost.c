@@ -37,11 +37,6 @@ static gp_status count_node(const gp_graph *graph, int node, int64_t samples, do
     return status;
 }
 
-/* Where a node's cost goes: what follows the layers, the loss, to the last of them. */
-static int layer_of(const gp_graph *graph, int node) {
-    return node < graph->layer_count ? node : graph->layer_count - 1;
-}
-
 gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, int64_t *cost, gp_error *err) {
     int64_t total = 0;
     for (int i = 0; i < graph->layer_count; i++) cost[i] = 0;
@@ -51,7 +46,7 @@ gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, int64_t *cost,
         double picoseconds = seconds * 1e12;
         if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total))
             return refuse_sum(graph, n, "picoseconds", err);
-        cost[layer_of(graph, n)] += (int64_t)picoseconds;
+        cost[graph->nodes[n].unit] += (int64_t)picoseconds;
     }
     return GP_OK;
 }
@@ -83,7 +78,7 @@ gp_status gp_cost_by_size(const gp_graph *graph, int64_t samples, int optimizer_
         int64_t bytes = 0;
         if (!size_of_node(graph, n, samples, optimizer_states, &bytes) || !gp_int64_add(total, bytes, &total))
             return refuse_sum(graph, n, "bytes", err);
-        cost[layer_of(graph, n)] += bytes;
+        cost[graph->nodes[n].unit] += bytes;
     }
     return GP_OK;
 }

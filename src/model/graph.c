@@ -104,7 +104,9 @@ static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index
     const gp_entry *entry = &entries->items[index];
     gp_node *node = &graph->nodes[index];
     graph->node_count = index + 1;
+    graph->unit_end[entry->unit] = index + 1;
     node->place = entry->choice.place;
+    node->unit = entry->unit;
     GP_RETURN_IF_FAILED(gp_copy_text(&node->name, entry->name, err));
     GP_RETURN_IF_FAILED(gp_layer_create(entry->type, &entry->choice, &node->layer, err));
     GP_RETURN_IF_FAILED(gp_entries_sources(entries, index, &node->inputs, &node->input_count, err));
@@ -122,15 +124,17 @@ static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index
 
 /* The target's shape is the loss's to say. */
 static gp_status add_loss(gp_graph *graph, const gp_choice *choice, const gp_layer_type *type, gp_error *err) {
+    int last = graph->node_count - 1;
     gp_node *node = &graph->nodes[graph->node_count++];
     node->place = choice->place;
+    node->unit = graph->layer_count - 1;
     node->output = -1;
     node->first_param = graph->param_count;
     GP_RETURN_IF_FAILED(gp_copy_text(&node->name, "loss", err));
     GP_RETURN_IF_FAILED(gp_layer_create(type, choice, &node->layer, err));
     GP_RETURN_IF_FAILED(GP_NEW(&node->inputs, 2, err));
     node->input_count = 2;
-    node->inputs[0] = FIRST_OUTPUT + graph->layer_count - 1;
+    node->inputs[0] = graph->nodes[last].output;
     node->inputs[1] = GP_VALUE_TARGET;
     GP_RETURN_IF_FAILED(infer_node(graph, node, 1, err));
     graph->values[GP_VALUE_TARGET].shape = node->layer->output;
@@ -154,7 +158,7 @@ static gp_status list_uses(gp_graph *graph, gp_error *err) {
 }
 
 static gp_status check_used(const gp_graph *graph, gp_error *err) {
-    for (int n = 0; n < graph->layer_count; n++) {
+    for (int n = 0; n < graph->node_count - 1; n++) {
         if (graph->values[graph->nodes[n].output].use_count > 0) continue;
         gp_fail(err, GP_CONFIG,
                 "nobody uses its output; only the last layer's goes to the loss, any other is named by a later from");
@@ -178,9 +182,10 @@ static gp_status fill_graph(gp_graph *graph, const gp_yaml *model, const gp_entr
     gp_choice loss_choice;
     const gp_layer_type *loss_type = NULL;
     size_t param_capacity = 0;
-    graph->layer_count = entries->count;
+    graph->layer_count = entries->unit_count;
     graph->value_count = FIRST_OUTPUT + entries->count;
     GP_RETURN_IF_FAILED(GP_NEW(&graph->nodes, entries->count + 1, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&graph->unit_end, graph->layer_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&graph->values, graph->value_count, err));
     graph->values[GP_VALUE_INPUT] = (gp_value){.name = "input", .dtype = GP_F32, .producer = -1};
     graph->values[GP_VALUE_TARGET] = (gp_value){.name = "target", .dtype = GP_I64, .producer = -1};
@@ -234,6 +239,7 @@ void gp_graph_destroy(gp_graph **graph) {
     for (int i = 0; i < self->param_count; i++) free(self->params[i].name);
     gp_names_fini(&self->param_names);
     free(self->nodes);
+    free(self->unit_end);
     free(self->values);
     free(self->params);
     free(self);

@@ -44,6 +44,7 @@ typedef struct gp_param {
 typedef struct gp_node {
     char *name;
     gp_place place; /* of its entry in the configuration */
+    int unit;       /* layer, as balance counts, that it is or is part of; the loss: the last one */
     gp_layer *layer;
     int *inputs; /* values */
     int input_count;
@@ -53,9 +54,10 @@ typedef struct gp_node {
 } gp_node;
 
 typedef struct gp_graph {
-    gp_node *nodes; /* layer_count layers, then the loss */
+    gp_node *nodes; /* those of the layers, then the loss */
     int node_count;
-    int layer_count; /* what `balance` counts */
+    int layer_count; /* what `balance` counts: a sequential is one layer of several nodes, which no cut divides */
+    int *unit_end;   /* [layer_count]: the node behind the last one of each such layer */
     gp_value *values;
     int value_count;
     gp_param *params;

@@ -35,19 +35,20 @@ const char *gp_edge_kind_name(gp_edge_kind kind) {
 
 static gp_status place_nodes(gp_stages *stages, const int64_t *layers, gp_error *err) {
     const gp_graph *graph = stages->graph;
-    int node = 0;
+    int node = 0, placed = 0;
     for (int s = 0; s < stages->count; s++) {
         gp_stage *stage = &stages->stage[s];
-        if (layers[s] < 1 || layers[s] > graph->layer_count - node)
+        if (layers[s] < 1 || layers[s] > graph->layer_count - placed)
             return gp_fail(err, GP_CONFIG, "balance: stage %d of %d gets %" PRId64 " layers, but %d of %d are left", s,
-                           stages->count, layers[s], graph->layer_count - node, graph->layer_count);
+                           stages->count, layers[s], graph->layer_count - placed, graph->layer_count);
         stage->first_node = node;
-        stage->node_count = (int)layers[s];
         stage->flag_in = -1;
-        for (int i = 0; i < stage->node_count; i++) stages->stage_of_node[node++] = s;
+        placed += (int)layers[s];
+        while (node < graph->unit_end[placed - 1]) stages->stage_of_node[node++] = s;
+        stage->node_count = node - stage->first_node;
     }
-    if (node != graph->layer_count)
-        return gp_fail(err, GP_CONFIG, "balance: %d layers are given to the stages, but the model has %d", node,
+    if (placed != graph->layer_count)
+        return gp_fail(err, GP_CONFIG, "balance: %d layers are given to the stages, but the model has %d", placed,
                        graph->layer_count);
     for (; node < graph->node_count; node++) {
         stages->stage_of_node[node] = stages->count - 1;

@@ -85,7 +85,7 @@ static void write_device(const gp_report *report, const gp_device_spec *spec) {
 static gp_status write_layers(const gp_report *report, const gp_stage *stage, gp_error *err) {
     const gp_graph *graph = report->plan->graph;
     int last = stage->first_node + stage->node_count - 1;
-    if (last >= graph->layer_count) last = graph->layer_count - 1;
+    if (graph->nodes[last].output < 0) last--; /* the loss */
     const gp_node *from = &graph->nodes[stage->first_node], *to = &graph->nodes[last];
     char *text = NULL;
     if (from == to)
@@ -94,7 +94,7 @@ static gp_status write_layers(const gp_report *report, const gp_stage *stage, gp
         GP_RETURN_IF_FAILED(gp_format_text(&text, err, "%s %s … %s %s", from->layer->type->name, from->name,
                                            to->layer->type->name, to->name));
     char count[GP_REPORT_NUMBER];
-    fprintf(report->out, "%7s  ", gp_report_number(count, last - stage->first_node + 1));
+    fprintf(report->out, "%7s  ", gp_report_number(count, to->unit - from->unit + 1));
     gp_report_cell(report->out, text, 28, false);
     free(text);
     return GP_OK;

@@ -275,8 +275,31 @@ static void test_expect_first_backward(void **state) {
     release_plan(&p);
 }
 
+/* A layer of several nodes costs what its nodes cost. */
+static void test_of_sequential(void **state) {
+    (void)state;
+    built flat = build("input: {shape: [8]}\nlayers: [linear: 6, relu, linear: 4, relu, linear: 3]\n"
+                       "loss: cross_entropy\n");
+    built grouped = build("input: {shape: [8]}\nlayers: [linear: 6, sequential: {layers: [relu, linear: 4, relu]}, "
+                          "linear: 3]\nloss: cross_entropy\n");
+    int64_t nodes[5], layers[3];
+    gp_error err = {0};
+    assert_int_equal(grouped.graph->layer_count, 3);
+    assert_int_equal(gp_cost_by_time(flat.graph, 4, nodes, &err), GP_OK);
+    assert_int_equal(gp_cost_by_time(grouped.graph, 4, layers, &err), GP_OK);
+    assert_int_equal(layers[0], nodes[0]);
+    assert_int_equal(layers[1], nodes[1] + nodes[2] + nodes[3]);
+    assert_int_equal(layers[2], nodes[4]);
+    assert_int_equal(gp_cost_by_size(flat.graph, 4, 1, nodes, &err), GP_OK);
+    assert_int_equal(gp_cost_by_size(grouped.graph, 4, 1, layers, &err), GP_OK);
+    assert_int_equal(layers[1], nodes[1] + nodes[2] + nodes[3]);
+    release(&flat);
+    release(&grouped);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_of_sequential),
         cmocka_unit_test(test_roofline),
         cmocka_unit_test(test_by_time),
         cmocka_unit_test(test_by_size),

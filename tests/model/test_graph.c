@@ -143,6 +143,75 @@ static void test_from(void **state) {
     release(&model);
 }
 
+static void expect_units(const gp_graph *graph, int count, const int *ends) {
+    assert_int_equal(graph->layer_count, count);
+    for (int unit = 0; unit < count; unit++) {
+        assert_int_equal(graph->unit_end[unit], ends[unit]);
+        for (int n = unit ? ends[unit - 1] : 0; n < ends[unit]; n++) assert_int_equal(graph->nodes[n].unit, unit);
+    }
+    assert_int_equal(graph->nodes[graph->node_count - 1].unit, count - 1);
+}
+
+/* A sequential is one layer of several nodes; its names are its own first, then those outside. */
+static void test_sequential(void **state) {
+    static const char text[] = "input: {shape: [2, 6, 6]}\n"
+                               "layers:\n"
+                               "- relu: {name: a}\n"
+                               "- relu: {name: c}\n"
+                               "- sequential:\n"
+                               "    name: b\n"
+                               "    from: a\n"
+                               "    layers:\n"
+                               "    - conv: {out: 2, kernel: 1}\n"
+                               "    - relu: {name: a}\n"
+                               "    - add: [a, -2]\n"
+                               "    - sequential:\n"
+                               "        from: ['0']\n"
+                               "        layers:\n"
+                               "        - relu: {from: input}\n"
+                               "        - add: [input, '0', a, c]\n"
+                               "    - add: [-1, -2, input]\n"
+                               "- add: [-1, -2, a]\n"
+                               "- sequential: {layers: [concat: [input, b.a, b.3, b, b.2]]}\n"
+                               "- flatten: {from: '4'}\n"
+                               "loss: cross_entropy\n";
+    static const char *const names[] = {"a", "c", "b.0", "b.a", "b.2", "b.3.0", "b.3.1", "b.4", "3", "4.0", "5"};
+    (void)state;
+    built model = build(text);
+    const gp_graph *graph = model.graph;
+    for (int n = 0; n < 11; n++) assert_string_equal(graph->nodes[n].name, names[n]);
+    expect_units(graph, 6, (const int[]){1, 2, 8, 9, 10, 11});
+    /* Node n makes value n + 2. */
+    expect_inputs(graph, 2, 1, (const int[]){2});
+    expect_inputs(graph, 3, 1, (const int[]){4});
+    expect_inputs(graph, 4, 2, (const int[]){5, 4});
+    expect_inputs(graph, 5, 1, (const int[]){4});
+    expect_inputs(graph, 6, 4, (const int[]){4, 7, 5, 3});
+    expect_inputs(graph, 7, 3, (const int[]){8, 6, 2});
+    expect_inputs(graph, 8, 3, (const int[]){9, 3, 2});
+    expect_inputs(graph, 9, 5, (const int[]){10, 5, 8, 9, 6});
+    expect_inputs(graph, 10, 1, (const int[]){11});
+    expect_inputs(graph, 11, 2, (const int[]){12, GP_VALUE_TARGET});
+    assert_string_equal(graph->params[0].name, "b.0.weight");
+    assert_int_equal(graph->nodes[3].place.line, 10);
+    release(&model);
+}
+
+/* A name outside that begins like those of the group is none of its own. */
+static void test_names_outside(void **state) {
+    static const char text[] = "input: {shape: [2, 6, 6]}\n"
+                               "layers:\n"
+                               "- relu: {name: c}\n"
+                               "- relu: {name: b.c}\n"
+                               "- sequential: {name: b, layers: [add: [c, b.c, input]]}\n"
+                               "- flatten\n"
+                               "loss: cross_entropy\n";
+    (void)state;
+    built model = build(text);
+    expect_inputs(model.graph, 2, 3, (const int[]){2, 3, 3});
+    release(&model);
+}
+
 static void test_needs_grad(void **state) {
     static const char text[] = "input: {shape: [2, 6, 6]}\n"
                                "layers:\n"
@@ -239,8 +308,10 @@ static void test_many_layers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_manual_example), cmocka_unit_test(test_loss_and_target), cmocka_unit_test(test_from),
-        cmocka_unit_test(test_needs_grad),     cmocka_unit_test(test_parameters),      cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_manual_example), cmocka_unit_test(test_loss_and_target),
+        cmocka_unit_test(test_from),           cmocka_unit_test(test_sequential),
+        cmocka_unit_test(test_names_outside),  cmocka_unit_test(test_needs_grad),
+        cmocka_unit_test(test_parameters),     cmocka_unit_test(test_rows),
         cmocka_unit_test(test_node_error),     cmocka_unit_test(test_many_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

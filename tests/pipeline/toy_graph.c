@@ -25,7 +25,11 @@ void toy_init(toy *t, const int64_t *balance, int stages, const toy_skip *skips,
     graph->values = calloc((size_t)graph->value_count, sizeof *graph->values);
     graph->nodes = calloc((size_t)graph->node_count, sizeof *graph->nodes);
     assert_non_null(graph->values);
+    graph->unit_end = calloc((size_t)layers, sizeof *graph->unit_end);
     assert_non_null(graph->nodes);
+    assert_non_null(graph->unit_end);
+    for (int node = 0; node <= layers; node++) graph->nodes[node].unit = node < layers ? node : layers - 1;
+    for (int layer = 0; layer < layers; layer++) graph->unit_end[layer] = layer + 1;
     for (int v = 0; v < graph->value_count; v++) {
         graph->values[v].shape = (gp_shape){1, {4}};
         graph->values[v].producer = v < 2 ? -1 : v - 2;
@@ -62,6 +66,7 @@ void toy_fini(toy *t) {
     for (int v = 0; v < t->graph.value_count; v++) free(t->graph.values[v].uses);
     free(t->graph.values);
     free(t->graph.nodes);
+    free(t->graph.unit_end);
 }
 
 gp_programs *toy_schedule(const toy *t, toy_run run) {

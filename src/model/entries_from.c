@@ -1,0 +1,129 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "model/entries.h"
+
+/* Where a reference stands: an item of a group's list, for which the entries before `before` exist. */
+typedef struct standpoint {
+    int group, item, before;
+} standpoint;
+
+static standpoint of_entry(const gp_entries *entries, int index) {
+    return (standpoint){entries->items[index].group, entries->items[index].item, index};
+}
+
+/* What enters a group is said in its parent's list. */
+static standpoint of_group(const gp_entries *entries, int group) {
+    const gp_group *its = &entries->groups[group];
+    return (standpoint){its->parent, its->item, its->first};
+}
+
+/* The names of the own group stand without its prefix, as one would write them. */
+static gp_status unknown_name(const gp_entries *entries, standpoint here, const gp_yaml *node, gp_error *err) {
+    const gp_group *group = &entries->groups[here.group];
+    const char **known = NULL;
+    int count = 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&known, here.before + entries->group_count + 2, err));
+    for (int i = 0; i < here.before; i++)
+        known[count++] = entries->items[i].name + (entries->items[i].group == here.group ? strlen(group->prefix) : 0);
+    for (int i = 1; i < entries->group_count; i++)
+        if (entries->groups[i].end <= here.before) known[count++] = entries->groups[i].name;
+    known[count] = "input";
+    const char *near = gp_nearest_name(node->text, known);
+    gp_status status =
+        near ? gp_fail_at(err, GP_CONFIG, node->place,
+                          "from: there is no layer \"%s\" before this one; did you mean %s?", node->text, near)
+             : gp_fail_at(err, GP_CONFIG, node->place, "from: there is no layer \"%s\" before this one", node->text);
+    free(known);
+    return status;
+}
+
+/* −1 where the group has no such name. */
+static gp_status find_in_group(const gp_entries *entries, const gp_group *group, const char *name, int *out,
+                               gp_error *err) {
+    char *full = NULL;
+    GP_RETURN_IF_FAILED(gp_format_text(&full, err, "%s%s", group->prefix, name));
+    int found = gp_names_find(&entries->names, full);
+    free(full);
+    *out = found >= group->first && found < group->end ? found : -1;
+    return GP_OK;
+}
+
+static gp_status source_of(const gp_entries *entries, standpoint here, const gp_yaml *from, int *out, gp_error *err);
+
+static gp_status group_input(const gp_entries *entries, int group, int *out, gp_error *err) {
+    const gp_group *its = &entries->groups[group];
+    const gp_yaml *from = its->from;
+    if (its->parent < 0) {
+        *out = GP_SOURCE_INPUT;
+        return GP_OK;
+    }
+    if (from && from->kind == GP_YAML_SEQUENCE && from->count != 1)
+        return gp_fail_at(err, GP_CONFIG, from->place, "sequential \"%s\": takes 1 value, not %zu", its->name,
+                          from->count);
+    if (from && from->kind == GP_YAML_SEQUENCE) from = from->items[0];
+    return source_of(entries, of_group(entries, group), from, out, err);
+}
+
+static gp_status find_named(const gp_entries *entries, standpoint here, const gp_yaml *node, int *out, gp_error *err) {
+    int found = -1;
+    if (strcmp(node->text, "input") == 0) return group_input(entries, here.group, out, err);
+    for (int group = here.group; group >= 0 && found < 0; group = entries->groups[group].parent)
+        GP_RETURN_IF_FAILED(find_in_group(entries, &entries->groups[group], node->text, &found, err));
+    if (found < 0) return unknown_name(entries, here, node, err);
+    if (found >= here.before)
+        return gp_fail_at(err, GP_CONFIG, node->place, "from: layer \"%s\" %s; a layer takes what is made before it",
+                          node->text, found == here.before ? "is this one" : "comes later");
+    *out = found;
+    return GP_OK;
+}
+
+static gp_status find_counted(const gp_entries *entries, standpoint here, const gp_yaml *node, int *out,
+                              gp_error *err) {
+    int64_t back = 0;
+    GP_RETURN_IF_FAILED(gp_read_integer(node, "from", INT64_MIN, INT64_MAX, &back, err));
+    if (back >= 0)
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "from: %" PRId64 " does not count back: -1 is the layer before; a layer without a name is "
+                          "\"%" PRId64 "\", in quotes",
+                          back, back);
+    if (back < -here.item)
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "from: %" PRId64 " counts back past the first layer; what enters the list is called input",
+                          back);
+    *out = entries->groups[here.group].outputs[here.item + back];
+    return GP_OK;
+}
+
+static gp_status source_of(const gp_entries *entries, standpoint here, const gp_yaml *from, int *out, gp_error *err) {
+    if (!from && here.item == 0) return group_input(entries, here.group, out, err);
+    if (!from) {
+        *out = entries->groups[here.group].outputs[here.item - 1];
+        return GP_OK;
+    }
+    if (from->kind != GP_YAML_SCALAR || (!from->quoted && *from->text == '\0'))
+        return gp_fail_at(err, GP_CONFIG, from->place, "from: names a layer, counts back to one, or lists such");
+    if (!from->quoted && gp_is_number(from->text)) return find_counted(entries, here, from, out, err);
+    return find_named(entries, here, from, out, err);
+}
+
+gp_status gp_entries_sources(const gp_entries *entries, int index, int **sources, int *count, gp_error *err) {
+    const gp_yaml *from = entries->items[index].from;
+    bool list = from && from->kind == GP_YAML_SEQUENCE;
+    size_t wanted = list ? from->count : 1;
+    int *found = NULL;
+    if (wanted == 0) return gp_fail_at(err, GP_CONFIG, from->place, "from: the list is empty");
+    GP_RETURN_IF_FAILED(GP_NEW(&found, wanted, err));
+    gp_status status = GP_OK;
+    for (size_t i = 0; i < wanted && status == GP_OK; i++)
+        status = source_of(entries, of_entry(entries, index), list ? from->items[i] : from, &found[i], err);
+    if (status != GP_OK) {
+        free(found);
+        return status;
+    }
+    *sources = found;
+    *count = (int)wanted;
+    return GP_OK;
+}
