@@ -55,6 +55,7 @@ enum { GP_MAX_OPERANDS = 8 };
  * norm_commit             running mean and variance from stats [pieces,2,C]: merged in index order by Chan's formula
  *                         (Chan, Golub, LeVeque 1979), unbiased variance; running = (1−momentum)·running + momentum·new
  * sgd                     PyTorch's SGD on one parameter; changes nothing where scalars.finite is 0; so norm_commit
+ * adam                    PyTorch's Adam or AdamW on one parameter in step scalars.step; changes nothing likewise
  * reorder                 y = x in another format
  * fill                    y = 0
  */
@@ -85,6 +86,7 @@ enum { GP_MAX_OPERANDS = 8 };
     X(LOSS_TOTAL, "loss_total", "<partial +scalars")                                                                   \
     X(NORM_COMMIT, "norm_commit", "<scalars <stats +mean +variance")                                                   \
     X(SGD, "sgd", "<scalars <grad +?momentum +param")                                                                  \
+    X(ADAM, "adam", "<scalars <grad +m +v +param")                                                                     \
     X(REORDER, "reorder", "<x >y")                                                                                     \
     X(FILL, "fill", ">y")
 
@@ -157,6 +159,7 @@ enum {
 enum { GP_LOSS_TOTAL_PARTIAL, GP_LOSS_TOTAL_SCALARS };
 enum { GP_NORM_COMMIT_SCALARS, GP_NORM_COMMIT_STATS, GP_NORM_COMMIT_MEAN, GP_NORM_COMMIT_VARIANCE };
 enum { GP_SGD_SCALARS, GP_SGD_GRAD, GP_SGD_MOMENTUM, GP_SGD_PARAM };
+enum { GP_ADAM_SCALARS, GP_ADAM_GRAD, GP_ADAM_M, GP_ADAM_V, GP_ADAM_PARAM };
 enum { GP_FILL_Y };
 
 /* A format of a device kind's own (a blocked layout of weights), by number; 0 is plain: dimensions and strides as the
@@ -208,6 +211,14 @@ typedef struct gp_sgd_attributes {
     uint32_t reserved;
 } gp_sgd_attributes;
 
+typedef struct gp_adam_attributes {
+    double beta1, beta2; /* 0 ≤ beta < 1 */
+    double eps;
+    double decay;
+    uint32_t decoupled; /* 1: AdamW, the parameter shrinks by rate·decay; 0: the decay is added to the gradient */
+    uint32_t reserved;
+} gp_adam_attributes;
+
 enum gp_op_flags {
     GP_OP_ACCUMULATE = 1 /* weight gradients: add to dw and db instead of overwriting them */
 };
@@ -224,6 +235,7 @@ typedef struct gp_op_desc {
         gp_norm_attributes norm;
         gp_dropout_attributes dropout;
         gp_sgd_attributes sgd;
+        gp_adam_attributes adam;
     } attributes;
 } gp_op_desc;
 

@@ -18,6 +18,7 @@ size_t gp_op_attribute_bytes(gp_op_kind kind) {
     case GP_OP_MAX_POOL_BACKWARD: return sizeof(gp_pool_attributes);
     case GP_OP_DROPOUT: return sizeof(gp_dropout_attributes);
     case GP_OP_SGD: return sizeof(gp_sgd_attributes);
+    case GP_OP_ADAM: return sizeof(gp_adam_attributes);
     default: return 0;
     }
 }
@@ -338,6 +339,23 @@ static gp_status check_sgd(const gp_op_desc *desc, gp_error *err) {
     return expect_same(desc, GP_SGD_MOMENTUM, GP_SGD_PARAM, err);
 }
 
+static bool is_share(double beta) {
+    return beta >= 0 && beta < 1;
+}
+
+static gp_status check_adam(const gp_op_desc *desc, gp_error *err) {
+    const gp_adam_attributes *adam = &desc->attributes.adam;
+    if (!is_share(adam->beta1) || !is_share(adam->beta2))
+        return gp_op_refuse(desc, err, "betas %g and %g, which must be at least 0 and below 1", adam->beta1,
+                            adam->beta2);
+    if (!(adam->eps >= 0 && adam->decay >= 0) || !isfinite(adam->eps) || !isfinite(adam->decay))
+        return gp_op_refuse(desc, err, "eps %g and decay %g, which must be at least 0", adam->eps, adam->decay);
+    if (adam->decoupled > 1 || adam->reserved) return gp_op_refuse(desc, err, "decoupled must be 0 or 1, reserved 0");
+    GP_RETURN_IF_FAILED(expect_same(desc, GP_ADAM_GRAD, GP_ADAM_PARAM, err));
+    GP_RETURN_IF_FAILED(expect_same(desc, GP_ADAM_M, GP_ADAM_PARAM, err));
+    return expect_same(desc, GP_ADAM_V, GP_ADAM_PARAM, err);
+}
+
 gp_status gp_op_check_kind(const gp_op_desc *desc, gp_error *err) {
     switch ((int)desc->kind) {
     case GP_OP_CONV_FORWARD:
@@ -368,6 +386,7 @@ gp_status gp_op_check_kind(const gp_op_desc *desc, gp_error *err) {
     case GP_OP_CROSS_ENTROPY_BACKWARD: return check_cross_entropy(desc, err);
     case GP_OP_LOSS_TOTAL: return check_loss_total(desc, err);
     case GP_OP_SGD: return check_sgd(desc, err);
+    case GP_OP_ADAM: return check_adam(desc, err);
     default: return GP_OK; /* fill takes whatever is a tensor */
     }
 }

@@ -43,6 +43,7 @@ static double count_flops(const gp_op_desc *desc) {
     case GP_OP_LOSS_TOTAL: return elements(desc, GP_LOSS_TOTAL_PARTIAL);
     case GP_OP_NORM_COMMIT: return 5 * elements(desc, GP_NORM_COMMIT_STATS);
     case GP_OP_SGD: return (operand[GP_SGD_MOMENTUM].present ? 6 : 4) * elements(desc, GP_SGD_PARAM);
+    case GP_OP_ADAM: return 14 * elements(desc, GP_ADAM_PARAM);
     case GP_OP_FLATTEN:
     case GP_OP_UNFLATTEN:
     case GP_OP_COPY:

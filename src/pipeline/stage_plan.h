@@ -21,9 +21,13 @@
 /* The optimizer as a descriptor: an op that updates one parameter, and how many states it has. Operands of the op:
  * scalars, gradient, states, parameter. Handed down by the training room. */
 typedef struct gp_update {
-    gp_op_kind op; /* GP_OP_SGD */
+    gp_op_kind op; /* GP_OP_SGD, GP_OP_ADAM */
     int states;    /* 0 … 2 tensors like the parameter, zero at first */
-    gp_sgd_attributes sgd;
+    union {        /* of that op; the decay is that of a parameter which decays */
+        gp_sgd_attributes sgd;
+        gp_adam_attributes adam;
+    };
+    bool no_decay; /* parameters with norm_or_bias do not decay */
 } gp_update;
 
 enum { GP_UPDATE_MAX_STATES = 2 };

@@ -83,6 +83,17 @@ static gp_status stage_refresh(const gp_stage_plan *plan, const gp_stage_request
     return GP_OK;
 }
 
+static void set_attributes(const gp_update *update, const gp_param_spec *spec, gp_op_desc *desc) {
+    bool spared = update->no_decay && spec->norm_or_bias;
+    if (update->op == GP_OP_ADAM) {
+        desc->attributes.adam = update->adam;
+        if (spared) desc->attributes.adam.decay = 0;
+    } else {
+        desc->attributes.sgd = update->sgd;
+        if (spared) desc->attributes.sgd.decay = 0;
+    }
+}
+
 /* Thing `thing` holds the gradient in plain order where the device's own is another. */
 static gp_status stage_update(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
                               int thing, gp_staged_list *list, gp_error *err) {
@@ -95,7 +106,7 @@ static gp_status stage_update(const gp_stage_plan *plan, const gp_stage_request 
     }
     gp_op_desc desc;
     gp_op_desc_init(&desc, request->update.op);
-    desc.attributes.sgd = request->update.sgd;
+    set_attributes(&request->update, &request->stages->graph->params[param->param].spec, &desc);
     gp_staged_op op = {.node = -1, .always = true};
     for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
     gp_tensor tensor = param_tensor(request, param->param, GP_FORMAT_PLAIN);

@@ -1,5 +1,7 @@
 #include "train/rate.h"
 
+#include <math.h>
+
 #include "base/memory.h"
 
 int64_t gp_time_steps(gp_time time, int64_t steps_per_epoch) {
@@ -8,8 +10,36 @@ int64_t gp_time_steps(gp_time time, int64_t steps_per_epoch) {
     return gp_int64_mul(time.count, steps_per_epoch, &steps) ? steps : INT64_MAX;
 }
 
-double gp_rate(const gp_optimizer_config *optimizer, int64_t warmup_steps, int64_t step) {
-    if (step >= warmup_steps) return optimizer->lr;
-    double from = optimizer->warmup_from;
-    return optimizer->lr * (from + (1 - from) * (double)step / (double)warmup_steps);
+static double annealed(const gp_optimizer_config *optimizer, double done, double left) {
+    const double pi = 3.14159265358979323846;
+    return optimizer->lr_min + (optimizer->lr - optimizer->lr_min) * (1 + cos(pi * done / left)) / 2;
+}
+
+static int milestones_passed(const gp_optimizer_config *optimizer, int64_t epoch_steps, int64_t before) {
+    int count = 0;
+    while (count < optimizer->lr_milestone_count &&
+           gp_time_steps(optimizer->lr_milestones[count], epoch_steps) <= before)
+        count++;
+    return count;
+}
+
+double gp_rate(const gp_optimizer_config *optimizer, gp_run_length run, int64_t step) {
+    int64_t warmup = gp_time_steps(optimizer->warmup, run.epoch_steps);
+    if (step < 1) step = 1;
+    int64_t before = step - 1;
+    if (step < warmup) {
+        double from = optimizer->warmup_from;
+        return optimizer->lr * (from + (1 - from) * (double)step / (double)warmup);
+    }
+    if (step == warmup) return optimizer->lr; /* f + (1 − f) need not round to 1 */
+    switch (optimizer->lr_schedule) {
+    case GP_LR_CONSTANT: break;
+    case GP_LR_STEP:
+        return optimizer->lr *
+               pow(optimizer->lr_gamma, (double)(before / gp_time_steps(optimizer->lr_every, run.epoch_steps)));
+    case GP_LR_MULTISTEP:
+        return optimizer->lr * pow(optimizer->lr_gamma, milestones_passed(optimizer, run.epoch_steps, before));
+    case GP_LR_COSINE: return annealed(optimizer, (double)(before - warmup), (double)(run.steps - warmup));
+    }
+    return optimizer->lr;
 }

@@ -83,10 +83,22 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
 }
 
 static gp_update make_update(const gp_optimizer_config *optimizer) {
-    return (gp_update){
-        .op = GP_OP_SGD,
-        .states = optimizer->momentum > 0 ? 1 : 0,
-        .sgd = {.momentum = optimizer->momentum, .decay = optimizer->decay, .nesterov = optimizer->nesterov ? 1 : 0}};
+    gp_update update = {.no_decay = optimizer->no_decay};
+    if (optimizer->kind == GP_OPTIMIZER_SGD) {
+        update.op = GP_OP_SGD;
+        update.states = optimizer->momentum > 0 ? 1 : 0;
+        update.sgd = (gp_sgd_attributes){
+            .momentum = optimizer->momentum, .decay = optimizer->decay, .nesterov = optimizer->nesterov ? 1 : 0};
+    } else {
+        update.op = GP_OP_ADAM;
+        update.states = 2;
+        update.adam = (gp_adam_attributes){.beta1 = optimizer->beta1,
+                                           .beta2 = optimizer->beta2,
+                                           .eps = optimizer->eps,
+                                           .decay = optimizer->decay,
+                                           .decoupled = optimizer->kind == GP_OPTIMIZER_ADAMW ? 1 : 0};
+    }
+    return update;
 }
 
 /* What a plan can be made with in place of what the configuration says. */
@@ -262,8 +274,7 @@ static gp_status open_session(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
     const gp_train_config *train = &session->config->train;
-    if (train->init && gp_weights_check(session->graph, train->init, err) != GP_OK)
-        return named_at(train->init_place, err);
+    if (train->init && gp_weights_check(session->graph, train, err) != GP_OK) return named_at(train->init_place, err);
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->device_count, err));
     GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, err));
     gp_status status = gp_memory_check(session->plan, &worker, err);

@@ -15,7 +15,7 @@ gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64
                            .target = batch->target,
                            .seed = t->session->config->train.seed,
                            .step = (uint32_t)step,
-                           .rate = gp_rate(&t->session->config->optimizer, t->warmup, step),
+                           .rate = gp_rate(&t->session->config->optimizer, t->length, step),
                            .divisor = batch->counts > 0 ? (double)batch->counts : 1};
 }
 

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "data/loader.h"
+#include "train/rate.h"
 #include "train/trainer.h"
 
 enum { GP_PREFETCH = 3 }; /* mini-batches */
@@ -21,9 +22,10 @@ typedef struct gp_trainer {
     gp_progress progress;
     int64_t step; /* applied so far */
     int64_t epoch;
-    int64_t warmup, eval_every; /* steps */
-    double loss, accuracy;      /* of the last step; of the last evaluation, < 0: none yet */
-    bool weights;               /* the run holds weights worth saving */
+    gp_run_length length;
+    int64_t eval_every;    /* steps */
+    double loss, accuracy; /* of the last step; of the last evaluation, < 0: none yet */
+    bool weights;          /* the run holds weights worth saving */
     bool interrupted;
 } gp_trainer;
 

@@ -59,12 +59,12 @@ static gp_status remove_old_model(gp_trainer *t, gp_error *err) {
 gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     gp_session *session = t->session;
     const gp_train_config *config = &session->config->train;
-    t->warmup = gp_time_steps(session->config->optimizer.warmup, session->epoch_steps ? session->epoch_steps : 1);
-    t->eval_every = gp_time_steps(config->eval_every, session->epoch_steps ? session->epoch_steps : 1);
+    t->length = (gp_run_length){session->steps, session->epoch_steps ? session->epoch_steps : 1};
+    t->eval_every = gp_time_steps(config->eval_every, t->length.epoch_steps);
     GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
     GP_RETURN_IF_FAILED(start_run(t, err));
     if (config->init)
-        GP_RETURN_IF_FAILED(gp_weights_load(t->run, session->plan, config->init, err));
+        GP_RETURN_IF_FAILED(gp_weights_load(t->run, session->plan, config, err));
     else
         GP_RETURN_IF_FAILED(gp_weights_initialise(t->run, session->plan, config->seed, err));
     t->weights = true;

@@ -12,17 +12,73 @@ static gp_status new_values(const gp_param *param, void **out, int64_t *elements
     return gp_new_array(out, (size_t)*elements, sizeof(float), err);
 }
 
+static gp_status initialise_param(gp_run *run, const gp_param *param, int index, uint64_t seed, gp_error *err) {
+    void *values = NULL;
+    int64_t elements;
+    GP_RETURN_IF_FAILED(new_values(param, &values, &elements, err));
+    gp_param_initialise(param, seed, GP_F32, values);
+    gp_status status = gp_run_write(run, index, -1, values, err);
+    free(values);
+    return status;
+}
+
 gp_status gp_weights_initialise(gp_run *run, const gp_plan *plan, uint64_t seed, gp_error *err) {
-    for (int p = 0; p < plan->graph->param_count; p++) {
-        void *values = NULL;
-        int64_t elements;
-        GP_RETURN_IF_FAILED(new_values(&plan->graph->params[p], &values, &elements, err));
-        gp_param_initialise(&plan->graph->params[p], seed, GP_F32, values);
-        gp_status status = gp_run_write(run, p, -1, values, err);
-        free(values);
-        GP_RETURN_IF_FAILED(status);
-    }
+    for (int p = 0; p < plan->graph->param_count; p++)
+        GP_RETURN_IF_FAILED(initialise_param(run, &plan->graph->params[p], p, seed, err));
     return gp_run_refresh(run, err);
+}
+
+/* Whether `name` is `layer` or lies below it. */
+static bool is_below(const char *name, const char *layer) {
+    size_t length = strlen(layer);
+    return strncmp(name, layer, length) == 0 && (name[length] == '\0' || name[length] == '.');
+}
+
+static bool is_skipped(const gp_train_config *train, const char *name) {
+    for (int i = 0; i < train->init_skip_count; i++)
+        if (is_below(name, train->init_skip[i].text)) return true;
+    return false;
+}
+
+/* All that may be skipped, as one text for each name that a parameter's goes on from, NULL-terminated. */
+static gp_status list_layers(const gp_graph *graph, char ***out, gp_error *err) {
+    size_t count = 0, capacity = 0;
+    char **names = NULL;
+    gp_status status = GP_GROW(&names, &capacity, 1, err);
+    for (int p = 0; p < graph->param_count; p++) {
+        const char *name = graph->params[p].name;
+        for (const char *dot = strchr(name, '.'); dot && status == GP_OK; dot = strchr(dot + 1, '.')) {
+            status = GP_GROW(&names, &capacity, count + 2, err);
+            if (status == GP_OK) status = gp_format_text(&names[count], err, "%.*s", (int)(dot - name), name);
+            if (status == GP_OK) names[++count] = NULL;
+        }
+    }
+    *out = names;
+    return status;
+}
+
+static gp_status refuse_skip(const gp_graph *graph, const gp_placed_name *skip, gp_error *err) {
+    char **names = NULL;
+    gp_status status = list_layers(graph, &names, err);
+    if (status == GP_OK) {
+        const char *near = gp_nearest_name(skip->text, (const char *const *)names);
+        status = gp_fail_at(err, GP_CONFIG, skip->place,
+                            "train.init.skip: the model has no layer \"%.60s\" with parameters%s%s%s", skip->text,
+                            near ? "; did you mean " : "", near ? near : "", near ? "?" : "");
+    }
+    for (size_t i = 0; names && names[i]; i++) free(names[i]);
+    free(names);
+    return status;
+}
+
+static gp_status check_skips(const gp_graph *graph, const gp_train_config *train, gp_error *err) {
+    for (int i = 0; i < train->init_skip_count; i++) {
+        bool found = false;
+        for (int p = 0; p < graph->param_count && !found; p++)
+            found = is_below(graph->params[p].name, train->init_skip[i].text);
+        if (!found) return refuse_skip(graph, &train->init_skip[i], err);
+    }
+    return GP_OK;
 }
 
 static gp_status check_tensor(const gp_param *param, const gp_safetensor *tensor, const char *path, gp_error *err) {
@@ -48,22 +104,26 @@ static bool is_counter(const char *name) {
            (length == tail || name[length - tail - 1] == '.');
 }
 
-static gp_status check_file(const gp_graph *graph, const gp_safetensors *file, const char *path, gp_error *err) {
-    for (int p = 0; p < graph->param_count; p++)
-        GP_RETURN_IF_FAILED(
-            check_tensor(&graph->params[p], gp_safetensors_find(file, graph->params[p].name), path, err));
+static gp_status check_file(const gp_graph *graph, const gp_train_config *train, const gp_safetensors *file,
+                            gp_error *err) {
+    for (int p = 0; p < graph->param_count; p++) {
+        const gp_param *param = &graph->params[p];
+        if (!is_skipped(train, param->name))
+            GP_RETURN_IF_FAILED(check_tensor(param, gp_safetensors_find(file, param->name), train->init, err));
+    }
     for (size_t i = 0; i < gp_safetensors_count(file); i++) {
         const char *name = gp_safetensors_at(file, i)->name;
-        if (gp_graph_find_param(graph, name) < 0 && !is_counter(name))
-            return gp_fail(err, GP_DATA, "%s: tensor \"%s\" belongs to no layer of the model", path, name);
+        if (gp_graph_find_param(graph, name) < 0 && !is_counter(name) && !is_skipped(train, name))
+            return gp_fail(err, GP_DATA, "%s: tensor \"%s\" belongs to no layer of the model", train->init, name);
     }
     return GP_OK;
 }
 
-gp_status gp_weights_check(const gp_graph *graph, const char *path, gp_error *err) {
+gp_status gp_weights_check(const gp_graph *graph, const gp_train_config *train, gp_error *err) {
     gp_safetensors *file = NULL;
-    GP_RETURN_IF_FAILED(gp_safetensors_open(path, &file, err));
-    gp_status status = check_file(graph, file, path, err);
+    GP_RETURN_IF_FAILED(check_skips(graph, train, err));
+    GP_RETURN_IF_FAILED(gp_safetensors_open(train->init, &file, err));
+    gp_status status = check_file(graph, train, file, err);
     gp_safetensors_close(&file);
     return status;
 }
@@ -79,12 +139,16 @@ static gp_status load_param(gp_run *run, const gp_param *param, int index, gp_sa
     return status;
 }
 
-gp_status gp_weights_load(gp_run *run, const gp_plan *plan, const char *path, gp_error *err) {
+gp_status gp_weights_load(gp_run *run, const gp_plan *plan, const gp_train_config *train, gp_error *err) {
     gp_safetensors *file = NULL;
-    GP_RETURN_IF_FAILED(gp_safetensors_open(path, &file, err));
-    gp_status status = check_file(plan->graph, file, path, err);
-    for (int p = 0; p < plan->graph->param_count && status == GP_OK; p++)
-        status = load_param(run, &plan->graph->params[p], p, file, err);
+    GP_RETURN_IF_FAILED(check_skips(plan->graph, train, err));
+    GP_RETURN_IF_FAILED(gp_safetensors_open(train->init, &file, err));
+    gp_status status = check_file(plan->graph, train, file, err);
+    for (int p = 0; p < plan->graph->param_count && status == GP_OK; p++) {
+        const gp_param *param = &plan->graph->params[p];
+        status = is_skipped(train, param->name) ? initialise_param(run, param, p, train->seed, err)
+                                                : load_param(run, param, p, file, err);
+    }
     gp_safetensors_close(&file);
     return status == GP_OK ? gp_run_refresh(run, err) : status;
 }

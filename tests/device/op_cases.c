@@ -384,6 +384,24 @@ static void make_sgd(maker *m) {
     put_like(m, GP_SGD_PARAM, rank, dim, GP_CASE_NORMAL);
 }
 
+static void make_adam(maker *m) {
+    int64_t dim[GP_TENSOR_MAX_RANK];
+    int rank = draw_values(m, dim);
+    int number = m->out->number;
+    m->out->desc.attributes.adam = (gp_adam_attributes){
+        .beta1 = number % 4 == 3 ? draw_uniform(&m->random, 0, 0.5) : draw_uniform(&m->random, 0.5, 0.99),
+        .beta2 = draw_uniform(&m->random, 0.9, 0.9999),
+        .eps = number % 5 == 1 ? 0 : draw_uniform(&m->random, 1e-9, 1e-3),
+        .decay = number % 4 < 2 ? 0 : draw_uniform(&m->random, 1e-4, 1e-1),
+        .decoupled = number % 6 >= 3};
+    if (number % 3 == 0) m->out->scalars.step = 1 + (uint32_t)(number / 3);
+    put_scalars(m, GP_ADAM_SCALARS);
+    put_like(m, GP_ADAM_GRAD, rank, dim, GP_CASE_NORMAL);
+    put_like(m, GP_ADAM_M, rank, dim, GP_CASE_NORMAL);
+    put_like(m, GP_ADAM_V, rank, dim, GP_CASE_POSITIVE);
+    put_like(m, GP_ADAM_PARAM, rank, dim, GP_CASE_NORMAL);
+}
+
 static void make_operands(maker *m) {
     switch (m->out->desc.kind) {
     case GP_OP_CONV_FORWARD:
@@ -414,6 +432,7 @@ static void make_operands(maker *m) {
     case GP_OP_CROSS_ENTROPY_BACKWARD: make_cross_entropy(m); return;
     case GP_OP_LOSS_TOTAL: make_loss_total(m); return;
     case GP_OP_SGD: make_sgd(m); return;
+    case GP_OP_ADAM: make_adam(m); return;
     case GP_OP_KINDS: break;
     }
     assert(false);

@@ -362,7 +362,8 @@ static void test_in_place(void **state) {
 
 /* A case with `factor` times as many samples, so that there is something to share out. */
 static void enlarge(gp_op_case *c, int64_t factor) {
-    static const char *const batched[] = {"x", "y", "dx", "dy", "a", "index", "target", "grad", "momentum", "param"};
+    static const char *const batched[] = {"x",      "y",    "dx",       "dy", "a", "index",
+                                          "target", "grad", "momentum", "m",  "v", "param"};
     for (int i = 0; i < (int)c->desc.operands; i++) {
         if (!c->desc.operand[i].present) continue;
         const char *name = gp_op_operand_name(c->desc.kind, i);

@@ -264,6 +264,15 @@ static void test_refuses_the_rest(void **state) {
     REFUSES(SGD, 3, "op sgd: nesterov must be 0 or 1, reserved 0", desc->attributes.sgd.reserved = 1);
     REFUSES(SGD, 3, "op sgd: momentum 0 and decay -1, which must be at least 0", desc->attributes.sgd.decay = -1);
     REFUSES(SGD, 3, "op sgd: grad is [3], which must be [3, 4, 4, 17]", operand[1] = tensor_of(1, 3, 0, 0, 0));
+    REFUSES(ADAM, 3, "op adam: betas 1 and 0.5, which must be at least 0 and below 1", desc->attributes.adam.beta1 = 1;
+            desc->attributes.adam.beta2 = 0.5);
+    REFUSES(ADAM, 3, "op adam: betas 0.5 and -0.5, which must be at least 0 and below 1",
+            desc->attributes.adam.beta1 = 0.5;
+            desc->attributes.adam.beta2 = -0.5);
+    REFUSES(ADAM, 0, "op adam: eps -1 and decay 0, which must be at least 0", desc->attributes.adam.eps = -1);
+    REFUSES(ADAM, 3, "op adam: decoupled must be 0 or 1, reserved 0", desc->attributes.adam.decoupled = 2);
+    REFUSES(ADAM, 3, "op adam: v is [3, 4, 4, 16], which must be [3, 4, 4, 17]",
+            operand[GP_ADAM_V] = tensor_of(4, 3, 4, 4, 16));
 }
 
 static void test_counts(void **state) {

@@ -522,6 +522,85 @@ static void test_sgd_rounds_as_f32(void **state) {
     }
 }
 
+enum { ADAM_ELEMENTS = 4, ADAM_STEPS = 30 };
+
+/* Parameter and states after 30 steps of torch.optim.Adam and AdamW (PyTorch 2.9.1, foreach=False) in f32 and in f64,
+ * from the gradients of run_adam and rates that change from step to step. */
+static const struct {
+    gp_adam_attributes attributes;
+    double wanted[2][3][ADAM_ELEMENTS]; /* [f32, f64][param, m, v] */
+} adam_runs[] = {
+    {{0.9, 0.999, 1e-08, 0, 0, 0},
+     {{{0.952482522, -0.52086556, 0.267275959, 2.02221823},
+       {-0.0147284698, -0.0472867899, 0.036246758, -0.026529396},
+       {0.00454468792, 0.00454162201, 0.00467844075, 0.00462020934}},
+      {{0.9524825530729512, -0.5208656047263097, 0.2672759750331, 2.022218314743592},
+       {-0.01472846702393891, -0.04728678908996749, 0.03624676175984453, -0.02652939725032011},
+       {0.004544686621849087, 0.004541620390810442, 0.004678439658094325, 0.004620207453034846}}}},
+    {{0.3, 0.95, 0.001, 0.1, 0, 0},
+     {{{0.887751877, -0.435356885, 0.214938655, 1.83071363},
+       {-0.23602052, -0.207707092, 0.109111935, 0.224345967},
+       {0.12930578, 0.122450098, 0.121616893, 0.145530075}},
+      {{0.8877518552881755, -0.4353569265448355, 0.21493866118487, 1.830713855168557},
+       {-0.2360205380239707, -0.2077071035152796, 0.1091119430408984, 0.2243459833992013},
+       {0.1293058038913768, 0.1224501102025373, 0.1216169216622647, 0.1455301144521447}}}},
+    {{0.9, 0.999, 1e-08, 0.1, 1, 0},
+     {{{0.910102606, -0.497858226, 0.255473107, 1.93340409},
+       {-0.0147284698, -0.0472867899, 0.036246758, -0.026529396},
+       {0.00454468792, 0.00454162201, 0.00467844075, 0.00462020934}},
+      {{0.9101021285516258, -0.4978580467799784, 0.2554729071964371, 1.933402939166782},
+       {-0.01472846702393891, -0.04728678908996749, 0.03624676175984453, -0.02652939725032011},
+       {0.004544686621849087, 0.004541620390810442, 0.004678439658094325, 0.004620207453034846}}}},
+    {{0.8, 0.99, 1e-08, 0, 1, 0},
+     {{{0.962000847, -0.512303948, 0.259649754, 2.01922274},
+       {-0.0459018312, -0.0871457234, 0.0674292892, -0.0465482138},
+       {0.0401249044, 0.0398538411, 0.0409235917, 0.0406758003}},
+      {{0.9620006592579404, -0.5123039139852295, 0.2596497281511715, 2.019222866774578},
+       {-0.04590183024916616, -0.08714572198402776, 0.06742928405740391, -0.04654820935871773},
+       {0.04012490102040946, 0.039853836767604, 0.04092359151914892, 0.04067579840169825}}}},
+};
+
+static void run_adam(op_bench *b, gp_dtype real, const gp_adam_attributes *attributes) {
+    gp_tensor tensor = op_slice(real, 1, 2, 2, ADAM_ELEMENTS / 2, 0, 0);
+    const double zero[ADAM_ELEMENTS] = {0}, param[ADAM_ELEMENTS] = {1, -0.5, 0.25, 2};
+    b->op_case.desc.attributes.adam = *attributes;
+    op_bench_set(b, GP_ADAM_GRAD, tensor, zero);
+    op_bench_set(b, GP_ADAM_M, tensor, zero);
+    op_bench_set(b, GP_ADAM_V, tensor, zero);
+    op_bench_set(b, GP_ADAM_PARAM, tensor, param);
+    for (int step = 1; step <= ADAM_STEPS; step++) {
+        gp_step_scalars scalars = {
+            .step = (uint32_t)step, .rate = step % 2 ? 0.01 : 0.02, .finite = 1, .clip = step % 3 ? 1 : 0.5};
+        op_bench_scalars(b, GP_ADAM_SCALARS, scalars);
+        for (int i = 0; i < ADAM_ELEMENTS; i++)
+            op_bench_put(b, GP_ADAM_GRAD, i, ((step * 7 + i * 13) % 11 - 5) / 8.0 / scalars.clip);
+        op_bench_run(b);
+    }
+}
+
+static void expect_adam(const op_bench *b, const double wanted[3][ADAM_ELEMENTS], double tolerance) {
+    op_bench_expect(b, GP_ADAM_PARAM, wanted[0], tolerance);
+    op_bench_expect(b, GP_ADAM_M, wanted[1], tolerance);
+    op_bench_expect(b, GP_ADAM_V, wanted[2], tolerance);
+}
+
+static void test_adam(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof adam_runs / sizeof *adam_runs; i++) {
+        for (int r = 0; r < REALS; r++) {
+            op_bench b = begin(GP_OP_ADAM);
+            run_adam(&b, reals[r], &adam_runs[i].attributes);
+            bool single = reals[r] == GP_F32;
+            double tolerance = single ? 2.5e-7 : 1e-14;
+            expect_adam(&b, adam_runs[i].wanted[single ? 0 : 1], tolerance);
+            op_bench_scalars(&b, GP_ADAM_SCALARS, (gp_step_scalars){.step = 31, .rate = 1, .finite = 0, .clip = 1});
+            op_bench_run(&b);
+            expect_adam(&b, adam_runs[i].wanted[single ? 0 : 1], tolerance);
+            op_bench_fini(&b);
+        }
+    }
+}
+
 static void test_device_memory_and_copies(void **state) {
     (void)state;
     gp_error err = {0};
@@ -603,6 +682,7 @@ int main(void) {
         cmocka_unit_test(test_norm_commit),
         cmocka_unit_test(test_sgd),
         cmocka_unit_test(test_sgd_rounds_as_f32),
+        cmocka_unit_test(test_adam),
         cmocka_unit_test(test_device_memory_and_copies),
         cmocka_unit_test(test_run_wants_its_operands),
     };

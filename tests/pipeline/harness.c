@@ -34,7 +34,7 @@ void harness_plan(harness *h, const harness_options *options) {
         .stages = options->stages,
         .devices = specs,
         .real = options->real,
-        .update = {GP_OP_SGD, 1, {.momentum = 0.9, .decay = 1e-4, .nesterov = 1}},
+        .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9, .decay = 1e-4, .nesterov = 1}},
         .batch = options->batch,
         .micro_batches = options->micro_batches,
         .checkpoint = options->checkpoint,

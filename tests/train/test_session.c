@@ -307,6 +307,12 @@ static void files_are_checked_before_anything_runs(void **state) {
                     "--set train.init=none.safetensors: none.safetensors: cannot be opened: No such file or directory");
     fixture_refused(FIXTURE_CONFIG, FIXTURE_CHANGES("train.init=d.safetensors"), GP_DATA,
                     "--set train.init=d.safetensors: d.safetensors: tensor \"0.weight\" is missing");
+    fixture_refused(FIXTURE_CONFIG,
+                    FIXTURE_CHANGES("model.layers.7.linear={out: 3, name: head.fc}",
+                                    "train.init={file: d.safetensors, skip: haed}"),
+                    GP_CONFIG,
+                    "--set train.init={file: d.safetensors, skip: haed}: train.init.skip: the model has no layer "
+                    "\"haed\" with parameters; did you mean head?");
     fixture_refused(with("take: [50, 64]", "take: [50, 65]"), NULL, GP_CONFIG,
                     "c.yaml:15:40: take [50, 65] does not lie within the 64 samples of d.safetensors: "
                     "0 ≤ from < to ≤ 64 is needed");

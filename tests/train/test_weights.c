@@ -24,6 +24,22 @@ static void must(gp_status status, const gp_error *err) {
     if (status != GP_OK) fail_msg("%s", err->text);
 }
 
+/* Section train with a file of the fixture, and perhaps names to skip (NULL-terminated, none where NULL). */
+static const gp_train_config *from_but(const char *name, const char *const *skipped) {
+    static gp_train_config train;
+    static gp_placed_name names[4];
+    static char path[512];
+    snprintf(path, sizeof path, "%s", fixture_path(name));
+    train = (gp_train_config){.init = path, .init_skip = names, .seed = 2};
+    for (int i = 0; skipped && skipped[i]; i++)
+        names[train.init_skip_count++] = (gp_placed_name){skipped[i], {"c.yaml", 7, 1 + i}};
+    return &train;
+}
+
+static const gp_train_config *from(const char *name) {
+    return from_but(name, NULL);
+}
+
 static void save_initial(uint64_t seed, const char *path) {
     gp_error err = {0};
     must(gp_weights_initialise(run, session->plan, seed, &err), &err);
@@ -45,12 +61,12 @@ static void a_file_comes_back_as_it_was(void **state) {
     start("pipeline.balance=[3, 3, 2]");
     save_initial(1, fixture_path("one"));
     must(gp_weights_initialise(run, session->plan, 2, &err), &err);
-    must(gp_weights_load(run, session->plan, fixture_path("one"), &err), &err);
+    must(gp_weights_load(run, session->plan, from("one"), &err), &err);
     must(gp_weights_save(run, session->plan, fixture_path("again"), &err), &err);
     expect_equal_files(fixture_path("one"), fixture_path("again"), true);
     end();
     start("pipeline.balance=[1, 1, 6]");
-    must(gp_weights_load(run, session->plan, fixture_path("one"), &err), &err);
+    must(gp_weights_load(run, session->plan, from("one"), &err), &err);
     must(gp_weights_save(run, session->plan, fixture_path("cut"), &err), &err);
     expect_equal_files(fixture_path("one"), fixture_path("cut"), true);
     end();
@@ -179,9 +195,9 @@ static void expect_refused(copy *broken, const char *rest) {
     snprintf(wanted, sizeof wanted, "%s: %s", path, rest);
     start("pipeline.balance=[3, 3, 2]");
     save_initial(2, fixture_path("before"));
-    assert_int_equal(gp_weights_check(session->graph, path, &checked), GP_DATA);
+    assert_int_equal(gp_weights_check(session->graph, from("broken"), &checked), GP_DATA);
     assert_string_equal(checked.text, wanted);
-    assert_int_equal(gp_weights_load(run, session->plan, path, &loaded), GP_DATA);
+    assert_int_equal(gp_weights_load(run, session->plan, from("broken"), &loaded), GP_DATA);
     assert_string_equal(loaded.text, wanted);
     must(gp_weights_save(run, session->plan, fixture_path("after"), &err), &err);
     expect_equal_files(fixture_path("before"), fixture_path("after"), true);
@@ -243,8 +259,8 @@ static void num_batches_tracked_is_ignored(void **state) {
     add(&c, "num_batches_tracked", GP_I64);
     write_copy(&c, fixture_path("counted"));
     start("pipeline.balance=[3, 3, 2]");
-    must(gp_weights_check(session->graph, fixture_path("counted"), &err), &err);
-    must(gp_weights_load(run, session->plan, fixture_path("counted"), &err), &err);
+    must(gp_weights_check(session->graph, from("counted"), &err), &err);
+    must(gp_weights_load(run, session->plan, from("counted"), &err), &err);
     must(gp_weights_save(run, session->plan, fixture_path("uncounted"), &err), &err);
     end();
     expect_equal_files(fixture_path("whole"), fixture_path("uncounted"), true);
@@ -253,12 +269,72 @@ static void num_batches_tracked_is_ignored(void **state) {
     expect_refused(&c, "tensor \"1.not_num_batches_tracked\" belongs to no layer of the model");
 }
 
+/* Skipped layers keep what the seed gave them, wherever they lie; the others come from the file. */
+static void skipped_layers_keep_their_initial_values(void **state) {
+    (void)state;
+    static const char *const skipped[] = {"1", "7.weight", NULL};
+    static const char *const places[] = {"1.weight", "1.bias", "1.running_mean", "1.running_var", "7.weight"};
+    gp_error err = {0};
+    start("pipeline.balance=[3, 3, 2]");
+    save_initial(1, fixture_path("one"));
+    save_initial(2, fixture_path("two"));
+    must(gp_weights_check(session->graph, from_but("one", skipped), &err), &err);
+    must(gp_weights_load(run, session->plan, from_but("one", skipped), &err), &err);
+    must(gp_weights_save(run, session->plan, fixture_path("mixed"), &err), &err);
+    end();
+    copy one = copy_of(fixture_path("one")), two = copy_of(fixture_path("two"));
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        gp_safetensors_item *item = &one.items[find(&one, places[i])], *other = &two.items[find(&two, places[i])];
+        const void *data = item->data;
+        item->data = other->data;
+        other->data = data;
+    }
+    write_copy(&one, fixture_path("wanted"));
+    write_copy(&two, fixture_path("rest"));
+    copy mixed = copy_of(fixture_path("mixed"));
+    write_copy(&mixed, fixture_path("mixed"));
+    expect_equal_files(fixture_path("mixed"), fixture_path("wanted"), true);
+    expect_equal_files(fixture_path("one"), fixture_path("two"), false);
+}
+
+/* A file of another model's head: other shapes and types, tensors that the model lacks, and none that it has. */
+static void skipped_layers_may_be_anything_in_the_file(void **state) {
+    (void)state;
+    static const char *const head[] = {"7", NULL}, *const more[] = {"7", "70", NULL}, *const less[] = {"7.bias", NULL};
+    gp_error err = {0};
+    copy c = fresh();
+    c.items[find(&c, "7.weight")].dim[0] = 2;
+    drop(&c, find(&c, "7.bias"));
+    add(&c, "7.extra.scale", GP_I64);
+    write_copy(&c, fixture_path("headless"));
+    start("pipeline.balance=[3, 3, 2]");
+    must(gp_weights_check(session->graph, from_but("headless", head), &err), &err);
+    must(gp_weights_load(run, session->plan, from_but("headless", head), &err), &err);
+    assert_int_equal(gp_weights_check(session->graph, from_but("headless", less), &err), GP_DATA);
+    assert_non_null(strstr(err.text, "tensor \"7.weight\" has shape [2, 128]"));
+    assert_int_equal(gp_weights_load(run, session->plan, from_but("headless", more), &err), GP_CONFIG);
+    assert_string_equal(err.text, "c.yaml:7:2: train.init.skip: the model has no layer \"70\" with parameters");
+    end();
+}
+
+static void a_name_that_skips_nothing_is_refused(void **state) {
+    (void)state;
+    static const char *const nothing[] = {"3", "2", NULL}; /* 2 is a relu */
+    static const char *const part[] = {"7.weigh", NULL};
+    gp_error err = {0};
+    start("pipeline.balance=[3, 3, 2]");
+    assert_int_equal(gp_weights_check(session->graph, from_but("none", nothing), &err), GP_CONFIG);
+    assert_string_equal(err.text, "c.yaml:7:2: train.init.skip: the model has no layer \"2\" with parameters");
+    assert_int_equal(gp_weights_check(session->graph, from_but("none", part), &err), GP_CONFIG);
+    end();
+}
+
 static void a_missing_file_is_named(void **state) {
     (void)state;
     gp_error err = {0};
     char wanted[700];
     start("pipeline.balance=[3, 3, 2]");
-    assert_int_equal(gp_weights_check(session->graph, fixture_path("none"), &err), GP_DATA);
+    assert_int_equal(gp_weights_check(session->graph, from("none"), &err), GP_DATA);
     snprintf(wanted, sizeof wanted, "%s: cannot be opened: No such file or directory", fixture_path("none"));
     assert_string_equal(err.text, wanted);
     assert_int_equal(gp_weights_save(run, session->plan, fixture_path("none/model.safetensors"), &err), GP_IO);
@@ -277,6 +353,9 @@ int main(void) {
         cmocka_unit_test(another_type_is_refused),
         cmocka_unit_test(a_surplus_tensor_is_refused),
         cmocka_unit_test(num_batches_tracked_is_ignored),
+        cmocka_unit_test(skipped_layers_keep_their_initial_values),
+        cmocka_unit_test(skipped_layers_may_be_anything_in_the_file),
+        cmocka_unit_test(a_name_that_skips_nothing_is_refused),
         cmocka_unit_test(a_missing_file_is_named),
     };
     return cmocka_run_group_tests_name("weights", tests, fixture_make, fixture_remove);

@@ -108,7 +108,11 @@ static void span_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-void gp_cpu_spans(const gp_cpu_call *call, const int operand[GP_SPAN_OPERANDS], gp_cpu_span span, const void *context) {
+void gp_cpu_spans(const gp_cpu_call *call, const int operand[3], gp_cpu_span span, const void *context) {
+    gp_cpu_spans_of_four(call, (const int[]){operand[0], operand[1], operand[2], -1}, span, context);
+}
+
+void gp_cpu_spans_of_four(const gp_cpu_call *call, const int operand[4], gp_cpu_span span, const void *context) {
     span_loop loop = {.span = span, .context = context};
     bool dense = true;
     int64_t count = 0;

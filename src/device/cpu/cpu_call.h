@@ -63,11 +63,12 @@ static inline int64_t gp_cpu_grain(int64_t elements) {
     return GP_CPU_GRAIN / (elements < 1 ? 1 : elements) + 1;
 }
 
-enum { GP_SPAN_OPERANDS = 3 };
-/* Does `count` elements of up to three operands, each contiguous from at[i] on. */
+enum { GP_SPAN_OPERANDS = 4 };
+/* Does `count` elements of up to four operands, each contiguous from at[i] on. */
 typedef void (*gp_cpu_span)(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count);
 /* Covers operands of equal dimensions with spans, over the pool. operand[i] < 0: none, at[i] is not to be used. */
-void gp_cpu_spans(const gp_cpu_call *call, const int operand[GP_SPAN_OPERANDS], gp_cpu_span span, const void *context);
+void gp_cpu_spans(const gp_cpu_call *call, const int operand[3], gp_cpu_span span, const void *context);
+void gp_cpu_spans_of_four(const gp_cpu_call *call, const int operand[4], gp_cpu_span span, const void *context);
 
 /* Tells the compiler that the iterations of the next loop are independent though its pointers may be equal (in place).
  */

@@ -71,6 +71,7 @@ static const gp_cpu_op ops[GP_OP_KINDS] = {
     [GP_OP_LOSS_TOTAL] = {gp_cpu_loss_total_prepare, gp_cpu_loss_total_run, NULL},
     [GP_OP_NORM_COMMIT] = {gp_cpu_norm_commit_prepare, gp_cpu_norm_commit_run, NULL},
     [GP_OP_SGD] = {gp_cpu_sgd_prepare, gp_cpu_sgd_run, NULL},
+    [GP_OP_ADAM] = {gp_cpu_adam_prepare, gp_cpu_adam_run, NULL},
 };
 
 static gp_status cpu_prepare(gp_prepared *prepared, gp_error *err) {

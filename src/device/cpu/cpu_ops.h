@@ -51,6 +51,10 @@ GP_MUST_USE gp_status gp_cpu_cross_entropy_backward_run(const gp_cpu_call *call,
 GP_MUST_USE gp_status gp_cpu_loss_total_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_loss_total_run(const gp_cpu_call *call, gp_error *err);
 
+/* cpu_adam.c */
+GP_MUST_USE gp_status gp_cpu_adam_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_adam_run(const gp_cpu_call *call, gp_error *err);
+
 /* cpu_update.c */
 GP_MUST_USE gp_status gp_cpu_sgd_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_sgd_run(const gp_cpu_call *call, gp_error *err);

@@ -52,6 +52,7 @@ static ref_loop *const loops[GP_OP_KINDS] = {
     [GP_OP_LOSS_TOTAL] = ref_loss_total,
     [GP_OP_NORM_COMMIT] = ref_norm_commit,
     [GP_OP_SGD] = ref_sgd,
+    [GP_OP_ADAM] = ref_adam,
     [GP_OP_REORDER] = ref_copy,
     [GP_OP_FILL] = ref_fill,
 };

@@ -86,5 +86,6 @@ gp_status ref_cross_entropy_forward(const ref_call *call);
 gp_status ref_cross_entropy_backward(const ref_call *call);
 gp_status ref_loss_total(const ref_call *call);
 gp_status ref_sgd(const ref_call *call);
+gp_status ref_adam(const ref_call *call);
 
 #endif

@@ -1,0 +1,76 @@
+#include <math.h>
+
+#include "device/cpu/cpu_ops.h"
+
+gp_status gp_cpu_adam_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "sffff", err);
+}
+
+/* What a step multiplies with; rounded to f32 once, as PyTorch's loops round their scalars. */
+typedef struct adam_numbers {
+    float clip;
+    float decay;       /* added to the gradient */
+    float shrink;      /* of the parameter */
+    float share, rest; /* of the new gradient in the mean: 1 − beta1, and 1 less that */
+    float beta2, square;
+    float root; /* of the second bias correction */
+    float eps;
+    float step; /* −rate / the first bias correction */
+} adam_numbers;
+
+static adam_numbers numbers_of(const gp_adam_attributes *adam, const gp_step_scalars *scalars) {
+    double correction1 = 1 - pow(adam->beta1, scalars->step), correction2 = 1 - pow(adam->beta2, scalars->step);
+    float share = (float)(1 - adam->beta1);
+    return (adam_numbers){.clip = (float)scalars->clip,
+                          .decay = adam->decoupled ? 0 : (float)adam->decay,
+                          .shrink = adam->decoupled ? (float)(1 - scalars->rate * adam->decay) : 1,
+                          .share = share,
+                          .rest = 1 - share,
+                          .beta2 = (float)adam->beta2,
+                          .square = (float)(1 - adam->beta2),
+                          .root = (float)sqrt(correction2),
+                          .eps = (float)adam->eps,
+                          .step = (float)-(scalars->rate / correction1)};
+}
+
+/* at: parameter, gradient, mean, mean of squares. */
+static inline void adam_element(const adam_numbers *n, float *const at[GP_SPAN_OPERANDS], int64_t i, float gradient,
+                                float value, float mean) {
+    float square = at[3][i] * n->beta2 + n->square * gradient * gradient;
+    at[2][i] = mean;
+    at[3][i] = square;
+    at[0][i] = value + n->step * mean / (sqrtf(square) / n->root + n->eps);
+}
+
+static inline float decayed(const adam_numbers *n, float gradient, float value) {
+    return n->decay > 0 ? n->clip * gradient + n->decay * value : n->clip * gradient;
+}
+
+static void adam_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
+    const adam_numbers n = *(const adam_numbers *)context;
+    GP_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        float value = at[0][i] * n.shrink, gradient = decayed(&n, at[1][i], value), mean = at[2][i];
+        adam_element(&n, at, i, gradient, value, mean + n.share * (gradient - mean));
+    }
+}
+
+/* torch.lerp starts from the gradient where that is nearer. */
+static void adam_span_of_large_share(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
+    const adam_numbers n = *(const adam_numbers *)context;
+    GP_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) {
+        float value = at[0][i] * n.shrink, gradient = decayed(&n, at[1][i], value), mean = at[2][i];
+        adam_element(&n, at, i, gradient, value, gradient - (gradient - mean) * n.rest);
+    }
+}
+
+gp_status gp_cpu_adam_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    const gp_step_scalars *scalars = call->operand[GP_ADAM_SCALARS];
+    if (!scalars->finite) return GP_OK;
+    const adam_numbers n = numbers_of(&call->prepared->desc.attributes.adam, scalars);
+    gp_cpu_spans_of_four(call, (const int[]){GP_ADAM_PARAM, GP_ADAM_GRAD, GP_ADAM_M, GP_ADAM_V},
+                         n.share < 0.5F ? adam_span : adam_span_of_large_share, &n);
+    return GP_OK;
+}
