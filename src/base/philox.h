@@ -7,6 +7,8 @@
  *   dropout         {element / 4, place in the mini-batch, node << 8 | purpose, step}, lane element % 4
  *   initial values  {element / 4, hash of the parameter's name (two words), purpose},  lane element % 4
  *   shuffling       {position / 4, epoch, 0, purpose},                                 lane position % 4
+ *   synthetic input {element / 8, sample (two words), purpose},          half element % 8, the lower of a word first
+ *   and targets     {element / 4, sample (two words), 1 << 8 | purpose},               lane element % 4
  *
  * Elements count in PyTorch's order (channels first); the place in the mini-batch and the index of the node are those
  * of the whole mini-batch and of the expanded graph.

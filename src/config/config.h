@@ -22,7 +22,7 @@ enum {
 };
 
 /* One source of samples: data.train or data.eval. */
-typedef enum gp_source_kind { GP_SOURCE_NONE, GP_SOURCE_IDX, GP_SOURCE_TENSORS } gp_source_kind;
+typedef enum gp_source_kind { GP_SOURCE_NONE, GP_SOURCE_IDX, GP_SOURCE_TENSORS, GP_SOURCE_SYNTHETIC } gp_source_kind;
 typedef struct gp_source_config {
     gp_source_kind kind;
     gp_place place;
@@ -30,8 +30,10 @@ typedef struct gp_source_config {
     char *labels;
     bool normalise; /* idx: (value/255 − mean)/std */
     double mean, std;
-    char *file; /* tensors */
-    bool take;  /* samples [take_from, take_to) only */
+    char *file;      /* tensors */
+    int64_t samples; /* synthetic */
+    uint64_t seed;   /* synthetic */
+    bool take;       /* samples [take_from, take_to) only */
     int64_t take_from, take_to;
     gp_place take_place;
 } gp_source_config;

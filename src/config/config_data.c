@@ -57,6 +57,25 @@ static gp_status read_tensors(const source_reader *reader, const gp_choice *choi
     return gp_read_path(file, what.text, reader->folder, &reader->source->file, err);
 }
 
+static gp_status read_synthetic(const source_reader *reader, const gp_choice *choice, gp_error *err) {
+    static const char *const known[] = {"samples", "seed", NULL};
+    const gp_yaml *samples = choice->main, *options = NULL, *seed = NULL;
+    int64_t value = 1;
+    name what = name_of(reader, "synthetic");
+    if (!samples) {
+        GP_RETURN_IF_FAILED(gp_read_options(choice, what.text, known, NULL, &options, err));
+        GP_RETURN_IF_FAILED(
+            gp_require(options, choice->place, what.text, "samples", "synthetic: {samples: 1000}", &samples, err));
+        seed = gp_yaml_get(options, "seed");
+    }
+    GP_RETURN_IF_FAILED(gp_read_integer(samples, name_of(reader, "synthetic.samples").text, 1, UINT32_MAX,
+                                        &reader->source->samples, err));
+    if (seed)
+        GP_RETURN_IF_FAILED(gp_read_integer(seed, name_of(reader, "synthetic.seed").text, 0, INT64_MAX, &value, err));
+    reader->source->seed = (uint64_t)value;
+    return GP_OK;
+}
+
 static gp_status read_take(const source_reader *reader, const gp_yaml *node, gp_error *err) {
     int64_t bounds[2];
     size_t count = 0;
@@ -75,10 +94,16 @@ static gp_status read_take(const source_reader *reader, const gp_yaml *node, gp_
     return GP_OK;
 }
 
+/* In the order of the names in read_source. */
+static const struct {
+    gp_source_kind kind;
+    gp_status (*read)(const source_reader *reader, const gp_choice *choice, gp_error *err);
+} readers[] = {{GP_SOURCE_IDX, read_idx}, {GP_SOURCE_TENSORS, read_tensors}, {GP_SOURCE_SYNTHETIC, read_synthetic}};
+
 static gp_status read_source(const gp_config *config, const gp_yaml *node, const char *what, gp_source_config *source,
                              gp_error *err) {
-    static const char *const kinds[] = {"idx", "tensors", NULL};
-    static const char *const later[] = {"synthetic", "cifar", "images", "text", "tokens", "boxes", NULL};
+    static const char *const kinds[] = {"idx", "tensors", "synthetic", NULL};
+    static const char *const later[] = {"cifar", "images", "text", "tokens", "boxes", NULL};
     static const char *const beside[] = {"take", "transform", "name", NULL};
     static const char *const beside_later[] = {"transform", "name", NULL};
     source_reader reader = {.what = what, .folder = config->folder, .source = source};
@@ -94,11 +119,8 @@ static gp_status read_source(const gp_config *config, const gp_yaml *node, const
     }
     source->place = choice.place;
     source->std = 1;
-    if (kind == 0)
-        GP_RETURN_IF_FAILED(read_idx(&reader, &choice, err));
-    else
-        GP_RETURN_IF_FAILED(read_tensors(&reader, &choice, err));
-    source->kind = kind == 0 ? GP_SOURCE_IDX : GP_SOURCE_TENSORS;
+    GP_RETURN_IF_FAILED(readers[kind].read(&reader, &choice, err));
+    source->kind = readers[kind].kind;
     const gp_yaml *take = gp_yaml_get(node, "take");
     return take ? read_take(&reader, take, err) : GP_OK;
 }

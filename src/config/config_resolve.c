@@ -42,9 +42,12 @@ static void write_source(FILE *file, const char *key, const gp_source_config *so
             write_number(file, source->std);
         }
         fputs("}", file);
-    } else {
+    } else if (source->kind == GP_SOURCE_TENSORS) {
         fputs("tensors: ", file);
         gp_yaml_write_quoted(file, source->file);
+    } else {
+        fprintf(file, "synthetic: {samples: %lld, seed: %llu}", (long long)source->samples,
+                (unsigned long long)source->seed);
     }
     if (source->take) fprintf(file, ", take: [%lld, %lld]", (long long)source->take_from, (long long)source->take_to);
     fputs("}, ", file);

@@ -6,22 +6,24 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "data/convert.h"
 #include "data/source.h"
 
 struct gp_dataset {
     gp_source *source;
     gp_sample_spec spec;
-    int64_t first, count;     /* what `take` leaves */
-    int64_t channels, pixels; /* the input as [channels, pixels] */
-    int64_t targets;          /* per sample */
-    double byte_value[256];   /* what a u8 element means */
-    void *raw;                /* one sample as the file has it */
+    int64_t first, count;    /* what `take` leaves */
+    gp_layout input, target; /* of one sample */
+    size_t raw_bytes;        /* of one sample's input or target as the source has it, whichever is more */
+    double byte_value[256];  /* what a u8 element means */
 };
 
-static gp_status open_source(const gp_source_config *config, gp_source **out, gp_error *err) {
+static gp_status open_source(const gp_source_config *config, const gp_sample_spec *spec, gp_source **out,
+                             gp_error *err) {
     switch (config->kind) {
     case GP_SOURCE_IDX: return gp_idx_open(config->images, config->labels, out, err);
-    case GP_SOURCE_TENSORS: return gp_tensors_open(config->file, out, err);
+    case GP_SOURCE_TENSORS: return gp_tensors_open(config->file, spec->target_optional, out, err);
+    case GP_SOURCE_SYNTHETIC: return gp_synthetic_open(config->samples, config->seed, spec, out, err);
     case GP_SOURCE_NONE: break;
     }
     return gp_fail_at(err, GP_CONFIG, config->place, "there is no source of samples");
@@ -66,12 +68,20 @@ static gp_status check_input(const gp_dataset *self, const gp_source_config *con
 }
 
 static gp_status check_target(const gp_dataset *self, const gp_source_config *config, gp_error *err) {
+    const gp_source *source = self->source;
     char has[GP_SHAPE_TEXT];
     char wants[GP_SHAPE_TEXT];
-    if (!gp_shape_equal(self->source->target, self->spec.target)) {
+    if (!source->has_target) return GP_OK;
+    if (source->target_dtype != self->spec.target_dtype) {
+        bool classes = source->target_dtype == GP_I64;
+        return gp_fail_at(err, GP_CONFIG, config->place, "the targets of %s are %s, but the loss wants %s",
+                          source->target_path, classes ? "classes (integers)" : "floating-point numbers",
+                          classes ? "floating-point numbers" : "classes (integers)");
+    }
+    if (!gp_shape_equal(source->target, self->spec.target)) {
         return gp_fail_at(err, GP_CONFIG, config->place,
-                          "the targets of %s are %s for each sample, but the loss wants %s", self->source->target_path,
-                          gp_shape_text(has, self->source->target), gp_shape_text(wants, self->spec.target));
+                          "the targets of %s are %s for each sample, but the loss wants %s", source->target_path,
+                          gp_shape_text(has, source->target), gp_shape_text(wants, self->spec.target));
     }
     return GP_OK;
 }
@@ -79,36 +89,40 @@ static gp_status check_target(const gp_dataset *self, const gp_source_config *co
 static gp_status check_spec(const gp_sample_spec *spec, gp_error *err) {
     if (spec->input_dtype != GP_F32 && spec->input_dtype != GP_F64)
         return gp_fail(err, GP_UNSUPPORTED, "inputs are F32 or F64, not %s", gp_dtype_name(spec->input_dtype));
-    if (spec->target_dtype != GP_I64)
-        return gp_fail(err, GP_UNSUPPORTED, "targets are classes in I64, not %s", gp_dtype_name(spec->target_dtype));
+    if (spec->target_dtype != GP_I64 && spec->target_dtype != GP_F32)
+        return gp_fail(err, GP_UNSUPPORTED, "targets are classes in I64 or numbers in F32, not %s",
+                       gp_dtype_name(spec->target_dtype));
     return GP_OK;
 }
 
 /* `target` are the targets of samples from `first` on, counted as the file does. */
 static gp_status check_classes(const gp_dataset *self, int64_t first, int64_t samples, const int64_t *target,
                                int64_t *counts, gp_error *err) {
-    int64_t counted = 0;
-    for (int64_t i = 0; i < samples * self->targets; i++) {
+    int64_t counted = 0, targets = self->target.elements;
+    for (int64_t i = 0; i < samples * targets; i++) {
         if (target[i] == self->spec.ignore) continue;
         counted++;
         if (target[i] < 0 || target[i] >= self->spec.classes) {
-            return gp_fail(err, GP_DATA,
-                           "%s: sample %" PRId64 ": class %" PRId64 " is none of the model's %" PRId64 " (0 … %" PRId64
-                           ")",
-                           self->source->target_path, first + i / self->targets, target[i], self->spec.classes,
-                           self->spec.classes - 1);
+            return gp_fail(
+                err, GP_DATA,
+                "%s: sample %" PRId64 ": class %" PRId64 " is none of the model's %" PRId64 " (0 … %" PRId64 ")",
+                self->source->target_path, first + i / targets, target[i], self->spec.classes, self->spec.classes - 1);
         }
     }
     *counts = counted;
     return GP_OK;
 }
 
-/* Targets are small beside inputs, and a class that does not exist should not wait for the last epoch. */
-static gp_status check_all_classes(gp_dataset *self, gp_error *err) {
-    int64_t samples = self->targets < 4096 ? 4096 / self->targets : 1;
+/* A class that does not exist should not wait for the last epoch, where all of them are soon read: a class for each
+ * picture, not for each of its places. */
+static gp_status check_all_classes(const gp_dataset *self, gp_error *err) {
+    enum { CHUNK = 4096, MOST = 4 << 20 };
+    int64_t targets = self->target.elements;
+    int64_t samples = targets < CHUNK ? CHUNK / targets : 1;
     int64_t *target = NULL;
     int64_t counts;
-    GP_RETURN_IF_FAILED(GP_NEW(&target, samples * self->targets, err));
+    if (!self->source->has_target || self->spec.target_dtype != GP_I64 || self->count > MOST / targets) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&target, samples * targets, err));
     gp_status status = GP_OK;
     for (int64_t done = 0; done < self->count && status == GP_OK; done += samples) {
         int64_t now = self->count - done < samples ? self->count - done : samples;
@@ -120,20 +134,18 @@ static gp_status check_all_classes(gp_dataset *self, gp_error *err) {
 }
 
 static gp_status prepare(gp_dataset *self, const gp_source_config *config, gp_error *err) {
-    const gp_shape *input = &self->spec.input;
-    int64_t elements = 0;
-    if (!gp_shape_elements(*input, &elements) || !gp_shape_elements(self->spec.target, &self->targets))
+    const gp_source *source = self->source;
+    size_t input_bytes, target_bytes;
+    if (!gp_layout_of(self->spec.input, &self->input) || !gp_layout_of(self->spec.target, &self->target) ||
+        !gp_size_mul((size_t)self->input.elements, gp_dtype_size(source->dtype), &input_bytes) ||
+        !gp_size_mul((size_t)self->target.elements, gp_dtype_size(self->spec.target_dtype), &target_bytes))
         return gp_fail_at(err, GP_CONFIG, config->place, "a sample has more elements than can be counted");
-    self->channels = input->rank >= 3 ? input->dim[0] : 1;
-    self->pixels = elements / self->channels;
+    self->raw_bytes = input_bytes > target_bytes ? input_bytes : target_bytes;
     for (int i = 0; i < 256; i++) {
         self->byte_value[i] = i / 255.0;
         if (config->normalise) self->byte_value[i] = (self->byte_value[i] - config->mean) / config->std;
     }
-    size_t bytes;
-    if (!gp_size_mul((size_t)elements, gp_dtype_size(self->source->dtype), &bytes))
-        return gp_fail(err, GP_MEMORY, "out of memory: one sample of %" PRId64 " elements", elements);
-    return gp_new_array(&self->raw, bytes, 1, err);
+    return GP_OK;
 }
 
 gp_status gp_dataset_open(const gp_source_config *source, const gp_sample_spec *spec, gp_dataset **out, gp_error *err) {
@@ -141,7 +153,7 @@ gp_status gp_dataset_open(const gp_source_config *source, const gp_sample_spec *
     GP_RETURN_IF_FAILED(check_spec(spec, err));
     GP_RETURN_IF_FAILED(GP_NEW(&self, 1, err));
     self->spec = *spec;
-    gp_status status = open_source(source, &self->source, err);
+    gp_status status = open_source(source, spec, &self->source, err);
     if (status == GP_OK) status = apply_take(self, source, err);
     if (status == GP_OK) status = check_input(self, source, err);
     if (status == GP_OK) status = check_target(self, source, err);
@@ -159,7 +171,6 @@ void gp_dataset_close(gp_dataset **dataset) {
     if (!dataset || !*dataset) return;
     gp_source *source = (*dataset)->source;
     if (source) source->class->close(source);
-    free((*dataset)->raw);
     free(*dataset);
     *dataset = NULL;
 }
@@ -168,33 +179,49 @@ int64_t gp_dataset_count(const gp_dataset *dataset) {
     return dataset->count;
 }
 
-/* From the file's [channels, pixels] to the devices' [pixels, channels], scaled and converted on the way. */
-#define DEFINE_CONVERT(name, from_type, to_type, value)                                                                \
-    static void name(const gp_dataset *self, void *to_bytes) {                                                         \
-        const from_type *from = self->raw;                                                                             \
-        to_type *to = to_bytes;                                                                                        \
-        for (int64_t c = 0; c < self->channels; c++)                                                                   \
-            for (int64_t p = 0; p < self->pixels; p++, from++) to[p * self->channels + c] = (to_type)(value);          \
-    }
-DEFINE_CONVERT(bytes_to_f32, unsigned char, float, self->byte_value[*from])
-DEFINE_CONVERT(bytes_to_f64, unsigned char, double, self->byte_value[*from])
-DEFINE_CONVERT(f32_to_f32, float, float, *from)
-DEFINE_CONVERT(f32_to_f64, float, double, *from)
-#undef DEFINE_CONVERT
+bool gp_dataset_has_target(const gp_dataset *dataset) {
+    return dataset->source->has_target;
+}
 
-gp_status gp_dataset_read(gp_dataset *dataset, int64_t index, void *input, void *target, int64_t *counts,
-                          gp_error *err) {
-    assert(index >= 0 && index < dataset->count);
-    gp_source *source = dataset->source;
-    int64_t place = dataset->first + index;
-    GP_RETURN_IF_FAILED(source->class->input(source, place, dataset->raw, err));
-    GP_RETURN_IF_FAILED(source->class->targets(source, place, 1, target, err));
-    /* Checked when the file was opened; but a file can change under a long run. */
-    GP_RETURN_IF_FAILED(check_classes(dataset, place, 1, target, counts, err));
-    bool wide = dataset->spec.input_dtype == GP_F64;
-    if (source->dtype == GP_U8)
-        (wide ? bytes_to_f64 : bytes_to_f32)(dataset, input);
-    else
-        (wide ? f32_to_f64 : f32_to_f32)(dataset, input);
+size_t gp_dataset_scratch(const gp_dataset *dataset) {
+    return dataset->raw_bytes;
+}
+
+static gp_status read_input(const gp_dataset *self, int64_t place, void *raw, void *input, gp_error *err) {
+    const gp_source *source = self->source;
+    GP_RETURN_IF_FAILED(source->class->input(source, place, raw, err));
+    gp_convert(self->input, source->dtype, raw, self->byte_value, self->spec.input_dtype, input);
     return GP_OK;
+}
+
+static gp_status read_classes(const gp_dataset *self, int64_t place, int64_t *target, int64_t *counts, gp_error *err) {
+    if (!self->source->has_target) {
+        for (int64_t i = 0; i < self->target.elements; i++) target[i] = self->spec.ignore;
+        *counts = 0;
+        return GP_OK;
+    }
+    GP_RETURN_IF_FAILED(self->source->class->targets(self->source, place, 1, target, err));
+    return check_classes(self, place, 1, target, counts, err);
+}
+
+static gp_status read_numbers(const gp_dataset *self, int64_t place, void *raw, float *target, int64_t *counts,
+                              gp_error *err) {
+    if (!self->source->has_target) {
+        memset(target, 0, (size_t)self->target.elements * sizeof *target);
+        *counts = 0;
+        return GP_OK;
+    }
+    GP_RETURN_IF_FAILED(self->source->class->targets(self->source, place, 1, raw, err));
+    gp_convert(self->target, GP_F32, raw, NULL, GP_F32, target);
+    *counts = self->target.elements;
+    return GP_OK;
+}
+
+gp_status gp_dataset_read(const gp_dataset *dataset, gp_sample_key key, void *scratch, void *input, void *target,
+                          int64_t *counts, gp_error *err) {
+    assert(key.index >= 0 && key.index < dataset->count);
+    int64_t place = dataset->first + key.index;
+    GP_RETURN_IF_FAILED(read_input(dataset, place, scratch, input, err));
+    if (dataset->spec.target_dtype == GP_I64) return read_classes(dataset, place, target, counts, err);
+    return read_numbers(dataset, place, scratch, target, counts, err);
 }

@@ -1,13 +1,14 @@
-/* Sources of samples: idx and tensors, behind one interface.
+/* Sources of samples: idx, tensors and generated ones, behind one interface.
  *
- * A dataset is opened and checked whole when training starts (sizes, magic numbers, that inputs and targets agree, that
- * labels are in range), as far as that costs no pass over the data that reading will make anyway; what is found later
- * is reported when it is read, with file and offset. Samples are random access. Opened by one thread; gp_dataset_read
- * may be called by one thread at a time.
+ * A dataset is opened and checked when training starts (sizes, magic numbers, that inputs and targets agree, that
+ * classes are in range), as far as that costs no long pass over the data; what is found later is reported when it is
+ * read, with file, offset or sample. Samples are random access. Opened and closed by one thread; in between any number
+ * of threads may read at once.
  */
 #ifndef GP_DATA_DATASET_H
 #define GP_DATA_DATASET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,10 +23,18 @@ typedef struct gp_sample_spec {
     gp_shape input;        /* [C,h,w], [w] …; idx gives [1,rows,columns], or [rows,columns], or [rows·columns] */
     gp_dtype input_dtype;  /* GP_F32 (or GP_F64, converted) */
     gp_shape target;       /* [] for one class */
-    gp_dtype target_dtype; /* GP_I64: classes */
+    gp_dtype target_dtype; /* GP_I64: classes; GP_F32: numbers, pictures in the order of memory as inputs are */
     int64_t classes;       /* classes are 0 … classes−1, or ignore */
-    int64_t ignore;        /* target value that does not count (−100) */
+    int64_t ignore;        /* class that does not count (−100) */
+    bool target_optional;  /* a source without targets will do */
 } gp_sample_spec;
+
+/* Which sample, and all that its reading depends on. */
+typedef struct gp_sample_key {
+    int64_t index; /* 0 … gp_dataset_count − 1 */
+    int64_t epoch; /* from 1 */
+    uint64_t seed;
+} gp_sample_key;
 
 /* GP_DATA for files; GP_CONFIG with the source's place for what the configuration says of them (take out of range; an
  * input of another shape than the file's). */
@@ -33,10 +42,15 @@ GP_MUST_USE gp_status gp_dataset_open(const gp_source_config *source, const gp_s
                                       gp_error *err);
 void gp_dataset_close(gp_dataset **dataset);
 int64_t gp_dataset_count(const gp_dataset *dataset); /* ≥ 1 */
+/* False where the source has no targets, which gp_sample_spec.target_optional allowed. */
+bool gp_dataset_has_target(const gp_dataset *dataset);
+/* Bytes of scratch that a call of gp_dataset_read works in: each thread brings its own, aligned as malloc does. */
+size_t gp_dataset_scratch(const gp_dataset *dataset);
 
-/* Sample `index` into `input` (in the order of memory that devices use: pictures [h,w,c]) and `target`; *counts gets
- * the number of its targets that count. */
-GP_MUST_USE gp_status gp_dataset_read(gp_dataset *dataset, int64_t index, void *input, void *target, int64_t *counts,
-                                      gp_error *err);
+/* One sample into `input` (in the order of memory that devices use: pictures [h,w,c]) and `target`; *counts gets the
+ * number of its targets that count. Without targets these are `ignore`, or 0 where they are F32, and none counts. Any
+ * thread. */
+GP_MUST_USE gp_status gp_dataset_read(const gp_dataset *dataset, gp_sample_key key, void *scratch, void *input,
+                                      void *target, int64_t *counts, gp_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* Inside the room: a regular file that is read at offsets, and failures that name path and offset.
  *
- * Nothing is trusted: a file that became shorter since it was opened is GP_DATA where the missing bytes are read. One
- * thread at a time per file.
+ * Nothing is trusted: a file that became shorter since it was opened is GP_DATA where the missing bytes are read.
+ * Opened and closed by one thread; any number may read at once.
  */
 #ifndef GP_DATA_FILE_H
 #define GP_DATA_FILE_H

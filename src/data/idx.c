@@ -224,18 +224,19 @@ static gp_status read_elements(const idx_file *idx, uint64_t from, size_t bytes,
     return GP_OK;
 }
 
-static gp_status read_image(gp_source *source, int64_t index, void *to, gp_error *err) {
-    idx_source *self = (idx_source *)source;
+static gp_status read_image(const gp_source *source, int64_t index, void *to, gp_error *err) {
+    const idx_source *self = (const idx_source *)source;
     return read_elements(&self->images, (uint64_t)index * self->image_bytes, self->image_bytes, to, err);
 }
 
-static gp_status read_labels(gp_source *source, int64_t first, int64_t samples, int64_t *to, gp_error *err) {
-    idx_source *self = (idx_source *)source;
+static gp_status read_labels(const gp_source *source, int64_t first, int64_t samples, void *to, gp_error *err) {
+    const idx_source *self = (const idx_source *)source;
+    int64_t *labels = to;
     unsigned char bytes[512];
     for (int64_t done = 0; done < samples;) {
         size_t now = samples - done < (int64_t)sizeof bytes ? (size_t)(samples - done) : sizeof bytes;
         GP_RETURN_IF_FAILED(read_elements(&self->labels, (uint64_t)(first + done), now, bytes, err));
-        for (size_t i = 0; i < now; i++) to[done + (int64_t)i] = bytes[i];
+        for (size_t i = 0; i < now; i++) labels[done + (int64_t)i] = bytes[i];
         done += (int64_t)now;
     }
     return GP_OK;
@@ -268,6 +269,8 @@ static void describe(idx_source *self) {
     self->source.target_path = self->labels.file.path;
     self->source.samples = images->dim[0];
     self->source.dtype = GP_U8;
+    self->source.has_target = true;
+    self->source.target_dtype = GP_I64;
     self->image_bytes = 1;
     if (images->rank == 3) self->source.input.dim[self->source.input.rank++] = 1;
     for (int i = 1; i < images->rank; i++) {

@@ -14,7 +14,7 @@
 /* One buffer of the ring. Between being filled and being given back it is the consumer's, else the thread's. */
 typedef struct slot {
     char *input;
-    int64_t *target;
+    char *target;
     gp_batch batch;
 } slot;
 
@@ -25,8 +25,9 @@ struct gp_loader {
     int64_t count;      /* samples of the dataset */
     int64_t batches;    /* per epoch */
     size_t input_bytes; /* of one sample */
-    int64_t targets;    /* of one sample */
-    slot *slots;        /* depth + 1: one is in the consumer's hands */
+    size_t target_bytes;
+    void *scratch; /* gp_dataset_read's; loader's thread only */
+    slot *slots;   /* depth + 1: one is in the consumer's hands */
     int slot_count;
     bool started;
     pthread_t thread;
@@ -84,9 +85,10 @@ static gp_status read_batch(gp_loader *self, int64_t number, slot *to, gp_error 
     for (int64_t i = 0; i < samples; i++) {
         int64_t counted = 0;
         if (atomic_load_explicit(&self->stop, memory_order_relaxed)) return GP_CANCELLED;
-        GP_RETURN_IF_FAILED(gp_dataset_read(self->dataset, self->order[first + i],
-                                            to->input + (size_t)i * self->input_bytes, to->target + i * self->targets,
-                                            &counted, err));
+        gp_sample_key key = {.index = self->order[first + i], .epoch = epoch, .seed = options->seed};
+        GP_RETURN_IF_FAILED(gp_dataset_read(self->dataset, key, self->scratch,
+                                            to->input + (size_t)i * self->input_bytes,
+                                            to->target + (size_t)i * self->target_bytes, &counted, err));
         counts += counted;
     }
     to->batch = (gp_batch){
@@ -141,14 +143,14 @@ static void *run(void *argument) {
 }
 
 static gp_status make_slots(gp_loader *self, const gp_sample_spec *spec, gp_error *err) {
-    int64_t elements = 0;
+    int64_t elements = 0, targets = 0;
     size_t input_bytes, target_bytes;
     size_t samples = (size_t)(self->options.batch < self->count ? self->options.batch : self->count);
-    if (!gp_shape_elements(spec->input, &elements) || !gp_shape_elements(spec->target, &self->targets) ||
+    if (!gp_shape_elements(spec->input, &elements) || !gp_shape_elements(spec->target, &targets) ||
         !gp_size_mul((size_t)elements, gp_dtype_size(spec->input_dtype), &self->input_bytes) ||
         !gp_size_mul(self->input_bytes, samples, &input_bytes) || input_bytes > SIZE_MAX - GP_ALIGNMENT ||
-        !gp_size_mul((size_t)self->targets, sizeof(int64_t), &target_bytes) ||
-        !gp_size_mul(target_bytes, samples, &target_bytes))
+        !gp_size_mul((size_t)targets, gp_dtype_size(spec->target_dtype), &self->target_bytes) ||
+        !gp_size_mul(self->target_bytes, samples, &target_bytes))
         return gp_fail(err, GP_MEMORY, "out of memory: a mini-batch of %zu samples", samples);
     GP_RETURN_IF_FAILED(GP_NEW(&self->slots, self->slot_count, err));
     for (int i = 0; i < self->slot_count; i++) {
@@ -160,6 +162,7 @@ static gp_status make_slots(gp_loader *self, const gp_sample_spec *spec, gp_erro
         }
         GP_RETURN_IF_FAILED(gp_new_array((void **)&made->target, target_bytes, 1, err));
     }
+    GP_RETURN_IF_FAILED(gp_new_array(&self->scratch, gp_dataset_scratch(self->dataset), 1, err));
     return GP_NEW(&self->order, self->count, err);
 }
 
@@ -231,6 +234,7 @@ void gp_loader_destroy(gp_loader **loader) {
         free(self->slots[i].target);
     }
     free(self->slots);
+    free(self->scratch);
     free(self->order);
     free(self);
     *loader = NULL;

@@ -2,7 +2,7 @@
  * {"name": {"dtype","shape","data_offsets":[begin,end]}, "__metadata__": {…}}, then the packed data).
  *
  * The reader trusts nothing: lengths, overlaps, gaps, duplicate names, shapes and file size are checked when a file is
- * opened; GP_DATA with path and offset. An open reader belongs to one thread at a time. The writer writes to a
+ * opened; GP_DATA with path and offset. Of an open file any number of threads may read at once. The writer writes to a
  * temporary file beside the target, syncs, and renames: the target is either the old file or the new one, whole.
  */
 #ifndef GP_DATA_SAFETENSORS_H
@@ -38,7 +38,7 @@ size_t gp_safetensors_count(const gp_safetensors *file);
 const gp_safetensor *gp_safetensors_at(const gp_safetensors *file, size_t index);
 const gp_safetensor *gp_safetensors_find(const gp_safetensors *file, const char *name); /* NULL where there is none */
 /* Bytes [from, from+bytes) of a tensor's data into `to`. */
-GP_MUST_USE gp_status gp_safetensors_read(gp_safetensors *file, const gp_safetensor *tensor, uint64_t from,
+GP_MUST_USE gp_status gp_safetensors_read(const gp_safetensors *file, const gp_safetensor *tensor, uint64_t from,
                                           size_t bytes, void *to, gp_error *err);
 
 /* One tensor to write; `data` is its elements, borrowed, in C order. */

@@ -320,8 +320,8 @@ const gp_safetensor *gp_safetensors_find(const gp_safetensors *file, const char 
     return found ? *found : NULL;
 }
 
-gp_status gp_safetensors_read(gp_safetensors *file, const gp_safetensor *tensor, uint64_t from, size_t bytes, void *to,
-                              gp_error *err) {
+gp_status gp_safetensors_read(const gp_safetensors *file, const gp_safetensor *tensor, uint64_t from, size_t bytes,
+                              void *to, gp_error *err) {
     uint64_t size = tensor->end - tensor->begin;
     if (from > size || bytes > size - from) {
         return FAIL_TENSOR(file, err, tensor, "%zu bytes from %" PRIu64 " on lie outside of its %" PRIu64, bytes, from,

@@ -1,7 +1,8 @@
 /* Inside the room: what a format of data files offers to dataset.c, which does what all have in common (take, shapes,
  * scaling, layout, the range of labels).
  *
- * A source delivers samples as the file has them. Its creator closes it. One thread at a time.
+ * A source delivers samples as the file has them. Its creator closes it. Opened and closed by one thread; in between
+ * any number of threads may read at once.
  */
 #ifndef GP_DATA_SOURCE_H
 #define GP_DATA_SOURCE_H
@@ -11,14 +12,16 @@
 
 #include "base/shape.h"
 #include "base/status.h"
+#include "data/dataset.h"
 
 typedef struct gp_source gp_source;
 
 typedef struct gp_source_class {
     /* The elements of sample `index`, of the source's dtype, in the file's order. */
-    gp_status (*input)(gp_source *source, int64_t index, void *to, gp_error *err);
-    /* The targets of samples [first, first+samples), each with as many as `target` has elements. */
-    gp_status (*targets)(gp_source *source, int64_t first, int64_t samples, int64_t *to, gp_error *err);
+    gp_status (*input)(const gp_source *source, int64_t index, void *to, gp_error *err);
+    /* The targets of samples [first, first+samples), each with as many as `target` has elements, of target_dtype and in
+     * the file's order. Not called where has_target is false. */
+    gp_status (*targets)(const gp_source *source, int64_t first, int64_t samples, void *to, gp_error *err);
     void (*close)(gp_source *source);
 } gp_source_class;
 
@@ -27,11 +30,13 @@ struct gp_source {
     const gp_source_class *class;
     const char *input_path; /* for messages; owned by the source, as is target_path */
     const char *target_path;
-    int64_t samples;  /* ≥ 1 */
-    gp_dtype dtype;   /* of the inputs: GP_U8 (0 … 255 means 0 … 1) or GP_F32 */
-    gp_shape input;   /* of one sample, in the file's order */
-    gp_shape target;  /* of one sample's targets; [] for one class */
-    bool fixed_shape; /* the model's input must have this very shape, not only as many elements */
+    int64_t samples;       /* ≥ 1 */
+    gp_dtype dtype;        /* of the inputs: GP_U8 (0 … 255 means 0 … 1), GP_F32 or GP_F64 */
+    gp_shape input;        /* of one sample, in the file's order */
+    bool has_target;       /* false only where gp_sample_spec.target_optional allows it */
+    gp_dtype target_dtype; /* GP_I64: classes; or GP_F32 */
+    gp_shape target;       /* of one sample's targets; [] for one class */
+    bool fixed_shape;      /* the model's input must have this very shape, not only as many elements */
 };
 
 /* MNIST's format, plain or gzipped: 0x00 0x00, element type, rank, rank big-endian u32 dimensions (samples first), then
@@ -39,7 +44,13 @@ struct gp_source {
  * is inflated whole into memory, a plain one is read as it goes. */
 GP_MUST_USE gp_status gp_idx_open(const char *images, const char *labels, gp_source **out, gp_error *err);
 
-/* A safetensors file with `x` [samples, …] F32 or U8 and `y` [samples, …] I32 or I64. Read as it goes. */
-GP_MUST_USE gp_status gp_tensors_open(const char *path, gp_source **out, gp_error *err);
+/* A safetensors file with `x` [samples, …] and `y` [samples, …]. x is F32, U8, F64, F16 or BF16; y classes in any
+ * integer, or F32, F64, F16, BF16 targets. Read as it goes. `target_optional`: y may be missing. */
+GP_MUST_USE gp_status gp_tensors_open(const char *path, bool target_optional, gp_source **out, gp_error *err);
+
+/* Standard normal inputs and uniform targets (classes, or F32 in 0…1) of whatever shapes the model wants, from
+ * counters: philox.h says which. Normals have 16 bits: the midpoints of 65,536 slices of equal probability. */
+GP_MUST_USE gp_status gp_synthetic_open(int64_t samples, uint64_t seed, const gp_sample_spec *spec, gp_source **out,
+                                        gp_error *err);
 
 #endif

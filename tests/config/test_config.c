@@ -295,7 +295,8 @@ static bool texts_equal(const char *a, const char *b) {
 static bool sources_equal(const gp_source_config *a, const gp_source_config *b) {
     return a->kind == b->kind && texts_equal(a->images, b->images) && texts_equal(a->labels, b->labels) &&
            texts_equal(a->file, b->file) && a->normalise == b->normalise && a->mean == b->mean && a->std == b->std &&
-           a->take == b->take && a->take_from == b->take_from && a->take_to == b->take_to;
+           a->samples == b->samples && a->seed == b->seed && a->take == b->take && a->take_from == b->take_from &&
+           a->take_to == b->take_to;
 }
 
 static bool pipelines_equal(const gp_pipeline_config *a, const gp_pipeline_config *b) {
@@ -391,6 +392,8 @@ static void repeats_what_it_resolved(void **state) {
                                        "data.eval={idx: {images: 'no', labels: '12', std: 3}}",
                                        "train.init=null",
                                        "pipeline.checkpoint=never"};
+    static const char *const generated[] = {"data.train={synthetic: {samples: 9, seed: 5}, take: [2, 4]}",
+                                            "data.eval={synthetic: 12}"};
     static const char *const many[] = {"pipeline.devices=[cpu, {cpu: {count: 1022}}, cpu]"};
     static const char *const mixed[] = {"pipeline.devices=[{cpu: {count: 20, memory: 1KiB}}, {cpu: {count: 3}}, {ref: "
                                         "{count: 17}}, {cuda:3: {count: 30}}]"};
@@ -409,6 +412,7 @@ static void repeats_what_it_resolved(void **state) {
     assert_repeats(SMALL, multistep, 3);
     assert_repeats(SMALL, sets, 1);
     assert_repeats(SMALL "pipeline: {devices: [ref, cpu]}\n", sets, 8);
+    assert_repeats(SMALL, generated, 2);
     assert_repeats(SMALL, many, 1);
     assert_repeats(SMALL, mixed, 1);
     assert_repeats(MODEL "data: {eval: {tensors: a}, batch: 1}\noptimizer: {sgd: 0}\ntrain: {steps: 0}\n", NULL, 0);

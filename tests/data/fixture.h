@@ -17,6 +17,7 @@
 #include <zlib.h>
 
 #include "base/status.h"
+#include "data/dataset.h"
 
 static char fixture_folder[64];
 
@@ -95,6 +96,17 @@ static inline void fixture_expect(gp_status status, gp_status wanted, const gp_e
     assert_string_equal(err->text, text);
     assert_int_equal(status, wanted);
     assert_int_equal(err->status, wanted);
+}
+
+/* One sample of the first epoch, seed 1. */
+static inline gp_status fixture_sample(const gp_dataset *dataset, int64_t index, void *input, void *target,
+                                       int64_t *counts, gp_error *err) {
+    void *scratch = malloc(gp_dataset_scratch(dataset));
+    assert_non_null(scratch);
+    gp_sample_key key = {.index = index, .epoch = 1, .seed = 1};
+    gp_status status = gp_dataset_read(dataset, key, scratch, input, target, counts, err);
+    free(scratch);
+    return status;
 }
 
 #endif

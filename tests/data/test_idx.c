@@ -50,7 +50,7 @@ static void assert_tiny(gp_dataset *dataset) {
         float input[4];
         int64_t target = -1;
         int64_t counts = 0;
-        assert_int_equal(gp_dataset_read(dataset, i, input, &target, &counts, &err), GP_OK);
+        assert_int_equal(fixture_sample(dataset, i, input, &target, &counts, &err), GP_OK);
         for (int64_t j = 0; j < 4; j++) assert_true(input[j] == (float)tiny_images[16 + 4 * i + j] / 255.0F);
         assert_int_equal(target, tiny_labels[8 + i]);
         assert_int_equal(counts, 1);
@@ -120,7 +120,7 @@ static void normalises(void **state) {
     double input[4];
     int64_t target, counts;
     assert_int_equal(gp_dataset_open(&source, &spec, &dataset, &err), GP_OK);
-    assert_int_equal(gp_dataset_read(dataset, 2, input, &target, &counts, &err), GP_OK);
+    assert_int_equal(fixture_sample(dataset, 2, input, &target, &counts, &err), GP_OK);
     assert_true(input[2] == (1.0 - 0.1307) / 0.3081);
     assert_true(input[3] == (0.2 - 0.1307) / 0.3081);
     gp_dataset_close(&dataset);
@@ -144,7 +144,7 @@ static void reads_a_picture_as_rows_or_a_vector(void **state) {
         spec.input = shapes[i];
         assert_int_equal(gp_dataset_open(&source, &spec, &dataset, &err), i < 3 ? GP_OK : GP_CONFIG);
         if (i >= 3) continue;
-        assert_int_equal(gp_dataset_read(dataset, 1, input, &target, &counts, &err), GP_OK);
+        assert_int_equal(fixture_sample(dataset, 1, input, &target, &counts, &err), GP_OK);
         const float wanted[4] = {4 / 255.0F, 5 / 255.0F, 6 / 255.0F, 7 / 255.0F};
         assert_memory_equal(input, wanted, sizeof wanted);
         gp_dataset_close(&dataset);
@@ -340,8 +340,8 @@ static void shortened_while_open(void **state) {
     fixture_write(labels, tiny_labels, sizeof tiny_labels);
     assert_int_equal(open_tiny(images, labels, &dataset, &err), GP_OK);
     assert_int_equal(truncate(images, 25), 0);
-    assert_int_equal(gp_dataset_read(dataset, 1, input, &target, &counts, &err), GP_OK);
-    fixture_expect(gp_dataset_read(dataset, 2, input, &target, &counts, &err), GP_DATA, &err, images,
+    assert_int_equal(fixture_sample(dataset, 1, input, &target, &counts, &err), GP_OK);
+    fixture_expect(fixture_sample(dataset, 2, input, &target, &counts, &err), GP_DATA, &err, images,
                    ": offset 25: the file ends here; 3 more bytes were expected");
     gp_dataset_close(&dataset);
 }
@@ -412,7 +412,7 @@ static void take(void **state) {
     spec.classes = 5; /* sample 0, of class 9, is not taken */
     assert_int_equal(gp_dataset_open(&source, &spec, &dataset, &err), GP_OK);
     assert_int_equal(gp_dataset_count(dataset), 2);
-    assert_int_equal(gp_dataset_read(dataset, 1, input, &target, &counts, &err), GP_OK);
+    assert_int_equal(fixture_sample(dataset, 1, input, &target, &counts, &err), GP_OK);
     assert_int_equal(target, 4);
     assert_true(input[2] == 1);
     gp_dataset_close(&dataset);
@@ -451,7 +451,7 @@ static void reads_mnist(void **state) {
     assert_int_equal(gp_dataset_open(&source, &spec, &dataset, &err), GP_OK);
     assert_int_equal(gp_dataset_count(dataset), 10000);
     for (int64_t i = 0; i < 10000; i++) {
-        assert_int_equal(gp_dataset_read(dataset, i, input, &target, &counts, &err), GP_OK);
+        assert_int_equal(fixture_sample(dataset, i, input, &target, &counts, &err), GP_OK);
         if (i < 10) assert_int_equal(target, first[i]);
         for (int j = 0; j < 784; j++) sum += (double)input[j];
     }
