@@ -9,6 +9,9 @@
  *   shuffling       {position / 4, epoch, 0, purpose},                                 lane position % 4
  *   synthetic input {element / 8, sample (two words), purpose},          half element % 8, the lower of a word first
  *   and targets     {element / 4, sample (two words), 1 << 8 | purpose},               lane element % 4
+ *   transforms      {place in the data file (two words), epoch, draw << 16 | place in the list << 8 | purpose}:
+ *                   draw 0 whether (lane 0), and where random_crop begins (row, column); draw 1 + a attempt a of
+ *                   random_erasing (area, ratio, row, column)
  *
  * Elements count in PyTorch's order (channels first); the place in the mini-batch and the index of the node are those
  * of the whole mini-batch and of the expanded graph.

@@ -141,6 +141,7 @@ static void free_source(gp_source_config *source) {
     free(source->images);
     free(source->labels);
     free(source->file);
+    gp_free_transforms(source);
 }
 
 void gp_config_destroy(gp_config **config) {

@@ -105,7 +105,7 @@ static gp_status read_source(const gp_config *config, const gp_yaml *node, const
     static const char *const kinds[] = {"idx", "tensors", "synthetic", NULL};
     static const char *const later[] = {"cifar", "images", "text", "tokens", "boxes", NULL};
     static const char *const beside[] = {"take", "transform", "name", NULL};
-    static const char *const beside_later[] = {"transform", "name", NULL};
+    static const char *const beside_later[] = {"name", NULL};
     source_reader reader = {.what = what, .folder = config->folder, .source = source};
     gp_choice choice;
     int kind = 0;
@@ -122,11 +122,13 @@ static gp_status read_source(const gp_config *config, const gp_yaml *node, const
     GP_RETURN_IF_FAILED(readers[kind].read(&reader, &choice, err));
     source->kind = readers[kind].kind;
     const gp_yaml *take = gp_yaml_get(node, "take");
-    return take ? read_take(&reader, take, err) : GP_OK;
+    if (take) GP_RETURN_IF_FAILED(read_take(&reader, take, err));
+    const gp_yaml *transform = gp_yaml_get(node, "transform");
+    return transform ? gp_read_transforms(transform, name_of(&reader, "transform").text, source, err) : GP_OK;
 }
 
 gp_status gp_read_data(gp_config *config, const gp_yaml *node, gp_error *err) {
-    static const char *const known[] = {"train", "eval", "batch", "shuffle", "drop_last", NULL};
+    static const char *const known[] = {"train", "eval", "batch", "shuffle", "drop_last", "threads", NULL};
     gp_data_config *data = &config->data;
     const gp_yaml *batch = NULL;
     GP_RETURN_IF_FAILED(gp_read_mapping(node, "data", err));
@@ -141,5 +143,10 @@ gp_status gp_read_data(gp_config *config, const gp_yaml *node, gp_error *err) {
     data->batch_place = batch->place;
     data->shuffle = true;
     GP_RETURN_IF_FAILED(gp_read_optional_boolean(node, "shuffle", "data.shuffle", &data->shuffle, err));
-    return gp_read_optional_boolean(node, "drop_last", "data.drop_last", &data->drop_last, err);
+    GP_RETURN_IF_FAILED(gp_read_optional_boolean(node, "drop_last", "data.drop_last", &data->drop_last, err));
+    const gp_yaml *threads = gp_yaml_get(node, "threads");
+    int64_t count = 1;
+    if (threads) GP_RETURN_IF_FAILED(gp_read_integer(threads, "data.threads", 1, GP_MAX_LOADER_THREADS, &count, err));
+    data->threads = (int)count;
+    return GP_OK;
 }

@@ -51,6 +51,15 @@ GP_MUST_USE gp_status gp_read_optional_boolean(const gp_yaml *mapping, const cha
 GP_MUST_USE gp_status gp_read_path(const gp_yaml *node, const char *what, const char *folder, char **out,
                                    gp_error *err);
 
+/* Entries of `transform`: below a source called `what` in messages. */
+GP_MUST_USE gp_status gp_read_transforms(const gp_yaml *node, const char *what, gp_source_config *source,
+                                         gp_error *err);
+void gp_free_transforms(gp_source_config *source);
+/* As config.yaml has them: "[{pad: {…}}, …]". */
+void gp_write_transforms(FILE *file, const gp_source_config *source);
+/* The shortest decimal that reads back as the same number. */
+void gp_write_number(FILE *file, double value);
+
 GP_MUST_USE gp_status gp_read_data(gp_config *config, const gp_yaml *node, gp_error *err);
 GP_MUST_USE gp_status gp_read_pipeline(gp_config *config, const gp_yaml *node, gp_error *err);
 GP_MUST_USE gp_status gp_read_optimizer(gp_config *config, const gp_yaml *node, gp_error *err);

@@ -9,8 +9,7 @@
 /* Each section is written anew from the typed configuration, so that no choice can be forgotten. The texts are YAML's
  * flow style; the tree's writer lays them out. */
 
-/* The shortest decimal that reads back as the same number. */
-static void write_number(FILE *file, double value) {
+void gp_write_number(FILE *file, double value) {
     char text[40];
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, value);
@@ -37,9 +36,9 @@ static void write_source(FILE *file, const char *key, const gp_source_config *so
         gp_yaml_write_quoted(file, source->labels);
         if (source->normalise) {
             fputs(", mean: ", file);
-            write_number(file, source->mean);
+            gp_write_number(file, source->mean);
             fputs(", std: ", file);
-            write_number(file, source->std);
+            gp_write_number(file, source->std);
         }
         fputs("}", file);
     } else if (source->kind == GP_SOURCE_TENSORS) {
@@ -50,6 +49,10 @@ static void write_source(FILE *file, const char *key, const gp_source_config *so
                 (unsigned long long)source->seed);
     }
     if (source->take) fprintf(file, ", take: [%lld, %lld]", (long long)source->take_from, (long long)source->take_to);
+    if (source->transform_count > 0) {
+        fputs(", transform: ", file);
+        gp_write_transforms(file, source);
+    }
     fputs("}, ", file);
 }
 
@@ -58,8 +61,8 @@ static void write_data(FILE *file, const gp_config *config) {
     fputs("{", file);
     write_source(file, "train", &data->train);
     write_source(file, "eval", &data->eval);
-    fprintf(file, "batch: %lld, shuffle: %s, drop_last: %s}", (long long)data->batch, truth(data->shuffle),
-            truth(data->drop_last));
+    fprintf(file, "batch: %lld, shuffle: %s, drop_last: %s, threads: %d}", (long long)data->batch, truth(data->shuffle),
+            truth(data->drop_last), data->threads);
 }
 
 static bool devices_equal(const gp_device_config *a, const gp_device_config *b) {
@@ -110,25 +113,25 @@ static void write_pipeline(FILE *file, const gp_config *config) {
 
 static void write_sgd(FILE *file, const gp_optimizer_config *optimizer) {
     fputs("sgd: {lr: ", file);
-    write_number(file, optimizer->lr);
+    gp_write_number(file, optimizer->lr);
     fputs(", momentum: ", file);
-    write_number(file, optimizer->momentum);
+    gp_write_number(file, optimizer->momentum);
     fprintf(file, ", nesterov: %s, weight_decay: ", truth(optimizer->nesterov));
-    write_number(file, optimizer->decay);
+    gp_write_number(file, optimizer->decay);
     fputs("}", file);
 }
 
 static void write_adam(FILE *file, const gp_optimizer_config *optimizer) {
     fprintf(file, "%s: {lr: ", optimizer->kind == GP_OPTIMIZER_ADAMW ? "adamw" : "adam");
-    write_number(file, optimizer->lr);
+    gp_write_number(file, optimizer->lr);
     fputs(", betas: [", file);
-    write_number(file, optimizer->beta1);
+    gp_write_number(file, optimizer->beta1);
     fputs(", ", file);
-    write_number(file, optimizer->beta2);
+    gp_write_number(file, optimizer->beta2);
     fputs("], eps: ", file);
-    write_number(file, optimizer->eps);
+    gp_write_number(file, optimizer->eps);
     fputs(", weight_decay: ", file);
-    write_number(file, optimizer->decay);
+    gp_write_number(file, optimizer->decay);
     fputs("}", file);
 }
 
@@ -149,12 +152,12 @@ static void write_lr_schedule(FILE *file, const gp_optimizer_config *optimizer) 
         break;
     case GP_LR_COSINE:
         fputs("{cosine: {min: ", file);
-        write_number(file, optimizer->lr_min);
+        gp_write_number(file, optimizer->lr_min);
         fputs("}}", file);
         return;
     }
     fputs(", gamma: ", file);
-    write_number(file, optimizer->lr_gamma);
+    gp_write_number(file, optimizer->lr_gamma);
     fputs("}}", file);
 }
 
@@ -170,11 +173,11 @@ static void write_optimizer(FILE *file, const gp_config *config) {
     fputs(", warmup: {length: ", file);
     write_time(file, optimizer->warmup);
     fputs(", from: ", file);
-    write_number(file, optimizer->warmup_from);
+    gp_write_number(file, optimizer->warmup_from);
     fputs("}", file);
     if (optimizer->clip_norm > 0) {
         fputs(", clip_norm: ", file);
-        write_number(file, optimizer->clip_norm);
+        gp_write_number(file, optimizer->clip_norm);
     }
     fprintf(file, "%s}", optimizer->no_decay ? ", no_decay: norms_and_biases" : "");
 }
@@ -183,7 +186,7 @@ static void write_every(FILE *file, const gp_every *every) {
     if (every->time.count > 0) {
         write_time(file, every->time);
     } else {
-        write_number(file, every->minutes);
+        gp_write_number(file, every->minutes);
         fputs(every->minutes == 1 ? " minute" : " minutes", file);
     }
 }

@@ -8,14 +8,18 @@
 #include "base/memory.h"
 #include "data/convert.h"
 #include "data/source.h"
+#include "data/transform.h"
 
 struct gp_dataset {
     gp_source *source;
     gp_sample_spec spec;
-    int64_t first, count;    /* what `take` leaves */
-    gp_layout input, target; /* of one sample */
-    size_t raw_bytes;        /* of one sample's input or target as the source has it, whichever is more */
-    double byte_value[256];  /* what a u8 element means */
+    gp_transforms *transforms; /* NULL: none */
+    int64_t first, count;      /* what `take` leaves */
+    gp_layout picture;         /* one sample's input before the transforms */
+    gp_layout input, target;   /* of one sample */
+    size_t raw_bytes;          /* of one sample's input or target as the source has it, whichever is more; aligned */
+    size_t buffer_bytes;       /* of each of the transforms' two */
+    double byte_value[256];    /* what a u8 element means */
 };
 
 static gp_status open_source(const gp_source_config *config, const gp_sample_spec *spec, gp_source **out,
@@ -53,18 +57,22 @@ static bool reads_as(gp_shape picture, gp_shape wanted) {
     return gp_shape_equal((gp_shape){2, {h, w}}, wanted) || gp_shape_equal((gp_shape){1, {h * w}}, wanted);
 }
 
+static gp_status make_transforms(gp_dataset *self, const gp_source_config *config, gp_error *err) {
+    if (config->transform_count == 0) return GP_OK;
+    return gp_transforms_create(config->transforms, config->transform_count, self->source->input,
+                                self->source->input_path, &self->transforms, err);
+}
+
 static gp_status check_input(const gp_dataset *self, const gp_source_config *config, gp_error *err) {
     const gp_source *source = self->source;
+    const bool as_it_is = source->fixed_shape;
+    gp_shape gives = self->transforms ? gp_transforms_output(self->transforms) : source->input;
     char has[GP_SHAPE_TEXT];
     char wants[GP_SHAPE_TEXT];
-    int64_t elements = 0;
-    if (!gp_shape_elements(source->input, &elements) || !gp_shape_elements(self->spec.input, &elements))
-        return gp_fail_at(err, GP_CONFIG, config->place, "an input has more elements than can be counted");
-    if (source->fixed_shape ? gp_shape_equal(source->input, self->spec.input)
-                            : reads_as(source->input, self->spec.input))
-        return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, config->place, "the samples of %s are %s, but the model's input is %s",
-                      source->input_path, gp_shape_text(has, source->input), gp_shape_text(wants, self->spec.input));
+    if (as_it_is ? gp_shape_equal(gives, self->spec.input) : reads_as(gives, self->spec.input)) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, config->place, "the samples of %s are %s%s, but the model's input is %s",
+                      source->input_path, gp_shape_text(has, gives), self->transforms ? " after the transforms" : "",
+                      gp_shape_text(wants, self->spec.input));
 }
 
 static gp_status check_target(const gp_dataset *self, const gp_source_config *config, gp_error *err) {
@@ -136,11 +144,15 @@ static gp_status check_all_classes(const gp_dataset *self, gp_error *err) {
 static gp_status prepare(gp_dataset *self, const gp_source_config *config, gp_error *err) {
     const gp_source *source = self->source;
     size_t input_bytes, target_bytes;
-    if (!gp_layout_of(self->spec.input, &self->input) || !gp_layout_of(self->spec.target, &self->target) ||
-        !gp_size_mul((size_t)self->input.elements, gp_dtype_size(source->dtype), &input_bytes) ||
-        !gp_size_mul((size_t)self->target.elements, gp_dtype_size(self->spec.target_dtype), &target_bytes))
+    if (!gp_layout_of(source->input, &self->picture) || !gp_layout_of(self->spec.input, &self->input) ||
+        !gp_layout_of(self->spec.target, &self->target) ||
+        !gp_size_mul((size_t)self->picture.elements, gp_dtype_size(source->dtype), &input_bytes) ||
+        !gp_size_mul((size_t)self->target.elements, gp_dtype_size(self->spec.target_dtype), &target_bytes) ||
+        input_bytes > SIZE_MAX / 8 || target_bytes > SIZE_MAX / 8)
         return gp_fail_at(err, GP_CONFIG, config->place, "a sample has more elements than can be counted");
-    self->raw_bytes = input_bytes > target_bytes ? input_bytes : target_bytes;
+    self->raw_bytes = gp_align_up(input_bytes > target_bytes ? input_bytes : target_bytes, GP_ALIGNMENT);
+    if (self->transforms)
+        self->buffer_bytes = gp_align_up(gp_transforms_elements(self->transforms) * sizeof(float), GP_ALIGNMENT);
     for (int i = 0; i < 256; i++) {
         self->byte_value[i] = i / 255.0;
         if (config->normalise) self->byte_value[i] = (self->byte_value[i] - config->mean) / config->std;
@@ -155,6 +167,7 @@ gp_status gp_dataset_open(const gp_source_config *source, const gp_sample_spec *
     self->spec = *spec;
     gp_status status = open_source(source, spec, &self->source, err);
     if (status == GP_OK) status = apply_take(self, source, err);
+    if (status == GP_OK) status = make_transforms(self, source, err);
     if (status == GP_OK) status = check_input(self, source, err);
     if (status == GP_OK) status = check_target(self, source, err);
     if (status == GP_OK) status = prepare(self, source, err);
@@ -171,6 +184,7 @@ void gp_dataset_close(gp_dataset **dataset) {
     if (!dataset || !*dataset) return;
     gp_source *source = (*dataset)->source;
     if (source) source->class->close(source);
+    gp_transforms_destroy(&(*dataset)->transforms);
     free(*dataset);
     *dataset = NULL;
 }
@@ -184,13 +198,24 @@ bool gp_dataset_has_target(const gp_dataset *dataset) {
 }
 
 size_t gp_dataset_scratch(const gp_dataset *dataset) {
-    return dataset->raw_bytes;
+    return dataset->raw_bytes + 2 * dataset->buffer_bytes;
 }
 
-static gp_status read_input(const gp_dataset *self, int64_t place, void *raw, void *input, gp_error *err) {
+/* A picture on its way through the transforms is [h,w,c] already: no channels are left to move. */
+static gp_status read_input(const gp_dataset *self, int64_t place, gp_sample_key key, char *scratch, void *input,
+                            gp_error *err) {
     const gp_source *source = self->source;
-    GP_RETURN_IF_FAILED(source->class->input(source, place, raw, err));
-    gp_convert(self->input, source->dtype, raw, self->byte_value, self->spec.input_dtype, input);
+    float *from = (float *)(void *)(scratch + self->raw_bytes);
+    float *to = (float *)(void *)(scratch + self->raw_bytes + self->buffer_bytes);
+    gp_layout row = {.channels = 1, .pixels = self->input.elements, .elements = self->input.elements};
+    GP_RETURN_IF_FAILED(source->class->input(source, place, scratch, err));
+    if (!self->transforms) {
+        gp_convert(self->input, source->dtype, scratch, self->byte_value, self->spec.input_dtype, input);
+        return GP_OK;
+    }
+    gp_convert(self->picture, source->dtype, scratch, self->byte_value, GP_F32, from);
+    from = gp_transforms_apply(self->transforms, key.seed, key.epoch, place, from, to);
+    gp_convert(row, GP_F32, from, NULL, self->spec.input_dtype, input);
     return GP_OK;
 }
 
@@ -221,7 +246,7 @@ gp_status gp_dataset_read(const gp_dataset *dataset, gp_sample_key key, void *sc
                           int64_t *counts, gp_error *err) {
     assert(key.index >= 0 && key.index < dataset->count);
     int64_t place = dataset->first + key.index;
-    GP_RETURN_IF_FAILED(read_input(dataset, place, scratch, input, err));
+    GP_RETURN_IF_FAILED(read_input(dataset, place, key, scratch, input, err));
     if (dataset->spec.target_dtype == GP_I64) return read_classes(dataset, place, target, counts, err);
     return read_numbers(dataset, place, scratch, target, counts, err);
 }

@@ -11,39 +11,64 @@
 #include "base/memory.h"
 #include "base/philox.h"
 
-/* One buffer of the ring. Between being filled and being given back it is the consumer's, else the thread's. */
+enum { CHUNK = 16 }; /* samples that a thread claims at once */
+
+/* One buffer of the ring. Its parts belong to the threads that claimed them; when all are done the mini-batch is whole,
+ * and the consumer's until it is given back. */
 typedef struct slot {
     char *input;
     char *target;
-    gp_batch batch;
+    gp_batch batch;    /* once it is whole */
+    int64_t whole;     /* number of the mini-batch that is, −1: none; this and what follows: lock */
+    int64_t done;      /* samples that were read or given up */
+    int64_t counts;    /* of their targets */
+    int64_t failed_at; /* the first that cannot be read, −1: none */
+    gp_error error;    /* its error */
 } slot;
 
+/* Some samples of one mini-batch. */
+typedef struct claim {
+    int64_t number;        /* of the mini-batch, from the first of first_epoch */
+    int64_t epoch, index;  /* of the mini-batch, as in gp_batch */
+    int64_t samples;       /* of the mini-batch */
+    int64_t first, count;  /* of the claim, in the mini-batch */
+    int64_t places[CHUNK]; /* in the dataset */
+} claim;
+
+typedef struct reader {
+    gp_loader *loader;
+    pthread_t thread;
+    void *scratch; /* gp_dataset_read's */
+} reader;
+
 struct gp_loader {
-    /* Constant once the thread runs. */
+    /* Constant once the threads run. */
     gp_dataset *dataset;
     gp_loader_options options;
-    int64_t count;      /* samples of the dataset */
-    int64_t batches;    /* per epoch */
-    size_t input_bytes; /* of one sample */
-    size_t target_bytes;
-    void *scratch; /* gp_dataset_read's; loader's thread only */
-    slot *slots;   /* depth + 1: one is in the consumer's hands */
+    int64_t count;       /* samples of the dataset */
+    int64_t batches;     /* per epoch */
+    int64_t end;         /* the number of the mini-batch after the last */
+    size_t input_bytes;  /* of one sample */
+    size_t target_bytes; /* of one sample */
+    slot *slots;         /* depth + 1: one is in the consumer's hands */
     int slot_count;
-    bool started;
-    pthread_t thread;
+    reader *readers;
+    int started; /* of options.threads */
 
-    int64_t *order;      /* of the epoch under way; loader's thread only */
-    int64_t order_epoch; /* 0: none yet */
+    pthread_mutex_t claims;          /* never held together with `lock` */
+    int64_t *order;                  /* of the epoch that claims have come to; claims */
+    int64_t order_epoch;             /* 0: none yet; claims */
+    int64_t next_number, next_first; /* what is claimed next; claims */
 
     atomic_bool stop; /* read between samples, so that destroy need not wait for a batch */
     pthread_mutex_t lock;
     pthread_cond_t change;
-    uint64_t filled; /* batches read so far; lock */
-    uint64_t freed;  /* batches given back by the consumer; lock */
-    bool ended;      /* nothing comes after `filled`; lock */
-    gp_error error;  /* why it ended, where its status is not GP_OK; lock */
+    int64_t filled; /* mini-batches before this one are published; lock */
+    int64_t freed;  /* those before this one were given back by the consumer; lock */
+    bool ended;     /* nothing comes after `filled`; lock */
+    gp_error error; /* why it ended, where its status is not GP_OK; lock */
 
-    uint64_t taken; /* consumer only */
+    int64_t taken; /* the mini-batch that the consumer takes next; consumer only */
 };
 
 int64_t gp_loader_batches(int64_t count, int64_t batch, bool drop_last) {
@@ -71,74 +96,130 @@ void gp_loader_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, 
     }
 }
 
-static gp_status read_batch(gp_loader *self, int64_t number, slot *to, gp_error *err) {
-    const gp_loader_options *options = &self->options;
-    int64_t epoch = options->first_epoch + number / self->batches;
-    int64_t index = number % self->batches;
-    int64_t first = index * options->batch;
-    int64_t samples = self->count - first < options->batch ? self->count - first : options->batch;
-    if (self->order_epoch != epoch) {
-        gp_loader_order(options->seed, epoch, options->shuffle, self->count, self->order);
-        self->order_epoch = epoch;
-    }
-    int64_t counts = 0;
-    for (int64_t i = 0; i < samples; i++) {
-        int64_t counted = 0;
-        if (atomic_load_explicit(&self->stop, memory_order_relaxed)) return GP_CANCELLED;
-        gp_sample_key key = {.index = self->order[first + i], .epoch = epoch, .seed = options->seed};
-        GP_RETURN_IF_FAILED(gp_dataset_read(self->dataset, key, self->scratch,
-                                            to->input + (size_t)i * self->input_bytes,
-                                            to->target + (size_t)i * self->target_bytes, &counted, err));
-        counts += counted;
-    }
-    to->batch = (gp_batch){
-        .input = to->input, .target = to->target, .samples = samples, .counts = counts, .epoch = epoch, .index = index};
-    return GP_OK;
+static slot *slot_of(const gp_loader *self, int64_t number) {
+    return &self->slots[number % self->slot_count];
 }
 
-/* False when the loader is being destroyed. */
-static bool wait_for_slot(gp_loader *self) {
+/* The next samples in order; false after the last mini-batch. */
+static bool claim_samples(gp_loader *self, claim *out) {
+    const gp_loader_options *options = &self->options;
+    pthread_mutex_lock(&self->claims);
+    bool any = self->next_number < self->end;
+    if (any) {
+        int64_t index = self->next_number % self->batches;
+        int64_t before = index * options->batch;
+        int64_t left = self->count - before;
+        *out = (claim){.number = self->next_number,
+                       .epoch = options->first_epoch + self->next_number / self->batches,
+                       .index = index,
+                       .samples = left < options->batch ? left : options->batch,
+                       .first = self->next_first};
+        out->count = out->samples - out->first < CHUNK ? out->samples - out->first : CHUNK;
+        if (self->order_epoch != out->epoch) {
+            gp_loader_order(options->seed, out->epoch, options->shuffle, self->count, self->order);
+            self->order_epoch = out->epoch;
+        }
+        memcpy(out->places, self->order + before + out->first, (size_t)out->count * sizeof *out->places);
+        self->next_first += out->count;
+        if (self->next_first == out->samples) {
+            self->next_number++;
+            self->next_first = 0;
+        }
+    }
+    pthread_mutex_unlock(&self->claims);
+    return any;
+}
+
+/* Until the mini-batch's slot is free. False when nothing is wanted any more. */
+static bool wait_for_slot(gp_loader *self, int64_t number) {
     pthread_mutex_lock(&self->lock);
-    while (!atomic_load(&self->stop) && self->filled - self->freed == (uint64_t)self->slot_count)
+    while (!atomic_load(&self->stop) && !self->ended && number >= self->freed + self->slot_count)
         pthread_cond_wait(&self->change, &self->lock);
-    bool go_on = !atomic_load(&self->stop);
+    bool go_on = !atomic_load(&self->stop) && !self->ended;
     pthread_mutex_unlock(&self->lock);
     return go_on;
 }
 
-static void publish(gp_loader *self, gp_status status, const gp_error *error) {
-    pthread_mutex_lock(&self->lock);
-    if (status == GP_OK) {
-        self->filled++;
-    } else {
-        self->ended = true;
-        self->error = *error;
+/* Reads what was claimed, up to the first failure, whose place *failed_at gets; −1: none. */
+static gp_status read_samples(const reader *it, const claim *of, int64_t *counts, int64_t *failed_at, gp_error *err) {
+    gp_loader *self = it->loader;
+    const slot *to = slot_of(self, of->number);
+    *failed_at = -1;
+    for (int64_t i = 0; i < of->count; i++) {
+        size_t at = (size_t)(of->first + i);
+        gp_sample_key key = {.index = of->places[i], .epoch = of->epoch, .seed = self->options.seed};
+        int64_t counted = 0;
+        if (atomic_load_explicit(&self->stop, memory_order_relaxed)) return GP_CANCELLED;
+        gp_status status = gp_dataset_read(self->dataset, key, it->scratch, to->input + at * self->input_bytes,
+                                           to->target + at * self->target_bytes, &counted, err);
+        if (status != GP_OK) {
+            *failed_at = of->first + i;
+            return status;
+        }
+        *counts += counted;
     }
-    pthread_cond_broadcast(&self->change);
+    return GP_OK;
+}
+
+/* Publishes the mini-batches that are whole, in order; one with a failure is the end. Lock is held. */
+static void publish(gp_loader *self) {
+    while (!self->ended) {
+        const slot *next = slot_of(self, self->filled);
+        if (next->whole != self->filled) return;
+        if (next->failed_at >= 0) {
+            self->error = next->error;
+            self->ended = true;
+        } else {
+            self->filled++;
+            self->ended = self->filled == self->end;
+        }
+        pthread_cond_broadcast(&self->change);
+    }
+}
+
+static void finish_claim(gp_loader *self, const claim *of, int64_t counts, int64_t failed_at, const gp_error *error) {
+    slot *to = slot_of(self, of->number);
+    pthread_mutex_lock(&self->lock);
+    to->done += of->count;
+    to->counts += counts;
+    if (failed_at >= 0 && (to->failed_at < 0 || failed_at < to->failed_at)) {
+        to->failed_at = failed_at;
+        to->error = *error;
+    }
+    if (to->done == of->samples) {
+        to->whole = of->number;
+        to->batch = (gp_batch){.input = to->input,
+                               .target = to->target,
+                               .samples = of->samples,
+                               .counts = to->counts,
+                               .epoch = of->epoch,
+                               .index = of->index};
+        publish(self);
+    }
     pthread_mutex_unlock(&self->lock);
 }
 
-static void publish_end(gp_loader *self) {
-    pthread_mutex_lock(&self->lock);
-    self->ended = true;
+/* The consumer has no more use for a mini-batch. Lock is held. */
+static void give_back(gp_loader *self, int64_t number) {
+    slot *it = slot_of(self, number);
+    it->whole = -1;
+    it->failed_at = -1;
+    it->done = 0;
+    it->counts = 0;
+    self->freed = number + 1;
     pthread_cond_broadcast(&self->change);
-    pthread_mutex_unlock(&self->lock);
 }
 
 static void *run(void *argument) {
-    gp_loader *self = argument;
+    const reader *self = argument;
+    gp_loader *loader = self->loader;
     gp_error error = {.status = GP_OK};
-    int64_t end = INT64_MAX;
-    if (self->options.epochs > 0 && !gp_int64_mul(self->options.epochs, self->batches, &end)) end = INT64_MAX;
-    for (int64_t number = self->options.skip; number < end; number++) {
-        if (!wait_for_slot(self)) return NULL;
-        /* Only this thread writes `filled`, so it may read it without the lock. */
-        gp_status status = read_batch(self, number, &self->slots[self->filled % (uint64_t)self->slot_count], &error);
-        if (atomic_load(&self->stop)) return NULL;
-        publish(self, status, &error);
-        if (status != GP_OK) return NULL;
+    claim of;
+    while (claim_samples(loader, &of) && wait_for_slot(loader, of.number)) {
+        int64_t counts = 0, failed_at = -1;
+        if (read_samples(self, &of, &counts, &failed_at, &error) == GP_CANCELLED) break;
+        finish_claim(loader, &of, counts, failed_at, &error);
     }
-    publish_end(self);
     return NULL;
 }
 
@@ -161,8 +242,9 @@ static gp_status make_slots(gp_loader *self, const gp_sample_spec *spec, gp_erro
                            input_bytes);
         }
         GP_RETURN_IF_FAILED(gp_new_array((void **)&made->target, target_bytes, 1, err));
+        made->whole = -1;
+        made->failed_at = -1;
     }
-    GP_RETURN_IF_FAILED(gp_new_array(&self->scratch, gp_dataset_scratch(self->dataset), 1, err));
     return GP_NEW(&self->order, self->count, err);
 }
 
@@ -185,13 +267,28 @@ static gp_status check_options(const gp_loader *self, gp_error *err) {
 /* Signals are the business of the main thread. */
 static gp_status start(gp_loader *self, gp_error *err) {
     sigset_t all, before;
+    int failed = 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&self->readers, self->options.threads, err));
+    for (int i = 0; i < self->options.threads; i++) {
+        self->readers[i].loader = self;
+        GP_RETURN_IF_FAILED(gp_new_array(&self->readers[i].scratch, gp_dataset_scratch(self->dataset), 1, err));
+    }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&self->thread, NULL, run, self);
+    while (!failed && self->started < self->options.threads) {
+        reader *next = &self->readers[self->started];
+        failed = pthread_create(&next->thread, NULL, run, next);
+        if (!failed) self->started++;
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) return gp_fail(err, GP_INTERNAL, "the loader's thread cannot be started: %s", strerror(failed));
-    self->started = true;
+    if (failed) return gp_fail(err, GP_INTERNAL, "the loader's threads cannot be started: %s", strerror(failed));
     return GP_OK;
+}
+
+static int64_t find_end(const gp_loader *self) {
+    int64_t end = INT64_MAX;
+    if (self->options.epochs > 0 && !gp_int64_mul(self->options.epochs, self->batches, &end)) end = INT64_MAX;
+    return end;
 }
 
 gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, const gp_loader_options *options,
@@ -200,10 +297,15 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
     GP_RETURN_IF_FAILED(GP_NEW(&self, 1, err));
     self->dataset = dataset;
     self->options = *options;
+    if (options->threads < 1) self->options.threads = 1;
     self->count = gp_dataset_count(dataset);
     self->batches = gp_loader_batches(self->count, options->batch, options->drop_last);
+    self->end = find_end(self);
     self->slot_count = options->depth + 1;
+    self->next_number = self->filled = self->freed = self->taken = options->skip;
+    self->ended = options->skip >= self->end;
     atomic_init(&self->stop, false);
+    pthread_mutex_init(&self->claims, NULL);
     pthread_mutex_init(&self->lock, NULL);
     pthread_cond_init(&self->change, NULL);
     gp_status status = check_options(self, err);
@@ -220,21 +322,21 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
 void gp_loader_destroy(gp_loader **loader) {
     if (!loader || !*loader) return;
     gp_loader *self = *loader;
-    if (self->started) {
-        pthread_mutex_lock(&self->lock);
-        atomic_store(&self->stop, true);
-        pthread_cond_broadcast(&self->change);
-        pthread_mutex_unlock(&self->lock);
-        pthread_join(self->thread, NULL);
-    }
+    pthread_mutex_lock(&self->lock);
+    atomic_store(&self->stop, true);
+    pthread_cond_broadcast(&self->change);
+    pthread_mutex_unlock(&self->lock);
+    for (int i = 0; i < self->started; i++) pthread_join(self->readers[i].thread, NULL);
     pthread_cond_destroy(&self->change);
     pthread_mutex_destroy(&self->lock);
+    pthread_mutex_destroy(&self->claims);
+    for (int i = 0; self->readers && i < self->options.threads; i++) free(self->readers[i].scratch);
+    free(self->readers);
     for (int i = 0; self->slots && i < self->slot_count; i++) {
         free(self->slots[i].input);
         free(self->slots[i].target);
     }
     free(self->slots);
-    free(self->scratch);
     free(self->order);
     free(self);
     *loader = NULL;
@@ -244,13 +346,10 @@ gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err)
     gp_status status = GP_OK;
     const gp_batch *batch = NULL;
     pthread_mutex_lock(&loader->lock);
-    if (loader->freed < loader->taken) {
-        loader->freed = loader->taken;
-        pthread_cond_broadcast(&loader->change);
-    }
+    if (loader->freed < loader->taken) give_back(loader, loader->taken - 1);
     while (loader->filled == loader->taken && !loader->ended) pthread_cond_wait(&loader->change, &loader->lock);
     if (loader->filled > loader->taken)
-        batch = &loader->slots[loader->taken++ % (uint64_t)loader->slot_count].batch;
+        batch = &slot_of(loader, loader->taken++)->batch;
     else if (loader->error.status != GP_OK) {
         status = loader->error.status;
         if (err) *err = loader->error;

@@ -1,8 +1,9 @@
-/* The loader: a thread that shuffles, reads and prefetches mini-batches.
+/* The loader: threads that shuffle, read and prefetch mini-batches.
  *
  * The order of epoch e (from 1) is a permutation drawn from counters (seed, e), so that it depends on nothing else;
  * without shuffling it is the file's. The consumer takes mini-batches in order; each stays valid until the next is
- * taken. One consumer thread. An error of the loader's thread is returned by the take that would have got that batch.
+ * taken. One consumer thread. How many threads read changes nothing but the time that it takes: an error is returned by
+ * the take that would have got that mini-batch, and is that of its first sample that cannot be read.
  */
 #ifndef GP_DATA_LOADER_H
 #define GP_DATA_LOADER_H
@@ -22,6 +23,7 @@ typedef struct gp_loader_options {
     int64_t skip;        /* mini-batches to leave out first (resuming); may reach into later epochs */
     int64_t epochs;      /* how many epochs to read from first_epoch on, skipped ones included; 0: without end */
     int depth;           /* mini-batches prefetched, ≥ 1 */
+    int threads;         /* that read; 0: one */
 } gp_loader_options;
 
 typedef struct gp_batch {
@@ -45,11 +47,11 @@ int64_t gp_loader_batches(int64_t count, int64_t batch, bool drop_last);
  * takes at most 2^32−1 samples. */
 void gp_loader_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, int64_t *order);
 
-/* Starts the thread. The dataset is borrowed until the loader is destroyed, and belongs to its thread till then.
+/* Starts the threads. The dataset is borrowed until the loader is destroyed.
  * GP_CONFIG (without a place) where drop_last leaves no mini-batch at all. */
 GP_MUST_USE gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec,
                                        const gp_loader_options *options, gp_loader **out, gp_error *err);
-/* Joins the thread, whatever it is doing: at the latest it ends with the sample that it is reading. */
+/* Joins the threads, whatever they are doing: at the latest each ends with the sample that it is reading. */
 void gp_loader_destroy(gp_loader **loader);
 /* The next mini-batch, which stays valid until the next take; blocks until it is there. *out = NULL after the last. */
 GP_MUST_USE gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err);

@@ -80,7 +80,8 @@ static gp_status train(gp_trainer *t, gp_error *err) {
                                  .drop_last = config->data.drop_last,
                                  .seed = config->train.seed,
                                  .first_epoch = 1,
-                                 .depth = GP_PREFETCH};
+                                 .depth = GP_PREFETCH,
+                                 .threads = config->data.threads};
     gp_loader *loader = NULL;
     GP_RETURN_IF_FAILED(gp_loader_create(t->session->train, &t->session->spec, &options, &loader, err));
     gp_status status = train_batches(t, loader, err);

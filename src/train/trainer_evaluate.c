@@ -28,8 +28,13 @@ static gp_status evaluate_batches(gp_trainer *t, gp_loader *loader, double *loss
 
 gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err) {
     if (!t->session->eval) return GP_OK;
-    gp_loader_options options = {
-        .batch = t->session->config->data.batch, .first_epoch = 1, .epochs = 1, .depth = GP_PREFETCH};
+    const gp_config *config = t->session->config;
+    gp_loader_options options = {.batch = config->data.batch,
+                                 .seed = config->train.seed,
+                                 .first_epoch = 1,
+                                 .epochs = 1,
+                                 .depth = GP_PREFETCH,
+                                 .threads = config->data.threads};
     gp_loader *loader = NULL;
     double loss = 0, accuracy = 0;
     bool whole;

@@ -48,6 +48,25 @@ static void assert_path(const char *path, const char *name) {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+static void transforms_have_torchvisions_defaults(void **state) {
+    (void)state;
+    static const char *const set[] = {
+        "data.train={tensors: a, transform: [random_crop: 32, pad: [1, 2], random_horizontal_flip, random_erasing]}"};
+    gp_config *c = load(SMALL, set, 1);
+    const gp_transform_config *it = c->data.train.transforms;
+    assert_int_equal(c->data.train.transform_count, 4);
+    assert_int_equal(it[0].kind, GP_TRANSFORM_RANDOM_CROP);
+    assert_true(it[0].size[0] == 32 && it[0].size[1] == 32 && it[0].pad[0] == 0 && it[0].fill.value[0] == 0);
+    assert_int_equal(it[1].kind, GP_TRANSFORM_PAD);
+    assert_true(it[1].pad[0] == 1 && it[1].pad[1] == 2 && it[1].pad[2] == 1 && it[1].pad[3] == 2);
+    assert_int_equal(it[2].kind, GP_TRANSFORM_RANDOM_HORIZONTAL_FLIP);
+    assert_true(it[2].p == 0.5);
+    assert_int_equal(it[3].kind, GP_TRANSFORM_RANDOM_ERASING);
+    assert_true(it[3].p == 0.5 && it[3].scale[0] == 0.02 && it[3].scale[1] == 0.33 && it[3].ratio[0] == 0.3 &&
+                it[3].ratio[1] == 3.3 && it[3].fill.count == 1 && it[3].fill.value[0] == 0);
+    gp_config_destroy(&c);
+}
+
 static void has_the_defaults_of_the_manual(void **state) {
     (void)state;
     gp_config *c = load(SMALL, NULL, 0);
@@ -62,6 +81,8 @@ static void has_the_defaults_of_the_manual(void **state) {
     assert_int_equal(c->data.batch_place.line, 5);
     assert_true(c->data.shuffle);
     assert_false(c->data.drop_last);
+    assert_int_equal(c->data.threads, 1);
+    assert_int_equal(c->data.train.transform_count, 0);
     assert_int_equal(c->pipeline.device_count, 1);
     assert_string_equal(c->pipeline.devices[0].kind, "cpu");
     assert_int_equal(c->pipeline.devices[0].threads, 1);
@@ -292,7 +313,21 @@ static bool texts_equal(const char *a, const char *b) {
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
+static bool values_equal(const gp_channel_values *a, const gp_channel_values *b) {
+    return a->count == b->count && memcmp(a->value, b->value, (size_t)a->count * sizeof *a->value) == 0;
+}
+
+static bool transforms_equal(const gp_transform_config *a, const gp_transform_config *b) {
+    return a->kind == b->kind && memcmp(a->size, b->size, sizeof a->size) == 0 &&
+           memcmp(a->pad, b->pad, sizeof a->pad) == 0 && a->p == b->p &&
+           memcmp(a->scale, b->scale, sizeof a->scale) == 0 && memcmp(a->ratio, b->ratio, sizeof a->ratio) == 0 &&
+           values_equal(&a->fill, &b->fill) && values_equal(&a->mean, &b->mean) && values_equal(&a->std, &b->std);
+}
+
 static bool sources_equal(const gp_source_config *a, const gp_source_config *b) {
+    if (a->transform_count != b->transform_count) return false;
+    for (int i = 0; i < a->transform_count; i++)
+        if (!transforms_equal(&a->transforms[i], &b->transforms[i])) return false;
     return a->kind == b->kind && texts_equal(a->images, b->images) && texts_equal(a->labels, b->labels) &&
            texts_equal(a->file, b->file) && a->normalise == b->normalise && a->mean == b->mean && a->std == b->std &&
            a->samples == b->samples && a->seed == b->seed && a->take == b->take && a->take_from == b->take_from &&
@@ -341,8 +376,9 @@ static bool trains_equal(const gp_train_config *a, const gp_train_config *b) {
 static bool configs_equal(const gp_config *a, const gp_config *b) {
     return sources_equal(&a->data.train, &b->data.train) && sources_equal(&a->data.eval, &b->data.eval) &&
            a->data.batch == b->data.batch && a->data.shuffle == b->data.shuffle &&
-           a->data.drop_last == b->data.drop_last && pipelines_equal(&a->pipeline, &b->pipeline) &&
-           optimizers_equal(&a->optimizer, &b->optimizer) && trains_equal(&a->train, &b->train);
+           a->data.drop_last == b->data.drop_last && a->data.threads == b->data.threads &&
+           pipelines_equal(&a->pipeline, &b->pipeline) && optimizers_equal(&a->optimizer, &b->optimizer) &&
+           trains_equal(&a->train, &b->train);
 }
 
 static char *read_file(const char *path) {
@@ -393,7 +429,12 @@ static void repeats_what_it_resolved(void **state) {
                                        "train.init=null",
                                        "pipeline.checkpoint=never"};
     static const char *const generated[] = {"data.train={synthetic: {samples: 9, seed: 5}, take: [2, 4]}",
-                                            "data.eval={synthetic: 12}"};
+                                            "data.eval={synthetic: 12}", "data.threads=3"};
+    static const char *const transformed[] = {
+        "data.train={tensors: a, transform: [random_crop: {size: 5, pad: [1, 2], fill: 0.1}, center_crop: [3, 4], "
+        "pad: {pad: [1, 2, 3, 4], fill: [1, 2, 3]}, random_horizontal_flip, random_vertical_flip: 0.3, normalize: "
+        "{mean: [1, 2], std: 0.30000000000000004}, random_erasing, random_erasing: {p: 1, scale: [0, 0.1], ratio: [1, "
+        "2], value: [3, 4]}]}"};
     static const char *const many[] = {"pipeline.devices=[cpu, {cpu: {count: 1022}}, cpu]"};
     static const char *const mixed[] = {"pipeline.devices=[{cpu: {count: 20, memory: 1KiB}}, {cpu: {count: 3}}, {ref: "
                                         "{count: 17}}, {cuda:3: {count: 30}}]"};
@@ -412,7 +453,8 @@ static void repeats_what_it_resolved(void **state) {
     assert_repeats(SMALL, multistep, 3);
     assert_repeats(SMALL, sets, 1);
     assert_repeats(SMALL "pipeline: {devices: [ref, cpu]}\n", sets, 8);
-    assert_repeats(SMALL, generated, 2);
+    assert_repeats(SMALL, generated, 3);
+    assert_repeats(SMALL, transformed, 1);
     assert_repeats(SMALL, many, 1);
     assert_repeats(SMALL, mixed, 1);
     assert_repeats(MODEL "data: {eval: {tensors: a}, batch: 1}\noptimizer: {sgd: 0}\ntrain: {steps: 0}\n", NULL, 0);
@@ -440,6 +482,7 @@ static void writes_the_resolved_configuration(void **state) {
              "  batch: 64\n"
              "  shuffle: true\n"
              "  drop_last: false\n"
+             "  threads: 1\n"
              "optimizer:\n"
              "  sgd:\n"
              "    lr: 0.02\n"
@@ -529,6 +572,7 @@ static int remove_folder(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_defaults_of_the_manual),
+        cmocka_unit_test(transforms_have_torchvisions_defaults),
         cmocka_unit_test(reads_every_option),
         cmocka_unit_test(adam_has_the_defaults_of_pytorch),
         cmocka_unit_test(reads_adamw_beside_all_that_may_stand_there),

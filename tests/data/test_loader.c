@@ -15,9 +15,21 @@ static const char *data_path;
 static const gp_sample_spec spec = {
     .input = {1, {WIDTH}}, .input_dtype = GP_F32, .target_dtype = GP_I64, .classes = SAMPLES, .ignore = -100};
 
+static const gp_sample_spec pictures_spec = {
+    .input = {3, {3, 9, 9}}, .input_dtype = GP_F32, .target_dtype = GP_I64, .classes = 7, .ignore = -100};
+
+/* All tests run with one thread, then with more: nothing may change. */
+static int threads;
+
 static gp_loader_options usual_options(void) {
-    return (gp_loader_options){
-        .batch = 5, .shuffle = true, .seed = 1, .first_epoch = 1, .skip = 0, .epochs = 2, .depth = 2};
+    return (gp_loader_options){.batch = 5,
+                               .shuffle = true,
+                               .seed = 1,
+                               .first_epoch = 1,
+                               .skip = 0,
+                               .epochs = 2,
+                               .depth = 2,
+                               .threads = threads};
 }
 
 static gp_dataset *open_data(const char *name) {
@@ -375,6 +387,109 @@ static void orders_are_equally_likely(void **state) {
     assert_int_equal(kinds, 24);
 }
 
+enum { MANY = 300, HEIGHT = 9, PIXELS = 3 * HEIGHT * HEIGHT, BATCH = 70 };
+
+/* Pictures that are cropped, flipped and partly erased, in batches that threads share. */
+static gp_dataset *open_pictures(const char *name) {
+    static float x[MANY][PIXELS];
+    static int64_t y[MANY];
+    static double nothing[1];
+    static gp_transform_config transforms[] = {
+        {.kind = GP_TRANSFORM_RANDOM_CROP, .size = {HEIGHT, HEIGHT}, .pad = {2, 2, 2, 2}, .fill = {nothing, 1}},
+        {.kind = GP_TRANSFORM_RANDOM_HORIZONTAL_FLIP, .p = 0.5},
+        {.kind = GP_TRANSFORM_RANDOM_ERASING,
+         .p = 0.5,
+         .scale = {0.02, 0.33},
+         .ratio = {0.3, 3.3},
+         .fill = {nothing, 1}}};
+    for (int i = 0; i < MANY * PIXELS; i++) x[i / PIXELS][i % PIXELS] = (float)i;
+    for (int i = 0; i < MANY; i++) y[i] = i % 7;
+    const gp_safetensors_item items[] = {
+        {.name = "y", .dtype = GP_I64, .rank = 1, .dim = {MANY}, .data = y},
+        {.name = "x", .dtype = GP_F32, .rank = 4, .dim = {MANY, 3, HEIGHT, HEIGHT}, .data = x},
+    };
+    gp_dataset *dataset = NULL;
+    gp_error err = {0};
+    data_path = fixture_path(name);
+    gp_source_config source = {.kind = GP_SOURCE_TENSORS,
+                               .file = (char *)(uintptr_t)data_path,
+                               .transforms = transforms,
+                               .transform_count = 3};
+    assert_int_equal(gp_safetensors_write(data_path, items, 2, NULL, &err), GP_OK);
+    assert_int_equal(gp_dataset_open(&source, &pictures_spec, &dataset, &err), GP_OK);
+    return dataset;
+}
+
+static gp_loader *create_pictures(gp_dataset *dataset, int depth) {
+    gp_loader_options options = usual_options();
+    gp_loader *loader = NULL;
+    gp_error err = {0};
+    options.batch = BATCH;
+    options.depth = depth;
+    assert_int_equal(gp_loader_create(dataset, &pictures_spec, &options, &loader, &err), GP_OK);
+    return loader;
+}
+
+/* The bits of two epochs, as one thread once gave them and whatever is prefetched. */
+static void same_bits_with_any_threads(void **state) {
+    (void)state;
+    static uint64_t of_one_thread;
+    gp_dataset *dataset = open_pictures("pictures");
+    for (int depth = 1; depth < 4; depth++) {
+        gp_loader *loader = create_pictures(dataset, depth);
+        gp_error err = {0};
+        uint64_t hash = 0;
+        for (;;) {
+            const gp_batch *batch = NULL;
+            assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+            if (!batch) break;
+            hash = gp_hash_bytes(hash, batch->input, (uint64_t)batch->samples * PIXELS * sizeof(float));
+            hash = gp_hash_bytes(hash, batch->target, (uint64_t)batch->samples * sizeof(int64_t));
+            hash = gp_hash_bytes(hash, &batch->counts, sizeof batch->counts);
+        }
+        if (of_one_thread == 0) of_one_thread = hash;
+        assert_true(hash == of_one_thread);
+        gp_loader_destroy(&loader);
+    }
+    gp_dataset_close(&dataset);
+}
+
+/* Half of the samples cannot be read: the error is that of the first of them in the order of the epoch, whichever
+ * thread came upon one first; the mini-batches before it come whole. */
+static void error_is_the_first_in_order(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_pictures("halved");
+    size_t bytes = 0;
+    int64_t order[MANY], first = 0;
+    free(fixture_read(data_path, &bytes));
+    size_t header = bytes - MANY * PIXELS * sizeof(float);
+    gp_loader_order(1, 1, true, MANY, order);
+    for (int kept = MANY - 2; kept > 0; kept -= 37) {
+        char message[100];
+        assert_int_equal(truncate(data_path, (off_t)(header + (size_t)kept * PIXELS * sizeof(float))), 0);
+        for (first = 0; order[first] < kept; first++) {}
+        gp_loader *loader = create_pictures(dataset, 3);
+        gp_error err = {0};
+        const gp_batch *batch = NULL;
+        for (int64_t i = 0; i < first / BATCH; i++) {
+            assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+            assert_int_equal(batch->index, i);
+        }
+        snprintf(message, sizeof message, ": offset %zu: the file ends here; %zu more bytes were expected",
+                 header + (size_t)order[first] * PIXELS * sizeof(float), PIXELS * sizeof(float));
+        fixture_expect(gp_loader_take(loader, &batch, &err), GP_DATA, &err, data_path, message);
+        gp_loader_destroy(&loader);
+    }
+    gp_dataset_close(&dataset);
+}
+
+static int run_with(int count, const struct CMUnitTest *tests, size_t number) {
+    char name[40];
+    snprintf(name, sizeof name, "%d threads", count);
+    threads = count;
+    return _cmocka_run_group_tests(name, tests, number, fixture_make, fixture_remove);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_sample_once_per_epoch),
@@ -386,9 +501,13 @@ int main(void) {
         cmocka_unit_test(the_end_stays_the_end),
         cmocka_unit_test(batch_stays_until_the_next),
         cmocka_unit_test(error_comes_with_its_batch),
+        cmocka_unit_test(same_bits_with_any_threads),
+        cmocka_unit_test(error_is_the_first_in_order),
         cmocka_unit_test(destroyed_early),
         cmocka_unit_test(golden_orders),
         cmocka_unit_test(orders_are_equally_likely),
     };
-    return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
+    int failed = 0;
+    for (int count = 1; count <= 3; count++) failed += run_with(count, tests, sizeof tests / sizeof *tests);
+    return failed;
 }

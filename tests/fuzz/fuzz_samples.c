@@ -13,7 +13,7 @@ void fuzz_samples(gp_source *source, const gp_source_config *config) {
     gp_sample_spec spec = {.input = source->input,
                            .input_dtype = GP_F32,
                            .target = source->target,
-                           .target_dtype = GP_I64,
+                           .target_dtype = source->target_dtype,
                            .classes = 10,
                            .ignore = -100};
     bool counted = gp_shape_elements(source->input, &inputs) && gp_shape_elements(source->target, &targets);
@@ -26,14 +26,17 @@ void fuzz_samples(gp_source *source, const gp_source_config *config) {
     if (status != GP_OK) return;
     float *input = calloc((size_t)inputs + 1, sizeof *input);
     int64_t *target = calloc((size_t)targets + 1, sizeof *target);
-    FUZZ_PROMISE(input && target);
+    void *scratch = malloc(gp_dataset_scratch(dataset));
+    FUZZ_PROMISE(input && target && scratch);
     int64_t count = gp_dataset_count(dataset);
     for (int64_t i = 0; i < count; i += 1 + count / MOST_SAMPLES) {
         int64_t counts = -1;
-        status = gp_dataset_read(dataset, i, input, target, &counts, &err);
+        status =
+            gp_dataset_read(dataset, (gp_sample_key){.index = i, .epoch = 1}, scratch, input, target, &counts, &err);
         FUZZ_PROMISE(status != GP_OK || (counts >= 0 && counts <= targets));
         fuzz_check(status, &err);
     }
+    free(scratch);
     free(input);
     free(target);
     gp_dataset_close(&dataset);
