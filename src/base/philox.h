@@ -13,8 +13,8 @@
  *                   draw 0 whether (lane 0), and where random_crop begins (row, column); draw 1 + a attempt a of
  *                   random_erasing (area, ratio, row, column)
  *
- * Elements count in PyTorch's order (channels first); the place in the mini-batch and the index of the node are those
- * of the whole mini-batch and of the expanded graph.
+ * Elements count in PyTorch's order (channels first), or the channels of a sample where dropout takes whole ones; the
+ * place in the mini-batch and the index of the node are those of the whole mini-batch and of the expanded graph.
  */
 #ifndef GP_BASE_PHILOX_H
 #define GP_BASE_PHILOX_H

@@ -1,8 +1,9 @@
 /* The mask of dropout, as a function of counters: shared by the device kinds, so that all of them drop the same
  * elements. Pure functions; any thread.
  *
- * Elements count in the channels-first order of the sample ([C,h,w], [t,w], [w]), whatever their order in memory; the
- * place of a sample is that in the whole mini-batch. Four neighbours share one draw.
+ * Elements count in the channels-first order of the sample ([C,h,w], [t,w], [w]), whatever their order in memory; where
+ * whole channels are dropped, the channels of a picture count instead. The place of a sample is that in the whole
+ * mini-batch. Four neighbours share one draw.
  */
 #ifndef GP_DEVICE_DROPOUT_MASK_H
 #define GP_DEVICE_DROPOUT_MASK_H
@@ -13,7 +14,7 @@
 #include "base/philox.h"
 #include "device/op.h"
 
-/* The words of elements 4·group to 4·group+3 of the sample at `place`. */
+/* The words of elements (or channels) 4·group to 4·group+3 of the sample at `place`. */
 static inline gp_philox gp_dropout_draw(const gp_dropout_attributes *dropout, const gp_step_scalars *scalars,
                                         int64_t place, int64_t group) {
     gp_philox counter = {{(uint32_t)group, (uint32_t)place, dropout->node << 8 | dropout->purpose, scalars->step}};

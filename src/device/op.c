@@ -108,6 +108,10 @@ static int64_t multiply(int64_t a, int64_t b) {
     return gp_int64_mul(a, b, &product) ? product : INT64_MAX;
 }
 
+bool gp_activation_takes_output(gp_activation function) {
+    return function == GP_SIGMOID || function == GP_TANH;
+}
+
 gp_tensor gp_tensor_plain(gp_dtype dtype, int rank, const int64_t *dim) {
     assert(rank >= 0 && rank <= GP_TENSOR_MAX_RANK);
     gp_tensor tensor = {.rank = rank, .present = 1, .dtype = dtype, .format = GP_FORMAT_PLAIN};

@@ -40,13 +40,19 @@ enum { GP_MAX_OPERANDS = 8 };
  * norm_apply              y = (x−mean)/√(variance+eps)·gamma + beta; mean and variance in two operands
  * norm_backward_reduce    sums [2,C]: Σ dy·x̂ (gradient of gamma), Σ dy (gradient of beta)
  * norm_backward_data      dx = gamma/√(variance+eps)·(dy − (Σ dy + x̂·Σ dy·x̂)/N)
+ * group_norm_forward      each sample's rows by themselves, in `groups` of neighbouring channels: y = (x−m)·d·gamma +
+ * beta, m the mean of the sample's rows of that group, d = 1/√(variance+eps), biased; stats [n,groups,2]: m, d. gamma,
+ * beta [C] group_norm_backward_data, _weights  dx; dgamma = Σ dy·x̂, dbeta = Σ dy over all rows, x̂ = (x−m)·d
  * relu_forward, _backward y = max(x,0); dx = dy where y > 0, else 0
+ * activation_forward      y = f(x) for the function of its attributes, element by element
+ * activation_backward     dx = dy·f′; a is y for sigmoid and tanh, else x
  * max_pool_forward        y and, where present, index (u8: row-major place of the maximum in its window; the first of
  *                         equals; NaN wins, as in PyTorch); padding never wins
  * max_pool_backward       dx (overwrites; overlapping windows add up) from index, dy
  * mean_pool_forward       y[n,1,1,c] = mean over h,w of x[n,h,w,c]; mean_pool_backward: dx = dy/(h·w)
  * flatten                 y[n, c·h·w] in PyTorch's order from x[n,h,w,c]; unflatten: the reverse
- * dropout                 y = x·mask/(1−p), the mask drawn from counters (base/philox.h); its own backward, on dy
+ * dropout                 y = x·mask/(1−p), the mask drawn from counters (base/philox.h), one for each element or, with
+ *                         `channels`, for each channel of a sample; its own backward, on dy
  * add                     y = a + b;  copy: y = x;  (both may be strided)
  * cross_entropy_forward   logits x [rows, classes], target i64 [rows] → partial f64 [2]: Σ loss, number right
  *                         (argmax, the first of equals)
@@ -70,8 +76,13 @@ enum { GP_MAX_OPERANDS = 8 };
     X(NORM_APPLY, "norm_apply", "<x <mean <variance <?gamma <?beta >y")                                                \
     X(NORM_BACKWARD_REDUCE, "norm_backward_reduce", "<x <dy <mean <variance >sums")                                    \
     X(NORM_BACKWARD_DATA, "norm_backward_data", "<x <dy <mean <variance <?gamma <sums >dx")                            \
+    X(GROUP_NORM_FORWARD, "group_norm_forward", "<x <?gamma <?beta >y >?stats")                                        \
+    X(GROUP_NORM_BACKWARD_DATA, "group_norm_backward_data", "<x <dy <stats <?gamma >dx")                               \
+    X(GROUP_NORM_BACKWARD_WEIGHTS, "group_norm_backward_weights", "<x <dy <stats >dgamma >dbeta")                      \
     X(RELU_FORWARD, "relu_forward", "<x >y")                                                                           \
     X(RELU_BACKWARD, "relu_backward", "<y <dy >dx")                                                                    \
+    X(ACTIVATION_FORWARD, "activation_forward", "<x >y")                                                               \
+    X(ACTIVATION_BACKWARD, "activation_backward", "<a <dy >dx")                                                        \
     X(MAX_POOL_FORWARD, "max_pool_forward", "<x >y >?index")                                                           \
     X(MAX_POOL_BACKWARD, "max_pool_backward", "<index <dy >dx")                                                        \
     X(MEAN_POOL_FORWARD, "mean_pool_forward", "<x >y")                                                                 \
@@ -139,8 +150,31 @@ enum {
     GP_NORM_BACKWARD_DATA_SUMS,
     GP_NORM_BACKWARD_DATA_DX
 };
+enum {
+    GP_GROUP_NORM_FORWARD_X,
+    GP_GROUP_NORM_FORWARD_GAMMA,
+    GP_GROUP_NORM_FORWARD_BETA,
+    GP_GROUP_NORM_FORWARD_Y,
+    GP_GROUP_NORM_FORWARD_STATS
+};
+enum {
+    GP_GROUP_NORM_BACKWARD_DATA_X,
+    GP_GROUP_NORM_BACKWARD_DATA_DY,
+    GP_GROUP_NORM_BACKWARD_DATA_STATS,
+    GP_GROUP_NORM_BACKWARD_DATA_GAMMA,
+    GP_GROUP_NORM_BACKWARD_DATA_DX
+};
+enum {
+    GP_GROUP_NORM_BACKWARD_WEIGHTS_X,
+    GP_GROUP_NORM_BACKWARD_WEIGHTS_DY,
+    GP_GROUP_NORM_BACKWARD_WEIGHTS_STATS,
+    GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA,
+    GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA
+};
 enum { GP_RELU_FORWARD_X, GP_RELU_FORWARD_Y };
 enum { GP_RELU_BACKWARD_Y, GP_RELU_BACKWARD_DY, GP_RELU_BACKWARD_DX };
+enum { GP_ACTIVATION_FORWARD_X, GP_ACTIVATION_FORWARD_Y };
+enum { GP_ACTIVATION_BACKWARD_A, GP_ACTIVATION_BACKWARD_DY, GP_ACTIVATION_BACKWARD_DX };
 enum { GP_MAX_POOL_FORWARD_X, GP_MAX_POOL_FORWARD_Y, GP_MAX_POOL_FORWARD_INDEX };
 enum { GP_MAX_POOL_BACKWARD_INDEX, GP_MAX_POOL_BACKWARD_DY, GP_MAX_POOL_BACKWARD_DX };
 enum { GP_MEAN_POOL_FORWARD_X, GP_MEAN_POOL_FORWARD_Y };
@@ -198,10 +232,33 @@ typedef struct gp_norm_attributes {
     int64_t rows_last; /* norm_commit: rows of the last micro-batch */
 } gp_norm_attributes;
 
+typedef struct gp_group_norm_attributes {
+    double eps;
+    int64_t groups; /* divides the channels */
+} gp_group_norm_attributes;
+
+typedef enum gp_activation {
+    GP_LEAKY_RELU, /* x where x > 0, else slope·x */
+    GP_GELU,       /* x·Φ(x), Φ the normal distribution function */
+    GP_GELU_TANH,  /* x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) */
+    GP_SILU,       /* x/(1 + e^−x) */
+    GP_SIGMOID,    /* 1/(1 + e^−x) */
+    GP_TANH,
+    GP_ACTIVATIONS
+} gp_activation;
+
+typedef struct gp_activation_attributes {
+    uint32_t function; /* gp_activation */
+    uint32_t reserved;
+    double slope; /* of leaky_relu; else 0 */
+} gp_activation_attributes;
+
 typedef struct gp_dropout_attributes {
     double p;      /* 0 ≤ p < 1: the share that is dropped */
     uint32_t node; /* index in the expanded graph */
     uint32_t purpose;
+    uint32_t channels; /* 1: whole channels of a picture are dropped; 0: single elements */
+    uint32_t reserved;
 } gp_dropout_attributes;
 
 typedef struct gp_sgd_attributes {
@@ -220,7 +277,7 @@ typedef struct gp_adam_attributes {
 } gp_adam_attributes;
 
 enum gp_op_flags {
-    GP_OP_ACCUMULATE = 1 /* weight gradients: add to dw and db instead of overwriting them */
+    GP_OP_ACCUMULATE = 1 /* weight gradients: add to what they write instead of overwriting it */
 };
 
 typedef struct gp_op_desc {
@@ -233,6 +290,8 @@ typedef struct gp_op_desc {
         gp_conv_attributes conv;
         gp_pool_attributes pool;
         gp_norm_attributes norm;
+        gp_group_norm_attributes group_norm;
+        gp_activation_attributes activation;
         gp_dropout_attributes dropout;
         gp_sgd_attributes sgd;
         gp_adam_attributes adam;
@@ -310,6 +369,8 @@ bool gp_tensor_same_dims(const gp_tensor *a, const gp_tensor *b);
 /* Checks what holds for every device: operands present, ranks, dimensions that fit each other, attributes in range.
  * GP_INTERNAL with the op's name and the rule where not. */
 GP_MUST_USE gp_status gp_op_desc_check(const gp_op_desc *desc, gp_error *err);
+/* Whether activation_backward of this function takes the output; else it takes the input. */
+bool gp_activation_takes_output(gp_activation function);
 /* Floating-point operations and bytes of a descriptor, counted from its shapes. */
 void gp_op_count(const gp_op_desc *desc, double *flops, double *bytes);
 

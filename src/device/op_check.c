@@ -34,7 +34,8 @@ static gp_status check_head(const gp_op_desc *desc, gp_error *err) {
     if (desc->flags & ~(uint32_t)GP_OP_ACCUMULATE) {
         return gp_op_refuse(desc, err, "unknown flags 0x%x", desc->flags);
     }
-    bool weights = desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS || desc->kind == GP_OP_LINEAR_BACKWARD_WEIGHTS;
+    bool weights = desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS || desc->kind == GP_OP_LINEAR_BACKWARD_WEIGHTS ||
+                   desc->kind == GP_OP_GROUP_NORM_BACKWARD_WEIGHTS;
     if ((desc->flags & GP_OP_ACCUMULATE) && !weights) {
         return gp_op_refuse(desc, err, "accumulates, which only gradients of weights can");
     }

@@ -16,6 +16,11 @@ size_t gp_op_attribute_bytes(gp_op_kind kind) {
     case GP_OP_NORM_COMMIT: return sizeof(gp_norm_attributes);
     case GP_OP_MAX_POOL_FORWARD:
     case GP_OP_MAX_POOL_BACKWARD: return sizeof(gp_pool_attributes);
+    case GP_OP_GROUP_NORM_FORWARD:
+    case GP_OP_GROUP_NORM_BACKWARD_DATA:
+    case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS: return sizeof(gp_group_norm_attributes);
+    case GP_OP_ACTIVATION_FORWARD:
+    case GP_OP_ACTIVATION_BACKWARD: return sizeof(gp_activation_attributes);
     case GP_OP_DROPOUT: return sizeof(gp_dropout_attributes);
     case GP_OP_SGD: return sizeof(gp_sgd_attributes);
     case GP_OP_ADAM: return sizeof(gp_adam_attributes);
@@ -57,6 +62,12 @@ static gp_status expect_dims(const gp_op_desc *desc, int i, int rank, const int6
 
 static gp_status expect_same(const gp_op_desc *desc, int i, int as, gp_error *err) {
     return expect_dims(desc, i, desc->operand[as].rank, desc->operand[as].dim, err);
+}
+
+/* Relu, activations, add, copy and reorder: all operands have the dimensions of the first. */
+static gp_status check_elementwise(const gp_op_desc *desc, gp_error *err) {
+    for (int i = 1; i < (int)desc->operands; i++) GP_RETURN_IF_FAILED(expect_same(desc, i, 0, err));
+    return GP_OK;
 }
 
 static gp_status expect_vector(const gp_op_desc *desc, int i, int64_t width, gp_error *err) {
@@ -219,6 +230,61 @@ static gp_status check_norm_commit(const gp_op_desc *desc, gp_error *err) {
     return GP_OK;
 }
 
+/* Like x, vectors over its channels, and the stats of each group, by operand of the three ops. */
+static gp_status check_group_norm(const gp_op_desc *desc, gp_error *err) {
+    static const struct {
+        gp_op_kind kind;
+        int same[2], vector[2], stats;
+    } table[] = {
+        {GP_OP_GROUP_NORM_FORWARD,
+         {GP_GROUP_NORM_FORWARD_Y, ABSENT},
+         {GP_GROUP_NORM_FORWARD_GAMMA, GP_GROUP_NORM_FORWARD_BETA},
+         GP_GROUP_NORM_FORWARD_STATS},
+        {GP_OP_GROUP_NORM_BACKWARD_DATA,
+         {GP_GROUP_NORM_BACKWARD_DATA_DY, GP_GROUP_NORM_BACKWARD_DATA_DX},
+         {GP_GROUP_NORM_BACKWARD_DATA_GAMMA, ABSENT},
+         GP_GROUP_NORM_BACKWARD_DATA_STATS},
+        {GP_OP_GROUP_NORM_BACKWARD_WEIGHTS,
+         {GP_GROUP_NORM_BACKWARD_WEIGHTS_DY, ABSENT},
+         {GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA, GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA},
+         GP_GROUP_NORM_BACKWARD_WEIGHTS_STATS},
+    };
+    const gp_group_norm_attributes *norm = &desc->attributes.group_norm;
+    if (!(norm->eps >= 0) || !isfinite(norm->eps)) {
+        return gp_op_refuse(desc, err, "eps is %g, which must be at least 0", norm->eps);
+    }
+    GP_RETURN_IF_FAILED(expect_rank(desc, 0, 2, 4, err));
+    const gp_tensor *x = &desc->operand[0];
+    if (norm->groups < 1 || last_dim(x) % norm->groups) {
+        return gp_op_refuse(desc, err, "%lld groups do not divide %lld channels", (long long)norm->groups,
+                            (long long)last_dim(x));
+    }
+    for (size_t t = 0; t < sizeof table / sizeof table[0]; t++) {
+        if (table[t].kind != desc->kind) continue;
+        for (int i = 0; i < 2; i++) {
+            if (table[t].same[i] != ABSENT) GP_RETURN_IF_FAILED(expect_same(desc, table[t].same[i], 0, err));
+            if (table[t].vector[i] == ABSENT) continue;
+            GP_RETURN_IF_FAILED(expect_vector(desc, table[t].vector[i], last_dim(x), err));
+        }
+        const int64_t stats[] = {x->dim[0], norm->groups, 2};
+        GP_RETURN_IF_FAILED(expect_dims(desc, table[t].stats, 3, stats, err));
+    }
+    return GP_OK;
+}
+
+static gp_status check_activation(const gp_op_desc *desc, gp_error *err) {
+    const gp_activation_attributes *activation = &desc->attributes.activation;
+    if (activation->function >= GP_ACTIVATIONS) {
+        return gp_op_refuse(desc, err, "%u is not a function", activation->function);
+    }
+    if (!isfinite(activation->slope) || (activation->slope != 0 && activation->function != GP_LEAKY_RELU)) {
+        return gp_op_refuse(desc, err, "slope is %g, which must be finite, and 0 but for leaky_relu",
+                            activation->slope);
+    }
+    if (activation->reserved) return gp_op_refuse(desc, err, "reserved must be 0");
+    return check_elementwise(desc, err);
+}
+
 static gp_status check_pool_attributes(const gp_op_desc *desc, gp_error *err) {
     const gp_pool_attributes *pool = &desc->attributes.pool;
     GP_RETURN_IF_FAILED(expect_range(desc, "kernel", pool->kernel, 1, err));
@@ -279,12 +345,6 @@ static gp_status check_flatten(const gp_op_desc *desc, int at_sample, int at_fla
     return expect_dims(desc, at_flat, 2, (const int64_t[]){sample->dim[0], width}, err);
 }
 
-/* Relu, add, copy and reorder: all operands have the dimensions of the first. */
-static gp_status check_elementwise(const gp_op_desc *desc, gp_error *err) {
-    for (int i = 1; i < (int)desc->operands; i++) GP_RETURN_IF_FAILED(expect_same(desc, i, 0, err));
-    return GP_OK;
-}
-
 static gp_status check_dropout(const gp_op_desc *desc, gp_error *err) {
     const gp_dropout_attributes *dropout = &desc->attributes.dropout;
     GP_RETURN_IF_FAILED(expect_rank(desc, GP_DROPOUT_X, 2, 4, err));
@@ -292,6 +352,10 @@ static gp_status check_dropout(const gp_op_desc *desc, gp_error *err) {
     if (!(dropout->p >= 0 && dropout->p < 1)) {
         return gp_op_refuse(desc, err, "p is %g, which must be at least 0 and below 1", dropout->p);
     }
+    if (dropout->channels > 1 || dropout->reserved) {
+        return gp_op_refuse(desc, err, "channels must be 0 or 1, reserved 0");
+    }
+    if (dropout->channels) GP_RETURN_IF_FAILED(expect_rank(desc, GP_DROPOUT_X, 4, 4, err));
     if (dropout->node >> 24 || dropout->purpose >> 8) {
         return gp_op_refuse(desc, err, "node %u and purpose %u do not fit one word of a counter", dropout->node,
                             dropout->purpose);
@@ -376,6 +440,11 @@ gp_status gp_op_check_kind(const gp_op_desc *desc, gp_error *err) {
         return check_mean_pool(desc, GP_MEAN_POOL_BACKWARD_DX, GP_MEAN_POOL_BACKWARD_DY, err);
     case GP_OP_FLATTEN: return check_flatten(desc, GP_FLATTEN_X, GP_FLATTEN_Y, err);
     case GP_OP_UNFLATTEN: return check_flatten(desc, GP_FLATTEN_Y, GP_FLATTEN_X, err);
+    case GP_OP_GROUP_NORM_FORWARD:
+    case GP_OP_GROUP_NORM_BACKWARD_DATA:
+    case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS: return check_group_norm(desc, err);
+    case GP_OP_ACTIVATION_FORWARD:
+    case GP_OP_ACTIVATION_BACKWARD: return check_activation(desc, err);
     case GP_OP_DROPOUT: return check_dropout(desc, err);
     case GP_OP_RELU_FORWARD:
     case GP_OP_RELU_BACKWARD:

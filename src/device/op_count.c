@@ -10,6 +10,20 @@ static double elements(const gp_op_desc *desc, int operand) {
     return (double)gp_tensor_elements(&desc->operand[operand]);
 }
 
+/* Of one element: an exponential is some 15 operations, leaky_relu has none. */
+static double count_activation(const gp_op_desc *desc) {
+    switch ((gp_activation)desc->attributes.activation.function) {
+    case GP_LEAKY_RELU: return 1;
+    case GP_GELU:
+    case GP_GELU_TANH: return 30;
+    case GP_SIGMOID:
+    case GP_TANH: return desc->kind == GP_OP_ACTIVATION_FORWARD ? 20 : 3;
+    case GP_SILU:
+    case GP_ACTIVATIONS: break;
+    }
+    return 20;
+}
+
 static double count_flops(const gp_op_desc *desc) {
     const gp_tensor *operand = desc->operand;
     const gp_pool_attributes *pool = &desc->attributes.pool;
@@ -29,6 +43,11 @@ static double count_flops(const gp_op_desc *desc) {
     case GP_OP_NORM_APPLY: return 4 * elements(desc, GP_NORM_APPLY_X);
     case GP_OP_NORM_BACKWARD_REDUCE: return 5 * elements(desc, GP_NORM_BACKWARD_REDUCE_X);
     case GP_OP_NORM_BACKWARD_DATA: return 7 * elements(desc, GP_NORM_BACKWARD_DATA_X);
+    case GP_OP_GROUP_NORM_FORWARD: return 8 * elements(desc, GP_GROUP_NORM_FORWARD_X);
+    case GP_OP_GROUP_NORM_BACKWARD_DATA: return 12 * elements(desc, GP_GROUP_NORM_BACKWARD_DATA_X);
+    case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS: return 5 * elements(desc, GP_GROUP_NORM_BACKWARD_WEIGHTS_X);
+    case GP_OP_ACTIVATION_FORWARD:
+    case GP_OP_ACTIVATION_BACKWARD: return count_activation(desc) * elements(desc, 0);
     case GP_OP_RELU_FORWARD:
     case GP_OP_RELU_BACKWARD: return elements(desc, 0);
     case GP_OP_MAX_POOL_FORWARD:

@@ -222,6 +222,53 @@ static void make_norm(maker *m) {
     }
 }
 
+/* Groups that divide the channels, one and as many as channels among them. */
+static int64_t draw_groups(maker *m, int64_t width) {
+    int64_t groups = m->out->number % 4 == 0 ? 1 : m->out->number % 4 == 1 ? width : 1 + draw_below(&m->random, width);
+    while (width % groups) groups--;
+    return groups;
+}
+
+static void make_group_norm(maker *m) {
+    static const int64_t corners[][6] = {{4, 2, 7, 5, 64, 1},  {4, 1, 3, 3, 130, 2}, {4, 2, 4, 3, 96, 32},
+                                         {2, 5, 100, 0, 0, 1}, {3, 3, 33, 24, 0, 3}, {4, 1, 20, 15, 12, 12}};
+    enum { FIRST = 10, CORNERS = sizeof corners / sizeof corners[0] };
+    int64_t dim[GP_TENSOR_MAX_RANK];
+    int number = m->out->number, rank = draw_values(m, dim);
+    int64_t groups = draw_groups(m, dim[rank - 1]);
+    if (number >= FIRST && number < FIRST + CORNERS) {
+        rank = (int)corners[number - FIRST][0];
+        memcpy(dim, &corners[number - FIRST][1], sizeof dim);
+        groups = corners[number - FIRST][5];
+    }
+    int64_t width = dim[rank - 1], stats[] = {dim[0], groups, 2};
+    bool affine = number % 5 != 3;
+    m->out->desc.attributes.group_norm = (gp_group_norm_attributes){number % 2 ? 1e-5 : 1e-3, groups};
+    put_like(m, 0, rank, dim, GP_CASE_NORMAL);
+    switch ((int)m->out->desc.kind) {
+    case GP_OP_GROUP_NORM_FORWARD:
+        if (affine) put_vector(m, GP_GROUP_NORM_FORWARD_GAMMA, width, GP_CASE_NORMAL);
+        if (affine) put_vector(m, GP_GROUP_NORM_FORWARD_BETA, width, GP_CASE_NORMAL);
+        put_like(m, GP_GROUP_NORM_FORWARD_Y, rank, dim, GP_CASE_OUTPUT);
+        if (number % 3 != 2) put_like(m, GP_GROUP_NORM_FORWARD_STATS, 3, stats, GP_CASE_OUTPUT);
+        break;
+    case GP_OP_GROUP_NORM_BACKWARD_DATA:
+        put_like(m, GP_GROUP_NORM_BACKWARD_DATA_DY, rank, dim, GP_CASE_NORMAL);
+        put_like(m, GP_GROUP_NORM_BACKWARD_DATA_STATS, 3, stats, GP_CASE_PAIRS);
+        if (affine) put_vector(m, GP_GROUP_NORM_BACKWARD_DATA_GAMMA, width, GP_CASE_NORMAL);
+        put_like(m, GP_GROUP_NORM_BACKWARD_DATA_DX, rank, dim, GP_CASE_OUTPUT);
+        break;
+    default:
+        m->out->desc.flags = number % 4 < 2 ? GP_OP_ACCUMULATE : 0;
+        gp_case_fill before = m->out->desc.flags ? GP_CASE_NORMAL : GP_CASE_OUTPUT;
+        put_like(m, GP_GROUP_NORM_BACKWARD_WEIGHTS_DY, rank, dim, GP_CASE_NORMAL);
+        put_like(m, GP_GROUP_NORM_BACKWARD_WEIGHTS_STATS, 3, stats, GP_CASE_PAIRS);
+        put_vector(m, GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA, width, before);
+        put_vector(m, GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA, width, before);
+        break;
+    }
+}
+
 static void make_norm_commit(maker *m) {
     int64_t pieces = 1 + m->out->number % 5, width = draw_channels(&m->random);
     gp_norm_attributes *norm = &m->out->desc.attributes.norm;
@@ -313,18 +360,26 @@ static void make_flatten(maker *m) {
     put_like(m, GP_FLATTEN_Y, forward ? 2 : rank, forward ? flat : dim, GP_CASE_OUTPUT);
 }
 
-/* Relu, add, dropout: all reals of one shape, the last operand the output. */
+/* Relu, activations, add, dropout: all reals of one shape, the last operand the output. */
 static void make_elementwise(maker *m) {
     int64_t dim[GP_TENSOR_MAX_RANK];
     int rank = draw_values(m, dim);
     int last = (int)m->out->desc.operands - 1;
     for (int i = 0; i < last; i++) put_like(m, i, rank, dim, GP_CASE_TIES);
     put_like(m, last, rank, dim, GP_CASE_OUTPUT);
-    if (m->out->desc.kind != GP_OP_DROPOUT) return;
+    gp_op_kind kind = m->out->desc.kind;
+    if (kind == GP_OP_ACTIVATION_FORWARD || kind == GP_OP_ACTIVATION_BACKWARD) {
+        gp_activation_attributes *activation = &m->out->desc.attributes.activation;
+        activation->function = (uint32_t)m->out->number % GP_ACTIVATIONS;
+        if (activation->function == GP_LEAKY_RELU) activation->slope = draw_uniform(&m->random, -0.5, 1.5);
+        if (m->out->number / GP_ACTIVATIONS % 2) m->out->fill[0] = GP_CASE_NORMAL;
+    }
+    if (kind != GP_OP_DROPOUT) return;
     gp_dropout_attributes *dropout = &m->out->desc.attributes.dropout;
     dropout->p = m->out->number % 5 == 0 ? 0 : draw_uniform(&m->random, 0.1, 0.9);
     dropout->node = (uint32_t)draw_below(&m->random, 1 << 20);
     dropout->purpose = GP_RANDOM_DROPOUT;
+    dropout->channels = rank == 4 && m->out->number % 2;
     put_scalars(m, GP_DROPOUT_SCALARS);
 }
 
@@ -415,6 +470,9 @@ static void make_operands(maker *m) {
     case GP_OP_NORM_BACKWARD_REDUCE:
     case GP_OP_NORM_BACKWARD_DATA: make_norm(m); return;
     case GP_OP_NORM_COMMIT: make_norm_commit(m); return;
+    case GP_OP_GROUP_NORM_FORWARD:
+    case GP_OP_GROUP_NORM_BACKWARD_DATA:
+    case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS: make_group_norm(m); return;
     case GP_OP_MAX_POOL_FORWARD:
     case GP_OP_MAX_POOL_BACKWARD: make_max_pool(m); return;
     case GP_OP_MEAN_POOL_FORWARD:
@@ -423,6 +481,8 @@ static void make_operands(maker *m) {
     case GP_OP_UNFLATTEN: make_flatten(m); return;
     case GP_OP_RELU_FORWARD:
     case GP_OP_RELU_BACKWARD:
+    case GP_OP_ACTIVATION_FORWARD:
+    case GP_OP_ACTIVATION_BACKWARD:
     case GP_OP_DROPOUT:
     case GP_OP_ADD: make_elementwise(m); return;
     case GP_OP_COPY:
@@ -500,6 +560,7 @@ static double draw_element(const gp_op_case *op_case, int operand, int64_t i, dr
     case GP_CASE_POSITIVE: return draw_uniform(random, 0.25, 4);
     case GP_CASE_STATS:
         return i / tensor->dim[tensor->rank - 1] % 2 ? draw_uniform(random, 0.25, 4) : draw_uniform(random, -2, 2);
+    case GP_CASE_PAIRS: return i % 2 ? draw_uniform(random, 0.25, 4) : draw_uniform(random, -2, 2);
     case GP_CASE_TARGET: return draw_below(random, 6) == 0 ? -100 : (double)draw_below(random, x->dim[x->rank - 1]);
     case GP_CASE_INDEX: return draw_place(&op_case->desc, i, random);
     case GP_CASE_PARTIAL: return i % 2 ? (double)draw_below(random, 64) : draw_uniform(random, 0, 100);

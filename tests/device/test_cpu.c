@@ -96,6 +96,11 @@ static double tolerance_of(gp_op_kind kind) {
     case GP_OP_NORM_APPLY:
     case GP_OP_NORM_BACKWARD_REDUCE:
     case GP_OP_NORM_BACKWARD_DATA:
+    case GP_OP_GROUP_NORM_FORWARD:
+    case GP_OP_GROUP_NORM_BACKWARD_DATA:
+    case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS:
+    case GP_OP_ACTIVATION_FORWARD:
+    case GP_OP_ACTIVATION_BACKWARD:
     case GP_OP_MEAN_POOL_FORWARD:
     case GP_OP_MEAN_POOL_BACKWARD:
     case GP_OP_CROSS_ENTROPY_FORWARD:
@@ -177,7 +182,8 @@ static void check_special_values(gp_op_kind kind, int number) {
 
 static void test_special_values(void **state) {
     (void)state;
-    static const gp_op_kind kinds[] = {GP_OP_RELU_FORWARD, GP_OP_RELU_BACKWARD, GP_OP_MAX_POOL_FORWARD, GP_OP_ADD};
+    static const gp_op_kind kinds[] = {GP_OP_RELU_FORWARD, GP_OP_RELU_BACKWARD, GP_OP_MAX_POOL_FORWARD, GP_OP_ADD,
+                                       GP_OP_ACTIVATION_FORWARD};
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int number = 0; number < GP_OP_CASES; number++) check_special_values(kinds[k], number);
     }
@@ -332,6 +338,12 @@ static void test_in_place(void **state) {
     } expected[] = {
         {GP_OP_RELU_FORWARD, GP_RELU_FORWARD_Y, 1 << GP_RELU_FORWARD_X},
         {GP_OP_RELU_BACKWARD, GP_RELU_BACKWARD_DX, 1 << GP_RELU_BACKWARD_Y | 1 << GP_RELU_BACKWARD_DY},
+        {GP_OP_ACTIVATION_FORWARD, GP_ACTIVATION_FORWARD_Y, 1 << GP_ACTIVATION_FORWARD_X},
+        {GP_OP_ACTIVATION_BACKWARD, GP_ACTIVATION_BACKWARD_DX,
+         1 << GP_ACTIVATION_BACKWARD_A | 1 << GP_ACTIVATION_BACKWARD_DY},
+        {GP_OP_GROUP_NORM_FORWARD, GP_GROUP_NORM_FORWARD_Y, 1 << GP_GROUP_NORM_FORWARD_X},
+        {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_DX,
+         1 << GP_GROUP_NORM_BACKWARD_DATA_X | 1 << GP_GROUP_NORM_BACKWARD_DATA_DY},
         {GP_OP_ADD, GP_ADD_Y, 1 << GP_ADD_A | 1 << GP_ADD_B},
         {GP_OP_DROPOUT, GP_DROPOUT_Y, 1 << GP_DROPOUT_X},
         {GP_OP_NORM_APPLY, GP_NORM_APPLY_Y, 1 << GP_NORM_APPLY_X},
@@ -360,6 +372,11 @@ static void test_in_place(void **state) {
     gp_op_cache_destroy(&cache);
 }
 
+/* Statistics of each sample, which other ops' are not. */
+static bool is_group_stats(gp_op_kind kind, int operand) {
+    return kind == GP_OP_GROUP_NORM_FORWARD && operand == GP_GROUP_NORM_FORWARD_STATS;
+}
+
 /* A case with `factor` times as many samples, so that there is something to share out. */
 static void enlarge(gp_op_case *c, int64_t factor) {
     static const char *const batched[] = {"x",      "y",    "dx",       "dy", "a", "index",
@@ -368,6 +385,7 @@ static void enlarge(gp_op_case *c, int64_t factor) {
         if (!c->desc.operand[i].present) continue;
         const char *name = gp_op_operand_name(c->desc.kind, i);
         bool found = c->desc.kind == GP_OP_ADD; /* its b is no bias */
+        found = found || c->fill[i] == GP_CASE_PAIRS || is_group_stats(c->desc.kind, i);
         for (size_t n = 0; n < sizeof batched / sizeof batched[0]; n++) found = found || !strcmp(name, batched[n]);
         if (found) c->desc.operand[i].dim[0] *= factor;
     }

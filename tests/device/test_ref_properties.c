@@ -293,6 +293,12 @@ static void test_in_place_is_apart(void **state) {
         {GP_OP_RELU_FORWARD, GP_RELU_FORWARD_X, GP_RELU_FORWARD_Y},
         {GP_OP_RELU_BACKWARD, GP_RELU_BACKWARD_Y, GP_RELU_BACKWARD_DX},
         {GP_OP_RELU_BACKWARD, GP_RELU_BACKWARD_DY, GP_RELU_BACKWARD_DX},
+        {GP_OP_ACTIVATION_FORWARD, GP_ACTIVATION_FORWARD_X, GP_ACTIVATION_FORWARD_Y},
+        {GP_OP_ACTIVATION_BACKWARD, GP_ACTIVATION_BACKWARD_A, GP_ACTIVATION_BACKWARD_DX},
+        {GP_OP_ACTIVATION_BACKWARD, GP_ACTIVATION_BACKWARD_DY, GP_ACTIVATION_BACKWARD_DX},
+        {GP_OP_GROUP_NORM_FORWARD, GP_GROUP_NORM_FORWARD_X, GP_GROUP_NORM_FORWARD_Y},
+        {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_X, GP_GROUP_NORM_BACKWARD_DATA_DX},
+        {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_DY, GP_GROUP_NORM_BACKWARD_DATA_DX},
         {GP_OP_ADD, GP_ADD_A, GP_ADD_Y},
         {GP_OP_ADD, GP_ADD_B, GP_ADD_Y},
         {GP_OP_DROPOUT, GP_DROPOUT_X, GP_DROPOUT_Y},
@@ -325,7 +331,7 @@ static void test_in_place_is_apart(void **state) {
 static op_bench dropped(gp_tensor tensor, double p, gp_step_scalars scalars, uint32_t node, int64_t first_sample) {
     op_bench b;
     op_bench_init(&b, &gp_ref_kind, GP_OP_DROPOUT);
-    b.op_case.desc.attributes.dropout = (gp_dropout_attributes){p, node, GP_RANDOM_DROPOUT};
+    b.op_case.desc.attributes.dropout = (gp_dropout_attributes){p, node, GP_RANDOM_DROPOUT, 0, 0};
     b.op_case.args.first_sample = first_sample;
     op_bench_set(&b, GP_DROPOUT_X, tensor, NULL);
     op_bench_scalars(&b, GP_DROPOUT_SCALARS, scalars);

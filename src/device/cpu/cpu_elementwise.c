@@ -267,6 +267,38 @@ static void dropout_strips(void *context, int64_t begin, int64_t end) {
     }
 }
 
+/* Whole channels: the mask of a tile of channels is drawn once for many places. */
+enum { DROPOUT_CHANNELS = 64, DROPOUT_ROWS = 256 };
+
+static void dropout_channel_tile(const dropout_loop *loop, int64_t n, int64_t place, int64_t channel) {
+    const sample_view *x = &loop->x, *y = &loop->y;
+    float factor[DROPOUT_CHANNELS];
+    int64_t last = place + DROPOUT_ROWS < x->places ? place + DROPOUT_ROWS : x->places;
+    int64_t channels = x->width - channel < DROPOUT_CHANNELS ? x->width - channel : DROPOUT_CHANNELS;
+    for (int64_t c = 0; c < channels; c += 4) {
+        gp_philox draw = gp_dropout_draw(loop->dropout, loop->scalars, loop->first_sample + n, (channel + c) / 4);
+        for (int64_t lane = 0; lane < 4 && c + lane < channels; lane++)
+            factor[c + lane] = gp_dropout_keeps(loop->dropout, draw.word[lane]) ? loop->scale : 0;
+    }
+    for (int64_t p = place; p < last; p++) {
+        const float *from = loop->from + (n * x->places + p) * x->pitch + channel;
+        float *to = loop->to + (n * y->places + p) * y->pitch + channel;
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < channels; c++) {
+            float scaled = from[c] * factor[c];
+            to[c] = factor[c] > 0 ? scaled : 0;
+        }
+    }
+}
+
+static void dropout_channel_strips(void *context, int64_t begin, int64_t end) {
+    const dropout_loop *loop = context;
+    int64_t strips = (loop->x.places + DROPOUT_ROWS - 1) / DROPOUT_ROWS;
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t channel = 0; channel < loop->x.width; channel += DROPOUT_CHANNELS)
+            dropout_channel_tile(loop, i / strips, i % strips * DROPOUT_ROWS, channel);
+}
+
 gp_status gp_cpu_dropout_run(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_op_desc *desc = &call->prepared->desc;
@@ -278,6 +310,12 @@ gp_status gp_cpu_dropout_run(const gp_cpu_call *call, gp_error *err) {
                          .to = call->operand[GP_DROPOUT_Y],
                          .first_sample = call->args->first_sample,
                          .scale = (float)gp_dropout_scale(&desc->attributes.dropout)};
+    if (desc->attributes.dropout.channels) {
+        int64_t strips = (loop.x.places + DROPOUT_ROWS - 1) / DROPOUT_ROWS;
+        gp_cpu_pool_for(call->pool, desc->operand[GP_DROPOUT_X].dim[0] * strips,
+                        gp_cpu_grain(DROPOUT_ROWS * loop.x.width), dropout_channel_strips, &loop);
+        return GP_OK;
+    }
     int64_t strips = (loop.x.places + DROPOUT_PLACES - 1) / DROPOUT_PLACES;
     /* An element costs some ten times what it costs to copy it. */
     int64_t grain = gp_cpu_grain(10 * DROPOUT_PLACES * loop.x.width);

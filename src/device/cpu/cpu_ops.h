@@ -24,6 +24,20 @@ GP_MUST_USE gp_status gp_cpu_unflatten_run(const gp_cpu_call *call, gp_error *er
 GP_MUST_USE gp_status gp_cpu_dropout_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_dropout_run(const gp_cpu_call *call, gp_error *err);
 
+/* cpu_activation.c */
+GP_MUST_USE gp_status gp_cpu_activation_forward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_activation_forward_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_activation_backward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_activation_backward_run(const gp_cpu_call *call, gp_error *err);
+
+/* cpu_group_norm.c */
+GP_MUST_USE gp_status gp_cpu_group_norm_forward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_group_norm_forward_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_group_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_group_norm_backward_data_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_group_norm_backward_weights_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_group_norm_backward_weights_run(const gp_cpu_call *call, gp_error *err);
+
 /* cpu_norm.c */
 GP_MUST_USE gp_status gp_cpu_norm_statistics_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_norm_statistics_run(const gp_cpu_call *call, gp_error *err);

@@ -75,12 +75,14 @@ gp_status ref_dropout(const ref_call *call) {
     const gp_dropout_attributes *dropout = &call->desc->attributes.dropout;
     double scale = ref_round(x->tensor->dtype, gp_dropout_scale(dropout));
     int64_t samples = x->tensor->dim[0], elements = gp_tensor_elements(x->tensor) / samples;
+    int64_t places = dropout->channels ? x->tensor->dim[1] * x->tensor->dim[2] : 1;
     for (int64_t n = 0; n < samples; n++) {
         for (int64_t e = 0; e < elements; e++) {
-            gp_philox draw = gp_dropout_draw(dropout, scalars, call->args->first_sample + n, e / 4);
+            int64_t drawn = e / places;
+            gp_philox draw = gp_dropout_draw(dropout, scalars, call->args->first_sample + n, drawn / 4);
             double value = ref_get(x, ref_sample_element(x->tensor, n, e));
             ref_put(y, ref_sample_element(y->tensor, n, e),
-                    gp_dropout_keeps(dropout, draw.word[e % 4]) ? value * scale : 0);
+                    gp_dropout_keeps(dropout, draw.word[drawn % 4]) ? value * scale : 0);
         }
     }
     return GP_OK;

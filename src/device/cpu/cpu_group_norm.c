@@ -1,0 +1,360 @@
+#include <math.h>
+
+#include "device/cpu/cpu_column.h"
+#include "device/cpu/cpu_ops.h"
+
+/* Columns are channels. What a thread does at once is an item: a group of one sample, in tiles of columns, or as many
+ * whole groups as fit one tile. Sums run in f64 down the rows of each column, then over the columns of a group. */
+typedef struct group_loop {
+    gp_rows x, dy, y; /* y: what is written */
+    const float *x_at, *dy_at, *gamma, *beta;
+    float *y_at, *stats;
+    int64_t stats_pitch;
+    int64_t rows;   /* of a sample */
+    int64_t groups; /* of a sample */
+    int64_t width;  /* of a group */
+    int64_t groups_of_item, items_of_sample;
+    double eps;
+    double *partial; /* backward_weights: [blocks, 2, columns] */
+    float *dgamma, *dbeta;
+    bool accumulate;
+} group_loop;
+
+static group_loop loop_of(const gp_cpu_call *call) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    group_loop loop = {.x = gp_cpu_rows(call, 0),
+                       .x_at = call->operand[0],
+                       .groups = desc->attributes.group_norm.groups,
+                       .eps = desc->attributes.group_norm.eps,
+                       .accumulate = desc->flags & GP_OP_ACCUMULATE};
+    loop.rows = loop.x.count / desc->operand[0].dim[0];
+    loop.width = loop.x.width / loop.groups;
+    loop.groups_of_item = loop.width < GP_COLUMN_TILE ? GP_COLUMN_TILE / loop.width : 1;
+    loop.items_of_sample = (loop.groups + loop.groups_of_item - 1) / loop.groups_of_item;
+    return loop;
+}
+
+static void take_stats(group_loop *loop, const gp_cpu_call *call, int operand) {
+    loop->stats = call->operand[operand];
+    if (loop->stats) loop->stats_pitch = gp_cpu_rows(call, operand).pitch;
+}
+
+static float *stats_at(const group_loop *loop, int64_t sample, int64_t group) {
+    return loop->stats + (sample * loop->groups + group) * loop->stats_pitch;
+}
+
+typedef struct group_item {
+    int64_t sample, group, groups;
+    int64_t column, columns; /* of all its groups */
+    int64_t elements;        /* of one group */
+    int64_t row;             /* first */
+} group_item;
+
+static group_item item_at(const group_loop *loop, int64_t i) {
+    group_item item = {.sample = i / loop->items_of_sample};
+    item.group = i % loop->items_of_sample * loop->groups_of_item;
+    int64_t left = loop->groups - item.group;
+    item.groups = left < loop->groups_of_item ? left : loop->groups_of_item;
+    item.column = item.group * loop->width;
+    item.columns = item.groups * loop->width;
+    item.elements = loop->rows * loop->width;
+    item.row = item.sample * loop->rows;
+    return item;
+}
+
+/* A tile of an item's columns. */
+typedef struct tile {
+    int64_t column, columns;
+    int64_t first; /* of its columns, counted from the item's */
+} tile;
+
+static bool next_tile(const group_item *item, tile *t) {
+    t->first += t->columns;
+    t->column = item->column + t->first;
+    int64_t left = item->columns - t->first;
+    t->columns = left < GP_COLUMN_TILE ? left : GP_COLUMN_TILE;
+    return left > 0;
+}
+
+/* Every column's share of what each of the item's groups has. */
+static void spread(const group_loop *loop, const group_item *item, const tile *t, const double *of_group,
+                   double *of_column) {
+    if (item->groups == 1) {
+        for (int64_t c = 0; c < t->columns; c++) of_column[c] = of_group[0];
+        return;
+    }
+    for (int64_t g = 0; g < item->groups; g++)
+        for (int64_t c = 0; c < loop->width; c++) of_column[g * loop->width + c] = of_group[g];
+}
+
+static double sum_of(const double *values, int64_t count) {
+    double lane[4] = {0};
+    int64_t i = 0;
+    for (; i + 4 <= count; i += 4)
+        for (int l = 0; l < 4; l++) lane[l] += values[i + l];
+    for (; i < count; i++) lane[0] += values[i];
+    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
+}
+
+/* The reverse: adds up the columns of each group. */
+static void gather(const group_loop *loop, const group_item *item, const tile *t, const double *of_column,
+                   double *of_group) {
+    if (item->groups == 1) {
+        of_group[0] += sum_of(of_column, t->columns);
+        return;
+    }
+    for (int64_t g = 0; g < item->groups; g++) of_group[g] += sum_of(of_column + g * loop->width, loop->width);
+}
+
+/* Forward: the mean, then the squares of what is left, then y. */
+
+gp_status gp_cpu_group_norm_forward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fffff", err));
+    gp_cpu_allow_in_place(prepared, GP_GROUP_NORM_FORWARD_Y, GP_GROUP_NORM_FORWARD_X);
+    return GP_OK;
+}
+
+static void find_means(const group_loop *loop, const group_item *item, double mean[GP_COLUMN_TILE]) {
+    for (int64_t g = 0; g < item->groups; g++) mean[g] = 0;
+    for (tile t = {0}; next_tile(item, &t);) {
+        double sum[GP_COLUMN_TILE] = {0};
+        for (int64_t r = 0; r < loop->rows; r++) {
+            const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t.column;
+            for (int64_t c = 0; c < t.columns; c++) sum[c] += (double)x[c];
+        }
+        gather(loop, item, &t, sum, mean);
+    }
+    for (int64_t g = 0; g < item->groups; g++) mean[g] /= (double)item->elements;
+}
+
+static void find_inverses(const group_loop *loop, const group_item *item, const double mean[GP_COLUMN_TILE],
+                          double inverse[GP_COLUMN_TILE]) {
+    double center[GP_COLUMN_TILE];
+    for (int64_t g = 0; g < item->groups; g++) inverse[g] = 0;
+    for (tile t = {0}; next_tile(item, &t);) {
+        double squares[GP_COLUMN_TILE] = {0};
+        spread(loop, item, &t, mean, center);
+        for (int64_t r = 0; r < loop->rows; r++) {
+            const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t.column;
+            for (int64_t c = 0; c < t.columns; c++) {
+                double difference = (double)x[c] - center[c];
+                squares[c] += difference * difference;
+            }
+        }
+        gather(loop, item, &t, squares, inverse);
+    }
+    for (int64_t g = 0; g < item->groups; g++) inverse[g] = 1 / sqrt(inverse[g] / (double)item->elements + loop->eps);
+}
+
+/* y = (x − m)·scale + shift, with the mean's rounding to m made up for in the shift. */
+static void apply_tile(const group_loop *loop, const group_item *item, const tile *t, const double *mean,
+                       const double *inverse) {
+    double center[GP_COLUMN_TILE], factor[GP_COLUMN_TILE];
+    float m[GP_COLUMN_TILE], scale[GP_COLUMN_TILE], shift[GP_COLUMN_TILE];
+    spread(loop, item, t, mean, center);
+    spread(loop, item, t, inverse, factor);
+    for (int64_t c = 0; c < t->columns; c++) {
+        if (loop->gamma) factor[c] *= (double)loop->gamma[t->column + c];
+        m[c] = (float)center[c];
+        scale[c] = (float)factor[c];
+        shift[c] =
+            (float)(((double)m[c] - center[c]) * factor[c] + (loop->beta ? (double)loop->beta[t->column + c] : 0));
+    }
+    for (int64_t r = 0; r < loop->rows; r++) {
+        const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t->column;
+        float *y = loop->y_at + (item->row + r) * loop->y.pitch + t->column;
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < t->columns; c++) y[c] = (x[c] - m[c]) * scale[c] + shift[c];
+    }
+}
+
+static void forward_items(void *context, int64_t begin, int64_t end) {
+    const group_loop *loop = context;
+    for (int64_t i = begin; i < end; i++) {
+        double mean[GP_COLUMN_TILE], inverse[GP_COLUMN_TILE];
+        group_item item = item_at(loop, i);
+        find_means(loop, &item, mean);
+        find_inverses(loop, &item, mean, inverse);
+        for (tile t = {0}; next_tile(&item, &t);) apply_tile(loop, &item, &t, mean, inverse);
+        for (int64_t g = 0; g < item.groups && loop->stats; g++) {
+            float *stats = stats_at(loop, item.sample, item.group + g);
+            stats[0] = (float)mean[g];
+            stats[1] = (float)inverse[g];
+        }
+    }
+}
+
+static void for_items(const gp_cpu_call *call, group_loop *loop, gp_cpu_range range) {
+    int64_t items = loop->x.count / loop->rows * loop->items_of_sample;
+    gp_cpu_pool_for(call->pool, items, gp_cpu_grain(loop->rows * loop->width * loop->groups_of_item), range, loop);
+}
+
+gp_status gp_cpu_group_norm_forward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    group_loop loop = loop_of(call);
+    loop.y = gp_cpu_rows(call, GP_GROUP_NORM_FORWARD_Y);
+    loop.y_at = call->operand[GP_GROUP_NORM_FORWARD_Y];
+    loop.gamma = call->operand[GP_GROUP_NORM_FORWARD_GAMMA];
+    loop.beta = call->operand[GP_GROUP_NORM_FORWARD_BETA];
+    take_stats(&loop, call, GP_GROUP_NORM_FORWARD_STATS);
+    for_items(call, &loop, forward_items);
+    return GP_OK;
+}
+
+/* Gradient of the input, with g = dy·gamma and k elements in a group: dx = d·(g − Σg/k − (x−m)·d²·Σg·(x−m)/k). */
+
+gp_status gp_cpu_group_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fffff", err));
+    gp_cpu_allow_in_place(prepared, GP_GROUP_NORM_BACKWARD_DATA_DX, GP_GROUP_NORM_BACKWARD_DATA_X);
+    gp_cpu_allow_in_place(prepared, GP_GROUP_NORM_BACKWARD_DATA_DX, GP_GROUP_NORM_BACKWARD_DATA_DY);
+    return GP_OK;
+}
+
+static void find_sums(const group_loop *loop, const group_item *item, const double *mean, double sum[GP_COLUMN_TILE],
+                      double product[GP_COLUMN_TILE]) {
+    double center[GP_COLUMN_TILE];
+    for (int64_t g = 0; g < item->groups; g++) sum[g] = product[g] = 0;
+    for (tile t = {0}; next_tile(item, &t);) {
+        double sums[GP_COLUMN_TILE] = {0}, products[GP_COLUMN_TILE] = {0};
+        spread(loop, item, &t, mean, center);
+        for (int64_t r = 0; r < loop->rows; r++) {
+            const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t.column;
+            const float *dy = loop->dy_at + (item->row + r) * loop->dy.pitch + t.column;
+            for (int64_t c = 0; c < t.columns; c++) {
+                sums[c] += (double)dy[c];
+                products[c] += (double)dy[c] * ((double)x[c] - center[c]);
+            }
+        }
+        for (int64_t c = 0; c < t.columns && loop->gamma; c++) {
+            sums[c] *= (double)loop->gamma[t.column + c];
+            products[c] *= (double)loop->gamma[t.column + c];
+        }
+        gather(loop, item, &t, sums, sum);
+        gather(loop, item, &t, products, product);
+    }
+}
+
+/* dx = dy·scale − shift − (x − m)·slope */
+static void backward_tile(const group_loop *loop, const group_item *item, const tile *t, const double *mean,
+                          const double *inverse, const double *sum, const double *product) {
+    double column[4][GP_COLUMN_TILE];
+    const double *each[4] = {mean, inverse, sum, product};
+    float m[GP_COLUMN_TILE], scale[GP_COLUMN_TILE], shift[GP_COLUMN_TILE], slope[GP_COLUMN_TILE];
+    for (int i = 0; i < 4; i++) spread(loop, item, t, each[i], column[i]);
+    for (int64_t c = 0; c < t->columns; c++) {
+        double d = column[1][c];
+        m[c] = (float)column[0][c];
+        scale[c] = (float)(d * (loop->gamma ? (double)loop->gamma[t->column + c] : 1));
+        shift[c] = (float)(d * column[2][c] / (double)item->elements);
+        slope[c] = (float)(d * d * d * column[3][c] / (double)item->elements);
+    }
+    for (int64_t r = 0; r < loop->rows; r++) {
+        const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t->column;
+        const float *dy = loop->dy_at + (item->row + r) * loop->dy.pitch + t->column;
+        float *dx = loop->y_at + (item->row + r) * loop->y.pitch + t->column;
+        GP_INDEPENDENT
+        for (int64_t c = 0; c < t->columns; c++) dx[c] = dy[c] * scale[c] - shift[c] - (x[c] - m[c]) * slope[c];
+    }
+}
+
+static void backward_items(void *context, int64_t begin, int64_t end) {
+    const group_loop *loop = context;
+    for (int64_t i = begin; i < end; i++) {
+        double mean[GP_COLUMN_TILE], inverse[GP_COLUMN_TILE], sum[GP_COLUMN_TILE], product[GP_COLUMN_TILE];
+        group_item item = item_at(loop, i);
+        for (int64_t g = 0; g < item.groups; g++) {
+            mean[g] = (double)stats_at(loop, item.sample, item.group + g)[0];
+            inverse[g] = (double)stats_at(loop, item.sample, item.group + g)[1];
+        }
+        find_sums(loop, &item, mean, sum, product);
+        for (tile t = {0}; next_tile(&item, &t);) backward_tile(loop, &item, &t, mean, inverse, sum, product);
+    }
+}
+
+gp_status gp_cpu_group_norm_backward_data_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    group_loop loop = loop_of(call);
+    loop.dy = gp_cpu_rows(call, GP_GROUP_NORM_BACKWARD_DATA_DY);
+    loop.dy_at = call->operand[GP_GROUP_NORM_BACKWARD_DATA_DY];
+    loop.y = gp_cpu_rows(call, GP_GROUP_NORM_BACKWARD_DATA_DX);
+    loop.y_at = call->operand[GP_GROUP_NORM_BACKWARD_DATA_DX];
+    loop.gamma = call->operand[GP_GROUP_NORM_BACKWARD_DATA_GAMMA];
+    take_stats(&loop, call, GP_GROUP_NORM_BACKWARD_DATA_STATS);
+    for_items(call, &loop, backward_items);
+    return GP_OK;
+}
+
+/* Gradients of gamma and beta: over the rows of all samples, in blocks, then the blocks in their order. */
+
+gp_status gp_cpu_group_norm_backward_weights_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fffff", err));
+    gp_rows rows = gp_rows_of(&prepared->desc.operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_X]);
+    gp_cpu_book(prepared, (size_t)(gp_column_blocks(rows.count) * 2 * rows.width) * sizeof(double));
+    return GP_OK;
+}
+
+/* Mean and 1/deviation of columns [column, column+columns) of one sample. */
+static void load_stats(const group_loop *loop, int64_t sample, int64_t column, int64_t columns, float *mean,
+                       float *inverse) {
+    int64_t group = column / loop->width;
+    for (int64_t c = 0; c < columns; group++) {
+        int64_t last = (group + 1) * loop->width - column;
+        const float *stats = stats_at(loop, sample, group);
+        for (; c < columns && c < last; c++) {
+            mean[c] = stats[0];
+            inverse[c] = stats[1];
+        }
+    }
+}
+
+static void weights_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+    const group_loop *loop = context;
+    double products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
+    float mean[GP_COLUMN_TILE], inverse[GP_COLUMN_TILE];
+    int64_t sample = -1;
+    for (int64_t r = row; r < row + rows; r++) {
+        if (r / loop->rows != sample) {
+            sample = r / loop->rows;
+            load_stats(loop, sample, column, columns, mean, inverse);
+        }
+        const float *x = loop->x_at + r * loop->x.pitch + column, *dy = loop->dy_at + r * loop->dy.pitch + column;
+        for (int64_t c = 0; c < columns; c++) {
+            products[c] += (double)(dy[c] * ((x[c] - mean[c]) * inverse[c]));
+            sums[c] += (double)dy[c];
+        }
+    }
+    double *partial = loop->partial + block * 2 * loop->x.width + column;
+    for (int64_t c = 0; c < columns; c++) {
+        partial[c] = products[c];
+        partial[loop->x.width + c] = sums[c];
+    }
+}
+
+static void merge_weights(void *context, int64_t begin, int64_t end) {
+    const group_loop *loop = context;
+    int64_t blocks = gp_column_blocks(loop->x.count), width = loop->x.width;
+    for (int64_t c = begin; c < end; c++) {
+        double product = loop->accumulate ? (double)loop->dgamma[c] : 0;
+        double sum = loop->accumulate ? (double)loop->dbeta[c] : 0;
+        for (int64_t b = 0; b < blocks; b++) {
+            product += loop->partial[b * 2 * width + c];
+            sum += loop->partial[(b * 2 + 1) * width + c];
+        }
+        loop->dgamma[c] = (float)product;
+        loop->dbeta[c] = (float)sum;
+    }
+}
+
+gp_status gp_cpu_group_norm_backward_weights_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    group_loop loop = loop_of(call);
+    loop.dy = gp_cpu_rows(call, GP_GROUP_NORM_BACKWARD_WEIGHTS_DY);
+    loop.dy_at = call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DY];
+    loop.dgamma = call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA];
+    loop.dbeta = call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA];
+    loop.partial = call->workspace;
+    take_stats(&loop, call, GP_GROUP_NORM_BACKWARD_WEIGHTS_STATS);
+    gp_cpu_column_blocks(call->pool, loop.x.count, loop.x.width, weights_block, &loop);
+    gp_cpu_pool_for(call->pool, loop.x.width, GP_COLUMN_TILE, merge_weights, &loop);
+    return GP_OK;
+}
