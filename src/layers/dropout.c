@@ -1,11 +1,12 @@
-/* dropout: elements dropped with probability p, the others scaled by 1/(1−p); the mask is drawn from counters, so that
- * the backward pass and a recompute draw it again. */
+/* dropout: elements, or whole channels, dropped with probability p, the others scaled by 1/(1−p); the mask is drawn
+ * from counters, so that the backward pass and a recompute draw it again. */
 #include "base/philox.h"
 #include "layers/types.h"
 
 typedef struct dropout {
     gp_layer layer;
     double p;
+    bool channels;
 } dropout;
 
 static gp_status dropout_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
@@ -15,13 +16,16 @@ static gp_status dropout_read(gp_layer *layer, const gp_choice *choice, gp_error
     GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
     const gp_yaml *p = gp_layer_option(choice, "p", true);
     if (p) GP_RETURN_IF_FAILED(gp_read_number(p, "dropout: p", 0, 1, 0, &self->p, err));
-    return gp_layer_only_false(choice, "channels", err);
+    const gp_yaml *channels = gp_layer_option(choice, "channels", false);
+    return channels ? gp_read_boolean(channels, "dropout: channels", &self->channels, err) : GP_OK;
 }
 
 static gp_status dropout_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
-    (void)layer;
+    char text[GP_SHAPE_TEXT];
     (void)count;
-    (void)err;
+    if (((const dropout *)layer)->channels && inputs[0].rank != 3)
+        return gp_fail(err, GP_CONFIG, "drops whole channels of a picture [channels, height, width], not of %s",
+                       gp_shape_text(text, inputs[0]));
     *output = inputs[0];
     return GP_OK;
 }
@@ -40,6 +44,7 @@ static gp_status lower_masked(const dropout *self, gp_lowering *lowering, gp_pas
     op->desc.attributes.dropout.p = self->p;
     op->desc.attributes.dropout.node = lowering->node;
     op->desc.attributes.dropout.purpose = GP_RANDOM_DROPOUT;
+    op->desc.attributes.dropout.channels = self->channels;
     gp_lowered_operand(op, GP_DROPOUT_X, tensor, from, 0);
     gp_layer_scalars(op, GP_DROPOUT_SCALARS);
     gp_lowered_operand(op, GP_DROPOUT_Y, tensor, to, 0);

@@ -9,9 +9,12 @@
 #include "layers/types.h"
 
 static const gp_layer_type *const layer_types[] = {
-    &gp_conv_type,     &gp_linear_type,          &gp_batch_norm_type, &gp_relu_type,
-    &gp_max_pool_type, &gp_global_avg_pool_type, &gp_dropout_type,    &gp_flatten_type,
-    &gp_add_type,      &gp_concat_type,
+    &gp_conv_type,       &gp_linear_type,        &gp_batch_norm_type,
+    &gp_relu_type,       &gp_max_pool_type,      &gp_global_avg_pool_type,
+    &gp_dropout_type,    &gp_flatten_type,       &gp_add_type,
+    &gp_concat_type,     &gp_instance_norm_type, &gp_layer_norm_type,
+    &gp_group_norm_type, &gp_leaky_relu_type,    &gp_gelu_type,
+    &gp_silu_type,       &gp_sigmoid_type,       &gp_tanh_type,
 };
 static const gp_layer_type *const loss_types[] = {&gp_cross_entropy_type};
 
@@ -19,12 +22,13 @@ enum { LAYER_TYPES = sizeof layer_types / sizeof *layer_types, LOSS_TYPES = size
 
 /* In the tables' order; test_layers holds them to each other. */
 static const char *const layer_names[LAYER_TYPES + 1] = {
-    "conv", "linear", "batch_norm", "relu", "max_pool", "global_avg_pool", "dropout", "flatten", "add", "concat", NULL};
+    "conv",    "linear", "batch_norm", "relu",          "max_pool",   "global_avg_pool", "dropout",
+    "flatten", "add",    "concat",     "instance_norm", "layer_norm", "group_norm",      "leaky_relu",
+    "gelu",    "silu",   "sigmoid",    "tanh",          NULL};
 static const char *const loss_names[LOSS_TYPES + 1] = {"cross_entropy", NULL};
 
-static const char *const layer_names_later[] = {"instance_norm", "layer_norm", "group_norm", "leaky_relu", "gelu",
-                                                "silu",          "sigmoid",    "tanh",       "avg_pool",   "upsample",
-                                                "embedding",     "positions",  "attention",  "repeat",     NULL};
+static const char *const layer_names_later[] = {"avg_pool",  "upsample", "embedding", "positions",
+                                                "attention", "repeat",   NULL};
 static const char *const loss_names_later[] = {"mse", "bce_logits", NULL};
 
 const gp_layer_type *gp_layer_type_find(const char *name, bool loss) {

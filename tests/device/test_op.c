@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -208,6 +209,23 @@ static void test_refuses_norms(void **state) {
             operand[3] = tensor_of(1, 3, 0, 0, 0));
     REFUSES(NORM_BACKWARD_DATA, 3, "op norm_backward_data: dx is [3, 4, 4, 18], which must be [3, 4, 4, 17]",
             operand[6] = tensor_of(4, 3, 4, 4, 18));
+    REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: eps is -1, which must be at least 0",
+            desc->attributes.group_norm.eps = -1);
+    REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: 5 groups do not divide 96 channels",
+            desc->attributes.group_norm.groups = 5);
+    REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: 0 groups do not divide 96 channels",
+            desc->attributes.group_norm.groups = 0);
+    REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: beta is [32], which must be [96]",
+            operand[2] = tensor_of(1, 32, 0, 0, 0));
+    REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: y is [2, 12, 96], which must be [2, 4, 3, 96]",
+            operand[3] = tensor_of(3, 2, 12, 96, 0));
+    REFUSES(GROUP_NORM_BACKWARD_DATA, 12, "op group_norm_backward_data: stats is [2, 96, 2], which must be [2, 32, 2]",
+            operand[2] = tensor_of(3, 2, 96, 2, 0));
+    REFUSES(GROUP_NORM_BACKWARD_WEIGHTS, 12, "op group_norm_backward_weights: dbeta is [95], which must be [96]",
+            operand[4] = tensor_of(1, 95, 0, 0, 0));
+    REFUSES(GROUP_NORM_BACKWARD_DATA, 12,
+            "op group_norm_backward_data: accumulates, which only gradients of weights can",
+            desc->flags = GP_OP_ACCUMULATE);
     REFUSES(NORM_COMMIT, 3, "op norm_commit: momentum is 1.5, which must be 0 to 1",
             desc->attributes.norm.momentum = 1.5);
     REFUSES(NORM_COMMIT, 3, "op norm_commit: pieces of 3 rows and a last one of 4", desc->attributes.norm.rows_full = 3;
@@ -248,10 +266,25 @@ static void test_refuses_the_rest(void **state) {
             operand[0] = tensor_of(2, 4, 272, 0, 0));
     REFUSES(RELU_BACKWARD, 3, "op relu_backward: dy is [3, 4, 17], which must be [3, 4, 4, 17]",
             operand[1] = tensor_of(3, 3, 4, 17, 0));
+    REFUSES(ACTIVATION_FORWARD, 3, "op activation_forward: 6 is not a function",
+            desc->attributes.activation.function = 6);
+    REFUSES(ACTIVATION_FORWARD, 3,
+            "op activation_forward: slope is 0.1, which must be finite, and 0 but for leaky_relu",
+            desc->attributes.activation.slope = 0.1);
+    REFUSES(ACTIVATION_BACKWARD, 0,
+            "op activation_backward: slope is inf, which must be finite, and 0 but for leaky_relu",
+            desc->attributes.activation.slope = INFINITY);
+    REFUSES(ACTIVATION_FORWARD, 3, "op activation_forward: reserved must be 0",
+            desc->attributes.activation.reserved = 1);
+    REFUSES(ACTIVATION_BACKWARD, 3, "op activation_backward: dy is [3, 4, 17], which must be [3, 4, 4, 17]",
+            operand[1] = tensor_of(3, 3, 4, 17, 0));
     REFUSES(ADD, 3, "op add: b is [3, 4, 4, 16], which must be [3, 4, 4, 17]", operand[1] = tensor_of(4, 3, 4, 4, 16));
     REFUSES(DROPOUT, 3, "op dropout: p is 1, which must be at least 0 and below 1", desc->attributes.dropout.p = 1);
     REFUSES(DROPOUT, 3, "op dropout: node 16777216 and purpose 3 do not fit one word of a counter",
             desc->attributes.dropout.node = 1 << 24);
+    REFUSES(DROPOUT, 3, "op dropout: channels must be 0 or 1, reserved 0", desc->attributes.dropout.channels = 2);
+    REFUSES(DROPOUT, 3, "op dropout: channels must be 0 or 1, reserved 0", desc->attributes.dropout.reserved = 1);
+    REFUSES(DROPOUT, 6, "op dropout: rank of x is 3, which must be 4", desc->attributes.dropout.channels = 1);
     REFUSES(CROSS_ENTROPY_FORWARD, 3, "op cross_entropy_forward: target is [9], which must be 10 elements without gaps",
             operand[1].dim[0] = 9);
     REFUSES(CROSS_ENTROPY_FORWARD, 3, "op cross_entropy_forward: partial is [3], which must be [2]",

@@ -226,6 +226,134 @@ static void test_relu(void **state) {
     }
 }
 
+/* Values at 0, ±1 and −3, as PyTorch has them; of sigmoid and tanh the gradient is a function of the value. */
+static void test_activations(void **state) {
+    (void)state;
+    const double x[] = {0, 1, -1, -3}, dy[] = {1, 2, 1, -1};
+    static const struct {
+        gp_activation function;
+        double slope, y[4], dx[4];
+    } table[] = {
+        {GP_LEAKY_RELU, 0.25, {0, 1, -0.25, -0.75}, {0.25, 2, 0.25, -0.25}},
+        {GP_GELU,
+         0,
+         {0, 0.841344746069, -0.158655253931, -0.00404969409489},
+         {0.5, 2.16663094118, -0.0833154705877, 0.0119456472042}},
+        {GP_GELU_TANH,
+         0,
+         {0, 0.841191990608, -0.158808009392, -0.00363739208177},
+         {0.5, 2.16592816769, -0.0829640838458, 0.011584166631}},
+        {GP_SILU,
+         0,
+         {0, 0.73105857863, -0.26894142137, -0.142277619533},
+         {0.5, 1.85534102374, 0.0723294881285, 0.0881041060152}},
+        {GP_SIGMOID,
+         0,
+         {0.5, 0.73105857863, 0.26894142137, 0.0474258731776},
+         {0.25, 0.393223866483, 0.196611933241, -0.0451766597309}},
+        {GP_TANH,
+         0,
+         {0, 0.761594155956, -0.761594155956, -0.995054753687},
+         {1, 0.839948683228, 0.419974341614, -0.00986603716544}},
+    };
+    for (size_t t = 0; t < sizeof table / sizeof table[0]; t++) {
+        for (int r = 0; r < REALS; r++) {
+            gp_tensor values = op_slice(reals[r], 1, 2, 2, 2, 0, 0);
+            op_bench b = begin(GP_OP_ACTIVATION_FORWARD);
+            b.op_case.desc.attributes.activation.function = (uint32_t)table[t].function;
+            b.op_case.desc.attributes.activation.slope = table[t].slope;
+            op_bench_set(&b, GP_ACTIVATION_FORWARD_X, values, x);
+            op_bench_set(&b, GP_ACTIVATION_FORWARD_Y, values, NULL);
+            op_bench_run(&b);
+            op_bench_expect(&b, GP_ACTIVATION_FORWARD_Y, table[t].y, 1e-7);
+            op_bench d = begin(GP_OP_ACTIVATION_BACKWARD);
+            d.op_case.desc.attributes = b.op_case.desc.attributes;
+            bool output = gp_activation_takes_output(table[t].function);
+            op_bench_set(&d, GP_ACTIVATION_BACKWARD_A, values, output ? table[t].y : x);
+            op_bench_set(&d, GP_ACTIVATION_BACKWARD_DY, values, dy);
+            op_bench_set(&d, GP_ACTIVATION_BACKWARD_DX, values, NULL);
+            op_bench_run(&d);
+            op_bench_expect(&d, GP_ACTIVATION_BACKWARD_DX, table[t].dx, 1e-7);
+            op_bench_fini(&b);
+            op_bench_fini(&d);
+        }
+    }
+}
+
+/* Two samples of two rows and two channels. The first has mean 2 and variance 2 in one group; its channels by
+ * themselves have means 1 and 3, variance 1. The second has mean 2 and variance 1 either way. */
+static void test_group_norm(void **state) {
+    (void)state;
+    const double x[] = {0, 2, 2, 4, 1, 1, 3, 3}, eps = 0.5;
+    for (int r = 0; r < REALS; r++) {
+        for (int64_t groups = 1; groups <= 2; groups++) {
+            gp_tensor values = op_slice(reals[r], 1, 4, 2, 2, 1, 2), stats = op_slice(reals[r], 1, 3, 2, groups, 2, 0);
+            gp_tensor vector = op_plain(reals[r], 1, 2, 0, 0, 0);
+            double y[8], expected[8];
+            for (int64_t i = 0; i < 8; i++) {
+                int64_t n = i / 4, group = groups == 2 ? i % 2 : 0;
+                double mean = n == 1 ? 2 : groups == 2 ? (group ? 3 : 1) : 2;
+                double inverse = 1 / sqrt((n == 1 || groups == 2 ? 1 : 2) + eps);
+                y[i] = (x[i] - mean) * inverse * (i % 2 ? -2 : 3) + (i % 2 ? 1 : 0);
+                expected[(n * groups + group) * 2] = mean;
+                expected[(n * groups + group) * 2 + 1] = inverse;
+            }
+            op_bench b = begin(GP_OP_GROUP_NORM_FORWARD);
+            b.op_case.desc.attributes.group_norm = (gp_group_norm_attributes){eps, groups};
+            op_bench_set(&b, GP_GROUP_NORM_FORWARD_X, values, x);
+            op_bench_set(&b, GP_GROUP_NORM_FORWARD_GAMMA, vector, (const double[]){3, -2});
+            op_bench_set(&b, GP_GROUP_NORM_FORWARD_BETA, vector, (const double[]){0, 1});
+            op_bench_set(&b, GP_GROUP_NORM_FORWARD_Y, values, NULL);
+            op_bench_set(&b, GP_GROUP_NORM_FORWARD_STATS, stats, NULL);
+            op_bench_run(&b);
+            op_bench_expect(&b, GP_GROUP_NORM_FORWARD_Y, y, 1e-6);
+            op_bench_expect(&b, GP_GROUP_NORM_FORWARD_STATS, expected, 1e-6);
+            op_bench_fini(&b);
+        }
+    }
+}
+
+/* One group of (0, 2) and one of (1, 5): means 1 and 3, 1/deviation given as 1 and 0.5. */
+static void test_group_norm_backward(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        gp_tensor values = op_slice(reals[r], 1, 2, 2, 2, 0, 0), stats = op_slice(reals[r], 1, 3, 2, 1, 2, 0);
+        gp_tensor vector = op_plain(reals[r], 1, 2, 0, 0, 0);
+        const double x[] = {0, 2, 1, 5}, dy[] = {1, 3, 2, -4}, pairs[] = {1, 1, 3, 0.5};
+        op_bench b = begin(GP_OP_GROUP_NORM_BACKWARD_DATA);
+        b.op_case.desc.attributes.group_norm = (gp_group_norm_attributes){1e-5, 1};
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_DATA_X, values, x);
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_DATA_DY, values, dy);
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_DATA_STATS, stats, pairs);
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_DATA_GAMMA, vector, (const double[]){2, 1});
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_DATA_DX, values, NULL);
+        op_bench_run(&b);
+        /* dy·gamma is (2, 3) and (4, −4), x̂ is (−1, 1) twice: what is left after means and products is nothing */
+        op_bench_expect(&b, GP_GROUP_NORM_BACKWARD_DATA_DX, (const double[]){0, 0, 0, 0}, 1e-6);
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_DATA_STATS, stats, (const double[]){0, 1, 1, 0.5});
+        op_bench_run(&b);
+        /* x̂ is (0, 2) and (0, 2): products 6 and −8, sums 5 and 0 */
+        op_bench_expect(&b, GP_GROUP_NORM_BACKWARD_DATA_DX, (const double[]){-0.5, -5.5, 2, 2}, 1e-6);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_GROUP_NORM_BACKWARD_WEIGHTS);
+        b.op_case.desc.attributes.group_norm = (gp_group_norm_attributes){1e-5, 1};
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_WEIGHTS_X, values, x);
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_WEIGHTS_DY, values, dy);
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_WEIGHTS_STATS, stats, pairs);
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA, vector, NULL);
+        op_bench_set(&b, GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA, vector, NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA, (const double[]){-3, -1}, 0);
+        op_bench_expect(&b, GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA, (const double[]){3, -1}, 0);
+        b.op_case.desc.flags = GP_OP_ACCUMULATE;
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA, (const double[]){-6, -2}, 0);
+        op_bench_expect(&b, GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA, (const double[]){6, -2}, 0);
+        op_bench_fini(&b);
+    }
+}
+
 static void test_max_pool(void **state) {
     (void)state;
     const gp_pool_attributes padded = {{2, 2}, {2, 2}, {1, 1}}, ceil = {{2, 2}, {2, 2}, {0, 0}};
@@ -671,6 +799,9 @@ int main(void) {
         cmocka_unit_test(test_norm_forward),
         cmocka_unit_test(test_norm_backward),
         cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_group_norm),
+        cmocka_unit_test(test_group_norm_backward),
         cmocka_unit_test(test_max_pool),
         cmocka_unit_test(test_mean_pool),
         cmocka_unit_test(test_flatten),

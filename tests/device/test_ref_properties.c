@@ -425,6 +425,35 @@ static void test_dropout_counts_channels_first(void **state) {
     op_bench_fini(&flat);
 }
 
+/* Whole channels: all places of a channel alike, drawn by the channel's number from the sample's place; pieces of a
+ * mini-batch draw what the whole draws. */
+static void test_dropout_of_channels(void **state) {
+    (void)state;
+    const int64_t n = 5, h = 3, w = 2, c = 70;
+    int64_t kept = 0;
+    for (int64_t first = 0; first < n; first++) {
+        op_bench b;
+        op_bench_init(&b, &gp_ref_kind, GP_OP_DROPOUT);
+        b.op_case.desc.attributes.dropout = (gp_dropout_attributes){0.25, 7, GP_RANDOM_DROPOUT, 1, 0};
+        b.op_case.args.first_sample = 20 + first;
+        gp_tensor tensor = op_slice(GP_F32, 2, 4, n - first, h, w, c);
+        op_bench_set(&b, GP_DROPOUT_X, tensor, NULL);
+        op_bench_scalars(&b, GP_DROPOUT_SCALARS, step_one);
+        op_bench_set(&b, GP_DROPOUT_Y, tensor, NULL);
+        for (int64_t i = 0; i < gp_tensor_elements(&tensor); i++) op_bench_put(&b, GP_DROPOUT_X, i, 3);
+        op_bench_run(&b);
+        for (int64_t i = 0; i < gp_tensor_elements(&tensor); i++) {
+            int64_t channel = i % c, sample = first + i / (h * w * c);
+            gp_philox counter = {{(uint32_t)channel / 4, (uint32_t)sample + 20, 7 << 8 | GP_RANDOM_DROPOUT, 1}};
+            bool keeps = gp_philox_uniform(gp_philox_draw(step_one.seed, counter).word[channel % 4]) >= 0.25;
+            assert_true(op_bench_get(&b, GP_DROPOUT_Y, i) == (keeps ? 4 : 0));
+            kept += first == 0 && keeps;
+        }
+        op_bench_fini(&b);
+    }
+    assert_in_range(kept, 6 * 220, 6 * 305); /* of 350 channels about 262 */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_adjoints_of_products),
@@ -437,6 +466,7 @@ int main(void) {
         cmocka_unit_test(test_dropout_depends_on_seed_step_node_and_place),
         cmocka_unit_test(test_dropout_does_not_see_the_cut),
         cmocka_unit_test(test_dropout_counts_channels_first),
+        cmocka_unit_test(test_dropout_of_channels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -176,8 +176,106 @@ def cross_entropy():
     save("cross_entropy.safetensors", out)
 
 
+def conv_corners():
+    """Options together, kernels larger than the picture, channels in the numbers that vector units like."""
+    cases = {
+        "dilated_stride": ((2, 3, 11, 9), dict(out_channels=4, kernel_size=3, stride=2, dilation=2, padding=1)),
+        "dilated_stride_apart": ((1, 2, 13, 10), dict(out_channels=3, kernel_size=(2, 4), stride=(3, 1), dilation=(4, 2), padding=(0, 3))),
+        "kernel_beyond_input": ((2, 3, 2, 3), dict(out_channels=4, kernel_size=5, padding=2)),
+        "kernel_beyond_row": ((2, 2, 6, 1), dict(out_channels=3, kernel_size=(3, 7), padding=(0, 3), bias=False)),
+        "dilation_beyond_input": ((1, 4, 3, 3), dict(out_channels=4, kernel_size=3, padding=4, dilation=4, groups=4)),
+        "pad_beyond_kernel": ((1, 2, 3, 4), dict(out_channels=2, kernel_size=2, padding=(3, 4))),
+        "pointwise_padded": ((2, 3, 3, 3), dict(out_channels=5, kernel_size=1, padding=1, stride=2)),
+        "pointwise_grouped": ((2, 8, 3, 4), dict(out_channels=12, kernel_size=1, groups=4, bias=False)),
+        "stride_beyond_kernel": ((2, 3, 9, 10), dict(out_channels=3, kernel_size=2, stride=(4, 5), padding=1)),
+        "whole": ((3, 4, 4, 5), dict(out_channels=6, kernel_size=(4, 5))),
+        "depthwise_wide": ((1, 16, 6, 5), dict(out_channels=16, kernel_size=3, padding=1, groups=16, bias=False)),
+        "depthwise_stride": ((2, 8, 8, 7), dict(out_channels=8, kernel_size=5, stride=2, padding=2, groups=8)),
+        "depthwise_dilated": ((1, 5, 9, 9), dict(out_channels=15, kernel_size=3, padding=2, dilation=2, groups=5)),
+        "grouped_wide": ((1, 32, 3, 4), dict(out_channels=16, kernel_size=3, padding=1, groups=8, bias=False)),
+        "wide": ((1, 16, 5, 5), dict(out_channels=16, kernel_size=3, padding=1, stride=2)),
+        "column": ((2, 3, 8, 1), dict(out_channels=4, kernel_size=(3, 1), stride=(2, 1), padding=(1, 0))),
+        "one_place": ((4, 3, 1, 1), dict(out_channels=2, kernel_size=3, padding=1)),
+    }
+    out = {}
+    for case, (shape, options) in cases.items():
+        layer = torch.nn.Conv2d(shape[1], **options)
+        parameters = {name: rounded(*value.shape) for name, value in layer.named_parameters()}
+        record(out, case, lambda x, p: F.conv2d(x[0], p["weight"], p.get("bias"), layer.stride, layer.padding, layer.dilation, layer.groups), [rounded(*shape)], parameters)
+    save("conv_corners.safetensors", out)
+
+
+def activation():
+    functions = {
+        "leaky": torch.nn.LeakyReLU(),
+        "leaky_slope": torch.nn.LeakyReLU(0.2),
+        "leaky_minus": torch.nn.LeakyReLU(-1.5),
+        "leaky_none": torch.nn.LeakyReLU(0.0),
+        "gelu": torch.nn.GELU(),
+        "gelu_tanh": torch.nn.GELU(approximate="tanh"),
+        "silu": torch.nn.SiLU(),
+        "sigmoid": torch.nn.Sigmoid(),
+        "tanh": torch.nn.Tanh(),
+    }
+    # Both zeros, where they bend, where they end, and far out.
+    corners = [0.0, -0.0, 1e-6, -1e-6, 0.5, -0.5, 0.75, -0.75, 1, -1, 3, -3, 6, -6, 9, -9, 14, -14, 30, -30, 88, -88, 100, -100, 1e4, -1e4]
+    out = {}
+    for case, function in functions.items():
+        forward = lambda x, p: function(x[0])
+        record(out, case, forward, [rounded(2, 3, 5, 4) * 2], {})
+        record(out, case + "_rows", forward, [rounded(3, 2, 7)], {})
+        record(out, case + "_corners", forward, [torch.tensor([corners], dtype=torch.float32).to(REAL)], {})
+    record(out, "channels_none", lambda x, p: F.dropout2d(x[0], 0.0, True), [rounded(2, 3, 2, 2)], {})
+    record(out, "channels_all", lambda x, p: F.dropout2d(x[0], 1.0, True), [rounded(2, 3, 2, 2)], {})
+    save("activation.safetensors", out)
+
+
+def sample_norm():
+    cases = {
+        "instance": ((2, 3, 4, 5), torch.nn.InstanceNorm2d(3)),
+        "instance_affine": ((3, 4, 3, 2), torch.nn.InstanceNorm2d(4, eps=0.1, affine=True)),
+        "instance_row": ((2, 5, 1, 4), torch.nn.InstanceNorm2d(5)),
+        "instance_pair": ((2, 2, 2, 1), torch.nn.InstanceNorm2d(2)),
+        "instance_wide": ((1, 70, 3, 2), torch.nn.InstanceNorm2d(70, affine=True)),
+        "instance_offset": ((2, 3, 4, 4), torch.nn.InstanceNorm2d(3)),
+        "layer": ((4, 7), torch.nn.LayerNorm(7)),
+        "layer_rows": ((2, 3, 6), torch.nn.LayerNorm(6)),
+        "layer_eps": ((3, 2, 5), torch.nn.LayerNorm(5, eps=0.5)),
+        "layer_one": ((3, 1), torch.nn.LayerNorm(1)),
+        "layer_one_sample": ((1, 9), torch.nn.LayerNorm(9)),
+        "layer_wide": ((2, 2, 130), torch.nn.LayerNorm(130, eps=1e-6)),
+        "layer_offset": ((3, 8), torch.nn.LayerNorm(8)),
+        "layer_constant": ((2, 6), torch.nn.LayerNorm(6)),
+        "group": ((2, 6, 4, 3), torch.nn.GroupNorm(2, 6)),
+        "group_one": ((2, 5, 3, 3), torch.nn.GroupNorm(1, 5)),
+        "group_each": ((3, 4, 2, 3), torch.nn.GroupNorm(4, 4)),
+        "group_plain": ((2, 6, 3, 2), torch.nn.GroupNorm(3, 6, eps=0.2, affine=False)),
+        "group_row": ((4, 12), torch.nn.GroupNorm(3, 12)),
+        "group_single": ((3, 4), torch.nn.GroupNorm(4, 4)),
+        "group_wide": ((1, 132, 2, 2), torch.nn.GroupNorm(2, 132)),
+        "group_many": ((1, 96, 2, 3), torch.nn.GroupNorm(32, 96)),
+        "group_one_sample": ((1, 4, 5, 5), torch.nn.GroupNorm(2, 4)),
+    }
+    out = {}
+    for case, (shape, layer) in cases.items():
+        x = rounded(*shape)
+        if case.endswith("offset"):
+            x = (x + 1024).to(torch.float32).to(REAL)
+        if case.endswith("constant"):
+            x = x[:, :1].expand(*shape)
+        parameters = {name: rounded(*value.shape) for name, value in layer.named_parameters()}
+        layer = layer.to(REAL).train()
+        record(out, case, lambda x, p: torch.func.functional_call(layer, p, (x[0],)), [x], parameters)
+        layer.eval()
+        out[f"{case}.evaluated"] = torch.func.functional_call(layer, parameters, (x,))
+    save("sample_norm.safetensors", out)
+
+
 if __name__ == "__main__":
     torch.manual_seed(1)
     torch.set_num_threads(1)
     for family in (conv, linear, batch_norm, pool, shapes, cross_entropy):
+        family()
+    for seed, family in enumerate((conv_corners, activation, sample_norm), 101):
+        torch.manual_seed(seed)
         family()

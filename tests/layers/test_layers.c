@@ -27,9 +27,22 @@ static const layer_case cases[] = {
     {"batch_norm", 1, {{3, {3, 5, 6}}}, false},
     {"batch_norm: {affine: false}", 1, {{1, {7}}}, false},
     {"relu", 1, {{2, {3, 7}}}, false},
+    {"leaky_relu: 0.2", 1, {{2, {3, 7}}}, false},
+    {"gelu", 1, {{1, {7}}}, false},
+    {"gelu: {tanh: true}", 1, {{3, {3, 5, 6}}}, false},
+    {"silu", 1, {{2, {3, 7}}}, false},
+    {"sigmoid", 1, {{1, {7}}}, false},
+    {"tanh", 1, {{3, {3, 5, 6}}}, false},
+    {"instance_norm", 1, {{3, {3, 5, 6}}}, false},
+    {"instance_norm: {affine: true}", 1, {{3, {3, 5, 6}}}, false},
+    {"layer_norm", 1, {{1, {7}}}, false},
+    {"layer_norm: 1e-6", 1, {{2, {3, 7}}}, false},
+    {"group_norm: 3", 1, {{3, {6, 5, 4}}}, false},
+    {"group_norm: {groups: 2, affine: false}", 1, {{1, {6}}}, false},
     {"max_pool: {kernel: 3, pad: 1}", 1, {{3, {3, 5, 6}}}, false},
     {"global_avg_pool", 1, {{3, {3, 5, 6}}}, false},
     {"dropout", 1, {{1, {7}}}, false},
+    {"dropout: {channels: true}", 1, {{3, {3, 5, 6}}}, false},
     {"dropout: 0", 1, {{1, {7}}}, false},
     {"dropout: 1", 1, {{1, {7}}}, false},
     {"flatten", 1, {{3, {3, 5, 6}}}, false},
@@ -86,7 +99,7 @@ static void test_table(void **state) {
     }
     int layers = 0;
     while (gp_layer_names(false)[layers]) layers++;
-    assert_int_equal(layers, 10);
+    assert_int_equal(layers, 18);
 }
 
 /* How often the ops of a pass write elements of a role, in elements. */

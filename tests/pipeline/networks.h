@@ -65,4 +65,50 @@ static const char network_vectors[] = "input: {shape: [7]}\n"
                                       "loss: cross_entropy\n";
 enum { NETWORK_VECTORS_LAYERS = 9 };
 
+/* Activations of all kinds, norms of single samples, dropout of channels: what needs the input for its backward pass,
+ * the output, or statistics of its own. `a` is used by layers 8 and 12, the input by 5. */
+static const char network_samples[] = "input: {shape: [3, 6, 5]}\n"
+                                      "layers:\n"
+                                      "  - conv: {out: 6, kernel: 3, pad: 1, bias: false}\n"         /* 0 */
+                                      "  - group_norm: {groups: 2, name: a}\n"                       /* 1 */
+                                      "  - silu\n"                                                   /* 2 */
+                                      "  - dropout: {p: 0.3, channels: true}\n"                      /* 3 */
+                                      "  - conv: {out: 3, kernel: 3, pad: 2, dilation: 2}\n"         /* 4 */
+                                      "  - add: [-1, input]\n"                                       /* 5 */
+                                      "  - instance_norm: {affine: true}\n"                          /* 6 */
+                                      "  - leaky_relu: 0.1\n"                                        /* 7 */
+                                      "  - concat: [-1, a]\n"                                        /* 8 */
+                                      "  - instance_norm\n"                                          /* 9 */
+                                      "  - conv: {out: 6, kernel: [3, 1], pad: [1, 0], groups: 3}\n" /* 10 */
+                                      "  - tanh\n"                                                   /* 11 */
+                                      "  - add: [-1, a]\n"                                           /* 12 */
+                                      "  - gelu: {tanh: true}\n"                                     /* 13 */
+                                      "  - group_norm: {groups: 6, affine: false}\n"                 /* 14 */
+                                      "  - flatten\n"                                                /* 15 */
+                                      "  - linear: 8\n"                                              /* 16 */
+                                      "  - layer_norm\n"                                             /* 17 */
+                                      "  - gelu\n"                                                   /* 18 */
+                                      "  - linear: 8\n"                                              /* 19 */
+                                      "  - sigmoid\n"                                                /* 20 */
+                                      "  - add: [-1, -2]\n"                                          /* 21 */
+                                      "  - linear: 5\n"                                              /* 22 */
+                                      "loss: cross_entropy\n";
+enum { NETWORK_SAMPLES_LAYERS = 23 };
+
+/* Rows of tokens: `a` is used by layers 3 and 5. */
+static const char network_rows[] = "input: {shape: [4, 6]}\n"
+                                   "layers:\n"
+                                   "  - linear: {out: 7, name: a}\n" /* 0 */
+                                   "  - layer_norm\n"                /* 1 */
+                                   "  - linear: 7\n"                 /* 2 */
+                                   "  - add: [-1, a]\n"              /* 3 */
+                                   "  - gelu\n"                      /* 4 */
+                                   "  - add: [a, -1]\n"              /* 5 */
+                                   "  - layer_norm: 1e-3\n"          /* 6 */
+                                   "  - dropout: 0.2\n"              /* 7 */
+                                   "  - flatten\n"                   /* 8 */
+                                   "  - linear: 5\n"                 /* 9 */
+                                   "loss: cross_entropy\n";
+enum { NETWORK_ROWS_LAYERS = 10 };
+
 #endif

@@ -63,6 +63,32 @@ static const network vectors = {
      {5, {2, 1, 3, 1, 2}}},
 };
 
+static const network samples = {
+    "samples",
+    network_samples,
+    {{1, {23}},
+     {2, {11, 12}},
+     {3, {2, 9, 12}},
+     {5, {4, 3, 5, 6, 5}},
+     {2, {1, 22}},
+     {2, {18, 5}},
+     {3, {14, 4, 5}},
+     {5, {2, 1, 4, 7, 9}}},
+};
+
+static const network rows = {
+    "rows",
+    network_rows,
+    {{1, {10}},
+     {2, {2, 8}},
+     {3, {1, 5, 4}},
+     {5, {2, 1, 3, 1, 3}},
+     {2, {7, 3}},
+     {2, {1, 9}},
+     {3, {4, 2, 4}},
+     {5, {1, 1, 1, 1, 6}}},
+};
+
 /* How mini-batches are cut. */
 typedef struct sizes {
     int micro_batches;
@@ -146,6 +172,19 @@ static void test_vectors_cpu(void **state) {
     check_network(&vectors, uneven, &gp_cpu_kind, GP_F32, 1, STEPS, true);
 }
 
+static void test_samples_ref(void **state) {
+    (void)state;
+    check_network(&samples, three, &gp_ref_kind, GP_F32, 1, FEW_STEPS, true);
+    check_network(&rows, three, &gp_ref_kind, GP_F32, 1, FEW_STEPS, false);
+}
+
+static void test_samples_cpu(void **state) {
+    (void)state;
+    check_network(&samples, uneven, &gp_cpu_kind, GP_F32, 1, HARNESS_WATCHED ? 2 : 10, true);
+    check_network(&samples, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, false);
+    check_network(&rows, uneven, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
+}
+
 static void test_double(void **state) {
     (void)state;
     check_network(&vectors, three, &gp_ref_kind, GP_F64, 1, STEPS, false);
@@ -173,6 +212,7 @@ static void test_two_threads(void **state) {
     if (HARNESS_WATCHES_THREADS) skip();
     check_network(&skips, uneven, &gp_cpu_kind, GP_F32, 2, 3, false);
     check_network(&pictures, three, &gp_cpu_kind, GP_F32, 2, 3, false);
+    check_network(&samples, three, &gp_cpu_kind, GP_F32, 2, 2, false);
 }
 
 /* The hash would show a difference: another step, another batch, other micro-batches under batch norm. */
@@ -191,10 +231,13 @@ static void test_hash_tells(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_skips_ref),    cmocka_unit_test(test_skips_cpu),   cmocka_unit_test(test_pictures_ref),
-        cmocka_unit_test(test_pictures_cpu), cmocka_unit_test(test_vectors_ref), cmocka_unit_test(test_vectors_cpu),
-        cmocka_unit_test(test_double),       cmocka_unit_test(test_few_samples), cmocka_unit_test(test_one_micro_batch),
-        cmocka_unit_test(test_two_threads),  cmocka_unit_test(test_hash_tells),
+        cmocka_unit_test(test_skips_ref),       cmocka_unit_test(test_skips_cpu),
+        cmocka_unit_test(test_pictures_ref),    cmocka_unit_test(test_pictures_cpu),
+        cmocka_unit_test(test_vectors_ref),     cmocka_unit_test(test_vectors_cpu),
+        cmocka_unit_test(test_samples_ref),     cmocka_unit_test(test_samples_cpu),
+        cmocka_unit_test(test_double),          cmocka_unit_test(test_few_samples),
+        cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_hash_tells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

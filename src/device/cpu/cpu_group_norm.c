@@ -234,26 +234,27 @@ static void find_sums(const group_loop *loop, const group_item *item, const doub
     }
 }
 
-/* dx = dy·scale − shift − (x − m)·slope */
+/* dx = d·(dy·gamma − shift − (x − m)·slope): what cancels does so before it is multiplied by d, which may be large. */
 static void backward_tile(const group_loop *loop, const group_item *item, const tile *t, const double *mean,
                           const double *inverse, const double *sum, const double *product) {
     double column[4][GP_COLUMN_TILE];
     const double *each[4] = {mean, inverse, sum, product};
-    float m[GP_COLUMN_TILE], scale[GP_COLUMN_TILE], shift[GP_COLUMN_TILE], slope[GP_COLUMN_TILE];
+    float m[GP_COLUMN_TILE], d[GP_COLUMN_TILE], gamma[GP_COLUMN_TILE], shift[GP_COLUMN_TILE], slope[GP_COLUMN_TILE];
     for (int i = 0; i < 4; i++) spread(loop, item, t, each[i], column[i]);
     for (int64_t c = 0; c < t->columns; c++) {
-        double d = column[1][c];
         m[c] = (float)column[0][c];
-        scale[c] = (float)(d * (loop->gamma ? (double)loop->gamma[t->column + c] : 1));
-        shift[c] = (float)(d * column[2][c] / (double)item->elements);
-        slope[c] = (float)(d * d * d * column[3][c] / (double)item->elements);
+        d[c] = (float)column[1][c];
+        gamma[c] = loop->gamma ? loop->gamma[t->column + c] : 1;
+        shift[c] = (float)(column[2][c] / (double)item->elements);
+        slope[c] = (float)(column[1][c] * column[1][c] * column[3][c] / (double)item->elements);
     }
     for (int64_t r = 0; r < loop->rows; r++) {
         const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t->column;
         const float *dy = loop->dy_at + (item->row + r) * loop->dy.pitch + t->column;
         float *dx = loop->y_at + (item->row + r) * loop->y.pitch + t->column;
         GP_INDEPENDENT
-        for (int64_t c = 0; c < t->columns; c++) dx[c] = dy[c] * scale[c] - shift[c] - (x[c] - m[c]) * slope[c];
+        for (int64_t c = 0; c < t->columns; c++)
+            dx[c] = d[c] * (dy[c] * gamma[c] - shift[c] - (x[c] - m[c]) * slope[c]);
     }
 }
 
