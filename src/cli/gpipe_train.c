@@ -58,20 +58,38 @@ static void set_wait_policy(char **argv) {
     execv(path, argv);
 }
 
+static gp_status train_in(const char *folder, gp_session *session, const gp_options *options, const gp_resume *resume,
+                          gp_error *err) {
+    if (options->verbosity == GP_VERBOSE) GP_RETURN_IF_FAILED(gp_plan_report(session->plan, stdout, err));
+    const gp_train_options train_options = {
+        .folder = folder, .verbosity = options->verbosity, .stop = &stop, .trace = options->trace, .resume = resume};
+    return gp_train(session, &train_options, err);
+}
+
+static gp_status resume_in(const char *folder, gp_session *session, const gp_options *options, gp_error *err) {
+    gp_resume resume = {0};
+    GP_RETURN_IF_FAILED(gp_resume_open(session, folder, &resume, err));
+    gp_status status = GP_OK;
+    if (!resume.finished)
+        status = train_in(folder, session, options, &resume, err);
+    else if (options->verbosity != GP_QUIET)
+        printf("%s: nothing is left to do: the run has done %" PRId64 " of %" PRId64 " steps\n", folder,
+               resume.snapshot.reached.step, session->steps);
+    gp_resume_close(&resume);
+    return status;
+}
+
 static gp_status train(gp_session *session, const gp_options *options, gp_error *err) {
-    char *folder = NULL;
+    char *chosen = NULL;
     GP_RETURN_IF_FAILED(gp_session_check_machine(session, err));
-    gp_status status = options->folder ? GP_OK : gp_folder_default(options->config, &folder, err);
-    const char *path = options->folder ? options->folder : folder;
+    if (!options->folder) GP_RETURN_IF_FAILED(gp_folder_default(options->config, &chosen, err));
+    const char *folder = options->folder ? options->folder : chosen;
     prepare_signals();
-    if (status == GP_OK) status = gp_folder_prepare(path, options->force, err);
-    if (status == GP_OK && options->verbosity == GP_VERBOSE) status = gp_plan_report(session->plan, stdout, err);
-    if (status == GP_OK) {
-        gp_train_options train_options = {
-            .folder = path, .verbosity = options->verbosity, .stop = &stop, .trace = options->trace};
-        status = gp_train(session, &train_options, err);
-    }
-    free(folder);
+    gp_status status = options->resume ? GP_OK : gp_folder_prepare(folder, options->force, err);
+    if (status == GP_OK)
+        status =
+            options->resume ? resume_in(folder, session, options, err) : train_in(folder, session, options, NULL, err);
+    free(chosen);
     return status;
 }
 

@@ -12,9 +12,9 @@
 /* Read by hand: getopt_long takes any prefix of a name, which the next option's name would make ambiguous, and does not
  * say which word it refuses. */
 
-static const char *const known[] = {"--set",         "--plan", "--force",   "--trace",
+static const char *const known[] = {"--set",         "--plan", "--resume",  "--force", "--trace",
                                     "--trace-steps", "--help", "--version", NULL};
-static const char *const later[] = {"--expand", "--resume", NULL};
+static const char *const later[] = {"--expand", NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
@@ -22,6 +22,7 @@ const char *gp_options_help(void) {
            "Trains the network that config.yaml describes, cut into pipeline stages.\n"
            "\n"
            "  -o DIR                run folder (default: runs/<name of the configuration>)\n"
+           "  --resume              go on with the run in the folder, from its newest snapshot\n"
            "  --force               write over a run that the folder holds\n"
            "  --set key.path=value  change the configuration; may be repeated\n"
            "  --plan                print stages, copies, memory, schedule and expected time; train nothing\n"
@@ -31,7 +32,9 @@ const char *gp_options_help(void) {
            "  -v                    print the plan before training; with --plan, the workers' programs too\n"
            "  --help, --version\n"
            "\n"
-           "The run folder gets metrics.jsonl, model.safetensors and config.yaml, the configuration as it ran.\n"
+           "The run folder gets metrics.jsonl, model.safetensors, best.safetensors, snapshots as train.save_every "
+           "says, and\n"
+           "config.yaml, the configuration as it ran.\n"
            "Ctrl-C and SIGTERM end the run after the current step, with everything saved; a second one at once.\n"
            "Exit status: 0 done; 1 the run failed; 2 the command line or the configuration is wrong.\n";
 }
@@ -101,6 +104,8 @@ static gp_status take_long(gp_options *options, const char *word, arguments *res
     if (is_named(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
     if (alone && is_named(word, length, "--plan"))
         options->plan = true;
+    else if (alone && is_named(word, length, "--resume"))
+        options->resume = true;
     else if (alone && is_named(word, length, "--force"))
         options->force = true;
     else if (alone && is_named(word, length, "--help"))
@@ -154,6 +159,8 @@ gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err
     bool informs = options.help || options.version;
     if (status == GP_OK && !informs && !options.config)
         status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-train [options] config.yaml");
+    if (status == GP_OK && options.resume && options.force)
+        status = gp_fail(err, GP_USAGE, "--resume goes on with a run and --force writes over it: one of them");
     if (status == GP_OK && options.folder && !*options.folder)
         status = gp_fail(err, GP_USAGE, "option -o needs the name of a folder");
     if (status != GP_OK) {

@@ -177,5 +177,7 @@ void gp_config_destroy(gp_config **config);
  * counts. `balance`: layers per stage. What gp_config_write then writes repeats the run. */
 GP_MUST_USE gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stages, gp_error *err);
 GP_MUST_USE gp_status gp_config_write(const gp_config *config, const char *path, gp_error *err);
+/* The same as a text, owned by the caller. */
+GP_MUST_USE gp_status gp_config_text(const gp_config *config, char **out, gp_error *err);
 
 #endif

@@ -258,6 +258,12 @@ gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stage
     return put_section(config, "train", write_train, err);
 }
 
+static const char comment[] = "gpipe-train " GP_VERSION ": the configuration as it ran";
+
 gp_status gp_config_write(const gp_config *config, const char *path, gp_error *err) {
-    return gp_yaml_write(config->document, "gpipe-train " GP_VERSION ": the configuration as it ran", path, err);
+    return gp_yaml_write(config->document, comment, path, err);
+}
+
+gp_status gp_config_text(const gp_config *config, char **out, gp_error *err) {
+    return gp_yaml_text(config->document, comment, out, err);
 }

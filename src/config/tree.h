@@ -70,4 +70,18 @@ GP_MUST_USE gp_status gp_yaml_put(gp_yaml_document *document, const char *path, 
 GP_MUST_USE gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, const char *path,
                                     gp_error *err);
 
+/* The same as a text, owned by the caller. */
+GP_MUST_USE gp_status gp_yaml_text(const gp_yaml_document *document, const char *comment, char **out, gp_error *err);
+
+/* Where two trees say something different. */
+typedef struct gp_yaml_difference {
+    char *path;                  /* "train.seed"; NULL: nowhere; owned by the caller */
+    const gp_yaml *before, *now; /* borrowed; NULL: not said */
+} gp_yaml_difference;
+/* The first one. Mappings have no order; 0.10 and 0.1 are the same number. `ignored` says which paths, with all below
+ * them, make no difference. */
+GP_MUST_USE gp_status gp_yaml_find_difference(const gp_yaml *before, const gp_yaml *now,
+                                              bool (*ignored)(const char *path), gp_yaml_difference *out,
+                                              gp_error *err);
+
 #endif

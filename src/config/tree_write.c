@@ -1,10 +1,8 @@
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/memory.h"
+#include "base/replace.h"
 #include "config/tree_internal.h"
 
 static void write_indent(FILE *file, int depth) {
@@ -116,25 +114,29 @@ static void write_comment(FILE *file, const char *comment) {
     fputc('\n', file);
 }
 
-/* Whole or not at all, whatever happens meanwhile: written beside the target, synced, renamed. */
-gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, const char *path, gp_error *err) {
-    char *beside = NULL;
-    GP_RETURN_IF_FAILED(gp_format_text(&beside, err, "%s.part", path));
-    FILE *file = fopen(beside, "we");
+gp_status gp_yaml_text(const gp_yaml_document *document, const char *comment, char **out, gp_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
     bool failed = !file;
     if (file) {
         write_comment(file, comment);
         if (document->root) write_node(file, document->root, 0, false);
-        failed = ferror(file) != 0 || fflush(file) != 0 || fsync(fileno(file)) != 0;
-        int cause = errno;
-        if (fclose(file) != 0 && !failed)
-            failed = true;
-        else if (failed)
-            errno = cause;
+        failed = ferror(file) != 0;
+        if (fclose(file) != 0) failed = true;
     }
-    if (!failed) failed = rename(beside, path) != 0;
-    gp_status status = failed ? gp_fail(err, GP_IO, "%s: cannot be written: %s", path, strerror(errno)) : GP_OK;
-    if (failed && file) unlink(beside);
-    free(beside);
+    if (failed) {
+        free(text);
+        return gp_fail(err, GP_MEMORY, "out of memory: a configuration as text");
+    }
+    *out = text;
+    return GP_OK;
+}
+
+gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, const char *path, gp_error *err) {
+    char *text = NULL;
+    GP_RETURN_IF_FAILED(gp_yaml_text(document, comment, &text, err));
+    gp_status status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
+    free(text);
     return status;
 }

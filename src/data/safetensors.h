@@ -16,8 +16,11 @@
 
 enum {
     GP_SAFETENSORS_MAX_HEADER = 100 << 20, /* as the reference implementation */
-    GP_SAFETENSORS_MAX_RANK = 8
+    GP_SAFETENSORS_MAX_RANK = 8,
+    GP_SAFETENSORS_CHECKSUM = 32, /* hexadecimal digits */
 };
+/* What a file with a checksum begins with, behind the header's length; the digits follow. */
+#define GP_SAFETENSORS_SUMMED "{\"__metadata__\":{\"checksum\":\""
 
 typedef struct gp_safetensor {
     const char *name; /* borrowed from the file */
@@ -52,5 +55,14 @@ typedef struct gp_safetensors_item {
 /* Writes the items in this order. `metadata`: key, value, key, value, …, NULL; may be NULL. GP_IO with the cause. */
 GP_MUST_USE gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
                                            const char *const *metadata, gp_error *err);
+
+/* The same with the entry "checksum" first in the metadata: BLAKE2b of 16 bytes over every byte of the file, the
+ * checksum's own 32 digits taken as zeros. `metadata` is not NULL. */
+GP_MUST_USE gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
+                                                  const char *const *metadata, gp_error *err);
+/* Reads the whole file and compares. GP_DATA where a byte differs, or the file is none that was written so. */
+GP_MUST_USE gp_status gp_safetensors_check_sum(gp_safetensors *file, gp_error *err);
+/* An entry of the metadata, borrowed from the file; NULL where there is none. */
+const char *gp_safetensors_metadata(const gp_safetensors *file, const char *key);
 
 #endif

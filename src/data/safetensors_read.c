@@ -3,9 +3,11 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/blake2b.h"
 #include "base/memory.h"
 #include "data/file.h"
 
@@ -328,4 +330,44 @@ gp_status gp_safetensors_read(const gp_safetensors *file, const gp_safetensor *t
                            size);
     }
     return gp_data_file_read(&file->file, LENGTH_BYTES + file->header_bytes + tensor->begin + from, bytes, to, err);
+}
+
+const char *gp_safetensors_metadata(const gp_safetensors *file, const char *key) {
+    return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
+}
+
+/* The sum of the file with zeros in the checksum's place, as the digits that should stand there. */
+static gp_status sum_file(const gp_safetensors *file, char *buffer, size_t size, char *digits, gp_error *err) {
+    const uint64_t field = LENGTH_BYTES + sizeof GP_SAFETENSORS_SUMMED - 1;
+    uint8_t sum[GP_SAFETENSORS_CHECKSUM / 2];
+    gp_blake2b state;
+    gp_blake2b_init(&state, sizeof sum);
+    for (uint64_t at = 0; at < file->file.size;) {
+        size_t now = file->file.size - at < size ? (size_t)(file->file.size - at) : size;
+        GP_RETURN_IF_FAILED(gp_data_file_read(&file->file, at, now, buffer, err));
+        if (at == 0) memset(buffer + field, '0', GP_SAFETENSORS_CHECKSUM); /* the first read has all of it */
+        gp_blake2b_add(&state, buffer, now);
+        at += now;
+    }
+    gp_blake2b_end(&state, sum);
+    for (size_t i = 0; i < sizeof sum; i++) snprintf(digits + 2 * i, 3, "%02x", sum[i]);
+    return GP_OK;
+}
+
+gp_status gp_safetensors_check_sum(gp_safetensors *file, gp_error *err) {
+    enum { CHUNK = 1 << 20, START = sizeof GP_SAFETENSORS_SUMMED - 1 + GP_SAFETENSORS_CHECKSUM };
+    char start[START], digits[GP_SAFETENSORS_CHECKSUM + 1], *buffer = NULL;
+    if (file->header_bytes >= START)
+        GP_RETURN_IF_FAILED(gp_data_file_read(&file->file, LENGTH_BYTES, START, start, err));
+    if (file->header_bytes < START || memcmp(start, GP_SAFETENSORS_SUMMED, sizeof GP_SAFETENSORS_SUMMED - 1) != 0)
+        return gp_data_fail(err, file->file.path, LENGTH_BYTES, "the header does not begin with a checksum");
+    GP_RETURN_IF_FAILED(GP_NEW(&buffer, CHUNK, err));
+    gp_status status = sum_file(file, buffer, CHUNK, digits, err);
+    free(buffer);
+    GP_RETURN_IF_FAILED(status);
+    const char *found = start + sizeof GP_SAFETENSORS_SUMMED - 1;
+    if (memcmp(found, digits, GP_SAFETENSORS_CHECKSUM) == 0) return GP_OK;
+    return gp_data_fail(err, file->file.path, LENGTH_BYTES + sizeof GP_SAFETENSORS_SUMMED - 1,
+                        "the checksum is wrong: it says %.*s, the bytes give %s", GP_SAFETENSORS_CHECKSUM, found,
+                        digits);
 }

@@ -1,20 +1,18 @@
 #include "data/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/blake2b.h"
 #include "base/memory.h"
+#include "base/replace.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "safetensors holds little-endian numbers, written as they are");
 
-enum { HEADER_UNIT = 8, TEMPORARY_NAMES = 100 };
+enum { HEADER_UNIT = 8 };
 
 static gp_status item_bytes(const char *path, const gp_safetensors_item *item, size_t *out, gp_error *err) {
     size_t bytes = gp_dtype_size(item->dtype);
@@ -95,83 +93,55 @@ static gp_status build_head(const char *path, const gp_safetensors_item *items, 
     return status;
 }
 
-static gp_status write_all(int fd, const char *path, const void *data, size_t bytes, gp_error *err) {
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t now = write(fd, (const char *)data + done, bytes - done);
-        if (now < 0 && errno == EINTR) continue;
-        if (now <= 0) return gp_fail(err, GP_IO, "%s: cannot be written: %s", path, strerror(errno));
-        done += (size_t)now;
+/* Fills the head's field of zeros with the sum over the whole file, the field being zeros. */
+static void add_checksum(char *head, const gp_bytes *parts, size_t count) {
+    static const char digits[] = "0123456789abcdef";
+    uint8_t sum[GP_SAFETENSORS_CHECKSUM / 2];
+    gp_blake2b state;
+    gp_blake2b_init(&state, sizeof sum);
+    for (size_t i = 0; i < count; i++) gp_blake2b_add(&state, parts[i].data, parts[i].count);
+    gp_blake2b_end(&state, sum);
+    char *field = head + sizeof(uint64_t) + sizeof GP_SAFETENSORS_SUMMED - 1;
+    for (size_t i = 0; i < sizeof sum; i++) {
+        field[2 * i] = digits[sum[i] >> 4];
+        field[2 * i + 1] = digits[sum[i] & 15];
     }
-    return GP_OK;
 }
 
-/* Beside the target, so that the rename stays within one file system. O_EXCL: never somebody else's file. */
-static gp_status open_temporary(const char *path, char **out, int *out_fd, gp_error *err) {
-    for (int i = 0; i < TEMPORARY_NAMES; i++) {
-        char *temporary = NULL;
-        GP_RETURN_IF_FAILED(gp_format_text(&temporary, err, "%s.tmp-%ld-%d", path, (long)getpid(), i));
-        int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0) {
-            *out = temporary;
-            *out_fd = fd;
-            return GP_OK;
-        }
-        int why = errno;
-        if (why != EEXIST) gp_fail(err, GP_IO, "%s: cannot be created: %s", temporary, strerror(why));
-        free(temporary);
-        if (why != EEXIST) return GP_IO;
+static gp_status write_file(const char *path, const gp_safetensors_item *items, size_t count,
+                            const char *const *metadata, bool summed, gp_error *err) {
+    char *head = NULL;
+    size_t head_bytes = 0;
+    gp_bytes *parts = NULL;
+    GP_RETURN_IF_FAILED(build_head(path, items, count, metadata, &head, &head_bytes, err));
+    gp_status status = GP_NEW(&parts, count + 1, err);
+    if (status == GP_OK) parts[0] = (gp_bytes){head, head_bytes};
+    for (size_t i = 0; i < count && status == GP_OK; i++) {
+        parts[i + 1].data = items[i].data;
+        status = item_bytes(path, &items[i], &parts[i + 1].count, err);
     }
-    return gp_fail(err, GP_IO, "%s: %d temporary files of other runs stand beside it", path, TEMPORARY_NAMES);
-}
-
-static gp_status sync_folder(const char *path, gp_error *err) {
-    const char *slash = strrchr(path, '/');
-    char *folder = NULL;
-    if (slash)
-        GP_RETURN_IF_FAILED(gp_format_text(&folder, err, "%.*s", slash == path ? 1 : (int)(slash - path), path));
-    else
-        GP_RETURN_IF_FAILED(gp_copy_text(&folder, ".", err));
-    gp_status status = GP_OK;
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
-    if (fd < 0 || (fsync(fd) != 0 && errno != EINVAL))
-        status = gp_fail(err, GP_IO, "%s: its folder cannot be synced: %s", path, strerror(errno));
-    if (fd >= 0) close(fd);
-    free(folder);
+    if (status == GP_OK && summed) add_checksum(head, parts, count + 1);
+    if (status == GP_OK) status = gp_file_replace(path, parts, count + 1, err);
+    free(parts);
+    free(head);
     return status;
-}
-
-static gp_status write_items(int fd, const char *path, const gp_safetensors_item *items, size_t count, gp_error *err) {
-    for (size_t i = 0; i < count; i++) {
-        size_t bytes = 0;
-        GP_RETURN_IF_FAILED(item_bytes(path, &items[i], &bytes, err));
-        GP_RETURN_IF_FAILED(write_all(fd, path, items[i].data, bytes, err));
-    }
-    return GP_OK;
 }
 
 gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
                                const char *const *metadata, gp_error *err) {
-    char *head = NULL;
-    char *temporary = NULL;
-    size_t head_bytes = 0;
-    int fd = -1;
-    GP_RETURN_IF_FAILED(build_head(path, items, count, metadata, &head, &head_bytes, err));
-    gp_status status = open_temporary(path, &temporary, &fd, err);
-    if (status != GP_OK) goto free_head;
-    status = write_all(fd, temporary, head, head_bytes, err);
-    if (status == GP_OK) status = write_items(fd, temporary, items, count, err);
-    if (status == GP_OK && fsync(fd) != 0)
-        status = gp_fail(err, GP_IO, "%s: cannot be synced: %s", temporary, strerror(errno));
-    if (close(fd) != 0 && status == GP_OK)
-        status = gp_fail(err, GP_IO, "%s: cannot be closed: %s", temporary, strerror(errno));
-    if (status == GP_OK && rename(temporary, path) != 0)
-        status = gp_fail(err, GP_IO, "%s: cannot be renamed to %s: %s", temporary, path, strerror(errno));
-    if (status != GP_OK) unlink(temporary);
-    if (status == GP_OK) status = sync_folder(path, err);
-    free(temporary);
-free_head:
-    free(head);
-    return status;
+    return write_file(path, items, count, metadata, false, err);
+}
+
+gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
+                                      const char *const *metadata, gp_error *err) {
+    enum { MOST = 64 };
+    static const char zeros[] = "00000000000000000000000000000000";
+    const char *pairs[MOST + 3] = {"checksum", zeros};
+    size_t texts = 0;
+    _Static_assert(sizeof zeros - 1 == GP_SAFETENSORS_CHECKSUM, "as long as the checksum");
+    for (; metadata[texts]; texts++) {
+        if (texts == MOST) return gp_fail(err, GP_INTERNAL, "%s: too many entries of metadata", path);
+        pairs[texts + 2] = metadata[texts];
+    }
+    return write_file(path, items, count, pairs, true, err);
 }

@@ -8,7 +8,8 @@
 
 #include "base/memory.h"
 
-static const char *const run_files[] = {"metrics.jsonl", "model.safetensors", "config.yaml"};
+static const char *const run_files[] = {"metrics.jsonl", "model.safetensors", "config.yaml", "best.safetensors",
+                                        "snapshots"};
 
 static gp_status make_folders(const char *path, gp_error *err) {
     char *copy = NULL;
@@ -37,7 +38,8 @@ gp_status gp_folder_prepare(const char *path, bool force, gp_error *err) {
         free(file);
         if (used)
             return gp_fail(err, GP_USAGE,
-                           "%s holds a run already (%s): choose another folder with -o, or --force to write over it",
+                           "%s holds a run already (%s): choose another folder with -o, --resume to go on with "
+                           "it, or --force to write over it",
                            path, run_files[i]);
     }
     return make_folders(path, err);

@@ -6,24 +6,32 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 
-enum { DIGITS = 9 }; /* %.9g: f32 round-trips */
+enum {
+    DIGITS = 9, /* %.9g: f32 round-trips */
+    WAITING = 64 << 10
+};
 
 struct gp_metrics {
     int fd;
     char *path;
-    off_t end; /* of the last whole line */
+    off_t end;             /* of the last whole line in the file */
+    char waiting[WAITING]; /* lines that the file did not take yet */
+    size_t waiting_bytes;
+    bool told;     /* gp_metrics_poll was asked since they began to wait */
+    gp_error late; /* why they wait */
 };
 
-gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err) {
+static gp_status open_file(const char *path, int flags, gp_metrics **out, gp_error *err) {
     gp_metrics *metrics = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&metrics, 1, err));
     metrics->fd = -1;
     gp_status status = gp_copy_text(&metrics->path, path, err);
-    if (status == GP_OK && (metrics->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+    if (status == GP_OK && (metrics->fd = open(path, flags | O_CREAT | O_CLOEXEC, 0666)) < 0)
         status = gp_fail(err, GP_IO, "%s: cannot be written: %s", path, strerror(errno));
     if (status != GP_OK) {
         free(metrics->path);
@@ -34,15 +42,47 @@ gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err) {
-    gp_metrics *it = *metrics;
-    if (!it) return GP_OK;
-    gp_status status = GP_OK;
-    if (close(it->fd) != 0) status = gp_fail(err, GP_IO, "%s: cannot be written: %s", it->path, strerror(errno));
-    free(it->path);
-    free(it);
-    *metrics = NULL;
-    return status;
+gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err) {
+    return open_file(path, O_WRONLY | O_TRUNC, out, err);
+}
+
+/* Where the last line that ends within `bytes` does. */
+static gp_status find_line_end(const gp_metrics *metrics, off_t bytes, off_t *out, gp_error *err) {
+    char last;
+    for (; bytes > 0; bytes--) {
+        if (pread(metrics->fd, &last, 1, bytes - 1) != 1)
+            return gp_fail(err, GP_IO, "%s: cannot be read: %s", metrics->path, strerror(errno));
+        if (last == '\n') break;
+    }
+    *out = bytes;
+    return GP_OK;
+}
+
+static gp_status cut_back(gp_metrics *metrics, int64_t bytes, bool *lost, gp_error *err) {
+    struct stat about;
+    if (fstat(metrics->fd, &about) != 0 || !S_ISREG(about.st_mode))
+        return gp_fail(err, GP_IO, "%s: is no file that can be cut back", metrics->path);
+    GP_RETURN_IF_FAILED(find_line_end(metrics, about.st_size < bytes ? about.st_size : bytes, &metrics->end, err));
+    *lost = metrics->end != bytes;
+    if (ftruncate(metrics->fd, metrics->end) != 0 || lseek(metrics->fd, metrics->end, SEEK_SET) < 0)
+        return gp_fail(err, GP_IO, "%s: cannot be cut back: %s", metrics->path, strerror(errno));
+    return GP_OK;
+}
+
+gp_status gp_metrics_reopen(const char *path, int64_t bytes, gp_metrics **out, bool *lost, gp_error *err) {
+    gp_metrics *metrics = NULL;
+    GP_RETURN_IF_FAILED(open_file(path, O_RDWR, &metrics, err));
+    gp_status status = cut_back(metrics, bytes, lost, err);
+    if (status == GP_OK) {
+        *out = metrics;
+        return GP_OK;
+    }
+    gp_status closed = gp_metrics_close(&metrics, NULL);
+    return closed == GP_OK || closed == GP_IO ? status : closed;
+}
+
+int64_t gp_metrics_bytes(const gp_metrics *metrics) {
+    return (int64_t)metrics->end + (int64_t)metrics->waiting_bytes;
 }
 
 /* What a full disk took of a line is cut off again, so that the file holds whole lines whatever happens. */
@@ -61,6 +101,45 @@ static gp_status write_bytes(gp_metrics *metrics, const char *bytes, size_t coun
     return GP_OK;
 }
 
+static gp_status write_waiting(gp_metrics *metrics, gp_error *err) {
+    GP_RETURN_IF_FAILED(write_bytes(metrics, metrics->waiting, metrics->waiting_bytes, err));
+    metrics->waiting_bytes = 0;
+    metrics->told = false;
+    return GP_OK;
+}
+
+/* Written, or among those that wait; fails where these are too many. */
+static gp_status add_line(gp_metrics *metrics, const char *line, size_t bytes, gp_error *err) {
+    gp_status status = metrics->waiting_bytes > 0 ? write_waiting(metrics, &metrics->late) : GP_OK;
+    if (status == GP_OK && write_bytes(metrics, line, bytes, &metrics->late) == GP_OK) return GP_OK;
+    if (bytes > WAITING - metrics->waiting_bytes) {
+        if (err) *err = metrics->late;
+        return GP_IO;
+    }
+    memcpy(metrics->waiting + metrics->waiting_bytes, line, bytes);
+    metrics->waiting_bytes += bytes;
+    return GP_OK;
+}
+
+gp_status gp_metrics_poll(gp_metrics *metrics, gp_error *err) {
+    if (metrics->waiting_bytes == 0 || metrics->told) return GP_OK;
+    metrics->told = true;
+    if (err) *err = metrics->late;
+    return GP_IO;
+}
+
+gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err) {
+    gp_metrics *it = *metrics;
+    if (!it) return GP_OK;
+    gp_status status = it->waiting_bytes > 0 ? write_waiting(it, err) : GP_OK;
+    if (close(it->fd) != 0 && status == GP_OK)
+        status = gp_fail(err, GP_IO, "%s: cannot be written: %s", it->path, strerror(errno));
+    free(it->path);
+    free(it);
+    *metrics = NULL;
+    return status;
+}
+
 /* Takes `object`. */
 static gp_status write_line(gp_metrics *metrics, json_t *object, gp_error *err) {
     char *text = object ? json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(DIGITS)) : NULL;
@@ -68,7 +147,7 @@ static gp_status write_line(gp_metrics *metrics, json_t *object, gp_error *err) 
     if (!text) return gp_fail(err, GP_MEMORY, "out of memory: a line of %s", metrics->path);
     size_t length = strlen(text);
     text[length] = '\n'; /* in place of the NUL: what is written is counted */
-    gp_status status = write_bytes(metrics, text, length + 1, err);
+    gp_status status = add_line(metrics, text, length + 1, err);
     free(text);
     return status;
 }
@@ -77,25 +156,37 @@ static json_t *number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-gp_status gp_metrics_start(gp_metrics *metrics, const gp_session *session, gp_error *err) {
+/* Takes the pairs of `event`, and adds what describes the run. */
+static gp_status write_beginning(gp_metrics *metrics, const gp_session *session, json_t *event, gp_error *err) {
     const gp_config *config = session->config;
     json_t *balance = json_array(), *devices = json_array();
     for (int s = 0; s < session->plan->stages->count; s++) {
         json_array_append_new(balance, json_integer(session->layers[s]));
         json_array_append_new(devices, json_string(config->pipeline.devices[s].kind));
     }
-    return write_line(
-        metrics,
-        json_pack("{s:s, s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "event", "start",
-                  "version", GP_VERSION, "parameters", (json_int_t)gp_graph_param_elements(session->graph), "layers",
-                  session->graph->layer_count, "balance", balance, "devices", devices, "micro_batches",
-                  config->pipeline.micro_batches, "schedule", config->pipeline.schedule, "checkpoint",
-                  gp_checkpoint_mode_name(config->pipeline.checkpoint), "lockstep", config->pipeline.lockstep, "seed",
-                  (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
-                  (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
-                  (json_int_t)(session->eval ? gp_dataset_count(session->eval) : 0), "steps",
-                  (json_int_t)session->steps),
-        err);
+    json_t *about = json_pack(
+        "{s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION, "parameters",
+        (json_int_t)gp_graph_param_elements(session->graph), "layers", session->graph->layer_count, "balance", balance,
+        "devices", devices, "micro_batches", config->pipeline.micro_batches, "schedule", config->pipeline.schedule,
+        "checkpoint", gp_checkpoint_mode_name(config->pipeline.checkpoint), "lockstep", config->pipeline.lockstep,
+        "seed", (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
+        (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
+        (json_int_t)(session->eval ? gp_dataset_count(session->eval) : 0), "steps", (json_int_t)session->steps);
+    if (!about || json_object_update(event, about) != 0) {
+        json_decref(event);
+        event = NULL; /* no memory: write_line says so */
+    }
+    json_decref(about);
+    return write_line(metrics, event, err);
+}
+
+gp_status gp_metrics_start(gp_metrics *metrics, const gp_session *session, gp_error *err) {
+    GP_RETURN_IF_FAILED(write_beginning(metrics, session, json_pack("{s:s}", "event", "start"), err));
+    return metrics->waiting_bytes > 0 ? gp_metrics_poll(metrics, err) : GP_OK;
+}
+
+gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int64_t step, gp_error *err) {
+    return write_beginning(metrics, session, json_pack("{s:s, s:I}", "event", "resume", "step", (json_int_t)step), err);
 }
 
 gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record *record, gp_error *err) {

@@ -1,5 +1,8 @@
 /* metrics.jsonl: one JSON object a line, written through at once, so that what a run reached survives its end.
  *
+ * Lines that a full disk does not take wait in memory, some tens of thousands of bytes of them, and are tried again
+ * with the next.
+ *
  * The trainer opens and closes it; only the trainer's thread writes. */
 #ifndef GP_TRAIN_METRICS_H
 #define GP_TRAIN_METRICS_H
@@ -14,10 +17,21 @@ typedef struct gp_metrics gp_metrics;
 
 /* Creates or empties the file. GP_IO. */
 GP_MUST_USE gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err);
-/* GP_IO where the system reports only now that bytes could not be written. */
+/* The same to go on with a file: it is cut back to `bytes`, or where it is shorter (*lost is true then) to its last
+ * whole line; made anew where it is missing. */
+GP_MUST_USE gp_status gp_metrics_reopen(const char *path, int64_t bytes, gp_metrics **out, bool *lost, gp_error *err);
+/* GP_IO where lines still wait, or the system reports only now that bytes could not be written. */
 GP_MUST_USE gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err);
 
+/* Bytes of the file, with the lines that wait. */
+int64_t gp_metrics_bytes(const gp_metrics *metrics);
+/* GP_IO once, with the cause, when lines have begun to wait. */
+GP_MUST_USE gp_status gp_metrics_poll(gp_metrics *metrics, gp_error *err);
+
+/* The event "start", which does not wait. */
 GP_MUST_USE gp_status gp_metrics_start(gp_metrics *metrics, const gp_session *session, gp_error *err);
+/* The event "resume", with what "start" has and the step that the run goes on from. */
+GP_MUST_USE gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int64_t step, gp_error *err);
 
 typedef struct gp_step_record {
     int64_t step, epoch; /* from 1 */

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "train/plan_report_parts.h"
+#include "train/snapshot.h"
 
 static int64_t stage_parameters(const gp_plan *plan, int s) {
     int64_t sum = 0, elements;
@@ -156,6 +157,9 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     GP_RETURN_IF_FAILED(write_stages(report, err));
     gp_report_copies(report);
     GP_RETURN_IF_FAILED(gp_report_memory(report, err));
+    char state[32];
+    fprintf(report->out, "host         %s more for copies of the run's state, which snapshots are written from\n",
+            gp_bytes_text(state, gp_state_bytes(report->plan)));
     GP_RETURN_IF_FAILED(gp_report_schedule(report, err));
     write_expected(report);
     if (fflush(report->out) != 0 || ferror(report->out))

@@ -42,6 +42,13 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     fflush(stdout);
 }
 
+void gp_progress_resume(gp_progress *progress, int64_t step, const char *path) {
+    progress->from = step;
+    if (progress->verbosity == GP_QUIET) return;
+    printf("going on after step %" PRId64 ", from %s\n", step, path);
+    fflush(stdout);
+}
+
 static void duration_text(char buffer[32], double seconds) {
     int64_t whole = (int64_t)(seconds + 0.5);
     if (whole >= 3600)
@@ -57,7 +64,8 @@ void gp_progress_step(gp_progress *progress, const gp_step_record *record) {
     if (since < (progress->terminal ? terminal_pause : pipe_pause)) return;
     char left[32];
     progress->rate = (double)progress->samples / since;
-    duration_text(left, (now - progress->began) / (double)record->step * (double)(progress->steps - record->step));
+    duration_text(left, (now - progress->began) / (double)(record->step - progress->from) *
+                            (double)(progress->steps - record->step));
     printf("%sstep %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  loss %.4f  %.0f samples/s  %s left%s",
            progress->terminal ? "\r" : "", record->step, progress->steps, record->epoch, record->loss, progress->rate,
            left, progress->terminal ? "\033[K" : "\n");
@@ -74,6 +82,17 @@ void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double
     if (step > 0) printf("step %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  ", step, progress->steps, epoch);
     printf("eval loss %.4f  accuracy %.4f\n", loss, accuracy);
     fflush(stdout);
+}
+
+void gp_progress_warn(gp_progress *progress, const char *format, ...) {
+    end_line(progress);
+    fflush(stdout);
+    va_list args;
+    va_start(args, format);
+    fputs("gpipe-train: warning: ", stderr);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputs("\n", stderr);
 }
 
 void gp_progress_end(gp_progress *progress, const char *format, ...) {

@@ -15,6 +15,7 @@ typedef struct gp_progress {
     gp_verbosity verbosity;
     bool terminal;
     int64_t steps;         /* of the whole run */
+    int64_t from;          /* step that this process goes on from */
     double began, printed; /* seconds of a monotonic clock */
     int64_t samples;       /* since `printed` */
     double rate;           /* samples/s, as last printed */
@@ -24,8 +25,12 @@ typedef struct gp_progress {
 double gp_now(void); /* seconds of a monotonic clock */
 
 void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session, const char *folder);
+/* The run goes on after `step`, from the snapshot at `path`. */
+void gp_progress_resume(gp_progress *progress, int64_t step, const char *path);
 void gp_progress_step(gp_progress *progress, const gp_step_record *record);
 void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double loss, double accuracy);
+/* To standard error, whatever the verbosity: something went wrong, and the run goes on. */
+void gp_progress_warn(gp_progress *progress, const char *format, ...) GP_PRINTF(2, 3);
 /* A sentence that ends the run. */
 void gp_progress_end(gp_progress *progress, const char *format, ...) GP_PRINTF(2, 3);
 

@@ -12,6 +12,7 @@
 #include "pipeline/memory.h"
 #include "train/devices.h"
 #include "train/rate.h"
+#include "train/snapshot.h"
 #include "train/weights.h"
 
 static void describe_samples(gp_session *session) {
@@ -252,7 +253,7 @@ static gp_status refuse_plan(const gp_session *session, const choice *now, int w
 }
 
 gp_status gp_session_check_machine(const gp_session *session, gp_error *err) {
-    size_t sum = 0, machine = gp_machine_memory();
+    size_t sum = gp_state_bytes(session->plan), machine = gp_machine_memory();
     for (int w = 0; w < session->plan->workers; w++)
         if (!gp_size_add(sum, session->plan->arena[w], &sum)) sum = SIZE_MAX;
     char needed[32], there[32];

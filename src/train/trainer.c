@@ -52,24 +52,39 @@ static gp_status train_step(gp_trainer *t, const gp_batch *batch, gp_error *err)
                        step, isnan(record.loss) ? "not a number" : "infinite");
     t->step = step;
     t->loss = record.loss;
+    t->metrics_bytes = gp_metrics_bytes(t->metrics);
     gp_progress_step(&t->progress, &record);
     return GP_OK;
 }
 
+/* Said once: the file's lines wait in memory from now on. */
+static void watch_metrics(gp_trainer *t) {
+    gp_error failure = {0};
+    if (gp_metrics_poll(t->metrics, &failure) != GP_OK)
+        gp_progress_warn(&t->progress, "%s; its lines wait, and the run goes on", failure.text);
+}
+
+static bool evaluation_is_due(const gp_trainer *t) {
+    if (!t->session->eval || t->evaluated == t->step) return false;
+    if (t->step == t->session->steps) return true;
+    return t->step > 0 && t->eval_every > 0 && t->step % t->eval_every == 0;
+}
+
+/* Each turn finishes a step, which a run that was stopped in its evaluation has left to do, and begins the next. */
 static gp_status train_batches(gp_trainer *t, gp_loader *loader, gp_error *err) {
-    int64_t evaluated = -1;
-    while (t->step < t->session->steps && !gp_trainer_stopping(t)) {
+    for (;;) {
         const gp_batch *batch;
+        if (evaluation_is_due(t)) GP_RETURN_IF_FAILED(gp_trainer_evaluate(t, err));
+        if (t->interrupted) return GP_OK;
+        watch_metrics(t);
+        GP_RETURN_IF_FAILED(gp_trainer_save(t, err));
+        if (t->step >= t->session->steps) return GP_OK;
+        t->interrupted = gp_trainer_stopping(t);
+        if (t->interrupted) return GP_OK;
         GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
         if (!batch) return gp_fail(err, GP_INTERNAL, "the loader ended before the run");
         GP_RETURN_IF_FAILED(train_step(t, batch, err));
-        if (t->eval_every > 0 && t->step % t->eval_every == 0) {
-            GP_RETURN_IF_FAILED(gp_trainer_evaluate(t, err));
-            evaluated = t->step;
-        }
     }
-    if (t->step < t->session->steps) t->interrupted = true;
-    return evaluated == t->step || t->interrupted ? GP_OK : gp_trainer_evaluate(t, err);
 }
 
 static gp_status train(gp_trainer *t, gp_error *err) {
@@ -80,6 +95,7 @@ static gp_status train(gp_trainer *t, gp_error *err) {
                                  .drop_last = config->data.drop_last,
                                  .seed = config->train.seed,
                                  .first_epoch = 1,
+                                 .skip = t->step,
                                  .depth = GP_PREFETCH,
                                  .threads = config->data.threads};
     gp_loader *loader = NULL;
@@ -90,11 +106,13 @@ static gp_status train(gp_trainer *t, gp_error *err) {
 }
 
 gp_status gp_train(gp_session *session, const gp_train_options *options, gp_error *err) {
-    gp_trainer t = {.session = session, .options = options, .accuracy = -1};
+    gp_trainer t = {
+        .session = session, .options = options, .accuracy = -1, .evaluated = -1, .best_step = -1, .saved = -1};
     gp_progress_start(&t.progress, options->verbosity, session, options->folder);
     gp_status status = gp_trainer_start(&t, err);
     if (status == GP_OK) status = train(&t, err);
     status = gp_trainer_finish(&t, status, err);
+    gp_saver_destroy(&t.saver);
     gp_run_destroy(&t.run);
     return status;
 }

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "pipeline/run.h"
 #include "train/progress.h"
+#include "train/resume.h"
 #include "train/session.h"
 #include "train/tracing.h"
 
@@ -20,6 +21,7 @@ typedef struct gp_train_options {
     const volatile sig_atomic_t *stop; /* not 0: end after the current mini-batch; set by a handler; may be NULL */
     const gp_hooks *hooks;             /* for tests; may be NULL */
     gp_trace_options trace;
+    const gp_resume *resume; /* what the run goes on from; NULL: it begins */
 } gp_train_options;
 
 /* Where the run is asked to stop, an evaluation under way is given up and leaves no event. GP_NUMERIC where a

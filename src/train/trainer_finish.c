@@ -4,14 +4,35 @@
 
 #include "train/folder.h"
 #include "train/trainer_internal.h"
-#include "train/weights.h"
+
+/* The failure goes on with what is not lost. */
+static void name_snapshot(const gp_trainer *t, gp_error *err) {
+    int64_t *steps = NULL;
+    int count = 0;
+    if (!err || gp_snapshot_list(t->options->folder, &steps, &count, NULL) != GP_OK) return;
+    const gp_error cause = *err;
+    if (count > 0)
+        gp_fail(err, cause.status, "%s; the snapshot of step %" PRId64 " stands, and --resume goes on from it",
+                cause.text, steps[0]);
+    free(steps);
+}
 
 static gp_status save_model(gp_trainer *t, gp_error *err) {
+    static const char *const metadata[] = {"format", "pt", NULL};
     char *path = NULL;
     GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "model.safetensors", &path, err));
-    gp_status status = gp_weights_save(t->run, t->session->plan, path, err);
+    gp_status status = gp_saver_model(t->saver, t->run, path, metadata, err);
     free(path);
+    if (status == GP_IO) name_snapshot(t, err);
     return status;
+}
+
+/* A run that takes snapshots leaves one of its end, to be gone on with further; one that was asked to end leaves one in
+ * any case. *wanted: whether it should; it stands where GP_OK is returned. */
+static gp_status save_snapshot(gp_trainer *t, bool *wanted, gp_error *err) {
+    const gp_every *every = &t->session->config->train.save_every;
+    *wanted = t->session->steps > 0 && (t->interrupted || every->time.count > 0 || every->minutes > 0);
+    return *wanted ? gp_trainer_save_now(t, err) : GP_OK;
 }
 
 static void say_done(gp_trainer *t, double seconds) {
@@ -26,10 +47,14 @@ static void say_done(gp_trainer *t, double seconds) {
                         seconds, t->loss, folder);
 }
 
-static void say_end(gp_trainer *t, gp_status status, bool saved, double seconds) {
+static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, double seconds) {
     const char *how = status != GP_OK ? "stopped" : "interrupted";
     if (status == GP_OK && !t->interrupted)
         say_done(t, seconds);
+    else if (saved && snapshot)
+        gp_progress_end(&t->progress,
+                        "%s after %" PRId64 " of %" PRId64 " steps; model and snapshot saved in %s: --resume goes on",
+                        how, t->step, t->session->steps, t->options->folder);
     else if (saved)
         gp_progress_end(&t->progress, "%s after %" PRId64 " of %" PRId64 " steps; model saved in %s", how, t->step,
                         t->session->steps, t->options->folder);
@@ -41,8 +66,12 @@ static void say_end(gp_trainer *t, gp_status status, bool saved, double seconds)
 gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     double seconds = gp_now() - t->progress.began;
     gp_error later = {0};
-    bool saved = false;
+    bool saved = false, snapshot = false;
     if (t->weights) {
+        gp_status kept = save_snapshot(t, &snapshot, &later);
+        if (kept != GP_OK && status == GP_OK)
+            gp_progress_warn(&t->progress, "no snapshot of the end was written: %s", later.text);
+        snapshot = snapshot && kept == GP_OK;
         gp_status saving = save_model(t, status == GP_OK ? err : &later);
         saved = saving == GP_OK;
         if (status == GP_OK) status = saving;
@@ -56,6 +85,6 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
         ended = gp_metrics_close(&t->metrics, status == GP_OK ? err : &later);
         if (status == GP_OK) status = ended;
     }
-    say_end(t, status, saved, seconds);
+    say_end(t, status, saved, snapshot, seconds);
     return status;
 }

@@ -9,6 +9,7 @@
 
 #include "data/loader.h"
 #include "train/rate.h"
+#include "train/saver.h"
 #include "train/trainer.h"
 
 enum { GP_PREFETCH = 3 }; /* mini-batches */
@@ -25,6 +26,13 @@ typedef struct gp_trainer {
     gp_run_length length;
     int64_t eval_every;    /* steps */
     double loss, accuracy; /* of the last step; of the last evaluation, < 0: none yet */
+    int64_t evaluated;     /* step of the last whole evaluation; −1: none yet */
+    int64_t best_step;     /* of the evaluation whose model is best.safetensors; −1: none yet */
+    double best;           /* its accuracy, or its loss */
+    gp_saver *saver;
+    int64_t metrics_bytes; /* when the last step, or its evaluation, was whole */
+    int64_t saved;         /* step of the last snapshot; −1: none yet */
+    double saved_at;       /* when; seconds of a monotonic clock */
     bool weights;          /* the run holds weights worth saving */
     bool interrupted;
 } gp_trainer;
@@ -38,7 +46,15 @@ GP_MUST_USE gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, boo
 
 /* Everything before the first step: workers, initial values, the run folder's files. */
 GP_MUST_USE gp_status gp_trainer_start(gp_trainer *t, gp_error *err);
-/* One pass over the evaluation data, if there are any: metrics and progress. `interrupted` where it was given up. */
+/* What a snapshot says of the run. */
+gp_reached gp_trainer_reached(const gp_trainer *t);
+/* After each step and its evaluation: a snapshot where one is due, and what became of the one before. Fails where the
+ * run does. */
+GP_MUST_USE gp_status gp_trainer_save(gp_trainer *t, gp_error *err);
+/* A snapshot of where the run is, which stands when this returns. */
+GP_MUST_USE gp_status gp_trainer_save_now(gp_trainer *t, gp_error *err);
+/* One pass over the evaluation data, if there are any: metrics, progress, the best model. `interrupted` where it was
+ * given up. */
 GP_MUST_USE gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err);
 /* Saves what the run reached also where a step was refused or a file broke; where workers failed there is nothing to
  * read it from. The first cause stays the error. */

@@ -7,27 +7,34 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/replace.h"
 #include "train/folder.h"
 #include "train/rate.h"
 #include "train/trainer_internal.h"
 #include "train/weights.h"
 
 static gp_status write_config(gp_trainer *t, gp_error *err) {
-    gp_config *config = t->session->config;
     char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_config_resolve(config, t->session->layers, config->pipeline.device_count, err));
     GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "config.yaml", &path, err));
-    gp_status status = gp_config_write(config, path, err);
+    gp_status status = gp_config_write(t->session->config, path, err);
     free(path);
     return status;
 }
 
 static gp_status open_metrics(gp_trainer *t, gp_error *err) {
+    const gp_resume *resume = t->options->resume;
     char *path = NULL;
+    bool lost = false;
     GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "metrics.jsonl", &path, err));
-    gp_status status = gp_metrics_open(path, &t->metrics, err);
+    gp_status status = resume ? gp_metrics_reopen(path, resume->snapshot.reached.metrics_bytes, &t->metrics, &lost, err)
+                              : gp_metrics_open(path, &t->metrics, err);
+    if (status == GP_OK && lost) gp_progress_warn(&t->progress, "%s lacks lines of steps before the snapshot", path);
     free(path);
-    return status == GP_OK ? gp_metrics_start(t->metrics, t->session, err) : status;
+    GP_RETURN_IF_FAILED(status);
+    status = resume ? gp_metrics_resume(t->metrics, t->session, t->step, err)
+                    : gp_metrics_start(t->metrics, t->session, err);
+    t->metrics_bytes = gp_metrics_bytes(t->metrics);
+    return status;
 }
 
 /* Signals stay the business of the calling thread: those of the run inherit a mask that blocks them. */
@@ -40,20 +47,89 @@ static gp_status start_run(gp_trainer *t, gp_error *err) {
     return status;
 }
 
-/* Where --force writes over a run, its model goes before a configuration stands there that is not the model's; but not
- * the file that this run began with, which the new model replaces at the end. */
-static gp_status remove_old_model(gp_trainer *t, gp_error *err) {
+static gp_status start_saver(gp_trainer *t, gp_error *err) {
+    gp_config *config = t->session->config;
+    char *text = NULL;
+    GP_RETURN_IF_FAILED(gp_config_resolve(config, t->session->layers, config->pipeline.device_count, err));
+    GP_RETURN_IF_FAILED(gp_config_text(config, &text, err));
+    gp_status status = gp_saver_create(t->session->plan, t->options->folder, text, config->train.keep, &t->saver, err);
+    free(text);
+    t->saved_at = gp_now();
+    return status;
+}
+
+/* But not the file that this run began with, which a new one replaces when there is one. */
+static gp_status remove_file(const gp_trainer *t, const char *path, gp_error *err) {
     const char *init = t->session->config->train.init;
     struct stat old, began;
-    char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "model.safetensors", &path, err));
-    gp_status status = GP_OK;
     bool keep = init && stat(path, &old) == 0 && stat(init, &began) == 0 && old.st_dev == began.st_dev &&
                 old.st_ino == began.st_ino;
     if (!keep && unlink(path) != 0 && errno != ENOENT)
-        status = gp_fail(err, GP_IO, "%s: cannot be removed: %s", path, strerror(errno));
-    free(path);
+        return gp_fail(err, GP_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    return GP_OK;
+}
+
+static gp_status remove_snapshots(const gp_trainer *t, gp_error *err) {
+    int64_t *steps = NULL;
+    int count = 0;
+    GP_RETURN_IF_FAILED(gp_snapshot_list(t->options->folder, &steps, &count, err));
+    gp_status status = GP_OK;
+    for (int i = 0; i < count && status == GP_OK; i++) {
+        char *path = NULL;
+        status = gp_snapshot_path(t->options->folder, steps[i], &path, err);
+        if (status == GP_OK) status = remove_file(t, path, err);
+        free(path);
+    }
+    free(steps);
     return status;
+}
+
+/* Where --force writes over a run, its models go before a configuration stands there that is not theirs. */
+static gp_status remove_old_run(const gp_trainer *t, gp_error *err) {
+    static const char *const names[] = {"model.safetensors", "best.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = NULL;
+        GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, names[i], &path, err));
+        gp_status status = remove_file(t, path, err);
+        free(path);
+        GP_RETURN_IF_FAILED(status);
+    }
+    return remove_snapshots(t, err);
+}
+
+static gp_status remove_stale(const gp_trainer *t, gp_error *err) {
+    char *snapshots = NULL;
+    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "snapshots", &snapshots, err));
+    gp_file_remove_stale(t->options->folder);
+    gp_file_remove_stale(snapshots);
+    free(snapshots);
+    return GP_OK;
+}
+
+static gp_status begin(gp_trainer *t, gp_error *err) {
+    const gp_train_config *config = &t->session->config->train;
+    if (config->init)
+        GP_RETURN_IF_FAILED(gp_weights_load(t->run, t->session->plan, config, err));
+    else
+        GP_RETURN_IF_FAILED(gp_weights_initialise(t->run, t->session->plan, config->seed, err));
+    t->weights = true;
+    return remove_old_run(t, err);
+}
+
+static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
+    const gp_reached *reached = &resume->snapshot.reached;
+    GP_RETURN_IF_FAILED(gp_snapshot_load(&resume->snapshot, t->run, t->session->plan, err));
+    t->weights = true;
+    t->step = t->saved = reached->step;
+    t->epoch = reached->epoch;
+    t->loss = reached->loss;
+    t->accuracy = reached->accuracy;
+    t->evaluated = reached->evaluated;
+    t->best_step = reached->best_step;
+    t->best = reached->best;
+    if (resume->passed_over) gp_progress_warn(&t->progress, "not used: %s", resume->passed_over);
+    gp_progress_resume(&t->progress, t->step, resume->path);
+    return GP_OK;
 }
 
 gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
@@ -62,13 +138,10 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     t->length = (gp_run_length){session->steps, session->epoch_steps ? session->epoch_steps : 1};
     t->eval_every = gp_time_steps(config->eval_every, t->length.epoch_steps);
     GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
+    GP_RETURN_IF_FAILED(start_saver(t, err));
     GP_RETURN_IF_FAILED(start_run(t, err));
-    if (config->init)
-        GP_RETURN_IF_FAILED(gp_weights_load(t->run, session->plan, config, err));
-    else
-        GP_RETURN_IF_FAILED(gp_weights_initialise(t->run, session->plan, config->seed, err));
-    t->weights = true;
-    GP_RETURN_IF_FAILED(remove_old_model(t, err));
+    GP_RETURN_IF_FAILED(remove_stale(t, err));
+    GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
     GP_RETURN_IF_FAILED(write_config(t, err));
     return open_metrics(t, err);
 }

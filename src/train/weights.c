@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "data/safetensors.h"
+#include "train/snapshot.h"
 
 static gp_status new_values(const gp_param *param, void **out, int64_t *elements, gp_error *err) {
     if (!gp_shape_elements(param->spec.shape, elements))
@@ -113,7 +114,8 @@ static gp_status check_file(const gp_graph *graph, const gp_train_config *train,
     }
     for (size_t i = 0; i < gp_safetensors_count(file); i++) {
         const char *name = gp_safetensors_at(file, i)->name;
-        if (gp_graph_find_param(graph, name) < 0 && !is_counter(name) && !is_skipped(train, name))
+        if (gp_graph_find_param(graph, name) < 0 && !is_counter(name) && !is_skipped(train, name) &&
+            !gp_is_optimizer_tensor(name))
             return gp_fail(err, GP_DATA, "%s: tensor \"%s\" belongs to no layer of the model", train->init, name);
     }
     return GP_OK;
@@ -151,29 +153,4 @@ gp_status gp_weights_load(gp_run *run, const gp_plan *plan, const gp_train_confi
     }
     gp_safetensors_close(&file);
     return status == GP_OK ? gp_run_refresh(run, err) : status;
-}
-
-static gp_status read_items(gp_run *run, const gp_graph *graph, gp_safetensors_item *items, gp_error *err) {
-    for (int p = 0; p < graph->param_count; p++) {
-        const gp_param *param = &graph->params[p];
-        void *values = NULL;
-        int64_t elements;
-        GP_RETURN_IF_FAILED(new_values(param, &values, &elements, err));
-        items[p] =
-            (gp_safetensors_item){.name = param->name, .dtype = GP_F32, .rank = param->spec.shape.rank, .data = values};
-        for (int i = 0; i < param->spec.shape.rank; i++) items[p].dim[i] = param->spec.shape.dim[i];
-        GP_RETURN_IF_FAILED(gp_run_read(run, p, -1, values, err));
-    }
-    return GP_OK;
-}
-
-gp_status gp_weights_save(gp_run *run, const gp_plan *plan, const char *path, gp_error *err) {
-    static const char *const metadata[] = {"format", "pt", NULL};
-    gp_safetensors_item *items = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&items, plan->graph->param_count, err));
-    gp_status status = read_items(run, plan->graph, items, err);
-    if (status == GP_OK) status = gp_safetensors_write(path, items, (size_t)plan->graph->param_count, metadata, err);
-    for (int p = 0; p < plan->graph->param_count; p++) free((void *)(uintptr_t)items[p].data);
-    free(items);
-    return status;
 }

@@ -178,7 +178,12 @@ class Group(unittest.TestCase):
         self.assertEqual(lines[0]["event"], "start")
         self.assertEqual((lines[-1]["event"], lines[-1]["status"], lines[-1]["steps"]), ("end", status, steps))
         read_tensors(os.path.join(folder, "model.safetensors"))
-        self.assertEqual(sorted(os.listdir(folder)), ["config.yaml", "metrics.jsonl", "model.safetensors"])
+        files = {"config.yaml", "metrics.jsonl", "model.safetensors"}
+        if any(line["event"] == "eval" for line in lines):
+            files.add("best.safetensors")
+        if status == "interrupted":
+            files.add("snapshots")
+        self.assertEqual(set(os.listdir(folder)), files)
 
 
 class Usage(Group):
@@ -202,7 +207,9 @@ class Usage(Group):
             ("-o", "", "c.yaml"): "option -o needs the name of a folder\n",
             ("c.yaml", "--set"): "option --set needs a value\n",
             ("--plan=all", "c.yaml"): "option --plan takes no value\n",
-            ("--resume", "c.yaml"): "option --resume is not available yet\n",
+            ("--resume", "c.yaml"): "runs/c has no snapshots to go on from: train.save_every writes them, and so does "
+            "Ctrl-C\n",
+            ("--resume", "--force", "c.yaml"): "--resume goes on with a run and --force writes over it: one of them\n",
             ("--expand", "c.yaml"): "option --expand is not available yet\n",
             ("c.yaml", "--trace"): "option --trace needs a value\n",
             ("c.yaml", "--trace-steps"): "option --trace-steps needs a value\n",
@@ -339,8 +346,8 @@ class Folder(Group):
     def test_a_used_folder_needs_force(self):
         self.expect(["-q", "-o", "run", "--set", "train.steps=1", "c.yaml"], 0)
         before = read_model(self.path("run"))
-        refusal = ("gpipe-train: run holds a run already (metrics.jsonl): choose another folder with -o, or --force "
-                   "to write over it\n")
+        refusal = ("gpipe-train: run holds a run already (metrics.jsonl): choose another folder with -o, --resume to "
+                   "go on with it, or --force to write over it\n")
         self.expect(["-o", "run", "c.yaml"], 2, refusal, out="")
         self.assertEqual(read_model(self.path("run")), before)
         self.assertEqual(read_lines(self.path("run"))[-1]["steps"], 1)
@@ -429,7 +436,8 @@ class Signals(Group):
                     self.assertEqual((process.returncode, err), (0, ""))
                     steps = sum(line["event"] == "step" for line in read_lines(folder))
                     self.expect_whole(folder, "interrupted", steps)
-                    sentence = "interrupted after %d of 4000000000 steps; model saved in %s\n" % (steps, folder)
+                    sentence = "interrupted after %d of 4000000000 steps; model and snapshot saved in %s: --resume goes on\n" % (
+                        steps, folder)
                     self.assertTrue(out.endswith(sentence), out)
                     # What was saved is what so many steps give.
                     self.assertEqual(read_model(folder), read_model(self.train("--set", "train={steps: %d}" % steps)))
@@ -532,7 +540,8 @@ train: {epochs: 1000}
                 break
             seen += got
         self.assertEqual(process.wait(timeout=PATIENCE), 0)
-        self.assertRegex(seen, r"\x1b\[K(\^C)?\r\ninterrupted after \d+ of 4000000000 steps; model saved in run\r\n\Z")
+        self.assertRegex(seen, r"\x1b\[K(\^C)?\r\ninterrupted after \d+ of 4000000000 steps; "
+                         r"model and snapshot saved in run: --resume goes on\r\n\Z")
 
 
 class Streams(Group):
@@ -617,8 +626,10 @@ class Failures(Group):
                     self.assertEqual((process.returncode, process.err), (0, ""))
                     self.expect_whole(folder, "done", STEPS)
                     continue
-                sentence = r"gpipe-train: \S*/(\w+\.\w+)\S*: cannot be written: File too large\n"
-                match = re.fullmatch(sentence, process.err)
+                *warnings, failure = process.err.splitlines()
+                for warning in warnings:
+                    self.assertRegex(warning, r"gpipe-train: warning: .*: cannot be written: File too large; .*goes on")
+                match = re.fullmatch(r"gpipe-train: \S*/(\w+\.\w+)\S*: cannot be written: File too large", failure)
                 self.assertTrue(match, process.err)
                 self.assertEqual(process.returncode, 1)
                 refused.add(match.group(1))
@@ -628,11 +639,12 @@ class Failures(Group):
         self.assertEqual(refused, {"config.yaml", "metrics.jsonl", "model.safetensors"})
 
     def test_a_full_disk_in_mid_training(self):
-        """Metrics that reach the limit end the run; the model is smaller and is saved as it was."""
+        """Lines of metrics wait for room, until they are too many; the model is smaller and is saved as it was."""
         folder = self.path("run")
         process = self.run_program("-q", "-o", folder, "c.yaml", "--set", "train={steps: 1000000}",
                                    prepare=lambda: limit_files(20000))
-        sentence = "gpipe-train: %s/metrics.jsonl: cannot be written: File too large\n" % folder
+        sentence = "gpipe-train: %s%s/metrics.jsonl: cannot be written: File too large%s\n"
+        sentence = sentence % ("warning: ", folder, "; its lines wait, and the run goes on") + sentence % ("", folder, "")
         self.assertEqual((process.returncode, process.err), (1, sentence))
         lines = read_lines(folder)
         read_tensors(os.path.join(folder, "model.safetensors"))

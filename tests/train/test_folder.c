@@ -48,8 +48,9 @@ static void prepare_makes_folder_and_parents(void **state) {
 
 static void a_used_folder_needs_force(void **state) {
     (void)state;
-    static const char *const files[] = {"metrics.jsonl", "model.safetensors", "config.yaml"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const files[] = {"metrics.jsonl", "model.safetensors", "config.yaml", "best.safetensors",
+                                        "snapshots"};
+    for (int i = 0; i < 5; i++) {
         gp_error err = {0};
         char name[64], wanted[700];
         snprintf(name, sizeof name, "used%d", i);
@@ -59,8 +60,10 @@ static void a_used_folder_needs_force(void **state) {
         fixture_write_text(name, "");
         assert_int_equal(gp_folder_prepare(folder, false, &err), GP_USAGE);
         snprintf(wanted, sizeof wanted,
-                 "%s holds a run already (%s): choose another folder with -o, or --force to write over it", folder,
-                 files[i]);
+                 "%s holds a run already (%s): choose another folder with -o, --resume to go on with it, or --force to "
+                 "write "
+                 "over it",
+                 folder, files[i]);
         assert_string_equal(err.text, wanted);
         assert_int_equal(gp_folder_prepare(folder, true, &err), GP_OK);
         assert_int_equal(access(fixture_path(name), F_OK), 0);

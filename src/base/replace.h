@@ -1,0 +1,33 @@
+/* Files that are written whole or not at all: beside the target, synced, renamed over it, the folder synced.
+ *
+ * Whatever happens meanwhile, the target is the old file or the new one. A failure removes the temporary file; a killed
+ * process leaves it, `<target>.tmp-<process>-<number>`, for gp_file_remove_stale. Any thread, but for the seam of the
+ * tests. */
+#ifndef GP_BASE_REPLACE_H
+#define GP_BASE_REPLACE_H
+
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "base/status.h"
+
+typedef struct gp_bytes {
+    const void *data;
+    size_t count;
+} gp_bytes;
+
+/* The parts one after another become the file. GP_IO with the cause. */
+GP_MUST_USE gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count, gp_error *err);
+/* Removes what killed processes left of replacing files of `folder`. What cannot be removed stays. */
+void gp_file_remove_stale(const char *folder);
+
+/* What replacing asks of the system, each as the function of that name. */
+typedef struct gp_file_calls {
+    ssize_t (*write)(int fd, const void *data, size_t bytes);
+    int (*fsync)(int fd);
+    int (*rename)(const char *from, const char *to);
+} gp_file_calls;
+/* For tests, which let calls fail: NULL for the system's. Not while a file is being replaced. */
+void gp_file_set_calls(const gp_file_calls *calls);
+
+#endif

@@ -1,0 +1,78 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/tree.h"
+
+typedef struct comparison {
+    bool (*ignored)(const char *path);
+    gp_yaml_difference *out;
+    bool found;
+} comparison;
+
+/* 0.10 is 0.1, but "0.10" in quotes is a text. */
+static bool same_scalar(const gp_yaml *a, const gp_yaml *b) {
+    if (strcmp(a->text, b->text) == 0) return a->quoted == b->quoted;
+    if (a->quoted || b->quoted) return false;
+    char *a_end, *b_end;
+    double a_value = strtod(a->text, &a_end), b_value = strtod(b->text, &b_end);
+    return a_end != a->text && b_end != b->text && !*a_end && !*b_end && a_value == b_value;
+}
+
+static gp_status compare(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now, gp_error *err);
+
+static gp_status compare_child(comparison *c, const char *path, const char *key, const gp_yaml *before,
+                               const gp_yaml *now, gp_error *err) {
+    char *inner = NULL;
+    GP_RETURN_IF_FAILED(gp_format_text(&inner, err, "%s%s%s", path, *path ? "." : "", key));
+    gp_status status = compare(c, inner, before, now, err);
+    free(inner);
+    return status;
+}
+
+static gp_status compare_mappings(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now,
+                                  gp_error *err) {
+    for (size_t i = 0; i < now->count && !c->found; i++) {
+        const char *key = now->pairs[i].key->text;
+        GP_RETURN_IF_FAILED(compare_child(c, path, key, gp_yaml_get(before, key), now->pairs[i].value, err));
+    }
+    for (size_t i = 0; i < before->count && !c->found; i++) {
+        const char *key = before->pairs[i].key->text;
+        if (!gp_yaml_get(now, key)) GP_RETURN_IF_FAILED(compare_child(c, path, key, before->pairs[i].value, NULL, err));
+    }
+    return GP_OK;
+}
+
+static gp_status compare_sequences(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now,
+                                   gp_error *err) {
+    size_t longer = before->count > now->count ? before->count : now->count;
+    for (size_t i = 0; i < longer && !c->found; i++) {
+        char key[24];
+        snprintf(key, sizeof key, "%zu", i);
+        GP_RETURN_IF_FAILED(compare_child(c, path, key, i < before->count ? before->items[i] : NULL,
+                                          i < now->count ? now->items[i] : NULL, err));
+    }
+    return GP_OK;
+}
+
+static gp_status compare(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now, gp_error *err) {
+    if (c->ignored(path)) return GP_OK;
+    if (before && now && before->kind == now->kind) {
+        if (now->kind == GP_YAML_MAPPING) return compare_mappings(c, path, before, now, err);
+        if (now->kind == GP_YAML_SEQUENCE) return compare_sequences(c, path, before, now, err);
+        if (same_scalar(before, now)) return GP_OK;
+    }
+    GP_RETURN_IF_FAILED(gp_copy_text(&c->out->path, path, err));
+    c->out->before = before;
+    c->out->now = now;
+    c->found = true;
+    return GP_OK;
+}
+
+gp_status gp_yaml_find_difference(const gp_yaml *before, const gp_yaml *now, bool (*ignored)(const char *path),
+                                  gp_yaml_difference *out, gp_error *err) {
+    comparison c = {.ignored = ignored, .out = out};
+    *out = (gp_yaml_difference){0};
+    return compare(&c, "", before, now, err);
+}

@@ -1,0 +1,225 @@
+#include "train/saver.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+struct gp_saver {
+    /* Constant once the thread runs. */
+    gp_state_layout layout;
+    char *folder, *config;
+    int64_t keep;
+    gp_safetensors_item *items;
+    bool started;
+    pthread_t thread;
+
+    /* The thread's while `busy`, else the caller's. */
+    char *block;
+    gp_reached reached;
+
+    pthread_mutex_t lock;
+    pthread_cond_t change;
+    bool busy, quit;  /* lock */
+    int64_t written;  /* lock */
+    gp_error failure; /* of the last snapshot, until somebody was told; lock */
+};
+
+/* The folder of snapshots, whose own entry is synced too. */
+static gp_status make_folder(const gp_saver *saver, gp_error *err) {
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", saver->folder));
+    gp_status status = GP_OK;
+    if (mkdir(path, 0777) == 0) {
+        int fd = open(saver->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd >= 0) {
+            fsync(fd);
+            close(fd);
+        }
+    } else if (errno != EEXIST) {
+        status = gp_fail(err, GP_IO, "%s: cannot be made: %s", path, strerror(errno));
+    }
+    free(path);
+    return status;
+}
+
+static void remove_snapshot(const gp_saver *saver, int64_t step) {
+    char *path = NULL;
+    if (gp_snapshot_path(saver->folder, step, &path, NULL) == GP_OK) unlink(path);
+    free(path);
+}
+
+/* What cannot be listed or removed stays: there is only too much of it. */
+static void remove_old(const gp_saver *saver, int64_t newest) {
+    int64_t *steps = NULL, kept = 0;
+    int count = 0;
+    if (gp_snapshot_list(saver->folder, &steps, &count, NULL) != GP_OK) return;
+    for (int i = 0; i < count; i++)
+        if (steps[i] > newest || kept++ >= saver->keep) remove_snapshot(saver, steps[i]);
+    free(steps);
+}
+
+static gp_status write_snapshot(const gp_saver *saver, gp_error *err) {
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(make_folder(saver, err));
+    GP_RETURN_IF_FAILED(gp_snapshot_path(saver->folder, saver->reached.step, &path, err));
+    gp_status status =
+        gp_snapshot_write(path, saver->items, (size_t)saver->layout.count, &saver->reached, saver->config, err);
+    free(path);
+    if (status == GP_OK) remove_old(saver, saver->reached.step);
+    return status;
+}
+
+static void *work(void *argument) {
+    gp_saver *saver = argument;
+    pthread_mutex_lock(&saver->lock);
+    for (;;) {
+        while (!saver->busy && !saver->quit) pthread_cond_wait(&saver->change, &saver->lock);
+        if (!saver->busy) break;
+        pthread_mutex_unlock(&saver->lock);
+        gp_error failure = {0};
+        gp_status status = write_snapshot(saver, &failure);
+        pthread_mutex_lock(&saver->lock);
+        if (status == GP_OK) saver->written = saver->reached.step;
+        saver->failure = failure;
+        saver->busy = false;
+        pthread_cond_broadcast(&saver->change);
+    }
+    pthread_mutex_unlock(&saver->lock);
+    return NULL;
+}
+
+/* Signals are the business of the main thread. */
+static gp_status start(gp_saver *saver, gp_error *err) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&saver->thread, NULL, work, saver);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) return gp_fail(err, GP_INTERNAL, "the saver's thread cannot be started: %s", strerror(failed));
+    saver->started = true;
+    return GP_OK;
+}
+
+/* Every page is touched now, so that no later step finds the memory gone. */
+static gp_status reserve(gp_saver *saver, gp_error *err) {
+    size_t bytes = saver->layout.bytes ? saver->layout.bytes : GP_ALIGNMENT;
+    void *block = NULL;
+    char text[32];
+    if (posix_memalign(&block, GP_ALIGNMENT, bytes) != 0)
+        return gp_fail(err, GP_MEMORY, "out of memory: %s for copies of the run's state", gp_bytes_text(text, bytes));
+    saver->block = memset(block, 0, bytes);
+    return GP_OK;
+}
+
+static gp_status prepare(gp_saver *saver, const gp_plan *plan, const char *folder, const char *config, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_state_layout_init(&saver->layout, plan, err));
+    GP_RETURN_IF_FAILED(gp_copy_text(&saver->folder, folder, err));
+    GP_RETURN_IF_FAILED(gp_copy_text(&saver->config, config, err));
+    GP_RETURN_IF_FAILED(reserve(saver, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&saver->items, saver->layout.count, err));
+    gp_state_items(&saver->layout, saver->block, saver->items);
+    return start(saver, err);
+}
+
+gp_status gp_saver_create(const gp_plan *plan, const char *folder, const char *config, int64_t keep, gp_saver **out,
+                          gp_error *err) {
+    gp_saver *saver = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&saver, 1, err));
+    saver->keep = keep;
+    saver->written = -1;
+    pthread_mutex_init(&saver->lock, NULL);
+    pthread_cond_init(&saver->change, NULL);
+    gp_status status = prepare(saver, plan, folder, config, err);
+    if (status != GP_OK)
+        gp_saver_destroy(&saver);
+    else
+        *out = saver;
+    return status;
+}
+
+void gp_saver_destroy(gp_saver **saver) {
+    gp_saver *it = *saver;
+    if (!it) return;
+    if (it->started) {
+        pthread_mutex_lock(&it->lock);
+        it->quit = true;
+        pthread_cond_broadcast(&it->change);
+        pthread_mutex_unlock(&it->lock);
+        pthread_join(it->thread, NULL);
+    }
+    pthread_cond_destroy(&it->change);
+    pthread_mutex_destroy(&it->lock);
+    gp_state_layout_fini(&it->layout);
+    free(it->items);
+    free(it->block);
+    free(it->folder);
+    free(it->config);
+    free(it);
+    *saver = NULL;
+}
+
+/* Caller holds the lock. */
+static gp_status take_failure(gp_saver *saver, gp_error *err) {
+    gp_status status = saver->failure.status;
+    if (status != GP_OK && err) *err = saver->failure;
+    saver->failure.status = GP_OK;
+    return status;
+}
+
+static void wait_until_idle(gp_saver *saver) {
+    pthread_mutex_lock(&saver->lock);
+    while (saver->busy) pthread_cond_wait(&saver->change, &saver->lock);
+    pthread_mutex_unlock(&saver->lock);
+}
+
+gp_status gp_saver_wait(gp_saver *saver, gp_error *err) {
+    wait_until_idle(saver);
+    return gp_saver_poll(saver, err);
+}
+
+gp_status gp_saver_poll(gp_saver *saver, gp_error *err) {
+    pthread_mutex_lock(&saver->lock);
+    gp_status status = saver->busy ? GP_OK : take_failure(saver, err);
+    pthread_mutex_unlock(&saver->lock);
+    return status;
+}
+
+int64_t gp_saver_written(gp_saver *saver) {
+    pthread_mutex_lock(&saver->lock);
+    int64_t written = saver->written;
+    pthread_mutex_unlock(&saver->lock);
+    return written;
+}
+
+static gp_status copy_tensors(gp_saver *saver, gp_run *run, int count, gp_error *err) {
+    for (int i = 0; i < count; i++) {
+        const gp_state_tensor *tensor = &saver->layout.tensors[i];
+        GP_RETURN_IF_FAILED(gp_run_read(run, tensor->param, tensor->state, saver->block + tensor->offset, err));
+    }
+    return GP_OK;
+}
+
+gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reached, gp_error *err) {
+    wait_until_idle(saver);
+    GP_RETURN_IF_FAILED(copy_tensors(saver, run, saver->layout.count, err));
+    saver->reached = *reached;
+    pthread_mutex_lock(&saver->lock);
+    saver->busy = true;
+    pthread_cond_broadcast(&saver->change);
+    pthread_mutex_unlock(&saver->lock);
+    return GP_OK;
+}
+
+gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *path, const char *const *metadata, gp_error *err) {
+    wait_until_idle(saver);
+    GP_RETURN_IF_FAILED(copy_tensors(saver, run, saver->layout.params, err));
+    return gp_safetensors_write(path, saver->items, (size_t)saver->layout.params, metadata, err);
+}

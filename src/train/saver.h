@@ -1,0 +1,34 @@
+/* The saver: a thread that writes snapshots while the run goes on, and the block of memory that it writes them from.
+ *
+ * The trainer's thread copies the run's state into the block, which is reserved when the saver is created, and hands it
+ * over; there is one block, so the next copy waits until the one before is written. After a snapshot stands, all but
+ * the newest `keep` are removed, and those of later steps, which can only be broken ones that a resumed run passed
+ * over. All functions are the trainer's thread's. */
+#ifndef GP_TRAIN_SAVER_H
+#define GP_TRAIN_SAVER_H
+
+#include "train/snapshot.h"
+
+typedef struct gp_saver gp_saver;
+
+/* `folder`: the run's. `config`: the configuration as it runs, YAML, copied. The plan is borrowed. */
+GP_MUST_USE gp_status gp_saver_create(const gp_plan *plan, const char *folder, const char *config, int64_t keep,
+                                      gp_saver **out, gp_error *err);
+/* Waits for what is being written. */
+void gp_saver_destroy(gp_saver **saver);
+
+/* Copies the state of a run whose workers rest, and returns while the thread writes it. Fails where the run does; how
+ * writing went, gp_saver_wait and gp_saver_poll say. */
+GP_MUST_USE gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reached, gp_error *err);
+/* Waits until nothing is being written, and returns what became of the last snapshot: a failure once. */
+GP_MUST_USE gp_status gp_saver_wait(gp_saver *saver, gp_error *err);
+/* The same without waiting: GP_OK while it is being written. */
+GP_MUST_USE gp_status gp_saver_poll(gp_saver *saver, gp_error *err);
+/* Step of the newest snapshot that this saver has written; −1: none. */
+int64_t gp_saver_written(gp_saver *saver);
+
+/* The model's tensors alone, written before it returns. `metadata` as gp_safetensors_write's. */
+GP_MUST_USE gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *path, const char *const *metadata,
+                                     gp_error *err);
+
+#endif

@@ -1,0 +1,74 @@
+/* Snapshots: the files that hold all that a run needs to go on.
+ *
+ * A snapshot is a safetensors file with a checksum over every byte: the model's tensors as in model.safetensors, the
+ * optimizer's states as `optimizer/<parameter>/<state>`, and in its metadata how far the run was and its configuration
+ * (docs/snapshots.md). Functions of the plan and of files; an open snapshot belongs to one thread. */
+#ifndef GP_TRAIN_SNAPSHOT_H
+#define GP_TRAIN_SNAPSHOT_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "data/safetensors.h"
+#include "pipeline/run.h"
+
+/* How far a run is: what it needs to go on, beside its tensors. */
+typedef struct gp_reached {
+    int64_t step, epoch;   /* applied; of the last step; from 1, 0: none yet */
+    int64_t evaluated;     /* step of the last whole evaluation; −1: none yet */
+    double loss;           /* of the last step */
+    double accuracy;       /* of the last evaluation; < 0: none */
+    int64_t best_step;     /* whose evaluation is the best; −1: none yet */
+    double best;           /* its accuracy, or its loss */
+    int64_t metrics_bytes; /* of metrics.jsonl */
+} gp_reached;
+
+/* One tensor of a run's state: its place in the one block that a copy takes, and how it is called in files. */
+typedef struct gp_state_tensor {
+    int param, state; /* of gp_run_read; state −1: the parameter itself */
+    char *name;
+    size_t offset, bytes;
+} gp_state_tensor;
+
+/* All of them, the parameters first. */
+typedef struct gp_state_layout {
+    const gp_plan *plan; /* borrowed */
+    gp_state_tensor *tensors;
+    int count;
+    int params; /* the first ones, which are the model's */
+    size_t bytes;
+} gp_state_layout;
+
+GP_MUST_USE gp_status gp_state_layout_init(gp_state_layout *layout, const gp_plan *plan, gp_error *err);
+void gp_state_layout_fini(gp_state_layout *layout);
+/* What a copy of the run's state takes. */
+size_t gp_state_bytes(const gp_plan *plan);
+/* items[i]: tensor i with its data in `block`. */
+void gp_state_items(const gp_state_layout *layout, const void *block, gp_safetensors_item *items);
+
+/* <folder>/snapshots/step-00000500.safetensors; owned by the caller. */
+GP_MUST_USE gp_status gp_snapshot_path(const char *folder, int64_t step, char **out, gp_error *err);
+/* The steps of the folder's snapshots, newest first; owned by the caller. None where there is no such folder. */
+GP_MUST_USE gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err);
+/* Writes one; `items`: of gp_state_items. */
+GP_MUST_USE gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
+                                        const gp_reached *reached, const char *config, gp_error *err);
+
+typedef struct gp_snapshot {
+    gp_safetensors *file; /* owned */
+    gp_reached reached;
+    const char *config; /* the configuration as it ran, YAML; borrowed from file */
+} gp_snapshot;
+
+/* GP_DATA where the file is missing, or is not to the byte what was written. */
+GP_MUST_USE gp_status gp_snapshot_open(const char *path, gp_snapshot *out, gp_error *err);
+void gp_snapshot_close(gp_snapshot *snapshot);
+/* Whether it has the tensors of this plan and no others. GP_DATA names the tensor. */
+GP_MUST_USE gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, gp_error *err);
+/* Writes its tensors into a run; the thread that calls gp_run_*. */
+GP_MUST_USE gp_status gp_snapshot_load(const gp_snapshot *snapshot, gp_run *run, const gp_plan *plan, gp_error *err);
+
+/* A tensor of an optimizer in a snapshot, which those who want a model leave alone. */
+int gp_is_optimizer_tensor(const char *name);
+
+#endif

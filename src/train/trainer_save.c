@@ -1,0 +1,54 @@
+/* The trainer's snapshots: when they are due, and what became of them. */
+#include <inttypes.h>
+
+#include "train/rate.h"
+#include "train/trainer_internal.h"
+
+gp_reached gp_trainer_reached(const gp_trainer *t) {
+    return (gp_reached){.step = t->step,
+                        .epoch = t->epoch,
+                        .evaluated = t->evaluated,
+                        .loss = t->loss,
+                        .accuracy = t->accuracy,
+                        .best_step = t->best_step,
+                        .best = t->best,
+                        .metrics_bytes = t->metrics_bytes};
+}
+
+static bool is_due(const gp_trainer *t) {
+    const gp_every *every = &t->session->config->train.save_every;
+    int64_t steps = gp_time_steps(every->time, t->session->epoch_steps);
+    if (t->saved == t->step || t->step == 0) return false;
+    if (steps > 0) return t->step % steps == 0;
+    return every->minutes > 0 && gp_now() - t->saved_at >= 60 * every->minutes;
+}
+
+static gp_status save(gp_trainer *t, gp_error *err) {
+    gp_reached reached = gp_trainer_reached(t);
+    GP_RETURN_IF_FAILED(gp_saver_snapshot(t->saver, t->run, &reached, err));
+    t->saved = t->step;
+    t->saved_at = gp_now();
+    return GP_OK;
+}
+
+/* A snapshot that cannot be written is no reason to end a run that could go on to the next. */
+static void say_failure(gp_trainer *t, gp_status status, const gp_error *failure) {
+    if (status != GP_OK) gp_progress_warn(&t->progress, "no snapshot was written: %s; the run goes on", failure->text);
+}
+
+gp_status gp_trainer_save(gp_trainer *t, gp_error *err) {
+    gp_error failure = {0};
+    say_failure(t, gp_saver_poll(t->saver, &failure), &failure);
+    if (!is_due(t)) return GP_OK;
+    say_failure(t, gp_saver_wait(t->saver, &failure), &failure);
+    return save(t, err);
+}
+
+gp_status gp_trainer_save_now(gp_trainer *t, gp_error *err) {
+    gp_error failure = {0};
+    gp_status before = gp_saver_wait(t->saver, &failure);
+    if (before == GP_OK && t->saved == t->step) return GP_OK;
+    if (t->saved != t->step) say_failure(t, before, &failure);
+    GP_RETURN_IF_FAILED(save(t, err));
+    return gp_saver_wait(t->saver, err);
+}
