@@ -418,7 +418,7 @@ static void test_square_sum(void **state) {
     (void)state;
     for (int r = 0; r < REALS; r++) {
         op_bench b = begin(GP_OP_SQUARE_SUM);
-        op_bench_set(&b, GP_SQUARE_SUM_X, op_slice(reals[r], 2, 3, 2, 3, 0, 0), (const double[]){1, -2, 3, 0.5, 0, -4});
+        op_bench_set(&b, GP_SQUARE_SUM_X, op_slice(reals[r], 2, 2, 2, 3, 0, 0), (const double[]){1, -2, 3, 0.5, 0, -4});
         op_bench_set(&b, GP_SQUARE_SUM_SUM, op_plain(GP_F64, 1, 1, 0, 0, 0), NULL);
         op_bench_run(&b);
         op_bench_expect(&b, GP_SQUARE_SUM_SUM, (const double[]){30.25}, 0);
