@@ -60,6 +60,10 @@ enum { GP_MAX_OPERANDS = 8 };
  * loss_total              partial f64 [pieces,2] → scalars.loss_sum, .right (added in order of index), .finite
  * norm_commit             running mean and variance from stats [pieces,2,C]: merged in index order by Chan's formula
  *                         (Chan, Golub, LeVeque 1979), unbiased variance; running = (1−momentum)·running + momentum·new
+ * square_sum              sum f64 [1]: Σ x², added in blocks that follow from the shape
+ * clip_total              squares f64 [params] → scalars.grad_norm = √Σ (added in order), .clip = min(1, max_norm /
+ *                         (grad_norm + 1e-6)) as torch.nn.utils.clip_grad_norm_, 1 where max_norm is 0; .finite becomes
+ *                         0 where the norm is not
  * sgd                     PyTorch's SGD on one parameter; changes nothing where scalars.finite is 0; so norm_commit
  * adam                    PyTorch's Adam or AdamW on one parameter in step scalars.step; changes nothing likewise
  * reorder                 y = x in another format
@@ -96,6 +100,8 @@ enum { GP_MAX_OPERANDS = 8 };
     X(CROSS_ENTROPY_BACKWARD, "cross_entropy_backward", "<x <target <scalars >dx")                                     \
     X(LOSS_TOTAL, "loss_total", "<partial +scalars")                                                                   \
     X(NORM_COMMIT, "norm_commit", "<scalars <stats +mean +variance")                                                   \
+    X(SQUARE_SUM, "square_sum", "<x >sum")                                                                             \
+    X(CLIP_TOTAL, "clip_total", "<squares +scalars")                                                                   \
     X(SGD, "sgd", "<scalars <grad +?momentum +param")                                                                  \
     X(ADAM, "adam", "<scalars <grad +m +v +param")                                                                     \
     X(REORDER, "reorder", "<x >y")                                                                                     \
@@ -192,6 +198,8 @@ enum {
 };
 enum { GP_LOSS_TOTAL_PARTIAL, GP_LOSS_TOTAL_SCALARS };
 enum { GP_NORM_COMMIT_SCALARS, GP_NORM_COMMIT_STATS, GP_NORM_COMMIT_MEAN, GP_NORM_COMMIT_VARIANCE };
+enum { GP_SQUARE_SUM_X, GP_SQUARE_SUM_SUM };
+enum { GP_CLIP_TOTAL_SQUARES, GP_CLIP_TOTAL_SCALARS };
 enum { GP_SGD_SCALARS, GP_SGD_GRAD, GP_SGD_MOMENTUM, GP_SGD_PARAM };
 enum { GP_ADAM_SCALARS, GP_ADAM_GRAD, GP_ADAM_M, GP_ADAM_V, GP_ADAM_PARAM };
 enum { GP_FILL_Y };
@@ -261,6 +269,10 @@ typedef struct gp_dropout_attributes {
     uint32_t reserved;
 } gp_dropout_attributes;
 
+typedef struct gp_clip_attributes {
+    double max_norm; /* 0: the norm is found, and nothing is clipped */
+} gp_clip_attributes;
+
 typedef struct gp_sgd_attributes {
     double momentum; /* 0: no state */
     double decay;
@@ -293,6 +305,7 @@ typedef struct gp_op_desc {
         gp_group_norm_attributes group_norm;
         gp_activation_attributes activation;
         gp_dropout_attributes dropout;
+        gp_clip_attributes clip;
         gp_sgd_attributes sgd;
         gp_adam_attributes adam;
     } attributes;

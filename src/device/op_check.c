@@ -139,7 +139,8 @@ static bool fixed_dtype(const gp_op_desc *desc, int i, gp_dtype *out) {
     static const struct {
         const char *name;
         gp_dtype dtype;
-    } fixed[] = {{"index", GP_U8}, {"target", GP_I64}, {"partial", GP_F64}, {"scalars", GP_U8}};
+    } fixed[] = {{"index", GP_U8}, {"target", GP_I64},  {"partial", GP_F64},
+                 {"sum", GP_F64},  {"squares", GP_F64}, {"scalars", GP_U8}};
     for (size_t f = 0; f < sizeof fixed / sizeof fixed[0]; f++) {
         if (operand_named(desc, i, fixed[f].name)) {
             *out = fixed[f].dtype;

@@ -22,6 +22,7 @@ size_t gp_op_attribute_bytes(gp_op_kind kind) {
     case GP_OP_ACTIVATION_FORWARD:
     case GP_OP_ACTIVATION_BACKWARD: return sizeof(gp_activation_attributes);
     case GP_OP_DROPOUT: return sizeof(gp_dropout_attributes);
+    case GP_OP_CLIP_TOTAL: return sizeof(gp_clip_attributes);
     case GP_OP_SGD: return sizeof(gp_sgd_attributes);
     case GP_OP_ADAM: return sizeof(gp_adam_attributes);
     default: return 0;
@@ -389,6 +390,12 @@ static gp_status check_loss_total(const gp_op_desc *desc, gp_error *err) {
     return expect_dims(desc, GP_LOSS_TOTAL_PARTIAL, 2, (const int64_t[]){pieces, 2}, err);
 }
 
+static gp_status check_clip_total(const gp_op_desc *desc, gp_error *err) {
+    double most = desc->attributes.clip.max_norm;
+    if (!(most >= 0) || !isfinite(most)) return gp_op_refuse(desc, err, "max_norm %g, which must be at least 0", most);
+    return expect_rank(desc, GP_CLIP_TOTAL_SQUARES, 1, 1, err);
+}
+
 static gp_status check_sgd(const gp_op_desc *desc, gp_error *err) {
     const gp_sgd_attributes *sgd = &desc->attributes.sgd;
     if (!(sgd->momentum >= 0 && sgd->decay >= 0) || !isfinite(sgd->momentum) || !isfinite(sgd->decay)) {
@@ -454,6 +461,8 @@ gp_status gp_op_check_kind(const gp_op_desc *desc, gp_error *err) {
     case GP_OP_CROSS_ENTROPY_FORWARD:
     case GP_OP_CROSS_ENTROPY_BACKWARD: return check_cross_entropy(desc, err);
     case GP_OP_LOSS_TOTAL: return check_loss_total(desc, err);
+    case GP_OP_SQUARE_SUM: return expect_vector(desc, GP_SQUARE_SUM_SUM, 1, err);
+    case GP_OP_CLIP_TOTAL: return check_clip_total(desc, err);
     case GP_OP_SGD: return check_sgd(desc, err);
     case GP_OP_ADAM: return check_adam(desc, err);
     default: return GP_OK; /* fill takes whatever is a tensor */

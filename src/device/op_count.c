@@ -61,6 +61,8 @@ static double count_flops(const gp_op_desc *desc) {
     case GP_OP_CROSS_ENTROPY_BACKWARD: return 5 * elements(desc, GP_CROSS_ENTROPY_BACKWARD_X);
     case GP_OP_LOSS_TOTAL: return elements(desc, GP_LOSS_TOTAL_PARTIAL);
     case GP_OP_NORM_COMMIT: return 5 * elements(desc, GP_NORM_COMMIT_STATS);
+    case GP_OP_SQUARE_SUM: return 2 * elements(desc, GP_SQUARE_SUM_X);
+    case GP_OP_CLIP_TOTAL: return elements(desc, GP_CLIP_TOTAL_SQUARES);
     case GP_OP_SGD: return (operand[GP_SGD_MOMENTUM].present ? 6 : 4) * elements(desc, GP_SGD_PARAM);
     case GP_OP_ADAM: return 14 * elements(desc, GP_ADAM_PARAM);
     case GP_OP_FLATTEN:

@@ -63,6 +63,8 @@ const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan
         return &sized->routine[instr->flags & GP_INSTR_KEEP ? GP_ROUTINE_KEEP : GP_ROUTINE_DISCARD];
     case GP_INSTR_RECOMPUTE: return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_RECOMPUTE];
     case GP_INSTR_BACKWARD: return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_BACKWARD];
+    case GP_INSTR_NORM: return &stage->norm;
+    case GP_INSTR_CLIP: return &stage->clip;
     default: return NULL;
     }
 }
@@ -98,6 +100,13 @@ void gp_instr_copy(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr
         *bytes = sizeof(gp_step_scalars) - first;
         return;
     }
+    if (edge->kind == GP_EDGE_NORM) {
+        const gp_stage_plan *from = &plan->stage[edge->from];
+        size_t first = instr->op == GP_INSTR_SEND ? 0 : from->squares_before;
+        *offset = stage->base + stage->squares + first * sizeof(double);
+        *bytes = from->square_count * sizeof(double);
+        return;
+    }
     gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
     gp_address address = copy_address(plan, gp_mini_sized(mini, stage, instr->micro), instr);
     *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
@@ -117,6 +126,7 @@ bool gp_instr_load(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr
 }
 
 static gp_status touch(gp_touches *out, size_t offset, size_t bytes, bool write, gp_error *err) {
+    if (bytes == 0) return GP_OK; /* squares of a stage without parameters */
     GP_RETURN_IF_FAILED(GP_GROW(&out->items, &out->capacity, out->count + 1, err));
     out->items[out->count++] = (gp_touch){offset, bytes, write};
     return GP_OK;
@@ -183,7 +193,9 @@ gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int wor
             return touch_routine(plan, stage, instr, &mini->total[instr->stage], out, err);
         return GP_OK;
     case GP_INSTR_RECOMPUTE:
-    case GP_INSTR_BACKWARD: return touch_routine(plan, stage, instr, gp_instr_routine(mini, stage, instr), out, err);
+    case GP_INSTR_BACKWARD:
+    case GP_INSTR_NORM:
+    case GP_INSTR_CLIP: return touch_routine(plan, stage, instr, gp_instr_routine(mini, stage, instr), out, err);
     case GP_INSTR_STEP: return touch_routine(plan, stage, instr, &mini->step[instr->stage], out, err);
     default: return GP_OK;
     }

@@ -87,7 +87,7 @@ static void after_instr(alive *a, const gp_program *program, size_t pc) {
     if (instr->op == GP_INSTR_BACKWARD) set_alive(a, instr->stage, GP_FRAME_SAVED, instr->micro, false);
     if (instr->op == GP_INSTR_BACKWARD && a->plan->stages->stage[instr->stage].grad_out.count == 0)
         set_alive(a, instr->stage, GP_FRAME_GRAD, instr->micro, false);
-    if (instr->op != GP_INSTR_SEND || a->plan->stages->edges[instr->edge].kind == GP_EDGE_FLAG) return;
+    if (instr->op != GP_INSTR_SEND || gp_edge_is_fixed(&a->plan->stages->edges[instr->edge])) return;
     gp_frame frame;
     uint16_t slot;
     gp_instr_sends_from(a->plan->stages, instr, &frame, &slot);

@@ -10,8 +10,8 @@
  * share. Needs slots assigned in all programs and the stages' frames. */
 GP_MUST_USE gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err);
 
-/* Bytes alive on a worker while each instruction of mini-batch plan `mini` runs, its transients included: as many as the
- * worker's program has instructions. */
+/* Bytes alive on a worker while each instruction of mini-batch plan `mini` runs, its transients included: as many as
+ * the worker's program has instructions. */
 GP_MUST_USE gp_status gp_memory_follow(const gp_plan *plan, int mini, int worker, size_t *bytes, gp_error *err);
 
 /* The most bytes that are alive at once on a worker, over all mini-batches, and when. */

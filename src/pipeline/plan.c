@@ -106,6 +106,7 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .cache = plan->cache,
                                       .real = plan->real,
                                       .update = plan->update,
+                                      .clip_norm = plan->clip_norm,
                                       .full_samples = divide_up(request->batch, request->micro_batches),
                                       .any_keep = any_micro_batch(plan, true),
                                       .any_discard = any_micro_batch(plan, false),
@@ -121,6 +122,7 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
         stage->stage = stage->worker = s;
         stage->spec = plan->devices[s];
         GP_RETURN_IF_FAILED(gp_stage_plan_init(stage, &stage_request, err));
+        stage_request.squares_before += stage->square_count;
         for (int m = 0; m < plan->mini_count; m++) {
             gp_mini_plan *mini = &plan->minis[m];
             GP_RETURN_IF_FAILED(gp_stage_mini_batch(stage, &stage_request, mini->pieces, mini->piece, mini->last,
@@ -135,6 +137,7 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
 static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_list *sizes, gp_error *err) {
     GP_RETURN_IF_FAILED(check_request(request, err));
     GP_RETURN_IF_FAILED(gp_stages_create(request->graph, request->layers, request->stages, &plan->stages, err));
+    if (request->norms || request->clip_norm > 0) GP_RETURN_IF_FAILED(gp_stages_add_norms(plan->stages, err));
     GP_RETURN_IF_FAILED(gp_op_cache_create(&plan->cache, err));
     GP_RETURN_IF_FAILED(GP_NEW(&plan->devices, plan->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&plan->arena, plan->workers, err));
@@ -158,6 +161,7 @@ gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error
     plan->graph = request->graph;
     plan->real = request->real;
     plan->update = request->update;
+    plan->clip_norm = request->clip_norm;
     plan->micro_batches = request->micro_batches;
     plan->checkpoint = request->checkpoint;
     plan->lockstep = request->lockstep;

@@ -30,7 +30,9 @@ typedef struct gp_plan_request {
     const gp_device_spec *devices; /* one per worker; workers = stages */
     gp_dtype real;                 /* GP_F32; GP_F64 where every device computes it */
     gp_update update;
-    int64_t batch; /* samples of a full mini-batch */
+    double clip_norm; /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_) */
+    bool norms;       /* the norm is found also where nothing is clipped; changes no result */
+    int64_t batch;    /* samples of a full mini-batch */
     int micro_batches;
     gp_checkpoint_mode checkpoint;
     bool lockstep;
@@ -55,10 +57,11 @@ typedef struct gp_plan {
     const gp_graph *graph;
     gp_dtype real;
     gp_update update;
+    double clip_norm;
     int micro_batches;
     gp_checkpoint_mode checkpoint;
     bool lockstep;
-    gp_stages *stages;
+    gp_stages *stages; /* ->norms: the norm of the gradients is found */
     gp_op_cache *cache;
     gp_stage_plan *stage; /* [stage] */
     int workers;
@@ -87,7 +90,7 @@ typedef struct gp_slot_choice {
 gp_slot_choice gp_instr_slots(const gp_stages *stages, const gp_instr *instr);
 size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_slot_choice *slots, int micro,
                       gp_address address);
-/* The routine of F, R, B; NULL for other instructions. */
+/* The routine of F, R, B, norm, clip; NULL for other instructions. */
 const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan *stage, const gp_instr *instr);
 /* Where a send's bytes lie, or a receive's arrive: offset in the arena, and how many. */
 void gp_instr_copy(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, size_t *offset, size_t *bytes);

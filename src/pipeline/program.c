@@ -56,6 +56,8 @@ const char *gp_instr_text(char buffer[GP_INSTR_TEXT], const gp_instr *instr) {
     const char *name = instr->op < GP_INSTR_OPS ? op_names[instr->op] : "?";
     switch (instr->op) {
     case GP_INSTR_BARRIER: snprintf(buffer, GP_INSTR_TEXT, "%s, clock %u", name, instr->clock); break;
+    case GP_INSTR_NORM:
+    case GP_INSTR_CLIP:
     case GP_INSTR_STEP: snprintf(buffer, GP_INSTR_TEXT, "%s s%u", name, instr->stage); break;
     case GP_INSTR_SEND:
     case GP_INSTR_RECV:

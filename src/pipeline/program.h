@@ -25,6 +25,8 @@
     X(SEND, "send")       /* says that what an edge carries can be pulled */                                           \
     X(RECV, "recv")       /* pulls it */                                                                               \
     X(BARRIER, "barrier") /* lockstep: all workers meet on the host */                                                 \
+    X(NORM, "norm")       /* squares of the stage's gradients, after its last backward; where norms are asked for */   \
+    X(CLIP, "clip")       /* last stage: the norm of them all, and what gradients are clipped by */                    \
     X(STEP, "step")       /* commits statistics, updates parameters; last */
 
 typedef enum gp_instr_op {

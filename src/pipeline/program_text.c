@@ -76,6 +76,8 @@ static const struct {
     [GP_INSTR_SEND] = {BIT(STAGE) | BIT(MICRO) | BIT(EDGE) | BIT(SLOT) | BIT(CLOCK), GP_INSTR_KEEP},
     [GP_INSTR_RECV] = {BIT(STAGE) | BIT(MICRO) | BIT(EDGE) | BIT(SLOT) | BIT(CLOCK), 0},
     [GP_INSTR_BARRIER] = {BIT(STAGE) | BIT(CLOCK), 0},
+    [GP_INSTR_NORM] = {BIT(STAGE) | BIT(CLOCK), 0},
+    [GP_INSTR_CLIP] = {BIT(STAGE) | BIT(CLOCK), 0},
     [GP_INSTR_STEP] = {BIT(STAGE) | BIT(CLOCK), 0},
 };
 static const unsigned needed_fields = BIT(STAGE) | BIT(MICRO) | BIT(EDGE);

@@ -268,7 +268,7 @@ static gp_status read_result(gp_run *run, gp_step_result *result, gp_error *err)
                           .bytes = sizeof scalars,
                           .host = &scalars};
     GP_RETURN_IF_FAILED(post(run, &command, err));
-    *result = (gp_step_result){scalars.loss_sum, scalars.right, scalars.finite != 0};
+    *result = (gp_step_result){scalars.loss_sum, scalars.right, scalars.finite != 0, scalars.grad_norm, scalars.clip};
     return GP_OK;
 }
 

@@ -50,16 +50,17 @@ typedef struct gp_step_input {
 } gp_step_input;
 
 typedef struct gp_step_result {
-    double loss_sum; /* over the targets that count */
-    double right;    /* predictions that were */
-    bool finite;     /* false: the update changed nothing */
+    double loss_sum;        /* over the targets that count */
+    double right;           /* predictions that were */
+    bool finite;            /* false: the update changed nothing */
+    double grad_norm, clip; /* of all gradients, and what they were multiplied by; 0 and 1 where norms are not asked */
 } gp_step_result;
 
 GP_MUST_USE gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result,
                                   gp_error *err);
 
-/* From the next step on, worker w adds a span for each instruction to lane w (group: index in plan->minis; index: in its
- * program). The caller has reserved room for the step's programs. NULL: nothing is recorded. */
+/* From the next step on, worker w adds a span for each instruction to lane w (group: index in plan->minis; index: in
+ * its program). The caller has reserved room for the step's programs. NULL: nothing is recorded. */
 void gp_run_record(gp_run *run, gp_recorder *recorder);
 
 /* A parameter's tensors, in PyTorch's order, of plan->real. `state` −1: the parameter itself; else the optimizer's. */

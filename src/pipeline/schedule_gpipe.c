@@ -55,9 +55,15 @@ static gp_status forward_clock(generator *g, int micro, gp_error *err) {
     unsigned keep = keeps(g, micro) ? GP_INSTR_KEEP : 0;
     GP_RETURN_IF_FAILED(emit(g, GP_INSTR_FORWARD, micro, keep | (last ? GP_INSTR_LAST : 0), err));
     GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_SEND, &g->stage->out, micro, keep, err));
-    if (last && g->request->training)
+    if (last && g->request->training && !g->request->stages->norms)
         GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_SEND, &g->stage->flag_out, micro, 0, err));
     return GP_OK;
+}
+
+static gp_status emit_norm(generator *g, int micro, gp_error *err) {
+    int edge = g->stage->norm_out;
+    GP_RETURN_IF_FAILED(emit(g, GP_INSTR_NORM, 0, 0, err));
+    return edge < 0 ? GP_OK : emit_copies(g, GP_INSTR_SEND, &(gp_indices){&edge, 1, 1}, micro, 0, err);
 }
 
 static gp_status backward_clock(generator *g, int micro, gp_error *err) {
@@ -68,10 +74,17 @@ static gp_status backward_clock(generator *g, int micro, gp_error *err) {
     if (works) {
         GP_RETURN_IF_FAILED(emit(g, GP_INSTR_BACKWARD, micro, micro == pieces - 1 ? GP_INSTR_FIRST : 0, err));
         GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_SEND, &g->stage->grad_out, micro, 0, err));
+        if (micro == 0 && g->request->stages->norms) GP_RETURN_IF_FAILED(emit_norm(g, pieces - 1, err));
     }
     /* The clock before micro-batch `next`'s backward: its recompute need not wait for the gradient. */
     int next = micro - 1;
     return next < pieces ? emit_recompute(g, next, err) : GP_OK;
+}
+
+static gp_status emit_clip(generator *g, int micro, gp_error *err) {
+    GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_RECV, &g->stage->norm_in, micro, 0, err));
+    GP_RETURN_IF_FAILED(emit(g, GP_INSTR_CLIP, 0, 0, err));
+    return emit_copies(g, GP_INSTR_SEND, &g->stage->flag_out, micro, 0, err);
 }
 
 static gp_status generate_stage(generator *g, gp_error *err) {
@@ -88,6 +101,7 @@ static gp_status generate_stage(generator *g, gp_error *err) {
     for (int k = 0; k < half; k++, g->clock++)
         GP_RETURN_IF_FAILED(backward_clock(g, pieces - 1 - (k - (stages - 1 - g->s)), err));
     g->clock--;
+    if (g->request->stages->norms && g->s == stages - 1) GP_RETURN_IF_FAILED(emit_clip(g, pieces - 1, err));
     if (g->stage->flag_in >= 0) {
         int edge = g->stage->flag_in;
         GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_RECV, &(gp_indices){&edge, 1, 1}, pieces - 1, 0, err));

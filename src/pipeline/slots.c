@@ -70,7 +70,7 @@ static void note_send(assigner *a, pool *p, const gp_instr *instr) {
 
 static gp_status assign_send(assigner *a, const gp_program *program, size_t pc, gp_error *err) {
     gp_instr *instr = &program->instrs[pc];
-    if (a->stages->edges[instr->edge].kind == GP_EDGE_FLAG) return GP_OK;
+    if (gp_edge_is_fixed(&a->stages->edges[instr->edge])) return GP_OK;
     gp_frame frame;
     uint16_t slot;
     gp_instr_sends_from(a->stages, instr, &frame, &slot);
@@ -94,7 +94,7 @@ static gp_status assign_instr(assigner *a, const gp_program *program, size_t pc,
     switch (instr->op) {
     case GP_INSTR_LOAD: return begin_life(&pools[GP_FRAME_STASH], micro, now, &instr->slot, err);
     case GP_INSTR_RECV:
-        if (a->stages->edges[instr->edge].kind == GP_EDGE_FLAG) return GP_OK;
+        if (gp_edge_is_fixed(&a->stages->edges[instr->edge])) return GP_OK;
         return begin_life(
             &pools[a->stages->edges[instr->edge].kind == GP_EDGE_GRADIENT ? GP_FRAME_GRAD : GP_FRAME_STASH], micro, now,
             &instr->slot, err);

@@ -109,12 +109,23 @@ static gp_status apply_choices(gp_stage_plan *plan, const gp_graph *graph, gp_er
     return GP_OK;
 }
 
+/* The last stage has everybody's. */
+static void place_squares(gp_stage_plan *plan, const gp_stage_request *request) {
+    plan->squares_before = request->squares_before;
+    for (int i = 0; i < plan->param_count && request->stages->norms; i++)
+        if (plan->params[i].trained) plan->params[i].square = plan->square_count++;
+    bool last = plan->stage == request->stages->count - 1;
+    size_t count = plan->square_count + (last ? plan->squares_before : 0);
+    plan->squares = reserve(plan, GP_MEMORY_STATISTICS, count * sizeof(double));
+}
+
 gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     GP_RETURN_IF_FAILED(list_params(plan, request, err));
     GP_RETURN_IF_FAILED(apply_choices(plan, request->stages->graph, err));
     plan->scalars = reserve(plan, GP_MEMORY_STATISTICS, sizeof(gp_step_scalars));
     for (size_t i = 0; i < plan->stats_count; i++)
         plan->stats[i].offset = reserve(plan, GP_MEMORY_STATISTICS, plan->stats[i].bytes * (size_t)request->max_pieces);
+    place_squares(plan, request);
     for (int i = 0; i < plan->param_count; i++)
         plan->params[i].master = reserve(plan, GP_MEMORY_PARAMETERS, plan->params[i].bytes);
     for (int i = 0; i < plan->param_count; i++)
@@ -153,6 +164,11 @@ gp_address gp_stage_stats_address(const gp_stage_plan *plan, int node, int index
         if (plan->stats[i].node == node && plan->stats[i].index == index)
             return (gp_address){GP_AREA_FIXED, plan->stats[i].offset, all ? 0 : plan->stats[i].bytes};
     return (gp_address){GP_AREA_NONE, 0, 0};
+}
+
+gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stage *stage, const gp_param_plan *param) {
+    size_t first = stage->norm_out < 0 ? plan->squares_before : 0;
+    return (gp_address){GP_AREA_FIXED, plan->squares + (first + param->square) * sizeof(double), 0};
 }
 
 gp_address gp_stage_scalars_address(const gp_stage_plan *plan) {

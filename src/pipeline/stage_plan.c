@@ -137,6 +137,10 @@ gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *reques
     GP_RETURN_IF_FAILED(compile_sizes(plan, request, err));
     GP_RETURN_IF_FAILED(gp_stage_compile_refresh(plan, request, err));
     gp_stage_plan_fit(plan, &plan->refresh);
+    if (!request->stages->norms) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_stage_compile_norm(plan, request, err));
+    gp_stage_plan_fit(plan, &plan->norm);
+    gp_stage_plan_fit(plan, &plan->clip);
     return GP_OK;
 }
 
@@ -155,5 +159,7 @@ void gp_stage_plan_fini(gp_stage_plan *plan) {
     free(plan->params);
     free(plan->stats);
     gp_routine_fini(&plan->refresh);
+    gp_routine_fini(&plan->norm);
+    gp_routine_fini(&plan->clip);
     *plan = (gp_stage_plan){0};
 }

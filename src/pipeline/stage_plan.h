@@ -77,6 +77,7 @@ typedef struct gp_param_plan {
     bool trained;
     gp_format grad_format;
     size_t grad, grad_bytes;
+    size_t square; /* where norms are found: which of the stage's squares its gradient's is */
     int copy_count;
     gp_working_copy copies[GP_MAX_WORKING_COPIES];
 } gp_param_plan;
@@ -119,9 +120,13 @@ typedef struct gp_stage_plan {
     gp_stats_plan *stats;
     size_t stats_count, stats_capacity;
     size_t scalars; /* offset of the gp_step_scalars */
+    /* Squares of the gradients of trained parameters, f64, where norms are found: the stage's own, `square_count`; on
+     * the last stage those of all stages, in the order of the graph, its own last. `squares`: offset of the first. */
+    size_t squares, square_count, squares_before;
     gp_sized *sized;
     int sized_count;
-    gp_routine refresh; /* masters → working copies */
+    gp_routine refresh;    /* masters → working copies */
+    gp_routine norm, clip; /* empty where no norms are found; clip, but on the last stage */
 
     /* The stage's part of its worker's arena. */
     size_t base;                                           /* from the arena's start */
@@ -139,11 +144,13 @@ typedef struct gp_stage_request {
     gp_op_cache *cache;
     gp_dtype real;
     gp_update update;
-    int max_pieces;       /* micro-batches of the longest program: statistics */
-    int64_t full_samples; /* of the full micro-batch */
-    bool any_keep;        /* some program's forwards keep */
-    bool any_discard;     /* some training program's forwards do not */
-    const int64_t *sizes; /* every size of micro-batch that a program meets */
+    double clip_norm;
+    size_t squares_before; /* of the stages before this one */
+    int max_pieces;        /* micro-batches of the longest program: statistics */
+    int64_t full_samples;  /* of the full micro-batch */
+    bool any_keep;         /* some program's forwards keep */
+    bool any_discard;      /* some training program's forwards do not */
+    const int64_t *sizes;  /* every size of micro-batch that a program meets */
     const bool *size_trains, *size_evaluates;
     int size_count;
 } gp_stage_request;

@@ -50,7 +50,7 @@ static gp_status stage_passes(const gp_stage_plan *plan, const gp_stage_request 
     return status;
 }
 
-static gp_tensor param_tensor(const gp_stage_request *request, int param, gp_format format) {
+gp_tensor gp_stage_param_tensor(const gp_stage_request *request, int param, gp_format format) {
     gp_tensor tensor = gp_tensor_param(request->real, request->stages->graph->params[param].spec.shape);
     tensor.format = format;
     return tensor;
@@ -61,8 +61,8 @@ static gp_status stage_reorder(const gp_stage_plan *plan, const gp_stage_request
                                gp_error *err) {
     gp_op_desc desc;
     gp_op_desc_init(&desc, GP_OP_REORDER);
-    desc.operand[GP_COPY_X] = param_tensor(request, param, from);
-    desc.operand[GP_COPY_Y] = param_tensor(request, param, to);
+    desc.operand[GP_COPY_X] = gp_stage_param_tensor(request, param, from);
+    desc.operand[GP_COPY_Y] = gp_stage_param_tensor(request, param, to);
     gp_staged_op op = {.node = -1, .always = true};
     for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
     op.operand[GP_COPY_X] = x;
@@ -71,15 +71,22 @@ static gp_status stage_reorder(const gp_stage_plan *plan, const gp_stage_request
     return gp_staged_add(list, op, err);
 }
 
-static gp_staged_operand fixed_at(size_t offset) {
-    return (gp_staged_operand){.thing = -1, .fixed = {GP_AREA_FIXED, offset, 0}};
-}
-
 static gp_status stage_refresh(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
                                gp_staged_list *list, gp_error *err) {
     for (int c = 0; c < param->copy_count; c++)
-        GP_RETURN_IF_FAILED(stage_reorder(plan, request, param->param, GP_FORMAT_PLAIN, fixed_at(param->master),
-                                          param->copies[c].format, fixed_at(param->copies[c].offset), list, err));
+        GP_RETURN_IF_FAILED(stage_reorder(plan, request, param->param, GP_FORMAT_PLAIN, gp_stage_fixed(param->master),
+                                          param->copies[c].format, gp_stage_fixed(param->copies[c].offset), list, err));
+    return GP_OK;
+}
+
+gp_status gp_stage_plain_grad(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
+                              int thing, gp_staged_list *list, gp_staged_operand *out, gp_error *err) {
+    *out = gp_stage_fixed(param->grad);
+    if (param->grad_format == GP_FORMAT_PLAIN) return GP_OK;
+    gp_staged_operand plain = {.thing = thing};
+    GP_RETURN_IF_FAILED(
+        stage_reorder(plan, request, param->param, param->grad_format, *out, GP_FORMAT_PLAIN, plain, list, err));
+    *out = plain;
     return GP_OK;
 }
 
@@ -94,22 +101,16 @@ static void set_attributes(const gp_update *update, const gp_param_spec *spec, g
     }
 }
 
-/* Thing `thing` holds the gradient in plain order where the device's own is another. */
 static gp_status stage_update(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
                               int thing, gp_staged_list *list, gp_error *err) {
-    gp_staged_operand grad = fixed_at(param->grad);
-    if (param->grad_format != GP_FORMAT_PLAIN) {
-        gp_staged_operand plain = {.thing = thing};
-        GP_RETURN_IF_FAILED(
-            stage_reorder(plan, request, param->param, param->grad_format, grad, GP_FORMAT_PLAIN, plain, list, err));
-        grad = plain;
-    }
+    gp_staged_operand grad;
+    GP_RETURN_IF_FAILED(gp_stage_plain_grad(plan, request, param, thing, list, &grad, err));
     gp_op_desc desc;
     gp_op_desc_init(&desc, request->update.op);
     set_attributes(&request->update, &request->stages->graph->params[param->param].spec, &desc);
     gp_staged_op op = {.node = -1, .always = true};
     for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
-    gp_tensor tensor = param_tensor(request, param->param, GP_FORMAT_PLAIN);
+    gp_tensor tensor = gp_stage_param_tensor(request, param->param, GP_FORMAT_PLAIN);
     int64_t scalars = (int64_t)sizeof(gp_step_scalars);
     desc.operand[0] = gp_tensor_plain(GP_U8, 1, &scalars);
     op.operand[0].fixed = gp_stage_scalars_address(plan);
@@ -117,11 +118,11 @@ static gp_status stage_update(const gp_stage_plan *plan, const gp_stage_request 
     op.operand[1] = grad;
     for (int s = 0; s < request->update.states; s++) {
         desc.operand[2 + s] = tensor;
-        op.operand[2 + s] = fixed_at(param->state[s]);
+        op.operand[2 + s] = gp_stage_fixed(param->state[s]);
     }
     int last = gp_op_operand_count(request->update.op) - 1;
     desc.operand[last] = tensor;
-    op.operand[last] = fixed_at(param->master);
+    op.operand[last] = gp_stage_fixed(param->master);
     GP_RETURN_IF_FAILED(gp_stage_prepare_own(plan, request, &desc, &op.prepared, err));
     return gp_staged_add(list, op, err);
 }

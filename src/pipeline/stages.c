@@ -29,6 +29,7 @@ const char *gp_edge_kind_name(gp_edge_kind kind) {
     case GP_EDGE_SKIP: return "skip";
     case GP_EDGE_GRADIENT: return "gradient";
     case GP_EDGE_FLAG: return "flag";
+    case GP_EDGE_NORM: return "norm";
     }
     return "?";
 }
@@ -42,7 +43,7 @@ static gp_status place_nodes(gp_stages *stages, const int64_t *layers, gp_error 
             return gp_fail(err, GP_CONFIG, "balance: stage %d of %d gets %" PRId64 " layers, but %d of %d are left", s,
                            stages->count, layers[s], graph->layer_count - placed, graph->layer_count);
         stage->first_node = node;
-        stage->flag_in = -1;
+        stage->flag_in = stage->norm_out = -1;
         placed += (int)layers[s];
         while (node < graph->unit_end[placed - 1]) stages->stage_of_node[node++] = s;
         stage->node_count = node - stage->first_node;
@@ -144,6 +145,17 @@ static gp_status add_flag_edges(gp_stages *stages, gp_error *err) {
     return GP_OK;
 }
 
+gp_status gp_stages_add_norms(gp_stages *stages, gp_error *err) {
+    int last = stages->count - 1;
+    stages->norms = true;
+    for (int s = 0; s < last; s++) {
+        gp_edge edge = {GP_EDGE_NORM, -1, s, last, 0};
+        GP_RETURN_IF_FAILED(add_edge(stages, edge, &stages->stage[s].norm_out, err));
+        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[last].norm_in, stages->stage[s].norm_out, err));
+    }
+    return GP_OK;
+}
+
 gp_status gp_stages_create(const gp_graph *graph, const int64_t *layers, int count, gp_stages **out, gp_error *err) {
     gp_stages *stages = NULL;
     gp_status status = GP_NEW(&stages, 1, err);
@@ -170,8 +182,8 @@ void gp_stages_destroy(gp_stages **stages) {
     if (!it) return;
     for (int s = 0; it->stage && s < it->count; s++) {
         gp_stage *stage = &it->stage[s];
-        gp_indices *lists[] = {&stage->takes,   &stage->gives,    &stage->in,      &stage->out,
-                               &stage->grad_in, &stage->grad_out, &stage->flag_out};
+        gp_indices *lists[] = {&stage->takes,   &stage->gives,    &stage->in,       &stage->out,
+                               &stage->grad_in, &stage->grad_out, &stage->flag_out, &stage->norm_in};
         for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) gp_indices_fini(lists[i]);
     }
     free(it->stage);

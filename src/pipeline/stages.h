@@ -22,13 +22,14 @@ typedef enum gp_edge_kind {
     GP_EDGE_SKIP,       /* to a later one */
     GP_EDGE_GRADIENT,
     GP_EDGE_FLAG, /* the loss and whether it is finite: from the last stage to each other one, once per mini-batch */
+    GP_EDGE_NORM, /* squares of a stage's gradients: from each other stage to the last one, once per mini-batch */
 } gp_edge_kind;
 
 typedef struct gp_edge {
     gp_edge_kind kind;
-    int value;        /* −1: flag */
+    int value;        /* −1: flag, norm */
     int from, to;     /* stages */
-    int64_t elements; /* per sample; 0: flag */
+    int64_t elements; /* per sample; 0: flag, norm */
 } gp_edge;
 
 /* A list of numbers, owned by what holds it. */
@@ -46,6 +47,8 @@ typedef struct gp_stage {
     gp_indices grad_in, grad_out;
     int flag_in; /* edge; −1: none (the last stage) */
     gp_indices flag_out;
+    int norm_out; /* edge; −1: none (the last stage, or nobody asks for norms) */
+    gp_indices norm_in;
 } gp_stage;
 
 typedef struct gp_stages {
@@ -53,15 +56,22 @@ typedef struct gp_stages {
     int count;
     gp_stage *stage;
     int *stage_of_node;
-    gp_edge *edges; /* activations and skips by (to, value); then gradients; then flags */
+    bool norms;     /* training finds the norm of the gradients */
+    gp_edge *edges; /* activations and skips by (to, value); then gradients; then flags; then norms */
     size_t edge_count, edge_capacity;
 } gp_stages;
 
 /* layers[i] ≥ 1 layers on stage i; their sum is the graph's layer_count (GP_CONFIG without a place where not). */
 GP_MUST_USE gp_status gp_stages_create(const gp_graph *graph, const int64_t *layers, int count, gp_stages **out,
                                        gp_error *err);
+/* Has training find the norm of all gradients together, before any program is made: adds the edges. */
+GP_MUST_USE gp_status gp_stages_add_norms(gp_stages *stages, gp_error *err);
 void gp_stages_destroy(gp_stages **stages);
 const char *gp_edge_kind_name(gp_edge_kind kind);
+/* Flags and norms: go with the last micro-batch of a mini-batch that trains, between fixed places, not slots. */
+static inline bool gp_edge_is_fixed(const gp_edge *edge) {
+    return edge->value < 0;
+}
 
 GP_MUST_USE gp_status gp_indices_add(gp_indices *indices, int item, gp_error *err);
 /* Position of an item; −1 where it is not there. */

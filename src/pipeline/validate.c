@@ -34,7 +34,8 @@ typedef struct checker {
     piece *pieces;              /* [micro], of the stage at hand */
     holder *holders[GP_FRAMES]; /* [slot] */
     const gp_stage *stage;      /* at hand, with what it has done so far */
-    int s, forwards, backwards, steps;
+    int s, forwards, backwards, norms, clips, steps;
+    size_t norms_received;
     int worker; /* the instruction at hand */
     size_t pc;
     const gp_instr *instr;
@@ -135,6 +136,11 @@ static gp_status check_fields(const checker *c, gp_error *err) {
     }
     case GP_INSTR_SEND:
     case GP_INSTR_RECV: return check_edge(c, err);
+    case GP_INSTR_NORM:
+    case GP_INSTR_CLIP:
+        if (!c->programs->training) return refuse(c, err, "does not belong to a forward-only program");
+        if (!c->stages->norms) return refuse(c, err, "nobody asks for the norm of the gradients");
+        return GP_OK;
     case GP_INSTR_RECOMPUTE:
     case GP_INSTR_BACKWARD:
     case GP_INSTR_STEP:
@@ -240,11 +246,33 @@ static gp_status check_load(checker *c, piece *p, gp_error *err) {
     return hold(c, GP_FRAME_STASH, c->instr->slot, err);
 }
 
-static gp_status check_flag_copy(const checker *c, gp_error *err) {
+/* The flag says what the last forward found, or, with norms, the clip. */
+static gp_status check_fixed_copy(checker *c, gp_edge_kind kind, gp_error *err) {
+    bool send = c->instr->op == GP_INSTR_SEND, flag = kind == GP_EDGE_FLAG;
     if (c->instr->micro != c->programs->pieces - 1)
-        return refuse(c, err, "the flag goes with the last micro-batch, %d", c->programs->pieces - 1);
-    if (c->instr->op == GP_INSTR_SEND && c->forwards < c->programs->pieces)
+        return refuse(c, err, "the %s goes with the last micro-batch, %d", gp_edge_kind_name(kind),
+                      c->programs->pieces - 1);
+    if (send && flag && c->forwards < c->programs->pieces)
         return refuse(c, err, "the flag is sent before the stage's last forward");
+    if (send && flag && c->stages->norms && c->clips == 0) return refuse(c, err, "the flag is sent before the clip");
+    if (send && !flag && c->norms == 0) return refuse(c, err, "sent before the norm that makes it");
+    if (!send && !flag) c->norms_received++;
+    return GP_OK;
+}
+
+static gp_status check_norm(checker *c, gp_error *err) {
+    if (c->norms++ > 0) return refuse(c, err, "a second norm of the stage");
+    if (c->backwards < c->programs->pieces) return refuse(c, err, "stands before the stage's last backward");
+    return GP_OK;
+}
+
+static gp_status check_clip(checker *c, gp_error *err) {
+    if (c->s != c->stages->count - 1) return refuse(c, err, "only the last stage, %d, has one", c->stages->count - 1);
+    if (c->clips++ > 0) return refuse(c, err, "a second clip");
+    if (c->norms == 0) return refuse(c, err, "stands before the stage's own norm");
+    if (c->norms_received < c->stage->norm_in.count)
+        return refuse(c, err, "%zu of %zu stages' norms are not received before",
+                      c->stage->norm_in.count - c->norms_received, c->stage->norm_in.count);
     return GP_OK;
 }
 
@@ -252,7 +280,8 @@ static gp_status check_flag_copy(const checker *c, gp_error *err) {
 static gp_status check_recv(checker *c, piece *p, gp_error *err) {
     GP_RETURN_IF_FAILED(mark_copied(c, RECEIVED, err));
     switch (c->stages->edges[c->instr->edge].kind) {
-    case GP_EDGE_FLAG: return check_flag_copy(c, err);
+    case GP_EDGE_FLAG:
+    case GP_EDGE_NORM: return check_fixed_copy(c, c->stages->edges[c->instr->edge].kind, err);
     case GP_EDGE_GRADIENT: p->grads_received++; return hold(c, GP_FRAME_GRAD, c->instr->slot, err);
     default: p->received++; return hold(c, GP_FRAME_STASH, c->instr->slot, err);
     }
@@ -317,7 +346,7 @@ static gp_status check_backward(checker *c, piece *p, gp_error *err) {
 static gp_status check_send(checker *c, piece *p, gp_error *err) {
     GP_RETURN_IF_FAILED(mark_copied(c, SENT, err));
     gp_edge_kind kind = c->stages->edges[c->instr->edge].kind;
-    if (kind == GP_EDGE_FLAG) return check_flag_copy(c, err);
+    if (kind == GP_EDGE_FLAG || kind == GP_EDGE_NORM) return check_fixed_copy(c, kind, err);
     if (kind == GP_EDGE_GRADIENT) {
         if (!p->backward) return refuse(c, err, "sent before the backward that makes it");
         GP_RETURN_IF_FAILED(hold(c, GP_FRAME_GRAD, c->instr->slot, err));
@@ -344,6 +373,8 @@ static gp_status check_stage_instr(checker *c, gp_error *err) {
     case GP_INSTR_BACKWARD: return check_backward(c, p, err);
     case GP_INSTR_SEND: return check_send(c, p, err);
     case GP_INSTR_RECV: return check_recv(c, p, err);
+    case GP_INSTR_NORM: return check_norm(c, err);
+    case GP_INSTR_CLIP: return check_clip(c, err);
     case GP_INSTR_STEP:
         if (c->steps++ > 0) return refuse(c, err, "a second step of the stage");
         return GP_OK;
@@ -356,7 +387,8 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
     bool training = c->programs->training;
     c->s = s;
     c->stage = &c->stages->stage[s];
-    c->forwards = c->backwards = c->steps = 0;
+    c->forwards = c->backwards = c->norms = c->clips = c->steps = 0;
+    c->norms_received = 0;
     if (c->first[s + 1] - c->first[s] < (size_t)pieces)
         return gp_fail(err, GP_PROGRAM, "stage %d has %zu instructions, too few for %d micro-batches", s,
                        c->first[s + 1] - c->first[s], pieces);
@@ -370,6 +402,9 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
         if (training && !c->pieces[m].backward)
             return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no backward", s, m);
     }
+    if (training && c->stages->norms && c->norms == 0) return gp_fail(err, GP_PROGRAM, "stage %d has no norm", s);
+    if (training && c->stages->norms && s == c->stages->count - 1 && c->clips == 0)
+        return gp_fail(err, GP_PROGRAM, "stage %d has no clip", s);
     if (training && c->steps == 0) return gp_fail(err, GP_PROGRAM, "stage %d has no step", s);
     return GP_OK;
 }
@@ -379,7 +414,7 @@ static gp_status check_copies(const checker *c, gp_error *err) {
         const gp_edge *edge = &c->stages->edges[e];
         bool forward = edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
         if (!forward && !c->programs->training) continue;
-        for (int m = edge->kind == GP_EDGE_FLAG ? c->programs->pieces - 1 : 0; m < c->programs->pieces; m++) {
+        for (int m = gp_edge_is_fixed(edge) ? c->programs->pieces - 1 : 0; m < c->programs->pieces; m++) {
             uint8_t copied = c->copied[e * (size_t)c->programs->pieces + (size_t)m];
             if (copied == (SENT | RECEIVED)) continue;
             return gp_fail(err, GP_PROGRAM, "edge %zu (%s from stage %d to stage %d): micro-batch %d is never %s", e,

@@ -34,7 +34,8 @@ bool gp_instr_begins(const gp_stages *stages, const gp_instr *instr, gp_frame *f
         case GP_EDGE_ACTIVATION:
         case GP_EDGE_SKIP: return set_begin(GP_FRAME_STASH, instr->slot, frame, slot);
         case GP_EDGE_GRADIENT: return set_begin(GP_FRAME_GRAD, instr->slot, frame, slot);
-        case GP_EDGE_FLAG: return false;
+        case GP_EDGE_FLAG:
+        case GP_EDGE_NORM: return false;
         }
         return false;
     default: return false;
@@ -93,7 +94,7 @@ static gp_status follow_slots(const gp_stages *stages, const gp_instr *instr, li
             life->micro = instr->micro;
         }
     }
-    if (instr->op == GP_INSTR_SEND && stages->edges[instr->edge].kind != GP_EDGE_FLAG) {
+    if (instr->op == GP_INSTR_SEND && !gp_edge_is_fixed(&stages->edges[instr->edge])) {
         gp_instr_sends_from(stages, instr, &frame, &slot);
         slot_life *life = find_life(&tables[frame], instr->stage, slot);
         GP_RETURN_IF_FAILED(GP_GROW(&life->sent, &life->capacity, life->count + 1, err));

@@ -80,7 +80,9 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     case GP_INSTR_LOAD: return load(worker, mini, instr, run->command.input, err);
     case GP_INSTR_FORWARD:
     case GP_INSTR_RECOMPUTE:
-    case GP_INSTR_BACKWARD: return compute(worker, mini, instr, err);
+    case GP_INSTR_BACKWARD:
+    case GP_INSTR_NORM:
+    case GP_INSTR_CLIP: return compute(worker, mini, instr, err);
     case GP_INSTR_SEND: return send_value(worker, mini, instr, err);
     case GP_INSTR_RECV: return receive(worker, mini, instr, err);
     case GP_INSTR_BARRIER: return gp_barrier_meet(&run->barrier, &run->cancel, err);

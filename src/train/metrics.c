@@ -190,12 +190,15 @@ gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int6
 }
 
 gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record *record, gp_error *err) {
-    return write_line(metrics,
-                      json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:o}", "event", "step", "step",
-                                (json_int_t)record->step, "epoch", (json_int_t)record->epoch, "loss",
-                                number(record->loss), "lr", number(record->rate), "samples",
-                                (json_int_t)record->samples, "seconds", number(record->seconds)),
-                      err);
+    json_t *line =
+        json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:o}", "event", "step", "step", (json_int_t)record->step, "epoch",
+                  (json_int_t)record->epoch, "loss", number(record->loss), "lr", number(record->rate), "samples",
+                  (json_int_t)record->samples, "seconds", number(record->seconds));
+    if (line && record->normed && json_object_set_new(line, "grad_norm", number(record->grad_norm)) != 0) {
+        json_decref(line);
+        line = NULL;
+    }
+    return write_line(metrics, line, err);
 }
 
 gp_status gp_metrics_eval(gp_metrics *metrics, int64_t step, double loss, double accuracy, gp_error *err) {

@@ -39,6 +39,8 @@ typedef struct gp_step_record {
     double rate;
     int64_t samples;
     double seconds;
+    bool normed; /* the norm of the gradients was found */
+    double grad_norm;
 } gp_step_record;
 GP_MUST_USE gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record *record, gp_error *err);
 GP_MUST_USE gp_status gp_metrics_eval(gp_metrics *metrics, int64_t step, double loss, double accuracy, gp_error *err);

@@ -14,13 +14,15 @@ static size_t edge_bytes(const gp_report *report, size_t edge) {
     return bytes;
 }
 
-/* Forward-only plans have no gradients and no flag. */
+/* Forward-only plans have no gradients, no flag and no norms. */
 static bool is_used(const gp_report *report, const gp_edge *edge) {
     return report->plan->minis[report->mini].training || edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
 }
 
 static const char *value_text(const gp_report *report, const gp_edge *edge) {
-    return edge->value < 0 ? "whether the loss is finite" : report->plan->graph->values[edge->value].name;
+    if (edge->kind == GP_EDGE_FLAG) return "whether the loss is finite";
+    if (edge->kind == GP_EDGE_NORM) return "squares of gradients";
+    return report->plan->graph->values[edge->value].name;
 }
 
 static void write_edge(const gp_report *report, size_t index) {
@@ -72,6 +74,7 @@ static void write_kinds(const gp_report *report) {
     write_kind(report, GP_EDGE_SKIP);
     write_kind(report, GP_EDGE_GRADIENT);
     write_kind(report, GP_EDGE_FLAG);
+    write_kind(report, GP_EDGE_NORM);
 }
 
 void gp_report_copies(const gp_report *report) {
@@ -85,7 +88,9 @@ void gp_report_copies(const gp_report *report) {
     }
     fprintf(report->out, "\ncopies between stages, of a micro-batch of %s%s\n",
             gp_report_count(number, gp_mini_samples(&report->plan->minis[report->mini], 0), "sample"),
-            report->plan->minis[report->mini].training ? " (flags: of a mini-batch)" : "");
+            report->plan->minis[report->mini].training
+                ? (stages->norms ? " (flags, norms: of a mini-batch)" : " (flags: of a mini-batch)")
+                : "");
     if (used > MOST_ROWS)
         write_kinds(report);
     else

@@ -98,7 +98,8 @@ static void write_instr(const gp_plan *plan, const column *its, int kind, char t
     strcpy(text, "-");
     if (its->worker < 0) return;
     const gp_instr *instr = peak_instr(plan, its);
-    if (instr->op == GP_INSTR_STEP || instr->op == GP_INSTR_BARRIER)
+    if (instr->op == GP_INSTR_STEP || instr->op == GP_INSTR_BARRIER || instr->op == GP_INSTR_NORM ||
+        instr->op == GP_INSTR_CLIP)
         snprintf(text, GP_INSTR_TEXT, "%s", gp_report_op(instr->op));
     else if (plan->workers == plan->stages->count)
         snprintf(text, GP_INSTR_TEXT, "%s m%u", gp_report_op(instr->op), instr->micro);

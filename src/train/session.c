@@ -176,6 +176,7 @@ static gp_status make_plan(const gp_session *session, const choice *with, int64_
                                .devices = session->devices,
                                .real = GP_F32,
                                .update = make_update(&config->optimizer),
+                               .clip_norm = config->optimizer.clip_norm,
                                .batch = config->data.batch,
                                .micro_batches = (int)with->micro_batches,
                                .checkpoint = with->checkpoint,

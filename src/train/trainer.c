@@ -29,6 +29,16 @@ gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, 
     return status;
 }
 
+static gp_status refuse_step(const gp_step_record *record, gp_error *err) {
+    bool loss = !isfinite(record->loss);
+    return gp_fail(err, GP_NUMERIC,
+                   "step %" PRId64
+                   ": the %s is %s: the update was not applied, and the run stops; a lower learning rate or a warm-up "
+                   "may help",
+                   record->step, loss ? "loss" : "norm of the gradients",
+                   isnan(loss ? record->loss : record->grad_norm) ? "not a number" : "infinite");
+}
+
 static gp_status train_step(gp_trainer *t, const gp_batch *batch, gp_error *err) {
     double began = gp_now();
     int64_t step = t->step + 1;
@@ -41,15 +51,12 @@ static gp_status train_step(gp_trainer *t, const gp_batch *batch, gp_error *err)
                              .loss = result.loss_sum / input.divisor,
                              .rate = input.rate,
                              .samples = batch->samples,
-                             .seconds = gp_now() - began};
+                             .seconds = gp_now() - began,
+                             .normed = t->session->plan->stages->norms,
+                             .grad_norm = result.grad_norm};
     t->epoch = batch->epoch;
     GP_RETURN_IF_FAILED(gp_metrics_step(t->metrics, &record, err));
-    if (!result.finite)
-        return gp_fail(err, GP_NUMERIC,
-                       "step %" PRId64
-                       ": the loss is %s: the update was not applied, and the run stops; a lower learning rate "
-                       "or a warm-up may help",
-                       step, isnan(record.loss) ? "not a number" : "infinite");
+    if (!result.finite) return refuse_step(&record, err);
     t->step = step;
     t->loss = record.loss;
     t->metrics_bytes = gp_metrics_bytes(t->metrics);

@@ -426,6 +426,29 @@ static void make_loss_total(maker *m) {
     put_scalars(m, GP_LOSS_TOTAL_SCALARS);
 }
 
+static void make_square_sum(maker *m) {
+    int64_t dim[GP_TENSOR_MAX_RANK];
+    int rank = draw_values(m, dim);
+    if (m->out->number == 11) { /* several blocks, the last one smaller */
+        rank = 1;
+        dim[0] = 10007;
+    }
+    if (m->out->number == 13) { /* the same, in rows that lie apart */
+        rank = 2;
+        dim[0] = 97;
+        dim[1] = 130;
+    }
+    put_like(m, GP_SQUARE_SUM_X, rank, dim, GP_CASE_NORMAL);
+    put(m, GP_SQUARE_SUM_SUM, gp_tensor_plain(GP_F64, 1, (const int64_t[]){1}), GP_CASE_OUTPUT);
+}
+
+static void make_clip_total(maker *m) {
+    const int64_t params = 1 + m->out->number % 17;
+    m->out->desc.attributes.clip.max_norm = m->out->number % 4 == 0 ? 0 : draw_uniform(&m->random, 0.01, 20);
+    put(m, GP_CLIP_TOTAL_SQUARES, gp_tensor_plain(GP_F64, 1, &params), GP_CASE_SQUARES);
+    put_scalars(m, GP_CLIP_TOTAL_SCALARS);
+}
+
 static void make_sgd(maker *m) {
     int64_t dim[GP_TENSOR_MAX_RANK];
     int rank = draw_values(m, dim);
@@ -491,6 +514,8 @@ static void make_operands(maker *m) {
     case GP_OP_CROSS_ENTROPY_FORWARD:
     case GP_OP_CROSS_ENTROPY_BACKWARD: make_cross_entropy(m); return;
     case GP_OP_LOSS_TOTAL: make_loss_total(m); return;
+    case GP_OP_SQUARE_SUM: make_square_sum(m); return;
+    case GP_OP_CLIP_TOTAL: make_clip_total(m); return;
     case GP_OP_SGD: make_sgd(m); return;
     case GP_OP_ADAM: make_adam(m); return;
     case GP_OP_KINDS: break;
@@ -563,6 +588,10 @@ static double draw_element(const gp_op_case *op_case, int operand, int64_t i, dr
     case GP_CASE_PAIRS: return i % 2 ? draw_uniform(random, 0.25, 4) : draw_uniform(random, -2, 2);
     case GP_CASE_TARGET: return draw_below(random, 6) == 0 ? -100 : (double)draw_below(random, x->dim[x->rank - 1]);
     case GP_CASE_INDEX: return draw_place(&op_case->desc, i, random);
+    case GP_CASE_SQUARES: {
+        double root = draw_uniform(random, 0, op_case->number % 3 ? 4 : 0.05);
+        return root * root;
+    }
     case GP_CASE_PARTIAL: return i % 2 ? (double)draw_below(random, 64) : draw_uniform(random, 0, 100);
     default: return (double)draw_below(random, 200);
     }

@@ -27,6 +27,7 @@ typedef enum gp_case_fill {
     GP_CASE_INDEX,    /* of max_pool: a place in each window that lies inside the input */
     GP_CASE_SCALARS,  /* gp_op_case.scalars */
     GP_CASE_PARTIAL,  /* sums of losses and counts */
+    GP_CASE_SQUARES,  /* sums of squares, small ones and large ones */
     GP_CASE_BYTES,    /* any bytes */
 } gp_case_fill;
 

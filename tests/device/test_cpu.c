@@ -106,6 +106,8 @@ static double tolerance_of(gp_op_kind kind) {
     case GP_OP_CROSS_ENTROPY_FORWARD:
     case GP_OP_CROSS_ENTROPY_BACKWARD:
     case GP_OP_NORM_COMMIT: return 2e-6;
+    /* Both add in f64, in other orders. */
+    case GP_OP_SQUARE_SUM: return 1e-13;
     /* The order in which overlapping windows add up is ref's, but ref adds in f64. */
     case GP_OP_MAX_POOL_BACKWARD: return 1e-6;
     default: return 0;
@@ -180,13 +182,32 @@ static void check_special_values(gp_op_kind kind, int number) {
     trial_fini(&want);
 }
 
+static void check_clip(double square, int number) {
+    trial got, want;
+    gp_error err = {0};
+    make_case(GP_OP_CLIP_TOTAL, number, 1, true, &got.op_case);
+    got.op_case.scalars.finite = 1;
+    want.op_case = got.op_case;
+    trial_fill(&got);
+    trial_fill(&want);
+    ((double *)got.host[GP_CLIP_TOTAL_SQUARES])[0] = ((double *)want.host[GP_CLIP_TOTAL_SQUARES])[0] = square;
+    ASSERT_OK(gp_op_case_run(&gp_ref_kind, &want.op_case, want.host, &err));
+    ASSERT_OK(gp_op_case_run(&gp_cpu_kind, &got.op_case, got.host, &err));
+    const gp_step_scalars *a = got.host[GP_CLIP_TOTAL_SCALARS], *b = want.host[GP_CLIP_TOTAL_SCALARS];
+    assert_true(a->finite == 0 && b->finite == 0 && !isfinite(a->grad_norm) && !isfinite(b->grad_norm));
+    trial_fini(&got);
+    trial_fini(&want);
+}
+
 static void test_special_values(void **state) {
     (void)state;
-    static const gp_op_kind kinds[] = {GP_OP_RELU_FORWARD, GP_OP_RELU_BACKWARD, GP_OP_MAX_POOL_FORWARD, GP_OP_ADD,
-                                       GP_OP_ACTIVATION_FORWARD};
+    static const gp_op_kind kinds[] = {GP_OP_RELU_FORWARD, GP_OP_RELU_BACKWARD,      GP_OP_MAX_POOL_FORWARD,
+                                       GP_OP_ADD,          GP_OP_ACTIVATION_FORWARD, GP_OP_SQUARE_SUM};
+    static const double squares[] = {NAN, INFINITY};
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int number = 0; number < GP_OP_CASES; number++) check_special_values(kinds[k], number);
     }
+    for (int number = 0; number < 12; number++) check_clip(squares[number % 2], number);
 }
 
 /* One open device with one block of memory in which everything that an op touches has its place, guards between. */
@@ -422,7 +443,9 @@ static void test_threads(void **state) {
     gp_op_cache *cache;
     ASSERT_OK(gp_op_cache_create(&cache, &err));
     for (int kind = 0; kind < GP_OP_KINDS; kind++) {
-        if (is_onednn((gp_op_kind)kind) || kind == GP_OP_NORM_COMMIT || kind == GP_OP_LOSS_TOTAL) continue;
+        if (is_onednn((gp_op_kind)kind) || kind == GP_OP_NORM_COMMIT || kind == GP_OP_LOSS_TOTAL ||
+            kind == GP_OP_CLIP_TOTAL)
+            continue;
         for (int number = 0; number < 12; number++) check_threads(cache, (gp_op_kind)kind, number);
     }
     gp_op_cache_destroy(&cache);

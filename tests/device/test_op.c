@@ -292,6 +292,13 @@ static void test_refuses_the_rest(void **state) {
     REFUSES(CROSS_ENTROPY_BACKWARD, 3, "op cross_entropy_backward: dx is [10, 17], which must be [2, 5, 17]",
             operand[3] = tensor_of(2, 10, 17, 0, 0));
     REFUSES(LOSS_TOTAL, 3, "op loss_total: partial is [4, 1], which must be [4, 2]", operand[0].dim[1] = 1);
+    REFUSES(SQUARE_SUM, 3, "op square_sum: sum is F32, which must be F64", operand[1].dtype = GP_F32);
+    REFUSES(SQUARE_SUM, 3, "op square_sum: sum is [2], which must be [1]", operand[1].dim[0] = 2);
+    REFUSES(CLIP_TOTAL, 3, "op clip_total: squares is F32, which must be F64", operand[0].dtype = GP_F32);
+    REFUSES(CLIP_TOTAL, 3, "op clip_total: rank of squares is 0, which must be 1",
+            operand[0] = tensor_of(0, 0, 0, 0, 0);
+            operand[0].dtype = GP_F64);
+    REFUSES(CLIP_TOTAL, 3, "op clip_total: max_norm -1, which must be at least 0", desc->attributes.clip.max_norm = -1);
     REFUSES(SGD, 5, "op sgd: nesterov without momentum", desc->attributes.sgd.momentum = 0);
     REFUSES(SGD, 3, "op sgd: momentum 0.9 and its state must be there together", desc->attributes.sgd.momentum = 0.9);
     REFUSES(SGD, 3, "op sgd: nesterov must be 0 or 1, reserved 0", desc->attributes.sgd.reserved = 1);

@@ -542,6 +542,51 @@ static void test_loss_total(void **state) {
     }
 }
 
+static void test_square_sum(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        op_bench b = begin(GP_OP_SQUARE_SUM);
+        op_bench_set(&b, GP_SQUARE_SUM_X, op_slice(reals[r], 2, 2, 2, 3, 0, 0), (const double[]){1, -2, 3, 0.5, 0, -4});
+        op_bench_set(&b, GP_SQUARE_SUM_SUM, op_plain(GP_F64, 1, 1, 0, 0, 0), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_SQUARE_SUM_SUM, (const double[]){30.25}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+/* The norm of 3 and 4; clipped as PyTorch does, with its 1e-6. */
+static void test_clip_total(void **state) {
+    (void)state;
+    static const struct {
+        double most, first, norm, clip;
+        int finite;
+    } cases[] = {{0, 9, 5, 1, 1},
+                 {10, 9, 5, 1, 1},
+                 {5, 9, 5, 5 / 5.000001, 1},
+                 {1, 9, 5, 1 / 5.000001, 1},
+                 {0, INFINITY, INFINITY, 1, 0},
+                 {1, NAN, NAN, 1, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        op_bench b = begin(GP_OP_CLIP_TOTAL);
+        b.op_case.desc.attributes.clip.max_norm = cases[i].most;
+        op_bench_set(&b, GP_CLIP_TOTAL_SQUARES, op_plain(GP_F64, 1, 2, 0, 0, 0), (const double[]){cases[i].first, 16});
+        op_bench_scalars(&b, GP_CLIP_TOTAL_SCALARS, (gp_step_scalars){.divisor = 5, .loss_sum = 2, .finite = 1});
+        op_bench_run(&b);
+        gp_step_scalars scalars;
+        memcpy(&scalars, b.host[GP_CLIP_TOTAL_SCALARS], sizeof scalars);
+        assert_true(scalars.grad_norm == cases[i].norm || (isnan(scalars.grad_norm) && isnan(cases[i].norm)));
+        assert_true(scalars.clip == cases[i].clip);
+        assert_int_equal(scalars.finite, cases[i].finite);
+        assert_true(scalars.divisor == 5 && scalars.loss_sum == 2);
+        /* What was not finite before stays so. */
+        op_bench_scalars(&b, GP_CLIP_TOTAL_SCALARS, (gp_step_scalars){.finite = 0});
+        op_bench_run(&b);
+        memcpy(&scalars, b.host[GP_CLIP_TOTAL_SCALARS], sizeof scalars);
+        assert_int_equal(scalars.finite, 0);
+        op_bench_fini(&b);
+    }
+}
+
 /* 3, 3 and 2 rows against one pass over all 8. */
 static void test_norm_commit(void **state) {
     (void)state;
@@ -810,6 +855,8 @@ int main(void) {
         cmocka_unit_test(test_cross_entropy_forward),
         cmocka_unit_test(test_cross_entropy_backward),
         cmocka_unit_test(test_loss_total),
+        cmocka_unit_test(test_square_sum),
+        cmocka_unit_test(test_clip_total),
         cmocka_unit_test(test_norm_commit),
         cmocka_unit_test(test_sgd),
         cmocka_unit_test(test_sgd_rounds_as_f32),

@@ -6,3 +6,6 @@ set_tests_properties(golden_training PROPERTIES LABELS "unit;threads" TIMEOUT 60
 
 add_test(NAME golden_optimizers COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_optimizers.py $<TARGET_FILE:gpipe-train>)
 set_tests_properties(golden_optimizers PROPERTIES LABELS "unit;threads" TIMEOUT 120)
+
+add_test(NAME golden_clipping COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_clipping.py $<TARGET_FILE:gpipe-train>)
+set_tests_properties(golden_clipping PROPERTIES LABELS "unit;threads" TIMEOUT 120)

@@ -35,6 +35,8 @@ void harness_plan(harness *h, const harness_options *options) {
         .devices = specs,
         .real = options->real,
         .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9, .decay = 1e-4, .nesterov = 1}},
+        .clip_norm = options->clip_norm,
+        .norms = options->norms,
         .batch = options->batch,
         .micro_batches = options->micro_batches,
         .checkpoint = options->checkpoint,

@@ -47,6 +47,8 @@ typedef struct harness_options {
     int64_t batch, last; /* samples of a full mini-batch; of the one that ends an epoch (0: none) */
     int64_t evaluation;  /* 0: none */
     int threads;         /* 0: 1 */
+    double clip_norm;    /* 0: not clipped */
+    bool norms;          /* found though nothing is clipped */
 } harness_options;
 
 typedef struct harness {

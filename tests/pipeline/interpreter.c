@@ -16,7 +16,8 @@ typedef struct sent {
 
 typedef struct stage_state {
     int forwards, backwards;
-    bool total, accumulates, flag, stepped;
+    int norms; /* of other stages, received */
+    bool total, accumulates, normed, clipped, flag, stepped;
 } stage_state;
 
 typedef struct machine {
@@ -68,7 +69,9 @@ static sent *copy_of(machine *m, const gp_instr *instr) {
 /* Whether another micro-batch's copy still waits to be pulled from the slot. */
 static bool still_read(machine *m, int frame, const gp_instr *instr, uint16_t slot) {
     for (uint32_t e = 0; e < m->stages->edge_count; e++) {
-        if (m->stages->edges[e].from != instr->stage || m->stages->edges[e].kind == GP_EDGE_FLAG) continue;
+        if (m->stages->edges[e].from != instr->stage || m->stages->edges[e].kind == GP_EDGE_FLAG ||
+            m->stages->edges[e].kind == GP_EDGE_NORM)
+            continue;
         for (int micro = 0; micro < m->programs->pieces; micro++) {
             const sent *copy = &m->copies[e * (uint32_t)m->programs->pieces + (uint32_t)micro];
             if (copy->sent && !copy->pulled && copy->frame == frame && copy->slot == slot && micro != instr->micro)
@@ -158,6 +161,9 @@ static outcome send(machine *m, const gp_instr *instr) {
     int from = edge->kind == GP_EDGE_GRADIENT ? GRAD : instr->flags & GP_INSTR_KEEP ? SAVED : OUTBOX;
     *copy = (sent){true, false, from, instr->slot};
     if (edge->kind == GP_EDGE_FLAG && !m->state[instr->stage].total) return harm(m, instr, "sends no total");
+    if (edge->kind == GP_EDGE_FLAG && m->stages->norms && !m->state[instr->stage].clipped)
+        return harm(m, instr, "sends what is not clipped yet");
+    if (edge->kind == GP_EDGE_NORM && !m->state[instr->stage].normed) return harm(m, instr, "sends no norm");
     return WENT_ON;
 }
 
@@ -173,6 +179,10 @@ static outcome receive(machine *m, const gp_instr *instr) {
         m->state[instr->stage].flag = true;
         return WENT_ON;
     }
+    if (edge->kind == GP_EDGE_NORM) {
+        m->state[instr->stage].norms++;
+        return WENT_ON;
+    }
     int key = gradient ? leaving(m, (int)instr->edge) : edge->value;
     if (*content(m, copy->frame, edge->from, copy->slot, key) != instr->micro + 1)
         return harm(m, instr, "pulls what is not there, or no longer");
@@ -180,10 +190,31 @@ static outcome receive(machine *m, const gp_instr *instr) {
     return WENT_ON;
 }
 
+static outcome norm(machine *m, const gp_instr *instr) {
+    stage_state *state = &m->state[instr->stage];
+    if (!m->programs->training || !m->stages->norms) return harm(m, instr, "has no place for squares");
+    if (state->backwards != m->programs->pieces) return harm(m, instr, "squares half a gradient");
+    if (state->normed) return harm(m, instr, "happens twice");
+    state->normed = true;
+    return WENT_ON;
+}
+
+static outcome clip(machine *m, const gp_instr *instr) {
+    stage_state *state = &m->state[instr->stage];
+    if (!m->stages->norms || instr->stage != m->stages->count - 1) return harm(m, instr, "has no squares");
+    if (!state->normed || state->norms != m->stages->count - 1) return harm(m, instr, "lacks a norm");
+    if (state->clipped) return harm(m, instr, "happens twice");
+    state->clipped = true;
+    return WENT_ON;
+}
+
 static outcome step(machine *m, const gp_instr *instr) {
     stage_state *state = &m->state[instr->stage];
     if (!m->programs->training || state->backwards != m->programs->pieces || !state->total)
         return harm(m, instr, "updates too early");
+    if (m->stages->norms && m->stages->stage[instr->stage].flag_in < 0 && !state->clipped)
+        return harm(m, instr, "updates before the clip");
+    if (m->stages->norms && !state->normed) return harm(m, instr, "changes what its norm is of");
     if (m->stages->stage[instr->stage].flag_in >= 0 && !state->flag) return harm(m, instr, "has not seen the flag");
     state->stepped = true;
     return WENT_ON;
@@ -201,6 +232,8 @@ static outcome execute(machine *m, const gp_instr *instr) {
         if (m->stages->edges[instr->edge].kind == GP_EDGE_GRADIENT && still_read(m, GRAD, instr, instr->slot))
             return BLOCKED;
         return receive(m, instr);
+    case GP_INSTR_NORM: return norm(m, instr);
+    case GP_INSTR_CLIP: return clip(m, instr);
     default: return step(m, instr);
     }
 }

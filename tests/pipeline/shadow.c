@@ -59,7 +59,8 @@ gp_frame shadow_send_frame(const gp_plan *plan, const gp_instr *send) {
 }
 
 bool shadow_sends_value(const gp_plan *plan, const gp_instr *instr) {
-    return instr->op == GP_INSTR_SEND && plan->stages->edges[instr->edge].kind != GP_EDGE_FLAG;
+    return instr->op == GP_INSTR_SEND && plan->stages->edges[instr->edge].kind != GP_EDGE_FLAG &&
+           plan->stages->edges[instr->edge].kind != GP_EDGE_NORM;
 }
 
 static size_t slot_start(const gp_stage_plan *stage, gp_frame frame, uint16_t slot) {

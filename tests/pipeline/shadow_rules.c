@@ -53,12 +53,27 @@ static bool within(size_t offset, size_t bytes, size_t first, size_t length) {
 }
 
 /* What the fixed part of a stage is to an instruction: false where the stretch belongs to nothing. */
-static bool find_part(const gp_stage_plan *stage, int pieces, const gp_instr *instr, size_t offset, size_t bytes,
-                      part *out) {
-    bool step = instr->op == GP_INSTR_STEP, total = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
+static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int pieces, const gp_instr *instr, size_t offset,
+                      size_t bytes, part *out) {
+    bool copies = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
+    bool step = instr->op == GP_INSTR_STEP, clip = instr->op == GP_INSTR_CLIP, norm = instr->op == GP_INSTR_NORM;
+    bool total = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
     size_t at = offset - stage->base;
     if (within(at, bytes, stage->scalars, sizeof(gp_step_scalars))) {
-        *out = (part){.owner = MINI_BATCH, .writable = total || instr->op == GP_INSTR_RECV, .readable = true};
+        *out = (part){.owner = MINI_BATCH, .writable = total || clip || instr->op == GP_INSTR_RECV, .readable = true};
+        return true;
+    }
+    bool last = stage->stage == plan->stages->count - 1;
+    size_t squares = stage->square_count + (last ? stage->squares_before : 0);
+    size_t own_square = last ? stage->squares_before : 0;
+    if (plan->stages->norms && bytes > 0 && within(at, bytes, stage->squares, squares * sizeof(double))) {
+        bool own =
+            within(at, bytes, stage->squares + own_square * sizeof(double), stage->square_count * sizeof(double));
+        bool others = within(at, bytes, stage->squares, own_square * sizeof(double));
+        gp_edge_kind edge = copies ? plan->stages->edges[instr->edge].kind : GP_EDGE_FLAG;
+        *out = (part){.owner = MINI_BATCH,
+                      .writable = own ? norm : others && instr->op == GP_INSTR_RECV && edge == GP_EDGE_NORM,
+                      .readable = clip || (own && instr->op == GP_INSTR_SEND && edge == GP_EDGE_NORM)};
         return true;
     }
     for (size_t i = 0; i < stage->stats_count; i++) {
@@ -80,7 +95,7 @@ static bool find_part(const gp_stage_plan *stage, int pieces, const gp_instr *in
         if (!kept && !grad) continue;
         *out = (part){.owner = kept ? KEPT : MINI_BATCH,
                       .writable = kept ? step : instr->op == GP_INSTR_BACKWARD,
-                      .readable = kept || step || instr->op == GP_INSTR_BACKWARD};
+                      .readable = kept || step || norm || instr->op == GP_INSTR_BACKWARD};
         return true;
     }
     return false;
@@ -118,7 +133,7 @@ static gp_status judge(const shadow *s, worker_shadow *w, const gp_touch *touch,
     }
     if (within(touch->offset, touch->bytes, stage->base, stage->fixed)) {
         part its;
-        if (!find_part(stage, s->pieces, instr, touch->offset, touch->bytes, &its))
+        if (!find_part(plan, stage, s->pieces, instr, touch->offset, touch->bytes, &its))
             return shadow_refuse(w, err, "%s %zu bytes at %zu, which are nothing's", what, touch->bytes, touch->offset);
         if (!(touch->write ? its.writable : its.readable))
             return shadow_refuse(w, err, "%s %zu bytes at %zu, which it may not", what, touch->bytes, touch->offset);

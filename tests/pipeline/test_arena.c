@@ -41,7 +41,9 @@ static harness_options options_of(const cut *its, const gp_device_kind *kind, gp
                              .micro_batches = 4,
                              .batch = BATCH,
                              .last = LAST,
-                             .evaluation = EVALUATED};
+                             .evaluation = EVALUATED,
+                             .norms = (its - cuts) % 2 == 0,
+                             .clip_norm = (its - cuts) % 4 == 0 ? 0.5 : 0};
 }
 
 /* Two steps, an evaluation, a smaller step, a step, an evaluation: all that is kept, and every loss, as a hash. */

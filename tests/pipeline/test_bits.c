@@ -215,6 +215,36 @@ static void test_two_threads(void **state) {
     check_network(&samples, three, &gp_cpu_kind, GP_F32, 2, 2, false);
 }
 
+static void check_clipped(const network *net, sizes cutting, const gp_device_kind *kind, gp_dtype real, int threads,
+                          double clip_norm, int steps) {
+    harness_options options = {.kind = kind,
+                               .real = real,
+                               .threads = threads,
+                               .micro_batches = cutting.micro_batches,
+                               .batch = cutting.batch,
+                               .last = cutting.last,
+                               .evaluation = cutting.evaluation};
+    uint64_t unclipped = train(net, &net->cuts[0], options, steps);
+    options.norms = true;
+    assert_true(train(net, &net->cuts[1], options, steps) == unclipped); /* to look changes nothing */
+    options.norms = false;
+    options.clip_norm = clip_norm;
+    uint64_t expected = train(net, &net->cuts[0], options, steps);
+    assert_true(expected != unclipped);
+    for (int c = 0; c < CUTS; c++) check_cut(net, &net->cuts[c], options, steps, expected);
+}
+
+/* Gradients of all stages together decide how much each is clipped. */
+static void test_clipping(void **state) {
+    (void)state;
+    check_clipped(&skips, uneven, &gp_ref_kind, GP_F32, 1, 0.5, FEW_STEPS);
+    check_clipped(&skips, uneven, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
+    check_clipped(&pictures, three, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
+    check_clipped(&vectors, one_piece, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
+    check_clipped(&vectors, few_samples, &gp_ref_kind, GP_F64, 1, 0.5, FEW_STEPS);
+    if (!HARNESS_WATCHES_THREADS) check_clipped(&skips, three, &gp_cpu_kind, GP_F32, 2, 0.5, 2);
+}
+
 /* The hash would show a difference: another step, another batch, other micro-batches under batch norm. */
 static void test_hash_tells(void **state) {
     (void)state;
@@ -237,7 +267,7 @@ int main(void) {
         cmocka_unit_test(test_samples_ref),     cmocka_unit_test(test_samples_cpu),
         cmocka_unit_test(test_double),          cmocka_unit_test(test_few_samples),
         cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_two_threads),
-        cmocka_unit_test(test_hash_tells),
+        cmocka_unit_test(test_clipping),        cmocka_unit_test(test_hash_tells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -81,7 +81,7 @@ static void expect_cause(harness *h, const char *expected) {
 static void inject(harness *h, const fault *f) {
     const gp_mini_plan *mini = &h->plan->minis[f->mini];
     gp_hooks hooks = {(void *)(uintptr_t)f, fail_before, fail_after};
-    gp_step_result result = {-1, -1, true};
+    gp_step_result result = {.loss_sum = -1, .right = -1, .finite = true};
     gp_error err = {0};
     char instr[GP_INSTR_TEXT], expected[256];
     snprintf(expected, sizeof expected, "worker %d, %s: injected %s", f->worker,

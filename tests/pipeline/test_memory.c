@@ -22,7 +22,7 @@ static const char small_two[] = "input: {shape: [4]}\nlayers: [{linear: 3}, {lin
 static const int64_t one_layer[] = {1}, two_layers[] = {1, 1};
 
 /* Two micro-batches of one sample on ref. */
-static void plan_small(harness *h, int stages, gp_checkpoint_mode mode) {
+static void plan_small_with(harness *h, int stages, gp_checkpoint_mode mode, bool norms) {
     harness_options options = {.model = stages == 1 ? small_one : small_two,
                                .layers = stages == 1 ? one_layer : two_layers,
                                .stages = stages,
@@ -30,8 +30,13 @@ static void plan_small(harness *h, int stages, gp_checkpoint_mode mode) {
                                .real = GP_F32,
                                .checkpoint = mode,
                                .micro_batches = 2,
-                               .batch = 2};
+                               .batch = 2,
+                               .norms = norms};
     harness_plan(h, &options);
+}
+
+static void plan_small(harness *h, int stages, gp_checkpoint_mode mode) {
+    plan_small_with(h, stages, mode, false);
 }
 
 typedef struct expectation {
@@ -154,6 +159,51 @@ static void test_two_stages_recomputing_by_hand(void **state) {
     harness_end(&h);
 }
 
+/* A stage has its own squares, the last one those of all; more scratch than there is takes none of them. */
+static void test_norms_by_hand(void **state) {
+    (void)state;
+    harness h;
+    plan_small_with(&h, 2, GP_CHECKPOINT_NEVER, true);
+    for (int s = 0; s < 2; s++) {
+        const gp_stage_plan *stage = &h.plan->stage[s];
+        assert_int_equal(stage->square_count, 2);
+        assert_int_equal(stage->squares_before, 2 * s);
+        assert_int_equal(stage->norm.count, 2);
+        assert_int_equal(stage->clip.count, s);
+        assert_int_equal(stage->norm.transient + stage->norm.workspace, 0);
+    }
+    expect_worker(&h, 0,
+                  &(expectation){13,
+                                 13,
+                                 "recv s0 m1 e1",
+                                 {[GP_MEMORY_PARAMETERS] = 2,
+                                  [GP_MEMORY_GRADIENTS] = 2,
+                                  [GP_MEMORY_OPTIMIZER] = 2,
+                                  [GP_MEMORY_STATISTICS] = 2,
+                                  [GP_MEMORY_STASH] = 2,
+                                  [GP_MEMORY_SAVED] = 2,
+                                  [GP_MEMORY_COPIES] = 1}});
+    expect_worker(&h, 1,
+                  &(expectation){17,
+                                 16,
+                                 "B s1 m1",
+                                 {[GP_MEMORY_PARAMETERS] = 2,
+                                  [GP_MEMORY_GRADIENTS] = 2,
+                                  [GP_MEMORY_OPTIMIZER] = 2,
+                                  [GP_MEMORY_STATISTICS] = 3,
+                                  [GP_MEMORY_STASH] = 4,
+                                  [GP_MEMORY_SAVED] = 2,
+                                  [GP_MEMORY_COPIES] = 2}});
+    /* What the edge carries: two squares, behind none of the last stage's. */
+    size_t offset, bytes;
+    gp_instr copy = {.op = GP_INSTR_RECV, .stage = 1, .micro = 1};
+    copy.edge = (uint32_t)h.plan->stages->stage[0].norm_out;
+    gp_instr_copy(h.plan, &h.plan->minis[0], &copy, &offset, &bytes);
+    assert_int_equal(offset, h.plan->stage[1].squares);
+    assert_int_equal(bytes, 2 * sizeof(double));
+    harness_end(&h);
+}
+
 static void test_refusal(void **state) {
     (void)state;
     harness h;
@@ -249,7 +299,8 @@ static void test_categories_sum_up(void **state) {
                                            .micro_batches = 4,
                                            .batch = 10,
                                            .last = 7,
-                                           .evaluation = 13};
+                                           .evaluation = 13,
+                                           .norms = mode == GP_CHECKPOINT_ALWAYS};
                 harness_plan(&h, &options);
                 check_plan(h.plan);
                 harness_end(&h);
@@ -294,6 +345,7 @@ int main(void) {
         cmocka_unit_test(test_one_stage_by_hand),
         cmocka_unit_test(test_two_stages_keeping_by_hand),
         cmocka_unit_test(test_two_stages_recomputing_by_hand),
+        cmocka_unit_test(test_norms_by_hand),
         cmocka_unit_test(test_refusal),
         cmocka_unit_test(test_categories_sum_up),
         cmocka_unit_test(test_checkpointing_saves_memory),

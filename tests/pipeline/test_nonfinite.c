@@ -81,6 +81,58 @@ static void check(const gp_device_kind *kind, gp_dtype real, const char *model, 
     }
 }
 
+static const char overflowing[] =
+    "input: {shape: [4]}\nlayers: [{linear: 3}, relu, {linear: 5}]\nloss: cross_entropy\n";
+
+static void fill_param(harness *h, const char *name, float value) {
+    gp_error err = {0};
+    float values[16];
+    int p = gp_graph_find_param(h->graph, name);
+    for (int i = 0; i < 16; i++) values[i] = i % 5 ? value : -value;
+    assert_true(p >= 0);
+    assert_int_equal(gp_run_write(h->run, p, -1, values, &err), GP_OK);
+    assert_int_equal(gp_run_refresh(h->run, &err), GP_OK);
+}
+
+/* The loss is finite, and the gradient of the first weight is not: seen where the norm is found, whatever the cut. */
+static void check_overflow(const gp_device_kind *kind, int stages, const int64_t *layers, bool norms) {
+    harness h;
+    gp_step_result result;
+    gp_error err = {0};
+    harness_options options = {.model = overflowing,
+                               .layers = layers,
+                               .stages = stages,
+                               .kind = kind,
+                               .real = GP_F32,
+                               .norms = norms,
+                               .micro_batches = 4,
+                               .batch = SAMPLES};
+    harness_plan(&h, &options);
+    harness_start(&h, NULL);
+    harness_make_data(&h, SAMPLES, 1);
+    for (int i = 0; i < 4 * SAMPLES; i++) ((float *)h.input)[i] *= 1e38F;
+    fill_param(&h, "0.weight", 1e-37F);
+    fill_param(&h, "2.weight", 100);
+    uint64_t before = harness_hash(&h);
+    assert_int_equal(harness_run(&h, SAMPLES, true, 1, &result, &err), GP_OK);
+    assert_true(isfinite(result.loss_sum));
+    assert_true(result.finite == !norms);
+    assert_true(norms ? !isfinite(result.grad_norm) : result.grad_norm == 0);
+    assert_true((harness_hash(&h) == before) == norms);
+    harness_end(&h);
+}
+
+static void test_gradients(void **state) {
+    (void)state;
+    const gp_device_kind *kinds[] = {&gp_ref_kind, &gp_cpu_kind};
+    for (int k = 0; k < 2; k++)
+        for (int norms = 0; norms < 2; norms++) {
+            check_overflow(kinds[k], 1, (const int64_t[]){3}, norms);
+            check_overflow(kinds[k], 2, (const int64_t[]){1, 2}, norms);
+            check_overflow(kinds[k], 3, (const int64_t[]){1, 1, 1}, norms);
+        }
+}
+
 static const cut skips[] = {{1, {17}}, {2, {6, 11}}, {3, {2, 6, 9}}, {5, {2, 3, 4, 4, 4}}};
 static const cut pictures[] = {{1, {16}}, {2, {7, 9}}, {3, {1, 6, 9}}, {5, {2, 3, 3, 4, 4}}};
 static const cut vectors[] = {{1, {9}}, {2, {4, 5}}, {3, {2, 3, 4}}, {5, {1, 2, 2, 2, 2}}};
@@ -102,6 +154,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ref),
         cmocka_unit_test(test_cpu),
+        cmocka_unit_test(test_gradients),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,6 +54,7 @@ static void schedules_round_trip(void **state) {
     toy t;
     for (int n = 1; n <= 5; n++) {
         toy_init_chain(&t, n, true);
+        if (n % 2) toy_add_norms(&t);
         for (int i = 0; i < 12; i++)
             check_round_trip(toy_programs(&t, (toy_run){1 + i % 7, (gp_checkpoint_mode)(i % 3), i % 2, i % 4 != 0}));
         toy_fini(&t);
@@ -75,6 +76,8 @@ static void every_field_round_trips(void **state) {
         {.op = GP_INSTR_SEND, .edge = UINT32_MAX, .slot = 65535, .flags = GP_INSTR_KEEP},
         {.op = GP_INSTR_RECV, .stage = 1, .micro = 2, .edge = 70000, .slot = 3, .clock = 4},
         {.op = GP_INSTR_BARRIER, .stage = 3, .clock = 5},
+        {.op = GP_INSTR_NORM, .stage = 5, .clock = 9},
+        {.op = GP_INSTR_CLIP, .stage = 6, .clock = 10},
         {.op = GP_INSTR_STEP, .stage = 4, .clock = 6},
     };
     gp_programs *programs = NULL;
@@ -226,6 +229,8 @@ static void unused_fields_are_not_written(void **state) {
     const gp_instr odd[] = {
         {.op = GP_INSTR_LOAD, .work = 1},
         {.op = GP_INSTR_STEP, .micro = 1},
+        {.op = GP_INSTR_NORM, .micro = 1},
+        {.op = GP_INSTR_CLIP, .work = 1},
         {.op = GP_INSTR_RECV, .flags = GP_INSTR_KEEP},
         {.op = GP_INSTR_FORWARD, .flags = 8},
         {.op = GP_INSTR_FORWARD, .stage = 4096},

@@ -9,10 +9,10 @@
 #include "pipeline/toy_graph.h"
 
 /* A worker's program in one line: "@3" begins a clock; L load, r receive and s send with their edge, F and B with the
- * flags k (keep), ^ (first), $ (last), R, | barrier. */
+ * flags k (keep), ^ (first), $ (last), R, | barrier, N norm, C clip, S step. */
 static const char *render(const gp_program *program) {
     static char line[4096];
-    static const char names[] = "LFRBsr|S";
+    static const char names[] = "LFRBsr|NCS";
     size_t used = 0;
     uint32_t clock = UINT32_MAX;
     line[0] = 0;
@@ -25,7 +25,7 @@ static const char *render(const gp_program *program) {
         at = line + used;
         room = sizeof line - used;
         bool copy = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
-        if (instr->op == GP_INSTR_BARRIER || instr->op == GP_INSTR_STEP)
+        if (instr->op >= GP_INSTR_BARRIER)
             used += (size_t)snprintf(at, room, " %c", names[instr->op]);
         else if (copy)
             used += (size_t)snprintf(at, room, " %c%u/%u%s", names[instr->op], instr->micro, instr->edge,
@@ -129,6 +129,46 @@ static void skip_goes_straight_and_folds_back(void **state) {
     toy_fini(&t);
 }
 
+/* Norms leave when a stage is through with its gradients, 6 from stage 0 and 7 from stage 1; the flags once the last
+ * stage has them all. */
+static void norms_come_before_flags(void **state) {
+    (void)state;
+    toy t;
+    toy_init_chain(&t, 1, false);
+    toy_add_norms(&t);
+    check_table(&t, (toy_run){1, GP_CHECKPOINT_ALWAYS, false, true}, (const char *[]){"@0: L0 F0$ R0 @1: B0^ N C S"});
+    check_table(&t, (toy_run){1, GP_CHECKPOINT_NEVER, true, true}, (const char *[]){"@0: L0 | F0k$ @1: | B0^ N C S"});
+    check_table(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, false}, (const char *[]){"@0: L0 F0$"});
+    toy_fini(&t);
+    toy_init_chain(&t, 3, false);
+    toy_add_norms(&t);
+    check_table(&t, (toy_run){3, GP_CHECKPOINT_ALWAYS, true, true},
+                (const char *[]){
+                    "@0: L0 | F0 s0/0 @1: L1 | F1 s1/0 @2: L2 | F2$ s2/0 @3: | @4: | @5: | @6: | R2 "
+                    "@7: r2/3 | B2^ R1 @8: r1/3 | B1 R0 @9: r0/3 | B0 N s2/6 r2/4 S",
+                    "@0: | @1: r0/0 | F0 s0/1 @2: r1/0 | F1 s1/1 @3: r2/0 | F2$ s2/1 @4: | @5: | R2 "
+                    "@6: r2/2 | B2^ s2/3 R1 @7: r1/2 | B1 s1/3 R0 @8: r0/2 | B0 s0/3 N s2/7 @9: | r2/5 S",
+                    "@0: | @1: | @2: L0 r0/1 | F0 @3: L1 r1/1 | F1 @4: L2 r2/1 | F2$ R2 "
+                    "@5: | B2^ s2/2 R1 @6: | B1 s1/2 R0 @7: | B0 s0/2 N @8: | @9: | r2/6 r2/7 C s2/4 s2/5 S",
+                });
+    toy_fini(&t);
+    toy_init_chain(&t, 2, false);
+    toy_add_norms(&t);
+    check_table(&t, (toy_run){4, GP_CHECKPOINT_EXCEPT_LAST, false, true},
+                (const char *[]){
+                    "@0: L0 F0 s0/0 @1: L1 F1 s1/0 @2: L2 F2 s2/0 @3: L3 F3k$ s3/0k "
+                    "@6: r3/1 B3^ R2 @7: r2/1 B2 R1 @8: r1/1 B1 R0 @9: r0/1 B0 N s3/3 r3/2 S",
+                    "@1: L0 r0/0 F0 @2: L1 r1/0 F1 @3: L2 r2/0 F2 @4: L3 r3/0 F3k$ "
+                    "@5: B3^ s3/1 R2 @6: B2 s2/1 R1 @7: B1 s1/1 R0 @8: B0 s0/1 N @9: r3/3 C s3/2 S",
+                });
+    check_table(&t, (toy_run){4, GP_CHECKPOINT_ALWAYS, false, false},
+                (const char *[]){
+                    "@0: L0 F0 s0/0 @1: L1 F1 s1/0 @2: L2 F2 s2/0 @3: L3 F3$ s3/0",
+                    "@1: L0 r0/0 F0 @2: L1 r1/0 F1 @3: L2 r2/0 F2 @4: L3 r3/0 F3$",
+                });
+    toy_fini(&t);
+}
+
 static int tasks_at(const gp_programs *programs, gp_instr_op op, uint32_t clock, char *text, size_t room) {
     int count = 0;
     size_t used = 0;
@@ -173,16 +213,18 @@ static void clocks_are_those_of_torchgpipe(void **state) {
 /* Whatever the size: in each clock all copies stand before the barrier and all computations behind it. */
 static void lockstep_copies_first(void **state) {
     (void)state;
-    for (int n = 1; n <= 5; n++) {
+    for (int i = 0; i < 10; i++) {
         toy t;
+        int n = 1 + i % 5;
         toy_init_chain(&t, n, true);
+        if (i >= 5) toy_add_norms(&t);
         gp_programs *programs = toy_schedule(&t, (toy_run){4, GP_CHECKPOINT_EXCEPT_LAST, true, true});
         for (int w = 0; w < n; w++) {
             uint32_t met = 0; /* barriers so far: clock k has met when it is k + 1 */
             for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
                 const gp_instr *instr = &programs->worker[w].instrs[pc];
-                bool flag = instr->op == GP_INSTR_RECV && t.stages->edges[instr->edge].kind == GP_EDGE_FLAG;
-                bool copy = instr->op == GP_INSTR_LOAD || (instr->op == GP_INSTR_RECV && !flag);
+                bool fixed = instr->op == GP_INSTR_RECV && gp_edge_is_fixed(&t.stages->edges[instr->edge]);
+                bool copy = instr->op == GP_INSTR_LOAD || (instr->op == GP_INSTR_RECV && !fixed);
                 if (instr->op == GP_INSTR_BARRIER)
                     assert_int_equal(instr->clock, met++);
                 else
@@ -201,6 +243,7 @@ int main(void) {
         cmocka_unit_test(three_by_three_lockstep),
         cmocka_unit_test(four_by_two),
         cmocka_unit_test(skip_goes_straight_and_folds_back),
+        cmocka_unit_test(norms_come_before_flags),
         cmocka_unit_test(clocks_are_those_of_torchgpipe),
         cmocka_unit_test(lockstep_copies_first),
     };

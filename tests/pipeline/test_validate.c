@@ -18,9 +18,10 @@ static void assert_valid(const toy *t, const gp_programs *programs) {
 static void schedules_are_valid(void **state) {
     (void)state;
     for (int n = 1; n <= 8; n++)
-        for (int skips = 0; skips < 2; skips++) {
+        for (int kind = 0; kind < 4; kind++) {
             toy t;
-            toy_init_chain(&t, n, skips);
+            toy_init_chain(&t, n, kind & 1);
+            if (kind & 2) toy_add_norms(&t);
             for (int m = 1; m <= 16; m++)
                 for (int mode = 0; mode < 3; mode++)
                     for (int i = 0; i < 4; i++) {
@@ -37,6 +38,7 @@ static void several_stages_per_worker_are_valid(void **state) {
     toy t;
     toy_init_chain(&t, 4, true);
     for (int m = 1; m <= 8; m++) {
+        if (m == 5) toy_add_norms(&t);
         gp_programs *programs = toy_interleaved(&t, m);
         assert_valid(&t, programs);
         gp_programs_destroy(&programs);
@@ -49,6 +51,7 @@ static void large_plans_are_valid(void **state) {
     (void)state;
     toy t;
     toy_init_chain(&t, 1024, true);
+    toy_add_norms(&t);
     gp_programs *programs = toy_programs(&t, (toy_run){64, GP_CHECKPOINT_EXCEPT_LAST, true, true});
     assert_valid(&t, programs);
     gp_programs_destroy(&programs);
@@ -183,6 +186,81 @@ static void broken_training_is_named(void **state) {
     toy_fini(&t);
 }
 
+/* The same three stages with norms: 8 from stage 0 and 9 from stage 1 to 2. */
+static void broken_norms_are_named(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {1, "norm s1", "", "worker 1, instruction 16 (send s1 m1 e9): sent before the norm that makes it"},
+        {2, "norm s2", "", "worker 2, instruction 18 (clip s2): stands before the stage's own norm"},
+        {1, "norm s1", "norm s1\nnorm s1", "worker 1, instruction 17 (norm s1): a second norm of the stage"},
+        {1, "B s1 m0", "norm s1\nB s1 m0",
+         "worker 1, instruction 14 (norm s1): stands before the stage's last backward"},
+        {1, "norm s1", "norm s1\nclip s1", "worker 1, instruction 17 (clip s1): only the last stage, 2, has one"},
+        {2, "clip s2", "clip s2\nclip s2", "worker 2, instruction 20 (clip s2): a second clip"},
+        {2, "norm s2", "clip s2", "worker 2, instruction 16 (clip s2): stands before the stage's own norm"},
+        {2, "recv s2 m1 e8", "", "worker 2, instruction 18 (clip s2): 1 of 2 stages' norms are not received before"},
+        {2, "recv s2 m1 e8", "recv s2 m0 e8",
+         "worker 2, instruction 17 (recv s2 m0 e8): the norm goes with the last micro-batch, 1"},
+        {2, "recv s2 m1 e8", "recv s2 m1 e8\nrecv s2 m1 e8",
+         "worker 2, instruction 18 (recv s2 m1 e8): micro-batch 1 is received on edge 8 a second time"},
+        {1, "send s1 m1 e9", "", "edge 9 (norm from stage 1 to stage 2): micro-batch 1 is never sent"},
+        {1, "send s1 m1 e9", "send s1 m1 e9 keep",
+         "worker 1, instruction 17 (send s1 m1 e9): keep says where an activation lies, and edge 9 is a norm edge"},
+        {2, "clip s2", "send s2 m1 e6\nclip s2",
+         "worker 2, instruction 19 (send s2 m1 e6): the flag is sent before the clip"},
+        {2, "clip s2", "", "worker 2, instruction 19 (send s2 m1 e6): the flag is sent before the clip"},
+        {0, "norm s0", "step s0\nnorm s0",
+         "worker 0, instruction 15 (norm s0): stands after a step, which comes last on its worker"},
+    };
+    toy t;
+    toy_init_chain(&t, 3, true);
+    toy_add_norms(&t);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_ALWAYS, false, true}), edits,
+                sizeof edits / sizeof *edits);
+    toy_fini(&t);
+}
+
+/* A plan without norms, and a program that only goes forward, have no place for them; a stage may have none at all. */
+static void norms_out_of_place_are_named(void **state) {
+    (void)state;
+    static const edit unasked[] = {
+        {1, "step s1", "norm s1\nstep s1",
+         "worker 1, instruction 11 (norm s1): nobody asks for the norm of the gradients"},
+        {1, "step s1", "clip s1\nstep s1",
+         "worker 1, instruction 11 (clip s1): nobody asks for the norm of the gradients"},
+    };
+    static const edit forward[] = {
+        {1, "F s1 m1", "F s1 m1 last\nnorm s1",
+         "worker 1, instruction 6 (norm s1): does not belong to a forward-only program"},
+        {1, "F s1 m1", "F s1 m1 last\nclip s1",
+         "worker 1, instruction 6 (clip s1): does not belong to a forward-only program"},
+        {1, "F s1 m1", "F s1 m1 last\nrecv s1 m1 e3",
+         "worker 1, instruction 6 (recv s1 m1 e3): a forward-only program has no norm copies"},
+    };
+    static const char lacking[] = "programs workers=1 stages=1 pieces=1 training ascending on=0\n"
+                                  "worker 0:\nload s0 m0\nF s0 m0 keep last\nB s0 m0 first\nstep s0\n";
+    toy t;
+    toy_init_chain(&t, 2, false);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true}), unasked, 2);
+    toy_add_norms(&t);
+    check_edits(&t, toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, false}), forward, 3);
+    toy_fini(&t);
+    toy_init_chain(&t, 1, false);
+    toy_add_norms(&t);
+    for (int i = 0; i < 2; i++) {
+        gp_programs *programs = NULL;
+        gp_error err = {0};
+        char text[256];
+        snprintf(text, sizeof text, i ? "%.*snorm s0\nstep s0\n" : "%.*sstep s0\n",
+                 (int)(strstr(lacking, "step") - lacking), lacking);
+        assert_int_equal(gp_programs_read(text, "p", &programs, &err), GP_OK);
+        assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+        assert_string_equal(err.text, i ? "stage 0 has no clip" : "stage 0 has no norm");
+        gp_programs_destroy(&programs);
+    }
+    toy_fini(&t);
+}
+
 static void broken_keeping_is_named(void **state) {
     (void)state;
     static const edit edits[] = {
@@ -281,7 +359,7 @@ static void wrong_sizes_are_refused(void **state) {
     gp_error err = {0};
     programs->worker[0].instrs[0].op = GP_INSTR_OPS;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-    assert_string_equal(err.text, "worker 0, instruction 0 (? s0 m0): operation 8 does not exist");
+    assert_string_equal(err.text, "worker 0, instruction 0 (? s0 m0): operation 10 does not exist");
     programs->worker[0].instrs[0].op = GP_INSTR_LOAD;
     programs->worker[0].instrs[0].flags = 9;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
@@ -422,14 +500,17 @@ static void mutants_are_refused_or_harmless(void **state) {
     uint64_t random = 1;
     mutant_tally tally = {0};
     for (int n = 1; n <= 5; n++) {
-        toy t;
-        toy_init_chain(&t, n, true);
-        for (int i = 0; i < 12; i++) {
-            toy_run run = {1 + i % 4, (gp_checkpoint_mode)(i % 3), i / 3 % 2, i % 5 != 4};
-            check_mutants(&t, toy_programs(&t, run), 150, &random, &tally);
+        for (int norms = 0; norms < 2; norms++) {
+            toy t;
+            toy_init_chain(&t, n, true);
+            if (norms) toy_add_norms(&t);
+            for (int i = 0; i < 12; i++) {
+                toy_run run = {1 + i % 4, (gp_checkpoint_mode)(i % 3), i / 3 % 2, i % 5 != 4};
+                check_mutants(&t, toy_programs(&t, run), 75, &random, &tally);
+            }
+            if (n == 4) check_mutants(&t, toy_interleaved(&t, 3), 500, &random, &tally);
+            toy_fini(&t);
         }
-        if (n == 4) check_mutants(&t, toy_interleaved(&t, 3), 1000, &random, &tally);
-        toy_fini(&t);
     }
     print_message("mutants: %d accepted, %d refused, of which %d do harm\n", tally.accepted, tally.refused,
                   tally.refused_rightly);
@@ -444,6 +525,8 @@ int main(void) {
         cmocka_unit_test(several_stages_per_worker_are_valid),
         cmocka_unit_test(large_plans_are_valid),
         cmocka_unit_test(broken_training_is_named),
+        cmocka_unit_test(broken_norms_are_named),
+        cmocka_unit_test(norms_out_of_place_are_named),
         cmocka_unit_test(broken_keeping_is_named),
         cmocka_unit_test(broken_evaluation_is_named),
         cmocka_unit_test(deadlocks_are_found),

@@ -61,6 +61,11 @@ void toy_init_chain(toy *t, int stages, bool skips) {
     free(balance);
 }
 
+void toy_add_norms(toy *t) {
+    gp_error err = {0};
+    if (gp_stages_add_norms(t->stages, &err) != GP_OK) fail_msg("%s", err.text);
+}
+
 void toy_fini(toy *t) {
     gp_stages_destroy(&t->stages);
     for (int v = 0; v < t->graph.value_count; v++) free(t->graph.values[v].uses);
@@ -101,6 +106,17 @@ static void add_copies(author *a, gp_instr_op op, unsigned flags, int stage, int
     for (size_t i = 0; i < edges->count; i++) add(a, op, flags, stage, micro, edges->items[i]);
 }
 
+static void add_norms(author *a, int micro) {
+    const gp_stage *last = &a->t->stages->stage[3];
+    for (int s = 0; s < 4; s++) {
+        add(a, GP_INSTR_NORM, 0, s, 0, -1);
+        if (s < 3) add(a, GP_INSTR_SEND, 0, s, micro, a->t->stages->stage[s].norm_out);
+    }
+    add_copies(a, GP_INSTR_RECV, 0, 3, micro, &last->norm_in);
+    add(a, GP_INSTR_CLIP, 0, 3, 0, -1);
+    add_copies(a, GP_INSTR_SEND, 0, 3, micro, &last->flag_out);
+}
+
 gp_programs *toy_interleaved(const toy *t, int pieces) {
     static const int worker_of_stage[4] = {0, 1, 0, 1};
     author a = {.t = t};
@@ -115,7 +131,7 @@ gp_programs *toy_interleaved(const toy *t, int pieces) {
             add(&a, GP_INSTR_FORWARD, GP_INSTR_KEEP | (m == pieces - 1 ? GP_INSTR_LAST : 0U), s, m, -1);
             add_copies(&a, GP_INSTR_SEND, GP_INSTR_KEEP, s, m, &stage->out);
         }
-        if (m == pieces - 1) add_copies(&a, GP_INSTR_SEND, 0, 3, m, &t->stages->stage[3].flag_out);
+        if (m == pieces - 1 && !t->stages->norms) add_copies(&a, GP_INSTR_SEND, 0, 3, m, &t->stages->stage[3].flag_out);
         for (int s = 3; s >= 0; s--) {
             const gp_stage *stage = &t->stages->stage[s];
             add_copies(&a, GP_INSTR_RECV, 0, s, m, &stage->grad_in);
@@ -123,6 +139,7 @@ gp_programs *toy_interleaved(const toy *t, int pieces) {
             add_copies(&a, GP_INSTR_SEND, 0, s, m, &stage->grad_out);
         }
     }
+    if (t->stages->norms) add_norms(&a, pieces - 1);
     for (int s = 0; s < 3; s++) add(&a, GP_INSTR_RECV, 0, s, pieces - 1, t->stages->stage[s].flag_in);
     for (int s = 0; s < 4; s++) add(&a, GP_INSTR_STEP, 0, s, 0, -1);
     if (gp_slots_assign(t->stages, a.programs, &err) != GP_OK) fail_msg("%s", err.text);

@@ -21,6 +21,8 @@ void toy_init(toy *t, const int64_t *balance, int stages, const toy_skip *skips,
 /* One layer per stage; with skips: from the first layer to two others and from the second to the last, where there are
  * that many. */
 void toy_init_chain(toy *t, int stages, bool skips);
+/* Training finds the norm of the gradients. */
+void toy_add_norms(toy *t);
 void toy_fini(toy *t);
 
 typedef struct toy_run {

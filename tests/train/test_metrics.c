@@ -59,9 +59,12 @@ static void the_start_says_what_runs(void **state) {
 static void the_lines_of_a_run(void **state) {
     (void)state;
     gp_error err = {0};
-    const gp_step_record record = {
+    gp_step_record record = {
         .step = 12, .epoch = 3, .loss = 2.302585125, .rate = 0.02, .samples = 64, .seconds = 0.0123};
     gp_metrics *metrics = open_file();
+    assert_int_equal(gp_metrics_step(metrics, &record, &err), GP_OK);
+    record.normed = true;
+    record.grad_norm = 1.25;
     assert_int_equal(gp_metrics_step(metrics, &record, &err), GP_OK);
     assert_int_equal(gp_metrics_eval(metrics, 12, 0.5, 0.9812, &err), GP_OK);
     assert_int_equal(gp_metrics_end(metrics, "done", 12, 1.25, &err), GP_OK);
@@ -71,6 +74,8 @@ static void the_lines_of_a_run(void **state) {
     assert_string_equal(text,
                         "{\"event\":\"step\",\"step\":12,\"epoch\":3,\"loss\":2.30258512,\"lr\":0.02,\"samples\":64,"
                         "\"seconds\":0.0123}\n"
+                        "{\"event\":\"step\",\"step\":12,\"epoch\":3,\"loss\":2.30258512,\"lr\":0.02,\"samples\":64,"
+                        "\"seconds\":0.0123,\"grad_norm\":1.25}\n"
                         "{\"event\":\"eval\",\"step\":12,\"loss\":0.5,\"accuracy\":0.9812}\n"
                         "{\"event\":\"end\",\"status\":\"done\",\"steps\":12,\"seconds\":1.25}\n");
     free(text);

@@ -77,6 +77,8 @@ static const gp_cpu_op ops[GP_OP_KINDS] = {
     [GP_OP_CROSS_ENTROPY_BACKWARD] = {gp_cpu_cross_entropy_backward_prepare, gp_cpu_cross_entropy_backward_run, NULL},
     [GP_OP_LOSS_TOTAL] = {gp_cpu_loss_total_prepare, gp_cpu_loss_total_run, NULL},
     [GP_OP_NORM_COMMIT] = {gp_cpu_norm_commit_prepare, gp_cpu_norm_commit_run, NULL},
+    [GP_OP_SQUARE_SUM] = {gp_cpu_square_sum_prepare, gp_cpu_square_sum_run, NULL},
+    [GP_OP_CLIP_TOTAL] = {gp_cpu_clip_total_prepare, gp_cpu_clip_total_run, NULL},
     [GP_OP_SGD] = {gp_cpu_sgd_prepare, gp_cpu_sgd_run, NULL},
     [GP_OP_ADAM] = {gp_cpu_adam_prepare, gp_cpu_adam_run, NULL},
 };

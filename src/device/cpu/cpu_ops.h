@@ -69,6 +69,12 @@ GP_MUST_USE gp_status gp_cpu_loss_total_run(const gp_cpu_call *call, gp_error *e
 GP_MUST_USE gp_status gp_cpu_adam_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_adam_run(const gp_cpu_call *call, gp_error *err);
 
+/* cpu_clip.c */
+GP_MUST_USE gp_status gp_cpu_square_sum_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_square_sum_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_clip_total_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_clip_total_run(const gp_cpu_call *call, gp_error *err);
+
 /* cpu_update.c */
 GP_MUST_USE gp_status gp_cpu_sgd_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_sgd_run(const gp_cpu_call *call, gp_error *err);

@@ -90,6 +90,8 @@ gp_status ref_fill(const ref_call *call);
 gp_status ref_cross_entropy_forward(const ref_call *call);
 gp_status ref_cross_entropy_backward(const ref_call *call);
 gp_status ref_loss_total(const ref_call *call);
+gp_status ref_square_sum(const ref_call *call);
+gp_status ref_clip_total(const ref_call *call);
 gp_status ref_sgd(const ref_call *call);
 gp_status ref_adam(const ref_call *call);
 
