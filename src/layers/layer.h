@@ -43,6 +43,7 @@ typedef struct gp_layer_type {
     const char *name;
     size_t size;                /* of the instance, whose first member is a gp_layer */
     bool loss;                  /* takes prediction and target, makes no value */
+    gp_dtype target_dtype;      /* of a loss: GP_I64 classes; GP_F32 numbers, in the model's real type */
     int inputs_min, inputs_max; /* values taken */
 
     /* Reads the options into the zeroed instance. GP_CONFIG with place. */
@@ -58,8 +59,10 @@ typedef struct gp_layer_type {
     gp_status (*lower)(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
     /* The passes of a mini-batch (TOTAL, COMMIT); NULL: none. STATS are declared as by `lower`, in the same order. */
     gp_status (*lower_mini_batch)(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
-    /* Losses: how many classes targets may name. */
+    /* Losses over classes: how many there are, and which target does not count. Those over numbers have neither, and
+     * no accuracy. */
     int64_t (*classes)(const gp_layer *layer);
+    int64_t (*ignore)(const gp_layer *layer);
     void (*fini)(gp_layer *layer); /* NULL: owns nothing */
 } gp_layer_type;
 

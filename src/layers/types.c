@@ -57,6 +57,12 @@ const char *gp_pair_text(char buffer[GP_PAIR_TEXT], const int64_t pair[2]) {
     return buffer;
 }
 
+gp_status gp_layer_check_picture(gp_shape input, gp_error *err) {
+    char text[GP_SHAPE_TEXT];
+    if (input.rank == 3) return GP_OK;
+    return gp_fail(err, GP_CONFIG, "takes a picture [channels, height, width], not %s", gp_shape_text(text, input));
+}
+
 gp_status gp_layer_window(gp_shape input, const int64_t kernel[2], const int64_t stride[2], const int64_t pad[2],
                           const int64_t dilation[2], int64_t out[2], gp_error *err) {
     int64_t padded[2], span[2];

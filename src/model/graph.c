@@ -122,7 +122,7 @@ static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index
     return GP_OK;
 }
 
-/* The target's shape is the loss's to say. */
+/* The target's shape and dtype are the loss's to say. */
 static gp_status add_loss(gp_graph *graph, const gp_choice *choice, const gp_layer_type *type, gp_error *err) {
     int last = graph->node_count - 1;
     gp_node *node = &graph->nodes[graph->node_count++];
@@ -138,6 +138,7 @@ static gp_status add_loss(gp_graph *graph, const gp_choice *choice, const gp_lay
     node->inputs[1] = GP_VALUE_TARGET;
     GP_RETURN_IF_FAILED(infer_node(graph, node, 1, err));
     graph->values[GP_VALUE_TARGET].shape = node->layer->output;
+    graph->values[GP_VALUE_TARGET].dtype = type->target_dtype;
     return GP_OK;
 }
 
@@ -188,7 +189,7 @@ static gp_status fill_graph(gp_graph *graph, const gp_yaml *model, const gp_entr
     GP_RETURN_IF_FAILED(GP_NEW(&graph->unit_end, graph->layer_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&graph->values, graph->value_count, err));
     graph->values[GP_VALUE_INPUT] = (gp_value){.name = "input", .dtype = GP_F32, .producer = -1};
-    graph->values[GP_VALUE_TARGET] = (gp_value){.name = "target", .dtype = GP_I64, .producer = -1};
+    graph->values[GP_VALUE_TARGET] = (gp_value){.name = "target", .producer = -1};
     GP_RETURN_IF_FAILED(read_input(model, &graph->values[GP_VALUE_INPUT].shape, err));
     for (int i = 0; i < entries->count; i++) GP_RETURN_IF_FAILED(add_layer(graph, entries, i, &param_capacity, err));
     GP_RETURN_IF_FAILED(read_loss_type(gp_yaml_get(model, "loss"), &loss_choice, &loss_type, err));

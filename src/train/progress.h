@@ -25,6 +25,7 @@ double gp_now(void); /* seconds of a monotonic clock */
 
 void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session, const char *folder);
 void gp_progress_step(gp_progress *progress, const gp_step_record *record);
+/* accuracy NaN: none is shown. */
 void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double loss, double accuracy);
 /* A sentence that ends the run. */
 void gp_progress_end(gp_progress *progress, const char *format, ...) GP_PRINTF(2, 3);

@@ -1,6 +1,8 @@
 /* The trainer's evaluations. */
 #include <inttypes.h>
 
+#include <math.h>
+
 #include "train/trainer_internal.h"
 
 /* Stops between mini-batches where the run is asked to end: *whole is false then. */
@@ -21,7 +23,7 @@ static gp_status evaluate_batches(gp_trainer *t, gp_loader *loader, double *loss
         counts += (double)batch->counts;
     }
     *loss = counts > 0 ? loss_sum / counts : 0;
-    *accuracy = counts > 0 ? right / counts : 0;
+    *accuracy = t->session->spec.classes == 0 ? NAN : counts > 0 ? right / counts : 0;
     *whole = true;
     return GP_OK;
 }

@@ -24,7 +24,8 @@ typedef struct gp_trainer {
     int64_t epoch;
     gp_run_length length;
     int64_t eval_every;    /* steps */
-    double loss, accuracy; /* of the last step; of the last evaluation, < 0: none yet */
+    double loss, accuracy; /* of the last step; of the last evaluation, < 0: none yet, NaN: the loss has
+                              none */
     bool weights;          /* the run holds weights worth saving */
     bool interrupted;
 } gp_trainer;

@@ -63,6 +63,43 @@ static const network vectors = {
      {5, {2, 1, 3, 1, 2}}},
 };
 
+static const network pixels = {
+    "pixels",
+    network_pixels,
+    {{1, {16}},
+     {2, {5, 11}},
+     {3, {4, 4, 8}},
+     {5, {3, 4, 2, 4, 3}},
+     {2, {13, 3}},
+     {3, {8, 5, 3}},
+     {3, {1, 3, 12}},
+     {5, {2, 2, 5, 5, 2}}},
+};
+static const network numbers = {
+    "numbers",
+    network_numbers,
+    {{1, {7}},
+     {2, {1, 6}},
+     {3, {2, 3, 2}},
+     {5, {1, 1, 3, 1, 1}},
+     {2, {5, 2}},
+     {2, {6, 1}},
+     {3, {1, 4, 2}},
+     {5, {2, 1, 2, 1, 1}}},
+};
+static const network mask = {
+    "mask",
+    network_mask,
+    {{1, {5}},
+     {2, {1, 4}},
+     {3, {2, 1, 2}},
+     {5, {1, 1, 1, 1, 1}},
+     {2, {2, 3}},
+     {2, {4, 1}},
+     {3, {1, 1, 3}},
+     {4, {1, 2, 1, 1}}},
+};
+
 /* How mini-batches are cut. */
 typedef struct sizes {
     int micro_batches;
@@ -146,6 +183,20 @@ static void test_vectors_cpu(void **state) {
     check_network(&vectors, uneven, &gp_cpu_kind, GP_F32, 1, STEPS, true);
 }
 
+static void test_pixels(void **state) {
+    (void)state;
+    check_network(&pixels, uneven, &gp_ref_kind, GP_F32, 1, 3, false);
+    check_network(&pixels, uneven, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
+}
+
+static void test_numbers(void **state) {
+    (void)state;
+    check_network(&numbers, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
+    check_network(&numbers, three, &gp_cpu_kind, GP_F32, 1, STEPS, true);
+    check_network(&mask, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
+    check_network(&mask, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
+}
+
 static void test_double(void **state) {
     (void)state;
     check_network(&vectors, three, &gp_ref_kind, GP_F64, 1, STEPS, false);
@@ -191,10 +242,13 @@ static void test_hash_tells(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_skips_ref),    cmocka_unit_test(test_skips_cpu),   cmocka_unit_test(test_pictures_ref),
-        cmocka_unit_test(test_pictures_cpu), cmocka_unit_test(test_vectors_ref), cmocka_unit_test(test_vectors_cpu),
-        cmocka_unit_test(test_double),       cmocka_unit_test(test_few_samples), cmocka_unit_test(test_one_micro_batch),
-        cmocka_unit_test(test_two_threads),  cmocka_unit_test(test_hash_tells),
+        cmocka_unit_test(test_skips_ref),       cmocka_unit_test(test_skips_cpu),
+        cmocka_unit_test(test_pictures_ref),    cmocka_unit_test(test_pictures_cpu),
+        cmocka_unit_test(test_vectors_ref),     cmocka_unit_test(test_vectors_cpu),
+        cmocka_unit_test(test_pixels),          cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_double),          cmocka_unit_test(test_few_samples),
+        cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_hash_tells),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
