@@ -12,9 +12,9 @@
 /* Read by hand: getopt_long takes any prefix of a name, which the next option's name would make ambiguous, and does not
  * say which word it refuses. */
 
-static const char *const known[] = {"--set",         "--plan", "--force",   "--trace",
+static const char *const known[] = {"--set",         "--plan", "--expand",  "--force", "--trace",
                                     "--trace-steps", "--help", "--version", NULL};
-static const char *const later[] = {"--expand", "--resume", NULL};
+static const char *const later[] = {"--resume", NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
@@ -25,6 +25,7 @@ const char *gp_options_help(void) {
            "  --force               write over a run that the folder holds\n"
            "  --set key.path=value  change the configuration; may be repeated\n"
            "  --plan                print stages, copies, memory, schedule and expected time; train nothing\n"
+           "  --expand              print the configuration with its model as a list of layers; train nothing\n"
            "  --trace FILE          write a timeline that ui.perfetto.dev shows: every instruction of every worker\n"
            "  --trace-steps A:B     of steps A to B (1:100); of one step: A\n"
            "  -q                    print nothing but errors\n"
@@ -101,6 +102,8 @@ static gp_status take_long(gp_options *options, const char *word, arguments *res
     if (is_named(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
     if (alone && is_named(word, length, "--plan"))
         options->plan = true;
+    else if (alone && is_named(word, length, "--expand"))
+        options->expand = true;
     else if (alone && is_named(word, length, "--force"))
         options->force = true;
     else if (alone && is_named(word, length, "--help"))
@@ -154,6 +157,8 @@ gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err
     bool informs = options.help || options.version;
     if (status == GP_OK && !informs && !options.config)
         status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-train [options] config.yaml");
+    if (status == GP_OK && options.plan && options.expand)
+        status = gp_fail(err, GP_USAGE, "either --plan or --expand: each prints, and trains nothing");
     if (status == GP_OK && options.folder && !*options.folder)
         status = gp_fail(err, GP_USAGE, "option -o needs the name of a folder");
     if (status != GP_OK) {

@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/status.h"
 
@@ -48,6 +49,10 @@ GP_MUST_USE gp_status gp_yaml_load(const char *path, gp_yaml_document **out, gp_
 /* The same from memory; `name` stands for the path in messages. */
 GP_MUST_USE gp_status gp_yaml_parse(const char *text, size_t bytes, const char *name, gp_yaml_document **out,
                                     gp_error *err);
+/* A text that the program wrote itself in place of what stands at `place`, which every node gets. The place's path must
+ * outlive the document. */
+GP_MUST_USE gp_status gp_yaml_parse_at(const char *text, size_t bytes, gp_place place, gp_yaml_document **out,
+                                       gp_error *err);
 void gp_yaml_destroy(gp_yaml_document **document);
 /* NULL where the document is empty. */
 gp_yaml *gp_yaml_root(gp_yaml_document *document);
@@ -66,6 +71,9 @@ GP_MUST_USE gp_status gp_yaml_override(gp_yaml_document *document, const char *a
 /* The same for the program itself, which writes resolved values: no message mentions --set. */
 GP_MUST_USE gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *value, gp_error *err);
 
+/* Writes the tree as YAML that reads back to an equal tree, as gp_yaml_write does, to a stream; its errors are the
+ * stream's. */
+void gp_yaml_print(const gp_yaml_document *document, const char *comment, FILE *file);
 /* Writes the tree as YAML that reads back to an equal tree (quoted scalars stay quoted), after a comment line. */
 GP_MUST_USE gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, const char *path,
                                     gp_error *err);

@@ -116,6 +116,11 @@ static void write_comment(FILE *file, const char *comment) {
     fputc('\n', file);
 }
 
+void gp_yaml_print(const gp_yaml_document *document, const char *comment, FILE *file) {
+    write_comment(file, comment);
+    if (document->root) write_node(file, document->root, 0, false);
+}
+
 /* Whole or not at all, whatever happens meanwhile: written beside the target, synced, renamed. */
 gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, const char *path, gp_error *err) {
     char *beside = NULL;
@@ -123,8 +128,7 @@ gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, c
     FILE *file = fopen(beside, "we");
     bool failed = !file;
     if (file) {
-        write_comment(file, comment);
-        if (document->root) write_node(file, document->root, 0, false);
+        gp_yaml_print(document, comment, file);
         failed = ferror(file) != 0 || fflush(file) != 0 || fsync(fileno(file)) != 0;
         int cause = errno;
         if (fclose(file) != 0 && !failed)

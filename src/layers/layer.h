@@ -25,6 +25,7 @@ enum { GP_LAYER_MAX_PARAMS = 4 };
 typedef enum gp_init_kind {
     GP_INIT_CONSTANT, /* value */
     GP_INIT_UNIFORM,  /* in [−value, value) */
+    GP_INIT_NORMAL,   /* mean 0, standard deviation value */
 } gp_init_kind;
 
 /* One parameter, or one buffer (a running statistic: saved and loaded, neither trained nor decayed). */
@@ -90,5 +91,7 @@ GP_MUST_USE gp_status gp_layer_infer(gp_layer *layer, const gp_shape *inputs, in
 /* gp_check_keys for a layer's options (`known`: its own, NULL-terminated), with what every layer knows added, and what
  * every layer will know. */
 GP_MUST_USE gp_status gp_layer_check_options(const gp_choice *choice, const char *const *known, gp_error *err);
+/* What the option `init` says of the layer's parameters, into their specs. GP_CONFIG with place. */
+GP_MUST_USE gp_status gp_layer_read_init(const gp_choice *choice, gp_param_spec *specs, int count, gp_error *err);
 
 #endif
