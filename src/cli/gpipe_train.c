@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cli/options.h"
+#include "train/expand.h"
 #include "train/folder.h"
 #include "train/plan_report.h"
 #include "train/trainer.h"
@@ -110,6 +111,7 @@ static gp_status run(const gp_options *options, gp_error *err) {
     gp_config *config = NULL;
     gp_session *session = NULL;
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
+    if (options->expand) return gp_expand(&config, stdout, err);
     GP_RETURN_IF_FAILED(gp_session_open(&config, &session, err));
     gp_status status = options->plan ? print_plan(session->plan, options, err) : train(session, options, err);
     gp_session_close(&session);

@@ -12,9 +12,8 @@
 /* Read by hand: getopt_long takes any prefix of a name, which the next option's name would make ambiguous, and does not
  * say which word it refuses. */
 
-static const char *const known[] = {"--set",         "--plan", "--resume",  "--force", "--trace",
-                                    "--trace-steps", "--help", "--version", NULL};
-static const char *const later[] = {"--expand", NULL};
+static const char *const known[] = {"--set",   "--plan",        "--expand", "--resume",  "--force",
+                                    "--trace", "--trace-steps", "--help",   "--version", NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
@@ -26,6 +25,7 @@ const char *gp_options_help(void) {
            "  --force               write over a run that the folder holds\n"
            "  --set key.path=value  change the configuration; may be repeated\n"
            "  --plan                print stages, copies, memory, schedule and expected time; train nothing\n"
+           "  --expand              print the configuration with its model as a list of layers; train nothing\n"
            "  --trace FILE          write a timeline that ui.perfetto.dev shows: every instruction of every worker\n"
            "  --trace-steps A:B     of steps A to B (1:100); of one step: A\n"
            "  -q                    print nothing but errors\n"
@@ -106,6 +106,8 @@ static gp_status take_long(gp_options *options, const char *word, arguments *res
         options->plan = true;
     else if (alone && is_named(word, length, "--resume"))
         options->resume = true;
+    else if (alone && is_named(word, length, "--expand"))
+        options->expand = true;
     else if (alone && is_named(word, length, "--force"))
         options->force = true;
     else if (alone && is_named(word, length, "--help"))
@@ -161,6 +163,8 @@ gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err
         status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-train [options] config.yaml");
     if (status == GP_OK && options.resume && options.force)
         status = gp_fail(err, GP_USAGE, "--resume goes on with a run and --force writes over it: one of them");
+    if (status == GP_OK && options.plan && options.expand)
+        status = gp_fail(err, GP_USAGE, "either --plan or --expand: each prints, and trains nothing");
     if (status == GP_OK && options.folder && !*options.folder)
         status = gp_fail(err, GP_USAGE, "option -o needs the name of a folder");
     if (status != GP_OK) {

@@ -15,7 +15,7 @@ typedef struct gp_options {
     const char *folder;     /* NULL: the default */
     const char **overrides; /* of --set; owned array of borrowed texts */
     int override_count;
-    bool plan, force, resume, help, version;
+    bool plan, expand, force, resume, help, version;
     gp_verbosity verbosity;
     gp_trace_options trace;
 } gp_options;

@@ -174,7 +174,8 @@ GP_MUST_USE gp_status gp_config_load(const char *path, const char *const *overri
                                      gp_config **out, gp_error *err);
 void gp_config_destroy(gp_config **config);
 /* Writes what was left to choose into the document: paths absolute, every default and `auto` by its value, thread
- * counts. `balance`: layers per stage. What gp_config_write then writes repeats the run. */
+ * counts. `balance`: layers per stage; NULL: it stays as it is chosen. What gp_config_write then writes repeats the
+ * run. */
 GP_MUST_USE gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stages, gp_error *err);
 GP_MUST_USE gp_status gp_config_write(const gp_config *config, const char *path, gp_error *err);
 /* The same as a text, owned by the caller. */

@@ -100,14 +100,23 @@ static void write_devices(FILE *file, const gp_pipeline_config *pipeline) {
     }
 }
 
+static void write_balance(FILE *file, const gp_pipeline_config *pipeline) {
+    if (pipeline->balance != GP_BALANCE_LAYERS) {
+        fputs(pipeline->balance == GP_BALANCE_SIZE ? "size" : "auto", file);
+        return;
+    }
+    for (int i = 0; i < pipeline->layers_count; i++)
+        fprintf(file, "%s%lld", i ? ", " : "[", (long long)pipeline->layers[i]);
+    fputs("]", file);
+}
+
 static void write_pipeline(FILE *file, const gp_config *config) {
     const gp_pipeline_config *pipeline = &config->pipeline;
     fputs("{devices: [", file);
     write_devices(file, pipeline);
-    fputs("], balance: [", file);
-    for (int i = 0; i < pipeline->layers_count; i++)
-        fprintf(file, "%s%lld", i ? ", " : "", (long long)pipeline->layers[i]);
-    fprintf(file, "], micro_batches: %d, schedule: %s, checkpoint: %s, lockstep: %s}", pipeline->micro_batches,
+    fputs("], balance: ", file);
+    write_balance(file, pipeline);
+    fprintf(file, ", micro_batches: %d, schedule: %s, checkpoint: %s, lockstep: %s}", pipeline->micro_batches,
             pipeline->schedule, gp_checkpoint_mode_name(pipeline->checkpoint), truth(pipeline->lockstep));
 }
 
@@ -241,8 +250,7 @@ static gp_status put_section(gp_config *config, const char *key, void (*write)(F
     return status;
 }
 
-gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stages, gp_error *err) {
-    gp_pipeline_config *pipeline = &config->pipeline;
+static gp_status settle_balance(gp_pipeline_config *pipeline, const int64_t *balance, int stages, gp_error *err) {
     int64_t *layers = NULL;
     if (stages != pipeline->device_count)
         return gp_fail(err, GP_INTERNAL, "a balance of %d stages for %d devices", stages, pipeline->device_count);
@@ -252,6 +260,11 @@ gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stage
     pipeline->layers = layers;
     pipeline->layers_count = stages;
     pipeline->balance = GP_BALANCE_LAYERS;
+    return GP_OK;
+}
+
+gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stages, gp_error *err) {
+    if (balance) GP_RETURN_IF_FAILED(settle_balance(&config->pipeline, balance, stages, err));
     GP_RETURN_IF_FAILED(put_section(config, "data", write_data, err));
     GP_RETURN_IF_FAILED(put_section(config, "pipeline", write_pipeline, err));
     GP_RETURN_IF_FAILED(put_section(config, "optimizer", write_optimizer, err));

@@ -97,6 +97,22 @@ gp_status gp_yaml_parse(const char *text, size_t bytes, const char *name, gp_yam
     return GP_OK;
 }
 
+static void place_all(gp_yaml *node, gp_place place) {
+    node->place = place;
+    for (size_t i = 0; node->kind != GP_YAML_SCALAR && i < node->count; i++) {
+        if (node->kind == GP_YAML_MAPPING) node->pairs[i].key->place = place;
+        place_all(node->kind == GP_YAML_MAPPING ? node->pairs[i].value : node->items[i], place);
+    }
+}
+
+gp_status gp_yaml_parse_at(const char *text, size_t bytes, gp_place place, gp_yaml_document **out, gp_error *err) {
+    gp_yaml_document *document = NULL;
+    GP_RETURN_IF_FAILED(gp_yaml_parse(text, bytes, place.path ? place.path : "", &document, err));
+    if (document->root) place_all(document->root, place);
+    *out = document;
+    return GP_OK;
+}
+
 static gp_status refuse_kind(mode_t mode, const char *path, gp_error *err) {
     if (S_ISDIR(mode)) return gp_fail(err, GP_CONFIG, "%s: is a directory, not a file", path);
     return gp_fail(err, GP_CONFIG, "%s: is not a regular file", path);

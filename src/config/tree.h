@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/status.h"
 
@@ -48,6 +49,10 @@ GP_MUST_USE gp_status gp_yaml_load(const char *path, gp_yaml_document **out, gp_
 /* The same from memory; `name` stands for the path in messages. */
 GP_MUST_USE gp_status gp_yaml_parse(const char *text, size_t bytes, const char *name, gp_yaml_document **out,
                                     gp_error *err);
+/* A text that the program wrote itself in place of what stands at `place`, which every node gets. The place's path must
+ * outlive the document. */
+GP_MUST_USE gp_status gp_yaml_parse_at(const char *text, size_t bytes, gp_place place, gp_yaml_document **out,
+                                       gp_error *err);
 void gp_yaml_destroy(gp_yaml_document **document);
 /* NULL where the document is empty. */
 gp_yaml *gp_yaml_root(gp_yaml_document *document);

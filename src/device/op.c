@@ -146,6 +146,17 @@ gp_tensor gp_tensor_channels(gp_tensor whole, int64_t count) {
     return whole;
 }
 
+int64_t gp_pool_outputs(int64_t input, int64_t kernel, int64_t stride, int64_t pad, bool ceil) {
+    int64_t spare = input + 2 * pad - kernel + (ceil ? stride - 1 : 0);
+    if (spare < 0) return 0;
+    int64_t outputs = spare / stride + 1;
+    return ceil && (outputs - 1) * stride >= input + pad ? outputs - 1 : outputs;
+}
+
+gp_dtype gp_pool_index_dtype(const gp_pool_attributes *pool) {
+    return multiply(pool->kernel[0], pool->kernel[1]) <= UINT8_MAX + 1 ? GP_U8 : GP_I32;
+}
+
 int64_t gp_tensor_elements(const gp_tensor *tensor) {
     if (!tensor->present) return 0;
     int64_t elements = 1;

@@ -40,23 +40,35 @@ enum { GP_MAX_OPERANDS = 8 };
  * norm_apply              y = (x−mean)/√(variance+eps)·gamma + beta; mean and variance in two operands
  * norm_backward_reduce    sums [2,C]: Σ dy·x̂ (gradient of gamma), Σ dy (gradient of beta)
  * norm_backward_data      dx = gamma/√(variance+eps)·(dy − (Σ dy + x̂·Σ dy·x̂)/N)
- * group_norm_forward      each sample's rows by themselves, in `groups` of neighbouring channels: y = (x−m)·d·gamma +
- * beta, m the mean of the sample's rows of that group, d = 1/√(variance+eps), biased; stats [n,groups,2]: m, d. gamma,
- * beta [C] group_norm_backward_data, _weights  dx; dgamma = Σ dy·x̂, dbeta = Σ dy over all rows, x̂ = (x−m)·d
+ * group_norm_forward      each sample's rows by themselves, in `groups` of neighbouring channels:
+ *                         y = (x−m)·d·gamma + beta, m the mean of the sample's rows of that group, biased variance,
+ *                         d = 1/√(variance+eps); stats [n,groups,2]: m, d; gamma, beta [C]
+ * group_norm_backward_data, _weights
+ *                         dx; dgamma = Σ dy·x̂, dbeta = Σ dy over all rows, x̂ = (x−m)·d
  * relu_forward, _backward y = max(x,0); dx = dy where y > 0, else 0
  * activation_forward      y = f(x) for the function of its attributes, element by element
  * activation_backward     dx = dy·f′; a is y for sigmoid and tanh, else x
- * max_pool_forward        y and, where present, index (u8: row-major place of the maximum in its window; the first of
- *                         equals; NaN wins, as in PyTorch); padding never wins
+ * max_pool_forward        y and, where present, index (row-major place of the maximum in its window; the first of
+ *                         equals; NaN wins, as in PyTorch; gp_pool_index_dtype); padding never wins;
+ *                         y's height and width are those of either rounding (PyTorch's ceil_mode)
  * max_pool_backward       dx (overwrites; overlapping windows add up) from index, dy
+ * avg_pool_forward        y = sum over the window / its places: those in the input and, where count_pad, in the
+ *                         padding, but never those beyond, where ceil_mode lets a window reach; y as for max_pool
+ * avg_pool_backward       dx (overwrites) from dy
+ * upsample_forward        y[n,h·a,w·b,c]: each element of x a·b times (nearest); upsample_backward: dx = their sum
  * mean_pool_forward       y[n,1,1,c] = mean over h,w of x[n,h,w,c]; mean_pool_backward: dx = dy/(h·w)
  * flatten                 y[n, c·h·w] in PyTorch's order from x[n,h,w,c]; unflatten: the reverse
  * dropout                 y = x·mask/(1−p), the mask drawn from counters (base/philox.h), one for each element or, with
  *                         `channels`, for each channel of a sample; its own backward, on dy
  * add                     y = a + b;  copy: y = x;  (both may be strided)
  * cross_entropy_forward   logits x [rows, classes], target i64 [rows] → partial f64 [2]: Σ loss, number right
- *                         (argmax, the first of equals)
- * cross_entropy_backward  dx = (softmax(x) − onehot(target)) / scalars.divisor
+ *                         (argmax, the first of equals). A row's loss, lse = log Σ exp x:
+ *                         (1−smoothing)·(lse − x[target]) + smoothing/classes·Σ(lse − x); 0 where target is `ignore`
+ * cross_entropy_backward  dx = (softmax(x) − (1−smoothing)·onehot(target) − smoothing/classes) / scalars.divisor;
+ *                         0 in ignored rows
+ * element_loss_forward    x, target of one shape → partial f64 [2]: Σ f(x,target), 0
+ *                         mse: (x−t)²; bce_logits: log(1+exp(−|x|)) + max(x,0) − x·t
+ * element_loss_backward   dx = f′ / scalars.divisor
  * loss_total              partial f64 [pieces,2] → scalars.loss_sum, .right (added in order of index), .finite
  * norm_commit             running mean and variance from stats [pieces,2,C]: merged in index order by Chan's formula
  *                         (Chan, Golub, LeVeque 1979), unbiased variance; running = (1−momentum)·running + momentum·new
@@ -89,6 +101,10 @@ enum { GP_MAX_OPERANDS = 8 };
     X(ACTIVATION_BACKWARD, "activation_backward", "<a <dy >dx")                                                        \
     X(MAX_POOL_FORWARD, "max_pool_forward", "<x >y >?index")                                                           \
     X(MAX_POOL_BACKWARD, "max_pool_backward", "<index <dy >dx")                                                        \
+    X(AVG_POOL_FORWARD, "avg_pool_forward", "<x >y")                                                                   \
+    X(AVG_POOL_BACKWARD, "avg_pool_backward", "<dy >dx")                                                               \
+    X(UPSAMPLE_FORWARD, "upsample_forward", "<x >y")                                                                   \
+    X(UPSAMPLE_BACKWARD, "upsample_backward", "<dy >dx")                                                               \
     X(MEAN_POOL_FORWARD, "mean_pool_forward", "<x >y")                                                                 \
     X(MEAN_POOL_BACKWARD, "mean_pool_backward", "<dy >dx")                                                             \
     X(FLATTEN, "flatten", "<x >y")                                                                                     \
@@ -98,6 +114,8 @@ enum { GP_MAX_OPERANDS = 8 };
     X(COPY, "copy", "<x >y")                                                                                           \
     X(CROSS_ENTROPY_FORWARD, "cross_entropy_forward", "<x <target >partial")                                           \
     X(CROSS_ENTROPY_BACKWARD, "cross_entropy_backward", "<x <target <scalars >dx")                                     \
+    X(ELEMENT_LOSS_FORWARD, "element_loss_forward", "<x <target >partial")                                             \
+    X(ELEMENT_LOSS_BACKWARD, "element_loss_backward", "<x <target <scalars >dx")                                       \
     X(LOSS_TOTAL, "loss_total", "<partial +scalars")                                                                   \
     X(NORM_COMMIT, "norm_commit", "<scalars <stats +mean +variance")                                                   \
     X(SQUARE_SUM, "square_sum", "<x >sum")                                                                             \
@@ -183,6 +201,10 @@ enum { GP_ACTIVATION_FORWARD_X, GP_ACTIVATION_FORWARD_Y };
 enum { GP_ACTIVATION_BACKWARD_A, GP_ACTIVATION_BACKWARD_DY, GP_ACTIVATION_BACKWARD_DX };
 enum { GP_MAX_POOL_FORWARD_X, GP_MAX_POOL_FORWARD_Y, GP_MAX_POOL_FORWARD_INDEX };
 enum { GP_MAX_POOL_BACKWARD_INDEX, GP_MAX_POOL_BACKWARD_DY, GP_MAX_POOL_BACKWARD_DX };
+enum { GP_AVG_POOL_FORWARD_X, GP_AVG_POOL_FORWARD_Y };
+enum { GP_AVG_POOL_BACKWARD_DY, GP_AVG_POOL_BACKWARD_DX };
+enum { GP_UPSAMPLE_FORWARD_X, GP_UPSAMPLE_FORWARD_Y };
+enum { GP_UPSAMPLE_BACKWARD_DY, GP_UPSAMPLE_BACKWARD_DX };
 enum { GP_MEAN_POOL_FORWARD_X, GP_MEAN_POOL_FORWARD_Y };
 enum { GP_MEAN_POOL_BACKWARD_DY, GP_MEAN_POOL_BACKWARD_DX };
 enum { GP_FLATTEN_X, GP_FLATTEN_Y }; /* unflatten likewise */
@@ -195,6 +217,13 @@ enum {
     GP_CROSS_ENTROPY_BACKWARD_TARGET,
     GP_CROSS_ENTROPY_BACKWARD_SCALARS,
     GP_CROSS_ENTROPY_BACKWARD_DX
+};
+enum { GP_ELEMENT_LOSS_FORWARD_X, GP_ELEMENT_LOSS_FORWARD_TARGET, GP_ELEMENT_LOSS_FORWARD_PARTIAL };
+enum {
+    GP_ELEMENT_LOSS_BACKWARD_X,
+    GP_ELEMENT_LOSS_BACKWARD_TARGET,
+    GP_ELEMENT_LOSS_BACKWARD_SCALARS,
+    GP_ELEMENT_LOSS_BACKWARD_DX
 };
 enum { GP_LOSS_TOTAL_PARTIAL, GP_LOSS_TOTAL_SCALARS };
 enum { GP_NORM_COMMIT_SCALARS, GP_NORM_COMMIT_STATS, GP_NORM_COMMIT_MEAN, GP_NORM_COMMIT_VARIANCE };
@@ -230,8 +259,11 @@ typedef struct gp_conv_attributes { /* [0] is height, [1] is width */
 } gp_conv_attributes;
 
 typedef struct gp_pool_attributes {
-    int64_t kernel[2], stride[2], pad[2]; /* kernel[0]·kernel[1] ≤ 255 */
+    int64_t kernel[2], stride[2], pad[2]; /* kernel[0]·kernel[1] ≤ GP_POOL_MAX_PLACES; pad ≤ kernel/2 */
+    int64_t count_pad;                    /* avg_pool: 1 or 0; max_pool: 0 */
 } gp_pool_attributes;
+
+enum { GP_POOL_MAX_PLACES = INT32_MAX };
 
 typedef struct gp_norm_attributes {
     double eps;
@@ -272,6 +304,17 @@ typedef struct gp_dropout_attributes {
 typedef struct gp_clip_attributes {
     double max_norm; /* 0: the norm is found, and nothing is clipped */
 } gp_clip_attributes;
+typedef struct gp_cross_entropy_attributes {
+    double smoothing; /* 0 … 1 */
+    int64_t ignore;   /* the target that does not count */
+} gp_cross_entropy_attributes;
+
+typedef enum gp_element_loss { GP_ELEMENT_MSE, GP_ELEMENT_BCE_LOGITS, GP_ELEMENT_LOSSES } gp_element_loss;
+
+typedef struct gp_element_loss_attributes {
+    uint32_t function; /* gp_element_loss */
+    uint32_t reserved;
+} gp_element_loss_attributes;
 
 typedef struct gp_sgd_attributes {
     double momentum; /* 0: no state */
@@ -306,6 +349,8 @@ typedef struct gp_op_desc {
         gp_activation_attributes activation;
         gp_dropout_attributes dropout;
         gp_clip_attributes clip;
+        gp_cross_entropy_attributes cross_entropy;
+        gp_element_loss_attributes element_loss;
         gp_sgd_attributes sgd;
         gp_adam_attributes adam;
     } attributes;
@@ -372,6 +417,11 @@ gp_tensor gp_tensor_scalars(void);
 /* Channels [first, first+count) of a tensor: the same strides, a smaller last dimension. Its address is that of the
  * whole plus `first` elements. */
 gp_tensor gp_tensor_channels(gp_tensor whole, int64_t count);
+/* Windows along one side, PyTorch's rule: rounded down, or up where `ceil`, but none that would begin in the padding
+ * behind the input; below 1 where not even one fits. */
+int64_t gp_pool_outputs(int64_t input, int64_t kernel, int64_t stride, int64_t pad, bool ceil);
+/* Of max_pool's index: U8 where every place of the window fits one, else I32. */
+gp_dtype gp_pool_index_dtype(const gp_pool_attributes *pool);
 int64_t gp_tensor_elements(const gp_tensor *tensor);
 /* All dimensions but the last, multiplied. */
 int64_t gp_tensor_rows(const gp_tensor *tensor);

@@ -136,11 +136,17 @@ static gp_status check_format(const gp_op_desc *desc, int i, gp_error *err) {
 
 /* The dtype that an operand of this name has whatever the op computes in; false for all others. */
 static bool fixed_dtype(const gp_op_desc *desc, int i, gp_dtype *out) {
-    static const struct {
+    const struct {
         const char *name;
         gp_dtype dtype;
-    } fixed[] = {{"index", GP_U8}, {"target", GP_I64},  {"partial", GP_F64},
-                 {"sum", GP_F64},  {"squares", GP_F64}, {"scalars", GP_U8}};
+    } fixed[] = {{"index", gp_pool_index_dtype(&desc->attributes.pool)},
+                 {"target", GP_I64},
+                 {"partial", GP_F64},
+                 {"sum", GP_F64},
+                 {"squares", GP_F64},
+                 {"scalars", GP_U8}};
+    bool element_loss = desc->kind == GP_OP_ELEMENT_LOSS_FORWARD || desc->kind == GP_OP_ELEMENT_LOSS_BACKWARD;
+    if (element_loss && operand_named(desc, i, "target")) return false; /* a real, like what is compared with it */
     for (size_t f = 0; f < sizeof fixed / sizeof fixed[0]; f++) {
         if (operand_named(desc, i, fixed[f].name)) {
             *out = fixed[f].dtype;

@@ -14,13 +14,19 @@ size_t gp_op_attribute_bytes(gp_op_kind kind) {
     case GP_OP_NORM_BACKWARD_REDUCE:
     case GP_OP_NORM_BACKWARD_DATA:
     case GP_OP_NORM_COMMIT: return sizeof(gp_norm_attributes);
-    case GP_OP_MAX_POOL_FORWARD:
-    case GP_OP_MAX_POOL_BACKWARD: return sizeof(gp_pool_attributes);
     case GP_OP_GROUP_NORM_FORWARD:
     case GP_OP_GROUP_NORM_BACKWARD_DATA:
     case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS: return sizeof(gp_group_norm_attributes);
     case GP_OP_ACTIVATION_FORWARD:
     case GP_OP_ACTIVATION_BACKWARD: return sizeof(gp_activation_attributes);
+    case GP_OP_MAX_POOL_FORWARD:
+    case GP_OP_MAX_POOL_BACKWARD:
+    case GP_OP_AVG_POOL_FORWARD:
+    case GP_OP_AVG_POOL_BACKWARD: return sizeof(gp_pool_attributes);
+    case GP_OP_CROSS_ENTROPY_FORWARD:
+    case GP_OP_CROSS_ENTROPY_BACKWARD: return sizeof(gp_cross_entropy_attributes);
+    case GP_OP_ELEMENT_LOSS_FORWARD:
+    case GP_OP_ELEMENT_LOSS_BACKWARD: return sizeof(gp_element_loss_attributes);
     case GP_OP_DROPOUT: return sizeof(gp_dropout_attributes);
     case GP_OP_CLIP_TOTAL: return sizeof(gp_clip_attributes);
     case GP_OP_SGD: return sizeof(gp_sgd_attributes);
@@ -291,9 +297,14 @@ static gp_status check_pool_attributes(const gp_op_desc *desc, gp_error *err) {
     GP_RETURN_IF_FAILED(expect_range(desc, "kernel", pool->kernel, 1, err));
     GP_RETURN_IF_FAILED(expect_range(desc, "stride", pool->stride, 1, err));
     GP_RETURN_IF_FAILED(expect_range(desc, "pad", pool->pad, 0, err));
-    if (pool->kernel[0] * pool->kernel[1] > 255) {
-        return gp_op_refuse(desc, err, "kernel %lldx%lld has more than the 255 places that an index can name",
-                            (long long)pool->kernel[0], (long long)pool->kernel[1]);
+    if (pool->kernel[0] * pool->kernel[1] > GP_POOL_MAX_PLACES) {
+        return gp_op_refuse(desc, err, "kernel %lldx%lld has more than the %d places that an index can name",
+                            (long long)pool->kernel[0], (long long)pool->kernel[1], GP_POOL_MAX_PLACES);
+    }
+    bool average = desc->kind == GP_OP_AVG_POOL_FORWARD || desc->kind == GP_OP_AVG_POOL_BACKWARD;
+    if (pool->count_pad < 0 || pool->count_pad > (average ? 1 : 0)) {
+        return gp_op_refuse(desc, err, "count_pad is %lld, which must be 0%s", (long long)pool->count_pad,
+                            average ? " or 1" : "");
     }
     if (2 * pool->pad[0] > pool->kernel[0] || 2 * pool->pad[1] > pool->kernel[1]) {
         return gp_op_refuse(desc, err, "pad %lldx%lld is more than half of kernel %lldx%lld", (long long)pool->pad[0],
@@ -304,33 +315,48 @@ static gp_status check_pool_attributes(const gp_op_desc *desc, gp_error *err) {
 
 /* The output may be that of either rounding (ceil mode), as long as every window begins inside the input or its first
  * padding, so that it holds an element of the input. */
-static gp_status check_max_pool(const gp_op_desc *desc, gp_error *err) {
-    bool forward = desc->kind == GP_OP_MAX_POOL_FORWARD;
-    int at_x = forward ? GP_MAX_POOL_FORWARD_X : GP_MAX_POOL_BACKWARD_DX;
-    int at_y = forward ? GP_MAX_POOL_FORWARD_Y : GP_MAX_POOL_BACKWARD_DY;
+static gp_status check_pool(const gp_op_desc *desc, int at_x, int at_y, gp_error *err) {
     const gp_pool_attributes *pool = &desc->attributes.pool;
     GP_RETURN_IF_FAILED(check_pool_attributes(desc, err));
     GP_RETURN_IF_FAILED(expect_rank(desc, at_x, 4, 4, err));
     GP_RETURN_IF_FAILED(expect_rank(desc, at_y, 4, 4, err));
     const gp_tensor *x = &desc->operand[at_x], *y = &desc->operand[at_y];
     for (int d = 0; d < 2; d++) {
-        int64_t height = x->dim[1 + d];
-        int64_t spare = height + 2 * pool->pad[d] - pool->kernel[d];
-        if (spare < 0) {
+        int64_t height = x->dim[1 + d], stride = pool->stride[d];
+        int64_t least = gp_pool_outputs(height, pool->kernel[d], stride, pool->pad[d], false);
+        int64_t most = gp_pool_outputs(height, pool->kernel[d], stride, pool->pad[d], true);
+        if (most < 1) {
             return gp_op_refuse(desc, err, "kernel %lld is larger than the padded input of %lld",
                                 (long long)pool->kernel[d], (long long)(height + 2 * pool->pad[d]));
         }
-        int64_t least = spare / pool->stride[d] + 1, most = (spare + pool->stride[d] - 1) / pool->stride[d] + 1;
-        if ((most - 1) * pool->stride[d] >= height + pool->pad[d]) most = least;
         if (y->dim[1 + d] != least && y->dim[1 + d] != most) {
             return gp_op_refuse(desc, err, "%lld windows over %lld elements, which must be %lld%s",
-                                (long long)y->dim[1 + d], (long long)height, (long long)least,
-                                most > least ? ", or one more" : "");
+                                (long long)y->dim[1 + d], (long long)height, (long long)(least < 1 ? most : least),
+                                least >= 1 && most > least ? ", or one more" : "");
         }
     }
     int64_t dim[4] = {x->dim[0], y->dim[1], y->dim[2], x->dim[3]};
-    GP_RETURN_IF_FAILED(expect_dims(desc, at_y, 4, dim, err));
+    return expect_dims(desc, at_y, 4, dim, err);
+}
+
+static gp_status check_max_pool(const gp_op_desc *desc, gp_error *err) {
+    bool forward = desc->kind == GP_OP_MAX_POOL_FORWARD;
+    int at_y = forward ? GP_MAX_POOL_FORWARD_Y : GP_MAX_POOL_BACKWARD_DY;
+    GP_RETURN_IF_FAILED(check_pool(desc, forward ? GP_MAX_POOL_FORWARD_X : GP_MAX_POOL_BACKWARD_DX, at_y, err));
     return expect_same(desc, forward ? GP_MAX_POOL_FORWARD_INDEX : GP_MAX_POOL_BACKWARD_INDEX, at_y, err);
+}
+
+static gp_status check_upsample(const gp_op_desc *desc, int at_x, int at_y, gp_error *err) {
+    GP_RETURN_IF_FAILED(expect_rank(desc, at_x, 4, 4, err));
+    GP_RETURN_IF_FAILED(expect_rank(desc, at_y, 4, 4, err));
+    const gp_tensor *x = &desc->operand[at_x], *y = &desc->operand[at_y];
+    for (int d = 1; d <= 2; d++) {
+        if (y->dim[d] % x->dim[d]) {
+            return gp_op_refuse(desc, err, "dimension %d of %s is %lld, which must be a multiple of %lld", d,
+                                gp_op_operand_name(desc->kind, at_y), (long long)y->dim[d], (long long)x->dim[d]);
+        }
+    }
+    return expect_dims(desc, at_y, 4, (const int64_t[]){x->dim[0], y->dim[1], y->dim[2], x->dim[3]}, err);
 }
 
 static gp_status check_mean_pool(const gp_op_desc *desc, int at_x, int at_y, gp_error *err) {
@@ -374,7 +400,11 @@ static gp_status check_cross_entropy(const gp_op_desc *desc, gp_error *err) {
     int at_x = forward ? GP_CROSS_ENTROPY_FORWARD_X : GP_CROSS_ENTROPY_BACKWARD_X;
     int at_target = forward ? GP_CROSS_ENTROPY_FORWARD_TARGET : GP_CROSS_ENTROPY_BACKWARD_TARGET;
     const gp_tensor *x = &desc->operand[at_x], *target = &desc->operand[at_target];
+    double smoothing = desc->attributes.cross_entropy.smoothing;
     GP_RETURN_IF_FAILED(expect_rank(desc, at_x, 2, 4, err));
+    if (!(smoothing >= 0 && smoothing <= 1)) {
+        return gp_op_refuse(desc, err, "smoothing is %g, which must be 0 to 1", smoothing);
+    }
     if (!gp_tensor_contiguous(target) || gp_tensor_elements(target) != gp_tensor_rows(x)) {
         char text[GP_SHAPE_TEXT];
         return gp_op_refuse(desc, err, "target is %s, which must be %lld elements without gaps",
@@ -382,6 +412,17 @@ static gp_status check_cross_entropy(const gp_op_desc *desc, gp_error *err) {
     }
     if (forward) return expect_vector(desc, GP_CROSS_ENTROPY_FORWARD_PARTIAL, 2, err);
     return expect_same(desc, GP_CROSS_ENTROPY_BACKWARD_DX, GP_CROSS_ENTROPY_BACKWARD_X, err);
+}
+
+static gp_status check_element_loss(const gp_op_desc *desc, gp_error *err) {
+    const gp_element_loss_attributes *loss = &desc->attributes.element_loss;
+    if (loss->function >= GP_ELEMENT_LOSSES || loss->reserved) {
+        return gp_op_refuse(desc, err, "%u is not a function of elements, or reserved is not 0", loss->function);
+    }
+    GP_RETURN_IF_FAILED(expect_rank(desc, GP_ELEMENT_LOSS_FORWARD_X, 1, 4, err));
+    GP_RETURN_IF_FAILED(expect_same(desc, GP_ELEMENT_LOSS_FORWARD_TARGET, GP_ELEMENT_LOSS_FORWARD_X, err));
+    if (desc->kind == GP_OP_ELEMENT_LOSS_FORWARD) return expect_vector(desc, GP_ELEMENT_LOSS_FORWARD_PARTIAL, 2, err);
+    return expect_same(desc, GP_ELEMENT_LOSS_BACKWARD_DX, GP_ELEMENT_LOSS_BACKWARD_X, err);
 }
 
 static gp_status check_loss_total(const gp_op_desc *desc, gp_error *err) {
@@ -442,6 +483,10 @@ gp_status gp_op_check_kind(const gp_op_desc *desc, gp_error *err) {
     case GP_OP_NORM_COMMIT: return check_norm_commit(desc, err);
     case GP_OP_MAX_POOL_FORWARD:
     case GP_OP_MAX_POOL_BACKWARD: return check_max_pool(desc, err);
+    case GP_OP_AVG_POOL_FORWARD: return check_pool(desc, GP_AVG_POOL_FORWARD_X, GP_AVG_POOL_FORWARD_Y, err);
+    case GP_OP_AVG_POOL_BACKWARD: return check_pool(desc, GP_AVG_POOL_BACKWARD_DX, GP_AVG_POOL_BACKWARD_DY, err);
+    case GP_OP_UPSAMPLE_FORWARD: return check_upsample(desc, GP_UPSAMPLE_FORWARD_X, GP_UPSAMPLE_FORWARD_Y, err);
+    case GP_OP_UPSAMPLE_BACKWARD: return check_upsample(desc, GP_UPSAMPLE_BACKWARD_DX, GP_UPSAMPLE_BACKWARD_DY, err);
     case GP_OP_MEAN_POOL_FORWARD: return check_mean_pool(desc, GP_MEAN_POOL_FORWARD_X, GP_MEAN_POOL_FORWARD_Y, err);
     case GP_OP_MEAN_POOL_BACKWARD:
         return check_mean_pool(desc, GP_MEAN_POOL_BACKWARD_DX, GP_MEAN_POOL_BACKWARD_DY, err);
@@ -460,6 +505,8 @@ gp_status gp_op_check_kind(const gp_op_desc *desc, gp_error *err) {
     case GP_OP_REORDER: return check_elementwise(desc, err);
     case GP_OP_CROSS_ENTROPY_FORWARD:
     case GP_OP_CROSS_ENTROPY_BACKWARD: return check_cross_entropy(desc, err);
+    case GP_OP_ELEMENT_LOSS_FORWARD:
+    case GP_OP_ELEMENT_LOSS_BACKWARD: return check_element_loss(desc, err);
     case GP_OP_LOSS_TOTAL: return check_loss_total(desc, err);
     case GP_OP_SQUARE_SUM: return expect_vector(desc, GP_SQUARE_SUM_SUM, 1, err);
     case GP_OP_CLIP_TOTAL: return check_clip_total(desc, err);

@@ -53,12 +53,19 @@ static double count_flops(const gp_op_desc *desc) {
     case GP_OP_MAX_POOL_FORWARD:
         return elements(desc, GP_MAX_POOL_FORWARD_Y) * (double)(pool->kernel[0] * pool->kernel[1]);
     case GP_OP_MAX_POOL_BACKWARD: return elements(desc, GP_MAX_POOL_BACKWARD_DY);
+    case GP_OP_AVG_POOL_FORWARD:
+        return elements(desc, GP_AVG_POOL_FORWARD_Y) * (double)(pool->kernel[0] * pool->kernel[1]);
+    case GP_OP_AVG_POOL_BACKWARD:
+        return elements(desc, GP_AVG_POOL_BACKWARD_DY) * (double)(pool->kernel[0] * pool->kernel[1]);
+    case GP_OP_UPSAMPLE_BACKWARD: return elements(desc, GP_UPSAMPLE_BACKWARD_DY);
     case GP_OP_MEAN_POOL_FORWARD: return elements(desc, GP_MEAN_POOL_FORWARD_X);
     case GP_OP_MEAN_POOL_BACKWARD: return elements(desc, GP_MEAN_POOL_BACKWARD_DX);
     case GP_OP_DROPOUT: return elements(desc, GP_DROPOUT_X);
     case GP_OP_ADD: return elements(desc, GP_ADD_Y);
     case GP_OP_CROSS_ENTROPY_FORWARD: return 4 * elements(desc, GP_CROSS_ENTROPY_FORWARD_X);
     case GP_OP_CROSS_ENTROPY_BACKWARD: return 5 * elements(desc, GP_CROSS_ENTROPY_BACKWARD_X);
+    case GP_OP_ELEMENT_LOSS_FORWARD: return 4 * elements(desc, GP_ELEMENT_LOSS_FORWARD_X);
+    case GP_OP_ELEMENT_LOSS_BACKWARD: return 4 * elements(desc, GP_ELEMENT_LOSS_BACKWARD_X);
     case GP_OP_LOSS_TOTAL: return elements(desc, GP_LOSS_TOTAL_PARTIAL);
     case GP_OP_NORM_COMMIT: return 5 * elements(desc, GP_NORM_COMMIT_STATS);
     case GP_OP_SQUARE_SUM: return 2 * elements(desc, GP_SQUARE_SUM_X);
@@ -67,6 +74,7 @@ static double count_flops(const gp_op_desc *desc) {
     case GP_OP_ADAM: return 14 * elements(desc, GP_ADAM_PARAM);
     case GP_OP_FLATTEN:
     case GP_OP_UNFLATTEN:
+    case GP_OP_UPSAMPLE_FORWARD:
     case GP_OP_COPY:
     case GP_OP_REORDER:
     case GP_OP_FILL:

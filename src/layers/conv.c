@@ -51,12 +51,9 @@ static gp_status conv_read(gp_layer *layer, const gp_choice *choice, gp_error *e
 static gp_status conv_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
     const conv *self = (const conv *)layer;
     const gp_conv_attributes *attributes = &self->attributes;
-    char text[GP_SHAPE_TEXT];
     int64_t size[2];
     (void)count;
-    if (inputs[0].rank != 3)
-        return gp_fail(err, GP_CONFIG, "takes a picture [channels, height, width], not %s",
-                       gp_shape_text(text, inputs[0]));
+    GP_RETURN_IF_FAILED(gp_layer_check_picture(inputs[0], err));
     if (inputs[0].dim[0] % attributes->groups)
         return gp_fail(err, GP_CONFIG, "groups %" PRId64 " does not divide its %" PRId64 " input channels",
                        attributes->groups, inputs[0].dim[0]);

@@ -25,6 +25,7 @@ enum { GP_LAYER_MAX_PARAMS = 4 };
 typedef enum gp_init_kind {
     GP_INIT_CONSTANT, /* value */
     GP_INIT_UNIFORM,  /* in [−value, value) */
+    GP_INIT_NORMAL,   /* mean 0, standard deviation value */
 } gp_init_kind;
 
 /* One parameter, or one buffer (a running statistic: saved and loaded, neither trained nor decayed). */
@@ -43,6 +44,7 @@ typedef struct gp_layer_type {
     const char *name;
     size_t size;                /* of the instance, whose first member is a gp_layer */
     bool loss;                  /* takes prediction and target, makes no value */
+    gp_dtype target_dtype;      /* of a loss: GP_I64 classes; GP_F32 numbers, in the model's real type */
     int inputs_min, inputs_max; /* values taken */
 
     /* Reads the options into the zeroed instance. GP_CONFIG with place. */
@@ -58,8 +60,10 @@ typedef struct gp_layer_type {
     gp_status (*lower)(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
     /* The passes of a mini-batch (TOTAL, COMMIT); NULL: none. STATS are declared as by `lower`, in the same order. */
     gp_status (*lower_mini_batch)(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
-    /* Losses: how many classes targets may name. */
+    /* Losses over classes: how many there are, and which target does not count. Those over numbers have neither, and
+     * no accuracy. */
     int64_t (*classes)(const gp_layer *layer);
+    int64_t (*ignore)(const gp_layer *layer);
     void (*fini)(gp_layer *layer); /* NULL: owns nothing */
 } gp_layer_type;
 
@@ -87,5 +91,7 @@ GP_MUST_USE gp_status gp_layer_infer(gp_layer *layer, const gp_shape *inputs, in
 /* gp_check_keys for a layer's options (`known`: its own, NULL-terminated), with what every layer knows added, and what
  * every layer will know. */
 GP_MUST_USE gp_status gp_layer_check_options(const gp_choice *choice, const char *const *known, gp_error *err);
+/* What the option `init` says of the layer's parameters, into their specs. GP_CONFIG with place. */
+GP_MUST_USE gp_status gp_layer_read_init(const gp_choice *choice, gp_param_spec *specs, int count, gp_error *err);
 
 #endif

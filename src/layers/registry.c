@@ -9,27 +9,27 @@
 #include "layers/types.h"
 
 static const gp_layer_type *const layer_types[] = {
-    &gp_conv_type,       &gp_linear_type,        &gp_batch_norm_type,
-    &gp_relu_type,       &gp_max_pool_type,      &gp_global_avg_pool_type,
-    &gp_dropout_type,    &gp_flatten_type,       &gp_add_type,
-    &gp_concat_type,     &gp_instance_norm_type, &gp_layer_norm_type,
-    &gp_group_norm_type, &gp_leaky_relu_type,    &gp_gelu_type,
-    &gp_silu_type,       &gp_sigmoid_type,       &gp_tanh_type,
+    &gp_conv_type,       &gp_linear_type,   &gp_batch_norm_type, &gp_instance_norm_type, &gp_layer_norm_type,
+    &gp_group_norm_type, &gp_relu_type,     &gp_leaky_relu_type, &gp_gelu_type,          &gp_silu_type,
+    &gp_sigmoid_type,    &gp_tanh_type,     &gp_max_pool_type,   &gp_avg_pool_type,      &gp_global_avg_pool_type,
+    &gp_upsample_type,   &gp_identity_type, &gp_dropout_type,    &gp_flatten_type,       &gp_add_type,
+    &gp_concat_type,
 };
-static const gp_layer_type *const loss_types[] = {&gp_cross_entropy_type};
+static const gp_layer_type *const loss_types[] = {&gp_cross_entropy_type, &gp_mse_type, &gp_bce_logits_type};
 
 enum { LAYER_TYPES = sizeof layer_types / sizeof *layer_types, LOSS_TYPES = sizeof loss_types / sizeof *loss_types };
 
 /* In the tables' order; test_layers holds them to each other. */
 static const char *const layer_names[LAYER_TYPES + 1] = {
-    "conv",    "linear", "batch_norm", "relu",          "max_pool",   "global_avg_pool", "dropout",
-    "flatten", "add",    "concat",     "instance_norm", "layer_norm", "group_norm",      "leaky_relu",
-    "gelu",    "silu",   "sigmoid",    "tanh",          NULL};
-static const char *const loss_names[LOSS_TYPES + 1] = {"cross_entropy", NULL};
+    "conv",       "linear",   "batch_norm", "instance_norm", "layer_norm",
+    "group_norm", "relu",     "leaky_relu", "gelu",          "silu",
+    "sigmoid",    "tanh",     "max_pool",   "avg_pool",      "global_avg_pool",
+    "upsample",   "identity", "dropout",    "flatten",       "add",
+    "concat",     NULL};
+static const char *const loss_names[LOSS_TYPES + 1] = {"cross_entropy", "mse", "bce_logits", NULL};
 
-static const char *const layer_names_later[] = {"avg_pool",  "upsample", "embedding", "positions",
-                                                "attention", "repeat",   NULL};
-static const char *const loss_names_later[] = {"mse", "bce_logits", NULL};
+static const char *const layer_names_later[] = {"embedding", "positions", "attention", "repeat", NULL};
+static const char *const loss_names_later[] = {NULL};
 
 const gp_layer_type *gp_layer_type_find(const char *name, bool loss) {
     const gp_layer_type *const *types = loss ? loss_types : layer_types;

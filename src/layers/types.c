@@ -9,13 +9,15 @@
 enum { MAX_OPTIONS = 16 };
 
 gp_status gp_layer_check_options(const gp_choice *choice, const char *const *known, gp_error *err) {
-    static const char *const later[] = {"tie", "freeze", "lr_mult", "decay_mult", "init", "checkpoint", "phase", NULL};
+    static const char *const later[] = {"tie", "freeze", "lr_mult", "decay_mult", "checkpoint", "phase", NULL};
+    const gp_layer_type *type = gp_layer_type_find(choice->kind, false);
     const char *all[MAX_OPTIONS + 1];
     int count = 0;
     for (; known[count]; count++) all[count] = known[count];
-    assert(count + 2 <= MAX_OPTIONS);
+    assert(count + 3 <= MAX_OPTIONS);
     all[count++] = "name";
     all[count++] = "from";
+    if (type && type->params) all[count++] = "init";
     all[count] = NULL;
     return choice->options ? gp_check_keys(choice->options, choice->kind, all, later, err) : GP_OK;
 }
@@ -55,6 +57,12 @@ const char *gp_pair_text(char buffer[GP_PAIR_TEXT], const int64_t pair[2]) {
     else
         snprintf(buffer, GP_PAIR_TEXT, "%" PRId64 "x%" PRId64, pair[0], pair[1]);
     return buffer;
+}
+
+gp_status gp_layer_check_picture(gp_shape input, gp_error *err) {
+    char text[GP_SHAPE_TEXT];
+    if (input.rank == 3) return GP_OK;
+    return gp_fail(err, GP_CONFIG, "takes a picture [channels, height, width], not %s", gp_shape_text(text, input));
 }
 
 gp_status gp_layer_window(gp_shape input, const int64_t kernel[2], const int64_t stride[2], const int64_t pad[2],

@@ -24,12 +24,17 @@ extern const gp_layer_type gp_silu_type;
 extern const gp_layer_type gp_sigmoid_type;
 extern const gp_layer_type gp_tanh_type;
 extern const gp_layer_type gp_max_pool_type;
+extern const gp_layer_type gp_avg_pool_type;
 extern const gp_layer_type gp_global_avg_pool_type;
+extern const gp_layer_type gp_upsample_type;
+extern const gp_layer_type gp_identity_type;
 extern const gp_layer_type gp_dropout_type;
 extern const gp_layer_type gp_flatten_type;
 extern const gp_layer_type gp_add_type;
 extern const gp_layer_type gp_concat_type;
 extern const gp_layer_type gp_cross_entropy_type;
+extern const gp_layer_type gp_mse_type;
+extern const gp_layer_type gp_bce_logits_type;
 
 enum {
     GP_LAYER_MAX_WINDOW = 1 << 20
@@ -46,6 +51,8 @@ GP_MUST_USE gp_status gp_layer_required(const gp_choice *choice, const gp_yaml *
 /* A boolean option whose other value comes later: it may be given as false. */
 GP_MUST_USE gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_error *err);
 
+/* GP_CONFIG where the shape is no picture. */
+GP_MUST_USE gp_status gp_layer_check_picture(gp_shape input, gp_error *err);
 /* Size of a window's output along one axis, at least 1. GP_CONFIG where the kernel does not fit. `axis` is 0 (height)
  * or 1 (width); `padded` is the whole padded input, for the message. */
 GP_MUST_USE gp_status gp_layer_window(gp_shape input, const int64_t kernel[2], const int64_t stride[2],

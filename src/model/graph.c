@@ -7,8 +7,9 @@
 #include "base/memory.h"
 #include "config/read.h"
 #include "model/entries.h"
+#include "model/expand.h"
 
-enum { MAX_INPUT_RANK = 3, FIRST_OUTPUT = GP_VALUE_TARGET + 1 };
+enum { FIRST_OUTPUT = GP_VALUE_TARGET + 1 };
 
 /* Layer i makes value FIRST_OUTPUT + i. */
 static int value_of(int source) {
@@ -21,30 +22,6 @@ gp_status gp_node_error(const gp_node *node, gp_error *err) {
     if (!place.path) return err ? err->status : GP_CONFIG;
     if (place.line > 0) return gp_error_context(err, "%s:%d:%d: ", place.path, place.line, place.column);
     return gp_error_context(err, "%s: ", place.path);
-}
-
-static gp_status read_input(const gp_yaml *model, gp_shape *out, gp_error *err) {
-    static const char *const known[] = {"shape", NULL};
-    static const char *const later[] = {"dtype", "tokens", NULL};
-    const gp_yaml *input = gp_yaml_get(model, "input");
-    if (!input) return gp_fail_at(err, GP_CONFIG, model->place, "model: input is missing: input: {shape: [1, 28, 28]}");
-    GP_RETURN_IF_FAILED(gp_read_mapping(input, "model: input", err));
-    GP_RETURN_IF_FAILED(gp_check_keys(input, "model: input", known, later, err));
-    const gp_yaml *node = gp_yaml_get(input, "shape");
-    if (!node) return gp_fail_at(err, GP_CONFIG, input->place, "model: input: shape is missing: {shape: [1, 28, 28]}");
-    gp_shape shape = {0};
-    size_t rank = 0;
-    int64_t elements;
-    GP_RETURN_IF_FAILED(gp_read_integers(node, "model: input: shape", 1, GP_LAYER_MAX_DIMENSION, MAX_INPUT_RANK,
-                                         shape.dim, &rank, err));
-    shape.rank = (int)rank;
-    if (!gp_shape_elements(shape, &elements) || elements > GP_LAYER_MAX_ELEMENTS) {
-        char text[GP_SHAPE_TEXT];
-        return gp_fail_at(err, GP_CONFIG, node->place, "model: input: shape %s has too many elements",
-                          gp_shape_text(text, shape));
-    }
-    *out = shape;
-    return GP_OK;
 }
 
 static gp_status read_loss_type(const gp_yaml *loss, gp_choice *choice, const gp_layer_type **type, gp_error *err) {
@@ -63,11 +40,12 @@ static gp_status read_loss_type(const gp_yaml *loss, gp_choice *choice, const gp
     return gp_fail_at(err, GP_CONFIG, choice->place, "there is no loss \"%s\"", choice->kind);
 }
 
-static gp_status add_params(gp_graph *graph, int index, size_t *capacity, gp_error *err) {
+static gp_status add_params(gp_graph *graph, int index, const gp_choice *choice, size_t *capacity, gp_error *err) {
     gp_node *node = &graph->nodes[index];
     gp_param_spec specs[GP_LAYER_MAX_PARAMS];
     int count = node->layer->type->params ? node->layer->type->params(node->layer, specs) : 0;
     assert(count <= GP_LAYER_MAX_PARAMS);
+    GP_RETURN_IF_FAILED(gp_layer_read_init(choice, specs, count, err));
     node->first_param = graph->param_count;
     GP_RETURN_IF_FAILED(GP_GROW(&graph->params, capacity, graph->param_count + count, err));
     for (int i = 0; i < count; i++) {
@@ -112,7 +90,7 @@ static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index
     GP_RETURN_IF_FAILED(gp_entries_sources(entries, index, &node->inputs, &node->input_count, err));
     for (int i = 0; i < node->input_count; i++) node->inputs[i] = value_of(node->inputs[i]);
     GP_RETURN_IF_FAILED(infer_node(graph, node, node->input_count, err));
-    GP_RETURN_IF_FAILED(add_params(graph, index, capacity, err));
+    GP_RETURN_IF_FAILED(add_params(graph, index, &entry->choice, capacity, err));
     node->output = FIRST_OUTPUT + index;
     graph->values[node->output] = (gp_value){.name = node->name,
                                              .shape = node->layer->output,
@@ -122,7 +100,7 @@ static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index
     return GP_OK;
 }
 
-/* The target's shape is the loss's to say. */
+/* The target's shape and dtype are the loss's to say. */
 static gp_status add_loss(gp_graph *graph, const gp_choice *choice, const gp_layer_type *type, gp_error *err) {
     int last = graph->node_count - 1;
     gp_node *node = &graph->nodes[graph->node_count++];
@@ -138,6 +116,7 @@ static gp_status add_loss(gp_graph *graph, const gp_choice *choice, const gp_lay
     node->inputs[1] = GP_VALUE_TARGET;
     GP_RETURN_IF_FAILED(infer_node(graph, node, 1, err));
     graph->values[GP_VALUE_TARGET].shape = node->layer->output;
+    graph->values[GP_VALUE_TARGET].dtype = type->target_dtype;
     return GP_OK;
 }
 
@@ -188,8 +167,8 @@ static gp_status fill_graph(gp_graph *graph, const gp_yaml *model, const gp_entr
     GP_RETURN_IF_FAILED(GP_NEW(&graph->unit_end, graph->layer_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&graph->values, graph->value_count, err));
     graph->values[GP_VALUE_INPUT] = (gp_value){.name = "input", .dtype = GP_F32, .producer = -1};
-    graph->values[GP_VALUE_TARGET] = (gp_value){.name = "target", .dtype = GP_I64, .producer = -1};
-    GP_RETURN_IF_FAILED(read_input(model, &graph->values[GP_VALUE_INPUT].shape, err));
+    graph->values[GP_VALUE_TARGET] = (gp_value){.name = "target", .producer = -1};
+    GP_RETURN_IF_FAILED(gp_model_input(model, &graph->values[GP_VALUE_INPUT].shape, err));
     for (int i = 0; i < entries->count; i++) GP_RETURN_IF_FAILED(add_layer(graph, entries, i, &param_capacity, err));
     GP_RETURN_IF_FAILED(read_loss_type(gp_yaml_get(model, "loss"), &loss_choice, &loss_type, err));
     GP_RETURN_IF_FAILED(add_loss(graph, &loss_choice, loss_type, err));
@@ -198,25 +177,17 @@ static gp_status fill_graph(gp_graph *graph, const gp_yaml *model, const gp_entr
     return enter_param_names(graph, err);
 }
 
-static gp_status check_model(const gp_yaml *model, gp_error *err) {
-    static const char *const known[] = {"input", "layers", "loss", NULL};
-    static const char *const later[] = {"rules", "metrics", "resnet", "vgg", "unet", "amoebanet_d", "gpt2", NULL};
-    GP_RETURN_IF_FAILED(gp_read_mapping(model, "model", err));
-    GP_RETURN_IF_FAILED(gp_check_keys(model, "model", known, later, err));
-    if (!gp_yaml_get(model, "layers")) return gp_fail_at(err, GP_CONFIG, model->place, "model: layers is missing");
-    if (!gp_yaml_get(model, "loss"))
-        return gp_fail_at(err, GP_CONFIG, model->place, "model: loss is missing: loss: cross_entropy");
-    return GP_OK;
-}
-
 gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_error *err) {
-    gp_entries entries;
+    gp_layer_list list = {0};
+    gp_entries entries = {0};
     gp_graph *graph = NULL;
-    GP_RETURN_IF_FAILED(check_model(model, err));
-    GP_RETURN_IF_FAILED(gp_entries_read(gp_yaml_get(model, "layers"), &entries, err));
-    gp_status status = GP_NEW(&graph, 1, err);
+    GP_RETURN_IF_FAILED(gp_model_check(model, err));
+    GP_RETURN_IF_FAILED(gp_model_layers(model, &list, err));
+    gp_status status = gp_entries_read(list.layers, &entries, err);
+    if (status == GP_OK) status = GP_NEW(&graph, 1, err);
     if (status == GP_OK) status = fill_graph(graph, model, &entries, err);
     gp_entries_fini(&entries);
+    gp_layer_list_fini(&list);
     if (status != GP_OK) {
         gp_graph_destroy(&graph);
         return status;

@@ -203,8 +203,8 @@ gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record *record, gp_
 
 gp_status gp_metrics_eval(gp_metrics *metrics, int64_t step, double loss, double accuracy, gp_error *err) {
     return write_line(metrics,
-                      json_pack("{s:s, s:I, s:o, s:o}", "event", "eval", "step", (json_int_t)step, "loss", number(loss),
-                                "accuracy", number(accuracy)),
+                      json_pack("{s:s, s:I, s:o, s:o*}", "event", "eval", "step", (json_int_t)step, "loss",
+                                number(loss), "accuracy", isnan(accuracy) ? NULL : number(accuracy)),
                       err);
 }
 

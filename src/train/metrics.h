@@ -43,6 +43,7 @@ typedef struct gp_step_record {
     double grad_norm;
 } gp_step_record;
 GP_MUST_USE gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record *record, gp_error *err);
+/* accuracy NaN: the loss has none, and the line neither. */
 GP_MUST_USE gp_status gp_metrics_eval(gp_metrics *metrics, int64_t step, double loss, double accuracy, gp_error *err);
 /* status: "done", "interrupted", "failed". */
 GP_MUST_USE gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps, double seconds,

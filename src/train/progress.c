@@ -1,6 +1,7 @@
 #include "train/progress.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -80,7 +81,9 @@ void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double
     if (progress->open_line) printf("\r\033[K");
     progress->open_line = false;
     if (step > 0) printf("step %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  ", step, progress->steps, epoch);
-    printf("eval loss %.4f  accuracy %.4f\n", loss, accuracy);
+    printf("eval loss %.4f", loss);
+    if (!isnan(accuracy)) printf("  accuracy %.4f", accuracy);
+    printf("\n");
     fflush(stdout);
 }
 

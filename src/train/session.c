@@ -23,7 +23,7 @@ static void describe_samples(gp_session *session) {
                                      .target = graph->values[GP_VALUE_TARGET].shape,
                                      .target_dtype = graph->values[GP_VALUE_TARGET].dtype,
                                      .classes = loss->type->classes ? loss->type->classes(loss) : 0,
-                                     .ignore = -100};
+                                     .ignore = loss->type->ignore ? loss->type->ignore(loss) : 0};
 }
 
 /* A run that only evaluates needs no training data, and does not look for them. */

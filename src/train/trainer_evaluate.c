@@ -25,7 +25,7 @@ static gp_status evaluate_batches(gp_trainer *t, gp_loader *loader, double *loss
         counts += (double)batch->counts;
     }
     *loss = counts > 0 ? loss_sum / counts : 0;
-    *accuracy = counts > 0 ? right / counts : 0;
+    *accuracy = t->session->spec.classes == 0 ? NAN : counts > 0 ? right / counts : 0;
     *whole = true;
     return GP_OK;
 }

@@ -24,15 +24,16 @@ typedef struct gp_trainer {
     int64_t step; /* applied so far */
     int64_t epoch;
     gp_run_length length;
-    int64_t eval_every;    /* steps */
-    double loss, accuracy; /* of the last step; of the last evaluation, < 0: none yet */
-    int64_t evaluated;     /* step of the last whole evaluation; −1: none yet */
-    int64_t best_step;     /* of the evaluation whose model is best.safetensors; −1: none yet */
-    double best;           /* its accuracy, or its loss */
+    int64_t eval_every; /* steps */
+    int64_t evaluated;  /* step of the last whole evaluation; −1: none yet */
+    int64_t best_step;  /* of the evaluation whose model is best.safetensors; −1: none yet */
+    double best;        /* its accuracy, or its loss */
     gp_saver *saver;
     int64_t metrics_bytes; /* when the last step, or its evaluation, was whole */
     int64_t saved;         /* step of the last snapshot; −1: none yet */
     double saved_at;       /* when; seconds of a monotonic clock */
+    double loss, accuracy; /* of the last step; of the last evaluation, < 0: none yet, NaN: the loss has
+                              none */
     bool weights;          /* the run holds weights worth saving */
     bool interrupted;
 } gp_trainer;

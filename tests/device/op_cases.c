@@ -294,6 +294,8 @@ static const pool_case pool_corners[] = {
     {1, 28, 28, 1, {2, 2}, {2, 2}, {0, 0}, false},   {1, 8, 8, 5, {1, 1}, {3, 3}, {0, 0}, false},
     {1, 16, 17, 2, {15, 17}, {1, 1}, {7, 8}, false}, {2, 6, 6, 64, {3, 3}, {3, 3}, {0, 0}, false},
     {1, 2, 2, 1, {2, 2}, {3, 3}, {1, 1}, true},      {2, 6, 5, 3, {4, 4}, {1, 1}, {2, 2}, false},
+    {2, 17, 19, 5, {17, 16}, {1, 2}, {0, 0}, true},  {2, 2, 6, 3, {3, 4}, {2, 3}, {0, 2}, true},
+    {1, 16, 16, 3, {16, 16}, {1, 1}, {0, 0}, false}, {1, 3, 1, 2, {5, 4}, {9, 2}, {1, 2}, true},
 };
 
 static int64_t pool_outputs(const pool_case *c, int d) {
@@ -317,23 +319,51 @@ static pool_case draw_pool(maker *m) {
     return c;
 }
 
-static void make_max_pool(maker *m) {
-    pool_case c = draw_pool(m);
+static gp_pool_attributes *set_pool(maker *m, const pool_case *c) {
     gp_pool_attributes *pool = &m->out->desc.attributes.pool;
     for (int d = 0; d < 2; d++) {
-        pool->kernel[d] = c.kernel[d];
-        pool->stride[d] = c.stride[d];
-        pool->pad[d] = c.pad[d];
+        pool->kernel[d] = c->kernel[d];
+        pool->stride[d] = c->stride[d];
+        pool->pad[d] = c->pad[d];
     }
+    return pool;
+}
+
+static void make_avg_pool(maker *m) {
+    pool_case c = draw_pool(m);
+    set_pool(m, &c)->count_pad = m->out->number % 2;
+    const int64_t x[] = {c.n, c.h, c.w, c.channels}, y[] = {c.n, pool_outputs(&c, 0), pool_outputs(&c, 1), c.channels};
+    bool forward = m->out->desc.kind == GP_OP_AVG_POOL_FORWARD;
+    put_like(m, 0, 4, forward ? x : y, GP_CASE_NORMAL);
+    put_like(m, 1, 4, forward ? y : x, GP_CASE_OUTPUT);
+}
+
+/* n, h, w, channels, and how often each row and column is repeated. */
+static void make_upsample(maker *m) {
+    static const int64_t corners[][6] = {
+        {1, 1, 1, 1, 1, 1}, {2, 3, 5, 17, 2, 3}, {1, 2, 2, 64, 1, 4}, {3, 1, 1, 65, 7, 1}, {1, 1, 2, 3, 40, 33}};
+    draws *random = &m->random;
+    int64_t c[6] = {1 + draw_below(random, 3), 1 + draw_below(random, 6), 1 + draw_below(random, 6),
+                    draw_channels(random),     1 + draw_below(random, 4), 1 + draw_below(random, 4)};
+    if (m->out->number < 5) memcpy(c, corners[m->out->number], sizeof c);
+    const int64_t x[] = {c[0], c[1], c[2], c[3]}, y[] = {c[0], c[1] * c[4], c[2] * c[5], c[3]};
+    bool forward = m->out->desc.kind == GP_OP_UPSAMPLE_FORWARD;
+    put_like(m, 0, 4, forward ? x : y, GP_CASE_NORMAL);
+    put_like(m, 1, 4, forward ? y : x, GP_CASE_OUTPUT);
+}
+
+static void make_max_pool(maker *m) {
+    pool_case c = draw_pool(m);
+    gp_dtype dtype = gp_pool_index_dtype(set_pool(m, &c));
     const int64_t x[] = {c.n, c.h, c.w, c.channels}, y[] = {c.n, pool_outputs(&c, 0), pool_outputs(&c, 1), c.channels};
     if (m->out->desc.kind == GP_OP_MAX_POOL_FORWARD) {
         put_like(m, GP_MAX_POOL_FORWARD_X, 4, x, GP_CASE_TIES);
         put_like(m, GP_MAX_POOL_FORWARD_Y, 4, y, GP_CASE_OUTPUT);
         if (m->out->number % 4 != 3) {
-            put(m, GP_MAX_POOL_FORWARD_INDEX, sliced(m, GP_U8, 4, y), GP_CASE_OUTPUT);
+            put(m, GP_MAX_POOL_FORWARD_INDEX, sliced(m, dtype, 4, y), GP_CASE_OUTPUT);
         }
     } else {
-        put(m, GP_MAX_POOL_BACKWARD_INDEX, sliced(m, GP_U8, 4, y), GP_CASE_INDEX);
+        put(m, GP_MAX_POOL_BACKWARD_INDEX, sliced(m, dtype, 4, y), GP_CASE_INDEX);
         put_like(m, GP_MAX_POOL_BACKWARD_DY, 4, y, GP_CASE_NORMAL);
         put_like(m, GP_MAX_POOL_BACKWARD_DX, 4, x, GP_CASE_OUTPUT);
     }
@@ -405,6 +435,9 @@ static void make_cross_entropy(maker *m) {
         memcpy(dim, &corners[m->out->number][1], sizeof dim);
     }
     bool forward = m->out->desc.kind == GP_OP_CROSS_ENTROPY_FORWARD;
+    gp_cross_entropy_attributes *attributes = &m->out->desc.attributes.cross_entropy;
+    attributes->ignore = (const int64_t[]){-100, 0, 255}[m->out->number % 5 % 3]; /* 0: a class */
+    attributes->smoothing = (const double[]){0, 0.1, 1, 0.73}[m->out->number % 4];
     put_like(m, 0, rank, dim, GP_CASE_NORMAL);
     gp_tensor target = gp_tensor_plain(GP_I64, rank - 1, dim);
     if (m->out->number % 2) {
@@ -417,6 +450,21 @@ static void make_cross_entropy(maker *m) {
     } else {
         put_scalars(m, GP_CROSS_ENTROPY_BACKWARD_SCALARS);
         put_like(m, GP_CROSS_ENTROPY_BACKWARD_DX, rank, dim, GP_CASE_OUTPUT);
+    }
+}
+
+static void make_element_loss(maker *m) {
+    int64_t dim[GP_TENSOR_MAX_RANK];
+    int rank = draw_values(m, dim);
+    if (m->out->number > GP_OP_CASES - 3) dim[0] = 3000; /* more elements than are summed in one go */
+    m->out->desc.attributes.element_loss.function = (uint32_t)m->out->number % GP_ELEMENT_LOSSES;
+    put_like(m, 0, rank, dim, GP_CASE_NORMAL);
+    put_like(m, 1, rank, dim, GP_CASE_NORMAL);
+    if (m->out->desc.kind == GP_OP_ELEMENT_LOSS_FORWARD) {
+        put(m, GP_ELEMENT_LOSS_FORWARD_PARTIAL, gp_tensor_plain(GP_F64, 1, (const int64_t[]){2}), GP_CASE_OUTPUT);
+    } else {
+        put_scalars(m, GP_ELEMENT_LOSS_BACKWARD_SCALARS);
+        put_like(m, GP_ELEMENT_LOSS_BACKWARD_DX, rank, dim, GP_CASE_OUTPUT);
     }
 }
 
@@ -498,6 +546,10 @@ static void make_operands(maker *m) {
     case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS: make_group_norm(m); return;
     case GP_OP_MAX_POOL_FORWARD:
     case GP_OP_MAX_POOL_BACKWARD: make_max_pool(m); return;
+    case GP_OP_AVG_POOL_FORWARD:
+    case GP_OP_AVG_POOL_BACKWARD: make_avg_pool(m); return;
+    case GP_OP_UPSAMPLE_FORWARD:
+    case GP_OP_UPSAMPLE_BACKWARD: make_upsample(m); return;
     case GP_OP_MEAN_POOL_FORWARD:
     case GP_OP_MEAN_POOL_BACKWARD: make_mean_pool(m); return;
     case GP_OP_FLATTEN:
@@ -513,6 +565,8 @@ static void make_operands(maker *m) {
     case GP_OP_FILL: make_move(m); return;
     case GP_OP_CROSS_ENTROPY_FORWARD:
     case GP_OP_CROSS_ENTROPY_BACKWARD: make_cross_entropy(m); return;
+    case GP_OP_ELEMENT_LOSS_FORWARD:
+    case GP_OP_ELEMENT_LOSS_BACKWARD: make_element_loss(m); return;
     case GP_OP_LOSS_TOTAL: make_loss_total(m); return;
     case GP_OP_SQUARE_SUM: make_square_sum(m); return;
     case GP_OP_CLIP_TOTAL: make_clip_total(m); return;
@@ -586,7 +640,9 @@ static double draw_element(const gp_op_case *op_case, int operand, int64_t i, dr
     case GP_CASE_STATS:
         return i / tensor->dim[tensor->rank - 1] % 2 ? draw_uniform(random, 0.25, 4) : draw_uniform(random, -2, 2);
     case GP_CASE_PAIRS: return i % 2 ? draw_uniform(random, 0.25, 4) : draw_uniform(random, -2, 2);
-    case GP_CASE_TARGET: return draw_below(random, 6) == 0 ? -100 : (double)draw_below(random, x->dim[x->rank - 1]);
+    case GP_CASE_TARGET:
+        return draw_below(random, 6) == 0 ? (double)op_case->desc.attributes.cross_entropy.ignore
+                                          : (double)draw_below(random, x->dim[x->rank - 1]);
     case GP_CASE_INDEX: return draw_place(&op_case->desc, i, random);
     case GP_CASE_SQUARES: {
         double root = draw_uniform(random, 0, op_case->number % 3 ? 4 : 0.05);

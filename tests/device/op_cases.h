@@ -23,7 +23,7 @@ typedef enum gp_case_fill {
     GP_CASE_POSITIVE, /* variances, 0.25 to 4 */
     GP_CASE_STATS,    /* [..,2,C]: means, then variances */
     GP_CASE_PAIRS,    /* [..,2]: a mean, 1/deviation */
-    GP_CASE_TARGET,   /* classes, and now and then −100 */
+    GP_CASE_TARGET,   /* classes, and now and then the one to ignore */
     GP_CASE_INDEX,    /* of max_pool: a place in each window that lies inside the input */
     GP_CASE_SCALARS,  /* gp_op_case.scalars */
     GP_CASE_PARTIAL,  /* sums of losses and counts */

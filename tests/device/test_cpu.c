@@ -105,6 +105,8 @@ static double tolerance_of(gp_op_kind kind) {
     case GP_OP_MEAN_POOL_BACKWARD:
     case GP_OP_CROSS_ENTROPY_FORWARD:
     case GP_OP_CROSS_ENTROPY_BACKWARD:
+    case GP_OP_ELEMENT_LOSS_FORWARD:
+    case GP_OP_ELEMENT_LOSS_BACKWARD:
     case GP_OP_NORM_COMMIT: return 2e-6;
     /* Both add in f64, in other orders. */
     case GP_OP_SQUARE_SUM: return 1e-13;
@@ -201,8 +203,9 @@ static void check_clip(double square, int number) {
 
 static void test_special_values(void **state) {
     (void)state;
-    static const gp_op_kind kinds[] = {GP_OP_RELU_FORWARD, GP_OP_RELU_BACKWARD,      GP_OP_MAX_POOL_FORWARD,
-                                       GP_OP_ADD,          GP_OP_ACTIVATION_FORWARD, GP_OP_SQUARE_SUM};
+    static const gp_op_kind kinds[] = {
+        GP_OP_RELU_FORWARD,       GP_OP_RELU_BACKWARD,    GP_OP_MAX_POOL_FORWARD, GP_OP_ADD,
+        GP_OP_ACTIVATION_FORWARD, GP_OP_AVG_POOL_FORWARD, GP_OP_UPSAMPLE_FORWARD, GP_OP_SQUARE_SUM};
     static const double squares[] = {NAN, INFINITY};
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int number = 0; number < GP_OP_CASES; number++) check_special_values(kinds[k], number);
@@ -366,11 +369,13 @@ static void test_in_place(void **state) {
         {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_DX,
          1 << GP_GROUP_NORM_BACKWARD_DATA_X | 1 << GP_GROUP_NORM_BACKWARD_DATA_DY},
         {GP_OP_ADD, GP_ADD_Y, 1 << GP_ADD_A | 1 << GP_ADD_B},
+        {GP_OP_COPY, GP_COPY_Y, 1 << GP_COPY_X},
         {GP_OP_DROPOUT, GP_DROPOUT_Y, 1 << GP_DROPOUT_X},
         {GP_OP_NORM_APPLY, GP_NORM_APPLY_Y, 1 << GP_NORM_APPLY_X},
         {GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_DX,
          1 << GP_NORM_BACKWARD_DATA_X | 1 << GP_NORM_BACKWARD_DATA_DY},
         {GP_OP_CROSS_ENTROPY_BACKWARD, GP_CROSS_ENTROPY_BACKWARD_DX, 1 << GP_CROSS_ENTROPY_BACKWARD_X},
+        {GP_OP_ELEMENT_LOSS_BACKWARD, GP_ELEMENT_LOSS_BACKWARD_DX, 1 << GP_ELEMENT_LOSS_BACKWARD_X},
     };
     gp_error err = {0};
     gp_op_cache *cache;
@@ -386,7 +391,7 @@ static void test_in_place(void **state) {
         gp_tensor *tensor = &c.desc.operand[expected[e].written];
         memcpy(wide, tensor->dim, sizeof wide);
         wide[tensor->rank - 1] += 3;
-        *tensor = gp_tensor_channels(gp_tensor_plain(GP_F32, tensor->rank, wide), tensor->dim[tensor->rank - 1]);
+        *tensor = gp_tensor_channels(gp_tensor_plain(tensor->dtype, tensor->rank, wide), tensor->dim[tensor->rank - 1]);
         ASSERT_OK(gp_op_prepare(cache, &gp_cpu_kind, &c.desc, &prepared, &err));
         assert_int_equal(prepared->in_place[expected[e].written], 0);
     }

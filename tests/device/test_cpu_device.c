@@ -159,6 +159,7 @@ static void test_wrong_target(void **state) {
     gp_op_desc desc;
     gp_op_desc_init(&desc, GP_OP_CROSS_ENTROPY_FORWARD);
     desc.threads = 1;
+    desc.attributes.cross_entropy.ignore = -100;
     desc.operand[0] = gp_tensor_plain(GP_F32, 2, (const int64_t[]){2, 3});
     desc.operand[1] = gp_tensor_plain(GP_I64, 1, (const int64_t[]){2});
     desc.operand[2] = gp_tensor_plain(GP_F64, 1, (const int64_t[]){2});

@@ -252,10 +252,33 @@ static void test_refuses_the_rest(void **state) {
             operand[2].dim[3] = 1);
     REFUSES(MAX_POOL_BACKWARD, 9, "op max_pool_backward: pad 2x0 is more than half of kernel 3x3",
             desc->attributes.pool.pad[0] = 2);
-    REFUSES(MAX_POOL_FORWARD, 9,
-            "op max_pool_forward: kernel 16x16 has more than the 255 places that an index can name",
-            desc->attributes.pool.kernel[0] = desc->attributes.pool.kernel[1] = 16);
+    REFUSES(MAX_POOL_FORWARD, 9, "op max_pool_forward: index is U8, which must be I32",
+            desc->attributes.pool.kernel[0] = 16;
+            desc->attributes.pool.kernel[1] = 17);
+    REFUSES(MAX_POOL_FORWARD, 12, "op max_pool_forward: index is U8, which must be I32", operand[2].dtype = GP_U8);
+    REFUSES(MAX_POOL_FORWARD, 12,
+            "op max_pool_forward: kernel 65536x32768 has more than the 2147483647 places that an index can name",
+            desc->attributes.pool.kernel[0] = 65536;
+            desc->attributes.pool.kernel[1] = 32768);
+    REFUSES(MAX_POOL_FORWARD, 9, "op max_pool_forward: count_pad is 1, which must be 0",
+            desc->attributes.pool.count_pad = 1);
+    REFUSES(AVG_POOL_FORWARD, 9, "op avg_pool_forward: count_pad is 2, which must be 0 or 1",
+            desc->attributes.pool.count_pad = 2);
+    REFUSES(AVG_POOL_FORWARD, 9, "op avg_pool_forward: 3 windows over 6 elements, which must be 2",
+            operand[1] = tensor_of(4, 2, 3, 2, 64));
+    REFUSES(AVG_POOL_BACKWARD, 9, "op avg_pool_backward: dy is [2, 2, 2, 63], which must be [2, 2, 2, 64]",
+            operand[0] = tensor_of(4, 2, 2, 2, 63));
+    /* Case 13: x [2,2,6,3], kernel 3x4, stride 2x3, pad 0x2, ceil: one window of 3 over 2. */
+    REFUSES(AVG_POOL_FORWARD, 13, "op avg_pool_forward: kernel 4 is larger than the padded input of 2",
+            desc->attributes.pool.kernel[0] = 4);
+    REFUSES(UPSAMPLE_FORWARD, 1, "op upsample_forward: dimension 2 of y is 16, which must be a multiple of 5",
+            operand[1] = tensor_of(4, 2, 6, 16, 17));
+    REFUSES(UPSAMPLE_BACKWARD, 1, "op upsample_backward: dy is [2, 6, 15, 16], which must be [2, 6, 15, 17]",
+            operand[0] = tensor_of(4, 2, 6, 15, 16));
     REFUSES(MAX_POOL_FORWARD, 9, "op max_pool_forward: kernel 7 is larger than the padded input of 6",
+            desc->attributes.pool.kernel[1] = 7;
+            desc->attributes.pool.stride[1] = 1);
+    REFUSES(MAX_POOL_FORWARD, 9, "op max_pool_forward: 2 windows over 6 elements, which must be 1",
             desc->attributes.pool.kernel[1] = 7);
     REFUSES(MEAN_POOL_FORWARD, 3, "op mean_pool_forward: y is [3, 1, 2, 3], which must be [3, 1, 1, 3]",
             operand[1] = tensor_of(4, 3, 1, 2, 3));
@@ -291,6 +314,16 @@ static void test_refuses_the_rest(void **state) {
             operand[2].dim[0] = 3);
     REFUSES(CROSS_ENTROPY_BACKWARD, 3, "op cross_entropy_backward: dx is [10, 17], which must be [2, 5, 17]",
             operand[3] = tensor_of(2, 10, 17, 0, 0));
+    REFUSES(CROSS_ENTROPY_FORWARD, 3, "op cross_entropy_forward: smoothing is 1.5, which must be 0 to 1",
+            desc->attributes.cross_entropy.smoothing = 1.5);
+    REFUSES(ELEMENT_LOSS_FORWARD, 3, "op element_loss_forward: 2 is not a function of elements, or reserved is not 0",
+            desc->attributes.element_loss.function = 2);
+    REFUSES(ELEMENT_LOSS_FORWARD, 3, "op element_loss_forward: target is [3, 4, 17], which must be [3, 4, 4, 17]",
+            operand[1] = tensor_of(3, 3, 4, 17, 0));
+    REFUSES(ELEMENT_LOSS_FORWARD, 3, "op element_loss_forward: target is I64, which must be F32 or F64",
+            operand[1].dtype = GP_I64);
+    REFUSES(ELEMENT_LOSS_BACKWARD, 3, "op element_loss_backward: dx is [48, 17], which must be [3, 4, 4, 17]",
+            operand[3] = tensor_of(2, 48, 17, 0, 0));
     REFUSES(LOSS_TOTAL, 3, "op loss_total: partial is [4, 1], which must be [4, 2]", operand[0].dim[1] = 1);
     REFUSES(SQUARE_SUM, 3, "op square_sum: sum is F32, which must be F64", operand[1].dtype = GP_F32);
     REFUSES(SQUARE_SUM, 3, "op square_sum: sum is [2], which must be [1]", operand[1].dim[0] = 2);

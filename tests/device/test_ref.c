@@ -356,7 +356,7 @@ static void test_group_norm_backward(void **state) {
 
 static void test_max_pool(void **state) {
     (void)state;
-    const gp_pool_attributes padded = {{2, 2}, {2, 2}, {1, 1}}, ceil = {{2, 2}, {2, 2}, {0, 0}};
+    const gp_pool_attributes padded = {{2, 2}, {2, 2}, {1, 1}, 0}, ceil = {{2, 2}, {2, 2}, {0, 0}, 0};
     for (int r = 0; r < REALS; r++) {
         gp_dtype dtype = reals[r];
         /* windows of rows {0}, {1,2} and as many columns: padding does not win over what is negative, the first of
@@ -384,12 +384,102 @@ static void test_max_pool(void **state) {
 
         /* windows {0,1,2} and {1,2,3}: both chose element 2 of channel 0, elements 0 and 3 of channel 1 */
         b = begin(GP_OP_MAX_POOL_BACKWARD);
-        b.op_case.desc.attributes.pool = (gp_pool_attributes){{1, 3}, {1, 1}, {0, 0}};
+        b.op_case.desc.attributes.pool = (gp_pool_attributes){{1, 3}, {1, 1}, {0, 0}, 0};
         op_bench_set(&b, GP_MAX_POOL_BACKWARD_INDEX, op_slice(GP_U8, 1, 4, 1, 1, 2, 2), (const double[]){2, 0, 1, 2});
         op_bench_set(&b, GP_MAX_POOL_BACKWARD_DY, op_slice(dtype, 1, 4, 1, 1, 2, 2), (const double[]){1, 10, 2, 20});
         op_bench_set(&b, GP_MAX_POOL_BACKWARD_DX, op_slice(dtype, 1, 4, 1, 1, 4, 2), NULL);
         op_bench_run(&b);
         op_bench_expect(&b, GP_MAX_POOL_BACKWARD_DX, (const double[]){0, 10, 0, 0, 3, 0, 0, 20}, 0);
+        op_bench_fini(&b);
+    }
+}
+
+/* Windows of 1x257 places, each one further on: a place that a byte cannot name. */
+static void test_max_pool_of_large_windows(void **state) {
+    (void)state;
+    double x[260], dx[260] = {0};
+    for (int i = 0; i < 260; i++) x[i] = i < 258 ? i : -1;
+    for (int r = 0; r < REALS; r++) {
+        op_bench b = begin(GP_OP_MAX_POOL_FORWARD);
+        b.op_case.desc.attributes.pool = (gp_pool_attributes){{1, 257}, {1, 1}, {0, 0}, 0};
+        op_bench_set(&b, GP_MAX_POOL_FORWARD_X, op_plain(reals[r], 4, 1, 1, 260, 1), x);
+        op_bench_set(&b, GP_MAX_POOL_FORWARD_Y, op_plain(reals[r], 4, 1, 1, 4, 1), NULL);
+        op_bench_set(&b, GP_MAX_POOL_FORWARD_INDEX, op_plain(GP_I32, 4, 1, 1, 4, 1), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_MAX_POOL_FORWARD_Y, (const double[]){256, 257, 257, 257}, 0);
+        op_bench_expect(&b, GP_MAX_POOL_FORWARD_INDEX, (const double[]){256, 256, 255, 254}, 0);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_MAX_POOL_BACKWARD);
+        b.op_case.desc.attributes.pool = (gp_pool_attributes){{1, 257}, {1, 1}, {0, 0}, 0};
+        op_bench_set(&b, GP_MAX_POOL_BACKWARD_INDEX, op_plain(GP_I32, 4, 1, 1, 4, 1),
+                     (const double[]){256, 256, 255, 254});
+        op_bench_set(&b, GP_MAX_POOL_BACKWARD_DY, op_plain(reals[r], 4, 1, 1, 4, 1), (const double[]){1, 2, 4, 8});
+        op_bench_set(&b, GP_MAX_POOL_BACKWARD_DX, op_plain(reals[r], 4, 1, 1, 260, 1), NULL);
+        op_bench_run(&b);
+        dx[256] = 1;
+        dx[257] = 14;
+        op_bench_expect(&b, GP_MAX_POOL_BACKWARD_DX, dx, 0);
+        op_bench_fini(&b);
+    }
+}
+
+/* One row of 1 … 4, windows of 3 two apart, one place of padding on each side; rounded up a third window would begin in
+ * the padding. Without a second row of padding a window of 2x3 counts its places in one row. */
+static void test_avg_pool(void **state) {
+    (void)state;
+    const struct {
+        gp_pool_attributes pool;
+        int64_t windows;
+        double y[3], dx[4];
+    } expected[] = {
+        {{{1, 3}, {1, 2}, {0, 1}, 1}, 2, {1, 3}, {4, 12, 8, 8}},
+        {{{1, 3}, {1, 2}, {0, 1}, 0}, 2, {1.5, 3}, {6, 14, 8, 8}},
+        {{{1, 3}, {1, 3}, {0, 1}, 1}, 2, {1, 7.0 / 3}, {4, 4, 8, 8}},
+        {{{1, 3}, {1, 2}, {0, 0}, 1}, 2, {2, 3.5}, {4, 4, 16, 12}},
+        {{{1, 3}, {1, 2}, {0, 0}, 0}, 2, {2, 3.5}, {4, 4, 16, 12}},
+        {{{1, 4}, {1, 3}, {0, 2}, 1}, 2, {0.75, 9.0 / 4}, {3, 9, 6, 6}},
+    };
+    for (int r = 0; r < REALS; r++) {
+        for (size_t e = 0; e < sizeof expected / sizeof expected[0]; e++) {
+            int64_t windows = expected[e].windows;
+            op_bench b = begin(GP_OP_AVG_POOL_FORWARD);
+            b.op_case.desc.attributes.pool = expected[e].pool;
+            op_bench_set(&b, GP_AVG_POOL_FORWARD_X, op_slice(reals[r], 1, 4, 1, 1, 4, 1), (const double[]){1, 2, 3, 4});
+            op_bench_set(&b, GP_AVG_POOL_FORWARD_Y, op_slice(reals[r], 2, 4, 1, 1, windows, 1), NULL);
+            op_bench_run(&b);
+            op_bench_expect(&b, GP_AVG_POOL_FORWARD_Y, expected[e].y, reals[r] == GP_F32 ? 1e-6 : 1e-15);
+            op_bench_fini(&b);
+
+            b = begin(GP_OP_AVG_POOL_BACKWARD);
+            b.op_case.desc.attributes.pool = expected[e].pool;
+            op_bench_set(&b, GP_AVG_POOL_BACKWARD_DY, op_slice(reals[r], 1, 4, 1, 1, windows, 1),
+                         (const double[]){12, 24});
+            op_bench_set(&b, GP_AVG_POOL_BACKWARD_DX, op_slice(reals[r], 2, 4, 1, 1, 4, 1), NULL);
+            op_bench_run(&b);
+            op_bench_expect(&b, GP_AVG_POOL_BACKWARD_DX, expected[e].dx, 1e-14);
+            op_bench_fini(&b);
+        }
+    }
+}
+
+static void test_upsample(void **state) {
+    (void)state;
+    for (int r = 0; r < REALS; r++) {
+        op_bench b = begin(GP_OP_UPSAMPLE_FORWARD);
+        op_bench_set(&b, GP_UPSAMPLE_FORWARD_X, op_slice(reals[r], 1, 4, 1, 1, 2, 2), (const double[]){1, 10, 2, 20});
+        op_bench_set(&b, GP_UPSAMPLE_FORWARD_Y, op_slice(reals[r], 2, 4, 1, 2, 4, 2), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_UPSAMPLE_FORWARD_Y,
+                        (const double[]){1, 10, 1, 10, 2, 20, 2, 20, 1, 10, 1, 10, 2, 20, 2, 20}, 0);
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_UPSAMPLE_BACKWARD);
+        op_bench_set(&b, GP_UPSAMPLE_BACKWARD_DY, op_slice(reals[r], 1, 4, 1, 2, 4, 1),
+                     (const double[]){1, 2, 3, 4, 10, 20, 30, 40});
+        op_bench_set(&b, GP_UPSAMPLE_BACKWARD_DX, op_slice(reals[r], 2, 4, 1, 1, 2, 1), NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_UPSAMPLE_BACKWARD_DX, (const double[]){33, 77}, 0);
         op_bench_fini(&b);
     }
 }
@@ -479,6 +569,7 @@ static void test_cross_entropy_forward(void **state) {
     for (int r = 0; r < REALS; r++) {
         /* log 2; then 1000 and not infinity; then nothing, ignored; then a tie that the first class wins */
         op_bench b = begin(GP_OP_CROSS_ENTROPY_FORWARD);
+        b.op_case.desc.attributes.cross_entropy.ignore = -100;
         op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_X, op_slice(reals[r], 1, 2, 4, 2, 0, 0),
                      (const double[]){0, 0, 1000, 0, 3, 4, 7, 7});
         op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, op_plain(GP_I64, 1, 4, 0, 0, 0),
@@ -509,6 +600,7 @@ static void test_cross_entropy_backward(void **state) {
     for (int r = 0; r < REALS; r++) {
         gp_tensor logits = op_slice(reals[r], 1, 2, 3, 2, 0, 0);
         op_bench b = begin(GP_OP_CROSS_ENTROPY_BACKWARD);
+        b.op_case.desc.attributes.cross_entropy.ignore = -100;
         op_bench_set(&b, GP_CROSS_ENTROPY_BACKWARD_X, logits, (const double[]){0, 0, NAN, 1, 1000, 0});
         op_bench_set(&b, GP_CROSS_ENTROPY_BACKWARD_TARGET, op_plain(GP_I64, 1, 3, 0, 0, 0),
                      (const double[]){1, -100, 1});
@@ -520,6 +612,87 @@ static void test_cross_entropy_backward(void **state) {
         gp_error err = {0};
         assert_int_equal(op_bench_try(&b, &err), GP_DATA);
         op_bench_fini(&b);
+    }
+}
+
+/* Logits [0, log 3] give [1/4, 3/4]; class 0 is the one to ignore. */
+static void test_cross_entropy_smoothing_and_ignore(void **state) {
+    (void)state;
+    const double log3 = log(3), a = -log(0.25), b_ = -log(0.75), smoothing[] = {0, 0.2, 1};
+    for (int s = 0; s < 3; s++) {
+        gp_tensor logits = op_slice(GP_F64, 1, 2, 2, 2, 0, 0);
+        op_bench b = begin(GP_OP_CROSS_ENTROPY_FORWARD);
+        b.op_case.desc.attributes.cross_entropy = (gp_cross_entropy_attributes){smoothing[s], 0};
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_X, logits, (const double[]){0, log3, 0, log3});
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, op_plain(GP_I64, 1, 2, 0, 0, 0), (const double[]){0, 1});
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_PARTIAL, op_plain(GP_F64, 1, 2, 0, 0, 0), NULL);
+        op_bench_run(&b);
+        double loss = (1 - smoothing[s]) * b_ + smoothing[s] / 2 * (a + b_);
+        op_bench_expect(&b, GP_CROSS_ENTROPY_FORWARD_PARTIAL, (const double[]){loss, 1}, 1e-14);
+        op_bench_put(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, 1, -100);
+        gp_error err = {0};
+        assert_int_equal(op_bench_try(&b, &err), GP_DATA);
+        assert_string_equal(
+            err.text, "cross_entropy_forward: target -100 of row 1 is no class: these are 0 to 1, and 0 to ignore");
+        op_bench_fini(&b);
+
+        b = begin(GP_OP_CROSS_ENTROPY_BACKWARD);
+        b.op_case.desc.attributes.cross_entropy = (gp_cross_entropy_attributes){smoothing[s], 0};
+        op_bench_set(&b, GP_CROSS_ENTROPY_BACKWARD_X, logits, (const double[]){0, log3, 0, log3});
+        op_bench_set(&b, GP_CROSS_ENTROPY_BACKWARD_TARGET, op_plain(GP_I64, 1, 2, 0, 0, 0), (const double[]){0, 1});
+        op_bench_scalars(&b, GP_CROSS_ENTROPY_BACKWARD_SCALARS, (gp_step_scalars){.divisor = 2});
+        op_bench_set(&b, GP_CROSS_ENTROPY_BACKWARD_DX, logits, NULL);
+        op_bench_run(&b);
+        double gradient = (0.25 - smoothing[s] / 2) / 2;
+        op_bench_expect(&b, GP_CROSS_ENTROPY_BACKWARD_DX, (const double[]){0, 0, gradient, -gradient}, 1e-14);
+        op_bench_fini(&b);
+    }
+}
+
+/* An infinite logit of a class that nobody asked for adds nothing; smoothing asks for all. */
+static void test_cross_entropy_of_infinite_logits(void **state) {
+    (void)state;
+    for (int smooth = 0; smooth < 2; smooth++) {
+        op_bench b = begin(GP_OP_CROSS_ENTROPY_FORWARD);
+        b.op_case.desc.attributes.cross_entropy = (gp_cross_entropy_attributes){smooth * 0.5, -100};
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_X, op_plain(GP_F32, 2, 1, 2, 0, 0), (const double[]){3, -INFINITY});
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, op_plain(GP_I64, 1, 1, 0, 0, 0), (const double[]){0});
+        op_bench_set(&b, GP_CROSS_ENTROPY_FORWARD_PARTIAL, op_plain(GP_F64, 1, 2, 0, 0, 0), NULL);
+        op_bench_run(&b);
+        double loss = op_bench_get(&b, GP_CROSS_ENTROPY_FORWARD_PARTIAL, 0);
+        assert_true(smooth ? isinf(loss) && loss > 0 : loss == 0);
+        op_bench_fini(&b);
+    }
+}
+
+static void test_element_losses(void **state) {
+    (void)state;
+    /* bce_logits: neither 1000 nor −1000 overflows */
+    const double x[] = {1, 0, 1000, -1000}, target[] = {3, 0.25, 1, 0.5}, log2 = log(2);
+    const double sum[] = {4 + 0.0625 + 999.0 * 999 + 1000.5 * 1000.5, log(1 + exp(-1)) + 1 - 3 + log2 + 0 + 500};
+    const double dx[][4] = {{-2, -0.25, 999, -1000.5}, {(1 / (1 + exp(-1)) - 3) / 2, 0.125, 0, -0.25}};
+    for (int r = 0; r < REALS; r++) {
+        for (uint32_t function = 0; function < GP_ELEMENT_LOSSES; function++) {
+            gp_tensor tensor = op_slice(reals[r], 1, 2, 2, 2, 0, 0);
+            op_bench b = begin(GP_OP_ELEMENT_LOSS_FORWARD);
+            b.op_case.desc.attributes.element_loss.function = function;
+            op_bench_set(&b, GP_ELEMENT_LOSS_FORWARD_X, tensor, x);
+            op_bench_set(&b, GP_ELEMENT_LOSS_FORWARD_TARGET, tensor, target);
+            op_bench_set(&b, GP_ELEMENT_LOSS_FORWARD_PARTIAL, op_plain(GP_F64, 1, 2, 0, 0, 0), NULL);
+            op_bench_run(&b);
+            op_bench_expect(&b, GP_ELEMENT_LOSS_FORWARD_PARTIAL, (const double[]){sum[function], 0}, 1e-9);
+            op_bench_fini(&b);
+
+            b = begin(GP_OP_ELEMENT_LOSS_BACKWARD);
+            b.op_case.desc.attributes.element_loss.function = function;
+            op_bench_set(&b, GP_ELEMENT_LOSS_BACKWARD_X, tensor, x);
+            op_bench_set(&b, GP_ELEMENT_LOSS_BACKWARD_TARGET, tensor, target);
+            op_bench_scalars(&b, GP_ELEMENT_LOSS_BACKWARD_SCALARS, (gp_step_scalars){.divisor = 2});
+            op_bench_set(&b, GP_ELEMENT_LOSS_BACKWARD_DX, tensor, NULL);
+            op_bench_run(&b);
+            op_bench_expect(&b, GP_ELEMENT_LOSS_BACKWARD_DX, dx[function], reals[r] == GP_F32 ? 1e-7 : 1e-14);
+            op_bench_fini(&b);
+        }
     }
 }
 
@@ -848,12 +1021,18 @@ int main(void) {
         cmocka_unit_test(test_group_norm),
         cmocka_unit_test(test_group_norm_backward),
         cmocka_unit_test(test_max_pool),
+        cmocka_unit_test(test_max_pool_of_large_windows),
+        cmocka_unit_test(test_avg_pool),
+        cmocka_unit_test(test_upsample),
         cmocka_unit_test(test_mean_pool),
         cmocka_unit_test(test_flatten),
         cmocka_unit_test(test_add),
         cmocka_unit_test(test_copy_reorder_fill),
         cmocka_unit_test(test_cross_entropy_forward),
         cmocka_unit_test(test_cross_entropy_backward),
+        cmocka_unit_test(test_cross_entropy_smoothing_and_ignore),
+        cmocka_unit_test(test_cross_entropy_of_infinite_logits),
+        cmocka_unit_test(test_element_losses),
         cmocka_unit_test(test_loss_total),
         cmocka_unit_test(test_square_sum),
         cmocka_unit_test(test_clip_total),

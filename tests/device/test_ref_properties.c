@@ -108,7 +108,7 @@ static void check_one_input(gp_op_kind forward, gp_op_kind backward, int number)
 static void check_max_pool(int number) {
     op_bench f = bench_of_case(GP_OP_MAX_POOL_FORWARD, number, GP_F64);
     const gp_tensor y = f.op_case.desc.operand[GP_MAX_POOL_FORWARD_Y];
-    gp_tensor index = gp_tensor_plain(GP_U8, 4, y.dim);
+    gp_tensor index = gp_tensor_plain(gp_pool_index_dtype(&f.op_case.desc.attributes.pool), 4, y.dim);
     op_bench_set(&f, GP_MAX_POOL_FORWARD_INDEX, index, NULL);
     op_bench_run(&f);
     op_bench d = bench_like(GP_OP_MAX_POOL_BACKWARD, &f);
@@ -126,6 +126,8 @@ static void test_adjoints_of_pools_and_flatten(void **state) {
     (void)state;
     for (int number = 0; number < GP_OP_CASES; number++) {
         check_max_pool(number);
+        check_one_input(GP_OP_AVG_POOL_FORWARD, GP_OP_AVG_POOL_BACKWARD, number);
+        check_one_input(GP_OP_UPSAMPLE_FORWARD, GP_OP_UPSAMPLE_BACKWARD, number);
         check_one_input(GP_OP_MEAN_POOL_FORWARD, GP_OP_MEAN_POOL_BACKWARD, number);
         check_one_input(GP_OP_FLATTEN, GP_OP_UNFLATTEN, number);
         check_one_input(GP_OP_UNFLATTEN, GP_OP_FLATTEN, number);
@@ -207,30 +209,41 @@ static double loss_of(op_bench *forward) {
     return op_bench_get(forward, GP_CROSS_ENTROPY_FORWARD_PARTIAL, 0);
 }
 
-static void test_differences_of_cross_entropy(void **state) {
-    (void)state;
+/* The operands of all losses have these positions. */
+_Static_assert((int)GP_ELEMENT_LOSS_FORWARD_PARTIAL == (int)GP_CROSS_ENTROPY_FORWARD_PARTIAL &&
+                   (int)GP_ELEMENT_LOSS_BACKWARD_DX == (int)GP_CROSS_ENTROPY_BACKWARD_DX,
+               "x, target, partial; x, target, scalars, dx");
+
+static void check_loss_differences(gp_op_kind forward_kind, gp_op_kind backward_kind, int number) {
     const double h = 1e-5;
+    op_bench forward = bench_of_case(forward_kind, number, GP_F64);
+    op_bench backward = bench_like(backward_kind, &forward);
+    take_operand(&backward, GP_CROSS_ENTROPY_BACKWARD_X, &forward, GP_CROSS_ENTROPY_FORWARD_X);
+    take_operand(&backward, GP_CROSS_ENTROPY_BACKWARD_TARGET, &forward, GP_CROSS_ENTROPY_FORWARD_TARGET);
+    op_bench_scalars(&backward, GP_CROSS_ENTROPY_BACKWARD_SCALARS, (gp_step_scalars){.divisor = 3});
+    op_bench_set(&backward, GP_CROSS_ENTROPY_BACKWARD_DX, forward.op_case.desc.operand[0], NULL);
+    op_bench_run(&backward);
+    int64_t elements = gp_tensor_elements(&forward.op_case.desc.operand[0]);
+    double scale = fmax(1, fabs(loss_of(&forward)) * 1e-3); /* of what is lost where large sums are subtracted */
+    for (int64_t i = 0; i < elements; i += 1 + elements / 20) {
+        double x = op_bench_get(&forward, GP_CROSS_ENTROPY_FORWARD_X, i);
+        op_bench_put(&forward, GP_CROSS_ENTROPY_FORWARD_X, i, x + h);
+        double above = loss_of(&forward);
+        op_bench_put(&forward, GP_CROSS_ENTROPY_FORWARD_X, i, x - h);
+        double below = loss_of(&forward);
+        op_bench_put(&forward, GP_CROSS_ENTROPY_FORWARD_X, i, x);
+        assert_near(op_bench_get(&backward, GP_CROSS_ENTROPY_BACKWARD_DX, i), (above - below) / (2 * h) / 3,
+                    1e-6 * scale, &backward);
+    }
+    op_bench_fini(&forward);
+    op_bench_fini(&backward);
+}
+
+static void test_differences_of_losses(void **state) {
+    (void)state;
     for (int number = 0; number < GP_OP_CASES; number++) {
-        op_bench forward = bench_of_case(GP_OP_CROSS_ENTROPY_FORWARD, number, GP_F64);
-        op_bench backward = bench_like(GP_OP_CROSS_ENTROPY_BACKWARD, &forward);
-        take_operand(&backward, GP_CROSS_ENTROPY_BACKWARD_X, &forward, GP_CROSS_ENTROPY_FORWARD_X);
-        take_operand(&backward, GP_CROSS_ENTROPY_BACKWARD_TARGET, &forward, GP_CROSS_ENTROPY_FORWARD_TARGET);
-        op_bench_scalars(&backward, GP_CROSS_ENTROPY_BACKWARD_SCALARS, (gp_step_scalars){.divisor = 3});
-        op_bench_set(&backward, GP_CROSS_ENTROPY_BACKWARD_DX, forward.op_case.desc.operand[0], NULL);
-        op_bench_run(&backward);
-        int64_t elements = gp_tensor_elements(&forward.op_case.desc.operand[0]);
-        for (int64_t i = 0; i < elements; i += 1 + elements / 20) {
-            double x = op_bench_get(&forward, GP_CROSS_ENTROPY_FORWARD_X, i);
-            op_bench_put(&forward, GP_CROSS_ENTROPY_FORWARD_X, i, x + h);
-            double above = loss_of(&forward);
-            op_bench_put(&forward, GP_CROSS_ENTROPY_FORWARD_X, i, x - h);
-            double below = loss_of(&forward);
-            op_bench_put(&forward, GP_CROSS_ENTROPY_FORWARD_X, i, x);
-            assert_near(op_bench_get(&backward, GP_CROSS_ENTROPY_BACKWARD_DX, i), (above - below) / (2 * h) / 3, 1e-6,
-                        &backward);
-        }
-        op_bench_fini(&forward);
-        op_bench_fini(&backward);
+        check_loss_differences(GP_OP_CROSS_ENTROPY_FORWARD, GP_OP_CROSS_ENTROPY_BACKWARD, number);
+        check_loss_differences(GP_OP_ELEMENT_LOSS_FORWARD, GP_OP_ELEMENT_LOSS_BACKWARD, number);
     }
 }
 
@@ -301,11 +314,13 @@ static void test_in_place_is_apart(void **state) {
         {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_DY, GP_GROUP_NORM_BACKWARD_DATA_DX},
         {GP_OP_ADD, GP_ADD_A, GP_ADD_Y},
         {GP_OP_ADD, GP_ADD_B, GP_ADD_Y},
+        {GP_OP_COPY, GP_COPY_X, GP_COPY_Y},
         {GP_OP_DROPOUT, GP_DROPOUT_X, GP_DROPOUT_Y},
         {GP_OP_NORM_APPLY, GP_NORM_APPLY_X, GP_NORM_APPLY_Y},
         {GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_X, GP_NORM_BACKWARD_DATA_DX},
         {GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_DY, GP_NORM_BACKWARD_DATA_DX},
         {GP_OP_CROSS_ENTROPY_BACKWARD, GP_CROSS_ENTROPY_BACKWARD_X, GP_CROSS_ENTROPY_BACKWARD_DX},
+        {GP_OP_ELEMENT_LOSS_BACKWARD, GP_ELEMENT_LOSS_BACKWARD_X, GP_ELEMENT_LOSS_BACKWARD_DX},
     };
     gp_op_cache *cache;
     assert_int_equal(gp_op_cache_create(&cache, NULL), GP_OK);
@@ -316,14 +331,14 @@ static void test_in_place_is_apart(void **state) {
     }
     op_bench other_strides = bench_of_case(GP_OP_ADD, 3, GP_F32);
     other_strides.op_case.desc.operand[GP_ADD_Y].stride[0] += 1;
-    op_bench copy = bench_of_case(GP_OP_COPY, 3, GP_F32);
+    op_bench reorder = bench_of_case(GP_OP_REORDER, 3, GP_F32);
     const gp_prepared *prepared;
     assert_int_equal(gp_op_prepare(cache, &gp_ref_kind, &other_strides.op_case.desc, &prepared, NULL), GP_OK);
     assert_int_equal(prepared->in_place[GP_ADD_Y], 0);
-    assert_int_equal(gp_op_prepare(cache, &gp_ref_kind, &copy.op_case.desc, &prepared, NULL), GP_OK);
+    assert_int_equal(gp_op_prepare(cache, &gp_ref_kind, &reorder.op_case.desc, &prepared, NULL), GP_OK);
     assert_int_equal(prepared->in_place[GP_COPY_Y], 0);
     op_bench_fini(&other_strides);
-    op_bench_fini(&copy);
+    op_bench_fini(&reorder);
     gp_op_cache_destroy(&cache);
 }
 
@@ -459,7 +474,7 @@ int main(void) {
         cmocka_unit_test(test_adjoints_of_products),
         cmocka_unit_test(test_adjoints_of_pools_and_flatten),
         cmocka_unit_test(test_differences_of_norm),
-        cmocka_unit_test(test_differences_of_cross_entropy),
+        cmocka_unit_test(test_differences_of_losses),
         cmocka_unit_test(test_f32_is_f64_rounded),
         cmocka_unit_test(test_in_place_is_apart),
         cmocka_unit_test(test_dropout_share),

@@ -9,3 +9,13 @@ set_tests_properties(golden_optimizers PROPERTIES LABELS "unit;threads" TIMEOUT 
 
 add_test(NAME golden_clipping COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_clipping.py $<TARGET_FILE:gpipe-train>)
 set_tests_properties(golden_clipping PROPERTIES LABELS "unit;threads" TIMEOUT 120)
+# torchvision's ResNets and VGGs. Minutes under a sanitizer, which sees the same code in smaller models.
+add_executable(fill_weights ${CMAKE_CURRENT_LIST_DIR}/fill_weights.c)
+target_link_libraries(fill_weights PRIVATE gp_model gp_data gp_warnings m)
+if(NOT GP_SANITIZE)
+  foreach(part evaluate train)
+    add_test(NAME golden_models_${part} COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_models.py
+                                                $<TARGET_FILE:gpipe-train> $<TARGET_FILE:fill_weights> ${part})
+    set_tests_properties(golden_models_${part} PROPERTIES LABELS "training" TIMEOUT 300)
+  endforeach()
+endif()

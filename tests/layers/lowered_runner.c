@@ -123,7 +123,8 @@ static void add_values(lowered_runner *runner) {
         add_block(runner, GP_ROLE_GRAD_INPUT, i, gp_tensor_samples(real, samples, layer->inputs[i]), 1);
     }
     if (layer->type->loss) {
-        add_block(runner, GP_ROLE_INPUT, 1, gp_tensor_samples(GP_I64, samples, layer->output), 1);
+        gp_dtype target = layer->type->target_dtype == GP_F32 ? real : layer->type->target_dtype;
+        add_block(runner, GP_ROLE_INPUT, 1, gp_tensor_samples(target, samples, layer->output), 1);
         return;
     }
     add_block(runner, GP_ROLE_OUTPUT, 0, gp_tensor_samples(real, samples, layer->output), 1);

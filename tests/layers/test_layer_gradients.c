@@ -84,7 +84,17 @@ static const gradient_case cases[] = {
     {"max_pool: {kernel: 3, stride: 2, pad: 1}", 2, 1, {PICTURE(3, 7, 6)}, false},
     {"max_pool: {kernel: [3, 1], stride: 1}", 1, 1, {PICTURE(2, 5, 3)}, false},
     {"max_pool: {kernel: [2, 3], stride: [3, 1], pad: [1, 1]}", 2, 1, {PICTURE(1, 7, 5)}, false},
+    {"max_pool: {kernel: 3, stride: 2, ceil: true}", 2, 1, {PICTURE(2, 6, 4)}, false},
+    {"max_pool: {kernel: [17, 16], stride: 1}", 1, 1, {PICTURE(1, 18, 17)}, false},
+    {"avg_pool: 2", 2, 1, {PICTURE(2, 5, 4)}, false},
+    {"avg_pool: {kernel: 3, stride: 2, pad: 1, ceil: true}", 2, 1, {PICTURE(2, 6, 4)}, false},
+    {"avg_pool: {kernel: 3, stride: 2, pad: 1, ceil: true, count_pad: false}", 1, 1, {PICTURE(3, 6, 4)}, false},
+    {"avg_pool: {kernel: [4, 3], stride: [3, 1], pad: [2, 1], count_pad: false}", 2, 1, {PICTURE(1, 7, 5)}, false},
     {"global_avg_pool", 2, 1, {PICTURE(3, 5, 3)}, false},
+    {"upsample: 2", 2, 1, {PICTURE(3, 2, 3)}, false},
+    {"upsample: {scale: [1, 3]}", 2, 1, {PICTURE(2, 3, 2)}, false},
+    {"identity", 2, 1, {PICTURE(2, 3, 2)}, false},
+    {"identity", 2, 1, {ROWS(2, 5)}, false},
     {"flatten", 2, 1, {PICTURE(3, 2, 4)}, false},
     {"flatten", 2, 1, {ROWS(3, 4)}, false},
     {"flatten", 2, 1, {ROW(4)}, false},
@@ -99,6 +109,12 @@ static const gradient_case cases[] = {
     {"concat: [a, b, c]", 3, 3, {ROW(1), ROW(4), ROW(2)}, false},
     {"cross_entropy", 5, 1, {ROW(4)}, true},
     {"cross_entropy", 2, 1, {ROW(1)}, true},
+    {"cross_entropy: 0.2", 3, 1, {ROWS(3, 4)}, true},
+    {"cross_entropy: {smoothing: 1, ignore: 0}", 5, 1, {ROW(3)}, true},
+    {"cross_entropy: {ignore: 255, smoothing: 0.05}", 2, 1, {PICTURE(3, 2, 3)}, true},
+    {"mse", 3, 1, {ROW(4)}, true},
+    {"mse", 2, 1, {PICTURE(2, 2, 3)}, true},
+    {"bce_logits", 2, 1, {ROWS(2, 3)}, true},
 };
 
 static uint32_t draw(uint32_t purpose, int64_t element) {
@@ -170,12 +186,17 @@ static void free_values(double **values, int count) {
     for (int i = 0; i < count; i++) free(values[i]);
 }
 
-/* Classes in turn, every third ignored. */
-static void set_target(lowered_runner *runner, int64_t classes) {
-    double target[16];
+/* Classes in turn, every third ignored; or numbers. */
+static void set_target(lowered_runner *runner, const gp_layer *loss) {
+    double target[24];
     int64_t count = runner_count(runner, GP_ROLE_INPUT, 1);
-    assert_in_range(count, 1, 16);
-    for (int64_t i = 0; i < count; i++) target[i] = i % 3 == 2 ? -100 : (double)((2 * i + 1) % classes);
+    assert_in_range(count, 1, 24);
+    for (int64_t i = 0; i < count; i++) {
+        if (loss->type->classes)
+            target[i] = (double)(i % 3 == 2 ? loss->type->ignore(loss) : (2 * i + 1) % loss->type->classes(loss));
+        else
+            target[i] = (double)(i * 7 % 5) / 4;
+    }
     runner_set(runner, GP_ROLE_INPUT, 1, target);
     runner_scalars(runner)->divisor = 3;
 }
@@ -197,7 +218,7 @@ static void check_case(const gradient_case *it) {
     set_values(runner, GP_ROLE_INPUT, it->input_count, 1, inputs);
     set_values(runner, GP_ROLE_PARAM, params, 100, values);
     if (it->loss) {
-        set_target(runner, layer->type->classes(layer));
+        set_target(runner, layer);
     } else {
         set_values(runner, GP_ROLE_GRAD_OUTPUT, 1, 200, &projection);
     }

@@ -40,7 +40,12 @@ static const layer_case cases[] = {
     {"group_norm: 3", 1, {{3, {6, 5, 4}}}, false},
     {"group_norm: {groups: 2, affine: false}", 1, {{1, {6}}}, false},
     {"max_pool: {kernel: 3, pad: 1}", 1, {{3, {3, 5, 6}}}, false},
+    {"max_pool: {kernel: [17, 18], stride: 1}", 1, {{3, {3, 17, 20}}}, false},
+    {"avg_pool: {kernel: 3, stride: 2, pad: 1, ceil: true}", 1, {{3, {3, 6, 4}}}, false},
     {"global_avg_pool", 1, {{3, {3, 5, 6}}}, false},
+    {"upsample: [2, 3]", 1, {{3, {3, 2, 2}}}, false},
+    {"identity", 1, {{3, {3, 2, 4}}}, false},
+    {"identity", 1, {{2, {3, 7}}}, false},
     {"dropout", 1, {{1, {7}}}, false},
     {"dropout: {channels: true}", 1, {{3, {3, 5, 6}}}, false},
     {"dropout: 0", 1, {{1, {7}}}, false},
@@ -51,6 +56,10 @@ static const layer_case cases[] = {
     {"add: [a, b, c, d]", 4, {{1, {7}}, {1, {7}}, {1, {7}}, {1, {7}}}, false},
     {"concat: [a, b, c]", 3, {{3, {2, 4, 4}}, {3, {1, 4, 4}}, {3, {3, 4, 4}}}, false},
     {"cross_entropy", 1, {{1, {7}}}, true},
+    {"cross_entropy: 0.1", 1, {{2, {3, 7}}}, true},
+    {"cross_entropy: {ignore: 255}", 1, {{3, {5, 3, 4}}}, true},
+    {"mse", 1, {{3, {2, 3, 4}}}, true},
+    {"bce_logits", 1, {{2, {3, 4}}}, true},
 };
 
 static void check(gp_status status, const gp_error *err) {
@@ -92,14 +101,15 @@ static void test_table(void **state) {
             assert_non_null(type->read);
             assert_non_null(type->infer);
             assert_non_null(type->lower);
-            assert_int_equal(type->classes != NULL, loss);
+            assert_int_equal(type->classes != NULL, type->target_dtype == GP_I64);
+            assert_int_equal(type->ignore != NULL, type->target_dtype == GP_I64);
         }
         for (const char *const *name = gp_layer_names_later(loss); *name; name++)
             assert_null(gp_layer_type_find(*name, loss));
     }
     int layers = 0;
     while (gp_layer_names(false)[layers]) layers++;
-    assert_int_equal(layers, 18);
+    assert_int_equal(layers, 21);
 }
 
 /* How often the ops of a pass write elements of a role, in elements. */

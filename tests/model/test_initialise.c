@@ -147,6 +147,74 @@ static void test_seed_and_name_alone(void **state) {
     release(&second);
 }
 
+static void expect_normal(const built *model, const char *name, double sigma) {
+    const gp_param *param = &model->graph->params[gp_graph_find_param(model->graph, name)];
+    int64_t count = elements_of(param);
+    double *values = values_of(model, name, 7);
+    double moment[5] = {0}, n = (double)count;
+    int64_t within = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double z = values[i] / sigma, power = 1;
+        for (int k = 1; k <= 4; k++) moment[k] += power *= z;
+        within += fabs(z) < 1;
+    }
+    /* Standard errors of a normal's moments and of the share within one sigma. */
+    assert_true(fabs(moment[1] / n) < 5 / sqrt(n));
+    assert_true(fabs(moment[2] / n - 1) < 5 * sqrt(2 / n));
+    assert_true(fabs(moment[3] / n) < 5 * sqrt(15 / n));
+    assert_true(fabs(moment[4] / n - 3) < 5 * sqrt(96 / n));
+    assert_true(fabs((double)within / n - 0.682689) < 5 * sqrt(0.2166 / n));
+    double products[2] = {0, 0}; /* neighbours that share a word, and such that do not */
+    for (int64_t i = 0; i + 1 < count; i++) products[i % 2] += values[i] * values[i + 1] / (sigma * sigma);
+    assert_true(fabs(products[0] / n) < 5 / sqrt(n) && fabs(products[1] / n) < 5 / sqrt(n));
+    free(values);
+}
+
+static void test_normal(void **state) {
+    static const char text[] =
+        "input: {shape: [8, 12, 12]}\n"
+        "layers:\n"
+        "- conv: {out: 64, kernel: [3, 5], groups: 2, name: c, init: {weight: {kaiming_normal: fan_out}, bias: 0}}\n"
+        "- conv: {out: 32, kernel: [3, 5], groups: 2, name: d, init: {weight: kaiming_normal, bias: {normal: 2}}}\n"
+        "- batch_norm: {name: n, init: {weight: -0.5}}\n"
+        "- flatten\n"
+        "- linear: {out: 16, name: l, init: {weight: {normal: 0.01}, bias: {uniform: 3}}}\n"
+        "loss: cross_entropy\n";
+    (void)state;
+    built model = build(text);
+    expect_normal(&model, "c.weight", sqrt(2.0 / (64 * 15)));
+    expect_normal(&model, "d.weight", sqrt(2.0 / (32 * 15)));
+    expect_normal(&model, "d.bias", 2);
+    expect_normal(&model, "l.weight", 0.01);
+    expect_uniform(&model, "l.bias", 3);
+    double *bias = values_of(&model, "c.bias", 1), *scale = values_of(&model, "n.weight", 1);
+    double *shift = values_of(&model, "n.bias", 1);
+    for (int i = 0; i < 32; i++) assert_true(bias[i] == 0 && scale[i] == -0.5 && shift[i] == 0);
+    free(bias);
+    free(scale);
+    free(shift);
+    release(&model);
+}
+
+/* Box and Muller on the counter of base/philox.h, written out. */
+static void test_normal_counters(void **state) {
+    const uint64_t seed = 77, name = gp_hash_text("l.weight");
+    (void)state;
+    built model = build("input: {shape: [7]}\nlayers: [linear: {out: 9, name: l, init: {weight: {normal: 1}}}]\n"
+                        "loss: cross_entropy\n");
+    double *values = values_of(&model, "l.weight", seed);
+    for (uint32_t element = 0; element < 63; element++) {
+        gp_philox draw =
+            gp_philox_draw(seed, (gp_philox){{element / 4, (uint32_t)name, (uint32_t)(name >> 32), GP_RANDOM_INITIAL}});
+        const uint32_t *pair = &draw.word[element % 4 / 2 * 2];
+        double radius = sqrt(-2 * log(ldexp((double)pair[0] + 1, -32)));
+        double angle = 2 * acos(-1) * ldexp(pair[1], -32);
+        assert_true(fabs(values[element] - radius * (element % 2 ? sin(angle) : cos(angle))) < 1e-12);
+    }
+    free(values);
+    release(&model);
+}
+
 static void test_rounding_to_f32(void **state) {
     (void)state;
     built model = build(wide);
@@ -163,7 +231,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bounds),          cmocka_unit_test(test_constants),
         cmocka_unit_test(test_counters),        cmocka_unit_test(test_seed_and_name_alone),
-        cmocka_unit_test(test_rounding_to_f32),
+        cmocka_unit_test(test_rounding_to_f32), cmocka_unit_test(test_normal),
+        cmocka_unit_test(test_normal_counters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

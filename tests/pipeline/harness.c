@@ -47,10 +47,11 @@ void harness_plan(harness *h, const harness_options *options) {
     must(gp_plan_create(&request, &h->plan, &err), &err);
     assert_true(gp_shape_elements(h->graph->values[GP_VALUE_INPUT].shape, &h->input_elements));
     const gp_layer *loss = h->graph->nodes[h->graph->node_count - 1].layer;
-    h->classes = loss->type->classes(loss);
+    assert_true(gp_shape_elements(loss->output, &h->target_elements));
+    h->classes = loss->type->classes ? loss->type->classes(loss) : 0;
     int64_t most = options->batch > options->evaluation ? options->batch : options->evaluation;
     must(gp_new_array(&h->input, (size_t)(most * h->input_elements), sizeof(double), &err), &err);
-    must(GP_NEW(&h->target, most, &err), &err);
+    must(gp_new_array(&h->target, (size_t)(most * h->target_elements), sizeof(double), &err), &err);
 }
 
 static gp_status write_param(harness *h, int p, gp_error *err) {
@@ -75,15 +76,24 @@ void harness_start(harness *h, const gp_hooks *hooks) {
     must(harness_try_start(h, hooks, &err), &err);
 }
 
+static void put_real(const harness *h, void *to, int64_t i, uint32_t word) {
+    double value = 2 * gp_philox_uniform(word) - 1;
+    if (h->plan->real == GP_F64)
+        ((double *)to)[i] = value;
+    else
+        ((float *)to)[i] = (float)value;
+}
+
 void harness_make_data(harness *h, int64_t samples, uint32_t step) {
-    for (int64_t i = 0; i < samples * h->input_elements; i++) {
+    int64_t inputs = samples * h->input_elements, targets = samples * h->target_elements;
+    for (int64_t i = 0; i < inputs || i < targets; i++) {
         gp_philox draw = gp_philox_draw(99, (gp_philox){{(uint32_t)i, step, 0, 0}});
-        double value = 2 * gp_philox_uniform(draw.word[0]) - 1;
-        if (h->plan->real == GP_F64)
-            ((double *)h->input)[i] = value;
+        if (i < inputs) put_real(h, h->input, i, draw.word[0]);
+        if (i >= targets) continue;
+        if (h->classes)
+            ((int64_t *)h->target)[i] = draw.word[1] % (uint32_t)h->classes;
         else
-            ((float *)h->input)[i] = (float)value;
-        if (i < samples) h->target[i] = draw.word[1] % (uint32_t)h->classes;
+            put_real(h, h->target, i, draw.word[1]);
     }
 }
 
@@ -95,7 +105,7 @@ gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step
 
 gp_status harness_run(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,
                       gp_error *err) {
-    gp_step_input input = {h->input, h->target, 7, step, 0.05, (double)samples};
+    gp_step_input input = {h->input, h->target, 7, step, 0.05, (double)(samples * h->target_elements)};
     int mini = gp_plan_find(h->plan, training, samples);
     assert_true(mini >= 0);
     return gp_run_step(h->run, mini, &input, result, err);

@@ -56,9 +56,10 @@ typedef struct harness {
     gp_graph *graph;
     gp_plan *plan;
     gp_run *run;
-    int64_t input_elements, classes;
-    void *input; /* of the larger mini-batch */
-    int64_t *target;
+    int64_t input_elements, target_elements; /* of a sample */
+    int64_t classes;                         /* 0: targets are numbers of the plan's real type */
+    void *input;                             /* of the larger mini-batch */
+    void *target;
     harness_options options;
 } harness;
 

@@ -110,5 +110,50 @@ static const char network_rows[] = "input: {shape: [4, 6]}\n"
                                    "  - linear: 5\n"                 /* 9 */
                                    "loss: cross_entropy\n";
 enum { NETWORK_ROWS_LAYERS = 10 };
+/* A class for each pixel: down by an average, down again by a maximum, up again twice, the fine values beside the
+ * coarse ones each time; identities where their input has other users, where it has none, and at the ends of stages;
+ * a class that is ignored. */
+static const char network_pixels[] = "input: {shape: [3, 8, 8]}\n"
+                                     "layers:\n"
+                                     "  - conv: {out: 6, kernel: 3, pad: 1}\n"                          /* 0 */
+                                     "  - batch_norm\n"                                                 /* 1 */
+                                     "  - relu: {name: fine}\n"                                         /* 2 */
+                                     "  - avg_pool: {kernel: 3, stride: 2, pad: 1}\n"                   /* 3 */
+                                     "  - identity\n"                                                   /* 4 */
+                                     "  - conv: {out: 5, kernel: 3, pad: 1}\n"                          /* 5 */
+                                     "  - relu: {name: coarse}\n"                                       /* 6 */
+                                     "  - max_pool: {kernel: 3, stride: 2, ceil: true}\n"               /* 7 */
+                                     "  - identity\n"                                                   /* 8 */
+                                     "  - upsample: 2\n"                                                /* 9 */
+                                     "  - concat: [-1, coarse]\n"                                       /* 10 */
+                                     "  - avg_pool: {kernel: 3, stride: 1, pad: 1, count_pad: false}\n" /* 11 */
+                                     "  - upsample: {scale: [2, 2], name: up}\n"                        /* 12 */
+                                     "  - identity: {from: fine}\n"                                     /* 13 */
+                                     "  - concat: [up, -1, fine]\n"                                     /* 14 */
+                                     "  - conv: {out: 4, kernel: 1}\n"                                  /* 15 */
+                                     "loss: {cross_entropy: {smoothing: 0.1, ignore: 3}}\n";
+enum { NETWORK_PIXELS_LAYERS = 16 };
+
+/* Numbers for targets: vectors, and pictures. */
+static const char network_numbers[] = "input: {shape: [6]}\n"
+                                      "layers:\n"
+                                      "  - identity: {name: i}\n" /* 0 */
+                                      "  - linear: 7\n"           /* 1 */
+                                      "  - relu\n"                /* 2 */
+                                      "  - linear: 6\n"           /* 3 */
+                                      "  - add: [-1, i]\n"        /* 4 */
+                                      "  - identity\n"            /* 5 */
+                                      "  - linear: 5\n"           /* 6 */
+                                      "loss: mse\n";
+enum { NETWORK_NUMBERS_LAYERS = 7 };
+static const char network_mask[] = "input: {shape: [2, 3, 4]}\n"
+                                   "layers:\n"
+                                   "  - conv: {out: 3, kernel: 3, pad: 1}\n" /* 0 */
+                                   "  - upsample: [1, 2]\n"                  /* 1 */
+                                   "  - relu\n"                              /* 2 */
+                                   "  - avg_pool: 2\n"                       /* 3 */
+                                   "  - conv: {out: 2, kernel: 1}\n"         /* 4 */
+                                   "loss: bce_logits\n";
+enum { NETWORK_MASK_LAYERS = 5 };
 
 #endif

@@ -67,6 +67,7 @@ static void the_lines_of_a_run(void **state) {
     record.grad_norm = 1.25;
     assert_int_equal(gp_metrics_step(metrics, &record, &err), GP_OK);
     assert_int_equal(gp_metrics_eval(metrics, 12, 0.5, 0.9812, &err), GP_OK);
+    assert_int_equal(gp_metrics_eval(metrics, 13, 0.25, (double)NAN, &err), GP_OK);
     assert_int_equal(gp_metrics_end(metrics, "done", 12, 1.25, &err), GP_OK);
     assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
     size_t bytes;
@@ -77,6 +78,7 @@ static void the_lines_of_a_run(void **state) {
                         "{\"event\":\"step\",\"step\":12,\"epoch\":3,\"loss\":2.30258512,\"lr\":0.02,\"samples\":64,"
                         "\"seconds\":0.0123,\"grad_norm\":1.25}\n"
                         "{\"event\":\"eval\",\"step\":12,\"loss\":0.5,\"accuracy\":0.9812}\n"
+                        "{\"event\":\"eval\",\"step\":13,\"loss\":0.25}\n"
                         "{\"event\":\"end\",\"status\":\"done\",\"steps\":12,\"seconds\":1.25}\n");
     free(text);
 }

@@ -38,7 +38,7 @@ static bool dtype_fits(char letter, gp_dtype dtype) {
     case 'f': return dtype == GP_F32;
     case 'd': return dtype == GP_F64;
     case 'l': return dtype == GP_I64;
-    case 'b':
+    case 'i': return dtype == GP_U8 || dtype == GP_I32;
     case 's': return dtype == GP_U8;
     default: return letter == '*';
     }

@@ -49,7 +49,7 @@ static inline bool gp_rows_dense(gp_rows rows) {
 }
 
 /* The storage of every operand, plain, and the checks that own loops need: rows of one pitch, and the dtypes that
- * `types` gives by operand, one letter each: f F32, d F64, l I64, b U8, * any, s the step's scalars. */
+ * `types` gives by operand, one letter each: f F32, d F64, l I64, i U8 or I32, * any, s the step's scalars. */
 GP_MUST_USE gp_status gp_cpu_prepare_plain(gp_prepared *prepared, const char *types, gp_error *err);
 /* States that the written operand may have the address of the read one, where the two lie alike in memory. */
 void gp_cpu_allow_in_place(gp_prepared *prepared, int written, int read);

@@ -118,11 +118,14 @@ static void move_bytes(const gp_cpu_call *call, int to, int from) {
 }
 
 gp_status gp_cpu_copy_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "**", err);
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "**", err));
+    gp_cpu_allow_in_place(prepared, GP_COPY_Y, GP_COPY_X);
+    return GP_OK;
 }
 
 gp_status gp_cpu_copy_run(const gp_cpu_call *call, gp_error *err) {
     (void)err;
+    if (call->operand[GP_COPY_Y] == call->operand[GP_COPY_X]) return GP_OK; /* in place */
     move_bytes(call, GP_COPY_Y, GP_COPY_X);
     return GP_OK;
 }

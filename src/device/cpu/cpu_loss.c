@@ -3,7 +3,6 @@
 #include <math.h>
 
 enum {
-    IGNORED = -100,  /* PyTorch's ignore_index */
     BLOCK_ROWS = 64, /* losses are summed in blocks of so many rows, and the blocks in their order */
 };
 
@@ -14,15 +13,17 @@ typedef struct loss_loop {
     const int64_t *target;
     double (*partial)[2]; /* of each block: Σ loss, number right */
     double divisor;
+    gp_cross_entropy_attributes attributes;
 } loss_loop;
 
 /* Before anything is computed: threads of the pool have no way to fail. */
 static gp_status check_targets(const gp_cpu_call *call, const int64_t *target, gp_rows x, gp_error *err) {
+    int64_t ignore = call->prepared->desc.attributes.cross_entropy.ignore;
     for (int64_t row = 0; row < x.count; row++) {
-        if (target[row] == IGNORED || (target[row] >= 0 && target[row] < x.width)) continue;
-        return gp_fail(err, GP_DATA, "%s: target %lld of row %lld is no class: these are 0 to %lld, and %d to ignore",
+        if (target[row] == ignore || (target[row] >= 0 && target[row] < x.width)) continue;
+        return gp_fail(err, GP_DATA, "%s: target %lld of row %lld is no class: these are 0 to %lld, and %lld to ignore",
                        gp_op_name(call->prepared->desc.kind), (long long)target[row], (long long)row,
-                       (long long)(x.width - 1), IGNORED);
+                       (long long)(x.width - 1), (long long)ignore);
     }
     return GP_OK;
 }
@@ -39,6 +40,15 @@ static double exp_sum(const float *x, int64_t classes, float most) {
     double sum = 0;
     for (int64_t c = 0; c < classes; c++) sum += (double)expf(x[c] - most);
     return sum;
+}
+
+/* A sum that is left out where its weight is 0: an infinite logit must not make it NaN. */
+static double row_loss(const float *x, int64_t classes, int64_t target, int64_t best, double smoothing) {
+    double most = (double)x[best], rest = log(exp_sum(x, classes, x[best])), loss = 0, spread = 0;
+    if (smoothing < 1) loss += (1 - smoothing) * (rest + (most - (double)x[target]));
+    if (smoothing == 0) return loss;
+    for (int64_t c = 0; c < classes; c++) spread += rest + (most - (double)x[c]);
+    return loss + smoothing / (double)classes * spread;
 }
 
 static int64_t blocks_of(gp_rows x) {
@@ -59,10 +69,10 @@ static void forward_blocks(void *context, int64_t begin, int64_t end) {
         int64_t last = (block + 1) * BLOCK_ROWS < loop->x.count ? (block + 1) * BLOCK_ROWS : loop->x.count;
         for (int64_t row = block * BLOCK_ROWS; row < last; row++) {
             int64_t target = loop->target[row];
-            if (target == IGNORED) continue;
+            if (target == loop->attributes.ignore) continue;
             const float *x = loop->x_at + row * loop->x.pitch;
             int64_t best = largest(x, loop->x.width);
-            loss += log(exp_sum(x, loop->x.width, x[best])) + ((double)x[best] - (double)x[target]);
+            loss += row_loss(x, loop->x.width, target, best, loop->attributes.smoothing);
             if (best == target) right += 1;
         }
         loop->partial[block][0] = loss;
@@ -74,7 +84,8 @@ gp_status gp_cpu_cross_entropy_forward_run(const gp_cpu_call *call, gp_error *er
     loss_loop loop = {.x = gp_cpu_rows(call, GP_CROSS_ENTROPY_FORWARD_X),
                       .x_at = call->operand[GP_CROSS_ENTROPY_FORWARD_X],
                       .target = call->operand[GP_CROSS_ENTROPY_FORWARD_TARGET],
-                      .partial = call->workspace};
+                      .partial = call->workspace,
+                      .attributes = call->prepared->desc.attributes.cross_entropy};
     GP_RETURN_IF_FAILED(check_targets(call, loop.target, loop.x, err));
     int64_t blocks = blocks_of(loop.x);
     gp_cpu_pool_for(call->pool, blocks, 1, forward_blocks, &loop);
@@ -97,11 +108,12 @@ gp_status gp_cpu_cross_entropy_backward_prepare(gp_prepared *prepared, gp_error 
 
 static void backward_rows(void *context, int64_t begin, int64_t end) {
     const loss_loop *loop = context;
+    double smoothing = loop->attributes.smoothing, share = smoothing / (double)loop->x.width;
     for (int64_t row = begin; row < end; row++) {
         const float *x = loop->x_at + row * loop->x.pitch;
         float *dx = loop->dx_at + row * loop->dx.pitch;
         int64_t target = loop->target[row], classes = loop->x.width;
-        if (target == IGNORED) {
+        if (target == loop->attributes.ignore) {
             for (int64_t c = 0; c < classes; c++) dx[c] = 0;
             continue;
         }
@@ -112,7 +124,7 @@ static void backward_rows(void *context, int64_t begin, int64_t end) {
             sum += (double)dx[c];
         }
         for (int64_t c = 0; c < classes; c++)
-            dx[c] = (float)(((double)dx[c] / sum - (c == target ? 1 : 0)) / loop->divisor);
+            dx[c] = (float)(((double)dx[c] / sum - ((c == target ? 1 - smoothing : 0) + share)) / loop->divisor);
     }
 }
 
@@ -123,7 +135,8 @@ gp_status gp_cpu_cross_entropy_backward_run(const gp_cpu_call *call, gp_error *e
                       .dx = gp_cpu_rows(call, GP_CROSS_ENTROPY_BACKWARD_DX),
                       .dx_at = call->operand[GP_CROSS_ENTROPY_BACKWARD_DX],
                       .target = call->operand[GP_CROSS_ENTROPY_BACKWARD_TARGET],
-                      .divisor = scalars->divisor};
+                      .divisor = scalars->divisor,
+                      .attributes = call->prepared->desc.attributes.cross_entropy};
     GP_RETURN_IF_FAILED(check_targets(call, loop.target, loop.x, err));
     /* An exponential costs some ten times a copy. */
     gp_cpu_pool_for(call->pool, loop.x.count, gp_cpu_grain(10 * loop.x.width), backward_rows, &loop);

@@ -53,11 +53,25 @@ GP_MUST_USE gp_status gp_cpu_max_pool_forward_prepare(gp_prepared *prepared, gp_
 GP_MUST_USE gp_status gp_cpu_max_pool_forward_run(const gp_cpu_call *call, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_max_pool_backward_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_max_pool_backward_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_avg_pool_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_avg_pool_forward_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_avg_pool_backward_run(const gp_cpu_call *call, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_mean_pool_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_mean_pool_forward_run(const gp_cpu_call *call, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_mean_pool_backward_run(const gp_cpu_call *call, gp_error *err);
 
-/* cpu_loss.c; GP_DATA where a target is neither a class nor −100. */
+/* cpu_upsample.c */
+GP_MUST_USE gp_status gp_cpu_upsample_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_upsample_forward_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_upsample_backward_run(const gp_cpu_call *call, gp_error *err);
+
+/* cpu_element_loss.c */
+GP_MUST_USE gp_status gp_cpu_element_loss_forward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_element_loss_forward_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_element_loss_backward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_element_loss_backward_run(const gp_cpu_call *call, gp_error *err);
+
+/* cpu_loss.c; GP_DATA where a target is neither a class nor the one to ignore. */
 GP_MUST_USE gp_status gp_cpu_cross_entropy_forward_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_cross_entropy_forward_run(const gp_cpu_call *call, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_cross_entropy_backward_prepare(gp_prepared *prepared, gp_error *err);

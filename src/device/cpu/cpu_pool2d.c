@@ -12,7 +12,8 @@ typedef struct pool_loop {
     int64_t in[2], out[2], channels, tiles; /* in, out: height, width */
     const float *from;
     float *to;
-    uint8_t *index; /* written forward (NULL: absent), read backward */
+    void *index; /* written forward (NULL: absent), read backward; bytes, or int32_t where `wide` */
+    bool wide;
     int64_t from_pitch, to_pitch, index_pitch;
 } pool_loop;
 
@@ -28,7 +29,7 @@ static void kernel_range(const pool_loop *loop, int side, int64_t out, int64_t *
 }
 
 gp_status gp_cpu_max_pool_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "ffb", err);
+    return gp_cpu_prepare_plain(prepared, "ffi", err);
 }
 
 /* The first of equals wins, NaN over all, the first of them. */
@@ -72,8 +73,11 @@ static void max_window(const pool_loop *loop, int64_t n, int64_t oh, int64_t ow,
     float *y = loop->to + at * loop->to_pitch + channel;
     for (int64_t c = 0; c < width; c++) y[c] = best[c];
     if (!loop->index) return;
-    uint8_t *index = loop->index + at * loop->index_pitch + channel;
-    for (int64_t c = 0; c < width; c++) index[c] = (uint8_t)place[c];
+    at = at * loop->index_pitch + channel;
+    if (loop->wide)
+        for (int64_t c = 0; c < width; c++) ((int32_t *)loop->index)[at + c] = place[c];
+    else
+        for (int64_t c = 0; c < width; c++) ((uint8_t *)loop->index)[at + c] = (uint8_t)place[c];
 }
 
 /* Items are rows of windows. */
@@ -95,7 +99,8 @@ static pool_loop max_pool_loop(const gp_cpu_call *call, int in, int out, int ind
                       .out = {y[1], y[2]},
                       .channels = x[3],
                       .tiles = (x[3] + TILE - 1) / TILE,
-                      .index = call->operand[index]};
+                      .index = call->operand[index],
+                      .wide = desc->operand[index].dtype == GP_I32};
     if (loop.index) loop.index_pitch = gp_cpu_rows(call, index).pitch;
     return loop;
 }
@@ -114,7 +119,7 @@ gp_status gp_cpu_max_pool_forward_run(const gp_cpu_call *call, gp_error *err) {
 }
 
 gp_status gp_cpu_max_pool_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "bff", err);
+    return gp_cpu_prepare_plain(prepared, "iff", err);
 }
 
 /* The outputs along one side whose windows hold input place `in`: [*first, *last). */
@@ -123,6 +128,20 @@ static void output_range(const pool_loop *loop, int side, int64_t in, int64_t *f
     *first = end < kernel ? 0 : (end - kernel) / stride + 1;
     *last = end / stride + 1 < loop->out[side] ? end / stride + 1 : loop->out[side];
 }
+
+/* Windows whose maximum is place k hand on their gradient. It is read in any case: no branch, so that this becomes
+ * vector code. */
+#define DEFINE_ADD_WINNERS(name, type)                                                                                 \
+    static void name(float *sum, const float *dy, const type *index, int32_t k, int64_t channels) {                    \
+        GP_INDEPENDENT                                                                                                 \
+        for (int64_t c = 0; c < channels; c++) {                                                                       \
+            float share = dy[c];                                                                                       \
+            sum[c] += index[c] == k ? share : 0;                                                                       \
+        }                                                                                                              \
+    }
+DEFINE_ADD_WINNERS(add_byte_winners, uint8_t)
+DEFINE_ADD_WINNERS(add_wide_winners, int32_t)
+#undef DEFINE_ADD_WINNERS
 
 /* One place of the input gathers from the windows that hold it, last to first: in rising order of the place that it has
  * in them, as every device kind adds. */
@@ -139,12 +158,11 @@ static void gather_place(const pool_loop *loop, int64_t n, int64_t h, int64_t w,
             int64_t kw = w + loop->pool.pad[1] - ow * loop->pool.stride[1];
             int32_t k = (int32_t)(kh * loop->pool.kernel[1] + kw);
             const float *dy = loop->from + at * loop->from_pitch + channel;
-            const uint8_t *index = loop->index + at * loop->index_pitch + channel;
-            GP_INDEPENDENT
-            for (int64_t c = 0; c < width; c++) {
-                float share = dy[c]; /* read in any case: no branch, so that this becomes vector code */
-                sum[c] += index[c] == k ? share : 0;
-            }
+            int64_t places = at * loop->index_pitch + channel;
+            if (loop->wide)
+                add_wide_winners(sum, dy, (const int32_t *)loop->index + places, k, width);
+            else
+                add_byte_winners(sum, dy, (const uint8_t *)loop->index + places, k, width);
         }
     }
     float *dx = loop->to + ((n * loop->in[0] + h) * loop->in[1] + w) * loop->to_pitch + channel;
@@ -171,6 +189,116 @@ gp_status gp_cpu_max_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
     loop.to_pitch = gp_cpu_rows(call, GP_MAX_POOL_BACKWARD_DX).pitch;
     int64_t samples = call->prepared->desc.operand[GP_MAX_POOL_BACKWARD_DX].dim[0];
     gp_cpu_pool_for(call->pool, samples * loop.in[0], gp_cpu_grain(loop.in[1] * loop.channels), gather_rows, &loop);
+    return GP_OK;
+}
+
+gp_status gp_cpu_avg_pool_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "ff", err);
+}
+
+/* Places that a window counts along one side, see op.h. */
+static int64_t counted_places(const pool_loop *loop, int side, int64_t out) {
+    int64_t first, last;
+    kernel_range(loop, side, out, &first, &last);
+    if (!loop->pool.count_pad) return last - first;
+    int64_t begin = out * loop->pool.stride[side] - loop->pool.pad[side];
+    int64_t end = loop->in[side] + loop->pool.pad[side] - begin;
+    return end < loop->pool.kernel[side] ? end : loop->pool.kernel[side];
+}
+
+static double divisor_of(const pool_loop *loop, int64_t oh, int64_t ow) {
+    return (double)(counted_places(loop, 0, oh) * counted_places(loop, 1, ow));
+}
+
+/* The mean of one window, up to TILE channels from `channel` on, summed in f64. */
+static void mean_window(const pool_loop *loop, int64_t n, int64_t oh, int64_t ow, int64_t channel) {
+    double sum[TILE] = {0}, divisor = divisor_of(loop, oh, ow);
+    int64_t width = tile_width(loop, channel);
+    int64_t h_first, h_last, w_first, w_last;
+    kernel_range(loop, 0, oh, &h_first, &h_last);
+    kernel_range(loop, 1, ow, &w_first, &w_last);
+    for (int64_t kh = h_first; kh < h_last; kh++) {
+        int64_t row = (n * loop->in[0] + oh * loop->pool.stride[0] - loop->pool.pad[0] + kh) * loop->in[1];
+        for (int64_t kw = w_first; kw < w_last; kw++) {
+            int64_t at = row + ow * loop->pool.stride[1] - loop->pool.pad[1] + kw;
+            const float *x = loop->from + at * loop->from_pitch + channel;
+            for (int64_t c = 0; c < width; c++) sum[c] += (double)x[c];
+        }
+    }
+    float *y = loop->to + ((n * loop->out[0] + oh) * loop->out[1] + ow) * loop->to_pitch + channel;
+    for (int64_t c = 0; c < width; c++) y[c] = (float)(sum[c] / divisor);
+}
+
+/* Items are rows of windows. */
+static void mean_rows(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    for (int64_t i = begin; i < end; i++) {
+        for (int64_t ow = 0; ow < loop->out[1]; ow++) {
+            for (int64_t channel = 0; channel < loop->channels; channel += TILE)
+                mean_window(loop, i / loop->out[0], i % loop->out[0], ow, channel);
+        }
+    }
+}
+
+static pool_loop avg_pool_loop(const gp_cpu_call *call, int in, int out, int from, int to) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    const int64_t *x = desc->operand[in].dim, *y = desc->operand[out].dim;
+    return (pool_loop){.pool = desc->attributes.pool,
+                       .in = {x[1], x[2]},
+                       .out = {y[1], y[2]},
+                       .channels = x[3],
+                       .from = call->operand[from],
+                       .from_pitch = gp_cpu_rows(call, from).pitch,
+                       .to = call->operand[to],
+                       .to_pitch = gp_cpu_rows(call, to).pitch};
+}
+
+gp_status gp_cpu_avg_pool_forward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    pool_loop loop =
+        avg_pool_loop(call, GP_AVG_POOL_FORWARD_X, GP_AVG_POOL_FORWARD_Y, GP_AVG_POOL_FORWARD_X, GP_AVG_POOL_FORWARD_Y);
+    int64_t samples = call->prepared->desc.operand[GP_AVG_POOL_FORWARD_X].dim[0];
+    int64_t work = loop.out[1] * loop.channels * loop.pool.kernel[0] * loop.pool.kernel[1];
+    gp_cpu_pool_for(call->pool, samples * loop.out[0], gp_cpu_grain(work), mean_rows, &loop);
+    return GP_OK;
+}
+
+/* One place of the input gathers the shares of the windows that hold it, last to first, as gather_place does. */
+static void share_place(const pool_loop *loop, int64_t n, int64_t h, int64_t w, int64_t channel) {
+    double sum[TILE] = {0};
+    int64_t width = tile_width(loop, channel);
+    int64_t h_first, h_last, w_first, w_last;
+    output_range(loop, 0, h, &h_first, &h_last);
+    output_range(loop, 1, w, &w_first, &w_last);
+    for (int64_t oh = h_last - 1; oh >= h_first; oh--) {
+        for (int64_t ow = w_last - 1; ow >= w_first; ow--) {
+            int64_t at = (n * loop->out[0] + oh) * loop->out[1] + ow;
+            const float *dy = loop->from + at * loop->from_pitch + channel;
+            double divisor = divisor_of(loop, oh, ow);
+            for (int64_t c = 0; c < width; c++) sum[c] += (double)dy[c] / divisor;
+        }
+    }
+    float *dx = loop->to + ((n * loop->in[0] + h) * loop->in[1] + w) * loop->to_pitch + channel;
+    for (int64_t c = 0; c < width; c++) dx[c] = (float)sum[c];
+}
+
+/* Items are rows of the input. */
+static void share_rows(void *context, int64_t begin, int64_t end) {
+    const pool_loop *loop = context;
+    for (int64_t i = begin; i < end; i++) {
+        for (int64_t w = 0; w < loop->in[1]; w++) {
+            for (int64_t channel = 0; channel < loop->channels; channel += TILE)
+                share_place(loop, i / loop->in[0], i % loop->in[0], w, channel);
+        }
+    }
+}
+
+gp_status gp_cpu_avg_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    pool_loop loop = avg_pool_loop(call, GP_AVG_POOL_BACKWARD_DX, GP_AVG_POOL_BACKWARD_DY, GP_AVG_POOL_BACKWARD_DY,
+                                   GP_AVG_POOL_BACKWARD_DX);
+    int64_t samples = call->prepared->desc.operand[GP_AVG_POOL_BACKWARD_DX].dim[0];
+    gp_cpu_pool_for(call->pool, samples * loop.in[0], gp_cpu_grain(loop.in[1] * loop.channels), share_rows, &loop);
     return GP_OK;
 }
 

@@ -45,6 +45,10 @@ static ref_loop *const loops[GP_OP_KINDS] = {
     [GP_OP_ACTIVATION_BACKWARD] = ref_activation_backward,
     [GP_OP_MAX_POOL_FORWARD] = ref_max_pool_forward,
     [GP_OP_MAX_POOL_BACKWARD] = ref_max_pool_backward,
+    [GP_OP_AVG_POOL_FORWARD] = ref_avg_pool_forward,
+    [GP_OP_AVG_POOL_BACKWARD] = ref_avg_pool_backward,
+    [GP_OP_UPSAMPLE_FORWARD] = ref_upsample_forward,
+    [GP_OP_UPSAMPLE_BACKWARD] = ref_upsample_backward,
     [GP_OP_MEAN_POOL_FORWARD] = ref_mean_pool_forward,
     [GP_OP_MEAN_POOL_BACKWARD] = ref_mean_pool_backward,
     [GP_OP_FLATTEN] = ref_flatten,
@@ -54,6 +58,8 @@ static ref_loop *const loops[GP_OP_KINDS] = {
     [GP_OP_COPY] = ref_copy,
     [GP_OP_CROSS_ENTROPY_FORWARD] = ref_cross_entropy_forward,
     [GP_OP_CROSS_ENTROPY_BACKWARD] = ref_cross_entropy_backward,
+    [GP_OP_ELEMENT_LOSS_FORWARD] = ref_element_loss_forward,
+    [GP_OP_ELEMENT_LOSS_BACKWARD] = ref_element_loss_backward,
     [GP_OP_LOSS_TOTAL] = ref_loss_total,
     [GP_OP_NORM_COMMIT] = ref_norm_commit,
     [GP_OP_SQUARE_SUM] = ref_square_sum,
@@ -78,6 +84,7 @@ static const struct {
     {GP_OP_ACTIVATION_BACKWARD, GP_ACTIVATION_BACKWARD_DY, GP_ACTIVATION_BACKWARD_DX},
     {GP_OP_ADD, GP_ADD_A, GP_ADD_Y},
     {GP_OP_ADD, GP_ADD_B, GP_ADD_Y},
+    {GP_OP_COPY, GP_COPY_X, GP_COPY_Y},
     {GP_OP_DROPOUT, GP_DROPOUT_X, GP_DROPOUT_Y},
     {GP_OP_NORM_APPLY, GP_NORM_APPLY_X, GP_NORM_APPLY_Y},
     {GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_X, GP_NORM_BACKWARD_DATA_DX},
@@ -86,6 +93,7 @@ static const struct {
     {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_X, GP_GROUP_NORM_BACKWARD_DATA_DX},
     {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_DY, GP_GROUP_NORM_BACKWARD_DATA_DX},
     {GP_OP_CROSS_ENTROPY_BACKWARD, GP_CROSS_ENTROPY_BACKWARD_X, GP_CROSS_ENTROPY_BACKWARD_DX},
+    {GP_OP_ELEMENT_LOSS_BACKWARD, GP_ELEMENT_LOSS_BACKWARD_X, GP_ELEMENT_LOSS_BACKWARD_DX},
 };
 
 static bool same_layout(const gp_tensor *a, const gp_tensor *b) {

@@ -100,6 +100,7 @@ gp_status ref_add(const ref_call *call) {
 
 gp_status ref_copy(const ref_call *call) {
     const ref_view *x = &call->operand[GP_COPY_X], *y = &call->operand[GP_COPY_Y];
+    if (x->data == y->data) return GP_OK; /* in place */
     size_t size = gp_dtype_size(x->tensor->dtype);
     int64_t elements = gp_tensor_elements(x->tensor);
     for (int64_t i = 0; i < elements; i++) {

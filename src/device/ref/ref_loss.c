@@ -2,12 +2,12 @@
 
 #include <math.h>
 
-enum { IGNORED = -100 };
-
 static gp_status check_target(const ref_call *call, int64_t target, int64_t row, int64_t classes) {
-    if (target == IGNORED || (target >= 0 && target < classes)) return GP_OK;
-    return gp_fail(call->err, GP_DATA, "%s: target %lld of row %lld is no class: these are 0 to %lld, and %d to ignore",
-                   gp_op_name(call->desc->kind), (long long)target, (long long)row, (long long)(classes - 1), IGNORED);
+    int64_t ignore = call->desc->attributes.cross_entropy.ignore;
+    if (target == ignore || (target >= 0 && target < classes)) return GP_OK;
+    return gp_fail(
+        call->err, GP_DATA, "%s: target %lld of row %lld is no class: these are 0 to %lld, and %lld to ignore",
+        gp_op_name(call->desc->kind), (long long)target, (long long)row, (long long)(classes - 1), (long long)ignore);
 }
 
 static int64_t largest(const ref_view *x, int64_t from, int64_t classes) {
@@ -25,17 +25,27 @@ static double log_sum_exp(const ref_view *x, int64_t from, int64_t classes) {
     return most + log(sum);
 }
 
+/* A sum that is left out where its weight is 0: an infinite logit must not make it NaN. */
+static double row_loss(const ref_view *x, int64_t from, int64_t classes, int64_t target, double smoothing) {
+    double total = log_sum_exp(x, from, classes), loss = 0, spread = 0;
+    if (smoothing < 1) loss += (1 - smoothing) * (total - ref_get(x, from + target));
+    if (smoothing == 0) return loss;
+    for (int64_t c = 0; c < classes; c++) spread += total - ref_get(x, from + c);
+    return loss + smoothing / (double)classes * spread;
+}
+
 gp_status ref_cross_entropy_forward(const ref_call *call) {
     const ref_view *x = &call->operand[GP_CROSS_ENTROPY_FORWARD_X];
     const int64_t *target = call->operand[GP_CROSS_ENTROPY_FORWARD_TARGET].data;
     double *partial = call->operand[GP_CROSS_ENTROPY_FORWARD_PARTIAL].data;
     int64_t rows = gp_tensor_rows(x->tensor), classes = x->tensor->dim[x->tensor->rank - 1];
+    const gp_cross_entropy_attributes *attributes = &call->desc->attributes.cross_entropy;
     double loss = 0, right = 0;
     for (int64_t row = 0; row < rows; row++) {
         GP_RETURN_IF_FAILED(check_target(call, target[row], row, classes));
-        if (target[row] == IGNORED) continue;
+        if (target[row] == attributes->ignore) continue;
         int64_t from = ref_row(x->tensor, row);
-        loss += log_sum_exp(x, from, classes) - ref_get(x, from + target[row]);
+        loss += row_loss(x, from, classes, target[row], attributes->smoothing);
         if (largest(x, from, classes) == target[row]) right += 1;
     }
     partial[0] = loss;
@@ -48,14 +58,55 @@ gp_status ref_cross_entropy_backward(const ref_call *call) {
     const int64_t *target = call->operand[GP_CROSS_ENTROPY_BACKWARD_TARGET].data;
     const gp_step_scalars *scalars = call->operand[GP_CROSS_ENTROPY_BACKWARD_SCALARS].data;
     int64_t rows = gp_tensor_rows(x->tensor), classes = x->tensor->dim[x->tensor->rank - 1];
+    const gp_cross_entropy_attributes *attributes = &call->desc->attributes.cross_entropy;
+    double smoothing = attributes->smoothing, share = smoothing / (double)classes;
     for (int64_t row = 0; row < rows; row++) {
         GP_RETURN_IF_FAILED(check_target(call, target[row], row, classes));
         int64_t from = ref_row(x->tensor, row), to = ref_row(dx->tensor, row);
         double total = log_sum_exp(x, from, classes);
         for (int64_t c = 0; c < classes; c++) {
-            double gradient = exp(ref_get(x, from + c) - total) - (c == target[row] ? 1 : 0);
-            ref_put(dx, to + c, target[row] == IGNORED ? 0 : gradient / scalars->divisor);
+            double wanted = (c == target[row] ? 1 - smoothing : 0) + share;
+            double gradient = exp(ref_get(x, from + c) - total) - wanted;
+            ref_put(dx, to + c, target[row] == attributes->ignore ? 0 : gradient / scalars->divisor);
         }
+    }
+    return GP_OK;
+}
+
+static double element_loss(uint32_t function, double x, double target) {
+    if (function == GP_ELEMENT_MSE) return (x - target) * (x - target);
+    return log1p(exp(-fabs(x))) + fmax(x, 0) - x * target;
+}
+
+static double element_gradient(uint32_t function, double x, double target) {
+    if (function == GP_ELEMENT_MSE) return 2 * (x - target);
+    return (x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x))) - target;
+}
+
+gp_status ref_element_loss_forward(const ref_call *call) {
+    const ref_view *x = &call->operand[GP_ELEMENT_LOSS_FORWARD_X];
+    const ref_view *target = &call->operand[GP_ELEMENT_LOSS_FORWARD_TARGET];
+    double *partial = call->operand[GP_ELEMENT_LOSS_FORWARD_PARTIAL].data;
+    int64_t elements = gp_tensor_elements(x->tensor);
+    double sum = 0;
+    for (int64_t i = 0; i < elements; i++) {
+        double value = ref_get(x, ref_element(x->tensor, i)), wanted = ref_get(target, ref_element(target->tensor, i));
+        sum += element_loss(call->desc->attributes.element_loss.function, value, wanted);
+    }
+    partial[0] = sum;
+    partial[1] = 0;
+    return GP_OK;
+}
+
+gp_status ref_element_loss_backward(const ref_call *call) {
+    const ref_view *x = &call->operand[GP_ELEMENT_LOSS_BACKWARD_X], *dx = &call->operand[GP_ELEMENT_LOSS_BACKWARD_DX];
+    const ref_view *target = &call->operand[GP_ELEMENT_LOSS_BACKWARD_TARGET];
+    const gp_step_scalars *scalars = call->operand[GP_ELEMENT_LOSS_BACKWARD_SCALARS].data;
+    int64_t elements = gp_tensor_elements(x->tensor);
+    for (int64_t i = 0; i < elements; i++) {
+        double value = ref_get(x, ref_element(x->tensor, i)), wanted = ref_get(target, ref_element(target->tensor, i));
+        double gradient = element_gradient(call->desc->attributes.element_loss.function, value, wanted);
+        ref_put(dx, ref_element(dx->tensor, i), gradient / scalars->divisor);
     }
     return GP_OK;
 }

@@ -1,0 +1,114 @@
+#include "device/cpu/cpu_ops.h"
+
+#include <math.h>
+
+/* Losses are summed in blocks of so many elements in row-major order, and the blocks in theirs. */
+enum { BLOCK = 4096 };
+
+typedef struct element_loop {
+    gp_element_loss function;
+    const float *x_at, *target_at;
+    gp_rows x, target;
+    double *partial; /* of each block */
+} element_loop;
+
+static int64_t blocks_of(gp_rows x) {
+    return (x.count * x.width + BLOCK - 1) / BLOCK;
+}
+
+gp_status gp_cpu_element_loss_forward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ffd", err));
+    gp_rows x = gp_rows_of(&prepared->desc.operand[GP_ELEMENT_LOSS_FORWARD_X]);
+    gp_cpu_book(prepared, (size_t)blocks_of(x) * sizeof(double));
+    return GP_OK;
+}
+
+static double sum_squares(const float *x, const float *target, int64_t count) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double difference = (double)x[i] - (double)target[i];
+        sum += difference * difference;
+    }
+    return sum;
+}
+
+/* Neither form of the exponential overflows, and no difference of large numbers is left. */
+static double sum_bce(const float *x, const float *target, int64_t count) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++) {
+        double rest = (double)log1pf(expf(-fabsf(x[i])));
+        sum += rest + ((double)(x[i] > 0 ? x[i] : 0) - (double)x[i] * (double)target[i]);
+    }
+    return sum;
+}
+
+/* Items are blocks; a block goes on from row to row. */
+static void sum_blocks(void *context, int64_t begin, int64_t end) {
+    const element_loop *loop = context;
+    int64_t elements = loop->x.count * loop->x.width;
+    for (int64_t block = begin; block < end; block++) {
+        int64_t last = (block + 1) * BLOCK < elements ? (block + 1) * BLOCK : elements;
+        double sum = 0;
+        for (int64_t i = block * BLOCK; i < last;) {
+            int64_t row = i / loop->x.width, column = i % loop->x.width;
+            int64_t count = loop->x.width - column < last - i ? loop->x.width - column : last - i;
+            const float *x = loop->x_at + row * loop->x.pitch + column;
+            const float *target = loop->target_at + row * loop->target.pitch + column;
+            sum += loop->function == GP_ELEMENT_MSE ? sum_squares(x, target, count) : sum_bce(x, target, count);
+            i += count;
+        }
+        loop->partial[block] = sum;
+    }
+}
+
+gp_status gp_cpu_element_loss_forward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    element_loop loop = {.function = (gp_element_loss)call->prepared->desc.attributes.element_loss.function,
+                         .x_at = call->operand[GP_ELEMENT_LOSS_FORWARD_X],
+                         .target_at = call->operand[GP_ELEMENT_LOSS_FORWARD_TARGET],
+                         .x = gp_cpu_rows(call, GP_ELEMENT_LOSS_FORWARD_X),
+                         .target = gp_cpu_rows(call, GP_ELEMENT_LOSS_FORWARD_TARGET),
+                         .partial = call->workspace};
+    int64_t blocks = blocks_of(loop.x);
+    gp_cpu_pool_for(call->pool, blocks, 1, sum_blocks, &loop);
+    double sum = 0;
+    for (int64_t block = 0; block < blocks; block++) sum += loop.partial[block];
+    double *partial = call->operand[GP_ELEMENT_LOSS_FORWARD_PARTIAL];
+    partial[0] = sum;
+    partial[1] = 0;
+    return GP_OK;
+}
+
+gp_status gp_cpu_element_loss_backward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ffsf", err));
+    gp_cpu_allow_in_place(prepared, GP_ELEMENT_LOSS_BACKWARD_DX, GP_ELEMENT_LOSS_BACKWARD_X);
+    return GP_OK;
+}
+
+static void mse_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
+    const double scale = 2 / *(const double *)context;
+    float *dx = at[0];
+    const float *x = at[1], *target = at[2];
+    GP_INDEPENDENT
+    for (int64_t i = 0; i < count; i++) dx[i] = (float)(((double)x[i] - (double)target[i]) * scale);
+}
+
+static void bce_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
+    const double divisor = *(const double *)context;
+    float *dx = at[0];
+    const float *x = at[1], *target = at[2];
+    for (int64_t i = 0; i < count; i++) {
+        double small = (double)expf(-fabsf(x[i]));
+        double sigmoid = (x[i] >= 0 ? 1 : small) / (1 + small);
+        dx[i] = (float)((sigmoid - (double)target[i]) / divisor);
+    }
+}
+
+gp_status gp_cpu_element_loss_backward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    const gp_step_scalars *scalars = call->operand[GP_ELEMENT_LOSS_BACKWARD_SCALARS];
+    bool mse = call->prepared->desc.attributes.element_loss.function == GP_ELEMENT_MSE;
+    const int operands[] = {GP_ELEMENT_LOSS_BACKWARD_DX, GP_ELEMENT_LOSS_BACKWARD_X, GP_ELEMENT_LOSS_BACKWARD_TARGET};
+    gp_cpu_spans(call, operands, mse ? mse_span : bce_span, &scalars->divisor);
+    return GP_OK;
+}

@@ -1,0 +1,92 @@
+#include "device/cpu/cpu_ops.h"
+
+#include <string.h>
+
+#include "device/cpu/cpu_column.h"
+
+/* Channels that are summed together. */
+enum { TILE = GP_COLUMN_TILE };
+
+typedef struct upsample_loop {
+    int64_t height, width, channels; /* of the small picture */
+    int64_t rows, columns;           /* places of the large one for each of the small one */
+    int64_t small_pitch, large_pitch;
+    const float *from;
+    float *to;
+} upsample_loop;
+
+gp_status gp_cpu_upsample_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_cpu_prepare_plain(prepared, "ff", err);
+}
+
+static upsample_loop loop_of(const gp_cpu_call *call, int small, int large) {
+    const int64_t *in = call->prepared->desc.operand[small].dim, *out = call->prepared->desc.operand[large].dim;
+    return (upsample_loop){.height = in[1],
+                           .width = in[2],
+                           .channels = in[3],
+                           .rows = out[1] / in[1],
+                           .columns = out[2] / in[2],
+                           .small_pitch = gp_cpu_rows(call, small).pitch,
+                           .large_pitch = gp_cpu_rows(call, large).pitch};
+}
+
+/* Items are rows of the large picture. */
+static void spread_rows(void *context, int64_t begin, int64_t end) {
+    const upsample_loop *loop = context;
+    int64_t across = loop->width * loop->columns;
+    for (int64_t row = begin; row < end; row++) {
+        const float *x = loop->from + row / loop->rows * loop->width * loop->small_pitch;
+        float *y = loop->to + row * across * loop->large_pitch;
+        for (int64_t w = 0; w < across; w++)
+            memcpy(y + w * loop->large_pitch, x + w / loop->columns * loop->small_pitch,
+                   (size_t)loop->channels * sizeof *y);
+    }
+}
+
+gp_status gp_cpu_upsample_forward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    upsample_loop loop = loop_of(call, GP_UPSAMPLE_FORWARD_X, GP_UPSAMPLE_FORWARD_Y);
+    loop.from = call->operand[GP_UPSAMPLE_FORWARD_X];
+    loop.to = call->operand[GP_UPSAMPLE_FORWARD_Y];
+    int64_t samples = call->prepared->desc.operand[GP_UPSAMPLE_FORWARD_X].dim[0];
+    gp_cpu_pool_for(call->pool, samples * loop.height * loop.rows,
+                    gp_cpu_grain(loop.width * loop.columns * loop.channels), spread_rows, &loop);
+    return GP_OK;
+}
+
+/* One place of the small picture, up to TILE channels: row by row of its block, in f64. */
+static void sum_block(const upsample_loop *loop, int64_t row, int64_t w, int64_t channel) {
+    double sum[TILE] = {0};
+    int64_t count = loop->channels - channel < TILE ? loop->channels - channel : TILE;
+    int64_t across = loop->width * loop->columns;
+    for (int64_t i = 0; i < loop->rows; i++) {
+        for (int64_t j = 0; j < loop->columns; j++) {
+            int64_t place = (row * loop->rows + i) * across + w * loop->columns + j;
+            const float *dy = loop->from + place * loop->large_pitch + channel;
+            for (int64_t c = 0; c < count; c++) sum[c] += (double)dy[c];
+        }
+    }
+    float *dx = loop->to + (row * loop->width + w) * loop->small_pitch + channel;
+    for (int64_t c = 0; c < count; c++) dx[c] = (float)sum[c];
+}
+
+/* Items are rows of the small picture. */
+static void sum_rows(void *context, int64_t begin, int64_t end) {
+    const upsample_loop *loop = context;
+    for (int64_t row = begin; row < end; row++) {
+        for (int64_t w = 0; w < loop->width; w++) {
+            for (int64_t channel = 0; channel < loop->channels; channel += TILE) sum_block(loop, row, w, channel);
+        }
+    }
+}
+
+gp_status gp_cpu_upsample_backward_run(const gp_cpu_call *call, gp_error *err) {
+    (void)err;
+    upsample_loop loop = loop_of(call, GP_UPSAMPLE_BACKWARD_DX, GP_UPSAMPLE_BACKWARD_DY);
+    loop.from = call->operand[GP_UPSAMPLE_BACKWARD_DY];
+    loop.to = call->operand[GP_UPSAMPLE_BACKWARD_DX];
+    int64_t samples = call->prepared->desc.operand[GP_UPSAMPLE_BACKWARD_DX].dim[0];
+    int64_t work = loop.width * loop.rows * loop.columns * loop.channels;
+    gp_cpu_pool_for(call->pool, samples * loop.height, gp_cpu_grain(work), sum_rows, &loop);
+    return GP_OK;
+}
