@@ -248,10 +248,10 @@ static gp_status check_max_pool(const gp_op_desc *desc, gp_error *err) {
     const gp_tensor *x = &desc->operand[at_x], *y = &desc->operand[at_y];
     for (int d = 0; d < 2; d++) {
         int64_t height = x->dim[1 + d];
-        int64_t spare = height + 2 * pool->pad[d] - pool->kernel[d];
+        int64_t padded = height + 2 * pool->pad[d], spare = padded - pool->kernel[d];
         if (spare < 0) {
             return gp_op_refuse(desc, err, "kernel %lld is larger than the padded input of %lld",
-                                (long long)pool->kernel[d], (long long)(height + 2 * pool->pad[d]));
+                                (long long)pool->kernel[d], (long long)padded);
         }
         int64_t least = spare / pool->stride[d] + 1, most = (spare + pool->stride[d] - 1) / pool->stride[d] + 1;
         if ((most - 1) * pool->stride[d] >= height + pool->pad[d]) most = least;
