@@ -2,7 +2,7 @@
 # Installs what is missing to build and test gpipe, and nothing else; quick when all is there.
 #
 #   scripts/setup.sh        build and tests
-#   scripts/setup.sh --ci   and what .ci/run checks with: clang, its sanitizers, clang-format
+#   scripts/setup.sh --ci   and what .ci/run checks with: clang, its sanitizers and fuzzer, clang-format, clang-tidy
 #
 # Debian packages come from apt-get (as root, or with sudo). oneDNN 3 is the system's where it has one; otherwise it
 # comes from PyPI, pinned by hash, into .deps/onednn of this checkout. docs/dependencies.md says why each is needed.
@@ -19,7 +19,7 @@ onednn_version=2023.2.0 # the wheels' number of oneDNN 3.2
 onednn_folder=.deps/onednn
 packages=(gcc libc6-dev libgomp1 cmake ninja-build pkg-config python3
     libyaml-dev libjansson-dev zlib1g-dev libcmocka-dev)
-ci_packages=(clang libclang-rt-14-dev clang-format)
+ci_packages=(clang libclang-rt-14-dev clang-format clang-tidy)
 
 case "${1-}" in
 "") ;;

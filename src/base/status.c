@@ -31,9 +31,16 @@ static void mark_cut(char *text, size_t size) {
     memcpy(text + end, ellipsis, sizeof ellipsis);
 }
 
+/* Errors quote files that anybody wrote: no text of theirs may begin a line of its own or speak to the terminal. */
+static void keep_on_line(char *text) {
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7F) *text = '?';
+}
+
 static void write_text(gp_error *err, size_t used, const char *format, va_list args) {
     int wanted = vsnprintf(err->text + used, sizeof err->text - used, format, args);
     if (wanted >= 0 && (size_t)wanted >= sizeof err->text - used) mark_cut(err->text, sizeof err->text);
+    keep_on_line(err->text);
 }
 
 gp_status gp_fail(gp_error *err, gp_status status, const char *format, ...) {

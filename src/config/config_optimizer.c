@@ -46,7 +46,7 @@ static gp_status read_sgd(gp_optimizer_config *optimizer, const gp_choice *choic
     GP_RETURN_IF_FAILED(read_option(&reader, "weight_decay", any_size, &optimizer->decay, err));
     const gp_yaml *nesterov = gp_yaml_get(reader.options, "nesterov");
     if (nesterov) GP_RETURN_IF_FAILED(gp_read_boolean(nesterov, "optimizer.sgd.nesterov", &optimizer->nesterov, err));
-    if (optimizer->nesterov && optimizer->momentum == 0)
+    if (nesterov && optimizer->nesterov && optimizer->momentum == 0)
         return gp_fail_at(err, GP_CONFIG, nesterov->place, "optimizer.sgd.nesterov: needs a momentum above 0");
     return GP_OK;
 }

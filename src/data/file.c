@@ -23,7 +23,7 @@ gp_status gp_data_fail(gp_error *err, const char *path, uint64_t offset, const c
 
 gp_status gp_data_file_open(const char *path, gp_data_file *out, gp_error *err) {
     gp_data_file file = {.fd = -1};
-    struct stat about;
+    struct stat about = {0};
     GP_RETURN_IF_FAILED(gp_copy_text(&file.path, path, err));
     gp_status status = GP_OK;
     file.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);

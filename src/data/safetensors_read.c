@@ -41,7 +41,7 @@ static unsigned bits_of(const char *dtype) {
     return 0;
 }
 
-/* What a file calls a thing, fit for a message: short, and without control characters. */
+/* What a file calls a thing, short enough for a message. */
 enum { SHOWN_NAME = 128 };
 static const char *shown(char buffer[SHOWN_NAME], const char *name) {
     size_t length = strlen(name);
@@ -50,7 +50,7 @@ static const char *shown(char buffer[SHOWN_NAME], const char *name) {
         kept = SHOWN_NAME - sizeof "…";
         while (kept > 0 && ((unsigned char)name[kept] & 0xC0U) == 0x80U) kept--;
     }
-    for (size_t i = 0; i < kept; i++) buffer[i] = (unsigned char)name[i] < ' ' ? '?' : name[i];
+    memcpy(buffer, name, kept);
     memcpy(buffer + kept, kept < length ? "…" : "", kept < length ? sizeof "…" : 1);
     return buffer;
 }

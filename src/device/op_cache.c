@@ -70,7 +70,11 @@ static cache_entry *find_entry(const gp_op_cache *cache, uint64_t hash, const gp
                                const gp_op_desc *desc) {
     cache_entry *entry = cache->bucket[hash & (cache->buckets - 1)];
     while (entry) {
-        if (entry->hash == hash && entry->kind == kind && memcmp(&entry->prepared.desc, desc, sizeof *desc) == 0) break;
+        /* Zeroed before they are filled, padding too; where 0 and −0 differ, one more is prepared. */
+        if (entry->hash == hash && entry->kind == kind &&
+            // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c)
+            memcmp(&entry->prepared.desc, desc, sizeof *desc) == 0)
+            break;
         entry = entry->next;
     }
     return entry;

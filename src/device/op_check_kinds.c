@@ -322,12 +322,12 @@ static gp_status check_pool(const gp_op_desc *desc, int at_x, int at_y, gp_error
     GP_RETURN_IF_FAILED(expect_rank(desc, at_y, 4, 4, err));
     const gp_tensor *x = &desc->operand[at_x], *y = &desc->operand[at_y];
     for (int d = 0; d < 2; d++) {
-        int64_t height = x->dim[1 + d], stride = pool->stride[d];
+        int64_t height = x->dim[1 + d], padded = height + 2 * pool->pad[d], stride = pool->stride[d];
         int64_t least = gp_pool_outputs(height, pool->kernel[d], stride, pool->pad[d], false);
         int64_t most = gp_pool_outputs(height, pool->kernel[d], stride, pool->pad[d], true);
         if (most < 1) {
             return gp_op_refuse(desc, err, "kernel %lld is larger than the padded input of %lld",
-                                (long long)pool->kernel[d], (long long)(height + 2 * pool->pad[d]));
+                                (long long)pool->kernel[d], (long long)padded);
         }
         if (y->dim[1 + d] != least && y->dim[1 + d] != most) {
             return gp_op_refuse(desc, err, "%lld windows over %lld elements, which must be %lld%s",

@@ -413,7 +413,7 @@ gp_status gp_programs_read(const char *text, const char *name, gp_programs **out
     if (status == GP_OK) r.place.column = (int)(r.at - r.line_start) + 1;
     if (status == GP_OK && !r.programs)
         status = gp_fail_at(err, GP_CONFIG, r.place, "there are no programs: the text is empty");
-    if (status == GP_OK && r.workers_seen < r.programs->workers)
+    else if (status == GP_OK && r.workers_seen < r.programs->workers)
         status = gp_fail_at(err, GP_CONFIG, r.place, "the text ends before worker %d", r.workers_seen);
     if (status != GP_OK) {
         gp_programs_destroy(&r.programs);

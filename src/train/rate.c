@@ -34,9 +34,10 @@ double gp_rate(const gp_optimizer_config *optimizer, gp_run_length run, int64_t 
     if (step == warmup) return optimizer->lr; /* f + (1 − f) need not round to 1 */
     switch (optimizer->lr_schedule) {
     case GP_LR_CONSTANT: break;
-    case GP_LR_STEP:
-        return optimizer->lr *
-               pow(optimizer->lr_gamma, (double)(before / gp_time_steps(optimizer->lr_every, run.epoch_steps)));
+    case GP_LR_STEP: {
+        int64_t steps_down = before / gp_time_steps(optimizer->lr_every, run.epoch_steps);
+        return optimizer->lr * pow(optimizer->lr_gamma, (double)steps_down);
+    }
     case GP_LR_MULTISTEP:
         return optimizer->lr * pow(optimizer->lr_gamma, milestones_passed(optimizer, run.epoch_steps, before));
     case GP_LR_COSINE: return annealed(optimizer, (double)(before - warmup), (double)(run.steps - warmup));

@@ -103,6 +103,18 @@ static void test_places(void **state) {
     assert_string_equal(err.text, "x");
 }
 
+/* What a message quotes begins no line and says nothing to a terminal; the status and the rest stay. */
+static void test_control_characters(void **state) {
+    (void)state;
+    gp_error err = {0};
+    assert_int_equal(gp_fail(&err, GP_DATA, "near '%s'", "a\nb\x1b[31m\x7f"), GP_DATA);
+    assert_string_equal(err.text, "near 'a?b?[31m?'");
+    assert_int_equal(gp_fail_at(&err, GP_DATA, (gp_place){"a\tb", 1, 2}, "key \"%s\"", "ß\r"), GP_DATA);
+    assert_string_equal(err.text, "a?b:1:2: key \"ß?\"");
+    assert_int_equal(gp_error_context(&err, "%s: ", "\a"), GP_DATA);
+    assert_string_equal(err.text, "?: a?b:1:2: key \"ß?\"");
+}
+
 /* The text that is cut keeps its beginning, fits, and ends with a whole "…" after whole characters. */
 static void check_cut(const gp_error *err, const char *begin) {
     size_t length = strlen(err->text);
@@ -291,6 +303,7 @@ int main(void) {
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_error_texts),
         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_control_characters),
         cmocka_unit_test(test_cut_texts),
         cmocka_unit_test(test_full_text),
         cmocka_unit_test(test_checked_sizes),

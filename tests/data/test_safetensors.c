@@ -116,6 +116,7 @@ static const struct {
     {"[]", 0, ": offset 8: the header does not begin with {"},
     {" {}", 0, ": offset 8: the header does not begin with {"},
     {"{}x", 0, ": offset 11: the header is not valid JSON: end of file expected near 'x'"},
+    {"{\"w\\\n\n:", 0, ": offset 13: the header is not valid JSON: invalid escape near '\"w\\?'"},
     {"{\"w\":", 0, ": offset 13: the header is not valid JSON: unexpected token near end of file"},
     {"{\"a\":{\"b\":[[[[[[[]]]]]]]}}", 0, ": offset 24: the header is nested deeper than 8"},
     {W("1") "", 4, ": offset 8: tensor \"w\": is not a mapping"},

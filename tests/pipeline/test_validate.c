@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "pipeline/interpreter.h"
+#include "pipeline/mutate.h"
 #include "pipeline/toy_graph.h"
 #include "pipeline/validate.h"
 
@@ -386,80 +387,6 @@ static void wrong_sizes_are_refused(void **state) {
     toy_fini(&t);
 }
 
-static gp_programs *copy_programs(const gp_programs *from) {
-    gp_programs *to = NULL;
-    gp_error err = {0};
-    assert_int_equal(gp_programs_create(from->workers, from->worker_of_stage, from->stages, from->pieces,
-                                        from->training, from->descending, &to, &err),
-                     GP_OK);
-    for (int w = 0; w < from->workers; w++)
-        for (size_t pc = 0; pc < from->worker[w].count; pc++)
-            assert_int_equal(gp_program_add(&to->worker[w], from->worker[w].instrs[pc], &err), GP_OK);
-    return to;
-}
-
-/* Mostly a near number, now and then any. */
-static uint16_t mutate_number(uint16_t value, uint16_t bound, uint64_t *random) {
-    switch (toy_random(random, 8)) {
-    case 0: return UINT16_MAX;
-    case 1:
-    case 2: return (uint16_t)(value + 1);
-    case 3: return (uint16_t)(value - 1);
-    default: return (uint16_t)toy_random(random, bound);
-    }
-}
-
-static void mutate_field(gp_instr *instr, const toy *t, int pieces, uint64_t *random) {
-    bool copy = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
-    switch (toy_random(random, 9)) {
-    case 0: instr->op = (uint8_t)toy_random(random, GP_INSTR_OPS + 1); break;
-    case 1: instr->flags ^= (uint8_t)(1U << toy_random(random, 4)); break;
-    case 2: instr->stage = mutate_number(instr->stage, (uint16_t)t->stages->count, random); break;
-    case 3: instr->micro = mutate_number(instr->micro, (uint16_t)pieces, random); break;
-    case 4: instr->clock++; break;
-    case 5:
-    case 6:
-        if (copy)
-            instr->edge = mutate_number((uint16_t)instr->edge, (uint16_t)t->stages->edge_count, random);
-        else if (toy_random(random, 2))
-            instr->work = (uint16_t)toy_random(random, 4);
-        else
-            instr->grad = (uint16_t)toy_random(random, 4);
-        break;
-    default: instr->slot = (uint16_t)toy_random(random, 6);
-    }
-}
-
-static void move_instr(gp_program *program, size_t from, size_t to) {
-    gp_instr instr = program->instrs[from];
-    for (size_t i = from; i < to; i++) program->instrs[i] = program->instrs[i + 1];
-    for (size_t i = from; i > to; i--) program->instrs[i] = program->instrs[i - 1];
-    program->instrs[to] = instr;
-}
-
-static void mutate(gp_programs *programs, const toy *t, uint64_t *random) {
-    gp_program *program = &programs->worker[toy_random(random, (uint32_t)programs->workers)];
-    if (program->count < 2) return;
-    size_t at = toy_random(random, (uint32_t)program->count), to = toy_random(random, (uint32_t)program->count);
-    gp_error err = {0};
-    switch (toy_random(random, 12)) {
-    case 0:
-        move_instr(program, at, program->count - 1);
-        program->count--;
-        break;
-    case 1:
-        assert_int_equal(gp_program_add(program, program->instrs[at], &err), GP_OK);
-        move_instr(program, program->count - 1, toy_random(random, 2) ? at : to);
-        break;
-    case 2:
-    case 3:
-    case 4: move_instr(program, at, at + 1 < program->count ? at + 1 : 0); break;
-    case 5: move_instr(program, at, to); break;
-    case 6: programs->descending = !programs->descending; break;
-    default: mutate_field(&program->instrs[at], t, programs->pieces, random);
-    }
-}
-
 typedef struct mutant_tally {
     int accepted, refused, refused_rightly;
 } mutant_tally;
@@ -479,8 +406,8 @@ static void check_mutants(const toy *t, gp_programs *programs, int count, uint64
     if (!is_harmless(t, programs, random, &harm)) fail_msg("interpreter: %s", harm.text);
     for (int i = 0; i < count; i++) {
         uint64_t seed = *random;
-        gp_programs *mutant = copy_programs(programs);
-        for (uint32_t edits = 1 + toy_random(random, 4) / 3; edits > 0; edits--) mutate(mutant, t, random);
+        gp_programs *mutant = mutate_copy(programs);
+        for (uint32_t edits = 1 + toy_random(random, 4) / 3; edits > 0; edits--) mutate(mutant, t->stages, random);
         bool accepted = gp_programs_validate(t->stages, mutant, &err) == GP_OK;
         bool harmless = is_harmless(t, mutant, random, &harm);
         if (accepted && !harmless)

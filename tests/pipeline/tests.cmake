@@ -2,12 +2,16 @@ foreach(name schedule program slots play validate)
   gp_test(${name} "unit;pipeline" 60 gp_pipeline)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c)
 endforeach()
-target_sources(test_validate PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c)
+target_sources(test_validate PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c ${CMAKE_CURRENT_LIST_DIR}/mutate.c)
 # What the workers do: each of these starts them.
-foreach(name arena bits delays faults memory nonfinite)
+foreach(name arena bits delays faults memory mutants nonfinite)
   gp_test(${name} "pipeline;threads" 300 gp_pipeline gp_ref gp_cpu)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 endforeach()
 target_sources(test_faults PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c)
 target_sources(test_arena PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c
                ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)
+target_sources(test_mutants PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c ${CMAKE_CURRENT_LIST_DIR}/mutate.c
+               ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c ${CMAKE_CURRENT_LIST_DIR}/wrapper.c
+               ${CMAKE_CURRENT_LIST_DIR}/shadow.c ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c
+               ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)

@@ -321,7 +321,7 @@ gp_status gp_cpu_dropout_run(const gp_cpu_call *call, gp_error *err) {
     }
     int64_t strips = (loop.x.places + DROPOUT_PLACES - 1) / DROPOUT_PLACES;
     /* An element costs some ten times what it costs to copy it. */
-    int64_t grain = gp_cpu_grain(10 * DROPOUT_PLACES * loop.x.width);
+    int64_t grain = gp_cpu_grain(10 * loop.x.width * DROPOUT_PLACES);
     gp_cpu_pool_for(call->pool, desc->operand[GP_DROPOUT_X].dim[0] * strips, grain, dropout_strips, &loop);
     return GP_OK;
 }
