@@ -65,8 +65,8 @@ static bool size_of_node(const gp_graph *graph, int node, int64_t samples, int s
         if (!add_bytes(value->shape, gp_dtype_size(value->dtype), samples, bytes)) return false;
     }
     for (int i = 0; i < its->param_count; i++) {
-        const gp_param_spec *spec = &graph->params[its->first_param + i].spec;
-        if (!add_bytes(spec->shape, gp_dtype_size(GP_F32), spec->buffer ? 1 : 2 + states, bytes)) return false;
+        const gp_param *param = &graph->params[its->first_param + i];
+        if (!add_bytes(param->spec.shape, gp_dtype_size(GP_F32), param->trained ? 2 + states : 1, bytes)) return false;
     }
     return true;
 }

@@ -23,8 +23,8 @@ double gp_counted_seconds(double flops, double bytes, int threads);
  * an int64 (GP_UNSUPPORTED where it does not); GP_CONFIG with its place for what a layer refuses. */
 GP_MUST_USE gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, int64_t *cost, gp_error *err);
 /* cost[i] in bytes: the value that layer i makes for one micro-batch, and its parameters times what training keeps of
- * each (itself, gradient, optimizer states; of buffers themselves alone); torchgpipe's balance by size. The sum fits an
- * int64, as above. */
+ * each (itself, gradient, optimizer states; of buffers and frozen ones themselves alone); torchgpipe's balance by size.
+ * The sum fits an int64, as above. */
 GP_MUST_USE gp_status gp_cost_by_size(const gp_graph *graph, int64_t samples, int optimizer_states, int64_t *cost,
                                       gp_error *err);
 

@@ -148,11 +148,43 @@ static gp_status lower_backward(const batch_norm *self, gp_lowering *lowering, i
                          (gp_ref){GP_ROLE_GRAD_PARAM, place.beta, 0}, err);
 }
 
+/* The statistics are constants, so that dx = dy·gamma/√(variance+eps): an application to dy with mean 0. */
+static gp_status lower_frozen_backward(const batch_norm *self, gp_lowering *lowering, gp_error *err) {
+    places place = places_of(self);
+    gp_tensor x = gp_layer_samples(lowering, self->layer.inputs[0]);
+    gp_tensor vector = gp_layer_vector(lowering->real, channels_of(&self->layer));
+    gp_lowered_op *op = NULL;
+    int zero = 0;
+    GP_RETURN_IF_FAILED(gp_lowering_temp(lowering, vector, &zero, err));
+    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_FILL, &op, err));
+    gp_lowered_operand(op, GP_FILL_Y, vector, GP_ROLE_TEMP, zero);
+    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_NORM_APPLY, &op, err));
+    op->desc.attributes.norm.eps = self->eps;
+    gp_lowered_operand(op, GP_NORM_APPLY_X, x, GP_ROLE_GRAD_OUTPUT, 0);
+    gp_lowered_operand(op, GP_NORM_APPLY_MEAN, vector, GP_ROLE_TEMP, zero);
+    gp_lowered_operand(op, GP_NORM_APPLY_VARIANCE, vector, GP_ROLE_PARAM, place.variance);
+    if (self->affine) gp_lowered_operand(op, GP_NORM_APPLY_GAMMA, vector, GP_ROLE_PARAM, place.gamma);
+    gp_lowered_operand(op, GP_NORM_APPLY_Y, x, GP_ROLE_GRAD_INPUT, 0);
+    return GP_OK;
+}
+
+static gp_status lower_with_running(const batch_norm *self, gp_lowering *lowering, gp_pass pass, gp_error *err) {
+    places place = places_of(self);
+    return lower_apply(self, lowering, pass, (gp_ref){GP_ROLE_PARAM, place.mean, 0},
+                       (gp_ref){GP_ROLE_PARAM, place.variance, 0}, err);
+}
+
+static gp_status lower_frozen(const batch_norm *self, gp_lowering *lowering, gp_error *err) {
+    GP_RETURN_IF_FAILED(lower_with_running(self, lowering, GP_PASS_FORWARD, err));
+    GP_RETURN_IF_FAILED(lower_with_running(self, lowering, GP_PASS_EVALUATE, err));
+    return lower_frozen_backward(self, lowering, err);
+}
+
 static gp_status batch_norm_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     const batch_norm *self = (const batch_norm *)layer;
-    places place = places_of(self);
     int stats = 0;
     GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
+    if (layer->frozen) return lower_frozen(self, lowering, err);
     if (!lowering->evaluate_only && lowering->samples * rows_per_sample(layer) == 1)
         return gp_fail(err, GP_CONFIG,
                        "a micro-batch of 1 sample has one value per channel, whose variance is 0: take a larger batch "
@@ -160,8 +192,7 @@ static gp_status batch_norm_lower(const gp_layer *layer, gp_lowering *lowering, 
                        "out a last mini-batch that is too small)");
     GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, pair_tensor(lowering->real, channels_of(layer)), &stats, err));
     GP_RETURN_IF_FAILED(lower_forward(self, lowering, stats, err));
-    GP_RETURN_IF_FAILED(lower_apply(self, lowering, GP_PASS_EVALUATE, (gp_ref){GP_ROLE_PARAM, place.mean, 0},
-                                    (gp_ref){GP_ROLE_PARAM, place.variance, 0}, err));
+    GP_RETURN_IF_FAILED(lower_with_running(self, lowering, GP_PASS_EVALUATE, err));
     return lower_backward(self, lowering, stats, err);
 }
 
@@ -172,6 +203,7 @@ static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering 
     gp_tensor vector = gp_layer_vector(lowering->real, channels);
     gp_lowered_op *op = NULL;
     int stats = 0;
+    if (layer->frozen) return GP_OK;
     GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
     GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, pair_tensor(lowering->real, channels), &stats, err));
     GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_COMMIT, 0, GP_OP_NORM_COMMIT, &op, err));

@@ -53,7 +53,9 @@ gp_status gp_layer_create(const gp_layer_type *type, const gp_choice *choice, gp
     GP_RETURN_IF_FAILED(gp_new_array(&block, 1, type->size, err));
     gp_layer *layer = block;
     layer->type = type;
+    const gp_yaml *freeze = gp_layer_option(choice, "freeze", false);
     gp_status status = type->read(layer, choice, err);
+    if (status == GP_OK && freeze) status = gp_read_boolean(freeze, "freeze", &layer->frozen, err);
     if (status != GP_OK) {
         gp_layer_destroy(&layer);
         return status;

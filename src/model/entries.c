@@ -118,8 +118,8 @@ static gp_status check_list(const gp_yaml *layers, const char *what, gp_error *e
 static gp_status read_list(gp_entries *entries, const gp_yaml *layers, int group, gp_error *err);
 
 static gp_status check_sequential(const gp_choice *choice, const gp_yaml **layers, gp_error *err) {
-    static const char *const known[] = {"layers", "name", "from", NULL};
-    static const char *const later[] = {"tie", "freeze", "lr_mult", "decay_mult", "init", "checkpoint", "phase", NULL};
+    static const char *const known[] = {"layers", "name", "from", "freeze", NULL};
+    static const char *const later[] = {"tie", "lr_mult", "decay_mult", "init", "checkpoint", "phase", NULL};
     if (choice->main)
         return gp_fail_at(err, GP_CONFIG, choice->main->place,
                           "sequential takes no value by itself: sequential: {name: block, layers: [relu]}");
@@ -139,6 +139,9 @@ static gp_status read_sequential(gp_entries *entries, const gp_choice *choice, i
         .from = gp_yaml_get(choice->options, "from"), .place = choice->place, .parent = parent, .item = item};
     GP_RETURN_IF_FAILED(add_group(entries, group, layers, &index, err));
     gp_group *its = &entries->groups[index];
+    const gp_yaml *freeze = gp_yaml_get(choice->options, "freeze");
+    its->frozen = entries->groups[parent].frozen;
+    if (freeze) GP_RETURN_IF_FAILED(gp_read_boolean(freeze, "freeze", &its->frozen, err));
     GP_RETURN_IF_FAILED(read_name(choice, entries->groups[parent].prefix, item, &its->name, err));
     GP_RETURN_IF_FAILED(gp_format_text(&its->prefix, err, "%s.", its->name));
     GP_RETURN_IF_FAILED(enter_name(entries, choice, its->name, its->end - 1, err));

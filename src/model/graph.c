@@ -56,6 +56,7 @@ static gp_status add_params(gp_graph *graph, int index, const gp_choice *choice,
         param->node = index;
         param->index = i;
         param->spec = specs[i];
+        param->trained = !specs[i].buffer && !node->layer->frozen;
     }
     return GP_OK;
 }
@@ -72,7 +73,7 @@ static gp_status infer_node(const gp_graph *graph, const gp_node *node, int coun
 
 static bool makes_gradient(const gp_graph *graph, const gp_node *node) {
     for (int i = 0; i < node->param_count; i++)
-        if (!graph->params[node->first_param + i].spec.buffer) return true;
+        if (graph->params[node->first_param + i].trained) return true;
     for (int i = 0; i < node->input_count; i++)
         if (graph->values[node->inputs[i]].needs_grad) return true;
     return false;
@@ -87,6 +88,7 @@ static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index
     node->unit = entry->unit;
     GP_RETURN_IF_FAILED(gp_copy_text(&node->name, entry->name, err));
     GP_RETURN_IF_FAILED(gp_layer_create(entry->type, &entry->choice, &node->layer, err));
+    if (!gp_yaml_get(entry->choice.options, "freeze")) node->layer->frozen = entries->groups[entry->group].frozen;
     GP_RETURN_IF_FAILED(gp_entries_sources(entries, index, &node->inputs, &node->input_count, err));
     for (int i = 0; i < node->input_count; i++) node->inputs[i] = value_of(node->inputs[i]);
     GP_RETURN_IF_FAILED(infer_node(graph, node, node->input_count, err));

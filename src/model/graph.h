@@ -39,6 +39,7 @@ typedef struct gp_param {
     int node;
     int index; /* among its node's parameters */
     gp_param_spec spec;
+    bool trained; /* neither a buffer nor a frozen layer's */
 } gp_param;
 
 typedef struct gp_node {
@@ -72,7 +73,7 @@ void gp_graph_destroy(gp_graph **graph);
 
 /* Index of a parameter by name; −1 where there is none. */
 int gp_graph_find_param(const gp_graph *graph, const char *name);
-/* Elements of all trained parameters (buffers not counted). */
+/* Elements of all parameters, frozen ones included (buffers not counted). */
 int64_t gp_graph_param_elements(const gp_graph *graph);
 /* Initial value of a parameter into `out` (elements of `real`, PyTorch's order), from counters: key = seed, counter =
  * (parameter's name, element). */

@@ -43,15 +43,20 @@ void gp_stage_lowering_fini(gp_stage_lowering *lowering) {
     *lowering = (gp_stage_lowering){0};
 }
 
+/* Whether anybody wants what a backward op writes there. */
+static bool is_wanted(const gp_graph *graph, int node, const gp_ref *ref) {
+    if (ref->role == GP_ROLE_GRAD_INPUT) return graph->values[graph->nodes[node].inputs[ref->index]].needs_grad;
+    if (ref->role == GP_ROLE_GRAD_PARAM) return graph->params[graph->nodes[node].first_param + ref->index].trained;
+    return true;
+}
+
 bool gp_lowered_is_dead(const gp_graph *graph, int node, const gp_lowered_op *op) {
     if (op->pass != GP_PASS_BACKWARD) return false;
     bool writes = false;
     for (int i = 0; i < GP_MAX_OPERANDS; i++) {
         if (op->ref[i].role == GP_ROLE_NONE || !gp_op_writes(op->desc.kind, i)) continue;
         writes = true;
-        if (op->ref[i].role != GP_ROLE_GRAD_INPUT ||
-            graph->values[graph->nodes[node].inputs[op->ref[i].index]].needs_grad)
-            return false;
+        if (is_wanted(graph, node, &op->ref[i])) return false;
     }
     return writes;
 }

@@ -10,7 +10,8 @@ static int64_t stage_parameters(const gp_plan *plan, int s) {
     int64_t sum = 0, elements;
     for (int i = 0; i < plan->stage[s].param_count; i++) {
         const gp_param_plan *param = &plan->stage[s].params[i];
-        if (param->trained && gp_shape_elements(plan->graph->params[param->param].spec.shape, &elements))
+        if (!plan->graph->params[param->param].spec.buffer &&
+            gp_shape_elements(plan->graph->params[param->param].spec.shape, &elements))
             sum += elements;
     }
     return sum;

@@ -265,11 +265,25 @@ gp_status gp_session_check_machine(const gp_session *session, gp_error *err) {
     return GP_OK;
 }
 
+/* A model without parameters is nobody's mistake about freezing, and costs nothing to run. */
+static gp_status check_trained(const gp_session *session, gp_error *err) {
+    bool frozen = false;
+    for (int p = 0; p < session->graph->param_count; p++) {
+        if (session->graph->params[p].trained) return GP_OK;
+        if (!session->graph->params[p].spec.buffer) frozen = true;
+    }
+    if (!frozen || session->config->train.steps == 0) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, session->config->model->place,
+                      "model: every layer with parameters is frozen, and nothing is left to train; train.steps: 0 "
+                      "evaluates");
+}
+
 static gp_status open_session(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     const choice now = {pipeline->micro_batches, pipeline->checkpoint, pipeline->balance};
     int worker = 0;
     GP_RETURN_IF_FAILED(gp_graph_build(session->config->model, &session->graph, err));
+    GP_RETURN_IF_FAILED(check_trained(session, err));
     describe_samples(session);
     GP_RETURN_IF_FAILED(find_devices(session, err));
     GP_RETURN_IF_FAILED(check_layers(session, err));

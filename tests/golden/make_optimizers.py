@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Trains a small network with PyTorch's optimizers and schedulers and writes to tests/golden/optimizers/ what came of it: the data, the
-initial weights, and runs.json: for each run what stands in its section `optimizer`, and, for 1 and for 4 micro-batches, rates, losses and
-the weights at the end (of each tensor its norm and its first values).
+"""Trains a small network with PyTorch's optimizers and schedulers, and with frozen layers, and writes to
+tests/golden/optimizers/ what came of it: the data, the initial weights, and runs.json: for each run the changes to
+network.yaml, and, for 1 and for 4 micro-batches, rates, losses and the weights at the end (of each tensor its norm and
+its first values).
 
 Rates are those of PyTorch's schedulers, stepped once per step: from the start of the run, but the cosine after the
-warm-up. Nothing before a batch norm has a bias: its gradient would be nothing but rounding, which Adam makes large. Made with PyTorch 2.9.1:
+warm-up. Nothing before a batch norm has a bias: its gradient would be nothing but rounding, which Adam makes large. Made
+with PyTorch 2.9.1:
 
     pip install torch==2.9.1 numpy
-    python3 tests/golden/make_optimizers.py
+    python3 -B tests/golden/make_optimizers.py
 """
 import json
 import pathlib
@@ -114,6 +116,16 @@ RUNS = {
 }
 
 
+# Runs of which some layers are frozen: neither trained nor, a batch norm, in training mode.
+LAYERS = {"c1": "0.conv", "b1": "1.batch_norm", "c2": "3.conv", "f1": "6.linear", "fc": "8.linear"}
+FROZEN = {
+    "frozen front": ("adamw no_decay", ["c1", "b1"]),
+    "frozen norm": ("nesterov", ["b1"]),
+    "frozen middle": ("sgd no_decay", ["b1", "c2", "f1"]),
+    "frozen end": ("cosine warmup", ["fc"]),
+}
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -147,10 +159,12 @@ def groups(net, options, spare):
     return [{"params": others, "weight_decay": options["weight_decay"]}, {"params": alone, "weight_decay": 0.0}]
 
 
-def train(initial, x, y, run, micro_batches):
+def train(initial, x, y, run, micro_batches, frozen=()):
     _, kind, options, spare, *schedule = run
     net = Net()
     net.load_state_dict(initial, strict=False)
+    for name in frozen:
+        getattr(net, name).requires_grad_(False).eval()
     norm = Deferred(net.b1)
     optimizer = kind(groups(net, options, spare), foreach=False, **options)
     losses, used = [], []
@@ -166,7 +180,8 @@ def train(initial, x, y, run, micro_batches):
             loss.backward()
             total += loss.item()
         optimizer.step()
-        norm.commit()
+        if net.b1.training:
+            norm.commit()
         losses.append(total)
         used.append(rate)
     weights = {name: [value.norm().item(), *value.flatten()[:4].tolist()] for name, value in weights_of(net).items()}
@@ -186,14 +201,21 @@ def main():
     torch.set_num_threads(1)
     FOLDER.mkdir(exist_ok=True)
     make_training.FOLDER = FOLDER
-    initial = weights_of(Net())
+    net = Net()
+    with torch.no_grad():
+        for tensor, low, high in ((net.b1.weight, 0.5, 1.5), (net.b1.bias, -1, 1), (net.b1.running_mean, -1, 1), (net.b1.running_var, 0.5, 2)):
+            tensor.uniform_(low, high)
+    initial = weights_of(net)
     x, y = torch.randn(SAMPLES, 2, 6, 6), torch.randint(0, 5, (SAMPLES,))
     make_training.save("data.safetensors", {"x": x, "y": y})
     make_training.save("initial.safetensors", initial)
     runs = {}
     for name, run in RUNS.items():
-        runs[name] = {"optimizer": "{" + run[0] + "}"}
+        runs[name] = {"changes": [f"optimizer={{{run[0]}}}"]}
         runs[name] |= {str(m): rounded(train(initial, x, y, run, m)) for m in (1, 4)}
+    for name, (like, frozen) in FROZEN.items():
+        runs[name] = {"changes": runs[like]["changes"] + [f"model.layers.{LAYERS[layer]}.freeze=true" for layer in frozen]}
+        runs[name] |= {str(m): rounded(train(initial, x, y, RUNS[like], m, frozen)) for m in (1, 4)}
     lines = ",\n".join(f" {json.dumps(name)}: {json.dumps(run)}" for name, run in runs.items())
     (FOLDER / "runs.json").write_text("{\n" + lines + "\n}\n")
 

@@ -40,10 +40,10 @@ def compare(folder, events, expected):
     return wrong, max(found.values())
 
 
-def check(program, optimizer, micro_batches, expected, folder):
+def check(program, changes, micro_batches, expected, folder):
     run, again = folder / "run", folder / "again"
-    changes = [f"optimizer={optimizer}", f"pipeline.micro_batches={micro_batches}"]
-    wrong, largest = compare(run, train(program, run, FOLDER / "network.yaml", *changes), expected)
+    events = train(program, run, FOLDER / "network.yaml", *changes, f"pipeline.micro_batches={micro_batches}")
+    wrong, largest = compare(run, events, expected)
     train(program, again, run / "config.yaml")
     if (run / "model.safetensors").read_bytes() != (again / "model.safetensors").read_bytes():
         wrong.append("the run's own config.yaml does not repeat it to the bit")
@@ -55,7 +55,7 @@ def main():
     for name, run in json.loads((FOLDER / "runs.json").read_text()).items():
         for micro_batches in ("1", "4"):
             with tempfile.TemporaryDirectory() as folder:
-                wrong, largest = check(sys.argv[1], run["optimizer"], micro_batches, run[micro_batches], pathlib.Path(folder))
+                wrong, largest = check(sys.argv[1], run["changes"], micro_batches, run[micro_batches], pathlib.Path(folder))
             print(f"{name}, {micro_batches} micro-batches: largest difference {largest:.2g}")
             for what in wrong:
                 print(f"{name}, {micro_batches} micro-batches: {what}")

@@ -61,6 +61,8 @@ static const gradient_case cases[] = {
     {"batch_norm: {eps: 0.1}", 5, 1, {ROW(3)}, false},
     {"batch_norm: {affine: false, eps: 1e-3}", 2, 1, {PICTURE(3, 1, 3)}, false},
     {"batch_norm", 1, 1, {PICTURE(2, 3, 3)}, false},
+    {"batch_norm: {freeze: true, eps: 0.1}", 2, 1, {PICTURE(3, 2, 3)}, false},
+    {"batch_norm: {freeze: true, affine: false}", 1, 1, {ROW(4)}, false},
     {"relu", 2, 1, {PICTURE(3, 3, 2)}, false},
     {"relu", 3, 1, {ROWS(2, 5)}, false},
     {"relu", 3, 1, {ROW(5)}, false},
@@ -201,6 +203,15 @@ static void set_target(lowered_runner *runner, const gp_layer *loss) {
     runner_scalars(runner)->divisor = 3;
 }
 
+/* Grids have values below 0; a variance has not. */
+static void set_variances(lowered_runner *runner, const gp_param_spec *specs, int count, double *const values[]) {
+    for (int i = 0; i < count; i++) {
+        if (strcmp(specs[i].suffix, "running_var") != 0) continue;
+        for (int64_t e = 0; e < runner_count(runner, GP_ROLE_PARAM, i); e++) values[i][e] = fabs(values[i][e]);
+        runner_set(runner, GP_ROLE_PARAM, i, values[i]);
+    }
+}
+
 static void check_case(const gradient_case *it) {
     lowered_runner *runner = runner_create(&(runner_options){.kind = &gp_ref_kind,
                                                              .real = GP_F64,
@@ -217,6 +228,7 @@ static void check_case(const gradient_case *it) {
     runner_set_first_sample(runner, 3);
     set_values(runner, GP_ROLE_INPUT, it->input_count, 1, inputs);
     set_values(runner, GP_ROLE_PARAM, params, 100, values);
+    set_variances(runner, specs, params, values);
     if (it->loss) {
         set_target(runner, layer);
     } else {
@@ -227,7 +239,8 @@ static void check_case(const gradient_case *it) {
     for (int i = 0; i < it->input_count; i++)
         compare(runner, GP_ROLE_INPUT, GP_ROLE_GRAD_INPUT, i, inputs[i], projection, it->layer);
     for (int i = 0; i < params; i++)
-        if (!specs[i].buffer) compare(runner, GP_ROLE_PARAM, GP_ROLE_GRAD_PARAM, i, values[i], projection, it->layer);
+        if (!specs[i].buffer && !layer->frozen)
+            compare(runner, GP_ROLE_PARAM, GP_ROLE_GRAD_PARAM, i, values[i], projection, it->layer);
     free_values(inputs, it->input_count);
     free_values(values, params);
     free(projection);

@@ -228,6 +228,32 @@ static void test_needs_grad(void **state) {
     release(&model);
 }
 
+/* What lies before the first trained parameter needs no gradient; frozen layers behind it pass one on. */
+static void test_frozen(void **state) {
+    static const char text[] = "input: {shape: [2, 6, 6]}\n"
+                               "layers:\n"
+                               "- conv: {out: 2, kernel: 1, freeze: true}\n"
+                               "- sequential: {freeze: true, layers: [batch_norm, relu,\n"
+                               "  sequential: {layers: [conv: {out: 2, kernel: 1, bias: false}]}]}\n"
+                               "- sequential: {freeze: true, layers: [batch_norm: {affine: false},\n"
+                               "  conv: {out: 2, kernel: 1, bias: false, freeze: false}]}\n"
+                               "- batch_norm: {freeze: true, affine: false}\n"
+                               "- flatten\n"
+                               "- linear: {out: 2, bias: false, freeze: false}\n"
+                               "loss: cross_entropy\n";
+    static const bool needs[] = {false, false, false, false, false, false, false, true, true, true, true};
+    (void)state;
+    built model = build(text);
+    for (int v = 0; v < model.graph->value_count; v++) assert_int_equal(model.graph->values[v].needs_grad, needs[v]);
+    for (int p = 0; p < model.graph->param_count; p++) {
+        const gp_param *param = &model.graph->params[p];
+        bool trained = strcmp(param->name, "2.1.weight") == 0 || strcmp(param->name, "5.weight") == 0;
+        assert_int_equal(param->trained, trained);
+    }
+    assert_int_equal(model.graph->param_count, 2 + 4 + 1 + 2 + 1 + 2 + 1);
+    release(&model);
+}
+
 static void test_parameters(void **state) {
     static const char text[] =
         "input: {shape: [4, 9, 7]}\n"
@@ -311,8 +337,9 @@ int main(void) {
         cmocka_unit_test(test_manual_example), cmocka_unit_test(test_loss_and_target),
         cmocka_unit_test(test_from),           cmocka_unit_test(test_sequential),
         cmocka_unit_test(test_names_outside),  cmocka_unit_test(test_needs_grad),
-        cmocka_unit_test(test_parameters),     cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_node_error),     cmocka_unit_test(test_many_layers),
+        cmocka_unit_test(test_frozen),         cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_node_error),
+        cmocka_unit_test(test_many_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

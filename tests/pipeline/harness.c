@@ -119,7 +119,7 @@ uint64_t harness_hash(harness *h) {
         void *values = NULL;
         assert_true(gp_shape_elements(h->graph->params[p].spec.shape, &elements));
         must(gp_new_array(&values, (size_t)elements, sizeof(double), &err), &err);
-        int states = h->graph->params[p].spec.buffer ? 0 : h->plan->update.states;
+        int states = h->graph->params[p].trained ? h->plan->update.states : 0;
         for (int s = -1; s < states; s++) {
             must(gp_run_read(h->run, p, s, values, &err), &err);
             hash = gp_hash_bytes(hash, values, (uint64_t)elements * gp_dtype_size(h->plan->real));

@@ -27,6 +27,30 @@ static const char network_skips[] = "input: {shape: [2, 7, 6]}\n"
                                     "loss: cross_entropy\n";
 enum { NETWORK_SKIPS_LAYERS = 17 };
 
+/* The shape of network_skips, with its first seven layers frozen and more behind trained ones: what crosses a cut in
+ * front needs no gradient, what crosses one behind does. */
+static const char network_frozen[] = "input: {shape: [2, 7, 6]}\n"
+                                     "layers:\n"
+                                     "  - conv: {out: 6, kernel: 3, pad: 1, freeze: true}\n"              /* 0 */
+                                     "  - batch_norm: {name: a, freeze: true}\n"                          /* 1 */
+                                     "  - relu\n"                                                         /* 2 */
+                                     "  - dropout: {p: 0.2, freeze: true}\n"                              /* 3 */
+                                     "  - conv: {out: 6, kernel: 3, pad: 1, bias: false, freeze: true}\n" /* 4 */
+                                     "  - add: [-1, a]\n"                                                 /* 5 */
+                                     "  - relu\n"                                                         /* 6 */
+                                     "  - conv: {out: 4, kernel: [1, 3], pad: [0, 1]}\n"                  /* 7 */
+                                     "  - concat: [-1, a]\n"                                              /* 8 */
+                                     "  - batch_norm: {freeze: true}\n"                                   /* 9 */
+                                     "  - relu\n"                                                         /* 10 */
+                                     "  - conv: {out: 6, kernel: 3, pad: 1, freeze: true}\n"              /* 11 */
+                                     "  - add: [a, -1, -1]\n"                                             /* 12 */
+                                     "  - max_pool: 2\n"                                                  /* 13 */
+                                     "  - flatten\n"                                                      /* 14 */
+                                     "  - dropout\n"                                                      /* 15 */
+                                     "  - linear: 5\n"                                                    /* 16 */
+                                     "loss: cross_entropy\n";
+enum { NETWORK_FROZEN_LAYERS = 17 };
+
 /* Pictures: the input used on three stages, strides, dilation, groups, pools whose windows overlap, a value twice in
  * one concatenation, batch norm without parameters. */
 static const char network_pictures[] = "input: {shape: [3, 9, 8]}\n"

@@ -76,27 +76,32 @@ static const network samples = {
      {5, {2, 1, 4, 7, 9}}},
 };
 
-static const network rows = {"rows", network_rows,
-                             {{1, {10}},
-                              {2, {2, 8}},
-                              {3, {1, 5, 4}},
-                              {5, {2, 1, 3, 1, 3}},
-                              {2, {7, 3}},
-                              {2, {1, 9}},
-                              {3, {4, 2, 4}},
-                              {5, {1, 1, 1, 1, 6}}},
-                             static const network pixels = {
-                                 "pixels",
-                                 network_pixels,
-                                 {{1, {16}},
-                                  {2, {5, 11}},
-                                  {3, {4, 4, 8}},
-                                  {5, {3, 4, 2, 4, 3}},
-                                  {2, {13, 3}},
-                                  {3, {8, 5, 3}},
-                                  {3, {1, 3, 12}},
-                                  {5, {2, 2, 5, 5, 2}}},
-                             };
+static const network rows = {
+    "rows",
+    network_rows,
+    {{1, {10}},
+     {2, {2, 8}},
+     {3, {1, 5, 4}},
+     {5, {2, 1, 3, 1, 3}},
+     {2, {7, 3}},
+     {2, {1, 9}},
+     {3, {4, 2, 4}},
+     {5, {1, 1, 1, 1, 6}}},
+};
+
+static const network pixels = {
+    "pixels",
+    network_pixels,
+    {{1, {16}},
+     {2, {5, 11}},
+     {3, {4, 4, 8}},
+     {5, {3, 4, 2, 4, 3}},
+     {2, {13, 3}},
+     {3, {8, 5, 3}},
+     {3, {1, 3, 12}},
+     {5, {2, 2, 5, 5, 2}}},
+};
+
 static const network numbers = {
     "numbers",
     network_numbers,
@@ -109,6 +114,7 @@ static const network numbers = {
      {3, {1, 4, 2}},
      {5, {2, 1, 2, 1, 1}}},
 };
+
 static const network mask = {
     "mask",
     network_mask,
@@ -120,6 +126,19 @@ static const network mask = {
      {2, {4, 1}},
      {3, {1, 1, 3}},
      {4, {1, 2, 1, 1}}},
+};
+
+static const network frozen = {
+    "frozen",
+    network_frozen,
+    {{1, {17}},
+     {2, {6, 11}},
+     {3, {2, 6, 9}},
+     {5, {2, 3, 4, 4, 4}},
+     {2, {16, 1}},
+     {2, {2, 15}},
+     {3, {5, 7, 5}},
+     {5, {1, 1, 1, 1, 13}}},
 };
 
 /* How mini-batches are cut. */
@@ -216,104 +235,142 @@ static void test_samples_cpu(void **state) {
     check_network(&samples, uneven, &gp_cpu_kind, GP_F32, 1, HARNESS_WATCHED ? 2 : 10, true);
     check_network(&samples, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, false);
     check_network(&rows, uneven, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
-    static void test_pixels(void **state) {
-        (void)state;
-        check_network(&pixels, uneven, &gp_ref_kind, GP_F32, 1, 3, false);
-        check_network(&pixels, uneven, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
-    }
+}
 
-    static void test_numbers(void **state) {
-        (void)state;
-        check_network(&numbers, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
-        check_network(&numbers, three, &gp_cpu_kind, GP_F32, 1, STEPS, true);
-        check_network(&mask, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
-        check_network(&mask, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
-    }
+static void test_pixels(void **state) {
+    (void)state;
+    check_network(&pixels, uneven, &gp_ref_kind, GP_F32, 1, 3, false);
+    check_network(&pixels, uneven, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
+}
 
-    static void test_double(void **state) {
-        (void)state;
-        check_network(&vectors, three, &gp_ref_kind, GP_F64, 1, STEPS, false);
-        check_network(&skips, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
-    }
+static void test_numbers(void **state) {
+    (void)state;
+    check_network(&numbers, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
+    check_network(&numbers, three, &gp_cpu_kind, GP_F32, 1, STEPS, true);
+    check_network(&mask, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
+    check_network(&mask, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
+}
 
-    static void test_few_samples(void **state) {
-        (void)state;
-        check_network(&vectors, few_samples, &gp_ref_kind, GP_F32, 1, STEPS, true);
-        check_network(&vectors, few_samples, &gp_cpu_kind, GP_F32, 1, STEPS, true);
-        check_network(&skips, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, false);
-    }
+static void test_frozen(void **state) {
+    (void)state;
+    check_network(&frozen, uneven, &gp_ref_kind, GP_F32, 1, FEW_STEPS, true);
+    check_network(&frozen, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
+}
 
-    static void test_one_micro_batch(void **state) {
-        (void)state;
-        check_network(&vectors, one_piece, &gp_ref_kind, GP_F32, 1, STEPS, false);
-        check_network(&vectors, one_piece, &gp_cpu_kind, GP_F32, 1, STEPS, false);
-        check_network(&skips, one_piece, &gp_cpu_kind, GP_F32, 1, STEPS, false);
+/* Gradients go as far back as something is trained, and no further. */
+static void test_frozen_takes_no_gradients(void **state) {
+    (void)state;
+    for (int c = 0; c < CUTS; c++) {
+        const cut *its = &frozen.cuts[c];
+        harness h;
+        harness_plan(&h, &(harness_options){.model = frozen.model,
+                                            .layers = its->layers,
+                                            .stages = its->stages,
+                                            .kind = &gp_ref_kind,
+                                            .real = GP_F32,
+                                            .micro_batches = 4,
+                                            .batch = 10});
+        const gp_stages *stages = h.plan->stages;
+        int first = stages->stage_of_node[7], gradients = 0;
+        for (size_t e = 0; e < stages->edge_count; e++) {
+            if (stages->edges[e].kind != GP_EDGE_GRADIENT) continue;
+            gradients++;
+            assert_true(stages->edges[e].to >= first);
+        }
+        assert_int_equal(gradients > 0, first < its->stages - 1);
+        for (int s = 0; s < first; s++) {
+            assert_int_equal(h.plan->stage[s].memory[GP_MEMORY_GRADIENTS], 0);
+            assert_int_equal(h.plan->stage[s].memory[GP_MEMORY_OPTIMIZER], 0);
+        }
+        harness_end(&h);
     }
+}
 
-    /* Two threads may give other bits than one, but the same ones wherever the cut runs. Few steps: OpenMP's threads
-     * spin while they wait, and here are more of them than processors. */
-    static void test_two_threads(void **state) {
-        (void)state;
-        if (HARNESS_WATCHES_THREADS) skip();
-        check_network(&skips, uneven, &gp_cpu_kind, GP_F32, 2, 3, false);
-        check_network(&pictures, three, &gp_cpu_kind, GP_F32, 2, 3, false);
-        check_network(&samples, three, &gp_cpu_kind, GP_F32, 2, 2, false);
-    }
+static void test_double(void **state) {
+    (void)state;
+    check_network(&vectors, three, &gp_ref_kind, GP_F64, 1, STEPS, false);
+    check_network(&skips, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
+}
 
-    static void check_clipped(const network *net, sizes cutting, const gp_device_kind *kind, gp_dtype real, int threads,
-                              double clip_norm, int steps) {
-        harness_options options = {.kind = kind,
-                                   .real = real,
-                                   .threads = threads,
-                                   .micro_batches = cutting.micro_batches,
-                                   .batch = cutting.batch,
-                                   .last = cutting.last,
-                                   .evaluation = cutting.evaluation};
-        uint64_t unclipped = train(net, &net->cuts[0], options, steps);
-        options.norms = true;
-        assert_true(train(net, &net->cuts[1], options, steps) == unclipped); /* to look changes nothing */
-        options.norms = false;
-        options.clip_norm = clip_norm;
-        uint64_t expected = train(net, &net->cuts[0], options, steps);
-        assert_true(expected != unclipped);
-        for (int c = 0; c < CUTS; c++) check_cut(net, &net->cuts[c], options, steps, expected);
-    }
+static void test_few_samples(void **state) {
+    (void)state;
+    check_network(&vectors, few_samples, &gp_ref_kind, GP_F32, 1, STEPS, true);
+    check_network(&vectors, few_samples, &gp_cpu_kind, GP_F32, 1, STEPS, true);
+    check_network(&skips, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, false);
+}
 
-    /* Gradients of all stages together decide how much each is clipped. */
-    static void test_clipping(void **state) {
-        (void)state;
-        check_clipped(&skips, uneven, &gp_ref_kind, GP_F32, 1, 0.5, FEW_STEPS);
-        check_clipped(&skips, uneven, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
-        check_clipped(&pictures, three, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
-        check_clipped(&vectors, one_piece, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
-        check_clipped(&vectors, few_samples, &gp_ref_kind, GP_F64, 1, 0.5, FEW_STEPS);
-        if (!HARNESS_WATCHES_THREADS) check_clipped(&skips, three, &gp_cpu_kind, GP_F32, 2, 0.5, 2);
-    }
+static void test_one_micro_batch(void **state) {
+    (void)state;
+    check_network(&vectors, one_piece, &gp_ref_kind, GP_F32, 1, STEPS, false);
+    check_network(&vectors, one_piece, &gp_cpu_kind, GP_F32, 1, STEPS, false);
+    check_network(&skips, one_piece, &gp_cpu_kind, GP_F32, 1, STEPS, false);
+}
 
-    /* The hash would show a difference: another step, another batch, other micro-batches under batch norm. */
-    static void test_hash_tells(void **state) {
-        (void)state;
-        harness_options options = {.kind = &gp_ref_kind, .real = GP_F32, .micro_batches = 4, .batch = 10, .last = 7};
-        uint64_t hash = train(&skips, &skips.cuts[1], options, FEW_STEPS);
-        assert_true(hash == train(&skips, &skips.cuts[1], options, FEW_STEPS));
-        assert_true(hash != train(&skips, &skips.cuts[1], options, FEW_STEPS - 1));
-        options.last = 8;
-        assert_true(hash != train(&skips, &skips.cuts[1], options, FEW_STEPS));
-        options.last = 7;
-        options.micro_batches = 3;
-        assert_true(hash != train(&skips, &skips.cuts[1], options, FEW_STEPS));
-    }
+/* Two threads may give other bits than one, but the same ones wherever the cut runs. Few steps: OpenMP's threads spin
+ * while they wait, and here are more of them than processors. */
+static void test_two_threads(void **state) {
+    (void)state;
+    if (HARNESS_WATCHES_THREADS) skip();
+    check_network(&skips, uneven, &gp_cpu_kind, GP_F32, 2, 3, false);
+    check_network(&pictures, three, &gp_cpu_kind, GP_F32, 2, 3, false);
+    check_network(&samples, three, &gp_cpu_kind, GP_F32, 2, 2, false);
+}
 
-    int main(void) {
-        const struct CMUnitTest tests[] = {
-            cmocka_unit_test(test_skips_ref),       cmocka_unit_test(test_skips_cpu),
-            cmocka_unit_test(test_pictures_ref),    cmocka_unit_test(test_pictures_cpu),
-            cmocka_unit_test(test_vectors_ref),     cmocka_unit_test(test_vectors_cpu),
-            cmocka_unit_test(test_samples_ref),     cmocka_unit_test(test_samples_cpu),
-            cmocka_unit_test(test_double),          cmocka_unit_test(test_few_samples),
-            cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_two_threads),
-            cmocka_unit_test(test_clipping),        cmocka_unit_test(test_hash_tells),
-            cmocka_unit_test(test_pixels),          cmocka_unit_test(test_numbers),
-        };
-        return cmocka_run_group_tests(tests, NULL, NULL);
-    }
+static void check_clipped(const network *net, sizes cutting, const gp_device_kind *kind, gp_dtype real, int threads,
+                          double clip_norm, int steps) {
+    harness_options options = {.kind = kind,
+                               .real = real,
+                               .threads = threads,
+                               .micro_batches = cutting.micro_batches,
+                               .batch = cutting.batch,
+                               .last = cutting.last,
+                               .evaluation = cutting.evaluation};
+    uint64_t unclipped = train(net, &net->cuts[0], options, steps);
+    options.norms = true;
+    assert_true(train(net, &net->cuts[1], options, steps) == unclipped); /* to look changes nothing */
+    options.norms = false;
+    options.clip_norm = clip_norm;
+    uint64_t expected = train(net, &net->cuts[0], options, steps);
+    assert_true(expected != unclipped);
+    for (int c = 0; c < CUTS; c++) check_cut(net, &net->cuts[c], options, steps, expected);
+}
+
+/* Gradients of all stages together decide how much each is clipped. */
+static void test_clipping(void **state) {
+    (void)state;
+    check_clipped(&skips, uneven, &gp_ref_kind, GP_F32, 1, 0.5, FEW_STEPS);
+    check_clipped(&skips, uneven, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
+    check_clipped(&pictures, three, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
+    check_clipped(&vectors, one_piece, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
+    check_clipped(&vectors, few_samples, &gp_ref_kind, GP_F64, 1, 0.5, FEW_STEPS);
+    if (!HARNESS_WATCHES_THREADS) check_clipped(&skips, three, &gp_cpu_kind, GP_F32, 2, 0.5, 2);
+}
+
+/* The hash would show a difference: another step, another batch, other micro-batches under batch norm. */
+static void test_hash_tells(void **state) {
+    (void)state;
+    harness_options options = {.kind = &gp_ref_kind, .real = GP_F32, .micro_batches = 4, .batch = 10, .last = 7};
+    uint64_t hash = train(&skips, &skips.cuts[1], options, FEW_STEPS);
+    assert_true(hash == train(&skips, &skips.cuts[1], options, FEW_STEPS));
+    assert_true(hash != train(&skips, &skips.cuts[1], options, FEW_STEPS - 1));
+    options.last = 8;
+    assert_true(hash != train(&skips, &skips.cuts[1], options, FEW_STEPS));
+    options.last = 7;
+    options.micro_batches = 3;
+    assert_true(hash != train(&skips, &skips.cuts[1], options, FEW_STEPS));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_skips_ref),       cmocka_unit_test(test_skips_cpu),
+        cmocka_unit_test(test_pictures_ref),    cmocka_unit_test(test_pictures_cpu),
+        cmocka_unit_test(test_vectors_ref),     cmocka_unit_test(test_vectors_cpu),
+        cmocka_unit_test(test_samples_ref),     cmocka_unit_test(test_samples_cpu),
+        cmocka_unit_test(test_pixels),          cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_frozen),          cmocka_unit_test(test_frozen_takes_no_gradients),
+        cmocka_unit_test(test_double),          cmocka_unit_test(test_few_samples),
+        cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_clipping),        cmocka_unit_test(test_hash_tells),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

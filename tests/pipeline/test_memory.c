@@ -395,6 +395,36 @@ static void test_identity_is_in_place(void **state) {
     check_copies(shared, &gp_cpu_kind, 1);
 }
 
+/* Freezing takes away gradients, states, statistics, and what backward would read. */
+static void test_freezing_saves_memory(void **state) {
+    (void)state;
+    static const char *const models[] = {network_skips, network_frozen};
+    static const int64_t layers[] = {6, 11};
+    size_t bytes[2][2][GP_MEMORY_KINDS];
+    for (int m = 0; m < 2; m++) {
+        harness h;
+        harness_plan(&h, &(harness_options){.model = models[m],
+                                            .layers = layers,
+                                            .stages = 2,
+                                            .kind = &gp_cpu_kind,
+                                            .real = GP_F32,
+                                            .checkpoint = GP_CHECKPOINT_NEVER,
+                                            .micro_batches = 4,
+                                            .batch = 16});
+        for (int s = 0; s < 2; s++) memcpy(bytes[m][s], h.plan->stage[s].memory, sizeof bytes[m][s]);
+        harness_end(&h);
+    }
+    const size_t *whole = bytes[0][0], *frozen = bytes[1][0];
+    assert_int_equal(frozen[GP_MEMORY_PARAMETERS], whole[GP_MEMORY_PARAMETERS]);
+    assert_int_equal(frozen[GP_MEMORY_GRADIENTS], 0);
+    assert_int_equal(frozen[GP_MEMORY_OPTIMIZER], 0);
+    assert_true(frozen[GP_MEMORY_STATISTICS] < whole[GP_MEMORY_STATISTICS]);
+    assert_true(frozen[GP_MEMORY_SAVED] < whole[GP_MEMORY_SAVED]);
+    assert_true(frozen[GP_MEMORY_COPIES] < whole[GP_MEMORY_COPIES]);
+    assert_true(bytes[1][1][GP_MEMORY_GRADIENTS] < bytes[0][1][GP_MEMORY_GRADIENTS]);
+    assert_true(bytes[1][1][GP_MEMORY_OPTIMIZER] > 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_stage_by_hand),
@@ -405,6 +435,7 @@ int main(void) {
         cmocka_unit_test(test_categories_sum_up),
         cmocka_unit_test(test_checkpointing_saves_memory),
         cmocka_unit_test(test_identity_is_in_place),
+        cmocka_unit_test(test_freezing_saves_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -295,6 +295,25 @@ static void a_run_of_no_steps_needs_no_training_data(void **state) {
     gp_session_close(&session);
 }
 
+static void something_must_be_left_to_train(void **state) {
+    (void)state;
+    static const char frozen[] = "model:\n"
+                                 "  input: {shape: [2, 4, 4]}\n"
+                                 "  layers: [flatten, {linear: {out: 3, freeze: true}}]\n"
+                                 "  loss: cross_entropy\n"
+                                 "data: {train: {tensors: d.safetensors}, eval: {tensors: d.safetensors}, batch: 16}\n"
+                                 "optimizer: {sgd: 0.1}\n"
+                                 "train: {epochs: 1}\n";
+    fixture_refused(frozen, NULL, GP_CONFIG,
+                    "c.yaml:2:3: model: every layer with parameters is frozen, and nothing is left to train; "
+                    "train.steps: 0 evaluates");
+    gp_error err = {0};
+    gp_config *config = fixture_config(frozen, FIXTURE_CHANGES("train.steps=0"));
+    gp_session *its = NULL;
+    if (gp_session_open(&config, &its, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_session_close(&its);
+}
+
 static void files_are_checked_before_anything_runs(void **state) {
     (void)state;
     fixture_refused(
@@ -335,6 +354,7 @@ int main(void) {
         cmocka_unit_test(drop_last_must_leave_something),
         cmocka_unit_test(the_sizes_that_the_run_meets_are_planned),
         cmocka_unit_test(a_run_of_no_steps_needs_no_training_data),
+        cmocka_unit_test(something_must_be_left_to_train),
         cmocka_unit_test(files_are_checked_before_anything_runs),
     };
     return cmocka_run_group_tests_name("session", tests, fixture_make, fixture_remove);
