@@ -1,0 +1,392 @@
+"""Runs that are killed, interrupted or damaged, and resumed: what they end with is what a run left alone ends with.
+
+    test_resume.py PROGRAM [--kills N] [--seed S]
+
+Prints its seed. Standard library only.
+"""
+
+import argparse
+import array
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from test_cli import limit_files, read_lines, results, write_tensors
+
+PATIENCE = 300
+OPTIONS = None
+
+CONFIG = """\
+model:
+  input: {shape: [2, 4, 4]}
+  layers:
+    - conv: {out: 8, kernel: 3, pad: 1}
+    - batch_norm
+    - relu: {name: a}
+    - conv: {out: 8, kernel: 3, pad: 1}
+    - add: [a, -1]
+    - dropout: 0.2
+    - flatten
+    - linear: {out: 3}
+  loss: cross_entropy
+data:
+  train: {tensors: d.safetensors, take: [0, 50]}
+  eval: {tensors: d.safetensors, take: [50, 64]}
+  batch: 16
+pipeline:
+  devices: [cpu, cpu]
+  micro_batches: 4
+optimizer:
+  adam: {lr: 0.001}
+  lr_schedule: {cosine: {min: 0.0001}}
+  warmup: 10
+train: {epochs: 40, save_every: 7, keep: 3}
+"""
+STEPS = 160
+CONSTANT = ["-q", "--set", "optimizer={adam: 0.001}"]  # a rate that knows no end
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def snapshots(folder):
+    """Paths, oldest first."""
+    within = os.path.join(folder, "snapshots")
+    if not os.path.isdir(within):
+        return []
+    return [os.path.join(within, name) for name in sorted(os.listdir(within)) if name.endswith(".safetensors")]
+
+
+def any_cut(rng):
+    stages = rng.randint(1, 4)
+    cuts = sorted(rng.sample(range(1, 8), stages - 1))
+    balance = [b - a for a, b in zip([0] + cuts, cuts + [8])]
+    return ["--set", "pipeline.devices=[%s]" % ", ".join(["cpu"] * stages), "--set", "pipeline.balance=%s" % balance,
+            "--set", "pipeline.checkpoint=" + rng.choice(["never", "except_last", "always"]),
+            "--set", "pipeline.lockstep=" + rng.choice(["true", "false"])]
+
+
+class Resume(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="gp-test-resume-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        rng = random.Random(1)
+        y = [rng.randrange(3) if n % 4 == 0 else n % 3 for n in range(64)]
+        x = [rng.random() - 0.5 + (0.5 if i % 3 == y[n] else 0.0) for n in range(64) for i in range(32)]
+        write_tensors(
+            os.path.join(cls.folder, "d.safetensors"),
+            x=("F32", [64, 2, 4, 4], array.array("f", x).tobytes()),
+            y=("I64", [64], array.array("q", y).tobytes()),
+        )
+        with open(os.path.join(cls.folder, "c.yaml"), "w") as file:
+            file.write(CONFIG)
+        cls.alone = os.path.join(cls.folder, "alone")
+        subprocess.run([OPTIONS.program, "-q", "-o", cls.alone, "c.yaml"], cwd=cls.folder, check=True)
+
+    def setUp(self):
+        self.rng = random.Random("%d %s" % (OPTIONS.seed, self.id()))
+        self.run_folder = os.path.join(self.folder, self.id().split(".")[-1])
+        self.addCleanup(shutil.rmtree, self.run_folder, ignore_errors=True)
+
+    def start(self, *arguments, prepare=None):
+        return subprocess.Popen([OPTIONS.program, "-o", self.run_folder, "c.yaml", *arguments], cwd=self.folder,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare)
+
+    def run_program(self, *arguments, status=0, err="", prepare=None):
+        process = self.start(*arguments, prepare=prepare)
+        out, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, status, errors)
+        if err is not None:
+            self.assertEqual(errors.replace(self.folder + "/", ""), err)
+        return out, errors
+
+    def lines_written(self):
+        try:
+            with open(os.path.join(self.run_folder, "metrics.jsonl"), "rb") as file:
+                return file.read().count(b"\n")
+        except FileNotFoundError:
+            return 0
+
+    def await_lines(self, process, more):
+        """Until the process has begun, and has written so many lines; False where it ended before."""
+        start = time.monotonic()
+        def begun():
+            path = os.path.join(self.run_folder, "metrics.jsonl")
+            return os.path.exists(path) and os.stat(path).st_mtime_ns > self.mark
+        while not begun() and process.poll() is None:
+            self.assertLess(time.monotonic() - start, PATIENCE)
+            time.sleep(0.001)
+        before = self.lines_written()
+        while self.lines_written() < before + more and process.poll() is None:
+            self.assertLess(time.monotonic() - start, PATIENCE)
+            time.sleep(0.0005)
+        return process.poll() is None
+
+    def kill(self, *arguments, more):
+        """Starts and kills; `more` lines of metrics later, or None: at some moment of its start. False where the run
+        ended before it was killed."""
+        self.mark = time.time_ns()
+        process = self.start(*arguments)
+        if more is not None:
+            self.await_lines(process, more)
+            time.sleep(self.rng.random() * 0.004)
+        else:
+            time.sleep(self.rng.random() * 0.2)
+        process.kill()
+        out, errors = process.communicate(timeout=PATIENCE)
+        if process.returncode == -signal.SIGKILL:
+            return True
+        self.assertEqual((process.returncode, errors), (0, ""))
+        return False
+
+    def resume_arguments(self):
+        if not snapshots(self.run_folder):
+            return ["--force"]
+        return ["--resume", *(any_cut(self.rng) if self.rng.random() < 0.5 else [])]
+
+    def expect_as_alone(self):
+        for name in ("model.safetensors", "best.safetensors"):
+            self.assertEqual(read(os.path.join(self.run_folder, name)), read(os.path.join(self.alone, name)), name)
+        self.assertEqual(results(self.run_folder), results(self.alone))
+        self.assertEqual(sorted(os.listdir(self.run_folder)), sorted(os.listdir(self.alone)))
+        self.assertEqual([os.path.basename(path) for path in snapshots(self.run_folder)][-1], "step-%08d.safetensors" % STEPS)
+        self.assertLessEqual(len(os.listdir(os.path.join(self.run_folder, "snapshots"))), 3)
+
+    def expect_as_forced(self, *arguments):
+        """The folder's model is that of a run with these arguments from its beginning."""
+        model = read(os.path.join(self.run_folder, "model.safetensors"))
+        self.run_program(*arguments, "--force")
+        self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")), model)
+
+    def test_killed_at_any_moment(self):
+        kills = runs = cut = 0
+        while kills < OPTIONS.kills:
+            shutil.rmtree(self.run_folder, ignore_errors=True)
+            arguments = []
+            while kills < OPTIONS.kills:
+                more = None if self.rng.random() < 0.2 else self.rng.randrange(30)
+                if not self.kill(*arguments, more=more):
+                    break
+                kills += 1
+                arguments = self.resume_arguments()
+                cut += len(arguments) > 1
+            else:
+                self.run_program(*arguments)
+            runs += 1
+            self.expect_as_alone()
+        print("%d kills, %d resumed on another cut, %d runs" % (kills, cut, runs), flush=True)
+
+    def interrupt(self, number, more, *arguments):
+        self.mark = time.time_ns()
+        process = self.start(*arguments)
+        self.await_lines(process, more)
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual((process.returncode, errors), (0, ""))
+        return out
+
+    def test_interrupted(self):
+        """Ctrl-C and SIGTERM, with snapshots and without; the first resumed run is interrupted too."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            shutil.rmtree(self.run_folder, ignore_errors=True)
+            changes = ["--set", "train.save_every=7"] if number == signal.SIGINT else ["--set", "train={epochs: 40, keep: 3}"]
+            out = self.interrupt(number, 20, *changes)
+            self.assertRegex(out, r"interrupted after \d+ of 160 steps; model and snapshot saved in \S+: --resume goes on\n$")
+            self.interrupt(number, 5, "--resume", *changes, *any_cut(self.rng))
+            self.run_program("--resume", *any_cut(self.rng))
+            self.expect_as_alone()
+
+    def damage(self, path):
+        content = bytearray(read(path))
+        how = self.rng.choice(["bit", "bit", "bit", "cut", "empty", "other"])
+        if how == "bit":
+            content[self.rng.randrange(len(content))] ^= 1 << self.rng.randrange(8)
+        elif how == "cut":
+            del content[self.rng.randrange(len(content)):]
+        elif how == "empty":
+            content = b""
+        else:
+            content = read(os.path.join(self.folder, "d.safetensors"))
+        with open(path, "wb") as file:
+            file.write(content)
+
+    def test_a_damaged_newest_snapshot(self):
+        """It is passed over, with its reason, and does not stay."""
+        self.interrupt(signal.SIGTERM, 40)
+        copy = self.run_folder + "-copy"
+        os.rename(self.run_folder, copy)
+        self.addCleanup(shutil.rmtree, copy)
+        for _ in range(8):
+            shutil.rmtree(self.run_folder, ignore_errors=True)
+            shutil.copytree(copy, self.run_folder)
+            *_, older, newest = snapshots(self.run_folder)
+            self.damage(newest)
+            out, err = self.run_program("--resume", *any_cut(self.rng), err=None)
+            self.assertRegex(err, r"^gpipe-train: warning: not used: %s: .*\n$" % newest)
+            self.assertIn("from %s\n" % older, out)
+            self.expect_as_alone()
+
+    def test_no_snapshot_is_whole(self):
+        """Each is named with its reason, and nothing is changed."""
+        self.interrupt(signal.SIGTERM, 40)
+        for path in snapshots(self.run_folder):
+            with open(path, "wb") as file:
+                file.write(b"")
+        before = {name: read(os.path.join(self.run_folder, name)) for name in ("metrics.jsonl", "config.yaml")}
+        name = os.path.relpath(self.run_folder, self.folder)
+        reasons = "; ".join("%s: offset 0: the file has 0 bytes, too few for a safetensors header" %
+                            os.path.relpath(path, self.folder) for path in reversed(snapshots(self.run_folder)))
+        out, _ = self.run_program("--resume", status=1,
+                         err="gpipe-train: no snapshot of %s can be used: %s\n" % (name, reasons))
+        self.assertEqual(out, "")
+        for file, content in before.items():
+            self.assertEqual(read(os.path.join(self.run_folder, file)), content)
+
+    def test_what_may_not_change(self):
+        self.run_program("-q", "--set", "train.steps=10")
+        newest = os.path.relpath(snapshots(self.run_folder)[-1], self.folder)
+        model = read(os.path.join(self.run_folder, "model.safetensors"))
+        for change, sentence in {
+            "optimizer.adam.lr=0.5": "optimizer.adam.lr is 0.5, but in the run of %s it is 0.001",
+            "optimizer={sgd: 0.5}": "optimizer.sgd is a mapping, but in the run of %s it is not said",
+            "train.seed=2": "train.seed is 2, but in the run of %s it is 1",
+            "data.batch=8": "data.batch is 8, but in the run of %s it is 16",
+            "data.drop_last=true": "data.drop_last is true, but in the run of %s it is false",
+            "model.layers.5.dropout=0.3": "model.layers.5.dropout is 0.3, but in the run of %s it is 0.2",
+            "model.layers.5.dropout={p: 0.2}": "model.layers.5.dropout is a mapping, but in the run of %s it is 0.2",
+        }.items():
+            with self.subTest(change=change):
+                self.run_program("--resume", "--set", change, status=2,
+                                 err="gpipe-train: --resume: %s; only pipeline, epochs, steps, keep, eval_every and "
+                                 "save_every may change\n" % (sentence % newest))
+        self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")), model)
+        self.run_program("-q", "--resume", "--set", "train={epochs: 40, save_every: 1 minute, eval_every: 4, keep: 1}")
+
+    def test_a_finished_run(self):
+        """Has nothing left to do, and stays as it is; it goes on where the end moves."""
+        shutil.copytree(self.alone, self.run_folder)
+        name = os.path.relpath(self.run_folder, self.folder)
+        def content():
+            return {os.path.join(where, file): (read(os.path.join(where, file)), os.stat(os.path.join(where, file)).st_mtime_ns)
+                    for where, _, files in os.walk(self.run_folder) for file in files}
+        before = content()
+        out, _ = self.run_program("--resume")
+        self.assertTrue(out.endswith("%s: nothing is left to do: the run has done 160 of 160 steps\n" % name), out)
+        self.run_program("--resume", "--set", "train.epochs=1", "-q")
+        self.assertEqual(content(), before)
+        # What was killed between its last snapshot and its model has that to do.
+        os.remove(os.path.join(self.run_folder, "model.safetensors"))
+        self.run_program("--resume")
+        self.expect_as_alone()
+        shutil.rmtree(self.run_folder)
+        self.run_program(*CONSTANT, "--set", "train.epochs=2")
+        self.run_program(*CONSTANT, "--set", "train.epochs=4", "--resume")
+        self.expect_as_forced(*CONSTANT, "--set", "train.epochs=4")
+
+    def test_metrics_that_are_gone(self):
+        self.interrupt(signal.SIGTERM, 40, *CONSTANT)
+        path = os.path.join(self.run_folder, "metrics.jsonl")
+        whole = read(path)
+        name = os.path.relpath(self.run_folder, self.folder)
+        warning = "gpipe-train: warning: %s/metrics.jsonl lacks lines of steps before the snapshot\n" % name
+        with open(path, "wb") as file:
+            file.write(whole[:500])  # in the middle of a line
+        kept = whole[:500].rindex(b"\n") + 1
+        self.run_program("--resume", *CONSTANT, "--set", "train.steps=60", err=warning)
+        self.assertTrue(read(path).startswith(whole[:kept] + b'{"event":"resume","step":'))
+        os.remove(path)
+        self.run_program("--resume", *CONSTANT, "--set", "train.steps=80", err=warning)
+        self.assertTrue(read(path).startswith(b'{"event":"resume","step":60,'))
+        self.expect_as_forced(*CONSTANT, "--set", "train.steps=80")
+
+    def test_snapshots_that_cannot_be_written(self):
+        """They are larger than the model: a limit between the two lets it be written, and nothing else is lost."""
+        model = os.path.getsize(os.path.join(self.alone, "best.safetensors"))
+        self.assertLess(model + 2000, os.path.getsize(snapshots(self.alone)[0]))
+        small = ["--set", "train={steps: 21, save_every: 7}"]
+        _, err = self.run_program(*small, err=None, prepare=lambda: limit_files(model + 1000))
+        warnings = err.splitlines()
+        for line in warnings:
+            self.assertRegex(line, r"^gpipe-train: warning: no snapshot (of the end )?was written: "
+                             r"\S+/step-\d{8}.safetensors.tmp-\d+-0: cannot be written: File too large")
+        self.assertEqual(len(warnings), 3)
+        self.assertEqual(os.listdir(os.path.join(self.run_folder, "snapshots")), [])
+        # Later ones are written where there is room again.
+        self.run_program(*small, "--force")
+        self.assertEqual(len(snapshots(self.run_folder)), 2)
+
+    def test_a_model_that_cannot_be_written(self):
+        """The snapshot stands and is named; --resume has the model left to write."""
+        self.run_program(*CONSTANT, "--set", "train.steps=21")
+        os.remove(os.path.join(self.run_folder, "model.safetensors"))
+        os.mkdir(os.path.join(self.run_folder, "model.safetensors"))  # no file can take its place
+        _, err = self.run_program(*CONSTANT, "--resume", "--set", "train.steps=30", status=1, err=None)
+        self.assertRegex(err, r"cannot be renamed to \S+/model.safetensors: Is a directory; the snapshot of step 30 stands, "
+                         r"and --resume goes on from it\n$")
+        os.rmdir(os.path.join(self.run_folder, "model.safetensors"))
+        self.run_program(*CONSTANT, "--resume", "--set", "train.steps=30")
+        self.expect_as_forced(*CONSTANT, "--set", "train.steps=30")
+
+    def test_a_full_disk(self):
+        """A small file system that is full for a while: what was due then is missing, and nothing else."""
+        os.mkdir(self.run_folder)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=192k", "none", self.run_folder], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", self.run_folder])
+        self.mark = time.time_ns()
+        process = self.start("-q")
+        self.await_lines(process, 8)
+        process.send_signal(signal.SIGSTOP)
+        filler = os.path.join(self.run_folder, "filler")
+        with contextlib.suppress(OSError), open(filler, "wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+        process.send_signal(signal.SIGCONT)
+        self.assertRegex(process.stderr.readline(), "No space left on device")
+        os.remove(filler)
+        _, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, 0, errors)
+        self.expect_as_alone()
+
+    def test_force_leaves_nothing_of_the_run_before(self):
+        shutil.copytree(self.alone, self.run_folder)
+        stale = [os.path.join(self.run_folder, name) for name in ("model.safetensors.tmp-1-0", "snapshots/step-1.tmp-22-3")]
+        for path in stale:
+            open(path, "w").close()
+        self.run_program("-q", "--force", "--set", "train={steps: 3, save_every: 2}")
+        self.assertEqual([os.path.basename(path) for path in snapshots(self.run_folder)],
+                         ["step-00000002.safetensors", "step-00000003.safetensors"])
+        for path in stale:
+            self.assertFalse(os.path.exists(path))
+
+    def test_a_snapshot_is_a_model_to_begin_with(self):
+        self.run_program("-q", "--set", "train={steps: 0, init: %s}" % snapshots(self.alone)[-1])
+        self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")),
+                         read(os.path.join(self.alone, "model.safetensors")))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program", type=os.path.abspath)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    parser.add_argument("tests", nargs="*")
+    OPTIONS = parser.parse_args()
+    print("seed %d" % OPTIONS.seed, flush=True)
+    loader = unittest.defaultTestLoader
+    names = ["Resume." + name for name in OPTIONS.tests]
+    suite = loader.loadTestsFromNames(names, sys.modules[__name__]) if names else loader.loadTestsFromTestCase(Resume)
+    sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
