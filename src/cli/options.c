@@ -32,9 +32,8 @@ const char *gp_options_help(void) {
            "  -v                    print the plan before training; with --plan, the workers' programs too\n"
            "  --help, --version\n"
            "\n"
-           "The run folder gets metrics.jsonl, model.safetensors, best.safetensors, snapshots as train.save_every "
-           "says, and\n"
-           "config.yaml, the configuration as it ran.\n"
+           "The run folder gets metrics.jsonl, model.safetensors, best.safetensors where train.eval_every is set,\n"
+           "snapshots as train.save_every says, and config.yaml, the configuration as it ran.\n"
            "Ctrl-C and SIGTERM end the run after the current step, with everything saved; a second one at once.\n"
            "Exit status: 0 done; 1 the run failed; 2 the command line or the configuration is wrong.\n";
 }
@@ -63,8 +62,6 @@ static bool is_named(const char *word, size_t length, const char *name) {
 static gp_status refuse(const char *word, size_t length, gp_error *err) {
     for (size_t i = 0; known[i]; i++)
         if (is_named(word, length, known[i])) return gp_fail(err, GP_USAGE, "option %s takes no value", known[i]);
-    for (size_t i = 0; later[i]; i++)
-        if (is_named(word, length, later[i])) return gp_fail(err, GP_USAGE, "option %s is not available yet", later[i]);
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)length, word);
     const char *near = gp_nearest_name(name, known);

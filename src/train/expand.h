@@ -1,4 +1,7 @@
-/* --expand: the configuration with its model as a list of layers. One thread. */
+/* --expand: the configuration with its model as a list of layers.
+ *
+ * One thread. What is printed is the caller's stream's; what fails is said by the status.
+ */
 #ifndef GP_TRAIN_EXPAND_H
 #define GP_TRAIN_EXPAND_H
 

@@ -39,8 +39,8 @@ static gp_status fill(const gp_param *param, gp_safetensors_item *item, gp_error
     if (shape->rank > 1) {
         spread = (float)sqrt(3 / (double)inputs);
     } else if (ends_with(param->name, ".running_var") || ends_with(param->name, ".weight")) {
-        centre = 1;
-        spread = 0.25F;
+        centre = ends_with(param->name, ".bn3.weight") ? 0.125F : 1;
+        spread = centre / 4;
     }
     GP_RETURN_IF_FAILED(GP_NEW(&values, elements, err));
     uint32_t seed = (uint32_t)gp_hash_text(param->name);
