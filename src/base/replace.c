@@ -16,8 +16,8 @@ static const char mark[] = ".tmp-";
 static const gp_file_calls system_calls = {write, fsync, rename};
 static const gp_file_calls *calls = &system_calls;
 
-void gp_file_set_calls(const gp_file_calls *others) {
-    calls = others ? others : &system_calls;
+void gp_file_set_calls(const gp_file_calls *replacing) {
+    calls = replacing ? replacing : &system_calls;
 }
 
 /* Beside the target, so that the rename stays within one file system. O_EXCL: never somebody else's file. */

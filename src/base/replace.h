@@ -28,6 +28,6 @@ typedef struct gp_file_calls {
     int (*rename)(const char *from, const char *to);
 } gp_file_calls;
 /* For tests, which let calls fail: NULL for the system's. Not while a file is being replaced. */
-void gp_file_set_calls(const gp_file_calls *calls);
+void gp_file_set_calls(const gp_file_calls *replacing);
 
 #endif

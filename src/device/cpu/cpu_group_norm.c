@@ -311,7 +311,7 @@ static void load_stats(const group_loop *loop, int64_t sample, int64_t column, i
 static void weights_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const group_loop *loop = context;
     double products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
-    float mean[GP_COLUMN_TILE], inverse[GP_COLUMN_TILE];
+    float mean[GP_COLUMN_TILE] = {0}, inverse[GP_COLUMN_TILE] = {0};
     int64_t sample = -1;
     for (int64_t r = row; r < row + rows; r++) {
         if (r / loop->rows != sample) {
