@@ -4,6 +4,7 @@ find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 
 # oneDNN: the system's where it is version 3 or later, else the one that scripts/setup.sh put under .deps/onednn.
 find_package(dnnl 3 QUIET CONFIG)

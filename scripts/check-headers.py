@@ -21,7 +21,7 @@ THREADS = re.compile(r"\b(threads?|pure|workers?)\b", re.IGNORECASE)
 
 def include_flags(src):
     onednn = ROOT / ".deps/onednn/include"
-    packages = subprocess.run(["pkg-config", "--cflags", "yaml-0.1", "jansson"], stdout=subprocess.PIPE, text=True,
+    packages = subprocess.run(["pkg-config", "--cflags", "yaml-0.1", "jansson", "libxxhash"], stdout=subprocess.PIPE, text=True,
                               check=True)
     return [f"-I{src}"] + ([f"-I{onednn}"] if onednn.is_dir() else []) + packages.stdout.split()
 

@@ -68,13 +68,11 @@ def make_program_text(folder):
 
 
 def safetensors(tensors, metadata=None):
-    header, data = {}, b""
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
     for name, (dtype, shape, content) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(content)]}
         data += content
-    if metadata:
-        header["__metadata__"] = metadata
-    text = json.dumps(header).encode()
+    text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + data
 
@@ -103,6 +101,18 @@ def make_tensors(folder):
     write_dictionary(folder, words("data") | make_safetensors_words)
 
 
+def make_snapshot(folder):
+    numbers = {"step": "4", "epoch": "1", "evaluated": "4", "loss": "0.5", "accuracy": "0.75", "best_step": "4",
+               "best": "0.75", "metrics_bytes": "1234"}
+    head = {"xxh3-128": "0" * 32, "format": "pt", "snapshot": "1"}  # the target writes the right sum
+    for name, config in (("whole", "model: {layers: [{linear: 2}]}\n"), ("none", ""), ("broken", "a: [")):
+        text = safetensors({"a.weight": ("F32", [2], floats(2)),
+                            "optimizer/a.weight/exp_avg": ("F32", [2], floats(2))}, {**head, "config": config, **numbers})
+        write(folder / "seeds", name, text)
+    write_dictionary(folder, set(numbers) | set(head) | {"optimizer/", "/momentum_buffer", "-1", "nan", "1e999",
+                                                         "9223372036854775808", '"dtype":"', '"shape":[', '"data_offsets":['})
+
+
 def idx(code, dims, content):
     return bytes([0, 0, code, len(dims)]) + b"".join(struct.pack(">I", dim) for dim in dims) + content
 
@@ -127,7 +137,7 @@ def main():
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
     for name, make in (("config", make_config), ("program_text", make_program_text), ("safetensors", make_safetensors),
-                       ("tensors", make_tensors), ("idx", make_idx)):
+                       ("tensors", make_tensors), ("idx", make_idx), ("snapshot", make_snapshot)):
         make(folder / name)
 
 

@@ -13,14 +13,14 @@
 
 #include "base/shape.h"
 #include "base/status.h"
+#include "data/checksum.h"
 
 enum {
     GP_SAFETENSORS_MAX_HEADER = 100 << 20, /* as the reference implementation */
     GP_SAFETENSORS_MAX_RANK = 8,
-    GP_SAFETENSORS_CHECKSUM = 32, /* hexadecimal digits */
 };
 /* What a file with a checksum begins with, behind the header's length; the digits follow. */
-#define GP_SAFETENSORS_SUMMED "{\"__metadata__\":{\"checksum\":\""
+#define GP_SAFETENSORS_SUMMED "{\"__metadata__\":{\"xxh3-128\":\""
 
 typedef struct gp_safetensor {
     const char *name; /* borrowed from the file */
@@ -56,8 +56,8 @@ typedef struct gp_safetensors_item {
 GP_MUST_USE gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
                                            const char *const *metadata, gp_error *err);
 
-/* The same with the entry "checksum" first in the metadata: BLAKE2b of 16 bytes over every byte of the file, the
- * checksum's own 32 digits taken as zeros. `metadata` is not NULL. */
+/* The same with the entry "xxh3-128" first in the metadata: the checksum of every byte of the file, its own
+ * GP_CHECKSUM_DIGITS digits taken as zeros. `metadata` is not NULL. */
 GP_MUST_USE gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
                                                   const char *const *metadata, gp_error *err);
 /* Reads the whole file and compares. GP_DATA where a byte differs, or the file is none that was written so. */

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/blake2b.h"
 #include "base/memory.h"
 #include "data/file.h"
 
@@ -339,24 +338,24 @@ const char *gp_safetensors_metadata(const gp_safetensors *file, const char *key)
 /* The sum of the file with zeros in the checksum's place, as the digits that should stand there. */
 static gp_status sum_file(const gp_safetensors *file, char *buffer, size_t size, char *digits, gp_error *err) {
     const uint64_t field = LENGTH_BYTES + sizeof GP_SAFETENSORS_SUMMED - 1;
-    uint8_t sum[GP_SAFETENSORS_CHECKSUM / 2];
-    gp_blake2b state;
-    gp_blake2b_init(&state, sizeof sum);
-    for (uint64_t at = 0; at < file->file.size;) {
+    gp_checksum *sum = NULL;
+    gp_status status = gp_checksum_create(&sum, err);
+    for (uint64_t at = 0; at < file->file.size && status == GP_OK;) {
         size_t now = file->file.size - at < size ? (size_t)(file->file.size - at) : size;
-        GP_RETURN_IF_FAILED(gp_data_file_read(&file->file, at, now, buffer, err));
-        if (at == 0) memset(buffer + field, '0', GP_SAFETENSORS_CHECKSUM); /* the first read has all of it */
-        gp_blake2b_add(&state, buffer, now);
+        status = gp_data_file_read(&file->file, at, now, buffer, err);
+        if (status != GP_OK) break;
+        if (at == 0) memset(buffer + field, '0', GP_CHECKSUM_DIGITS); /* the first read has all of it */
+        gp_checksum_add(sum, buffer, now);
         at += now;
     }
-    gp_blake2b_end(&state, sum);
-    for (size_t i = 0; i < sizeof sum; i++) snprintf(digits + 2 * i, 3, "%02x", sum[i]);
-    return GP_OK;
+    if (status == GP_OK) gp_checksum_digits(sum, digits);
+    gp_checksum_destroy(&sum);
+    return status;
 }
 
 gp_status gp_safetensors_check_sum(gp_safetensors *file, gp_error *err) {
-    enum { CHUNK = 1 << 20, START = sizeof GP_SAFETENSORS_SUMMED - 1 + GP_SAFETENSORS_CHECKSUM };
-    char start[START], digits[GP_SAFETENSORS_CHECKSUM + 1], *buffer = NULL;
+    enum { CHUNK = 1 << 20, START = sizeof GP_SAFETENSORS_SUMMED - 1 + GP_CHECKSUM_DIGITS };
+    char start[START], digits[GP_CHECKSUM_DIGITS], *buffer = NULL;
     if (file->header_bytes >= START)
         GP_RETURN_IF_FAILED(gp_data_file_read(&file->file, LENGTH_BYTES, START, start, err));
     if (file->header_bytes < START || memcmp(start, GP_SAFETENSORS_SUMMED, sizeof GP_SAFETENSORS_SUMMED - 1) != 0)
@@ -366,8 +365,8 @@ gp_status gp_safetensors_check_sum(gp_safetensors *file, gp_error *err) {
     free(buffer);
     GP_RETURN_IF_FAILED(status);
     const char *found = start + sizeof GP_SAFETENSORS_SUMMED - 1;
-    if (memcmp(found, digits, GP_SAFETENSORS_CHECKSUM) == 0) return GP_OK;
+    if (memcmp(found, digits, GP_CHECKSUM_DIGITS) == 0) return GP_OK;
     return gp_data_fail(err, file->file.path, LENGTH_BYTES + sizeof GP_SAFETENSORS_SUMMED - 1,
-                        "the checksum is wrong: it says %.*s, the bytes give %s", GP_SAFETENSORS_CHECKSUM, found,
-                        digits);
+                        "the checksum is wrong: it says %.*s, the bytes give %.*s", GP_CHECKSUM_DIGITS, found,
+                        GP_CHECKSUM_DIGITS, digits);
 }

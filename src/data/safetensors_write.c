@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/blake2b.h"
 #include "base/memory.h"
 #include "base/replace.h"
 
@@ -94,18 +93,13 @@ static gp_status build_head(const char *path, const gp_safetensors_item *items, 
 }
 
 /* Fills the head's field of zeros with the sum over the whole file, the field being zeros. */
-static void add_checksum(char *head, const gp_bytes *parts, size_t count) {
-    static const char digits[] = "0123456789abcdef";
-    uint8_t sum[GP_SAFETENSORS_CHECKSUM / 2];
-    gp_blake2b state;
-    gp_blake2b_init(&state, sizeof sum);
-    for (size_t i = 0; i < count; i++) gp_blake2b_add(&state, parts[i].data, parts[i].count);
-    gp_blake2b_end(&state, sum);
-    char *field = head + sizeof(uint64_t) + sizeof GP_SAFETENSORS_SUMMED - 1;
-    for (size_t i = 0; i < sizeof sum; i++) {
-        field[2 * i] = digits[sum[i] >> 4];
-        field[2 * i + 1] = digits[sum[i] & 15];
-    }
+static gp_status add_checksum(char *head, const gp_bytes *parts, size_t count, gp_error *err) {
+    gp_checksum *sum = NULL;
+    GP_RETURN_IF_FAILED(gp_checksum_create(&sum, err));
+    for (size_t i = 0; i < count; i++) gp_checksum_add(sum, parts[i].data, parts[i].count);
+    gp_checksum_digits(sum, head + sizeof(uint64_t) + sizeof GP_SAFETENSORS_SUMMED - 1);
+    gp_checksum_destroy(&sum);
+    return GP_OK;
 }
 
 static gp_status write_file(const char *path, const gp_safetensors_item *items, size_t count,
@@ -120,7 +114,7 @@ static gp_status write_file(const char *path, const gp_safetensors_item *items, 
         parts[i + 1].data = items[i].data;
         status = item_bytes(path, &items[i], &parts[i + 1].count, err);
     }
-    if (status == GP_OK && summed) add_checksum(head, parts, count + 1);
+    if (status == GP_OK && summed) status = add_checksum(head, parts, count + 1, err);
     if (status == GP_OK) status = gp_file_replace(path, parts, count + 1, err);
     free(parts);
     free(head);
@@ -136,9 +130,9 @@ gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_ite
                                       const char *const *metadata, gp_error *err) {
     enum { MOST = 64 };
     static const char zeros[] = "00000000000000000000000000000000";
-    const char *pairs[MOST + 3] = {"checksum", zeros};
+    const char *pairs[MOST + 3] = {"xxh3-128", zeros};
     size_t texts = 0;
-    _Static_assert(sizeof zeros - 1 == GP_SAFETENSORS_CHECKSUM, "as long as the checksum");
+    _Static_assert(sizeof zeros - 1 == GP_CHECKSUM_DIGITS, "as long as the checksum");
     for (; metadata[texts]; texts++) {
         if (texts == MOST) return gp_fail(err, GP_INTERNAL, "%s: too many entries of metadata", path);
         pairs[texts + 2] = metadata[texts];

@@ -282,6 +282,63 @@ static void damaged_files(void **state) {
     free(bytes);
 }
 
+/* The sum is XXH3's over the file with zeros in its place; a file that lost a byte, or has one bit wrong anywhere, is
+ * not taken for what was written. */
+static void summed_files(void **state) {
+    (void)state;
+    enum { FIELD = 8 + sizeof GP_SAFETENSORS_SUMMED - 1 };
+    const unsigned char values[5] = {1, 2, 3, 4, 5};
+    const gp_safetensors_item items[] = {
+        {.name = "a", .dtype = GP_U8, .rank = 1, .dim = {5}, .data = values},
+        {.name = "none", .dtype = GP_F32, .rank = 1, .dim = {0}, .data = NULL},
+    };
+    const char *const metadata[] = {"format", "pt", NULL};
+    const char *whole = fixture_path("summed.safetensors");
+    const char *path = fixture_path("damaged.safetensors");
+    gp_safetensors *file = NULL;
+    gp_error err = {0};
+    size_t count = 0;
+    assert_int_equal(gp_safetensors_write_summed(whole, items, 2, metadata, &err), GP_OK);
+    assert_int_equal(gp_safetensors_open(whole, &file, &err), GP_OK);
+    assert_int_equal(gp_safetensors_check_sum(file, &err), GP_OK);
+    assert_string_equal(gp_safetensors_metadata(file, "format"), "pt");
+    gp_safetensors_close(&file);
+    unsigned char *bytes = fixture_read(whole, &count);
+    assert_memory_equal(bytes + 8, GP_SAFETENSORS_SUMMED, FIELD - 8);
+    char digits[GP_CHECKSUM_DIGITS + 1];
+    memcpy(digits, bytes + FIELD, GP_CHECKSUM_DIGITS);
+    digits[GP_CHECKSUM_DIGITS] = '\0';
+    assert_string_equal(digits, "e9c845a0168f6b9f07b713b46cc955d4"); /* what xxhsum -H2 prints */
+    for (size_t kept = 0; kept < count; kept++) {
+        fixture_write(path, bytes, kept);
+        assert_int_equal(gp_safetensors_open(path, &file, &err), GP_DATA);
+    }
+    for (size_t bit = 0; bit < count * 8; bit++) {
+        unsigned char flip = (unsigned char)(1U << bit % 8);
+        bytes[bit / 8] ^= flip;
+        fixture_write(path, bytes, count);
+        gp_status status = gp_safetensors_open(path, &file, &err);
+        if (status == GP_OK) status = gp_safetensors_check_sum(file, &err);
+        assert_int_equal(status, GP_DATA);
+        gp_safetensors_close(&file);
+        bytes[bit / 8] ^= flip;
+    }
+    bytes[count - 1] ^= 1;
+    fixture_write(path, bytes, count);
+    assert_int_equal(gp_safetensors_open(path, &file, &err), GP_OK);
+    char message[160];
+    snprintf(message, sizeof message, ": offset %d: the checksum is wrong: it says %s, the bytes give ", FIELD, digits);
+    assert_int_equal(gp_safetensors_check_sum(file, &err), GP_DATA);
+    assert_non_null(strstr(err.text, message));
+    gp_safetensors_close(&file);
+    free(bytes);
+    assert_int_equal(gp_safetensors_write(path, items, 2, metadata, &err), GP_OK);
+    assert_int_equal(gp_safetensors_open(path, &file, &err), GP_OK);
+    fixture_expect(gp_safetensors_check_sum(file, &err), GP_DATA, &err, path,
+                   ": offset 8: the header does not begin with a checksum");
+    gp_safetensors_close(&file);
+}
+
 static void shortened_while_open(void **state) {
     (void)state;
     static const char header[] = "{\"a\":{\"dtype\":\"U8\",\"shape\":[9],\"data_offsets\":[0,9]}}";
@@ -409,7 +466,7 @@ int main(void) {
         cmocka_unit_test(round_trip),           cmocka_unit_test(written_bytes),      cmocka_unit_test(file_by_hand),
         cmocka_unit_test(broken_headers),       cmocka_unit_test(broken_lengths),     cmocka_unit_test(hostile_headers),
         cmocka_unit_test(damaged_files),        cmocka_unit_test(failed_writes),      cmocka_unit_test(replaced_whole),
-        cmocka_unit_test(shortened_while_open), cmocka_unit_test(spares_other_files),
+        cmocka_unit_test(shortened_while_open), cmocka_unit_test(spares_other_files), cmocka_unit_test(summed_files),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

@@ -55,7 +55,7 @@ static gp_status plan(const gp_config *config, const gp_graph *graph, const int6
                                .stages = config->pipeline.device_count,
                                .devices = devices,
                                .real = GP_F32,
-                               .update = {GP_OP_SGD, 1, {.momentum = 0.9}},
+                               .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}},
                                .batch = config->data.batch,
                                .micro_batches = config->pipeline.micro_batches,
                                .checkpoint = config->pipeline.checkpoint,
