@@ -25,7 +25,7 @@ struct gp_dataset {
 static gp_status open_source(const gp_source_config *config, const gp_sample_spec *spec, gp_source **out,
                              gp_error *err) {
     switch (config->kind) {
-    case GP_SOURCE_IDX: return gp_idx_open(config->images, config->labels, out, err);
+    case GP_SOURCE_IDX: return gp_idx_open(config->images, config->labels, GP_IDX_MEMORY, out, err);
     case GP_SOURCE_TENSORS: return gp_tensors_open(config->file, spec->target_optional, out, err);
     case GP_SOURCE_SYNTHETIC: return gp_synthetic_open(config->samples, config->seed, spec, out, err);
     case GP_SOURCE_NONE: break;

@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "data/file.h"
+#include "data/spill.h"
 
 enum {
     ELEMENT_U8 = 0x08,
@@ -16,13 +17,11 @@ enum {
     CHUNK_BYTES = 64 << 10
 };
 
-/* One idx file. Where it was gzipped, `data` holds it inflated, header and all. */
+/* One idx file. Where it was gzipped, `content` holds it inflated, header and all. */
 typedef struct idx_file {
     gp_data_file file;
     bool gzipped;
-    unsigned char *data;
-    size_t data_bytes;
-    size_t data_capacity;
+    gp_spill content;
     int rank;
     int64_t dim[MAX_IDX_RANK]; /* ≥ 1 each */
     size_t header_bytes;
@@ -112,6 +111,7 @@ static gp_status open_plain(idx_file *idx, gp_error *err) {
 typedef struct inflater {
     z_stream stream;
     unsigned char chunk[CHUNK_BYTES];
+    unsigned char inflated[CHUNK_BYTES];
     uint64_t loaded; /* bytes of the file that were handed to zlib */
 } inflater;
 
@@ -129,28 +129,21 @@ static gp_status refill(const idx_file *idx, inflater *in, gp_error *err) {
     return GP_OK;
 }
 
-/* Room for more output: doubling with what really comes, never with what the header claims, and at most one byte more
- * than that, by which a file that goes on is found. */
-static gp_status make_room(idx_file *idx, gp_error *err) {
-    size_t limit = idx->total_bytes ? (size_t)idx->total_bytes + 1 : MAX_HEADER_BYTES;
-    size_t wanted = idx->data_capacity * 2;
-    if (wanted < CHUNK_BYTES) wanted = CHUNK_BYTES;
-    if (wanted > limit) wanted = limit;
-    unsigned char *larger = realloc(idx->data, wanted);
-    if (!larger) return gp_fail(err, GP_MEMORY, "out of memory: %zu bytes of %s", wanted, idx->file.path);
-    idx->data = larger;
-    idx->data_capacity = wanted;
-    return GP_OK;
+/* How much is inflated next: never much more than the header claims, but one byte more than that, by which a file that
+ * goes on is found. */
+static size_t wanted_bytes(const idx_file *idx) {
+    uint64_t limit = idx->total_bytes ? idx->total_bytes + 1 : MAX_HEADER_BYTES;
+    uint64_t left = limit - idx->content.bytes;
+    return left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
 }
 
 /* Inflates until the output is full or the member ends; *ended says which. */
 static gp_status inflate_some(idx_file *idx, inflater *in, bool *ended, gp_error *err) {
-    size_t room = idx->data_capacity - idx->data_bytes;
-    uInt granted = room < CHUNK_BYTES ? (uInt)room : CHUNK_BYTES;
-    in->stream.next_out = idx->data + idx->data_bytes;
+    uInt granted = (uInt)wanted_bytes(idx);
+    in->stream.next_out = in->inflated;
     in->stream.avail_out = granted;
     int code = inflate(&in->stream, Z_NO_FLUSH);
-    idx->data_bytes += granted - in->stream.avail_out;
+    GP_RETURN_IF_FAILED(gp_spill_append(&idx->content, in->inflated, granted - in->stream.avail_out, err));
     *ended = code == Z_STREAM_END;
     if (code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR) return GP_OK;
     if (code == Z_MEM_ERROR) return gp_fail(err, GP_MEMORY, "out of memory: inflating %s", idx->file.path);
@@ -159,9 +152,10 @@ static gp_status inflate_some(idx_file *idx, inflater *in, bool *ended, gp_error
 }
 
 static gp_status parse_inflated_header(idx_file *idx, gp_error *err) {
-    if (idx->total_bytes == 0 && idx->data_bytes == MAX_HEADER_BYTES)
-        return parse_header(idx, idx->data, idx->data_bytes, err);
-    return GP_OK;
+    unsigned char head[MAX_HEADER_BYTES];
+    size_t bytes = idx->content.bytes < sizeof head ? (size_t)idx->content.bytes : sizeof head;
+    GP_RETURN_IF_FAILED(gp_spill_read(&idx->content, 0, bytes, head, err));
+    return parse_header(idx, head, bytes, err);
 }
 
 /* Every member of the file, one after another, as gzip has it. */
@@ -173,13 +167,13 @@ static gp_status inflate_members(idx_file *idx, inflater *in, gp_error *err) {
             if (in->stream.avail_in == 0) return GP_OK;
             inflateReset(&in->stream);
         }
-        if (idx->data_bytes == idx->data_capacity) GP_RETURN_IF_FAILED(make_room(idx, err));
-        size_t before = idx->data_bytes;
+        uint64_t before = idx->content.bytes;
         uInt in_before = in->stream.avail_in;
         GP_RETURN_IF_FAILED(inflate_some(idx, in, &ended, err));
-        GP_RETURN_IF_FAILED(parse_inflated_header(idx, err));
-        if (idx->total_bytes && idx->data_bytes > idx->total_bytes) return check_length(idx, idx->data_bytes, err);
-        bool idle = idx->data_bytes == before && in->stream.avail_in == in_before;
+        uint64_t bytes = idx->content.bytes;
+        if (idx->total_bytes == 0 && bytes == MAX_HEADER_BYTES) GP_RETURN_IF_FAILED(parse_inflated_header(idx, err));
+        if (idx->total_bytes && bytes > idx->total_bytes) return check_length(idx, bytes, err);
+        bool idle = bytes == before && in->stream.avail_in == in_before;
         if (!ended && idle && in->loaded == idx->file.size && in->stream.avail_in == 0) {
             return gp_data_fail(err, idx->file.path, idx->file.size,
                                 "the gzip data is cut off: the file ends within it%s", "");
@@ -200,28 +194,28 @@ static gp_status open_gzipped(idx_file *idx, gp_error *err) {
     free(in);
     if (status != GP_OK) return status;
     /* A file shorter than the longest header had no occasion yet. */
-    if (idx->total_bytes == 0) GP_RETURN_IF_FAILED(parse_header(idx, idx->data, idx->data_bytes, err));
-    return check_length(idx, idx->data_bytes, err);
+    if (idx->total_bytes == 0) GP_RETURN_IF_FAILED(parse_inflated_header(idx, err));
+    return check_length(idx, idx->content.bytes, err);
 }
 
-static gp_status open_idx(const char *path, idx_file *idx, gp_error *err) {
+static gp_status open_idx(const char *path, size_t memory, idx_file *idx, gp_error *err) {
     unsigned char magic[2] = {0, 0};
     GP_RETURN_IF_FAILED(gp_data_file_open(path, &idx->file, err));
+    gp_spill_open(&idx->content, idx->file.path, memory);
     if (idx->file.size >= sizeof magic) GP_RETURN_IF_FAILED(gp_data_file_read(&idx->file, 0, sizeof magic, magic, err));
     idx->gzipped = magic[0] == 0x1f && magic[1] == 0x8b;
     return idx->gzipped ? open_gzipped(idx, err) : open_plain(idx, err);
 }
 
 static void close_idx(idx_file *idx) {
+    gp_spill_close(&idx->content);
     gp_data_file_close(&idx->file);
-    free(idx->data);
 }
 
 /* Elements [from, from+bytes), counted from the first. */
 static gp_status read_elements(const idx_file *idx, uint64_t from, size_t bytes, void *to, gp_error *err) {
     if (!idx->gzipped) return gp_data_file_read(&idx->file, idx->header_bytes + from, bytes, to, err);
-    memcpy(to, idx->data + idx->header_bytes + from, bytes);
-    return GP_OK;
+    return gp_spill_read(&idx->content, idx->header_bytes + from, bytes, to, err);
 }
 
 static gp_status read_image(const gp_source *source, int64_t index, void *to, gp_error *err) {
@@ -279,13 +273,13 @@ static void describe(idx_source *self) {
     }
 }
 
-gp_status gp_idx_open(const char *images, const char *labels, gp_source **out, gp_error *err) {
+gp_status gp_idx_open(const char *images, const char *labels, size_t memory, gp_source **out, gp_error *err) {
     idx_source *self = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&self, 1, err));
-    self->images.file.fd = -1;
-    self->labels.file.fd = -1;
-    gp_status status = open_idx(images, &self->images, err);
-    if (status == GP_OK) status = open_idx(labels, &self->labels, err);
+    self->images.file.fd = self->images.content.fd = -1;
+    self->labels.file.fd = self->labels.content.fd = -1;
+    gp_status status = open_idx(images, memory, &self->images, err);
+    if (status == GP_OK) status = open_idx(labels, memory, &self->labels, err);
     if (status == GP_OK) status = check_pair(&self->images, &self->labels, err);
     if (status != GP_OK) {
         close_source(&self->source);

@@ -16,7 +16,8 @@
 #include "data/checksum.h"
 
 enum {
-    GP_SAFETENSORS_MAX_HEADER = 100 << 20, /* as the reference implementation */
+    GP_SAFETENSORS_MAX_HEADER = 16 << 20, /* bytes */
+    GP_SAFETENSORS_MAX_TENSORS = 1 << 17, /* these two bound what a hostile file takes of time and memory */
     GP_SAFETENSORS_MAX_RANK = 8,
 };
 /* What a file with a checksum begins with, behind the header's length; the digits follow. */

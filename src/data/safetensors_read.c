@@ -9,21 +9,25 @@
 
 #include "base/memory.h"
 #include "data/file.h"
+#include "data/json_members.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors holds little-endian numbers, read as they are");
 
 enum {
     LENGTH_BYTES = 8,
-    MAX_DEPTH = 8 /* of the header's JSON; a right one has 3 */
+    MAX_DEPTH = 8,           /* of the header's JSON; a right one has 3 */
+    MAX_NAME = 1 << 20,      /* bytes, as they stand in the header */
+    MAX_ENTRY = 64 << 10,    /* of one tensor */
+    MAX_METADATA = 16 << 10, /* entries */
 };
 
 struct gp_safetensors {
     gp_data_file file;
-    json_t *header; /* owns names and dtype names */
+    json_t *metadata; /* NULL: none */
     uint64_t header_bytes;
-    gp_safetensor *tensors;        /* in the order of the data */
+    gp_safetensor *tensors;        /* in the order of the data; their names are owned */
     const gp_safetensor **by_name; /* sorted */
-    size_t count;
+    size_t count, capacity;
 };
 
 /* Every dtype of the format, with its bits: sizes are checked for those too that the program does not compute with. */
@@ -34,10 +38,14 @@ static const struct {
               {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16}, {"BF16", 16}, {"I32", 32},
               {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},    {"I64", 64}, {"U64", 64}};
 
-static unsigned bits_of(const char *dtype) {
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strcmp(dtypes[i].name, dtype) == 0) return dtypes[i].bits;
-    return 0;
+/* The format's own name, which outlives the header, and the bits; NULL where there is none of that name. */
+static const char *find_dtype(const char *name, unsigned *bits) {
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
+        if (strcmp(dtypes[i].name, name) != 0) continue;
+        *bits = dtypes[i].bits;
+        return dtypes[i].name;
+    }
+    return NULL;
 }
 
 /* What a file calls a thing, short enough for a message. */
@@ -92,19 +100,7 @@ static gp_status check_depth(const gp_safetensors *file, const char *text, size_
     return GP_OK;
 }
 
-static gp_status parse_header(gp_safetensors *file, const char *text, size_t bytes, gp_error *err) {
-    if (text[0] != '{') return gp_data_fail(err, file->file.path, LENGTH_BYTES, "the header does not begin with {");
-    GP_RETURN_IF_FAILED(check_depth(file, text, bytes, err));
-    json_error_t why;
-    file->header = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
-    if (!file->header) {
-        uint64_t at = LENGTH_BYTES + (uint64_t)(why.position > 0 ? why.position : 0);
-        return gp_data_fail(err, file->file.path, at, "the header is not valid JSON: %s", why.text);
-    }
-    return GP_OK;
-}
-
-static gp_status read_header(gp_safetensors *file, gp_error *err) {
+static gp_status read_header(gp_safetensors *file, char **out, gp_error *err) {
     const char *path = file->file.path;
     if (file->file.size < LENGTH_BYTES) {
         return gp_data_fail(err, path, 0, "the file has %" PRIu64 " bytes, too few for a safetensors header",
@@ -113,36 +109,92 @@ static gp_status read_header(gp_safetensors *file, gp_error *err) {
     uint64_t bytes = 0;
     GP_RETURN_IF_FAILED(gp_data_file_read(&file->file, 0, sizeof bytes, &bytes, err));
     if (bytes > GP_SAFETENSORS_MAX_HEADER) {
-        return gp_data_fail(err, path, 0, "header length %" PRIu64 " exceeds %d: this is no safetensors file", bytes,
-                            GP_SAFETENSORS_MAX_HEADER);
+        return gp_data_fail(err, path, 0,
+                            "header length %" PRIu64 " exceeds the %d that are read: is this a safetensors file?",
+                            bytes, GP_SAFETENSORS_MAX_HEADER);
     }
     if (bytes > file->file.size - LENGTH_BYTES) {
         return gp_data_fail(err, path, 0, "header length %" PRIu64 " exceeds the %" PRIu64 " bytes that follow", bytes,
                             file->file.size - LENGTH_BYTES);
     }
     if (bytes < 2) return gp_data_fail(err, path, 0, "header length %" PRIu64 " is too short for JSON", bytes);
-    char *text = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&text, bytes, err));
-    gp_status status = gp_data_file_read(&file->file, LENGTH_BYTES, (size_t)bytes, text, err);
-    if (status == GP_OK) status = parse_header(file, text, (size_t)bytes, err);
-    free(text);
     file->header_bytes = bytes;
+    GP_RETURN_IF_FAILED(GP_NEW(out, bytes, err));
+    GP_RETURN_IF_FAILED(gp_data_file_read(&file->file, LENGTH_BYTES, (size_t)bytes, *out, err));
+    if (**out != '{') return gp_data_fail(err, path, LENGTH_BYTES, "the header does not begin with {");
+    return check_depth(file, *out, (size_t)bytes, err);
+}
+
+/* Part of the header as JSON; `header` is where that begins. */
+static gp_status parse(const gp_safetensors *file, const char *header, gp_json_slice slice, json_t **out,
+                       gp_error *err) {
+    json_error_t why;
+    *out = json_loadb(slice.text, slice.bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+    if (*out) return GP_OK;
+    uint64_t at = LENGTH_BYTES + (uint64_t)(slice.text - header) + (uint64_t)(why.position > 0 ? why.position : 0);
+    return gp_data_fail(err, file->file.path, at, "the header is not valid JSON: %s", why.text);
+}
+
+static gp_status parse_name(const gp_safetensors *file, const char *header, gp_json_slice name, char **out,
+                            gp_error *err) {
+    json_t *text = NULL;
+    if (name.bytes > MAX_NAME)
+        return gp_data_fail(err, file->file.path, LENGTH_BYTES + (uint64_t)(name.text - header),
+                            "a name has %zu bytes; at most %d are read", name.bytes, MAX_NAME);
+    GP_RETURN_IF_FAILED(parse(file, header, name, &text, err));
+    gp_status status = gp_copy_text(out, json_string_value(text), err);
+    json_decref(text);
     return status;
 }
 
-static gp_status check_metadata(const gp_safetensors *file, json_t *metadata, gp_error *err) {
-    const char *key;
-    json_t *value;
-    if (!json_is_object(metadata))
-        return gp_data_fail(err, file->file.path, LENGTH_BYTES, "__metadata__ is not a mapping");
-    json_object_foreach(metadata, key, value) {
-        char buffer[SHOWN_NAME];
-        if (!json_is_string(value)) {
-            return gp_data_fail(err, file->file.path, LENGTH_BYTES, "__metadata__: \"%s\" is not a text",
-                                shown(buffer, key));
-        }
-    }
-    return GP_OK;
+typedef gp_status member_reader(gp_safetensors *file, const char *header, gp_json_slice name, gp_json_slice value,
+                                gp_error *err);
+
+/* `read` for each member of an object that stands in the header. */
+static gp_status read_members(gp_safetensors *file, const char *header, gp_json_slice object, member_reader *read,
+                              gp_error *err) {
+    gp_json_members members = {.object = object};
+    gp_json_slice name, value;
+    const char *wrong = NULL;
+    while (gp_json_next(&members, &name, &value, &wrong)) GP_RETURN_IF_FAILED(read(file, header, name, value, err));
+    if (!wrong) return GP_OK;
+    return gp_data_fail(err, file->file.path, LENGTH_BYTES + (uint64_t)(object.text - header) + members.at,
+                        "the header is not valid JSON: %s", wrong);
+}
+
+static gp_status add_metadata(gp_safetensors *file, const char *header, const char *key, gp_json_slice value,
+                              gp_error *err) {
+    char buffer[SHOWN_NAME];
+    json_t *text = NULL;
+    uint64_t at = LENGTH_BYTES + (uint64_t)(value.text - header);
+    if (value.text[0] != '"')
+        return gp_data_fail(err, file->file.path, at, "__metadata__: \"%s\" is not a text", shown(buffer, key));
+    if (json_object_get(file->metadata, key))
+        return gp_data_fail(err, file->file.path, at, "__metadata__: there are two \"%s\"", shown(buffer, key));
+    GP_RETURN_IF_FAILED(parse(file, header, value, &text, err));
+    if (json_object_set_new(file->metadata, key, text) == 0) return GP_OK;
+    return gp_fail(err, GP_MEMORY, "out of memory: the metadata of %s", file->file.path);
+}
+
+static gp_status read_metadata_member(gp_safetensors *file, const char *header, gp_json_slice name, gp_json_slice value,
+                                      gp_error *err) {
+    char *key = NULL;
+    if (json_object_size(file->metadata) == MAX_METADATA)
+        return gp_data_fail(err, file->file.path, LENGTH_BYTES + (uint64_t)(name.text - header),
+                            "__metadata__ has more than %d entries", MAX_METADATA);
+    GP_RETURN_IF_FAILED(parse_name(file, header, name, &key, err));
+    gp_status status = add_metadata(file, header, key, value, err);
+    free(key);
+    return status;
+}
+
+static gp_status read_metadata(gp_safetensors *file, const char *header, gp_json_slice value, gp_error *err) {
+    uint64_t at = LENGTH_BYTES + (uint64_t)(value.text - header);
+    if (file->metadata) return gp_data_fail(err, file->file.path, at, "there are two __metadata__");
+    if (value.text[0] != '{') return gp_data_fail(err, file->file.path, at, "__metadata__ is not a mapping");
+    file->metadata = json_object();
+    if (!file->metadata) return gp_fail(err, GP_MEMORY, "out of memory: the metadata of %s", file->file.path);
+    return read_members(file, header, value, read_metadata_member, err);
 }
 
 static gp_status read_shape(const gp_safetensors *file, const json_t *shape, gp_safetensor *tensor, gp_error *err) {
@@ -207,13 +259,13 @@ static gp_status check_size(const gp_safetensors *file, const gp_safetensor *ten
 
 static gp_status read_tensor(const gp_safetensors *file, const json_t *entry, gp_safetensor *tensor, gp_error *err) {
     if (!json_is_object(entry)) return FAIL_TENSOR(file, err, tensor, "is not a mapping");
-    tensor->dtype_name = json_string_value(json_object_get(entry, "dtype"));
-    if (!tensor->dtype_name) return FAIL_TENSOR(file, err, tensor, "dtype is missing or no text");
-    unsigned bits = bits_of(tensor->dtype_name);
-    if (bits == 0) {
+    unsigned bits = 0;
+    const char *dtype = json_string_value(json_object_get(entry, "dtype"));
+    if (!dtype) return FAIL_TENSOR(file, err, tensor, "dtype is missing or no text");
+    tensor->dtype_name = find_dtype(dtype, &bits);
+    if (!tensor->dtype_name) {
         char buffer[SHOWN_NAME];
-        return FAIL_TENSOR(file, err, tensor, "dtype \"%s\" is none of safetensors'",
-                           shown(buffer, tensor->dtype_name));
+        return FAIL_TENSOR(file, err, tensor, "dtype \"%s\" is none of safetensors'", shown(buffer, dtype));
     }
     tensor->known = gp_dtype_find(tensor->dtype_name, &tensor->dtype) ? 1 : 0;
     GP_RETURN_IF_FAILED(read_shape(file, json_object_get(entry, "shape"), tensor, err));
@@ -259,35 +311,55 @@ static gp_status check_tiling(const gp_safetensors *file, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status read_tensors(gp_safetensors *file, gp_error *err) {
-    const char *key;
-    json_t *value;
-    size_t entries = json_object_size(file->header);
-    GP_RETURN_IF_FAILED(GP_NEW(&file->tensors, entries, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&file->by_name, entries, err));
-    json_object_foreach(file->header, key, value) {
-        if (strcmp(key, "__metadata__") == 0) {
-            GP_RETURN_IF_FAILED(check_metadata(file, value, err));
-            continue;
-        }
-        gp_safetensor *tensor = &file->tensors[file->count];
-        tensor->name = key;
-        GP_RETURN_IF_FAILED(read_tensor(file, value, tensor, err));
-        file->count++;
-    }
+static gp_status add_tensor(gp_safetensors *file, const char *header, char *name, gp_json_slice value, gp_error *err) {
+    json_t *entry = NULL;
+    gp_safetensor *tensor = &file->tensors[file->count++];
+    tensor->name = name;
+    if (value.bytes > MAX_ENTRY)
+        return FAIL_TENSOR(file, err, tensor, "its entry has %zu bytes; at most %d are read", value.bytes, MAX_ENTRY);
+    GP_RETURN_IF_FAILED(parse(file, header, value, &entry, err));
+    gp_status status = read_tensor(file, entry, tensor, err);
+    json_decref(entry);
+    return status;
+}
+
+static gp_status read_header_member(gp_safetensors *file, const char *header, gp_json_slice name, gp_json_slice value,
+                                    gp_error *err) {
+    char *text = NULL;
+    if (file->count == GP_SAFETENSORS_MAX_TENSORS)
+        return gp_data_fail(err, file->file.path, LENGTH_BYTES + (uint64_t)(name.text - header),
+                            "the header has more than %d tensors", GP_SAFETENSORS_MAX_TENSORS);
+    GP_RETURN_IF_FAILED(GP_GROW(&file->tensors, &file->capacity, file->count + 1, err));
+    GP_RETURN_IF_FAILED(parse_name(file, header, name, &text, err));
+    if (strcmp(text, "__metadata__") != 0) return add_tensor(file, header, text, value, err);
+    free(text);
+    return read_metadata(file, header, value, err);
+}
+
+static gp_status order_tensors(gp_safetensors *file, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&file->by_name, file->count, err));
+    if (file->count == 0) return check_tiling(file, err);
     qsort(file->tensors, file->count, sizeof *file->tensors, compare_places);
     for (size_t i = 0; i < file->count; i++) file->by_name[i] = &file->tensors[i];
     qsort(file->by_name, file->count, sizeof *file->by_name, compare_names);
+    for (size_t i = 1; i < file->count; i++)
+        if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0)
+            return FAIL_TENSOR(file, err, file->by_name[i], "there are two of that name");
     return check_tiling(file, err);
 }
 
 gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err) {
     gp_safetensors *file = NULL;
+    char *header = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&file, 1, err));
     file->file.fd = -1;
     gp_status status = gp_data_file_open(path, &file->file, err);
-    if (status == GP_OK) status = read_header(file, err);
-    if (status == GP_OK) status = read_tensors(file, err);
+    if (status == GP_OK) status = read_header(file, &header, err);
+    if (status == GP_OK)
+        status =
+            read_members(file, header, (gp_json_slice){header, (size_t)file->header_bytes}, read_header_member, err);
+    free(header);
+    if (status == GP_OK) status = order_tensors(file, err);
     if (status != GP_OK) {
         gp_safetensors_close(&file);
         return status;
@@ -299,7 +371,8 @@ gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *
 void gp_safetensors_close(gp_safetensors **file) {
     if (!file || !*file) return;
     gp_data_file_close(&(*file)->file);
-    json_decref((*file)->header);
+    json_decref((*file)->metadata);
+    for (size_t i = 0; i < (*file)->count; i++) free((char *)(uintptr_t)(*file)->tensors[i].name);
     free((*file)->tensors);
     free((*file)->by_name);
     free(*file);
@@ -332,7 +405,7 @@ gp_status gp_safetensors_read(const gp_safetensors *file, const gp_safetensor *t
 }
 
 const char *gp_safetensors_metadata(const gp_safetensors *file, const char *key) {
-    return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
+    return json_string_value(json_object_get(file->metadata, key));
 }
 
 /* The sum of the file with zeros in the checksum's place, as the digits that should stand there. */

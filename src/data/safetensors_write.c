@@ -61,6 +61,9 @@ static gp_status add_items(const char *path, json_t *header, const gp_safetensor
 
 /* The whole head of the file: length, JSON, spaces up to a multiple of eight. */
 static gp_status make_head(const char *path, const json_t *header, char **out, size_t *out_bytes, gp_error *err) {
+    if (json_object_size(header) > GP_SAFETENSORS_MAX_TENSORS)
+        return gp_fail(err, GP_IO, "%s: %zu tensors would be written; at most %d are allowed", path,
+                       json_object_size(header), GP_SAFETENSORS_MAX_TENSORS);
     size_t text_bytes = json_dumpb(header, NULL, 0, JSON_COMPACT);
     size_t padded = gp_align_up(text_bytes, HEADER_UNIT);
     if (text_bytes == 0 || padded > GP_SAFETENSORS_MAX_HEADER) {

@@ -40,9 +40,12 @@ struct gp_source {
 };
 
 /* MNIST's format, plain or gzipped: 0x00 0x00, element type, rank, rank big-endian u32 dimensions (samples first), then
- * the elements. Images are u8 of rank 2 … 4, a rank of 3 being [1, rows, columns]; labels u8 of rank 1. A gzipped file
- * is inflated whole into memory, a plain one is read as it goes. */
-GP_MUST_USE gp_status gp_idx_open(const char *images, const char *labels, gp_source **out, gp_error *err);
+ * the elements. Images are u8 of rank 2 … 4, a rank of 3 being [1, rows, columns]; labels u8 of rank 1. A plain file is
+ * read as it goes. A gzipped one is inflated whole, into memory where it is not more than `memory` bytes, else into a
+ * temporary file. */
+enum { GP_IDX_MEMORY = 64 << 20 };
+GP_MUST_USE gp_status gp_idx_open(const char *images, const char *labels, size_t memory, gp_source **out,
+                                  gp_error *err);
 
 /* A safetensors file with `x` [samples, …] and `y` [samples, …]. x is F32, U8, F64, F16 or BF16; y classes in any
  * integer, or F32, F64, F16, BF16 targets. Read as it goes. `target_optional`: y may be missing. */

@@ -10,14 +10,29 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 
 #include "base/status.h"
 #include "data/dataset.h"
+
+#if defined(__has_feature)
+#define FIXTURE_FEATURE(x) __has_feature(x)
+#else
+#define FIXTURE_FEATURE(x) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || FIXTURE_FEATURE(address_sanitizer) ||             \
+    FIXTURE_FEATURE(thread_sanitizer)
+enum { FIXTURE_SANITIZED = 1 }; /* whose shadow memory leaves no sense to a limit on address space */
+#else
+enum { FIXTURE_SANITIZED = 0 };
+#endif
 
 static char fixture_folder[64];
 
@@ -96,6 +111,22 @@ static inline void fixture_expect(gp_status status, gp_status wanted, const gp_e
     assert_string_equal(err->text, text);
     assert_int_equal(status, wanted);
     assert_int_equal(err->status, wanted);
+}
+
+/* `check` in a process of 256 MiB of address space and a second of processor time. */
+static inline void fixture_within_limits(bool (*check)(const void *of), const void *of) {
+    enum { MEMORY = 256 << 20, SECONDS = 1 };
+    int status = -1;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        const struct rlimit memory = {MEMORY, MEMORY}, time = {SECONDS, SECONDS};
+        if (!FIXTURE_SANITIZED && (setrlimit(RLIMIT_AS, &memory) != 0 || setrlimit(RLIMIT_CPU, &time) != 0)) _exit(2);
+        _exit(check(of) ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFSIGNALED(status)) fail_msg("ended by signal %d", WTERMSIG(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 /* One sample of the first epoch, seed 1. */

@@ -1,23 +1,11 @@
 #include "data/dataset.h"
 
 #include "data/fixture.h"
+#include "data/source.h"
 
 #include <math.h>
-#include <sys/resource.h>
+#include <signal.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-
-#if defined(__has_feature)
-#define HAS_FEATURE(x) __has_feature(x)
-#else
-#define HAS_FEATURE(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS_FEATURE(address_sanitizer) ||                 \
-    HAS_FEATURE(thread_sanitizer)
-enum { SANITIZED = 1 }; /* whose shadow memory leaves no sense to a limit on address space */
-#else
-enum { SANITIZED = 0 };
-#endif
 
 static const unsigned char tiny_images[] = {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0,   0,
                                             0, 2, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 255, 51};
@@ -346,33 +334,125 @@ static void shortened_while_open(void **state) {
     gp_dataset_close(&dataset);
 }
 
-/* Room of 256 MiB is enough to refuse files that claim 3 GiB and 2^48 bytes, gzipped and not. */
-static int open_within_limit(const char *images, const char *labels) {
-    struct rlimit limit = {256 << 20, 256 << 20};
+static bool ends_early(const void *paths) {
+    const char *const *of = paths;
     gp_dataset *dataset = NULL;
     gp_error err = {0};
-    if (!SANITIZED && setrlimit(RLIMIT_AS, &limit) != 0) return 1;
-    gp_status status = open_tiny(images, labels, &dataset, &err);
-    return status == GP_DATA && strstr(err.text, "the file ends here; its header claims") ? 0 : 2;
+    gp_status status = open_tiny(of[0], of[1], &dataset, &err);
+    return status == GP_DATA && strstr(err.text, "the file ends here; its header claims");
 }
 
+/* Files that claim 3 GiB and 2^48 bytes, gzipped and not, take no room for what they do not have. */
 static void huge_claims(void **state) {
     (void)state;
     static const unsigned char claims[2][20] = {{0, 0, 8, 3, 192, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1},
                                                 {0, 0, 8, 3, 255, 255, 255, 255, 0, 0, 1, 0, 0, 0, 1, 0}};
-    const char *images = fixture_path("h.images");
-    const char *labels = fixture_path("h.labels");
-    fixture_write(labels, tiny_labels, sizeof tiny_labels);
+    const char *paths[] = {fixture_path("h.images"), fixture_path("h.labels")};
+    fixture_write(paths[1], tiny_labels, sizeof tiny_labels);
     for (int i = 0; i < 4; i++) {
-        (i / 2 ? fixture_gzip : fixture_write)(images, claims[i % 2], sizeof claims[0]);
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0) _exit(open_within_limit(images, labels));
-        int status = -1;
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), 0);
+        (i / 2 ? fixture_gzip : fixture_write)(paths[0], claims[i % 2], sizeof claims[0]);
+        fixture_within_limits(ends_early, paths);
     }
+}
+
+/* TMPDIR for the time of a test. */
+static char *set_temporary_folder(const char *folder) {
+    const char *before = getenv("TMPDIR");
+    char *kept = before ? strdup(before) : NULL;
+    assert_int_equal(setenv("TMPDIR", folder, 1), 0);
+    return kept;
+}
+
+static void restore_temporary_folder(char *before) {
+    if (before)
+        setenv("TMPDIR", before, 1);
+    else
+        unsetenv("TMPDIR");
+    free(before);
+}
+
+/* Inflated into memory, into a temporary file, and into memory first and then a file, a sample has the same bytes; the
+ * file has no name. */
+static void same_bytes_from_a_temporary_file(void **state) {
+    (void)state;
+    const char *images = fixture_path("spill.images");
+    const char *labels = fixture_path("spill.labels");
+    fixture_gzip(images, tiny_images, sizeof tiny_images);
+    fixture_gzip(labels, tiny_labels, sizeof tiny_labels);
+    char *before = set_temporary_folder(fixture_folder);
+    int files = fixture_files();
+    for (size_t memory = 0; memory <= sizeof tiny_images; memory++) {
+        gp_source *source = NULL;
+        gp_error err = {0};
+        unsigned char image[4];
+        assert_int_equal(gp_idx_open(images, labels, memory, &source, &err), GP_OK);
+        for (int64_t i = 2; i >= 0; i--) {
+            assert_int_equal(source->class->input(source, i, image, &err), GP_OK);
+            assert_memory_equal(image, tiny_images + 16 + 4 * i, 4);
+        }
+        assert_int_equal(fixture_files(), files);
+        source->class->close(source);
+    }
+    restore_temporary_folder(before);
+}
+
+/* 80 MiB of pictures. */
+static void write_large(const char *images, const char *labels) {
+    enum { COUNT = 1280, HEAD = 16, ROWS = 256 };
+    static unsigned char label[8 + COUNT] = {0, 0, 8, 1, 0, 0, COUNT / 256, COUNT % 256};
+    size_t bytes = HEAD + (size_t)COUNT * ROWS * ROWS;
+    unsigned char *all = calloc(bytes, 1);
+    assert_non_null(all);
+    memcpy(all, (const unsigned char[HEAD]){0, 0, 8, 3, 0, 0, COUNT / 256, COUNT % 256, 0, 0, 1, 0, 0, 0, 1, 0}, HEAD);
+    all[bytes - 1] = 77;
+    fixture_gzip(images, all, bytes);
+    fixture_write(labels, label, sizeof label);
+    free(all);
+}
+
+static gp_status open_large(const char *images, const char *labels, gp_dataset **out, gp_error *err) {
+    gp_sample_spec spec = spec_of(3, 1, 256, 256);
+    gp_source_config source = source_of(images, labels);
+    return gp_dataset_open(&source, &spec, out, err);
+}
+
+static void large_files_leave_memory(void **state) {
+    (void)state;
+    const char *images = fixture_path("large.images");
+    const char *labels = fixture_path("large.labels");
+    const char *nowhere = fixture_path("nowhere");
+    gp_dataset *dataset = NULL;
+    gp_error err = {0};
+    static float input[256 * 256];
+    int64_t target, counts;
+    char message[600];
+    write_large(images, labels);
+    char *before = set_temporary_folder(fixture_folder);
+    assert_int_equal(open_large(images, labels, &dataset, &err), GP_OK);
+    assert_int_equal(fixture_sample(dataset, 1279, input, &target, &counts, &err), GP_OK);
+    assert_true(input[256 * 256 - 1] == 77 / 255.0F);
+    gp_dataset_close(&dataset);
+
+    setenv("TMPDIR", nowhere, 1);
+    snprintf(message, sizeof message,
+             ": cannot be inflated into a temporary file in %s: No such file or directory; TMPDIR names another folder",
+             nowhere);
+    fixture_expect(open_large(images, labels, &dataset, &err), GP_IO, &err, images, message);
+
+    struct rlimit limit, full = {1 << 20, RLIM_INFINITY};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    full.rlim_max = limit.rlim_max;
+    setenv("TMPDIR", fixture_folder, 1);
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &full), 0);
+    gp_status status = open_large(images, labels, &dataset, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, SIG_DFL);
+    snprintf(message, sizeof message,
+             ": cannot be inflated into a temporary file in %s: File too large; TMPDIR names another folder",
+             fixture_folder);
+    fixture_expect(status, GP_IO, &err, images, message);
+    restore_temporary_folder(before);
 }
 
 /* A few hundred bytes that inflate to 64 MiB of zeros behind a header that claims 12 bytes are not inflated to the end.
@@ -471,6 +551,8 @@ int main(void) {
         cmocka_unit_test(other_failures),
         cmocka_unit_test(shortened_while_open),
         cmocka_unit_test(huge_claims),
+        cmocka_unit_test(same_bytes_from_a_temporary_file),
+        cmocka_unit_test(large_files_leave_memory),
         cmocka_unit_test(bomb),
         cmocka_unit_test(take),
         cmocka_unit_test(reads_mnist),

@@ -483,6 +483,45 @@ static void error_is_the_first_in_order(void **state) {
     gp_dataset_close(&dataset);
 }
 
+/* The second sixteen samples of a mini-batch fail at once, the first sixteen only after much has been read: that
+ * failure comes later, in one round or another, and is the one that counts. */
+static void error_is_not_the_first_in_time(void **state) {
+    (void)state;
+    enum { COUNT = 32, LARGE = 1 << 14, BAD = 15, ROUNDS = 40 };
+    static float x[COUNT][LARGE];
+    static int64_t y[COUNT];
+    const gp_safetensors_item items[] = {
+        {.name = "x", .dtype = GP_F32, .rank = 2, .dim = {COUNT, LARGE}, .data = x},
+        {.name = "y", .dtype = GP_I64, .rank = 1, .dim = {COUNT}, .data = y},
+    };
+    const gp_sample_spec large = {
+        .input = {1, {LARGE}}, .input_dtype = GP_F32, .target_dtype = GP_I64, .classes = 1, .ignore = -100};
+    gp_loader_options options = usual_options();
+    gp_dataset *dataset = NULL;
+    gp_loader *loader = NULL;
+    gp_error err = {0};
+    data_path = fixture_path("late");
+    gp_source_config source = {.kind = GP_SOURCE_TENSORS, .file = (char *)(uintptr_t)data_path};
+    assert_int_equal(gp_safetensors_write(data_path, items, 2, NULL, &err), GP_OK);
+    assert_int_equal(gp_dataset_open(&source, &large, &dataset, &err), GP_OK);
+    size_t bytes = 0;
+    unsigned char *whole = fixture_read(data_path, &bytes);
+    whole[bytes - sizeof y + BAD * sizeof *y] = 5;
+    whole[bytes - sizeof y + (BAD + 1) * sizeof *y] = 6;
+    fixture_write(data_path, whole, bytes);
+    free(whole);
+    options.batch = COUNT;
+    options.shuffle = false;
+    for (int round = 0; round < ROUNDS; round++) {
+        const gp_batch *batch = NULL;
+        assert_int_equal(gp_loader_create(dataset, &large, &options, &loader, &err), GP_OK);
+        fixture_expect(gp_loader_take(loader, &batch, &err), GP_DATA, &err, data_path,
+                       ": sample 15: class 5 is none of the model's 1 (0 … 0)");
+        gp_loader_destroy(&loader);
+    }
+    gp_dataset_close(&dataset);
+}
+
 static int run_with(int count, const struct CMUnitTest *tests, size_t number) {
     char name[40];
     snprintf(name, sizeof name, "%d threads", count);
@@ -503,6 +542,7 @@ int main(void) {
         cmocka_unit_test(error_comes_with_its_batch),
         cmocka_unit_test(same_bits_with_any_threads),
         cmocka_unit_test(error_is_the_first_in_order),
+        cmocka_unit_test(error_is_not_the_first_in_time),
         cmocka_unit_test(destroyed_early),
         cmocka_unit_test(golden_orders),
         cmocka_unit_test(orders_are_equally_likely),

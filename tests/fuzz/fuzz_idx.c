@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     const char *images_path =
         bytes[0] & 1 ? gzipped_file(0, images, left - second) : fuzz_file(0, images, left - second);
     const char *labels_path = bytes[0] & 2 ? gzipped_file(1, labels, second) : fuzz_file(1, labels, second);
-    gp_status status = gp_idx_open(images_path, labels_path, &source, &err);
+    gp_status status = gp_idx_open(images_path, labels_path, bytes[0] & 4 ? 100 : GP_IDX_MEMORY, &source, &err);
     fuzz_check(status, &err);
     if (status == GP_OK)
         fuzz_samples(source, &(gp_source_config){

@@ -1,0 +1,86 @@
+#include "data/json_members.h"
+
+#include <string.h>
+
+static char peek(const gp_json_members *it) {
+    return it->at < it->object.bytes ? it->object.text[it->at] : '\0';
+}
+
+static void skip_blanks(gp_json_members *it) {
+    while (it->at < it->object.bytes && memchr(" \t\r\n", it->object.text[it->at], 4)) it->at++;
+}
+
+/* Behind the closing quote, or at the end. */
+static void skip_text(gp_json_members *it) {
+    for (it->at++; it->at < it->object.bytes; it->at++) {
+        char c = it->object.text[it->at];
+        if (c == '\\') it->at++;
+        if (c != '"') continue;
+        it->at++;
+        return;
+    }
+    it->at = it->object.bytes;
+}
+
+static void skip_value(gp_json_members *it) {
+    int depth = 0;
+    while (it->at < it->object.bytes) {
+        char c = it->object.text[it->at];
+        if (c == '"') {
+            skip_text(it);
+            if (depth == 0) return;
+            continue;
+        }
+        if (depth == 0 && memchr(",]} \t\r\n", c, 7)) return;
+        it->at++;
+        if (c == '{' || c == '[') depth++;
+        if ((c == '}' || c == ']') && --depth == 0) return;
+    }
+}
+
+static gp_json_slice slice_from(const gp_json_members *it, size_t from) {
+    return (gp_json_slice){it->object.text + from, it->at - from};
+}
+
+static bool stop(const char **wrong, const char *why) {
+    *wrong = why;
+    return false;
+}
+
+/* At the next name; false after the object's end, or where *wrong says why not. */
+static bool find_name(gp_json_members *it, const char **wrong) {
+    bool first = !it->begun;
+    *wrong = NULL;
+    it->begun = true;
+    skip_blanks(it);
+    if (first) {
+        if (peek(it) != '{') return stop(wrong, "{ is expected");
+    } else if (peek(it) != ',' && peek(it) != '}') {
+        return stop(wrong, "a comma or } is expected");
+    }
+    bool end = peek(it) == '}';
+    it->at++;
+    skip_blanks(it);
+    if (first && peek(it) == '}') {
+        end = true;
+        it->at++;
+        skip_blanks(it);
+    }
+    if (end) return it->at == it->object.bytes ? false : stop(wrong, "its end is expected");
+    return peek(it) == '"' ? true : stop(wrong, "a name in quotation marks is expected");
+}
+
+bool gp_json_next(gp_json_members *members, gp_json_slice *name, gp_json_slice *value, const char **wrong) {
+    if (!find_name(members, wrong)) return false;
+    size_t from = members->at;
+    skip_text(members);
+    *name = slice_from(members, from);
+    skip_blanks(members);
+    if (peek(members) != ':') return stop(wrong, ": is expected");
+    members->at++;
+    skip_blanks(members);
+    from = members->at;
+    skip_value(members);
+    *value = slice_from(members, from);
+    return value->bytes > 0 ? true : stop(wrong, "a value is expected");
+}

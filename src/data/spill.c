@@ -1,0 +1,100 @@
+#include "data/spill.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+enum { LEAST = 64 << 10 };
+
+static const char *temporary_folder(void) {
+    const char *folder = getenv("TMPDIR");
+    return folder && folder[0] ? folder : "/tmp";
+}
+
+static gp_status fail_io(const gp_spill *spill, gp_error *err) {
+    return gp_fail(err, GP_IO, "%s: cannot be inflated into a temporary file in %s: %s; TMPDIR names another folder",
+                   spill->what, temporary_folder(), strerror(errno));
+}
+
+void gp_spill_open(gp_spill *spill, const char *what, size_t memory) {
+    *spill = (gp_spill){.what = what, .memory = memory, .fd = -1};
+}
+
+void gp_spill_close(gp_spill *spill) {
+    if (spill->fd >= 0) close(spill->fd);
+    free(spill->data);
+    spill->data = NULL;
+    spill->fd = -1;
+}
+
+static gp_status write_all(gp_spill *spill, const unsigned char *from, size_t bytes, gp_error *err) {
+    while (bytes > 0) {
+        ssize_t wrote = write(spill->fd, from, bytes);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0) return fail_io(spill, err);
+        from += wrote;
+        bytes -= (size_t)wrote;
+    }
+    return GP_OK;
+}
+
+static gp_status move_to_file(gp_spill *spill, gp_error *err) {
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/gpipe-train-XXXXXX", temporary_folder()));
+    spill->fd = mkostemp(path, O_CLOEXEC);
+    gp_status status = spill->fd < 0 ? fail_io(spill, err) : GP_OK;
+    if (status == GP_OK) unlink(path);
+    free(path);
+    if (status == GP_OK) status = write_all(spill, spill->data, (size_t)spill->bytes, err);
+    free(spill->data);
+    spill->data = NULL;
+    return status;
+}
+
+static gp_status make_room(gp_spill *spill, size_t needed, gp_error *err) {
+    size_t wanted = spill->capacity * 2 < LEAST ? LEAST : spill->capacity * 2;
+    if (wanted < needed) wanted = needed;
+    if (wanted > spill->memory) wanted = spill->memory;
+    unsigned char *larger = realloc(spill->data, wanted);
+    if (!larger) return gp_fail(err, GP_MEMORY, "out of memory: %zu bytes of %s", wanted, spill->what);
+    spill->data = larger;
+    spill->capacity = wanted;
+    return GP_OK;
+}
+
+gp_status gp_spill_append(gp_spill *spill, const void *from, size_t bytes, gp_error *err) {
+    if (spill->fd < 0 && bytes > spill->memory - spill->bytes) GP_RETURN_IF_FAILED(move_to_file(spill, err));
+    if (spill->fd >= 0) {
+        GP_RETURN_IF_FAILED(write_all(spill, from, bytes, err));
+    } else if (bytes > 0) {
+        size_t end = (size_t)spill->bytes + bytes;
+        if (end > spill->capacity) GP_RETURN_IF_FAILED(make_room(spill, end, err));
+        memcpy(spill->data + spill->bytes, from, bytes);
+    }
+    spill->bytes += bytes;
+    return GP_OK;
+}
+
+gp_status gp_spill_read(const gp_spill *spill, uint64_t from, size_t bytes, void *to, gp_error *err) {
+    assert(from <= spill->bytes && bytes <= spill->bytes - from);
+    if (bytes == 0) return GP_OK;
+    if (spill->fd < 0) {
+        memcpy(to, spill->data + from, bytes);
+        return GP_OK;
+    }
+    for (size_t got = 0; got < bytes;) {
+        ssize_t now = pread(spill->fd, (char *)to + got, bytes - got, (off_t)(from + got));
+        if (now < 0 && errno == EINTR) continue;
+        if (now <= 0)
+            return gp_fail(err, GP_IO, "%s: its temporary file cannot be read: %s", spill->what,
+                           now < 0 ? strerror(errno) : "it ends early");
+        got += (size_t)now;
+    }
+    return GP_OK;
+}
