@@ -6,8 +6,12 @@ static char peek(const gp_json_members *it) {
     return it->at < it->object.bytes ? it->object.text[it->at] : '\0';
 }
 
+static bool is_one_of(char c, const char *these) {
+    return c != '\0' && strchr(these, c);
+}
+
 static void skip_blanks(gp_json_members *it) {
-    while (it->at < it->object.bytes && memchr(" \t\r\n", it->object.text[it->at], 4)) it->at++;
+    while (it->at < it->object.bytes && is_one_of(it->object.text[it->at], " \t\r\n")) it->at++;
 }
 
 /* Behind the closing quote, or at the end. */
@@ -31,7 +35,7 @@ static void skip_value(gp_json_members *it) {
             if (depth == 0) return;
             continue;
         }
-        if (depth == 0 && memchr(",]} \t\r\n", c, 7)) return;
+        if (depth == 0 && is_one_of(c, ",]} \t\r\n")) return;
         it->at++;
         if (c == '{' || c == '[') depth++;
         if ((c == '}' || c == ']') && --depth == 0) return;

@@ -469,7 +469,7 @@ static void summed_files(void **state) {
         gp_safetensors_close(&file);
         bytes[bit / 8] ^= flip;
     }
-    bytes[count - 1] ^= 1;
+    bytes[count ? count - 1 : 0] ^= 1;
     fixture_write(path, bytes, count);
     assert_int_equal(gp_safetensors_open(path, &file, &err), GP_OK);
     char message[160];
