@@ -172,7 +172,10 @@ static void emit(const builder *b, gp_routine *out) {
         const gp_staged_op *op = &b->list->items[o];
         gp_exec_op *exec = &out->ops[out->count++];
         *exec = (gp_exec_op){.prepared = op->prepared, .node = op->node, .when = op->when};
-        for (int i = 0; i < GP_MAX_OPERANDS; i++) exec->operand[i] = operand_address(b, &op->operand[i]);
+        for (int i = 0; i < GP_MAX_OPERANDS; i++) {
+            exec->operand[i] = operand_address(b, &op->operand[i]);
+            exec->role[i] = op->operand[i].role;
+        }
         if (op->prepared->workspace > 0) exec->workspace = (gp_address){GP_AREA_TRANSIENT, out->transient, 0};
         size_t workspace = gp_align_up(op->prepared->workspace, GP_ALIGNMENT);
         if (workspace > out->workspace) out->workspace = workspace;

@@ -16,6 +16,7 @@
 
 #include "base/status.h"
 #include "device/op.h"
+#include "layers/lowering.h"
 #include "pipeline/waits.h"
 
 /* GP_AREA_STASH … GP_AREA_GRAD are gp_frame + 1. */
@@ -41,11 +42,18 @@ typedef enum gp_when {
     GP_WHEN_REST,  /* in the others: adds */
 } gp_when;
 
+/* What an operand is to its op's node, so that it can be named. */
+typedef struct gp_operand_role {
+    gp_role role; /* NONE: only the planner knows it */
+    int index;
+} gp_operand_role;
+
 typedef struct gp_exec_op {
     const gp_prepared *prepared;
     int node; /* of the graph; −1: none (updates) */
     gp_when when;
     gp_address operand[GP_MAX_OPERANDS];
+    gp_operand_role role[GP_MAX_OPERANDS];
     gp_address workspace;
 } gp_exec_op;
 
@@ -71,6 +79,7 @@ typedef struct gp_staged_operand {
     int thing; /* −1: none */
     size_t first;
     gp_address fixed; /* where thing is −1; NONE: operand absent */
+    gp_operand_role role;
 } gp_staged_operand;
 
 typedef struct gp_staged_op {

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/sync.h"
+#include "pipeline/diagnose.h"
 #include "pipeline/run.h"
 
 typedef enum gp_command_kind {
@@ -54,6 +55,7 @@ struct gp_run {
     const gp_plan *plan;
     gp_hooks hooks;
     gp_recorder *recorder; /* NULL: none; written by the trainer between commands */
+    gp_watch *watches;     /* [worker]; NULL: nobody looks at values; written by the trainer between commands */
     gp_cancel cancel;
     gp_barrier barrier;
     gp_signal posted; /* number of the last command */

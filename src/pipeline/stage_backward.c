@@ -38,7 +38,9 @@ static gp_staged_operand whole(int thing) {
     return (gp_staged_operand){.thing = thing};
 }
 
-static gp_status fold(folder *f, int node, int value, int share, gp_error *err) {
+/* The share of the node's input `index`. */
+static gp_status fold(folder *f, int node, int index, int share, gp_error *err) {
+    int value = f->compiler->graph->nodes[node].inputs[index];
     int *sum = &f->sum[position_of(f->compiler, value)];
     if (*sum < 0) {
         *sum = share;
@@ -48,6 +50,7 @@ static gp_status fold(folder *f, int node, int value, int share, gp_error *err) 
     int total;
     GP_RETURN_IF_FAILED(gp_compiler_thing(f->compiler, bytes, &total, err));
     gp_staged_operand operands[] = {whole(*sum), whole(share), whole(total)};
+    operands[GP_ADD_Y].role = (gp_operand_role){GP_ROLE_GRAD_INPUT, index};
     GP_RETURN_IF_FAILED(add_flat(f->compiler, node, GP_OP_ADD, bytes, GP_WHEN_ALWAYS, operands, 3, false, err));
     *sum = total;
     return GP_OK;
@@ -98,6 +101,7 @@ static gp_status resolve(folder *f, node_grads *grads, const gp_lowered_op *op, 
     default:
         return gp_fail(err, GP_INTERNAL, "%s: a role that a backward pass does not have", gp_op_name(op->desc.kind));
     }
+    out->role = (gp_operand_role){ref->role, ref->index};
     return GP_OK;
 }
 
@@ -117,6 +121,7 @@ static gp_status add_shares(gp_stage_compiler *compiler, gp_staged_op staged, co
         int share;
         GP_RETURN_IF_FAILED(gp_compiler_thing(compiler, staged.prepared->operand[i].bytes, &share, err));
         staged.operand[i] = whole(share);
+        staged.operand[i].role = target[i].role;
     }
     GP_RETURN_IF_FAILED(gp_staged_add(&compiler->backward, staged, err));
     for (int i = 0; i < GP_MAX_OPERANDS; i++) {
@@ -181,7 +186,7 @@ static gp_status stage_node(folder *f, int node, gp_error *err) {
             status = stage_node_op(f, &grads, (int)o, &lowering->ops[o], err);
     for (int i = its->input_count - 1; i >= 0 && status == GP_OK; i--)
         if (grads.inputs[i] >= 0 && compiler->graph->values[its->inputs[i]].needs_grad)
-            status = fold(f, node, its->inputs[i], grads.inputs[i], err);
+            status = fold(f, node, i, grads.inputs[i], err);
     free(grads.inputs);
     return status;
 }

@@ -100,7 +100,7 @@ bool gp_compiler_operand(const gp_stage_compiler *compiler, int node, int first_
     const gp_ref *ref = &op->ref[position];
     const gp_node *its = &compiler->graph->nodes[node];
     size_t first = (size_t)ref->first * gp_dtype_size(op->desc.operand[position].dtype);
-    *out = (gp_staged_operand){.thing = -1};
+    *out = (gp_staged_operand){.thing = -1, .role = {ref->role, ref->index}};
     switch (ref->role) {
     case GP_ROLE_NONE: return true;
     case GP_ROLE_INPUT: out->thing = gp_compiler_value(compiler, its->inputs[ref->index]); break;

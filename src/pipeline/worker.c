@@ -20,6 +20,7 @@ gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const
                               ? NULL
                               : worker->arena + gp_plan_offset(plan, stage, &slots, instr->micro, op->workspace);
         gp_status status = stage->spec.kind->run(worker->stream, op->prepared, operands, workspace, &args, err);
+        if (status == GP_OK && worker->run->watches) status = gp_watch_op(worker, op, operands, instr, err);
         if (status == GP_OK) continue;
         if (op->node < 0) return gp_error_context(err, "%s: ", gp_op_name(op->prepared->desc.kind));
         return gp_error_context(err, "layer \"%s\": ", plan->graph->nodes[op->node].name);
@@ -37,6 +38,8 @@ static gp_status load(gp_worker *worker, const gp_mini_plan *mini, const gp_inst
         size_t sample = bytes / (size_t)gp_mini_samples(mini, instr->micro);
         GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->copy_in(
             worker->stream, worker->arena + offset, host + (size_t)(mini->piece * instr->micro) * sample, bytes, err));
+        if (worker->run->watches)
+            GP_RETURN_IF_FAILED(gp_watch_load(worker, instr, value, worker->arena + offset, bytes, err));
     }
     return GP_OK;
 }
@@ -147,7 +150,8 @@ gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
     const gp_mini_plan *mini = &run->plan->minis[run->command.mini];
     const gp_program *program = &mini->programs->worker[worker->index];
     gp_lane *lane = run->recorder ? &run->recorder->lanes[worker->index] : NULL;
-    if (write_scalars(worker, run->command.input, err) != GP_OK)
+    if (write_scalars(worker, run->command.input, err) != GP_OK ||
+        (run->watches && gp_watch_params(worker, err) != GP_OK))
         return gp_error_context(err, "worker %d: ", worker->index);
     for (size_t pc = 0; pc < program->count; pc++) {
         gp_site site = {worker->index, run->command.mini, run->command.input->step, pc, &program->instrs[pc]};

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
+#include "pipeline/diagnose.h"
 #include "train/rate.h"
 #include "train/trainer_internal.h"
 
@@ -29,14 +30,26 @@ gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, 
     return status;
 }
 
-static gp_status refuse_step(const gp_step_record *record, gp_error *err) {
+/* The sentence goes on with the tensor where it began, which a second pass names. */
+static gp_status refuse_step(gp_trainer *t, const gp_batch *batch, const gp_step_input *input,
+                             const gp_step_record *record, gp_error *err) {
     bool loss = !isfinite(record->loss);
+    gp_finding finding = {0};
+    gp_error failure = {0};
+    char text[GP_FINDING_TEXT] = "";
+    int mini = gp_plan_find(t->session->plan, true, batch->samples);
+    gp_status second = gp_run_diagnose(t->run, mini, input, &finding, &failure);
+    if (second == GP_OK && finding.found) gp_finding_text(text, t->session->plan, mini, &finding);
+    bool data = finding.found && finding.role.role == GP_ROLE_INPUT;
     return gp_fail(err, GP_NUMERIC,
-                   "step %" PRId64
-                   ": the %s is %s: the update was not applied, and the run stops; a lower learning rate or a warm-up "
-                   "may help",
-                   record->step, loss ? "loss" : "norm of the gradients",
-                   isnan(loss ? record->loss : record->grad_norm) ? "not a number" : "infinite");
+                   "step %" PRId64 ": the %s is %s: the update was not applied, and the run stops%s%s%s", record->step,
+                   loss ? "loss" : "norm of the gradients",
+                   isnan(loss ? record->loss : record->grad_norm) ? "not a number" : "infinite",
+                   data ? "" : "; a lower learning rate or a warm-up may help",
+                   second != GP_OK ? "; a second pass, to find where it began, failed: "
+                   : *text         ? "; first not finite: "
+                                   : "",
+                   second != GP_OK ? failure.text : text);
 }
 
 static gp_status train_step(gp_trainer *t, const gp_batch *batch, gp_error *err) {
@@ -56,7 +69,7 @@ static gp_status train_step(gp_trainer *t, const gp_batch *batch, gp_error *err)
                              .grad_norm = result.grad_norm};
     t->epoch = batch->epoch;
     GP_RETURN_IF_FAILED(gp_metrics_step(t->metrics, &record, err));
-    if (!result.finite) return refuse_step(&record, err);
+    if (!result.finite) return refuse_step(t, batch, &input, &record, err);
     t->step = step;
     t->loss = record.loss;
     t->metrics_bytes = gp_metrics_bytes(t->metrics);

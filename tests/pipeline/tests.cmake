@@ -4,7 +4,7 @@ foreach(name schedule program slots play validate)
 endforeach()
 target_sources(test_validate PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c ${CMAKE_CURRENT_LIST_DIR}/mutate.c)
 # What the workers do: each of these starts them.
-foreach(name arena bits delays faults memory mutants nonfinite)
+foreach(name arena bits delays diagnose faults memory mutants nonfinite)
   gp_test(${name} "pipeline;threads" 300 gp_pipeline gp_ref gp_cpu)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 endforeach()

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "data/safetensors.h"
 #include "train/fixture.h"
 #include "train/folder.h"
 
@@ -410,6 +411,61 @@ static void a_data_file_that_breaks_leaves_the_model_reached(void **state) {
     assert_true(equal_models(folder, run(FIXTURE_CHANGES("data.train={tensors: breaks.safetensors}", steps))));
 }
 
+static void expect_refused(const char *const *changes, const gp_hooks *hooks, const char *sentence) {
+    gp_error err = {0};
+    assert_int_equal(train_session(fixture_session(changes), new_folder(), hooks, NULL, &err), GP_NUMERIC);
+    assert_string_equal(err.text, sentence);
+}
+
+#define BY_STAGES(devices, ...) FIXTURE_CHANGES("pipeline.devices=" devices, __VA_ARGS__)
+
+static void where_a_loss_went_wrong_is_named_the_same_for_every_cut(void **state) {
+    (void)state;
+    static float x[20][2 * 4 * 4];
+    static const int64_t y[20] = {0};
+    static const char overflow[] =
+        "step 2: the loss is not a number: the update was not applied, and the run stops; a lower learning rate or a "
+        "warm-up may help; first not finite: micro-batch 1 of 4, batch_norm \"1\": statistics: 8 of 16 elements, the "
+        "first is inf";
+    static const char data[] =
+        "step 2: the loss is not a number: the update was not applied, and the run stops; first not finite: "
+        "micro-batch 4 of 4, input: 2 of 32 elements, the first is nan";
+    gp_error err = {0};
+    for (int i = 0; i < 20; i++) x[i][i] = 1;
+    x[9][3] = NAN; /* the seed puts it into the second mini-batch, which is smaller */
+    x[9][7] = NAN;
+    const gp_safetensors_item items[] = {{.name = "x", .dtype = GP_F32, .rank = 4, .dim = {20, 2, 4, 4}, .data = x},
+                                         {.name = "y", .dtype = GP_I64, .rank = 1, .dim = {20}, .data = y}};
+    assert_int_equal(gp_safetensors_write(fixture_path("holes.safetensors"), items, 2, NULL, &err), GP_OK);
+#define HOLES "data={train: {tensors: holes.safetensors}, batch: 16, shuffle: true}", "train={steps: 2, seed: 4}"
+    expect_refused(BY_STAGES("[cpu]", "optimizer.sgd.lr=1e30"), NULL, overflow);
+    expect_refused(BY_STAGES("[cpu, cpu]", "optimizer.sgd.lr=1e30"), NULL, overflow);
+    expect_refused(BY_STAGES("[cpu, cpu, cpu, cpu]", "optimizer.sgd.lr=1e30", "pipeline.checkpoint=always"), NULL,
+                   overflow);
+    expect_refused(BY_STAGES("[cpu]", HOLES), NULL, data);
+    expect_refused(BY_STAGES("[cpu, cpu]", HOLES, "pipeline.checkpoint=never"), NULL, data);
+    expect_refused(BY_STAGES("[cpu, cpu, cpu, cpu]", HOLES), NULL, data);
+}
+
+/* The second time that an instruction of step 2 begins. */
+static gp_status fail_in_second_pass(void *context, const gp_site *site, gp_error *err) {
+    int *begun = context;
+    if (site->worker == 0 && site->step == 2 && site->pc == 0 && ++*begun == 2)
+        return gp_fail(err, GP_INJECTED, "the fault that was asked for");
+    return GP_OK;
+}
+
+static void a_second_pass_that_fails_hides_no_cause(void **state) {
+    (void)state;
+    int begun = 0;
+    const gp_hooks hooks = {.context = &begun, .before = fail_in_second_pass};
+    expect_refused(FIXTURE_CHANGES("optimizer.sgd.lr=1e30"), &hooks,
+                   "step 2: the loss is not a number: the update was not applied, and the run stops; a lower learning "
+                   "rate or a warm-up may help; a second pass, to find where it began, failed: worker 0, load s0 m0: "
+                   "the fault that was asked for");
+    assert_int_equal(begun, 2);
+}
+
 static void a_loss_that_is_not_finite_is_not_trained_on(void **state) {
     (void)state;
     gp_error err = {0};
@@ -417,7 +473,8 @@ static void a_loss_that_is_not_finite_is_not_trained_on(void **state) {
     gp_session *session = fixture_session(FIXTURE_CHANGES("optimizer.sgd.lr=1e30"));
     assert_int_equal(train_session(session, folder, NULL, NULL, &err), GP_NUMERIC);
     assert_string_equal(err.text, "step 2: the loss is not a number: the update was not applied, and the run stops; a "
-                                  "lower learning rate or a warm-up may help");
+                                  "lower learning rate or a warm-up may help; first not finite: micro-batch 1 of 4, "
+                                  "batch_norm \"1\": statistics: 8 of 16 elements, the first is inf");
     assert_string_equal(events_of(folder), "start s1 s2 end:failed 1");
     json_t *lines = fixture_metrics(folder);
     assert_true(json_is_null(json_object_get(json_array_get(lines, 2), "loss")));
@@ -546,6 +603,8 @@ int main(void) {
         cmocka_unit_test(a_fault_says_in_which_step_or_evaluation),
         cmocka_unit_test(a_data_file_that_breaks_leaves_the_model_reached),
         cmocka_unit_test(a_loss_that_is_not_finite_is_not_trained_on),
+        cmocka_unit_test(where_a_loss_went_wrong_is_named_the_same_for_every_cut),
+        cmocka_unit_test(a_second_pass_that_fails_hides_no_cause),
         cmocka_unit_test(a_run_ends_after_the_step_in_which_it_is_asked),
         cmocka_unit_test(an_evaluation_is_given_up_without_an_event),
         cmocka_unit_test(an_evaluation_asked_in_its_last_mini_batch_is_whole),

@@ -1,0 +1,196 @@
+#include "pipeline/diagnose.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "pipeline/run_internal.h"
+
+static bool is_real(gp_dtype dtype) {
+    return dtype == GP_F32 || dtype == GP_F64;
+}
+
+/* ---- what comes first -------------------------------------------------------------------------------------------- */
+
+/* The loss ends a forward pass and begins a backward pass; the input comes before all layers. Within a node what was
+ * seen first stays: a node's ops are one worker's, in order. */
+static bool comes_before(const gp_finding *a, const gp_finding *b) {
+    if (a->found != b->found) return a->found;
+    if (a->backward != b->backward) return b->backward;
+    if (a->turn != b->turn) return a->turn < b->turn;
+    return a->backward ? a->node > b->node : a->node < b->node;
+}
+
+/* What an instruction of this pass has found, but for the tensor. */
+static gp_finding at(const gp_worker *worker, const gp_instr *instr, int node, gp_operand_role role) {
+    const gp_programs *programs = worker->run->plan->minis[worker->run->command.mini].programs;
+    bool backward = instr->op == GP_INSTR_BACKWARD;
+    int turn = backward && programs->descending ? programs->pieces - 1 - instr->micro : instr->micro;
+    return (gp_finding){.backward = backward, .turn = turn, .micro = instr->micro, .node = node, .role = role};
+}
+
+/* ---- looking at values ------------------------------------------------------------------------------------------- */
+
+static gp_finite finite_of(double value) {
+    if (isfinite(value)) return GP_FINITE;
+    return isnan(value) ? GP_NAN : value > 0 ? GP_POSITIVE_INFINITE : GP_NEGATIVE_INFINITE;
+}
+
+static void look_at_row(gp_finding *finding, gp_dtype dtype, const void *values, int64_t first, int64_t count) {
+    for (int64_t i = first; i < first + count; i++) {
+        gp_finite kind = finite_of(dtype == GP_F64 ? ((const double *)values)[i] : ((const float *)values)[i]);
+        if (kind == GP_FINITE) continue;
+        if (finding->bad++ == 0) finding->first = kind;
+    }
+}
+
+/* Only its own elements: what lies between them is another's, and may not be written yet. */
+static void look_at_plain(gp_finding *finding, const gp_tensor *tensor, const void *values) {
+    int64_t rows = gp_tensor_rows(tensor), width = tensor->rank ? tensor->dim[tensor->rank - 1] : 1;
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t first = 0, rest = row;
+        for (int d = tensor->rank - 2; d >= 0; d--) {
+            first += rest % tensor->dim[d] * tensor->stride[d];
+            rest /= tensor->dim[d];
+        }
+        look_at_row(finding, tensor->dtype, values, first, width);
+    }
+}
+
+static gp_status fetch(gp_worker *worker, gp_watch *watch, const void *address, size_t bytes, gp_error *err) {
+    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
+    if (bytes > watch->capacity) {
+        free(watch->values);
+        watch->values = NULL;
+        watch->capacity = 0;
+        GP_RETURN_IF_FAILED(gp_new_array(&watch->values, bytes, 1, err));
+        watch->capacity = bytes;
+    }
+    GP_RETURN_IF_FAILED(kind->copy_out(worker->stream, watch->values, address, bytes, err));
+    return kind->stream_finish(worker->stream, &worker->run->cancel, err);
+}
+
+/* `place` says where the tensor stands; a device's own format is looked at as it lies, and its padding is zeros. */
+static gp_status look(gp_worker *worker, gp_finding place, const gp_tensor *tensor, const void *address, size_t bytes,
+                      gp_error *err) {
+    gp_watch *watch = &worker->run->watches[worker->index];
+    place.found = true;
+    if (!comes_before(&place, &watch->finding)) return GP_OK;
+    GP_RETURN_IF_FAILED(fetch(worker, watch, address, bytes, err));
+    if (tensor->format == GP_FORMAT_PLAIN)
+        look_at_plain(&place, tensor, watch->values);
+    else
+        look_at_row(&place, tensor->dtype, watch->values, 0, (int64_t)(bytes / gp_dtype_size(tensor->dtype)));
+    place.elements = gp_tensor_elements(tensor);
+    if (place.bad > 0) watch->finding = place;
+    return GP_OK;
+}
+
+static gp_status look_flat(gp_worker *worker, gp_finding place, gp_dtype dtype, const void *address, size_t bytes,
+                           gp_error *err) {
+    int64_t elements = (int64_t)(bytes / gp_dtype_size(dtype));
+    gp_tensor tensor = gp_tensor_plain(dtype, 1, &elements);
+    return look(worker, place, &tensor, address, bytes, err);
+}
+
+gp_status gp_watch_params(gp_worker *worker, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    for (int s = 0; s < plan->stages->count; s++) {
+        const gp_stage_plan *stage = &plan->stage[s];
+        for (int i = 0; i < stage->param_count && stage->worker == worker->index; i++) {
+            const gp_param *param = &plan->graph->params[stage->params[i].param];
+            /* Running statistics are used only where they are frozen. */
+            if (param->spec.buffer && !plan->graph->nodes[param->node].layer->frozen) continue;
+            gp_finding place = {.node = param->node, .role = {GP_ROLE_PARAM, param->index}};
+            GP_RETURN_IF_FAILED(look_flat(worker, place, plan->real,
+                                          worker->arena + stage->base + stage->params[i].master, stage->params[i].bytes,
+                                          err));
+        }
+    }
+    return GP_OK;
+}
+
+gp_status gp_watch_load(gp_worker *worker, const gp_instr *instr, int value, const void *address, size_t bytes,
+                        gp_error *err) {
+    const gp_graph *graph = worker->run->plan->graph;
+    gp_dtype dtype = graph->values[value].dtype == GP_F32 ? worker->run->plan->real : graph->values[value].dtype;
+    if (!is_real(dtype)) return GP_OK;
+    int node = value == GP_VALUE_INPUT ? -1 : graph->node_count - 1;
+    return look_flat(worker, at(worker, instr, node, (gp_operand_role){GP_ROLE_INPUT, value}), dtype, address, bytes,
+                     err);
+}
+
+gp_status gp_watch_op(gp_worker *worker, const gp_exec_op *op, void *const operands[], const gp_instr *instr,
+                      gp_error *err) {
+    if (op->node < 0 || (instr->op != GP_INSTR_FORWARD && instr->op != GP_INSTR_BACKWARD)) return GP_OK;
+    for (uint32_t i = 0; i < op->prepared->desc.operands; i++) {
+        const gp_tensor *tensor = &op->prepared->desc.operand[i];
+        if (!operands[i] || !is_real(tensor->dtype) || !gp_op_writes(op->prepared->desc.kind, (int)i)) continue;
+        GP_RETURN_IF_FAILED(look(worker, at(worker, instr, op->node, op->role[i]), tensor, operands[i],
+                                 op->prepared->operand[i].bytes, err));
+    }
+    return GP_OK;
+}
+
+gp_status gp_run_diagnose(gp_run *run, int mini, const gp_step_input *input, gp_finding *out, gp_error *err) {
+    gp_step_result result;
+    gp_finding first = {0};
+    gp_watch *watches = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&watches, run->plan->workers, err));
+    run->watches = watches;
+    gp_status status = gp_run_step(run, mini, input, &result, err);
+    run->watches = NULL;
+    for (int w = 0; w < run->plan->workers; w++) {
+        if (comes_before(&watches[w].finding, &first)) first = watches[w].finding;
+        free(watches[w].values);
+    }
+    free(watches);
+    if (status == GP_OK) *out = first;
+    return status;
+}
+
+/* ---- saying it --------------------------------------------------------------------------------------------------- */
+
+static void name_tensor(char *buffer, size_t size, const gp_graph *graph, const gp_finding *finding) {
+    const gp_node *node = &graph->nodes[finding->node];
+    int index = finding->role.index;
+    switch (finding->role.role) {
+    case GP_ROLE_OUTPUT: snprintf(buffer, size, "output"); break;
+    case GP_ROLE_INPUT: snprintf(buffer, size, "target"); break;
+    case GP_ROLE_PARAM:
+        snprintf(buffer, size, "%s, before the step", graph->params[node->first_param + index].spec.suffix);
+        break;
+    case GP_ROLE_GRAD_PARAM:
+        snprintf(buffer, size, "gradient of %s", graph->params[node->first_param + index].spec.suffix);
+        break;
+    case GP_ROLE_GRAD_INPUT:
+        if (node->input_count > 1)
+            snprintf(buffer, size, "gradient of its input \"%.80s\"", graph->values[node->inputs[index]].name);
+        else
+            snprintf(buffer, size, "gradient of its input");
+        break;
+    case GP_ROLE_STATS: snprintf(buffer, size, node->output < 0 ? "partial sums" : "statistics"); break;
+    default: snprintf(buffer, size, "intermediate values"); break;
+    }
+}
+
+const char *gp_finding_text(char buffer[GP_FINDING_TEXT], const gp_plan *plan, int mini, const gp_finding *finding) {
+    static const char *const kinds[] = {"finite", "nan", "inf", "-inf"};
+    const gp_graph *graph = plan->graph;
+    char where[120] = "", tensor[120], what[400] = "input";
+    if (finding->node >= 0) {
+        const gp_node *node = &graph->nodes[finding->node];
+        name_tensor(tensor, sizeof tensor, graph, finding);
+        if (finding->node == graph->node_count - 1)
+            snprintf(what, sizeof what, "loss %s: %s", node->layer->type->name, tensor);
+        else
+            snprintf(what, sizeof what, "%s \"%.200s\": %s", node->layer->type->name, node->name, tensor);
+    }
+    if (finding->node < 0 || finding->role.role != GP_ROLE_PARAM)
+        snprintf(where, sizeof where, "micro-batch %d of %d, ", finding->micro + 1, plan->minis[mini].pieces);
+    snprintf(buffer, GP_FINDING_TEXT, "%s%s: %" PRId64 " of %" PRId64 " element%s, the first is %s", where, what,
+             finding->bad, finding->elements, finding->elements == 1 ? "" : "s", kinds[finding->first]);
+    return buffer;
+}
