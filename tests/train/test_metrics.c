@@ -181,13 +181,12 @@ static void a_full_disk_leaves_whole_lines(void **state) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
     int written = 0;
     /* Lines of 52 bytes: three fit, and 65536 / 52 = 1260 more wait. */
-    gp_status first = GP_OK;
+    int first = 0;
     while (written < 10000 && gp_metrics_eval(metrics, 1, 0.5, 0.5, &err) == GP_OK) {
         written++;
-        if (first == GP_OK)
-            first = gp_metrics_poll(metrics, &err) == GP_OK ? GP_OK : written;
-        else if (gp_metrics_poll(metrics, &err) != GP_OK)
-            written = 10000; /* said twice */
+        if (gp_metrics_poll(metrics, &err) == GP_OK) continue;
+        if (first) written = 10000; /* said twice */
+        first = written;
     }
     json_t *lines = fixture_metrics(fixture_path(""));
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
