@@ -685,10 +685,33 @@ class Plan(Group):
         self.assertLess(len(process.out.splitlines()), 200)
 
 
-class Mnist(Group):
-    """Real digits: 98 % within five epochs through two stages, with recomputation."""
+class Resnet(Group):
+    """A built-in ResNet-18 on synthetic pictures of 3x32x32, in one stage and in as many as it has layers."""
 
-    def test_98_percent_within_5_epochs(self):
+    def test_same_bits_in_a_pipeline_of_any_length(self):
+        models, losses = [], []
+        for stages in (1, 4, 71):
+            folder = "run%d" % stages
+            self.expect(["-q", "-o", folder, "--set", "pipeline.devices=[%s]" % ", ".join(["cpu"] * stages),
+                         "--set", "data.train.synthetic.samples=32", "--set", "train={epochs: 6, eval_every: 6 epochs}",
+                         os.path.join(HERE, "../../configs/resnet-synthetic.yaml")], 0)
+            start = read_lines(self.path(folder))[0]
+            self.assertEqual((start["layers"], start["parameters"], len(start["balance"])), (71, 11181642, stages))
+            models.append(read_model(self.path(folder)))
+            losses.append(results(self.path(folder)))
+        self.assertTrue(models[0] == models[1] == models[2])
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual(losses[0], losses[2])
+        steps = [line["loss"] for line in losses[0] if line["event"] == "step"]
+        self.assertEqual(len(steps), 6)
+        self.assertLess(steps[-1], 0.5 * steps[0])  # the same 32 pictures every time: it learns them by heart
+
+
+class Mnist(Group):
+    """Real digits, through two stages, with recomputation."""
+
+    def train_on_digits(self, config):
+        """The metrics of the run."""
         data = os.path.join(os.environ.get("GPIPE_TEST_DATA") or os.path.join(HERE, "../../../shared/data"), "mnist")
         changes = []
         for name, file in {"images": "t10k-images-idx3-ubyte.gz", "labels": "t10k-labels-idx1-ubyte.gz"}.items():
@@ -696,14 +719,22 @@ class Mnist(Group):
             if not os.path.exists(path):
                 self.skipTest("%s is not there; GPIPE_TEST_DATA names the folder above mnist/" % path)
             changes += ["--set", "data.train.idx.%s=%s" % (name, path), "--set", "data.eval.idx.%s=%s" % (name, path)]
-        self.expect(["-q", "-o", "run", *changes, os.path.join(HERE, "mnist-t10k.yaml")], 0)
+        self.expect(["-q", "-o", "run", *changes, os.path.join(HERE, config)], 0)
         lines = read_lines(self.path("run"))
         start, evals = lines[0], [line for line in lines if line["event"] == "eval"]
         print("accuracy after each epoch: %s" % ", ".join("%.4f" % line["accuracy"] for line in evals))
         self.assertEqual((start["train_samples"], start["eval_samples"]), (9000, 1000))
-        self.assertEqual((len(start["balance"]), start["micro_batches"], start["checkpoint"]), (2, 4, "always"))
-        self.assertEqual(len(evals), 5)
+        self.assertEqual((len(start["balance"]), start["micro_batches"]), (2, 4))
+        return start, evals
+
+    def test_98_percent_within_5_epochs(self):
+        start, evals = self.train_on_digits("mnist-t10k.yaml")
+        self.assertEqual((len(evals), start["checkpoint"]), (5, "always"))
         self.assertGreaterEqual(max(line["accuracy"] for line in evals), 0.98)
+
+    def test_988_of_1000_with_augmentation(self):
+        _, evals = self.train_on_digits("../../configs/mnist-augmented.yaml")
+        self.assertGreaterEqual(evals[-1]["accuracy"], 0.988)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ gp_cli_test(signals "fault" 600)
 gp_cli_test(streams "fault" 120)
 gp_cli_test(failures "fault" 300)
 gp_cli_test(plan "unit" 300)
+gp_cli_test(resnet "pipeline" 300)
 add_test(NAME cli_resume COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_resume.py
                                  $<TARGET_FILE:gpipe-train>)
 set_tests_properties(cli_resume PROPERTIES LABELS "cli;fault" TIMEOUT 1200)
