@@ -116,7 +116,8 @@ static gp_status check_file(const gp_graph *graph, const gp_train_config *train,
         const char *name = gp_safetensors_at(file, i)->name;
         if (gp_graph_find_param(graph, name) < 0 && !is_counter(name) && !is_skipped(train, name) &&
             !gp_is_optimizer_tensor(name))
-            return gp_fail(err, GP_DATA, "%s: tensor \"%s\" belongs to no layer of the model", train->init, name);
+            return gp_fail(err, GP_DATA, "%s: tensor \"%.60s%s\" belongs to no layer of the model", train->init, name,
+                           strlen(name) > 60 ? "…" : "");
     }
     return GP_OK;
 }

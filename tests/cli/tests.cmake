@@ -19,6 +19,12 @@ gp_cli_test(resnet "pipeline" 300)
 add_test(NAME cli_resume COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_resume.py
                                  $<TARGET_FILE:gpipe-train>)
 set_tests_properties(cli_resume PROPERTIES LABELS "cli;fault" TIMEOUT 1200)
+if(GP_SANITIZE)
+  set(unbounded --unbounded)
+endif()
+add_test(NAME cli_bad_input COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_bad_input.py
+                                    $<TARGET_FILE:gpipe-train> ${unbounded})
+set_tests_properties(cli_bad_input PROPERTIES LABELS "cli;fault" TIMEOUT 600)
 # Minutes under a sanitizer, which sees the same code in the others.
 if(NOT GP_SANITIZE)
   gp_cli_test(mnist "training" 600)
