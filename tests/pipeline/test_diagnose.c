@@ -25,7 +25,7 @@ static void put(void *values, int64_t at, double value) {
 static void set_param(harness *h, const char *name, int64_t at, double value) {
     gp_error err = {0};
     float *values;
-    int64_t elements;
+    int64_t elements = 0;
     int p = gp_graph_find_param(h->graph, name);
     assert_true(p >= 0 && gp_shape_elements(h->graph->params[p].spec.shape, &elements));
     values = malloc((size_t)elements * sizeof *values);
