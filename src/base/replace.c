@@ -60,6 +60,16 @@ static gp_status write_parts(int fd, const char *path, const gp_bytes *parts, si
     return status;
 }
 
+gp_status gp_file_sync(const char *path, gp_error *err) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    gp_status status = GP_OK;
+    /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
+    if (fd < 0 || (calls->fsync(fd) != 0 && errno != EINVAL))
+        status = gp_fail(err, GP_IO, "%s: cannot be synced: %s", path, strerror(errno));
+    if (fd >= 0) close(fd);
+    return status;
+}
+
 static gp_status sync_folder(const char *path, gp_error *err) {
     const char *slash = strrchr(path, '/');
     char *folder = NULL;
@@ -67,12 +77,7 @@ static gp_status sync_folder(const char *path, gp_error *err) {
         GP_RETURN_IF_FAILED(gp_format_text(&folder, err, "%.*s", slash == path ? 1 : (int)(slash - path), path));
     else
         GP_RETURN_IF_FAILED(gp_copy_text(&folder, ".", err));
-    gp_status status = GP_OK;
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
-    if (fd < 0 || (calls->fsync(fd) != 0 && errno != EINVAL))
-        status = gp_fail(err, GP_IO, "%s: its folder cannot be synced: %s", path, strerror(errno));
-    if (fd >= 0) close(fd);
+    gp_status status = gp_file_sync(folder, err);
     free(folder);
     return status;
 }

@@ -18,6 +18,8 @@ typedef struct gp_bytes {
 
 /* The parts one after another become the file. GP_IO with the cause. */
 GP_MUST_USE gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count, gp_error *err);
+/* Syncs a file, or the entries of a folder. GP_IO with the cause. */
+GP_MUST_USE gp_status gp_file_sync(const char *path, gp_error *err);
 /* Removes what killed processes left of replacing files of `folder`. What cannot be removed stays. */
 void gp_file_remove_stale(const char *folder);
 

@@ -87,6 +87,7 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
     const char *folder = options->folder ? options->folder : chosen;
     prepare_signals();
     gp_status status = options->resume ? GP_OK : gp_folder_prepare(folder, options->force, err);
+    if (status == GP_OK) status = gp_folder_lock(folder, err);
     if (status == GP_OK)
         status =
             options->resume ? resume_in(folder, session, options, err) : train_in(folder, session, options, NULL, err);

@@ -1,8 +1,10 @@
 #include "train/folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,6 +45,17 @@ gp_status gp_folder_prepare(const char *path, bool force, gp_error *err) {
                            path, run_files[i]);
     }
     return make_folders(path, err);
+}
+
+/* The file descriptor stays open: with the process the kernel closes it, and the lock goes. */
+gp_status gp_folder_lock(const char *path, gp_error *err) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return GP_OK;
+    int why = errno;
+    close(fd);
+    if (why != EWOULDBLOCK) return GP_OK;
+    return gp_fail(err, GP_USAGE,
+                   "%s is in use by another gpipe-train: wait for its end, or choose another folder with -o", path);
 }
 
 gp_status gp_folder_default(const char *config_path, char **out, gp_error *err) {

@@ -1,6 +1,6 @@
 /* The run folder: where it is, whether it may be used, and the names of what lies in it.
  *
- * Texts that functions give belong to the caller. One thread: nothing guards the folder against another program. */
+ * Texts that functions give belong to the caller. One thread. */
 #ifndef GP_TRAIN_FOLDER_H
 #define GP_TRAIN_FOLDER_H
 
@@ -11,6 +11,9 @@
 /* Makes the folder, parents included. GP_USAGE where it holds a run and `force` is not set; GP_IO where it cannot be
  * made. */
 GP_MUST_USE gp_status gp_folder_prepare(const char *path, bool force, gp_error *err);
+/* Holds the folder for this process until it ends, however it ends. GP_USAGE where another one holds it. A folder that
+ * is not there, or whose file system has no locks, is not held. */
+GP_MUST_USE gp_status gp_folder_lock(const char *path, gp_error *err);
 /* runs/<name of the configuration without folder and .yaml>; owned by the caller. */
 GP_MUST_USE gp_status gp_folder_default(const char *config_path, char **out, gp_error *err);
 /* <folder>/<name>; owned by the caller. */

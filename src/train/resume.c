@@ -10,10 +10,11 @@
 #include "config/tree.h"
 #include "train/folder.h"
 
-/* What may change between a run and its continuation: the cut, the end, and how often something happens. */
+/* What may change between a run and its continuation: the cut, the end, how often something happens, and the threads
+ * that read ahead. */
 static bool may_change(const char *path) {
-    static const char *const free_keys[] = {"pipeline",         "train.epochs",     "train.steps",
-                                            "train.eval_every", "train.save_every", "train.keep"};
+    static const char *const free_keys[] = {"pipeline",         "train.epochs", "train.steps", "train.eval_every",
+                                            "train.save_every", "train.keep",   "data.threads"};
     for (size_t i = 0; i < sizeof free_keys / sizeof *free_keys; i++)
         if (strcmp(path, free_keys[i]) == 0) return true;
     return false;
@@ -35,8 +36,8 @@ static const char *show(char text[SHOWN], const gp_yaml *node) {
 static gp_status refuse(const gp_yaml_difference *difference, const char *path, gp_error *err) {
     char now[SHOWN], before[SHOWN];
     return gp_fail(err, GP_CONFIG,
-                   "--resume: %s %s, but in the run of %s it %s; only pipeline, epochs, steps, keep, eval_every and "
-                   "save_every may change",
+                   "--resume: %s %s, but in the run of %s it %s; only pipeline, epochs, steps, keep, eval_every, "
+                   "save_every and data.threads may change",
                    difference->path, show(now, difference->now), path, show(before, difference->before));
 }
 

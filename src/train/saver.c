@@ -1,7 +1,6 @@
 #include "train/saver.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -11,6 +10,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/replace.h"
+#include "train/folder.h"
 
 struct gp_saver {
     /* Constant once the thread runs. */
@@ -37,15 +38,19 @@ static gp_status make_folder(const gp_saver *saver, gp_error *err) {
     char *path = NULL;
     GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", saver->folder));
     gp_status status = GP_OK;
-    if (mkdir(path, 0777) == 0) {
-        int fd = open(saver->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (fd >= 0) {
-            fsync(fd);
-            close(fd);
-        }
-    } else if (errno != EEXIST) {
+    if (mkdir(path, 0777) == 0)
+        status = gp_file_sync(saver->folder, err);
+    else if (errno != EEXIST)
         status = gp_fail(err, GP_IO, "%s: cannot be made: %s", path, strerror(errno));
-    }
+    free(path);
+    return status;
+}
+
+/* A snapshot says how far metrics.jsonl was. Where somebody took the file away, resuming says so. */
+static gp_status sync_metrics(const gp_saver *saver, gp_error *err) {
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_folder_file(saver->folder, "metrics.jsonl", &path, err));
+    gp_status status = access(path, F_OK) == 0 ? gp_file_sync(path, err) : GP_OK;
     free(path);
     return status;
 }
@@ -56,24 +61,29 @@ static void remove_snapshot(const gp_saver *saver, int64_t step) {
     free(path);
 }
 
-/* What cannot be listed or removed stays: there is only too much of it. */
-static void remove_old(const gp_saver *saver, int64_t newest) {
+/* What cannot be listed or removed stays: there is only too much of it. `later`: those of later steps go too. */
+static void remove_old(const gp_saver *saver, int64_t newest, bool later) {
     int64_t *steps = NULL, kept = 0;
     int count = 0;
     if (gp_snapshot_list(saver->folder, &steps, &count, NULL) != GP_OK) return;
     for (int i = 0; i < count; i++)
-        if (steps[i] > newest || kept++ >= saver->keep) remove_snapshot(saver, steps[i]);
+        if (steps[i] > newest ? later : kept++ >= saver->keep) remove_snapshot(saver, steps[i]);
     free(steps);
+}
+
+void gp_saver_tidy(gp_saver *saver, int64_t newest) {
+    remove_old(saver, newest, false);
 }
 
 static gp_status write_snapshot(const gp_saver *saver, gp_error *err) {
     char *path = NULL;
     GP_RETURN_IF_FAILED(make_folder(saver, err));
+    GP_RETURN_IF_FAILED(sync_metrics(saver, err));
     GP_RETURN_IF_FAILED(gp_snapshot_path(saver->folder, saver->reached.step, &path, err));
     gp_status status =
         gp_snapshot_write(path, saver->items, (size_t)saver->layout.count, &saver->reached, saver->config, err);
     free(path);
-    if (status == GP_OK) remove_old(saver, saver->reached.step);
+    if (status == GP_OK) remove_old(saver, saver->reached.step, true);
     return status;
 }
 

@@ -17,6 +17,10 @@ GP_MUST_USE gp_status gp_saver_create(const gp_plan *plan, const char *folder, c
 /* Waits for what is being written. */
 void gp_saver_destroy(gp_saver **saver);
 
+/* Before the first snapshot of a run that goes on from one: removes what a killed run would have, all but the newest
+ * `keep` of those up to step `newest`. */
+void gp_saver_tidy(gp_saver *saver, int64_t newest);
+
 /* Copies the state of a run whose workers rest, and returns while the thread writes it. Fails where the run does; how
  * writing went, gp_saver_wait and gp_saver_poll say. */
 GP_MUST_USE gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reached, gp_error *err);

@@ -108,6 +108,7 @@ static int64_t step_of(const char *name) {
     const char *digits = name + sizeof file_start - 1;
     size_t length = strspn(digits, "0123456789");
     if (length < STEP_DIGITS || length > 18 || strcmp(digits + length, file_end) != 0) return -1;
+    if (length > STEP_DIGITS && *digits == '0') return -1;
     return strtoll(digits, NULL, 10);
 }
 

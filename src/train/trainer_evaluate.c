@@ -85,6 +85,7 @@ gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err) {
     }
     t->accuracy = accuracy;
     t->evaluated = t->step;
+    if (t->saved == t->step) t->saved = -1; /* that snapshot lacks what follows */
     gp_progress_eval(&t->progress, t->step, t->epoch, loss, accuracy);
     GP_RETURN_IF_FAILED(gp_metrics_eval(t->metrics, t->step, loss, accuracy, err));
     t->metrics_bytes = gp_metrics_bytes(t->metrics);

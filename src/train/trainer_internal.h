@@ -30,7 +30,7 @@ typedef struct gp_trainer {
     double best;        /* its accuracy, or its loss */
     gp_saver *saver;
     int64_t metrics_bytes; /* when the last step, or its evaluation, was whole */
-    int64_t saved;         /* step of the last snapshot; −1: none yet */
+    int64_t saved;         /* step of the snapshot of where the run is; −1: none */
     double saved_at;       /* when; seconds of a monotonic clock */
     double loss, accuracy; /* of the last step; of the last evaluation, < 0: none yet, NaN: the loss has
                               none */

@@ -120,6 +120,7 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     const gp_reached *reached = &resume->snapshot.reached;
     GP_RETURN_IF_FAILED(gp_snapshot_load(&resume->snapshot, t->run, t->session->plan, err));
     t->weights = true;
+    gp_saver_tidy(t->saver, reached->step);
     t->step = t->saved = reached->step;
     t->epoch = reached->epoch;
     t->loss = reached->loss;

@@ -1,192 +1,29 @@
-"""Runs that are killed, interrupted or damaged, and resumed: what they end with is what a run left alone ends with.
+"""Runs that are interrupted or damaged, and resumed: what they end with is what a run left alone ends with.
 
-    test_resume.py PROGRAM [--kills N] [--seed S]
+    test_resume.py PROGRAM [--seed S] [TEST…]
 
 Prints its seed. Standard library only.
 """
 
-import argparse
-import array
 import contextlib
 import os
-import random
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
-import unittest
 
-from test_cli import limit_files, read_lines, results, write_tensors
+from runs import PATIENCE, Runs, any_cut, main, read, snapshots
+from test_cli import limit_files, read_lines
 
-PATIENCE = 300
-OPTIONS = None
-
-CONFIG = """\
-model:
-  input: {shape: [2, 4, 4]}
-  layers:
-    - conv: {out: 8, kernel: 3, pad: 1}
-    - batch_norm
-    - relu: {name: a}
-    - conv: {out: 8, kernel: 3, pad: 1}
-    - add: [a, -1]
-    - dropout: 0.2
-    - flatten
-    - linear: {out: 3}
-  loss: cross_entropy
-data:
-  train: {tensors: d.safetensors, take: [0, 50]}
-  eval: {tensors: d.safetensors, take: [50, 64]}
-  batch: 16
-pipeline:
-  devices: [cpu, cpu]
-  micro_batches: 4
-optimizer:
-  adam: {lr: 0.001}
-  lr_schedule: {cosine: {min: 0.0001}}
-  warmup: 10
-train: {epochs: 40, save_every: 7, keep: 3}
-"""
-STEPS = 160
 CONSTANT = ["-q", "--set", "optimizer={adam: 0.001}"]  # a rate that knows no end
 
 
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
-
-
-def snapshots(folder):
-    """Paths, oldest first."""
-    within = os.path.join(folder, "snapshots")
-    if not os.path.isdir(within):
-        return []
-    return [os.path.join(within, name) for name in sorted(os.listdir(within)) if name.endswith(".safetensors")]
-
-
-def any_cut(rng):
-    stages = rng.randint(1, 4)
-    cuts = sorted(rng.sample(range(1, 8), stages - 1))
-    balance = [b - a for a, b in zip([0] + cuts, cuts + [8])]
-    return ["--set", "pipeline.devices=[%s]" % ", ".join(["cpu"] * stages), "--set", "pipeline.balance=%s" % balance,
-            "--set", "pipeline.checkpoint=" + rng.choice(["never", "except_last", "always"]),
-            "--set", "pipeline.lockstep=" + rng.choice(["true", "false"])]
-
-
-class Resume(unittest.TestCase):
-    maxDiff = None
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp(prefix="gp-test-resume-")
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
-        rng = random.Random(1)
-        y = [rng.randrange(3) if n % 4 == 0 else n % 3 for n in range(64)]
-        x = [rng.random() - 0.5 + (0.5 if i % 3 == y[n] else 0.0) for n in range(64) for i in range(32)]
-        write_tensors(
-            os.path.join(cls.folder, "d.safetensors"),
-            x=("F32", [64, 2, 4, 4], array.array("f", x).tobytes()),
-            y=("I64", [64], array.array("q", y).tobytes()),
-        )
-        with open(os.path.join(cls.folder, "c.yaml"), "w") as file:
-            file.write(CONFIG)
-        cls.alone = os.path.join(cls.folder, "alone")
-        subprocess.run([OPTIONS.program, "-q", "-o", cls.alone, "c.yaml"], cwd=cls.folder, check=True)
-
-    def setUp(self):
-        self.rng = random.Random("%d %s" % (OPTIONS.seed, self.id()))
-        self.run_folder = os.path.join(self.folder, self.id().split(".")[-1])
-        self.addCleanup(shutil.rmtree, self.run_folder, ignore_errors=True)
-
-    def start(self, *arguments, prepare=None):
-        return subprocess.Popen([OPTIONS.program, "-o", self.run_folder, "c.yaml", *arguments], cwd=self.folder,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare)
-
-    def run_program(self, *arguments, status=0, err="", prepare=None):
-        process = self.start(*arguments, prepare=prepare)
-        out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, status, errors)
-        if err is not None:
-            self.assertEqual(errors.replace(self.folder + "/", ""), err)
-        return out, errors
-
-    def lines_written(self):
-        try:
-            with open(os.path.join(self.run_folder, "metrics.jsonl"), "rb") as file:
-                return file.read().count(b"\n")
-        except FileNotFoundError:
-            return 0
-
-    def await_lines(self, process, more):
-        """Until the process has begun, and has written so many lines; False where it ended before."""
-        start = time.monotonic()
-        def begun():
-            path = os.path.join(self.run_folder, "metrics.jsonl")
-            return os.path.exists(path) and os.stat(path).st_mtime_ns > self.mark
-        while not begun() and process.poll() is None:
-            self.assertLess(time.monotonic() - start, PATIENCE)
-            time.sleep(0.001)
-        before = self.lines_written()
-        while self.lines_written() < before + more and process.poll() is None:
-            self.assertLess(time.monotonic() - start, PATIENCE)
-            time.sleep(0.0005)
-        return process.poll() is None
-
-    def kill(self, *arguments, more):
-        """Starts and kills; `more` lines of metrics later, or None: at some moment of its start. False where the run
-        ended before it was killed."""
-        self.mark = time.time_ns()
-        process = self.start(*arguments)
-        if more is not None:
-            self.await_lines(process, more)
-            time.sleep(self.rng.random() * 0.004)
-        else:
-            time.sleep(self.rng.random() * 0.2)
-        process.kill()
-        out, errors = process.communicate(timeout=PATIENCE)
-        if process.returncode == -signal.SIGKILL:
-            return True
-        self.assertEqual((process.returncode, errors), (0, ""))
-        return False
-
-    def resume_arguments(self):
-        if not snapshots(self.run_folder):
-            return ["--force"]
-        return ["--resume", *(any_cut(self.rng) if self.rng.random() < 0.5 else [])]
-
-    def expect_as_alone(self):
-        for name in ("model.safetensors", "best.safetensors"):
-            self.assertEqual(read(os.path.join(self.run_folder, name)), read(os.path.join(self.alone, name)), name)
-        self.assertEqual(results(self.run_folder), results(self.alone))
-        self.assertEqual(sorted(os.listdir(self.run_folder)), sorted(os.listdir(self.alone)))
-        self.assertEqual([os.path.basename(path) for path in snapshots(self.run_folder)][-1], "step-%08d.safetensors" % STEPS)
-        self.assertLessEqual(len(os.listdir(os.path.join(self.run_folder, "snapshots"))), 3)
-
+class Resume(Runs):
     def expect_as_forced(self, *arguments):
         """The folder's model is that of a run with these arguments from its beginning."""
         model = read(os.path.join(self.run_folder, "model.safetensors"))
         self.run_program(*arguments, "--force")
         self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")), model)
-
-    def test_killed_at_any_moment(self):
-        kills = runs = cut = 0
-        while kills < OPTIONS.kills:
-            shutil.rmtree(self.run_folder, ignore_errors=True)
-            arguments = []
-            while kills < OPTIONS.kills:
-                more = None if self.rng.random() < 0.2 else self.rng.randrange(30)
-                if not self.kill(*arguments, more=more):
-                    break
-                kills += 1
-                arguments = self.resume_arguments()
-                cut += len(arguments) > 1
-            else:
-                self.run_program(*arguments)
-            runs += 1
-            self.expect_as_alone()
-        print("%d kills, %d resumed on another cut, %d runs" % (kills, cut, runs), flush=True)
 
     def interrupt(self, number, more, *arguments):
         self.mark = time.time_ns()
@@ -269,8 +106,8 @@ class Resume(unittest.TestCase):
         }.items():
             with self.subTest(change=change):
                 self.run_program("--resume", "--set", change, status=2,
-                                 err="gpipe-train: --resume: %s; only pipeline, epochs, steps, keep, eval_every and "
-                                 "save_every may change\n" % (sentence % newest))
+                                 err="gpipe-train: --resume: %s; only pipeline, epochs, steps, keep, eval_every, "
+                                 "save_every and data.threads may change\n" % (sentence % newest))
         self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")), model)
         self.run_program("-q", "--resume", "--set", "train={epochs: 40, save_every: 1 minute, eval_every: 4, keep: 1}")
 
@@ -361,6 +198,28 @@ class Resume(unittest.TestCase):
         self.assertEqual(process.returncode, 0, errors)
         self.expect_as_alone()
 
+    def test_a_folder_in_use(self):
+        """Another program of ours is refused, whatever it wants there; the first goes on undisturbed."""
+        self.mark = time.time_ns()
+        process = self.start("-q")
+        self.await_lines(process, 30)
+        process.send_signal(signal.SIGSTOP)
+        name = os.path.relpath(self.run_folder, self.folder)
+        for option in ("--resume", "--force"):
+            self.run_program(option, status=2, err="gpipe-train: %s is in use by another gpipe-train: wait for its end, "
+                             "or choose another folder with -o\n" % name)
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(process.communicate(timeout=PATIENCE), ("", ""))
+        self.assertEqual(process.returncode, 0)
+        self.expect_as_alone()
+
+    def test_minutes(self):
+        """So few of them pass in any step."""
+        self.run_program("-q", "--set", "train={steps: 10, save_every: 0.000000001 minutes, keep: 100}")
+        self.assertEqual(len(snapshots(self.run_folder)), 10)
+        self.run_program("-q", "--force", "--set", "train={steps: 10, save_every: 1000 minutes, keep: 100}")
+        self.assertEqual(len(snapshots(self.run_folder)), 1)
+
     def test_force_leaves_nothing_of_the_run_before(self):
         shutil.copytree(self.alone, self.run_folder)
         stale = [os.path.join(self.run_folder, name) for name in ("model.safetensors.tmp-1-0", "snapshots/step-1.tmp-22-3")]
@@ -379,14 +238,4 @@ class Resume(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("program", type=os.path.abspath)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
-    parser.add_argument("tests", nargs="*")
-    OPTIONS = parser.parse_args()
-    print("seed %d" % OPTIONS.seed, flush=True)
-    loader = unittest.defaultTestLoader
-    names = ["Resume." + name for name in OPTIONS.tests]
-    suite = loader.loadTestsFromNames(names, sys.modules[__name__]) if names else loader.loadTestsFromTestCase(Resume)
-    sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
+    main(Resume)

@@ -16,15 +16,24 @@ gp_cli_test(streams "fault" 120)
 gp_cli_test(failures "fault" 300)
 gp_cli_test(plan "unit" 300)
 gp_cli_test(resnet "pipeline" 300)
-add_test(NAME cli_resume COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_resume.py
-                                 $<TARGET_FILE:gpipe-train>)
-set_tests_properties(cli_resume PROPERTIES LABELS "cli;fault" TIMEOUT 1200)
 if(GP_SANITIZE)
   set(unbounded --unbounded)
 endif()
 add_test(NAME cli_bad_input COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_bad_input.py
                                     $<TARGET_FILE:gpipe-train> ${unbounded})
 set_tests_properties(cli_bad_input PROPERTIES LABELS "cli;fault" TIMEOUT 600)
+# A library to be loaded before the program's own, which a sanitizer's runtime would have to be.
+set(faults)
+if(NOT GP_SANITIZE)
+  add_library(gp_faults MODULE ${CMAKE_CURRENT_SOURCE_DIR}/cli/faults.c)
+  target_link_libraries(gp_faults PRIVATE gp_options gp_warnings ${CMAKE_DL_LIBS})
+  set(faults --faults $<TARGET_FILE:gp_faults>)
+endif()
+add_test(NAME cli_kills COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_kills.py
+                                $<TARGET_FILE:gpipe-train> ${faults})
+add_test(NAME cli_resume COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_resume.py
+                                 $<TARGET_FILE:gpipe-train>)
+set_tests_properties(cli_kills cli_resume PROPERTIES LABELS "cli;fault" TIMEOUT 1200)
 # Minutes under a sanitizer, which sees the same code in the others.
 if(NOT GP_SANITIZE)
   gp_cli_test(mnist "training" 600)

@@ -85,6 +85,21 @@ static void a_file_in_the_way_is_named(void **state) {
     assert_string_equal(err.text, wanted);
 }
 
+/* Two open descriptors of one process lock against each other as those of two processes do. */
+static void a_locked_folder_is_in_use(void **state) {
+    (void)state;
+    gp_error err = {0};
+    char wanted[700];
+    const char *folder = fixture_path("locked");
+    assert_int_equal(gp_folder_lock(folder, &err), GP_OK); /* it is not there */
+    assert_int_equal(gp_folder_prepare(folder, false, &err), GP_OK);
+    assert_int_equal(gp_folder_lock(folder, &err), GP_OK);
+    assert_int_equal(gp_folder_lock(folder, &err), GP_USAGE);
+    snprintf(wanted, sizeof wanted,
+             "%s is in use by another gpipe-train: wait for its end, or choose another folder with -o", folder);
+    assert_string_equal(err.text, wanted);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_is_named_after_the_configuration),
@@ -92,6 +107,7 @@ int main(void) {
         cmocka_unit_test(prepare_makes_folder_and_parents),
         cmocka_unit_test(a_used_folder_needs_force),
         cmocka_unit_test(a_file_in_the_way_is_named),
+        cmocka_unit_test(a_locked_folder_is_in_use),
     };
     return cmocka_run_group_tests_name("folder", tests, fixture_make, fixture_remove);
 }

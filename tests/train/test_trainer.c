@@ -85,7 +85,7 @@ static const char *events_of(const char *folder) {
             used += (size_t)snprintf(text + used, sizeof text - used, " end:%s %d", text_of(line, "status"),
                                      (int)integer_of(line, "steps"));
         else
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s", event);
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", used ? " " : "", event);
         assert_true(used < sizeof text);
     }
     json_decref(lines);
@@ -563,6 +563,31 @@ static void a_run_asked_before_its_first_step_saves_what_it_began_with(void **st
     assert_true(equal_models(folder, run(FIXTURE_CHANGES("train.steps=0"))));
 }
 
+/* The snapshot of a step whose evaluation was given up is written again with it: afterwards nothing is left to do. */
+static void an_evaluation_given_up_is_made_up_for(void **state) {
+    (void)state;
+    const char *smaller[] = {"data.batch=10", NULL};
+    const char *folder = stopped_run(smaller, false, 10, 10);
+    const struct {
+        bool finished;
+        const char *events;
+    } wanted[] = {{false, "start s1 s2 s3 s4 s5 e5 s6 s7 s8 s9 s10 end:interrupted 10"},
+                  {true, "start s1 s2 s3 s4 s5 e5 s6 s7 s8 s9 s10 resume e10 end:done 10"}};
+    for (int i = 0; i < 2; i++) {
+        gp_error err = {0};
+        gp_resume resume = {0};
+        gp_session *session = fixture_session(FIXTURE_CHANGES("data.batch=10", "train.save_every=5"));
+        assert_string_equal(events_of(folder), wanted[i].events);
+        if (gp_resume_open(session, folder, &resume, &err) != GP_OK) fail_msg("%s", err.text);
+        assert_int_equal(resume.finished, wanted[i].finished);
+        const gp_train_options options = {.folder = folder, .verbosity = GP_QUIET, .resume = &resume};
+        if (!resume.finished && gp_train(session, &options, &err) != GP_OK) fail_msg("%s", err.text);
+        gp_resume_close(&resume);
+        gp_session_close(&session);
+    }
+    assert_true(equal_models(folder, run(smaller)));
+}
+
 /* The handler runs in the thread that called: those of the run leave signals alone. */
 static gp_status block_check(void *context, const gp_site *site, gp_error *err) {
     sigset_t mask;
@@ -609,6 +634,7 @@ int main(void) {
         cmocka_unit_test(an_evaluation_is_given_up_without_an_event),
         cmocka_unit_test(an_evaluation_asked_in_its_last_mini_batch_is_whole),
         cmocka_unit_test(a_run_asked_before_its_first_step_saves_what_it_began_with),
+        cmocka_unit_test(an_evaluation_given_up_is_made_up_for),
         cmocka_unit_test(workers_take_no_signals),
     };
     return cmocka_run_group_tests_name("trainer", tests, fixture_make, fixture_remove);

@@ -1,0 +1,197 @@
+/* Files that are written whole or not at all, while the system fails in every way at every call. */
+#include "base/replace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/gp-test-replace-XXXXXX";
+static char target[64];
+static const char old_text[] = "what was there", new_text[] = "what comes in its place";
+
+/* The calls so far, a letter each, and which of them fails how. */
+static struct {
+    char made[64];
+    size_t count, failing;
+    int error;   /* 0: write takes nothing, the others succeed */
+    size_t most; /* bytes that a write takes; 0: all */
+} script;
+
+static bool fails(char call) {
+    assert_true(script.count + 1 < sizeof script.made);
+    script.made[script.count++] = call;
+    script.made[script.count] = '\0';
+    if (script.count != script.failing) return false;
+    errno = script.error;
+    return true;
+}
+
+static ssize_t write_scripted(int fd, const void *data, size_t bytes) {
+    if (fails('w')) return script.error ? -1 : 0;
+    return write(fd, data, script.most && script.most < bytes ? script.most : bytes);
+}
+
+static int fsync_scripted(int fd) {
+    return fails('s') && script.error ? -1 : fsync(fd);
+}
+
+static int rename_scripted(const char *from, const char *to) {
+    return fails('r') && script.error ? -1 : rename(from, to);
+}
+
+static int make(void **state) {
+    static const gp_file_calls calls = {write_scripted, fsync_scripted, rename_scripted};
+    (void)state;
+    if (!mkdtemp(folder)) return -1;
+    snprintf(target, sizeof target, "%s/target", folder);
+    gp_file_set_calls(&calls);
+    return 0;
+}
+
+static int end(void **state) {
+    (void)state;
+    gp_file_set_calls(NULL);
+    return unlink(target) != 0 || rmdir(folder) != 0;
+}
+
+static int entries(void) {
+    DIR *all = opendir(folder);
+    int count = -2; /* "." and ".." */
+    assert_non_null(all);
+    while (readdir(all)) count++;
+    closedir(all);
+    return count;
+}
+
+static void expect_target(const char *text) {
+    char found[64] = "";
+    FILE *file = fopen(target, "r");
+    assert_non_null(file);
+    size_t bytes = fread(found, 1, sizeof found - 1, file);
+    fclose(file);
+    assert_string_equal(found, text);
+    assert_int_equal(bytes, strlen(text));
+}
+
+static void put_old(void) {
+    FILE *file = fopen(target, "w");
+    assert_non_null(file);
+    fputs(old_text, file);
+    fclose(file);
+}
+
+/* In three parts, one of which is empty. */
+static gp_status replace(size_t failing, int error, size_t most, gp_error *err) {
+    const gp_bytes parts[] = {{new_text, 10}, {NULL, 0}, {new_text + 10, sizeof new_text - 11}};
+    memset(&script, 0, sizeof script);
+    script.failing = failing;
+    script.error = error;
+    script.most = most;
+    return gp_file_replace(target, parts, 3, err);
+}
+
+/* Written, synced, renamed, and the folder synced: in this order. */
+static void in_order(void **state) {
+    (void)state;
+    gp_error err = {0};
+    put_old();
+    assert_int_equal(replace(0, 0, 0, &err), GP_OK);
+    assert_string_equal(script.made, "wwsrs");
+    expect_target(new_text);
+    assert_int_equal(entries(), 1);
+}
+
+static void short_writes(void **state) {
+    (void)state;
+    for (size_t most = 1; most < 12; most++) {
+        gp_error err = {0};
+        put_old();
+        assert_int_equal(replace(0, 0, most, &err), GP_OK);
+        expect_target(new_text);
+    }
+}
+
+/* The target is the old file, or after its renaming the new one; and nothing else is left. */
+static void each_call_fails(void **state) {
+    (void)state;
+    static const int errors[] = {ENOSPC, EIO, EDQUOT, EFBIG};
+    char temporary[100], sentences[5][300];
+    snprintf(temporary, sizeof temporary, "%s.tmp-%ld-0", target, (long)getpid());
+    snprintf(sentences[0], sizeof *sentences, "%s: cannot be written: ", temporary);
+    snprintf(sentences[1], sizeof *sentences, "%s: cannot be written: ", temporary);
+    snprintf(sentences[2], sizeof *sentences, "%s: cannot be synced: ", temporary);
+    snprintf(sentences[3], sizeof *sentences, "%s: cannot be renamed to %s: ", temporary, target);
+    snprintf(sentences[4], sizeof *sentences, "%s: cannot be synced: ", folder);
+    for (size_t call = 1; call <= 5; call++)
+        for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
+            gp_error err = {0};
+            size_t length = strlen(sentences[call - 1]);
+            put_old();
+            assert_int_equal(replace(call, errors[e], 0, &err), GP_IO);
+            assert_memory_equal(err.text, sentences[call - 1], length);
+            assert_string_equal(err.text + length, strerror(errors[e]));
+            expect_target(call == 5 ? new_text : old_text);
+            assert_int_equal(entries(), 1);
+        }
+}
+
+/* An interrupted write is begun again; one that takes nothing without a reason would be begun for ever. */
+static void odd_writes(void **state) {
+    (void)state;
+    gp_error err = {0};
+    put_old();
+    assert_int_equal(replace(2, EINTR, 0, &err), GP_OK);
+    expect_target(new_text);
+    put_old();
+    assert_int_equal(replace(1, 0, 0, &err), GP_IO);
+    assert_non_null(strstr(err.text, ": cannot be written: the system takes no more bytes"));
+    expect_target(old_text);
+}
+
+/* Of a folder that cannot be synced there is nothing to say. */
+static void folders_without_sync(void **state) {
+    (void)state;
+    gp_error err = {0};
+    put_old();
+    assert_int_equal(replace(5, EINVAL, 0, &err), GP_OK);
+    expect_target(new_text);
+}
+
+static void stale_files_go(void **state) {
+    (void)state;
+    static const char *const stale[] = {"a.tmp-1-0", "b.c.tmp-22-99"};
+    static const char *const others[] = {"a.tmp-",   "a.tmp-1",     "a.tmp-1-", "a.tmp-x-1",
+                                         ".tmp-1-1", "a.tmp-1-1.x", "tmp-1-1"};
+    char path[100];
+    put_old();
+    for (size_t i = 0; i < 9; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, i < 2 ? stale[i] : others[i - 2]);
+        fclose(fopen(path, "w"));
+    }
+    gp_file_remove_stale(folder);
+    assert_int_equal(entries(), 8);
+    for (size_t i = 0; i < 7; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, others[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+    gp_file_remove_stale("/no/such/folder");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_order),   cmocka_unit_test(short_writes),         cmocka_unit_test(each_call_fails),
+        cmocka_unit_test(odd_writes), cmocka_unit_test(folders_without_sync), cmocka_unit_test(stale_files_go),
+    };
+    return cmocka_run_group_tests_name("replace", tests, make, end);
+}

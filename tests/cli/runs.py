@@ -1,0 +1,161 @@
+"""What the tests of resumed runs share: a small run, that run left alone, and how both are compared. Standard library only."""
+
+import argparse
+import array
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from test_cli import results, write_tensors
+
+PATIENCE = 300
+OPTIONS = argparse.Namespace()  # of the command line
+
+CONFIG = """\
+model:
+  input: {shape: [2, 4, 4]}
+  layers:
+    - conv: {out: 8, kernel: 3, pad: 1}
+    - batch_norm
+    - relu: {name: a}
+    - conv: {out: 8, kernel: 3, pad: 1}
+    - add: [a, -1]
+    - dropout: 0.2
+    - flatten
+    - linear: {out: 3}
+  loss: cross_entropy
+data:
+  train: {tensors: d.safetensors, take: [0, 50]}
+  eval: {tensors: d.safetensors, take: [50, 64]}
+  batch: 16
+pipeline:
+  devices: [cpu, cpu]
+  micro_batches: 4
+optimizer:
+  adam: {lr: 0.001}
+  lr_schedule: {cosine: {min: 0.0001}}
+  warmup: 10
+train: {epochs: 40, save_every: 7, keep: 3}
+"""
+STEPS = 160
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def snapshots(folder):
+    """Paths, oldest first."""
+    within = os.path.join(folder, "snapshots")
+    if not os.path.isdir(within):
+        return []
+    return [os.path.join(within, name) for name in sorted(os.listdir(within)) if name.endswith(".safetensors")]
+
+
+def any_cut(rng, layers=8):
+    stages = rng.randint(1, 4)
+    cuts = sorted(rng.sample(range(1, layers), stages - 1))
+    balance = [b - a for a, b in zip([0] + cuts, cuts + [layers])]
+    return ["--set", "pipeline.devices=[%s]" % ", ".join(["cpu"] * stages), "--set", "pipeline.balance=%s" % balance,
+            "--set", "pipeline.checkpoint=" + rng.choice(["never", "except_last", "always"]),
+            "--set", "pipeline.lockstep=" + rng.choice(["true", "false"]),
+            "--set", "data.threads=%d" % rng.randint(1, 3)]
+
+
+class Runs(unittest.TestCase):
+    maxDiff = None
+    config, layers, steps, keep = CONFIG, 8, STEPS, 3
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="gp-test-resume-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        rng = random.Random(1)
+        y = [rng.randrange(3) if n % 4 == 0 else n % 3 for n in range(64)]
+        x = [rng.random() - 0.5 + (0.5 if i % 3 == y[n] else 0.0) for n in range(64) for i in range(32)]
+        write_tensors(
+            os.path.join(cls.folder, "d.safetensors"),
+            x=("F32", [64, 2, 4, 4], array.array("f", x).tobytes()),
+            y=("I64", [64], array.array("q", y).tobytes()),
+        )
+        with open(os.path.join(cls.folder, "c.yaml"), "w") as file:
+            file.write(cls.config)
+        cls.alone = os.path.join(cls.folder, "alone")
+        subprocess.run([OPTIONS.program, "-q", "-o", cls.alone, "c.yaml"], cwd=cls.folder, check=True)
+
+    def setUp(self):
+        self.rng = random.Random("%d %s" % (OPTIONS.seed, self.id()))
+        self.run_folder = os.path.join(self.folder, self.id().split(".")[-1])
+        self.addCleanup(shutil.rmtree, self.run_folder, ignore_errors=True)
+
+    def start(self, *arguments, prepare=None, environment=None):
+        return subprocess.Popen([OPTIONS.program, "-o", self.run_folder, "c.yaml", *arguments], cwd=self.folder,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare,
+                                env={**os.environ, **(environment or {})})
+
+    def run_program(self, *arguments, status=0, err="", prepare=None):
+        process = self.start(*arguments, prepare=prepare)
+        out, errors = process.communicate(timeout=PATIENCE)
+        self.assertEqual(process.returncode, status, errors)
+        if err is not None:
+            self.assertEqual(errors.replace(self.folder + "/", ""), err)
+        return out, errors
+
+    def lines_written(self):
+        try:
+            with open(os.path.join(self.run_folder, "metrics.jsonl"), "rb") as file:
+                return file.read().count(b"\n")
+        except FileNotFoundError:
+            return 0
+
+    def await_lines(self, process, more):
+        """Until the process has begun, and has written so many lines; False where it ended before."""
+        start = time.monotonic()
+        def begun():
+            path = os.path.join(self.run_folder, "metrics.jsonl")
+            return os.path.exists(path) and os.stat(path).st_mtime_ns > self.mark
+        while not begun() and process.poll() is None:
+            self.assertLess(time.monotonic() - start, PATIENCE)
+            time.sleep(0.001)
+        before = self.lines_written()
+        while self.lines_written() < before + more and process.poll() is None:
+            self.assertLess(time.monotonic() - start, PATIENCE)
+            time.sleep(0.0005)
+        return process.poll() is None
+
+    def resume_arguments(self):
+        if not snapshots(self.run_folder):
+            return ["--force"]
+        return ["--resume", *(any_cut(self.rng, self.layers) if self.rng.random() < 0.5 else [])]
+
+    def expect_as_alone(self):
+        for name in ("model.safetensors", "best.safetensors"):
+            self.assertEqual(read(os.path.join(self.run_folder, name)), read(os.path.join(self.alone, name)), name)
+        self.assertEqual(results(self.run_folder), results(self.alone))
+        self.assertEqual(sorted(os.listdir(self.run_folder)), sorted(os.listdir(self.alone)))
+        self.assertEqual([os.path.basename(path) for path in snapshots(self.run_folder)][-1], "step-%08d.safetensors" % self.steps)
+        self.assertLessEqual(len(os.listdir(os.path.join(self.run_folder, "snapshots"))), self.keep)
+
+
+def main(*cases, **more):
+    """Runs the tests of these classes; `more`: options beside --seed, as argparse takes them."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program", type=os.path.abspath)
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 30))
+    for name, about in more.items():
+        parser.add_argument("--" + name, **about)
+    parser.add_argument("tests", nargs="*")
+    parser.parse_args(namespace=OPTIONS)
+    print("seed %d" % OPTIONS.seed, flush=True)
+    loader = unittest.defaultTestLoader
+    if OPTIONS.tests:
+        suite = unittest.TestSuite(case(name) for case in cases for name in OPTIONS.tests if hasattr(case, name))
+    else:
+        suite = unittest.TestSuite(loader.loadTestsFromTestCase(case) for case in cases)
+    sys.exit(not unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful())
