@@ -151,7 +151,7 @@ def main(*cases, **more):
     for name, about in more.items():
         parser.add_argument("--" + name, **about)
     parser.add_argument("tests", nargs="*")
-    parser.parse_args(namespace=OPTIONS)
+    parser.parse_intermixed_args(namespace=OPTIONS)
     print("seed %d" % OPTIONS.seed, flush=True)
     loader = unittest.defaultTestLoader
     if OPTIONS.tests:

@@ -13,7 +13,7 @@ import subprocess
 import time
 
 from runs import PATIENCE, Runs, any_cut, main, read, snapshots
-from test_cli import limit_files, read_lines
+from test_cli import limit_files, read_lines, results
 
 CONSTANT = ["-q", "--set", "optimizer={adam: 0.001}"]  # a rate that knows no end
 
@@ -147,6 +147,28 @@ class Resume(Runs):
         self.run_program("--resume", *CONSTANT, "--set", "train.steps=80", err=warning)
         self.assertTrue(read(path).startswith(b'{"event":"resume","step":60,'))
         self.expect_as_forced(*CONSTANT, "--set", "train.steps=80")
+
+    def test_metrics_are_cut_back(self):
+        """Lines of steps behind the snapshot go, also where the resumed run does not get so far."""
+        self.run_program(*CONSTANT, "--set", "train.steps=40")
+        for path in snapshots(self.run_folder)[1:]:
+            os.remove(path)
+        self.run_program(*CONSTANT, "--set", "train.steps=30", "--resume")
+        resumed = results(self.run_folder)
+        self.assertEqual([line["step"] for line in resumed if line["event"] == "step"], list(range(1, 31)))
+        self.assertEqual([line["event"] for line in read_lines(self.run_folder)].count("end"), 1)
+        self.expect_as_forced(*CONSTANT, "--set", "train.steps=30")
+        self.assertEqual(results(self.run_folder), resumed)
+
+    def test_files_that_are_no_snapshots(self):
+        within = os.path.join(self.run_folder, "snapshots")
+        os.makedirs(within)
+        for name in ("step-1.safetensors", "step-0000000001.safetensors", "step-00000001.safetensors.old",
+                     "step-00000001.safetensors.tmp-1-0", "step-0000000x.safetensors", "a-step-00000001.safetensors",
+                     "step-9999999999999999999.safetensors"):
+            shutil.copy(snapshots(self.alone)[0], os.path.join(within, name))
+        self.run_program("--resume", status=2, err="gpipe-train: %s has no snapshots to go on from: train.save_every "
+                         "writes them, and so does Ctrl-C\n" % os.path.relpath(self.run_folder, self.folder))
 
     def test_snapshots_that_cannot_be_written(self):
         """They are larger than the model: a limit between the two lets it be written, and nothing else is lost."""
