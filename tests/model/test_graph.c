@@ -312,7 +312,7 @@ static void test_node_error(void **state) {
 
 /* Work that grows with the square of the length would take minutes here. Its time limit is ctest's. */
 static void test_many_layers(void **state) {
-    enum { BLOCKS = 40000, LINE = 120 };
+    enum { BLOCKS = 12000, LINE = 120 };
     static const char head[] = "input: {shape: [1, 4, 4]}\nloss: cross_entropy\nlayers:\n- relu: {name: first}\n";
     size_t size = sizeof head + (size_t)BLOCKS * LINE + 64;
     char *text = malloc(size);
