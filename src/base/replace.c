@@ -50,16 +50,6 @@ static gp_status write_part(int fd, const char *path, const gp_bytes *part, gp_e
     return GP_OK;
 }
 
-static gp_status write_parts(int fd, const char *path, const gp_bytes *parts, size_t count, gp_error *err) {
-    gp_status status = GP_OK;
-    for (size_t i = 0; i < count && status == GP_OK; i++) status = write_part(fd, path, &parts[i], err);
-    if (status == GP_OK && calls->fsync(fd) != 0)
-        status = gp_fail(err, GP_IO, "%s: cannot be synced: %s", path, strerror(errno));
-    if (close(fd) != 0 && status == GP_OK)
-        status = gp_fail(err, GP_IO, "%s: cannot be closed: %s", path, strerror(errno));
-    return status;
-}
-
 gp_status gp_file_sync(const char *path, gp_error *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     gp_status status = GP_OK;
@@ -82,17 +72,53 @@ static gp_status sync_folder(const char *path, gp_error *err) {
     return status;
 }
 
-gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count, gp_error *err) {
-    char *temporary = NULL;
-    int fd = -1;
-    GP_RETURN_IF_FAILED(open_temporary(path, &temporary, &fd, err));
-    gp_status status = write_parts(fd, temporary, parts, count, err);
-    if (status == GP_OK && calls->rename(temporary, path) != 0)
-        status = gp_fail(err, GP_IO, "%s: cannot be renamed to %s: %s", temporary, path, strerror(errno));
-    if (status != GP_OK) unlink(temporary);
-    if (status == GP_OK) status = sync_folder(path, err);
-    free(temporary);
+struct gp_replacing {
+    char *path, *temporary;
+    int fd;
+};
+
+gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err) {
+    gp_replacing *file = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&file, 1, err));
+    gp_status status = gp_copy_text(&file->path, path, err);
+    if (status == GP_OK) status = open_temporary(path, &file->temporary, &file->fd, err);
+    if (status != GP_OK) {
+        free(file->path);
+        free(file);
+        return status;
+    }
+    *out = file;
+    return GP_OK;
+}
+
+gp_status gp_file_add(gp_replacing *file, const void *data, size_t bytes, gp_error *err) {
+    return write_part(file->fd, file->temporary, &(gp_bytes){data, bytes}, err);
+}
+
+gp_status gp_file_end(gp_replacing **it, gp_status status, gp_error *err) {
+    gp_replacing *file = *it;
+    if (status == GP_OK && calls->fsync(file->fd) != 0)
+        status = gp_fail(err, GP_IO, "%s: cannot be synced: %s", file->temporary, strerror(errno));
+    if (close(file->fd) != 0 && status == GP_OK)
+        status = gp_fail(err, GP_IO, "%s: cannot be closed: %s", file->temporary, strerror(errno));
+    if (status == GP_OK && calls->rename(file->temporary, file->path) != 0)
+        status = gp_fail(err, GP_IO, "%s: cannot be renamed to %s: %s", file->temporary, file->path, strerror(errno));
+    if (status != GP_OK) unlink(file->temporary);
+    if (status == GP_OK) status = sync_folder(file->path, err);
+    free(file->temporary);
+    free(file->path);
+    free(file);
+    *it = NULL;
     return status;
+}
+
+gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count, gp_error *err) {
+    gp_replacing *file = NULL;
+    gp_status status = GP_OK;
+    GP_RETURN_IF_FAILED(gp_file_begin(path, &file, err));
+    for (size_t i = 0; i < count && status == GP_OK; i++)
+        status = gp_file_add(file, parts[i].data, parts[i].count, err);
+    return gp_file_end(&file, status, err);
 }
 
 /* `<target>.tmp-<digits>-<digits>` */

@@ -18,6 +18,14 @@ typedef struct gp_bytes {
 
 /* The parts one after another become the file. GP_IO with the cause. */
 GP_MUST_USE gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count, gp_error *err);
+
+/* The same for a file that is written as it comes. Each is ended once: GP_OK puts the file in place, any other status,
+ * which is returned again, leaves the target alone. */
+typedef struct gp_replacing gp_replacing;
+GP_MUST_USE gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err);
+GP_MUST_USE gp_status gp_file_add(gp_replacing *file, const void *data, size_t bytes, gp_error *err);
+GP_MUST_USE gp_status gp_file_end(gp_replacing **file, gp_status status, gp_error *err);
+
 /* Syncs a file, or the entries of a folder. GP_IO with the cause. */
 GP_MUST_USE gp_status gp_file_sync(const char *path, gp_error *err);
 /* Removes what killed processes left of replacing files of `folder`. What cannot be removed stays. */

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cli/options.h"
 #include "train/expand.h"
 #include "train/folder.h"
 #include "train/plan_report.h"
+#include "train/predict.h"
 #include "train/trainer.h"
 
 static volatile sig_atomic_t stop;
@@ -108,9 +110,50 @@ static gp_status print_plan(const gp_plan *plan, const gp_options *options, gp_e
     return GP_OK;
 }
 
+/* Not a word of the configuration is about training now: it may have no data for it. */
+static gp_status load_for_prediction(const gp_options *options, gp_config **out, gp_error *err) {
+    const char **overrides = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&overrides, options->override_count + 1, err));
+    for (int i = 0; i < options->override_count; i++) overrides[i] = options->overrides[i];
+    overrides[options->override_count] = "train.steps=0";
+    gp_status status = gp_config_load(options->config, overrides, options->override_count + 1, out, err);
+    free(overrides);
+    return status;
+}
+
+static gp_status find_weights(const gp_options *options, char **out, gp_error *err) {
+    char *folder = NULL;
+    if (options->weights) return gp_copy_text(out, options->weights, err);
+    if (options->folder) return gp_folder_file(options->folder, "model.safetensors", out, err);
+    GP_RETURN_IF_FAILED(gp_folder_default(options->config, &folder, err));
+    gp_status status = gp_folder_file(folder, "model.safetensors", out, err);
+    free(folder);
+    return status;
+}
+
+static gp_status predict(const gp_options *options, gp_error *err) {
+    const gp_predict_options predict_options = {options->predict, options->verbosity, &stop};
+    gp_config *config = NULL;
+    gp_session *session = NULL;
+    char *weights = NULL;
+    GP_RETURN_IF_FAILED(load_for_prediction(options, &config, err));
+    gp_status status = find_weights(options, &weights, err);
+    if (status == GP_OK)
+        status = gp_session_open_for(&config, &(gp_session_options){.weights = weights}, &session, err);
+    else
+        gp_config_destroy(&config);
+    if (status == GP_OK) status = gp_session_check_machine(session, err);
+    prepare_signals();
+    if (status == GP_OK) status = gp_predict(session, &predict_options, err);
+    gp_session_close(&session);
+    free(weights);
+    return status;
+}
+
 static gp_status run(const gp_options *options, gp_error *err) {
     gp_config *config = NULL;
     gp_session *session = NULL;
+    if (options->predict) return predict(options, err);
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     if (options->expand) return gp_expand(&config, stdout, err);
     GP_RETURN_IF_FAILED(gp_session_open(&config, &session, err));

@@ -12,8 +12,8 @@
 /* Read by hand: getopt_long takes any prefix of a name, which the next option's name would make ambiguous, and does not
  * say which word it refuses. */
 
-static const char *const known[] = {"--set",   "--plan",        "--expand", "--resume",  "--force",
-                                    "--trace", "--trace-steps", "--help",   "--version", NULL};
+static const char *const known[] = {"--set",         "--plan",    "--expand",  "--resume", "--force",   "--trace",
+                                    "--trace-steps", "--predict", "--weights", "--help",   "--version", NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
@@ -26,6 +26,8 @@ const char *gp_options_help(void) {
            "  --set key.path=value  change the configuration; may be repeated\n"
            "  --plan                print stages, copies, memory, schedule and expected time; train nothing\n"
            "  --expand              print the configuration with its model as a list of layers; train nothing\n"
+           "  --predict FILE        write what the trained model makes of data.eval, as tensor y; train nothing\n"
+           "  --weights FILE        the model that predicts (default: model.safetensors of the run folder)\n"
            "  --trace FILE          write a timeline that ui.perfetto.dev shows: every instruction of every worker\n"
            "  --trace-steps A:B     of steps A to B (1:100); of one step: A\n"
            "  -q                    print nothing but errors\n"
@@ -98,6 +100,10 @@ static gp_status take_long(gp_options *options, const char *word, arguments *res
         return take_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
     if (is_named(word, length, "--trace"))
         return take_value(rest, word, length, word + length, &options->trace.path, err);
+    if (is_named(word, length, "--predict"))
+        return take_value(rest, word, length, word + length, &options->predict, err);
+    if (is_named(word, length, "--weights"))
+        return take_value(rest, word, length, word + length, &options->weights, err);
     if (is_named(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
     if (alone && is_named(word, length, "--plan"))
         options->plan = true;
@@ -150,6 +156,31 @@ static gp_status take_words(gp_options *options, arguments *rest, gp_error *err)
     return GP_OK;
 }
 
+static gp_status check_prediction(const gp_options *options, gp_error *err) {
+    if (options->weights && !options->predict)
+        return gp_fail(err, GP_USAGE, "option --weights goes with --predict; a run begins with those of train.init");
+    if (!options->predict) return GP_OK;
+    if (!*options->predict) return gp_fail(err, GP_USAGE, "option --predict needs the name of a file");
+    if (options->weights && !*options->weights)
+        return gp_fail(err, GP_USAGE, "option --weights needs the name of a file");
+    const char *other = options->resume       ? "--resume"
+                        : options->force      ? "--force"
+                        : options->plan       ? "--plan"
+                        : options->expand     ? "--expand"
+                        : options->trace.path ? "--trace"
+                                              : NULL;
+    return other ? gp_fail(err, GP_USAGE, "--predict only predicts: %s does not go with it", other) : GP_OK;
+}
+
+static gp_status check_together(const gp_options *options, gp_error *err) {
+    if (options->resume && options->force)
+        return gp_fail(err, GP_USAGE, "--resume goes on with a run and --force writes over it: one of them");
+    if (options->plan && options->expand)
+        return gp_fail(err, GP_USAGE, "either --plan or --expand: each prints, and trains nothing");
+    if (options->folder && !*options->folder) return gp_fail(err, GP_USAGE, "option -o needs the name of a folder");
+    return check_prediction(options, err);
+}
+
 gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err) {
     gp_options options = {.verbosity = GP_NORMAL, .trace = {.first = 1, .last = 100}};
     arguments rest = {argv, argc, 1};
@@ -158,12 +189,7 @@ gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err
     bool informs = options.help || options.version;
     if (status == GP_OK && !informs && !options.config)
         status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-train [options] config.yaml");
-    if (status == GP_OK && options.resume && options.force)
-        status = gp_fail(err, GP_USAGE, "--resume goes on with a run and --force writes over it: one of them");
-    if (status == GP_OK && options.plan && options.expand)
-        status = gp_fail(err, GP_USAGE, "either --plan or --expand: each prints, and trains nothing");
-    if (status == GP_OK && options.folder && !*options.folder)
-        status = gp_fail(err, GP_USAGE, "option -o needs the name of a folder");
+    if (status == GP_OK && !informs) status = check_together(&options, err);
     if (status != GP_OK) {
         gp_options_fini(&options);
         return status;

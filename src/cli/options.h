@@ -15,6 +15,8 @@ typedef struct gp_options {
     const char *folder;     /* NULL: the default */
     const char **overrides; /* of --set; owned array of borrowed texts */
     int override_count;
+    const char *predict; /* file to write; NULL: trains */
+    const char *weights; /* of a prediction; NULL: the run folder's */
     bool plan, expand, force, resume, help, version;
     gp_verbosity verbosity;
     gp_trace_options trace;

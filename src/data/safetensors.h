@@ -57,6 +57,14 @@ typedef struct gp_safetensors_item {
 GP_MUST_USE gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
                                            const char *const *metadata, gp_error *err);
 
+/* The same for a file that is written as it comes: the items' `data` are not looked at, and their bytes are added one
+ * after another. Ended as gp_file_end does; GP_INTERNAL where it is ended well with too few bytes or too many. */
+typedef struct gp_safetensors_writer gp_safetensors_writer;
+GP_MUST_USE gp_status gp_safetensors_begin(const char *path, const gp_safetensors_item *items, size_t count,
+                                           const char *const *metadata, gp_safetensors_writer **out, gp_error *err);
+GP_MUST_USE gp_status gp_safetensors_add(gp_safetensors_writer *writer, const void *data, size_t bytes, gp_error *err);
+GP_MUST_USE gp_status gp_safetensors_end(gp_safetensors_writer **writer, gp_status status, gp_error *err);
+
 /* The same with the entry "xxh3-128" first in the metadata: the checksum of every byte of the file, its own
  * GP_CHECKSUM_DIGITS digits taken as zeros. `metadata` is not NULL. */
 GP_MUST_USE gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,

@@ -142,3 +142,59 @@ gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_ite
     }
     return write_file(path, items, count, pairs, true, err);
 }
+
+struct gp_safetensors_writer {
+    gp_replacing *file;
+    char *path;
+    size_t missing; /* bytes of the data that are still to come */
+};
+
+static void free_writer(gp_safetensors_writer *writer) {
+    free(writer->path);
+    free(writer);
+}
+
+static gp_status begin(gp_safetensors_writer *writer, const gp_safetensors_item *items, size_t count,
+                       const char *const *metadata, gp_error *err) {
+    char *head = NULL;
+    size_t bytes = 0;
+    GP_RETURN_IF_FAILED(build_head(writer->path, items, count, metadata, &head, &bytes, err));
+    gp_status status = gp_file_begin(writer->path, &writer->file, err);
+    if (status == GP_OK) status = gp_file_add(writer->file, head, bytes, err);
+    for (size_t i = 0; i < count && status == GP_OK; i++) {
+        status = item_bytes(writer->path, &items[i], &bytes, err);
+        writer->missing += bytes;
+    }
+    if (status != GP_OK && writer->file) status = gp_file_end(&writer->file, status, err);
+    free(head);
+    return status;
+}
+
+gp_status gp_safetensors_begin(const char *path, const gp_safetensors_item *items, size_t count,
+                               const char *const *metadata, gp_safetensors_writer **out, gp_error *err) {
+    gp_safetensors_writer *writer = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&writer, 1, err));
+    gp_status status = gp_copy_text(&writer->path, path, err);
+    if (status == GP_OK) status = begin(writer, items, count, metadata, err);
+    if (status == GP_OK)
+        *out = writer;
+    else
+        free_writer(writer);
+    return status;
+}
+
+gp_status gp_safetensors_add(gp_safetensors_writer *writer, const void *data, size_t bytes, gp_error *err) {
+    if (bytes > writer->missing) return gp_fail(err, GP_INTERNAL, "%s: more bytes than its tensors have", writer->path);
+    writer->missing -= bytes;
+    return gp_file_add(writer->file, data, bytes, err);
+}
+
+gp_status gp_safetensors_end(gp_safetensors_writer **writer, gp_status status, gp_error *err) {
+    gp_safetensors_writer *it = *writer;
+    if (status == GP_OK && it->missing)
+        status = gp_fail(err, GP_INTERNAL, "%s: %zu bytes of its tensors are missing", it->path, it->missing);
+    status = gp_file_end(&it->file, status, err);
+    free_writer(it);
+    *writer = NULL;
+    return status;
+}

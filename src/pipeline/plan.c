@@ -107,6 +107,7 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .real = plan->real,
                                       .update = plan->update,
                                       .clip_norm = plan->clip_norm,
+                                      .predict = request->predict,
                                       .full_samples = divide_up(request->batch, request->micro_batches),
                                       .any_keep = any_micro_batch(plan, true),
                                       .any_discard = any_micro_batch(plan, false),

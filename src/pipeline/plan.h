@@ -32,6 +32,7 @@ typedef struct gp_plan_request {
     gp_update update;
     double clip_norm; /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_) */
     bool norms;       /* the norm is found also where nothing is clipped; changes no result */
+    bool predict;     /* evaluations keep what the loss is given, for gp_run_prediction */
     int64_t batch;    /* samples of a full mini-batch */
     int micro_batches;
     gp_checkpoint_mode checkpoint;

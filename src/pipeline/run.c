@@ -1,5 +1,6 @@
 #include "pipeline/run.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,13 +183,18 @@ static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
     return GP_OK;
 }
 
+/* Signals stay the business of the calling thread: workers inherit a mask that blocks them. */
 static gp_status start_workers(gp_run *run, gp_error *err) {
-    for (int w = 0; w < run->plan->workers; w++) {
-        int failed = pthread_create(&run->workers[w].thread, NULL, work, &run->workers[w]);
-        if (failed)
-            return gp_fail(err, GP_MEMORY, "worker %d: its thread could not be started: %s", w, strerror(failed));
-        run->workers[w].started = true;
+    sigset_t all, before;
+    int failed = 0, w = 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (w < run->plan->workers && !failed) {
+        failed = pthread_create(&run->workers[w].thread, NULL, work, &run->workers[w]);
+        if (!failed) run->workers[w++].started = true;
     }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) return gp_fail(err, GP_MEMORY, "worker %d: its thread could not be started: %s", w, strerror(failed));
     return wait_for_workers(run, err);
 }
 
@@ -276,6 +282,29 @@ gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step
     gp_command command = {.kind = GP_COMMAND_STEP, .mini = mini, .input = input};
     GP_RETURN_IF_FAILED(post(run, &command, err));
     return read_result(run, result, err);
+}
+
+gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    const gp_mini_plan *its = &plan->minis[mini];
+    const gp_stage_plan *last = &plan->stage[plan->stages->count - 1];
+    int loss = plan->graph->node_count - 1;
+    const gp_stats_plan *stats = NULL;
+    int64_t elements;
+    for (size_t i = 0; i < last->stats_count; i++)
+        if (last->stats[i].node == loss && last->stats[i].index == GP_LOSS_STATS_PREDICTION) stats = &last->stats[i];
+    if (!stats || !gp_shape_elements(plan->graph->nodes[loss].layer->inputs[0], &elements))
+        return gp_fail(err, GP_INTERNAL, "the plan keeps no prediction");
+    size_t sample = (size_t)elements * gp_dtype_size(plan->real);
+    for (int m = 0; m < its->pieces; m++) {
+        gp_command command = {.kind = GP_COMMAND_READ,
+                              .worker = last->worker,
+                              .offset = last->base + stats->offset + (size_t)m * stats->bytes,
+                              .bytes = (size_t)gp_mini_samples(its, m) * sample,
+                              .host = (char *)out + (size_t)(its->piece * m) * sample};
+        GP_RETURN_IF_FAILED(post(run, &command, err));
+    }
+    return GP_OK;
 }
 
 void gp_run_record(gp_run *run, gp_recorder *recorder) {

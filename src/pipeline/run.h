@@ -59,6 +59,10 @@ typedef struct gp_step_result {
 GP_MUST_USE gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result,
                                   gp_error *err);
 
+/* What the loss was given by the evaluation that ran last, of mini-batch plan `mini`: [samples, …] in the order of
+ * memory, of plan->real. The plan was made with `predict`. */
+GP_MUST_USE gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err);
+
 /* From the next step on, worker w adds a span for each instruction to lane w (group: index in plan->minis; index: in
  * its program). The caller has reserved room for the step's programs. NULL: nothing is recorded. */
 void gp_run_record(gp_run *run, gp_recorder *recorder);

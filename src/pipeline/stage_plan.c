@@ -26,6 +26,7 @@ gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *requ
         const gp_node *node = &request->stages->graph->nodes[index];
         gp_lowering_init(&lowering.nodes[i], request->real, samples, (uint32_t)index);
         lowering.nodes[i].evaluate_only = !trains;
+        lowering.nodes[i].predict = request->predict;
         status = node->layer->type->lower(node->layer, &lowering.nodes[i], err);
         if (status != GP_OK) status = gp_node_error(node, err);
     }

@@ -23,10 +23,10 @@ static void describe_samples(gp_session *session) {
                                      .target = graph->values[GP_VALUE_TARGET].shape,
                                      .target_dtype = graph->values[GP_VALUE_TARGET].dtype,
                                      .classes = loss->type->classes ? loss->type->classes(loss) : 0,
-                                     .ignore = loss->type->ignore ? loss->type->ignore(loss) : 0};
+                                     .ignore = loss->type->ignore ? loss->type->ignore(loss) : 0,
+                                     .target_optional = session->predicts};
 }
 
-/* A run that only evaluates needs no training data, and does not look for them. */
 /* What a file said of itself, with the place that named the file before it. */
 static gp_status named_at(gp_place place, gp_error *err) {
     const gp_error cause = *err;
@@ -39,6 +39,7 @@ static gp_status open_source(const gp_session *session, const gp_source_config *
     return gp_dataset_open(source, &session->spec, out, err) == GP_OK ? GP_OK : named_at(source->place, err);
 }
 
+/* A run that only evaluates needs no training data, and does not look for them. */
 static gp_status open_data(gp_session *session, gp_error *err) {
     const gp_data_config *data = &session->config->data;
     if (data->train.kind != GP_SOURCE_NONE && session->config->train.steps != 0)
@@ -177,6 +178,7 @@ static gp_status make_plan(const gp_session *session, const choice *with, int64_
                                .real = GP_F32,
                                .update = make_update(&config->optimizer),
                                .clip_norm = config->optimizer.clip_norm,
+                               .predict = session->predicts,
                                .batch = config->data.batch,
                                .micro_batches = (int)with->micro_batches,
                                .checkpoint = with->checkpoint,
@@ -297,7 +299,22 @@ static gp_status open_session(gp_session *session, gp_error *err) {
     return status == GP_OK ? GP_OK : refuse_plan(session, &now, worker, err);
 }
 
+static gp_status set_weights(gp_session *session, const char *weights, gp_error *err) {
+    gp_train_config *train = &session->config->train;
+    session->predicts = true;
+    train->steps = 0;
+    free(train->init);
+    train->init = NULL;
+    train->init_place = (gp_place){0};
+    train->init_skip_count = 0;
+    return gp_copy_text(&train->init, weights, err);
+}
+
 gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err) {
+    return gp_session_open_for(config, &(gp_session_options){0}, out, err);
+}
+
+gp_status gp_session_open_for(gp_config **config, const gp_session_options *options, gp_session **out, gp_error *err) {
     gp_session *session = NULL;
     gp_status status = GP_NEW(&session, 1, err);
     if (status != GP_OK) {
@@ -306,7 +323,8 @@ gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err) {
     }
     session->config = *config;
     *config = NULL;
-    status = open_session(session, err);
+    if (options->weights) status = set_weights(session, options->weights, err);
+    if (status == GP_OK) status = open_session(session, err);
     if (status != GP_OK)
         gp_session_close(&session);
     else

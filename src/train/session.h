@@ -12,8 +12,16 @@
 #include "model/graph.h"
 #include "pipeline/plan.h"
 
+/* What the command line asks for beyond the configuration. */
+typedef struct gp_session_options {
+    /* Not NULL: this session predicts. It has these weights in place of train.init, no training, and its data.eval
+     * needs no targets. Borrowed for the call. */
+    const char *weights;
+} gp_session_options;
+
 typedef struct gp_session {
     gp_config *config; /* owned */
+    bool predicts;
     gp_graph *graph;
     gp_sample_spec spec;
     gp_dataset *train, *eval; /* NULL: none, or not needed */
@@ -27,6 +35,8 @@ typedef struct gp_session {
 /* Takes the configuration, whatever happens: *config is NULL afterwards. GP_CONFIG with a place, also where the plan
  * exceeds a given `memory`; GP_DATA for data files and train.init. */
 GP_MUST_USE gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err);
+GP_MUST_USE gp_status gp_session_open_for(gp_config **config, const gp_session_options *options, gp_session **out,
+                                          gp_error *err);
 void gp_session_close(gp_session **session);
 /* GP_MEMORY where the plan exceeds what this machine has: for those who run it, not for those who look at it. */
 GP_MUST_USE gp_status gp_session_check_machine(const gp_session *session, gp_error *err);

@@ -1,7 +1,5 @@
 /* The trainer before its first step. */
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -34,16 +32,6 @@ static gp_status open_metrics(gp_trainer *t, gp_error *err) {
     status = resume ? gp_metrics_resume(t->metrics, t->session, t->step, err)
                     : gp_metrics_start(t->metrics, t->session, err);
     t->metrics_bytes = gp_metrics_bytes(t->metrics);
-    return status;
-}
-
-/* Signals stay the business of the calling thread: those of the run inherit a mask that blocks them. */
-static gp_status start_run(gp_trainer *t, gp_error *err) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    gp_status status = gp_run_create(t->session->plan, t->options->hooks, &t->run, err);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return status;
 }
 
@@ -140,7 +128,7 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     t->eval_every = gp_time_steps(config->eval_every, t->length.epoch_steps);
     GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
     GP_RETURN_IF_FAILED(start_saver(t, err));
-    GP_RETURN_IF_FAILED(start_run(t, err));
+    GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
     GP_RETURN_IF_FAILED(remove_stale(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
     GP_RETURN_IF_FAILED(write_config(t, err));

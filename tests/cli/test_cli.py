@@ -9,6 +9,7 @@ data is not there. Standard library only.
 import array
 import fcntl
 import json
+import math
 import os
 import pty
 import random
@@ -106,6 +107,10 @@ def results(folder):
         for line in read_lines(folder)
         if line["event"] in ("step", "eval")
     ]
+
+
+def sets(changes):
+    return [word for change in changes for word in ("--set", change)]
 
 
 class Group(unittest.TestCase):
@@ -210,6 +215,17 @@ class Usage(Group):
             ("--resume", "c.yaml"): "runs/c has no snapshots to go on from: train.save_every writes them, and so does "
             "Ctrl-C\n",
             ("--resume", "--force", "c.yaml"): "--resume goes on with a run and --force writes over it: one of them\n",
+            ("--predict", "p", "--resume", "c.yaml"): "--predict only predicts: --resume does not go with it\n",
+            ("--predict", "p", "--force", "c.yaml"): "--predict only predicts: --force does not go with it\n",
+            ("--plan", "--predict", "p", "c.yaml"): "--predict only predicts: --plan does not go with it\n",
+            ("--expand", "--predict", "p", "c.yaml"): "--predict only predicts: --expand does not go with it\n",
+            ("--trace", "t", "--predict", "p", "c.yaml"): "--predict only predicts: --trace does not go with it\n",
+            ("--predict", "", "c.yaml"): "option --predict needs the name of a file\n",
+            ("--predict=", "c.yaml"): "option --predict needs the name of a file\n",
+            ("--predict", "p", "--weights=", "c.yaml"): "option --weights needs the name of a file\n",
+            ("c.yaml", "--predict"): "option --predict needs a value\n",
+            ("--weights", "w", "c.yaml"): "option --weights goes with --predict; a run begins with those of train.init\n",
+            ("--predict", "p", "--predct", "c.yaml"): "unknown option --predct: did you mean --predict?\n",
             ("c.yaml", "--trace"): "option --trace needs a value\n",
             ("c.yaml", "--trace-steps"): "option --trace-steps needs a value\n",
             **{("--trace-steps=" + bad, "c.yaml"): "option --trace-steps takes the first and the last step, as in 1:100, "
@@ -683,6 +699,125 @@ class Plan(Group):
         print("planned in %.1f s" % (time.monotonic() - began))
         self.assertIn("1024 stages", process.out.replace(",", ""))
         self.assertLess(len(process.out.splitlines()), 200)
+
+
+class Predictions(Group):
+    """--predict: what a trained model makes of data.eval."""
+
+    def predict(self, *arguments, **options):
+        """The rows of the tensor y."""
+        process = self.expect(["--predict", "y.safetensors", *arguments], 0, **options)
+        ((name, (dtype, shape, content)),) = read_tensors(self.path("y.safetensors")).items()
+        self.assertEqual((name, dtype), ("y", "F32"))
+        values = array.array("f", content)
+        self.assertEqual(len(shape), 2)
+        self.assertEqual(len(values), shape[0] * shape[1])
+        self.process = process
+        return [list(values[i * shape[1] : (i + 1) * shape[1]]) for i in range(shape[0])]
+
+    def test_predictions_are_what_the_evaluation_saw(self):
+        folder = self.train()
+        before = {name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in os.listdir(folder)}
+        rows = self.predict("-o", folder, "c.yaml")
+        (last,) = [line for line in read_lines(folder) if line["event"] == "eval" and line["step"] == STEPS]
+        self.assertRegex(self.process.out, r"\Apredicted 14 samples in [\d.]+ s, loss %.4f, accuracy %.4f; written to "
+                         r"y\.safetensors\n\Z" % (last["loss"], last["accuracy"]))
+        self.assertEqual(len(rows), 14)
+        right = sum(max(range(3), key=row.__getitem__) == (50 + n) % 3 for n, row in enumerate(rows))
+        self.assertAlmostEqual(right / 14, last["accuracy"], places=6)
+        loss = sum(math.log(sum(map(math.exp, row))) - row[(50 + n) % 3] for n, row in enumerate(rows)) / 14
+        self.assertAlmostEqual(loss, last["loss"], places=5)
+        self.assertEqual(before, {name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in os.listdir(folder)})
+
+    def test_no_cut_changes_a_bit(self):
+        model = os.path.join(self.train(), "model.safetensors")
+        rows = self.predict("--weights", model, "c.yaml")
+        for changes in (["pipeline.devices=[cpu]"], ["pipeline.devices=[cpu, cpu, cpu, cpu]"], ["data.threads=3"],
+                        ["pipeline.checkpoint=always", "train.seed=8", "train.init=none.safetensors", "data.shuffle=true"]):
+            self.assertEqual(self.predict("-q", "--weights", model, "c.yaml", *sets(changes), out=""), rows, changes)
+
+    def test_data_without_targets(self):
+        folder = self.train()
+        rows = self.predict("-o", folder, "c.yaml")
+        write_tensors(self.path("x.safetensors"), x=read_tensors(self.path("d.safetensors"))["x"])
+        self.write("eval.yaml", CONFIG.replace("  train: {tensors: d.safetensors, take: [0, 50]}\n", "")
+                   .replace("{tensors: d.", "{tensors: x."))
+        self.assertEqual(self.predict("-o", folder, "eval.yaml"), rows)
+        self.assertRegex(self.process.out, r"\Apredicted 14 samples in [\d.]+ s; written to y\.safetensors\n\Z")
+        self.expect(["-o", "run", "--set", "train.steps=0", "eval.yaml"], 1, "gpipe-train: eval.yaml:14:10: x.safetensors: "
+                    "has no tensor \"y\"; a data set has x (inputs) and y (targets)\n")
+
+    def test_the_folder_and_its_snapshots_have_weights(self):
+        self.expect(["-q", "c.yaml", "--set", "train.save_every=8"], 0)
+        rows = self.predict("c.yaml")
+        self.assertEqual(self.predict("--weights", "runs/c/snapshots/step-00000008.safetensors", "c.yaml"), rows)
+        self.assertNotEqual(self.predict("--weights", "runs/c/best.safetensors", "c.yaml", "--set", "data.eval.take=[0, 14]"), rows)
+
+    def test_broken_weights(self):
+        model = os.path.join(self.train(), "model.safetensors")
+        tensors = read_tensors(model)
+        with open(model, "rb") as file:
+            whole = file.read()
+        wrong = dict(tensors, **{"0.weight": ("F32", [8, 2, 3, 1], tensors["0.weight"][2][: 8 * 2 * 3 * 4])})
+        less = {name: tensor for name, tensor in tensors.items() if name != "1.running_var"}
+        more = dict(tensors, extra=("F32", [1], bytes(4)))
+        for content, sentence in {
+            None: "w: cannot be opened: No such file or directory",
+            whole[:-1]: "w: .*",
+            b"": "w: offset 0: the file has 0 bytes, too few for a safetensors header",
+            "wrong": 'w: tensor "0.weight" has shape \\[8, 2, 3, 1\\], but the model\'s is \\[8, 2, 3, 3\\]',
+            "less": 'w: tensor "1.running_var" is missing',
+            "more": 'w: tensor "extra" belongs to no layer of the model',
+        }.items():
+            if isinstance(content, str):
+                write_tensors(self.path("w"), **{"wrong": wrong, "less": less, "more": more}[content])
+            elif content is not None:
+                with open(self.path("w"), "wb") as file:
+                    file.write(content)
+            process = self.run_program("--predict", "y.safetensors", "--weights", "w", "c.yaml", "--set",
+                                       "train.init={file: d.safetensors, skip: ['0', '1']}")
+            self.assertRegex(process.err, r"\Agpipe-train: %s\n\Z" % sentence)
+            self.assertEqual((process.returncode, process.out), (1, ""))
+            self.assertFalse(os.path.exists(self.path("y.safetensors")))
+        self.expect(["--predict", "y", "c.yaml"], 1, "gpipe-train: runs/c/model.safetensors: cannot be opened: No such "
+                    "file or directory\n", out="")
+
+    def test_what_cannot_be_predicted_or_written(self):
+        self.expect(["-q", "-o", "run", "c.yaml"], 0)
+        model, data = read_model(self.path("run")), read_tensors(self.path("d.safetensors"))
+        there = sorted(os.listdir(self.folder))
+        for out, status, sentence in (
+            ("run/model.safetensors", 2, "--predict run/model.safetensors: would write over run/model.safetensors, which "
+             "is read: choose another name"),
+            ("d.safetensors", 2, "--predict d.safetensors: would write over d.safetensors, which is read: choose another "
+             "name"),
+            ("none/y", 1, "REST"),
+        ):
+            process = self.run_program("--predict", out, "-o", "run", "c.yaml")
+            sentence = sentence.replace("REST", "none/y.tmp-%d-0: cannot be created: No such file or directory" % process.pid)
+            self.assertEqual((process.err.replace(self.folder + "/", ""), process.returncode),
+                             ("gpipe-train: %s\n" % sentence, status))
+        process = self.run_program("--predict", "y", "-o", "run", "c.yaml", prepare=lambda: limit_files(100))
+        self.assertEqual((process.err, process.returncode),
+                         ("gpipe-train: y.tmp-%d-0: cannot be written: File too large\n" % process.pid, 1))
+        self.write("train.yaml", CONFIG.replace("  eval: {tensors: d.safetensors, take: [50, 64]}\n", ""))
+        self.expect(["--predict", "y", "-o", "run", "train.yaml"], 2, "gpipe-train: train.yaml:14:3: data: eval is missing, "
+                    "and without training (train.steps: 0, --predict) nothing else is read\n", out="")
+        os.remove(self.path("train.yaml"))
+        self.assertEqual(sorted(os.listdir(self.folder)), there)
+        self.assertEqual((read_model(self.path("run")), read_tensors(self.path("d.safetensors"))), (model, data))
+
+    def test_a_signal_leaves_no_file(self):
+        self.expect(["-q", "-o", "run", "c.yaml"], 0)
+        there = sorted(os.listdir(self.folder))
+        process = self.start("--predict", "y", "-o", "run", "c.yaml", "--set", "data.eval={synthetic: {samples: 50000000}}")
+        while len(os.listdir(self.folder)) == len(there):
+            self.assertIsNone(process.poll())
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE)
+        self.assertEqual((process.returncode, out, err), (1, "", "gpipe-train: interrupted: y is not written\n"))
+        self.assertEqual(sorted(os.listdir(self.folder)), there)
 
 
 class Resnet(Group):

@@ -607,6 +607,46 @@ static void replaced_whole(void **state) {
     gp_safetensors_close(&after);
 }
 
+/* Written as it comes, the file is the same; with too much or too little it is none, and what failed elsewhere stays
+ * the cause. */
+static void written_in_parts(void **state) {
+    (void)state;
+    const float values[6] = {1, 2, 3, 4, 5, 6};
+    const gp_safetensors_item items[] = {{.name = "a", .dtype = GP_F32, .rank = 2, .dim = {2, 2}, .data = values},
+                                         {.name = "b", .dtype = GP_F32, .rank = 1, .dim = {2}, .data = values + 4}};
+    static const char *const metadata[] = {"format", "pt", NULL};
+    const char *whole = fixture_path("whole.safetensors"), *parts = fixture_path("parts.safetensors");
+    gp_safetensors_writer *writer = NULL;
+    gp_error err = {0};
+    size_t whole_bytes, parts_bytes;
+    assert_int_equal(gp_safetensors_write(whole, items, 2, metadata, &err), GP_OK);
+    assert_int_equal(gp_safetensors_begin(parts, items, 2, metadata, &writer, &err), GP_OK);
+    assert_int_equal(gp_safetensors_add(writer, values, 4, &err), GP_OK);
+    assert_int_equal(access(parts, F_OK), -1);
+    assert_int_equal(gp_safetensors_add(writer, values + 1, 20, &err), GP_OK);
+    assert_int_equal(gp_safetensors_end(&writer, GP_OK, &err), GP_OK);
+    assert_null(writer);
+    unsigned char *a = fixture_read(whole, &whole_bytes), *b = fixture_read(parts, &parts_bytes);
+    assert_int_equal(whole_bytes, parts_bytes);
+    assert_memory_equal(a, b, whole_bytes);
+    int files = fixture_files();
+
+    assert_int_equal(gp_safetensors_begin(parts, items, 1, NULL, &writer, &err), GP_OK);
+    assert_int_equal(gp_safetensors_add(writer, values, 17, &err), GP_INTERNAL);
+    assert_int_equal(gp_safetensors_add(writer, values, 15, &err), GP_OK);
+    assert_int_equal(gp_safetensors_end(&writer, GP_OK, &err), GP_INTERNAL);
+    assert_int_equal(gp_safetensors_begin(parts, items, 1, NULL, &writer, &err), GP_OK);
+    assert_int_equal(gp_safetensors_end(&writer, gp_fail(&err, GP_DATA, "broken elsewhere"), &err), GP_DATA);
+    assert_string_equal(err.text, "broken elsewhere");
+    assert_int_equal(fixture_files(), files);
+    unsigned char *c = fixture_read(parts, &parts_bytes);
+    assert_int_equal(whole_bytes, parts_bytes);
+    assert_memory_equal(a, c, whole_bytes);
+    free(a);
+    free(b);
+    free(c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),           cmocka_unit_test(written_bytes),
@@ -615,7 +655,7 @@ int main(void) {
         cmocka_unit_test(damaged_files),        cmocka_unit_test(failed_writes),
         cmocka_unit_test(replaced_whole),       cmocka_unit_test(large_headers_take_little),
         cmocka_unit_test(shortened_while_open), cmocka_unit_test(spares_other_files),
-        cmocka_unit_test(summed_files),
+        cmocka_unit_test(summed_files),         cmocka_unit_test(written_in_parts),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

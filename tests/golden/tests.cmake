@@ -6,6 +6,9 @@ target_sources(test_golden_grids PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/layers/lowe
 add_test(NAME golden_training COMMAND python3 ${CMAKE_CURRENT_LIST_DIR}/test_training.py $<TARGET_FILE:gpipe-train>)
 set_tests_properties(golden_training PROPERTIES LABELS "unit;threads" TIMEOUT 60)
 
+add_test(NAME golden_predictions COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_predictions.py $<TARGET_FILE:gpipe-train>)
+set_tests_properties(golden_predictions PROPERTIES LABELS "unit;threads" TIMEOUT 120)
+
 add_test(NAME golden_optimizers COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_optimizers.py $<TARGET_FILE:gpipe-train>)
 set_tests_properties(golden_optimizers PROPERTIES LABELS "unit;threads" TIMEOUT 120)
 

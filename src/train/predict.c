@@ -1,0 +1,144 @@
+#include "train/predict.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "data/loader.h"
+#include "data/safetensors.h"
+#include "pipeline/run.h"
+#include "train/weights.h"
+
+typedef struct predictor {
+    gp_session *session;
+    const gp_predict_options *options;
+    gp_run *run;
+    gp_safetensors_writer *file;
+    gp_shape shape;        /* of a sample's prediction, PyTorch's order */
+    float *memory, *plain; /* one mini-batch: in the order of memory, and in PyTorch's */
+    int64_t elements;      /* of a sample */
+    double loss, right;    /* sums */
+    int64_t counts;
+} predictor;
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+static gp_status refuse_input(const char *path, const char *input, gp_error *err) {
+    struct stat out, in;
+    if (!input || stat(path, &out) != 0 || stat(input, &in) != 0) return GP_OK;
+    if (out.st_dev != in.st_dev || out.st_ino != in.st_ino) return GP_OK;
+    return gp_fail(err, GP_USAGE, "--predict %s: would write over %s, which is read: choose another name", path, input);
+}
+
+static gp_status check_path(const predictor *p, gp_error *err) {
+    const gp_config *config = p->session->config;
+    const gp_source_config *eval = &config->data.eval;
+    const char *const inputs[] = {config->train.init, eval->file, eval->images, eval->labels};
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
+        GP_RETURN_IF_FAILED(refuse_input(p->options->path, inputs[i], err));
+    return GP_OK;
+}
+
+static gp_status begin_file(predictor *p, gp_error *err) {
+    static const char *const metadata[] = {"format", "pt", NULL};
+    gp_safetensors_item item = {
+        .name = "y", .dtype = GP_F32, .rank = 1 + p->shape.rank, .dim = {gp_dataset_count(p->session->eval)}};
+    for (int d = 0; d < p->shape.rank; d++) item.dim[1 + d] = p->shape.dim[d];
+    return gp_safetensors_begin(p->options->path, &item, 1, metadata, &p->file, err);
+}
+
+/* ---- the passes -------------------------------------------------------------------------------------------------- */
+
+/* Pictures lie [h,w,C] in memory; everything else as PyTorch has it. */
+static const float *in_pytorch_order(const predictor *p, int64_t samples) {
+    if (p->shape.rank < 3) return p->memory;
+    int64_t channels = p->shape.dim[0], pixels = p->elements / channels;
+    for (int64_t n = 0; n < samples; n++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t i = 0; i < pixels; i++)
+                p->plain[(n * channels + c) * pixels + i] = p->memory[(n * pixels + i) * channels + c];
+    return p->plain;
+}
+
+static gp_status predict_batch(predictor *p, const gp_batch *batch, gp_error *err) {
+    const gp_step_input input = {.input = batch->input,
+                                 .target = batch->target,
+                                 .seed = p->session->config->train.seed,
+                                 .divisor = batch->counts > 0 ? (double)batch->counts : 1};
+    gp_step_result result;
+    int mini = gp_plan_find(p->session->plan, false, batch->samples);
+    if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a mini-batch of %" PRId64, batch->samples);
+    GP_RETURN_IF_FAILED(gp_run_step(p->run, mini, &input, &result, err));
+    GP_RETURN_IF_FAILED(gp_run_prediction(p->run, mini, p->memory, err));
+    p->loss += result.loss_sum;
+    p->right += result.right;
+    p->counts += batch->counts;
+    size_t bytes = (size_t)(batch->samples * p->elements) * sizeof(float);
+    return gp_safetensors_add(p->file, in_pytorch_order(p, batch->samples), bytes, err);
+}
+
+static gp_status predict_batches(predictor *p, gp_loader *loader, gp_error *err) {
+    for (;;) {
+        const gp_batch *batch;
+        GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
+        if (!batch) return GP_OK;
+        if (p->options->stop && *p->options->stop)
+            return gp_fail(err, GP_CANCELLED, "interrupted: %s is not written", p->options->path);
+        GP_RETURN_IF_FAILED(predict_batch(p, batch, err));
+    }
+}
+
+static gp_status predict_all(predictor *p, gp_error *err) {
+    const gp_config *config = p->session->config;
+    const gp_loader_options options = {.batch = config->data.batch,
+                                       .seed = config->train.seed,
+                                       .first_epoch = 1,
+                                       .epochs = 1,
+                                       .depth = 3,
+                                       .threads = config->data.threads};
+    gp_loader *loader = NULL;
+    GP_RETURN_IF_FAILED(gp_loader_create(p->session->eval, &p->session->spec, &options, &loader, err));
+    gp_status status = predict_batches(p, loader, err);
+    gp_loader_destroy(&loader);
+    return status;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static gp_status prepare(predictor *p, gp_error *err) {
+    const gp_graph *graph = p->session->graph;
+    p->shape = graph->nodes[graph->node_count - 1].layer->inputs[0];
+    if (!gp_shape_elements(p->shape, &p->elements)) return gp_fail(err, GP_INTERNAL, "a prediction has no size");
+    size_t most = (size_t)p->session->config->data.batch * (size_t)p->elements;
+    GP_RETURN_IF_FAILED(check_path(p, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&p->memory, most, err));
+    if (p->shape.rank >= 3) GP_RETURN_IF_FAILED(GP_NEW(&p->plain, most, err));
+    GP_RETURN_IF_FAILED(gp_run_create(p->session->plan, NULL, &p->run, err));
+    return gp_weights_load(p->run, p->session->plan, &p->session->config->train, err);
+}
+
+static void say_end(const predictor *p, double seconds) {
+    if (p->options->verbosity == GP_QUIET) return;
+    printf("predicted %" PRId64 " samples in %.1f s", gp_dataset_count(p->session->eval), seconds);
+    if (p->counts > 0) printf(", loss %.4f", p->loss / (double)p->counts);
+    if (p->counts > 0 && p->session->spec.classes > 0) printf(", accuracy %.4f", p->right / (double)p->counts);
+    printf("; written to %s\n", p->options->path);
+}
+
+gp_status gp_predict(gp_session *session, const gp_predict_options *options, gp_error *err) {
+    predictor p = {.session = session, .options = options};
+    double began = gp_now();
+    gp_status status = prepare(&p, err);
+    if (status == GP_OK) status = begin_file(&p, err);
+    if (status == GP_OK) status = predict_all(&p, err);
+    if (p.file) status = gp_safetensors_end(&p.file, status, err);
+    if (status == GP_OK) say_end(&p, gp_now() - began);
+    gp_run_destroy(&p.run);
+    free(p.memory);
+    free(p.plain);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* --predict: what a trained model makes of the evaluation data, as a safetensors file.
+ *
+ * Tensor `y` [samples, …] is what the loss would be given (logits for cross_entropy and bce_logits), in evaluation
+ * mode, in the order of the data and in PyTorch's layout. It is written as it comes, so that memory holds one
+ * mini-batch, and stands whole or not at all. Called by one thread, which becomes the one that calls gp_run_*.
+ */
+#ifndef GP_TRAIN_PREDICT_H
+#define GP_TRAIN_PREDICT_H
+
+#include <signal.h>
+
+#include "base/status.h"
+#include "train/progress.h"
+#include "train/session.h"
+
+typedef struct gp_predict_options {
+    const char *path;
+    gp_verbosity verbosity;
+    const volatile sig_atomic_t *stop; /* not 0: end after the current mini-batch, and write nothing; may be NULL */
+} gp_predict_options;
+
+/* The session was opened with weights. GP_USAGE where the file is one of those that are read; GP_CANCELLED where the
+ * run was asked to stop. */
+GP_MUST_USE gp_status gp_predict(gp_session *session, const gp_predict_options *options, gp_error *err);
+
+#endif
