@@ -1,8 +1,8 @@
 """Runs that are interrupted or damaged, and resumed: what they end with is what a run left alone ends with.
 
-    test_resume.py PROGRAM [--seed S] [TEST…]
+    test_resume.py PROGRAM [--damages N] [--seed S] [TEST…]
 
-Prints its seed. Standard library only.
+N newest snapshots are damaged, by default few. Prints its seed. Standard library only.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import signal
 import subprocess
 import time
 
-from runs import PATIENCE, Runs, any_cut, main, read, snapshots
+from runs import OPTIONS, PATIENCE, Runs, any_cut, main, read, snapshots
 from test_cli import limit_files, read_lines, results
 
 CONSTANT = ["-q", "--set", "optimizer={adam: 0.001}"]  # a rate that knows no end
@@ -65,7 +65,7 @@ class Resume(Runs):
         copy = self.run_folder + "-copy"
         os.rename(self.run_folder, copy)
         self.addCleanup(shutil.rmtree, copy)
-        for _ in range(8):
+        for _ in range(OPTIONS.damages):
             shutil.rmtree(self.run_folder, ignore_errors=True)
             shutil.copytree(copy, self.run_folder)
             *_, older, newest = snapshots(self.run_folder)
@@ -260,4 +260,4 @@ class Resume(Runs):
 
 
 if __name__ == "__main__":
-    main(Resume)
+    main(Resume, damages={"type": int, "default": 8})
