@@ -307,6 +307,17 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
     return GP_OK;
 }
 
+gp_status gp_run_squares(gp_run *run, double *out, gp_error *err) {
+    const gp_stage_plan *last = &run->plan->stage[run->plan->stages->count - 1];
+    if (!run->plan->stages->norms) return gp_fail(err, GP_INTERNAL, "the plan finds no norms");
+    gp_command command = {.kind = GP_COMMAND_READ,
+                          .worker = last->worker,
+                          .offset = last->base + last->squares,
+                          .bytes = (last->squares_before + last->square_count) * sizeof(double),
+                          .host = out};
+    return post(run, &command, err);
+}
+
 void gp_run_record(gp_run *run, gp_recorder *recorder) {
     run->recorder = recorder;
 }

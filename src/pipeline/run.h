@@ -63,6 +63,10 @@ GP_MUST_USE gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *in
  * memory, of plan->real. The plan was made with `predict`. */
 GP_MUST_USE gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err);
 
+/* Squares of the gradients of trained parameters, in the order of the graph, of the step that ran last. The plan was
+ * made with `norms`. */
+GP_MUST_USE gp_status gp_run_squares(gp_run *run, double *out, gp_error *err);
+
 /* From the next step on, worker w adds a span for each instruction to lane w (group: index in plan->minis; index: in
  * its program). The caller has reserved room for the step's programs. NULL: nothing is recorded. */
 void gp_run_record(gp_run *run, gp_recorder *recorder);

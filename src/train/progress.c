@@ -87,6 +87,17 @@ void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double
     fflush(stdout);
 }
 
+void gp_progress_detail(gp_progress *progress, const char *format, ...) {
+    if (progress->verbosity != GP_VERBOSE) return;
+    end_line(progress);
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
+    fflush(stdout);
+}
+
 void gp_progress_warn(gp_progress *progress, const char *format, ...) {
     end_line(progress);
     fflush(stdout);

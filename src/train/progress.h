@@ -28,6 +28,8 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
 /* The run goes on after `step`, from the snapshot at `path`. */
 void gp_progress_resume(gp_progress *progress, int64_t step, const char *path);
 void gp_progress_step(gp_progress *progress, const gp_step_record *record);
+/* A line that only -v shows. */
+void gp_progress_detail(gp_progress *progress, const char *format, ...) GP_PRINTF(2, 3);
 /* accuracy NaN: none is shown. */
 void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double loss, double accuracy);
 /* To standard error, whatever the verbosity: something went wrong, and the run goes on. */

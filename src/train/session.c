@@ -179,6 +179,7 @@ static gp_status make_plan(const gp_session *session, const choice *with, int64_
                                .update = make_update(&config->optimizer),
                                .clip_norm = config->optimizer.clip_norm,
                                .predict = session->predicts,
+                               .norms = session->norms,
                                .batch = config->data.batch,
                                .micro_batches = (int)with->micro_batches,
                                .checkpoint = with->checkpoint,
@@ -323,6 +324,7 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
     }
     session->config = *config;
     *config = NULL;
+    session->norms = options->norms;
     if (options->weights) status = set_weights(session, options->weights, err);
     if (status == GP_OK) status = open_session(session, err);
     if (status != GP_OK)

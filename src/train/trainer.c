@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "pipeline/diagnose.h"
+#include "train/norms.h"
 #include "train/rate.h"
 #include "train/trainer_internal.h"
 
@@ -52,6 +53,11 @@ static gp_status refuse_step(gp_trainer *t, const gp_batch *batch, const gp_step
                    second != GP_OK ? failure.text : text);
 }
 
+static bool norms_are_due(const gp_trainer *t) {
+    if (t->options->verbosity != GP_VERBOSE || !t->session->norms) return false;
+    return t->step == 1 || t->step == t->session->steps || (t->eval_every > 0 && t->step % t->eval_every == 0);
+}
+
 static gp_status train_step(gp_trainer *t, const gp_batch *batch, gp_error *err) {
     double began = gp_now();
     int64_t step = t->step + 1;
@@ -65,7 +71,7 @@ static gp_status train_step(gp_trainer *t, const gp_batch *batch, gp_error *err)
                              .rate = input.rate,
                              .samples = batch->samples,
                              .seconds = gp_now() - began,
-                             .normed = t->session->plan->stages->norms,
+                             .normed = t->session->config->optimizer.clip_norm > 0,
                              .grad_norm = result.grad_norm};
     t->epoch = batch->epoch;
     GP_RETURN_IF_FAILED(gp_metrics_step(t->metrics, &record, err));
@@ -74,7 +80,7 @@ static gp_status train_step(gp_trainer *t, const gp_batch *batch, gp_error *err)
     t->loss = record.loss;
     t->metrics_bytes = gp_metrics_bytes(t->metrics);
     gp_progress_step(&t->progress, &record);
-    return GP_OK;
+    return norms_are_due(t) ? gp_norms_print(&t->progress, t->run, t->session->plan, step, err) : GP_OK;
 }
 
 /* Said once: the file's lines wait in memory from now on. */

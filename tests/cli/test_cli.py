@@ -701,6 +701,79 @@ class Plan(Group):
         self.assertLess(len(process.out.splitlines()), 200)
 
 
+class Norms(Group):
+    """-v: norms of each layer's gradient and parameters, after the first step and whenever an evaluation is due."""
+
+    TITLE = re.compile(r"norms after step (\d+) +gradient  parameters\Z")
+    LINE = re.compile(r"  (\S+(?: \S+)?) +(\S+) +(\S+)\Z")
+
+    def norms(self, *changes, config="c.yaml"):
+        """{step: {layer: [gradient, parameters]}} of a run in self.run_folder, as printed."""
+        self.run_folder = tempfile.mkdtemp(prefix="run", dir=self.folder)
+        process = self.expect(["-v", "-o", self.run_folder, config, *sets(changes)], 0)
+        found, at = {}, None
+        for line in process.out.splitlines():
+            title, entry = self.TITLE.match(line), self.LINE.match(line)
+            if title:
+                at = found[int(title[1])] = {}
+            elif at is not None and entry:
+                at[entry[1]] = [entry[2], entry[3]]
+            else:
+                at = None
+        return found
+
+    def values(self, folder):
+        """{layer: its parameters}, running statistics left out."""
+        layers = {}
+        for name, (_, _, content) in read_tensors(os.path.join(folder, "model.safetensors")).items():
+            layer, suffix = name.rsplit(".", 1)
+            if suffix in ("weight", "bias"):
+                layers.setdefault(layer, {})[suffix] = array.array("f", content)
+        return {layer: [v for suffix in sorted(its) for v in its[suffix]] for layer, its in layers.items()}
+
+    def test_they_are_those_of_gradients_and_parameters(self):
+        plain = ["optimizer={sgd: {lr: 0.5}}", "data.eval.take=[0, 14]"]
+        before = self.values(self.train("-q", *sets(["train.steps=0"])))
+        norms = self.norms(*plain, "train.steps=1")
+        after = self.values(self.run_folder)
+        self.assertEqual(list(norms), [1])
+        layers = {"conv 0": "0", "batch_norm 1": "1", "conv 3": "3", "linear 7": "7"}
+        self.assertEqual(list(norms[1]), [*layers, "all"])
+        layers["all"] = None
+        for line, layer in layers.items():
+            of = [layer] if layer else list(before)
+            grad = math.sqrt(sum(((a - b) / 0.5) ** 2 for k in of for a, b in zip(after[k], before[k], strict=True)))
+            size = math.sqrt(sum(a * a for k in of for a in after[k]))
+            self.assertLess(abs(float(norms[1][line][0]) / grad - 1), 1e-3, line)
+            self.assertLess(abs(float(norms[1][line][1]) / size - 1), 1e-3, line)
+
+    def test_they_come_with_evaluations_and_change_nothing(self):
+        norms = self.norms()
+        self.assertEqual(list(norms), [1, 4, 8])
+        folder = self.run_folder
+        quiet = self.train("-q")
+        self.assertEqual(read_model(quiet), read_model(folder))
+        self.assertEqual(results(quiet), results(folder))
+        self.assertEqual(list(self.norms("train.steps=5", "train.eval_every=3")), [1, 3, 5])
+        for cut in (["pipeline.devices=[cpu]"], ["pipeline.devices=[cpu, cpu, cpu, cpu]", "pipeline.checkpoint=never"]):
+            self.assertEqual(self.norms(*cut), norms, cut)
+
+    def test_clipping_comes_after_them(self):
+        norms, clipped = self.norms(), self.norms("optimizer.clip_norm=0.001")
+        for line, (gradient, _) in clipped[1].items():
+            self.assertEqual(gradient, norms[1][line][0], line)
+        (first, *_) = [line for line in read_lines(self.run_folder) if line["event"] == "step"]
+        self.assertEqual("%.4g" % first["grad_norm"], clipped[1]["all"][0])
+
+    def test_what_is_frozen_has_no_gradient(self):
+        self.write("frozen.yaml", CONFIG.replace("- batch_norm", "- batch_norm: {freeze: true}")
+                   .replace("kernel: 3, pad: 1}", "kernel: 3, pad: 1, freeze: true}", 1))
+        norms = self.norms(config="frozen.yaml")[1]
+        self.assertEqual([line for line, (gradient, _) in norms.items() if gradient == "-"], ["conv 0", "batch_norm 1"])
+        together = math.sqrt(sum(float(norms[line][0]) ** 2 for line in ("conv 3", "linear 7")))
+        self.assertLess(abs(float(norms["all"][0]) / together - 1), 1e-3)
+
+
 class Predictions(Group):
     """--predict: what a trained model makes of data.eval."""
 
