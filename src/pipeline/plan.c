@@ -109,6 +109,7 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .clip_norm = plan->clip_norm,
                                       .predict = request->predict,
                                       .full_samples = divide_up(request->batch, request->micro_batches),
+                                      .trains = any_micro_batch(plan, true) || any_micro_batch(plan, false),
                                       .any_keep = any_micro_batch(plan, true),
                                       .any_discard = any_micro_batch(plan, false),
                                       .sizes = sizes->samples,

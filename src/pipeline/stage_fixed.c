@@ -70,7 +70,7 @@ static gp_status list_params(gp_stage_plan *plan, const gp_stage_request *reques
             gp_param_plan *param = &plan->params[plan->param_count++];
             int64_t elements;
             param->param = node->first_param + i;
-            param->trained = graph->params[param->param].trained;
+            param->trained = request->trains && graph->params[param->param].trained;
             if (!gp_shape_elements(graph->params[param->param].spec.shape, &elements))
                 return gp_fail(err, GP_INTERNAL, "parameter %s has no size", graph->params[param->param].name);
             param->bytes = (size_t)elements * gp_dtype_size(request->real);

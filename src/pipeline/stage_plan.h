@@ -74,7 +74,7 @@ typedef struct gp_param_plan {
     size_t bytes;  /* of the master, plain */
     size_t master; /* offsets from the stage's start */
     size_t state[GP_UPDATE_MAX_STATES];
-    bool trained;
+    bool trained; /* in this plan */
     gp_format grad_format;
     size_t grad, grad_bytes;
     size_t square; /* where norms are found: which of the stage's squares its gradient's is */
@@ -149,6 +149,7 @@ typedef struct gp_stage_request {
     size_t squares_before; /* of the stages before this one */
     int max_pieces;        /* micro-batches of the longest program: statistics */
     int64_t full_samples;  /* of the full micro-batch */
+    bool trains;           /* some program does; else there are neither gradients nor optimizer state */
     bool any_keep;         /* some program's forwards keep */
     bool any_discard;      /* some training program's forwards do not */
     const int64_t *sizes;  /* every size of micro-batch that a program meets */

@@ -295,6 +295,24 @@ static void a_run_of_no_steps_needs_no_training_data(void **state) {
     gp_session_close(&session);
 }
 
+static size_t memory_of(gp_session *session, gp_memory_kind kind) {
+    size_t sum = 0;
+    for (int s = 0; s < session->plan->stages->count; s++) sum += session->plan->stage[s].memory[kind];
+    return sum;
+}
+
+static void a_run_of_no_steps_has_no_memory_for_training(void **state) {
+    (void)state;
+    gp_session *trains = fixture_session(NULL), *evaluates = fixture_session(FIXTURE_CHANGES("train.steps=0"));
+    assert_int_equal(memory_of(evaluates, GP_MEMORY_PARAMETERS), memory_of(trains, GP_MEMORY_PARAMETERS));
+    assert_int_equal(memory_of(evaluates, GP_MEMORY_GRADIENTS), 0);
+    assert_int_equal(memory_of(evaluates, GP_MEMORY_OPTIMIZER), 0);
+    assert_true(memory_of(trains, GP_MEMORY_GRADIENTS) > 0);
+    assert_true(memory_of(trains, GP_MEMORY_OPTIMIZER) > 0);
+    gp_session_close(&trains);
+    gp_session_close(&evaluates);
+}
+
 static void something_must_be_left_to_train(void **state) {
     (void)state;
     static const char frozen[] = "model:\n"
@@ -354,6 +372,7 @@ int main(void) {
         cmocka_unit_test(drop_last_must_leave_something),
         cmocka_unit_test(the_sizes_that_the_run_meets_are_planned),
         cmocka_unit_test(a_run_of_no_steps_needs_no_training_data),
+        cmocka_unit_test(a_run_of_no_steps_has_no_memory_for_training),
         cmocka_unit_test(something_must_be_left_to_train),
         cmocka_unit_test(files_are_checked_before_anything_runs),
     };
