@@ -63,7 +63,7 @@ CASES = {
 
 def run(program, config, arguments):
     with tempfile.TemporaryDirectory() as folder:
-        filled = [argument.format(folder=folder) for argument in arguments]
+        filled = [argument.replace("{folder}", folder) for argument in arguments]
         subprocess.run([program, "-q", "-o", f"{folder}/run", *filled, config], check=True)
         lines = [json.loads(line) for line in open(f"{folder}/run/metrics.jsonl", encoding="utf-8")]
     steps = [line["seconds"] for line in lines if line["event"] == "step"]
