@@ -1,5 +1,6 @@
 #include "data/safetensors.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdbool.h>
@@ -100,6 +101,7 @@ static gp_status check_depth(const gp_safetensors *file, const char *text, size_
     return GP_OK;
 }
 
+#include <errno.h>
 static gp_status read_header(gp_safetensors *file, char **out, gp_error *err) {
     const char *path = file->file.path;
     if (file->file.size < LENGTH_BYTES) {

@@ -23,20 +23,39 @@ static gp_status item_bytes(const char *path, const gp_safetensors_item *item, s
     return GP_OK;
 }
 
+/* NULL: no memory. */
 static json_t *item_entry(const gp_safetensors_item *item, size_t begin, size_t end) {
     json_t *shape = json_array();
-    for (int i = 0; i < item->rank; i++) json_array_append_new(shape, json_integer(item->dim[i]));
+    for (int i = 0; shape && i < item->rank; i++) {
+        if (json_array_append_new(shape, json_integer(item->dim[i])) == 0) continue;
+        json_decref(shape);
+        shape = NULL;
+    }
+    if (!shape) return NULL;
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", gp_dtype_name(item->dtype), "shape", shape, "data_offsets",
                      (json_int_t)begin, (json_int_t)end);
 }
 
+/* Where jansson did not take a text: whether that is the text's fault, or memory was short. */
+static bool is_utf8(const char *text) {
+    json_error_t why;
+    json_t *value = json_pack_ex(&why, 0, "s", text);
+    json_decref(value);
+    return value || json_error_code(&why) != json_error_invalid_utf8;
+}
+
+static gp_status no_memory(const char *path, gp_error *err) {
+    return gp_fail(err, GP_MEMORY, "out of memory: the header of %s", path);
+}
+
 static gp_status add_metadata(const char *path, json_t *header, const char *const *metadata, gp_error *err) {
     json_t *pairs = json_object();
-    bool right = pairs != NULL;
-    for (size_t i = 0; right && metadata[i]; i += 2)
-        right = json_object_set_new(pairs, metadata[i], json_string(metadata[i + 1])) == 0;
-    if (json_object_set_new(header, "__metadata__", pairs) != 0) right = false;
-    if (!right) return gp_fail(err, GP_IO, "%s: the metadata cannot be written as JSON: is it all UTF-8?", path);
+    if (json_object_set_new(header, "__metadata__", pairs) != 0) return no_memory(path, err);
+    for (size_t i = 0; metadata[i]; i += 2) {
+        if (json_object_set_new(pairs, metadata[i], json_string(metadata[i + 1])) == 0) continue;
+        if (is_utf8(metadata[i]) && is_utf8(metadata[i + 1])) return no_memory(path, err);
+        return gp_fail(err, GP_IO, "%s: the metadata cannot be written as JSON: is it all UTF-8?", path);
+    }
     return GP_OK;
 }
 
@@ -52,6 +71,7 @@ static gp_status add_items(const char *path, json_t *header, const gp_safetensor
         if (json_object_get(header, items[i].name))
             return gp_fail(err, GP_IO, "%s: there are two tensors \"%s\"", path, items[i].name);
         if (json_object_set_new(header, items[i].name, item_entry(&items[i], begin, end)) != 0) {
+            if (is_utf8(items[i].name)) return no_memory(path, err);
             return gp_fail(err, GP_IO, "%s: tensor \"%s\": its name cannot be written as JSON: is it UTF-8?", path,
                            items[i].name);
         }
@@ -66,7 +86,8 @@ static gp_status make_head(const char *path, const json_t *header, char **out, s
                        json_object_size(header), GP_SAFETENSORS_MAX_TENSORS);
     size_t text_bytes = json_dumpb(header, NULL, 0, JSON_COMPACT);
     size_t padded = gp_align_up(text_bytes, HEADER_UNIT);
-    if (text_bytes == 0 || padded > GP_SAFETENSORS_MAX_HEADER) {
+    if (text_bytes == 0) return no_memory(path, err);
+    if (padded > GP_SAFETENSORS_MAX_HEADER) {
         return gp_fail(err, GP_IO, "%s: the header would have %zu bytes; at most %d are allowed", path, text_bytes,
                        GP_SAFETENSORS_MAX_HEADER);
     }
@@ -87,7 +108,7 @@ static gp_status make_head(const char *path, const json_t *header, char **out, s
 static gp_status build_head(const char *path, const gp_safetensors_item *items, size_t count,
                             const char *const *metadata, char **out, size_t *out_bytes, gp_error *err) {
     json_t *header = json_object();
-    if (!header) return gp_fail(err, GP_MEMORY, "out of memory: the header of %s", path);
+    if (!header) return no_memory(path, err);
     gp_status status = metadata ? add_metadata(path, header, metadata, err) : GP_OK;
     if (status == GP_OK) status = add_items(path, header, items, count, err);
     if (status == GP_OK) status = make_head(path, header, out, out_bytes, err);

@@ -156,15 +156,20 @@ static json_t *number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* Takes the pairs of `event`, and adds what describes the run. */
-static gp_status write_beginning(gp_metrics *metrics, const gp_session *session, json_t *event, gp_error *err) {
+/* NULL: no memory. */
+static json_t *describe_run(const gp_session *session) {
     const gp_config *config = session->config;
     json_t *balance = json_array(), *devices = json_array();
-    for (int s = 0; s < session->plan->stages->count; s++) {
-        json_array_append_new(balance, json_integer(session->layers[s]));
-        json_array_append_new(devices, json_string(config->pipeline.devices[s].kind));
+    bool right = true;
+    for (int s = 0; right && s < session->plan->stages->count; s++)
+        right = json_array_append_new(balance, json_integer(session->layers[s])) == 0 &&
+                json_array_append_new(devices, json_string(config->pipeline.devices[s].kind)) == 0;
+    if (!right) {
+        json_decref(balance);
+        json_decref(devices);
+        return NULL;
     }
-    json_t *about = json_pack(
+    return json_pack(
         "{s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION, "parameters",
         (json_int_t)gp_graph_param_elements(session->graph), "layers", session->graph->layer_count, "balance", balance,
         "devices", devices, "micro_batches", config->pipeline.micro_batches, "schedule", config->pipeline.schedule,
@@ -172,6 +177,11 @@ static gp_status write_beginning(gp_metrics *metrics, const gp_session *session,
         "seed", (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
         (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
         (json_int_t)(session->eval ? gp_dataset_count(session->eval) : 0), "steps", (json_int_t)session->steps);
+}
+
+/* Takes the pairs of `event`, and adds what describes the run. */
+static gp_status write_beginning(gp_metrics *metrics, const gp_session *session, json_t *event, gp_error *err) {
+    json_t *about = describe_run(session);
     if (!about || json_object_update(event, about) != 0) {
         json_decref(event);
         event = NULL; /* no memory: write_line says so */
@@ -202,10 +212,12 @@ gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record *record, gp_
 }
 
 gp_status gp_metrics_eval(gp_metrics *metrics, int64_t step, double loss, double accuracy, gp_error *err) {
-    return write_line(metrics,
-                      json_pack("{s:s, s:I, s:o, s:o*}", "event", "eval", "step", (json_int_t)step, "loss",
-                                number(loss), "accuracy", isnan(accuracy) ? NULL : number(accuracy)),
-                      err);
+    json_t *line = json_pack("{s:s, s:I, s:o}", "event", "eval", "step", (json_int_t)step, "loss", number(loss));
+    if (line && !isnan(accuracy) && json_object_set_new(line, "accuracy", number(accuracy)) != 0) {
+        json_decref(line);
+        line = NULL;
+    }
+    return write_line(metrics, line, err);
 }
 
 gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps, double seconds, gp_error *err) {

@@ -177,13 +177,14 @@ static dnnl_status_t ask_any(conv_request r, dnnl_primitive_desc_t *out) {
 static dnnl_status_t ask_given(const conv_request *r, dnnl_primitive_desc_t *out) {
     dnnl_primitive_desc_t given = NULL;
     dnnl_status_t status = ask(r, &given);
-    if (status == dnnl_success && !named(given, "ref")) {
+    if (status == dnnl_out_of_memory || (status == dnnl_success && !named(given, "ref"))) {
         *out = given;
-        return dnnl_success;
+        return status;
     }
-    if (ask_any(*r, out) == dnnl_success) {
+    dnnl_status_t any = ask_any(*r, out);
+    if (any == dnnl_success || any == dnnl_out_of_memory) {
         if (given) dnnl_primitive_desc_destroy(given);
-        return dnnl_success;
+        return any;
     }
     *out = given;
     return status;

@@ -1,0 +1,186 @@
+/* Whole runs where memory, files, threads and oneDNN are refused: training with snapshots and a timeline, and resuming.
+ *
+ *   test_failing_runs [TIMES]   of each scenario, at most
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "failing/each.h"
+#include "failing/opened.h"
+#include "train/fixture.h"
+#include "train/folder.h"
+#include "train/trainer.h"
+
+static const char *const short_run[] = {"train.epochs=1", "train.save_every=2", "optimizer.clip_norm=5",
+                                        "pipeline.devices=[cpu, {cpu: 2}]", NULL};
+static const char *const longer_run[] = {"train.epochs=2", "train.save_every=2", "optimizer.clip_norm=5",
+                                         "pipeline.devices=[cpu, {cpu: 2}]", NULL};
+
+static gp_status train(gp_session *session, const char *folder, const gp_resume *resume, const char *trace,
+                       gp_error *err) {
+    const gp_train_options options = {
+        .folder = folder, .verbosity = GP_QUIET, .trace = {.path = trace, .first = 1, .last = 2}, .resume = resume};
+    return gp_train(session, &options, err);
+}
+
+static gp_status train_into(const char *folder, const char *const *changes, const char *trace, gp_error *err) {
+    gp_session *session = NULL;
+    GP_RETURN_IF_FAILED(opened_session("c.yaml", changes, &session, err));
+    gp_status status = gp_folder_prepare(folder, true, err);
+    if (status == GP_OK) status = train(session, folder, NULL, trace, err);
+    gp_session_close(&session);
+    return status;
+}
+
+/* A file of the fixture's folder with a NUL behind it, to be freed; NULL where it cannot be read. */
+static char *read_whole(const char *name, size_t *bytes) {
+    FILE *file = fopen(fixture_path(name), "rb");
+    char *text = NULL;
+    size_t space = 0;
+    if (!file) return NULL;
+    ssize_t count = getdelim(&text, &space, EOF, file);
+    (void)fclose(file);
+    *bytes = count > 0 ? (size_t)count : 0;
+    return text;
+}
+
+/* What took how long is cut out, and from where a run was resumed: an older snapshot will do. */
+static void forget_what_varies(char *text) {
+    static const char key[] = "\"seconds\":", resumed[] = "{\"event\":\"resume\"";
+    for (char *at = text; (at = strstr(at, resumed));) {
+        char *end = at + strcspn(at, "\n");
+        end += *end != 0;
+        memmove(at, end, strlen(end) + 1);
+    }
+    for (char *at = text; (at = strstr(at, key));) {
+        char *end = at + strcspn(at, ",}");
+        memmove(at, end, strlen(end) + 1);
+    }
+}
+
+static bool is_same_file(const char *folder, const char *name, bool timed) {
+    char one[64], other[64];
+    size_t bytes[2] = {0, 0};
+    snprintf(one, sizeof one, "%s/%s", folder, name);
+    snprintf(other, sizeof other, "%s-whole/%s", folder, name);
+    char *found = read_whole(one, &bytes[0]), *wanted = read_whole(other, &bytes[1]);
+    bool same = found && wanted;
+    if (same && timed) {
+        forget_what_varies(found);
+        forget_what_varies(wanted);
+        same = strcmp(found, wanted) == 0;
+    } else if (same) {
+        same = bytes[0] == bytes[1] && memcmp(found, wanted, bytes[0]) == 0;
+    }
+    free(found);
+    free(wanted);
+    return same;
+}
+
+/* The model and what the metrics say. Snapshots and the best model are not among what a run must write to succeed. */
+static bool is_same(const char *folder) {
+    return is_same_file(folder, "model.safetensors", false) && is_same_file(folder, "metrics.jsonl", true);
+}
+
+/* ---- scenarios --------------------------------------------------------------------------------------------------- */
+
+static gp_status train_shortly(gp_error *err) {
+    return train_into(fixture_path("short"), short_run, fixture_path("trace.json"), err);
+}
+
+static bool short_is_whole(const char *failed) {
+    (void)failed;
+    return is_same("short");
+}
+
+static gp_status train_from_weights(gp_error *err) {
+    char init[600];
+    snprintf(init, sizeof init, "train.init={file: %s, skip: [\"7\"]}", fixture_path("short-whole/model.safetensors"));
+    const char *const changes[] = {"train.steps=1", "data.threads=2", "optimizer={adam: {}}", init, NULL};
+    return train_into(fixture_path("weights"), changes, NULL, err);
+}
+
+static bool weights_are_whole(const char *failed) {
+    (void)failed;
+    return is_same("weights");
+}
+
+static void copy(const char *from, const char *to) {
+    char command[1400];
+    snprintf(command, sizeof command, "rm -rf %s && cp -r %s %s", fixture_path(to), fixture_path(from),
+             fixture_path(to));
+    assert_int_equal(system(command), 0);
+}
+
+/* The folder of a run that was to end earlier, as it was. */
+static void copy_short(void) {
+    copy("short-whole", "resumed");
+}
+
+static gp_status resume(gp_error *err) {
+    gp_session *session = NULL;
+    gp_resume resume = {0};
+    const char *folder = fixture_path("resumed");
+    GP_RETURN_IF_FAILED(opened_session("c.yaml", longer_run, &session, err));
+    gp_status status = gp_resume_open(session, folder, &resume, err);
+    if (status == GP_OK) status = train(session, folder, &resume, NULL, err);
+    gp_resume_close(&resume);
+    gp_session_close(&session);
+    return status;
+}
+
+static bool resumed_is_whole(const char *failed) {
+    (void)failed;
+    return is_same("resumed");
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+static const each_scenario training = {"train", NULL, train_shortly, short_is_whole, 160};
+static const each_scenario initialising = {"init", NULL, train_from_weights, weights_are_whole, 80};
+static const each_scenario resuming = {"resume", copy_short, resume, resumed_is_whole, 100};
+
+static void memory_is_refused(void **state) {
+    (void)state;
+    each_call_fails(&training, CALLS_MEMORY);
+    each_call_fails(&initialising, CALLS_MEMORY);
+    each_call_fails(&resuming, CALLS_MEMORY);
+}
+
+static void files_fail(void **state) {
+    (void)state;
+    each_call_fails(&training, CALLS_FILES);
+    each_call_fails(&initialising, CALLS_FILES);
+    each_call_fails(&resuming, CALLS_FILES);
+}
+
+static void threads_are_refused(void **state) {
+    (void)state;
+    each_call_fails(&training, CALLS_THREADS);
+    each_call_fails(&resuming, CALLS_THREADS);
+}
+
+static void onednn_fails(void **state) {
+    (void)state;
+    each_call_fails(&training, CALLS_ONEDNN);
+}
+
+static int make(void **state) {
+    if (fixture_make(state) != 0) return -1;
+    fixture_write_text("c.yaml", FIXTURE_CONFIG);
+    each_once(&training);
+    copy("short", "short-whole");
+    each_once(&initialising);
+    copy("weights", "weights-whole");
+    each_once(&resuming);
+    copy("resumed", "resumed-whole");
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(memory_is_refused), cmocka_unit_test(files_fail),
+                                       cmocka_unit_test(threads_are_refused), cmocka_unit_test(onednn_fails)};
+    if (argc > 1) each_most = atoi(argv[1]);
+    return cmocka_run_group_tests(tests, make, fixture_remove);
+}
