@@ -101,7 +101,6 @@ static gp_status check_depth(const gp_safetensors *file, const char *text, size_
     return GP_OK;
 }
 
-#include <errno.h>
 static gp_status read_header(gp_safetensors *file, char **out, gp_error *err) {
     const char *path = file->file.path;
     if (file->file.size < LENGTH_BYTES) {
@@ -131,8 +130,11 @@ static gp_status read_header(gp_safetensors *file, char **out, gp_error *err) {
 static gp_status parse(const gp_safetensors *file, const char *header, gp_json_slice slice, json_t **out,
                        gp_error *err) {
     json_error_t why;
+    errno = 0;
     *out = json_loadb(slice.text, slice.bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
     if (*out) return GP_OK;
+    /* Where memory is short, jansson may call the text wrong. */
+    if (errno == ENOMEM) return gp_fail(err, GP_MEMORY, "out of memory: the header of %s", file->file.path);
     uint64_t at = LENGTH_BYTES + (uint64_t)(slice.text - header) + (uint64_t)(why.position > 0 ? why.position : 0);
     return gp_data_fail(err, file->file.path, at, "the header is not valid JSON: %s", why.text);
 }

@@ -137,9 +137,9 @@ static bool resumed_is_whole(const char *failed) {
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
-static const each_scenario training = {"train", NULL, train_shortly, short_is_whole, 160};
-static const each_scenario initialising = {"init", NULL, train_from_weights, weights_are_whole, 80};
-static const each_scenario resuming = {"resume", copy_short, resume, resumed_is_whole, 100};
+static const each_scenario training = {"train", NULL, train_shortly, short_is_whole, 100};
+static const each_scenario initialising = {"init", NULL, train_from_weights, weights_are_whole, 40};
+static const each_scenario resuming = {"resume", copy_short, resume, resumed_is_whole, 60};
 
 static void memory_is_refused(void **state) {
     (void)state;

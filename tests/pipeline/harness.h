@@ -11,8 +11,8 @@
 #include "pipeline/plan.h"
 #include "pipeline/run.h"
 
-/* Sanitizers make runs many times slower, and ThreadSanitizer does not see the barriers of OpenMP: smaller grids, and
- * one thread per device, where they watch. */
+/* Sanitizers and counters (scripts/coverage.sh) make runs many times slower, and ThreadSanitizer does not see the
+ * barriers of OpenMP: smaller grids, and one thread per device, where they watch. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define HARNESS_WATCHES_THREADS 1
@@ -33,7 +33,12 @@
 #ifndef HARNESS_WATCHES_ADDRESSES
 #define HARNESS_WATCHES_ADDRESSES 0
 #endif
-enum { HARNESS_WATCHED = HARNESS_WATCHES_THREADS || HARNESS_WATCHES_ADDRESSES };
+#ifdef GP_COVERAGE
+#define HARNESS_COUNTS 1
+#else
+#define HARNESS_COUNTS 0
+#endif
+enum { HARNESS_WATCHED = HARNESS_WATCHES_THREADS || HARNESS_WATCHES_ADDRESSES || HARNESS_COUNTS };
 
 typedef struct harness_options {
     const char *model; /* YAML of the model: subtree */
