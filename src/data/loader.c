@@ -281,7 +281,7 @@ static gp_status start(gp_loader *self, gp_error *err) {
         if (!failed) self->started++;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) return gp_fail(err, GP_INTERNAL, "the loader's threads cannot be started: %s", strerror(failed));
+    if (failed) return gp_fail(err, GP_MEMORY, "the loader's threads cannot be started: %s", strerror(failed));
     return GP_OK;
 }
 

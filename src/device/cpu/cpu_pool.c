@@ -66,7 +66,7 @@ static gp_status start_helpers(gp_cpu_pool *pool, gp_error *err) {
         int failed = pthread_create(&helper->thread, NULL, helper_main, helper);
         if (failed) {
             join_helpers(pool, i);
-            return gp_fail(err, GP_DEVICE, "cpu: thread %d of %d could not be started: %s", i + 2, pool->threads,
+            return gp_fail(err, GP_MEMORY, "cpu: thread %d of %d could not be started: %s", i + 2, pool->threads,
                            strerror(failed));
         }
         pthread_setname_np(helper->thread, "gp-cpu-pool");
