@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/file.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 static atomic_bool armed;
 static atomic_int_fast64_t calls;
@@ -44,6 +46,7 @@ static bool fails(calls_family family, const char *name) {
     X(MEMORY, int, ENOMEM, 0, posix_memalign, (void **out, size_t unit, size_t size), (out, unit, size))               \
     X(MEMORY, int, -1, ENOMEM, vasprintf, (char **out, const char *format, va_list args), (out, format, args))         \
     X(MEMORY, FILE *, NULL, ENOMEM, open_memstream, (char **out, size_t *size), (out, size))                           \
+    X(MEMORY, XXH3_state_t *, NULL, ENOMEM, XXH3_createState, (void), ())                                              \
     X(THREADS, int, EAGAIN, 0, pthread_create,                                                                         \
       (pthread_t * out, const pthread_attr_t *attributes, void *(*main)(void *), void *argument),                      \
       (out, attributes, main, argument))                                                                               \
@@ -56,6 +59,7 @@ static bool fails(calls_family family, const char *name) {
     X(FILES, int, -1, EIO, stat, (const char *path, struct stat *out), (path, out))                                    \
     X(FILES, int, -1, EIO, access, (const char *path, int mode), (path, mode))                                         \
     X(FILES, off_t, -1, EIO, lseek, (int file, off_t offset, int from), (file, offset, from))                          \
+    X(FILES, int, -1, ENOLCK, flock, (int file, int operation), (file, operation))                                     \
     X(FILES, int, -1, EIO, ftruncate, (int file, off_t size), (file, size))                                            \
     X(FILES, int, -1, EACCES, mkdir, (const char *path, mode_t mode), (path, mode))                                    \
     X(FILES, int, -1, EIO, rename, (const char *from, const char *to), (from, to))                                     \

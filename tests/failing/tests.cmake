@@ -1,7 +1,7 @@
 # Each call that can fail, failing (failing/calls.h): the linker puts calls.c's wrappers before these.
-set(calls calloc realloc aligned_alloc posix_memalign vasprintf open_memstream
+set(calls calloc realloc aligned_alloc posix_memalign vasprintf open_memstream XXH3_createState
     pthread_create
-    open read pread write fsync fstat stat access lseek ftruncate mkdir rename unlink unlinkat realpath opendir
+    open read pread write fsync fstat stat access lseek flock ftruncate mkdir rename unlink unlinkat realpath opendir
     fopen fflush ferror fclose close
     dnnl_stream_create dnnl_memory_create dnnl_memory_desc_clone dnnl_memory_desc_create_with_strides
     dnnl_memory_desc_create_with_tag dnnl_engine_create dnnl_primitive_attr_create dnnl_primitive_attr_clone
@@ -10,7 +10,7 @@ set(calls calloc realloc aligned_alloc posix_memalign vasprintf open_memstream
 list(TRANSFORM calls PREPEND "LINKER:--wrap=")
 
 foreach(name failing_reads failing_runs)
-  gp_test(${name} "fault" 300 gp_train)
+  gp_test(${name} "fault" 600 gp_train)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/calls.c ${CMAKE_CURRENT_LIST_DIR}/each.c
                  ${CMAKE_CURRENT_LIST_DIR}/opened.c ${CMAKE_CURRENT_SOURCE_DIR}/train/fixture.c)
   target_link_options(test_${name} PRIVATE ${calls})
