@@ -26,6 +26,7 @@ import torch.nn.functional as F
 
 LOSS, TENSOR = 1e-5, 2e-4  # relative; a tensor's to its largest element
 STEPS = 4
+DIVERGED = 1e4  # a loss beyond which nothing is compared: rounding grows with it
 
 
 class DeferredNorm(torch.nn.Module):
@@ -414,12 +415,12 @@ def relative(got, want):
 
 
 def compare(program, case, folder):
-    """The largest difference, as a share of what is allowed, and what it is of; None where nothing is trained."""
+    """The largest difference, as a share of what is allowed, and what it is of; None where nothing is trained, or it diverges."""
     write_safetensors(folder / "data.safetensors", {"x": case.x, "y": case.y})
     write_safetensors(folder / "init.safetensors", {n: t.float() for n, t in case.state().items()})
     (folder / "c.yaml").write_text(json.dumps(case.config(), indent=1))
     expected = case.train()
-    if expected is None:
+    if expected is None or max(map(abs, [*expected[0], expected[1]])) > DIVERGED:
         return None
     done = subprocess.run([program, "-q", "--force", "-o", folder / "run", folder / "c.yaml"], capture_output=True, text=True)
     if done.returncode != 0:
