@@ -74,8 +74,8 @@ enum { GP_MAX_OPERANDS = 8 };
  *                         (Chan, Golub, LeVeque 1979), unbiased variance; running = (1−momentum)·running + momentum·new
  * square_sum              sum f64 [1]: Σ x², added in blocks that follow from the shape
  * clip_total              squares f64 [params] → scalars.grad_norm = √Σ (added in order), .clip = min(1, max_norm /
- *                         (grad_norm + 1e-6)) as torch.nn.utils.clip_grad_norm_, 1 where max_norm is 0; .finite becomes
- *                         0 where the norm is not
+ *                         (grad_norm + 1e-6)) as torch.nn.utils.clip_grad_norm_, .finite becomes 0 where the norm
+ *                         is not; where max_norm is 0 .grad_norm is found, .clip 1, and .finite left as it is
  * sgd                     PyTorch's SGD on one parameter; changes nothing where scalars.finite is 0; so norm_commit
  * adam                    PyTorch's Adam or AdamW on one parameter in step scalars.step; changes nothing likewise
  * reorder                 y = x in another format

@@ -30,7 +30,8 @@ typedef struct gp_plan_request {
     const gp_device_spec *devices; /* one per worker; workers = stages */
     gp_dtype real;                 /* GP_F32; GP_F64 where every device computes it */
     gp_update update;
-    double clip_norm; /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_) */
+    double clip_norm; /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
+                         a step whose norm is not finite changes nothing */
     bool norms;       /* the norm is found also where nothing is clipped; changes no result */
     bool predict;     /* evaluations keep what the loss is given, for gp_run_prediction */
     int64_t batch;    /* samples of a full mini-batch */

@@ -17,8 +17,7 @@ typedef struct gp_session_options {
     /* Not NULL: this session predicts. It has these weights in place of train.init, no training, and its data.eval
      * needs no targets. Borrowed for the call. */
     const char *weights;
-    bool norms; /* each step finds the squares of its gradients; changes no result, but a norm that is not finite ends
-                   the run in the step that made it */
+    bool norms; /* each step finds the squares of its gradients; changes no result */
 } gp_session_options;
 
 typedef struct gp_session {

@@ -737,7 +737,9 @@ static void test_clip_total(void **state) {
                  {10, 9, 5, 1, 1},
                  {5, 9, 5, 5 / 5.000001, 1},
                  {1, 9, 5, 1 / 5.000001, 1},
-                 {0, INFINITY, INFINITY, 1, 0},
+                 {0, INFINITY, INFINITY, 1, 1},
+                 {0, NAN, NAN, 1, 1},
+                 {1, INFINITY, INFINITY, 0, 0},
                  {1, NAN, NAN, 1, 0}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         op_bench b = begin(GP_OP_CLIP_TOTAL);

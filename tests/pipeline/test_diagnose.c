@@ -175,7 +175,7 @@ static void check(const fault *with, const gp_device_kind *kind, int cut, gp_che
                                      .real = GP_F32,
                                      .checkpoint = mode,
                                      .lockstep = mode != GP_CHECKPOINT_NEVER,
-                                     .norms = true,
+                                     .clip_norm = 1,
                                      .micro_batches = 4,
                                      .batch = SAMPLES};
     harness_plan(&h, &options);

@@ -81,6 +81,6 @@ gp_status gp_cpu_clip_total_run(const gp_cpu_call *call, gp_error *err) {
     scalars->grad_norm = sqrt(sum);
     double clip = most / (scalars->grad_norm + 1e-6);
     scalars->clip = most > 0 && clip < 1 ? clip : 1;
-    if (!isfinite(scalars->grad_norm)) scalars->finite = 0;
+    if (most > 0 && !isfinite(scalars->grad_norm)) scalars->finite = 0;
     return GP_OK;
 }

@@ -21,6 +21,6 @@ gp_status ref_clip_total(const ref_call *call) {
     scalars->grad_norm = sqrt(sum);
     scalars->clip = 1;
     if (most > 0 && most < scalars->grad_norm + 1e-6) scalars->clip = most / (scalars->grad_norm + 1e-6);
-    if (!isfinite(sum)) scalars->finite = 0;
+    if (most > 0 && !isfinite(sum)) scalars->finite = 0;
     return GP_OK;
 }
