@@ -29,6 +29,7 @@ static gp_status note_stats(gp_stage_plan *plan, int node, const gp_lowering *lo
     return GP_OK;
 }
 
+/* Where nothing trains, no other pass than EVALUATE asks: a working copy for it would be made and never read. */
 gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     const gp_graph *graph = request->stages->graph;
     gp_stage_lowering lowering;
@@ -39,7 +40,7 @@ gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *r
         status = note_stats(plan, node, &lowering.nodes[n], err);
         for (size_t o = 0; o < lowering.nodes[n].count && status == GP_OK; o++) {
             const gp_lowered_op *op = &lowering.nodes[n].ops[o];
-            if (gp_lowered_is_dead(graph, node, op)) continue;
+            if (gp_lowered_is_dead(graph, node, op) || (!request->trains && op->pass != GP_PASS_EVALUATE)) continue;
             const gp_prepared *prepared;
             status = gp_stage_prepare(plan, request, node, (int)o, op, 0, false, &prepared, err);
             if (status == GP_OK) status = note_choices(plan, graph, node, (int)o, op, prepared, err);

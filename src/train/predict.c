@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,11 @@
 #include "base/memory.h"
 #include "data/loader.h"
 #include "data/safetensors.h"
+#include "layers/types.h"
 #include "pipeline/run.h"
 #include "train/weights.h"
+
+static const char tensor_name[] = "y";
 
 typedef struct predictor {
     gp_session *session;
@@ -31,22 +35,41 @@ static gp_status refuse_input(const char *path, const char *input, gp_error *err
     struct stat out, in;
     if (!input || stat(path, &out) != 0 || stat(input, &in) != 0) return GP_OK;
     if (out.st_dev != in.st_dev || out.st_ino != in.st_ino) return GP_OK;
-    return gp_fail(err, GP_USAGE, "--predict %s: would write over %s, which is read: choose another name", path, input);
+    return gp_fail(err, GP_USAGE, "--predict %s: would write over %s, which is an input: choose another name", path,
+                   input);
+}
+
+/* Only such a file as this program writes here may be written over: whatever else is there is somebody's work. */
+static gp_status refuse_other(const char *path, gp_error *err) {
+    struct stat about;
+    gp_safetensors *file = NULL;
+    gp_error ignored = {0};
+    if (lstat(path, &about) != 0) return GP_OK;
+    bool ours = gp_safetensors_open(path, &file, &ignored) == GP_OK && gp_safetensors_count(file) == 1;
+    if (ours) {
+        const gp_safetensor *only = gp_safetensors_at(file, 0);
+        ours = strcmp(only->name, tensor_name) == 0 && only->known && only->dtype == GP_F32;
+    }
+    gp_safetensors_close(&file);
+    if (ours) return GP_OK;
+    return gp_fail(err, GP_USAGE, "--predict %s: is there already, and not a file of predictions: choose another name",
+                   path);
 }
 
 static gp_status check_path(const predictor *p, gp_error *err) {
     const gp_config *config = p->session->config;
-    const gp_source_config *eval = &config->data.eval;
-    const char *const inputs[] = {config->train.init, eval->file, eval->images, eval->labels};
+    const gp_source_config *train = &config->data.train, *eval = &config->data.eval;
+    const char *const inputs[] = {config->path,  config->train.init, train->file,  train->images,
+                                  train->labels, eval->file,         eval->images, eval->labels};
     for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
         GP_RETURN_IF_FAILED(refuse_input(p->options->path, inputs[i], err));
-    return GP_OK;
+    return refuse_other(p->options->path, err);
 }
 
 static gp_status begin_file(predictor *p, gp_error *err) {
     static const char *const metadata[] = {"format", "pt", NULL};
     gp_safetensors_item item = {
-        .name = "y", .dtype = GP_F32, .rank = 1 + p->shape.rank, .dim = {gp_dataset_count(p->session->eval)}};
+        .name = tensor_name, .dtype = GP_F32, .rank = 1 + p->shape.rank, .dim = {gp_dataset_count(p->session->eval)}};
     for (int d = 0; d < p->shape.rank; d++) item.dim[1 + d] = p->shape.dim[d];
     return gp_safetensors_begin(p->options->path, &item, 1, metadata, &p->file, err);
 }
@@ -109,9 +132,23 @@ static gp_status predict_all(predictor *p, gp_error *err) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
+static gp_shape prediction_shape(const gp_session *session) {
+    const gp_graph *graph = session->graph;
+    return graph->nodes[graph->node_count - 1].layer->inputs[GP_LOSS_PREDICTION];
+}
+
+size_t gp_predict_bytes(const gp_session *session) {
+    gp_shape shape = prediction_shape(session);
+    size_t blocks = shape.rank < 3 ? 1 : 2, sum = 0;
+    int64_t elements;
+    if (!gp_shape_elements(shape, &elements)) return SIZE_MAX;
+    bool fits = gp_size_mul((size_t)elements * sizeof(float), (size_t)session->config->data.batch, &sum) &&
+                gp_size_mul(sum, blocks, &sum);
+    return fits ? sum : SIZE_MAX;
+}
+
 static gp_status prepare(predictor *p, gp_error *err) {
-    const gp_graph *graph = p->session->graph;
-    p->shape = graph->nodes[graph->node_count - 1].layer->inputs[0];
+    p->shape = prediction_shape(p->session);
     if (!gp_shape_elements(p->shape, &p->elements)) return gp_fail(err, GP_INTERNAL, "a prediction has no size");
     size_t most = (size_t)p->session->config->data.batch * (size_t)p->elements;
     GP_RETURN_IF_FAILED(check_path(p, err));

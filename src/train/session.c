@@ -11,6 +11,7 @@
 #include "data/loader.h"
 #include "pipeline/memory.h"
 #include "train/devices.h"
+#include "train/predict.h"
 #include "train/rate.h"
 #include "train/snapshot.h"
 #include "train/weights.h"
@@ -257,7 +258,8 @@ static gp_status refuse_plan(const gp_session *session, const choice *now, int w
 }
 
 gp_status gp_session_check_machine(const gp_session *session, gp_error *err) {
-    size_t sum = gp_state_bytes(session->plan), machine = gp_machine_memory();
+    size_t sum = session->predicts ? gp_predict_bytes(session) : gp_state_bytes(session->plan);
+    size_t machine = gp_machine_memory();
     for (int w = 0; w < session->plan->workers; w++)
         if (!gp_size_add(sum, session->plan->arena[w], &sum)) sum = SIZE_MAX;
     char needed[32], there[32];

@@ -681,6 +681,14 @@ class Plan(Group):
         self.expect(["--plan", "-o", "run", "c.yaml"], 0, out=process.out)
         self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors"])
 
+    def test_it_is_the_plan_of_the_run(self):
+        """With -v, which prints the plan before it trains, as without."""
+        for cut in ([], sets(["pipeline.devices=[cpu]"]), sets(["train={steps: 0}"])):
+            report, *programs = self.expect(["--plan", "-v", "c.yaml", *cut], 0).out.split("\n# ")
+            run = self.expect(["-v", "--force", "-o", "run", "c.yaml", *cut], 0)
+            self.assertEqual(run.out[: len(report)], report)
+            self.assertEqual("norm" in programs[0], "steps: 0" not in "".join(cut))
+
     def test_a_thousand_stages_of_five_thousand_layers(self):
         layers = []
         for i in range(1250):
@@ -790,6 +798,15 @@ class Predictions(Group):
         self.process = process
         return [list(values[i * shape[1] : (i + 1) * shape[1]]) for i in range(shape[0])]
 
+    def contents(self):
+        """{path: bytes} of all files below the folder."""
+        found = {}
+        for folder, _, names in os.walk(self.folder):
+            for path in (os.path.join(folder, name) for name in names):
+                with open(path, "rb") as file:
+                    found[path] = file.read()
+        return found
+
     def test_predictions_are_what_the_evaluation_saw(self):
         folder = self.train()
         before = {name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in os.listdir(folder)}
@@ -859,19 +876,35 @@ class Predictions(Group):
 
     def test_what_cannot_be_predicted_or_written(self):
         self.expect(["-q", "-o", "run", "c.yaml"], 0)
-        model, data = read_model(self.path("run")), read_tensors(self.path("d.safetensors"))
-        there = sorted(os.listdir(self.folder))
+        os.mkdir(self.path("folder"))
+        os.symlink("c.yaml", self.path("link"))
+        self.write("text", "somebody's\n")
+        write_tensors(self.path("x.safetensors"), x=("F32", [1], bytes(4)))
+        write_tensors(self.path("classes.safetensors"), y=("I64", [1], bytes(8)))
+        write_tensors(self.path("train.safetensors"), y=("F32", [1], bytes(4)))
+        changes = sets(["data.train={tensors: train.safetensors}"])
+        there, before = sorted(os.listdir(self.folder)), self.contents()
         for out, status, sentence in (
-            ("run/model.safetensors", 2, "--predict run/model.safetensors: would write over run/model.safetensors, which "
-             "is read: choose another name"),
-            ("d.safetensors", 2, "--predict d.safetensors: would write over d.safetensors, which is read: choose another "
-             "name"),
-            ("none/y", 1, "REST"),
+            ("run/model.safetensors", 2, "INPUT"),
+            ("d.safetensors", 2, "INPUT"),
+            ("train.safetensors", 2, "INPUT"),
+            ("c.yaml", 2, "INPUT"),
+            ("link", 2, "--predict link: would write over c.yaml, which is an input: choose another name"),
+            ("text", 2, "THERE"),
+            ("folder", 2, "THERE"),
+            ("x.safetensors", 2, "THERE"),
+            ("classes.safetensors", 2, "THERE"),
+            ("run/metrics.jsonl", 2, "THERE"),
+            ("run/best.safetensors", 2, "THERE"),
+            ("none/y", 1, "none/y.tmp-PID-0: cannot be created: No such file or directory"),
         ):
-            process = self.run_program("--predict", out, "-o", "run", "c.yaml")
-            sentence = sentence.replace("REST", "none/y.tmp-%d-0: cannot be created: No such file or directory" % process.pid)
+            process = self.run_program("--predict", out, "-o", "run", "c.yaml", *changes)
+            sentence = sentence.replace("INPUT", "--predict %s: would write over %s, which is an input: choose another name" % (out, out))
+            sentence = sentence.replace("THERE", "--predict %s: is there already, and not a file of predictions: choose another name" % out)
+            sentence = sentence.replace("PID", str(process.pid))
             self.assertEqual((process.err.replace(self.folder + "/", ""), process.returncode),
                              ("gpipe-train: %s\n" % sentence, status))
+        self.assertEqual(self.contents(), before)
         process = self.run_program("--predict", "y", "-o", "run", "c.yaml", prepare=lambda: limit_files(100))
         self.assertEqual((process.err, process.returncode),
                          ("gpipe-train: y.tmp-%d-0: cannot be written: File too large\n" % process.pid, 1))
@@ -880,7 +913,7 @@ class Predictions(Group):
                     "and without training (train.steps: 0, --predict) nothing else is read\n", out="")
         os.remove(self.path("train.yaml"))
         self.assertEqual(sorted(os.listdir(self.folder)), there)
-        self.assertEqual((read_model(self.path("run")), read_tensors(self.path("d.safetensors"))), (model, data))
+        self.assertEqual(self.contents(), before)
 
     def test_a_signal_leaves_no_file(self):
         self.expect(["-q", "-o", "run", "c.yaml"], 0)

@@ -7,7 +7,9 @@
 #include "balance/cost.h"
 #include "base/memory.h"
 #include "pipeline/memory.h"
+#include "train/devices.h"
 #include "train/fixture.h"
+#include "train/saver.h"
 
 /* The usual configuration with one text in it replaced, so that places have lines; valid until the next call. */
 static const char *with(const char *old, const char *new) {
@@ -233,6 +235,42 @@ static void more_than_the_machine_has_is_refused_to_those_who_run_it(void **stat
     gp_session_close(&session);
 }
 
+static gp_session *open_predicting(void) {
+    gp_error err = {0};
+    gp_session *session = NULL;
+    gp_config *config = fixture_config(FIXTURE_CONFIG, FIXTURE_CHANGES("train.steps=0"));
+    gp_session *trained = fixture_session(NULL);
+    gp_run *run = NULL;
+    gp_saver *saver = NULL;
+    assert_int_equal(gp_run_create(trained->plan, NULL, &run, &err), GP_OK);
+    assert_int_equal(gp_saver_create(trained->plan, fixture_path(""), "", 1, &saver, &err), GP_OK);
+    assert_int_equal(gp_saver_model(saver, run, fixture_path("w.safetensors"), NULL, &err), GP_OK);
+    gp_saver_destroy(&saver);
+    gp_run_destroy(&run);
+    gp_session_close(&trained);
+    gp_session_options options = {.weights = fixture_path("w.safetensors")};
+    if (gp_session_open_for(&config, &options, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    return session;
+}
+
+/* Beside the arenas: a run's copy of its state, a prediction's mini-batch. To the byte. */
+static void expect_beside(gp_session *session, size_t bytes) {
+    gp_error err = {0};
+    assert_int_equal(session->plan->workers, 2);
+    session->plan->arena[0] = gp_machine_memory() - session->plan->arena[1] - bytes;
+    assert_int_equal(gp_session_check_machine(session, &err), GP_OK);
+    session->plan->arena[0]++;
+    assert_int_equal(gp_session_check_machine(session, &err), GP_MEMORY);
+    gp_session_close(&session);
+}
+
+static void what_lies_beside_the_arenas_is_counted(void **state) {
+    (void)state;
+    gp_session *session = fixture_session(NULL);
+    expect_beside(session, gp_state_bytes(session->plan));
+    expect_beside(open_predicting(), 16 * 3 * sizeof(float));
+}
+
 /* ---- data and steps ---------------------------------------------------------------------------------------------- */
 
 static void expect_steps(const char *const *changes, int64_t epoch_steps, int64_t steps) {
@@ -313,6 +351,39 @@ static void a_run_of_no_steps_has_no_memory_for_training(void **state) {
     gp_session_close(&evaluates);
 }
 
+static bool is_read(const gp_stage_plan *stage, size_t offset) {
+    for (int i = 0; i < stage->sized_count; i++)
+        for (int r = 0; r < GP_ROUTINES; r++) {
+            const gp_routine *routine = &stage->sized[i].routine[r];
+            for (size_t o = 0; o < routine->count; o++)
+                for (int p = 0; p < GP_MAX_OPERANDS; p++)
+                    if (routine->ops[o].operand[p].area == GP_AREA_FIXED && routine->ops[o].operand[p].offset == offset)
+                        return true;
+        }
+    return false;
+}
+
+/* Whether there is one that only the backward pass reads is the device's choice, and here it has one. */
+static void a_working_copy_is_there_to_be_read(void **state) {
+    (void)state;
+    size_t bytes[2];
+    for (int trains = 0; trains < 2; trains++) {
+        const char *const changes[] = {"model.layers.0.conv.out=32", "model.layers.3.conv.out=32",
+                                       trains ? NULL : "train.steps=0", NULL};
+        gp_session *session = fixture_session(changes);
+        for (int s = 0; s < session->plan->stages->count; s++) {
+            const gp_stage_plan *stage = &session->plan->stage[s];
+            for (int i = 0; i < stage->param_count; i++)
+                for (int c = 0; c < stage->params[i].copy_count; c++)
+                    assert_true(is_read(stage, stage->params[i].copies[c].offset));
+        }
+        bytes[trains] = memory_of(session, GP_MEMORY_WORKING);
+        gp_session_close(&session);
+    }
+    assert_true(bytes[0] > 0);
+    assert_true(bytes[0] < bytes[1]);
+}
+
 static void something_must_be_left_to_train(void **state) {
     (void)state;
     static const char frozen[] = "model:\n"
@@ -367,12 +438,14 @@ int main(void) {
         cmocka_unit_test(a_refused_plan_has_the_devices_place),
         cmocka_unit_test(what_a_refusal_proposes_fits),
         cmocka_unit_test(more_than_the_machine_has_is_refused_to_those_who_run_it),
+        cmocka_unit_test(what_lies_beside_the_arenas_is_counted),
         cmocka_unit_test(the_first_of_steps_and_epochs_ends_the_run),
         cmocka_unit_test(a_run_has_so_many_steps_at_most),
         cmocka_unit_test(drop_last_must_leave_something),
         cmocka_unit_test(the_sizes_that_the_run_meets_are_planned),
         cmocka_unit_test(a_run_of_no_steps_needs_no_training_data),
         cmocka_unit_test(a_run_of_no_steps_has_no_memory_for_training),
+        cmocka_unit_test(a_working_copy_is_there_to_be_read),
         cmocka_unit_test(something_must_be_left_to_train),
         cmocka_unit_test(files_are_checked_before_anything_runs),
     };
