@@ -12,16 +12,16 @@
 #include "base/memory.h"
 
 enum {
-    DIGITS = 9, /* %.9g: f32 round-trips */
-    WAITING = 64 << 10
+    DIGITS = 9,              /* %.9g: f32 round-trips */
+    MOST_WAITING = 16 << 20, /* bytes */
 };
 
 struct gp_metrics {
     int fd;
     char *path;
-    off_t end;             /* of the last whole line in the file */
-    char waiting[WAITING]; /* lines that the file did not take yet */
-    size_t waiting_bytes;
+    off_t end;     /* of the last whole line in the file */
+    char *waiting; /* lines that the file did not take yet */
+    size_t waiting_bytes, waiting_capacity;
     bool told;     /* gp_metrics_poll was asked since they began to wait */
     gp_error late; /* why they wait */
 };
@@ -90,8 +90,9 @@ static gp_status write_bytes(gp_metrics *metrics, const char *bytes, size_t coun
     for (size_t done = 0; done < count;) {
         ssize_t now = write(metrics->fd, bytes + done, count - done);
         if (now < 0 && errno == EINTR) continue;
-        if (now < 0) {
-            gp_fail(err, GP_IO, "%s: cannot be written: %s", metrics->path, strerror(errno));
+        if (now <= 0) {
+            gp_fail(err, GP_IO, "%s: cannot be written: %s", metrics->path,
+                    now < 0 ? strerror(errno) : "the system takes no byte");
             if (ftruncate(metrics->fd, metrics->end) == 0) lseek(metrics->fd, metrics->end, SEEK_SET);
             return GP_IO;
         }
@@ -112,10 +113,11 @@ static gp_status write_waiting(gp_metrics *metrics, gp_error *err) {
 static gp_status add_line(gp_metrics *metrics, const char *line, size_t bytes, gp_error *err) {
     gp_status status = metrics->waiting_bytes > 0 ? write_waiting(metrics, &metrics->late) : GP_OK;
     if (status == GP_OK && write_bytes(metrics, line, bytes, &metrics->late) == GP_OK) return GP_OK;
-    if (bytes > WAITING - metrics->waiting_bytes) {
+    if (bytes > MOST_WAITING - metrics->waiting_bytes) {
         if (err) *err = metrics->late;
         return GP_IO;
     }
+    GP_RETURN_IF_FAILED(GP_GROW(&metrics->waiting, &metrics->waiting_capacity, metrics->waiting_bytes + bytes, err));
     memcpy(metrics->waiting + metrics->waiting_bytes, line, bytes);
     metrics->waiting_bytes += bytes;
     return GP_OK;
@@ -134,6 +136,7 @@ gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err) {
     gp_status status = it->waiting_bytes > 0 ? write_waiting(it, err) : GP_OK;
     if (close(it->fd) != 0 && status == GP_OK)
         status = gp_fail(err, GP_IO, "%s: cannot be written: %s", it->path, strerror(errno));
+    free(it->waiting);
     free(it->path);
     free(it);
     *metrics = NULL;

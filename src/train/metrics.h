@@ -1,7 +1,7 @@
 /* metrics.jsonl: one JSON object a line, written through at once, so that what a run reached survives its end.
  *
- * Lines that a full disk does not take wait in memory, some tens of thousands of bytes of them, and are tried again
- * with the next.
+ * Lines that a full disk does not take wait in memory, up to 16 MiB of them, and are tried again with the next; one
+ * more is refused with GP_IO.
  *
  * The trainer opens and closes it; only the trainer's thread writes. */
 #ifndef GP_TRAIN_METRICS_H

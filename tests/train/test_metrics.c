@@ -5,9 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "base/philox.h"
 #include "train/fixture.h"
+
+/* In place of the library's: a file that takes nothing and says nothing of it, as POSIX lets some do. */
+static bool takes_nothing;
+ssize_t write(int fd, const void *bytes, size_t count) {
+    return takes_nothing ? 0 : (ssize_t)syscall(SYS_write, fd, bytes, count);
+}
 
 /* The object's keys in the order of the file, separated by blanks. */
 static const char *keys_of(json_t *object) {
@@ -179,27 +187,45 @@ static void a_full_disk_leaves_whole_lines(void **state) {
     small = before;
     small.rlim_cur = 200;
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    int written = 0;
-    /* Lines of 52 bytes: three fit, and 65536 / 52 = 1260 more wait. */
-    int first = 0;
-    while (written < 10000 && gp_metrics_eval(metrics, 1, 0.5, 0.5, &err) == GP_OK) {
-        written++;
-        if (gp_metrics_poll(metrics, &err) == GP_OK) continue;
-        if (first) written = 10000; /* said twice */
-        first = written;
+    /* Lines of 52 bytes, of which three fit and one waits; then long ones, until they are too many. */
+    int written = 0, said = 0;
+    for (; written < 4; written++) {
+        assert_int_equal(gp_metrics_eval(metrics, 1, 0.5, 0.5, &err), GP_OK);
+        if (gp_metrics_poll(metrics, &err) != GP_OK) said = said ? -1 : written;
     }
+    static char text[4001];
+    memset(text, 'x', 4000);
+    int64_t bytes = gp_metrics_bytes(metrics),
+            line = 4000 + (int64_t)strlen("{'event':'end','status':'','steps':1,'seconds':1.0}\n");
+    for (; written < 10000 && gp_metrics_end(metrics, text, 1, 1, &err) == GP_OK; written++, bytes += line)
+        assert_int_equal(gp_metrics_poll(metrics, &err), GP_OK);
     json_t *lines = fixture_metrics(fixture_path(""));
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(json_array_size(lines), 3);
     json_decref(lines);
-    assert_int_equal(first, 4);
-    assert_int_equal(written, 3 + 1260);
-    assert_int_equal(gp_metrics_bytes(metrics), written * 52);
+    assert_int_equal(said, 3);
+    assert_int_equal(written, 4 + ((16 << 20) - 52) / line);
+    assert_int_equal(gp_metrics_bytes(metrics), bytes);
     assert_non_null(strstr(err.text, "metrics.jsonl: cannot be written: File too large"));
     /* There is room again. */
     assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, &err), GP_OK);
     lines = close_and_read(metrics);
     assert_int_equal(json_array_size(lines), written + 1);
+    json_decref(lines);
+}
+
+static void a_file_that_takes_nothing_is_full(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_metrics *metrics = open_file();
+    takes_nothing = true;
+    assert_int_equal(gp_metrics_eval(metrics, 1, 0.5, 0.5, &err), GP_OK);
+    gp_status status = gp_metrics_poll(metrics, &err);
+    takes_nothing = false;
+    assert_int_equal(status, GP_IO);
+    assert_non_null(strstr(err.text, "metrics.jsonl: cannot be written: the system takes no byte"));
+    json_t *lines = close_and_read(metrics);
+    assert_int_equal(json_array_size(lines), 1);
     json_decref(lines);
 }
 
@@ -213,6 +239,7 @@ int main(void) {
         cmocka_unit_test(an_old_file_is_emptied),
         cmocka_unit_test(files_that_cannot_be_written_are_named),
         cmocka_unit_test(a_full_disk_leaves_whole_lines),
+        cmocka_unit_test(a_file_that_takes_nothing_is_full),
     };
     return cmocka_run_group_tests_name("metrics", tests, fixture_make, fixture_remove);
 }
