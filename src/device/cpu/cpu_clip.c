@@ -1,27 +1,20 @@
 /* Norms of gradients, and what they are clipped by. */
-#include "device/cpu/cpu_ops.h"
-
 #include <math.h>
 
-enum {
-    BLOCK = 4096, /* elements that are summed together; the blocks are added in their order */
-    LANES = 16,   /* sums within a block, which the compiler may keep in vectors */
-};
+#include "device/cpu/cpu_blocks.h"
+#include "device/cpu/cpu_ops.h"
+
+enum { LANES = 16 }; /* sums within a block, which the compiler may keep in vectors */
 
 typedef struct square_loop {
     gp_rows x;
     const float *x_at;
-    double *sums; /* of each block */
 } square_loop;
-
-static int64_t blocks_of(gp_rows x) {
-    return (x.count * x.width + BLOCK - 1) / BLOCK;
-}
 
 gp_status gp_cpu_square_sum_prepare(gp_prepared *prepared, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fd", err));
     gp_rows x = gp_rows_of(&prepared->desc.operand[GP_SQUARE_SUM_X]);
-    gp_cpu_book(prepared, (size_t)blocks_of(x) * sizeof(double));
+    gp_cpu_book_blocks(prepared, x);
     return GP_OK;
 }
 
@@ -32,7 +25,8 @@ static void add_squares(double lanes[LANES], const float *x, int64_t count) {
     for (int l = 0; i < count; i++, l++) lanes[l] += (double)x[i] * (double)x[i];
 }
 
-static double block_sum(const square_loop *loop, int64_t begin, int64_t end) {
+static double block_sum(const void *context, int64_t begin, int64_t end) {
+    const square_loop *loop = context;
     double lanes[LANES] = {0};
     for (int64_t at = begin; at < end;) {
         int64_t row = at / loop->x.width, column = at % loop->x.width, count = loop->x.width - column;
@@ -46,22 +40,10 @@ static double block_sum(const square_loop *loop, int64_t begin, int64_t end) {
     return lanes[0];
 }
 
-static void sum_blocks(void *context, int64_t begin, int64_t end) {
-    const square_loop *loop = context;
-    int64_t elements = loop->x.count * loop->x.width;
-    for (int64_t block = begin; block < end; block++) {
-        int64_t last = (block + 1) * BLOCK < elements ? (block + 1) * BLOCK : elements;
-        loop->sums[block] = block_sum(loop, block * BLOCK, last);
-    }
-}
-
 gp_status gp_cpu_square_sum_run(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    square_loop loop = {gp_cpu_rows(call, GP_SQUARE_SUM_X), call->operand[GP_SQUARE_SUM_X], call->workspace};
-    int64_t blocks = blocks_of(loop.x);
-    gp_cpu_pool_for(call->pool, blocks, gp_cpu_grain(BLOCK), sum_blocks, &loop);
-    double sum = 0;
-    for (int64_t block = 0; block < blocks; block++) sum += loop.sums[block];
+    square_loop loop = {gp_cpu_rows(call, GP_SQUARE_SUM_X), call->operand[GP_SQUARE_SUM_X]};
+    double sum = gp_cpu_sum_blocks(call, loop.x, gp_cpu_grain(GP_CPU_BLOCK), block_sum, &loop);
     *(double *)call->operand[GP_SQUARE_SUM_SUM] = sum;
     return GP_OK;
 }

@@ -1,25 +1,18 @@
-#include "device/cpu/cpu_ops.h"
-
 #include <math.h>
 
-/* Losses are summed in blocks of so many elements in row-major order, and the blocks in theirs. */
-enum { BLOCK = 4096 };
+#include "device/cpu/cpu_blocks.h"
+#include "device/cpu/cpu_ops.h"
 
 typedef struct element_loop {
     gp_element_loss function;
     const float *x_at, *target_at;
     gp_rows x, target;
-    double *partial; /* of each block */
 } element_loop;
-
-static int64_t blocks_of(gp_rows x) {
-    return (x.count * x.width + BLOCK - 1) / BLOCK;
-}
 
 gp_status gp_cpu_element_loss_forward_prepare(gp_prepared *prepared, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ffd", err));
     gp_rows x = gp_rows_of(&prepared->desc.operand[GP_ELEMENT_LOSS_FORWARD_X]);
-    gp_cpu_book(prepared, (size_t)blocks_of(x) * sizeof(double));
+    gp_cpu_book_blocks(prepared, x);
     return GP_OK;
 }
 
@@ -42,23 +35,19 @@ static double sum_bce(const float *x, const float *target, int64_t count) {
     return sum;
 }
 
-/* Items are blocks; a block goes on from row to row. */
-static void sum_blocks(void *context, int64_t begin, int64_t end) {
+/* A block goes on from row to row. */
+static double block_sum(const void *context, int64_t begin, int64_t end) {
     const element_loop *loop = context;
-    int64_t elements = loop->x.count * loop->x.width;
-    for (int64_t block = begin; block < end; block++) {
-        int64_t last = (block + 1) * BLOCK < elements ? (block + 1) * BLOCK : elements;
-        double sum = 0;
-        for (int64_t i = block * BLOCK; i < last;) {
-            int64_t row = i / loop->x.width, column = i % loop->x.width;
-            int64_t count = loop->x.width - column < last - i ? loop->x.width - column : last - i;
-            const float *x = loop->x_at + row * loop->x.pitch + column;
-            const float *target = loop->target_at + row * loop->target.pitch + column;
-            sum += loop->function == GP_ELEMENT_MSE ? sum_squares(x, target, count) : sum_bce(x, target, count);
-            i += count;
-        }
-        loop->partial[block] = sum;
+    double sum = 0;
+    for (int64_t i = begin; i < end;) {
+        int64_t row = i / loop->x.width, column = i % loop->x.width;
+        int64_t count = loop->x.width - column < end - i ? loop->x.width - column : end - i;
+        const float *x = loop->x_at + row * loop->x.pitch + column;
+        const float *target = loop->target_at + row * loop->target.pitch + column;
+        sum += loop->function == GP_ELEMENT_MSE ? sum_squares(x, target, count) : sum_bce(x, target, count);
+        i += count;
     }
+    return sum;
 }
 
 gp_status gp_cpu_element_loss_forward_run(const gp_cpu_call *call, gp_error *err) {
@@ -67,14 +56,9 @@ gp_status gp_cpu_element_loss_forward_run(const gp_cpu_call *call, gp_error *err
                          .x_at = call->operand[GP_ELEMENT_LOSS_FORWARD_X],
                          .target_at = call->operand[GP_ELEMENT_LOSS_FORWARD_TARGET],
                          .x = gp_cpu_rows(call, GP_ELEMENT_LOSS_FORWARD_X),
-                         .target = gp_cpu_rows(call, GP_ELEMENT_LOSS_FORWARD_TARGET),
-                         .partial = call->workspace};
-    int64_t blocks = blocks_of(loop.x);
-    gp_cpu_pool_for(call->pool, blocks, 1, sum_blocks, &loop);
-    double sum = 0;
-    for (int64_t block = 0; block < blocks; block++) sum += loop.partial[block];
+                         .target = gp_cpu_rows(call, GP_ELEMENT_LOSS_FORWARD_TARGET)};
     double *partial = call->operand[GP_ELEMENT_LOSS_FORWARD_PARTIAL];
-    partial[0] = sum;
+    partial[0] = gp_cpu_sum_blocks(call, loop.x, 1, block_sum, &loop);
     partial[1] = 0;
     return GP_OK;
 }
