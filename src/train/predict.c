@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
-#include "data/loader.h"
 #include "data/safetensors.h"
 #include "layers/types.h"
 #include "pipeline/run.h"
@@ -93,8 +92,8 @@ static gp_status predict_batch(predictor *p, const gp_batch *batch, gp_error *er
                                  .seed = p->session->config->train.seed,
                                  .divisor = batch->counts > 0 ? (double)batch->counts : 1};
     gp_step_result result;
-    int mini = gp_plan_find(p->session->plan, false, batch->samples);
-    if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a mini-batch of %" PRId64, batch->samples);
+    int mini;
+    GP_RETURN_IF_FAILED(gp_session_find_mini(p->session, false, batch->samples, &mini, err));
     GP_RETURN_IF_FAILED(gp_run_step(p->run, mini, &input, &result, err));
     GP_RETURN_IF_FAILED(gp_run_prediction(p->run, mini, p->memory, err));
     p->loss += result.loss_sum;
@@ -116,15 +115,8 @@ static gp_status predict_batches(predictor *p, gp_loader *loader, gp_error *err)
 }
 
 static gp_status predict_all(predictor *p, gp_error *err) {
-    const gp_config *config = p->session->config;
-    const gp_loader_options options = {.batch = config->data.batch,
-                                       .seed = config->train.seed,
-                                       .first_epoch = 1,
-                                       .epochs = 1,
-                                       .depth = 3,
-                                       .threads = config->data.threads};
     gp_loader *loader = NULL;
-    GP_RETURN_IF_FAILED(gp_loader_create(p->session->eval, &p->session->spec, &options, &loader, err));
+    GP_RETURN_IF_FAILED(gp_session_evaluation(p->session, &loader, err));
     gp_status status = predict_batches(p, loader, err);
     gp_loader_destroy(&loader);
     return status;

@@ -270,6 +270,22 @@ gp_status gp_session_check_machine(const gp_session *session, gp_error *err) {
     return GP_OK;
 }
 
+gp_status gp_session_evaluation(const gp_session *session, gp_loader **out, gp_error *err) {
+    const gp_config *config = session->config;
+    const gp_loader_options options = {.batch = config->data.batch,
+                                       .seed = config->train.seed,
+                                       .first_epoch = 1,
+                                       .epochs = 1,
+                                       .depth = GP_PREFETCH,
+                                       .threads = config->data.threads};
+    return gp_loader_create(session->eval, &session->spec, &options, out, err);
+}
+
+gp_status gp_session_find_mini(const gp_session *session, bool training, int64_t samples, int *out, gp_error *err) {
+    *out = gp_plan_find(session->plan, training, samples);
+    return *out >= 0 ? GP_OK : gp_fail(err, GP_INTERNAL, "no plan for a mini-batch of %" PRId64, samples);
+}
+
 /* A model without parameters is nobody's mistake about freezing, and costs nothing to run. */
 static gp_status check_trained(const gp_session *session, gp_error *err) {
     bool frozen = false;

@@ -8,7 +8,7 @@
 
 #include "base/status.h"
 #include "config/config.h"
-#include "data/dataset.h"
+#include "data/loader.h"
 #include "model/graph.h"
 #include "pipeline/plan.h"
 
@@ -39,6 +39,12 @@ GP_MUST_USE gp_status gp_session_open(gp_config **config, gp_session **out, gp_e
 GP_MUST_USE gp_status gp_session_open_for(gp_config **config, const gp_session_options *options, gp_session **out,
                                           gp_error *err);
 void gp_session_close(gp_session **session);
+enum { GP_PREFETCH = 3 }; /* mini-batches */
+/* One pass over the evaluation data, which there are. */
+GP_MUST_USE gp_status gp_session_evaluation(const gp_session *session, gp_loader **out, gp_error *err);
+/* Which of the plan's mini-batches that is; GP_INTERNAL where it has none of that size. */
+GP_MUST_USE gp_status gp_session_find_mini(const gp_session *session, bool training, int64_t samples, int *out,
+                                           gp_error *err);
 /* GP_MEMORY where the plan exceeds what this machine has: for those who run it, not for those who look at it. */
 GP_MUST_USE gp_status gp_session_check_machine(const gp_session *session, gp_error *err);
 

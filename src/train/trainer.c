@@ -23,8 +23,8 @@ gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64
 
 gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, const gp_step_input *input,
                            gp_step_result *result, gp_error *err) {
-    int mini = gp_plan_find(t->session->plan, training, batch->samples);
-    if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a mini-batch of %" PRId64, batch->samples);
+    int mini;
+    GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, training, batch->samples, &mini, err));
     GP_RETURN_IF_FAILED(gp_tracing_before(t->tracing, t->run, mini, input->step, err));
     gp_status status = gp_run_step(t->run, mini, input, result, err);
     gp_tracing_after(t->tracing, t->run, input->step);

@@ -65,17 +65,10 @@ static gp_status keep_best(gp_trainer *t, double loss, double accuracy, gp_error
 
 gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err) {
     if (!t->session->eval) return GP_OK;
-    const gp_config *config = t->session->config;
-    gp_loader_options options = {.batch = config->data.batch,
-                                 .seed = config->train.seed,
-                                 .first_epoch = 1,
-                                 .epochs = 1,
-                                 .depth = GP_PREFETCH,
-                                 .threads = config->data.threads};
     gp_loader *loader = NULL;
     double loss = 0, accuracy = 0;
     bool whole;
-    GP_RETURN_IF_FAILED(gp_loader_create(t->session->eval, &t->session->spec, &options, &loader, err));
+    GP_RETURN_IF_FAILED(gp_session_evaluation(t->session, &loader, err));
     gp_status status = evaluate_batches(t, loader, &loss, &accuracy, &whole, err);
     gp_loader_destroy(&loader);
     if (status != GP_OK) return gp_error_context(err, "evaluation after step %" PRId64 ": ", t->step);

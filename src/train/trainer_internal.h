@@ -12,8 +12,6 @@
 #include "train/saver.h"
 #include "train/trainer.h"
 
-enum { GP_PREFETCH = 3 }; /* mini-batches */
-
 typedef struct gp_trainer {
     gp_session *session;
     const gp_train_options *options;
