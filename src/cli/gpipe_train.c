@@ -156,7 +156,7 @@ static gp_status run(const gp_options *options, gp_error *err) {
     if (options->predict) return predict(options, err);
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     if (options->expand) return gp_expand(&config, stdout, err);
-    const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE};
+    const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE, .resumes = options->resume};
     GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
     gp_status status = options->plan ? print_plan(session->plan, options, err) : train(session, options, err);
     gp_session_close(&session);

@@ -11,10 +11,21 @@ typedef struct comparison {
     bool found;
 } comparison;
 
-/* 0.10 is 0.1, but "0.10" in quotes is a text. */
+/* The digits of a whole number without leading zeros; NULL where the text is none. */
+static const char *whole_number(const char *text, bool *negative) {
+    *negative = *text == '-';
+    text += *text == '-' || *text == '+';
+    if (!*text || text[strspn(text, "0123456789")]) return NULL;
+    return text + strspn(text, "0");
+}
+
+/* 0.10 is 0.1, but "0.10" in quotes is a text. A double does not tell all whole numbers apart. */
 static bool same_scalar(const gp_yaml *a, const gp_yaml *b) {
     if (strcmp(a->text, b->text) == 0) return a->quoted == b->quoted;
     if (a->quoted || b->quoted) return false;
+    bool a_negative, b_negative;
+    const char *a_digits = whole_number(a->text, &a_negative), *b_digits = whole_number(b->text, &b_negative);
+    if (a_digits && b_digits) return strcmp(a_digits, b_digits) == 0 && (a_negative == b_negative || !*a_digits);
     char *a_end, *b_end;
     double a_value = strtod(a->text, &a_end), b_value = strtod(b->text, &b_end);
     return a_end != a->text && b_end != b->text && !*a_end && !*b_end && a_value == b_value;

@@ -36,8 +36,8 @@ typedef struct gp_sample_key {
     uint64_t seed;
 } gp_sample_key;
 
-/* GP_DATA for files; GP_CONFIG with the source's place for what the configuration says of them (take out of range; an
- * input of another shape than the file's). */
+/* GP_DATA for files, GP_IO where the system refuses them; GP_CONFIG with the source's place for what the configuration
+ * says of them (take out of range; an input of another shape than the file's). */
 GP_MUST_USE gp_status gp_dataset_open(const gp_source_config *source, const gp_sample_spec *spec, gp_dataset **out,
                                       gp_error *err);
 void gp_dataset_close(gp_dataset **dataset);

@@ -34,7 +34,7 @@ typedef struct gp_safetensor {
 } gp_safetensor;
 
 typedef struct gp_safetensors gp_safetensors;
-/* GP_DATA where the file is missing or broken. */
+/* GP_DATA where the file is missing or broken; GP_IO where the system does not open or read it. */
 GP_MUST_USE gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err);
 void gp_safetensors_close(gp_safetensors **file);
 size_t gp_safetensors_count(const gp_safetensors *file);
@@ -69,7 +69,8 @@ GP_MUST_USE gp_status gp_safetensors_end(gp_safetensors_writer **writer, gp_stat
  * GP_CHECKSUM_DIGITS digits taken as zeros. `metadata` is not NULL. */
 GP_MUST_USE gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
                                                   const char *const *metadata, gp_error *err);
-/* Reads the whole file and compares. GP_DATA where a byte differs, or the file is none that was written so. */
+/* Reads the whole file and compares. GP_DATA where a byte differs, or the file is none that was written so; GP_IO
+ * where the system does not read. */
 GP_MUST_USE gp_status gp_safetensors_check_sum(gp_safetensors *file, gp_error *err);
 /* An entry of the metadata, borrowed from the file; NULL where there is none. */
 const char *gp_safetensors_metadata(const gp_safetensors *file, const char *key);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "data/safetensors.h"
 
 static const char *const run_files[] = {"metrics.jsonl", "model.safetensors", "config.yaml", "best.safetensors",
                                         "snapshots"};
@@ -75,4 +76,22 @@ gp_status gp_folder_default(const char *config_path, char **out, gp_error *err) 
 
 gp_status gp_folder_file(const char *folder, const char *name, char **out, gp_error *err) {
     return gp_format_text(out, err, "%s/%s", folder, name);
+}
+
+gp_status gp_folder_model_step(const char *folder, const char *name, int64_t *out, gp_error *err) {
+    char *path = NULL, *end = NULL;
+    gp_safetensors *file = NULL;
+    gp_error cause = {0};
+    GP_RETURN_IF_FAILED(gp_folder_file(folder, name, &path, err));
+    gp_status status = gp_safetensors_open(path, &file, &cause);
+    free(path);
+    if (status != GP_OK && status != GP_DATA) {
+        if (err) *err = cause;
+        return status;
+    }
+    const char *text = status == GP_OK ? gp_safetensors_metadata(file, "step") : NULL;
+    int64_t step = text ? strtoll(text, &end, 10) : -1;
+    *out = text && end != text && !*end && step >= 0 ? step : -1;
+    gp_safetensors_close(&file);
+    return GP_OK;
 }

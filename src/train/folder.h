@@ -5,6 +5,7 @@
 #define GP_TRAIN_FOLDER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -18,5 +19,8 @@ GP_MUST_USE gp_status gp_folder_lock(const char *path, gp_error *err);
 GP_MUST_USE gp_status gp_folder_default(const char *config_path, char **out, gp_error *err);
 /* <folder>/<name>; owned by the caller. */
 GP_MUST_USE gp_status gp_folder_file(const char *folder, const char *name, char **out, gp_error *err);
+/* The step whose weights a model in the folder holds, by its metadata; −1 where it does not say, is broken or is not
+ * there. GP_IO or GP_MEMORY where that could not be found out. */
+GP_MUST_USE gp_status gp_folder_model_step(const char *folder, const char *name, int64_t *out, gp_error *err);
 
 #endif

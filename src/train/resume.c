@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "config/tree.h"
@@ -54,8 +53,14 @@ static gp_status compare_config(const gp_session *session, const gp_snapshot *sn
     return status;
 }
 
+/* Only what is proven damaged: what passes (no memory, too many open files, no right to read) proves nothing of the
+ * file, and going on from an older one would end with the newer one's removal. */
 static gp_status pass_over(gp_resume *resume, const gp_error *cause, gp_error *err) {
     char *both = NULL;
+    if (cause->status != GP_DATA) {
+        if (err) *err = *cause;
+        return cause->status;
+    }
     GP_RETURN_IF_FAILED(gp_format_text(&both, err, "%s%s%s", resume->passed_over ? resume->passed_over : "",
                                        resume->passed_over ? "; " : "", cause->text));
     free(resume->passed_over);
@@ -100,14 +105,13 @@ static gp_status find_snapshot(gp_session *session, const char *folder, gp_resum
     return status;
 }
 
+/* A model of another step stands there where its own could not be written, or the end has moved. */
 static gp_status find_finished(const gp_session *session, const char *folder, gp_resume *resume, gp_error *err) {
     const gp_reached *reached = &resume->snapshot.reached;
-    char *model = NULL;
-    GP_RETURN_IF_FAILED(gp_folder_file(folder, "model.safetensors", &model, err));
-    bool saved = access(model, F_OK) == 0;
-    bool evaluated = !session->eval || reached->evaluated == reached->step;
-    resume->finished = reached->step > session->steps || (reached->step == session->steps && evaluated && saved);
-    free(model);
+    int64_t saved = -1;
+    bool evaluated = !session->eval || reached->evaluated == reached->step || reached->step > session->steps;
+    GP_RETURN_IF_FAILED(gp_folder_model_step(folder, "model.safetensors", &saved, err));
+    resume->finished = reached->step >= session->steps && evaluated && saved == reached->step;
     return GP_OK;
 }
 

@@ -29,7 +29,6 @@ struct gp_saver {
     pthread_mutex_t lock;
     pthread_cond_t change;
     bool busy, quit;  /* lock */
-    int64_t written;  /* lock */
     gp_error failure; /* of the last snapshot, until somebody was told; lock */
 };
 
@@ -95,9 +94,8 @@ static void *work(void *argument) {
         if (!saver->busy) break;
         pthread_mutex_unlock(&saver->lock);
         gp_error failure = {0};
-        gp_status status = write_snapshot(saver, &failure);
+        (void)write_snapshot(saver, &failure);
         pthread_mutex_lock(&saver->lock);
-        if (status == GP_OK) saver->written = saver->reached.step;
         saver->failure = failure;
         saver->busy = false;
         pthread_cond_broadcast(&saver->change);
@@ -144,7 +142,6 @@ gp_status gp_saver_create(const gp_plan *plan, const char *folder, const char *c
     gp_saver *saver = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&saver, 1, err));
     saver->keep = keep;
-    saver->written = -1;
     pthread_mutex_init(&saver->lock, NULL);
     pthread_cond_init(&saver->change, NULL);
     gp_status status = prepare(saver, plan, folder, config, err);
@@ -200,13 +197,6 @@ gp_status gp_saver_poll(gp_saver *saver, gp_error *err) {
     gp_status status = saver->busy ? GP_OK : take_failure(saver, err);
     pthread_mutex_unlock(&saver->lock);
     return status;
-}
-
-int64_t gp_saver_written(gp_saver *saver) {
-    pthread_mutex_lock(&saver->lock);
-    int64_t written = saver->written;
-    pthread_mutex_unlock(&saver->lock);
-    return written;
 }
 
 static gp_status copy_tensors(gp_saver *saver, gp_run *run, int count, gp_error *err) {

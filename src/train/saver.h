@@ -28,8 +28,6 @@ GP_MUST_USE gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_r
 GP_MUST_USE gp_status gp_saver_wait(gp_saver *saver, gp_error *err);
 /* The same without waiting: GP_OK while it is being written. */
 GP_MUST_USE gp_status gp_saver_poll(gp_saver *saver, gp_error *err);
-/* Step of the newest snapshot that this saver has written; −1: none. */
-int64_t gp_saver_written(gp_saver *saver);
 
 /* The model's tensors alone, written before it returns. `metadata` as gp_safetensors_write's. */
 GP_MUST_USE gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *path, const char *const *metadata,

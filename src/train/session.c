@@ -31,8 +31,9 @@ static void describe_samples(gp_session *session) {
 /* What a file said of itself, with the place that named the file before it. */
 static gp_status named_at(gp_place place, gp_error *err) {
     const gp_error cause = *err;
-    if (cause.status != GP_DATA) return cause.status; /* a place stands there already */
-    return gp_fail_at(err, GP_DATA, place, "%s", cause.text);
+    /* What is neither has a place already, or needs none. */
+    if (cause.status != GP_DATA && cause.status != GP_IO) return cause.status;
+    return gp_fail_at(err, cause.status, place, "%s", cause.text);
 }
 
 static gp_status open_source(const gp_session *session, const gp_source_config *source, gp_dataset **out,
@@ -311,7 +312,8 @@ static gp_status open_session(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
     const gp_train_config *train = &session->config->train;
-    if (train->init && gp_weights_check(session->graph, train, err) != GP_OK) return named_at(train->init_place, err);
+    if (train->init && !session->resumes && gp_weights_check(session->graph, train, err) != GP_OK)
+        return named_at(train->init_place, err);
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->device_count, err));
     GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, err));
     gp_status status = gp_memory_check(session->plan, &worker, err);
@@ -343,6 +345,7 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
     session->config = *config;
     *config = NULL;
     session->norms = options->norms;
+    session->resumes = options->resumes;
     if (options->weights) status = set_weights(session, options->weights, err);
     if (status == GP_OK) status = open_session(session, err);
     if (status != GP_OK)

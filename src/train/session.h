@@ -17,12 +17,13 @@ typedef struct gp_session_options {
     /* Not NULL: this session predicts. It has these weights in place of train.init, no training, and its data.eval
      * needs no targets. Borrowed for the call. */
     const char *weights;
-    bool norms; /* each step finds the squares of its gradients; changes no result */
+    bool norms;   /* each step finds the squares of its gradients; changes no result */
+    bool resumes; /* the weights are a snapshot's: train.init is not looked at, and may be gone */
 } gp_session_options;
 
 typedef struct gp_session {
     gp_config *config; /* owned */
-    bool predicts, norms;
+    bool predicts, norms, resumes;
     gp_graph *graph;
     gp_sample_spec spec;
     gp_dataset *train, *eval; /* NULL: none, or not needed */

@@ -60,7 +60,8 @@ typedef struct gp_snapshot {
     const char *config; /* the configuration as it ran, YAML; borrowed from file */
 } gp_snapshot;
 
-/* GP_DATA where the file is missing, or is not to the byte what was written. */
+/* GP_DATA where the file is missing, or is not to the byte what was written; GP_IO or GP_MEMORY where that could not
+ * be found out. */
 GP_MUST_USE gp_status gp_snapshot_open(const char *path, gp_snapshot *out, gp_error *err);
 void gp_snapshot_close(gp_snapshot *snapshot);
 /* Whether it has the tensors of this plan and no others. GP_DATA names the tensor. */

@@ -1,5 +1,6 @@
 /* The trainer after its last step: what is saved, and what is said. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "train/folder.h"
@@ -18,8 +19,9 @@ static void name_snapshot(const gp_trainer *t, gp_error *err) {
 }
 
 static gp_status save_model(gp_trainer *t, gp_error *err) {
-    static const char *const metadata[] = {"format", "pt", NULL};
-    char *path = NULL;
+    char step[24], *path = NULL;
+    snprintf(step, sizeof step, "%" PRId64, t->step);
+    const char *metadata[] = {"format", "pt", "step", step, NULL};
     GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "model.safetensors", &path, err));
     gp_status status = gp_saver_model(t->saver, t->run, path, metadata, err);
     free(path);
@@ -52,9 +54,9 @@ static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, 
     if (status == GP_OK && !t->interrupted)
         say_done(t, seconds);
     else if (saved && snapshot)
-        gp_progress_end(&t->progress,
-                        "%s after %" PRId64 " of %" PRId64 " steps; model and snapshot saved in %s: --resume goes on",
-                        how, t->step, t->session->steps, t->options->folder);
+        gp_progress_end(&t->progress, "%s after %" PRId64 " of %" PRId64 " steps; model and snapshot saved in %s%s",
+                        how, t->step, t->session->steps, t->options->folder,
+                        status == GP_NUMERIC ? "" : ": --resume goes on"); /* but would fail there again */
     else if (saved)
         gp_progress_end(&t->progress, "%s after %" PRId64 " of %" PRId64 " steps; model saved in %s", how, t->step,
                         t->session->steps, t->options->folder);

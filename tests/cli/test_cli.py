@@ -396,7 +396,9 @@ class Folder(Group):
         one = self.train("--set", "train.steps=4")
         init = "train.init=" + os.path.join(one, "model.safetensors")
         evaluated = self.train("--set", "train.steps=0", "--set", init)
-        self.assertEqual(read_model(evaluated), read_model(one))
+        def weights(model):
+            return model[8 + int.from_bytes(model[:8], "little"):]  # behind the header, which names the step
+        self.assertEqual(weights(read_model(evaluated)), weights(read_model(one)))
         self.assertEqual([line["loss"] for line in results(evaluated)], [results(one)[-1]["loss"]])
         self.expect(["--set", "train.init=none.safetensors", "c.yaml"], 1,
                     "gpipe-train: --set train.init=none.safetensors: none.safetensors: cannot be opened: No such file "

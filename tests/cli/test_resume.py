@@ -132,6 +132,65 @@ class Resume(Runs):
         self.run_program(*CONSTANT, "--set", "train.epochs=4", "--resume")
         self.expect_as_forced(*CONSTANT, "--set", "train.epochs=4")
 
+    def test_a_model_of_another_step(self):
+        """It is not the finished run's, whether an earlier end left it there or a later one: it is written again."""
+        path = os.path.join(self.run_folder, "model.safetensors")
+        models = []
+        for steps in (14, 21):
+            self.run_program(*CONSTANT, "--set", "train.steps=%d" % steps, "--resume" if models else "--force")
+            models.append(read(path))
+        first = snapshots(self.run_folder)[0]  # of step 14 too
+        self.assertTrue(first.endswith("07.safetensors"), first)
+        def put(content):
+            with open(path, "wb") as file:
+                file.write(content)
+        put(models[0])
+        out, _ = self.run_program(*CONSTANT[1:], "--resume", "--set", "train.steps=21")
+        self.assertNotIn("nothing is left", out)
+        self.assertEqual(read(path), models[1])
+        os.remove(snapshots(self.run_folder)[-1])  # as where it could not be written
+        out, _ = self.run_program(*CONSTANT[1:], "--resume", "--set", "train.steps=14")
+        self.assertNotIn("nothing is left", out)
+        self.assertEqual(read(path), models[0])
+        for broken in (b"", models[0][:-1]):
+            put(broken)
+            self.run_program(*CONSTANT[1:], "--resume", "--set", "train.steps=14")
+            self.assertEqual(read(path), models[0])
+        out, _ = self.run_program(*CONSTANT[1:], "--resume", "--set", "train.steps=14")
+        self.assertIn("nothing is left", out)
+
+    def test_a_snapshot_that_cannot_be_opened(self):
+        """Nothing is known of it: the program ends, and removes nothing."""
+        self.run_program(*CONSTANT, "--set", "train.steps=21")
+        newest = snapshots(self.run_folder)[-1]
+        os.rename(newest, newest + ".kept")
+        os.symlink(newest, newest)  # leads to itself
+        before = snapshots(self.run_folder)
+        for _ in range(2):
+            self.run_program(*CONSTANT, "--resume", status=1, err="gpipe-train: %s: cannot be opened: Too many levels of symbolic links\n" %
+                             os.path.relpath(newest, self.folder))
+            self.assertEqual(snapshots(self.run_folder), before)
+        os.rename(newest + ".kept", newest)
+        self.run_program(*CONSTANT, "--resume", "--set", "train.steps=28")
+        self.expect_as_forced(*CONSTANT, "--set", "train.steps=28")
+
+    def test_a_run_that_failed_by_its_numbers(self):
+        """Resumed it would fail again, and nobody is sent there."""
+        out, err = self.run_program("--set", "optimizer={sgd: 1e30}", status=1, err=None)
+        self.assertIn("the loss is not a number", err)
+        self.assertTrue(out.endswith("stopped after 1 of 160 steps; model and snapshot saved in %s\n" % self.run_folder), out)
+
+    def test_an_init_that_is_gone(self):
+        """A run that goes on needs it no more."""
+        init = os.path.join(self.folder, "init.safetensors")
+        shutil.copy(os.path.join(self.alone, "model.safetensors"), init)
+        begun = [*CONSTANT, "--set", "train.init=" + init]
+        self.run_program(*begun, "--set", "train.steps=14")
+        os.rename(init, init + ".kept")
+        self.run_program(*begun, "--resume", "--set", "train.steps=21")
+        os.rename(init + ".kept", init)
+        self.expect_as_forced(*begun, "--set", "train.steps=21")
+
     def test_metrics_that_are_gone(self):
         self.interrupt(signal.SIGTERM, 40, *CONSTANT)
         path = os.path.join(self.run_folder, "metrics.jsonl")
@@ -255,8 +314,10 @@ class Resume(Runs):
 
     def test_a_snapshot_is_a_model_to_begin_with(self):
         self.run_program("-q", "--set", "train={steps: 0, init: %s}" % snapshots(self.alone)[-1])
-        self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")),
-                         read(os.path.join(self.alone, "model.safetensors")))
+        def weights(folder):
+            content = read(os.path.join(folder, "model.safetensors"))
+            return content[8 + int.from_bytes(content[:8], "little"):]  # behind the header, which names the step
+        self.assertEqual(weights(self.run_folder), weights(self.alone))
 
 
 if __name__ == "__main__":

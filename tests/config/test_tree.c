@@ -142,6 +142,40 @@ static void copies_what_an_alias_names(void **state) {
     gp_yaml_destroy(&d);
 }
 
+/* ---- comparing --------------------------------------------------------------------------------------------------- */
+
+static bool ignores_nothing(const char *path) {
+    (void)path;
+    return false;
+}
+
+static void assert_compared(const char *a, const char *b, bool same) {
+    char before[64], now[64];
+    gp_yaml_difference difference;
+    snprintf(before, sizeof before, "x: %s\n", a);
+    snprintf(now, sizeof now, "x: %s\n", b);
+    gp_yaml_document *first = parse(before), *second = parse(now);
+    assert_int_equal(
+        gp_yaml_find_difference(gp_yaml_root(first), gp_yaml_root(second), ignores_nothing, &difference, &err), GP_OK);
+    if ((difference.path == NULL) != same) fail_msg("%s and %s are %s", a, b, same ? "the same" : "not the same");
+    free(difference.path);
+    gp_yaml_destroy(&first);
+    gp_yaml_destroy(&second);
+}
+
+static void numbers_are_compared_by_value(void **state) {
+    (void)state;
+    assert_compared("0.10", "0.1", true);
+    assert_compared("1e3", "1000", true);
+    assert_compared("+007", "7", true);
+    assert_compared("-0", "0", true);
+    assert_compared("0.1", "0.2", false);
+    assert_compared("\"1\"", "1", false);
+    assert_compared("-7", "7", false);
+    assert_compared("9007199254740992", "9007199254740993", false); /* one double */
+    assert_compared("18446744073709551614", "18446744073709551615", false);
+}
+
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */
 
 static char *repeat(const char *before, const char *unit, size_t times, const char *after, size_t *bytes) {
@@ -502,6 +536,7 @@ int main(void) {
         cmocka_unit_test(tells_quoted_from_plain),
         cmocka_unit_test(reads_what_windows_writes),
         cmocka_unit_test(has_no_root_where_empty),
+        cmocka_unit_test(numbers_are_compared_by_value),
         cmocka_unit_test(copies_what_an_alias_names),
         cmocka_unit_test(holds_its_bounds),
         cmocka_unit_test(counts_nodes_behind_aliases),

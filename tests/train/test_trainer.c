@@ -59,6 +59,23 @@ static bool equal_models(const char *a, const char *b) {
     return equal;
 }
 
+/* What stands behind the header, which names the step. */
+static bool equal_weights(const char *a, const char *b) {
+    size_t bytes[2];
+    uint64_t head[2];
+    char *texts[2] = {fixture_read(in(a, "model.safetensors"), &bytes[0]),
+                      fixture_read(in(b, "model.safetensors"), &bytes[1])};
+    for (int i = 0; i < 2; i++) {
+        memcpy(&head[i], texts[i], sizeof head[i]);
+        head[i] += sizeof head[i];
+    }
+    bool equal = bytes[0] - head[0] == bytes[1] - head[1] &&
+                 memcmp(texts[0] + head[0], texts[1] + head[1], bytes[0] - head[0]) == 0;
+    free(texts[0]);
+    free(texts[1]);
+    return equal;
+}
+
 static const char *text_of(json_t *line, const char *key) {
     const char *text = json_string_value(json_object_get(line, key));
     return text ? text : "";
@@ -250,11 +267,11 @@ static void init_goes_on_from_a_model(void **state) {
     /* Only evaluated it is the same model, with the same loss; trained on, another. */
     const char *evaluated = run(FIXTURE_CHANGES(init, "train.steps=0", "train.seed=9"));
     assert_string_equal(events_of(evaluated), "start e0 end:done 0");
-    assert_true(equal_models(first, evaluated));
+    assert_true(equal_weights(first, evaluated));
     assert_true(eval_number(evaluated, 1, "loss") == eval_number(first, 5, "loss"));
     assert_true(eval_number(evaluated, 1, "accuracy") == eval_number(first, 5, "accuracy"));
     const char *further = run(FIXTURE_CHANGES(init, "train.steps=4"));
-    assert_false(equal_models(first, further));
+    assert_false(equal_weights(first, further));
     assert_false(equal_models(run(FIXTURE_CHANGES("train.steps=4", "train.seed=9")), further));
 }
 
