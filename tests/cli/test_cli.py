@@ -92,6 +92,16 @@ def limit_files(size):
     os.environ["GCOV_PREFIX"] = "/nonexistent"
 
 
+def skip_under_tsan(test, program, why):
+    """What ThreadSanitizer's runtime does otherwise than the system: `why` says how."""
+    asked = dict(os.environ, TSAN_OPTIONS="help=1")
+    if b"ThreadSanitizer" in subprocess.run([program, "--version"], env=asked, capture_output=True).stderr:
+        test.skipTest("ThreadSanitizer " + why)
+
+
+OWN_FILES = "keeps its memory in files, which a limit on files bounds too"
+
+
 def read_lines(folder):
     with open(os.path.join(folder, "metrics.jsonl")) as file:
         return [json.loads(line) for line in file]
@@ -463,6 +473,7 @@ class Signals(Group):
 
     def test_a_second_of_the_other_kind_ends_at_once(self):
         """Both wait while the process is stopped, so that the second comes before the step can end."""
+        skip_under_tsan(self, PROGRAM, "hands the second on only after the first was handled")
         folder = self.path("run")
         process = self.start("-o", folder, "c.yaml", *self.ENDLESS)
         self.await_steps(process, folder, 5)
@@ -636,6 +647,7 @@ class Failures(Group):
 
     def test_a_full_disk(self):
         """Every size that files may have, from none at all to enough: a sentence, whole lines, no part of a model."""
+        skip_under_tsan(self, PROGRAM, OWN_FILES)
         refused = set()
         for limit in (0, 100, 500, 1000, 1200, 1400, 2000, 3000, 4000, 1 << 20):
             with self.subTest(limit=limit):
@@ -662,6 +674,7 @@ class Failures(Group):
 
     def test_a_full_disk_in_mid_training(self):
         """Lines of metrics wait for room, more than 64 KiB of them here; the model is smaller, and is that of the whole run."""
+        skip_under_tsan(self, PROGRAM, OWN_FILES)
         folder, steps = self.path("run"), "train={steps: 1000}"
         process = self.run_program("-q", "-o", folder, "c.yaml", "--set", steps, prepare=lambda: limit_files(20000))
         sentence = "gpipe-train: %s%s/metrics.jsonl: cannot be written: File too large%s\n"
@@ -877,6 +890,7 @@ class Predictions(Group):
                     "file or directory\n", out="")
 
     def test_what_cannot_be_predicted_or_written(self):
+        skip_under_tsan(self, PROGRAM, OWN_FILES)
         self.expect(["-q", "-o", "run", "c.yaml"], 0)
         os.mkdir(self.path("folder"))
         os.symlink("c.yaml", self.path("link"))

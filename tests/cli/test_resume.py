@@ -13,7 +13,7 @@ import subprocess
 import time
 
 from runs import OPTIONS, PATIENCE, Runs, any_cut, main, read, snapshots
-from test_cli import limit_files, read_lines, results
+from test_cli import OWN_FILES, limit_files, read_lines, results, skip_under_tsan
 
 CONSTANT = ["-q", "--set", "optimizer={adam: 0.001}"]  # a rate that knows no end
 
@@ -231,6 +231,7 @@ class Resume(Runs):
 
     def test_snapshots_that_cannot_be_written(self):
         """They are larger than the model: a limit between the two lets it be written, and nothing else is lost."""
+        skip_under_tsan(self, OPTIONS.program, OWN_FILES)
         model = os.path.getsize(os.path.join(self.alone, "best.safetensors"))
         self.assertLess(model + 2000, os.path.getsize(snapshots(self.alone)[0]))
         small = ["--set", "train={steps: 21, save_every: 7}"]

@@ -314,7 +314,8 @@ static bool texts_equal(const char *a, const char *b) {
 }
 
 static bool values_equal(const gp_channel_values *a, const gp_channel_values *b) {
-    return a->count == b->count && memcmp(a->value, b->value, (size_t)a->count * sizeof *a->value) == 0;
+    return a->count == b->count &&
+           (a->count == 0 || memcmp(a->value, b->value, (size_t)a->count * sizeof *a->value) == 0);
 }
 
 static bool transforms_equal(const gp_transform_config *a, const gp_transform_config *b) {
