@@ -12,6 +12,8 @@
 /* Read by hand: getopt_long takes any prefix of a name, which the next option's name would make ambiguous, and does not
  * say which word it refuses. */
 
+enum { TRACED_STEPS = 100 };
+
 static const char *const known[] = {"--set",         "--plan",    "--expand",  "--resume", "--force",   "--trace",
                                     "--trace-steps", "--predict", "--weights", "--help",   "--version", NULL};
 
@@ -179,11 +181,15 @@ static gp_status check_together(const gp_options *options, gp_error *err) {
     if (options->plan && options->expand)
         return gp_fail(err, GP_USAGE, "either --plan or --expand: each prints, and trains nothing");
     if (options->folder && !*options->folder) return gp_fail(err, GP_USAGE, "option -o needs the name of a folder");
+    if (options->trace.path && !*options->trace.path)
+        return gp_fail(err, GP_USAGE, "option --trace needs the name of a file");
+    if (options->trace.last && !options->trace.path)
+        return gp_fail(err, GP_USAGE, "option --trace-steps goes with --trace FILE");
     return check_prediction(options, err);
 }
 
 gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err) {
-    gp_options options = {.verbosity = GP_NORMAL, .trace = {.first = 1, .last = 100}};
+    gp_options options = {.verbosity = GP_NORMAL, .trace = {.first = 1}};
     arguments rest = {argv, argc, 1};
     GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
     gp_status status = take_words(&options, &rest, err);
@@ -195,6 +201,7 @@ gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err
         gp_options_fini(&options);
         return status;
     }
+    if (!options.trace.last) options.trace.last = TRACED_STEPS;
     *out = options;
     return GP_OK;
 }

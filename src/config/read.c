@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,15 @@ static bool is_nothing(const gp_yaml *node) {
     return node->kind == GP_YAML_SCALAR && !node->quoted && node->text[0] == '\0';
 }
 
-/* A scalar that is not in quotes; `needed`: "an integer". */
+/* `needed`: "an integer". */
+static gp_status need_scalar(const gp_yaml *node, const char *what, const char *needed, gp_error *err) {
+    if (node->kind == GP_YAML_SCALAR && !is_nothing(node)) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs %s, not %s", what, needed, gp_show_node(node).text);
+}
+
+/* A scalar that is not in quotes. */
 static gp_status need_plain(const gp_yaml *node, const char *what, const char *needed, gp_error *err) {
-    if (node->kind != GP_YAML_SCALAR || is_nothing(node))
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs %s, not %s", what, needed, gp_show_node(node).text);
+    GP_RETURN_IF_FAILED(need_scalar(node, what, needed, err));
     if (node->quoted)
         return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs %s, and %s in quotes is a text", what, needed,
                           gp_show(node->text).text);
@@ -29,6 +35,12 @@ static gp_status refuse_text(const gp_yaml *node, const char *what, const char *
 
 static size_t digits_at(const char *text) {
     return strspn(text, "0123456789");
+}
+
+/* With a unit it is a text anyway, and programs that write YAML or JSON quote it. */
+static gp_status need_measure(const gp_yaml *node, const char *what, const char *needed, gp_error *err) {
+    bool united = node->kind == GP_YAML_SCALAR && node->text[digits_at(node->text)] != '\0';
+    return united ? need_scalar(node, what, needed, err) : need_plain(node, what, needed, err);
 }
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
@@ -79,7 +91,8 @@ gp_status gp_read_number(const gp_yaml *node, const char *what, double low, doub
     if (!is_decimal(node->text)) return refuse_text(node, what, "a number", err);
     errno = 0;
     double value = strtod(node->text, NULL);
-    if (isinf(value) || (errno == ERANGE && value == 0))
+    /* Everything is computed in f32. */
+    if (fabs(value) > (double)FLT_MAX || (errno == ERANGE && value == 0))
         return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too %s for a number", what, node->text,
                           value == 0 ? "near 0" : "large");
     if (value < low || ((open & 1U) && value <= low))
@@ -103,7 +116,7 @@ gp_status gp_read_boolean(const gp_yaml *node, const char *what, bool *out, gp_e
 gp_status gp_read_bytes(const gp_yaml *node, const char *what, size_t *out, gp_error *err) {
     static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB", NULL};
     static const char rule[] = "a size: bytes, or a number with KiB, MiB, GiB or TiB";
-    GP_RETURN_IF_FAILED(need_plain(node, what, "a size", err));
+    GP_RETURN_IF_FAILED(need_measure(node, what, "a size", err));
     const char *text = node->text;
     size_t whole = digits_at(text);
     size_t fraction = whole && text[whole] == '.' ? digits_at(text + whole + 1) : 0;
@@ -127,7 +140,7 @@ gp_status gp_read_bytes(const gp_yaml *node, const char *what, size_t *out, gp_e
 /* `rule`: what the message for another text says. */
 static gp_status read_time(const gp_yaml *node, const char *what, int64_t low, const char *rule, gp_time *out,
                            gp_error *err) {
-    GP_RETURN_IF_FAILED(need_plain(node, what, "a time", err));
+    GP_RETURN_IF_FAILED(need_measure(node, what, "a time", err));
     const char *text = node->text;
     size_t digits = digits_at(text);
     const char *unit = text + digits + strspn(text + digits, " ");

@@ -56,7 +56,7 @@ struct gp_loader {
     int started; /* of options.threads */
 
     pthread_mutex_t claims;          /* never held together with `lock` */
-    int64_t *order;                  /* of the epoch that claims have come to; claims */
+    int64_t *order;                  /* of the epoch that claims have come to; NULL: the file's; claims */
     int64_t order_epoch;             /* 0: none yet; claims */
     int64_t next_number, next_first; /* what is claimed next; claims */
 
@@ -77,19 +77,26 @@ int64_t gp_loader_batches(int64_t count, int64_t batch, bool drop_last) {
 
 /* A number below `below`, every one equally likely (Lemire, "Fast random integer generation in an interval", 2019): the
  * few draws that would make some numbers likelier are thrown away, and the next attempt has a counter of its own. */
-static uint32_t draw_below(uint64_t seed, int64_t epoch, int64_t position, uint32_t below) {
-    for (uint32_t attempt = 0;; attempt++) {
-        gp_philox counter = {{(uint32_t)(position / 4), (uint32_t)epoch, attempt, GP_RANDOM_SHUFFLE}};
-        uint64_t product = (uint64_t)gp_philox_draw(seed, counter).word[position % 4] * below;
+static gp_philox draw(uint64_t seed, int64_t epoch, int64_t position, uint32_t attempt) {
+    gp_philox counter = {{(uint32_t)(position / 4), (uint32_t)epoch, attempt, GP_RANDOM_SHUFFLE}};
+    return gp_philox_draw(seed, counter);
+}
+
+/* `drawn`: the first attempt of this position and its neighbours. */
+static uint32_t draw_below(uint64_t seed, int64_t epoch, int64_t position, gp_philox drawn, uint32_t below) {
+    for (uint32_t attempt = 1;; attempt++) {
+        uint64_t product = (uint64_t)drawn.word[position % 4] * below;
         if ((uint32_t)product >= (0U - below) % below) return (uint32_t)(product >> 32);
+        drawn = draw(seed, epoch, position, attempt);
     }
 }
 
-void gp_loader_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, int64_t *order) {
+void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order) {
+    gp_philox drawn = {{0}};
     for (int64_t i = 0; i < count; i++) order[i] = i;
-    if (!shuffle) return;
     for (int64_t i = count - 1; i > 0; i--) {
-        int64_t j = draw_below(seed, epoch, i, (uint32_t)(i + 1));
+        if (i == count - 1 || i % 4 == 3) drawn = draw(seed, epoch, i, 0);
+        int64_t j = draw_below(seed, epoch, i, drawn, (uint32_t)(i + 1));
         int64_t swap = order[i];
         order[i] = order[j];
         order[j] = swap;
@@ -98,6 +105,16 @@ void gp_loader_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, 
 
 static slot *slot_of(const gp_loader *self, int64_t number) {
     return &self->slots[number % self->slot_count];
+}
+
+static void find_places(gp_loader *self, claim *out) {
+    const gp_loader_options *options = &self->options;
+    int64_t before = out->index * options->batch + out->first;
+    for (int64_t i = 0; !options->shuffle && i < out->count; i++) out->places[i] = before + i;
+    if (!options->shuffle) return;
+    if (self->order_epoch != out->epoch) gp_loader_order(options->seed, out->epoch, self->count, self->order);
+    self->order_epoch = out->epoch;
+    memcpy(out->places, self->order + before, (size_t)out->count * sizeof *out->places);
 }
 
 /* The next samples in order; false after the last mini-batch. */
@@ -115,11 +132,7 @@ static bool claim_samples(gp_loader *self, claim *out) {
                        .samples = left < options->batch ? left : options->batch,
                        .first = self->next_first};
         out->count = out->samples - out->first < CHUNK ? out->samples - out->first : CHUNK;
-        if (self->order_epoch != out->epoch) {
-            gp_loader_order(options->seed, out->epoch, options->shuffle, self->count, self->order);
-            self->order_epoch = out->epoch;
-        }
-        memcpy(out->places, self->order + before + out->first, (size_t)out->count * sizeof *out->places);
+        find_places(self, out);
         self->next_first += out->count;
         if (self->next_first == out->samples) {
             self->next_number++;
@@ -245,7 +258,7 @@ static gp_status make_slots(gp_loader *self, const gp_sample_spec *spec, gp_erro
         made->whole = -1;
         made->failed_at = -1;
     }
-    return GP_NEW(&self->order, self->count, err);
+    return self->options.shuffle ? GP_NEW(&self->order, self->count, err) : GP_OK;
 }
 
 static gp_status check_options(const gp_loader *self, gp_error *err) {

@@ -39,13 +39,13 @@ typedef struct gp_loader gp_loader;
 
 /* Mini-batches per epoch: ⌈count/batch⌉, or ⌊count/batch⌋ where the last is dropped. */
 int64_t gp_loader_batches(int64_t count, int64_t batch, bool drop_last);
-/* The order of one epoch: order[i] is the sample at position i; count entries. Pure.
+/* The shuffled order of one epoch: order[i] is the sample at position i; count entries. Pure.
  *
  * Fisher–Yates from the last position down. Position i takes a number in 0 … i from Philox counter {i/4, epoch, 0,
  * GP_RANDOM_SHUFFLE}, lane i%4: the upper word of its product with i+1. Where the lower word is below 2^32 mod (i+1),
  * the draw would make some numbers likelier and is repeated with the third word of the counter one higher. Shuffling
  * takes at most 2^32−1 samples. */
-void gp_loader_order(uint64_t seed, int64_t epoch, bool shuffle, int64_t count, int64_t *order);
+void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order);
 
 /* Starts the threads. The dataset is borrowed until the loader is destroyed.
  * GP_CONFIG (without a place) where drop_last leaves no mini-batch at all. */

@@ -1,10 +1,13 @@
 #include "trace/chrome.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 
@@ -15,10 +18,26 @@ struct gp_chrome {
     bool began; /* some event is written */
 };
 
+static const char head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
+
+/* A mistyped name must not cost a configuration or a data set. Devices take whatever comes. */
+static gp_status check_replaceable(const char *path, gp_error *err) {
+    struct stat about;
+    char found[sizeof head] = "";
+    if (stat(path, &about) != 0 || S_ISCHR(about.st_mode)) return GP_OK;
+    if (!S_ISREG(about.st_mode)) return gp_fail(err, GP_IO, "%s: cannot be written: it is not a regular file", path);
+    if (about.st_size == 0) return GP_OK;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    bool ours = file >= 0 && read(file, found, sizeof head - 1) == (ssize_t)sizeof head - 1 && strcmp(found, head) == 0;
+    if (file >= 0) close(file);
+    return ours ? GP_OK : gp_fail(err, GP_IO, "%s: is there, and is no timeline: choose another name", path);
+}
+
 gp_status gp_chrome_open(const char *path, gp_chrome **out, gp_error *err) {
     gp_chrome *chrome = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&chrome, 1, err));
-    gp_status status = gp_copy_text(&chrome->path, path, err);
+    gp_status status = check_replaceable(path, err);
+    if (status == GP_OK) status = gp_copy_text(&chrome->path, path, err);
     if (status == GP_OK && !(chrome->file = fopen(path, "we")))
         status = gp_fail(err, GP_IO, "%s: cannot be written: %s", path, strerror(errno));
     if (status != GP_OK) {
@@ -26,7 +45,7 @@ gp_status gp_chrome_open(const char *path, gp_chrome **out, gp_error *err) {
         free(chrome);
         return status;
     }
-    fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[", chrome->file);
+    fputs(head, chrome->file);
     *out = chrome;
     return GP_OK;
 }

@@ -13,7 +13,7 @@
 
 typedef struct gp_chrome gp_chrome;
 
-/* Creates or empties the file. GP_IO with its name. */
+/* Creates the file, or empties one that holds a timeline or nothing; any other is refused. GP_IO with its name. */
 GP_MUST_USE gp_status gp_chrome_open(const char *path, gp_chrome **out, gp_error *err);
 /* Ends the JSON and closes the file; an empty timeline is valid too. GP_IO. */
 GP_MUST_USE gp_status gp_chrome_close(gp_chrome **chrome, gp_error *err);

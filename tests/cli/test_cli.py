@@ -239,6 +239,8 @@ class Usage(Group):
             ("--weights", "w", "c.yaml"): "option --weights goes with --predict; a run begins with those of train.init\n",
             ("--predict", "p", "--predct", "c.yaml"): "unknown option --predct: did you mean --predict?\n",
             ("c.yaml", "--trace"): "option --trace needs a value\n",
+            ("c.yaml", "--trace="): "option --trace needs the name of a file\n",
+            ("c.yaml", "--trace-steps", "1:2"): "option --trace-steps goes with --trace FILE\n",
             ("c.yaml", "--trace-steps"): "option --trace-steps needs a value\n",
             **{("--trace-steps=" + bad, "c.yaml"): "option --trace-steps takes the first and the last step, as in 1:100, "
                f'not "{bad}"\n' for bad in ("0:2", "5:4", "1:", ":3", "-1:3", "1:2:3", "x", " 1:2", "1e2", "9999999999")},

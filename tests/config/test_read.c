@@ -80,10 +80,10 @@ static void reads_numbers(void **state) {
     static const struct {
         const char *text;
         double value;
-    } good[] = {{"0", 0},  {"1e-3", 1e-3}, {"1E+3", 1000}, {"-2.5", -2.5},   {".5", 0.5},   {"5.", 5},
-                {"+1", 1}, {"0.1", 0.1},   {"-0", -0.0},   {"1e308", 1e308}, {"1e-5", 1e-5}};
-    static const char *const bad[] = {"inf",   "-inf", ".inf", "nan",  ".nan", "0x1p3", "1e",     "e5",
-                                      "1.2.3", "1e5x", ".",    "1 e5", "--1",  "1e400", "-1e400", "1e-400"};
+    } good[] = {{"0", 0},  {"1e-3", 1e-3}, {"1E+3", 1000}, {"-2.5", -2.5},     {".5", 0.5},   {"5.", 5},
+                {"+1", 1}, {"0.1", 0.1},   {"-0", -0.0},   {"3.4e38", 3.4e38}, {"1e-5", 1e-5}};
+    static const char *const bad[] = {"inf",  "-inf", ".inf", "nan", ".nan",  "0x1p3",  "1e",     "e5",    "1.2.3",
+                                      "1e5x", ".",    "1 e5", "--1", "1e400", "-1e400", "1e-400", "3.5e38"};
     double out = 5;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_int_equal(gp_read_number(value(good[i].text), "x", -INFINITY, INFINITY, 0, &out, &err), GP_OK);
@@ -139,7 +139,8 @@ static void reads_sizes(void **state) {
                 {"2 TiB", (size_t)2 << 40},
                 {"0", 0},
                 {"4611686018427387904", (size_t)1 << 62},
-                {"1  KiB", 1024}};
+                {"1  KiB", 1024},
+                {"'1.5GiB'", 3 << 29}};
     static const char *const bad[] = {"4GB", "4 gib",  "4G",     "1.5",     "GiB", "-1",
                                       "1e3", ".5 GiB", "1. GiB", "4 GiB x", "'4'"};
     size_t out = 5;
@@ -168,6 +169,8 @@ static void reads_times(void **state) {
     assert_true(out.count == 5 && out.epochs);
     assert_int_equal(gp_read_time(value("1 epoch"), "t", 1, &out, &err), GP_OK);
     assert_true(out.count == 1 && out.epochs);
+    assert_int_equal(gp_read_time(value("'7 epochs'"), "t", 1, &out, &err), GP_OK);
+    assert_true(out.count == 7 && out.epochs);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(gp_read_time(value(bad[i]), "t", 0, &out, &err), GP_CONFIG);
     assert_message(gp_read_time(value("soon"), "t", 0, &out, &err),

@@ -95,6 +95,36 @@ static void a_file_that_cannot_be_made_is_named(void **state) {
     assert_null(chrome);
 }
 
+/* A mistyped name. */
+static void nothing_else_is_written_over(void **state) {
+    (void)state;
+    static const char text[] = "model: {}\n";
+    char sentence[200], found[sizeof text] = "";
+    gp_error err = {0};
+    gp_chrome *chrome = NULL;
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(gp_chrome_open(path, &chrome, &err), GP_IO);
+    assert_null(chrome);
+    snprintf(sentence, sizeof sentence, "%s: is there, and is no timeline: choose another name", path);
+    assert_string_equal(err.text, sentence);
+    file = fopen(path, "re");
+    assert_non_null(file);
+    assert_int_equal(fread(found, 1, sizeof found - 1, file), sizeof text - 1);
+    fclose(file);
+    assert_string_equal(found, text);
+    assert_int_equal(gp_chrome_open("/tmp", &chrome, &err), GP_IO);
+    assert_string_equal(err.text, "/tmp: cannot be written: it is not a regular file");
+    /* An empty file, and a timeline, are. */
+    assert_int_equal(truncate(path, 0), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(gp_chrome_open(path, &chrome, &err), GP_OK);
+        assert_int_equal(gp_chrome_close(&chrome, &err), GP_OK);
+    }
+}
+
 static void a_full_disk_is_reported_at_the_end(void **state) {
     (void)state;
     gp_error err = {0};
@@ -125,11 +155,9 @@ static void a_lane_keeps_its_spans_while_it_grows(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_timeline_is_json),
-        cmocka_unit_test(spans_have_their_times_and_texts),
-        cmocka_unit_test(a_file_that_cannot_be_made_is_named),
-        cmocka_unit_test(a_full_disk_is_reported_at_the_end),
-        cmocka_unit_test(a_lane_keeps_its_spans_while_it_grows),
+        cmocka_unit_test(an_empty_timeline_is_json),           cmocka_unit_test(spans_have_their_times_and_texts),
+        cmocka_unit_test(a_file_that_cannot_be_made_is_named), cmocka_unit_test(nothing_else_is_written_over),
+        cmocka_unit_test(a_full_disk_is_reported_at_the_end),  cmocka_unit_test(a_lane_keeps_its_spans_while_it_grows),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }
