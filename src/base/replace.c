@@ -104,7 +104,10 @@ gp_status gp_file_end(gp_replacing **it, gp_status status, gp_error *err) {
     if (status == GP_OK && calls->rename(file->temporary, file->path) != 0)
         status = gp_fail(err, GP_IO, "%s: cannot be renamed to %s: %s", file->temporary, file->path, strerror(errno));
     if (status != GP_OK) unlink(file->temporary);
-    if (status == GP_OK) status = sync_folder(file->path, err);
+    if (status == GP_OK) {
+        status = sync_folder(file->path, err);
+        if (status != GP_OK) gp_error_context(err, "%s stands, but its folder may lose it: ", file->path);
+    }
     free(file->temporary);
     free(file->path);
     free(file);

@@ -88,8 +88,9 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
     if (!options->folder) GP_RETURN_IF_FAILED(gp_folder_default(options->config, &chosen, err));
     const char *folder = options->folder ? options->folder : chosen;
     prepare_signals();
-    gp_status status = options->resume ? GP_OK : gp_folder_prepare(folder, options->force, err);
+    gp_status status = options->resume ? GP_OK : gp_folder_make(folder, err);
     if (status == GP_OK) status = gp_folder_lock(folder, err);
+    if (status == GP_OK && !options->resume && !options->force) status = gp_folder_check_unused(folder, err);
     if (status == GP_OK)
         status =
             options->resume ? resume_in(folder, session, options, err) : train_in(folder, session, options, NULL, err);

@@ -150,6 +150,15 @@ gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *item
     return write_file(path, items, count, metadata, false, err);
 }
 
+gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *items, size_t count,
+                               const char *const *metadata, gp_error *err) {
+    char *head = NULL;
+    size_t bytes = 0;
+    gp_status status = build_head(path, items, count, metadata, &head, &bytes, err);
+    free(head);
+    return status;
+}
+
 gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
                                       const char *const *metadata, gp_error *err) {
     enum { MOST = 64 };

@@ -9,12 +9,34 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/replace.h"
 #include "data/safetensors.h"
 
 static const char *const run_files[] = {"metrics.jsonl", "model.safetensors", "config.yaml", "best.safetensors",
                                         "snapshots"};
 
-static gp_status make_folders(const char *path, gp_error *err) {
+/* The entry of what was made there; a folder that cannot be read cannot be opened to be synced. */
+static gp_status sync_parent(const char *path, gp_error *err) {
+    const char *slash = strrchr(path, '/');
+    char *parent = NULL;
+    GP_RETURN_IF_FAILED(gp_format_text(&parent, err, "%.*s%s", slash ? (int)(slash - path) : 0, path,
+                                       !slash          ? "."
+                                       : slash == path ? "/"
+                                                       : ""));
+    gp_status status = access(parent, R_OK) == 0 ? gp_file_sync(parent, err) : GP_OK;
+    free(parent);
+    return status;
+}
+
+static gp_status make_folder(const char *folder, const char *path, gp_error *err) {
+    struct stat found;
+    if (mkdir(path, 0777) == 0) return sync_parent(path, err);
+    if (errno == EEXIST && stat(path, &found) == 0 && S_ISDIR(found.st_mode)) return GP_OK;
+    return gp_fail(err, GP_IO, "the run folder %s cannot be made: %s: %s", folder, path,
+                   strerror(errno == EEXIST ? ENOTDIR : errno));
+}
+
+gp_status gp_folder_make(const char *path, gp_error *err) {
     char *copy = NULL;
     GP_RETURN_IF_FAILED(gp_copy_text(&copy, path, err));
     gp_status status = GP_OK;
@@ -22,10 +44,7 @@ static gp_status make_folders(const char *path, gp_error *err) {
         char ended = *at;
         if (ended != '/' && ended != '\0') continue;
         *at = '\0';
-        struct stat found;
-        if (mkdir(copy, 0777) != 0 && (errno != EEXIST || stat(copy, &found) != 0 || !S_ISDIR(found.st_mode)))
-            status = gp_fail(err, GP_IO, "the run folder %s cannot be made: %s: %s", path, copy,
-                             strerror(errno == EEXIST ? ENOTDIR : errno));
+        status = make_folder(path, copy, err);
         *at = ended;
         if (ended == '\0') break;
     }
@@ -33,8 +52,8 @@ static gp_status make_folders(const char *path, gp_error *err) {
     return status;
 }
 
-gp_status gp_folder_prepare(const char *path, bool force, gp_error *err) {
-    for (size_t i = 0; i < sizeof run_files / sizeof *run_files && !force; i++) {
+gp_status gp_folder_check_unused(const char *path, gp_error *err) {
+    for (size_t i = 0; i < sizeof run_files / sizeof *run_files; i++) {
         char *file = NULL;
         GP_RETURN_IF_FAILED(gp_folder_file(path, run_files[i], &file, err));
         bool used = access(file, F_OK) == 0;
@@ -45,7 +64,7 @@ gp_status gp_folder_prepare(const char *path, bool force, gp_error *err) {
                            "it, or --force to write over it",
                            path, run_files[i]);
     }
-    return make_folders(path, err);
+    return GP_OK;
 }
 
 /* The file descriptor stays open: with the process the kernel closes it, and the lock goes. */

@@ -4,14 +4,14 @@
 #ifndef GP_TRAIN_FOLDER_H
 #define GP_TRAIN_FOLDER_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
-/* Makes the folder, parents included. GP_USAGE where it holds a run and `force` is not set; GP_IO where it cannot be
- * made. */
-GP_MUST_USE gp_status gp_folder_prepare(const char *path, bool force, gp_error *err);
+/* Makes the folder, parents included, and syncs what names them. GP_IO where it cannot be made. */
+GP_MUST_USE gp_status gp_folder_make(const char *path, gp_error *err);
+/* GP_USAGE where the folder holds a run. What it says lasts as long as the lock. */
+GP_MUST_USE gp_status gp_folder_check_unused(const char *path, gp_error *err);
 /* Holds the folder for this process until it ends, however it ends. GP_USAGE where another one holds it. A folder that
  * is not there, or whose file system has no locks, is not held. */
 GP_MUST_USE gp_status gp_folder_lock(const char *path, gp_error *err);

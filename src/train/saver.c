@@ -127,6 +127,16 @@ static gp_status reserve(gp_saver *saver, gp_error *err) {
     return GP_OK;
 }
 
+/* Found out now, and not when hours of training are to be saved. */
+static gp_status check_possible(const gp_saver *saver, gp_error *err) {
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", saver->folder));
+    gp_status status = gp_snapshot_can_be(path, saver->items, (size_t)saver->layout.count, saver->config, err);
+    free(path);
+    if (status != GP_OK) gp_error_context(err, "no snapshot of this run could be written: ");
+    return status;
+}
+
 static gp_status prepare(gp_saver *saver, const gp_plan *plan, const char *folder, const char *config, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_state_layout_init(&saver->layout, plan, err));
     GP_RETURN_IF_FAILED(gp_copy_text(&saver->folder, folder, err));
@@ -134,6 +144,7 @@ static gp_status prepare(gp_saver *saver, const gp_plan *plan, const char *folde
     GP_RETURN_IF_FAILED(reserve(saver, err));
     GP_RETURN_IF_FAILED(GP_NEW(&saver->items, saver->layout.count, err));
     gp_state_items(&saver->layout, saver->block, saver->items);
+    GP_RETURN_IF_FAILED(check_possible(saver, err));
     return start(saver, err);
 }
 

@@ -11,7 +11,8 @@
 
 typedef struct gp_saver gp_saver;
 
-/* `folder`: the run's. `config`: the configuration as it runs, YAML, copied. The plan is borrowed. */
+/* `folder`: the run's. `config`: the configuration as it runs, YAML, copied. The plan is borrowed. GP_IO where its
+ * snapshots would exceed what a file may have. */
 GP_MUST_USE gp_status gp_saver_create(const gp_plan *plan, const char *folder, const char *config, int64_t keep,
                                       gp_saver **out, gp_error *err);
 /* Waits for what is being written. */

@@ -178,6 +178,17 @@ gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, 
     return gp_safetensors_write_summed(path, items, count, metadata, err);
 }
 
+/* With room for the numbers and the checksum, which are not known yet. */
+gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items, size_t count, const char *config,
+                             gp_error *err) {
+    enum { ROOM = (REACHED_COUNT + 2) * 2 * NUMBER };
+    char room[ROOM + 1];
+    memset(room, '0', ROOM);
+    room[ROOM] = '\0';
+    const char *metadata[] = {"config", config, "snapshot", room, NULL};
+    return gp_safetensors_check(path, items, count, metadata, err);
+}
+
 static gp_status read_number(const gp_safetensors *file, const char *path, const char *key, bool whole,
                              int64_t *integer, double *number, gp_error *err) {
     const char *text = gp_safetensors_metadata(file, key);
@@ -232,15 +243,24 @@ void gp_snapshot_close(gp_snapshot *snapshot) {
 
 /* ---- into a run -------------------------------------------------------------------------------------------------- */
 
+gp_status gp_tensor_check(const gp_safetensor *tensor, const char *name, gp_shape wanted, gp_error *err) {
+    if (!tensor) return gp_fail(err, GP_DATA, "tensor \"%s\" is missing", name);
+    gp_shape shape = {0};
+    char wanted_text[GP_SHAPE_TEXT], found_text[GP_SHAPE_TEXT];
+    for (int i = 0; i < tensor->rank && i < GP_MAX_RANK; i++) shape.dim[shape.rank++] = tensor->dim[i];
+    if (tensor->rank != wanted.rank || !gp_shape_equal(shape, wanted))
+        return gp_fail(err, GP_DATA, "tensor \"%s\" has shape %s%s, but the model's is %s", name,
+                       gp_shape_text(found_text, shape), tensor->rank > GP_MAX_RANK ? " and more" : "",
+                       gp_shape_text(wanted_text, wanted));
+    if (!tensor->known || tensor->dtype != GP_F32)
+        return gp_fail(err, GP_DATA, "tensor \"%s\" is of type %s, but weights are F32", name, tensor->dtype_name);
+    return GP_OK;
+}
+
 static gp_status check_tensor(const gp_snapshot *snapshot, const gp_state_layout *layout, int index, gp_error *err) {
     const gp_state_tensor *wanted = &layout->tensors[index];
-    const gp_safetensor *found = gp_safetensors_find(snapshot->file, wanted->name);
-    const gp_shape shape = layout->plan->graph->params[wanted->param].spec.shape;
-    if (!found) return gp_fail(err, GP_DATA, "tensor \"%s\" is missing", wanted->name);
-    bool same = found->known && found->dtype == layout->plan->real && found->rank == shape.rank;
-    for (int d = 0; same && d < shape.rank; d++) same = found->dim[d] == shape.dim[d];
-    if (!same) return gp_fail(err, GP_DATA, "tensor \"%s\" has another shape or type than the model's", wanted->name);
-    return GP_OK;
+    return gp_tensor_check(gp_safetensors_find(snapshot->file, wanted->name), wanted->name,
+                           layout->plan->graph->params[wanted->param].spec.shape, err);
 }
 
 gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, gp_error *err) {

@@ -54,6 +54,10 @@ GP_MUST_USE gp_status gp_snapshot_list(const char *folder, int64_t **steps, int 
 GP_MUST_USE gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
                                         const gp_reached *reached, const char *config, gp_error *err);
 
+/* Whether one can be written at all: there are bounds for its tensors and its header. */
+GP_MUST_USE gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items, size_t count,
+                                         const char *config, gp_error *err);
+
 typedef struct gp_snapshot {
     gp_safetensors *file; /* owned */
     gp_reached reached;
@@ -69,6 +73,8 @@ GP_MUST_USE gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_pl
 /* Writes its tensors into a run; the thread that calls gp_run_*. */
 GP_MUST_USE gp_status gp_snapshot_load(const gp_snapshot *snapshot, gp_run *run, const gp_plan *plan, gp_error *err);
 
+/* A tensor of a file (NULL: it is not there) as the model wants it: its shape, F32. GP_DATA says what is otherwise. */
+GP_MUST_USE gp_status gp_tensor_check(const gp_safetensor *tensor, const char *name, gp_shape wanted, gp_error *err);
 /* A tensor of an optimizer in a snapshot, which those who want a model leave alone. */
 int gp_is_optimizer_tensor(const char *name);
 

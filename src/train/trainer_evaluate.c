@@ -60,6 +60,7 @@ static gp_status keep_best(gp_trainer *t, double loss, double accuracy, gp_error
     }
     t->best_step = t->step;
     t->best = value;
+    t->best_differs = false;
     return GP_OK;
 }
 

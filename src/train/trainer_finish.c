@@ -65,6 +65,16 @@ static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, 
                         t->session->steps);
 }
 
+static void say_best(gp_trainer *t) {
+    const char *folder = t->options->folder;
+    if (t->best_differs && t->best_step >= 0)
+        gp_progress_warn(&t->progress,
+                         "%s/best.safetensors is not the model of step %" PRId64 ", whose evaluation is the run's best",
+                         folder, t->best_step);
+    else if (t->best_differs)
+        gp_progress_warn(&t->progress, "%s/best.safetensors is of an evaluation that is not the run's", folder);
+}
+
 gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     double seconds = gp_now() - t->progress.began;
     gp_error later = {0};
@@ -87,6 +97,7 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
         ended = gp_metrics_close(&t->metrics, status == GP_OK ? err : &later);
         if (status == GP_OK) status = ended;
     }
+    say_best(t);
     say_end(t, status, saved, snapshot, seconds);
     return status;
 }

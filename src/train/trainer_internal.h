@@ -26,6 +26,7 @@ typedef struct gp_trainer {
     int64_t evaluated;  /* step of the last whole evaluation; −1: none yet */
     int64_t best_step;  /* of the evaluation whose model is best.safetensors; −1: none yet */
     double best;        /* its accuracy, or its loss */
+    bool best_differs;  /* best.safetensors was found to be another evaluation's, or gone, when the run was resumed */
     gp_saver *saver;
     int64_t metrics_bytes; /* when the last step, or its evaluation, was whole */
     int64_t saved;         /* step of the snapshot of where the run is; −1: none */

@@ -104,6 +104,15 @@ static gp_status begin(gp_trainer *t, gp_error *err) {
     return remove_old_run(t, err);
 }
 
+/* A run that was killed may have written the best model of an evaluation behind its snapshot. Where the run comes by
+ * there again it writes that file again, the same; so what is wrong is said at its end. */
+static gp_status check_best(gp_trainer *t, gp_error *err) {
+    int64_t step = -1;
+    GP_RETURN_IF_FAILED(gp_folder_model_step(t->options->folder, "best.safetensors", &step, err));
+    t->best_differs = step != t->best_step;
+    return GP_OK;
+}
+
 static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     const gp_reached *reached = &resume->snapshot.reached;
     GP_RETURN_IF_FAILED(gp_snapshot_load(&resume->snapshot, t->run, t->session->plan, err));
@@ -116,6 +125,7 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     t->evaluated = reached->evaluated;
     t->best_step = reached->best_step;
     t->best = reached->best;
+    GP_RETURN_IF_FAILED(check_best(t, err));
     if (resume->passed_over) gp_progress_warn(&t->progress, "not used: %s", resume->passed_over);
     gp_progress_resume(&t->progress, t->step, resume->path);
     return GP_OK;

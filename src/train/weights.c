@@ -83,19 +83,9 @@ static gp_status check_skips(const gp_graph *graph, const gp_train_config *train
 }
 
 static gp_status check_tensor(const gp_param *param, const gp_safetensor *tensor, const char *path, gp_error *err) {
-    if (!tensor) return gp_fail(err, GP_DATA, "%s: tensor \"%s\" is missing", path, param->name);
-    gp_shape shape = {0};
-    char wanted[GP_SHAPE_TEXT], found[GP_SHAPE_TEXT];
-    bool same = tensor->rank == param->spec.shape.rank;
-    for (int i = 0; i < tensor->rank && i < GP_MAX_RANK; i++) shape.dim[shape.rank++] = tensor->dim[i];
-    if (!same || !gp_shape_equal(shape, param->spec.shape))
-        return gp_fail(err, GP_DATA, "%s: tensor \"%s\" has shape %s%s, but the model's is %s", path, param->name,
-                       gp_shape_text(found, shape), tensor->rank > GP_MAX_RANK ? " and more" : "",
-                       gp_shape_text(wanted, param->spec.shape));
-    if (!tensor->known || tensor->dtype != GP_F32)
-        return gp_fail(err, GP_DATA, "%s: tensor \"%s\" is of type %s, but weights are F32", path, param->name,
-                       tensor->dtype_name);
-    return GP_OK;
+    if (gp_tensor_check(tensor, param->name, param->spec.shape, err) == GP_OK) return GP_OK;
+    gp_error_context(err, "%s: ", path);
+    return GP_DATA;
 }
 
 static bool is_counter(const char *name) {

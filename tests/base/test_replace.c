@@ -132,7 +132,8 @@ static void each_call_fails(void **state) {
     snprintf(sentences[1], sizeof *sentences, "%s: cannot be written: ", temporary);
     snprintf(sentences[2], sizeof *sentences, "%s: cannot be synced: ", temporary);
     snprintf(sentences[3], sizeof *sentences, "%s: cannot be renamed to %s: ", temporary, target);
-    snprintf(sentences[4], sizeof *sentences, "%s: cannot be synced: ", folder);
+    snprintf(sentences[4], sizeof *sentences, "%s stands, but its folder may lose it: %s: cannot be synced: ", target,
+             folder);
     for (size_t call = 1; call <= 5; call++)
         for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
             gp_error err = {0};

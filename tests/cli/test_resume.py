@@ -149,12 +149,12 @@ class Resume(Runs):
         self.assertNotIn("nothing is left", out)
         self.assertEqual(read(path), models[1])
         os.remove(snapshots(self.run_folder)[-1])  # as where it could not be written
-        out, _ = self.run_program(*CONSTANT[1:], "--resume", "--set", "train.steps=14")
+        out, _ = self.run_program(*CONSTANT[1:], "--resume", "--set", "train.steps=14", err=None)
         self.assertNotIn("nothing is left", out)
         self.assertEqual(read(path), models[0])
         for broken in (b"", models[0][:-1]):
             put(broken)
-            self.run_program(*CONSTANT[1:], "--resume", "--set", "train.steps=14")
+            self.run_program(*CONSTANT[1:], "--resume", "--set", "train.steps=14", err=None)
             self.assertEqual(read(path), models[0])
         out, _ = self.run_program(*CONSTANT[1:], "--resume", "--set", "train.steps=14")
         self.assertIn("nothing is left", out)
@@ -179,6 +179,24 @@ class Resume(Runs):
         out, err = self.run_program("--set", "optimizer={sgd: 1e30}", status=1, err=None)
         self.assertIn("the loss is not a number", err)
         self.assertTrue(out.endswith("stopped after 1 of 160 steps; model and snapshot saved in %s\n" % self.run_folder), out)
+
+    def test_a_best_model_of_another_evaluation(self):
+        """Its run was killed behind its snapshot: what is written again is well, and what is not is said."""
+        steps = [*CONSTANT, "--set", "train.steps=14"]
+        self.run_program(*steps)
+        path = os.path.join(self.run_folder, "best.safetensors")
+        best = read(path)
+        first, last = snapshots(self.run_folder)
+        os.remove(last)
+        self.run_program(*steps, "--resume")
+        self.assertEqual(read(path), best)
+        name = os.path.relpath(self.run_folder, self.folder)
+        for put in (lambda: shutil.copy(first, path), lambda: os.remove(path)):
+            put()
+            os.remove(os.path.join(self.run_folder, "model.safetensors"))  # which is left to write
+            _, err = self.run_program(*steps, "--resume", err=None)
+            self.assertRegex(err, r"^gpipe-train: warning: \S*%s/best.safetensors is not the model of step \d+, whose "
+                             r"evaluation is the run's best\n$" % name)
 
     def test_an_init_that_is_gone(self):
         """A run that goes on needs it no more."""
@@ -287,8 +305,8 @@ class Resume(Runs):
         self.await_lines(process, 30)
         process.send_signal(signal.SIGSTOP)
         name = os.path.relpath(self.run_folder, self.folder)
-        for option in ("--resume", "--force"):
-            self.run_program(option, status=2, err="gpipe-train: %s is in use by another gpipe-train: wait for its end, "
+        for option in (["--resume"], ["--force"], []):
+            self.run_program(*option, status=2, err="gpipe-train: %s is in use by another gpipe-train: wait for its end, "
                              "or choose another folder with -o\n" % name)
         process.send_signal(signal.SIGCONT)
         self.assertEqual(process.communicate(timeout=PATIENCE), ("", ""))

@@ -27,7 +27,7 @@ static gp_status train(gp_session *session, const char *folder, const gp_resume 
 static gp_status train_into(const char *folder, const char *const *changes, const char *trace, gp_error *err) {
     gp_session *session = NULL;
     GP_RETURN_IF_FAILED(opened_session("c.yaml", changes, &session, err));
-    gp_status status = gp_folder_prepare(folder, true, err);
+    gp_status status = gp_folder_make(folder, err);
     if (status == GP_OK) status = train(session, folder, NULL, trace, err);
     gp_session_close(&session);
     return status;

@@ -19,7 +19,7 @@ static const char *run(const char *const *changes, gp_trace_options trace, gp_st
     char name[32];
     snprintf(name, sizeof name, "traced%d", runs++);
     const char *folder = fixture_path(name);
-    assert_int_equal(gp_folder_prepare(folder, false, err), GP_OK);
+    assert_int_equal(gp_folder_make(folder, err), GP_OK);
     gp_session *session = fixture_session(changes);
     const gp_train_options options = {.folder = folder, .verbosity = GP_QUIET, .trace = trace};
     gp_status status = gp_train(session, &options, err);

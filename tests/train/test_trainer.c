@@ -14,6 +14,7 @@
 #include "data/safetensors.h"
 #include "train/fixture.h"
 #include "train/folder.h"
+#include "train/saver.h"
 
 /* A folder of its own for each run; valid until the next 64. */
 static const char *new_folder(void) {
@@ -22,7 +23,7 @@ static const char *new_folder(void) {
     char name[32];
     snprintf(name, sizeof name, "run%d", runs++);
     const char *folder = fixture_path(name);
-    assert_int_equal(gp_folder_prepare(folder, false, &err), GP_OK);
+    assert_int_equal(gp_folder_make(folder, &err), GP_OK);
     return folder;
 }
 
@@ -615,6 +616,26 @@ static gp_status block_check(void *context, const gp_site *site, gp_error *err) 
     return gp_fail(err, GP_INTERNAL, "a worker takes signals");
 }
 
+/* Before the first step: nobody waits for hours for a file that cannot be. */
+static void a_snapshot_that_cannot_be_is_refused_at_once(void **state) {
+    (void)state;
+    enum { BYTES = GP_SAFETENSORS_MAX_HEADER - 1000 };
+    gp_error err = {0};
+    gp_saver *saver = NULL;
+    gp_session *session = fixture_session(NULL);
+    char *config = calloc(BYTES + 1, 1);
+    assert_non_null(config);
+    memset(config, 'x', BYTES);
+    assert_int_equal(gp_saver_create(session->plan, "run", config, 3, &saver, &err), GP_IO);
+    assert_non_null(
+        strstr(err.text, "no snapshot of this run could be written: run/snapshots: the header would have "));
+    config[BYTES / 2] = 0;
+    if (gp_saver_create(session->plan, "run", config, 3, &saver, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_saver_destroy(&saver);
+    free(config);
+    gp_session_close(&session);
+}
+
 static void workers_take_no_signals(void **state) {
     (void)state;
     gp_error err = {0};
@@ -652,6 +673,7 @@ int main(void) {
         cmocka_unit_test(an_evaluation_asked_in_its_last_mini_batch_is_whole),
         cmocka_unit_test(a_run_asked_before_its_first_step_saves_what_it_began_with),
         cmocka_unit_test(an_evaluation_given_up_is_made_up_for),
+        cmocka_unit_test(a_snapshot_that_cannot_be_is_refused_at_once),
         cmocka_unit_test(workers_take_no_signals),
     };
     return cmocka_run_group_tests_name("trainer", tests, fixture_make, fixture_remove);
