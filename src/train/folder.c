@@ -28,27 +28,27 @@ static gp_status sync_parent(const char *path, gp_error *err) {
     return status;
 }
 
-static gp_status make_folder(const char *folder, const char *path, gp_error *err) {
+static gp_status make_part(const char *folder, const char *part, gp_error *err) {
     struct stat found;
-    if (mkdir(path, 0777) == 0) return sync_parent(path, err);
-    if (errno == EEXIST && stat(path, &found) == 0 && S_ISDIR(found.st_mode)) return GP_OK;
-    return gp_fail(err, GP_IO, "the run folder %s cannot be made: %s: %s", folder, path,
+    if (mkdir(part, 0777) == 0) return sync_parent(part, err);
+    if (errno == EEXIST && stat(part, &found) == 0 && S_ISDIR(found.st_mode)) return GP_OK;
+    return gp_fail(err, GP_IO, "the run folder %s cannot be made: %s: %s", folder, part,
                    strerror(errno == EEXIST ? ENOTDIR : errno));
 }
 
 gp_status gp_folder_make(const char *path, gp_error *err) {
-    char *copy = NULL;
-    GP_RETURN_IF_FAILED(gp_copy_text(&copy, path, err));
+    char *part = NULL;
+    GP_RETURN_IF_FAILED(gp_copy_text(&part, path, err));
     gp_status status = GP_OK;
-    for (char *at = copy + 1; status == GP_OK; at++) {
+    for (char *at = part + 1; status == GP_OK; at++) {
         char ended = *at;
         if (ended != '/' && ended != '\0') continue;
         *at = '\0';
-        status = make_folder(path, copy, err);
+        status = make_part(path, part, err);
         *at = ended;
         if (ended == '\0') break;
     }
-    free(copy);
+    free(part);
     return status;
 }
 
