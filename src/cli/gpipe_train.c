@@ -90,6 +90,7 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
     prepare_signals();
     gp_status status = options->resume ? GP_OK : gp_folder_make(folder, err);
     if (status == GP_OK) status = gp_folder_lock(folder, err);
+    if (status == GP_OK) status = gp_folder_check_config(folder, options->config, err);
     if (status == GP_OK && !options->resume && !options->force) status = gp_folder_check_unused(folder, err);
     if (status == GP_OK)
         status =

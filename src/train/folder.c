@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -65,6 +66,23 @@ gp_status gp_folder_check_unused(const char *path, gp_error *err) {
                            path, run_files[i]);
     }
     return GP_OK;
+}
+
+gp_status gp_folder_check_config(const char *path, const char *config, gp_error *err) {
+    static const char head[] = "# gpipe-train ";
+    char *file = NULL, found[sizeof head] = "";
+    struct stat its, other;
+    GP_RETURN_IF_FAILED(gp_folder_file(path, "config.yaml", &file, err));
+    bool same =
+        stat(file, &its) == 0 && stat(config, &other) == 0 && its.st_dev == other.st_dev && its.st_ino == other.st_ino;
+    FILE *opened = same ? fopen(file, "re") : NULL;
+    bool ours = opened && fread(found, 1, sizeof head - 1, opened) == sizeof head - 1 && strcmp(found, head) == 0;
+    if (opened) fclose(opened);
+    free(file);
+    if (!same || ours) return GP_OK;
+    return gp_fail(err, GP_USAGE,
+                   "%s: the run's config.yaml would be written over %s itself: choose another folder with -o", path,
+                   config);
 }
 
 /* The file descriptor stays open: with the process the kernel closes it, and the lock goes. */

@@ -12,6 +12,9 @@
 GP_MUST_USE gp_status gp_folder_make(const char *path, gp_error *err);
 /* GP_USAGE where the folder holds a run. What it says lasts as long as the lock. */
 GP_MUST_USE gp_status gp_folder_check_unused(const char *path, gp_error *err);
+/* GP_USAGE where the folder's config.yaml is the configuration that is to run, and somebody's own, which the run would
+ * write over: not one that a run has left. */
+GP_MUST_USE gp_status gp_folder_check_config(const char *path, const char *config, gp_error *err);
 /* Holds the folder for this process until it ends, however it ends. GP_USAGE where another one holds it. A folder that
  * is not there, or whose file system has no locks, is not held. */
 GP_MUST_USE gp_status gp_folder_lock(const char *path, gp_error *err);

@@ -372,6 +372,20 @@ class Folder(Group):
             "7.weight": ("F32", [3, 128]), "7.bias": ("F32", [3]),
         })
 
+    def test_a_configuration_is_not_written_over(self):
+        os.mkdir(self.path("own"))
+        self.write("own/config.yaml", CONFIG.replace("d.safetensors", "../d.safetensors"))
+        with open(self.path("own/config.yaml")) as file:
+            before = file.read()
+        for force in ([], ["--force"]):
+            self.expect(["-q", "-o", "own", *force, "own/config.yaml"], 2,
+                        "gpipe-train: own: the run's config.yaml would be written over own/config.yaml itself: choose another "
+                        "folder with -o\n", out="")
+        with open(self.path("own/config.yaml")) as file:
+            self.assertEqual(file.read(), before)
+        self.expect(["-q", "-o", "run", "own/config.yaml"], 0)
+        self.expect(["-q", "-o", "run", "--force", "run/config.yaml"], 0)
+
     def test_a_used_folder_needs_force(self):
         self.expect(["-q", "-o", "run", "--set", "train.steps=1", "c.yaml"], 0)
         before = read_model(self.path("run"))
