@@ -89,7 +89,7 @@ def read_tensors(path):
 def limit_files(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
     # A build that counts (scripts/coverage.sh) would cut off its own files, in which others have counted too.
-    os.environ["GCOV_PREFIX"] = "/nonexistent"
+    os.environ["GCOV_PREFIX"] = "/dev/null/none"
 
 
 def skip_under_tsan(test, program, why):
