@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -48,6 +49,12 @@ static gp_status write_part(int fd, const char *path, const gp_bytes *part, gp_e
         done += (size_t)now;
     }
     return GP_OK;
+}
+
+bool gp_file_is(const char *path, const char *other) {
+    struct stat its, others;
+    return stat(path, &its) == 0 && stat(other, &others) == 0 && its.st_dev == others.st_dev &&
+           its.st_ino == others.st_ino;
 }
 
 gp_status gp_file_sync(const char *path, gp_error *err) {

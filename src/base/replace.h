@@ -6,6 +6,7 @@
 #ifndef GP_BASE_REPLACE_H
 #define GP_BASE_REPLACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
 
@@ -26,6 +27,8 @@ GP_MUST_USE gp_status gp_file_begin(const char *path, gp_replacing **out, gp_err
 GP_MUST_USE gp_status gp_file_add(gp_replacing *file, const void *data, size_t bytes, gp_error *err);
 GP_MUST_USE gp_status gp_file_end(gp_replacing **file, gp_status status, gp_error *err);
 
+/* Whether both are there and the same file, whatever they are called: what is written over one is lost in the other. */
+bool gp_file_is(const char *path, const char *other);
 /* Syncs a file, or the entries of a folder. GP_IO with the cause. */
 GP_MUST_USE gp_status gp_file_sync(const char *path, gp_error *err);
 /* Removes what killed processes left of replacing files of `folder`. What cannot be removed stays. */

@@ -103,6 +103,12 @@ void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order
     }
 }
 
+size_t gp_loader_order_bytes(int64_t count, bool shuffle) {
+    size_t bytes = 0;
+    if (!shuffle) return 0;
+    return gp_size_mul((size_t)count, sizeof(int64_t), &bytes) ? bytes : SIZE_MAX;
+}
+
 static slot *slot_of(const gp_loader *self, int64_t number) {
     return &self->slots[number % self->slot_count];
 }

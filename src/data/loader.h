@@ -46,6 +46,8 @@ int64_t gp_loader_batches(int64_t count, int64_t batch, bool drop_last);
  * the draw would make some numbers likelier and is repeated with the third word of the counter one higher. Shuffling
  * takes at most 2^32−1 samples. */
 void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order);
+/* What a shuffled order takes on the host while a loader stands; without shuffling there is none. SIZE_MAX: no size. */
+size_t gp_loader_order_bytes(int64_t count, bool shuffle);
 
 /* Starts the threads. The dataset is borrowed until the loader is destroyed.
  * GP_CONFIG (without a place) where drop_last leaves no mini-batch at all. */

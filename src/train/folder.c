@@ -71,10 +71,8 @@ gp_status gp_folder_check_unused(const char *path, gp_error *err) {
 gp_status gp_folder_check_config(const char *path, const char *config, gp_error *err) {
     static const char head[] = "# gpipe-train ";
     char *file = NULL, found[sizeof head] = "";
-    struct stat its, other;
     GP_RETURN_IF_FAILED(gp_folder_file(path, "config.yaml", &file, err));
-    bool same =
-        stat(file, &its) == 0 && stat(config, &other) == 0 && its.st_dev == other.st_dev && its.st_ino == other.st_ino;
+    bool same = gp_file_is(file, config);
     FILE *opened = same ? fopen(file, "re") : NULL;
     bool ours = opened && fread(found, 1, sizeof head - 1, opened) == sizeof head - 1 && strcmp(found, head) == 0;
     if (opened) fclose(opened);

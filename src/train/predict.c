@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/replace.h"
 #include "data/safetensors.h"
 #include "layers/types.h"
 #include "pipeline/run.h"
@@ -31,9 +32,7 @@ typedef struct predictor {
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 static gp_status refuse_input(const char *path, const char *input, gp_error *err) {
-    struct stat out, in;
-    if (!input || stat(path, &out) != 0 || stat(input, &in) != 0) return GP_OK;
-    if (out.st_dev != in.st_dev || out.st_ino != in.st_ino) return GP_OK;
+    if (!input || !gp_file_is(path, input)) return GP_OK;
     return gp_fail(err, GP_USAGE, "--predict %s: would write over %s, which is an input: choose another name", path,
                    input);
 }

@@ -260,6 +260,9 @@ static gp_status refuse_plan(const gp_session *session, const choice *now, int w
 
 gp_status gp_session_check_machine(const gp_session *session, gp_error *err) {
     size_t sum = session->predicts ? gp_predict_bytes(session) : gp_state_bytes(session->plan);
+    size_t order =
+        session->train ? gp_loader_order_bytes(gp_dataset_count(session->train), session->config->data.shuffle) : 0;
+    if (!gp_size_add(sum, order, &sum)) sum = SIZE_MAX;
     size_t machine = gp_machine_memory();
     for (int w = 0; w < session->plan->workers; w++)
         if (!gp_size_add(sum, session->plan->arena[w], &sum)) sum = SIZE_MAX;

@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/replace.h"
@@ -49,10 +48,7 @@ static gp_status start_saver(gp_trainer *t, gp_error *err) {
 /* But not the file that this run began with, which a new one replaces when there is one. */
 static gp_status remove_file(const gp_trainer *t, const char *path, gp_error *err) {
     const char *init = t->session->config->train.init;
-    struct stat old, began;
-    bool keep = init && stat(path, &old) == 0 && stat(init, &began) == 0 && old.st_dev == began.st_dev &&
-                old.st_ino == began.st_ino;
-    if (!keep && unlink(path) != 0 && errno != ENOENT)
+    if (!(init && gp_file_is(path, init)) && unlink(path) != 0 && errno != ENOENT)
         return gp_fail(err, GP_IO, "%s: cannot be removed: %s", path, strerror(errno));
     return GP_OK;
 }

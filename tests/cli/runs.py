@@ -11,32 +11,14 @@ import tempfile
 import time
 import unittest
 
+from test_cli import CONFIG as TRAINED
 from test_cli import results, write_tensors
 
 PATIENCE = 300
 OPTIONS = argparse.Namespace()  # of the command line
 
-CONFIG = """\
-model:
-  input: {shape: [2, 4, 4]}
-  layers:
-    - conv: {out: 8, kernel: 3, pad: 1}
-    - batch_norm
-    - relu: {name: a}
-    - conv: {out: 8, kernel: 3, pad: 1}
-    - add: [a, -1]
-    - dropout: 0.2
-    - flatten
-    - linear: {out: 3}
-  loss: cross_entropy
-data:
-  train: {tensors: d.safetensors, take: [0, 50]}
-  eval: {tensors: d.safetensors, take: [50, 64]}
-  batch: 16
-pipeline:
-  devices: [cpu, cpu]
-  micro_batches: 4
-optimizer:
+# The same network and data, trained longer and with more to remember.
+CONFIG = TRAINED[: TRAINED.index("  sgd:")] + """\
   adam: {lr: 0.001}
   lr_schedule: {cosine: {min: 0.0001}}
   warmup: 10

@@ -253,7 +253,7 @@ static gp_session *open_predicting(void) {
     return session;
 }
 
-/* Beside the arenas: a run's copy of its state, a prediction's mini-batch. To the byte. */
+/* Beside the arenas: a run's copy of its state and the order of its samples, a prediction's mini-batch. To the byte. */
 static void expect_beside(gp_session *session, size_t bytes) {
     gp_error err = {0};
     assert_int_equal(session->plan->workers, 2);
@@ -267,6 +267,9 @@ static void expect_beside(gp_session *session, size_t bytes) {
 static void what_lies_beside_the_arenas_is_counted(void **state) {
     (void)state;
     gp_session *session = fixture_session(NULL);
+    size_t order = (size_t)gp_dataset_count(session->train) * sizeof(int64_t);
+    expect_beside(session, gp_state_bytes(session->plan) + order);
+    session = fixture_session(FIXTURE_CHANGES("data.shuffle=false"));
     expect_beside(session, gp_state_bytes(session->plan));
     expect_beside(open_predicting(), 16 * 3 * sizeof(float));
 }
