@@ -182,8 +182,8 @@ static const struct {
 };
 
 gp_status gp_cpu_activation_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ff", err));
-    gp_cpu_allow_in_place(prepared, GP_ACTIVATION_FORWARD_Y, GP_ACTIVATION_FORWARD_X);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ff", err));
+    gp_op_allow_in_place(prepared, GP_ACTIVATION_FORWARD_Y, GP_ACTIVATION_FORWARD_X);
     return GP_OK;
 }
 
@@ -197,9 +197,9 @@ gp_status gp_cpu_activation_forward_run(const gp_cpu_call *call, gp_error *err) 
 }
 
 gp_status gp_cpu_activation_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fff", err));
-    gp_cpu_allow_in_place(prepared, GP_ACTIVATION_BACKWARD_DX, GP_ACTIVATION_BACKWARD_A);
-    gp_cpu_allow_in_place(prepared, GP_ACTIVATION_BACKWARD_DX, GP_ACTIVATION_BACKWARD_DY);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fff", err));
+    gp_op_allow_in_place(prepared, GP_ACTIVATION_BACKWARD_DX, GP_ACTIVATION_BACKWARD_A);
+    gp_op_allow_in_place(prepared, GP_ACTIVATION_BACKWARD_DX, GP_ACTIVATION_BACKWARD_DY);
     return GP_OK;
 }
 

@@ -3,7 +3,7 @@
 #include "device/cpu/cpu_ops.h"
 
 gp_status gp_cpu_adam_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "sffff", err);
+    return gp_op_prepare_plain(prepared, "cpu", "sffff", err);
 }
 
 /* What a step multiplies with; rounded to f32 once, as PyTorch's loops round their scalars. */

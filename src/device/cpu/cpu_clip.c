@@ -12,9 +12,9 @@ typedef struct square_loop {
 } square_loop;
 
 gp_status gp_cpu_square_sum_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fd", err));
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fd", err));
     gp_rows x = gp_rows_of(&prepared->desc.operand[GP_SQUARE_SUM_X]);
-    gp_cpu_book_blocks(prepared, x);
+    gp_op_book_blocks(prepared, x);
     return GP_OK;
 }
 
@@ -49,7 +49,7 @@ gp_status gp_cpu_square_sum_run(const gp_cpu_call *call, gp_error *err) {
 }
 
 gp_status gp_cpu_clip_total_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "ds", err);
+    return gp_op_prepare_plain(prepared, "cpu", "ds", err);
 }
 
 /* torch.nn.utils.clip_grad_norm_ has the same small number in its divisor. */

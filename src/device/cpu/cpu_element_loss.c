@@ -10,9 +10,9 @@ typedef struct element_loop {
 } element_loop;
 
 gp_status gp_cpu_element_loss_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ffd", err));
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ffd", err));
     gp_rows x = gp_rows_of(&prepared->desc.operand[GP_ELEMENT_LOSS_FORWARD_X]);
-    gp_cpu_book_blocks(prepared, x);
+    gp_op_book_blocks(prepared, x);
     return GP_OK;
 }
 
@@ -64,8 +64,8 @@ gp_status gp_cpu_element_loss_forward_run(const gp_cpu_call *call, gp_error *err
 }
 
 gp_status gp_cpu_element_loss_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ffsf", err));
-    gp_cpu_allow_in_place(prepared, GP_ELEMENT_LOSS_BACKWARD_DX, GP_ELEMENT_LOSS_BACKWARD_X);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ffsf", err));
+    gp_op_allow_in_place(prepared, GP_ELEMENT_LOSS_BACKWARD_DX, GP_ELEMENT_LOSS_BACKWARD_X);
     return GP_OK;
 }
 

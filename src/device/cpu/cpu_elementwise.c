@@ -5,8 +5,8 @@
 #include "device/dropout_mask.h"
 
 gp_status gp_cpu_relu_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ff", err));
-    gp_cpu_allow_in_place(prepared, GP_RELU_FORWARD_Y, GP_RELU_FORWARD_X);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ff", err));
+    gp_op_allow_in_place(prepared, GP_RELU_FORWARD_Y, GP_RELU_FORWARD_X);
     return GP_OK;
 }
 
@@ -26,9 +26,9 @@ gp_status gp_cpu_relu_forward_run(const gp_cpu_call *call, gp_error *err) {
 }
 
 gp_status gp_cpu_relu_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fff", err));
-    gp_cpu_allow_in_place(prepared, GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_Y);
-    gp_cpu_allow_in_place(prepared, GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_DY);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fff", err));
+    gp_op_allow_in_place(prepared, GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_Y);
+    gp_op_allow_in_place(prepared, GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_DY);
     return GP_OK;
 }
 
@@ -51,9 +51,9 @@ gp_status gp_cpu_relu_backward_run(const gp_cpu_call *call, gp_error *err) {
 }
 
 gp_status gp_cpu_add_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fff", err));
-    gp_cpu_allow_in_place(prepared, GP_ADD_Y, GP_ADD_A);
-    gp_cpu_allow_in_place(prepared, GP_ADD_Y, GP_ADD_B);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fff", err));
+    gp_op_allow_in_place(prepared, GP_ADD_Y, GP_ADD_A);
+    gp_op_allow_in_place(prepared, GP_ADD_Y, GP_ADD_B);
     return GP_OK;
 }
 
@@ -118,8 +118,8 @@ static void move_bytes(const gp_cpu_call *call, int to, int from) {
 }
 
 gp_status gp_cpu_copy_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "**", err));
-    gp_cpu_allow_in_place(prepared, GP_COPY_Y, GP_COPY_X);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "**", err));
+    gp_op_allow_in_place(prepared, GP_COPY_Y, GP_COPY_X);
     return GP_OK;
 }
 
@@ -131,7 +131,7 @@ gp_status gp_cpu_copy_run(const gp_cpu_call *call, gp_error *err) {
 }
 
 gp_status gp_cpu_fill_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "*", err);
+    return gp_op_prepare_plain(prepared, "cpu", "*", err);
 }
 
 gp_status gp_cpu_fill_run(const gp_cpu_call *call, gp_error *err) {
@@ -153,7 +153,7 @@ static sample_view sample_of(const gp_tensor *tensor) {
 }
 
 gp_status gp_cpu_flatten_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "ff", err);
+    return gp_op_prepare_plain(prepared, "cpu", "ff", err);
 }
 
 /* Flatten and its reverse transpose [places, width] of each sample, in tiles so that both sides stay in the cache. */
@@ -217,8 +217,8 @@ gp_status gp_cpu_unflatten_run(const gp_cpu_call *call, gp_error *err) {
 }
 
 gp_status gp_cpu_dropout_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fsf", err));
-    gp_cpu_allow_in_place(prepared, GP_DROPOUT_Y, GP_DROPOUT_X);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fsf", err));
+    gp_op_allow_in_place(prepared, GP_DROPOUT_Y, GP_DROPOUT_X);
     return GP_OK;
 }
 

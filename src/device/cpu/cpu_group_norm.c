@@ -109,8 +109,8 @@ static void gather(const group_loop *loop, const group_item *item, const tile *t
 /* Forward: the mean, then the squares of what is left, then y. */
 
 gp_status gp_cpu_group_norm_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fffff", err));
-    gp_cpu_allow_in_place(prepared, GP_GROUP_NORM_FORWARD_Y, GP_GROUP_NORM_FORWARD_X);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffff", err));
+    gp_op_allow_in_place(prepared, GP_GROUP_NORM_FORWARD_Y, GP_GROUP_NORM_FORWARD_X);
     return GP_OK;
 }
 
@@ -204,9 +204,9 @@ gp_status gp_cpu_group_norm_forward_run(const gp_cpu_call *call, gp_error *err) 
 /* Gradient of the input, with g = dy·gamma and k elements in a group: dx = d·(g − Σg/k − (x−m)·d²·Σg·(x−m)/k). */
 
 gp_status gp_cpu_group_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fffff", err));
-    gp_cpu_allow_in_place(prepared, GP_GROUP_NORM_BACKWARD_DATA_DX, GP_GROUP_NORM_BACKWARD_DATA_X);
-    gp_cpu_allow_in_place(prepared, GP_GROUP_NORM_BACKWARD_DATA_DX, GP_GROUP_NORM_BACKWARD_DATA_DY);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffff", err));
+    gp_op_allow_in_place(prepared, GP_GROUP_NORM_BACKWARD_DATA_DX, GP_GROUP_NORM_BACKWARD_DATA_X);
+    gp_op_allow_in_place(prepared, GP_GROUP_NORM_BACKWARD_DATA_DX, GP_GROUP_NORM_BACKWARD_DATA_DY);
     return GP_OK;
 }
 
@@ -288,9 +288,9 @@ gp_status gp_cpu_group_norm_backward_data_run(const gp_cpu_call *call, gp_error 
 /* Gradients of gamma and beta: over the rows of all samples, in blocks, then the blocks in their order. */
 
 gp_status gp_cpu_group_norm_backward_weights_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fffff", err));
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffff", err));
     gp_rows rows = gp_rows_of(&prepared->desc.operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_X]);
-    gp_cpu_book(prepared, (size_t)(gp_column_blocks(rows.count) * 2 * rows.width) * sizeof(double));
+    gp_op_book(prepared, (size_t)(gp_column_blocks(rows.count) * 2 * rows.width) * sizeof(double));
     return GP_OK;
 }
 

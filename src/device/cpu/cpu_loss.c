@@ -56,9 +56,9 @@ static int64_t blocks_of(gp_rows x) {
 }
 
 gp_status gp_cpu_cross_entropy_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fld", err));
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fld", err));
     gp_rows x = gp_rows_of(&prepared->desc.operand[GP_CROSS_ENTROPY_FORWARD_X]);
-    gp_cpu_book(prepared, (size_t)blocks_of(x) * 2 * sizeof(double));
+    gp_op_book(prepared, (size_t)blocks_of(x) * 2 * sizeof(double));
     return GP_OK;
 }
 
@@ -101,8 +101,8 @@ gp_status gp_cpu_cross_entropy_forward_run(const gp_cpu_call *call, gp_error *er
 }
 
 gp_status gp_cpu_cross_entropy_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "flsf", err));
-    gp_cpu_allow_in_place(prepared, GP_CROSS_ENTROPY_BACKWARD_DX, GP_CROSS_ENTROPY_BACKWARD_X);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "flsf", err));
+    gp_op_allow_in_place(prepared, GP_CROSS_ENTROPY_BACKWARD_DX, GP_CROSS_ENTROPY_BACKWARD_X);
     return GP_OK;
 }
 
@@ -144,7 +144,7 @@ gp_status gp_cpu_cross_entropy_backward_run(const gp_cpu_call *call, gp_error *e
 }
 
 gp_status gp_cpu_loss_total_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "ds", err);
+    return gp_op_prepare_plain(prepared, "cpu", "ds", err);
 }
 
 gp_status gp_cpu_loss_total_run(const gp_cpu_call *call, gp_error *err) {

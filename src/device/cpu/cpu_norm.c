@@ -32,8 +32,8 @@ static double inverse_deviation(const norm_loop *loop, int64_t c) {
  * then the blocks are merged in their order (Chan, Golub, LeVeque 1979). */
 
 gp_status gp_cpu_norm_statistics_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ff", err));
-    gp_cpu_book(prepared, partial_bytes(&prepared->desc.operand[GP_NORM_STATISTICS_X]));
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ff", err));
+    gp_op_book(prepared, partial_bytes(&prepared->desc.operand[GP_NORM_STATISTICS_X]));
     return GP_OK;
 }
 
@@ -96,9 +96,9 @@ gp_status gp_cpu_norm_statistics_run(const gp_cpu_call *call, gp_error *err) {
 /* Application. */
 
 gp_status gp_cpu_norm_apply_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ffffff", err));
-    gp_cpu_allow_in_place(prepared, GP_NORM_APPLY_Y, GP_NORM_APPLY_X);
-    gp_cpu_book(prepared, 2 * sizeof(float) * (size_t)gp_rows_of(&prepared->desc.operand[GP_NORM_APPLY_X]).width);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ffffff", err));
+    gp_op_allow_in_place(prepared, GP_NORM_APPLY_Y, GP_NORM_APPLY_X);
+    gp_op_book(prepared, 2 * sizeof(float) * (size_t)gp_rows_of(&prepared->desc.operand[GP_NORM_APPLY_X]).width);
     return GP_OK;
 }
 
@@ -136,8 +136,8 @@ gp_status gp_cpu_norm_apply_run(const gp_cpu_call *call, gp_error *err) {
 /* Gradients of gamma and beta. */
 
 gp_status gp_cpu_norm_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fffff", err));
-    gp_cpu_book(prepared, partial_bytes(&prepared->desc.operand[GP_NORM_BACKWARD_REDUCE_X]));
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffff", err));
+    gp_op_book(prepared, partial_bytes(&prepared->desc.operand[GP_NORM_BACKWARD_REDUCE_X]));
     return GP_OK;
 }
 
@@ -193,11 +193,11 @@ gp_status gp_cpu_norm_backward_reduce_run(const gp_cpu_call *call, gp_error *err
 /* Gradient of the input: dx = a·(dy − s − (x − mean)·p) with three coefficients for each channel. */
 
 gp_status gp_cpu_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "fffffff", err));
-    gp_cpu_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_X);
-    gp_cpu_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_DY);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffffff", err));
+    gp_op_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_X);
+    gp_op_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_DY);
     int64_t width = gp_rows_of(&prepared->desc.operand[GP_NORM_BACKWARD_DATA_X]).width;
-    gp_cpu_book(prepared, 3 * sizeof(float) * (size_t)width);
+    gp_op_book(prepared, 3 * sizeof(float) * (size_t)width);
     return GP_OK;
 }
 

@@ -181,11 +181,11 @@ gp_status gp_onednn_plan_finish(gp_prepared *prepared, const_dnnl_primitive_desc
         status = make_move(argument, &scratchpad);
         if (status != dnnl_success) return gp_onednn_refused(err, &prepared->desc, "a reorder of an operand", status);
     }
-    gp_cpu_book(prepared, scratchpad); /* one for all steps, which run one after another */
+    gp_op_book(prepared, scratchpad); /* one for all steps, which run one after another */
     for (int i = 0; i < plan->arguments; i++) {
         gp_onednn_argument *argument = &plan->argument[i];
         if (argument->move.primitive)
-            argument->stage = gp_cpu_book(prepared, dnnl_memory_desc_get_size(argument->wanted));
+            argument->stage = gp_op_book(prepared, dnnl_memory_desc_get_size(argument->wanted));
     }
     return GP_OK;
 }

@@ -382,14 +382,14 @@ static gp_status linear_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_err
     if (desc->kind == GP_OP_LINEAR_BACKWARD_WEIGHTS && desc->operand[GP_LINEAR_BACKWARD_WEIGHTS_DB].present) {
         gp_rows dy = gp_rows_of(&desc->operand[GP_LINEAR_BACKWARD_WEIGHTS_DY]);
         plan->column_sum = true;
-        plan->column_sum_workspace = gp_cpu_book(prepared, gp_cpu_column_sum_bytes(dy));
+        plan->column_sum_workspace = gp_op_book(prepared, gp_cpu_column_sum_bytes(dy));
     }
     return GP_OK;
 }
 
 gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err) {
     gp_onednn_plan *plan = NULL;
-    GP_RETURN_IF_FAILED(gp_cpu_prepare_plain(prepared, "ffff", err));
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ffff", err));
     GP_RETURN_IF_FAILED(gp_onednn_plan_start(prepared, &plan, err));
     gp_status status = linear_plan(prepared, plan, err);
     if (status != GP_OK) gp_cpu_onednn_release(prepared);

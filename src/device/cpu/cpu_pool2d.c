@@ -29,7 +29,7 @@ static void kernel_range(const pool_loop *loop, int side, int64_t out, int64_t *
 }
 
 gp_status gp_cpu_max_pool_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "ffi", err);
+    return gp_op_prepare_plain(prepared, "cpu", "ffi", err);
 }
 
 /* The first of equals wins, NaN over all, the first of them. */
@@ -120,7 +120,7 @@ gp_status gp_cpu_max_pool_forward_run(const gp_cpu_call *call, gp_error *err) {
 }
 
 gp_status gp_cpu_max_pool_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "iff", err);
+    return gp_op_prepare_plain(prepared, "cpu", "iff", err);
 }
 
 /* The outputs along one side whose windows hold input place `in`: [*first, *last). */
@@ -194,7 +194,7 @@ gp_status gp_cpu_max_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
 }
 
 gp_status gp_cpu_avg_pool_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "ff", err);
+    return gp_op_prepare_plain(prepared, "cpu", "ff", err);
 }
 
 /* Places that a window counts along one side, see op.h. */
@@ -304,7 +304,7 @@ gp_status gp_cpu_avg_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
 }
 
 gp_status gp_cpu_mean_pool_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "ff", err);
+    return gp_op_prepare_plain(prepared, "cpu", "ff", err);
 }
 
 /* The mean over `places` rows of one tile: blocks in f32, their sums in f64. */

@@ -1,7 +1,7 @@
 #include "device/cpu/cpu_ops.h"
 
 gp_status gp_cpu_sgd_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "sfff", err);
+    return gp_op_prepare_plain(prepared, "cpu", "sfff", err);
 }
 
 typedef struct sgd_numbers {
@@ -49,7 +49,7 @@ gp_status gp_cpu_sgd_run(const gp_cpu_call *call, gp_error *err) {
 }
 
 gp_status gp_cpu_norm_commit_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "sfff", err);
+    return gp_op_prepare_plain(prepared, "cpu", "sfff", err);
 }
 
 /* Mean and unbiased variance of one channel over all pieces: Chan, Golub, LeVeque 1979, in order of index. */

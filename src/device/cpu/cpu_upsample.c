@@ -16,7 +16,7 @@ typedef struct upsample_loop {
 } upsample_loop;
 
 gp_status gp_cpu_upsample_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_cpu_prepare_plain(prepared, "ff", err);
+    return gp_op_prepare_plain(prepared, "cpu", "ff", err);
 }
 
 static upsample_loop loop_of(const gp_cpu_call *call, int small, int large) {
