@@ -13,7 +13,7 @@ import re
 import sys
 import tempfile
 
-SOURCES = {".c", ".h", ".cu"}
+SOURCES = {".c", ".h", ".cu", ".cuh"}
 SECTION = re.compile(r"^## (src/\S+)$")
 HEADING = re.compile(r"^#+ ")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")

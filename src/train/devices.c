@@ -4,18 +4,20 @@
 #include <unistd.h>
 
 #include "device/cpu/cpu.h"
+#include "device/cuda/cuda.h"
 #include "device/ref/ref.h"
 
 gp_status gp_device_spec_find(const gp_device_config *config, gp_device_spec *out, gp_error *err) {
-    static const gp_device_kind *const kinds[] = {&gp_cpu_kind, &gp_ref_kind};
+    static const gp_device_kind *const kinds[] = {&gp_cpu_kind, &gp_cuda_kind, &gp_ref_kind};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(config->kind, kinds[i]->name) != 0) continue;
+        if (kinds[i] == &gp_cuda_kind && !gp_cuda_built()) break;
         *out = (gp_device_spec){kinds[i], config->index, config->threads, config->memory};
         return GP_OK;
     }
     return gp_fail_at(err, GP_UNSUPPORTED, config->place,
-                      "device %s:%d: %s devices are not available yet; this version has cpu", config->kind,
-                      config->index, config->kind);
+                      "device %s:%d: this program was built without CUDA; build it where CMake finds the toolkit",
+                      config->kind, config->index);
 }
 
 size_t gp_machine_memory(void) {

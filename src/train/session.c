@@ -83,6 +83,11 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&session->devices, pipeline->device_count, err));
     for (int d = 0; d < pipeline->device_count; d++)
         GP_RETURN_IF_FAILED(gp_device_spec_find(&pipeline->devices[d], &session->devices[d], err));
+    for (int d = 1; d < pipeline->device_count; d++)
+        if (session->devices[d].kind != session->devices[0].kind)
+            return gp_fail_at(err, GP_UNSUPPORTED, pipeline->devices[d].place,
+                              "pipeline.devices: %s beside %s: kinds cannot be mixed in one pipeline yet",
+                              session->devices[d].kind->name, session->devices[0].kind->name);
     return GP_OK;
 }
 

@@ -310,8 +310,6 @@ class Config(Group):
     def test_what_the_parts_do_not_fit(self):
         self.refuse("kernel: 3, pad: 1}\n    - add", "kernel: 7}\n    - add", 2,
                     "bad.yaml:7:7: conv \"3\": kernel 7 is larger than its padded input 4x4")
-        self.refuse("[cpu, cpu]", "[cpu, cuda:0]", 1,
-                    "bad.yaml:18:18: device cuda:0: cuda devices are not available yet; this version has cpu")
         self.refuse("micro_batches: 4", "balance: [4, 5]", 2,
                     "bad.yaml:19:12: pipeline.balance: the entries add up to 9, but the model has 8 layers")
         self.refuse("[cpu, cpu]", "[{cpu: {count: 9}}]", 2,

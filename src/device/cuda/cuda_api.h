@@ -1,0 +1,105 @@
+/* What the CUDA device asks of the machine: the runtime's calls, launches of own kernels, plans of libraries, in one
+ * table of functions. The device's own code (this folder) knows no header of the toolkit; what does lies in toolkit/
+ * and fills the real table. The tests put tables of their own here: one that works on host memory and proves the order
+ * of what was enqueued, one whose calls fail.
+ *
+ * Addresses are device memory unless a name says host. All calls are for the thread that they are made in, on the
+ * device that it last gave to `use`; what is enqueued may go on after the call. Every function that can fail returns a
+ * status and a sentence that names the call and the toolkit's own cause: GP_DEVICE, or GP_MEMORY where memory is out.
+ */
+#ifndef GP_DEVICE_CUDA_CUDA_API_H
+#define GP_DEVICE_CUDA_CUDA_API_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/cuda/kernels/kernels.h"
+#include "device/op.h"
+
+typedef struct gp_cuda_stream gp_cuda_stream;
+typedef struct gp_cuda_event gp_cuda_event;
+/* A library's way of doing one descriptor: immutable once made, owned by the prepared op, any thread. */
+typedef struct gp_cuda_plan gp_cuda_plan;
+/* What a library needs of its own to enqueue on one stream (handles); its thread only. */
+typedef struct gp_cuda_library gp_cuda_library;
+
+/* `rows` runs of `width` bytes, each `pitch` bytes behind the one before. */
+typedef struct gp_cuda_range {
+    const void *at;
+    size_t width, pitch, rows;
+} gp_cuda_range;
+
+enum { GP_CUDA_MAX_READS = 8, GP_CUDA_MAX_WRITES = 4, GP_CUDA_MAX_ARGS = 4096 };
+
+/* One launch of one own kernel, with all memory that it touches. What it writes it may also read. */
+typedef struct gp_cuda_launch {
+    gp_cuda_kernel kernel;
+    uint32_t grid[3];
+    uint32_t block;   /* threads, ≤ 1024, in one dimension */
+    const void *args; /* the kernel's struct; copied by the call */
+    size_t args_bytes;
+    gp_cuda_range read[GP_CUDA_MAX_READS], write[GP_CUDA_MAX_WRITES];
+    int reads, writes;
+} gp_cuda_launch;
+
+typedef struct gp_cuda_memory {
+    size_t free, total; /* bytes of the device */
+} gp_cuda_memory;
+
+typedef enum gp_cuda_direction { GP_CUDA_IN, GP_CUDA_OUT, GP_CUDA_WITHIN } gp_cuda_direction;
+
+typedef struct gp_cuda_api {
+    /* Devices. count: GP_DEVICE where there is no driver; 0 devices is no error. */
+    gp_status (*count)(int *out, gp_error *err);
+    gp_status (*use)(int index, gp_error *err);
+    gp_status (*memory)(gp_cuda_memory *out, gp_error *err);
+    /* Whether the device in use may read memory of device `other` directly, made so where the topology has it. */
+    gp_status (*reach)(int other, bool *out, gp_error *err);
+
+    /* Memory: of the device in use; of the host, pinned, any device. Freeing waits for nothing: see stream_finish. */
+    gp_status (*allocate)(size_t bytes, void **out, gp_error *err);
+    void (*release)(void *block);
+    gp_status (*host_allocate)(size_t bytes, void **out, gp_error *err);
+    void (*host_release)(void *block);
+
+    /* Streams of the device in use; urgent ones have the higher priority. */
+    gp_status (*stream_create)(bool urgent, gp_cuda_stream **out, gp_error *err);
+    void (*stream_destroy)(gp_cuda_stream *stream);
+    gp_status (*event_create)(bool timed, gp_cuda_event **out, gp_error *err);
+    void (*event_destroy)(gp_cuda_event *event);
+    gp_status (*event_record)(gp_cuda_event *event, gp_cuda_stream *stream, gp_error *err);
+    /* Later work of the stream waits for the event, which may be of another device. */
+    gp_status (*event_wait)(gp_cuda_stream *stream, gp_cuda_event *event, gp_error *err);
+    /* Whether the event has happened; an error of work before it comes out here. */
+    gp_status (*event_done)(gp_cuda_event *event, bool *out, gp_error *err);
+    /* Milliseconds between two timed events that have happened. */
+    gp_status (*event_elapsed)(gp_cuda_event *from, gp_cuda_event *to, float *out, gp_error *err);
+
+    /* Copies; host memory is pinned. copy_peer: from a device that is reached, or through the driver's staging. */
+    gp_status (*copy)(void *to, const void *from, size_t bytes, gp_cuda_direction direction, gp_cuda_stream *stream,
+                      gp_error *err);
+    gp_status (*copy_peer)(void *to, int to_index, const void *from, int from_index, size_t bytes,
+                           gp_cuda_stream *stream, gp_error *err);
+
+    gp_status (*launch)(const gp_cuda_launch *launch, gp_cuda_stream *stream, gp_error *err);
+
+    /* Libraries. plan_create needs no device and no driver; fills prepared's workspace, storage and context.
+     * Chosen by the descriptor alone. GP_UNSUPPORTED where no engine does it with the same bits each time. */
+    gp_status (*plan_create)(gp_prepared *prepared, gp_error *err);
+    void (*plan_destroy)(gp_cuda_plan *plan);
+    gp_status (*library_open)(gp_cuda_stream *stream, gp_cuda_library **out, gp_error *err);
+    void (*library_close)(gp_cuda_library *library);
+    gp_status (*plan_run)(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],
+                          void *workspace, gp_error *err);
+
+    /* Names what follows in the timelines of the toolkit's profilers, until mark_end of the same thread. */
+    void (*mark_begin)(const char *name);
+    void (*mark_end)(void);
+} gp_cuda_api;
+
+/* The table in use; NULL: the program was built without the toolkit. Set before the first device is opened, by tests
+ * only. */
+extern const gp_cuda_api *gp_cuda;
+
+#endif

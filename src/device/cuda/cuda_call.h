@@ -1,0 +1,50 @@
+/* What the CUDA device's files share: one run of one op, and launches with the memory that they touch. Internal to
+ * device/cuda.
+ *
+ * Every op has a prepare function (planning; any thread; no device) and a run function (in the worker's thread; only
+ * enqueues). The shape of a launch follows from the descriptor alone, and so do the bits of its result. */
+#ifndef GP_DEVICE_CUDA_CUDA_CALL_H
+#define GP_DEVICE_CUDA_CUDA_CALL_H
+
+#include "device/cuda/cuda_api.h"
+#include "device/rows.h"
+
+typedef struct gp_cuda_call {
+    const gp_prepared *prepared;
+    void *const *operand;
+    void *workspace;
+    const gp_op_args *args;
+    gp_cuda_stream *stream;
+    gp_cuda_library *library;
+} gp_cuda_call;
+
+typedef struct gp_cuda_op {
+    gp_status (*prepare)(gp_prepared *prepared, gp_error *err);
+    gp_status (*run)(const gp_cuda_call *call, gp_error *err);
+} gp_cuda_op;
+
+enum { GP_CUDA_BLOCK = 256 };
+
+static inline gp_rows gp_cuda_rows(const gp_cuda_call *call, int operand) {
+    return gp_rows_of(&call->prepared->desc.operand[operand]);
+}
+
+/* One thread for each of `items` ≥ 0, in blocks of GP_CUDA_BLOCK. `args` is borrowed until the launch. */
+gp_cuda_launch gp_cuda_launch_items(gp_cuda_kernel kernel, int64_t items, const void *args, size_t args_bytes);
+/* `blocks` blocks of `threads` threads. */
+gp_cuda_launch gp_cuda_launch_blocks(gp_cuda_kernel kernel, int64_t blocks, uint32_t threads, const void *args,
+                                     size_t args_bytes);
+/* State that the kernel reads, or writes, an operand (no more than its elements; absent ones count as nothing), or
+ * plain bytes. */
+void gp_cuda_reads(gp_cuda_launch *launch, const gp_cuda_call *call, int operand);
+void gp_cuda_writes(gp_cuda_launch *launch, const gp_cuda_call *call, int operand);
+void gp_cuda_reads_bytes(gp_cuda_launch *launch, const void *at, size_t bytes);
+void gp_cuda_writes_bytes(gp_cuda_launch *launch, void *at, size_t bytes);
+/* Enqueues; a launch of no blocks is none. The sentence gets the op's name from those above. */
+GP_MUST_USE gp_status gp_cuda_enqueue(const gp_cuda_call *call, const gp_cuda_launch *launch, gp_error *err);
+
+/* Whether operands as rows may be read and written four elements at a time: addresses, pitches and width. Operands
+ * < 0 are left out. Kernels give the same bits either way. */
+bool gp_cuda_by_four(const gp_cuda_call *call, const int *operand, int count);
+
+#endif

@@ -1,0 +1,269 @@
+/* The table of device.h: memory, streams, events and copies; ops are found in ops[], the rest is a library's plan. */
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "device/cuda/cuda.h"
+#include "device/cuda/cuda_ops.h"
+#include "device/cuda/cuda_staging.h"
+
+struct gp_device {
+    int index;
+    size_t limit;    /* bytes; 0: what is free */
+    size_t reserved; /* blocks */
+};
+
+struct gp_stream {
+    gp_device *device;
+    gp_cuda_stream *handle;
+    gp_cuda_library *library;
+    gp_cuda_event *end; /* of what was enqueued when it was last asked */
+    gp_cuda_staging staging;
+};
+
+struct gp_event {
+    gp_cuda_event *handle;
+    atomic_bool recorded;
+};
+
+static const gp_cuda_op ops[GP_OP_KINDS] = {
+    [GP_OP_RELU_FORWARD] = {gp_cuda_relu_forward_prepare, gp_cuda_relu_forward_run},
+    [GP_OP_RELU_BACKWARD] = {gp_cuda_relu_backward_prepare, gp_cuda_relu_backward_run},
+    [GP_OP_ADD] = {gp_cuda_add_prepare, gp_cuda_add_run},
+};
+
+bool gp_cuda_built(void) {
+    return gp_cuda != NULL;
+}
+
+/* ---- planning ---------------------------------------------------------------------------------------------------- */
+
+static gp_status cuda_prepare(gp_prepared *prepared, gp_error *err) {
+    const gp_cuda_op *op = &ops[prepared->desc.kind];
+    return op->prepare ? op->prepare(prepared, err) : gp_cuda->plan_create(prepared, err);
+}
+
+static void cuda_release(gp_prepared *prepared) {
+    if (prepared->context) gp_cuda->plan_destroy(prepared->context);
+}
+
+/* ---- the device -------------------------------------------------------------------------------------------------- */
+
+static gp_status cuda_open(const gp_device_spec *spec, gp_device **out, gp_error *err) {
+    int count;
+    gp_device *device;
+    GP_RETURN_IF_FAILED(gp_cuda->count(&count, err));
+    if (spec->index >= count)
+        return gp_fail(err, GP_DEVICE, "cuda:%d: there is no such device: the machine has %d", spec->index, count);
+    GP_RETURN_IF_FAILED(gp_cuda->use(spec->index, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&device, 1, err));
+    device->index = spec->index;
+    device->limit = spec->memory;
+    *out = device;
+    return GP_OK;
+}
+
+static void cuda_close(gp_device *device) {
+    if (!device) return;
+    assert(device->reserved == 0);
+    free(device);
+}
+
+static gp_status cuda_reserve(gp_device *device, size_t bytes, void **out, gp_error *err) {
+    char asked[32], may[32];
+    gp_cuda_memory memory;
+    GP_RETURN_IF_FAILED(gp_cuda->use(device->index, err));
+    GP_RETURN_IF_FAILED(gp_cuda->memory(&memory, err));
+    size_t left = memory.free;
+    if (device->limit && device->limit < left) left = device->limit;
+    if (bytes > left)
+        return gp_fail(err, GP_MEMORY, "cuda:%d: %s asked for, of %s that %s", device->index,
+                       gp_bytes_text(asked, bytes), gp_bytes_text(may, left),
+                       left == memory.free ? "are free" : "may be used");
+    GP_RETURN_IF_FAILED(gp_cuda->allocate(bytes ? bytes : 1, out, err));
+    device->reserved++;
+    return GP_OK;
+}
+
+/* What cannot be done while closing has been said before, or is of no consequence. */
+static void cuda_unreserve(gp_device *device, void *block) {
+    gp_error ignored;
+    if (!block || gp_cuda->use(device->index, &ignored) != GP_OK) return;
+    gp_cuda->release(block);
+    device->reserved--;
+}
+
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
+
+static void pause_briefly(void) {
+    const struct timespec time = {.tv_nsec = 20000};
+    nanosleep(&time, NULL);
+}
+
+/* Polls, so that a run that is cancelled is left at once. */
+static gp_status wait_for(gp_cuda_event *event, const gp_cancel *cancel, gp_error *err) {
+    enum { SPINS = 2000 };
+    for (long turn = 0;; turn++) {
+        bool done = false;
+        GP_RETURN_IF_FAILED(gp_cuda->event_done(event, &done, err));
+        if (done) return GP_OK;
+        if (cancel && gp_cancelled(cancel)) return gp_fail(err, GP_CANCELLED, "cancelled");
+        if (turn >= SPINS) pause_briefly();
+    }
+}
+
+static void cuda_stream_destroy(gp_stream *stream) {
+    gp_error ignored;
+    if (!stream) return;
+    /* What is under way may still use what its owner is about to give back. */
+    if (gp_cuda->use(stream->device->index, &ignored) == GP_OK && stream->handle && stream->end &&
+        gp_cuda->event_record(stream->end, stream->handle, &ignored) == GP_OK)
+        (void)wait_for(stream->end, NULL, &ignored);
+    gp_cuda_staging_fini(&stream->staging);
+    if (stream->library) gp_cuda->library_close(stream->library);
+    if (stream->end) gp_cuda->event_destroy(stream->end);
+    if (stream->handle) gp_cuda->stream_destroy(stream->handle);
+    free(stream);
+}
+
+static gp_status cuda_stream_create(gp_device *device, gp_stream **out, gp_error *err) {
+    gp_stream *stream;
+    GP_RETURN_IF_FAILED(gp_cuda->use(device->index, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&stream, 1, err));
+    stream->device = device;
+    gp_status status = gp_cuda->stream_create(false, &stream->handle, err);
+    if (status == GP_OK) status = gp_cuda->event_create(false, &stream->end, err);
+    if (status == GP_OK) status = gp_cuda->library_open(stream->handle, &stream->library, err);
+    if (status != GP_OK) {
+        cuda_stream_destroy(stream);
+        return status;
+    }
+    *out = stream;
+    return GP_OK;
+}
+
+static gp_status cuda_stream_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cuda->event_record(stream->end, stream->handle, err));
+    GP_RETURN_IF_FAILED(wait_for(stream->end, cancel, err));
+    gp_cuda_staging_deliver(&stream->staging);
+    return GP_OK;
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static gp_status cuda_event_create(gp_device *device, gp_event **out, gp_error *err) {
+    gp_event *event;
+    GP_RETURN_IF_FAILED(gp_cuda->use(device->index, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&event, 1, err));
+    atomic_init(&event->recorded, false);
+    gp_status status = gp_cuda->event_create(false, &event->handle, err);
+    if (status != GP_OK) {
+        free(event);
+        return status;
+    }
+    *out = event;
+    return GP_OK;
+}
+
+static void cuda_event_destroy(gp_event *event) {
+    if (!event) return;
+    gp_cuda->event_destroy(event->handle);
+    free(event);
+}
+
+static gp_status cuda_event_record(gp_event *event, gp_stream *stream, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cuda->event_record(event->handle, stream->handle, err));
+    atomic_store_explicit(&event->recorded, true, memory_order_release);
+    return GP_OK;
+}
+
+static gp_status cuda_stream_wait(gp_stream *stream, const gp_event *event, gp_error *err) {
+    if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
+        return gp_fail(err, GP_INTERNAL, "cuda: a stream is to wait for an event that nobody has recorded");
+    return gp_cuda->event_wait(stream->handle, event->handle, err);
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+static gp_status take_staging(gp_stream *stream, size_t bytes, void **out, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cuda_staging_take(&stream->staging, bytes, out, err));
+    if (*out) return GP_OK;
+    GP_RETURN_IF_FAILED(cuda_stream_finish(stream, NULL, err));
+    return gp_cuda_staging_take(&stream->staging, bytes, out, err);
+}
+
+static size_t piece_of(size_t bytes) {
+    return bytes < GP_CUDA_STAGING_BYTES ? bytes : GP_CUDA_STAGING_BYTES;
+}
+
+static gp_status cuda_copy_in(gp_stream *stream, void *device_to, const void *host_from, size_t bytes, gp_error *err) {
+    for (size_t at = 0; at < bytes;) {
+        size_t piece = piece_of(bytes - at);
+        void *staging;
+        GP_RETURN_IF_FAILED(take_staging(stream, piece, &staging, err));
+        memcpy(staging, (const char *)host_from + at, piece);
+        GP_RETURN_IF_FAILED(gp_cuda->copy((char *)device_to + at, staging, piece, GP_CUDA_IN, stream->handle, err));
+        at += piece;
+    }
+    return GP_OK;
+}
+
+static gp_status cuda_copy_out(gp_stream *stream, void *host_to, const void *device_from, size_t bytes, gp_error *err) {
+    for (size_t at = 0; at < bytes;) {
+        size_t piece = piece_of(bytes - at);
+        void *staging;
+        GP_RETURN_IF_FAILED(take_staging(stream, piece, &staging, err));
+        GP_RETURN_IF_FAILED(
+            gp_cuda->copy(staging, (const char *)device_from + at, piece, GP_CUDA_OUT, stream->handle, err));
+        GP_RETURN_IF_FAILED(gp_cuda_staging_expect(&stream->staging, (char *)host_to + at, staging, piece, err));
+        at += piece;
+    }
+    return GP_OK;
+}
+
+static gp_status cuda_pull(gp_stream *stream, void *to, const gp_device *from, const void *address, size_t bytes,
+                           gp_error *err) {
+    int here = stream->device->index;
+    if (from->index == here) return gp_cuda->copy(to, address, bytes, GP_CUDA_WITHIN, stream->handle, err);
+    return gp_cuda->copy_peer(to, here, address, from->index, bytes, stream->handle, err);
+}
+
+/* ---- ops --------------------------------------------------------------------------------------------------------- */
+
+static gp_status cuda_run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
+                          const gp_op_args *args, gp_error *err) {
+    const gp_op_desc *desc = &prepared->desc;
+    for (int i = 0; i < (int)desc->operands; i++)
+        if ((operands[i] != NULL) != (desc->operand[i].present != 0))
+            return gp_fail(err, GP_INTERNAL, "%s: operand %s %s", gp_op_name(desc->kind),
+                           gp_op_operand_name(desc->kind, i),
+                           operands[i] ? "has an address but is absent" : "has no address");
+    if (prepared->context) return gp_cuda->plan_run(stream->library, prepared, operands, workspace, err);
+    gp_cuda_call call = {prepared, operands, workspace, args, stream->handle, stream->library};
+    return ops[desc->kind].run(&call, err);
+}
+
+const gp_device_kind gp_cuda_kind = {
+    .name = "cuda",
+    .computes_f64 = false,
+    .prepare = cuda_prepare,
+    .release = cuda_release,
+    .open = cuda_open,
+    .close = cuda_close,
+    .reserve = cuda_reserve,
+    .unreserve = cuda_unreserve,
+    .stream_create = cuda_stream_create,
+    .stream_destroy = cuda_stream_destroy,
+    .event_create = cuda_event_create,
+    .event_destroy = cuda_event_destroy,
+    .event_record = cuda_event_record,
+    .stream_wait = cuda_stream_wait,
+    .stream_finish = cuda_stream_finish,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .pull = cuda_pull,
+    .run = cuda_run,
+};

@@ -1,0 +1,22 @@
+/* Own kernels by number, and the struct that each takes: what the device's C code and the kernels' CUDA code share.
+ *
+ * A kernel is `__global__ void gp_kernel_<name>(gp_<args> args)` in kernels/<family>.cu, its struct in
+ * kernels/<family>.h: plain numbers and addresses, the same in C and C++. Kernels keep to what tests/cuda/fibers.h can
+ * run on the host: one-dimensional blocks, static shared memory, barriers and warp shuffles that all threads reach, no
+ * inline PTX, no atomics on floats. Their results do not depend on the order of blocks or threads. */
+#ifndef GP_DEVICE_CUDA_KERNELS_KERNELS_H
+#define GP_DEVICE_CUDA_KERNELS_KERNELS_H
+
+#include "device/cuda/kernels/elementwise.h"
+
+/* X(name, struct of its arguments) */
+#define GP_CUDA_KERNELS(X) GP_CUDA_ELEMENTWISE_KERNELS(X)
+
+typedef enum gp_cuda_kernel {
+#define GP_CUDA_ENUM(name, args) GP_KERNEL_##name,
+    GP_CUDA_KERNELS(GP_CUDA_ENUM)
+#undef GP_CUDA_ENUM
+        GP_CUDA_KERNEL_COUNT
+} gp_cuda_kernel;
+
+#endif

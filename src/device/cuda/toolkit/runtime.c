@@ -1,0 +1,204 @@
+/* The real table: the runtime's calls and the launches. */
+#include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include "device/cuda/toolkit/toolkit.h"
+
+/* GP_OK, or the sentence "cudaStreamCreate: out of memory". */
+static gp_status check(cudaError_t code, const char *call, gp_error *err) {
+    if (code == cudaSuccess) return GP_OK;
+    /* A failed call leaves its error for the next one to report; it has been reported. */
+    (void)cudaGetLastError();
+    return gp_fail(err, code == cudaErrorMemoryAllocation ? GP_MEMORY : GP_DEVICE, "%s: %s", call,
+                   cudaGetErrorString(code));
+}
+
+static cudaStream_t stream_of(gp_cuda_stream *stream) {
+    return (cudaStream_t)(void *)stream;
+}
+
+static cudaEvent_t event_of(gp_cuda_event *event) {
+    return (cudaEvent_t)(void *)event;
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+static gp_status count(int *out, gp_error *err) {
+    int found = 0;
+    cudaError_t code = cudaGetDeviceCount(&found);
+    if (code == cudaErrorNoDevice) {
+        (void)cudaGetLastError();
+        found = 0;
+    } else {
+        GP_RETURN_IF_FAILED(check(code, "cudaGetDeviceCount", err));
+    }
+    *out = found;
+    return GP_OK;
+}
+
+static gp_status use(int index, gp_error *err) {
+    return check(cudaSetDevice(index), "cudaSetDevice", err);
+}
+
+static gp_status memory(gp_cuda_memory *out, gp_error *err) {
+    gp_cuda_memory found = {0, 0};
+    GP_RETURN_IF_FAILED(check(cudaMemGetInfo(&found.free, &found.total), "cudaMemGetInfo", err));
+    *out = found;
+    return GP_OK;
+}
+
+static gp_status reach(int other, bool *out, gp_error *err) {
+    int here = 0, may = 0;
+    GP_RETURN_IF_FAILED(check(cudaGetDevice(&here), "cudaGetDevice", err));
+    *out = here == other;
+    if (here == other) return GP_OK;
+    GP_RETURN_IF_FAILED(check(cudaDeviceCanAccessPeer(&may, here, other), "cudaDeviceCanAccessPeer", err));
+    if (!may) return GP_OK;
+    cudaError_t code = cudaDeviceEnablePeerAccess(other, 0);
+    if (code == cudaErrorPeerAccessAlreadyEnabled)
+        (void)cudaGetLastError();
+    else
+        GP_RETURN_IF_FAILED(check(code, "cudaDeviceEnablePeerAccess", err));
+    *out = true;
+    return GP_OK;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static gp_status allocate(size_t bytes, void **out, gp_error *err) {
+    void *block = NULL;
+    GP_RETURN_IF_FAILED(check(cudaMalloc(&block, bytes), "cudaMalloc", err));
+    *out = block;
+    return GP_OK;
+}
+
+static void release(void *block) {
+    (void)cudaFree(block);
+}
+
+static gp_status host_allocate(size_t bytes, void **out, gp_error *err) {
+    void *block = NULL;
+    GP_RETURN_IF_FAILED(check(cudaHostAlloc(&block, bytes, cudaHostAllocPortable), "cudaHostAlloc", err));
+    *out = block;
+    return GP_OK;
+}
+
+static void host_release(void *block) {
+    (void)cudaFreeHost(block);
+}
+
+/* ---- streams and events ------------------------------------------------------------------------------------------ */
+
+static gp_status stream_create(bool urgent, gp_cuda_stream **out, gp_error *err) {
+    int least = 0, greatest = 0;
+    cudaStream_t stream = NULL;
+    GP_RETURN_IF_FAILED(
+        check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange", err));
+    GP_RETURN_IF_FAILED(check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? greatest : least),
+                              "cudaStreamCreateWithPriority", err));
+    *out = (gp_cuda_stream *)(void *)stream;
+    return GP_OK;
+}
+
+static void stream_destroy(gp_cuda_stream *stream) {
+    (void)cudaStreamDestroy(stream_of(stream));
+}
+
+static gp_status event_create(bool timed, gp_cuda_event **out, gp_error *err) {
+    cudaEvent_t event = NULL;
+    GP_RETURN_IF_FAILED(check(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming),
+                              "cudaEventCreateWithFlags", err));
+    *out = (gp_cuda_event *)(void *)event;
+    return GP_OK;
+}
+
+static void event_destroy(gp_cuda_event *event) {
+    (void)cudaEventDestroy(event_of(event));
+}
+
+static gp_status event_record(gp_cuda_event *event, gp_cuda_stream *stream, gp_error *err) {
+    return check(cudaEventRecord(event_of(event), stream_of(stream)), "cudaEventRecord", err);
+}
+
+static gp_status event_wait(gp_cuda_stream *stream, gp_cuda_event *event, gp_error *err) {
+    return check(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0), "cudaStreamWaitEvent", err);
+}
+
+static gp_status event_done(gp_cuda_event *event, bool *out, gp_error *err) {
+    cudaError_t code = cudaEventQuery(event_of(event));
+    *out = code == cudaSuccess;
+    if (code == cudaErrorNotReady) {
+        (void)cudaGetLastError();
+        return GP_OK;
+    }
+    return check(code, "work on the device", err);
+}
+
+static gp_status event_elapsed(gp_cuda_event *from, gp_cuda_event *to, float *out, gp_error *err) {
+    return check(cudaEventElapsedTime(out, event_of(from), event_of(to)), "cudaEventElapsedTime", err);
+}
+
+/* ---- work -------------------------------------------------------------------------------------------------------- */
+
+static gp_status copy(void *to, const void *from, size_t bytes, gp_cuda_direction direction, gp_cuda_stream *stream,
+                      gp_error *err) {
+    static const enum cudaMemcpyKind kinds[] = {
+        [GP_CUDA_IN] = cudaMemcpyHostToDevice,
+        [GP_CUDA_OUT] = cudaMemcpyDeviceToHost,
+        [GP_CUDA_WITHIN] = cudaMemcpyDeviceToDevice,
+    };
+    return check(cudaMemcpyAsync(to, from, bytes, kinds[direction], stream_of(stream)), "cudaMemcpyAsync", err);
+}
+
+static gp_status copy_peer(void *to, int to_index, const void *from, int from_index, size_t bytes,
+                           gp_cuda_stream *stream, gp_error *err) {
+    return check(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, stream_of(stream)), "cudaMemcpyPeerAsync",
+                 err);
+}
+
+static gp_status launch(const gp_cuda_launch *launch, gp_cuda_stream *stream, gp_error *err) {
+    void *args[] = {(void *)(uintptr_t)launch->args};
+    dim3 grid = {launch->grid[0], launch->grid[1], launch->grid[2]}, block = {launch->block, 1, 1};
+    cudaError_t code =
+        cudaLaunchKernel(gp_cuda_kernel_functions[launch->kernel], grid, block, args, 0, stream_of(stream));
+    if (code == cudaSuccess) return GP_OK;
+    check(code, "cudaLaunchKernel", err);
+    return gp_error_context(err, "kernel %s: ", gp_cuda_kernel_names[launch->kernel]);
+}
+
+static void mark_begin(const char *name) {
+    nvtxRangePushA(name);
+}
+
+static void mark_end(void) {
+    nvtxRangePop();
+}
+
+const gp_cuda_api gp_cuda_toolkit = {
+    .count = count,
+    .use = use,
+    .memory = memory,
+    .reach = reach,
+    .allocate = allocate,
+    .release = release,
+    .host_allocate = host_allocate,
+    .host_release = host_release,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_done = event_done,
+    .event_elapsed = event_elapsed,
+    .copy = copy,
+    .copy_peer = copy_peer,
+    .launch = launch,
+    .plan_create = gp_cuda_plan_create,
+    .plan_destroy = gp_cuda_plan_destroy,
+    .library_open = gp_cuda_library_open,
+    .library_close = gp_cuda_library_close,
+    .plan_run = gp_cuda_plan_run,
+    .mark_begin = mark_begin,
+    .mark_end = mark_end,
+};

@@ -1,0 +1,22 @@
+/* The parts of the real table (cuda_api.h, which also says who owns what and which threads may call), by file. Only
+ * these files know the toolkit's headers. */
+#ifndef GP_DEVICE_CUDA_TOOLKIT_TOOLKIT_H
+#define GP_DEVICE_CUDA_TOOLKIT_TOOLKIT_H
+
+#include "device/cuda/cuda_api.h"
+
+extern const gp_cuda_api gp_cuda_toolkit;
+
+/* kernel_table.cu: the kernels' handles for cudaLaunchKernel, by number. */
+extern const void *const gp_cuda_kernel_functions[GP_CUDA_KERNEL_COUNT];
+extern const char *const gp_cuda_kernel_names[GP_CUDA_KERNEL_COUNT];
+
+/* library.c: see cuda_api.h. */
+GP_MUST_USE gp_status gp_cuda_plan_create(gp_prepared *prepared, gp_error *err);
+void gp_cuda_plan_destroy(gp_cuda_plan *plan);
+GP_MUST_USE gp_status gp_cuda_library_open(gp_cuda_stream *stream, gp_cuda_library **out, gp_error *err);
+void gp_cuda_library_close(gp_cuda_library *library);
+GP_MUST_USE gp_status gp_cuda_plan_run(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],
+                                       void *workspace, gp_error *err);
+
+#endif
