@@ -86,10 +86,15 @@ def read_tensors(path):
     }
 
 
-def limit_files(size):
+def count_apart(program):
+    """For the environment of a program whose files may be cut off. One that counts what is run (scripts/coverage.sh) has
+    files too, in which others have counted; gcc's library keeps these elsewhere then, by the name it finds here."""
+    return {"GCOV_PREFIX": os.path.join(os.path.dirname(program), "cut-off")}
+
+
+def limit_files(program, size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-    # A build that counts (scripts/coverage.sh) would cut off its own files, in which others have counted too.
-    os.environ["GCOV_PREFIX"] = "/dev/null/none"
+    os.environ.update(count_apart(program))
 
 
 def skip_under_tsan(test, program, why):
@@ -666,7 +671,7 @@ class Failures(Group):
         for limit in (0, 100, 500, 1000, 1200, 1400, 2000, 3000, 4000, 1 << 20):
             with self.subTest(limit=limit):
                 folder = self.path("run%d" % limit)
-                process = self.run_program("-q", "-o", folder, "c.yaml", prepare=lambda: limit_files(limit))
+                process = self.run_program("-q", "-o", folder, "c.yaml", prepare=lambda: limit_files(PROGRAM, limit))
                 self.assertEqual(process.out, "")
                 if limit == 1 << 20:
                     self.assertEqual((process.returncode, process.err), (0, ""))
@@ -690,7 +695,7 @@ class Failures(Group):
         """Lines of metrics wait for room, more than 64 KiB of them here; the model is smaller, and is that of the whole run."""
         skip_under_tsan(self, PROGRAM, OWN_FILES)
         folder, steps = self.path("run"), "train={steps: 1000}"
-        process = self.run_program("-q", "-o", folder, "c.yaml", "--set", steps, prepare=lambda: limit_files(20000))
+        process = self.run_program("-q", "-o", folder, "c.yaml", "--set", steps, prepare=lambda: limit_files(PROGRAM, 20000))
         sentence = "gpipe-train: %s%s/metrics.jsonl: cannot be written: File too large%s\n"
         sentence = sentence % ("warning: ", folder, "; its lines wait, and the run goes on") + sentence % ("", folder, "")
         self.assertEqual((process.returncode, process.err), (1, sentence))
@@ -935,7 +940,7 @@ class Predictions(Group):
             self.assertEqual((process.err.replace(self.folder + "/", ""), process.returncode),
                              ("gpipe-train: %s\n" % sentence, status))
         self.assertEqual(self.contents(), before)
-        process = self.run_program("--predict", "y", "-o", "run", "c.yaml", prepare=lambda: limit_files(100))
+        process = self.run_program("--predict", "y", "-o", "run", "c.yaml", prepare=lambda: limit_files(PROGRAM, 100))
         self.assertEqual((process.err, process.returncode),
                          ("gpipe-train: y.tmp-%d-0: cannot be written: File too large\n" % process.pid, 1))
         self.write("train.yaml", CONFIG.replace("  eval: {tensors: d.safetensors, take: [50, 64]}\n", ""))

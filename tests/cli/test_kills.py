@@ -17,7 +17,7 @@ import signal
 import time
 
 from runs import OPTIONS, PATIENCE, Runs, main, snapshots
-from test_cli import results
+from test_cli import count_apart, results
 
 # A model whose snapshots take as long to write as a few steps.
 CONFIG = """\
@@ -102,7 +102,7 @@ class RandomMoments(Runs):
     def kill(self, *arguments):
         """Starts and kills; False where the run ended before."""
         self.mark = time.time_ns()
-        process = self.start(*arguments)
+        process = self.start(*arguments, environment=count_apart(OPTIONS.program))
         self.pause_to_a_moment(process)
         process.kill()
         out, errors = process.communicate(timeout=PATIENCE)

@@ -263,7 +263,7 @@ class Resume(Runs):
         model = os.path.getsize(os.path.join(self.alone, "best.safetensors"))
         self.assertLess(model + 2000, os.path.getsize(snapshots(self.alone)[0]))
         small = ["--set", "train={steps: 21, save_every: 7}"]
-        _, err = self.run_program(*small, err=None, prepare=lambda: limit_files(model + 1000))
+        _, err = self.run_program(*small, err=None, prepare=lambda: limit_files(OPTIONS.program, model + 1000))
         warnings = err.splitlines()
         for line in warnings:
             self.assertRegex(line, r"^gpipe-train: warning: no snapshot (of the end )?was written: "
