@@ -236,6 +236,7 @@ class Usage(Group):
             ("--predict", "p", "--force", "c.yaml"): "--predict only predicts: --force does not go with it\n",
             ("--plan", "--predict", "p", "c.yaml"): "--predict only predicts: --plan does not go with it\n",
             ("--expand", "--predict", "p", "c.yaml"): "--predict only predicts: --expand does not go with it\n",
+            ("--expand", "--plan", "c.yaml"): "either --plan or --expand: each prints, and trains nothing\n",
             ("--trace", "t", "--predict", "p", "c.yaml"): "--predict only predicts: --trace does not go with it\n",
             ("--predict", "", "c.yaml"): "option --predict needs the name of a file\n",
             ("--predict=", "c.yaml"): "option --predict needs the name of a file\n",
@@ -343,6 +344,25 @@ class Config(Group):
                          r"[\d.]+ KiB \(\d+ bytes\), but its memory is 40\.0 KiB \(parameters [^()]*, stashes [^()]*\); "
                          r"it fits with checkpoint: always\n\Z")
         self.expect(["-q", "-o", "run", "--set", "pipeline.checkpoint=always", "bad.yaml"], 0)
+
+    def test_expanded_it_trains_to_the_same_bits(self):
+        """As a list of layers, which expands to itself; what was changed by --set is in it."""
+        layers = CONFIG[CONFIG.index("  layers"):CONFIG.index("  loss")]
+        for model, count in ((layers, 8), ("  resnet: {depth: 18, classes: 3}\n", 71)):
+            with self.subTest(model=model):
+                self.write("short.yaml", CONFIG.replace(layers, model))
+                expanded = self.expect(["--expand", "--set", "train.steps=3", "short.yaml"], 0).out
+                self.write("long.yaml", expanded)
+                self.expect(["--expand", "long.yaml"], 0, out=expanded)
+                self.assertNotIn("resnet", expanded)
+                self.assertEqual(self.expect(["--plan", "long.yaml"], 0).out,
+                                 self.expect(["--plan", "--set", "train.steps=3", "short.yaml"], 0).out)
+                runs = [self.path("%s%d" % (name, count)) for name in ("short", "long")]
+                for run, config in zip(runs, (["--set", "train.steps=3", "short.yaml"], ["long.yaml"])):
+                    self.expect(["-q", "-o", run, *config], 0)
+                    self.assertEqual(read_lines(run)[0]["layers"], count)
+                self.assertEqual(*map(results, runs))
+                self.assertEqual(*map(read_model, runs))
 
     def test_set_changes_the_configuration(self):
         folder = self.train("--set", "train.steps=3", "--set", "optimizer.sgd.lr=0.125", "--set", "data.batch=8",

@@ -85,6 +85,17 @@ class Resume(Runs):
             self.assertIn("from %s\n" % older, out)
             self.expect_as_alone()
 
+    def test_a_snapshot_under_another_steps_name(self):
+        self.interrupt(signal.SIGTERM, 40)
+        *_, older, newest = snapshots(self.run_folder)
+        renamed = os.path.join(os.path.dirname(newest), "step-00000159.safetensors")
+        os.rename(newest, renamed)
+        step = int(os.path.basename(newest)[len("step-"):-len(".safetensors")])
+        out, _ = self.run_program("--resume", err="gpipe-train: warning: not used: %s: it is of step %d\n" % (
+            os.path.relpath(renamed, self.folder), step))
+        self.assertIn("from %s\n" % older, out)
+        self.expect_as_alone()
+
     def test_no_snapshot_is_whole(self):
         """Each is named with its reason, and nothing is changed."""
         self.interrupt(signal.SIGTERM, 40)

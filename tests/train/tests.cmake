@@ -1,5 +1,5 @@
 gp_test(rate "unit" 60 gp_train)
-foreach(name folder metrics weights session)
+foreach(name folder metrics snapshot weights session)
   gp_test(${name} "unit" 120 gp_train)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 endforeach()
