@@ -68,14 +68,28 @@ static void test_hash(void **state) {
 
 static void test_status_names(void **state) {
     (void)state;
-    assert_string_equal(gp_status_name(GP_OK), "ok");
-    assert_string_equal(gp_status_name(GP_INJECTED), "injected fault");
-    assert_string_equal(gp_status_name((gp_status)1000), "unknown status");
-    assert_int_equal(gp_status_exit(GP_OK), 0);
-    assert_int_equal(gp_status_exit(GP_CONFIG), 2);
-    assert_int_equal(gp_status_exit(GP_USAGE), 2);
-    assert_int_equal(gp_status_exit(GP_DATA), 1);
-    assert_int_equal(gp_status_exit(GP_INTERNAL), 1);
+    static const struct {
+        gp_status status;
+        const char *name;
+        int exit;
+    } all[] = {{GP_OK, "ok", 0},
+               {GP_USAGE, "wrong command line", 2},
+               {GP_CONFIG, "wrong configuration", 2},
+               {GP_DATA, "broken data", 1},
+               {GP_IO, "input or output failed", 1},
+               {GP_MEMORY, "out of memory", 1},
+               {GP_DEVICE, "device failed", 1},
+               {GP_UNSUPPORTED, "not supported", 1},
+               {GP_PROGRAM, "invalid program", 1},
+               {GP_NUMERIC, "numeric failure", 1},
+               {GP_CANCELLED, "cancelled", 1},
+               {GP_INJECTED, "injected fault", 1},
+               {GP_INTERNAL, "internal error", 1},
+               {(gp_status)1000, "unknown status", 1}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        assert_string_equal(gp_status_name(all[i].status), all[i].name);
+        assert_int_equal(gp_status_exit(all[i].status), all[i].exit);
+    }
 }
 
 static void test_error_texts(void **state) {

@@ -189,10 +189,35 @@ static void stale_files_go(void **state) {
     gp_file_remove_stale("/no/such/folder");
 }
 
+/* A process that ended in the middle may have had this one's number. */
+static void names_that_are_taken_are_passed_by(void **state) {
+    (void)state;
+    gp_error err = {0};
+    char path[100], wanted[200];
+    put_old();
+    for (int taken = 0; taken <= 100; taken++) {
+        gp_status status = replace(0, 0, 0, &err);
+        assert_int_equal(status, taken < 100 ? GP_OK : GP_IO);
+        assert_int_equal(entries(), 1 + taken);
+        snprintf(path, sizeof path, "%s.tmp-%ld-%d", target, (long)getpid(), taken);
+        if (taken < 100) fclose(fopen(path, "w"));
+    }
+    snprintf(wanted, sizeof wanted, "%s: 100 temporary files of other runs stand beside it", target);
+    assert_string_equal(err.text, wanted);
+    expect_target(new_text);
+    gp_file_remove_stale(folder);
+    assert_int_equal(entries(), 1);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_order),   cmocka_unit_test(short_writes),         cmocka_unit_test(each_call_fails),
-        cmocka_unit_test(odd_writes), cmocka_unit_test(folders_without_sync), cmocka_unit_test(stale_files_go),
+        cmocka_unit_test(in_order),
+        cmocka_unit_test(short_writes),
+        cmocka_unit_test(each_call_fails),
+        cmocka_unit_test(odd_writes),
+        cmocka_unit_test(folders_without_sync),
+        cmocka_unit_test(stale_files_go),
+        cmocka_unit_test(names_that_are_taken_are_passed_by),
     };
     return cmocka_run_group_tests_name("replace", tests, make, end);
 }

@@ -1,19 +1,28 @@
 #include "train/metrics.h"
 
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/philox.h"
 #include "train/fixture.h"
 
-/* In place of the library's: a file that takes nothing and says nothing of it, as POSIX lets some do. */
+/* In place of the library's: a file that takes nothing and says nothing of it, as POSIX lets some do; and signals that
+ * come before anything is written. */
 static bool takes_nothing;
+static int interruptions;
 ssize_t write(int fd, const void *bytes, size_t count) {
+    if (interruptions > 0) {
+        interruptions--;
+        errno = EINTR;
+        return -1;
+    }
     return takes_nothing ? 0 : (ssize_t)syscall(SYS_write, fd, bytes, count);
 }
 
@@ -229,6 +238,63 @@ static void a_file_that_takes_nothing_is_full(void **state) {
     json_decref(lines);
 }
 
+static void an_interrupted_write_is_repeated(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_metrics *metrics = open_file();
+    interruptions = 3;
+    assert_int_equal(gp_metrics_eval(metrics, 1, 0.5, 0.5, &err), GP_OK);
+    assert_int_equal(interruptions, 0);
+    assert_int_equal(gp_metrics_poll(metrics, &err), GP_OK);
+    json_t *lines = close_and_read(metrics);
+    assert_int_equal(json_array_size(lines), 1);
+    json_decref(lines);
+}
+
+/* What is left of `before` where a run goes on from `bytes`, with one line more. */
+static void expect_cut(const char *before, int64_t bytes, const char *kept, bool wanted) {
+    gp_error err = {0};
+    gp_metrics *metrics = NULL;
+    size_t found = 0;
+    bool lost = !wanted;
+    fixture_write_text("metrics.jsonl", before);
+    assert_int_equal(gp_metrics_reopen(fixture_path("metrics.jsonl"), bytes, &metrics, &lost, &err), GP_OK);
+    assert_int_equal(lost, wanted);
+    assert_int_equal(gp_metrics_bytes(metrics), strlen(kept));
+    assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, &err), GP_OK);
+    assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
+    char *text = fixture_read(fixture_path("metrics.jsonl"), &found);
+    assert_memory_equal(text, kept, strlen(kept));
+    assert_memory_equal(text + strlen(kept), "{\"event\":\"end\"", 14);
+    free(text);
+}
+
+static void reopened_it_is_cut_back_to_whole_lines(void **state) {
+    (void)state;
+    expect_cut("{}\n[]\nlater\n", 6, "{}\n[]\n", false);
+    expect_cut("{}\n[]\nlater\n", 5, "{}\n", true);
+    expect_cut("{}\n[]\npart", 6, "{}\n[]\n", false);
+    expect_cut("{}\n[]\npart", 30, "{}\n[]\n", true);
+    expect_cut("{}\n[]\n", 30, "{}\n[]\n", true);
+    expect_cut("part", 3, "", true);
+    expect_cut("", 0, "", false);
+}
+
+static void what_is_no_file_is_not_reopened(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_metrics *metrics = NULL;
+    char wanted[700];
+    bool lost = false;
+    assert_int_equal(mkfifo(fixture_path("pipe"), 0600), 0);
+    assert_int_equal(gp_metrics_reopen(fixture_path("pipe"), 0, &metrics, &lost, &err), GP_IO);
+    snprintf(wanted, sizeof wanted, "%s: is no file that can be cut back", fixture_path("pipe"));
+    assert_string_equal(err.text, wanted);
+    assert_null(metrics);
+    assert_int_equal(gp_metrics_reopen(fixture_path("none/metrics.jsonl"), 0, &metrics, &lost, &err), GP_IO);
+    assert_null(metrics);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_start_says_what_runs),
@@ -240,6 +306,9 @@ int main(void) {
         cmocka_unit_test(files_that_cannot_be_written_are_named),
         cmocka_unit_test(a_full_disk_leaves_whole_lines),
         cmocka_unit_test(a_file_that_takes_nothing_is_full),
+        cmocka_unit_test(an_interrupted_write_is_repeated),
+        cmocka_unit_test(reopened_it_is_cut_back_to_whole_lines),
+        cmocka_unit_test(what_is_no_file_is_not_reopened),
     };
     return cmocka_run_group_tests_name("metrics", tests, fixture_make, fixture_remove);
 }

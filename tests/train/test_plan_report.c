@@ -237,7 +237,7 @@ static void test_copies(void **state) {
     expect_line(&p, "copies between stages, of a micro-batch of 3 samples (flags: of a mini-batch)");
     expect_line(&p, "  activation  a                                          0 → 1              6,912    6.75 KiB");
     expect_line(&p, "  gradient    3                                          1 → 0              6,912    6.75 KiB");
-    expect_line(&p, "  flag        whether the loss is finite                 1 → 0                 24        24 B");
+    expect_line(&p, "  flag        whether the loss is finite                 1 → 0                 40        40 B");
     release(&p);
     p = make(picture_model, (setup){&gp_ref_kind, 2, 4, GP_CHECKPOINT_EXCEPT_LAST, true, 0});
     expect_line(&p, "copies between stages, of a micro-batch of 2 samples");
@@ -338,7 +338,7 @@ static void test_long_pipelines(void **state) {
     assert_non_null(strstr(p.report, " busiest"));
     assert_non_null(strstr(p.report, "\n      …\n"));
     assert_non_null(strstr(p.report, "\n  activation          99      9.28 KiB  96 B: "));
-    assert_non_null(strstr(p.report, "\n  flag                99      2.32 KiB  24 B: whether the loss is finite"));
+    assert_non_null(strstr(p.report, "\n  flag                99      3.87 KiB  40 B: whether the loss is finite"));
     release(&p);
     free(text);
 }

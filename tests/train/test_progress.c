@@ -1,0 +1,152 @@
+/* What a person sees of a run: on a terminal, in a pipe, and when. */
+#include "train/progress.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "train/fixture.h"
+
+static int streams[2];
+
+/* What is printed from here on goes into files. */
+static void begin(void) {
+    static const char *const names[] = {"out", "err"};
+    fflush(NULL);
+    for (int i = 0; i < 2; i++) {
+        streams[i] = dup(i + 1);
+        FILE *file = fopen(fixture_path(names[i]), "w");
+        assert_non_null(file);
+        assert_true(streams[i] >= 0 && dup2(fileno(file), i + 1) == i + 1);
+        fclose(file);
+    }
+}
+
+static void expect(const char *out, const char *err) {
+    const char *const wanted[] = {out, err};
+    fflush(NULL);
+    for (int i = 0; i < 2; i++) {
+        dup2(streams[i], i + 1);
+        close(streams[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        size_t bytes;
+        char *text = fixture_read(fixture_path(i ? "err" : "out"), &bytes);
+        assert_string_equal(text, wanted[i]);
+        free(text);
+    }
+}
+
+/* A run of 1,100 steps, 1,000 of which took 1,000 seconds, whose last line is a day old. */
+static gp_progress far(gp_verbosity verbosity, bool terminal) {
+    double now = gp_now();
+    return (gp_progress){
+        .verbosity = verbosity, .terminal = terminal, .steps = 1100, .began = now - 1000, .printed = now - 86400};
+}
+
+static const gp_step_record thousandth = {.step = 1000, .epoch = 3, .loss = 0.125, .samples = 86400};
+
+static void in_a_pipe_there_are_lines(void **state) {
+    (void)state;
+    gp_progress progress = far(GP_NORMAL, false);
+    begin();
+    gp_progress_step(&progress, &thousandth);
+    gp_progress_step(&progress, &thousandth); /* too soon for another */
+    gp_progress_eval(&progress, 1000, 3, 0.25, 0.75);
+    gp_progress_eval(&progress, 0, 0, 0.25, NAN);
+    gp_progress_warn(&progress, "%d snapshots", 3);
+    gp_progress_end(&progress, "done: %s", "all");
+    expect("step 1000/1100  epoch 3  loss 0.1250  1 samples/s  1m40s left\n"
+           "step 1000/1100  epoch 3  eval loss 0.2500  accuracy 0.7500\n"
+           "eval loss 0.2500\n"
+           "done: all\n",
+           "gpipe-train: warning: 3 snapshots\n");
+}
+
+/* One line, written over; what is to stay begins a new one, or takes its place. */
+static void on_a_terminal_a_line_is_rewritten(void **state) {
+    (void)state;
+    gp_progress progress = far(GP_NORMAL, true);
+    begin();
+    gp_progress_step(&progress, &thousandth);
+    gp_progress_warn(&progress, "a");
+    progress.printed -= 86400;
+    gp_progress_step(&progress, &thousandth);
+    gp_progress_eval(&progress, 1000, 3, 0.25, NAN);
+    gp_progress_end(&progress, "done");
+    expect("\rstep 1000/1100  epoch 3  loss 0.1250  1 samples/s  1m40s left\033[K\n"
+           "\rstep 1000/1100  epoch 3  loss 0.1250  1 samples/s  1m40s left\033[K"
+           "\r\033[Kstep 1000/1100  epoch 3  eval loss 0.2500\n"
+           "done\n",
+           "gpipe-train: warning: a\n");
+}
+
+/* Of the steps that this process made; from an hour on, in minutes. */
+static void the_time_left_is_that_of_the_steps_so_far(void **state) {
+    (void)state;
+    gp_progress progress = far(GP_NORMAL, false);
+    begin();
+    gp_progress_resume(&progress, 500, "a/step-00000500.safetensors");
+    gp_progress_step(&progress, &thousandth);
+    progress.printed -= 86400;
+    progress.steps = 1000 + 3650;
+    gp_progress_step(&progress, &thousandth);
+    expect("going on after step 500, from a/step-00000500.safetensors\n"
+           "step 1000/1100  epoch 3  loss 0.1250  1 samples/s  3m20s left\n"
+           "step 1000/4650  epoch 3  loss 0.1250  1 samples/s  2h01m left\n",
+           "");
+}
+
+static void details_are_for_the_verbose_and_warnings_for_all(void **state) {
+    (void)state;
+    gp_progress quiet = far(GP_QUIET, false), normal = far(GP_NORMAL, false), verbose = far(GP_VERBOSE, false);
+    begin();
+    gp_progress_resume(&quiet, 500, "a");
+    gp_progress_step(&quiet, &thousandth);
+    gp_progress_eval(&quiet, 1000, 3, 0.25, NAN);
+    gp_progress_detail(&quiet, "quiet");
+    gp_progress_end(&quiet, "done");
+    gp_progress_detail(&normal, "normal");
+    gp_progress_detail(&verbose, "verb%s", "ose");
+    gp_progress_warn(&quiet, "quiet");
+    expect("verbose\n", "gpipe-train: warning: quiet\n");
+}
+
+static void the_start_says_what_is_trained(void **state) {
+    (void)state;
+    gp_progress progress;
+    gp_session *one = fixture_session(FIXTURE_CHANGES("pipeline={devices: [cpu], checkpoint: never}"));
+    gp_session *more = fixture_session(FIXTURE_CHANGES("pipeline.balance=[3, 5]"));
+    char wanted[800], bytes[2][32];
+    gp_bytes_text(bytes[0], one->plan->arena[0]);
+    size_t largest = more->plan->arena[0] > more->plan->arena[1] ? more->plan->arena[0] : more->plan->arena[1];
+    gp_bytes_text(bytes[1], largest);
+    begin();
+    gp_progress_start(&progress, GP_QUIET, one, "runs/a");
+    gp_progress_start(&progress, GP_NORMAL, one, "runs/a");
+    gp_progress_start(&progress, GP_NORMAL, more, "runs/b");
+    snprintf(
+        wanted, sizeof wanted,
+        "8 layers, 1139 parameters; 1 stage [8], 1 micro-batch, checkpoint never; at most %s per stage\n"
+        "run folder: runs/a\n"
+        "8 layers, 1139 parameters; 2 stages [3, 5], 4 micro-batches, checkpoint except_last; at most %s per stage\n"
+        "run folder: runs/b\n",
+        bytes[0], bytes[1]);
+    expect(wanted, "");
+    gp_session_close(&one);
+    gp_session_close(&more);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_a_pipe_there_are_lines),
+        cmocka_unit_test(on_a_terminal_a_line_is_rewritten),
+        cmocka_unit_test(the_time_left_is_that_of_the_steps_so_far),
+        cmocka_unit_test(details_are_for_the_verbose_and_warnings_for_all),
+        cmocka_unit_test(the_start_says_what_is_trained),
+    };
+    return cmocka_run_group_tests_name("progress", tests, fixture_make, fixture_remove);
+}
