@@ -59,7 +59,8 @@ static void look_at_plain(gp_finding *finding, const gp_tensor *tensor, const vo
     }
 }
 
-static gp_status fetch(gp_worker *worker, gp_watch *watch, const void *address, size_t bytes, gp_error *err) {
+static gp_status fetch(gp_worker *worker, gp_queue queue, gp_watch *watch, const void *address, size_t bytes,
+                       gp_error *err) {
     const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
     if (bytes > watch->capacity) {
         free(watch->values);
@@ -68,17 +69,18 @@ static gp_status fetch(gp_worker *worker, gp_watch *watch, const void *address, 
         GP_RETURN_IF_FAILED(gp_new_array(&watch->values, bytes, 1, err));
         watch->capacity = bytes;
     }
-    GP_RETURN_IF_FAILED(kind->copy_out(worker->stream, watch->values, address, bytes, err));
-    return kind->stream_finish(worker->stream, &worker->run->cancel, err);
+    GP_RETURN_IF_FAILED(kind->copy_out(worker->queue[queue], watch->values, address, bytes, err));
+    return kind->stream_finish(worker->queue[queue], &worker->run->cancel, err);
 }
 
-/* `place` says where the tensor stands; a device's own format is looked at as it lies, and its padding is zeros. */
-static gp_status look(gp_worker *worker, gp_finding place, const gp_tensor *tensor, const void *address, size_t bytes,
-                      gp_error *err) {
+/* `queue` is where it was written. `place` says where the tensor stands; a device's own format is looked at as it lies,
+ * and its padding is zeros. */
+static gp_status look(gp_worker *worker, gp_queue queue, gp_finding place, const gp_tensor *tensor, const void *address,
+                      size_t bytes, gp_error *err) {
     gp_watch *watch = &worker->run->watches[worker->index];
     place.found = true;
     if (!comes_before(&place, &watch->finding)) return GP_OK;
-    GP_RETURN_IF_FAILED(fetch(worker, watch, address, bytes, err));
+    GP_RETURN_IF_FAILED(fetch(worker, queue, watch, address, bytes, err));
     if (tensor->format == GP_FORMAT_PLAIN)
         look_at_plain(&place, tensor, watch->values);
     else
@@ -88,11 +90,11 @@ static gp_status look(gp_worker *worker, gp_finding place, const gp_tensor *tens
     return GP_OK;
 }
 
-static gp_status look_flat(gp_worker *worker, gp_finding place, gp_dtype dtype, const void *address, size_t bytes,
-                           gp_error *err) {
+static gp_status look_flat(gp_worker *worker, gp_queue queue, gp_finding place, gp_dtype dtype, const void *address,
+                           size_t bytes, gp_error *err) {
     int64_t elements = (int64_t)(bytes / gp_dtype_size(dtype));
     gp_tensor tensor = gp_tensor_plain(dtype, 1, &elements);
-    return look(worker, place, &tensor, address, bytes, err);
+    return look(worker, queue, place, &tensor, address, bytes, err);
 }
 
 gp_status gp_watch_params(gp_worker *worker, gp_error *err) {
@@ -104,7 +106,7 @@ gp_status gp_watch_params(gp_worker *worker, gp_error *err) {
             /* Running statistics are used only where they are frozen. */
             if (param->spec.buffer && !plan->graph->nodes[param->node].layer->frozen) continue;
             gp_finding place = {.node = param->node, .role = {GP_ROLE_PARAM, param->index}};
-            GP_RETURN_IF_FAILED(look_flat(worker, place, plan->real,
+            GP_RETURN_IF_FAILED(look_flat(worker, GP_QUEUE_COMPUTE, place, plan->real,
                                           worker->arena + stage->base + stage->params[i].master, stage->params[i].bytes,
                                           err));
         }
@@ -118,8 +120,8 @@ gp_status gp_watch_load(gp_worker *worker, const gp_instr *instr, int value, con
     gp_dtype dtype = graph->values[value].dtype == GP_F32 ? worker->run->plan->real : graph->values[value].dtype;
     if (!is_real(dtype)) return GP_OK;
     int node = value == GP_VALUE_INPUT ? -1 : graph->node_count - 1;
-    return look_flat(worker, at(worker, instr, node, (gp_operand_role){GP_ROLE_INPUT, value}), dtype, address, bytes,
-                     err);
+    return look_flat(worker, GP_QUEUE_IN, at(worker, instr, node, (gp_operand_role){GP_ROLE_INPUT, value}), dtype,
+                     address, bytes, err);
 }
 
 gp_status gp_watch_op(gp_worker *worker, const gp_exec_op *op, void *const operands[], const gp_instr *instr,
@@ -128,8 +130,8 @@ gp_status gp_watch_op(gp_worker *worker, const gp_exec_op *op, void *const opera
     for (uint32_t i = 0; i < op->prepared->desc.operands; i++) {
         const gp_tensor *tensor = &op->prepared->desc.operand[i];
         if (!operands[i] || !is_real(tensor->dtype) || !gp_op_writes(op->prepared->desc.kind, (int)i)) continue;
-        GP_RETURN_IF_FAILED(look(worker, at(worker, instr, op->node, op->role[i]), tensor, operands[i],
-                                 op->prepared->operand[i].bytes, err));
+        GP_RETURN_IF_FAILED(look(worker, GP_QUEUE_COMPUTE, at(worker, instr, op->node, op->role[i]), tensor,
+                                 operands[i], op->prepared->operand[i].bytes, err));
     }
     return GP_OK;
 }

@@ -59,7 +59,8 @@ static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err)
     GP_RETURN_IF_FAILED(gp_schedule_gpipe(&request, &mini->programs, err));
     GP_RETURN_IF_FAILED(gp_slots_assign(plan->stages, mini->programs, err));
     GP_RETURN_IF_FAILED(gp_programs_validate(plan->stages, mini->programs, err));
-    return gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err);
+    GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
+    return gp_queues_create(plan->stages, mini->programs, &mini->queues, err);
 }
 
 /* Sizes of micro-batches, each once. */
@@ -192,6 +193,7 @@ void gp_plan_destroy(gp_plan **plan) {
         free(mini->total);
         free(mini->step);
         gp_waits_destroy(&mini->waits);
+        gp_queues_destroy(&mini->queues);
         gp_programs_destroy(&mini->programs);
     }
     for (int s = 0; it->stage && s < stages; s++) gp_stage_plan_fini(&it->stage[s]);

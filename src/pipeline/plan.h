@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "pipeline/program.h"
+#include "pipeline/queues.h"
 #include "pipeline/stage_plan.h"
 #include "pipeline/waits.h"
 
@@ -52,6 +53,7 @@ typedef struct gp_mini_plan {
     int piece_sized, last_sized; /* indices in gp_stage_plan.sized */
     gp_programs *programs;
     gp_waits *waits;
+    gp_program_queues *queues;
     gp_routine *total, *step; /* [stage] */
 } gp_mini_plan;
 

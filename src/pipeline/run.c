@@ -45,22 +45,49 @@ static void destroy_events(gp_worker *worker) {
     }
 }
 
+static gp_status create_marks(gp_worker *worker, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    int most = 0;
+    for (int m = 0; m < plan->mini_count; m++)
+        if (plan->minis[m].queues->worker[worker->index].marks > most)
+            most = plan->minis[m].queues->worker[worker->index].marks;
+    GP_RETURN_IF_FAILED(GP_NEW(&worker->marks, most, err));
+    worker->mark_count = most;
+    for (int i = 0; i < most; i++)
+        GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, &worker->marks[i], err));
+    return GP_OK;
+}
+
+static void destroy_marks(gp_worker *worker) {
+    for (int i = 0; i < worker->mark_count; i++)
+        if (worker->marks[i]) kind_of(worker)->event_destroy(worker->marks[i]);
+    free(worker->marks);
+}
+
 static gp_status open_worker(gp_worker *worker, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     const gp_device_kind *kind = kind_of(worker);
     void *arena;
     GP_RETURN_IF_FAILED(kind->open(&plan->devices[worker->index], &worker->device, err));
-    GP_RETURN_IF_FAILED(kind->stream_create(worker->device, &worker->stream, err));
+    for (int q = 0; q < GP_QUEUES; q++)
+        GP_RETURN_IF_FAILED(kind->stream_create(worker->device, q != GP_QUEUE_COMPUTE, &worker->queue[q], err));
     GP_RETURN_IF_FAILED(kind->reserve(worker->device, plan->arena[worker->index], &arena, err));
     worker->arena = arena;
+    GP_RETURN_IF_FAILED(create_marks(worker, err));
     return create_events(worker, err);
+}
+
+/* Of all workers before any closes: what is under way in one may use what another reserved. */
+static void end_queues(gp_worker *worker) {
+    for (int q = 0; q < GP_QUEUES; q++)
+        if (worker->queue[q]) kind_of(worker)->stream_destroy(worker->queue[q]);
 }
 
 static void close_worker(gp_worker *worker) {
     const gp_device_kind *kind = kind_of(worker);
     destroy_events(worker);
+    destroy_marks(worker);
     if (worker->arena) kind->unreserve(worker->device, worker->arena);
-    if (worker->stream) kind->stream_destroy(worker->stream);
     if (worker->device) kind->close(worker->device);
 }
 
@@ -82,18 +109,19 @@ static gp_status obey(gp_worker *worker, gp_error *err) {
     case GP_COMMAND_STEP: return gp_worker_step(worker, err);
     case GP_COMMAND_READ:
         if (mine)
-            status =
-                kind->copy_out(worker->stream, command->host, worker->arena + command->offset, command->bytes, err);
+            status = kind->copy_out(worker->queue[GP_QUEUE_COMPUTE], command->host, worker->arena + command->offset,
+                                    command->bytes, err);
         break;
     case GP_COMMAND_WRITE:
         if (mine)
-            status = kind->copy_in(worker->stream, worker->arena + command->offset, command->host, command->bytes, err);
+            status = kind->copy_in(worker->queue[GP_QUEUE_COMPUTE], worker->arena + command->offset, command->host,
+                                   command->bytes, err);
         break;
     case GP_COMMAND_REFRESH: status = refresh(worker, err); break;
     case GP_COMMAND_NONE:
     case GP_COMMAND_QUIT: return GP_OK;
     }
-    if (status == GP_OK) status = kind->stream_finish(worker->stream, &worker->run->cancel, err);
+    if (status == GP_OK) status = kind->stream_finish(worker->queue[GP_QUEUE_COMPUTE], &worker->run->cancel, err);
     return status == GP_OK ? GP_OK : gp_error_context(err, "worker %d: ", worker->index);
 }
 
@@ -251,6 +279,7 @@ static void stop_workers(gp_run *run) {
         cancel_run(run, &stopped);
     }
     join_workers(run);
+    for (int w = 0; w < run->plan->workers; w++) end_queues(&run->workers[w]);
     for (int w = 0; w < run->plan->workers; w++) close_worker(&run->workers[w]);
 }
 

@@ -46,7 +46,9 @@ typedef struct gp_worker {
     bool started;
     gp_signal done; /* commands carried out */
     gp_device *device;
-    gp_stream *stream;
+    gp_stream *queue[GP_QUEUES];
+    gp_event **marks; /* as many as a program has */
+    int mark_count;
     char *arena;
     uint64_t command; /* that it is carrying out */
 } gp_worker;

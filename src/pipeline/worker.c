@@ -19,7 +19,8 @@ gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const
         void *workspace = op->workspace.area == GP_AREA_NONE
                               ? NULL
                               : worker->arena + gp_plan_offset(plan, stage, &slots, instr->micro, op->workspace);
-        gp_status status = stage->spec.kind->run(worker->stream, op->prepared, operands, workspace, &args, err);
+        gp_status status =
+            stage->spec.kind->run(worker->queue[GP_QUEUE_COMPUTE], op->prepared, operands, workspace, &args, err);
         if (status == GP_OK && worker->run->watches) status = gp_watch_op(worker, op, operands, instr, err);
         if (status == GP_OK) continue;
         if (op->node < 0) return gp_error_context(err, "%s: ", gp_op_name(op->prepared->desc.kind));
@@ -37,7 +38,8 @@ static gp_status load(gp_worker *worker, const gp_mini_plan *mini, const gp_inst
         const char *host = value == GP_VALUE_INPUT ? input->input : input->target;
         size_t sample = bytes / (size_t)gp_mini_samples(mini, instr->micro);
         GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->copy_in(
-            worker->stream, worker->arena + offset, host + (size_t)(mini->piece * instr->micro) * sample, bytes, err));
+            worker->queue[GP_QUEUE_IN], worker->arena + offset, host + (size_t)(mini->piece * instr->micro) * sample,
+            bytes, err));
         if (worker->run->watches)
             GP_RETURN_IF_FAILED(gp_watch_load(worker, instr, value, worker->arena + offset, bytes, err));
     }
@@ -49,8 +51,8 @@ static gp_status send_value(gp_worker *worker, const gp_mini_plan *mini, const g
     gp_instr_copy(worker->run->plan, mini, instr, &offset, &bytes);
     gp_mail *mail = gp_run_mail(worker->run, instr->edge, instr->micro);
     mail->address = worker->arena + offset;
-    GP_RETURN_IF_FAILED(
-        worker->run->plan->devices[worker->index].kind->event_record(mail->sent_event, worker->stream, err));
+    GP_RETURN_IF_FAILED(worker->run->plan->devices[worker->index].kind->event_record(
+        mail->sent_event, worker->queue[GP_QUEUE_COMPUTE], err));
     gp_signal_raise(&mail->sent, worker->command);
     return GP_OK;
 }
@@ -60,10 +62,11 @@ static gp_status receive(gp_worker *worker, const gp_mini_plan *mini, const gp_i
     size_t offset, bytes;
     gp_instr_copy(plan, mini, instr, &offset, &bytes);
     gp_mail *mail = gp_run_mail(worker->run, instr->edge, instr->micro);
+    gp_stream *queue = worker->queue[gp_instr_queue(plan->stages, instr)];
     int from = mini->programs->worker_of_stage[plan->stages->edges[instr->edge].from];
     GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->pull(
-        worker->stream, worker->arena + offset, worker->run->workers[from].device, mail->address, bytes, err));
-    GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->event_record(mail->pulled_event, worker->stream, err));
+        queue, worker->arena + offset, worker->run->workers[from].device, mail->address, bytes, err));
+    GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->event_record(mail->pulled_event, queue, err));
     gp_signal_raise(&mail->pulled, worker->command);
     return GP_OK;
 }
@@ -95,18 +98,33 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     }
 }
 
+/* Other workers' instructions, then those of the worker's other queues. */
 static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc, gp_error *err) {
     gp_run *run = worker->run;
+    const gp_device_kind *kind = run->plan->devices[worker->index].kind;
     const gp_worker_waits *waits = &mini->waits->worker[worker->index];
+    const gp_worker_queues *queues = &mini->queues->worker[worker->index];
+    gp_stream *queue =
+        worker->queue[gp_instr_queue(run->plan->stages, &mini->programs->worker[worker->index].instrs[pc])];
     for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++) {
         const gp_wait *wait = &waits->items[i];
         gp_mail *mail = gp_run_mail(run, wait->edge, wait->micro);
         gp_signal *signal = wait->kind == GP_WAIT_SENT ? &mail->sent : &mail->pulled;
         GP_RETURN_IF_FAILED(gp_signal_wait(signal, worker->command, &run->cancel, err));
         const gp_event *event = wait->kind == GP_WAIT_SENT ? mail->sent_event : mail->pulled_event;
-        GP_RETURN_IF_FAILED(run->plan->devices[worker->index].kind->stream_wait(worker->stream, event, err));
+        GP_RETURN_IF_FAILED(kind->stream_wait(queue, event, err));
     }
+    for (size_t i = queues->first[pc]; i < queues->first[pc + 1]; i++)
+        GP_RETURN_IF_FAILED(kind->stream_wait(queue, worker->marks[queues->wait[i]], err));
     return GP_OK;
+}
+
+static gp_status set_mark(gp_worker *worker, const gp_mini_plan *mini, const gp_site *site, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    int mark = mini->queues->worker[worker->index].mark[site->pc];
+    if (mark < 0) return GP_OK;
+    gp_stream *queue = worker->queue[gp_instr_queue(plan->stages, site->instr)];
+    return plan->devices[worker->index].kind->event_record(worker->marks[mark], queue, err);
 }
 
 /* `lane` is NULL where nobody records. */
@@ -120,6 +138,7 @@ static gp_status one_instr(gp_worker *worker, const gp_mini_plan *mini, const gp
     if (lane) span.started = gp_clock();
     if (hooks->before) GP_RETURN_IF_FAILED(hooks->before(hooks->context, site, err));
     GP_RETURN_IF_FAILED(carry_out(worker, mini, site->instr, err));
+    GP_RETURN_IF_FAILED(set_mark(worker, mini, site, err));
     if (hooks->after) GP_RETURN_IF_FAILED(hooks->after(hooks->context, site, err));
     if (!lane) return GP_OK;
     span.ended = gp_clock();
@@ -139,8 +158,9 @@ static gp_status write_scalars(gp_worker *worker, const gp_step_input *input, gp
     for (int s = 0; s < plan->stages->count; s++) {
         const gp_stage_plan *stage = &plan->stage[s];
         if (stage->worker != worker->index) continue;
-        GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->copy_in(
-            worker->stream, worker->arena + stage->base + stage->scalars, &scalars, sizeof scalars, err));
+        GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->copy_in(worker->queue[GP_QUEUE_COMPUTE],
+                                                                       worker->arena + stage->base + stage->scalars,
+                                                                       &scalars, sizeof scalars, err));
     }
     return GP_OK;
 }
@@ -159,7 +179,8 @@ gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
         char text[GP_INSTR_TEXT];
         return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
     }
-    if (run->plan->devices[worker->index].kind->stream_finish(worker->stream, &run->cancel, err) != GP_OK)
-        return gp_error_context(err, "worker %d: ", worker->index);
+    for (int q = 0; q < GP_QUEUES; q++)
+        if (run->plan->devices[worker->index].kind->stream_finish(worker->queue[q], &run->cancel, err) != GP_OK)
+            return gp_error_context(err, "worker %d: ", worker->index);
     return GP_OK;
 }

@@ -21,7 +21,7 @@ static gp_status open_bench(bench *b, int threads, size_t bytes, gp_error *err) 
     gp_device_spec spec = {.kind = b->kind, .index = 0, .threads = threads, .memory = 0};
     GP_RETURN_IF_FAILED(gp_op_cache_create(&b->cache, err));
     GP_RETURN_IF_FAILED(b->kind->open(&spec, &b->device, err));
-    GP_RETURN_IF_FAILED(b->kind->stream_create(b->device, &b->stream, err));
+    GP_RETURN_IF_FAILED(b->kind->stream_create(b->device, false, &b->stream, err));
     GP_RETURN_IF_FAILED(b->kind->reserve(b->device, bytes, (void **)&b->block, err));
     b->bytes = bytes;
     unsigned char *guard = malloc(bytes);

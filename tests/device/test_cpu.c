@@ -237,7 +237,7 @@ static gp_status bench_open(bench *b, const gp_prepared *prepared, int written, 
     b->bytes += prepared->workspace + GUARD;
     gp_device_spec spec = {&gp_cpu_kind, 0, (int)prepared->desc.threads, 0};
     GP_RETURN_IF_FAILED(gp_cpu_kind.open(&spec, &b->device, err));
-    GP_RETURN_IF_FAILED(gp_cpu_kind.stream_create(b->device, &b->stream, err));
+    GP_RETURN_IF_FAILED(gp_cpu_kind.stream_create(b->device, false, &b->stream, err));
     void *block;
     GP_RETURN_IF_FAILED(gp_cpu_kind.reserve(b->device, b->bytes, &block, err));
     b->block = block;

@@ -30,7 +30,7 @@ static void open_fixture(fixture *f) {
     gp_device_spec spec = {&gp_cpu_kind, 0, 1, 0};
     ASSERT_OK(gp_op_cache_create(&f->cache, &err));
     ASSERT_OK(gp_cpu_kind.open(&spec, &f->device, &err));
-    ASSERT_OK(gp_cpu_kind.stream_create(f->device, &f->stream, &err));
+    ASSERT_OK(gp_cpu_kind.stream_create(f->device, false, &f->stream, &err));
 }
 
 static void close_fixture(fixture *f) {

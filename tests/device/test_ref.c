@@ -959,8 +959,8 @@ static void test_device_memory_and_copies(void **state) {
     assert_int_equal(kind->open(&spec, &b, &err), GP_OK);
     gp_stream *stream, *other;
     gp_event *event;
-    assert_int_equal(kind->stream_create(a, &stream, &err), GP_OK);
-    assert_int_equal(kind->stream_create(b, &other, &err), GP_OK);
+    assert_int_equal(kind->stream_create(a, false, &stream, &err), GP_OK);
+    assert_int_equal(kind->stream_create(b, false, &other, &err), GP_OK);
     assert_int_equal(kind->event_create(a, &event, &err), GP_OK);
     void *block_a, *block_b, *more;
     assert_int_equal(kind->reserve(a, 600, &block_a, &err), GP_OK);

@@ -85,7 +85,7 @@ static void open_device(lowered_runner *runner, const gp_device_kind *kind) {
     gp_device_spec spec = {.kind = kind, .threads = 1};
     runner->kind = kind;
     check(kind->open(&spec, &runner->device, &err), &err);
-    check(kind->stream_create(runner->device, &runner->stream, &err), &err);
+    check(kind->stream_create(runner->device, false, &runner->stream, &err), &err);
     check(gp_op_cache_create(&runner->cache, &err), &err);
 }
 

@@ -96,14 +96,14 @@ static void unreserve(gp_device *device_, void *block) {
     munmap(device->pages, device->mapped);
 }
 
-static gp_status create_stream(gp_device *device_, gp_stream **out, gp_error *err) {
+static gp_status create_stream(gp_device *device_, bool copies, gp_stream **out, gp_error *err) {
     wrapper_device *device = (wrapper_device *)device_;
     wrapper_call call = call_of(WRAPPER_STREAM, device);
     wrapper_stream *stream;
     GP_RETURN_IF_FAILED(before(&call, err));
     GP_RETURN_IF_FAILED(GP_NEW(&stream, 1, err));
     stream->device = device;
-    gp_status status = inner_kind->stream_create(device->inner, &stream->inner, err);
+    gp_status status = inner_kind->stream_create(device->inner, copies, &stream->inner, err);
     if (status != GP_OK)
         free(stream);
     else

@@ -145,8 +145,9 @@ static void cpu_unreserve(gp_device *device, void *block) {
     free(head);
 }
 
-static gp_status cpu_stream_create(gp_device *device, gp_stream **out, gp_error *err) {
+static gp_status cpu_stream_create(gp_device *device, bool copies, gp_stream **out, gp_error *err) {
     gp_stream *stream;
+    (void)copies;
     GP_RETURN_IF_FAILED(GP_NEW(&stream, 1, err));
     gp_status status = gp_cpu_onednn_open(&stream->onednn, err);
     if (status != GP_OK) {

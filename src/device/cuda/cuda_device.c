@@ -129,12 +129,12 @@ static void cuda_stream_destroy(gp_stream *stream) {
     free(stream);
 }
 
-static gp_status cuda_stream_create(gp_device *device, gp_stream **out, gp_error *err) {
+static gp_status cuda_stream_create(gp_device *device, bool copies, gp_stream **out, gp_error *err) {
     gp_stream *stream;
     GP_RETURN_IF_FAILED(gp_cuda->use(device->index, err));
     GP_RETURN_IF_FAILED(GP_NEW(&stream, 1, err));
     stream->device = device;
-    gp_status status = gp_cuda->stream_create(false, &stream->handle, err);
+    gp_status status = gp_cuda->stream_create(copies, &stream->handle, err);
     if (status == GP_OK) status = gp_cuda->event_create(false, &stream->end, err);
     if (status == GP_OK) status = gp_cuda->library_open(stream->handle, &stream->library, err);
     if (status != GP_OK) {

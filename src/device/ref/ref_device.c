@@ -170,8 +170,9 @@ static void ref_unreserve(gp_device *device, void *block) {
     free(head);
 }
 
-static gp_status ref_stream_create(gp_device *device, gp_stream **out, gp_error *err) {
+static gp_status ref_stream_create(gp_device *device, bool copies, gp_stream **out, gp_error *err) {
     (void)device;
+    (void)copies;
     ref_token *stream;
     GP_RETURN_IF_FAILED(GP_NEW(&stream, 1, err));
     *out = (gp_stream *)stream;
