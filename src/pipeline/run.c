@@ -294,10 +294,12 @@ void gp_run_destroy(gp_run **run) {
     *run = NULL;
 }
 
-static gp_status read_result(gp_run *run, gp_step_result *result, gp_error *err) {
+gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
     const gp_stage_plan *last = &run->plan->stage[run->plan->stages->count - 1];
     gp_step_scalars scalars;
-    gp_command command = {.kind = GP_COMMAND_READ,
+    gp_command command = {.kind = GP_COMMAND_STEP,
+                          .mini = mini,
+                          .input = input,
                           .worker = last->worker,
                           .offset = last->base + last->scalars,
                           .bytes = sizeof scalars,
@@ -305,12 +307,6 @@ static gp_status read_result(gp_run *run, gp_step_result *result, gp_error *err)
     GP_RETURN_IF_FAILED(post(run, &command, err));
     *result = (gp_step_result){scalars.loss_sum, scalars.right, scalars.finite != 0, scalars.grad_norm, scalars.clip};
     return GP_OK;
-}
-
-gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
-    gp_command command = {.kind = GP_COMMAND_STEP, .mini = mini, .input = input};
-    GP_RETURN_IF_FAILED(post(run, &command, err));
-    return read_result(run, result, err);
 }
 
 gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {

@@ -23,10 +23,10 @@ typedef enum gp_command_kind {
 /* What the workers are to do; written by the trainer before it raises `posted`, read by the workers after. */
 typedef struct gp_command {
     gp_command_kind kind;
-    int worker; /* READ, WRITE: whose turn it is; others skip */
+    int worker; /* STEP, READ, WRITE: whose turn it is; others skip */
     int mini;
     const gp_step_input *input;
-    size_t offset, bytes; /* READ, WRITE: in the arena */
+    size_t offset, bytes; /* in the arena; STEP: what is read when the step is done */
     void *host;
 } gp_command;
 

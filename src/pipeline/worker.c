@@ -165,6 +165,18 @@ static gp_status write_scalars(gp_worker *worker, const gp_step_input *input, gp
     return GP_OK;
 }
 
+/* The step's only wait for the device. */
+static gp_status finish(gp_worker *worker, gp_error *err) {
+    gp_run *run = worker->run;
+    const gp_command *command = &run->command;
+    const gp_device_kind *kind = run->plan->devices[worker->index].kind;
+    if (command->worker == worker->index)
+        GP_RETURN_IF_FAILED(kind->copy_out(worker->queue[GP_QUEUE_COMPUTE], command->host,
+                                           worker->arena + command->offset, command->bytes, err));
+    for (int q = 0; q < GP_QUEUES; q++) GP_RETURN_IF_FAILED(kind->stream_finish(worker->queue[q], &run->cancel, err));
+    return GP_OK;
+}
+
 gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
     const gp_run *run = worker->run;
     const gp_mini_plan *mini = &run->plan->minis[run->command.mini];
@@ -179,8 +191,5 @@ gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
         char text[GP_INSTR_TEXT];
         return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
     }
-    for (int q = 0; q < GP_QUEUES; q++)
-        if (run->plan->devices[worker->index].kind->stream_finish(worker->queue[q], &run->cancel, err) != GP_OK)
-            return gp_error_context(err, "worker %d: ", worker->index);
-    return GP_OK;
+    return finish(worker, err) == GP_OK ? GP_OK : gp_error_context(err, "worker %d: ", worker->index);
 }
