@@ -33,6 +33,15 @@ typedef struct gp_device_spec {
     size_t memory; /* bytes that may be used; 0: what the machine has */
 } gp_device_spec;
 
+/* One op with its addresses; see run. */
+typedef struct gp_device_op {
+    const gp_prepared *prepared;
+    void *operands[GP_MAX_OPERANDS];
+    void *workspace;
+} gp_device_op;
+
+enum { GP_RUN_MANY = 64 };
+
 struct gp_device_kind {
     const char *name;
     bool computes_f64; /* ref only */
@@ -71,6 +80,13 @@ struct gp_device_kind {
     /* Enqueues an op. operands[i] is the address of operand i or NULL where it is absent. */
     gp_status (*run)(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
                      const gp_op_args *args, gp_error *err);
+
+    /* May be NULL. Enqueues several ops of one kind, of which none writes what another reads or writes: as if one after
+     * the other, in fewer launches. At most GP_RUN_MANY. */
+    gp_status (*run_many)(gp_stream *stream, const gp_device_op *ops, int count, const gp_op_args *args, gp_error *err);
+    /* May be NULL. Name what the calling thread enqueues between them, for profilers of the device; they nest. */
+    void (*mark_begin)(const char *name);
+    void (*mark_end)(void);
 };
 
 /* Prepared ops by descriptor: each descriptor is prepared once per device kind. Owned by the plan; any thread. */

@@ -3,32 +3,6 @@
 
 #include "pipeline/run_internal.h"
 
-gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
-                            const gp_instr *instr, int64_t first_sample, gp_error *err) {
-    const gp_plan *plan = worker->run->plan;
-    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
-    gp_op_args args = {.first_sample = first_sample};
-    gp_when skipped = instr->flags & GP_INSTR_FIRST ? GP_WHEN_REST : GP_WHEN_FIRST;
-    for (size_t o = 0; o < routine->count; o++) {
-        const gp_exec_op *op = &routine->ops[o];
-        if (op->when == skipped) continue;
-        void *operands[GP_MAX_OPERANDS] = {NULL};
-        for (uint32_t i = 0; i < op->prepared->desc.operands; i++)
-            if (op->operand[i].area != GP_AREA_NONE)
-                operands[i] = worker->arena + gp_plan_offset(plan, stage, &slots, instr->micro, op->operand[i]);
-        void *workspace = op->workspace.area == GP_AREA_NONE
-                              ? NULL
-                              : worker->arena + gp_plan_offset(plan, stage, &slots, instr->micro, op->workspace);
-        gp_status status =
-            stage->spec.kind->run(worker->queue[GP_QUEUE_COMPUTE], op->prepared, operands, workspace, &args, err);
-        if (status == GP_OK && worker->run->watches) status = gp_watch_op(worker, op, operands, instr, err);
-        if (status == GP_OK) continue;
-        if (op->node < 0) return gp_error_context(err, "%s: ", gp_op_name(op->prepared->desc.kind));
-        return gp_error_context(err, "layer \"%s\": ", plan->graph->nodes[op->node].name);
-    }
-    return GP_OK;
-}
-
 static gp_status load(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_step_input *input,
                       gp_error *err) {
     const gp_plan *plan = worker->run->plan;
@@ -119,6 +93,15 @@ static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc
     return GP_OK;
 }
 
+static gp_status carry_out_marked(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
+    char text[GP_INSTR_TEXT];
+    if (kind->mark_begin) kind->mark_begin(gp_instr_text(text, instr));
+    gp_status status = carry_out(worker, mini, instr, err);
+    if (kind->mark_end) kind->mark_end();
+    return status;
+}
+
 static gp_status set_mark(gp_worker *worker, const gp_mini_plan *mini, const gp_site *site, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     int mark = mini->queues->worker[worker->index].mark[site->pc];
@@ -137,7 +120,7 @@ static gp_status one_instr(gp_worker *worker, const gp_mini_plan *mini, const gp
     GP_RETURN_IF_FAILED(wait_for(worker, mini, site->pc, err));
     if (lane) span.started = gp_clock();
     if (hooks->before) GP_RETURN_IF_FAILED(hooks->before(hooks->context, site, err));
-    GP_RETURN_IF_FAILED(carry_out(worker, mini, site->instr, err));
+    GP_RETURN_IF_FAILED(carry_out_marked(worker, mini, site->instr, err));
     GP_RETURN_IF_FAILED(set_mark(worker, mini, site, err));
     if (hooks->after) GP_RETURN_IF_FAILED(hooks->after(hooks->context, site, err));
     if (!lane) return GP_OK;

@@ -246,6 +246,14 @@ static gp_status cuda_run(gp_stream *stream, const gp_prepared *prepared, void *
     return ops[desc->kind].run(&call, err);
 }
 
+static void cuda_mark_begin(const char *name) {
+    gp_cuda->mark_begin(name);
+}
+
+static void cuda_mark_end(void) {
+    gp_cuda->mark_end();
+}
+
 const gp_device_kind gp_cuda_kind = {
     .name = "cuda",
     .computes_f64 = false,
@@ -266,4 +274,6 @@ const gp_device_kind gp_cuda_kind = {
     .copy_out = cuda_copy_out,
     .pull = cuda_pull,
     .run = cuda_run,
+    .mark_begin = cuda_mark_begin,
+    .mark_end = cuda_mark_end,
 };

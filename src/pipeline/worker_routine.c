@@ -1,0 +1,78 @@
+/* Routines on a device: addresses put in, op after op enqueued. */
+#include "pipeline/run_internal.h"
+
+/* What a routine is run with. */
+typedef struct run_site {
+    gp_worker *worker;
+    const gp_stage_plan *stage;
+    const gp_routine *routine;
+    const gp_instr *instr;
+    gp_slot_choice slots;
+    gp_op_args args;
+} run_site;
+
+static gp_device_op place_op(const run_site *site, const gp_exec_op *op) {
+    const gp_plan *plan = site->worker->run->plan;
+    gp_device_op placed = {.prepared = op->prepared};
+    for (uint32_t i = 0; i < op->prepared->desc.operands; i++)
+        if (op->operand[i].area != GP_AREA_NONE)
+            placed.operands[i] = site->worker->arena +
+                                 gp_plan_offset(plan, site->stage, &site->slots, site->instr->micro, op->operand[i]);
+    if (op->workspace.area != GP_AREA_NONE)
+        placed.workspace =
+            site->worker->arena + gp_plan_offset(plan, site->stage, &site->slots, site->instr->micro, op->workspace);
+    return placed;
+}
+
+static gp_status run_op(const run_site *site, const gp_exec_op *op, gp_error *err) {
+    gp_worker *worker = site->worker;
+    gp_device_op placed = place_op(site, op);
+    gp_status status = site->stage->spec.kind->run(worker->queue[GP_QUEUE_COMPUTE], op->prepared, placed.operands,
+                                                   placed.workspace, &site->args, err);
+    if (status == GP_OK && worker->run->watches) status = gp_watch_op(worker, op, placed.operands, site->instr, err);
+    if (status == GP_OK) return GP_OK;
+    if (op->node < 0) return gp_error_context(err, "%s: ", gp_op_name(op->prepared->desc.kind));
+    return gp_error_context(err, "layer \"%s\": ", worker->run->plan->graph->nodes[op->node].name);
+}
+
+/* Updates of parameters touch nothing of one another: how many stand here together. */
+static int count_updates(const run_site *site, size_t first) {
+    const gp_exec_op *ops = site->routine->ops;
+    gp_op_kind kind = ops[first].prepared->desc.kind;
+    int count = 0;
+    if (!site->stage->spec.kind->run_many || kind != site->worker->run->plan->update.op) return 1;
+    while (first + (size_t)count < site->routine->count && count < GP_RUN_MANY &&
+           ops[first + (size_t)count].prepared->desc.kind == kind)
+        count++;
+    return count;
+}
+
+static gp_status run_updates(const run_site *site, size_t first, int count, gp_error *err) {
+    gp_device_op placed[GP_RUN_MANY];
+    for (int i = 0; i < count; i++) placed[i] = place_op(site, &site->routine->ops[first + (size_t)i]);
+    if (site->stage->spec.kind->run_many(site->worker->queue[GP_QUEUE_COMPUTE], placed, count, &site->args, err) ==
+        GP_OK)
+        return GP_OK;
+    return gp_error_context(err, "%s: ", gp_op_name(placed[0].prepared->desc.kind));
+}
+
+gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
+                            const gp_instr *instr, int64_t first_sample, gp_error *err) {
+    run_site site = {.worker = worker,
+                     .stage = stage,
+                     .routine = routine,
+                     .instr = instr,
+                     .slots = gp_instr_slots(worker->run->plan->stages, instr),
+                     .args = {.first_sample = first_sample}};
+    gp_when skipped = instr->flags & GP_INSTR_FIRST ? GP_WHEN_REST : GP_WHEN_FIRST;
+    for (size_t o = 0; o < routine->count;) {
+        const gp_exec_op *op = &routine->ops[o];
+        int count = count_updates(&site, o);
+        if (count > 1)
+            GP_RETURN_IF_FAILED(run_updates(&site, o, count, err));
+        else if (op->when != skipped)
+            GP_RETURN_IF_FAILED(run_op(&site, op, err));
+        o += (size_t)count;
+    }
+    return GP_OK;
+}
