@@ -17,7 +17,7 @@ fail() {
 
 onednn_version=2023.2.0 # the wheels' number of oneDNN 3.2
 onednn_folder=.deps/onednn
-packages=(gcc libc6-dev libgomp1 cmake ninja-build pkg-config python3
+packages=(gcc g++ libc6-dev libgomp1 cmake ninja-build pkg-config python3
     libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libcmocka-dev)
 ci_packages=(clang libclang-rt-14-dev clang-format clang-tidy)
 

@@ -1,0 +1,365 @@
+/* The CUDA device against the reference device, on host memory: every op over odd shapes, each launch in several orders
+ * of its threads and with everything poisoned that it does not declare; wherever operands lie, and in place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "cuda/host_api.h"
+#include "device/cuda/cuda.h"
+#include "device/op_cases.h"
+#include "device/op_run.h"
+#include "device/ref/ref.h"
+
+#define ASSERT_OK(expression)                                                                                          \
+    do {                                                                                                               \
+        if ((expression) != GP_OK) fail_msg("%s", err.text);                                                           \
+    } while (0)
+
+/* Operands of one case in host memory. */
+typedef struct trial {
+    gp_op_case op_case;
+    void *host[GP_MAX_OPERANDS];
+} trial;
+
+static void trial_init(trial *t, gp_op_kind kind, int number) {
+    gp_op_case_make(kind, number, GP_F32, &t->op_case);
+    for (int i = 0; i < (int)t->op_case.desc.operands; i++) {
+        const gp_tensor *tensor = &t->op_case.desc.operand[i];
+        t->host[i] = NULL;
+        if (!tensor->present) continue;
+        t->host[i] = malloc(gp_tensor_bytes(tensor));
+        assert_non_null(t->host[i]);
+        gp_op_case_fill(&t->op_case, i, t->host[i]);
+    }
+}
+
+static void trial_fini(trial *t) {
+    for (int i = 0; i < (int)t->op_case.desc.operands; i++) free(t->host[i]);
+}
+
+/* Whether the device has no such op yet; other refusals fail the test. */
+static bool is_missing(gp_op_kind kind) {
+    gp_error err = {0};
+    gp_op_cache *cache;
+    gp_op_case c;
+    const gp_prepared *prepared;
+    gp_op_case_make(kind, 0, GP_F32, &c);
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    bool missing = gp_op_prepare(cache, &gp_cuda_kind, &c.desc, &prepared, &err) == GP_UNSUPPORTED &&
+                   strstr(err.text, "is not available yet");
+    gp_op_cache_destroy(&cache);
+    return missing;
+}
+
+/* Ops that are the libraries' are done by ref here. */
+static bool is_library(gp_op_kind kind) {
+    return kind <= GP_OP_LINEAR_BACKWARD_WEIGHTS;
+}
+
+static bool is_tested(gp_op_kind kind) {
+    return !is_library(kind) && !is_missing(kind);
+}
+
+/* How far from ref, of the largest element; 0: equal bits, but for NaN's. The reference computes in f64. */
+static double tolerance_of(gp_op_kind kind) {
+    switch ((int)kind) {
+    case GP_OP_NORM_STATISTICS:
+    case GP_OP_NORM_APPLY:
+    case GP_OP_NORM_BACKWARD_REDUCE:
+    case GP_OP_NORM_BACKWARD_DATA:
+    case GP_OP_GROUP_NORM_FORWARD:
+    case GP_OP_GROUP_NORM_BACKWARD_DATA:
+    case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS:
+    case GP_OP_ACTIVATION_FORWARD:
+    case GP_OP_ACTIVATION_BACKWARD:
+    case GP_OP_MAX_POOL_BACKWARD:
+    case GP_OP_AVG_POOL_FORWARD:
+    case GP_OP_AVG_POOL_BACKWARD:
+    case GP_OP_UPSAMPLE_BACKWARD:
+    case GP_OP_MEAN_POOL_FORWARD:
+    case GP_OP_MEAN_POOL_BACKWARD:
+    case GP_OP_CROSS_ENTROPY_FORWARD:
+    case GP_OP_CROSS_ENTROPY_BACKWARD:
+    case GP_OP_ELEMENT_LOSS_FORWARD:
+    case GP_OP_ELEMENT_LOSS_BACKWARD:
+    case GP_OP_NORM_COMMIT: return 2e-6;
+    /* Both add in f64, in other orders. */
+    case GP_OP_SQUARE_SUM: return 1e-13;
+    default: return 0;
+    }
+}
+
+static void compare(const trial *got, const trial *want) {
+    const gp_op_desc *desc = &want->op_case.desc;
+    char difference[GP_DIFFERENCE_TEXT], text[GP_CASE_TEXT];
+    for (int i = 0; i < (int)desc->operands; i++) {
+        const gp_tensor *tensor = &desc->operand[i];
+        if (!tensor->present || !gp_op_writes(desc->kind, i)) continue;
+        if (!gp_op_same_elements(tensor, got->host[i], want->host[i], tolerance_of(desc->kind), difference))
+            fail_msg("%s, operand %s: %s", gp_op_case_text(text, &got->op_case), gp_op_operand_name(desc->kind, i),
+                     difference);
+        if (!gp_op_gaps_kept(tensor, got->host[i]))
+            fail_msg("%s, operand %s: wrote between its rows", gp_op_case_text(text, &got->op_case),
+                     gp_op_operand_name(desc->kind, i));
+    }
+}
+
+static void run_both(trial *got, trial *want) {
+    gp_error err = {0};
+    char text[GP_CASE_TEXT];
+    if (gp_op_case_run(&gp_ref_kind, &want->op_case, want->host, &err) != GP_OK) fail_msg("ref: %s", err.text);
+    if (gp_op_case_run(&gp_cuda_kind, &got->op_case, got->host, &err) != GP_OK)
+        fail_msg("%s: %s", gp_op_case_text(text, &got->op_case), err.text);
+    compare(got, want);
+}
+
+static void check_against_ref(gp_op_kind kind, int number) {
+    trial got, want;
+    trial_init(&got, kind, number);
+    trial_init(&want, kind, number);
+    run_both(&got, &want);
+    trial_fini(&got);
+    trial_fini(&want);
+}
+
+static void test_against_ref(void **state) {
+    (void)state;
+    int missing = 0;
+    for (int kind = 0; kind < GP_OP_KINDS; kind++) {
+        missing += !is_library((gp_op_kind)kind) && is_missing((gp_op_kind)kind);
+        for (int number = 0; number < GP_OP_CASES && is_tested((gp_op_kind)kind); number++)
+            check_against_ref((gp_op_kind)kind, number);
+    }
+    if (missing) print_message("%d of %d ops are not the device's yet\n", missing, (int)GP_OP_KINDS);
+}
+
+/* NaN, infinities and −0, as ref treats them. */
+static void check_special_values(gp_op_kind kind, int number) {
+    static const float special[] = {NAN, -0.0F, INFINITY, -INFINITY, 0.0F};
+    trial got, want;
+    trial_init(&got, kind, number);
+    trial_init(&want, kind, number);
+    float *x = got.host[0];
+    size_t count = gp_tensor_bytes(&got.op_case.desc.operand[0]) / sizeof *x;
+    for (size_t i = 0; i < count; i += 1 + i % 3)
+        if (x[i] == x[i]) x[i] = special[i % 5]; /* NaN: between the rows, or one already */
+    memcpy(want.host[0], x, count * sizeof *x);
+    run_both(&got, &want);
+    const gp_tensor *y = &got.op_case.desc.operand[GP_RELU_FORWARD_Y];
+    for (size_t i = 0; kind == GP_OP_RELU_FORWARD && i < gp_tensor_bytes(y) / sizeof *x; i++)
+        assert_true(((float *)got.host[GP_RELU_FORWARD_Y])[i] != 0 ||
+                    !signbit(((float *)got.host[GP_RELU_FORWARD_Y])[i]));
+    trial_fini(&got);
+    trial_fini(&want);
+}
+
+static void test_special_values(void **state) {
+    (void)state;
+    static const gp_op_kind kinds[] = {
+        GP_OP_RELU_FORWARD,       GP_OP_RELU_BACKWARD,    GP_OP_MAX_POOL_FORWARD, GP_OP_ADD,
+        GP_OP_ACTIVATION_FORWARD, GP_OP_AVG_POOL_FORWARD, GP_OP_UPSAMPLE_FORWARD, GP_OP_SQUARE_SUM};
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        for (int number = 0; number < GP_OP_CASES && is_tested(kinds[k]); number++)
+            check_special_values(kinds[k], number);
+    }
+}
+
+/* ---- wherever operands lie -----------------------------------------------------------------------------------------
+ */
+
+/* One open device with one block of memory in which everything that an op touches has its place, guards between. */
+enum { GUARD = 256, GUARD_BYTE = 0x5a };
+
+typedef struct bench {
+    const gp_prepared *prepared;
+    gp_device *device;
+    gp_stream *stream;
+    unsigned char *block;
+    size_t bytes, offset[GP_MAX_OPERANDS], workspace;
+} bench;
+
+/* Operand i lies (shift + i)·element behind an aligned address, where shift > 0; written: shares the place of operand
+ * `read`, or −1. */
+static void bench_open(bench *b, const gp_prepared *prepared, int shift, int written, int read) {
+    gp_error err = {0};
+    *b = (bench){.prepared = prepared, .bytes = GUARD};
+    for (int i = 0; i < (int)prepared->desc.operands; i++) {
+        bool shifts = shift > 0 && prepared->desc.operand[i].dtype != GP_U8; /* scalars among them */
+        size_t by = shifts ? (size_t)(shift + i) % 4 * gp_dtype_size(prepared->desc.operand[i].dtype) : 0;
+        b->offset[i] = b->bytes + by;
+        b->bytes += gp_align_up(prepared->operand[i].bytes + by, GP_ALIGNMENT) + GUARD;
+    }
+    if (written >= 0) b->offset[written] = b->offset[read];
+    b->workspace = b->bytes;
+    b->bytes += prepared->workspace + GUARD;
+    gp_device_spec spec = {&gp_cuda_kind, 0, 1, 0};
+    void *block;
+    ASSERT_OK(gp_cuda_kind.open(&spec, &b->device, &err));
+    ASSERT_OK(gp_cuda_kind.stream_create(b->device, false, &b->stream, &err));
+    ASSERT_OK(gp_cuda_kind.reserve(b->device, b->bytes, &block, &err));
+    b->block = block;
+}
+
+static void bench_close(bench *b) {
+    gp_cuda_kind.unreserve(b->device, b->block);
+    gp_cuda_kind.stream_destroy(b->stream);
+    gp_cuda_kind.close(b->device);
+}
+
+/* Runs the op on the trial's operands, but for `skip`, which is left as it is. Returns what the block holds afterwards,
+ * for the caller to free. */
+static unsigned char *bench_run(const bench *b, const trial *t, int skip) {
+    gp_error err = {0};
+    char text[GP_CASE_TEXT];
+    const gp_op_desc *desc = &b->prepared->desc;
+    void *address[GP_MAX_OPERANDS] = {NULL};
+    unsigned char *image = malloc(b->bytes);
+    assert_non_null(image);
+    memset(b->block, GUARD_BYTE, b->bytes);
+    for (int i = 0; i < (int)desc->operands; i++) {
+        if (!desc->operand[i].present) continue;
+        address[i] = b->block + b->offset[i];
+        if (i != skip) memcpy(address[i], t->host[i], gp_tensor_bytes(&desc->operand[i]));
+    }
+    void *workspace = b->prepared->workspace ? b->block + b->workspace : NULL;
+    if (gp_cuda_kind.run(b->stream, b->prepared, address, workspace, &t->op_case.args, &err) != GP_OK ||
+        gp_cuda_kind.stream_finish(b->stream, NULL, &err) != GP_OK)
+        fail_msg("%s: %s", gp_op_case_text(text, &t->op_case), err.text);
+    memcpy(image, b->block, b->bytes);
+    return image;
+}
+
+/* Everything that the op may not write is as it was: what it only reads, and the guards. */
+static void assert_untouched(const bench *b, const trial *t, const unsigned char *image) {
+    const gp_op_desc *desc = &b->prepared->desc;
+    char text[GP_CASE_TEXT];
+    unsigned char *before = malloc(b->bytes);
+    assert_non_null(before);
+    memset(before, GUARD_BYTE, b->bytes);
+    for (int i = 0; i < (int)desc->operands; i++) {
+        if (!desc->operand[i].present) continue;
+        memcpy(before + b->offset[i], t->host[i], gp_tensor_bytes(&desc->operand[i]));
+        if (gp_op_writes(desc->kind, i))
+            memcpy(before + b->offset[i], image + b->offset[i], b->prepared->operand[i].bytes);
+    }
+    memcpy(before + b->workspace, image + b->workspace, b->prepared->workspace);
+    if (memcmp(image, before, b->bytes) != 0)
+        fail_msg("%s: wrote what it may only read, or outside of its operands", gp_op_case_text(text, &t->op_case));
+    free(before);
+}
+
+/* Elements that the op wrote have the same bits; gaps may lie over another operand. */
+static void assert_same(const trial *t, const bench *a, const unsigned char *image, const bench *b,
+                        const unsigned char *other, const char *what) {
+    const gp_op_desc *desc = &a->prepared->desc;
+    char difference[GP_DIFFERENCE_TEXT], text[GP_CASE_TEXT];
+    for (int i = 0; i < (int)desc->operands; i++) {
+        if (!desc->operand[i].present || !gp_op_writes(desc->kind, i)) continue;
+        unsigned char *mine = malloc(gp_tensor_bytes(&desc->operand[i])); /* at an address that has no offset */
+        unsigned char *yours = malloc(gp_tensor_bytes(&desc->operand[i]));
+        assert_true(mine && yours);
+        memcpy(mine, image + a->offset[i], gp_tensor_bytes(&desc->operand[i]));
+        memcpy(yours, other + b->offset[i], gp_tensor_bytes(&desc->operand[i]));
+        if (!gp_op_same_elements(&desc->operand[i], mine, yours, 0, difference))
+            fail_msg("%s, operand %s %s: %s", gp_op_case_text(text, &t->op_case), gp_op_operand_name(desc->kind, i),
+                     what, difference);
+        free(mine);
+        free(yours);
+    }
+}
+
+static void check_elsewhere(const gp_prepared *prepared, const trial *t, const bench *apart, const unsigned char *image,
+                            int shift, int written, int read) {
+    bench b;
+    bench_open(&b, prepared, shift, written, read);
+    unsigned char *other = bench_run(&b, t, written);
+    if (written < 0) assert_untouched(&b, t, other);
+    assert_same(t, apart, image, &b, other, written < 0 ? "at odd addresses" : "in place");
+    free(other);
+    bench_close(&b);
+}
+
+static void check_places(gp_op_cache *cache, gp_op_kind kind, int number) {
+    gp_error err = {0};
+    trial t;
+    const gp_prepared *prepared;
+    bench b;
+    trial_init(&t, kind, number);
+    ASSERT_OK(gp_op_prepare(cache, &gp_cuda_kind, &t.op_case.desc, &prepared, &err));
+    bench_open(&b, prepared, 0, -1, -1);
+    unsigned char *image = bench_run(&b, &t, -1);
+    assert_untouched(&b, &t, image);
+    for (int shift = 1; shift < 4; shift++) check_elsewhere(prepared, &t, &b, image, shift, -1, -1);
+    for (int written = 0; written < (int)prepared->desc.operands; written++) {
+        for (int read = 0; read < (int)prepared->desc.operands; read++) {
+            if (prepared->in_place[written] >> read & 1) check_elsewhere(prepared, &t, &b, image, 0, written, read);
+        }
+    }
+    free(image);
+    bench_close(&b);
+    trial_fini(&t);
+}
+
+static void test_places(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_op_cache *cache;
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    for (int kind = 0; kind < GP_OP_KINDS; kind++) {
+        for (int number = 0; number < GP_OP_CASES && is_tested((gp_op_kind)kind); number++)
+            check_places(cache, (gp_op_kind)kind, number);
+    }
+    gp_op_cache_destroy(&cache);
+}
+
+/* Which operands may share their place is part of the contract with the planner. */
+static void test_in_place(void **state) {
+    (void)state;
+    static const struct {
+        gp_op_kind kind;
+        int written;
+        uint8_t reads;
+    } expected[] = {
+        {GP_OP_RELU_FORWARD, GP_RELU_FORWARD_Y, 1 << GP_RELU_FORWARD_X},
+        {GP_OP_RELU_BACKWARD, GP_RELU_BACKWARD_DX, 1 << GP_RELU_BACKWARD_Y | 1 << GP_RELU_BACKWARD_DY},
+        {GP_OP_ADD, GP_ADD_Y, 1 << GP_ADD_A | 1 << GP_ADD_B},
+    };
+    gp_error err = {0};
+    gp_op_cache *cache;
+    ASSERT_OK(gp_op_cache_create(&cache, &err));
+    for (size_t e = 0; e < sizeof expected / sizeof expected[0]; e++) {
+        gp_op_case c;
+        const gp_prepared *prepared;
+        gp_op_case_make(expected[e].kind, 6, GP_F32, &c); /* every third case has dense operands */
+        ASSERT_OK(gp_op_prepare(cache, &gp_cuda_kind, &c.desc, &prepared, &err));
+        assert_int_equal(prepared->in_place[expected[e].written], expected[e].reads);
+        /* The same values in rows that lie further apart: not the same memory. */
+        int64_t wide[GP_TENSOR_MAX_RANK];
+        gp_tensor *tensor = &c.desc.operand[expected[e].written];
+        memcpy(wide, tensor->dim, sizeof wide);
+        wide[tensor->rank - 1] += 3;
+        *tensor = gp_tensor_channels(gp_tensor_plain(tensor->dtype, tensor->rank, wide), tensor->dim[tensor->rank - 1]);
+        ASSERT_OK(gp_op_prepare(cache, &gp_cuda_kind, &c.desc, &prepared, &err));
+        assert_int_equal(prepared->in_place[expected[e].written], 0);
+    }
+    gp_op_cache_destroy(&cache);
+}
+
+int main(void) {
+    gp_cuda = &gp_host_api;
+    gp_host_api_set_care(GP_HOST_RANGES);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_ref),
+        cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_places),
+        cmocka_unit_test(test_in_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
