@@ -332,7 +332,8 @@ typedef struct gp_adam_attributes {
 } gp_adam_attributes;
 
 enum gp_op_flags {
-    GP_OP_ACCUMULATE = 1 /* weight gradients: add to what they write instead of overwriting it */
+    GP_OP_ACCUMULATE = 1, /* weight gradients: add to what they write instead of overwriting it */
+    GP_OP_TF32 = 2 /* convolutions, products: their factors may be rounded to TF32 (10 bits) where that is faster */
 };
 
 typedef struct gp_op_desc {

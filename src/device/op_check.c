@@ -31,13 +31,16 @@ static gp_status check_head(const gp_op_desc *desc, gp_error *err) {
         return gp_op_refuse(desc, err, "%u operands where it takes %d", desc->operands,
                             gp_op_operand_count(desc->kind));
     }
-    if (desc->flags & ~(uint32_t)GP_OP_ACCUMULATE) {
+    if (desc->flags & ~(uint32_t)(GP_OP_ACCUMULATE | GP_OP_TF32)) {
         return gp_op_refuse(desc, err, "unknown flags 0x%x", desc->flags);
     }
     bool weights = desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS || desc->kind == GP_OP_LINEAR_BACKWARD_WEIGHTS ||
                    desc->kind == GP_OP_GROUP_NORM_BACKWARD_WEIGHTS;
     if ((desc->flags & GP_OP_ACCUMULATE) && !weights) {
         return gp_op_refuse(desc, err, "accumulates, which only gradients of weights can");
+    }
+    if ((desc->flags & GP_OP_TF32) && (desc->kind < GP_OP_CONV_FORWARD || desc->kind > GP_OP_LINEAR_BACKWARD_WEIGHTS)) {
+        return gp_op_refuse(desc, err, "may round to TF32, which only convolutions and products can");
     }
     return GP_OK;
 }

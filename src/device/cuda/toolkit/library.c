@@ -1,37 +1,87 @@
 /* Plans of libraries for the ops that have no kernel of their own. */
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "device/cuda/toolkit/toolkit.h"
+#include "device/cuda/toolkit/plan.h"
 
-struct gp_cuda_library {
-    gp_cuda_stream *stream;
-};
+int64_t gp_cuda_alignment(const gp_tensor *tensor) {
+    return gp_tensor_contiguous(tensor) ? 16 : (int64_t)gp_dtype_size(tensor->dtype);
+}
+
+static bool is_convolution(gp_op_kind kind) {
+    return kind == GP_OP_CONV_FORWARD || kind == GP_OP_CONV_BACKWARD_DATA || kind == GP_OP_CONV_BACKWARD_WEIGHTS;
+}
+
+static bool is_product(gp_op_kind kind) {
+    return kind == GP_OP_LINEAR_FORWARD || kind == GP_OP_LINEAR_BACKWARD_DATA || kind == GP_OP_LINEAR_BACKWARD_WEIGHTS;
+}
 
 gp_status gp_cuda_plan_create(gp_prepared *prepared, gp_error *err) {
-    return gp_fail(err, GP_UNSUPPORTED, "cuda: %s is not available yet", gp_op_name(prepared->desc.kind));
+    static atomic_size_t plans;
+    gp_op_kind kind = prepared->desc.kind;
+    gp_cuda_plan *plan;
+    if (!is_convolution(kind) && !is_product(kind))
+        return gp_fail(err, GP_UNSUPPORTED, "cuda: %s is not available yet", gp_op_name(kind));
+    GP_RETURN_IF_FAILED(GP_NEW(&plan, 1, err));
+    plan->number = atomic_fetch_add(&plans, 1);
+    plan->desc = prepared->desc;
+    gp_status status =
+        is_product(kind) ? gp_cublaslt_plan_fill(prepared, plan, err) : gp_cudnn_plan_fill(prepared, plan, err);
+    if (status == GP_OK)
+        prepared->context = plan;
+    else
+        free(plan);
+    return status;
 }
 
 void gp_cuda_plan_destroy(gp_cuda_plan *plan) {
-    (void)plan;
+    free(plan);
 }
 
 gp_status gp_cuda_library_open(gp_cuda_stream *stream, gp_cuda_library **out, gp_error *err) {
     gp_cuda_library *library;
     GP_RETURN_IF_FAILED(GP_NEW(&library, 1, err));
-    library->stream = stream;
+    library->stream = (cudaStream_t)(void *)stream;
+    /* What plans were made with will be run with: its memory is taken now, while the step's is being counted. */
+    gp_status status = gp_cudnn_is_open() ? gp_cudnn_library_open(library, err) : GP_OK;
+    if (status != GP_OK) {
+        gp_cuda_library_close(library);
+        return status;
+    }
     *out = library;
     return GP_OK;
 }
 
 void gp_cuda_library_close(gp_cuda_library *library) {
+    if (!library) return;
+    for (size_t i = 0; i < library->capacity; i++) {
+        if (!library->ready[i]) continue;
+        gp_cudnn_built_fini(&library->ready[i]->convolution);
+        gp_cublaslt_built_fini(&library->ready[i]->product);
+        free(library->ready[i]);
+    }
+    free(library->ready);
+    gp_cudnn_parts_fini(&library->parts);
+    if (library->cudnn) (void)gp_cudnn.cudnnDestroy(library->cudnn);
+    if (library->cublaslt) (void)gp_cublaslt.cublasLtDestroy(library->cublaslt);
     free(library);
+}
+
+/* What the stream has made of the plan, or is about to. */
+static gp_status ready_of(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cuda_ready **out, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_GROW(&library->ready, &library->capacity, plan->number + 1, err));
+    if (!library->ready[plan->number]) GP_RETURN_IF_FAILED(GP_NEW(&library->ready[plan->number], 1, err));
+    *out = library->ready[plan->number];
+    return GP_OK;
 }
 
 gp_status gp_cuda_plan_run(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],
                            void *workspace, gp_error *err) {
-    (void)library;
-    (void)operands;
-    (void)workspace;
-    return gp_fail(err, GP_INTERNAL, "cuda: no plan for %s", gp_op_name(prepared->desc.kind));
+    const gp_cuda_plan *plan = prepared->context;
+    gp_cuda_ready *ready;
+    GP_RETURN_IF_FAILED(ready_of(library, plan, &ready, err));
+    gp_status status = is_product(plan->desc.kind) ? gp_cublaslt_run(library, plan, ready, operands, workspace, err)
+                                                   : gp_cudnn_run(library, plan, ready, operands, workspace, err);
+    return status;
 }

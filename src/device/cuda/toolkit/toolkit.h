@@ -11,6 +11,9 @@ extern const gp_cuda_api gp_cuda_toolkit;
 extern const void *const gp_cuda_kernel_functions[GP_CUDA_KERNEL_COUNT];
 extern const char *const gp_cuda_kernel_names[GP_CUDA_KERNEL_COUNT];
 
+/* Weights of a convolution as [out,kh,kw,in/groups]: format 1 of this kind. */
+enum { GP_CUDA_FORMAT_CHANNELS_LAST = 1 };
+
 /* library.c: see cuda_api.h. */
 GP_MUST_USE gp_status gp_cuda_plan_create(gp_prepared *prepared, gp_error *err);
 void gp_cuda_plan_destroy(gp_cuda_plan *plan);
@@ -18,5 +21,8 @@ GP_MUST_USE gp_status gp_cuda_library_open(gp_cuda_stream *stream, gp_cuda_libra
 void gp_cuda_library_close(gp_cuda_library *library);
 GP_MUST_USE gp_status gp_cuda_plan_run(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],
                                        void *workspace, gp_error *err);
+/* An operand's address must be a multiple of this, in bytes: whole tensors begin where arenas allow, slices anywhere.
+ */
+int64_t gp_cuda_alignment(const gp_tensor *tensor);
 
 #endif

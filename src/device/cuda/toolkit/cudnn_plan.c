@@ -1,0 +1,122 @@
+/* Convolutions through cuDNN. */
+#include "base/memory.h"
+#include "device/cuda/toolkit/cudnn_device.h"
+#include "device/cuda/toolkit/cudnn_graph.h"
+#include "device/cuda/toolkit/plan.h"
+
+/* Positions of the weights and of the bias (−1: none) among the operands, by kind. */
+static int weights_operand(gp_op_kind kind) {
+    if (kind == GP_OP_CONV_FORWARD) return GP_CONV_FORWARD_W;
+    return kind == GP_OP_CONV_BACKWARD_DATA ? (int)GP_CONV_BACKWARD_DATA_W : (int)GP_CONV_BACKWARD_WEIGHTS_DW;
+}
+
+static gp_status check_operands(const gp_op_desc *desc, gp_error *err) {
+    for (int i = 0; i < (int)desc->operands; i++) {
+        const gp_tensor *t = &desc->operand[i];
+        if (t->present && t->dtype != GP_F32)
+            return gp_fail(err, GP_UNSUPPORTED, "cuda: %s does not take %s as its operand %s", gp_op_name(desc->kind),
+                           gp_dtype_name(t->dtype), gp_op_operand_name(desc->kind, i));
+        if (t->present && t->format != GP_FORMAT_PLAIN && t->format != GP_CUDA_FORMAT_CHANNELS_LAST)
+            return gp_fail(err, GP_UNSUPPORTED, "cuda: %s does not know format %u of its operand %s",
+                           gp_op_name(desc->kind), t->format, gp_op_operand_name(desc->kind, i));
+    }
+    if (desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS && desc->operand[GP_CONV_BACKWARD_WEIGHTS_DB].present)
+        return gp_fail(err, GP_UNSUPPORTED, "cuda: cuDNN sums no gradient of a bias");
+    return GP_OK;
+}
+
+/* Where the device may choose: tensor cores want the channels last, the others turn pictures and weights themselves,
+ * and a working copy would be made for nothing. */
+static gp_format choose_format(const gp_op_desc *desc, const gp_tensor *w) {
+    bool one_place = w->dim[2] * w->dim[3] == 1, one_channel = w->dim[1] == 1;
+    if (one_place || one_channel) return GP_FORMAT_PLAIN; /* either way the same bytes */
+    return desc->flags & GP_OP_TF32 ? GP_CUDA_FORMAT_CHANNELS_LAST : GP_FORMAT_PLAIN;
+}
+
+gp_status gp_cudnn_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error *err) {
+    gp_op_desc *desc = &plan->desc;
+    const gp_cudnn_device *device;
+    gp_tensor *w = &desc->operand[weights_operand(desc->kind)];
+    if (w->format == GP_FORMAT_ANY) w->format = choose_format(desc, w);
+    GP_RETURN_IF_FAILED(check_operands(desc, err));
+    GP_RETURN_IF_FAILED(gp_cudnn_open(err));
+    GP_RETURN_IF_FAILED(gp_cudnn_device_get(&device, err));
+    gp_cudnn_built built = {0};
+    GP_RETURN_IF_FAILED(gp_cudnn_engine_choose(desc, device->properties, &plan->engine, err));
+    GP_RETURN_IF_FAILED(gp_cudnn_engine_build(desc, device->properties, &plan->engine, &built, err));
+    plan->workspace = built.workspace;
+    gp_cudnn_built_fini(&built);
+    for (int i = 0; i < (int)desc->operands; i++) {
+        prepared->operand[i].format = desc->operand[i].format;
+        prepared->operand[i].bytes = gp_tensor_bytes(&desc->operand[i]);
+    }
+    prepared->workspace = gp_align_up(plan->workspace, GP_ALIGNMENT);
+    return GP_OK;
+}
+
+/* ---- running ----------------------------------------------------------------------------------------------------- */
+
+gp_status gp_cudnn_library_open(gp_cuda_library *library, gp_error *err) {
+    if (library->cudnn) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_cudnn_open(err));
+    GP_RETURN_IF_FAILED(gp_cudnn_device_live(&library->parts, &library->device, err));
+    GP_RETURN_IF_FAILED(gp_cudnn_check(gp_cudnn.cudnnCreate(&library->cudnn), "cudnnCreate", err));
+    return gp_cudnn_check(gp_cudnn.cudnnSetStream(library->cudnn, library->stream), "cudnnSetStream", err);
+}
+
+static gp_status build(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cudnn_built *out, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cudnn_library_open(library, err));
+    gp_cudnn_built built = {0};
+    GP_RETURN_IF_FAILED(gp_cudnn_engine_build(&plan->desc, library->device, &plan->engine, &built, err));
+    if (built.workspace > plan->workspace) {
+        gp_status status = gp_fail(err, GP_DEVICE,
+                                   "cuda: %s wants %zu bytes of workspace on this device, and %zu where it was planned",
+                                   gp_op_name(plan->desc.kind), built.workspace, plan->workspace);
+        gp_cudnn_built_fini(&built);
+        return status;
+    }
+    *out = built;
+    return GP_OK;
+}
+
+/* The addresses of one run, as a part. */
+static gp_cudnn_part addresses(gp_cudnn_parts *parts, const gp_op_desc *desc, void *const operands[], void *workspace) {
+    int64_t id[GP_MAX_OPERANDS];
+    void *address[GP_MAX_OPERANDS];
+    int count = 0;
+    for (int i = 0; i < (int)desc->operands; i++) {
+        if (!desc->operand[i].present) continue;
+        id[count] = gp_cudnn_operand_id(i);
+        address[count++] = operands[i];
+    }
+    gp_cudnn_part part = gp_cudnn_part_new(parts, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+    gp_cudnn_part_set(parts, part, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, id);
+    gp_cudnn_part_set(parts, part, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count,
+                      (const void *)address);
+    gp_cudnn_part_set(parts, part, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace);
+    gp_cudnn_part_finish(parts, part, "addresses");
+    return part;
+}
+
+static gp_status check_addresses(const gp_op_desc *desc, void *const operands[], gp_error *err) {
+    for (int i = 0; i < (int)desc->operands; i++)
+        if ((uintptr_t)operands[i] % (uintptr_t)gp_cuda_alignment(&desc->operand[i]))
+            return gp_fail(err, GP_INTERNAL, "cuda: %s: the address of operand %s is not a multiple of %lld bytes",
+                           gp_op_name(desc->kind), gp_op_operand_name(desc->kind, i),
+                           (long long)gp_cuda_alignment(&desc->operand[i]));
+    return GP_OK;
+}
+
+gp_status gp_cudnn_run(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cuda_ready *ready, void *const operands[],
+                       void *workspace, gp_error *err) {
+    if (!ready->convolution.plan) GP_RETURN_IF_FAILED(build(library, plan, &ready->convolution, err));
+    GP_RETURN_IF_FAILED(check_addresses(&plan->desc, operands, err));
+    gp_cudnn_parts parts = {0};
+    gp_cudnn_part pack = addresses(&parts, &plan->desc, operands, workspace);
+    gp_status status = gp_cudnn_parts_status(&parts, err);
+    if (status == GP_OK)
+        status = gp_cudnn_check(gp_cudnn.cudnnBackendExecute(library->cudnn, ready->convolution.plan, pack),
+                                "cudnnBackendExecute", err);
+    gp_cudnn_parts_fini(&parts);
+    return status;
+}

@@ -1,0 +1,64 @@
+/* cuDNN and cuBLASLt, opened late: what runs on CPUs loads neither of them (together a gigabyte). Each is opened once,
+ * by whoever needs it first, and stays. Internal to device/cuda/toolkit; any thread. */
+#ifndef GP_DEVICE_CUDA_TOOLKIT_LIBRARIES_H
+#define GP_DEVICE_CUDA_TOOLKIT_LIBRARIES_H
+
+#include <cublasLt.h>
+#include <cudnn.h>
+#include <stdbool.h>
+
+#include "base/status.h"
+
+#define GP_CUDNN_CALLS(X)                                                                                              \
+    X(cudnnGetVersion)                                                                                                 \
+    X(cudnnGetErrorString)                                                                                             \
+    X(cudnnGetLastErrorString)                                                                                         \
+    X(cudnnCreate)                                                                                                     \
+    X(cudnnDestroy)                                                                                                    \
+    X(cudnnSetStream)                                                                                                  \
+    X(cudnnBackendCreateDescriptor)                                                                                    \
+    X(cudnnBackendDestroyDescriptor)                                                                                   \
+    X(cudnnBackendSetAttribute)                                                                                        \
+    X(cudnnBackendGetAttribute)                                                                                        \
+    X(cudnnBackendFinalize)                                                                                            \
+    X(cudnnBackendExecute)
+
+#define GP_CUBLASLT_CALLS(X)                                                                                           \
+    X(cublasLtGetStatusString)                                                                                         \
+    X(cublasLtCreate)                                                                                                  \
+    X(cublasLtDestroy)                                                                                                 \
+    X(cublasLtMatmulDescCreate)                                                                                        \
+    X(cublasLtMatmulDescDestroy)                                                                                       \
+    X(cublasLtMatmulDescSetAttribute)                                                                                  \
+    X(cublasLtMatrixLayoutCreate)                                                                                      \
+    X(cublasLtMatrixLayoutDestroy)                                                                                     \
+    X(cublasLtMatmulPreferenceCreate)                                                                                  \
+    X(cublasLtMatmulPreferenceDestroy)                                                                                 \
+    X(cublasLtMatmulPreferenceSetAttribute)                                                                            \
+    X(cublasLtMatmulAlgoGetHeuristic)                                                                                  \
+    X(cublasLtMatmul)
+
+#define GP_LIBRARY_CALL(name) __typeof__(name) *name;
+typedef struct gp_cudnn_calls {
+    GP_CUDNN_CALLS(GP_LIBRARY_CALL)
+} gp_cudnn_calls;
+typedef struct gp_cublaslt_calls {
+    GP_CUBLASLT_CALLS(GP_LIBRARY_CALL)
+} gp_cublaslt_calls;
+#undef GP_LIBRARY_CALL
+
+/* Filled once the library is open; not to be looked at before. */
+extern gp_cudnn_calls gp_cudnn;
+extern gp_cublaslt_calls gp_cublaslt;
+
+/* GP_DEVICE with the library's name and the loader's cause. */
+GP_MUST_USE gp_status gp_cudnn_open(gp_error *err);
+GP_MUST_USE gp_status gp_cublaslt_open(gp_error *err);
+bool gp_cudnn_is_open(void);
+bool gp_cublaslt_is_open(void);
+
+/* GP_OK, or the sentence "cudnnBackendFinalize: <cause>": GP_MEMORY where memory is out, else GP_DEVICE. */
+GP_MUST_USE gp_status gp_cudnn_check(cudnnStatus_t code, const char *call, gp_error *err);
+GP_MUST_USE gp_status gp_cublaslt_check(cublasStatus_t code, const char *call, gp_error *err);
+
+#endif
