@@ -42,3 +42,5 @@ add_library(gp_cuda_toolkit STATIC ${sources})
 target_include_directories(gp_cuda_toolkit SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${GP_CUDNN_INCLUDE})
 target_link_libraries(gp_cuda_toolkit PRIVATE gp_warnings PUBLIC gp_device gp_cuda_kernels CUDA::cudart_static
                       ${CMAKE_DL_LIBS})
+# cuDNN and cuBLASLt are opened by name when they are first needed (toolkit/libraries.c).
+target_link_options(gp_cuda_toolkit INTERFACE -Wl,-rpath,${CUDAToolkit_LIBRARY_DIR})

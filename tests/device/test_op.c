@@ -116,6 +116,7 @@ static void test_refuses_in_general(void **state) {
     REFUSES(ADD, 3, "op add: 2 operands where it takes 3", desc->operands = 2);
     REFUSES(ADD, 3, "op add: unknown flags 0x4", desc->flags = 4);
     REFUSES(ADD, 3, "op add: accumulates, which only gradients of weights can", desc->flags = GP_OP_ACCUMULATE);
+    REFUSES(ADD, 3, "op add: may round to TF32, which only convolutions and products can", desc->flags = GP_OP_TF32);
     REFUSES(ADD, 3, "op add: operands after its last are not zero", operand[7].dim[0] = 1);
     REFUSES(ADD, 3, "op add: attributes that it does not have are not zero", desc->attributes.norm.eps = 1);
     REFUSES(SGD, 1, "op sgd: attributes that it does not have are not zero", desc->attributes.conv.groups = 1);

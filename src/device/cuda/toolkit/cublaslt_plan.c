@@ -44,13 +44,13 @@ gp_status gp_cublaslt_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_er
         return gp_fail(err, GP_UNSUPPORTED, "cuda: a product sums no gradient of a bias");
     GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "ffff", err));
     for (int i = 0; i < (int)plan->desc.operands; i++) plan->desc.operand[i].format = GP_FORMAT_PLAIN;
-    plan->workspace = prepared->workspace = workspace_of(&plan->desc);
+    plan->workspace = workspace_of(&plan->desc);
     return GP_OK;
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-gp_status gp_cublaslt_library_open(gp_cuda_library *library, gp_error *err) {
+static gp_status open_handle(gp_cuda_library *library, gp_error *err) {
     if (library->cublaslt) return GP_OK;
     GP_RETURN_IF_FAILED(gp_cublaslt_open(err));
     return gp_cublaslt_check(gp_cublaslt.cublasLtCreate(&library->cublaslt), "cublasLtCreate", err);
@@ -133,7 +133,7 @@ static gp_status build(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cu
     const gp_op_desc *desc = &plan->desc;
     roles r = roles_of(desc->kind);
     gp_cublaslt_built built = {0};
-    GP_RETURN_IF_FAILED(gp_cublaslt_library_open(library, err));
+    GP_RETURN_IF_FAILED(open_handle(library, err));
     gp_status status = make_product(desc, &built.product, err);
     if (status == GP_OK) status = make_layout(desc, r.a, &built.a, err);
     if (status == GP_OK) status = make_layout(desc, r.b, &built.b, err);

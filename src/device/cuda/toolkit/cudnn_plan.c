@@ -1,10 +1,9 @@
 /* Convolutions through cuDNN. */
-#include "base/memory.h"
 #include "device/cuda/toolkit/cudnn_device.h"
 #include "device/cuda/toolkit/cudnn_graph.h"
 #include "device/cuda/toolkit/plan.h"
 
-/* Positions of the weights and of the bias (−1: none) among the operands, by kind. */
+/* Position of the weights among the operands. */
 static int weights_operand(gp_op_kind kind) {
     if (kind == GP_OP_CONV_FORWARD) return GP_CONV_FORWARD_W;
     return kind == GP_OP_CONV_BACKWARD_DATA ? (int)GP_CONV_BACKWARD_DATA_W : (int)GP_CONV_BACKWARD_WEIGHTS_DW;
@@ -50,13 +49,12 @@ gp_status gp_cudnn_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error
         prepared->operand[i].format = desc->operand[i].format;
         prepared->operand[i].bytes = gp_tensor_bytes(&desc->operand[i]);
     }
-    prepared->workspace = gp_align_up(plan->workspace, GP_ALIGNMENT);
     return GP_OK;
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-gp_status gp_cudnn_library_open(gp_cuda_library *library, gp_error *err) {
+static gp_status open_handle(gp_cuda_library *library, gp_error *err) {
     if (library->cudnn) return GP_OK;
     GP_RETURN_IF_FAILED(gp_cudnn_open(err));
     GP_RETURN_IF_FAILED(gp_cudnn_device_live(&library->parts, &library->device, err));
@@ -65,7 +63,7 @@ gp_status gp_cudnn_library_open(gp_cuda_library *library, gp_error *err) {
 }
 
 static gp_status build(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cudnn_built *out, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cudnn_library_open(library, err));
+    GP_RETURN_IF_FAILED(open_handle(library, err));
     gp_cudnn_built built = {0};
     GP_RETURN_IF_FAILED(gp_cudnn_engine_build(&plan->desc, library->device, &plan->engine, &built, err));
     if (built.workspace > plan->workspace) {

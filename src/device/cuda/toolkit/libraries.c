@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 gp_cudnn_calls gp_cudnn;
@@ -62,14 +63,6 @@ gp_status gp_cudnn_open(gp_error *err) {
 gp_status gp_cublaslt_open(gp_error *err) {
     return open_once(&cublaslt_is_open, "libcublasLt.so.13", cublaslt_wanted,
                      sizeof cublaslt_wanted / sizeof cublaslt_wanted[0], err);
-}
-
-bool gp_cudnn_is_open(void) {
-    return atomic_load_explicit(&cudnn_is_open, memory_order_acquire);
-}
-
-bool gp_cublaslt_is_open(void) {
-    return atomic_load_explicit(&cublaslt_is_open, memory_order_acquire);
 }
 
 gp_status gp_cudnn_check(cudnnStatus_t code, const char *call, gp_error *err) {

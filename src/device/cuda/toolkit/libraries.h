@@ -5,7 +5,6 @@
 
 #include <cublasLt.h>
 #include <cudnn.h>
-#include <stdbool.h>
 
 #include "base/status.h"
 
@@ -54,8 +53,6 @@ extern gp_cublaslt_calls gp_cublaslt;
 /* GP_DEVICE with the library's name and the loader's cause. */
 GP_MUST_USE gp_status gp_cudnn_open(gp_error *err);
 GP_MUST_USE gp_status gp_cublaslt_open(gp_error *err);
-bool gp_cudnn_is_open(void);
-bool gp_cublaslt_is_open(void);
 
 /* GP_OK, or the sentence "cudnnBackendFinalize: <cause>": GP_MEMORY where memory is out, else GP_DEVICE. */
 GP_MUST_USE gp_status gp_cudnn_check(cudnnStatus_t code, const char *call, gp_error *err);

@@ -5,6 +5,9 @@
 #include "base/memory.h"
 #include "device/cuda/toolkit/plan.h"
 
+/* What libraries are used to from memory that was allocated for them alone. */
+enum { WORKSPACE_ALIGNMENT = 256 };
+
 int64_t gp_cuda_alignment(const gp_tensor *tensor) {
     return gp_tensor_contiguous(tensor) ? 16 : (int64_t)gp_dtype_size(tensor->dtype);
 }
@@ -28,11 +31,13 @@ gp_status gp_cuda_plan_create(gp_prepared *prepared, gp_error *err) {
     plan->desc = prepared->desc;
     gp_status status =
         is_product(kind) ? gp_cublaslt_plan_fill(prepared, plan, err) : gp_cudnn_plan_fill(prepared, plan, err);
-    if (status == GP_OK)
-        prepared->context = plan;
-    else
+    if (status != GP_OK) {
         free(plan);
-    return status;
+        return status;
+    }
+    if (plan->workspace > 0) prepared->workspace = gp_align_up(plan->workspace, GP_ALIGNMENT) + WORKSPACE_ALIGNMENT;
+    prepared->context = plan;
+    return GP_OK;
 }
 
 void gp_cuda_plan_destroy(gp_cuda_plan *plan) {
@@ -43,12 +48,6 @@ gp_status gp_cuda_library_open(gp_cuda_stream *stream, gp_cuda_library **out, gp
     gp_cuda_library *library;
     GP_RETURN_IF_FAILED(GP_NEW(&library, 1, err));
     library->stream = (cudaStream_t)(void *)stream;
-    /* What plans were made with will be run with: its memory is taken now, while the step's is being counted. */
-    gp_status status = gp_cudnn_is_open() ? gp_cudnn_library_open(library, err) : GP_OK;
-    if (status != GP_OK) {
-        gp_cuda_library_close(library);
-        return status;
-    }
     *out = library;
     return GP_OK;
 }
@@ -81,7 +80,8 @@ gp_status gp_cuda_plan_run(gp_cuda_library *library, const gp_prepared *prepared
     const gp_cuda_plan *plan = prepared->context;
     gp_cuda_ready *ready;
     GP_RETURN_IF_FAILED(ready_of(library, plan, &ready, err));
-    gp_status status = is_product(plan->desc.kind) ? gp_cublaslt_run(library, plan, ready, operands, workspace, err)
-                                                   : gp_cudnn_run(library, plan, ready, operands, workspace, err);
-    return status;
+    char *room = workspace;
+    if (room) room += -(uintptr_t)room % WORKSPACE_ALIGNMENT;
+    return is_product(plan->desc.kind) ? gp_cublaslt_run(library, plan, ready, operands, room, err)
+                                       : gp_cudnn_run(library, plan, ready, operands, room, err);
 }

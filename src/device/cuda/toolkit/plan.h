@@ -31,7 +31,7 @@ typedef struct gp_cuda_ready {
 
 struct gp_cuda_library {
     cudaStream_t stream;
-    cudnnHandle_t cudnn; /* NULL: not used yet; so cublaslt */
+    cudnnHandle_t cudnn; /* NULL: no convolution was run yet, since many streams only copy; so cublaslt */
     gp_cudnn_parts parts;
     gp_cudnn_part device; /* the properties of the stream's device */
     cublasLtHandle_t cublaslt;
@@ -39,15 +39,13 @@ struct gp_cuda_library {
     size_t capacity;
 };
 
-/* Convolutions; planning: any thread, no device. prepared's storage and workspace are filled. */
+/* Convolutions; planning: any thread, no device. prepared's storage and plan's workspace are filled. */
 GP_MUST_USE gp_status gp_cudnn_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error *err);
-GP_MUST_USE gp_status gp_cudnn_library_open(gp_cuda_library *library, gp_error *err);
 GP_MUST_USE gp_status gp_cudnn_run(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cuda_ready *ready,
                                    void *const operands[], void *workspace, gp_error *err);
 
 /* Products, likewise. */
 GP_MUST_USE gp_status gp_cublaslt_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error *err);
-GP_MUST_USE gp_status gp_cublaslt_library_open(gp_cuda_library *library, gp_error *err);
 GP_MUST_USE gp_status gp_cublaslt_run(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cuda_ready *ready,
                                       void *const operands[], void *workspace, gp_error *err);
 void gp_cublaslt_built_fini(gp_cublaslt_built *built);

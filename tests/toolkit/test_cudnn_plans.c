@@ -1,0 +1,218 @@
+/* Plans of cuDNN and cuBLASLt, made with no device at hand: every convolution and product of ResNet-50 and of a U-Net,
+ * and every case of tests/device, for an H100 and an A100.
+ *
+ *   test_cudnn_plans           the tests
+ *   test_cudnn_plans --table   one line per descriptor: engine, workspace, bytes
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/op_cases.h"
+#include "device/cuda/toolkit/cudnn_device.h"
+#include "device/cuda/toolkit/plan.h"
+#include "toolkit/lowered_ops.h"
+
+static const char *const devices[] = {"h100", "a100"};
+enum { DEVICES = sizeof devices / sizeof devices[0] };
+static const uint32_t precisions[] = {0, GP_OP_TF32};
+enum { PRECISIONS = sizeof precisions / sizeof precisions[0] };
+
+static void describe(const char *device) {
+    gp_error err = {0};
+    if (gp_cudnn_device_describe(device, &err) != GP_OK) fail_msg("%s: %s", device, err.text);
+}
+
+static gp_status plan(const gp_op_desc *desc, uint32_t flags, gp_prepared *out, gp_error *err) {
+    memset(out, 0, sizeof *out);
+    memcpy(&out->desc, desc, sizeof *desc);
+    out->desc.flags |= flags;
+    GP_RETURN_IF_FAILED(gp_op_desc_check(&out->desc, err));
+    GP_RETURN_IF_FAILED(gp_cuda_plan_create(out, err));
+    gp_op_count(&out->desc, &out->flops, &out->bytes);
+    return GP_OK;
+}
+
+static bool is_convolution(const gp_op_desc *desc) {
+    return desc->kind <= GP_OP_CONV_BACKWARD_WEIGHTS;
+}
+
+/* What cuDNN itself says of the engine, asked anew. */
+static void expect_notes(const gp_cuda_plan *its, const char *what) {
+    const gp_cudnn_device *device;
+    gp_cudnn_built built = {0};
+    gp_error err = {0};
+    if (gp_cudnn_device_get(&device, &err) != GP_OK ||
+        gp_cudnn_engine_build(&its->desc, device->properties, &its->engine, &built, &err) != GP_OK)
+        fail_msg("%s: %s", what, err.text);
+    for (int i = 0; i < built.notes; i++) {
+        if (built.note[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
+            fail_msg("%s: engine %lld does not give the same bits each time", what, (long long)its->engine.id);
+        if (built.note[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS ||
+            (built.note[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE && !(its->desc.flags & GP_OP_TF32)))
+            fail_msg("%s: engine %lld computes in less than f32", what, (long long)its->engine.id);
+    }
+    assert_int_equal(built.workspace, its->workspace);
+    gp_cudnn_built_fini(&built);
+}
+
+static void expect_plan(const gp_op_desc *desc, uint32_t flags, const char *what) {
+    gp_prepared first, second;
+    gp_error err = {0};
+    if (plan(desc, flags, &first, &err) != GP_OK) fail_msg("%s: %s", what, err.text);
+    if (plan(desc, flags, &second, &err) != GP_OK) fail_msg("%s again: %s", what, err.text);
+    const gp_cuda_plan *one = first.context, *two = second.context;
+    assert_int_equal(first.workspace, second.workspace);
+    assert_memory_equal(&one->engine, &two->engine, sizeof one->engine);
+    assert_memory_equal(first.operand, second.operand, sizeof first.operand);
+    assert_true(one->number != two->number);
+    assert_true(first.workspace >= one->workspace && first.workspace % 128 == 0);
+    if (is_convolution(desc)) expect_notes(one, what);
+    gp_cuda_plan_destroy(first.context);
+    gp_cuda_plan_destroy(second.context);
+}
+
+static void expect_network(const network *its, int total) {
+    lowered_ops ops;
+    char what[256];
+    lowered_ops_collect(its, &ops);
+    assert_int_equal(ops.total, total);
+    for (int d = 0; d < DEVICES; d++) {
+        describe(devices[d]);
+        for (size_t i = 0; i < ops.count; i++) {
+            for (int p = 0; p < PRECISIONS; p++) {
+                snprintf(what, sizeof what, "%s, %s, %s%s", devices[d], ops.item[i].layer,
+                         gp_op_name(ops.item[i].desc.kind), precisions[p] ? ", tf32" : "");
+                expect_plan(&ops.item[i].desc, precisions[p], what);
+            }
+        }
+    }
+    lowered_ops_release(&ops);
+}
+
+/* 53 convolutions and one product, each forward and twice backward. */
+static void test_resnet(void **state) {
+    (void)state;
+    expect_network(&networks[NETWORK_RESNET], 54 * 3);
+}
+
+static void test_unet(void **state) {
+    (void)state;
+    expect_network(&networks[NETWORK_UNET], 23 * 3);
+}
+
+static void erase_bias_gradient(gp_op_desc *desc) {
+    if (desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS)
+        memset(&desc->operand[GP_CONV_BACKWARD_WEIGHTS_DB], 0, sizeof(gp_tensor));
+    if (desc->kind == GP_OP_LINEAR_BACKWARD_WEIGHTS)
+        memset(&desc->operand[GP_LINEAR_BACKWARD_WEIGHTS_DB], 0, sizeof(gp_tensor));
+}
+
+/* Odd shapes, rectangles, groups, dilations, slices of channels, gradients that add up: in both layouts of weights. */
+static void test_cases(void **state) {
+    (void)state;
+    gp_op_case made;
+    char text[GP_CASE_TEXT];
+    describe("h100");
+    for (int kind = GP_OP_CONV_FORWARD; kind <= GP_OP_LINEAR_BACKWARD_WEIGHTS; kind++) {
+        for (int number = 0; number < GP_OP_CASES; number++) {
+            gp_op_case_make((gp_op_kind)kind, number, GP_F32, &made);
+            erase_bias_gradient(&made.desc);
+            gp_op_case_text(text, &made);
+            expect_plan(&made.desc, 0, text);
+            expect_plan(&made.desc, GP_OP_TF32, text);
+        }
+    }
+}
+
+static void test_refuses(void **state) {
+    (void)state;
+    gp_op_case made;
+    gp_prepared prepared;
+    gp_error err = {0};
+    gp_op_case_make(GP_OP_CONV_FORWARD, 1, GP_F64, &made);
+    assert_int_equal(plan(&made.desc, 0, &prepared, &err), GP_UNSUPPORTED);
+    assert_string_equal(err.text, "cuda: conv_forward does not take F64 as its operand x");
+    gp_op_case_make(GP_OP_CONV_FORWARD, 1, GP_F32, &made);
+    made.desc.operand[GP_CONV_FORWARD_W].format = 7;
+    assert_int_equal(plan(&made.desc, 0, &prepared, &err), GP_UNSUPPORTED);
+    assert_string_equal(err.text, "cuda: conv_forward does not know format 7 of its operand w");
+    gp_op_case_make(GP_OP_FLATTEN, 1, GP_F32, &made);
+    assert_int_equal(plan(&made.desc, 0, &prepared, &err), GP_UNSUPPORTED);
+    assert_string_equal(err.text, "cuda: flatten is not available yet");
+    assert_int_equal(gp_cudnn_device_describe("h101", &err), GP_USAGE);
+    assert_string_equal(err.text, "cuda: no device is described as \"h101\"");
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+static void shape_text(char text[64], const gp_op_desc *desc) {
+    const gp_tensor *x = &desc->operand[0];
+    const gp_conv_attributes *a = &desc->attributes.conv;
+    int at = 0;
+    for (int d = 0; d < x->rank; d++)
+        at += snprintf(text + at, (size_t)(64 - at), "%s%lld", d ? "x" : "", (long long)x->dim[d]);
+    if (is_convolution(desc))
+        snprintf(text + at, (size_t)(64 - at), " k%lldx%lld s%lld", (long long)a->kernel[0], (long long)a->kernel[1],
+                 (long long)a->stride[0]);
+}
+
+static void print_op(const char *device, const lowered_op *op, uint32_t flags) {
+    gp_prepared prepared;
+    gp_error err = {0};
+    char engine[16] = "cublasLt", shape[64];
+    if (plan(&op->desc, flags, &prepared, &err) != GP_OK) {
+        printf("%-5s %-24s %s\n", device, op->layer, err.text);
+        return;
+    }
+    const gp_cuda_plan *its = prepared.context;
+    if (is_convolution(&op->desc)) snprintf(engine, sizeof engine, "%lld", (long long)its->engine.id);
+    shape_text(shape, &op->desc);
+    printf("%-5s %-5s %-20s %-22s x%-3d %-28s %8s %12.2f %10.1f %9.2f\n", device, flags ? "tf32" : "f32", op->layer,
+           gp_op_name(op->desc.kind), op->uses, shape, engine, (double)its->workspace / 0x1p20, prepared.bytes / 0x1p20,
+           prepared.flops / 1e9);
+    gp_cuda_plan_destroy(prepared.context);
+}
+
+static int print_table(void) {
+    gp_error err = {0};
+    for (int n = 0; n < NETWORKS; n++) {
+        lowered_ops ops;
+        lowered_ops_collect(&networks[n], &ops);
+        printf("%s: %d ops, %zu of them different\n", networks[n].name, ops.total, ops.count);
+        printf("%-5s %-5s %-20s %-22s %-4s %-28s %8s %12s %10s %9s\n", "gpu", "", "first layer", "op", "uses",
+               "first operand", "engine", "workspace/M", "bytes/M", "GFLOP");
+        for (int d = 0; d < DEVICES; d++) {
+            if (gp_cudnn_device_describe(devices[d], &err) != GP_OK) {
+                fprintf(stderr, "%s\n", err.text);
+                return 1;
+            }
+            for (int p = 0; p < PRECISIONS; p++)
+                for (size_t i = 0; i < ops.count; i++) print_op(devices[d], &ops.item[i], precisions[p]);
+        }
+        lowered_ops_release(&ops);
+    }
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resnet),
+        cmocka_unit_test(test_unet),
+        cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_refuses),
+    };
+    gp_error err = {0};
+    if (gp_cudnn_open(&err) != GP_OK) {
+        fprintf(stderr, "skipped: %s\n", err.text);
+        return 77;
+    }
+    if (argc > 1 && strcmp(argv[1], "--table") == 0) return print_table();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

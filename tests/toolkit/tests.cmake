@@ -1,0 +1,11 @@
+# What needs the toolkit's headers and libraries, and no device; it shows as skipped where they are absent.
+if(GP_CUDA_FOUND)
+  add_library(gp_lowered_ops STATIC ${CMAKE_CURRENT_LIST_DIR}/lowered_ops.c)
+  target_include_directories(gp_lowered_ops PUBLIC ${CMAKE_CURRENT_LIST_DIR}/..)
+  target_link_libraries(gp_lowered_ops PRIVATE gp_warnings PUBLIC gp_model)
+  gp_test(cudnn_plans "unit" 60 gp_op_cases gp_lowered_ops gp_cuda_toolkit)
+  target_include_directories(test_cudnn_plans SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${GP_CUDNN_INCLUDE})
+else()
+  add_test(NAME cudnn_plans COMMAND ${CMAKE_COMMAND} -E false)
+  set_tests_properties(cudnn_plans PROPERTIES LABELS "unit" SKIP_RETURN_CODE 1)
+endif()
