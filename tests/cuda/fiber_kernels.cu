@@ -92,6 +92,9 @@ KERNEL(fiber_warp_no_barrier) {
     warp<false>(of(at));
 }
 
+/* ---- wrong ones ----------------------------------------------------------------------------------------------------
+ */
+
 KERNEL(fiber_half_barrier) {
     if (threadIdx.x < 40) __syncthreads();
     of(at).y[threadIdx.x] = 1;

@@ -10,9 +10,9 @@
 GP_MUST_USE gp_status gp_host_launch_check(const gp_cuda_launch *launch, gp_error *err);
 /* Runs it in several orders, each on the bytes that it found, and demands equal bits of what it declares to write. */
 GP_MUST_USE gp_status gp_host_launch_orders(const gp_cuda_launch *launch, gp_error *err);
-/* Runs it once more while all memory that it does not declare is poison: the rest must come out as
- * `gp_host_launch_orders` left it, and the poison unchanged. Under AddressSanitizer that memory may not even be looked
- * at. For small cases: copies everything there is. Runs gp_host_launch_orders first. */
+/* The same, and once with poison in all memory that it does not declare: that has to stay as it is, and what is written
+ * has to come out alike. Under AddressSanitizer that memory may not even be looked at. For small cases: copies
+ * everything there is. */
 GP_MUST_USE gp_status gp_host_launch_ranges(const gp_cuda_launch *launch, gp_error *err);
 
 #endif

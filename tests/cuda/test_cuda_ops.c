@@ -352,7 +352,9 @@ static void test_in_place(void **state) {
     gp_op_cache_destroy(&cache);
 }
 
-int main(void) {
+/* test_cuda_ops [TEST]: one alone. */
+int main(int argc, char **argv) {
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     gp_cuda = &gp_host_api;
     gp_host_api_set_care(GP_HOST_RANGES);
     const struct CMUnitTest tests[] = {

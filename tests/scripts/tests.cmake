@@ -1,4 +1,4 @@
-# The checks of rooms, headers and documents, and that these checks find what they are for.
+# The checks of rooms, headers, documents and kernels, and that these checks find what they are for.
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 
 function(gp_script_test name)
@@ -12,3 +12,9 @@ gp_script_test(check_headers scripts/check-headers.py --cc ${CMAKE_C_COMPILER})
 gp_script_test(check_headers_itself scripts/check-headers.py --self-test --cc ${CMAKE_C_COMPILER})
 gp_script_test(check_docs scripts/check-docs.py)
 gp_script_test(check_docs_itself scripts/check-docs.py --self-test)
+
+# Each barrier taken out in turn: compiles and links some tens of times.
+if(NOT GP_SANITIZE)
+  gp_script_test(check_barriers scripts/check-barriers.py --build ${PROJECT_BINARY_DIR})
+  gp_script_test(check_barriers_itself scripts/check-barriers.py --self-test --build ${PROJECT_BINARY_DIR})
+endif()
