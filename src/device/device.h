@@ -64,7 +64,8 @@ struct gp_device_kind {
     gp_status (*stream_create)(gp_device *device, bool copies, gp_stream **out, gp_error *err);
     /* What is under way there is over when it returns. */
     void (*stream_destroy)(gp_stream *stream);
-    gp_status (*event_create)(gp_device *device, gp_event **out, gp_error *err);
+    /* `timed`: for event_elapsed. */
+    gp_status (*event_create)(gp_device *device, bool timed, gp_event **out, gp_error *err);
     void (*event_destroy)(gp_event *event);
     gp_status (*event_record)(gp_event *event, gp_stream *stream, gp_error *err);
     /* Later work of `stream` waits for the event, which may belong to another device. Recorded before this call. */
@@ -84,6 +85,9 @@ struct gp_device_kind {
     /* May be NULL. Enqueues several ops of one kind, of which none writes what another reads or writes: as if one after
      * the other, in fewer launches. At most GP_RUN_MANY. */
     gp_status (*run_many)(gp_stream *stream, const gp_device_op *ops, int count, const gp_op_args *args, gp_error *err);
+    /* NULL where what is enqueued is done when the call returns: then the host's clock tells the time. Nanoseconds of
+     * the device between two timed events that have happened. */
+    gp_status (*event_elapsed)(const gp_event *from, const gp_event *to, double *out, gp_error *err);
     /* May be NULL. Name what the calling thread enqueues between them, for profilers of the device; they nest. */
     void (*mark_begin)(const char *name);
     void (*mark_end)(void);

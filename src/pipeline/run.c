@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "pipeline/run_internal.h"
+#include "pipeline/spans.h"
 
 static const gp_device_kind *kind_of(const gp_worker *worker) {
     return worker->run->plan->devices[worker->index].kind;
@@ -23,9 +24,9 @@ static gp_status create_events(gp_worker *worker, gp_error *err) {
         for (int m = 0; m < run->max_pieces; m++) {
             gp_mail *mail = gp_run_mail(run, e, (uint16_t)m);
             if (has_end(worker, &stages->edges[e], true))
-                GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, &mail->sent_event, err));
+                GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, false, &mail->sent_event, err));
             if (has_end(worker, &stages->edges[e], false))
-                GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, &mail->pulled_event, err));
+                GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, false, &mail->pulled_event, err));
         }
     }
     return GP_OK;
@@ -54,7 +55,7 @@ static gp_status create_marks(gp_worker *worker, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&worker->marks, most, err));
     worker->mark_count = most;
     for (int i = 0; i < most; i++)
-        GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, &worker->marks[i], err));
+        GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, false, &worker->marks[i], err));
     return GP_OK;
 }
 
@@ -87,6 +88,7 @@ static void close_worker(gp_worker *worker) {
     const gp_device_kind *kind = kind_of(worker);
     destroy_events(worker);
     destroy_marks(worker);
+    gp_spans_destroy(worker);
     if (worker->arena) kind->unreserve(worker->device, worker->arena);
     if (worker->device) kind->close(worker->device);
 }

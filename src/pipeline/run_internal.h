@@ -39,6 +39,8 @@ typedef struct gp_mail {
     const void *address;    /* written before `sent` is raised, read after */
 } gp_mail;
 
+typedef struct gp_spans gp_spans; /* pipeline/spans.h */
+
 typedef struct gp_worker {
     gp_run *run;
     int index;
@@ -49,6 +51,7 @@ typedef struct gp_worker {
     gp_stream *queue[GP_QUEUES];
     gp_event **marks; /* as many as a program has */
     int mark_count;
+    gp_spans *spans; /* NULL until somebody traces */
     char *arena;
     uint64_t command; /* that it is carrying out */
 } gp_worker;

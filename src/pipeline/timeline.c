@@ -23,7 +23,18 @@ typedef struct writer {
     uint64_t mini_batch; /* how many have begun: the same number on every worker for the same mini-batch */
 } writer;
 
-static void name_track(const gp_plan *plan, gp_chrome *chrome, int worker) {
+/* Where the device works on its own, its queues go side by side, each on a track of its own. */
+static bool has_queues(const gp_plan *plan, int worker) {
+    return plan->devices[worker].kind->event_elapsed != NULL;
+}
+
+static int track_of(const gp_plan *plan, int worker, gp_queue queue) {
+    return worker + 1 + (has_queues(plan, worker) ? (int)queue * plan->workers : 0);
+}
+
+static void name_tracks(const gp_plan *plan, gp_chrome *chrome, int worker) {
+    static const char *const queues[] = {
+        [GP_QUEUE_COMPUTE] = ": computes", [GP_QUEUE_IN] = ": receives", [GP_QUEUE_BACK] = ": receives gradients"};
     char name[TRACK_TEXT];
     int first = -1, last = -1;
     for (int s = 0; s < plan->stages->count; s++) {
@@ -32,12 +43,16 @@ static void name_track(const gp_plan *plan, gp_chrome *chrome, int worker) {
         last = s;
     }
     const gp_device_spec *device = &plan->devices[worker];
-    if (first == last)
-        snprintf(name, sizeof name, "worker %d (%s:%d), stage %d", worker, device->kind->name, device->index, first);
-    else
-        snprintf(name, sizeof name, "worker %d (%s:%d), stages %d to %d", worker, device->kind->name, device->index,
-                 first, last);
-    gp_chrome_name_track(chrome, worker + 1, name);
+    for (int q = 0; q < (has_queues(plan, worker) ? GP_QUEUES : 1); q++) {
+        const char *queue = has_queues(plan, worker) ? queues[q] : "";
+        if (first == last)
+            snprintf(name, sizeof name, "worker %d (%s:%d), stage %d%s", worker, device->kind->name, device->index,
+                     first, queue);
+        else
+            snprintf(name, sizeof name, "worker %d (%s:%d), stages %d to %d%s", worker, device->kind->name,
+                     device->index, first, last, queue);
+        gp_chrome_name_track(chrome, track_of(plan, worker, (gp_queue)q), name);
+    }
 }
 
 static gp_status write_memory(writer *w, const gp_span *span, gp_error *err) {
@@ -78,8 +93,9 @@ static void describe(const writer *w, const gp_span *span, const gp_instr *instr
 /* From the start of the send, which comes before the start of the receive by any clock. */
 static void write_arrow(const writer *w, const gp_span *span, const gp_instr *instr) {
     uint64_t id = (w->mini_batch * w->plan->stages->edge_count + instr->edge) * (uint64_t)w->max_pieces + instr->micro;
-    if (instr->op == GP_INSTR_SEND) gp_chrome_arrow_from(w->chrome, w->worker + 1, "copy", id, span->started);
-    if (instr->op == GP_INSTR_RECV) gp_chrome_arrow_to(w->chrome, w->worker + 1, "copy", id, span->started);
+    int track = track_of(w->plan, w->worker, gp_instr_queue(w->plan->stages, instr));
+    if (instr->op == GP_INSTR_SEND) gp_chrome_arrow_from(w->chrome, track, "copy", id, span->started);
+    if (instr->op == GP_INSTR_RECV) gp_chrome_arrow_to(w->chrome, track, "copy", id, span->started);
 }
 
 static gp_status write_span(writer *w, const gp_span *span, gp_error *err) {
@@ -88,9 +104,11 @@ static gp_status write_span(writer *w, const gp_span *span, gp_error *err) {
     gp_instr_text(name, instr);
     describe(w, span, instr, args);
     if (span->index == 0) w->mini_batch++;
-    if (span->started - span->issued > SHORT_WAIT)
-        gp_chrome_span(w->chrome, w->worker + 1, "wait", "wait", span->issued, span->started, args);
-    gp_chrome_span(w->chrome, w->worker + 1, category_of(instr), name, span->started, span->ended, args);
+    int track = track_of(w->plan, w->worker, gp_instr_queue(w->plan->stages, instr));
+    /* A queue waits where its track is empty. */
+    if (!has_queues(w->plan, w->worker) && span->started - span->issued > SHORT_WAIT)
+        gp_chrome_span(w->chrome, track, "wait", "wait", span->issued, span->started, args);
+    gp_chrome_span(w->chrome, track, category_of(instr), name, span->started, span->ended, args);
     write_arrow(w, span, instr);
     return write_memory(w, span, err);
 }
@@ -98,7 +116,7 @@ static gp_status write_span(writer *w, const gp_span *span, gp_error *err) {
 static gp_status write_lane(const gp_plan *plan, const gp_lane *lane, int worker, int max_pieces, gp_chrome *chrome,
                             gp_error *err) {
     writer w = {.plan = plan, .chrome = chrome, .worker = worker, .max_pieces = max_pieces};
-    name_track(plan, chrome, worker);
+    name_tracks(plan, chrome, worker);
     gp_status status = GP_NEW(&w.bytes, plan->mini_count, err);
     for (size_t i = 0; i < lane->count && status == GP_OK; i++) status = write_span(&w, &lane->spans[i], err);
     for (int m = 0; w.bytes && m < plan->mini_count; m++) free(w.bytes[m]);

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "pipeline/run_internal.h"
+#include "pipeline/spans.h"
 
 static gp_status load(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_step_input *input,
                       gp_error *err) {
@@ -110,23 +111,17 @@ static gp_status set_mark(gp_worker *worker, const gp_mini_plan *mini, const gp_
     return plan->devices[worker->index].kind->event_record(worker->marks[mark], queue, err);
 }
 
-/* `lane` is NULL where nobody records. */
-static gp_status one_instr(gp_worker *worker, const gp_mini_plan *mini, const gp_site *site, gp_lane *lane,
-                           gp_error *err) {
+static gp_status one_instr(gp_worker *worker, const gp_mini_plan *mini, const gp_site *site, gp_error *err) {
     const gp_hooks *hooks = &worker->run->hooks;
-    gp_span span = {.step = (uint32_t)site->step, .group = site->mini, .index = site->pc};
     if (gp_cancelled(&worker->run->cancel)) return gp_fail(err, GP_CANCELLED, "cancelled");
-    if (lane) span.issued = gp_clock();
+    gp_spans_come_to(worker, site);
     GP_RETURN_IF_FAILED(wait_for(worker, mini, site->pc, err));
-    if (lane) span.started = gp_clock();
+    GP_RETURN_IF_FAILED(gp_spans_start(worker, site, err));
     if (hooks->before) GP_RETURN_IF_FAILED(hooks->before(hooks->context, site, err));
     GP_RETURN_IF_FAILED(carry_out_marked(worker, mini, site->instr, err));
     GP_RETURN_IF_FAILED(set_mark(worker, mini, site, err));
     if (hooks->after) GP_RETURN_IF_FAILED(hooks->after(hooks->context, site, err));
-    if (!lane) return GP_OK;
-    span.ended = gp_clock();
-    gp_lane_add(lane, span);
-    return GP_OK;
+    return gp_spans_end(worker, site, err);
 }
 
 static gp_status write_scalars(gp_worker *worker, const gp_step_input *input, gp_error *err) {
@@ -157,20 +152,19 @@ static gp_status finish(gp_worker *worker, gp_error *err) {
         GP_RETURN_IF_FAILED(kind->copy_out(worker->queue[GP_QUEUE_COMPUTE], command->host,
                                            worker->arena + command->offset, command->bytes, err));
     for (int q = 0; q < GP_QUEUES; q++) GP_RETURN_IF_FAILED(kind->stream_finish(worker->queue[q], &run->cancel, err));
-    return GP_OK;
+    return gp_spans_collect(worker, err);
 }
 
 gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
     const gp_run *run = worker->run;
     const gp_mini_plan *mini = &run->plan->minis[run->command.mini];
     const gp_program *program = &mini->programs->worker[worker->index];
-    gp_lane *lane = run->recorder ? &run->recorder->lanes[worker->index] : NULL;
     if (write_scalars(worker, run->command.input, err) != GP_OK ||
-        (run->watches && gp_watch_params(worker, err) != GP_OK))
+        (run->watches && gp_watch_params(worker, err) != GP_OK) || gp_spans_begin(worker, program, err) != GP_OK)
         return gp_error_context(err, "worker %d: ", worker->index);
     for (size_t pc = 0; pc < program->count; pc++) {
         gp_site site = {worker->index, run->command.mini, run->command.input->step, pc, &program->instrs[pc]};
-        if (one_instr(worker, mini, &site, lane, err) == GP_OK) continue;
+        if (one_instr(worker, mini, &site, err) == GP_OK) continue;
         char text[GP_INSTR_TEXT];
         return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
     }

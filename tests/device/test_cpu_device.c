@@ -76,7 +76,7 @@ static void test_events(void **state) {
     fixture f;
     gp_event *event;
     open_fixture(&f, 1, 0);
-    ASSERT_OK(gp_cpu_kind.event_create(f.device, &event, &err));
+    ASSERT_OK(gp_cpu_kind.event_create(f.device, false, &event, &err));
     assert_int_equal(gp_cpu_kind.stream_wait(f.stream, event, &err), GP_INTERNAL);
     ASSERT_OK(gp_cpu_kind.event_record(event, f.stream, &err));
     ASSERT_OK(gp_cpu_kind.stream_wait(f.stream, event, &err));

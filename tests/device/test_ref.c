@@ -961,7 +961,7 @@ static void test_device_memory_and_copies(void **state) {
     gp_event *event;
     assert_int_equal(kind->stream_create(a, false, &stream, &err), GP_OK);
     assert_int_equal(kind->stream_create(b, false, &other, &err), GP_OK);
-    assert_int_equal(kind->event_create(a, &event, &err), GP_OK);
+    assert_int_equal(kind->event_create(a, false, &event, &err), GP_OK);
     void *block_a, *block_b, *more;
     assert_int_equal(kind->reserve(a, 600, &block_a, &err), GP_OK);
     assert_int_equal(kind->reserve(b, 1000, &block_b, &err), GP_OK);

@@ -116,10 +116,10 @@ static void destroy_stream(gp_stream *stream) {
     free(stream);
 }
 
-static gp_status create_event(gp_device *device, gp_event **out, gp_error *err) {
+static gp_status create_event(gp_device *device, bool timed, gp_event **out, gp_error *err) {
     wrapper_call call = call_of(WRAPPER_EVENT, (wrapper_device *)device);
     GP_RETURN_IF_FAILED(before(&call, err));
-    return inner_kind->event_create(((wrapper_device *)device)->inner, out, err);
+    return inner_kind->event_create(((wrapper_device *)device)->inner, timed, out, err);
 }
 
 static void destroy_event(gp_event *event) {

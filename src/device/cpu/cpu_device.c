@@ -165,8 +165,9 @@ static void cpu_stream_destroy(gp_stream *stream) {
     free(stream);
 }
 
-static gp_status cpu_event_create(gp_device *device, gp_event **out, gp_error *err) {
+static gp_status cpu_event_create(gp_device *device, bool timed, gp_event **out, gp_error *err) {
     (void)device;
+    (void)timed;
     gp_event *event;
     GP_RETURN_IF_FAILED(GP_NEW(&event, 1, err));
     atomic_init(&event->recorded, false);

@@ -154,12 +154,12 @@ static gp_status cuda_stream_finish(gp_stream *stream, const gp_cancel *cancel, 
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-static gp_status cuda_event_create(gp_device *device, gp_event **out, gp_error *err) {
+static gp_status cuda_event_create(gp_device *device, bool timed, gp_event **out, gp_error *err) {
     gp_event *event;
     GP_RETURN_IF_FAILED(gp_cuda->use(device->index, err));
     GP_RETURN_IF_FAILED(GP_NEW(&event, 1, err));
     atomic_init(&event->recorded, false);
-    gp_status status = gp_cuda->event_create(false, &event->handle, err);
+    gp_status status = gp_cuda->event_create(timed, &event->handle, err);
     if (status != GP_OK) {
         free(event);
         return status;
@@ -177,6 +177,13 @@ static void cuda_event_destroy(gp_event *event) {
 static gp_status cuda_event_record(gp_event *event, gp_stream *stream, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cuda->event_record(event->handle, stream->handle, err));
     atomic_store_explicit(&event->recorded, true, memory_order_release);
+    return GP_OK;
+}
+
+static gp_status cuda_event_elapsed(const gp_event *from, const gp_event *to, double *out, gp_error *err) {
+    float milliseconds;
+    GP_RETURN_IF_FAILED(gp_cuda->event_elapsed(from->handle, to->handle, &milliseconds, err));
+    *out = (double)milliseconds * 1e6;
     return GP_OK;
 }
 
@@ -274,6 +281,7 @@ const gp_device_kind gp_cuda_kind = {
     .copy_out = cuda_copy_out,
     .pull = cuda_pull,
     .run = cuda_run,
+    .event_elapsed = cuda_event_elapsed,
     .mark_begin = cuda_mark_begin,
     .mark_end = cuda_mark_end,
 };

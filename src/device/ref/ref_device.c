@@ -183,8 +183,9 @@ static void ref_stream_destroy(gp_stream *stream) {
     free(stream);
 }
 
-static gp_status ref_event_create(gp_device *device, gp_event **out, gp_error *err) {
+static gp_status ref_event_create(gp_device *device, bool timed, gp_event **out, gp_error *err) {
     (void)device;
+    (void)timed;
     ref_token *event;
     GP_RETURN_IF_FAILED(GP_NEW(&event, 1, err));
     *out = (gp_event *)event;

@@ -1,0 +1,21 @@
+/* What a worker records while somebody traces: a span for each instruction, by the host's clock. Where the device works
+ * on its own, events with times stand before and behind each instruction and are read when the step is done.
+ *
+ * Owned by the worker, made when it first records; its thread only. Each call is nothing where nobody traces. */
+#ifndef GP_PIPELINE_SPANS_H
+#define GP_PIPELINE_SPANS_H
+
+#include "pipeline/run_internal.h"
+
+/* The step begins: nothing is under way on the device. */
+GP_MUST_USE gp_status gp_spans_begin(gp_worker *worker, const gp_program *program, gp_error *err);
+/* The worker has come to the instruction; all that it waits for is there, or is waited for in its queue; it is done, or
+ * enqueued. */
+void gp_spans_come_to(gp_worker *worker, const gp_site *site);
+GP_MUST_USE gp_status gp_spans_start(gp_worker *worker, const gp_site *site, gp_error *err);
+GP_MUST_USE gp_status gp_spans_end(gp_worker *worker, const gp_site *site, gp_error *err);
+/* The step is done on the device. */
+GP_MUST_USE gp_status gp_spans_collect(gp_worker *worker, gp_error *err);
+void gp_spans_destroy(gp_worker *worker);
+
+#endif
