@@ -1,9 +1,9 @@
 #include "pipeline/queues.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
-#include "pipeline/waits.h"
 
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr) {
     if (instr->op == GP_INSTR_LOAD) return GP_QUEUE_IN;
@@ -16,114 +16,257 @@ typedef struct slot_use {
     size_t last[GP_QUEUES];
 } slot_use;
 
-/* What is known where an instruction ends: the last instruction of each queue that has ended before, + 1. */
-typedef struct knowledge {
-    size_t ended[GP_QUEUES];
-} knowledge;
-
-typedef struct deriver {
-    const gp_stages *stages;
+/* One worker while its program is gone through. */
+typedef struct walker {
+    int worker;
     const gp_program *program;
+    const gp_worker_waits *waits;
     gp_worker_queues *queues;
+    size_t pc;
     int *place; /* [stage] of the worker's stages, counted from 1; 0: another worker's */
     int places;
     slot_use *uses[2]; /* stash, gradient: [place·slots + slot] */
     size_t slots[2];
-    knowledge tail[GP_QUEUES]; /* of each queue's last instruction */
-    knowledge *ended;          /* [pc] */
+    uint32_t *tail;  /* [queue·width]: what is known at its end */
+    uint32_t *ended; /* [pc·width]: what is known behind each instruction */
+} walker;
+
+/* Something that the instruction at hand waits for, of the own worker or of others. */
+typedef struct candidate {
+    const uint32_t *knows;
+    size_t before; /* instruction + 1 of the own worker; 0: of others */
+    size_t wait;   /* of others: in the list */
+    bool implied;
+} candidate;
+
+/* Knowledge is, for each queue of each worker that counts, how many of its instructions have ended. */
+typedef struct deriver {
+    const gp_stages *stages;
+    const gp_programs *programs;
+    bool wide;    /* all workers count; else the own */
+    size_t width; /* numbers */
+    walker *walkers;
+    bool *happened[2];  /* [GP_WAIT_SENT, …][edge·pieces + micro] */
+    uint32_t *event[2]; /* [·width]: what is known where it happened; wide only */
+    candidate *candidates;
+    size_t candidate_count, candidate_capacity;
 } deriver;
 
-static slot_use *use_of(deriver *d, gp_frame frame, const gp_instr *instr, uint16_t slot) {
+static size_t component(const deriver *d, int worker, gp_queue queue) {
+    return (d->wide ? (size_t)worker * GP_QUEUES : 0) + queue;
+}
+
+static uint32_t *tail_of(const deriver *d, const walker *w, gp_queue queue) {
+    return w->tail + (size_t)queue * d->width;
+}
+
+static gp_status add_candidate(deriver *d, candidate it, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_GROW(&d->candidates, &d->candidate_capacity, d->candidate_count + 1, err));
+    d->candidates[d->candidate_count++] = it;
+    return GP_OK;
+}
+
+/* Whether `its` follows from the tail and from the other candidates. */
+static bool is_implied(const deriver *d, const uint32_t *tail, const candidate *its) {
+    for (size_t i = 0; i < d->width; i++) {
+        bool known = its->knows[i] <= tail[i];
+        for (size_t c = 0; c < d->candidate_count && !known; c++)
+            known = &d->candidates[c] != its && !d->candidates[c].implied && its->knows[i] <= d->candidates[c].knows[i];
+        if (!known) return false;
+    }
+    return true;
+}
+
+static gp_status wait_for_candidates(deriver *d, walker *w, gp_queue queue, gp_error *err) {
+    uint32_t *tail = tail_of(d, w, queue);
+    gp_worker_queues *queues = w->queues;
+    for (size_t c = 0; c < d->candidate_count; c++) d->candidates[c].implied = is_implied(d, tail, &d->candidates[c]);
+    for (size_t c = 0; c < d->candidate_count; c++) {
+        const candidate *its = &d->candidates[c];
+        for (size_t i = 0; i < d->width; i++)
+            if (its->knows[i] > tail[i]) tail[i] = its->knows[i];
+        if (its->before == 0) {
+            queues->known[its->wait] = its->implied;
+        } else if (!its->implied) {
+            GP_RETURN_IF_FAILED(GP_GROW(&queues->wait, &queues->capacity, queues->count + 1, err));
+            int *mark = &queues->mark[its->before - 1];
+            if (*mark < 0) *mark = queues->marks++;
+            queues->wait[queues->count++] = *mark;
+        }
+    }
+    d->candidate_count = 0;
+    return GP_OK;
+}
+
+/* ---- within a worker --------------------------------------------------------------------------------------------- */
+
+static slot_use *use_of(walker *w, gp_frame frame, const gp_instr *instr, uint16_t slot) {
     int which = frame == GP_FRAME_GRAD;
-    return &d->uses[which][(size_t)(d->place[instr->stage] - 1) * d->slots[which] + slot];
+    return &w->uses[which][(size_t)(w->place[instr->stage] - 1) * w->slots[which] + slot];
 }
 
-/* The queue of `pc` waits until instruction `before` − 1 of queue `other` has ended. */
-static gp_status wait_until(deriver *d, gp_queue queue, gp_queue other, size_t before, gp_error *err) {
-    knowledge *its = &d->tail[queue];
-    gp_worker_queues *queues = d->queues;
-    if (before <= its->ended[other]) return GP_OK;
-    GP_RETURN_IF_FAILED(GP_GROW(&queues->wait, &queues->capacity, queues->count + 1, err));
-    int *mark = &queues->mark[before - 1];
-    if (*mark < 0) *mark = queues->marks++;
-    queues->wait[queues->count++] = *mark;
-    for (int q = 0; q < GP_QUEUES; q++)
-        if (d->ended[before - 1].ended[q] > its->ended[q]) its->ended[q] = d->ended[before - 1].ended[q];
+static gp_status use(deriver *d, walker *w, gp_queue queue, gp_frame frame, uint16_t slot, gp_error *err) {
+    slot_use *its = use_of(w, frame, &w->program->instrs[w->pc], slot);
+    for (int other = 0; other < GP_QUEUES; other++) {
+        size_t before = its->last[other];
+        if (other == (int)queue || before == 0) continue;
+        candidate it = {.knows = w->ended + (before - 1) * d->width, .before = before};
+        GP_RETURN_IF_FAILED(add_candidate(d, it, err));
+    }
+    its->last[queue] = w->pc + 1;
     return GP_OK;
 }
 
-static gp_status use(deriver *d, size_t pc, gp_queue queue, gp_frame frame, uint16_t slot, gp_error *err) {
-    slot_use *its = use_of(d, frame, &d->program->instrs[pc], slot);
-    for (int other = 0; other < GP_QUEUES; other++)
-        if (other != (int)queue) GP_RETURN_IF_FAILED(wait_until(d, queue, (gp_queue)other, its->last[other], err));
-    its->last[queue] = pc + 1;
-    return GP_OK;
-}
-
-static gp_status derive(deriver *d, size_t pc, gp_error *err) {
-    const gp_instr *instr = &d->program->instrs[pc];
-    gp_queue queue = gp_instr_queue(d->stages, instr);
-    d->queues->first[pc] = d->queues->count;
+static gp_status use_slots(deriver *d, walker *w, gp_queue queue, gp_error *err) {
+    const gp_instr *instr = &w->program->instrs[w->pc];
     switch (instr->op) {
     case GP_INSTR_LOAD:
     case GP_INSTR_FORWARD:
-    case GP_INSTR_RECOMPUTE: GP_RETURN_IF_FAILED(use(d, pc, queue, GP_FRAME_STASH, instr->slot, err)); break;
+    case GP_INSTR_RECOMPUTE: return use(d, w, queue, GP_FRAME_STASH, instr->slot, err);
     case GP_INSTR_BACKWARD:
-        GP_RETURN_IF_FAILED(use(d, pc, queue, GP_FRAME_STASH, instr->slot, err));
-        GP_RETURN_IF_FAILED(use(d, pc, queue, GP_FRAME_GRAD, instr->grad, err));
-        break;
+        GP_RETURN_IF_FAILED(use(d, w, queue, GP_FRAME_STASH, instr->slot, err));
+        return use(d, w, queue, GP_FRAME_GRAD, instr->grad, err);
     case GP_INSTR_RECV:
-        if (queue != GP_QUEUE_COMPUTE)
-            GP_RETURN_IF_FAILED(
-                use(d, pc, queue, queue == GP_QUEUE_BACK ? GP_FRAME_GRAD : GP_FRAME_STASH, instr->slot, err));
-        break;
-    default: break;
+        if (queue == GP_QUEUE_COMPUTE) return GP_OK;
+        return use(d, w, queue, queue == GP_QUEUE_BACK ? GP_FRAME_GRAD : GP_FRAME_STASH, instr->slot, err);
+    default: return GP_OK;
     }
-    d->tail[queue].ended[queue] = pc + 1;
-    d->ended[pc] = d->tail[queue];
-    d->queues->first[pc + 1] = d->queues->count;
+}
+
+/* ---- between workers --------------------------------------------------------------------------------------------- */
+
+static size_t event_of(const deriver *d, uint32_t edge, uint16_t micro) {
+    return (size_t)edge * (size_t)d->programs->pieces + micro;
+}
+
+static bool all_happened(const deriver *d, const walker *w) {
+    for (size_t i = w->waits->first[w->pc]; i < w->waits->first[w->pc + 1]; i++) {
+        const gp_wait *wait = &w->waits->items[i];
+        if (!d->happened[wait->kind][event_of(d, wait->edge, wait->micro)]) return false;
+    }
+    return true;
+}
+
+static gp_status wait_for_others(deriver *d, const walker *w, gp_error *err) {
+    for (size_t i = w->waits->first[w->pc]; i < w->waits->first[w->pc + 1] && d->wide; i++) {
+        const gp_wait *wait = &w->waits->items[i];
+        const uint32_t *event = d->event[wait->kind] + event_of(d, wait->edge, wait->micro) * d->width;
+        GP_RETURN_IF_FAILED(add_candidate(d, (candidate){.knows = event, .wait = i}, err));
+    }
     return GP_OK;
 }
 
-static void count_slots(deriver *d) {
-    d->slots[0] = d->slots[1] = 1;
-    for (size_t pc = 0; pc < d->program->count; pc++) {
-        const gp_instr *instr = &d->program->instrs[pc];
+static void tell_others(deriver *d, const walker *w, gp_queue queue) {
+    const gp_instr *instr = &w->program->instrs[w->pc];
+    if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_RECV) return;
+    int kind = instr->op == GP_INSTR_SEND ? GP_WAIT_SENT : GP_WAIT_PULLED;
+    size_t event = event_of(d, instr->edge, instr->micro);
+    d->happened[kind][event] = true;
+    if (d->wide) memcpy(d->event[kind] + event * d->width, tail_of(d, w, queue), d->width * sizeof(uint32_t));
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
+
+/* Until the program ends or waits for another one. */
+static gp_status walk(deriver *d, walker *w, bool *moved, gp_error *err) {
+    for (; w->pc < w->program->count; w->pc++) {
+        const gp_instr *instr = &w->program->instrs[w->pc];
+        gp_queue queue = gp_instr_queue(d->stages, instr);
+        uint32_t *tail = tail_of(d, w, queue);
+        if (!all_happened(d, w)) return GP_OK;
+        w->queues->first[w->pc] = w->queues->count;
+        GP_RETURN_IF_FAILED(wait_for_others(d, w, err));
+        GP_RETURN_IF_FAILED(use_slots(d, w, queue, err));
+        GP_RETURN_IF_FAILED(wait_for_candidates(d, w, queue, err));
+        w->queues->first[w->pc + 1] = w->queues->count;
+        /* A send does nothing itself: to know of it is to know of what comes before it. */
+        if (instr->op != GP_INSTR_SEND) tail[component(d, w->worker, queue)]++;
+        memcpy(w->ended + w->pc * d->width, tail, d->width * sizeof *tail);
+        tell_others(d, w, queue);
+        *moved = true;
+    }
+    return GP_OK;
+}
+
+static void count_slots(walker *w) {
+    w->slots[0] = w->slots[1] = 1;
+    for (size_t pc = 0; pc < w->program->count; pc++) {
+        const gp_instr *instr = &w->program->instrs[pc];
         bool backward = instr->op == GP_INSTR_BACKWARD;
-        if (!d->place[instr->stage]) d->place[instr->stage] = ++d->places;
-        if (instr->slot >= d->slots[0]) d->slots[0] = (size_t)instr->slot + 1;
-        if (instr->slot >= d->slots[1]) d->slots[1] = (size_t)instr->slot + 1;
-        if (backward && instr->grad >= d->slots[1]) d->slots[1] = (size_t)instr->grad + 1;
+        if (!w->place[instr->stage]) w->place[instr->stage] = ++w->places;
+        if (instr->slot >= w->slots[0]) w->slots[0] = (size_t)instr->slot + 1;
+        if (instr->slot >= w->slots[1]) w->slots[1] = (size_t)instr->slot + 1;
+        if (backward && instr->grad >= w->slots[1]) w->slots[1] = (size_t)instr->grad + 1;
     }
 }
 
-static gp_status derive_worker(deriver *d, gp_error *err) {
-    size_t count = d->program->count;
-    GP_RETURN_IF_FAILED(GP_NEW(&d->place, d->stages->count, err));
-    count_slots(d);
-    GP_RETURN_IF_FAILED(GP_NEW(&d->queues->mark, count, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&d->queues->first, count + 1, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&d->ended, count, err));
-    for (int i = 0; i < 2; i++) GP_RETURN_IF_FAILED(GP_NEW(&d->uses[i], d->slots[i] * (size_t)d->places, err));
-    for (size_t pc = 0; pc < count; pc++) d->queues->mark[pc] = -1;
-    for (size_t pc = 0; pc < count; pc++) GP_RETURN_IF_FAILED(derive(d, pc, err));
+static gp_status prepare_walker(deriver *d, int worker, const gp_waits *waits, gp_program_queues *queues,
+                                gp_error *err) {
+    walker *w = &d->walkers[worker];
+    *w = (walker){.worker = worker,
+                  .program = &d->programs->worker[worker],
+                  .waits = &waits->worker[worker],
+                  .queues = &queues->worker[worker]};
+    size_t count = w->program->count;
+    GP_RETURN_IF_FAILED(GP_NEW(&w->place, d->stages->count, err));
+    count_slots(w);
+    GP_RETURN_IF_FAILED(GP_NEW(&w->queues->mark, count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&w->queues->first, count + 1, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&w->queues->known, w->waits->count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&w->tail, GP_QUEUES * d->width, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&w->ended, count * d->width, err));
+    for (int i = 0; i < 2; i++) GP_RETURN_IF_FAILED(GP_NEW(&w->uses[i], w->slots[i] * (size_t)w->places, err));
+    for (size_t pc = 0; pc < count; pc++) w->queues->mark[pc] = -1;
     return GP_OK;
 }
 
-gp_status gp_queues_create(const gp_stages *stages, const gp_programs *programs, gp_program_queues **out,
-                           gp_error *err) {
+static gp_status derive(deriver *d, const gp_waits *waits, gp_program_queues *queues, gp_error *err) {
+    size_t events = d->stages->edge_count * (size_t)d->programs->pieces;
+    bool moved = true;
+    GP_RETURN_IF_FAILED(GP_NEW(&d->walkers, d->programs->workers, err));
+    for (int k = 0; k < 2; k++) {
+        GP_RETURN_IF_FAILED(GP_NEW(&d->happened[k], events, err));
+        if (d->wide) GP_RETURN_IF_FAILED(GP_NEW(&d->event[k], events * d->width, err));
+    }
+    for (int w = 0; w < d->programs->workers; w++) GP_RETURN_IF_FAILED(prepare_walker(d, w, waits, queues, err));
+    while (moved) {
+        moved = false;
+        for (int w = 0; w < d->programs->workers; w++) GP_RETURN_IF_FAILED(walk(d, &d->walkers[w], &moved, err));
+    }
+    for (int w = 0; w < d->programs->workers; w++)
+        if (d->walkers[w].pc < d->walkers[w].program->count)
+            return gp_fail(err, GP_INTERNAL, "worker %d, instruction %zu: waits for what never happens", w,
+                           d->walkers[w].pc);
+    return GP_OK;
+}
+
+static void free_deriver(deriver *d) {
+    for (int w = 0; d->walkers && w < d->programs->workers; w++) {
+        walker *its = &d->walkers[w];
+        free(its->place);
+        free(its->uses[0]);
+        free(its->uses[1]);
+        free(its->tail);
+        free(its->ended);
+    }
+    free(d->walkers);
+    free(d->candidates);
+    for (int k = 0; k < 2; k++) {
+        free(d->happened[k]);
+        free(d->event[k]);
+    }
+}
+
+gp_status gp_queues_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
+                           gp_program_queues **out, gp_error *err) {
+    deriver d = {.stages = stages, .programs = programs, .wide = programs->workers <= GP_QUEUES_WIDE};
     gp_program_queues *queues = NULL;
+    d.width = GP_QUEUES * (d.wide ? (size_t)programs->workers : 1);
     GP_RETURN_IF_FAILED(GP_NEW(&queues, 1, err));
     queues->workers = programs->workers;
     gp_status status = GP_NEW(&queues->worker, programs->workers, err);
-    for (int w = 0; w < programs->workers && status == GP_OK; w++) {
-        deriver d = {.stages = stages, .program = &programs->worker[w], .queues = &queues->worker[w]};
-        status = derive_worker(&d, err);
-        free(d.place);
-        free(d.uses[0]);
-        free(d.uses[1]);
-        free(d.ended);
-    }
+    if (status == GP_OK) status = derive(&d, waits, queues, err);
+    free_deriver(&d);
     if (status != GP_OK) {
         gp_queues_destroy(&queues);
         return status;
@@ -139,6 +282,7 @@ void gp_queues_destroy(gp_program_queues **queues) {
         free(it->worker[w].mark);
         free(it->worker[w].first);
         free(it->worker[w].wait);
+        free(it->worker[w].known);
     }
     free(it->worker);
     free(it);

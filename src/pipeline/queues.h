@@ -1,16 +1,17 @@
 /* Queues: a worker's device works through several at once, so that copies run beside computations. Which queue each
- * instruction goes to, and what a queue must wait for in another one of the same worker; what it waits for in other
- * workers stands in pipeline/waits.h.
+ * instruction goes to, and what a queue must wait for: in the same worker, and of what stands in pipeline/waits.h.
  *
  * What loads and receives write is read by computations, and what computations have read is overwritten when the slot
  * begins its next life: behind the last instruction of one queue stands a mark, an event, that the other one waits for.
- * Waits that follow from others are left out. Between two mini-batches all queues run dry.
+ * What a queue knows to have ended already, through whatever other waits, it does not wait for again; in pipelines of
+ * more than GP_QUEUES_WIDE workers it knows that of its own worker only. Between two mini-batches all queues run dry.
  * Derived from the programs, pure; the result is read-only, any thread.
  */
 #ifndef GP_PIPELINE_QUEUES_H
 #define GP_PIPELINE_QUEUES_H
 
 #include "pipeline/program.h"
+#include "pipeline/waits.h"
 
 typedef enum gp_queue {
     GP_QUEUE_COMPUTE, /* and what is sent: an event behind what made it; flags and norms, between fixed places */
@@ -18,6 +19,8 @@ typedef enum gp_queue {
     GP_QUEUE_BACK,    /* gradients that are received */
     GP_QUEUES
 } gp_queue;
+
+enum { GP_QUEUES_WIDE = 64 };
 
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr);
 
@@ -27,6 +30,7 @@ typedef struct gp_worker_queues {
     int *wait;     /* marks */
     size_t count, capacity;
     int marks;
+    bool *known; /* [as the items of gp_worker_waits]: the queue need not wait for that event, only the host */
 } gp_worker_queues;
 
 typedef struct gp_program_queues {
@@ -34,8 +38,9 @@ typedef struct gp_program_queues {
     gp_worker_queues *worker;
 } gp_program_queues;
 
-GP_MUST_USE gp_status gp_queues_create(const gp_stages *stages, const gp_programs *programs, gp_program_queues **out,
-                                       gp_error *err);
+/* `waits` is those programs'. */
+GP_MUST_USE gp_status gp_queues_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
+                                       gp_program_queues **out, gp_error *err);
 void gp_queues_destroy(gp_program_queues **queues);
 
 #endif

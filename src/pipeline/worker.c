@@ -87,7 +87,7 @@ static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc
         gp_signal *signal = wait->kind == GP_WAIT_SENT ? &mail->sent : &mail->pulled;
         GP_RETURN_IF_FAILED(gp_signal_wait(signal, worker->command, &run->cancel, err));
         const gp_event *event = wait->kind == GP_WAIT_SENT ? mail->sent_event : mail->pulled_event;
-        GP_RETURN_IF_FAILED(kind->stream_wait(queue, event, err));
+        if (!queues->known[i]) GP_RETURN_IF_FAILED(kind->stream_wait(queue, event, err));
     }
     for (size_t i = queues->first[pc]; i < queues->first[pc + 1]; i++)
         GP_RETURN_IF_FAILED(kind->stream_wait(queue, worker->marks[queues->wait[i]], err));
