@@ -5,7 +5,8 @@
  * only that worker's thread calls it afterwards, but for the functions marked "any thread".
  *
  * Memories are separate: an address that gp_device_reserve returned is given to the ops and copies of that device only;
- * the host reads and writes it through copies. Another worker's memory is reached by `pull`, nothing else.
+ * the host reads and writes it through copies. Another worker's memory is reached by `pull`, and where it is of another
+ * kind, by copy_in from a host's and `fetch` from any other; nothing else.
  * Streams are queues in order; on cpu and ref they are synchronous in the calling thread, and an event is recorded when
  * the call returns. Callers may not rely on that: they wait for events.
  */
@@ -45,6 +46,7 @@ enum { GP_RUN_MANY = 64 };
 struct gp_device_kind {
     const char *name;
     bool computes_f64; /* ref only */
+    bool on_host;      /* its memory is the host's: any thread may read what an event that has happened stands behind */
 
     /* Planning: any thread, no device needed. `prepared` comes with desc set and everything else zero; the kind fills
      * the rest (flops and bytes excepted). Where an operand's format is GP_FORMAT_ANY the kind chooses; where it is a
@@ -70,6 +72,9 @@ struct gp_device_kind {
     gp_status (*event_record)(gp_event *event, gp_stream *stream, gp_error *err);
     /* Later work of `stream` waits for the event, which may belong to another device. Recorded before this call. */
     gp_status (*stream_wait)(gp_stream *stream, const gp_event *event, gp_error *err);
+    /* Blocks the calling thread, any, until the event has happened; returns early where the run is cancelled. Recorded
+     * before this call. */
+    gp_status (*event_finish)(const gp_event *event, const gp_cancel *cancel, gp_error *err);
     /* Blocks the calling thread until all work of the stream is done; returns early where the run is cancelled. */
     gp_status (*stream_finish)(gp_stream *stream, const gp_cancel *cancel, gp_error *err);
     /* Enqueues. Host memory stays untouched by the caller until an event after it. */
@@ -78,6 +83,10 @@ struct gp_device_kind {
     /* Enqueues a copy from memory of `from`, a device of the same kind, into memory of the stream's device. */
     gp_status (*pull)(gp_stream *stream, void *to, const gp_device *from, const void *address, size_t bytes,
                       gp_error *err);
+    /* Copies from memory of `device` to the host's, what an event that has happened stands behind, and blocks the
+     * calling thread, any, until it is there or the run is cancelled. NULL where on_host. */
+    gp_status (*fetch)(gp_device *device, void *host_to, const void *address, size_t bytes, const gp_cancel *cancel,
+                       gp_error *err);
     /* Enqueues an op. operands[i] is the address of operand i or NULL where it is absent. */
     gp_status (*run)(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
                      const gp_op_args *args, gp_error *err);

@@ -30,9 +30,6 @@ int gp_plan_find(const gp_plan *plan, bool training, int64_t samples) {
 static gp_status check_request(const gp_plan_request *request, gp_error *err) {
     for (int w = 0; w < request->stages; w++) {
         const gp_device_spec *spec = &request->devices[w];
-        if (spec->kind != request->devices[0].kind)
-            return gp_fail(err, GP_UNSUPPORTED, "stages on %s and on %s in one pipeline are not available yet",
-                           request->devices[0].kind->name, spec->kind->name);
         if (request->real == GP_F64 && !spec->kind->computes_f64)
             return gp_fail(err, GP_UNSUPPORTED, "device %s does not compute in f64", spec->kind->name);
     }

@@ -32,6 +32,18 @@ static gp_status send_value(gp_worker *worker, const gp_mini_plan *mini, const g
     return GP_OK;
 }
 
+/* Through the host's memory where the two ends are of different kinds. */
+static gp_status pull(gp_worker *worker, gp_stream *queue, void *to, const gp_worker *from, const void *address,
+                      size_t bytes, gp_error *err) {
+    const gp_run *run = worker->run;
+    const gp_device_kind *here = run->plan->devices[worker->index].kind;
+    const gp_device_kind *there = run->plan->devices[from->index].kind;
+    if (here == there) return here->pull(queue, to, from->device, address, bytes, err);
+    if (there->on_host) return here->copy_in(queue, to, address, bytes, err);
+    if (here->on_host) return there->fetch(from->device, to, address, bytes, &run->cancel, err);
+    return gp_fail(err, GP_UNSUPPORTED, "copies from %s to %s are not available", there->name, here->name);
+}
+
 static gp_status receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     size_t offset, bytes;
@@ -39,8 +51,8 @@ static gp_status receive(gp_worker *worker, const gp_mini_plan *mini, const gp_i
     gp_mail *mail = gp_run_mail(worker->run, instr->edge, instr->micro);
     gp_stream *queue = worker->queue[gp_instr_queue(plan->stages, instr)];
     int from = mini->programs->worker_of_stage[plan->stages->edges[instr->edge].from];
-    GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->pull(
-        queue, worker->arena + offset, worker->run->workers[from].device, mail->address, bytes, err));
+    GP_RETURN_IF_FAILED(
+        pull(worker, queue, worker->arena + offset, &worker->run->workers[from], mail->address, bytes, err));
     GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->event_record(mail->pulled_event, queue, err));
     gp_signal_raise(&mail->pulled, worker->command);
     return GP_OK;
@@ -73,6 +85,20 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     }
 }
 
+/* An event of another kind of device is the host's to wait for. */
+static gp_status wait_for_event(gp_worker *worker, const gp_mini_plan *mini, const gp_wait *wait, gp_stream *queue,
+                                gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    const gp_edge *edge = &plan->stages->edges[wait->edge];
+    const gp_mail *mail = gp_run_mail(worker->run, wait->edge, wait->micro);
+    bool sent = wait->kind == GP_WAIT_SENT;
+    int other = mini->programs->worker_of_stage[sent ? edge->from : edge->to];
+    const gp_device_kind *kind = plan->devices[other].kind;
+    const gp_event *event = sent ? mail->sent_event : mail->pulled_event;
+    if (kind == plan->devices[worker->index].kind) return kind->stream_wait(queue, event, err);
+    return kind->event_finish(event, &worker->run->cancel, err);
+}
+
 /* Other workers' instructions, then those of the worker's other queues. */
 static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc, gp_error *err) {
     gp_run *run = worker->run;
@@ -86,8 +112,7 @@ static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc
         gp_mail *mail = gp_run_mail(run, wait->edge, wait->micro);
         gp_signal *signal = wait->kind == GP_WAIT_SENT ? &mail->sent : &mail->pulled;
         GP_RETURN_IF_FAILED(gp_signal_wait(signal, worker->command, &run->cancel, err));
-        const gp_event *event = wait->kind == GP_WAIT_SENT ? mail->sent_event : mail->pulled_event;
-        if (!queues->known[i]) GP_RETURN_IF_FAILED(kind->stream_wait(queue, event, err));
+        if (!queues->known[i]) GP_RETURN_IF_FAILED(wait_for_event(worker, mini, wait, queue, err));
     }
     for (size_t i = queues->first[pc]; i < queues->first[pc + 1]; i++)
         GP_RETURN_IF_FAILED(kind->stream_wait(queue, worker->marks[queues->wait[i]], err));

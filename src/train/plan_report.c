@@ -76,7 +76,9 @@ static void write_header(const gp_report *report) {
 
 static void write_device(const gp_report *report, const gp_device_spec *spec) {
     char text[64];
-    if (spec->threads > 1)
+    if (!spec->kind->on_host)
+        snprintf(text, sizeof text, "%s:%d", spec->kind->name, spec->index);
+    else if (spec->threads > 1)
         snprintf(text, sizeof text, "%s, %d threads", spec->kind->name, spec->threads);
     else
         snprintf(text, sizeof text, "%s", spec->kind->name);

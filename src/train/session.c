@@ -83,11 +83,6 @@ static gp_status find_devices(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&session->devices, pipeline->device_count, err));
     for (int d = 0; d < pipeline->device_count; d++)
         GP_RETURN_IF_FAILED(gp_device_spec_find(&pipeline->devices[d], &session->devices[d], err));
-    for (int d = 1; d < pipeline->device_count; d++)
-        if (session->devices[d].kind != session->devices[0].kind)
-            return gp_fail_at(err, GP_UNSUPPORTED, pipeline->devices[d].place,
-                              "pipeline.devices: %s beside %s: kinds cannot be mixed in one pipeline yet",
-                              session->devices[d].kind->name, session->devices[0].kind->name);
     return GP_OK;
 }
 
@@ -270,7 +265,7 @@ gp_status gp_session_check_machine(const gp_session *session, gp_error *err) {
     if (!gp_size_add(sum, order, &sum)) sum = SIZE_MAX;
     size_t machine = gp_machine_memory();
     for (int w = 0; w < session->plan->workers; w++)
-        if (!gp_size_add(sum, session->plan->arena[w], &sum)) sum = SIZE_MAX;
+        if (session->devices[w].kind->on_host && !gp_size_add(sum, session->plan->arena[w], &sum)) sum = SIZE_MAX;
     char needed[32], there[32];
     if (machine && sum > machine)
         return gp_fail(err, GP_MEMORY, "the plan needs %s for %d stage%s, but the machine has %s",

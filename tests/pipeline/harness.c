@@ -22,8 +22,11 @@ void harness_plan(harness *h, const harness_options *options) {
     must(gp_graph_build(gp_yaml_root(h->document), &h->graph, &err), &err);
     gp_device_spec specs[64];
     assert_true(options->stages <= 64);
-    for (int i = 0; i < options->stages; i++)
-        specs[i] = (gp_device_spec){options->kind, 0, options->threads ? options->threads : 1, 0};
+    for (int i = 0; i < options->stages; i++) {
+        const gp_device_kind *kind = options->odd && i % 2 ? options->odd : options->kind;
+        specs[i] = (gp_device_spec){kind, options->devices && !kind->on_host ? i % options->devices : 0,
+                                    options->threads ? options->threads : 1, 0};
+    }
     gp_mini_size sizes[3] = {{options->batch, true}};
     int count = 1;
     if (options->last) sizes[count++] = (gp_mini_size){options->last, true};

@@ -49,11 +49,13 @@ typedef struct harness_options {
     gp_checkpoint_mode checkpoint;
     bool lockstep;
     int micro_batches;
-    int64_t batch, last; /* samples of a full mini-batch; of the one that ends an epoch (0: none) */
-    int64_t evaluation;  /* 0: none */
-    int threads;         /* 0: 1 */
-    double clip_norm;    /* 0: not clipped */
-    bool norms;          /* found though nothing is clipped */
+    int64_t batch, last;       /* samples of a full mini-batch; of the one that ends an epoch (0: none) */
+    int64_t evaluation;        /* 0: none */
+    int threads;               /* 0: 1 */
+    int devices;               /* that the workers are spread over; 0: 1 */
+    const gp_device_kind *odd; /* of every second worker; NULL: as the others */
+    double clip_norm;          /* 0: not clipped */
+    bool norms;                /* found though nothing is clipped */
 } harness_options;
 
 typedef struct harness {

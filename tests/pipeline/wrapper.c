@@ -191,6 +191,7 @@ const gp_device_kind *wrapper_kind(const gp_device_kind *inner, const wrapper_ho
     kind = (gp_device_kind){
         .name = inner->name,
         .computes_f64 = inner->computes_f64,
+        .on_host = inner->on_host,
         .prepare = prepare_inner,
         .release = release_inner,
         .open = open_device,
@@ -203,6 +204,7 @@ const gp_device_kind *wrapper_kind(const gp_device_kind *inner, const wrapper_ho
         .event_destroy = destroy_event,
         .event_record = record_event,
         .stream_wait = wait_event,
+        .event_finish = inner_kind->event_finish,
         .stream_finish = finish_stream,
         .copy_in = copy_in,
         .copy_out = copy_out,

@@ -192,6 +192,11 @@ static gp_status cpu_stream_wait(gp_stream *stream, const gp_event *event, gp_er
     return gp_fail(err, GP_INTERNAL, "cpu: a stream is to wait for an event that nobody has recorded");
 }
 
+static gp_status cpu_event_finish(const gp_event *event, const gp_cancel *cancel, gp_error *err) {
+    (void)cancel;
+    return cpu_stream_wait(NULL, event, err);
+}
+
 static gp_status cpu_stream_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
     (void)stream;
     (void)cancel;
@@ -239,6 +244,7 @@ static gp_status cpu_run(gp_stream *stream, const gp_prepared *prepared, void *c
 const gp_device_kind gp_cpu_kind = {
     .name = "cpu",
     .computes_f64 = false,
+    .on_host = true,
     .prepare = cpu_prepare,
     .release = cpu_release,
     .open = cpu_open,
@@ -251,6 +257,7 @@ const gp_device_kind gp_cpu_kind = {
     .event_destroy = cpu_event_destroy,
     .event_record = cpu_event_record,
     .stream_wait = cpu_stream_wait,
+    .event_finish = cpu_event_finish,
     .stream_finish = cpu_stream_finish,
     .copy_in = cpu_copy_in,
     .copy_out = cpu_copy_out,

@@ -1,5 +1,6 @@
 /* The table of device.h: memory, streams, events and copies; ops are found in ops[], the rest is a library's plan. */
 #include <assert.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 
 struct gp_device {
     int index;
+    pthread_mutex_t fetching; /* guards `fetches`, which is made when it is first needed */
+    gp_stream *fetches;
     size_t limit;    /* bytes; 0: what is free */
     size_t reserved; /* blocks */
 };
@@ -60,16 +63,15 @@ static gp_status cuda_open(const gp_device_spec *spec, gp_device **out, gp_error
         return gp_fail(err, GP_DEVICE, "cuda:%d: there is no such device: the machine has %d", spec->index, count);
     GP_RETURN_IF_FAILED(gp_cuda->use(spec->index, err));
     GP_RETURN_IF_FAILED(GP_NEW(&device, 1, err));
+    int failure = pthread_mutex_init(&device->fetching, NULL);
+    if (failure) {
+        free(device);
+        return gp_fail(err, GP_MEMORY, "cuda:%d: its lock cannot be made: %s", spec->index, strerror(failure));
+    }
     device->index = spec->index;
     device->limit = spec->memory;
     *out = device;
     return GP_OK;
-}
-
-static void cuda_close(gp_device *device) {
-    if (!device) return;
-    assert(device->reserved == 0);
-    free(device);
 }
 
 static gp_status cuda_reserve(gp_device *device, size_t bytes, void **out, gp_error *err) {
@@ -145,11 +147,23 @@ static gp_status cuda_stream_create(gp_device *device, bool copies, gp_stream **
     return GP_OK;
 }
 
+static gp_status cuda_event_finish(const gp_event *event, const gp_cancel *cancel, gp_error *err) {
+    return wait_for(event->handle, cancel, err);
+}
+
 static gp_status cuda_stream_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cuda->event_record(stream->end, stream->handle, err));
     GP_RETURN_IF_FAILED(wait_for(stream->end, cancel, err));
     gp_cuda_staging_deliver(&stream->staging);
     return GP_OK;
+}
+
+static void cuda_close(gp_device *device) {
+    if (!device) return;
+    assert(device->reserved == 0);
+    cuda_stream_destroy(device->fetches);
+    pthread_mutex_destroy(&device->fetching);
+    free(device);
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
@@ -238,6 +252,18 @@ static gp_status cuda_pull(gp_stream *stream, void *to, const gp_device *from, c
     return gp_cuda->copy_peer(to, here, address, from->index, bytes, stream->handle, err);
 }
 
+static gp_status cuda_fetch(gp_device *device, void *host_to, const void *address, size_t bytes,
+                            const gp_cancel *cancel, gp_error *err) {
+    gp_status status = gp_cuda->use(device->index, err);
+    if (status != GP_OK) return status;
+    pthread_mutex_lock(&device->fetching);
+    if (!device->fetches) status = cuda_stream_create(device, true, &device->fetches, err);
+    if (status == GP_OK) status = cuda_copy_out(device->fetches, host_to, address, bytes, err);
+    if (status == GP_OK) status = cuda_stream_finish(device->fetches, cancel, err);
+    pthread_mutex_unlock(&device->fetching);
+    return status;
+}
+
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
 static gp_status cuda_run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
@@ -276,10 +302,12 @@ const gp_device_kind gp_cuda_kind = {
     .event_destroy = cuda_event_destroy,
     .event_record = cuda_event_record,
     .stream_wait = cuda_stream_wait,
+    .event_finish = cuda_event_finish,
     .stream_finish = cuda_stream_finish,
     .copy_in = cuda_copy_in,
     .copy_out = cuda_copy_out,
     .pull = cuda_pull,
+    .fetch = cuda_fetch,
     .run = cuda_run,
     .event_elapsed = cuda_event_elapsed,
     .mark_begin = cuda_mark_begin,

@@ -210,6 +210,11 @@ static gp_status ref_stream_wait(gp_stream *stream, const gp_event *event, gp_er
     return GP_OK;
 }
 
+static gp_status ref_event_finish(const gp_event *event, const gp_cancel *cancel, gp_error *err) {
+    (void)cancel;
+    return ref_stream_wait(NULL, event, err);
+}
+
 static gp_status ref_stream_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
     (void)stream;
     (void)cancel;
@@ -261,6 +266,7 @@ static gp_status ref_run(gp_stream *stream, const gp_prepared *prepared, void *c
 const gp_device_kind gp_ref_kind = {
     .name = "ref",
     .computes_f64 = true,
+    .on_host = true,
     .prepare = ref_prepare,
     .release = ref_release,
     .open = ref_open,
@@ -273,6 +279,7 @@ const gp_device_kind gp_ref_kind = {
     .event_destroy = ref_event_destroy,
     .event_record = ref_event_record,
     .stream_wait = ref_stream_wait,
+    .event_finish = ref_event_finish,
     .stream_finish = ref_stream_finish,
     .copy_in = ref_copy_in,
     .copy_out = ref_copy_out,
