@@ -125,6 +125,7 @@ static bool read_knobs(gp_cudnn_parts *parts, gp_cudnn_part config, gp_cudnn_eng
 
 static bool read_engine(const gp_op_desc *desc, gp_cudnn_part config, gp_cudnn_engine *out) {
     gp_cudnn_parts parts = {0};
+    *out = (gp_cudnn_engine){0};
     gp_cudnn_built notes = {0};
     gp_cudnn_part engine = gp_cudnn_part_new(&parts, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     bool known =

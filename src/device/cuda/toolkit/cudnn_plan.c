@@ -1,4 +1,5 @@
 /* Convolutions through cuDNN. */
+#include "device/cuda/toolkit/choices.h"
 #include "device/cuda/toolkit/cudnn_device.h"
 #include "device/cuda/toolkit/cudnn_graph.h"
 #include "device/cuda/toolkit/plan.h"
@@ -32,6 +33,20 @@ static gp_format choose_format(const gp_op_desc *desc, const gp_tensor *w) {
     return desc->flags & GP_OP_TF32 ? GP_CUDA_FORMAT_CHANNELS_LAST : GP_FORMAT_PLAIN;
 }
 
+/* What was chosen before, as far as it still does; else what cuDNN proposes now. */
+static gp_status choose_engine(const gp_op_desc *desc, const gp_cudnn_device *device, gp_cudnn_engine *engine,
+                               gp_cudnn_built *built, gp_error *err) {
+    gp_error refused;
+    uint64_t key = gp_choice_key(desc, device->name, gp_cudnn.cudnnGetVersion());
+    if (gp_choice_find(key, engine) &&
+        gp_cudnn_engine_build(desc, device->properties, engine, built, &refused) == GP_OK)
+        return GP_OK;
+    GP_RETURN_IF_FAILED(gp_cudnn_engine_choose(desc, device->properties, engine, err));
+    GP_RETURN_IF_FAILED(gp_cudnn_engine_build(desc, device->properties, engine, built, err));
+    gp_choice_add(key, engine);
+    return GP_OK;
+}
+
 gp_status gp_cudnn_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error *err) {
     gp_op_desc *desc = &plan->desc;
     const gp_cudnn_device *device;
@@ -41,8 +56,7 @@ gp_status gp_cudnn_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error
     GP_RETURN_IF_FAILED(gp_cudnn_open(err));
     GP_RETURN_IF_FAILED(gp_cudnn_device_get(&device, err));
     gp_cudnn_built built = {0};
-    GP_RETURN_IF_FAILED(gp_cudnn_engine_choose(desc, device->properties, &plan->engine, err));
-    GP_RETURN_IF_FAILED(gp_cudnn_engine_build(desc, device->properties, &plan->engine, &built, err));
+    GP_RETURN_IF_FAILED(choose_engine(desc, device, &plan->engine, &built, err));
     plan->workspace = built.workspace;
     gp_cudnn_built_fini(&built);
     for (int i = 0; i < (int)desc->operands; i++) {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "device/cuda/toolkit/choices.h"
 #include "device/cuda/toolkit/plan.h"
 
 /* What libraries are used to from memory that was allocated for them alone. */
@@ -48,6 +49,7 @@ gp_status gp_cuda_library_open(gp_cuda_stream *stream, gp_cuda_library **out, gp
     gp_cuda_library *library;
     GP_RETURN_IF_FAILED(GP_NEW(&library, 1, err));
     library->stream = (cudaStream_t)(void *)stream;
+    gp_choices_save(); /* what planning has chosen, before any of it is run */
     *out = library;
     return GP_OK;
 }
