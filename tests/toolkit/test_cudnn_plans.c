@@ -133,6 +133,37 @@ static void test_cases(void **state) {
     }
 }
 
+/* Which layout the weights get: the channels last where tensor cores compute, and where that is another one at all. */
+static void test_formats(void **state) {
+    (void)state;
+    static const struct {
+        int64_t in, kernel;
+        uint32_t flags;
+        gp_format format;
+    } expected[] = {{64, 3, 0, GP_FORMAT_PLAIN},
+                    {64, 3, GP_OP_TF32, GP_CUDA_FORMAT_CHANNELS_LAST},
+                    {64, 1, GP_OP_TF32, GP_FORMAT_PLAIN},
+                    {1, 3, GP_OP_TF32, GP_FORMAT_PLAIN}};
+    describe("h100");
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        int64_t in = expected[i].in, kernel = expected[i].kernel, pad = kernel / 2;
+        gp_op_desc desc;
+        gp_prepared prepared;
+        gp_error err = {0};
+        gp_op_desc_init(&desc, GP_OP_CONV_FORWARD);
+        desc.operand[GP_CONV_FORWARD_X] = gp_tensor_plain(GP_F32, 4, (const int64_t[]){4, 8, 8, in});
+        desc.operand[GP_CONV_FORWARD_W] = gp_tensor_plain(GP_F32, 4, (const int64_t[]){32, in, kernel, kernel});
+        desc.operand[GP_CONV_FORWARD_W].format = GP_FORMAT_ANY;
+        desc.operand[GP_CONV_FORWARD_Y] = gp_tensor_plain(GP_F32, 4, (const int64_t[]){4, 8, 8, 32});
+        desc.attributes.conv = (gp_conv_attributes){{kernel, kernel}, {1, 1}, {pad, pad}, {1, 1}, 1};
+        if (plan(&desc, expected[i].flags, &prepared, &err) != GP_OK) fail_msg("%s", err.text);
+        assert_int_equal(prepared.operand[GP_CONV_FORWARD_W].format, expected[i].format);
+        assert_int_equal(prepared.operand[GP_CONV_FORWARD_W].bytes, 4 * 32 * in * kernel * kernel);
+        assert_int_equal(prepared.operand[GP_CONV_FORWARD_X].bytes, 4 * 4 * 8 * 8 * in);
+        gp_cuda_plan_destroy(prepared.context);
+    }
+}
+
 static void test_refuses(void **state) {
     (void)state;
     gp_op_case made;
@@ -205,10 +236,8 @@ static int print_table(void) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resnet),
-        cmocka_unit_test(test_unet),
-        cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_resnet),  cmocka_unit_test(test_unet),    cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_formats), cmocka_unit_test(test_refuses),
     };
     gp_error err = {0};
     setenv("XDG_CACHE_HOME", "nowhere", 1); /* no absolute path: none */

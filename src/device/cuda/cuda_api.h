@@ -19,6 +19,10 @@
 
 typedef struct gp_cuda_stream gp_cuda_stream;
 typedef struct gp_cuda_event gp_cuda_event;
+/* Formats of this kind. Weights of convolutions, [out,in/groups,kh,kw], stored as [out,kh,kw,in/groups]: what tensor
+ * cores want. */
+enum { GP_CUDA_FORMAT_CHANNELS_LAST = 1 };
+
 /* A library's way of doing one descriptor: immutable once made, owned by the prepared op, any thread. */
 typedef struct gp_cuda_plan gp_cuda_plan;
 /* What a library needs of its own to enqueue on one stream (handles); its thread only. */

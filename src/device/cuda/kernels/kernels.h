@@ -8,9 +8,12 @@
 #define GP_DEVICE_CUDA_KERNELS_KERNELS_H
 
 #include "device/cuda/kernels/elementwise.h"
+#include "device/cuda/kernels/reorder.h"
 
 /* X(name, struct of its arguments) */
-#define GP_CUDA_KERNELS(X) GP_CUDA_ELEMENTWISE_KERNELS(X)
+#define GP_CUDA_KERNELS(X)                                                                                             \
+    GP_CUDA_ELEMENTWISE_KERNELS(X)                                                                                     \
+    GP_CUDA_REORDER_KERNELS(X)
 
 typedef enum gp_cuda_kernel {
 #define GP_CUDA_ENUM(name, args) GP_KERNEL_##name,

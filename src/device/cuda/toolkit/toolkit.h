@@ -11,9 +11,6 @@ extern const gp_cuda_api gp_cuda_toolkit;
 extern const void *const gp_cuda_kernel_functions[GP_CUDA_KERNEL_COUNT];
 extern const char *const gp_cuda_kernel_names[GP_CUDA_KERNEL_COUNT];
 
-/* Weights of a convolution as [out,kh,kw,in/groups]: format 1 of this kind. */
-enum { GP_CUDA_FORMAT_CHANNELS_LAST = 1 };
-
 /* library.c: see cuda_api.h. */
 GP_MUST_USE gp_status gp_cuda_plan_create(gp_prepared *prepared, gp_error *err);
 void gp_cuda_plan_destroy(gp_cuda_plan *plan);
