@@ -172,6 +172,14 @@ static void numbers_are_compared_by_value(void **state) {
     assert_compared("0.1", "0.2", false);
     assert_compared("\"1\"", "1", false);
     assert_compared("-7", "7", false);
+    assert_compared("1", "\"1.0\"", false);
+    assert_compared("\"1.0\"", "1", false);
+    assert_compared("-0", "+0", true);
+    assert_compared("1.5", "1.5x", false);
+    assert_compared("1.5x", "1.5", false);
+    assert_compared("1.5", "x", false);
+    assert_compared("x", "1.5", false);
+    assert_compared("x", "y", false);
     assert_compared("9007199254740992", "9007199254740993", false); /* one double */
     assert_compared("18446744073709551614", "18446744073709551615", false);
 }
@@ -255,6 +263,51 @@ static void refuses_hostile_texts(void **state) {
     refuses_repeated("- &a key\n- {", "*a : 1,", 40000, "}", "key \"key\" occurs twice");
     refuses_repeated("a: &a [x,x,x,x]\nb: [", "*a,", MANY, "]", "more than 131072 nodes");
     refuses_repeated("", "---\n", MANY, "", "a second document");
+}
+
+/* Each stands behind two lines and a character of three bytes. */
+static void refuses_what_is_no_text(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes, *message;
+    } cases[] = {
+        {"\xC3(", "byte 0xC3 is not valid UTF-8"},                /* no continuation */
+        {"\x80", "byte 0x80 is not valid UTF-8"},                 /* nothing to continue */
+        {"\xC0\xAF", "byte 0xC0 is not valid UTF-8"},             /* longer than need be */
+        {"\xE0\x80\xAF", "byte 0xE0 is not valid UTF-8"},         /* longer than need be */
+        {"\xED\xA0\x80", "byte 0xED is not valid UTF-8"},         /* half a pair */
+        {"\xED\xBF\xBF", "byte 0xED is not valid UTF-8"},         /* the other half */
+        {"\xF4\x90\x80\x80", "byte 0xF4 is not valid UTF-8"},     /* beyond the last */
+        {"\xF8\x88\x80\x80\x80", "byte 0xF8 is not valid UTF-8"}, /* five bytes */
+        {"\xE2\x82", "byte 0xE2 is not valid UTF-8"},             /* cut off */
+        {"\x7F", "character U+007F is not allowed in YAML"},
+        {"\xC2\x84", "character U+0084 is not allowed in YAML"},
+        {"\xC2\x9F", "character U+009F is not allowed in YAML"},
+        {"\xEF\xBB\xBF", "character U+FEFF is not allowed in YAML"},
+        {"\xEF\xBF\xBE", "character U+FFFE is not allowed in YAML"},
+        {"\xEF\xBF\xBF", "character U+FFFF is not allowed in YAML"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[64], message[128];
+        snprintf(text, sizeof text, "a: 1\r\nb: 2\nc: €%s", cases[i].bytes);
+        snprintf(message, sizeof message, "t.yaml:3:5: %s", cases[i].message);
+        assert_refused(text, strlen(text), message);
+    }
+}
+
+/* The last and the first of what is refused beside them. */
+static void reads_every_character_beside_those(void **state) {
+    (void)state;
+    static const char *const good[] = {"\xC2\xA0",     "\xED\x9F\xBF",     "\xEE\x80\x80",     "\xEF\xBB\xBE",
+                                       "\xEF\xBF\xBD", "\xF0\x90\x80\x80", "\xF4\x8F\xBF\xBF", "~"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        char text[32], wanted[32];
+        snprintf(text, sizeof text, "a: x%sy\n", good[i]);
+        snprintf(wanted, sizeof wanted, "x%sy", good[i]);
+        gp_yaml_document *d = parse(text);
+        assert_text(gp_yaml_get(gp_yaml_root(d), "a"), wanted, false);
+        gp_yaml_destroy(&d);
+    }
 }
 
 static void finds_a_duplicate_among_many(void **state) {
@@ -418,6 +471,7 @@ static void writes_what_reads_back(void **state) {
         "a: \"# no comment\"\nb: 'x: y'\nc: '- x'\nd: '? x'\ne: '*x'\nf: '&x'\ng: '!x'\nh: '%x'\ni: '@x'\nj: '`x'\n",
         "a: x#y\nb: x:y\nc: -x\nd: ?x\ne: :x\nf: a, b] }\ng: a\tb\nh: cuda:0\ni: \\n\nj: it's\nk: 1 # comment\n",
         "a: é日本😀\nb: \"é日本😀\"\nc: \"\\N\\_\\L\\P\\uFEFF\\uFFFE\\u0080\"\nd: x\xC2\x85  y\ne: x\xE2\x80\xA8  y\n",
+        "a: \"\xC2\xA1 — ™ \xEF\xBB\xBE \xEF\xBD\xA1 \xEF\xBF\xBD \\N\\uFFFF \xF0\x90\x80\x80\"\nb: [\"-\", '', -]\n",
         "a: |\n  block\n  text\n\nb: >-\n  folded\n  text\nc: |+\n  kept\n\n\nd: plain over\n  two lines\n\n  and\n",
         "'quoted key': 1\n\"new\\nline\": 2\nplain key: 3\n\"<<\": 4\n'---': 5\n? complex\n: 6\n'é': 7\n8: 8\n",
         "[a, \"b, c\", 'd]', e f, 1e-3, -1, --x, -]",
@@ -541,6 +595,8 @@ int main(void) {
         cmocka_unit_test(holds_its_bounds),
         cmocka_unit_test(counts_nodes_behind_aliases),
         cmocka_unit_test(refuses_hostile_texts),
+        cmocka_unit_test(refuses_what_is_no_text),
+        cmocka_unit_test(reads_every_character_beside_those),
         cmocka_unit_test(finds_a_duplicate_among_many),
         cmocka_unit_test(loads_regular_files_only),
         cmocka_unit_test(overrides_anything),

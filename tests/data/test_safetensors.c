@@ -549,6 +549,27 @@ static void failed_writes(void **state) {
     odd.dim[0] = -1;
     fixture_expect(gp_safetensors_write(path, &odd, 1, NULL, &err), GP_IO, &err, path,
                    ": tensor \"new\" has an impossible shape");
+    odd = large;
+    odd.rank = GP_SAFETENSORS_MAX_RANK + 1;
+    fixture_expect(gp_safetensors_write(path, &odd, 1, NULL, &err), GP_IO, &err, path,
+                   ": tensor \"new\" has an impossible shape");
+    odd.rank = -1;
+    fixture_expect(gp_safetensors_write(path, &odd, 1, NULL, &err), GP_IO, &err, path,
+                   ": tensor \"new\" has an impossible shape");
+    odd = large;
+    odd.rank = 3;
+    odd.dim[0] = odd.dim[1] = odd.dim[2] = 1 << 22;
+    fixture_expect(gp_safetensors_write(path, &odd, 1, NULL, &err), GP_IO, &err, path,
+                   ": tensor \"new\" has an impossible shape");
+    odd.dim[2] = 1 << 19; /* 2^63 bytes */
+    fixture_expect(gp_safetensors_write(path, &odd, 1, NULL, &err), GP_IO, &err, path,
+                   ": the tensors have more bytes than a file can");
+    gp_safetensors_item sum[] = {odd, odd};
+    sum[0].name = "old";
+    sum[0].dim[2] = 2;
+    sum[1].dim[2] = (1 << 20) - 1; /* 2^64 bytes and 2^44 */
+    fixture_expect(gp_safetensors_write(path, sum, 2, NULL, &err), GP_IO, &err, path,
+                   ": the tensors have more bytes than a file can");
     const char *const metadata[] = {"key", "\xff", NULL};
     fixture_expect(gp_safetensors_write(path, &large, 1, metadata, &err), GP_IO, &err, path,
                    ": the metadata cannot be written as JSON: is it all UTF-8?");

@@ -202,6 +202,8 @@ static void test_refuses_norms(void **state) {
     REFUSES(NORM_APPLY, 3, "op norm_apply: y is [48, 17], which must be [3, 4, 4, 17]",
             operand[5] = tensor_of(2, 48, 17, 0, 0));
     REFUSES(NORM_APPLY, 3, "op norm_apply: eps is -1, which must be at least 0", desc->attributes.norm.eps = -1);
+    REFUSES(NORM_APPLY, 3, "op norm_apply: eps is inf, which must be at least 0", desc->attributes.norm.eps = INFINITY);
+    REFUSES(NORM_APPLY, 3, "op norm_apply: eps is nan, which must be at least 0", desc->attributes.norm.eps = NAN);
     REFUSES(NORM_BACKWARD_REDUCE, 3, "op norm_backward_reduce: dy is [3, 4, 4, 16], which must be [3, 4, 4, 17]",
             operand[1] = tensor_of(4, 3, 4, 4, 16));
     REFUSES(NORM_BACKWARD_REDUCE, 3, "op norm_backward_reduce: sums is [17], which must be [2, 17]",
@@ -212,6 +214,8 @@ static void test_refuses_norms(void **state) {
             operand[6] = tensor_of(4, 3, 4, 4, 18));
     REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: eps is -1, which must be at least 0",
             desc->attributes.group_norm.eps = -1);
+    REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: eps is inf, which must be at least 0",
+            desc->attributes.group_norm.eps = INFINITY);
     REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: 5 groups do not divide 96 channels",
             desc->attributes.group_norm.groups = 5);
     REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: 0 groups do not divide 96 channels",
@@ -229,6 +233,8 @@ static void test_refuses_norms(void **state) {
             desc->flags = GP_OP_ACCUMULATE);
     REFUSES(NORM_COMMIT, 3, "op norm_commit: momentum is 1.5, which must be 0 to 1",
             desc->attributes.norm.momentum = 1.5);
+    REFUSES(NORM_COMMIT, 3, "op norm_commit: momentum is -0.5, which must be 0 to 1",
+            desc->attributes.norm.momentum = -0.5);
     REFUSES(NORM_COMMIT, 3, "op norm_commit: pieces of 3 rows and a last one of 4", desc->attributes.norm.rows_full = 3;
             desc->attributes.norm.rows_last = 4);
     REFUSES(NORM_COMMIT, 0, "op norm_commit: one row in all, which has no unbiased variance",
@@ -304,6 +310,13 @@ static void test_refuses_the_rest(void **state) {
             operand[1] = tensor_of(3, 3, 4, 17, 0));
     REFUSES(ADD, 3, "op add: b is [3, 4, 4, 16], which must be [3, 4, 4, 17]", operand[1] = tensor_of(4, 3, 4, 4, 16));
     REFUSES(DROPOUT, 3, "op dropout: p is 1, which must be at least 0 and below 1", desc->attributes.dropout.p = 1);
+    REFUSES(DROPOUT, 3, "op dropout: p is -0.5, which must be at least 0 and below 1",
+            desc->attributes.dropout.p = -0.5);
+    REFUSES(DROPOUT, 3, "op dropout: node 0 and purpose 256 do not fit one word of a counter",
+            desc->attributes.dropout.node = 0;
+            desc->attributes.dropout.purpose = 256);
+    REFUSES(DROPOUT, 3, "op dropout: 17179869184 elements in a sample do not fit a counter",
+            operand[GP_DROPOUT_X] = operand[GP_DROPOUT_Y] = tensor_of(4, 2, 1 << 17, 1 << 17, 1));
     REFUSES(DROPOUT, 3, "op dropout: node 16777216 and purpose 3 do not fit one word of a counter",
             desc->attributes.dropout.node = 1 << 24);
     REFUSES(DROPOUT, 3, "op dropout: channels must be 0 or 1, reserved 0", desc->attributes.dropout.channels = 2);
@@ -317,8 +330,13 @@ static void test_refuses_the_rest(void **state) {
             operand[3] = tensor_of(2, 10, 17, 0, 0));
     REFUSES(CROSS_ENTROPY_FORWARD, 3, "op cross_entropy_forward: smoothing is 1.5, which must be 0 to 1",
             desc->attributes.cross_entropy.smoothing = 1.5);
+    REFUSES(CROSS_ENTROPY_FORWARD, 3, "op cross_entropy_forward: smoothing is -0.5, which must be 0 to 1",
+            desc->attributes.cross_entropy.smoothing = -0.5);
     REFUSES(ELEMENT_LOSS_FORWARD, 3, "op element_loss_forward: 2 is not a function of elements, or reserved is not 0",
             desc->attributes.element_loss.function = 2);
+    REFUSES(ELEMENT_LOSS_FORWARD, 3, "op element_loss_forward: 0 is not a function of elements, or reserved is not 0",
+            desc->attributes.element_loss.function = 0;
+            desc->attributes.element_loss.reserved = 1);
     REFUSES(ELEMENT_LOSS_FORWARD, 3, "op element_loss_forward: target is [3, 4, 17], which must be [3, 4, 4, 17]",
             operand[1] = tensor_of(3, 3, 4, 17, 0));
     REFUSES(ELEMENT_LOSS_FORWARD, 3, "op element_loss_forward: target is I64, which must be F32 or F64",
@@ -333,10 +351,20 @@ static void test_refuses_the_rest(void **state) {
             operand[0] = tensor_of(0, 0, 0, 0, 0);
             operand[0].dtype = GP_F64);
     REFUSES(CLIP_TOTAL, 3, "op clip_total: max_norm -1, which must be at least 0", desc->attributes.clip.max_norm = -1);
+    REFUSES(CLIP_TOTAL, 3, "op clip_total: max_norm inf, which must be at least 0",
+            desc->attributes.clip.max_norm = INFINITY);
     REFUSES(SGD, 5, "op sgd: nesterov without momentum", desc->attributes.sgd.momentum = 0);
     REFUSES(SGD, 3, "op sgd: momentum 0.9 and its state must be there together", desc->attributes.sgd.momentum = 0.9);
     REFUSES(SGD, 3, "op sgd: nesterov must be 0 or 1, reserved 0", desc->attributes.sgd.reserved = 1);
     REFUSES(SGD, 3, "op sgd: momentum 0 and decay -1, which must be at least 0", desc->attributes.sgd.decay = -1);
+    REFUSES(SGD, 3, "op sgd: momentum -1 and decay 0, which must be at least 0", desc->attributes.sgd.momentum = -1;
+            desc->attributes.sgd.decay = 0);
+    REFUSES(SGD, 3, "op sgd: momentum inf and decay 0, which must be at least 0",
+            desc->attributes.sgd.momentum = INFINITY;
+            desc->attributes.sgd.decay = 0);
+    REFUSES(SGD, 3, "op sgd: momentum 0 and decay inf, which must be at least 0",
+            desc->attributes.sgd.decay = INFINITY);
+    REFUSES(SGD, 3, "op sgd: nesterov must be 0 or 1, reserved 0", desc->attributes.sgd.nesterov = 2);
     REFUSES(SGD, 3, "op sgd: grad is [3], which must be [3, 4, 4, 17]", operand[1] = tensor_of(1, 3, 0, 0, 0));
     REFUSES(ADAM, 3, "op adam: betas 1 and 0.5, which must be at least 0 and below 1", desc->attributes.adam.beta1 = 1;
             desc->attributes.adam.beta2 = 0.5);
@@ -344,6 +372,12 @@ static void test_refuses_the_rest(void **state) {
             desc->attributes.adam.beta1 = 0.5;
             desc->attributes.adam.beta2 = -0.5);
     REFUSES(ADAM, 0, "op adam: eps -1 and decay 0, which must be at least 0", desc->attributes.adam.eps = -1);
+    REFUSES(ADAM, 0, "op adam: eps 0 and decay -1, which must be at least 0", desc->attributes.adam.eps = 0;
+            desc->attributes.adam.decay = -1);
+    REFUSES(ADAM, 0, "op adam: eps inf and decay 0, which must be at least 0", desc->attributes.adam.eps = INFINITY);
+    REFUSES(ADAM, 0, "op adam: eps 0 and decay inf, which must be at least 0", desc->attributes.adam.eps = 0;
+            desc->attributes.adam.decay = INFINITY);
+    REFUSES(ADAM, 3, "op adam: decoupled must be 0 or 1, reserved 0", desc->attributes.adam.reserved = 1);
     REFUSES(ADAM, 3, "op adam: decoupled must be 0 or 1, reserved 0", desc->attributes.adam.decoupled = 2);
     REFUSES(ADAM, 3, "op adam: v is [3, 4, 4, 16], which must be [3, 4, 4, 17]",
             operand[GP_ADAM_V] = tensor_of(4, 3, 4, 4, 16));

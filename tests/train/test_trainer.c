@@ -61,11 +61,10 @@ static bool equal_models(const char *a, const char *b) {
 }
 
 /* What stands behind the header, which names the step. */
-static bool equal_weights(const char *a, const char *b) {
+static bool equal_tensors(const char *a, const char *b) {
     size_t bytes[2];
     uint64_t head[2];
-    char *texts[2] = {fixture_read(in(a, "model.safetensors"), &bytes[0]),
-                      fixture_read(in(b, "model.safetensors"), &bytes[1])};
+    char *texts[2] = {fixture_read(a, &bytes[0]), fixture_read(b, &bytes[1])};
     for (int i = 0; i < 2; i++) {
         memcpy(&head[i], texts[i], sizeof head[i]);
         head[i] += sizeof head[i];
@@ -75,6 +74,10 @@ static bool equal_weights(const char *a, const char *b) {
     free(texts[0]);
     free(texts[1]);
     return equal;
+}
+
+static bool equal_weights(const char *a, const char *b) {
+    return equal_tensors(in(a, "model.safetensors"), in(b, "model.safetensors"));
 }
 
 static const char *text_of(json_t *line, const char *key) {
@@ -144,6 +147,59 @@ static void the_network_learns(void **state) {
     assert_string_equal(text_of(eval, "event"), "eval");
     assert_true(number_of(eval, "accuracy") > 0.85);
     json_decref(lines);
+}
+
+/* The step of the best evaluation by the metrics, the first of equal ones; fails where it is the first or the last. */
+static int64_t find_best(const char *folder, const char *figure, double *best) {
+    json_t *lines = fixture_metrics(folder), *line;
+    int64_t step = 0, last = 0;
+    size_t i;
+    json_array_foreach(lines, i, line) {
+        if (strcmp(text_of(line, "event"), "eval") != 0) continue;
+        double value = number_of(line, figure);
+        last = integer_of(line, "step");
+        if (step > 0 && !(strcmp(figure, "loss") == 0 ? value < *best : value > *best)) continue;
+        step = last;
+        *best = value;
+    }
+    json_decref(lines);
+    assert_true(step > 1 && step < last);
+    return step;
+}
+
+static void expect_best(const char *text, const char *figure) {
+    gp_error err = {0};
+    double best = 0;
+    char step[24], number[32], steps[64];
+    const char *const whole[] = {"train={steps: 30, eval_every: 1}", NULL}, *const part[] = {steps, NULL};
+    const char *folders[2] = {new_folder(), new_folder()};
+    for (int i = 0; i < 2; i++) {
+        gp_session *session = NULL;
+        gp_config *config = fixture_config(text, i == 0 ? whole : part);
+        if (gp_session_open(&config, &session, &err) != GP_OK) fail_msg("%s", err.text);
+        if (train_session(session, folders[i], NULL, NULL, &err) != GP_OK) fail_msg("%s", err.text);
+        if (i > 0) break;
+        snprintf(step, sizeof step, "%lld", (long long)find_best(folders[0], figure, &best));
+        snprintf(steps, sizeof steps, "train={steps: %s, eval_every: 1}", step);
+        snprintf(number, sizeof number, "%.9g", best);
+    }
+    gp_safetensors *file = NULL;
+    if (gp_safetensors_open(in(folders[0], "best.safetensors"), &file, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_string_equal(gp_safetensors_metadata(file, "step"), step);
+    assert_string_equal(gp_safetensors_metadata(file, figure), number);
+    gp_safetensors_close(&file);
+    assert_true(equal_tensors(in(folders[0], "best.safetensors"), in(folders[1], "model.safetensors")));
+    assert_false(equal_tensors(in(folders[0], "best.safetensors"), in(folders[0], "model.safetensors")));
+}
+
+static void the_best_model_is_that_of_the_best_evaluation(void **state) {
+    (void)state;
+    expect_best(FIXTURE_CONFIG, "accuracy");
+    expect_best("model: {input: {shape: [4]}, layers: [linear: {out: 8}, tanh, linear: {out: 2}], loss: mse}\n"
+                "data: {train: {synthetic: {samples: 32}}, eval: {synthetic: {samples: 16, seed: 2}}, batch: 8}\n"
+                "optimizer: {sgd: {lr: 0.2, momentum: 0.95}}\n"
+                "train: {steps: 1}\n",
+                "loss");
 }
 
 static void evaluations_come_when_they_are_due(void **state) {
@@ -651,6 +707,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_writes_its_steps_and_evaluations),
         cmocka_unit_test(the_network_learns),
+        cmocka_unit_test(the_best_model_is_that_of_the_best_evaluation),
         cmocka_unit_test(evaluations_come_when_they_are_due),
         cmocka_unit_test(the_first_of_steps_and_epochs_ends_the_run),
         cmocka_unit_test(drop_last_leaves_out_the_smaller_batch),
