@@ -122,7 +122,8 @@ void each_once(const each_scenario *scenario) {
 void each_call_fails(const each_scenario *scenario, calls_family family) {
     attempt it = first_attempt(scenario, family);
     int64_t calls = it.account->calls, times = 0, unharmed = 0, faults = 0;
-    int64_t most = each_most > 1 ? each_most : HARNESS_WATCHED ? scenario->most / 3 : scenario->most;
+    bool slow = HARNESS_WATCHES_THREADS || HARNESS_WATCHES_ADDRESSES;
+    int64_t most = each_most > 1 ? each_most : slow ? scenario->most / 3 : scenario->most;
     int64_t all = most / 2;
     int64_t stride = calls > most ? (calls - all) / (most - all) + 1 : 1;
     for (it.first = 1; it.first <= calls; it.first += it.first < all ? 1 : stride, times++) {
