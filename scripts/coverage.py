@@ -8,7 +8,8 @@ has four. Two figures of branches are given. The first is of all. The second is 
 `assert(` or with GP_RETURN_IF_FAILED(: one way out of an assert is never taken unless the program is wrong, and a
 failure that is handed on was counted where it was decided. Nothing else is left out.
 --least N ends with the N files in which most branches were not taken; --missing FILE (as src/…) lists, instead, the
-lines of these that were not run or not left in every way.
+lines of these that were not run or not left in every way; --reasons counts, instead, why: each line that was not run
+and each branch that was not taken has the first of REASONS whose pattern its statement has.
 """
 import argparse
 import collections
@@ -19,6 +20,18 @@ import subprocess
 import sys
 
 HANDED_ON = re.compile(r"\s*(?:assert|GP_RETURN_IF_FAILED)\(")
+# What a statement says of why it was not run, or not left in every way. Those of "other" are to be looked at one by one.
+REASONS = [
+    ("assert", r"\bassert\("),
+    ("handed on", r"GP_RETURN_IF_FAILED\(|status [!=]= GP_OK|status [!=]= dnnl_success"),
+    ("internal", r"GP_INTERNAL"),
+    ("too large", r"gp_size_|gp_int64_|gp_shape_elements|SIZE_MAX|INT64_MAX|UINT32_MAX|overflow|gp_layout_of"),
+    ("memory", r"GP_MEMORY|no_memory|_new_array|GP_NEW|GP_GROW|ENOMEM|MEMORY_ERROR|out_of_memory|no memory|!block|!head\b"),
+    ("system", r"errno|EINTR|strerror|GP_IO|\b(?:close|fclose|ferror|read|pread|write|stat|fstat|access|unlink|mkdir|open)\("),
+    ("oneDNN", r"dnnl"),
+    ("enum", r"\bswitch \(|\bdefault:|\bcase GP_|return (?:\"\?\"|NAN|0|-1|NULL|false|GP_OK);$"),
+    ("nobody", r"if \(!?(?:err|it|\*?\w+)(?: \|\| !\*\w+)?\)|\berr \?|&& err\)"),
+]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
@@ -54,14 +67,35 @@ class Source:
                 *[(sum(map(len, table.values())), sum(c > 0 for ways in table.values() for c in ways.values()))
                   for table in (self.taken, own)]]
 
+    def statement(self, number):
+        """The text from where the line's statement begins to where it ends, or to the first of what it guards."""
+        first = last = number - 1
+        while first > 0 and not re.search(r"[;{}:]\s*(?:/\*.*\*/\s*)?$|^\s*(?:/?\*.*)?$|^#", self.text[first - 1]):
+            first -= 1
+        while last + 1 < len(self.text) and not re.search(r"[;}]\s*(?:/\*.*\*/\s*)?$", self.text[last]):
+            last += 1
+        return " ".join(line.strip() for line in self.text[first:last + 1])
+
+    def reason(self, number):
+        text = self.statement(number)
+        return next((reason for reason, pattern in REASONS if re.search(pattern, text)), "other")
+
+    def reasons(self):
+        """{reason: [lines, branches]}"""
+        counts = collections.defaultdict(lambda: [0, 0])
+        for number, runs in self.runs.items():
+            counts[self.reason(number)][0] += runs == 0
+            counts[self.reason(number)][1] += sum(count == 0 for count in self.taken.get(number, {}).values())
+        return counts
+
     def missing(self):
         for number in sorted(self.runs):
             ways = self.taken.get(number, {})
             untaken = sum(count == 0 for count in ways.values())
             if self.runs[number] == 0:
-                yield number, "not run", self.text[number - 1]
+                yield number, "not run", self.reason(number), self.text[number - 1]
             elif untaken:
-                yield number, f"{untaken} of {len(ways)}", self.text[number - 1]
+                yield number, f"{untaken} of {len(ways)}", self.reason(number), self.text[number - 1]
 
 
 def read(build):
@@ -91,17 +125,37 @@ def row(name, tallies):
           f"{percent(total[2])} of {total[2][0]:6}")
 
 
+def print_reasons(sources):
+    """Lines not run, and branches not taken, by room and reason."""
+    names = [reason for reason, _ in REASONS] + ["other"]
+    rooms = collections.defaultdict(collections.Counter)
+    for path, source in sources.items():
+        for reason, (lines, branches) in source.reasons().items():
+            for room in (pathlib.PurePath(path).parent.as_posix(), "src"):
+                rooms[room][reason, 0] += lines
+                rooms[room][reason, 1] += branches
+    print(f"{'':<18}" + "".join(f"{name:>11}" for name in names) + f"{'all':>11}")
+    for room in sorted(set(rooms) - {"src"}) + ["src"]:
+        pairs = [(rooms[room][name, 0], rooms[room][name, 1]) for name in names]
+        pairs.append(tuple(map(sum, zip(*pairs))))
+        print(f"{room:<18}" + "".join(f"{'%d+%d' % pair:>11}" for pair in pairs))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("--least", type=int, default=15)
     parser.add_argument("--missing", nargs="+", default=[])
+    parser.add_argument("--reasons", action="store_true")
     options = parser.parse_args()
     sources = read(options.build.resolve())
     if options.missing:
         for name in options.missing:
-            for number, what, text in sources[name].missing():
-                print(f"{name}:{number}: {what:>8}: {text.strip()}")
+            for number, what, reason, text in sources[name].missing():
+                print(f"{name}:{number}: {what:>8}: {reason:>9}: {text.strip()}")
+        return
+    if options.reasons:
+        print_reasons(sources)
         return
     tallies = {name: source.tally() for name, source in sources.items()}
     rooms = collections.defaultdict(list)
