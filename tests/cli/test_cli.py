@@ -265,6 +265,21 @@ class Usage(Group):
         process = self.expect(["--version"], 0)
         self.assertRegex(process.out, r"\Agpipe-train \d+\.\d+\.\d+\n\Z")
 
+    def test_threads_that_wait_sleep(self):
+        """OpenMP's, unless somebody says otherwise."""
+        for given, wanted in (({}, b"passive"), ({"OMP_WAIT_POLICY": "active"}, b"active")):
+            environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+            self.write("c.yaml", CONFIG.replace("epochs: 2", "steps: 4000000000"))
+            process = self.start("-q", "-o", "run" + given.get("OMP_WAIT_POLICY", ""), "c.yaml", env={**environment, **given})
+            start = time.monotonic()
+            found = None
+            while found != wanted and time.monotonic() - start < PATIENCE and process.poll() is None:
+                with open("/proc/%d/environ" % process.pid, "rb") as file:
+                    found = dict(pair.split(b"=", 1) for pair in file.read().split(b"\0") if b"=" in pair).get(b"OMP_WAIT_POLICY")
+            self.assertEqual(found, wanted)
+            process.kill()
+            process.wait()
+
     def test_options_stand_anywhere(self):
         for arguments in (
             ["c.yaml", "-q", "-o", "run", "--set", "train.steps=1"],
@@ -661,6 +676,15 @@ class Failures(Group):
         self.assertIsNone(read_lines(self.path("run"))[2]["loss"])
         one = self.train("--set", "optimizer.sgd.lr=1e30", "--set", "train.steps=1")
         self.assertEqual(read_model(self.path("run")), read_model(one))
+
+    def test_a_loss_that_is_infinite(self):
+        """One weight, and so no sum of infinities of both signs."""
+        self.write("c.yaml", "model: {input: {shape: [1]}, layers: [linear: {out: 1, bias: false}], loss: mse}\n"
+                   "data: {train: {synthetic: {samples: 8}}, batch: 8}\n"
+                   "optimizer: {sgd: 1e25}\ntrain: {steps: 3}\n")
+        self.expect(["-q", "-o", "run", "c.yaml"], 1, "gpipe-train: step 3: the loss is infinite: the update was not "
+                    "applied, and the run stops; a lower learning rate or a warm-up may help; first not finite: "
+                    "linear \"0\": weight, before the step: 1 of 1 element, the first is inf\n")
 
     def test_missing_and_truncated_data(self):
         with open(self.path("d.safetensors"), "rb") as file:
