@@ -1,9 +1,18 @@
 #include "cuda/host_kernels.h"
 
+#include <string.h>
+
 #include "cuda/kernel_table.h"
 
 const char *gp_host_kernel_name(gp_cuda_kernel kernel) {
     return gp_kernel_table[kernel].name;
+}
+
+bool gp_host_kernel_has_wide(gp_cuda_kernel kernel) {
+    if (kernel + 1 >= GP_CUDA_KERNEL_COUNT) return false;
+    const char *name = gp_kernel_table[kernel].name, *next = gp_kernel_table[kernel + 1].name;
+    size_t length = strlen(name);
+    return strncmp(name, next, length) == 0 && strcmp(next + length, "_wide") == 0;
 }
 
 static gp_status check(const gp_cuda_launch *launch, gp_error *err) {

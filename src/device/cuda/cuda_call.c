@@ -2,6 +2,17 @@
 
 #include <assert.h>
 
+gp_cuda_kernel gp_cuda_kernel_for(const gp_cuda_call *call, gp_cuda_kernel kernel) {
+    enum { SPARE = 4096 }; /* threads behind the last element count too */
+    const gp_op_desc *desc = &call->prepared->desc;
+    for (int i = 0; i < (int)desc->operands; i++) {
+        const gp_tensor *tensor = &desc->operand[i];
+        if (tensor->present && gp_tensor_bytes(tensor) / gp_dtype_size(tensor->dtype) > INT32_MAX - SPARE)
+            return (gp_cuda_kernel)(kernel + 1);
+    }
+    return kernel;
+}
+
 gp_cuda_launch gp_cuda_launch_blocks(gp_cuda_kernel kernel, int64_t blocks, uint32_t threads, const void *args,
                                      size_t args_bytes) {
     assert(blocks >= 0 && blocks <= INT32_MAX && threads > 0 && args_bytes <= GP_CUDA_MAX_ARGS);
@@ -52,12 +63,17 @@ gp_status gp_cuda_enqueue(const gp_cuda_call *call, const gp_cuda_launch *launch
     return gp_cuda->launch(launch, call->stream, err);
 }
 
+bool gp_cuda_aligned(const gp_cuda_call *call, const int *operand, int count) {
+    for (int i = 0; i < count; i++)
+        if (operand[i] >= 0 && (uintptr_t)call->operand[operand[i]] % 16) return false;
+    return true;
+}
+
 bool gp_cuda_by_four(const gp_cuda_call *call, const int *operand, int count) {
     for (int i = 0; i < count; i++) {
         if (operand[i] < 0) continue;
         gp_rows rows = gp_cuda_rows(call, operand[i]);
-        if ((uintptr_t)call->operand[operand[i]] % 16 || rows.width % 4 || (rows.count > 1 && rows.pitch % 4))
-            return false;
+        if (rows.width % 4 || (rows.count > 1 && rows.pitch % 4)) return false;
     }
-    return true;
+    return gp_cuda_aligned(call, operand, count);
 }

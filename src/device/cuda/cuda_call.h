@@ -29,6 +29,9 @@ static inline gp_rows gp_cuda_rows(const gp_cuda_call *call, int operand) {
     return gp_rows_of(&call->prepared->desc.operand[operand]);
 }
 
+/* Of a kernel that is there twice (GP_CUDA_BOTH) the one for this call: the wide one where an operand has more
+ * elements, gaps included, than 31 bits count. */
+gp_cuda_kernel gp_cuda_kernel_for(const gp_cuda_call *call, gp_cuda_kernel kernel);
 /* One thread for each of `items` ≥ 0, in blocks of GP_CUDA_BLOCK. `args` is borrowed until the launch. */
 gp_cuda_launch gp_cuda_launch_items(gp_cuda_kernel kernel, int64_t items, const void *args, size_t args_bytes);
 /* `blocks` blocks of `threads` threads. */
@@ -46,5 +49,7 @@ GP_MUST_USE gp_status gp_cuda_enqueue(const gp_cuda_call *call, const gp_cuda_la
 /* Whether operands as rows may be read and written four elements at a time: addresses, pitches and width. Operands
  * < 0 are left out. Kernels give the same bits either way. */
 bool gp_cuda_by_four(const gp_cuda_call *call, const int *operand, int count);
+/* Whether their addresses alone would allow it. */
+bool gp_cuda_aligned(const gp_cuda_call *call, const int *operand, int count);
 
 #endif

@@ -35,6 +35,8 @@ struct gp_event {
 static const gp_cuda_op ops[GP_OP_KINDS] = {
     [GP_OP_RELU_FORWARD] = {gp_cuda_relu_forward_prepare, gp_cuda_relu_forward_run},
     [GP_OP_RELU_BACKWARD] = {gp_cuda_relu_backward_prepare, gp_cuda_relu_backward_run},
+    [GP_OP_ACTIVATION_FORWARD] = {gp_cuda_activation_forward_prepare, gp_cuda_activation_forward_run},
+    [GP_OP_ACTIVATION_BACKWARD] = {gp_cuda_activation_backward_prepare, gp_cuda_activation_backward_run},
     [GP_OP_ADD] = {gp_cuda_add_prepare, gp_cuda_add_run},
     [GP_OP_REORDER] = {gp_cuda_reorder_prepare, gp_cuda_reorder_run},
 };

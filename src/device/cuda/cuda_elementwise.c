@@ -1,3 +1,4 @@
+#include "device/cuda/cuda_map.h"
 #include "device/cuda/cuda_ops.h"
 
 gp_status gp_cuda_relu_forward_prepare(gp_prepared *prepared, gp_error *err) {
@@ -20,27 +21,9 @@ gp_status gp_cuda_add_prepare(gp_prepared *prepared, gp_error *err) {
     return GP_OK;
 }
 
-/* operand: y, a, b; b < 0: none. */
 static gp_status map(const gp_cuda_call *call, gp_cuda_kernel kernel, const int operand[3], gp_error *err) {
-    bool four = gp_cuda_by_four(call, operand, 3);
-    gp_rows y = gp_cuda_rows(call, operand[0]), a = gp_cuda_rows(call, operand[1]);
-    gp_kernel_map_args args = {.y = call->operand[operand[0]],
-                               .a = call->operand[operand[1]],
-                               .rows = y.count,
-                               .width = y.width,
-                               .y_pitch = y.pitch,
-                               .a_pitch = a.pitch,
-                               .by_four = four};
-    if (operand[2] >= 0) {
-        args.b = call->operand[operand[2]];
-        args.b_pitch = gp_cuda_rows(call, operand[2]).pitch;
-    }
-    int64_t items = y.count * (four ? y.width / 4 : y.width);
-    gp_cuda_launch launch = gp_cuda_launch_items(kernel, items, &args, sizeof args);
-    gp_cuda_writes(&launch, call, operand[0]);
-    gp_cuda_reads(&launch, call, operand[1]);
-    if (operand[2] >= 0) gp_cuda_reads(&launch, call, operand[2]);
-    return gp_cuda_enqueue(call, &launch, err);
+    gp_kernel_map_args args = gp_cuda_map_args(call, operand);
+    return gp_cuda_map(call, kernel, operand, &args, sizeof args, err);
 }
 
 gp_status gp_cuda_relu_forward_run(const gp_cuda_call *call, gp_error *err) {

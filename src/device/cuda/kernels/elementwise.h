@@ -15,8 +15,8 @@ typedef struct gp_kernel_map_args {
 } gp_kernel_map_args;
 
 #define GP_CUDA_ELEMENTWISE_KERNELS(X)                                                                                 \
-    X(relu_forward, gp_kernel_map_args)                                                                                \
-    X(relu_backward, gp_kernel_map_args)                                                                               \
-    X(add, gp_kernel_map_args)
+    GP_CUDA_BOTH(X, relu_forward, gp_kernel_map_args)                                                                  \
+    GP_CUDA_BOTH(X, relu_backward, gp_kernel_map_args)                                                                 \
+    GP_CUDA_BOTH(X, add, gp_kernel_map_args)
 
 #endif

@@ -7,12 +7,17 @@
 #ifndef GP_DEVICE_CUDA_KERNELS_KERNELS_H
 #define GP_DEVICE_CUDA_KERNELS_KERNELS_H
 
+#include "device/cuda/kernels/activation.h"
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/reorder.h"
+
+/* A kernel that is there twice, see index.cuh: the wide one is the next by number. */
+#define GP_CUDA_BOTH(X, name, args) X(name, args) X(name##_wide, args)
 
 /* X(name, struct of its arguments) */
 #define GP_CUDA_KERNELS(X)                                                                                             \
     GP_CUDA_ELEMENTWISE_KERNELS(X)                                                                                     \
+    GP_CUDA_ACTIVATION_KERNELS(X)                                                                                      \
     GP_CUDA_REORDER_KERNELS(X)
 
 typedef enum gp_cuda_kernel {
