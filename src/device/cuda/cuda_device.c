@@ -39,6 +39,22 @@ static const gp_cuda_op ops[GP_OP_KINDS] = {
     [GP_OP_ACTIVATION_BACKWARD] = {gp_cuda_activation_backward_prepare, gp_cuda_activation_backward_run},
     [GP_OP_ADD] = {gp_cuda_add_prepare, gp_cuda_add_run},
     [GP_OP_REORDER] = {gp_cuda_reorder_prepare, gp_cuda_reorder_run},
+    [GP_OP_NORM_STATISTICS] = {gp_cuda_norm_statistics_prepare, gp_cuda_norm_statistics_run},
+    [GP_OP_NORM_APPLY] = {gp_cuda_norm_apply_prepare, gp_cuda_norm_apply_run},
+    [GP_OP_NORM_BACKWARD_REDUCE] = {gp_cuda_norm_backward_reduce_prepare, gp_cuda_norm_backward_reduce_run},
+    [GP_OP_NORM_BACKWARD_DATA] = {gp_cuda_norm_backward_data_prepare, gp_cuda_norm_backward_data_run},
+    [GP_OP_NORM_COMMIT] = {gp_cuda_norm_commit_prepare, gp_cuda_norm_commit_run},
+    [GP_OP_GROUP_NORM_FORWARD] = {gp_cuda_group_norm_forward_prepare, gp_cuda_group_norm_forward_run},
+    [GP_OP_GROUP_NORM_BACKWARD_DATA] = {gp_cuda_group_norm_backward_data_prepare, gp_cuda_group_norm_backward_data_run},
+    [GP_OP_GROUP_NORM_BACKWARD_WEIGHTS] = {gp_cuda_group_norm_backward_weights_prepare,
+                                           gp_cuda_group_norm_backward_weights_run},
+    [GP_OP_SQUARE_SUM] = {gp_cuda_square_sum_prepare, gp_cuda_square_sum_run},
+    [GP_OP_CLIP_TOTAL] = {gp_cuda_clip_total_prepare, gp_cuda_clip_total_run},
+    [GP_OP_CROSS_ENTROPY_FORWARD] = {gp_cuda_cross_entropy_forward_prepare, gp_cuda_cross_entropy_forward_run},
+    [GP_OP_CROSS_ENTROPY_BACKWARD] = {gp_cuda_cross_entropy_backward_prepare, gp_cuda_cross_entropy_backward_run},
+    [GP_OP_ELEMENT_LOSS_FORWARD] = {gp_cuda_element_loss_forward_prepare, gp_cuda_element_loss_forward_run},
+    [GP_OP_ELEMENT_LOSS_BACKWARD] = {gp_cuda_element_loss_backward_prepare, gp_cuda_element_loss_backward_run},
+    [GP_OP_LOSS_TOTAL] = {gp_cuda_loss_total_prepare, gp_cuda_loss_total_run},
 };
 
 bool gp_cuda_built(void) {

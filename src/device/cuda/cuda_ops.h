@@ -23,4 +23,42 @@ GP_MUST_USE gp_status gp_cuda_activation_backward_run(const gp_cuda_call *call, 
 GP_MUST_USE gp_status gp_cuda_reorder_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_reorder_run(const gp_cuda_call *call, gp_error *err);
 
+/* cuda_norm.c */
+GP_MUST_USE gp_status gp_cuda_norm_statistics_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_statistics_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_apply_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_apply_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_backward_reduce_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_backward_reduce_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_backward_data_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_commit_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_commit_run(const gp_cuda_call *call, gp_error *err);
+
+/* cuda_group_norm.c */
+GP_MUST_USE gp_status gp_cuda_group_norm_forward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_group_norm_forward_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_group_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_group_norm_backward_data_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_group_norm_backward_weights_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_group_norm_backward_weights_run(const gp_cuda_call *call, gp_error *err);
+
+/* cuda_clip.c */
+GP_MUST_USE gp_status gp_cuda_square_sum_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_square_sum_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_clip_total_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_clip_total_run(const gp_cuda_call *call, gp_error *err);
+
+/* cuda_loss.c */
+GP_MUST_USE gp_status gp_cuda_cross_entropy_forward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_cross_entropy_forward_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_cross_entropy_backward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_cross_entropy_backward_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_element_loss_forward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_element_loss_forward_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_element_loss_backward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_element_loss_backward_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_loss_total_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_loss_total_run(const gp_cuda_call *call, gp_error *err);
+
 #endif

@@ -8,8 +8,13 @@
 #define GP_DEVICE_CUDA_KERNELS_KERNELS_H
 
 #include "device/cuda/kernels/activation.h"
+#include "device/cuda/kernels/columns.h"
 #include "device/cuda/kernels/elementwise.h"
+#include "device/cuda/kernels/group_norm.h"
+#include "device/cuda/kernels/loss.h"
+#include "device/cuda/kernels/norm.h"
 #include "device/cuda/kernels/reorder.h"
+#include "device/cuda/kernels/sums.h"
 
 /* A kernel that is there twice, see index.cuh: the wide one is the next by number. */
 #define GP_CUDA_BOTH(X, name, args) X(name, args) X(name##_wide, args)
@@ -18,7 +23,12 @@
 #define GP_CUDA_KERNELS(X)                                                                                             \
     GP_CUDA_ELEMENTWISE_KERNELS(X)                                                                                     \
     GP_CUDA_ACTIVATION_KERNELS(X)                                                                                      \
-    GP_CUDA_REORDER_KERNELS(X)
+    GP_CUDA_REORDER_KERNELS(X)                                                                                         \
+    GP_CUDA_COLUMN_KERNELS(X)                                                                                          \
+    GP_CUDA_NORM_KERNELS(X)                                                                                            \
+    GP_CUDA_GROUP_NORM_KERNELS(X)                                                                                      \
+    GP_CUDA_SUM_KERNELS(X)                                                                                             \
+    GP_CUDA_LOSS_KERNELS(X)
 
 typedef enum gp_cuda_kernel {
 #define GP_CUDA_ENUM(name, args) GP_KERNEL_##name,

@@ -1,0 +1,55 @@
+#include "device/cuda/cuda_columns.h"
+
+enum { MOST_BLOCKS = 128 };
+
+static int64_t divided_up(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static gp_kernel_columns columns_of(int64_t samples, int64_t rows, int64_t width) {
+    int64_t tile = 1;
+    while (tile < GP_KERNEL_COLUMN_TILE && tile < width) tile *= 2;
+    return (gp_kernel_columns){.samples = samples,
+                               .rows = rows,
+                               .width = width,
+                               .rows_of_block = GP_KERNEL_COLUMN_THREADS / tile * GP_KERNEL_COLUMN_STEP,
+                               .tile = tile,
+                               .tiles = divided_up(width, tile)};
+}
+
+gp_kernel_columns gp_cuda_columns_summed(int64_t samples, int64_t rows, int64_t width) {
+    gp_kernel_columns columns = columns_of(samples, rows, width);
+    columns.rows_of_block *= divided_up(rows, columns.rows_of_block * MOST_BLOCKS);
+    columns.blocks = divided_up(rows, columns.rows_of_block);
+    return columns;
+}
+
+gp_kernel_columns gp_cuda_columns_mapped(int64_t samples, int64_t rows, int64_t width) {
+    gp_kernel_columns columns = columns_of(samples, rows, width);
+    columns.blocks = divided_up(rows, columns.rows_of_block);
+    return columns;
+}
+
+size_t gp_cuda_columns_bytes(const gp_kernel_columns *columns) {
+    return (size_t)(columns->samples * columns->blocks * 2 * columns->width) * sizeof(double);
+}
+
+gp_cuda_launch gp_cuda_columns_launch(gp_cuda_kernel kernel, const gp_kernel_columns *columns, const void *args,
+                                      size_t args_bytes) {
+    return gp_cuda_launch_blocks(kernel, columns->samples * columns->blocks * columns->tiles, GP_KERNEL_COLUMN_THREADS,
+                                 args, args_bytes);
+}
+
+gp_cuda_launch gp_cuda_columns_combine(gp_cuda_kernel kernel, const gp_kernel_columns *columns, const void *args,
+                                       size_t args_bytes) {
+    return gp_cuda_launch_blocks(kernel, columns->tiles, GP_KERNEL_COLUMN_THREADS, args, args_bytes);
+}
+
+gp_status gp_cuda_columns_moments(const gp_cuda_call *call, const gp_kernel_columns *columns, int x, gp_error *err) {
+    gp_kernel_column_moments_args args = {
+        .columns = *columns, .x = call->operand[x], .x_pitch = gp_cuda_rows(call, x).pitch, .partial = call->workspace};
+    gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_column_moments, columns, &args, sizeof args);
+    gp_cuda_reads(&launch, call, x);
+    gp_cuda_writes_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
+    return gp_cuda_enqueue(call, &launch, err);
+}

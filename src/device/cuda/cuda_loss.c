@@ -1,0 +1,135 @@
+#include "device/cuda/cuda_ops.h"
+#include "device/cuda/cuda_sums.h"
+
+/* ---- cross entropy ----------------------------------------------------------------------------------------------- */
+
+/* Threads that share a row: each has eight classes or so. */
+static int64_t team_of(gp_rows x) {
+    int64_t team = 1;
+    while (team < 32 && 8 * team < x.width) team *= 2;
+    return team;
+}
+
+static int64_t blocks_of(gp_rows x) {
+    int64_t rows = GP_KERNEL_LOSS_THREADS / team_of(x);
+    return (x.count + rows - 1) / rows;
+}
+
+gp_status gp_cuda_cross_entropy_forward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fld", err));
+    gp_cuda_sum_book(prepared, blocks_of(gp_rows_of(&prepared->desc.operand[GP_CROSS_ENTROPY_FORWARD_X])), 2);
+    return GP_OK;
+}
+
+static gp_kernel_cross_entropy_args cross_entropy_args(const gp_cuda_call *call) {
+    const gp_cross_entropy_attributes *attributes = &call->prepared->desc.attributes.cross_entropy;
+    gp_rows x = gp_cuda_rows(call, GP_CROSS_ENTROPY_FORWARD_X);
+    return (gp_kernel_cross_entropy_args){.x = call->operand[GP_CROSS_ENTROPY_FORWARD_X],
+                                          .target = call->operand[GP_CROSS_ENTROPY_FORWARD_TARGET],
+                                          .rows = x.count,
+                                          .classes = x.width,
+                                          .x_pitch = x.pitch,
+                                          .team = team_of(x),
+                                          .ignore = attributes->ignore,
+                                          .smoothing = attributes->smoothing};
+}
+
+gp_status gp_cuda_cross_entropy_forward_run(const gp_cuda_call *call, gp_error *err) {
+    gp_kernel_cross_entropy_args args = cross_entropy_args(call);
+    int64_t blocks = blocks_of(gp_cuda_rows(call, GP_CROSS_ENTROPY_FORWARD_X));
+    args.partial = gp_cuda_sum_partial(call, blocks, call->operand[GP_CROSS_ENTROPY_FORWARD_PARTIAL]);
+    gp_cuda_launch launch =
+        gp_cuda_launch_blocks(GP_KERNEL_cross_entropy_forward, blocks, GP_KERNEL_LOSS_THREADS, &args, sizeof args);
+    gp_cuda_reads(&launch, call, GP_CROSS_ENTROPY_FORWARD_X);
+    gp_cuda_reads(&launch, call, GP_CROSS_ENTROPY_FORWARD_TARGET);
+    gp_cuda_writes_bytes(&launch, args.partial, (size_t)(2 * blocks) * sizeof(double));
+    GP_RETURN_IF_FAILED(gp_cuda_enqueue(call, &launch, err));
+    return gp_cuda_sum_combine(call, blocks, 2, GP_CROSS_ENTROPY_FORWARD_PARTIAL, err);
+}
+
+gp_status gp_cuda_cross_entropy_backward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "flsf", err));
+    gp_op_allow_in_place(prepared, GP_CROSS_ENTROPY_BACKWARD_DX, GP_CROSS_ENTROPY_BACKWARD_X);
+    return GP_OK;
+}
+
+gp_status gp_cuda_cross_entropy_backward_run(const gp_cuda_call *call, gp_error *err) {
+    const gp_step_scalars *scalars = call->operand[GP_CROSS_ENTROPY_BACKWARD_SCALARS];
+    gp_kernel_cross_entropy_args args = cross_entropy_args(call);
+    args.divisor = &scalars->divisor;
+    args.dx = call->operand[GP_CROSS_ENTROPY_BACKWARD_DX];
+    args.dx_pitch = gp_cuda_rows(call, GP_CROSS_ENTROPY_BACKWARD_DX).pitch;
+    gp_cuda_launch launch = gp_cuda_launch_blocks(GP_KERNEL_cross_entropy_backward, blocks_of(gp_cuda_rows(call, 0)),
+                                                  GP_KERNEL_LOSS_THREADS, &args, sizeof args);
+    gp_cuda_reads(&launch, call, GP_CROSS_ENTROPY_BACKWARD_X);
+    gp_cuda_reads(&launch, call, GP_CROSS_ENTROPY_BACKWARD_TARGET);
+    gp_cuda_reads(&launch, call, GP_CROSS_ENTROPY_BACKWARD_SCALARS);
+    gp_cuda_writes(&launch, call, GP_CROSS_ENTROPY_BACKWARD_DX);
+    return gp_cuda_enqueue(call, &launch, err);
+}
+
+/* ---- losses of single elements ----------------------------------------------------------------------------------- */
+
+gp_status gp_cuda_element_loss_forward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "ffd", err));
+    gp_cuda_sum_book(prepared, gp_cuda_sum_blocks(gp_rows_of(&prepared->desc.operand[GP_ELEMENT_LOSS_FORWARD_X])), 2);
+    return GP_OK;
+}
+
+gp_status gp_cuda_element_loss_forward_run(const gp_cuda_call *call, gp_error *err) {
+    return gp_cuda_sum_elements(call, GP_KERNEL_element_loss_sum, GP_ELEMENT_LOSS_FORWARD_X,
+                                GP_ELEMENT_LOSS_FORWARD_TARGET, call->prepared->desc.attributes.element_loss.function,
+                                2, GP_ELEMENT_LOSS_FORWARD_PARTIAL, err);
+}
+
+gp_status gp_cuda_element_loss_backward_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "ffsf", err));
+    gp_op_allow_in_place(prepared, GP_ELEMENT_LOSS_BACKWARD_DX, GP_ELEMENT_LOSS_BACKWARD_X);
+    return GP_OK;
+}
+
+gp_status gp_cuda_element_loss_backward_run(const gp_cuda_call *call, gp_error *err) {
+    const int rows[] = {GP_ELEMENT_LOSS_BACKWARD_X, GP_ELEMENT_LOSS_BACKWARD_TARGET, GP_ELEMENT_LOSS_BACKWARD_DX};
+    const gp_step_scalars *scalars = call->operand[GP_ELEMENT_LOSS_BACKWARD_SCALARS];
+    gp_rows x = gp_cuda_rows(call, GP_ELEMENT_LOSS_BACKWARD_X);
+    bool four = gp_cuda_by_four(call, rows, 3);
+    gp_kernel_element_loss_args args = {.x = call->operand[GP_ELEMENT_LOSS_BACKWARD_X],
+                                        .target = call->operand[GP_ELEMENT_LOSS_BACKWARD_TARGET],
+                                        .divisor = &scalars->divisor,
+                                        .dx = call->operand[GP_ELEMENT_LOSS_BACKWARD_DX],
+                                        .rows = x.count,
+                                        .width = x.width,
+                                        .x_pitch = x.pitch,
+                                        .target_pitch = gp_cuda_rows(call, GP_ELEMENT_LOSS_BACKWARD_TARGET).pitch,
+                                        .dx_pitch = gp_cuda_rows(call, GP_ELEMENT_LOSS_BACKWARD_DX).pitch,
+                                        .by_four = four,
+                                        .function = call->prepared->desc.attributes.element_loss.function};
+    gp_cuda_launch launch = gp_cuda_launch_items(GP_KERNEL_element_loss_backward,
+                                                 x.count * (four ? x.width / 4 : x.width), &args, sizeof args);
+    gp_cuda_reads(&launch, call, GP_ELEMENT_LOSS_BACKWARD_X);
+    gp_cuda_reads(&launch, call, GP_ELEMENT_LOSS_BACKWARD_TARGET);
+    gp_cuda_reads(&launch, call, GP_ELEMENT_LOSS_BACKWARD_SCALARS);
+    gp_cuda_writes(&launch, call, GP_ELEMENT_LOSS_BACKWARD_DX);
+    return gp_cuda_enqueue(call, &launch, err);
+}
+
+/* ---- the step's loss --------------------------------------------------------------------------------------------- */
+
+gp_status gp_cuda_loss_total_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_op_prepare_plain(prepared, "cuda", "ds", err);
+}
+
+gp_status gp_cuda_loss_total_run(const gp_cuda_call *call, gp_error *err) {
+    gp_rows pieces = gp_cuda_rows(call, GP_LOSS_TOTAL_PARTIAL);
+    gp_step_scalars *scalars = call->operand[GP_LOSS_TOTAL_SCALARS];
+    gp_kernel_loss_total_args args = {.partial = call->operand[GP_LOSS_TOTAL_PARTIAL],
+                                      .pieces = pieces.count,
+                                      .pitch = pieces.pitch,
+                                      .loss = &scalars->loss_sum,
+                                      .right = &scalars->right,
+                                      .finite = &scalars->finite};
+    gp_cuda_launch launch = gp_cuda_launch_blocks(GP_KERNEL_loss_total, 1, 1, &args, sizeof args);
+    gp_cuda_reads(&launch, call, GP_LOSS_TOTAL_PARTIAL);
+    gp_cuda_writes(&launch, call, GP_LOSS_TOTAL_SCALARS);
+    return gp_cuda_enqueue(call, &launch, err);
+}

@@ -1,0 +1,165 @@
+#include "device/cuda/cuda_columns.h"
+#include "device/cuda/cuda_ops.h"
+
+static gp_kernel_columns summed(const gp_op_desc *desc) {
+    gp_rows x = gp_rows_of(&desc->operand[0]);
+    return gp_cuda_columns_summed(1, x.count, x.width);
+}
+
+static gp_kernel_columns mapped(const gp_cuda_call *call, bool by_four) {
+    gp_rows x = gp_cuda_rows(call, 0);
+    return gp_cuda_columns_mapped(1, x.count, by_four ? x.width / 4 : x.width);
+}
+
+static gp_status prepare_summed(gp_prepared *prepared, const char *types, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", types, err));
+    gp_kernel_columns columns = summed(&prepared->desc);
+    gp_op_book(prepared, gp_cuda_columns_bytes(&columns));
+    return GP_OK;
+}
+
+/* ---- statistics -------------------------------------------------------------------------------------------------- */
+
+gp_status gp_cuda_norm_statistics_prepare(gp_prepared *prepared, gp_error *err) {
+    return prepare_summed(prepared, "ff", err);
+}
+
+gp_status gp_cuda_norm_statistics_run(const gp_cuda_call *call, gp_error *err) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    float *stats = call->operand[GP_NORM_STATISTICS_STATS];
+    gp_kernel_norm_statistics_args args = {.columns = summed(desc),
+                                           .partial = call->workspace,
+                                           .mean = stats,
+                                           .variance = stats + desc->operand[GP_NORM_STATISTICS_STATS].stride[0]};
+    GP_RETURN_IF_FAILED(gp_cuda_columns_moments(call, &args.columns, GP_NORM_STATISTICS_X, err));
+    gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_norm_statistics, &args.columns, &args, sizeof args);
+    gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(&args.columns));
+    gp_cuda_writes(&launch, call, GP_NORM_STATISTICS_STATS);
+    return gp_cuda_enqueue(call, &launch, err);
+}
+
+/* ---- application ------------------------------------------------------------------------------------------------- */
+
+gp_status gp_cuda_norm_apply_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "ffffff", err));
+    gp_op_allow_in_place(prepared, GP_NORM_APPLY_Y, GP_NORM_APPLY_X);
+    return GP_OK;
+}
+
+gp_status gp_cuda_norm_apply_run(const gp_cuda_call *call, gp_error *err) {
+    bool four = gp_cuda_by_four(call, (const int[]){GP_NORM_APPLY_X, GP_NORM_APPLY_Y}, 2);
+    gp_kernel_norm_apply_args args = {.columns = mapped(call, four),
+                                      .by_four = four,
+                                      .x = call->operand[GP_NORM_APPLY_X],
+                                      .mean = call->operand[GP_NORM_APPLY_MEAN],
+                                      .variance = call->operand[GP_NORM_APPLY_VARIANCE],
+                                      .gamma = call->operand[GP_NORM_APPLY_GAMMA],
+                                      .beta = call->operand[GP_NORM_APPLY_BETA],
+                                      .y = call->operand[GP_NORM_APPLY_Y],
+                                      .x_pitch = gp_cuda_rows(call, GP_NORM_APPLY_X).pitch,
+                                      .y_pitch = gp_cuda_rows(call, GP_NORM_APPLY_Y).pitch,
+                                      .eps = call->prepared->desc.attributes.norm.eps};
+    gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_norm_apply, &args.columns, &args, sizeof args);
+    for (int i = GP_NORM_APPLY_X; i <= GP_NORM_APPLY_BETA; i++) gp_cuda_reads(&launch, call, i);
+    gp_cuda_writes(&launch, call, GP_NORM_APPLY_Y);
+    return gp_cuda_enqueue(call, &launch, err);
+}
+
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
+
+gp_status gp_cuda_norm_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
+    return prepare_summed(prepared, "fffff", err);
+}
+
+static gp_status sum_products(const gp_cuda_call *call, const gp_kernel_columns *columns, gp_error *err) {
+    gp_kernel_norm_products_args args = {.columns = *columns,
+                                         .x = call->operand[GP_NORM_BACKWARD_REDUCE_X],
+                                         .dy = call->operand[GP_NORM_BACKWARD_REDUCE_DY],
+                                         .mean = call->operand[GP_NORM_BACKWARD_REDUCE_MEAN],
+                                         .x_pitch = gp_cuda_rows(call, GP_NORM_BACKWARD_REDUCE_X).pitch,
+                                         .dy_pitch = gp_cuda_rows(call, GP_NORM_BACKWARD_REDUCE_DY).pitch,
+                                         .partial = call->workspace};
+    gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_norm_products, columns, &args, sizeof args);
+    gp_cuda_reads(&launch, call, GP_NORM_BACKWARD_REDUCE_X);
+    gp_cuda_reads(&launch, call, GP_NORM_BACKWARD_REDUCE_DY);
+    gp_cuda_reads(&launch, call, GP_NORM_BACKWARD_REDUCE_MEAN);
+    gp_cuda_writes_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
+    return gp_cuda_enqueue(call, &launch, err);
+}
+
+gp_status gp_cuda_norm_backward_reduce_run(const gp_cuda_call *call, gp_error *err) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    float *sums = call->operand[GP_NORM_BACKWARD_REDUCE_SUMS];
+    gp_kernel_column_totals_args args = {.columns = summed(desc),
+                                         .partial = call->workspace,
+                                         .variance = call->operand[GP_NORM_BACKWARD_REDUCE_VARIANCE],
+                                         .eps = desc->attributes.norm.eps,
+                                         .first = sums,
+                                         .second = sums + desc->operand[GP_NORM_BACKWARD_REDUCE_SUMS].stride[0]};
+    GP_RETURN_IF_FAILED(sum_products(call, &args.columns, err));
+    gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_column_totals, &args.columns, &args, sizeof args);
+    gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(&args.columns));
+    gp_cuda_reads(&launch, call, GP_NORM_BACKWARD_REDUCE_VARIANCE);
+    gp_cuda_writes(&launch, call, GP_NORM_BACKWARD_REDUCE_SUMS);
+    return gp_cuda_enqueue(call, &launch, err);
+}
+
+gp_status gp_cuda_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fffffff", err));
+    gp_op_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_X);
+    gp_op_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_DY);
+    return GP_OK;
+}
+
+gp_status gp_cuda_norm_backward_data_run(const gp_cuda_call *call, gp_error *err) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    const int rows[] = {GP_NORM_BACKWARD_DATA_X, GP_NORM_BACKWARD_DATA_DY, GP_NORM_BACKWARD_DATA_DX};
+    const float *sums = call->operand[GP_NORM_BACKWARD_DATA_SUMS];
+    bool four = gp_cuda_by_four(call, rows, 3);
+    gp_kernel_norm_backward_args args = {.columns = mapped(call, four),
+                                         .by_four = four,
+                                         .x = call->operand[GP_NORM_BACKWARD_DATA_X],
+                                         .dy = call->operand[GP_NORM_BACKWARD_DATA_DY],
+                                         .mean = call->operand[GP_NORM_BACKWARD_DATA_MEAN],
+                                         .variance = call->operand[GP_NORM_BACKWARD_DATA_VARIANCE],
+                                         .gamma = call->operand[GP_NORM_BACKWARD_DATA_GAMMA],
+                                         .products = sums,
+                                         .sums = sums + desc->operand[GP_NORM_BACKWARD_DATA_SUMS].stride[0],
+                                         .dx = call->operand[GP_NORM_BACKWARD_DATA_DX],
+                                         .x_pitch = gp_cuda_rows(call, GP_NORM_BACKWARD_DATA_X).pitch,
+                                         .dy_pitch = gp_cuda_rows(call, GP_NORM_BACKWARD_DATA_DY).pitch,
+                                         .dx_pitch = gp_cuda_rows(call, GP_NORM_BACKWARD_DATA_DX).pitch,
+                                         .eps = desc->attributes.norm.eps};
+    gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_norm_backward, &args.columns, &args, sizeof args);
+    for (int i = GP_NORM_BACKWARD_DATA_X; i <= GP_NORM_BACKWARD_DATA_SUMS; i++) gp_cuda_reads(&launch, call, i);
+    gp_cuda_writes(&launch, call, GP_NORM_BACKWARD_DATA_DX);
+    return gp_cuda_enqueue(call, &launch, err);
+}
+
+/* ---- running statistics ------------------------------------------------------------------------------------------ */
+
+gp_status gp_cuda_norm_commit_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_op_prepare_plain(prepared, "cuda", "sfff", err);
+}
+
+gp_status gp_cuda_norm_commit_run(const gp_cuda_call *call, gp_error *err) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    const gp_tensor *stats = &desc->operand[GP_NORM_COMMIT_STATS];
+    const gp_step_scalars *scalars = call->operand[GP_NORM_COMMIT_SCALARS];
+    gp_kernel_norm_commit_args args = {.finite = &scalars->finite,
+                                       .stats = call->operand[GP_NORM_COMMIT_STATS],
+                                       .stats_stride = {stats->stride[0], stats->stride[1]},
+                                       .pieces = stats->dim[0],
+                                       .width = stats->dim[2],
+                                       .rows_full = desc->attributes.norm.rows_full,
+                                       .rows_last = desc->attributes.norm.rows_last,
+                                       .momentum = desc->attributes.norm.momentum,
+                                       .mean = call->operand[GP_NORM_COMMIT_MEAN],
+                                       .variance = call->operand[GP_NORM_COMMIT_VARIANCE]};
+    gp_cuda_launch launch = gp_cuda_launch_items(GP_KERNEL_norm_commit, args.width, &args, sizeof args);
+    gp_cuda_reads(&launch, call, GP_NORM_COMMIT_SCALARS);
+    gp_cuda_reads(&launch, call, GP_NORM_COMMIT_STATS);
+    gp_cuda_writes(&launch, call, GP_NORM_COMMIT_MEAN);
+    gp_cuda_writes(&launch, call, GP_NORM_COMMIT_VARIANCE);
+    return gp_cuda_enqueue(call, &launch, err);
+}
