@@ -34,7 +34,11 @@ typedef struct gp_cuda_range {
     size_t width, pitch, rows;
 } gp_cuda_range;
 
-enum { GP_CUDA_MAX_READS = 8, GP_CUDA_MAX_WRITES = 4, GP_CUDA_MAX_ARGS = 4096 };
+enum {
+    GP_CUDA_MAX_READS = 8, /* of most kernels */
+    GP_CUDA_MAX_WRITES = 4,
+    GP_CUDA_MAX_ARGS = 32764 /* bytes: what CUDA carries from sm_70 on */
+};
 
 /* One launch of one own kernel, with all memory that it touches. What it writes it may also read. */
 typedef struct gp_cuda_launch {
@@ -43,8 +47,10 @@ typedef struct gp_cuda_launch {
     uint32_t block;   /* threads, ≤ 1024, in one dimension */
     const void *args; /* the kernel's struct; copied by the call */
     size_t args_bytes;
-    gp_cuda_range read[GP_CUDA_MAX_READS], write[GP_CUDA_MAX_WRITES];
+    const gp_cuda_range *read, *write; /* borrowed until the call returns */
     int reads, writes;
+    /* Where they lie if there are no more: a launch that has any is not copied. */
+    gp_cuda_range own_read[GP_CUDA_MAX_READS], own_write[GP_CUDA_MAX_WRITES];
 } gp_cuda_launch;
 
 typedef struct gp_cuda_memory {

@@ -36,26 +36,32 @@ static gp_cuda_range range_of(const gp_cuda_call *call, int operand) {
                            (size_t)rows.count};
 }
 
-static void add_range(gp_cuda_range *ranges, int *count, int most, gp_cuda_range range) {
-    assert(*count < most);
-    (void)most;
-    ranges[(*count)++] = range;
+static void add_read(gp_cuda_launch *launch, gp_cuda_range range) {
+    assert(launch->reads < GP_CUDA_MAX_READS);
+    launch->own_read[launch->reads++] = range;
+    launch->read = launch->own_read;
+}
+
+static void add_write(gp_cuda_launch *launch, gp_cuda_range range) {
+    assert(launch->writes < GP_CUDA_MAX_WRITES);
+    launch->own_write[launch->writes++] = range;
+    launch->write = launch->own_write;
 }
 
 void gp_cuda_reads(gp_cuda_launch *launch, const gp_cuda_call *call, int operand) {
-    if (call->operand[operand]) add_range(launch->read, &launch->reads, GP_CUDA_MAX_READS, range_of(call, operand));
+    if (call->operand[operand]) add_read(launch, range_of(call, operand));
 }
 
 void gp_cuda_writes(gp_cuda_launch *launch, const gp_cuda_call *call, int operand) {
-    if (call->operand[operand]) add_range(launch->write, &launch->writes, GP_CUDA_MAX_WRITES, range_of(call, operand));
+    if (call->operand[operand]) add_write(launch, range_of(call, operand));
 }
 
 void gp_cuda_reads_bytes(gp_cuda_launch *launch, const void *at, size_t bytes) {
-    add_range(launch->read, &launch->reads, GP_CUDA_MAX_READS, (gp_cuda_range){at, bytes, bytes, 1});
+    add_read(launch, (gp_cuda_range){at, bytes, bytes, 1});
 }
 
 void gp_cuda_writes_bytes(gp_cuda_launch *launch, void *at, size_t bytes) {
-    add_range(launch->write, &launch->writes, GP_CUDA_MAX_WRITES, (gp_cuda_range){at, bytes, bytes, 1});
+    add_write(launch, (gp_cuda_range){at, bytes, bytes, 1});
 }
 
 gp_status gp_cuda_enqueue(const gp_cuda_call *call, const gp_cuda_launch *launch, gp_error *err) {

@@ -1,31 +1,35 @@
 #include "device/cuda/cuda_columns.h"
 
-enum { MOST_BLOCKS = 128 };
+enum {
+    MOST_BLOCKS = 256,
+    MAPPED_ROWS = 16 /* of a thread, over which it shares out the finding of its numbers */
+};
 
 static int64_t divided_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
 }
 
-static gp_kernel_columns columns_of(int64_t samples, int64_t rows, int64_t width) {
+/* rows_of_thread: of one block of rows. */
+static gp_kernel_columns columns_of(int64_t samples, int64_t rows, int64_t width, int64_t rows_of_thread) {
     int64_t tile = 1;
     while (tile < GP_KERNEL_COLUMN_TILE && tile < width) tile *= 2;
     return (gp_kernel_columns){.samples = samples,
                                .rows = rows,
                                .width = width,
-                               .rows_of_block = GP_KERNEL_COLUMN_THREADS / tile * GP_KERNEL_COLUMN_STEP,
+                               .rows_of_block = GP_KERNEL_COLUMN_THREADS / tile * rows_of_thread,
                                .tile = tile,
                                .tiles = divided_up(width, tile)};
 }
 
 gp_kernel_columns gp_cuda_columns_summed(int64_t samples, int64_t rows, int64_t width) {
-    gp_kernel_columns columns = columns_of(samples, rows, width);
+    gp_kernel_columns columns = columns_of(samples, rows, width, GP_KERNEL_COLUMN_STEP);
     columns.rows_of_block *= divided_up(rows, columns.rows_of_block * MOST_BLOCKS);
     columns.blocks = divided_up(rows, columns.rows_of_block);
     return columns;
 }
 
 gp_kernel_columns gp_cuda_columns_mapped(int64_t samples, int64_t rows, int64_t width) {
-    gp_kernel_columns columns = columns_of(samples, rows, width);
+    gp_kernel_columns columns = columns_of(samples, rows, width, MAPPED_ROWS);
     columns.blocks = divided_up(rows, columns.rows_of_block);
     return columns;
 }

@@ -55,6 +55,8 @@ static const gp_cuda_op ops[GP_OP_KINDS] = {
     [GP_OP_ELEMENT_LOSS_FORWARD] = {gp_cuda_element_loss_forward_prepare, gp_cuda_element_loss_forward_run},
     [GP_OP_ELEMENT_LOSS_BACKWARD] = {gp_cuda_element_loss_backward_prepare, gp_cuda_element_loss_backward_run},
     [GP_OP_LOSS_TOTAL] = {gp_cuda_loss_total_prepare, gp_cuda_loss_total_run},
+    [GP_OP_SGD] = {gp_cuda_sgd_prepare, gp_cuda_sgd_run},
+    [GP_OP_ADAM] = {gp_cuda_adam_prepare, gp_cuda_adam_run},
 };
 
 bool gp_cuda_built(void) {

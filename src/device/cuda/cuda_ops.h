@@ -61,4 +61,10 @@ GP_MUST_USE gp_status gp_cuda_element_loss_backward_run(const gp_cuda_call *call
 GP_MUST_USE gp_status gp_cuda_loss_total_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_loss_total_run(const gp_cuda_call *call, gp_error *err);
 
+/* cuda_update.c */
+GP_MUST_USE gp_status gp_cuda_sgd_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_sgd_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_adam_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_adam_run(const gp_cuda_call *call, gp_error *err);
+
 #endif

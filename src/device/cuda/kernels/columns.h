@@ -9,7 +9,7 @@
 enum {
     GP_KERNEL_COLUMN_THREADS = 256,
     GP_KERNEL_COLUMN_TILE = 32, /* columns, so that a warp reads 128 contiguous bytes */
-    GP_KERNEL_COLUMN_STEP = 16  /* rows that a thread reads before it uses any */
+    GP_KERNEL_COLUMN_STEP = 8   /* rows that a thread reads before it uses any */
 };
 
 /* The threads of a block are [lanes, tile]: `tile` neighbouring columns, and lanes that share the rows of the block.

@@ -15,6 +15,7 @@
 #include "device/cuda/kernels/norm.h"
 #include "device/cuda/kernels/reorder.h"
 #include "device/cuda/kernels/sums.h"
+#include "device/cuda/kernels/update.h"
 
 /* A kernel that is there twice, see index.cuh: the wide one is the next by number. */
 #define GP_CUDA_BOTH(X, name, args) X(name, args) X(name##_wide, args)
@@ -28,7 +29,8 @@
     GP_CUDA_NORM_KERNELS(X)                                                                                            \
     GP_CUDA_GROUP_NORM_KERNELS(X)                                                                                      \
     GP_CUDA_SUM_KERNELS(X)                                                                                             \
-    GP_CUDA_LOSS_KERNELS(X)
+    GP_CUDA_LOSS_KERNELS(X)                                                                                            \
+    GP_CUDA_UPDATE_KERNELS(X)
 
 typedef enum gp_cuda_kernel {
 #define GP_CUDA_ENUM(name, args) GP_KERNEL_##name,

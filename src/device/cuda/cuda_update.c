@@ -1,0 +1,151 @@
+#include "device/cuda/cuda_update.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "device/cuda/cuda_ops.h"
+
+/* Operands by their part in an update; −1: there is none. */
+typedef struct update_operands {
+    int scalars, grad, param;
+    int state[GP_KERNEL_UPDATE_STATES];
+} update_operands;
+
+static const update_operands sgd_operands = {GP_SGD_SCALARS, GP_SGD_GRAD, GP_SGD_PARAM, {GP_SGD_MOMENTUM, -1}};
+static const update_operands adam_operands = {GP_ADAM_SCALARS, GP_ADAM_GRAD, GP_ADAM_PARAM, {GP_ADAM_M, GP_ADAM_V}};
+
+static const update_operands *operands_of(const gp_cuda_call *call) {
+    assert(call->prepared->desc.kind == GP_OP_SGD || call->prepared->desc.kind == GP_OP_ADAM);
+    return call->prepared->desc.kind == GP_OP_SGD ? &sgd_operands : &adam_operands;
+}
+
+/* One launch in the making. */
+typedef struct batch {
+    const gp_cuda_call *call; /* one of its calls: the others have the same kind, attributes, scalars and stream */
+    gp_kernel_update_args args;
+    uint32_t blocks;
+    gp_cuda_range read[1 + GP_KERNEL_UPDATE_ENTRIES];
+    gp_cuda_range write[(1 + GP_KERNEL_UPDATE_STATES) * GP_KERNEL_UPDATE_ENTRIES];
+    int reads, writes;
+} batch;
+
+_Static_assert(sizeof(gp_kernel_update_args) <= GP_CUDA_MAX_ARGS, "what a launch may carry");
+
+static void batch_begin(batch *b, const gp_cuda_call *call) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    const gp_step_scalars *scalars = call->operand[operands_of(call)->scalars];
+    gp_kernel_update_args *args = &b->args;
+    b->call = call;
+    b->blocks = 0;
+    b->reads = b->writes = 0;
+    b->read[b->reads++] = (gp_cuda_range){scalars, sizeof *scalars, sizeof *scalars, 1};
+    args->rate = &scalars->rate;
+    args->clip = &scalars->clip;
+    args->finite = &scalars->finite;
+    args->step = &scalars->step;
+    args->entries = 0;
+    if (desc->kind == GP_OP_SGD) {
+        args->decay = desc->attributes.sgd.decay;
+        args->momentum = desc->attributes.sgd.momentum;
+        args->nesterov = desc->attributes.sgd.nesterov;
+    } else {
+        args->decay = desc->attributes.adam.decay;
+        args->beta[0] = desc->attributes.adam.beta1;
+        args->beta[1] = desc->attributes.adam.beta2;
+        args->eps = desc->attributes.adam.eps;
+        args->decoupled = desc->attributes.adam.decoupled;
+    }
+}
+
+static gp_status batch_launch(batch *b, gp_error *err) {
+    if (b->args.entries == 0) return GP_OK;
+    gp_cuda_kernel kernel = b->call->prepared->desc.kind == GP_OP_SGD ? GP_KERNEL_sgd : GP_KERNEL_adam;
+    gp_cuda_launch launch =
+        gp_cuda_launch_blocks(kernel, b->blocks, GP_KERNEL_UPDATE_THREADS, &b->args, sizeof b->args);
+    launch.read = b->read;
+    launch.reads = b->reads;
+    launch.write = b->write;
+    launch.writes = b->writes;
+    GP_RETURN_IF_FAILED(gp_cuda_enqueue(b->call, &launch, err));
+    batch_begin(b, b->call);
+    return GP_OK;
+}
+
+static float *row_of(const gp_cuda_call *call, int operand, int64_t row) {
+    if (operand < 0 || !call->operand[operand]) return NULL;
+    return (float *)call->operand[operand] + row * gp_cuda_rows(call, operand).pitch;
+}
+
+/* `count` elements of a parameter from the beginning of one of its rows. */
+static gp_status batch_add(batch *b, const gp_cuda_call *call, int64_t row, int64_t count, gp_error *err) {
+    const update_operands *of = operands_of(call);
+    size_t bytes = (size_t)count * sizeof(float);
+    if (b->args.entries == GP_KERNEL_UPDATE_ENTRIES) GP_RETURN_IF_FAILED(batch_launch(b, err));
+    gp_kernel_update_entry *entry = &b->args.entry[b->args.entries++];
+    *entry = (gp_kernel_update_entry){
+        .param = row_of(call, of->param, row), .grad = row_of(call, of->grad, row), .count = count, .block = b->blocks};
+    uintptr_t addresses = (uintptr_t)entry->param | (uintptr_t)entry->grad;
+    b->blocks += (uint32_t)((count + GP_KERNEL_UPDATE_BLOCK - 1) / GP_KERNEL_UPDATE_BLOCK);
+    b->read[b->reads++] = (gp_cuda_range){entry->grad, bytes, bytes, 1};
+    b->write[b->writes++] = (gp_cuda_range){entry->param, bytes, bytes, 1};
+    for (int s = 0; s < GP_KERNEL_UPDATE_STATES; s++) {
+        entry->state[s] = row_of(call, of->state[s], row);
+        addresses |= (uintptr_t)entry->state[s];
+        if (entry->state[s]) b->write[b->writes++] = (gp_cuda_range){entry->state[s], bytes, bytes, 1};
+    }
+    entry->by_four = addresses % 16 == 0;
+    return GP_OK;
+}
+
+/* Without gaps a parameter is one entry, else one for each of its rows. */
+static gp_status batch_add_call(batch *b, const gp_cuda_call *call, gp_error *err) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    gp_rows rows = gp_cuda_rows(call, operands_of(call)->param);
+    bool dense = true;
+    for (int i = 1; i < (int)desc->operands; i++)
+        if (desc->operand[i].present) dense = dense && gp_rows_dense(gp_cuda_rows(call, i));
+    if (dense) return batch_add(b, call, 0, rows.count * rows.width, err);
+    for (int64_t row = 0; row < rows.count; row++) GP_RETURN_IF_FAILED(batch_add(b, call, row, rows.width, err));
+    return GP_OK;
+}
+
+/* Whether one launch may do both. */
+static bool alike(const gp_cuda_call *a, const gp_cuda_call *b) {
+    const gp_op_desc *of_a = &a->prepared->desc, *of_b = &b->prepared->desc;
+    return of_a->kind == of_b->kind && a->operand[operands_of(a)->scalars] == b->operand[operands_of(b)->scalars] &&
+           memcmp(&of_a->attributes, &of_b->attributes, sizeof of_a->attributes) == 0;
+}
+
+static bool done_before(const gp_cuda_call *calls, int i) {
+    for (int k = 0; k < i; k++)
+        if (alike(&calls[k], &calls[i])) return true;
+    return false;
+}
+
+gp_status gp_cuda_update_many(const gp_cuda_call *calls, int count, gp_error *err) {
+    batch b;
+    for (int i = 0; i < count; i++) {
+        if (done_before(calls, i)) continue;
+        batch_begin(&b, &calls[i]);
+        for (int k = i; k < count; k++)
+            if (alike(&calls[i], &calls[k])) GP_RETURN_IF_FAILED(batch_add_call(&b, &calls[k], err));
+        GP_RETURN_IF_FAILED(batch_launch(&b, err));
+    }
+    return GP_OK;
+}
+
+gp_status gp_cuda_sgd_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_op_prepare_plain(prepared, "cuda", "sfff", err);
+}
+
+gp_status gp_cuda_sgd_run(const gp_cuda_call *call, gp_error *err) {
+    return gp_cuda_update_many(call, 1, err);
+}
+
+gp_status gp_cuda_adam_prepare(gp_prepared *prepared, gp_error *err) {
+    return gp_op_prepare_plain(prepared, "cuda", "sffff", err);
+}
+
+gp_status gp_cuda_adam_run(const gp_cuda_call *call, gp_error *err) {
+    return gp_cuda_update_many(call, 1, err);
+}
