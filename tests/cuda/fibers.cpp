@@ -231,9 +231,14 @@ uint64_t gp_fiber_shuffle(unsigned mask, uint64_t bits, int from, gp_fiber_site 
     return self->bits;
 }
 
+/* Of literals, which mostly are one and the same. */
+static bool same_text(const char *a, const char *b) {
+    return a == b || !strcmp(a, b);
+}
+
 static bool same_site(const thread *a, const thread *b) {
     return a->state == b->state && a->mask == b->mask && a->site.line == b->site.line &&
-           !strcmp(a->site.file, b->site.file) && !strcmp(a->site.what, b->site.what);
+           same_text(a->site.file, b->site.file) && same_text(a->site.what, b->site.what);
 }
 
 static void thread_text(char *text, size_t size, int number) {
@@ -327,7 +332,11 @@ extern char __stop_gp_shared[] __attribute__((weak, visibility("hidden")));
 
 /* Over AddressSanitizer's gaps between the variables too. */
 __attribute__((no_sanitize_address, noinline)) static void shared_poison(unsigned char value) {
-    for (volatile char *at = __start_gp_shared; at < __stop_gp_shared; at++) *at = (char)value;
+    volatile char *at = __start_gp_shared;
+    for (; at < __stop_gp_shared && (uintptr_t)at % sizeof(uint64_t); at++) *at = (char)value;
+    for (; at + sizeof(uint64_t) <= __stop_gp_shared; at += sizeof(uint64_t))
+        *(volatile uint64_t *)at = value * 0x0101010101010101U;
+    for (; at < __stop_gp_shared; at++) *at = (char)value;
 }
 
 static void run_ready(uint32_t first, uint32_t count) {

@@ -58,10 +58,12 @@ static void fixture_init(fixture *f) {
                                  .block = BLOCK,
                                  .args = &f->args,
                                  .args_bytes = sizeof f->args,
-                                 .read = {rows_of(f->a), rows_of(f->b)},
-                                 .write = {rows_of(f->y)},
+                                 .own_read = {rows_of(f->a), rows_of(f->b)},
+                                 .own_write = {rows_of(f->y)},
                                  .reads = 2,
                                  .writes = 1};
+    f->launch.read = f->launch.own_read;
+    f->launch.write = f->launch.own_write;
 }
 
 static void fixture_fini(fixture *f) {
@@ -96,14 +98,14 @@ static void test_undeclared(void **state) {
     f.launch.reads = 1;
     expect(&f, gp_host_launch_ranges, "poison where it declares to read nothing gives other bits: write 0, byte 0");
     f.launch.reads = 2;
-    f.launch.read[1].rows--;
+    f.launch.own_read[1].rows--;
     expect(&f, gp_host_launch_ranges, "poison where it declares to read nothing gives other bits: write 0, byte 1188");
-    f.launch.read[1].rows++;
-    f.launch.write[0].width -= sizeof(float);
+    f.launch.own_read[1].rows++;
+    f.launch.own_write[0].width -= sizeof(float);
     expect(&f, gp_host_launch_ranges, "kernel add writes what it does not declare: byte 8 of a block of 2000");
     for (int i = 0; i < ROWS * PITCH; i++) assert_true(f.a[i] == 1000 + (float)i && f.b[i] == -20 + (float)i);
-    f.launch.write[0] = f.launch.read[0];
-    f.launch.read[0] = rows_of(f.y);
+    f.launch.own_write[0] = f.launch.own_read[0];
+    f.launch.own_read[0] = rows_of(f.y);
     f.y[0] = 5; /* not what is written there already */
     expect(&f, gp_host_launch_ranges, "kernel add writes what it does not declare");
     fixture_fini(&f);
@@ -115,8 +117,8 @@ static void test_orders(void **state) {
     fixture_init(&f);
     f.args.y = f.a + PITCH; /* what the next row is yet to read */
     f.args.rows = ROWS - 1;
-    f.launch.write[0] = rows_of(f.args.y);
-    f.launch.write[0].rows--;
+    f.launch.own_write[0] = rows_of(f.args.y);
+    f.launch.own_write[0].rows--;
     expect(&f, gp_host_launch_orders, "kernel add: another order of threads gives other bits: write 0, byte ");
     fixture_fini(&f);
 }
@@ -137,11 +139,11 @@ static void test_shapes(void **state) {
     f.launch.kernel = GP_CUDA_KERNEL_COUNT;
     expect(&f, gp_host_launch_orders, "there is no kernel ");
     f.launch.kernel = GP_KERNEL_add;
-    f.launch.write[0].at = f.y + PITCH;
+    f.launch.own_write[0].at = f.y + PITCH;
     expect(&f, gp_host_launch_orders,
            "kernel add declares to write memory that is not the device's: write 0, 1992 bytes");
-    f.launch.write[0].at = f.y;
-    f.launch.read[1].at = f.b - 1;
+    f.launch.own_write[0].at = f.y;
+    f.launch.own_read[1].at = f.b - 1;
     expect(&f, gp_host_launch_orders,
            "kernel add declares to read memory that is not the device's: read 1, 1992 bytes");
     fixture_fini(&f);

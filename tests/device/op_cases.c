@@ -187,9 +187,22 @@ static void make_linear(maker *m) {
     }
 }
 
+/* Later cases' own dimensions: corners [count][rank, dimensions] from case `first` on. */
+static void draw_corner(const maker *m, int first, const int64_t (*corners)[5], size_t count, int *rank,
+                        int64_t dim[GP_TENSOR_MAX_RANK]) {
+    int number = m->out->number - first;
+    if (number < 0 || number >= (int)count) return;
+    *rank = (int)corners[number][0];
+    memcpy(dim, &corners[number][1], GP_TENSOR_MAX_RANK * sizeof *dim);
+}
+
 static void make_norm(maker *m) {
+    /* Several blocks of rows, several tiles of columns, more blocks than are summed in one go. */
+    static const int64_t corners[][5] = {
+        {4, 3, 30, 30, 3}, {3, 2, 150, 66, 0}, {2, 16500, 17, 0, 0}, {2, 1, 200, 0, 0}, {2, 300, 136, 0, 0}};
     int64_t dim[GP_TENSOR_MAX_RANK];
     int rank = draw_values(m, dim);
+    draw_corner(m, 14, corners, sizeof corners / sizeof corners[0], &rank, dim);
     int64_t width = dim[rank - 1];
     bool affine = m->out->number % 4 != 3;
     m->out->desc.attributes.norm.eps = m->out->number % 2 ? 1e-5 : 1e-3;
@@ -230,8 +243,10 @@ static int64_t draw_groups(maker *m, int64_t width) {
 }
 
 static void make_group_norm(maker *m) {
-    static const int64_t corners[][6] = {{4, 2, 7, 5, 64, 1},  {4, 1, 3, 3, 130, 2}, {4, 2, 4, 3, 96, 32},
-                                         {2, 5, 100, 0, 0, 1}, {3, 3, 33, 24, 0, 3}, {4, 1, 20, 15, 12, 12}};
+    static const int64_t corners[][6] = {{4, 2, 7, 5, 64, 1},   {4, 1, 3, 3, 130, 2},  {4, 2, 4, 3, 96, 32},
+                                         {2, 5, 100, 0, 0, 1},  {3, 3, 33, 24, 0, 3},  {4, 1, 20, 15, 12, 12},
+                                         {3, 2, 400, 66, 0, 3}, {2, 5, 1500, 0, 0, 1}, {3, 3, 300, 136, 0, 34},
+                                         {2, 3, 2700, 0, 0, 4}, {2, 1, 8000, 0, 0, 1}};
     enum { FIRST = 10, CORNERS = sizeof corners / sizeof corners[0] };
     int64_t dim[GP_TENSOR_MAX_RANK];
     int number = m->out->number, rank = draw_values(m, dim);
@@ -434,6 +449,9 @@ static void make_cross_entropy(maker *m) {
         rank = (int)corners[m->out->number][0];
         memcpy(dim, &corners[m->out->number][1], sizeof dim);
     }
+    /* Whole warps for a row; several blocks of rows. */
+    static const int64_t later[][5] = {{2, 21, 300, 0, 0}, {3, 2, 150, 21, 0}, {2, 600, 3, 0, 0}};
+    draw_corner(m, 14, later, sizeof later / sizeof later[0], &rank, dim);
     bool forward = m->out->desc.kind == GP_OP_CROSS_ENTROPY_FORWARD;
     gp_cross_entropy_attributes *attributes = &m->out->desc.attributes.cross_entropy;
     attributes->ignore = (const int64_t[]){-100, 0, 255}[m->out->number % 5 % 3]; /* 0: a class */
@@ -491,15 +509,23 @@ static void make_square_sum(maker *m) {
 }
 
 static void make_clip_total(maker *m) {
-    const int64_t params = 1 + m->out->number % 17;
+    const int64_t params = m->out->number == 14 ? 777 : 1 + m->out->number % 17;
     m->out->desc.attributes.clip.max_norm = m->out->number % 4 == 0 ? 0 : draw_uniform(&m->random, 0.01, 20);
     put(m, GP_CLIP_TOTAL_SQUARES, gp_tensor_plain(GP_F64, 1, &params), GP_CASE_SQUARES);
     put_scalars(m, GP_CLIP_TOTAL_SCALARS);
 }
 
+/* Parameters that are updated in several blocks, and in more rows than a launch takes. */
+static int draw_param(maker *m, int64_t dim[GP_TENSOR_MAX_RANK]) {
+    static const int64_t corners[][5] = {{2, 700, 3, 0, 0}, {2, 3, 5001, 0, 0}, {2, 2, 5003, 0, 0}};
+    int rank = draw_values(m, dim);
+    draw_corner(m, 14, corners, sizeof corners / sizeof corners[0], &rank, dim);
+    return rank;
+}
+
 static void make_sgd(maker *m) {
     int64_t dim[GP_TENSOR_MAX_RANK];
-    int rank = draw_values(m, dim);
+    int rank = draw_param(m, dim);
     gp_sgd_attributes *sgd = &m->out->desc.attributes.sgd;
     sgd->momentum = m->out->number % 3 == 0 ? 0 : draw_uniform(&m->random, 0.5, 0.99);
     sgd->decay = m->out->number % 4 < 2 ? 0 : draw_uniform(&m->random, 1e-4, 1e-1);
@@ -512,7 +538,7 @@ static void make_sgd(maker *m) {
 
 static void make_adam(maker *m) {
     int64_t dim[GP_TENSOR_MAX_RANK];
-    int rank = draw_values(m, dim);
+    int rank = draw_param(m, dim);
     int number = m->out->number;
     m->out->desc.attributes.adam = (gp_adam_attributes){
         .beta1 = number % 4 == 3 ? draw_uniform(&m->random, 0, 0.5) : draw_uniform(&m->random, 0.5, 0.99),
