@@ -246,7 +246,7 @@ static void make_group_norm(maker *m) {
     static const int64_t corners[][6] = {{4, 2, 7, 5, 64, 1},   {4, 1, 3, 3, 130, 2},  {4, 2, 4, 3, 96, 32},
                                          {2, 5, 100, 0, 0, 1},  {3, 3, 33, 24, 0, 3},  {4, 1, 20, 15, 12, 12},
                                          {3, 2, 400, 66, 0, 3}, {2, 5, 1500, 0, 0, 1}, {3, 3, 300, 136, 0, 34},
-                                         {2, 3, 2700, 0, 0, 4}, {2, 1, 8000, 0, 0, 1}};
+                                         {2, 3, 2700, 0, 0, 4}, {2, 1, 2100, 0, 0, 1}};
     enum { FIRST = 10, CORNERS = sizeof corners / sizeof corners[0] };
     int64_t dim[GP_TENSOR_MAX_RANK];
     int number = m->out->number, rank = draw_values(m, dim);
@@ -517,7 +517,7 @@ static void make_clip_total(maker *m) {
 
 /* Parameters that are updated in several blocks, and in more rows than a launch takes. */
 static int draw_param(maker *m, int64_t dim[GP_TENSOR_MAX_RANK]) {
-    static const int64_t corners[][5] = {{2, 700, 3, 0, 0}, {2, 3, 5001, 0, 0}, {2, 2, 5003, 0, 0}};
+    static const int64_t corners[][5] = {{2, 230, 3, 0, 0}, {2, 3, 5001, 0, 0}, {2, 2, 5003, 0, 0}};
     int rank = draw_values(m, dim);
     draw_corner(m, 14, corners, sizeof corners / sizeof corners[0], &rank, dim);
     return rank;

@@ -1,5 +1,5 @@
 /* Sums over all elements of a tensor in two launches (kernels/sums.h), or in one where a block suffices. Internal to
- * device/cuda. */
+ * device/cuda; the thread of the op's stream. */
 #ifndef GP_DEVICE_CUDA_CUDA_SUMS_H
 #define GP_DEVICE_CUDA_CUDA_SUMS_H
 

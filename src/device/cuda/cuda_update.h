@@ -1,4 +1,5 @@
-/* Optimizers: all parameters of a stage in one launch. Internal to device/cuda; the stream's thread. */
+/* Optimizers: all parameters of a stage in one launch. Internal to device/cuda; only enqueues, in the thread of the
+ * calls' stream, and keeps nothing. */
 #ifndef GP_DEVICE_CUDA_CUDA_UPDATE_H
 #define GP_DEVICE_CUDA_CUDA_UPDATE_H
 

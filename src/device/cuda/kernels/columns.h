@@ -1,6 +1,6 @@
 /* Sums down the columns of tensors seen as rows, in two launches: blocks of rows give partial results, which a second
- * launch combines in their order. The bounds of the blocks follow from the shape alone. Arguments of its kernels; plain
- * data. */
+ * launch combines in their order. The bounds of the blocks follow from the shape alone. Arguments of its kernels: plain
+ * data, made by the thread that launches. */
 #ifndef GP_DEVICE_CUDA_KERNELS_COLUMNS_H
 #define GP_DEVICE_CUDA_KERNELS_COLUMNS_H
 

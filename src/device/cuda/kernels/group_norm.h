@@ -1,4 +1,5 @@
-/* Arguments of the kernels of group norm; plain data. A group is the rows of a sample × some neighbouring channels.
+/* Arguments of the kernels of group norm; plain data, made by the thread that launches. A group is the rows of a sample
+ * × some neighbouring channels.
  *
  * Samples of one row (layer norm's, vectors) are normalised by one kernel, a block for each group. Samples of many rows
  * go the way of batch norm: sums down the columns in blocks of rows, the columns of each group combined, and then all

@@ -1,4 +1,5 @@
-/* Arguments of the kernels of the losses; plain data. */
+/* Arguments of the kernels of the losses, by address where a step finds them out. Plain data, made by the thread that
+ * launches. */
 #ifndef GP_DEVICE_CUDA_KERNELS_LOSS_H
 #define GP_DEVICE_CUDA_KERNELS_LOSS_H
 

@@ -1,4 +1,5 @@
-/* Arguments of the kernels of batch norm; plain data. */
+/* Arguments of the kernels of batch norm, whose sums go down the columns as columns.h has it. Plain data, made by the
+ * thread that launches. */
 #ifndef GP_DEVICE_CUDA_KERNELS_NORM_H
 #define GP_DEVICE_CUDA_KERNELS_NORM_H
 

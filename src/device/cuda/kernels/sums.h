@@ -1,5 +1,5 @@
 /* Arguments of the kernels that add up all elements of a tensor: in blocks whose bounds follow from the shape alone,
- * which a second launch adds up. Plain data. */
+ * which a second launch adds up. Plain data, made by the thread that launches. */
 #ifndef GP_DEVICE_CUDA_KERNELS_SUMS_H
 #define GP_DEVICE_CUDA_KERNELS_SUMS_H
 

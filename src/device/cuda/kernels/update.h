@@ -1,5 +1,6 @@
-/* Arguments of the optimizers' kernels; plain data. A launch updates many parameters: a table says where each one's
- * blocks begin. A block does GP_KERNEL_UPDATE_BLOCK neighbouring elements of one entry. */
+/* Arguments of the optimizers' kernels; plain data, made by the thread that launches. A launch updates many parameters:
+ * a table says where each one's blocks begin. A block does GP_KERNEL_UPDATE_BLOCK neighbouring elements of one entry.
+ */
 #ifndef GP_DEVICE_CUDA_KERNELS_UPDATE_H
 #define GP_DEVICE_CUDA_KERNELS_UPDATE_H
 
