@@ -153,6 +153,25 @@ static void the_timeline_is_what_the_programs_say(void **state) {
     json_decref(events);
 }
 
+static void expect_traced(int64_t first, int64_t last, const char *steps) {
+    gp_error err = {0};
+    const char *path = fixture_path("w.json");
+    run(NULL, (gp_trace_options){path, first, last}, GP_OK, &err);
+    json_t *events = events_of(path);
+    gp_session *session = fixture_session(NULL);
+    for (int w = 0; w < session->plan->workers; w++) check_track(events, session->plan, w, steps);
+    gp_session_close(&session);
+    json_decref(events);
+}
+
+/* An evaluation belongs to the step that it follows. */
+static void steps_and_their_evaluations_are_traced_from_first_to_last(void **state) {
+    (void)state;
+    expect_traced(5, 8, " s5 s6 s7 s8 e8");
+    expect_traced(4, 4, " s4 e4");
+    expect_traced(1, 3, " s1 s2 s3");
+}
+
 static void recording_does_not_change_the_result(void **state) {
     (void)state;
     gp_error err = {0};
@@ -202,6 +221,7 @@ static void a_file_that_cannot_be_written_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_timeline_is_what_the_programs_say),
+        cmocka_unit_test(steps_and_their_evaluations_are_traced_from_first_to_last),
         cmocka_unit_test(recording_does_not_change_the_result),
         cmocka_unit_test(a_run_that_only_evaluates_is_traced_too),
         cmocka_unit_test(a_file_that_cannot_be_written_is_an_error),
