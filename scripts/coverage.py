@@ -30,7 +30,7 @@ REASONS = [
     ("system", r"errno|EINTR|strerror|GP_IO|\b(?:close|fclose|ferror|read|pread|write|stat|fstat|access|unlink|mkdir|open)\("),
     ("oneDNN", r"dnnl"),
     ("enum", r"\bswitch \(|\bdefault:|\bcase GP_|return (?:\"\?\"|NAN|0|-1|NULL|false|GP_OK);$"),
-    ("nobody", r"if \(!?(?:err|it|\*?\w+)(?: \|\| !\*\w+)?\)|\berr \?|&& err\)"),
+    ("NULL", r"if \(!?(?:err|it|\*?\w+)(?: \|\| !\*\w+)?\)|\berr \?|&& err\)"),
 ]
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
