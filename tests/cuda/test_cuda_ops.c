@@ -333,6 +333,7 @@ static void test_in_place(void **state) {
         {GP_OP_ACTIVATION_BACKWARD, GP_ACTIVATION_BACKWARD_DX,
          1 << GP_ACTIVATION_BACKWARD_A | 1 << GP_ACTIVATION_BACKWARD_DY},
         {GP_OP_ADD, GP_ADD_Y, 1 << GP_ADD_A | 1 << GP_ADD_B},
+        {GP_OP_COPY, GP_COPY_Y, 1 << GP_COPY_X},
     };
     gp_error err = {0};
     gp_op_cache *cache;

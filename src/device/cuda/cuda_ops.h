@@ -19,6 +19,16 @@ GP_MUST_USE gp_status gp_cuda_activation_forward_run(const gp_cuda_call *call, g
 GP_MUST_USE gp_status gp_cuda_activation_backward_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_activation_backward_run(const gp_cuda_call *call, gp_error *err);
 
+/* cuda_move.c */
+GP_MUST_USE gp_status gp_cuda_copy_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_copy_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_fill_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_fill_run(const gp_cuda_call *call, gp_error *err);
+/* Of flatten and of unflatten. */
+GP_MUST_USE gp_status gp_cuda_flatten_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_flatten_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_unflatten_run(const gp_cuda_call *call, gp_error *err);
+
 /* cuda_reorder.c */
 GP_MUST_USE gp_status gp_cuda_reorder_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_reorder_run(const gp_cuda_call *call, gp_error *err);

@@ -12,6 +12,7 @@
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/group_norm.h"
 #include "device/cuda/kernels/loss.h"
+#include "device/cuda/kernels/move.h"
 #include "device/cuda/kernels/norm.h"
 #include "device/cuda/kernels/reorder.h"
 #include "device/cuda/kernels/sums.h"
@@ -24,6 +25,7 @@
 #define GP_CUDA_KERNELS(X)                                                                                             \
     GP_CUDA_ELEMENTWISE_KERNELS(X)                                                                                     \
     GP_CUDA_ACTIVATION_KERNELS(X)                                                                                      \
+    GP_CUDA_MOVE_KERNELS(X)                                                                                            \
     GP_CUDA_REORDER_KERNELS(X)                                                                                         \
     GP_CUDA_COLUMN_KERNELS(X)                                                                                          \
     GP_CUDA_NORM_KERNELS(X)                                                                                            \
