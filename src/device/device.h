@@ -41,7 +41,7 @@ typedef struct gp_device_op {
     void *workspace;
 } gp_device_op;
 
-enum { GP_RUN_MANY = 64 };
+enum { GP_RUN_MANY = 256 };
 
 struct gp_device_kind {
     const char *name;
@@ -91,8 +91,8 @@ struct gp_device_kind {
     gp_status (*run)(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
                      const gp_op_args *args, gp_error *err);
 
-    /* May be NULL. Enqueues several ops of one kind, of which none writes what another reads or writes: as if one after
-     * the other, in fewer launches. At most GP_RUN_MANY. */
+    /* May be NULL. Enqueues several updates of parameters of one kind (sgd, adam), of which none writes what another
+     * reads or writes: as if one after the other, in fewer launches. At most GP_RUN_MANY. */
     gp_status (*run_many)(gp_stream *stream, const gp_device_op *ops, int count, const gp_op_args *args, gp_error *err);
     /* NULL where what is enqueued is done when the call returns: then the host's clock tells the time. Nanoseconds of
      * the device between two timed events that have happened. */

@@ -49,3 +49,11 @@ gp_test(cuda_fibers "unit" 60 gp_fiber_kernels gp_base)
 gp_test(cuda_launch "unit" 60 gp_host_cuda)
 gp_test(cuda_ops "unit" 300 gp_op_cases gp_host_cuda)
 gp_test(cuda_reorder "unit" 60 gp_host_cuda)
+
+# Whole trainings on that device: who orders what, and what happens when a call fails.
+foreach(name cuda_order cuda_faults)
+  gp_test(${name} "pipeline;threads" 600 gp_pipeline gp_cpu gp_host_cuda)
+  target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/recorder.c ${CMAKE_CURRENT_LIST_DIR}/accesses.c
+                 ${CMAKE_CURRENT_LIST_DIR}/training.c ${CMAKE_CURRENT_SOURCE_DIR}/pipeline/harness.c)
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
+endforeach()

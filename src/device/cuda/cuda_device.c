@@ -10,6 +10,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/cuda_staging.h"
+#include "device/cuda/cuda_update.h"
 
 struct gp_device {
     int index;
@@ -115,10 +116,8 @@ static gp_status cuda_reserve(gp_device *device, size_t bytes, void **out, gp_er
     return GP_OK;
 }
 
-/* What cannot be done while closing has been said before, or is of no consequence. */
 static void cuda_unreserve(gp_device *device, void *block) {
-    gp_error ignored;
-    if (!block || gp_cuda->use(device->index, &ignored) != GP_OK) return;
+    if (!block) return;
     gp_cuda->release(block);
     device->reserved--;
 }
@@ -142,6 +141,7 @@ static gp_status wait_for(gp_cuda_event *event, const gp_cancel *cancel, gp_erro
     }
 }
 
+/* What cannot be done while closing has been said before, or is of no consequence. */
 static void cuda_stream_destroy(gp_stream *stream) {
     gp_error ignored;
     if (!stream) return;
@@ -304,6 +304,19 @@ static gp_status cuda_run(gp_stream *stream, const gp_prepared *prepared, void *
     return ops[desc->kind].run(&call, err);
 }
 
+/* Only updates have a launch for many. */
+static gp_status cuda_run_many(gp_stream *stream, const gp_device_op *its, int count, const gp_op_args *args,
+                               gp_error *err) {
+    gp_cuda_call calls[GP_RUN_MANY];
+    gp_op_kind kind = its[0].prepared->desc.kind;
+    assert(count <= GP_RUN_MANY && (kind == GP_OP_SGD || kind == GP_OP_ADAM));
+    (void)kind;
+    for (int i = 0; i < count; i++)
+        calls[i] =
+            (gp_cuda_call){its[i].prepared, its[i].operands, its[i].workspace, args, stream->handle, stream->library};
+    return gp_cuda_update_many(calls, count, err);
+}
+
 static void cuda_mark_begin(const char *name) {
     gp_cuda->mark_begin(name);
 }
@@ -334,6 +347,7 @@ const gp_device_kind gp_cuda_kind = {
     .pull = cuda_pull,
     .fetch = cuda_fetch,
     .run = cuda_run,
+    .run_many = cuda_run_many,
     .event_elapsed = cuda_event_elapsed,
     .mark_begin = cuda_mark_begin,
     .mark_end = cuda_mark_end,

@@ -1,0 +1,575 @@
+#include "cuda/recorder.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/philox.h"
+#include "cuda/accesses.h"
+#include "cuda/host_api.h"
+#include "cuda/host_kernels.h"
+#include "device/rows.h"
+#include "device/cuda/cuda_api.h"
+
+enum { POISON = 0xA5 };
+
+typedef enum work_kind { LAUNCH, PLAN, COPY, RECORD, WAIT } work_kind;
+
+/* Something that was enqueued and has not happened yet. */
+typedef struct work {
+    work_kind kind;
+    gp_cuda_launch launch;
+    char *args; /* of the launch; owned */
+    const gp_prepared *prepared;
+    void *operands[GP_MAX_OPERANDS], *workspace;
+    void *to;
+    const void *from;
+    size_t bytes;
+    size_t record; /* RECORD: its own; WAIT: that it waits for */
+    struct work *next;
+} work;
+
+struct gp_cuda_stream {
+    int device, number;
+    clock_vector now; /* of what was enqueued last */
+    work *first, *last;
+    bool open;
+};
+
+struct gp_cuda_event {
+    int device;
+    bool timed;
+    size_t record; /* number of the last one + 1; 0: none */
+    clock_vector at;
+};
+
+struct gp_cuda_library {
+    gp_cuda_stream *stream;
+};
+
+/* What a host thread knows to have happened. */
+typedef struct host_thread {
+    pthread_t thread;
+    int device;
+    clock_vector knows;
+} host_thread;
+
+static struct {
+    pthread_mutex_t lock;
+    recorder_options options;
+    recorder_counts counts;
+    uint64_t draws;
+    gp_cuda_stream streams[MOST_STREAMS];
+    int stream_count;
+    host_thread threads[MOST_THREADS];
+    int thread_count;
+    clock_vector met; /* known to all threads */
+    clock_vector words[RECORDER_WORDS];
+    bool told[RECORDER_WORDS];
+    bool *happened;  /* [record] */
+    uint32_t *times; /* [record]: when, in works that were carried out */
+    uint32_t time;
+    size_t records, record_capacity, time_capacity;
+    char error[1024];
+    bool broken; /* the failing call has failed: what was under way may stay so */
+    const gp_cuda_api *before;
+} it = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- what all calls do ------------------------------------------------------------------------------------------- */
+
+static gp_status refuse(gp_error *err, const char *format, ...) GP_PRINTF(2, 3);
+static gp_status refuse(gp_error *err, const char *format, ...) {
+    char text[sizeof it.error];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (!it.error[0]) memcpy(it.error, text, sizeof text);
+    return gp_fail(err, GP_INTERNAL, "recorder: %s", text);
+}
+
+static host_thread *this_thread(void) {
+    for (int t = 0; t < it.thread_count; t++)
+        if (pthread_equal(it.threads[t].thread, pthread_self())) return &it.threads[t];
+    assert(it.thread_count < MOST_THREADS);
+    host_thread *thread = &it.threads[it.thread_count++];
+    *thread = (host_thread){.thread = pthread_self(), .device = -1};
+    return thread;
+}
+
+/* Takes the lock; false where this is the call that is to fail. */
+static bool enter(const char *call, gp_error *err) {
+    pthread_mutex_lock(&it.lock);
+    if (it.counts.calls++ != it.options.failing_call) return true;
+    it.broken = true;
+    pthread_mutex_unlock(&it.lock);
+    gp_fail(err, GP_DEVICE, "%s: made to fail", call);
+    return false;
+}
+
+static gp_status leave(gp_status status) {
+    pthread_mutex_unlock(&it.lock);
+    return status;
+}
+
+static uint32_t draw(uint32_t below) {
+    return gp_philox_draw(it.options.seed, (gp_philox){{(uint32_t)it.draws++}}).word[0] % below;
+}
+
+/* ---- execution --------------------------------------------------------------------------------------------------- */
+
+static bool may_go(const gp_cuda_stream *stream) {
+    const work *w = stream->first;
+    return w && (w->kind != WAIT || it.happened[w->record]);
+}
+
+static void carry_out(gp_cuda_stream *stream) {
+    const gp_host_order order = {GP_FIBERS_ASCENDING, 0, POISON};
+    gp_error err = {0};
+    work *w = stream->first;
+    it.time++;
+    switch (w->kind) {
+    case LAUNCH:
+        w->launch.args = w->args;
+        if (gp_host_kernel_run(&w->launch, order, &err) != GP_OK) refuse(&err, "%s", err.text);
+        break;
+    case PLAN:
+        if (gp_host_plan_run(w->prepared, w->operands, w->workspace, &err) != GP_OK) refuse(&err, "%s", err.text);
+        break;
+    case COPY: memcpy(w->to, w->from, w->bytes); break;
+    case RECORD:
+        it.happened[w->record] = true;
+        it.times[w->record] = it.time;
+        break;
+    case WAIT: break;
+    }
+    stream->first = w->next;
+    if (!stream->first) stream->last = NULL;
+    free(w->args);
+    free(w);
+}
+
+static void carry_out_all(gp_cuda_stream *stream) {
+    while (may_go(stream)) carry_out(stream);
+}
+
+static gp_cuda_stream *stream_of_record(size_t record) {
+    for (int s = 0; s < it.stream_count; s++)
+        for (const work *w = it.streams[s].first; w; w = w->next)
+            if (w->kind == RECORD && w->record == record) return &it.streams[s];
+    return NULL;
+}
+
+/* No more than that record takes. */
+static void carry_out_until(size_t record) {
+    while (!it.happened[record]) {
+        gp_cuda_stream *stream = stream_of_record(record);
+        assert(stream);
+        if (!may_go(stream)) carry_out_until(stream->first->record);
+        carry_out(stream);
+    }
+}
+
+static void go_on_at_random(uint32_t turns) {
+    for (; turns > 0 && it.stream_count > 0; turns--) {
+        gp_cuda_stream *stream = &it.streams[draw((uint32_t)it.stream_count)];
+        if (may_go(stream)) carry_out(stream);
+    }
+}
+
+static void after_enqueueing(void) {
+    if (it.options.policy == RECORDER_RANDOM) go_on_at_random(draw(4));
+    if (it.options.policy != RECORDER_EAGER) return;
+    for (int s = 0; s < it.stream_count; s++) carry_out_all(&it.streams[s]);
+}
+
+static void somebody_asks(size_t record) {
+    switch (it.options.policy) {
+    case RECORDER_LAZY: carry_out_until(record); break;
+    case RECORDER_RANDOM: go_on_at_random(1 + draw(8)); break;
+    case RECORDER_LAST_FIRST:
+        for (int s = it.stream_count - 1; s >= 0 && !it.happened[record]; s--) carry_out_all(&it.streams[s]);
+        break;
+    case RECORDER_EAGER:
+    case RECORDER_POLICIES:
+        for (int s = 0; s < it.stream_count; s++) carry_out_all(&it.streams[s]);
+        break;
+    }
+}
+
+/* ---- enqueueing -------------------------------------------------------------------------------------------------- */
+
+static gp_status enqueue(gp_cuda_stream *stream, const work *what, gp_error *err) {
+    work *w;
+    if (stream->device != this_thread()->device)
+        return refuse(err, "a stream of device %d is used while device %d is", stream->device, this_thread()->device);
+    GP_RETURN_IF_FAILED(GP_NEW(&w, 1, err));
+    *w = *what;
+    if (stream->last)
+        stream->last->next = w;
+    else
+        stream->first = w;
+    stream->last = w;
+    return GP_OK;
+}
+
+/* The clock of the next access of this stream. */
+static moment tick(gp_cuda_stream *stream, const char *name) {
+    clock_join(&stream->now, &this_thread()->knows);
+    clock_join(&stream->now, &it.met);
+    stream->now.of[stream->number]++;
+    return (moment){.stream = stream->number, .name = name, .device = stream->device, .clock = stream->now};
+}
+
+static gp_status note(const moment *when, const gp_cuda_range *range, bool write, gp_error *err) {
+    char text[512];
+    if (accesses_note(when, range, write, text, sizeof text)) return GP_OK;
+    return refuse(err, "%s", text);
+}
+
+static gp_status note_bytes(const moment *when, const void *at, size_t bytes, bool write, gp_error *err) {
+    if (bytes == 0) return GP_OK;
+    return note(when, &(gp_cuda_range){at, bytes, bytes, 1}, write, err);
+}
+
+static gp_status do_launch(const gp_cuda_launch *launch, gp_cuda_stream *stream, gp_error *err) {
+    moment when = tick(stream, gp_host_kernel_name(launch->kernel));
+    work w = {.kind = LAUNCH, .launch = *launch};
+    for (int i = 0; i < launch->reads; i++) GP_RETURN_IF_FAILED(note(&when, &launch->read[i], false, err));
+    for (int i = 0; i < launch->writes; i++) GP_RETURN_IF_FAILED(note(&when, &launch->write[i], true, err));
+    it.counts.launches++;
+    w.launch.reads = w.launch.writes = 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&w.args, launch->args_bytes, err));
+    memcpy(w.args, launch->args, launch->args_bytes);
+    GP_RETURN_IF_FAILED(enqueue(stream, &w, err));
+    after_enqueueing();
+    return GP_OK;
+}
+
+static gp_status launch(const gp_cuda_launch *what, gp_cuda_stream *stream, gp_error *err) {
+    return enter("launch", err) ? leave(do_launch(what, stream, err)) : GP_DEVICE;
+}
+
+static gp_cuda_range operand_range(const gp_prepared *prepared, int operand, const void *at) {
+    const gp_tensor *tensor = &prepared->desc.operand[operand];
+    size_t bytes = prepared->operand[operand].bytes, element = gp_dtype_size(tensor->dtype);
+    gp_rows rows;
+    if (tensor->format != GP_FORMAT_PLAIN || !gp_rows_find(tensor, &rows) || gp_rows_dense(rows))
+        return (gp_cuda_range){at, bytes, bytes, 1};
+    return (gp_cuda_range){at, (size_t)rows.width * element, (size_t)rows.pitch * element, (size_t)rows.count};
+}
+
+static gp_status do_plan_run(gp_cuda_stream *stream, const gp_prepared *prepared, void *const operands[],
+                             void *workspace, gp_error *err) {
+    gp_op_kind kind = prepared->desc.kind;
+    moment when = tick(stream, gp_op_name(kind));
+    work w = {.kind = PLAN, .prepared = prepared, .workspace = workspace};
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < (int)prepared->desc.operands; i++) {
+            bool adds = prepared->desc.flags & GP_OP_ACCUMULATE && gp_op_writes(kind, i);
+            if (!operands[i] || !(pass ? gp_op_writes(kind, i) : gp_op_reads(kind, i) || adds)) continue;
+            gp_cuda_range range = operand_range(prepared, i, operands[i]);
+            GP_RETURN_IF_FAILED(note(&when, &range, pass == 1, err));
+        }
+    GP_RETURN_IF_FAILED(note_bytes(&when, workspace, prepared->workspace, true, err));
+    memcpy(w.operands, operands, sizeof w.operands[0] * prepared->desc.operands);
+    it.counts.plans++;
+    GP_RETURN_IF_FAILED(enqueue(stream, &w, err));
+    after_enqueueing();
+    return GP_OK;
+}
+
+static gp_status plan_run(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],
+                          void *workspace, gp_error *err) {
+    if (!enter("plan_run", err)) return GP_DEVICE;
+    return leave(do_plan_run(library->stream, prepared, operands, workspace, err));
+}
+
+static gp_status do_copy(void *to, const void *from, size_t bytes, bool out, gp_cuda_stream *stream, gp_error *err) {
+    moment when = tick(stream, "copy");
+    work w = {.kind = COPY, .to = to, .from = from, .bytes = bytes};
+    GP_RETURN_IF_FAILED(note_bytes(&when, from, bytes, false, err));
+    GP_RETURN_IF_FAILED(note_bytes(&when, to, bytes, true, err));
+    /* A host that reads it now reads this. */
+    if (out) memset(to, POISON, bytes);
+    it.counts.copies++;
+    GP_RETURN_IF_FAILED(enqueue(stream, &w, err));
+    after_enqueueing();
+    return GP_OK;
+}
+
+static gp_status copy(void *to, const void *from, size_t bytes, gp_cuda_direction direction, gp_cuda_stream *stream,
+                      gp_error *err) {
+    if (!enter("copy", err)) return GP_DEVICE;
+    return leave(do_copy(to, from, bytes, direction == GP_CUDA_OUT, stream, err));
+}
+
+static gp_status copy_peer(void *to, int to_index, const void *from, int from_index, size_t bytes,
+                           gp_cuda_stream *stream, gp_error *err) {
+    if (!enter("copy_peer", err)) return GP_DEVICE;
+    if (to_index != stream->device) return leave(refuse(err, "a peer's copy goes to another device than its stream's"));
+    accesses_allow(from_index);
+    gp_status status = do_copy(to, from, bytes, false, stream, err);
+    accesses_allow(-1);
+    return leave(status);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+static gp_status event_create(bool timed, gp_cuda_event **out, gp_error *err) {
+    gp_cuda_event *event;
+    if (!enter("event_create", err)) return GP_DEVICE;
+    GP_RETURN_IF_FAILED(leave(GP_NEW(&event, 1, err)));
+    event->device = this_thread()->device;
+    event->timed = timed;
+    *out = event;
+    return GP_OK;
+}
+
+static void event_destroy(gp_cuda_event *event) {
+    free(event);
+}
+
+static gp_status do_record(gp_cuda_event *event, gp_cuda_stream *stream, gp_error *err) {
+    if (event->device != stream->device)
+        return refuse(err, "an event of device %d is recorded on device %d", event->device, stream->device);
+    GP_RETURN_IF_FAILED(GP_GROW(&it.happened, &it.record_capacity, it.records + 1, err));
+    GP_RETURN_IF_FAILED(GP_GROW(&it.times, &it.time_capacity, it.records + 1, err));
+    work w = {.kind = RECORD, .record = it.records++};
+    it.happened[w.record] = false;
+    event->record = w.record + 1;
+    clock_join(&stream->now, &this_thread()->knows);
+    event->at = stream->now;
+    GP_RETURN_IF_FAILED(enqueue(stream, &w, err));
+    after_enqueueing();
+    return GP_OK;
+}
+
+static gp_status event_record(gp_cuda_event *event, gp_cuda_stream *stream, gp_error *err) {
+    return enter("event_record", err) ? leave(do_record(event, stream, err)) : GP_DEVICE;
+}
+
+static gp_status do_wait(gp_cuda_stream *stream, const gp_cuda_event *event, gp_error *err) {
+    if (event->record == 0) return refuse(err, "a stream waits for an event that nobody has recorded");
+    if (it.counts.waits++ == it.options.without_wait) return GP_OK;
+    clock_join(&stream->now, &event->at);
+    work w = {.kind = WAIT, .record = event->record - 1};
+    GP_RETURN_IF_FAILED(enqueue(stream, &w, err));
+    after_enqueueing();
+    return GP_OK;
+}
+
+static gp_status event_wait(gp_cuda_stream *stream, gp_cuda_event *event, gp_error *err) {
+    return enter("event_wait", err) ? leave(do_wait(stream, event, err)) : GP_DEVICE;
+}
+
+static gp_status event_done(gp_cuda_event *event, bool *out, gp_error *err) {
+    if (!enter("event_done", err)) return GP_DEVICE;
+    if (event->record == 0) return leave(refuse(err, "an event is asked for that nobody has recorded"));
+    somebody_asks(event->record - 1);
+    *out = it.happened[event->record - 1];
+    if (*out) clock_join(&this_thread()->knows, &event->at);
+    return leave(GP_OK);
+}
+
+static gp_status event_elapsed(gp_cuda_event *from, gp_cuda_event *to, float *out, gp_error *err) {
+    if (!enter("event_elapsed", err)) return GP_DEVICE;
+    if (!from->timed || !to->timed) return leave(refuse(err, "an event without a time is asked for it"));
+    if (!from->record || !to->record || !it.happened[from->record - 1] || !it.happened[to->record - 1])
+        return leave(refuse(err, "the time of an event is asked for that has not happened"));
+    *out = (float)((double)it.times[to->record - 1] - (double)it.times[from->record - 1]);
+    return leave(GP_OK);
+}
+
+/* ---- devices, memory, streams ------------------------------------------------------------------------------------ */
+
+static gp_status count(int *out, gp_error *err) {
+    if (!enter("count", err)) return GP_DEVICE;
+    *out = it.options.devices;
+    return leave(GP_OK);
+}
+
+static gp_status use(int index, gp_error *err) {
+    if (!enter("use", err)) return GP_DEVICE;
+    if (index < 0 || index >= it.options.devices) return leave(refuse(err, "device %d is used", index));
+    this_thread()->device = index;
+    return leave(GP_OK);
+}
+
+static gp_status memory(gp_cuda_memory *out, gp_error *err) {
+    if (!enter("memory", err)) return GP_DEVICE;
+    *out = (gp_cuda_memory){1U << 30, 1U << 30};
+    return leave(GP_OK);
+}
+
+static gp_status reach(int other, bool *out, gp_error *err) {
+    if (!enter("reach", err)) return GP_DEVICE;
+    *out = other >= 0;
+    return leave(GP_OK);
+}
+
+static gp_status reserve(const char *call, size_t bytes, bool host, void **out, gp_error *err) {
+    if (!enter(call, err)) return GP_DEVICE;
+    void *block = accesses_reserve(bytes, host ? -1 : this_thread()->device, POISON);
+    if (!block) return leave(gp_fail(err, GP_MEMORY, "%s: out of memory", call));
+    *out = block;
+    return leave(GP_OK);
+}
+
+static gp_status allocate(size_t bytes, void **out, gp_error *err) {
+    return reserve("allocate", bytes, false, out, err);
+}
+
+static gp_status host_allocate(size_t bytes, void **out, gp_error *err) {
+    return reserve("host_allocate", bytes, true, out, err);
+}
+
+static void release(void *block) {
+    char text[512];
+    clock_vector known;
+    pthread_mutex_lock(&it.lock);
+    known = this_thread()->knows;
+    clock_join(&known, &it.met);
+    if (!accesses_release(block, &known, text, sizeof text) && !it.broken) refuse(NULL, "%s", text);
+    pthread_mutex_unlock(&it.lock);
+}
+
+static gp_status stream_create(bool urgent, gp_cuda_stream **out, gp_error *err) {
+    (void)urgent;
+    if (!enter("stream_create", err)) return GP_DEVICE;
+    assert(it.stream_count < MOST_STREAMS);
+    gp_cuda_stream *stream = &it.streams[it.stream_count];
+    *stream = (gp_cuda_stream){.device = this_thread()->device, .number = it.stream_count++, .open = true};
+    *out = stream;
+    return leave(GP_OK);
+}
+
+static void drop_work(gp_cuda_stream *stream) {
+    while (stream->first) {
+        work *next = stream->first->next;
+        if (stream->first->kind == RECORD) it.happened[stream->first->record] = true;
+        free(stream->first->args);
+        free(stream->first);
+        stream->first = next;
+    }
+    stream->last = NULL;
+}
+
+static void stream_destroy(gp_cuda_stream *stream) {
+    pthread_mutex_lock(&it.lock);
+    if (stream->first && !it.broken) refuse(NULL, "a stream is destroyed with work under way");
+    drop_work(stream);
+    stream->open = false;
+    pthread_mutex_unlock(&it.lock);
+}
+
+static gp_status library_open(gp_cuda_stream *stream, gp_cuda_library **out, gp_error *err) {
+    gp_cuda_library *library;
+    if (!enter("library_open", err)) return GP_DEVICE;
+    GP_RETURN_IF_FAILED(leave(GP_NEW(&library, 1, err)));
+    library->stream = stream;
+    *out = library;
+    return GP_OK;
+}
+
+static void library_close(gp_cuda_library *library) {
+    free(library);
+}
+
+static void mark_begin(const char *name) {
+    (void)name;
+}
+
+static void mark_end(void) {}
+
+static const gp_cuda_api table = {
+    .count = count,
+    .use = use,
+    .memory = memory,
+    .reach = reach,
+    .allocate = allocate,
+    .release = release,
+    .host_allocate = host_allocate,
+    .host_release = release,
+    .stream_create = stream_create,
+    .stream_destroy = stream_destroy,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_wait = event_wait,
+    .event_done = event_done,
+    .event_elapsed = event_elapsed,
+    .copy = copy,
+    .copy_peer = copy_peer,
+    .launch = launch,
+    .plan_create = gp_host_plan_create,
+    .plan_destroy = gp_host_plan_destroy,
+    .library_open = library_open,
+    .library_close = library_close,
+    .plan_run = plan_run,
+    .mark_begin = mark_begin,
+    .mark_end = mark_end,
+};
+
+void recorder_begin(const recorder_options *options) {
+    assert(!it.before);
+    it.options = *options;
+    it.counts = (recorder_counts){0};
+    it.draws = 0;
+    it.stream_count = it.thread_count = 0;
+    it.records = 0;
+    it.error[0] = 0;
+    it.broken = false;
+    clock_clear(&it.met);
+    memset(it.told, 0, sizeof it.told);
+    it.before = gp_cuda;
+    gp_cuda = &table;
+}
+
+void recorder_meet(void) {
+    pthread_mutex_lock(&it.lock);
+    for (int t = 0; t < it.thread_count; t++) clock_join(&it.met, &it.threads[t].knows);
+    accesses_forget(&it.met);
+    memset(it.told, 0, sizeof it.told);
+    pthread_mutex_unlock(&it.lock);
+}
+
+void recorder_tell(size_t word) {
+    assert(word < RECORDER_WORDS);
+    pthread_mutex_lock(&it.lock);
+    it.words[word] = this_thread()->knows;
+    it.told[word] = true;
+    pthread_mutex_unlock(&it.lock);
+}
+
+void recorder_hear(size_t word) {
+    assert(word < RECORDER_WORDS);
+    pthread_mutex_lock(&it.lock);
+    while (!it.told[word] && !it.broken && !it.error[0]) {
+        pthread_mutex_unlock(&it.lock);
+        sched_yield();
+        pthread_mutex_lock(&it.lock);
+    }
+    if (it.told[word]) clock_join(&this_thread()->knows, &it.words[word]);
+    pthread_mutex_unlock(&it.lock);
+}
+
+const char *recorder_end(recorder_counts *counts) {
+    if (accesses_end() > 0) refuse(NULL, "memory was not given back");
+    for (int s = 0; s < it.stream_count; s++)
+        if (it.streams[s].open) refuse(NULL, "a stream was not destroyed");
+    free(it.happened);
+    free(it.times);
+    it.happened = NULL;
+    it.times = NULL;
+    it.record_capacity = it.time_capacity = 0;
+    gp_cuda = it.before;
+    it.before = NULL;
+    if (counts) *counts = it.counts;
+    return it.error[0] ? it.error : NULL;
+}

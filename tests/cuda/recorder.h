@@ -1,0 +1,50 @@
+/* A table of the CUDA device (cuda_api.h) on host memory that proves the order of what is enqueued. Every call is noted
+ * with vector clocks: one component per stream, joined where a stream waits for an event and where a thread has seen
+ * one happen. Two accesses to overlapping memory, one of them a write, that no event orders are an error, whether or
+ * not they went wrong this time; so are work on memory that was given back, a wait for an event that nobody has
+ * recorded, and a stream used on another device than its own. Work is executed late and in an order of the recorder's
+ * choice, so that what is read too early reads poison.
+ *
+ * One recorder at a time; any thread may call the table. */
+#ifndef GP_TESTS_CUDA_RECORDER_H
+#define GP_TESTS_CUDA_RECORDER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum recorder_policy {
+    RECORDER_EAGER,      /* when it is enqueued */
+    RECORDER_LAZY,       /* when somebody asks, and no more than that takes */
+    RECORDER_RANDOM,     /* some of it now, some later, of any stream that may */
+    RECORDER_LAST_FIRST, /* when somebody asks, the youngest stream as far as it may, then the next */
+    RECORDER_POLICIES
+} recorder_policy;
+
+typedef struct recorder_options {
+    recorder_policy policy;
+    uint64_t seed;
+    int devices;
+    long without_wait; /* this wait for an event, counted from 0, is left out; −1: none */
+    long failing_call; /* this call of the table, counted from 0, fails; −1: none */
+} recorder_options;
+
+typedef struct recorder_counts {
+    long calls, waits, launches, plans, copies;
+} recorder_counts;
+
+/* The device's table is the recorder's until recorder_end. */
+void recorder_begin(const recorder_options *options);
+/* What threads have seen is known to all: they have met in a way that the recorder does not see, and everything that
+ * was enqueued has happened. */
+void recorder_meet(void);
+/* The calling thread tells others what it has seen, under a number below RECORDER_WORDS, once between two meetings;
+ * another hears it, and waits until it is told, or something has failed. */
+enum { RECORDER_WORDS = 4096 };
+void recorder_tell(size_t word);
+void recorder_hear(size_t word);
+/* The first error as a sentence, NULL where there was none; it stays until the next begin. All memory must have been
+ * given back. */
+const char *recorder_end(recorder_counts *counts);
+
+#endif

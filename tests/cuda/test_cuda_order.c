@@ -1,0 +1,163 @@
+/* Whole trainings on the CUDA device without a GPU: the recorder finds whatever no event orders, and executes what was
+ * enqueued late and in strange orders. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "cuda/recorder.h"
+#include "cuda/training.h"
+#include "device/cpu/cpu.h"
+
+/* `a` is used on every stage behind it. */
+static const char network_a[] = "input: {shape: [2, 5, 4]}\n"
+                                "layers:\n"
+                                "  - conv: {out: 4, kernel: 3, pad: 1}\n"              /* 0 */
+                                "  - batch_norm: {name: a}\n"                          /* 1 */
+                                "  - relu\n"                                           /* 2 */
+                                "  - conv: {out: 4, kernel: 3, pad: 1, bias: false}\n" /* 3 */
+                                "  - add: [-1, a]\n"                                   /* 4 */
+                                "  - gelu\n"                                           /* 5 */
+                                "  - concat: [-1, a, -1]\n"                            /* 6 */
+                                "  - group_norm: 2\n"                                  /* 7 */
+                                "  - conv: {out: 4, kernel: 1}\n"                      /* 8 */
+                                "  - add: [a, -1]\n"                                   /* 9 */
+                                "  - flatten\n"                                        /* 10 */
+                                "  - linear: 5\n"                                      /* 11 */
+                                "loss: cross_entropy\n";
+static const char network_b[] = "input: {shape: [9]}\n"
+                                "layers: [linear: 12, {relu: {name: a}}, linear: 12, silu, {add: [a, -1]}, linear: 7, "
+                                "tanh, linear: 5]\n"
+                                "loss: cross_entropy\n";
+static const training_cut skips[] = {{network_a, 1, {12}}, {network_a, 2, {5, 7}}, {network_a, 4, {3, 3, 3, 3}}};
+static const training_cut vectors[] = {{network_b, 1, {8}}, {network_b, 3, {3, 3, 2}}};
+
+static training_outcome train_recorded(const harness_options *options, recorder_policy policy, uint64_t seed) {
+    gp_error err = {0};
+    training_outcome out = {0};
+    recorder_counts counts;
+    recorder_begin(&(recorder_options){policy, seed, 4, -1, -1});
+    gp_status status = training_run(options, TRAINING_STEPS, &out, &err);
+    const char *sentence = recorder_end(&counts);
+    if (sentence || status != GP_OK)
+        fail_msg("%d stages, checkpoint %d, lockstep %d, policy %d: %s", options->stages, options->checkpoint,
+                 options->lockstep, policy, sentence ? sentence : err.text);
+    assert_true(counts.launches > 0 && counts.plans > 0 && counts.copies > 0);
+    return out;
+}
+
+/* Every cut, mode, order: the same bits; and the CPU's numbers. */
+static void check_network(const training_cut *cuts, size_t count) {
+    harness_options options = training_options(&cuts[0], GP_CHECKPOINT_NEVER, false, 1);
+    training_outcome first = train_recorded(&options, RECORDER_EAGER, 0), on_cpu = {0};
+    gp_error err = {0};
+    options.kind = &gp_cpu_kind;
+    assert_int_equal(training_run(&options, TRAINING_STEPS, &on_cpu, &err), GP_OK);
+    for (int i = 0; i < TRAINING_STEPS; i++)
+        assert_true(fabs(first.losses[i] - on_cpu.losses[i]) <= 2e-5 * on_cpu.losses[i]);
+    uint64_t seed = 0;
+    for (size_t c = 0; c < count; c++)
+        for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
+            for (int lockstep = 0; lockstep < 2; lockstep++)
+                for (int policy = 0; policy < RECORDER_POLICIES; policy++) {
+                    options = training_options(&cuts[c], (gp_checkpoint_mode)mode, lockstep, policy % 2 ? 1 : 3);
+                    training_outcome its = train_recorded(&options, (recorder_policy)policy, seed++);
+                    assert_int_equal(its.hash, first.hash);
+                }
+}
+
+static void skips_are_in_order(void **state) {
+    (void)state;
+    check_network(skips, sizeof skips / sizeof *skips);
+}
+
+static void vectors_are_in_order(void **state) {
+    (void)state;
+    check_network(vectors, sizeof vectors / sizeof *vectors);
+}
+
+/* Every second stage on the CPU: copies go through the host, which waits for the GPU there. */
+static void gpus_and_cpus_train_together(void **state) {
+    (void)state;
+    harness_options options = training_options(&skips[0], GP_CHECKPOINT_NEVER, false, 1);
+    training_outcome alone = train_recorded(&options, RECORDER_EAGER, 0), first = {0};
+    for (int policy = 0; policy < RECORDER_POLICIES; policy++) {
+        options = training_options(&skips[2], GP_CHECKPOINT_EXCEPT_LAST, policy % 2, 2);
+        options.odd = &gp_cpu_kind;
+        training_outcome its = train_recorded(&options, (recorder_policy)policy, 1);
+        if (policy == 0) first = its;
+        assert_int_equal(its.hash, first.hash);
+        for (int i = 0; i < TRAINING_STEPS; i++)
+            assert_true(fabs(its.losses[i] - alone.losses[i]) <= 2e-5 * alone.losses[i]);
+    }
+}
+
+/* Without any one of them, nothing orders something. */
+static void every_wait_is_needed(void **state) {
+    (void)state;
+    harness_options options = training_options(&skips[2], GP_CHECKPOINT_EXCEPT_LAST, true, 2);
+    recorder_counts counts;
+    gp_error err = {0};
+    training_outcome out = {0};
+    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, -1, -1});
+    assert_int_equal(training_run(&options, TRAINING_STEPS, &out, &err), GP_OK);
+    assert_null(recorder_end(&counts));
+    long needless = 0;
+    for (long wait = 0; wait < counts.waits; wait++) {
+        recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, wait, -1});
+        gp_status status = training_run(&options, TRAINING_STEPS, &out, &err);
+        const char *sentence = recorder_end(NULL);
+        if (!sentence && status == GP_OK) needless++;
+    }
+    if (needless > 0) fail_msg("%ld of %ld waits are not needed", needless, counts.waits);
+}
+
+/* Each queue's spans follow one another, by the device's own time. */
+static void spans_have_the_devices_times(void **state) {
+    (void)state;
+    harness_options options = training_options(&skips[1], GP_CHECKPOINT_ALWAYS, false, 2);
+    harness h;
+    gp_error err = {0};
+    gp_step_result result;
+    gp_recorder *spans = NULL;
+    recorder_begin(&(recorder_options){RECORDER_LAST_FIRST, 0, 2, -1, -1});
+    harness_plan(&h, &options);
+    harness_start(&h, NULL);
+    assert_int_equal(gp_recorder_create(2, &spans, &err), GP_OK);
+    const gp_mini_plan *mini = &h.plan->minis[gp_plan_find(h.plan, true, options.batch)];
+    for (int w = 0; w < 2; w++)
+        assert_int_equal(gp_lane_reserve(&spans->lanes[w], mini->programs->worker[w].count, &err), GP_OK);
+    gp_run_record(h.run, spans);
+    recorder_meet();
+    if (harness_step(&h, options.batch, true, 1, &result, &err) != GP_OK) fail_msg("%s", err.text);
+    for (int w = 0; w < 2; w++) {
+        uint64_t ended[GP_QUEUES] = {0};
+        assert_int_equal(spans->lanes[w].count, mini->programs->worker[w].count);
+        for (size_t pc = 0; pc < spans->lanes[w].count; pc++) {
+            const gp_span *span = &spans->lanes[w].spans[pc];
+            const gp_instr *instr = &mini->programs->worker[w].instrs[pc];
+            gp_queue queue = gp_instr_queue(h.plan->stages, instr);
+            assert_int_equal(span->index, pc);
+            assert_true(span->started >= ended[queue] && span->ended >= span->started);
+            if (instr->op != GP_INSTR_SEND) assert_true(span->ended > span->started);
+            ended[queue] = span->ended;
+        }
+    }
+    recorder_meet();
+    harness_end(&h);
+    gp_recorder_destroy(&spans);
+    const char *sentence = recorder_end(NULL);
+    if (sentence) fail_msg("%s", sentence);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(skips_are_in_order), cmocka_unit_test(vectors_are_in_order),
+                                       cmocka_unit_test(gpus_and_cpus_train_together),
+                                       cmocka_unit_test(every_wait_is_needed),
+                                       cmocka_unit_test(spans_have_the_devices_times)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
