@@ -1,0 +1,238 @@
+/* Every op on a GPU against the reference device, over odd shapes; each case twice, with equal bits; convolutions and
+ * products with factors rounded to TF32 too. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/cuda/cuda.h"
+#include "device/op_cases.h"
+#include "device/op_run.h"
+#include "device/ref/ref.h"
+#include "gpu/gpu.h"
+
+#define ASSERT_OK(expression)                                                                                          \
+    do {                                                                                                               \
+        if ((expression) != GP_OK) fail_msg("%s", err.text);                                                           \
+    } while (0)
+
+static int cases = GP_OP_CASES;
+
+/* ---- one device for all cases: to make streams and libraries' handles takes longer than to run a case ---------------
+ */
+
+static gp_device_kind lasting; /* gp_cuda_kind, but for these four */
+static gp_device *the_device;
+static gp_stream *the_stream;
+
+static gp_status open_lasting(const gp_device_spec *spec, gp_device **out, gp_error *err) {
+    if (!the_device) GP_RETURN_IF_FAILED(gp_cuda_kind.open(spec, &the_device, err));
+    *out = the_device;
+    return GP_OK;
+}
+
+static void close_lasting(gp_device *device) {
+    (void)device;
+}
+
+static gp_status create_lasting(gp_device *device, bool copies, gp_stream **out, gp_error *err) {
+    if (!the_stream) GP_RETURN_IF_FAILED(gp_cuda_kind.stream_create(device, copies, &the_stream, err));
+    *out = the_stream;
+    return GP_OK;
+}
+
+static void destroy_lasting(gp_stream *stream) {
+    gp_error ignored;
+    (void)gp_cuda_kind.stream_finish(stream, NULL, &ignored);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    lasting = gp_cuda_kind;
+    lasting.open = open_lasting;
+    lasting.close = close_lasting;
+    lasting.stream_create = create_lasting;
+    lasting.stream_destroy = destroy_lasting;
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    if (the_stream) gp_cuda_kind.stream_destroy(the_stream);
+    if (the_device) gp_cuda_kind.close(the_device);
+    return 0;
+}
+
+/* ---- cases ---------------------------------------------------------------------------------------------------------
+ */
+
+/* Operands of one case in host memory. */
+typedef struct trial {
+    gp_op_case op_case;
+    void *host[GP_MAX_OPERANDS];
+} trial;
+
+static void trial_init(trial *t, const gp_op_case *op_case) {
+    t->op_case = *op_case;
+    for (int i = 0; i < (int)t->op_case.desc.operands; i++) {
+        const gp_tensor *tensor = &t->op_case.desc.operand[i];
+        t->host[i] = NULL;
+        if (!tensor->present) continue;
+        t->host[i] = malloc(gp_tensor_bytes(tensor));
+        assert_non_null(t->host[i]);
+        gp_op_case_fill(&t->op_case, i, t->host[i]);
+    }
+}
+
+static void trial_fini(trial *t) {
+    for (int i = 0; i < (int)t->op_case.desc.operands; i++) free(t->host[i]);
+}
+
+static bool is_conv(gp_op_kind kind) {
+    return kind == GP_OP_CONV_FORWARD || kind == GP_OP_CONV_BACKWARD_DATA || kind == GP_OP_CONV_BACKWARD_WEIGHTS;
+}
+
+static bool is_library(gp_op_kind kind) {
+    return kind <= GP_OP_LINEAR_BACKWARD_WEIGHTS;
+}
+
+static int weights_of(gp_op_kind kind) {
+    if (kind == GP_OP_CONV_FORWARD) return GP_CONV_FORWARD_W;
+    return kind == GP_OP_CONV_BACKWARD_DATA ? (int)GP_CONV_BACKWARD_DATA_W : (int)GP_CONV_BACKWARD_WEIGHTS_DW;
+}
+
+static gp_status try_prepare(const gp_op_case *op_case, gp_error *err) {
+    gp_op_cache *cache;
+    const gp_prepared *prepared;
+    GP_RETURN_IF_FAILED(gp_op_cache_create(&cache, err));
+    gp_status status = gp_op_prepare(cache, &gp_cuda_kind, &op_case->desc, &prepared, err);
+    gp_op_cache_destroy(&cache);
+    return status;
+}
+
+/* Weights lie as the device chooses. What the device refuses to add to is overwritten, as the planner has it then. */
+static void make_case(gp_op_kind kind, int number, uint32_t flags, gp_op_case *out) {
+    gp_error err = {0};
+    gp_op_case_make(kind, number, GP_F32, out);
+    out->desc.flags |= flags;
+    if (is_conv(kind)) out->desc.operand[weights_of(kind)].format = GP_FORMAT_ANY;
+    if (out->desc.flags & GP_OP_ACCUMULATE && try_prepare(out, &err) == GP_UNSUPPORTED)
+        out->desc.flags &= ~(uint32_t)GP_OP_ACCUMULATE;
+}
+
+/* How far from ref, of the largest element; 0: equal bits, but for NaN's. The reference computes in f64. */
+static double tolerance_of(const gp_op_desc *desc) {
+    /* Factors with 10 bits behind the point: each off by 2^-11 at most, both together by 2^-10. */
+    if (desc->flags & GP_OP_TF32) return 2e-3;
+    if (is_library(desc->kind)) return 3e-6;
+    switch ((int)desc->kind) {
+    case GP_OP_NORM_STATISTICS:
+    case GP_OP_NORM_APPLY:
+    case GP_OP_NORM_BACKWARD_REDUCE:
+    case GP_OP_NORM_BACKWARD_DATA:
+    case GP_OP_GROUP_NORM_FORWARD:
+    case GP_OP_GROUP_NORM_BACKWARD_DATA:
+    case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS:
+    case GP_OP_ACTIVATION_FORWARD:
+    case GP_OP_ACTIVATION_BACKWARD:
+    case GP_OP_MAX_POOL_BACKWARD:
+    case GP_OP_AVG_POOL_FORWARD:
+    case GP_OP_AVG_POOL_BACKWARD:
+    case GP_OP_UPSAMPLE_BACKWARD:
+    case GP_OP_MEAN_POOL_FORWARD:
+    case GP_OP_MEAN_POOL_BACKWARD:
+    case GP_OP_CROSS_ENTROPY_FORWARD:
+    case GP_OP_CROSS_ENTROPY_BACKWARD:
+    case GP_OP_ELEMENT_LOSS_FORWARD:
+    case GP_OP_ELEMENT_LOSS_BACKWARD:
+    case GP_OP_NORM_COMMIT: return 2e-6;
+    /* Both add in f64, in other orders. */
+    case GP_OP_SQUARE_SUM: return 1e-13;
+    default: return 0;
+    }
+}
+
+/* ---- comparisons ---------------------------------------------------------------------------------------------------
+ */
+
+static void run_on(const gp_device_kind *kind, trial *t) {
+    gp_error err = {0};
+    char text[GP_CASE_TEXT];
+    if (gp_op_case_run(kind, &t->op_case, t->host, &err) != GP_OK)
+        fail_msg("%s: %s: %s", kind->name, gp_op_case_text(text, &t->op_case), err.text);
+}
+
+static void compare(const trial *got, const trial *again, const trial *want) {
+    const gp_op_desc *desc = &want->op_case.desc;
+    char difference[GP_DIFFERENCE_TEXT], text[GP_CASE_TEXT];
+    gp_op_case_text(text, &got->op_case);
+    for (int i = 0; i < (int)desc->operands; i++) {
+        const gp_tensor *tensor = &desc->operand[i];
+        const char *name = gp_op_operand_name(desc->kind, i);
+        if (!tensor->present || !gp_op_writes(desc->kind, i)) continue;
+        if (!gp_op_same_elements(tensor, got->host[i], want->host[i], tolerance_of(desc), difference))
+            fail_msg("%s, operand %s: %s", text, name, difference);
+        if (!gp_op_gaps_kept(tensor, got->host[i])) fail_msg("%s, operand %s: wrote between its rows", text, name);
+        if (memcmp(got->host[i], again->host[i], gp_tensor_bytes(tensor)) != 0)
+            fail_msg("%s, operand %s: other bits when it ran again", text, name);
+    }
+}
+
+static void check_case(gp_op_kind kind, int number, uint32_t flags) {
+    gp_op_case op_case;
+    trial got, again, want;
+    make_case(kind, number, flags, &op_case);
+    trial_init(&got, &op_case);
+    trial_init(&again, &op_case);
+    trial_init(&want, &op_case);
+    run_on(&gp_ref_kind, &want);
+    run_on(&lasting, &got);
+    run_on(&lasting, &again);
+    compare(&got, &again, &want);
+    trial_fini(&got);
+    trial_fini(&again);
+    trial_fini(&want);
+}
+
+static void check_kinds(bool library, uint32_t flags) {
+    int missing = 0;
+    for (int kind = 0; kind < GP_OP_KINDS; kind++) {
+        if (is_library((gp_op_kind)kind) != library) continue;
+        bool lacks = gpu_lacks((gp_op_kind)kind);
+        missing += lacks;
+        for (int number = 0; number < cases && !lacks; number++) check_case((gp_op_kind)kind, number, flags);
+    }
+    if (missing) print_message("%d ops are not the device's yet\n", missing);
+}
+
+static void test_own_kernels(void **state) {
+    (void)state;
+    check_kinds(false, 0);
+}
+
+static void test_libraries(void **state) {
+    (void)state;
+    check_kinds(true, 0);
+}
+
+static void test_libraries_in_tf32(void **state) {
+    (void)state;
+    check_kinds(true, GP_OP_TF32);
+}
+
+/* test_gpu_ops [CASES [TEST]]: so many of each op; one test alone. */
+int main(int argc, char **argv) {
+    if (!gpu_is_there()) return GPU_SKIPPED;
+    if (argc > 1) cases = atoi(argv[1]);
+    if (argc > 2) cmocka_set_test_filter(argv[2]);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_own_kernels),
+        cmocka_unit_test(test_libraries),
+        cmocka_unit_test(test_libraries_in_tf32),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

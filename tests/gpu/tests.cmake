@@ -1,0 +1,26 @@
+# The CUDA device on a GPU (label gpu; skipped where there is none), and the same tests with host memory in its place, so
+# that they are right when they meet one.
+function(gp_gpu_test name seconds)
+  gp_test(${name} "gpu" ${seconds} ${ARGN})
+  target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/gpu/gpu.c)
+  add_executable(test_${name}_on_host ${CMAKE_CURRENT_SOURCE_DIR}/gpu/test_${name}.c ${CMAKE_CURRENT_SOURCE_DIR}/gpu/gpu.c)
+  target_include_directories(test_${name}_on_host PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_compile_definitions(test_${name}_on_host PRIVATE GPU_ON_HOST)
+  # First, so that its kernels are taken, which have the names of the toolkit's.
+  target_link_libraries(test_${name}_on_host PRIVATE gp_host_cuda gp_host_kernels ${ARGN} ${CMOCKA_LIBRARY} gp_warnings)
+  if(GP_SANITIZE)
+    math(EXPR seconds "${seconds} * 6")
+  endif()
+  add_test(NAME ${name}_on_host COMMAND test_${name}_on_host)
+  set_tests_properties(${name}_on_host PROPERTIES LABELS "unit;threads" TIMEOUT ${seconds})
+  # As the program has it: OpenMP's threads would spin while they wait, on processors that others need. Memory that one
+  # test takes another would miss.
+  set_tests_properties(${name} ${name}_on_host PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
+  set_tests_properties(${name} PROPERTIES RESOURCE_LOCK gpu)
+endfunction()
+
+gp_gpu_test(gpu_device 60 gp_op_cases gp_cuda)
+gp_gpu_test(gpu_ops 180 gp_op_cases gp_cuda gp_ref)
+gp_gpu_test(gpu_train 240 gp_op_cases gp_cuda gp_pipeline gp_cpu)
+target_sources(test_gpu_train PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
+target_sources(test_gpu_train_on_host PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
