@@ -2,7 +2,7 @@
  * and every case of tests/device, for an H100 and an A100.
  *
  *   test_cudnn_plans           the tests
- *   test_cudnn_plans --table   one line per descriptor: engine, workspace, bytes
+ *   test_cudnn_plans --table   a line for each layer: engine, workspace and bytes of its ops
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -192,42 +192,60 @@ static void shape_text(char text[64], const gp_op_desc *desc) {
     for (int d = 0; d < x->rank; d++)
         at += snprintf(text + at, (size_t)(64 - at), "%s%lld", d ? "x" : "", (long long)x->dim[d]);
     if (is_convolution(desc))
-        snprintf(text + at, (size_t)(64 - at), " k%lldx%lld s%lld", (long long)a->kernel[0], (long long)a->kernel[1],
-                 (long long)a->stride[0]);
+        snprintf(text + at, (size_t)(64 - at), " k%lld s%lld", (long long)a->kernel[0], (long long)a->stride[0]);
 }
 
-static void print_op(const char *device, const lowered_op *op, uint32_t flags) {
+/* Engine, workspace, bytes read and written once. */
+static size_t print_op(const gp_op_desc *desc, uint32_t flags) {
     gp_prepared prepared;
     gp_error err = {0};
-    char engine[16] = "cublasLt", shape[64];
-    if (plan(&op->desc, flags, &prepared, &err) != GP_OK) {
-        printf("%-5s %-24s %s\n", device, op->layer, err.text);
-        return;
+    if (plan(desc, flags, &prepared, &err) != GP_OK) {
+        printf(" | %s", err.text);
+        return 0;
     }
     const gp_cuda_plan *its = prepared.context;
-    if (is_convolution(&op->desc)) snprintf(engine, sizeof engine, "%lld", (long long)its->engine.id);
-    shape_text(shape, &op->desc);
-    printf("%-5s %-5s %-20s %-22s x%-3d %-28s %8s %12.2f %10.1f %9.2f\n", device, flags ? "tf32" : "f32", op->layer,
-           gp_op_name(op->desc.kind), op->uses, shape, engine, (double)its->workspace / 0x1p20, prepared.bytes / 0x1p20,
-           prepared.flops / 1e9);
+    size_t workspace = its->workspace;
+    if (is_convolution(desc))
+        printf(" | %4lld", (long long)its->engine.id);
+    else
+        printf(" |   Lt");
+    printf(" %7.2f %6.1f", (double)workspace / 0x1p20, prepared.bytes / 0x1p20);
     gp_cuda_plan_destroy(prepared.context);
+    return workspace;
+}
+
+/* One line for each layer that is not like one before it: its three ops come one after another. */
+static void print_layers(const lowered_ops *ops, const char *device, uint32_t flags) {
+    size_t most = 0;
+    char shape[64];
+    for (size_t i = 0; i + 2 < ops->count; i += 3) {
+        const lowered_op *forward = &ops->item[i];
+        shape_text(shape, &forward->desc);
+        printf("%s %-4s %-21s %2d %-22s", device, flags ? "tf32" : "f32", forward->layer, forward->uses, shape);
+        for (size_t k = i; k < i + 3; k++) {
+            size_t workspace = print_op(&ops->item[k].desc, flags);
+            if (workspace > most) most = workspace;
+        }
+        printf("\n");
+    }
+    printf("%s %-4s largest workspace: %.1f MiB\n\n", device, flags ? "tf32" : "f32", (double)most / 0x1p20);
 }
 
 static int print_table(void) {
     gp_error err = {0};
+    printf("cuDNN %zu; engine, workspace and bytes (MiB) of each op\n", gp_cudnn.cudnnGetVersion());
     for (int n = 0; n < NETWORKS; n++) {
         lowered_ops ops;
         lowered_ops_collect(&networks[n], &ops);
-        printf("%s: %d ops, %zu of them different\n", networks[n].name, ops.total, ops.count);
-        printf("%-5s %-5s %-20s %-22s %-4s %-28s %8s %12s %10s %9s\n", "gpu", "", "first layer", "op", "uses",
-               "first operand", "engine", "workspace/M", "bytes/M", "GFLOP");
+        printf("\n%s: %d ops, %zu of them different\n", networks[n].name, ops.total, ops.count);
+        printf("%-9s %-24s %-22s | %-19s | %-19s | %s\n", "", "layer, and how many", "input", "forward",
+               "backward, weights", "backward, data");
         for (int d = 0; d < DEVICES; d++) {
             if (gp_cudnn_device_describe(devices[d], &err) != GP_OK) {
                 fprintf(stderr, "%s\n", err.text);
                 return 1;
             }
-            for (int p = 0; p < PRECISIONS; p++)
-                for (size_t i = 0; i < ops.count; i++) print_op(devices[d], &ops.item[i], precisions[p]);
+            for (int p = 0; p < PRECISIONS; p++) print_layers(&ops, devices[d], precisions[p]);
         }
         lowered_ops_release(&ops);
     }
