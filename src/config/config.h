@@ -143,6 +143,10 @@ typedef struct gp_placed_name {
     gp_place place;
 } gp_placed_name;
 
+/* What convolutions and products compute in. tf32: GPUs may round their factors to 10 bits of mantissa, and add in f32;
+ * elsewhere it is f32. */
+typedef enum gp_precision { GP_PRECISION_F32, GP_PRECISION_TF32 } gp_precision;
+
 typedef struct gp_train_config {
     gp_time epochs; /* count 0: not said */
     int64_t steps;  /* −1: not said */
@@ -154,6 +158,7 @@ typedef struct gp_train_config {
     int init_skip_count;
     gp_every save_every; /* snapshots: 500, 2 epochs, 10 minutes; all 0: never */
     int64_t keep;        /* newest snapshots that are kept, ≥ 1 */
+    gp_precision precision;
 } gp_train_config;
 
 typedef struct gp_config {
@@ -168,6 +173,7 @@ typedef struct gp_config {
 } gp_config;
 
 const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode);
+const char *gp_precision_name(gp_precision precision);
 
 /* `overrides`: the arguments of --set, in order. GP_CONFIG or GP_USAGE with a place. */
 GP_MUST_USE gp_status gp_config_load(const char *path, const char *const *overrides, int override_count,

@@ -230,7 +230,7 @@ static void write_train(FILE *file, const gp_config *config) {
         fputs(", save_every: ", file);
         write_every(file, &train->save_every);
     }
-    fprintf(file, ", keep: %lld}", (long long)train->keep);
+    fprintf(file, ", keep: %lld, precision: %s}", (long long)train->keep, gp_precision_name(train->precision));
 }
 
 static gp_status put_section(gp_config *config, const char *key, void (*write)(FILE *, const gp_config *),

@@ -47,13 +47,32 @@ static gp_status read_init(gp_config *config, const gp_yaml *node, gp_error *err
     return skip ? read_skip(train, skip, err) : GP_OK;
 }
 
+static const char *const precisions[] = {"f32", "tf32", NULL}; /* by gp_precision */
+
+const char *gp_precision_name(gp_precision precision) {
+    return precisions[precision];
+}
+
+static gp_status read_precision(gp_train_config *train, const gp_yaml *node, gp_error *err) {
+    static const char *const later[] = {"bf16", "f16", NULL};
+    int precision = GP_PRECISION_F32;
+    const gp_yaml *value = gp_yaml_get(node, "precision");
+    if (value && value->kind == GP_YAML_SCALAR && gp_index_of(value->text, later) >= 0)
+        return gp_fail_at(err, GP_CONFIG, value->place,
+                          "train.precision: \"%s\" is not available yet; this version has %s", value->text,
+                          gp_list_names(precisions).text);
+    if (value) GP_RETURN_IF_FAILED(gp_read_choice(value, "train.precision", precisions, &precision, err));
+    train->precision = (gp_precision)precision;
+    return GP_OK;
+}
+
 gp_status gp_read_train(gp_config *config, const gp_yaml *node, gp_error *err) {
-    static const char *const known[] = {"epochs", "steps", "seed", "eval_every", "init", "save_every", "keep", NULL};
-    static const char *const later[] = {"precision", NULL};
+    static const char *const known[] = {"epochs",     "steps", "seed",      "eval_every", "init",
+                                        "save_every", "keep",  "precision", NULL};
     gp_train_config *train = &config->train;
     int64_t seed = 1;
     GP_RETURN_IF_FAILED(gp_read_mapping(node, "train", err));
-    GP_RETURN_IF_FAILED(gp_check_keys(node, "train", known, later, err));
+    GP_RETURN_IF_FAILED(gp_check_keys(node, "train", known, NULL, err));
     GP_RETURN_IF_FAILED(read_length(train, node, err));
     const gp_yaml *value = gp_yaml_get(node, "seed");
     if (value) GP_RETURN_IF_FAILED(gp_read_integer(value, "train.seed", 0, INT64_MAX, &seed, err));
@@ -66,6 +85,7 @@ gp_status gp_read_train(gp_config *config, const gp_yaml *node, gp_error *err) {
     train->keep = 2;
     value = gp_yaml_get(node, "keep");
     if (value) GP_RETURN_IF_FAILED(gp_read_integer(value, "train.keep", 1, most, &train->keep, err));
+    GP_RETURN_IF_FAILED(read_precision(train, node, err));
     value = gp_yaml_get(node, "init");
     return value ? read_init(config, value, err) : GP_OK;
 }

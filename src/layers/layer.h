@@ -71,6 +71,7 @@ struct gp_layer {
     const gp_layer_type *type;
     int input_count;
     bool frozen;      /* its parameters are not trained, and its running statistics used as they stand */
+    bool tf32;        /* its convolutions and products may be computed in TF32 where that is faster */
     gp_shape *inputs; /* owned by the instance; set by gp_layer_infer */
     gp_shape output;
 };

@@ -66,6 +66,10 @@ const char *gp_pair_text(char buffer[GP_PAIR_TEXT], const int64_t pair[2]);
 GP_MUST_USE gp_status gp_layer_fits(const gp_layer *layer, const gp_lowering *lowering, gp_error *err);
 /* The tensor of the micro-batch for the shape of one sample, in the model's real type. */
 gp_tensor gp_layer_samples(const gp_lowering *lowering, gp_shape shape);
+/* gp_op_flags of its convolutions and products. */
+static inline uint32_t gp_layer_op_flags(const gp_layer *layer) {
+    return layer->tf32 ? GP_OP_TF32 : 0;
+}
 /* [C]. */
 gp_tensor gp_layer_vector(gp_dtype dtype, int64_t count);
 /* The step's scalars as operand `position`. */

@@ -219,6 +219,10 @@ void gp_graph_destroy(gp_graph **graph) {
     *graph = NULL;
 }
 
+void gp_graph_allow_tf32(gp_graph *graph) {
+    for (int n = 0; n < graph->node_count; n++) graph->nodes[n].layer->tf32 = true;
+}
+
 int gp_graph_find_param(const gp_graph *graph, const char *name) {
     return gp_names_find(&graph->param_names, name);
 }

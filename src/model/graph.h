@@ -71,6 +71,9 @@ typedef struct gp_graph {
 GP_MUST_USE gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_error *err);
 void gp_graph_destroy(gp_graph **graph);
 
+/* Lets all layers compute in TF32 where a device can; before anything is lowered. */
+void gp_graph_allow_tf32(gp_graph *graph);
+
 /* Index of a parameter by name; −1 where there is none. */
 int gp_graph_find_param(const gp_graph *graph, const char *name);
 /* Elements of all parameters, frozen ones included (buffers not counted). */

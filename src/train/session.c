@@ -308,6 +308,7 @@ static gp_status open_session(gp_session *session, gp_error *err) {
     const choice now = {pipeline->micro_batches, pipeline->checkpoint, pipeline->balance};
     int worker = 0;
     GP_RETURN_IF_FAILED(gp_graph_build(session->config->model, &session->graph, err));
+    if (session->config->train.precision == GP_PRECISION_TF32) gp_graph_allow_tf32(session->graph);
     GP_RETURN_IF_FAILED(check_trained(session, err));
     describe_samples(session);
     GP_RETURN_IF_FAILED(find_devices(session, err));

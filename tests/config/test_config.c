@@ -105,6 +105,7 @@ static void has_the_defaults_of_the_manual(void **state) {
     assert_null(c->train.init);
     assert_true(c->train.save_every.time.count == 0 && c->train.save_every.minutes == 0);
     assert_int_equal(c->train.keep, 2);
+    assert_int_equal(c->train.precision, GP_PRECISION_F32);
     gp_config_destroy(&c);
     assert_null(c);
     gp_config_destroy(&c);
@@ -183,12 +184,12 @@ static void adam_has_the_defaults_of_pytorch(void **state) {
     assert_adam("{adamw: {weight_decay: 0}}", GP_OPTIMIZER_ADAMW, 1e-3, 0);
 }
 
-static const char adamw[] =
-    MODEL DATA "optimizer:\n"
-               "  adamw: {lr: 0.125, betas: [0.8, 0.95], eps: 1e-6, weight_decay: 0.3}\n"
-               "  lr_schedule: {multistep: {milestones: [3 epochs, 5 epochs], gamma: 0.3}}\n"
-               "  clip_norm: 0.5\n  no_decay: norms_and_biases\n"
-               "train: {epochs: 6, init: {file: w.st, skip: [fc, layer4.1, 3]}, save_every: 0.5 minutes, keep: 7}\n";
+static const char adamw[] = MODEL DATA "optimizer:\n"
+                                       "  adamw: {lr: 0.125, betas: [0.8, 0.95], eps: 1e-6, weight_decay: 0.3}\n"
+                                       "  lr_schedule: {multistep: {milestones: [3 epochs, 5 epochs], gamma: 0.3}}\n"
+                                       "  clip_norm: 0.5\n  no_decay: norms_and_biases\n"
+                                       "train: {epochs: 6, init: {file: w.st, skip: [fc, layer4.1, 3]}, save_every: "
+                                       "0.5 minutes, keep: 7, precision: tf32}\n";
 
 static void reads_adamw_beside_all_that_may_stand_there(void **state) {
     (void)state;
@@ -208,6 +209,7 @@ static void reads_adamw_beside_all_that_may_stand_there(void **state) {
     assert_int_equal(c->train.init_skip[1].place.column, 50);
     assert_true(c->train.save_every.minutes == 0.5 && c->train.save_every.time.count == 0);
     assert_int_equal(c->train.keep, 7);
+    assert_int_equal(c->train.precision, GP_PRECISION_TF32);
     gp_config_destroy(&c);
 }
 
@@ -370,7 +372,7 @@ static bool trains_equal(const gp_train_config *a, const gp_train_config *b) {
     return times_equal(a->epochs, b->epochs) && a->steps == b->steps && a->seed == b->seed &&
            times_equal(a->eval_every, b->eval_every) && texts_equal(a->init, b->init) &&
            times_equal(a->save_every.time, b->save_every.time) && a->save_every.minutes == b->save_every.minutes &&
-           a->keep == b->keep;
+           a->keep == b->keep && a->precision == b->precision;
 }
 
 /* But for places and for where the file lies. */
@@ -445,13 +447,13 @@ static void repeats_what_it_resolved(void **state) {
     static const char *const cosine[] = {"optimizer={sgd: 1, lr_schedule: {cosine: 1e-5}, no_decay: norms_and_biases}",
                                          "train.save_every=1e-20 minutes"};
     static const char *const multistep[] = {"optimizer={adamw: 3, lr_schedule: {multistep: [1, 2, 30]}, clip_norm: .1}",
-                                            "train.save_every=5 epochs", "train.keep=1"};
+                                            "train.save_every=5 epochs", "train.keep=1", "train.precision=tf32"};
     assert_repeats(SMALL, NULL, 0);
     assert_repeats(full, NULL, 0);
     assert_repeats(adamw, NULL, 0);
     assert_repeats(SMALL, step, 3);
     assert_repeats(SMALL, cosine, 2);
-    assert_repeats(SMALL, multistep, 3);
+    assert_repeats(SMALL, multistep, 4);
     assert_repeats(SMALL, sets, 1);
     assert_repeats(SMALL "pipeline: {devices: [ref, cpu]}\n", sets, 8);
     assert_repeats(SMALL, generated, 3);
@@ -499,6 +501,7 @@ static void writes_the_resolved_configuration(void **state) {
              "  seed: 1\n"
              "  eval_every: 1 epoch\n"
              "  keep: 2\n"
+             "  precision: f32\n"
              "pipeline:\n"
              "  devices:\n"
              "    - cpu:\n"

@@ -112,6 +112,27 @@ static void test_table(void **state) {
     assert_int_equal(layers, 21);
 }
 
+/* What may be computed in TF32 says so in every pass, and nothing else does. */
+static void test_precision(void **state) {
+    (void)state;
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        for (int tf32 = 0; tf32 < 2; tf32++) {
+            gp_error err = {0};
+            gp_layer *layer = create(&cases[c]);
+            layer->tf32 = tf32;
+            gp_lowering lowering = lower(layer, GP_F32, 4);
+            for (size_t i = 0; i < lowering.count; i++) {
+                const gp_op_desc *desc = &lowering.ops[i].desc;
+                bool product = desc->kind <= GP_OP_LINEAR_BACKWARD_WEIGHTS;
+                assert_int_equal(desc->flags, tf32 && product ? GP_OP_TF32 : 0);
+                check(gp_op_desc_check(desc, &err), &err);
+            }
+            gp_lowering_fini(&lowering);
+            gp_layer_destroy(&layer);
+        }
+    }
+}
+
 /* How often the ops of a pass write elements of a role, in elements. */
 static int64_t written(const gp_lowering *lowering, gp_pass pass, gp_role role, int index) {
     int64_t elements = 0;
@@ -376,6 +397,7 @@ static void test_too_many_samples(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_precision),
         cmocka_unit_test(test_operands_fit),
         cmocka_unit_test(test_each_result_is_written_once),
         cmocka_unit_test(test_statistics_run_once),

@@ -111,6 +111,29 @@ static void a_device_that_this_build_lacks_is_refused(void **state) {
     assert_int_equal(gp_status_exit(GP_UNSUPPORTED), 1);
 }
 
+static gp_status open_with(const char *const *changes, gp_session **out, gp_error *err) {
+    gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
+    return gp_session_open(&config, out, err);
+}
+
+/* ---- precision --------------------------------------------------------------------------------------------------- */
+
+static void the_precision_is_every_layers(void **state) {
+    (void)state;
+    static const char *const precisions[] = {"f32", "tf32"};
+    for (int tf32 = 0; tf32 < 2; tf32++) {
+        char text[64];
+        gp_session *session;
+        gp_error err = {0};
+        snprintf(text, sizeof text, "train.precision=%s", precisions[tf32]);
+        const char *const changes[] = {text, NULL};
+        if (open_with(changes, &session, &err) != GP_OK) fail_msg("%s", err.text);
+        for (int n = 0; n < session->graph->node_count; n++)
+            assert_int_equal(session->graph->nodes[n].layer->tf32, tf32);
+        gp_session_close(&session);
+    }
+}
+
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 static size_t largest_arena(const gp_session *session) {
@@ -118,11 +141,6 @@ static size_t largest_arena(const gp_session *session) {
     for (int w = 0; w < session->plan->workers; w++)
         if (session->plan->arena[w] > most) most = session->plan->arena[w];
     return most;
-}
-
-static gp_status open_with(const char *const *changes, gp_session **out, gp_error *err) {
-    gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
-    return gp_session_open(&config, out, err);
 }
 
 static void a_plan_over_memory_is_refused_with_the_numbers(void **state) {
@@ -440,6 +458,7 @@ int main(void) {
         cmocka_unit_test(a_balance_of_other_sum_is_refused),
         cmocka_unit_test(more_stages_than_layers_are_refused),
         cmocka_unit_test(a_device_that_this_build_lacks_is_refused),
+        cmocka_unit_test(the_precision_is_every_layers),
         cmocka_unit_test(a_plan_over_memory_is_refused_with_the_numbers),
         cmocka_unit_test(a_refused_plan_has_the_devices_place),
         cmocka_unit_test(what_a_refusal_proposes_fits),
