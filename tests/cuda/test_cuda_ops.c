@@ -58,9 +58,10 @@ static bool is_missing(gp_op_kind kind) {
     return missing;
 }
 
-/* Ops that are the libraries' are done by ref here. */
+/* Ops that are the libraries' are done by ref here; gradients of weights are so but for the bias's. */
 static bool is_library(gp_op_kind kind) {
-    return kind <= GP_OP_LINEAR_BACKWARD_WEIGHTS;
+    return kind <= GP_OP_LINEAR_BACKWARD_WEIGHTS && kind != GP_OP_CONV_BACKWARD_WEIGHTS &&
+           kind != GP_OP_LINEAR_BACKWARD_WEIGHTS;
 }
 
 static bool is_tested(gp_op_kind kind) {
@@ -70,6 +71,8 @@ static bool is_tested(gp_op_kind kind) {
 /* How far from ref, of the largest element; 0: equal bits, but for NaN's. The reference computes in f64. */
 static double tolerance_of(gp_op_kind kind) {
     switch ((int)kind) {
+    case GP_OP_CONV_BACKWARD_WEIGHTS:
+    case GP_OP_LINEAR_BACKWARD_WEIGHTS:
     case GP_OP_NORM_STATISTICS:
     case GP_OP_NORM_APPLY:
     case GP_OP_NORM_BACKWARD_REDUCE:

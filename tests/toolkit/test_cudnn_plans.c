@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "device/op_cases.h"
+#include "device/cuda/cuda.h"
 #include "device/cuda/toolkit/choices.h"
 #include "device/cuda/toolkit/cudnn_device.h"
 #include "device/cuda/toolkit/plan.h"
@@ -164,6 +165,31 @@ static void test_formats(void **state) {
     }
 }
 
+/* The device itself adds the bias's gradient to what the library does. */
+static void test_bias_gradients(void **state) {
+    (void)state;
+    static const gp_op_kind kinds[] = {GP_OP_CONV_BACKWARD_WEIGHTS, GP_OP_LINEAR_BACKWARD_WEIGHTS};
+    gp_error err = {0};
+    gp_op_cache *cache;
+    describe("h100");
+    assert_int_equal(gp_op_cache_create(&cache, &err), GP_OK);
+    for (int number = 0; number < GP_OP_CASES; number++) {
+        for (int k = 0; k < 2; k++) {
+            gp_op_case made;
+            const gp_prepared *whole, *product;
+            gp_op_case_make(kinds[k], number, GP_F32, &made);
+            if (gp_op_prepare(cache, &gp_cuda_kind, &made.desc, &whole, &err) != GP_OK) fail_msg("%s", err.text);
+            size_t bias = gp_tensor_bytes(&made.desc.operand[GP_CONV_BACKWARD_WEIGHTS_DB]);
+            erase_bias_gradient(&made.desc);
+            if (gp_op_prepare(cache, &gp_cuda_kind, &made.desc, &product, &err) != GP_OK) fail_msg("%s", err.text);
+            assert_int_equal(whole->operand[GP_CONV_BACKWARD_WEIGHTS_DB].bytes, bias);
+            assert_int_equal(whole->workspace > product->workspace, bias > 0);
+            assert_memory_equal(whole->operand, product->operand, 3 * sizeof whole->operand[0]);
+        }
+    }
+    gp_op_cache_destroy(&cache);
+}
+
 static void test_refuses(void **state) {
     (void)state;
     gp_op_case made;
@@ -254,8 +280,8 @@ static int print_table(void) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resnet),  cmocka_unit_test(test_unet),    cmocka_unit_test(test_cases),
-        cmocka_unit_test(test_formats), cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_resnet),  cmocka_unit_test(test_unet),           cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_formats), cmocka_unit_test(test_bias_gradients), cmocka_unit_test(test_refuses),
     };
     gp_error err = {0};
     setenv("XDG_CACHE_HOME", "nowhere", 1); /* no absolute path: none */

@@ -34,6 +34,8 @@ struct gp_event {
 };
 
 static const gp_cuda_op ops[GP_OP_KINDS] = {
+    [GP_OP_CONV_BACKWARD_WEIGHTS] = {gp_cuda_weights_prepare, gp_cuda_weights_run, gp_cuda_weights_release},
+    [GP_OP_LINEAR_BACKWARD_WEIGHTS] = {gp_cuda_weights_prepare, gp_cuda_weights_run, gp_cuda_weights_release},
     [GP_OP_RELU_FORWARD] = {gp_cuda_relu_forward_prepare, gp_cuda_relu_forward_run},
     [GP_OP_RELU_BACKWARD] = {gp_cuda_relu_backward_prepare, gp_cuda_relu_backward_run},
     [GP_OP_ACTIVATION_FORWARD] = {gp_cuda_activation_forward_prepare, gp_cuda_activation_forward_run},
@@ -76,7 +78,11 @@ static gp_status cuda_prepare(gp_prepared *prepared, gp_error *err) {
 }
 
 static void cuda_release(gp_prepared *prepared) {
-    if (prepared->context) gp_cuda->plan_destroy(prepared->context);
+    const gp_cuda_op *op = &ops[prepared->desc.kind];
+    if (!op->prepare)
+        gp_cuda->plan_destroy(prepared->context);
+    else if (op->release)
+        op->release(prepared);
 }
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
@@ -299,7 +305,7 @@ static gp_status cuda_run(gp_stream *stream, const gp_prepared *prepared, void *
             return gp_fail(err, GP_INTERNAL, "%s: operand %s %s", gp_op_name(desc->kind),
                            gp_op_operand_name(desc->kind, i),
                            operands[i] ? "has an address but is absent" : "has no address");
-    if (prepared->context) return gp_cuda->plan_run(stream->library, prepared, operands, workspace, err);
+    if (!ops[desc->kind].run) return gp_cuda->plan_run(stream->library, prepared, operands, workspace, err);
     gp_cuda_call call = {prepared, operands, workspace, args, stream->handle, stream->library};
     return ops[desc->kind].run(&call, err);
 }

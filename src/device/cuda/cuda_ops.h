@@ -29,6 +29,11 @@ GP_MUST_USE gp_status gp_cuda_flatten_prepare(gp_prepared *prepared, gp_error *e
 GP_MUST_USE gp_status gp_cuda_flatten_run(const gp_cuda_call *call, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_unflatten_run(const gp_cuda_call *call, gp_error *err);
 
+/* cuda_weights.c */
+GP_MUST_USE gp_status gp_cuda_weights_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_weights_run(const gp_cuda_call *call, gp_error *err);
+void gp_cuda_weights_release(gp_prepared *prepared);
+
 /* cuda_reorder.c */
 GP_MUST_USE gp_status gp_cuda_reorder_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_reorder_run(const gp_cuda_call *call, gp_error *err);

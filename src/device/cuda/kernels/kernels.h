@@ -8,6 +8,7 @@
 #define GP_DEVICE_CUDA_KERNELS_KERNELS_H
 
 #include "device/cuda/kernels/activation.h"
+#include "device/cuda/kernels/bias.h"
 #include "device/cuda/kernels/columns.h"
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/group_norm.h"
@@ -32,7 +33,8 @@
     GP_CUDA_GROUP_NORM_KERNELS(X)                                                                                      \
     GP_CUDA_SUM_KERNELS(X)                                                                                             \
     GP_CUDA_LOSS_KERNELS(X)                                                                                            \
-    GP_CUDA_UPDATE_KERNELS(X)
+    GP_CUDA_UPDATE_KERNELS(X)                                                                                          \
+    GP_CUDA_BIAS_KERNELS(X)
 
 typedef enum gp_cuda_kernel {
 #define GP_CUDA_ENUM(name, args) GP_KERNEL_##name,
