@@ -297,29 +297,34 @@ static gp_status cuda_fetch(gp_device *device, void *host_to, const void *addres
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
-static gp_status cuda_run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                          const gp_op_args *args, gp_error *err) {
-    const gp_op_desc *desc = &prepared->desc;
+static gp_status check_operands(const gp_op_desc *desc, void *const operands[], gp_error *err) {
     for (int i = 0; i < (int)desc->operands; i++)
         if ((operands[i] != NULL) != (desc->operand[i].present != 0))
             return gp_fail(err, GP_INTERNAL, "%s: operand %s %s", gp_op_name(desc->kind),
                            gp_op_operand_name(desc->kind, i),
                            operands[i] ? "has an address but is absent" : "has no address");
+    return GP_OK;
+}
+
+static gp_status cuda_run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
+                          const gp_op_args *args, gp_error *err) {
+    const gp_op_desc *desc = &prepared->desc;
+    GP_RETURN_IF_FAILED(check_operands(desc, operands, err));
     if (!ops[desc->kind].run) return gp_cuda->plan_run(stream->library, prepared, operands, workspace, err);
     gp_cuda_call call = {prepared, operands, workspace, args, stream->handle, stream->library};
     return ops[desc->kind].run(&call, err);
 }
 
 /* Only updates have a launch for many. */
-static gp_status cuda_run_many(gp_stream *stream, const gp_device_op *its, int count, const gp_op_args *args,
+static gp_status cuda_run_many(gp_stream *stream, const gp_device_op *many, int count, const gp_op_args *args,
                                gp_error *err) {
     gp_cuda_call calls[GP_RUN_MANY];
-    gp_op_kind kind = its[0].prepared->desc.kind;
-    assert(count <= GP_RUN_MANY && (kind == GP_OP_SGD || kind == GP_OP_ADAM));
-    (void)kind;
-    for (int i = 0; i < count; i++)
-        calls[i] =
-            (gp_cuda_call){its[i].prepared, its[i].operands, its[i].workspace, args, stream->handle, stream->library};
+    assert(count <= GP_RUN_MANY);
+    for (int i = 0; i < count; i++) {
+        const gp_device_op *op = &many[i];
+        GP_RETURN_IF_FAILED(check_operands(&op->prepared->desc, op->operands, err));
+        calls[i] = (gp_cuda_call){op->prepared, op->operands, op->workspace, args, stream->handle, stream->library};
+    }
     return gp_cuda_update_many(calls, count, err);
 }
 

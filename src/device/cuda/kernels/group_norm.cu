@@ -187,12 +187,13 @@ __global__ void gp_kernel_group_backward(gp_kernel_group_apply_args args) {
 __global__ void gp_kernel_group_products(gp_kernel_group_products_args args) {
     __shared__ gp_pair shared[GP_KERNEL_COLUMN_THREADS];
     gp_column_place at = gp_column_place_find(args.columns);
-    int64_t group = at.column / args.stats.width, sample = -1;
+    int64_t group = at.column / args.stats.width, next = 0; /* next: the first row of the next sample */
     float mean = 0, inverse = 1;
     gp_pair sum = {0, 0};
     for (; at.row < at.last; at.row += at.lanes) {
-        if (at.row / args.rows_of_sample != sample) {
-            sample = at.row / args.rows_of_sample;
+        if (at.row >= next) {
+            int64_t sample = args.rows_of_sample == 1 ? at.row : at.row / args.rows_of_sample;
+            next = (sample + 1) * args.rows_of_sample;
             const float *stats = stats_at(args.stats, sample * args.stats.groups + group);
             mean = stats[0];
             if (args.scaled) inverse = stats[1];
