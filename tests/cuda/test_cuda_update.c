@@ -91,13 +91,15 @@ static void fill(fixture *f, const gp_step_scalars *scalars) {
     }
 }
 
-/* One after another; the caller frees what comes back. */
+/* One after another, with no more care than that; the caller frees what comes back. */
 static char *run_each(fixture *f) {
     gp_error err = {0};
     char *image = malloc(BLOCK_BYTES);
     assert_non_null(image);
+    gp_host_api_set_care(GP_HOST_ONCE);
     for (int i = 0; i < f->count; i++)
         ASSERT_OK(gp_cuda_kind.run(f->stream, f->op[i].prepared, f->op[i].operands, NULL, &(gp_op_args){0}, &err));
+    gp_host_api_set_care(GP_HOST_RANGES);
     memcpy(image, f->block, BLOCK_BYTES);
     return image;
 }
@@ -122,7 +124,7 @@ static const gp_op_kind kinds[] = {GP_OP_SGD, GP_OP_ADAM};
 /* As a model has them: many sizes, the smaller without decay. */
 static void test_attributes(void **state) {
     (void)state;
-    static const int64_t sizes[] = {1, 2, 3, 4, 5, 64, 4095, 4096, 4097, 9001};
+    static const int64_t sizes[] = {1, 2, 3, 4, 5, 64, 4095, 4096, 4097, 5001};
     fixture f;
     for (int k = 0; k < 2; k++) {
         fixture_init(&f);
@@ -197,7 +199,6 @@ int main(void) {
     gp_cuda_api table = gp_host_api;
     table.launch = counted_launch;
     gp_cuda = &table;
-    gp_host_api_set_care(GP_HOST_RANGES);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attributes),
         cmocka_unit_test(test_kinds),
