@@ -109,11 +109,13 @@ static gp_status batch_add_call(batch *b, const gp_cuda_call *call, gp_error *er
     return GP_OK;
 }
 
-/* Whether one launch may do both. */
+/* Whether one launch may do both. Attributes are compared as descriptors are: zeroed before they are filled. */
 static bool alike(const gp_cuda_call *a, const gp_cuda_call *b) {
     const gp_op_desc *of_a = &a->prepared->desc, *of_b = &b->prepared->desc;
-    return of_a->kind == of_b->kind && a->operand[operands_of(a)->scalars] == b->operand[operands_of(b)->scalars] &&
-           memcmp(&of_a->attributes, &of_b->attributes, sizeof of_a->attributes) == 0;
+    if (of_a->kind != of_b->kind || a->operand[operands_of(a)->scalars] != b->operand[operands_of(b)->scalars])
+        return false;
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c)
+    return memcmp(&of_a->attributes, &of_b->attributes, sizeof of_a->attributes) == 0;
 }
 
 static bool done_before(const gp_cuda_call *calls, int i) {
