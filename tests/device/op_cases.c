@@ -517,7 +517,7 @@ static void make_clip_total(maker *m) {
 
 /* Parameters that are updated in several blocks, and in more rows than a launch takes. */
 static int draw_param(maker *m, int64_t dim[GP_TENSOR_MAX_RANK]) {
-    static const int64_t corners[][5] = {{2, 230, 3, 0, 0}, {2, 3, 5001, 0, 0}, {2, 2, 5003, 0, 0}};
+    static const int64_t corners[][5] = {{2, 290, 3, 0, 0}, {2, 3, 5001, 0, 0}, {2, 2, 5003, 0, 0}};
     int rank = draw_values(m, dim);
     draw_corner(m, 14, corners, sizeof corners / sizeof corners[0], &rank, dim);
     return rank;

@@ -9,7 +9,7 @@
 enum {
     GP_KERNEL_UPDATE_THREADS = 256,
     GP_KERNEL_UPDATE_BLOCK = 4096,  /* elements */
-    GP_KERNEL_UPDATE_ENTRIES = 200, /* 10 KB of arguments: more cost what a second launch costs */
+    GP_KERNEL_UPDATE_ENTRIES = 256, /* 12 KB of arguments: more cost what a second launch costs */
     GP_KERNEL_UPDATE_STATES = 2     /* at most */
 };
 
