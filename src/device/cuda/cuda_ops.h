@@ -19,6 +19,24 @@ GP_MUST_USE gp_status gp_cuda_activation_forward_run(const gp_cuda_call *call, g
 GP_MUST_USE gp_status gp_cuda_activation_backward_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_activation_backward_run(const gp_cuda_call *call, gp_error *err);
 
+/* cuda_pool.c */
+GP_MUST_USE gp_status gp_cuda_max_pool_forward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_max_pool_forward_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_max_pool_backward_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_max_pool_backward_run(const gp_cuda_call *call, gp_error *err);
+/* Of both directions. */
+GP_MUST_USE gp_status gp_cuda_avg_pool_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_avg_pool_forward_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_avg_pool_backward_run(const gp_cuda_call *call, gp_error *err);
+
+/* cuda_resize.c */
+/* Of all four. */
+GP_MUST_USE gp_status gp_cuda_resize_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_upsample_forward_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_upsample_backward_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_mean_pool_forward_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_mean_pool_backward_run(const gp_cuda_call *call, gp_error *err);
+
 /* cuda_move.c */
 GP_MUST_USE gp_status gp_cuda_copy_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_copy_run(const gp_cuda_call *call, gp_error *err);

@@ -15,7 +15,9 @@
 #include "device/cuda/kernels/loss.h"
 #include "device/cuda/kernels/move.h"
 #include "device/cuda/kernels/norm.h"
+#include "device/cuda/kernels/pool.h"
 #include "device/cuda/kernels/reorder.h"
+#include "device/cuda/kernels/resize.h"
 #include "device/cuda/kernels/sums.h"
 #include "device/cuda/kernels/update.h"
 
@@ -26,6 +28,8 @@
 #define GP_CUDA_KERNELS(X)                                                                                             \
     GP_CUDA_ELEMENTWISE_KERNELS(X)                                                                                     \
     GP_CUDA_ACTIVATION_KERNELS(X)                                                                                      \
+    GP_CUDA_POOL_KERNELS(X)                                                                                            \
+    GP_CUDA_RESIZE_KERNELS(X)                                                                                          \
     GP_CUDA_MOVE_KERNELS(X)                                                                                            \
     GP_CUDA_REORDER_KERNELS(X)                                                                                         \
     GP_CUDA_COLUMN_KERNELS(X)                                                                                          \
