@@ -40,6 +40,7 @@ static const gp_cuda_op ops[GP_OP_KINDS] = {
     [GP_OP_RELU_BACKWARD] = {gp_cuda_relu_backward_prepare, gp_cuda_relu_backward_run},
     [GP_OP_ACTIVATION_FORWARD] = {gp_cuda_activation_forward_prepare, gp_cuda_activation_forward_run},
     [GP_OP_ACTIVATION_BACKWARD] = {gp_cuda_activation_backward_prepare, gp_cuda_activation_backward_run},
+    [GP_OP_DROPOUT] = {gp_cuda_dropout_prepare, gp_cuda_dropout_run},
     [GP_OP_MAX_POOL_FORWARD] = {gp_cuda_max_pool_forward_prepare, gp_cuda_max_pool_forward_run},
     [GP_OP_MAX_POOL_BACKWARD] = {gp_cuda_max_pool_backward_prepare, gp_cuda_max_pool_backward_run},
     [GP_OP_AVG_POOL_FORWARD] = {gp_cuda_avg_pool_prepare, gp_cuda_avg_pool_forward_run},

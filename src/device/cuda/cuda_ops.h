@@ -19,6 +19,10 @@ GP_MUST_USE gp_status gp_cuda_activation_forward_run(const gp_cuda_call *call, g
 GP_MUST_USE gp_status gp_cuda_activation_backward_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_activation_backward_run(const gp_cuda_call *call, gp_error *err);
 
+/* cuda_dropout.c */
+GP_MUST_USE gp_status gp_cuda_dropout_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_dropout_run(const gp_cuda_call *call, gp_error *err);
+
 /* cuda_pool.c */
 GP_MUST_USE gp_status gp_cuda_max_pool_forward_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_max_pool_forward_run(const gp_cuda_call *call, gp_error *err);

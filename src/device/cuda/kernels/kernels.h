@@ -10,6 +10,7 @@
 #include "device/cuda/kernels/activation.h"
 #include "device/cuda/kernels/bias.h"
 #include "device/cuda/kernels/columns.h"
+#include "device/cuda/kernels/dropout.h"
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/group_norm.h"
 #include "device/cuda/kernels/loss.h"
@@ -28,6 +29,7 @@
 #define GP_CUDA_KERNELS(X)                                                                                             \
     GP_CUDA_ELEMENTWISE_KERNELS(X)                                                                                     \
     GP_CUDA_ACTIVATION_KERNELS(X)                                                                                      \
+    GP_CUDA_DROPOUT_KERNELS(X)                                                                                         \
     GP_CUDA_POOL_KERNELS(X)                                                                                            \
     GP_CUDA_RESIZE_KERNELS(X)                                                                                          \
     GP_CUDA_MOVE_KERNELS(X)                                                                                            \
