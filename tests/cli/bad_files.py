@@ -53,8 +53,8 @@ NOISE = random.Random(1).randbytes(4096)
 ZIPPED = zipped(IMAGES)
 
 
-def flipped(content, at):
-    return content[:at] + bytes([content[at] ^ 0x10]) + content[at + 1 :]
+def flipped(content, at, bit=0x10):
+    return content[:at] + bytes([content[at] ^ bit]) + content[at + 1 :]
 
 
 def one(entry, data=0):
@@ -325,7 +325,7 @@ SNAPSHOTS = [
     ("longer", lambda good: good + b"\0", "offset #: # bytes after the last tensor belong to none"),
     ("a bit of the header", lambda good: flipped(good, 200), SUM),
     ("a bit of the data", lambda good: flipped(good, len(good) - 2), SUM),
-    ("a bit of the checksum", lambda good: flipped(good, 40), SUM),
+    ("a bit of the checksum", lambda good: flipped(good, 40, 0x01), SUM),  # of a digit, which no other bit may make a "
     ("noise", lambda good: NOISE,
      "offset #: header length # exceeds the # that are read: is this a safetensors file?"),
     ("weights", lambda good: GOOD["w"], "offset #: the header does not begin with a checksum"),
