@@ -12,6 +12,7 @@
 #include "cuda/recorder.h"
 #include "cuda/training.h"
 #include "device/cpu/cpu.h"
+#include "pipeline/networks.h"
 
 /* `a` is used on every stage behind it. */
 static const char network_a[] = "input: {shape: [2, 5, 4]}\n"
@@ -78,6 +79,24 @@ static void skips_are_in_order(void **state) {
 static void vectors_are_in_order(void **state) {
     (void)state;
     check_network(vectors, sizeof vectors / sizeof *vectors);
+}
+
+/* The networks of the other devices' tests: dropout, pools, groups, dilation. */
+static void other_networks_are_in_order(void **state) {
+    (void)state;
+    static const training_cut cuts[][2] = {
+        {{network_skips, 1, {17}}, {network_skips, 4, {3, 4, 3, 7}}},
+        {{network_pictures, 1, {16}}, {network_pictures, 3, {4, 6, 6}}},
+    };
+    for (size_t n = 0; n < sizeof cuts / sizeof *cuts; n++) {
+        harness_options options = training_options(&cuts[n][0], GP_CHECKPOINT_NEVER, false, 1);
+        training_outcome whole = train_recorded(&options, RECORDER_LAZY, 0);
+        for (int policy = 0; policy < RECORDER_POLICIES; policy++) {
+            gp_checkpoint_mode mode = policy % 2 ? GP_CHECKPOINT_ALWAYS : GP_CHECKPOINT_EXCEPT_LAST;
+            options = training_options(&cuts[n][1], mode, policy < 2, 2);
+            assert_int_equal(train_recorded(&options, (recorder_policy)policy, 7).hash, whole.hash);
+        }
+    }
 }
 
 /* Every second stage on the CPU: copies go through the host, which waits for the GPU there. */
@@ -155,9 +174,9 @@ static void spans_have_the_devices_times(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(skips_are_in_order), cmocka_unit_test(vectors_are_in_order),
-                                       cmocka_unit_test(gpus_and_cpus_train_together),
-                                       cmocka_unit_test(every_wait_is_needed),
-                                       cmocka_unit_test(spans_have_the_devices_times)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(skips_are_in_order),          cmocka_unit_test(vectors_are_in_order),
+        cmocka_unit_test(other_networks_are_in_order), cmocka_unit_test(gpus_and_cpus_train_together),
+        cmocka_unit_test(every_wait_is_needed),        cmocka_unit_test(spans_have_the_devices_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
