@@ -129,7 +129,17 @@ static gp_status choose_algorithm(const gp_cuda_library *library, const gp_cuda_
     return status;
 }
 
-static gp_status build(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cublaslt_built *out, gp_error *err) {
+/* The bias's address is set anew in each run; the heuristics want to see one. */
+static gp_status set_bias(const gp_cuda_plan *plan, const gp_cublaslt_built *built, void *const operands[],
+                          gp_error *err) {
+    int bias = roles_of(plan->desc.kind).bias;
+    if (bias < 0 || !operands[bias]) return GP_OK;
+    return set(built->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (const void *)&operands[bias], sizeof operands[bias],
+               err);
+}
+
+static gp_status build(gp_cuda_library *library, const gp_cuda_plan *plan, void *const operands[],
+                       gp_cublaslt_built *out, gp_error *err) {
     const gp_op_desc *desc = &plan->desc;
     roles r = roles_of(desc->kind);
     gp_cublaslt_built built = {0};
@@ -138,6 +148,7 @@ static gp_status build(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cu
     if (status == GP_OK) status = make_layout(desc, r.a, &built.a, err);
     if (status == GP_OK) status = make_layout(desc, r.b, &built.b, err);
     if (status == GP_OK) status = make_layout(desc, r.d, &built.d, err);
+    if (status == GP_OK) status = set_bias(plan, &built, operands, err);
     if (status == GP_OK) status = choose_algorithm(library, plan, &built, err);
     if (status == GP_OK)
         *out = built;
@@ -160,11 +171,9 @@ gp_status gp_cublaslt_run(gp_cuda_library *library, const gp_cuda_plan *plan, gp
     const float *beta = plan->desc.flags & GP_OP_ACCUMULATE ? &one : &zero;
     roles r = roles_of(plan->desc.kind);
     gp_cublaslt_built *built = &ready->product;
-    if (!built->product) GP_RETURN_IF_FAILED(build(library, plan, built, err));
+    if (!built->product) GP_RETURN_IF_FAILED(build(library, plan, operands, built, err));
     /* The product belongs to this stream alone: nobody else sets its bias in between. */
-    if (r.bias >= 0 && operands[r.bias])
-        GP_RETURN_IF_FAILED(set(built->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, (const void *)&operands[r.bias],
-                                sizeof operands[r.bias], err));
+    GP_RETURN_IF_FAILED(set_bias(plan, built, operands, err));
     return gp_cublaslt_check(gp_cublaslt.cublasLtMatmul(library->cublaslt, built->product, &one, operands[r.a],
                                                         built->a, operands[r.b], built->b, beta, operands[r.d],
                                                         built->d, operands[r.d], built->d, &built->algorithm, workspace,
