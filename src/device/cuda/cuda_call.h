@@ -21,7 +21,6 @@ typedef struct gp_cuda_call {
 typedef struct gp_cuda_op {
     gp_status (*prepare)(gp_prepared *prepared, gp_error *err);
     gp_status (*run)(const gp_cuda_call *call, gp_error *err);
-    void (*release)(gp_prepared *prepared); /* NULL: prepare keeps nothing in the context */
 } gp_cuda_op;
 
 enum { GP_CUDA_BLOCK = 256 };

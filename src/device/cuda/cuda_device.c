@@ -34,8 +34,8 @@ struct gp_event {
 };
 
 static const gp_cuda_op ops[GP_OP_KINDS] = {
-    [GP_OP_CONV_BACKWARD_WEIGHTS] = {gp_cuda_weights_prepare, gp_cuda_weights_run, gp_cuda_weights_release},
-    [GP_OP_LINEAR_BACKWARD_WEIGHTS] = {gp_cuda_weights_prepare, gp_cuda_weights_run, gp_cuda_weights_release},
+    [GP_OP_CONV_BACKWARD_WEIGHTS] = {gp_cuda_weights_prepare, gp_cuda_weights_run},
+    [GP_OP_LINEAR_BACKWARD_WEIGHTS] = {gp_cuda_weights_prepare, gp_cuda_weights_run},
     [GP_OP_RELU_FORWARD] = {gp_cuda_relu_forward_prepare, gp_cuda_relu_forward_run},
     [GP_OP_RELU_BACKWARD] = {gp_cuda_relu_backward_prepare, gp_cuda_relu_backward_run},
     [GP_OP_ACTIVATION_FORWARD] = {gp_cuda_activation_forward_prepare, gp_cuda_activation_forward_run},
@@ -87,11 +87,11 @@ static gp_status cuda_prepare(gp_prepared *prepared, gp_error *err) {
 }
 
 static void cuda_release(gp_prepared *prepared) {
-    const gp_cuda_op *op = &ops[prepared->desc.kind];
-    if (!op->prepare)
+    if (!prepared->context) return;
+    if (ops[prepared->desc.kind].run) /* a plan and kernels: gradients of weights only */
+        gp_cuda_weights_release(prepared);
+    else
         gp_cuda->plan_destroy(prepared->context);
-    else if (op->release)
-        op->release(prepared);
 }
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
