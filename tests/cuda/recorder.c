@@ -16,7 +16,7 @@
 #include "device/rows.h"
 #include "device/cuda/cuda_api.h"
 
-enum { POISON = 0xA5 };
+enum { POISON = 0xA5, MOST_DEVICES = 8 };
 
 typedef enum work_kind { LAUNCH, PLAN, COPY, RECORD, WAIT } work_kind;
 
@@ -76,7 +76,8 @@ static struct {
     uint32_t time;
     size_t records, record_capacity, time_capacity;
     char error[1024];
-    bool broken; /* the failing call has failed: what was under way may stay so */
+    bool reached[MOST_DEVICES][MOST_DEVICES]; /* [from][to]: was asked */
+    bool broken;                              /* the failing call has failed: what was under way may stay so */
     const gp_cuda_api *before;
 } it = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -313,6 +314,8 @@ static gp_status copy_peer(void *to, int to_index, const void *from, int from_in
                            gp_cuda_stream *stream, gp_error *err) {
     if (!enter("copy_peer", err)) return GP_DEVICE;
     if (to_index != stream->device) return leave(refuse(err, "a peer's copy goes to another device than its stream's"));
+    if (!it.reached[to_index][from_index])
+        return leave(refuse(err, "device %d copies from device %d before it has reached for it", to_index, from_index));
     accesses_allow(from_index);
     gp_status status = do_copy(to, from, bytes, false, stream, err);
     accesses_allow(-1);
@@ -409,7 +412,11 @@ static gp_status memory(gp_cuda_memory *out, gp_error *err) {
 
 static gp_status reach(int other, bool *out, gp_error *err) {
     if (!enter("reach", err)) return GP_DEVICE;
-    *out = other >= 0;
+    int device = this_thread()->device;
+    if (device < 0 || other < 0 || other >= it.options.devices)
+        return leave(refuse(err, "device %d reaches for device %d", device, other));
+    it.reached[device][other] = true;
+    *out = true;
     return leave(GP_OK);
 }
 
@@ -525,6 +532,8 @@ void recorder_begin(const recorder_options *options) {
     it.records = 0;
     it.error[0] = 0;
     it.broken = false;
+    memset(it.reached, 0, sizeof it.reached);
+    assert(options->devices <= MOST_DEVICES);
     clock_clear(&it.met);
     memset(it.told, 0, sizeof it.told);
     it.before = gp_cuda;

@@ -17,6 +17,7 @@ struct gp_device {
     pthread_mutex_t fetching; /* guards `fetches`, which is made when it is first needed */
     gp_stream *fetches;
     size_t limit;    /* bytes; 0: what is free */
+    uint64_t asked;  /* bit i: whether device i can be reached was asked, and made so where it can */
     size_t reserved; /* blocks */
 };
 
@@ -116,16 +117,19 @@ static gp_status cuda_open(const gp_device_spec *spec, gp_device **out, gp_error
 }
 
 static gp_status cuda_reserve(gp_device *device, size_t bytes, void **out, gp_error *err) {
-    char asked[32], may[32];
+    char asked[32], may[32], taken[32];
     gp_cuda_memory memory;
     GP_RETURN_IF_FAILED(gp_cuda->use(device->index, err));
     GP_RETURN_IF_FAILED(gp_cuda->memory(&memory, err));
-    size_t left = memory.free;
-    if (device->limit && device->limit < left) left = device->limit;
-    if (bytes > left)
-        return gp_fail(err, GP_MEMORY, "cuda:%d: %s asked for, of %s that %s", device->index,
-                       gp_bytes_text(asked, bytes), gp_bytes_text(may, left),
-                       left == memory.free ? "are free" : "may be used");
+    if (device->limit && bytes > device->limit)
+        return gp_fail(err, GP_MEMORY, "cuda:%d: %s asked for, of %s that may be used", device->index,
+                       gp_bytes_text(asked, bytes), gp_bytes_text(may, device->limit));
+    if (bytes > memory.free)
+        return gp_fail(err, GP_MEMORY,
+                       "cuda:%d: %s asked for, of %s that are free: %s are taken, by CUDA itself, libraries, stages "
+                       "before this one and other programs",
+                       device->index, gp_bytes_text(asked, bytes), gp_bytes_text(may, memory.free),
+                       gp_bytes_text(taken, memory.total - memory.free));
     GP_RETURN_IF_FAILED(gp_cuda->allocate(bytes ? bytes : 1, out, err));
     device->reserved++;
     return GP_OK;
@@ -287,8 +291,15 @@ static gp_status cuda_copy_out(gp_stream *stream, void *host_to, const void *dev
 
 static gp_status cuda_pull(gp_stream *stream, void *to, const gp_device *from, const void *address, size_t bytes,
                            gp_error *err) {
-    int here = stream->device->index;
+    gp_device *device = stream->device;
+    int here = device->index;
+    bool direct;
     if (from->index == here) return gp_cuda->copy(to, address, bytes, GP_CUDA_WITHIN, stream->handle, err);
+    /* Where the two reach each other, copies go straight; else the driver takes them through the host. */
+    if (from->index < 64 && !(device->asked >> from->index & 1)) {
+        GP_RETURN_IF_FAILED(gp_cuda->reach(from->index, &direct, err));
+        device->asked |= UINT64_C(1) << from->index;
+    }
     return gp_cuda->copy_peer(to, here, address, from->index, bytes, stream->handle, err);
 }
 
