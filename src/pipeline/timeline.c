@@ -8,7 +8,7 @@
 #include "pipeline/memory.h"
 
 enum {
-    ARGS_TEXT = 192,
+    ARGS_TEXT = 256,
     TRACK_TEXT = 96,
     SHORT_WAIT = 1000 /* nanoseconds: a wait that is over when it is looked at takes less */
 };
@@ -18,6 +18,7 @@ typedef struct writer {
     const gp_plan *plan;
     gp_chrome *chrome;
     int worker, max_pieces;
+    uint64_t origin;     /* the timeline's zero by the host's clock */
     size_t **bytes;      /* [mini]: gp_memory_follow's; NULL until it is needed */
     size_t alive;        /* as last written */
     uint64_t mini_batch; /* how many have begun: the same number on every worker for the same mini-batch */
@@ -83,6 +84,11 @@ static void describe(const writer *w, const gp_span *span, const gp_instr *instr
     const gp_mini_plan *mini = &w->plan->minis[span->group];
     int used = snprintf(args, ARGS_TEXT, "\"step\":%" PRIu32 ",\"pass\":\"%s\",\"clock\":%" PRIu32 ",\"pc\":%zu",
                         span->step, mini->training ? "training" : "evaluation", instr->clock, span->index);
+    if (has_queues(w->plan, w->worker)) {
+        uint64_t issued = span->issued - w->origin;
+        used += snprintf(args + used, ARGS_TEXT - (size_t)used, ",\"issued\":%" PRIu64 ".%03u", issued / 1000,
+                         (unsigned)(issued % 1000));
+    }
     if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_RECV) return;
     size_t offset, bytes;
     gp_instr_copy(w->plan, mini, instr, &offset, &bytes);
@@ -113,9 +119,9 @@ static gp_status write_span(writer *w, const gp_span *span, gp_error *err) {
     return write_memory(w, span, err);
 }
 
-static gp_status write_lane(const gp_plan *plan, const gp_lane *lane, int worker, int max_pieces, gp_chrome *chrome,
-                            gp_error *err) {
-    writer w = {.plan = plan, .chrome = chrome, .worker = worker, .max_pieces = max_pieces};
+static gp_status write_lane(const gp_plan *plan, const gp_lane *lane, int worker, int max_pieces, uint64_t origin,
+                            gp_chrome *chrome, gp_error *err) {
+    writer w = {.plan = plan, .chrome = chrome, .worker = worker, .max_pieces = max_pieces, .origin = origin};
     name_tracks(plan, chrome, worker);
     gp_status status = GP_NEW(&w.bytes, plan->mini_count, err);
     for (size_t i = 0; i < lane->count && status == GP_OK; i++) status = write_span(&w, &lane->spans[i], err);
@@ -135,6 +141,6 @@ gp_status gp_timeline_write(const gp_plan *plan, const gp_recorder *recorder, gp
     gp_chrome_origin(chrome, first);
     gp_chrome_name_process(chrome, "gpipe-train");
     for (int w = 0; w < plan->workers; w++)
-        GP_RETURN_IF_FAILED(write_lane(plan, &recorder->lanes[w], w, max_pieces, chrome, err));
+        GP_RETURN_IF_FAILED(write_lane(plan, &recorder->lanes[w], w, max_pieces, first, chrome, err));
     return GP_OK;
 }

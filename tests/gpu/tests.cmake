@@ -24,3 +24,7 @@ gp_gpu_test(gpu_ops 180 gp_op_cases gp_cuda gp_ref)
 gp_gpu_test(gpu_train 240 gp_op_cases gp_cuda gp_pipeline gp_cpu)
 target_sources(test_gpu_train PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
 target_sources(test_gpu_train_on_host PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
+
+# For scripts/gpu-check.sh.
+add_executable(count_work ${CMAKE_CURRENT_LIST_DIR}/count_work.c)
+target_link_libraries(count_work PRIVATE gp_train gp_warnings)
