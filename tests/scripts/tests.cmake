@@ -18,3 +18,9 @@ if(NOT GP_SANITIZE)
   gp_script_test(check_barriers scripts/check-barriers.py --build ${PROJECT_BINARY_DIR})
   gp_script_test(check_barriers_itself scripts/check-barriers.py --self-test --build ${PROJECT_BINARY_DIR})
 endif()
+
+# Of what wants a GPU: figures from made-up files, the table, and the pack, which is made and configured with.
+if(NOT GP_SANITIZE)
+  add_test(NAME gpu_check_itself COMMAND ${PROJECT_SOURCE_DIR}/scripts/gpu-check.sh --self-test)
+  set_tests_properties(gpu_check_itself PROPERTIES LABELS "scripts" TIMEOUT 120)
+endif()

@@ -1,0 +1,494 @@
+#!/usr/bin/env bash
+# All that wants a GPU, in one go and under 9 minutes, on a machine with one, a CUDA toolkit and no network: builds, tests,
+# compute-sanitizer, PyTorch's values, bits over cuts, MNIST, ResNet-50's speed; a table comes last. docs/gpu.md has more.
+#
+#   scripts/gpu-check.sh --pack DIR   collects into DIR/gpu-pack.tar.gz what that machine may lack
+#   scripts/gpu-check.sh [DIR]        runs; with the pack in DIR where there is one
+#   scripts/gpu-check.sh --self-test  without a GPU: the figures, the table and the pack
+#
+# table.txt, log.txt and the timelines lie in $OUT (build-gpu/out). Exit status 1 where any step failed; one that fails does
+# not stop the others.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit
+
+here=$PWD
+self=$here/scripts/gpu-check.sh
+work=${GPU_CHECK_WORK:-$here/build-gpu}
+out=${OUT:-$work/out}
+case $out in /*) ;; *) out=$here/$out ;; esac
+build=$work/build
+pack=$work/pack
+steps=$work/steps # NAME.log, NAME.figure and NAME.row of each
+program=$build/gpipe-train
+seconds_for_all=${GPU_CHECK_SECONDS:-530}
+# Exit statuses of a step: what is not there is told in its figure.
+skipped=77
+
+figure() { printf '%s' "$*" >"$steps/$name.figure"; }
+skip() {
+    figure "$*"
+    exit "$skipped"
+}
+figures() { python3 -B "$here/scripts/gpu-figures.py" "$@"; }
+
+# ---- what the machine has -----------------------------------------------------------------------------------------------
+
+ask_gpu() { nvidia-smi --query-gpu="$1" --format=csv,noheader 2>/dev/null | head -n 1; }
+
+find_toolkit() {
+    local tool=$1 folder
+    if command -v "$tool"; then return; fi
+    for folder in /usr/local/cuda/bin /usr/local/cuda/compute-sanitizer /opt/nvidia/nsight-systems/*/bin; do
+        if [ -x "$folder/$tool" ]; then
+            printf '%s\n' "$folder/$tool"
+            return
+        fi
+    done
+    return 1
+}
+
+# Folders of Python packages of NVIDIA's, which bring cuDNN and cuBLASLt where the toolkit does not.
+python_folders() {
+    python3 - <<'PYTHON' 2>/dev/null
+import glob, os, sys
+for root in sys.path:
+    for folder in sorted(glob.glob(os.path.join(root, "nvidia", "*"))):
+        if os.path.isdir(folder):
+            print(folder)
+PYTHON
+}
+
+has_file() { compgen -G "$1/$2" >/dev/null; }
+
+# The environment of every step. cuDNN and cuBLASLt are opened by name: from the toolkit, or from Python's packages.
+find_machine() {
+    local folder first='' behind=''
+    PATH=$PATH:/usr/local/cuda/bin
+    while read -r folder; do
+        if ! has_file "$folder/lib" 'lib*.so*'; then continue; fi
+        if has_file "$folder/lib" libcudnn.so.9 && ! has_file '/usr/local/cuda/lib*' libcudnn.so.9; then
+            first=$folder/lib:
+            if [ -e "$folder/include/cudnn.h" ]; then GPU_CUDNN_INCLUDE=${GPU_CUDNN_INCLUDE:-$folder/include}; fi
+        else
+            behind+=:$folder/lib
+        fi
+    done < <(python_folders)
+    export PATH LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$first/usr/local/cuda/lib64$behind
+    # Which engines were chosen on other machines, or by other versions, is nothing to this one.
+    export GPU_CUDNN_INCLUDE=${GPU_CUDNN_INCLUDE:-} OMP_WAIT_POLICY=passive XDG_CACHE_HOME=$work/cache
+    GPU_ARCHITECTURE=$(ask_gpu compute_cap | tr -d '.')
+    GPU_NAME=$(ask_gpu name)
+    export GPU_ARCHITECTURE GPU_NAME
+    if [ -z "${GPIPE_TEST_DATA:-}" ] && [ -d "$pack/data/mnist" ]; then export GPIPE_TEST_DATA=$pack/data; fi
+    if [ -d "$pack/include" ]; then
+        # The toolkit's headers come before those of pack/cuda, which are there where it has none.
+        export C_INCLUDE_PATH=$pack/include:$pack/cuda CPLUS_INCLUDE_PATH=$pack/include:$pack/cuda
+        export PKG_CONFIG_PATH=$pack/lib/pkgconfig
+    fi
+}
+
+# ---- the pack -----------------------------------------------------------------------------------------------------------
+
+packed_libraries=(yaml jansson xxhash z cmocka)
+packed_modules=(yaml-0.1 jansson libxxhash zlib cmocka)
+
+pack_library() {
+    local library=$1 path name
+    path=$(readlink -f "$(gcc -print-file-name="lib$library.so")")
+    name=$(objdump -p "$path" | awk '$1 == "SONAME" { print $2 }')
+    cp "$path" "$2/lib/$name"
+    ln -s "$name" "$2/lib/lib$library.so"
+}
+
+# As the compiler finds them, whatever folder that is.
+pack_headers() {
+    local path
+    printf '#include <%s>\n' stdarg.h stddef.h stdint.h setjmp.h yaml.h jansson.h zlib.h xxhash.h xxh3.h cmocka.h |
+        gcc -M -x c - | grep -oE '[^ ]+\.h' | grep -E '/(yaml|jansson(_config)?|zlib|zconf|xxhash|xxh3|cmocka)\.h$' |
+        while read -r path; do cp "$path" "$1/include/"; done
+    # What a toolkit may come without; behind its own headers where it has them.
+    mkdir -p "$1/cuda"
+    find /usr/local/cuda/include/ /usr/include/ -maxdepth 1 \( -name 'cudnn*.h' -o -name cublasLt.h -o -name cublas_api.h \) \
+        -exec cp -Lt "$1/cuda" {} + 2>/dev/null
+    return 0
+}
+
+pack_modules() {
+    local i module
+    for i in "${!packed_modules[@]}"; do
+        module=${packed_modules[i]}
+        # shellcheck disable=SC2016 # pkg-config's own variable
+        printf '%s\n' "Name: $module" 'Description: packed' "Version: $(pkg-config --modversion "$module")" \
+            'Cflags: -I${pcfiledir}/../../include' "Libs: -L\${pcfiledir}/.. -l${packed_libraries[i]}" \
+            >"$1/lib/pkgconfig/$module.pc"
+    done
+    cp "$(readlink -f "$(command -v pkg-config)")" "$1/bin/pkgconf"
+    ldd "$1/bin/pkgconf" | awk '/libpkgconf/ { print $3 }' | while read -r path; do cp "$path" "$1/bin/"; done
+}
+
+pack_data() {
+    local folder
+    for folder in "${GPIPE_TEST_DATA:+$GPIPE_TEST_DATA/mnist}" data/mnist ../shared/data/mnist; do
+        if [ -n "$folder" ] && [ -e "$folder/t10k-images-idx3-ubyte.gz" ]; then
+            cp "$folder"/*-ubyte.gz "$1/data/mnist/"
+            chmod u+w "$1"/data/mnist/*
+            return
+        fi
+    done
+    echo "gpu-check: MNIST is not there, and will not be trained"
+}
+
+make_pack() {
+    local target=$1 scratch library size
+    scratch=$(mktemp -d) || return 1
+    mkdir -p "$target" "$scratch"/{include,bin,lib/pkgconfig,data/mnist,onednn} || return 1
+    for library in "${packed_libraries[@]}"; do pack_library "$library" "$scratch" || return 1; done
+    cp -L "$(gcc -print-file-name=libgomp.so.1)" "$scratch/lib/" || return 1
+    pack_headers "$scratch" && pack_modules "$scratch" && pack_data "$scratch" || return 1
+    if [ -e .deps/onednn/lib/libdnnl.so.3 ]; then cp -R .deps/onednn/include .deps/onednn/lib "$scratch/onednn/"; fi
+    tar -C "$scratch" -czf "$target/gpu-pack.tar.gz" . || return 1
+    rm -rf "$scratch"
+    size=$(stat -c %s "$target/gpu-pack.tar.gz")
+    printf 'gpu-check: %s: %d.%d MiB\n' "$target/gpu-pack.tar.gz" $((size >> 20)) $(((size & 1048575) * 10 >> 20))
+    if [ "$size" -ge $((60 << 20)) ]; then
+        echo "gpu-check: that is 60 MiB or more"
+        return 1
+    fi
+}
+
+unpack() {
+    rm -rf "$pack"
+    if [ -n "$1" ] && [ -e "$1/gpu-pack.tar.gz" ]; then
+        mkdir -p "$pack"
+        tar -C "$pack" -xzf "$1/gpu-pack.tar.gz"
+    fi
+}
+
+# ---- steps: each runs in a process of its own, with its name in $name ----------------------------------------------------
+
+# Warnings of a compiler that nobody here has seen cost the figures nothing: they are in the log.
+write_compiler() {
+    local path
+    path=$(command -v "$1") || skip "there is no $1"
+    printf '#!/bin/sh\nexec %s "$@" -Wno-error\n' "$path" >"$work/bin/$1"
+    chmod +x "$work/bin/$1"
+}
+
+# gpipe-train with a GPU wherever it is asked for the CPU, or for nothing: what tests of the program are then given.
+write_wrapper() {
+    cat >"$work/bin/on-gpu" <<WRAPPER
+#!/usr/bin/env bash
+words=() devices=
+for word in "\$@"; do
+    case \$word in pipeline*) word=\${word//cpu/cuda:0} ;; esac
+    case \$word in pipeline.devices=* | pipeline=*devices*) devices=given ;; esac
+    words+=("\$word")
+done
+[ -n "\$devices" ] || words=(--set 'pipeline.devices=[cuda:0, cuda:0]' "\${words[@]}")
+exec "$program" "\${words[@]}"
+WRAPPER
+    chmod +x "$work/bin/on-gpu"
+}
+
+step_build() {
+    local options=(-DCMAKE_BUILD_TYPE=Release -DGP_CUDA=ON) generator=Ninja
+    options+=("-DCMAKE_CUDA_ARCHITECTURES=${GPU_ARCHITECTURE:-90}-real")
+    mkdir -p "$work/bin"
+    write_compiler gcc
+    write_compiler g++
+    write_wrapper
+    options+=("-DCMAKE_C_COMPILER=$work/bin/gcc" "-DCMAKE_CXX_COMPILER=$work/bin/g++")
+    options+=("-DCMAKE_CUDA_HOST_COMPILER=$work/bin/g++")
+    if [ -n "$GPU_CUDNN_INCLUDE" ]; then
+        options+=("-DGP_CUDNN_INCLUDE=$GPU_CUDNN_INCLUDE")
+    elif [ -e "$pack/cuda/cudnn.h" ] && ! has_file /usr/local/cuda/include cudnn.h; then
+        options+=("-DGP_CUDNN_INCLUDE=$pack/cuda")
+    fi
+    if [ -d "$pack/lib" ]; then options+=("-DCMAKE_PREFIX_PATH=$pack"); fi
+    if [ -d "$pack/onednn/lib" ]; then options+=("-DGP_ONEDNN_DIR=$pack/onednn"); fi
+    if ! command -v pkg-config >/dev/null && [ -e "$pack/bin/pkgconf" ]; then
+        printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "$pack/bin" "$pack/bin/pkgconf" >"$work/bin/pkg-config"
+        chmod +x "$work/bin/pkg-config"
+        options+=("-DPKG_CONFIG_EXECUTABLE=$work/bin/pkg-config")
+    fi
+    command -v ninja >/dev/null || generator="Unix Makefiles"
+    cmake -S "$here" -B "$build" -G "$generator" "${options[@]}" || return 1
+    figure "sm_${GPU_ARCHITECTURE:-90}, $(nproc) processors, $(nvcc --version | sed -n 's/.*release \([0-9.]*\).*/nvcc \1/p')"
+    cmake --build "$build" -j "$(nproc)"
+}
+
+# Of ctest: what it says is skipped did not meet the GPU.
+run_tests() {
+    local status=0 log=$steps/$name.ctest
+    ctest --test-dir "$build" --output-on-failure --no-tests=error --timeout 200 "$@" </dev/null | tee "$log" || status=1
+    figure "$(sed -n 's/^\(.*tests passed.*out of.*\)$/\1/p' "$log"), $(grep -c 'Skipped  ' "$log") skipped"
+    return "$status"
+}
+
+step_gpu_tests() {
+    run_tests -L gpu || return 1
+    ! grep -q 'Skipped  ' "$steps/$name.ctest"
+}
+
+step_other_tests() { run_tests -LE 'gpu|training' -E gpu_check -j "$(nproc)"; }
+
+sanitize() {
+    local tool=$1 sanitizer
+    shift
+    sanitizer=$(find_toolkit compute-sanitizer) || skip "compute-sanitizer is not there"
+    local options=(--tool "$tool" --error-exitcode 9 --print-limit 20)
+    # Shared memory: of our own kernels. What libraries do there is theirs.
+    if [ "$tool" != memcheck ]; then
+        case $("$sanitizer" --help 2>&1) in
+        *--kernel-name*) options+=(--kernel-name kns=gp_kernel) ;;
+        *--kernel-regex*) options+=(--kernel-regex kns=gp_kernel) ;;
+        esac
+    fi
+    "$sanitizer" "${options[@]}" "$@"
+    local status=$?
+    figure "$(sed -n 's/^========= \(.*SUMMARY.*\)/\1/p' "$steps/$name.log" | tail -n 1)"
+    return "$status"
+}
+
+step_memcheck_ops() { sanitize memcheck "$build/tests/test_gpu_ops" 6; }
+step_racecheck_ops() { sanitize racecheck "$build/tests/test_gpu_ops" 6 test_own_kernels; }
+step_synccheck_ops() { sanitize synccheck "$build/tests/test_gpu_ops" 6 test_own_kernels; }
+step_memcheck_training() { sanitize memcheck "$build/tests/test_gpu_train" test_smallest; }
+step_racecheck_training() { sanitize racecheck "$build/tests/test_gpu_train" test_smallest; }
+step_synccheck_training() { sanitize synccheck "$build/tests/test_gpu_train" test_smallest; }
+
+# PyTorch's values, through the program; the largest difference that the test prints.
+golden() {
+    local script=$1
+    shift
+    (cd "$steps" && python3 -B "$here/tests/golden/$script.py" "$work/bin/on-gpu" "$@")
+    local status=$?
+    figure "differs by $(sed -n 's/.*\(difference\|differs by\) \([0-9.e+-]*[0-9]\).*/\2/p' "$steps/$name.log" | sort -g | tail -n 1) at most"
+    return "$status"
+}
+
+step_golden_training() { golden test_training; }
+step_golden_predictions() { golden test_predictions; }
+step_golden_optimizers() { golden test_optimizers; }
+step_golden_clipping() { golden test_clipping; }
+step_golden_models() { golden test_models "$build/tests/fill_weights" evaluate; }
+step_golden_resnets() { golden test_models "$build/tests/fill_weights" train; }
+
+step_mnist() {
+    local status=0
+    python3 -B "$here/tests/cli/test_cli.py" "$work/bin/on-gpu" mnist || status=$?
+    [ "$status" != "$skipped" ] || skip "MNIST is not there"
+    figure "$(sed -n 's/.*accuracy after each epoch: .*\(0\.[0-9]*\)$/\1/p' "$steps/$name.log" | tr '\n' ' ')after the last epochs"
+    return "$status"
+}
+
+# A ResNet-18, cut over one GPU: the model must be the same to the bit.
+train_cut() {
+    local run=$1
+    shift
+    "$program" -q --force -o "$steps/$name.$run" --set 'data.train.synthetic.samples=64' --set 'data.eval.synthetic.samples=32' \
+        --set 'train={steps: 6, seed: 1}' "$@" configs/resnet-synthetic.yaml || return 1
+    sha256sum <"$steps/$name.$run/model.safetensors" | tee -a "$steps/$name.sums"
+}
+
+bits() {
+    local two='pipeline.devices=[cuda:0, cuda:0]' four='pipeline.devices=[cuda:0, cuda:0, cuda:0, cuda:0]'
+    rm -f "$steps/$name.sums"
+    train_cut one "$@" --set 'pipeline.devices=[cuda:0]' || return 1
+    train_cut two "$@" --set "$two" --set pipeline.checkpoint=always || return 1
+    train_cut two_free "$@" --set "$two" --set pipeline.lockstep=false --set pipeline.balance=size || return 1
+    train_cut four "$@" --set "$four" --set pipeline.checkpoint=never || return 1
+    train_cut four_free "$@" --set "$four" --set pipeline.lockstep=false || return 1
+    figure "$(wc -l <"$steps/$name.sums") cuts over 1, 2 and 4 stages, $(sort -u "$steps/$name.sums" | wc -l) model"
+    [ "$(sort -u "$steps/$name.sums" | wc -l)" = 1 ]
+}
+
+step_bits_f32() { bits --set train.precision=f32; }
+step_bits_tf32() { bits --set train.precision=tf32; }
+
+# Images per second, beside the floor that counted operations and bytes give; a few steps in the middle leave a timeline.
+measure() {
+    local precision=$1
+    "$build/tests/count_work" tests/gpu/resnet50.yaml "train.precision=$precision" >"$steps/$name.work" || return 1
+    "$program" -q --force -o "$steps/$name.run" --set "train.precision=$precision" --trace "$out/$name.trace.json" --trace-steps 20:23 \
+        tests/gpu/resnet50.yaml || return 1
+    figure "$(figures rate "$steps/$name.run/metrics.jsonl" "$steps/$name.work" "$GPU_NAME" "$precision")" || return 1
+}
+
+step_resnet50_f32() { measure f32; }
+step_resnet50_tf32() { measure tf32; }
+
+# Micro-batches of four pictures: about a millisecond each.
+step_enqueue() {
+    "$program" -q --force -o "$steps/$name.run" --set train.precision=tf32 --set data.batch=64 --set pipeline.micro_batches=16 \
+        --set train.steps=10 --trace "$out/$name.trace.json" --trace-steps 6:9 tests/gpu/resnet50.yaml || return 1
+    figure "$(figures enqueue "$out/$name.trace.json")" || return 1
+}
+
+step_nsys() {
+    local profiler
+    profiler=$(find_toolkit nsys) || skip "nsys is not there"
+    "$profiler" profile --trace=cuda,nvtx --force-overwrite=true -o "$out/profile" \
+        "$program" -q --force -o "$steps/$name.run" --set train.steps=6 tests/gpu/resnet50.yaml || return 1
+    figure "profile.nsys-rep"
+}
+
+# ---- running them ---------------------------------------------------------------------------------------------------------
+
+names=()
+
+# One step with its limit in seconds, or what is left of all.
+run_step() {
+    local name=$1 limit=$2 began=$SECONDS result=ok left status
+    left=$((seconds_for_all - SECONDS))
+    [ "$limit" -le "$left" ] || limit=$left
+    if [ "$limit" -lt 1 ]; then
+        printf '%s\tno time\t0\t\n' "$name" >"$steps/$name.row"
+        return
+    fi
+    rm -f "$steps/$name.figure"
+    timeout -k 5 "$limit" bash "$self" --step "$name" >"$steps/$name.log" 2>&1 </dev/null
+    status=$?
+    case $status in
+    0) ;;
+    "$skipped") result=skipped ;;
+    124 | 137) result="time out" ;;
+    *) result=FAILED ;;
+    esac
+    printf '%s\t%s\t%s\t%s\n' "$name" "$result" $((SECONDS - began)) "$(cat "$steps/$name.figure" 2>/dev/null)" >"$steps/$name.row"
+    printf '== %s: %s (%d s so far)\n' "$name" "$result" "$SECONDS"
+}
+
+# NAME LIMIT …: beside one another; for what is not timed.
+together() {
+    while [ $# -gt 0 ]; do
+        names+=("$1")
+        run_step "$1" "$2" &
+        shift 2
+    done
+    wait
+    report
+}
+
+alone() {
+    names+=("$1")
+    run_step "$1" "$2"
+    report
+}
+
+# After each group, so that what there is survives an end from outside.
+report() {
+    local name
+    for name in "${names[@]}"; do cat "$steps/$name.row"; done >"$work/rows"
+    {
+        printf '%s\n%s, driver %s, %s\n' "$(date -u +%Y-%m-%d) $(git -C "$here" describe --always --dirty 2>/dev/null)" \
+            "${GPU_NAME:-no GPU}" "$(ask_gpu driver_version)" "$(figures peak "${GPU_NAME:-none}")"
+        figures table "$work/rows" || cat "$work/rows"
+    } >"$out/table.txt"
+    for name in "${names[@]}"; do
+        printf '\n==== %s\n' "$name"
+        [ ! -e "$steps/$name.log" ] || tail -c 300000 "$steps/$name.log"
+    done >"$out/log.txt"
+}
+
+run_all() {
+    mkdir -p "$out" "$steps" || return 1
+    # What an earlier run left is not this one's.
+    rm -rf "$steps"/*.row "$steps"/*.figure "$out"/*.trace.json "$work/cache"
+    unpack "$1" || return 1
+    find_machine
+    alone build 240
+    alone gpu_tests 150
+    alone resnet50_f32 60
+    alone resnet50_tf32 60
+    alone enqueue 40
+    together bits_f32 100 bits_tf32 100 mnist 120 golden_training 60 golden_predictions 100 golden_optimizers 150 \
+        golden_clipping 100 golden_models 100 golden_resnets 150
+    together memcheck_ops 120 racecheck_ops 120 synccheck_ops 120 memcheck_training 120 racecheck_training 120 \
+        synccheck_training 120 other_tests 160
+    alone nsys 40
+    finish
+}
+
+finish() {
+    cat "$out/table.txt"
+    ! grep -qvE $'^[^\t]*\t(ok|skipped)\t' "$work/rows"
+}
+
+# ---- without a GPU --------------------------------------------------------------------------------------------------------
+
+must() { "$@" || { echo "gpu-check: self-test: \"$*\" failed" && exit 1; }; }
+
+step_self_good() { figure "a figure"; }
+step_self_bad() { return 3; }
+step_self_slow() { sleep 20; }
+step_self_skipped() { skip "nothing there"; }
+
+test_table() {
+    local expected
+    mkdir -p "$out" "$steps"
+    alone self_good 10 >/dev/null
+    must finish >/dev/null
+    together self_bad 10 self_slow 1 self_skipped 10 >/dev/null
+    expected='self_good|ok|a figure self_bad|FAILED| self_slow|time out| self_skipped|skipped|nothing there '
+    must [ "$(awk -F '\t' -v ORS=' ' '{ print $1 "|" $2 "|" $4 }' "$work/rows")" = "$expected" ]
+    finish >/dev/null && must false
+    must grep -q '^1 FAILED, 1 ok, 1 skipped, 1 time out$' "$out/table.txt"
+    seconds_for_all=0
+    alone self_good 10
+    must grep -q '^self_good  *no time' "$out/table.txt"
+    finish >/dev/null && must false
+    return 0
+}
+
+test_wrapper() {
+    mkdir -p "$work/bin"
+    program='echo'
+    write_wrapper
+    local on_gpu=$work/bin/on-gpu
+    must [ "$("$on_gpu" -q c.yaml)" = "--set pipeline.devices=[cuda:0, cuda:0] -q c.yaml" ]
+    must [ "$("$on_gpu" --set 'pipeline.devices=[cpu]' cpu.yaml)" = "--set pipeline.devices=[cuda:0] cpu.yaml" ]
+    must [ "$("$on_gpu" --set 'pipeline={devices: [cpu, cpu]}' c)" = "--set pipeline={devices: [cuda:0, cuda:0]} c" ]
+}
+
+# Packs, and configures with nothing but the pack.
+test_pack() {
+    must make_pack "$work/packed" >"$work/packed.log"
+    unpack "$work/packed"
+    local file
+    for file in include/{yaml,jansson,zlib,xxhash,cmocka}.h lib/lib{yaml,jansson,z,xxhash,cmocka}.so; do
+        must [ -s "$pack/$file" ]
+    done
+    export C_INCLUDE_PATH=$pack/include PKG_CONFIG_LIBDIR=$pack/lib/pkgconfig
+    local options=(-DGP_CUDA=OFF "-DCMAKE_PREFIX_PATH=$pack" -DBUILD_TESTING=ON)
+    if [ -d "$pack/onednn/lib" ]; then options+=("-DGP_ONEDNN_DIR=$pack/onednn"); fi
+    must cmake -S "$here" -B "$build" "${options[@]}" >"$work/configure.log" 2>&1
+    must grep -q "^CMOCKA_LIBRARY:FILEPATH=$pack/" "$build/CMakeCache.txt"
+    must grep -q "^pkgcfg_lib_YAML_yaml:FILEPATH=$pack/" "$build/CMakeCache.txt"
+    must grep -q "^ZLIB_LIBRARY_RELEASE:FILEPATH=$pack/" "$build/CMakeCache.txt"
+    cat "$work/packed.log"
+}
+
+self_test() {
+    work=$(mktemp -d) || return 1
+    # shellcheck disable=SC2064 # the folder as it is now
+    trap "rm -rf '$work'" EXIT
+    out=$work/out build=$work/build pack=$work/pack steps=$work/steps
+    export GPU_CHECK_WORK=$work OUT=$out GPU_NAME=
+    must figures --self-test
+    must test_table
+    must test_wrapper
+    must test_pack
+    echo "gpu-check: steps, table, wrapper and pack do what they are for"
+}
+
+case "${1-}" in
+--pack) make_pack "${2:?"gpu-check: --pack needs a folder"}" ;;
+--step)
+    name=$2
+    "step_$name"
+    ;;
+--self-test) self_test ;;
+-*) sed -n '2,12s/^# \{0,1\}//p' "$self" && exit 2 ;;
+*) run_all "${1:-}" ;;
+esac
