@@ -263,7 +263,9 @@ golden() {
     shift
     (cd "$steps" && python3 -B "$here/tests/golden/$script.py" "$work/bin/on-gpu" "$@")
     local status=$?
-    figure "differs by $(sed -n 's/.*\(difference\|differs by\) \([0-9.e+-]*[0-9]\).*/\2/p' "$steps/$name.log" | sort -g | tail -n 1) at most"
+    local most
+    most=$(sed -n 's/.*\(difference\|differs by\) \([0-9.e+-]*[0-9]\).*/\2/p' "$steps/$name.log" | sort -g | tail -n 1)
+    figure "${most:+differs by $most at most}"
     return "$status"
 }
 
@@ -278,7 +280,9 @@ step_mnist() {
     local status=0
     python3 -B "$here/tests/cli/test_cli.py" "$work/bin/on-gpu" mnist || status=$?
     [ "$status" != "$skipped" ] || skip "MNIST is not there"
-    figure "$(sed -n 's/.*accuracy after each epoch: .*\(0\.[0-9]*\)$/\1/p' "$steps/$name.log" | tr '\n' ' ')after the last epochs"
+    local last
+    last=$(sed -n 's/.*accuracy after each epoch: .*\(0\.[0-9]*\)$/\1/p' "$steps/$name.log" | paste -sd ' ')
+    figure "${last:+accuracy $last after the last epoch}"
     return "$status"
 }
 
