@@ -519,6 +519,7 @@ static void make_clip_total(maker *m) {
 static int draw_param(maker *m, int64_t dim[GP_TENSOR_MAX_RANK]) {
     static const int64_t corners[][5] = {{2, 290, 3, 0, 0}, {2, 3, 5001, 0, 0}, {2, 2, 5003, 0, 0}};
     int rank = draw_values(m, dim);
+    if (rank == 4 && m->out->number > 9) dim[0] = 1; /* rows that lie apart take a block of threads each */
     draw_corner(m, 14, corners, sizeof corners / sizeof corners[0], &rank, dim);
     return rank;
 }
