@@ -328,6 +328,17 @@ class Config(Group):
         self.refuse("out: 3}", "out: 0}", 2, "bad.yaml:11:21: linear: out: 0 is too small; it must be at least 1")
         self.refuse("[a, -1]", "[b, -1]", 2, "bad.yaml:8:13: from: there is no layer \"b\" before this one")
 
+    def test_a_gpu_that_is_not_there(self):
+        """Without CUDA, without a driver, without that device: a sentence, and nothing is saved."""
+        self.write("gpu.yaml", CONFIG.replace("[cpu, cpu]", "[cpu, cuda:77]"))
+        process = self.run_program("-o", "gpu", "gpu.yaml")
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(
+            process.err,
+            r"^gpipe-train: (gpu\.yaml:18:18: device cuda:77: this program was built without CUDA; build it where CMake finds the "
+            r"toolkit|worker 1: cuda:77: (the machine has no driver for CUDA \d+\.\d+, or one that is older|there is no such "
+            r"device: the machine has \d+))\n$")
+
     def test_what_the_parts_do_not_fit(self):
         self.refuse("kernel: 3, pad: 1}\n    - add", "kernel: 7}\n    - add", 2,
                     "bad.yaml:7:7: conv \"3\": kernel 7 is larger than its padded input 4x4")

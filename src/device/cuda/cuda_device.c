@@ -100,7 +100,7 @@ static void cuda_release(gp_prepared *prepared) {
 static gp_status cuda_open(const gp_device_spec *spec, gp_device **out, gp_error *err) {
     int count;
     gp_device *device;
-    GP_RETURN_IF_FAILED(gp_cuda->count(&count, err));
+    if (gp_cuda->count(&count, err) != GP_OK) return gp_error_context(err, "cuda:%d: ", spec->index);
     if (spec->index >= count)
         return gp_fail(err, GP_DEVICE, "cuda:%d: there is no such device: the machine has %d", spec->index, count);
     GP_RETURN_IF_FAILED(gp_cuda->use(spec->index, err));

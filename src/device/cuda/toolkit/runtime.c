@@ -29,6 +29,10 @@ static gp_status count(int *out, gp_error *err) {
     if (code == cudaErrorNoDevice) {
         (void)cudaGetLastError();
         found = 0;
+    } else if (code == cudaErrorInsufficientDriver) {
+        (void)cudaGetLastError();
+        return gp_fail(err, GP_DEVICE, "the machine has no driver for CUDA %d.%d, or one that is older",
+                       CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     } else {
         GP_RETURN_IF_FAILED(check(code, "cudaGetDeviceCount", err));
     }
