@@ -429,16 +429,25 @@ step_self_slow() { sleep 20; }
 step_self_skipped() { skip "nothing there"; }
 
 test_table() {
-    local expected
+    local expected bad
     mkdir -p "$out" "$steps"
     alone self_good 10 >/dev/null
     must finish >/dev/null
+    for bad in self_bad self_slow; do
+        names=(self_good)
+        alone "$bad" 1 >/dev/null
+        finish >/dev/null && must false
+    done
+    names=(self_good)
+    alone self_skipped 10 >/dev/null
+    must finish >/dev/null
+    names=(self_good)
     together self_bad 10 self_slow 1 self_skipped 10 >/dev/null
     expected='self_good|ok|a figure self_bad|FAILED| self_slow|time out| self_skipped|skipped|nothing there '
     must [ "$(awk -F '\t' -v ORS=' ' '{ print $1 "|" $2 "|" $4 }' "$work/rows")" = "$expected" ]
     finish >/dev/null && must false
     must grep -q '^1 FAILED, 1 ok, 1 skipped, 1 time out$' "$out/table.txt"
-    seconds_for_all=0
+    seconds_for_all=0 names=()
     alone self_good 10
     must grep -q '^self_good  *no time' "$out/table.txt"
     finish >/dev/null && must false
@@ -460,7 +469,7 @@ test_pack() {
     must make_pack "$work/packed" >"$work/packed.log"
     unpack "$work/packed"
     local file
-    for file in include/{yaml,jansson,zlib,xxhash,cmocka}.h lib/lib{yaml,jansson,z,xxhash,cmocka}.so; do
+    for file in include/{yaml,jansson,jansson_config,zlib,zconf,xxhash,cmocka}.h lib/lib{yaml,jansson,z,xxhash,cmocka}.so; do
         must [ -s "$pack/$file" ]
     done
     export C_INCLUDE_PATH=$pack/include PKG_CONFIG_LIBDIR=$pack/lib/pkgconfig
