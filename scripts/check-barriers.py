@@ -19,6 +19,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BARRIER = re.compile(r"__sync(?:threads|warp)\([^()]*\);")
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 LIMIT = 120  # seconds for a test that may hang without a barrier
 
 
@@ -35,6 +36,16 @@ class Suite:
                                   check=True).stdout
         links = [line for line in commands.splitlines() if f" -o tests/{test} " in line]
         self.link = shlex.split(links[-1].removeprefix(": && ").removesuffix(" && :"))
+
+    def included(self, unit):
+        """The file itself, and what it includes of the suite's sources."""
+        found, left = set(), [unit]
+        while left:
+            path = left.pop()
+            if path in self.sources and path not in found:
+                found.add(path)
+                left += [self.sources[path] / name for name in INCLUDE.findall(path.read_text(encoding="utf-8"))]
+        return found
 
     def compile_command(self, unit, source, folder):
         """Compiles `source`, which stands for `unit`, with the headers of `folder` before all others."""
@@ -58,7 +69,7 @@ class Suite:
             changed = folder / path.relative_to(self.sources[path])
             changed.parent.mkdir(parents=True)
             changed.write_text(text, encoding="utf-8")
-            units = [path] if path in self.compile else [unit for unit in self.compile if unit.parent == path.parent]
+            units = [unit for unit in self.compile if path in self.included(unit)]
             objects = []
             for unit in units:
                 command, made = self.compile_command(unit, changed if unit == path else unit, folder)

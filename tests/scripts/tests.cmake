@@ -16,6 +16,7 @@ gp_script_test(check_docs_itself scripts/check-docs.py --self-test)
 # Each barrier taken out in turn: compiles and links some tens of times.
 if(NOT GP_SANITIZE)
   gp_script_test(check_barriers scripts/check-barriers.py --build ${PROJECT_BINARY_DIR})
+  set_tests_properties(check_barriers PROPERTIES TIMEOUT 600)
   gp_script_test(check_barriers_itself scripts/check-barriers.py --self-test --build ${PROJECT_BINARY_DIR})
 endif()
 
