@@ -118,16 +118,17 @@ static bool alike(const gp_cuda_call *a, const gp_cuda_call *b) {
     return memcmp(&of_a->attributes, &of_b->attributes, sizeof of_a->attributes) == 0;
 }
 
-static bool done_before(const gp_cuda_call *calls, int i) {
-    for (int k = 0; k < i; k++)
-        if (alike(&calls[k], &calls[i])) return true;
-    return false;
+/* The first that goes in one launch with calls[i]. */
+static int first_alike(const gp_cuda_call *calls, int i) {
+    int first = 0;
+    while (!alike(&calls[first], &calls[i])) first++;
+    return first;
 }
 
 gp_status gp_cuda_update_many(const gp_cuda_call *calls, int count, gp_error *err) {
     batch b;
     for (int i = 0; i < count; i++) {
-        if (done_before(calls, i)) continue;
+        if (first_alike(calls, i) < i) continue;
         batch_begin(&b, &calls[i]);
         for (int k = i; k < count; k++)
             if (alike(&calls[i], &calls[k])) GP_RETURN_IF_FAILED(batch_add_call(&b, &calls[k], err));
