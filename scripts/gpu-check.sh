@@ -73,7 +73,7 @@ find_machine() {
             behind+=:$folder/lib
         fi
     done < <(python_folders)
-    export PATH LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$first/usr/local/cuda/lib64$behind
+    export GPIPE_PROGRAM=$program PATH LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$first/usr/local/cuda/lib64$behind
     # Which engines were chosen on other machines, or by other versions, is nothing to this one.
     export GPU_CUDNN_INCLUDE=${GPU_CUDNN_INCLUDE:-} OMP_WAIT_POLICY=passive XDG_CACHE_HOME=$work/cache
     GPU_ARCHITECTURE=$(ask_gpu compute_cap | tr -d '.')
@@ -174,29 +174,12 @@ write_compiler() {
     chmod +x "$work/bin/$1"
 }
 
-# gpipe-train with a GPU wherever it is asked for the CPU, or for nothing: what tests of the program are then given.
-write_wrapper() {
-    cat >"$work/bin/on-gpu" <<WRAPPER
-#!/usr/bin/env bash
-words=() devices=
-for word in "\$@"; do
-    case \$word in pipeline*) word=\${word//cpu/cuda:0} ;; esac
-    case \$word in pipeline.devices=* | pipeline=*devices*) devices=given ;; esac
-    words+=("\$word")
-done
-[ -n "\$devices" ] || words=(--set 'pipeline.devices=[cuda:0, cuda:0]' "\${words[@]}")
-exec "$program" "\${words[@]}"
-WRAPPER
-    chmod +x "$work/bin/on-gpu"
-}
-
 step_build() {
     local options=(-DCMAKE_BUILD_TYPE=Release -DGP_CUDA=ON) generator=Ninja
     options+=("-DCMAKE_CUDA_ARCHITECTURES=${GPU_ARCHITECTURE:-90}-real")
     mkdir -p "$work/bin"
     write_compiler gcc
     write_compiler g++
-    write_wrapper
     options+=("-DCMAKE_C_COMPILER=$work/bin/gcc" "-DCMAKE_CXX_COMPILER=$work/bin/g++")
     options+=("-DCMAKE_CUDA_HOST_COMPILER=$work/bin/g++")
     if [ -n "$GPU_CUDNN_INCLUDE" ]; then
@@ -261,7 +244,7 @@ step_synccheck_training() { sanitize synccheck "$build/tests/test_gpu_train" tes
 golden() {
     local script=$1
     shift
-    (cd "$steps" && python3 -B "$here/tests/golden/$script.py" "$work/bin/on-gpu" "$@")
+    (cd "$steps" && python3 -B "$here/tests/golden/$script.py" "$here/scripts/on-gpu.sh" "$@")
     local status=$?
     local most
     most=$(sed -n 's/.*\(difference\|differs by\) \([0-9.e+-]*[0-9]\).*/\2/p' "$steps/$name.log" | sort -g | tail -n 1)
@@ -278,7 +261,7 @@ step_golden_resnets() { golden test_models "$build/tests/fill_weights" train; }
 
 step_mnist() {
     local status=0
-    python3 -B "$here/tests/cli/test_cli.py" "$work/bin/on-gpu" mnist || status=$?
+    python3 -B "$here/tests/cli/test_cli.py" "$here/scripts/on-gpu.sh" mnist || status=$?
     [ "$status" != "$skipped" ] || skip "MNIST is not there"
     local last
     last=$(sed -n 's/.*accuracy after each epoch: .*\(0\.[0-9]*\)$/\1/p' "$steps/$name.log" | paste -sd ' ')
@@ -455,10 +438,8 @@ test_table() {
 }
 
 test_wrapper() {
-    mkdir -p "$work/bin"
-    program='echo'
-    write_wrapper
-    local on_gpu=$work/bin/on-gpu
+    local on_gpu=$here/scripts/on-gpu.sh
+    export GPIPE_PROGRAM=echo
     must [ "$("$on_gpu" -q c.yaml)" = "--set pipeline.devices=[cuda:0, cuda:0] -q c.yaml" ]
     must [ "$("$on_gpu" --set 'pipeline.devices=[cpu]' cpu.yaml)" = "--set pipeline.devices=[cuda:0] cpu.yaml" ]
     must [ "$("$on_gpu" --set 'pipeline={devices: [cpu, cpu]}' c)" = "--set pipeline={devices: [cuda:0, cuda:0]} c" ]

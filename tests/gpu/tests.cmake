@@ -28,3 +28,16 @@ target_sources(test_gpu_train_on_host PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipel
 # For scripts/gpu-check.sh.
 add_executable(count_work ${CMAKE_CURRENT_LIST_DIR}/count_work.c)
 target_link_libraries(count_work PRIVATE gp_train gp_warnings)
+
+# The program itself with host memory for a GPU: PyTorch's values through the CUDA device.
+add_executable(train_on_host ${CMAKE_CURRENT_LIST_DIR}/train_on_host.c ${PROJECT_SOURCE_DIR}/src/cli/gpipe_train.c
+               ${PROJECT_SOURCE_DIR}/src/cli/options.c)
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cli/gpipe_train.c PROPERTIES COMPILE_DEFINITIONS main=gp_program_main)
+target_include_directories(train_on_host PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(train_on_host PRIVATE gp_host_cuda gp_host_kernels gp_train gp_warnings)
+foreach(name training predictions clipping)
+  add_test(NAME golden_${name}_on_cuda COMMAND python3 -B ${CMAKE_CURRENT_SOURCE_DIR}/golden/test_${name}.py
+                                               ${PROJECT_SOURCE_DIR}/scripts/on-gpu.sh)
+  set_tests_properties(golden_${name}_on_cuda PROPERTIES LABELS "unit;threads" TIMEOUT 300
+                       ENVIRONMENT "GPIPE_PROGRAM=$<TARGET_FILE:train_on_host>")
+endforeach()
