@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "cuda/host_api.h"
 #include "device/cuda/cuda.h"
+#include "device/dropout_mask.h"
 #include "device/op_cases.h"
 #include "device/op_run.h"
 #include "device/ref/ref.h"
@@ -149,6 +150,47 @@ static void test_special_values(void **state) {
         GP_OP_ACTIVATION_FORWARD, GP_OP_AVG_POOL_FORWARD, GP_OP_UPSAMPLE_FORWARD, GP_OP_SQUARE_SUM};
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int number = 0; number < GP_OP_CASES; number++) check_special_values(kinds[k], number);
+    }
+}
+
+/* Where terms of a derivative would be infinite times 0, and tails end. */
+static void test_far_values(void **state) {
+    (void)state;
+    static const float far[] = {1e20F, -1e20F, 30, -30, 16.5F, -16.5F, 90, -90};
+    for (int number = 0; number < 2 * GP_ACTIVATIONS; number++) {
+        trial got, want;
+        trial_init(&got, GP_OP_ACTIVATION_BACKWARD, number);
+        trial_init(&want, GP_OP_ACTIVATION_BACKWARD, number);
+        gp_activation function = (gp_activation)got.op_case.desc.attributes.activation.function;
+        float *a = got.host[GP_ACTIVATION_BACKWARD_A];
+        size_t bytes = gp_tensor_bytes(&got.op_case.desc.operand[GP_ACTIVATION_BACKWARD_A]);
+        for (size_t i = 0; i < bytes / sizeof *a && !gp_activation_takes_output(function); i++)
+            if (a[i] == a[i]) a[i] = far[i % (sizeof far / sizeof far[0])];
+        memcpy(want.host[GP_ACTIVATION_BACKWARD_A], a, bytes);
+        run_both(&got, &want);
+        trial_fini(&got);
+        trial_fini(&want);
+    }
+}
+
+/* An element whose number is p itself is kept; one that is less by the last bit is not. */
+static void test_dropout_threshold(void **state) {
+    (void)state;
+    for (int number = 0; number < 12; number++) {
+        for (int more = 0; more < 2; more++) {
+            trial got, want;
+            trial_init(&got, GP_OP_DROPOUT, number);
+            trial_init(&want, GP_OP_DROPOUT, number);
+            gp_dropout_attributes *dropout = &got.op_case.desc.attributes.dropout;
+            uint32_t word = gp_dropout_draw(dropout, &got.op_case.scalars, got.op_case.args.first_sample, 0)
+                                .word[0]; /* the first */
+            dropout->p = gp_philox_uniform(word) + more * 0x1p-24;
+            want.op_case = got.op_case;
+            run_both(&got, &want);
+            assert_true((*(float *)got.host[GP_DROPOUT_Y] == 0) == (more || *(float *)got.host[GP_DROPOUT_X] == 0));
+            trial_fini(&got);
+            trial_fini(&want);
+        }
     }
 }
 
@@ -352,10 +394,9 @@ int main(int argc, char **argv) {
     gp_cuda = &gp_host_api;
     gp_host_api_set_care(GP_HOST_RANGES);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_ref),
-        cmocka_unit_test(test_special_values),
-        cmocka_unit_test(test_places),
-        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_special_values),
+        cmocka_unit_test(test_far_values),  cmocka_unit_test(test_dropout_threshold),
+        cmocka_unit_test(test_places),      cmocka_unit_test(test_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
