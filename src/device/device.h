@@ -61,8 +61,7 @@ struct gp_device_kind {
     /* One block of device memory; freed with unreserve. The bytes are not cleared. */
     gp_status (*reserve)(gp_device *device, size_t bytes, void **out, gp_error *err);
     void (*unreserve)(gp_device *device, void *block);
-    /* `copies`: for copies, which come before computations where the device has priorities; ops may be run there too.
-     */
+    /* `copies`: for copies alone, which come before computations where the device has priorities. */
     gp_status (*stream_create)(gp_device *device, bool copies, gp_stream **out, gp_error *err);
     /* What is under way there is over when it returns. */
     void (*stream_destroy)(gp_stream *stream);

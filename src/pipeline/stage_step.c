@@ -136,8 +136,10 @@ static gp_status build_step(const gp_stage_plan *plan, const gp_stage_request *r
         things[i].bytes = param->bytes;
         if (!param->trained) continue;
         status = stage_update(plan, request, param, i, list, err);
-        if (status == GP_OK) status = stage_refresh(plan, request, param, list, err);
     }
+    /* Behind all updates, so that these stand together. */
+    for (int i = 0; i < plan->param_count && status == GP_OK; i++)
+        if (plan->params[i].trained) status = stage_refresh(plan, request, &plan->params[i], list, err);
     if (status == GP_OK) status = gp_routine_build(list, NULL, things, (size_t)plan->param_count, out, err);
     free(things);
     return status;

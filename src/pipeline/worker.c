@@ -193,5 +193,5 @@ gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
         char text[GP_INSTR_TEXT];
         return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
     }
-    return finish(worker, err) == GP_OK ? GP_OK : gp_error_context(err, "worker %d: ", worker->index);
+    return finish(worker, err) == GP_OK ? GP_OK : gp_error_context(err, "worker %d, end of the step: ", worker->index);
 }

@@ -374,6 +374,9 @@ static gp_status event_wait(gp_cuda_stream *stream, gp_cuda_event *event, gp_err
 static gp_status event_done(gp_cuda_event *event, bool *out, gp_error *err) {
     if (!enter("event_done", err)) return GP_DEVICE;
     if (event->record == 0) return leave(refuse(err, "an event is asked for that nobody has recorded"));
+    if (this_thread()->device != event->device)
+        return leave(
+            refuse(err, "an event of device %d is asked for on device %d", event->device, this_thread()->device));
     somebody_asks(event->record - 1);
     *out = it.happened[event->record - 1];
     if (*out) clock_join(&this_thread()->knows, &event->at);

@@ -12,6 +12,7 @@
 #include "cuda/recorder.h"
 #include "cuda/training.h"
 #include "device/cpu/cpu.h"
+#include "device/cuda/cuda_staging.h"
 #include "pipeline/networks.h"
 
 /* `a` is used on every stage behind it. */
@@ -88,14 +89,20 @@ static void other_networks_are_in_order(void **state) {
         {{network_skips, 1, {17}}, {network_skips, 4, {3, 4, 3, 7}}},
         {{network_pictures, 1, {16}}, {network_pictures, 3, {4, 6, 6}}},
     };
+    const size_t block = gp_cuda_staging_block, most = gp_cuda_staging_most;
     for (size_t n = 0; n < sizeof cuts / sizeof *cuts; n++) {
         harness_options options = training_options(&cuts[n][0], GP_CHECKPOINT_NEVER, false, 1);
         training_outcome whole = train_recorded(&options, RECORDER_LAZY, 0);
         for (int policy = 0; policy < RECORDER_POLICIES; policy++) {
             gp_checkpoint_mode mode = policy % 2 ? GP_CHECKPOINT_ALWAYS : GP_CHECKPOINT_EXCEPT_LAST;
             options = training_options(&cuts[n][1], mode, policy < 2, 2);
+            /* Staging that a step fills more than once. */
+            gp_cuda_staging_block = policy < 2 ? block : 1024;
+            gp_cuda_staging_most = policy < 2 ? most : 1024;
             assert_int_equal(train_recorded(&options, (recorder_policy)policy, 7).hash, whole.hash);
         }
+        gp_cuda_staging_block = block;
+        gp_cuda_staging_most = most;
     }
 }
 

@@ -85,12 +85,13 @@ static void test_more_than_is_free(void **state) {
     fixture f;
     void *block;
     gp_cuda_memory memory;
-    char expected[128], asked[32];
+    char expected[160], asked[32];
     open_fixture(&f, 0);
     ASSERT_OK(gp_cuda->memory(&memory, &err));
     assert_true(memory.free > 0 && memory.free <= memory.total);
     assert_int_equal(cuda->reserve(f.device, memory.total + 1, &block, &err), GP_MEMORY);
-    snprintf(expected, sizeof expected, "cuda:0: %s asked for, of ", gp_bytes_text(asked, memory.total + 1));
+    snprintf(expected, sizeof expected, "cuda:0: %s asked for, and 256.0 MiB for kernels and libraries, of ",
+             gp_bytes_text(asked, memory.total + 1));
     assert_memory_equal(err.text, expected, strlen(expected));
     const char *end = ", by CUDA itself, libraries, stages before this one and other programs";
     assert_string_equal(err.text + strlen(err.text) - strlen(end), end);
@@ -152,7 +153,12 @@ static void test_copy_larger_than_staging(void **state) {
     (void)state;
     fixture f;
     open_fixture(&f, 0);
-    check_round(&f, 2 * (size_t)GP_CUDA_STAGING_BYTES + 12345, 3);
+    size_t block = gp_cuda_staging_block, most = gp_cuda_staging_most;
+    gp_cuda_staging_block = 1 << 16;
+    gp_cuda_staging_most = 1 << 18;
+    check_round(&f, 2 * gp_cuda_staging_most + 12345, 3);
+    gp_cuda_staging_block = block;
+    gp_cuda_staging_most = most;
     close_fixture(&f);
 }
 

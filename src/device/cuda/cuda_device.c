@@ -30,6 +30,7 @@ struct gp_stream {
 };
 
 struct gp_event {
+    const gp_device *device;
     gp_cuda_event *handle;
     atomic_bool recorded;
 };
@@ -116,20 +117,23 @@ static gp_status cuda_open(const gp_device_spec *spec, gp_device **out, gp_error
     return GP_OK;
 }
 
+/* What is loaded when it is first used: the code of kernels and engines. A guess until it is measured on a device. */
+static const size_t MARGIN = (size_t)256 << 20;
+
 static gp_status cuda_reserve(gp_device *device, size_t bytes, void **out, gp_error *err) {
-    char asked[32], may[32], taken[32];
+    char asked[32], may[32], taken[32], margin[32];
     gp_cuda_memory memory;
     GP_RETURN_IF_FAILED(gp_cuda->use(device->index, err));
     GP_RETURN_IF_FAILED(gp_cuda->memory(&memory, err));
     if (device->limit && bytes > device->limit)
         return gp_fail(err, GP_MEMORY, "cuda:%d: %s asked for, of %s that may be used", device->index,
                        gp_bytes_text(asked, bytes), gp_bytes_text(may, device->limit));
-    if (bytes > memory.free)
+    if (bytes > memory.free || memory.free - bytes < MARGIN)
         return gp_fail(err, GP_MEMORY,
-                       "cuda:%d: %s asked for, of %s that are free: %s are taken, by CUDA itself, libraries, stages "
-                       "before this one and other programs",
-                       device->index, gp_bytes_text(asked, bytes), gp_bytes_text(may, memory.free),
-                       gp_bytes_text(taken, memory.total - memory.free));
+                       "cuda:%d: %s asked for, and %s for kernels and libraries, of %s that are free: %s are taken, by "
+                       "CUDA itself, libraries, stages before this one and other programs",
+                       device->index, gp_bytes_text(asked, bytes), gp_bytes_text(margin, MARGIN),
+                       gp_bytes_text(may, memory.free), gp_bytes_text(taken, memory.total - memory.free));
     GP_RETURN_IF_FAILED(gp_cuda->allocate(bytes ? bytes : 1, out, err));
     device->reserved++;
     return GP_OK;
@@ -182,7 +186,7 @@ static gp_status cuda_stream_create(gp_device *device, bool copies, gp_stream **
     stream->device = device;
     gp_status status = gp_cuda->stream_create(copies, &stream->handle, err);
     if (status == GP_OK) status = gp_cuda->event_create(false, &stream->end, err);
-    if (status == GP_OK) status = gp_cuda->library_open(stream->handle, &stream->library, err);
+    if (status == GP_OK && !copies) status = gp_cuda->library_open(stream->handle, &stream->library, err);
     if (status != GP_OK) {
         cuda_stream_destroy(stream);
         return status;
@@ -192,6 +196,7 @@ static gp_status cuda_stream_create(gp_device *device, bool copies, gp_stream **
 }
 
 static gp_status cuda_event_finish(const gp_event *event, const gp_cancel *cancel, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cuda->use(event->device->index, err));
     return wait_for(event->handle, cancel, err);
 }
 
@@ -216,6 +221,7 @@ static gp_status cuda_event_create(gp_device *device, bool timed, gp_event **out
     gp_event *event;
     GP_RETURN_IF_FAILED(gp_cuda->use(device->index, err));
     GP_RETURN_IF_FAILED(GP_NEW(&event, 1, err));
+    event->device = device;
     atomic_init(&event->recorded, false);
     gp_status status = gp_cuda->event_create(timed, &event->handle, err);
     if (status != GP_OK) {
@@ -261,7 +267,7 @@ static gp_status take_staging(gp_stream *stream, size_t bytes, void **out, gp_er
 }
 
 static size_t piece_of(size_t bytes) {
-    return bytes < GP_CUDA_STAGING_BYTES ? bytes : GP_CUDA_STAGING_BYTES;
+    return bytes < gp_cuda_staging_block ? bytes : gp_cuda_staging_block;
 }
 
 static gp_status cuda_copy_in(gp_stream *stream, void *device_to, const void *host_from, size_t bytes, gp_error *err) {
@@ -311,6 +317,9 @@ static gp_status cuda_fetch(gp_device *device, void *host_to, const void *addres
     if (!device->fetches) status = cuda_stream_create(device, true, &device->fetches, err);
     if (status == GP_OK) status = cuda_copy_out(device->fetches, host_to, address, bytes, err);
     if (status == GP_OK) status = cuda_stream_finish(device->fetches, cancel, err);
+    /* The copy waits for nothing, and what it reads is about to be given back. */
+    gp_error ignored;
+    if (status == GP_CANCELLED) (void)cuda_stream_finish(device->fetches, NULL, &ignored);
     pthread_mutex_unlock(&device->fetching);
     return status;
 }

@@ -6,57 +6,62 @@
 
 #include "base/memory.h"
 
-enum { LEAST_BLOCK = 1 << 16 };
+size_t gp_cuda_staging_block = (size_t)16 << 20;
+size_t gp_cuda_staging_most = (size_t)512 << 20;
 
-/* A larger block takes the place of the last one, which nothing uses. */
-static gp_status make_room(gp_cuda_staging *staging, gp_error *err) {
-    size_t size = LEAST_BLOCK, wanted = staging->wanted;
-    if (wanted <= staging->bytes) return GP_OK;
-    while (size < wanted && size < GP_CUDA_STAGING_BYTES) size *= 2;
-    if (size == staging->bytes) return GP_OK;
-    if (staging->block) gp_cuda->host_release(staging->block);
-    staging->block = NULL;
-    staging->bytes = 0;
+/* The first blocks are small: most streams carry little. */
+static size_t next_size(const gp_cuda_staging *staging, size_t bytes) {
+    size_t size = gp_cuda_staging_block / 256;
+    while (size < bytes || (size < staging->bytes && size < gp_cuda_staging_block)) size *= 2;
+    return size;
+}
+
+static gp_status add_part(gp_cuda_staging *staging, size_t bytes, gp_error *err) {
     void *block;
+    size_t size = next_size(staging, bytes);
+    GP_RETURN_IF_FAILED(GP_GROW(&staging->parts, &staging->part_capacity, staging->part_count + 1, err));
     GP_RETURN_IF_FAILED(gp_cuda->host_allocate(size, &block, err));
-    staging->block = block;
-    staging->bytes = size;
+    staging->parts[staging->part_count++] = (struct gp_cuda_staging_part){block, size, 0};
+    staging->bytes += size;
     return GP_OK;
 }
 
 gp_status gp_cuda_staging_take(gp_cuda_staging *staging, size_t bytes, void **out, gp_error *err) {
     size_t size = gp_align_up(bytes, GP_ALIGNMENT);
-    assert(bytes <= GP_CUDA_STAGING_BYTES);
+    assert(bytes <= gp_cuda_staging_block);
     *out = NULL;
-    if (staging->used == 0) {
-        if (staging->wanted < size) staging->wanted = size;
-        GP_RETURN_IF_FAILED(make_room(staging, err));
-        staging->wanted = 0;
+    while (staging->now < staging->part_count &&
+           staging->parts[staging->now].bytes - staging->parts[staging->now].used < size)
+        staging->now++;
+    if (staging->now == staging->part_count) {
+        bool any = staging->count > 0 || (staging->part_count > 0 && staging->parts[0].used > 0);
+        if (any && staging->bytes + size > gp_cuda_staging_most) return GP_OK;
+        GP_RETURN_IF_FAILED(add_part(staging, size, err));
     }
-    staging->wanted += size;
-    if (staging->bytes - staging->used < size) return GP_OK;
-    *out = staging->block + staging->used;
-    staging->used += size;
+    struct gp_cuda_staging_part *part = &staging->parts[staging->now];
+    *out = part->at + part->used;
+    part->used += size;
     return GP_OK;
 }
 
 gp_status gp_cuda_staging_expect(gp_cuda_staging *staging, void *to, const void *at, size_t bytes, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&staging->arrivals, &staging->capacity, staging->count + 1, err));
-    staging->arrivals[staging->count++] =
-        (struct gp_cuda_arrival){to, (size_t)((const char *)at - staging->block), bytes};
+    staging->arrivals[staging->count++] = (struct gp_cuda_arrival){to, at, bytes};
     return GP_OK;
 }
 
 void gp_cuda_staging_deliver(gp_cuda_staging *staging) {
     for (size_t i = 0; i < staging->count; i++) {
         const struct gp_cuda_arrival *arrival = &staging->arrivals[i];
-        memcpy(arrival->to, staging->block + arrival->at, arrival->bytes);
+        memcpy(arrival->to, arrival->at, arrival->bytes);
     }
-    staging->count = staging->used = 0;
+    for (size_t i = 0; i < staging->part_count; i++) staging->parts[i].used = 0;
+    staging->count = staging->now = 0;
 }
 
 void gp_cuda_staging_fini(gp_cuda_staging *staging) {
-    if (staging->block) gp_cuda->host_release(staging->block);
+    for (size_t i = 0; i < staging->part_count; i++) gp_cuda->host_release(staging->parts[i].at);
+    free(staging->parts);
     free(staging->arrivals);
     memset(staging, 0, sizeof *staging);
 }
