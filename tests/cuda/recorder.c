@@ -327,11 +327,13 @@ static gp_status copy_peer(void *to, int to_index, const void *from, int from_in
 static gp_status event_create(bool timed, gp_cuda_event **out, gp_error *err) {
     gp_cuda_event *event;
     if (!enter("event_create", err)) return GP_DEVICE;
-    GP_RETURN_IF_FAILED(leave(GP_NEW(&event, 1, err)));
-    event->device = this_thread()->device;
-    event->timed = timed;
-    *out = event;
-    return GP_OK;
+    gp_status status = GP_NEW(&event, 1, err);
+    if (status == GP_OK) {
+        event->device = this_thread()->device;
+        event->timed = timed;
+        *out = event;
+    }
+    return leave(status);
 }
 
 static void event_destroy(gp_cuda_event *event) {
