@@ -57,7 +57,7 @@ static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err)
     GP_RETURN_IF_FAILED(gp_slots_assign(plan->stages, mini->programs, err));
     GP_RETURN_IF_FAILED(gp_programs_validate(plan->stages, mini->programs, err));
     GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
-    return gp_queues_create(plan->stages, mini->programs, mini->waits, &mini->queues, err);
+    return gp_queues_create(plan->stages, mini->programs, mini->waits, GP_QUEUES_MEMORY, &mini->queues, err);
 }
 
 /* Sizes of micro-batches, each once. */

@@ -257,9 +257,17 @@ static void free_deriver(deriver *d) {
     }
 }
 
-gp_status gp_queues_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
+/* Whether it is worth its memory: knowledge of all workers behind each instruction, and where each copy is. */
+static bool may_be_wide(const gp_stages *stages, const gp_programs *programs, size_t memory) {
+    size_t instrs = 0, copies = stages->edge_count * (size_t)programs->pieces;
+    size_t width = GP_QUEUES * (size_t)programs->workers * sizeof(uint32_t);
+    for (int w = 0; w < programs->workers; w++) instrs += programs->worker[w].count;
+    return instrs + 2 * copies <= memory / width;
+}
+
+gp_status gp_queues_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits, size_t memory,
                            gp_program_queues **out, gp_error *err) {
-    deriver d = {.stages = stages, .programs = programs, .wide = programs->workers <= GP_QUEUES_WIDE};
+    deriver d = {.stages = stages, .programs = programs, .wide = may_be_wide(stages, programs, memory)};
     gp_program_queues *queues = NULL;
     d.width = GP_QUEUES * (d.wide ? (size_t)programs->workers : 1);
     GP_RETURN_IF_FAILED(GP_NEW(&queues, 1, err));

@@ -3,9 +3,9 @@
  *
  * What loads and receives write is read by computations, and what computations have read is overwritten when the slot
  * begins its next life: behind the last instruction of one queue stands a mark, an event, that the other one waits for.
- * What a queue knows to have ended already, through whatever other waits, it does not wait for again; in pipelines of
- * more than GP_QUEUES_WIDE workers it knows that of its own worker only. Between two mini-batches all queues run dry.
- * Derived from the programs, pure; the result is read-only, any thread.
+ * What a queue knows to have ended already, through whatever other waits, it does not wait for again; where following
+ * that over all workers took more memory than is given for it, it knows that of its own worker only. Between two
+ * mini-batches all queues run dry. Derived from the programs, pure; the result is read-only, any thread.
  */
 #ifndef GP_PIPELINE_QUEUES_H
 #define GP_PIPELINE_QUEUES_H
@@ -20,7 +20,7 @@ typedef enum gp_queue {
     GP_QUEUES
 } gp_queue;
 
-enum { GP_QUEUES_WIDE = 64 };
+enum { GP_QUEUES_MEMORY = 32 << 20 }; /* bytes: what plans give */
 
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr);
 
@@ -38,9 +38,9 @@ typedef struct gp_program_queues {
     gp_worker_queues *worker;
 } gp_program_queues;
 
-/* `waits` is those programs'. */
+/* `waits` is those programs'. `memory`: bytes that may be taken meanwhile to follow all workers. */
 GP_MUST_USE gp_status gp_queues_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
-                                       gp_program_queues **out, gp_error *err);
+                                       size_t memory, gp_program_queues **out, gp_error *err);
 void gp_queues_destroy(gp_program_queues **queues);
 
 #endif

@@ -73,6 +73,7 @@ gp_status gp_spans_end(gp_worker *worker, const gp_site *site, gp_error *err) {
     if (!worker->run->recorder) return GP_OK;
     if (kind_of(worker)->event_elapsed) return stamp(worker, site, 2 * site->pc + 1, err);
     worker->spans->items[site->pc].ended = gp_clock();
+    gp_lane_add(&worker->run->recorder->lanes[worker->index], worker->spans->items[site->pc]);
     return GP_OK;
 }
 
@@ -85,13 +86,11 @@ static gp_status time_of(gp_worker *worker, size_t event, uint64_t *out, gp_erro
 }
 
 gp_status gp_spans_collect(gp_worker *worker, gp_error *err) {
-    if (!worker->run->recorder) return GP_OK;
+    if (!worker->run->recorder || !kind_of(worker)->event_elapsed) return GP_OK;
     for (size_t pc = 0; pc < worker->spans->count; pc++) {
         gp_span *span = &worker->spans->items[pc];
-        if (kind_of(worker)->event_elapsed) {
-            GP_RETURN_IF_FAILED(time_of(worker, 2 * pc, &span->started, err));
-            GP_RETURN_IF_FAILED(time_of(worker, 2 * pc + 1, &span->ended, err));
-        }
+        GP_RETURN_IF_FAILED(time_of(worker, 2 * pc, &span->started, err));
+        GP_RETURN_IF_FAILED(time_of(worker, 2 * pc + 1, &span->ended, err));
         gp_lane_add(&worker->run->recorder->lanes[worker->index], *span);
     }
     return GP_OK;

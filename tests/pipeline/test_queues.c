@@ -179,8 +179,23 @@ static bool is_known(const view *v, int worker, size_t wait) {
     return wait >= queues->count && queues->known[wait - queues->count];
 }
 
+/* Without memory to follow other workers there are more waits, and the order is as whole. */
+static void check_narrow(view *v, gp_mini_plan *mini) {
+    gp_error err = {0};
+    gp_program_queues *wide = mini->queues;
+    assert_int_equal(gp_queues_create(v->plan->stages, mini->programs, mini->waits, 0, &mini->queues, &err), GP_OK);
+    find_order(v, -1, 0);
+    assert_true(all_ordered(v));
+    for (int w = 0; w < v->plan->workers; w++) {
+        assert_true(mini->queues->worker[w].count >= wide->worker[w].count);
+        for (size_t i = 0; i < mini->waits->worker[w].count; i++) assert_false(mini->queues->worker[w].known[i]);
+    }
+    gp_queues_destroy(&mini->queues);
+    mini->queues = wide;
+}
+
 /* Counts the waits, and those for other workers that the queue need not wait for. */
-static void check(const gp_plan *plan, const gp_mini_plan *mini, size_t *waits, size_t *known) {
+static void check(const gp_plan *plan, gp_mini_plan *mini, size_t *waits, size_t *known) {
     view v = {.plan = plan, .mini = mini};
     list_nodes(&v);
     v.words = (v.count + 63) / 64;
@@ -196,6 +211,7 @@ static void check(const gp_plan *plan, const gp_mini_plan *mini, size_t *waits, 
             find_order(&v, w, i);
             if (all_ordered(&v)) fail_msg("worker %d: wait %zu of %zu is not needed", w, i, count_waits(&v, w));
         }
+    check_narrow(&v, mini);
     free(v.nodes);
     free(v.conflict);
     free(v.before);
