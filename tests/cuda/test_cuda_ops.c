@@ -12,10 +12,11 @@
 
 #include "base/memory.h"
 #include "cuda/host_api.h"
+#include "cuda/tolerance.h"
 #include "device/cuda/cuda.h"
 #include "device/dropout_mask.h"
 #include "device/op_cases.h"
-#include "device/op_run.h"
+#include "device/op_trial.h"
 #include "device/ref/ref.h"
 
 #define ASSERT_OK(expression)                                                                                          \
@@ -23,26 +24,9 @@
         if ((expression) != GP_OK) fail_msg("%s", err.text);                                                           \
     } while (0)
 
-/* Operands of one case in host memory. */
-typedef struct trial {
-    gp_op_case op_case;
-    void *host[GP_MAX_OPERANDS];
-} trial;
-
 static void trial_init(trial *t, gp_op_kind kind, int number) {
     gp_op_case_make(kind, number, GP_F32, &t->op_case);
-    for (int i = 0; i < (int)t->op_case.desc.operands; i++) {
-        const gp_tensor *tensor = &t->op_case.desc.operand[i];
-        t->host[i] = NULL;
-        if (!tensor->present) continue;
-        t->host[i] = malloc(gp_tensor_bytes(tensor));
-        assert_non_null(t->host[i]);
-        gp_op_case_fill(&t->op_case, i, t->host[i]);
-    }
-}
-
-static void trial_fini(trial *t) {
-    for (int i = 0; i < (int)t->op_case.desc.operands; i++) free(t->host[i]);
+    trial_fill(t);
 }
 
 /* Ops that are the libraries' are done by ref here; gradients of weights are so but for the bias's. */
@@ -51,59 +35,16 @@ static bool is_library(gp_op_kind kind) {
            kind != GP_OP_LINEAR_BACKWARD_WEIGHTS;
 }
 
-/* How far from ref, of the largest element; 0: equal bits, but for NaN's. The reference computes in f64. */
+/* Libraries' gradients of weights are ref's here. */
 static double tolerance_of(gp_op_kind kind) {
-    switch ((int)kind) {
-    case GP_OP_CONV_BACKWARD_WEIGHTS:
-    case GP_OP_LINEAR_BACKWARD_WEIGHTS:
-    case GP_OP_NORM_STATISTICS:
-    case GP_OP_NORM_APPLY:
-    case GP_OP_NORM_BACKWARD_REDUCE:
-    case GP_OP_NORM_BACKWARD_DATA:
-    case GP_OP_GROUP_NORM_FORWARD:
-    case GP_OP_GROUP_NORM_BACKWARD_DATA:
-    case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS:
-    case GP_OP_ACTIVATION_FORWARD:
-    case GP_OP_ACTIVATION_BACKWARD:
-    case GP_OP_MAX_POOL_BACKWARD:
-    case GP_OP_AVG_POOL_FORWARD:
-    case GP_OP_AVG_POOL_BACKWARD:
-    case GP_OP_UPSAMPLE_BACKWARD:
-    case GP_OP_MEAN_POOL_FORWARD:
-    case GP_OP_MEAN_POOL_BACKWARD:
-    case GP_OP_CROSS_ENTROPY_FORWARD:
-    case GP_OP_CROSS_ENTROPY_BACKWARD:
-    case GP_OP_ELEMENT_LOSS_FORWARD:
-    case GP_OP_ELEMENT_LOSS_BACKWARD:
-    case GP_OP_NORM_COMMIT: return 2e-6;
-    /* Both add in f64, in other orders. */
-    case GP_OP_SQUARE_SUM: return 1e-13;
-    default: return 0;
-    }
-}
-
-static void compare(const trial *got, const trial *want) {
-    const gp_op_desc *desc = &want->op_case.desc;
-    char difference[GP_DIFFERENCE_TEXT], text[GP_CASE_TEXT];
-    for (int i = 0; i < (int)desc->operands; i++) {
-        const gp_tensor *tensor = &desc->operand[i];
-        if (!tensor->present || !gp_op_writes(desc->kind, i)) continue;
-        if (!gp_op_same_elements(tensor, got->host[i], want->host[i], tolerance_of(desc->kind), difference))
-            fail_msg("%s, operand %s: %s", gp_op_case_text(text, &got->op_case), gp_op_operand_name(desc->kind, i),
-                     difference);
-        if (!gp_op_gaps_kept(tensor, got->host[i]))
-            fail_msg("%s, operand %s: wrote between its rows", gp_op_case_text(text, &got->op_case),
-                     gp_op_operand_name(desc->kind, i));
-    }
+    bool weights = kind == GP_OP_CONV_BACKWARD_WEIGHTS || kind == GP_OP_LINEAR_BACKWARD_WEIGHTS;
+    return weights ? 2e-6 : kernel_tolerance(kind);
 }
 
 static void run_both(trial *got, trial *want) {
-    gp_error err = {0};
-    char text[GP_CASE_TEXT];
-    if (gp_op_case_run(&gp_ref_kind, &want->op_case, want->host, &err) != GP_OK) fail_msg("ref: %s", err.text);
-    if (gp_op_case_run(&gp_cuda_kind, &got->op_case, got->host, &err) != GP_OK)
-        fail_msg("%s: %s", gp_op_case_text(text, &got->op_case), err.text);
-    compare(got, want);
+    trial_run(&gp_ref_kind, want);
+    trial_run(&gp_cuda_kind, got);
+    trial_compare(got, want, tolerance_of(want->op_case.desc.kind));
 }
 
 static void check_against_ref(gp_op_kind kind, int number) {

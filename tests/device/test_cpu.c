@@ -18,7 +18,7 @@
 #include "device/cpu/cpu.h"
 #include "device/device.h"
 #include "device/op_cases.h"
-#include "device/op_run.h"
+#include "device/op_trial.h"
 #include "device/ref/ref.h"
 
 #define ASSERT_OK(expression)                                                                                          \
@@ -37,27 +37,6 @@ enum { ONEDNN_THREADS = 1 };
 #else
 enum { ONEDNN_THREADS = 2 };
 #endif
-
-/* Operands of one case in host memory. */
-typedef struct trial {
-    gp_op_case op_case;
-    void *host[GP_MAX_OPERANDS];
-} trial;
-
-static void trial_fill(trial *t) {
-    for (int i = 0; i < (int)t->op_case.desc.operands; i++) {
-        const gp_tensor *tensor = &t->op_case.desc.operand[i];
-        t->host[i] = NULL;
-        if (!tensor->present) continue;
-        t->host[i] = malloc(gp_tensor_bytes(tensor));
-        assert_non_null(t->host[i]);
-        gp_op_case_fill(&t->op_case, i, t->host[i]);
-    }
-}
-
-static void trial_fini(trial *t) {
-    for (int i = 0; i < (int)t->op_case.desc.operands; i++) free(t->host[i]);
-}
 
 static bool is_conv(gp_op_kind kind) {
     return kind == GP_OP_CONV_FORWARD || kind == GP_OP_CONV_BACKWARD_DATA || kind == GP_OP_CONV_BACKWARD_WEIGHTS;
@@ -116,19 +95,9 @@ static double tolerance_of(gp_op_kind kind) {
     }
 }
 
-static void compare(const trial *got, const trial *want) {
-    const gp_op_desc *desc = &want->op_case.desc;
-    char difference[GP_DIFFERENCE_TEXT], text[GP_CASE_TEXT];
-    for (int i = 0; i < (int)desc->operands; i++) {
-        const gp_tensor *tensor = &desc->operand[i];
-        if (!tensor->present || !gp_op_writes(desc->kind, i)) continue;
-        if (!gp_op_same_elements(tensor, got->host[i], want->host[i], tolerance_of(desc->kind), difference))
-            fail_msg("%s, operand %s: %s", gp_op_case_text(text, &got->op_case), gp_op_operand_name(desc->kind, i),
-                     difference);
-        if (!gp_op_gaps_kept(tensor, got->host[i]))
-            fail_msg("%s, operand %s: wrote between its rows", gp_op_case_text(text, &got->op_case),
-                     gp_op_operand_name(desc->kind, i));
-    }
+static void run_both(trial *got, trial *want) {
+    trial_run(&gp_ref_kind, want);
+    trial_run(&gp_cpu_kind, got);
 }
 
 static void check_against_ref(gp_op_kind kind, int number, int threads, bool any) {
@@ -138,12 +107,8 @@ static void check_against_ref(gp_op_kind kind, int number, int threads, bool any
     want.op_case.desc.threads = 1;
     trial_fill(&got);
     trial_fill(&want);
-    gp_error err = {0};
-    char text[GP_CASE_TEXT];
-    if (gp_op_case_run(&gp_ref_kind, &want.op_case, want.host, &err) != GP_OK) fail_msg("ref: %s", err.text);
-    if (gp_op_case_run(&gp_cpu_kind, &got.op_case, got.host, &err) != GP_OK)
-        fail_msg("%s: %s", gp_op_case_text(text, &got.op_case), err.text);
-    compare(&got, &want);
+    run_both(&got, &want);
+    trial_compare(&got, &want, tolerance_of(kind));
     trial_fini(&got);
     trial_fini(&want);
 }
@@ -163,7 +128,6 @@ static void test_against_ref(void **state) {
 static void check_special_values(gp_op_kind kind, int number) {
     static const float special[] = {NAN, -0.0F, INFINITY, -INFINITY, 0.0F};
     trial got, want;
-    gp_error err = {0};
     make_case(kind, number, 1, true, &got.op_case);
     want.op_case = got.op_case;
     trial_fill(&got);
@@ -173,9 +137,8 @@ static void check_special_values(gp_op_kind kind, int number) {
         if (x[i] == x[i]) x[i] = special[i % 5]; /* NaN: between the rows, or one already */
     trial_fill(&want);
     memcpy(want.host[0], x, count * sizeof *x);
-    ASSERT_OK(gp_op_case_run(&gp_ref_kind, &want.op_case, want.host, &err));
-    ASSERT_OK(gp_op_case_run(&gp_cpu_kind, &got.op_case, got.host, &err));
-    compare(&got, &want);
+    run_both(&got, &want);
+    trial_compare(&got, &want, tolerance_of(kind));
     const gp_tensor *y = &got.op_case.desc.operand[GP_RELU_FORWARD_Y];
     for (size_t i = 0; kind == GP_OP_RELU_FORWARD && i < gp_tensor_bytes(y) / sizeof *x; i++)
         assert_true(((float *)got.host[GP_RELU_FORWARD_Y])[i] != 0 ||
@@ -186,15 +149,13 @@ static void check_special_values(gp_op_kind kind, int number) {
 
 static void check_clip(double square, int number) {
     trial got, want;
-    gp_error err = {0};
     make_case(GP_OP_CLIP_TOTAL, number, 1, true, &got.op_case);
     got.op_case.scalars.finite = 1;
     want.op_case = got.op_case;
     trial_fill(&got);
     trial_fill(&want);
     ((double *)got.host[GP_CLIP_TOTAL_SQUARES])[0] = ((double *)want.host[GP_CLIP_TOTAL_SQUARES])[0] = square;
-    ASSERT_OK(gp_op_case_run(&gp_ref_kind, &want.op_case, want.host, &err));
-    ASSERT_OK(gp_op_case_run(&gp_cpu_kind, &got.op_case, got.host, &err));
+    run_both(&got, &want);
     const gp_step_scalars *a = got.host[GP_CLIP_TOTAL_SCALARS], *b = want.host[GP_CLIP_TOTAL_SCALARS];
     uint64_t finite = got.op_case.desc.attributes.clip.max_norm > 0 ? 0 : 1;
     assert_true(a->finite == finite && b->finite == finite && !isfinite(a->grad_norm) && !isfinite(b->grad_norm));

@@ -41,16 +41,3 @@ bool gpu_is_there(void) {
     if (devices == 0) puts("skipped: the machine has no GPU");
     return devices > 0;
 }
-
-bool gpu_lacks(gp_op_kind kind) {
-    gp_error err = {0};
-    gp_op_cache *cache;
-    gp_op_case op_case;
-    const gp_prepared *prepared;
-    if (gpu_is_real() || gp_op_cache_create(&cache, &err) != GP_OK) return false;
-    gp_op_case_make(kind, 0, GP_F32, &op_case);
-    bool lacks = gp_op_prepare(cache, &gp_cuda_kind, &op_case.desc, &prepared, &err) == GP_UNSUPPORTED &&
-                 strstr(err.text, "is not available yet");
-    gp_op_cache_destroy(&cache);
-    return lacks;
-}

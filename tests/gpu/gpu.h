@@ -18,8 +18,4 @@ int gpu_count(void);
 /* Whether work goes on after a call and memory ends somewhere: a GPU, not host memory in its place. */
 bool gpu_is_real(void);
 
-/* Whether host memory, standing in, cannot do the op because nobody has written it yet. A GPU has to have them all:
- * false there. */
-bool gpu_lacks(gp_op_kind kind);
-
 #endif

@@ -96,14 +96,6 @@ static void assert_near(const network *net, const outcome *got, const outcome *w
             fail_msg("%s: loss %d is %.9g, on the cpu %.9g", net->name, i + 1, got->losses[i], want->losses[i]);
 }
 
-static void skip_where_ops_are_missing(void) {
-    for (int kind = 0; kind < GP_OP_KINDS; kind++)
-        if (gpu_lacks((gp_op_kind)kind)) {
-            print_message("%s and perhaps more is not the device's yet\n", gp_op_name((gp_op_kind)kind));
-            skip();
-        }
-}
-
 /* ---- tests ---------------------------------------------------------------------------------------------------------
  */
 
@@ -132,7 +124,6 @@ static void check_network(const network *net, bool all) {
 /* The first network goes through all; for minutes that are dear, and for sanitizers. */
 static void test_smallest(void **state) {
     (void)state;
-    skip_where_ops_are_missing();
     harness_options options = options_of(&networks[0], 1, &gp_cpu_kind);
     outcome cpu = train(&options);
     options.kind = &gp_cuda_kind;
@@ -142,7 +133,6 @@ static void test_smallest(void **state) {
 
 static void test_bits(void **state) {
     (void)state;
-    skip_where_ops_are_missing();
     check_network(&networks[0], gpu_is_real());
     for (int n = 1; n < NETWORKS && gpu_is_real(); n++) check_network(&networks[n], false);
 }
@@ -165,7 +155,6 @@ static void check_mixed(const network *net, int cut, const gp_device_kind *kind,
 
 static void test_cpu_beside_gpu(void **state) {
     (void)state;
-    skip_where_ops_are_missing();
     check_mixed(&networks[0], 2, &gp_cpu_kind, &gp_cuda_kind);
     check_mixed(&networks[0], 1, &gp_cuda_kind, &gp_cpu_kind);
 }
@@ -173,7 +162,6 @@ static void test_cpu_beside_gpu(void **state) {
 /* The hash would show a difference: of a network, and of what is clipped. */
 static void test_hash_tells(void **state) {
     (void)state;
-    skip_where_ops_are_missing();
     harness_options options = options_of(&networks[0], 1, &gp_cuda_kind);
     outcome one = train(&options);
     outcome again = train(&options);
