@@ -102,6 +102,17 @@ typedef enum gp_checkpoint_mode {
     GP_CHECKPOINT_ALWAYS
 } gp_checkpoint_mode;
 
+typedef enum gp_schedule_kind {
+    GP_SCHEDULE_GPIPE,
+    GP_SCHEDULE_1F1B,
+    GP_SCHEDULE_INTERLEAVED,
+    GP_SCHEDULE_ZB_H1,
+    GP_SCHEDULE_ZB_H2,
+    GP_SCHEDULE_ZB_V,
+    GP_SCHEDULE_FILE,
+    GP_SCHEDULES
+} gp_schedule_kind;
+
 typedef struct gp_pipeline_config {
     gp_device_config *devices; /* owned */
     int device_count;

@@ -16,6 +16,8 @@ gp_slot_choice gp_instr_slots(const gp_stages *stages, const gp_instr *instr) {
         choice.slot[GP_FRAME_SAVED] = instr->work;
         break;
     case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT:
+    case GP_INSTR_BACKWARD_WEIGHT:
         choice.slot[GP_FRAME_STASH] = instr->slot;
         choice.slot[GP_FRAME_SAVED] = instr->work;
         choice.slot[GP_FRAME_GRAD] = instr->grad;
@@ -63,6 +65,9 @@ const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan
         return &sized->routine[instr->flags & GP_INSTR_KEEP ? GP_ROUTINE_KEEP : GP_ROUTINE_DISCARD];
     case GP_INSTR_RECOMPUTE: return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_RECOMPUTE];
     case GP_INSTR_BACKWARD: return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_BACKWARD];
+    case GP_INSTR_BACKWARD_INPUT: return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_BACKWARD_INPUT];
+    case GP_INSTR_BACKWARD_WEIGHT:
+        return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_BACKWARD_WEIGHT];
     case GP_INSTR_NORM: return &stage->norm;
     case GP_INSTR_CLIP: return &stage->clip;
     default: return NULL;
@@ -194,6 +199,8 @@ gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int wor
         return GP_OK;
     case GP_INSTR_RECOMPUTE:
     case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT:
+    case GP_INSTR_BACKWARD_WEIGHT:
     case GP_INSTR_NORM:
     case GP_INSTR_CLIP: return touch_routine(plan, stage, instr, gp_instr_routine(mini, stage, instr), out, err);
     case GP_INSTR_STEP: return touch_routine(plan, stage, instr, &mini->step[instr->stage], out, err);

@@ -26,7 +26,7 @@ static bool comes_before(const gp_finding *a, const gp_finding *b) {
 /* What an instruction of this pass has found, but for the tensor. */
 static gp_finding at(const gp_worker *worker, const gp_instr *instr, int node, gp_operand_role role) {
     const gp_programs *programs = worker->run->plan->minis[worker->run->command.mini].programs;
-    bool backward = instr->op == GP_INSTR_BACKWARD;
+    bool backward = gp_instr_is_backward(instr);
     int turn = backward && programs->descending ? programs->pieces - 1 - instr->micro : instr->micro;
     return (gp_finding){.backward = backward, .turn = turn, .micro = instr->micro, .node = node, .role = role};
 }
@@ -126,7 +126,7 @@ gp_status gp_watch_load(gp_worker *worker, const gp_instr *instr, int value, con
 
 gp_status gp_watch_op(gp_worker *worker, const gp_exec_op *op, void *const operands[], const gp_instr *instr,
                       gp_error *err) {
-    if (op->node < 0 || (instr->op != GP_INSTR_FORWARD && instr->op != GP_INSTR_BACKWARD)) return GP_OK;
+    if (op->node < 0 || (instr->op != GP_INSTR_FORWARD && !gp_instr_is_backward(instr))) return GP_OK;
     for (uint32_t i = 0; i < op->prepared->desc.operands; i++) {
         const gp_tensor *tensor = &op->prepared->desc.operand[i];
         if (!operands[i] || !is_real(tensor->dtype) || !gp_op_writes(op->prepared->desc.kind, (int)i)) continue;

@@ -62,7 +62,8 @@ gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err) {
 typedef struct alive {
     const gp_plan *plan;
     const gp_mini_plan *mini;
-    bool *slots; /* [(stage·frames + frame)·pieces + micro] */
+    bool *slots;   /* [(stage·frames + frame)·pieces + micro] */
+    bool *pending; /* [stage·pieces + micro] its backward for weights is still to come */
     size_t bytes;
 } alive;
 
@@ -82,15 +83,20 @@ static void before_instr(alive *a, const gp_instr *instr) {
 
 static void after_instr(alive *a, const gp_program *program, size_t pc) {
     const gp_instr *instr = &program->instrs[pc];
-    if (instr->op == GP_INSTR_BACKWARD || (instr->op == GP_INSTR_FORWARD && !a->mini->training))
+    bool *pending = &a->pending[(size_t)instr->stage * (size_t)a->mini->pieces + instr->micro];
+    bool ends = gp_instr_ends_backward(instr);
+    if (instr->op == GP_INSTR_BACKWARD_INPUT) *pending = true;
+    if (instr->op == GP_INSTR_BACKWARD_WEIGHT) *pending = false;
+    if (ends || (instr->op == GP_INSTR_FORWARD && !a->mini->training))
         set_alive(a, instr->stage, GP_FRAME_STASH, instr->micro, false);
-    if (instr->op == GP_INSTR_BACKWARD) set_alive(a, instr->stage, GP_FRAME_SAVED, instr->micro, false);
-    if (instr->op == GP_INSTR_BACKWARD && a->plan->stages->stage[instr->stage].grad_out.count == 0)
+    if (ends) set_alive(a, instr->stage, GP_FRAME_SAVED, instr->micro, false);
+    if (ends && (instr->op == GP_INSTR_BACKWARD_WEIGHT || a->plan->stages->stage[instr->stage].grad_out.count == 0))
         set_alive(a, instr->stage, GP_FRAME_GRAD, instr->micro, false);
     if (instr->op != GP_INSTR_SEND || gp_edge_is_fixed(&a->plan->stages->edges[instr->edge])) return;
     gp_frame frame;
     uint16_t slot;
     gp_instr_sends_from(a->plan->stages, instr, &frame, &slot);
+    if (frame == GP_FRAME_GRAD && *pending) return;
     if (frame != GP_FRAME_SAVED && gp_program_last_send(program, pc))
         set_alive(a, instr->stage, frame, instr->micro, false);
 }
@@ -108,10 +114,12 @@ static size_t running_bytes(const gp_plan *plan, const gp_mini_plan *mini, const
 }
 
 gp_status gp_memory_follow(const gp_plan *plan, int mini, int worker, size_t *bytes, gp_error *err) {
-    alive a = {plan, &plan->minis[mini], NULL, 0};
+    alive a = {.plan = plan, .mini = &plan->minis[mini]};
     for (int s = 0; s < plan->stages->count; s++)
         if (plan->stage[s].worker == worker) a.bytes += plan->stage[s].fixed;
-    GP_RETURN_IF_FAILED(GP_NEW(&a.slots, (size_t)plan->stages->count * GP_FRAMES * (size_t)a.mini->pieces, err));
+    size_t of_frame = (size_t)plan->stages->count * (size_t)a.mini->pieces;
+    GP_RETURN_IF_FAILED(GP_NEW(&a.slots, of_frame * (GP_FRAMES + 1), err));
+    a.pending = a.slots + of_frame * GP_FRAMES;
     const gp_program *program = &a.mini->programs->worker[worker];
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];

@@ -28,7 +28,7 @@ int gp_plan_find(const gp_plan *plan, bool training, int64_t samples) {
 }
 
 static gp_status check_request(const gp_plan_request *request, gp_error *err) {
-    for (int w = 0; w < request->stages; w++) {
+    for (int w = 0; w < gp_schedule_workers(&request->schedule, request->stages); w++) {
         const gp_device_spec *spec = &request->devices[w];
         if (request->real == GP_F64 && !spec->kind->computes_f64)
             return gp_fail(err, GP_UNSUPPORTED, "device %s does not compute in f64", spec->kind->name);
@@ -52,8 +52,13 @@ static gp_status cut_mini_batches(gp_plan *plan, const gp_plan_request *request,
 }
 
 static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
-    gp_schedule_request request = {plan->stages, mini->pieces, plan->checkpoint, plan->lockstep, mini->training};
-    GP_RETURN_IF_FAILED(gp_schedule_gpipe(&request, &mini->programs, err));
+    gp_schedule_request request = {.stages = plan->stages,
+                                   .pieces = mini->pieces,
+                                   .checkpoint = plan->checkpoint,
+                                   .lockstep = plan->lockstep,
+                                   .training = mini->training,
+                                   .schedule = plan->schedule};
+    GP_RETURN_IF_FAILED(gp_schedule_programs(&request, &mini->programs, err));
     GP_RETURN_IF_FAILED(gp_slots_assign(plan->stages, mini->programs, err));
     GP_RETURN_IF_FAILED(gp_programs_validate(plan->stages, mini->programs, err));
     GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
@@ -99,6 +104,17 @@ static bool any_micro_batch(const gp_plan *plan, bool keeps) {
     return false;
 }
 
+/* Whether some backward is of this kind. */
+static bool any_backward(const gp_plan *plan, gp_instr_op op) {
+    for (int m = 0; m < plan->mini_count; m++)
+        for (int w = 0; w < plan->workers; w++) {
+            const gp_program *program = &plan->minis[m].programs->worker[w];
+            for (size_t pc = 0; pc < program->count; pc++)
+                if (program->instrs[pc].op == op) return true;
+        }
+    return false;
+}
+
 static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, const size_list *sizes, gp_error *err) {
     gp_stage_request stage_request = {.stages = plan->stages,
                                       .cache = plan->cache,
@@ -110,6 +126,8 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .trains = any_micro_batch(plan, true) || any_micro_batch(plan, false),
                                       .any_keep = any_micro_batch(plan, true),
                                       .any_discard = any_micro_batch(plan, false),
+                                      .any_whole = any_backward(plan, GP_INSTR_BACKWARD),
+                                      .any_split = any_backward(plan, GP_INSTR_BACKWARD_INPUT),
                                       .sizes = sizes->samples,
                                       .size_trains = sizes->trains,
                                       .size_evaluates = sizes->evaluates,
@@ -119,8 +137,9 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
     GP_RETURN_IF_FAILED(GP_NEW(&plan->stage, plan->stages->count, err));
     for (int s = 0; s < plan->stages->count; s++) {
         gp_stage_plan *stage = &plan->stage[s];
-        stage->stage = stage->worker = s;
-        stage->spec = plan->devices[s];
+        stage->stage = s;
+        stage->worker = plan->minis[0].programs->worker_of_stage[s];
+        stage->spec = plan->devices[stage->worker];
         GP_RETURN_IF_FAILED(gp_stage_plan_init(stage, &stage_request, err));
         stage_request.squares_before += stage->square_count;
         for (int m = 0; m < plan->mini_count; m++) {
@@ -165,7 +184,8 @@ gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error
     plan->micro_batches = request->micro_batches;
     plan->checkpoint = request->checkpoint;
     plan->lockstep = request->lockstep;
-    plan->workers = request->stages;
+    plan->schedule = request->schedule;
+    plan->workers = gp_schedule_workers(&request->schedule, request->stages);
     gp_status status = make_plan(plan, request, &sizes, err);
     free(sizes.samples);
     free(sizes.trains);

@@ -13,6 +13,7 @@
 
 #include "base/status.h"
 #include "config/config.h"
+#include "pipeline/order.h"
 #include "pipeline/program.h"
 #include "pipeline/queues.h"
 #include "pipeline/stage_plan.h"
@@ -28,7 +29,7 @@ typedef struct gp_plan_request {
     const gp_graph *graph;
     const int64_t *layers; /* per stage */
     int stages;
-    const gp_device_spec *devices; /* one per worker; workers = stages */
+    const gp_device_spec *devices; /* one per worker */
     gp_dtype real;                 /* GP_F32; GP_F64 where every device computes it */
     gp_update update;
     double clip_norm; /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
@@ -37,6 +38,7 @@ typedef struct gp_plan_request {
     bool predict;     /* evaluations keep what the loss is given, for gp_run_prediction */
     int64_t batch;    /* samples of a full mini-batch */
     int micro_batches;
+    gp_schedule schedule; /* says how many workers the stages are on */
     gp_checkpoint_mode checkpoint;
     bool lockstep;
     const gp_mini_size *sizes; /* duplicates are planned once */
@@ -63,6 +65,7 @@ typedef struct gp_plan {
     gp_update update;
     double clip_norm;
     int micro_batches;
+    gp_schedule schedule;
     gp_checkpoint_mode checkpoint;
     bool lockstep;
     gp_stages *stages; /* ->norms: the norm of the gradients is found */

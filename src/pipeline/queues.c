@@ -124,6 +124,8 @@ static gp_status use_slots(deriver *d, walker *w, gp_queue queue, gp_error *err)
     case GP_INSTR_FORWARD:
     case GP_INSTR_RECOMPUTE: return use(d, w, queue, GP_FRAME_STASH, instr->slot, err);
     case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT:
+    case GP_INSTR_BACKWARD_WEIGHT:
         GP_RETURN_IF_FAILED(use(d, w, queue, GP_FRAME_STASH, instr->slot, err));
         return use(d, w, queue, GP_FRAME_GRAD, instr->grad, err);
     case GP_INSTR_RECV:
@@ -192,7 +194,7 @@ static void count_slots(walker *w) {
     w->slots[0] = w->slots[1] = 1;
     for (size_t pc = 0; pc < w->program->count; pc++) {
         const gp_instr *instr = &w->program->instrs[pc];
-        bool backward = instr->op == GP_INSTR_BACKWARD;
+        bool backward = gp_instr_is_backward(instr);
         if (!w->place[instr->stage]) w->place[instr->stage] = ++w->places;
         if (instr->slot >= w->slots[0]) w->slots[0] = (size_t)instr->slot + 1;
         if (instr->slot >= w->slots[1]) w->slots[1] = (size_t)instr->slot + 1;

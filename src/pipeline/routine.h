@@ -88,6 +88,7 @@ typedef struct gp_staged_op {
     gp_when when;
     bool once;   /* not repeated by a recompute */
     bool always; /* has an effect that no thing shows */
+    bool weight; /* belongs to the backward for weights, where that is apart */
     gp_staged_operand operand[GP_MAX_OPERANDS];
 } gp_staged_op;
 

@@ -20,6 +20,7 @@ typedef struct assigner {
     const gp_play *play;
     double *pulled_at;     /* [edge·pieces + micro] */
     pool pools[GP_FRAMES]; /* of the stage at hand */
+    bool *pending;         /* [micro] its backward for weights is still to come */
 } assigner;
 
 static double unit_duration(const void *context, int worker, size_t pc, const gp_instr *instr) {
@@ -30,6 +31,8 @@ static double unit_duration(const void *context, int worker, size_t pc, const gp
     case GP_INSTR_FORWARD:
     case GP_INSTR_RECOMPUTE: return 1;
     case GP_INSTR_BACKWARD: return 2;
+    case GP_INSTR_BACKWARD_INPUT:
+    case GP_INSTR_BACKWARD_WEIGHT: return 1;
     default: return 0;
     }
 }
@@ -82,7 +85,8 @@ static gp_status assign_send(assigner *a, const gp_program *program, size_t pc, 
     }
     instr->slot = (uint16_t)p->slot_of_micro[instr->micro];
     note_send(a, p, instr);
-    if (frame != GP_FRAME_SAVED && gp_program_last_send(program, pc)) end_life(p, instr->micro);
+    bool ends = frame != GP_FRAME_SAVED && gp_program_last_send(program, pc);
+    if (ends && !(frame == GP_FRAME_GRAD && a->pending[instr->micro])) end_life(p, instr->micro);
     return GP_OK;
 }
 
@@ -108,12 +112,16 @@ static gp_status assign_instr(assigner *a, const gp_program *program, size_t pc,
         GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_STASH], micro, now, &instr->slot, err));
         return begin_life(&pools[GP_FRAME_SAVED], micro, now, &instr->work, err);
     case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT:
+    case GP_INSTR_BACKWARD_WEIGHT:
         GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_STASH], micro, now, &instr->slot, err));
         GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_SAVED], micro, now, &instr->work, err));
         GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_GRAD], micro, now, &instr->grad, err));
+        a->pending[micro] = instr->op == GP_INSTR_BACKWARD_INPUT;
+        if (a->pending[micro]) return GP_OK;
         end_life(&pools[GP_FRAME_STASH], micro);
         end_life(&pools[GP_FRAME_SAVED], micro);
-        if (stage->grad_out.count == 0) end_life(&pools[GP_FRAME_GRAD], micro);
+        if (stage->grad_out.count == 0 || instr->op == GP_INSTR_BACKWARD_WEIGHT) end_life(&pools[GP_FRAME_GRAD], micro);
         return GP_OK;
     default: return GP_OK;
     }
@@ -127,12 +135,14 @@ static void fini_pools(assigner *a) {
         free(p->free_at);
         *p = (pool){0};
     }
+    free(a->pending);
+    a->pending = NULL;
 }
 
 static gp_status assign_stage(assigner *a, int s, gp_error *err) {
     int worker = a->programs->worker_of_stage[s];
     const gp_program *program = &a->programs->worker[worker];
-    gp_status status = GP_OK;
+    gp_status status = GP_NEW(&a->pending, a->programs->pieces, err);
     for (int f = 0; f < GP_FRAMES && status == GP_OK; f++) {
         pool *p = &a->pools[f];
         status = GP_NEW(&p->slot_of_micro, a->programs->pieces, err);

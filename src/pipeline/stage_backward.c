@@ -111,6 +111,22 @@ static bool makes_param_grads(const gp_lowered_op *op) {
     return false;
 }
 
+/* Then it can wait: no stage before needs anything of it. */
+static bool makes_only_param_grads(const gp_lowered_op *op) {
+    for (int i = 0; i < GP_MAX_OPERANDS; i++)
+        if (gp_op_writes(op->desc.kind, i) && op->ref[i].role != GP_ROLE_NONE && op->ref[i].role != GP_ROLE_GRAD_PARAM)
+            return false;
+    return true;
+}
+
+/* An addition to a parameter's gradient goes with the op whose share it adds. */
+static gp_status add_share(gp_stage_compiler *compiler, const gp_staged_op *of, size_t bytes,
+                           const gp_staged_operand operands[3], gp_error *err) {
+    GP_RETURN_IF_FAILED(add_flat(compiler, of->node, GP_OP_ADD, bytes, GP_WHEN_REST, operands, 3, true, err));
+    compiler->backward.items[compiler->backward.count - 1].weight = of->weight;
+    return GP_OK;
+}
+
 /* The share into things of its own, then one addition for each parameter. */
 static gp_status add_shares(gp_stage_compiler *compiler, gp_staged_op staged, const gp_lowered_op *op, gp_error *err) {
     gp_staged_operand target[GP_MAX_OPERANDS];
@@ -127,8 +143,7 @@ static gp_status add_shares(gp_stage_compiler *compiler, gp_staged_op staged, co
     for (int i = 0; i < GP_MAX_OPERANDS; i++) {
         if (op->ref[i].role != GP_ROLE_GRAD_PARAM) continue;
         gp_staged_operand operands[] = {target[i], staged.operand[i], target[i]};
-        GP_RETURN_IF_FAILED(add_flat(compiler, staged.node, GP_OP_ADD, staged.prepared->operand[i].bytes, GP_WHEN_REST,
-                                     operands, 3, true, err));
+        GP_RETURN_IF_FAILED(add_share(compiler, &staged, staged.prepared->operand[i].bytes, operands, err));
     }
     return GP_OK;
 }
@@ -136,14 +151,14 @@ static gp_status add_shares(gp_stage_compiler *compiler, gp_staged_op staged, co
 static gp_status stage_param_grads(gp_stage_compiler *compiler, int op_index, const gp_lowered_op *op,
                                    gp_staged_op staged, gp_error *err) {
     staged.always = true;
+    staged.weight = makes_only_param_grads(op);
     staged.when = GP_WHEN_FIRST;
     GP_RETURN_IF_FAILED(gp_staged_add(&compiler->backward, staged, err));
     staged.when = GP_WHEN_REST;
     if (op->desc.kind == GP_OP_COPY) {
         gp_staged_operand y = staged.operand[GP_COPY_Y];
         gp_staged_operand operands[] = {y, staged.operand[GP_COPY_X], y};
-        return add_flat(compiler, staged.node, GP_OP_ADD, staged.prepared->operand[GP_COPY_Y].bytes, GP_WHEN_REST,
-                        operands, 3, true, err);
+        return add_share(compiler, &staged, staged.prepared->operand[GP_COPY_Y].bytes, operands, err);
     }
     gp_error refused = {0};
     gp_status status = gp_stage_prepare(compiler->plan, compiler->request, staged.node, op_index, op, GP_OP_ACCUMULATE,

@@ -29,6 +29,7 @@ static gp_status list_uses(const gp_staged_list *list, gp_op_use **out, gp_error
 /* Which ops of each list run in a training step. */
 typedef struct selection {
     bool *backward, *recompute;
+    bool *input, *weight; /* of backward, where it is split */
 } selection;
 
 static void select_backward(gp_stage_compiler *c, bool *needed, gp_op_use *uses, bool *run) {
@@ -71,14 +72,62 @@ static gp_status select_ops(gp_stage_compiler *c, selection *out, gp_error *err)
     return status;
 }
 
+/* Which ops each half of a backward that is split runs, and what lives from the one to the other. */
+static gp_status split_backward(gp_stage_compiler *c, selection *run, gp_error *err) {
+    size_t count = c->backward.count;
+    GP_RETURN_IF_FAILED(GP_NEW(&c->held, c->thing_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&run->input, count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&run->weight, count, err));
+    bool *made = NULL; /* [thing] by the half for weights itself */
+    GP_RETURN_IF_FAILED(GP_NEW(&made, c->thing_count, err));
+    for (size_t o = 0; o < count; o++) {
+        const gp_staged_op *op = &c->backward.items[o];
+        run->input[o] = run->backward[o] && !op->weight;
+        run->weight[o] = run->backward[o] && op->weight;
+        for (int i = 0; i < GP_MAX_OPERANDS && run->weight[o]; i++) {
+            int thing = op->operand[i].thing;
+            if (thing < 0) continue;
+            if (gp_op_writes(op->prepared->desc.kind, i))
+                made[thing] = true;
+            else if (!made[thing])
+                c->held[thing] = true;
+        }
+    }
+    free(made);
+    for (size_t i = 0; i < c->stage->takes.count; i++) c->held[c->value_thing[i]] = false; /* stashed */
+    return GP_OK;
+}
+
+/* One half of the backward leaves it to the other, and nothing else would keep it. */
+static bool is_left(const gp_stage_compiler *c, size_t thing) {
+    return c->held[thing] && !c->kept[thing];
+}
+
 static size_t extend(size_t *frame, size_t bytes) {
     size_t offset = *frame;
     *frame += gp_align_up(bytes, GP_ALIGNMENT);
     return offset;
 }
 
-/* Offsets of everything that has a place in a frame. saved[thing] is meaningful where the thing is kept. */
-static gp_status lay_frames(gp_stage_compiler *c, gp_sized *sized, size_t *saved, gp_error *err) {
+/* Gradients that leave, and what one half of a backward leaves to the other, go with the micro-batch's gradients. */
+static void lay_gradients(gp_stage_compiler *c, gp_sized *sized, size_t *at, bool *placed) {
+    const gp_stage *stage = c->stage;
+    size_t *frame = &sized->frame[GP_FRAME_GRAD];
+    for (size_t i = 0; i < stage->grad_in.count; i++) {
+        sized->grad_in[i] = extend(frame, c->things[c->grad_in[i]].bytes);
+        placed[c->grad_in[i]] = true;
+    }
+    for (size_t i = 0; i < stage->grad_out.count; i++) {
+        sized->grad_out[i] = extend(frame, c->things[c->grad_out[i]].bytes);
+        placed[c->grad_out[i]] = true;
+    }
+    for (size_t t = 0; c->held && t < c->thing_count; t++)
+        if (is_left(c, t) && !placed[t]) at[t] = extend(frame, c->things[t].bytes);
+}
+
+/* Offsets of everything that has a place in a frame. at[thing]: of a kept thing in the saved frame, of one that one
+ * half of a backward leaves to the other in the gradient frame. */
+static gp_status lay_frames(gp_stage_compiler *c, gp_sized *sized, size_t *at, gp_error *err) {
     const gp_stage *stage = c->stage;
     GP_RETURN_IF_FAILED(GP_NEW(&sized->takes, stage->takes.count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&sized->gives_outbox, stage->gives.count, err));
@@ -92,17 +141,17 @@ static gp_status lay_frames(gp_stage_compiler *c, gp_sized *sized, size_t *saved
             extend(&sized->frame[GP_FRAME_OUTBOX], c->things[gp_compiler_value(c, stage->gives.items[i])].bytes);
     if (!sized->training) return GP_OK;
     for (size_t t = 0; t < c->thing_count; t++)
-        if (c->kept[t]) saved[t] = extend(&sized->frame[GP_FRAME_SAVED], c->things[t].bytes);
+        if (c->kept[t]) at[t] = extend(&sized->frame[GP_FRAME_SAVED], c->things[t].bytes);
     for (size_t i = 0; i < stage->gives.count; i++) {
         int thing = gp_compiler_value(c, stage->gives.items[i]);
         if (!c->kept[thing] && c->request->any_keep)
-            saved[thing] = extend(&sized->frame[GP_FRAME_SAVED], c->things[thing].bytes);
-        sized->gives_saved[i] = saved[thing];
+            at[thing] = extend(&sized->frame[GP_FRAME_SAVED], c->things[thing].bytes);
+        sized->gives_saved[i] = at[thing];
     }
-    for (size_t i = 0; i < stage->grad_in.count; i++)
-        sized->grad_in[i] = extend(&sized->frame[GP_FRAME_GRAD], c->things[c->grad_in[i]].bytes);
-    for (size_t i = 0; i < stage->grad_out.count; i++)
-        sized->grad_out[i] = extend(&sized->frame[GP_FRAME_GRAD], c->things[c->grad_out[i]].bytes);
+    bool *placed = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&placed, c->thing_count, err));
+    lay_gradients(c, sized, at, placed);
+    free(placed);
     return GP_OK;
 }
 
@@ -111,64 +160,84 @@ static void put(gp_thing *things, int thing, gp_area area, size_t offset, bool o
     things[thing].overwritable = overwritable;
 }
 
+static bool is_backward(gp_routine_kind kind) {
+    return kind == GP_ROUTINE_BACKWARD || kind == GP_ROUTINE_BACKWARD_INPUT || kind == GP_ROUTINE_BACKWARD_WEIGHT;
+}
+
+/* What lives only until this routine ends can be overwritten in it. */
+static bool is_last_use(const gp_stage_compiler *c, gp_routine_kind kind, int thing) {
+    return is_backward(kind) && !(kind == GP_ROUTINE_BACKWARD_INPUT && c->held[thing]);
+}
+
 /* Places for the things of one routine; all others are the builder's. */
-static void place_things(const gp_stage_compiler *c, const gp_sized *sized, const size_t *saved, gp_routine_kind kind,
+static void place_things(const gp_stage_compiler *c, const gp_sized *sized, const size_t *at, gp_routine_kind kind,
                          gp_thing *things) {
     const gp_stage *stage = c->stage;
-    bool saves = kind == GP_ROUTINE_KEEP || kind == GP_ROUTINE_RECOMPUTE || kind == GP_ROUTINE_BACKWARD;
+    bool saves = kind == GP_ROUTINE_KEEP || kind == GP_ROUTINE_RECOMPUTE || is_backward(kind);
     memcpy(things, c->things, c->thing_count * sizeof *things);
     for (size_t i = 0; i < stage->takes.count; i++)
         put(things, c->value_thing[i], GP_AREA_STASH, sized->takes[i], false);
     for (size_t t = 0; t < c->thing_count && saves; t++)
-        if (c->kept[t]) put(things, (int)t, GP_AREA_SAVED, saved[t], kind == GP_ROUTINE_BACKWARD);
+        if (c->kept[t]) put(things, (int)t, GP_AREA_SAVED, at[t], is_last_use(c, kind, (int)t));
     for (size_t i = 0; i < stage->gives.count; i++) {
         int thing = gp_compiler_value(c, stage->gives.items[i]);
         if (kind == GP_ROUTINE_KEEP) put(things, thing, GP_AREA_SAVED, sized->gives_saved[i], false);
         if (kind == GP_ROUTINE_DISCARD || kind == GP_ROUTINE_EVALUATE)
             put(things, thing, GP_AREA_OUTBOX, sized->gives_outbox[i], false);
-        if (kind == GP_ROUTINE_BACKWARD) things[thing].overwritable = false; /* others may still be pulling it */
+        if (is_backward(kind)) things[thing].overwritable = false; /* others may still be pulling it */
     }
-    if (kind != GP_ROUTINE_BACKWARD) return;
-    for (size_t i = 0; i < stage->grad_in.count; i++) put(things, c->grad_in[i], GP_AREA_GRAD, sized->grad_in[i], true);
+    if (!is_backward(kind)) return;
+    for (size_t t = 0; t < c->thing_count && kind != GP_ROUTINE_BACKWARD; t++)
+        if (is_left(c, t)) put(things, (int)t, GP_AREA_GRAD, at[t], is_last_use(c, kind, (int)t));
+    for (size_t i = 0; i < stage->grad_in.count; i++)
+        put(things, c->grad_in[i], GP_AREA_GRAD, sized->grad_in[i], is_last_use(c, kind, c->grad_in[i]));
     for (size_t i = 0; i < stage->grad_out.count; i++)
         put(things, c->grad_out[i], GP_AREA_GRAD, sized->grad_out[i], false);
 }
 
-static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const size_t *saved, gp_routine_kind kind,
+static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const size_t *at, gp_routine_kind kind,
                        const gp_staged_list *list, const bool *run, gp_error *err) {
     gp_thing *things = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&things, c->thing_count, err));
-    place_things(c, sized, saved, kind, things);
+    place_things(c, sized, at, kind, things);
     gp_status status = gp_routine_build(list, run, things, c->thing_count, &sized->routine[kind], err);
     free(things);
     return status;
 }
 
-static gp_status compile_training(gp_stage_compiler *c, gp_sized *sized, const size_t *saved, const selection *run,
+static gp_status compile_training(gp_stage_compiler *c, gp_sized *sized, const size_t *at, const selection *run,
                                   gp_error *err) {
-    if (c->request->any_keep) GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_KEEP, &c->forward, NULL, err));
+    if (c->request->any_keep) GP_RETURN_IF_FAILED(build(c, sized, at, GP_ROUTINE_KEEP, &c->forward, NULL, err));
     if (c->request->any_discard) {
-        GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_DISCARD, &c->forward, NULL, err));
-        GP_RETURN_IF_FAILED(build(c, sized, saved, GP_ROUTINE_RECOMPUTE, &c->forward, run->recompute, err));
+        GP_RETURN_IF_FAILED(build(c, sized, at, GP_ROUTINE_DISCARD, &c->forward, NULL, err));
+        GP_RETURN_IF_FAILED(build(c, sized, at, GP_ROUTINE_RECOMPUTE, &c->forward, run->recompute, err));
     }
-    return build(c, sized, saved, GP_ROUTINE_BACKWARD, &c->backward, run->backward, err);
+    if (c->request->any_split) {
+        GP_RETURN_IF_FAILED(build(c, sized, at, GP_ROUTINE_BACKWARD_INPUT, &c->backward, run->input, err));
+        GP_RETURN_IF_FAILED(build(c, sized, at, GP_ROUTINE_BACKWARD_WEIGHT, &c->backward, run->weight, err));
+    }
+    if (!c->request->any_whole) return GP_OK;
+    return build(c, sized, at, GP_ROUTINE_BACKWARD, &c->backward, run->backward, err);
 }
 
 gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized, gp_error *err) {
     gp_stage_compiler c;
     selection run = {0};
-    size_t *saved = NULL;
+    size_t *at = NULL;
     gp_status status = gp_stage_compiler_init(&c, plan, request, sized->samples, sized->training, err);
     if (status == GP_OK && sized->training) status = gp_compiler_forward(&c, GP_PASS_FORWARD, &c.forward, err);
     if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);
     if (status == GP_OK && sized->training) status = select_ops(&c, &run, err);
-    if (status == GP_OK) status = GP_NEW(&saved, c.thing_count, err);
-    if (status == GP_OK) status = lay_frames(&c, sized, saved, err);
-    if (status == GP_OK && sized->training) status = compile_training(&c, sized, saved, &run, err);
+    if (status == GP_OK && sized->training && request->any_split) status = split_backward(&c, &run, err);
+    if (status == GP_OK) status = GP_NEW(&at, c.thing_count, err);
+    if (status == GP_OK) status = lay_frames(&c, sized, at, err);
+    if (status == GP_OK && sized->training) status = compile_training(&c, sized, at, &run, err);
     if (status == GP_OK && sized->evaluation)
-        status = build(&c, sized, saved, GP_ROUTINE_EVALUATE, &c.evaluate, NULL, err);
-    free(saved);
+        status = build(&c, sized, at, GP_ROUTINE_EVALUATE, &c.evaluate, NULL, err);
+    free(at);
+    free(run.input);
+    free(run.weight);
     free(run.backward);
     free(run.recompute);
     gp_stage_compiler_fini(&c);

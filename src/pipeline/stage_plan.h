@@ -94,6 +94,8 @@ typedef enum gp_routine_kind {
     GP_ROUTINE_DISCARD, /* forward that leaves only what other stages take, in the outbox */
     GP_ROUTINE_RECOMPUTE,
     GP_ROUTINE_BACKWARD,
+    GP_ROUTINE_BACKWARD_INPUT,
+    GP_ROUTINE_BACKWARD_WEIGHT, /* only what makes gradients of parameters and of nothing else */
     GP_ROUTINE_EVALUATE,
     GP_ROUTINES
 } gp_routine_kind;
@@ -152,6 +154,8 @@ typedef struct gp_stage_request {
     bool trains;           /* some program does; else there are neither gradients nor optimizer state */
     bool any_keep;         /* some program's forwards keep */
     bool any_discard;      /* some training program's forwards do not */
+    bool any_whole;        /* some program's backwards are for inputs and weights together */
+    bool any_split;        /* some are apart */
     const int64_t *sizes;  /* every size of micro-batch that a program meets */
     const bool *size_trains, *size_evaluates;
     int size_count;

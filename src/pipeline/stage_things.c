@@ -82,6 +82,7 @@ void gp_stage_compiler_fini(gp_stage_compiler *compiler) {
     free(compiler->grad_in);
     free(compiler->grad_out);
     free(compiler->kept);
+    free(compiler->held);
     *compiler = (gp_stage_compiler){0};
 }
 

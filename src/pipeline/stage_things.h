@@ -21,7 +21,8 @@ typedef struct gp_stage_compiler {
     int *first_side;  /* [node of the stage]: thing of its side 0; the others follow */
     gp_staged_list forward, evaluate, backward;
     int *grad_in, *grad_out; /* things, parallel to the stage's lists */
-    bool *kept;              /* [thing] */
+    bool *kept;              /* [thing] saved from forward to backward */
+    bool *held; /* [thing] saved or a gradient: read by the backward for weights, where that stands apart */
 } gp_stage_compiler;
 
 GP_MUST_USE gp_status gp_stage_compiler_init(gp_stage_compiler *compiler, const gp_stage_plan *plan,

@@ -12,7 +12,8 @@
 
 /* What has happened to one micro-batch on the stage at hand. */
 typedef struct piece {
-    bool loaded, forward, kept, recomputed, backward;
+    bool loaded, forward, kept, recomputed, backward;  /* backward: for inputs at least */
+    bool weight;                                       /* backward for weights too */
     size_t received, sent, grads_received, grads_sent; /* copies */
     bool lives[GP_FRAMES];                             /* has a slot of the frame now: slot[frame] */
     uint16_t slot[GP_FRAMES];
@@ -34,7 +35,7 @@ typedef struct checker {
     piece *pieces;              /* [micro], of the stage at hand */
     holder *holders[GP_FRAMES]; /* [slot] */
     const gp_stage *stage;      /* at hand, with what it has done so far */
-    int s, forwards, backwards, norms, clips, steps;
+    int s, forwards, backwards, weights, norms, clips, steps;
     size_t norms_received;
     int worker; /* the instruction at hand */
     size_t pc;
@@ -92,7 +93,9 @@ static gp_status check_lengths(const checker *c, gp_error *err) {
 static unsigned flags_of_op(uint8_t op) {
     switch (op) {
     case GP_INSTR_FORWARD: return GP_INSTR_KEEP | GP_INSTR_LAST;
-    case GP_INSTR_BACKWARD: return GP_INSTR_FIRST;
+    case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT:
+    case GP_INSTR_BACKWARD_WEIGHT: return GP_INSTR_FIRST;
     case GP_INSTR_SEND: return GP_INSTR_KEEP;
     default: return 0;
     }
@@ -143,6 +146,8 @@ static gp_status check_fields(const checker *c, gp_error *err) {
         return GP_OK;
     case GP_INSTR_RECOMPUTE:
     case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT:
+    case GP_INSTR_BACKWARD_WEIGHT:
     case GP_INSTR_STEP:
         if (!c->programs->training) return refuse(c, err, "does not belong to a forward-only program");
         return GP_OK;
@@ -262,7 +267,7 @@ static gp_status check_fixed_copy(checker *c, gp_edge_kind kind, gp_error *err) 
 
 static gp_status check_norm(checker *c, gp_error *err) {
     if (c->norms++ > 0) return refuse(c, err, "a second norm of the stage");
-    if (c->backwards < c->programs->pieces) return refuse(c, err, "stands before the stage's last backward");
+    if (c->weights < c->programs->pieces) return refuse(c, err, "stands before the stage's last backward");
     return GP_OK;
 }
 
@@ -313,17 +318,31 @@ static gp_status check_recompute(checker *c, piece *p, gp_error *err) {
     return hold(c, GP_FRAME_SAVED, c->instr->work, err);
 }
 
+/* `taken`: micro-batches whose gradients of this kind are added up. */
+static gp_status check_turn(const checker *c, int taken, gp_error *err) {
+    int next = c->programs->descending ? c->programs->pieces - 1 - taken : taken;
+    if (c->instr->micro == next) return GP_OK;
+    return refuse(c, err, "gradients add up in %s order: micro-batch %d is next",
+                  c->programs->descending ? "descending" : "ascending", next);
+}
+
 static gp_status check_backward_order(checker *c, gp_error *err) {
-    int pieces = c->programs->pieces;
-    int next = c->programs->descending ? pieces - 1 - c->backwards : c->backwards;
-    if (c->instr->micro != next)
-        return refuse(c, err, "gradients add up in %s order: micro-batch %d is next",
-                      c->programs->descending ? "descending" : "ascending", next);
-    bool first = c->backwards++ == 0;
+    bool input = gp_instr_begins_backward(c->instr), weight = gp_instr_ends_backward(c->instr);
+    if (input) GP_RETURN_IF_FAILED(check_turn(c, c->backwards, err));
+    if (weight) GP_RETURN_IF_FAILED(check_turn(c, c->weights, err));
+    bool first = (!input || c->backwards == 0) && (!weight || c->weights == 0);
+    c->backwards += input;
+    c->weights += weight;
     if (first != !!(c->instr->flags & GP_INSTR_FIRST))
         return refuse(c, err,
                       first ? "the stage's first backward does not say so" : "says that it is the stage's first");
     return GP_OK;
+}
+
+static gp_status hold_for_backward(checker *c, gp_error *err) {
+    GP_RETURN_IF_FAILED(hold(c, GP_FRAME_STASH, c->instr->slot, err));
+    GP_RETURN_IF_FAILED(hold(c, GP_FRAME_SAVED, c->instr->work, err));
+    return hold(c, GP_FRAME_GRAD, c->instr->grad, err);
 }
 
 static gp_status check_backward(checker *c, piece *p, gp_error *err) {
@@ -334,12 +353,24 @@ static gp_status check_backward(checker *c, piece *p, gp_error *err) {
     GP_RETURN_IF_FAILED(check_backward_order(c, err));
     GP_RETURN_IF_FAILED(check_all_received(c, &c->stage->grad_in, p->grads_received, err));
     p->backward = true;
-    GP_RETURN_IF_FAILED(hold(c, GP_FRAME_STASH, instr->slot, err));
-    GP_RETURN_IF_FAILED(hold(c, GP_FRAME_SAVED, instr->work, err));
-    GP_RETURN_IF_FAILED(hold(c, GP_FRAME_GRAD, instr->grad, err));
+    GP_RETURN_IF_FAILED(hold_for_backward(c, err));
+    if (instr->op == GP_INSTR_BACKWARD_INPUT) return GP_OK;
+    p->weight = true;
     release(c, GP_FRAME_STASH);
     release(c, GP_FRAME_SAVED);
     if (c->stage->grad_out.count == 0) release(c, GP_FRAME_GRAD);
+    return GP_OK;
+}
+
+static gp_status check_backward_weight(checker *c, piece *p, gp_error *err) {
+    if (!p->backward) return refuse(c, err, "stands before the backward for inputs");
+    if (p->weight) return refuse(c, err, "a second backward for weights of the micro-batch");
+    GP_RETURN_IF_FAILED(check_backward_order(c, err));
+    p->weight = true;
+    GP_RETURN_IF_FAILED(hold_for_backward(c, err));
+    release(c, GP_FRAME_STASH);
+    release(c, GP_FRAME_SAVED);
+    if (p->grads_sent == c->stage->grad_out.count) release(c, GP_FRAME_GRAD);
     return GP_OK;
 }
 
@@ -350,7 +381,7 @@ static gp_status check_send(checker *c, piece *p, gp_error *err) {
     if (kind == GP_EDGE_GRADIENT) {
         if (!p->backward) return refuse(c, err, "sent before the backward that makes it");
         GP_RETURN_IF_FAILED(hold(c, GP_FRAME_GRAD, c->instr->slot, err));
-        if (++p->grads_sent == c->stage->grad_out.count) release(c, GP_FRAME_GRAD);
+        if (++p->grads_sent == c->stage->grad_out.count && p->weight) release(c, GP_FRAME_GRAD);
         return GP_OK;
     }
     if (!p->forward) return refuse(c, err, "sent before the forward that makes it");
@@ -358,7 +389,7 @@ static gp_status check_send(checker *c, piece *p, gp_error *err) {
         return refuse(c, err,
                       p->kept ? "the forward kept, so that it is sent from the saved slot: keep is missing"
                               : "the forward did not keep, so that no saved slot can be sent from");
-    if (p->kept && p->backward) return refuse(c, err, "sent after the backward that ends the saved slot's life");
+    if (p->kept && p->weight) return refuse(c, err, "sent after the backward that ends the saved slot's life");
     GP_RETURN_IF_FAILED(hold(c, p->kept ? GP_FRAME_SAVED : GP_FRAME_OUTBOX, c->instr->slot, err));
     if (++p->sent == c->stage->out.count) release(c, GP_FRAME_OUTBOX);
     return GP_OK;
@@ -370,7 +401,9 @@ static gp_status check_stage_instr(checker *c, gp_error *err) {
     case GP_INSTR_LOAD: return check_load(c, p, err);
     case GP_INSTR_FORWARD: return check_forward(c, p, err);
     case GP_INSTR_RECOMPUTE: return check_recompute(c, p, err);
-    case GP_INSTR_BACKWARD: return check_backward(c, p, err);
+    case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT: return check_backward(c, p, err);
+    case GP_INSTR_BACKWARD_WEIGHT: return check_backward_weight(c, p, err);
     case GP_INSTR_SEND: return check_send(c, p, err);
     case GP_INSTR_RECV: return check_recv(c, p, err);
     case GP_INSTR_NORM: return check_norm(c, err);
@@ -387,7 +420,7 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
     bool training = c->programs->training;
     c->s = s;
     c->stage = &c->stages->stage[s];
-    c->forwards = c->backwards = c->norms = c->clips = c->steps = 0;
+    c->forwards = c->backwards = c->weights = c->norms = c->clips = c->steps = 0;
     c->norms_received = 0;
     if (c->first[s + 1] - c->first[s] < (size_t)pieces)
         return gp_fail(err, GP_PROGRAM, "stage %d has %zu instructions, too few for %d micro-batches", s,
@@ -401,6 +434,8 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
         if (!c->pieces[m].forward) return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no forward", s, m);
         if (training && !c->pieces[m].backward)
             return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no backward", s, m);
+        if (training && !c->pieces[m].weight)
+            return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no backward for weights", s, m);
     }
     if (training && c->stages->norms && c->norms == 0) return gp_fail(err, GP_PROGRAM, "stage %d has no norm", s);
     if (training && c->stages->norms && s == c->stages->count - 1 && c->clips == 0)

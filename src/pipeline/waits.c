@@ -28,7 +28,8 @@ bool gp_instr_begins(const gp_stages *stages, const gp_instr *instr, gp_frame *f
         if (instr->flags & GP_INSTR_KEEP) return set_begin(GP_FRAME_SAVED, instr->work, frame, slot);
         return stages->stage[instr->stage].out.count > 0 && set_begin(GP_FRAME_OUTBOX, instr->work, frame, slot);
     case GP_INSTR_RECOMPUTE: return set_begin(GP_FRAME_SAVED, instr->work, frame, slot);
-    case GP_INSTR_BACKWARD: return set_begin(GP_FRAME_GRAD, instr->grad, frame, slot);
+    case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT: return set_begin(GP_FRAME_GRAD, instr->grad, frame, slot);
     case GP_INSTR_RECV:
         switch (stages->edges[instr->edge].kind) {
         case GP_EDGE_ACTIVATION:

@@ -74,6 +74,8 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     case GP_INSTR_FORWARD:
     case GP_INSTR_RECOMPUTE:
     case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT:
+    case GP_INSTR_BACKWARD_WEIGHT:
     case GP_INSTR_NORM:
     case GP_INSTR_CLIP: return compute(worker, mini, instr, err);
     case GP_INSTR_SEND: return send_value(worker, mini, instr, err);

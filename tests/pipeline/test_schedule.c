@@ -12,7 +12,7 @@
  * flags k (keep), ^ (first), $ (last), R, | barrier, N norm, C clip, S step. */
 static const char *render(const gp_program *program) {
     static char line[4096];
-    static const char names[] = "LFRBsr|NCS";
+    static const char names[] = "LFRBIWsr|NCS";
     size_t used = 0;
     uint32_t clock = UINT32_MAX;
     line[0] = 0;

@@ -74,19 +74,32 @@ void toy_fini(toy *t) {
     free(t->graph.unit_end);
 }
 
-gp_programs *toy_schedule(const toy *t, toy_run run) {
+static gp_programs *schedule_as(const toy *t, gp_schedule schedule, toy_run run) {
     gp_programs *programs = NULL;
     gp_error err = {0};
-    gp_schedule_request request = {t->stages, run.pieces, run.checkpoint, run.lockstep, run.training};
-    if (gp_schedule_gpipe(&request, &programs, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_schedule_request request = {.stages = t->stages,
+                                   .pieces = run.pieces,
+                                   .checkpoint = run.checkpoint,
+                                   .lockstep = run.lockstep,
+                                   .training = run.training,
+                                   .schedule = schedule};
+    if (gp_schedule_programs(&request, &programs, &err) != GP_OK) fail_msg("%s", err.text);
+    return programs;
+}
+
+gp_programs *toy_schedule(const toy *t, toy_run run) {
+    return schedule_as(t, (gp_schedule){.kind = GP_SCHEDULE_GPIPE}, run);
+}
+
+gp_programs *toy_programs_of(const toy *t, gp_schedule schedule, toy_run run) {
+    gp_programs *programs = schedule_as(t, schedule, run);
+    gp_error err = {0};
+    if (gp_slots_assign(t->stages, programs, &err) != GP_OK) fail_msg("%s", err.text);
     return programs;
 }
 
 gp_programs *toy_programs(const toy *t, toy_run run) {
-    gp_programs *programs = toy_schedule(t, run);
-    gp_error err = {0};
-    if (gp_slots_assign(t->stages, programs, &err) != GP_OK) fail_msg("%s", err.text);
-    return programs;
+    return toy_programs_of(t, (gp_schedule){.kind = GP_SCHEDULE_GPIPE}, run);
 }
 
 typedef struct author {

@@ -4,6 +4,7 @@
 #define TOY_GRAPH_H
 
 #include "checkpoint/policy.h"
+#include "pipeline/order.h"
 #include "pipeline/program.h"
 
 /* What layer `from` makes is an input of layer `to` too; from < to. */
@@ -34,6 +35,8 @@ typedef struct toy_run {
 /* GPipe's programs without slots, and with. */
 gp_programs *toy_schedule(const toy *t, toy_run run);
 gp_programs *toy_programs(const toy *t, toy_run run);
+/* Another schedule's, with slots. */
+gp_programs *toy_programs_of(const toy *t, gp_schedule schedule, toy_run run);
 
 /* Several stages per worker: 0 and 2 on worker 0, 1 and 3 on worker 1; one micro-batch after another, ascending,
  * keeping everything. t has 4 stages. */
