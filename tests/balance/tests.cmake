@@ -1,2 +1,3 @@
+gp_test(cut "unit" 60 gp_balance)
 gp_test(partition "unit" 60 gp_balance)
 gp_test(cost "unit" 60 gp_balance gp_ref gp_cpu)

@@ -1,0 +1,257 @@
+/* The solver against every cut there is: random graphs with skips, unequal devices, copies, memory, rules. What a cut
+ * costs and takes is said anew here, from the definitions, cut by cut and value by value. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "balance/cut.h"
+#include "base/philox.h"
+
+enum { LAYERS = 10, STAGES = 5, KINDS = 3, VALUES = 24 };
+
+static uint32_t counter;
+
+static uint32_t draw(uint32_t bound) {
+    gp_philox out = gp_philox_draw(11, (gp_philox){{counter++, 0, 0, 0}});
+    return (uint32_t)((uint64_t)out.word[0] * bound >> 32);
+}
+
+/* A problem and the room for all that it points to. */
+typedef struct trial {
+    gp_cut_problem problem;
+    gp_cut_bytes bytes[LAYERS];
+    gp_cut_rule rules[LAYERS];
+    gp_cut_value values[VALUES];
+    int users[VALUES][LAYERS];
+    gp_cut_kind kinds[KINDS];
+    int64_t costs[KINDS][LAYERS], copies[KINDS][VALUES];
+    gp_cut_worker workers[STAGES];
+    gp_cut_stage stages[STAGES];
+} trial;
+
+static void draw_values(trial *t, int layers, uint32_t bound) {
+    int count = 0;
+    for (int producer = -1; producer < layers - 1; producer++) {
+        gp_cut_value *value = &t->values[count];
+        *value = (gp_cut_value){.producer = producer, .users = t->users[count]};
+        for (int user = producer + 1; user < layers; user++)
+            if (user == producer + 1 ? draw(8) > 0 : draw(6) == 0) t->users[count][value->user_count++] = user;
+        if (value->user_count == 0) continue;
+        value->bytes = draw(bound);
+        value->gradients = producer >= 0 && draw(4) ? value->bytes : 0;
+        for (int k = 0; k < KINDS; k++) t->copies[k][count] = draw(bound);
+        count++;
+    }
+    t->problem.value_count = count;
+}
+
+static void draw_rules(trial *t, int layers) {
+    for (int i = 1; i < layers; i++) {
+        uint32_t side = draw(12);
+        t->rules[i] = side == 0 ? GP_CUT_MUST : side < 3 ? GP_CUT_NEVER : GP_CUT_FREE;
+    }
+    t->problem.rules = t->rules;
+}
+
+static void draw_trial(trial *t, bool memory, bool rules) {
+    static const uint32_t bounds[] = {2, 5, 30, 1000};
+    memset(t, 0, sizeof *t);
+    int layers = 1 + (int)draw(LAYERS), stages = 1 + (int)draw((uint32_t)(layers < STAGES ? layers : STAGES));
+    uint32_t bound = bounds[draw(4)];
+    t->problem = (gp_cut_problem){.layer_count = layers,
+                                  .values = t->values,
+                                  .kinds = t->kinds,
+                                  .kind_count = 1 + (int)draw(KINDS),
+                                  .workers = t->workers,
+                                  .worker_count = stages,
+                                  .stages = t->stages,
+                                  .stage_count = stages};
+    for (int i = 0; i < layers; i++) t->bytes[i] = (gp_cut_bytes){draw(bound), draw(bound), draw(bound)};
+    for (int k = 0; k < KINDS; k++) {
+        for (int i = 0; i < layers; i++) t->costs[k][i] = (int64_t)draw(bound) * (k + 1);
+        t->kinds[k] = (gp_cut_kind){t->costs[k], draw(5) ? t->copies[k] : NULL};
+    }
+    draw_values(t, layers, draw(2) ? bound : 3);
+    bool equal = draw(2);
+    uint32_t limit = 1 + draw(bound * (uint32_t)layers * 3);
+    for (int s = 0; s < stages; s++) {
+        t->workers[s] = (gp_cut_worker){(int)draw((uint32_t)t->problem.kind_count), 0, "cpu"};
+        if (memory && draw(5)) t->workers[s].memory = equal ? limit : 1 + draw(bound * (uint32_t)layers * 6);
+        t->stages[s] = (gp_cut_stage){s, (int)draw(4), (int)draw(4), (int)draw(3), (int)draw(3)};
+    }
+    if (memory) t->problem.bytes = t->bytes;
+    if (rules) draw_rules(t, layers);
+}
+
+/* ---- the definitions --------------------------------------------------------------------------------------------- */
+
+static bool uses(const gp_cut_value *value, int first, int end) {
+    for (int u = 0; u < value->user_count; u++)
+        if (value->users[u] >= first && value->users[u] < end) return true;
+    return false;
+}
+
+static int64_t cost_of(const gp_cut_problem *p, int stage, int first, int end) {
+    const gp_cut_kind *kind = &p->kinds[p->workers[p->stages[stage].worker].kind];
+    int64_t sum = 0;
+    for (int i = first; i < end; i++) sum += kind->layers[i];
+    for (int v = 0; v < p->value_count && kind->copies; v++)
+        if (p->values[v].producer < first && uses(&p->values[v], first, end)) sum += kind->copies[v];
+    return sum;
+}
+
+static int64_t bytes_of(const gp_cut_problem *p, int stage, int first, int end) {
+    const gp_cut_stage *it = &p->stages[stage];
+    int64_t sum = 0, transient = 0;
+    for (int i = first; i < end; i++) {
+        sum += p->bytes[i].fixed + p->bytes[i].saved * it->saved;
+        if (p->bytes[i].transient > transient) transient = p->bytes[i].transient;
+    }
+    for (int v = 0; v < p->value_count; v++) {
+        const gp_cut_value *value = &p->values[v];
+        bool here = value->producer >= first && value->producer < end;
+        bool behind = uses(value, end, p->layer_count);
+        if (value->producer < first && uses(value, first, end)) {
+            sum += value->bytes * it->stash + value->gradients * it->gradient; /* its gradient goes */
+            if (behind && value->producer >= 0) sum += value->gradients * it->gradient;
+        } else if (here && behind) {
+            sum += value->bytes * it->outbox + value->gradients * it->gradient;
+        }
+    }
+    return sum + transient;
+}
+
+/* −1: memory or rules forbid it. */
+static int64_t bottleneck_of(const gp_cut_problem *p, const int64_t *layers) {
+    int64_t most = 0;
+    for (int s = 0, first = 0; s < p->stage_count; first += (int)layers[s++]) {
+        int end = first + (int)layers[s];
+        int64_t memory = p->workers[p->stages[s].worker].memory, cost = cost_of(p, s, first, end);
+        if (p->bytes && memory > 0 && bytes_of(p, s, first, end) > memory) return -1;
+        for (int i = first + 1; i < end && p->rules; i++)
+            if (p->rules[i] == GP_CUT_MUST) return -1;
+        if (first > 0 && p->rules && p->rules[first] == GP_CUT_NEVER) return -1;
+        if (cost > most) most = cost;
+    }
+    return most;
+}
+
+static int64_t least_of(const gp_cut_problem *p, int stage, int first, int64_t *layers) {
+    if (stage == p->stage_count - 1) {
+        layers[stage] = p->layer_count - first;
+        return bottleneck_of(p, layers);
+    }
+    int64_t least = -1;
+    for (int count = 1; p->layer_count - first - count >= p->stage_count - stage - 1; count++) {
+        layers[stage] = count;
+        int64_t found = least_of(p, stage + 1, first + count, layers);
+        if (found >= 0 && (least < 0 || found < least)) least = found;
+    }
+    return least;
+}
+
+/* ---- against them ------------------------------------------------------------------------------------------------ */
+
+static void check_numbers(const gp_cut_problem *p, const int64_t *layers) {
+    gp_cut_numbers numbers[STAGES];
+    gp_error err = {0};
+    assert_int_equal(gp_cut_measure(p, layers, numbers, &err), GP_OK);
+    for (int s = 0, first = 0; s < p->stage_count; first += (int)layers[s++]) {
+        int end = first + (int)layers[s];
+        assert_int_equal(numbers[s].computing + numbers[s].copying, cost_of(p, s, first, end));
+        if (p->bytes) assert_int_equal(numbers[s].bytes + numbers[s].transient, bytes_of(p, s, first, end));
+    }
+}
+
+/* Whether there was a cut. */
+static bool check(int number, const gp_cut_problem *p) {
+    int64_t layers[STAGES], room[STAGES];
+    gp_cut_result result;
+    gp_error err = {0};
+    gp_status status = gp_cut_solve(p, layers, &result, &err);
+    int64_t least = least_of(p, 0, 0, room);
+    if (least < 0) {
+        if (status != GP_CONFIG) fail_msg("trial %d: no cut is possible, but the solver has one", number);
+        return false;
+    }
+    if (status != GP_OK) fail_msg("trial %d: the solver found none: %s", number, err.text);
+    int64_t found = bottleneck_of(p, layers);
+    if (found != least || result.bottleneck != least)
+        fail_msg("trial %d: the least bottleneck is %d, the cut's %d, said to be %d", number, (int)least, (int)found,
+                 (int)result.bottleneck);
+    check_numbers(p, layers);
+    return true;
+}
+
+static void check_many(int count, bool memory, bool rules) {
+    int possible = 0;
+    trial t;
+    for (int i = 0; i < count; i++) {
+        draw_trial(&t, memory, rules);
+        possible += check(i, &t.problem);
+    }
+    /* A test in which nothing is possible, or everything, would not say much. */
+    assert_true(possible > count / 10);
+    assert_true(possible < count || (!memory && !rules));
+}
+
+static void test_copies(void **state) {
+    (void)state;
+    check_many(6000, false, false);
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    check_many(10000, true, false);
+}
+
+static void test_rules(void **state) {
+    (void)state;
+    check_many(4000, false, true);
+    check_many(10000, true, true);
+}
+
+/* The bytes that an error names are the least that help: with them there is a cut, with one fewer there is none. */
+static void test_missing_bytes(void **state) {
+    (void)state;
+    int checked = 0;
+    trial t;
+    for (int i = 0; i < 20000; i++) {
+        draw_trial(&t, true, i % 2);
+        int64_t layers[STAGES], room[STAGES];
+        gp_cut_result result;
+        gp_error err = {0};
+        if (gp_cut_solve(&t.problem, layers, &result, &err) == GP_OK) continue;
+        const char *says = strstr(err.text, "one does with ");
+        if (!says) continue;
+        int more = atoi(says + strlen("one does with "));
+        if (strncmp(strchr(says + 14, ' '), " B", 2) != 0) continue; /* not said to the byte */
+        for (int with = more; with >= more - 1; with--) {
+            trial raised = t;
+            raised.problem.workers = raised.workers;
+            for (int w = 0; w < t.problem.worker_count; w++)
+                if (raised.workers[w].memory) raised.workers[w].memory += with;
+            int64_t least = least_of(&raised.problem, 0, 0, room);
+            if ((least >= 0) != (with == more))
+                fail_msg("trial %d: %s; with %d it is %d", i, err.text, with, (int)least);
+        }
+        checked++;
+    }
+    assert_true(checked > 100);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_missing_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
