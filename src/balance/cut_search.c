@@ -222,7 +222,7 @@ bool gp_cut_search_run(gp_cut_search *search, int64_t bound, gp_cut_short *missi
     *missing = (gp_cut_short){INT64_MAX, INT64_MAX};
     memset(search->can, 0, (row + 1) * words * sizeof *search->can);
     find_windows(search, bound, &missing->cost);
-    search->can[row * words + (size_t)p->stage_count / 64] = UINT64_C(1) << p->stage_count % 64;
+    search->can[row * words + (size_t)p->stage_count / 64] = UINT64_C(1) << (unsigned)p->stage_count % 64;
     for (int i = p->layer_count - 1; i >= 0; i--)
         if (search->least[i] <= search->most[i] && rule_at(search, i) != GP_CUT_NEVER)
             fill_place(search, i, bound, missing);
@@ -262,7 +262,7 @@ static int choose_end(gp_cut_search *s, int stage, int first, int64_t bound) {
     int64_t share = fair_share(s, stage, first), layers_share = (p->layer_count - first) / (p->stage_count - stage);
     uint64_t best_away = 0;
     int64_t best_layers = 0;
-    gp_cut_short ignored;
+    gp_cut_short ignored = {0, 0};
     gp_span_begin(s->index, &s->span, first);
     while (s->span.end < p->layer_count) {
         gp_span_extend(s->index, &s->span);
