@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "pipeline/play.h"
+#include "pipeline/stage_plan.h"
 
 double gp_counted_seconds(double flops, double bytes, int threads) {
     double computing = flops / (GP_COUNTED_FLOPS_PER_SECOND * threads);
@@ -80,71 +80,5 @@ gp_status gp_cost_by_size(const gp_graph *graph, int64_t samples, int optimizer_
             return refuse_sum(graph, n, "bytes", err);
         cost[graph->nodes[n].unit] += bytes;
     }
-    return GP_OK;
-}
-
-typedef struct counter {
-    const gp_plan *plan;
-    const gp_mini_plan *mini;
-    double *busy; /* [worker] */
-} counter;
-
-/* One run of a routine on a stage; of ops that differ between the first backward and the rest, those of its kind. */
-static double routine_seconds(const gp_stage_plan *stage, const gp_routine *routine, bool first) {
-    double seconds = 0;
-    for (size_t o = 0; o < routine->count; o++) {
-        const gp_exec_op *op = &routine->ops[o];
-        if (op->when == (first ? GP_WHEN_REST : GP_WHEN_FIRST)) continue;
-        seconds += gp_counted_seconds(op->prepared->flops, op->prepared->bytes, stage->spec.threads);
-    }
-    return seconds;
-}
-
-static double computing_seconds(const counter *c, const gp_instr *instr) {
-    const gp_stage_plan *stage = &c->plan->stage[instr->stage];
-    if (instr->op == GP_INSTR_STEP) return routine_seconds(stage, &c->mini->step[instr->stage], false);
-    const gp_routine *routine = gp_instr_routine(c->mini, stage, instr);
-    if (!routine) return 0;
-    double seconds = routine_seconds(stage, routine, (instr->flags & GP_INSTR_FIRST) != 0);
-    if (instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST)
-        seconds += routine_seconds(stage, &c->mini->total[instr->stage], false);
-    return seconds;
-}
-
-static double copying_seconds(const counter *c, const gp_instr *instr) {
-    size_t offset, bytes, sum = 0;
-    if (instr->op == GP_INSTR_LOAD) {
-        for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++)
-            if (gp_instr_load(c->plan, c->mini, instr, value, &offset, &bytes)) sum += bytes;
-    } else if (instr->op == GP_INSTR_RECV) {
-        gp_instr_copy(c->plan, c->mini, instr, &offset, &bytes);
-        sum = bytes;
-    }
-    return (double)sum / GP_COUNTED_BYTES_PER_SECOND;
-}
-
-static double count_instr(const void *context, int worker, size_t pc, const gp_instr *instr) {
-    const counter *c = context;
-    (void)pc;
-    double computing = computing_seconds(c, instr);
-    c->busy[worker] += computing;
-    return computing + copying_seconds(c, instr);
-}
-
-gp_status gp_expect(const gp_plan *plan, int mini, gp_expectation *out, gp_error *err) {
-    counter c = {plan, &plan->minis[mini], NULL};
-    gp_play *play = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&c.busy, plan->workers, err));
-    gp_status status = gp_play_create(plan->stages, c.mini->programs, c.mini->waits, count_instr, &c, &play, err);
-    if (status != GP_OK) {
-        free(c.busy);
-        return status;
-    }
-    double busy = 0;
-    for (int w = 0; w < plan->workers; w++) busy += c.busy[w];
-    out->seconds = play->length;
-    out->bubble = play->length > 0 ? 1 - busy / (play->length * plan->workers) : 0;
-    out->busy = c.busy;
-    gp_play_destroy(&play);
     return GP_OK;
 }

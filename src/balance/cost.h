@@ -1,5 +1,5 @@
-/* What a layer costs, counted from its ops: until a profile exists, the numbers that `balance: auto` and `size` and the
- * expected time of --plan stand on. Pure; any thread. */
+/* What a layer costs, counted from its ops: where no profile fits, the numbers that `balance: auto` and the expected
+ * time of --plan stand on; and those of `balance: size`. Pure; any thread. */
 #ifndef GP_BALANCE_COST_H
 #define GP_BALANCE_COST_H
 
@@ -8,7 +8,6 @@
 #include "base/status.h"
 #include "device/op.h"
 #include "model/graph.h"
-#include "pipeline/plan.h"
 
 /* The rates that counted costs assume of one CPU thread: a figure for comparisons between layers, not a promise. */
 #define GP_COUNTED_FLOPS_PER_SECOND 5e10
@@ -27,15 +26,5 @@ GP_MUST_USE gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, in
  * The sum fits an int64, as above. */
 GP_MUST_USE gp_status gp_cost_by_size(const gp_graph *graph, int64_t samples, int optimizer_states, int64_t *cost,
                                       gp_error *err);
-
-/* A mini-batch of a plan, played in counted costs: computations take the sum of their ops; loads and copies, at the
- * receiver, their bytes at GP_COUNTED_BYTES_PER_SECOND; sends and barriers nothing. */
-typedef struct gp_expectation {
-    double seconds; /* of the step */
-    double bubble;  /* share of workers' time in which they compute nothing */
-    double *busy;   /* [worker] seconds of computing; the caller frees it */
-} gp_expectation;
-/* `mini`: index in plan->minis. */
-GP_MUST_USE gp_status gp_expect(const gp_plan *plan, int mini, gp_expectation *out, gp_error *err);
 
 #endif

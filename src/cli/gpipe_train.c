@@ -1,13 +1,12 @@
 /* gpipe-train: options, signals, exit status. Everything that a test would want to call lives in the rooms below. */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "cli/options.h"
+#include "cli/process.h"
 #include "train/expand.h"
 #include "train/folder.h"
 #include "train/plan_report.h"
@@ -43,27 +42,10 @@ static void prepare_signals(void) {
     catch_signal(SIGTERM);
 }
 
-/* Where the caller closed a standard stream, the next file opened would take its place, and progress would go into the
- * model. What stands in for it cannot be written (or read), so that it is noticed. */
-static void hold_standard_streams(void) {
-    for (int fd = 0; fd <= 2; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
-}
-
-/* libgomp reads its wait policy when it is loaded, before main: threads that spin while they wait disturb the other
- * stages. So the program starts itself again with the policy set, by its own name, which ps and killall know. */
-static void set_wait_policy(char **argv) {
-    char path[4096];
-    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
-    ssize_t length = readlink("/proc/self/exe", path, sizeof path);
-    if (length <= 0 || (size_t)length == sizeof path) return;
-    path[length] = '\0';
-    execv(path, argv);
-}
-
 static gp_status train_in(const char *folder, gp_session *session, const gp_options *options, const gp_resume *resume,
                           gp_error *err) {
-    if (options->verbosity == GP_VERBOSE) GP_RETURN_IF_FAILED(gp_plan_report(session->plan, stdout, err));
+    if (options->verbosity == GP_VERBOSE)
+        GP_RETURN_IF_FAILED(gp_plan_report(session->plan, session->profile, stdout, err));
     const gp_train_options train_options = {
         .folder = folder, .verbosity = options->verbosity, .stop = &stop, .trace = options->trace, .resume = resume};
     return gp_train(session, &train_options, err);
@@ -100,8 +82,9 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
 }
 
 /* --plan; with -v the programs themselves follow, in the text form that reads back. */
-static gp_status print_plan(const gp_plan *plan, const gp_options *options, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_plan_report(plan, stdout, err));
+static gp_status print_plan(const gp_session *session, const gp_options *options, gp_error *err) {
+    const gp_plan *plan = session->plan;
+    GP_RETURN_IF_FAILED(gp_plan_report(plan, session->profile, stdout, err));
     for (int m = 0; m < plan->mini_count && options->verbosity == GP_VERBOSE; m++) {
         char *text = NULL;
         GP_RETURN_IF_FAILED(gp_programs_write(plan->minis[m].programs, &text, err));
@@ -158,9 +141,12 @@ static gp_status run(const gp_options *options, gp_error *err) {
     if (options->predict) return predict(options, err);
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     if (options->expand) return gp_expand(&config, stdout, err);
-    const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE, .resumes = options->resume};
+    const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE,
+                                                .resumes = options->resume,
+                                                .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
+                                                .notice = options->verbosity == GP_QUIET ? NULL : stdout};
     GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
-    gp_status status = options->plan ? print_plan(session->plan, options, err) : train(session, options, err);
+    gp_status status = options->plan ? print_plan(session, options, err) : train(session, options, err);
     gp_session_close(&session);
     return status;
 }
@@ -168,8 +154,7 @@ static gp_status run(const gp_options *options, gp_error *err) {
 int main(int argc, char **argv) {
     gp_error err = {0};
     gp_options options = {0};
-    hold_standard_streams();
-    set_wait_policy(argv);
+    gp_process_begin(argv);
     gp_status status = gp_options_parse(argc, argv, &options, &err);
     if (status == GP_OK && options.help)
         fputs(gp_options_help(), stdout);
@@ -178,8 +163,5 @@ int main(int argc, char **argv) {
     else if (status == GP_OK)
         status = run(&options, &err);
     gp_options_fini(&options);
-    if (status == GP_OK && (fflush(stdout) != 0 || ferror(stdout)))
-        status = gp_fail(&err, GP_IO, "standard output cannot be written");
-    if (status != GP_OK) fprintf(stderr, "gpipe-train: %s\n", err.text);
-    return gp_status_exit(status);
+    return gp_process_end("gpipe-train", status, &err);
 }

@@ -7,10 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/read.h"
-
-/* Read by hand: getopt_long takes any prefix of a name, which the next option's name would make ambiguous, and does not
- * say which word it refuses. */
+#include "cli/words.h"
 
 enum { TRACED_STEPS = 100 };
 
@@ -43,37 +40,6 @@ const char *gp_options_help(void) {
            "Exit status: 0 done; 1 the run failed; 2 the command line or the configuration is wrong.\n";
 }
 
-typedef struct arguments {
-    char **words;
-    int count, next;
-} arguments;
-
-/* `length` of `word` is the option's name; a value stands behind it ("" : none does) or is the next word. */
-static gp_status take_value(arguments *rest, const char *word, size_t length, const char *behind, const char **out,
-                            gp_error *err) {
-    if (*behind)
-        *out = behind + (*behind == '=');
-    else if (rest->next < rest->count)
-        *out = rest->words[rest->next++];
-    else
-        return gp_fail(err, GP_USAGE, "option %.*s needs a value", (int)length, word);
-    return GP_OK;
-}
-
-static bool is_named(const char *word, size_t length, const char *name) {
-    return strlen(name) == length && strncmp(word, name, length) == 0;
-}
-
-static gp_status refuse(const char *word, size_t length, gp_error *err) {
-    for (size_t i = 0; known[i]; i++)
-        if (is_named(word, length, known[i])) return gp_fail(err, GP_USAGE, "option %s takes no value", known[i]);
-    char name[64];
-    snprintf(name, sizeof name, "%.*s", (int)length, word);
-    const char *near = gp_nearest_name(name, known);
-    if (near) return gp_fail(err, GP_USAGE, "unknown option %s: did you mean %s?", name, near);
-    return gp_fail(err, GP_USAGE, "unknown option %s: see gpipe-train --help", name);
-}
-
 /* "3:10", or "3" for one step. */
 static gp_status read_steps(const char *text, gp_trace_options *trace, gp_error *err) {
     int64_t first = 0, last = 0;
@@ -89,57 +55,56 @@ static gp_status read_steps(const char *text, gp_trace_options *trace, gp_error 
     return GP_OK;
 }
 
-static gp_status take_trace_steps(gp_options *options, const char *word, size_t length, arguments *rest,
-                                  gp_error *err) {
+static gp_status take_trace_steps(gp_options *options, const char *word, size_t length, gp_words *rest, gp_error *err) {
     const char *steps = NULL;
-    GP_RETURN_IF_FAILED(take_value(rest, word, length, word + length, &steps, err));
+    GP_RETURN_IF_FAILED(gp_words_value(rest, word, length, word + length, &steps, err));
     return read_steps(steps, &options->trace, err);
 }
 
-static gp_status take_long(gp_options *options, const char *word, arguments *rest, gp_error *err) {
+static gp_status take_long(gp_options *options, const char *word, gp_words *rest, gp_error *err) {
     size_t length = strcspn(word, "=");
     bool alone = word[length] == '\0';
-    if (is_named(word, length, "--set"))
-        return take_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
-    if (is_named(word, length, "--trace"))
-        return take_value(rest, word, length, word + length, &options->trace.path, err);
-    if (is_named(word, length, "--predict"))
-        return take_value(rest, word, length, word + length, &options->predict, err);
-    if (is_named(word, length, "--weights"))
-        return take_value(rest, word, length, word + length, &options->weights, err);
-    if (is_named(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
-    if (alone && is_named(word, length, "--plan"))
+    if (gp_word_is(word, length, "--set"))
+        return gp_words_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
+    if (gp_word_is(word, length, "--trace"))
+        return gp_words_value(rest, word, length, word + length, &options->trace.path, err);
+    if (gp_word_is(word, length, "--predict"))
+        return gp_words_value(rest, word, length, word + length, &options->predict, err);
+    if (gp_word_is(word, length, "--weights"))
+        return gp_words_value(rest, word, length, word + length, &options->weights, err);
+    if (gp_word_is(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
+    if (alone && gp_word_is(word, length, "--plan"))
         options->plan = true;
-    else if (alone && is_named(word, length, "--resume"))
+    else if (alone && gp_word_is(word, length, "--resume"))
         options->resume = true;
-    else if (alone && is_named(word, length, "--expand"))
+    else if (alone && gp_word_is(word, length, "--expand"))
         options->expand = true;
-    else if (alone && is_named(word, length, "--force"))
+    else if (alone && gp_word_is(word, length, "--force"))
         options->force = true;
-    else if (alone && is_named(word, length, "--help"))
+    else if (alone && gp_word_is(word, length, "--help"))
         options->help = true;
-    else if (alone && is_named(word, length, "--version"))
+    else if (alone && gp_word_is(word, length, "--version"))
         options->version = true;
     else
-        return refuse(word, length, err);
+        return gp_words_refuse(word, length, known, "gpipe-train", err);
     return GP_OK;
 }
 
 /* -q, -qv, -oDIR, -o DIR. */
-static gp_status take_short(gp_options *options, const char *word, arguments *rest, gp_error *err) {
+static gp_status take_short(gp_options *options, const char *word, gp_words *rest, gp_error *err) {
     for (const char *letter = word + 1; *letter; letter++) {
         switch (*letter) {
         case 'q': options->verbosity = GP_QUIET; break;
         case 'v': options->verbosity = GP_VERBOSE; break;
         case 'h': options->help = true; break;
-        case 'o': return take_value(rest, "-o", 2, letter + 1, &options->folder, err);
+        case 'o': return gp_words_value(rest, "-o", 2, letter + 1, &options->folder, err);
         default: return gp_fail(err, GP_USAGE, "unknown option -%c: see gpipe-train --help", *letter);
         }
     }
     return GP_OK;
 }
 
-static gp_status take_words(gp_options *options, arguments *rest, gp_error *err) {
+static gp_status take_words(gp_options *options, gp_words *rest, gp_error *err) {
     bool only_names = false;
     while (rest->next < rest->count) {
         const char *word = rest->words[rest->next++];
@@ -190,7 +155,7 @@ static gp_status check_together(const gp_options *options, gp_error *err) {
 
 gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err) {
     gp_options options = {.verbosity = GP_NORMAL, .trace = {.first = 1}};
-    arguments rest = {argv, argc, 1};
+    gp_words rest = {argv, argc, 1};
     GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
     gp_status status = take_words(&options, &rest, err);
     bool informs = options.help || options.version;

@@ -54,6 +54,8 @@ struct gp_device_kind {
      * GP_OP_ACCUMULATE may be refused, and the planner then adds by an op of its own. */
     gp_status (*prepare)(gp_prepared *prepared, gp_error *err);
     void (*release)(gp_prepared *prepared);
+    /* What its ops come from, with the version: "oneDNN 3.1.1"; NULL: loops of its own. */
+    const char *(*libraries)(void);
 
     /* Running. */
     gp_status (*open)(const gp_device_spec *spec, gp_device **out, gp_error *err);

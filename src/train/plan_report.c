@@ -148,12 +148,15 @@ static void write_expected(const gp_report *report) {
     if (expected->seconds > 0)
         fprintf(report->out, " (%s samples/s)",
                 gp_report_number(rate, (int64_t)((double)mini->samples / expected->seconds)));
-    fprintf(report->out, ", bubble %.0f%%\n             from counted operations and bytes; no profile\n",
-            100 * expected->bubble);
+    fprintf(report->out, ", bubble %.0f%%\n             ", 100 * expected->bubble);
+    if (report->profile)
+        fprintf(report->out, "from the profile %s\n", report->profile->path ? report->profile->path : "taken now");
+    else
+        fputs("from counted operations and bytes; no profile fits\n", report->out);
 }
 
 static gp_status write_report(gp_report *report, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_expect(report->plan, report->mini, &report->expected, err));
+    GP_RETURN_IF_FAILED(gp_expect(report->plan, report->mini, report->profile, &report->expected, err));
     find_extremes(report);
     GP_RETURN_IF_FAILED(choose_shown(report, err));
     write_header(report);
@@ -170,8 +173,8 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_plan_report(const gp_plan *plan, FILE *out, gp_error *err) {
-    gp_report report = {.plan = plan, .out = out, .mini = choose_mini(plan)};
+gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, FILE *out, gp_error *err) {
+    gp_report report = {.plan = plan, .profile = profile, .out = out, .mini = choose_mini(plan)};
     gp_status status = write_report(&report, err);
     free(report.expected.busy);
     free(report.shown);

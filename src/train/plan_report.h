@@ -6,12 +6,14 @@
 
 #include <stdio.h>
 
+#include "balance/profile.h"
 #include "base/status.h"
 #include "pipeline/plan.h"
 
 /* Stages (layers, parameters, device), copies, memory kind by kind with each worker's arena and peak (the instruction
  * where it is), schedule (a timeline of the clocks where it fits the width), expected time and what it was counted
- * from. Long pipelines are summarised: the first, the last and the largest stages. */
-GP_MUST_USE gp_status gp_plan_report(const gp_plan *plan, FILE *out, gp_error *err);
+ * from: `profile`, or operations and bytes where it is NULL. Long pipelines are summarised: the first, the last and the
+ * largest stages. */
+GP_MUST_USE gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, FILE *out, gp_error *err);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "balance/cost.h"
+#include "balance/expect.h"
 #include "base/status.h"
 #include "pipeline/plan.h"
 
@@ -20,6 +20,7 @@ enum {
 
 typedef struct gp_report {
     const gp_plan *plan;
+    const gp_profile *profile; /* NULL: times are counted */
     FILE *out;
     int mini; /* that schedule, copies and expectation are about: the largest that trains, else the largest */
     gp_expectation expected;

@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "data/loader.h"
 #include "pipeline/memory.h"
+#include "train/balancing.h"
 #include "train/devices.h"
 #include "train/predict.h"
 #include "train/rate.h"
@@ -139,10 +140,9 @@ static gp_status find_balance(const gp_session *session, const choice *with, int
         return GP_OK;
     }
     GP_RETURN_IF_FAILED(GP_NEW(&cost, count, err));
-    gp_status status =
-        with->balance == GP_BALANCE_AUTO
-            ? gp_cost_by_time(session->graph, piece, cost, err)
-            : gp_cost_by_size(session->graph, piece, make_update(&session->config->optimizer).states, cost, err);
+    gp_status status = with->balance == GP_BALANCE_AUTO
+                           ? gp_balancing_costs(session, piece, with->micro_batches, with->checkpoint, cost, err)
+                           : gp_cost_by_size(session->graph, piece, session->update.states, cost, err);
     if (status == GP_OK) status = gp_partition_min_max(cost, count, pipeline->device_count, layers, err);
     free(cost);
     return status;
@@ -159,6 +159,7 @@ static int add_sizes(gp_mini_size *sizes, int64_t count, int64_t batch, int64_t 
 static int list_sizes(const gp_session *session, gp_mini_size sizes[4]) {
     const gp_data_config *data = &session->config->data;
     int count = 0;
+    if (session->balances) sizes[count++] = (gp_mini_size){data->batch, true};
     if (session->steps > 0) {
         int64_t met = session->steps < session->epoch_steps ? session->steps : session->epoch_steps;
         count += add_sizes(sizes, gp_dataset_count(session->train), data->batch, met, true);
@@ -168,17 +169,16 @@ static int list_sizes(const gp_session *session, gp_mini_size sizes[4]) {
     return count;
 }
 
-static gp_status make_plan(const gp_session *session, const choice *with, int64_t *layers, gp_plan **out,
-                           gp_error *err) {
+static gp_status make_cut(const gp_session *session, const choice *with, const int64_t *layers, gp_plan **out,
+                          gp_error *err) {
     const gp_config *config = session->config;
     gp_mini_size sizes[4];
-    GP_RETURN_IF_FAILED(find_balance(session, with, layers, err));
     gp_plan_request request = {.graph = session->graph,
                                .layers = layers,
                                .stages = config->pipeline.device_count,
                                .devices = session->devices,
                                .real = GP_F32,
-                               .update = make_update(&config->optimizer),
+                               .update = session->update,
                                .clip_norm = config->optimizer.clip_norm,
                                .predict = session->predicts,
                                .norms = session->norms,
@@ -189,6 +189,28 @@ static gp_status make_plan(const gp_session *session, const choice *with, int64_
                                .sizes = sizes,
                                .size_count = list_sizes(session, sizes)};
     return gp_plan_create(&request, out, err);
+}
+
+static gp_status make_plan(const gp_session *session, const choice *with, int64_t *layers, gp_plan **out,
+                           gp_error *err) {
+    GP_RETURN_IF_FAILED(find_balance(session, with, layers, err));
+    return make_cut(session, with, layers, out, err);
+}
+
+static choice configured(const gp_session *session) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    return (choice){pipeline->micro_batches, pipeline->checkpoint,
+                    session->balances ? GP_BALANCE_AUTO : pipeline->balance};
+}
+
+int64_t gp_session_piece(const gp_session *session) {
+    int64_t pieces = session->config->pipeline.micro_batches;
+    return (session->config->data.batch + pieces - 1) / pieces;
+}
+
+gp_status gp_session_plan_cut(const gp_session *session, const int64_t *layers, gp_plan **out, gp_error *err) {
+    const choice now = configured(session);
+    return make_cut(session, &now, layers, out, err);
 }
 
 static bool would_fit(const gp_session *session, const choice *with) {
@@ -303,9 +325,9 @@ static gp_status check_trained(const gp_session *session, gp_error *err) {
                       "evaluates");
 }
 
-static gp_status open_session(gp_session *session, gp_error *err) {
+static gp_status open_session(gp_session *session, const gp_session_options *options, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    const choice now = {pipeline->micro_batches, pipeline->checkpoint, pipeline->balance};
+    const choice now = configured(session);
     int worker = 0;
     GP_RETURN_IF_FAILED(gp_graph_build(session->config->model, &session->graph, err));
     if (session->config->train.precision == GP_PRECISION_TF32) gp_graph_allow_tf32(session->graph);
@@ -313,11 +335,13 @@ static gp_status open_session(gp_session *session, gp_error *err) {
     describe_samples(session);
     GP_RETURN_IF_FAILED(find_devices(session, err));
     GP_RETURN_IF_FAILED(check_layers(session, err));
-    GP_RETURN_IF_FAILED(open_data(session, err));
+    if (!session->balances) GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
     const gp_train_config *train = &session->config->train;
-    if (train->init && !session->resumes && gp_weights_check(session->graph, train, err) != GP_OK)
+    if (train->init && !session->resumes && !session->balances && gp_weights_check(session->graph, train, err) != GP_OK)
         return named_at(train->init_place, err);
+    session->update = make_update(&session->config->optimizer);
+    GP_RETURN_IF_FAILED(gp_balancing_find_profile(session, options, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->device_count, err));
     GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, err));
     gp_status status = gp_memory_check(session->plan, &worker, err);
@@ -350,8 +374,9 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
     *config = NULL;
     session->norms = options->norms;
     session->resumes = options->resumes;
+    session->balances = options->balances;
     if (options->weights) status = set_weights(session, options->weights, err);
-    if (status == GP_OK) status = open_session(session, err);
+    if (status == GP_OK) status = open_session(session, options, err);
     if (status != GP_OK)
         gp_session_close(&session);
     else
@@ -363,6 +388,8 @@ void gp_session_close(gp_session **session) {
     gp_session *it = *session;
     if (!it) return;
     gp_plan_destroy(&it->plan);
+    gp_profile_destroy(&it->profile);
+    free(it->profile_difference);
     free(it->layers);
     free(it->devices);
     gp_dataset_close(&it->eval);

@@ -6,11 +6,21 @@
 #ifndef GP_TRAIN_SESSION_H
 #define GP_TRAIN_SESSION_H
 
+#include <stdio.h>
+
+#include "balance/measure.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "data/loader.h"
 #include "model/graph.h"
 #include "pipeline/plan.h"
+
+/* Where times come from, for `balance: auto` and expectations. */
+typedef enum gp_profiling {
+    GP_PROFILING_NONE,    /* counted operations and bytes */
+    GP_PROFILING_FIND,    /* a profile that was kept and fits; touches no device */
+    GP_PROFILING_MEASURE, /* the same, or else one that is measured now, where the balance is to be found by time */
+} gp_profiling;
 
 /* What the command line asks for beyond the configuration. */
 typedef struct gp_session_options {
@@ -19,16 +29,28 @@ typedef struct gp_session_options {
     const char *weights;
     bool norms;   /* each step finds the squares of its gradients; changes no result */
     bool resumes; /* the weights are a snapshot's: train.init is not looked at, and may be gone */
+    gp_profiling profiling;
+    /* This session looks for a balance, by time whatever the configuration says: data and weights are not looked at. */
+    bool balances;
+    const char *profile;     /* the profile's file; NULL: by `profiling`. Borrowed for the call, as is the next */
+    const char *profile_out; /* where a profile that is measured is written; NULL: where such are kept */
+    bool again;              /* measured though one was kept */
+    double seconds;          /* that measuring may take; 0: as long as the run is worth */
+    FILE *notice;            /* told before something takes seconds; NULL: nobody */
 } gp_session_options;
 
 typedef struct gp_session {
     gp_config *config; /* owned */
-    bool predicts, norms, resumes;
+    bool predicts, norms, resumes, balances;
     gp_graph *graph;
     gp_sample_spec spec;
     gp_dataset *train, *eval; /* NULL: none, or not needed */
     gp_device_spec *devices;
-    int64_t *layers; /* per stage: the balance as it runs */
+    gp_update update;
+    gp_profile *profile;      /* that times come from; NULL: they are counted */
+    char *profile_difference; /* what of a profile that was named does not fit; NULL, or "": all does */
+    gp_measured measured;     /* rounds 0: the profile was not measured now */
+    int64_t *layers;          /* per stage: the balance as it runs */
     gp_plan *plan;
     int64_t epoch_steps; /* mini-batches per epoch; 0: no training data */
     int64_t steps;       /* of the whole run */
@@ -41,6 +63,11 @@ GP_MUST_USE gp_status gp_session_open_for(gp_config **config, const gp_session_o
                                           gp_error *err);
 void gp_session_close(gp_session **session);
 enum { GP_PREFETCH = 3 }; /* mini-batches */
+/* Samples of a full micro-batch. */
+int64_t gp_session_piece(const gp_session *session);
+/* The plan of another cut; `layers` per stage. The session outlives it. */
+GP_MUST_USE gp_status gp_session_plan_cut(const gp_session *session, const int64_t *layers, gp_plan **out,
+                                          gp_error *err);
 /* One pass over the evaluation data, which there are. */
 GP_MUST_USE gp_status gp_session_evaluation(const gp_session *session, gp_loader **out, gp_error *err);
 /* Which of the plan's mini-batches that is; GP_INTERNAL where it has none of that size. */

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "balance/cost.h"
+#include "balance/expect.h"
 #include "device/ref/ref.h"
 
 typedef struct built {
@@ -194,7 +195,7 @@ static planned plan_chain(const char *layer, int width, int stages, int micro_ba
 static gp_expectation expect(const planned *p) {
     gp_expectation expected = {0};
     gp_error err = {0};
-    if (gp_expect(p->plan, 0, &expected, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_expect(p->plan, 0, NULL, &expected, &err) != GP_OK) fail_msg("%s", err.text);
     return expected;
 }
 

@@ -247,6 +247,7 @@ const gp_device_kind gp_cpu_kind = {
     .on_host = true,
     .prepare = cpu_prepare,
     .release = cpu_release,
+    .libraries = gp_cpu_onednn_version,
     .open = cpu_open,
     .close = cpu_close,
     .reserve = cpu_reserve,

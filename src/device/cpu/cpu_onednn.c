@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <oneapi/dnnl/dnnl_debug.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,13 @@ gp_status gp_cpu_onednn_open(struct dnnl_stream **out, gp_error *err) {
 void gp_cpu_onednn_close(struct dnnl_stream **stream) {
     if (*stream) dnnl_stream_destroy(*stream);
     *stream = NULL;
+}
+
+const char *gp_cpu_onednn_version(void) {
+    static char text[48]; /* the same whoever writes it */
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(text, sizeof text, "oneDNN %d.%d.%d", version->major, version->minor, version->patch);
+    return text;
 }
 
 /* The registry of formats. Entries are never changed or freed: the process's plans refer to them to the end. */

@@ -16,6 +16,8 @@
 /* A oneDNN stream: one for each gp_stream, used by its worker only. */
 GP_MUST_USE gp_status gp_cpu_onednn_open(struct dnnl_stream **out, gp_error *err);
 void gp_cpu_onednn_close(struct dnnl_stream **stream);
+/* "oneDNN 3.1.1"; static storage. */
+const char *gp_cpu_onednn_version(void);
 
 GP_MUST_USE gp_status gp_cpu_conv_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err);

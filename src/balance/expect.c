@@ -1,0 +1,157 @@
+#include "balance/expect.h"
+
+#include <stdlib.h>
+
+#include "balance/cost.h"
+#include "base/memory.h"
+#include "pipeline/play.h"
+
+/* ---- from a profile ---------------------------------------------------------------------------------------------- */
+
+static bool is_in(const gp_routine *routine, const gp_graph *graph, int layer) {
+    for (size_t o = 0; o < routine->count; o++)
+        if (routine->ops[o].node >= 0 && graph->nodes[routine->ops[o].node].unit == layer) return true;
+    return false;
+}
+
+/* The last layers of a stage need not be computed again where nobody looks at their outputs. */
+static void add_up(const gp_plan *plan, int s, const gp_profile *profile, double out[GP_PROFILE_TIMES]) {
+    const gp_stage *stage = &plan->stages->stage[s];
+    const gp_stage_plan *planned = &plan->stage[s];
+    const gp_profile_device *row = gp_profile_find(profile, &planned->spec);
+    const gp_routine *again = NULL;
+    for (int z = 0; z < planned->sized_count; z++)
+        if (planned->sized[z].routine[GP_ROUTINE_RECOMPUTE].count)
+            again = &planned->sized[z].routine[GP_ROUTINE_RECOMPUTE];
+    int last = plan->graph->nodes[stage->first_node + stage->node_count - 1].unit;
+    for (int layer = plan->graph->nodes[stage->first_node].unit; layer <= last; layer++) {
+        for (int t = 0; t < GP_PROFILE_TIMES; t++)
+            if (t != GP_PROFILE_TIME_RECOMPUTE || (again && is_in(again, plan->graph, layer)))
+                out[t] += row->layers[layer].time[t].median;
+    }
+}
+
+gp_status gp_durations_init(const gp_plan *plan, int mini, const gp_profile *profile, gp_durations *out,
+                            gp_error *err) {
+    gp_durations durations = {plan, &plan->minis[mini], profile, NULL};
+    if (profile) {
+        GP_RETURN_IF_FAILED(GP_NEW(&durations.stage, plan->stages->count, err));
+        for (int s = 0; s < plan->stages->count; s++) add_up(plan, s, profile, durations.stage[s]);
+    }
+    *out = durations;
+    return GP_OK;
+}
+
+void gp_durations_fini(gp_durations *durations) {
+    free(durations->stage);
+    durations->stage = NULL;
+}
+
+static double profiled_seconds(const gp_durations *d, const gp_instr *instr) {
+    const double *stage = d->stage[instr->stage];
+    double share = (double)gp_mini_samples(d->mini, instr->micro) / (double)d->profile->identity.samples;
+    switch (instr->op) {
+    case GP_INSTR_FORWARD: return share * stage[GP_PROFILE_TIME_FORWARD];
+    case GP_INSTR_RECOMPUTE: return share * stage[GP_PROFILE_TIME_RECOMPUTE];
+    case GP_INSTR_BACKWARD:
+        return share * (stage[GP_PROFILE_TIME_BACKWARD_INPUT] + stage[GP_PROFILE_TIME_BACKWARD_WEIGHT]);
+    case GP_INSTR_STEP: return stage[GP_PROFILE_TIME_UPDATE];
+    default: return 0; /* norms and clipping are in the update */
+    }
+}
+
+/* ---- counted ----------------------------------------------------------------------------------------------------- */
+
+/* One run of a routine on a stage; of ops that differ between the first backward and the rest, those of its kind. */
+static double routine_seconds(const gp_stage_plan *stage, const gp_routine *routine, bool first) {
+    double seconds = 0;
+    for (size_t o = 0; o < routine->count; o++) {
+        const gp_exec_op *op = &routine->ops[o];
+        if (op->when == (first ? GP_WHEN_REST : GP_WHEN_FIRST)) continue;
+        seconds += gp_counted_seconds(op->prepared->flops, op->prepared->bytes, stage->spec.threads);
+    }
+    return seconds;
+}
+
+static double counted_seconds(const gp_durations *d, const gp_instr *instr) {
+    const gp_stage_plan *stage = &d->plan->stage[instr->stage];
+    if (instr->op == GP_INSTR_STEP) return routine_seconds(stage, &d->mini->step[instr->stage], false);
+    const gp_routine *routine = gp_instr_routine(d->mini, stage, instr);
+    if (!routine) return 0;
+    double seconds = routine_seconds(stage, routine, (instr->flags & GP_INSTR_FIRST) != 0);
+    if (instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST)
+        seconds += routine_seconds(stage, &d->mini->total[instr->stage], false);
+    return seconds;
+}
+
+double gp_durations_computing(const gp_durations *durations, const gp_instr *instr) {
+    return durations->profile ? profiled_seconds(durations, instr) : counted_seconds(durations, instr);
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+static const char *sender_of(const gp_durations *d, const gp_instr *instr) {
+    if (instr->op == GP_INSTR_LOAD) return "host";
+    int from = d->plan->stages->edges[instr->edge].from;
+    return d->plan->devices[d->mini->programs->worker_of_stage[from]].kind->name;
+}
+
+double gp_durations_copying(const gp_durations *durations, const gp_instr *instr) {
+    const gp_durations *d = durations;
+    size_t offset, bytes, sum = 0;
+    int copies = 0;
+    if (instr->op == GP_INSTR_LOAD) {
+        for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++) {
+            if (!gp_instr_load(d->plan, d->mini, instr, value, &offset, &bytes)) continue;
+            sum += bytes;
+            copies++;
+        }
+    } else if (instr->op == GP_INSTR_RECV) {
+        gp_instr_copy(d->plan, d->mini, instr, &offset, &sum);
+        copies = 1;
+    }
+    if (copies == 0) return 0;
+    const gp_device_kind *to = d->plan->devices[d->mini->programs->worker_of_stage[instr->stage]].kind;
+    const gp_profile_copy *copy = d->profile ? gp_profile_find_copy(d->profile, sender_of(d, instr), to->name) : NULL;
+    if (!copy) return (double)sum / GP_COUNTED_BYTES_PER_SECOND;
+    return copies * copy->latency + (double)sum * copy->per_byte;
+}
+
+/* ---- the step ---------------------------------------------------------------------------------------------------- */
+
+typedef struct counter {
+    gp_durations durations;
+    double *busy; /* [worker] */
+} counter;
+
+static double count_instr(const void *context, int worker, size_t pc, const gp_instr *instr) {
+    const counter *c = context;
+    (void)pc;
+    double computing = gp_durations_computing(&c->durations, instr);
+    c->busy[worker] += computing;
+    return computing + gp_durations_copying(&c->durations, instr);
+}
+
+static gp_status play(counter *c, gp_expectation *out, gp_error *err) {
+    const gp_plan *plan = c->durations.plan;
+    const gp_mini_plan *mini = c->durations.mini;
+    gp_play *played = NULL;
+    GP_RETURN_IF_FAILED(gp_play_create(plan->stages, mini->programs, mini->waits, count_instr, c, &played, err));
+    double busy = 0;
+    for (int w = 0; w < plan->workers; w++) busy += c->busy[w];
+    out->seconds = played->length;
+    out->bubble = played->length > 0 ? 1 - busy / (played->length * plan->workers) : 0;
+    out->busy = c->busy;
+    gp_play_destroy(&played);
+    return GP_OK;
+}
+
+gp_status gp_expect(const gp_plan *plan, int mini, const gp_profile *profile, gp_expectation *out, gp_error *err) {
+    counter c = {.busy = NULL};
+    GP_RETURN_IF_FAILED(gp_durations_init(plan, mini, profile, &c.durations, err));
+    gp_status status = GP_NEW(&c.busy, plan->workers, err);
+    if (status == GP_OK) status = play(&c, out, err);
+    if (status != GP_OK) free(c.busy);
+    gp_durations_fini(&c.durations);
+    return status;
+}

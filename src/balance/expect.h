@@ -1,0 +1,40 @@
+/* How long a plan should take: its programs played with the time of each instruction, from a profile or counted.
+ *
+ * Pure; one thread. What is made is its creator's. */
+#ifndef GP_BALANCE_EXPECT_H
+#define GP_BALANCE_EXPECT_H
+
+#include "balance/profile.h"
+#include "base/status.h"
+#include "pipeline/plan.h"
+
+/* Times of the instructions of one of a plan's mini-batches.
+ *
+ * With a profile: sums over the layers of the stage, of recomputing those that the stage does compute again; for
+ * micro-batches of another size in proportion; loads and copies by latency and bytes. What the profile does not have of
+ * copies, and everything without one, is counted: computations take the sum of their ops (gp_counted_seconds), loads
+ * and copies, at the receiver, their bytes at GP_COUNTED_BYTES_PER_SECOND. Sends and barriers take nothing. */
+typedef struct gp_durations {
+    const gp_plan *plan;
+    const gp_mini_plan *mini;
+    const gp_profile *profile;         /* NULL: counted */
+    double (*stage)[GP_PROFILE_TIMES]; /* [stage], of the profile's micro-batch */
+} gp_durations;
+
+/* `mini`: index in plan->minis. The profile has been checked for the plan's graph and devices. */
+GP_MUST_USE gp_status gp_durations_init(const gp_plan *plan, int mini, const gp_profile *profile, gp_durations *out,
+                                        gp_error *err);
+void gp_durations_fini(gp_durations *durations);
+/* Seconds of computing, and of copying into the worker. */
+double gp_durations_computing(const gp_durations *durations, const gp_instr *instr);
+double gp_durations_copying(const gp_durations *durations, const gp_instr *instr);
+
+typedef struct gp_expectation {
+    double seconds; /* of the step */
+    double bubble;  /* share of workers' time in which they compute nothing */
+    double *busy;   /* [worker] seconds of computing; the caller frees it */
+} gp_expectation;
+GP_MUST_USE gp_status gp_expect(const gp_plan *plan, int mini, const gp_profile *profile, gp_expectation *out,
+                                gp_error *err);
+
+#endif

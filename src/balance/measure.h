@@ -1,0 +1,40 @@
+/* Measuring: a profile of a graph on devices.
+ *
+ * Opens a device of each kind that differs, times every op in its place (bench.h) in rounds that go over all devices
+ * and layers, so that a noisy neighbour hits all alike, then copies. Ends when the medians are known narrowly enough,
+ * or when the time is over; every op is timed at least once. One thread; blocks. */
+#ifndef GP_BALANCE_MEASURE_H
+#define GP_BALANCE_MEASURE_H
+
+#include "balance/bench.h"
+
+typedef struct gp_measure_request {
+    const gp_graph *graph;
+    const gp_device_spec *devices; /* that differ (gp_profile_distinct) */
+    int device_count;
+    gp_update update;
+    double clip_norm;
+    bool norms;
+    int64_t samples; /* of a full micro-batch */
+    gp_bench_mix mix;
+    double seconds;          /* that it may take */
+    size_t memory;           /* of a device that does not say: bytes that may be used at a time; 0: any */
+    uint64_t (*clock)(void); /* nanoseconds; NULL: gp_clock */
+} gp_measure_request;
+
+/* Half the width of the 95 % intervals, by the sum of the medians, that ends it early. */
+#define GP_MEASURE_NARROW 0.02
+/* Rounds at least: where the time is over, where three times the time is over, 1. */
+enum { GP_MEASURE_ROUNDS = 8, GP_MEASURE_FEW_ROUNDS = 5 };
+
+/* What came of it, beside the times. */
+typedef struct gp_measured {
+    int rounds;
+    double seconds, width;
+} gp_measured;
+
+/* Fills times of layers and copies of a profile that was made for these devices (gp_profile_create). */
+GP_MUST_USE gp_status gp_profile_measure(const gp_measure_request *request, gp_profile *profile, gp_measured *out,
+                                         gp_error *err);
+
+#endif

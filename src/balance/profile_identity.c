@@ -1,0 +1,260 @@
+#include "balance/profile_identity.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/philox.h"
+
+/* ---- the machine ------------------------------------------------------------------------------------------------- */
+
+enum { LINE = 256 };
+
+/* What stands behind "<key>:" in a file of lines; false where it does not. */
+static bool find_line(const char *path, const char *key, char out[LINE]) {
+    char line[LINE];
+    FILE *file = fopen(path, "re");
+    bool found = false;
+    while (file && !found && fgets(line, sizeof line, file)) {
+        size_t length = strlen(key);
+        if (strncmp(line, key, length) != 0) continue;
+        const char *at = line + length;
+        while (isspace((unsigned char)*at)) at++;
+        if (*at++ != ':') continue;
+        while (isspace((unsigned char)*at)) at++;
+        snprintf(out, LINE, "%.*s", (int)strcspn(at, "\n"), at);
+        found = *out != '\0';
+    }
+    if (file) fclose(file);
+    return found;
+}
+
+/* GPUs as their driver lists them, without waking one. */
+static gp_status add_gpus(char **machine, gp_error *err) {
+    static const char folder[] = "/proc/driver/nvidia/gpus";
+    DIR *gpus = opendir(folder);
+    gp_status status = GP_OK;
+    const struct dirent *entry;
+    while (gpus && status == GP_OK && (entry = readdir(gpus))) {
+        char path[LINE + sizeof folder + sizeof "/information"], model[LINE], *longer = NULL;
+        if (entry->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%.200s/information", folder, entry->d_name);
+        if (!find_line(path, "Model", model)) continue;
+        status = gp_format_text(&longer, err, "%s, %s", *machine, model);
+        if (status != GP_OK) break;
+        free(*machine);
+        *machine = longer;
+    }
+    if (gpus) closedir(gpus);
+    return status;
+}
+
+static gp_status describe_machine(char **out, gp_error *err) {
+    char model[LINE];
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    if (!find_line("/proc/cpuinfo", "model name", model)) snprintf(model, sizeof model, "unknown CPU");
+    GP_RETURN_IF_FAILED(gp_format_text(out, err, "%s, %ld CPU%s", model, cpus, cpus == 1 ? "" : "s"));
+    return add_gpus(out, err);
+}
+
+/* ---- the model --------------------------------------------------------------------------------------------------- */
+
+/* Any number of samples tells models apart; this one is refused by no layer for being too small. */
+enum { HASHED_SAMPLES = 16 };
+
+static uint64_t hash_number(uint64_t hash, int64_t number) {
+    return gp_hash_bytes(hash, &number, sizeof number);
+}
+
+static uint64_t hash_op(uint64_t hash, const gp_lowered_op *op) {
+    hash = hash_number(hash, op->pass);
+    hash = hash_number(hash, op->flags);
+    hash = gp_hash_bytes(hash, &op->desc, sizeof op->desc);
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) {
+        hash = hash_number(hash, op->ref[i].role);
+        hash = hash_number(hash, op->ref[i].index);
+        hash = hash_number(hash, op->ref[i].first);
+    }
+    return hash;
+}
+
+static gp_status hash_node(const gp_graph *graph, int n, uint64_t *hash, gp_error *err) {
+    const gp_node *node = &graph->nodes[n];
+    gp_lowering lowering;
+    gp_lowering_init(&lowering, GP_F32, HASHED_SAMPLES, (uint32_t)n);
+    gp_status status = node->layer->type->lower(node->layer, &lowering, err);
+    if (status != GP_OK) status = gp_node_error(node, err);
+    uint64_t h = hash_number(*hash, node->unit);
+    for (int i = 0; i < node->input_count; i++) h = hash_number(h, node->inputs[i]);
+    for (int p = 0; p < node->param_count; p++) h = hash_number(h, graph->params[node->first_param + p].trained);
+    for (size_t o = 0; o < lowering.count && status == GP_OK; o++) h = hash_op(h, &lowering.ops[o]);
+    gp_lowering_fini(&lowering);
+    *hash = h;
+    return status;
+}
+
+gp_status gp_profile_model(const gp_graph *graph, uint64_t *out, gp_error *err) {
+    uint64_t hash = hash_number(0, graph->node_count);
+    for (int n = 0; n < graph->node_count; n++) GP_RETURN_IF_FAILED(hash_node(graph, n, &hash, err));
+    *out = hash ? hash : 1; /* 0: not said */
+    return GP_OK;
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
+
+/* "oneDNN 3.1.1", of each kind once. */
+static gp_status list_libraries(const gp_device_spec *devices, int count, char **out, gp_error *err) {
+    char text[LINE] = "";
+    for (int d = 0; d < count; d++) {
+        const gp_device_kind *kind = devices[d].kind;
+        bool before = false;
+        for (int e = 0; e < d; e++) before = before || devices[e].kind == kind;
+        if (before || !kind->libraries) continue;
+        size_t used = strlen(text);
+        snprintf(text + used, sizeof text - used, "%s%s", used ? ", " : "", kind->libraries());
+    }
+    return gp_copy_text(out, text, err);
+}
+
+static gp_status describe_optimizer(const gp_identity_request *request, char **out, gp_error *err) {
+    const gp_update *update = request->update;
+    return gp_format_text(out, err, "%s, %d state%s%s", gp_op_name(update->op), update->states,
+                          update->states == 1 ? "" : "s", request->norms ? ", norms" : "");
+}
+
+gp_status gp_profile_identify(const gp_identity_request *request, gp_profile_identity *out, gp_error *err) {
+    gp_profile_identity identity = {.samples = request->samples};
+    gp_status status = gp_copy_text(&identity.program, GP_VERSION, err);
+    if (status == GP_OK) status = describe_machine(&identity.machine, err);
+    if (status == GP_OK) status = list_libraries(request->devices, request->device_count, &identity.libraries, err);
+    if (status == GP_OK) status = gp_copy_text(&identity.precision, request->tf32 ? "tf32" : "f32", err);
+    if (status == GP_OK) status = describe_optimizer(request, &identity.optimizer, err);
+    if (status == GP_OK) status = gp_profile_model(request->graph, &identity.model, err);
+    if (status != GP_OK)
+        gp_profile_identity_fini(&identity);
+    else
+        *out = identity;
+    return status;
+}
+
+static bool same_text(const char *a, const char *b) {
+    return a == b || (a && b && strcmp(a, b) == 0);
+}
+
+bool gp_profile_identity_equal(const gp_profile_identity *a, const gp_profile_identity *b) {
+    return same_text(a->program, b->program) && same_text(a->machine, b->machine) &&
+           same_text(a->libraries, b->libraries) && same_text(a->precision, b->precision) &&
+           same_text(a->optimizer, b->optimizer) && a->model == b->model && a->samples == b->samples;
+}
+
+gp_status gp_profile_describe_difference(const gp_profile_identity *profile, const gp_profile_identity *now, char **out,
+                                         gp_error *err) {
+    const struct {
+        const char *what, *then, *now;
+    } texts[] = {
+        {"on another machine", profile->machine, now->machine},
+        {"with other libraries", profile->libraries, now->libraries},
+        {"by another version", profile->program, now->program},
+        {"in another precision", profile->precision, now->precision},
+        {"with another optimizer", profile->optimizer, now->optimizer},
+    };
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: a profile");
+    const char *comma = "";
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (!texts[i].then || strcmp(texts[i].then, texts[i].now) == 0) continue;
+        fprintf(file, "%s%s (%s)", comma, texts[i].what, texts[i].then);
+        comma = ", ";
+    }
+    if (profile->samples != now->samples) fprintf(file, "%swith micro-batches of %" PRId64, comma, profile->samples);
+    bool failed = ferror(file) != 0;
+    if (fclose(file) != 0 || failed) {
+        free(text);
+        return gp_fail(err, GP_MEMORY, "out of memory: a profile");
+    }
+    *out = text;
+    return GP_OK;
+}
+
+/* ---- the files ----------------------------------------------------------------------------------------------------*/
+
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    return gp_hash_bytes(hash, text, strlen(text) + 1);
+}
+
+static uint64_t hash_identity(const gp_profile_identity *identity, const gp_device_spec *devices, int count) {
+    uint64_t hash = hash_text(0, identity->program);
+    hash = hash_text(hash, identity->machine);
+    hash = hash_text(hash, identity->libraries);
+    hash = hash_text(hash, identity->precision);
+    hash = hash_text(hash, identity->optimizer);
+    hash = gp_hash_bytes(hash, &identity->model, sizeof identity->model);
+    hash = hash_number(hash, identity->samples);
+    for (int d = 0; d < count; d++) {
+        hash = hash_text(hash, devices[d].kind->name);
+        hash = hash_number(hash, devices[d].index);
+        hash = hash_number(hash, devices[d].threads);
+    }
+    return hash;
+}
+
+gp_status gp_profile_path(const gp_profile_identity *identity, const gp_device_spec *devices, int count, char **out,
+                          gp_error *err) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *below = "";
+    if (!cache || cache[0] != '/') {
+        cache = getenv("HOME");
+        below = "/.cache";
+    }
+    *out = NULL;
+    if (!cache || cache[0] != '/') return GP_OK;
+    return gp_format_text(out, err, "%s%s/gpipe/profiles/%016" PRIx64 ".json", cache, below,
+                          hash_identity(identity, devices, count));
+}
+
+gp_status gp_profile_find_kept(const char *path, const gp_profile_identity *identity, const gp_graph *graph,
+                               const gp_device_spec *devices, int count, gp_profile **out, gp_error *err) {
+    gp_profile *profile = NULL;
+    gp_error why = {0};
+    *out = NULL;
+    if (!path || access(path, F_OK) != 0) return GP_OK;
+    gp_status status = gp_profile_read(path, &profile, &why);
+    if (status == GP_MEMORY) return gp_fail(err, status, "%s", why.text);
+    bool fits = status == GP_OK && gp_profile_identity_equal(&profile->identity, identity) &&
+                gp_profile_check(profile, graph, identity, devices, count, &why) == GP_OK;
+    if (fits)
+        *out = profile;
+    else
+        gp_profile_destroy(&profile);
+    return GP_OK;
+}
+
+/* Folders of the path, from the cache's on. */
+static void make_folders(char *path) {
+    char *cut[3], *last = path + strlen(path);
+    for (int i = 0; i < 3; i++) {
+        while (last > path && *--last != '/') continue;
+        cut[i] = last;
+    }
+    for (int i = 2; i >= 0; i--) {
+        *cut[i] = '\0';
+        (void)mkdir(path, S_IRWXU);
+        *cut[i] = '/';
+    }
+}
+
+gp_status gp_profile_keep(const gp_profile *profile, const char *path, gp_error *err) {
+    char *copy = NULL;
+    GP_RETURN_IF_FAILED(gp_copy_text(&copy, path, err));
+    make_folders(copy);
+    free(copy);
+    return gp_profile_write(profile, path, err);
+}

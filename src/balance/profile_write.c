@@ -1,0 +1,112 @@
+/* Profiles as JSON: a line for each layer, so that people can read and compare them. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "balance/profile.h"
+#include "base/memory.h"
+#include "base/replace.h"
+
+/* Milliseconds, with as many digits as a measurement has. */
+static void write_time(FILE *file, gp_estimate time) {
+    if (time.low == time.median && time.high == time.median)
+        fprintf(file, "%.6g", time.median * 1e3);
+    else
+        fprintf(file, "[%.6g, %.6g, %.6g]", time.median * 1e3, time.low * 1e3, time.high * 1e3);
+}
+
+static gp_status write_text(FILE *file, const char *text, gp_error *err) {
+    json_t *string = json_string(text);
+    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    json_decref(string);
+    if (!quoted) return gp_fail(err, GP_MEMORY, "out of memory: a profile");
+    fputs(quoted, file);
+    free(quoted);
+    return GP_OK;
+}
+
+static gp_status write_member(FILE *file, const char *name, const char *text, gp_error *err) {
+    if (!text) return GP_OK;
+    fprintf(file, ",\n  \"%s\": ", name);
+    return write_text(file, text, err);
+}
+
+static gp_status write_identity(FILE *file, const gp_profile_identity *identity, gp_error *err) {
+    fputs("{\n  \"gpipe_profile\": 1", file);
+    GP_RETURN_IF_FAILED(write_member(file, "program", identity->program, err));
+    GP_RETURN_IF_FAILED(write_member(file, "machine", identity->machine, err));
+    GP_RETURN_IF_FAILED(write_member(file, "libraries", identity->libraries, err));
+    GP_RETURN_IF_FAILED(write_member(file, "precision", identity->precision, err));
+    GP_RETURN_IF_FAILED(write_member(file, "optimizer", identity->optimizer, err));
+    if (identity->model) fprintf(file, ",\n  \"model\": \"%016" PRIx64 "\"", identity->model);
+    fprintf(file, ",\n  \"micro_batch\": %" PRId64, identity->samples);
+    return GP_OK;
+}
+
+static gp_status write_layers(FILE *file, const gp_profile *profile, const gp_profile_device *device, gp_error *err) {
+    for (int i = 0; i < profile->layer_count; i++) {
+        fprintf(file, "%s\n      {", i ? "," : "");
+        if (profile->names[i]) {
+            fputs("\"name\": ", file);
+            GP_RETURN_IF_FAILED(write_text(file, profile->names[i], err));
+            fputs(", ", file);
+        }
+        for (int t = 0; t < GP_PROFILE_TIMES; t++) {
+            fprintf(file, "%s\"%s\": ", t ? ", " : "", gp_profile_time_name((gp_profile_time)t));
+            write_time(file, device->layers[i].time[t]);
+        }
+        fputs("}", file);
+    }
+    return GP_OK;
+}
+
+static gp_status write_devices(FILE *file, const gp_profile *profile, gp_error *err) {
+    fputs(",\n  \"devices\": [", file);
+    for (int d = 0; d < profile->device_count; d++) {
+        const gp_profile_device *device = &profile->devices[d];
+        bool indexed = strcmp(device->kind, "cuda") == 0 && device->index != GP_PROFILE_ANY_INDEX;
+        fprintf(file, "%s\n    {\"device\": \"%s", d ? "," : "", device->kind);
+        if (indexed) fprintf(file, ":%d", device->index);
+        fprintf(file, "\", \"threads\": %d, \"layers\": [", device->threads);
+        GP_RETURN_IF_FAILED(write_layers(file, profile, device, err));
+        fputs("\n    ]}", file);
+    }
+    fputs("\n  ],\n  \"copies\": [", file);
+    return GP_OK;
+}
+
+static void write_copies(FILE *file, const gp_profile *profile) {
+    for (int c = 0; c < profile->copy_count; c++) {
+        const gp_profile_copy *copy = &profile->copies[c];
+        fprintf(file, "%s\n    {\"from\": \"%s\", \"to\": \"%s\", \"latency\": %.6g, \"per_mib\": %.6g}", c ? "," : "",
+                copy->from, copy->to, copy->latency * 1e3, copy->per_byte * 1e3 * 0x1p20);
+    }
+    fputs("\n  ]\n}\n", file);
+}
+
+gp_status gp_profile_text(const gp_profile *profile, char **out, gp_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: a profile");
+    gp_status status = write_identity(file, &profile->identity, err);
+    if (status == GP_OK) status = write_devices(file, profile, err);
+    if (status == GP_OK) write_copies(file, profile);
+    bool failed = ferror(file) != 0;
+    if (fclose(file) != 0 || failed) status = gp_fail(err, GP_MEMORY, "out of memory: a profile");
+    if (status != GP_OK)
+        free(text);
+    else
+        *out = text;
+    return status;
+}
+
+gp_status gp_profile_write(const gp_profile *profile, const char *path, gp_error *err) {
+    char *text = NULL;
+    GP_RETURN_IF_FAILED(gp_profile_text(profile, &text, err));
+    gp_status status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
+    free(text);
+    return status;
+}

@@ -1,0 +1,127 @@
+#include "cli/balance_options.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/words.h"
+
+static const double usual_seconds = 10, most_seconds = 86400;
+
+static const char *const known[] = {"--set",   "--profile", "--seconds", "--again", "--json",
+                                    "--write", "--help",    "--version", NULL};
+
+const char *gp_balance_options_help(void) {
+    return "usage: gpipe-balance [options] config.yaml\n"
+           "\n"
+           "Times the layers of the network on the devices that config.yaml names, and prints the balance that\n"
+           "follows: how many layers each pipeline stage should have.\n"
+           "\n"
+           "  --seconds S           time for at most so long (default: 10); every layer is timed at least once\n"
+           "  --again               time anew, though a profile was kept that fits\n"
+           "  -o FILE               write the profile to FILE\n"
+           "  --profile FILE        take the times from FILE, written elsewhere or by hand; time nothing\n"
+           "  --set key.path=value  change the configuration; may be repeated\n"
+           "  --json                print JSON\n"
+           "  --write               put the balance into config.yaml, and leave the rest of the file as it is\n"
+           "  --help, --version\n"
+           "\n"
+           "A profile is kept by what it depends on (layers, shapes, micro-batch, devices, threads, versions) in\n"
+           "gpipe/profiles under $XDG_CACHE_HOME or ~/.cache, and used again where all of that fits.\n"
+           "Exit status: 0 done; 1 it failed; 2 the command line or the configuration is wrong.\n";
+}
+
+static gp_status take_seconds(gp_balance_options *options, gp_words *rest, const char *word, size_t length,
+                              gp_error *err) {
+    const char *text = NULL;
+    char *end;
+    GP_RETURN_IF_FAILED(gp_words_value(rest, word, length, word + length, &text, err));
+    options->seconds = strtod(text, &end);
+    if (!*text || *end || !(options->seconds > 0 && options->seconds <= most_seconds))
+        return gp_fail(err, GP_USAGE, "option --seconds takes a number above 0 and up to %g, not \"%s\"", most_seconds,
+                       text);
+    return GP_OK;
+}
+
+static gp_status take_long(gp_balance_options *options, const char *word, gp_words *rest, gp_error *err) {
+    size_t length = strcspn(word, "=");
+    bool alone = word[length] == '\0';
+    if (gp_word_is(word, length, "--set"))
+        return gp_words_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
+    if (gp_word_is(word, length, "--profile"))
+        return gp_words_value(rest, word, length, word + length, &options->profile, err);
+    if (gp_word_is(word, length, "--seconds")) return take_seconds(options, rest, word, length, err);
+    if (alone && gp_word_is(word, length, "--again"))
+        options->again = true;
+    else if (alone && gp_word_is(word, length, "--json"))
+        options->json = true;
+    else if (alone && gp_word_is(word, length, "--write"))
+        options->write = true;
+    else if (alone && gp_word_is(word, length, "--help"))
+        options->help = true;
+    else if (alone && gp_word_is(word, length, "--version"))
+        options->version = true;
+    else
+        return gp_words_refuse(word, length, known, "gpipe-balance", err);
+    return GP_OK;
+}
+
+static gp_status take_short(gp_balance_options *options, const char *word, gp_words *rest, gp_error *err) {
+    switch (word[1]) {
+    case 'h': options->help = true; return GP_OK;
+    case 'o': return gp_words_value(rest, "-o", 2, word + 2, &options->out, err);
+    default: return gp_fail(err, GP_USAGE, "unknown option -%c: see gpipe-balance --help", word[1]);
+    }
+}
+
+static gp_status take_words(gp_balance_options *options, gp_words *rest, gp_error *err) {
+    bool only_names = false;
+    while (rest->next < rest->count) {
+        const char *word = rest->words[rest->next++];
+        if (!only_names && strcmp(word, "--") == 0) {
+            only_names = true;
+            continue;
+        }
+        if (!only_names && strncmp(word, "--", 2) == 0)
+            GP_RETURN_IF_FAILED(take_long(options, word, rest, err));
+        else if (!only_names && word[0] == '-' && word[1])
+            GP_RETURN_IF_FAILED(take_short(options, word, rest, err));
+        else if (options->config)
+            return gp_fail(err, GP_USAGE, "one configuration at a time: %s is one too many", word);
+        else
+            options->config = word;
+    }
+    return GP_OK;
+}
+
+static gp_status check_together(const gp_balance_options *options, gp_error *err) {
+    if (options->out && !*options->out) return gp_fail(err, GP_USAGE, "option -o needs the name of a file");
+    if (!options->profile) return GP_OK;
+    if (!*options->profile) return gp_fail(err, GP_USAGE, "option --profile needs the name of a file");
+    const char *other = options->again ? "--again" : options->out ? "-o" : options->seconds > 0 ? "--seconds" : NULL;
+    return other ? gp_fail(err, GP_USAGE, "with --profile nothing is timed: %s does not go with it", other) : GP_OK;
+}
+
+gp_status gp_balance_options_parse(int argc, char **argv, gp_balance_options *out, gp_error *err) {
+    gp_balance_options options = {0};
+    gp_words rest = {argv, argc, 1};
+    GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
+    gp_status status = take_words(&options, &rest, err);
+    bool informs = options.help || options.version;
+    if (status == GP_OK && !informs && !options.config)
+        status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-balance [options] config.yaml");
+    if (status == GP_OK && !informs) status = check_together(&options, err);
+    if (status != GP_OK) {
+        gp_balance_options_fini(&options);
+        return status;
+    }
+    if (!(options.seconds > 0)) options.seconds = usual_seconds;
+    *out = options;
+    return GP_OK;
+}
+
+void gp_balance_options_fini(gp_balance_options *options) {
+    free(options->overrides);
+    options->overrides = NULL;
+}

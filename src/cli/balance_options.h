@@ -1,0 +1,26 @@
+/* The command line of gpipe-balance: options, their help, and what is refused.
+ *
+ * main owns the options and frees them with gp_balance_options_fini; texts stay argv's. The main thread only. */
+#ifndef GP_CLI_BALANCE_OPTIONS_H
+#define GP_CLI_BALANCE_OPTIONS_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+
+typedef struct gp_balance_options {
+    const char *config;
+    const char **overrides; /* of --set; owned array of borrowed texts */
+    int override_count;
+    const char *profile; /* that is used; NULL: one that was kept, or is measured */
+    const char *out;     /* where a measured profile is written; NULL: where such are kept */
+    double seconds;      /* that measuring may take */
+    bool again, json, write, help, version;
+} gp_balance_options;
+
+/* GP_USAGE with a sentence. Texts are borrowed from argv. */
+GP_MUST_USE gp_status gp_balance_options_parse(int argc, char **argv, gp_balance_options *out, gp_error *err);
+void gp_balance_options_fini(gp_balance_options *options);
+const char *gp_balance_options_help(void);
+
+#endif

@@ -1,0 +1,47 @@
+/* gpipe-balance: options and exit status. Everything that a test would want to call lives in the rooms below. */
+#include <stdio.h>
+
+#include "cli/balance_options.h"
+#include "cli/process.h"
+#include "train/balance_report.h"
+#include "train/balance_write.h"
+
+static gp_status balance(gp_session *session, const gp_balance_options *options, gp_error *err) {
+    GP_RETURN_IF_FAILED(options->json ? gp_balance_report_json(session, stdout, err)
+                                      : gp_balance_report(session, stdout, err));
+    if (!options->write) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_balance_write(session, options->config, err));
+    if (!options->json) printf("%s: the balance is written\n", options->config);
+    return GP_OK;
+}
+
+static gp_status run(const gp_balance_options *options, gp_error *err) {
+    gp_config *config = NULL;
+    gp_session *session = NULL;
+    GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
+    const gp_session_options session_options = {.balances = true,
+                                                .profiling = GP_PROFILING_MEASURE,
+                                                .profile = options->profile,
+                                                .profile_out = options->out,
+                                                .again = options->again || options->out,
+                                                .seconds = options->seconds};
+    GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
+    gp_status status = balance(session, options, err);
+    gp_session_close(&session);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    gp_error err = {0};
+    gp_balance_options options = {0};
+    gp_process_begin(argv);
+    gp_status status = gp_balance_options_parse(argc, argv, &options, &err);
+    if (status == GP_OK && options.help)
+        fputs(gp_balance_options_help(), stdout);
+    else if (status == GP_OK && options.version)
+        printf("gpipe-balance %s\n", GP_VERSION);
+    else if (status == GP_OK)
+        status = run(&options, &err);
+    gp_balance_options_fini(&options);
+    return gp_process_end("gpipe-balance", status, &err);
+}

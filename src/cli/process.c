@@ -1,0 +1,36 @@
+#include "cli/process.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Where the caller closed a standard stream, the next file opened would take its place, and progress would go into the
+ * model. What stands in for it cannot be written (or read), so that it is noticed. */
+static void hold_standard_streams(void) {
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY) != fd) return;
+}
+
+/* libgomp reads its wait policy when it is loaded, before main: threads that spin while they wait disturb the other
+ * stages. So the program starts itself again with the policy set, by its own name, which ps and killall know. */
+static void set_wait_policy(char **argv) {
+    char path[4096];
+    if (getenv("OMP_WAIT_POLICY") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0) return;
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path);
+    if (length <= 0 || (size_t)length == sizeof path) return;
+    path[length] = '\0';
+    execv(path, argv);
+}
+
+void gp_process_begin(char **argv) {
+    hold_standard_streams();
+    set_wait_policy(argv);
+}
+
+int gp_process_end(const char *program, gp_status status, gp_error *err) {
+    if (status == GP_OK && (fflush(stdout) != 0 || ferror(stdout)))
+        status = gp_fail(err, GP_IO, "standard output cannot be written");
+    if (status != GP_OK) fprintf(stderr, "%s: %s\n", program, err->text);
+    return gp_status_exit(status);
+}

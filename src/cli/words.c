@@ -1,0 +1,32 @@
+#include "cli/words.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "config/read.h"
+
+gp_status gp_words_value(gp_words *rest, const char *word, size_t length, const char *behind, const char **out,
+                         gp_error *err) {
+    if (*behind)
+        *out = behind + (*behind == '=');
+    else if (rest->next < rest->count)
+        *out = rest->words[rest->next++];
+    else
+        return gp_fail(err, GP_USAGE, "option %.*s needs a value", (int)length, word);
+    return GP_OK;
+}
+
+bool gp_word_is(const char *word, size_t length, const char *name) {
+    return strlen(name) == length && strncmp(word, name, length) == 0;
+}
+
+gp_status gp_words_refuse(const char *word, size_t length, const char *const *known, const char *program,
+                          gp_error *err) {
+    for (size_t i = 0; known[i]; i++)
+        if (gp_word_is(word, length, known[i])) return gp_fail(err, GP_USAGE, "option %s takes no value", known[i]);
+    char name[64];
+    snprintf(name, sizeof name, "%.*s", (int)length, word);
+    const char *near = gp_nearest_name(name, known);
+    if (near) return gp_fail(err, GP_USAGE, "unknown option %s: did you mean %s?", name, near);
+    return gp_fail(err, GP_USAGE, "unknown option %s: see %s --help", name, program);
+}

@@ -1,0 +1,26 @@
+/* The words of a command line, read one after another.
+ *
+ * By hand: getopt_long takes any prefix of a name, which the next option's name would make ambiguous, and does not say
+ * which word it refuses. Borrows argv; the main thread only. */
+#ifndef GP_CLI_WORDS_H
+#define GP_CLI_WORDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/status.h"
+
+typedef struct gp_words {
+    char **words;
+    int count, next;
+} gp_words;
+
+/* `length` of `word` is the option's name; a value stands behind it ("": none does) or is the next word. */
+GP_MUST_USE gp_status gp_words_value(gp_words *rest, const char *word, size_t length, const char *behind,
+                                     const char **out, gp_error *err);
+bool gp_word_is(const char *word, size_t length, const char *name);
+/* GP_USAGE for an option that is not known, or takes no value; `known`: all of the program's, NULL-terminated. */
+gp_status gp_words_refuse(const char *word, size_t length, const char *const *known, const char *program,
+                          gp_error *err);
+
+#endif

@@ -1,0 +1,21 @@
+/* Changes one value in the text of a YAML file and leaves every other byte as it is, comments and layout included.
+ *
+ * Pure but for gp_yaml_splice_file; any thread. */
+#ifndef GP_CONFIG_SPLICE_H
+#define GP_CONFIG_SPLICE_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* `text` with `value` (YAML on one line) as what section.key says: in place of what it said, or added to the section,
+ * or with a section of its own. Owned by the caller. GP_CONFIG with a place where the text is no YAML, or cannot be
+ * changed so that this and nothing else changes: the value is shared through an anchor, the section comes from an
+ * alias. `name` stands for the path. */
+GP_MUST_USE gp_status gp_yaml_splice(const char *text, const char *name, const char *section, const char *key,
+                                     const char *value, char **out, gp_error *err);
+/* The same for a file, which is replaced whole or not at all. GP_IO where it cannot be. */
+GP_MUST_USE gp_status gp_yaml_splice_file(const char *path, const char *section, const char *key, const char *value,
+                                          gp_error *err);
+
+#endif

@@ -1,0 +1,316 @@
+#include "train/balance_report.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "balance/cost.h"
+#include "balance/expect.h"
+#include "base/memory.h"
+#include "train/plan_report_parts.h"
+
+enum { BAR = 12, NAME = 26 };
+
+/* A cut of the layers, and what it promises. */
+typedef struct cut {
+    int64_t *layers; /* [stage] */
+    gp_plan *plan;
+    gp_expectation expected;
+    gp_durations durations; /* of the mini-batch that trains, the plan's first */
+} cut;
+
+typedef struct report {
+    const gp_session *session;
+    FILE *out;
+    int stages;
+    int64_t *bytes;              /* [layer] */
+    cut found, even, configured; /* configured: layers NULL where the configuration names none */
+} report;
+
+/* ---- what is reported -------------------------------------------------------------------------------------------- */
+
+static void cut_fini(cut *c) {
+    gp_durations_fini(&c->durations);
+    free(c->expected.busy);
+    gp_plan_destroy(&c->plan);
+    free(c->layers);
+}
+
+/* Takes over the layers. */
+static gp_status look_at(const report *r, int64_t *layers, cut *out, gp_error *err) {
+    out->layers = layers;
+    GP_RETURN_IF_FAILED(gp_session_plan_cut(r->session, layers, &out->plan, err));
+    GP_RETURN_IF_FAILED(gp_expect(out->plan, 0, r->session->profile, &out->expected, err));
+    return gp_durations_init(out->plan, 0, r->session->profile, &out->durations, err);
+}
+
+static gp_status copy_layers(const report *r, const int64_t *from, int64_t **out, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(out, r->stages, err));
+    memcpy(*out, from, (size_t)r->stages * sizeof **out);
+    return GP_OK;
+}
+
+/* The same number of layers on each stage, the first ones having one more where that does not come out even. */
+static gp_status look_at_even(report *r, gp_error *err) {
+    int64_t *layers = NULL, count = r->session->graph->layer_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&layers, r->stages, err));
+    for (int s = 0; s < r->stages; s++) layers[s] = count / r->stages + (s < count % r->stages);
+    return look_at(r, layers, &r->even, err);
+}
+
+static gp_status report_init(report *r, gp_error *err) {
+    const gp_session *session = r->session;
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int64_t *layers = NULL;
+    r->stages = pipeline->device_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&r->bytes, session->graph->layer_count, err));
+    GP_RETURN_IF_FAILED(
+        gp_cost_by_size(session->graph, gp_session_piece(session), session->update.states, r->bytes, err));
+    GP_RETURN_IF_FAILED(copy_layers(r, session->layers, &layers, err));
+    GP_RETURN_IF_FAILED(look_at(r, layers, &r->found, err));
+    GP_RETURN_IF_FAILED(look_at_even(r, err));
+    if (pipeline->balance != GP_BALANCE_LAYERS) return GP_OK;
+    GP_RETURN_IF_FAILED(copy_layers(r, pipeline->layers, &layers, err));
+    return look_at(r, layers, &r->configured, err);
+}
+
+static void report_fini(report *r) {
+    cut_fini(&r->found);
+    cut_fini(&r->even);
+    cut_fini(&r->configured);
+    free(r->bytes);
+}
+
+static double micro_batch_seconds(const gp_layer_times *layer) {
+    return layer->time[GP_PROFILE_TIME_FORWARD].median + layer->time[GP_PROFILE_TIME_BACKWARD_INPUT].median +
+           layer->time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median;
+}
+
+static double stage_seconds(const cut *c, int s) {
+    const double *of = c->durations.stage[s];
+    return of[GP_PROFILE_TIME_FORWARD] + of[GP_PROFILE_TIME_BACKWARD_INPUT] + of[GP_PROFILE_TIME_BACKWARD_WEIGHT];
+}
+
+/* ---- for people -------------------------------------------------------------------------------------------------- */
+
+/* Eighths of a column. */
+static void write_bar(FILE *out, double share) {
+    static const char *const part[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    int eighths = (int)(share * BAR * 8 + 0.5), columns = eighths / 8;
+    for (int i = 0; i < columns; i++) fputs("█", out);
+    if (eighths % 8) fputs(part[eighths % 8], out);
+    fprintf(out, "%*s", BAR - columns - (eighths % 8 != 0), "");
+}
+
+static void write_seconds(FILE *out, double seconds) {
+    char text[GP_REPORT_NUMBER];
+    gp_report_cell(out, seconds > 0 ? gp_report_seconds(text, seconds) : "0", 10, true);
+}
+
+static gp_status write_layer(const report *r, const gp_profile_device *device, int i, double most, gp_error *err) {
+    const gp_graph *graph = r->session->graph;
+    const gp_layer_times *layer = &device->layers[i];
+    const gp_node *node = &graph->nodes[i > 0 ? graph->unit_end[i - 1] : 0];
+    int64_t largest = 1;
+    char *name = NULL, bytes[32];
+    for (int j = 0; j < graph->layer_count; j++)
+        if (r->bytes[j] > largest) largest = r->bytes[j];
+    GP_RETURN_IF_FAILED(gp_format_text(&name, err, "%s %s", node->layer->type->name, node->name));
+    fputs("  ", r->out);
+    gp_report_cell(r->out, name, NAME, false);
+    free(name);
+    write_seconds(r->out, layer->time[GP_PROFILE_TIME_FORWARD].median);
+    write_seconds(r->out, layer->time[GP_PROFILE_TIME_BACKWARD_INPUT].median +
+                              layer->time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median);
+    fputs("  ", r->out);
+    write_bar(r->out, most > 0 ? micro_batch_seconds(layer) / most : 0);
+    gp_report_cell(r->out, gp_bytes_text(bytes, (size_t)r->bytes[i]), 12, true);
+    fputs("  ", r->out);
+    write_bar(r->out, (double)r->bytes[i] / (double)largest);
+    fputs("\n", r->out);
+    return GP_OK;
+}
+
+static gp_status write_layers(const report *r, gp_error *err) {
+    const gp_profile *profile = r->session->profile;
+    for (int d = 0; d < profile->device_count; d++) {
+        const gp_profile_device *device = &profile->devices[d];
+        double most = 0;
+        char text[48];
+        for (int i = 0; i < profile->layer_count; i++)
+            if (micro_batch_seconds(&device->layers[i]) > most) most = micro_batch_seconds(&device->layers[i]);
+        fprintf(r->out, "\nlayers on %s, a micro-batch of %" PRId64 "\n  %-*s%10s%10s  %-*s%12s\n",
+                gp_device_text(text, device->kind, device->index, device->threads), profile->identity.samples, NAME,
+                "layer", "forward", "backward", BAR, "time", "memory");
+        for (int i = 0; i < profile->layer_count; i++) GP_RETURN_IF_FAILED(write_layer(r, device, i, most, err));
+    }
+    return GP_OK;
+}
+
+static void write_origin(const report *r) {
+    const gp_session *session = r->session;
+    const gp_profile *profile = session->profile;
+    if (session->measured.rounds > 0) {
+        char seconds[GP_REPORT_NUMBER], rounds[GP_REPORT_NUMBER];
+        fprintf(r->out, "profile      measured in %s, %s, within ±%.1f%%\n",
+                gp_report_seconds(seconds, session->measured.seconds),
+                gp_report_count(rounds, session->measured.rounds, "round"), 100 * session->measured.width);
+        if (profile->path) fprintf(r->out, "             kept in %s\n", profile->path);
+    } else {
+        fprintf(r->out, "profile      %s\n", profile->path);
+        if (session->profile_difference && *session->profile_difference)
+            fprintf(r->out, "             taken %s\n", session->profile_difference);
+    }
+}
+
+static void write_balance(FILE *out, const int64_t *layers, int stages) {
+    fputs("[", out);
+    for (int s = 0; s < stages; s++) fprintf(out, "%s%" PRId64, s ? ", " : "", layers[s]);
+    fputs("]", out);
+}
+
+static void write_stages(const report *r) {
+    const gp_plan *plan = r->found.plan;
+    double most = 0;
+    int64_t first = 0;
+    for (int s = 0; s < r->stages; s++)
+        if (stage_seconds(&r->found, s) > most) most = stage_seconds(&r->found, s);
+    fprintf(r->out, "\nstages\n  %5s  %-16s%7s  %-28s%10s  %-*s%7s\n", "stage", "device", "layers", "from … to", "time",
+            BAR, "", "busy");
+    for (int s = 0; s < r->stages; s++) {
+        const gp_device_spec *spec = &plan->devices[s];
+        int64_t last = first + r->found.layers[s] - 1;
+        char device[48], *span = NULL;
+        gp_error ignored = {0};
+        fprintf(r->out, "  %5d  ", s);
+        gp_report_cell(r->out, gp_device_text(device, spec->kind->name, spec->index, spec->threads), 16, false);
+        fprintf(r->out, "%7" PRId64 "  ", r->found.layers[s]);
+        if (gp_format_text(&span, &ignored, "%s … %s", gp_layer_name(plan->graph, (int)first),
+                           gp_layer_name(plan->graph, (int)last)) == GP_OK)
+            gp_report_cell(r->out, span, 28, false);
+        free(span);
+        write_seconds(r->out, stage_seconds(&r->found, s));
+        fputs("  ", r->out);
+        write_bar(r->out, most > 0 ? stage_seconds(&r->found, s) / most : 0);
+        fprintf(r->out, "%6.0f%%\n",
+                r->found.expected.seconds > 0 ? 100 * r->found.expected.busy[s] / r->found.expected.seconds : 0);
+        first = last + 1;
+    }
+}
+
+static void write_other(const report *r, const char *what, const cut *other) {
+    char seconds[GP_REPORT_NUMBER];
+    fprintf(r->out, "             %s ", what);
+    write_balance(r->out, other->layers, r->stages);
+    fprintf(r->out, ": %s, %.2f times as long\n", gp_report_seconds(seconds, other->expected.seconds),
+            r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1);
+}
+
+static void write_expected(const report *r) {
+    char samples[GP_REPORT_NUMBER], seconds[GP_REPORT_NUMBER];
+    const gp_session *session = r->session;
+    fprintf(r->out, "\nexpected     a step of %s: %s, bubble %.0f%%\n",
+            gp_report_count(samples, session->config->data.batch, "sample"),
+            gp_report_seconds(seconds, r->found.expected.seconds), 100 * r->found.expected.bubble);
+    if (r->stages > 1) write_other(r, "the even cut", &r->even);
+    if (r->configured.layers) write_other(r, "the configured", &r->configured);
+    fputs("\nbalance      ", r->out);
+    write_balance(r->out, r->found.layers, r->stages);
+    fputs("\n             in the configuration, under pipeline:  balance: ", r->out);
+    write_balance(r->out, r->found.layers, r->stages);
+    fputs("\n             or: gpipe-balance --write, gpipe-train --set 'pipeline.balance=", r->out);
+    write_balance(r->out, r->found.layers, r->stages);
+    fputs("'\n", r->out);
+}
+
+static gp_status write_report(report *r, gp_error *err) {
+    GP_RETURN_IF_FAILED(report_init(r, err));
+    write_origin(r);
+    GP_RETURN_IF_FAILED(write_layers(r, err));
+    write_stages(r);
+    write_expected(r);
+    return GP_OK;
+}
+
+static gp_status end_report(report *r, gp_status status, gp_error *err) {
+    if (status == GP_OK && (fflush(r->out) != 0 || ferror(r->out)))
+        status = gp_fail(err, GP_IO, "the report of the balance could not be written");
+    report_fini(r);
+    return status;
+}
+
+gp_status gp_balance_report(const gp_session *session, FILE *out, gp_error *err) {
+    report r = {.session = session, .out = out};
+    return end_report(&r, write_report(&r, err), err);
+}
+
+/* ---- for programs ------------------------------------------------------------------------------------------------ */
+
+static json_t *pack_cut(const report *r, const cut *c) {
+    json_t *layers = json_array();
+    for (int s = 0; s < r->stages; s++) json_array_append_new(layers, json_integer(c->layers[s]));
+    return json_pack("{s:o, s:f, s:f}", "balance", layers, "step", c->expected.seconds * 1e3, "bubble",
+                     c->expected.bubble);
+}
+
+static json_t *pack_times(const gp_layer_times *layer) {
+    json_t *times = json_object();
+    for (int t = 0; t < GP_PROFILE_TIMES; t++)
+        json_object_set_new(times, gp_profile_time_name((gp_profile_time)t), json_real(layer->time[t].median * 1e3));
+    return times;
+}
+
+static json_t *pack_layers(const report *r) {
+    const gp_profile *profile = r->session->profile;
+    json_t *layers = json_array();
+    for (int i = 0; i < profile->layer_count; i++) {
+        json_t *devices = json_object();
+        for (int d = 0; d < profile->device_count; d++) {
+            const gp_profile_device *device = &profile->devices[d];
+            char text[48];
+            json_object_set_new(devices, gp_device_text(text, device->kind, device->index, device->threads),
+                                pack_times(&device->layers[i]));
+        }
+        json_array_append_new(layers, json_pack("{s:s, s:I, s:o}", "name", gp_layer_name(r->session->graph, i), "bytes",
+                                                (json_int_t)r->bytes[i], "times", devices));
+    }
+    return layers;
+}
+
+static json_t *pack_stages(const report *r) {
+    json_t *stages = json_array();
+    for (int s = 0; s < r->stages; s++) {
+        const gp_device_spec *spec = &r->found.plan->devices[s];
+        char text[48];
+        json_array_append_new(stages,
+                              json_pack("{s:s, s:I, s:f, s:f}", "device",
+                                        gp_device_text(text, spec->kind->name, spec->index, spec->threads), "layers",
+                                        (json_int_t)r->found.layers[s], "micro_batch",
+                                        stage_seconds(&r->found, s) * 1e3, "busy", r->found.expected.busy[s] * 1e3));
+    }
+    return stages;
+}
+
+static gp_status write_json(report *r, gp_error *err) {
+    const gp_session *session = r->session;
+    GP_RETURN_IF_FAILED(report_init(r, err));
+    json_t *root = pack_cut(r, &r->found);
+    json_object_set_new(root, "stages", pack_stages(r));
+    json_object_set_new(root, "even", pack_cut(r, &r->even));
+    if (r->configured.layers) json_object_set_new(root, "configured", pack_cut(r, &r->configured));
+    json_object_set_new(root, "layers", pack_layers(r));
+    if (session->profile->path) json_object_set_new(root, "profile", json_string(session->profile->path));
+    json_object_set_new(root, "measured", json_boolean(session->measured.rounds > 0));
+    if (session->profile_difference && *session->profile_difference)
+        json_object_set_new(root, "taken", json_string(session->profile_difference));
+    int failed = json_dumpf(root, r->out, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    json_decref(root);
+    fputs("\n", r->out);
+    return failed ? gp_fail(err, GP_IO, "the report of the balance could not be written") : GP_OK;
+}
+
+gp_status gp_balance_report_json(const gp_session *session, FILE *out, gp_error *err) {
+    report r = {.session = session, .out = out};
+    return end_report(&r, write_json(&r, err), err);
+}

@@ -1,0 +1,194 @@
+#include "train/balancing.h"
+
+#include <stdlib.h>
+
+#include "balance/cost.h"
+#include "base/memory.h"
+#include "train/devices.h"
+
+/* Before a run, profiling may take this share of what the run should take, within bounds; seconds. */
+static const double share_of_run = 0.05, least_seconds = 0.5, most_seconds = 10;
+
+/* What finding a profile goes by. */
+typedef struct search {
+    gp_session *session;
+    const gp_session_options *options;
+    gp_device_spec *devices; /* that differ */
+    int count;
+    gp_identity_request request;
+    gp_profile_identity now;
+    char *path; /* where it is kept; NULL: nowhere */
+} search;
+
+static gp_status begin(search *s, gp_error *err) {
+    const gp_session *session = s->session;
+    const gp_config *config = session->config;
+    int devices = config->pipeline.device_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&s->devices, devices, err));
+    s->count = gp_profile_distinct(session->devices, devices, s->devices);
+    s->request = (gp_identity_request){.graph = session->graph,
+                                       .devices = s->devices,
+                                       .device_count = s->count,
+                                       .update = &session->update,
+                                       .tf32 = config->train.precision == GP_PRECISION_TF32,
+                                       .norms = session->norms || config->optimizer.clip_norm > 0,
+                                       .samples = gp_session_piece(session)};
+    GP_RETURN_IF_FAILED(gp_profile_identify(&s->request, &s->now, err));
+    return gp_profile_path(&s->now, s->devices, s->count, &s->path, err);
+}
+
+/* What somebody names is used, whatever it is of: that is how plans for other machines are made. */
+static gp_status take_named(search *s, gp_error *err) {
+    gp_profile *profile = NULL;
+    char *difference = NULL;
+    GP_RETURN_IF_FAILED(gp_profile_read(s->options->profile, &profile, err));
+    gp_status status = gp_profile_check(profile, s->session->graph, &s->now, s->devices, s->count, err);
+    if (status == GP_OK) status = gp_profile_describe_difference(&profile->identity, &s->now, &difference, err);
+    if (status != GP_OK) {
+        gp_profile_destroy(&profile);
+        return status;
+    }
+    s->session->profile = profile;
+    s->session->profile_difference = difference;
+    return GP_OK;
+}
+
+static double seconds_before_run(const search *s, double micro_batch) {
+    const gp_session *session = s->session;
+    double run = micro_batch * session->config->pipeline.micro_batches * (double)session->steps;
+    double seconds = share_of_run * run;
+    return seconds < least_seconds ? least_seconds : seconds > most_seconds ? most_seconds : seconds;
+}
+
+static gp_status count_seconds(const gp_session *session, double *out, gp_error *err) {
+    int64_t *cost = NULL;
+    double sum = 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&cost, session->graph->layer_count, err));
+    gp_status status = gp_cost_by_time(session->graph, gp_session_piece(session), cost, err);
+    for (int i = 0; i < session->graph->layer_count && status == GP_OK; i++) sum += (double)cost[i] * 1e-12;
+    free(cost);
+    *out = sum;
+    return status;
+}
+
+/* Of what one host device may take where it does not say. */
+static size_t memory_at_a_time(const search *s) {
+    int on_host = 0;
+    for (int d = 0; d < s->count; d++) on_host += s->devices[d].kind->on_host;
+    return on_host ? gp_machine_memory() / 2 / (size_t)on_host : 0;
+}
+
+static gp_status measure(search *s, double seconds, gp_error *err) {
+    gp_session *session = s->session;
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    double micro_batches = pipeline->micro_batches;
+    double keeps = pipeline->checkpoint == GP_CHECKPOINT_NEVER         ? 1
+                   : pipeline->checkpoint == GP_CHECKPOINT_EXCEPT_LAST ? 1 / micro_batches
+                                                                       : 0;
+    const gp_measure_request request = {.graph = session->graph,
+                                        .devices = s->devices,
+                                        .device_count = s->count,
+                                        .update = session->update,
+                                        .clip_norm = session->config->optimizer.clip_norm,
+                                        .norms = session->norms,
+                                        .samples = s->request.samples,
+                                        .mix = {keeps, 1 / micro_batches},
+                                        .seconds = seconds,
+                                        .memory = memory_at_a_time(s)};
+    gp_profile *profile = NULL;
+    GP_RETURN_IF_FAILED(gp_profile_create(&s->now, session->graph, s->devices, s->count, &profile, err));
+    gp_status status = gp_profile_measure(&request, profile, &session->measured, err);
+    if (status != GP_OK) {
+        gp_profile_destroy(&profile);
+        return status;
+    }
+    session->profile = profile;
+    return GP_OK;
+}
+
+/* A cache that cannot be written loses time, and nothing else. */
+static gp_status keep(search *s, gp_error *err) {
+    gp_error ignored = {0};
+    const char *path = s->options->profile_out ? s->options->profile_out : s->path;
+    if (s->options->profile_out) GP_RETURN_IF_FAILED(gp_profile_write(s->session->profile, path, err));
+    if (!s->options->profile_out && (!path || gp_profile_keep(s->session->profile, path, &ignored) != GP_OK))
+        return GP_OK;
+    return gp_copy_text(&s->session->profile->path, path, err);
+}
+
+static gp_status measure_and_keep(search *s, gp_error *err) {
+    double seconds = s->options->seconds;
+    if (!(seconds > 0)) {
+        double micro_batch = 0;
+        GP_RETURN_IF_FAILED(count_seconds(s->session, &micro_batch, err));
+        seconds = seconds_before_run(s, micro_batch);
+    }
+    if (s->options->notice && seconds >= 1) {
+        fprintf(s->options->notice, "timing the layers, for the balance: at most %.0f s\n", seconds);
+        fflush(s->options->notice);
+    }
+    GP_RETURN_IF_FAILED(measure(s, seconds, err));
+    return keep(s, err);
+}
+
+static gp_status find(search *s, gp_error *err) {
+    GP_RETURN_IF_FAILED(begin(s, err));
+    if (s->options->profile) return take_named(s, err);
+    if (!s->options->again)
+        GP_RETURN_IF_FAILED(
+            gp_profile_find_kept(s->path, &s->now, s->session->graph, s->devices, s->count, &s->session->profile, err));
+    if (s->session->profile || s->options->profiling != GP_PROFILING_MEASURE) return GP_OK;
+    return measure_and_keep(s, err);
+}
+
+/* Nothing is to be chosen on one stage, or where every layer is one; a run without steps has no time to save. */
+static bool is_needed(const gp_session *session, const gp_session_options *options) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    if (options->profiling == GP_PROFILING_NONE) return false;
+    if (options->profiling == GP_PROFILING_FIND || options->balances) return true;
+    return pipeline->balance == GP_BALANCE_AUTO && pipeline->device_count > 1 &&
+           session->graph->layer_count > pipeline->device_count && session->steps > 0;
+}
+
+gp_status gp_balancing_find_profile(gp_session *session, const gp_session_options *options, gp_error *err) {
+    search s = {.session = session, .options = options};
+    if (!is_needed(session, options)) return GP_OK;
+    gp_status status = find(&s, err);
+    gp_profile_identity_fini(&s.now);
+    free(s.devices);
+    free(s.path);
+    return status;
+}
+
+static gp_status refuse_sum(int layer, gp_error *err) {
+    return gp_fail(err, GP_DATA, "the profile's times up to layer %d exceed what 64 bits of picoseconds can hold",
+                   layer);
+}
+
+/* Of devices that differ, the mean. */
+static double layer_seconds(const gp_session *session, int layer, double recomputes) {
+    double sum = 0;
+    int devices = session->config->pipeline.device_count;
+    for (int d = 0; d < devices; d++) {
+        const gp_estimate *time = gp_profile_find(session->profile, &session->devices[d])->layers[layer].time;
+        sum += time[GP_PROFILE_TIME_FORWARD].median + recomputes * time[GP_PROFILE_TIME_RECOMPUTE].median +
+               time[GP_PROFILE_TIME_BACKWARD_INPUT].median + time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median;
+    }
+    return sum / devices;
+}
+
+gp_status gp_balancing_costs(const gp_session *session, int64_t samples, int64_t micro_batches,
+                             gp_checkpoint_mode checkpoint, int64_t *cost, gp_error *err) {
+    if (!session->profile) return gp_cost_by_time(session->graph, samples, cost, err);
+    double recomputes = checkpoint == GP_CHECKPOINT_NEVER         ? 0
+                        : checkpoint == GP_CHECKPOINT_EXCEPT_LAST ? 1 - 1 / (double)micro_batches
+                                                                  : 1;
+    double scale = 1e12 * (double)samples / (double)session->profile->identity.samples;
+    int64_t total = 0;
+    for (int i = 0; i < session->graph->layer_count; i++) {
+        double picoseconds = scale * layer_seconds(session, i, recomputes);
+        if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total)) return refuse_sum(i, err);
+        cost[i] = (int64_t)picoseconds;
+    }
+    return GP_OK;
+}
