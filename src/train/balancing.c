@@ -6,7 +6,8 @@
 #include "base/memory.h"
 #include "train/devices.h"
 
-/* Before a run, profiling may take this share of what the run should take, within bounds; seconds. */
+/* Before a run, profiling may take this share of what the run should take, and no more than so many seconds; where that
+ * is less than the least, there is nothing to gain. */
 static const double share_of_run = 0.05, least_seconds = 0.5, most_seconds = 10;
 
 /* What finding a profile goes by. */
@@ -53,13 +54,6 @@ static gp_status take_named(search *s, gp_error *err) {
     return GP_OK;
 }
 
-static double seconds_before_run(const search *s, double micro_batch) {
-    const gp_session *session = s->session;
-    double run = micro_batch * session->config->pipeline.micro_batches * (double)session->steps;
-    double seconds = share_of_run * run;
-    return seconds < least_seconds ? least_seconds : seconds > most_seconds ? most_seconds : seconds;
-}
-
 static gp_status count_seconds(const gp_session *session, double *out, gp_error *err) {
     int64_t *cost = NULL;
     double sum = 0;
@@ -69,6 +63,15 @@ static gp_status count_seconds(const gp_session *session, double *out, gp_error 
     free(cost);
     *out = sum;
     return status;
+}
+
+/* 0: the run is too short to be worth it. */
+static gp_status seconds_before_run(const gp_session *session, double *out, gp_error *err) {
+    double micro_batch = 0;
+    GP_RETURN_IF_FAILED(count_seconds(session, &micro_batch, err));
+    double seconds = share_of_run * micro_batch * session->config->pipeline.micro_batches * (double)session->steps;
+    *out = seconds < least_seconds ? 0 : seconds > most_seconds ? most_seconds : seconds;
+    return GP_OK;
 }
 
 /* Of what one host device may take where it does not say. */
@@ -118,11 +121,8 @@ static gp_status keep(search *s, gp_error *err) {
 
 static gp_status measure_and_keep(search *s, gp_error *err) {
     double seconds = s->options->seconds;
-    if (!(seconds > 0)) {
-        double micro_batch = 0;
-        GP_RETURN_IF_FAILED(count_seconds(s->session, &micro_batch, err));
-        seconds = seconds_before_run(s, micro_batch);
-    }
+    if (!(seconds > 0)) GP_RETURN_IF_FAILED(seconds_before_run(s->session, &seconds, err));
+    if (!(seconds > 0)) return GP_OK;
     if (s->options->notice && seconds >= 1) {
         fprintf(s->options->notice, "timing the layers, for the balance: at most %.0f s\n", seconds);
         fflush(s->options->notice);
