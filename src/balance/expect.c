@@ -55,6 +55,8 @@ static double profiled_seconds(const gp_durations *d, const gp_instr *instr) {
     case GP_INSTR_RECOMPUTE: return share * stage[GP_PROFILE_TIME_RECOMPUTE];
     case GP_INSTR_BACKWARD:
         return share * (stage[GP_PROFILE_TIME_BACKWARD_INPUT] + stage[GP_PROFILE_TIME_BACKWARD_WEIGHT]);
+    case GP_INSTR_BACKWARD_INPUT: return share * stage[GP_PROFILE_TIME_BACKWARD_INPUT];
+    case GP_INSTR_BACKWARD_WEIGHT: return share * stage[GP_PROFILE_TIME_BACKWARD_WEIGHT];
     case GP_INSTR_STEP: return stage[GP_PROFILE_TIME_UPDATE];
     default: return 0; /* norms and clipping are in the update */
     }

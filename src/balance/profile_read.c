@@ -80,7 +80,8 @@ static gp_status check_keys(reader *r, json_t *object, const char *const *known,
         size_t k = 0;
         while (known[k] && strcmp(known[k], key) != 0) k++;
         if (known[k]) continue;
-        return refuse(r, err, "unknown key \"%.60s\"", key);
+        enter(r, key, 0);
+        return refuse(r, err, "there is no such key");
     }
     return GP_OK;
 }
@@ -237,7 +238,7 @@ static gp_status read_device_name(reader *r, json_t *object, gp_profile_device *
     enter(r, "device", 0);
     const char *text = json_string_value(value);
     size_t length = text ? strcspn(text, ":") : 0;
-    if (!text || length >= sizeof device->kind) return refuse(r, err, "a device is cpu, cuda, cuda:0, …");
+    if (!text) return refuse(r, err, "a device is cpu, cuda, cuda:0, …, not %s", kind_of(value));
     snprintf(device->kind, sizeof device->kind, "%.*s", (int)length, text);
     device->index = GP_PROFILE_ANY_INDEX;
     bool numbered =

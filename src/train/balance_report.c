@@ -63,7 +63,7 @@ static gp_status report_init(report *r, gp_error *err) {
     const gp_session *session = r->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int64_t *layers = NULL;
-    r->stages = pipeline->device_count;
+    r->stages = session->plan->stages->count;
     GP_RETURN_IF_FAILED(GP_NEW(&r->bytes, session->graph->layer_count, err));
     GP_RETURN_IF_FAILED(
         gp_cost_by_size(session->graph, gp_session_piece(session), session->update.states, r->bytes, err));
@@ -179,7 +179,7 @@ static void write_stages(const report *r) {
     fprintf(r->out, "\nstages\n  %5s  %-16s%7s  %-28s%10s  %-*s%7s\n", "stage", "device", "layers", "from … to", "time",
             BAR, "", "busy");
     for (int s = 0; s < r->stages; s++) {
-        const gp_device_spec *spec = &plan->devices[s];
+        const gp_device_spec *spec = &plan->stage[s].spec;
         int64_t last = first + r->found.layers[s] - 1;
         char device[48], *span = NULL;
         gp_error ignored = {0};
@@ -194,7 +194,9 @@ static void write_stages(const report *r) {
         fputs("  ", r->out);
         write_bar(r->out, most > 0 ? stage_seconds(&r->found, s) / most : 0);
         fprintf(r->out, "%6.0f%%\n",
-                r->found.expected.seconds > 0 ? 100 * r->found.expected.busy[s] / r->found.expected.seconds : 0);
+                r->found.expected.seconds > 0
+                    ? 100 * r->found.expected.busy[r->found.plan->stage[s].worker] / r->found.expected.seconds
+                    : 0);
         first = last + 1;
     }
 }
@@ -281,13 +283,13 @@ static json_t *pack_layers(const report *r) {
 static json_t *pack_stages(const report *r) {
     json_t *stages = json_array();
     for (int s = 0; s < r->stages; s++) {
-        const gp_device_spec *spec = &r->found.plan->devices[s];
+        const gp_device_spec *spec = &r->found.plan->stage[s].spec;
         char text[48];
-        json_array_append_new(stages,
-                              json_pack("{s:s, s:I, s:f, s:f}", "device",
-                                        gp_device_text(text, spec->kind->name, spec->index, spec->threads), "layers",
-                                        (json_int_t)r->found.layers[s], "micro_batch",
-                                        stage_seconds(&r->found, s) * 1e3, "busy", r->found.expected.busy[s] * 1e3));
+        json_array_append_new(stages, json_pack("{s:s, s:I, s:f, s:f}", "device",
+                                                gp_device_text(text, spec->kind->name, spec->index, spec->threads),
+                                                "layers", (json_int_t)r->found.layers[s], "micro_batch",
+                                                stage_seconds(&r->found, s) * 1e3, "busy",
+                                                r->found.expected.busy[r->found.plan->stage[s].worker] * 1e3));
     }
     return stages;
 }

@@ -31,7 +31,8 @@ target_link_libraries(count_work PRIVATE gp_train gp_warnings)
 
 # The program itself with host memory for a GPU: PyTorch's values through the CUDA device.
 add_executable(train_on_host ${CMAKE_CURRENT_LIST_DIR}/train_on_host.c ${PROJECT_SOURCE_DIR}/src/cli/gpipe_train.c
-               ${PROJECT_SOURCE_DIR}/src/cli/options.c)
+               ${PROJECT_SOURCE_DIR}/src/cli/options.c ${PROJECT_SOURCE_DIR}/src/cli/words.c
+               ${PROJECT_SOURCE_DIR}/src/cli/process.c)
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cli/gpipe_train.c PROPERTIES COMPILE_DEFINITIONS main=gp_program_main)
 target_include_directories(train_on_host PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(train_on_host PRIVATE gp_host_cuda gp_host_kernels gp_train gp_warnings)
