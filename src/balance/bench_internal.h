@@ -1,4 +1,6 @@
-/* What the files of the bench share. For src/balance/bench*.c only; one thread. */
+/* What the files of the bench share: which routines a round runs, what lies in memory, where an op's operands are.
+ *
+ * For src/balance/bench*.c only; borrows the bench; one thread. */
 #ifndef GP_BALANCE_BENCH_INTERNAL_H
 #define GP_BALANCE_BENCH_INTERNAL_H
 

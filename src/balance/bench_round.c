@@ -49,7 +49,8 @@ static gp_status run_ops(gp_bench *bench, int stage, const gp_exec_op *ops, size
     const gp_device_kind *kind = bench->request.spec.kind;
     const gp_op_args args = {0};
     gp_device_op placed[GP_RUN_MANY];
-    for (size_t i = 0; i < count; i++) placed[i] = gp_bench_place(bench, stage, &ops[i]);
+    placed[0] = gp_bench_place(bench, stage, ops);
+    for (size_t i = 1; i < count; i++) placed[i] = gp_bench_place(bench, stage, &ops[i]);
     if (count > 1) return kind->run_many(bench->stream, placed, (int)count, &args, err);
     return kind->run(bench->stream, placed[0].prepared, placed[0].operands, placed[0].workspace, &args, err);
 }

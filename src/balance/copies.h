@@ -1,4 +1,6 @@
-/* Inside the room: how long copies take, by their size. One thread. */
+/* Inside the room: how long copies take, by their size.
+ *
+ * Borrows the benches, whose arenas it writes over; one thread. */
 #ifndef GP_BALANCE_COPIES_H
 #define GP_BALANCE_COPIES_H
 

@@ -168,7 +168,9 @@ static gp_status plan_edit(const finder *f, const char *name, const char *value,
         status = edit_mapping(&f->in, entry, out, err);
     } else if (f->in.there && f->in.empty) {
         out->from = out->to = f->in.from;
-        status = gp_format_text(&out->instead, err, f->root.flow ? " {%s}" : " {%s}", entry);
+        status = gp_format_text(&out->instead, err, " {%s}", entry);
+    } else if (f->in.there && !f->in.alias) {
+        status = gp_fail(err, GP_CONFIG, "%s: %s is no mapping, which could say %s", name, f->section, entry);
     } else if (f->in.there) {
         status = gp_fail(err, GP_CONFIG, "%s: %s comes from an alias: write %s into what the anchor names", name,
                          f->section, entry);

@@ -98,9 +98,10 @@ static void expect_estimate(gp_estimate is, double median, double low, double hi
 
 static void what_is_left_out_has_its_usual_value(void **state) {
     (void)state;
-    gp_profile *profile = parse("{\"gpipe_profile\": 1, \"micro_batch\": 8, \"devices\": [{\"device\": \"cpu\", "
-                                "\"layers\": [{\"forward\": [3, 2, 5], \"backward\": 4}, {\"forward\": 1, "
-                                "\"backward_input\": 2, \"backward_weight\": 3, \"recompute\": 0.5, \"update\": 7}]}]}");
+    gp_profile *profile =
+        parse("{\"gpipe_profile\": 1, \"micro_batch\": 8, \"devices\": [{\"device\": \"cpu\", "
+              "\"layers\": [{\"forward\": [3, 2, 5], \"backward\": 4}, {\"forward\": 1, "
+              "\"backward_input\": 2, \"backward_weight\": 3, \"recompute\": 0.5, \"update\": 7}]}]}");
     const gp_estimate *first = profile->devices[0].layers[0].time, *second = profile->devices[0].layers[1].time;
     expect_estimate(first[GP_PROFILE_TIME_FORWARD], 3, 2, 5);
     expect_estimate(first[GP_PROFILE_TIME_BACKWARD_INPUT], 2, 2, 2);
@@ -174,18 +175,18 @@ static void another_models_or_devices_are_refused(void **state) {
     check_use(FILE_OF("{\"device\": \"cpu\", \"layers\": [" TIMES ", " TIMES "]}"), &cpu, NULL);
     check_use(FILE_OF("{\"device\": \"cpu\", \"layers\": [" NAMED("a") ", " NAMED("b") "]}"), &cpu, NULL);
     check_use(FILE_OF("{\"device\": \"cpu\", \"layers\": [" TIMES "]}"), &cpu,
-                 "p.json: it is the profile of a model of 1 layer, but this one has 2");
+              "p.json: it is the profile of a model of 1 layer, but this one has 2");
     check_use(FILE_OF("{\"device\": \"cpu\", \"layers\": [" NAMED("a") ", " NAMED("c") "]}"), &cpu,
-                 "p.json: it is the profile of another model: layer 1 is \"c\" there, but \"b\" here");
+              "p.json: it is the profile of another model: layer 1 is \"c\" there, but \"b\" here");
     check_use(FILE_OF("{\"device\": \"cpu\", \"layers\": [" TIMES ", " TIMES "]}"), &two,
-                 "p.json: it has no times for the device cpu, 2 threads; it has them for cpu");
+              "p.json: it has no times for the device cpu, 2 threads; it has them for cpu");
     check_use(FILE_OF("{\"device\": \"cuda:1\", \"layers\": [" TIMES ", " TIMES "]}, {\"device\": \"cpu\", "
-                         "\"threads\": 4, \"layers\": [" TIMES ", " TIMES "]}"),
-                 &cpu, "p.json: it has no times for the device cpu; it has them for cuda:1 and others");
+                      "\"threads\": 4, \"layers\": [" TIMES ", " TIMES "]}"),
+              &cpu, "p.json: it has no times for the device cpu; it has them for cuda:1 and others");
     check_use("{\"gpipe_profile\": 1, \"model\": \"0000000000000006\", \"micro_batch\": 4, \"devices\": "
-                 "[{\"device\": \"cpu\", \"layers\": [" TIMES ", " TIMES "]}]}",
-                 &cpu,
-                 "p.json: it is the profile of another model: the layers have these names, but other options or shapes");
+              "[{\"device\": \"cpu\", \"layers\": [" TIMES ", " TIMES "]}]}",
+              &cpu,
+              "p.json: it is the profile of another model: the layers have these names, but other options or shapes");
 }
 
 static gp_profile_identity identify(const char *model_text, int64_t samples, gp_update update) {
@@ -348,7 +349,8 @@ static void rows_are_found_by_device(void **state) {
     assert_ptr_equal(gp_profile_find(profile, &(gp_device_spec){&gp_cpu_kind, 0, 2, 0}), &profile->devices[2]);
     assert_null(gp_profile_find(profile, &cpu));
     gp_profile_destroy(&profile);
-    const gp_device_spec all[] = {cpu, {&gp_cpu_kind, 0, 2, 100}, cpu, {&gp_cpu_kind, 0, 1, 70}, {&gp_cpu_kind, 0, 2, 0}};
+    const gp_device_spec all[] = {
+        cpu, {&gp_cpu_kind, 0, 2, 100}, cpu, {&gp_cpu_kind, 0, 1, 70}, {&gp_cpu_kind, 0, 2, 0}};
     gp_device_spec distinct[5];
     assert_int_equal(gp_profile_distinct(all, 5, distinct), 2);
     assert_int_equal(distinct[0].memory, 70);
