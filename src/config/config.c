@@ -151,6 +151,7 @@ void gp_config_destroy(gp_config **config) {
     free_source(&(*config)->data.eval);
     free((*config)->pipeline.devices);
     free((*config)->pipeline.layers);
+    free((*config)->pipeline.schedule.file);
     free((*config)->optimizer.lr_milestones);
     free((*config)->train.init);
     free((*config)->train.init_skip);

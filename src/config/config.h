@@ -113,6 +113,13 @@ typedef enum gp_schedule_kind {
     GP_SCHEDULES
 } gp_schedule_kind;
 
+typedef struct gp_schedule_config {
+    gp_schedule_kind kind;
+    int chunks;     /* stages per device: interleaved what it was told, zb_v 2, the others 1 */
+    char *file;     /* FILE: absolute path; owned */
+    gp_place place; /* of the file's name, or of the kind */
+} gp_schedule_config;
+
 typedef struct gp_pipeline_config {
     gp_device_config *devices; /* owned */
     int device_count;
@@ -122,9 +129,10 @@ typedef struct gp_pipeline_config {
     gp_place balance_place;
     int micro_batches;
     gp_place micro_batches_place;
-    const char *schedule; /* "gpipe" */
+    gp_schedule_config schedule;
+    int stages; /* as the schedule places them on the devices; 0: a file says it, and who reads it sets this */
     gp_checkpoint_mode checkpoint;
-    bool lockstep; /* auto resolved: on for gpipe */
+    bool lockstep; /* auto resolved: on for gpipe; elsewhere it does not exist */
 } gp_pipeline_config;
 
 typedef enum gp_optimizer_kind { GP_OPTIMIZER_SGD, GP_OPTIMIZER_ADAM, GP_OPTIMIZER_ADAMW } gp_optimizer_kind;
@@ -184,6 +192,9 @@ typedef struct gp_config {
 } gp_config;
 
 const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode);
+const char *gp_schedule_kind_name(gp_schedule_kind kind);
+/* What stands at `pipeline.schedule`, paths from `folder`; the caller frees out->file, on failure too. */
+GP_MUST_USE gp_status gp_read_schedule(const gp_yaml *node, const char *folder, gp_schedule_config *out, gp_error *err);
 const char *gp_precision_name(gp_precision precision);
 
 /* `overrides`: the arguments of --set, in order. GP_CONFIG or GP_USAGE with a place. */

@@ -14,6 +14,13 @@ const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode) {
     return checkpoint_modes[mode];
 }
 
+static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zb_h1",
+                                        "zb_h2", "zb_v", "file",        NULL}; /* by gp_schedule_kind */
+
+const char *gp_schedule_kind_name(gp_schedule_kind kind) {
+    return schedules[kind];
+}
+
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 /* "cuda:1" is kind cuda, index 1; "cuda" is cuda:0. */
@@ -128,10 +135,11 @@ static gp_status read_balance_list(gp_pipeline_config *pipeline, const gp_yaml *
     }
     GP_RETURN_IF_FAILED(GP_NEW(&pipeline->layers, GP_MAX_STAGES, err));
     GP_RETURN_IF_FAILED(gp_read_integers(node, what, 1, INT32_MAX, GP_MAX_STAGES, pipeline->layers, &count, err));
-    if ((int)count != pipeline->device_count)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: has %zu %s, but there %s %d %s; each needs one", what,
-                          count, count == 1 ? "entry" : "entries", pipeline->device_count == 1 ? "is" : "are",
-                          pipeline->device_count, pipeline->device_count == 1 ? "device" : "devices");
+    bool one_each = pipeline->stages == pipeline->device_count;
+    if ((int)count != pipeline->stages && pipeline->stages > 0)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: has %zu %s, but there %s %d %s%s; each needs one", what,
+                          count, count == 1 ? "entry" : "entries", pipeline->stages == 1 ? "is" : "are",
+                          pipeline->stages, one_each ? "device" : "stage", pipeline->stages == 1 ? "" : "s");
     pipeline->balance = GP_BALANCE_LAYERS;
     pipeline->layers_count = (int)count;
     return GP_OK;
@@ -153,29 +161,76 @@ static gp_status read_balance(gp_pipeline_config *pipeline, const gp_yaml *node,
 
 /* ---- the section ------------------------------------------------------------------------------------------------- */
 
-static gp_status read_schedule(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
-    static const char *const known[] = {"gpipe", NULL};
-    static const char *const later[] = {"1f1b", "interleaved", "zb_h1", "file", NULL};
+static gp_status read_chunks(const gp_choice *choice, gp_schedule_config *schedule, gp_error *err) {
+    static const char *const known[] = {"chunks", NULL};
+    static const char what[] = "pipeline.schedule.interleaved";
+    const gp_yaml *options = NULL, *node = choice->main;
+    int64_t chunks = 2;
+    if (!node) {
+        GP_RETURN_IF_FAILED(gp_read_options(choice, what, known, NULL, &options, err));
+        node = options ? gp_yaml_get(options, "chunks") : NULL;
+    }
+    if (node)
+        GP_RETURN_IF_FAILED(
+            gp_read_integer(node, "pipeline.schedule.interleaved.chunks", 1, GP_MAX_STAGES, &chunks, err));
+    schedule->chunks = (int)chunks;
+    return GP_OK;
+}
+
+static gp_status read_file(const gp_choice *choice, const char *folder, gp_schedule_config *schedule, gp_error *err) {
+    static const char *const known[] = {"path", NULL};
+    static const char what[] = "pipeline.schedule.file";
+    const gp_yaml *options = NULL, *node = choice->main;
+    if (!node) {
+        GP_RETURN_IF_FAILED(gp_read_options(choice, what, known, NULL, &options, err));
+        node = options ? gp_yaml_get(options, "path") : NULL;
+    }
+    if (!node) return gp_fail_at(err, GP_CONFIG, choice->place, "%s: needs the path of the file", what);
+    schedule->place = node->place;
+    return gp_read_path(node, what, folder, &schedule->file, err);
+}
+
+gp_status gp_read_schedule(const gp_yaml *node, const char *folder, gp_schedule_config *out, gp_error *err) {
     static const char *const options[] = {NULL};
     const gp_yaml *none = NULL;
     gp_choice choice;
     int kind = 0;
+    char what[40];
     GP_RETURN_IF_FAILED(gp_read_kind(node, "pipeline.schedule", NULL, &choice, err));
-    GP_RETURN_IF_FAILED(gp_find_kind(&choice, "pipeline.schedule", known, later, &kind, err));
-    GP_RETURN_IF_FAILED(gp_read_options(&choice, "pipeline.schedule.gpipe", options, NULL, &none, err));
-    pipeline->schedule = known[kind];
+    GP_RETURN_IF_FAILED(gp_find_kind(&choice, "pipeline.schedule", schedules, NULL, &kind, err));
+    *out = (gp_schedule_config){.kind = (gp_schedule_kind)kind, .chunks = 1, .place = choice.place};
+    if (out->kind == GP_SCHEDULE_INTERLEAVED) return read_chunks(&choice, out, err);
+    if (out->kind == GP_SCHEDULE_FILE) return read_file(&choice, folder, out, err);
+    if (out->kind == GP_SCHEDULE_ZB_V) out->chunks = 2;
+    snprintf(what, sizeof what, "pipeline.schedule.%s", schedules[kind]);
+    return gp_read_options(&choice, what, options, NULL, &none, err);
+}
+
+static gp_status count_stages(gp_pipeline_config *pipeline, gp_error *err) {
+    const gp_schedule_config *schedule = &pipeline->schedule;
+    int most = GP_MAX_STAGES / schedule->chunks;
+    if (pipeline->device_count > most)
+        return gp_fail_at(err, GP_CONFIG, schedule->place,
+                          "pipeline.schedule: %d stages on each of %d devices are more than %d stages",
+                          schedule->chunks, pipeline->device_count, (int)GP_MAX_STAGES);
+    pipeline->stages = schedule->kind == GP_SCHEDULE_FILE ? 0 : pipeline->device_count * schedule->chunks;
     return GP_OK;
 }
 
 static gp_status read_lockstep(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
     static const char *const choices[] = {"auto", "true", "false", NULL};
+    bool has = pipeline->schedule.kind == GP_SCHEDULE_GPIPE;
     int choice = 0;
-    GP_RETURN_IF_FAILED(gp_read_choice(node, "pipeline.lockstep", choices, &choice, err));
-    pipeline->lockstep = choice != 2; /* auto is on: gpipe is the only schedule */
+    if (node) GP_RETURN_IF_FAILED(gp_read_choice(node, "pipeline.lockstep", choices, &choice, err));
+    if (choice == 1 && !has)
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "pipeline.lockstep: belongs to the schedule gpipe; %s has none (auto is off there)",
+                          schedules[pipeline->schedule.kind]);
+    pipeline->lockstep = has && choice != 2;
     return GP_OK;
 }
 
-static gp_status read_options(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+static gp_status read_options(gp_pipeline_config *pipeline, const gp_yaml *node, const char *folder, gp_error *err) {
     static const char *const known[] = {"devices",  "balance", "micro_batches", "schedule", "checkpoint",
                                         "lockstep", NULL};
     static const char *const later[] = {"replicas", "transport", NULL};
@@ -184,7 +239,10 @@ static gp_status read_options(gp_pipeline_config *pipeline, const gp_yaml *node,
     GP_RETURN_IF_FAILED(gp_read_mapping(node, "pipeline", err));
     GP_RETURN_IF_FAILED(gp_check_keys(node, "pipeline", known, later, err));
     GP_RETURN_IF_FAILED(read_devices(pipeline, gp_yaml_get(node, "devices"), node->place, err));
-    const gp_yaml *value = gp_yaml_get(node, "balance");
+    const gp_yaml *value = gp_yaml_get(node, "schedule");
+    if (value) GP_RETURN_IF_FAILED(gp_read_schedule(value, folder, &pipeline->schedule, err));
+    GP_RETURN_IF_FAILED(count_stages(pipeline, err));
+    value = gp_yaml_get(node, "balance");
     if (value) GP_RETURN_IF_FAILED(read_balance(pipeline, value, err));
     value = gp_yaml_get(node, "micro_batches");
     if (value) {
@@ -193,23 +251,22 @@ static gp_status read_options(gp_pipeline_config *pipeline, const gp_yaml *node,
         pipeline->micro_batches = (int)micro_batches;
         pipeline->micro_batches_place = value->place;
     }
-    value = gp_yaml_get(node, "schedule");
-    if (value) GP_RETURN_IF_FAILED(read_schedule(pipeline, value, err));
     value = gp_yaml_get(node, "checkpoint");
     if (value) GP_RETURN_IF_FAILED(gp_read_choice(value, "pipeline.checkpoint", checkpoint_modes, &mode, err));
     pipeline->checkpoint = (gp_checkpoint_mode)mode;
-    value = gp_yaml_get(node, "lockstep");
-    return value ? read_lockstep(pipeline, value, err) : GP_OK;
+    return read_lockstep(pipeline, gp_yaml_get(node, "lockstep"), err);
 }
 
 gp_status gp_read_pipeline(gp_config *config, const gp_yaml *node, gp_error *err) {
     gp_pipeline_config *pipeline = &config->pipeline;
     gp_place place = node ? node->place : gp_yaml_root(config->document)->place;
     pipeline->micro_batches = 1;
-    pipeline->schedule = "gpipe";
+    pipeline->schedule = (gp_schedule_config){.kind = GP_SCHEDULE_GPIPE, .chunks = 1, .place = place};
     pipeline->checkpoint = GP_CHECKPOINT_EXCEPT_LAST;
     pipeline->lockstep = true;
     pipeline->balance_place = place;
     pipeline->micro_batches_place = place;
-    return node ? read_options(pipeline, node, err) : read_devices(pipeline, NULL, place, err);
+    if (node) return read_options(pipeline, node, config->folder, err);
+    GP_RETURN_IF_FAILED(read_devices(pipeline, NULL, place, err));
+    return count_stages(pipeline, err);
 }

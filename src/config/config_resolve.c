@@ -110,14 +110,29 @@ static void write_balance(FILE *file, const gp_pipeline_config *pipeline) {
     fputs("]", file);
 }
 
+static void write_schedule(FILE *file, const gp_schedule_config *schedule) {
+    const char *name = gp_schedule_kind_name(schedule->kind);
+    if (schedule->kind == GP_SCHEDULE_INTERLEAVED) {
+        fprintf(file, "{%s: {chunks: %d}}", name, schedule->chunks);
+    } else if (schedule->kind == GP_SCHEDULE_FILE) {
+        fprintf(file, "{%s: ", name);
+        gp_yaml_write_quoted(file, schedule->file);
+        fputs("}", file);
+    } else {
+        fputs(name, file);
+    }
+}
+
 static void write_pipeline(FILE *file, const gp_config *config) {
     const gp_pipeline_config *pipeline = &config->pipeline;
     fputs("{devices: [", file);
     write_devices(file, pipeline);
     fputs("], balance: ", file);
     write_balance(file, pipeline);
-    fprintf(file, ", micro_batches: %d, schedule: %s, checkpoint: %s, lockstep: %s}", pipeline->micro_batches,
-            pipeline->schedule, gp_checkpoint_mode_name(pipeline->checkpoint), truth(pipeline->lockstep));
+    fprintf(file, ", micro_batches: %d, schedule: ", pipeline->micro_batches);
+    write_schedule(file, &pipeline->schedule);
+    fprintf(file, ", checkpoint: %s, lockstep: %s}", gp_checkpoint_mode_name(pipeline->checkpoint),
+            truth(pipeline->lockstep));
 }
 
 static void write_sgd(FILE *file, const gp_optimizer_config *optimizer) {
@@ -252,8 +267,8 @@ static gp_status put_section(gp_config *config, const char *key, void (*write)(F
 
 static gp_status settle_balance(gp_pipeline_config *pipeline, const int64_t *balance, int stages, gp_error *err) {
     int64_t *layers = NULL;
-    if (stages != pipeline->device_count)
-        return gp_fail(err, GP_INTERNAL, "a balance of %d stages for %d devices", stages, pipeline->device_count);
+    if (stages != pipeline->stages)
+        return gp_fail(err, GP_INTERNAL, "a balance of %d stages for %d", stages, pipeline->stages);
     GP_RETURN_IF_FAILED(GP_NEW(&layers, stages, err));
     memcpy(layers, balance, (size_t)stages * sizeof *layers);
     free(pipeline->layers);

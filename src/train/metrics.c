@@ -171,8 +171,9 @@ static json_t *describe_run(const gp_session *session) {
     json_t *balance = json_array(), *devices = json_array();
     bool right = true;
     for (int s = 0; right && s < session->plan->stages->count; s++)
-        right = json_array_append_new(balance, json_integer(session->layers[s])) == 0 &&
-                json_array_append_new(devices, json_string(config->pipeline.devices[s].kind)) == 0;
+        right = json_array_append_new(balance, json_integer(session->layers[s])) == 0;
+    for (int w = 0; right && w < session->plan->workers; w++)
+        right = json_array_append_new(devices, json_string(config->pipeline.devices[w].kind)) == 0;
     if (!right) {
         json_decref(balance);
         json_decref(devices);
@@ -181,9 +182,10 @@ static json_t *describe_run(const gp_session *session) {
     return json_pack(
         "{s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION, "parameters",
         (json_int_t)gp_graph_param_elements(session->graph), "layers", session->graph->layer_count, "balance", balance,
-        "devices", devices, "micro_batches", config->pipeline.micro_batches, "schedule", config->pipeline.schedule,
-        "checkpoint", gp_checkpoint_mode_name(config->pipeline.checkpoint), "lockstep", config->pipeline.lockstep,
-        "seed", (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
+        "devices", devices, "micro_batches", config->pipeline.micro_batches, "schedule",
+        gp_schedule_kind_name(config->pipeline.schedule.kind), "checkpoint",
+        gp_checkpoint_mode_name(config->pipeline.checkpoint), "lockstep", config->pipeline.lockstep, "seed",
+        (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
         (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
         (json_int_t)(session->eval ? gp_dataset_count(session->eval) : 0), "steps", (json_int_t)session->steps);
 }

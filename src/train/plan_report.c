@@ -65,9 +65,9 @@ static void write_header(const gp_report *report) {
             gp_report_count(layers, plan->graph->layer_count, "layer"),
             plan->graph->nodes[plan->graph->node_count - 1].layer->type->name,
             gp_report_count(parameters, gp_graph_param_elements(plan->graph), "parameter"), gp_dtype_name(plan->real));
-    fprintf(report->out, "pipeline     %s, schedule gpipe, lockstep %s, checkpoint %s\n",
-            gp_report_count(stages, plan->stages->count, "stage"), plan->lockstep ? "on" : "off",
-            gp_checkpoint_mode_name(plan->checkpoint));
+    fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s\n",
+            gp_report_count(stages, plan->stages->count, "stage"), gp_schedule_kind_name(plan->schedule.kind),
+            plan->lockstep ? "on" : "off", gp_checkpoint_mode_name(plan->checkpoint));
     for (int m = 0; m < plan->mini_count; m++) {
         fputs(m ? "             " : "mini-batches ", report->out);
         write_size(report, &plan->minis[m]);

@@ -29,7 +29,7 @@ static void fill_timeline(timeline *t, const gp_programs *programs) {
     for (int w = 0; w < programs->workers; w++)
         for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
             const gp_instr *instr = &programs->worker[w].instrs[pc];
-            if (instr->op != GP_INSTR_FORWARD && instr->op != GP_INSTR_RECOMPUTE && instr->op != GP_INSTR_BACKWARD)
+            if (instr->op != GP_INSTR_FORWARD && instr->op != GP_INSTR_RECOMPUTE && !gp_instr_is_backward(instr))
                 continue;
             char *cell = t->cells[instr->stage * t->clocks + (int)instr->clock];
             size_t used = strlen(cell);
@@ -98,6 +98,12 @@ static void report_slots(const gp_report *report) {
     fputs("\n", report->out);
 }
 
+static bool is_split(const gp_programs *programs) {
+    for (size_t pc = 0; pc < programs->worker[0].count; pc++)
+        if (programs->worker[0].instrs[pc].op == GP_INSTR_BACKWARD_INPUT) return true;
+    return false;
+}
+
 gp_status gp_report_schedule(const gp_report *report, gp_error *err) {
     const gp_mini_plan *mini = &report->plan->minis[report->mini];
     int64_t clocks = count_clocks(mini->programs);
@@ -105,8 +111,10 @@ gp_status gp_report_schedule(const gp_report *report, gp_error *err) {
     fprintf(report->out, "\nschedule of a mini-batch: %d micro-batch%s in %s\n", mini->pieces,
             mini->pieces == 1 ? "" : "es", gp_report_count(number, clocks, "clock"));
     if (report->plan->stages->count <= MOST_STAGES && clocks <= MOST_CLOCKS) {
-        fputs(mini->training ? "  F forward, R recompute, B backward of a micro-batch\n"
-                             : "  F forward of a micro-batch\n",
+        fputs(!mini->training ? "  F forward of a micro-batch\n"
+              : is_split(mini->programs)
+                  ? "  F forward, R recompute, B backward of a micro-batch; I for inputs, W for weights\n"
+                  : "  F forward, R recompute, B backward of a micro-batch\n",
               report->out);
         GP_RETURN_IF_FAILED(report_timeline(report, (int)clocks, err));
     }

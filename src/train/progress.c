@@ -34,11 +34,12 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     for (int w = 0; w < session->plan->workers; w++)
         if (session->plan->arena[w] > arena) arena = session->plan->arena[w];
     printf("%d layers, %" PRId64 " parameters; %d stage%s [", session->graph->layer_count,
-           gp_graph_param_elements(session->graph), pipeline->device_count, pipeline->device_count == 1 ? "" : "s");
-    for (int s = 0; s < pipeline->device_count && s < 16; s++) printf("%s%" PRId64, s ? ", " : "", session->layers[s]);
-    printf("%s], %d micro-batch%s, checkpoint %s; at most %s per stage\n", pipeline->device_count > 16 ? ", …" : "",
-           pipeline->micro_batches, pipeline->micro_batches == 1 ? "" : "es",
-           gp_checkpoint_mode_name(pipeline->checkpoint), gp_bytes_text(bytes, arena));
+           gp_graph_param_elements(session->graph), pipeline->stages, pipeline->stages == 1 ? "" : "s");
+    for (int s = 0; s < pipeline->stages && s < 16; s++) printf("%s%" PRId64, s ? ", " : "", session->layers[s]);
+    printf("%s], schedule %s, %d micro-batch%s, checkpoint %s; at most %s per %s\n", pipeline->stages > 16 ? ", …" : "",
+           gp_schedule_kind_name(pipeline->schedule.kind), pipeline->micro_batches,
+           pipeline->micro_batches == 1 ? "" : "es", gp_checkpoint_mode_name(pipeline->checkpoint),
+           gp_bytes_text(bytes, arena), pipeline->stages == pipeline->device_count ? "stage" : "worker");
     printf("run folder: %s\n", folder);
     fflush(stdout);
 }

@@ -117,8 +117,7 @@ static gp_status find_finished(const gp_session *session, const char *folder, gp
 
 gp_status gp_resume_open(gp_session *session, const char *folder, gp_resume *out, gp_error *err) {
     gp_resume resume = {0};
-    GP_RETURN_IF_FAILED(
-        gp_config_resolve(session->config, session->layers, session->config->pipeline.device_count, err));
+    GP_RETURN_IF_FAILED(gp_config_resolve(session->config, session->layers, session->config->pipeline.stages, err));
     gp_status status = find_snapshot(session, folder, &resume, err);
     if (status == GP_OK) status = find_finished(session, folder, &resume, err);
     if (status != GP_OK)

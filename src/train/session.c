@@ -113,14 +113,20 @@ typedef struct choice {
     gp_balance_mode balance;
 } choice;
 
+/* Where too many stages were asked for: the first device too many, or the schedule that has several on each. */
+static gp_place stages_place(const gp_pipeline_config *pipeline, int layers) {
+    bool one_each = pipeline->stages == pipeline->device_count;
+    return one_each ? pipeline->devices[layers].place : pipeline->schedule.place;
+}
+
 static gp_status check_layers(const gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int layers = session->graph->layer_count;
     int64_t sum = 0;
-    if (pipeline->balance != GP_BALANCE_LAYERS && pipeline->device_count > layers)
-        return gp_fail_at(err, GP_CONFIG, pipeline->devices[layers].place,
-                          "pipeline.devices: %d stages are more than the model's %d layer%s", pipeline->device_count,
-                          layers, layers == 1 ? "" : "s");
+    if (pipeline->balance != GP_BALANCE_LAYERS && pipeline->stages > layers)
+        return gp_fail_at(err, GP_CONFIG, stages_place(pipeline, layers),
+                          "pipeline.devices: %d stages are more than the model's %d layer%s", pipeline->stages, layers,
+                          layers == 1 ? "" : "s");
     if (pipeline->balance != GP_BALANCE_LAYERS) return GP_OK;
     for (int s = 0; s < pipeline->layers_count; s++) sum += pipeline->layers[s];
     if (sum == layers) return GP_OK;
@@ -129,7 +135,7 @@ static gp_status check_layers(const gp_session *session, gp_error *err) {
                       layers == 1 ? "" : "s");
 }
 
-/* Layers per stage into `layers`, one entry for each device. */
+/* Layers per stage into `layers`. */
 static gp_status find_balance(const gp_session *session, const choice *with, int64_t *layers, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int64_t piece = (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
@@ -143,7 +149,7 @@ static gp_status find_balance(const gp_session *session, const choice *with, int
     gp_status status = with->balance == GP_BALANCE_AUTO
                            ? gp_balancing_costs(session, piece, with->micro_batches, with->checkpoint, cost, err)
                            : gp_cost_by_size(session->graph, piece, session->update.states, cost, err);
-    if (status == GP_OK) status = gp_partition_min_max(cost, count, pipeline->device_count, layers, err);
+    if (status == GP_OK) status = gp_partition_min_max(cost, count, pipeline->stages, layers, err);
     free(cost);
     return status;
 }
@@ -175,7 +181,8 @@ static gp_status make_cut(const gp_session *session, const choice *with, const i
     gp_mini_size sizes[4];
     gp_plan_request request = {.graph = session->graph,
                                .layers = layers,
-                               .stages = config->pipeline.device_count,
+                               .stages = config->pipeline.stages,
+                               .schedule = session->schedule,
                                .devices = session->devices,
                                .real = GP_F32,
                                .update = session->update,
@@ -218,7 +225,7 @@ static bool would_fit(const gp_session *session, const choice *with) {
     int64_t *layers = NULL;
     gp_error ignored = {0};
     int worker;
-    if (GP_NEW(&layers, session->config->pipeline.device_count, &ignored) != GP_OK) return false;
+    if (GP_NEW(&layers, session->config->pipeline.stages, &ignored) != GP_OK) return false;
     bool fits =
         make_plan(session, with, layers, &plan, &ignored) == GP_OK && gp_memory_check(plan, &worker, &ignored) == GP_OK;
     gp_plan_destroy(&plan);
@@ -228,7 +235,7 @@ static bool would_fit(const gp_session *session, const choice *with) {
 
 /* What planning a choice takes, in instructions and ops: the search for a remedy has a budget of it, a few seconds. */
 static int64_t planning_work(const gp_session *session, int64_t micro_batches) {
-    int64_t stages = session->config->pipeline.device_count;
+    int64_t stages = session->config->pipeline.stages;
     return session->graph->node_count + stages * (stages + micro_batches);
 }
 
@@ -334,6 +341,7 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
     GP_RETURN_IF_FAILED(check_trained(session, err));
     describe_samples(session);
     GP_RETURN_IF_FAILED(find_devices(session, err));
+    session->schedule = (gp_schedule){.kind = pipeline->schedule.kind, .chunks = pipeline->schedule.chunks};
     GP_RETURN_IF_FAILED(check_layers(session, err));
     if (!session->balances) GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
@@ -342,7 +350,7 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
         return named_at(train->init_place, err);
     session->update = make_update(&session->config->optimizer);
     GP_RETURN_IF_FAILED(gp_balancing_find_profile(session, options, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->device_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
     GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, err));
     gp_status status = gp_memory_check(session->plan, &worker, err);
     return status == GP_OK ? GP_OK : refuse_plan(session, &now, worker, err);

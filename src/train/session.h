@@ -46,6 +46,7 @@ typedef struct gp_session {
     gp_sample_spec spec;
     gp_dataset *train, *eval; /* NULL: none, or not needed */
     gp_device_spec *devices;
+    gp_schedule schedule;
     gp_update update;
     gp_profile *profile;      /* that times come from; NULL: they are counted */
     char *profile_difference; /* what of a profile that was named does not fit; NULL, or "": all does */

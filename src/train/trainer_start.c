@@ -37,7 +37,7 @@ static gp_status open_metrics(gp_trainer *t, gp_error *err) {
 static gp_status start_saver(gp_trainer *t, gp_error *err) {
     gp_config *config = t->session->config;
     char *text = NULL;
-    GP_RETURN_IF_FAILED(gp_config_resolve(config, t->session->layers, config->pipeline.device_count, err));
+    GP_RETURN_IF_FAILED(gp_config_resolve(config, t->session->layers, config->pipeline.stages, err));
     GP_RETURN_IF_FAILED(gp_config_text(config, &text, err));
     gp_status status = gp_saver_create(t->session->plan, t->options->folder, text, config->train.keep, &t->saver, err);
     free(text);

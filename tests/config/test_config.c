@@ -89,7 +89,8 @@ static void has_the_defaults_of_the_manual(void **state) {
     assert_int_equal(c->pipeline.devices[0].memory, 0);
     assert_int_equal(c->pipeline.balance, GP_BALANCE_AUTO);
     assert_int_equal(c->pipeline.micro_batches, 1);
-    assert_string_equal(c->pipeline.schedule, "gpipe");
+    assert_int_equal(c->pipeline.schedule.kind, GP_SCHEDULE_GPIPE);
+    assert_int_equal(c->pipeline.stages, 1);
     assert_int_equal(c->pipeline.checkpoint, GP_CHECKPOINT_EXCEPT_LAST);
     assert_true(c->pipeline.lockstep);
     assert_int_equal(c->optimizer.kind, GP_OPTIMIZER_SGD);
@@ -346,8 +347,9 @@ static bool pipelines_equal(const gp_pipeline_config *a, const gp_pipeline_confi
     }
     for (int i = 0; i < a->layers_count; i++)
         if (a->layers[i] != b->layers[i]) return false;
-    return a->balance == b->balance && a->micro_batches == b->micro_batches && texts_equal(a->schedule, b->schedule) &&
-           a->checkpoint == b->checkpoint && a->lockstep == b->lockstep;
+    return a->balance == b->balance && a->micro_batches == b->micro_batches && a->schedule.kind == b->schedule.kind &&
+           a->schedule.chunks == b->schedule.chunks && texts_equal(a->schedule.file, b->schedule.file) &&
+           a->stages == b->stages && a->checkpoint == b->checkpoint && a->lockstep == b->lockstep;
 }
 
 static bool times_equal(gp_time a, gp_time b) {

@@ -41,7 +41,7 @@ static gp_status cut(const gp_config *config, const gp_graph *graph, int64_t lay
     }
     GP_RETURN_IF_FAILED(config->pipeline.balance == GP_BALANCE_AUTO ? gp_cost_by_time(graph, piece, costs, err)
                                                                     : gp_cost_by_size(graph, piece, 1, costs, err));
-    return gp_partition_min_max(costs, graph->layer_count, config->pipeline.device_count, layers, err);
+    return gp_partition_min_max(costs, graph->layer_count, config->pipeline.stages, layers, err);
 }
 
 static gp_status plan(const gp_config *config, const gp_graph *graph, const int64_t *layers, gp_plan **out,
@@ -52,7 +52,8 @@ static gp_status plan(const gp_config *config, const gp_graph *graph, const int6
     const gp_mini_size sizes[] = {{config->data.batch, true}, {1 + config->data.batch / 2, false}};
     gp_plan_request request = {.graph = graph,
                                .layers = layers,
-                               .stages = config->pipeline.device_count,
+                               .stages = config->pipeline.stages,
+                               .schedule = {config->pipeline.schedule.kind, config->pipeline.schedule.chunks, NULL},
                                .devices = devices,
                                .real = GP_F32,
                                .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}},
@@ -70,9 +71,9 @@ static void check_plan(gp_config *config, const gp_graph *graph) {
     gp_plan *it = NULL;
     int64_t layers[MOST_STAGES] = {0};
     int worker;
-    int stages = config->pipeline.device_count;
-    if (stages > MOST_STAGES || config->pipeline.layers_count > MOST_STAGES || graph->layer_count > MOST_LAYERS ||
-        config->pipeline.micro_batches > MOST_MICRO_BATCHES)
+    int stages = config->pipeline.stages;
+    if (stages == 0 || stages > MOST_STAGES || config->pipeline.layers_count > MOST_STAGES ||
+        graph->layer_count > MOST_LAYERS || config->pipeline.micro_batches > MOST_MICRO_BATCHES)
         return;
     gp_status status = cut(config, graph, layers, &err);
     if (status == GP_OK) status = plan(config, graph, layers, &it, &err);
