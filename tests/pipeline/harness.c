@@ -34,6 +34,7 @@ void harness_plan(harness *h, const harness_options *options) {
     gp_plan_request request = {
         .graph = h->graph,
         .layers = options->layers,
+        .schedule = options->schedule,
         .stages = options->stages,
         .devices = specs,
         .real = options->real,

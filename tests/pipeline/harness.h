@@ -44,6 +44,7 @@ typedef struct harness_options {
     const char *model; /* YAML of the model: subtree */
     const int64_t *layers;
     int stages;
+    gp_schedule schedule; /* GPipe's unless said */
     const gp_device_kind *kind;
     gp_dtype real;
     gp_checkpoint_mode checkpoint;

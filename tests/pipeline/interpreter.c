@@ -15,9 +15,9 @@ typedef struct sent {
 } sent;
 
 typedef struct stage_state {
-    int forwards, backwards;
+    int forwards, backwards, weights;
     int norms; /* of other stages, received */
-    bool total, accumulates, normed, clipped, flag, stepped;
+    bool total, accumulates, adds_weights, normed, clipped, flag, stepped;
 } stage_state;
 
 typedef struct machine {
@@ -25,10 +25,11 @@ typedef struct machine {
     const gp_programs *programs;
     int keys;
     int *contents; /* [frame][stage][slot][key]: the micro-batch, +1. Keys of stash, outbox, saved: values; one more in
-                      saved: what backward needs. Of gradients: edges coming, then edges leaving */
+                      saved: what backward needs. Of gradients: edges coming, edges leaving, and one more: what the
+                      backward for weights needs */
     sent *copies;  /* [edge][micro] */
-    bool *forward, *backward; /* [stage][micro] */
-    stage_state *state;       /* [stage] */
+    bool *forward, *backward, *weight; /* [stage][micro] */
+    stage_state *state;                /* [stage] */
     size_t *pc;
     bool *meets; /* [worker] */
     gp_error *err;
@@ -56,6 +57,10 @@ static void fill(machine *m, int frame, const gp_instr *instr, int slot, int key
 
 static int backward_needs(const machine *m) {
     return m->stages->graph->value_count;
+}
+
+static int weights_need(const machine *m) {
+    return 2 * (int)m->stages->edge_count;
 }
 
 static int leaving(const machine *m, int edge) {
@@ -126,17 +131,27 @@ static outcome recompute(machine *m, const gp_instr *instr) {
     return WENT_ON;
 }
 
-static outcome accumulate(machine *m, const gp_instr *instr) {
-    stage_state *state = &m->state[instr->stage];
-    bool *done = &m->backward[instr->stage * m->programs->pieces + instr->micro];
+/* Of gradients of one kind, those of a backward for inputs (batch norm's) or those of one for weights. */
+static outcome add_up(machine *m, const gp_instr *instr, bool *done, bool *accumulates, int *count) {
     if (*done) return harm(m, instr, "happens twice");
     *done = true;
-    if (!(instr->flags & GP_INSTR_FIRST) != state->accumulates)
+    if (!(instr->flags & GP_INSTR_FIRST) != *accumulates)
         return harm(m, instr, "overwrites gradients or adds to nothing");
-    state->accumulates = true;
+    *accumulates = true;
     int order = m->programs->descending ? m->programs->pieces - 1 - instr->micro : instr->micro;
-    if (order != state->backwards++) return harm(m, instr, "adds up in another order");
+    if (order != (*count)++) return harm(m, instr, "adds up in another order");
     return WENT_ON;
+}
+
+static outcome accumulate(machine *m, const gp_instr *instr) {
+    stage_state *state = &m->state[instr->stage];
+    int at = instr->stage * m->programs->pieces + instr->micro;
+    outcome it = WENT_ON;
+    if (instr->op != GP_INSTR_BACKWARD_WEIGHT)
+        it = add_up(m, instr, &m->backward[at], &state->accumulates, &state->backwards);
+    if (it == WENT_ON && instr->op != GP_INSTR_BACKWARD_INPUT)
+        it = add_up(m, instr, &m->weight[at], &state->adds_weights, &state->weights);
+    return it;
 }
 
 static outcome backward(machine *m, const gp_instr *instr) {
@@ -149,7 +164,19 @@ static outcome backward(machine *m, const gp_instr *instr) {
     for (int key = 0; key < m->keys; key++) *content(m, GRAD, instr->stage, instr->grad, key) = 0;
     for (size_t i = 0; i < stage->grad_out.count; i++)
         fill(m, GRAD, instr, instr->grad, leaving(m, stage->grad_out.items[i]));
+    if (instr->op == GP_INSTR_BACKWARD_INPUT)
+        fill(m, GRAD, instr, instr->grad, weights_need(m));
+    else
+        *content(m, SAVED, instr->stage, instr->work, backward_needs(m)) = 0;
+    return accumulate(m, instr);
+}
+
+static outcome backward_weight(machine *m, const gp_instr *instr) {
+    if (!stash_complete(m, instr)) return harm(m, instr, "the stash does not hold what the stage takes");
+    if (!holds(m, SAVED, instr, instr->work, backward_needs(m))) return harm(m, instr, "lacks what forward saves");
+    if (!holds(m, GRAD, instr, instr->grad, weights_need(m))) return harm(m, instr, "lacks what I leaves");
     *content(m, SAVED, instr->stage, instr->work, backward_needs(m)) = 0;
+    *content(m, GRAD, instr->stage, instr->grad, weights_need(m)) = 0;
     return accumulate(m, instr);
 }
 
@@ -193,7 +220,7 @@ static outcome receive(machine *m, const gp_instr *instr) {
 static outcome norm(machine *m, const gp_instr *instr) {
     stage_state *state = &m->state[instr->stage];
     if (!m->programs->training || !m->stages->norms) return harm(m, instr, "has no place for squares");
-    if (state->backwards != m->programs->pieces) return harm(m, instr, "squares half a gradient");
+    if (state->weights != m->programs->pieces) return harm(m, instr, "squares half a gradient");
     if (state->normed) return harm(m, instr, "happens twice");
     state->normed = true;
     return WENT_ON;
@@ -210,7 +237,7 @@ static outcome clip(machine *m, const gp_instr *instr) {
 
 static outcome step(machine *m, const gp_instr *instr) {
     stage_state *state = &m->state[instr->stage];
-    if (!m->programs->training || state->backwards != m->programs->pieces || !state->total)
+    if (!m->programs->training || state->weights != m->programs->pieces || !state->total)
         return harm(m, instr, "updates too early");
     if (m->stages->norms && m->stages->stage[instr->stage].flag_in < 0 && !state->clipped)
         return harm(m, instr, "updates before the clip");
@@ -226,7 +253,9 @@ static outcome execute(machine *m, const gp_instr *instr) {
     case GP_INSTR_LOAD: return still_read(m, STASH, instr, instr->slot) ? BLOCKED : load(m, instr);
     case GP_INSTR_FORWARD: return forward(m, instr);
     case GP_INSTR_RECOMPUTE: return recompute(m, instr);
-    case GP_INSTR_BACKWARD: return backward(m, instr);
+    case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT: return backward(m, instr);
+    case GP_INSTR_BACKWARD_WEIGHT: return backward_weight(m, instr);
     case GP_INSTR_SEND: return send(m, instr);
     case GP_INSTR_RECV:
         if (m->stages->edges[instr->edge].kind == GP_EDGE_GRADIENT && still_read(m, GRAD, instr, instr->slot))
@@ -296,11 +325,12 @@ static gp_status check_end(const machine *m) {
 static gp_status reserve(machine *m, gp_error *err) {
     size_t stages = (size_t)m->stages->count, pieces = (size_t)m->programs->pieces;
     int edges = (int)m->stages->edge_count, values = m->stages->graph->value_count;
-    m->keys = 2 * edges > values + 1 ? 2 * edges : values + 1;
+    m->keys = 2 * edges > values ? 2 * edges + 1 : values + 1;
     GP_RETURN_IF_FAILED(GP_NEW(&m->contents, FRAMES * stages * INTERPRETER_SLOTS * (size_t)m->keys, err));
     GP_RETURN_IF_FAILED(GP_NEW(&m->copies, m->stages->edge_count * pieces, err));
     GP_RETURN_IF_FAILED(GP_NEW(&m->forward, stages * pieces, err));
     GP_RETURN_IF_FAILED(GP_NEW(&m->backward, stages * pieces, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&m->weight, stages * pieces, err));
     GP_RETURN_IF_FAILED(GP_NEW(&m->state, stages, err));
     GP_RETURN_IF_FAILED(GP_NEW(&m->pc, m->programs->workers, err));
     return GP_NEW(&m->meets, m->programs->workers, err);
@@ -317,6 +347,7 @@ gp_status interpret(const gp_stages *stages, const gp_programs *programs, interl
     free(m.copies);
     free(m.forward);
     free(m.backward);
+    free(m.weight);
     free(m.state);
     free(m.pc);
     free(m.meets);

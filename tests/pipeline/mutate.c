@@ -79,8 +79,10 @@ static uint16_t *slot_of(gp_instr *instr, const gp_stages *stages, gp_frame fram
     case GP_INSTR_FORWARD:
     case GP_INSTR_RECOMPUTE:
     case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_INPUT:
+    case GP_INSTR_BACKWARD_WEIGHT:
         if (frame == GP_FRAME_STASH) return &instr->slot;
-        if (frame == GP_FRAME_GRAD) return instr->op == GP_INSTR_BACKWARD ? &instr->grad : NULL;
+        if (frame == GP_FRAME_GRAD) return gp_instr_is_backward(instr) ? &instr->grad : NULL;
         return frame == (keeps ? GP_FRAME_SAVED : GP_FRAME_OUTBOX) ? &instr->work : NULL;
     case GP_INSTR_SEND:
     case GP_INSTR_RECV: {

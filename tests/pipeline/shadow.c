@@ -204,6 +204,7 @@ static gp_status after_instr(void *context, const gp_site *site, gp_error *err) 
         finish(s, w, GP_FRAME_OUTBOX);
         break;
     case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_WEIGHT:
         finish(s, w, GP_FRAME_STASH);
         finish(s, w, GP_FRAME_SAVED);
         finish(s, w, GP_FRAME_GRAD);

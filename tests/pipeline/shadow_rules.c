@@ -6,7 +6,7 @@
 /* Which slot of a frame an instruction has, by program.h's table; −1: none. */
 static int slot_of(const gp_plan *plan, const gp_instr *instr, gp_frame frame) {
     bool keep = instr->flags & GP_INSTR_KEEP;
-    bool computes = instr->op == GP_INSTR_FORWARD || instr->op == GP_INSTR_RECOMPUTE || instr->op == GP_INSTR_BACKWARD;
+    bool computes = instr->op == GP_INSTR_FORWARD || instr->op == GP_INSTR_RECOMPUTE || gp_instr_is_backward(instr);
     bool copies = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
     gp_edge_kind edge = copies ? plan->stages->edges[instr->edge].kind : GP_EDGE_FLAG;
     bool value = copies && (edge == GP_EDGE_ACTIVATION || edge == GP_EDGE_SKIP);
@@ -23,7 +23,7 @@ static int slot_of(const gp_plan *plan, const gp_instr *instr, gp_frame frame) {
         if (value && instr->op == GP_INSTR_SEND && !keep) return instr->slot;
         break;
     case GP_FRAME_GRAD:
-        if (instr->op == GP_INSTR_BACKWARD) return instr->grad;
+        if (gp_instr_is_backward(instr)) return instr->grad;
         if (copies && edge == GP_EDGE_GRADIENT) return instr->slot;
         break;
     case GP_FRAMES: break;
@@ -36,7 +36,7 @@ static bool may_write_frame(const gp_instr *instr, gp_frame frame) {
     case GP_FRAME_STASH: return instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV;
     case GP_FRAME_SAVED: return instr->op != GP_INSTR_SEND; /* backward may overwrite what it reads last */
     case GP_FRAME_OUTBOX: return instr->op == GP_INSTR_FORWARD;
-    case GP_FRAME_GRAD: return instr->op == GP_INSTR_RECV || instr->op == GP_INSTR_BACKWARD;
+    case GP_FRAME_GRAD: return instr->op == GP_INSTR_RECV || gp_instr_is_backward(instr);
     case GP_FRAMES: break;
     }
     return false;
@@ -94,8 +94,8 @@ static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int piece
         bool grad = param->trained && within(at, bytes, param->grad, param->grad_bytes);
         if (!kept && !grad) continue;
         *out = (part){.owner = kept ? KEPT : MINI_BATCH,
-                      .writable = kept ? step : instr->op == GP_INSTR_BACKWARD,
-                      .readable = kept || step || norm || instr->op == GP_INSTR_BACKWARD};
+                      .writable = kept ? step : gp_instr_is_backward(instr),
+                      .readable = kept || step || norm || gp_instr_is_backward(instr)};
         return true;
     }
     return false;

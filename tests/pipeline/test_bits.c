@@ -1,5 +1,6 @@
 /* Promise 3: parameters, optimizer states and losses have the same bits however the network is cut, recomputed and
  * scheduled. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -346,6 +347,103 @@ static void test_clipping(void **state) {
     if (!HARNESS_WATCHES_THREADS) check_clipped(&skips, three, &gp_cpu_kind, GP_F32, 2, 0.5, 2);
 }
 
+/* ---- schedules --------------------------------------------------------------------------------------------------- */
+
+typedef struct scheduled {
+    int stages;
+    int64_t layers[4];
+    gp_schedule schedule;
+} scheduled;
+
+static void check_schedule(const network *net, const scheduled *its, harness_options options, uint64_t expected) {
+    options.model = net->model;
+    options.layers = its->layers;
+    options.stages = its->stages;
+    options.schedule = its->schedule;
+    for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
+        options.checkpoint = (gp_checkpoint_mode)mode;
+        uint64_t hash = harness_train(&options, NULL, FEW_STEPS);
+        if (hash != expected)
+            fail_msg("%s on %s, schedule %s, %d stages, checkpoint mode %d, %d micro-batches: %016llx instead of "
+                     "%016llx",
+                     net->name, options.kind->name, gp_schedule_kind_name(its->schedule.kind), its->stages, mode,
+                     options.micro_batches, (unsigned long long)hash, (unsigned long long)expected);
+    }
+}
+
+/* All that take micro-batches in ascending order do the same sums. */
+static void check_schedules(const network *net, sizes cutting, const gp_device_kind *kind, gp_dtype real,
+                            double clip_norm) {
+    static const gp_schedule one_f_one_b = {.kind = GP_SCHEDULE_1F1B}, h1 = {.kind = GP_SCHEDULE_ZB_H1},
+                             h2 = {.kind = GP_SCHEDULE_ZB_H2}, v = {.kind = GP_SCHEDULE_ZB_V},
+                             twice = {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2},
+                             four_times = {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 4};
+    int64_t all = net->cuts[0].layers[0];
+    const scheduled ways[] = {
+        {2, {2, all - 2}, one_f_one_b},
+        {4, {1, 2, 3, all - 6}, one_f_one_b},
+        {3, {2, 3, all - 5}, h1},
+        {4, {3, 1, 2, all - 6}, h1},
+        {4, {1, 1, 4, all - 6}, h2},
+        {2, {all - 1, 1}, h2},
+        {4, {2, 2, 1, all - 5}, twice},
+        {4, {1, 3, 1, all - 5}, four_times},
+        {4, {1, 2, 2, all - 5}, v},
+        {2, {3, all - 3}, v},
+        {1, {all}, h1},
+    };
+    harness_options options = {.kind = kind,
+                               .real = real,
+                               .micro_batches = cutting.micro_batches,
+                               .batch = cutting.batch,
+                               .last = cutting.last,
+                               .evaluation = cutting.evaluation,
+                               .clip_norm = clip_norm,
+                               .schedule = one_f_one_b};
+    uint64_t expected = train(net, &net->cuts[0], options, FEW_STEPS);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) check_schedule(net, &ways[i], options, expected);
+}
+
+static void test_schedules(void **state) {
+    (void)state;
+    check_schedules(&skips, uneven, &gp_cpu_kind, GP_F32, 0);
+    check_schedules(&skips, few_samples, &gp_ref_kind, GP_F64, 0.5);
+    check_schedules(&pictures, three, &gp_cpu_kind, GP_F32, 0.5);
+    check_schedules(&samples, three, &gp_cpu_kind, GP_F32, 0);
+    check_schedules(&frozen, uneven, &gp_ref_kind, GP_F32, 0);
+}
+
+/* GPipe takes the micro-batches in the other order, so that its sums round otherwise, and no more than that. With one
+ * micro-batch there is one order. */
+static void test_gpipe_differs_by_rounding(void **state) {
+    (void)state;
+    harness_options options = {.model = skips.model,
+                               .layers = skips.cuts[1].layers,
+                               .stages = 2,
+                               .kind = &gp_ref_kind,
+                               .real = GP_F64,
+                               .micro_batches = 4,
+                               .batch = 10};
+    double loss[2];
+    for (int i = 0; i < 2; i++) {
+        harness h;
+        gp_error err = {0};
+        gp_step_result result = {0};
+        options.schedule.kind = i ? GP_SCHEDULE_1F1B : GP_SCHEDULE_GPIPE;
+        harness_plan(&h, &options);
+        harness_start(&h, NULL);
+        for (uint32_t step = 1; step <= 10; step++)
+            assert_int_equal(harness_step(&h, 10, true, step, &result, &err), GP_OK);
+        loss[i] = result.loss_sum;
+        harness_end(&h);
+    }
+    assert_true(loss[0] != 0 && fabs(loss[0] - loss[1]) <= 1e-12 * fabs(loss[0]));
+    options.micro_batches = 1;
+    uint64_t one = harness_train(&options, NULL, FEW_STEPS);
+    options.schedule.kind = GP_SCHEDULE_GPIPE;
+    assert_true(one == harness_train(&options, NULL, FEW_STEPS));
+}
+
 /* The hash would show a difference: another step, another batch, other micro-batches under batch norm. */
 static void test_hash_tells(void **state) {
     (void)state;
@@ -371,6 +469,7 @@ int main(void) {
         cmocka_unit_test(test_double),          cmocka_unit_test(test_few_samples),
         cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_two_threads),
         cmocka_unit_test(test_clipping),        cmocka_unit_test(test_hash_tells),
+        cmocka_unit_test(test_schedules),       cmocka_unit_test(test_gpipe_differs_by_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,12 +37,20 @@ typedef struct cut {
     const gp_device_kind *kind;
     int stages;
     int64_t layers[MOST_STAGES];
+    gp_schedule schedule;
 } cut;
 
 static const cut cuts[] = {
-    {network_vectors, &gp_ref_kind, 1, {9}},          {network_vectors, &gp_cpu_kind, 2, {4, 5}},
-    {network_vectors, &gp_ref_kind, 3, {2, 3, 4}},    {network_vectors, &gp_cpu_kind, 4, {1, 2, 4, 2}},
-    {network_vectors, &gp_ref_kind, 4, {2, 1, 3, 3}}, {network_skips, &gp_ref_kind, 4, {2, 4, 5, 6}},
+    {network_vectors, &gp_ref_kind, 1, {9}, {0}},
+    {network_vectors, &gp_cpu_kind, 2, {4, 5}, {0}},
+    {network_vectors, &gp_ref_kind, 3, {2, 3, 4}, {0}},
+    {network_vectors, &gp_cpu_kind, 4, {1, 2, 4, 2}, {0}},
+    {network_vectors, &gp_ref_kind, 4, {2, 1, 3, 3}, {0}},
+    {network_skips, &gp_ref_kind, 4, {2, 4, 5, 6}, {0}},
+    {network_vectors, &gp_ref_kind, 3, {2, 3, 4}, {.kind = GP_SCHEDULE_1F1B}},
+    {network_skips, &gp_ref_kind, 4, {2, 4, 5, 6}, {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}},
+    {network_vectors, &gp_cpu_kind, 4, {1, 2, 4, 2}, {.kind = GP_SCHEDULE_ZB_H1}},
+    {network_skips, &gp_ref_kind, 4, {2, 4, 5, 6}, {.kind = GP_SCHEDULE_ZB_V}},
 };
 enum { CUTS = sizeof cuts / sizeof *cuts };
 
@@ -119,6 +127,7 @@ static void make_trial(trial *t, const cut *its, int pieces, bool training) {
     harness_options options = {.model = its->model,
                                .layers = its->layers,
                                .stages = its->stages,
+                               .schedule = its->schedule,
                                .kind = wrapper_kind(its->kind, &device_hooks),
                                .real = GP_F32,
                                .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
@@ -175,7 +184,8 @@ static gp_programs *make_programs(const trial *t, gp_checkpoint_mode mode, bool 
                                    .pieces = t->pieces,
                                    .checkpoint = mode,
                                    .lockstep = lockstep,
-                                   .training = t->training};
+                                   .training = t->training,
+                                   .schedule = t->h.plan->schedule};
     assert_int_equal(gp_schedule_programs(&request, &programs, &err), GP_OK);
     assert_int_equal(gp_slots_assign(t->h.plan->stages, programs, &err), GP_OK);
     return programs;

@@ -128,13 +128,14 @@ static void the_start_says_what_is_trained(void **state) {
     gp_progress_start(&progress, GP_QUIET, one, "runs/a");
     gp_progress_start(&progress, GP_NORMAL, one, "runs/a");
     gp_progress_start(&progress, GP_NORMAL, more, "runs/b");
-    snprintf(
-        wanted, sizeof wanted,
-        "8 layers, 1139 parameters; 1 stage [8], 1 micro-batch, checkpoint never; at most %s per stage\n"
-        "run folder: runs/a\n"
-        "8 layers, 1139 parameters; 2 stages [3, 5], schedule gpipe, 4 micro-batches, checkpoint except_last; at most %s per stage\n"
-        "run folder: runs/b\n",
-        bytes[0], bytes[1]);
+    snprintf(wanted, sizeof wanted,
+             "8 layers, 1139 parameters; 1 stage [8], schedule gpipe, 1 micro-batch, checkpoint never; at most %s per "
+             "stage\n"
+             "run folder: runs/a\n"
+             "8 layers, 1139 parameters; 2 stages [3, 5], schedule gpipe, 4 micro-batches, checkpoint except_last; at "
+             "most %s per stage\n"
+             "run folder: runs/b\n",
+             bytes[0], bytes[1]);
     expect(wanted, "");
     gp_session_close(&one);
     gp_session_close(&more);
