@@ -1,15 +1,12 @@
 #include "config/tree.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdalign.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/memory.h"
+#include "base/text_file.h"
 #include "config/tree_internal.h"
 
 struct gp_yaml_block {
@@ -113,42 +110,12 @@ gp_status gp_yaml_parse_at(const char *text, size_t bytes, gp_place place, gp_ya
     return GP_OK;
 }
 
-static gp_status refuse_kind(mode_t mode, const char *path, gp_error *err) {
-    if (S_ISDIR(mode)) return gp_fail(err, GP_CONFIG, "%s: is a directory, not a file", path);
-    return gp_fail(err, GP_CONFIG, "%s: is not a regular file", path);
-}
-
-/* All of an open file into *text, which the caller frees. */
-static gp_status read_open_file(int file, const char *path, char **text, size_t *bytes, gp_error *err) {
-    struct stat info;
-    if (fstat(file, &info) != 0) return gp_fail(err, GP_CONFIG, "%s: cannot be read: %s", path, strerror(errno));
-    if (!S_ISREG(info.st_mode)) return refuse_kind(info.st_mode, path, err);
-    if (info.st_size > GP_YAML_MAX_BYTES)
-        return gp_fail(err, GP_CONFIG, "%s: %lld bytes are too large for a configuration, which may have %d", path,
-                       (long long)info.st_size, (int)GP_YAML_MAX_BYTES);
-    size_t size = (size_t)info.st_size, used = 0;
-    GP_RETURN_IF_FAILED(GP_NEW(text, size, err));
-    while (used < size) {
-        ssize_t got = read(file, *text + used, size - used);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return gp_fail(err, GP_CONFIG, "%s: cannot be read: %s", path, strerror(errno));
-        if (got == 0) break;
-        used += (size_t)got;
-    }
-    *bytes = used;
-    return GP_OK;
-}
-
 gp_status gp_yaml_load(const char *path, gp_yaml_document **out, gp_error *err) {
-    /* O_NONBLOCK: opening a FIFO must not wait for its writer. */
-    int file = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (file < 0) return gp_fail(err, GP_CONFIG, "%s: cannot be opened: %s", path, strerror(errno));
     char *text = NULL;
     size_t bytes = 0;
-    gp_status status = read_open_file(file, path, &text, &bytes, err);
-    if (status == GP_OK) status = gp_yaml_parse(text, bytes, path, out, err);
+    GP_RETURN_IF_FAILED(gp_text_file_read(path, GP_YAML_MAX_BYTES, "a configuration", &text, &bytes, err));
+    gp_status status = gp_yaml_parse(text, bytes, path, out, err);
     free(text);
-    close(file);
     return status;
 }
 

@@ -1,10 +1,12 @@
 #include "pipeline/order.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "pipeline/orders.h"
+#include "pipeline/schedule_file.h"
 
 static const struct {
     gp_order_generator generate;
@@ -22,7 +24,7 @@ int gp_schedule_stages(const gp_schedule *schedule, int workers) {
     switch (schedule->kind) {
     case GP_SCHEDULE_INTERLEAVED: return workers * schedule->chunks;
     case GP_SCHEDULE_ZB_V: return 2 * workers;
-    case GP_SCHEDULE_FILE: return schedule->file->stages;
+    case GP_SCHEDULE_FILE: return schedule->file->order->stages;
     default: return workers;
     }
 }
@@ -32,7 +34,7 @@ void gp_schedule_place(const gp_schedule *schedule, int workers, int *worker_of_
     for (int s = 0; s < stages; s++) {
         worker_of_stage[s] = s % workers;
         if (schedule->kind == GP_SCHEDULE_ZB_V && s >= workers) worker_of_stage[s] = stages - 1 - s;
-        if (schedule->kind == GP_SCHEDULE_FILE) worker_of_stage[s] = schedule->file->worker_of_stage[s];
+        if (schedule->kind == GP_SCHEDULE_FILE) worker_of_stage[s] = schedule->file->order->worker_of_stage[s];
     }
 }
 
@@ -40,13 +42,13 @@ int gp_schedule_workers(const gp_schedule *schedule, int stages) {
     switch (schedule->kind) {
     case GP_SCHEDULE_INTERLEAVED: return stages / schedule->chunks;
     case GP_SCHEDULE_ZB_V: return stages / 2;
-    case GP_SCHEDULE_FILE: return schedule->file->workers;
+    case GP_SCHEDULE_FILE: return schedule->file->order->workers;
     default: return stages;
     }
 }
 
 int gp_schedule_most_pieces(const gp_schedule *schedule) {
-    return schedule->kind == GP_SCHEDULE_FILE ? schedule->file->pieces : 0;
+    return schedule->kind == GP_SCHEDULE_FILE ? schedule->file->order->pieces : 0;
 }
 
 gp_status gp_order_create_empty(int workers, int stages, int pieces, bool descending, gp_order **out, gp_error *err) {
@@ -65,7 +67,10 @@ gp_status gp_order_create_empty(int workers, int stages, int pieces, bool descen
 void gp_order_destroy(gp_order **order) {
     gp_order *it = *order;
     if (!it) return;
-    for (int w = 0; it->worker && w < it->workers; w++) free(it->worker[w].tasks);
+    for (int w = 0; it->worker && w < it->workers; w++) {
+        free(it->worker[w].tasks);
+        free(it->worker[w].places);
+    }
     free(it->worker);
     free(it->worker_of_stage);
     free(it);
@@ -92,12 +97,12 @@ static gp_status copy_file(const gp_order *file, gp_order *order, gp_error *err)
 
 gp_status gp_order_create(const gp_schedule *schedule, int workers, int pieces, gp_order **out, gp_error *err) {
     bool file = schedule->kind == GP_SCHEDULE_FILE;
-    bool descending = file ? schedule->file->descending : kinds[schedule->kind].descending;
+    bool descending = file ? schedule->file->order->descending : kinds[schedule->kind].descending;
     gp_order *order = NULL;
     GP_RETURN_IF_FAILED(
         gp_order_create_empty(workers, gp_schedule_stages(schedule, workers), pieces, descending, &order, err));
     gp_schedule_place(schedule, workers, order->worker_of_stage);
-    gp_status status = file ? copy_file(schedule->file, order, err) : kinds[schedule->kind].generate(order, err);
+    gp_status status = file ? copy_file(schedule->file->order, order, err) : kinds[schedule->kind].generate(order, err);
     if (status == GP_OK) status = gp_order_set_clocks(order, true, err);
     if (status != GP_OK)
         gp_order_destroy(&order);
@@ -155,9 +160,13 @@ static const char task_letters[] = {
 #undef GP_TASK_LETTER
 };
 
-static gp_status refuse(int worker, const gp_task *task, const char *why, gp_error *err) {
-    return gp_fail(err, GP_PROGRAM, "worker %d, %c%u of stage %u: %s", worker, task_letters[task->op], task->micro,
-                   task->stage, why);
+static gp_status refuse(const clockmaker *c, int worker, const gp_task *task, const char *why, gp_error *err) {
+    const gp_worker_order *its = &c->order->worker[worker];
+    gp_place place = its->places ? its->places[task - its->tasks] : (gp_place){0};
+    char what[200];
+    snprintf(what, sizeof what, "worker %d, %c%u of stage %u: %s", worker, task_letters[task->op], task->micro,
+             task->stage, why);
+    return place.line ? gp_fail_at(err, GP_PROGRAM, place, "%s", what) : gp_fail(err, GP_PROGRAM, "%s", what);
 }
 
 /* The clock after the other stage's task that it needs; 0 where that is not done, UINT32_MAX where it needs none. */
@@ -176,7 +185,7 @@ static gp_status check_turn(clockmaker *c, int worker, const gp_task *task, int 
     int next = c->order->descending ? c->order->pieces - 1 - *taken : *taken;
     (*taken)++;
     if (task->micro == next) return GP_OK;
-    return refuse(worker, task,
+    return refuse(c, worker, task,
                   c->order->descending ? "gradients add up in descending order of micro-batches, and it is not next"
                                        : "gradients add up in ascending order of micro-batches, and it is not next",
                   err);
@@ -185,15 +194,15 @@ static gp_status check_turn(clockmaker *c, int worker, const gp_task *task, int 
 static gp_status check_task(clockmaker *c, int worker, const gp_task *task, gp_error *err) {
     const done *its = done_of(c, task->stage, task->micro);
     switch (task->op) {
-    case GP_TASK_FORWARD: return its->forward ? refuse(worker, task, "a second forward", err) : GP_OK;
+    case GP_TASK_FORWARD: return its->forward ? refuse(c, worker, task, "a second forward", err) : GP_OK;
     case GP_TASK_BACKWARD:
     case GP_TASK_BACKWARD_INPUT:
-        if (its->input) return refuse(worker, task, "a second backward", err);
-        if (!its->forward) return refuse(worker, task, "stands before the forward", err);
+        if (its->input) return refuse(c, worker, task, "a second backward", err);
+        if (!its->forward) return refuse(c, worker, task, "stands before the forward", err);
         return check_turn(c, worker, task, &c->backwards[task->stage], err);
     default:
-        if (its->weight) return refuse(worker, task, "a second backward for weights", err);
-        if (!its->input) return refuse(worker, task, "stands before the backward for inputs", err);
+        if (its->weight) return refuse(c, worker, task, "a second backward for weights", err);
+        if (!its->input) return refuse(c, worker, task, "stands before the backward for inputs", err);
         return check_turn(c, worker, task, &c->weights[task->stage], err);
     }
 }
@@ -245,8 +254,8 @@ static gp_status go_on(clockmaker *c, int worker, gp_error *err) {
 static gp_status say_what_lacks(const clockmaker *c, bool training, gp_error *err) {
     for (int w = 0; w < c->order->workers; w++)
         if (c->next[w] < c->order->worker[w].count)
-            return refuse(w, &c->order->worker[w].tasks[c->next[w]], "can never begin: what it waits for waits for it",
-                          err);
+            return refuse(c, w, &c->order->worker[w].tasks[c->next[w]],
+                          "can never begin: what it waits for waits for it", err);
     for (int s = 0; s < c->order->stages; s++)
         for (int m = 0; m < c->order->pieces; m++) {
             const done *its = done_of(c, s, m);

@@ -38,6 +38,7 @@ typedef struct gp_task {
 typedef struct gp_worker_order {
     gp_task *tasks;
     size_t count, capacity;
+    gp_place *places; /* of as many tasks in the text that they were read from; NULL: from none */
 } gp_worker_order;
 
 typedef struct gp_order {
@@ -49,11 +50,13 @@ typedef struct gp_order {
     bool descending; /* order in which backward takes micro-batches, the same on every stage */
 } gp_order;
 
+struct gp_schedule_file;
+
 /* A schedule, and what it was told. */
 typedef struct gp_schedule {
     gp_schedule_kind kind;
-    int chunks;           /* INTERLEAVED: stages per worker */
-    const gp_order *file; /* FILE: borrowed; its micro-batches are the most there can be */
+    int chunks;                          /* INTERLEAVED: stages per worker */
+    const struct gp_schedule_file *file; /* FILE: borrowed (pipeline/schedule_file.h) */
 } gp_schedule;
 
 /* Stages that a schedule places on `workers` workers. */

@@ -96,21 +96,13 @@ static gp_status list_sizes(gp_plan *plan, size_list *list, gp_error *err) {
     return GP_OK;
 }
 
-/* Whether some micro-batch of training is kept (or, `keeps` false, is not). */
-static bool any_micro_batch(const gp_plan *plan, bool keeps) {
+/* Whether some program that trains has such an instruction, of those flags exactly the ones in `flags`. */
+static bool any_instr(const gp_plan *plan, gp_instr_op op, unsigned of_flags, unsigned flags) {
     for (int m = 0; m < plan->mini_count; m++)
-        for (int i = 0; i < plan->minis[m].pieces && plan->minis[m].training; i++)
-            if (gp_checkpoint_keeps(plan->checkpoint, i, plan->minis[m].pieces) == keeps) return true;
-    return false;
-}
-
-/* Whether some backward is of this kind. */
-static bool any_backward(const gp_plan *plan, gp_instr_op op) {
-    for (int m = 0; m < plan->mini_count; m++)
-        for (int w = 0; w < plan->workers; w++) {
+        for (int w = 0; w < plan->workers && plan->minis[m].training; w++) {
             const gp_program *program = &plan->minis[m].programs->worker[w];
             for (size_t pc = 0; pc < program->count; pc++)
-                if (program->instrs[pc].op == op) return true;
+                if (program->instrs[pc].op == op && (program->instrs[pc].flags & of_flags) == flags) return true;
         }
     return false;
 }
@@ -123,11 +115,11 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .clip_norm = plan->clip_norm,
                                       .predict = request->predict,
                                       .full_samples = divide_up(request->batch, request->micro_batches),
-                                      .trains = any_micro_batch(plan, true) || any_micro_batch(plan, false),
-                                      .any_keep = any_micro_batch(plan, true),
-                                      .any_discard = any_micro_batch(plan, false),
-                                      .any_whole = any_backward(plan, GP_INSTR_BACKWARD),
-                                      .any_split = any_backward(plan, GP_INSTR_BACKWARD_INPUT),
+                                      .trains = any_instr(plan, GP_INSTR_FORWARD, 0, 0),
+                                      .any_keep = any_instr(plan, GP_INSTR_FORWARD, GP_INSTR_KEEP, GP_INSTR_KEEP),
+                                      .any_discard = any_instr(plan, GP_INSTR_FORWARD, GP_INSTR_KEEP, 0),
+                                      .any_whole = any_instr(plan, GP_INSTR_BACKWARD, 0, 0),
+                                      .any_split = any_instr(plan, GP_INSTR_BACKWARD_INPUT, 0, 0),
                                       .sizes = sizes->samples,
                                       .size_trains = sizes->trains,
                                       .size_evaluates = sizes->evaluates,

@@ -95,20 +95,17 @@ static gp_status say_deadlock(const player *p, gp_error *err) {
         const gp_program *program = &p->programs->worker[w];
         size_t pc = p->pc[w];
         if (pc >= program->count) continue;
-        char text[GP_INSTR_TEXT];
-        gp_instr_text(text, &program->instrs[pc]);
         if (p->met[w])
-            return gp_fail(err, GP_PROGRAM,
-                           "worker %d, instruction %zu (%s): waits in a barrier that %d of %d workers reach", w, pc,
-                           text, p->meeting, p->programs->workers);
+            return gp_programs_refuse(p->programs, w, pc, err, "waits in a barrier that %d of %d workers reach",
+                                      p->meeting, p->programs->workers);
         const gp_worker_waits *waits = &p->waits->worker[w];
         for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++) {
             const gp_wait *wait = &waits->items[i];
             if (!isnan(p->when[wait->kind][place(p, wait->edge, wait->micro)])) continue;
-            return gp_fail(err, GP_PROGRAM,
-                           "worker %d, instruction %zu (%s): deadlock: waits for micro-batch %u to be %s on edge %u, "
-                           "which cannot happen before",
-                           w, pc, text, wait->micro, wait->kind == GP_WAIT_SENT ? "sent" : "pulled", wait->edge);
+            return gp_programs_refuse(
+                p->programs, w, pc, err,
+                "deadlock: waits for micro-batch %u to be %s on edge %u, which cannot happen before", wait->micro,
+                wait->kind == GP_WAIT_SENT ? "sent" : "pulled", wait->edge);
         }
     }
     return gp_fail(err, GP_INTERNAL, "the player stopped for no reason");

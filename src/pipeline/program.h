@@ -73,6 +73,8 @@ enum { GP_SLOT_MAX = UINT16_MAX };
 typedef struct gp_program {
     gp_instr *instrs;
     size_t count, capacity;
+    uint32_t *lines; /* where each stands in the text that they were read from; NULL: from none */
+    size_t lines_capacity;
 } gp_program;
 
 /* All workers', for one mini-batch. */
@@ -84,12 +86,14 @@ typedef struct gp_programs {
     int pieces;      /* micro-batches */
     bool training;   /* else forward only */
     bool descending; /* order in which backward adds micro-batches up, the same on every stage */
+    char *source;    /* name of the text that they were read from; NULL: from none */
 } gp_programs;
 
 /* Empty programs; worker_of_stage is copied. */
 GP_MUST_USE gp_status gp_programs_create(int workers, const int *worker_of_stage, int stages, int pieces, bool training,
                                          bool descending, gp_programs **out, gp_error *err);
 void gp_programs_destroy(gp_programs **programs);
+GP_MUST_USE gp_status gp_programs_copy(const gp_programs *programs, gp_programs **out, gp_error *err);
 GP_MUST_USE gp_status gp_program_add(gp_program *program, gp_instr instr, gp_error *err);
 
 /* Whether send `pc` is the last of its micro-batch from its outbox or gradient slot: such sends follow one another. */
@@ -110,6 +114,10 @@ static inline bool gp_instr_is_backward(const gp_instr *instr) {
 /* "F s1 m3" for messages; buffer is returned. */
 enum { GP_INSTR_TEXT = 96 };
 const char *gp_instr_text(char buffer[GP_INSTR_TEXT], const gp_instr *instr);
+
+/* GP_PROGRAM: "worker 0, instruction 12 (F s1 m3): …", behind its place where it was read from a text. */
+gp_status gp_programs_refuse(const gp_programs *programs, int worker, size_t pc, gp_error *err, const char *format, ...)
+    GP_PRINTF(5, 6);
 
 /* The text form, which reads back to the same bytes; owned by the caller. One header line, then per worker a line
  * "worker 0:" and an instruction a line; # begins a comment. */

@@ -391,7 +391,10 @@ static gp_status read_instr(reader *r, token name, gp_error *err) {
                               fields[f].what, fields[f].prefix);
     if (seen & ~fields_of(&instr))
         return gp_fail_at(err, GP_CONFIG, place, "F has a saved slot where it keeps, else an outbox slot");
-    return gp_program_add(&r->programs->worker[r->workers_seen - 1], instr, err);
+    gp_program *program = &r->programs->worker[r->workers_seen - 1];
+    GP_RETURN_IF_FAILED(GP_GROW(&program->lines, &program->lines_capacity, program->count + 1, err));
+    program->lines[program->count] = (uint32_t)place.line;
+    return gp_program_add(program, instr, err);
 }
 
 static gp_status read_line(reader *r, gp_error *err) {
@@ -415,6 +418,7 @@ gp_status gp_programs_read(const char *text, const char *name, gp_programs **out
         if (status == GP_OK) next_line(&r);
     }
     if (status == GP_OK) r.place.column = (int)(r.at - r.line_start) + 1;
+    if (status == GP_OK && r.programs) status = gp_copy_text(&r.programs->source, name, err);
     if (status == GP_OK && !r.programs)
         status = gp_fail_at(err, GP_CONFIG, r.place, "there are no programs: the text is empty");
     else if (status == GP_OK && r.workers_seen < r.programs->workers)

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "pipeline/schedule_file.h"
+#include "pipeline/validate.h"
 
 /* How far a stage's tasks have come. */
 typedef struct progress {
@@ -167,7 +169,16 @@ static gp_status generate(generator *g, gp_error *err) {
     return GP_OK;
 }
 
+/* As the file has them; later steps may trust their numbers. */
+static gp_status copy_programs(const gp_stages *stages, const gp_programs *programs, gp_programs **out, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_programs_check_parts(stages, programs, err));
+    return gp_programs_copy(programs, out, err);
+}
+
 gp_status gp_schedule_programs(const gp_schedule_request *request, gp_programs **out, gp_error *err) {
+    const gp_schedule_file *file = request->schedule.kind == GP_SCHEDULE_FILE ? request->schedule.file : NULL;
+    if (file && file->programs && request->training && file->programs->pieces == request->pieces)
+        return copy_programs(request->stages, file->programs, out, err);
     generator g = {.request = request};
     gp_order *order = NULL;
     int workers = gp_schedule_workers(&request->schedule, request->stages->count);

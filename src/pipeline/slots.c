@@ -78,11 +78,9 @@ static gp_status assign_send(assigner *a, const gp_program *program, size_t pc, 
     uint16_t slot;
     gp_instr_sends_from(a->stages, instr, &frame, &slot);
     pool *p = &a->pools[frame];
-    if (p->slot_of_micro[instr->micro] < 0) {
-        char text[GP_INSTR_TEXT];
-        return gp_fail(err, GP_PROGRAM, "instruction %zu (%s): sends what was not computed", pc,
-                       gp_instr_text(text, instr));
-    }
+    if (p->slot_of_micro[instr->micro] < 0)
+        return gp_programs_refuse(a->programs, a->programs->worker_of_stage[instr->stage], pc, err,
+                                  "sends what was not computed");
     instr->slot = (uint16_t)p->slot_of_micro[instr->micro];
     note_send(a, p, instr);
     bool ends = frame != GP_FRAME_SAVED && gp_program_last_send(program, pc);

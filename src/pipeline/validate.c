@@ -44,13 +44,12 @@ typedef struct checker {
 
 static gp_status refuse(const checker *c, gp_error *err, const char *format, ...) GP_PRINTF(3, 4);
 static gp_status refuse(const checker *c, gp_error *err, const char *format, ...) {
-    char what[512], text[GP_INSTR_TEXT];
+    char what[400];
     va_list args;
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    return gp_fail(err, GP_PROGRAM, "worker %d, instruction %zu (%s): %s", c->worker, c->pc,
-                   gp_instr_text(text, c->instr), what);
+    return gp_programs_refuse(c->programs, c->worker, c->pc, err, "%s", what);
 }
 
 static void look_at(checker *c, int worker, size_t pc) {
@@ -469,11 +468,15 @@ static gp_status check_deadlock(const checker *c, gp_error *err) {
     return status;
 }
 
-static gp_status check_all(checker *c, gp_error *err) {
+static gp_status check_numbers(checker *c, gp_error *err) {
     GP_RETURN_IF_FAILED(check_sizes(c, err));
     GP_RETURN_IF_FAILED(GP_NEW(&c->first, c->stages->count + 1, err));
     GP_RETURN_IF_FAILED(check_workers(c, err));
-    GP_RETURN_IF_FAILED(check_lengths(c, err));
+    return check_lengths(c, err);
+}
+
+static gp_status check_all(checker *c, gp_error *err) {
+    GP_RETURN_IF_FAILED(check_numbers(c, err));
     GP_RETURN_IF_FAILED(sort_by_stage(c, err));
     GP_RETURN_IF_FAILED(GP_NEW(&c->copied, c->stages->edge_count * (size_t)c->programs->pieces, err));
     GP_RETURN_IF_FAILED(GP_NEW(&c->pieces, c->programs->pieces, err));
@@ -481,6 +484,34 @@ static gp_status check_all(checker *c, gp_error *err) {
     for (int s = 0; s < c->stages->count; s++) GP_RETURN_IF_FAILED(check_stage(c, s, err));
     GP_RETURN_IF_FAILED(check_copies(c, err));
     return check_deadlock(c, err);
+}
+
+/* The cause of most deadlocks, named where it is: a copy that has one end. */
+static gp_status check_ends(checker *c, gp_error *err) {
+    size_t pieces = (size_t)c->programs->pieces;
+    GP_RETURN_IF_FAILED(GP_NEW(&c->copied, c->stages->edge_count * pieces, err));
+    for (int look = 0; look < 2; look++)
+        for (int w = 0; w < c->programs->workers; w++)
+            for (size_t pc = 0; pc < c->programs->worker[w].count; pc++) {
+                look_at(c, w, pc);
+                if (c->instr->op != GP_INSTR_SEND && c->instr->op != GP_INSTR_RECV) continue;
+                bool send = c->instr->op == GP_INSTR_SEND;
+                uint8_t *copied = &c->copied[c->instr->edge * pieces + c->instr->micro];
+                if (look == 0)
+                    *copied |= send ? SENT : RECEIVED;
+                else if (!(*copied & (send ? RECEIVED : SENT)))
+                    return refuse(c, err, send ? "nothing receives it" : "nothing sends it");
+            }
+    return GP_OK;
+}
+
+gp_status gp_programs_check_parts(const gp_stages *stages, const gp_programs *programs, gp_error *err) {
+    checker c = {.stages = stages, .programs = programs};
+    gp_status status = check_numbers(&c, err);
+    if (status == GP_OK) status = check_ends(&c, err);
+    free(c.first);
+    free(c.copied);
+    return status;
 }
 
 gp_status gp_programs_validate(const gp_stages *stages, const gp_programs *programs, gp_error *err) {

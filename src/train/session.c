@@ -332,6 +332,36 @@ static gp_status check_trained(const gp_session *session, gp_error *err) {
                       "evaluates");
 }
 
+/* A file says how many stages there are, for how many devices and micro-batches. */
+static gp_status open_schedule_file(gp_session *session, gp_error *err) {
+    gp_pipeline_config *pipeline = &session->config->pipeline;
+    gp_place place = pipeline->schedule.place;
+    GP_RETURN_IF_FAILED(gp_schedule_file_read(pipeline->schedule.file, &session->schedule_file, err));
+    const gp_order *order = session->schedule_file->order;
+    if (order->workers != pipeline->device_count)
+        return gp_fail_at(err, GP_CONFIG, place, "pipeline.schedule.file: is for %d worker%s, but there %s %d device%s",
+                          order->workers, order->workers == 1 ? "" : "s", pipeline->device_count == 1 ? "is" : "are",
+                          pipeline->device_count, pipeline->device_count == 1 ? "" : "s");
+    if (order->pieces < pipeline->micro_batches)
+        return gp_fail_at(err, GP_CONFIG, place,
+                          "pipeline.schedule.file: is for %d micro-batch%s, fewer than micro_batches: %d",
+                          order->pieces, order->pieces == 1 ? "" : "es", pipeline->micro_batches);
+    if (pipeline->layers_count && pipeline->layers_count != order->stages)
+        return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
+                          "pipeline.balance: has %d %s, but the schedule's file has %d stages; each needs one",
+                          pipeline->layers_count, pipeline->layers_count == 1 ? "entry" : "entries", order->stages);
+    pipeline->stages = order->stages;
+    return GP_OK;
+}
+
+static gp_status find_schedule(gp_session *session, gp_error *err) {
+    const gp_schedule_config *schedule = &session->config->pipeline.schedule;
+    if (schedule->kind == GP_SCHEDULE_FILE) GP_RETURN_IF_FAILED(open_schedule_file(session, err));
+    session->schedule =
+        (gp_schedule){.kind = schedule->kind, .chunks = schedule->chunks, .file = session->schedule_file};
+    return GP_OK;
+}
+
 static gp_status open_session(gp_session *session, const gp_session_options *options, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     const choice now = configured(session);
@@ -341,7 +371,7 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
     GP_RETURN_IF_FAILED(check_trained(session, err));
     describe_samples(session);
     GP_RETURN_IF_FAILED(find_devices(session, err));
-    session->schedule = (gp_schedule){.kind = pipeline->schedule.kind, .chunks = pipeline->schedule.chunks};
+    GP_RETURN_IF_FAILED(find_schedule(session, err));
     GP_RETURN_IF_FAILED(check_layers(session, err));
     if (!session->balances) GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
@@ -398,6 +428,7 @@ void gp_session_close(gp_session **session) {
     gp_plan_destroy(&it->plan);
     gp_profile_destroy(&it->profile);
     free(it->profile_difference);
+    gp_schedule_file_destroy(&it->schedule_file);
     free(it->layers);
     free(it->devices);
     gp_dataset_close(&it->eval);

@@ -14,6 +14,7 @@
 #include "data/loader.h"
 #include "model/graph.h"
 #include "pipeline/plan.h"
+#include "pipeline/schedule_file.h"
 
 /* Where times come from, for `balance: auto` and expectations. */
 typedef enum gp_profiling {
@@ -47,6 +48,7 @@ typedef struct gp_session {
     gp_dataset *train, *eval; /* NULL: none, or not needed */
     gp_device_spec *devices;
     gp_schedule schedule;
+    gp_schedule_file *schedule_file; /* NULL: the schedule is none of a file */
     gp_update update;
     gp_profile *profile;      /* that times come from; NULL: they are counted */
     char *profile_difference; /* what of a profile that was named does not fit; NULL, or "": all does */

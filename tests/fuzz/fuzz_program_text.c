@@ -1,10 +1,12 @@
 /* The text form of programs: what reads writes to a text that reads to the same; validator, slots and player take
- * whatever the text says. */
+ * whatever the text says. As a schedule's file: an order that is accepted makes programs that are right. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "fuzz/fuzz.h"
 #include "fuzz/fuzz_stages.h"
+#include "pipeline/schedule.h"
+#include "pipeline/schedule_file.h"
 #include "pipeline/slots.h"
 #include "pipeline/validate.h"
 
@@ -26,12 +28,35 @@ static void check_round_trip(const gp_programs *programs) {
     free(second);
 }
 
+static void check_schedule(const char *text) {
+    gp_error err = {0};
+    gp_schedule_file *file = NULL;
+    gp_status status = gp_schedule_file_parse(text, "text", &file, &err);
+    fuzz_check(status, &err);
+    if (status != GP_OK) return;
+    gp_schedule_request request = {.stages = fuzz_stages(file->order->stages),
+                                   .pieces = file->order->pieces,
+                                   .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
+                                   .training = true,
+                                   .schedule = {.kind = GP_SCHEDULE_FILE, .file = file}};
+    gp_programs *programs = NULL;
+    if (request.stages) status = gp_schedule_programs(&request, &programs, &err);
+    fuzz_check(status, &err);
+    if (programs && status == GP_OK) status = gp_slots_assign(request.stages, programs, &err);
+    if (programs && status == GP_OK) status = gp_programs_validate(request.stages, programs, &err);
+    fuzz_check(status, &err);
+    if (!file->programs) FUZZ_PROMISE(status == GP_OK);
+    gp_programs_destroy(&programs);
+    gp_schedule_file_destroy(&file);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     gp_error err = {0};
     gp_programs *programs = NULL;
     char *text = strndup((const char *)bytes, size);
     FUZZ_PROMISE(text);
+    check_schedule(text);
     gp_status status = gp_programs_read(text, "text", &programs, &err);
     free(text);
     fuzz_check(status, &err);
