@@ -9,19 +9,24 @@
 /* What --set changed of the devices is not in the file, and the balance would not fit it. */
 static gp_status check_devices(const gp_session *session, const char *path, gp_error *err) {
     gp_config *config = NULL;
-    int stages = session->config->pipeline.device_count;
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int devices = pipeline->device_count, stages = pipeline->stages;
     GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
-    int in_file = config->pipeline.device_count;
+    int in_file = config->pipeline.device_count, stages_in_file = config->pipeline.stages;
     gp_config_destroy(&config);
-    if (in_file == stages) return GP_OK;
-    return gp_fail(err, GP_USAGE, "--write: the balance is for the %d devices that --set says, but %s has %d", stages,
-                   path, in_file);
+    if (in_file != devices)
+        return gp_fail(err, GP_USAGE, "--write: the balance is for the %d devices that --set says, but %s has %d",
+                       devices, path, in_file);
+    if (stages_in_file == stages || pipeline->schedule.kind == GP_SCHEDULE_FILE) return GP_OK;
+    return gp_fail(err, GP_USAGE,
+                   "--write: the balance is for the %d stages of the schedule that --set says, but %s has %d", stages,
+                   path, stages_in_file);
 }
 
 gp_status gp_balance_write(const gp_session *session, const char *path, gp_error *err) {
     char *text = NULL;
     size_t bytes = 0;
-    int stages = session->config->pipeline.device_count;
+    int stages = session->config->pipeline.stages;
     GP_RETURN_IF_FAILED(check_devices(session, path, err));
     FILE *file = open_memstream(&text, &bytes);
     if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the balance");

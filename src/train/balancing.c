@@ -146,8 +146,8 @@ static bool is_needed(const gp_session *session, const gp_session_options *optio
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     if (options->profiling == GP_PROFILING_NONE) return false;
     if (options->profiling == GP_PROFILING_FIND || options->balances) return true;
-    return pipeline->balance == GP_BALANCE_AUTO && pipeline->device_count > 1 &&
-           session->graph->layer_count > pipeline->device_count && session->steps > 0;
+    return pipeline->balance == GP_BALANCE_AUTO && pipeline->stages > 1 &&
+           session->graph->layer_count > pipeline->stages && session->steps > 0;
 }
 
 gp_status gp_balancing_find_profile(gp_session *session, const gp_session_options *options, gp_error *err) {
