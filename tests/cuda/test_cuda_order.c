@@ -106,6 +106,31 @@ static void other_networks_are_in_order(void **state) {
     }
 }
 
+/* Several stages on a worker, backward for inputs and for weights apart: the same sums as 1F1B's on one stage. */
+static void schedules_are_in_order(void **state) {
+    (void)state;
+    static const training_cut two[] = {{network_a, 2, {5, 7}}};
+    static const struct {
+        const training_cut *cut;
+        gp_schedule schedule;
+    } ways[] = {
+        {&skips[2], {.kind = GP_SCHEDULE_1F1B}}, {&skips[2], {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}},
+        {&two[0], {.kind = GP_SCHEDULE_ZB_H1}},  {&skips[2], {.kind = GP_SCHEDULE_ZB_H2}},
+        {&skips[2], {.kind = GP_SCHEDULE_ZB_V}},
+    };
+    harness_options options = training_options(&skips[0], GP_CHECKPOINT_NEVER, false, 1);
+    options.schedule.kind = GP_SCHEDULE_1F1B;
+    training_outcome whole = train_recorded(&options, RECORDER_LAZY, 0);
+    uint64_t seed = 0;
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
+        for (int policy = 0; policy < RECORDER_POLICIES; policy++) {
+            gp_checkpoint_mode mode = (gp_checkpoint_mode)((policy + (int)w) % 3);
+            options = training_options(ways[w].cut, mode, false, policy % 2 ? 1 : 2);
+            options.schedule = ways[w].schedule;
+            assert_int_equal(train_recorded(&options, (recorder_policy)policy, seed++).hash, whole.hash);
+        }
+}
+
 /* Every second stage on the CPU: copies go through the host, which waits for the GPU there. */
 static void gpus_and_cpus_train_together(void **state) {
     (void)state;
@@ -184,6 +209,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(skips_are_in_order),          cmocka_unit_test(vectors_are_in_order),
         cmocka_unit_test(other_networks_are_in_order), cmocka_unit_test(gpus_and_cpus_train_together),
-        cmocka_unit_test(every_wait_is_needed),        cmocka_unit_test(spans_have_the_devices_times)};
+        cmocka_unit_test(schedules_are_in_order),      cmocka_unit_test(every_wait_is_needed),
+        cmocka_unit_test(spans_have_the_devices_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
