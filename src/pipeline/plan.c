@@ -51,6 +51,15 @@ static gp_status cut_mini_batches(gp_plan *plan, const gp_plan_request *request,
     return GP_OK;
 }
 
+static gp_status assign_slots(const gp_plan *plan, const gp_mini_plan *mini, gp_error *err) {
+    bool *ahead = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&ahead, plan->workers, err));
+    for (int w = 0; w < plan->workers; w++) ahead[w] = !plan->devices[w].kind->on_host;
+    gp_status status = gp_slots_assign(plan->stages, mini->programs, ahead, err);
+    free(ahead);
+    return status;
+}
+
 static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
     gp_schedule_request request = {.stages = plan->stages,
                                    .pieces = mini->pieces,
@@ -59,7 +68,7 @@ static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err)
                                    .training = mini->training,
                                    .schedule = plan->schedule};
     GP_RETURN_IF_FAILED(gp_schedule_programs(&request, &mini->programs, err));
-    GP_RETURN_IF_FAILED(gp_slots_assign(plan->stages, mini->programs, err));
+    GP_RETURN_IF_FAILED(assign_slots(plan, mini, err));
     GP_RETURN_IF_FAILED(gp_programs_validate(plan->stages, mini->programs, err));
     GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
     return gp_queues_create(plan->stages, mini->programs, mini->waits, GP_QUEUES_MEMORY, &mini->queues, err);

@@ -19,6 +19,7 @@ typedef struct assigner {
     gp_programs *programs;
     const gp_play *play;
     double *pulled_at;     /* [edge·pieces + micro] */
+    bool ahead;            /* of the worker at hand */
     pool pools[GP_FRAMES]; /* of the stage at hand */
     bool *pending;         /* [micro] its backward for weights is still to come */
 } assigner;
@@ -57,10 +58,12 @@ static gp_status begin_life(pool *p, int micro, double now, uint16_t *slot, gp_e
 
 /* The micro-batch has no more use for its slot here: later instructions of this worker may reuse it at once where
  * nothing was sent from it, else after the time at which the last of it was pulled (strictly after, so that a copy has
- * time to happen while the next computation runs). */
-static void end_life(pool *p, int micro) {
+ * time to happen while the next computation runs). Where receives go ahead, from the time on at which the
+ * computation `ended`: times are whole numbers. */
+static void end_life(const assigner *a, pool *p, int micro, double ended) {
     int slot = p->slot_of_micro[micro];
     if (slot < 0) return;
+    if (a->ahead && ended - 0.5 > p->end_of_micro[micro]) p->end_of_micro[micro] = ended - 0.5;
     p->free_at[slot] = p->end_of_micro[micro];
     p->end_of_micro[micro] = -DBL_MAX;
     p->slot_of_micro[micro] = -1;
@@ -84,12 +87,16 @@ static gp_status assign_send(assigner *a, const gp_program *program, size_t pc, 
     instr->slot = (uint16_t)p->slot_of_micro[instr->micro];
     note_send(a, p, instr);
     bool ends = frame != GP_FRAME_SAVED && gp_program_last_send(program, pc);
-    if (ends && !(frame == GP_FRAME_GRAD && a->pending[instr->micro])) end_life(p, instr->micro);
+    if (ends && !(frame == GP_FRAME_GRAD && a->pending[instr->micro])) end_life(a, p, instr->micro, -DBL_MAX);
     return GP_OK;
 }
 
-static gp_status assign_instr(assigner *a, const gp_program *program, size_t pc, double now, gp_error *err) {
+/* `before`: when the computation before this instruction began, which a receive that goes ahead runs beside. */
+static gp_status assign_instr(assigner *a, const gp_program *program, size_t pc, double before, gp_error *err) {
     gp_instr *instr = &program->instrs[pc];
+    int worker = a->programs->worker_of_stage[instr->stage];
+    double now = a->play->start[worker][pc], ended = a->play->end[worker][pc];
+    if (a->ahead && (instr->op == GP_INSTR_RECV || instr->op == GP_INSTR_LOAD) && before < now) now = before;
     const gp_stage *stage = &a->stages->stage[instr->stage];
     pool *pools = a->pools;
     int micro = instr->micro;
@@ -103,7 +110,7 @@ static gp_status assign_instr(assigner *a, const gp_program *program, size_t pc,
     case GP_INSTR_SEND: return assign_send(a, program, pc, err);
     case GP_INSTR_FORWARD:
         GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_STASH], micro, now, &instr->slot, err));
-        if (!a->programs->training) end_life(&pools[GP_FRAME_STASH], micro);
+        if (!a->programs->training) end_life(a, &pools[GP_FRAME_STASH], micro, ended);
         if (instr->flags & GP_INSTR_KEEP) return begin_life(&pools[GP_FRAME_SAVED], micro, now, &instr->work, err);
         return stage->out.count ? begin_life(&pools[GP_FRAME_OUTBOX], micro, now, &instr->work, err) : GP_OK;
     case GP_INSTR_RECOMPUTE:
@@ -117,9 +124,10 @@ static gp_status assign_instr(assigner *a, const gp_program *program, size_t pc,
         GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_GRAD], micro, now, &instr->grad, err));
         a->pending[micro] = instr->op == GP_INSTR_BACKWARD_INPUT;
         if (a->pending[micro]) return GP_OK;
-        end_life(&pools[GP_FRAME_STASH], micro);
-        end_life(&pools[GP_FRAME_SAVED], micro);
-        if (stage->grad_out.count == 0 || instr->op == GP_INSTR_BACKWARD_WEIGHT) end_life(&pools[GP_FRAME_GRAD], micro);
+        end_life(a, &pools[GP_FRAME_STASH], micro, ended);
+        end_life(a, &pools[GP_FRAME_SAVED], micro, ended);
+        if (stage->grad_out.count == 0 || instr->op == GP_INSTR_BACKWARD_WEIGHT)
+            end_life(a, &pools[GP_FRAME_GRAD], micro, ended);
         return GP_OK;
     default: return GP_OK;
     }
@@ -150,8 +158,11 @@ static gp_status assign_stage(assigner *a, int s, gp_error *err) {
             p->end_of_micro[m] = -DBL_MAX;
         }
     }
-    for (size_t pc = 0; pc < program->count && status == GP_OK; pc++)
-        if (program->instrs[pc].stage == s) status = assign_instr(a, program, pc, a->play->start[worker][pc], err);
+    double before = -DBL_MAX;
+    for (size_t pc = 0; pc < program->count && status == GP_OK; pc++) {
+        if (program->instrs[pc].stage == s) status = assign_instr(a, program, pc, before, err);
+        if (unit_duration(NULL, 0, 0, &program->instrs[pc]) > 0) before = a->play->start[worker][pc];
+    }
     fini_pools(a);
     return status;
 }
@@ -167,7 +178,7 @@ static void find_pulls(assigner *a) {
     }
 }
 
-gp_status gp_slots_assign(const gp_stages *stages, gp_programs *programs, gp_error *err) {
+gp_status gp_slots_assign(const gp_stages *stages, gp_programs *programs, const bool *ahead, gp_error *err) {
     assigner a = {.stages = stages, .programs = programs};
     gp_waits *waits = NULL;
     gp_play *play = NULL;
@@ -178,7 +189,10 @@ gp_status gp_slots_assign(const gp_stages *stages, gp_programs *programs, gp_err
         a.play = play;
         find_pulls(&a);
     }
-    for (int s = 0; s < stages->count && status == GP_OK; s++) status = assign_stage(&a, s, err);
+    for (int s = 0; s < stages->count && status == GP_OK; s++) {
+        a.ahead = ahead && ahead[programs->worker_of_stage[s]];
+        status = assign_stage(&a, s, err);
+    }
     free(a.pulled_at);
     gp_play_destroy(&play);
     gp_waits_destroy(&waits);

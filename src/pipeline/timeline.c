@@ -10,6 +10,8 @@
 enum {
     ARGS_TEXT = 256,
     TRACK_TEXT = 96,
+    STAGES_TEXT = 64,
+    MOST_LISTED = 6,
     SHORT_WAIT = 1000 /* nanoseconds: a wait that is over when it is looked at takes less */
 };
 
@@ -33,25 +35,31 @@ static int track_of(const gp_plan *plan, int worker, gp_queue queue) {
     return worker + 1 + (has_queues(plan, worker) ? (int)queue * plan->workers : 0);
 }
 
+/* "stage 1", "stages 0, 3"; of many the first and the last. */
+static void list_stages(const gp_plan *plan, int worker, char text[STAGES_TEXT]) {
+    int count = 0, last = 0;
+    size_t used = 0;
+    for (int s = 0; s < plan->stages->count; s++) count += plan->stage[s].worker == worker;
+    used = (size_t)snprintf(text, STAGES_TEXT, count == 1 ? "stage" : "stages");
+    for (int s = 0, listed = 0; s < plan->stages->count; s++) {
+        if (plan->stage[s].worker != worker) continue;
+        last = s;
+        if (listed < (count > MOST_LISTED ? 1 : MOST_LISTED))
+            used += (size_t)snprintf(text + used, STAGES_TEXT - used, "%s %d", listed ? "," : "", s);
+        listed++;
+    }
+    if (count > MOST_LISTED) snprintf(text + used, STAGES_TEXT - used, " … %d", last);
+}
+
 static void name_tracks(const gp_plan *plan, gp_chrome *chrome, int worker) {
     static const char *const queues[] = {
         [GP_QUEUE_COMPUTE] = ": computes", [GP_QUEUE_IN] = ": receives", [GP_QUEUE_BACK] = ": receives gradients"};
-    char name[TRACK_TEXT];
-    int first = -1, last = -1;
-    for (int s = 0; s < plan->stages->count; s++) {
-        if (plan->stage[s].worker != worker) continue;
-        if (first < 0) first = s;
-        last = s;
-    }
+    char name[TRACK_TEXT + STAGES_TEXT], stages[STAGES_TEXT];
+    list_stages(plan, worker, stages);
     const gp_device_spec *device = &plan->devices[worker];
     for (int q = 0; q < (has_queues(plan, worker) ? GP_QUEUES : 1); q++) {
-        const char *queue = has_queues(plan, worker) ? queues[q] : "";
-        if (first == last)
-            snprintf(name, sizeof name, "worker %d (%s:%d), stage %d%s", worker, device->kind->name, device->index,
-                     first, queue);
-        else
-            snprintf(name, sizeof name, "worker %d (%s:%d), stages %d to %d%s", worker, device->kind->name,
-                     device->index, first, last, queue);
+        snprintf(name, sizeof name, "worker %d (%s:%d), %s%s", worker, device->kind->name, device->index, stages,
+                 has_queues(plan, worker) ? queues[q] : "");
         gp_chrome_name_track(chrome, track_of(plan, worker, (gp_queue)q), name);
     }
 }

@@ -42,7 +42,7 @@ static void check_schedule(const char *text) {
     gp_programs *programs = NULL;
     if (request.stages) status = gp_schedule_programs(&request, &programs, &err);
     fuzz_check(status, &err);
-    if (programs && status == GP_OK) status = gp_slots_assign(request.stages, programs, &err);
+    if (programs && status == GP_OK) status = gp_slots_assign(request.stages, programs, NULL, &err);
     if (programs && status == GP_OK) status = gp_programs_validate(request.stages, programs, &err);
     fuzz_check(status, &err);
     if (!file->programs) FUZZ_PROMISE(status == GP_OK);
@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     if (stages) {
         status = gp_programs_validate(stages, programs, &err);
         fuzz_check(status, &err);
-        if (status == GP_OK) FUZZ_PROMISE(gp_slots_assign(stages, programs, &err) == GP_OK);
+        if (status == GP_OK) FUZZ_PROMISE(gp_slots_assign(stages, programs, NULL, &err) == GP_OK);
         if (status == GP_OK) FUZZ_PROMISE(gp_programs_validate(stages, programs, &err) == GP_OK);
     }
     gp_programs_destroy(&programs);

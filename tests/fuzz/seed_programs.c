@@ -12,7 +12,7 @@ static void write_seed(const char *folder, const gp_schedule_request *request) {
     gp_programs *programs = NULL;
     char *text = NULL, path[4096];
     FUZZ_PROMISE(gp_schedule_programs(request, &programs, &err) == GP_OK);
-    FUZZ_PROMISE(gp_slots_assign(request->stages, programs, &err) == GP_OK);
+    FUZZ_PROMISE(gp_slots_assign(request->stages, programs, NULL, &err) == GP_OK);
     FUZZ_PROMISE(gp_programs_write(programs, &text, &err) == GP_OK);
     snprintf(path, sizeof path, "%s/s%d-m%d-c%d-l%d-t%d", folder, request->stages->count, request->pieces,
              request->checkpoint, request->lockstep, request->training);

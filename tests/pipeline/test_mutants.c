@@ -187,7 +187,7 @@ static gp_programs *make_programs(const trial *t, gp_checkpoint_mode mode, bool 
                                    .training = t->training,
                                    .schedule = t->h.plan->schedule};
     assert_int_equal(gp_schedule_programs(&request, &programs, &err), GP_OK);
-    assert_int_equal(gp_slots_assign(t->h.plan->stages, programs, &err), GP_OK);
+    assert_int_equal(gp_slots_assign(t->h.plan->stages, programs, NULL, &err), GP_OK);
     return programs;
 }
 

@@ -8,6 +8,7 @@
 #include "pipeline/play.h"
 #include "pipeline/slots.h"
 #include "pipeline/toy_graph.h"
+#include "pipeline/validate.h"
 
 enum { STAGES = 8 };
 
@@ -150,10 +151,57 @@ static void senseless_programs_get_no_slots(void **state) {
     first->instrs[1] = first->instrs[2];
     first->instrs[2] = forward;
     gp_error err = {0};
-    assert_int_equal(gp_slots_assign(t.stages, programs, &err), GP_PROGRAM);
+    assert_int_equal(gp_slots_assign(t.stages, programs, NULL, &err), GP_PROGRAM);
     assert_non_null(strstr(err.text, "instruction 1 (send s0 m0 e0): sends what was not computed"));
     gp_programs_destroy(&programs);
     toy_fini(&t);
+}
+
+static bool computes(const gp_instr *instr) {
+    return instr->op == GP_INSTR_FORWARD || instr->op == GP_INSTR_RECOMPUTE || gp_instr_is_backward(instr);
+}
+
+/* The stash or gradient slot of what is received, where the computation right before it uses the same one. */
+static bool waits_for_computation(const toy *t, const gp_program *program, size_t pc) {
+    const gp_instr *recv = &program->instrs[pc];
+    if (recv->op != GP_INSTR_RECV || gp_edge_is_fixed(&t->stages->edges[recv->edge])) return false;
+    while (pc > 0 && !computes(&program->instrs[pc])) pc--;
+    const gp_instr *before = &program->instrs[pc];
+    if (!computes(before) || before->stage != recv->stage) return false;
+    if (t->stages->edges[recv->edge].kind != GP_EDGE_GRADIENT) return before->slot == recv->slot;
+    return gp_instr_is_backward(before) && before->grad == recv->slot;
+}
+
+static size_t count_waiting(const toy *t, const gp_programs *programs) {
+    size_t count = 0;
+    for (int w = 0; w < programs->workers; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++)
+            count += waits_for_computation(t, &programs->worker[w], pc);
+    return count;
+}
+
+/* On devices that receive by themselves no receive waits for the computation before it; elsewhere it may, and a slot
+ * is saved. */
+static void receives_go_ahead(void **state) {
+    (void)state;
+    static const gp_schedule_kind kinds[] = {GP_SCHEDULE_GPIPE, GP_SCHEDULE_1F1B, GP_SCHEDULE_ZB_H1, GP_SCHEDULE_ZB_H2};
+    bool ahead[4] = {true, true, true, true};
+    size_t waiting = 0;
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
+            toy t;
+            gp_error err = {0};
+            toy_init_chain(&t, 4, k % 2);
+            gp_programs *programs = toy_programs_of(&t, (gp_schedule){.kind = kinds[k]},
+                                                    (toy_run){9, (gp_checkpoint_mode)mode, false, true});
+            waiting += count_waiting(&t, programs);
+            assert_int_equal(gp_slots_assign(t.stages, programs, ahead, &err), GP_OK);
+            assert_int_equal(count_waiting(&t, programs), 0);
+            if (gp_programs_validate(t.stages, programs, &err) != GP_OK) fail_msg("%s", err.text);
+            gp_programs_destroy(&programs);
+            toy_fini(&t);
+        }
+    assert_true(waiting > 0);
 }
 
 int main(void) {
@@ -165,6 +213,7 @@ int main(void) {
         cmocka_unit_test(skips_lengthen_the_outbox),
         cmocka_unit_test(slots_cost_no_time),
         cmocka_unit_test(senseless_programs_get_no_slots),
+        cmocka_unit_test(receives_go_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,7 +94,7 @@ gp_programs *toy_schedule(const toy *t, toy_run run) {
 gp_programs *toy_programs_of(const toy *t, gp_schedule schedule, toy_run run) {
     gp_programs *programs = schedule_as(t, schedule, run);
     gp_error err = {0};
-    if (gp_slots_assign(t->stages, programs, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_slots_assign(t->stages, programs, NULL, &err) != GP_OK) fail_msg("%s", err.text);
     return programs;
 }
 
@@ -155,7 +155,7 @@ gp_programs *toy_interleaved(const toy *t, int pieces) {
     if (t->stages->norms) add_norms(&a, pieces - 1);
     for (int s = 0; s < 3; s++) add(&a, GP_INSTR_RECV, 0, s, pieces - 1, t->stages->stage[s].flag_in);
     for (int s = 0; s < 4; s++) add(&a, GP_INSTR_STEP, 0, s, 0, -1);
-    if (gp_slots_assign(t->stages, a.programs, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_slots_assign(t->stages, a.programs, NULL, &err) != GP_OK) fail_msg("%s", err.text);
     return a.programs;
 }
 
