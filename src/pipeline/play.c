@@ -4,156 +4,337 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "pipeline/channels.h"
+
+typedef enum sleep_kind { AWAKE, ON_EVENT, ON_MARK, IN_BARRIER, ON_CHANNEL } sleep_kind;
+
+/* What goes through a program in order: a thread through all of it; a device's queue through what is its. */
+typedef struct agent {
+    int worker;
+    int queue; /* gp_queue; −1: a thread */
+    size_t pc;
+    double clock; /* the last of its instructions is over */
+    sleep_kind sleeps;
+    size_t until; /* ON_EVENT: its number; ON_MARK: the mark */
+} agent;
 
 typedef struct player {
+    gp_play_request request;
     const gp_stages *stages;
     const gp_programs *programs;
-    const gp_waits *waits;
-    gp_duration duration;
-    const void *context;
     gp_play *play;
-    size_t *pc;    /* [worker] the next instruction */
-    double *clock; /* [worker] end of the last */
-    bool *met;     /* [worker] waits in the barrier */
-    int meeting;   /* how many do */
+    agent *agents; /* by worker, then queue */
+    int *first;    /* [worker + 1] its agents */
+    int threads;   /* agents that meet in barriers */
+    int meeting;
     double meeting_time;
-    /* [kind][edge·pieces + micro]: when it happened, NaN before; and who sleeps until it does, +1 */
-    double *when[2];
-    int *sleeper[2];
-    int *queue; /* workers that can go on */
-    int queued;
+    size_t events;  /* of each kind */
+    double *when;   /* [kind·events + edge·pieces + micro] when it happened; NaN: not yet */
+    double **marks; /* [worker][mark], likewise; NULL: no queues */
+    int *awake;     /* agents that can go on */
+    int awake_count;
+    gp_channels channels;
 } player;
 
-static size_t place(const player *p, uint32_t edge, uint16_t micro) {
-    return (size_t)edge * (size_t)p->programs->pieces + micro;
+static gp_play_copies copies_of(const player *p, int worker) {
+    return p->request.copies ? p->request.copies[worker] : GP_PLAY_PULLED;
 }
 
+static double ask(const player *p, gp_duration duration, const agent *a, const gp_instr *instr) {
+    return duration ? duration(p->request.context, a->worker, a->pc, instr) : 0;
+}
+
+static size_t event_of(const player *p, gp_wait_kind kind, uint32_t edge, uint16_t micro) {
+    return kind * p->events + (size_t)edge * (size_t)p->programs->pieces + micro;
+}
+
+static void wake(player *p, int index) {
+    p->agents[index].sleeps = AWAKE;
+    p->awake[p->awake_count++] = index;
+}
+
+static void wake_those(player *p, int worker, sleep_kind sleeps, size_t until) {
+    for (int i = p->first[worker]; i < p->first[worker + 1]; i++)
+        if (p->agents[i].sleeps == sleeps && p->agents[i].until == until) wake(p, i);
+}
+
+/* Only the receiver waits for what is sent, and only the sender for what is pulled. */
 static void happened(player *p, gp_wait_kind kind, uint32_t edge, uint16_t micro, double time) {
-    size_t at = place(p, edge, micro);
-    p->when[kind][at] = time;
-    if (p->sleeper[kind][at]) {
-        p->queue[p->queued++] = p->sleeper[kind][at] - 1;
-        p->sleeper[kind][at] = 0;
-    }
+    if (kind == GP_WAIT_PULLED && !p->request.waits) return;
+    const gp_edge *its = &p->stages->edges[edge];
+    size_t event = event_of(p, kind, edge, micro);
+    p->when[event] = time;
+    wake_those(p, p->programs->worker_of_stage[kind == GP_WAIT_SENT ? its->to : its->from], ON_EVENT, event);
 }
 
-/* False: the worker sleeps until what it waits for happens. */
-static bool waits_over(player *p, int worker, size_t pc, double *time) {
-    const gp_worker_waits *waits = &p->waits->worker[worker];
-    for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++) {
+static bool wait_until(agent *a, sleep_kind sleeps, size_t until, double when, double *time) {
+    if (isnan(when)) {
+        a->sleeps = sleeps;
+        a->until = until;
+        return false;
+    }
+    if (when > *time) *time = when;
+    return true;
+}
+
+/* ---- waits ------------------------------------------------------------------------------------------------------- */
+
+/* False: the agent sleeps until what it waits for happens. */
+static bool waits_over(player *p, agent *a, const gp_instr *instr, double *time) {
+    if (!p->request.waits) {
+        if (instr->op != GP_INSTR_RECV) return true;
+        size_t event = event_of(p, GP_WAIT_SENT, instr->edge, instr->micro);
+        return wait_until(a, ON_EVENT, event, p->when[event], time);
+    }
+    const gp_worker_waits *waits = &p->request.waits->worker[a->worker];
+    for (size_t i = waits->first[a->pc]; i < waits->first[a->pc + 1]; i++) {
         const gp_wait *wait = &waits->items[i];
-        size_t at = place(p, wait->edge, wait->micro);
-        double when = p->when[wait->kind][at];
-        if (isnan(when)) {
-            p->sleeper[wait->kind][at] = worker + 1;
-            return false;
-        }
-        if (when > *time) *time = when;
+        size_t event = event_of(p, wait->kind, wait->edge, wait->micro);
+        if (!wait_until(a, ON_EVENT, event, p->when[event], time)) return false;
+    }
+    if (a->queue < 0) return true;
+    const gp_worker_queues *queues = &p->request.queues->worker[a->worker];
+    for (size_t i = queues->first[a->pc]; i < queues->first[a->pc + 1]; i++) {
+        size_t mark = (size_t)queues->wait[i];
+        if (!wait_until(a, ON_MARK, mark, p->marks[a->worker][mark], time)) return false;
     }
     return true;
 }
 
-/* True: all have met, and go on. */
-static bool meet(player *p, int worker) {
-    p->met[worker] = true;
-    if (p->clock[worker] > p->meeting_time) p->meeting_time = p->clock[worker];
-    if (++p->meeting < p->programs->workers) return false;
-    for (int w = 0; w < p->programs->workers; w++) {
-        size_t pc = p->pc[w]++;
-        p->play->start[w][pc] = p->clock[w];
-        p->play->end[w][pc] = p->clock[w] = p->meeting_time;
-        p->met[w] = false;
-        if (w != worker) p->queue[p->queued++] = w;
+/* Threads meet; queues are given their work before, and do not stop for it. True: all have met, and go on. */
+static bool meet(player *p, agent *a) {
+    a->sleeps = IN_BARRIER;
+    if (a->clock > p->meeting_time) p->meeting_time = a->clock;
+    if (++p->meeting < p->threads) return false;
+    for (int i = 0; i < p->first[p->programs->workers]; i++) {
+        agent *other = &p->agents[i];
+        if (other->sleeps != IN_BARRIER) continue;
+        gp_play_worker *its = &p->play->worker[other->worker];
+        if (its->start) {
+            its->start[other->pc] = other->clock;
+            its->end[other->pc] = p->meeting_time;
+        }
+        other->clock = p->meeting_time;
+        other->pc++;
+        if (other == a)
+            other->sleeps = AWAKE;
+        else
+            wake(p, i);
     }
     p->meeting = 0;
     return true;
 }
 
-static void run_worker(player *p, int worker) {
-    const gp_program *program = &p->programs->worker[worker];
-    while (p->pc[worker] < program->count) {
-        size_t pc = p->pc[worker];
-        const gp_instr *instr = &program->instrs[pc];
-        if (instr->op == GP_INSTR_BARRIER) {
-            if (!meet(p, worker)) return;
-            continue;
-        }
-        double time = p->clock[worker];
-        if (!waits_over(p, worker, pc, &time)) return;
-        double end = time + (p->duration ? p->duration(p->context, worker, pc, instr) : 0);
-        p->play->start[worker][pc] = time;
-        p->play->end[worker][pc] = p->clock[worker] = end;
-        p->pc[worker]++;
-        if (instr->op == GP_INSTR_SEND) happened(p, GP_WAIT_SENT, instr->edge, instr->micro, end);
-        if (instr->op == GP_INSTR_RECV) happened(p, GP_WAIT_PULLED, instr->edge, instr->micro, end);
-        if (end > p->play->length) p->play->length = end;
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
+
+static void add_up(gp_play_worker *its, gp_instr_op op, double start, double seconds) {
+    if (op == GP_INSTR_LOAD || op == GP_INSTR_RECV) {
+        its->copying += seconds;
+    } else if (op != GP_INSTR_SEND && seconds > 0) {
+        its->busy += seconds;
+        if (start < its->first) its->first = start;
+        if (start + seconds > its->last) its->last = start + seconds;
     }
 }
 
-static gp_status say_deadlock(const player *p, gp_error *err) {
-    for (int w = 0; w < p->programs->workers; w++) {
-        const gp_program *program = &p->programs->worker[w];
-        size_t pc = p->pc[w];
-        if (pc >= program->count) continue;
-        if (p->met[w])
-            return gp_programs_refuse(p->programs, w, pc, err, "waits in a barrier that %d of %d workers reach",
-                                      p->meeting, p->programs->workers);
-        const gp_worker_waits *waits = &p->waits->worker[w];
-        for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++) {
-            const gp_wait *wait = &waits->items[i];
-            if (!isnan(p->when[wait->kind][place(p, wait->edge, wait->micro)])) continue;
-            return gp_programs_refuse(
-                p->programs, w, pc, err,
-                "deadlock: waits for micro-batch %u to be %s on edge %u, which cannot happen before", wait->micro,
-                wait->kind == GP_WAIT_SENT ? "sent" : "pulled", wait->edge);
-        }
+/* It ends at `end`; the agent is free again from `free_at`. */
+static void finish(player *p, agent *a, const gp_instr *instr, double start, double free_at, double end) {
+    gp_play_worker *its = &p->play->worker[a->worker];
+    if (its->start) {
+        its->start[a->pc] = start;
+        its->end[a->pc] = end;
     }
-    return gp_fail(err, GP_INTERNAL, "the player stopped for no reason");
+    add_up(its, instr->op, start, end - start);
+    if (end > p->play->length) p->play->length = end;
+    a->clock = a->queue < 0 ? end : free_at;
+    if (a->queue >= 0 && p->request.queues->worker[a->worker].mark[a->pc] >= 0) {
+        size_t mark = (size_t)p->request.queues->worker[a->worker].mark[a->pc];
+        p->marks[a->worker][mark] = end;
+        wake_those(p, a->worker, ON_MARK, mark);
+    }
+    a->pc++;
+    if (instr->op == GP_INSTR_RECV && copies_of(p, a->worker) != GP_PLAY_POSTED)
+        happened(p, GP_WAIT_PULLED, instr->edge, instr->micro, end);
+}
+
+/* A transfer that needs nobody has arrived. */
+static void arrive(player *p, uint32_t edge, uint16_t micro, double time) {
+    happened(p, GP_WAIT_SENT, edge, micro, time);
+    happened(p, GP_WAIT_PULLED, edge, micro, time);
+}
+
+static bool uses_channel(const player *p, const gp_instr *instr, double seconds) {
+    if (!p->request.channels || !(seconds > 0)) return false;
+    const gp_edge *edge = &p->stages->edges[instr->edge];
+    return p->programs->worker_of_stage[edge->from] != p->programs->worker_of_stage[edge->to];
+}
+
+static gp_status send(player *p, agent *a, const gp_instr *instr, double time, gp_error *err) {
+    int to = p->programs->worker_of_stage[p->stages->edges[instr->edge].to];
+    bool posted = copies_of(p, to) == GP_PLAY_POSTED;
+    double seconds = posted ? ask(p, p->request.duration, a, instr) : 0;
+    double latency = posted ? ask(p, p->request.latency, a, instr) : 0;
+    finish(p, a, instr, time, time, time);
+    if (posted && uses_channel(p, instr, seconds))
+        return gp_channels_ask(&p->channels,
+                               (gp_transfer){.time = time,
+                                             .seconds = seconds,
+                                             .latency = latency,
+                                             .edge = instr->edge,
+                                             .micro = instr->micro,
+                                             .who = -1},
+                               err);
+    if (posted)
+        arrive(p, instr->edge, instr->micro, time + seconds + latency);
+    else
+        happened(p, GP_WAIT_SENT, instr->edge, instr->micro, time);
+    return GP_OK;
+}
+
+static gp_status receive(player *p, agent *a, const gp_instr *instr, double time, gp_error *err) {
+    if (copies_of(p, a->worker) == GP_PLAY_POSTED) {
+        finish(p, a, instr, time, time, time);
+        return GP_OK;
+    }
+    double seconds = ask(p, p->request.duration, a, instr), latency = ask(p, p->request.latency, a, instr);
+    if (!uses_channel(p, instr, seconds)) {
+        finish(p, a, instr, time, time + seconds, time + seconds + latency);
+        return GP_OK;
+    }
+    a->sleeps = ON_CHANNEL;
+    return gp_channels_ask(
+        &p->channels, (gp_transfer){time, seconds, latency, instr->edge, instr->micro, (int)(a - p->agents), 0}, err);
+}
+
+static gp_status carry_out(player *p, agent *a, const gp_instr *instr, double time, gp_error *err) {
+    if (instr->op == GP_INSTR_SEND) return send(p, a, instr, time, err);
+    if (instr->op == GP_INSTR_RECV) return receive(p, a, instr, time, err);
+    double end = time + ask(p, p->request.duration, a, instr);
+    finish(p, a, instr, time, end, end);
+    return GP_OK;
+}
+
+/* Until its program ends, or it sleeps. */
+static gp_status go_on(player *p, agent *a, gp_error *err) {
+    const gp_program *program = &p->programs->worker[a->worker];
+    while (a->sleeps == AWAKE && a->pc < program->count) {
+        const gp_instr *instr = &program->instrs[a->pc];
+        if (instr->op == GP_INSTR_BARRIER && a->queue < 0) {
+            if (!meet(p, a)) return GP_OK;
+            continue;
+        }
+        if (a->queue >= 0 && (int)gp_instr_queue(p->stages, instr) != a->queue) {
+            a->pc++;
+            continue;
+        }
+        double time = a->clock;
+        if (!waits_over(p, a, instr, &time)) return GP_OK;
+        GP_RETURN_IF_FAILED(carry_out(p, a, instr, time, err));
+    }
+    return GP_OK;
+}
+
+/* All that could be known without it is known: whoever asks later asks for a later time. */
+static bool grant(player *p) {
+    gp_transfer transfer;
+    double start;
+    if (!p->request.channels || !gp_channels_next(&p->channels, &transfer, &start)) return false;
+    double over = start + transfer.seconds, end = over + transfer.latency;
+    if (transfer.who < 0) {
+        arrive(p, transfer.edge, transfer.micro, end);
+        return true;
+    }
+    agent *a = &p->agents[transfer.who];
+    finish(p, a, &p->programs->worker[a->worker].instrs[a->pc], start, over, end);
+    wake(p, transfer.who);
+    return true;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static gp_status say_deadlock(const player *p, const agent *a, gp_error *err) {
+    if (a->sleeps == IN_BARRIER)
+        return gp_programs_refuse(p->programs, a->worker, a->pc, err, "waits in a barrier that %d of %d workers reach",
+                                  p->meeting, p->threads);
+    if (a->sleeps == ON_EVENT) {
+        size_t pieces = (size_t)p->programs->pieces, at = a->until % p->events;
+        return gp_programs_refuse(
+            p->programs, a->worker, a->pc, err,
+            "deadlock: waits for micro-batch %zu to be %s on edge %zu, which cannot happen before", at % pieces,
+            a->until < p->events ? "sent" : "pulled", at / pieces);
+    }
+    return gp_fail(err, GP_INTERNAL, "worker %d, instruction %zu: the player stopped for no reason", a->worker, a->pc);
+}
+
+static gp_status play(player *p, gp_error *err) {
+    do {
+        while (p->awake_count > 0) GP_RETURN_IF_FAILED(go_on(p, &p->agents[p->awake[--p->awake_count]], err));
+    } while (grant(p));
+    const agent *last = NULL; /* a mark that does not come is another agent's fault */
+    for (int i = p->first[p->programs->workers] - 1; i >= 0; i--) {
+        const agent *a = &p->agents[i];
+        if (a->pc == p->programs->worker[a->worker].count) continue;
+        if (!last || a->sleeps != ON_MARK) last = a;
+    }
+    return last ? say_deadlock(p, last, err) : GP_OK;
+}
+
+static gp_status make_agents(player *p, gp_error *err) {
+    int workers = p->programs->workers;
+    GP_RETURN_IF_FAILED(GP_NEW(&p->agents, (size_t)workers * GP_QUEUES, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&p->awake, (size_t)workers * GP_QUEUES, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&p->first, workers + 1, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&p->marks, workers, err));
+    for (int w = 0; w < workers; w++) {
+        bool queued = copies_of(p, w) == GP_PLAY_QUEUED;
+        int count = p->first[w];
+        for (int q = 0; q < (queued ? GP_QUEUES : 1); q++)
+            p->agents[count++] = (agent){.worker = w, .queue = queued ? q : -1};
+        p->first[w + 1] = count;
+        p->threads += !queued;
+        if (!queued) continue;
+        int marks = p->request.queues->worker[w].marks;
+        GP_RETURN_IF_FAILED(GP_NEW(&p->marks[w], marks, err));
+        for (int m = 0; m < marks; m++) p->marks[w][m] = NAN;
+    }
+    for (int i = p->first[workers] - 1; i >= 0; i--) p->awake[p->awake_count++] = i;
+    return GP_OK;
 }
 
 static gp_status prepare(player *p, gp_error *err) {
     int workers = p->programs->workers;
-    size_t events;
-    if (!gp_size_mul(p->stages->edge_count, (size_t)p->programs->pieces, &events))
+    size_t kinds = p->request.waits ? 2 : 1;
+    if (!gp_size_mul(p->stages->edge_count, (size_t)p->programs->pieces, &p->events))
         return gp_fail(err, GP_MEMORY, "too many copies");
-    gp_play *play = p->play;
-    play->workers = workers;
-    GP_RETURN_IF_FAILED(GP_NEW(&play->start, workers, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&play->end, workers, err));
+    p->play->workers = workers;
+    GP_RETURN_IF_FAILED(GP_NEW(&p->play->worker, workers, err));
     for (int w = 0; w < workers; w++) {
-        GP_RETURN_IF_FAILED(GP_NEW(&play->start[w], p->programs->worker[w].count, err));
-        GP_RETURN_IF_FAILED(GP_NEW(&play->end[w], p->programs->worker[w].count, err));
+        gp_play_worker *its = &p->play->worker[w];
+        its->first = INFINITY;
+        if (!p->request.timeline) continue;
+        GP_RETURN_IF_FAILED(GP_NEW(&its->start, p->programs->worker[w].count, err));
+        GP_RETURN_IF_FAILED(GP_NEW(&its->end, p->programs->worker[w].count, err));
     }
-    GP_RETURN_IF_FAILED(GP_NEW(&p->pc, workers, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&p->clock, workers, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&p->met, workers, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&p->queue, workers, err));
-    for (int k = 0; k < 2; k++) {
-        GP_RETURN_IF_FAILED(GP_NEW(&p->when[k], events, err));
-        GP_RETURN_IF_FAILED(GP_NEW(&p->sleeper[k], events, err));
-        for (size_t i = 0; i < events; i++) p->when[k][i] = NAN;
-    }
-    for (int w = workers - 1; w >= 0; w--) p->queue[p->queued++] = w;
-    return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&p->when, kinds * p->events, err));
+    for (size_t i = 0; i < kinds * p->events; i++) p->when[i] = NAN;
+    if (p->request.channels) GP_RETURN_IF_FAILED(gp_channels_init(&p->channels, p->stages, p->programs, err));
+    return make_agents(p, err);
 }
 
-gp_status gp_play_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
-                         gp_duration duration, const void *context, gp_play **out, gp_error *err) {
-    player p = {.stages = stages, .programs = programs, .waits = waits, .duration = duration, .context = context};
+gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *err) {
+    player p = {.request = *request, .stages = request->stages, .programs = request->programs};
     gp_status status = GP_NEW(&p.play, 1, err);
-    if (status != GP_OK) return status;
-    status = prepare(&p, err);
-    while (status == GP_OK && p.queued > 0) run_worker(&p, p.queue[--p.queued]);
-    for (int w = 0; w < programs->workers && status == GP_OK; w++)
-        if (p.pc[w] < programs->worker[w].count) status = say_deadlock(&p, err);
-    free(p.pc);
-    free(p.clock);
-    free(p.met);
-    free(p.queue);
-    for (int k = 0; k < 2; k++) {
-        free(p.when[k]);
-        free(p.sleeper[k]);
-    }
+    if (status == GP_OK) status = prepare(&p, err);
+    if (status == GP_OK) status = play(&p, err);
+    for (int w = 0; status == GP_OK && w < p.play->workers; w++)
+        if (p.play->worker[w].first > p.play->worker[w].last) p.play->worker[w].first = 0;
+    gp_channels_fini(&p.channels);
+    for (int w = 0; p.marks && w < p.programs->workers; w++) free(p.marks[w]);
+    free(p.marks);
+    free(p.agents);
+    free(p.first);
+    free(p.awake);
+    free(p.when);
     if (status != GP_OK)
         gp_play_destroy(&p.play);
     else
@@ -161,15 +342,35 @@ gp_status gp_play_create(const gp_stages *stages, const gp_programs *programs, c
     return status;
 }
 
+gp_status gp_play_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
+                         gp_duration duration, const void *context, gp_play **out, gp_error *err) {
+    gp_play_request request = {.stages = stages,
+                               .programs = programs,
+                               .waits = waits,
+                               .duration = duration,
+                               .context = context,
+                               .timeline = true};
+    return gp_play_run(&request, out, err);
+}
+
 void gp_play_destroy(gp_play **play) {
     gp_play *it = *play;
     if (!it) return;
-    for (int w = 0; w < it->workers; w++) {
-        if (it->start) free(it->start[w]);
-        if (it->end) free(it->end[w]);
+    for (int w = 0; it->worker && w < it->workers; w++) {
+        free(it->worker[w].start);
+        free(it->worker[w].end);
     }
-    free(it->start);
-    free(it->end);
+    free(it->worker);
     free(it);
     *play = NULL;
+}
+
+gp_play_span gp_play_longest(const gp_play *play) {
+    gp_play_span longest = {0, -1, 0};
+    for (int w = 0; w < play->workers; w++) {
+        double seconds = play->worker[w].last - play->worker[w].first;
+        if (seconds > longest.seconds) longest = (gp_play_span){w, seconds, 0};
+    }
+    if (longest.seconds > 0) longest.bubble = (longest.seconds - play->worker[longest.worker].busy) / longest.seconds;
+    return longest;
 }

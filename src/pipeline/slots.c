@@ -95,7 +95,7 @@ static gp_status assign_send(assigner *a, const gp_program *program, size_t pc, 
 static gp_status assign_instr(assigner *a, const gp_program *program, size_t pc, double before, gp_error *err) {
     gp_instr *instr = &program->instrs[pc];
     int worker = a->programs->worker_of_stage[instr->stage];
-    double now = a->play->start[worker][pc], ended = a->play->end[worker][pc];
+    double now = a->play->worker[worker].start[pc], ended = a->play->worker[worker].end[pc];
     if (a->ahead && (instr->op == GP_INSTR_RECV || instr->op == GP_INSTR_LOAD) && before < now) now = before;
     const gp_stage *stage = &a->stages->stage[instr->stage];
     pool *pools = a->pools;
@@ -161,7 +161,7 @@ static gp_status assign_stage(assigner *a, int s, gp_error *err) {
     double before = -DBL_MAX;
     for (size_t pc = 0; pc < program->count && status == GP_OK; pc++) {
         if (program->instrs[pc].stage == s) status = assign_instr(a, program, pc, before, err);
-        if (unit_duration(NULL, 0, 0, &program->instrs[pc]) > 0) before = a->play->start[worker][pc];
+        if (unit_duration(NULL, 0, 0, &program->instrs[pc]) > 0) before = a->play->worker[worker].start[pc];
     }
     fini_pools(a);
     return status;
@@ -173,17 +173,16 @@ static void find_pulls(assigner *a) {
         for (size_t pc = 0; pc < program->count; pc++) {
             const gp_instr *instr = &program->instrs[pc];
             if (instr->op == GP_INSTR_RECV)
-                a->pulled_at[(size_t)instr->edge * (size_t)a->programs->pieces + instr->micro] = a->play->end[w][pc];
+                a->pulled_at[(size_t)instr->edge * (size_t)a->programs->pieces + instr->micro] =
+                    a->play->worker[w].end[pc];
         }
     }
 }
 
 gp_status gp_slots_assign(const gp_stages *stages, gp_programs *programs, const bool *ahead, gp_error *err) {
     assigner a = {.stages = stages, .programs = programs};
-    gp_waits *waits = NULL;
     gp_play *play = NULL;
-    gp_status status = gp_waits_create(stages, programs, false, &waits, err);
-    if (status == GP_OK) status = gp_play_create(stages, programs, waits, unit_duration, NULL, &play, err);
+    gp_status status = gp_play_create(stages, programs, NULL, unit_duration, NULL, &play, err);
     if (status == GP_OK) status = GP_NEW(&a.pulled_at, stages->edge_count * (size_t)programs->pieces, err);
     if (status == GP_OK) {
         a.play = play;
@@ -195,7 +194,6 @@ gp_status gp_slots_assign(const gp_stages *stages, gp_programs *programs, const 
     }
     free(a.pulled_at);
     gp_play_destroy(&play);
-    gp_waits_destroy(&waits);
     return status;
 }
 

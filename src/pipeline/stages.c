@@ -81,7 +81,7 @@ static gp_status find_takes(gp_stages *stages, int value, gp_error *err) {
 
 static gp_status add_edge(gp_stages *stages, gp_edge edge, int *out, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&stages->edges, &stages->edge_capacity, stages->edge_count + 1, err));
-    if (edge.value >= 0 && !gp_shape_elements(stages->graph->values[edge.value].shape, &edge.elements))
+    if (edge.value >= 0 && stages->graph && !gp_shape_elements(stages->graph->values[edge.value].shape, &edge.elements))
         return gp_fail(err, GP_INTERNAL, "value %d has no size", edge.value);
     *out = (int)stages->edge_count;
     stages->edges[stages->edge_count++] = edge;
@@ -173,6 +173,41 @@ gp_status gp_stages_create(const gp_graph *graph, const int64_t *layers, int cou
         gp_stages_destroy(&stages);
         return status;
     }
+    *out = stages;
+    return GP_OK;
+}
+
+static gp_status add_chain_edges(gp_stages *stages, gp_error *err) {
+    int index;
+    for (int s = 1; s < stages->count; s++) {
+        gp_edge edge = {GP_EDGE_ACTIVATION, s - 1, s - 1, s, 0};
+        GP_RETURN_IF_FAILED(add_edge(stages, edge, &index, err));
+        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[s].in, index, err));
+        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[s - 1].out, index, err));
+    }
+    for (int s = stages->count - 1; s > 0; s--) {
+        gp_edge edge = {GP_EDGE_GRADIENT, s - 1, s, s - 1, 0};
+        GP_RETURN_IF_FAILED(add_edge(stages, edge, &index, err));
+        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[s].grad_out, index, err));
+        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[s - 1].grad_in, index, err));
+    }
+    return GP_OK;
+}
+
+gp_status gp_stages_create_chain(int count, gp_stages **out, gp_error *err) {
+    gp_stages *stages = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&stages, 1, err));
+    stages->count = count;
+    gp_status status = GP_NEW(&stages->stage, count, err);
+    for (int s = 0; s < count && status == GP_OK; s++) stages->stage[s].flag_in = stages->stage[s].norm_out = -1;
+    if (status == GP_OK) status = add_chain_edges(stages, err);
+    if (status == GP_OK) status = add_flag_edges(stages, err);
+    if (status != GP_OK) {
+        gp_stages_destroy(&stages);
+        return status;
+    }
+    stages->stage[0].loads_input = true;
+    stages->stage[count - 1].loads_target = true;
     *out = stages;
     return GP_OK;
 }

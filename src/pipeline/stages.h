@@ -6,7 +6,7 @@
  * to first, and passes it on; the first using stage sends it to the producer. Input and target are loaded where they
  * are used.
  *
- * Built from a graph (borrowed) and layers per stage; then read-only, any thread.
+ * Built from a graph (borrowed) and layers per stage, or without one as a chain; then read-only, any thread.
  */
 #ifndef GP_PIPELINE_STAGES_H
 #define GP_PIPELINE_STAGES_H
@@ -27,7 +27,7 @@ typedef enum gp_edge_kind {
 
 typedef struct gp_edge {
     gp_edge_kind kind;
-    int value;        /* −1: flag, norm */
+    int value;        /* −1: flag, norm; in a chain without a graph the number of the stage that makes it */
     int from, to;     /* stages */
     int64_t elements; /* per sample; 0: flag, norm */
 } gp_edge;
@@ -52,18 +52,21 @@ typedef struct gp_stage {
 } gp_stage;
 
 typedef struct gp_stages {
-    const gp_graph *graph;
+    const gp_graph *graph; /* NULL: a chain without one */
     int count;
     gp_stage *stage;
-    int *stage_of_node;
-    bool norms;     /* training finds the norm of the gradients */
-    gp_edge *edges; /* activations and skips by (to, value); then gradients; then flags; then norms */
+    int *stage_of_node; /* NULL likewise */
+    bool norms;         /* training finds the norm of the gradients */
+    gp_edge *edges;     /* activations and skips by (to, value); then gradients; then flags; then norms */
     size_t edge_count, edge_capacity;
 } gp_stages;
 
 /* layers[i] ≥ 1 layers on stage i; their sum is the graph's layer_count (GP_CONFIG without a place where not). */
 GP_MUST_USE gp_status gp_stages_create(const gp_graph *graph, const int64_t *layers, int count, gp_stages **out,
                                        gp_error *err);
+/* A chain without a graph, for programs that are only played: from each stage one activation to the next and one
+ * gradient back, and flags. */
+GP_MUST_USE gp_status gp_stages_create_chain(int count, gp_stages **out, gp_error *err);
 /* Has training find the norm of all gradients together, before any program is made: adds the edges. */
 GP_MUST_USE gp_status gp_stages_add_norms(gp_stages *stages, gp_error *err);
 void gp_stages_destroy(gp_stages **stages);

@@ -89,9 +89,9 @@ static void starts_and_ends_are_known(void **state) {
     const double start0[] = {0, 0, 2, 2, 2, 4}, start1[] = {0, 2, 3, 5, 5, 6};
     assert_int_equal(programs->worker[0].count, 6);
     assert_int_equal(programs->worker[1].count, 6);
-    assert_memory_equal(play->start[0], start0, sizeof start0);
-    assert_memory_equal(play->start[1], start1, sizeof start1);
-    assert_true(play->end[1][1] == 3);
+    assert_memory_equal(play->worker[0].start, start0, sizeof start0);
+    assert_memory_equal(play->worker[1].start, start1, sizeof start1);
+    assert_true(play->worker[1].end[1] == 3);
     assert_true(play->length == 8);
     gp_play_destroy(&play);
     gp_programs_destroy(&programs);
