@@ -126,7 +126,8 @@ static gp_status emit_clocks(generator *g, gp_error *err) {
     int first = 0; /* of the worker's stages: any one will do */
     while (g->order->worker_of_stage[first] != g->worker) first++;
     size_t next = 0;
-    for (uint32_t clock = 0; clock < gp_order_clocks(g->order); clock++) {
+    uint32_t clocks = gp_order_clocks(g->order);
+    for (uint32_t clock = 0; clock < clocks; clock++) {
         const gp_task *task = next < its->count && its->tasks[next].clock == clock ? &its->tasks[next++] : NULL;
         g->clock = clock;
         if (task) GP_RETURN_IF_FAILED(emit_receives(g, task, err));

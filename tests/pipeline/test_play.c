@@ -126,12 +126,198 @@ static void deadlocks_are_named(void **state) {
     toy_fini(&t);
 }
 
+/* ---- who copies -------------------------------------------------------------------------------------------------- */
+
+typedef struct setting {
+    int workers;
+    gp_schedule schedule;
+    toy_run run;
+    times each;
+    gp_play_copies copies;
+    bool channels;
+    double latency;
+} setting;
+
+typedef struct played {
+    toy t;
+    gp_programs *programs;
+    gp_play *play;
+} played;
+
+static double of_copies(const void *context, int worker, size_t pc, const gp_instr *instr) {
+    const setting *s = context;
+    if (instr->op == GP_INSTR_SEND) return s->copies == GP_PLAY_POSTED ? s->each.copy : 0;
+    return duration(&s->each, worker, pc, instr);
+}
+
+static double latency_of(const void *context, int worker, size_t pc, const gp_instr *instr) {
+    (void)worker;
+    (void)pc;
+    assert_int_equal(instr->op, ((const setting *)context)->copies == GP_PLAY_POSTED ? GP_INSTR_SEND : GP_INSTR_RECV);
+    return ((const setting *)context)->latency;
+}
+
+static played play_as(const setting *s) {
+    played p = {.play = NULL};
+    gp_play_copies copies[8];
+    gp_waits *waits = NULL;
+    gp_program_queues *queues = NULL;
+    gp_error err = {0};
+    toy_init_chain(&p.t, gp_schedule_stages(&s->schedule, s->workers), false);
+    p.programs = toy_programs_of(&p.t, s->schedule, s->run);
+    for (int w = 0; w < s->workers; w++) copies[w] = s->copies;
+    if (gp_waits_create(p.t.stages, p.programs, true, &waits, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_queues_create(p.t.stages, p.programs, waits, GP_QUEUES_MEMORY, &queues, &err) != GP_OK)
+        fail_msg("%s", err.text);
+    gp_play_request request = {.stages = p.t.stages,
+                               .programs = p.programs,
+                               .waits = waits,
+                               .queues = queues,
+                               .copies = copies,
+                               .duration = of_copies,
+                               .latency = latency_of,
+                               .context = s,
+                               .channels = s->channels,
+                               .timeline = true};
+    if (gp_play_run(&request, &p.play, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_queues_destroy(&queues);
+    gp_waits_destroy(&waits);
+    return p;
+}
+
+static void played_fini(played *p) {
+    gp_play_destroy(&p->play);
+    gp_programs_destroy(&p->programs);
+    toy_fini(&p->t);
+}
+
+static double length_as(const setting *s) {
+    played p = play_as(s);
+    double length = p.play->length;
+    played_fini(&p);
+    return length;
+}
+
+/* Two workers, three micro-batches, forwards of 2 and copies of 1: a thread's copies stand between its computations,
+ * a queue's beside them. Backwards take nothing; the copies of their gradients and of the flag follow. */
+static void queues_copy_beside_computations(void **state) {
+    (void)state;
+    setting s = {.workers = 2, .run = {3, GP_CHECKPOINT_NEVER, false, true}, .each = {2, 0, 0, 1}};
+    assert_true(length_as(&s) == 11 + 4);
+    s.copies = GP_PLAY_QUEUED;
+    assert_true(length_as(&s) == 9 + 4);
+    played p = play_as(&s);
+    assert_true(p.play->worker[1].busy == 6 && p.play->worker[1].copying == 3);
+    assert_true(p.play->worker[1].first == 3 && p.play->worker[1].last == 9);
+    gp_play_span longest = gp_play_longest(p.play);
+    assert_true(longest.worker == 0 && longest.seconds == 6 && longest.bubble == 0);
+    played_fini(&p);
+    s.latency = 5; /* holds no queue: the copies' latencies overlap */
+    p = play_as(&s);
+    assert_true(p.play->worker[1].first == 8 && p.play->worker[1].last == 14);
+    played_fini(&p);
+    s.copies = GP_PLAY_PULLED;
+    p = play_as(&s);
+    assert_true(p.play->worker[1].first == 8 && p.play->worker[1].last == 2 + 3 * (1 + 5 + 2));
+    played_fini(&p);
+}
+
+/* In lockstep the host gives a queue all of it at once. */
+static void queues_do_not_stop_for_barriers(void **state) {
+    (void)state;
+    setting s = {.workers = 3, .run = {4, GP_CHECKPOINT_ALWAYS, true, true}, .each = {2, 2, 3, 1}};
+    s.copies = GP_PLAY_QUEUED;
+    double lockstep = length_as(&s);
+    s.run.lockstep = false;
+    assert_true(length_as(&s) == lockstep);
+}
+
+/* Sent at 1 and at 2; the channel is held for 3. */
+static void transfers_wait_for_their_channel(void **state) {
+    (void)state;
+    setting s = {.workers = 2,
+                 .run = {2, GP_CHECKPOINT_NEVER, false, false},
+                 .each = {1, 0, 0, 3},
+                 .copies = GP_PLAY_POSTED,
+                 .latency = 10};
+    played p = play_as(&s);
+    assert_true(p.play->worker[1].first == 14 && p.play->length == 16);
+    assert_true(p.play->worker[0].last == 2); /* sending takes it no time */
+    played_fini(&p);
+    s.channels = true;
+    p = play_as(&s);
+    assert_true(p.play->worker[1].first == 14 && p.play->length == 18);
+    played_fini(&p);
+}
+
+typedef struct hold {
+    double asked, start;
+    int from, to;
+} hold;
+
+/* All copies, and from when each could have begun: it was sent, and its queue was free. */
+static size_t find_holds(const played *p, hold *out) {
+    const gp_edge *edges = p->t.stages->edges;
+    size_t count = 0;
+    for (int w = 0; w < p->programs->workers; w++) {
+        const gp_program *program = &p->programs->worker[w];
+        double free_at[GP_QUEUES] = {0};
+        for (size_t pc = 0; pc < program->count; pc++) {
+            const gp_instr *instr = &program->instrs[pc];
+            if (instr->op != GP_INSTR_RECV || gp_edge_is_fixed(&edges[instr->edge])) continue;
+            int from = p->programs->worker_of_stage[edges[instr->edge].from];
+            double *queue = &free_at[gp_instr_queue(p->t.stages, instr)];
+            const gp_program *other = &p->programs->worker[from];
+            size_t sent = 0;
+            while (other->instrs[sent].op != GP_INSTR_SEND || other->instrs[sent].edge != instr->edge ||
+                   other->instrs[sent].micro != instr->micro)
+                sent++;
+            double ready = p->play->worker[from].end[sent];
+            out[count++] = (hold){ready > *queue ? ready : *queue, p->play->worker[w].start[pc], from, w};
+            *queue = p->play->worker[w].end[pc];
+        }
+    }
+    return count;
+}
+
+/* Two stages per worker, so that activations and gradients meet on the way; slots hold nothing up here (the queues' own
+ * waits would show as a start later than all of this allows). */
+static void channels_serve_in_the_order_of_asking(void **state) {
+    (void)state;
+    for (int pieces = 2; pieces <= 8; pieces += 2)
+        for (int copy = 1; copy <= 4; copy++) {
+            setting s = {.workers = 2,
+                         .schedule = {GP_SCHEDULE_INTERLEAVED, 2, NULL},
+                         .run = {pieces, GP_CHECKPOINT_NEVER, false, true},
+                         .each = {2, 0, 3, copy},
+                         .copies = GP_PLAY_QUEUED,
+                         .channels = true};
+            played p = play_as(&s);
+            hold holds[128];
+            size_t count = find_holds(&p, holds);
+            assert_int_equal(count, 6 * pieces);
+            for (size_t i = 0; i < count; i++)
+                for (size_t j = 0; j < count; j++) {
+                    const hold *a = &holds[i], *b = &holds[j];
+                    if (i == j || a->from != b->from || a->to != b->to) continue;
+                    assert_true(a->start + copy <= b->start || b->start + copy <= a->start);
+                }
+            s.channels = false;
+            assert_true(p.play->length >= length_as(&s));
+            played_fini(&p);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bubble_is_gpipes),
         cmocka_unit_test(recompute_precedes_the_gradient),
         cmocka_unit_test(starts_and_ends_are_known),
         cmocka_unit_test(deadlocks_are_named),
+        cmocka_unit_test(queues_copy_beside_computations),
+        cmocka_unit_test(queues_do_not_stop_for_barriers),
+        cmocka_unit_test(transfers_wait_for_their_channel),
+        cmocka_unit_test(channels_serve_in_the_order_of_asking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
