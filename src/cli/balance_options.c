@@ -9,11 +9,12 @@
 
 static const double usual_seconds = 10, most_seconds = 86400;
 
-static const char *const known[] = {"--set",   "--profile", "--seconds", "--again", "--json",
-                                    "--write", "--help",    "--version", NULL};
+static const char *const known[] = {"--set",   "--profile", "--seconds", "--again",    "--json",
+                                    "--write", "--help",    "--version", "--simulate", NULL};
 
 const char *gp_balance_options_help(void) {
     return "usage: gpipe-balance [options] config.yaml\n"
+           "       gpipe-balance --simulate FILE [--json]\n"
            "\n"
            "Times the layers of the network on the devices that config.yaml names, and prints the balance that\n"
            "follows: how many layers each pipeline stage should have.\n"
@@ -25,6 +26,9 @@ const char *gp_balance_options_help(void) {
            "  --set key.path=value  change the configuration; may be repeated\n"
            "  --json                print JSON\n"
            "  --write               put the balance into config.yaml, and leave the rest of the file as it is\n"
+           "  --simulate FILE       play a schedule on the times that FILE says, without a model and devices: how long "
+           "a\n"
+           "                        step takes, the bubble, micro-batches in flight (docs/schedules.md)\n"
            "  --help, --version\n"
            "\n"
            "A profile is kept by what it depends on (layers, shapes, micro-batch, devices, threads, versions) in\n"
@@ -51,6 +55,8 @@ static gp_status take_long(gp_balance_options *options, const char *word, gp_wor
         return gp_words_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
     if (gp_word_is(word, length, "--profile"))
         return gp_words_value(rest, word, length, word + length, &options->profile, err);
+    if (gp_word_is(word, length, "--simulate"))
+        return gp_words_value(rest, word, length, word + length, &options->simulate, err);
     if (gp_word_is(word, length, "--seconds")) return take_seconds(options, rest, word, length, err);
     if (alone && gp_word_is(word, length, "--again"))
         options->again = true;
@@ -95,6 +101,19 @@ static gp_status take_words(gp_balance_options *options, gp_words *rest, gp_erro
     return GP_OK;
 }
 
+static gp_status check_simulation(const gp_balance_options *options, gp_error *err) {
+    const char *other = options->profile              ? "--profile"
+                        : options->out                ? "-o"
+                        : options->seconds > 0        ? "--seconds"
+                        : options->override_count > 0 ? "--set"
+                        : options->again              ? "--again"
+                        : options->write              ? "--write"
+                                                      : options->config;
+    if (!*options->simulate) return gp_fail(err, GP_USAGE, "option --simulate needs the name of a file");
+    return other ? gp_fail(err, GP_USAGE, "--simulate plays on the times of its file: %s does not go with it", other)
+                 : GP_OK;
+}
+
 static gp_status check_together(const gp_balance_options *options, gp_error *err) {
     if (options->out && !*options->out) return gp_fail(err, GP_USAGE, "option -o needs the name of a file");
     if (!options->profile) return GP_OK;
@@ -109,9 +128,10 @@ gp_status gp_balance_options_parse(int argc, char **argv, gp_balance_options *ou
     GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
     gp_status status = take_words(&options, &rest, err);
     bool informs = options.help || options.version;
-    if (status == GP_OK && !informs && !options.config)
+    if (status == GP_OK && !informs && !options.config && !options.simulate)
         status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-balance [options] config.yaml");
-    if (status == GP_OK && !informs) status = check_together(&options, err);
+    if (status == GP_OK && !informs)
+        status = options.simulate ? check_simulation(&options, err) : check_together(&options, err);
     if (status != GP_OK) {
         gp_balance_options_fini(&options);
         return status;

@@ -10,6 +10,7 @@
 
 typedef struct gp_balance_options {
     const char *config;
+    const char *simulate;   /* times to play a schedule on; NULL: a configuration is balanced */
     const char **overrides; /* of --set; owned array of borrowed texts */
     int override_count;
     const char *profile; /* that is used; NULL: one that was kept, or is measured */

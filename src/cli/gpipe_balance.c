@@ -1,6 +1,7 @@
 /* gpipe-balance: options and exit status. Everything that a test would want to call lives in the rooms below. */
 #include <stdio.h>
 
+#include "balance/what_if.h"
 #include "cli/balance_options.h"
 #include "cli/process.h"
 #include "train/balance_report.h"
@@ -18,6 +19,7 @@ static gp_status balance(gp_session *session, const gp_balance_options *options,
 static gp_status run(const gp_balance_options *options, gp_error *err) {
     gp_config *config = NULL;
     gp_session *session = NULL;
+    if (options->simulate) return gp_what_if_answer_file(options->simulate, options->json, stdout, err);
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     const gp_session_options session_options = {.balances = true,
                                                 .profiling = GP_PROFILING_MEASURE,

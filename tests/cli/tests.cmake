@@ -40,3 +40,6 @@ set_tests_properties(cli_kills cli_resume PROPERTIES LABELS "cli;fault" TIMEOUT 
 if(NOT GP_SANITIZE)
   gp_cli_test(mnist "training" 600)
 endif()
+add_test(NAME cli_simulate COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_simulate.py
+                                   $<TARGET_FILE:gpipe-balance>)
+set_tests_properties(cli_simulate PROPERTIES LABELS "cli;unit" TIMEOUT 120)

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""gpipe-balance --simulate from outside: published bubbles, what it prints, what it refuses.
+
+    test_simulate.py BUILD/gpipe-balance
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PROGRAM = None
+
+# Zero Bubble Pipeline Parallelism (2401.10241): times of table 9, bubble rates of table 5.
+PUBLISHED = [
+    ("18.522", "18.086", "9.337", "0.601", {"1f1b": 0.2431, "zb_h1": 0.1585, "zb_h2": 0.1083}),
+    ("29.718", "29.444", "19.927", "0.527", {"1f1b": 0.2347, "zb_h1": 0.1323, "zb_h2": 0.0698}),
+]
+
+
+class Simulate(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def write(self, text):
+        path = os.path.join(self.folder.name, "a.yaml")
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def run_program(self, *arguments):
+        return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, timeout=60)
+
+    def simulate(self, text):
+        done = self.run_program("--simulate", self.write(text), "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return json.loads(done.stdout)
+
+    def refuse(self, status, message, *arguments):
+        done = self.run_program(*arguments)
+        self.assertEqual((done.returncode, done.stdout), (status, ""))
+        self.assertEqual(done.stderr, "gpipe-balance: %s\n" % message)
+
+    def test_published_rates(self):
+        for forward, backward_input, backward_weight, copy, rates in PUBLISHED:
+            for schedule, rate in rates.items():
+                answer = self.simulate(
+                    "{schedule: %s, stages: 8, micro_batches: 24, chunks: 1, forward: %s, backward_input: %s, "
+                    "backward_weight: %s, copy: %s}" % (schedule, forward, backward_input, backward_weight, copy))
+                self.assertEqual("%.4f" % answer["bubble"], "%.4f" % rate)
+                self.assertEqual(len(answer["in_flight"]), 8)
+                self.assertGreaterEqual(answer["step"], answer["cost"])
+                self.assertAlmostEqual(answer["spans"][answer["longest"]], answer["cost"])
+                for span, busy, waiting in zip(answer["spans"], answer["busy"], answer["waiting"]):
+                    self.assertAlmostEqual(span, busy + waiting, places=6)
+
+    def test_table(self):
+        path = self.write("schedule: 1f1b\nstages: 2\nmicro_batches: 3\nforward: 1\nbackward_input: 1\n"
+                          "backward_weight: 1\n")
+        done = self.run_program("--simulate", path)
+        self.assertEqual(done.stdout,
+                         "1f1b, 2 stages, 3 micro-batches\n"
+                         "step    12.000 ms\n"
+                         "bubble  25.00 % of the longest span, 12.000 ms of stage 0\n"
+                         "\n"
+                         "  stage         span         busy      waiting  in flight\n"
+                         "      0       12.000        9.000        3.000          2\n"
+                         "      1        9.000        9.000        0.000          1\n")
+
+    def test_what_is_refused(self):
+        path = self.write("schedule: 1f1b\nstages: 2\nmicro_batches: many\n")
+        self.refuse(2, path + ':3:16: micro_batches: "many" is not an integer', "--simulate", path)
+        self.refuse(2, "--simulate plays on the times of its file: --write does not go with it", "--simulate", path,
+                    "--write")
+        self.refuse(2, "--simulate plays on the times of its file: b.yaml does not go with it", "--simulate", path,
+                    "b.yaml")
+        self.refuse(2, "option --simulate needs a value", "--simulate")
+        self.refuse(2, "option --simulate needs the name of a file", "--simulate", "")
+        gone = os.path.join(self.folder.name, "gone.yaml")
+        self.assertEqual(self.run_program("--simulate", gone).returncode, 2)
+        done = self.run_program("--simulate", self.write("schedule: [1f1b"))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("a.yaml:", done.stderr)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main()
