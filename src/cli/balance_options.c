@@ -9,8 +9,8 @@
 
 static const double usual_seconds = 10, most_seconds = 86400;
 
-static const char *const known[] = {"--set",   "--profile", "--seconds", "--again",    "--json",
-                                    "--write", "--help",    "--version", "--simulate", NULL};
+static const char *const known[] = {"--set",  "--profile", "--seconds",  "--again",  "--json", "--write",
+                                    "--help", "--version", "--simulate", "--search", NULL};
 
 const char *gp_balance_options_help(void) {
     return "usage: gpipe-balance [options] config.yaml\n"
@@ -20,6 +20,8 @@ const char *gp_balance_options_help(void) {
            "follows: how many layers each pipeline stage should have.\n"
            "\n"
            "  --seconds S           time for at most so long (default: 10); every layer is timed at least once\n"
+           "  --search              find micro-batches, schedule, checkpoint mode and balance with the shortest\n"
+           "                        expected step among those whose plan fits\n"
            "  --again               time anew, though a profile was kept that fits\n"
            "  -o FILE               write the profile to FILE\n"
            "  --profile FILE        take the times from FILE, written elsewhere or by hand; time nothing\n"
@@ -60,6 +62,8 @@ static gp_status take_long(gp_balance_options *options, const char *word, gp_wor
     if (gp_word_is(word, length, "--seconds")) return take_seconds(options, rest, word, length, err);
     if (alone && gp_word_is(word, length, "--again"))
         options->again = true;
+    else if (alone && gp_word_is(word, length, "--search"))
+        options->search = true;
     else if (alone && gp_word_is(word, length, "--json"))
         options->json = true;
     else if (alone && gp_word_is(word, length, "--write"))
@@ -107,6 +111,7 @@ static gp_status check_simulation(const gp_balance_options *options, gp_error *e
                         : options->seconds > 0        ? "--seconds"
                         : options->override_count > 0 ? "--set"
                         : options->again              ? "--again"
+                        : options->search             ? "--search"
                         : options->write              ? "--write"
                                                       : options->config;
     if (!*options->simulate) return gp_fail(err, GP_USAGE, "option --simulate needs the name of a file");
@@ -115,6 +120,8 @@ static gp_status check_simulation(const gp_balance_options *options, gp_error *e
 }
 
 static gp_status check_together(const gp_balance_options *options, gp_error *err) {
+    if (options->search && options->out)
+        return gp_fail(err, GP_USAGE, "--search times several sizes of micro-batch: -o does not go with it");
     if (options->out && !*options->out) return gp_fail(err, GP_USAGE, "option -o needs the name of a file");
     if (!options->profile) return GP_OK;
     if (!*options->profile) return gp_fail(err, GP_USAGE, "option --profile needs the name of a file");

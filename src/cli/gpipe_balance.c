@@ -6,6 +6,7 @@
 #include "cli/process.h"
 #include "train/balance_report.h"
 #include "train/balance_write.h"
+#include "train/search.h"
 
 static gp_status balance(gp_session *session, const gp_balance_options *options, gp_error *err) {
     GP_RETURN_IF_FAILED(options->json ? gp_balance_report_json(session, stdout, err)
@@ -16,10 +17,34 @@ static gp_status balance(gp_session *session, const gp_balance_options *options,
     return GP_OK;
 }
 
+static gp_status report_search(const gp_search *found, const gp_balance_options *options, gp_error *err) {
+    GP_RETURN_IF_FAILED(options->json ? gp_search_report_json(found, stdout, err)
+                                      : gp_search_report(found, options->config, stdout, err));
+    if (!options->write) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_search_write(found, options->config, err));
+    if (!options->json) printf("%s: the fastest is written\n", options->config);
+    return GP_OK;
+}
+
+static gp_status search(const gp_balance_options *options, gp_error *err) {
+    gp_search found;
+    const gp_search_request request = {.config = options->config,
+                                       .overrides = options->overrides,
+                                       .override_count = options->override_count,
+                                       .profile = options->profile,
+                                       .seconds = options->seconds,
+                                       .again = options->again};
+    gp_status status = gp_search_run(&request, &found, err);
+    if (status == GP_OK) status = report_search(&found, options, err);
+    gp_search_fini(&found);
+    return status;
+}
+
 static gp_status run(const gp_balance_options *options, gp_error *err) {
     gp_config *config = NULL;
     gp_session *session = NULL;
     if (options->simulate) return gp_what_if_answer_file(options->simulate, options->json, stdout, err);
+    if (options->search) return search(options, err);
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     const gp_session_options session_options = {.balances = true,
                                                 .profiling = GP_PROFILING_MEASURE,

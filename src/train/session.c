@@ -383,7 +383,7 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
     GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, err));
     gp_status status = gp_memory_check(session->plan, &worker, err);
-    return status == GP_OK ? GP_OK : refuse_plan(session, &now, worker, err);
+    return status == GP_OK || session->tries ? status : refuse_plan(session, &now, worker, err);
 }
 
 static gp_status set_weights(gp_session *session, const char *weights, gp_error *err) {
@@ -413,6 +413,7 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
     session->norms = options->norms;
     session->resumes = options->resumes;
     session->balances = options->balances;
+    session->tries = options->tries;
     if (options->weights) status = set_weights(session, options->weights, err);
     if (status == GP_OK) status = open_session(session, options, err);
     if (status != GP_OK)

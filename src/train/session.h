@@ -33,6 +33,7 @@ typedef struct gp_session_options {
     gp_profiling profiling;
     /* This session looks for a balance, by time whatever the configuration says: data and weights are not looked at. */
     bool balances;
+    bool tries; /* one of many that are tried: where it does not fit nobody asks what would, and it is GP_MEMORY */
     const char *profile;     /* the profile's file; NULL: by `profiling`. Borrowed for the call, as is the next */
     const char *profile_out; /* where a profile that is measured is written; NULL: where such are kept */
     bool again;              /* measured though one was kept */
@@ -42,7 +43,7 @@ typedef struct gp_session_options {
 
 typedef struct gp_session {
     gp_config *config; /* owned */
-    bool predicts, norms, resumes, balances;
+    bool predicts, norms, resumes, balances, tries;
     gp_graph *graph;
     gp_sample_spec spec;
     gp_dataset *train, *eval; /* NULL: none, or not needed */

@@ -1,0 +1,162 @@
+#include "train/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "balance/expect.h"
+#include "base/memory.h"
+#include "train/session.h"
+
+enum { MOST_SIZES = 14, OWN_OVERRIDES = 5, OVERRIDE_TEXT = 80 };
+
+static const char *const schedules[] = {"gpipe", "1f1b", "{interleaved: {chunks: 2}}", "zb_h1", "zb_h2", "zb_v"};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules, ON_ONE_DEVICE = 2 };
+
+typedef struct searcher {
+    const gp_search_request *request;
+    gp_search *search;
+    const char **overrides; /* the request's, then its own */
+    char own[OWN_OVERRIDES][OVERRIDE_TEXT];
+    double seconds; /* that measuring one size may take */
+    int sizes[MOST_SIZES];
+    int size_count;
+} searcher;
+
+static void set_overrides(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint) {
+    snprintf(s->own[0], OVERRIDE_TEXT, "pipeline.micro_batches=%d", micro_batches);
+    snprintf(s->own[1], OVERRIDE_TEXT, "pipeline.balance=auto");
+    snprintf(s->own[2], OVERRIDE_TEXT, "pipeline.schedule=%s", schedule);
+    snprintf(s->own[3], OVERRIDE_TEXT, "pipeline.checkpoint=%s", gp_checkpoint_mode_name(checkpoint));
+    snprintf(s->own[4], OVERRIDE_TEXT, "pipeline.lockstep=auto");
+    for (int i = 0; i < OWN_OVERRIDES; i++) s->overrides[s->request->override_count + i] = s->own[i];
+}
+
+static void fini_candidate(gp_candidate *it) {
+    free(it->layers);
+    free(it->arena);
+}
+
+static gp_status take_plan(const gp_session *session, gp_candidate *it, gp_error *err) {
+    const gp_plan *plan = session->plan;
+    gp_expectation expected = {0};
+    int mini = gp_plan_find(plan, true, session->config->data.batch);
+    if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a full mini-batch");
+    it->stages = plan->stages->count;
+    it->workers = plan->workers;
+    GP_RETURN_IF_FAILED(GP_NEW(&it->layers, it->stages, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&it->arena, it->workers, err));
+    memcpy(it->layers, session->layers, (size_t)it->stages * sizeof *it->layers);
+    memcpy(it->arena, plan->arena, (size_t)it->workers * sizeof *it->arena);
+    for (int w = 0; w < it->workers; w++)
+        if (it->arena[w] > it->memory) it->memory = it->arena[w];
+    GP_RETURN_IF_FAILED(gp_expect(plan, mini, session->profile, &expected, err));
+    it->seconds = expected.seconds;
+    it->bubble = expected.bubble;
+    free(expected.busy);
+    return GP_OK;
+}
+
+static gp_status open_candidate(const searcher *s, gp_session **out, gp_error *err) {
+    const gp_search_request *request = s->request;
+    gp_config *config = NULL;
+    GP_RETURN_IF_FAILED(
+        gp_config_load(request->config, s->overrides, request->override_count + OWN_OVERRIDES, &config, err));
+    const gp_session_options options = {.balances = true,
+                                        .tries = true,
+                                        .profiling = GP_PROFILING_MEASURE,
+                                        .profile = request->profile,
+                                        .again = request->again,
+                                        .seconds = s->seconds};
+    return gp_session_open_for(&config, &options, out, err);
+}
+
+/* What a plan cannot be is remembered, not an error; what would stop any run is one. */
+static gp_status note_failure(gp_search *search, gp_status status, gp_error *err) {
+    if (status == GP_MEMORY)
+        search->too_large++;
+    else if (status == GP_CONFIG || status == GP_UNSUPPORTED)
+        search->refused++;
+    else
+        return status;
+    if (!search->why[0]) snprintf(search->why, sizeof search->why, "%s", err->text);
+    *err = (gp_error){0};
+    return GP_OK;
+}
+
+static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint,
+                     gp_error *err) {
+    gp_search *search = s->search;
+    gp_session *session = NULL;
+    gp_candidate it = {.micro_batches = micro_batches, .schedule = schedule, .checkpoint = checkpoint};
+    set_overrides(s, micro_batches, schedule, checkpoint);
+    search->tried++;
+    gp_status status = open_candidate(s, &session, err);
+    if (status != GP_OK) return note_failure(search, status, err);
+    status = take_plan(session, &it, err);
+    gp_session_close(&session);
+    if (status == GP_OK) status = GP_GROW(&search->items, &search->capacity, search->count + 1, err);
+    if (status == GP_OK)
+        search->items[search->count++] = it;
+    else
+        fini_candidate(&it);
+    return status;
+}
+
+static void add_size(searcher *s, int64_t size) {
+    for (int i = 0; i < s->size_count; i++)
+        if (s->sizes[i] == size) return;
+    if (s->size_count < MOST_SIZES) s->sizes[s->size_count++] = (int)size;
+}
+
+/* Powers of two, what the configuration says, and a micro-batch for each sample. */
+static gp_status find_sizes(searcher *s, gp_error *err) {
+    gp_config *config = NULL;
+    GP_RETURN_IF_FAILED(
+        gp_config_load(s->request->config, s->request->overrides, s->request->override_count, &config, err));
+    int64_t batch = config->data.batch;
+    int64_t most = batch < GP_MAX_MICRO_BATCHES ? batch : GP_MAX_MICRO_BATCHES;
+    s->search->batch = batch;
+    s->search->devices = config->pipeline.device_count;
+    if (config->pipeline.micro_batches <= most) add_size(s, config->pipeline.micro_batches);
+    for (int64_t m = 1; m <= most; m *= 2) add_size(s, m);
+    add_size(s, most);
+    s->seconds = s->request->seconds / s->size_count;
+    gp_config_destroy(&config);
+    return GP_OK;
+}
+
+static int compare(const void *a, const void *b) {
+    const gp_candidate *x = a, *y = b;
+    if (x->seconds != y->seconds) return x->seconds < y->seconds ? -1 : 1;
+    if (x->memory != y->memory) return x->memory < y->memory ? -1 : 1;
+    return x->micro_batches - y->micro_batches;
+}
+
+static gp_status try_all(searcher *s, gp_error *err) {
+    int kinds = s->search->devices > 1 ? SCHEDULES : ON_ONE_DEVICE;
+    for (int i = 0; i < s->size_count; i++)
+        for (int k = 0; k < kinds; k++)
+            for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
+                GP_RETURN_IF_FAILED(try(s, s->sizes[i], schedules[k], (gp_checkpoint_mode)mode, err));
+    if (s->search->count == 0)
+        return gp_fail(err, GP_CONFIG, "none of %d plans fits; of the first: %s", s->search->tried, s->search->why);
+    qsort(s->search->items, s->search->count, sizeof *s->search->items, compare);
+    return GP_OK;
+}
+
+gp_status gp_search_run(const gp_search_request *request, gp_search *out, gp_error *err) {
+    *out = (gp_search){0};
+    searcher s = {.request = request, .search = out};
+    GP_RETURN_IF_FAILED(GP_NEW(&s.overrides, request->override_count + OWN_OVERRIDES, err));
+    for (int i = 0; i < request->override_count; i++) s.overrides[i] = request->overrides[i];
+    gp_status status = find_sizes(&s, err);
+    if (status == GP_OK) status = try_all(&s, err);
+    free(s.overrides);
+    return status;
+}
+
+void gp_search_fini(gp_search *search) {
+    for (size_t i = 0; i < search->count; i++) fini_candidate(&search->items[i]);
+    free(search->items);
+    *search = (gp_search){0};
+}

@@ -1,0 +1,59 @@
+/* The search for a plan: micro-batches × schedule × checkpoint mode, each with its best cut, by the expected step.
+ *
+ * Every candidate is the configuration with these keys in place of its own, opened as a run opens it, so that what is
+ * found is what would run; it counts where its plan keeps within the devices' memory. The caller owns what is found.
+ * One thread.
+ */
+#ifndef GP_TRAIN_SEARCH_H
+#define GP_TRAIN_SEARCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/status.h"
+#include "config/config.h"
+
+typedef struct gp_search_request {
+    const char *config;           /* path */
+    const char *const *overrides; /* of --set */
+    int override_count;
+    const char *profile; /* that times come from; NULL: kept ones, or measured for each size of micro-batch */
+    double seconds;      /* that measuring may take in all */
+    bool again;          /* measured though some were kept */
+} gp_search_request;
+
+/* A plan that fits. */
+typedef struct gp_candidate {
+    int micro_batches;
+    const char *schedule; /* as pipeline.schedule says it */
+    gp_checkpoint_mode checkpoint;
+    int stages, workers;
+    int64_t *layers; /* [stage]; owned */
+    size_t *arena;   /* [worker] bytes; owned */
+    size_t memory;   /* of the largest */
+    double seconds;  /* of a step */
+    double bubble;   /* share of the workers' time in which they compute nothing */
+} gp_candidate;
+
+typedef struct gp_search {
+    gp_candidate *items; /* those that fit, by seconds; of equal ones the one with less memory first */
+    size_t count, capacity;
+    int tried, too_large, refused; /* refused: the model forbids it, as batch norm does with too few values */
+    char why[GP_ERROR_TEXT];       /* of the first that was too large or refused; "": none */
+    int64_t batch;
+    int devices;
+} gp_search;
+
+/* GP_CONFIG where no candidate fits: why the first does not. The caller calls gp_search_fini in any case. */
+GP_MUST_USE gp_status gp_search_run(const gp_search_request *request, gp_search *out, gp_error *err);
+void gp_search_fini(gp_search *search);
+
+/* For people: the fastest, and those that give up time for memory. */
+GP_MUST_USE gp_status gp_search_report(const gp_search *search, const char *config, FILE *out, gp_error *err);
+/* All that fit as one JSON object; times in milliseconds. */
+GP_MUST_USE gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err);
+/* Puts the fastest into the configuration file, which is replaced once, and changes nothing else in it. */
+GP_MUST_USE gp_status gp_search_write(const gp_search *search, const char *path, gp_error *err);
+
+#endif

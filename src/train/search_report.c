@@ -1,0 +1,168 @@
+/* What a search found, for people, for programs, and for the configuration. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/replace.h"
+#include "base/text_file.h"
+#include "config/splice.h"
+#include "config/tree.h"
+#include "train/plan_report_parts.h"
+#include "train/search.h"
+
+enum { FASTEST = 3, MOST_ROWS = 8, MEMORY_TEXT = 20 };
+
+/* The largest memory of those before it, all of which are faster, is more than its own. */
+static bool saves_memory(const gp_search *search, size_t index) {
+    for (size_t i = 0; i < index; i++)
+        if (search->items[i].memory <= search->items[index].memory) return false;
+    return true;
+}
+
+static void write_balance(FILE *out, const gp_candidate *it) {
+    for (int s = 0; s < it->stages; s++) fprintf(out, "%s%" PRId64, s ? ", " : "[", it->layers[s]);
+    fputs("]", out);
+}
+
+/* Beside the fastest, and beside the one that takes least. */
+static void write_price(const gp_search *search, const gp_candidate *it, FILE *out) {
+    const gp_candidate *fastest = &search->items[0];
+    size_t least = fastest->memory;
+    for (size_t i = 0; i < search->count; i++)
+        if (search->items[i].memory < least) least = search->items[i].memory;
+    if (it->seconds > fastest->seconds) fprintf(out, "%+.1f%% time", 100 * (it->seconds / fastest->seconds - 1));
+    if (it->seconds > fastest->seconds && it->memory > least) fputs(", ", out);
+    if (it->memory > least) fprintf(out, "%+.1f%% memory", 100 * ((double)it->memory / (double)least - 1));
+    if (it->seconds <= fastest->seconds && it->memory <= least) fputs("nothing", out);
+}
+
+static void write_row(const gp_search *search, const gp_candidate *it, FILE *out) {
+    char seconds[GP_REPORT_NUMBER], bytes[32];
+    fprintf(out, "  %6d  ", it->micro_batches);
+    gp_report_cell(out, it->schedule, 27, false);
+    gp_report_cell(out, gp_checkpoint_mode_name(it->checkpoint), 12, false);
+    gp_report_cell(out, gp_report_seconds(seconds, it->seconds), 10, true);
+    fprintf(out, "%6.0f%%", 100 * it->bubble);
+    gp_report_cell(out, gp_bytes_text(bytes, it->memory), 12, true);
+    fputs("  ", out);
+    write_price(search, it, out);
+    fputs("\n          balance ", out);
+    write_balance(out, it);
+    if (it->workers > 1) {
+        fputs("; memory of the workers", out);
+        for (int w = 0; w < it->workers && w < GP_REPORT_ALL_STAGES; w++)
+            fprintf(out, "%s %s", w ? "," : "", gp_bytes_text(bytes, it->arena[w]));
+    }
+    fputs("\n", out);
+}
+
+static void write_command(const gp_search *search, const char *config, FILE *out) {
+    const gp_candidate *it = &search->items[0];
+    fprintf(out,
+            "\nto type      gpipe-balance --search --write %s\n"
+            "             or gpipe-train --set pipeline.micro_batches=%d --set 'pipeline.schedule=%s' \\\n"
+            "               --set pipeline.checkpoint=%s --set pipeline.lockstep=auto --set 'pipeline.balance=",
+            config, it->micro_batches, it->schedule, gp_checkpoint_mode_name(it->checkpoint));
+    write_balance(out, it);
+    fprintf(out, "' %s\n", config);
+}
+
+gp_status gp_search_report(const gp_search *search, const char *config, FILE *out, gp_error *err) {
+    fprintf(out, "search       %d plans for a batch of %" PRId64 " on %d device%s: %zu fit", search->tried,
+            search->batch, search->devices, search->devices == 1 ? "" : "s", search->count);
+    if (search->too_large) fprintf(out, ", %d exceed the memory", search->too_large);
+    if (search->refused) fprintf(out, ", %d are not possible", search->refused);
+    fputs("\n", out);
+    if (search->why[0]) fprintf(out, "             the first that is not among them: %s\n", search->why);
+    fputs("\n  micro-\n  batches schedule                   checkpoint        step  bubble      memory  gives up\n",
+          out);
+    int rows = 0;
+    for (size_t i = 0; i < search->count && rows < MOST_ROWS; i++) {
+        if (i >= FASTEST && !saves_memory(search, i)) continue;
+        write_row(search, &search->items[i], out);
+        rows++;
+    }
+    write_command(search, config, out);
+    if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "what the search found could not be written");
+    return GP_OK;
+}
+
+static json_t *pack(const gp_candidate *it) {
+    json_t *balance = json_array(), *memory = json_array();
+    for (int s = 0; s < it->stages; s++) json_array_append_new(balance, json_integer(it->layers[s]));
+    for (int w = 0; w < it->workers; w++) json_array_append_new(memory, json_integer((json_int_t)it->arena[w]));
+    return json_pack("{s:i, s:s, s:s, s:o, s:f, s:f, s:o}", "micro_batches", it->micro_batches, "schedule",
+                     it->schedule, "checkpoint", gp_checkpoint_mode_name(it->checkpoint), "balance", balance, "step",
+                     it->seconds * 1e3, "bubble", it->bubble, "memory", memory);
+}
+
+gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
+    json_t *plans = json_array();
+    for (size_t i = 0; i < search->count; i++) json_array_append_new(plans, pack(&search->items[i]));
+    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->batch, "tried", search->tried,
+                             "too_large", search->too_large, "refused", search->refused, "plans", plans);
+    int failed = !root || json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    json_decref(root);
+    fputs("\n", out);
+    if (failed || fflush(out) != 0) return gp_fail(err, GP_IO, "what the search found could not be written");
+    return GP_OK;
+}
+
+/* ---- into the configuration -------------------------------------------------------------------------------------- */
+
+/* *text becomes the one with the value. */
+static gp_status put(char **text, const char *path, const char *key, const char *value, gp_error *err) {
+    char *changed = NULL;
+    GP_RETURN_IF_FAILED(gp_yaml_splice(*text, path, "pipeline", key, value, &changed, err));
+    free(*text);
+    *text = changed;
+    return GP_OK;
+}
+
+static gp_status put_all(const gp_candidate *it, char **text, const char *path, bool lockstep, gp_error *err) {
+    char number[16], *balance = NULL;
+    size_t bytes = 0;
+    snprintf(number, sizeof number, "%d", it->micro_batches);
+    GP_RETURN_IF_FAILED(put(text, path, "micro_batches", number, err));
+    GP_RETURN_IF_FAILED(put(text, path, "schedule", it->schedule, err));
+    GP_RETURN_IF_FAILED(put(text, path, "checkpoint", gp_checkpoint_mode_name(it->checkpoint), err));
+    if (lockstep) GP_RETURN_IF_FAILED(put(text, path, "lockstep", "auto", err));
+    FILE *file = open_memstream(&balance, &bytes);
+    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the balance");
+    write_balance(file, it);
+    bool failed = ferror(file) != 0;
+    gp_status status = fclose(file) != 0 || failed ? gp_fail(err, GP_MEMORY, "out of memory: the balance")
+                                                   : put(text, path, "balance", balance, err);
+    free(balance);
+    return status;
+}
+
+/* What the file says of devices must be what the search was for; and whether it says something of lockstep. */
+static gp_status check_file(const gp_search *search, const char *path, bool *lockstep, gp_error *err) {
+    gp_config *config = NULL;
+    GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
+    int devices = config->pipeline.device_count;
+    int64_t batch = config->data.batch;
+    *lockstep = gp_yaml_find(config->document, "pipeline.lockstep") != NULL;
+    gp_config_destroy(&config);
+    if (devices == search->devices && batch == search->batch) return GP_OK;
+    return gp_fail(err, GP_USAGE,
+                   "--write: the search was for %d devices and a batch of %" PRId64
+                   ", as --set says, but %s has %d and "
+                   "%" PRId64,
+                   search->devices, search->batch, path, devices, batch);
+}
+
+gp_status gp_search_write(const gp_search *search, const char *path, gp_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    bool lockstep = false;
+    GP_RETURN_IF_FAILED(check_file(search, path, &lockstep, err));
+    GP_RETURN_IF_FAILED(gp_text_file_read(path, GP_YAML_MAX_BYTES, "a configuration", &text, &bytes, err));
+    gp_status status = put_all(&search->items[0], &text, path, lockstep, err);
+    if (status == GP_OK) status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
+    free(text);
+    return status;
+}

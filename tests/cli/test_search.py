@@ -1,0 +1,153 @@
+"""gpipe-balance --search from outside.
+
+    test_search.py GPIPE_BALANCE GPIPE_TRAIN
+
+Times come from a profile that is written here, so that no result depends on how long anything takes. Standard library
+only.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PATIENCE = 300
+BALANCE = TRAIN = None
+
+CONFIG = """\
+# A chain of unequal layers.
+model:
+  input: {shape: [12]}
+  layers: [linear: 64, relu, linear: 64, relu, linear: 48, relu, linear: 32, linear: 5]
+  loss: cross_entropy
+data: {train: {synthetic: {samples: 64, seed: 1}}, batch: 16}
+pipeline:  # on this machine
+  devices: [cpu, cpu]
+  micro_batches: 3  # an odd number
+  lockstep: true
+optimizer: {sgd: {lr: 0.02}}
+train: {steps: 2}
+"""
+TIMES = [4, 0.5, 6, 0.5, 5, 0.5, 3, 1]
+SIZES = [1, 2, 3, 4, 8, 16]
+
+
+class Search(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gp-test-search-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.write("c.yaml", CONFIG)
+        layers = [{"forward": time, "backward": 2 * time} for time in TIMES]
+        self.write("p.json", json.dumps({"gpipe_profile": 1, "micro_batch": 4,
+                                         "devices": [{"device": "cpu", "layers": layers}]}))
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text)
+
+    def read(self, name):
+        with open(self.path(name)) as file:
+            return file.read()
+
+    def run_program(self, *arguments, program=None):
+        environment = {**os.environ, "XDG_CACHE_HOME": self.folder}
+        return subprocess.run([program or BALANCE, *arguments], cwd=self.folder, env=environment, timeout=PATIENCE,
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+    def search(self, *more):
+        process = self.run_program("--search", "--profile", "p.json", "--json", *more, "c.yaml")
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        return json.loads(process.stdout)
+
+    def settings_of(self, plan):
+        return ["--set", f"pipeline.micro_batches={plan['micro_batches']}",
+                "--set", f"pipeline.schedule={plan['schedule']}",
+                "--set", f"pipeline.checkpoint={plan['checkpoint']}", "--set", "pipeline.lockstep=auto"]
+
+    def test_tries_all_and_sorts_by_time(self):
+        found = self.search()
+        plans = found["plans"]
+        self.assertEqual(found["tried"], len(SIZES) * 6 * 3)
+        self.assertEqual((len(plans), found["too_large"], found["refused"]), (found["tried"], 0, 0))
+        self.assertEqual(sorted({plan["micro_batches"] for plan in plans}), SIZES)
+        self.assertEqual({plan["schedule"] for plan in plans},
+                         {"gpipe", "1f1b", "{interleaved: {chunks: 2}}", "zb_h1", "zb_h2", "zb_v"})
+        steps = [plan["step"] for plan in plans]
+        self.assertEqual(steps, sorted(steps))
+        for plan in plans:
+            twice = plan["schedule"] in ("zb_v", "{interleaved: {chunks: 2}}")
+            self.assertEqual((len(plan["balance"]), sum(plan["balance"])), (4 if twice else 2, len(TIMES)))
+        # Recomputing takes time, and one micro-batch leaves a device idle.
+        best = plans[0]
+        self.assertEqual(best["checkpoint"], "never")
+        self.assertGreater(best["micro_batches"], 2)
+
+    def test_a_found_plan_is_what_its_settings_give(self):
+        plans = self.search()["plans"]
+        for plan in plans[::23]:
+            process = self.run_program("--profile", "p.json", "--json", *self.settings_of(plan), "c.yaml")
+            self.assertEqual(process.returncode, 0, process.stderr)
+            alone = json.loads(process.stdout)
+            self.assertEqual((alone["balance"], alone["step"], alone["bubble"]),
+                             (plan["balance"], plan["step"], plan["bubble"]))
+
+    def test_memory_is_a_limit(self):
+        memories = sorted(max(plan["memory"]) for plan in self.search()["plans"])
+        limit = memories[len(memories) // 2]
+        found = self.search("--set", "pipeline.devices=[{cpu: {memory: %d, count: 2}}]" % limit)
+        self.assertGreater(found["too_large"], 0)
+        self.assertTrue(found["plans"])
+        for plan in found["plans"]:
+            self.assertLessEqual(max(plan["memory"]), limit)
+
+    def test_where_none_fits_a_sentence_says_why(self):
+        process = self.run_program("--search", "--profile", "p.json", "--set",
+                                   "pipeline.devices=[{cpu: {memory: 4KiB, count: 2}}]", "c.yaml")
+        self.assertEqual((process.returncode, process.stdout), (2, ""))
+        self.assertRegex(process.stderr, r"^gpipe-balance: none of \d+ plans fits; of the first: .*4\.00 KiB")
+
+    def test_write_changes_the_pipeline_and_nothing_else(self):
+        process = self.run_program("--search", "--profile", "p.json", "--write", "c.yaml")
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        best = self.search("--set", "pipeline.lockstep=auto")["plans"][0]
+        before, after = CONFIG.splitlines(), self.read("c.yaml").splitlines()
+        kept = [line for line in after if line in before]
+        self.assertEqual([line for line in before if line in kept], kept)
+        self.assertEqual([line for line in before if line not in after],
+                         ["  micro_batches: 3  # an odd number", "  lockstep: true"])
+        self.assertIn(f"  micro_batches: {best['micro_batches']}  # an odd number", after)
+        self.assertIn("  lockstep: auto", after)
+        self.assertIn(f"  schedule: {best['schedule']}", after)
+        self.assertIn(f"  balance: {best['balance']}", after)
+        process = self.run_program("-q", "-o", "run", "c.yaml", program=TRAIN)
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+
+    def test_the_report_names_what_is_given_up(self):
+        process = self.run_program("--search", "--profile", "p.json", "c.yaml")
+        self.assertEqual(process.returncode, 0, process.stderr)
+        lines = process.stdout.splitlines()
+        self.assertEqual(lines[0], "search       108 plans for a batch of 16 on 2 devices: 108 fit")
+        rows = [line for line in lines if "%" in line]
+        self.assertGreater(len(rows), 3)
+        self.assertTrue(all("% time" in row or "% memory" in row for row in rows[1:]))
+        self.assertIn("--set 'pipeline.balance=[", process.stdout)
+
+    def test_what_does_not_go_together(self):
+        process = self.run_program("--search", "-o", "x.json", "c.yaml")
+        self.assertEqual((process.returncode, process.stderr.splitlines()[0]),
+                         (2, "gpipe-balance: --search times several sizes of micro-batch: -o does not go with it"))
+        process = self.run_program("--search", "--profile", "p.json", "--write", "--set", "data.batch=8", "c.yaml")
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("--write: the search was for 2 devices and a batch of 8, as --set says", process.stderr)
+        self.assertEqual(self.read("c.yaml"), CONFIG)
+
+
+if __name__ == "__main__":
+    BALANCE, TRAIN = (os.path.abspath(path) for path in sys.argv[1:3])
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
