@@ -40,6 +40,13 @@ enum { GP_MAX_OPERANDS = 8 };
  * norm_apply              y = (x−mean)/√(variance+eps)·gamma + beta; mean and variance in two operands
  * norm_backward_reduce    sums [2,C]: Σ dy·x̂ (gradient of gamma), Σ dy (gradient of beta)
  * norm_backward_data      dx = gamma/√(variance+eps)·(dy − (Σ dy + x̂·Σ dy·x̂)/N)
+ * norm_apply_relu         y = max(z,0), z = norm_apply's y, + addend: bit for bit norm_apply, add and relu_forward,
+ * which may also be done one after another in y; so y may stand in x's place, never in addend's
+ * norm_relu_backward_reduce, _data
+ *                         norm_backward_reduce, _data on dz = dy where z > 0, else 0; z as above, without an addend,
+ *                         found again from x
+ * norm_add_relu_backward_reduce
+ *                         dz = dy where y > 0, else 0, and norm_backward_reduce's sums on dz
  * group_norm_forward      each sample's rows by themselves, in `groups` of neighbouring channels:
  *                         y = (x−m)·d·gamma + beta, m the mean of the sample's rows of that group, biased variance,
  *                         d = 1/√(variance+eps); stats [n,groups,2]: m, d; gamma, beta [C]
@@ -92,6 +99,10 @@ enum { GP_MAX_OPERANDS = 8 };
     X(NORM_APPLY, "norm_apply", "<x <mean <variance <?gamma <?beta >y")                                                \
     X(NORM_BACKWARD_REDUCE, "norm_backward_reduce", "<x <dy <mean <variance >sums")                                    \
     X(NORM_BACKWARD_DATA, "norm_backward_data", "<x <dy <mean <variance <?gamma <sums >dx")                            \
+    X(NORM_APPLY_RELU, "norm_apply_relu", "<x <mean <variance <?gamma <?beta <?addend >y")                             \
+    X(NORM_RELU_BACKWARD_REDUCE, "norm_relu_backward_reduce", "<x <dy <mean <variance <?gamma <?beta >sums")           \
+    X(NORM_RELU_BACKWARD_DATA, "norm_relu_backward_data", "<x <dy <mean <variance <?gamma <?beta <sums >dx")           \
+    X(NORM_ADD_RELU_BACKWARD_REDUCE, "norm_add_relu_backward_reduce", "<x <y <dy <mean <variance >dz >sums")           \
     X(GROUP_NORM_FORWARD, "group_norm_forward", "<x <?gamma <?beta >y >?stats")                                        \
     X(GROUP_NORM_BACKWARD_DATA, "group_norm_backward_data", "<x <dy <stats <?gamma >dx")                               \
     X(GROUP_NORM_BACKWARD_WEIGHTS, "group_norm_backward_weights", "<x <dy <stats >dgamma >dbeta")                      \
@@ -173,6 +184,43 @@ enum {
     GP_NORM_BACKWARD_DATA_GAMMA,
     GP_NORM_BACKWARD_DATA_SUMS,
     GP_NORM_BACKWARD_DATA_DX
+};
+enum {
+    GP_NORM_APPLY_RELU_X,
+    GP_NORM_APPLY_RELU_MEAN,
+    GP_NORM_APPLY_RELU_VARIANCE,
+    GP_NORM_APPLY_RELU_GAMMA,
+    GP_NORM_APPLY_RELU_BETA,
+    GP_NORM_APPLY_RELU_ADDEND,
+    GP_NORM_APPLY_RELU_Y
+};
+enum {
+    GP_NORM_RELU_BACKWARD_REDUCE_X,
+    GP_NORM_RELU_BACKWARD_REDUCE_DY,
+    GP_NORM_RELU_BACKWARD_REDUCE_MEAN,
+    GP_NORM_RELU_BACKWARD_REDUCE_VARIANCE,
+    GP_NORM_RELU_BACKWARD_REDUCE_GAMMA,
+    GP_NORM_RELU_BACKWARD_REDUCE_BETA,
+    GP_NORM_RELU_BACKWARD_REDUCE_SUMS
+};
+enum {
+    GP_NORM_RELU_BACKWARD_DATA_X,
+    GP_NORM_RELU_BACKWARD_DATA_DY,
+    GP_NORM_RELU_BACKWARD_DATA_MEAN,
+    GP_NORM_RELU_BACKWARD_DATA_VARIANCE,
+    GP_NORM_RELU_BACKWARD_DATA_GAMMA,
+    GP_NORM_RELU_BACKWARD_DATA_BETA,
+    GP_NORM_RELU_BACKWARD_DATA_SUMS,
+    GP_NORM_RELU_BACKWARD_DATA_DX
+};
+enum {
+    GP_NORM_ADD_RELU_BACKWARD_REDUCE_X,
+    GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y,
+    GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY,
+    GP_NORM_ADD_RELU_BACKWARD_REDUCE_MEAN,
+    GP_NORM_ADD_RELU_BACKWARD_REDUCE_VARIANCE,
+    GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ,
+    GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS
 };
 enum {
     GP_GROUP_NORM_FORWARD_X,

@@ -12,6 +12,10 @@ size_t gp_op_attribute_bytes(gp_op_kind kind) {
     case GP_OP_NORM_APPLY:
     case GP_OP_NORM_BACKWARD_REDUCE:
     case GP_OP_NORM_BACKWARD_DATA:
+    case GP_OP_NORM_APPLY_RELU:
+    case GP_OP_NORM_RELU_BACKWARD_REDUCE:
+    case GP_OP_NORM_RELU_BACKWARD_DATA:
+    case GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE:
     case GP_OP_NORM_COMMIT: return sizeof(gp_norm_attributes);
     case GP_OP_GROUP_NORM_FORWARD:
     case GP_OP_GROUP_NORM_BACKWARD_DATA:
@@ -247,7 +251,11 @@ gp_status gp_op_check_kind(const gp_op_desc *desc, gp_error *err) {
     case GP_OP_NORM_STATISTICS:
     case GP_OP_NORM_APPLY:
     case GP_OP_NORM_BACKWARD_REDUCE:
-    case GP_OP_NORM_BACKWARD_DATA: return gp_op_check_norm(desc, err);
+    case GP_OP_NORM_BACKWARD_DATA:
+    case GP_OP_NORM_APPLY_RELU:
+    case GP_OP_NORM_RELU_BACKWARD_REDUCE:
+    case GP_OP_NORM_RELU_BACKWARD_DATA:
+    case GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE: return gp_op_check_norm(desc, err);
     case GP_OP_NORM_COMMIT: return gp_op_check_norm_commit(desc, err);
     case GP_OP_MAX_POOL_FORWARD:
     case GP_OP_MAX_POOL_BACKWARD: return gp_op_check_max_pool(desc, err);

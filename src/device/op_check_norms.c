@@ -14,35 +14,53 @@ static gp_status check_norm_attributes(const gp_op_desc *desc, gp_error *err) {
     return GP_OK;
 }
 
-/* Every operand of the four ops on rows is like x, or a vector over its channels, or a pair of these. */
+/* Every operand of the ops on rows is like x, or a vector over its channels, or a pair of these. */
 gp_status gp_op_check_norm(const gp_op_desc *desc, gp_error *err) {
     static const struct {
         gp_op_kind kind;
-        int same[2], vector[4], pair;
+        int same[3], vector[4], pair;
     } table[] = {
         {GP_OP_NORM_STATISTICS,
-         {GP_OP_ABSENT, GP_OP_ABSENT},
+         {GP_OP_ABSENT, GP_OP_ABSENT, GP_OP_ABSENT},
          {GP_OP_ABSENT, GP_OP_ABSENT, GP_OP_ABSENT, GP_OP_ABSENT},
          GP_NORM_STATISTICS_STATS},
         {GP_OP_NORM_APPLY,
-         {GP_NORM_APPLY_Y, GP_OP_ABSENT},
+         {GP_NORM_APPLY_Y, GP_OP_ABSENT, GP_OP_ABSENT},
          {GP_NORM_APPLY_MEAN, GP_NORM_APPLY_VARIANCE, GP_NORM_APPLY_GAMMA, GP_NORM_APPLY_BETA},
          GP_OP_ABSENT},
         {GP_OP_NORM_BACKWARD_REDUCE,
-         {GP_NORM_BACKWARD_REDUCE_DY, GP_OP_ABSENT},
+         {GP_NORM_BACKWARD_REDUCE_DY, GP_OP_ABSENT, GP_OP_ABSENT},
          {GP_NORM_BACKWARD_REDUCE_MEAN, GP_NORM_BACKWARD_REDUCE_VARIANCE, GP_OP_ABSENT, GP_OP_ABSENT},
          GP_NORM_BACKWARD_REDUCE_SUMS},
         {GP_OP_NORM_BACKWARD_DATA,
-         {GP_NORM_BACKWARD_DATA_DY, GP_NORM_BACKWARD_DATA_DX},
+         {GP_NORM_BACKWARD_DATA_DY, GP_NORM_BACKWARD_DATA_DX, GP_OP_ABSENT},
          {GP_NORM_BACKWARD_DATA_MEAN, GP_NORM_BACKWARD_DATA_VARIANCE, GP_NORM_BACKWARD_DATA_GAMMA, GP_OP_ABSENT},
          GP_NORM_BACKWARD_DATA_SUMS},
+        {GP_OP_NORM_APPLY_RELU,
+         {GP_NORM_APPLY_RELU_ADDEND, GP_NORM_APPLY_RELU_Y, GP_OP_ABSENT},
+         {GP_NORM_APPLY_RELU_MEAN, GP_NORM_APPLY_RELU_VARIANCE, GP_NORM_APPLY_RELU_GAMMA, GP_NORM_APPLY_RELU_BETA},
+         GP_OP_ABSENT},
+        {GP_OP_NORM_RELU_BACKWARD_REDUCE,
+         {GP_NORM_RELU_BACKWARD_REDUCE_DY, GP_OP_ABSENT, GP_OP_ABSENT},
+         {GP_NORM_RELU_BACKWARD_REDUCE_MEAN, GP_NORM_RELU_BACKWARD_REDUCE_VARIANCE, GP_NORM_RELU_BACKWARD_REDUCE_GAMMA,
+          GP_NORM_RELU_BACKWARD_REDUCE_BETA},
+         GP_NORM_RELU_BACKWARD_REDUCE_SUMS},
+        {GP_OP_NORM_RELU_BACKWARD_DATA,
+         {GP_NORM_RELU_BACKWARD_DATA_DY, GP_NORM_RELU_BACKWARD_DATA_DX, GP_OP_ABSENT},
+         {GP_NORM_RELU_BACKWARD_DATA_MEAN, GP_NORM_RELU_BACKWARD_DATA_VARIANCE, GP_NORM_RELU_BACKWARD_DATA_GAMMA,
+          GP_NORM_RELU_BACKWARD_DATA_BETA},
+         GP_NORM_RELU_BACKWARD_DATA_SUMS},
+        {GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE,
+         {GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ},
+         {GP_NORM_ADD_RELU_BACKWARD_REDUCE_MEAN, GP_NORM_ADD_RELU_BACKWARD_REDUCE_VARIANCE, GP_OP_ABSENT, GP_OP_ABSENT},
+         GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS},
     };
     GP_RETURN_IF_FAILED(check_norm_attributes(desc, err));
     GP_RETURN_IF_FAILED(gp_op_expect_rank(desc, 0, 2, 4, err));
     int64_t width = gp_op_last_dim(&desc->operand[0]);
     for (size_t t = 0; t < sizeof table / sizeof table[0]; t++) {
         if (table[t].kind != desc->kind) continue;
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 3; i++) {
             if (table[t].same[i] != GP_OP_ABSENT)
                 GP_RETURN_IF_FAILED(gp_op_expect_same(desc, table[t].same[i], 0, err));
         }

@@ -43,6 +43,11 @@ static double count_flops(const gp_op_desc *desc) {
     case GP_OP_NORM_APPLY: return 4 * elements(desc, GP_NORM_APPLY_X);
     case GP_OP_NORM_BACKWARD_REDUCE: return 5 * elements(desc, GP_NORM_BACKWARD_REDUCE_X);
     case GP_OP_NORM_BACKWARD_DATA: return 7 * elements(desc, GP_NORM_BACKWARD_DATA_X);
+    case GP_OP_NORM_APPLY_RELU:
+        return (operand[GP_NORM_APPLY_RELU_ADDEND].present ? 6 : 5) * elements(desc, GP_NORM_APPLY_RELU_X);
+    case GP_OP_NORM_RELU_BACKWARD_REDUCE: return 8 * elements(desc, GP_NORM_RELU_BACKWARD_REDUCE_X);
+    case GP_OP_NORM_RELU_BACKWARD_DATA: return 10 * elements(desc, GP_NORM_RELU_BACKWARD_DATA_X);
+    case GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE: return 6 * elements(desc, GP_NORM_ADD_RELU_BACKWARD_REDUCE_X);
     case GP_OP_GROUP_NORM_FORWARD: return 8 * elements(desc, GP_GROUP_NORM_FORWARD_X);
     case GP_OP_GROUP_NORM_BACKWARD_DATA: return 12 * elements(desc, GP_GROUP_NORM_BACKWARD_DATA_X);
     case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS: return 5 * elements(desc, GP_GROUP_NORM_BACKWARD_WEIGHTS_X);

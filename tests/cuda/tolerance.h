@@ -11,6 +11,10 @@ static inline double kernel_tolerance(gp_op_kind kind) {
     case GP_OP_NORM_APPLY:
     case GP_OP_NORM_BACKWARD_REDUCE:
     case GP_OP_NORM_BACKWARD_DATA:
+    case GP_OP_NORM_APPLY_RELU:
+    case GP_OP_NORM_RELU_BACKWARD_REDUCE:
+    case GP_OP_NORM_RELU_BACKWARD_DATA:
+    case GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE:
     case GP_OP_GROUP_NORM_FORWARD:
     case GP_OP_GROUP_NORM_BACKWARD_DATA:
     case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS:

@@ -196,6 +196,47 @@ static void draw_corner(const maker *m, int first, const int64_t (*corners)[5], 
     memcpy(dim, &corners[number][1], GP_TENSOR_MAX_RANK * sizeof *dim);
 }
 
+static void put_norm_vectors(maker *m, int mean, int64_t width) {
+    put_vector(m, mean, width, GP_CASE_NORMAL);
+    put_vector(m, mean + 1, width, GP_CASE_POSITIVE);
+}
+
+/* Those with a relu behind them, which come with an addend in every second case. */
+static void make_norm_relu(maker *m, int rank, const int64_t *dim, bool affine) {
+    int64_t width = dim[rank - 1], pair[] = {2, width};
+    switch ((int)m->out->desc.kind) {
+    case GP_OP_NORM_APPLY_RELU:
+        put_norm_vectors(m, GP_NORM_APPLY_RELU_MEAN, width);
+        if (affine) put_vector(m, GP_NORM_APPLY_RELU_GAMMA, width, GP_CASE_NORMAL);
+        if (affine) put_vector(m, GP_NORM_APPLY_RELU_BETA, width, GP_CASE_NORMAL);
+        if (m->out->number % 2) put_like(m, GP_NORM_APPLY_RELU_ADDEND, rank, dim, GP_CASE_NORMAL);
+        put_like(m, GP_NORM_APPLY_RELU_Y, rank, dim, GP_CASE_OUTPUT);
+        break;
+    case GP_OP_NORM_RELU_BACKWARD_REDUCE:
+        put_like(m, GP_NORM_RELU_BACKWARD_REDUCE_DY, rank, dim, GP_CASE_NORMAL);
+        put_norm_vectors(m, GP_NORM_RELU_BACKWARD_REDUCE_MEAN, width);
+        if (affine) put_vector(m, GP_NORM_RELU_BACKWARD_REDUCE_GAMMA, width, GP_CASE_NORMAL);
+        if (affine) put_vector(m, GP_NORM_RELU_BACKWARD_REDUCE_BETA, width, GP_CASE_NORMAL);
+        put_like(m, GP_NORM_RELU_BACKWARD_REDUCE_SUMS, 2, pair, GP_CASE_OUTPUT);
+        break;
+    case GP_OP_NORM_RELU_BACKWARD_DATA:
+        put_like(m, GP_NORM_RELU_BACKWARD_DATA_DY, rank, dim, GP_CASE_NORMAL);
+        put_norm_vectors(m, GP_NORM_RELU_BACKWARD_DATA_MEAN, width);
+        if (affine) put_vector(m, GP_NORM_RELU_BACKWARD_DATA_GAMMA, width, GP_CASE_NORMAL);
+        if (affine) put_vector(m, GP_NORM_RELU_BACKWARD_DATA_BETA, width, GP_CASE_NORMAL);
+        put_like(m, GP_NORM_RELU_BACKWARD_DATA_SUMS, 2, pair, GP_CASE_NORMAL);
+        put_like(m, GP_NORM_RELU_BACKWARD_DATA_DX, rank, dim, GP_CASE_OUTPUT);
+        break;
+    default:
+        put_like(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y, rank, dim, GP_CASE_TIES);
+        put_like(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY, rank, dim, GP_CASE_NORMAL);
+        put_norm_vectors(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_MEAN, width);
+        put_like(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, rank, dim, GP_CASE_OUTPUT);
+        put_like(m, GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS, 2, pair, GP_CASE_OUTPUT);
+        break;
+    }
+}
+
 static void make_norm(maker *m) {
     /* Several blocks of rows, several tiles of columns, more blocks than are summed in one go. */
     static const int64_t corners[][5] = {
@@ -224,7 +265,7 @@ static void make_norm(maker *m) {
         put_vector(m, GP_NORM_BACKWARD_REDUCE_VARIANCE, width, GP_CASE_POSITIVE);
         put_like(m, GP_NORM_BACKWARD_REDUCE_SUMS, 2, (const int64_t[]){2, width}, GP_CASE_OUTPUT);
         break;
-    default:
+    case GP_OP_NORM_BACKWARD_DATA:
         put_like(m, GP_NORM_BACKWARD_DATA_DY, rank, dim, GP_CASE_NORMAL);
         put_vector(m, GP_NORM_BACKWARD_DATA_MEAN, width, GP_CASE_NORMAL);
         put_vector(m, GP_NORM_BACKWARD_DATA_VARIANCE, width, GP_CASE_POSITIVE);
@@ -232,6 +273,7 @@ static void make_norm(maker *m) {
         put_like(m, GP_NORM_BACKWARD_DATA_SUMS, 2, (const int64_t[]){2, width}, GP_CASE_NORMAL);
         put_like(m, GP_NORM_BACKWARD_DATA_DX, rank, dim, GP_CASE_OUTPUT);
         break;
+    default: make_norm_relu(m, rank, dim, affine); break;
     }
 }
 
@@ -566,7 +608,11 @@ static void make_operands(maker *m) {
     case GP_OP_NORM_STATISTICS:
     case GP_OP_NORM_APPLY:
     case GP_OP_NORM_BACKWARD_REDUCE:
-    case GP_OP_NORM_BACKWARD_DATA: make_norm(m); return;
+    case GP_OP_NORM_BACKWARD_DATA:
+    case GP_OP_NORM_APPLY_RELU:
+    case GP_OP_NORM_RELU_BACKWARD_REDUCE:
+    case GP_OP_NORM_RELU_BACKWARD_DATA:
+    case GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE: make_norm(m); return;
     case GP_OP_NORM_COMMIT: make_norm_commit(m); return;
     case GP_OP_GROUP_NORM_FORWARD:
     case GP_OP_GROUP_NORM_BACKWARD_DATA:

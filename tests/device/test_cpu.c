@@ -75,6 +75,10 @@ static double tolerance_of(gp_op_kind kind) {
     case GP_OP_NORM_APPLY:
     case GP_OP_NORM_BACKWARD_REDUCE:
     case GP_OP_NORM_BACKWARD_DATA:
+    case GP_OP_NORM_APPLY_RELU:
+    case GP_OP_NORM_RELU_BACKWARD_REDUCE:
+    case GP_OP_NORM_RELU_BACKWARD_DATA:
+    case GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE:
     case GP_OP_GROUP_NORM_FORWARD:
     case GP_OP_GROUP_NORM_BACKWARD_DATA:
     case GP_OP_GROUP_NORM_BACKWARD_WEIGHTS:
@@ -167,7 +171,8 @@ static void test_special_values(void **state) {
     (void)state;
     static const gp_op_kind kinds[] = {
         GP_OP_RELU_FORWARD,       GP_OP_RELU_BACKWARD,    GP_OP_MAX_POOL_FORWARD, GP_OP_ADD,
-        GP_OP_ACTIVATION_FORWARD, GP_OP_AVG_POOL_FORWARD, GP_OP_UPSAMPLE_FORWARD, GP_OP_SQUARE_SUM};
+        GP_OP_ACTIVATION_FORWARD, GP_OP_AVG_POOL_FORWARD, GP_OP_UPSAMPLE_FORWARD, GP_OP_SQUARE_SUM,
+        GP_OP_NORM_APPLY_RELU};
     static const double squares[] = {NAN, INFINITY};
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         for (int number = 0; number < GP_OP_CASES; number++) check_special_values(kinds[k], number);
@@ -336,6 +341,11 @@ static void test_in_place(void **state) {
         {GP_OP_NORM_APPLY, GP_NORM_APPLY_Y, 1 << GP_NORM_APPLY_X},
         {GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_DX,
          1 << GP_NORM_BACKWARD_DATA_X | 1 << GP_NORM_BACKWARD_DATA_DY},
+        {GP_OP_NORM_APPLY_RELU, GP_NORM_APPLY_RELU_Y, 1 << GP_NORM_APPLY_RELU_X},
+        {GP_OP_NORM_RELU_BACKWARD_DATA, GP_NORM_RELU_BACKWARD_DATA_DX,
+         1 << GP_NORM_RELU_BACKWARD_DATA_X | 1 << GP_NORM_RELU_BACKWARD_DATA_DY},
+        {GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ,
+         1 << GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y | 1 << GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY},
         {GP_OP_CROSS_ENTROPY_BACKWARD, GP_CROSS_ENTROPY_BACKWARD_DX, 1 << GP_CROSS_ENTROPY_BACKWARD_X},
         {GP_OP_ELEMENT_LOSS_BACKWARD, GP_ELEMENT_LOSS_BACKWARD_DX, 1 << GP_ELEMENT_LOSS_BACKWARD_X},
     };
@@ -367,8 +377,8 @@ static bool is_group_stats(gp_op_kind kind, int operand) {
 
 /* A case with `factor` times as many samples, so that there is something to share out. */
 static void enlarge(gp_op_case *c, int64_t factor) {
-    static const char *const batched[] = {"x",      "y",    "dx",       "dy", "a", "index",
-                                          "target", "grad", "momentum", "m",  "v", "param"};
+    static const char *const batched[] = {"x",    "y",        "dx", "dy", "a",     "index",  "target",
+                                          "grad", "momentum", "m",  "v",  "param", "addend", "dz"};
     for (int i = 0; i < (int)c->desc.operands; i++) {
         if (!c->desc.operand[i].present) continue;
         const char *name = gp_op_operand_name(c->desc.kind, i);

@@ -1,31 +1,31 @@
-#include "device/cpu/cpu_ops.h"
+#include "device/cpu/cpu_norm.h"
 
 #include <math.h>
 
-#include "device/cpu/cpu_column.h"
+#include "device/cpu/cpu_ops.h"
 
-/* One pass over rows and columns gives two partial sums for each block of rows, in f64: [blocks, 2, columns]. */
-typedef struct norm_loop {
-    const gp_norm_attributes *norm;
-    gp_rows x, dy, y; /* y: what is written */
-    const float *x_at, *dy_at, *mean, *variance, *gamma, *beta, *sums;
-    float *y_at;
-    int64_t sums_pitch; /* from the first to the second row of sums, or of what is reduced to y_at */
-    double *partial;
-    float *coefficient; /* [k, columns] */
-} norm_loop;
-
-static double *partial_at(const norm_loop *loop, int64_t block, int64_t which) {
-    return loop->partial + (block * 2 + which) * loop->x.width;
-}
-
-static size_t partial_bytes(const gp_tensor *x) {
+size_t gp_cpu_norm_partial_bytes(const gp_tensor *x) {
     gp_rows rows = gp_rows_of(x);
     return (size_t)(gp_column_blocks(rows.count) * 2 * rows.width) * sizeof(double);
 }
 
-static double inverse_deviation(const norm_loop *loop, int64_t c) {
+static double inverse_deviation(const gp_cpu_norm_loop *loop, int64_t c) {
     return 1 / sqrt((double)loop->variance[c] + loop->norm->eps);
+}
+
+void gp_cpu_norm_find_scales(const gp_cpu_norm_loop *loop, float *scale, float *shift) {
+    for (int64_t c = 0; c < loop->x.width; c++) {
+        scale[c] = (float)(inverse_deviation(loop, c) * (loop->gamma ? (double)loop->gamma[c] : 1));
+        shift[c] = loop->beta ? loop->beta[c] : 0;
+    }
+}
+
+void gp_cpu_norm_find_slopes(const gp_cpu_norm_loop *loop, float *mean, float *slope) {
+    double rows = (double)loop->x.count;
+    for (int64_t c = 0; c < loop->x.width; c++) {
+        mean[c] = (float)((double)loop->sums[loop->sums_pitch + c] / rows);
+        slope[c] = (float)((double)loop->sums[c] * inverse_deviation(loop, c) / rows);
+    }
 }
 
 /* Statistics: each block in two passes over rows that are still in the cache, so that a large mean costs no digits;
@@ -33,12 +33,12 @@ static double inverse_deviation(const norm_loop *loop, int64_t c) {
 
 gp_status gp_cpu_norm_statistics_prepare(gp_prepared *prepared, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ff", err));
-    gp_op_book(prepared, partial_bytes(&prepared->desc.operand[GP_NORM_STATISTICS_X]));
+    gp_op_book(prepared, gp_cpu_norm_partial_bytes(&prepared->desc.operand[GP_NORM_STATISTICS_X]));
     return GP_OK;
 }
 
 static void statistics_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-    const norm_loop *loop = context;
+    const gp_cpu_norm_loop *loop = context;
     float mean[GP_COLUMN_TILE] = {0}, rest[GP_COLUMN_TILE] = {0}, squares[GP_COLUMN_TILE] = {0};
     const float *first = loop->x_at + row * loop->x.pitch + column;
     for (int64_t r = 0; r < rows; r++) {
@@ -55,7 +55,7 @@ static void statistics_block(void *context, int64_t block, int64_t row, int64_t 
         }
     }
     /* `rest` is what rounding has left of the mean. */
-    double *means = partial_at(loop, block, 0) + column, *sums = partial_at(loop, block, 1) + column;
+    double *means = gp_cpu_norm_partial(loop, block, 0) + column, *sums = gp_cpu_norm_partial(loop, block, 1) + column;
     for (int64_t c = 0; c < columns; c++) {
         double shift = (double)rest[c] / (double)rows;
         means[c] = (double)mean[c] + shift;
@@ -64,16 +64,16 @@ static void statistics_block(void *context, int64_t block, int64_t row, int64_t 
 }
 
 static void merge_statistics(void *context, int64_t begin, int64_t end) {
-    const norm_loop *loop = context;
+    const gp_cpu_norm_loop *loop = context;
     int64_t blocks = gp_column_blocks(loop->x.count);
     for (int64_t c = begin; c < end; c++) {
         double mean = 0, squares = 0, rows = 0;
         for (int64_t b = 0; b < blocks; b++) {
             double more = (double)(b < blocks - 1 ? GP_COLUMN_ROWS : loop->x.count - b * GP_COLUMN_ROWS);
-            double difference = partial_at(loop, b, 0)[c] - mean;
+            double difference = gp_cpu_norm_partial(loop, b, 0)[c] - mean;
             double all = rows + more;
             mean += difference * more / all;
-            squares += partial_at(loop, b, 1)[c] + difference * difference * rows * more / all;
+            squares += gp_cpu_norm_partial(loop, b, 1)[c] + difference * difference * rows * more / all;
             rows = all;
         }
         loop->y_at[c] = (float)mean;
@@ -83,11 +83,11 @@ static void merge_statistics(void *context, int64_t begin, int64_t end) {
 
 gp_status gp_cpu_norm_statistics_run(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    norm_loop loop = {.x = gp_cpu_rows(call, GP_NORM_STATISTICS_X),
-                      .x_at = call->operand[GP_NORM_STATISTICS_X],
-                      .y_at = call->operand[GP_NORM_STATISTICS_STATS],
-                      .sums_pitch = call->prepared->desc.operand[GP_NORM_STATISTICS_STATS].stride[0],
-                      .partial = call->workspace};
+    gp_cpu_norm_loop loop = {.x = gp_cpu_rows(call, GP_NORM_STATISTICS_X),
+                             .x_at = call->operand[GP_NORM_STATISTICS_X],
+                             .y_at = call->operand[GP_NORM_STATISTICS_STATS],
+                             .sums_pitch = call->prepared->desc.operand[GP_NORM_STATISTICS_STATS].stride[0],
+                             .partial = call->workspace};
     gp_cpu_column_blocks(call->pool, loop.x.count, loop.x.width, statistics_block, &loop);
     gp_cpu_pool_for(call->pool, loop.x.width, GP_COLUMN_TILE, merge_statistics, &loop);
     return GP_OK;
@@ -103,7 +103,7 @@ gp_status gp_cpu_norm_apply_prepare(gp_prepared *prepared, gp_error *err) {
 }
 
 static void apply_rows(void *context, int64_t begin, int64_t end) {
-    const norm_loop *loop = context;
+    const gp_cpu_norm_loop *loop = context;
     const float *mean = loop->mean, *scale = loop->coefficient, *beta = loop->coefficient + loop->x.width;
     for (int64_t r = begin; r < end; r++) {
         const float *x = loop->x_at + r * loop->x.pitch;
@@ -115,20 +115,17 @@ static void apply_rows(void *context, int64_t begin, int64_t end) {
 
 gp_status gp_cpu_norm_apply_run(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
-                      .x = gp_cpu_rows(call, GP_NORM_APPLY_X),
-                      .y = gp_cpu_rows(call, GP_NORM_APPLY_Y),
-                      .x_at = call->operand[GP_NORM_APPLY_X],
-                      .mean = call->operand[GP_NORM_APPLY_MEAN],
-                      .variance = call->operand[GP_NORM_APPLY_VARIANCE],
-                      .gamma = call->operand[GP_NORM_APPLY_GAMMA],
-                      .beta = call->operand[GP_NORM_APPLY_BETA],
-                      .y_at = call->operand[GP_NORM_APPLY_Y],
-                      .coefficient = call->workspace};
-    for (int64_t c = 0; c < loop.x.width; c++) {
-        loop.coefficient[c] = (float)(inverse_deviation(&loop, c) * (loop.gamma ? (double)loop.gamma[c] : 1));
-        loop.coefficient[loop.x.width + c] = loop.beta ? loop.beta[c] : 0;
-    }
+    gp_cpu_norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
+                             .x = gp_cpu_rows(call, GP_NORM_APPLY_X),
+                             .y = gp_cpu_rows(call, GP_NORM_APPLY_Y),
+                             .x_at = call->operand[GP_NORM_APPLY_X],
+                             .mean = call->operand[GP_NORM_APPLY_MEAN],
+                             .variance = call->operand[GP_NORM_APPLY_VARIANCE],
+                             .gamma = call->operand[GP_NORM_APPLY_GAMMA],
+                             .beta = call->operand[GP_NORM_APPLY_BETA],
+                             .y_at = call->operand[GP_NORM_APPLY_Y],
+                             .coefficient = call->workspace};
+    gp_cpu_norm_find_scales(&loop, loop.coefficient, loop.coefficient + loop.x.width);
     gp_cpu_pool_for(call->pool, loop.x.count, gp_cpu_grain(loop.x.width), apply_rows, &loop);
     return GP_OK;
 }
@@ -137,12 +134,12 @@ gp_status gp_cpu_norm_apply_run(const gp_cpu_call *call, gp_error *err) {
 
 gp_status gp_cpu_norm_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffff", err));
-    gp_op_book(prepared, partial_bytes(&prepared->desc.operand[GP_NORM_BACKWARD_REDUCE_X]));
+    gp_op_book(prepared, gp_cpu_norm_partial_bytes(&prepared->desc.operand[GP_NORM_BACKWARD_REDUCE_X]));
     return GP_OK;
 }
 
 static void reduce_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-    const norm_loop *loop = context;
+    const gp_cpu_norm_loop *loop = context;
     float products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
     const float *mean = loop->mean + column;
     for (int64_t r = row; r < row + rows; r++) {
@@ -152,41 +149,46 @@ static void reduce_block(void *context, int64_t block, int64_t row, int64_t rows
             sums[c] += dy[c];
         }
     }
-    double *all_products = partial_at(loop, block, 0) + column, *all_sums = partial_at(loop, block, 1) + column;
+    double *all_products = gp_cpu_norm_partial(loop, block, 0) + column,
+           *all_sums = gp_cpu_norm_partial(loop, block, 1) + column;
     for (int64_t c = 0; c < columns; c++) {
         all_products[c] = (double)products[c];
         all_sums[c] = (double)sums[c];
     }
 }
 
-static void merge_reduced(void *context, int64_t begin, int64_t end) {
-    const norm_loop *loop = context;
+static void merge_sums(void *context, int64_t begin, int64_t end) {
+    const gp_cpu_norm_loop *loop = context;
     int64_t blocks = gp_column_blocks(loop->x.count);
     for (int64_t c = begin; c < end; c++) {
         double products = 0, sum = 0;
         for (int64_t b = 0; b < blocks; b++) {
-            products += partial_at(loop, b, 0)[c];
-            sum += partial_at(loop, b, 1)[c];
+            products += gp_cpu_norm_partial(loop, b, 0)[c];
+            sum += gp_cpu_norm_partial(loop, b, 1)[c];
         }
         loop->y_at[c] = (float)(products * inverse_deviation(loop, c));
         loop->y_at[loop->sums_pitch + c] = (float)sum;
     }
 }
 
+void gp_cpu_norm_reduce(gp_cpu_pool *pool, gp_cpu_norm_loop *loop, gp_column_block block) {
+    gp_cpu_column_blocks(pool, loop->x.count, loop->x.width, block, loop);
+    gp_cpu_pool_for(pool, loop->x.width, GP_COLUMN_TILE, merge_sums, loop);
+}
+
 gp_status gp_cpu_norm_backward_reduce_run(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
-                      .x = gp_cpu_rows(call, GP_NORM_BACKWARD_REDUCE_X),
-                      .dy = gp_cpu_rows(call, GP_NORM_BACKWARD_REDUCE_DY),
-                      .x_at = call->operand[GP_NORM_BACKWARD_REDUCE_X],
-                      .dy_at = call->operand[GP_NORM_BACKWARD_REDUCE_DY],
-                      .mean = call->operand[GP_NORM_BACKWARD_REDUCE_MEAN],
-                      .variance = call->operand[GP_NORM_BACKWARD_REDUCE_VARIANCE],
-                      .y_at = call->operand[GP_NORM_BACKWARD_REDUCE_SUMS],
-                      .sums_pitch = call->prepared->desc.operand[GP_NORM_BACKWARD_REDUCE_SUMS].stride[0],
-                      .partial = call->workspace};
-    gp_cpu_column_blocks(call->pool, loop.x.count, loop.x.width, reduce_block, &loop);
-    gp_cpu_pool_for(call->pool, loop.x.width, GP_COLUMN_TILE, merge_reduced, &loop);
+    gp_cpu_norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
+                             .x = gp_cpu_rows(call, GP_NORM_BACKWARD_REDUCE_X),
+                             .dy = gp_cpu_rows(call, GP_NORM_BACKWARD_REDUCE_DY),
+                             .x_at = call->operand[GP_NORM_BACKWARD_REDUCE_X],
+                             .dy_at = call->operand[GP_NORM_BACKWARD_REDUCE_DY],
+                             .mean = call->operand[GP_NORM_BACKWARD_REDUCE_MEAN],
+                             .variance = call->operand[GP_NORM_BACKWARD_REDUCE_VARIANCE],
+                             .y_at = call->operand[GP_NORM_BACKWARD_REDUCE_SUMS],
+                             .sums_pitch = call->prepared->desc.operand[GP_NORM_BACKWARD_REDUCE_SUMS].stride[0],
+                             .partial = call->workspace};
+    gp_cpu_norm_reduce(call->pool, &loop, reduce_block);
     return GP_OK;
 }
 
@@ -202,7 +204,7 @@ gp_status gp_cpu_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err
 }
 
 static void backward_rows(void *context, int64_t begin, int64_t end) {
-    const norm_loop *loop = context;
+    const gp_cpu_norm_loop *loop = context;
     int64_t width = loop->x.width;
     const float *mean = loop->mean, *a = loop->coefficient, *s = a + width, *p = s + width;
     for (int64_t r = begin; r < end; r++) {
@@ -215,26 +217,25 @@ static void backward_rows(void *context, int64_t begin, int64_t end) {
 
 gp_status gp_cpu_norm_backward_data_run(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
-                      .x = gp_cpu_rows(call, GP_NORM_BACKWARD_DATA_X),
-                      .dy = gp_cpu_rows(call, GP_NORM_BACKWARD_DATA_DY),
-                      .y = gp_cpu_rows(call, GP_NORM_BACKWARD_DATA_DX),
-                      .x_at = call->operand[GP_NORM_BACKWARD_DATA_X],
-                      .dy_at = call->operand[GP_NORM_BACKWARD_DATA_DY],
-                      .mean = call->operand[GP_NORM_BACKWARD_DATA_MEAN],
-                      .variance = call->operand[GP_NORM_BACKWARD_DATA_VARIANCE],
-                      .gamma = call->operand[GP_NORM_BACKWARD_DATA_GAMMA],
-                      .sums = call->operand[GP_NORM_BACKWARD_DATA_SUMS],
-                      .sums_pitch = call->prepared->desc.operand[GP_NORM_BACKWARD_DATA_SUMS].stride[0],
-                      .y_at = call->operand[GP_NORM_BACKWARD_DATA_DX],
-                      .coefficient = call->workspace};
+    gp_cpu_norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
+                             .x = gp_cpu_rows(call, GP_NORM_BACKWARD_DATA_X),
+                             .dy = gp_cpu_rows(call, GP_NORM_BACKWARD_DATA_DY),
+                             .y = gp_cpu_rows(call, GP_NORM_BACKWARD_DATA_DX),
+                             .x_at = call->operand[GP_NORM_BACKWARD_DATA_X],
+                             .dy_at = call->operand[GP_NORM_BACKWARD_DATA_DY],
+                             .mean = call->operand[GP_NORM_BACKWARD_DATA_MEAN],
+                             .variance = call->operand[GP_NORM_BACKWARD_DATA_VARIANCE],
+                             .gamma = call->operand[GP_NORM_BACKWARD_DATA_GAMMA],
+                             .sums = call->operand[GP_NORM_BACKWARD_DATA_SUMS],
+                             .sums_pitch = call->prepared->desc.operand[GP_NORM_BACKWARD_DATA_SUMS].stride[0],
+                             .y_at = call->operand[GP_NORM_BACKWARD_DATA_DX],
+                             .coefficient = call->workspace};
     int64_t width = loop.x.width;
     for (int64_t c = 0; c < width; c++) {
-        double inverse = inverse_deviation(&loop, c), rows = (double)loop.x.count;
+        double inverse = inverse_deviation(&loop, c);
         loop.coefficient[c] = (float)(inverse * (loop.gamma ? (double)loop.gamma[c] : 1));
-        loop.coefficient[width + c] = (float)((double)loop.sums[loop.sums_pitch + c] / rows);
-        loop.coefficient[2 * width + c] = (float)((double)loop.sums[c] * inverse / rows);
     }
+    gp_cpu_norm_find_slopes(&loop, loop.coefficient + width, loop.coefficient + 2 * width);
     gp_cpu_pool_for(call->pool, loop.x.count, gp_cpu_grain(width), backward_rows, &loop);
     return GP_OK;
 }

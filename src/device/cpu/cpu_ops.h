@@ -48,6 +48,16 @@ GP_MUST_USE gp_status gp_cpu_norm_backward_reduce_run(const gp_cpu_call *call, g
 GP_MUST_USE gp_status gp_cpu_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_norm_backward_data_run(const gp_cpu_call *call, gp_error *err);
 
+/* cpu_norm_relu.c */
+GP_MUST_USE gp_status gp_cpu_norm_apply_relu_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_norm_apply_relu_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_norm_relu_backward_reduce_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_norm_relu_backward_reduce_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_norm_relu_backward_data_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_norm_relu_backward_data_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_norm_add_relu_backward_reduce_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_norm_add_relu_backward_reduce_run(const gp_cpu_call *call, gp_error *err);
+
 /* cpu_pool2d.c */
 GP_MUST_USE gp_status gp_cpu_max_pool_forward_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_max_pool_forward_run(const gp_cpu_call *call, gp_error *err);

@@ -72,6 +72,16 @@ GP_MUST_USE gp_status gp_cuda_norm_backward_data_run(const gp_cuda_call *call, g
 GP_MUST_USE gp_status gp_cuda_norm_commit_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_norm_commit_run(const gp_cuda_call *call, gp_error *err);
 
+/* cuda_norm_relu.c */
+GP_MUST_USE gp_status gp_cuda_norm_apply_relu_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_apply_relu_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_relu_backward_reduce_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_relu_backward_reduce_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_relu_backward_data_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_relu_backward_data_run(const gp_cuda_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_add_relu_backward_reduce_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_norm_add_relu_backward_reduce_run(const gp_cuda_call *call, gp_error *err);
+
 /* cuda_group_norm.c */
 GP_MUST_USE gp_status gp_cuda_group_norm_forward_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cuda_group_norm_forward_run(const gp_cuda_call *call, gp_error *err);

@@ -10,12 +10,32 @@ typedef struct gp_affine {
     float mean, scale, shift;
 } gp_affine;
 
+static __device__ inline float gp_affine_of(gp_affine of, float x) {
+    return (x - of.mean) * of.scale + of.shift;
+}
+
 template <int count>
 static __device__ void gp_affine_forward(const gp_affine *of, gp_column_place at, const float *x, int64_t x_pitch,
                                          float *y, int64_t y_pitch) {
     for (int64_t row = at.row; row < at.last; row += at.lanes) {
         gp_pack<count> in = *(const gp_pack<count> *)(x + row * x_pitch + at.column * count), out;
-        for (int i = 0; i < count; i++) out.at[i] = (in.at[i] - of[i].mean) * of[i].scale + of[i].shift;
+        for (int i = 0; i < count; i++) out.at[i] = gp_affine_of(of[i], in.at[i]);
+        *(gp_pack<count> *)(y + row * y_pitch + at.column * count) = out;
+    }
+}
+
+/* y = max((x − mean)·scale + shift + addend, 0), each step rounded; addend: or NULL. */
+template <int count>
+static __device__ void gp_affine_relu(const gp_affine *of, gp_column_place at, const float *x, int64_t x_pitch,
+                                      const float *addend, int64_t addend_pitch, float *y, int64_t y_pitch) {
+    for (int64_t row = at.row; row < at.last; row += at.lanes) {
+        gp_pack<count> in = *(const gp_pack<count> *)(x + row * x_pitch + at.column * count), more = {}, out;
+        if (addend) more = *(const gp_pack<count> *)(addend + row * addend_pitch + at.column * count);
+        for (int i = 0; i < count; i++) {
+            float z = gp_affine_of(of[i], in.at[i]);
+            if (addend) z += more.at[i];
+            out.at[i] = z <= 0 ? 0 : z;
+        }
         *(gp_pack<count> *)(y + row * y_pitch + at.column * count) = out;
     }
 }
@@ -26,15 +46,17 @@ typedef struct gp_slope {
     float mean, scale, gamma, shift, slope;
 } gp_slope;
 
+static __device__ inline float gp_slope_of(gp_slope of, float x, float dy) {
+    return of.scale * (dy * of.gamma - of.shift - (x - of.mean) * of.slope);
+}
+
 template <int count>
 static __device__ void gp_affine_backward(const gp_slope *of, gp_column_place at, const float *x, int64_t x_pitch,
                                           const float *dy, int64_t dy_pitch, float *dx, int64_t dx_pitch) {
     for (int64_t row = at.row; row < at.last; row += at.lanes) {
         gp_pack<count> in = *(const gp_pack<count> *)(x + row * x_pitch + at.column * count), out;
         gp_pack<count> gradient = *(const gp_pack<count> *)(dy + row * dy_pitch + at.column * count);
-        for (int i = 0; i < count; i++)
-            out.at[i] =
-                of[i].scale * (gradient.at[i] * of[i].gamma - of[i].shift - (in.at[i] - of[i].mean) * of[i].slope);
+        for (int i = 0; i < count; i++) out.at[i] = gp_slope_of(of[i], in.at[i], gradient.at[i]);
         *(gp_pack<count> *)(dx + row * dx_pitch + at.column * count) = out;
     }
 }

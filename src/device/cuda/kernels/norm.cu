@@ -19,16 +19,27 @@ static __device__ double inverse_deviation(float variance, double eps) {
     return 1 / sqrt((double)variance + eps);
 }
 
+/* What norm_apply does to column c. */
+static __device__ gp_affine affine_of(const float *mean, const float *variance, const float *gamma, const float *beta,
+                                      double eps, int64_t c) {
+    gp_affine of;
+    of.mean = mean[c];
+    of.scale = (float)(inverse_deviation(variance[c], eps) * (gamma ? (double)gamma[c] : 1));
+    of.shift = beta ? beta[c] : 0;
+    return of;
+}
+
+template <int count>
+static __device__ void find_affine(const gp_kernel_norm_apply_args &args, int64_t c, gp_affine *of) {
+    for (int i = 0; i < count; i++)
+        of[i] = affine_of(args.mean, args.variance, args.gamma, args.beta, args.eps, c * count + i);
+}
+
 template <int count> static __device__ void apply(const gp_kernel_norm_apply_args &args) {
     gp_column_place at = gp_column_place_find(args.columns);
     gp_affine of[count];
     if (at.row >= at.last) return;
-    for (int i = 0; i < count; i++) {
-        int64_t c = at.column * count + i;
-        of[i].mean = args.mean[c];
-        of[i].scale = (float)(inverse_deviation(args.variance[c], args.eps) * (args.gamma ? (double)args.gamma[c] : 1));
-        of[i].shift = args.beta ? args.beta[c] : 0;
-    }
+    find_affine<count>(args, at.column, of);
     gp_affine_forward<count>(of, at, args.x, args.x_pitch, args.y, args.y_pitch);
 }
 
@@ -37,6 +48,28 @@ __global__ void gp_kernel_norm_apply(gp_kernel_norm_apply_args args) {
         apply<4>(args);
     else
         apply<1>(args);
+}
+
+template <int count> static __device__ void apply_relu(const gp_kernel_norm_apply_relu_args &args) {
+    const gp_kernel_norm_apply_args &its = args.apply;
+    gp_column_place at = gp_column_place_find(its.columns);
+    gp_affine of[count];
+    if (at.row >= at.last) return;
+    find_affine<count>(its, at.column, of);
+    gp_affine_relu<count>(of, at, its.x, its.x_pitch, args.addend, args.addend_pitch, its.y, its.y_pitch);
+}
+
+__global__ void gp_kernel_norm_apply_relu(gp_kernel_norm_apply_relu_args args) {
+    if (args.apply.by_four)
+        apply_relu<4>(args);
+    else
+        apply_relu<1>(args);
+}
+
+static __device__ void store_sums(const gp_kernel_norm_products_args &args, gp_column_place at, gp_pair sum) {
+    double *to = args.partial + gp_column_partial(args.columns, at.block, at.column);
+    to[0] = sum.first;
+    to[args.columns.width] = sum.second;
 }
 
 __global__ void gp_kernel_norm_products(gp_kernel_norm_products_args args) {
@@ -51,19 +84,42 @@ __global__ void gp_kernel_norm_products(gp_kernel_norm_products_args args) {
         sum.second += (double)dy;
     }
     sum = gp_lanes_merge(shared, sum, args.columns.tile);
-    if (threadIdx.x >= args.columns.tile || !inside) return;
-    double *to = args.partial + gp_column_partial(args.columns, at.block, at.column);
-    to[0] = sum.first;
-    to[args.columns.width] = sum.second;
+    if (threadIdx.x < args.columns.tile && inside) store_sums(args, at, sum);
 }
 
-template <int count> static __device__ void backward(const gp_kernel_norm_backward_args &args) {
-    gp_column_place at = gp_column_place_find(args.columns);
-    gp_slope of[count];
+/* dz of one element; `of` serves where there is no y. */
+static __device__ float passed(const gp_kernel_norm_relu_products_args &args, gp_affine of, gp_column_place at,
+                               float x) {
+    float dy = args.products.dy[at.row * args.products.dy_pitch + at.column];
+    float z = args.y ? args.y[at.row * args.y_pitch + at.column] : gp_affine_of(of, x);
+    float dz = z > 0 ? dy : 0;
+    if (args.y) args.dz[at.row * args.dz_pitch + at.column] = dz;
+    return dz;
+}
+
+__global__ void gp_kernel_norm_relu_products(gp_kernel_norm_relu_products_args args) {
+    __shared__ gp_pair shared[GP_KERNEL_COLUMN_THREADS];
+    const gp_kernel_norm_products_args &its = args.products;
+    gp_column_place at = gp_column_place_find(its.columns);
+    bool inside = at.column < its.columns.width;
+    float mean = inside ? its.mean[at.column] : 0;
+    gp_affine of = {0, 0, 0};
+    if (inside && !args.y) of = affine_of(its.mean, args.variance, args.gamma, args.beta, args.eps, at.column);
+    gp_pair sum = {0, 0};
+    for (; at.row < at.last; at.row += at.lanes) {
+        float x = its.x[at.row * its.x_pitch + at.column], dz = passed(args, of, at, x);
+        sum.first += (double)(dz * (x - mean));
+        sum.second += (double)dz;
+    }
+    sum = gp_lanes_merge(shared, sum, its.columns.tile);
+    if (threadIdx.x < its.columns.tile && inside) store_sums(its, at, sum);
+}
+
+template <int count>
+static __device__ void find_slopes(const gp_kernel_norm_backward_args &args, int64_t column, gp_slope *of) {
     double rows = (double)args.columns.rows;
-    if (at.row >= at.last) return;
     for (int i = 0; i < count; i++) {
-        int64_t c = at.column * count + i;
+        int64_t c = column * count + i;
         double inverse = inverse_deviation(args.variance[c], args.eps);
         of[i].mean = args.mean[c];
         of[i].scale = (float)(inverse * (args.gamma ? (double)args.gamma[c] : 1));
@@ -71,6 +127,13 @@ template <int count> static __device__ void backward(const gp_kernel_norm_backwa
         of[i].shift = (float)((double)args.sums[c] / rows);
         of[i].slope = (float)((double)args.products[c] * inverse / rows);
     }
+}
+
+template <int count> static __device__ void backward(const gp_kernel_norm_backward_args &args) {
+    gp_column_place at = gp_column_place_find(args.columns);
+    gp_slope of[count];
+    if (at.row >= at.last) return;
+    find_slopes<count>(args, at.column, of);
     gp_affine_backward<count>(of, at, args.x, args.x_pitch, args.dy, args.dy_pitch, args.dx, args.dx_pitch);
 }
 
@@ -79,6 +142,33 @@ __global__ void gp_kernel_norm_backward(gp_kernel_norm_backward_args args) {
         backward<4>(args);
     else
         backward<1>(args);
+}
+
+/* As gp_affine_backward, on what relu lets through; scale and mean are those of norm_apply. */
+template <int count> static __device__ void relu_backward(const gp_kernel_norm_relu_backward_args &args) {
+    const gp_kernel_norm_backward_args &its = args.backward;
+    gp_column_place at = gp_column_place_find(its.columns);
+    gp_slope of[count];
+    float shift[count];
+    if (at.row >= at.last) return;
+    find_slopes<count>(its, at.column, of);
+    for (int i = 0; i < count; i++) shift[i] = args.beta ? args.beta[at.column * count + i] : 0;
+    for (; at.row < at.last; at.row += at.lanes) {
+        gp_pack<count> x = *(const gp_pack<count> *)(its.x + at.row * its.x_pitch + at.column * count), out;
+        gp_pack<count> dy = *(const gp_pack<count> *)(its.dy + at.row * its.dy_pitch + at.column * count);
+        for (int i = 0; i < count; i++) {
+            gp_affine applied = {of[i].mean, of[i].scale, shift[i]};
+            out.at[i] = gp_slope_of(of[i], x.at[i], gp_affine_of(applied, x.at[i]) > 0 ? dy.at[i] : 0);
+        }
+        *(gp_pack<count> *)(its.dx + at.row * its.dx_pitch + at.column * count) = out;
+    }
+}
+
+__global__ void gp_kernel_norm_relu_backward(gp_kernel_norm_relu_backward_args args) {
+    if (args.backward.by_four)
+        relu_backward<4>(args);
+    else
+        relu_backward<1>(args);
 }
 
 __global__ void gp_kernel_norm_commit(gp_kernel_norm_commit_args args) {

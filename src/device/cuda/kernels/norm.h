@@ -40,6 +40,30 @@ typedef struct gp_kernel_norm_backward_args {
     double eps;
 } gp_kernel_norm_backward_args;
 
+/* y = max(z, 0), z = norm_apply's y and the addend. */
+typedef struct gp_kernel_norm_apply_relu_args {
+    gp_kernel_norm_apply_args apply;
+    const float *addend; /* or NULL */
+    int64_t addend_pitch;
+} gp_kernel_norm_apply_relu_args;
+
+/* norm_products on dz = dy where z > 0, else 0: by y where there is one, and then dz is written; else z is found again
+ * from x, without an addend. */
+typedef struct gp_kernel_norm_relu_products_args {
+    gp_kernel_norm_products_args products;
+    const float *y;
+    float *dz; /* with y */
+    int64_t y_pitch, dz_pitch;
+    const float *variance, *gamma, *beta; /* without; gamma, beta: or NULL */
+    double eps;
+} gp_kernel_norm_relu_products_args;
+
+/* norm_backward on dz, which is found from x. */
+typedef struct gp_kernel_norm_relu_backward_args {
+    gp_kernel_norm_backward_args backward;
+    const float *beta; /* or NULL */
+} gp_kernel_norm_relu_backward_args;
+
 /* stats: of each piece mean and variance, strides in elements. */
 typedef struct gp_kernel_norm_commit_args {
     const uint64_t *finite;
@@ -56,6 +80,9 @@ typedef struct gp_kernel_norm_commit_args {
     X(norm_apply, gp_kernel_norm_apply_args)                                                                           \
     X(norm_products, gp_kernel_norm_products_args)                                                                     \
     X(norm_backward, gp_kernel_norm_backward_args)                                                                     \
+    X(norm_apply_relu, gp_kernel_norm_apply_relu_args)                                                                 \
+    X(norm_relu_products, gp_kernel_norm_relu_products_args)                                                           \
+    X(norm_relu_backward, gp_kernel_norm_relu_backward_args)                                                           \
     X(norm_commit, gp_kernel_norm_commit_args)
 
 #endif
