@@ -123,6 +123,7 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .update = plan->update,
                                       .clip_norm = plan->clip_norm,
                                       .predict = request->predict,
+                                      .unfused = request->unfused,
                                       .full_samples = divide_up(request->batch, request->micro_batches),
                                       .trains = any_instr(plan, GP_INSTR_FORWARD, 0, 0),
                                       .any_keep = any_instr(plan, GP_INSTR_FORWARD, GP_INSTR_KEEP, GP_INSTR_KEEP),

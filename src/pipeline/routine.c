@@ -1,6 +1,7 @@
 #include "pipeline/routine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -166,18 +167,28 @@ static gp_address operand_address(const builder *b, const gp_staged_operand *ope
     return address;
 }
 
+/* An op's own, or that of one of its parts. */
+static size_t workspace_of(const gp_staged_op *op) {
+    size_t most = op->prepared->workspace;
+    for (int p = 0; p < op->part_count; p++)
+        if (op->part[p].prepared->workspace > most) most = op->part[p].prepared->workspace;
+    return most;
+}
+
 static void emit(const builder *b, gp_routine *out) {
     for (size_t o = 0; o < b->list->count; o++) {
         if (!runs(b, o)) continue;
         const gp_staged_op *op = &b->list->items[o];
         gp_exec_op *exec = &out->ops[out->count++];
-        *exec = (gp_exec_op){.prepared = op->prepared, .node = op->node, .when = op->when};
+        *exec =
+            (gp_exec_op){.prepared = op->prepared, .node = op->node, .when = op->when, .part_count = op->part_count};
+        memcpy(exec->part, op->part, sizeof exec->part);
         for (int i = 0; i < GP_MAX_OPERANDS; i++) {
             exec->operand[i] = operand_address(b, &op->operand[i]);
             exec->role[i] = op->operand[i].role;
         }
-        if (op->prepared->workspace > 0) exec->workspace = (gp_address){GP_AREA_TRANSIENT, out->transient, 0};
-        size_t workspace = gp_align_up(op->prepared->workspace, GP_ALIGNMENT);
+        size_t workspace = gp_align_up(workspace_of(op), GP_ALIGNMENT);
+        if (workspace > 0) exec->workspace = (gp_address){GP_AREA_TRANSIENT, out->transient, 0};
         if (workspace > out->workspace) out->workspace = workspace;
         if (op->when == GP_WHEN_FIRST) continue;
         out->flops += op->prepared->flops;

@@ -48,6 +48,17 @@ typedef struct gp_operand_role {
     int index;
 } gp_operand_role;
 
+/* One of several ops that, one after another in the place of the result, do what a whole op does, bit for bit: so that
+ * what lies between can be looked at. */
+typedef struct gp_part {
+    const gp_prepared *prepared;
+    int node;
+    gp_operand_role role;            /* of what it writes */
+    int8_t operand[GP_MAX_OPERANDS]; /* of the whole, that stands at each of the part's; −1: absent */
+} gp_part;
+
+enum { GP_MAX_PARTS = 3 };
+
 typedef struct gp_exec_op {
     const gp_prepared *prepared;
     int node; /* of the graph; −1: none (updates) */
@@ -55,6 +66,8 @@ typedef struct gp_exec_op {
     gp_address operand[GP_MAX_OPERANDS];
     gp_operand_role role[GP_MAX_OPERANDS];
     gp_address workspace;
+    int part_count; /* 0: it is one by itself */
+    gp_part part[GP_MAX_PARTS];
 } gp_exec_op;
 
 typedef struct gp_routine {
@@ -90,6 +103,8 @@ typedef struct gp_staged_op {
     bool always; /* has an effect that no thing shows */
     bool weight; /* belongs to the backward for weights, where that is apart */
     gp_staged_operand operand[GP_MAX_OPERANDS];
+    int part_count;
+    gp_part part[GP_MAX_PARTS];
 } gp_staged_op;
 
 typedef struct gp_staged_list {

@@ -228,6 +228,7 @@ gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request,
     if (status == GP_OK && sized->training) status = gp_compiler_forward(&c, GP_PASS_FORWARD, &c.forward, err);
     if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);
+    if (status == GP_OK && !request->unfused) status = gp_compiler_fuse(&c, err);
     if (status == GP_OK && sized->training) status = select_ops(&c, &run, err);
     if (status == GP_OK && sized->training && request->any_split) status = split_backward(&c, &run, err);
     if (status == GP_OK) status = GP_NEW(&at, c.thing_count, err);

@@ -148,6 +148,7 @@ typedef struct gp_stage_request {
     gp_update update;
     double clip_norm;
     bool predict;
+    bool unfused;
     size_t squares_before; /* of the stages before this one */
     int max_pieces;        /* micro-batches of the longest program: statistics */
     int64_t full_samples;  /* of the full micro-batch */

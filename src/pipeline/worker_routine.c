@@ -24,12 +24,36 @@ static gp_device_op place_op(const run_site *site, const gp_exec_op *op) {
     return placed;
 }
 
+/* Part after part, so that what each makes can be looked at. */
+static gp_status watch_parts(const run_site *site, const gp_exec_op *op, const gp_device_op *placed, gp_error *err) {
+    gp_worker *worker = site->worker;
+    for (int p = 0; p < op->part_count; p++) {
+        const gp_part *part = &op->part[p];
+        gp_exec_op its = {.prepared = part->prepared, .node = part->node};
+        void *operands[GP_MAX_OPERANDS] = {NULL};
+        for (uint32_t i = 0; i < part->prepared->desc.operands; i++) {
+            if (part->operand[i] >= 0) operands[i] = placed->operands[part->operand[i]];
+            if (gp_op_writes(part->prepared->desc.kind, (int)i)) its.role[i] = part->role;
+        }
+        GP_RETURN_IF_FAILED(site->stage->spec.kind->run(worker->queue[GP_QUEUE_COMPUTE], part->prepared, operands,
+                                                        placed->workspace, &site->args, err));
+        GP_RETURN_IF_FAILED(gp_watch_op(worker, &its, operands, site->instr, err));
+    }
+    return GP_OK;
+}
+
+static gp_status run_whole(const run_site *site, const gp_exec_op *op, const gp_device_op *placed, gp_error *err) {
+    gp_worker *worker = site->worker;
+    GP_RETURN_IF_FAILED(site->stage->spec.kind->run(worker->queue[GP_QUEUE_COMPUTE], op->prepared, placed->operands,
+                                                    placed->workspace, &site->args, err));
+    return worker->run->watches ? gp_watch_op(worker, op, placed->operands, site->instr, err) : GP_OK;
+}
+
 static gp_status run_op(const run_site *site, const gp_exec_op *op, gp_error *err) {
     gp_worker *worker = site->worker;
     gp_device_op placed = place_op(site, op);
-    gp_status status = site->stage->spec.kind->run(worker->queue[GP_QUEUE_COMPUTE], op->prepared, placed.operands,
-                                                   placed.workspace, &site->args, err);
-    if (status == GP_OK && worker->run->watches) status = gp_watch_op(worker, op, placed.operands, site->instr, err);
+    bool parts = worker->run->watches && op->part_count > 0;
+    gp_status status = parts ? watch_parts(site, op, &placed, err) : run_whole(site, op, &placed, err);
     if (status == GP_OK) return GP_OK;
     if (op->node < 0) return gp_error_context(err, "%s: ", gp_op_name(op->prepared->desc.kind));
     return gp_error_context(err, "layer \"%s\": ", worker->run->plan->graph->nodes[op->node].name);

@@ -41,6 +41,7 @@ void harness_plan(harness *h, const harness_options *options) {
         .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9, .decay = 1e-4, .nesterov = 1}},
         .clip_norm = options->clip_norm,
         .norms = options->norms,
+        .unfused = options->unfused,
         .batch = options->batch,
         .micro_batches = options->micro_batches,
         .checkpoint = options->checkpoint,

@@ -57,6 +57,7 @@ typedef struct harness_options {
     const gp_device_kind *odd; /* of every second worker; NULL: as the others */
     double clip_norm;          /* 0: not clipped */
     bool norms;                /* found though nothing is clipped */
+    bool unfused;              /* each op by itself */
 } harness_options;
 
 typedef struct harness {
