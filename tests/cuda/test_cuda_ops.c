@@ -17,6 +17,7 @@
 #include "device/dropout_mask.h"
 #include "device/op_cases.h"
 #include "device/op_trial.h"
+#include "device/op_whole.h"
 #include "device/ref/ref.h"
 
 #define ASSERT_OK(expression)                                                                                          \
@@ -82,6 +83,12 @@ static void check_special_values(gp_op_kind kind, int number) {
                     !signbit(((float *)got.host[GP_RELU_FORWARD_Y])[i]));
     trial_fini(&got);
     trial_fini(&want);
+}
+
+/* What does the work of several ops does it bit for bit. */
+static void test_wholes(void **state) {
+    (void)state;
+    op_whole_check(&gp_cuda_kind, GP_F32, 1);
 }
 
 static void test_special_values(void **state) {
@@ -341,9 +348,9 @@ int main(int argc, char **argv) {
     gp_cuda = &gp_host_api;
     gp_host_api_set_care(GP_HOST_RANGES);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_special_values),
-        cmocka_unit_test(test_far_values),  cmocka_unit_test(test_dropout_threshold),
-        cmocka_unit_test(test_places),      cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_special_values),    cmocka_unit_test(test_wholes),
+        cmocka_unit_test(test_far_values),  cmocka_unit_test(test_dropout_threshold), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_in_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

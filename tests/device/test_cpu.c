@@ -19,6 +19,7 @@
 #include "device/device.h"
 #include "device/op_cases.h"
 #include "device/op_trial.h"
+#include "device/op_whole.h"
 #include "device/ref/ref.h"
 
 #define ASSERT_OK(expression)                                                                                          \
@@ -165,6 +166,13 @@ static void check_clip(double square, int number) {
     assert_true(a->finite == finite && b->finite == finite && !isfinite(a->grad_norm) && !isfinite(b->grad_norm));
     trial_fini(&got);
     trial_fini(&want);
+}
+
+/* What does the work of several ops does it bit for bit. */
+static void test_wholes(void **state) {
+    (void)state;
+    op_whole_check(&gp_cpu_kind, GP_F32, 1);
+    op_whole_check(&gp_cpu_kind, GP_F32, 2);
 }
 
 static void test_special_values(void **state) {
@@ -508,8 +516,9 @@ static void test_neighbours(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_special_values), cmocka_unit_test(test_promises),
-        cmocka_unit_test(test_in_place),    cmocka_unit_test(test_threads),        cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_against_ref), cmocka_unit_test(test_special_values), cmocka_unit_test(test_wholes),
+        cmocka_unit_test(test_promises),    cmocka_unit_test(test_in_place),       cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_neighbours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,6 +14,7 @@
 #include "base/philox.h"
 #include "device/op_bench.h"
 #include "device/op_run.h"
+#include "device/op_whole.h"
 #include "device/ref/ref.h"
 
 /* A bench with a case's operands, filled. */
@@ -204,6 +205,122 @@ static void test_differences_of_norm(void **state) {
     for (int number = 0; number < GP_OP_CASES; number++) check_norm(number);
 }
 
+/* Batch norm, an addition in every second case, relu, and their backward. */
+typedef struct norm_relu {
+    op_bench statistics, forward, reduce, data;
+    bool adds;
+    int dy, dz, sums; /* of reduce; dz: where it adds */
+} norm_relu;
+
+/* Σ dy·y with the statistics of x itself; how many y are not 0. */
+static double value_of(norm_relu *n, int64_t *passed) {
+    op_bench_run(&n->statistics);
+    const gp_tensor *stats = &n->statistics.op_case.desc.operand[GP_NORM_STATISTICS_STATS];
+    for (int64_t c = 0; c < stats->dim[1]; c++)
+        for (int64_t i = 0; i < 2; i++)
+            op_bench_put(&n->forward, (int)(GP_NORM_APPLY_RELU_MEAN + i), c,
+                         op_bench_get(&n->statistics, GP_NORM_STATISTICS_STATS, i * stats->dim[1] + c));
+    op_bench_run(&n->forward);
+    *passed = 0;
+    int64_t elements = gp_tensor_elements(&n->forward.op_case.desc.operand[GP_NORM_APPLY_RELU_Y]);
+    for (int64_t i = 0; i < elements; i++) *passed += op_bench_get(&n->forward, GP_NORM_APPLY_RELU_Y, i) > 0;
+    return op_bench_dot(&n->forward, GP_NORM_APPLY_RELU_Y, &n->reduce, n->dy);
+}
+
+/* What `operand` of the forward changes in the value, against its gradient; not where relu has its kink. */
+static void check_difference(norm_relu *n, int operand, int64_t i, double gradient) {
+    const double h = 1e-6;
+    double at = op_bench_get(&n->forward, operand, i), value[2];
+    int64_t passed[3];
+    value_of(n, &passed[2]);
+    for (int side = 0; side < 2; side++) {
+        op_bench_put(&n->forward, operand, i, side ? at + h : at - h);
+        if (operand == GP_NORM_APPLY_RELU_X)
+            op_bench_put(&n->statistics, GP_NORM_STATISTICS_X, i, side ? at + h : at - h);
+        value[side] = value_of(n, &passed[side]);
+    }
+    op_bench_put(&n->forward, operand, i, at);
+    if (operand == GP_NORM_APPLY_RELU_X) op_bench_put(&n->statistics, GP_NORM_STATISTICS_X, i, at);
+    if (passed[0] != passed[2] || passed[1] != passed[2]) return;
+    assert_near(gradient, (value[1] - value[0]) / (2 * h), 1e-5, &n->data);
+}
+
+/* x, dy, mean, variance, and gamma where both have it, for an op of the backward pass. */
+static void take_inputs(op_bench *to, int x, int mean, const norm_relu *n) {
+    take_operand(to, x, &n->forward, GP_NORM_APPLY_RELU_X);
+    take_operand(to, mean, &n->forward, GP_NORM_APPLY_RELU_MEAN);
+    take_operand(to, mean + 1, &n->forward, GP_NORM_APPLY_RELU_VARIANCE);
+}
+
+static void take_affine(op_bench *to, int gamma, int count, const norm_relu *n) {
+    for (int i = 0; i < count; i++)
+        if (n->forward.op_case.desc.operand[GP_NORM_APPLY_RELU_GAMMA + i].present)
+            take_operand(to, gamma + i, &n->forward, GP_NORM_APPLY_RELU_GAMMA + i);
+}
+
+static void run_backward(norm_relu *n, gp_tensor x, gp_tensor pair) {
+    if (n->adds) {
+        take_inputs(&n->reduce, GP_NORM_ADD_RELU_BACKWARD_REDUCE_X, GP_NORM_ADD_RELU_BACKWARD_REDUCE_MEAN, n);
+        take_operand(&n->reduce, GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y, &n->forward, GP_NORM_APPLY_RELU_Y);
+        op_bench_set(&n->reduce, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, x, NULL);
+    } else {
+        take_inputs(&n->reduce, GP_NORM_RELU_BACKWARD_REDUCE_X, GP_NORM_RELU_BACKWARD_REDUCE_MEAN, n);
+        take_affine(&n->reduce, GP_NORM_RELU_BACKWARD_REDUCE_GAMMA, 2, n);
+    }
+    op_bench_set(&n->reduce, n->sums, pair, NULL);
+    op_bench_run(&n->reduce);
+    take_inputs(&n->data, GP_NORM_BACKWARD_DATA_X, GP_NORM_BACKWARD_DATA_MEAN, n);
+    take_affine(&n->data, GP_NORM_BACKWARD_DATA_GAMMA, n->adds ? 1 : 2, n);
+    take_operand(&n->data, GP_NORM_BACKWARD_DATA_DY, &n->reduce, n->adds ? n->dz : n->dy);
+    take_operand(&n->data, n->adds ? (int)GP_NORM_BACKWARD_DATA_SUMS : (int)GP_NORM_RELU_BACKWARD_DATA_SUMS, &n->reduce,
+                 n->sums);
+    op_bench_set(&n->data, n->adds ? (int)GP_NORM_BACKWARD_DATA_DX : (int)GP_NORM_RELU_BACKWARD_DATA_DX, x, NULL);
+    op_bench_run(&n->data);
+}
+
+_Static_assert((int)GP_NORM_RELU_BACKWARD_REDUCE_SUMS == 6 && (int)GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS == 6 &&
+                   (int)GP_NORM_RELU_BACKWARD_DATA_GAMMA == (int)GP_NORM_BACKWARD_DATA_GAMMA &&
+                   (int)GP_NORM_RELU_BACKWARD_DATA_DY == (int)GP_NORM_BACKWARD_DATA_DY,
+               "both ways share these positions");
+
+static void check_norm_relu(int number) {
+    norm_relu n = {.forward = bench_of_case(GP_OP_NORM_APPLY_RELU, number, GP_F64), .sums = 6};
+    const gp_op_desc *desc = &n.forward.op_case.desc;
+    const gp_tensor x = desc->operand[GP_NORM_APPLY_RELU_X];
+    int64_t width = desc->operand[GP_NORM_APPLY_RELU_MEAN].dim[0], elements = gp_tensor_elements(&x), passed;
+    const gp_tensor pair = gp_tensor_plain(GP_F64, 2, (const int64_t[]){2, width});
+    n.adds = desc->operand[GP_NORM_APPLY_RELU_ADDEND].present;
+    n.dy = n.adds ? (int)GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY : (int)GP_NORM_RELU_BACKWARD_REDUCE_DY;
+    n.dz = GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ;
+    n.statistics = bench_like(GP_OP_NORM_STATISTICS, &n.forward);
+    n.reduce = bench_like(n.adds ? GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE : GP_OP_NORM_RELU_BACKWARD_REDUCE, &n.forward);
+    n.data = bench_like(n.adds ? GP_OP_NORM_BACKWARD_DATA : GP_OP_NORM_RELU_BACKWARD_DATA, &n.forward);
+    take_operand(&n.statistics, GP_NORM_STATISTICS_X, &n.forward, GP_NORM_APPLY_RELU_X);
+    op_bench_set(&n.statistics, GP_NORM_STATISTICS_STATS, pair, NULL);
+    fill_normal(&n.reduce, n.dy, x, number + 1000);
+    value_of(&n, &passed);
+    run_backward(&n, x, pair);
+    int dx = n.adds ? (int)GP_NORM_BACKWARD_DATA_DX : (int)GP_NORM_RELU_BACKWARD_DATA_DX;
+    /* Few rows can have next to no variance, where differences say nothing; many take long. */
+    int64_t step = 1 + elements / 6;
+    for (int64_t i = 0; i < elements && gp_tensor_rows(&x) >= 8 && elements < 20000; i += step) {
+        check_difference(&n, GP_NORM_APPLY_RELU_X, i, op_bench_get(&n.data, dx, i));
+        if (n.adds) check_difference(&n, GP_NORM_APPLY_RELU_ADDEND, i, op_bench_get(&n.reduce, n.dz, i));
+        for (int p = 0; p < 2 && desc->operand[GP_NORM_APPLY_RELU_GAMMA].present; p++)
+            check_difference(&n, GP_NORM_APPLY_RELU_GAMMA + p, i % width,
+                             op_bench_get(&n.reduce, n.sums, p * width + i % width));
+    }
+    op_bench_fini(&n.statistics);
+    op_bench_fini(&n.forward);
+    op_bench_fini(&n.reduce);
+    op_bench_fini(&n.data);
+}
+
+static void test_differences_of_norm_and_relu(void **state) {
+    (void)state;
+    for (int number = 0; number < GP_OP_CASES; number++) check_norm_relu(number);
+}
+
 static double loss_of(op_bench *forward) {
     op_bench_run(forward);
     return op_bench_get(forward, GP_CROSS_ENTROPY_FORWARD_PARTIAL, 0);
@@ -295,6 +412,13 @@ static void check_in_place(gp_op_cache *cache, gp_op_kind kind, int number, int 
     assert_memory_equal(operands[to], apart.host[to], gp_tensor_bytes(&apart.op_case.desc.operand[to]));
     op_bench_fini(&apart);
     op_bench_fini(&one);
+}
+
+/* What does the work of several ops does it bit for bit. */
+static void test_wholes(void **state) {
+    (void)state;
+    op_whole_check(&gp_ref_kind, GP_F32, 1);
+    op_whole_check(&gp_ref_kind, GP_F64, 1);
 }
 
 static void test_in_place_is_apart(void **state) {
@@ -479,9 +603,11 @@ int main(void) {
         cmocka_unit_test(test_adjoints_of_products),
         cmocka_unit_test(test_adjoints_of_pools_and_flatten),
         cmocka_unit_test(test_differences_of_norm),
+        cmocka_unit_test(test_differences_of_norm_and_relu),
         cmocka_unit_test(test_differences_of_losses),
         cmocka_unit_test(test_f32_is_f64_rounded),
         cmocka_unit_test(test_in_place_is_apart),
+        cmocka_unit_test(test_wholes),
         cmocka_unit_test(test_dropout_share),
         cmocka_unit_test(test_dropout_depends_on_seed_step_node_and_place),
         cmocka_unit_test(test_dropout_does_not_see_the_cut),
