@@ -59,6 +59,15 @@ void harness_plan(harness *h, const harness_options *options) {
     must(gp_new_array(&h->target, (size_t)(most * h->target_elements), sizeof(double), &err), &err);
 }
 
+int harness_ops(const harness *h, gp_routine_kind routine, gp_op_kind kind) {
+    int count = 0;
+    for (int s = 0; s < h->plan->stages->count; s++) {
+        const gp_routine *its = &h->plan->stage[s].sized[0].routine[routine];
+        for (size_t o = 0; o < its->count; o++) count += its->ops[o].prepared->desc.kind == kind;
+    }
+    return count;
+}
+
 static gp_status write_param(harness *h, int p, gp_error *err) {
     int64_t elements;
     void *values = NULL;

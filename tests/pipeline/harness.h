@@ -74,6 +74,9 @@ typedef struct harness {
 
 /* Graph and plan. */
 void harness_plan(harness *h, const harness_options *options);
+/* How many ops of a kind a routine of all stages has, for the largest micro-batches; those that add to gradients where
+ * others overwrite them count twice. */
+int harness_ops(const harness *h, gp_routine_kind routine, gp_op_kind kind);
 /* Workers, and parameters from seed 7. */
 void harness_start(harness *h, const gp_hooks *hooks);
 /* The same where it may fail; harness_end, or gp_run_destroy, in any case. */

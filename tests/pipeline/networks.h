@@ -180,4 +180,33 @@ static const char network_mask[] = "input: {shape: [2, 3, 4]}\n"
                                    "loss: bce_logits\n";
 enum { NETWORK_MASK_LAYERS = 5 };
 
+/* Batch norm, an addition of either order or none, relu, as in a residual network: one whose sum is with the block's
+ * own input, one with another norm; `a` and `b` are used twice. */
+static const char network_residual[] = "input: {shape: [3, 8, 8]}\n"
+                                       "layers:\n"
+                                       "  - conv: {out: 4, kernel: 3, pad: 1, bias: false}\n" /* 0 */
+                                       "  - batch_norm\n"                                     /* 1 */
+                                       "  - relu\n"                                           /* 2 */
+                                       "  - max_pool: {kernel: 2, name: a}\n"                 /* 3 */
+                                       "  - conv: {out: 4, kernel: 3, pad: 1, bias: false}\n" /* 4 */
+                                       "  - batch_norm\n"                                     /* 5 */
+                                       "  - relu\n"                                           /* 6 */
+                                       "  - conv: {out: 4, kernel: 3, pad: 1, bias: false}\n" /* 7 */
+                                       "  - batch_norm\n"                                     /* 8 */
+                                       "  - add: [a, -1]\n"                                   /* 9 */
+                                       "  - relu: {name: b}\n"                                /* 10 */
+                                       "  - conv: {out: 6, kernel: 3, stride: 2, pad: 1}\n"   /* 11 */
+                                       "  - batch_norm\n"                                     /* 12 */
+                                       "  - relu\n"                                           /* 13 */
+                                       "  - conv: {out: 6, kernel: 3, pad: 1, bias: false}\n" /* 14 */
+                                       "  - batch_norm: {name: c}\n"                          /* 15 */
+                                       "  - conv: {from: b, out: 6, kernel: 1, stride: 2}\n"  /* 16 */
+                                       "  - batch_norm: {affine: false}\n"                    /* 17 */
+                                       "  - add: [c, -1]\n"                                   /* 18 */
+                                       "  - relu\n"                                           /* 19 */
+                                       "  - flatten\n"                                        /* 20 */
+                                       "  - linear: 5\n"                                      /* 21 */
+                                       "loss: cross_entropy\n";
+enum { NETWORK_RESIDUAL_LAYERS = 22 };
+
 #endif

@@ -101,11 +101,71 @@ static void overflow_in_a_sum_of_gradients(harness *h) {
     for (int64_t i = 0; i < 6; i++) set_param(h, "2.weight", i, i < 3 ? 3.4e38 : -3.4e38);
 }
 
+static void fill_samples(harness *h, int64_t first, int64_t last, double value) {
+    for (int64_t i = first * h->input_elements; i < last * h->input_elements; i++) put(h->input, i, value);
+}
+
+/* One place of the norm's channel 0 is −inf in samples 3 to 5, which relu hides; what the others are is too much for
+ * the layer behind it. */
+static void hidden_overflow(harness *h) {
+    fill_samples(h, 0, SAMPLES, 1);
+    put(h->input, 4 * h->input_elements + 2, -1000);
+    set_param(h, "n.weight", 0, 3.3e38);
+    set_param(h, "3.weight", -1, 100);
+}
+
+/* In samples 6 to 8 both addends are finite, and of one sign. */
+static void overflow_in_a_sum(harness *h) {
+    fill_samples(h, 0, SAMPLES, 0);
+    for (int64_t i = 6 * h->input_elements; i < 9 * h->input_elements; i++) put(h->input, i, i % 4 < 2 ? -1 : 1);
+    set_param(h, "c.bias", -1, 0);
+    set_param(h, "c.weight", -1, 0);
+    set_param(h, "c.weight", 0, 3e38);
+    set_param(h, "c.weight", 3, 3e38);
+    set_param(h, "n.weight", -1, 3e38);
+}
+
+/* Forward all is finite; in samples 3 to 5 the norm's gradient is multiplied by more than it can be. */
+static void overflow_behind_a_norm(harness *h) {
+    fill_samples(h, 0, SAMPLES, 0);
+    set_targets(h);
+    ((int64_t *)h->target)[3] = 1;
+    set_param(h, "c.bias", -1, 0);
+    set_param(h, "n.weight", -1, 1e33);
+    set_param(h, "n.bias", -1, 1);
+    set_param(h, "4.weight", -1, -1e8);
+    for (int64_t i = 0; i < 8; i++) set_param(h, "4.weight", i, 1e8);
+}
+
+/* The same where what relu lets through is wanted by two. */
+static void overflow_behind_a_sum(harness *h) {
+    fill_samples(h, 0, SAMPLES, 0);
+    set_targets(h);
+    ((int64_t *)h->target)[3] = 1;
+    set_param(h, "c.bias", -1, 0);
+    set_param(h, "n.weight", -1, 1e33);
+    set_param(h, "n.bias", -1, 1);
+    set_param(h, "5.weight", -1, -1e8);
+    for (int64_t i = 0; i < 8; i++) set_param(h, "5.weight", i, 1e8);
+}
+
 static const char overflowing[] =
     "input: {shape: [4]}\nlayers: [{linear: 3}, relu, {linear: 5}]\nloss: cross_entropy\n";
 static const char folding[] =
     "input: {shape: [4]}\nlayers: [{linear: {out: 3, name: a}}, add: [a, a, a, a, a, a, a, a, a, a, a], linear: 2]\n"
     "loss: cross_entropy\n";
+static const char norm[] =
+    "input: {shape: [2, 2, 2]}\nlayers: [batch_norm: {name: n, eps: 1}, relu, flatten, linear: 2]\n"
+    "loss: cross_entropy\n";
+static const char norm_sum[] = "input: {shape: [2, 2, 2]}\nlayers: [conv: {out: 2, kernel: 1, name: c}, batch_norm: "
+                               "{name: n, eps: 1, from: input}, "
+                               "add: [n, c], relu, flatten, linear: 2]\nloss: cross_entropy\n";
+static const char conv_norm[] =
+    "input: {shape: [2, 2, 2]}\nlayers: [conv: {out: 2, kernel: 1, name: c}, batch_norm: {name: n}, relu, flatten, "
+    "linear: 2]\nloss: cross_entropy\n";
+static const char conv_norm_sum[] = "input: {shape: [2, 2, 2]}\nlayers: [conv: {out: 2, kernel: 1, name: c}, "
+                                    "batch_norm: {name: n}, add: [c, -1], relu, "
+                                    "flatten, linear: 2]\nloss: cross_entropy\n";
 static const char numbers[] = "input: {shape: [4]}\nlayers: [{linear: 3}, tanh, {linear: 2}]\nloss: mse\n";
 
 typedef struct fault {
@@ -140,6 +200,25 @@ typedef struct fault {
         }                                                                                                              \
     }
 
+#define FOUR                                                                                                           \
+    {                                                                                                                  \
+        {4}, {1, 3}, {                                                                                                 \
+            2, 1, 1                                                                                                    \
+        }                                                                                                              \
+    }
+#define FIVE                                                                                                           \
+    {                                                                                                                  \
+        {5}, {2, 3}, {                                                                                                 \
+            3, 1, 1                                                                                                    \
+        }                                                                                                              \
+    }
+#define SIX                                                                                                            \
+    {                                                                                                                  \
+        {6}, {2, 4}, {                                                                                                 \
+            1, 2, 1, 2                                                                                                 \
+        }                                                                                                              \
+    }
+
 static const fault faults[] = {
     {network_vectors, nan_in_the_data, "micro-batch 3 of 4, input: 2 of 21 elements, the first is nan", VECTORS},
     {network_skips, nan_in_the_data, "micro-batch 3 of 4, input: 2 of 252 elements, the first is nan", SKIPS},
@@ -156,11 +235,17 @@ static const fault faults[] = {
      "micro-batch 2 of 4, linear \"0\": gradient of weight: 12 of 12 elements, the first is inf", SMALL},
     {folding, overflow_in_a_sum_of_gradients,
      "micro-batch 4 of 4, add \"1\": gradient of its input \"a\": 3 of 3 elements, the first is -inf", SMALL},
+    {norm, hidden_overflow, "micro-batch 2 of 4, batch_norm \"n\": output: 1 of 24 elements, the first is -inf", FOUR},
+    {norm_sum, overflow_in_a_sum, "micro-batch 3 of 4, add \"2\": output: 24 of 24 elements, the first is -inf", SIX},
+    {conv_norm, overflow_behind_a_norm,
+     "micro-batch 2 of 4, batch_norm \"n\": gradient of its input: 24 of 24 elements, the first is inf", FIVE},
+    {conv_norm_sum, overflow_behind_a_sum,
+     "micro-batch 2 of 4, batch_norm \"n\": gradient of its input: 24 of 24 elements, the first is inf", SIX},
 };
 
 /* ---- and what is said of it -------------------------------------------------------------------------------------- */
 
-static void check(const fault *with, const gp_device_kind *kind, int cut, gp_checkpoint_mode mode) {
+static void check(const fault *with, const gp_device_kind *kind, int cut, gp_checkpoint_mode mode, bool unfused) {
     harness h;
     gp_error err = {0};
     gp_finding finding = {0};
@@ -176,6 +261,7 @@ static void check(const fault *with, const gp_device_kind *kind, int cut, gp_che
                                      .checkpoint = mode,
                                      .lockstep = mode != GP_CHECKPOINT_NEVER,
                                      .clip_norm = 1,
+                                     .unfused = unfused,
                                      .micro_batches = 4,
                                      .batch = SAMPLES};
     harness_plan(&h, &options);
@@ -201,7 +287,8 @@ static void test_faults(void **state) {
         for (int k = 0; k < 2; k++)
             for (int cut = 0; cut < 3; cut++)
                 for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
-                    check(&faults[f], kinds[k], cut, (gp_checkpoint_mode)mode);
+                    for (int unfused = 0; unfused < 2; unfused++)
+                        check(&faults[f], kinds[k], cut, (gp_checkpoint_mode)mode, unfused);
 }
 
 /* The pass looks and changes nothing: where all is finite there is nothing to name, though that step is applied. */

@@ -4,7 +4,7 @@ foreach(name schedule orders program slots play validate)
 endforeach()
 target_sources(test_validate PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c ${CMAKE_CURRENT_LIST_DIR}/mutate.c)
 # What the workers do: each of these starts them.
-foreach(name arena bits delays diagnose faults memory mixed mutants nonfinite queues
+foreach(name arena bits delays diagnose faults fuse memory mixed mutants nonfinite queues
         schedule_file)
   gp_test(${name} "pipeline;threads" 900 gp_pipeline gp_ref gp_cpu)
   # As the program has it: OpenMP's threads would spin while they wait, on processors that others need.

@@ -1,0 +1,203 @@
+/* Batch norm, addition and relu become one op wherever they stand together on a stage, and nothing else changes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "device/cpu/cpu.h"
+#include "device/ref/ref.h"
+#include "pipeline/harness.h"
+#include "pipeline/networks.h"
+
+enum { MOST_STAGES = NETWORK_RESIDUAL_LAYERS };
+
+static harness_options options_of(const char *model, const int64_t *layers, int stages, const gp_device_kind *kind) {
+    return (harness_options){.model = model,
+                             .layers = layers,
+                             .stages = stages,
+                             .kind = kind,
+                             .real = GP_F32,
+                             .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
+                             .micro_batches = 3,
+                             .batch = 9,
+                             .evaluation = 9};
+}
+
+/* ---- what is found ----------------------------------------------------------------------------------------------- */
+
+typedef struct found {
+    gp_routine_kind routine;
+    gp_op_kind kind;
+    int count, unfused;
+} found;
+
+/* Of network_residual: layers 2, 6, 13 without an addend, 10 and 19 with one. */
+static const found residual[] = {
+    {GP_ROUTINE_KEEP, GP_OP_NORM_STATISTICS, 6, 6},
+    {GP_ROUTINE_KEEP, GP_OP_NORM_APPLY_RELU, 5, 0},
+    {GP_ROUTINE_KEEP, GP_OP_NORM_APPLY, 1, 6},
+    {GP_ROUTINE_KEEP, GP_OP_RELU_FORWARD, 0, 5},
+    {GP_ROUTINE_KEEP, GP_OP_ADD, 0, 2},
+    {GP_ROUTINE_RECOMPUTE, GP_OP_NORM_APPLY_RELU, 5, 0},
+    {GP_ROUTINE_EVALUATE, GP_OP_NORM_STATISTICS, 0, 0},
+    {GP_ROUTINE_EVALUATE, GP_OP_NORM_APPLY_RELU, 5, 0},
+    {GP_ROUTINE_EVALUATE, GP_OP_NORM_APPLY, 1, 6},
+    {GP_ROUTINE_EVALUATE, GP_OP_RELU_FORWARD, 0, 5},
+    {GP_ROUTINE_EVALUATE, GP_OP_ADD, 0, 2},
+    {GP_ROUTINE_BACKWARD, GP_OP_NORM_RELU_BACKWARD_REDUCE, 3, 0},
+    {GP_ROUTINE_BACKWARD, GP_OP_NORM_RELU_BACKWARD_DATA, 3, 0},
+    {GP_ROUTINE_BACKWARD, GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE, 2, 0},
+    {GP_ROUTINE_BACKWARD, GP_OP_NORM_BACKWARD_REDUCE, 1, 6},
+    {GP_ROUTINE_BACKWARD, GP_OP_NORM_BACKWARD_DATA, 3, 6},
+    {GP_ROUTINE_BACKWARD, GP_OP_RELU_BACKWARD, 0, 5},
+};
+
+static void check_found(const gp_device_kind *kind, bool unfused) {
+    const int64_t layers[] = {NETWORK_RESIDUAL_LAYERS};
+    harness h;
+    harness_options options = options_of(network_residual, layers, 1, kind);
+    options.unfused = unfused;
+    harness_plan(&h, &options);
+    for (size_t i = 0; i < sizeof residual / sizeof *residual; i++) {
+        int count = harness_ops(&h, residual[i].routine, residual[i].kind);
+        int expected = unfused ? residual[i].unfused : residual[i].count;
+        if (count != expected)
+            fail_msg("%s, routine %d: %d of %s instead of %d", kind->name, residual[i].routine, count,
+                     gp_op_name(residual[i].kind), expected);
+    }
+    harness_end(&h);
+}
+
+static void test_groups_are_found(void **state) {
+    (void)state;
+    for (int unfused = 0; unfused < 2; unfused++) {
+        check_found(&gp_ref_kind, unfused);
+        check_found(&gp_cpu_kind, unfused);
+    }
+}
+
+#define MODEL(layers) "input: {shape: [2, 4, 4]}\nlayers: [" layers ", flatten, linear: 2]\nloss: cross_entropy\n"
+
+/* Where a cut or another use stands in between, and where it only seems so. Counts of norm_apply_relu, and of the two
+ * reduces of the backward pass. */
+static const struct {
+    const char *model;
+    int64_t layers[3];
+    int forward, alone, shared;
+} others[] = {
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, relu"), {5}, 1, 1, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, relu"), {2, 3}, 0, 0, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, relu"), {3, 2}, 1, 1, 0},
+    /* nothing is trained before it: no gradient of the input */
+    {MODEL("batch_norm, relu"), {4}, 1, 1, 0},
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, gelu"), {5}, 0, 0, 0},
+    /* a copy forward, backward none */
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, identity, relu"), {6}, 0, 0, 1},
+    /* what the norm makes is used again, on this stage or on the next */
+    {MODEL("batch_norm: {name: n}, relu, add: [n, -1]"), {5}, 0, 0, 0},
+    {MODEL("batch_norm: {name: n}, relu, add: [n, -1]"), {2, 3}, 0, 0, 0},
+    {MODEL("batch_norm, add: [-1, -1], relu"), {5}, 0, 0, 0},
+    /* so is the sum */
+    {MODEL("batch_norm, add: {from: [-1, input], name: s}, relu, add: [s, -1]"), {6}, 0, 0, 0},
+    /* what relu makes may be */
+    {MODEL("batch_norm, relu: {name: y}, conv: {out: 2, kernel: 1}, add: [y, -1]"), {6}, 1, 1, 0},
+    /* nobody wants the addend's gradient */
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm, add: [input, -1], relu"), {6}, 1, 0, 1},
+    /* of three addends, the last one alone is added to all that is before */
+    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [input, c, -1], relu"), {6}, 1, 0, 1},
+    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [-1, c, input], relu"), {6}, 0, 0, 1},
+    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [c, -1], relu"), {4, 2}, 1, 0, 1},
+    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [c, -1], relu"), {3, 3}, 0, 0, 0},
+    {MODEL("conv: {out: 2, kernel: 1, name: c}, batch_norm, add: [c, -1], relu"), {2, 4}, 0, 0, 0},
+    /* statistics that stand: the gradient has none either */
+    {MODEL("conv: {out: 2, kernel: 1}, batch_norm: {freeze: true}, relu"), {5}, 1, 0, 0},
+};
+
+static void test_what_stands_between(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        int stages = 0;
+        while (stages < 3 && others[i].layers[stages]) stages++;
+        harness_options options = options_of(others[i].model, others[i].layers, stages, &gp_cpu_kind);
+        uint64_t hash = harness_train(&options, NULL, 3);
+        harness h;
+        harness_plan(&h, &options);
+        int forward = harness_ops(&h, GP_ROUTINE_KEEP, GP_OP_NORM_APPLY_RELU);
+        int alone = harness_ops(&h, GP_ROUTINE_BACKWARD, GP_OP_NORM_RELU_BACKWARD_REDUCE);
+        int shared = harness_ops(&h, GP_ROUTINE_BACKWARD, GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE);
+        if (forward != others[i].forward || alone != others[i].alone || shared != others[i].shared)
+            fail_msg("model %zu: %d forward, %d alone, %d shared", i, forward, alone, shared);
+        harness_end(&h);
+        options.unfused = true;
+        if (harness_train(&options, NULL, 3) != hash) fail_msg("model %zu: other bits than unfused", i);
+    }
+}
+
+/* ---- and nothing else changes ------------------------------------------------------------------------------------ */
+
+static void check_bits(const gp_device_kind *kind, gp_dtype real, int threads, int step) {
+    int64_t layers[MOST_STAGES] = {NETWORK_RESIDUAL_LAYERS};
+    harness_options options = options_of(network_residual, layers, 1, kind);
+    options.real = real;
+    options.threads = threads;
+    options.unfused = true;
+    uint64_t expected = harness_train(&options, NULL, 4);
+    options.unfused = false;
+    assert_true(harness_train(&options, NULL, 4) == expected);
+    for (int64_t first = 1; first < NETWORK_RESIDUAL_LAYERS; first += step) {
+        options.layers = (const int64_t[]){first, NETWORK_RESIDUAL_LAYERS - first};
+        options.stages = 2;
+        options.checkpoint = (gp_checkpoint_mode)(first % (GP_CHECKPOINT_ALWAYS + 1));
+        options.lockstep = first % 2;
+        if (harness_train(&options, NULL, 4) != expected)
+            fail_msg("%s, %d threads: other bits with %d layers on the first stage", kind->name, threads, (int)first);
+    }
+    for (int i = 0; i < MOST_STAGES; i++) layers[i] = 1;
+    options.layers = layers;
+    options.stages = MOST_STAGES;
+    assert_true(harness_train(&options, NULL, 4) == expected); /* of every group a cut has left nothing */
+}
+
+static void test_bits(void **state) {
+    (void)state;
+    check_bits(&gp_cpu_kind, GP_F32, 1, 1);
+    check_bits(&gp_ref_kind, GP_F32, 1, HARNESS_WATCHED ? 4 : 1);
+    check_bits(&gp_ref_kind, GP_F64, 1, 4);
+    if (!HARNESS_WATCHES_THREADS) check_bits(&gp_cpu_kind, GP_F32, 2, 5);
+}
+
+/* What lies between is never written, and layer 2's output, which only its own backward pass wants, is not kept. */
+static void test_bytes(void **state) {
+    (void)state;
+    const int64_t layers[] = {NETWORK_RESIDUAL_LAYERS};
+    harness whole, parts;
+    harness_options options = options_of(network_residual, layers, 1, &gp_cpu_kind);
+    harness_plan(&whole, &options);
+    options.unfused = true;
+    harness_plan(&parts, &options);
+    const gp_stage_plan *a = &whole.plan->stage[0], *b = &parts.plan->stage[0];
+    assert_true(whole.plan->arena[0] < parts.plan->arena[0]);
+    size_t stem = 3 * 4 * 8 * 8 * sizeof(float);
+    assert_int_equal(b->frame_stride[GP_FRAME_SAVED] - a->frame_stride[GP_FRAME_SAVED], stem);
+    /* In tensors of 3·4·8·8 and the like: norm and relu read and write 2 less, with an addend 4; backward it is 3
+     * and 1. */
+    double alone = 3 * (4 * 8 * 8 + 4 * 4 * 4 + 6 * 2 * 2), shared = 3 * (4 * 4 * 4 + 6 * 2 * 2);
+    const gp_routine *of_a = a->sized[0].routine, *of_b = b->sized[0].routine;
+    assert_true(of_b[GP_ROUTINE_KEEP].bytes - of_a[GP_ROUTINE_KEEP].bytes == 4 * (2 * alone + 4 * shared));
+    double vectors = 4 * 3 * (4 + 4 + 6); /* gamma once and beta twice, to find relu's input again */
+    assert_true(of_b[GP_ROUTINE_BACKWARD].bytes - of_a[GP_ROUTINE_BACKWARD].bytes ==
+                4 * (3 * alone + shared) - vectors);
+    harness_end(&whole);
+    harness_end(&parts);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_groups_are_found),
+        cmocka_unit_test(test_what_stands_between),
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
