@@ -88,6 +88,7 @@ static void other_networks_are_in_order(void **state) {
     static const training_cut cuts[][2] = {
         {{network_skips, 1, {17}}, {network_skips, 4, {3, 4, 3, 7}}},
         {{network_pictures, 1, {16}}, {network_pictures, 3, {4, 6, 6}}},
+        {{network_residual, 1, {22}}, {network_residual, 4, {6, 3, 9, 4}}},
     };
     const size_t block = gp_cuda_staging_block, most = gp_cuda_staging_most;
     for (size_t n = 0; n < sizeof cuts / sizeof *cuts; n++) {
@@ -129,6 +130,24 @@ static void schedules_are_in_order(void **state) {
             options.schedule = ways[w].schedule;
             assert_int_equal(train_recorded(&options, (recorder_policy)policy, seed++).hash, whole.hash);
         }
+}
+
+/* Batch norm, addition and relu are one op here too, with the bits of their parts. */
+static void groups_are_fused(void **state) {
+    (void)state;
+    static const training_cut whole = {network_residual, 1, {22}};
+    harness_options options = training_options(&whole, GP_CHECKPOINT_NEVER, false, 1);
+    harness h;
+    harness_plan(&h, &options);
+    assert_int_equal(harness_ops(&h, GP_ROUTINE_KEEP, GP_OP_NORM_APPLY_RELU), 5);
+    assert_int_equal(harness_ops(&h, GP_ROUTINE_EVALUATE, GP_OP_NORM_APPLY_RELU), 5);
+    assert_int_equal(harness_ops(&h, GP_ROUTINE_BACKWARD, GP_OP_NORM_RELU_BACKWARD_REDUCE), 3);
+    assert_int_equal(harness_ops(&h, GP_ROUTINE_BACKWARD, GP_OP_NORM_RELU_BACKWARD_DATA), 3);
+    assert_int_equal(harness_ops(&h, GP_ROUTINE_BACKWARD, GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE), 2);
+    harness_end(&h);
+    uint64_t fused = train_recorded(&options, RECORDER_LAZY, 0).hash;
+    options.unfused = true;
+    assert_int_equal(train_recorded(&options, RECORDER_LAZY, 0).hash, fused);
 }
 
 /* Every second stage on the CPU: copies go through the host, which waits for the GPU there. */
@@ -207,9 +226,9 @@ static void spans_have_the_devices_times(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(skips_are_in_order),          cmocka_unit_test(vectors_are_in_order),
-        cmocka_unit_test(other_networks_are_in_order), cmocka_unit_test(gpus_and_cpus_train_together),
-        cmocka_unit_test(schedules_are_in_order),      cmocka_unit_test(every_wait_is_needed),
-        cmocka_unit_test(spans_have_the_devices_times)};
+        cmocka_unit_test(skips_are_in_order),           cmocka_unit_test(vectors_are_in_order),
+        cmocka_unit_test(other_networks_are_in_order),  cmocka_unit_test(groups_are_fused),
+        cmocka_unit_test(gpus_and_cpus_train_together), cmocka_unit_test(schedules_are_in_order),
+        cmocka_unit_test(every_wait_is_needed),         cmocka_unit_test(spans_have_the_devices_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
