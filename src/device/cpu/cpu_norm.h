@@ -1,5 +1,5 @@
 /* What the loops of batch norm share, with and without the relu behind it: sums down the columns and the numbers of
- * each channel, so that both come to the same bits. Internal to device/cpu; the op's own call and workspace. */
+ * each channel, so that both come to the same bits. Internal to device/cpu; the thread of the op's call. */
 #ifndef GP_DEVICE_CPU_CPU_NORM_H
 #define GP_DEVICE_CPU_CPU_NORM_H
 
