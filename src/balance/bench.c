@@ -131,9 +131,40 @@ void gp_bench_close(gp_bench *bench) {
     if (bench->device) kind->close(bench->device);
     free(bench->events);
     free(bench->times);
+    free(bench->totals);
     gp_samples_fini(&bench->samples);
     gp_plan_destroy(&bench->plan);
     *bench = (gp_bench){.loaded = -1};
+}
+
+/* Medians of all ops of a round, one after another. */
+static gp_status add_medians(const gp_bench *bench, int stage, double *sum, gp_error *err) {
+    gp_bench_routine routines[GP_BENCH_ROUTINES];
+    int count = gp_bench_routines(bench->plan, stage, routines);
+    for (int r = 0; r < count; r++) {
+        for (size_t o = 0; o < routines[r].routine->count; o++) {
+            const gp_exec_op *op = &routines[r].routine->ops[o];
+            gp_estimate its;
+            if (op->when != GP_WHEN_ALWAYS && op->when == routines[r].skipped) continue;
+            GP_RETURN_IF_FAILED(
+                gp_samples_estimate(gp_samples_find(&bench->samples, op->prepared, routines[r].pass), &its, err));
+            *sum += its.median;
+        }
+    }
+    return GP_OK;
+}
+
+gp_status gp_bench_slowdown(const gp_bench *bench, double *out, gp_error *err) {
+    double *totals = NULL, sum = 0;
+    size_t from = bench->total_count > 1, count = bench->total_count - from; /* the first is cold */
+    *out = 1;
+    if (count == 0) return GP_OK;
+    for (int s = 0; s < bench->plan->stages->count; s++) GP_RETURN_IF_FAILED(add_medians(bench, s, &sum, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&totals, count, err));
+    memcpy(totals, bench->totals + from, count * sizeof *totals);
+    if (sum > 0) *out = gp_median(totals, count).median / sum;
+    free(totals);
+    return GP_OK;
 }
 
 gp_status gp_bench_width(const gp_bench *bench, double *out, gp_error *err) {

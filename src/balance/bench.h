@@ -35,6 +35,9 @@ typedef struct gp_bench {
     double *times; /* [op of a routine] seconds of the run at hand; negative: not run */
     size_t time_count;
     gp_samples samples;
+    double total;   /* of the ops of the round at hand */
+    double *totals; /* [round] of those that left nothing out */
+    size_t total_count, total_capacity;
 } gp_bench;
 
 /* GP_CONFIG for what a layer refuses, GP_MEMORY where not even single layers fit. */
@@ -44,6 +47,9 @@ void gp_bench_close(gp_bench *bench);
 /* Every routine of every stage once; with `hurry`, only ops that were never timed. */
 GP_MUST_USE gp_status gp_bench_round(gp_bench *bench, bool cold, bool (*hurry)(const void *context),
                                      const void *context, gp_error *err);
+/* How many times as long rounds took as the medians of their ops add up to; medians of both. 1 where no round left
+ * nothing out. */
+GP_MUST_USE gp_status gp_bench_slowdown(const gp_bench *bench, double *out, gp_error *err);
 /* Half the width of all ops' intervals by the sum of their medians. */
 GP_MUST_USE gp_status gp_bench_width(const gp_bench *bench, double *out, gp_error *err);
 

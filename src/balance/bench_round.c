@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "balance/bench_internal.h"
+#include "base/memory.h"
 
 int gp_bench_routines(const gp_plan *plan, int stage, gp_bench_routine out[GP_BENCH_ROUTINES]) {
     const gp_mini_plan *mini = &plan->minis[0];
@@ -126,24 +127,32 @@ static gp_status run_routine(const run *r, bool cold, gp_error *err) {
     gp_bench *bench = r->bench;
     const gp_routine *routine = r->its->routine;
     gp_status status = bench->events ? run_by_events(r, err) : run_by_clock(r, err);
-    for (size_t o = 0; o < routine->count && status == GP_OK; o++)
-        if (bench->times[o] >= 0)
-            status = gp_samples_add(gp_samples_find(&bench->samples, routine->ops[o].prepared, r->its->pass),
-                                    bench->times[o], cold, err);
+    for (size_t o = 0; o < routine->count && status == GP_OK; o++) {
+        if (bench->times[o] < 0) continue;
+        bench->total += bench->times[o];
+        status = gp_samples_add(gp_samples_find(&bench->samples, routine->ops[o].prepared, r->its->pass),
+                                bench->times[o], cold, err);
+    }
     return status;
 }
 
 gp_status gp_bench_round(gp_bench *bench, bool cold, bool (*hurry)(const void *context), const void *context,
                          gp_error *err) {
+    bool whole = true;
+    bench->total = 0;
     for (int s = 0; s < bench->plan->stages->count; s++) {
         gp_bench_routine routines[GP_BENCH_ROUTINES];
         int count = gp_bench_routines(bench->plan, s, routines);
         GP_RETURN_IF_FAILED(gp_bench_load(bench, s, err));
         for (int i = 0; i < count; i++) {
             const run r = {bench, s, &routines[i], cold && hurry(context)};
+            whole = whole && !r.only_new;
             if (run_routine(&r, cold, err) != GP_OK)
                 return gp_error_context(err, "timing on %s: ", bench->request.spec.kind->name);
         }
     }
+    if (!whole) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_GROW(&bench->totals, &bench->total_capacity, bench->total_count + 1, err));
+    bench->totals[bench->total_count++] = bench->total;
     return GP_OK;
 }

@@ -77,8 +77,11 @@ static gp_status run_rounds(measure *m, gp_measured *out, gp_error *err) {
 static gp_status run_measure(measure *m, gp_profile *profile, gp_measured *out, gp_error *err) {
     GP_RETURN_IF_FAILED(open_benches(m, err));
     GP_RETURN_IF_FAILED(run_rounds(m, out, err));
-    for (int d = 0; d < m->open; d++)
-        GP_RETURN_IF_FAILED(gp_bench_layers(&m->benches[d], m->request->mix, profile->devices[d].layers, err));
+    for (int d = 0; d < m->open; d++) {
+        gp_profile_device *row = &profile->devices[d];
+        GP_RETURN_IF_FAILED(gp_bench_layers(&m->benches[d], m->request->mix, row->layers, err));
+        GP_RETURN_IF_FAILED(gp_bench_slowdown(&m->benches[d], &row->slowdown, err));
+    }
     GP_RETURN_IF_FAILED(gp_measure_copies(m->benches, m->open, profile, err));
     out->seconds = elapsed(m);
     return GP_OK;

@@ -32,6 +32,7 @@ static gp_status make_rows(gp_profile *profile, const gp_device_spec *devices, i
         snprintf(row->kind, sizeof row->kind, "%s", devices[d].kind->name);
         row->index = devices[d].index;
         row->threads = devices[d].kind->on_host ? devices[d].threads : 1;
+        row->slowdown = 1;
         GP_RETURN_IF_FAILED(GP_NEW(&row->layers, profile->layer_count, err));
     }
     return GP_OK;

@@ -47,6 +47,9 @@ typedef struct gp_profile_device {
     int index;   /* cuda:1 → 1; GP_PROFILE_ANY_INDEX: every device of the kind */
     int threads; /* of a CPU device; else 1 */
     gp_layer_times *layers;
+    /* How many times as long whole passes took as the medians of their parts add up to: what interrupts few of the
+     * parts, as a busy machine's other programs do. Costs and expectations have it in. */
+    double slowdown;
 } gp_profile_device;
 
 /* Copies take latency + bytes × per_byte seconds. */

@@ -249,14 +249,26 @@ static gp_status read_device_name(reader *r, json_t *object, gp_profile_device *
     return GP_OK;
 }
 
+static gp_status read_slowdown(reader *r, json_t *object, double *out, gp_error *err) {
+    const json_t *value = json_object_get(object, "slowdown");
+    *out = 1;
+    if (!value) return GP_OK;
+    enter(r, "slowdown", 0);
+    *out = json_number_value(value);
+    if (!(*out >= 0.01 && *out <= 1000)) return refuse(r, err, "a number from 0.01 to 1000 is expected");
+    leave(r);
+    return GP_OK;
+}
+
 static gp_status read_device(reader *r, gp_profile *profile, json_t *value, gp_error *err) {
-    static const char *const known[] = {"device", "threads", "layers", NULL};
+    static const char *const known[] = {"device", "threads", "slowdown", "layers", NULL};
     gp_profile_device *device = &profile->devices[profile->device_count++];
     int64_t threads;
     GP_RETURN_IF_FAILED(check_keys(r, value, known, err));
     GP_RETURN_IF_FAILED(read_device_name(r, value, device, err));
     GP_RETURN_IF_FAILED(read_integer(r, value, "threads", 1, MOST_THREADS, 1, &threads, err));
     device->threads = (int)threads;
+    GP_RETURN_IF_FAILED(read_slowdown(r, value, &device->slowdown, err));
     for (int d = 0; d < profile->device_count - 1; d++) {
         const gp_profile_device *other = &profile->devices[d];
         if (strcmp(other->kind, device->kind) == 0 && other->index == device->index &&

@@ -170,9 +170,11 @@ static double layer_seconds(const gp_session *session, int layer, double recompu
     double sum = 0;
     int devices = session->config->pipeline.device_count;
     for (int d = 0; d < devices; d++) {
-        const gp_estimate *time = gp_profile_find(session->profile, &session->devices[d])->layers[layer].time;
-        sum += time[GP_PROFILE_TIME_FORWARD].median + recomputes * time[GP_PROFILE_TIME_RECOMPUTE].median +
-               time[GP_PROFILE_TIME_BACKWARD_INPUT].median + time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median;
+        const gp_profile_device *row = gp_profile_find(session->profile, &session->devices[d]);
+        const gp_estimate *time = row->layers[layer].time;
+        sum += row->slowdown *
+               (time[GP_PROFILE_TIME_FORWARD].median + recomputes * time[GP_PROFILE_TIME_RECOMPUTE].median +
+                time[GP_PROFILE_TIME_BACKWARD_INPUT].median + time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median);
     }
     return sum / devices;
 }
