@@ -1,0 +1,374 @@
+/* Measuring, on a device whose ops take as long as the test says: no result here depends on a clock. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "balance/copies.h"
+#include "balance/measure.h"
+#include "device/ref/ref.h"
+
+/* ---- the device -------------------------------------------------------------------------------------------------- */
+
+enum { EVENTS = 256 };
+
+/* ref, with a time of its own. */
+static struct {
+    uint64_t now; /* nanoseconds */
+    uint64_t takes[GP_OP_KINDS], accumulating;
+    uint64_t unit;     /* nanoseconds of an op that is not in `takes` */
+    int every, factor; /* each so-many-th op takes so many times as long; 0: none */
+    uint64_t runs, together;
+    int turns;       /* how often another device's ops came */
+    const void *was; /* the stream that worked last */
+    struct {
+        const gp_event *event;
+        uint64_t at;
+    } events[EVENTS];
+    size_t event_count;
+} fake;
+
+static uint64_t fake_clock(void) {
+    return fake.now;
+}
+
+static void spend(const gp_op_desc *desc) {
+    uint64_t takes = fake.takes[desc->kind] ? fake.takes[desc->kind] : fake.unit;
+    if (desc->flags & GP_OP_ACCUMULATE) takes += fake.accumulating;
+    fake.runs++;
+    if (fake.every && fake.runs % (uint64_t)fake.every == 0) takes *= (uint64_t)fake.factor;
+    fake.now += takes;
+}
+
+static gp_status run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
+                     const gp_op_args *args, gp_error *err) {
+    spend(&prepared->desc);
+    if (fake.was != stream) fake.turns++;
+    fake.was = stream;
+    return gp_ref_kind.run(stream, prepared, operands, workspace, args, err);
+}
+
+static gp_status run_many(gp_stream *stream, const gp_device_op *ops, int count, const gp_op_args *args,
+                          gp_error *err) {
+    fake.together += (uint64_t)count;
+    spend(&ops[0].prepared->desc);
+    for (int i = 0; i < count; i++)
+        GP_RETURN_IF_FAILED(gp_ref_kind.run(stream, ops[i].prepared, ops[i].operands, ops[i].workspace, args, err));
+    return GP_OK;
+}
+
+static gp_status record(gp_event *event, gp_stream *stream, gp_error *err) {
+    size_t e = 0;
+    while (e < fake.event_count && fake.events[e].event != event) e++;
+    if (e == fake.event_count) fake.event_count++;
+    assert_true(fake.event_count <= EVENTS);
+    fake.events[e].event = event;
+    fake.events[e].at = fake.now;
+    return gp_ref_kind.event_record(event, stream, err);
+}
+
+static uint64_t recorded(const gp_event *event) {
+    for (size_t e = 0; e < fake.event_count; e++)
+        if (fake.events[e].event == event) return fake.events[e].at;
+    fail_msg("an event that nobody recorded");
+    return 0;
+}
+
+static gp_status elapsed(const gp_event *from, const gp_event *to, double *out, gp_error *err) {
+    (void)err;
+    *out = (double)(recorded(to) - recorded(from));
+    return GP_OK;
+}
+
+/* By the clock, or by events. */
+static const gp_device_kind *make_kind(bool events) {
+    static gp_device_kind kind;
+    kind = gp_ref_kind;
+    kind.run = run;
+    if (events) {
+        kind.event_record = record;
+        kind.event_elapsed = elapsed;
+    }
+    memset(&fake, 0, sizeof fake);
+    fake.unit = 1000;
+    fake.takes[GP_OP_LINEAR_FORWARD] = 10000;
+    fake.takes[GP_OP_LINEAR_BACKWARD_DATA] = 20000;
+    fake.takes[GP_OP_LINEAR_BACKWARD_WEIGHTS] = 30000;
+    fake.takes[GP_OP_RELU_FORWARD] = 2000;
+    fake.takes[GP_OP_RELU_BACKWARD] = 3000;
+    fake.takes[GP_OP_CROSS_ENTROPY_FORWARD] = 5000;
+    fake.takes[GP_OP_CROSS_ENTROPY_BACKWARD] = 7000;
+    fake.takes[GP_OP_LOSS_TOTAL] = 11000;
+    fake.takes[GP_OP_SGD] = 13000;
+    return &kind;
+}
+
+/* ---- what is measured -------------------------------------------------------------------------------------------- */
+
+#define MODEL                                                                                                          \
+    "input: {shape: [6]}\n"                                                                                            \
+    "layers:\n"                                                                                                        \
+    "  - linear: {out: 8, bias: false}\n"                                                                              \
+    "  - relu\n"                                                                                                       \
+    "  - linear: {out: 8, bias: false}\n"                                                                              \
+    "loss: cross_entropy\n"
+
+typedef struct measured {
+    gp_yaml_document *document;
+    gp_graph *graph;
+    gp_profile *profile;
+    gp_measured came;
+    gp_status status;
+    gp_error err;
+} measured;
+
+static measured measure(const char *model, const gp_device_spec *devices, int count, double seconds) {
+    measured m = {0};
+    gp_profile_identity identity = {.samples = 4};
+    gp_status status = gp_yaml_parse(model, strlen(model), "m.yaml", &m.document, &m.err);
+    if (status == GP_OK) status = gp_graph_build(gp_yaml_root(m.document), &m.graph, &m.err);
+    if (status == GP_OK) status = gp_profile_create(&identity, m.graph, devices, count, &m.profile, &m.err);
+    if (status != GP_OK) fail_msg("%s", m.err.text);
+    const gp_measure_request request = {.graph = m.graph,
+                                        .devices = devices,
+                                        .device_count = count,
+                                        .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}},
+                                        .samples = 4,
+                                        .mix = {0.25, 0.25},
+                                        .seconds = seconds,
+                                        .clock = fake_clock};
+    m.status = gp_profile_measure(&request, m.profile, &m.came, &m.err);
+    return m;
+}
+
+static void release(measured *m) {
+    gp_profile_destroy(&m->profile);
+    gp_graph_destroy(&m->graph);
+    gp_yaml_destroy(&m->document);
+}
+
+static void expect_near(double is, double should) {
+    if (!(fabs(is - should) <= 1e-9 * should)) fail_msg("%.17g is not %.17g", is, should);
+}
+
+/* Microseconds: forward, backward for inputs, for weights, recompute, update. */
+static void expect_layer(const measured *m, int layer, const double micro[GP_PROFILE_TIMES]) {
+    for (int t = 0; t < GP_PROFILE_TIMES; t++) {
+        gp_estimate is = m->profile->devices[0].layers[layer].time[t];
+        expect_near(is.median, micro[t] * 1e-6);
+        assert_true(is.low <= is.median && is.median <= is.high);
+    }
+}
+
+/* A quarter of all backwards overwrites, the others add, which takes 4 µs more. Nothing is before the first layer that
+ * wants its gradient; the loss is part of the last. */
+static void expect_model(const measured *m) {
+    expect_layer(m, 0, (const double[]){10, 0, 33, 10, 13});
+    expect_layer(m, 1, (const double[]){2, 3, 0, 2, 0});
+    expect_layer(m, 2, (const double[]){15, 27, 33, 10, 24});
+}
+
+static void layers_are_sums_of_their_ops(void **state) {
+    (void)state;
+    for (int events = 0; events < 2; events++) {
+        const gp_device_spec spec = {make_kind(events), 0, 1, 0};
+        fake.accumulating = 4000;
+        measured m = measure(MODEL, &spec, 1, 100);
+        if (m.status != GP_OK) fail_msg("%s", m.err.text);
+        expect_model(&m);
+        /* All rounds are equal, so the first look ends it. */
+        assert_int_equal(m.came.rounds, GP_MEASURE_ROUNDS);
+        assert_true(m.came.width < 1e-12);
+        expect_near(m.profile->devices[0].slowdown, 1);
+        assert_int_equal(fake.together, 0);
+        release(&m);
+    }
+}
+
+/* Each fifth op takes ten times as long: no median changes, and every interval does; the rounds take as long as they
+ * take. The ops of a round are 22, so that the fifth is ever another one. */
+static void a_noisy_neighbour_changes_no_median(void **state) {
+    (void)state;
+    for (int events = 0; events < 2; events++) {
+        const gp_device_spec spec = {make_kind(events), 0, 1, 0};
+        fake.accumulating = 4000;
+        fake.every = 5;
+        fake.factor = 10;
+        measured m = measure(MODEL, &spec, 1, 0.5);
+        if (m.status != GP_OK) fail_msg("%s", m.err.text);
+        expect_model(&m);
+        assert_true(m.came.rounds > GP_MEASURE_ROUNDS);
+        double slowdown = m.profile->devices[0].slowdown;
+        if (!(slowdown > 1.5 && slowdown < 4)) fail_msg("slowdown %g", slowdown);
+        release(&m);
+    }
+}
+
+/* A second for each op, and half a minute for all: after five rounds, since few say little. And one round where that is
+ * more than three times the time, in which no op that is known already is timed again: of eight equal layers three. */
+static void the_time_is_kept_where_it_can_be(void **state) {
+    (void)state;
+    gp_device_spec spec = {make_kind(true), 0, 1, 0};
+    for (size_t k = 0; k < GP_OP_KINDS; k++) fake.takes[k] = 1000000000;
+    measured m = measure(MODEL, &spec, 1, 60);
+    assert_int_equal(m.came.rounds, GP_MEASURE_FEW_ROUNDS);
+    release(&m);
+    spec.kind = make_kind(true);
+    for (size_t k = 0; k < GP_OP_KINDS; k++) fake.takes[k] = 1000000000;
+    m = measure(MODEL, &spec, 1, 0.1);
+    assert_int_equal(m.came.rounds, 1);
+    expect_layer(&m, 1, (const double[]){1e6, 1e6, 0, 1e6, 0});
+    expect_near(m.profile->devices[0].slowdown, 1);
+    release(&m);
+}
+
+static void what_is_known_is_not_timed_again_where_time_is_over(void **state) {
+    (void)state;
+    static const char layers[] = "input: {shape: [8]}\nlayers: [tanh: {name: a}, tanh: {name: b}, tanh: {name: c}, "
+                                 "linear: {out: 8}, tanh: {name: d}, tanh: {name: e}]\nloss: mse\n";
+    gp_device_spec spec = {make_kind(true), 0, 1, 0};
+    for (size_t k = 0; k < GP_OP_KINDS; k++) fake.takes[k] = 1000000000;
+    measured m = measure(layers, &spec, 1, 0.5);
+    uint64_t hurried = fake.runs;
+    expect_layer(&m, 4, (const double[]){1e6, 1e6, 0, 1e6, 0});
+    release(&m);
+    spec.kind = make_kind(true);
+    m = measure(layers, &spec, 1, 1e6);
+    uint64_t whole = fake.runs / (uint64_t)m.came.rounds;
+    if (!(hurried < whole)) fail_msg("%d of %d ops", (int)hurried, (int)whole);
+    release(&m);
+}
+
+/* In parts, where the whole does not fit, the times are the same. */
+static void a_small_memory_holds_a_part_at_a_time(void **state) {
+    (void)state;
+    gp_device_spec spec = {make_kind(true), 0, 1, 0};
+    uint64_t least = UINT64_MAX;
+    for (size_t memory = 16384; memory >= 256; memory -= 256) {
+        spec.kind = make_kind(true);
+        fake.accumulating = 4000;
+        spec.memory = memory;
+        measured m = measure(MODEL, &spec, 1, 100);
+        if (m.status == GP_OK) {
+            least = memory;
+            expect_model(&m);
+        } else {
+            assert_int_equal(m.status, GP_MEMORY);
+            assert_non_null(strstr(m.err.text, " bytes at a time, of "));
+        }
+        release(&m);
+    }
+    /* A third of the model takes less than the whole. */
+    assert_true(least < 16384 && least > 256);
+}
+
+/* Rounds go over all devices, one after another. */
+static void devices_take_turns(void **state) {
+    (void)state;
+    gp_device_kind kind = *make_kind(true), other = kind;
+    other.name = "other";
+    const gp_device_spec specs[] = {{&kind, 0, 1, 0}, {&other, 0, 1, 0}};
+    measured m = measure(MODEL, specs, 2, 100);
+    if (m.status != GP_OK) fail_msg("%s", m.err.text);
+    assert_int_equal(fake.turns, 2 * m.came.rounds);
+    assert_string_equal(m.profile->devices[1].kind, "other");
+    expect_near(m.profile->devices[1].layers[1].time[GP_PROFILE_TIME_FORWARD].median, 2e-6);
+    static const char *const pairs[][2] = {{"host", "ref"},   {"ref", "ref"},   {"other", "ref"},
+                                           {"host", "other"}, {"ref", "other"}, {"other", "other"}};
+    assert_int_equal(m.profile->copy_count, 6);
+    for (size_t i = 0; i < 6; i++) assert_non_null(gp_profile_find_copy(m.profile, pairs[i][0], pairs[i][1]));
+    release(&m);
+}
+
+/* Updates in one launch are handed over as a worker would, and their time shared out by bytes: 6·8 and 8·8 numbers. */
+static void updates_in_one_launch_share_its_time(void **state) {
+    (void)state;
+    for (int events = 0; events < 2; events++) {
+        gp_device_kind kind = *make_kind(events);
+        kind.run_many = run_many;
+        const gp_device_spec spec = {&kind, 0, 1, 0};
+        measured m = measure(MODEL, &spec, 1, 100);
+        if (m.status != GP_OK) fail_msg("%s", m.err.text);
+        assert_int_equal(fake.together, 2 * m.came.rounds);
+        double first = m.profile->devices[0].layers[0].time[GP_PROFILE_TIME_UPDATE].median;
+        double last = m.profile->devices[0].layers[2].time[GP_PROFILE_TIME_UPDATE].median - 11e-6;
+        expect_near(first + last, 13e-6);
+        assert_true(first < last);
+        release(&m);
+    }
+}
+
+/* A device that fails ends it, with all given back (AddressSanitizer looks). */
+static gp_status fails(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
+                       const gp_op_args *args, gp_error *err) {
+    if (++fake.runs == 30) return gp_fail(err, GP_DEVICE, "it broke");
+    return gp_ref_kind.run(stream, prepared, operands, workspace, args, err);
+}
+
+static void a_failure_is_told(void **state) {
+    (void)state;
+    gp_device_kind kind = *make_kind(true);
+    kind.run = fails;
+    const gp_device_spec spec = {&kind, 0, 1, 0};
+    measured m = measure(MODEL, &spec, 1, 100);
+    assert_int_equal(m.status, GP_DEVICE);
+    assert_string_equal(m.err.text, "timing on ref: it broke");
+    release(&m);
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------------------------- */
+
+static void medians_and_their_intervals(void **state) {
+    (void)state;
+    double few[] = {3, 1, 2};
+    gp_estimate its = gp_median(few, 3);
+    assert_true(its.median == 2 && its.low == 1 && its.high == 3);
+    double even[] = {4, 1, 3, 2};
+    assert_true(gp_median(even, 4).median == 2.5);
+    /* Ranks 50 ± 9.8 of 100: the 41st and the 60th. */
+    double many[100];
+    for (int i = 0; i < 100; i++) many[i] = 100 - i;
+    its = gp_median(many, 100);
+    assert_true(its.median == 50.5 && its.low == 41 && its.high == 60);
+    double one[] = {7};
+    its = gp_median(one, 1);
+    assert_true(its.median == 7 && its.low == 7 && its.high == 7);
+}
+
+static void copies_are_fitted(void **state) {
+    (void)state;
+    double bytes[] = {1024, 8192, 65536, 524288}, seconds[4], latency, per_byte;
+    for (int i = 0; i < 4; i++) seconds[i] = 2e-6 + 1e-10 * bytes[i];
+    gp_fit_copies(bytes, seconds, 4, &latency, &per_byte);
+    assert_true(fabs(latency - 2e-6) < 1e-12 && fabs(per_byte - 1e-10) < 1e-16);
+    for (int i = 0; i < 4; i++) seconds[i] = 1e-10 * bytes[i] * (i == 0 ? 0.5 : 1); /* the line would begin below 0 */
+    gp_fit_copies(bytes, seconds, 4, &latency, &per_byte);
+    assert_true(latency == 0 && per_byte > 0);
+    for (int i = 0; i < 4; i++) seconds[i] = 5e-6 - 1e-7 * i; /* and fall */
+    gp_fit_copies(bytes, seconds, 4, &latency, &per_byte);
+    assert_true(latency > 4e-6 && latency < 5e-6 && per_byte == 0);
+    gp_fit_copies(bytes, seconds, 1, &latency, &per_byte);
+    assert_true(fabs(latency - 5e-6) < 1e-12 && per_byte == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(layers_are_sums_of_their_ops),
+        cmocka_unit_test(a_noisy_neighbour_changes_no_median),
+        cmocka_unit_test(the_time_is_kept_where_it_can_be),
+        cmocka_unit_test(what_is_known_is_not_timed_again_where_time_is_over),
+        cmocka_unit_test(a_small_memory_holds_a_part_at_a_time),
+        cmocka_unit_test(devices_take_turns),
+        cmocka_unit_test(updates_in_one_launch_share_its_time),
+        cmocka_unit_test(a_failure_is_told),
+        cmocka_unit_test(medians_and_their_intervals),
+        cmocka_unit_test(copies_are_fitted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
