@@ -132,12 +132,36 @@ def make_idx(folder):
                                              '"\\x00\\x00\\x00\\x01"\n"\\xff\\xff\\xff\\xff"\n')
 
 
+def make_profile(folder):
+    layer = {"name": "a", "forward": [1.5, 1, 2], "backward_input": 0, "backward_weight": 3e-5, "recompute": 1, "update": 0}
+    device = {"device": "cpu", "threads": 2, "slowdown": 1.25, "layers": [layer, {**layer, "name": "b"}]}
+    whole = {"gpipe_profile": 1, "program": "0", "machine": "m", "libraries": "", "precision": "f32", "optimizer": "sgd",
+             "model": "0123456789abcdef", "micro_batch": 8, "devices": [device, {**device, "device": "cuda:1"}],
+             "copies": [{"from": "host", "to": "cpu", "latency": 0.001, "per_mib": 0.1}]}
+    by_hand = {"gpipe_profile": 1, "micro_batch": 8,
+               "devices": [{"device": "cuda", "layers": [{"forward": 1, "backward": 2}]}]}
+    for name, profile in (("whole", whole), ("by_hand", by_hand)):
+        write(folder / "seeds", name, json.dumps(profile).encode())
+    write_dictionary(folder, {f'"{word}":' for word in words("balance")} | {"1e999", "-1", "null", "[1,2,3]", '"cuda:', "[]", "{}"})
+
+
+def make_splice(folder):
+    for name, text in (("value", "pipeline:\n  balance: auto  # c\n  devices: [cpu]\n"),
+                       ("flow", "{pipeline: {balance: [1,\n 2]}, a: é}"), ("list", "pipeline:\n  balance:\n  - 1 # c\n  - 2\nb:\n"),
+                       ("added", "a: 1\npipeline: # c\n    devices: &d [cpu]\n"), ("alias", "a: &a {b: c}\npipeline: *a\n"),
+                       ("none", "a: |\n  text\n\nb: 1"), ("empty", "pipeline:\n  balance:\n  a: 1\n")):
+        write(folder / "seeds", name, text.encode())
+    write_dictionary(folder, {"pipeline", "balance", ": ", ":\n", "  ", "- ", "? ", "&a ", "*a", "# ", "|\n", ">\n", "'", "{", "}",
+                              "[", "]", ", ", "---\n", "...\n", "\r\n", "é", "[4, 8]"})
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit(__doc__)
     folder = pathlib.Path(sys.argv[1])
     for name, make in (("config", make_config), ("program_text", make_program_text), ("safetensors", make_safetensors),
-                       ("tensors", make_tensors), ("idx", make_idx), ("snapshot", make_snapshot)):
+                       ("tensors", make_tensors), ("idx", make_idx), ("snapshot", make_snapshot), ("profile", make_profile),
+                       ("splice", make_splice)):
         make(folder / name)
 
 

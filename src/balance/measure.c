@@ -83,6 +83,7 @@ static gp_status run_measure(measure *m, gp_profile *profile, gp_measured *out, 
         GP_RETURN_IF_FAILED(gp_bench_slowdown(&m->benches[d], &row->slowdown, err));
     }
     GP_RETURN_IF_FAILED(gp_measure_copies(m->benches, m->open, profile, err));
+    gp_profile_round(profile);
     out->seconds = elapsed(m);
     return GP_OK;
 }

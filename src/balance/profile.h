@@ -85,6 +85,8 @@ void gp_profile_identity_fini(gp_profile_identity *identity);
 
 /* The device's row: its own, or that of its kind; NULL where there is none. */
 const gp_profile_device *gp_profile_find(const gp_profile *profile, const gp_device_spec *spec);
+/* Rounds all times to what is written, so that a profile that is read again is the same to the bit. */
+void gp_profile_round(gp_profile *profile);
 /* NULL where there is none. */
 const gp_profile_copy *gp_profile_find_copy(const gp_profile *profile, const char *from, const char *to);
 /* The name of a layer as `balance` counts: its first node's. */

@@ -12,9 +12,34 @@
 /* Milliseconds, with as many digits as a measurement has. */
 static void write_time(FILE *file, gp_estimate time) {
     if (time.low == time.median && time.high == time.median)
-        fprintf(file, "%.6g", time.median * 1e3);
+        fprintf(file, "%.6g", time.median / 1e-3);
     else
-        fprintf(file, "[%.6g, %.6g, %.6g]", time.median * 1e3, time.low * 1e3, time.high * 1e3);
+        fprintf(file, "[%.6g, %.6g, %.6g]", time.median / 1e-3, time.low / 1e-3, time.high / 1e-3);
+}
+
+/* As it is read. */
+static void round_to(const char *format, double unit, double *value) {
+    char text[40];
+    snprintf(text, sizeof text, format, *value / unit);
+    *value = strtod(text, NULL) * unit;
+}
+
+void gp_profile_round(gp_profile *profile) {
+    for (int d = 0; d < profile->device_count; d++) {
+        gp_profile_device *device = &profile->devices[d];
+        round_to("%.4g", 1, &device->slowdown);
+        for (int i = 0; i < profile->layer_count; i++)
+            for (int t = 0; t < GP_PROFILE_TIMES; t++) {
+                gp_estimate *time = &device->layers[i].time[t];
+                round_to("%.6g", 1e-3, &time->median);
+                round_to("%.6g", 1e-3, &time->low);
+                round_to("%.6g", 1e-3, &time->high);
+            }
+    }
+    for (int c = 0; c < profile->copy_count; c++) {
+        round_to("%.6g", 1e-3, &profile->copies[c].latency);
+        round_to("%.6g", 1e-3 * 0x1p-20, &profile->copies[c].per_byte);
+    }
 }
 
 static gp_status write_text(FILE *file, const char *text, gp_error *err) {
@@ -81,7 +106,7 @@ static void write_copies(FILE *file, const gp_profile *profile) {
     for (int c = 0; c < profile->copy_count; c++) {
         const gp_profile_copy *copy = &profile->copies[c];
         fprintf(file, "%s\n    {\"from\": \"%s\", \"to\": \"%s\", \"latency\": %.6g, \"per_mib\": %.6g}", c ? "," : "",
-                copy->from, copy->to, copy->latency * 1e3, copy->per_byte * 1e3 * 0x1p20);
+                copy->from, copy->to, copy->latency / 1e-3, copy->per_byte / (1e-3 * 0x1p-20));
     }
     fputs("\n  ]\n}\n", file);
 }

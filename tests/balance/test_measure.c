@@ -154,7 +154,7 @@ static void release(measured *m) {
 }
 
 static void expect_near(double is, double should) {
-    if (!(fabs(is - should) <= 1e-9 * should)) fail_msg("%.17g is not %.17g", is, should);
+    if (!(fabs(is - should) <= 1e-6 * should)) fail_msg("%.17g is not %.17g", is, should);
 }
 
 /* Microseconds: forward, backward for inputs, for weights, recompute, update. */

@@ -36,6 +36,9 @@ add_test(NAME cli_kills COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}
 add_test(NAME cli_resume COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_resume.py
                                  $<TARGET_FILE:gpipe-train>)
 set_tests_properties(cli_kills cli_resume PROPERTIES LABELS "cli;fault" TIMEOUT 1200)
+add_test(NAME cli_balance COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_balance.py
+                                  $<TARGET_FILE:gpipe-balance> $<TARGET_FILE:gpipe-train>)
+set_tests_properties(cli_balance PROPERTIES LABELS "cli;unit;fault" TIMEOUT 300)
 # Minutes under a sanitizer, which sees the same code in the others.
 if(NOT GP_SANITIZE)
   gp_cli_test(mnist "training" 600)

@@ -1,0 +1,271 @@
+"""gpipe-balance from outside: what users type, and what they get.
+
+    test_balance.py GPIPE_BALANCE GPIPE_TRAIN
+
+No result depends on how long anything takes: balances come from profiles that are written here. Standard library only.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PATIENCE = 300
+BALANCE = TRAIN = None
+
+CONFIG = """\
+# Eight layers.
+model:
+  input: {shape: [2, 4, 4]}
+  layers:
+    - conv: {out: 8, kernel: 3, pad: 1}
+    - batch_norm
+    - relu: {name: a}
+    - conv: {out: 8, kernel: 3, pad: 1}
+    - add: [a, -1]
+    - dropout: 0.2
+    - flatten
+    - linear: {out: 3}
+  loss: cross_entropy
+data:
+  train: {tensors: nowhere.safetensors}  # not read
+  batch: 16
+pipeline:  # on this machine
+  devices: [cpu, cpu]  # one stage each
+
+  micro_batches: 4
+optimizer:
+  sgd: {lr: 0.02, momentum: 0.9}
+train: {epochs: 2, init: nowhere-either.safetensors}
+"""
+NAMES = ["0", "1", "a", "3", "4", "5", "6", "7"]
+
+
+def profile_of(forward, names=None, **more):
+    """Milliseconds of each layer's forward; backward takes twice that."""
+    layers = [{"forward": time, "backward": 2 * time} for time in forward]
+    for layer, name in zip(layers, names or []):
+        layer["name"] = name
+    return {"gpipe_profile": 1, "micro_batch": 4, "devices": [{"device": "cpu", "layers": layers}], **more}
+
+
+class Balance(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="gp-test-balance-")
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.write("c.yaml", CONFIG)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def write(self, name, text):
+        with open(self.path(name), "w") as file:
+            file.write(text if isinstance(text, str) else json.dumps(text, indent=1))
+
+    def read(self, name):
+        with open(self.path(name)) as file:
+            return file.read()
+
+    def run_program(self, *arguments, program=None):
+        environment = {**os.environ, "XDG_CACHE_HOME": self.path("cache")}
+        os.makedirs(self.path("cache"), exist_ok=True)
+        process = subprocess.run([program or BALANCE, *arguments], cwd=self.folder, env=environment, timeout=PATIENCE,
+                                 stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        process.stderr = process.stderr.replace(self.folder + "/", "")
+        return process
+
+    def expect(self, arguments, status=0, err="", **options):
+        process = self.run_program(*arguments, **options)
+        self.assertEqual((process.stderr, process.returncode), (err, status), arguments)
+        return process.stdout
+
+    def kept(self):
+        folder = self.path("cache/gpipe/profiles")
+        return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+    def test_wrong_command_lines(self):
+        see = ": see gpipe-balance --help\n"
+        seconds = "option --seconds takes a number above 0 and up to 86400, not "
+        for arguments, sentence in {
+            (): "which configuration? usage: gpipe-balance [options] config.yaml\n",
+            ("c.yaml", "d.yaml"): "one configuration at a time: d.yaml is one too many\n",
+            ("--profil", "p", "c.yaml"): "unknown option --profil: did you mean --profile?\n",
+            ("--frobnicate", "c.yaml"): "unknown option --frobnicate" + see,
+            ("-x", "c.yaml"): "unknown option -x" + see,
+            ("--json=all", "c.yaml"): "option --json takes no value\n",
+            ("c.yaml", "--seconds"): "option --seconds needs a value\n",
+            **{("--seconds=" + bad, "c.yaml"): f'{seconds}"{bad}"\n' for bad in ("0", "-1", "x", "1s", "nan", "1e9")},
+            ("c.yaml", "-o", ""): "option -o needs the name of a file\n",
+            ("c.yaml", "--profile="): "option --profile needs the name of a file\n",
+            ("--profile", "p", "--again", "c.yaml"): "with --profile nothing is timed: --again does not go with it\n",
+            ("--profile", "p", "-oq", "c.yaml"): "with --profile nothing is timed: -o does not go with it\n",
+            ("--profile", "p", "--seconds=3", "c.yaml"): "with --profile nothing is timed: --seconds does not go with it\n",
+            ("none.yaml",): "none.yaml: cannot be opened: No such file or directory\n",
+            ("--set", "a", "c.yaml"): "--set a: needs the form key.path=value\n",
+        }.items():
+            self.expect(arguments, 2, "gpipe-balance: " + sentence)
+        self.assertRegex(self.expect(["--version"]), r"\Agpipe-balance \d+\.\d+\.\d+\n\Z")
+        for word in ("usage: gpipe-balance [options] config.yaml\n", "--seconds S", "--profile FILE", "--write", "--json"):
+            self.assertIn(word, self.expect(["--help"]))
+
+    def test_profiles_that_cannot_be_used(self):
+        whole = json.dumps(profile_of([1] * 8, NAMES))
+        for name, text, sentence in (
+            ("empty", "", "empty:1:1: not valid JSON: '[' or '{' expected near end of file"),
+            ("cut", whole[:50], None),
+            ("other", profile_of([1] * 7), "other: it is the profile of a model of 7 layers, but this one has 8"),
+            ("names", profile_of([1] * 8, NAMES[::-1]),
+             'names: it is the profile of another model: layer 0 is "7" there, but "0" here'),
+            ("shapes", profile_of([1] * 8, NAMES, model="0123456789abcdef"),
+             "shapes: it is the profile of another model: the layers have these names, but other options or shapes"),
+            ("negative", whole.replace('"forward": 1', '"forward": -1', 1),
+             "negative:1:93: devices.0.layers.0.forward: -1 milliseconds are not from 0 to 1e+09"),
+            ("gpu", whole.replace('"cpu"', '"cuda:0"'), "gpu: it has no times for the device cpu; it has them for cuda:0"),
+            ("binary", "\x00\x01\x02", None),
+        ):
+            self.write(name, text)
+            process = self.run_program("--profile", name, "c.yaml")
+            self.assertEqual((process.returncode, process.stdout), (1, ""), name)
+            if sentence:
+                self.assertEqual(process.stderr, "gpipe-balance: " + sentence + "\n")
+            else:
+                self.assertRegex(process.stderr, r"\Agpipe-balance: %s:1:\d+: not valid JSON: [^\n]+\n\Z" % name)
+        self.expect(["--profile", "none", "c.yaml"], 1,
+                    "gpipe-balance: none: cannot be opened: No such file or directory\n")
+        self.expect(["--profile", "cache", "c.yaml"], 1, "gpipe-balance: cache: not a regular file\n")
+
+    def test_what_is_printed(self):
+        """Of a profile written elsewhere: that it was, layers, stages, the step, what to type."""
+        self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2], NAMES, machine="a phone", micro_batch=2))
+        out = self.expect(["--profile", "p.json", "c.yaml"])
+        self.assertRegex(out, r"\Aprofile      p\.json\n             taken on another machine \(a phone\), with "
+                         r"micro-batches of 2\n\nlayers on cpu, a micro-batch of 2\n")
+        self.assertRegex(out, r"\n  conv 0 +8 ms +16 ms  █{12} ")
+        self.assertRegex(out, r"\n  relu a +1 ms +2 ms  █▌ {11}")
+        self.assertRegex(out, r"\n      0  cpu +1  0 … 0 +24 ms  █{12} +\d+%\n      1  cpu +7  1 … 7 +24 ms  █{12} +\d+%\n")
+        self.assertRegex(out, r"the even cut \[4, 4\]: \d+ ms, 1\.\d\d times as long\n")
+        self.assertRegex(out, r"\nbalance      \[1, 7\]\n.*balance: \[1, 7\]\n.*'pipeline.balance=\[1, 7\]'\n\Z")
+        self.assertNotIn("configured", out)
+        out = self.expect(["--profile", "p.json", "--set", "pipeline.balance=[7, 1]", "c.yaml"])
+        self.assertRegex(out, r"the configured \[7, 1\]: \d+ ms, 1\.\d\d times as long\n")
+        self.assertEqual(self.kept(), [])
+
+    def test_json(self):
+        self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2], machine="a phone"))
+        report = json.loads(self.expect(["--profile", "p.json", "--json", "c.yaml"]))
+        self.assertEqual(report["balance"], [1, 7])
+        self.assertEqual([stage["micro_batch"] for stage in report["stages"]], [24, 24])
+        self.assertEqual([layer["name"] for layer in report["layers"]], NAMES)
+        self.assertEqual(report["layers"][0]["times"]["cpu"],
+                         {"forward": 8, "backward_input": 8, "backward_weight": 8, "recompute": 8, "update": 0})
+        self.assertEqual((report["profile"], report["measured"]), ("p.json", False))
+        self.assertEqual(report["taken"], "on another machine (a phone)")
+        self.assertGreater(report["even"]["step"], report["step"])
+        self.assertTrue(0 < report["bubble"] < 1)
+
+    def test_slow_devices_and_slowdown(self):
+        """Busy is in proportion to the slowdown, and so is what a step takes."""
+        self.write("p.json", profile_of([1] * 8, copies=[{"from": "cpu", "to": "cpu", "per_mib": 0},
+                                                        {"from": "host", "to": "cpu", "per_mib": 0}]))
+        one = json.loads(self.expect(["--profile", "p.json", "--json", "c.yaml"]))
+        slow = profile_of([1] * 8, copies=[{"from": "cpu", "to": "cpu", "per_mib": 0},
+                                           {"from": "host", "to": "cpu", "per_mib": 0}])
+        slow["devices"][0]["slowdown"] = 2.5
+        self.write("p.json", slow)
+        two = json.loads(self.expect(["--profile", "p.json", "--json", "c.yaml"]))
+        self.assertAlmostEqual(two["step"] / one["step"], 2.5)
+
+    def test_write_changes_nothing_else(self):
+        self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2]))
+        out = self.expect(["--profile", "p.json", "--write", "c.yaml"])
+        self.assertTrue(out.endswith("\nc.yaml: the balance is written\n"))
+        self.assertEqual(self.read("c.yaml"), CONFIG.replace("  devices:", "  balance: [1, 7]\n  devices:"))
+        self.write("p.json", profile_of([1, 1, 1, 1, 1, 1, 1, 7]))
+        json.loads(self.expect(["--profile", "p.json", "--write", "--json", "c.yaml"]))
+        self.assertEqual(self.read("c.yaml"), CONFIG.replace("  devices:", "  balance: [7, 1]\n  devices:"))
+        self.expect(["--profile", "p.json", "--write", "--set", "pipeline={devices: [cpu, cpu, cpu], micro_batches: 4}",
+                     "c.yaml"], 2,
+                    "gpipe-balance: --write: the balance is for the 3 devices that --set says, but c.yaml has 2\n")
+        self.write("alias.yaml", CONFIG.replace("pipeline:", "spare: &p").replace("optimizer:", "pipeline: *p\noptimizer:"))
+        self.assertEqual(self.run_program("--profile", "p.json", "--write", "alias.yaml").returncode, 2)
+
+    def test_measured_once(self):
+        """Kept by what it is of, found again by all, measured anew when asked to; nothing else is written."""
+        out = self.expect(["--seconds", "0.3", "c.yaml"])
+        self.assertRegex(out, r"\Aprofile      measured in [\d.]+ m?s, [\d,]+ rounds?, within ±\d+\.\d%\n             kept in \S+\.json\n")
+        self.assertEqual(len(self.kept()), 1)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "cache"])
+        kept = "cache/gpipe/profiles/" + self.kept()[0]
+        before = self.read(kept)
+        again = self.expect(["c.yaml"])
+        self.assertRegex(again, r"\Aprofile      \S+/%s\n\n" % kept)
+        self.assertEqual(out[out.index("\nlayers"):], again[again.index("\nlayers"):])
+        self.assertEqual(self.read(kept), before)
+        names = [layer["name"] for layer in json.loads(before)["devices"][0]["layers"]]
+        self.assertEqual(names, NAMES)
+        self.expect(["--seconds", "0.3", "--set", "data.batch=32", "c.yaml"])
+        self.assertEqual(len(self.kept()), 2)
+        self.expect(["--seconds", "0.3", "--set", "pipeline.devices=[cpu, {cpu: 2}]", "c.yaml"])
+        self.assertEqual(len(self.kept()), 3)
+        self.expect(["--seconds", "0.3", "-o", "mine.json", "c.yaml"])
+        self.assertEqual(len(self.kept()), 3)
+        self.assertEqual(self.read(kept), before)
+        self.expect(["--profile", "mine.json", "c.yaml"])
+        for damage in ("", "{", before.replace('"micro_batch": 4', '"micro_batch": 5'), before[:-20]):
+            self.write(kept, damage)
+            self.assertRegex(self.expect(["--seconds", "0.3", "c.yaml"]), r"\Aprofile      measured in ")
+            self.expect(["c.yaml"])
+
+    def test_a_cache_that_cannot_be_written(self):
+        self.write("cache", "no folder")
+        environment = {**os.environ, "XDG_CACHE_HOME": self.path("cache")}
+        process = subprocess.run([BALANCE, "--seconds", "0.3", "c.yaml"], cwd=self.folder, env=environment,
+                                 timeout=PATIENCE, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertNotIn("kept in", process.stdout)
+        os.remove(self.path("cache"))
+        process = self.run_program("--seconds", "0.3", "-o", "none/p.json", "c.yaml")
+        self.assertEqual((process.returncode, process.stdout), (1, ""))
+        self.assertRegex(process.stderr, r"\Agpipe-balance: none/p\.json\S*: cannot be created: No such file or directory\n\Z")
+
+    def test_gpipe_train_uses_what_was_kept(self):
+        """--plan looks and measures nothing; a short run counts; a long one measures by itself."""
+        self.write("t.yaml", re.sub(r"tensors: nowhere.safetensors", "synthetic: {samples: 64, seed: 1}", CONFIG)
+                   .replace(", init: nowhere-either.safetensors", ""))
+        counted = self.expect(["--plan", "t.yaml"], program=TRAIN)
+        self.assertIn("from counted operations and bytes; no profile fits\n", counted)
+        self.expect(["-q", "-o", "run", "t.yaml"], program=TRAIN)
+        self.assertEqual(self.kept(), [])
+        self.expect(["--seconds", "0.3", "t.yaml"])
+        kept = "cache/gpipe/profiles/" + self.kept()[0]
+        self.assertIn("from the profile %s\n" % self.path(kept), self.expect(["--plan", "t.yaml"], program=TRAIN))
+        profile = json.loads(self.read(kept))
+        for layer, time in zip(profile["devices"][0]["layers"], [8, 1, 1, 1, 1, 1, 1, 2]):
+            layer.update(forward=time, backward_input=time, backward_weight=time, recompute=time, update=0)
+        self.write(kept, profile)
+        self.expect(["-q", "-o", "cut", "t.yaml"], program=TRAIN)
+        self.assertIn("balance: [1, 7]", re.sub(r"\n *- ", " ", self.read("cut/config.yaml")))
+        with open(self.path("run/model.safetensors"), "rb") as one, open(self.path("cut/model.safetensors"), "rb") as two:
+            self.assertEqual(one.read(), two.read())
+        os.remove(self.path(kept))
+        long = subprocess.Popen([TRAIN, "-o", "long", "--set", "train.epochs=100000000", "t.yaml"], cwd=self.folder,
+                                env={**os.environ, "XDG_CACHE_HOME": self.path("cache")}, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, text=True)
+        self.assertEqual(long.stdout.readline(), "timing the layers, for the balance: at most 10 s\n")
+        self.assertRegex(long.stdout.readline(), r"\A8 layers, ")
+        long.kill()
+        long.stdout.close()
+        long.wait()
+        self.assertEqual(len(self.kept()), 1)
+
+
+if __name__ == "__main__":
+    BALANCE, TRAIN = map(os.path.abspath, sys.argv[1:3])
+    del sys.argv[1:3]
+    unittest.main()
