@@ -25,6 +25,8 @@ gp_gpu_test(gpu_train 240 gp_op_cases gp_cuda gp_pipeline gp_cpu)
 target_sources(test_gpu_train PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
 target_sources(test_gpu_train_on_host PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
 
+gp_gpu_test(gpu_profile 120 gp_cuda gp_balance)
+
 # For scripts/gpu-check.sh.
 add_executable(count_work ${CMAKE_CURRENT_LIST_DIR}/count_work.c)
 target_link_libraries(count_work PRIVATE gp_train gp_warnings)

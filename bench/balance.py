@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""What a profile promises, and what comes of it: predicted against measured steps, and the balance found against the even cut.
+
+Usage: bench/balance.py [--build build] [--rounds 3] [--seconds 5] [--schedules gpipe,1f1b,zb_h1,interleaved] [NETWORK...]
+
+Two CPU stages of one thread each. In each round gpipe-balance measures (nothing is kept from before), then gpipe-train runs the
+balance that it found and the even cut by number of layers, in turn. A run's figure is the median seconds of its steps, read from
+metrics.jsonl, without the first five. Printed for each network and schedule: the step as predicted and as measured, the ratio of
+the two round by round, and how many times as long the even cut takes, predicted and measured: least, median, greatest. Data are
+synthetic. Nothing else need stand still meanwhile: say with the results what else ran.
+"""
+import argparse
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+REST = """
+data: {train: {synthetic: {samples: %d, seed: 1}}, batch: %d}
+pipeline: {devices: [cpu, cpu], micro_batches: 4}
+optimizer: {sgd: {lr: 0.001, momentum: 0.9}}
+train: {steps: %d}
+"""
+
+MNIST = """
+model:
+  input: {shape: [1, 28, 28]}
+  layers:
+    - conv: {out: 16, kernel: 5, pad: 2}
+    - batch_norm
+    - relu
+    - max_pool: 2
+    - conv: {out: 32, kernel: 3, pad: 1}
+    - batch_norm
+    - relu
+    - max_pool: 2
+    - conv: {out: 64, kernel: 3, pad: 1}
+    - batch_norm
+    - relu
+    - max_pool: 2
+    - flatten
+    - dropout: 0.3
+    - linear: {out: 10}
+  loss: cross_entropy
+""" + REST % (6400, 64, 40)
+
+RESNET = """
+model: {resnet: {depth: 18, classes: 10}, input: {shape: [3, 64, 64]}, loss: cross_entropy}
+""" + REST % (256, 16, 14)
+
+# Most of the work lies in the first three of seventeen layers.
+UNEVEN = """
+model:
+  input: {shape: [1024]}
+  layers:
+    - linear: {out: 1024}
+    - relu
+    - linear: {out: 1024}
+    - relu
+    - linear: {out: 192}
+%s    - linear: {out: 10}
+  loss: cross_entropy
+""" % ("    - relu\n    - linear: {out: 192}\n" * 6) + REST % (2560, 256, 40)
+
+NETWORKS = {"mnist": MNIST, "resnet": RESNET, "uneven": UNEVEN}
+SCHEDULES = {"gpipe": "gpipe", "1f1b": "1f1b", "zb_h1": "zb_h1", "interleaved": "{interleaved: {chunks: 2}}"}
+
+
+def call(arguments, folder):
+    environment = {**os.environ, "XDG_CACHE_HOME": folder}
+    return subprocess.run(arguments, check=True, env=environment, capture_output=True, text=True).stdout
+
+
+def predict(build, config, schedule, seconds, folder):
+    return json.loads(call([f"{build}/gpipe-balance", "--json", "-o", f"{folder}/p.json", "--seconds", str(seconds), "--set",
+                            f"pipeline.schedule={schedule}", config], folder))
+
+
+def run(build, config, schedule, balance, folder):
+    """Median milliseconds of a step."""
+    call([f"{build}/gpipe-train", "-q", "--force", "-o", f"{folder}/run", "--set", f"pipeline.schedule={schedule}", "--set",
+          f"pipeline.balance={balance}", config], folder)
+    lines = [json.loads(line) for line in open(f"{folder}/run/metrics.jsonl", encoding="utf-8")]
+    return 1e3 * statistics.median([line["seconds"] for line in lines if line["event"] == "step"][5:])
+
+
+def spread(values, form="%.2f"):
+    return " ".join(form % value for value in (min(values), statistics.median(values), max(values)))
+
+
+def compare(arguments, network, schedule, folder):
+    config = f"{folder}/{network}.yaml"
+    pathlib.Path(config).write_text(NETWORKS[network], encoding="utf-8")
+    rounds = []
+    for i in range(arguments.rounds):
+        report = predict(arguments.build, config, SCHEDULES[schedule], arguments.seconds, folder)
+        cuts = [report["balance"], report["even"]["balance"]]
+        order = cuts if i % 2 == 0 else cuts[::-1]
+        measured = {str(cut): run(arguments.build, config, SCHEDULES[schedule], cut, folder) for cut in order}
+        rounds.append((report["step"], measured[str(cuts[0])], report["even"]["step"], measured[str(cuts[1])], cuts[0]))
+    predicted, found = [r[0] for r in rounds], [r[1] for r in rounds]
+    print("%-7s %-12s %8.1f %8.1f   %-20s %-20s %-20s %s" %
+          (network, schedule, statistics.median(predicted), statistics.median(found),
+           spread([r[0] / r[1] for r in rounds]), spread([r[2] / r[0] for r in rounds]),
+           spread([r[3] / r[1] for r in rounds]), rounds[-1][4]), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--schedules", default=",".join(SCHEDULES))
+    parser.add_argument("networks", nargs="*", metavar="NETWORK")
+    arguments = parser.parse_args()
+    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name")), "")
+    print(time.strftime("%Y-%m-%d"), platform.machine(), cpu, os.cpu_count(), "CPUs, load", "%.1f" % os.getloadavg()[0])
+    print("$", " ".join(["bench/balance.py", *sys.argv[1:]]))
+    print("%-7s %-12s %8s %8s   %-20s %-20s %-20s %s" % ("network", "schedule", "predicted", "measured", "predicted/measured",
+                                                        "even/found, predicted", "even/found, measured", "found"))
+    for network in arguments.networks or NETWORKS:
+        for schedule in arguments.schedules.split(","):
+            with tempfile.TemporaryDirectory() as folder:
+                compare(arguments, network, schedule, folder)
+
+
+main()

@@ -1,0 +1,97 @@
+/* Layers timed on a GPU: every op of a network with convolutions, norms, skips and updates in one launch is run and
+ * timed by events, in one arena and, where that must be small, part by part; copies from the host and within the GPU.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "balance/measure.h"
+#include "device/cuda/cuda.h"
+#include "gpu/gpu.h"
+#include "pipeline/networks.h"
+
+static gp_status measure(const char *model, size_t memory, gp_profile **out, gp_error *err) {
+    gp_yaml_document *document = NULL;
+    gp_graph *graph = NULL;
+    gp_profile_identity identity = {.samples = 4};
+    gp_measured came;
+    const gp_device_spec spec = {&gp_cuda_kind, 0, 1, memory};
+    gp_status status = gp_yaml_parse(model, strlen(model), "m.yaml", &document, err);
+    if (status == GP_OK) status = gp_graph_build(gp_yaml_root(document), &graph, err);
+    if (status == GP_OK) status = gp_profile_create(&identity, graph, &spec, 1, out, err);
+    if (status == GP_OK) {
+        const gp_measure_request request = {
+            .graph = graph,
+            .devices = &spec,
+            .device_count = 1,
+            .update = {.op = GP_OP_ADAM, .states = 2, .adam = {0.9, 0.999, 1e-8, 0, 0, 0}},
+            .clip_norm = 1,
+            .samples = 4,
+            .mix = {0.25, 0.25},
+            .seconds = 0.5};
+        status = gp_profile_measure(&request, *out, &came, err);
+    }
+    gp_graph_destroy(&graph);
+    gp_yaml_destroy(&document);
+    return status;
+}
+
+static void expect_times(const gp_profile *profile) {
+    double sum = 0;
+    for (int i = 0; i < profile->layer_count; i++)
+        for (int t = 0; t < GP_PROFILE_TIMES; t++) {
+            gp_estimate time = profile->devices[0].layers[i].time[t];
+            assert_true(time.low >= 0 && time.low <= time.median && time.median <= time.high && time.high < 1);
+            sum += time.median;
+        }
+    if (gpu_is_real()) assert_true(sum > 0);
+    assert_int_equal(profile->copy_count, 2);
+    assert_non_null(gp_profile_find_copy(profile, "host", "cuda"));
+    assert_non_null(gp_profile_find_copy(profile, "cuda", "cuda"));
+}
+
+static void networks_are_timed(void **state) {
+    (void)state;
+    static const char *const networks[] = {network_skips, network_pictures, network_vectors, network_samples};
+    for (size_t i = 0; i < sizeof networks / sizeof *networks; i++) {
+        gp_profile *profile = NULL;
+        gp_error err = {0};
+        if (measure(networks[i], 0, &profile, &err) != GP_OK) fail_msg("network %zu: %s", i, err.text);
+        expect_times(profile);
+        gp_profile_destroy(&profile);
+    }
+}
+
+/* In as much as a part takes, found by trying; what takes more is refused by its number. */
+static void a_small_memory_holds_a_part_at_a_time(void **state) {
+    (void)state;
+    int held = 0, refused = 0;
+    for (size_t memory = 1 << 20; memory >= 1 << 14; memory /= 4) {
+        gp_profile *profile = NULL;
+        gp_error err = {0};
+        gp_status status = measure(network_skips, memory, &profile, &err);
+        if (status == GP_OK) {
+            expect_times(profile);
+            held++;
+        } else {
+            assert_int_equal(status, GP_MEMORY);
+            refused++;
+        }
+        gp_profile_destroy(&profile);
+    }
+    assert_true(held > 0 && refused > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(networks_are_timed),
+        cmocka_unit_test(a_small_memory_holds_a_part_at_a_time),
+    };
+    if (!gpu_is_there()) return GPU_SKIPPED;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
