@@ -152,7 +152,7 @@ def make_splice(folder):
                        ("none", "a: |\n  text\n\nb: 1"), ("empty", "pipeline:\n  balance:\n  a: 1\n")):
         write(folder / "seeds", name, text.encode())
     write_dictionary(folder, {"pipeline", "balance", ": ", ":\n", "  ", "- ", "? ", "&a ", "*a", "# ", "|\n", ">\n", "'", "{", "}",
-                              "[", "]", ", ", "---\n", "...\n", "\r\n", "é", "[4, 8]"})
+                              "[", "]", ", ", "---\n", "...\n", "\r\n", "[4, 8]"})
 
 
 def main():

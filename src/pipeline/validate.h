@@ -12,8 +12,8 @@
 
 /* GP_PROGRAM with "worker 2, instruction 17 (F s1 m3): <what is wrong>". */
 GP_MUST_USE gp_status gp_programs_validate(const gp_stages *stages, const gp_programs *programs, gp_error *err);
-/* Only that every number in them is one of the model's stages, micro-batches and edges, that they are not far too short,
- * and that every copy has two ends: what may then be played and given slots. */
+/* Only that every number in them is one of the model's stages, micro-batches and edges, that they are not far too
+ * short, and that every copy has two ends: what may then be played and given slots. */
 GP_MUST_USE gp_status gp_programs_check_parts(const gp_stages *stages, const gp_programs *programs, gp_error *err);
 
 #endif

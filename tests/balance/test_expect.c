@@ -1,0 +1,174 @@
+/* Times of instructions from a profile, against sums worked out by hand. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "balance/expect.h"
+#include "device/ref/ref.h"
+
+/* Powers of two of milliseconds: each sum says what is in it. */
+static const char profile_text[] =
+    "{\"gpipe_profile\": 1, \"micro_batch\": 8, \"devices\": [{\"device\": \"ref\", \"slowdown\": 2, \"layers\": [\n"
+    "{\"forward\": 1, \"backward_input\": 0, \"backward_weight\": 16, \"recompute\": 256, \"update\": 4096},\n"
+    "{\"forward\": 2, \"backward_input\": 32, \"backward_weight\": 0, \"recompute\": 512, \"update\": 0},\n"
+    "{\"forward\": 4, \"backward_input\": 64, \"backward_weight\": 128, \"recompute\": 1024, \"update\": 8192},\n"
+    "{\"forward\": 8, \"backward_input\": 65536, \"backward_weight\": 131072, \"recompute\": 2048, \"update\": 16384}\n"
+    "]}], \"copies\": [{\"from\": \"host\", \"to\": \"ref\", \"latency\": 1, \"per_mib\": 1024},\n"
+    "{\"from\": \"ref\", \"to\": \"ref\", \"latency\": 3, \"per_mib\": 2048}]}";
+
+typedef struct planned {
+    gp_yaml_document *document;
+    gp_graph *graph;
+    gp_profile *profile;
+    gp_plan *plan;
+    gp_durations durations;
+} planned;
+
+/* Four layers on two stages; the first ends with a linear, whose output no backward of its stage looks at. */
+static planned make(gp_schedule_kind schedule, int64_t samples) {
+    static const char model[] = "input: {shape: [16]}\n"
+                                "layers: [linear: {out: 16}, relu: {name: a}, linear: {out: 16}, linear: {out: 16}]\n"
+                                "loss: cross_entropy\n";
+    static const int64_t layers[] = {3, 1};
+    const gp_device_spec devices[] = {{&gp_ref_kind, 0, 1, 0}, {&gp_ref_kind, 0, 1, 0}};
+    const gp_mini_size size = {samples, true};
+    planned p = {0};
+    gp_error err = {0};
+    gp_status status = gp_yaml_parse(model, strlen(model), "m.yaml", &p.document, &err);
+    if (status == GP_OK) status = gp_graph_build(gp_yaml_root(p.document), &p.graph, &err);
+    const gp_plan_request request = {.graph = p.graph,
+                                     .layers = layers,
+                                     .stages = 2,
+                                     .devices = devices,
+                                     .real = GP_F32,
+                                     .update = {.op = GP_OP_SGD},
+                                     .batch = 32,
+                                     .micro_batches = 4,
+                                     .schedule = {.kind = schedule},
+                                     .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
+                                     .sizes = &size,
+                                     .size_count = 1};
+    if (status == GP_OK) status = gp_plan_create(&request, &p.plan, &err);
+    if (status == GP_OK) status = gp_profile_parse(profile_text, strlen(profile_text), "p.json", &p.profile, &err);
+    if (status == GP_OK) status = gp_durations_init(p.plan, 0, p.profile, &p.durations, &err);
+    if (status != GP_OK) fail_msg("%s", err.text);
+    return p;
+}
+
+static void release(planned *p) {
+    gp_durations_fini(&p->durations);
+    gp_profile_destroy(&p->profile);
+    gp_plan_destroy(&p->plan);
+    gp_graph_destroy(&p->graph);
+    gp_yaml_destroy(&p->document);
+}
+
+static void expect_milliseconds(double is, double should) {
+    if (!(fabs(is * 1e3 - should) <= 1e-9 * should)) fail_msg("%.17g ms is not %.17g", is * 1e3, should);
+}
+
+/* Every instruction of that operation, stage and micro-batch; how many there are. */
+static int expect_computing(const planned *p, gp_instr_op op, int stage, int micro, double milliseconds) {
+    int found = 0;
+    const gp_programs *programs = p->plan->minis[0].programs;
+    for (int w = 0; w < programs->workers; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
+            const gp_instr *instr = &programs->worker[w].instrs[pc];
+            if (instr->op != op || instr->stage != stage || (micro >= 0 && instr->micro != micro)) continue;
+            expect_milliseconds(gp_durations_computing(&p->durations, instr), milliseconds);
+            found++;
+        }
+    return found;
+}
+
+/* Twice everything: the slowdown. Of recomputing, what the stage computes again. */
+static void instructions_take_the_sum_of_their_layers(void **state) {
+    (void)state;
+    planned p = make(GP_SCHEDULE_GPIPE, 32);
+    assert_int_equal(expect_computing(&p, GP_INSTR_FORWARD, 0, -1, 2 * (1 + 2 + 4)), 4);
+    assert_int_equal(expect_computing(&p, GP_INSTR_FORWARD, 1, -1, 2 * 8), 4);
+    assert_int_equal(expect_computing(&p, GP_INSTR_RECOMPUTE, 0, -1, 2 * (256 + 512)), 3);
+    assert_int_equal(expect_computing(&p, GP_INSTR_RECOMPUTE, 1, -1, 2 * 2048), 3);
+    assert_int_equal(expect_computing(&p, GP_INSTR_BACKWARD, 0, -1, 2 * (16 + 32 + 64 + 128)), 4);
+    assert_int_equal(expect_computing(&p, GP_INSTR_STEP, 0, -1, 2 * (4096 + 8192)), 1);
+    assert_int_equal(expect_computing(&p, GP_INSTR_SEND, 0, -1, 0), 4);
+    release(&p);
+}
+
+static void halves_of_backward_stand_apart(void **state) {
+    (void)state;
+    planned p = make(GP_SCHEDULE_ZB_H1, 32);
+    assert_int_equal(expect_computing(&p, GP_INSTR_BACKWARD_INPUT, 0, -1, 2 * (32 + 64)), 4);
+    assert_int_equal(expect_computing(&p, GP_INSTR_BACKWARD_WEIGHT, 0, -1, 2 * (16 + 128)), 4);
+    assert_int_equal(expect_computing(&p, GP_INSTR_BACKWARD_INPUT, 1, -1, 2 * 65536), 4);
+    release(&p);
+}
+
+/* 25 samples in pieces of 7, 7, 7 and 4. */
+static void smaller_micro_batches_take_their_share(void **state) {
+    (void)state;
+    planned p = make(GP_SCHEDULE_GPIPE, 25);
+    for (int m = 0; m < 4; m++)
+        assert_int_equal(expect_computing(&p, GP_INSTR_FORWARD, 0, m, 2 * (1 + 2 + 4) * (m == 3 ? 4 : 7) / 8.0), 1);
+    assert_int_equal(expect_computing(&p, GP_INSTR_STEP, 1, -1, 2 * 16384), 1);
+    release(&p);
+}
+
+/* 8 samples of 16 numbers or a class; a load of the input and one of the targets. */
+static void copies_take_latency_and_bytes(void **state) {
+    (void)state;
+    planned p = make(GP_SCHEDULE_GPIPE, 32);
+    const gp_programs *programs = p.plan->minis[0].programs;
+    int loads = 0, receives = 0;
+    for (int w = 0; w < 2; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
+            const gp_instr *instr = &programs->worker[w].instrs[pc];
+            double seconds = gp_durations_copying(&p.durations, instr);
+            if (instr->op == GP_INSTR_LOAD) {
+                expect_milliseconds(seconds, 1 + 1024 * (w == 0 ? 8 * 16 * 4 : 8 * 8) * 0x1p-20);
+                loads++;
+            } else if (instr->op == GP_INSTR_RECV && p.plan->stages->edges[instr->edge].value >= 0) {
+                expect_milliseconds(seconds, 3 + 2048 * (8 * 16 * 4) * 0x1p-20);
+                receives++;
+            } else if (instr->op != GP_INSTR_RECV) {
+                assert_true(seconds == 0);
+            }
+        }
+    assert_int_equal(loads, 8);
+    assert_int_equal(receives, 8);
+    release(&p);
+}
+
+/* The step is as long as the play of these times, and busy their sums. */
+static void a_step_is_played_with_them(void **state) {
+    (void)state;
+    planned p = make(GP_SCHEDULE_GPIPE, 32);
+    gp_expectation expected = {0};
+    gp_error err = {0};
+    if (gp_expect(p.plan, 0, p.profile, &expected, &err) != GP_OK) fail_msg("%s", err.text);
+    double first = 2 * (4 * 7 + 3 * 768 + 4 * 240 + 12288), last = 2 * (4 * 8 + 3 * 2048 + 4 * 196608.0 + 16384);
+    expect_milliseconds(expected.busy[0], first);
+    expect_milliseconds(expected.busy[1], last);
+    assert_true(expected.seconds * 1e3 > last && expected.seconds * 1e3 < first + last + 100);
+    assert_true(fabs(1 - expected.bubble - (first + last) / (2 * expected.seconds * 1e3)) < 1e-9);
+    free(expected.busy);
+    release(&p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(instructions_take_the_sum_of_their_layers),
+        cmocka_unit_test(halves_of_backward_stand_apart),
+        cmocka_unit_test(smaller_micro_batches_take_their_share),
+        cmocka_unit_test(copies_take_latency_and_bytes),
+        cmocka_unit_test(a_step_is_played_with_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
