@@ -121,39 +121,50 @@ double gp_durations_copying(const gp_durations *durations, const gp_instr *instr
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
-typedef struct counter {
-    gp_durations durations;
-    double *busy; /* [worker] */
-} counter;
-
-static double count_instr(const void *context, int worker, size_t pc, const gp_instr *instr) {
-    const counter *c = context;
+static double instr_seconds(const void *context, int worker, size_t pc, const gp_instr *instr) {
+    (void)worker;
     (void)pc;
-    double computing = gp_durations_computing(&c->durations, instr);
-    c->busy[worker] += computing;
-    return computing + gp_durations_copying(&c->durations, instr);
+    return gp_durations_computing(context, instr) + gp_durations_copying(context, instr);
 }
 
-static gp_status play(counter *c, gp_expectation *out, gp_error *err) {
-    const gp_plan *plan = c->durations.plan;
-    const gp_mini_plan *mini = c->durations.mini;
-    gp_play *played = NULL;
-    GP_RETURN_IF_FAILED(gp_play_create(plan->stages, mini->programs, mini->waits, count_instr, c, &played, err));
-    double busy = 0;
-    for (int w = 0; w < plan->workers; w++) busy += c->busy[w];
-    out->seconds = played->length;
-    out->bubble = played->length > 0 ? 1 - busy / (played->length * plan->workers) : 0;
-    out->busy = c->busy;
-    gp_play_destroy(&played);
-    return GP_OK;
+static gp_status play(const gp_durations *durations, gp_play **out, gp_error *err) {
+    const gp_plan *plan = durations->plan;
+    const gp_mini_plan *mini = durations->mini;
+    gp_play_copies *copies = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&copies, plan->workers, err));
+    for (int w = 0; w < plan->workers; w++)
+        copies[w] = plan->devices[w].kind->on_host ? GP_PLAY_PULLED : GP_PLAY_QUEUED;
+    gp_play_request request = {.stages = plan->stages,
+                               .programs = mini->programs,
+                               .waits = mini->waits,
+                               .queues = mini->queues,
+                               .copies = copies,
+                               .duration = instr_seconds,
+                               .context = durations,
+                               .timeline = true};
+    gp_status status = gp_play_run(&request, out, err);
+    free(copies);
+    return status;
+}
+
+gp_status gp_expect_play(const gp_plan *plan, int mini, const gp_profile *profile, gp_play **out, gp_error *err) {
+    gp_durations durations;
+    GP_RETURN_IF_FAILED(gp_durations_init(plan, mini, profile, &durations, err));
+    gp_status status = play(&durations, out, err);
+    gp_durations_fini(&durations);
+    return status;
 }
 
 gp_status gp_expect(const gp_plan *plan, int mini, const gp_profile *profile, gp_expectation *out, gp_error *err) {
-    counter c = {.busy = NULL};
-    GP_RETURN_IF_FAILED(gp_durations_init(plan, mini, profile, &c.durations, err));
-    gp_status status = GP_NEW(&c.busy, plan->workers, err);
-    if (status == GP_OK) status = play(&c, out, err);
-    if (status != GP_OK) free(c.busy);
-    gp_durations_fini(&c.durations);
+    gp_play *played = NULL;
+    double *busy = NULL, sum = 0;
+    GP_RETURN_IF_FAILED(gp_expect_play(plan, mini, profile, &played, err));
+    gp_status status = GP_NEW(&busy, plan->workers, err);
+    for (int w = 0; w < plan->workers && status == GP_OK; w++) sum += busy[w] = played->worker[w].busy;
+    if (status == GP_OK) {
+        double bubble = played->length > 0 ? 1 - sum / (played->length * plan->workers) : 0;
+        *out = (gp_expectation){played->length, bubble, busy};
+    }
+    gp_play_destroy(&played);
     return status;
 }

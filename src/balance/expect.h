@@ -7,6 +7,7 @@
 #include "balance/profile.h"
 #include "base/status.h"
 #include "pipeline/plan.h"
+#include "pipeline/play.h"
 
 /* Times of the instructions of one of a plan's mini-batches.
  *
@@ -28,6 +29,10 @@ void gp_durations_fini(gp_durations *durations);
 /* Seconds of computing, and of copying into the worker. */
 double gp_durations_computing(const gp_durations *durations, const gp_instr *instr);
 double gp_durations_copying(const gp_durations *durations, const gp_instr *instr);
+
+/* The mini-batch played with these times, in seconds, with its timeline. */
+GP_MUST_USE gp_status gp_expect_play(const gp_plan *plan, int mini, const gp_profile *profile, gp_play **out,
+                                     gp_error *err);
 
 typedef struct gp_expectation {
     double seconds; /* of the step */

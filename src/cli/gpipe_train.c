@@ -10,6 +10,7 @@
 #include "train/expand.h"
 #include "train/folder.h"
 #include "train/plan_report.h"
+#include "train/plan_svg.h"
 #include "train/predict.h"
 #include "train/trainer.h"
 
@@ -81,10 +82,11 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
     return status;
 }
 
-/* --plan; with -v the programs themselves follow, in the text form that reads back. */
+/* --plan, and --svg; with -v the programs themselves follow, in the text form that reads back. */
 static gp_status print_plan(const gp_session *session, const gp_options *options, gp_error *err) {
     const gp_plan *plan = session->plan;
     GP_RETURN_IF_FAILED(gp_plan_report(plan, session->profile, stdout, err));
+    if (options->svg) GP_RETURN_IF_FAILED(gp_plan_svg_write(plan, session->profile, options->svg, err));
     for (int m = 0; m < plan->mini_count && options->verbosity == GP_VERBOSE; m++) {
         char *text = NULL;
         GP_RETURN_IF_FAILED(gp_programs_write(plan->minis[m].programs, &text, err));

@@ -24,6 +24,7 @@ const char *gp_options_help(void) {
            "  --force               write over a run that the folder holds\n"
            "  --set key.path=value  change the configuration; may be repeated\n"
            "  --plan                print stages, copies, memory, schedule and expected time; train nothing\n"
+           "  --svg FILE            with --plan: draw a mini-batch as a timeline, its memory below, for a browser\n"
            "  --expand              print the configuration with its model as a list of layers; train nothing\n"
            "  --predict FILE        write what the trained model makes of data.eval, as tensor y; train nothing\n"
            "  --weights FILE        the model that predicts (default: model.safetensors of the run folder)\n"
@@ -70,6 +71,7 @@ static gp_status take_long(gp_options *options, const char *word, gp_words *rest
         return gp_words_value(rest, word, length, word + length, &options->trace.path, err);
     if (gp_word_is(word, length, "--predict"))
         return gp_words_value(rest, word, length, word + length, &options->predict, err);
+    if (gp_word_is(word, length, "--svg")) return gp_words_value(rest, word, length, word + length, &options->svg, err);
     if (gp_word_is(word, length, "--weights"))
         return gp_words_value(rest, word, length, word + length, &options->weights, err);
     if (gp_word_is(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
@@ -145,6 +147,8 @@ static gp_status check_together(const gp_options *options, gp_error *err) {
         return gp_fail(err, GP_USAGE, "--resume goes on with a run and --force writes over it: one of them");
     if (options->plan && options->expand)
         return gp_fail(err, GP_USAGE, "either --plan or --expand: each prints, and trains nothing");
+    if (options->svg && !options->plan) return gp_fail(err, GP_USAGE, "option --svg goes with --plan");
+    if (options->svg && !*options->svg) return gp_fail(err, GP_USAGE, "option --svg needs the name of a file");
     if (options->folder && !*options->folder) return gp_fail(err, GP_USAGE, "option -o needs the name of a folder");
     if (options->trace.path && !*options->trace.path)
         return gp_fail(err, GP_USAGE, "option --trace needs the name of a file");

@@ -16,6 +16,7 @@ typedef struct gp_options {
     const char **overrides; /* of --set; owned array of borrowed texts */
     int override_count;
     const char *predict; /* file to write; NULL: trains */
+    const char *svg;     /* picture of the plan to write; NULL: none */
     const char *weights; /* of a prediction; NULL: the run folder's */
     bool plan, expand, force, resume, help, version;
     gp_verbosity verbosity;

@@ -17,8 +17,7 @@ static int64_t stage_parameters(const gp_plan *plan, int s) {
     return sum;
 }
 
-/* The mini-batch that the report is about. */
-static int choose_mini(const gp_plan *plan) {
+int gp_plan_report_mini(const gp_plan *plan) {
     int best = 0;
     for (int m = 1; m < plan->mini_count; m++) {
         const gp_mini_plan *is = &plan->minis[m], *was = &plan->minis[best];
@@ -174,7 +173,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
 }
 
 gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, FILE *out, gp_error *err) {
-    gp_report report = {.plan = plan, .profile = profile, .out = out, .mini = choose_mini(plan)};
+    gp_report report = {.plan = plan, .profile = profile, .out = out, .mini = gp_plan_report_mini(plan)};
     gp_status status = write_report(&report, err);
     free(report.expected.busy);
     free(report.shown);

@@ -16,4 +16,7 @@
  * largest stages. */
 GP_MUST_USE gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, FILE *out, gp_error *err);
 
+/* The mini-batch that it is about, index in plan->minis: the largest that trains, else the largest. */
+int gp_plan_report_mini(const gp_plan *plan);
+
 #endif

@@ -11,6 +11,7 @@
 #include "balance/expect.h"
 #include "base/status.h"
 #include "pipeline/plan.h"
+#include "train/plan_report.h"
 
 enum {
     GP_REPORT_COLUMNS = 100,   /* that the report fits */
@@ -22,7 +23,7 @@ typedef struct gp_report {
     const gp_plan *plan;
     const gp_profile *profile; /* NULL: times are counted */
     FILE *out;
-    int mini; /* that schedule, copies and expectation are about: the largest that trains, else the largest */
+    int mini; /* that schedule, copies and expectation are about */
     gp_expectation expected;
     int *shown; /* stages that tables list, ascending */
     int shown_count;
