@@ -15,9 +15,9 @@ enum {
     LEFT = 116,
     RIGHT = 16,
     TOP = 84,
-    MOST_LANES = 64,   /* more workers: every so many-th */
-    ROOMY_LANES = 16,  /* up to so many are high */
-    MOST_TITLES = 6000 /* instructions: with more, none says what it is */
+    MOST_LANES = 64,  /* more workers: every so many-th */
+    ROOMY_LANES = 16, /* up to so many are high */
+    MOST_MARKS = 6000 /* instructions: of more, shares of the time are drawn */
 };
 
 /* What a mark is coloured by. X(suffix, class, what the legend says) */
@@ -62,8 +62,8 @@ typedef struct painter {
     const gp_play *play;
     int mini_index;
     FILE *out;
-    double scale; /* pixels per second */
-    bool titles;
+    double scale;           /* pixels per second */
+    bool each;              /* every instruction is a mark of its own; else shares of the time are drawn */
     int every;              /* of how many workers one is drawn */
     double lane, copy, mem; /* heights */
     double gap;
@@ -92,31 +92,6 @@ static mark_kind kind_of(const gp_instr *instr) {
 
 /* ---- marks ------------------------------------------------------------------------------------------------------- */
 
-/* Narrow marks that follow one another, to be drawn as one. */
-typedef struct crowd {
-    double from, to; /* pixels; from < 0: nobody */
-    double of[MARKS];
-} crowd;
-
-static void draw_crowd(const painter *p, crowd *c, double y, double height) {
-    if (c->from >= 0) {
-        int most = 0;
-        for (int k = 1; k < MARKS; k++)
-            if (c->of[k] > c->of[most]) most = k;
-        fprintf(p->out, "<rect class=\"%s\" x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\"/>\n", classes[most],
-                c->from, y, fmax(c->to - c->from, 0.1), height);
-    }
-    *c = (crowd){.from = -1};
-}
-
-static void join_crowd(const painter *p, crowd *c, mark_kind kind, double from, double to, double y, double height) {
-    if (c->from >= 0 && from - c->to > 0.5) draw_crowd(p, c, y, height);
-    if (c->from < 0) c->from = from;
-    c->to = to;
-    c->of[kind] += to - from;
-    if (c->to - c->from >= 1) draw_crowd(p, c, y, height);
-}
-
 /* Of a worker's stages the later ones are paler. */
 static double paleness(const painter *p, int stage) {
     int worker = p->plan->stage[stage].worker, before = 0, all = 0;
@@ -135,13 +110,9 @@ static void draw_mark(const painter *p, const gp_instr *instr, mark_kind kind, c
             width, height);
     double pale = kind == MARK_COPY || kind == MARK_UPDATE ? 1 : paleness(p, instr->stage);
     if (pale < 1) fprintf(p->out, " fill-opacity=\"%.2f\"", pale);
-    if (p->titles) {
-        char text[GP_INSTR_TEXT], start[GP_REPORT_NUMBER], length[GP_REPORT_NUMBER];
-        fprintf(p->out, "><title>%s: %s from %s</title></rect>\n", gp_instr_text(text, instr),
-                gp_report_seconds(length, when[1] - when[0]), gp_report_seconds(start, when[0]));
-    } else {
-        fputs("/>\n", p->out);
-    }
+    char text[GP_INSTR_TEXT], start[GP_REPORT_NUMBER], length[GP_REPORT_NUMBER];
+    fprintf(p->out, "><title>%s: %s from %s</title></rect>\n", gp_instr_text(text, instr),
+            gp_report_seconds(length, when[1] - when[0]), gp_report_seconds(start, when[0]));
     char number[16];
     snprintf(number, sizeof number, "%u", instr->micro);
     if (kind < MARK_UPDATE && height >= 12 && width >= 4 + 6 * (double)strlen(number))
@@ -149,52 +120,106 @@ static void draw_mark(const painter *p, const gp_instr *instr, mark_kind kind, c
                 number);
 }
 
-static void draw_marks(const painter *p, int worker, gp_queue queue, bool copies, double y, double height) {
+static bool is_shown(const gp_instr *instr, bool copies) {
+    mark_kind kind = kind_of(instr);
+    return kind != MARK_NONE && (kind == MARK_COPY) == copies;
+}
+
+static void draw_marks(const painter *p, int worker, bool copies, double y, double height) {
     const gp_program *program = &p->mini->programs->worker[worker];
     const gp_play_worker *its = &p->play->worker[worker];
-    crowd c = {.from = -1};
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
-        mark_kind kind = kind_of(instr);
-        const double when[2] = {its->start[pc], its->end[pc]};
-        if (kind == MARK_NONE || (kind == MARK_COPY) != copies || when[1] <= when[0]) continue;
-        if (copies && gp_instr_queue(p->plan->stages, instr) != queue) continue;
-        if ((when[1] - when[0]) * p->scale < 0.8) {
-            join_crowd(p, &c, kind, x_of(p, when[0]), x_of(p, when[1]), y, height);
-            continue;
-        }
-        draw_crowd(p, &c, y, height);
-        draw_mark(p, instr, kind, when, y, height);
+        if (!is_shown(instr, copies) || its->end[pc] <= its->start[pc]) continue;
+        draw_mark(p, instr, kind_of(instr), (const double[]){its->start[pc], its->end[pc]}, y, height);
     }
-    draw_crowd(p, &c, y, height);
+}
+
+/* ---- shares ------------------------------------------------------------------------------------------------------ */
+
+enum { COLUMN = 2, COLUMNS = (WIDTH - LEFT - RIGHT) / COLUMN };
+
+/* What part of each column's time goes to each kind. */
+typedef struct shares {
+    double of[COLUMNS][MARKS];
+} shares;
+
+static void add_share(const painter *p, shares *all, mark_kind kind, double start, double end) {
+    double from = start * p->scale / COLUMN, to = end * p->scale / COLUMN;
+    for (int c = (int)from; c < COLUMNS && c < to; c++) all->of[c][kind] += fmin(to, c + 1) - fmax(from, c);
+}
+
+/* Stacked from below; neighbours of equal height are one. */
+static void draw_share(const painter *p, const shares *all, int kind, double y, double height) {
+    double from = 0, top = y, high = 0;
+    fprintf(p->out, "<path class=\"%s\" d=\"", classes[kind]);
+    for (int c = 0; c <= COLUMNS; c++) {
+        double below = 0, part = c < COLUMNS ? all->of[c][kind] * height : 0;
+        for (int k = 0; k < kind && c < COLUMNS; k++) below += all->of[c][k] * height;
+        double at = y + height - below - part, x = LEFT + c * COLUMN;
+        if (fabs(part - high) < 0.05 && fabs(at - top) < 0.05) continue;
+        if (high >= 0.05) fprintf(p->out, "M%.0f %.1fH%.0fv%.1fH%.0f", from, top, x, high, from);
+        from = x;
+        top = at;
+        high = part;
+    }
+    fputs("\"/>\n", p->out);
+}
+
+/* Where there are too many to see each. */
+static gp_status draw_shares(const painter *p, int worker, bool copies, double y, double height, gp_error *err) {
+    const gp_program *program = &p->mini->programs->worker[worker];
+    const gp_play_worker *its = &p->play->worker[worker];
+    bool there[MARKS] = {false};
+    shares *all = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&all, 1, err));
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *instr = &program->instrs[pc];
+        if (!is_shown(instr, copies)) continue;
+        there[kind_of(instr)] = true;
+        add_share(p, all, kind_of(instr), its->start[pc], its->end[pc]);
+    }
+    for (int k = 0; k < MARKS; k++)
+        if (there[k]) draw_share(p, all, k, y, height);
+    free(all);
+    return GP_OK;
+}
+
+static gp_status draw_lane(const painter *p, int worker, bool copies, double y, double height, gp_error *err) {
+    if (!p->each) return draw_shares(p, worker, copies, y, height, err);
+    draw_marks(p, worker, copies, y, height);
+    return GP_OK;
 }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
 /* Half pixels, each as high as the most that is alive in it. */
-static gp_status draw_memory(const painter *p, int worker, double y, gp_error *err) {
-    size_t count = p->mini->programs->worker[worker].count, *bytes = NULL, most = 0, drawn = SIZE_MAX;
-    GP_RETURN_IF_FAILED(GP_NEW(&bytes, count, err));
-    gp_status status = gp_memory_follow(p->plan, p->mini_index, worker, bytes, err);
-    double scale = p->most ? p->mem / (double)p->most : 0, at = 0;
-    if (status == GP_OK) fprintf(p->out, "<path class=\"mem\" d=\"M%d %.1f", (int)LEFT, y + p->mem);
-    for (size_t pc = 0; pc < count && status == GP_OK; pc++) {
-        double x = floor(2 * x_of(p, fmax(p->play->worker[worker].start[pc], 0))) / 2;
-        if (x > at && pc > 0) {
-            if (most != drawn) fprintf(p->out, "H%.1fV%.1f", at, y + p->mem - (double)most * scale);
-            drawn = most;
-            most = 0;
+static void draw_alive(const painter *p, int worker, const size_t *bytes, double y) {
+    size_t count = p->mini->programs->worker[worker].count, most = 0;
+    double scale = p->most ? p->mem / (double)p->most : 0, at = LEFT, drawn = -1;
+    fprintf(p->out, "<path class=\"mem\" d=\"M%d %.1f", (int)LEFT, y + p->mem);
+    for (size_t pc = 0; pc < count; pc++) {
+        double x = floor(2 * x_of(p, p->play->worker[worker].start[pc])) / 2, top = y + p->mem - (double)most * scale;
+        if (x > at && fabs(top - drawn) >= 0.05) {
+            fprintf(p->out, "H%.1fV%.1f", at, top);
+            drawn = top;
         }
+        if (x > at) most = 0;
         at = fmax(x, at);
         if (bytes[pc] > most) most = bytes[pc];
     }
-    if (status == GP_OK)
-        fprintf(p->out, "H%.1fV%.1fH%dV%.1fZ\"/>\n", at, y + p->mem - (double)most * scale, WIDTH - RIGHT, y + p->mem);
+    fprintf(p->out, "H%.1fV%.1fH%dV%.1fZ\"/>\n", at, y + p->mem - (double)most * scale, WIDTH - RIGHT, y + p->mem);
+    fprintf(p->out, "<path class=\"arena\" d=\"M%d %.1fH%d\"/>\n", (int)LEFT,
+            y + p->mem - (double)p->plan->arena[worker] * scale, WIDTH - RIGHT);
+}
+
+static gp_status draw_memory(const painter *p, int worker, double y, gp_error *err) {
+    size_t *bytes = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&bytes, p->mini->programs->worker[worker].count, err));
+    gp_status status = gp_memory_follow(p->plan, p->mini_index, worker, bytes, err);
+    if (status == GP_OK) draw_alive(p, worker, bytes, y);
     free(bytes);
-    GP_RETURN_IF_FAILED(status);
-    double arena = y + p->mem - (double)p->plan->arena[worker] * scale;
-    fprintf(p->out, "<path class=\"arena\" d=\"M%d %.1fH%d\"/>\n", (int)LEFT, arena, WIDTH - RIGHT);
-    return GP_OK;
+    return status;
 }
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
@@ -233,7 +258,9 @@ static void draw_legend(const painter *p) {
 }
 
 static void write_title(const painter *p, const gp_plan_picture *picture) {
-    gp_play_span longest = gp_play_longest(p->play);
+    double busy = 0;
+    for (int w = 0; w < p->plan->workers; w++) busy += p->play->worker[w].busy;
+    double bubble = p->play->length > 0 ? 1 - busy / (p->play->length * p->plan->workers) : 0;
     char stages[GP_REPORT_NUMBER], workers[GP_REPORT_NUMBER], time[GP_REPORT_NUMBER];
     fprintf(
         p->out,
@@ -241,8 +268,9 @@ static void write_title(const painter *p, const gp_plan_picture *picture) {
         (int)LEFT, gp_schedule_kind_name(p->plan->schedule.kind),
         gp_report_count(stages, p->plan->stages->count, "stage"), gp_report_count(workers, p->plan->workers, "worker"),
         p->mini->pieces, p->mini->pieces == 1 ? "" : "es", gp_checkpoint_mode_name(p->plan->checkpoint),
-        gp_report_seconds(time, p->play->length), 100 * longest.bubble);
+        gp_report_seconds(time, p->play->length), 100 * bubble);
     fprintf(p->out, " (%s)", picture->source);
+    if (!p->each) fputs("; shares of the time", p->out);
     if (p->every > 1) fprintf(p->out, "; every %dth worker", p->every);
     fputs("</text>\n", p->out);
 }
@@ -254,8 +282,8 @@ static gp_status draw_worker(const painter *p, int worker, double y, gp_error *e
             labels ? "" : " class=\"small\"", worker);
     fprintf(p->out, "<rect class=\"lane\" x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%.1f\"/>\n", (int)LEFT, y,
             WIDTH - LEFT - RIGHT, p->lane + p->copy);
-    draw_marks(p, worker, GP_QUEUE_COMPUTE, false, y, p->lane);
-    for (int q = 0; q < GP_QUEUES; q++) draw_marks(p, worker, (gp_queue)q, true, y + p->lane, p->copy);
+    GP_RETURN_IF_FAILED(draw_lane(p, worker, false, y, p->lane, err));
+    GP_RETURN_IF_FAILED(draw_lane(p, worker, true, y + p->lane, p->copy, err));
     y += p->lane + p->copy + 3;
     if (labels)
         fprintf(p->out, "<text class=\"small\" x=\"8\" y=\"%.1f\">%s</text>\n", y + p->mem / 2 + 4,
@@ -271,12 +299,12 @@ static void choose_sizes(painter *p) {
     p->lane = roomy ? 24 : 10;
     p->copy = roomy ? 4 : 2;
     p->mem = roomy ? 24 : 8;
-    p->gap = roomy ? 12 : 4;
+    p->gap = roomy ? 12 : 8;
     for (int w = 0; w < p->plan->workers; w += p->every) {
         instrs += p->mini->programs->worker[w].count;
         if (p->plan->arena[w] > p->most) p->most = p->plan->arena[w];
     }
-    p->titles = instrs <= MOST_TITLES;
+    p->each = instrs <= MOST_MARKS;
     p->scale = p->play->length > 0 ? (WIDTH - LEFT - RIGHT) / p->play->length : 0;
 }
 

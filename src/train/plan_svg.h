@@ -1,8 +1,9 @@
 /* --svg: a plan's mini-batch as a picture: a lane for each worker, its memory below.
  *
  * Computations by kind, copies as thin marks, waiting as what is left free; memory as bytes alive against the arena, on
- * one scale for all workers. Of many workers some are drawn, evenly chosen; what is narrower than a pixel is drawn
- * together. Light or dark as the reader's browser wants it. Borrows all for the call; one thread per stream. */
+ * one scale for all workers. Of many workers some are drawn, evenly chosen; of many instructions what part of the time
+ * goes to which kind, column by column. Light or dark as the reader's browser wants it. Borrows all for the call; one
+ * thread per stream. */
 #ifndef GP_TRAIN_PLAN_SVG_H
 #define GP_TRAIN_PLAN_SVG_H
 

@@ -45,7 +45,9 @@ if(NOT GP_SANITIZE)
 endif()
 add_test(NAME cli_simulate COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_simulate.py
                                    $<TARGET_FILE:gpipe-balance>)
-set_tests_properties(cli_simulate PROPERTIES LABELS "cli;unit" TIMEOUT 120)
+add_test(NAME cli_svg COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_svg.py
+                              $<TARGET_FILE:gpipe-train>)
+set_tests_properties(cli_simulate cli_svg PROPERTIES LABELS "cli;unit" TIMEOUT 120)
 add_test(NAME cli_search COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_search.py
                                  $<TARGET_FILE:gpipe-balance> $<TARGET_FILE:gpipe-train>)
 set_tests_properties(cli_search PROPERTIES LABELS "cli;unit" TIMEOUT 300)
