@@ -152,6 +152,8 @@ void gp_config_destroy(gp_config **config) {
     free((*config)->pipeline.devices);
     free((*config)->pipeline.layers);
     free((*config)->pipeline.schedule.file);
+    free((*config)->pipeline.first);
+    free((*config)->pipeline.together);
     free((*config)->optimizer.lr_milestones);
     free((*config)->train.init);
     free((*config)->train.init_skip);

@@ -95,6 +95,12 @@ typedef struct gp_device_config {
     gp_place place;
 } gp_device_config;
 
+/* A name as the configuration says it. */
+typedef struct gp_placed_name {
+    const char *text; /* borrowed */
+    gp_place place;
+} gp_placed_name;
+
 typedef enum gp_balance_mode { GP_BALANCE_AUTO, GP_BALANCE_SIZE, GP_BALANCE_LAYERS } gp_balance_mode;
 typedef enum gp_checkpoint_mode {
     GP_CHECKPOINT_NEVER,
@@ -120,6 +126,11 @@ typedef struct gp_schedule_config {
     gp_place place; /* of the file's name, or of the kind */
 } gp_schedule_config;
 
+/* Two layers on one stage, and so all between them. */
+typedef struct gp_bound_layers {
+    gp_placed_name layer[2];
+} gp_bound_layers;
+
 typedef struct gp_pipeline_config {
     gp_device_config *devices; /* owned */
     int device_count;
@@ -127,6 +138,10 @@ typedef struct gp_pipeline_config {
     int64_t *layers; /* GP_BALANCE_LAYERS: layers per stage, layers_count of them; owned */
     int layers_count;
     gp_place balance_place;
+    gp_placed_name *first; /* GP_BALANCE_AUTO: layers that begin a later stage, first_count of them; owned */
+    int first_count;
+    gp_bound_layers *together; /* owned */
+    int together_count;
     int micro_batches;
     gp_place micro_batches_place;
     gp_schedule_config schedule;
@@ -155,12 +170,6 @@ typedef struct gp_optimizer_config {
     gp_time warmup;     /* length; 0: none */
     double warmup_from; /* share of lr in step 0 */
 } gp_optimizer_config;
-
-/* A name as the configuration says it. */
-typedef struct gp_placed_name {
-    const char *text; /* borrowed */
-    gp_place place;
-} gp_placed_name;
 
 /* What convolutions and products compute in. tf32: GPUs may round their factors to 10 bits of mantissa, and add in f32;
  * elsewhere it is f32. */

@@ -60,6 +60,14 @@ void gp_write_transforms(FILE *file, const gp_source_config *source);
 /* The shortest decimal that reads back as the same number. */
 void gp_write_number(FILE *file, double value);
 
+/* Whether a list at pipeline.balance has names of layers in it. */
+bool gp_balance_has_names(const gp_yaml *list);
+GP_MUST_USE gp_status gp_read_balance_names(gp_pipeline_config *pipeline, const gp_yaml *list, gp_error *err);
+GP_MUST_USE gp_status gp_read_together(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err);
+/* As config.yaml has them. */
+void gp_write_balance_names(FILE *file, const gp_pipeline_config *pipeline);
+void gp_write_together(FILE *file, const gp_pipeline_config *pipeline);
+
 GP_MUST_USE gp_status gp_read_data(gp_config *config, const gp_yaml *node, gp_error *err);
 GP_MUST_USE gp_status gp_read_pipeline(gp_config *config, const gp_yaml *node, gp_error *err);
 GP_MUST_USE gp_status gp_read_optimizer(gp_config *config, const gp_yaml *node, gp_error *err);

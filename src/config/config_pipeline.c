@@ -125,14 +125,7 @@ static gp_status read_devices(gp_pipeline_config *pipeline, const gp_yaml *node,
 static gp_status read_balance_list(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
     static const char what[] = "pipeline.balance";
     size_t count = 0;
-    for (size_t i = 0; i < node->count; i++) {
-        const gp_yaml *item = node->items[i];
-        bool number = item->kind == GP_YAML_SCALAR && strspn(item->text, "+-.0123456789") > 0;
-        if (item->kind == GP_YAML_SCALAR && item->text[0] && !number)
-            return gp_fail_at(err, GP_CONFIG, item->place,
-                              "%s: %s: names of layers are not available yet; write the layers per stage, as in [4, 4]",
-                              what, gp_show(item->text).text);
-    }
+    if (gp_balance_has_names(node)) return gp_read_balance_names(pipeline, node, err);
     GP_RETURN_IF_FAILED(GP_NEW(&pipeline->layers, GP_MAX_STAGES, err));
     GP_RETURN_IF_FAILED(gp_read_integers(node, what, 1, INT32_MAX, GP_MAX_STAGES, pipeline->layers, &count, err));
     bool one_each = pipeline->stages == pipeline->device_count;
@@ -151,9 +144,11 @@ static gp_status read_balance(gp_pipeline_config *pipeline, const gp_yaml *node,
     pipeline->balance_place = node->place;
     if (node->kind == GP_YAML_SEQUENCE) return read_balance_list(pipeline, node, err);
     if (node->kind == GP_YAML_MAPPING || gp_index_of(node->text, modes) < 0)
-        return gp_fail_at(err, GP_CONFIG, node->place,
-                          "pipeline.balance: needs auto, size, or the layers per stage, as in [4, 4], not %s",
-                          gp_show_node(node).text);
+        return gp_fail_at(
+            err, GP_CONFIG, node->place,
+            "pipeline.balance: needs auto, size, the layers per stage, as in [4, 4], or the first layers of the "
+            "later stages, as in [conv4_1], not %s",
+            gp_show_node(node).text);
     GP_RETURN_IF_FAILED(gp_read_choice(node, "pipeline.balance", modes, &mode, err));
     pipeline->balance = (gp_balance_mode)mode;
     return GP_OK;
@@ -231,8 +226,8 @@ static gp_status read_lockstep(gp_pipeline_config *pipeline, const gp_yaml *node
 }
 
 static gp_status read_options(gp_pipeline_config *pipeline, const gp_yaml *node, const char *folder, gp_error *err) {
-    static const char *const known[] = {"devices",  "balance", "micro_batches", "schedule", "checkpoint",
-                                        "lockstep", NULL};
+    static const char *const known[] = {"devices",  "balance",    "together", "micro_batches",
+                                        "schedule", "checkpoint", "lockstep", NULL};
     static const char *const later[] = {"replicas", "transport", NULL};
     int64_t micro_batches = 1;
     int mode = GP_CHECKPOINT_EXCEPT_LAST;
@@ -244,6 +239,8 @@ static gp_status read_options(gp_pipeline_config *pipeline, const gp_yaml *node,
     GP_RETURN_IF_FAILED(count_stages(pipeline, err));
     value = gp_yaml_get(node, "balance");
     if (value) GP_RETURN_IF_FAILED(read_balance(pipeline, value, err));
+    value = gp_yaml_get(node, "together");
+    if (value) GP_RETURN_IF_FAILED(gp_read_together(pipeline, value, err));
     value = gp_yaml_get(node, "micro_batches");
     if (value) {
         GP_RETURN_IF_FAILED(

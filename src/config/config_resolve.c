@@ -101,6 +101,10 @@ static void write_devices(FILE *file, const gp_pipeline_config *pipeline) {
 }
 
 static void write_balance(FILE *file, const gp_pipeline_config *pipeline) {
+    if (pipeline->balance == GP_BALANCE_AUTO && pipeline->first_count > 0) {
+        gp_write_balance_names(file, pipeline);
+        return;
+    }
     if (pipeline->balance != GP_BALANCE_LAYERS) {
         fputs(pipeline->balance == GP_BALANCE_SIZE ? "size" : "auto", file);
         return;
@@ -129,6 +133,10 @@ static void write_pipeline(FILE *file, const gp_config *config) {
     write_devices(file, pipeline);
     fputs("], balance: ", file);
     write_balance(file, pipeline);
+    if (pipeline->together_count > 0) {
+        fputs(", together: ", file);
+        gp_write_together(file, pipeline);
+    }
     fprintf(file, ", micro_batches: %d, schedule: ", pipeline->micro_batches);
     write_schedule(file, &pipeline->schedule);
     fprintf(file, ", checkpoint: %s, lockstep: %s}", gp_checkpoint_mode_name(pipeline->checkpoint),
