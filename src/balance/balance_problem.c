@@ -1,0 +1,165 @@
+#include "balance/balance_problem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "balance/layer_bytes.h"
+#include "balance/rules.h"
+#include "base/memory.h"
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+/* Layers behind the producer's that use a value, each once, into users; how many. */
+static int list_users(const gp_graph *graph, const gp_value *value, int producer, int *users) {
+    int count = 0, last = producer;
+    for (int u = 0; u < value->use_count; u++) {
+        int layer = graph->nodes[value->uses[u].node].unit;
+        if (layer == last) continue;
+        users[count++] = last = layer;
+    }
+    return count;
+}
+
+static gp_status list_values(gp_balance_problem *problem, const gp_balance_request *request, gp_error *err) {
+    const gp_graph *graph = request->plan.graph;
+    int64_t samples = (request->plan.batch + request->plan.micro_batches - 1) / request->plan.micro_batches;
+    size_t uses = 0;
+    for (int v = 0; v < graph->value_count; v++) uses += (size_t)graph->values[v].use_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->values, graph->value_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->users, uses, err));
+    int *users = problem->users;
+    for (int v = 0; v < graph->value_count; v++) {
+        const gp_value *its = &graph->values[v];
+        int producer = its->producer < 0 ? -1 : graph->nodes[its->producer].unit;
+        int count = list_users(graph, its, producer, users);
+        if (count == 0) continue;
+        gp_tensor tensor = gp_tensor_samples(its->dtype, samples, its->shape);
+        int64_t bytes = (int64_t)gp_align_up(gp_tensor_bytes(&tensor), GP_ALIGNMENT);
+        problem->values[problem->cut.value_count++] =
+            (gp_cut_value){producer, users, count, bytes, its->needs_grad ? bytes : 0};
+        users += count;
+    }
+    return GP_OK;
+}
+
+/* ---- devices ----------------------------------------------------------------------------------------------------- */
+
+static bool costs_equal(const gp_balance_device *a, const gp_balance_device *b) {
+    return a->layers == b->layers && !(a->copy_latency < b->copy_latency || a->copy_latency > b->copy_latency) &&
+           !(a->copy_per_byte < b->copy_per_byte || a->copy_per_byte > b->copy_per_byte) &&
+           !(a->load_latency < b->load_latency || a->load_latency > b->load_latency) &&
+           !(a->load_per_byte < b->load_per_byte || a->load_per_byte > b->load_per_byte);
+}
+
+static gp_status fill_kind(gp_balance_problem *problem, const gp_balance_device *device, gp_error *err) {
+    int count = problem->cut.value_count, kind = problem->cut.kind_count++;
+    int64_t *copies = problem->copies + (size_t)kind * (size_t)count;
+    for (int v = 0; v < count; v++) {
+        const gp_cut_value *value = &problem->values[v];
+        bool loaded = value->producer < 0;
+        double once = loaded ? device->load_latency + device->load_per_byte * (double)value->bytes
+                             : device->copy_latency + device->copy_per_byte * (double)value->bytes;
+        double all = value->gradients > 0 ? 2 * once : once;
+        if (!(all < 0x1p62)) return gp_fail(err, GP_UNSUPPORTED, "a copy costs more than 64 bits can count");
+        copies[v] = (int64_t)all;
+    }
+    problem->kinds[kind] = (gp_cut_kind){device->layers, copies};
+    return GP_OK;
+}
+
+static gp_status list_workers(gp_balance_problem *problem, const gp_balance_request *request, int workers,
+                              gp_error *err) {
+    size_t values = (size_t)problem->cut.value_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->kinds, workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->workers, workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->worker_names, workers, err));
+    int *first = NULL, distinct = 0; /* a worker of each kind */
+    GP_RETURN_IF_FAILED(GP_NEW(&first, workers, err));
+    for (int w = 0; w < workers; w++) {
+        int k = 0;
+        while (k < distinct && !costs_equal(&request->devices[first[k]], &request->devices[w])) k++;
+        if (k == distinct) first[distinct++] = w;
+        const gp_device_spec *spec = &request->plan.devices[w];
+        int64_t memory = spec->memory > INT64_MAX ? INT64_MAX : (int64_t)spec->memory;
+        snprintf(problem->worker_names[w], sizeof problem->worker_names[w], "worker %d", w);
+        problem->workers[w] = (gp_cut_worker){k, memory, problem->worker_names[w]};
+    }
+    gp_status status = GP_NEW(&problem->copies, (size_t)distinct * values, err);
+    for (int k = 0; k < distinct && status == GP_OK; k++) status = fill_kind(problem, &request->devices[first[k]], err);
+    free(first);
+    return status;
+}
+
+static gp_status list_stages(gp_balance_problem *problem, const gp_balance_request *request, int workers,
+                             gp_error *err) {
+    int stages = request->plan.stages, *worker_of_stage = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->stages, stages, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&worker_of_stage, stages, err));
+    gp_schedule_place(&request->plan.schedule, workers, worker_of_stage);
+    for (int s = 0; s < stages; s++) problem->stages[s].worker = worker_of_stage[s];
+    free(worker_of_stage);
+    return GP_OK;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+static gp_status fill(gp_balance_problem *problem, const gp_balance_request *request, gp_error *err) {
+    const gp_graph *graph = request->plan.graph;
+    int workers = gp_schedule_workers(&request->plan.schedule, request->plan.stages);
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->names, graph->layer_count, err));
+    for (int i = 0; i < graph->layer_count; i++) problem->names[i] = gp_balance_layer_name(graph, i);
+    GP_RETURN_IF_FAILED(list_values(problem, request, err));
+    GP_RETURN_IF_FAILED(list_workers(problem, request, workers, err));
+    GP_RETURN_IF_FAILED(list_stages(problem, request, workers, err));
+    problem->cut.layer_count = graph->layer_count;
+    problem->cut.layer_names = problem->names;
+    problem->cut.rules = request->rules;
+    problem->cut.values = problem->values;
+    problem->cut.kinds = problem->kinds;
+    problem->cut.workers = problem->workers;
+    problem->cut.worker_count = workers;
+    problem->cut.stages = problem->stages;
+    problem->cut.stage_count = request->plan.stages;
+    return GP_OK;
+}
+
+gp_status gp_balance_problem_init(gp_balance_problem *problem, const gp_balance_request *request, gp_error *err) {
+    *problem = (gp_balance_problem){0};
+    gp_status status = fill(problem, request, err);
+    if (status != GP_OK) gp_balance_problem_fini(problem);
+    return status;
+}
+
+gp_status gp_balance_problem_add_memory(gp_balance_problem *problem, const gp_balance_request *request,
+                                        const gp_plan *plan, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->bytes, problem->cut.layer_count, err));
+    for (int w = 0; w < problem->cut.worker_count; w++) {
+        bool seen = false;
+        for (int before = 0; before < w && !seen; before++)
+            seen = problem->workers[before].kind == problem->workers[w].kind;
+        if (!seen) GP_RETURN_IF_FAILED(gp_layer_bytes(&request->plan, w, problem->bytes, err));
+    }
+    for (int s = 0; s < problem->cut.stage_count; s++) {
+        const int *slots = plan->stage[s].slots;
+        gp_cut_stage *stage = &problem->stages[s];
+        stage->stash = slots[GP_FRAME_STASH];
+        stage->saved = slots[GP_FRAME_SAVED];
+        stage->outbox = slots[GP_FRAME_OUTBOX];
+        stage->gradient = slots[GP_FRAME_GRAD];
+    }
+    problem->cut.bytes = problem->bytes;
+    return GP_OK;
+}
+
+void gp_balance_problem_fini(gp_balance_problem *problem) {
+    free(problem->names);
+    free(problem->values);
+    free(problem->users);
+    free(problem->kinds);
+    free(problem->copies);
+    free(problem->workers);
+    free(problem->worker_names);
+    free(problem->stages);
+    free(problem->bytes);
+    *problem = (gp_balance_problem){0};
+}

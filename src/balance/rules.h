@@ -1,0 +1,23 @@
+/* What a configuration says of single cuts: `pipeline.balance` where it names layers, and `pipeline.together`.
+ *
+ * Pure; any thread. */
+#ifndef GP_BALANCE_RULES_H
+#define GP_BALANCE_RULES_H
+
+#include "balance/cut.h"
+#include "config/config.h"
+#include "model/graph.h"
+
+/* rules[layer] for graph->layer_count layers and so many stages. A name is a layer's, or what its name begins with up
+ * to a dot (layer2 stands for layer2.0.conv1 and all that follow). GP_CONFIG with the name's place: no such layer, one
+ * that is part of another, wrong order, more names than stages, names against each other. */
+GP_MUST_USE gp_status gp_balance_rules(const gp_graph *graph, const gp_pipeline_config *pipeline, int stages,
+                                       gp_cut_rule *rules, gp_error *err);
+/* GP_CONFIG at pipeline.balance where the numbers there cut layers apart that are to stay together. */
+GP_MUST_USE gp_status gp_balance_check_together(const gp_graph *graph, const gp_pipeline_config *pipeline,
+                                                const gp_cut_rule *rules, gp_error *err);
+
+/* The name of a layer as `balance` counts: its first node's. */
+const char *gp_balance_layer_name(const gp_graph *graph, int layer);
+
+#endif
