@@ -1,5 +1,6 @@
 #include "balance/balance.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,7 +87,10 @@ static gp_status search(finder *f, gp_error *err) {
         set_limits(f, share);
         gp_status status = gp_cut_solve(&f->problem.cut, f->now, &cut, &why);
         if (status == GP_CONFIG) {
-            if (i == 0) memcpy(f->out->missing, why.text, sizeof why.text);
+            static const char prefix[] = "balance: ";
+            bool prefixed = strncmp(why.text, prefix, sizeof prefix - 1) == 0;
+            if (i == 0)
+                snprintf(f->out->missing, sizeof f->out->missing, "%s", why.text + (prefixed ? sizeof prefix - 1 : 0));
             if (next == 0) return GP_OK;
             share = next;
             next /= 2;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "balance/layer_bytes.h"
-#include "balance/rules.h"
+#include "balance/profile.h"
 #include "base/memory.h"
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
@@ -107,7 +107,7 @@ static gp_status fill(gp_balance_problem *problem, const gp_balance_request *req
     const gp_graph *graph = request->plan.graph;
     int workers = gp_schedule_workers(&request->plan.schedule, request->plan.stages);
     GP_RETURN_IF_FAILED(GP_NEW(&problem->names, graph->layer_count, err));
-    for (int i = 0; i < graph->layer_count; i++) problem->names[i] = gp_balance_layer_name(graph, i);
+    for (int i = 0; i < graph->layer_count; i++) problem->names[i] = gp_layer_name(graph, i);
     GP_RETURN_IF_FAILED(list_values(problem, request, err));
     GP_RETURN_IF_FAILED(list_workers(problem, request, workers, err));
     GP_RETURN_IF_FAILED(list_stages(problem, request, workers, err));

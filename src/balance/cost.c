@@ -17,7 +17,8 @@ static gp_status refuse_sum(const gp_graph *graph, int node, const char *what, g
     return status;
 }
 
-static gp_status count_node(const gp_graph *graph, int node, int64_t samples, double *seconds, gp_error *err) {
+static gp_status count_node(const gp_graph *graph, int node, int64_t samples, double recomputes, double *seconds,
+                            gp_error *err) {
     const gp_node *its = &graph->nodes[node];
     gp_lowering lowering;
     gp_lowering_init(&lowering, GP_F32, samples, (uint32_t)node);
@@ -31,18 +32,19 @@ static gp_status count_node(const gp_graph *graph, int node, int64_t samples, do
         if (gp_lowered_is_dead(graph, node, op)) continue;
         double flops, bytes;
         gp_op_count(&op->desc, &flops, &bytes);
-        *seconds += gp_counted_seconds(flops, bytes, 1);
+        bool repeats = op->pass == GP_PASS_FORWARD && !(op->flags & GP_LOWERED_ONCE);
+        *seconds += gp_counted_seconds(flops, bytes, 1) * (repeats ? 1 + recomputes : 1);
     }
     gp_lowering_fini(&lowering);
     return status;
 }
 
-gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, int64_t *cost, gp_error *err) {
+gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, double recomputes, int64_t *cost, gp_error *err) {
     int64_t total = 0;
     for (int i = 0; i < graph->layer_count; i++) cost[i] = 0;
     for (int n = 0; n < graph->node_count; n++) {
         double seconds;
-        GP_RETURN_IF_FAILED(count_node(graph, n, samples, &seconds, err));
+        GP_RETURN_IF_FAILED(count_node(graph, n, samples, recomputes, &seconds, err));
         double picoseconds = seconds * 1e12;
         if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total))
             return refuse_sum(graph, n, "picoseconds", err);

@@ -18,9 +18,11 @@
 double gp_counted_seconds(double flops, double bytes, int threads);
 
 /* cost[i] in picoseconds of layer i (graph->layer_count of them; the loss is added to the last) for one micro-batch of
- * `samples`, forward and backward, on one thread; without what no training needs (gradients of the input). The sum fits
- * an int64 (GP_UNSUPPORTED where it does not); GP_CONFIG with its place for what a layer refuses. */
-GP_MUST_USE gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, int64_t *cost, gp_error *err);
+ * `samples`, forward, backward and `recomputes` times forward again, on one thread; without what no training needs
+ * (gradients of the input). The sum fits an int64 (GP_UNSUPPORTED where it does not); GP_CONFIG with its place for what
+ * a layer refuses. */
+GP_MUST_USE gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, double recomputes, int64_t *cost,
+                                      gp_error *err);
 /* cost[i] in bytes: the value that layer i makes for one micro-batch, and its parameters times what training keeps of
  * each (itself, gradient, optimizer states; of buffers and frozen ones themselves alone); torchgpipe's balance by size.
  * The sum fits an int64, as above. */

@@ -4,12 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "balance/profile.h"
 #include "base/memory.h"
 #include "config/read.h"
-
-const char *gp_balance_layer_name(const gp_graph *graph, int layer) {
-    return graph->nodes[layer ? graph->unit_end[layer - 1] : 0].name;
-}
 
 /* Nodes that a name stands for. */
 typedef struct named {
@@ -50,7 +47,7 @@ static gp_status begin_stage(const gp_graph *graph, const gp_placed_name *name, 
     named nodes;
     if (!find_named(graph, name->text, &nodes)) return refuse_unknown(graph, key, name, err);
     int layer = graph->nodes[nodes.first].unit;
-    const char *begins = gp_balance_layer_name(graph, layer);
+    const char *begins = gp_layer_name(graph, layer);
     if (layer == 0)
         return gp_fail_at(err, GP_CONFIG, name->place,
                           "%s: \"%s\" is part of the first layer; names are those of the later stages' first layers",
@@ -62,7 +59,7 @@ static gp_status begin_stage(const gp_graph *graph, const gp_placed_name *name, 
     if (layer <= before)
         return gp_fail_at(err, GP_CONFIG, name->place,
                           "%s: \"%s\" is not behind \"%s\"; names stand in the model's order", key, name->text,
-                          gp_balance_layer_name(graph, before));
+                          gp_layer_name(graph, before));
     *out = layer;
     return GP_OK;
 }
@@ -95,7 +92,7 @@ static gp_status keep_together(const gp_graph *graph, const gp_bound_layers *bou
             return gp_fail_at(err, GP_CONFIG, bound->layer[0].place,
                               "pipeline.together: layer \"%s\" is to begin a stage (pipeline.balance), but stands "
                               "between what stays together",
-                              gp_balance_layer_name(graph, i));
+                              gp_layer_name(graph, i));
         rules[i] = GP_CUT_NEVER;
     }
     return GP_OK;
@@ -105,9 +102,14 @@ gp_status gp_balance_rules(const gp_graph *graph, const gp_pipeline_config *pipe
                            gp_error *err) {
     for (int i = 0; i < graph->layer_count; i++) rules[i] = GP_CUT_FREE;
     GP_RETURN_IF_FAILED(begin_stages(graph, pipeline, stages, rules, err));
+    int places = graph->layer_count - 1;
     for (int i = 0; i < pipeline->together_count; i++)
         GP_RETURN_IF_FAILED(keep_together(graph, &pipeline->together[i], rules, err));
-    return GP_OK;
+    for (int i = 1; i < graph->layer_count; i++) places -= rules[i] == GP_CUT_NEVER;
+    if (pipeline->together_count == 0 || places >= stages - 1) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, pipeline->together[0].layer[0].place,
+                      "pipeline.together: leaves %d place%s to cut, but %d stages need %d", places,
+                      places == 1 ? "" : "s", stages, stages - 1);
 }
 
 gp_status gp_balance_check_together(const gp_graph *graph, const gp_pipeline_config *pipeline, const gp_cut_rule *rules,
@@ -118,6 +120,6 @@ gp_status gp_balance_check_together(const gp_graph *graph, const gp_pipeline_con
             return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
                               "pipeline.balance: stage %d begins with layer \"%s\", which pipeline.together keeps with "
                               "the one before it",
-                              s, gp_balance_layer_name(graph, (int)first));
+                              s, gp_layer_name(graph, (int)first));
     return GP_OK;
 }

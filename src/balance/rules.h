@@ -17,7 +17,4 @@ GP_MUST_USE gp_status gp_balance_rules(const gp_graph *graph, const gp_pipeline_
 GP_MUST_USE gp_status gp_balance_check_together(const gp_graph *graph, const gp_pipeline_config *pipeline,
                                                 const gp_cut_rule *rules, gp_error *err);
 
-/* The name of a layer as `balance` counts: its first node's. */
-const char *gp_balance_layer_name(const gp_graph *graph, int layer);
-
 #endif

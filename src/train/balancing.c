@@ -58,7 +58,7 @@ static gp_status count_seconds(const gp_session *session, double *out, gp_error 
     int64_t *cost = NULL;
     double sum = 0;
     GP_RETURN_IF_FAILED(GP_NEW(&cost, session->graph->layer_count, err));
-    gp_status status = gp_cost_by_time(session->graph, gp_session_piece(session), cost, err);
+    gp_status status = gp_cost_by_time(session->graph, gp_session_piece(session), 0, cost, err);
     for (int i = 0; i < session->graph->layer_count && status == GP_OK; i++) sum += (double)cost[i] * 1e-12;
     free(cost);
     *out = sum;
@@ -165,32 +165,102 @@ static gp_status refuse_sum(int layer, gp_error *err) {
                    layer);
 }
 
-/* Of devices that differ, the mean. */
-static double layer_seconds(const gp_session *session, int layer, double recomputes) {
-    double sum = 0;
-    int devices = session->config->pipeline.device_count;
-    for (int d = 0; d < devices; d++) {
-        const gp_profile_device *row = gp_profile_find(session->profile, &session->devices[d]);
-        const gp_estimate *time = row->layers[layer].time;
-        sum += row->slowdown *
-               (time[GP_PROFILE_TIME_FORWARD].median + recomputes * time[GP_PROFILE_TIME_RECOMPUTE].median +
-                time[GP_PROFILE_TIME_BACKWARD_INPUT].median + time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median);
-    }
-    return sum / devices;
+static double recomputed_share(gp_checkpoint_mode checkpoint, int64_t micro_batches) {
+    return checkpoint == GP_CHECKPOINT_NEVER         ? 0
+           : checkpoint == GP_CHECKPOINT_EXCEPT_LAST ? 1 - 1 / (double)micro_batches
+                                                     : 1;
 }
 
-gp_status gp_balancing_costs(const gp_session *session, int64_t samples, int64_t micro_batches,
-                             gp_checkpoint_mode checkpoint, int64_t *cost, gp_error *err) {
-    if (!session->profile) return gp_cost_by_time(session->graph, samples, cost, err);
-    double recomputes = checkpoint == GP_CHECKPOINT_NEVER         ? 0
-                        : checkpoint == GP_CHECKPOINT_EXCEPT_LAST ? 1 - 1 / (double)micro_batches
-                                                                  : 1;
-    double scale = 1e12 * (double)samples / (double)session->profile->identity.samples;
+static gp_status profiled_layers(const gp_profile *profile, const gp_graph *graph, const gp_device_spec *spec,
+                                 const gp_balancing_choice *with, int64_t *cost, gp_error *err) {
+    const gp_profile_device *row = gp_profile_find(profile, spec);
+    double recomputes = recomputed_share(with->checkpoint, with->micro_batches);
+    double scale = 1e12 * row->slowdown * (double)with->samples / (double)profile->identity.samples;
     int64_t total = 0;
-    for (int i = 0; i < session->graph->layer_count; i++) {
-        double picoseconds = scale * layer_seconds(session, i, recomputes);
+    for (int i = 0; i < graph->layer_count; i++) {
+        const gp_estimate *time = row->layers[i].time;
+        double picoseconds =
+            scale * (time[GP_PROFILE_TIME_FORWARD].median + recomputes * time[GP_PROFILE_TIME_RECOMPUTE].median +
+                     time[GP_PROFILE_TIME_BACKWARD_INPUT].median + time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median);
         if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total)) return refuse_sum(i, err);
         cost[i] = (int64_t)picoseconds;
     }
     return GP_OK;
+}
+
+static gp_status counted_layers(const gp_graph *graph, const gp_device_spec *spec, const gp_balancing_choice *with,
+                                int64_t *cost, gp_error *err) {
+    double recomputes = recomputed_share(with->checkpoint, with->micro_batches);
+    GP_RETURN_IF_FAILED(gp_cost_by_time(graph, with->samples, recomputes, cost, err));
+    for (int i = 0; i < graph->layer_count; i++) cost[i] /= spec->threads > 1 ? spec->threads : 1;
+    return GP_OK;
+}
+
+/* Of the kinds that the pipeline's devices are, the one from which copies take longest. */
+static void find_copies(const gp_session *session, const gp_device_spec *to, gp_balance_device *out) {
+    const gp_profile_copy *load =
+        session->profile ? gp_profile_find_copy(session->profile, "host", to->kind->name) : NULL;
+    out->load_latency = load ? 1e12 * load->latency : 0;
+    out->load_per_byte = load ? 1e12 * load->per_byte : 1e12 / GP_COUNTED_BYTES_PER_SECOND;
+    out->copy_per_byte = 1e12 / GP_COUNTED_BYTES_PER_SECOND;
+    bool found = false;
+    for (int d = 0; d < session->config->pipeline.device_count && session->profile; d++) {
+        const char *from = session->devices[d].kind->name;
+        const gp_profile_copy *copy = gp_profile_find_copy(session->profile, from, to->kind->name);
+        if (!copy || (found && 1e12 * copy->per_byte <= out->copy_per_byte)) continue;
+        found = true;
+        out->copy_latency = 1e12 * copy->latency;
+        out->copy_per_byte = 1e12 * copy->per_byte;
+    }
+}
+
+static int find_spec(const gp_device_spec *distinct, int count, const gp_device_spec *spec) {
+    gp_device_spec pair[2];
+    int d = 0;
+    while (d < count - 1 && gp_profile_distinct((gp_device_spec[]){distinct[d], *spec}, 2, pair) == 2) d++;
+    return d;
+}
+
+static gp_status cost_by_time(const gp_session *session, const gp_balancing_choice *with, gp_balancing_costs *out,
+                              gp_error *err) {
+    int workers = session->config->pipeline.device_count, layers = session->graph->layer_count;
+    gp_device_spec *distinct = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&distinct, workers, err));
+    int count = gp_profile_distinct(session->devices, workers, distinct);
+    gp_status status = GP_NEW(&out->layers, (size_t)count * (size_t)layers, err);
+    for (int d = 0; d < count && status == GP_OK; d++) {
+        int64_t *cost = out->layers + (size_t)d * (size_t)layers;
+        status = session->profile ? profiled_layers(session->profile, session->graph, &distinct[d], with, cost, err)
+                                  : counted_layers(session->graph, &distinct[d], with, cost, err);
+    }
+    for (int w = 0; w < workers && status == GP_OK; w++) {
+        int d = find_spec(distinct, count, &session->devices[w]);
+        out->devices[w].layers = out->layers + (size_t)d * (size_t)layers;
+        find_copies(session, &session->devices[w], &out->devices[w]);
+    }
+    free(distinct);
+    return status;
+}
+
+static gp_status cost_by_size(const gp_session *session, const gp_balancing_choice *with, gp_balancing_costs *out,
+                              gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&out->layers, session->graph->layer_count, err));
+    for (int w = 0; w < session->config->pipeline.device_count; w++) out->devices[w].layers = out->layers;
+    return gp_cost_by_size(session->graph, with->samples, session->update.states, out->layers, err);
+}
+
+gp_status gp_balancing_costs_init(gp_balancing_costs *costs, const gp_session *session, const gp_balancing_choice *with,
+                                  gp_error *err) {
+    *costs = (gp_balancing_costs){0};
+    gp_status status = GP_NEW(&costs->devices, session->config->pipeline.device_count, err);
+    if (status == GP_OK)
+        status = with->by_size ? cost_by_size(session, with, costs, err) : cost_by_time(session, with, costs, err);
+    if (status != GP_OK) gp_balancing_costs_fini(costs);
+    return status;
+}
+
+void gp_balancing_costs_fini(gp_balancing_costs *costs) {
+    free(costs->devices);
+    free(costs->layers);
+    *costs = (gp_balancing_costs){0};
 }

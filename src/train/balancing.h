@@ -5,15 +5,28 @@
 #ifndef GP_TRAIN_BALANCING_H
 #define GP_TRAIN_BALANCING_H
 
+#include "balance/balance.h"
 #include "balance/profile_identity.h"
 #include "train/session.h"
 
 /* Sets session->profile as options->profiling says, which may leave it NULL. */
 GP_MUST_USE gp_status gp_balancing_find_profile(gp_session *session, const gp_session_options *options, gp_error *err);
 
-/* cost[layer] in picoseconds of a micro-batch of `samples`: forward, backward, and recomputing as often as `checkpoint`
- * says. */
-GP_MUST_USE gp_status gp_balancing_costs(const gp_session *session, int64_t samples, int64_t micro_batches,
-                                         gp_checkpoint_mode checkpoint, int64_t *cost, gp_error *err);
+/* What is balanced for. */
+typedef struct gp_balancing_choice {
+    int64_t samples, micro_batches; /* of a micro-batch; how many */
+    gp_checkpoint_mode checkpoint;
+    bool by_size; /* bytes in place of picoseconds, and nothing for copies */
+} gp_balancing_choice;
+
+/* What layers and copies cost on each device, for gp_balance_find. */
+typedef struct gp_balancing_costs {
+    gp_balance_device *devices; /* [worker] */
+    int64_t *layers;            /* that they point into */
+} gp_balancing_costs;
+
+GP_MUST_USE gp_status gp_balancing_costs_init(gp_balancing_costs *costs, const gp_session *session,
+                                              const gp_balancing_choice *with, gp_error *err);
+void gp_balancing_costs_fini(gp_balancing_costs *costs);
 
 #endif

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "balance/cost.h"
-#include "balance/partition.h"
+#include "balance/rules.h"
 #include "base/memory.h"
 #include "data/loader.h"
 #include "pipeline/memory.h"
@@ -135,23 +135,11 @@ static gp_status check_layers(const gp_session *session, gp_error *err) {
                       layers == 1 ? "" : "s");
 }
 
-/* Layers per stage into `layers`. */
-static gp_status find_balance(const gp_session *session, const choice *with, int64_t *layers, gp_error *err) {
+static gp_status find_rules(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    int64_t piece = (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
-    int count = session->graph->layer_count;
-    int64_t *cost = NULL;
-    if (with->balance == GP_BALANCE_LAYERS) {
-        memcpy(layers, pipeline->layers, (size_t)pipeline->layers_count * sizeof *layers);
-        return GP_OK;
-    }
-    GP_RETURN_IF_FAILED(GP_NEW(&cost, count, err));
-    gp_status status = with->balance == GP_BALANCE_AUTO
-                           ? gp_balancing_costs(session, piece, with->micro_batches, with->checkpoint, cost, err)
-                           : gp_cost_by_size(session->graph, piece, session->update.states, cost, err);
-    if (status == GP_OK) status = gp_partition_min_max(cost, count, pipeline->stages, layers, err);
-    free(cost);
-    return status;
+    GP_RETURN_IF_FAILED(GP_NEW(&session->rules, session->graph->layer_count, err));
+    GP_RETURN_IF_FAILED(gp_balance_rules(session->graph, pipeline, pipeline->stages, session->rules, err));
+    return session->balances ? GP_OK : gp_balance_check_together(session->graph, pipeline, session->rules, err);
 }
 
 /* Sizes of mini-batches that `steps` steps over `count` samples meet. */
@@ -175,33 +163,55 @@ static int list_sizes(const gp_session *session, gp_mini_size sizes[4]) {
     return count;
 }
 
+static gp_plan_request request_plan(const gp_session *session, const choice *with, gp_mini_size sizes[4]) {
+    const gp_config *config = session->config;
+    return (gp_plan_request){.graph = session->graph,
+                             .stages = config->pipeline.stages,
+                             .schedule = session->schedule,
+                             .devices = session->devices,
+                             .real = GP_F32,
+                             .update = session->update,
+                             .clip_norm = config->optimizer.clip_norm,
+                             .predict = session->predicts,
+                             .norms = session->norms,
+                             .batch = config->data.batch,
+                             .micro_batches = (int)with->micro_batches,
+                             .checkpoint = with->checkpoint,
+                             .lockstep = config->pipeline.lockstep,
+                             .sizes = sizes,
+                             .size_count = list_sizes(session, sizes)};
+}
+
 static gp_status make_cut(const gp_session *session, const choice *with, const int64_t *layers, gp_plan **out,
                           gp_error *err) {
-    const gp_config *config = session->config;
     gp_mini_size sizes[4];
-    gp_plan_request request = {.graph = session->graph,
-                               .layers = layers,
-                               .stages = config->pipeline.stages,
-                               .schedule = session->schedule,
-                               .devices = session->devices,
-                               .real = GP_F32,
-                               .update = session->update,
-                               .clip_norm = config->optimizer.clip_norm,
-                               .predict = session->predicts,
-                               .norms = session->norms,
-                               .batch = config->data.batch,
-                               .micro_batches = (int)with->micro_batches,
-                               .checkpoint = with->checkpoint,
-                               .lockstep = config->pipeline.lockstep,
-                               .sizes = sizes,
-                               .size_count = list_sizes(session, sizes)};
+    gp_plan_request request = request_plan(session, with, sizes);
+    request.layers = layers;
     return gp_plan_create(&request, out, err);
 }
 
+/* The balance that is asked for, and its plan. Where the plan does not fit: what the solver says of it. */
 static gp_status make_plan(const gp_session *session, const choice *with, int64_t *layers, gp_plan **out,
-                           gp_error *err) {
-    GP_RETURN_IF_FAILED(find_balance(session, with, layers, err));
-    return make_cut(session, with, layers, out, err);
+                           char missing[GP_ERROR_TEXT], gp_error *err) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int64_t piece = (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
+    gp_mini_size sizes[4];
+    gp_balancing_costs costs;
+    gp_balance balance;
+    missing[0] = '\0';
+    if (with->balance == GP_BALANCE_LAYERS) {
+        memcpy(layers, pipeline->layers, (size_t)pipeline->layers_count * sizeof *layers);
+        return make_cut(session, with, layers, out, err);
+    }
+    GP_RETURN_IF_FAILED(gp_balancing_costs_init(
+        &costs, session,
+        &(gp_balancing_choice){piece, with->micro_batches, with->checkpoint, with->balance == GP_BALANCE_SIZE}, err));
+    const gp_balance_request request = {request_plan(session, with, sizes), costs.devices, session->rules};
+    gp_status status = gp_balance_find(&request, layers, out, &balance, err);
+    if (status == GP_OK) memcpy(missing, balance.missing, sizeof balance.missing);
+    if (status == GP_OK) gp_balance_fini(&balance);
+    gp_balancing_costs_fini(&costs);
+    return status;
 }
 
 static choice configured(const gp_session *session) {
@@ -224,36 +234,40 @@ static bool would_fit(const gp_session *session, const choice *with) {
     gp_plan *plan = NULL;
     int64_t *layers = NULL;
     gp_error ignored = {0};
+    char missing[GP_ERROR_TEXT];
     int worker;
     if (GP_NEW(&layers, session->config->pipeline.stages, &ignored) != GP_OK) return false;
-    bool fits =
-        make_plan(session, with, layers, &plan, &ignored) == GP_OK && gp_memory_check(plan, &worker, &ignored) == GP_OK;
+    bool fits = make_plan(session, with, layers, &plan, missing, &ignored) == GP_OK &&
+                gp_memory_check(plan, &worker, &ignored) == GP_OK;
     gp_plan_destroy(&plan);
     free(layers);
     return fits;
 }
 
-/* What planning a choice takes, in instructions and ops: the search for a remedy has a budget of it, a few seconds. */
-static int64_t planning_work(const gp_session *session, int64_t micro_batches) {
+/* What planning a choice takes, in instructions and ops: the search for a remedy has a budget of it, a few seconds.
+ * Finding a balance plans some cuts. */
+static int64_t planning_work(const gp_session *session, const choice *with) {
     int64_t stages = session->config->pipeline.stages;
-    return session->graph->node_count + stages * (stages + micro_batches);
+    int64_t once = session->graph->node_count + stages * (stages + with->micro_batches);
+    return with->balance == GP_BALANCE_LAYERS ? once : 4 * once;
 }
 
 enum { REMEDY_BUDGET = 1500000 };
 
-/* The first of a few changes that makes the plan fit, the cheapest ones to live with first: recomputing, smaller
- * micro-batches, both; then the same with a balance by size. *all: none was left out for want of budget. */
+/* The first of a few changes that makes the plan fit, the cheapest ones to live with first: another balance,
+ * recomputing, smaller micro-batches, all of them. *all: none was left out for want of budget. */
 static bool find_remedy(const gp_session *session, const choice *now, choice *out, bool *all) {
+    const gp_balance_mode balances[] = {now->balance, GP_BALANCE_AUTO, GP_BALANCE_SIZE};
     int64_t budget = REMEDY_BUDGET;
     int64_t most =
         session->config->data.batch < GP_MAX_MICRO_BATCHES ? session->config->data.batch : GP_MAX_MICRO_BATCHES;
     *all = true;
-    for (int by_size = 0; by_size < (now->balance == GP_BALANCE_SIZE ? 1 : 2); by_size++) {
-        for (int64_t m = now->micro_batches; m == now->micro_batches || m <= most; m *= 2) {
-            for (int always = 0; always < (now->checkpoint == GP_CHECKPOINT_ALWAYS ? 1 : 2); always++) {
-                *out = (choice){m, always ? GP_CHECKPOINT_ALWAYS : now->checkpoint,
-                                by_size ? GP_BALANCE_SIZE : now->balance};
-                budget -= planning_work(session, m);
+    for (int64_t m = now->micro_batches; m == now->micro_batches || m <= most; m *= 2) {
+        for (int always = 0; always < (now->checkpoint == GP_CHECKPOINT_ALWAYS ? 1 : 2); always++) {
+            for (int b = 0; b < 3; b++) {
+                if (b > 0 && balances[b] == now->balance) continue;
+                *out = (choice){m, always ? GP_CHECKPOINT_ALWAYS : now->checkpoint, balances[b]};
+                budget -= planning_work(session, out);
                 if (budget < 0)
                     *all = false;
                 else if (would_fit(session, out))
@@ -265,16 +279,19 @@ static bool find_remedy(const gp_session *session, const choice *now, choice *ou
 }
 
 /* The sentence that refuses a plan goes on with what would make it fit. */
-static gp_status refuse_plan(const gp_session *session, const choice *now, int worker, gp_error *err) {
+static gp_status refuse_plan(const gp_session *session, const choice *now, int worker, const char *missing,
+                             gp_error *err) {
     gp_place place = session->config->pipeline.devices[worker].place;
     gp_error cause = *err;
+    char why[GP_ERROR_TEXT / 2] = "";
+    if (missing[0]) snprintf(why, sizeof why, "; by the sizes of single layers: %.900s", missing);
     choice then;
     bool all;
     if (!find_remedy(session, now, &then, &all))
-        return gp_fail_at(err, GP_CONFIG, place, "the plan does not fit: %s; %s; more stages or a smaller batch may",
-                          cause.text,
-                          all ? "neither checkpoint: always nor more micro-batches nor balance: size make it fit"
-                              : "checkpoint: always, more micro-batches and balance: size were tried as far as a few "
+        return gp_fail_at(err, GP_CONFIG, place, "the plan does not fit: %s%s; %s; more stages or a smaller batch may",
+                          cause.text, why,
+                          all ? "neither checkpoint: always nor more micro-batches nor another balance make it fit"
+                              : "checkpoint: always, more micro-batches and other balances were tried as far as a few "
                                 "seconds reach, and do not make it fit");
     char remedy[120] = "";
     size_t used = 0;
@@ -283,8 +300,9 @@ static gp_status refuse_plan(const gp_session *session, const choice *now, int w
     if (then.checkpoint != now->checkpoint)
         used += (size_t)snprintf(remedy + used, sizeof remedy - used, "%scheckpoint: always", used ? " and " : "");
     if (then.balance != now->balance)
-        snprintf(remedy + used, sizeof remedy - used, "%sbalance: size", used ? " and " : "");
-    return gp_fail_at(err, GP_CONFIG, place, "the plan does not fit: %s; it fits with %s", cause.text, remedy);
+        snprintf(remedy + used, sizeof remedy - used, "%sbalance: %s", used ? " and " : "",
+                 then.balance == GP_BALANCE_SIZE ? "size" : "auto");
+    return gp_fail_at(err, GP_CONFIG, place, "the plan does not fit: %s%s; it fits with %s", cause.text, why, remedy);
 }
 
 gp_status gp_session_check_machine(const gp_session *session, gp_error *err) {
@@ -365,6 +383,7 @@ static gp_status find_schedule(gp_session *session, gp_error *err) {
 static gp_status open_session(gp_session *session, const gp_session_options *options, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     const choice now = configured(session);
+    char missing[GP_ERROR_TEXT];
     int worker = 0;
     GP_RETURN_IF_FAILED(gp_graph_build(session->config->model, &session->graph, err));
     if (session->config->train.precision == GP_PRECISION_TF32) gp_graph_allow_tf32(session->graph);
@@ -373,6 +392,7 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
     GP_RETURN_IF_FAILED(find_devices(session, err));
     GP_RETURN_IF_FAILED(find_schedule(session, err));
     GP_RETURN_IF_FAILED(check_layers(session, err));
+    GP_RETURN_IF_FAILED(find_rules(session, err));
     if (!session->balances) GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
     const gp_train_config *train = &session->config->train;
@@ -381,9 +401,9 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
     session->update = make_update(&session->config->optimizer);
     GP_RETURN_IF_FAILED(gp_balancing_find_profile(session, options, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
-    GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, err));
+    GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, missing, err));
     gp_status status = gp_memory_check(session->plan, &worker, err);
-    return status == GP_OK || session->tries ? status : refuse_plan(session, &now, worker, err);
+    return status == GP_OK || session->tries ? status : refuse_plan(session, &now, worker, missing, err);
 }
 
 static gp_status set_weights(gp_session *session, const char *weights, gp_error *err) {
@@ -431,6 +451,7 @@ void gp_session_close(gp_session **session) {
     free(it->profile_difference);
     gp_schedule_file_destroy(&it->schedule_file);
     free(it->layers);
+    free(it->rules);
     free(it->devices);
     gp_dataset_close(&it->eval);
     gp_dataset_close(&it->train);

@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 
+#include "balance/cut.h"
 #include "balance/measure.h"
 #include "base/status.h"
 #include "config/config.h"
@@ -54,6 +55,7 @@ typedef struct gp_session {
     gp_profile *profile;      /* that times come from; NULL: they are counted */
     char *profile_difference; /* what of a profile that was named does not fit; NULL, or "": all does */
     gp_measured measured;     /* rounds 0: the profile was not measured now */
+    gp_cut_rule *rules;       /* [layer] where a cut must be and may not be */
     int64_t *layers;          /* per stage: the balance as it runs */
     gp_plan *plan;
     int64_t epoch_steps; /* mini-batches per epoch; 0: no training data */

@@ -73,7 +73,7 @@ static void test_by_time(void **state) {
                         "loss: cross_entropy\n");
     int64_t cost[3];
     gp_error err = {0};
-    assert_int_equal(gp_cost_by_time(model.graph, 4, cost, &err), GP_OK);
+    assert_int_equal(gp_cost_by_time(model.graph, 4, 0, cost, &err), GP_OK);
     double n = 4;
     /* Nothing is trained before the first layers: no backward of the relu, none for the linear's input. */
     expect_near((double)cost[0], moved(2 * 8 * n), 2);
@@ -93,7 +93,7 @@ static void test_by_time_counts_arithmetic(void **state) {
     built model = build_chain("linear: {out: 512, bias: false}", 512, 2);
     int64_t cost[2];
     gp_error err = {0};
-    assert_int_equal(gp_cost_by_time(model.graph, 4096, cost, &err), GP_OK);
+    assert_int_equal(gp_cost_by_time(model.graph, 4096, 0, cost, &err), GP_OK);
     double product = 2.0 * 512 * 512 * 4096 / GP_COUNTED_FLOPS_PER_SECOND * 1e12;
     expect_near((double)cost[0], 2 * product, 2); /* forward, weights */
     assert_true((double)cost[1] > 3 * product && (double)cost[1] < 3.2 * product);
@@ -129,7 +129,7 @@ static void test_what_does_not_fit(void **state) {
     gp_error err = {0};
     assert_int_equal(gp_cost_by_size(model.graph, INT64_C(1) << 31, 1, cost, &err), GP_UNSUPPORTED);
     assert_string_equal(err.text, "m.yaml:3:5: relu \"0\": the bytes counted up to here exceed what 64 bits can hold");
-    assert_int_equal(gp_cost_by_time(model.graph, INT64_C(1) << 28, cost, &err), GP_UNSUPPORTED);
+    assert_int_equal(gp_cost_by_time(model.graph, INT64_C(1) << 28, 0, cost, &err), GP_UNSUPPORTED);
     assert_string_equal(err.text,
                         "m.yaml:3:5: relu \"0\": the picoseconds counted up to here exceed what 64 bits can hold");
     release(&model);
@@ -141,7 +141,7 @@ static void test_one_sample_of_batch_norm(void **state) {
     built model = build("input: {shape: [3]}\nlayers:\n  - linear: {out: 2}\n  - batch_norm\nloss: cross_entropy\n");
     int64_t cost[2];
     gp_error err = {0};
-    assert_int_equal(gp_cost_by_time(model.graph, 1, cost, &err), GP_OK);
+    assert_int_equal(gp_cost_by_time(model.graph, 1, 0, cost, &err), GP_OK);
     assert_true(cost[1] > 0);
     release(&model);
 }
@@ -152,7 +152,7 @@ static void test_long_models(void **state) {
     built model = build_chain("linear: {out: 16}", 16, LAYERS);
     static int64_t cost[LAYERS];
     gp_error err = {0};
-    assert_int_equal(gp_cost_by_time(model.graph, 4, cost, &err), GP_OK);
+    assert_int_equal(gp_cost_by_time(model.graph, 4, 0, cost, &err), GP_OK);
     for (int i = 2; i < LAYERS - 1; i++) assert_int_equal(cost[i], cost[1]);
     assert_true(cost[0] < cost[1] && cost[LAYERS - 1] > cost[1]);
     release(&model);
@@ -286,8 +286,8 @@ static void test_of_sequential(void **state) {
     int64_t nodes[5], layers[3];
     gp_error err = {0};
     assert_int_equal(grouped.graph->layer_count, 3);
-    assert_int_equal(gp_cost_by_time(flat.graph, 4, nodes, &err), GP_OK);
-    assert_int_equal(gp_cost_by_time(grouped.graph, 4, layers, &err), GP_OK);
+    assert_int_equal(gp_cost_by_time(flat.graph, 4, 0, nodes, &err), GP_OK);
+    assert_int_equal(gp_cost_by_time(grouped.graph, 4, 0, layers, &err), GP_OK);
     assert_int_equal(layers[0], nodes[0]);
     assert_int_equal(layers[1], nodes[1] + nodes[2] + nodes[3]);
     assert_int_equal(layers[2], nodes[4]);

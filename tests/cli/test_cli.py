@@ -363,13 +363,14 @@ class Config(Group):
                     "bad.yaml:14:11: the samples of d.safetensors are [2, 4, 4], but the model's input is [2, 4, 5]")
 
     def test_a_plan_over_a_devices_memory(self):
-        self.write("bad.yaml", CONFIG.replace("[cpu, cpu]", "[cpu, {cpu: {memory: 40KiB}}]\n  checkpoint: never"))
+        self.write("bad.yaml", CONFIG.replace("[cpu, cpu]", "[cpu, {cpu: {memory: 40KiB}}]\n  checkpoint: never\n  "
+                                               "balance: [4, 4]"))
         process = self.run_program("bad.yaml")
         self.assertEqual((process.returncode, process.out), (2, ""))
         self.assertRegex(process.err, r"\Agpipe-train: bad\.yaml:18:19: the plan does not fit: worker 1 needs "
                          r"[\d.]+ KiB \(\d+ bytes\), but its memory is 40\.0 KiB \(parameters [^()]*, stashes [^()]*\); "
-                         r"it fits with checkpoint: always\n\Z")
-        self.expect(["-q", "-o", "run", "--set", "pipeline.checkpoint=always", "bad.yaml"], 0)
+                         r"it fits with balance: auto\n\Z")
+        self.expect(["-q", "-o", "run", "--set", "pipeline.balance=auto", "bad.yaml"], 0)
 
     def test_expanded_it_trains_to_the_same_bits(self):
         """As a list of layers, which expands to itself; what was changed by --set is in it."""

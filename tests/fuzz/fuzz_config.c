@@ -39,7 +39,7 @@ static gp_status cut(const gp_config *config, const gp_graph *graph, int64_t lay
         memcpy(layers, config->pipeline.layers, (size_t)config->pipeline.layers_count * sizeof *layers);
         return GP_OK;
     }
-    GP_RETURN_IF_FAILED(config->pipeline.balance == GP_BALANCE_AUTO ? gp_cost_by_time(graph, piece, costs, err)
+    GP_RETURN_IF_FAILED(config->pipeline.balance == GP_BALANCE_AUTO ? gp_cost_by_time(graph, piece, 0, costs, err)
                                                                     : gp_cost_by_size(graph, piece, 1, costs, err));
     return gp_partition_min_max(costs, graph->layer_count, config->pipeline.stages, layers, err);
 }
