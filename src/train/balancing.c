@@ -141,12 +141,13 @@ static gp_status find(search *s, gp_error *err) {
     return measure_and_keep(s, err);
 }
 
-/* Nothing is to be chosen on one stage, or where every layer is one; a run without steps has no time to save. */
+/* Nothing is to be chosen on one stage, or where every layer is one, or where every stage's first is named; a run
+ * without steps has no time to save. */
 static bool is_needed(const gp_session *session, const gp_session_options *options) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     if (options->profiling == GP_PROFILING_NONE) return false;
     if (options->profiling == GP_PROFILING_FIND || options->balances) return true;
-    return pipeline->balance == GP_BALANCE_AUTO && pipeline->stages > 1 &&
+    return pipeline->balance == GP_BALANCE_AUTO && pipeline->first_count < pipeline->stages - 1 &&
            session->graph->layer_count > pipeline->stages && session->steps > 0;
 }
 
