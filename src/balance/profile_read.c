@@ -381,7 +381,10 @@ gp_status gp_profile_parse(const char *text, size_t bytes, const char *path, gp_
     reader r = {.text = text, .path = path, .bytes = bytes};
     json_error_t wrong;
     gp_profile *profile = NULL;
+    errno = 0;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &wrong);
+    /* Where memory is short, jansson may call the text wrong. */
+    if (!root && errno == ENOMEM) return gp_fail(err, GP_MEMORY, "out of memory: the profile %s", path);
     if (!root)
         return gp_fail_at(err, GP_DATA,
                           (gp_place){path, wrong.line > 0 ? wrong.line : 1, wrong.column > 0 ? wrong.column : 1},

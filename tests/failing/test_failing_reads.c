@@ -11,6 +11,8 @@
 #include "data/loader.h"
 #include "failing/each.h"
 #include "failing/opened.h"
+#include "train/balance_report.h"
+#include "train/balance_write.h"
 #include "train/expand.h"
 #include "train/fixture.h"
 #include "train/plan_report.h"
@@ -65,6 +67,15 @@ static const char builtin[] =
     "pipeline: {devices: [cpu, cpu, cpu], micro_batches: 4}\n"
     "optimizer: {sgd: 0.1}\n"
     "train: {epochs: 1}\n";
+
+static const char balanced[] = "model:\n"
+                               "  input: {shape: [6]}\n"
+                               "  layers: [linear: 8, relu, linear: 8, relu, linear: 4]\n"
+                               "  loss: cross_entropy\n"
+                               "data: {train: {synthetic: {samples: 32}}, batch: 8}\n"
+                               "pipeline: {devices: [cpu, cpu], micro_batches: 2}\n"
+                               "optimizer: {sgd: {lr: 0.1, momentum: 0.9}}\n"
+                               "train: {epochs: 1}\n";
 
 /* ---- scenarios --------------------------------------------------------------------------------------------------- */
 
@@ -121,6 +132,39 @@ static gp_status plan_builtin(gp_error *err) {
     return GP_OK;
 }
 
+static gp_status balance_with(const gp_session_options *options, gp_error *err) {
+    gp_config *config = NULL;
+    gp_session *session = NULL;
+    GP_RETURN_IF_FAILED(opened_config("balanced.yaml", NULL, &config, err));
+    GP_RETURN_IF_FAILED(gp_session_open_for(&config, options, &session, err));
+    FILE *out = fopen("/dev/null", "w");
+    gp_status status = out ? gp_balance_report(session, out, err) : gp_fail(err, GP_IO, "the scenario's own");
+    if (out && fclose(out) != 0 && status == GP_OK) status = gp_fail(err, GP_IO, "the scenario's own");
+    if (status == GP_OK) status = gp_balance_write(session, fixture_path("balanced.yaml"), err);
+    gp_session_close(&session);
+    return status;
+}
+
+/* Measures, writes the profile and the balance; then all of it with the profile that was written. */
+static gp_status balance(gp_error *err) {
+    const char *profile = fixture_path("profile.json");
+    const gp_session_options measuring = {
+        .balances = true, .profiling = GP_PROFILING_MEASURE, .profile_out = profile, .again = true, .seconds = 0.005};
+    const gp_session_options reading = {.balances = true, .profiling = GP_PROFILING_FIND, .profile = profile};
+    GP_RETURN_IF_FAILED(balance_with(&measuring, err));
+    return balance_with(&reading, err);
+}
+
+static void write_balanced(void) {
+    fixture_write_text("balanced.yaml", balanced);
+}
+
+/* What the machine says of itself need not be known. */
+static bool was_closed_or_unknown(const char *failed) {
+    return was_only_closed(failed) || strcmp(failed, "fopen") == 0 || strcmp(failed, "opendir") == 0 ||
+           strcmp(failed, "fclose") == 0;
+}
+
 static gp_status take_all(gp_loader *loader, gp_error *err) {
     const gp_batch *batch;
     do GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
@@ -157,12 +201,15 @@ static const each_scenario planning = {"plan", NULL, plan, was_only_closed, 500}
 static const each_scenario planning_builtin = {"plan resnet18", NULL, plan_builtin, was_only_closed, 100};
 static const each_scenario loading = {"data", NULL, load_data, was_only_closed, 400};
 
+static const each_scenario balancing = {"balance", write_balanced, balance, was_closed_or_unknown, 160};
+
 static void memory_is_refused(void **state) {
     (void)state;
     each_call_fails(&expanding, CALLS_MEMORY);
     each_call_fails(&planning, CALLS_MEMORY);
     each_call_fails(&planning_builtin, CALLS_MEMORY);
     each_call_fails(&loading, CALLS_MEMORY);
+    each_call_fails(&balancing, CALLS_MEMORY);
 }
 
 static void files_fail(void **state) {
@@ -170,6 +217,7 @@ static void files_fail(void **state) {
     each_call_fails(&expanding, CALLS_FILES);
     each_call_fails(&planning, CALLS_FILES);
     each_call_fails(&loading, CALLS_FILES);
+    each_call_fails(&balancing, CALLS_FILES);
 }
 
 static void threads_are_refused(void **state) {
@@ -181,6 +229,7 @@ static void onednn_fails(void **state) {
     (void)state;
     each_call_fails(&planning, CALLS_ONEDNN);
     each_call_fails(&planning_builtin, CALLS_ONEDNN);
+    each_call_fails(&balancing, CALLS_ONEDNN);
 }
 
 /* ---- data -------------------------------------------------------------------------------------------------------- */
