@@ -231,9 +231,41 @@ gp_status gp_metrics_eval(gp_metrics *metrics, int64_t step, double loss, double
     return write_line(metrics, line, err);
 }
 
-gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps, double seconds, gp_error *err) {
-    return write_line(metrics,
-                      json_pack("{s:s, s:s, s:I, s:o}", "event", "end", "status", status, "steps", (json_int_t)steps,
-                                "seconds", number(seconds)),
-                      err);
+/* NULL: no memory. */
+static json_t *describe_side(const gp_account_side *side, int workers) {
+    static const char *const names[] = {"busy", "copying", "waiting"};
+    json_t *about = json_pack("{s:o, s:o}", "step", number(side->seconds), "bubble", number(side->bubble));
+    bool right = about != NULL;
+    for (int i = 0; i < 3 && right; i++) {
+        json_t *list = json_array();
+        for (int w = 0; w < workers && right; w++) {
+            const gp_account_share *share = &side->worker[w];
+            const double values[] = {share->busy, share->copying, share->waiting};
+            right = json_array_append_new(list, number(values[i])) == 0;
+        }
+        right = json_object_set_new(about, names[i], list) == 0 && right;
+    }
+    if (right) return about;
+    json_decref(about);
+    return NULL;
+}
+
+static json_t *describe_account(const gp_account_result *account) {
+    json_t *expected = describe_side(&account->expected, account->workers);
+    json_t *measured = describe_side(&account->measured, account->workers);
+    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:I}", "source", account->profiled ? "profile" : "counted",
+                     "steps", (json_int_t)account->steps, "recorded", (json_int_t)account->recorded, "expected",
+                     expected, "measured", measured, "planned_bytes", (json_int_t)account->planned_bytes,
+                     "resident_bytes", (json_int_t)account->resident_bytes);
+}
+
+gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps, double seconds,
+                         const gp_account_result *account, gp_error *err) {
+    json_t *line = json_pack("{s:s, s:s, s:I, s:o}", "event", "end", "status", status, "steps", (json_int_t)steps,
+                             "seconds", number(seconds));
+    if (line && account && json_object_set_new(line, "account", describe_account(account)) != 0) {
+        json_decref(line);
+        line = NULL;
+    }
+    return write_line(metrics, line, err);
 }

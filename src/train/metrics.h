@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "train/account.h"
 #include "train/session.h"
 
 typedef struct gp_metrics gp_metrics;
@@ -46,7 +47,8 @@ GP_MUST_USE gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record 
 /* accuracy NaN: the loss has none, and the line neither. */
 GP_MUST_USE gp_status gp_metrics_eval(gp_metrics *metrics, int64_t step, double loss, double accuracy, gp_error *err);
 /* status: "done", "interrupted", "failed". */
+/* account: NULL: there is none. */
 GP_MUST_USE gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps, double seconds,
-                                     gp_error *err);
+                                     const gp_account_result *account, gp_error *err);
 
 #endif

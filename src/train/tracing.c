@@ -10,6 +10,7 @@ struct gp_tracing {
     const gp_plan *plan;
     gp_chrome *chrome; /* NULL: written */
     gp_recorder *recorder;
+    bool recording;      /* the mini-batch that runs */
     int64_t evaluations; /* mini-batches recorded */
     gp_error failed;     /* what went wrong with the file */
 };
@@ -55,13 +56,19 @@ gp_status gp_tracing_before(gp_tracing *tracing, gp_run *run, int mini, int64_t 
         GP_RETURN_IF_FAILED(
             gp_lane_reserve(&tracing->recorder->lanes[w], tracing->plan->minis[mini].programs->worker[w].count, err));
     gp_run_record(run, tracing->recorder);
+    tracing->recording = true;
     return GP_OK;
+}
+
+gp_recorder *gp_tracing_recorder(const gp_tracing *tracing) {
+    return tracing && tracing->recording ? tracing->recorder : NULL;
 }
 
 /* The evaluation that follows the last step is part of the timeline: the file is written by the step after it. */
 void gp_tracing_after(gp_tracing *tracing, gp_run *run, int64_t step) {
     if (!tracing || !tracing->chrome) return;
     gp_run_record(run, NULL);
+    tracing->recording = false;
     if (step > tracing->options.last) write_file(tracing);
 }
 

@@ -26,7 +26,11 @@ gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, 
     int mini;
     GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, training, batch->samples, &mini, err));
     GP_RETURN_IF_FAILED(gp_tracing_before(t->tracing, t->run, mini, input->step, err));
+    if (training)
+        GP_RETURN_IF_FAILED(gp_account_before(t->account, t->run, mini, gp_tracing_recorder(t->tracing), err));
+    double began = gp_now();
     gp_status status = gp_run_step(t->run, mini, input, result, err);
+    if (training && status == GP_OK) gp_account_after(t->account, t->run, mini, gp_now() - began);
     gp_tracing_after(t->tracing, t->run, input->step);
     return status;
 }
@@ -140,5 +144,6 @@ gp_status gp_train(gp_session *session, const gp_train_options *options, gp_erro
     status = gp_trainer_finish(&t, status, err);
     gp_saver_destroy(&t.saver);
     gp_run_destroy(&t.run);
+    gp_account_close(&t.account);
     return status;
 }

@@ -6,6 +6,8 @@
 #include "train/folder.h"
 #include "train/trainer_internal.h"
 
+enum { ACCOUNT_LINE = 512 };
+
 /* The failure goes on with what is not lost. */
 static void name_snapshot(const gp_trainer *t, gp_error *err) {
     int64_t *steps = NULL;
@@ -75,9 +77,22 @@ static void say_best(gp_trainer *t) {
         gp_progress_warn(&t->progress, "%s/best.safetensors is of an evaluation that is not the run's", folder);
 }
 
+static void say_account(gp_trainer *t, const gp_account_result *account) {
+    char line[ACCOUNT_LINE] = "";
+    FILE *out = fmemopen(line, sizeof line, "w");
+    if (!out) return;
+    gp_account_line(account, out);
+    fclose(out);
+    gp_progress_end(&t->progress, "%s", line);
+    if (t->progress.verbosity == GP_VERBOSE) gp_account_table(account, stdout);
+}
+
 gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     double seconds = gp_now() - t->progress.began;
+    gp_account_result *account = NULL;
     gp_error later = {0};
+    if (t->account && gp_account_settle(t->account, &account, &later) != GP_OK)
+        gp_progress_warn(&t->progress, "no account of the steps is given: %s", later.text);
     bool saved = false, snapshot = false;
     if (t->weights) {
         gp_status kept = save_snapshot(t, &snapshot, &later);
@@ -92,11 +107,13 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     if (status == GP_OK) status = traced;
     if (t->metrics) {
         const char *how = status != GP_OK ? "failed" : t->interrupted ? "interrupted" : "done";
-        gp_status ended = gp_metrics_end(t->metrics, how, t->step, seconds, status == GP_OK ? err : &later);
+        gp_status ended = gp_metrics_end(t->metrics, how, t->step, seconds, account, status == GP_OK ? err : &later);
         if (status == GP_OK) status = ended;
         ended = gp_metrics_close(&t->metrics, status == GP_OK ? err : &later);
         if (status == GP_OK) status = ended;
     }
+    if (account) say_account(t, account);
+    gp_account_result_destroy(&account);
     say_best(t);
     say_end(t, status, saved, snapshot, seconds);
     return status;

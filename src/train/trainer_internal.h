@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "data/loader.h"
+#include "train/account.h"
 #include "train/rate.h"
 #include "train/saver.h"
 #include "train/trainer.h"
@@ -18,6 +19,7 @@ typedef struct gp_trainer {
     gp_run *run;
     gp_metrics *metrics;
     gp_tracing *tracing; /* NULL: no timeline */
+    gp_account *account; /* NULL: nothing is trained */
     gp_progress progress;
     int64_t step; /* applied so far */
     int64_t epoch;

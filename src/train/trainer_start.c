@@ -133,6 +133,7 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     t->length = (gp_run_length){session->steps, session->epoch_steps ? session->epoch_steps : 1};
     t->eval_every = gp_time_steps(config->eval_every, t->length.epoch_steps);
     GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
+    if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
     GP_RETURN_IF_FAILED(start_saver(t, err));
     GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
     GP_RETURN_IF_FAILED(remove_stale(t, err));

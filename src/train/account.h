@@ -1,0 +1,57 @@
+/* The account: what a run's steps took, beside what was expected of them.
+ *
+ * Some steps of the largest mini-batch that trains are recorded instruction by instruction (the second to the ninth,
+ * and every sixteenth), so that it costs next to nothing; all of them are timed. The expectation is that of --plan,
+ * from the same programs: what is measured and what was played add up in the same way.
+ *
+ * The trainer owns it; its thread only. */
+#ifndef GP_TRAIN_ACCOUNT_H
+#define GP_TRAIN_ACCOUNT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/status.h"
+#include "pipeline/run.h"
+#include "train/session.h"
+
+/* Seconds of a step, of one worker. Copies that a device makes beside its computations are in both. */
+typedef struct gp_account_share {
+    double busy, copying, waiting;
+} gp_account_share;
+
+typedef struct gp_account_side {
+    double seconds;           /* of a step; measured: the median of all */
+    double bubble;            /* share of the workers' time in which they compute nothing */
+    gp_account_share *worker; /* [worker] */
+} gp_account_side;
+
+typedef struct gp_account_result {
+    int workers;
+    bool profiled;    /* expected from a profile; else from counted operations and bytes */
+    int64_t steps;    /* timed */
+    int64_t recorded; /* of them instruction by instruction; ≥ 1 */
+    gp_account_side expected, measured;
+    size_t planned_bytes;  /* arenas, and the host's copy of the state */
+    size_t resident_bytes; /* the most that the process had in memory */
+} gp_account_result;
+
+typedef struct gp_account gp_account;
+
+GP_MUST_USE gp_status gp_account_open(const gp_session *session, gp_account **out, gp_error *err);
+void gp_account_close(gp_account **account);
+/* Around mini-batch plan `mini`, where it trains. `traced`: what somebody else records it into; NULL: nobody does. */
+GP_MUST_USE gp_status gp_account_before(gp_account *account, gp_run *run, int mini, gp_recorder *traced, gp_error *err);
+/* The step succeeded, and took so long. */
+void gp_account_after(gp_account *account, gp_run *run, int mini, double seconds);
+
+/* *out is NULL where no step was recorded. It is freed with gp_account_result_destroy. */
+GP_MUST_USE gp_status gp_account_settle(const gp_account *account, gp_account_result **out, gp_error *err);
+void gp_account_result_destroy(gp_account_result **result);
+
+/* One line, without its end; and a table with a line per worker. */
+void gp_account_line(const gp_account_result *result, FILE *out);
+void gp_account_table(const gp_account_result *result, FILE *out);
+
+#endif

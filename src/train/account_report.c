@@ -1,0 +1,55 @@
+/* The account for people. */
+#include "train/account.h"
+
+#include <inttypes.h>
+
+#include "base/memory.h"
+#include "train/plan_report_parts.h"
+
+enum { MOST_WORKERS = 32 }; /* a table has */
+
+static const char *source_of(const gp_account_result *result) {
+    return result->profiled ? "profile" : "counted";
+}
+
+void gp_account_line(const gp_account_result *result, FILE *out) {
+    char measured[GP_REPORT_NUMBER], expected[GP_REPORT_NUMBER], planned[32], resident[32];
+    fprintf(out,
+            "account: a step took %s, bubble %.0f%%; expected (%s) %s, bubble %.0f%%; memory planned %s, resident %s",
+            gp_report_seconds(measured, result->measured.seconds), 100 * result->measured.bubble, source_of(result),
+            gp_report_seconds(expected, result->expected.seconds), 100 * result->expected.bubble,
+            gp_bytes_text(planned, result->planned_bytes), gp_bytes_text(resident, result->resident_bytes));
+}
+
+static void write_pair(FILE *out, double expected, double measured) {
+    char text[GP_REPORT_NUMBER];
+    gp_report_cell(out, gp_report_seconds(text, expected), 11, true);
+    gp_report_cell(out, gp_report_seconds(text, measured), 11, true);
+}
+
+static void write_workers(const gp_account_result *result, FILE *out) {
+    for (int w = 0; w < result->workers && w < MOST_WORKERS; w++) {
+        const gp_account_share *expected = &result->expected.worker[w], *measured = &result->measured.worker[w];
+        fprintf(out, "  %6d", w);
+        write_pair(out, expected->busy, measured->busy);
+        write_pair(out, expected->copying, measured->copying);
+        write_pair(out, expected->waiting, measured->waiting);
+        fputs("\n", out);
+    }
+    if (result->workers > MOST_WORKERS) fprintf(out, "  and %d more\n", result->workers - MOST_WORKERS);
+}
+
+void gp_account_table(const gp_account_result *result, FILE *out) {
+    char steps[GP_REPORT_NUMBER], recorded[GP_REPORT_NUMBER], samples[GP_REPORT_NUMBER];
+    fprintf(out, "\naccount of %s, %s instruction by instruction; expected (%s) and measured\n",
+            gp_report_count(steps, result->steps, "step"), gp_report_number(recorded, result->recorded),
+            source_of(result));
+    fprintf(out, "  %6s%22s%22s%22s\n", "worker", "computing", "copying", "waiting");
+    write_workers(result, out);
+    fprintf(out, "  %6s", "step");
+    write_pair(out, result->expected.seconds, result->measured.seconds);
+    double off = result->measured.seconds > 0 ? result->expected.seconds / result->measured.seconds - 1 : 0;
+    snprintf(samples, sizeof samples, "%+.0f%%", 100 * off);
+    fprintf(out, "  expected %s of what was measured; bubble %.0f%% and %.0f%%\n\n", samples,
+            100 * result->expected.bubble, 100 * result->measured.bubble);
+}
