@@ -56,7 +56,7 @@ train: {epochs: 2}
 """
 STEPS = 8
 HEADER = re.compile(
-    r"8 layers, 1139 parameters; 2 stages \[\d, \d\], 4 micro-batches, checkpoint except_last; "
+    r"8 layers, 1139 parameters; 2 stages \[\d, \d\], schedule gpipe, 4 micro-batches, checkpoint except_last; "
     r"at most [\d.]+ KiB per stage\n"
 )
 
@@ -298,6 +298,7 @@ class Usage(Group):
             r"\Arun folder: run\n"
             r"step 4/8  epoch 1  eval loss \d+\.\d{4}  accuracy [01]\.\d{4}\n"
             r"step 8/8  epoch 2  eval loss \d+\.\d{4}  accuracy [01]\.\d{4}\n"
+            r"account: a step took .* resident [\d.]+ .iB\n"
             r"done: 8 steps in \d+\.\d s, loss \d+\.\d{4}, accuracy [01]\.\d{4}; model saved in run\n\Z",
         )
         self.expect(["-o", "quiet", "-q", "c.yaml"], 0, out="")

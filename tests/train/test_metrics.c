@@ -85,7 +85,7 @@ static void the_lines_of_a_run(void **state) {
     assert_int_equal(gp_metrics_step(metrics, &record, &err), GP_OK);
     assert_int_equal(gp_metrics_eval(metrics, 12, 0.5, 0.9812, &err), GP_OK);
     assert_int_equal(gp_metrics_eval(metrics, 13, 0.25, (double)NAN, &err), GP_OK);
-    assert_int_equal(gp_metrics_end(metrics, "done", 12, 1.25, &err), GP_OK);
+    assert_int_equal(gp_metrics_end(metrics, "done", 12, 1.25, NULL, &err), GP_OK);
     assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
     size_t bytes;
     char *text = fixture_read(fixture_path("metrics.jsonl"), &bytes);
@@ -161,7 +161,7 @@ static void an_old_file_is_emptied(void **state) {
     gp_error err = {0};
     fixture_write_text("metrics.jsonl", "old\n");
     gp_metrics *metrics = open_file();
-    assert_int_equal(gp_metrics_end(metrics, "failed", 0, 0, &err), GP_OK);
+    assert_int_equal(gp_metrics_end(metrics, "failed", 0, 0, NULL, &err), GP_OK);
     json_t *lines = close_and_read(metrics);
     assert_int_equal(json_array_size(lines), 1);
     json_decref(lines);
@@ -178,7 +178,7 @@ static void files_that_cannot_be_written_are_named(void **state) {
              fixture_path("none/metrics.jsonl"));
     assert_string_equal(err.text, wanted);
     assert_int_equal(gp_metrics_open("/dev/full", &metrics, &err), GP_OK);
-    assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, &err), GP_OK);
+    assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, NULL, &err), GP_OK);
     assert_int_equal(gp_metrics_close(&metrics, &err), GP_IO);
     assert_string_equal(err.text, "/dev/full: cannot be written: No space left on device");
     assert_null(metrics);
@@ -206,7 +206,7 @@ static void a_full_disk_leaves_whole_lines(void **state) {
     memset(text, 'x', 4000);
     int64_t bytes = gp_metrics_bytes(metrics),
             line = 4000 + (int64_t)strlen("{'event':'end','status':'','steps':1,'seconds':1.0}\n");
-    for (; written < 10000 && gp_metrics_end(metrics, text, 1, 1, &err) == GP_OK; written++, bytes += line)
+    for (; written < 10000 && gp_metrics_end(metrics, text, 1, 1, NULL, &err) == GP_OK; written++, bytes += line)
         assert_int_equal(gp_metrics_poll(metrics, &err), GP_OK);
     json_t *lines = fixture_metrics(fixture_path(""));
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
@@ -217,7 +217,7 @@ static void a_full_disk_leaves_whole_lines(void **state) {
     assert_int_equal(gp_metrics_bytes(metrics), bytes);
     assert_non_null(strstr(err.text, "metrics.jsonl: cannot be written: File too large"));
     /* There is room again. */
-    assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, &err), GP_OK);
+    assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, NULL, &err), GP_OK);
     lines = close_and_read(metrics);
     assert_int_equal(json_array_size(lines), written + 1);
     json_decref(lines);
@@ -261,7 +261,7 @@ static void expect_cut(const char *before, int64_t bytes, const char *kept, bool
     assert_int_equal(gp_metrics_reopen(fixture_path("metrics.jsonl"), bytes, &metrics, &lost, &err), GP_OK);
     assert_int_equal(lost, wanted);
     assert_int_equal(gp_metrics_bytes(metrics), strlen(kept));
-    assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, &err), GP_OK);
+    assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, NULL, &err), GP_OK);
     assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
     char *text = fixture_read(fixture_path("metrics.jsonl"), &found);
     assert_memory_equal(text, kept, strlen(kept));
