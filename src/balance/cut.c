@@ -1,29 +1,16 @@
 #include "balance/cut.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "balance/cut_explain.h"
 #include "balance/cut_search.h"
+#include "balance/cut_workers.h"
 #include "base/memory.h"
 
-static gp_cut_numbers measure(const gp_span_index *index, const gp_span *span, int stage) {
-    const gp_cut_stage *it = &index->problem->stages[stage];
-    int kind = index->problem->workers[it->worker].kind;
-    gp_cut_numbers numbers = {.copying = span->copies[kind]};
-    numbers.computing = gp_span_cost(index, span, kind) - numbers.copying;
-    if (index->problem->bytes) {
-        numbers.bytes = gp_span_bytes(span, it);
-        numbers.transient = span->transient;
-    }
-    return numbers;
-}
-
 static void measure_all(const gp_span_index *index, gp_span *span, const int64_t *layers, gp_cut_numbers *numbers) {
-    for (int s = 0, first = 0; s < index->problem->stage_count; first += (int)layers[s++]) {
-        gp_span_begin(index, span, first);
-        while (span->end < first + layers[s]) gp_span_extend(index, span);
-        numbers[s] = measure(index, span, s);
-    }
+    for (int s = 0, first = 0; s < index->problem->stage_count; first += (int)layers[s++])
+        numbers[s] = gp_cut_stage_numbers(index, span, s, first, first + (int)layers[s]);
 }
 
 gp_status gp_cut_measure(const gp_cut_problem *problem, const int64_t *layers, gp_cut_numbers *numbers, gp_error *err) {
@@ -96,11 +83,20 @@ static gp_status find_bottleneck(gp_cut_search *search, int64_t *layers, gp_cut_
 static gp_status solve(const gp_span_index *index, int64_t *layers, gp_cut_result *out, gp_error *err) {
     gp_cut_search search;
     gp_cut_numbers *numbers = NULL;
-    int64_t bottleneck = 0;
+    int64_t *found = NULL;
+    gp_cut_result result = {0};
     GP_RETURN_IF_FAILED(gp_cut_search_init(&search, index, err));
     gp_status status = GP_NEW(&numbers, index->problem->stage_count, err);
-    if (status == GP_OK) status = find_bottleneck(&search, layers, numbers, &bottleneck, err);
-    if (status == GP_OK) *out = (gp_cut_result){bottleneck, bottleneck};
+    if (status == GP_OK) status = GP_NEW(&found, index->problem->stage_count, err);
+    if (status == GP_OK) status = find_bottleneck(&search, found, numbers, &result.bottleneck, err);
+    result.bound = result.bottleneck;
+    if (status == GP_OK && gp_cut_shares_workers(index->problem))
+        status = gp_cut_share_workers(index, &search.span, found, &result, err);
+    if (status == GP_OK) {
+        memcpy(layers, found, (size_t)index->problem->stage_count * sizeof *layers);
+        *out = result;
+    }
+    free(found);
     free(numbers);
     gp_cut_search_fini(&search);
     return status;

@@ -82,7 +82,8 @@ typedef struct gp_cut_result {
  * stage cost to copy to the next; of those equally near, the one nearest to an equal share of the layers that are left.
  *
  * Where a worker has several stages, this is exact for the dearest stage with a whole worker's memory for each; from
- * there single cuts are moved until no move makes the dearest worker cheaper, or makes fit what does not.
+ * there cuts are moved, one or two in a row, until no move makes the dearest worker concerned cheaper, or what does not
+ * fit smaller.
  *
  * GP_CONFIG where no cut is possible: the sentence says which layers or devices stand against it, and by how many
  * bytes. GP_UNSUPPORTED where costs or bytes together exceed an int64. */

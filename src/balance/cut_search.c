@@ -6,11 +6,6 @@
 
 #include "base/memory.h"
 
-gp_cut_rule gp_cut_rule_at(const gp_cut_problem *problem, int layer) {
-    bool inside = layer > 0 && layer < problem->layer_count;
-    return inside && problem->rules ? problem->rules[layer] : GP_CUT_FREE;
-}
-
 static gp_cut_rule rule_at(const gp_cut_search *s, int layer) {
     return s->free ? GP_CUT_FREE : gp_cut_rule_at(s->index->problem, layer);
 }

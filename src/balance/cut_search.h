@@ -40,6 +40,4 @@ bool gp_cut_search_run(gp_cut_search *search, int64_t bound, gp_cut_short *missi
 /* After a run that said true: the cut that gp_cut_solve documents. */
 void gp_cut_search_pick(gp_cut_search *search, int64_t bound, int64_t *layers);
 
-gp_cut_rule gp_cut_rule_at(const gp_cut_problem *problem, int layer);
-
 #endif

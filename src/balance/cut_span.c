@@ -8,6 +8,11 @@
 static const char costs_exceed[] = "balance: the costs of the layers and copies exceed what 64 bits can count";
 static const char bytes_exceed[] = "balance: the bytes of the layers and values exceed what 64 bits can count";
 
+gp_cut_rule gp_cut_rule_at(const gp_cut_problem *problem, int layer) {
+    bool inside = layer > 0 && layer < problem->layer_count;
+    return inside && problem->rules ? problem->rules[layer] : GP_CUT_FREE;
+}
+
 static gp_status list_uses(gp_span_index *index, gp_error *err) {
     const gp_cut_problem *p = index->problem;
     size_t uses = 0;

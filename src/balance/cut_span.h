@@ -33,6 +33,9 @@ typedef struct gp_span {
     int64_t *copies;           /* [kind]; the caller's */
 } gp_span;
 
+/* Free at both ends. */
+gp_cut_rule gp_cut_rule_at(const gp_cut_problem *problem, int layer);
+
 /* GP_UNSUPPORTED where costs or bytes together exceed an int64. */
 GP_MUST_USE gp_status gp_span_index_init(gp_span_index *index, const gp_cut_problem *problem, gp_error *err);
 void gp_span_index_fini(gp_span_index *index);

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "balance/cut.h"
+#include "balance/partition.h"
 #include "base/philox.h"
 
 enum { LAYERS = 10, STAGES = 5, KINDS = 3, VALUES = 24 };
@@ -171,7 +172,7 @@ static void check_numbers(const gp_cut_problem *p, const int64_t *layers) {
 
 /* Whether there was a cut. */
 static bool check(int number, const gp_cut_problem *p) {
-    int64_t layers[STAGES], room[STAGES];
+    int64_t layers[STAGES + 1], room[STAGES + 1];
     gp_cut_result result;
     gp_error err = {0};
     gp_status status = gp_cut_solve(p, layers, &result, &err);
@@ -224,7 +225,7 @@ static void test_missing_bytes(void **state) {
     trial t;
     for (int i = 0; i < 20000; i++) {
         draw_trial(&t, true, i % 2);
-        int64_t layers[STAGES], room[STAGES];
+        int64_t layers[STAGES + 1], room[STAGES + 1];
         gp_cut_result result;
         gp_error err = {0};
         if (gp_cut_solve(&t.problem, layers, &result, &err) == GP_OK) continue;
@@ -246,12 +247,146 @@ static void test_missing_bytes(void **state) {
     assert_true(checked > 100);
 }
 
+/* Several stages on a worker: what the definitions say of its stages together. */
+static int64_t shared_bottleneck(const gp_cut_problem *p, const int64_t *layers) {
+    int64_t cost[STAGES] = {0}, most = 0;
+    for (int s = 0, first = 0; s < p->stage_count; first += (int)layers[s++])
+        cost[p->stages[s].worker] += cost_of(p, s, first, first + (int)layers[s]);
+    for (int w = 0; w < p->worker_count; w++)
+        if (cost[w] > most) most = cost[w];
+    return most;
+}
+
+static int64_t least_shared(const gp_cut_problem *p, int stage, int first, int64_t *layers) {
+    if (stage == p->stage_count - 1) {
+        layers[stage] = p->layer_count - first;
+        return shared_bottleneck(p, layers);
+    }
+    int64_t least = INT64_MAX;
+    for (int count = 1; p->layer_count - first - count >= p->stage_count - stage - 1; count++) {
+        layers[stage] = count;
+        int64_t found = least_shared(p, stage + 1, first + count, layers);
+        if (found < least) least = found;
+    }
+    return least;
+}
+
+/* Not exact, and it says so: the bound holds, the cut is what it is said to be, and seldom far from the best. */
+static void test_shared_workers(void **state) {
+    (void)state;
+    int count = 0, best = 0;
+    double ratios = 0;
+    trial t;
+    for (int i = 0; i < 6000; i++) {
+        draw_trial(&t, false, false);
+        if (t.problem.stage_count < 4) continue;
+        t.problem.worker_count = 2;
+        for (int s = 0; s < t.problem.stage_count; s++)
+            t.stages[s].worker = i % 2 ? s % 2 : s < 2 || s >= 4 ? s & 1 : 1 - (s & 1); /* in turn, or back and forth */
+        int64_t layers[STAGES + 1], room[STAGES + 1];
+        gp_cut_result result;
+        gp_error err = {0};
+        assert_int_equal(gp_cut_solve(&t.problem, layers, &result, &err), GP_OK);
+        int64_t least = least_shared(&t.problem, 0, 0, room), found = shared_bottleneck(&t.problem, layers);
+        assert_int_equal(result.bottleneck, found);
+        assert_true(result.bound <= least && least <= found);
+        count++;
+        best += found == least;
+        ratios += least > 0 ? (double)found / (double)least : 1;
+    }
+    print_message("%d of %d the best, %.4f of it on average\n", best, count, ratios / count);
+    assert_true(best > count * 3 / 4 && ratios < 1.04 * count);
+}
+
+/* Stages that fit one by one, but not together, are moved until they do. */
+static void test_shared_memory(void **state) {
+    (void)state;
+    static const int64_t costs[] = {1, 1, 1, 1, 1, 1, 1, 1};
+    gp_cut_bytes bytes[8] = {{40, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}, {40, 0, 0}, {1, 0, 0}, {1, 0, 0}, {1, 0, 0}};
+    gp_cut_kind kind = {costs, NULL};
+    gp_cut_worker workers[2] = {{0, 60, "worker 0"}, {0, 60, "worker 1"}};
+    gp_cut_stage stages[4] = {{0, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {0, 1, 1, 1, 1}, {1, 1, 1, 1, 1}};
+    gp_cut_problem problem = {.layer_count = 8,
+                              .bytes = bytes,
+                              .kinds = &kind,
+                              .kind_count = 1,
+                              .workers = workers,
+                              .worker_count = 2,
+                              .stages = stages,
+                              .stage_count = 4};
+    int64_t layers[4];
+    gp_cut_result result;
+    gp_error err = {0};
+    assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_OK);
+    int64_t second = layers[0] + layers[1]; /* where the second stage of worker 0 begins: behind or before both */
+    assert_true(second > 4 || second + layers[2] <= 4);
+    workers[0].memory = workers[1].memory = 39;
+    assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_CONFIG);
+    assert_string_equal(err.text, "balance: layer 0 alone needs at least 40 B, 1 B more than the 39 B of worker 0, the "
+                                  "roomiest for it");
+    workers[0].memory = 45;
+    workers[1].memory = 39;
+    assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_CONFIG);
+    if (!strstr(err.text, "balance: no cut was found in which all stages of worker ")) fail_msg("%s", err.text);
+}
+
+/* torchgpipe's published balances; ours may be better. */
+static void test_published(void **state) {
+    (void)state;
+    static const struct {
+        int count, stages;
+        int64_t cost[20], theirs[4];
+    } cases[] = {{6, 2, {1, 2, 3, 4, 5, 6}, {4, 2}},
+                 {6, 2, {6, 5, 4, 3, 2, 1}, {2, 4}},
+                 {20, 4, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}, {10, 4, 3, 3}},
+                 {8, 3, {10, 1, 1, 1, 1, 1, 1, 10}, {2, 2, 4}}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        gp_cut_kind kind = {cases[c].cost, NULL};
+        gp_cut_worker workers[4] = {{0}};
+        gp_cut_stage stages[4] = {{.worker = 0}, {.worker = 1}, {.worker = 2}, {.worker = 3}};
+        gp_cut_problem problem = {.layer_count = cases[c].count,
+                                  .kinds = &kind,
+                                  .kind_count = 1,
+                                  .workers = workers,
+                                  .worker_count = cases[c].stages,
+                                  .stages = stages,
+                                  .stage_count = cases[c].stages};
+        int64_t layers[4], partition[4];
+        gp_cut_result result;
+        gp_error err = {0};
+        assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_OK);
+        assert_true(result.bottleneck <= bottleneck_of(&problem, cases[c].theirs));
+        assert_int_equal(gp_partition_min_max(cases[c].cost, problem.layer_count, problem.stage_count, partition, &err),
+                         GP_OK);
+        for (int s = 0; s < problem.stage_count; s++) assert_int_equal(layers[s], partition[s]);
+    }
+}
+
+/* Of lists of numbers alone it makes what gp_partition_min_max makes, ties included. */
+static void test_chains(void **state) {
+    (void)state;
+    trial t;
+    for (int i = 0; i < 5000; i++) {
+        draw_trial(&t, false, false);
+        int64_t layers[STAGES], partition[STAGES];
+        gp_cut_result result;
+        gp_error err = {0};
+        t.problem.value_count = 0;
+        t.problem.kind_count = 1;
+        for (int s = 0; s < t.problem.stage_count; s++) t.workers[s].kind = 0;
+        assert_int_equal(gp_cut_solve(&t.problem, layers, &result, &err), GP_OK);
+        assert_int_equal(
+            gp_partition_min_max(t.costs[0], t.problem.layer_count, t.problem.stage_count, partition, &err), GP_OK);
+        for (int s = 0; s < t.problem.stage_count; s++) assert_int_equal(layers[s], partition[s]);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copies),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_missing_bytes),
+        cmocka_unit_test(test_copies),         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_rules),          cmocka_unit_test(test_missing_bytes),
+        cmocka_unit_test(test_shared_workers), cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_published),      cmocka_unit_test(test_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
