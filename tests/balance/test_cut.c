@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "balance/cut.h"
+#include "balance/cut_orders.h"
 #include "balance/partition.h"
 #include "base/philox.h"
 
@@ -381,11 +382,111 @@ static void test_chains(void **state) {
     }
 }
 
+typedef struct ordering {
+    const gp_cut_problem *given;
+    int64_t least; /* −1: no order has a cut */
+} ordering;
+
+static void order_from(ordering *o, int place, int *order, bool *taken) {
+    int count = o->given->worker_count;
+    if (place == count) {
+        gp_cut_worker workers[STAGES];
+        gp_cut_problem problem = *o->given;
+        int64_t room[STAGES + 1];
+        for (int w = 0; w < count; w++) workers[w] = o->given->workers[order[w]];
+        problem.workers = workers;
+        int64_t found = least_of(&problem, 0, 0, room);
+        if (found >= 0 && (o->least < 0 || found < o->least)) o->least = found;
+        return;
+    }
+    for (int w = 0; w < count; w++) {
+        if (taken[w]) continue;
+        taken[w] = true;
+        order[place] = w;
+        order_from(o, place + 1, order, taken);
+        taken[w] = false;
+    }
+}
+
+static void test_orders(void **state) {
+    (void)state;
+    int possible = 0, changed = 0;
+    trial t;
+    for (int i = 0; i < 600; i++) {
+        draw_trial(&t, i % 2, false);
+        if (t.problem.layer_count > 8) continue;
+        int order[STAGES], all[STAGES];
+        bool taken[STAGES] = {false};
+        int64_t layers[STAGES + 1];
+        gp_cut_result result;
+        gp_error err = {0};
+        ordering o = {&t.problem, -1};
+        order_from(&o, 0, all, taken);
+        gp_status status = gp_cut_solve_orders(&t.problem, order, layers, &result, &err);
+        assert_int_equal(status, o.least < 0 ? GP_CONFIG : GP_OK);
+        if (status != GP_OK) continue;
+        gp_cut_worker workers[STAGES];
+        gp_cut_problem problem = t.problem;
+        for (int w = 0; w < problem.worker_count; w++) {
+            assert_false(taken[order[w]]);
+            taken[order[w]] = true;
+            workers[w] = t.workers[order[w]];
+            changed += order[w] != w;
+        }
+        problem.workers = workers;
+        assert_int_equal(result.bottleneck, o.least);
+        assert_int_equal(bottleneck_of(&problem, layers), o.least);
+        possible++;
+    }
+    assert_true(possible > 100 && changed > 20);
+}
+
+/* Devices of 12, 6 and 12 GB: the small one goes where the small layers are; equal ones keep their order. */
+static void test_order_of_memories(void **state) {
+    (void)state;
+    static const int64_t costs[] = {4, 4, 4};
+    static const gp_cut_bytes bytes[] = {{5, 0, 0}, {11, 0, 0}, {12, 0, 0}};
+    gp_cut_kind kind = {costs, NULL};
+    gp_cut_worker workers[12] = {{0, 12, "cuda:0"}, {0, 6, "cuda:1"}, {0, 12, "cuda:2"}};
+    gp_cut_stage stages[12];
+    for (int s = 0; s < 12; s++) stages[s] = (gp_cut_stage){s, 1, 1, 1, 1};
+    gp_cut_problem problem = {.layer_count = 3,
+                              .bytes = bytes,
+                              .kinds = &kind,
+                              .kind_count = 1,
+                              .workers = workers,
+                              .worker_count = 3,
+                              .stages = stages,
+                              .stage_count = 3};
+    int order[12];
+    int64_t layers[12];
+    gp_cut_result result;
+    gp_error err = {0};
+    assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_CONFIG);
+    assert_string_equal(err.text,
+                        "balance: no cut into 3 stages fits; one does with 5 B more for each limit (cuda:0 has "
+                        "12 B, cuda:1 has 6 B, cuda:2 has 12 B)");
+    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &result, &err), GP_OK);
+    assert_true(order[0] == 1 && order[1] == 0 && order[2] == 2);
+    /* 12 devices of which no two are equal have 12! orders; 11 equal ones and another have 12. */
+    static int64_t many[12];
+    kind.layers = many;
+    problem.layer_count = problem.worker_count = problem.stage_count = 12;
+    problem.bytes = NULL;
+    for (int w = 0; w < 12; w++) workers[w] = (gp_cut_worker){0, w + 1, "cpu"};
+    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &result, &err), GP_CONFIG);
+    assert_string_equal(err.text, "balance: 12 devices of 12 kinds have more than 10000 orders that differ; fix some");
+    for (int w = 0; w < 11; w++) workers[w].memory = 1;
+    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &result, &err), GP_OK);
+    for (int w = 0; w < 12; w++) assert_int_equal(order[w], w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_copies),         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_rules),          cmocka_unit_test(test_missing_bytes),
         cmocka_unit_test(test_shared_workers), cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_orders),         cmocka_unit_test(test_order_of_memories),
         cmocka_unit_test(test_published),      cmocka_unit_test(test_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
