@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Times one way of running gpipe-train against another, in turn, and prints ratios: machines are noisy, ratios less so.
 
-Usage: bench/pairs.py [--program build/gpipe-train] [--rounds 7] [--steps 60] [CASE...]
+Usage: bench/pairs.py [--program build/gpipe-train] [--against PROGRAM] [--rounds 7] [--steps 60] [CASE...]
 
 Every case is a pair A, B. Each round runs A, then B (the next round B, then A); a run's figure is the median seconds of its
 steps, read from metrics.jsonl, without the first five. Printed: the medians over the rounds, and the ratio B/A round by round as
@@ -44,6 +44,8 @@ optimizer: {sgd: {lr: 0.01, momentum: 0.9}}
 train: {steps: %d}
 """
 
+RESNET = ["--set", "model={input: {shape: [3, 32, 32]}, resnet: {depth: 18, classes: 10}, loss: cross_entropy}",
+          "--set", "data.batch=32"]
 TWO = ["--set", "pipeline={devices: [cpu, cpu], micro_batches: 4}"]
 # name: what is compared, arguments of A, arguments of B; {folder} is the run's own.
 CASES = {
@@ -52,6 +54,8 @@ CASES = {
     "stages": ("one stage of one thread, whole mini-batches / two stages, 4 micro-batches", [], TWO),
     "micro": ("one stage: whole mini-batches / 4 micro-batches", [],
               ["--set", "pipeline={devices: [cpu], micro_batches: 4}"]),
+    "resnet": ("ResNet-18, one stage: whole mini-batches of 32 / 4 micro-batches", RESNET,
+               [*RESNET, "--set", "pipeline={devices: [cpu], micro_batches: 4}"]),
     "recompute": ("two stages, 4 micro-batches: checkpoint never / always",
                   ["--set", "pipeline={devices: [cpu, cpu], micro_batches: 4, checkpoint: never}"],
                   ["--set", "pipeline={devices: [cpu, cpu], micro_batches: 4, checkpoint: always}"]),
@@ -70,12 +74,14 @@ def run(program, config, arguments):
     return statistics.median(steps[5:])
 
 
-def compare(name, program, config, rounds):
+def compare(name, programs, config, rounds):
     what, a, b = CASES[name]
+    if programs[0] != programs[1]:
+        what, b = what.split(" / ")[0], a
     pairs = []
     for i in range(rounds):
-        order = (a, b) if i % 2 == 0 else (b, a)
-        first, second = (run(program, config, arguments) for arguments in order)
+        order = ((programs[0], a), (programs[1], b)) if i % 2 == 0 else ((programs[1], b), (programs[0], a))
+        first, second = (run(program, config, arguments) for program, arguments in order)
         pairs.append((first, second) if i % 2 == 0 else (second, first))
     ratios = sorted(y / x for x, y in pairs)
     print(f"{name:10} A {1e3 * statistics.median(x for x, _ in pairs):8.2f} ms  "
@@ -94,6 +100,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--program", default=str(root / "build/gpipe-train"))
+    parser.add_argument("--against", metavar="PROGRAM", help="B is this program, both with the arguments of A")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
@@ -107,7 +114,7 @@ def main():
         config.write(MODEL % options.steps)
         config.flush()
         for name in options.cases or CASES:
-            compare(name, options.program, config.name, options.rounds)
+            compare(name, (options.program, options.against or options.program), config.name, options.rounds)
     return 0
 
 
