@@ -212,6 +212,17 @@ static void test_refuses_norms(void **state) {
             operand[3] = tensor_of(1, 3, 0, 0, 0));
     REFUSES(NORM_BACKWARD_DATA, 3, "op norm_backward_data: dx is [3, 4, 4, 18], which must be [3, 4, 4, 17]",
             operand[6] = tensor_of(4, 3, 4, 4, 18));
+    REFUSES(NORM_APPLY_RELU, 3, "op norm_apply_relu: addend is [3, 4, 4, 16], which must be [3, 4, 4, 17]",
+            operand[GP_NORM_APPLY_RELU_ADDEND] = tensor_of(4, 3, 4, 4, 16));
+    REFUSES(NORM_APPLY_RELU, 6, "op norm_apply_relu: gamma is [4], which must be [17]",
+            operand[GP_NORM_APPLY_RELU_GAMMA] = tensor_of(1, 4, 0, 0, 0));
+    REFUSES(NORM_RELU_BACKWARD_REDUCE, 3, "op norm_relu_backward_reduce: sums is [17], which must be [2, 17]",
+            operand[GP_NORM_RELU_BACKWARD_REDUCE_SUMS] = tensor_of(1, 17, 0, 0, 0));
+    REFUSES(NORM_RELU_BACKWARD_DATA, 3, "op norm_relu_backward_data: eps is -1, which must be at least 0",
+            desc->attributes.norm.eps = -1);
+    REFUSES(NORM_ADD_RELU_BACKWARD_REDUCE, 3,
+            "op norm_add_relu_backward_reduce: dz is [3, 4, 4, 18], which must be [3, 4, 4, 17]",
+            operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ] = tensor_of(4, 3, 4, 4, 18));
     REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: eps is -1, which must be at least 0",
             desc->attributes.group_norm.eps = -1);
     REFUSES(GROUP_NORM_FORWARD, 12, "op group_norm_forward: eps is inf, which must be at least 0",
@@ -402,6 +413,27 @@ static void test_counts(void **state) {
     assert_true(bytes == 8.0 * 3 * (3 * 4 * 4 * 17) + sizeof(gp_step_scalars));
 }
 
+/* What is done as one op computes what its parts do, and moves nothing between them. */
+static void test_counts_of_wholes(void **state) {
+    (void)state;
+    const double elements = 3 * 4 * 4 * 17, vectors = 2 * 17;
+    static const struct {
+        gp_op_kind kind;
+        double flops, passes, vectors; /* an element's; the vectors in pairs */
+    } expected[] = {{GP_OP_NORM_APPLY_RELU, 4 + 1 + 1, 3, 1},
+                    {GP_OP_NORM_RELU_BACKWARD_REDUCE, 5 + 1 + 2, 2, 2},
+                    {GP_OP_NORM_RELU_BACKWARD_DATA, 7 + 1 + 2, 3, 2},
+                    {GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE, 5 + 1, 4, 2}};
+    for (size_t e = 0; e < sizeof expected / sizeof expected[0]; e++) {
+        gp_op_case op_case;
+        double flops, bytes;
+        gp_op_case_make(expected[e].kind, 3, GP_F32, &op_case); /* no gamma, no beta, and an addend */
+        gp_op_count(&op_case.desc, &flops, &bytes);
+        assert_true(flops == expected[e].flops * elements);
+        assert_true(bytes == 4.0 * (expected[e].passes * elements + expected[e].vectors * vectors));
+    }
+}
+
 static atomic_int prepares, releases;
 
 static gp_status counting_prepare(gp_prepared *prepared, gp_error *err) {
@@ -527,6 +559,7 @@ int main(void) {
         cmocka_unit_test(test_refuses_norms),
         cmocka_unit_test(test_refuses_the_rest),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_counts_of_wholes),
         cmocka_unit_test(test_cache_identity),
         cmocka_unit_test(test_cache_from_many_threads),
     };

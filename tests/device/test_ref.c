@@ -205,6 +205,67 @@ static void test_norm_backward(void **state) {
     }
 }
 
+/* x first, mean and variance from `mean` on; eps 0. */
+static op_bench begin_norm(gp_op_kind kind, gp_dtype dtype, int mean) {
+    const double x[] = {1, 5}, three = 3, four = 4;
+    op_bench b = begin(kind);
+    op_bench_set(&b, 0, op_slice(dtype, 1, 2, 2, 1, 0, 0), x);
+    op_bench_set(&b, mean, op_plain(dtype, 1, 1, 0, 0, 0), &three);
+    op_bench_set(&b, mean + 1, op_plain(dtype, 1, 1, 0, 0, 0), &four);
+    return b;
+}
+
+/* The same x̂ = {−1, 1}, gamma 10, beta −4: z = {−14, 6}, or {1, −1} with an addend; dy = {1, 4} becomes {0, 4}, or
+ * {1, 0}. */
+static void test_norm_and_relu(void **state) {
+    (void)state;
+    const double gamma = 10, beta = -4, addend[] = {15, -7}, dy[] = {1, 4};
+    for (int r = 0; r < REALS; r++) {
+        gp_dtype dtype = reals[r];
+        gp_tensor values = op_slice(dtype, 2, 2, 2, 1, 0, 0), number = op_plain(dtype, 1, 1, 0, 0, 0);
+        gp_tensor pair = op_slice(dtype, 1, 2, 2, 1, 0, 0);
+        op_bench b = begin_norm(GP_OP_NORM_APPLY_RELU, dtype, GP_NORM_APPLY_RELU_MEAN);
+        op_bench_set(&b, GP_NORM_APPLY_RELU_GAMMA, number, &gamma);
+        op_bench_set(&b, GP_NORM_APPLY_RELU_BETA, number, &beta);
+        op_bench_set(&b, GP_NORM_APPLY_RELU_Y, values, NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_APPLY_RELU_Y, (const double[]){0, 6}, 0);
+        op_bench_set(&b, GP_NORM_APPLY_RELU_ADDEND, values, addend);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_APPLY_RELU_Y, (const double[]){1, 0}, 0);
+        op_bench_fini(&b);
+
+        b = begin_norm(GP_OP_NORM_RELU_BACKWARD_REDUCE, dtype, GP_NORM_RELU_BACKWARD_REDUCE_MEAN);
+        op_bench_set(&b, GP_NORM_RELU_BACKWARD_REDUCE_DY, values, dy);
+        op_bench_set(&b, GP_NORM_RELU_BACKWARD_REDUCE_GAMMA, number, &gamma);
+        op_bench_set(&b, GP_NORM_RELU_BACKWARD_REDUCE_BETA, number, &beta);
+        op_bench_set(&b, GP_NORM_RELU_BACKWARD_REDUCE_SUMS, pair, NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_RELU_BACKWARD_REDUCE_SUMS, (const double[]){4, 4}, 0);
+        op_bench_fini(&b);
+
+        b = begin_norm(GP_OP_NORM_RELU_BACKWARD_DATA, dtype, GP_NORM_RELU_BACKWARD_DATA_MEAN);
+        op_bench_set(&b, GP_NORM_RELU_BACKWARD_DATA_DY, values, dy);
+        op_bench_set(&b, GP_NORM_RELU_BACKWARD_DATA_GAMMA, number, &gamma);
+        op_bench_set(&b, GP_NORM_RELU_BACKWARD_DATA_BETA, number, &beta);
+        op_bench_set(&b, GP_NORM_RELU_BACKWARD_DATA_SUMS, pair, (const double[]){1, 5});
+        op_bench_set(&b, GP_NORM_RELU_BACKWARD_DATA_DX, values, NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_RELU_BACKWARD_DATA_DX, (const double[]){-10, 5}, 0);
+        op_bench_fini(&b);
+
+        b = begin_norm(GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE, dtype, GP_NORM_ADD_RELU_BACKWARD_REDUCE_MEAN);
+        op_bench_set(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y, values, (const double[]){1, 0});
+        op_bench_set(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY, values, dy);
+        op_bench_set(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, values, NULL);
+        op_bench_set(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS, pair, NULL);
+        op_bench_run(&b);
+        op_bench_expect(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, (const double[]){1, 0}, 0);
+        op_bench_expect(&b, GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS, (const double[]){-1, 1}, 0);
+        op_bench_fini(&b);
+    }
+}
+
 static void test_relu(void **state) {
     (void)state;
     for (int r = 0; r < REALS; r++) {
@@ -1018,6 +1079,7 @@ int main(void) {
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_norm_forward),
         cmocka_unit_test(test_norm_backward),
+        cmocka_unit_test(test_norm_and_relu),
         cmocka_unit_test(test_relu),
         cmocka_unit_test(test_activations),
         cmocka_unit_test(test_group_norm),

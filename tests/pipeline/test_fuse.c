@@ -167,6 +167,34 @@ static void test_bits(void **state) {
     if (!HARNESS_WATCHES_THREADS) check_bits(&gp_cpu_kind, GP_F32, 2, 5);
 }
 
+/* Where backward for weights stands apart, the norm's sums and the gradient of the sum wait for it. */
+static void test_split_backward(void **state) {
+    (void)state;
+    static const struct {
+        gp_schedule schedule;
+        int stages;
+        int64_t layers[4];
+    } ways[] = {
+        {{.kind = GP_SCHEDULE_1F1B}, 2, {9, 13}},
+        {{.kind = GP_SCHEDULE_ZB_H1}, 2, {9, 13}},
+        {{.kind = GP_SCHEDULE_ZB_H1}, 2, {12, 10}},
+        {{.kind = GP_SCHEDULE_ZB_H2}, 2, {11, 11}},
+        {{.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, 4, {2, 8, 3, 9}},
+        {{.kind = GP_SCHEDULE_ZB_V}, 4, {3, 8, 2, 9}},
+    };
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
+        for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
+            harness_options options = options_of(network_residual, ways[w].layers, ways[w].stages, &gp_cpu_kind);
+            options.micro_batches = 4;
+            options.batch = options.evaluation = 12;
+            options.schedule = ways[w].schedule;
+            options.checkpoint = (gp_checkpoint_mode)mode;
+            uint64_t fused = harness_train(&options, NULL, 3);
+            options.unfused = true;
+            if (harness_train(&options, NULL, 3) != fused) fail_msg("way %zu, mode %d: other bits", w, mode);
+        }
+}
+
 /* What lies between is never written, and layer 2's output, which only its own backward pass wants, is not kept. */
 static void test_bytes(void **state) {
     (void)state;
@@ -197,6 +225,7 @@ int main(void) {
         cmocka_unit_test(test_groups_are_found),
         cmocka_unit_test(test_what_stands_between),
         cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_split_backward),
         cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
