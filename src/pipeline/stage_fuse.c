@@ -5,6 +5,7 @@
  * What lies between the parts must have one use and stay in the stage. A device that does not know the whole op keeps
  * the parts.
  */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -44,12 +45,12 @@ static void mark_elsewhere(const fuser *f) {
     const gp_stage_compiler *c = f->compiler;
     for (size_t i = 0; i < c->stage->gives.count; i++)
         f->uses[gp_compiler_value(c, c->stage->gives.items[i])].elsewhere = true;
-    for (size_t i = 0; i < c->stage->grad_out.count && f->list == &c->backward; i++)
-        f->uses[c->grad_out[i]].elsewhere = true;
-    for (size_t o = 0; o < c->backward.count && f->list == &c->forward; o++)
-        for (int i = 0; i < GP_MAX_OPERANDS; i++)
-            if (c->backward.items[o].operand[i].thing >= 0)
-                f->uses[c->backward.items[o].operand[i].thing].elsewhere = true;
+    for (size_t o = 0; o < c->backward.count && f->list == &c->forward; o++) {
+        for (int i = 0; i < GP_MAX_OPERANDS; i++) {
+            int thing = c->backward.items[o].operand[i].thing;
+            if (thing >= 0) f->uses[thing].elsewhere = true;
+        }
+    }
 }
 
 /* Whether an operand is all of a thing. */
@@ -265,7 +266,7 @@ static gp_status fuse_alone(const fuser *f, const chain *its, const gp_staged_op
     return GP_OK;
 }
 
-/* Others want it too: it is written by the pass that finds the sums, which stands where relu's backward stood. */
+/* Others may want it too: it is written by the pass that finds the sums, which stands where relu's backward stood. */
 static gp_status fuse_shared(const fuser *f, const chain *its, gp_error *err) {
     gp_staged_op *ops = f->list->items;
     const gp_staged_op *relu = &ops[its->relu], *reduce = &ops[its->reduce];
@@ -295,13 +296,14 @@ static gp_status fuse_backward(const fuser *f, int relu, gp_error *err) {
     if (!is_a(op, GP_OP_RELU_BACKWARD) || !is_whole(f, op, GP_RELU_BACKWARD_DX)) return GP_OK;
     int dz = op->operand[GP_RELU_BACKWARD_DX].thing;
     chain its = {relu, find_reader(f, relu, GP_OP_NORM_BACKWARD_REDUCE, GP_NORM_BACKWARD_REDUCE_DY, dz), NONE};
-    if (f->uses[dz].writes != 1 || its.reduce == NONE) return GP_OK;
+    if (its.reduce == NONE) return GP_OK;
     const gp_staged_op *reduce = &f->list->items[its.reduce];
     its.data = find_reader(f, its.reduce, GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_DY, dz);
-    if (its.data != NONE && f->list->items[its.data].node != reduce->node) its.data = NONE;
-    bool shared = f->uses[dz].elsewhere || f->uses[dz].reads != (its.data == NONE ? 1 : 2);
-    const gp_staged_op *made = shared ? NULL : find_made_from(f, op->operand[GP_RELU_BACKWARD_Y].thing, reduce);
-    return made ? fuse_alone(f, &its, made, err) : fuse_shared(f, &its, err);
+    const gp_staged_op *made = find_made_from(f, op->operand[GP_RELU_BACKWARD_Y].thing, reduce);
+    if (!made) return fuse_shared(f, &its, err);
+    /* What the norm made had relu for its only user, so that its gradient has the norm's two ops. */
+    assert(f->uses[dz].reads == (its.data == NONE ? 1 : 2));
+    return fuse_alone(f, &its, made, err);
 }
 
 /* ---- lists ------------------------------------------------------------------------------------------------------- */

@@ -36,8 +36,7 @@ gp_status ref_norm_apply_relu(const ref_call *call) {
     for (int64_t row = 0; row < rows; row++) {
         for (int64_t c = 0; c < width; c++) {
             double value = applied(call, at, row, c);
-            if (addend->data)
-                value = ref_round(y->tensor->dtype, value + ref_get(addend, ref_row(addend->tensor, row) + c));
+            if (addend->data) value += ref_get(addend, ref_row(addend->tensor, row) + c);
             ref_put(y, ref_row(y->tensor, row) + c, value > 0 || isnan(value) ? value : 0);
         }
     }
