@@ -103,6 +103,9 @@ typedef struct gp_cuda_api {
     gp_status (*plan_run)(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],
                           void *workspace, gp_error *err);
 
+    /* "CUDA 13.0, cuDNN 9.19.0"; static storage. NULL: there are none. */
+    const char *(*libraries)(void);
+
     /* Names what follows in the timelines of the toolkit's profilers, until mark_end of the same thread. */
     void (*mark_begin)(const char *name);
     void (*mark_end)(void);

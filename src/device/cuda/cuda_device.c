@@ -94,6 +94,10 @@ static gp_status cuda_prepare(gp_prepared *prepared, gp_error *err) {
     return op->prepare ? op->prepare(prepared, err) : gp_cuda->plan_create(prepared, err);
 }
 
+static const char *cuda_libraries(void) {
+    return gp_cuda->libraries ? gp_cuda->libraries() : "";
+}
+
 static void cuda_release(gp_prepared *prepared) {
     if (!prepared->context) return;
     if (ops[prepared->desc.kind].run) /* a plan and kernels: gradients of weights only */
@@ -376,6 +380,7 @@ const gp_device_kind gp_cuda_kind = {
     .computes_f64 = false,
     .prepare = cuda_prepare,
     .release = cuda_release,
+    .libraries = cuda_libraries,
     .open = cuda_open,
     .close = cuda_close,
     .reserve = cuda_reserve,

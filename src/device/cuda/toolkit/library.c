@@ -1,9 +1,12 @@
 /* Plans of libraries for the ops that have no kernel of their own. */
+#include <cuda_runtime_api.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "device/cuda/toolkit/choices.h"
+#include "device/cuda/toolkit/libraries.h"
 #include "device/cuda/toolkit/plan.h"
 
 /* What libraries are used to from memory that was allocated for them alone. */
@@ -11,6 +14,15 @@ enum { WORKSPACE_ALIGNMENT = 256 };
 
 int64_t gp_cuda_alignment(const gp_tensor *tensor) {
     return gp_tensor_contiguous(tensor) ? 16 : (int64_t)gp_dtype_size(tensor->dtype);
+}
+
+const char *gp_cuda_libraries(void) {
+    static char text[64]; /* the same whoever writes it */
+    gp_error ignored;
+    size_t cudnn = gp_cudnn_open(&ignored) == GP_OK ? gp_cudnn.cudnnGetVersion() : 0;
+    snprintf(text, sizeof text, "CUDA %d.%d, cuDNN %zu.%zu.%zu", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10,
+             cudnn / 10000, cudnn % 10000 / 100, cudnn % 100);
+    return text;
 }
 
 static bool is_convolution(gp_op_kind kind) {

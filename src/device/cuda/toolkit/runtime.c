@@ -218,6 +218,7 @@ const gp_cuda_api gp_cuda_toolkit = {
     .copy = copy,
     .copy_peer = copy_peer,
     .launch = launch,
+    .libraries = gp_cuda_libraries,
     .plan_create = gp_cuda_plan_create,
     .plan_destroy = gp_cuda_plan_destroy,
     .library_open = gp_cuda_library_open,

@@ -18,6 +18,7 @@ GP_MUST_USE gp_status gp_cuda_library_open(gp_cuda_stream *stream, gp_cuda_libra
 void gp_cuda_library_close(gp_cuda_library *library);
 GP_MUST_USE gp_status gp_cuda_plan_run(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],
                                        void *workspace, gp_error *err);
+const char *gp_cuda_libraries(void);
 /* An operand's address must be a multiple of this, in bytes: whole tensors begin where arenas allow, slices anywhere.
  */
 int64_t gp_cuda_alignment(const gp_tensor *tensor);
