@@ -62,11 +62,11 @@ static gp_status read_sizes(reader *r, gp_error *err) {
     GP_RETURN_IF_FAILED(read_count(r, "micro_batches", GP_MAX_MICRO_BATCHES, &to->micro_batches, err));
     GP_RETURN_IF_FAILED(read_schedule(r, err));
     gp_place place = gp_yaml_get(r->root, "stages")->place;
-    if (to->chunks > GP_MAX_STAGES / to->devices)
+    if ((int64_t)to->chunks * to->devices > GP_MAX_STAGES)
         return gp_fail_at(err, GP_CONFIG, place, "stages: %d chunks on each of %d are more than %d", to->chunks,
                           to->devices, (int)GP_MAX_STAGES);
     r->stages = to->devices * to->chunks;
-    if (to->micro_batches > GP_WHAT_IF_MOST / r->stages)
+    if ((int64_t)to->micro_batches * r->stages > GP_WHAT_IF_MOST)
         return gp_fail_at(err, GP_CONFIG, place, "stages: %d times %d micro-batches are more than %d", r->stages,
                           to->micro_batches, (int)GP_WHAT_IF_MOST);
     return GP_OK;

@@ -228,7 +228,8 @@ static void draw_axis(const painter *p, double height) {
     double rough = p->play->length / 8, step = pow(10, floor(log10(rough)));
     if (!(rough > 0)) return;
     step *= rough / step > 5 ? 10 : rough / step > 2 ? 5 : rough / step > 1 ? 2 : 1;
-    for (double at = 0; at <= p->play->length; at += step) {
+    for (int i = 0; i * step <= p->play->length; i++) {
+        double at = i * step;
         char text[GP_REPORT_NUMBER];
         fprintf(p->out,
                 "<path class=\"axis\" d=\"M%.2f %dV%.1f\"/><text class=\"small\" x=\"%.2f\" y=\"%d\">%s</text>\n",
