@@ -97,7 +97,7 @@ static gp_status add_forward_edges(gp_stages *stages, gp_error *err) {
             if (producer < 0) continue;
             int from = stages->stage_of_node[producer];
             gp_edge edge = {from + 1 == s ? GP_EDGE_ACTIVATION : GP_EDGE_SKIP, value, from, s, 0};
-            int index;
+            int index = -1;
             GP_RETURN_IF_FAILED(add_edge(stages, edge, &index, err));
             GP_RETURN_IF_FAILED(gp_indices_add(&stage->in, index, err));
             GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[from].out, index, err));
@@ -126,7 +126,7 @@ static gp_status add_gradient_edges(gp_stages *stages, gp_error *err) {
             if (!stages->graph->values[value].needs_grad) continue;
             int to = fold_target(stages, value, s);
             gp_edge edge = {GP_EDGE_GRADIENT, value, s, to, 0};
-            int index;
+            int index = -1;
             GP_RETURN_IF_FAILED(add_edge(stages, edge, &index, err));
             GP_RETURN_IF_FAILED(gp_indices_add(&stage->grad_out, index, err));
             GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[to].grad_in, index, err));
@@ -178,7 +178,7 @@ gp_status gp_stages_create(const gp_graph *graph, const int64_t *layers, int cou
 }
 
 static gp_status add_chain_edges(gp_stages *stages, gp_error *err) {
-    int index;
+    int index = -1;
     for (int s = 1; s < stages->count; s++) {
         gp_edge edge = {GP_EDGE_ACTIVATION, s - 1, s - 1, s, 0};
         GP_RETURN_IF_FAILED(add_edge(stages, edge, &index, err));
