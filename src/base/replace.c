@@ -79,6 +79,21 @@ static gp_status sync_folder(const char *path, gp_error *err) {
     return status;
 }
 
+/* What is there already: where a link leads, the file itself is replaced, with its permissions; a device or a pipe
+ * would be gone, and is refused. */
+static gp_status find_target(const char *path, char **out, mode_t *mode, gp_error *err) {
+    struct stat about;
+    *mode = 0;
+    if (stat(path, &about) != 0) return gp_copy_text(out, path, err);
+    if (!S_ISREG(about.st_mode))
+        return gp_fail(err, GP_IO, "%s: is not a regular file, and is not replaced by one", path);
+    *mode = about.st_mode & 07777;
+    char *real = realpath(path, NULL);
+    if (!real) return gp_fail(err, GP_IO, "%s: cannot be found: %s", path, strerror(errno));
+    *out = real;
+    return GP_OK;
+}
+
 struct gp_replacing {
     char *path, *temporary;
     int fd;
@@ -87,8 +102,15 @@ struct gp_replacing {
 gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err) {
     gp_replacing *file = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&file, 1, err));
-    gp_status status = gp_copy_text(&file->path, path, err);
-    if (status == GP_OK) status = open_temporary(path, &file->temporary, &file->fd, err);
+    mode_t mode = 0;
+    gp_status status = find_target(path, &file->path, &mode, err);
+    if (status == GP_OK) status = open_temporary(file->path, &file->temporary, &file->fd, err);
+    if (status == GP_OK && mode && fchmod(file->fd, mode) != 0) {
+        status = gp_fail(err, GP_IO, "%s: its permissions cannot be set: %s", file->temporary, strerror(errno));
+        close(file->fd);
+        unlink(file->temporary);
+        free(file->temporary);
+    }
     if (status != GP_OK) {
         free(file->path);
         free(file);

@@ -17,7 +17,8 @@ typedef struct gp_bytes {
     size_t count;
 } gp_bytes;
 
-/* The parts one after another become the file. GP_IO with the cause. */
+/* The parts one after another become the file. A link stays one, and a file keeps its permissions. GP_IO with the
+ * cause, also where something stands there that is no regular file. */
 GP_MUST_USE gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count, gp_error *err);
 
 /* The same for a file that is written as it comes. Each is ended once: GP_OK puts the file in place, any other status,

@@ -6,8 +6,12 @@
 #include "config/config_internal.h"
 #include "config/tree_internal.h"
 
+/* "3x3" is a name. */
 static bool is_number(const gp_yaml *item) {
-    return item->kind == GP_YAML_SCALAR && strspn(item->text, "+-.0123456789") > 0;
+    char *end;
+    if (item->kind != GP_YAML_SCALAR || strspn(item->text, "+-.0123456789") == 0) return false;
+    (void)strtod(item->text, &end);
+    return *end == '\0' || item->text[strspn(item->text, "+-.0123456789")] == '\0';
 }
 
 bool gp_balance_has_names(const gp_yaml *list) {

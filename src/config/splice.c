@@ -260,7 +260,7 @@ gp_status gp_yaml_splice(const char *text, const char *name, const char *section
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-static gp_status read_file(const char *path, char **out, mode_t *mode, gp_error *err) {
+static gp_status read_file(const char *path, char **out, gp_error *err) {
     struct stat info;
     char *text = NULL;
     FILE *file = fopen(path, "rbe");
@@ -276,28 +276,17 @@ static gp_status read_file(const char *path, char **out, mode_t *mode, gp_error 
         free(text);
         return status;
     }
-    *mode = info.st_mode & (S_IRWXU | S_IRWXG | S_IRWXO);
     *out = text;
     return GP_OK;
-}
-
-static gp_status replace_file(const char *path, const char *text, mode_t mode, gp_error *err) {
-    char *real = realpath(path, NULL); /* a link stays one */
-    if (!real) return gp_fail(err, GP_IO, "%s: cannot be found: %s", path, strerror(errno));
-    gp_status status = gp_file_replace(real, &(gp_bytes){text, strlen(text)}, 1, err);
-    if (status == GP_OK && chmod(real, mode) != 0)
-        status = gp_fail(err, GP_IO, "%s: its permissions cannot be set: %s", path, strerror(errno));
-    free(real);
-    return status;
 }
 
 gp_status gp_yaml_splice_file(const char *path, const char *section, const char *key, const char *value,
                               gp_error *err) {
     char *text = NULL, *changed = NULL;
-    mode_t mode = 0;
-    GP_RETURN_IF_FAILED(read_file(path, &text, &mode, err));
+    GP_RETURN_IF_FAILED(read_file(path, &text, err));
     gp_status status = gp_yaml_splice(text, path, section, key, value, &changed, err);
-    if (status == GP_OK && strcmp(text, changed) != 0) status = replace_file(path, changed, mode, err);
+    if (status == GP_OK && strcmp(text, changed) != 0)
+        status = gp_file_replace(path, &(gp_bytes){changed, strlen(changed)}, 1, err);
     free(changed);
     free(text);
     return status;

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "pipeline/memory.h"
 #include "pipeline/schedule.h"
+#include "pipeline/schedule_file.h"
 #include "pipeline/slots.h"
 #include "pipeline/validate.h"
 
@@ -60,7 +61,16 @@ static gp_status assign_slots(const gp_plan *plan, const gp_mini_plan *mini, gp_
     return status;
 }
 
-static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
+/* What a file says is the configuration's fault, and the file is named. */
+static gp_status blame_file(const gp_plan *plan, gp_status status, gp_error *err) {
+    const gp_schedule_file *file = plan->schedule.file;
+    if (status != GP_PROGRAM || plan->schedule.kind != GP_SCHEDULE_FILE) return status;
+    const char *name = file->programs ? file->programs->source : NULL;
+    if (name && strncmp(err->text, name, strlen(name)) != 0) gp_error_context(err, "%s: ", name);
+    return err->status = GP_CONFIG;
+}
+
+static gp_status schedule_mini(const gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
     gp_schedule_request request = {.stages = plan->stages,
                                    .pieces = mini->pieces,
                                    .checkpoint = plan->checkpoint,
@@ -69,7 +79,12 @@ static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err)
                                    .schedule = plan->schedule};
     GP_RETURN_IF_FAILED(gp_schedule_programs(&request, &mini->programs, err));
     GP_RETURN_IF_FAILED(assign_slots(plan, mini, err));
-    GP_RETURN_IF_FAILED(gp_programs_validate(plan->stages, mini->programs, err));
+    return gp_programs_validate(plan->stages, mini->programs, err);
+}
+
+static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
+    gp_status status = schedule_mini(plan, mini, err);
+    if (status != GP_OK) return blame_file(plan, status, err);
     GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
     return gp_queues_create(plan->stages, mini->programs, mini->waits, GP_QUEUES_MEMORY, &mini->queues, err);
 }

@@ -170,16 +170,33 @@ static gp_status generate(generator *g, gp_error *err) {
     return GP_OK;
 }
 
+static bool computes(const gp_instr *instr) {
+    return instr->op == GP_INSTR_FORWARD || gp_instr_is_backward(instr);
+}
+
+/* Those of the order, in place of what the file says: what stands between two tasks belongs to the first. */
+static void set_clocks(const gp_worker_order *its, gp_program *program) {
+    size_t task = 0;
+    uint32_t clock = 0;
+    for (size_t pc = 0; pc < program->count; pc++) {
+        if (computes(&program->instrs[pc])) clock = its->tasks[task++].clock;
+        program->instrs[pc].clock = clock;
+    }
+}
+
 /* As the file has them; later steps may trust their numbers. */
-static gp_status copy_programs(const gp_stages *stages, const gp_programs *programs, gp_programs **out, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_programs_check_parts(stages, programs, err));
-    return gp_programs_copy(programs, out, err);
+static gp_status copy_programs(const gp_stages *stages, const gp_schedule_file *file, gp_programs **out,
+                               gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_programs_check_parts(stages, file->programs, err));
+    GP_RETURN_IF_FAILED(gp_programs_copy(file->programs, out, err));
+    for (int w = 0; w < (*out)->workers; w++) set_clocks(&file->order->worker[w], &(*out)->worker[w]);
+    return GP_OK;
 }
 
 gp_status gp_schedule_programs(const gp_schedule_request *request, gp_programs **out, gp_error *err) {
     const gp_schedule_file *file = request->schedule.kind == GP_SCHEDULE_FILE ? request->schedule.file : NULL;
     if (file && file->programs && request->training && file->programs->pieces == request->pieces)
-        return copy_programs(request->stages, file->programs, out, err);
+        return copy_programs(request->stages, file, out, err);
     generator g = {.request = request};
     gp_order *order = NULL;
     int workers = gp_schedule_workers(&request->schedule, request->stages->count);

@@ -135,21 +135,24 @@ static gp_status place_stages(const reader *r, gp_order *order, gp_error *err) {
     return GP_OK;
 }
 
-/* The how manyeth stage of a worker; −1: it has not so many. */
-static int stage_of(const gp_order *order, int worker, int chunk) {
-    for (int s = 0; s < order->stages; s++)
-        if (order->worker_of_stage[s] == worker && chunk-- == 0) return s;
-    return -1;
+/* Stages worker by worker: those of w are items[first[w]] … items[first[w + 1] − 1]. */
+typedef struct stage_list {
+    int *first, *items;
+} stage_list;
+
+static gp_status list_stages(const gp_order *order, stage_list *out, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&out->first, order->workers + 2, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&out->items, order->stages, err));
+    for (int s = 0; s < order->stages; s++) out->first[order->worker_of_stage[s] + 2]++;
+    for (int w = 0; w < order->workers; w++) out->first[w + 2] += out->first[w + 1];
+    for (int s = 0; s < order->stages; s++) out->items[out->first[order->worker_of_stage[s] + 1]++] = s;
+    return GP_OK;
 }
 
-/* [worker·chunks + chunk] */
-static gp_status list_stages(const reader *r, const gp_order *order, int **out, gp_error *err) {
-    int *stages = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&stages, (size_t)r->workers * (size_t)r->chunks, err));
-    for (int w = 0; w < r->workers; w++)
-        for (int c = 0; c < r->chunks; c++) stages[w * r->chunks + c] = stage_of(order, w, c);
-    *out = stages;
-    return GP_OK;
+/* The how manyeth stage of a worker; −1: it has not so many. */
+static int stage_of(const stage_list *stages, int worker, int chunk) {
+    int at = stages->first[worker] + chunk;
+    return at < stages->first[worker + 1] ? stages->items[at] : -1;
 }
 
 /* A backward of which the part for weights stands apart is the part for inputs. */
@@ -192,13 +195,13 @@ static gp_status note_places(const reader *r, gp_order *order, gp_error *err) {
 }
 
 static gp_status fill_order(const reader *r, gp_order *order, gp_error *err) {
-    int *stages = NULL;
+    stage_list stages = {0};
     bool *apart = NULL;
     gp_status status = place_stages(r, order, err);
-    if (status == GP_OK) status = list_stages(r, order, &stages, err);
+    if (status == GP_OK) status = list_stages(order, &stages, err);
     for (size_t i = 0; i < r->count && status == GP_OK; i++) {
         const word *it = &r->words[i];
-        int stage = stages[it->worker * r->chunks + it->chunk];
+        int stage = stage_of(&stages, it->worker, it->chunk);
         status = stage < 0 ? gp_fail_at(err, GP_CONFIG, it->place, "worker %d has no stage %d, counted from 0",
                                         it->worker, it->chunk)
                            : gp_order_add(order, it->worker, it->op, stage, it->micro, err);
@@ -210,7 +213,8 @@ static gp_status fill_order(const reader *r, gp_order *order, gp_error *err) {
         order->descending = takes_last_first(order);
         status = set_clocks(order, r->place.path, err);
     }
-    free(stages);
+    free(stages.first);
+    free(stages.items);
     free(apart);
     return status;
 }

@@ -2,25 +2,38 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "config/splice.h"
 
-/* What --set changed of the devices is not in the file, and the balance would not fit it. */
+gp_status gp_balance_check_devices(const gp_pipeline_config *found, const gp_pipeline_config *file, const char *path,
+                                   gp_error *err) {
+    if (file->device_count != found->device_count)
+        return gp_fail(err, GP_USAGE, "--write: the balance is for the %d devices that --set says, but %s has %d",
+                       found->device_count, path, file->device_count);
+    for (int d = 0; d < found->device_count; d++) {
+        const gp_device_config *a = &found->devices[d], *b = &file->devices[d];
+        if (strcmp(a->kind, b->kind) != 0 || a->index != b->index || a->threads != b->threads || a->memory != b->memory)
+            return gp_fail(
+                err, GP_USAGE,
+                "--write: the balance is for the devices that --set says, but device %d of %s is another one", d, path);
+    }
+    return GP_OK;
+}
+
+/* What --set changed of devices and schedule is not in the file, and the balance would not fit it. */
 static gp_status check_devices(const gp_session *session, const char *path, gp_error *err) {
     gp_config *config = NULL;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    int devices = pipeline->device_count, stages = pipeline->stages;
     GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
-    int in_file = config->pipeline.device_count, stages_in_file = config->pipeline.stages;
+    gp_status status = gp_balance_check_devices(pipeline, &config->pipeline, path, err);
+    const gp_schedule_config *here = &pipeline->schedule, *there = &config->pipeline.schedule;
+    bool same = here->kind == there->kind && here->chunks == there->chunks &&
+                (here->kind != GP_SCHEDULE_FILE || strcmp(here->file, there->file) == 0);
     gp_config_destroy(&config);
-    if (in_file != devices)
-        return gp_fail(err, GP_USAGE, "--write: the balance is for the %d devices that --set says, but %s has %d",
-                       devices, path, in_file);
-    if (stages_in_file == stages || pipeline->schedule.kind == GP_SCHEDULE_FILE) return GP_OK;
-    return gp_fail(err, GP_USAGE,
-                   "--write: the balance is for the %d stages of the schedule that --set says, but %s has %d", stages,
-                   path, stages_in_file);
+    if (status != GP_OK || same) return status;
+    return gp_fail(err, GP_USAGE, "--write: the balance is for the schedule that --set says, but %s has another", path);
 }
 
 gp_status gp_balance_write(const gp_session *session, const char *path, gp_error *err) {

@@ -161,9 +161,9 @@ gp_status gp_balancing_find_profile(gp_session *session, const gp_session_option
     return status;
 }
 
-static gp_status refuse_sum(int layer, gp_error *err) {
-    return gp_fail(err, GP_DATA, "the profile's times up to layer %d exceed what 64 bits of picoseconds can hold",
-                   layer);
+static gp_status refuse_sum(const gp_profile *profile, const gp_graph *graph, int layer, gp_error *err) {
+    return gp_fail(err, GP_DATA, "%s: the times up to layer \"%s\" exceed what 64 bits of picoseconds can hold",
+                   profile->path ? profile->path : "the profile", gp_layer_name(graph, layer));
 }
 
 static double recomputed_share(gp_checkpoint_mode checkpoint, int64_t micro_batches) {
@@ -183,7 +183,8 @@ static gp_status profiled_layers(const gp_profile *profile, const gp_graph *grap
         double picoseconds =
             scale * (time[GP_PROFILE_TIME_FORWARD].median + recomputes * time[GP_PROFILE_TIME_RECOMPUTE].median +
                      time[GP_PROFILE_TIME_BACKWARD_INPUT].median + time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median);
-        if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total)) return refuse_sum(i, err);
+        if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total))
+            return refuse_sum(profile, graph, i, err);
         cost[i] = (int64_t)picoseconds;
     }
     return GP_OK;

@@ -110,18 +110,15 @@ static void add_size(searcher *s, int64_t size) {
 
 /* Powers of two, what the configuration says, and a micro-batch for each sample. */
 static gp_status find_sizes(searcher *s, gp_error *err) {
-    gp_config *config = NULL;
     GP_RETURN_IF_FAILED(
-        gp_config_load(s->request->config, s->request->overrides, s->request->override_count, &config, err));
+        gp_config_load(s->request->config, s->request->overrides, s->request->override_count, &s->search->config, err));
+    const gp_config *config = s->search->config;
     int64_t batch = config->data.batch;
     int64_t most = batch < GP_MAX_MICRO_BATCHES ? batch : GP_MAX_MICRO_BATCHES;
-    s->search->batch = batch;
-    s->search->devices = config->pipeline.device_count;
     if (config->pipeline.micro_batches <= most) add_size(s, config->pipeline.micro_batches);
     for (int64_t m = 1; m <= most; m *= 2) add_size(s, m);
     add_size(s, most);
     s->seconds = s->request->seconds / s->size_count;
-    gp_config_destroy(&config);
     return GP_OK;
 }
 
@@ -133,7 +130,7 @@ static int compare(const void *a, const void *b) {
 }
 
 static gp_status try_all(searcher *s, gp_error *err) {
-    int kinds = s->search->devices > 1 ? SCHEDULES : ON_ONE_DEVICE;
+    int kinds = s->search->config->pipeline.device_count > 1 ? SCHEDULES : ON_ONE_DEVICE;
     for (int i = 0; i < s->size_count; i++)
         for (int k = 0; k < kinds; k++)
             for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
@@ -158,5 +155,6 @@ gp_status gp_search_run(const gp_search_request *request, gp_search *out, gp_err
 void gp_search_fini(gp_search *search) {
     for (size_t i = 0; i < search->count; i++) fini_candidate(&search->items[i]);
     free(search->items);
+    gp_config_destroy(&search->config);
     *search = (gp_search){0};
 }

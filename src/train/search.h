@@ -41,8 +41,7 @@ typedef struct gp_search {
     size_t count, capacity;
     int tried, too_large, refused; /* refused: the model forbids it, as batch norm does with too few values */
     char why[GP_ERROR_TEXT];       /* of the first that was too large or refused; "": none */
-    int64_t batch;
-    int devices;
+    gp_config *config;             /* as the file and --set say it */
 } gp_search;
 
 /* GP_CONFIG where no candidate fits: why the first does not. The caller calls gp_search_fini in any case. */

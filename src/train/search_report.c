@@ -9,6 +9,7 @@
 #include "base/text_file.h"
 #include "config/splice.h"
 #include "config/tree.h"
+#include "train/balance_write.h"
 #include "train/plan_report_parts.h"
 #include "train/search.h"
 
@@ -70,8 +71,9 @@ static void write_command(const gp_search *search, const char *config, FILE *out
 }
 
 gp_status gp_search_report(const gp_search *search, const char *config, FILE *out, gp_error *err) {
+    int devices = search->config->pipeline.device_count;
     fprintf(out, "search       %d plans for a batch of %" PRId64 " on %d device%s: %zu fit", search->tried,
-            search->batch, search->devices, search->devices == 1 ? "" : "s", search->count);
+            search->config->data.batch, devices, devices == 1 ? "" : "s", search->count);
     if (search->too_large) fprintf(out, ", %d exceed the memory", search->too_large);
     if (search->refused) fprintf(out, ", %d are not possible", search->refused);
     fputs("\n", out);
@@ -101,8 +103,8 @@ static json_t *pack(const gp_candidate *it) {
 gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
     json_t *plans = json_array();
     for (size_t i = 0; i < search->count; i++) json_array_append_new(plans, pack(&search->items[i]));
-    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->batch, "tried", search->tried,
-                             "too_large", search->too_large, "refused", search->refused, "plans", plans);
+    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch, "tried",
+                             search->tried, "too_large", search->too_large, "refused", search->refused, "plans", plans);
     int failed = !root || json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     json_decref(root);
     fputs("\n", out);
@@ -139,20 +141,18 @@ static gp_status put_all(const gp_candidate *it, char **text, const char *path, 
     return status;
 }
 
-/* What the file says of devices must be what the search was for; and whether it says something of lockstep. */
+/* What --set changed of devices and batch is not in the file; and whether it says something of lockstep. */
 static gp_status check_file(const gp_search *search, const char *path, bool *lockstep, gp_error *err) {
     gp_config *config = NULL;
     GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
-    int devices = config->pipeline.device_count;
+    gp_status status = gp_balance_check_devices(&search->config->pipeline, &config->pipeline, path, err);
     int64_t batch = config->data.batch;
     *lockstep = gp_yaml_find(config->document, "pipeline.lockstep") != NULL;
     gp_config_destroy(&config);
-    if (devices == search->devices && batch == search->batch) return GP_OK;
+    if (status != GP_OK || batch == search->config->data.batch) return status;
     return gp_fail(err, GP_USAGE,
-                   "--write: the search was for %d devices and a batch of %" PRId64
-                   ", as --set says, but %s has %d and "
-                   "%" PRId64,
-                   search->devices, search->batch, path, devices, batch);
+                   "--write: the search was for a batch of %" PRId64 ", as --set says, but %s has %" PRId64,
+                   search->config->data.batch, path, batch);
 }
 
 gp_status gp_search_write(const gp_search *search, const char *path, gp_error *err) {

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/gp-test-replace-XXXXXX";
@@ -209,6 +210,35 @@ static void names_that_are_taken_are_passed_by(void **state) {
     assert_int_equal(entries(), 1);
 }
 
+/* The file that a link leads to is replaced, with its permissions; what is no file stays what it is. */
+static void links_permissions_and_pipes_stay(void **state) {
+    (void)state;
+    char link[80], pipe[80];
+    struct stat about;
+    gp_error err = {0};
+    snprintf(link, sizeof link, "%s/link", folder);
+    snprintf(pipe, sizeof pipe, "%s/pipe", folder);
+    script.failing = 0;
+    put_old();
+    assert_int_equal(chmod(target, 0600), 0);
+    assert_int_equal(symlink("target", link), 0);
+    script.count = 0;
+    assert_int_equal(gp_file_replace(link, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_OK);
+    assert_int_equal(lstat(link, &about), 0);
+    assert_true(S_ISLNK(about.st_mode));
+    assert_int_equal(stat(target, &about), 0);
+    assert_int_equal(about.st_mode & 07777, 0600);
+    expect_target(new_text);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    script.count = 0;
+    assert_int_equal(gp_file_replace(pipe, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_IO);
+    assert_non_null(strstr(err.text, "/pipe: is not a regular file, and is not replaced by one"));
+    assert_int_equal(lstat(pipe, &about), 0);
+    assert_true(S_ISFIFO(about.st_mode));
+    assert_int_equal(unlink(pipe), 0);
+    assert_int_equal(unlink(link), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_order),
@@ -218,6 +248,7 @@ int main(void) {
         cmocka_unit_test(folders_without_sync),
         cmocka_unit_test(stale_files_go),
         cmocka_unit_test(names_that_are_taken_are_passed_by),
+        cmocka_unit_test(links_permissions_and_pipes_stay),
     };
     return cmocka_run_group_tests_name("replace", tests, make, end);
 }

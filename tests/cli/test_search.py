@@ -113,7 +113,9 @@ class Search(unittest.TestCase):
         self.assertRegex(process.stderr, r"^gpipe-balance: none of \d+ plans fits; of the first: .*4\.00 KiB")
 
     def test_write_changes_the_pipeline_and_nothing_else(self):
-        process = self.run_program("--search", "--profile", "p.json", "--write", "c.yaml")
+        os.chmod(self.path("c.yaml"), 0o600)
+        os.symlink("c.yaml", self.path("link.yaml"))
+        process = self.run_program("--search", "--profile", "p.json", "--write", "link.yaml")
         self.assertEqual((process.returncode, process.stderr), (0, ""))
         best = self.search("--set", "pipeline.lockstep=auto")["plans"][0]
         before, after = CONFIG.splitlines(), self.read("c.yaml").splitlines()
@@ -125,6 +127,8 @@ class Search(unittest.TestCase):
         self.assertIn("  lockstep: auto", after)
         self.assertIn(f"  schedule: {best['schedule']}", after)
         self.assertIn(f"  balance: {best['balance']}", after)
+        self.assertEqual(os.stat(self.path("c.yaml")).st_mode & 0o777, 0o600)
+        self.assertTrue(os.path.islink(self.path("link.yaml")))
         process = self.run_program("-q", "-o", "run", "c.yaml", program=TRAIN)
         self.assertEqual((process.returncode, process.stderr), (0, ""))
 
@@ -144,7 +148,11 @@ class Search(unittest.TestCase):
                          (2, "gpipe-balance: --search times several sizes of micro-batch: -o does not go with it"))
         process = self.run_program("--search", "--profile", "p.json", "--write", "--set", "data.batch=8", "c.yaml")
         self.assertEqual(process.returncode, 2)
-        self.assertIn("--write: the search was for 2 devices and a batch of 8, as --set says", process.stderr)
+        self.assertIn("--write: the search was for a batch of 8, as --set says, but c.yaml has 16", process.stderr)
+        process = self.run_program("--search", "--profile", "p.json", "--write", "--set",
+                                   "pipeline.devices=[{cpu: {memory: 1GiB}}, cpu]", "c.yaml")
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("but device 0 of c.yaml is another one", process.stderr)
         self.assertEqual(self.read("c.yaml"), CONFIG)
 
 

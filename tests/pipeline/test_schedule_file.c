@@ -94,7 +94,7 @@ static const char lines[] = "programs workers=2 stages=2 pieces=1 training ascen
                             "F s0 m0 keep last\n"
                             "send s0 m0 e0 keep\n"
                             "recv s0 m0 e1\n"
-                            "B s0 m0 first\n"
+                            "B s0 m0 first @4294967295\n"
                             "recv s0 m0 e2\n"
                             "step s0\n"
                             "worker 1:\n"
@@ -139,6 +139,7 @@ static void programs_are_carried_out_as_they_stand(void **state) {
     assert_int_equal(programs->worker[0].count, 7);
     assert_int_equal(programs->worker[1].instrs[3].op, GP_INSTR_SEND); /* the flag goes before the backward here */
     assert_int_equal(programs->worker[1].instrs[3].edge, 2);
+    assert_int_equal(programs->worker[0].instrs[4].clock, 3); /* F0, F1, B1, B0: whatever the file said */
     gp_programs_destroy(&programs);
 }
 
@@ -163,7 +164,7 @@ static void bad_programs_are_refused_with_their_line(void **state) {
         "micro-batch");
     check_bad_programs(with("send s1 m0 e1\n", "send s1 m0 e9\n"),
                        "p.txt:16:1: worker 1, instruction 5 (send s1 m0 e9): there are 3 edges, counted from 0");
-    check_bad_programs(with("B s0 m0 first\n", "B s0 m0\n"),
+    check_bad_programs(with("B s0 m0 first @4294967295\n", "B s0 m0\n"),
                        "p.txt:7:1: worker 0, instruction 4 (B s0 m0): the stage's first backward does not say so");
     check_bad_programs(with("training", "evaluation"),
                        "p.txt: the programs are an evaluation's; a schedule is one of training");
