@@ -31,7 +31,8 @@ static gp_status read_chunks(reader *r, const gp_yaml *schedule, gp_error *err) 
     int64_t chunks = r->to->chunks;
     if (!node) return GP_OK;
     GP_RETURN_IF_FAILED(gp_read_integer(node, "chunks", 1, GP_MAX_STAGES, &chunks, err));
-    if (chunks == r->to->chunks) return GP_OK;
+    /* 1 beside zb_v: what the other schedules have, left standing while schedules are compared. */
+    if (chunks == r->to->chunks || (kind == GP_SCHEDULE_ZB_V && chunks == 1)) return GP_OK;
     if (kind != GP_SCHEDULE_INTERLEAVED)
         return gp_fail_at(err, GP_CONFIG, node->place, "chunks: %s has %d per device, not %" PRId64,
                           gp_schedule_kind_name(kind), r->to->chunks, chunks);
@@ -79,7 +80,8 @@ static gp_status read_ways(reader *r, gp_error *err) {
     if (node) GP_RETURN_IF_FAILED(gp_read_choice(node, "checkpoint", modes, &mode, err));
     r->to->checkpoint = (gp_checkpoint_mode)mode;
     node = gp_yaml_get(r->root, "lockstep");
-    if (node) GP_RETURN_IF_FAILED(gp_read_boolean(node, "lockstep", &r->to->lockstep, err));
+    if (!node) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_read_boolean(node, "lockstep", &r->to->lockstep, err));
     if (r->to->lockstep && r->to->schedule != GP_SCHEDULE_GPIPE)
         return gp_fail_at(err, GP_CONFIG, node->place, "lockstep: belongs to the schedule gpipe; %s has none",
                           gp_schedule_kind_name(r->to->schedule));

@@ -19,7 +19,7 @@ static gp_status balance(gp_session *session, const gp_balance_options *options,
 
 static gp_status report_search(const gp_search *found, const gp_balance_options *options, gp_error *err) {
     GP_RETURN_IF_FAILED(options->json ? gp_search_report_json(found, stdout, err)
-                                      : gp_search_report(found, options->config, stdout, err));
+                                      : gp_search_report(found, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_search_write(found, options->config, err));
     if (!options->json) printf("%s: the fastest is written\n", options->config);

@@ -8,6 +8,7 @@
 #include "balance/cost.h"
 #include "balance/expect.h"
 #include "base/memory.h"
+#include "pipeline/memory.h"
 #include "train/plan_report_parts.h"
 
 enum { BAR = 12, NAME = 26 };
@@ -18,6 +19,8 @@ typedef struct cut {
     gp_plan *plan;
     gp_expectation expected;
     gp_durations durations; /* of the mini-batch that trains, the plan's first */
+    bool fits;              /* into the memory that the devices may use */
+    gp_error missing;       /* else: what does not */
 } cut;
 
 typedef struct report {
@@ -41,6 +44,8 @@ static void cut_fini(cut *c) {
 static gp_status look_at(const report *r, int64_t *layers, cut *out, gp_error *err) {
     out->layers = layers;
     GP_RETURN_IF_FAILED(gp_session_plan_cut(r->session, layers, &out->plan, err));
+    int worker;
+    out->fits = gp_memory_check(out->plan, &worker, &out->missing) == GP_OK;
     GP_RETURN_IF_FAILED(gp_expect(out->plan, 0, r->session->profile, &out->expected, err));
     return gp_durations_init(out->plan, 0, r->session->profile, &out->durations, err);
 }
@@ -207,6 +212,7 @@ static void write_other(const report *r, const char *what, const cut *other) {
     write_balance(r->out, other->layers, r->stages);
     fprintf(r->out, ": %s, %.2f times as long\n", gp_report_seconds(seconds, other->expected.seconds),
             r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1);
+    if (!other->fits) fprintf(r->out, "             which does not fit: %s\n", other->missing.text);
 }
 
 static void write_expected(const report *r) {
@@ -252,8 +258,8 @@ gp_status gp_balance_report(const gp_session *session, FILE *out, gp_error *err)
 static json_t *pack_cut(const report *r, const cut *c) {
     json_t *layers = json_array();
     for (int s = 0; s < r->stages; s++) json_array_append_new(layers, json_integer(c->layers[s]));
-    return json_pack("{s:o, s:f, s:f}", "balance", layers, "step", c->expected.seconds * 1e3, "bubble",
-                     c->expected.bubble);
+    return json_pack("{s:o, s:f, s:f, s:b}", "balance", layers, "step", c->expected.seconds * 1e3, "bubble",
+                     c->expected.bubble, "fits", c->fits);
 }
 
 static json_t *pack_times(const gp_layer_times *layer) {

@@ -142,7 +142,7 @@ static gp_status try_all(searcher *s, gp_error *err) {
 }
 
 gp_status gp_search_run(const gp_search_request *request, gp_search *out, gp_error *err) {
-    *out = (gp_search){0};
+    *out = (gp_search){.request = request};
     searcher s = {.request = request, .search = out};
     GP_RETURN_IF_FAILED(GP_NEW(&s.overrides, request->override_count + OWN_OVERRIDES, err));
     for (int i = 0; i < request->override_count; i++) s.overrides[i] = request->overrides[i];

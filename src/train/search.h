@@ -39,9 +39,10 @@ typedef struct gp_candidate {
 typedef struct gp_search {
     gp_candidate *items; /* those that fit, by seconds; of equal ones the one with less memory first */
     size_t count, capacity;
-    int tried, too_large, refused; /* refused: the model forbids it, as batch norm does with too few values */
-    char why[GP_ERROR_TEXT];       /* of the first that was too large or refused; "": none */
-    gp_config *config;             /* as the file and --set say it */
+    int tried, too_large, refused;    /* refused: the model forbids it, as batch norm does with too few values */
+    char why[GP_ERROR_TEXT];          /* of the first that was too large or refused; "": none */
+    gp_config *config;                /* as the file and --set say it */
+    const gp_search_request *request; /* borrowed as long as the search is looked at */
 } gp_search;
 
 /* GP_CONFIG where no candidate fits: why the first does not. The caller calls gp_search_fini in any case. */
@@ -49,7 +50,7 @@ GP_MUST_USE gp_status gp_search_run(const gp_search_request *request, gp_search 
 void gp_search_fini(gp_search *search);
 
 /* For people: the fastest, and those that give up time for memory. */
-GP_MUST_USE gp_status gp_search_report(const gp_search *search, const char *config, FILE *out, gp_error *err);
+GP_MUST_USE gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err);
 /* All that fit as one JSON object; times in milliseconds. */
 GP_MUST_USE gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err);
 /* Puts the fastest into the configuration file, which is replaced once, and changes nothing else in it. */

@@ -59,18 +59,47 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
     fputs("\n", out);
 }
 
-static void write_command(const gp_search *search, const char *config, FILE *out) {
-    const gp_candidate *it = &search->items[0];
-    fprintf(out,
-            "\nto type      gpipe-balance --search --write %s\n"
-            "             or gpipe-train --set pipeline.micro_batches=%d --set 'pipeline.schedule=%s' \\\n"
-            "               --set pipeline.checkpoint=%s --set pipeline.lockstep=auto --set 'pipeline.balance=",
-            config, it->micro_batches, it->schedule, gp_checkpoint_mode_name(it->checkpoint));
-    write_balance(out, it);
-    fprintf(out, "' %s\n", config);
+/* As a shell reads it back. */
+static void write_word(const char *text, FILE *out) {
+    fputs(" '", out);
+    for (; *text; text++)
+        if (*text == '\'')
+            fputs("'\\''", out);
+        else
+            fputc(*text, out);
+    fputs("'", out);
 }
 
-gp_status gp_search_report(const gp_search *search, const char *config, FILE *out, gp_error *err) {
+static void write_settings(const gp_search_request *request, FILE *out) {
+    for (int i = 0; i < request->override_count; i++) {
+        fputs(" --set", out);
+        write_word(request->overrides[i], out);
+    }
+}
+
+static void write_command(const gp_search *search, FILE *out) {
+    const gp_search_request *request = search->request;
+    const gp_candidate *it = &search->items[0];
+    fputs("\nto type      gpipe-balance --search --write", out);
+    if (request->profile) {
+        fputs(" --profile", out);
+        write_word(request->profile, out);
+    }
+    write_settings(request, out);
+    write_word(request->config, out);
+    fputs("\n             or gpipe-train", out);
+    write_settings(request, out);
+    fprintf(out,
+            " --set pipeline.micro_batches=%d --set 'pipeline.schedule=%s' \\\n"
+            "               --set pipeline.checkpoint=%s --set pipeline.lockstep=auto --set 'pipeline.balance=",
+            it->micro_batches, it->schedule, gp_checkpoint_mode_name(it->checkpoint));
+    write_balance(out, it);
+    fputs("'", out);
+    write_word(request->config, out);
+    fputs("\n", out);
+}
+
+gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
     int devices = search->config->pipeline.device_count;
     fprintf(out, "search       %d plans for a batch of %" PRId64 " on %d device%s: %zu fit", search->tried,
             search->config->data.batch, devices, devices == 1 ? "" : "s", search->count);
@@ -86,7 +115,7 @@ gp_status gp_search_report(const gp_search *search, const char *config, FILE *ou
         write_row(search, &search->items[i], out);
         rows++;
     }
-    write_command(search, config, out);
+    write_command(search, out);
     if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "what the search found could not be written");
     return GP_OK;
 }

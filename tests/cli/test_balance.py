@@ -169,6 +169,17 @@ class Balance(unittest.TestCase):
         self.assertGreater(report["even"]["step"], report["step"])
         self.assertTrue(0 < report["bubble"] < 1)
 
+    def test_a_cut_that_does_not_fit_says_so(self):
+        """A small device gets few layers; the even cut would be faster, if there were room for it."""
+        self.write("p.json", profile_of([1] * 8, NAMES))
+        options = ["--profile", "p.json", "--set", "pipeline.devices=[{cpu: {memory: 36KiB}}, cpu]"]
+        report = json.loads(self.expect([*options, "--json", "c.yaml"]))
+        self.assertEqual((report["fits"], report["even"]["fits"]), (True, False))
+        self.assertLess(report["even"]["step"], report["step"])
+        out = self.expect([*options, "c.yaml"])
+        self.assertRegex(out, r"the even cut \[4, 4\]: \d+ ms, 0\.\d\d times as long\n"
+                         r" +which does not fit: worker 0 needs [^\n]+, but its memory is 36\.0 KiB")
+
     def test_slow_devices_and_slowdown(self):
         """Busy is in proportion to the slowdown, and so is what a step takes."""
         self.write("p.json", profile_of([1] * 8, copies=[{"from": "cpu", "to": "cpu", "per_mib": 0},
