@@ -84,7 +84,10 @@ static gp_status sync_folder(const char *path, gp_error *err) {
 static gp_status find_target(const char *path, char **out, mode_t *mode, gp_error *err) {
     struct stat about;
     *mode = 0;
-    if (stat(path, &about) != 0) return gp_copy_text(out, path, err);
+    if (stat(path, &about) != 0) {
+        if (errno == ENOENT || errno == ENOTDIR) return gp_copy_text(out, path, err);
+        return gp_fail(err, GP_IO, "%s: cannot be looked at: %s", path, strerror(errno));
+    }
     if (!S_ISREG(about.st_mode))
         return gp_fail(err, GP_IO, "%s: is not a regular file, and is not replaced by one", path);
     *mode = about.st_mode & 07777;

@@ -637,7 +637,7 @@ train: {epochs: 1000}
                 break
             seen += got
         self.assertEqual(process.wait(timeout=PATIENCE), 0)
-        self.assertRegex(seen, r"\x1b\[K(\^C)?\r\ninterrupted after \d+ of 4000000000 steps; "
+        self.assertRegex(seen, r"\x1b\[K(\^C)?\r\n(account: [^\r]*\r\n)?interrupted after \d+ of 4000000000 steps; "
                          r"model and snapshot saved in run: --resume goes on\r\n\Z")
 
 

@@ -291,7 +291,7 @@ class Resume(Runs):
         os.remove(os.path.join(self.run_folder, "model.safetensors"))
         os.mkdir(os.path.join(self.run_folder, "model.safetensors"))  # no file can take its place
         _, err = self.run_program(*CONSTANT, "--resume", "--set", "train.steps=30", status=1, err=None)
-        self.assertRegex(err, r"cannot be renamed to \S+/model.safetensors: Is a directory; the snapshot of step 30 stands, "
+        self.assertRegex(err, r"model.safetensors: is not a regular file, and is not replaced by one; the snapshot of step 30 stands, "
                          r"and --resume goes on from it\n$")
         os.rmdir(os.path.join(self.run_folder, "model.safetensors"))
         self.run_program(*CONSTANT, "--resume", "--set", "train.steps=30")

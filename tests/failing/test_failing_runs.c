@@ -53,6 +53,11 @@ static void forget_what_varies(char *text) {
         end += *end != 0;
         memmove(at, end, strlen(end) + 1);
     }
+    /* The last of its line. */
+    for (char *at = text; (at = strstr(at, ",\"account\":"));) {
+        char *end = at + strcspn(at, "\n");
+        memmove(at, end, strlen(end) + 1);
+    }
     for (char *at = text; (at = strstr(at, key));) {
         char *end = at + strcspn(at, ",}");
         memmove(at, end, strlen(end) + 1);
