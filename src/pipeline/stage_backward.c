@@ -114,7 +114,7 @@ static bool makes_param_grads(const gp_lowered_op *op) {
 /* Then it can wait: no stage before needs anything of it. */
 static bool makes_only_param_grads(const gp_lowered_op *op) {
     for (int i = 0; i < GP_MAX_OPERANDS; i++)
-        if (gp_op_writes(op->desc.kind, i) && op->ref[i].role != GP_ROLE_NONE && op->ref[i].role != GP_ROLE_GRAD_PARAM)
+        if (op->ref[i].role != GP_ROLE_NONE && op->ref[i].role != GP_ROLE_GRAD_PARAM && gp_op_writes(op->desc.kind, i))
             return false;
     return true;
 }
