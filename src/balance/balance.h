@@ -39,4 +39,16 @@ GP_MUST_USE gp_status gp_balance_find(const gp_balance_request *request, int64_t
                                       gp_balance *out, gp_error *err);
 void gp_balance_fini(gp_balance *balance);
 
+/* What finding an order came to. */
+typedef struct gp_balance_order {
+    int64_t count;        /* orders that differ */
+    int64_t given, least; /* the dearest stage as the devices stood, and in the order found; -1: no cut fits */
+} gp_balance_order;
+
+/* order[worker] is the device, as the request has them, that should stand there, so that the dearest stage is cheapest;
+ * as they stand where nothing is better, or where by the sizes of single layers nothing fits in any order. GP_CONFIG
+ * where rules allow no cut, and for more than GP_CUT_MOST_ORDERS orders (cut_orders.h). */
+GP_MUST_USE gp_status gp_balance_find_order(const gp_balance_request *request, int *order, gp_balance_order *out,
+                                            gp_error *err);
+
 #endif

@@ -15,6 +15,7 @@ typedef struct orders {
     int *kind_of;           /* [worker as given] */
     int64_t *layers;        /* of the order at hand */
     int *best;              /* [place] kind, in the best order */
+    int64_t count;          /* of orders that differ */
     bool found;
     gp_cut_result least;
 } orders;
@@ -44,10 +45,10 @@ static gp_status find_kinds(orders *o, gp_error *err) {
         o->kind_of[w] = same < w ? o->kind_of[same] : kinds++;
         counts[o->kind_of[w]]++;
     }
-    int64_t all = count_orders(counts, kinds);
+    o->count = count_orders(counts, kinds);
     free(counts);
-    if (all > GP_CUT_MOST_ORDERS)
-        return gp_fail(err, GP_CONFIG, "balance: %d devices of %d kinds have more than %d orders that differ; fix some",
+    if (o->count > GP_CUT_MOST_ORDERS)
+        return gp_fail(err, GP_CONFIG, "balance: %d devices of %d kinds have more than the %d orders that can be tried",
                        count, kinds, (int)GP_CUT_MOST_ORDERS);
     return GP_OK;
 }
@@ -140,8 +141,8 @@ static gp_status try_all(orders *o, int *order, int64_t *layers, gp_error *err) 
     return why.status;
 }
 
-gp_status gp_cut_solve_orders(const gp_cut_problem *problem, int *order, int64_t *layers, gp_cut_result *out,
-                              gp_error *err) {
+gp_status gp_cut_solve_orders(const gp_cut_problem *problem, int *order, int64_t *layers, int64_t *count,
+                              gp_cut_result *out, gp_error *err) {
     orders o = {.given = problem, .problem = *problem};
     int64_t *best = NULL;
     int *places = NULL;
@@ -159,6 +160,7 @@ gp_status gp_cut_solve_orders(const gp_cut_problem *problem, int *order, int64_t
         memcpy(layers, best, (size_t)problem->stage_count * sizeof *layers);
         *out = o.least;
     }
+    *count = o.count;
     free(o.workers);
     free(o.kind);
     free(o.kind_of);

@@ -11,9 +11,9 @@ enum { GP_CUT_MOST_ORDERS = 10000 };
 
 /* gp_cut_solve for every order of the problem's workers: order[w] is the worker, as given, that stands in place w,
  * layers and out are those of the order with the least bottleneck; the given order where it is as good, else the first
- * in the order of places. GP_CONFIG as gp_cut_solve where no order has a cut, and where there are more than
- * GP_CUT_MOST_ORDERS. */
-GP_MUST_USE gp_status gp_cut_solve_orders(const gp_cut_problem *problem, int *order, int64_t *layers,
+ * in the order of places. *count is how many orders differ, INT64_MAX: too many to count, also where it fails.
+ * GP_CONFIG as gp_cut_solve where no order has a cut, and where there are more than GP_CUT_MOST_ORDERS. */
+GP_MUST_USE gp_status gp_cut_solve_orders(const gp_cut_problem *problem, int *order, int64_t *layers, int64_t *count,
                                           gp_cut_result *out, gp_error *err);
 
 #endif

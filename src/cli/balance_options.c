@@ -9,8 +9,8 @@
 
 static const double usual_seconds = 10, most_seconds = 86400;
 
-static const char *const known[] = {"--set",  "--profile", "--seconds",  "--again",  "--json", "--write",
-                                    "--help", "--version", "--simulate", "--search", NULL};
+static const char *const known[] = {"--set",  "--profile", "--seconds",  "--again",  "--json",   "--write",
+                                    "--help", "--version", "--simulate", "--search", "--orders", NULL};
 
 const char *gp_balance_options_help(void) {
     return "usage: gpipe-balance [options] config.yaml\n"
@@ -22,6 +22,7 @@ const char *gp_balance_options_help(void) {
            "  --seconds S           time for at most so long (default: 10); every layer is timed at least once\n"
            "  --search              find micro-batches, schedule, checkpoint mode and balance with the shortest\n"
            "                        expected step among those whose plan fits\n"
+           "  --orders              find the order in which unequal devices should stand, too\n"
            "  --again               time anew, though a profile was kept that fits\n"
            "  -o FILE               write the profile to FILE\n"
            "  --profile FILE        take the times from FILE, written elsewhere or by hand; time nothing\n"
@@ -64,6 +65,8 @@ static gp_status take_long(gp_balance_options *options, const char *word, gp_wor
         options->again = true;
     else if (alone && gp_word_is(word, length, "--search"))
         options->search = true;
+    else if (alone && gp_word_is(word, length, "--orders"))
+        options->orders = true;
     else if (alone && gp_word_is(word, length, "--json"))
         options->json = true;
     else if (alone && gp_word_is(word, length, "--write"))
@@ -112,6 +115,7 @@ static gp_status check_simulation(const gp_balance_options *options, gp_error *e
                         : options->override_count > 0 ? "--set"
                         : options->again              ? "--again"
                         : options->search             ? "--search"
+                        : options->orders             ? "--orders"
                         : options->write              ? "--write"
                                                       : options->config;
     if (!*options->simulate) return gp_fail(err, GP_USAGE, "option --simulate needs the name of a file");
@@ -122,6 +126,9 @@ static gp_status check_simulation(const gp_balance_options *options, gp_error *e
 static gp_status check_together(const gp_balance_options *options, gp_error *err) {
     if (options->search && options->out)
         return gp_fail(err, GP_USAGE, "--search times several sizes of micro-batch: -o does not go with it");
+    if (options->search && options->orders)
+        return gp_fail(err, GP_USAGE,
+                       "--search takes the devices in the order that they have: --orders does not go with it");
     if (options->out && !*options->out) return gp_fail(err, GP_USAGE, "option -o needs the name of a file");
     if (!options->profile) return GP_OK;
     if (!*options->profile) return gp_fail(err, GP_USAGE, "option --profile needs the name of a file");

@@ -16,6 +16,7 @@ typedef struct gp_balance_options {
     const char *profile; /* that is used; NULL: one that was kept, or is measured */
     const char *out;     /* where a measured profile is written; NULL: where such are kept */
     double seconds;      /* that measuring may take */
+    bool orders;         /* of the devices too */
     bool search;         /* for micro-batches, schedule and checkpoint mode too */
     bool again, json, write, help, version;
 } gp_balance_options;

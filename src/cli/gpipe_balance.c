@@ -47,6 +47,7 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
     if (options->search) return search(options, err);
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     const gp_session_options session_options = {.balances = true,
+                                                .orders = options->orders,
                                                 .profiling = GP_PROFILING_MEASURE,
                                                 .profile = options->profile,
                                                 .profile_out = options->out,

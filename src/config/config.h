@@ -216,6 +216,10 @@ void gp_config_destroy(gp_config **config);
 GP_MUST_USE gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stages, gp_error *err);
 GP_MUST_USE gp_status gp_config_write(const gp_config *config, const char *path, gp_error *err);
 /* The same as a text, owned by the caller. */
+/* pipeline.devices as the configuration would say it, on one line; owned by the caller. */
+GP_MUST_USE gp_status gp_config_devices_text(const gp_pipeline_config *pipeline, char **out, gp_error *err);
+/* All but their places. */
+bool gp_device_configs_equal(const gp_device_config *a, const gp_device_config *b);
 GP_MUST_USE gp_status gp_config_text(const gp_config *config, char **out, gp_error *err);
 
 #endif

@@ -65,41 +65,6 @@ static void write_data(FILE *file, const gp_config *config) {
             truth(data->drop_last), data->threads);
 }
 
-static bool devices_equal(const gp_device_config *a, const gp_device_config *b) {
-    return strcmp(a->kind, b->kind) == 0 && a->index == b->index && a->threads == b->threads && a->memory == b->memory;
-}
-
-static void write_device(FILE *file, const gp_device_config *device, int count) {
-    const char *comma = "";
-    bool cuda = strcmp(device->kind, "cuda") == 0;
-    fprintf(file, "{%s", device->kind);
-    if (cuda) fprintf(file, ":%d", device->index);
-    fputs(": {", file);
-    if (strcmp(device->kind, "cpu") == 0) {
-        fprintf(file, "threads: %d", device->threads);
-        comma = ", ";
-    }
-    if (device->memory) {
-        fprintf(file, "%smemory: %zu", comma, device->memory);
-        comma = ", ";
-    }
-    if (count > 1) fprintf(file, "%scount: %d", comma, count);
-    fputs("}}, ", file);
-}
-
-/* A long run of equal devices is written as one entry. */
-static void write_devices(FILE *file, const gp_pipeline_config *pipeline) {
-    enum { LONG_RUN = 16 };
-    for (int i = 0; i < pipeline->device_count;) {
-        const gp_device_config *device = &pipeline->devices[i];
-        int run = 1;
-        while (i + run < pipeline->device_count && devices_equal(device, device + run)) run++;
-        if (run <= LONG_RUN) run = 1;
-        write_device(file, device, run);
-        i += run;
-    }
-}
-
 static void write_balance(FILE *file, const gp_pipeline_config *pipeline) {
     if (pipeline->balance == GP_BALANCE_AUTO && pipeline->first_count > 0) {
         gp_write_balance_names(file, pipeline);
@@ -129,9 +94,9 @@ static void write_schedule(FILE *file, const gp_schedule_config *schedule) {
 
 static void write_pipeline(FILE *file, const gp_config *config) {
     const gp_pipeline_config *pipeline = &config->pipeline;
-    fputs("{devices: [", file);
-    write_devices(file, pipeline);
-    fputs("], balance: ", file);
+    fputs("{devices: ", file);
+    gp_write_devices(file, pipeline);
+    fputs(", balance: ", file);
     write_balance(file, pipeline);
     if (pipeline->together_count > 0) {
         fputs(", together: ", file);

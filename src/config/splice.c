@@ -280,14 +280,25 @@ static gp_status read_file(const char *path, char **out, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_yaml_splice_file(const char *path, const char *section, const char *key, const char *value,
+/* *text becomes the one with the value. */
+static gp_status put(char **text, const char *path, const char *section, const gp_yaml_setting *setting,
+                     gp_error *err) {
+    char *changed = NULL;
+    GP_RETURN_IF_FAILED(gp_yaml_splice(*text, path, section, setting->key, setting->value, &changed, err));
+    free(*text);
+    *text = changed;
+    return GP_OK;
+}
+
+gp_status gp_yaml_splice_file(const char *path, const char *section, const gp_yaml_setting *settings, int count,
                               gp_error *err) {
-    char *text = NULL, *changed = NULL;
+    char *text = NULL, *before = NULL;
     GP_RETURN_IF_FAILED(read_file(path, &text, err));
-    gp_status status = gp_yaml_splice(text, path, section, key, value, &changed, err);
-    if (status == GP_OK && strcmp(text, changed) != 0)
-        status = gp_file_replace(path, &(gp_bytes){changed, strlen(changed)}, 1, err);
-    free(changed);
+    gp_status status = gp_copy_text(&before, text, err);
+    for (int i = 0; i < count && status == GP_OK; i++) status = put(&text, path, section, &settings[i], err);
+    if (status == GP_OK && strcmp(before, text) != 0)
+        status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
+    free(before);
     free(text);
     return status;
 }

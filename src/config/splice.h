@@ -14,8 +14,13 @@
  * alias. `name` stands for the path. */
 GP_MUST_USE gp_status gp_yaml_splice(const char *text, const char *name, const char *section, const char *key,
                                      const char *value, char **out, gp_error *err);
-/* The same for a file, which is replaced whole or not at all. GP_IO where it cannot be. */
-GP_MUST_USE gp_status gp_yaml_splice_file(const char *path, const char *section, const char *key, const char *value,
-                                          gp_error *err);
+/* What one key of a section is to say. */
+typedef struct gp_yaml_setting {
+    const char *key, *value;
+} gp_yaml_setting;
+
+/* The same for a file and some keys of a section: it is replaced whole or not at all. GP_IO where it cannot be. */
+GP_MUST_USE gp_status gp_yaml_splice_file(const char *path, const char *section, const gp_yaml_setting *settings,
+                                          int count, gp_error *err);
 
 #endif

@@ -9,6 +9,7 @@
 #include "balance/expect.h"
 #include "base/memory.h"
 #include "pipeline/memory.h"
+#include "train/ordering.h"
 #include "train/plan_report_parts.h"
 
 enum { BAR = 12, NAME = 26 };
@@ -215,6 +216,46 @@ static void write_other(const report *r, const char *what, const cut *other) {
     if (!other->fits) fprintf(r->out, "             which does not fit: %s\n", other->missing.text);
 }
 
+/* The order of the devices, where that was found too, and what it is worth. */
+static gp_status write_order(const report *r, gp_error *err) {
+    const gp_session *session = r->session;
+    const gp_balance_order *orders = &session->orders;
+    char *devices = NULL, count[GP_REPORT_NUMBER];
+    if (!session->order) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_config_devices_text(&session->config->pipeline, &devices, err));
+    gp_report_count(count, orders->count, "order");
+    if (orders->least < 0)
+        fprintf(r->out, "\norder        by the sizes of single layers nothing fits, in any of %s\n", count);
+    else if (gp_ordering_is_as_given(session))
+        fprintf(r->out, "\norder        as configured: the best of %s\n", count);
+    else
+        fprintf(r->out, "\norder        %s\n", devices);
+    if (!gp_ordering_is_as_given(session) && orders->given >= 0)
+        fprintf(r->out, "             the best of %s: as configured, the dearest stage takes %.2f times as long\n",
+                count, orders->least > 0 ? (double)orders->given / (double)orders->least : 1);
+    else if (!gp_ordering_is_as_given(session))
+        fprintf(r->out, "             the best of %s: as configured, nothing fits\n", count);
+    free(devices);
+    return GP_OK;
+}
+
+static gp_status write_what_to_type(const report *r, gp_error *err) {
+    const gp_session *session = r->session;
+    bool moved = session->order && !gp_ordering_is_as_given(session);
+    char *devices = NULL;
+    if (moved) GP_RETURN_IF_FAILED(gp_config_devices_text(&session->config->pipeline, &devices, err));
+    fputs("             in the configuration, under pipeline:  balance: ", r->out);
+    write_balance(r->out, r->found.layers, r->stages);
+    if (moved) fprintf(r->out, "\n             and  devices: %s", devices);
+    fprintf(r->out, "\n             or: gpipe-balance %s--write, gpipe-train ", moved ? "--orders " : "");
+    if (moved) fprintf(r->out, "--set 'pipeline.devices=%s' ", devices);
+    fputs("--set 'pipeline.balance=", r->out);
+    write_balance(r->out, r->found.layers, r->stages);
+    fputs("'\n", r->out);
+    free(devices);
+    return GP_OK;
+}
+
 static void write_expected(const report *r) {
     char samples[GP_REPORT_NUMBER], seconds[GP_REPORT_NUMBER];
     const gp_session *session = r->session;
@@ -225,11 +266,7 @@ static void write_expected(const report *r) {
     if (r->configured.layers) write_other(r, "the configured", &r->configured);
     fputs("\nbalance      ", r->out);
     write_balance(r->out, r->found.layers, r->stages);
-    fputs("\n             in the configuration, under pipeline:  balance: ", r->out);
-    write_balance(r->out, r->found.layers, r->stages);
-    fputs("\n             or: gpipe-balance --write, gpipe-train --set 'pipeline.balance=", r->out);
-    write_balance(r->out, r->found.layers, r->stages);
-    fputs("'\n", r->out);
+    fputs("\n", r->out);
 }
 
 static gp_status write_report(report *r, gp_error *err) {
@@ -237,8 +274,9 @@ static gp_status write_report(report *r, gp_error *err) {
     write_origin(r);
     GP_RETURN_IF_FAILED(write_layers(r, err));
     write_stages(r);
+    GP_RETURN_IF_FAILED(write_order(r, err));
     write_expected(r);
-    return GP_OK;
+    return write_what_to_type(r, err);
 }
 
 static gp_status end_report(report *r, gp_status status, gp_error *err) {
@@ -300,12 +338,21 @@ static json_t *pack_stages(const report *r) {
     return stages;
 }
 
+/* Which of the configured devices stands where. */
+static json_t *pack_order(const report *r) {
+    json_t *order = json_array();
+    for (int w = 0; w < r->session->config->pipeline.device_count; w++)
+        json_array_append_new(order, json_integer(r->session->order[w]));
+    return order;
+}
+
 static gp_status write_json(report *r, gp_error *err) {
     const gp_session *session = r->session;
     GP_RETURN_IF_FAILED(report_init(r, err));
     json_t *root = pack_cut(r, &r->found);
     json_object_set_new(root, "stages", pack_stages(r));
     json_object_set_new(root, "even", pack_cut(r, &r->even));
+    if (session->order) json_object_set_new(root, "order", pack_order(r));
     if (r->configured.layers) json_object_set_new(root, "configured", pack_cut(r, &r->configured));
     json_object_set_new(root, "layers", pack_layers(r));
     if (session->profile->path) json_object_set_new(root, "profile", json_string(session->profile->path));

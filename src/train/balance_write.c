@@ -4,20 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "config/splice.h"
+#include "train/ordering.h"
 
-gp_status gp_balance_check_devices(const gp_pipeline_config *found, const gp_pipeline_config *file, const char *path,
-                                   gp_error *err) {
+gp_status gp_balance_check_devices(const gp_pipeline_config *found, const int *order, const gp_pipeline_config *file,
+                                   const char *path, gp_error *err) {
     if (file->device_count != found->device_count)
         return gp_fail(err, GP_USAGE, "--write: the balance is for the %d devices that --set says, but %s has %d",
                        found->device_count, path, file->device_count);
     for (int d = 0; d < found->device_count; d++) {
-        const gp_device_config *a = &found->devices[d], *b = &file->devices[d];
-        if (strcmp(a->kind, b->kind) != 0 || a->index != b->index || a->threads != b->threads || a->memory != b->memory)
+        int there = order ? order[d] : d;
+        if (!gp_device_configs_equal(&found->devices[d], &file->devices[there]))
             return gp_fail(
                 err, GP_USAGE,
-                "--write: the balance is for the devices that --set says, but device %d of %s is another one", d, path);
+                "--write: the balance is for the devices that --set says, but device %d of %s is another one", there,
+                path);
     }
     return GP_OK;
 }
@@ -27,7 +28,7 @@ static gp_status check_devices(const gp_session *session, const char *path, gp_e
     gp_config *config = NULL;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
-    gp_status status = gp_balance_check_devices(pipeline, &config->pipeline, path, err);
+    gp_status status = gp_balance_check_devices(pipeline, session->order, &config->pipeline, path, err);
     const gp_schedule_config *here = &pipeline->schedule, *there = &config->pipeline.schedule;
     bool same = here->kind == there->kind && here->chunks == there->chunks &&
                 (here->kind != GP_SCHEDULE_FILE || strcmp(here->file, there->file) == 0);
@@ -36,18 +37,26 @@ static gp_status check_devices(const gp_session *session, const char *path, gp_e
     return gp_fail(err, GP_USAGE, "--write: the balance is for the schedule that --set says, but %s has another", path);
 }
 
-gp_status gp_balance_write(const gp_session *session, const char *path, gp_error *err) {
-    char *text = NULL;
+gp_status gp_balance_text(const int64_t *layers, int stages, char **out, gp_error *err) {
     size_t bytes = 0;
-    int stages = session->config->pipeline.stages;
-    GP_RETURN_IF_FAILED(check_devices(session, path, err));
-    FILE *file = open_memstream(&text, &bytes);
+    FILE *file = open_memstream(out, &bytes);
     if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the balance");
-    for (int s = 0; s < stages; s++) fprintf(file, "%s%" PRId64, s ? ", " : "[", session->layers[s]);
+    for (int s = 0; s < stages; s++) fprintf(file, "%s%" PRId64, s ? ", " : "[", layers[s]);
     fputs("]", file);
     bool failed = ferror(file) != 0;
-    gp_status status = fclose(file) != 0 || failed ? gp_fail(err, GP_MEMORY, "out of memory: the balance") : GP_OK;
-    if (status == GP_OK) status = gp_yaml_splice_file(path, "pipeline", "balance", text, err);
-    free(text);
+    return fclose(file) != 0 || failed ? gp_fail(err, GP_MEMORY, "out of memory: the balance") : GP_OK;
+}
+
+gp_status gp_balance_write(const gp_session *session, const char *path, gp_error *err) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    bool moved = session->order && !gp_ordering_is_as_given(session);
+    char *layers = NULL, *devices = NULL;
+    GP_RETURN_IF_FAILED(check_devices(session, path, err));
+    gp_status status = gp_balance_text(session->layers, pipeline->stages, &layers, err);
+    if (status == GP_OK && moved) status = gp_config_devices_text(pipeline, &devices, err);
+    const gp_yaml_setting settings[] = {{"balance", layers}, {"devices", devices}};
+    if (status == GP_OK) status = gp_yaml_splice_file(path, "pipeline", settings, moved ? 2 : 1, err);
+    free(layers);
+    free(devices);
     return status;
 }

@@ -5,8 +5,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/replace.h"
-#include "base/text_file.h"
 #include "config/splice.h"
 #include "config/tree.h"
 #include "train/balance_write.h"
@@ -143,38 +141,11 @@ gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *er
 
 /* ---- into the configuration -------------------------------------------------------------------------------------- */
 
-/* *text becomes the one with the value. */
-static gp_status put(char **text, const char *path, const char *key, const char *value, gp_error *err) {
-    char *changed = NULL;
-    GP_RETURN_IF_FAILED(gp_yaml_splice(*text, path, "pipeline", key, value, &changed, err));
-    free(*text);
-    *text = changed;
-    return GP_OK;
-}
-
-static gp_status put_all(const gp_candidate *it, char **text, const char *path, bool lockstep, gp_error *err) {
-    char number[16], *balance = NULL;
-    size_t bytes = 0;
-    snprintf(number, sizeof number, "%d", it->micro_batches);
-    GP_RETURN_IF_FAILED(put(text, path, "micro_batches", number, err));
-    GP_RETURN_IF_FAILED(put(text, path, "schedule", it->schedule, err));
-    GP_RETURN_IF_FAILED(put(text, path, "checkpoint", gp_checkpoint_mode_name(it->checkpoint), err));
-    if (lockstep) GP_RETURN_IF_FAILED(put(text, path, "lockstep", "auto", err));
-    FILE *file = open_memstream(&balance, &bytes);
-    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the balance");
-    write_balance(file, it);
-    bool failed = ferror(file) != 0;
-    gp_status status = fclose(file) != 0 || failed ? gp_fail(err, GP_MEMORY, "out of memory: the balance")
-                                                   : put(text, path, "balance", balance, err);
-    free(balance);
-    return status;
-}
-
 /* What --set changed of devices and batch is not in the file; and whether it says something of lockstep. */
 static gp_status check_file(const gp_search *search, const char *path, bool *lockstep, gp_error *err) {
     gp_config *config = NULL;
     GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
-    gp_status status = gp_balance_check_devices(&search->config->pipeline, &config->pipeline, path, err);
+    gp_status status = gp_balance_check_devices(&search->config->pipeline, NULL, &config->pipeline, path, err);
     int64_t batch = config->data.batch;
     *lockstep = gp_yaml_find(config->document, "pipeline.lockstep") != NULL;
     gp_config_destroy(&config);
@@ -185,13 +156,18 @@ static gp_status check_file(const gp_search *search, const char *path, bool *loc
 }
 
 gp_status gp_search_write(const gp_search *search, const char *path, gp_error *err) {
-    char *text = NULL;
-    size_t bytes = 0;
+    const gp_candidate *it = &search->items[0];
+    char number[16], *balance = NULL;
     bool lockstep = false;
     GP_RETURN_IF_FAILED(check_file(search, path, &lockstep, err));
-    GP_RETURN_IF_FAILED(gp_text_file_read(path, GP_YAML_MAX_BYTES, "a configuration", &text, &bytes, err));
-    gp_status status = put_all(&search->items[0], &text, path, lockstep, err);
-    if (status == GP_OK) status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
-    free(text);
+    GP_RETURN_IF_FAILED(gp_balance_text(it->layers, it->stages, &balance, err));
+    snprintf(number, sizeof number, "%d", it->micro_batches);
+    const gp_yaml_setting settings[] = {{"micro_batches", number},
+                                        {"schedule", it->schedule},
+                                        {"checkpoint", gp_checkpoint_mode_name(it->checkpoint)},
+                                        {"balance", balance},
+                                        {"lockstep", "auto"}};
+    gp_status status = gp_yaml_splice_file(path, "pipeline", settings, lockstep ? 5 : 4, err);
+    free(balance);
     return status;
 }

@@ -12,6 +12,7 @@
 #include "pipeline/memory.h"
 #include "train/balancing.h"
 #include "train/devices.h"
+#include "train/ordering.h"
 #include "train/predict.h"
 #include "train/rate.h"
 #include "train/snapshot.h"
@@ -214,6 +215,19 @@ static gp_status make_plan(const gp_session *session, const choice *with, int64_
     return status;
 }
 
+/* The order of the devices is found by time, whatever the configuration says of the balance. */
+static gp_status order_devices(gp_session *session, const choice *with, gp_error *err) {
+    gp_mini_size sizes[4];
+    gp_balancing_costs costs;
+    GP_RETURN_IF_FAILED(gp_balancing_costs_init(
+        &costs, session,
+        &(gp_balancing_choice){gp_session_piece(session), with->micro_batches, with->checkpoint, false}, err));
+    const gp_balance_request request = {request_plan(session, with, sizes), costs.devices, session->rules};
+    gp_status status = gp_ordering_apply(session, &request, err);
+    gp_balancing_costs_fini(&costs);
+    return status;
+}
+
 static choice configured(const gp_session *session) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     return (choice){pipeline->micro_batches, pipeline->checkpoint,
@@ -400,6 +414,7 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
         return named_at(train->init_place, err);
     session->update = make_update(&session->config->optimizer);
     GP_RETURN_IF_FAILED(gp_balancing_find_profile(session, options, err));
+    if (options->orders) GP_RETURN_IF_FAILED(order_devices(session, &now, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
     GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, missing, err));
     gp_status status = gp_memory_check(session->plan, &worker, err);
@@ -451,6 +466,7 @@ void gp_session_close(gp_session **session) {
     free(it->profile_difference);
     gp_schedule_file_destroy(&it->schedule_file);
     free(it->layers);
+    free(it->order);
     free(it->rules);
     free(it->devices);
     gp_dataset_close(&it->eval);

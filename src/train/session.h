@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "balance/cut.h"
+#include "balance/balance.h"
 #include "balance/measure.h"
 #include "base/status.h"
 #include "config/config.h"
@@ -34,7 +34,8 @@ typedef struct gp_session_options {
     gp_profiling profiling;
     /* This session looks for a balance, by time whatever the configuration says: data and weights are not looked at. */
     bool balances;
-    bool tries; /* one of many that are tried: where it does not fit nobody asks what would, and it is GP_MEMORY */
+    bool orders; /* it looks for the order in which the devices should stand, too */
+    bool tries;  /* one of many that are tried: where it does not fit nobody asks what would, and it is GP_MEMORY */
     const char *profile;     /* the profile's file; NULL: by `profiling`. Borrowed for the call, as is the next */
     const char *profile_out; /* where a profile that is measured is written; NULL: where such are kept */
     bool again;              /* measured though one was kept */
@@ -55,6 +56,8 @@ typedef struct gp_session {
     gp_profile *profile;      /* that times come from; NULL: they are counted */
     char *profile_difference; /* what of a profile that was named does not fit; NULL, or "": all does */
     gp_measured measured;     /* rounds 0: the profile was not measured now */
+    int *order;               /* [worker] the device, as configured, that stands there; NULL: as configured */
+    gp_balance_order orders;  /* where order is not NULL: what finding it came to */
     gp_cut_rule *rules;       /* [layer] where a cut must be and may not be */
     int64_t *layers;          /* per stage: the balance as it runs */
     gp_plan *plan;

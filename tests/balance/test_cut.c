@@ -417,12 +417,12 @@ static void test_orders(void **state) {
         if (t.problem.layer_count > 8) continue;
         int order[STAGES], all[STAGES];
         bool taken[STAGES] = {false};
-        int64_t layers[STAGES + 1];
+        int64_t layers[STAGES + 1], count;
         gp_cut_result result;
         gp_error err = {0};
         ordering o = {&t.problem, -1};
         order_from(&o, 0, all, taken);
-        gp_status status = gp_cut_solve_orders(&t.problem, order, layers, &result, &err);
+        gp_status status = gp_cut_solve_orders(&t.problem, order, layers, &count, &result, &err);
         assert_int_equal(status, o.least < 0 ? GP_CONFIG : GP_OK);
         if (status != GP_OK) continue;
         gp_cut_worker workers[STAGES];
@@ -459,25 +459,28 @@ static void test_order_of_memories(void **state) {
                               .stages = stages,
                               .stage_count = 3};
     int order[12];
-    int64_t layers[12];
+    int64_t layers[12], count;
     gp_cut_result result;
     gp_error err = {0};
     assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_CONFIG);
     assert_string_equal(err.text,
                         "balance: no cut into 3 stages fits; one does with 5 B more for each limit (cuda:0 has "
                         "12 B, cuda:1 has 6 B, cuda:2 has 12 B)");
-    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &result, &err), GP_OK);
+    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &count, &result, &err), GP_OK);
     assert_true(order[0] == 1 && order[1] == 0 && order[2] == 2);
+    assert_int_equal(count, 3);
     /* 12 devices of which no two are equal have 12! orders; 11 equal ones and another have 12. */
     static int64_t many[12];
     kind.layers = many;
     problem.layer_count = problem.worker_count = problem.stage_count = 12;
     problem.bytes = NULL;
     for (int w = 0; w < 12; w++) workers[w] = (gp_cut_worker){0, w + 1, "cpu"};
-    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &result, &err), GP_CONFIG);
-    assert_string_equal(err.text, "balance: 12 devices of 12 kinds have more than 10000 orders that differ; fix some");
+    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &count, &result, &err), GP_CONFIG);
+    assert_int_equal(count, 479001600);
+    assert_string_equal(err.text, "balance: 12 devices of 12 kinds have more than the 10000 orders that can be tried");
     for (int w = 0; w < 11; w++) workers[w].memory = 1;
-    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &result, &err), GP_OK);
+    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &count, &result, &err), GP_OK);
+    assert_int_equal(count, 12);
     for (int w = 0; w < 12; w++) assert_int_equal(order[w], w);
 }
 

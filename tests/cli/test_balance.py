@@ -192,6 +192,56 @@ class Balance(unittest.TestCase):
         two = json.loads(self.expect(["--profile", "p.json", "--json", "c.yaml"]))
         self.assertAlmostEqual(two["step"] / one["step"], 2.5)
 
+    def unequal(self, forward, devices):
+        """A configuration with these devices, and a profile where two threads are twice as fast."""
+        self.write("u.yaml", CONFIG.replace("[cpu, cpu]", devices))
+        profile = profile_of(forward, NAMES)
+        layers = [{name: value / 2 if name != "name" else value for name, value in layer.items()}
+                  for layer in profile["devices"][0]["layers"]]
+        profile["devices"].append({"device": "cpu", "threads": 2, "layers": layers})
+        self.write("p.json", profile)
+
+    def test_the_order_of_devices(self):
+        """The layer that cannot be cut goes to the fast device, wherever that stands in the configuration."""
+        slow_first = "[cpu, {cpu: {threads: 2}}]"
+        placed = "[{cpu: {threads: 2}}, {cpu: {threads: 1}}]"
+        self.unequal([12, 1, 1, 1, 1, 1, 1, 1], slow_first)
+        options = ["--profile", "p.json", "--orders"]
+        out = self.expect([*options, "u.yaml"])
+        self.assertIn("\norder        %s\n             the best of 2 orders: as configured, the dearest stage takes "
+                      "1.85 times as long\n" % placed, out)
+        self.assertRegex(out, r"\n      0  cpu, 2 threads [^\n]+\n      1  cpu ")
+        self.assertIn("'pipeline.devices=%s' --set 'pipeline.balance=[2, 6]'\n" % placed, out)
+        as_is = json.loads(self.expect(["--profile", "p.json", "--json", "u.yaml"]))
+        self.assertNotIn("order", as_is)
+        found = json.loads(self.expect([*options, "--json", "u.yaml"]))
+        self.assertEqual((found["order"], found["balance"]), ([1, 0], [2, 6]))
+        self.assertLess(found["step"], as_is["step"])
+        self.expect([*options, "--write", "u.yaml"])
+        self.assertEqual(self.read("u.yaml"), CONFIG.replace("  devices: [cpu, cpu]",
+                                                             "  balance: [2, 6]\n  devices: " + placed))
+        self.assertIn("\norder        as configured: the best of 2 orders\n", self.expect([*options, "u.yaml"]))
+
+    def test_the_order_of_memories(self):
+        """No cut fits as the devices stand; in another order one does, and that is what is found."""
+        self.unequal([1] * 8, "[{cpu: {memory: 200KiB}}, {cpu: {memory: 18KiB}}]")
+        refused = self.run_program("--profile", "p.json", "u.yaml")
+        self.assertEqual((refused.returncode, refused.stdout), (2, ""))
+        self.assertIn("the plan does not fit: worker 1 needs", refused.stderr)
+        out = self.expect(["--profile", "p.json", "--orders", "u.yaml"])
+        self.assertIn("as configured, nothing fits\n", out)
+
+    def test_orders_that_are_refused(self):
+        """Twelve that differ have 12! orders; and a search looks for something else."""
+        devices = ", ".join("{cpu: {memory: %dMiB}}" % (100 + d) for d in range(12))
+        self.write("u.yaml", CONFIG.replace("[cpu, cpu]", "[%s]" % devices).replace(
+            "    - flatten", "    - relu\n" * 6 + "    - flatten"))
+        self.write("p.json", profile_of([1] * 14))
+        self.expect(["--profile", "p.json", "--orders", "u.yaml"], 2, "gpipe-balance: balance: 12 devices of 12 kinds have "
+                    "more than the 10000 orders that can be tried\n")
+        self.expect(["--search", "--orders", "u.yaml"], 2, "gpipe-balance: --search takes the devices in the order that "
+                    "they have: --orders does not go with it\n")
+
     def test_write_changes_nothing_else(self):
         self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2]))
         out = self.expect(["--profile", "p.json", "--write", "c.yaml"])

@@ -87,6 +87,7 @@ static void what_would_change_more_is_refused(void **state) {
 static void a_file_keeps_its_mode_and_its_links(void **state) {
     (void)state;
     char folder[] = "/tmp/gp-test-splice-XXXXXX", path[64], link[64], text[64] = {0};
+    const gp_yaml_setting settings[] = {{"balance", "[4, 8]"}, {"schedule", "1f1b"}};
     struct stat info;
     gp_error err = {0};
     assert_non_null(mkdtemp(folder));
@@ -97,18 +98,18 @@ static void a_file_keeps_its_mode_and_its_links(void **state) {
     fclose(file);
     assert_int_equal(chmod(path, S_IRUSR | S_IWUSR | S_IXUSR | S_IROTH), 0);
     assert_int_equal(symlink("c.yaml", link), 0);
-    assert_int_equal(gp_yaml_splice_file(link, "pipeline", "balance", "[4, 8]", &err), GP_OK);
+    assert_int_equal(gp_yaml_splice_file(link, "pipeline", settings, 2, &err), GP_OK);
     assert_int_equal(lstat(link, &info), 0);
     assert_true(S_ISLNK(info.st_mode));
     assert_int_equal(stat(path, &info), 0);
     assert_int_equal(info.st_mode & 0777, S_IRUSR | S_IWUSR | S_IXUSR | S_IROTH);
     file = fopen(path, "r");
-    assert_int_equal(fread(text, 1, sizeof text - 1, file), 28);
+    assert_int_equal(fread(text, 1, sizeof text - 1, file), 44);
     fclose(file);
-    assert_string_equal(text, "pipeline: {balance: [4, 8]}\n");
-    assert_int_equal(gp_yaml_splice_file(folder, "pipeline", "balance", "[4, 8]", &err), GP_CONFIG);
+    assert_string_equal(text, "pipeline: {schedule: 1f1b, balance: [4, 8]}\n");
+    assert_int_equal(gp_yaml_splice_file(folder, "pipeline", settings, 2, &err), GP_CONFIG);
     unlink(link);
-    assert_int_equal(gp_yaml_splice_file(link, "pipeline", "balance", "[4, 8]", &err), GP_CONFIG);
+    assert_int_equal(gp_yaml_splice_file(link, "pipeline", settings, 2, &err), GP_CONFIG);
     unlink(path);
     rmdir(folder);
 }
