@@ -98,6 +98,12 @@ struct gp_device_kind {
     /* NULL where what is enqueued is done when the call returns: then the host's clock tells the time. Nanoseconds of
      * the device between two timed events that have happened. */
     gp_status (*event_elapsed)(const gp_event *from, const gp_event *to, double *out, gp_error *err);
+    /* All three NULL where what is enqueued is done when the call returns. stream_note enqueues that from here on
+     * stream_noted, any thread, tells this number; at first it tells 0. What was noted last is told even of a device
+     * that is lost: one where work failed after it was enqueued, and which does nothing more. `lost`: any thread. */
+    gp_status (*stream_note)(gp_stream *stream, uint32_t number, gp_error *err);
+    uint32_t (*stream_noted)(const gp_stream *stream);
+    bool (*lost)(const gp_device *device);
     /* May be NULL. Name what the calling thread enqueues between them, for profilers of the device; they nest. */
     void (*mark_begin)(const char *name);
     void (*mark_end)(void);

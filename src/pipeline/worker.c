@@ -1,6 +1,7 @@
 /* What a worker does with its program: one function per kind of instruction, and not a word about schedules. */
 #include <string.h>
 
+#include "pipeline/places.h"
 #include "pipeline/run_internal.h"
 #include "pipeline/spans.h"
 
@@ -145,8 +146,10 @@ static gp_status one_instr(gp_worker *worker, const gp_mini_plan *mini, const gp
     GP_RETURN_IF_FAILED(wait_for(worker, mini, site->pc, err));
     GP_RETURN_IF_FAILED(gp_spans_start(worker, site, err));
     if (hooks->before) GP_RETURN_IF_FAILED(hooks->before(hooks->context, site, err));
+    GP_RETURN_IF_FAILED(gp_places_begin(worker, site, err));
     GP_RETURN_IF_FAILED(carry_out_marked(worker, mini, site->instr, err));
     GP_RETURN_IF_FAILED(set_mark(worker, mini, site, err));
+    GP_RETURN_IF_FAILED(gp_places_end(worker, site, err));
     if (hooks->after) GP_RETURN_IF_FAILED(hooks->after(hooks->context, site, err));
     return gp_spans_end(worker, site, err);
 }
@@ -182,7 +185,7 @@ static gp_status finish(gp_worker *worker, gp_error *err) {
     return gp_spans_collect(worker, err);
 }
 
-gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
+static gp_status run_program(gp_worker *worker, gp_error *err) {
     const gp_run *run = worker->run;
     const gp_mini_plan *mini = &run->plan->minis[run->command.mini];
     const gp_program *program = &mini->programs->worker[worker->index];
@@ -196,4 +199,10 @@ gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
         return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
     }
     return finish(worker, err) == GP_OK ? GP_OK : gp_error_context(err, "worker %d, end of the step: ", worker->index);
+}
+
+gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
+    gp_status status = run_program(worker, err);
+    if (status == GP_DEVICE) gp_places_tell(worker->run, err);
+    return status;
 }

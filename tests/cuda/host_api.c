@@ -203,6 +203,13 @@ static gp_status copy_peer(void *to, int to_index, const void *from, int from_in
     return copy(to, from, bytes, GP_CUDA_WITHIN, stream, err);
 }
 
+static gp_status note(_Atomic uint32_t *host_at, uint32_t number, gp_cuda_stream *stream, gp_error *err) {
+    (void)stream;
+    (void)err;
+    atomic_store(host_at, number);
+    return GP_OK;
+}
+
 static gp_status launch_with_care(const gp_cuda_launch *launch, gp_error *err) {
     switch (atomic_load(&care)) {
     case GP_HOST_RANGES: return gp_host_launch_ranges(launch, err);
@@ -245,6 +252,7 @@ const gp_cuda_api gp_host_api = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .copy_peer = copy_peer,
+    .note = note,
     .launch = launch,
     .plan_create = gp_host_plan_create,
     .plan_destroy = gp_host_plan_destroy,

@@ -18,7 +18,9 @@
 
 enum { POISON = 0xA5, MOST_DEVICES = 8 };
 
-typedef enum work_kind { LAUNCH, PLAN, COPY, RECORD, WAIT } work_kind;
+typedef enum work_kind { LAUNCH, PLAN, COPY, NOTE, RECORD, WAIT } work_kind;
+
+enum { MARK = sizeof((recorder_fault *)NULL)->mark };
 
 /* Something that was enqueued and has not happened yet. */
 typedef struct work {
@@ -31,6 +33,10 @@ typedef struct work {
     const void *from;
     size_t bytes;
     size_t record; /* RECORD: its own; WAIT: that it waits for */
+    _Atomic uint32_t *noted;
+    uint32_t number;   /* NOTE */
+    const char *fails; /* its name, if it is to fail */
+    char mark[MARK];   /* of that */
     struct work *next;
 } work;
 
@@ -57,6 +63,7 @@ typedef struct host_thread {
     pthread_t thread;
     int device;
     clock_vector knows;
+    char mark[MARK]; /* "": none */
 } host_thread;
 
 static struct {
@@ -77,7 +84,10 @@ static struct {
     size_t records, record_capacity, time_capacity;
     char error[1024];
     bool reached[MOST_DEVICES][MOST_DEVICES]; /* [from][to]: was asked */
-    bool broken;                              /* the failing call has failed: what was under way may stay so */
+    bool broken;                              /* something was made to fail: what was under way may stay so */
+    bool lost[MOST_DEVICES];
+    long works; /* that may fail */
+    recorder_fault fault;
     const gp_cuda_api *before;
 } it = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -103,14 +113,36 @@ static host_thread *this_thread(void) {
     return thread;
 }
 
-/* Takes the lock; false where this is the call that is to fail. */
-static bool enter(const char *call, gp_error *err) {
-    pthread_mutex_lock(&it.lock);
-    if (it.counts.calls++ != it.options.failing_call) return true;
+static void set_fault(const char *what, const char *mark, int device) {
     it.broken = true;
+    it.fault = (recorder_fault){.what = what, .device = device};
+    memcpy(it.fault.mark, mark, MARK);
+}
+
+static bool is_lost(int device) {
+    return device >= 0 && it.lost[device];
+}
+
+/* Takes the lock; false where this is the call that is to fail, or of a device that is lost. */
+static bool enter_for(const char *call, int device, gp_error *err) {
+    pthread_mutex_lock(&it.lock);
+    bool fails = it.counts.calls++ == it.options.failing_call, lost = is_lost(device);
+    if (!fails && !lost) return true;
+    if (fails) set_fault(call, this_thread()->mark, device);
     pthread_mutex_unlock(&it.lock);
-    gp_fail(err, GP_DEVICE, "%s: made to fail", call);
+    gp_fail(err, GP_DEVICE, lost ? "%s: earlier work failed" : "%s: made to fail", call);
     return false;
+}
+
+static int device_in_use(void) {
+    pthread_mutex_lock(&it.lock);
+    int device = this_thread()->device;
+    pthread_mutex_unlock(&it.lock);
+    return device;
+}
+
+static bool enter(const char *call, gp_error *err) {
+    return enter_for(call, device_in_use(), err);
 }
 
 static gp_status leave(gp_status status) {
@@ -126,7 +158,7 @@ static uint32_t draw(uint32_t below) {
 
 static bool may_go(const gp_cuda_stream *stream) {
     const work *w = stream->first;
-    return w && (w->kind != WAIT || it.happened[w->record]);
+    return w && !it.lost[stream->device] && (w->kind != WAIT || it.happened[w->record]);
 }
 
 static void carry_out(gp_cuda_stream *stream) {
@@ -134,6 +166,11 @@ static void carry_out(gp_cuda_stream *stream) {
     gp_error err = {0};
     work *w = stream->first;
     it.time++;
+    if (w->fails) {
+        set_fault(w->fails, w->mark, stream->device);
+        it.lost[stream->device] = true;
+        return;
+    }
     switch (w->kind) {
     case LAUNCH:
         w->launch.args = w->args;
@@ -143,6 +180,7 @@ static void carry_out(gp_cuda_stream *stream) {
         if (gp_host_plan_run(w->prepared, w->operands, w->workspace, &err) != GP_OK) refuse(&err, "%s", err.text);
         break;
     case COPY: memcpy(w->to, w->from, w->bytes); break;
+    case NOTE: atomic_store(w->noted, w->number); break;
     case RECORD:
         it.happened[w->record] = true;
         it.times[w->record] = it.time;
@@ -166,12 +204,13 @@ static gp_cuda_stream *stream_of_record(size_t record) {
     return NULL;
 }
 
-/* No more than that record takes. */
+/* No more than that record takes; less where its device, or one that it waits for, is lost. */
 static void carry_out_until(size_t record) {
     while (!it.happened[record]) {
         gp_cuda_stream *stream = stream_of_record(record);
         assert(stream);
-        if (!may_go(stream)) carry_out_until(stream->first->record);
+        if (!may_go(stream) && !it.lost[stream->device]) carry_out_until(stream->first->record);
+        if (!may_go(stream)) return;
         carry_out(stream);
     }
 }
@@ -205,12 +244,16 @@ static void somebody_asks(size_t record) {
 
 /* ---- enqueueing -------------------------------------------------------------------------------------------------- */
 
-static gp_status enqueue(gp_cuda_stream *stream, const work *what, gp_error *err) {
+static gp_status enqueue(gp_cuda_stream *stream, const char *name, const work *what, gp_error *err) {
     work *w;
     if (stream->device != this_thread()->device)
         return refuse(err, "a stream of device %d is used while device %d is", stream->device, this_thread()->device);
     GP_RETURN_IF_FAILED(GP_NEW(&w, 1, err));
     *w = *what;
+    if ((w->kind == LAUNCH || w->kind == PLAN || w->kind == COPY) && ++it.works == it.options.failing_work) {
+        w->fails = name;
+        memcpy(w->mark, this_thread()->mark, MARK);
+    }
     if (stream->last)
         stream->last->next = w;
     else
@@ -247,7 +290,7 @@ static gp_status do_launch(const gp_cuda_launch *launch, gp_cuda_stream *stream,
     w.launch.reads = w.launch.writes = 0;
     GP_RETURN_IF_FAILED(GP_NEW(&w.args, launch->args_bytes, err));
     memcpy(w.args, launch->args, launch->args_bytes);
-    GP_RETURN_IF_FAILED(enqueue(stream, &w, err));
+    GP_RETURN_IF_FAILED(enqueue(stream, when.name, &w, err));
     after_enqueueing();
     return GP_OK;
 }
@@ -280,7 +323,7 @@ static gp_status do_plan_run(gp_cuda_stream *stream, const gp_prepared *prepared
     GP_RETURN_IF_FAILED(note_bytes(&when, workspace, prepared->workspace, true, err));
     memcpy(w.operands, operands, sizeof w.operands[0] * prepared->desc.operands);
     it.counts.plans++;
-    GP_RETURN_IF_FAILED(enqueue(stream, &w, err));
+    GP_RETURN_IF_FAILED(enqueue(stream, when.name, &w, err));
     after_enqueueing();
     return GP_OK;
 }
@@ -299,7 +342,7 @@ static gp_status do_copy(void *to, const void *from, size_t bytes, bool out, gp_
     /* A host that reads it now reads this. */
     if (out) memset(to, POISON, bytes);
     it.counts.copies++;
-    GP_RETURN_IF_FAILED(enqueue(stream, &w, err));
+    GP_RETURN_IF_FAILED(enqueue(stream, when.name, &w, err));
     after_enqueueing();
     return GP_OK;
 }
@@ -320,6 +363,19 @@ static gp_status copy_peer(void *to, int to_index, const void *from, int from_in
     gp_status status = do_copy(to, from, bytes, false, stream, err);
     accesses_allow(-1);
     return leave(status);
+}
+
+static gp_status do_note(_Atomic uint32_t *at, uint32_t number, gp_cuda_stream *stream, gp_error *err) {
+    moment when = tick(stream, "note");
+    work w = {.kind = NOTE, .noted = at, .number = number};
+    GP_RETURN_IF_FAILED(note_bytes(&when, at, sizeof *at, true, err));
+    GP_RETURN_IF_FAILED(enqueue(stream, when.name, &w, err));
+    after_enqueueing();
+    return GP_OK;
+}
+
+static gp_status note_number(_Atomic uint32_t *host_at, uint32_t number, gp_cuda_stream *stream, gp_error *err) {
+    return enter("note", err) ? leave(do_note(host_at, number, stream, err)) : GP_DEVICE;
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
@@ -350,7 +406,7 @@ static gp_status do_record(gp_cuda_event *event, gp_cuda_stream *stream, gp_erro
     event->record = w.record + 1;
     clock_join(&stream->now, &this_thread()->knows);
     event->at = stream->now;
-    GP_RETURN_IF_FAILED(enqueue(stream, &w, err));
+    GP_RETURN_IF_FAILED(enqueue(stream, "record", &w, err));
     after_enqueueing();
     return GP_OK;
 }
@@ -364,7 +420,7 @@ static gp_status do_wait(gp_cuda_stream *stream, const gp_cuda_event *event, gp_
     if (it.counts.waits++ == it.options.without_wait) return GP_OK;
     clock_join(&stream->now, &event->at);
     work w = {.kind = WAIT, .record = event->record - 1};
-    GP_RETURN_IF_FAILED(enqueue(stream, &w, err));
+    GP_RETURN_IF_FAILED(enqueue(stream, "wait", &w, err));
     after_enqueueing();
     return GP_OK;
 }
@@ -380,6 +436,7 @@ static gp_status event_done(gp_cuda_event *event, bool *out, gp_error *err) {
         return leave(
             refuse(err, "an event of device %d is asked for on device %d", event->device, this_thread()->device));
     somebody_asks(event->record - 1);
+    if (is_lost(event->device)) return leave(gp_fail(err, GP_DEVICE, "event_done: earlier work failed"));
     *out = it.happened[event->record - 1];
     if (*out) clock_join(&this_thread()->knows, &event->at);
     return leave(GP_OK);
@@ -397,13 +454,13 @@ static gp_status event_elapsed(gp_cuda_event *from, gp_cuda_event *to, float *ou
 /* ---- devices, memory, streams ------------------------------------------------------------------------------------ */
 
 static gp_status count(int *out, gp_error *err) {
-    if (!enter("count", err)) return GP_DEVICE;
+    if (!enter_for("count", -1, err)) return GP_DEVICE;
     *out = it.options.devices;
     return leave(GP_OK);
 }
 
 static gp_status use(int index, gp_error *err) {
-    if (!enter("use", err)) return GP_DEVICE;
+    if (!enter_for("use", index, err)) return GP_DEVICE;
     if (index < 0 || index >= it.options.devices) return leave(refuse(err, "device %d is used", index));
     this_thread()->device = index;
     return leave(GP_OK);
@@ -411,7 +468,8 @@ static gp_status use(int index, gp_error *err) {
 
 static gp_status memory(gp_cuda_memory *out, gp_error *err) {
     if (!enter("memory", err)) return GP_DEVICE;
-    *out = (gp_cuda_memory){1U << 30, 1U << 30};
+    size_t total = it.options.memory ? it.options.memory : (size_t)1 << 30;
+    *out = (gp_cuda_memory){total, total};
     return leave(GP_OK);
 }
 
@@ -493,11 +551,19 @@ static void library_close(gp_cuda_library *library) {
     free(library);
 }
 
-static void mark_begin(const char *name) {
-    (void)name;
+static void set_thread_mark(const char *name) {
+    pthread_mutex_lock(&it.lock);
+    snprintf(this_thread()->mark, MARK, "%s", name);
+    pthread_mutex_unlock(&it.lock);
 }
 
-static void mark_end(void) {}
+static void mark_begin(const char *name) {
+    set_thread_mark(name);
+}
+
+static void mark_end(void) {
+    set_thread_mark("");
+}
 
 static const gp_cuda_api table = {
     .count = count,
@@ -518,6 +584,7 @@ static const gp_cuda_api table = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .copy_peer = copy_peer,
+    .note = note_number,
     .launch = launch,
     .plan_create = gp_host_plan_create,
     .plan_destroy = gp_host_plan_destroy,
@@ -537,6 +604,9 @@ void recorder_begin(const recorder_options *options) {
     it.records = 0;
     it.error[0] = 0;
     it.broken = false;
+    memset(it.lost, 0, sizeof it.lost);
+    it.works = 0;
+    it.fault = (recorder_fault){0};
     memset(it.reached, 0, sizeof it.reached);
     assert(options->devices <= MOST_DEVICES);
     clock_clear(&it.met);
@@ -573,10 +643,18 @@ void recorder_hear(size_t word) {
     pthread_mutex_unlock(&it.lock);
 }
 
+const recorder_fault *recorder_failed(void) {
+    return &it.fault;
+}
+
 const char *recorder_end(recorder_counts *counts) {
-    if (accesses_end() > 0) refuse(NULL, "memory was not given back");
-    for (int s = 0; s < it.stream_count; s++)
-        if (it.streams[s].open) refuse(NULL, "a stream was not destroyed");
+    bool lost = false; /* then what waits for the device stays */
+    for (int d = 0; d < MOST_DEVICES; d++) lost |= it.lost[d];
+    if (accesses_end() > 0 && !lost) refuse(NULL, "memory was not given back");
+    for (int s = 0; s < it.stream_count; s++) {
+        if (it.streams[s].open && !lost) refuse(NULL, "a stream was not destroyed");
+        drop_work(&it.streams[s]);
+    }
     free(it.happened);
     free(it.times);
     it.happened = NULL;

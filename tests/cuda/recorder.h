@@ -27,11 +27,23 @@ typedef struct recorder_options {
     int devices;
     long without_wait; /* this wait for an event, counted from 0, is left out; −1: none */
     long failing_call; /* this call of the table, counted from 0, fails; −1: none */
+    /* This launch, plan or copy, counted from 1, fails when it is carried out; its device does nothing more, and every
+     * later call for it fails. 0: none. */
+    long failing_work;
+    size_t memory; /* bytes of each device; 0: a GiB */
 } recorder_options;
 
 typedef struct recorder_counts {
     long calls, waits, launches, plans, copies;
 } recorder_counts;
+
+/* What was made to fail: the call, or the kernel or op; the mark that its thread had set, "" where none; on which
+ * device. */
+typedef struct recorder_fault {
+    const char *what; /* NULL: nothing was */
+    char mark[96];
+    int device;
+} recorder_fault;
 
 /* The device's table is the recorder's until recorder_end. */
 void recorder_begin(const recorder_options *options);
@@ -43,6 +55,8 @@ void recorder_meet(void);
 enum { RECORDER_WORDS = 4096 };
 void recorder_tell(size_t word);
 void recorder_hear(size_t word);
+/* Of the last run. */
+const recorder_fault *recorder_failed(void);
 /* The first error as a sentence, NULL where there was none; it stays until the next begin. All memory must have been
  * given back. */
 const char *recorder_end(recorder_counts *counts);

@@ -10,6 +10,7 @@
 #ifndef GP_DEVICE_CUDA_CUDA_API_H
 #define GP_DEVICE_CUDA_CUDA_API_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -91,6 +92,10 @@ typedef struct gp_cuda_api {
                       gp_error *err);
     gp_status (*copy_peer)(void *to, int to_index, const void *from, int from_index, size_t bytes,
                            gp_cuda_stream *stream, gp_error *err);
+
+    /* Writes a number to pinned memory when all that the stream was given before is done; the host may look at any
+     * time. May leave it undone where the driver cannot. */
+    gp_status (*note)(_Atomic uint32_t *host_at, uint32_t number, gp_cuda_stream *stream, gp_error *err);
 
     gp_status (*launch)(const gp_cuda_launch *launch, gp_cuda_stream *stream, gp_error *err);
 

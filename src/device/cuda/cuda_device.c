@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
+#include "device/cuda/cuda_lost.h"
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/cuda_staging.h"
 #include "device/cuda/cuda_update.h"
@@ -19,7 +20,11 @@ struct gp_device {
     size_t limit;    /* bytes; 0: what is free */
     uint64_t asked;  /* bit i: whether device i can be reached was asked, and made so where it can */
     size_t reserved; /* blocks */
+    bool left;       /* work that will not end uses them: nothing is given back */
 };
+
+/* Streams that did not end, for good. */
+static _Atomic(gp_stream *) left;
 
 struct gp_stream {
     gp_device *device;
@@ -27,6 +32,8 @@ struct gp_stream {
     gp_cuda_library *library;
     gp_cuda_event *end; /* of what was enqueued when it was last asked */
     gp_cuda_staging staging;
+    _Atomic uint32_t *noted; /* pinned */
+    gp_stream *before;       /* of those that did not end */
 };
 
 struct gp_event {
@@ -123,6 +130,7 @@ static gp_status cuda_open(const gp_device_spec *spec, gp_device **out, gp_error
     }
     device->index = spec->index;
     device->limit = spec->memory;
+    gp_cuda_lost_watch(spec->index);
     *out = device;
     return GP_OK;
 }
@@ -151,7 +159,7 @@ static gp_status cuda_reserve(gp_device *device, size_t bytes, void **out, gp_er
 
 static void cuda_unreserve(gp_device *device, void *block) {
     if (!block) return;
-    gp_cuda->release(block);
+    if (!device->left) gp_cuda->release(block);
     device->reserved--;
 }
 
@@ -174,19 +182,39 @@ static gp_status wait_for(gp_cuda_event *event, const gp_cancel *cancel, gp_erro
     }
 }
 
-/* What cannot be done while closing has been said before, or is of no consequence. */
-static void cuda_stream_destroy(gp_stream *stream) {
+/* Waits for what is under way, since it may use what its owner is about to give back. False where it does not end. */
+static bool comes_to_its_end(const gp_stream *stream) {
     gp_error ignored;
+    int index = stream->device->index;
+    if (!stream->handle || !stream->end || gp_cuda->use(index, &ignored) != GP_OK ||
+        gp_cuda->event_record(stream->end, stream->handle, &ignored) != GP_OK)
+        return true;
+    return gp_cuda_lost_wait(stream->end, index);
+}
+
+/* What cannot be done while closing has been said before, or is of no consequence. A stream that does not end is left
+ * as it is: the run has failed, and giving back would wait for it. */
+static void cuda_stream_destroy(gp_stream *stream) {
     if (!stream) return;
-    /* What is under way may still use what its owner is about to give back. */
-    if (gp_cuda->use(stream->device->index, &ignored) == GP_OK && stream->handle && stream->end &&
-        gp_cuda->event_record(stream->end, stream->handle, &ignored) == GP_OK)
-        (void)wait_for(stream->end, NULL, &ignored);
+    if (!comes_to_its_end(stream)) {
+        stream->device->left = true;
+        stream->before = atomic_exchange(&left, stream);
+        return;
+    }
     gp_cuda_staging_fini(&stream->staging);
+    if (stream->noted) gp_cuda->host_release(stream->noted);
     if (stream->library) gp_cuda->library_close(stream->library);
     if (stream->end) gp_cuda->event_destroy(stream->end);
     if (stream->handle) gp_cuda->stream_destroy(stream->handle);
     free(stream);
+}
+
+static gp_status make_noted(gp_stream *stream, gp_error *err) {
+    void *at;
+    GP_RETURN_IF_FAILED(gp_cuda->host_allocate(sizeof *stream->noted, &at, err));
+    stream->noted = at;
+    atomic_init(stream->noted, 0);
+    return GP_OK;
 }
 
 static gp_status cuda_stream_create(gp_device *device, bool copies, gp_stream **out, gp_error *err) {
@@ -196,6 +224,7 @@ static gp_status cuda_stream_create(gp_device *device, bool copies, gp_stream **
     stream->device = device;
     gp_status status = gp_cuda->stream_create(copies, &stream->handle, err);
     if (status == GP_OK) status = gp_cuda->event_create(false, &stream->end, err);
+    if (status == GP_OK) status = make_noted(stream, err);
     if (status == GP_OK && !copies) status = gp_cuda->library_open(stream->handle, &stream->library, err);
     if (status != GP_OK) {
         cuda_stream_destroy(stream);
@@ -215,6 +244,18 @@ static gp_status cuda_stream_finish(gp_stream *stream, const gp_cancel *cancel, 
     GP_RETURN_IF_FAILED(wait_for(stream->end, cancel, err));
     gp_cuda_staging_deliver(&stream->staging);
     return GP_OK;
+}
+
+static bool cuda_lost(const gp_device *device) {
+    return gp_cuda_lost(device->index);
+}
+
+static gp_status cuda_stream_note(gp_stream *stream, uint32_t number, gp_error *err) {
+    return gp_cuda->note(stream->noted, number, stream->handle, err);
+}
+
+static uint32_t cuda_stream_noted(const gp_stream *stream) {
+    return atomic_load(stream->noted);
 }
 
 static void cuda_close(gp_device *device) {
@@ -400,6 +441,9 @@ const gp_device_kind gp_cuda_kind = {
     .run = cuda_run,
     .run_many = cuda_run_many,
     .event_elapsed = cuda_event_elapsed,
+    .stream_note = cuda_stream_note,
+    .stream_noted = cuda_stream_noted,
+    .lost = cuda_lost,
     .mark_begin = cuda_mark_begin,
     .mark_end = cuda_mark_end,
 };

@@ -1,6 +1,9 @@
 /* The real table: the runtime's calls and the launches. */
+#include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
+#include <pthread.h>
+#include <string.h>
 
 #include "device/cuda/toolkit/toolkit.h"
 
@@ -28,8 +31,8 @@ static gp_status check(cudaError_t code, const char *call, gp_error *err) {
     (void)cudaGetLastError();
     if (is_of_earlier_work(code))
         return gp_fail(err, GP_DEVICE,
-                       "%s: %s, in work that this GPU was given before, maybe another worker's; with "
-                       "CUDA_LAUNCH_BLOCKING=1 the message names its instruction",
+                       "%s: %s, in work that this GPU was given before; with CUDA_LAUNCH_BLOCKING=1 the message names "
+                       "its layer",
                        call, cudaGetErrorString(code));
     return gp_fail(err, code == cudaErrorMemoryAllocation ? GP_MEMORY : GP_DEVICE, "%s: %s", call,
                    cudaGetErrorString(code));
@@ -180,6 +183,33 @@ static gp_status copy_peer(void *to, int to_index, const void *from, int from_in
                  err);
 }
 
+/* The driver's own call: the runtime has none, and the program links no driver. */
+typedef CUresult (*write_value_call)(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags);
+static write_value_call write_value;
+static pthread_once_t write_value_once = PTHREAD_ONCE_INIT;
+
+static void find_write_value(void) {
+    enum cudaDriverEntryPointQueryResult how;
+    void *found = NULL;
+    if (cudaGetDriverEntryPointByVersion("cuStreamWriteValue32", &found, 12000, cudaEnableDefault, &how) !=
+            cudaSuccess ||
+        how != cudaDriverEntryPointSuccess)
+        (void)cudaGetLastError();
+    else
+        memcpy(&write_value, &found, sizeof found);
+}
+
+/* Pinned memory has the same address on the device. */
+static gp_status note(_Atomic uint32_t *host_at, uint32_t number, gp_cuda_stream *stream, gp_error *err) {
+    (void)pthread_once(&write_value_once, find_write_value);
+    if (!write_value) return GP_OK;
+    CUresult code =
+        write_value(stream_of(stream), (CUdeviceptr)(uintptr_t)host_at, number, CU_STREAM_WRITE_VALUE_DEFAULT);
+    if (code == CUDA_ERROR_NOT_SUPPORTED) return GP_OK;
+    /* The runtime has the driver's numbers. */
+    return check((cudaError_t)code, "cuStreamWriteValue32", err);
+}
+
 static gp_status launch(const gp_cuda_launch *launch, gp_cuda_stream *stream, gp_error *err) {
     void *args[] = {(void *)(uintptr_t)launch->args};
     dim3 grid = {launch->grid[0], launch->grid[1], launch->grid[2]}, block = {launch->block, 1, 1};
@@ -217,6 +247,7 @@ const gp_cuda_api gp_cuda_toolkit = {
     .event_elapsed = event_elapsed,
     .copy = copy,
     .copy_peer = copy_peer,
+    .note = note,
     .launch = launch,
     .libraries = gp_cuda_libraries,
     .plan_create = gp_cuda_plan_create,

@@ -1,0 +1,17 @@
+/* Where each queue of a device is: before and behind each instruction it is given a number to note, so that of a device
+ * that failed late, in work that it was given long before, the host can say which instructions had begun and not ended.
+ *
+ * Nothing where a device does at once what it is given. */
+#ifndef GP_PIPELINE_PLACES_H
+#define GP_PIPELINE_PLACES_H
+
+#include "pipeline/run_internal.h"
+
+/* The worker's thread: behind all that the instruction waits for; behind all that it does. */
+GP_MUST_USE gp_status gp_places_begin(gp_worker *worker, const gp_site *site, gp_error *err);
+GP_MUST_USE gp_status gp_places_end(gp_worker *worker, const gp_site *site, gp_error *err);
+/* Any worker's thread, after a failure in a step, and the last that it does: puts before what err says where the
+ * devices were that are lost. */
+void gp_places_tell(const gp_run *run, gp_error *err);
+
+#endif
