@@ -20,7 +20,9 @@ typedef struct gp_balance_device {
 typedef struct gp_balance_request {
     gp_plan_request plan;             /* all but `layers` */
     const gp_balance_device *devices; /* [worker] */
-    const gp_cut_rule *rules;         /* [layer]; NULL: all free */
+    /* [stage] layers in place of its device's, where checkpoint modes differ; equal ones share the array. NULL: none */
+    const int64_t *const *stage_layers;
+    const gp_cut_rule *rules; /* [layer]; NULL: all free */
 } gp_balance_request;
 
 typedef struct gp_balance {

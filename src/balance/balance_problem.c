@@ -67,26 +67,47 @@ static gp_status fill_kind(gp_balance_problem *problem, const gp_balance_device 
     return GP_OK;
 }
 
+/* What differs of what devices cost, each once. */
+typedef struct kind_list {
+    gp_balance_device *items;
+    int count;
+} kind_list;
+
+static int add_kind(kind_list *kinds, const gp_balance_device *device) {
+    int k = 0;
+    while (k < kinds->count && !costs_equal(&kinds->items[k], device)) k++;
+    if (k == kinds->count) kinds->items[kinds->count++] = *device;
+    return k;
+}
+
+static gp_status fill_kinds(gp_balance_problem *problem, const kind_list *kinds, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->kinds, kinds->count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->copies, (size_t)kinds->count * (size_t)problem->cut.value_count, err));
+    for (int k = 0; k < kinds->count; k++) GP_RETURN_IF_FAILED(fill_kind(problem, &kinds->items[k], err));
+    return GP_OK;
+}
+
 static gp_status list_workers(gp_balance_problem *problem, const gp_balance_request *request, int workers,
                               gp_error *err) {
-    size_t values = (size_t)problem->cut.value_count;
-    GP_RETURN_IF_FAILED(GP_NEW(&problem->kinds, workers, err));
+    int stages = request->plan.stages;
+    kind_list kinds = {0};
     GP_RETURN_IF_FAILED(GP_NEW(&problem->workers, workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&problem->worker_names, workers, err));
-    int *first = NULL, distinct = 0; /* a worker of each kind */
-    GP_RETURN_IF_FAILED(GP_NEW(&first, workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&problem->stage_kinds, stages, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&kinds.items, workers + stages, err));
     for (int w = 0; w < workers; w++) {
-        int k = 0;
-        while (k < distinct && !costs_equal(&request->devices[first[k]], &request->devices[w])) k++;
-        if (k == distinct) first[distinct++] = w;
         const gp_device_spec *spec = &request->plan.devices[w];
         int64_t memory = spec->memory > INT64_MAX ? INT64_MAX : (int64_t)spec->memory;
         snprintf(problem->worker_names[w], sizeof problem->worker_names[w], "worker %d", w);
-        problem->workers[w] = (gp_cut_worker){k, memory, problem->worker_names[w]};
+        problem->workers[w] = (gp_cut_worker){add_kind(&kinds, &request->devices[w]), memory, problem->worker_names[w]};
     }
-    gp_status status = GP_NEW(&problem->copies, (size_t)distinct * values, err);
-    for (int k = 0; k < distinct && status == GP_OK; k++) status = fill_kind(problem, &request->devices[first[k]], err);
-    free(first);
+    for (int s = 0; s < stages && request->stage_layers; s++) {
+        gp_balance_device device = request->devices[problem->stages[s].worker];
+        device.layers = request->stage_layers[s];
+        problem->stage_kinds[s] = add_kind(&kinds, &device);
+    }
+    gp_status status = fill_kinds(problem, &kinds, err);
+    free(kinds.items);
     return status;
 }
 
@@ -109,8 +130,8 @@ static gp_status fill(gp_balance_problem *problem, const gp_balance_request *req
     GP_RETURN_IF_FAILED(GP_NEW(&problem->names, graph->layer_count, err));
     for (int i = 0; i < graph->layer_count; i++) problem->names[i] = gp_layer_name(graph, i);
     GP_RETURN_IF_FAILED(list_values(problem, request, err));
-    GP_RETURN_IF_FAILED(list_workers(problem, request, workers, err));
     GP_RETURN_IF_FAILED(list_stages(problem, request, workers, err));
+    GP_RETURN_IF_FAILED(list_workers(problem, request, workers, err));
     problem->cut.layer_count = graph->layer_count;
     problem->cut.layer_names = problem->names;
     problem->cut.rules = request->rules;
@@ -120,6 +141,7 @@ static gp_status fill(gp_balance_problem *problem, const gp_balance_request *req
     problem->cut.worker_count = workers;
     problem->cut.stages = problem->stages;
     problem->cut.stage_count = request->plan.stages;
+    if (request->stage_layers) problem->cut.stage_kinds = problem->stage_kinds;
     return GP_OK;
 }
 
@@ -160,6 +182,7 @@ void gp_balance_problem_fini(gp_balance_problem *problem) {
     free(problem->workers);
     free(problem->worker_names);
     free(problem->stages);
+    free(problem->stage_kinds);
     free(problem->bytes);
     *problem = (gp_balance_problem){0};
 }

@@ -16,6 +16,7 @@ typedef struct gp_balance_problem {
     gp_cut_worker *workers;
     char (*worker_names)[32];
     gp_cut_stage *stages;
+    int *stage_kinds;
     gp_cut_bytes *bytes;
 } gp_balance_problem;
 

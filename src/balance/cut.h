@@ -69,7 +69,12 @@ typedef struct gp_cut_problem {
     int worker_count;
     const gp_cut_stage *stages;
     int stage_count;
+    const int *stage_kinds; /* [stage] what its worker is for it, where that depends on the stage; NULL: the worker's */
 } gp_cut_problem;
+
+static inline int gp_cut_kind_of(const gp_cut_problem *problem, int stage) {
+    return problem->stage_kinds ? problem->stage_kinds[stage] : problem->workers[problem->stages[stage].worker].kind;
+}
 
 typedef struct gp_cut_result {
     int64_t bottleneck; /* the most that a worker's stages cost together */

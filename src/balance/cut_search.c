@@ -11,13 +11,13 @@ static gp_cut_rule rule_at(const gp_cut_search *s, int layer) {
 }
 
 static int kind_of(const gp_cut_search *s, int stage) {
-    const gp_cut_problem *p = s->index->problem;
-    return p->workers[p->stages[stage].worker].kind;
+    return gp_cut_kind_of(s->index->problem, stage);
 }
 
-static bool alike(const gp_cut_problem *p, const gp_cut_stage *a, const gp_cut_stage *b) {
+static bool alike(const gp_cut_problem *p, int stage, int other) {
+    const gp_cut_stage *a = &p->stages[stage], *b = &p->stages[other];
     const gp_cut_worker *of_a = &p->workers[a->worker], *of_b = &p->workers[b->worker];
-    if (of_a->kind != of_b->kind) return false;
+    if (gp_cut_kind_of(p, stage) != gp_cut_kind_of(p, other)) return false;
     if (!p->bytes || (of_a->memory == 0 && of_b->memory == 0)) return true;
     return of_a->memory == of_b->memory && a->stash == b->stash && a->saved == b->saved && a->outbox == b->outbox &&
            a->gradient == b->gradient;
@@ -27,7 +27,7 @@ static void find_classes(gp_cut_search *s) {
     const gp_cut_problem *p = s->index->problem;
     for (int stage = 0; stage < p->stage_count; stage++) {
         int c = 0;
-        while (c < s->class_count && !alike(p, &p->stages[s->of_class[c]], &p->stages[stage])) c++;
+        while (c < s->class_count && !alike(p, s->of_class[c], stage)) c++;
         if (c == s->class_count) s->of_class[s->class_count++] = stage;
         s->class_of[stage] = c;
         s->members[(size_t)c * (size_t)s->words + (size_t)stage / 64] |= UINT64_C(1) << stage % 64;

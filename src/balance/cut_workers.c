@@ -23,7 +23,7 @@ typedef struct score {
 
 gp_cut_numbers gp_cut_stage_numbers(const gp_span_index *index, gp_span *span, int stage, int first, int end) {
     const gp_cut_stage *it = &index->problem->stages[stage];
-    int kind = index->problem->workers[it->worker].kind;
+    int kind = gp_cut_kind_of(index->problem, stage);
     gp_span_begin(index, span, first);
     while (span->end < end) gp_span_extend(index, span);
     gp_cut_numbers numbers = {.copying = span->copies[kind]};

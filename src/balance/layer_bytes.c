@@ -69,6 +69,8 @@ static gp_status plan_layers(const gp_plan_request *request, int worker, int64_t
     alone.micro_batches = request->micro_batches < 2 ? request->micro_batches : 2;
     alone.batch = size.samples = samples * alone.micro_batches;
     alone.schedule = (gp_schedule){.kind = GP_SCHEDULE_GPIPE, .chunks = 1};
+    if (alone.checkpoints) alone.checkpoint = GP_CHECKPOINT_EXCEPT_LAST; /* has every routine */
+    alone.checkpoints = NULL;
     alone.lockstep = false;
     alone.sizes = &size;
     alone.size_count = 1;

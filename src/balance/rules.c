@@ -112,6 +112,17 @@ gp_status gp_balance_rules(const gp_graph *graph, const gp_pipeline_config *pipe
                       places == 1 ? "" : "s", stages, stages - 1);
 }
 
+gp_status gp_balance_keeps(const gp_graph *graph, const gp_pipeline_config *pipeline, bool *keeps, gp_error *err) {
+    for (int n = 0; n < graph->node_count; n++) keeps[n] = graph->nodes[n].layer->keeps;
+    for (int i = 0; i < pipeline->keep_count; i++) {
+        named nodes;
+        if (!find_named(graph, pipeline->keep[i].text, &nodes))
+            return refuse_unknown(graph, "pipeline.checkpoint.keep", &pipeline->keep[i], err);
+        keeps[nodes.last] = true;
+    }
+    return GP_OK;
+}
+
 gp_status gp_balance_check_together(const gp_graph *graph, const gp_pipeline_config *pipeline, const gp_cut_rule *rules,
                                     gp_error *err) {
     int64_t first = 0;

@@ -24,7 +24,15 @@ void gp_recompute_kept(const gp_op_use *forward, size_t forward_count, const gp_
                        bool *kept, bool *written_scratch);
 
 /* run[o] becomes true for each op that the wanted things need, directly or through others, and for each `always` op.
- * needed: one per thing, true for what is wanted; more become true on the way. */
-void gp_recompute_select(const gp_op_use *ops, size_t count, bool *needed, bool *run);
+ * needed: one per thing, true for what is wanted; more become true on the way, but none of those at_hand (NULL: none),
+ * which are there already. */
+void gp_recompute_select(const gp_op_use *ops, size_t count, const bool *at_hand, bool *needed, bool *run);
+
+/* What a forward can keep, beside what comes in, so that less is computed again. at_hand: one per thing, true for what
+ * may be kept; it stays true where that spares something: an op writes it that would run otherwise and now does not,
+ * and something still needs it. run[o]: the ops that are left, for what is `wanted` (one per thing). needed: scratch,
+ * one per thing; `things` of them. */
+void gp_recompute_keep(const gp_op_use *ops, size_t count, const bool *wanted, size_t things, bool *at_hand,
+                       bool *needed, bool *run);
 
 #endif

@@ -151,6 +151,8 @@ void gp_config_destroy(gp_config **config) {
     free_source(&(*config)->data.eval);
     free((*config)->pipeline.devices);
     free((*config)->pipeline.layers);
+    free((*config)->pipeline.checkpoints);
+    free((*config)->pipeline.keep);
     free((*config)->pipeline.schedule.file);
     free((*config)->pipeline.first);
     free((*config)->pipeline.together);

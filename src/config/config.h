@@ -146,7 +146,12 @@ typedef struct gp_pipeline_config {
     gp_place micro_batches_place;
     gp_schedule_config schedule;
     int stages; /* as the schedule places them on the devices; 0: a file says it, and who reads it sets this */
-    gp_checkpoint_mode checkpoint;
+    gp_checkpoint_mode checkpoint;   /* of every stage, where `checkpoints` is NULL */
+    gp_checkpoint_mode *checkpoints; /* by stage, checkpoint_count of them; owned */
+    int checkpoint_count;
+    gp_placed_name *keep; /* layers, or all below a name, whose outputs recomputing finds; keep_count of them; owned */
+    int keep_count;
+    gp_place checkpoint_place;
     bool lockstep; /* auto resolved: on for gpipe; elsewhere it does not exist */
 } gp_pipeline_config;
 
@@ -201,6 +206,10 @@ typedef struct gp_config {
 } gp_config;
 
 const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode);
+gp_checkpoint_mode gp_pipeline_checkpoint(const gp_pipeline_config *pipeline, int stage);
+enum { GP_CHECKPOINT_TEXT = 256 };
+/* "always" where all are; else "[always, never]", cut with "…" where it is long. buffer is returned. */
+const char *gp_checkpoint_text(char buffer[GP_CHECKPOINT_TEXT], const gp_checkpoint_mode *modes, int count);
 const char *gp_schedule_kind_name(gp_schedule_kind kind);
 /* What stands at `pipeline.schedule`, paths from `folder`; the caller frees out->file, on failure too. */
 GP_MUST_USE gp_status gp_read_schedule(const gp_yaml *node, const char *folder, gp_schedule_config *out, gp_error *err);

@@ -8,12 +8,6 @@
 
 enum { MAX_THREADS = 1024 };
 
-static const char *const checkpoint_modes[] = {"never", "except_last", "always", NULL}; /* by gp_checkpoint_mode */
-
-const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode) {
-    return checkpoint_modes[mode];
-}
-
 static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zb_h1",
                                         "zb_h2", "zb_v", "file",        NULL}; /* by gp_schedule_kind */
 
@@ -230,7 +224,6 @@ static gp_status read_options(gp_pipeline_config *pipeline, const gp_yaml *node,
                                         "schedule", "checkpoint", "lockstep", NULL};
     static const char *const later[] = {"replicas", "transport", NULL};
     int64_t micro_batches = 1;
-    int mode = GP_CHECKPOINT_EXCEPT_LAST;
     GP_RETURN_IF_FAILED(gp_read_mapping(node, "pipeline", err));
     GP_RETURN_IF_FAILED(gp_check_keys(node, "pipeline", known, later, err));
     GP_RETURN_IF_FAILED(read_devices(pipeline, gp_yaml_get(node, "devices"), node->place, err));
@@ -249,8 +242,7 @@ static gp_status read_options(gp_pipeline_config *pipeline, const gp_yaml *node,
         pipeline->micro_batches_place = value->place;
     }
     value = gp_yaml_get(node, "checkpoint");
-    if (value) GP_RETURN_IF_FAILED(gp_read_choice(value, "pipeline.checkpoint", checkpoint_modes, &mode, err));
-    pipeline->checkpoint = (gp_checkpoint_mode)mode;
+    if (value) GP_RETURN_IF_FAILED(gp_read_checkpoint(pipeline, value, err));
     return read_lockstep(pipeline, gp_yaml_get(node, "lockstep"), err);
 }
 

@@ -104,8 +104,9 @@ static void write_pipeline(FILE *file, const gp_config *config) {
     }
     fprintf(file, ", micro_batches: %d, schedule: ", pipeline->micro_batches);
     write_schedule(file, &pipeline->schedule);
-    fprintf(file, ", checkpoint: %s, lockstep: %s}", gp_checkpoint_mode_name(pipeline->checkpoint),
-            truth(pipeline->lockstep));
+    fputs(", checkpoint: ", file);
+    gp_write_checkpoint(file, pipeline);
+    fprintf(file, ", lockstep: %s}", truth(pipeline->lockstep));
 }
 
 static void write_sgd(FILE *file, const gp_optimizer_config *optimizer) {

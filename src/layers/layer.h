@@ -71,6 +71,7 @@ struct gp_layer {
     const gp_layer_type *type;
     int input_count;
     bool frozen;      /* its parameters are not trained, and its running statistics used as they stand */
+    bool keeps;       /* `checkpoint: false`: its output is kept where its stage recomputes */
     bool tf32;        /* its convolutions and products may be computed in TF32 where that is faster */
     gp_shape *inputs; /* owned by the instance; set by gp_layer_infer */
     gp_shape output;
@@ -82,8 +83,8 @@ const char *const *gp_layer_names(bool loss);
 /* Names of the contract that this version does not have yet. */
 const char *const *gp_layer_names_later(bool loss);
 
-/* A new instance with its options read, `freeze` among them. What else every layer knows (name, from) may stand among
- * choice->options and is left alone. */
+/* A new instance with its options read, `freeze` and `checkpoint` among them. What else every layer knows (name, from)
+ * may stand among choice->options and is left alone. */
 GP_MUST_USE gp_status gp_layer_create(const gp_layer_type *type, const gp_choice *choice, gp_layer **out,
                                       gp_error *err);
 void gp_layer_destroy(gp_layer **layer);

@@ -54,8 +54,12 @@ gp_status gp_layer_create(const gp_layer_type *type, const gp_choice *choice, gp
     gp_layer *layer = block;
     layer->type = type;
     const gp_yaml *freeze = gp_layer_option(choice, "freeze", false);
+    const gp_yaml *checkpoint = gp_layer_option(choice, "checkpoint", false);
+    bool recomputed = true;
     gp_status status = type->read(layer, choice, err);
     if (status == GP_OK && freeze) status = gp_read_boolean(freeze, "freeze", &layer->frozen, err);
+    if (status == GP_OK && checkpoint) status = gp_read_boolean(checkpoint, "checkpoint", &recomputed, err);
+    layer->keeps = !recomputed;
     if (status != GP_OK) {
         gp_layer_destroy(&layer);
         return status;

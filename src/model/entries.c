@@ -118,8 +118,8 @@ static gp_status check_list(const gp_yaml *layers, const char *what, gp_error *e
 static gp_status read_list(gp_entries *entries, const gp_yaml *layers, int group, gp_error *err);
 
 static gp_status check_sequential(const gp_choice *choice, const gp_yaml **layers, gp_error *err) {
-    static const char *const known[] = {"layers", "name", "from", "freeze", NULL};
-    static const char *const later[] = {"tie", "lr_mult", "decay_mult", "init", "checkpoint", "phase", NULL};
+    static const char *const known[] = {"layers", "name", "from", "freeze", "checkpoint", NULL};
+    static const char *const later[] = {"tie", "lr_mult", "decay_mult", "init", "phase", NULL};
     if (choice->main)
         return gp_fail_at(err, GP_CONFIG, choice->main->place,
                           "sequential takes no value by itself: sequential: {name: block, layers: [relu]}");
@@ -129,6 +129,15 @@ static gp_status check_sequential(const gp_choice *choice, const gp_yaml **layer
         return gp_fail_at(err, GP_CONFIG, choice->place,
                           "sequential: layers is missing: sequential: {name: block, layers: [relu]}");
     return check_list(*layers, sequential, err);
+}
+
+/* The output of a list is its last entry's. */
+static gp_status read_kept(gp_entries *entries, const gp_choice *choice, gp_error *err) {
+    const gp_yaml *checkpoint = gp_yaml_get(choice->options, "checkpoint");
+    bool recomputed = true;
+    if (checkpoint) GP_RETURN_IF_FAILED(gp_read_boolean(checkpoint, "checkpoint", &recomputed, err));
+    if (!recomputed) entries->items[entries->count - 1].kept = true;
+    return GP_OK;
 }
 
 static gp_status read_sequential(gp_entries *entries, const gp_choice *choice, int parent, int item, gp_error *err) {
@@ -145,7 +154,8 @@ static gp_status read_sequential(gp_entries *entries, const gp_choice *choice, i
     GP_RETURN_IF_FAILED(read_name(choice, entries->groups[parent].prefix, item, &its->name, err));
     GP_RETURN_IF_FAILED(gp_format_text(&its->prefix, err, "%s.", its->name));
     GP_RETURN_IF_FAILED(enter_name(entries, choice, its->name, its->end - 1, err));
-    return read_list(entries, layers, index, err);
+    GP_RETURN_IF_FAILED(read_list(entries, layers, index, err));
+    return read_kept(entries, choice, err);
 }
 
 static gp_status read_entry(gp_entries *entries, const gp_choice *choice, int group, int item, gp_error *err) {

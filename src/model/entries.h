@@ -18,8 +18,9 @@ typedef struct gp_entry {
     char *name;          /* owned: its group's prefix, then as given, or its index in the list */
     const gp_yaml *from; /* NULL: the output of the item before */
     int group;
-    int item; /* in its group's list */
-    int unit; /* item of the whole list that it is, or is part of: what balance counts */
+    bool kept; /* as the last one of a sequential with `checkpoint: false` */
+    int item;  /* in its group's list */
+    int unit;  /* item of the whole list that it is, or is part of: what balance counts */
 } gp_entry;
 
 /* A list of items: model.layers (group 0), or the layers of a sequential. */

@@ -89,6 +89,7 @@ static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index
     GP_RETURN_IF_FAILED(gp_copy_text(&node->name, entry->name, err));
     GP_RETURN_IF_FAILED(gp_layer_create(entry->type, &entry->choice, &node->layer, err));
     if (!gp_yaml_get(entry->choice.options, "freeze")) node->layer->frozen = entries->groups[entry->group].frozen;
+    node->layer->keeps = node->layer->keeps || entry->kept;
     GP_RETURN_IF_FAILED(gp_entries_sources(entries, index, &node->inputs, &node->input_count, err));
     for (int i = 0; i < node->input_count; i++) node->inputs[i] = value_of(node->inputs[i]);
     GP_RETURN_IF_FAILED(infer_node(graph, node, node->input_count, err));

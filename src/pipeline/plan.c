@@ -73,7 +73,7 @@ static gp_status blame_file(const gp_plan *plan, gp_status status, gp_error *err
 static gp_status schedule_mini(const gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
     gp_schedule_request request = {.stages = plan->stages,
                                    .pieces = mini->pieces,
-                                   .checkpoint = plan->checkpoint,
+                                   .checkpoints = plan->checkpoints,
                                    .lockstep = plan->lockstep,
                                    .training = mini->training,
                                    .schedule = plan->schedule};
@@ -120,15 +120,29 @@ static gp_status list_sizes(gp_plan *plan, size_list *list, gp_error *err) {
     return GP_OK;
 }
 
-/* Whether some program that trains has such an instruction, of those flags exactly the ones in `flags`. */
-static bool any_instr(const gp_plan *plan, gp_instr_op op, unsigned of_flags, unsigned flags) {
+/* Whether some program that trains has such an instruction. */
+static bool any_instr(const gp_plan *plan, gp_instr_op op) {
     for (int m = 0; m < plan->mini_count; m++)
         for (int w = 0; w < plan->workers && plan->minis[m].training; w++) {
             const gp_program *program = &plan->minis[m].programs->worker[w];
             for (size_t pc = 0; pc < program->count; pc++)
-                if (program->instrs[pc].op == op && (program->instrs[pc].flags & of_flags) == flags) return true;
+                if (program->instrs[pc].op == op) return true;
         }
     return false;
+}
+
+/* Which forwards a stage has in training. A program from a file may have others than its mode says. */
+static void find_forwards(const gp_plan *plan, const gp_stage_plan *stage, gp_stage_request *request) {
+    request->any_keep = request->any_discard = false;
+    for (int m = 0; m < plan->mini_count; m++) {
+        if (!plan->minis[m].training) continue;
+        const gp_program *program = &plan->minis[m].programs->worker[stage->worker];
+        for (size_t pc = 0; pc < program->count; pc++) {
+            const gp_instr *instr = &program->instrs[pc];
+            if (instr->op != GP_INSTR_FORWARD || instr->stage != stage->stage) continue;
+            *(instr->flags & GP_INSTR_KEEP ? &request->any_keep : &request->any_discard) = true;
+        }
+    }
 }
 
 static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, const size_list *sizes, gp_error *err) {
@@ -139,12 +153,11 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .clip_norm = plan->clip_norm,
                                       .predict = request->predict,
                                       .unfused = request->unfused,
+                                      .keeps = request->keeps,
                                       .full_samples = divide_up(request->batch, request->micro_batches),
-                                      .trains = any_instr(plan, GP_INSTR_FORWARD, 0, 0),
-                                      .any_keep = any_instr(plan, GP_INSTR_FORWARD, GP_INSTR_KEEP, GP_INSTR_KEEP),
-                                      .any_discard = any_instr(plan, GP_INSTR_FORWARD, GP_INSTR_KEEP, 0),
-                                      .any_whole = any_instr(plan, GP_INSTR_BACKWARD, 0, 0),
-                                      .any_split = any_instr(plan, GP_INSTR_BACKWARD_INPUT, 0, 0),
+                                      .trains = any_instr(plan, GP_INSTR_FORWARD),
+                                      .any_whole = any_instr(plan, GP_INSTR_BACKWARD),
+                                      .any_split = any_instr(plan, GP_INSTR_BACKWARD_INPUT),
                                       .sizes = sizes->samples,
                                       .size_trains = sizes->trains,
                                       .size_evaluates = sizes->evaluates,
@@ -157,6 +170,7 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
         stage->stage = s;
         stage->worker = plan->minis[0].programs->worker_of_stage[s];
         stage->spec = plan->devices[stage->worker];
+        find_forwards(plan, stage, &stage_request);
         GP_RETURN_IF_FAILED(gp_stage_plan_init(stage, &stage_request, err));
         stage_request.squares_before += stage->square_count;
         for (int m = 0; m < plan->mini_count; m++) {
@@ -175,6 +189,9 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_l
     GP_RETURN_IF_FAILED(gp_stages_create(request->graph, request->layers, request->stages, &plan->stages, err));
     if (request->norms || request->clip_norm > 0) GP_RETURN_IF_FAILED(gp_stages_add_norms(plan->stages, err));
     GP_RETURN_IF_FAILED(gp_op_cache_create(&plan->cache, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->checkpoints, request->stages, err));
+    for (int s = 0; s < request->stages; s++)
+        plan->checkpoints[s] = request->checkpoints ? request->checkpoints[s] : request->checkpoint;
     GP_RETURN_IF_FAILED(GP_NEW(&plan->devices, plan->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&plan->arena, plan->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&plan->transient_base, plan->workers, err));
@@ -199,7 +216,6 @@ gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error
     plan->update = request->update;
     plan->clip_norm = request->clip_norm;
     plan->micro_batches = request->micro_batches;
-    plan->checkpoint = request->checkpoint;
     plan->lockstep = request->lockstep;
     plan->schedule = request->schedule;
     plan->workers = gp_schedule_workers(&request->schedule, request->stages);
@@ -233,6 +249,7 @@ void gp_plan_destroy(gp_plan **plan) {
     for (int s = 0; it->stage && s < stages; s++) gp_stage_plan_fini(&it->stage[s]);
     free(it->stage);
     free(it->minis);
+    free(it->checkpoints);
     free(it->devices);
     free(it->arena);
     free(it->transient_base);

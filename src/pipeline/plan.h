@@ -39,8 +39,11 @@ typedef struct gp_plan_request {
     bool unfused;     /* each op by itself where the device could do several as one; changes no bit (for tests) */
     int64_t batch;    /* samples of a full mini-batch */
     int micro_batches;
-    gp_schedule schedule; /* says how many workers the stages are on */
-    gp_checkpoint_mode checkpoint;
+    gp_schedule schedule;                  /* says how many workers the stages are on */
+    gp_checkpoint_mode checkpoint;         /* of every stage */
+    const gp_checkpoint_mode *checkpoints; /* [stage]; not NULL: of each in place of that */
+    const bool *keeps; /* [node] its output is kept from each forward to backward, where its stage recomputes at all, so
+                          that what is only needed for it is not computed again; NULL: none. Changes no result */
     bool lockstep;
     const gp_mini_size *sizes; /* duplicates are planned once */
     int size_count;
@@ -67,7 +70,7 @@ typedef struct gp_plan {
     double clip_norm;
     int micro_batches;
     gp_schedule schedule;
-    gp_checkpoint_mode checkpoint;
+    gp_checkpoint_mode *checkpoints; /* [stage] */
     bool lockstep;
     gp_stages *stages; /* ->norms: the norm of the gradients is found */
     gp_op_cache *cache;

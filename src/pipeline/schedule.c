@@ -48,8 +48,10 @@ static const gp_stage *stage_of(const generator *g, const gp_task *task) {
     return &g->request->stages->stage[task->stage];
 }
 
-static bool keeps(const generator *g, int micro) {
-    return g->request->training && gp_checkpoint_keeps(g->request->checkpoint, micro, g->request->pieces);
+static bool keeps(const generator *g, const gp_task *task) {
+    const gp_schedule_request *request = g->request;
+    gp_checkpoint_mode mode = request->checkpoints ? request->checkpoints[task->stage] : request->checkpoint;
+    return request->training && gp_checkpoint_keeps(mode, task->micro, request->pieces);
 }
 
 static bool begins_backward(const gp_task *task) {
@@ -57,7 +59,7 @@ static bool begins_backward(const gp_task *task) {
 }
 
 static gp_status emit_recompute(generator *g, const gp_task *task, gp_error *err) {
-    if (!begins_backward(task) || keeps(g, task->micro)) return GP_OK;
+    if (!begins_backward(task) || keeps(g, task)) return GP_OK;
     g->clock = task->clock - 1;
     return emit(g, GP_INSTR_RECOMPUTE, task->stage, task->micro, 0, err);
 }
@@ -74,7 +76,7 @@ static gp_status emit_receives(generator *g, const gp_task *task, gp_error *err)
 static gp_status emit_forward(generator *g, const gp_task *task, gp_error *err) {
     const gp_stage *stage = stage_of(g, task);
     bool last = ++g->stages[task->stage].forwards == g->request->pieces;
-    unsigned keep = keeps(g, task->micro) ? GP_INSTR_KEEP : 0;
+    unsigned keep = keeps(g, task) ? GP_INSTR_KEEP : 0;
     GP_RETURN_IF_FAILED(emit(g, GP_INSTR_FORWARD, task->stage, task->micro, keep | (last ? GP_INSTR_LAST : 0), err));
     GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_SEND, &stage->out, task->stage, task->micro, keep, err));
     if (!last || !g->request->training || g->request->stages->norms) return GP_OK;

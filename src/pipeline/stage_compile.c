@@ -34,7 +34,7 @@ typedef struct selection {
 
 static void select_backward(gp_stage_compiler *c, bool *needed, gp_op_use *uses, bool *run) {
     for (size_t i = 0; i < c->stage->grad_out.count; i++) needed[c->grad_out[i]] = true;
-    gp_recompute_select(uses, c->backward.count, needed, run);
+    gp_recompute_select(uses, c->backward.count, NULL, needed, run);
 }
 
 /* Uses of the ops that run, packed. */
@@ -53,19 +53,20 @@ static gp_status select_ops(gp_stage_compiler *c, selection *out, gp_error *err)
     if (status == GP_OK) status = GP_NEW(&scratch, c->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&c->kept, c->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&out->backward, c->backward.count, err);
-    if (status == GP_OK) status = GP_NEW(&out->recompute, c->forward.count, err);
+    if (status == GP_OK) status = GP_NEW(&out->recompute, c->forward.count + c->stage->gives.count, err);
     if (status == GP_OK) select_backward(c, scratch, backward, out->backward);
     if (status == GP_OK) {
         size_t packed = pack_uses(backward, c->backward.count, out->backward);
         memset(scratch, 0, c->thing_count * sizeof *scratch);
         gp_recompute_kept(forward, c->forward.count, backward, packed, c->kept, scratch);
-        memcpy(scratch, c->kept, c->thing_count * sizeof *scratch);
         for (size_t o = 0; o < c->forward.count; o++) {
             forward[o].always = false;
             if (c->forward.items[o].once) forward[o].write_count = 0;
         }
-        gp_recompute_select(forward, c->forward.count, scratch, out->recompute);
+        gp_recompute_keep(forward, c->forward.count, c->kept, c->thing_count, c->at_hand, scratch, out->recompute);
+        for (size_t t = 0; t < c->thing_count; t++) c->kept[t] = c->kept[t] && !c->at_hand[t];
     }
+    if (status == GP_OK) status = gp_compiler_copy_kept(c, err);
     free(forward);
     free(backward);
     free(scratch);
@@ -100,7 +101,7 @@ static gp_status split_backward(gp_stage_compiler *c, selection *run, gp_error *
 
 /* One half of the backward leaves it to the other, and nothing else would keep it. */
 static bool is_left(const gp_stage_compiler *c, size_t thing) {
-    return c->held[thing] && !c->kept[thing];
+    return c->held[thing] && !c->kept[thing] && !c->at_hand[thing];
 }
 
 static size_t extend(size_t *frame, size_t bytes) {
@@ -125,8 +126,8 @@ static void lay_gradients(gp_stage_compiler *c, gp_sized *sized, size_t *at, boo
         if (is_left(c, t) && !placed[t]) at[t] = extend(frame, c->things[t].bytes);
 }
 
-/* Offsets of everything that has a place in a frame. at[thing]: of a kept thing in the saved frame, of one that one
- * half of a backward leaves to the other in the gradient frame. */
+/* Offsets of everything that has a place in a frame. at[thing]: of a kept thing in the saved frame, of one at hand in
+ * the stash, of one that one half of a backward leaves to the other in the gradient frame. */
 static gp_status lay_frames(gp_stage_compiler *c, gp_sized *sized, size_t *at, gp_error *err) {
     const gp_stage *stage = c->stage;
     GP_RETURN_IF_FAILED(GP_NEW(&sized->takes, stage->takes.count, err));
@@ -140,13 +141,15 @@ static gp_status lay_frames(gp_stage_compiler *c, gp_sized *sized, size_t *at, g
         sized->gives_outbox[i] =
             extend(&sized->frame[GP_FRAME_OUTBOX], c->things[gp_compiler_value(c, stage->gives.items[i])].bytes);
     if (!sized->training) return GP_OK;
-    for (size_t t = 0; t < c->thing_count; t++)
+    for (size_t t = 0; t < c->thing_count; t++) {
         if (c->kept[t]) at[t] = extend(&sized->frame[GP_FRAME_SAVED], c->things[t].bytes);
+        if (c->at_hand[t]) at[t] = extend(&sized->frame[GP_FRAME_STASH], c->things[t].bytes);
+    }
     for (size_t i = 0; i < stage->gives.count; i++) {
         int thing = gp_compiler_value(c, stage->gives.items[i]);
-        if (!c->kept[thing] && c->request->any_keep)
-            at[thing] = extend(&sized->frame[GP_FRAME_SAVED], c->things[thing].bytes);
         sized->gives_saved[i] = at[thing];
+        if (!c->kept[thing] && c->request->any_keep)
+            sized->gives_saved[i] = extend(&sized->frame[GP_FRAME_SAVED], c->things[thing].bytes);
     }
     bool *placed = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&placed, c->thing_count, err));
@@ -179,8 +182,12 @@ static void place_things(const gp_stage_compiler *c, const gp_sized *sized, cons
         put(things, c->value_thing[i], GP_AREA_STASH, sized->takes[i], false);
     for (size_t t = 0; t < c->thing_count && saves; t++)
         if (c->kept[t]) put(things, (int)t, GP_AREA_SAVED, at[t], is_last_use(c, kind, (int)t));
+    for (size_t t = 0; t < c->thing_count && (saves || kind == GP_ROUTINE_DISCARD); t++)
+        if (c->at_hand[t]) put(things, (int)t, GP_AREA_STASH, at[t], false);
     for (size_t i = 0; i < stage->gives.count; i++) {
         int thing = gp_compiler_value(c, stage->gives.items[i]);
+        if (kind != GP_ROUTINE_EVALUATE && sized->training && c->at_hand[thing])
+            put(things, c->copies[i], GP_AREA_STASH, at[thing], false);
         if (kind == GP_ROUTINE_KEEP) put(things, thing, GP_AREA_SAVED, sized->gives_saved[i], false);
         if (kind == GP_ROUTINE_DISCARD || kind == GP_ROUTINE_EVALUATE)
             put(things, thing, GP_AREA_OUTBOX, sized->gives_outbox[i], false);
@@ -229,6 +236,7 @@ gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request,
     if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);
     if (status == GP_OK && !request->unfused) status = gp_compiler_fuse(&c, err);
+    if (status == GP_OK && sized->training) status = gp_compiler_find_kept(&c, err);
     if (status == GP_OK && sized->training) status = select_ops(&c, &run, err);
     if (status == GP_OK && sized->training && request->any_split) status = split_backward(&c, &run, err);
     if (status == GP_OK) status = GP_NEW(&at, c.thing_count, err);

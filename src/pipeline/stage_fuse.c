@@ -45,6 +45,8 @@ static void mark_elsewhere(const fuser *f) {
     const gp_stage_compiler *c = f->compiler;
     for (size_t i = 0; i < c->stage->gives.count; i++)
         f->uses[gp_compiler_value(c, c->stage->gives.items[i])].elsewhere = true;
+    for (int n = 0; n < c->stage->node_count && f->list == &c->forward; n++)
+        if (gp_compiler_keeps(c, c->stage->first_node + n)) f->uses[gp_compiler_output(c, n)].elsewhere = true;
     for (size_t o = 0; o < c->backward.count && f->list == &c->forward; o++) {
         for (int i = 0; i < GP_MAX_OPERANDS; i++) {
             int thing = c->backward.items[o].operand[i].thing;

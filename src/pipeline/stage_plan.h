@@ -153,8 +153,9 @@ typedef struct gp_stage_request {
     int max_pieces;        /* micro-batches of the longest program: statistics */
     int64_t full_samples;  /* of the full micro-batch */
     bool trains;           /* some program does; else there are neither gradients nor optimizer state */
-    bool any_keep;         /* some program's forwards keep */
-    bool any_discard;      /* some training program's forwards do not */
+    const bool *keeps;     /* [node] see gp_plan_request; NULL: none */
+    bool any_keep;         /* some of the stage's forwards keep */
+    bool any_discard;      /* some in training do not */
     bool any_whole;        /* some program's backwards are for inputs and weights together */
     bool any_split;        /* some are apart */
     const int64_t *sizes;  /* every size of micro-batch that a program meets */

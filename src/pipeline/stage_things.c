@@ -83,6 +83,8 @@ void gp_stage_compiler_fini(gp_stage_compiler *compiler) {
     free(compiler->grad_out);
     free(compiler->kept);
     free(compiler->held);
+    free(compiler->at_hand);
+    free(compiler->copies);
     *compiler = (gp_stage_compiler){0};
 }
 

@@ -22,7 +22,9 @@ typedef struct gp_stage_compiler {
     gp_staged_list forward, evaluate, backward;
     int *grad_in, *grad_out; /* things, parallel to the stage's lists */
     bool *kept;              /* [thing] saved from forward to backward */
-    bool *held; /* [thing] saved or a gradient: read by the backward for weights, where that stands apart */
+    bool *at_hand; /* [thing] kept in the stash, so that recomputing finds it there; none of them is in `kept` */
+    int *copies;   /* [gives] thing that is the stash's of a value that is kept and leaves; −1: none */
+    bool *held;    /* [thing] saved or a gradient: read by the backward for weights, where that stands apart */
 } gp_stage_compiler;
 
 GP_MUST_USE gp_status gp_stage_compiler_init(gp_stage_compiler *compiler, const gp_stage_plan *plan,
@@ -33,6 +35,10 @@ void gp_stage_compiler_fini(gp_stage_compiler *compiler);
 GP_MUST_USE gp_status gp_compiler_thing(gp_stage_compiler *compiler, size_t bytes, int *out, gp_error *err);
 /* The thing of a value that the stage takes or makes; −1 where it does neither. */
 int gp_compiler_value(const gp_stage_compiler *compiler, int value);
+/* That of a node of the stage, counted from its first one. */
+static inline int gp_compiler_output(const gp_stage_compiler *compiler, int node) {
+    return compiler->value_thing[(int)compiler->stage->takes.count + node];
+}
 gp_dtype gp_compiler_dtype(const gp_stage_compiler *compiler, int value);
 
 /* The temporaries of one pass of a node; *first is the thing of temporary 0. */
@@ -47,6 +53,12 @@ GP_MUST_USE gp_status gp_compiler_forward(gp_stage_compiler *compiler, gp_pass p
                                           gp_error *err);
 /* Stages the backward pass: gradients of values fold from the last user to the first, shares of parameters add up. */
 GP_MUST_USE gp_status gp_compiler_backward(gp_stage_compiler *compiler, gp_error *err);
+/* Outputs that the stage may keep although it recomputes (stage_kept.c). Whether a node's is one; */
+bool gp_compiler_keeps(const gp_stage_compiler *compiler, int node);
+/* fills at_hand with them; */
+GP_MUST_USE gp_status gp_compiler_find_kept(gp_stage_compiler *compiler, gp_error *err);
+/* forward's copies of those that leave: behind its other ops, which all run before. */
+GP_MUST_USE gp_status gp_compiler_copy_kept(gp_stage_compiler *compiler, gp_error *err);
 /* Has the device do groups of ops as one where it can, in all three lists: the same bits. */
 GP_MUST_USE gp_status gp_compiler_fuse(gp_stage_compiler *compiler, gp_error *err);
 

@@ -81,13 +81,19 @@ static size_t memory_at_a_time(const search *s) {
     return on_host ? gp_machine_memory() / 2 / (size_t)on_host : 0;
 }
 
+static double recomputed_share(gp_checkpoint_mode checkpoint, int64_t micro_batches) {
+    return checkpoint == GP_CHECKPOINT_NEVER         ? 0
+           : checkpoint == GP_CHECKPOINT_EXCEPT_LAST ? 1 - 1 / (double)micro_batches
+                                                     : 1;
+}
+
 static gp_status measure(search *s, double seconds, gp_error *err) {
     gp_session *session = s->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     double micro_batches = pipeline->micro_batches;
-    double keeps = pipeline->checkpoint == GP_CHECKPOINT_NEVER         ? 1
-                   : pipeline->checkpoint == GP_CHECKPOINT_EXCEPT_LAST ? 1 / micro_batches
-                                                                       : 0;
+    double recomputes = 0; /* mean of the stages */
+    for (int i = 0; i < pipeline->stages; i++)
+        recomputes += recomputed_share(gp_pipeline_checkpoint(pipeline, i), pipeline->micro_batches) / pipeline->stages;
     const gp_measure_request request = {.graph = session->graph,
                                         .devices = s->devices,
                                         .device_count = s->count,
@@ -95,7 +101,7 @@ static gp_status measure(search *s, double seconds, gp_error *err) {
                                         .clip_norm = session->config->optimizer.clip_norm,
                                         .norms = session->norms,
                                         .samples = s->request.samples,
-                                        .mix = {keeps, 1 / micro_batches},
+                                        .mix = {1 - recomputes, 1 / micro_batches},
                                         .seconds = seconds,
                                         .memory = memory_at_a_time(s)};
     gp_profile *profile = NULL;
@@ -166,16 +172,9 @@ static gp_status refuse_sum(const gp_profile *profile, const gp_graph *graph, in
                    profile->path ? profile->path : "the profile", gp_layer_name(graph, layer));
 }
 
-static double recomputed_share(gp_checkpoint_mode checkpoint, int64_t micro_batches) {
-    return checkpoint == GP_CHECKPOINT_NEVER         ? 0
-           : checkpoint == GP_CHECKPOINT_EXCEPT_LAST ? 1 - 1 / (double)micro_batches
-                                                     : 1;
-}
-
 static gp_status profiled_layers(const gp_profile *profile, const gp_graph *graph, const gp_device_spec *spec,
-                                 const gp_balancing_choice *with, int64_t *cost, gp_error *err) {
+                                 const gp_balancing_choice *with, double recomputes, int64_t *cost, gp_error *err) {
     const gp_profile_device *row = gp_profile_find(profile, spec);
-    double recomputes = recomputed_share(with->checkpoint, with->micro_batches);
     double scale = 1e12 * row->slowdown * (double)with->samples / (double)profile->identity.samples;
     int64_t total = 0;
     for (int i = 0; i < graph->layer_count; i++) {
@@ -191,8 +190,7 @@ static gp_status profiled_layers(const gp_profile *profile, const gp_graph *grap
 }
 
 static gp_status counted_layers(const gp_graph *graph, const gp_device_spec *spec, const gp_balancing_choice *with,
-                                int64_t *cost, gp_error *err) {
-    double recomputes = recomputed_share(with->checkpoint, with->micro_batches);
+                                double recomputes, int64_t *cost, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cost_by_time(graph, with->samples, recomputes, cost, err));
     for (int i = 0; i < graph->layer_count; i++) cost[i] /= spec->threads > 1 ? spec->threads : 1;
     return GP_OK;
@@ -223,23 +221,66 @@ static int find_spec(const gp_device_spec *distinct, int count, const gp_device_
     return d;
 }
 
+static gp_checkpoint_mode mode_of(const gp_session *session, const gp_balancing_choice *with, int stage) {
+    return with->always ? GP_CHECKPOINT_ALWAYS : gp_pipeline_checkpoint(&session->config->pipeline, stage);
+}
+
+enum { MODES = GP_CHECKPOINT_ALWAYS + 1 };
+
+/* Layers under a mode on one of the distinct devices. */
+static int64_t *costs_of(const gp_session *session, const gp_balancing_costs *costs, int device,
+                         gp_checkpoint_mode mode) {
+    return costs->layers + ((size_t)device * MODES + (size_t)mode) * (size_t)session->graph->layer_count;
+}
+
+static gp_status cost_devices(const gp_session *session, const gp_balancing_choice *with, const gp_device_spec *specs,
+                              int count, gp_balancing_costs *out, gp_error *err) {
+    bool used[MODES] = {false};
+    for (int s = 0; s < session->config->pipeline.stages; s++) used[mode_of(session, with, s)] = true;
+    GP_RETURN_IF_FAILED(GP_NEW(&out->layers, (size_t)count * MODES * (size_t)session->graph->layer_count, err));
+    for (int d = 0; d < count; d++)
+        for (int mode = 0; mode < MODES; mode++) {
+            int64_t *cost = costs_of(session, out, d, (gp_checkpoint_mode)mode);
+            double recomputes = recomputed_share((gp_checkpoint_mode)mode, with->micro_batches);
+            if (!used[mode]) continue;
+            GP_RETURN_IF_FAILED(
+                session->profile
+                    ? profiled_layers(session->profile, session->graph, &specs[d], with, recomputes, cost, err)
+                    : counted_layers(session->graph, &specs[d], with, recomputes, cost, err));
+        }
+    return GP_OK;
+}
+
+/* Where the modes of stages differ, so do the costs of layers on them. */
+static gp_status cost_stages(const gp_session *session, const gp_balancing_choice *with, const gp_device_spec *specs,
+                             int count, gp_balancing_costs *out, gp_error *err) {
+    int stages = session->config->pipeline.stages, same = 1, *workers = NULL;
+    while (same < stages && mode_of(session, with, same) == mode_of(session, with, 0)) same++;
+    if (same == stages) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&out->stage_layers, stages, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&workers, stages, err));
+    gp_schedule_place(&session->schedule, session->config->pipeline.device_count, workers);
+    for (int s = 0; s < stages; s++) {
+        int d = find_spec(specs, count, &session->devices[workers[s]]);
+        out->stage_layers[s] = costs_of(session, out, d, mode_of(session, with, s));
+    }
+    free(workers);
+    return GP_OK;
+}
+
 static gp_status cost_by_time(const gp_session *session, const gp_balancing_choice *with, gp_balancing_costs *out,
                               gp_error *err) {
-    int workers = session->config->pipeline.device_count, layers = session->graph->layer_count;
+    int workers = session->config->pipeline.device_count;
     gp_device_spec *distinct = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&distinct, workers, err));
     int count = gp_profile_distinct(session->devices, workers, distinct);
-    gp_status status = GP_NEW(&out->layers, (size_t)count * (size_t)layers, err);
-    for (int d = 0; d < count && status == GP_OK; d++) {
-        int64_t *cost = out->layers + (size_t)d * (size_t)layers;
-        status = session->profile ? profiled_layers(session->profile, session->graph, &distinct[d], with, cost, err)
-                                  : counted_layers(session->graph, &distinct[d], with, cost, err);
-    }
+    gp_status status = cost_devices(session, with, distinct, count, out, err);
     for (int w = 0; w < workers && status == GP_OK; w++) {
         int d = find_spec(distinct, count, &session->devices[w]);
-        out->devices[w].layers = out->layers + (size_t)d * (size_t)layers;
+        out->devices[w].layers = costs_of(session, out, d, mode_of(session, with, 0));
         find_copies(session, &session->devices[w], &out->devices[w]);
     }
+    if (status == GP_OK) status = cost_stages(session, with, distinct, count, out, err);
     free(distinct);
     return status;
 }
@@ -263,6 +304,7 @@ gp_status gp_balancing_costs_init(gp_balancing_costs *costs, const gp_session *s
 
 void gp_balancing_costs_fini(gp_balancing_costs *costs) {
     free(costs->devices);
+    free(costs->stage_layers);
     free(costs->layers);
     *costs = (gp_balancing_costs){0};
 }

@@ -15,14 +15,15 @@ GP_MUST_USE gp_status gp_balancing_find_profile(gp_session *session, const gp_se
 /* What is balanced for. */
 typedef struct gp_balancing_choice {
     int64_t samples, micro_batches; /* of a micro-batch; how many */
-    gp_checkpoint_mode checkpoint;
-    bool by_size; /* bytes in place of picoseconds, and nothing for copies */
+    bool always;                    /* recomputing everywhere, in place of what the configuration says */
+    bool by_size;                   /* bytes in place of picoseconds, and nothing for copies */
 } gp_balancing_choice;
 
 /* What layers and copies cost on each device, for gp_balance_find. */
 typedef struct gp_balancing_costs {
-    gp_balance_device *devices; /* [worker] */
-    int64_t *layers;            /* that they point into */
+    gp_balance_device *devices;   /* [worker] */
+    const int64_t **stage_layers; /* [stage]; NULL: all stages have one checkpoint mode */
+    int64_t *layers;              /* that they point into */
 } gp_balancing_costs;
 
 GP_MUST_USE gp_status gp_balancing_costs_init(gp_balancing_costs *costs, const gp_session *session,

@@ -165,6 +165,21 @@ static json_t *number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* One name, or one for each stage where they differ; NULL: no memory. */
+static json_t *describe_checkpoint(const gp_plan *plan) {
+    const gp_checkpoint_mode *modes = plan->checkpoints;
+    int stages = plan->stages->count, same = 1;
+    while (same < stages && modes[same] == modes[0]) same++;
+    if (same == stages) return json_string(gp_checkpoint_mode_name(modes[0]));
+    json_t *list = json_array();
+    bool right = true;
+    for (int s = 0; right && s < stages; s++)
+        right = json_array_append_new(list, json_string(gp_checkpoint_mode_name(modes[s]))) == 0;
+    if (right) return list;
+    json_decref(list);
+    return NULL;
+}
+
 /* NULL: no memory. */
 static json_t *describe_run(const gp_session *session) {
     const gp_config *config = session->config;
@@ -174,19 +189,19 @@ static json_t *describe_run(const gp_session *session) {
         right = json_array_append_new(balance, json_integer(session->layers[s])) == 0;
     for (int w = 0; right && w < session->plan->workers; w++)
         right = json_array_append_new(devices, json_string(config->pipeline.devices[w].kind)) == 0;
-    if (!right) {
+    json_t *checkpoint = right ? describe_checkpoint(session->plan) : NULL;
+    if (!checkpoint) {
         json_decref(balance);
         json_decref(devices);
         return NULL;
     }
     return json_pack(
-        "{s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:s, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION, "parameters",
+        "{s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION, "parameters",
         (json_int_t)gp_graph_param_elements(session->graph), "layers", session->graph->layer_count, "balance", balance,
         "devices", devices, "micro_batches", config->pipeline.micro_batches, "schedule",
-        gp_schedule_kind_name(config->pipeline.schedule.kind), "checkpoint",
-        gp_checkpoint_mode_name(config->pipeline.checkpoint), "lockstep", config->pipeline.lockstep, "seed",
-        (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
-        (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
+        gp_schedule_kind_name(config->pipeline.schedule.kind), "checkpoint", checkpoint, "lockstep",
+        config->pipeline.lockstep, "seed", (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch,
+        "train_samples", (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
         (json_int_t)(session->eval ? gp_dataset_count(session->eval) : 0), "steps", (json_int_t)session->steps);
 }
 

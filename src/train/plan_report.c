@@ -60,13 +60,14 @@ static void write_size(const gp_report *report, const gp_mini_plan *mini) {
 static void write_header(const gp_report *report) {
     const gp_plan *plan = report->plan;
     char layers[GP_REPORT_NUMBER], parameters[GP_REPORT_NUMBER], stages[GP_REPORT_NUMBER];
+    char checkpoint[GP_CHECKPOINT_TEXT];
     fprintf(report->out, "model        %s and %s, %s in %s\n",
             gp_report_count(layers, plan->graph->layer_count, "layer"),
             plan->graph->nodes[plan->graph->node_count - 1].layer->type->name,
             gp_report_count(parameters, gp_graph_param_elements(plan->graph), "parameter"), gp_dtype_name(plan->real));
     fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s\n",
             gp_report_count(stages, plan->stages->count, "stage"), gp_schedule_kind_name(plan->schedule.kind),
-            plan->lockstep ? "on" : "off", gp_checkpoint_mode_name(plan->checkpoint));
+            plan->lockstep ? "on" : "off", gp_checkpoint_text(checkpoint, plan->checkpoints, plan->stages->count));
     for (int m = 0; m < plan->mini_count; m++) {
         fputs(m ? "             " : "mini-batches ", report->out);
         write_size(report, &plan->minis[m]);

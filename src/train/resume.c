@@ -16,7 +16,10 @@ static bool may_change(const char *path) {
                                             "train.save_every", "train.keep",   "data.threads"};
     for (size_t i = 0; i < sizeof free_keys / sizeof *free_keys; i++)
         if (strcmp(path, free_keys[i]) == 0) return true;
-    return false;
+    static const char layers[] = "model.layers.", checkpoint[] = ".checkpoint";
+    size_t length = strlen(path), end = sizeof checkpoint - 1;
+    return strncmp(path, layers, sizeof layers - 1) == 0 && length > end &&
+           strcmp(path + length - end, checkpoint) == 0;
 }
 
 enum { SHOWN = 120 };
@@ -34,10 +37,11 @@ static const char *show(char text[SHOWN], const gp_yaml *node) {
 
 static gp_status refuse(const gp_yaml_difference *difference, const char *path, gp_error *err) {
     char now[SHOWN], before[SHOWN];
-    return gp_fail(err, GP_CONFIG,
-                   "--resume: %s %s, but in the run of %s it %s; only pipeline, epochs, steps, keep, eval_every, "
-                   "save_every and data.threads may change",
-                   difference->path, show(now, difference->now), path, show(before, difference->before));
+    return gp_fail(
+        err, GP_CONFIG,
+        "--resume: %s %s, but in the run of %s it %s; only pipeline, a layer's checkpoint, epochs, steps, keep, "
+        "eval_every, save_every and data.threads may change",
+        difference->path, show(now, difference->now), path, show(before, difference->before));
 }
 
 static gp_status compare_config(const gp_session *session, const gp_snapshot *snapshot, const char *path,

@@ -110,7 +110,7 @@ static gp_update make_update(const gp_optimizer_config *optimizer) {
 /* What a plan can be made with in place of what the configuration says. */
 typedef struct choice {
     int64_t micro_batches;
-    gp_checkpoint_mode checkpoint;
+    bool always; /* recomputing everywhere */
     gp_balance_mode balance;
 } choice;
 
@@ -139,6 +139,8 @@ static gp_status check_layers(const gp_session *session, gp_error *err) {
 static gp_status find_rules(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     GP_RETURN_IF_FAILED(GP_NEW(&session->rules, session->graph->layer_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&session->keeps, session->graph->node_count, err));
+    GP_RETURN_IF_FAILED(gp_balance_keeps(session->graph, pipeline, session->keeps, err));
     GP_RETURN_IF_FAILED(gp_balance_rules(session->graph, pipeline, pipeline->stages, session->rules, err));
     return session->balances ? GP_OK : gp_balance_check_together(session->graph, pipeline, session->rules, err);
 }
@@ -177,7 +179,9 @@ static gp_plan_request request_plan(const gp_session *session, const choice *wit
                              .norms = session->norms,
                              .batch = config->data.batch,
                              .micro_batches = (int)with->micro_batches,
-                             .checkpoint = with->checkpoint,
+                             .checkpoint = with->always ? GP_CHECKPOINT_ALWAYS : config->pipeline.checkpoint,
+                             .checkpoints = with->always ? NULL : config->pipeline.checkpoints,
+                             .keeps = session->keeps,
                              .lockstep = config->pipeline.lockstep,
                              .sizes = sizes,
                              .size_count = list_sizes(session, sizes)};
@@ -206,8 +210,9 @@ static gp_status make_plan(const gp_session *session, const choice *with, int64_
     }
     GP_RETURN_IF_FAILED(gp_balancing_costs_init(
         &costs, session,
-        &(gp_balancing_choice){piece, with->micro_batches, with->checkpoint, with->balance == GP_BALANCE_SIZE}, err));
-    const gp_balance_request request = {request_plan(session, with, sizes), costs.devices, session->rules};
+        &(gp_balancing_choice){piece, with->micro_batches, with->always, with->balance == GP_BALANCE_SIZE}, err));
+    const gp_balance_request request = {request_plan(session, with, sizes), costs.devices, costs.stage_layers,
+                                        session->rules};
     gp_status status = gp_balance_find(&request, layers, out, &balance, err);
     if (status == GP_OK) memcpy(missing, balance.missing, sizeof balance.missing);
     if (status == GP_OK) gp_balance_fini(&balance);
@@ -230,8 +235,7 @@ static gp_status order_devices(gp_session *session, const choice *with, gp_error
 
 static choice configured(const gp_session *session) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    return (choice){pipeline->micro_batches, pipeline->checkpoint,
-                    session->balances ? GP_BALANCE_AUTO : pipeline->balance};
+    return (choice){pipeline->micro_batches, false, session->balances ? GP_BALANCE_AUTO : pipeline->balance};
 }
 
 int64_t gp_session_piece(const gp_session *session) {
@@ -266,6 +270,13 @@ static int64_t planning_work(const gp_session *session, const choice *with) {
     return with->balance == GP_BALANCE_LAYERS ? once : 4 * once;
 }
 
+static bool is_always(const gp_session *session) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    for (int s = 0; s < pipeline->stages; s++)
+        if (gp_pipeline_checkpoint(pipeline, s) != GP_CHECKPOINT_ALWAYS) return false;
+    return true;
+}
+
 enum { REMEDY_BUDGET = 1500000 };
 
 /* The first of a few changes that makes the plan fit, the cheapest ones to live with first: another balance,
@@ -277,10 +288,10 @@ static bool find_remedy(const gp_session *session, const choice *now, choice *ou
         session->config->data.batch < GP_MAX_MICRO_BATCHES ? session->config->data.batch : GP_MAX_MICRO_BATCHES;
     *all = true;
     for (int64_t m = now->micro_batches; m == now->micro_batches || m <= most; m *= 2) {
-        for (int always = 0; always < (now->checkpoint == GP_CHECKPOINT_ALWAYS ? 1 : 2); always++) {
+        for (int always = 0; always < (is_always(session) ? 1 : 2); always++) {
             for (int b = 0; b < 3; b++) {
                 if (b > 0 && balances[b] == now->balance) continue;
-                *out = (choice){m, always ? GP_CHECKPOINT_ALWAYS : now->checkpoint, balances[b]};
+                *out = (choice){m, always > 0, balances[b]};
                 budget -= planning_work(session, out);
                 if (budget < 0)
                     *all = false;
@@ -311,7 +322,7 @@ static gp_status refuse_plan(const gp_session *session, const choice *now, int w
     size_t used = 0;
     if (then.micro_batches != now->micro_batches)
         used = (size_t)snprintf(remedy, sizeof remedy, "micro_batches: %" PRId64, then.micro_batches);
-    if (then.checkpoint != now->checkpoint)
+    if (then.always)
         used += (size_t)snprintf(remedy + used, sizeof remedy - used, "%scheckpoint: always", used ? " and " : "");
     if (then.balance != now->balance)
         snprintf(remedy + used, sizeof remedy - used, "%sbalance: %s", used ? " and " : "",
@@ -382,6 +393,11 @@ static gp_status open_schedule_file(gp_session *session, gp_error *err) {
         return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
                           "pipeline.balance: has %d %s, but the schedule's file has %d stages; each needs one",
                           pipeline->layers_count, pipeline->layers_count == 1 ? "entry" : "entries", order->stages);
+    if (pipeline->checkpoints && pipeline->checkpoint_count != order->stages)
+        return gp_fail_at(err, GP_CONFIG, pipeline->checkpoint_place,
+                          "pipeline.checkpoint: has %d %s, but the schedule's file has %d stages; each needs one",
+                          pipeline->checkpoint_count, pipeline->checkpoint_count == 1 ? "entry" : "entries",
+                          order->stages);
     pipeline->stages = order->stages;
     return GP_OK;
 }
@@ -468,6 +484,7 @@ void gp_session_close(gp_session **session) {
     free(it->layers);
     free(it->order);
     free(it->rules);
+    free(it->keeps);
     free(it->devices);
     gp_dataset_close(&it->eval);
     gp_dataset_close(&it->train);

@@ -59,6 +59,7 @@ typedef struct gp_session {
     int *order;               /* [worker] the device, as configured, that stands there; NULL: as configured */
     gp_balance_order orders;  /* where order is not NULL: what finding it came to */
     gp_cut_rule *rules;       /* [layer] where a cut must be and may not be */
+    bool *keeps;              /* [node] its output is kept although its stage recomputes */
     int64_t *layers;          /* per stage: the balance as it runs */
     gp_plan *plan;
     int64_t epoch_steps; /* mini-batches per epoch; 0: no training data */

@@ -127,7 +127,7 @@ class Resume(Runs):
         }.items():
             with self.subTest(change=change):
                 self.run_program("--resume", "--set", change, status=2,
-                                 err="gpipe-train: --resume: %s; only pipeline, epochs, steps, keep, eval_every, "
+                                 err="gpipe-train: --resume: %s; only pipeline, a layer's checkpoint, epochs, steps, keep, eval_every, "
                                  "save_every and data.threads may change\n" % (sentence % newest))
         self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")), model)
         self.run_program("-q", "--resume", "--set", "train={epochs: 40, save_every: 1 minute, eval_every: 4, keep: 1}")

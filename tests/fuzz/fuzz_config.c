@@ -60,6 +60,7 @@ static gp_status plan(const gp_config *config, const gp_graph *graph, const int6
                                .batch = config->data.batch,
                                .micro_batches = config->pipeline.micro_batches,
                                .checkpoint = config->pipeline.checkpoint,
+                               .checkpoints = config->pipeline.checkpoints,
                                .lockstep = config->pipeline.lockstep,
                                .sizes = sizes,
                                .size_count = 2};

@@ -27,6 +27,8 @@ void harness_plan(harness *h, const harness_options *options) {
         specs[i] = (gp_device_spec){kind, options->devices && !kind->on_host ? i % options->devices : 0,
                                     options->threads ? options->threads : 1, 0};
     }
+    bool *keeps = NULL;
+    must(gp_new_array((void **)&keeps, (size_t)h->graph->node_count, sizeof *keeps, &err), &err);
     gp_mini_size sizes[3] = {{options->batch, true}};
     int count = 1;
     if (options->last) sizes[count++] = (gp_mini_size){options->last, true};
@@ -45,11 +47,15 @@ void harness_plan(harness *h, const harness_options *options) {
         .batch = options->batch,
         .micro_batches = options->micro_batches,
         .checkpoint = options->checkpoint,
+        .checkpoints = options->checkpoints,
+        .keeps = keeps,
         .lockstep = options->lockstep,
         .sizes = sizes,
         .size_count = count,
     };
+    for (int n = 0; n < h->graph->node_count; n++) keeps[n] = options->keeps >> n % 64 & 1;
     must(gp_plan_create(&request, &h->plan, &err), &err);
+    free(keeps);
     assert_true(gp_shape_elements(h->graph->values[GP_VALUE_INPUT].shape, &h->input_elements));
     const gp_layer *loss = h->graph->nodes[h->graph->node_count - 1].layer;
     assert_true(gp_shape_elements(loss->output, &h->target_elements));

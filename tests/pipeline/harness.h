@@ -48,6 +48,8 @@ typedef struct harness_options {
     const gp_device_kind *kind;
     gp_dtype real;
     gp_checkpoint_mode checkpoint;
+    const gp_checkpoint_mode *checkpoints; /* of each stage in its place; NULL: none */
+    uint64_t keeps;                        /* bit n % 64: the output of node n is kept for recomputing */
     bool lockstep;
     int micro_batches;
     int64_t batch, last;       /* samples of a full mini-batch; of the one that ends an epoch (0: none) */

@@ -33,7 +33,8 @@ static int slot_of(const gp_plan *plan, const gp_instr *instr, gp_frame frame) {
 
 static bool may_write_frame(const gp_instr *instr, gp_frame frame) {
     switch (frame) {
-    case GP_FRAME_STASH: return instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV;
+    case GP_FRAME_STASH: /* a forward adds what is kept although its stage recomputes */
+        return instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV || instr->op == GP_INSTR_FORWARD;
     case GP_FRAME_SAVED: return instr->op != GP_INSTR_SEND; /* backward may overwrite what it reads last */
     case GP_FRAME_OUTBOX: return instr->op == GP_INSTR_FORWARD;
     case GP_FRAME_GRAD: return instr->op == GP_INSTR_RECV || gp_instr_is_backward(instr);

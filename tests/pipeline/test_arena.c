@@ -58,7 +58,7 @@ static uint64_t train(harness *h, const gp_hooks *hooks) {
     harness_start(h, hooks);
     for (uint32_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         if (harness_step(h, steps[i].samples, steps[i].training, i + 1, &result, &err) != GP_OK)
-            fail_msg("%d stages, checkpoint mode %d: %s", h->plan->workers, h->plan->checkpoint, err.text);
+            fail_msg("%d stages, checkpoint mode %d: %s", h->plan->workers, h->plan->checkpoints[0], err.text);
         losses = gp_hash_bytes(losses, &result.loss_sum, sizeof result.loss_sum);
     }
     uint64_t kept = harness_hash(h);

@@ -405,6 +405,56 @@ static void check_schedules(const network *net, sizes cutting, const gp_device_k
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i += stride) check_schedule(net, &ways[i], options, expected);
 }
 
+/* ---- a mode for each stage, and outputs that are kept ------------------------------------------------------------ */
+
+/* No two stages next to each other recompute alike; masks of nodes: all, every other, a few. */
+static void check_mixed(const network *net, sizes cutting, const gp_device_kind *kind, gp_dtype real) {
+    static const gp_checkpoint_mode modes[][4] = {
+        {GP_CHECKPOINT_ALWAYS, GP_CHECKPOINT_NEVER, GP_CHECKPOINT_EXCEPT_LAST, GP_CHECKPOINT_ALWAYS},
+        {GP_CHECKPOINT_EXCEPT_LAST, GP_CHECKPOINT_ALWAYS, GP_CHECKPOINT_NEVER, GP_CHECKPOINT_ALWAYS},
+    };
+    static const uint64_t keeps[] = {0, UINT64_MAX, UINT64_C(0x5555555555555555), UINT64_C(0x1248124812481248)};
+    static const gp_schedule schedules[] = {{.kind = GP_SCHEDULE_GPIPE},
+                                            {.kind = GP_SCHEDULE_1F1B},
+                                            {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2},
+                                            {.kind = GP_SCHEDULE_ZB_H1},
+                                            {.kind = GP_SCHEDULE_ZB_V}};
+    int64_t all = net->cuts[0].layers[0];
+    cut its = {4, {1, 3, 2, all - 6}};
+    harness_options options = {.kind = kind,
+                               .real = real,
+                               .micro_batches = cutting.micro_batches,
+                               .batch = cutting.batch,
+                               .last = cutting.last,
+                               .evaluation = cutting.evaluation};
+    uint64_t expected[2];
+    for (int later = 0; later < 2; later++) {
+        options.schedule = schedules[later];
+        expected[later] = train(net, &net->cuts[0], options, FEW_STEPS);
+    }
+    for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++)
+        for (size_t k = 0; k < sizeof keeps / sizeof *keeps; k++) {
+            size_t m = (s + k) % 2;
+            options.schedule = schedules[s];
+            options.lockstep = s == 0 && k % 2;
+            options.checkpoints = modes[m];
+            options.keeps = keeps[k];
+            uint64_t hash = train(net, &its, options, FEW_STEPS);
+            if (hash != expected[s > 0])
+                fail_msg("%s on %s, schedule %s, modes %zu, keeps %zu: %016llx instead of %016llx", net->name,
+                         kind->name, gp_schedule_kind_name(schedules[s].kind), m, k, (unsigned long long)hash,
+                         (unsigned long long)expected[s > 0]);
+        }
+}
+
+static void test_mixed_checkpoints(void **state) {
+    (void)state;
+    check_mixed(&skips, uneven, &gp_cpu_kind, GP_F32);
+    check_mixed(&pictures, three, &gp_cpu_kind, GP_F32);
+    check_mixed(&samples, three, &gp_ref_kind, GP_F64);
+    check_mixed(&vectors, one_piece, &gp_ref_kind, GP_F32);
+}
+
 static void test_schedules(void **state) {
     (void)state;
     check_schedules(&skips, uneven, &gp_cpu_kind, GP_F32, 0);
@@ -461,16 +511,27 @@ static void test_hash_tells(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_skips_ref),       cmocka_unit_test(test_skips_cpu),
-        cmocka_unit_test(test_pictures_ref),    cmocka_unit_test(test_pictures_cpu),
-        cmocka_unit_test(test_vectors_ref),     cmocka_unit_test(test_vectors_cpu),
-        cmocka_unit_test(test_samples_ref),     cmocka_unit_test(test_samples_cpu),
-        cmocka_unit_test(test_pixels),          cmocka_unit_test(test_numbers),
-        cmocka_unit_test(test_frozen),          cmocka_unit_test(test_frozen_takes_no_gradients),
-        cmocka_unit_test(test_double),          cmocka_unit_test(test_few_samples),
-        cmocka_unit_test(test_one_micro_batch), cmocka_unit_test(test_two_threads),
-        cmocka_unit_test(test_clipping),        cmocka_unit_test(test_hash_tells),
-        cmocka_unit_test(test_schedules),       cmocka_unit_test(test_gpipe_differs_by_rounding),
+        cmocka_unit_test(test_skips_ref),
+        cmocka_unit_test(test_skips_cpu),
+        cmocka_unit_test(test_pictures_ref),
+        cmocka_unit_test(test_pictures_cpu),
+        cmocka_unit_test(test_vectors_ref),
+        cmocka_unit_test(test_vectors_cpu),
+        cmocka_unit_test(test_samples_ref),
+        cmocka_unit_test(test_samples_cpu),
+        cmocka_unit_test(test_pixels),
+        cmocka_unit_test(test_numbers),
+        cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_frozen_takes_no_gradients),
+        cmocka_unit_test(test_double),
+        cmocka_unit_test(test_few_samples),
+        cmocka_unit_test(test_one_micro_batch),
+        cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_clipping),
+        cmocka_unit_test(test_hash_tells),
+        cmocka_unit_test(test_mixed_checkpoints),
+        cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_gpipe_differs_by_rounding),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,116 @@
+/* pipeline.checkpoint: one mode for all stages, or one for each; and what is kept all the same. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "config/config_internal.h"
+#include "config/tree_internal.h"
+
+static const char what[] = "pipeline.checkpoint";
+static const char *const modes[] = {"never", "except_last", "always", NULL}; /* by gp_checkpoint_mode */
+
+const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode) {
+    return modes[mode];
+}
+
+gp_checkpoint_mode gp_pipeline_checkpoint(const gp_pipeline_config *pipeline, int stage) {
+    return pipeline->checkpoints ? pipeline->checkpoints[stage] : pipeline->checkpoint;
+}
+
+const char *gp_checkpoint_text(char buffer[GP_CHECKPOINT_TEXT], const gp_checkpoint_mode *of, int count) {
+    enum { SHOWN = 16 };
+    int same = 1;
+    size_t used = 0;
+    while (same < count && of[same] == of[0]) same++;
+    if (same == count) {
+        snprintf(buffer, GP_CHECKPOINT_TEXT, "%s", modes[of[0]]);
+        return buffer;
+    }
+    for (int s = 0; s < count && s < SHOWN; s++)
+        used += (size_t)snprintf(buffer + used, GP_CHECKPOINT_TEXT - used, "%s%s", s ? ", " : "[", modes[of[s]]);
+    snprintf(buffer + used, GP_CHECKPOINT_TEXT - used, "%s]", count > SHOWN ? ", …" : "");
+    return buffer;
+}
+
+/* Where a file says how many stages there are, who reads that checks the count. */
+static gp_status check_count(const gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    int count = (int)node->count, stages = pipeline->stages;
+    bool one_each = stages == pipeline->device_count;
+    if (stages == 0 || count == stages) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, node->place, "%s: has %d %s, but there %s %d %s%s; each needs one", what, count,
+                      count == 1 ? "entry" : "entries", stages == 1 ? "is" : "are", stages,
+                      one_each ? "device" : "stage", stages == 1 ? "" : "s");
+}
+
+static gp_status read_list(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    if (node->count == 0) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list is empty", what);
+    if (node->count > GP_MAX_STAGES)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: more than %d entries", what, (int)GP_MAX_STAGES);
+    GP_RETURN_IF_FAILED(GP_NEW(&pipeline->checkpoints, node->count, err));
+    pipeline->checkpoint_count = (int)node->count;
+    for (size_t i = 0; i < node->count; i++) {
+        char name[48];
+        int mode = 0;
+        snprintf(name, sizeof name, "%s.%zu", what, i);
+        GP_RETURN_IF_FAILED(gp_read_choice(node->items[i], name, modes, &mode, err));
+        pipeline->checkpoints[i] = (gp_checkpoint_mode)mode;
+    }
+    return check_count(pipeline, node, err);
+}
+
+static gp_status read_mode(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    int mode = 0;
+    if (node->kind == GP_YAML_SEQUENCE) return read_list(pipeline, node, err);
+    GP_RETURN_IF_FAILED(gp_read_choice(node, what, modes, &mode, err));
+    pipeline->checkpoint = (gp_checkpoint_mode)mode;
+    return GP_OK;
+}
+
+static gp_status read_keep(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    static const char key[] = "pipeline.checkpoint.keep";
+    if (node->kind != GP_YAML_SEQUENCE)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list of layers, as in [conv1, layer2.0], not %s",
+                          key, gp_show_node(node).text);
+    GP_RETURN_IF_FAILED(GP_NEW(&pipeline->keep, node->count, err));
+    for (size_t i = 0; i < node->count; i++) {
+        pipeline->keep[i].place = node->items[i]->place;
+        GP_RETURN_IF_FAILED(gp_read_text(node->items[i], key, &pipeline->keep[i].text, err));
+        pipeline->keep_count++;
+    }
+    return GP_OK;
+}
+
+gp_status gp_read_checkpoint(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    static const char *const known[] = {"mode", "keep", NULL};
+    pipeline->checkpoint_place = node->place;
+    if (node->kind != GP_YAML_MAPPING) return read_mode(pipeline, node, err);
+    GP_RETURN_IF_FAILED(gp_check_keys(node, what, known, NULL, err));
+    const gp_yaml *mode = gp_yaml_get(node, "mode"), *keep = gp_yaml_get(node, "keep");
+    if (mode) GP_RETURN_IF_FAILED(read_mode(pipeline, mode, err));
+    return keep ? read_keep(pipeline, keep, err) : GP_OK;
+}
+
+static void write_modes(FILE *file, const gp_pipeline_config *pipeline) {
+    if (!pipeline->checkpoints) {
+        fputs(modes[pipeline->checkpoint], file);
+        return;
+    }
+    for (int s = 0; s < pipeline->checkpoint_count; s++)
+        fprintf(file, "%s%s", s ? ", " : "[", modes[pipeline->checkpoints[s]]);
+    fputs("]", file);
+}
+
+void gp_write_checkpoint(FILE *file, const gp_pipeline_config *pipeline) {
+    if (pipeline->keep_count == 0) {
+        write_modes(file, pipeline);
+        return;
+    }
+    fputs("{mode: ", file);
+    write_modes(file, pipeline);
+    fputs(", keep: [", file);
+    for (int i = 0; i < pipeline->keep_count; i++) {
+        if (i) fputs(", ", file);
+        gp_yaml_write_quoted(file, pipeline->keep[i].text);
+    }
+    fputs("]}", file);
+}
