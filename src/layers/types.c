@@ -18,8 +18,8 @@ gp_status gp_layer_check_options(const gp_choice *choice, const char *const *kno
     all[count++] = "name";
     all[count++] = "from";
     if (type && type->params) all[count++] = "init";
-    if (type) all[count++] = "checkpoint";
     all[count++] = "freeze";
+    if (type) all[count++] = "checkpoint";
     all[count] = NULL;
     return choice->options ? gp_check_keys(choice->options, choice->kind, all, later, err) : GP_OK;
 }

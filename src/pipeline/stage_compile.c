@@ -45,7 +45,8 @@ static size_t pack_uses(gp_op_use *uses, size_t count, const bool *run) {
     return packed;
 }
 
-static gp_status select_ops(gp_stage_compiler *c, selection *out, gp_error *err) {
+/* *at_hand: how many things are kept although the stage recomputes. */
+static gp_status select_ops(gp_stage_compiler *c, selection *out, int *at_hand, gp_error *err) {
     gp_op_use *forward = NULL, *backward = NULL;
     bool *scratch = NULL;
     gp_status status = list_uses(&c->forward, &forward, err);
@@ -65,6 +66,8 @@ static gp_status select_ops(gp_stage_compiler *c, selection *out, gp_error *err)
         }
         gp_recompute_keep(forward, c->forward.count, c->kept, c->thing_count, c->at_hand, scratch, out->recompute);
         for (size_t t = 0; t < c->thing_count; t++) c->kept[t] = c->kept[t] && !c->at_hand[t];
+        *at_hand = 0;
+        for (size_t t = 0; t < c->thing_count; t++) *at_hand += c->at_hand[t];
     }
     if (status == GP_OK) status = gp_compiler_copy_kept(c, err);
     free(forward);
@@ -237,7 +240,7 @@ gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request,
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);
     if (status == GP_OK && !request->unfused) status = gp_compiler_fuse(&c, err);
     if (status == GP_OK && sized->training) status = gp_compiler_find_kept(&c, err);
-    if (status == GP_OK && sized->training) status = select_ops(&c, &run, err);
+    if (status == GP_OK && sized->training) status = select_ops(&c, &run, &plan->kept, err);
     if (status == GP_OK && sized->training && request->any_split) status = split_backward(&c, &run, err);
     if (status == GP_OK) status = GP_NEW(&at, c.thing_count, err);
     if (status == GP_OK) status = lay_frames(&c, sized, at, err);

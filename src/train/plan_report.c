@@ -65,9 +65,13 @@ static void write_header(const gp_report *report) {
             gp_report_count(layers, plan->graph->layer_count, "layer"),
             plan->graph->nodes[plan->graph->node_count - 1].layer->type->name,
             gp_report_count(parameters, gp_graph_param_elements(plan->graph), "parameter"), gp_dtype_name(plan->real));
-    fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s\n",
+    int kept = 0;
+    for (int s = 0; s < plan->stages->count; s++) kept += plan->stage[s].kept;
+    fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s",
             gp_report_count(stages, plan->stages->count, "stage"), gp_schedule_kind_name(plan->schedule.kind),
             plan->lockstep ? "on" : "off", gp_checkpoint_text(checkpoint, plan->checkpoints, plan->stages->count));
+    if (kept) fprintf(report->out, ", %s kept", gp_report_count(layers, kept, "output"));
+    fputs("\n", report->out);
     for (int m = 0; m < plan->mini_count; m++) {
         fputs(m ? "             " : "mini-batches ", report->out);
         write_size(report, &plan->minis[m]);

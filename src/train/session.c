@@ -225,9 +225,10 @@ static gp_status order_devices(gp_session *session, const choice *with, gp_error
     gp_mini_size sizes[4];
     gp_balancing_costs costs;
     GP_RETURN_IF_FAILED(gp_balancing_costs_init(
-        &costs, session,
-        &(gp_balancing_choice){gp_session_piece(session), with->micro_batches, with->checkpoint, false}, err));
-    const gp_balance_request request = {request_plan(session, with, sizes), costs.devices, session->rules};
+        &costs, session, &(gp_balancing_choice){gp_session_piece(session), with->micro_batches, with->always, false},
+        err));
+    const gp_balance_request request = {request_plan(session, with, sizes), costs.devices, costs.stage_layers,
+                                        session->rules};
     gp_status status = gp_ordering_apply(session, &request, err);
     gp_balancing_costs_fini(&costs);
     return status;

@@ -338,6 +338,15 @@ static bool sources_equal(const gp_source_config *a, const gp_source_config *b) 
            a->take_to == b->take_to;
 }
 
+static bool checkpoints_equal(const gp_pipeline_config *a, const gp_pipeline_config *b) {
+    if (a->checkpoint_count != b->checkpoint_count || a->keep_count != b->keep_count) return false;
+    for (int s = 0; s < a->stages; s++)
+        if (gp_pipeline_checkpoint(a, s) != gp_pipeline_checkpoint(b, s)) return false;
+    for (int i = 0; i < a->keep_count; i++)
+        if (strcmp(a->keep[i].text, b->keep[i].text) != 0) return false;
+    return true;
+}
+
 static bool pipelines_equal(const gp_pipeline_config *a, const gp_pipeline_config *b) {
     if (a->device_count != b->device_count || a->layers_count != b->layers_count) return false;
     for (int i = 0; i < a->device_count; i++) {
@@ -349,7 +358,7 @@ static bool pipelines_equal(const gp_pipeline_config *a, const gp_pipeline_confi
         if (a->layers[i] != b->layers[i]) return false;
     return a->balance == b->balance && a->micro_batches == b->micro_batches && a->schedule.kind == b->schedule.kind &&
            a->schedule.chunks == b->schedule.chunks && texts_equal(a->schedule.file, b->schedule.file) &&
-           a->stages == b->stages && a->checkpoint == b->checkpoint && a->lockstep == b->lockstep;
+           a->stages == b->stages && checkpoints_equal(a, b) && a->lockstep == b->lockstep;
 }
 
 static bool times_equal(gp_time a, gp_time b) {
@@ -440,6 +449,9 @@ static void repeats_what_it_resolved(void **state) {
         "pad: {pad: [1, 2, 3, 4], fill: [1, 2, 3]}, random_horizontal_flip, random_vertical_flip: 0.3, normalize: "
         "{mean: [1, 2], std: 0.30000000000000004}, random_erasing, random_erasing: {p: 1, scale: [0, 0.1], ratio: [1, "
         "2], value: [3, 4]}]}"};
+    static const char *const modes[] = {"pipeline.devices=[cpu, cpu]", "pipeline.checkpoint=[always, never]"};
+    static const char *const kept[] = {"pipeline.devices=[cpu, cpu]",
+                                       "pipeline.checkpoint={mode: [never, except_last], keep: [3, \"a 'b'\"]}"};
     static const char *const many[] = {"pipeline.devices=[cpu, {cpu: {count: 1022}}, cpu]"};
     static const char *const mixed[] = {"pipeline.devices=[{cpu: {count: 20, memory: 1KiB}}, {cpu: {count: 3}}, {ref: "
                                         "{count: 17}}, {cuda:3: {count: 30}}]"};
@@ -453,6 +465,8 @@ static void repeats_what_it_resolved(void **state) {
     assert_repeats(SMALL, NULL, 0);
     assert_repeats(full, NULL, 0);
     assert_repeats(adamw, NULL, 0);
+    assert_repeats(SMALL, modes, 2);
+    assert_repeats(SMALL, kept, 2);
     assert_repeats(SMALL, step, 3);
     assert_repeats(SMALL, cosine, 2);
     assert_repeats(SMALL, multistep, 4);
@@ -562,6 +576,30 @@ static void names_checkpoint_modes(void **state) {
     assert_string_equal(gp_checkpoint_mode_name(GP_CHECKPOINT_ALWAYS), "always");
 }
 
+static void shows_checkpoint_modes(void **state) {
+    (void)state;
+    gp_checkpoint_mode modes[17] = {GP_CHECKPOINT_NEVER, GP_CHECKPOINT_NEVER};
+    char text[GP_CHECKPOINT_TEXT];
+    assert_string_equal(gp_checkpoint_text(text, modes, 2), "never");
+    modes[1] = GP_CHECKPOINT_ALWAYS;
+    assert_string_equal(gp_checkpoint_text(text, modes, 2), "[never, always]");
+    for (int s = 1; s < 17; s++) modes[s] = GP_CHECKPOINT_EXCEPT_LAST;
+    assert_non_null(strstr(gp_checkpoint_text(text, modes, 17), "except_last, except_last, …]"));
+}
+
+static void reads_a_mode_for_each_stage(void **state) {
+    (void)state;
+    static const char *const set[] = {"pipeline.devices=[cpu, cpu]",
+                                      "pipeline.checkpoint={mode: [always, never], keep: [a, 2]}"};
+    gp_config *c = load(SMALL, set, 2);
+    assert_int_equal(gp_pipeline_checkpoint(&c->pipeline, 0), GP_CHECKPOINT_ALWAYS);
+    assert_int_equal(gp_pipeline_checkpoint(&c->pipeline, 1), GP_CHECKPOINT_NEVER);
+    assert_int_equal(c->pipeline.keep_count, 2);
+    assert_string_equal(c->pipeline.keep[0].text, "a");
+    assert_string_equal(c->pipeline.keep[1].text, "2");
+    gp_config_destroy(&c);
+}
+
 static int make_folder(void **state) {
     (void)state;
     return mkdtemp(folder) && mkdir(in_folder("run"), 0700) == 0 ? 0 : -1;
@@ -594,6 +632,8 @@ int main(void) {
         cmocka_unit_test(refuses_a_balance_for_other_stages),
         cmocka_unit_test(refuses_to_write_a_path_that_is_no_text),
         cmocka_unit_test(names_checkpoint_modes),
+        cmocka_unit_test(shows_checkpoint_modes),
+        cmocka_unit_test(reads_a_mode_for_each_stage),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -65,6 +65,32 @@ static void names_begin_stages(void **state) {
     expect("devices: [cpu, cpu, cpu]\n  balance: [c, s.0]", (const int64_t[]){3, 3, 2}, 3);
 }
 
+static void names_are_kept(void **state) {
+    (void)state;
+    gp_session *session = open_with("checkpoint: {mode: always, keep: [b, s, c.0]}");
+    static const char *const kept[] = {"b.1", "c.0", "s.2"};
+    size_t found = 0;
+    for (int n = 0; n < session->graph->node_count; n++)
+        if (session->keeps[n]) assert_string_equal(session->graph->nodes[n].name, kept[found++]);
+    assert_int_equal(found, 3);
+    assert_int_equal(session->plan->stage[0].kept, 3);
+    gp_session_close(&session);
+    /* The layer's own word: of a sequential its last one's. */
+    gp_config *config = NULL;
+    gp_error err = {0};
+    static const char *const sets[] = {"model.layers.2.relu.checkpoint=false",
+                                       "model.layers.6.sequential.checkpoint=false", "pipeline.checkpoint=always",
+                                       "model.layers.1.linear.checkpoint=true", NULL};
+    config = fixture_config(with("devices: [cpu]"), sets);
+    if (gp_session_open(&config, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    for (int n = 0; n < session->graph->node_count; n++) {
+        const char *name = session->graph->nodes[n].name;
+        assert_int_equal(session->keeps[n], strcmp(name, "b.1") == 0 || strcmp(name, "s.2") == 0);
+    }
+    assert_int_equal(session->plan->stage[0].kept, 2);
+    gp_session_close(&session);
+}
+
 static void what_is_not_named_is_found(void **state) {
     (void)state;
     gp_session *session = open_with("devices: [cpu, cpu, cpu, cpu]\n  balance: [d]");
@@ -107,6 +133,8 @@ static void wrong_names_are_refused_at_their_place(void **state) {
          "c.yaml:19:16: pipeline.balance: names 3 layers, but there is 1 stage behind the first"},
         {"devices: [cpu]\n  balance: [c]",
          "c.yaml:19:13: pipeline.balance: names 1 layers, but there are 0 stages behind the first"},
+        {"devices: [cpu, cpu]\n  checkpoint: {keep: [c, bb]}",
+         "c.yaml:19:26: pipeline.checkpoint.keep: the model has no layer \"bb\"; did you mean b.0?"},
         {"devices: [cpu, cpu]\n  together: [[c, bb]]",
          "c.yaml:19:18: pipeline.together: the model has no layer \"bb\"; did you mean b.0?"},
         {"devices: [cpu, cpu]\n  balance: [d]\n  together: [[c, s]]",
@@ -266,6 +294,7 @@ static void a_small_device_is_spared(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_begin_stages),
+        cmocka_unit_test(names_are_kept),
         cmocka_unit_test(what_is_not_named_is_found),
         cmocka_unit_test(together_forbids_cuts),
         cmocka_unit_test(wrong_names_are_refused_at_their_place),

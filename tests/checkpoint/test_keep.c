@@ -1,0 +1,197 @@
+/* What a stage that recomputes keeps: against all sets of outputs of random chains, and against the ops that are left.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/philox.h"
+#include "checkpoint/keep.h"
+#include "checkpoint/recompute.h"
+
+enum { MOST = 9, CHAINS = 6000, GRAPHS = 2000 };
+
+typedef struct model {
+    gp_keep_layer layers[MOST];
+    int inputs[MOST][2];
+    int count;
+    int64_t budget;
+} model;
+
+static uint32_t draw(uint32_t number, uint32_t place, uint32_t below) {
+    return gp_philox_draw(5, (gp_philox){{number, place, 0, 0}}).word[0] % below;
+}
+
+/* Sizes and times out of few, so that there are ties; out of many in every third. */
+static model make(uint32_t number, bool chain) {
+    model m = {.count = 1 + (int)draw(number, 0, MOST)};
+    uint32_t range = number % 3 ? 5 : 1000;
+    int64_t all = 0;
+    for (int i = 0; i < m.count; i++) {
+        uint32_t at = 8 * (uint32_t)i + 1;
+        gp_keep_layer *layer = &m.layers[i];
+        *layer = (gp_keep_layer){.time = draw(number, at, range),
+                                 .bytes = draw(number, at + 1, range),
+                                 .read = draw(number, at + 2, 3) > 0,
+                                 .more = draw(number, at + 3, 5) == 0,
+                                 .fixed = draw(number, at + 4, 7) == 0};
+        all += layer->bytes;
+        if (i == 0 || draw(number, at + 5, 8) == 0) continue;
+        m.inputs[i][0] = i - 1;
+        layer->input_count = 1;
+        if (chain || draw(number, at + 6, 2)) continue;
+        m.inputs[i][layer->input_count++] = (int)draw(number, at + 7, (uint32_t)i);
+    }
+    m.budget = (int64_t)draw(number, 99, (uint32_t)all + 1);
+    return m;
+}
+
+static void point(model *m) {
+    for (int i = 0; i < m->count; i++) m->layers[i].inputs = m->inputs[i];
+}
+
+static bool may(const model *m, const bool *kept) {
+    for (int i = 0; i < m->count; i++)
+        if (kept[i] && m->layers[i].fixed) return false;
+    return true;
+}
+
+/* Of all sets the one with least time, and of those the one with fewest bytes. */
+static gp_keep_result best_of_all(const model *m) {
+    gp_keep_result best = {INT64_MAX, INT64_MAX, true};
+    for (unsigned set = 0; set < 1U << m->count; set++) {
+        bool kept[MOST], runs[MOST];
+        for (int i = 0; i < m->count; i++) kept[i] = set >> i & 1;
+        gp_keep_result now = gp_keep_measure(m->layers, m->count, kept, runs);
+        if (!may(m, kept) || now.bytes > m->budget) continue;
+        if (now.time < best.time || (now.time == best.time && now.bytes < best.bytes)) best = now;
+    }
+    return best;
+}
+
+static void chains_are_solved_exactly(void **state) {
+    (void)state;
+    for (uint32_t n = 0; n < CHAINS; n++) {
+        model m = make(n, true);
+        bool kept[MOST], runs[MOST];
+        gp_keep_result found = {0};
+        gp_error err = {0};
+        point(&m);
+        assert_int_equal(gp_keep_solve(m.layers, m.count, m.budget, kept, &found, &err), GP_OK);
+        gp_keep_result best = best_of_all(&m), is = gp_keep_measure(m.layers, m.count, kept, runs);
+        best.exact = true;
+        if (!found.exact || !may(&m, kept) || is.time != found.time || is.bytes != found.bytes ||
+            found.time != best.time || found.bytes != best.bytes)
+            fail_msg("chain %u: %lld in %lld bytes, not %lld in %lld", n, (long long)found.time, (long long)found.bytes,
+                     (long long)best.time, (long long)best.bytes);
+    }
+}
+
+static void other_graphs_are_kept_within_the_budget(void **state) {
+    (void)state;
+    int equal = 0, claimed = 0;
+    for (uint32_t n = 0; n < GRAPHS; n++) {
+        model m = make(n, false);
+        bool kept[MOST], none[MOST] = {false}, runs[MOST];
+        gp_keep_result found = {0};
+        gp_error err = {0};
+        point(&m);
+        assert_int_equal(gp_keep_solve(m.layers, m.count, m.budget, kept, &found, &err), GP_OK);
+        gp_keep_result best = best_of_all(&m);
+        assert_true(may(&m, kept) && found.bytes <= m.budget && found.time >= best.time);
+        assert_true(found.time <= gp_keep_measure(m.layers, m.count, none, runs).time);
+        if (found.exact) assert_true(found.time == best.time);
+        equal += found.time == best.time;
+        claimed += found.exact;
+    }
+    assert_in_range(equal, GRAPHS * 3 / 4, GRAPHS);
+    assert_in_range(claimed, 1, GRAPHS - 1);
+}
+
+/* What gp_keep_measure says runs is what the ops come to: each layer makes its output and, where backward reads `more`,
+ * something beside it. */
+static void the_same_ops_are_left(void **state) {
+    (void)state;
+    int spared = 0;
+    for (uint32_t n = 0; n < GRAPHS; n++) {
+        model m = make(n, n % 2 == 0);
+        gp_op_use ops[MOST];
+        bool kept[MOST], runs[MOST], run[MOST] = {false}, wanted[2 * MOST] = {false}, at_hand[2 * MOST] = {false},
+                                     needed[2 * MOST];
+        gp_keep_result found = {0};
+        gp_error err = {0};
+        point(&m);
+        assert_int_equal(gp_keep_solve(m.layers, m.count, m.budget, kept, &found, &err), GP_OK);
+        gp_keep_measure(m.layers, m.count, kept, runs);
+        for (int i = 0; i < m.count; i++) {
+            const gp_keep_layer *layer = &m.layers[i];
+            ops[i] = (gp_op_use){.writes = {i, MOST + i}, .write_count = 2, .read_count = layer->input_count};
+            for (int j = 0; j < layer->input_count; j++) ops[i].reads[j] = layer->inputs[j];
+            wanted[i] = layer->read;
+            wanted[MOST + i] = layer->more;
+            at_hand[i] = kept[i];
+        }
+        gp_recompute_keep(ops, (size_t)m.count, wanted, 2 * MOST, at_hand, needed, run);
+        for (int i = 0; i < m.count; i++) {
+            assert_int_equal(run[i], runs[i]);
+            assert_int_equal(at_hand[i], kept[i]); /* and what was chosen is of use */
+            spared += kept[i];
+        }
+        memset(at_hand, true, MOST);
+        gp_recompute_keep(ops, (size_t)m.count, wanted, 2 * MOST, at_hand, needed, run);
+        for (int i = 0; i < m.count; i++) {
+            bool reader = false;
+            for (int r = i + 1; r < m.count; r++)
+                for (int j = 0; j < m.layers[r].input_count; j++)
+                    reader = reader || (run[r] && m.layers[r].inputs[j] == i);
+            assert_int_equal(run[i], m.layers[i].more);
+            assert_int_equal(at_hand[i], !run[i] && (m.layers[i].read || reader));
+        }
+    }
+    assert_true(spared > GRAPHS);
+}
+
+/* Sums of bytes of which hardly two are equal. */
+static void a_front_that_grows_too_large_is_thinned(void **state) {
+    (void)state;
+    enum { LONG = 60 };
+    static gp_keep_layer layers[LONG];
+    static bool kept[LONG];
+    gp_keep_result found = {0};
+    gp_error err = {0};
+    int64_t all = 0;
+    for (int i = 0; i < LONG; i++) {
+        layers[i] =
+            (gp_keep_layer){.time = 1000 + draw(7, (uint32_t)i, 1000), .bytes = INT64_C(1) << i % 30, .read = true};
+        layers[i].time += layers[i].bytes;
+        all += layers[i].bytes;
+    }
+    assert_int_equal(gp_keep_solve(layers, LONG, all / 2, kept, &found, &err), GP_OK);
+    assert_false(found.exact);
+    assert_true(found.bytes <= all / 2 && found.bytes > all / 3);
+}
+
+static void no_budget_keeps_what_takes_nothing(void **state) {
+    (void)state;
+    static const gp_keep_layer layers[] = {{.time = 3, .bytes = 0, .read = true},
+                                           {.time = 4, .bytes = 1, .read = true}};
+    bool kept[2];
+    gp_keep_result found = {0};
+    gp_error err = {0};
+    assert_int_equal(gp_keep_solve(layers, 2, -5, kept, &found, &err), GP_OK);
+    assert_true(kept[0] && !kept[1] && found.time == 4 && found.bytes == 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chains_are_solved_exactly),
+        cmocka_unit_test(other_graphs_are_kept_within_the_budget),
+        cmocka_unit_test(the_same_ops_are_left),
+        cmocka_unit_test(a_front_that_grows_too_large_is_thinned),
+        cmocka_unit_test(no_budget_keeps_what_takes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

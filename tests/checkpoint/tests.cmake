@@ -1,0 +1,1 @@
+gp_test(keep "unit" 60 gp_checkpoint)
