@@ -127,7 +127,7 @@ typedef struct gp_stage_plan {
     size_t squares, square_count, squares_before;
     gp_sized *sized;
     int sized_count;
-    int kept; /* outputs of layers that it keeps although it recomputes, and that spare something */
+    int kept;              /* outputs of layers that it keeps although it recomputes, and that spare something */
     gp_routine refresh;    /* masters → working copies */
     gp_routine norm, clip; /* empty where no norms are found; clip, but on the last stage */
 
