@@ -25,7 +25,6 @@ static gp_status make_plan(gp_bench *bench, const int64_t *layers, int stages, g
                                           .real = request->real,
                                           .update = request->update,
                                           .clip_norm = request->clip_norm,
-                                          .norms = request->norms,
                                           .batch = size.samples,
                                           .micro_batches = 2,
                                           .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,

@@ -103,8 +103,11 @@ gp_status gp_measure_copies(gp_bench *benches, int count, gp_profile *profile, g
         benches[to].loaded = -1;
         status = add_route(&(route){NULL, &benches[to], host}, profile, err);
         for (int from = 0; from < count && status == GP_OK; from++)
-            status = add_route(&(route){&benches[from], &benches[to], host}, profile, err);
+            if (from != to) status = add_route(&(route){&benches[from], &benches[to], host}, profile, err);
     }
+    /* Within a device only where its kind has no other: several stages may stand on it. */
+    for (int i = 0; i < count && status == GP_OK; i++)
+        status = add_route(&(route){&benches[i], &benches[i], host}, profile, err);
     free(host);
     return status;
 }

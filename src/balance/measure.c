@@ -32,10 +32,9 @@ static gp_status open_benches(measure *m, gp_error *err) {
                                         .spec = *spec,
                                         .update = request->update,
                                         .clip_norm = request->clip_norm,
-                                        .norms = request->norms,
                                         .real = GP_F32,
                                         .samples = request->samples,
-                                        .memory = spec->memory ? spec->memory : request->memory,
+                                        .memory = request->memory,
                                         .clock = m->clock};
         GP_RETURN_IF_FAILED(gp_bench_open(&bench, &m->benches[d], err));
         m->open++;

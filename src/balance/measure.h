@@ -14,7 +14,6 @@ typedef struct gp_measure_request {
     int device_count;
     gp_update update;
     double clip_norm;
-    bool norms;
     int64_t samples; /* of a full micro-batch */
     gp_bench_mix mix;
     double seconds;          /* that it may take */

@@ -118,9 +118,6 @@ int gp_profile_distinct(const gp_device_spec *devices, int count, gp_device_spec
                                  out[i].threads == devices[d].threads))
             i++;
         if (i == distinct) out[distinct++] = devices[d];
-        /* The stricter bound is for both: what is measured must fit either. */
-        size_t memory = devices[d].memory;
-        if (memory && (!out[i].memory || memory < out[i].memory)) out[i].memory = memory;
     }
     return distinct;
 }
@@ -144,6 +141,12 @@ static gp_status refuse_device(const gp_profile *profile, const gp_device_spec *
                    gp_device_text(text, spec->kind->name, spec->index, spec->threads),
                    gp_device_text(has, row->kind, row->index, row->threads),
                    profile->device_count > 1 ? " and others" : "");
+}
+
+bool gp_profile_has_devices(const gp_profile *profile, const gp_device_spec *devices, int count) {
+    for (int d = 0; d < count; d++)
+        if (!gp_profile_find(profile, &devices[d])) return false;
+    return true;
 }
 
 gp_status gp_profile_check(const gp_profile *profile, const gp_graph *graph, const gp_profile_identity *now,

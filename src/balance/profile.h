@@ -107,6 +107,8 @@ GP_MUST_USE gp_status gp_profile_write(const gp_profile *profile, const char *pa
 /* The same as a text, owned by the caller. */
 GP_MUST_USE gp_status gp_profile_text(const gp_profile *profile, char **out, gp_error *err);
 
+/* Whether it has times for each of the devices. */
+bool gp_profile_has_devices(const gp_profile *profile, const gp_device_spec *devices, int count);
 /* GP_DATA where the profile cannot be used for this graph on these devices: other layers, a device that it lacks. */
 GP_MUST_USE gp_status gp_profile_check(const gp_profile *profile, const gp_graph *graph, const gp_profile_identity *now,
                                        const gp_device_spec *devices, int count, gp_error *err);

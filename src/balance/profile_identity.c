@@ -229,7 +229,7 @@ gp_status gp_profile_find_kept(const char *path, const gp_profile_identity *iden
     gp_status status = gp_profile_read(path, &profile, &why);
     if (status == GP_MEMORY) return gp_fail(err, status, "%s", why.text);
     bool fits = status == GP_OK && gp_profile_identity_equal(&profile->identity, identity) &&
-                gp_profile_check(profile, graph, identity, devices, count, &why) == GP_OK;
+                profile->layer_count == graph->layer_count && gp_profile_has_devices(profile, devices, count);
     if (fits)
         *out = profile;
     else

@@ -243,7 +243,8 @@ static gp_status read_device_name(reader *r, json_t *object, gp_profile_device *
     device->index = GP_PROFILE_ANY_INDEX;
     bool numbered =
         text[length] && sscanf(text + length, ":%4d%n", &device->index, &end) == 1 && !text[length + (size_t)end];
-    if (!is_kind(device->kind, length) || (text[length] && !(numbered && device->index >= 0)))
+    if (!is_kind(device->kind, length) ||
+        (text[length] && !(numbered && device->index >= 0 && strcmp(device->kind, "cpu") != 0)))
         return refuse(r, err, "a device is cpu, cuda, cuda:0, …, not \"%.60s\"", text);
     leave(r);
     return GP_OK;

@@ -96,7 +96,15 @@ static int device_of(const reader *r, int stage) {
     return stage % r->to->devices;
 }
 
-/* One number for all devices, one for each, or one for each stage. What a device takes, its stages share. */
+/* Whose entry is the copy between a stage and the one before it: the later device's, but interleaved's way back from
+ * the last to the first has the first's, since no other copy has it. */
+static int boundary_of(const reader *r, int stage) {
+    int here = device_of(r, stage), before = stage > 0 ? device_of(r, stage - 1) : here;
+    return r->to->schedule == GP_SCHEDULE_ZB_V && before > here ? before : here;
+}
+
+/* One number for all devices, one for each, or one for each stage. What a device takes, its stages share; what is not
+ * shared is of copies. */
 static gp_status read_times(const reader *r, const char *key, bool shared, double **out, gp_error *err) {
     const gp_yaml *node = gp_yaml_get(r->root, key);
     double share = shared ? 1.0 / r->to->chunks : 1;
@@ -110,7 +118,7 @@ static gp_status read_times(const reader *r, const char *key, bool shared, doubl
                           key, r->to->devices, or_stages, node->count);
     }
     for (int s = 0; s < r->stages; s++) {
-        const gp_yaml *item = list ? node->items[each ? s : device_of(r, s)] : node;
+        const gp_yaml *item = list ? node->items[each ? s : shared ? device_of(r, s) : boundary_of(r, s)] : node;
         double ms = 0;
         GP_RETURN_IF_FAILED(gp_read_number(item, key, 0, most_ms, 0, &ms, err));
         (*out)[s] = each ? ms : ms * share;

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 
 #include "base/memory.h"
 
-enum { TEMPORARY_NAMES = 100 };
+enum { TEMPORARY_NAMES = 100, MOST_LINKS = 40 };
 static const char mark[] = ".tmp-";
 
 static const gp_file_calls system_calls = {write, fsync, rename};
@@ -79,17 +80,48 @@ static gp_status sync_folder(const char *path, gp_error *err) {
     return status;
 }
 
+/* Where a link leads, beside it unless it says the whole way; NULL: it is no link. */
+static gp_status read_link(const char *path, char **out, gp_error *err) {
+    char to[PATH_MAX];
+    ssize_t length = readlink(path, to, sizeof to - 1);
+    const char *slash = strrchr(path, '/');
+    *out = NULL;
+    if (length < 0) return GP_OK;
+    to[length] = '\0';
+    if (to[0] == '/' || !slash) return gp_copy_text(out, to, err);
+    return gp_format_text(out, err, "%.*s/%s", (int)(slash - path), path, to);
+}
+
+/* The end of a chain of links that leads to what is not there yet. */
+static gp_status follow_links(const char *path, char **out, gp_error *err) {
+    char *at = NULL, *next = NULL;
+    gp_status status = gp_copy_text(&at, path, err);
+    for (int i = 0; i < MOST_LINKS && status == GP_OK; i++) {
+        status = read_link(at, &next, err);
+        if (status != GP_OK || !next) break;
+        free(at);
+        at = next;
+    }
+    if (status == GP_OK)
+        *out = at;
+    else
+        free(at);
+    return status;
+}
+
 /* What is there already: where a link leads, the file itself is replaced, with its permissions; a device or a pipe
  * would be gone, and is refused. */
-static gp_status find_target(const char *path, char **out, mode_t *mode, gp_error *err) {
+static gp_status find_target(const char *path, char **out, bool *exists, mode_t *mode, gp_error *err) {
     struct stat about;
+    *exists = false;
     *mode = 0;
     if (stat(path, &about) != 0) {
-        if (errno == ENOENT || errno == ENOTDIR) return gp_copy_text(out, path, err);
+        if (errno == ENOENT || errno == ENOTDIR) return follow_links(path, out, err);
         return gp_fail(err, GP_IO, "%s: cannot be looked at: %s", path, strerror(errno));
     }
     if (!S_ISREG(about.st_mode))
         return gp_fail(err, GP_IO, "%s: is not a regular file, and is not replaced by one", path);
+    *exists = true;
     *mode = about.st_mode & 07777;
     char *real = realpath(path, NULL);
     if (!real) return gp_fail(err, GP_IO, "%s: cannot be found: %s", path, strerror(errno));
@@ -106,9 +138,10 @@ gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err) {
     gp_replacing *file = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&file, 1, err));
     mode_t mode = 0;
-    gp_status status = find_target(path, &file->path, &mode, err);
+    bool exists = false;
+    gp_status status = find_target(path, &file->path, &exists, &mode, err);
     if (status == GP_OK) status = open_temporary(file->path, &file->temporary, &file->fd, err);
-    if (status == GP_OK && mode && fchmod(file->fd, mode) != 0) {
+    if (status == GP_OK && exists && fchmod(file->fd, mode) != 0) {
         status = gp_fail(err, GP_IO, "%s: its permissions cannot be set: %s", file->temporary, strerror(errno));
         close(file->fd);
         unlink(file->temporary);

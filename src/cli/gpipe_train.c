@@ -143,7 +143,7 @@ static gp_status run(const gp_options *options, gp_error *err) {
     if (options->predict) return predict(options, err);
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     if (options->expand) return gp_expand(&config, stdout, err);
-    const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE,
+    const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .resumes = options->resume,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
                                                 .notice = options->verbosity == GP_QUIET ? NULL : stdout};

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "pipeline/lives.h"
 
 static const gp_memory_kind frame_kind[GP_FRAMES] = {GP_MEMORY_STASH, GP_MEMORY_SAVED, GP_MEMORY_COPIES,
                                                      GP_MEMORY_COPIES};
@@ -62,8 +63,8 @@ gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err) {
 typedef struct alive {
     const gp_plan *plan;
     const gp_mini_plan *mini;
-    bool *slots;   /* [(stage·frames + frame)·pieces + micro] */
-    bool *pending; /* [stage·pieces + micro] its backward for weights is still to come */
+    bool *slots;    /* [(stage·frames + frame)·pieces + micro] */
+    gp_life *lives; /* [stage·pieces + micro] */
     size_t bytes;
 } alive;
 
@@ -81,24 +82,11 @@ static void before_instr(alive *a, const gp_instr *instr) {
     if (gp_instr_begins(a->plan->stages, instr, &frame, &slot)) set_alive(a, instr->stage, frame, instr->micro, true);
 }
 
-static void after_instr(alive *a, const gp_program *program, size_t pc) {
-    const gp_instr *instr = &program->instrs[pc];
-    bool *pending = &a->pending[(size_t)instr->stage * (size_t)a->mini->pieces + instr->micro];
-    bool ends = gp_instr_ends_backward(instr);
-    if (instr->op == GP_INSTR_BACKWARD_INPUT) *pending = true;
-    if (instr->op == GP_INSTR_BACKWARD_WEIGHT) *pending = false;
-    if (ends || (instr->op == GP_INSTR_FORWARD && !a->mini->training))
-        set_alive(a, instr->stage, GP_FRAME_STASH, instr->micro, false);
-    if (ends) set_alive(a, instr->stage, GP_FRAME_SAVED, instr->micro, false);
-    if (ends && (instr->op == GP_INSTR_BACKWARD_WEIGHT || a->plan->stages->stage[instr->stage].grad_out.count == 0))
-        set_alive(a, instr->stage, GP_FRAME_GRAD, instr->micro, false);
-    if (instr->op != GP_INSTR_SEND || gp_edge_is_fixed(&a->plan->stages->edges[instr->edge])) return;
-    gp_frame frame;
-    uint16_t slot;
-    gp_instr_sends_from(a->plan->stages, instr, &frame, &slot);
-    if (frame == GP_FRAME_GRAD && *pending) return;
-    if (frame != GP_FRAME_SAVED && gp_program_last_send(program, pc))
-        set_alive(a, instr->stage, frame, instr->micro, false);
+static void after_instr(alive *a, const gp_instr *instr) {
+    gp_life *life = &a->lives[(size_t)instr->stage * (size_t)a->mini->pieces + instr->micro];
+    unsigned ends = gp_life_end(a->plan->stages, a->mini->training, instr, life);
+    for (int f = 0; f < GP_FRAMES && ends; f++, ends >>= 1)
+        if (ends & 1) set_alive(a, instr->stage, (gp_frame)f, instr->micro, false);
 }
 
 static size_t routine_bytes(const gp_routine *routine) {
@@ -118,17 +106,18 @@ gp_status gp_memory_follow(const gp_plan *plan, int mini, int worker, size_t *by
     for (int s = 0; s < plan->stages->count; s++)
         if (plan->stage[s].worker == worker) a.bytes += plan->stage[s].fixed;
     size_t of_frame = (size_t)plan->stages->count * (size_t)a.mini->pieces;
-    GP_RETURN_IF_FAILED(GP_NEW(&a.slots, of_frame * (GP_FRAMES + 1), err));
-    a.pending = a.slots + of_frame * GP_FRAMES;
+    gp_status status = GP_NEW(&a.slots, of_frame * GP_FRAMES, err);
+    if (status == GP_OK) status = GP_NEW(&a.lives, of_frame, err);
     const gp_program *program = &a.mini->programs->worker[worker];
-    for (size_t pc = 0; pc < program->count; pc++) {
+    for (size_t pc = 0; pc < program->count && status == GP_OK; pc++) {
         const gp_instr *instr = &program->instrs[pc];
         before_instr(&a, instr);
         bytes[pc] = a.bytes + running_bytes(plan, a.mini, instr);
-        after_instr(&a, program, pc);
+        after_instr(&a, instr);
     }
     free(a.slots);
-    return GP_OK;
+    free(a.lives);
+    return status;
 }
 
 gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *out, gp_error *err) {

@@ -47,10 +47,6 @@ int gp_schedule_workers(const gp_schedule *schedule, int stages) {
     }
 }
 
-int gp_schedule_most_pieces(const gp_schedule *schedule) {
-    return schedule->kind == GP_SCHEDULE_FILE ? schedule->file->order->pieces : 0;
-}
-
 gp_status gp_order_create_empty(int workers, int stages, int pieces, bool descending, gp_order **out, gp_error *err) {
     gp_order *order = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&order, 1, err));
@@ -251,7 +247,27 @@ static gp_status go_on(clockmaker *c, int worker, gp_error *err) {
     return GP_OK;
 }
 
+/* Whether the order has what the task waits for at all, and if not, what that is. */
+static gp_status check_exists(const clockmaker *c, int worker, const gp_task *task, gp_error *err) {
+    bool forward = task->op == GP_TASK_FORWARD;
+    int stage = forward ? task->stage - 1 : task->stage + 1;
+    const gp_worker_order *there = &c->order->worker[c->order->worker_of_stage[stage]];
+    char why[80];
+    for (size_t i = 0; i < there->count; i++) {
+        const gp_task *other = &there->tasks[i];
+        bool is = forward ? other->op == GP_TASK_FORWARD
+                          : other->op == GP_TASK_BACKWARD || other->op == GP_TASK_BACKWARD_INPUT;
+        if (is && other->stage == stage && other->micro == task->micro) return GP_OK;
+    }
+    snprintf(why, sizeof why, "waits for a %s on stage %d, which the order does not have",
+             forward ? "forward" : "backward", stage);
+    return refuse(c, worker, task, why, err);
+}
+
 static gp_status say_what_lacks(const clockmaker *c, bool training, gp_error *err) {
+    for (int w = 0; w < c->order->workers; w++)
+        if (c->next[w] < c->order->worker[w].count)
+            GP_RETURN_IF_FAILED(check_exists(c, w, &c->order->worker[w].tasks[c->next[w]], err));
     for (int w = 0; w < c->order->workers; w++)
         if (c->next[w] < c->order->worker[w].count)
             return refuse(c, w, &c->order->worker[w].tasks[c->next[w]],

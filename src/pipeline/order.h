@@ -65,8 +65,6 @@ int gp_schedule_stages(const gp_schedule *schedule, int workers);
 int gp_schedule_workers(const gp_schedule *schedule, int stages);
 /* Where it puts them: worker_of_stage[stage]. */
 void gp_schedule_place(const gp_schedule *schedule, int workers, int *worker_of_stage);
-/* More micro-batches than this it cannot do; 0: no limit. */
-int gp_schedule_most_pieces(const gp_schedule *schedule);
 
 /* The order of a mini-batch that trains, clocks set. Any number of micro-batches up to the most. GP_PROGRAM where a
  * file's cannot be carried out. */

@@ -83,11 +83,11 @@ gp_status gp_program_add(gp_program *program, gp_instr instr, gp_error *err) {
     return GP_OK;
 }
 
-bool gp_program_last_send(const gp_program *program, size_t pc) {
-    const gp_instr *instr = &program->instrs[pc];
-    if (pc + 1 >= program->count) return true;
-    const gp_instr *next = instr + 1;
-    return next->op != GP_INSTR_SEND || next->stage != instr->stage || next->micro != instr->micro;
+bool gp_programs_have_norms(const gp_programs *programs) {
+    for (int w = 0; w < programs->workers; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++)
+            if (programs->worker[w].instrs[pc].op == GP_INSTR_NORM) return true;
+    return false;
 }
 
 static const char *const op_names[] = {

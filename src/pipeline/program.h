@@ -23,7 +23,7 @@
     X(RECOMPUTE, "R")       /* from the stash, into a saved slot */                                                    \
     X(BACKWARD, "B")        /* for inputs and weights */                                                               \
     X(BACKWARD_INPUT, "I")  /* for inputs; leaves in the gradient slot what the one for weights needs */               \
-    X(BACKWARD_WEIGHT, "W") /* for weights; ends the lives of stash, saved and gradient slot */                        \
+    X(BACKWARD_WEIGHT, "W") /* for weights; ends the lives of stash and saved slot */                                  \
     X(SEND, "send")         /* says that what an edge carries can be pulled */                                         \
     X(RECV, "recv")         /* pulls it */                                                                             \
     X(BARRIER, "barrier")   /* lockstep: all workers meet on the host */                                               \
@@ -96,9 +96,6 @@ void gp_programs_destroy(gp_programs **programs);
 GP_MUST_USE gp_status gp_programs_copy(const gp_programs *programs, gp_programs **out, gp_error *err);
 GP_MUST_USE gp_status gp_program_add(gp_program *program, gp_instr instr, gp_error *err);
 
-/* Whether send `pc` is the last of its micro-batch from its outbox or gradient slot: such sends follow one another. */
-bool gp_program_last_send(const gp_program *program, size_t pc);
-
 /* B and I: what stages before wait for. */
 static inline bool gp_instr_begins_backward(const gp_instr *instr) {
     return instr->op == GP_INSTR_BACKWARD || instr->op == GP_INSTR_BACKWARD_INPUT;
@@ -110,6 +107,9 @@ static inline bool gp_instr_ends_backward(const gp_instr *instr) {
 static inline bool gp_instr_is_backward(const gp_instr *instr) {
     return gp_instr_begins_backward(instr) || gp_instr_ends_backward(instr);
 }
+
+/* Whether there is an instruction that finds the norm of gradients. */
+bool gp_programs_have_norms(const gp_programs *programs);
 
 /* "F s1 m3" for messages; buffer is returned. */
 enum { GP_INSTR_TEXT = 96 };

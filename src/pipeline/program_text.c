@@ -290,6 +290,10 @@ static gp_status read_map(reader *r, int workers, int stages, int *worker_of_sta
     r->place.column = (int)(at - r->line_start) + 1;
     if (at != end)
         return gp_fail_at(err, GP_CONFIG, r->place, "on= names the workers of %d stages, and then more", stages);
+    for (int w = 0, s; w < workers; w++) {
+        for (s = 0; s < stages && worker_of_stage[s] != w; s++) {}
+        if (s == stages) return gp_fail_at(err, GP_CONFIG, r->place, "worker %d has no stage: each has one or more", w);
+    }
     return end_line(r, "on=", err);
 }
 

@@ -2,8 +2,10 @@
 
 #include <float.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
+#include "pipeline/lives.h"
 #include "pipeline/play.h"
 
 /* Lives of the slots of one stage and frame: which micro-batch has which slot, and when each slot is free again. */
@@ -19,9 +21,12 @@ typedef struct assigner {
     gp_programs *programs;
     const gp_play *play;
     double *pulled_at;     /* [edge·pieces + micro] */
+    size_t *first;         /* [stage]: where its instructions begin in `pcs` */
+    size_t *pcs;           /* of all stages, each one's in its worker's order */
+    double *before;        /* beside pcs: when the last computation before it on its worker began */
     bool ahead;            /* of the worker at hand */
     pool pools[GP_FRAMES]; /* of the stage at hand */
-    bool *pending;         /* [micro] its backward for weights is still to come */
+    gp_life *lives;        /* [micro] likewise */
 } assigner;
 
 static double unit_duration(const void *context, int worker, size_t pc, const gp_instr *instr) {
@@ -74,30 +79,25 @@ static void note_send(assigner *a, pool *p, const gp_instr *instr) {
     if (pulled > p->end_of_micro[instr->micro]) p->end_of_micro[instr->micro] = pulled;
 }
 
-static gp_status assign_send(assigner *a, const gp_program *program, size_t pc, gp_error *err) {
-    gp_instr *instr = &program->instrs[pc];
-    if (gp_edge_is_fixed(&a->stages->edges[instr->edge])) return GP_OK;
+/* What sends without a slot is refused by the validator, who knows why. */
+static void assign_send(assigner *a, gp_instr *instr) {
     gp_frame frame;
     uint16_t slot;
+    if (gp_edge_is_fixed(&a->stages->edges[instr->edge])) return;
     gp_instr_sends_from(a->stages, instr, &frame, &slot);
     pool *p = &a->pools[frame];
-    if (p->slot_of_micro[instr->micro] < 0)
-        return gp_programs_refuse(a->programs, a->programs->worker_of_stage[instr->stage], pc, err,
-                                  "sends what was not computed");
+    if (p->slot_of_micro[instr->micro] < 0) return;
     instr->slot = (uint16_t)p->slot_of_micro[instr->micro];
     note_send(a, p, instr);
-    bool ends = frame != GP_FRAME_SAVED && gp_program_last_send(program, pc);
-    if (ends && !(frame == GP_FRAME_GRAD && a->pending[instr->micro])) end_life(a, p, instr->micro, -DBL_MAX);
-    return GP_OK;
 }
 
-/* `before`: when the computation before this instruction began, which a receive that goes ahead runs beside. */
-static gp_status assign_instr(assigner *a, const gp_program *program, size_t pc, double before, gp_error *err) {
-    gp_instr *instr = &program->instrs[pc];
-    int worker = a->programs->worker_of_stage[instr->stage];
-    double now = a->play->worker[worker].start[pc], ended = a->play->worker[worker].end[pc];
-    if (a->ahead && (instr->op == GP_INSTR_RECV || instr->op == GP_INSTR_LOAD) && before < now) now = before;
-    const gp_stage *stage = &a->stages->stage[instr->stage];
+static gp_status begin_backward(assigner *a, gp_instr *instr, double now, gp_error *err) {
+    GP_RETURN_IF_FAILED(begin_life(&a->pools[GP_FRAME_STASH], instr->micro, now, &instr->slot, err));
+    GP_RETURN_IF_FAILED(begin_life(&a->pools[GP_FRAME_SAVED], instr->micro, now, &instr->work, err));
+    return begin_life(&a->pools[GP_FRAME_GRAD], instr->micro, now, &instr->grad, err);
+}
+
+static gp_status begin_lives(assigner *a, gp_instr *instr, double now, gp_error *err) {
     pool *pools = a->pools;
     int micro = instr->micro;
     switch (instr->op) {
@@ -107,30 +107,32 @@ static gp_status assign_instr(assigner *a, const gp_program *program, size_t pc,
         return begin_life(
             &pools[a->stages->edges[instr->edge].kind == GP_EDGE_GRADIENT ? GP_FRAME_GRAD : GP_FRAME_STASH], micro, now,
             &instr->slot, err);
-    case GP_INSTR_SEND: return assign_send(a, program, pc, err);
+    case GP_INSTR_SEND: assign_send(a, instr); return GP_OK;
     case GP_INSTR_FORWARD:
         GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_STASH], micro, now, &instr->slot, err));
-        if (!a->programs->training) end_life(a, &pools[GP_FRAME_STASH], micro, ended);
         if (instr->flags & GP_INSTR_KEEP) return begin_life(&pools[GP_FRAME_SAVED], micro, now, &instr->work, err);
-        return stage->out.count ? begin_life(&pools[GP_FRAME_OUTBOX], micro, now, &instr->work, err) : GP_OK;
+        if (a->stages->stage[instr->stage].out.count == 0) return GP_OK;
+        return begin_life(&pools[GP_FRAME_OUTBOX], micro, now, &instr->work, err);
     case GP_INSTR_RECOMPUTE:
         GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_STASH], micro, now, &instr->slot, err));
         return begin_life(&pools[GP_FRAME_SAVED], micro, now, &instr->work, err);
     case GP_INSTR_BACKWARD:
     case GP_INSTR_BACKWARD_INPUT:
-    case GP_INSTR_BACKWARD_WEIGHT:
-        GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_STASH], micro, now, &instr->slot, err));
-        GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_SAVED], micro, now, &instr->work, err));
-        GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_GRAD], micro, now, &instr->grad, err));
-        a->pending[micro] = instr->op == GP_INSTR_BACKWARD_INPUT;
-        if (a->pending[micro]) return GP_OK;
-        end_life(a, &pools[GP_FRAME_STASH], micro, ended);
-        end_life(a, &pools[GP_FRAME_SAVED], micro, ended);
-        if (stage->grad_out.count == 0 || instr->op == GP_INSTR_BACKWARD_WEIGHT)
-            end_life(a, &pools[GP_FRAME_GRAD], micro, ended);
-        return GP_OK;
+    case GP_INSTR_BACKWARD_WEIGHT: return begin_backward(a, instr, now, err);
     default: return GP_OK;
     }
+}
+
+/* `before`: when the computation before this instruction began, which a receive that goes ahead runs beside. */
+static gp_status assign_instr(assigner *a, int worker, size_t pc, double before, gp_error *err) {
+    gp_instr *instr = &a->programs->worker[worker].instrs[pc];
+    double now = a->play->worker[worker].start[pc], ended = a->play->worker[worker].end[pc];
+    if (a->ahead && (instr->op == GP_INSTR_RECV || instr->op == GP_INSTR_LOAD) && before < now) now = before;
+    GP_RETURN_IF_FAILED(begin_lives(a, instr, now, err));
+    unsigned ends = gp_life_end(a->stages, a->programs->training, instr, &a->lives[instr->micro]);
+    for (int f = 0; f < GP_FRAMES && ends; f++, ends >>= 1)
+        if (ends & 1) end_life(a, &a->pools[f], instr->micro, instr->op == GP_INSTR_SEND ? -DBL_MAX : ended);
+    return GP_OK;
 }
 
 static void fini_pools(assigner *a) {
@@ -141,14 +143,13 @@ static void fini_pools(assigner *a) {
         free(p->free_at);
         *p = (pool){0};
     }
-    free(a->pending);
-    a->pending = NULL;
+    free(a->lives);
+    a->lives = NULL;
 }
 
 static gp_status assign_stage(assigner *a, int s, gp_error *err) {
     int worker = a->programs->worker_of_stage[s];
-    const gp_program *program = &a->programs->worker[worker];
-    gp_status status = GP_NEW(&a->pending, a->programs->pieces, err);
+    gp_status status = GP_NEW(&a->lives, a->programs->pieces, err);
     for (int f = 0; f < GP_FRAMES && status == GP_OK; f++) {
         pool *p = &a->pools[f];
         status = GP_NEW(&p->slot_of_micro, a->programs->pieces, err);
@@ -158,13 +159,35 @@ static gp_status assign_stage(assigner *a, int s, gp_error *err) {
             p->end_of_micro[m] = -DBL_MAX;
         }
     }
-    double before = -DBL_MAX;
-    for (size_t pc = 0; pc < program->count && status == GP_OK; pc++) {
-        if (program->instrs[pc].stage == s) status = assign_instr(a, program, pc, before, err);
-        if (unit_duration(NULL, 0, 0, &program->instrs[pc]) > 0) before = a->play->worker[worker].start[pc];
-    }
+    for (size_t i = a->first[s]; i < a->first[s + 1] && status == GP_OK; i++)
+        status = assign_instr(a, worker, a->pcs[i], a->before[i], err);
     fini_pools(a);
     return status;
+}
+
+static gp_status sort_by_stage(assigner *a, gp_error *err) {
+    const gp_programs *programs = a->programs;
+    size_t *next = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&a->first, programs->stages + 1, err));
+    for (int w = 0; w < programs->workers; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++) a->first[programs->worker[w].instrs[pc].stage + 1]++;
+    for (int s = 0; s < programs->stages; s++) a->first[s + 1] += a->first[s];
+    GP_RETURN_IF_FAILED(GP_NEW(&a->pcs, a->first[programs->stages], err));
+    GP_RETURN_IF_FAILED(GP_NEW(&a->before, a->first[programs->stages], err));
+    GP_RETURN_IF_FAILED(GP_NEW(&next, programs->stages, err));
+    memcpy(next, a->first, (size_t)programs->stages * sizeof *next);
+    for (int w = 0; w < programs->workers; w++) {
+        double before = -DBL_MAX;
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
+            const gp_instr *instr = &programs->worker[w].instrs[pc];
+            size_t at = next[instr->stage]++;
+            a->pcs[at] = pc;
+            a->before[at] = before;
+            if (unit_duration(NULL, 0, 0, instr) > 0) before = a->play->worker[w].start[pc];
+        }
+    }
+    free(next);
+    return GP_OK;
 }
 
 static void find_pulls(assigner *a) {
@@ -187,12 +210,16 @@ gp_status gp_slots_assign(const gp_stages *stages, gp_programs *programs, const 
     if (status == GP_OK) {
         a.play = play;
         find_pulls(&a);
+        status = sort_by_stage(&a, err);
     }
     for (int s = 0; s < stages->count && status == GP_OK; s++) {
         a.ahead = ahead && ahead[programs->worker_of_stage[s]];
         status = assign_stage(&a, s, err);
     }
     free(a.pulled_at);
+    free(a.first);
+    free(a.pcs);
+    free(a.before);
     gp_play_destroy(&play);
     return status;
 }

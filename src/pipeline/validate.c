@@ -7,15 +7,17 @@
 
 #include "base/memory.h"
 #include "config/config.h"
+#include "pipeline/lives.h"
 #include "pipeline/play.h"
 #include "pipeline/waits.h"
 
 /* What has happened to one micro-batch on the stage at hand. */
 typedef struct piece {
-    bool loaded, forward, kept, recomputed, backward;  /* backward: for inputs at least */
-    bool weight;                                       /* backward for weights too */
-    size_t received, sent, grads_received, grads_sent; /* copies */
-    bool lives[GP_FRAMES];                             /* has a slot of the frame now: slot[frame] */
+    bool loaded, forward, kept, recomputed, backward; /* backward: for inputs at least */
+    bool weight;                                      /* backward for weights too */
+    size_t received, grads_received;                  /* copies */
+    gp_life life;
+    bool lives[GP_FRAMES]; /* has a slot of the frame now: slot[frame] */
     uint16_t slot[GP_FRAMES];
 } piece;
 
@@ -75,6 +77,11 @@ static gp_status check_sizes(const checker *c, gp_error *err) {
         if (programs->worker_of_stage[s] < 0 || programs->worker_of_stage[s] >= programs->workers)
             return gp_fail(err, GP_PROGRAM, "stage %d is on worker %d: there are %d workers, counted from 0", s,
                            programs->worker_of_stage[s], programs->workers);
+    for (int w = 0, s; w < programs->workers; w++) {
+        for (s = 0; s < programs->stages && programs->worker_of_stage[s] != w; s++) {}
+        if (s == programs->stages)
+            return gp_fail(err, GP_PROGRAM, "worker %d has no stage: each worker has one or more", w);
+    }
     return GP_OK;
 }
 
@@ -218,10 +225,15 @@ static gp_status hold(checker *c, gp_frame frame, uint16_t slot, gp_error *err) 
     return GP_OK;
 }
 
-static void release(checker *c, gp_frame frame) {
+/* What the instruction was the last to use is free. */
+static void release(checker *c) {
     piece *p = &c->pieces[c->instr->micro];
-    if (p->lives[frame]) c->holders[frame][p->slot[frame]].micro = -1;
-    p->lives[frame] = false;
+    unsigned ends = gp_life_end(c->stages, c->programs->training, c->instr, &p->life);
+    for (int f = 0; f < GP_FRAMES; f++) {
+        if (!(ends & 1U << f)) continue;
+        if (p->lives[f]) c->holders[f][p->slot[f]].micro = -1;
+        p->lives[f] = false;
+    }
 }
 
 static gp_status mark_copied(checker *c, uint8_t which, gp_error *err) {
@@ -303,7 +315,6 @@ static gp_status check_forward(checker *c, piece *p, gp_error *err) {
     if (last != !!(instr->flags & GP_INSTR_LAST))
         return refuse(c, err, last ? "the stage's last forward does not say so" : "says that it is the stage's last");
     GP_RETURN_IF_FAILED(hold(c, GP_FRAME_STASH, instr->slot, err));
-    if (!c->programs->training) release(c, GP_FRAME_STASH);
     if (p->kept) return hold(c, GP_FRAME_SAVED, instr->work, err);
     return c->stage->out.count ? hold(c, GP_FRAME_OUTBOX, instr->work, err) : GP_OK;
 }
@@ -355,9 +366,6 @@ static gp_status check_backward(checker *c, piece *p, gp_error *err) {
     GP_RETURN_IF_FAILED(hold_for_backward(c, err));
     if (instr->op == GP_INSTR_BACKWARD_INPUT) return GP_OK;
     p->weight = true;
-    release(c, GP_FRAME_STASH);
-    release(c, GP_FRAME_SAVED);
-    if (c->stage->grad_out.count == 0) release(c, GP_FRAME_GRAD);
     return GP_OK;
 }
 
@@ -366,11 +374,7 @@ static gp_status check_backward_weight(checker *c, piece *p, gp_error *err) {
     if (p->weight) return refuse(c, err, "a second backward for weights of the micro-batch");
     GP_RETURN_IF_FAILED(check_backward_order(c, err));
     p->weight = true;
-    GP_RETURN_IF_FAILED(hold_for_backward(c, err));
-    release(c, GP_FRAME_STASH);
-    release(c, GP_FRAME_SAVED);
-    if (p->grads_sent == c->stage->grad_out.count) release(c, GP_FRAME_GRAD);
-    return GP_OK;
+    return hold_for_backward(c, err);
 }
 
 static gp_status check_send(checker *c, piece *p, gp_error *err) {
@@ -379,9 +383,7 @@ static gp_status check_send(checker *c, piece *p, gp_error *err) {
     if (kind == GP_EDGE_FLAG || kind == GP_EDGE_NORM) return check_fixed_copy(c, kind, err);
     if (kind == GP_EDGE_GRADIENT) {
         if (!p->backward) return refuse(c, err, "sent before the backward that makes it");
-        GP_RETURN_IF_FAILED(hold(c, GP_FRAME_GRAD, c->instr->slot, err));
-        if (++p->grads_sent == c->stage->grad_out.count && p->weight) release(c, GP_FRAME_GRAD);
-        return GP_OK;
+        return hold(c, GP_FRAME_GRAD, c->instr->slot, err);
     }
     if (!p->forward) return refuse(c, err, "sent before the forward that makes it");
     if (p->kept != !!(c->instr->flags & GP_INSTR_KEEP))
@@ -389,9 +391,7 @@ static gp_status check_send(checker *c, piece *p, gp_error *err) {
                       p->kept ? "the forward kept, so that it is sent from the saved slot: keep is missing"
                               : "the forward did not keep, so that no saved slot can be sent from");
     if (p->kept && p->weight) return refuse(c, err, "sent after the backward that ends the saved slot's life");
-    GP_RETURN_IF_FAILED(hold(c, p->kept ? GP_FRAME_SAVED : GP_FRAME_OUTBOX, c->instr->slot, err));
-    if (++p->sent == c->stage->out.count) release(c, GP_FRAME_OUTBOX);
-    return GP_OK;
+    return hold(c, p->kept ? GP_FRAME_SAVED : GP_FRAME_OUTBOX, c->instr->slot, err);
 }
 
 static gp_status check_stage_instr(checker *c, gp_error *err) {
@@ -428,6 +428,7 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
     for (size_t i = c->first[s]; i < c->first[s + 1]; i++) {
         look_at(c, c->programs->worker_of_stage[s], c->pcs[i]);
         GP_RETURN_IF_FAILED(check_stage_instr(c, err));
+        release(c);
     }
     for (int m = 0; m < pieces; m++) {
         if (!c->pieces[m].forward) return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no forward", s, m);
@@ -436,7 +437,8 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
         if (training && !c->pieces[m].weight)
             return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no backward for weights", s, m);
     }
-    if (training && c->stages->norms && c->norms == 0) return gp_fail(err, GP_PROGRAM, "stage %d has no norm", s);
+    if (training && c->stages->norms && c->norms == 0)
+        return gp_fail(err, GP_PROGRAM, "stage %d has no norm, which clipping asks for", s);
     if (training && c->stages->norms && s == c->stages->count - 1 && c->clips == 0)
         return gp_fail(err, GP_PROGRAM, "stage %d has no clip", s);
     if (training && c->steps == 0) return gp_fail(err, GP_PROGRAM, "stage %d has no step", s);

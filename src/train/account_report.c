@@ -12,13 +12,26 @@ static const char *source_of(const gp_account_result *result) {
     return result->profiled ? "profile" : "counted";
 }
 
+/* Shares of the workers' time. */
+static void write_side(const gp_account_result *result, const gp_account_side *side, FILE *out) {
+    char seconds[GP_REPORT_NUMBER];
+    double copying = 0, waiting = 0, all = side->seconds * result->workers;
+    for (int w = 0; w < result->workers; w++) {
+        copying += side->worker[w].copying;
+        waiting += side->worker[w].waiting;
+    }
+    fprintf(out, "%s, bubble %.0f%% (copying %.0f%%, waiting %.0f%%)", gp_report_seconds(seconds, side->seconds),
+            100 * side->bubble, all > 0 ? 100 * copying / all : 0, all > 0 ? 100 * waiting / all : 0);
+}
+
 void gp_account_line(const gp_account_result *result, FILE *out) {
-    char measured[GP_REPORT_NUMBER], expected[GP_REPORT_NUMBER], planned[32], resident[32];
-    fprintf(out,
-            "account: a step took %s, bubble %.0f%%; expected (%s) %s, bubble %.0f%%; memory planned %s, resident %s",
-            gp_report_seconds(measured, result->measured.seconds), 100 * result->measured.bubble, source_of(result),
-            gp_report_seconds(expected, result->expected.seconds), 100 * result->expected.bubble,
-            gp_bytes_text(planned, result->planned_bytes), gp_bytes_text(resident, result->resident_bytes));
+    char planned[32], resident[32];
+    fputs("account: a step took ", out);
+    write_side(result, &result->measured, out);
+    fprintf(out, "; expected (%s) ", source_of(result));
+    write_side(result, &result->expected, out);
+    fprintf(out, "; memory planned %s, resident %s", gp_bytes_text(planned, result->planned_bytes),
+            gp_bytes_text(resident, result->resident_bytes));
 }
 
 static void write_pair(FILE *out, double expected, double measured) {

@@ -93,9 +93,16 @@ static double micro_batch_seconds(const gp_layer_times *layer) {
            layer->time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median;
 }
 
+/* What a micro-batch takes of the stage, what is computed again for it included: the mean over all of them. */
 static double stage_seconds(const cut *c, int s) {
-    const double *of = c->durations.stage[s];
-    return of[GP_PROFILE_TIME_FORWARD] + of[GP_PROFILE_TIME_BACKWARD_INPUT] + of[GP_PROFILE_TIME_BACKWARD_WEIGHT];
+    const gp_program *program = &c->durations.mini->programs->worker[c->plan->stage[s].worker];
+    double seconds = 0;
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *instr = &program->instrs[pc];
+        bool computes = instr->op == GP_INSTR_FORWARD || instr->op == GP_INSTR_RECOMPUTE || gp_instr_is_backward(instr);
+        if (computes && instr->stage == s) seconds += gp_durations_computing(&c->durations, instr);
+    }
+    return seconds / c->durations.mini->pieces;
 }
 
 /* ---- for people -------------------------------------------------------------------------------------------------- */
@@ -146,9 +153,11 @@ static gp_status write_layers(const report *r, gp_error *err) {
         char text[48];
         for (int i = 0; i < profile->layer_count; i++)
             if (micro_batch_seconds(&device->layers[i]) > most) most = micro_batch_seconds(&device->layers[i]);
-        fprintf(r->out, "\nlayers on %s, a micro-batch of %" PRId64 "\n  %-*s%10s%10s  %-*s%12s\n",
-                gp_device_text(text, device->kind, device->index, device->threads), profile->identity.samples, NAME,
-                "layer", "forward", "backward", BAR, "time", "memory");
+        fprintf(r->out, "\nlayers on %s, a micro-batch of %" PRId64,
+                gp_device_text(text, device->kind, device->index, device->threads), profile->identity.samples);
+        if (profile->identity.samples != gp_session_piece(r->session))
+            fprintf(r->out, "; memory of one of %" PRId64, gp_session_piece(r->session));
+        fprintf(r->out, "\n  %-*s%10s%10s  %-*s%12s\n", NAME, "layer", "forward", "backward", BAR, "time", "memory");
         for (int i = 0; i < profile->layer_count; i++) GP_RETURN_IF_FAILED(write_layer(r, device, i, most, err));
     }
     return GP_OK;
@@ -329,11 +338,12 @@ static json_t *pack_stages(const report *r) {
     for (int s = 0; s < r->stages; s++) {
         const gp_device_spec *spec = &r->found.plan->stage[s].spec;
         char text[48];
-        json_array_append_new(stages, json_pack("{s:s, s:I, s:f, s:f}", "device",
-                                                gp_device_text(text, spec->kind->name, spec->index, spec->threads),
-                                                "layers", (json_int_t)r->found.layers[s], "micro_batch",
-                                                stage_seconds(&r->found, s) * 1e3, "busy",
-                                                r->found.expected.busy[r->found.plan->stage[s].worker] * 1e3));
+        json_array_append_new(stages,
+                              json_pack("{s:s, s:i, s:I, s:f, s:f}", "device",
+                                        gp_device_text(text, spec->kind->name, spec->index, spec->threads), "worker",
+                                        r->found.plan->stage[s].worker, "layers", (json_int_t)r->found.layers[s],
+                                        "micro_batch", stage_seconds(&r->found, s) * 1e3, "busy",
+                                        r->found.expected.busy[r->found.plan->stage[s].worker] * 1e3));
     }
     return stages;
 }

@@ -5,10 +5,25 @@
 #include <string.h>
 
 #include "config/splice.h"
+#include "model/graph.h"
 #include "train/ordering.h"
 
-gp_status gp_balance_check_devices(const gp_pipeline_config *found, const int *order, const gp_pipeline_config *file,
-                                   const char *path, gp_error *err) {
+/* A balance counts layers. */
+static gp_status check_model(const gp_config *found, const gp_config *file, const char *path, gp_error *err) {
+    gp_graph *here = NULL, *there = NULL;
+    gp_status status = gp_graph_build(found->model, &here, err);
+    if (status == GP_OK) status = gp_graph_build(file->model, &there, err);
+    bool same = status == GP_OK && here->layer_count == there->layer_count;
+    for (int i = 0; same && i < here->layer_count; i++)
+        same = strcmp(gp_layer_name(here, i), gp_layer_name(there, i)) == 0;
+    gp_graph_destroy(&here);
+    gp_graph_destroy(&there);
+    if (status != GP_OK || same) return status;
+    return gp_fail(err, GP_USAGE, "--write: the balance is for the model that --set says, but %s has another", path);
+}
+
+static gp_status check_devices_of(const gp_pipeline_config *found, const int *order, const gp_pipeline_config *file,
+                                  const char *path, gp_error *err) {
     if (file->device_count != found->device_count)
         return gp_fail(err, GP_USAGE, "--write: the balance is for the %d devices that --set says, but %s has %d",
                        found->device_count, path, file->device_count);
@@ -23,12 +38,18 @@ gp_status gp_balance_check_devices(const gp_pipeline_config *found, const int *o
     return GP_OK;
 }
 
+gp_status gp_balance_check_file(const gp_config *found, const int *order, const gp_config *file, const char *path,
+                                gp_error *err) {
+    GP_RETURN_IF_FAILED(check_devices_of(&found->pipeline, order, &file->pipeline, path, err));
+    return check_model(found, file, path, err);
+}
+
 /* What --set changed of devices and schedule is not in the file, and the balance would not fit it. */
 static gp_status check_devices(const gp_session *session, const char *path, gp_error *err) {
     gp_config *config = NULL;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
-    gp_status status = gp_balance_check_devices(pipeline, session->order, &config->pipeline, path, err);
+    gp_status status = gp_balance_check_file(session->config, session->order, config, path, err);
     const gp_schedule_config *here = &pipeline->schedule, *there = &config->pipeline.schedule;
     bool same = here->kind == there->kind && here->chunks == there->chunks &&
                 (here->kind != GP_SCHEDULE_FILE || strcmp(here->file, there->file) == 0);

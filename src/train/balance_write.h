@@ -7,10 +7,10 @@
 #include "base/status.h"
 #include "train/session.h"
 
-/* GP_USAGE where the devices that a balance was found for are not those of the file at `path`. order[d] is the device
- * of the file that stands in place d; NULL: as they are. */
-GP_MUST_USE gp_status gp_balance_check_devices(const gp_pipeline_config *found, const int *order,
-                                               const gp_pipeline_config *file, const char *path, gp_error *err);
+/* GP_USAGE where devices or model that a balance was found for are not those of the file at `path`. order[d] is the
+ * device of the file that stands in place d; NULL: as they are. */
+GP_MUST_USE gp_status gp_balance_check_file(const gp_config *found, const int *order, const gp_config *file,
+                                            const char *path, gp_error *err);
 /* "[4, 8]"; owned by the caller. */
 GP_MUST_USE gp_status gp_balance_text(const int64_t *layers, int stages, char **out, gp_error *err);
 /* The balance, and the order of the devices where that was found too. Nothing else of the file changes, comments and

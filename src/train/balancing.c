@@ -32,7 +32,7 @@ static gp_status begin(search *s, gp_error *err) {
                                        .device_count = s->count,
                                        .update = &session->update,
                                        .tf32 = config->train.precision == GP_PRECISION_TF32,
-                                       .norms = session->norms || config->optimizer.clip_norm > 0,
+                                       .norms = config->optimizer.clip_norm > 0,
                                        .samples = gp_session_piece(session)};
     GP_RETURN_IF_FAILED(gp_profile_identify(&s->request, &s->now, err));
     return gp_profile_path(&s->now, s->devices, s->count, &s->path, err);
@@ -69,7 +69,9 @@ static gp_status count_seconds(const gp_session *session, double *out, gp_error 
 static gp_status seconds_before_run(const gp_session *session, double *out, gp_error *err) {
     double micro_batch = 0;
     GP_RETURN_IF_FAILED(count_seconds(session, &micro_batch, err));
-    double seconds = share_of_run * micro_batch * session->config->pipeline.micro_batches * (double)session->steps;
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    double seconds =
+        share_of_run * micro_batch * pipeline->micro_batches * (double)session->steps / pipeline->device_count;
     *out = seconds < least_seconds ? 0 : seconds > most_seconds ? most_seconds : seconds;
     return GP_OK;
 }
@@ -99,7 +101,6 @@ static gp_status measure(search *s, double seconds, gp_error *err) {
                                         .device_count = s->count,
                                         .update = session->update,
                                         .clip_norm = session->config->optimizer.clip_norm,
-                                        .norms = session->norms,
                                         .samples = s->request.samples,
                                         .mix = {1 - recomputes, 1 / micro_batches},
                                         .seconds = seconds,
@@ -137,29 +138,32 @@ static gp_status measure_and_keep(search *s, gp_error *err) {
     return keep(s, err);
 }
 
+/* Nothing is to be chosen on one stage, or where every layer is one, or where every stage's first is named; a run
+ * without steps has no time to save. */
+static bool is_worth_measuring(const gp_session *session, const gp_session_options *options) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    if (options->profiling != GP_PROFILING_MEASURE || options->balances) return options->balances;
+    return pipeline->balance == GP_BALANCE_AUTO && pipeline->first_count < pipeline->stages - 1 &&
+           session->graph->layer_count > pipeline->stages && session->steps > 0;
+}
+
 static gp_status find(search *s, gp_error *err) {
     GP_RETURN_IF_FAILED(begin(s, err));
     if (s->options->profile) return take_named(s, err);
     if (!s->options->again)
         GP_RETURN_IF_FAILED(
             gp_profile_find_kept(s->path, &s->now, s->session->graph, s->devices, s->count, &s->session->profile, err));
-    if (s->session->profile || s->options->profiling != GP_PROFILING_MEASURE) return GP_OK;
-    return measure_and_keep(s, err);
-}
-
-/* Nothing is to be chosen on one stage, or where every layer is one, or where every stage's first is named; a run
- * without steps has no time to save. */
-static bool is_needed(const gp_session *session, const gp_session_options *options) {
-    const gp_pipeline_config *pipeline = &session->config->pipeline;
-    if (options->profiling == GP_PROFILING_NONE) return false;
-    if (options->profiling == GP_PROFILING_FIND || options->balances) return true;
-    return pipeline->balance == GP_BALANCE_AUTO && pipeline->first_count < pipeline->stages - 1 &&
-           session->graph->layer_count > pipeline->stages && session->steps > 0;
+    return s->session->profile || !is_worth_measuring(s->session, s->options) ? GP_OK : measure_and_keep(s, err);
 }
 
 gp_status gp_balancing_find_profile(gp_session *session, const gp_session_options *options, gp_error *err) {
     search s = {.session = session, .options = options};
-    if (!is_needed(session, options)) return GP_OK;
+    if (options->profiling == GP_PROFILING_NONE) return GP_OK;
+    if (options->given && *options->given) {
+        session->profile = *options->given;
+        *options->given = NULL;
+        return GP_OK;
+    }
     gp_status status = find(&s, err);
     gp_profile_identity_fini(&s.now);
     free(s.devices);

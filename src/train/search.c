@@ -5,6 +5,7 @@
 
 #include "balance/expect.h"
 #include "base/memory.h"
+#include "model/graph.h"
 #include "train/session.h"
 
 enum { MOST_SIZES = 14, OWN_OVERRIDES = 5, OVERRIDE_TEXT = 80 };
@@ -17,7 +18,8 @@ typedef struct searcher {
     gp_search *search;
     const char **overrides; /* the request's, then its own */
     char own[OWN_OVERRIDES][OVERRIDE_TEXT];
-    double seconds; /* that measuring one size may take */
+    double seconds;      /* that measuring one size may take */
+    gp_profile *profile; /* of the size at hand; NULL: none yet */
     int sizes[MOST_SIZES];
     int size_count;
 } searcher;
@@ -56,7 +58,7 @@ static gp_status take_plan(const gp_session *session, gp_candidate *it, gp_error
     return GP_OK;
 }
 
-static gp_status open_candidate(const searcher *s, gp_session **out, gp_error *err) {
+static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
     const gp_search_request *request = s->request;
     gp_config *config = NULL;
     GP_RETURN_IF_FAILED(
@@ -65,6 +67,7 @@ static gp_status open_candidate(const searcher *s, gp_session **out, gp_error *e
                                         .tries = true,
                                         .profiling = GP_PROFILING_MEASURE,
                                         .profile = request->profile,
+                                        .given = &s->profile,
                                         .again = request->again,
                                         .seconds = s->seconds};
     return gp_session_open_for(&config, &options, out, err);
@@ -92,7 +95,12 @@ static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_ch
     search->tried++;
     gp_status status = open_candidate(s, &session, err);
     if (status != GP_OK) return note_failure(search, status, err);
+    search->measured += session->measured.rounds > 0;
     status = take_plan(session, &it, err);
+    if (!s->request->profile) {
+        s->profile = session->profile;
+        session->profile = NULL;
+    }
     gp_session_close(&session);
     if (status == GP_OK) status = GP_GROW(&search->items, &search->capacity, search->count + 1, err);
     if (status == GP_OK)
@@ -108,11 +116,20 @@ static void add_size(searcher *s, int64_t size) {
     if (s->size_count < MOST_SIZES) s->sizes[s->size_count++] = (int)size;
 }
 
+/* What is wrong with the model is so with all plans. */
+static gp_status check_model(const gp_config *config, gp_error *err) {
+    gp_graph *graph = NULL;
+    gp_status status = gp_graph_build(config->model, &graph, err);
+    gp_graph_destroy(&graph);
+    return status;
+}
+
 /* Powers of two, what the configuration says, and a micro-batch for each sample. */
 static gp_status find_sizes(searcher *s, gp_error *err) {
     GP_RETURN_IF_FAILED(
         gp_config_load(s->request->config, s->request->overrides, s->request->override_count, &s->search->config, err));
     const gp_config *config = s->search->config;
+    GP_RETURN_IF_FAILED(check_model(config, err));
     int64_t batch = config->data.batch;
     int64_t most = batch < GP_MAX_MICRO_BATCHES ? batch : GP_MAX_MICRO_BATCHES;
     if (config->pipeline.micro_batches <= most) add_size(s, config->pipeline.micro_batches);
@@ -131,10 +148,12 @@ static int compare(const void *a, const void *b) {
 
 static gp_status try_all(searcher *s, gp_error *err) {
     int kinds = s->search->config->pipeline.device_count > 1 ? SCHEDULES : ON_ONE_DEVICE;
-    for (int i = 0; i < s->size_count; i++)
+    for (int i = 0; i < s->size_count; i++) {
         for (int k = 0; k < kinds; k++)
             for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
                 GP_RETURN_IF_FAILED(try(s, s->sizes[i], schedules[k], (gp_checkpoint_mode)mode, err));
+        gp_profile_destroy(&s->profile);
+    }
     if (s->search->count == 0)
         return gp_fail(err, GP_CONFIG, "none of %d plans fits; of the first: %s", s->search->tried, s->search->why);
     qsort(s->search->items, s->search->count, sizeof *s->search->items, compare);
@@ -148,6 +167,7 @@ gp_status gp_search_run(const gp_search_request *request, gp_search *out, gp_err
     for (int i = 0; i < request->override_count; i++) s.overrides[i] = request->overrides[i];
     gp_status status = find_sizes(&s, err);
     if (status == GP_OK) status = try_all(&s, err);
+    gp_profile_destroy(&s.profile);
     free(s.overrides);
     return status;
 }

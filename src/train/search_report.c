@@ -130,8 +130,8 @@ static json_t *pack(const gp_candidate *it) {
 gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
     json_t *plans = json_array();
     for (size_t i = 0; i < search->count; i++) json_array_append_new(plans, pack(&search->items[i]));
-    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch, "tried",
-                             search->tried, "too_large", search->too_large, "refused", search->refused, "plans", plans);
+    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch, "measured",
+                             search->measured, "tried", search->tried, "too_large", search->too_large, "refused", search->refused, "plans", plans);
     int failed = !root || json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     json_decref(root);
     fputs("\n", out);
@@ -145,7 +145,7 @@ gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *er
 static gp_status check_file(const gp_search *search, const char *path, bool *lockstep, gp_error *err) {
     gp_config *config = NULL;
     GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
-    gp_status status = gp_balance_check_devices(&search->config->pipeline, NULL, &config->pipeline, path, err);
+    gp_status status = gp_balance_check_file(search->config, NULL, config, path, err);
     int64_t batch = config->data.batch;
     *lockstep = gp_yaml_find(config->document, "pipeline.lockstep") != NULL;
     gp_config_destroy(&config);

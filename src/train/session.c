@@ -264,11 +264,12 @@ static bool would_fit(const gp_session *session, const choice *with) {
 }
 
 /* What planning a choice takes, in instructions and ops: the search for a remedy has a budget of it, a few seconds.
- * Finding a balance plans some cuts. */
+ * Finding a balance plans each layer as a stage, and some cuts. */
 static int64_t planning_work(const gp_session *session, const choice *with) {
     int64_t stages = session->config->pipeline.stages;
+    int64_t layers = session->graph->layer_count;
     int64_t once = session->graph->node_count + stages * (stages + with->micro_batches);
-    return with->balance == GP_BALANCE_LAYERS ? once : 4 * once;
+    return with->balance == GP_BALANCE_LAYERS ? once : layers * layers + 13 * once;
 }
 
 static bool is_always(const gp_session *session) {
@@ -292,6 +293,7 @@ static bool find_remedy(const gp_session *session, const choice *now, choice *ou
         for (int always = 0; always < (is_always(session) ? 1 : 2); always++) {
             for (int b = 0; b < 3; b++) {
                 if (b > 0 && balances[b] == now->balance) continue;
+                if (b == 0 && !always && m == now->micro_batches) continue; /* what was refused */
                 *out = (choice){m, always > 0, balances[b]};
                 budget -= planning_work(session, out);
                 if (budget < 0)
@@ -408,6 +410,9 @@ static gp_status find_schedule(gp_session *session, gp_error *err) {
     if (schedule->kind == GP_SCHEDULE_FILE) GP_RETURN_IF_FAILED(open_schedule_file(session, err));
     session->schedule =
         (gp_schedule){.kind = schedule->kind, .chunks = schedule->chunks, .file = session->schedule_file};
+    /* Programs are carried out as they stand: whether there are norms they say. */
+    if (session->schedule_file && session->schedule_file->programs)
+        session->norms = gp_programs_have_norms(session->schedule_file->programs);
     return GP_OK;
 }
 
@@ -468,6 +473,10 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
     session->tries = options->tries;
     if (options->weights) status = set_weights(session, options->weights, err);
     if (status == GP_OK) status = open_session(session, options, err);
+    if (status != GP_OK && options->given) {
+        *options->given = session->profile;
+        session->profile = NULL;
+    }
     if (status != GP_OK)
         gp_session_close(&session);
     else

@@ -36,7 +36,9 @@ typedef struct gp_session_options {
     bool balances;
     bool orders; /* it looks for the order in which the devices should stand, too */
     bool tries;  /* one of many that are tried: where it does not fit nobody asks what would, and it is GP_MEMORY */
-    const char *profile;     /* the profile's file; NULL: by `profiling`. Borrowed for the call, as is the next */
+    const char *profile; /* the profile's file; NULL: by `profiling`. Borrowed for the call, as is the next */
+    struct gp_profile *
+        *given;              /* not NULL, and there is one: that is taken over; where opening fails it is given back */
     const char *profile_out; /* where a profile that is measured is written; NULL: where such are kept */
     bool again;              /* measured though one was kept */
     double seconds;          /* that measuring may take; 0: as long as the run is worth */

@@ -32,6 +32,9 @@ static struct {
         uint64_t at;
     } events[EVENTS];
     size_t event_count;
+    const gp_device *here; /* that the first stream is of */
+    int pulls, pulls_within;
+    size_t memory; /* that the bench may have; 0: all */
 } fake;
 
 static uint64_t fake_clock(void) {
@@ -86,11 +89,33 @@ static gp_status elapsed(const gp_event *from, const gp_event *to, double *out, 
     return GP_OK;
 }
 
+/* There are as many of it as are asked for. */
+static gp_status open_any(const gp_device_spec *spec, gp_device **out, gp_error *err) {
+    gp_device_spec first = *spec;
+    first.index = 0;
+    return gp_ref_kind.open(&first, out, err);
+}
+
+static gp_status create_stream(gp_device *device, bool copies, gp_stream **out, gp_error *err) {
+    if (!fake.here) fake.here = device;
+    return gp_ref_kind.stream_create(device, copies, out, err);
+}
+
+static gp_status pull(gp_stream *stream, void *to, const gp_device *from, const void *address, size_t bytes,
+                      gp_error *err) {
+    fake.pulls++;
+    fake.pulls_within += from == fake.here;
+    return gp_ref_kind.pull(stream, to, from, address, bytes, err);
+}
+
 /* By the clock, or by events. */
 static const gp_device_kind *make_kind(bool events) {
     static gp_device_kind kind;
     kind = gp_ref_kind;
     kind.run = run;
+    kind.open = open_any;
+    kind.stream_create = create_stream;
+    kind.pull = pull;
     if (events) {
         kind.event_record = record;
         kind.event_elapsed = elapsed;
@@ -142,6 +167,7 @@ static measured measure(const char *model, const gp_device_spec *devices, int co
                                         .samples = 4,
                                         .mix = {0.25, 0.25},
                                         .seconds = seconds,
+                                        .memory = fake.memory,
                                         .clock = fake_clock};
     m.status = gp_profile_measure(&request, m.profile, &m.came, &m.err);
     return m;
@@ -253,7 +279,7 @@ static void a_small_memory_holds_a_part_at_a_time(void **state) {
     for (size_t memory = 16384; memory >= 256; memory -= 256) {
         spec.kind = make_kind(true);
         fake.accumulating = 4000;
-        spec.memory = memory;
+        fake.memory = memory;
         measured m = measure(MODEL, &spec, 1, 100);
         if (m.status == GP_OK) {
             least = memory;
@@ -284,6 +310,22 @@ static void devices_take_turns(void **state) {
     assert_int_equal(m.profile->copy_count, 6);
     for (size_t i = 0; i < 6; i++) assert_non_null(gp_profile_find_copy(m.profile, pairs[i][0], pairs[i][1]));
     release(&m);
+}
+
+/* What a copy between two devices of a kind takes is not measured within one of them, where there are two. */
+static void copies_are_between_devices(void **state) {
+    (void)state;
+    const gp_device_kind *kind = make_kind(true);
+    const gp_device_spec specs[] = {{kind, 0, 1, 0}, {kind, 1, 1, 0}};
+    for (int count = 1; count <= 2; count++) {
+        (void)make_kind(true);
+        measured m = measure(MODEL, specs, count, 100);
+        if (m.status != GP_OK) fail_msg("%s", m.err.text);
+        assert_int_equal(m.profile->copy_count, 2);
+        assert_true(fake.pulls > 0);
+        assert_int_equal(fake.pulls_within, count == 1 ? fake.pulls : 0);
+        release(&m);
+    }
 }
 
 /* Updates in one launch are handed over as a worker would, and their time shared out by bytes: 6·8 and 8·8 numbers. */
@@ -381,6 +423,7 @@ int main(void) {
         cmocka_unit_test(what_is_known_is_not_timed_again_where_time_is_over),
         cmocka_unit_test(a_small_memory_holds_a_part_at_a_time),
         cmocka_unit_test(devices_take_turns),
+        cmocka_unit_test(copies_are_between_devices),
         cmocka_unit_test(updates_in_one_launch_share_its_time),
         cmocka_unit_test(a_failure_is_told),
         cmocka_unit_test(medians_and_their_intervals),

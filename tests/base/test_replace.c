@@ -229,6 +229,19 @@ static void links_permissions_and_pipes_stay(void **state) {
     assert_int_equal(stat(target, &about), 0);
     assert_int_equal(about.st_mode & 07777, 0600);
     expect_target(new_text);
+    /* What it leads to is not there yet: the link stays, and leads to it. Nobody's permissions stay too. */
+    assert_int_equal(unlink(target), 0);
+    script.count = 0;
+    assert_int_equal(gp_file_replace(link, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_OK);
+    assert_int_equal(lstat(link, &about), 0);
+    assert_true(S_ISLNK(about.st_mode));
+    expect_target(new_text);
+    assert_int_equal(chmod(target, 0), 0);
+    script.count = 0;
+    assert_int_equal(gp_file_replace(link, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_OK);
+    assert_int_equal(stat(target, &about), 0);
+    assert_int_equal(about.st_mode & 07777, 0);
+    assert_int_equal(chmod(target, 0600), 0);
     assert_int_equal(mkfifo(pipe, 0600), 0);
     script.count = 0;
     assert_int_equal(gp_file_replace(pipe, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_IO);

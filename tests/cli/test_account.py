@@ -23,7 +23,8 @@ pipeline: {devices: [cpu, cpu], micro_batches: 4, balance: size}
 optimizer: {sgd: {lr: 0.01}}
 train: {steps: 40}
 """
-LINE = (r"^account: a step took [0-9.]+ .?s, bubble \d+%; expected \(counted\) [0-9.]+ .?s, bubble \d+%; "
+SIDE = r"[0-9.]+ .?s, bubble \d+% \(copying \d+%, waiting \d+%\)"
+LINE = (r"^account: a step took " + SIDE + r"; expected \(counted\) " + SIDE + "; "
         r"memory planned [0-9.]+ .iB, resident [0-9.]+ .iB$")
 
 

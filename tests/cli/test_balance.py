@@ -145,10 +145,10 @@ class Balance(unittest.TestCase):
         self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2], NAMES, machine="a phone", micro_batch=2))
         out = self.expect(["--profile", "p.json", "c.yaml"])
         self.assertRegex(out, r"\Aprofile      p\.json\n             taken on another machine \(a phone\), with "
-                         r"micro-batches of 2\n\nlayers on cpu, a micro-batch of 2\n")
+                         r"micro-batches of 2\n\nlayers on cpu, a micro-batch of 2; memory of one of 4\n")
         self.assertRegex(out, r"\n  conv 0 +8 ms +16 ms  █{12} ")
         self.assertRegex(out, r"\n  relu a +1 ms +2 ms  █▌ {11}")
-        self.assertRegex(out, r"\n      0  cpu +1  0 … 0 +24 ms  █{12} +\d+%\n      1  cpu +7  1 … 7 +24 ms  █{12} +\d+%\n")
+        self.assertRegex(out, r"\n      0  cpu +1  0 … 0 +48 ms  █+▉ +\d+%\n      1  cpu +7  1 … 7 +58.5 ms  █{12} +\d+%\n")
         self.assertRegex(out, r"the even cut \[4, 4\]: \d+ ms, 1\.\d\d times as long\n")
         self.assertRegex(out, r"\nbalance      \[1, 7\]\n.*balance: \[1, 7\]\n.*'pipeline.balance=\[1, 7\]'\n\Z")
         self.assertNotIn("configured", out)
@@ -160,7 +160,7 @@ class Balance(unittest.TestCase):
         self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2], machine="a phone"))
         report = json.loads(self.expect(["--profile", "p.json", "--json", "c.yaml"]))
         self.assertEqual(report["balance"], [1, 7])
-        self.assertEqual([stage["micro_batch"] for stage in report["stages"]], [24, 24])
+        self.assertEqual([stage["micro_batch"] for stage in report["stages"]], [24, 29.25])
         self.assertEqual([layer["name"] for layer in report["layers"]], NAMES)
         self.assertEqual(report["layers"][0]["times"]["cpu"],
                          {"forward": 8, "backward_input": 8, "backward_weight": 8, "recompute": 8, "update": 0})
@@ -253,6 +253,9 @@ class Balance(unittest.TestCase):
         self.expect(["--profile", "p.json", "--write", "--set", "pipeline={devices: [cpu, cpu, cpu], micro_batches: 4}",
                      "c.yaml"], 2,
                     "gpipe-balance: --write: the balance is for the 3 devices that --set says, but c.yaml has 2\n")
+        self.expect(["--profile", "p.json", "--write", "--set", "model.layers=[flatten, linear: 8, relu, linear: 8, relu, "
+                     "linear: 8, relu, linear: 3]", "c.yaml"], 2,
+                    "gpipe-balance: --write: the balance is for the model that --set says, but c.yaml has another\n")
         self.write("alias.yaml", CONFIG.replace("pipeline:", "spare: &p").replace("optimizer:", "pipeline: *p\noptimizer:"))
         self.assertEqual(self.run_program("--profile", "p.json", "--write", "alias.yaml").returncode, 2)
 
@@ -282,6 +285,20 @@ class Balance(unittest.TestCase):
             self.write(kept, damage)
             self.assertRegex(self.expect(["--seconds", "0.3", "c.yaml"]), r"\Aprofile      measured in ")
             self.expect(["c.yaml"])
+
+    def test_what_is_kept_goes_by_times_and_not_by_names_or_memory(self):
+        """Other names of layers, a device with too little memory for the largest layer: the profile that was measured fits."""
+        self.write("d.yaml", CONFIG.replace("relu: {name: a}", "relu: {name: b}").replace("[a, -1]", "[b, -1]"))
+        self.assertIn("measured in", self.expect(["--seconds", "0.2", "c.yaml"]))
+        for arguments in (["d.yaml"], ["c.yaml"],
+                          ["--set", "pipeline.devices=[{cpu: {memory: 36KiB}}, cpu]", "c.yaml"]):
+            self.assertNotIn("measured in", self.expect(["--seconds", "0.2", *arguments]))
+        self.assertEqual(len(self.kept()), 1)
+        self.write("e.yaml", CONFIG.replace("    - flatten\n", "    - flatten\n    - linear: 2000\n"))
+        small = "pipeline.devices=[cpu, {cpu: {memory: 1MiB}}]"
+        out = self.expect(["--seconds", "0.2", "--set", small, "e.yaml"])
+        self.assertIn("measured in", out)
+        self.assertRegex(out, r"\n      1  cpu +[12]  ")
 
     def test_a_cache_that_cannot_be_written(self):
         self.write("cache", "no folder")
@@ -324,6 +341,16 @@ class Balance(unittest.TestCase):
         long.stdout.close()
         long.wait()
         self.assertEqual(len(self.kept()), 1)
+
+    def test_the_account_goes_by_what_was_kept(self):
+        """With a balance that is written down, and with -v too."""
+        self.write("t.yaml", CONFIG.replace("{tensors: nowhere.safetensors}", "{synthetic: {samples: 64, seed: 1}}").replace(
+            ", init: nowhere-either.safetensors", "").replace("  devices:", "  balance: [3, 5]\n  devices:"))
+        self.assertIn("; expected (counted) ", self.expect(["-o", "run", "t.yaml"], program=TRAIN))
+        self.expect(["--seconds", "0.2", "t.yaml"])
+        for more in ([], ["-v"]):
+            out = self.expect(["--force", "-o", "run", *more, "t.yaml"], program=TRAIN)
+            self.assertIn("; expected (profile) ", out)
 
 
 if __name__ == "__main__":

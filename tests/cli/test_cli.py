@@ -773,8 +773,10 @@ class Plan(Group):
         self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors"])
 
     def test_it_is_the_plan_of_the_run(self):
-        """With -v, which prints the plan before it trains, as without."""
+        """-v prints the plan before it trains; its norms are in the plan where there is clip_norm, and else its own."""
         for cut in ([], sets(["pipeline.devices=[cpu]"]), sets(["train={steps: 0}"])):
+            self.assertNotIn("norm s", self.expect(["--plan", "-v", "c.yaml", *cut], 0).out)
+            cut = [*cut, *sets(["optimizer.clip_norm=1"])]
             report, *programs = self.expect(["--plan", "-v", "c.yaml", *cut], 0).out.split("\n# ")
             run = self.expect(["-v", "--force", "-o", "run", "c.yaml", *cut], 0)
             self.assertEqual(run.out[: len(report)], report)

@@ -55,8 +55,8 @@ class Search(unittest.TestCase):
         with open(self.path(name)) as file:
             return file.read()
 
-    def run_program(self, *arguments, program=None):
-        environment = {**os.environ, "XDG_CACHE_HOME": self.folder}
+    def run_program(self, *arguments, program=None, cache=None):
+        environment = {**os.environ, "XDG_CACHE_HOME": cache or self.folder}
         return subprocess.run([program or BALANCE, *arguments], cwd=self.folder, env=environment, timeout=PATIENCE,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
@@ -69,6 +69,15 @@ class Search(unittest.TestCase):
         return ["--set", f"pipeline.micro_batches={plan['micro_batches']}",
                 "--set", f"pipeline.schedule={plan['schedule']}",
                 "--set", f"pipeline.checkpoint={plan['checkpoint']}", "--set", "pipeline.lockstep=auto"]
+
+    def test_each_size_is_measured_once(self):
+        """However many plans there are of it, and though none can be kept; not at all where all are."""
+        self.write("few.yaml", CONFIG.replace("batch: 16", "batch: 2").replace("micro_batches: 3", "micro_batches: 2"))
+        for cache, again, measured in ((self.folder, [], 2), (self.folder, [], 0), (self.folder, ["--again"], 2),
+                                       (self.path("c.yaml"), [], 2)):
+            process = self.run_program("--search", "--seconds", "0.2", "--json", *again, "few.yaml", cache=cache)
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+            self.assertEqual(json.loads(process.stdout)["measured"], measured, (cache, again))
 
     def test_tries_all_and_sorts_by_time(self):
         found = self.search()

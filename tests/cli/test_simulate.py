@@ -56,6 +56,19 @@ class Simulate(unittest.TestCase):
                 for span, busy, waiting in zip(answer["spans"], answer["busy"], answer["waiting"]):
                     self.assertAlmostEqual(span, busy + waiting, places=6)
 
+    def test_copies_of_a_list_are_of_links(self):
+        """Two devices have one link, and it has one length, whichever way a schedule goes over it."""
+        steps = {}
+        for schedule in ("zb_v", "1f1b"):
+            for copies in ("[0, 1]", "[1, 1]", "[1, 0]", "[0, 0]", "1"):
+                steps[schedule, copies] = self.simulate(
+                    "{schedule: %s, stages: 2, micro_batches: 8, forward: 1, backward_input: 1, backward_weight: 1, "
+                    "copy: %s}" % (schedule, copies))["step"]
+            self.assertEqual(steps[schedule, "[0, 1]"], steps[schedule, "[1, 1]"])
+            self.assertEqual(steps[schedule, "[1, 1]"], steps[schedule, "1"])
+            self.assertEqual(steps[schedule, "[1, 0]"], steps[schedule, "[0, 0]"])
+            self.assertLess(steps[schedule, "[0, 0]"], steps[schedule, "1"])
+
     def test_table(self):
         path = self.write("schedule: 1f1b\nstages: 2\nmicro_batches: 3\nforward: 1\nbackward_input: 1\n"
                           "backward_weight: 1\n")

@@ -47,6 +47,7 @@ target_link_libraries(gp_fiber_kernels PUBLIC gp_fibers)
 
 gp_test(cuda_fibers "unit" 60 gp_fiber_kernels gp_base)
 gp_test(cuda_launch "unit" 60 gp_host_cuda)
+gp_test(cuda_staging "unit" 60 gp_host_cuda)
 gp_test(cuda_ops "unit" 300 gp_op_cases gp_host_cuda)
 gp_test(cuda_reorder "unit" 60 gp_host_cuda)
 gp_test(cuda_update "unit" 60 gp_host_cuda)

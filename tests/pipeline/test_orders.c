@@ -192,6 +192,8 @@ static void bad_orders_are_refused(void **state) {
                                {1, GP_TASK_FORWARD, 1, 0},
                                {1, GP_TASK_BACKWARD, 1, 0}},
                   4, "worker 0, B0 of stage 0: can never begin: what it waits for waits for it");
+    check_refused((bad_task[]){{0, GP_TASK_FORWARD, 0, 0}, {0, GP_TASK_BACKWARD, 0, 0}, {1, GP_TASK_FORWARD, 1, 0}}, 3,
+                  "worker 0, B0 of stage 0: waits for a backward on stage 1, which the order does not have");
     check_refused((bad_task[]){{0, GP_TASK_FORWARD, 0, 0}, {0, GP_TASK_FORWARD, 0, 0}}, 2,
                   "worker 0, F0 of stage 0: a second forward");
     check_refused(

@@ -81,6 +81,8 @@ static void bad_orders_are_refused_with_their_place(void **state) {
     check_refused("F0 W0 I0\nF0 B0\n", "a.txt:1:4: worker 0, W0 of stage 0: stands before the backward for inputs");
     check_refused("F0 I0 I0\nF0 B0\n", "a.txt:1:7: worker 0, I0 of stage 0: a second backward");
     check_refused("F0 I0\nF0 B0\n", "a.txt: stage 0: micro-batch 0 has no backward for weights");
+    check_refused("F1 B0 B1 W0 W1\nF0 F1 B0 W0 B1 W1\n",
+                  "a.txt:2:1: worker 1, F0 of stage 1: waits for a forward on stage 0, which the order does not have");
     /* Each waits for the other. */
     check_refused("F0 B0 F1 B1\nF0 F1 B0 B1\n",
                   "a.txt:1:4: worker 0, B0 of stage 0: can never begin: what it waits for waits for it");
@@ -143,6 +145,18 @@ static void programs_are_carried_out_as_they_stand(void **state) {
     gp_programs_destroy(&programs);
 }
 
+/* Copies may leave whenever what they carry is there: behind the backward for weights, with others' loads between. */
+static void sends_stand_where_they_like(void **state) {
+    (void)state;
+    gp_programs *programs = NULL;
+    gp_error err = {0};
+    const char *late = with("B s1 m0 first\n", "I s1 m0 first\nW s1 m0 first\n");
+    if (make_programs(late, &programs, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_int_equal(programs->worker[1].instrs[5].op, GP_INSTR_BACKWARD_WEIGHT);
+    assert_int_equal(programs->worker[1].instrs[6].op, GP_INSTR_SEND);
+    gp_programs_destroy(&programs);
+}
+
 static void check_bad_programs(const char *text, const char *message) {
     gp_programs *programs = NULL;
     gp_error err = {0};
@@ -166,6 +180,11 @@ static void bad_programs_are_refused_with_their_line(void **state) {
                        "p.txt:16:1: worker 1, instruction 5 (send s1 m0 e9): there are 3 edges, counted from 0");
     check_bad_programs(with("B s0 m0 first @4294967295\n", "B s0 m0\n"),
                        "p.txt:7:1: worker 0, instruction 4 (B s0 m0): the stage's first backward does not say so");
+    check_bad_programs(with("on=0,1", "on=0,0"), "p.txt:1:63: worker 1 has no stage: each has one or more");
+    check_bad_programs(
+        with("send s0 m0 e0 keep", "send s0 m0 e0"),
+        "p.txt:5:1: worker 0, instruction 2 (send s0 m0 e0): the forward kept, so that it is sent from the "
+        "saved slot: keep is missing");
     check_bad_programs(with("training", "evaluation"),
                        "p.txt: the programs are an evaluation's; a schedule is one of training");
     check_bad_programs(with("F s1 m0", "G s1 m0"), "p.txt:13:1: \"G\" is no operation");
@@ -200,6 +219,7 @@ int main(void) {
         cmocka_unit_test(an_order_is_read),
         cmocka_unit_test(bad_orders_are_refused_with_their_place),
         cmocka_unit_test(programs_are_carried_out_as_they_stand),
+        cmocka_unit_test(sends_stand_where_they_like),
         cmocka_unit_test(bad_programs_are_refused_with_their_line),
         cmocka_unit_test(an_order_trains_to_the_bits_of_its_schedule),
     };

@@ -139,8 +139,8 @@ static void slots_cost_no_time(void **state) {
     }
 }
 
-/* A program that sends before it has computed has no slot to send from. */
-static void senseless_programs_get_no_slots(void **state) {
+/* A program that sends before it has computed has no slot to send from, and the validator says so. */
+static void senseless_programs_are_the_validators(void **state) {
     (void)state;
     toy t;
     toy_init_chain(&t, 2, false);
@@ -151,8 +151,9 @@ static void senseless_programs_get_no_slots(void **state) {
     first->instrs[1] = first->instrs[2];
     first->instrs[2] = forward;
     gp_error err = {0};
-    assert_int_equal(gp_slots_assign(t.stages, programs, NULL, &err), GP_PROGRAM);
-    assert_non_null(strstr(err.text, "instruction 1 (send s0 m0 e0): sends what was not computed"));
+    assert_int_equal(gp_slots_assign(t.stages, programs, NULL, &err), GP_OK);
+    assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
+    assert_non_null(strstr(err.text, "instruction 1 (send s0 m0 e0): sent before the forward that makes it"));
     gp_programs_destroy(&programs);
     toy_fini(&t);
 }
@@ -212,7 +213,7 @@ int main(void) {
         cmocka_unit_test(evaluation_needs_few),
         cmocka_unit_test(skips_lengthen_the_outbox),
         cmocka_unit_test(slots_cost_no_time),
-        cmocka_unit_test(senseless_programs_get_no_slots),
+        cmocka_unit_test(senseless_programs_are_the_validators),
         cmocka_unit_test(receives_go_ahead),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -265,7 +265,7 @@ static void norms_out_of_place_are_named(void **state) {
                  (int)(strstr(lacking, "step") - lacking), lacking);
         assert_int_equal(gp_programs_read(text, "p", &programs, &err), GP_OK);
         assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-        assert_string_equal(err.text, i ? "stage 0 has no clip" : "stage 0 has no norm");
+        assert_string_equal(err.text, i ? "stage 0 has no clip" : "stage 0 has no norm, which clipping asks for");
         gp_programs_destroy(&programs);
     }
     toy_fini(&t);
@@ -346,7 +346,7 @@ static void wrong_sizes_are_refused(void **state) {
          "the programs are for 1 stages, but the model is cut into 2"},
         {"programs workers=1 stages=2 pieces=4096 training descending on=0,0\nworker 0:\nload s0 m0\n",
          "1 instructions are too few for 4096 micro-batches, 2 stages and the 3 edges between them"},
-        {"programs workers=2 stages=2 pieces=2 evaluation descending on=0,0\nworker 0:\nworker 1:\nstep s0\n",
+        {"programs workers=2 stages=2 pieces=2 evaluation descending on=0,1\nworker 0:\nworker 1:\nstep s0\n",
          "worker 1, instruction 0 (step s0): stage 0 is on worker 0"},
         {"programs workers=1 stages=2 pieces=2 evaluation descending on=0,0\nworker 0:\nload s0 m0\nload s0 m0\n"
          "load s0 m1\nload s1 m1\n",

@@ -26,6 +26,12 @@ static gp_status add_part(gp_cuda_staging *staging, size_t bytes, gp_error *err)
     return GP_OK;
 }
 
+static bool is_used(const gp_cuda_staging *staging) {
+    for (size_t i = 0; i < staging->part_count; i++)
+        if (staging->parts[i].used > 0) return true;
+    return staging->count > 0;
+}
+
 gp_status gp_cuda_staging_take(gp_cuda_staging *staging, size_t bytes, void **out, gp_error *err) {
     size_t size = gp_align_up(bytes, GP_ALIGNMENT);
     assert(bytes <= gp_cuda_staging_block);
@@ -34,8 +40,7 @@ gp_status gp_cuda_staging_take(gp_cuda_staging *staging, size_t bytes, void **ou
            staging->parts[staging->now].bytes - staging->parts[staging->now].used < size)
         staging->now++;
     if (staging->now == staging->part_count) {
-        bool any = staging->count > 0 || (staging->part_count > 0 && staging->parts[0].used > 0);
-        if (any && staging->bytes + size > gp_cuda_staging_most) return GP_OK;
+        if (is_used(staging) && staging->bytes + size > gp_cuda_staging_most) return GP_OK;
         GP_RETURN_IF_FAILED(add_part(staging, size, err));
     }
     struct gp_cuda_staging_part *part = &staging->parts[staging->now];
