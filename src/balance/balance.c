@@ -25,10 +25,10 @@ typedef struct finder {
 
 static size_t excess_of(const gp_plan *plan) {
     size_t most = 0;
-    for (int w = 0; w < plan->workers; w++)
-        if (plan->devices[w].memory > 0 && plan->arena[w] > plan->devices[w].memory &&
-            plan->arena[w] - plan->devices[w].memory > most)
-            most = plan->arena[w] - plan->devices[w].memory;
+    for (int w = 0; w < plan->workers; w++) {
+        size_t room = gp_device_room(&plan->devices[w]);
+        if (room > 0 && plan->arena[w] > room && plan->arena[w] - room > most) most = plan->arena[w] - room;
+    }
     return most;
 }
 

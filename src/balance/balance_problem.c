@@ -97,7 +97,8 @@ static gp_status list_workers(gp_balance_problem *problem, const gp_balance_requ
     GP_RETURN_IF_FAILED(GP_NEW(&kinds.items, workers + stages, err));
     for (int w = 0; w < workers; w++) {
         const gp_device_spec *spec = &request->plan.devices[w];
-        int64_t memory = spec->memory > INT64_MAX ? INT64_MAX : (int64_t)spec->memory;
+        size_t room = gp_device_room(spec);
+        int64_t memory = room > INT64_MAX ? INT64_MAX : (int64_t)room;
         snprintf(problem->worker_names[w], sizeof problem->worker_names[w], "worker %d", w);
         problem->workers[w] = (gp_cut_worker){add_kind(&kinds, &request->devices[w]), memory, problem->worker_names[w]};
     }

@@ -48,6 +48,10 @@ struct gp_device_kind {
     bool computes_f64; /* ref only */
     bool on_host;      /* its memory is the host's: any thread may read what an event that has happened stands behind */
 
+    size_t beside; /* bytes that an open device takes of its memory beside what is reserved, about */
+    /* NULL: none. Memory of the host that a stream pins to copy so many bytes in a step, about. Pure. */
+    size_t (*pinned)(size_t staged);
+
     /* Planning: any thread, no device needed. `prepared` comes with desc set and everything else zero; the kind fills
      * the rest (flops and bytes excepted). Where an operand's format is GP_FORMAT_ANY the kind chooses; where it is a
      * number the kind takes it as it is. Refuses with GP_UNSUPPORTED and a sentence what it cannot do; in particular
@@ -108,6 +112,12 @@ struct gp_device_kind {
     void (*mark_begin)(const char *name);
     void (*mark_end)(void);
 };
+
+/* Bytes of the spec's memory that may be reserved, what stands beside them left out; 0: no limit. */
+static inline size_t gp_device_room(const gp_device_spec *spec) {
+    if (spec->memory == 0) return 0;
+    return spec->memory > spec->kind->beside ? spec->memory - spec->kind->beside : 1;
+}
 
 /* Prepared ops by descriptor: each descriptor is prepared once per device kind. Owned by the plan; any thread. */
 typedef struct gp_op_cache gp_op_cache;

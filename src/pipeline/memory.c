@@ -135,9 +135,44 @@ gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *o
     return GP_OK;
 }
 
+/* What an instruction copies between the host and the worker's device. */
+static size_t staged_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
+    size_t offset, bytes, sum = 0;
+    for (int value = GP_VALUE_INPUT; instr->op == GP_INSTR_LOAD && value <= GP_VALUE_TARGET; value++)
+        if (gp_instr_load(plan, mini, instr, value, &offset, &bytes)) sum += gp_align_up(bytes, GP_ALIGNMENT);
+    if (instr->op != GP_INSTR_RECV) return sum;
+    const gp_edge *edge = &plan->stages->edges[instr->edge];
+    if (plan->devices[plan->stage[edge->from].worker].kind == plan->devices[plan->stage[edge->to].worker].kind)
+        return 0;
+    gp_instr_copy(plan, mini, instr, &offset, &bytes);
+    return gp_align_up(bytes, GP_ALIGNMENT);
+}
+
+size_t gp_memory_pinned(const gp_plan *plan, int worker) {
+    const gp_device_kind *kind = plan->devices[worker].kind;
+    size_t most[GP_QUEUES] = {0}, all = 0;
+    if (!kind->pinned) return 0;
+    for (int m = 0; m < plan->mini_count; m++) {
+        const gp_program *program = &plan->minis[m].programs->worker[worker];
+        size_t sum[GP_QUEUES] = {0};
+        for (size_t pc = 0; pc < program->count; pc++)
+            sum[gp_instr_queue(plan->stages, &program->instrs[pc])] +=
+                staged_bytes(plan, &plan->minis[m], &program->instrs[pc]);
+        for (int q = 0; q < GP_QUEUES; q++)
+            if (sum[q] > most[q]) most[q] = sum[q];
+    }
+    for (int s = 0; s < plan->stages->count; s++)
+        for (int p = 0; plan->stage[s].worker == worker && p < plan->stage[s].param_count; p++)
+            if (plan->stage[s].params[p].bytes > most[GP_QUEUE_COMPUTE])
+                most[GP_QUEUE_COMPUTE] = plan->stage[s].params[p].bytes;
+    for (int q = 0; q < GP_QUEUES; q++) all += kind->pinned(most[q]);
+    return all;
+}
+
 gp_status gp_memory_check(const gp_plan *plan, int *worker, gp_error *err) {
     for (int w = 0; w < plan->workers; w++) {
-        if (plan->devices[w].memory == 0 || plan->arena[w] <= plan->devices[w].memory) continue;
+        size_t beside = plan->devices[w].kind->beside;
+        if (plan->devices[w].memory == 0 || plan->arena[w] <= gp_device_room(&plan->devices[w])) continue;
         char needed[32], allowed[32], bytes[32], parts[GP_ERROR_TEXT / 2] = "";
         size_t used = 0;
         for (int k = 0; k < GP_MEMORY_KINDS; k++) {
@@ -150,8 +185,11 @@ gp_status gp_memory_check(const gp_plan *plan, int *worker, gp_error *err) {
             used += wrote > 0 ? (size_t)wrote : 0;
         }
         *worker = w;
+        if (beside > 0 && used < sizeof parts)
+            snprintf(parts + used, sizeof parts - used, ", beside them libraries, about %s",
+                     gp_bytes_text(bytes, beside));
         return gp_fail(err, GP_MEMORY, "worker %d needs %s (%zu bytes), but its memory is %s (%s)", w,
-                       gp_bytes_text(needed, plan->arena[w]), plan->arena[w],
+                       gp_bytes_text(needed, plan->arena[w] + beside), plan->arena[w] + beside,
                        gp_bytes_text(allowed, plan->devices[w].memory), parts);
     }
     return GP_OK;

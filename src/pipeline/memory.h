@@ -22,8 +22,12 @@ typedef struct gp_memory_peak {
 } gp_memory_peak;
 GP_MUST_USE gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *out, gp_error *err);
 
-/* GP_MEMORY where a worker's arena exceeds its device's `memory`: the numbers, kind by kind. The caller gives it a
- * place and what would make it fit. *worker is the first such worker. */
+/* Bytes of the host's memory that a worker's device pins, about: for what a step loads and receives from devices of
+ * other kinds, and for the largest parameter that is read or written. */
+size_t gp_memory_pinned(const gp_plan *plan, int worker);
+
+/* GP_MEMORY where a worker's arena, and what its device takes beside it, exceed the device's `memory`: the numbers,
+ * kind by kind. The caller gives it a place and what would make it fit. *worker is the first such worker. */
 GP_MUST_USE gp_status gp_memory_check(const gp_plan *plan, int *worker, gp_error *err);
 
 #endif

@@ -82,6 +82,20 @@ static void write_allowed(const gp_plan *plan, const column *its, int kind, char
     write_size(its->worker < 0 ? 0 : plan->devices[its->worker].memory, text);
 }
 
+static void write_beside(const gp_plan *plan, const column *its, int kind, char text[GP_INSTR_TEXT]) {
+    size_t bytes = its->worker < 0 ? 0 : plan->devices[its->worker].kind->beside;
+    (void)kind;
+    for (int w = 0; w < plan->workers && its->worker < 0; w++) bytes += plan->devices[w].kind->beside;
+    write_size(bytes, text);
+}
+
+static void write_pinned(const gp_plan *plan, const column *its, int kind, char text[GP_INSTR_TEXT]) {
+    size_t bytes = its->worker < 0 ? 0 : gp_memory_pinned(plan, its->worker);
+    (void)kind;
+    for (int w = 0; w < plan->workers && its->worker < 0; w++) bytes += gp_memory_pinned(plan, w);
+    write_size(bytes, text);
+}
+
 static void write_peak(const gp_plan *plan, const column *its, int kind, char text[GP_INSTR_TEXT]) {
     (void)plan;
     (void)kind;
@@ -142,12 +156,23 @@ static bool is_limited(const gp_plan *plan) {
     return false;
 }
 
+/* Some device takes memory beside its arena. */
+static bool is_beside(const gp_plan *plan) {
+    for (int w = 0; w < plan->workers; w++)
+        if (plan->devices[w].kind->beside || plan->devices[w].kind->pinned) return true;
+    return false;
+}
+
 static void write_block(const gp_report *report, const column *columns, int count) {
     write_row(report, "", columns, count, write_name, 0);
     for (int k = 0; k < GP_MEMORY_KINDS; k++)
         write_row(report, gp_memory_kind_name((gp_memory_kind)k), columns, count, write_kind, k);
     write_row(report, "arena", columns, count, write_arena, 0);
     write_row(report, "  in bytes", columns, count, write_bytes, 0);
+    if (is_beside(report->plan)) {
+        write_row(report, "  libraries, est.", columns, count, write_beside, 0);
+        write_row(report, "  pinned, est.", columns, count, write_pinned, 0);
+    }
     if (is_limited(report->plan)) write_row(report, "  allowed", columns, count, write_allowed, 0);
     write_row(report, "most in use", columns, count, write_peak, 0);
     write_row(report, "  at", columns, count, write_instr, 0);

@@ -86,7 +86,8 @@ static struct {
     bool reached[MOST_DEVICES][MOST_DEVICES]; /* [from][to]: was asked */
     bool broken;                              /* something was made to fail: what was under way may stay so */
     bool lost[MOST_DEVICES];
-    long works; /* that may fail */
+    size_t taken[MOST_DEVICES]; /* by libraries */
+    long works;                 /* that may fail */
     recorder_fault fault;
     const gp_cuda_api *before;
 } it = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -469,7 +470,7 @@ static gp_status use(int index, gp_error *err) {
 static gp_status memory(gp_cuda_memory *out, gp_error *err) {
     if (!enter("memory", err)) return GP_DEVICE;
     size_t total = it.options.memory ? it.options.memory : (size_t)1 << 30;
-    *out = (gp_cuda_memory){total, total};
+    *out = (gp_cuda_memory){total - it.taken[this_thread()->device], total};
     return leave(GP_OK);
 }
 
@@ -543,6 +544,9 @@ static gp_status library_open(gp_cuda_stream *stream, gp_cuda_library **out, gp_
     if (!enter("library_open", err)) return GP_DEVICE;
     GP_RETURN_IF_FAILED(leave(GP_NEW(&library, 1, err)));
     library->stream = stream;
+    pthread_mutex_lock(&it.lock);
+    it.taken[stream->device] += it.options.library;
+    pthread_mutex_unlock(&it.lock);
     *out = library;
     return GP_OK;
 }
@@ -605,6 +609,7 @@ void recorder_begin(const recorder_options *options) {
     it.error[0] = 0;
     it.broken = false;
     memset(it.lost, 0, sizeof it.lost);
+    memset(it.taken, 0, sizeof it.taken);
     it.works = 0;
     it.fault = (recorder_fault){0};
     memset(it.reached, 0, sizeof it.reached);

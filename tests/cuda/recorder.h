@@ -30,7 +30,8 @@ typedef struct recorder_options {
     /* This launch, plan or copy, counted from 1, fails when it is carried out; its device does nothing more, and every
      * later call for it fails. 0: none. */
     long failing_work;
-    size_t memory; /* bytes of each device; 0: a GiB */
+    size_t memory;  /* bytes of each device; 0: a GiB */
+    size_t library; /* bytes that a stream's libraries take */
 } recorder_options;
 
 typedef struct recorder_counts {

@@ -30,13 +30,13 @@ static void each_call_fails(void **state) {
     harness_options options = training_options(&cut, GP_CHECKPOINT_ALWAYS, false, 2);
     recorder_counts counts;
     gp_error err = {0};
-    recorder_begin(&(recorder_options){RECORDER_EAGER, 0, 2, -1, -1, 0, 0});
+    recorder_begin(&(recorder_options){RECORDER_EAGER, 0, 2, -1, -1, 0, 0, 0});
     assert_int_equal(training_run(&options, 2, NULL, &err), GP_OK);
     assert_null(recorder_end(&counts));
     long failed = 0, ended_well = 0;
     for (long call = 0; call < counts.calls; call++) {
         err = (gp_error){0};
-        recorder_begin(&(recorder_options){RECORDER_EAGER, 0, 2, -1, call, 0, 0});
+        recorder_begin(&(recorder_options){RECORDER_EAGER, 0, 2, -1, call, 0, 0, 0});
         gp_status status = training_run(&options, 2, NULL, &err);
         const char *sentence = recorder_end(NULL);
         if (sentence) fail_msg("call %ld: %s", call, sentence);
@@ -87,7 +87,7 @@ static void late_failures_are_placed(void **state) {
             gp_status status = GP_OK;
             for (long work = 1 + policy; status != GP_OK || work == 1 + policy; work += 11) {
                 gp_error err = {0};
-                recorder_begin(&(recorder_options){(recorder_policy)policy, 3, devices, -1, -1, work, 0});
+                recorder_begin(&(recorder_options){(recorder_policy)policy, 3, devices, -1, -1, work, 0, 0});
                 status = training_run(&options, 2, NULL, &err);
                 const char *sentence = recorder_end(NULL);
                 if (sentence) fail_msg("%d devices, policy %d, work %ld: %s", devices, policy, work, sentence);

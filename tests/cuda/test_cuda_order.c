@@ -42,7 +42,7 @@ static training_outcome train_recorded(const harness_options *options, recorder_
     gp_error err = {0};
     training_outcome out = {0};
     recorder_counts counts;
-    recorder_begin(&(recorder_options){policy, seed, 4, -1, -1, 0, 0});
+    recorder_begin(&(recorder_options){policy, seed, 4, -1, -1, 0, 0, 0});
     gp_status status = training_run(options, TRAINING_STEPS, &out, &err);
     const char *sentence = recorder_end(&counts);
     if (sentence || status != GP_OK)
@@ -138,7 +138,7 @@ static void groups_are_fused(void **state) {
     static const training_cut whole = {network_residual, 1, {22}};
     harness_options options = training_options(&whole, GP_CHECKPOINT_NEVER, false, 1);
     harness h;
-    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, -1, -1, 0, 0}); /* who plans asks the toolkit */
+    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, -1, -1, 0, 0, 0}); /* who plans asks the toolkit */
     harness_plan(&h, &options);
     assert_int_equal(harness_ops(&h, GP_ROUTINE_KEEP, GP_OP_NORM_APPLY_RELU), 5);
     assert_int_equal(harness_ops(&h, GP_ROUTINE_EVALUATE, GP_OP_NORM_APPLY_RELU), 5);
@@ -175,12 +175,12 @@ static void every_wait_is_needed(void **state) {
     recorder_counts counts;
     gp_error err = {0};
     training_outcome out = {0};
-    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, -1, -1, 0, 0});
+    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, -1, -1, 0, 0, 0});
     assert_int_equal(training_run(&options, TRAINING_STEPS, &out, &err), GP_OK);
     assert_null(recorder_end(&counts));
     long needless = 0;
     for (long wait = 0; wait < counts.waits; wait++) {
-        recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, wait, -1, 0, 0});
+        recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, wait, -1, 0, 0, 0});
         gp_status status = training_run(&options, TRAINING_STEPS, &out, &err);
         const char *sentence = recorder_end(NULL);
         if (!sentence && status == GP_OK) needless++;
@@ -196,7 +196,7 @@ static void spans_have_the_devices_times(void **state) {
     gp_error err = {0};
     gp_step_result result;
     gp_recorder *spans = NULL;
-    recorder_begin(&(recorder_options){RECORDER_LAST_FIRST, 0, 2, -1, -1, 0, 0});
+    recorder_begin(&(recorder_options){RECORDER_LAST_FIRST, 0, 2, -1, -1, 0, 0, 0});
     harness_plan(&h, &options);
     harness_start(&h, NULL);
     assert_int_equal(gp_recorder_create(2, &spans, &err), GP_OK);

@@ -20,7 +20,7 @@ static gp_status measure(const char *model, size_t memory, gp_profile **out, gp_
     gp_graph *graph = NULL;
     gp_profile_identity identity = {.samples = 4};
     gp_measured came;
-    const gp_device_spec spec = {&gp_cuda_kind, 0, 1, memory};
+    const gp_device_spec spec = {&gp_cuda_kind, 0, 1, memory ? gp_cuda_kind.beside + memory : 0};
     gp_status status = gp_yaml_parse(model, strlen(model), "m.yaml", &document, err);
     if (status == GP_OK) status = gp_graph_build(gp_yaml_root(document), &graph, err);
     if (status == GP_OK) status = gp_profile_create(&identity, graph, &spec, 1, out, err);

@@ -288,6 +288,28 @@ static void test_allowed(void **state) {
     release(&p);
 }
 
+static size_t pin(size_t staged) {
+    return staged > 0 ? (size_t)1 << 20 : 0;
+}
+
+/* What a device takes beside its arena has lines of its own. */
+static void test_beside(void **state) {
+    (void)state;
+    static gp_device_kind kind;
+    kind = gp_ref_kind;
+    kind.beside = 256 << 20;
+    kind.pinned = pin;
+    planned p = make(picture_model, (setup){&kind, 2, 4, GP_CHECKPOINT_NEVER, false, 0});
+    char libraries[3][64] = {"256.0 MiB", "256.0 MiB", "512.0 MiB"};
+    char pinned[3][64] = {"2.00 MiB", "2.00 MiB", "4.00 MiB"}; /* loads; parameters */
+    expect_row(&p, "  libraries, est.", 0, libraries, 3);
+    expect_row(&p, "  pinned, est.", 0, pinned, 3);
+    release(&p);
+    p = make(picture_model, (setup){&gp_ref_kind, 2, 4, GP_CHECKPOINT_NEVER, false, 0});
+    assert_null(strstr(p.report, ", est."));
+    release(&p);
+}
+
 static char *chain(int layers) {
     char *text = NULL;
     size_t bytes = 0;
@@ -363,6 +385,7 @@ int main(void) {
         cmocka_unit_test(test_schedule),
         cmocka_unit_test(test_expected),
         cmocka_unit_test(test_allowed),
+        cmocka_unit_test(test_beside),
         cmocka_unit_test(test_all_stages),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_long_pipelines),

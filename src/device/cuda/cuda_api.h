@@ -103,6 +103,7 @@ typedef struct gp_cuda_api {
      * Chosen by the descriptor alone. GP_UNSUPPORTED where no engine does it with the same bits each time. */
     gp_status (*plan_create)(gp_prepared *prepared, gp_error *err);
     void (*plan_destroy)(gp_cuda_plan *plan);
+    /* Makes the handles that what was planned so far needs, so that their memory can be measured. */
     gp_status (*library_open)(gp_cuda_stream *stream, gp_cuda_library **out, gp_error *err);
     void (*library_close)(gp_cuda_library *library);
     gp_status (*plan_run)(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],

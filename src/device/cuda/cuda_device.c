@@ -10,6 +10,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_lost.h"
 #include "device/cuda/cuda_ops.h"
+#include "device/cuda/cuda_room.h"
 #include "device/cuda/cuda_staging.h"
 #include "device/cuda/cuda_update.h"
 
@@ -17,7 +18,7 @@ struct gp_device {
     int index;
     pthread_mutex_t fetching; /* guards `fetches`, which is made when it is first needed */
     gp_stream *fetches;
-    size_t limit;    /* bytes; 0: what is free */
+    gp_cuda_room room;
     uint64_t asked;  /* bit i: whether device i can be reached was asked, and made so where it can */
     size_t reserved; /* blocks */
     bool left;       /* work that will not end uses them: nothing is given back */
@@ -129,32 +130,21 @@ static gp_status cuda_open(const gp_device_spec *spec, gp_device **out, gp_error
         return gp_fail(err, GP_MEMORY, "cuda:%d: its lock cannot be made: %s", spec->index, strerror(failure));
     }
     device->index = spec->index;
-    device->limit = spec->memory;
+    device->room = (gp_cuda_room){.index = spec->index, .limit = spec->memory};
     gp_cuda_lost_watch(spec->index);
     *out = device;
     return GP_OK;
 }
 
-/* What is loaded when it is first used: the code of kernels and engines. A guess until it is measured on a device. */
-static const size_t MARGIN = (size_t)256 << 20;
-
 static gp_status cuda_reserve(gp_device *device, size_t bytes, void **out, gp_error *err) {
-    char asked[32], may[32], taken[32], margin[32];
-    gp_cuda_memory memory;
     GP_RETURN_IF_FAILED(gp_cuda->use(device->index, err));
-    GP_RETURN_IF_FAILED(gp_cuda->memory(&memory, err));
-    if (device->limit && bytes > device->limit)
-        return gp_fail(err, GP_MEMORY, "cuda:%d: %s asked for, of %s that may be used", device->index,
-                       gp_bytes_text(asked, bytes), gp_bytes_text(may, device->limit));
-    if (bytes > memory.free || memory.free - bytes < MARGIN)
-        return gp_fail(err, GP_MEMORY,
-                       "cuda:%d: %s asked for, and %s for kernels and libraries, of %s that are free: %s are taken, by "
-                       "CUDA itself, libraries, stages before this one and other programs",
-                       device->index, gp_bytes_text(asked, bytes), gp_bytes_text(margin, MARGIN),
-                       gp_bytes_text(may, memory.free), gp_bytes_text(taken, memory.total - memory.free));
-    GP_RETURN_IF_FAILED(gp_cuda->allocate(bytes ? bytes : 1, out, err));
+    GP_RETURN_IF_FAILED(gp_cuda_room_allocate(&device->room, bytes, out, err));
     device->reserved++;
     return GP_OK;
+}
+
+static size_t cuda_pinned(size_t staged) {
+    return gp_cuda_staging_bytes(staged);
 }
 
 static void cuda_unreserve(gp_device *device, void *block) {
@@ -225,7 +215,7 @@ static gp_status cuda_stream_create(gp_device *device, bool copies, gp_stream **
     gp_status status = gp_cuda->stream_create(copies, &stream->handle, err);
     if (status == GP_OK) status = gp_cuda->event_create(false, &stream->end, err);
     if (status == GP_OK) status = make_noted(stream, err);
-    if (status == GP_OK && !copies) status = gp_cuda->library_open(stream->handle, &stream->library, err);
+    if (status == GP_OK && !copies) status = gp_cuda_room_library(&device->room, stream->handle, &stream->library, err);
     if (status != GP_OK) {
         cuda_stream_destroy(stream);
         return status;
@@ -419,6 +409,8 @@ static void cuda_mark_end(void) {
 const gp_device_kind gp_cuda_kind = {
     .name = "cuda",
     .computes_f64 = false,
+    .beside = GP_CUDA_BESIDE,
+    .pinned = cuda_pinned,
     .prepare = cuda_prepare,
     .release = cuda_release,
     .libraries = cuda_libraries,

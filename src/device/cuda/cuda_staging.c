@@ -10,15 +10,15 @@ size_t gp_cuda_staging_block = (size_t)16 << 20;
 size_t gp_cuda_staging_most = (size_t)512 << 20;
 
 /* The first blocks are small: most streams carry little. */
-static size_t next_size(const gp_cuda_staging *staging, size_t bytes) {
+static size_t next_size(size_t all, size_t bytes) {
     size_t size = gp_cuda_staging_block / 256;
-    while (size < bytes || (size < staging->bytes && size < gp_cuda_staging_block)) size *= 2;
+    while (size < bytes || (size < all && size < gp_cuda_staging_block)) size *= 2;
     return size;
 }
 
 static gp_status add_part(gp_cuda_staging *staging, size_t bytes, gp_error *err) {
     void *block;
-    size_t size = next_size(staging, bytes);
+    size_t size = next_size(staging->bytes, bytes);
     GP_RETURN_IF_FAILED(GP_GROW(&staging->parts, &staging->part_capacity, staging->part_count + 1, err));
     GP_RETURN_IF_FAILED(gp_cuda->host_allocate(size, &block, err));
     staging->parts[staging->part_count++] = (struct gp_cuda_staging_part){block, size, 0};
@@ -30,6 +30,16 @@ static bool is_used(const gp_cuda_staging *staging) {
     for (size_t i = 0; i < staging->part_count; i++)
         if (staging->parts[i].used > 0) return true;
     return staging->count > 0;
+}
+
+size_t gp_cuda_staging_bytes(size_t staged) {
+    size_t all = 0;
+    if (staged > gp_cuda_staging_most) staged = gp_cuda_staging_most;
+    while (all < staged) {
+        size_t piece = staged - all < gp_cuda_staging_block ? staged - all : gp_cuda_staging_block;
+        all += next_size(all, piece);
+    }
+    return all;
 }
 
 gp_status gp_cuda_staging_take(gp_cuda_staging *staging, size_t bytes, void **out, gp_error *err) {

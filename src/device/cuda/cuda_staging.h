@@ -26,6 +26,8 @@ typedef struct gp_cuda_staging {
     size_t count, capacity;
 } gp_cuda_staging;
 
+/* What staging comes to take while a step stages so many bytes in large copies. Pure. */
+size_t gp_cuda_staging_bytes(size_t staged);
 /* Bytes for one copy, at most gp_cuda_staging_block; *out is NULL where the stream must be finished first. */
 GP_MUST_USE gp_status gp_cuda_staging_take(gp_cuda_staging *staging, size_t bytes, void **out, gp_error *err);
 /* That what lies at `at` goes to the host's memory when the stream is finished. */

@@ -50,7 +50,7 @@ gp_status gp_cublaslt_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_er
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static gp_status open_handle(gp_cuda_library *library, gp_error *err) {
+gp_status gp_cublaslt_handle(gp_cuda_library *library, gp_error *err) {
     if (library->cublaslt) return GP_OK;
     GP_RETURN_IF_FAILED(gp_cublaslt_open(err));
     return gp_cublaslt_check(gp_cublaslt.cublasLtCreate(&library->cublaslt), "cublasLtCreate", err);
@@ -143,7 +143,7 @@ static gp_status build(gp_cuda_library *library, const gp_cuda_plan *plan, void 
     const gp_op_desc *desc = &plan->desc;
     roles r = roles_of(desc->kind);
     gp_cublaslt_built built = {0};
-    GP_RETURN_IF_FAILED(open_handle(library, err));
+    GP_RETURN_IF_FAILED(gp_cublaslt_handle(library, err));
     gp_status status = make_product(desc, &built.product, err);
     if (status == GP_OK) status = make_layout(desc, r.a, &built.a, err);
     if (status == GP_OK) status = make_layout(desc, r.b, &built.b, err);

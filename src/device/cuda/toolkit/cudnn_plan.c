@@ -68,7 +68,7 @@ gp_status gp_cudnn_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
-static gp_status open_handle(gp_cuda_library *library, gp_error *err) {
+gp_status gp_cudnn_handle(gp_cuda_library *library, gp_error *err) {
     if (library->cudnn) return GP_OK;
     GP_RETURN_IF_FAILED(gp_cudnn_open(err));
     GP_RETURN_IF_FAILED(gp_cudnn_device_live(&library->parts, &library->device, err));
@@ -77,7 +77,7 @@ static gp_status open_handle(gp_cuda_library *library, gp_error *err) {
 }
 
 static gp_status build(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cudnn_built *out, gp_error *err) {
-    GP_RETURN_IF_FAILED(open_handle(library, err));
+    GP_RETURN_IF_FAILED(gp_cudnn_handle(library, err));
     gp_cudnn_built built = {0};
     GP_RETURN_IF_FAILED(gp_cudnn_engine_build(&plan->desc, library->device, &plan->engine, &built, err));
     if (built.workspace > plan->workspace) {

@@ -33,6 +33,9 @@ static bool is_product(gp_op_kind kind) {
     return kind == GP_OP_LINEAR_FORWARD || kind == GP_OP_LINEAR_BACKWARD_DATA || kind == GP_OP_LINEAR_BACKWARD_WEIGHTS;
 }
 
+/* What this process has planned, and so what a stream's library will need. */
+static atomic_bool convolutions, products;
+
 gp_status gp_cuda_plan_create(gp_prepared *prepared, gp_error *err) {
     static atomic_size_t plans;
     gp_op_kind kind = prepared->desc.kind;
@@ -50,6 +53,7 @@ gp_status gp_cuda_plan_create(gp_prepared *prepared, gp_error *err) {
     }
     if (plan->workspace > 0) prepared->workspace = gp_align_up(plan->workspace, GP_ALIGNMENT) + WORKSPACE_ALIGNMENT;
     prepared->context = plan;
+    atomic_store(is_product(kind) ? &products : &convolutions, true);
     return GP_OK;
 }
 
@@ -62,6 +66,13 @@ gp_status gp_cuda_library_open(gp_cuda_stream *stream, gp_cuda_library **out, gp
     GP_RETURN_IF_FAILED(GP_NEW(&library, 1, err));
     library->stream = (cudaStream_t)(void *)stream;
     gp_choices_save(); /* what planning has chosen, before any of it is run */
+    gp_status status = GP_OK;
+    if (atomic_load(&convolutions)) status = gp_cudnn_handle(library, err);
+    if (status == GP_OK && atomic_load(&products)) status = gp_cublaslt_handle(library, err);
+    if (status != GP_OK) {
+        gp_cuda_library_close(library);
+        return status;
+    }
     *out = library;
     return GP_OK;
 }

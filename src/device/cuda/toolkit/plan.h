@@ -31,13 +31,17 @@ typedef struct gp_cuda_ready {
 
 struct gp_cuda_library {
     cudaStream_t stream;
-    cudnnHandle_t cudnn; /* NULL: no convolution was run yet, since many streams only copy; so cublaslt */
+    cudnnHandle_t cudnn; /* NULL: no convolution was planned before the stream was made, or run yet; so cublaslt */
     gp_cudnn_parts parts;
     gp_cudnn_part device; /* the properties of the stream's device */
     cublasLtHandle_t cublaslt;
     gp_cuda_ready **ready; /* by number of plan; NULL: not run yet */
     size_t capacity;
 };
+
+/* Makes the stream's handle, where it has none yet. */
+GP_MUST_USE gp_status gp_cudnn_handle(gp_cuda_library *library, gp_error *err);
+GP_MUST_USE gp_status gp_cublaslt_handle(gp_cuda_library *library, gp_error *err);
 
 /* Convolutions; planning: any thread, no device. prepared's storage and plan's workspace are filled. */
 GP_MUST_USE gp_status gp_cudnn_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error *err);
