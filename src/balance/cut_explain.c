@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "balance/cut_workers.h"
 #include "base/memory.h"
 
 typedef struct layer_text {
@@ -161,6 +162,13 @@ gp_status gp_cut_explain(gp_cut_search *search, gp_error *err) {
     search->free = false;
     GP_RETURN_IF_FAILED(find_missing(search, 1, &more, err));
     gp_bytes_text(over, (size_t)more);
+    /* Each stage was given a whole worker's memory, which those of one worker share. */
+    if (gp_cut_shares_workers(p))
+        return gp_fail(
+            err, GP_CONFIG,
+            "balance: no cut into %d stage%s fits; for single stages to fit alone, each limit would have to have "
+            "%s more%s",
+            p->stage_count, plural(p->stage_count), over, hint);
     if (common_limit(p) > 0)
         return gp_fail(err, GP_CONFIG,
                        "balance: the least memory with which %d stage%s fit%s is %s each, %s more than %s%s",

@@ -137,18 +137,37 @@ static gp_status predict(const gp_options *options, gp_error *err) {
     return status;
 }
 
+/* Before the seconds that finding a balance may take. Another program's folder is in use, whatever it holds; where
+ * nothing is said against it, train looks again when it is there, and holds it. */
+static gp_status check_folder(const gp_options *options, gp_error *err) {
+    char *chosen = NULL;
+    gp_error held = {0};
+    if (options->plan || options->resume || options->force) return GP_OK;
+    if (!options->folder) GP_RETURN_IF_FAILED(gp_folder_default(options->config, &chosen, err));
+    const char *folder = options->folder ? options->folder : chosen;
+    gp_status status = gp_folder_check_unused(folder, err);
+    if (status != GP_OK && gp_folder_lock(folder, &held) != GP_OK) *err = held;
+    free(chosen);
+    return status == GP_OK ? GP_OK : err->status;
+}
+
 static gp_status run(const gp_options *options, gp_error *err) {
     gp_config *config = NULL;
     gp_session *session = NULL;
     if (options->predict) return predict(options, err);
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     if (options->expand) return gp_expand(&config, stdout, err);
+    gp_status status = check_folder(options, err);
+    if (status != GP_OK) {
+        gp_config_destroy(&config);
+        return status;
+    }
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .resumes = options->resume,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
                                                 .notice = options->verbosity == GP_QUIET ? NULL : stdout};
     GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
-    gp_status status = options->plan ? print_plan(session, options, err) : train(session, options, err);
+    status = options->plan ? print_plan(session, options, err) : train(session, options, err);
     gp_session_close(&session);
     return status;
 }

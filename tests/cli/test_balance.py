@@ -347,6 +347,10 @@ class Balance(unittest.TestCase):
         self.write("t.yaml", CONFIG.replace("{tensors: nowhere.safetensors}", "{synthetic: {samples: 64, seed: 1}}").replace(
             ", init: nowhere-either.safetensors", "").replace("  devices:", "  balance: [3, 5]\n  devices:"))
         self.assertIn("; expected (counted) ", self.expect(["-o", "run", "t.yaml"], program=TRAIN))
+        out = self.expect(["-o", "run", "--set", "pipeline.balance=auto", "--set", "train.epochs=100000000", "t.yaml"], 2,
+                          "gpipe-train: run holds a run already (metrics.jsonl): choose another folder with -o, --resume to go "
+                          "on with it, or --force to write over it\n", program=TRAIN)
+        self.assertEqual(out, "")  # no layer was timed for nothing
         self.expect(["--seconds", "0.2", "t.yaml"])
         for more in ([], ["-v"]):
             out = self.expect(["--force", "-o", "run", *more, "t.yaml"], program=TRAIN)
