@@ -1,10 +1,13 @@
 /* Products of matrices through cuBLASLt, which is column-major: a matrix of ours [rows,width] is its [width,rows].
  *
  * Its heuristics want a device. So a plan is the descriptor and a workspace that follows from it; the algorithm is
- * chosen when a stream first runs the plan, from the descriptor, the device and that workspace alone. */
+ * chosen when a stream first runs the plan, from the descriptor, the device and that workspace alone, and kept with the
+ * engines of convolutions (choices.h). */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "device/cuda/toolkit/choices.h"
 #include "device/cuda/toolkit/plan.h"
 #include "device/rows.h"
 
@@ -50,9 +53,21 @@ gp_status gp_cublaslt_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_er
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
 
+static gp_status name_model(gp_cuda_library *library, gp_error *err) {
+    struct cudaDeviceProp properties;
+    int index = 0;
+    cudaError_t code = cudaGetDevice(&index);
+    if (code == cudaSuccess) code = cudaGetDeviceProperties(&properties, index);
+    if (code != cudaSuccess) return gp_fail(err, GP_DEVICE, "cudaGetDeviceProperties: %s", cudaGetErrorString(code));
+    snprintf(library->model, sizeof library->model, "%s, %d multiprocessors", properties.name,
+             properties.multiProcessorCount);
+    return GP_OK;
+}
+
 gp_status gp_cublaslt_handle(gp_cuda_library *library, gp_error *err) {
     if (library->cublaslt) return GP_OK;
     GP_RETURN_IF_FAILED(gp_cublaslt_open(err));
+    GP_RETURN_IF_FAILED(name_model(library, err));
     return gp_cublaslt_check(gp_cublaslt.cublasLtCreate(&library->cublaslt), "cublasLtCreate", err);
 }
 
@@ -109,8 +124,8 @@ static gp_status set_preference(const gp_cuda_plan *plan, cublasLtMatmulPreferen
     return GP_OK;
 }
 
-static gp_status choose_algorithm(const gp_cuda_library *library, const gp_cuda_plan *plan, gp_cublaslt_built *built,
-                                  gp_error *err) {
+static gp_status propose(const gp_cuda_library *library, const gp_cuda_plan *plan, gp_cublaslt_built *built,
+                         gp_error *err) {
     cublasLtMatmulPreference_t preference = NULL;
     cublasLtMatmulHeuristicResult_t found = {0};
     int count = 0;
@@ -128,6 +143,57 @@ static gp_status choose_algorithm(const gp_cuda_library *library, const gp_cuda_
     built->algorithm = found.algo;
     return status;
 }
+
+/* ---- what was chosen before -------------------------------------------------------------------------------------- */
+
+/* An algorithm is a few words that may be stored (cublasLt.h); as an engine that cuDNN has none of. */
+enum { STORED_ID = -1, WORDS = sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t) };
+_Static_assert((int)WORDS <= (int)GP_CUDNN_MAX_KNOBS, "an algorithm's words are kept as knobs");
+
+static gp_cudnn_engine store(const cublasLtMatmulAlgo_t *algorithm) {
+    gp_cudnn_engine as = {.id = STORED_ID, .knobs = WORDS};
+    for (int i = 0; i < WORDS; i++) {
+        as.knob[i].type = i;
+        memcpy(&as.knob[i].value, &algorithm->data[i], sizeof algorithm->data[i]);
+    }
+    return as;
+}
+
+static bool restore(const gp_cudnn_engine *stored, cublasLtMatmulAlgo_t *out) {
+    if (stored->id != STORED_ID || stored->knobs != WORDS) return false;
+    for (int i = 0; i < WORDS; i++) {
+        if (stored->knob[i].type != i) return false;
+        memcpy(&out->data[i], &stored->knob[i].value, sizeof out->data[i]);
+    }
+    return true;
+}
+
+/* Whether cuBLASLt can do it so on this device, in the workspace that was planned. */
+static bool will_do(const gp_cuda_library *library, const gp_cuda_plan *plan, const gp_cublaslt_built *built,
+                    const cublasLtMatmulAlgo_t *algorithm) {
+    cublasLtMatmulHeuristicResult_t found = {0};
+    return gp_cublaslt.cublasLtMatmulAlgoCheck(library->cublaslt, built->product, built->a, built->b, built->d,
+                                               built->d, algorithm, &found) == CUBLAS_STATUS_SUCCESS &&
+           found.workspaceSize <= plan->workspace;
+}
+
+/* What was chosen before, as far as it still does; else what cuBLASLt proposes now. */
+static gp_status choose_algorithm(const gp_cuda_library *library, const gp_cuda_plan *plan, gp_cublaslt_built *built,
+                                  gp_error *err) {
+    gp_cudnn_engine stored;
+    cublasLtMatmulAlgo_t before;
+    uint64_t key = gp_choice_key(&plan->desc, library->model, gp_cublaslt.cublasLtGetVersion());
+    if (gp_choice_find(key, &stored) && restore(&stored, &before) && will_do(library, plan, built, &before)) {
+        built->algorithm = before;
+        return GP_OK;
+    }
+    GP_RETURN_IF_FAILED(propose(library, plan, built, err));
+    stored = store(&built->algorithm);
+    gp_choice_add(key, &stored);
+    return GP_OK;
+}
+
+/* ---- products made ready ----------------------------------------------------------------------------------------- */
 
 /* The bias's address is set anew in each run; the heuristics want to see one. */
 static gp_status set_bias(const gp_cuda_plan *plan, const gp_cublaslt_built *built, void *const operands[],

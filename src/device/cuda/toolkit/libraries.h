@@ -24,6 +24,7 @@
 
 #define GP_CUBLASLT_CALLS(X)                                                                                           \
     X(cublasLtGetStatusString)                                                                                         \
+    X(cublasLtGetVersion)                                                                                              \
     X(cublasLtCreate)                                                                                                  \
     X(cublasLtDestroy)                                                                                                 \
     X(cublasLtMatmulDescCreate)                                                                                        \
@@ -35,6 +36,7 @@
     X(cublasLtMatmulPreferenceDestroy)                                                                                 \
     X(cublasLtMatmulPreferenceSetAttribute)                                                                            \
     X(cublasLtMatmulAlgoGetHeuristic)                                                                                  \
+    X(cublasLtMatmulAlgoCheck)                                                                                         \
     X(cublasLtMatmul)
 
 #define GP_LIBRARY_CALL(name) __typeof__(name) *name;

@@ -79,6 +79,7 @@ gp_status gp_cuda_library_open(gp_cuda_stream *stream, gp_cuda_library **out, gp
 
 void gp_cuda_library_close(gp_cuda_library *library) {
     if (!library) return;
+    gp_choices_save(); /* algorithms of products are chosen when they are first run */
     for (size_t i = 0; i < library->capacity; i++) {
         if (!library->ready[i]) continue;
         gp_cudnn_built_fini(&library->ready[i]->convolution);

@@ -35,6 +35,7 @@ struct gp_cuda_library {
     gp_cudnn_parts parts;
     gp_cudnn_part device; /* the properties of the stream's device */
     cublasLtHandle_t cublaslt;
+    char model[288];       /* with cublaslt: what its algorithms depend on of the device */
     gp_cuda_ready **ready; /* by number of plan; NULL: not run yet */
     size_t capacity;
 };
