@@ -138,6 +138,16 @@ gp_status gp_cpu_norm_backward_reduce_prepare(gp_prepared *prepared, gp_error *e
     return GP_OK;
 }
 
+void gp_cpu_norm_store_sums(const gp_cpu_norm_loop *loop, int64_t block, int64_t column, int64_t columns,
+                            const float *products, const float *sums) {
+    double *all_products = gp_cpu_norm_partial(loop, block, 0) + column;
+    double *all_sums = gp_cpu_norm_partial(loop, block, 1) + column;
+    for (int64_t c = 0; c < columns; c++) {
+        all_products[c] = (double)products[c];
+        all_sums[c] = (double)sums[c];
+    }
+}
+
 static void reduce_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const gp_cpu_norm_loop *loop = context;
     float products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
@@ -149,12 +159,7 @@ static void reduce_block(void *context, int64_t block, int64_t row, int64_t rows
             sums[c] += dy[c];
         }
     }
-    double *all_products = gp_cpu_norm_partial(loop, block, 0) + column,
-           *all_sums = gp_cpu_norm_partial(loop, block, 1) + column;
-    for (int64_t c = 0; c < columns; c++) {
-        all_products[c] = (double)products[c];
-        all_sums[c] = (double)sums[c];
-    }
+    gp_cpu_norm_store_sums(loop, block, column, columns, products, sums);
 }
 
 static void merge_sums(void *context, int64_t begin, int64_t end) {

@@ -24,6 +24,9 @@ size_t gp_cpu_norm_partial_bytes(const gp_tensor *x);
 void gp_cpu_norm_find_scales(const gp_cpu_norm_loop *loop, float *scale, float *shift);
 /* dx = scale·(dy − dy_mean − (x − mean)·slope), [columns] each. */
 void gp_cpu_norm_find_slopes(const gp_cpu_norm_loop *loop, float *dy_mean, float *slope);
+/* A tile's sums of one block of rows, to the block's partial sums. */
+void gp_cpu_norm_store_sums(const gp_cpu_norm_loop *loop, int64_t block, int64_t column, int64_t columns,
+                            const float *products, const float *sums);
 /* Partial sums Σ dy·(x − mean), Σ dy of every block, which `block` finds; then their sums, the first divided by the
  * deviation, to y_at. */
 void gp_cpu_norm_reduce(gp_cpu_pool *pool, gp_cpu_norm_loop *loop, gp_column_block block);

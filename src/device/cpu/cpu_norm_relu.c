@@ -83,16 +83,6 @@ gp_status gp_cpu_norm_relu_backward_reduce_prepare(gp_prepared *prepared, gp_err
     return GP_OK;
 }
 
-static void store_sums(const gp_cpu_norm_loop *loop, int64_t block, int64_t column, int64_t columns,
-                       const float *products, const float *sums) {
-    double *all_products = gp_cpu_norm_partial(loop, block, 0) + column;
-    double *all_sums = gp_cpu_norm_partial(loop, block, 1) + column;
-    for (int64_t c = 0; c < columns; c++) {
-        all_products[c] = (double)products[c];
-        all_sums[c] = (double)sums[c];
-    }
-}
-
 static void reduce_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const relu_loop *loop = context;
     float products[GP_COLUMN_TILE] = {0}, sums[GP_COLUMN_TILE] = {0};
@@ -108,7 +98,7 @@ static void reduce_block(void *context, int64_t block, int64_t row, int64_t rows
             sums[c] += gradient;
         }
     }
-    store_sums(&loop->norm, block, column, columns, products, sums);
+    gp_cpu_norm_store_sums(&loop->norm, block, column, columns, products, sums);
 }
 
 gp_status gp_cpu_norm_relu_backward_reduce_run(const gp_cpu_call *call, gp_error *err) {
@@ -213,7 +203,7 @@ static void reduce_sum_block(void *context, int64_t block, int64_t row, int64_t 
             sums[c] += gradient;
         }
     }
-    store_sums(&loop->norm, block, column, columns, products, sums);
+    gp_cpu_norm_store_sums(&loop->norm, block, column, columns, products, sums);
 }
 
 gp_status gp_cpu_norm_add_relu_backward_reduce_run(const gp_cpu_call *call, gp_error *err) {

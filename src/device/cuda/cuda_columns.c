@@ -57,3 +57,20 @@ gp_status gp_cuda_columns_moments(const gp_cuda_call *call, const gp_kernel_colu
     gp_cuda_writes_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
     return gp_cuda_enqueue(call, &launch, err);
 }
+
+gp_status gp_cuda_columns_totals(const gp_cuda_call *call, const gp_kernel_columns *columns, int variance, int sums,
+                                 gp_error *err) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    float *to = call->operand[sums];
+    gp_kernel_column_totals_args args = {.columns = *columns,
+                                         .partial = call->workspace,
+                                         .variance = call->operand[variance],
+                                         .eps = desc->attributes.norm.eps,
+                                         .first = to,
+                                         .second = to + desc->operand[sums].stride[0]};
+    gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_column_totals, columns, &args, sizeof args);
+    gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
+    gp_cuda_reads(&launch, call, variance);
+    gp_cuda_writes(&launch, call, sums);
+    return gp_cuda_enqueue(call, &launch, err);
+}

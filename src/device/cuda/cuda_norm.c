@@ -88,20 +88,9 @@ static gp_status sum_products(const gp_cuda_call *call, const gp_kernel_columns 
 }
 
 gp_status gp_cuda_norm_backward_reduce_run(const gp_cuda_call *call, gp_error *err) {
-    const gp_op_desc *desc = &call->prepared->desc;
-    float *sums = call->operand[GP_NORM_BACKWARD_REDUCE_SUMS];
-    gp_kernel_column_totals_args args = {.columns = summed(desc),
-                                         .partial = call->workspace,
-                                         .variance = call->operand[GP_NORM_BACKWARD_REDUCE_VARIANCE],
-                                         .eps = desc->attributes.norm.eps,
-                                         .first = sums,
-                                         .second = sums + desc->operand[GP_NORM_BACKWARD_REDUCE_SUMS].stride[0]};
-    GP_RETURN_IF_FAILED(sum_products(call, &args.columns, err));
-    gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_column_totals, &args.columns, &args, sizeof args);
-    gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(&args.columns));
-    gp_cuda_reads(&launch, call, GP_NORM_BACKWARD_REDUCE_VARIANCE);
-    gp_cuda_writes(&launch, call, GP_NORM_BACKWARD_REDUCE_SUMS);
-    return gp_cuda_enqueue(call, &launch, err);
+    const gp_kernel_columns columns = summed(&call->prepared->desc);
+    GP_RETURN_IF_FAILED(sum_products(call, &columns, err));
+    return gp_cuda_columns_totals(call, &columns, GP_NORM_BACKWARD_REDUCE_VARIANCE, GP_NORM_BACKWARD_REDUCE_SUMS, err);
 }
 
 gp_status gp_cuda_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err) {

@@ -54,24 +54,6 @@ static gp_status prepare_summed(gp_prepared *prepared, gp_error *err) {
     return GP_OK;
 }
 
-/* The second launch: the blocks' sums, the first divided by the deviation. */
-static gp_status add_blocks(const gp_cuda_call *call, const gp_kernel_columns *columns, int variance, int sums,
-                            gp_error *err) {
-    const gp_op_desc *desc = &call->prepared->desc;
-    float *to = call->operand[sums];
-    gp_kernel_column_totals_args args = {.columns = *columns,
-                                         .partial = call->workspace,
-                                         .variance = call->operand[variance],
-                                         .eps = desc->attributes.norm.eps,
-                                         .first = to,
-                                         .second = to + desc->operand[sums].stride[0]};
-    gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_column_totals, columns, &args, sizeof args);
-    gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
-    gp_cuda_reads(&launch, call, variance);
-    gp_cuda_writes(&launch, call, sums);
-    return gp_cuda_enqueue(call, &launch, err);
-}
-
 gp_status gp_cuda_norm_relu_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
     return prepare_summed(prepared, err);
 }
@@ -96,7 +78,8 @@ gp_status gp_cuda_norm_relu_backward_reduce_run(const gp_cuda_call *call, gp_err
         gp_cuda_reads(&launch, call, i);
     gp_cuda_writes_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
     GP_RETURN_IF_FAILED(gp_cuda_enqueue(call, &launch, err));
-    return add_blocks(call, columns, GP_NORM_RELU_BACKWARD_REDUCE_VARIANCE, GP_NORM_RELU_BACKWARD_REDUCE_SUMS, err);
+    return gp_cuda_columns_totals(call, columns, GP_NORM_RELU_BACKWARD_REDUCE_VARIANCE,
+                                  GP_NORM_RELU_BACKWARD_REDUCE_SUMS, err);
 }
 
 gp_status gp_cuda_norm_add_relu_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
@@ -126,8 +109,8 @@ gp_status gp_cuda_norm_add_relu_backward_reduce_run(const gp_cuda_call *call, gp
     gp_cuda_writes(&launch, call, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ);
     gp_cuda_writes_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
     GP_RETURN_IF_FAILED(gp_cuda_enqueue(call, &launch, err));
-    return add_blocks(call, columns, GP_NORM_ADD_RELU_BACKWARD_REDUCE_VARIANCE, GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS,
-                      err);
+    return gp_cuda_columns_totals(call, columns, GP_NORM_ADD_RELU_BACKWARD_REDUCE_VARIANCE,
+                                  GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS, err);
 }
 
 /* ---- gradient of the input --------------------------------------------------------------------------------------- */

@@ -19,20 +19,20 @@ gp_status ref_norm_statistics(const ref_call *call) {
     return GP_OK;
 }
 
-/* 1/√(variance+eps) */
-static double inverse_deviation(const ref_call *call, const ref_view *variance, int64_t c) {
-    return 1 / sqrt(ref_get(variance, c) + call->desc->attributes.norm.eps);
+double ref_inverse_deviation(const ref_call *call, int variance, int64_t c) {
+    return 1 / sqrt(ref_get(&call->operand[variance], c) + call->desc->attributes.norm.eps);
 }
 
 gp_status ref_norm_apply(const ref_call *call) {
     const ref_view *x = &call->operand[GP_NORM_APPLY_X], *y = &call->operand[GP_NORM_APPLY_Y];
-    const ref_view *mean = &call->operand[GP_NORM_APPLY_MEAN], *variance = &call->operand[GP_NORM_APPLY_VARIANCE];
+    const ref_view *mean = &call->operand[GP_NORM_APPLY_MEAN];
     const ref_view *gamma = &call->operand[GP_NORM_APPLY_GAMMA], *beta = &call->operand[GP_NORM_APPLY_BETA];
     int64_t rows = gp_tensor_rows(x->tensor);
     for (int64_t row = 0; row < rows; row++) {
         int64_t from = ref_row(x->tensor, row), to = ref_row(y->tensor, row);
         for (int64_t c = 0; c < mean->tensor->dim[0]; c++) {
-            double value = (ref_get(x, from + c) - ref_get(mean, c)) * inverse_deviation(call, variance, c);
+            double value =
+                (ref_get(x, from + c) - ref_get(mean, c)) * ref_inverse_deviation(call, GP_NORM_APPLY_VARIANCE, c);
             if (gamma->data) value *= ref_get(gamma, c);
             if (beta->data) value += ref_get(beta, c);
             ref_put(y, to + c, value);
@@ -44,11 +44,10 @@ gp_status ref_norm_apply(const ref_call *call) {
 gp_status ref_norm_backward_reduce(const ref_call *call) {
     const ref_view *x = &call->operand[GP_NORM_BACKWARD_REDUCE_X], *dy = &call->operand[GP_NORM_BACKWARD_REDUCE_DY];
     const ref_view *mean = &call->operand[GP_NORM_BACKWARD_REDUCE_MEAN];
-    const ref_view *variance = &call->operand[GP_NORM_BACKWARD_REDUCE_VARIANCE];
     const ref_view *sums = &call->operand[GP_NORM_BACKWARD_REDUCE_SUMS];
     int64_t rows = gp_tensor_rows(x->tensor);
     for (int64_t c = 0; c < mean->tensor->dim[0]; c++) {
-        double inverse = inverse_deviation(call, variance, c), products = 0, sum = 0;
+        double inverse = ref_inverse_deviation(call, GP_NORM_BACKWARD_REDUCE_VARIANCE, c), products = 0, sum = 0;
         for (int64_t row = 0; row < rows; row++) {
             double gradient = ref_get(dy, ref_row(dy->tensor, row) + c);
             products += gradient * (ref_get(x, ref_row(x->tensor, row) + c) - ref_get(mean, c)) * inverse;
@@ -63,14 +62,13 @@ gp_status ref_norm_backward_reduce(const ref_call *call) {
 gp_status ref_norm_backward_data(const ref_call *call) {
     const ref_view *x = &call->operand[GP_NORM_BACKWARD_DATA_X], *dy = &call->operand[GP_NORM_BACKWARD_DATA_DY];
     const ref_view *mean = &call->operand[GP_NORM_BACKWARD_DATA_MEAN];
-    const ref_view *variance = &call->operand[GP_NORM_BACKWARD_DATA_VARIANCE];
     const ref_view *gamma = &call->operand[GP_NORM_BACKWARD_DATA_GAMMA];
     const ref_view *sums = &call->operand[GP_NORM_BACKWARD_DATA_SUMS], *dx = &call->operand[GP_NORM_BACKWARD_DATA_DX];
     int64_t rows = gp_tensor_rows(x->tensor);
     for (int64_t row = 0; row < rows; row++) {
         int64_t at_x = ref_row(x->tensor, row), at_dy = ref_row(dy->tensor, row), to = ref_row(dx->tensor, row);
         for (int64_t c = 0; c < mean->tensor->dim[0]; c++) {
-            double inverse = inverse_deviation(call, variance, c);
+            double inverse = ref_inverse_deviation(call, GP_NORM_BACKWARD_DATA_VARIANCE, c);
             double normal = (ref_get(x, at_x + c) - ref_get(mean, c)) * inverse;
             double products = ref_get(sums, ref_at2(sums, 0, c)), sum = ref_get(sums, ref_at2(sums, 1, c));
             double value = inverse * (ref_get(dy, at_dy + c) - (sum + normal * products) / (double)rows);

@@ -9,10 +9,6 @@ typedef struct norm_places {
     int x, mean, variance, gamma, beta;
 } norm_places;
 
-static double inverse_deviation(const ref_call *call, int variance, int64_t c) {
-    return 1 / sqrt(ref_get(&call->operand[variance], c) + call->desc->attributes.norm.eps);
-}
-
 /* x[row, c] − mean[c] */
 static double difference(const ref_call *call, norm_places at, int64_t row, int64_t c) {
     const ref_view *x = &call->operand[at.x];
@@ -22,7 +18,7 @@ static double difference(const ref_call *call, norm_places at, int64_t row, int6
 /* What norm_apply makes of x[row, c]. */
 static double applied(const ref_call *call, norm_places at, int64_t row, int64_t c) {
     const ref_view *x = &call->operand[at.x], *gamma = &call->operand[at.gamma], *beta = &call->operand[at.beta];
-    double value = difference(call, at, row, c) * inverse_deviation(call, at.variance, c);
+    double value = difference(call, at, row, c) * ref_inverse_deviation(call, at.variance, c);
     if (gamma->data) value *= ref_get(gamma, c);
     if (beta->data) value += ref_get(beta, c);
     return ref_round(x->tensor->dtype, value);
@@ -54,7 +50,7 @@ gp_status ref_norm_relu_backward_reduce(const ref_call *call) {
         double products = 0, sum = 0;
         for (int64_t row = 0; row < rows; row++) {
             double gradient = applied(call, at, row, c) > 0 ? ref_get(dy, ref_row(dy->tensor, row) + c) : 0;
-            products += gradient * difference(call, at, row, c) * inverse_deviation(call, at.variance, c);
+            products += gradient * difference(call, at, row, c) * ref_inverse_deviation(call, at.variance, c);
             sum += gradient;
         }
         ref_put(sums, ref_at2(sums, 0, c), products);
@@ -74,7 +70,8 @@ gp_status ref_norm_relu_backward_data(const ref_call *call) {
     for (int64_t row = 0; row < rows; row++) {
         for (int64_t c = 0; c < sums->tensor->dim[1]; c++) {
             double gradient = applied(call, at, row, c) > 0 ? ref_get(dy, ref_row(dy->tensor, row) + c) : 0;
-            double inverse = inverse_deviation(call, at.variance, c), normal = difference(call, at, row, c) * inverse;
+            double inverse = ref_inverse_deviation(call, at.variance, c),
+                   normal = difference(call, at, row, c) * inverse;
             double products = ref_get(sums, ref_at2(sums, 0, c)), sum = ref_get(sums, ref_at2(sums, 1, c));
             double value = inverse * (gradient - (sum + normal * products) / (double)rows);
             if (gamma->data) value *= ref_get(gamma, c);
@@ -97,7 +94,7 @@ gp_status ref_norm_add_relu_backward_reduce(const ref_call *call) {
         for (int64_t row = 0; row < rows; row++) {
             bool passes = ref_get(y, ref_row(y->tensor, row) + c) > 0;
             double gradient = passes ? ref_get(dy, ref_row(dy->tensor, row) + c) : 0;
-            products += gradient * difference(call, at, row, c) * inverse_deviation(call, at.variance, c);
+            products += gradient * difference(call, at, row, c) * ref_inverse_deviation(call, at.variance, c);
             sum += gradient;
             ref_put(dz, ref_row(dz->tensor, row) + c, gradient);
         }

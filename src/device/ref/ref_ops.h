@@ -65,6 +65,8 @@ gp_status ref_conv_backward_weights(const ref_call *call);
 gp_status ref_linear_forward(const ref_call *call);
 gp_status ref_linear_backward_data(const ref_call *call);
 gp_status ref_linear_backward_weights(const ref_call *call);
+/* 1/√(variance+eps); variance: its operand. */
+double ref_inverse_deviation(const ref_call *call, int variance, int64_t c);
 gp_status ref_norm_statistics(const ref_call *call);
 gp_status ref_norm_apply(const ref_call *call);
 gp_status ref_norm_backward_reduce(const ref_call *call);
