@@ -1,7 +1,8 @@
 /* Where each queue of a device is: before and behind each instruction it is given a number to note, so that of a device
  * that failed late, in work that it was given long before, the host can say which instructions had begun and not ended.
  *
- * Nothing where a device does at once what it is given. */
+ * Nothing where a device does at once what it is given. A worker's thread, about its own queues; gp_places_tell looks
+ * at those of all workers. */
 #ifndef GP_PIPELINE_PLACES_H
 #define GP_PIPELINE_PLACES_H
 
