@@ -51,9 +51,13 @@ static gp_status take_seconds(gp_balance_options *options, gp_words *rest, const
     return GP_OK;
 }
 
-static gp_status take_long(gp_balance_options *options, const char *word, gp_words *rest, gp_error *err) {
+static gp_status take_long(void *taking, const char *word, gp_words *rest, gp_error *err) {
+    gp_balance_options *options = taking;
     size_t length = strcspn(word, "=");
-    bool alone = word[length] == '\0';
+    const gp_words_flag flags[] = {{"--again", &options->again},     {"--search", &options->search},
+                                   {"--orders", &options->orders},   {"--json", &options->json},
+                                   {"--write", &options->write},     {"--help", &options->help},
+                                   {"--version", &options->version}, {NULL, NULL}};
     if (gp_word_is(word, length, "--set"))
         return gp_words_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
     if (gp_word_is(word, length, "--profile"))
@@ -61,51 +65,16 @@ static gp_status take_long(gp_balance_options *options, const char *word, gp_wor
     if (gp_word_is(word, length, "--simulate"))
         return gp_words_value(rest, word, length, word + length, &options->simulate, err);
     if (gp_word_is(word, length, "--seconds")) return take_seconds(options, rest, word, length, err);
-    if (alone && gp_word_is(word, length, "--again"))
-        options->again = true;
-    else if (alone && gp_word_is(word, length, "--search"))
-        options->search = true;
-    else if (alone && gp_word_is(word, length, "--orders"))
-        options->orders = true;
-    else if (alone && gp_word_is(word, length, "--json"))
-        options->json = true;
-    else if (alone && gp_word_is(word, length, "--write"))
-        options->write = true;
-    else if (alone && gp_word_is(word, length, "--help"))
-        options->help = true;
-    else if (alone && gp_word_is(word, length, "--version"))
-        options->version = true;
-    else
-        return gp_words_refuse(word, length, known, "gpipe-balance", err);
-    return GP_OK;
+    return gp_words_flag_set(word, flags) ? GP_OK : gp_words_refuse(word, length, known, "gpipe-balance", err);
 }
 
-static gp_status take_short(gp_balance_options *options, const char *word, gp_words *rest, gp_error *err) {
+static gp_status take_short(void *taking, const char *word, gp_words *rest, gp_error *err) {
+    gp_balance_options *options = taking;
     switch (word[1]) {
     case 'h': options->help = true; return GP_OK;
     case 'o': return gp_words_value(rest, "-o", 2, word + 2, &options->out, err);
     default: return gp_fail(err, GP_USAGE, "unknown option -%c: see gpipe-balance --help", word[1]);
     }
-}
-
-static gp_status take_words(gp_balance_options *options, gp_words *rest, gp_error *err) {
-    bool only_names = false;
-    while (rest->next < rest->count) {
-        const char *word = rest->words[rest->next++];
-        if (!only_names && strcmp(word, "--") == 0) {
-            only_names = true;
-            continue;
-        }
-        if (!only_names && strncmp(word, "--", 2) == 0)
-            GP_RETURN_IF_FAILED(take_long(options, word, rest, err));
-        else if (!only_names && word[0] == '-' && word[1])
-            GP_RETURN_IF_FAILED(take_short(options, word, rest, err));
-        else if (options->config)
-            return gp_fail(err, GP_USAGE, "one configuration at a time: %s is one too many", word);
-        else
-            options->config = word;
-    }
-    return GP_OK;
 }
 
 static gp_status check_simulation(const gp_balance_options *options, gp_error *err) {
@@ -140,7 +109,8 @@ gp_status gp_balance_options_parse(int argc, char **argv, gp_balance_options *ou
     gp_balance_options options = {0};
     gp_words rest = {argv, argc, 1};
     GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
-    gp_status status = take_words(&options, &rest, err);
+    const gp_words_taker taker = {take_long, take_short, &options, &options.config};
+    gp_status status = gp_words_take(&rest, &taker, err);
     bool informs = options.help || options.version;
     if (status == GP_OK && !informs && !options.config && !options.simulate)
         status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-balance [options] config.yaml");

@@ -62,9 +62,16 @@ static gp_status take_trace_steps(gp_options *options, const char *word, size_t 
     return read_steps(steps, &options->trace, err);
 }
 
-static gp_status take_long(gp_options *options, const char *word, gp_words *rest, gp_error *err) {
+static gp_status take_long(void *taking, const char *word, gp_words *rest, gp_error *err) {
+    gp_options *options = taking;
     size_t length = strcspn(word, "=");
-    bool alone = word[length] == '\0';
+    const gp_words_flag flags[] = {{"--plan", &options->plan},
+                                   {"--resume", &options->resume},
+                                   {"--expand", &options->expand},
+                                   {"--force", &options->force},
+                                   {"--help", &options->help},
+                                   {"--version", &options->version},
+                                   {NULL, NULL}};
     if (gp_word_is(word, length, "--set"))
         return gp_words_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
     if (gp_word_is(word, length, "--trace"))
@@ -75,25 +82,12 @@ static gp_status take_long(gp_options *options, const char *word, gp_words *rest
     if (gp_word_is(word, length, "--weights"))
         return gp_words_value(rest, word, length, word + length, &options->weights, err);
     if (gp_word_is(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
-    if (alone && gp_word_is(word, length, "--plan"))
-        options->plan = true;
-    else if (alone && gp_word_is(word, length, "--resume"))
-        options->resume = true;
-    else if (alone && gp_word_is(word, length, "--expand"))
-        options->expand = true;
-    else if (alone && gp_word_is(word, length, "--force"))
-        options->force = true;
-    else if (alone && gp_word_is(word, length, "--help"))
-        options->help = true;
-    else if (alone && gp_word_is(word, length, "--version"))
-        options->version = true;
-    else
-        return gp_words_refuse(word, length, known, "gpipe-train", err);
-    return GP_OK;
+    return gp_words_flag_set(word, flags) ? GP_OK : gp_words_refuse(word, length, known, "gpipe-train", err);
 }
 
 /* -q, -qv, -oDIR, -o DIR. */
-static gp_status take_short(gp_options *options, const char *word, gp_words *rest, gp_error *err) {
+static gp_status take_short(void *taking, const char *word, gp_words *rest, gp_error *err) {
+    gp_options *options = taking;
     for (const char *letter = word + 1; *letter; letter++) {
         switch (*letter) {
         case 'q': options->verbosity = GP_QUIET; break;
@@ -102,26 +96,6 @@ static gp_status take_short(gp_options *options, const char *word, gp_words *res
         case 'o': return gp_words_value(rest, "-o", 2, letter + 1, &options->folder, err);
         default: return gp_fail(err, GP_USAGE, "unknown option -%c: see gpipe-train --help", *letter);
         }
-    }
-    return GP_OK;
-}
-
-static gp_status take_words(gp_options *options, gp_words *rest, gp_error *err) {
-    bool only_names = false;
-    while (rest->next < rest->count) {
-        const char *word = rest->words[rest->next++];
-        if (!only_names && strcmp(word, "--") == 0) {
-            only_names = true;
-            continue;
-        }
-        if (!only_names && strncmp(word, "--", 2) == 0)
-            GP_RETURN_IF_FAILED(take_long(options, word, rest, err));
-        else if (!only_names && word[0] == '-' && word[1])
-            GP_RETURN_IF_FAILED(take_short(options, word, rest, err));
-        else if (options->config)
-            return gp_fail(err, GP_USAGE, "one configuration at a time: %s is one too many", word);
-        else
-            options->config = word;
     }
     return GP_OK;
 }
@@ -161,7 +135,8 @@ gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err
     gp_options options = {.verbosity = GP_NORMAL, .trace = {.first = 1}};
     gp_words rest = {argv, argc, 1};
     GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
-    gp_status status = take_words(&options, &rest, err);
+    const gp_words_taker taker = {take_long, take_short, &options, &options.config};
+    gp_status status = gp_words_take(&rest, &taker, err);
     bool informs = options.help || options.version;
     if (status == GP_OK && !informs && !options.config)
         status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-train [options] config.yaml");

@@ -20,6 +20,35 @@ bool gp_word_is(const char *word, size_t length, const char *name) {
     return strlen(name) == length && strncmp(word, name, length) == 0;
 }
 
+bool gp_words_flag_set(const char *word, const gp_words_flag *flags) {
+    for (; flags->name; flags++) {
+        if (strcmp(word, flags->name) != 0) continue;
+        *flags->is = true;
+        return true;
+    }
+    return false;
+}
+
+gp_status gp_words_take(gp_words *rest, const gp_words_taker *taker, gp_error *err) {
+    bool only_names = false;
+    while (rest->next < rest->count) {
+        const char *word = rest->words[rest->next++];
+        if (!only_names && strcmp(word, "--") == 0) {
+            only_names = true;
+            continue;
+        }
+        if (!only_names && strncmp(word, "--", 2) == 0)
+            GP_RETURN_IF_FAILED(taker->take_long(taker->options, word, rest, err));
+        else if (!only_names && word[0] == '-' && word[1])
+            GP_RETURN_IF_FAILED(taker->take_short(taker->options, word, rest, err));
+        else if (*taker->config)
+            return gp_fail(err, GP_USAGE, "one configuration at a time: %s is one too many", word);
+        else
+            *taker->config = word;
+    }
+    return GP_OK;
+}
+
 gp_status gp_words_refuse(const char *word, size_t length, const char *const *known, const char *program,
                           gp_error *err) {
     for (size_t i = 0; known[i]; i++)
