@@ -145,7 +145,8 @@ static gp_status check_folder(const gp_options *options, gp_error *err) {
     if (options->plan || options->resume || options->force) return GP_OK;
     if (!options->folder) GP_RETURN_IF_FAILED(gp_folder_default(options->config, &chosen, err));
     const char *folder = options->folder ? options->folder : chosen;
-    gp_status status = gp_folder_check_unused(folder, err);
+    gp_status status = gp_folder_check_config(folder, options->config, err);
+    if (status == GP_OK) status = gp_folder_check_unused(folder, err);
     if (status != GP_OK && gp_folder_lock(folder, &held) != GP_OK) *err = held;
     free(chosen);
     return status == GP_OK ? GP_OK : err->status;
