@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/status.h"
 #include "config/read.h"
@@ -210,6 +211,8 @@ gp_checkpoint_mode gp_pipeline_checkpoint(const gp_pipeline_config *pipeline, in
 enum { GP_CHECKPOINT_TEXT = 256 };
 /* "always" where all are; else "[always, never]", cut with "…" where it is long. buffer is returned. */
 const char *gp_checkpoint_text(char buffer[GP_CHECKPOINT_TEXT], const gp_checkpoint_mode *modes, int count);
+/* As config.yaml has pipeline.checkpoint, on one line. */
+void gp_write_checkpoint(FILE *file, const gp_pipeline_config *pipeline);
 const char *gp_schedule_kind_name(gp_schedule_kind kind);
 /* What stands at `pipeline.schedule`, paths from `folder`; the caller frees out->file, on failure too. */
 GP_MUST_USE gp_status gp_read_schedule(const gp_yaml *node, const char *folder, gp_schedule_config *out, gp_error *err);

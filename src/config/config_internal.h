@@ -70,7 +70,6 @@ void gp_write_together(FILE *file, const gp_pipeline_config *pipeline);
 void gp_write_devices(FILE *file, const gp_pipeline_config *pipeline);
 
 GP_MUST_USE gp_status gp_read_checkpoint(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err);
-void gp_write_checkpoint(FILE *file, const gp_pipeline_config *pipeline);
 
 GP_MUST_USE gp_status gp_read_data(gp_config *config, const gp_yaml *node, gp_error *err);
 GP_MUST_USE gp_status gp_read_pipeline(gp_config *config, const gp_yaml *node, gp_error *err);

@@ -6,6 +6,7 @@
 #include "balance/expect.h"
 #include "base/memory.h"
 #include "model/graph.h"
+#include "train/search_stages.h"
 #include "train/session.h"
 
 enum { MOST_SIZES = 14, OWN_OVERRIDES = 5, OVERRIDE_TEXT = 80 };
@@ -22,6 +23,8 @@ typedef struct searcher {
     gp_profile *profile; /* of the size at hand; NULL: none yet */
     int sizes[MOST_SIZES];
     int size_count;
+    bool limited;   /* some device has a memory */
+    bool keeps_all; /* the size and schedule at hand fit with `never` */
 } searcher;
 
 static void set_overrides(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint) {
@@ -34,12 +37,12 @@ static void set_overrides(searcher *s, int micro_batches, const char *schedule, 
 }
 
 static void fini_candidate(gp_candidate *it) {
+    free(it->checkpoint);
     free(it->layers);
     free(it->arena);
 }
 
-static gp_status take_plan(const gp_session *session, gp_candidate *it, gp_error *err) {
-    const gp_plan *plan = session->plan;
+static gp_status take_plan(const gp_session *session, const gp_plan *plan, gp_candidate *it, gp_error *err) {
     gp_expectation expected = {0};
     int mini = gp_plan_find(plan, true, session->config->data.batch);
     if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a full mini-batch");
@@ -86,27 +89,52 @@ static gp_status note_failure(gp_search *search, gp_status status, gp_error *err
     return GP_OK;
 }
 
+/* *it is taken over, whatever happens. */
+static gp_status add(gp_search *search, gp_status status, gp_candidate *it, gp_error *err) {
+    if (status == GP_OK) status = GP_GROW(&search->items, &search->capacity, search->count + 1, err);
+    if (status == GP_OK)
+        search->items[search->count++] = *it;
+    else
+        fini_candidate(it);
+    return status;
+}
+
+/* The cut of a session that recomputes everywhere, with less of that where there is room. */
+static gp_status try_stages(searcher *s, const gp_session *session, const gp_candidate *always, gp_error *err) {
+    gp_stage_policy policy;
+    gp_candidate it = {.micro_batches = always->micro_batches, .schedule = always->schedule};
+    gp_status status = gp_search_stages(session, &policy, err);
+    if (status == GP_OK && policy.plan) {
+        s->search->tried++;
+        status = take_plan(session, policy.plan, &it, err);
+        if (status == GP_OK) status = gp_stage_policy_text(session, &policy, &it.checkpoint, err);
+        status = add(s->search, status, &it, err);
+    }
+    gp_stage_policy_fini(&policy);
+    return status;
+}
+
 static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint,
                      gp_error *err) {
     gp_search *search = s->search;
     gp_session *session = NULL;
-    gp_candidate it = {.micro_batches = micro_batches, .schedule = schedule, .checkpoint = checkpoint};
+    gp_candidate it = {.micro_batches = micro_batches, .schedule = schedule};
     set_overrides(s, micro_batches, schedule, checkpoint);
     search->tried++;
     gp_status status = open_candidate(s, &session, err);
     if (status != GP_OK) return note_failure(search, status, err);
     search->measured += session->measured.rounds > 0;
-    status = take_plan(session, &it, err);
+    status = gp_copy_text(&it.checkpoint, gp_checkpoint_mode_name(checkpoint), err);
+    if (status == GP_OK) status = take_plan(session, session->plan, &it, err);
+    status = add(search, status, &it, err);
+    if (checkpoint == GP_CHECKPOINT_NEVER) s->keeps_all = true;
+    if (status == GP_OK && checkpoint == GP_CHECKPOINT_ALWAYS && s->limited && !s->keeps_all)
+        status = try_stages(s, session, &it, err);
     if (!s->request->profile) {
         s->profile = session->profile;
         session->profile = NULL;
     }
     gp_session_close(&session);
-    if (status == GP_OK) status = GP_GROW(&search->items, &search->capacity, search->count + 1, err);
-    if (status == GP_OK)
-        search->items[search->count++] = it;
-    else
-        fini_candidate(&it);
     return status;
 }
 
@@ -136,6 +164,7 @@ static gp_status find_sizes(searcher *s, gp_error *err) {
     for (int64_t m = 1; m <= most; m *= 2) add_size(s, m);
     add_size(s, most);
     s->seconds = s->request->seconds / s->size_count;
+    for (int d = 0; d < config->pipeline.device_count; d++) s->limited |= config->pipeline.devices[d].memory > 0;
     return GP_OK;
 }
 
@@ -149,9 +178,11 @@ static int compare(const void *a, const void *b) {
 static gp_status try_all(searcher *s, gp_error *err) {
     int kinds = s->search->config->pipeline.device_count > 1 ? SCHEDULES : ON_ONE_DEVICE;
     for (int i = 0; i < s->size_count; i++) {
-        for (int k = 0; k < kinds; k++)
+        for (int k = 0; k < kinds; k++) {
+            s->keeps_all = false;
             for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
                 GP_RETURN_IF_FAILED(try(s, s->sizes[i], schedules[k], (gp_checkpoint_mode)mode, err));
+        }
         gp_profile_destroy(&s->profile);
     }
     if (s->search->count == 0)

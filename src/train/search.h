@@ -1,8 +1,9 @@
-/* The search for a plan: micro-batches × schedule × checkpoint mode, each with its best cut, by the expected step.
+/* The search for a plan: micro-batches × schedule × checkpoint policy, each with its best cut, by the expected step.
  *
  * Every candidate is the configuration with these keys in place of its own, opened as a run opens it, so that what is
- * found is what would run; it counts where its plan keeps within the devices' memory. The caller owns what is found.
- * One thread.
+ * found is what would run; it counts where its plan keeps within the devices' memory. Where not even the cut for
+ * `never` does, the cut for `always` is tried with a mode for each stage too (search_stages.h). The caller owns what is
+ * found. One thread.
  */
 #ifndef GP_TRAIN_SEARCH_H
 #define GP_TRAIN_SEARCH_H
@@ -27,7 +28,7 @@ typedef struct gp_search_request {
 typedef struct gp_candidate {
     int micro_batches;
     const char *schedule; /* as pipeline.schedule says it */
-    gp_checkpoint_mode checkpoint;
+    char *checkpoint;     /* as pipeline.checkpoint says it; owned */
     int stages, workers;
     int64_t *layers; /* [stage]; owned */
     size_t *arena;   /* [worker] bytes; owned */

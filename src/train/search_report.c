@@ -37,11 +37,16 @@ static void write_price(const gp_search *search, const gp_candidate *it, FILE *o
     if (it->seconds <= fastest->seconds && it->memory <= least) fputs("nothing", out);
 }
 
+/* One mode and nothing else. */
+static bool is_uniform(const gp_candidate *it) {
+    return it->checkpoint[0] != '[' && it->checkpoint[0] != '{';
+}
+
 static void write_row(const gp_search *search, const gp_candidate *it, FILE *out) {
     char seconds[GP_REPORT_NUMBER], bytes[32];
     fprintf(out, "  %6d  ", it->micro_batches);
     gp_report_cell(out, it->schedule, 27, false);
-    gp_report_cell(out, gp_checkpoint_mode_name(it->checkpoint), 12, false);
+    gp_report_cell(out, is_uniform(it) ? it->checkpoint : "by stage", 12, false);
     gp_report_cell(out, gp_report_seconds(seconds, it->seconds), 10, true);
     fprintf(out, "%6.0f%%", 100 * it->bubble);
     gp_report_cell(out, gp_bytes_text(bytes, it->memory), 12, true);
@@ -54,6 +59,7 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
         for (int w = 0; w < it->workers && w < GP_REPORT_ALL_STAGES; w++)
             fprintf(out, "%s %s", w ? "," : "", gp_bytes_text(bytes, it->arena[w]));
     }
+    if (!is_uniform(it)) fprintf(out, "\n          checkpoint %s", it->checkpoint);
     fputs("\n", out);
 }
 
@@ -66,6 +72,18 @@ static void write_word(const char *text, FILE *out) {
         else
             fputc(*text, out);
     fputs("'", out);
+}
+
+/* `text` is quoted where a shell would not leave it as it is. */
+static void write_setting(const char *key, const char *text, FILE *out) {
+    bool plain = text[strspn(text, "abcdefghijklmnopqrstuvwxyz_")] == '\0';
+    fprintf(out, " %s%s", plain ? "" : "'", key);
+    for (; *text; text++)
+        if (*text == '\'')
+            fputs("'\\''", out);
+        else
+            fputc(*text, out);
+    if (!plain) fputs("'", out);
 }
 
 static void write_settings(const gp_search_request *request, FILE *out) {
@@ -89,8 +107,10 @@ static void write_command(const gp_search *search, FILE *out) {
     write_settings(request, out);
     fprintf(out,
             " --set pipeline.micro_batches=%d --set 'pipeline.schedule=%s' \\\n"
-            "               --set pipeline.checkpoint=%s --set pipeline.lockstep=auto --set 'pipeline.balance=",
-            it->micro_batches, it->schedule, gp_checkpoint_mode_name(it->checkpoint));
+            "               --set",
+            it->micro_batches, it->schedule);
+    write_setting("pipeline.checkpoint=", it->checkpoint, out);
+    fputs(" --set pipeline.lockstep=auto --set 'pipeline.balance=", out);
     write_balance(out, it);
     fputs("'", out);
     write_word(request->config, out);
@@ -123,8 +143,8 @@ static json_t *pack(const gp_candidate *it) {
     for (int s = 0; s < it->stages; s++) json_array_append_new(balance, json_integer(it->layers[s]));
     for (int w = 0; w < it->workers; w++) json_array_append_new(memory, json_integer((json_int_t)it->arena[w]));
     return json_pack("{s:i, s:s, s:s, s:o, s:f, s:f, s:o}", "micro_batches", it->micro_batches, "schedule",
-                     it->schedule, "checkpoint", gp_checkpoint_mode_name(it->checkpoint), "balance", balance, "step",
-                     it->seconds * 1e3, "bubble", it->bubble, "memory", memory);
+                     it->schedule, "checkpoint", it->checkpoint, "balance", balance, "step", it->seconds * 1e3,
+                     "bubble", it->bubble, "memory", memory);
 }
 
 gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
@@ -164,7 +184,7 @@ gp_status gp_search_write(const gp_search *search, const char *path, gp_error *e
     snprintf(number, sizeof number, "%d", it->micro_batches);
     const gp_yaml_setting settings[] = {{"micro_batches", number},
                                         {"schedule", it->schedule},
-                                        {"checkpoint", gp_checkpoint_mode_name(it->checkpoint)},
+                                        {"checkpoint", it->checkpoint},
                                         {"balance", balance},
                                         {"lockstep", "auto"}};
     gp_status status = gp_yaml_splice_file(path, "pipeline", settings, lockstep ? 5 : 4, err);

@@ -249,6 +249,17 @@ gp_status gp_session_plan_cut(const gp_session *session, const int64_t *layers, 
     return make_cut(session, &now, layers, out, err);
 }
 
+gp_status gp_session_plan_policy(const gp_session *session, const gp_checkpoint_mode *modes, const bool *keeps,
+                                 gp_plan **out, gp_error *err) {
+    const choice now = configured(session);
+    gp_mini_size sizes[4];
+    gp_plan_request request = request_plan(session, &now, sizes);
+    request.layers = session->layers;
+    request.checkpoints = modes;
+    request.keeps = keeps;
+    return gp_plan_create(&request, out, err);
+}
+
 static bool would_fit(const gp_session *session, const choice *with) {
     gp_plan *plan = NULL;
     int64_t *layers = NULL;

@@ -80,6 +80,9 @@ int64_t gp_session_piece(const gp_session *session);
 /* The plan of another cut; `layers` per stage. The session outlives it. */
 GP_MUST_USE gp_status gp_session_plan_cut(const gp_session *session, const int64_t *layers, gp_plan **out,
                                           gp_error *err);
+/* The plan of the session's cut with a checkpoint mode for each stage, and outputs kept [node]. */
+GP_MUST_USE gp_status gp_session_plan_policy(const gp_session *session, const gp_checkpoint_mode *modes,
+                                             const bool *keeps, gp_plan **out, gp_error *err);
 /* One pass over the evaluation data, which there are. */
 GP_MUST_USE gp_status gp_session_evaluation(const gp_session *session, gp_loader **out, gp_error *err);
 /* Which of the plan's mini-batches that is; GP_INTERNAL where it has none of that size. */

@@ -1,0 +1,124 @@
+#include "balance/keeping.h"
+
+#include <stdlib.h>
+
+#include "balance/cost.h"
+#include "base/memory.h"
+
+typedef struct reader {
+    gp_keeping *out;
+    const gp_plan *plan;
+    const gp_stage *stage;
+    int64_t samples;
+    double *counted; /* [node of the stage] seconds of computing it again */
+} reader;
+
+/* The stage's layer that makes a value; −1: it comes from elsewhere. */
+static int maker_of(const reader *r, int value) {
+    int node = value >= 0 ? r->plan->graph->values[value].producer : -1;
+    return node >= r->stage->first_node && node - r->stage->first_node < r->stage->node_count
+               ? node - r->stage->first_node
+               : -1;
+}
+
+/* A forward op's sides count only where it is computed again at all. */
+static void read_op(const reader *r, int n, const gp_lowered_op *op, bool *more) {
+    const gp_node *node = &r->plan->graph->nodes[r->stage->first_node + n];
+    if (op->pass == GP_PASS_FORWARD && !(op->flags & GP_LOWERED_ONCE)) {
+        double flops, bytes;
+        gp_op_count(&op->desc, &flops, &bytes);
+        r->counted[n] += gp_counted_seconds(flops, bytes, 1);
+    }
+    for (int i = 0; i < GP_MAX_OPERANDS && op->pass == GP_PASS_BACKWARD; i++) {
+        gp_role role = op->ref[i].role;
+        int maker = role == GP_ROLE_INPUT ? maker_of(r, node->inputs[op->ref[i].index]) : -1;
+        if (role == GP_ROLE_OUTPUT) r->out->layers[n].read = true;
+        if (role == GP_ROLE_SIDE) *more = true;
+        if (maker >= 0) r->out->layers[maker].read = true;
+    }
+}
+
+static gp_status read_node(const reader *r, int n, gp_error *err) {
+    int index = r->stage->first_node + n;
+    const gp_node *node = &r->plan->graph->nodes[index];
+    gp_lowering lowering;
+    gp_lowering_init(&lowering, r->plan->real, r->samples, (uint32_t)index);
+    gp_status status = node->layer->type->lower(node->layer, &lowering, err);
+    if (status != GP_OK) gp_node_error(node, err);
+    for (size_t o = 0; o < lowering.count && status == GP_OK; o++)
+        if (!gp_lowered_is_dead(r->plan->graph, index, &lowering.ops[o]))
+            read_op(r, n, &lowering.ops[o], &r->out->layers[n].more);
+    gp_lowering_fini(&lowering);
+    return status;
+}
+
+static void list_inputs(const reader *r, int n, int **next) {
+    const gp_node *node = &r->plan->graph->nodes[r->stage->first_node + n];
+    gp_keep_layer *layer = &r->out->layers[n];
+    int *inputs = *next;
+    layer->inputs = inputs;
+    for (int i = 0; i < node->input_count; i++) {
+        int maker = maker_of(r, node->inputs[i]);
+        bool seen = maker < 0;
+        for (int j = 0; j < layer->input_count && !seen; j++) seen = inputs[j] == maker;
+        if (!seen) inputs[layer->input_count++] = maker;
+    }
+    *next += layer->input_count;
+}
+
+/* It stands in the stash of every micro-batch, and no longer in what each one that is computed again fills. */
+static void find_bytes(const reader *r, int n, const gp_stage_plan *planned, bool kept) {
+    int output = r->plan->graph->nodes[r->stage->first_node + n].output;
+    gp_keep_layer *layer = &r->out->layers[n];
+    layer->fixed = output < 0;
+    if (layer->fixed || kept) return;
+    const gp_value *value = &r->plan->graph->values[output];
+    gp_tensor tensor = gp_tensor_samples(r->plan->real, r->samples, value->shape);
+    int64_t bytes = (int64_t)gp_align_up(gp_tensor_bytes(&tensor), GP_ALIGNMENT);
+    int64_t copies = planned->slots[GP_FRAME_STASH] - (layer->read ? planned->slots[GP_FRAME_SAVED] : 0);
+    layer->bytes = copies > 0 ? bytes * copies : 0;
+}
+
+/* The profile's time of a layer of several nodes is shared out as they are counted. */
+static void find_times(const reader *r, const gp_stage_plan *planned, const gp_profile *profile) {
+    const gp_profile_device *row = profile ? gp_profile_find(profile, &planned->spec) : NULL;
+    for (int n = 0; n < r->out->count; n++) {
+        const gp_node *nodes = &r->plan->graph->nodes[r->stage->first_node];
+        double seconds = r->counted[n] / planned->spec.threads, all = 0;
+        for (int m = 0; m < r->out->count && row; m++)
+            if (nodes[m].unit == nodes[n].unit) all += r->counted[m];
+        if (row && all > 0)
+            seconds = row->slowdown * row->layers[nodes[n].unit].time[GP_PROFILE_TIME_RECOMPUTE].median *
+                      r->counted[n] / all * (double)r->samples / (double)profile->identity.samples;
+        r->out->layers[n].time = seconds * 1e12 < 0x1p52 ? (int64_t)(seconds * 1e12) : INT64_C(1) << 52;
+    }
+}
+
+gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, int stage, int64_t samples, const bool *keeps,
+                          const gp_profile *profile, gp_error *err) {
+    const gp_stage *its = &plan->stages->stage[stage];
+    reader r = {keeping, plan, its, samples, NULL};
+    size_t inputs = 0;
+    *keeping = (gp_keeping){.count = its->node_count};
+    for (int n = 0; n < its->node_count; n++) inputs += (size_t)plan->graph->nodes[its->first_node + n].input_count;
+    gp_status status = GP_NEW(&keeping->layers, its->node_count, err);
+    if (status == GP_OK) status = GP_NEW(&keeping->inputs, inputs, err);
+    if (status == GP_OK) status = GP_NEW(&r.counted, its->node_count, err);
+    int *next = keeping->inputs;
+    for (int n = 0; n < its->node_count && status == GP_OK; n++) {
+        list_inputs(&r, n, &next);
+        status = read_node(&r, n, err);
+    }
+    for (int n = 0; n < its->node_count && status == GP_OK; n++)
+        find_bytes(&r, n, &plan->stage[stage], keeps[its->first_node + n]);
+    if (status == GP_OK) find_times(&r, &plan->stage[stage], profile);
+    free(r.counted);
+    if (status != GP_OK) gp_keeping_fini(keeping);
+    return status;
+}
+
+void gp_keeping_fini(gp_keeping *keeping) {
+    free(keeping->layers);
+    free(keeping->inputs);
+    *keeping = (gp_keeping){0};
+}
