@@ -5,25 +5,25 @@
 #include "balance/cost.h"
 #include "base/memory.h"
 
+/* Nodes in a row as a stage's layers. */
 typedef struct reader {
     gp_keeping *out;
-    const gp_plan *plan;
-    const gp_stage *stage;
+    const gp_graph *graph;
+    int first; /* node */
+    gp_dtype real;
     int64_t samples;
-    double *counted; /* [node of the stage] seconds of computing it again */
+    double *counted; /* [layer] seconds of computing it again */
 } reader;
 
 /* The stage's layer that makes a value; −1: it comes from elsewhere. */
 static int maker_of(const reader *r, int value) {
-    int node = value >= 0 ? r->plan->graph->values[value].producer : -1;
-    return node >= r->stage->first_node && node - r->stage->first_node < r->stage->node_count
-               ? node - r->stage->first_node
-               : -1;
+    int node = r->graph->values[value].producer;
+    return node >= r->first && node - r->first < r->out->count ? node - r->first : -1;
 }
 
 /* A forward op's sides count only where it is computed again at all. */
 static void read_op(const reader *r, int n, const gp_lowered_op *op, bool *more) {
-    const gp_node *node = &r->plan->graph->nodes[r->stage->first_node + n];
+    const gp_node *node = &r->graph->nodes[r->first + n];
     if (op->pass == GP_PASS_FORWARD && !(op->flags & GP_LOWERED_ONCE)) {
         double flops, bytes;
         gp_op_count(&op->desc, &flops, &bytes);
@@ -39,21 +39,22 @@ static void read_op(const reader *r, int n, const gp_lowered_op *op, bool *more)
 }
 
 static gp_status read_node(const reader *r, int n, gp_error *err) {
-    int index = r->stage->first_node + n;
-    const gp_node *node = &r->plan->graph->nodes[index];
+    int index = r->first + n;
+    const gp_node *node = &r->graph->nodes[index];
     gp_lowering lowering;
-    gp_lowering_init(&lowering, r->plan->real, r->samples, (uint32_t)index);
+    gp_lowering_init(&lowering, r->real, r->samples, (uint32_t)index);
+    lowering.evaluate_only = true; /* what training forbids is the plan's to refuse */
     gp_status status = node->layer->type->lower(node->layer, &lowering, err);
     if (status != GP_OK) gp_node_error(node, err);
     for (size_t o = 0; o < lowering.count && status == GP_OK; o++)
-        if (!gp_lowered_is_dead(r->plan->graph, index, &lowering.ops[o]))
+        if (!gp_lowered_is_dead(r->graph, index, &lowering.ops[o]))
             read_op(r, n, &lowering.ops[o], &r->out->layers[n].more);
     gp_lowering_fini(&lowering);
     return status;
 }
 
 static void list_inputs(const reader *r, int n, int **next) {
-    const gp_node *node = &r->plan->graph->nodes[r->stage->first_node + n];
+    const gp_node *node = &r->graph->nodes[r->first + n];
     gp_keep_layer *layer = &r->out->layers[n];
     int *inputs = *next;
     layer->inputs = inputs;
@@ -68,12 +69,12 @@ static void list_inputs(const reader *r, int n, int **next) {
 
 /* It stands in the stash of every micro-batch, and no longer in what each one that is computed again fills. */
 static void find_bytes(const reader *r, int n, const gp_stage_plan *planned, bool kept) {
-    int output = r->plan->graph->nodes[r->stage->first_node + n].output;
+    int output = r->graph->nodes[r->first + n].output;
     gp_keep_layer *layer = &r->out->layers[n];
     layer->fixed = output < 0;
     if (layer->fixed || kept) return;
-    const gp_value *value = &r->plan->graph->values[output];
-    gp_tensor tensor = gp_tensor_samples(r->plan->real, r->samples, value->shape);
+    const gp_value *value = &r->graph->values[output];
+    gp_tensor tensor = gp_tensor_samples(r->real, r->samples, value->shape);
     int64_t bytes = (int64_t)gp_align_up(gp_tensor_bytes(&tensor), GP_ALIGNMENT);
     int64_t copies = planned->slots[GP_FRAME_STASH] - (layer->read ? planned->slots[GP_FRAME_SAVED] : 0);
     layer->bytes = copies > 0 ? bytes * copies : 0;
@@ -83,7 +84,7 @@ static void find_bytes(const reader *r, int n, const gp_stage_plan *planned, boo
 static void find_times(const reader *r, const gp_stage_plan *planned, const gp_profile *profile) {
     const gp_profile_device *row = profile ? gp_profile_find(profile, &planned->spec) : NULL;
     for (int n = 0; n < r->out->count; n++) {
-        const gp_node *nodes = &r->plan->graph->nodes[r->stage->first_node];
+        const gp_node *nodes = &r->graph->nodes[r->first];
         double seconds = r->counted[n] / planned->spec.threads, all = 0;
         for (int m = 0; m < r->out->count && row; m++)
             if (nodes[m].unit == nodes[n].unit) all += r->counted[m];
@@ -94,26 +95,70 @@ static void find_times(const reader *r, const gp_stage_plan *planned, const gp_p
     }
 }
 
+static gp_status read_nodes(reader *r, gp_error *err) {
+    size_t inputs = 0;
+    for (int n = 0; n < r->out->count; n++) inputs += (size_t)r->graph->nodes[r->first + n].input_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&r->out->layers, r->out->count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&r->out->inputs, inputs, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&r->counted, r->out->count, err));
+    int *next = r->out->inputs;
+    for (int n = 0; n < r->out->count; n++) {
+        list_inputs(r, n, &next);
+        GP_RETURN_IF_FAILED(read_node(r, n, err));
+    }
+    return GP_OK;
+}
+
 gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, int stage, int64_t samples, const bool *keeps,
                           const gp_profile *profile, gp_error *err) {
     const gp_stage *its = &plan->stages->stage[stage];
-    reader r = {keeping, plan, its, samples, NULL};
-    size_t inputs = 0;
+    reader r = {keeping, plan->graph, its->first_node, plan->real, samples, NULL};
     *keeping = (gp_keeping){.count = its->node_count};
-    for (int n = 0; n < its->node_count; n++) inputs += (size_t)plan->graph->nodes[its->first_node + n].input_count;
-    gp_status status = GP_NEW(&keeping->layers, its->node_count, err);
-    if (status == GP_OK) status = GP_NEW(&keeping->inputs, inputs, err);
-    if (status == GP_OK) status = GP_NEW(&r.counted, its->node_count, err);
-    int *next = keeping->inputs;
-    for (int n = 0; n < its->node_count && status == GP_OK; n++) {
-        list_inputs(&r, n, &next);
-        status = read_node(&r, n, err);
-    }
+    gp_status status = read_nodes(&r, err);
     for (int n = 0; n < its->node_count && status == GP_OK; n++)
         find_bytes(&r, n, &plan->stage[stage], keeps[its->first_node + n]);
     if (status == GP_OK) find_times(&r, &plan->stage[stage], profile);
     free(r.counted);
     if (status != GP_OK) gp_keeping_fini(keeping);
+    return status;
+}
+
+/* `runs` is of all kept; what would not run in any case, behind all that backward reads, counts as if it did: where
+ * the cut runs is not known yet. */
+static void share_out(const reader *r, const bool *never_ran, const bool *runs, double *share) {
+    for (int i = 0; i < r->graph->layer_count; i++) {
+        int first = i ? r->graph->unit_end[i - 1] : 0, last = r->graph->unit_end[i];
+        double all = 0, left = 0;
+        for (int n = first; n < last; n++) {
+            all += r->counted[n];
+            left += runs[n] || never_ran[n] ? r->counted[n] : 0;
+        }
+        share[i] = all > 0 ? left / all : 1;
+    }
+}
+
+gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *keeps, double *share, gp_error *err) {
+    gp_keeping all = {.count = graph->node_count};
+    reader r = {&all, graph, 0, GP_F32, samples, NULL};
+    bool *runs = NULL, *none = NULL, *before = NULL, any = false;
+    for (int i = 0; i < graph->layer_count; i++) share[i] = 1;
+    for (int n = 0; n < graph->node_count; n++) any = any || keeps[n];
+    if (!any) return GP_OK;
+    gp_status status = read_nodes(&r, err);
+    if (status == GP_OK) status = GP_NEW(&runs, graph->node_count, err);
+    if (status == GP_OK) status = GP_NEW(&before, graph->node_count, err);
+    if (status == GP_OK) status = GP_NEW(&none, graph->node_count, err);
+    if (status == GP_OK) {
+        gp_keep_measure(all.layers, all.count, none, before);
+        gp_keep_measure(all.layers, all.count, keeps, runs);
+        for (int n = 0; n < all.count; n++) before[n] = !before[n];
+        share_out(&r, before, runs, share);
+    }
+    free(runs);
+    free(before);
+    free(none);
+    free(r.counted);
+    gp_keeping_fini(&all);
     return status;
 }
 

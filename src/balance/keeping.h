@@ -20,4 +20,9 @@ GP_MUST_USE gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, 
                                       const bool *keeps, const gp_profile *profile, gp_error *err);
 void gp_keeping_fini(gp_keeping *keeping);
 
+/* share[layer] of what computing a layer again takes that is left with outputs kept as keeps[node] says, by counted
+ * costs; wherever the cut runs. */
+GP_MUST_USE gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *keeps, double *share,
+                                        gp_error *err);
+
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "balance/cost.h"
+#include "balance/keeping.h"
 #include "base/memory.h"
 #include "train/devices.h"
 
@@ -177,15 +178,17 @@ static gp_status refuse_sum(const gp_profile *profile, const gp_graph *graph, in
 }
 
 static gp_status profiled_layers(const gp_profile *profile, const gp_graph *graph, const gp_device_spec *spec,
-                                 const gp_balancing_choice *with, double recomputes, int64_t *cost, gp_error *err) {
+                                 const gp_balancing_choice *with, double recomputes, const double *share, int64_t *cost,
+                                 gp_error *err) {
     const gp_profile_device *row = gp_profile_find(profile, spec);
     double scale = 1e12 * row->slowdown * (double)with->samples / (double)profile->identity.samples;
     int64_t total = 0;
     for (int i = 0; i < graph->layer_count; i++) {
         const gp_estimate *time = row->layers[i].time;
         double picoseconds =
-            scale * (time[GP_PROFILE_TIME_FORWARD].median + recomputes * time[GP_PROFILE_TIME_RECOMPUTE].median +
-                     time[GP_PROFILE_TIME_BACKWARD_INPUT].median + time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median);
+            scale *
+            (time[GP_PROFILE_TIME_FORWARD].median + recomputes * share[i] * time[GP_PROFILE_TIME_RECOMPUTE].median +
+             time[GP_PROFILE_TIME_BACKWARD_INPUT].median + time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median);
         if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total))
             return refuse_sum(profile, graph, i, err);
         cost[i] = (int64_t)picoseconds;
@@ -194,10 +197,17 @@ static gp_status profiled_layers(const gp_profile *profile, const gp_graph *grap
 }
 
 static gp_status counted_layers(const gp_graph *graph, const gp_device_spec *spec, const gp_balancing_choice *with,
-                                double recomputes, int64_t *cost, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cost_by_time(graph, with->samples, recomputes, cost, err));
-    for (int i = 0; i < graph->layer_count; i++) cost[i] /= spec->threads > 1 ? spec->threads : 1;
-    return GP_OK;
+                                double recomputes, const double *share, int64_t *cost, gp_error *err) {
+    int64_t *once = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&once, graph->layer_count, err));
+    gp_status status = gp_cost_by_time(graph, with->samples, 0, once, err);
+    if (status == GP_OK) status = gp_cost_by_time(graph, with->samples, recomputes, cost, err);
+    for (int i = 0; i < graph->layer_count && status == GP_OK; i++) {
+        if (share[i] < 1) cost[i] = once[i] + (int64_t)(share[i] * (double)(cost[i] - once[i]));
+        cost[i] /= spec->threads > 1 ? spec->threads : 1;
+    }
+    free(once);
+    return status;
 }
 
 /* Of the kinds that the pipeline's devices are, the one from which copies take longest. */
@@ -240,19 +250,22 @@ static int64_t *costs_of(const gp_session *session, const gp_balancing_costs *co
 static gp_status cost_devices(const gp_session *session, const gp_balancing_choice *with, const gp_device_spec *specs,
                               int count, gp_balancing_costs *out, gp_error *err) {
     bool used[MODES] = {false};
+    double *share = NULL;
     for (int s = 0; s < session->config->pipeline.stages; s++) used[mode_of(session, with, s)] = true;
     GP_RETURN_IF_FAILED(GP_NEW(&out->layers, (size_t)count * MODES * (size_t)session->graph->layer_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&share, session->graph->layer_count, err));
+    gp_status status = gp_keeping_shares(session->graph, with->samples, session->keeps, share, err);
     for (int d = 0; d < count; d++)
-        for (int mode = 0; mode < MODES; mode++) {
+        for (int mode = 0; mode < MODES && status == GP_OK; mode++) {
             int64_t *cost = costs_of(session, out, d, (gp_checkpoint_mode)mode);
             double recomputes = recomputed_share((gp_checkpoint_mode)mode, with->micro_batches);
             if (!used[mode]) continue;
-            GP_RETURN_IF_FAILED(
-                session->profile
-                    ? profiled_layers(session->profile, session->graph, &specs[d], with, recomputes, cost, err)
-                    : counted_layers(session->graph, &specs[d], with, recomputes, cost, err));
+            status = session->profile ? profiled_layers(session->profile, session->graph, &specs[d], with, recomputes,
+                                                        share, cost, err)
+                                      : counted_layers(session->graph, &specs[d], with, recomputes, share, cost, err);
         }
-    return GP_OK;
+    free(share);
+    return status;
 }
 
 /* Where the modes of stages differ, so do the costs of layers on them. */

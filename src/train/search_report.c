@@ -63,26 +63,26 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
     fputs("\n", out);
 }
 
-/* As a shell reads it back. */
-static void write_word(const char *text, FILE *out) {
-    fputs(" '", out);
+/* Between quotation marks, as a shell reads it back. */
+static void write_escaped(const char *text, FILE *out) {
     for (; *text; text++)
         if (*text == '\'')
             fputs("'\\''", out);
         else
             fputc(*text, out);
+}
+
+static void write_word(const char *text, FILE *out) {
+    fputs(" '", out);
+    write_escaped(text, out);
     fputs("'", out);
 }
 
-/* `text` is quoted where a shell would not leave it as it is. */
-static void write_setting(const char *key, const char *text, FILE *out) {
+/* Quoted where a shell would not leave it as it is. */
+static void write_checkpoint(const char *text, FILE *out) {
     bool plain = text[strspn(text, "abcdefghijklmnopqrstuvwxyz_")] == '\0';
-    fprintf(out, " %s%s", plain ? "" : "'", key);
-    for (; *text; text++)
-        if (*text == '\'')
-            fputs("'\\''", out);
-        else
-            fputc(*text, out);
+    fprintf(out, " %spipeline.checkpoint=", plain ? "" : "'");
+    write_escaped(text, out);
     if (!plain) fputs("'", out);
 }
 
@@ -109,7 +109,7 @@ static void write_command(const gp_search *search, FILE *out) {
             " --set pipeline.micro_batches=%d --set 'pipeline.schedule=%s' \\\n"
             "               --set",
             it->micro_batches, it->schedule);
-    write_setting("pipeline.checkpoint=", it->checkpoint, out);
+    write_checkpoint(it->checkpoint, out);
     fputs(" --set pipeline.lockstep=auto --set 'pipeline.balance=", out);
     write_balance(out, it);
     fputs("'", out);

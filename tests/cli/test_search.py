@@ -31,6 +31,23 @@ pipeline:  # on this machine
 optimizer: {sgd: {lr: 0.02}}
 train: {steps: 2}
 """
+# Three layers that no cut divides, of activations larger than their parameters.
+BLOCK = "sequential: {layers: [linear: 16, sigmoid, linear: 16, sigmoid, linear: 16, sigmoid]}"
+BLOCKS = f"""\
+model:
+  input: {{shape: [64, 16]}}
+  layers:
+    - {BLOCK}
+    - {BLOCK}
+    - {BLOCK}
+  loss: cross_entropy
+data: {{train: {{synthetic: {{samples: 16, seed: 1}}}}, batch: 8}}
+pipeline:  # all alike
+  devices: [{{cpu: {{memory: MEMORY, count: 3}}}}]
+  checkpoint: except_last  # as torchgpipe
+optimizer: {{sgd: {{lr: 0.02}}}}
+train: {{steps: 2}}
+"""
 TIMES = [4, 0.5, 6, 0.5, 5, 0.5, 3, 1]
 SIZES = [1, 2, 3, 4, 8, 16]
 
@@ -114,6 +131,53 @@ class Search(unittest.TestCase):
         self.assertTrue(found["plans"])
         for plan in found["plans"]:
             self.assertLessEqual(max(plan["memory"]), limit)
+
+    def search_blocks(self, memory):
+        self.write("c.yaml", BLOCKS.replace("MEMORY", str(memory)))
+        layers = [{"forward": 5, "backward": 10}] * 3
+        copies = [{"from": start, "to": "cpu", "latency": 1, "per_mib": 0.05} for start in ("host", "cpu")]
+        self.write("p.json", json.dumps({"gpipe_profile": 1, "micro_batch": 1, "copies": copies,
+                                         "devices": [{"device": "cpu", "layers": layers}]}))
+        return self.search()["plans"]
+
+    def test_stages_recompute_only_where_memory_is_short(self):
+        """With 1f1b the first stage has most micro-batches alive. What fits with one mode for all is slower."""
+        expected = {58000: "[always, always, never]", 64000: '{mode: [always, never, never], keep: ["0.1"]}'}
+        for memory, policy in expected.items():
+            best, *others = self.search_blocks(memory)
+            self.assertEqual((best["schedule"], best["checkpoint"]), ("1f1b", policy))
+            self.assertLessEqual(max(best["memory"]), memory)
+            uniform = [plan for plan in others if plan["checkpoint"] in ("never", "except_last", "always")]
+            self.assertTrue(uniform)
+            for plan in uniform:
+                self.assertLess(best["step"], 0.95 * plan["step"])
+        # With more of it there is nothing to choose.
+        self.assertEqual(self.search_blocks(70000)[0]["checkpoint"], "never")
+
+    def test_a_policy_by_stage_is_written_and_runs(self):
+        best = self.search_blocks(64000)[0]
+        before = self.read("c.yaml").splitlines()
+        process = self.run_program("--search", "--profile", "p.json", "--write", "c.yaml")
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertIn(f"\n          checkpoint {best['checkpoint']}\n", process.stdout)
+        self.assertIn(f" --set 'pipeline.checkpoint={best['checkpoint']}' ", process.stdout)
+        after = self.read("c.yaml").splitlines()
+        self.assertEqual([line for line in before if line not in after], ["  checkpoint: except_last  # as torchgpipe"])
+        self.assertIn(f"  checkpoint: {best['checkpoint']}  # as torchgpipe", after)
+        # What it says is what was found, to the byte, and trains to the bits of any other policy.
+        process = self.run_program("--plan", "c.yaml", program=TRAIN)
+        self.assertIn("checkpoint [always, never, never], 1 output kept\n", process.stdout)
+        for memory in best["memory"]:
+            self.assertIn(f" {memory}", process.stdout)
+        models = []
+        for name, policy in (("a", best["checkpoint"]), ("b", "always")):
+            process = self.run_program("-q", "-o", name, "--set", f"pipeline.checkpoint={policy}", "c.yaml",
+                                       program=TRAIN)
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+            with open(self.path(name + "/model.safetensors"), "rb") as file:
+                models.append(file.read())
+        self.assertEqual(*models)
+        self.assertIn('keep: ["0.1"]', self.read("a/config.yaml").replace("\n", ""))
 
     def test_where_none_fits_a_sentence_says_why(self):
         process = self.run_program("--search", "--profile", "p.json", "--set",

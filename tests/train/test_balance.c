@@ -172,10 +172,12 @@ static void the_resolved_balance_is_numbers(void **state) {
 
 /* The bottleneck of two stages, from the definitions: counted costs over threads; values that cross, and their way
  * back, at the counted rate; input and target where they are used. */
-static double bottleneck_of(const gp_session *session, const int64_t *cost, int cut, int threads0, int threads1) {
+static double bottleneck_of(const gp_session *session, const int64_t *cost, const int64_t *behind, int cut,
+                            int threads0, int threads1) {
     double sum[2] = {0};
     const gp_graph *graph = session->graph;
-    for (int i = 0; i < LAYERS; i++) sum[i >= cut] += (double)cost[i] / (i >= cut ? threads1 : threads0);
+    for (int i = 0; i < LAYERS; i++)
+        sum[i >= cut] += (double)(i >= cut ? behind : cost)[i] / (i >= cut ? threads1 : threads0);
     for (int v = 0; v < graph->value_count; v++) {
         const gp_value *value = &graph->values[v];
         int producer = value->producer < 0 ? -1 : graph->nodes[value->producer].unit;
@@ -189,6 +191,44 @@ static double bottleneck_of(const gp_session *session, const int64_t *cost, int 
     return sum[0] > sum[1] ? sum[0] : sum[1];
 }
 
+/* What recomputes by which mode counts where the stage stands; a kept output spares what was only needed for it. */
+static void each_stage_costs_what_its_mode_asks(void **state) {
+    (void)state;
+    static const struct {
+        const char *checkpoint;
+        double recomputes[2];
+        int spared; /* layers 1 to this one, or −1 */
+    } cases[] = {{"[always, never]", {1, 0}, -1},
+                 {"[never, always]", {0, 1}, -1},
+                 {"[except_last, never]", {0.75, 0}, -1},
+                 {"{mode: [always, never], keep: [b.1, c.1]}", {1, 0}, 4}};
+    int cuts[4];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char pipeline[128];
+        gp_error err = {0};
+        int64_t cost[2][LAYERS], once[LAYERS];
+        snprintf(pipeline, sizeof pipeline, "devices: [cpu, cpu]\n  checkpoint: %s", cases[i].checkpoint);
+        gp_session *session = open_with(pipeline);
+        assert_int_equal(gp_cost_by_time(session->graph, 4, 0, once, &err), GP_OK);
+        for (int s = 0; s < 2; s++)
+            assert_int_equal(gp_cost_by_time(session->graph, 4, cases[i].recomputes[s], cost[s], &err), GP_OK);
+        for (int l = 1; l <= cases[i].spared; l++) cost[0][l] = once[l]; /* c.0 and b.0 too: nobody else wants them */
+        gp_balancing_costs costs;
+        const gp_balancing_choice choice = {4, 4, false, false};
+        assert_int_equal(gp_balancing_costs_init(&costs, session, &choice, &err), GP_OK);
+        for (int s = 0; s < 2; s++)
+            for (int l = 0; l < LAYERS; l++) assert_in_range(costs.stage_layers[s][l] - cost[s][l] + 2, 0, 4);
+        gp_balancing_costs_fini(&costs);
+        cuts[i] = (int)session->layers[0];
+        double found = bottleneck_of(session, cost[0], cost[1], cuts[i], 1, 1);
+        for (int cut = 1; cut < LAYERS; cut++)
+            if (found > bottleneck_of(session, cost[0], cost[1], cut, 1, 1) * (1 + 1e-9))
+                fail_msg("%s: %d before the cut, not %d", cases[i].checkpoint, cuts[i], cut);
+        gp_session_close(&session);
+    }
+    assert_true(cuts[0] < cuts[1]);
+}
+
 static void expect_least(const char *devices, int threads0, int threads1, int *cut) {
     char pipeline[128];
     gp_error err = {0};
@@ -197,9 +237,9 @@ static void expect_least(const char *devices, int threads0, int threads1, int *c
     gp_session *session = open_with(pipeline);
     assert_int_equal(gp_cost_by_time(session->graph, 4, 0, cost, &err), GP_OK);
     *cut = (int)session->layers[0];
-    double found = bottleneck_of(session, cost, *cut, threads0, threads1);
+    double found = bottleneck_of(session, cost, cost, *cut, threads0, threads1);
     for (int other = 1; other < LAYERS; other++)
-        if (bottleneck_of(session, cost, other, threads0, threads1) < found - 4)
+        if (bottleneck_of(session, cost, cost, other, threads0, threads1) < found - 4)
             fail_msg("%s: the cut at %d beats that at %d", devices, other, *cut);
     gp_session_close(&session);
 }
@@ -295,6 +335,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_begin_stages),
         cmocka_unit_test(names_are_kept),
+        cmocka_unit_test(each_stage_costs_what_its_mode_asks),
         cmocka_unit_test(what_is_not_named_is_found),
         cmocka_unit_test(together_forbids_cuts),
         cmocka_unit_test(wrong_names_are_refused_at_their_place),
