@@ -111,7 +111,9 @@ static gp_status try_stages(searcher *s, const gp_session *session, const gp_can
         status = add(s->search, status, &it, err);
     }
     gp_stage_policy_fini(&policy);
-    return status;
+    if (status != GP_MEMORY && status != GP_CONFIG && status != GP_UNSUPPORTED) return status;
+    *err = (gp_error){0}; /* the candidates with one mode say why */
+    return GP_OK;
 }
 
 static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint,
