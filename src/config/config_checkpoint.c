@@ -7,27 +7,28 @@
 #include "config/tree_internal.h"
 
 static const char what[] = "pipeline.checkpoint";
-static const char *const modes[] = {"never", "except_last", "always", NULL}; /* by gp_checkpoint_mode */
+static const char *const mode_names[] = {"never", "except_last", "always", NULL}; /* by gp_checkpoint_mode */
 
 const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode) {
-    return modes[mode];
+    return mode_names[mode];
 }
 
 gp_checkpoint_mode gp_pipeline_checkpoint(const gp_pipeline_config *pipeline, int stage) {
     return pipeline->checkpoints ? pipeline->checkpoints[stage] : pipeline->checkpoint;
 }
 
-const char *gp_checkpoint_text(char buffer[GP_CHECKPOINT_TEXT], const gp_checkpoint_mode *of, int count) {
+const char *gp_checkpoint_text(char buffer[GP_CHECKPOINT_TEXT], const gp_checkpoint_mode *modes, int count) {
     enum { SHOWN = 16 };
     int same = 1;
     size_t used = 0;
-    while (same < count && of[same] == of[0]) same++;
+    while (same < count && modes[same] == modes[0]) same++;
     if (same == count) {
-        snprintf(buffer, GP_CHECKPOINT_TEXT, "%s", modes[of[0]]);
+        snprintf(buffer, GP_CHECKPOINT_TEXT, "%s", mode_names[modes[0]]);
         return buffer;
     }
     for (int s = 0; s < count && s < SHOWN; s++)
-        used += (size_t)snprintf(buffer + used, GP_CHECKPOINT_TEXT - used, "%s%s", s ? ", " : "[", modes[of[s]]);
+        used +=
+            (size_t)snprintf(buffer + used, GP_CHECKPOINT_TEXT - used, "%s%s", s ? ", " : "[", mode_names[modes[s]]);
     snprintf(buffer + used, GP_CHECKPOINT_TEXT - used, "%s]", count > SHOWN ? ", …" : "");
     return buffer;
 }
@@ -52,7 +53,7 @@ static gp_status read_list(gp_pipeline_config *pipeline, const gp_yaml *node, gp
         char name[48];
         int mode = 0;
         snprintf(name, sizeof name, "%s.%zu", what, i);
-        GP_RETURN_IF_FAILED(gp_read_choice(node->items[i], name, modes, &mode, err));
+        GP_RETURN_IF_FAILED(gp_read_choice(node->items[i], name, mode_names, &mode, err));
         pipeline->checkpoints[i] = (gp_checkpoint_mode)mode;
     }
     return check_count(pipeline, node, err);
@@ -61,7 +62,7 @@ static gp_status read_list(gp_pipeline_config *pipeline, const gp_yaml *node, gp
 static gp_status read_mode(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
     int mode = 0;
     if (node->kind == GP_YAML_SEQUENCE) return read_list(pipeline, node, err);
-    GP_RETURN_IF_FAILED(gp_read_choice(node, what, modes, &mode, err));
+    GP_RETURN_IF_FAILED(gp_read_choice(node, what, mode_names, &mode, err));
     pipeline->checkpoint = (gp_checkpoint_mode)mode;
     return GP_OK;
 }
@@ -92,11 +93,11 @@ gp_status gp_read_checkpoint(gp_pipeline_config *pipeline, const gp_yaml *node, 
 
 static void write_modes(FILE *file, const gp_pipeline_config *pipeline) {
     if (!pipeline->checkpoints) {
-        fputs(modes[pipeline->checkpoint], file);
+        fputs(mode_names[pipeline->checkpoint], file);
         return;
     }
     for (int s = 0; s < pipeline->checkpoint_count; s++)
-        fprintf(file, "%s%s", s ? ", " : "[", modes[pipeline->checkpoints[s]]);
+        fprintf(file, "%s%s", s ? ", " : "[", mode_names[pipeline->checkpoints[s]]);
     fputs("]", file);
 }
 
