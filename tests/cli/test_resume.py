@@ -130,7 +130,9 @@ class Resume(Runs):
                                  err="gpipe-train: --resume: %s; only pipeline, a layer's checkpoint, epochs, steps, keep, eval_every, "
                                  "save_every and data.threads may change\n" % (sentence % newest))
         self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")), model)
-        self.run_program("-q", "--resume", "--set", "train={epochs: 40, save_every: 1 minute, eval_every: 4, keep: 1}")
+        self.run_program("-q", "--resume", "--set", "train={epochs: 40, save_every: 1 minute, eval_every: 4, keep: 1}",
+                         "--set", "model.layers.0.conv.checkpoint=false",
+                         "--set", "pipeline.checkpoint={mode: always, keep: [\"3\"]}")
 
     def test_a_finished_run(self):
         """Has nothing left to do, and stays as it is; it goes on where the end moves."""
