@@ -40,7 +40,7 @@ typedef struct gp_candidate {
 typedef struct gp_search {
     gp_candidate *items; /* those that fit, by seconds; of equal ones the one with less memory first */
     size_t count, capacity;
-    int measured; /* profiles */
+    int measured;                     /* profiles */
     int tried, too_large, refused;    /* refused: the model forbids it, as batch norm does with too few values */
     char why[GP_ERROR_TEXT];          /* of the first that was too large or refused; "": none */
     gp_config *config;                /* as the file and --set say it */
