@@ -70,7 +70,7 @@ static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
                                         .tries = true,
                                         .profiling = GP_PROFILING_MEASURE,
                                         .profile = request->profile,
-                                        .given = &s->profile,
+                                        .given = request->profile ? NULL : &s->profile,
                                         .again = request->again,
                                         .seconds = s->seconds};
     return gp_session_open_for(&config, &options, out, err);

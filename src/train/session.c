@@ -484,7 +484,7 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
     session->tries = options->tries;
     if (options->weights) status = set_weights(session, options->weights, err);
     if (status == GP_OK) status = open_session(session, options, err);
-    if (status != GP_OK && options->given) {
+    if (status != GP_OK && options->given && session->profile) {
         *options->given = session->profile;
         session->profile = NULL;
     }
