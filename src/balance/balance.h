@@ -49,7 +49,8 @@ typedef struct gp_balance_order {
 
 /* order[worker] is the device, as the request has them, that should stand there, so that the dearest stage is cheapest;
  * as they stand where nothing is better, or where by the sizes of single layers nothing fits in any order. GP_CONFIG
- * where rules allow no cut, and for more than GP_CUT_MOST_ORDERS orders (cut_orders.h). */
+ * where rules allow no cut, and for more than GP_CUT_MOST_ORDERS orders (cut_orders.h); GP_USAGE where stages have
+ * checkpoint modes of their own, which would have to go with the devices. */
 GP_MUST_USE gp_status gp_balance_find_order(const gp_balance_request *request, int *order, gp_balance_order *out,
                                             gp_error *err);
 

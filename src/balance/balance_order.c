@@ -53,8 +53,11 @@ gp_status gp_balance_find_order(const gp_balance_request *request, int *order, g
     gp_balance_problem problem;
     int64_t *layers = NULL;
     *out = (gp_balance_order){0, -1, -1};
+    if (request->stage_layers)
+        return gp_fail(err, GP_USAGE,
+                       "--orders: stages have checkpoint modes of their own, for the devices as they stand; give one "
+                       "mode for all (pipeline.checkpoint)");
     GP_RETURN_IF_FAILED(gp_balance_problem_init(&problem, request, err));
-    problem.cut.stage_kinds = NULL; /* a mode is its stage's, whatever device stands there: here all have the first's */
     gp_status status = GP_NEW(&layers, problem.cut.stage_count, err);
     if (status == GP_OK) status = solve(&problem, request, layers, order, out, err);
     free(layers);

@@ -111,18 +111,15 @@ static gp_status follow_links(const char *path, char **out, gp_error *err) {
 
 /* What is there already: where a link leads, the file itself is replaced, with its permissions; a device or a pipe
  * would be gone, and is refused. */
-static gp_status find_target(const char *path, char **out, bool *exists, mode_t *mode, gp_error *err) {
-    struct stat about;
+static gp_status find_target(const char *path, char **out, bool *exists, struct stat *about, gp_error *err) {
     *exists = false;
-    *mode = 0;
-    if (stat(path, &about) != 0) {
+    if (stat(path, about) != 0) {
         if (errno == ENOENT || errno == ENOTDIR) return follow_links(path, out, err);
         return gp_fail(err, GP_IO, "%s: cannot be looked at: %s", path, strerror(errno));
     }
-    if (!S_ISREG(about.st_mode))
+    if (!S_ISREG(about->st_mode))
         return gp_fail(err, GP_IO, "%s: is not a regular file, and is not replaced by one", path);
     *exists = true;
-    *mode = about.st_mode & 07777;
     char *real = realpath(path, NULL);
     if (!real) return gp_fail(err, GP_IO, "%s: cannot be found: %s", path, strerror(errno));
     *out = real;
@@ -137,11 +134,13 @@ struct gp_replacing {
 gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err) {
     gp_replacing *file = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&file, 1, err));
-    mode_t mode = 0;
+    struct stat about;
     bool exists = false;
-    gp_status status = find_target(path, &file->path, &exists, &mode, err);
+    gp_status status = find_target(path, &file->path, &exists, &about, err);
     if (status == GP_OK) status = open_temporary(file->path, &file->temporary, &file->fd, err);
-    if (status == GP_OK && exists && fchmod(file->fd, mode) != 0) {
+    /* Somebody else's file stays theirs where that may be said; permissions last, which a change of owner can take. */
+    if (status == GP_OK && exists && fchown(file->fd, about.st_uid, about.st_gid) != 0) errno = 0;
+    if (status == GP_OK && exists && fchmod(file->fd, about.st_mode & 07777) != 0) {
         status = gp_fail(err, GP_IO, "%s: its permissions cannot be set: %s", file->temporary, strerror(errno));
         close(file->fd);
         unlink(file->temporary);

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "balance/what_if.h"
+#include "base/replace.h"
 #include "cli/balance_options.h"
 #include "cli/process.h"
 #include "train/balance_report.h"
@@ -45,6 +46,8 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
     gp_session *session = NULL;
     if (options->simulate) return gp_what_if_answer_file(options->simulate, options->json, stdout, err);
     if (options->search) return search(options, err);
+    if (options->out && gp_file_is(options->out, options->config))
+        return gp_fail(err, GP_USAGE, "-o %s: would write over the configuration: choose another name", options->out);
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     const gp_session_options session_options = {.balances = true,
                                                 .orders = options->orders,

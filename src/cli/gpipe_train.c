@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/replace.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "train/expand.h"
@@ -85,6 +86,9 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
 /* --plan, and --svg; with -v the programs themselves follow, in the text form that reads back. */
 static gp_status print_plan(const gp_session *session, const gp_options *options, gp_error *err) {
     const gp_plan *plan = session->plan;
+    if (options->svg && gp_file_is(options->svg, options->config))
+        return gp_fail(err, GP_USAGE, "--svg %s: would write over the configuration: choose another name",
+                       options->svg);
     GP_RETURN_IF_FAILED(gp_plan_report(plan, session->profile, stdout, err));
     if (options->svg) GP_RETURN_IF_FAILED(gp_plan_svg_write(plan, session->profile, options->svg, err));
     for (int m = 0; m < plan->mini_count && options->verbosity == GP_VERBOSE; m++) {

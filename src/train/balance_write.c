@@ -4,18 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "balance/profile_identity.h"
 #include "config/splice.h"
 #include "model/graph.h"
 #include "train/ordering.h"
 
-/* A balance counts layers. */
+/* A balance is of layers, their options and shapes. */
 static gp_status check_model(const gp_config *found, const gp_config *file, const char *path, gp_error *err) {
     gp_graph *here = NULL, *there = NULL;
     gp_status status = gp_graph_build(found->model, &here, err);
     if (status == GP_OK) status = gp_graph_build(file->model, &there, err);
-    bool same = status == GP_OK && here->layer_count == there->layer_count;
-    for (int i = 0; same && i < here->layer_count; i++)
-        same = strcmp(gp_layer_name(here, i), gp_layer_name(there, i)) == 0;
+    uint64_t found_model = 0, its_model = 0;
+    if (status == GP_OK) status = gp_profile_model(here, &found_model, err);
+    if (status == GP_OK) status = gp_profile_model(there, &its_model, err);
+    bool same = status == GP_OK && found_model == its_model;
     gp_graph_destroy(&here);
     gp_graph_destroy(&there);
     if (status != GP_OK || same) return status;

@@ -23,8 +23,7 @@ typedef struct searcher {
     gp_profile *profile; /* of the size at hand; NULL: none yet */
     int sizes[MOST_SIZES];
     int size_count;
-    bool limited;   /* some device has a memory */
-    bool keeps_all; /* the size and schedule at hand fit with `never` */
+    bool limited; /* some device has a memory */
 } searcher;
 
 static void set_overrides(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint) {
@@ -99,16 +98,32 @@ static gp_status add(gp_search *search, gp_status status, gp_candidate *it, gp_e
     return status;
 }
 
+/* Where memory suffices, less recomputing is none, and that may have been tried. */
+static bool is_known(const gp_search *search, const gp_candidate *it) {
+    for (size_t i = 0; i < search->count; i++) {
+        const gp_candidate *other = &search->items[i];
+        if (other->micro_batches == it->micro_batches && strcmp(other->schedule, it->schedule) == 0 &&
+            strcmp(other->checkpoint, it->checkpoint) == 0 &&
+            memcmp(other->layers, it->layers, (size_t)it->stages * sizeof *it->layers) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* The cut of a session that recomputes everywhere, with less of that where there is room. */
 static gp_status try_stages(searcher *s, const gp_session *session, const gp_candidate *always, gp_error *err) {
     gp_stage_policy policy;
     gp_candidate it = {.micro_batches = always->micro_batches, .schedule = always->schedule};
     gp_status status = gp_search_stages(session, &policy, err);
     if (status == GP_OK && policy.plan) {
-        s->search->tried++;
         status = take_plan(session, policy.plan, &it, err);
         if (status == GP_OK) status = gp_stage_policy_text(session, &policy, &it.checkpoint, err);
-        status = add(s->search, status, &it, err);
+        bool known = status == GP_OK && is_known(s->search, &it);
+        s->search->tried += !known;
+        if (known)
+            fini_candidate(&it);
+        else
+            status = add(s->search, status, &it, err);
     }
     gp_stage_policy_fini(&policy);
     if (status != GP_MEMORY && status != GP_CONFIG && status != GP_UNSUPPORTED) return status;
@@ -129,9 +144,7 @@ static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_ch
     status = gp_copy_text(&it.checkpoint, gp_checkpoint_mode_name(checkpoint), err);
     if (status == GP_OK) status = take_plan(session, session->plan, &it, err);
     status = add(search, status, &it, err);
-    if (checkpoint == GP_CHECKPOINT_NEVER) s->keeps_all = true;
-    if (status == GP_OK && checkpoint == GP_CHECKPOINT_ALWAYS && s->limited && !s->keeps_all)
-        status = try_stages(s, session, &it, err);
+    if (status == GP_OK && checkpoint == GP_CHECKPOINT_ALWAYS && s->limited) status = try_stages(s, session, &it, err);
     if (!s->request->profile) {
         s->profile = session->profile;
         session->profile = NULL;
@@ -181,7 +194,6 @@ static gp_status try_all(searcher *s, gp_error *err) {
     int kinds = s->search->config->pipeline.device_count > 1 ? SCHEDULES : ON_ONE_DEVICE;
     for (int i = 0; i < s->size_count; i++) {
         for (int k = 0; k < kinds; k++) {
-            s->keeps_all = false;
             for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
                 GP_RETURN_IF_FAILED(try(s, s->sizes[i], schedules[k], (gp_checkpoint_mode)mode, err));
         }

@@ -29,8 +29,9 @@ static gp_status plan_modes(chooser *c, gp_error *err) {
 /* Bytes that are left on a worker with the modes at hand, by the plans in which each stage has its own. */
 static int64_t room_on(const chooser *c, int worker) {
     const gp_plan *any = c->plans[0];
-    int64_t most = 0, room = (int64_t)any->devices[worker].memory - c->over[worker];
-    if (any->devices[worker].memory == 0 || any->devices[worker].memory > INT64_MAX) return INT64_MAX;
+    size_t limit = gp_device_room(&any->devices[worker]);
+    if (any->devices[worker].memory == 0 || limit > INT64_MAX) return INT64_MAX;
+    int64_t most = 0, room = (int64_t)limit - c->over[worker];
     for (int s = 0; s < any->stages->count; s++) {
         const gp_stage_plan *stage = &c->plans[c->out->modes[s]]->stage[s];
         int64_t running = (int64_t)(stage->transient + stage->workspace);
@@ -91,8 +92,9 @@ static bool is_new(const chooser *c) {
 static bool fits(chooser *c, const gp_plan *plan) {
     bool all = true;
     for (int w = 0; w < plan->workers; w++) {
-        if (plan->devices[w].memory == 0 || plan->arena[w] <= plan->devices[w].memory) continue;
-        c->over[w] += (int64_t)(plan->arena[w] - plan->devices[w].memory);
+        size_t limit = gp_device_room(&plan->devices[w]);
+        if (plan->devices[w].memory == 0 || plan->arena[w] <= limit) continue;
+        c->over[w] += (int64_t)(plan->arena[w] - limit);
         all = false;
     }
     return all;

@@ -141,6 +141,10 @@ static gp_status find_rules(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&session->rules, session->graph->layer_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->keeps, session->graph->node_count, err));
     GP_RETURN_IF_FAILED(gp_balance_keeps(session->graph, pipeline, session->keeps, err));
+    gp_pipeline_config without = *pipeline;
+    without.keep_count = 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&session->own_keeps, session->graph->node_count, err));
+    GP_RETURN_IF_FAILED(gp_balance_keeps(session->graph, &without, session->own_keeps, err));
     GP_RETURN_IF_FAILED(gp_balance_rules(session->graph, pipeline, pipeline->stages, session->rules, err));
     return session->balances ? GP_OK : gp_balance_check_together(session->graph, pipeline, session->rules, err);
 }
@@ -157,6 +161,8 @@ static int list_sizes(const gp_session *session, gp_mini_size sizes[4]) {
     const gp_data_config *data = &session->config->data;
     int count = 0;
     if (session->balances) sizes[count++] = (gp_mini_size){data->batch, true};
+    /* The data are not looked at then; a full mini-batch takes the most. */
+    if (session->balances && data->eval.kind != GP_SOURCE_NONE) sizes[count++] = (gp_mini_size){data->batch, false};
     if (session->steps > 0) {
         int64_t met = session->steps < session->epoch_steps ? session->steps : session->epoch_steps;
         count += add_sizes(sizes, gp_dataset_count(session->train), data->batch, met, true);
@@ -181,7 +187,7 @@ static gp_plan_request request_plan(const gp_session *session, const choice *wit
                              .micro_batches = (int)with->micro_batches,
                              .checkpoint = with->always ? GP_CHECKPOINT_ALWAYS : config->pipeline.checkpoint,
                              .checkpoints = with->always ? NULL : config->pipeline.checkpoints,
-                             .keeps = session->keeps,
+                             .keeps = with->always ? session->own_keeps : session->keeps,
                              .lockstep = config->pipeline.lockstep,
                              .sizes = sizes,
                              .size_count = list_sizes(session, sizes)};
@@ -287,7 +293,7 @@ static bool is_always(const gp_session *session) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     for (int s = 0; s < pipeline->stages; s++)
         if (gp_pipeline_checkpoint(pipeline, s) != GP_CHECKPOINT_ALWAYS) return false;
-    return true;
+    return pipeline->keep_count == 0;
 }
 
 enum { REMEDY_BUDGET = 1500000 };
@@ -506,6 +512,7 @@ void gp_session_close(gp_session **session) {
     free(it->order);
     free(it->rules);
     free(it->keeps);
+    free(it->own_keeps);
     free(it->devices);
     gp_dataset_close(&it->eval);
     gp_dataset_close(&it->train);

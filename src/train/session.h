@@ -62,6 +62,7 @@ typedef struct gp_session {
     gp_balance_order orders;  /* where order is not NULL: what finding it came to */
     gp_cut_rule *rules;       /* [layer] where a cut must be and may not be */
     bool *keeps;              /* [node] its output is kept although its stage recomputes */
+    bool *own_keeps;          /* those that layers ask for themselves, and pipeline.checkpoint does not */
     int64_t *layers;          /* per stage: the balance as it runs */
     gp_plan *plan;
     int64_t epoch_steps; /* mini-batches per epoch; 0: no training data */

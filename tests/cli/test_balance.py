@@ -180,6 +180,20 @@ class Balance(unittest.TestCase):
         self.assertRegex(out, r"the even cut \[4, 4\]: \d+ ms, 0\.\d\d times as long\n"
                          r" +which does not fit: worker 0 needs [^\n]+, but its memory is 36\.0 KiB")
 
+    def test_a_remedy_may_be_to_keep_less(self):
+        """What checkpoint: always as a name would do, without the outputs that are kept."""
+        options = ["--plan", "--set", "pipeline.balance=[8]", "--set", "pipeline.devices=[cpu]", "--set", "data.train={synthetic: {samples: 64, seed: 1}}",
+                   "--set", "train={epochs: 2}", "c.yaml"]
+        keep = ["--set", "pipeline.checkpoint={mode: always, keep: ['0', '1', a]}"]
+        bare = self.expect([*options, "--set", "pipeline.checkpoint=always"], program=TRAIN)
+        full = self.expect([*options, *keep], program=TRAIN)
+        need, more = (int(re.search(r"in bytes +(\d+)", out).group(1)) for out in (bare, full))
+        self.assertLess(need, more)
+        limit = ["--set", "pipeline.devices=[{cpu: {memory: %d}}]" % need]
+        refused = self.run_program(*options, *keep, *limit, program=TRAIN)
+        self.assertEqual(refused.returncode, 2)
+        self.assertTrue(refused.stderr.endswith("; it fits with checkpoint: always\n"), refused.stderr)
+
     def test_slow_devices_and_slowdown(self):
         """Busy is in proportion to the slowdown, and so is what a step takes."""
         self.write("p.json", profile_of([1] * 8, copies=[{"from": "cpu", "to": "cpu", "per_mib": 0},
@@ -239,6 +253,12 @@ class Balance(unittest.TestCase):
         self.write("p.json", profile_of([1] * 14))
         self.expect(["--profile", "p.json", "--orders", "u.yaml"], 2, "gpipe-balance: balance: 12 devices of 12 kinds have "
                     "more than the 10000 orders that can be tried\n")
+        self.expect(["-o", "u.yaml", "u.yaml"], 2, "gpipe-balance: -o u.yaml: would write over the configuration: choose "
+                    "another name\n")
+        self.expect(["--profile", "p.json", "--orders", "--set", "pipeline.devices=[cpu, cpu]", "--set",
+                     "pipeline.checkpoint=[never, always]", "u.yaml"], 2,
+                    "gpipe-balance: --orders: stages have checkpoint modes of their own, for the devices as they stand; give "
+                    "one mode for all (pipeline.checkpoint)\n")
         self.expect(["--search", "--orders", "u.yaml"], 2, "gpipe-balance: --search takes the devices in the order that "
                     "they have: --orders does not go with it\n")
 
@@ -255,6 +275,8 @@ class Balance(unittest.TestCase):
                     "gpipe-balance: --write: the balance is for the 3 devices that --set says, but c.yaml has 2\n")
         self.expect(["--profile", "p.json", "--write", "--set", "model.layers=[flatten, linear: 8, relu, linear: 8, relu, "
                      "linear: 8, relu, linear: 3]", "c.yaml"], 2,
+                    "gpipe-balance: --write: the balance is for the model that --set says, but c.yaml has another\n")
+        self.expect(["--profile", "p.json", "--write", "--set", "model.layers.3.conv.bias=false", "c.yaml"], 2,
                     "gpipe-balance: --write: the balance is for the model that --set says, but c.yaml has another\n")
         self.write("alias.yaml", CONFIG.replace("pipeline:", "spare: &p").replace("optimizer:", "pipeline: *p\noptimizer:"))
         self.assertEqual(self.run_program("--profile", "p.json", "--write", "alias.yaml").returncode, 2)

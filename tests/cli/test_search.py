@@ -179,6 +179,43 @@ class Search(unittest.TestCase):
         self.assertEqual(*models)
         self.assertIn('keep: ["0.1"]', self.read("a/config.yaml").replace("\n", ""))
 
+    def test_what_is_written_fits_an_evaluation_too(self):
+        """Which may need more copies under way than training, under every schedule but gpipe."""
+        text = CONFIG.replace("batch: 16}", "batch: 16, eval: {synthetic: {samples: 64, seed: 1}}}")
+        self.write("c.yaml", text)
+        plans = self.search()["plans"]
+        memories = sorted({max(plan["memory"]) for plan in plans})
+        for limit in memories[:: max(1, len(memories) // 12)]:
+            self.write("c.yaml", text.replace("[cpu, cpu]", "[{cpu: {memory: %d, count: 2}}]" % limit))
+            process = self.run_program("--search", "--profile", "p.json", "--write", "c.yaml")
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+            process = self.run_program("--plan", "c.yaml", program=TRAIN)
+            self.assertEqual((process.returncode, process.stderr), (0, ""), limit)
+        self.write("c.yaml", CONFIG)
+        without = {self.key_of(plan): plan["memory"] for plan in self.search()["plans"]}
+        self.assertTrue(any(plan["memory"] > without[self.key_of(plan)] for plan in plans))
+
+    @staticmethod
+    def key_of(plan):
+        return plan["micro_batches"], plan["schedule"], plan["checkpoint"]
+
+    def test_a_gpus_libraries_leave_less_room(self):
+        """256 MiB are theirs: a plan by stage is within what is left."""
+        limit = 1182000
+        devices = ", ".join('{"cuda:%d": {memory: %d}}' % (gpu, (256 << 20) + limit) for gpu in range(3))
+        self.search_blocks(limit)
+        self.write("c.yaml", self.read("c.yaml").replace("{cpu: {memory: %d, count: 3}}" % limit, devices))
+        with open(self.path("p.json")) as file:
+            self.write("p.json", file.read().replace('"cpu"', '"cuda"'))
+        process = self.run_program("--search", "--profile", "p.json", "--json", "c.yaml")
+        if "without CUDA" in process.stderr:
+            self.skipTest("built without CUDA")
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        plans = json.loads(process.stdout)["plans"]
+        self.assertTrue(any(plan["checkpoint"].startswith(("[", "{")) for plan in plans))
+        for plan in plans:
+            self.assertLessEqual(max(plan["memory"]), limit)
+
     def test_where_none_fits_a_sentence_says_why(self):
         process = self.run_program("--search", "--profile", "p.json", "--set",
                                    "pipeline.devices=[{cpu: {memory: 4KiB, count: 2}}]", "c.yaml")

@@ -112,6 +112,9 @@ class Picture(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (2, "gpipe-train: option --svg goes with --plan\n"))
         done = self.run_program("--plan", "--svg", "", config)
         self.assertEqual((done.returncode, done.stderr), (2, "gpipe-train: option --svg needs the name of a file\n"))
+        done = self.run_program("--plan", "--svg", config, config)
+        self.assertEqual((done.returncode, done.stderr), (2, "gpipe-train: --svg %s: would write over the configuration: "
+                                                          "choose another name\n" % config))
         done = self.run_program("--plan", "--svg", self.path("none/a.svg"), config)
         self.assertEqual(done.returncode, 1)
         self.assertIn("none/a.svg", done.stderr)
