@@ -28,6 +28,7 @@ static void skip_text(reader *r) {
 }
 
 static void skip_value(reader *r) {
+    static const char ends[] = ",:]}\" \t\r\n";
     int depth = 0;
     do {
         char c = peek(r);
@@ -40,7 +41,8 @@ static void skip_value(reader *r) {
             depth--;
             r->at++;
         } else {
-            while (r->at < r->bytes && !strchr(",:]}\" \t\r\n", r->text[r->at])) r->at++;
+            /* A NUL, which the parser lets pass behind a number, is part of it. */
+            while (r->at < r->bytes && !memchr(ends, r->text[r->at], sizeof ends - 1)) r->at++;
         }
         if (depth > 0) skip_between(r);
     } while (depth > 0 && r->at < r->bytes);

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "balance/json_place.h"
 #include "balance/profile_identity.h"
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
@@ -321,6 +322,15 @@ static void a_kept_profile_is_found_where_it_fits(void **state) {
     assert_int_equal(system(command), 0);
 }
 
+/* A NUL behind a number, which the parser takes: the place behind it is found, and found at all. */
+static void places_behind_a_nul_are_found(void **state) {
+    (void)state;
+    static const char text[] = "{\"a\": [1.25\0, 2], \"b\": 3}";
+    gp_place place = gp_json_place(text, sizeof text - 1, "p", (gp_json_step[]){{"b", 0}}, 1);
+    assert_int_equal(place.line, 1);
+    assert_int_equal(place.column, 24);
+}
+
 static void without_a_folder_nothing_is_kept(void **state) {
     (void)state;
     gp_profile_identity identity = identify(MODEL, 4, sgd);
@@ -367,6 +377,7 @@ int main(void) {
         cmocka_unit_test(an_identity_is_of_all_that_matters),
         cmocka_unit_test(the_difference_is_told),
         cmocka_unit_test(a_kept_profile_is_found_where_it_fits),
+        cmocka_unit_test(places_behind_a_nul_are_found),
         cmocka_unit_test(without_a_folder_nothing_is_kept),
         cmocka_unit_test(rows_are_found_by_device),
     };
