@@ -14,15 +14,21 @@
 
 /* Cases of each kind of op. */
 enum { GP_OP_CASES = 48 };
-/* ThreadSanitizer sees nothing in tests that have one thread, and makes them ten times slower: every how manyeth case
- * these take. */
+/* Every how manyeth case tests of one thread take: sanitizers make them many times slower, and ThreadSanitizer sees
+ * nothing in them. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
-#define GP_OP_CASES_WATCHED 1
+#define GP_OP_CASES_WATCHED 6
+#elif __has_feature(address_sanitizer)
+#define GP_OP_CASES_WATCHED 2
 #endif
+#elif defined(__SANITIZE_THREAD__)
+#define GP_OP_CASES_WATCHED 6
+#elif defined(__SANITIZE_ADDRESS__)
+#define GP_OP_CASES_WATCHED 2
 #endif
-#if defined(GP_OP_CASES_WATCHED) || defined(__SANITIZE_THREAD__)
-enum { GP_OP_CASES_STEP = 6 };
+#ifdef GP_OP_CASES_WATCHED
+enum { GP_OP_CASES_STEP = GP_OP_CASES_WATCHED };
 #else
 enum { GP_OP_CASES_STEP = 1 };
 #endif
