@@ -185,7 +185,7 @@ static void write_balance(FILE *out, const int64_t *layers, int stages) {
     fputs("]", out);
 }
 
-static void write_stages(const report *r) {
+static gp_status write_stages(const report *r, gp_error *err) {
     const gp_plan *plan = r->found.plan;
     double most = 0;
     int64_t first = 0;
@@ -197,13 +197,12 @@ static void write_stages(const report *r) {
         const gp_device_spec *spec = &plan->stage[s].spec;
         int64_t last = first + r->found.layers[s] - 1;
         char device[48], *span = NULL;
-        gp_error ignored = {0};
         fprintf(r->out, "  %5d  ", s);
         gp_report_cell(r->out, gp_device_text(device, spec->kind->name, spec->index, spec->threads), 16, false);
         fprintf(r->out, "%7" PRId64 "  ", r->found.layers[s]);
-        if (gp_format_text(&span, &ignored, "%s … %s", gp_layer_name(plan->graph, (int)first),
-                           gp_layer_name(plan->graph, (int)last)) == GP_OK)
-            gp_report_cell(r->out, span, 28, false);
+        GP_RETURN_IF_FAILED(gp_format_text(&span, err, "%s … %s", gp_layer_name(plan->graph, (int)first),
+                                           gp_layer_name(plan->graph, (int)last)));
+        gp_report_cell(r->out, span, 28, false);
         free(span);
         write_seconds(r->out, stage_seconds(&r->found, s));
         fputs("  ", r->out);
@@ -214,6 +213,7 @@ static void write_stages(const report *r) {
                     : 0);
         first = last + 1;
     }
+    return GP_OK;
 }
 
 static void write_other(const report *r, const char *what, const cut *other) {
@@ -282,7 +282,7 @@ static gp_status write_report(report *r, gp_error *err) {
     GP_RETURN_IF_FAILED(report_init(r, err));
     write_origin(r);
     GP_RETURN_IF_FAILED(write_layers(r, err));
-    write_stages(r);
+    GP_RETURN_IF_FAILED(write_stages(r, err));
     GP_RETURN_IF_FAILED(write_order(r, err));
     write_expected(r);
     return write_what_to_type(r, err);
