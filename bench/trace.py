@@ -4,7 +4,7 @@
 Usage: bench/trace.py [--program build/gpipe-train] [--rounds 20] [--steps 200]
 
 A run has twice --steps steps. Of a pair of runs the one traces the first half, the other the second; a figure is the median
-seconds of a half's steps (without its first ten), and a pair's ratio is the geometric mean of traced over not traced in both,
+seconds of a half's steps (without its first five), and a pair's ratio is the geometric mean of traced over not traced in both,
 so that what a run's second half is slower or faster by cancels out. Printed: least, quartiles and greatest of the ratios, and
 the standard error of their mean.
 """
@@ -19,7 +19,7 @@ import time
 
 import pairs
 
-COLD = 10
+COLD = 5
 
 
 def seconds_of(program, config, steps, first, folder):
