@@ -12,13 +12,14 @@ static const char *source_of(const gp_account_result *result) {
     return result->profiled ? "profile" : "counted";
 }
 
-/* Shares of the workers' time. */
+/* Shares of the time of the steps that were recorded, as the bubble is; `seconds` is the median of all. */
 static void write_side(const gp_account_result *result, const gp_account_side *side, FILE *out) {
     char seconds[GP_REPORT_NUMBER];
-    double copying = 0, waiting = 0, all = side->seconds * result->workers;
+    double copying = 0, waiting = 0, all = 0;
     for (int w = 0; w < result->workers; w++) {
         copying += side->worker[w].copying;
         waiting += side->worker[w].waiting;
+        all += side->worker[w].busy + side->worker[w].copying + side->worker[w].waiting;
     }
     fprintf(out, "%s, bubble %.0f%% (copying %.0f%%, waiting %.0f%%)", gp_report_seconds(seconds, side->seconds),
             100 * side->bubble, all > 0 ? 100 * copying / all : 0, all > 0 ? 100 * waiting / all : 0);

@@ -64,6 +64,8 @@ class Account(unittest.TestCase):
             out = self.run_program("--set", "pipeline.schedule=" + schedule)
             account = self.end()
             self.assertEqual(len(re.findall(LINE, out, re.M)), 1)
+            for bubble, *parts in re.findall(r"bubble (\d+)% \(copying (\d+)%, waiting (\d+)%\)", out):
+                self.assertAlmostEqual(int(bubble), sum(map(int, parts)), delta=1)  # each is rounded
             self.assertEqual((account["source"], account["steps"], account["recorded"]), ("counted", 40, 8 + 2))
             expected = self.check_sums(account["expected"])
             self.assertAlmostEqual(expected, account["expected"]["step"], delta=1e-6 * expected)
