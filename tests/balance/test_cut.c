@@ -484,13 +484,44 @@ static void test_order_of_memories(void **state) {
     for (int w = 0; w < 12; w++) assert_int_equal(order[w], w);
 }
 
+/* Two stages share a worker: what single stages lack is said as that, and not as what would be enough. */
+static void test_shared_memory_is_explained(void **state) {
+    (void)state;
+    static const int64_t costs[] = {1, 1, 1, 1};
+    static const gp_cut_bytes bytes[] = {{6, 0, 0}, {6, 0, 0}, {6, 0, 0}, {6, 0, 0}};
+    const gp_cut_kind kind = {costs, NULL};
+    const gp_cut_worker worker = {0, 10, "cpu"};
+    const gp_cut_stage stages[] = {{0, 1, 1, 1, 1}, {0, 1, 1, 1, 1}};
+    const gp_cut_problem problem = {.layer_count = 4,
+                                    .bytes = bytes,
+                                    .kinds = &kind,
+                                    .kind_count = 1,
+                                    .workers = &worker,
+                                    .worker_count = 1,
+                                    .stages = stages,
+                                    .stage_count = 2};
+    int64_t layers[2];
+    gp_cut_result result;
+    gp_error err = {0};
+    assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_CONFIG);
+    assert_string_equal(err.text,
+                        "balance: no cut into 2 stages fits; for single stages to fit alone, each limit would have "
+                        "to have 2 B more");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copies),         cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_rules),          cmocka_unit_test(test_missing_bytes),
-        cmocka_unit_test(test_shared_workers), cmocka_unit_test(test_shared_memory),
-        cmocka_unit_test(test_orders),         cmocka_unit_test(test_order_of_memories),
-        cmocka_unit_test(test_published),      cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_shared_memory_is_explained),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_missing_bytes),
+        cmocka_unit_test(test_shared_workers),
+        cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_orders),
+        cmocka_unit_test(test_order_of_memories),
+        cmocka_unit_test(test_published),
+        cmocka_unit_test(test_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
