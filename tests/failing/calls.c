@@ -130,8 +130,25 @@ int __wrap_close(int file) {
     return -1;
 }
 
+/* A text is refused as a whole: jansson 2.14 itself does not survive it everywhere when one of the small blocks of its
+ * reader is refused (akheron/jansson, #362 and #735: a byte that is not saved ends in an assertion or in free()). */
+static _Thread_local bool reads_json;
+
+json_t *__real_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error);
+json_t *__wrap_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error);
+json_t *__wrap_json_loadb(const char *text, size_t bytes, size_t flags, json_error_t *error) {
+    if (fails(CALLS_MEMORY, "json_loadb")) {
+        errno = ENOMEM;
+        return NULL;
+    }
+    reads_json = true;
+    json_t *read = __real_json_loadb(text, bytes, flags, error);
+    reads_json = false;
+    return read;
+}
+
 static void *allocate_for_jansson(size_t size) {
-    if (!fails(CALLS_MEMORY, "json_malloc")) return malloc(size);
+    if (reads_json || !fails(CALLS_MEMORY, "json_malloc")) return malloc(size);
     errno = ENOMEM;
     return NULL;
 }

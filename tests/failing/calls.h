@@ -1,6 +1,7 @@
 /* Calls of the C library, of POSIX and of oneDNN that fail when a test wants it: the linker puts these wrappers before
  * every such call that our own code makes (--wrap; tests.cmake has the same list), so that it works under sanitizers
- * too. jansson asks for its memory here as well, by json_set_alloc_funcs. Any thread; armed while no other runs. */
+ * too. jansson asks for its memory here as well, by json_set_alloc_funcs, but while it reads. Any thread; armed while
+ * no other runs. */
 #ifndef GP_TESTS_FAILING_CALLS_H
 #define GP_TESTS_FAILING_CALLS_H
 

@@ -1,5 +1,6 @@
 # Each call that can fail, failing (failing/calls.h): the linker puts calls.c's wrappers before these.
 set(calls calloc realloc aligned_alloc posix_memalign vasprintf open_memstream XXH3_createState
+    json_loadb
     pthread_create
     open read pread write fsync fstat stat access lseek flock ftruncate mkdir rename unlink unlinkat realpath opendir
     fopen fflush ferror fclose close
