@@ -159,10 +159,11 @@ static void write_balanced(void) {
     fixture_write_text("balanced.yaml", balanced);
 }
 
-/* What the machine says of itself need not be known. */
+/* What the machine says of itself need not be known, and layers that have no memory together are measured one by one.
+ */
 static bool was_closed_or_unknown(const char *failed) {
-    return was_only_closed(failed) || strcmp(failed, "fopen") == 0 || strcmp(failed, "opendir") == 0 ||
-           strcmp(failed, "fclose") == 0 || strcmp(failed, "stat") == 0;
+    return was_only_closed(failed) || strcmp(failed, "aligned_alloc") == 0 || strcmp(failed, "fopen") == 0 ||
+           strcmp(failed, "opendir") == 0 || strcmp(failed, "fclose") == 0 || strcmp(failed, "stat") == 0;
 }
 
 static gp_status take_all(gp_loader *loader, gp_error *err) {
