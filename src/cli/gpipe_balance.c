@@ -10,8 +10,10 @@
 #include "train/search.h"
 
 static gp_status balance(gp_session *session, const gp_balance_options *options, gp_error *err) {
+    const gp_command command = {options->config, options->overrides, options->override_count,
+                                options->profile ? options->profile : options->out};
     GP_RETURN_IF_FAILED(options->json ? gp_balance_report_json(session, stdout, err)
-                                      : gp_balance_report(session, stdout, err));
+                                      : gp_balance_report(session, &command, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_balance_write(session, options->config, err));
     if (!options->json) printf("%s: the balance is written\n", options->config);

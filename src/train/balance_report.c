@@ -9,6 +9,7 @@
 #include "balance/expect.h"
 #include "base/memory.h"
 #include "pipeline/memory.h"
+#include "train/balance_write.h"
 #include "train/ordering.h"
 #include "train/plan_report_parts.h"
 
@@ -26,6 +27,7 @@ typedef struct cut {
 
 typedef struct report {
     const gp_session *session;
+    const gp_command *command; /* for people only */
     FILE *out;
     int stages;
     int64_t *bytes;              /* [layer] */
@@ -248,21 +250,41 @@ static gp_status write_order(const report *r, gp_error *err) {
     return GP_OK;
 }
 
+/* Nothing where --set says what the file does not, so that --write would be refused. */
+static gp_status write_balance_command(const report *r, bool moved, gp_error *err) {
+    gp_status status = gp_balance_check_written(r->session, r->command->config, err);
+    if (status == GP_USAGE || status == GP_CONFIG) *err = (gp_error){0};
+    if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
+    fprintf(r->out, "to write it  gpipe-balance%s --write", moved ? " --orders" : "");
+    gp_command_write_profile(r->command, r->out);
+    gp_command_write_overrides(r->command, r->out);
+    gp_command_write_config(r->command, r->out);
+    fputs("\n", r->out);
+    return GP_OK;
+}
+
 static gp_status write_what_to_type(const report *r, gp_error *err) {
     const gp_session *session = r->session;
     bool moved = session->order && !gp_ordering_is_as_given(session);
-    char *devices = NULL;
+    char *devices = NULL, *layers = NULL;
     if (moved) GP_RETURN_IF_FAILED(gp_config_devices_text(&session->config->pipeline, &devices, err));
-    fputs("             in the configuration, under pipeline:  balance: ", r->out);
-    write_balance(r->out, r->found.layers, r->stages);
-    if (moved) fprintf(r->out, "\n             and  devices: %s", devices);
-    fprintf(r->out, "\n             or: gpipe-balance %s--write, gpipe-train ", moved ? "--orders " : "");
-    if (moved) fprintf(r->out, "--set 'pipeline.devices=%s' ", devices);
-    fputs("--set 'pipeline.balance=", r->out);
-    write_balance(r->out, r->found.layers, r->stages);
-    fputs("'\n", r->out);
+    gp_status status = gp_balance_text(r->found.layers, r->stages, &layers, err);
+    if (status == GP_OK) {
+        fprintf(r->out, "             in the configuration, under pipeline:  balance: %s\n", layers);
+        if (moved) fprintf(r->out, "             and  devices: %s\n", devices);
+        status = write_balance_command(r, moved, err);
+    }
+    if (status == GP_OK) {
+        fputs("to train     gpipe-train", r->out);
+        gp_command_write_overrides(r->command, r->out);
+        if (moved) gp_command_write_set("pipeline.devices", devices, r->out);
+        gp_command_write_set("pipeline.balance", layers, r->out);
+        gp_command_write_config(r->command, r->out);
+        fputs("\n", r->out);
+    }
+    free(layers);
     free(devices);
-    return GP_OK;
+    return status;
 }
 
 static void write_expected(const report *r) {
@@ -295,8 +317,8 @@ static gp_status end_report(report *r, gp_status status, gp_error *err) {
     return status;
 }
 
-gp_status gp_balance_report(const gp_session *session, FILE *out, gp_error *err) {
-    report r = {.session = session, .out = out};
+gp_status gp_balance_report(const gp_session *session, const gp_command *command, FILE *out, gp_error *err) {
+    report r = {.session = session, .command = command, .out = out};
     return end_report(&r, write_report(&r, err), err);
 }
 

@@ -7,11 +7,12 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "train/command_text.h"
 #include "train/session.h"
 
 /* For people: a line for each layer with bars of time and memory, stages, the expected step beside that of the even cut
- * and of the configured one, what to type. */
-GP_MUST_USE gp_status gp_balance_report(const gp_session *session, FILE *out, gp_error *err);
+ * and of the configured one, what to type instead of the command that this is the answer to. */
+GP_MUST_USE gp_status gp_balance_report(const gp_session *session, const gp_command *command, FILE *out, gp_error *err);
 /* The same as one JSON object; times in milliseconds. */
 GP_MUST_USE gp_status gp_balance_report_json(const gp_session *session, FILE *out, gp_error *err);
 

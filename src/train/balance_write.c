@@ -46,8 +46,7 @@ gp_status gp_balance_check_file(const gp_config *found, const int *order, const 
     return check_model(found, file, path, err);
 }
 
-/* What --set changed of devices and schedule is not in the file, and the balance would not fit it. */
-static gp_status check_devices(const gp_session *session, const char *path, gp_error *err) {
+gp_status gp_balance_check_written(const gp_session *session, const char *path, gp_error *err) {
     gp_config *config = NULL;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
@@ -74,7 +73,7 @@ gp_status gp_balance_write(const gp_session *session, const char *path, gp_error
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     bool moved = session->order && !gp_ordering_is_as_given(session);
     char *layers = NULL, *devices = NULL;
-    GP_RETURN_IF_FAILED(check_devices(session, path, err));
+    GP_RETURN_IF_FAILED(gp_balance_check_written(session, path, err));
     gp_status status = gp_balance_text(session->layers, pipeline->stages, &layers, err);
     if (status == GP_OK && moved) status = gp_config_devices_text(pipeline, &devices, err);
     const gp_yaml_setting settings[] = {{"balance", layers}, {"devices", devices}};

@@ -8,6 +8,7 @@
 #include "config/splice.h"
 #include "config/tree.h"
 #include "train/balance_write.h"
+#include "train/command_text.h"
 #include "train/plan_report_parts.h"
 #include "train/search.h"
 
@@ -63,58 +64,60 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
     fputs("\n", out);
 }
 
-/* Between quotation marks, as a shell reads it back. */
-static void write_escaped(const char *text, FILE *out) {
-    for (; *text; text++)
-        if (*text == '\'')
-            fputs("'\\''", out);
-        else
-            fputc(*text, out);
+/* What --set changed of devices and batch is not in the file; and whether it says something of lockstep. */
+static gp_status check_file(const gp_search *search, const char *path, bool *lockstep, gp_error *err) {
+    gp_config *config = NULL;
+    GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
+    gp_status status = gp_balance_check_file(search->config, NULL, config, path, err);
+    int64_t batch = config->data.batch;
+    *lockstep = gp_yaml_find(config->document, "pipeline.lockstep") != NULL;
+    gp_config_destroy(&config);
+    if (status != GP_OK || batch == search->config->data.batch) return status;
+    return gp_fail(err, GP_USAGE,
+                   "--write: the search was for a batch of %" PRId64 ", as --set says, but %s has %" PRId64,
+                   search->config->data.batch, path, batch);
 }
 
-static void write_word(const char *text, FILE *out) {
-    fputs(" '", out);
-    write_escaped(text, out);
-    fputs("'", out);
-}
-
-/* Quoted where a shell would not leave it as it is. */
-static void write_checkpoint(const char *text, FILE *out) {
-    bool plain = text[strspn(text, "abcdefghijklmnopqrstuvwxyz_")] == '\0';
-    fprintf(out, " %spipeline.checkpoint=", plain ? "" : "'");
-    write_escaped(text, out);
-    if (!plain) fputs("'", out);
-}
-
-static void write_settings(const gp_search_request *request, FILE *out) {
-    for (int i = 0; i < request->override_count; i++) {
-        fputs(" --set", out);
-        write_word(request->overrides[i], out);
-    }
-}
-
-static void write_command(const gp_search *search, FILE *out) {
-    const gp_search_request *request = search->request;
-    const gp_candidate *it = &search->items[0];
-    fputs("\nto type      gpipe-balance --search --write", out);
-    if (request->profile) {
-        fputs(" --profile", out);
-        write_word(request->profile, out);
-    }
-    write_settings(request, out);
-    write_word(request->config, out);
-    fputs("\n             or gpipe-train", out);
-    write_settings(request, out);
-    fprintf(out,
-            " --set pipeline.micro_batches=%d --set 'pipeline.schedule=%s' \\\n"
-            "               --set",
-            it->micro_batches, it->schedule);
-    write_checkpoint(it->checkpoint, out);
-    fputs(" --set pipeline.lockstep=auto --set 'pipeline.balance=", out);
-    write_balance(out, it);
-    fputs("'", out);
-    write_word(request->config, out);
+/* Nothing where --set says what the file does not, so that --write would be refused. */
+static gp_status write_search_command(const gp_search *search, const gp_command *command, FILE *out, gp_error *err) {
+    bool lockstep;
+    gp_status status = check_file(search, command->config, &lockstep, err);
+    if (status == GP_USAGE || status == GP_CONFIG) *err = (gp_error){0};
+    if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
+    fputs("to write it  gpipe-balance --search --write", out);
+    gp_command_write_profile(command, out);
+    gp_command_write_overrides(command, out);
+    gp_command_write_config(command, out);
     fputs("\n", out);
+    return GP_OK;
+}
+
+static void write_training(const gp_candidate *it, const char *balance, const gp_command *command, FILE *out) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", it->micro_batches);
+    fputs("to train     gpipe-train", out);
+    gp_command_write_overrides(command, out);
+    gp_command_write_set("pipeline.micro_batches", number, out);
+    gp_command_write_set("pipeline.schedule", it->schedule, out);
+    fputs(" \\\n              ", out);
+    gp_command_write_set("pipeline.checkpoint", it->checkpoint, out);
+    gp_command_write_set("pipeline.lockstep", "auto", out);
+    gp_command_write_set("pipeline.balance", balance, out);
+    gp_command_write_config(command, out);
+    fputs("\n", out);
+}
+
+static gp_status write_commands(const gp_search *search, FILE *out, gp_error *err) {
+    const gp_search_request *request = search->request;
+    const gp_candidate *fastest = &search->items[0];
+    const gp_command command = {request->config, request->overrides, request->override_count, request->profile};
+    char *balance = NULL;
+    fputs("\n", out);
+    GP_RETURN_IF_FAILED(write_search_command(search, &command, out, err));
+    GP_RETURN_IF_FAILED(gp_balance_text(fastest->layers, fastest->stages, &balance, err));
+    write_training(fastest, balance, &command, out);
+    free(balance);
+    return GP_OK;
 }
 
 gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
@@ -133,7 +136,7 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
         write_row(search, &search->items[i], out);
         rows++;
     }
-    write_command(search, out);
+    GP_RETURN_IF_FAILED(write_commands(search, out, err));
     if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "what the search found could not be written");
     return GP_OK;
 }
@@ -161,20 +164,6 @@ gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *er
 }
 
 /* ---- into the configuration -------------------------------------------------------------------------------------- */
-
-/* What --set changed of devices and batch is not in the file; and whether it says something of lockstep. */
-static gp_status check_file(const gp_search *search, const char *path, bool *lockstep, gp_error *err) {
-    gp_config *config = NULL;
-    GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
-    gp_status status = gp_balance_check_file(search->config, NULL, config, path, err);
-    int64_t batch = config->data.batch;
-    *lockstep = gp_yaml_find(config->document, "pipeline.lockstep") != NULL;
-    gp_config_destroy(&config);
-    if (status != GP_OK || batch == search->config->data.batch) return status;
-    return gp_fail(err, GP_USAGE,
-                   "--write: the search was for a batch of %" PRId64 ", as --set says, but %s has %" PRId64,
-                   search->config->data.batch, path, batch);
-}
 
 gp_status gp_search_write(const gp_search *search, const char *path, gp_error *err) {
     const gp_candidate *it = &search->items[0];

@@ -150,11 +150,50 @@ class Balance(unittest.TestCase):
         self.assertRegex(out, r"\n  relu a +1 ms +2 ms  █▌ {11}")
         self.assertRegex(out, r"\n      0  cpu +1  0 … 0 +48 ms  █+▉ +\d+%\n      1  cpu +7  1 … 7 +58.5 ms  █{12} +\d+%\n")
         self.assertRegex(out, r"the even cut \[4, 4\]: \d+ ms, 1\.\d\d times as long\n")
-        self.assertRegex(out, r"\nbalance      \[1, 7\]\n.*balance: \[1, 7\]\n.*'pipeline.balance=\[1, 7\]'\n\Z")
+        self.assertRegex(out, r"\nbalance      \[1, 7\]\n.*balance: \[1, 7\]\n"
+                         r"to write it  gpipe-balance --write --profile p\.json c\.yaml\n"
+                         r"to train     gpipe-train --set 'pipeline\.balance=\[1, 7\]' c\.yaml\n\Z")
         self.assertNotIn("configured", out)
         out = self.expect(["--profile", "p.json", "--set", "pipeline.balance=[7, 1]", "c.yaml"])
         self.assertRegex(out, r"the configured \[7, 1\]: \d+ ms, 1\.\d\d times as long\n")
         self.assertEqual(self.kept(), [])
+
+    def paste(self, out, label):
+        """What a shell makes of a line of the report."""
+        command = re.search("^%s +(.*)$" % label, out, re.M).group(1)
+        for name, program in (("gpipe-balance ", BALANCE), ("gpipe-train ", TRAIN)):
+            if command.startswith(name):
+                command = "'%s' %s" % (program, command[len(name):])
+        process = subprocess.run(["sh", "-c", command], cwd=self.folder, timeout=PATIENCE, stdin=subprocess.DEVNULL,
+                                 env={**os.environ, "XDG_CACHE_HOME": self.path("cache")}, capture_output=True, text=True)
+        self.assertEqual((process.stderr, process.returncode), ("", 0), command)
+        return process.stdout
+
+    def test_what_is_printed_can_be_pasted(self):
+        """Names that a shell would take apart, and what --set and -o said."""
+        name = "it's a $HOME; file.yaml"
+        text = CONFIG.replace("tensors: nowhere.safetensors", "synthetic: {samples: 64, seed: 1}").replace(
+            ", init: nowhere-either.safetensors", "")
+        for config in (name, "-c.yaml"):
+            self.write(config, text)
+            self.write("my profile.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2]))
+            out = self.expect(["--profile", "my profile.json", "--set", "train={steps: 3}", "--", config])
+            self.paste(out, "to write it")
+            self.assertEqual(self.read(config), text.replace("  devices:", "  balance: [1, 7]\n  devices:"))
+            self.write(config, text)
+            self.paste(out, "to train")
+            run = re.search(r"gpipe-train (--set .*)", out).group(1)
+            self.assertEqual(run, "--set 'train={steps: 3}' --set 'pipeline.balance=[1, 7]' " +
+                             {name: "'it'\\''s a $HOME; file.yaml'", "-c.yaml": "-- -c.yaml"}[config])
+        out = self.expect(["--seconds", "0.2", "-o", "new one.json", name])
+        self.assertIn(" --write --profile 'new one.json' ", out)
+
+    def test_no_command_is_printed_that_would_be_refused(self):
+        """--write, where --set says what the file does not."""
+        self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2]))
+        out = self.expect(["--profile", "p.json", "--set", "pipeline.devices=[cpu, cpu, cpu]", "c.yaml"])
+        self.assertNotIn("to write it", out)
+        self.assertIn("\nto train     gpipe-train --set 'pipeline.devices=[cpu, cpu, cpu]' --set 'pipeline.balance=[1, ", out)
 
     def test_json(self):
         self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2], machine="a phone"))
@@ -225,7 +264,9 @@ class Balance(unittest.TestCase):
         self.assertIn("\norder        %s\n             the best of 2 orders: as configured, the dearest stage takes "
                       "1.85 times as long\n" % placed, out)
         self.assertRegex(out, r"\n      0  cpu, 2 threads [^\n]+\n      1  cpu ")
-        self.assertIn("'pipeline.devices=%s' --set 'pipeline.balance=[2, 6]'\n" % placed, out)
+        self.assertIn("\nto write it  gpipe-balance --orders --write --profile p.json u.yaml\n"
+                      "to train     gpipe-train --set 'pipeline.devices=%s' --set 'pipeline.balance=[2, 6]' u.yaml\n" % placed,
+                      out)
         as_is = json.loads(self.expect(["--profile", "p.json", "--json", "u.yaml"]))
         self.assertNotIn("order", as_is)
         found = json.loads(self.expect([*options, "--json", "u.yaml"]))

@@ -252,9 +252,9 @@ class Search(unittest.TestCase):
         self.assertTrue(all("% time" in row or "% memory" in row for row in rows[1:]))
         self.assertIn("--set 'pipeline.balance=[", process.stdout)
         process = self.run_program("--search", "--profile", "p.json", "--set", "train.steps=3", "c.yaml")
-        self.assertIn("gpipe-balance --search --write --profile 'p.json' --set 'train.steps=3' 'c.yaml'\n",
+        self.assertIn("\nto write it  gpipe-balance --search --write --profile p.json --set train.steps=3 c.yaml\n",
                       process.stdout)
-        self.assertIn("gpipe-train --set 'train.steps=3' --set pipeline.micro_batches=", process.stdout)
+        self.assertIn("\nto train     gpipe-train --set train.steps=3 --set pipeline.micro_batches=", process.stdout)
 
     def test_what_does_not_go_together(self):
         process = self.run_program("--search", "-o", "x.json", "c.yaml")

@@ -138,7 +138,8 @@ static gp_status balance_with(const gp_session_options *options, gp_error *err) 
     GP_RETURN_IF_FAILED(opened_config("balanced.yaml", NULL, &config, err));
     GP_RETURN_IF_FAILED(gp_session_open_for(&config, options, &session, err));
     FILE *out = fopen("/dev/null", "w");
-    gp_status status = out ? gp_balance_report(session, out, err) : gp_fail(err, GP_IO, "the scenario's own");
+    const gp_command command = {.config = fixture_path("balanced.yaml")};
+    gp_status status = out ? gp_balance_report(session, &command, out, err) : gp_fail(err, GP_IO, "the scenario's own");
     if (out && fclose(out) != 0 && status == GP_OK) status = gp_fail(err, GP_IO, "the scenario's own");
     if (status == GP_OK) status = gp_balance_write(session, fixture_path("balanced.yaml"), err);
     gp_session_close(&session);
