@@ -1,5 +1,6 @@
 #include "pipeline/plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -257,4 +258,41 @@ void gp_plan_destroy(gp_plan **plan) {
     gp_stages_destroy(&it->stages);
     free(it);
     *plan = NULL;
+}
+
+/* ---- what is said of it ------------------------------------------------------------------------------------------ */
+
+static bool has_programs(const gp_plan *plan, const gp_mini_plan *mini) {
+    return gp_schedule_has_programs(&plan->schedule, mini->training, mini->pieces);
+}
+
+bool gp_plan_has_programs(const gp_plan *plan) {
+    for (int m = 0; m < plan->mini_count; m++)
+        if (has_programs(plan, &plan->minis[m])) return true;
+    return false;
+}
+
+bool gp_plan_has_barriers(const gp_plan *plan) {
+    for (int m = 0; m < plan->mini_count; m++) {
+        const gp_program *first = &plan->minis[m].programs->worker[0];
+        if (!has_programs(plan, &plan->minis[m])) continue;
+        for (size_t pc = 0; pc < first->count; pc++)
+            if (first->instrs[pc].op == GP_INSTR_BARRIER) return true;
+    }
+    return plan->lockstep;
+}
+
+const char *gp_plan_checkpoint_text(char buffer[GP_PLAN_CHECKPOINT_TEXT], const gp_plan *plan) {
+    char text[GP_CHECKPOINT_TEXT];
+    bool others = false;
+    gp_checkpoint_text(text, plan->checkpoints, plan->stages->count);
+    for (int m = 0; m < plan->mini_count; m++)
+        others = others || (plan->minis[m].training && !has_programs(plan, &plan->minis[m]));
+    if (!gp_plan_has_programs(plan))
+        snprintf(buffer, GP_PLAN_CHECKPOINT_TEXT, "%s", text);
+    else if (others)
+        snprintf(buffer, GP_PLAN_CHECKPOINT_TEXT, "as the file says, elsewhere %s", text);
+    else
+        snprintf(buffer, GP_PLAN_CHECKPOINT_TEXT, "as the file says");
+    return buffer;
 }

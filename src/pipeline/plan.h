@@ -70,9 +70,9 @@ typedef struct gp_plan {
     double clip_norm;
     int micro_batches;
     gp_schedule schedule;
-    gp_checkpoint_mode *checkpoints; /* [stage] */
-    bool lockstep;
-    gp_stages *stages; /* ->norms: the norm of the gradients is found */
+    gp_checkpoint_mode *checkpoints; /* [stage]; programs of a file go by their own */
+    bool lockstep;                   /* so too */
+    gp_stages *stages;               /* ->norms: the norm of the gradients is found */
     gp_op_cache *cache;
     gp_stage_plan *stage; /* [stage] */
     int workers;
@@ -89,6 +89,13 @@ void gp_plan_destroy(gp_plan **plan);
 
 /* Index of the mini-batch plan; −1 where the size is not planned. */
 int gp_plan_find(const gp_plan *plan, bool training, int64_t samples);
+/* Whether a mini-batch that trains has programs of a file, as they stand. */
+bool gp_plan_has_programs(const gp_plan *plan);
+/* Whether copies and computations keep apart by barriers, in programs of a file too. */
+bool gp_plan_has_barriers(const gp_plan *plan);
+enum { GP_PLAN_CHECKPOINT_TEXT = GP_CHECKPOINT_TEXT + 40 };
+/* "except_last", "[always, never]", "as the file says"; buffer is returned. */
+const char *gp_plan_checkpoint_text(char buffer[GP_PLAN_CHECKPOINT_TEXT], const gp_plan *plan);
 /* Samples of micro-batch `micro`, and where it begins in the mini-batch. */
 int64_t gp_mini_samples(const gp_mini_plan *mini, int micro);
 /* The frames and routines that an instruction of a stage uses. */

@@ -195,10 +195,14 @@ static gp_status copy_programs(const gp_stages *stages, const gp_schedule_file *
     return GP_OK;
 }
 
+bool gp_schedule_has_programs(const gp_schedule *schedule, bool training, int pieces) {
+    const gp_schedule_file *file = schedule->kind == GP_SCHEDULE_FILE ? schedule->file : NULL;
+    return file && file->programs && training && file->programs->pieces == pieces;
+}
+
 gp_status gp_schedule_programs(const gp_schedule_request *request, gp_programs **out, gp_error *err) {
-    const gp_schedule_file *file = request->schedule.kind == GP_SCHEDULE_FILE ? request->schedule.file : NULL;
-    if (file && file->programs && request->training && file->programs->pieces == request->pieces)
-        return copy_programs(request->stages, file, out, err);
+    if (gp_schedule_has_programs(&request->schedule, request->training, request->pieces))
+        return copy_programs(request->stages, request->schedule.file, out, err);
     generator g = {.request = request};
     gp_order *order = NULL;
     int workers = gp_schedule_workers(&request->schedule, request->stages->count);

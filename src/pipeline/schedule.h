@@ -25,5 +25,7 @@ typedef struct gp_schedule_request {
 /* A recompute stands in the clock before its backward, so that it need not wait for the gradient. GP_PROGRAM where a
  * file's order cannot be carried out. */
 GP_MUST_USE gp_status gp_schedule_programs(const gp_schedule_request *request, gp_programs **out, gp_error *err);
+/* Whether those are programs of a file, as they stand: what is kept and where barriers are they say themselves. */
+bool gp_schedule_has_programs(const gp_schedule *schedule, bool training, int pieces);
 
 #endif

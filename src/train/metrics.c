@@ -165,11 +165,12 @@ static json_t *number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
-/* One name, or one for each stage where they differ; NULL: no memory. */
+/* One name, or one for each stage where they differ; "file": programs say it. NULL: no memory. */
 static json_t *describe_checkpoint(const gp_plan *plan) {
     const gp_checkpoint_mode *modes = plan->checkpoints;
     int stages = plan->stages->count, same = 1;
     while (same < stages && modes[same] == modes[0]) same++;
+    if (gp_plan_has_programs(plan)) return json_string("file");
     if (same == stages) return json_string(gp_checkpoint_mode_name(modes[0]));
     json_t *list = json_array();
     bool right = true;
@@ -195,14 +196,15 @@ static json_t *describe_run(const gp_session *session) {
         json_decref(devices);
         return NULL;
     }
-    return json_pack(
-        "{s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION, "parameters",
-        (json_int_t)gp_graph_param_elements(session->graph), "layers", session->graph->layer_count, "balance", balance,
-        "devices", devices, "micro_batches", config->pipeline.micro_batches, "schedule",
-        gp_schedule_kind_name(config->pipeline.schedule.kind), "checkpoint", checkpoint, "lockstep",
-        config->pipeline.lockstep, "seed", (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch,
-        "train_samples", (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
-        (json_int_t)(session->eval ? gp_dataset_count(session->eval) : 0), "steps", (json_int_t)session->steps);
+    return json_pack("{s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION,
+                     "parameters", (json_int_t)gp_graph_param_elements(session->graph), "layers",
+                     session->graph->layer_count, "balance", balance, "devices", devices, "micro_batches",
+                     config->pipeline.micro_batches, "schedule", gp_schedule_kind_name(config->pipeline.schedule.kind),
+                     "checkpoint", checkpoint, "lockstep", gp_plan_has_barriers(session->plan), "seed",
+                     (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
+                     (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
+                     (json_int_t)(session->eval ? gp_dataset_count(session->eval) : 0), "steps",
+                     (json_int_t)session->steps);
 }
 
 /* Takes the pairs of `event`, and adds what describes the run. */

@@ -60,7 +60,7 @@ static void write_size(const gp_report *report, const gp_mini_plan *mini) {
 static void write_header(const gp_report *report) {
     const gp_plan *plan = report->plan;
     char layers[GP_REPORT_NUMBER], parameters[GP_REPORT_NUMBER], stages[GP_REPORT_NUMBER];
-    char checkpoint[GP_CHECKPOINT_TEXT];
+    char checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     fprintf(report->out, "model        %s and %s, %s in %s\n",
             gp_report_count(layers, plan->graph->layer_count, "layer"),
             plan->graph->nodes[plan->graph->node_count - 1].layer->type->name,
@@ -69,7 +69,7 @@ static void write_header(const gp_report *report) {
     for (int s = 0; s < plan->stages->count; s++) kept += plan->stage[s].kept;
     fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s",
             gp_report_count(stages, plan->stages->count, "stage"), gp_schedule_kind_name(plan->schedule.kind),
-            plan->lockstep ? "on" : "off", gp_checkpoint_text(checkpoint, plan->checkpoints, plan->stages->count));
+            gp_plan_has_barriers(plan) ? "on" : "off", gp_plan_checkpoint_text(checkpoint, plan));
     if (kept) fprintf(report->out, ", %s kept", gp_report_count(layers, kept, "output"));
     fputs("\n", report->out);
     for (int m = 0; m < plan->mini_count; m++) {

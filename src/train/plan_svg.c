@@ -262,14 +262,14 @@ static void write_title(const painter *p, const gp_plan_picture *picture) {
     double busy = 0;
     for (int w = 0; w < p->plan->workers; w++) busy += p->play->worker[w].busy;
     double bubble = p->play->length > 0 ? 1 - busy / (p->play->length * p->plan->workers) : 0;
-    char stages[GP_REPORT_NUMBER], workers[GP_REPORT_NUMBER], time[GP_REPORT_NUMBER], checkpoint[GP_CHECKPOINT_TEXT];
+    char stages[GP_REPORT_NUMBER], workers[GP_REPORT_NUMBER], time[GP_REPORT_NUMBER],
+        checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     fprintf(
         p->out,
         "<text x=\"%d\" y=\"24\" font-size=\"14\">%s, %s on %s, %d micro-batch%s, checkpoint %s: %s, bubble %.1f %%",
         (int)LEFT, gp_schedule_kind_name(p->plan->schedule.kind),
         gp_report_count(stages, p->plan->stages->count, "stage"), gp_report_count(workers, p->plan->workers, "worker"),
-        p->mini->pieces, p->mini->pieces == 1 ? "" : "es",
-        gp_checkpoint_text(checkpoint, p->plan->checkpoints, p->plan->stages->count),
+        p->mini->pieces, p->mini->pieces == 1 ? "" : "es", gp_plan_checkpoint_text(checkpoint, p->plan),
         gp_report_seconds(time, p->play->length), 100 * bubble);
     fprintf(p->out, " (%s)", picture->source);
     if (!p->each) fputs("; shares of the time", p->out);

@@ -30,7 +30,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     if (verbosity == GP_QUIET) return;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     size_t arena = 0;
-    char bytes[32], checkpoint[GP_CHECKPOINT_TEXT];
+    char bytes[32], checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     for (int w = 0; w < session->plan->workers; w++)
         if (session->plan->arena[w] > arena) arena = session->plan->arena[w];
     printf("%d layers, %" PRId64 " parameters; %d stage%s [", session->graph->layer_count,
@@ -38,9 +38,8 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     for (int s = 0; s < pipeline->stages && s < 16; s++) printf("%s%" PRId64, s ? ", " : "", session->layers[s]);
     printf("%s], schedule %s, %d micro-batch%s, checkpoint %s; at most %s per %s\n", pipeline->stages > 16 ? ", …" : "",
            gp_schedule_kind_name(pipeline->schedule.kind), pipeline->micro_batches,
-           pipeline->micro_batches == 1 ? "" : "es",
-           gp_checkpoint_text(checkpoint, session->plan->checkpoints, pipeline->stages), gp_bytes_text(bytes, arena),
-           pipeline->stages == pipeline->device_count ? "stage" : "worker");
+           pipeline->micro_batches == 1 ? "" : "es", gp_plan_checkpoint_text(checkpoint, session->plan),
+           gp_bytes_text(bytes, arena), pipeline->stages == pipeline->device_count ? "stage" : "worker");
     printf("run folder: %s\n", folder);
     fflush(stdout);
 }

@@ -782,6 +782,27 @@ class Plan(Group):
             self.assertEqual(run.out[: len(report)], report)
             self.assertEqual("norm" in programs[0], "steps: 0" not in "".join(cut))
 
+    def test_programs_of_a_file_say_themselves_what_they_keep(self):
+        """And where barriers are: of the configuration's there is only what counts for other mini-batches."""
+        made = self.expect(["--plan", "-v", "c.yaml", *sets(["pipeline.checkpoint=always"])], 0).out.split("\n# ")[1]
+        lines = made[made.index("programs"):].splitlines(keepends=True)
+        self.write("p.txt", "".join(lines))
+        self.write("q.txt", "".join(line for line in lines if not line.startswith("barrier")))
+        for name, lockstep in (("p.txt", "on"), ("q.txt", "off")):
+            of_file = sets(["pipeline.schedule={file: %s}" % name, "data.train.take=[0, 48]"])
+            self.assertIn("schedule file, lockstep %s, checkpoint as the file says\n" % lockstep,
+                          self.expect(["--plan", "c.yaml", *of_file], 0).out)
+            out = self.expect(["--force", "-o", "run", "c.yaml", *of_file], 0).out
+            self.assertIn(", checkpoint as the file says; at most ", out)
+            with open(self.path("run/metrics.jsonl")) as file:
+                start = json.loads(file.readline())
+            self.assertEqual((start["checkpoint"], start["lockstep"]), ("file", lockstep == "on"))
+        self.assertIn("lockstep on, checkpoint as the file says, elsewhere never\n",
+                      self.expect(["--plan", "c.yaml", *sets(["pipeline.schedule={file: p.txt}", "pipeline.checkpoint=never"])], 0).out)
+        self.assertIn("lockstep off, checkpoint never\n",
+                      self.expect(["--plan", "c.yaml", *sets(["pipeline.schedule={file: p.txt}", "pipeline.checkpoint=never",
+                                                              "pipeline.micro_batches=2"])], 0).out)
+
     def test_a_thousand_stages_of_five_thousand_layers(self):
         layers = []
         for i in range(1250):
