@@ -50,7 +50,8 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
     if (options->search) return search(options, err);
     if (options->out && gp_file_is(options->out, options->config))
         return gp_fail(err, GP_USAGE, "-o %s: would write over the configuration: choose another name", options->out);
-    GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
+    GP_RETURN_IF_FAILED(
+        gp_config_load_to_balance(options->config, options->overrides, options->override_count, &config, err));
     const gp_session_options session_options = {.balances = true,
                                                 .orders = options->orders,
                                                 .profiling = GP_PROFILING_MEASURE,

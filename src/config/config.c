@@ -125,10 +125,11 @@ static gp_status load_into(gp_config *config, const char *path, const char *cons
     return read_sections(config, err);
 }
 
-gp_status gp_config_load(const char *path, const char *const *overrides, int override_count, gp_config **out,
-                         gp_error *err) {
+static gp_status load(const char *path, const char *const *overrides, int override_count, bool finds_balance,
+                      gp_config **out, gp_error *err) {
     gp_config *config = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&config, 1, err));
+    config->pipeline.finds_balance = finds_balance;
     gp_status status = load_into(config, path, overrides, override_count, err);
     if (status != GP_OK) {
         gp_config_destroy(&config);
@@ -136,6 +137,16 @@ gp_status gp_config_load(const char *path, const char *const *overrides, int ove
     }
     *out = config;
     return GP_OK;
+}
+
+gp_status gp_config_load(const char *path, const char *const *overrides, int override_count, gp_config **out,
+                         gp_error *err) {
+    return load(path, overrides, override_count, false, out, err);
+}
+
+gp_status gp_config_load_to_balance(const char *path, const char *const *overrides, int override_count, gp_config **out,
+                                    gp_error *err) {
+    return load(path, overrides, override_count, true, out, err);
 }
 
 static void free_source(gp_source_config *source) {

@@ -136,8 +136,9 @@ typedef struct gp_pipeline_config {
     gp_device_config *devices; /* owned */
     int device_count;
     gp_balance_mode balance;
-    int64_t *layers; /* GP_BALANCE_LAYERS: layers per stage, layers_count of them; owned */
+    int64_t *layers; /* layers per stage, layers_count of them; owned. Of GP_BALANCE_LAYERS, or left aside */
     int layers_count;
+    bool finds_balance; /* who reads this looks for one: layers per stage that do not suit are left aside */
     gp_place balance_place;
     gp_placed_name *first; /* GP_BALANCE_AUTO: layers that begin a later stage, first_count of them; owned */
     int first_count;
@@ -218,9 +219,12 @@ const char *gp_schedule_kind_name(gp_schedule_kind kind);
 GP_MUST_USE gp_status gp_read_schedule(const gp_yaml *node, const char *folder, gp_schedule_config *out, gp_error *err);
 const char *gp_precision_name(gp_precision precision);
 
-/* `overrides`: the arguments of --set, in order. GP_CONFIG or GP_USAGE with a place. */
+/* `overrides`: the arguments of --set, in order. GP_CONFIG or GP_USAGE with a place. The second for who looks for a
+ * balance. */
 GP_MUST_USE gp_status gp_config_load(const char *path, const char *const *overrides, int override_count,
                                      gp_config **out, gp_error *err);
+GP_MUST_USE gp_status gp_config_load_to_balance(const char *path, const char *const *overrides, int override_count,
+                                                gp_config **out, gp_error *err);
 void gp_config_destroy(gp_config **config);
 /* Writes what was left to choose into the document: paths absolute, every default and `auto` by its value, thread
  * counts. `balance`: layers per stage; NULL: it stays as it is chosen. What gp_config_write then writes repeats the

@@ -38,7 +38,8 @@ static gp_status check_count(const gp_pipeline_config *pipeline, const gp_yaml *
     int count = (int)node->count, stages = pipeline->stages;
     bool one_each = stages == pipeline->device_count;
     if (stages == 0 || count == stages) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, node->place, "%s: has %d %s, but there %s %d %s%s; each needs one", what, count,
+    return gp_fail_at(err, GP_CONFIG, node->place,
+                      "%s: has %d %s, but there %s %d %s%s; each needs one, or one stands for all", what, count,
                       count == 1 ? "entry" : "entries", stages == 1 ? "is" : "are", stages,
                       one_each ? "device" : "stage", stages == 1 ? "" : "s");
 }

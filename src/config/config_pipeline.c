@@ -123,11 +123,13 @@ static gp_status read_balance_list(gp_pipeline_config *pipeline, const gp_yaml *
     GP_RETURN_IF_FAILED(GP_NEW(&pipeline->layers, GP_MAX_STAGES, err));
     GP_RETURN_IF_FAILED(gp_read_integers(node, what, 1, INT32_MAX, GP_MAX_STAGES, pipeline->layers, &count, err));
     bool one_each = pipeline->stages == pipeline->device_count;
-    if ((int)count != pipeline->stages && pipeline->stages > 0)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: has %zu %s, but there %s %d %s%s; each needs one", what,
-                          count, count == 1 ? "entry" : "entries", pipeline->stages == 1 ? "is" : "are",
+    bool suits = pipeline->stages == 0 || (int)count == pipeline->stages;
+    if (!suits && !pipeline->finds_balance)
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "%s: has %zu %s, but there %s %d %s%s; each needs one, which pipeline.balance=auto finds",
+                          what, count, count == 1 ? "entry" : "entries", pipeline->stages == 1 ? "is" : "are",
                           pipeline->stages, one_each ? "device" : "stage", pipeline->stages == 1 ? "" : "s");
-    pipeline->balance = GP_BALANCE_LAYERS;
+    pipeline->balance = suits ? GP_BALANCE_LAYERS : GP_BALANCE_AUTO;
     pipeline->layers_count = (int)count;
     return GP_OK;
 }

@@ -290,11 +290,18 @@ static gp_status write_what_to_type(const report *r, gp_error *err) {
 static void write_expected(const report *r) {
     char samples[GP_REPORT_NUMBER], seconds[GP_REPORT_NUMBER];
     const gp_session *session = r->session;
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
     fprintf(r->out, "\nexpected     a step of %s: %s, bubble %.0f%%\n",
             gp_report_count(samples, session->config->data.batch, "sample"),
             gp_report_seconds(seconds, r->found.expected.seconds), 100 * r->found.expected.bubble);
     if (r->stages > 1) write_other(r, "the even cut", &r->even);
     if (r->configured.layers) write_other(r, "the configured", &r->configured);
+    if (!r->configured.layers && pipeline->layers_count > 0) {
+        fputs("             the configured ", r->out);
+        write_balance(r->out, pipeline->layers, pipeline->layers_count);
+        fprintf(r->out, " does not suit %s on %s\n", gp_report_count(samples, session->graph->layer_count, "layer"),
+                gp_report_count(seconds, r->stages, "stage"));
+    }
     fputs("\nbalance      ", r->out);
     write_balance(r->out, r->found.layers, r->stages);
     fputs("\n", r->out);

@@ -35,6 +35,20 @@ static void set_overrides(searcher *s, int micro_batches, const char *schedule, 
     for (int i = 0; i < OWN_OVERRIDES; i++) s->overrides[s->request->override_count + i] = s->own[i];
 }
 
+gp_status gp_search_load(const char *path, const char *const *overrides, int override_count, gp_config **out,
+                         gp_error *err) {
+    static const char *const aside[] = {"pipeline.balance=auto", "pipeline.schedule=gpipe",
+                                        "pipeline.checkpoint=never"};
+    enum { ASIDE = sizeof aside / sizeof *aside };
+    const char **all = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&all, (size_t)override_count + ASIDE, err));
+    for (int i = 0; i < override_count; i++) all[i] = overrides[i];
+    for (int i = 0; i < ASIDE; i++) all[override_count + i] = aside[i];
+    gp_status status = gp_config_load(path, all, override_count + ASIDE, out, err);
+    free(all);
+    return status;
+}
+
 static void fini_candidate(gp_candidate *it) {
     free(it->checkpoint);
     free(it->layers);
@@ -170,7 +184,7 @@ static gp_status check_model(const gp_config *config, gp_error *err) {
 /* Powers of two, what the configuration says, and a micro-batch for each sample. */
 static gp_status find_sizes(searcher *s, gp_error *err) {
     GP_RETURN_IF_FAILED(
-        gp_config_load(s->request->config, s->request->overrides, s->request->override_count, &s->search->config, err));
+        gp_search_load(s->request->config, s->request->overrides, s->request->override_count, &s->search->config, err));
     const gp_config *config = s->search->config;
     GP_RETURN_IF_FAILED(check_model(config, err));
     int64_t batch = config->data.batch;

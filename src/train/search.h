@@ -43,10 +43,13 @@ typedef struct gp_search {
     int measured;                     /* profiles */
     int tried, too_large, refused;    /* refused: the model forbids it, as batch norm does with too few values */
     char why[GP_ERROR_TEXT];          /* of the first that was too large or refused; "": none */
-    gp_config *config;                /* as the file and --set say it */
+    gp_config *config;                /* gp_search_load's, of the file and --set */
     const gp_search_request *request; /* borrowed as long as the search is looked at */
 } gp_search;
 
+/* The configuration without what is searched for, which may be of other devices; micro_batches excepted. */
+GP_MUST_USE gp_status gp_search_load(const char *path, const char *const *overrides, int override_count,
+                                     gp_config **out, gp_error *err);
 /* GP_CONFIG where no candidate fits: why the first does not. The caller calls gp_search_fini in any case. */
 GP_MUST_USE gp_status gp_search_run(const gp_search_request *request, gp_search *out, gp_error *err);
 void gp_search_fini(gp_search *search);

@@ -67,7 +67,7 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
 /* What --set changed of devices and batch is not in the file; and whether it says something of lockstep. */
 static gp_status check_file(const gp_search *search, const char *path, bool *lockstep, gp_error *err) {
     gp_config *config = NULL;
-    GP_RETURN_IF_FAILED(gp_config_load(path, NULL, 0, &config, err));
+    GP_RETURN_IF_FAILED(gp_search_load(path, NULL, 0, &config, err));
     gp_status status = gp_balance_check_file(search->config, NULL, config, path, err);
     int64_t batch = config->data.batch;
     *lockstep = gp_yaml_find(config->document, "pipeline.lockstep") != NULL;

@@ -120,7 +120,7 @@ static gp_place stages_place(const gp_pipeline_config *pipeline, int layers) {
     return one_each ? pipeline->devices[layers].place : pipeline->schedule.place;
 }
 
-static gp_status check_layers(const gp_session *session, gp_error *err) {
+static gp_status check_layers(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int layers = session->graph->layer_count;
     int64_t sum = 0;
@@ -130,7 +130,8 @@ static gp_status check_layers(const gp_session *session, gp_error *err) {
                           layers == 1 ? "" : "s");
     if (pipeline->balance != GP_BALANCE_LAYERS) return GP_OK;
     for (int s = 0; s < pipeline->layers_count; s++) sum += pipeline->layers[s];
-    if (sum == layers) return GP_OK;
+    if (sum != layers && session->balances) session->config->pipeline.balance = GP_BALANCE_AUTO;
+    if (sum == layers || session->balances) return GP_OK;
     return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
                       "pipeline.balance: the entries add up to %" PRId64 ", but the model has %d layer%s", sum, layers,
                       layers == 1 ? "" : "s");
@@ -409,13 +410,17 @@ static gp_status open_schedule_file(gp_session *session, gp_error *err) {
         return gp_fail_at(err, GP_CONFIG, place,
                           "pipeline.schedule.file: is for %d micro-batch%s, fewer than micro_batches: %d",
                           order->pieces, order->pieces == 1 ? "" : "es", pipeline->micro_batches);
-    if (pipeline->layers_count && pipeline->layers_count != order->stages)
+    bool suits = pipeline->balance != GP_BALANCE_LAYERS || pipeline->layers_count == order->stages;
+    if (!suits && session->balances) pipeline->balance = GP_BALANCE_AUTO;
+    if (!suits && !session->balances)
         return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
-                          "pipeline.balance: has %d %s, but the schedule's file has %d stages; each needs one",
+                          "pipeline.balance: has %d %s, but the schedule's file has %d stages; each needs one, which "
+                          "pipeline.balance=auto finds",
                           pipeline->layers_count, pipeline->layers_count == 1 ? "entry" : "entries", order->stages);
     if (pipeline->checkpoints && pipeline->checkpoint_count != order->stages)
         return gp_fail_at(err, GP_CONFIG, pipeline->checkpoint_place,
-                          "pipeline.checkpoint: has %d %s, but the schedule's file has %d stages; each needs one",
+                          "pipeline.checkpoint: has %d %s, but the schedule's file has %d stages; each needs one, or "
+                          "one stands for all",
                           pipeline->checkpoint_count, pipeline->checkpoint_count == 1 ? "entry" : "entries",
                           order->stages);
     pipeline->stages = order->stages;

@@ -188,6 +188,30 @@ class Balance(unittest.TestCase):
         out = self.expect(["--seconds", "0.2", "-o", "new one.json", name])
         self.assertIn(" --write --profile 'new one.json' ", out)
 
+    def test_a_balance_that_does_not_suit_is_left_aside(self):
+        """By those who look for one; by a run it is refused, with what helps."""
+        self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2]))
+        other = CONFIG.replace("  devices:", "  balance: [1, 3, 4]  # of three\n  devices:")
+        self.write("c.yaml", other)
+        refused = ("gpipe-train: c.yaml:18:12: pipeline.balance: has 3 entries, but there are 2 devices; each needs one, "
+                   "which pipeline.balance=auto finds\n")
+        self.expect(["--plan", "c.yaml"], 2, refused, program=TRAIN)
+        out = self.expect(["--profile", "p.json", "c.yaml"])
+        self.assertIn("\n             the configured [1, 3, 4] does not suit 8 layers on 2 stages\n", out)
+        self.assertEqual(self.paste(out, "to write it").splitlines()[-1], "c.yaml: the balance is written")
+        self.assertEqual(self.read("c.yaml"), other.replace("[1, 3, 4]", "[1, 7]"))
+        for devices, found in (("[cpu]", "[8]"), ("[cpu, cpu, cpu]", "[1, ")):
+            out = self.expect(["--profile", "p.json", "--set", "pipeline.devices=" + devices, "c.yaml"])
+            self.assertIn("\nbalance      " + found, out)
+        self.write("c.yaml", CONFIG.replace("  devices:", "  balance: [4, 5]\n  devices:"))
+        self.assertIn("the configured [4, 5] does not suit 8 layers", self.expect(["--profile", "p.json", "c.yaml"]))
+        self.write("s.txt", "F0 F1 B0 B1\nF0 B0 F1 B1\n")
+        of_file = ["--set", "pipeline.schedule={file: s.txt}", "--set", "pipeline.micro_batches=2"]
+        self.write("c.yaml", other)
+        self.assertIn("the configured [1, 3, 4] does not suit", self.expect(["--profile", "p.json", *of_file, "c.yaml"]))
+        self.write("names.yaml", CONFIG.replace("  devices:", "  balance: [a]\n  devices:"))
+        self.assertIn("\nbalance      [2, 6]\n", self.expect(["--profile", "p.json", "names.yaml"]))
+
     def test_no_command_is_printed_that_would_be_refused(self):
         """--write, where --set says what the file does not."""
         self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2]))

@@ -242,6 +242,19 @@ class Search(unittest.TestCase):
         process = self.run_program("-q", "-o", "run", "c.yaml", program=TRAIN)
         self.assertEqual((process.returncode, process.stderr), (0, ""))
 
+    def test_what_it_looks_for_need_not_suit(self):
+        """What was written for two devices, on one; and the schedule's file, which is not even read."""
+        for more in ("", "\n  schedule: {file: no.txt}"):
+            text = CONFIG.replace("  lockstep: true", "  balance: [3, 5]\n  checkpoint: [never, always]" + more)
+            self.write("c.yaml", text)
+            found = self.search("--set", "pipeline.devices=[cpu]", "--set", "data.batch=4")
+            self.assertEqual(found["plans"][0]["balance"], [8])
+            self.write("c.yaml", text.replace("[cpu, cpu]", "[cpu, cpu, cpu]"))
+            process = self.run_program("--search", "--profile", "p.json", "--write", "c.yaml")
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+            self.assertIn("to write it  gpipe-balance --search --write --profile p.json c.yaml\n", process.stdout)
+            self.assertEqual(self.run_program("--plan", "c.yaml", program=TRAIN).stderr, "")
+
     def test_the_report_names_what_is_given_up(self):
         process = self.run_program("--search", "--profile", "p.json", "c.yaml")
         self.assertEqual(process.returncode, 0, process.stderr)
