@@ -73,7 +73,9 @@ static gp_status reserve(gp_bench *bench, gp_error *err) {
             bench->arena_bytes = bytes;
             return GP_OK;
         }
-        if (status != GP_MEMORY || stages == most) return status;
+        /* What no layer alone has room for is no want of memory that would pass. */
+        if (status == GP_MEMORY && stages == most) return err->status = GP_UNSUPPORTED;
+        if (status != GP_MEMORY) return status;
         gp_plan_destroy(&bench->plan);
     }
 }

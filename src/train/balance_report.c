@@ -252,7 +252,8 @@ static gp_status write_order(const report *r, gp_error *err) {
 
 /* Nothing where --set says what the file does not, so that --write would be refused. */
 static gp_status write_balance_command(const report *r, bool moved, gp_error *err) {
-    gp_status status = gp_balance_check_written(r->session, r->command->config, err);
+    gp_status status = GP_OK;
+    if (r->command->override_count > 0) status = gp_balance_check_written(r->session, r->command->config, err);
     if (status == GP_USAGE || status == GP_CONFIG) *err = (gp_error){0};
     if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
     fprintf(r->out, "to write it  gpipe-balance%s --write", moved ? " --orders" : "");

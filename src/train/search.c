@@ -89,17 +89,15 @@ static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
     return gp_session_open_for(&config, &options, out, err);
 }
 
-/* What a plan cannot be is remembered, not an error; what would stop any run is one. */
-static gp_status note_failure(gp_search *search, gp_status status, gp_error *err) {
-    if (status == GP_MEMORY)
-        search->too_large++;
-    else if (status == GP_CONFIG || status == GP_UNSUPPORTED)
-        search->refused++;
-    else
-        return status;
-    if (!search->why[0]) snprintf(search->why, sizeof search->why, "%s", err->text);
-    *err = (gp_error){0};
-    return GP_OK;
+static void note_why(gp_search *search, const gp_candidate *it, const char *checkpoint, const char *why) {
+    if (search->why[0]) return;
+    snprintf(search->why, sizeof search->why, "%d micro-batch%s, schedule %s, checkpoint %s: %s", it->micro_batches,
+             it->micro_batches == 1 ? "" : "es", it->schedule, checkpoint, why);
+}
+
+/* What a plan cannot be is remembered, not an error; what would stop any run is one, refused memory included. */
+static bool is_refusal(gp_status status) {
+    return status == GP_CONFIG || status == GP_UNSUPPORTED;
 }
 
 /* *it is taken over, whatever happens. */
@@ -140,9 +138,18 @@ static gp_status try_stages(searcher *s, const gp_session *session, const gp_can
             status = add(s->search, status, &it, err);
     }
     gp_stage_policy_fini(&policy);
-    if (status != GP_MEMORY && status != GP_CONFIG && status != GP_UNSUPPORTED) return status;
+    if (!is_refusal(status)) return status;
     *err = (gp_error){0}; /* the candidates with one mode say why */
     return GP_OK;
+}
+
+static gp_status add_fitting(searcher *s, const gp_session *session, gp_candidate *it, gp_checkpoint_mode checkpoint,
+                             gp_error *err) {
+    gp_status status = gp_copy_text(&it->checkpoint, gp_checkpoint_mode_name(checkpoint), err);
+    if (status == GP_OK) status = take_plan(session, session->plan, it, err);
+    status = add(s->search, status, it, err);
+    if (status != GP_OK || checkpoint != GP_CHECKPOINT_ALWAYS || !s->limited) return status;
+    return try_stages(s, session, it, err);
 }
 
 static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint,
@@ -153,12 +160,20 @@ static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_ch
     set_overrides(s, micro_batches, schedule, checkpoint);
     search->tried++;
     gp_status status = open_candidate(s, &session, err);
-    if (status != GP_OK) return note_failure(search, status, err);
+    if (is_refusal(status)) {
+        search->refused++;
+        note_why(search, &it, gp_checkpoint_mode_name(checkpoint), err->text);
+        *err = (gp_error){0};
+        return GP_OK;
+    }
+    if (status != GP_OK) return status;
     search->measured += session->measured.rounds > 0;
-    status = gp_copy_text(&it.checkpoint, gp_checkpoint_mode_name(checkpoint), err);
-    if (status == GP_OK) status = take_plan(session, session->plan, &it, err);
-    status = add(search, status, &it, err);
-    if (status == GP_OK && checkpoint == GP_CHECKPOINT_ALWAYS && s->limited) status = try_stages(s, session, &it, err);
+    if (session->unfit.status == GP_OK) {
+        status = add_fitting(s, session, &it, checkpoint, err);
+    } else {
+        search->too_large++;
+        note_why(search, &it, gp_checkpoint_mode_name(checkpoint), session->unfit.text);
+    }
     if (!s->request->profile) {
         s->profile = session->profile;
         session->profile = NULL;
@@ -214,7 +229,7 @@ static gp_status try_all(searcher *s, gp_error *err) {
         gp_profile_destroy(&s->profile);
     }
     if (s->search->count == 0)
-        return gp_fail(err, GP_CONFIG, "none of %d plans fits; of the first: %s", s->search->tried, s->search->why);
+        return gp_fail(err, GP_CONFIG, "none of %d plans fits; the first, %s", s->search->tried, s->search->why);
     qsort(s->search->items, s->search->count, sizeof *s->search->items, compare);
     return GP_OK;
 }

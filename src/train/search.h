@@ -42,7 +42,7 @@ typedef struct gp_search {
     size_t count, capacity;
     int measured;                     /* profiles */
     int tried, too_large, refused;    /* refused: the model forbids it, as batch norm does with too few values */
-    char why[GP_ERROR_TEXT];          /* of the first that was too large or refused; "": none */
+    char why[GP_ERROR_TEXT + 120];    /* the first that was too large or refused: which, and why; "": none */
     gp_config *config;                /* gp_search_load's, of the file and --set */
     const gp_search_request *request; /* borrowed as long as the search is looked at */
 } gp_search;

@@ -81,7 +81,8 @@ static gp_status check_file(const gp_search *search, const char *path, bool *loc
 /* Nothing where --set says what the file does not, so that --write would be refused. */
 static gp_status write_search_command(const gp_search *search, const gp_command *command, FILE *out, gp_error *err) {
     bool lockstep;
-    gp_status status = check_file(search, command->config, &lockstep, err);
+    gp_status status = GP_OK;
+    if (command->override_count > 0) status = check_file(search, command->config, &lockstep, err);
     if (status == GP_USAGE || status == GP_CONFIG) *err = (gp_error){0};
     if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
     fputs("to write it  gpipe-balance --search --write", out);
@@ -127,7 +128,7 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
     if (search->too_large) fprintf(out, ", %d exceed the memory", search->too_large);
     if (search->refused) fprintf(out, ", %d are not possible", search->refused);
     fputs("\n", out);
-    if (search->why[0]) fprintf(out, "             the first that is not among them: %s\n", search->why);
+    if (search->why[0]) fprintf(out, "             the first that is not among them, %s\n", search->why);
     fputs("\n  micro-\n  batches schedule                   checkpoint        step  bubble      memory  gives up\n",
           out);
     int rows = 0;

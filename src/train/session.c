@@ -461,8 +461,9 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
     if (options->orders) GP_RETURN_IF_FAILED(order_devices(session, &now, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
     GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, missing, err));
-    gp_status status = gp_memory_check(session->plan, &worker, err);
-    return status == GP_OK || session->tries ? status : refuse_plan(session, &now, worker, missing, err);
+    if (gp_memory_check(session->plan, &worker, &session->unfit) == GP_OK || session->tries) return GP_OK;
+    *err = session->unfit;
+    return refuse_plan(session, &now, worker, missing, err);
 }
 
 static gp_status set_weights(gp_session *session, const char *weights, gp_error *err) {

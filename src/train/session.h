@@ -35,7 +35,7 @@ typedef struct gp_session_options {
     /* This session looks for a balance, by time whatever the configuration says: data and weights are not looked at. */
     bool balances;
     bool orders; /* it looks for the order in which the devices should stand, too */
-    bool tries;  /* one of many that are tried: where it does not fit nobody asks what would, and it is GP_MEMORY */
+    bool tries;  /* one of many that are tried: where it does not fit nobody asks what would, and `unfit` says so */
     const char *profile; /* the profile's file; NULL: by `profiling`. Borrowed for the call, as is the next */
     struct gp_profile *
         *given;              /* not NULL, and there is one: that is taken over; where opening fails it is given back */
@@ -65,6 +65,7 @@ typedef struct gp_session {
     bool *own_keeps;          /* those that layers ask for themselves, and pipeline.checkpoint does not */
     int64_t *layers;          /* per stage: the balance as it runs */
     gp_plan *plan;
+    gp_error unfit;      /* of a session that tries: why the plan does not fit; GP_OK: it does */
     int64_t epoch_steps; /* mini-batches per epoch; 0: no training data */
     int64_t steps;       /* of the whole run */
 } gp_session;

@@ -220,7 +220,8 @@ class Search(unittest.TestCase):
         process = self.run_program("--search", "--profile", "p.json", "--set",
                                    "pipeline.devices=[{cpu: {memory: 4KiB, count: 2}}]", "c.yaml")
         self.assertEqual((process.returncode, process.stdout), (2, ""))
-        self.assertRegex(process.stderr, r"^gpipe-balance: none of \d+ plans fits; of the first: .*4\.00 KiB")
+        self.assertRegex(process.stderr, r"^gpipe-balance: none of \d+ plans fits; the first, 3 micro-batches, schedule "
+                         r"gpipe, checkpoint never: worker 0 needs .* but its memory is 4\.00 KiB")
 
     def test_write_changes_the_pipeline_and_nothing_else(self):
         os.chmod(self.path("c.yaml"), 0o600)

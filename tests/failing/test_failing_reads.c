@@ -16,6 +16,7 @@
 #include "train/expand.h"
 #include "train/fixture.h"
 #include "train/plan_report.h"
+#include "train/search.h"
 
 /* Something of everything that a configuration can hold. */
 static const char everything[] =
@@ -76,6 +77,19 @@ static const char balanced[] = "model:\n"
                                "pipeline: {devices: [cpu, cpu], micro_batches: 2}\n"
                                "optimizer: {sgd: {lr: 0.1, momentum: 0.9}}\n"
                                "train: {epochs: 1}\n";
+
+static const char searched[] = "model:\n"
+                               "  input: {shape: [64]}\n"
+                               "  layers: [linear: 16, relu, linear: 16, relu, linear: 4]\n"
+                               "  loss: cross_entropy\n"
+                               "data: {train: {synthetic: {samples: 32}}, batch: 4}\n"
+                               "pipeline: {devices: [{cpu: {memory: 19700}}], micro_batches: 2}\n"
+                               "optimizer: {sgd: {lr: 0.1, momentum: 0.9}}\n"
+                               "train: {epochs: 1}\n";
+static const char searched_times[] =
+    "{\"gpipe_profile\": 1, \"micro_batch\": 2, \"devices\": [{\"device\": \"cpu\", \"layers\": ["
+    "{\"forward\": 1, \"backward\": 2}, {\"forward\": 1, \"backward\": 2}, {\"forward\": 1, \"backward\": 2}, "
+    "{\"forward\": 1, \"backward\": 2}, {\"forward\": 1, \"backward\": 2}]}]}\n";
 
 /* ---- scenarios --------------------------------------------------------------------------------------------------- */
 
@@ -160,6 +174,25 @@ static void write_balanced(void) {
     fixture_write_text("balanced.yaml", balanced);
 }
 
+/* Some plans fit, some do not, and of one device some layers keep what others recompute. */
+static gp_status search(gp_error *err) {
+    const gp_search_request request = {
+        .config = fixture_path("searched.yaml"), .profile = fixture_path("times.json"), .seconds = 1};
+    gp_search found;
+    gp_status status = gp_search_run(&request, &found, err);
+    if (status == GP_OK && (found.tried < 12 || found.count == 0 || found.too_large == 0 || found.refused > 0))
+        status = gp_fail(err, GP_INTERNAL, "%d of %d plans, %d too large, %d refused", (int)found.count, found.tried,
+                         found.too_large, found.refused);
+    if (status == GP_OK) status = gp_search_write(&found, request.config, err);
+    gp_search_fini(&found);
+    return status;
+}
+
+static void write_searched(void) {
+    fixture_write_text("searched.yaml", searched);
+    fixture_write_text("times.json", searched_times);
+}
+
 /* What the machine says of itself need not be known, and layers that have no memory together are measured one by one.
  */
 static bool was_closed_or_unknown(const char *failed) {
@@ -205,6 +238,8 @@ static const each_scenario loading = {"data", NULL, load_data, was_only_closed, 
 
 static const each_scenario balancing = {"balance", write_balanced, balance, was_closed_or_unknown, 160};
 
+static const each_scenario searching = {"search", write_searched, search, was_closed_or_unknown, 200};
+
 static void memory_is_refused(void **state) {
     (void)state;
     each_call_fails(&expanding, CALLS_MEMORY);
@@ -212,6 +247,7 @@ static void memory_is_refused(void **state) {
     each_call_fails(&planning_builtin, CALLS_MEMORY);
     each_call_fails(&loading, CALLS_MEMORY);
     each_call_fails(&balancing, CALLS_MEMORY);
+    each_call_fails(&searching, CALLS_MEMORY);
 }
 
 static void files_fail(void **state) {
@@ -220,6 +256,7 @@ static void files_fail(void **state) {
     each_call_fails(&planning, CALLS_FILES);
     each_call_fails(&loading, CALLS_FILES);
     each_call_fails(&balancing, CALLS_FILES);
+    each_call_fails(&searching, CALLS_FILES);
 }
 
 static void threads_are_refused(void **state) {
