@@ -181,6 +181,18 @@ static void write_origin(const report *r) {
     }
 }
 
+/* How much longer rounds took than the medians add up to, where that is not next to nothing. */
+static void write_slowdowns(const report *r) {
+    const gp_profile *profile = r->session->profile;
+    for (int d = 0; d < profile->device_count; d++) {
+        const gp_profile_device *device = &profile->devices[d];
+        char text[48];
+        if (device->slowdown >= 0.995 && device->slowdown < 1.005) continue;
+        fprintf(r->out, "             on %s rounds took %.2f times as long as the times below add up to (slowdown)\n",
+                gp_device_text(text, device->kind, device->index, device->threads), device->slowdown);
+    }
+}
+
 static void write_balance(FILE *out, const int64_t *layers, int stages) {
     fputs("[", out);
     for (int s = 0; s < stages; s++) fprintf(out, "%s%" PRId64, s ? ", " : "", layers[s]);
@@ -311,6 +323,7 @@ static void write_expected(const report *r) {
 static gp_status write_report(report *r, gp_error *err) {
     GP_RETURN_IF_FAILED(report_init(r, err));
     write_origin(r);
+    write_slowdowns(r);
     GP_RETURN_IF_FAILED(write_layers(r, err));
     GP_RETURN_IF_FAILED(write_stages(r, err));
     GP_RETURN_IF_FAILED(write_order(r, err));
@@ -378,6 +391,18 @@ static json_t *pack_stages(const report *r) {
     return stages;
 }
 
+static json_t *pack_slowdowns(const report *r) {
+    const gp_profile *profile = r->session->profile;
+    json_t *slowdowns = json_object();
+    for (int d = 0; d < profile->device_count; d++) {
+        const gp_profile_device *device = &profile->devices[d];
+        char text[48];
+        json_object_set_new(slowdowns, gp_device_text(text, device->kind, device->index, device->threads),
+                            json_real(device->slowdown));
+    }
+    return slowdowns;
+}
+
 /* Which of the configured devices stands where. */
 static json_t *pack_order(const report *r) {
     json_t *order = json_array();
@@ -394,6 +419,7 @@ static gp_status write_json(report *r, gp_error *err) {
     json_object_set_new(root, "even", pack_cut(r, &r->even));
     if (session->order) json_object_set_new(root, "order", pack_order(r));
     if (r->configured.layers) json_object_set_new(root, "configured", pack_cut(r, &r->configured));
+    json_object_set_new(root, "slowdown", pack_slowdowns(r));
     json_object_set_new(root, "layers", pack_layers(r));
     if (session->profile->path) json_object_set_new(root, "profile", json_string(session->profile->path));
     json_object_set_new(root, "measured", json_boolean(session->measured.rounds > 0));

@@ -268,6 +268,12 @@ class Balance(unittest.TestCase):
         self.write("p.json", slow)
         two = json.loads(self.expect(["--profile", "p.json", "--json", "c.yaml"]))
         self.assertAlmostEqual(two["step"] / one["step"], 2.5)
+        self.assertEqual((one["slowdown"], two["slowdown"]), ({"cpu": 1}, {"cpu": 2.5}))
+        sentence = "             on cpu rounds took 2.50 times as long as the times below add up to (slowdown)\n"
+        self.assertIn(sentence, self.expect(["--profile", "p.json", "c.yaml"]))
+        slow["devices"][0]["slowdown"] = 1.004
+        self.write("p.json", slow)
+        self.assertNotIn("slowdown", self.expect(["--profile", "p.json", "c.yaml"]))
 
     def unequal(self, forward, devices):
         """A configuration with these devices, and a profile where two threads are twice as fast."""
@@ -355,7 +361,7 @@ class Balance(unittest.TestCase):
         kept = "cache/gpipe/profiles/" + self.kept()[0]
         before = self.read(kept)
         again = self.expect(["c.yaml"])
-        self.assertRegex(again, r"\Aprofile      \S+/%s\n\n" % kept)
+        self.assertRegex(again, r"\Aprofile      \S+/%s\n( +on cpu rounds took [\d.]+ times [^\n]+\n)?\nlayers" % kept)
         self.assertEqual(out[out.index("\nlayers"):], again[again.index("\nlayers"):])
         self.assertEqual(self.read(kept), before)
         names = [layer["name"] for layer in json.loads(before)["devices"][0]["layers"]]
