@@ -1,5 +1,6 @@
 #include "checkpoint/keep.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +42,7 @@ typedef struct solver {
     size_t used, capacity;
     size_t first[2]; /* where the fronts at hand begin: nobody, somebody behind reads the output before it */
     int size[2];
-    bool exact;
+    bool too_many;
 } solver;
 
 static bool is_chain(const gp_keep_layer *layers, int count) {
@@ -78,17 +79,12 @@ static int by_bytes(const void *a, const void *b) {
     return x->behind != y->behind ? (x->behind < y->behind ? -1 : 1) : (int)x->kept - (int)y->kept;
 }
 
-/* Sorts, and leaves those that are better than all with fewer bytes; every other one where there are too many. */
-static int prune(choice *items, int count, bool *exact) {
+/* Sorts, and leaves those that are better than all with fewer bytes. */
+static int prune(choice *items, int count) {
     int left = 0;
     qsort(items, (size_t)count, sizeof *items, by_bytes);
     for (int i = 0; i < count; i++)
         if (left == 0 || items[i].time < items[left - 1].time) items[left++] = items[i];
-    if (left <= GP_KEEP_MOST) return left;
-    *exact = false;
-    count = left;
-    left = 0;
-    for (int i = 0; i < count; i += 2) items[left++] = items[i];
     return left;
 }
 
@@ -111,27 +107,113 @@ static gp_status advance(solver *s, int i, gp_error *err) {
                 items[added++] =
                     (choice){behind->bytes + steps[k].bytes, behind->time + steps[k].time, (int)at, steps[k].kept};
             }
-        size[reads] = prune(items, added, &s->exact);
+        size[reads] = prune(items, added);
         s->used += (size_t)size[reads];
+        s->too_many = s->too_many || size[reads] > GP_KEEP_MOST || s->used > GP_KEEP_ALL;
     }
     memcpy(s->first, first, sizeof first);
     memcpy(s->size, size, sizeof size);
     return GP_OK;
 }
 
-static gp_status solve_chain(const gp_keep_layer *layers, int count, int64_t budget, bool *kept, bool *exact,
-                             gp_error *err) {
-    solver s = {.layers = layers, .count = count, .budget = budget, .used = 1, .size = {1, 0}, .exact = true};
+/* *exact: it was; else nothing is found. */
+static gp_status solve_by_fronts(const gp_keep_layer *layers, int count, int64_t budget, bool *kept, bool *exact,
+                                 gp_error *err) {
+    solver s = {.layers = layers, .count = count, .budget = budget, .used = 1, .size = {1, 0}};
     gp_status status = GP_GROW(&s.arena, &s.capacity, 1, err);
     if (status == GP_OK) s.arena[0] = (choice){.behind = -1};
-    for (int i = count - 1; i >= 0 && status == GP_OK; i--) status = advance(&s, i, err);
-    if (status == GP_OK) {
+    for (int i = count - 1; i >= 0 && status == GP_OK && !s.too_many; i--) status = advance(&s, i, err);
+    *exact = !s.too_many;
+    if (status == GP_OK && *exact) {
         /* The first layer reads none of the stage's own, so that all that there is ends in one state. */
         int at = (int)s.first[0] + s.size[0] - 1;
         for (int i = 0; i < count; i++, at = s.arena[at].behind) kept[i] = s.arena[at].kept;
-        *exact = s.exact;
     }
     free(s.arena);
+    return status;
+}
+
+/* ---- long chains ------------------------------------------------------------------------------------------------- */
+
+enum { PRICES = 200 }; /* tried; doubles between two of which there is none are met before */
+
+/* What is best behind a layer, for each state that it leads to. */
+typedef struct pick {
+    bool kept[2];
+    unsigned char behind[2]; /* the state of the layers behind */
+} pick;
+
+/* The set with the least time + price × bytes. */
+static void choose_at(const gp_keep_layer *layers, int count, double price, pick *picks, bool *kept) {
+    double cost[2] = {0, INFINITY};
+    for (int i = count - 1; i >= 0; i--) {
+        double next[2] = {INFINITY, INFINITY};
+        for (int reads = 0; reads < 2; reads++) {
+            step steps[6];
+            int found = list_steps(&layers[i], reads == 1, steps);
+            for (int k = 0; k < found; k++) {
+                double its = cost[steps[k].state] + (double)steps[k].time + price * (double)steps[k].bytes;
+                if (!(its < next[reads])) continue;
+                next[reads] = its;
+                picks[i].kept[reads] = steps[k].kept;
+                picks[i].behind[reads] = (unsigned char)steps[k].state;
+            }
+        }
+        memcpy(cost, next, sizeof cost);
+    }
+    for (int i = 0, state = 0; i < count; i++) {
+        kept[i] = picks[i].kept[state];
+        state = picks[i].behind[state];
+    }
+}
+
+static int64_t bytes_of(const gp_keep_layer *layers, int count, const bool *kept) {
+    int64_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        if (kept[i]) bytes += layers[i].bytes;
+    return bytes;
+}
+
+/* `kept` fits and `more` does not: as many of the first layers as fit as `more` has them. */
+static void mend(const gp_keep_layer *layers, int count, int64_t budget, const bool *more, bool *kept, bool *mixed,
+                 bool *runs) {
+    int fits = 0, over = count;
+    while (over - fits > 1) {
+        int middle = fits + (over - fits) / 2;
+        int64_t bytes = bytes_of(layers, middle, more) + bytes_of(layers + middle, count - middle, kept + middle);
+        *(bytes <= budget ? &fits : &over) = middle;
+    }
+    memcpy(mixed, kept, (size_t)count * sizeof *kept);
+    memcpy(mixed, more, (size_t)fits * sizeof *more);
+    if (gp_keep_measure(layers, count, mixed, runs).time < gp_keep_measure(layers, count, kept, runs).time)
+        memcpy(kept, mixed, (size_t)count * sizeof *kept);
+}
+
+static gp_status solve_by_price(const gp_keep_layer *layers, int count, int64_t budget, bool *kept, bool *runs,
+                                gp_error *err) {
+    pick *picks = NULL;
+    bool *more = NULL, *mixed = NULL;
+    double low = 0, high = 1;
+    gp_status status = GP_NEW(&picks, count, err);
+    if (status == GP_OK) status = GP_NEW(&more, count, err);
+    if (status == GP_OK) status = GP_NEW(&mixed, count, err);
+    if (status == GP_OK) {
+        for (int i = 0; i < count; i++) high += (double)layers[i].time; /* for which no byte is worth it */
+        choose_at(layers, count, high, picks, kept);
+        choose_at(layers, count, low, picks, more);
+        for (int i = 0; i < PRICES; i++) {
+            double price = low + (high - low) / 2;
+            if (!(price > low && price < high)) break;
+            choose_at(layers, count, price, picks, mixed);
+            bool fits = bytes_of(layers, count, mixed) <= budget;
+            memcpy(fits ? kept : more, mixed, (size_t)count * sizeof *mixed);
+            *(fits ? &high : &low) = price;
+        }
+        mend(layers, count, budget, more, kept, mixed, runs);
+    }
+    free(picks);
+    free(more);
+    free(mixed);
     return status;
 }
 
@@ -198,10 +280,10 @@ gp_status gp_keep_solve(const gp_keep_layer *layers, int count, int64_t budget, 
     if (budget < 0) budget = 0;
     if (status == GP_OK) status = GP_NEW(&gains, count, err);
     for (int i = 0; i < count; i++) kept[i] = false;
-    if (status == GP_OK && is_chain(layers, count))
-        status = solve_chain(layers, count, budget, kept, &exact, err);
-    else if (status == GP_OK)
-        add_greedily(layers, count, budget, kept, runs, gains);
+    bool chain = is_chain(layers, count);
+    if (status == GP_OK && chain) status = solve_by_fronts(layers, count, budget, kept, &exact, err);
+    if (status == GP_OK && chain && !exact) status = solve_by_price(layers, count, budget, kept, runs, err);
+    if (status == GP_OK && !chain) add_greedily(layers, count, budget, kept, runs, gains);
     if (status == GP_OK) {
         *out = gp_keep_measure(layers, count, kept, runs);
         out->exact = exact;

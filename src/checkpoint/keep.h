@@ -7,7 +7,10 @@
  * with one bit of state: each output kept costs bytes, and spares its layer if nothing else is wanted of it, and what
  * came before it if nobody else is there to read that. Over a chain it is solved exactly, last layer to first, by the
  * front of those pairs (bytes, time) that no other is better than in both, for each of the two states: somebody behind
- * reads this output when computing again, or nobody does. Elsewhere it is a heuristic, and says so.
+ * reads this output when computing again, or nobody does. Where that takes too many pairs, a byte gets a price, the
+ * lowest with which the cheapest set of all (time + price × bytes, found in one pass) keeps within the budget; what is
+ * left of that goes to layers at one end, as a price that is next to nothing lower would have it (Everett 1963).
+ * Elsewhere, and there, it is a heuristic, and says so.
  *
  * Works on numbers, like recompute.h. Pure but for memory; any thread.
  */
@@ -35,9 +38,10 @@ typedef struct gp_keep_result {
 } gp_keep_result;
 
 /* kept[layer]: the set found for a budget of bytes; below 0 it is 0. Exact where the layers are a chain: none reads
- * another's output than the one's before it; unless its front has more than GP_KEEP_MOST pairs. Otherwise outputs are
- * added as long as they fit, those first that spare most time by their bytes. */
-enum { GP_KEEP_MOST = 1 << 13 };
+ * another's output than the one's before it; unless a front has more than GP_KEEP_MOST pairs or all of them together
+ * more than GP_KEEP_ALL (64 MiB; twice that while they are moved): then by a price. Otherwise outputs are added as long
+ * as they fit, those first that spare most time by their bytes. */
+enum { GP_KEEP_MOST = 1 << 13, GP_KEEP_ALL = 1 << 21 };
 GP_MUST_USE gp_status gp_keep_solve(const gp_keep_layer *layers, int count, int64_t budget, bool *kept,
                                     gp_keep_result *out, gp_error *err);
 

@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -155,7 +157,7 @@ static void the_same_ops_are_left(void **state) {
 }
 
 /* Sums of bytes of which hardly two are equal. */
-static void a_front_that_grows_too_large_is_thinned(void **state) {
+static void a_front_that_grows_too_large_ends_exactness(void **state) {
     (void)state;
     enum { LONG = 60 };
     static gp_keep_layer layers[LONG];
@@ -174,6 +176,64 @@ static void a_front_that_grows_too_large_is_thinned(void **state) {
     assert_true(found.bytes <= all / 2 && found.bytes > all / 3);
 }
 
+static int by_density(const void *a, const void *b) {
+    const gp_keep_layer *x = a, *y = b;
+    double left = (double)x->time * (double)y->bytes, right = (double)y->time * (double)x->bytes;
+    return left > right ? -1 : left < right;
+}
+
+/* What no set within the budget can be better than: layers by their gain, of the last one a part. */
+static double fractional_best(const gp_keep_layer *layers, int count, int64_t budget) {
+    gp_keep_layer *sorted = malloc((size_t)count * sizeof *sorted);
+    double time = 0, room = (double)budget;
+    assert_non_null(sorted);
+    memcpy(sorted, layers, (size_t)count * sizeof *sorted);
+    qsort(sorted, (size_t)count, sizeof *sorted, by_density);
+    for (int i = 0; i < count; i++) {
+        double part = room >= (double)sorted[i].bytes ? 1 : room / (double)sorted[i].bytes;
+        time += (1 - part) * (double)sorted[i].time;
+        room -= part * (double)sorted[i].bytes;
+    }
+    free(sorted);
+    return time;
+}
+
+/* Layers that read nothing of one another, then the same as a chain: next to the best, in a moment and little memory.
+ */
+static void thousands_of_layers_take_little(void **state) {
+    (void)state;
+    enum { LAYERS = 4000, LARGEST = 1000000 };
+    static gp_keep_layer layers[LAYERS];
+    static int inputs[LAYERS];
+    static bool kept[LAYERS], runs[LAYERS];
+    gp_keep_result alone = {0}, chained = {0};
+    gp_error err = {0};
+    int64_t all = 0;
+    struct rusage before, after;
+    for (int i = 0; i < LAYERS; i++) {
+        inputs[i] = i - 1;
+        layers[i] = (gp_keep_layer){.time = 1 + draw(9, 2 * (uint32_t)i, LARGEST),
+                                    .bytes = 1 + draw(9, 2 * (uint32_t)i + 1, LARGEST),
+                                    .read = true};
+        all += layers[i].bytes;
+    }
+    getrusage(RUSAGE_SELF, &before);
+    assert_int_equal(gp_keep_solve(layers, LAYERS, all / 3, kept, &alone, &err), GP_OK);
+    double least = fractional_best(layers, LAYERS, all / 3);
+    assert_true(alone.bytes <= all / 3 && !alone.exact);
+    assert_true((double)alone.time >= least - 1 && (double)alone.time <= least + 2 * LARGEST);
+    for (int i = 1; i < LAYERS; i++) {
+        layers[i].inputs = &inputs[i];
+        layers[i].input_count = 1;
+    }
+    /* Each is read by backward too, so that nothing more is spared than above. */
+    assert_int_equal(gp_keep_solve(layers, LAYERS, all / 3, kept, &chained, &err), GP_OK);
+    assert_true(chained.bytes <= all / 3 && chained.time <= alone.time + 2 * LARGEST);
+    assert_int_equal(gp_keep_measure(layers, LAYERS, kept, runs).time, chained.time);
+    getrusage(RUSAGE_SELF, &after);
+    assert_in_range(after.ru_maxrss - before.ru_maxrss, 0, 400 * 1024); /* KiB */
+}
+
 static void no_budget_keeps_what_takes_nothing(void **state) {
     (void)state;
     static const gp_keep_layer layers[] = {{.time = 3, .bytes = 0, .read = true},
@@ -190,7 +250,8 @@ int main(void) {
         cmocka_unit_test(chains_are_solved_exactly),
         cmocka_unit_test(other_graphs_are_kept_within_the_budget),
         cmocka_unit_test(the_same_ops_are_left),
-        cmocka_unit_test(a_front_that_grows_too_large_is_thinned),
+        cmocka_unit_test(a_front_that_grows_too_large_ends_exactness),
+        cmocka_unit_test(thousands_of_layers_take_little),
         cmocka_unit_test(no_budget_keeps_what_takes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
