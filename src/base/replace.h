@@ -1,8 +1,9 @@
 /* Files that are written whole or not at all: beside the target, synced, renamed over it, the folder synced.
  *
  * Whatever happens meanwhile, the target is the old file or the new one. A failure removes the temporary file; a killed
- * process leaves it, `<target>.tmp-<process>-<number>`, for gp_file_remove_stale. Any thread, but for the seam of the
- * tests. */
+ * process leaves it, `<target>.tmp-<process>-<number>`, for gp_file_remove_stale; where the file was reached through a
+ * link, beside what that leads to, in a folder that nobody who removes holds: there it stays. Any thread, but for the
+ * seam of the tests. */
 #ifndef GP_BASE_REPLACE_H
 #define GP_BASE_REPLACE_H
 
@@ -32,7 +33,8 @@ GP_MUST_USE gp_status gp_file_end(gp_replacing **file, gp_status status, gp_erro
 bool gp_file_is(const char *path, const char *other);
 /* Syncs a file, or the entries of a folder. GP_IO with the cause. */
 GP_MUST_USE gp_status gp_file_sync(const char *path, gp_error *err);
-/* Removes what killed processes left of replacing files of `folder`. What cannot be removed stays. */
+/* Removes what killed processes left of replacing files of `folder`, which the caller must hold: what a living process
+ * writes there looks the same. Hence not where links of the folder lead. What cannot be removed stays. */
 void gp_file_remove_stale(const char *folder);
 
 /* What replacing asks of the system, each as the function of that name. */

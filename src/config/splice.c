@@ -138,22 +138,59 @@ typedef struct edit {
     char *instead; /* owned */
 } edit;
 
-static gp_status edit_mapping(const span *mapping, const char *entry, edit *out, gp_error *err) {
+/* As the text ends its lines. */
+static const char *line_end(const char *text) {
+    const char *first = strchr(text, '\n');
+    return first && first > text && first[-1] == '\r' ? "\r\n" : "\n";
+}
+
+static gp_status edit_mapping(const finder *f, const span *mapping, const char *entry, edit *out, gp_error *err) {
     bool empty = mapping->first_key == SIZE_MAX;
     if (mapping->flow) {
         out->from = out->to = empty ? mapping->from + 1 : mapping->first_key;
         return gp_format_text(&out->instead, err, "%s%s", entry, empty ? "" : ", ");
     }
     out->from = out->to = mapping->first_key;
-    return gp_format_text(&out->instead, err, "%s\n%*s", entry, (int)mapping->first_column, "");
+    return gp_format_text(&out->instead, err, "%s%s%*s", entry, line_end(f->text), (int)mapping->first_column, "");
 }
 
 static gp_status append_section(const finder *f, const char *entry, edit *out, gp_error *err) {
     size_t bytes = strlen(f->text);
     int column = f->root.there ? (int)f->root.first_column : 0;
+    const char *end = line_end(f->text);
     out->from = out->to = bytes;
-    return gp_format_text(&out->instead, err, "%s%*s%s:\n%*s%s\n", bytes && f->text[bytes - 1] != '\n' ? "\n" : "",
-                          column, "", f->section, column + 2, "", entry);
+    return gp_format_text(&out->instead, err, "%s%*s%s:%s%*s%s%s", bytes && f->text[bytes - 1] != '\n' ? end : "",
+                          column, "", f->section, end, column + 2, "", entry, end);
+}
+
+/* The first comment of a value, which would go with it; SIZE_MAX: there is none. */
+static size_t find_comment(const char *text, const span *value) {
+    char quote = '\0';
+    for (size_t i = value->from; i < value->to; i++) {
+        char before = i > value->from ? text[i - 1] : ' ', here = text[i];
+        if (quote == '"' && here == '\\')
+            i++;
+        else if (quote)
+            quote = here == quote ? '\0' : quote;
+        else if ((here == '"' || here == '\'') && strchr(here == '"' ? " \t\r\n[{,:" : " \t\r\n[{,:'", before))
+            quote = here; /* or goes on: '' stands for one */
+        else if (here == '#' && strchr(" \t\r\n", before))
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+static gp_status replace_value(const finder *f, const char *name, const char *entry, const char *value, edit *out,
+                               gp_error *err) {
+    size_t comment = find_comment(f->text, &f->value);
+    gp_place place = {.path = name, .line = 1};
+    for (size_t i = 0; comment != SIZE_MAX && i < comment; i++) place.line += f->text[i] == '\n';
+    if (comment != SIZE_MAX)
+        return gp_fail_at(err, GP_CONFIG, place, "a comment stands within %s.%s, and would be lost: write %s by hand",
+                          f->section, f->key, entry);
+    out->from = f->value.from;
+    out->to = f->value.to;
+    return gp_format_text(&out->instead, err, "%s%s", f->value.empty ? " " : "", value);
 }
 
 static gp_status plan_edit(const finder *f, const char *name, const char *value, edit *out, gp_error *err) {
@@ -161,11 +198,9 @@ static gp_status plan_edit(const finder *f, const char *name, const char *value,
     gp_status status = gp_format_text(&entry, err, "%s: %s", f->key, value);
     if (status != GP_OK) return status;
     if (f->value.there) {
-        out->from = f->value.from;
-        out->to = f->value.to;
-        status = gp_format_text(&out->instead, err, "%s%s", f->value.empty ? " " : "", value);
+        status = replace_value(f, name, entry, value, out, err);
     } else if (f->in.there && f->in.mapping) {
-        status = edit_mapping(&f->in, entry, out, err);
+        status = edit_mapping(f, &f->in, entry, out, err);
     } else if (f->in.there && f->in.empty) {
         out->from = out->to = f->in.from;
         status = gp_format_text(&out->instead, err, " {%s}", entry);
@@ -177,7 +212,7 @@ static gp_status plan_edit(const finder *f, const char *name, const char *value,
     } else if (f->root.there && f->root.flow) {
         char *section = NULL;
         status = gp_format_text(&section, err, "%s: {%s}", f->section, entry);
-        if (status == GP_OK) status = edit_mapping(&f->root, section, out, err);
+        if (status == GP_OK) status = edit_mapping(f, &f->root, section, out, err);
         free(section);
     } else {
         status = append_section(f, entry, out, err);
@@ -226,6 +261,23 @@ static gp_status check(gp_yaml_document *then, const char *text, const char *nam
     return status;
 }
 
+/* Whether the text says it already, in whatever way. */
+static gp_status says_so(gp_yaml_document *then, const char *text, const char *name, const char *path,
+                         const char *value, bool *out, gp_error *err) {
+    gp_yaml_document *put = NULL;
+    gp_yaml_difference difference = {0};
+    GP_RETURN_IF_FAILED(gp_yaml_parse(text, strlen(text), name, &put, err));
+    gp_error ignored = {0};
+    gp_status status = gp_yaml_put(put, path, value, &ignored);
+    if (status == GP_OK)
+        status = gp_yaml_find_difference(gp_yaml_root(then), gp_yaml_root(put), ignores_nothing, &difference, &ignored);
+    *out = status == GP_OK && !difference.path;
+    free(difference.path);
+    gp_yaml_destroy(&put);
+    /* What else is wrong the edit finds, and says. */
+    return status == GP_MEMORY ? gp_fail(err, status, "%s", ignored.text) : GP_OK;
+}
+
 static gp_status splice(finder *f, const char *name, const char *value, char **out, gp_error *err) {
     edit e = {0};
     if (!yaml_parser_initialize(&f->yaml)) return gp_fail(err, GP_MEMORY, "out of memory: reading YAML");
@@ -246,11 +298,14 @@ gp_status gp_yaml_splice(const char *text, const char *name, const char *section
     size_t before = strncmp(text, mark, 3) == 0 ? 3 : 0;
     gp_yaml_document *then = NULL;
     char *path = NULL, *changed = NULL;
+    bool says = false;
     finder f = {.text = text + before, .section = section, .key = key};
     GP_RETURN_IF_FAILED(gp_yaml_parse(text, strlen(text), name, &then, err));
     gp_status status = gp_format_text(&path, err, "%s.%s", section, key);
-    if (status == GP_OK) status = splice(&f, name, value, &changed, err);
-    if (status == GP_OK) status = check(then, changed, name, path, value, err);
+    if (status == GP_OK) status = says_so(then, text, name, path, value, &says, err);
+    if (status == GP_OK && says) status = gp_copy_text(&changed, f.text, err);
+    if (status == GP_OK && !says) status = splice(&f, name, value, &changed, err);
+    if (status == GP_OK && !says) status = check(then, changed, name, path, value, err);
     if (status == GP_OK) status = gp_format_text(out, err, "%.*s%s", (int)before, text, changed);
     gp_yaml_destroy(&then);
     free(changed);

@@ -9,9 +9,10 @@
 #include "base/status.h"
 
 /* `text` with `value` (YAML on one line) as what section.key says: in place of what it said, or added to the section,
- * or with a section of its own. Owned by the caller. GP_CONFIG with a place where the text is no YAML, or cannot be
- * changed so that this and nothing else changes: the value is shared through an anchor, the section comes from an
- * alias. `name` stands for the path. */
+ * or with a section of its own; lines end as its first one does. Where the text says it already, it stays as it is.
+ * Owned by the caller. GP_CONFIG with a place where the text is no YAML, or cannot be changed so that this and nothing
+ * else changes: the value is shared through an anchor, the section comes from an alias, a comment stands within what
+ * would be replaced. `name` stands for the path. */
 GP_MUST_USE gp_status gp_yaml_splice(const char *text, const char *name, const char *section, const char *key,
                                      const char *value, char **out, gp_error *err);
 /* What one key of a section is to say. */

@@ -190,6 +190,33 @@ static void stale_files_go(void **state) {
     gp_file_remove_stale("/no/such/folder");
 }
 
+/* A write that fails leaves nothing beside what a link leads to either. What a killed process left there is not looked
+ * for: that folder is not held, and a living one's file may be it. */
+static void where_links_lead(void **state) {
+    (void)state;
+    char other[80], link[100], path[120];
+    gp_error err = {0};
+    snprintf(other, sizeof other, "%s/other", folder);
+    snprintf(link, sizeof link, "%s/link", other);
+    put_old();
+    assert_int_equal(mkdir(other, 0700), 0);
+    assert_int_equal(symlink("../target", link), 0);
+    for (size_t call = 1; call <= 3; call++) { /* write, sync, rename */
+        memset(&script, 0, sizeof script);
+        script.failing = call;
+        script.error = ENOSPC;
+        assert_int_equal(gp_file_replace(link, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_IO);
+        expect_target(old_text);
+        assert_int_equal(entries(), 2);
+    }
+    snprintf(path, sizeof path, "%s.tmp-1-0", target);
+    fclose(fopen(path, "w"));
+    gp_file_remove_stale(other);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(rmdir(other), 0);
+}
+
 /* A process that ended in the middle may have had this one's number. */
 static void names_that_are_taken_are_passed_by(void **state) {
     (void)state;
@@ -260,6 +287,7 @@ int main(void) {
         cmocka_unit_test(odd_writes),
         cmocka_unit_test(folders_without_sync),
         cmocka_unit_test(stale_files_go),
+        cmocka_unit_test(where_links_lead),
         cmocka_unit_test(names_that_are_taken_are_passed_by),
         cmocka_unit_test(links_permissions_and_pipes_stay),
     };

@@ -39,8 +39,12 @@ static void a_value_is_replaced(void **state) {
                    "pipeline: {devices: [cpu, cpu], balance: [4, 8], micro_batches: 2} # x");
     expect_spliced("a: é\n\"pipeline\":\r\n    'balance':   \"size\"\r\nz: 1\r\n",
                    "a: é\n\"pipeline\":\r\n    'balance':   [4, 8]\r\nz: 1\r\n");
-    expect_spliced("pipeline:\n  balance:\n    - 6  # one\n    - 6\n  # two\n  lockstep: true\n",
-                   "pipeline:\n  balance:\n    [4, 8]\n  # two\n  lockstep: true\n");
+    expect_spliced("pipeline:\n  balance:  # one\n    # of\n    - 6\n    - 6  # two\n  # three\n  lockstep: true\n",
+                   "pipeline:\n  balance:  # one\n    # of\n    [4, 8]  # two\n  # three\n  lockstep: true\n");
+    expect_spliced("pipeline:\r\n  balance:\r\n    - 6\r\n    - 6\r\n  lockstep: true\r\n",
+                   "pipeline:\r\n  balance:\r\n    [4, 8]\r\n  lockstep: true\r\n");
+    expect_spliced("pipeline: {balance: [\"a # b\", 'it''s # c', d#e], x: 1}\n", "pipeline: {balance: [4, 8], x: 1}\n");
+    expect_spliced("pipeline: {balance: [\"\\\" # b\"]}\n", "pipeline: {balance: [4, 8]}\n");
     expect_spliced("pipeline:\n  balance: [6,\n    6]   # ends\ntrain: 1\n",
                    "pipeline:\n  balance: [4, 8]   # ends\ntrain: 1\n");
     expect_spliced("pipeline:\n  balance:\n  devices: [cpu]\n", "pipeline:\n  balance: [4, 8]\n  devices: [cpu]\n");
@@ -48,6 +52,14 @@ static void a_value_is_replaced(void **state) {
     expect_spliced("\xEF\xBB\xBFpipeline: {balance: auto}\n", "\xEF\xBB\xBFpipeline: {balance: [4, 8]}\n");
     expect_spliced("{\"model\": {\"pipeline\": {\"balance\": 1}}, \"pipeline\": {\"balance\": \"auto\"}}",
                    "{\"model\": {\"pipeline\": {\"balance\": 1}}, \"pipeline\": {\"balance\": [4, 8]}}");
+}
+
+/* Layout, comments between its entries. */
+static void what_is_said_already_stays(void **state) {
+    (void)state;
+    static const char *const texts[] = {"pipeline:\n  balance:\n    - 4  # stem\n    # between\n    - 8\n",
+                                        "pipeline: {balance: [ 4,8 ]}  # end\r\n"};
+    for (size_t i = 0; i < 2; i++) expect_spliced(texts[i], texts[i]);
 }
 
 static void a_value_is_added(void **state) {
@@ -58,6 +70,7 @@ static void a_value_is_added(void **state) {
     expect_spliced("pipeline: {devices: [cpu, cpu]}\n", "pipeline: {balance: [4, 8], devices: [cpu, cpu]}\n");
     expect_spliced("pipeline: {}\ntrain: 1\n", "pipeline: {balance: [4, 8]}\ntrain: 1\n");
     expect_spliced("pipeline:\ntrain: 1\n", "pipeline: {balance: [4, 8]}\ntrain: 1\n");
+    expect_spliced("pipeline:\r\n  devices: [cpu]\r\n", "pipeline:\r\n  balance: [4, 8]\r\n  devices: [cpu]\r\n");
     expect_spliced("{model: 1, pipeline: }", "{model: 1, pipeline:  {balance: [4, 8]}}");
 }
 
@@ -65,6 +78,7 @@ static void a_section_is_added(void **state) {
     (void)state;
     expect_spliced("model:\n  layers: [relu]  # no end of line",
                    "model:\n  layers: [relu]  # no end of line\npipeline:\n  balance: [4, 8]\n");
+    expect_spliced("model: 1\r\ntrain: 2", "model: 1\r\ntrain: 2\r\npipeline:\r\n  balance: [4, 8]\r\n");
     expect_spliced("  model: 1\n  train: 2\n", "  model: 1\n  train: 2\n  pipeline:\n    balance: [4, 8]\n");
     expect_spliced("{model: 1, train: 2}\n", "{pipeline: {balance: [4, 8]}, model: 1, train: 2}\n");
 }
@@ -78,6 +92,15 @@ static void what_would_change_more_is_refused(void **state) {
         "c.yaml: pipeline.balance cannot be changed in place without changing x.balance too; write it by hand");
     expect_refused("pipeline:\n  balance: &b [1, 2]\nx: *b\n",
                    "c.yaml: pipeline.balance cannot be changed in place; write it by hand");
+    expect_refused(
+        "pipeline:\n  balance:\n    - 6  # one\n    - 6\n  # two\n",
+        "c.yaml:3: a comment stands within pipeline.balance, and would be lost: write balance: [4, 8] by hand");
+    expect_refused(
+        "pipeline:\r\n  balance: [6,\r\n# between\r\n  6]\r\n",
+        "c.yaml:3: a comment stands within pipeline.balance, and would be lost: write balance: [4, 8] by hand");
+    expect_refused(
+        "pipeline:\n  balance:\n  - 'it''s'\n  # x\n  - 2\n",
+        "c.yaml:4: a comment stands within pipeline.balance, and would be lost: write balance: [4, 8] by hand");
     expect_refused("model: 1\n...\n", "c.yaml: pipeline.balance cannot be changed in place; write it by hand");
     expect_refused("pipeline: [1]\n", "c.yaml: pipeline is no mapping, which could say balance: [4, 8]");
     expect_refused("pipeline: {a: }}",
@@ -117,6 +140,7 @@ static void a_file_keeps_its_mode_and_its_links(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_value_is_replaced),
+        cmocka_unit_test(what_is_said_already_stays),
         cmocka_unit_test(a_value_is_added),
         cmocka_unit_test(a_section_is_added),
         cmocka_unit_test(what_would_change_more_is_refused),
