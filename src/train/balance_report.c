@@ -270,7 +270,7 @@ static gp_status write_balance_command(const report *r, bool moved, gp_error *er
     if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
     fprintf(r->out, "to write it  gpipe-balance%s --write", moved ? " --orders" : "");
     gp_command_write_profile(r->command, r->out);
-    gp_command_write_overrides(r->command, r->out);
+    gp_command_write_overrides(r->command, (const char *const[]){NULL}, r->out);
     gp_command_write_config(r->command, r->out);
     fputs("\n", r->out);
     return GP_OK;
@@ -289,7 +289,8 @@ static gp_status write_what_to_type(const report *r, gp_error *err) {
     }
     if (status == GP_OK) {
         fputs("to train     gpipe-train", r->out);
-        gp_command_write_overrides(r->command, r->out);
+        gp_command_write_overrides(
+            r->command, (const char *const[]){"pipeline.balance", moved ? "pipeline.devices" : NULL, NULL}, r->out);
         if (moved) gp_command_write_set("pipeline.devices", devices, r->out);
         gp_command_write_set("pipeline.balance", layers, r->out);
         gp_command_write_config(r->command, r->out);

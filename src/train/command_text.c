@@ -33,8 +33,15 @@ void gp_command_write_set(const char *key, const char *value, FILE *out) {
     if (!plain) fputs("'", out);
 }
 
-void gp_command_write_overrides(const gp_command *command, FILE *out) {
+static bool is_of(const char *override, const char *const *keys) {
+    size_t length = strcspn(override, "=");
+    while (*keys && (strlen(*keys) != length || strncmp(*keys, override, length) != 0)) keys++;
+    return *keys != NULL;
+}
+
+void gp_command_write_overrides(const gp_command *command, const char *const *later, FILE *out) {
     for (int i = 0; i < command->override_count; i++) {
+        if (is_of(command->overrides[i], later)) continue;
         fputs(" --set", out);
         gp_command_write_word(command->overrides[i], out);
     }

@@ -17,7 +17,8 @@ typedef struct gp_command {
 /* All with a space before them, in quotation marks where a shell would not leave them as they are. */
 void gp_command_write_word(const char *word, FILE *out);
 void gp_command_write_set(const char *key, const char *value, FILE *out); /* --set key=value */
-void gp_command_write_overrides(const gp_command *command, FILE *out);
+/* But for those of the keys `later`, NULL-terminated, which the line says again behind them. */
+void gp_command_write_overrides(const gp_command *command, const char *const *later, FILE *out);
 void gp_command_write_profile(const gp_command *command, FILE *out); /* nothing where there is none */
 void gp_command_write_config(const gp_command *command, FILE *out);
 

@@ -87,17 +87,21 @@ static gp_status write_search_command(const gp_search *search, const gp_command 
     if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
     fputs("to write it  gpipe-balance --search --write", out);
     gp_command_write_profile(command, out);
-    gp_command_write_overrides(command, out);
+    gp_command_write_overrides(command, (const char *const[]){NULL}, out);
     gp_command_write_config(command, out);
     fputs("\n", out);
     return GP_OK;
 }
 
+/* What a search finds of its own. */
+static const char *const searched[] = {"pipeline.micro_batches", "pipeline.schedule", "pipeline.checkpoint",
+                                       "pipeline.lockstep",      "pipeline.balance",  NULL};
+
 static void write_training(const gp_candidate *it, const char *balance, const gp_command *command, FILE *out) {
     char number[16];
     snprintf(number, sizeof number, "%d", it->micro_batches);
     fputs("to train     gpipe-train", out);
-    gp_command_write_overrides(command, out);
+    gp_command_write_overrides(command, searched, out);
     gp_command_write_set("pipeline.micro_batches", number, out);
     gp_command_write_set("pipeline.schedule", it->schedule, out);
     fputs(" \\\n              ", out);

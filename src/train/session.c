@@ -124,14 +124,15 @@ static gp_status check_layers(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int layers = session->graph->layer_count;
     int64_t sum = 0;
+    for (int s = 0; s < pipeline->layers_count; s++) sum += pipeline->layers[s];
+    bool suits = pipeline->balance != GP_BALANCE_LAYERS || sum == layers;
+    if (!suits && session->balances) session->config->pipeline.balance = GP_BALANCE_AUTO;
     if (pipeline->balance != GP_BALANCE_LAYERS && pipeline->stages > layers)
         return gp_fail_at(err, GP_CONFIG, stages_place(pipeline, layers),
-                          "pipeline.devices: %d stages are more than the model's %d layer%s", pipeline->stages, layers,
-                          layers == 1 ? "" : "s");
-    if (pipeline->balance != GP_BALANCE_LAYERS) return GP_OK;
-    for (int s = 0; s < pipeline->layers_count; s++) sum += pipeline->layers[s];
-    if (sum != layers && session->balances) session->config->pipeline.balance = GP_BALANCE_AUTO;
-    if (sum == layers || session->balances) return GP_OK;
+                          "%s: %d stages are more than the model's %d layer%s",
+                          pipeline->stages == pipeline->device_count ? "pipeline.devices" : "pipeline.schedule",
+                          pipeline->stages, layers, layers == 1 ? "" : "s");
+    if (suits || session->balances) return GP_OK;
     return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
                       "pipeline.balance: the entries add up to %" PRId64 ", but the model has %d layer%s", sum, layers,
                       layers == 1 ? "" : "s");

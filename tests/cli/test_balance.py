@@ -156,6 +156,7 @@ class Balance(unittest.TestCase):
         self.assertNotIn("configured", out)
         out = self.expect(["--profile", "p.json", "--set", "pipeline.balance=[7, 1]", "c.yaml"])
         self.assertRegex(out, r"the configured \[7, 1\]: \d+ ms, 1\.\d\d times as long\n")
+        self.assertIn("\nto train     gpipe-train --set 'pipeline.balance=[1, 7]' c.yaml\n", out)
         self.assertEqual(self.kept(), [])
 
     def paste(self, out, label):
@@ -205,6 +206,9 @@ class Balance(unittest.TestCase):
             self.assertIn("\nbalance      " + found, out)
         self.write("c.yaml", CONFIG.replace("  devices:", "  balance: [4, 5]\n  devices:"))
         self.assertIn("the configured [4, 5] does not suit 8 layers", self.expect(["--profile", "p.json", "c.yaml"]))
+        self.write("c.yaml", CONFIG.replace("[cpu, cpu]", "[{cpu: {count: 9}}]\n  balance: [1, 1, 1, 1, 1, 1, 1, 1, 1]"))
+        self.expect(["--profile", "p.json", "c.yaml"], 2,
+                    "gpipe-balance: c.yaml:18:14: pipeline.devices: 9 stages are more than the model's 8 layers\n")
         self.write("s.txt", "F0 F1 B0 B1\nF0 B0 F1 B1\n")
         of_file = ["--set", "pipeline.schedule={file: s.txt}", "--set", "pipeline.micro_batches=2"]
         self.write("c.yaml", other)

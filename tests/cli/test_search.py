@@ -269,6 +269,11 @@ class Search(unittest.TestCase):
         self.assertIn("\nto write it  gpipe-balance --search --write --profile p.json --set train.steps=3 c.yaml\n",
                       process.stdout)
         self.assertIn("\nto train     gpipe-train --set train.steps=3 --set pipeline.micro_batches=", process.stdout)
+        process = self.run_program("--search", "--profile", "p.json", "--set", "pipeline.checkpoint=always", "--set",
+                                   "pipeline.micro_batches=2", "--set", "train.steps=3", "c.yaml")
+        train = process.stdout[process.stdout.index("to train"):]
+        self.assertTrue(train.startswith("to train     gpipe-train --set train.steps=3 --set pipeline.micro_batches="))
+        self.assertEqual(train.count("pipeline.checkpoint="), 1)
 
     def test_what_does_not_go_together(self):
         process = self.run_program("--search", "-o", "x.json", "c.yaml")

@@ -98,6 +98,8 @@ static void more_stages_than_layers_are_refused(void **state) {
     (void)state;
     fixture_refused(with("[cpu, cpu]", "[{cpu: {count: 8}}, cpu]"), NULL, GP_CONFIG,
                     "c.yaml:18:32: pipeline.devices: 9 stages are more than the model's 8 layers");
+    fixture_refused(with("balance: auto", "schedule: {interleaved: {chunks: 5}}"), NULL, GP_CONFIG,
+                    "c.yaml:20:14: pipeline.schedule: 10 stages are more than the model's 8 layers");
 }
 
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
