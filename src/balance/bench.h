@@ -43,9 +43,15 @@ typedef struct gp_bench {
 GP_MUST_USE gp_status gp_bench_open(const gp_bench_request *request, gp_bench *out, gp_error *err);
 void gp_bench_close(gp_bench *bench);
 
-/* Every routine of every stage once; with `hurry`, only ops that were never timed. */
-GP_MUST_USE gp_status gp_bench_round(gp_bench *bench, bool cold, bool (*hurry)(const void *context),
-                                     const void *context, gp_error *err);
+/* Asked meanwhile; both may only ever turn from false to true. */
+typedef struct gp_bench_pace {
+    bool (*late)(const void *context); /* of a cold round only ops are left that were never timed */
+    bool (*over)(const void *context); /* nothing is left of the round */
+    const void *context;
+} gp_bench_pace;
+
+/* Every routine of every stage once. `cold`: the first time. */
+GP_MUST_USE gp_status gp_bench_round(gp_bench *bench, bool cold, const gp_bench_pace *pace, gp_error *err);
 /* How many times as long rounds took as the medians of their ops add up to; medians of both. 1 where no round left
  * nothing out. */
 GP_MUST_USE gp_status gp_bench_slowdown(const gp_bench *bench, double *out, gp_error *err);

@@ -69,10 +69,12 @@ typedef struct run {
     int stage;
     const gp_bench_routine *its;
     bool only_new; /* ops that were timed before are left out */
+    const gp_bench_pace *pace;
 } run;
 
 static bool is_left_out(const run *r, const gp_exec_op *op) {
     if (op->when != GP_WHEN_ALWAYS && op->when == r->its->skipped) return true;
+    if (r->pace->over(r->pace->context)) return true;
     return r->only_new && gp_samples_find(&r->bench->samples, op->prepared, r->its->pass)->count > 0;
 }
 
@@ -136,8 +138,7 @@ static gp_status run_routine(const run *r, bool cold, gp_error *err) {
     return status;
 }
 
-gp_status gp_bench_round(gp_bench *bench, bool cold, bool (*hurry)(const void *context), const void *context,
-                         gp_error *err) {
+gp_status gp_bench_round(gp_bench *bench, bool cold, const gp_bench_pace *pace, gp_error *err) {
     bool whole = true;
     bench->total = 0;
     for (int s = 0; s < bench->plan->stages->count; s++) {
@@ -145,13 +146,13 @@ gp_status gp_bench_round(gp_bench *bench, bool cold, bool (*hurry)(const void *c
         int count = gp_bench_routines(bench->plan, s, routines);
         GP_RETURN_IF_FAILED(gp_bench_load(bench, s, err));
         for (int i = 0; i < count; i++) {
-            const run r = {bench, s, &routines[i], cold && hurry(context)};
+            const run r = {bench, s, &routines[i], cold && pace->late(pace->context), pace};
             whole = whole && !r.only_new;
             if (run_routine(&r, cold, err) != GP_OK)
                 return gp_error_context(err, "timing on %s: ", bench->request.spec.kind->name);
         }
     }
-    if (!whole) return GP_OK;
+    if (!whole || pace->over(pace->context)) return GP_OK;
     GP_RETURN_IF_FAILED(GP_GROW(&bench->totals, &bench->total_capacity, bench->total_count + 1, err));
     bench->totals[bench->total_count++] = bench->total;
     return GP_OK;

@@ -1,17 +1,21 @@
 /* Measuring: a profile of a graph on devices.
  *
  * Opens a device of each kind that differs, times every op in its place (bench.h) in rounds that go over all devices
- * and layers, so that a noisy neighbour hits all alike, then copies. Ends when the medians are known narrowly enough,
- * or when the time is over; every op is timed at least once. One thread; blocks. */
+ * and layers, so that a noisy neighbour hits all alike, then copies. Devices of the host work at the same time where
+ * they will in training (rounds.h). Ends when the medians are known narrowly enough, or when the time is over; every op
+ * is timed at least once. One thread calls; blocks. */
 #ifndef GP_BALANCE_MEASURE_H
 #define GP_BALANCE_MEASURE_H
 
-#include "balance/bench.h"
+#include "balance/rounds.h"
 
 typedef struct gp_measure_request {
     const gp_graph *graph;
     const gp_device_spec *devices; /* that differ (gp_profile_distinct) */
     int device_count;
+    bool at_once;                  /* all of them that are on the host work at the same time */
+    const gp_device_spec *company; /* devices of the host that work beside those then, and are not timed */
+    int company_count;
     gp_update update;
     double clip_norm;
     int64_t samples; /* of a full micro-batch */
@@ -21,18 +25,8 @@ typedef struct gp_measure_request {
     uint64_t (*clock)(void); /* nanoseconds; NULL: gp_clock */
 } gp_measure_request;
 
-/* Half the width of the 95 % intervals, by the sum of the medians, that ends it early. */
-#define GP_MEASURE_NARROW 0.02
-/* Rounds at least: where the time is over, where three times the time is over, 1. */
-enum { GP_MEASURE_ROUNDS = 8, GP_MEASURE_FEW_ROUNDS = 5 };
-
-/* What came of it, beside the times. */
-typedef struct gp_measured {
-    int rounds;
-    double seconds, width;
-} gp_measured;
-
-/* Fills times of layers and copies of a profile that was made for these devices (gp_profile_create). */
+/* Fills times of layers and copies, and how many devices worked at the same time, of a profile that was made for these
+ * devices (gp_profile_create). */
 GP_MUST_USE gp_status gp_profile_measure(const gp_measure_request *request, gp_profile *profile, gp_measured *out,
                                          gp_error *err);
 

@@ -64,6 +64,7 @@ typedef struct gp_profile_identity {
     char *precision, *optimizer;         /* "f32"; "sgd, 1 state" */
     uint64_t model;                      /* of layers, their options and shapes (gp_profile_model) */
     int64_t samples;                     /* of the micro-batch; ≥ 1 */
+    int64_t together;                    /* devices of the host that worked at the same time */
 } gp_profile_identity;
 
 typedef struct gp_profile {

@@ -130,7 +130,7 @@ static gp_status describe_optimizer(const gp_identity_request *request, char **o
 }
 
 gp_status gp_profile_identify(const gp_identity_request *request, gp_profile_identity *out, gp_error *err) {
-    gp_profile_identity identity = {.samples = request->samples};
+    gp_profile_identity identity = {.samples = request->samples, .together = request->together};
     gp_status status = gp_copy_text(&identity.program, GP_VERSION, err);
     if (status == GP_OK) status = describe_machine(&identity.machine, err);
     if (status == GP_OK) status = list_libraries(request->devices, request->device_count, &identity.libraries, err);
@@ -151,7 +151,8 @@ static bool same_text(const char *a, const char *b) {
 bool gp_profile_identity_equal(const gp_profile_identity *a, const gp_profile_identity *b) {
     return same_text(a->program, b->program) && same_text(a->machine, b->machine) &&
            same_text(a->libraries, b->libraries) && same_text(a->precision, b->precision) &&
-           same_text(a->optimizer, b->optimizer) && a->model == b->model && a->samples == b->samples;
+           same_text(a->optimizer, b->optimizer) && a->model == b->model && a->samples == b->samples &&
+           a->together == b->together;
 }
 
 gp_status gp_profile_describe_difference(const gp_profile_identity *profile, const gp_profile_identity *now, char **out,
@@ -173,6 +174,11 @@ gp_status gp_profile_describe_difference(const gp_profile_identity *profile, con
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!texts[i].then || strcmp(texts[i].then, texts[i].now) == 0) continue;
         fprintf(file, "%s%s (%s)", comma, texts[i].what, texts[i].then);
+        comma = ", ";
+    }
+    if (profile->together && profile->together != now->together) {
+        fprintf(file, "%swith %" PRId64 " of the host's devices at work, not %" PRId64, comma, profile->together,
+                now->together);
         comma = ", ";
     }
     if (profile->samples != now->samples) fprintf(file, "%swith micro-batches of %" PRId64, comma, profile->samples);
@@ -199,6 +205,7 @@ static uint64_t hash_identity(const gp_profile_identity *identity, const gp_devi
     hash = hash_text(hash, identity->optimizer);
     hash = gp_hash_bytes(hash, &identity->model, sizeof identity->model);
     hash = hash_number(hash, identity->samples);
+    hash = hash_number(hash, identity->together);
     for (int d = 0; d < count; d++) {
         hash = hash_text(hash, devices[d].kind->name);
         hash = hash_number(hash, devices[d].index);

@@ -13,6 +13,7 @@ typedef struct gp_identity_request {
     const gp_update *update;
     bool tf32, norms; /* norms: each step finds the norm of all gradients */
     int64_t samples;  /* of a full micro-batch */
+    int64_t together; /* devices of the host that work at the same time */
 } gp_identity_request;
 
 /* The caller frees it with gp_profile_identity_fini. GP_CONFIG with a place for what a layer refuses. */

@@ -356,7 +356,7 @@ static gp_status read_model(reader *r, json_t *root, gp_profile_identity *identi
 static gp_status read_root(reader *r, gp_profile *profile, json_t *root, gp_error *err) {
     static const char *const known[] = {"gpipe_profile", "program",   "machine", "libraries",
                                         "precision",     "optimizer", "model",   "micro_batch",
-                                        "devices",       "copies",    NULL};
+                                        "together",      "devices",   "copies",  NULL};
     gp_profile_identity *identity = &profile->identity;
     int64_t format;
     if (!json_is_object(root)) return refuse(r, err, "an object is expected, not %s", kind_of(root));
@@ -374,6 +374,7 @@ static gp_status read_root(reader *r, gp_profile *profile, json_t *root, gp_erro
     GP_RETURN_IF_FAILED(read_text(r, root, "optimizer", &identity->optimizer, err));
     GP_RETURN_IF_FAILED(read_model(r, root, identity, err));
     GP_RETURN_IF_FAILED(read_integer(r, root, "micro_batch", 1, INT64_C(1) << 40, 0, &identity->samples, err));
+    GP_RETURN_IF_FAILED(read_integer(r, root, "together", 0, GP_PROFILE_MAX_DEVICES, 0, &identity->together, err));
     GP_RETURN_IF_FAILED(read_devices(r, profile, root, err));
     return read_copies(r, profile, root, err);
 }

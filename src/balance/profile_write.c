@@ -67,6 +67,7 @@ static gp_status write_identity(FILE *file, const gp_profile_identity *identity,
     GP_RETURN_IF_FAILED(write_member(file, "optimizer", identity->optimizer, err));
     if (identity->model) fprintf(file, ",\n  \"model\": \"%016" PRIx64 "\"", identity->model);
     fprintf(file, ",\n  \"micro_batch\": %" PRId64, identity->samples);
+    if (identity->together) fprintf(file, ",\n  \"together\": %" PRId64, identity->together);
     return GP_OK;
 }
 

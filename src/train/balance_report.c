@@ -170,9 +170,12 @@ static void write_origin(const report *r) {
     const gp_profile *profile = session->profile;
     if (session->measured.rounds > 0) {
         char seconds[GP_REPORT_NUMBER], rounds[GP_REPORT_NUMBER];
-        fprintf(r->out, "profile      measured in %s, %s, within ±%.1f%%\n",
+        fprintf(r->out, "profile      measured in %s, %s, within ±%.1f%%",
                 gp_report_seconds(seconds, session->measured.seconds),
                 gp_report_count(rounds, session->measured.rounds, "round"), 100 * session->measured.width);
+        if (profile->identity.together > 1)
+            fprintf(r->out, ", %" PRId64 " devices of the host at work", profile->identity.together);
+        fputs("\n", r->out);
         if (profile->path) fprintf(r->out, "             kept in %s\n", profile->path);
     } else {
         fprintf(r->out, "profile      %s\n", profile->path);

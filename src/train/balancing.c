@@ -17,10 +17,47 @@ typedef struct search {
     const gp_session_options *options;
     gp_device_spec *devices; /* that differ */
     int count;
+    gp_device_spec *company; /* of the host, equal to some of those */
+    int company_count;
+    bool at_once;
     gp_identity_request request;
     gp_profile_identity now;
     char *path; /* where it is kept; NULL: nowhere */
 } search;
+
+static bool is_first_of_its_kind(const gp_device_spec *devices, int at) {
+    gp_device_spec pair[2];
+    for (int d = 0; d < at; d++)
+        if (gp_profile_distinct((gp_device_spec[]){devices[d], devices[at]}, 2, pair) == 1) return false;
+    return true;
+}
+
+static int threads_of(const gp_device_spec *spec) {
+    return spec->threads > 1 ? spec->threads : 1;
+}
+
+/* Devices of the host work at the same time, as in training, as far as the machine has processors for all: with fewer
+ * they would wait for one another more than stages do, which wait for copies too. */
+static gp_status find_company(search *s, gp_error *err) {
+    const gp_device_spec *devices = s->session->devices;
+    int count = s->session->config->pipeline.device_count, processors = gp_machine_processors();
+    for (int d = 0; d < s->count; d++)
+        if (s->devices[d].kind->on_host) processors -= threads_of(&s->devices[d]);
+    s->at_once = processors >= 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&s->company, count, err));
+    for (int d = 0; d < count; d++) {
+        if (!devices[d].kind->on_host || is_first_of_its_kind(devices, d)) continue;
+        processors -= threads_of(&devices[d]);
+        if (processors >= 0) s->company[s->company_count++] = devices[d];
+    }
+    return GP_OK;
+}
+
+static int count_on_host(const search *s) {
+    int on_host = s->company_count;
+    for (int d = 0; d < s->count; d++) on_host += s->devices[d].kind->on_host;
+    return on_host;
+}
 
 static gp_status begin(search *s, gp_error *err) {
     const gp_session *session = s->session;
@@ -28,13 +65,15 @@ static gp_status begin(search *s, gp_error *err) {
     int devices = config->pipeline.device_count;
     GP_RETURN_IF_FAILED(GP_NEW(&s->devices, devices, err));
     s->count = gp_profile_distinct(session->devices, devices, s->devices);
+    GP_RETURN_IF_FAILED(find_company(s, err));
     s->request = (gp_identity_request){.graph = session->graph,
                                        .devices = s->devices,
                                        .device_count = s->count,
                                        .update = &session->update,
                                        .tf32 = config->train.precision == GP_PRECISION_TF32,
                                        .norms = config->optimizer.clip_norm > 0,
-                                       .samples = gp_session_piece(session)};
+                                       .samples = gp_session_piece(session),
+                                       .together = s->at_once || count_on_host(s) == 0 ? count_on_host(s) : 1};
     GP_RETURN_IF_FAILED(gp_profile_identify(&s->request, &s->now, err));
     return gp_profile_path(&s->now, s->devices, s->count, &s->path, err);
 }
@@ -79,8 +118,7 @@ static gp_status seconds_before_run(const gp_session *session, double *out, gp_e
 
 /* Of what one host device may take where it does not say. */
 static size_t memory_at_a_time(const search *s) {
-    int on_host = 0;
-    for (int d = 0; d < s->count; d++) on_host += s->devices[d].kind->on_host;
+    int on_host = count_on_host(s);
     return on_host ? gp_machine_memory() / 2 / (size_t)on_host : 0;
 }
 
@@ -100,6 +138,9 @@ static gp_status measure(search *s, double seconds, gp_error *err) {
     const gp_measure_request request = {.graph = session->graph,
                                         .devices = s->devices,
                                         .device_count = s->count,
+                                        .at_once = s->at_once,
+                                        .company = s->company,
+                                        .company_count = s->company_count,
                                         .update = session->update,
                                         .clip_norm = session->config->optimizer.clip_norm,
                                         .samples = s->request.samples,
@@ -168,6 +209,7 @@ gp_status gp_balancing_find_profile(gp_session *session, const gp_session_option
     gp_status status = find(&s, err);
     gp_profile_identity_fini(&s.now);
     free(s.devices);
+    free(s.company);
     free(s.path);
     return status;
 }

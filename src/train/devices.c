@@ -1,5 +1,6 @@
 #include "train/devices.h"
 
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,4 +24,9 @@ gp_status gp_device_spec_find(const gp_device_config *config, gp_device_spec *ou
 size_t gp_machine_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
     return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
+}
+
+int gp_machine_processors(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }

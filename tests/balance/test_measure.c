@@ -1,12 +1,16 @@
 /* Measuring, on a device whose ops take as long as the test says: no result here depends on a clock. */
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -153,24 +157,30 @@ typedef struct measured {
     gp_error err;
 } measured;
 
-static measured measure(const char *model, const gp_device_spec *devices, int count, double seconds) {
+/* `with`: what of the request is not usual; its devices and what company they have. */
+static measured measure_as(const char *model, const gp_measure_request *with) {
     measured m = {0};
+    const gp_device_spec *devices = with->devices;
+    int count = with->device_count;
     gp_profile_identity identity = {.samples = 4};
     gp_status status = gp_yaml_parse(model, strlen(model), "m.yaml", &m.document, &m.err);
     if (status == GP_OK) status = gp_graph_build(gp_yaml_root(m.document), &m.graph, &m.err);
     if (status == GP_OK) status = gp_profile_create(&identity, m.graph, devices, count, &m.profile, &m.err);
     if (status != GP_OK) fail_msg("%s", m.err.text);
-    const gp_measure_request request = {.graph = m.graph,
-                                        .devices = devices,
-                                        .device_count = count,
-                                        .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}},
-                                        .samples = 4,
-                                        .mix = {0.25, 0.25},
-                                        .seconds = seconds,
-                                        .memory = fake.memory,
-                                        .clock = fake_clock};
+    gp_measure_request request = *with;
+    request.graph = m.graph;
+    request.update = (gp_update){.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}};
+    request.samples = 4;
+    request.mix = (gp_bench_mix){0.25, 0.25};
     m.status = gp_profile_measure(&request, m.profile, &m.came, &m.err);
     return m;
+}
+
+static measured measure(const char *model, const gp_device_spec *devices, int count, double seconds) {
+    return measure_as(
+        model,
+        &(gp_measure_request){
+            .devices = devices, .device_count = count, .seconds = seconds, .memory = fake.memory, .clock = fake_clock});
 }
 
 static void release(measured *m) {
@@ -364,6 +374,80 @@ static void a_failure_is_told(void **state) {
     release(&m);
 }
 
+/* ---- at the same time -------------------------------------------------------------------------------------------- */
+
+/* Each thread's first op waits until as many threads are at theirs, and then until the one that fails has failed. */
+static struct {
+    pthread_barrier_t all;
+    atomic_int threads;
+    atomic_bool failed;
+    int failing; /* thread whose second op fails; 0: none */
+} meeting;
+static _Thread_local int thread_number;
+static _Thread_local bool has_met;
+
+static gp_status meet(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
+                      const gp_op_args *args, gp_error *err) {
+    if (!has_met) {
+        has_met = true;
+        thread_number = atomic_fetch_add(&meeting.threads, 1) + 1;
+        pthread_barrier_wait(&meeting.all);
+    } else if (thread_number == meeting.failing) {
+        atomic_store(&meeting.failed, true);
+        return gp_fail(err, GP_DEVICE, "it broke");
+    }
+    while (meeting.failing && thread_number != meeting.failing && !atomic_load(&meeting.failed)) sched_yield();
+    return gp_ref_kind.run(stream, prepared, operands, workspace, args, err);
+}
+
+/* Of two devices, one of another kind, and one like the first in company: three threads. */
+static measured measure_together(int failing) {
+    static gp_device_kind kind, other;
+    kind = other = gp_ref_kind;
+    kind.open = other.open = open_any;
+    kind.run = other.run = meet;
+    other.name = "other";
+    const gp_device_spec specs[] = {{&kind, 0, 1, 0}, {&other, 0, 1, 0}, {&kind, 1, 1, 0}};
+    assert_int_equal(pthread_barrier_init(&meeting.all, NULL, 3), 0);
+    atomic_store(&meeting.threads, 0);
+    atomic_store(&meeting.failed, false);
+    meeting.failing = failing;
+    has_met = false;
+    alarm(60); /* they wait for ever where fewer work at a time */
+    measured m = measure_as(MODEL, &(gp_measure_request){.devices = specs,
+                                                         .device_count = 2,
+                                                         .at_once = true,
+                                                         .company = &specs[2],
+                                                         .company_count = 1,
+                                                         .seconds = 0.01});
+    alarm(0);
+    assert_int_equal(atomic_load(&meeting.threads), 3);
+    pthread_barrier_destroy(&meeting.all);
+    return m;
+}
+
+static void devices_of_the_host_work_at_the_same_time(void **state) {
+    (void)state;
+    measured m = measure_together(0);
+    if (m.status != GP_OK) fail_msg("%s", m.err.text);
+    assert_int_equal(m.profile->identity.together, 3);
+    assert_true(m.came.rounds > 0);
+    for (int d = 0; d < 2; d++)
+        for (int l = 0; l < 3; l++)
+            assert_true(m.profile->devices[d].layers[l].time[GP_PROFILE_TIME_FORWARD].median > 0);
+    release(&m);
+}
+
+static void whoever_fails_ends_it_for_all(void **state) {
+    (void)state;
+    for (int failing = 1; failing <= 3; failing++) {
+        measured m = measure_together(failing);
+        assert_int_equal(m.status, GP_DEVICE);
+        assert_non_null(strstr(m.err.text, ": it broke"));
+        release(&m);
+    }
+}
+
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static void medians_and_their_intervals(void **state) {
@@ -426,6 +510,8 @@ int main(void) {
         cmocka_unit_test(copies_are_between_devices),
         cmocka_unit_test(updates_in_one_launch_share_its_time),
         cmocka_unit_test(a_failure_is_told),
+        cmocka_unit_test(devices_of_the_host_work_at_the_same_time),
+        cmocka_unit_test(whoever_fails_ends_it_for_all),
         cmocka_unit_test(medians_and_their_intervals),
         cmocka_unit_test(cold_samples_are_left_out),
         cmocka_unit_test(copies_are_fitted),

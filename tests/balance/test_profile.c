@@ -243,6 +243,17 @@ static void an_identity_is_of_all_that_matters(void **state) {
     };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (is_same(others[i], 4, sgd)) fail_msg("case %zu is the same", i);
+    gp_profile_identity one = identify(MODEL, 4, sgd), other = one;
+    char *path = NULL, *other_path = NULL;
+    gp_error err = {0};
+    other.together = 2;
+    assert_false(gp_profile_identity_equal(&one, &other));
+    assert_int_equal(gp_profile_path(&one, &cpu, 1, &path, &err), GP_OK);
+    assert_int_equal(gp_profile_path(&other, &cpu, 1, &other_path, &err), GP_OK);
+    assert_string_not_equal(path, other_path);
+    free(path);
+    free(other_path);
+    gp_profile_identity_fini(&one);
 }
 
 static void the_difference_is_told(void **state) {
@@ -254,6 +265,12 @@ static void the_difference_is_told(void **state) {
     assert_int_equal(gp_profile_describe_difference(&then, &one, &text, &err), GP_OK);
     assert_string_equal(text, "");
     free(text);
+    then.together = 1;
+    one.together = 2;
+    assert_int_equal(gp_profile_describe_difference(&then, &one, &text, &err), GP_OK);
+    assert_string_equal(text, "with 1 of the host's devices at work, not 2");
+    free(text);
+    then.together = 0; /* not said */
     char machine[] = "a phone, 8 CPUs", libraries[] = "oneDNN 9.9.9";
     then.machine = machine;
     then.libraries = libraries;

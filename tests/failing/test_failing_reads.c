@@ -262,6 +262,7 @@ static void files_fail(void **state) {
 static void threads_are_refused(void **state) {
     (void)state;
     each_call_fails(&loading, CALLS_THREADS);
+    each_call_fails(&balancing, CALLS_THREADS);
 }
 
 static void onednn_fails(void **state) {
