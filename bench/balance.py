@@ -6,8 +6,10 @@ Usage: bench/balance.py [--build build] [--rounds 3] [--seconds 5] [--schedules 
 Two CPU stages of one thread each. In each round gpipe-balance measures (nothing is kept from before), then gpipe-train runs the
 balance that it found and the even cut by number of layers, in turn. A run's figure is the median seconds of its steps, read from
 metrics.jsonl, without the first five. Printed for each network and schedule: the step as predicted and as measured, the ratio of
-the two round by round, and how many times as long the even cut takes, predicted and measured: least, median, greatest. Data are
-synthetic. Nothing else need stand still meanwhile: say with the results what else ran.
+the two round by round, how many times as long the even cut takes, predicted and measured: least, median, greatest; by how many
+per cent of the step the account of the found cut's runs says that computing, copying and waiting were longer than expected, and
+the share of the processors' time that the machine's host gave to others in these runs (medians). Data are synthetic. Nothing else
+need stand still meanwhile: say with the results what else ran.
 """
 import argparse
 import json
@@ -77,16 +79,16 @@ def call(arguments, folder):
 
 
 def predict(build, config, schedule, seconds, folder):
-    return json.loads(call([f"{build}/gpipe-balance", "--json", "-o", f"{folder}/p.json", "--seconds", str(seconds), "--set",
+    return json.loads(call([f"{build}/gpipe-balance", "--json", "--again", "--seconds", str(seconds), "--set",
                             f"pipeline.schedule={schedule}", config], folder))
 
 
 def run(build, config, schedule, balance, folder):
-    """Median milliseconds of a step."""
+    """Median milliseconds of a step, and the account."""
     call([f"{build}/gpipe-train", "-q", "--force", "-o", f"{folder}/run", "--set", f"pipeline.schedule={schedule}", "--set",
           f"pipeline.balance={balance}", config], folder)
     lines = [json.loads(line) for line in open(f"{folder}/run/metrics.jsonl", encoding="utf-8")]
-    return 1e3 * statistics.median([line["seconds"] for line in lines if line["event"] == "step"][5:])
+    return 1e3 * statistics.median([line["seconds"] for line in lines if line["event"] == "step"][5:]), lines[-1]["account"]
 
 
 def spread(values, form="%.2f"):
@@ -102,12 +104,15 @@ def compare(arguments, network, schedule, folder):
         cuts = [report["balance"], report["even"]["balance"]]
         order = cuts if i % 2 == 0 else cuts[::-1]
         measured = {str(cut): run(arguments.build, config, SCHEDULES[schedule], cut, folder) for cut in order}
-        rounds.append((report["step"], measured[str(cuts[0])], report["even"]["step"], measured[str(cuts[1])], cuts[0]))
-    predicted, found = [r[0] for r in rounds], [r[1] for r in rounds]
-    print("%-7s %-12s %8.1f %8.1f   %-20s %-20s %-20s %s" %
+        found, account = measured[str(cuts[0])]
+        rounds.append((report["step"], found, report["even"]["step"], measured[str(cuts[1])][0], cuts[0], account))
+    predicted, found, accounts = [r[0] for r in rounds], [r[1] for r in rounds], [r[5] for r in rounds]
+    off = [statistics.median(100 * a["off"][term] / a["expected"]["step"] for a in accounts) for term in ("computing", "copying", "waiting")]
+    stolen = 100 * statistics.median(a["stolen"] for a in accounts)
+    print("%-7s %-12s %8.1f %8.1f   %-20s %-20s %-20s %+4.0f %+4.0f %+4.0f %6.0f   %s" %
           (network, schedule, statistics.median(predicted), statistics.median(found),
            spread([r[0] / r[1] for r in rounds]), spread([r[2] / r[0] for r in rounds]),
-           spread([r[3] / r[1] for r in rounds]), rounds[-1][4]), flush=True)
+           spread([r[3] / r[1] for r in rounds]), *off, stolen, rounds[-1][4]), flush=True)
 
 
 def main():
@@ -121,8 +126,9 @@ def main():
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8") if line.startswith("model name")), "")
     print(time.strftime("%Y-%m-%d"), platform.machine(), cpu, os.cpu_count(), "CPUs, load", "%.1f" % os.getloadavg()[0])
     print("$", " ".join(["bench/balance.py", *sys.argv[1:]]))
-    print("%-7s %-12s %8s %8s   %-20s %-20s %-20s %s" % ("network", "schedule", "predicted", "measured", "predicted/measured",
-                                                        "even/found, predicted", "even/found, measured", "found"))
+    print("%-7s %-12s %8s %8s   %-20s %-20s %-20s %4s %4s %4s %6s   %s" %
+          ("network", "schedule", "predicted", "measured", "predicted/measured", "even/found, predicted", "even/found, measured",
+           "comp", "copy", "wait", "stolen", "found"))
     for network in arguments.networks or NETWORKS:
         for schedule in arguments.schedules.split(","):
             with tempfile.TemporaryDirectory() as folder:

@@ -121,13 +121,20 @@ double gp_durations_copying(const gp_durations *durations, const gp_instr *instr
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
 
+typedef struct player {
+    const gp_durations *durations;
+    const gp_replay *replay; /* NULL: as expected */
+} player;
+
 static double instr_seconds(const void *context, int worker, size_t pc, const gp_instr *instr) {
-    (void)worker;
-    (void)pc;
-    return gp_durations_computing(context, instr) + gp_durations_copying(context, instr);
+    const player *p = context;
+    if (instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_BARRIER) return 0;
+    bool copies = instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV;
+    if (p->replay && (!copies || p->replay->copies)) return p->replay->seconds[worker][pc];
+    return copies ? gp_durations_copying(p->durations, instr) : gp_durations_computing(p->durations, instr);
 }
 
-static gp_status play(const gp_durations *durations, gp_play **out, gp_error *err) {
+static gp_status play(const gp_durations *durations, const gp_replay *replay, gp_play **out, gp_error *err) {
     const gp_plan *plan = durations->plan;
     const gp_mini_plan *mini = durations->mini;
     gp_play_copies *copies = NULL;
@@ -140,19 +147,24 @@ static gp_status play(const gp_durations *durations, gp_play **out, gp_error *er
                                .queues = mini->queues,
                                .copies = copies,
                                .duration = instr_seconds,
-                               .context = durations,
+                               .context = &(player){durations, replay},
                                .timeline = true};
     gp_status status = gp_play_run(&request, out, err);
     free(copies);
     return status;
 }
 
-gp_status gp_expect_play(const gp_plan *plan, int mini, const gp_profile *profile, gp_play **out, gp_error *err) {
+gp_status gp_expect_replay(const gp_plan *plan, int mini, const gp_profile *profile, const gp_replay *replay,
+                           gp_play **out, gp_error *err) {
     gp_durations durations;
     GP_RETURN_IF_FAILED(gp_durations_init(plan, mini, profile, &durations, err));
-    gp_status status = play(&durations, out, err);
+    gp_status status = play(&durations, replay, out, err);
     gp_durations_fini(&durations);
     return status;
+}
+
+gp_status gp_expect_play(const gp_plan *plan, int mini, const gp_profile *profile, gp_play **out, gp_error *err) {
+    return gp_expect_replay(plan, mini, profile, NULL, out, err);
 }
 
 gp_status gp_expect(const gp_plan *plan, int mini, const gp_profile *profile, gp_expectation *out, gp_error *err) {

@@ -34,6 +34,15 @@ double gp_durations_copying(const gp_durations *durations, const gp_instr *instr
 GP_MUST_USE gp_status gp_expect_play(const gp_plan *plan, int mini, const gp_profile *profile, gp_play **out,
                                      gp_error *err);
 
+/* The same with times that instructions took: seconds[worker][pc] of what computes, and of what copies into the worker
+ * where `copies` is set; the rest as expected. The caller's. */
+typedef struct gp_replay {
+    double *const *seconds;
+    bool copies;
+} gp_replay;
+GP_MUST_USE gp_status gp_expect_replay(const gp_plan *plan, int mini, const gp_profile *profile,
+                                       const gp_replay *replay, gp_play **out, gp_error *err);
+
 typedef struct gp_expectation {
     double seconds; /* of the step */
     double bubble;  /* share of workers' time in which they compute nothing */

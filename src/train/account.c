@@ -6,6 +6,7 @@
 #include "balance/expect.h"
 #include "base/memory.h"
 #include "train/plan_report.h"
+#include "train/processors.h"
 #include "train/snapshot.h"
 
 enum {
@@ -25,20 +26,32 @@ struct gp_account {
     int64_t recorded;
     double length;           /* sum over them, from the first start to the last end */
     gp_account_share *share; /* [worker] sums over them; waiting is set when it is settled */
-    double *times;           /* of every `stride`-th step but the first */
+    double **took;           /* [worker][pc] sums over them */
+    gp_processor_times from;
+    double *times; /* of every `stride`-th step but the first */
     size_t time_count;
     int64_t stride;
 };
+
+static gp_status open_sums(gp_account *account, gp_error *err) {
+    const gp_programs *programs = account->session->plan->minis[account->mini].programs;
+    GP_RETURN_IF_FAILED(GP_NEW(&account->took, programs->workers, err));
+    for (int w = 0; w < programs->workers; w++)
+        GP_RETURN_IF_FAILED(GP_NEW(&account->took[w], programs->worker[w].count, err));
+    return GP_OK;
+}
 
 gp_status gp_account_open(const gp_session *session, gp_account **out, gp_error *err) {
     gp_account *account = NULL;
     int workers = session->plan->workers;
     GP_RETURN_IF_FAILED(GP_NEW(&account, 1, err));
     *account = (gp_account){.session = session, .mini = gp_plan_report_mini(session->plan), .stride = 1};
+    gp_processor_times_read(&account->from);
     gp_status status = gp_recorder_create(workers, &account->own, err);
     if (status == GP_OK) status = GP_NEW(&account->begins, workers, err);
     if (status == GP_OK) status = GP_NEW(&account->share, workers, err);
     if (status == GP_OK) status = GP_NEW(&account->times, MOST_TIMES, err);
+    if (status == GP_OK) status = open_sums(account, err);
     if (status != GP_OK)
         gp_account_close(&account);
     else
@@ -53,6 +66,8 @@ void gp_account_close(gp_account **account) {
     free(it->begins);
     free(it->share);
     free(it->times);
+    for (int w = 0; it->took && w < it->session->plan->workers; w++) free(it->took[w]);
+    free(it->took);
     free(it);
     *account = NULL;
 }
@@ -92,8 +107,9 @@ static void add_spans(gp_account *account) {
             const gp_span *span = &lane->spans[i];
             if (span->issued < first) first = span->issued;
             if (span->ended > last) last = span->ended;
-            add_span(&account->share[w], &programs->worker[w].instrs[span->index],
-                     1e-9 * (double)(span->ended - span->started));
+            double seconds = 1e-9 * (double)(span->ended - span->started);
+            add_span(&account->share[w], &programs->worker[w].instrs[span->index], seconds);
+            account->took[w][span->index] += seconds;
         }
         if (account->recording == account->own) lane->count = 0;
     }
@@ -169,6 +185,30 @@ static void measure(const gp_account *account, gp_account_side *side) {
     add_up(side, account->session->plan, account->length / count);
 }
 
+static gp_status replay(const gp_account *account, double *const *seconds, bool copies, double *out, gp_error *err) {
+    const gp_session *session = account->session;
+    gp_play *play = NULL;
+    GP_RETURN_IF_FAILED(
+        gp_expect_replay(session->plan, account->mini, session->profile, &(gp_replay){seconds, copies}, &play, err));
+    *out = play->length;
+    gp_play_destroy(&play);
+    return GP_OK;
+}
+
+/* Term by term, so that they add up. */
+static gp_status find_off(gp_account *account, gp_account_result *result, gp_error *err) {
+    const gp_programs *programs = account->session->plan->minis[account->mini].programs;
+    double count = (double)account->recorded, computing, both;
+    for (int w = 0; w < programs->workers; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++) account->took[w][pc] /= count;
+    GP_RETURN_IF_FAILED(replay(account, account->took, false, &computing, err));
+    GP_RETURN_IF_FAILED(replay(account, account->took, true, &both, err));
+    result->off = (gp_account_off){.computing = computing - result->expected.seconds,
+                                   .copying = both - computing,
+                                   .waiting = account->length / count - both};
+    return GP_OK;
+}
+
 static void measure_memory(const gp_plan *plan, gp_account_result *result) {
     struct rusage usage;
     result->planned_bytes = gp_state_bytes(plan);
@@ -176,7 +216,7 @@ static void measure_memory(const gp_plan *plan, gp_account_result *result) {
     if (getrusage(RUSAGE_SELF, &usage) == 0) result->resident_bytes = (size_t)usage.ru_maxrss * 1024;
 }
 
-gp_status gp_account_settle(const gp_account *account, gp_account_result **out, gp_error *err) {
+gp_status gp_account_settle(gp_account *account, gp_account_result **out, gp_error *err) {
     gp_account_result *result = NULL;
     int workers = account->session->plan->workers;
     *out = NULL;
@@ -189,12 +229,14 @@ gp_status gp_account_settle(const gp_account *account, gp_account_result **out, 
     gp_status status = GP_NEW(&result->expected.worker, workers, err);
     if (status == GP_OK) status = GP_NEW(&result->measured.worker, workers, err);
     if (status == GP_OK) status = expect(account, &result->expected, err);
+    if (status == GP_OK) status = find_off(account, result, err);
     if (status != GP_OK) {
         gp_account_result_destroy(&result);
         return status;
     }
     measure(account, &result->measured);
     measure_memory(account->session->plan, result);
+    result->stolen = gp_processor_times_stolen(&account->from);
     *out = result;
     return GP_OK;
 }

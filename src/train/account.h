@@ -27,12 +27,21 @@ typedef struct gp_account_side {
     gp_account_share *worker; /* [worker] */
 } gp_account_side;
 
+/* Seconds that recorded steps took longer, in the mean, than expected: because computations did, because copies did,
+ * and what is left when the programs are played with what both took: handing over from thread to thread, and
+ * instructions that take longer in one step than in another. */
+typedef struct gp_account_off {
+    double computing, copying, waiting;
+} gp_account_off;
+
 typedef struct gp_account_result {
     int workers;
     bool profiled;    /* expected from a profile; else from counted operations and bytes */
     int64_t steps;    /* timed */
     int64_t recorded; /* of them instruction by instruction; ≥ 1 */
     gp_account_side expected, measured;
+    gp_account_off off;
+    double stolen; /* share of the processors' working time that the machine's host gave to others; 0: not said */
     size_t planned_bytes;  /* arenas, and the host's copy of the state */
     size_t resident_bytes; /* the most that the process had in memory */
 } gp_account_result;
@@ -46,8 +55,8 @@ GP_MUST_USE gp_status gp_account_before(gp_account *account, gp_run *run, int mi
 /* The step succeeded, and took so long. */
 void gp_account_after(gp_account *account, gp_run *run, int mini, double seconds);
 
-/* *out is NULL where no step was recorded. It is freed with gp_account_result_destroy. */
-GP_MUST_USE gp_status gp_account_settle(const gp_account *account, gp_account_result **out, gp_error *err);
+/* Once, at the end. *out is NULL where no step was recorded. It is freed with gp_account_result_destroy. */
+GP_MUST_USE gp_status gp_account_settle(gp_account *account, gp_account_result **out, gp_error *err);
 void gp_account_result_destroy(gp_account_result **result);
 
 /* One line, without its end; and a table with a line per worker. */

@@ -2,6 +2,7 @@
 #include "train/account.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/memory.h"
 #include "train/plan_report_parts.h"
@@ -25,12 +26,31 @@ static void write_side(const gp_account_result *result, const gp_account_side *s
             100 * side->bubble, all > 0 ? 100 * copying / all : 0, all > 0 ? 100 * waiting / all : 0);
 }
 
+/* What is more than expected, and what less. */
+static void write_off(FILE *out, const char *term, double seconds) {
+    char text[GP_REPORT_NUMBER];
+    fprintf(out, "%s %s%s", term, seconds < 0 ? "-" : "+", gp_report_seconds(text, fabs(seconds)));
+}
+
+static void write_offs(const gp_account_result *result, FILE *out) {
+    write_off(out, " computing", result->off.computing);
+    write_off(out, ", copying", result->off.copying);
+    write_off(out, ", waiting", result->off.waiting);
+}
+
+/* Less than that is no news. */
+static const double noted_theft = 0.01;
+
 void gp_account_line(const gp_account_result *result, FILE *out) {
     char planned[32], resident[32];
     fputs("account: a step took ", out);
     write_side(result, &result->measured, out);
     fprintf(out, "; expected (%s) ", source_of(result));
     write_side(result, &result->expected, out);
+    fputs(", off by", out);
+    write_offs(result, out);
+    if (result->stolen >= noted_theft)
+        fprintf(out, "; %.0f%% of the processors' time went to other machines", 100 * result->stolen);
     fprintf(out, "; memory planned %s, resident %s", gp_bytes_text(planned, result->planned_bytes),
             gp_bytes_text(resident, result->resident_bytes));
 }
@@ -64,6 +84,11 @@ void gp_account_table(const gp_account_result *result, FILE *out) {
     write_pair(out, result->expected.seconds, result->measured.seconds);
     double off = result->measured.seconds > 0 ? result->expected.seconds / result->measured.seconds - 1 : 0;
     snprintf(samples, sizeof samples, "%+.0f%%", 100 * off);
-    fprintf(out, "  expected %s of what was measured; bubble %.0f%% and %.0f%%\n\n", samples,
+    fprintf(out, "  expected %s of what was measured; bubble %.0f%% and %.0f%%\n", samples,
             100 * result->expected.bubble, 100 * result->measured.bubble);
+    fprintf(out, "  longer than expected, of the steps recorded:");
+    write_offs(result, out);
+    if (result->stolen >= noted_theft)
+        fprintf(out, "; %.0f%% of the processors' time went to other machines", 100 * result->stolen);
+    fputs("\n\n", out);
 }

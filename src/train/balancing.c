@@ -48,7 +48,9 @@ static gp_status find_company(search *s, gp_error *err) {
     for (int d = 0; d < count; d++) {
         if (!devices[d].kind->on_host || is_first_of_its_kind(devices, d)) continue;
         processors -= threads_of(&devices[d]);
-        if (processors >= 0) s->company[s->company_count++] = devices[d];
+        if (processors < 0) continue;
+        s->company[s->company_count] = devices[d];
+        s->company[s->company_count++].memory = 0; /* a bound on plans */
     }
     return GP_OK;
 }

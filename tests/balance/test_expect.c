@@ -162,6 +162,46 @@ static void a_step_is_played_with_them(void **state) {
     release(&p);
 }
 
+/* What instructions are expected to take, `computing` and `copying` times over, in the order of the programs. */
+static double replayed(const planned *p, double computing, double copying, bool copies) {
+    const gp_programs *programs = p->plan->minis[0].programs;
+    double *seconds[2];
+    gp_play *play = NULL;
+    gp_error err = {0};
+    for (int w = 0; w < 2; w++) {
+        seconds[w] = calloc(programs->worker[w].count, sizeof **seconds);
+        assert_non_null(seconds[w]);
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
+            const gp_instr *instr = &programs->worker[w].instrs[pc];
+            seconds[w][pc] = computing * gp_durations_computing(&p->durations, instr) +
+                             copying * gp_durations_copying(&p->durations, instr);
+        }
+    }
+    const gp_replay replay = {seconds, copies};
+    if (gp_expect_replay(p->plan, 0, p->profile, &replay, &play, &err) != GP_OK) fail_msg("%s", err.text);
+    double length = play->length;
+    gp_play_destroy(&play);
+    free(seconds[0]);
+    free(seconds[1]);
+    return length;
+}
+
+/* With the same times it is the same step; copies are taken from the profile until they are asked for. */
+static void a_step_is_played_again_with_what_it_took(void **state) {
+    (void)state;
+    planned p = make(GP_SCHEDULE_1F1B, 32);
+    gp_play *play = NULL;
+    gp_error err = {0};
+    if (gp_expect_play(p.plan, 0, p.profile, &play, &err) != GP_OK) fail_msg("%s", err.text);
+    double expected = play->length, twice = replayed(&p, 2, 1, true);
+    gp_play_destroy(&play);
+    assert_true(replayed(&p, 1, 1, true) == expected && replayed(&p, 1, 1, false) == expected);
+    assert_true(replayed(&p, 2, 2, true) == 2 * expected);
+    assert_true(replayed(&p, 2, 7, false) == twice && twice > 1.9 * expected && twice < 2 * expected);
+    assert_true(replayed(&p, 1, 7, true) > expected);
+    release(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(instructions_take_the_sum_of_their_layers),
@@ -169,6 +209,7 @@ int main(void) {
         cmocka_unit_test(smaller_micro_batches_take_their_share),
         cmocka_unit_test(copies_take_latency_and_bytes),
         cmocka_unit_test(a_step_is_played_with_them),
+        cmocka_unit_test(a_step_is_played_again_with_what_it_took),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,8 @@ optimizer: {sgd: {lr: 0.01}}
 train: {steps: 40}
 """
 SIDE = r"[0-9.]+ .?s, bubble \d+% \(copying \d+%, waiting \d+%\)"
-LINE = (r"^account: a step took " + SIDE + r"; expected \(counted\) " + SIDE + "; "
+OFF = r"computing [+-][0-9.]+ .?s, copying [+-][0-9.]+ .?s, waiting [+-][0-9.]+ .?s(?:; \d+% of the processors' time went to other machines)?"
+LINE = (r"^account: a step took " + SIDE + r"; expected \(counted\) " + SIDE + ", off by " + OFF + "; "
         r"memory planned [0-9.]+ .iB, resident [0-9.]+ .iB$")
 
 
@@ -69,7 +70,10 @@ class Account(unittest.TestCase):
             self.assertEqual((account["source"], account["steps"], account["recorded"]), ("counted", 40, 8 + 2))
             expected = self.check_sums(account["expected"])
             self.assertAlmostEqual(expected, account["expected"]["step"], delta=1e-6 * expected)
-            self.check_sums(account["measured"])
+            took = self.check_sums(account["measured"])
+            self.assertAlmostEqual(sum(account["off"].values()), took - expected, delta=1e-6 * took)
+            self.assertGreater(abs(account["off"]["computing"]), 0)
+            self.assertTrue(0 <= account["stolen"] <= 1)
             seconds = [line["seconds"] for line in self.lines if line["event"] == "step"]
             self.assertTrue(0 < account["measured"]["step"] <= max(seconds))
             self.assertGreater(account["resident_bytes"], account["planned_bytes"])
@@ -109,6 +113,7 @@ class Account(unittest.TestCase):
         out = self.run_program("-v")
         table = out[out.index("\naccount of 40 steps, 10 instruction by instruction; expected (counted) and measured\n") :]
         self.assertEqual(len(re.findall(r"^ {7}[01](?: +[0-9.]+ .?s| +0){6}$", table, re.M)), 2, table)
+        self.assertRegex(table, r"\n  longer than expected, of the steps recorded: " + OFF + "\n")
         self.assertRegex(out.splitlines()[-1], "^done: ")
 
 
