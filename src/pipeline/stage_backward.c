@@ -56,12 +56,14 @@ static gp_status fold(folder *f, int node, int index, int share, gp_error *err) 
     return GP_OK;
 }
 
-/* A plain copy of the whole gradient of the output to that of an input: both are one thing. */
-static bool is_alias(const gp_lowered_op *op) {
+/* A plain copy of the whole gradient of the output, `bytes`, to that of an input: both are one thing. Of one sample a
+ * part is contiguous too. */
+static bool is_alias(const gp_lowered_op *op, size_t bytes) {
     return op->desc.kind == GP_OP_COPY && op->ref[GP_COPY_X].role == GP_ROLE_GRAD_OUTPUT &&
            op->ref[GP_COPY_Y].role == GP_ROLE_GRAD_INPUT && op->ref[GP_COPY_X].first == 0 &&
            op->ref[GP_COPY_Y].first == 0 &&
            gp_tensor_same_dims(&op->desc.operand[GP_COPY_X], &op->desc.operand[GP_COPY_Y]) &&
+           gp_tensor_bytes(&op->desc.operand[GP_COPY_X]) == bytes &&
            gp_tensor_contiguous(&op->desc.operand[GP_COPY_X]) && gp_tensor_contiguous(&op->desc.operand[GP_COPY_Y]);
 }
 
@@ -171,7 +173,8 @@ static gp_status stage_param_grads(gp_stage_compiler *compiler, int op_index, co
 static gp_status stage_node_op(folder *f, node_grads *grads, int op_index, const gp_lowered_op *op, gp_error *err) {
     gp_stage_compiler *compiler = f->compiler;
     if (gp_lowered_is_dead(compiler->graph, grads->node, op)) return GP_OK;
-    if (is_alias(op) && grads->inputs[op->ref[GP_COPY_Y].index] < 0) {
+    size_t bytes = grads->output >= 0 ? compiler->things[grads->output].bytes : 0;
+    if (is_alias(op, bytes) && grads->inputs[op->ref[GP_COPY_Y].index] < 0) {
         grads->inputs[op->ref[GP_COPY_Y].index] = grads->output;
         return GP_OK;
     }
