@@ -61,13 +61,13 @@ static gp_status load_values(gp_bench *bench, int s, const chunk *with, gp_error
         const gp_value *value = &plan->graph->values[takes->items[i]];
         if (value->dtype != GP_F32) continue; /* classes: 0 is one */
         gp_tensor tensor = gp_tensor_samples(plan->real, sized->samples, value->shape);
-        size_t at = gp_plan_offset(plan, stage, &slots, 0, (gp_address){GP_AREA_STASH, sized->takes[i], 0});
+        size_t at = gp_plan_offset(plan, stage, &slots, 0, (gp_address){GP_AREA_STASH, stage->takes[i], 0});
         GP_RETURN_IF_FAILED(spread(bench, with, at, gp_tensor_bytes(&tensor), err));
     }
     for (size_t i = 0; i < grads->count; i++) {
         const gp_value *value = &plan->graph->values[plan->stages->edges[grads->items[i]].value];
         gp_tensor tensor = gp_tensor_samples(plan->real, sized->samples, value->shape);
-        size_t at = gp_plan_offset(plan, stage, &slots, 0, (gp_address){GP_AREA_GRAD, sized->grad_in[i], 0});
+        size_t at = gp_plan_offset(plan, stage, &slots, 0, (gp_address){GP_AREA_GRAD, stage->grad_in[i], 0});
         GP_RETURN_IF_FAILED(spread(bench, with, at, gp_tensor_bytes(&tensor), err));
     }
     return GP_OK;

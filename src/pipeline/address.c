@@ -56,40 +56,42 @@ size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_
     return 0;
 }
 
-const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan *stage, const gp_instr *instr) {
-    const gp_sized *sized;
+bool gp_instr_routine_kind(bool training, const gp_instr *instr, gp_routine_kind *kind) {
     switch (instr->op) {
     case GP_INSTR_FORWARD:
-        sized = gp_mini_sized(mini, stage, instr->micro);
-        if (!mini->training) return &sized->routine[GP_ROUTINE_EVALUATE];
-        return &sized->routine[instr->flags & GP_INSTR_KEEP ? GP_ROUTINE_KEEP : GP_ROUTINE_DISCARD];
-    case GP_INSTR_RECOMPUTE: return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_RECOMPUTE];
-    case GP_INSTR_BACKWARD: return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_BACKWARD];
-    case GP_INSTR_BACKWARD_INPUT: return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_BACKWARD_INPUT];
-    case GP_INSTR_BACKWARD_WEIGHT:
-        return &gp_mini_sized(mini, stage, instr->micro)->routine[GP_ROUTINE_BACKWARD_WEIGHT];
+        *kind = instr->flags & GP_INSTR_KEEP ? GP_ROUTINE_KEEP : GP_ROUTINE_DISCARD;
+        if (!training) *kind = GP_ROUTINE_EVALUATE;
+        return true;
+    case GP_INSTR_RECOMPUTE: *kind = GP_ROUTINE_RECOMPUTE; return true;
+    case GP_INSTR_BACKWARD: *kind = GP_ROUTINE_BACKWARD; return true;
+    case GP_INSTR_BACKWARD_INPUT: *kind = GP_ROUTINE_BACKWARD_INPUT; return true;
+    case GP_INSTR_BACKWARD_WEIGHT: *kind = GP_ROUTINE_BACKWARD_WEIGHT; return true;
+    default: return false;
+    }
+}
+
+const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan *stage, const gp_instr *instr) {
+    gp_routine_kind kind;
+    if (gp_instr_routine_kind(mini->training, instr, &kind))
+        return &gp_mini_sized(mini, stage, instr->micro)->routine[kind];
+    switch (instr->op) {
     case GP_INSTR_NORM: return &stage->norm;
     case GP_INSTR_CLIP: return &stage->clip;
     default: return NULL;
     }
 }
 
-static size_t value_bytes(const gp_plan *plan, int value, int64_t samples) {
-    const gp_value *v = &plan->graph->values[value];
-    gp_tensor tensor = gp_tensor_samples(v->dtype == GP_F32 ? plan->real : v->dtype, samples, v->shape);
-    return gp_tensor_bytes(&tensor);
-}
-
 static gp_address copy_address(const gp_plan *plan, const gp_sized *sized, const gp_instr *instr) {
     const gp_edge *edge = &plan->stages->edges[instr->edge];
     const gp_stage *stage = &plan->stages->stage[instr->stage];
+    const gp_stage_plan *its = &plan->stage[instr->stage];
     bool send = instr->op == GP_INSTR_SEND;
     if (edge->kind == GP_EDGE_GRADIENT) {
         const gp_indices *edges = send ? &stage->grad_out : &stage->grad_in;
-        const size_t *offsets = send ? sized->grad_out : sized->grad_in;
+        const size_t *offsets = send ? its->grad_out : its->grad_in;
         return (gp_address){GP_AREA_GRAD, offsets[gp_indices_find(edges, (int)instr->edge)], 0};
     }
-    if (!send) return (gp_address){GP_AREA_STASH, sized->takes[gp_indices_find(&stage->takes, edge->value)], 0};
+    if (!send) return (gp_address){GP_AREA_STASH, its->takes[gp_indices_find(&stage->takes, edge->value)], 0};
     int give = gp_indices_find(&stage->gives, edge->value);
     if (instr->flags & GP_INSTR_KEEP) return (gp_address){GP_AREA_SAVED, sized->gives_saved[give], 0};
     return (gp_address){GP_AREA_OUTBOX, sized->gives_outbox[give], 0};
@@ -115,7 +117,7 @@ void gp_instr_copy(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr
     gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
     gp_address address = copy_address(plan, gp_mini_sized(mini, stage, instr->micro), instr);
     *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
-    *bytes = value_bytes(plan, edge->value, gp_mini_samples(mini, instr->micro));
+    *bytes = gp_value_bytes(plan->graph, plan->real, edge->value, gp_mini_samples(mini, instr->micro));
 }
 
 bool gp_instr_load(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int value, size_t *offset,
@@ -124,9 +126,9 @@ bool gp_instr_load(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr
     int take = gp_indices_find(&plan->stages->stage[instr->stage].takes, value);
     if (take < 0) return false;
     gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
-    gp_address address = {GP_AREA_STASH, gp_mini_sized(mini, stage, instr->micro)->takes[take], 0};
+    gp_address address = {GP_AREA_STASH, stage->takes[take], 0};
     *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
-    *bytes = value_bytes(plan, value, gp_mini_samples(mini, instr->micro));
+    *bytes = gp_value_bytes(plan->graph, plan->real, value, gp_mini_samples(mini, instr->micro));
     return true;
 }
 

@@ -86,8 +86,18 @@ static gp_status schedule_mini(const gp_plan *plan, gp_mini_plan *mini, gp_error
 static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
     gp_status status = schedule_mini(plan, mini, err);
     if (status != GP_OK) return blame_file(plan, status, err);
-    GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
-    return gp_queues_create(plan->stages, mini->programs, mini->waits, GP_QUEUES_MEMORY, &mini->queues, err);
+    return gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err);
+}
+
+gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory, gp_error *err) {
+    gp_queues_request request = {.stages = plan->stages,
+                                 .programs = mini->programs,
+                                 .waits = mini->waits,
+                                 .plans = plan->stage,
+                                 .piece_sized = mini->piece_sized,
+                                 .last_sized = mini->last_sized,
+                                 .memory = memory};
+    return gp_queues_create(&request, &mini->queues, err);
 }
 
 /* Sizes of micro-batches, each once. */
@@ -205,6 +215,8 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_l
     }
     GP_RETURN_IF_FAILED(list_sizes(plan, sizes, err));
     GP_RETURN_IF_FAILED(plan_stages(plan, request, sizes, err));
+    for (int m = 0; m < plan->mini_count; m++)
+        GP_RETURN_IF_FAILED(gp_mini_queues(plan, &plan->minis[m], GP_QUEUES_MEMORY, err));
     return gp_memory_lay_out(plan, err);
 }
 

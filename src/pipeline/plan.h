@@ -108,6 +108,10 @@ typedef struct gp_slot_choice {
 gp_slot_choice gp_instr_slots(const gp_stages *stages, const gp_instr *instr);
 size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_slot_choice *slots, int micro,
                       gp_address address);
+/* Makes mini->queues, of programs, waits and stages that are made; `memory` as there. */
+GP_MUST_USE gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory, gp_error *err);
+/* The routine of F, R, B, I, W; false: another instruction. */
+bool gp_instr_routine_kind(bool training, const gp_instr *instr, gp_routine_kind *kind);
 /* The routine of F, R, B, norm, clip; NULL for other instructions. */
 const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan *stage, const gp_instr *instr);
 /* Where a send's bytes lie, or a receive's arrive: offset in the arena, and how many. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "pipeline/plan.h"
 
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr) {
     if (instr->op == GP_INSTR_LOAD) return GP_QUEUE_IN;
@@ -11,10 +12,10 @@ gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr) {
     return stages->edges[instr->edge].kind == GP_EDGE_GRADIENT ? GP_QUEUE_BACK : GP_QUEUE_IN;
 }
 
-/* Slots that two queues use: what was last done with each, as instructions + 1; 0: nothing. */
-typedef struct slot_use {
+/* A part of a slot that two queues use: what each did last with it, as instruction + 1; 0: nothing. */
+typedef struct part_use {
     size_t last[GP_QUEUES];
-} slot_use;
+} part_use;
 
 /* One worker while its program is gone through. */
 typedef struct walker {
@@ -25,8 +26,8 @@ typedef struct walker {
     size_t pc;
     int *place; /* [stage] of the worker's stages, counted from 1; 0: another worker's */
     int places;
-    slot_use *uses[2]; /* stash, gradient: [place·slots + slot] */
-    size_t slots[2];
+    part_use *uses[2]; /* stash, gradient: [(place·slots + slot)·parts + part] */
+    size_t slots[2], parts[2];
     uint32_t *tail;  /* [queue·width]: what is known at its end */
     uint32_t *ended; /* [pc·width]: what is known behind each instruction */
 } walker;
@@ -41,6 +42,7 @@ typedef struct candidate {
 
 /* Knowledge is, for each queue of each worker that counts, how many of its instructions have ended. */
 typedef struct deriver {
+    const gp_queues_request *request;
     const gp_stages *stages;
     const gp_programs *programs;
     bool wide;    /* all workers count; else the own */
@@ -100,20 +102,46 @@ static gp_status wait_for_candidates(deriver *d, walker *w, gp_queue queue, gp_e
 
 /* ---- within a worker --------------------------------------------------------------------------------------------- */
 
-static slot_use *use_of(walker *w, gp_frame frame, const gp_instr *instr, uint16_t slot) {
-    int which = frame == GP_FRAME_GRAD;
-    return &w->uses[which][(size_t)(w->place[instr->stage] - 1) * w->slots[which] + slot];
+/* Values that a slot receives; where nobody knows who touches which, the slot is one. */
+static size_t part_count(const deriver *d, int stage, gp_frame frame) {
+    const gp_stage *its = &d->stages->stage[stage];
+    if (!d->request->plans) return 1;
+    return frame == GP_FRAME_GRAD ? its->grad_in.count : its->takes.count;
 }
 
+static bool touches(const deriver *d, const gp_instr *instr, gp_frame frame, size_t part) {
+    const gp_stage *stage = &d->stages->stage[instr->stage];
+    gp_routine_kind kind;
+    if (!d->request->plans) return true;
+    if (gp_instr_routine_kind(d->programs->training, instr, &kind)) {
+        bool last = instr->micro == d->programs->pieces - 1;
+        int size = last ? d->request->last_sized : d->request->piece_sized;
+        const gp_sized *sized = &d->request->plans[instr->stage].sized[size];
+        return (frame == GP_FRAME_GRAD ? sized->grad_users : sized->take_users)[part] >> kind & 1;
+    }
+    if (frame == GP_FRAME_GRAD) return stage->grad_in.items[part] == (int)instr->edge;
+    int value = stage->takes.items[part];
+    if (instr->op == GP_INSTR_LOAD) return value == GP_VALUE_INPUT || value == GP_VALUE_TARGET;
+    return value == d->stages->edges[instr->edge].value;
+}
+
+/* Behind what the other queues last did with the parts that it touches: of each the latest, the others came before. */
 static gp_status use(deriver *d, walker *w, gp_queue queue, gp_frame frame, uint16_t slot, gp_error *err) {
-    slot_use *its = use_of(w, frame, &w->program->instrs[w->pc], slot);
+    const gp_instr *instr = &w->program->instrs[w->pc];
+    int which = frame == GP_FRAME_GRAD;
+    size_t place = (size_t)(w->place[instr->stage] - 1), before[GP_QUEUES] = {0};
+    part_use *its = w->uses[which] + (place * w->slots[which] + slot) * w->parts[which];
+    for (size_t part = 0; part < part_count(d, instr->stage, frame); part++) {
+        if (!touches(d, instr, frame, part)) continue;
+        for (int other = 0; other < GP_QUEUES; other++)
+            if (other != (int)queue && its[part].last[other] > before[other]) before[other] = its[part].last[other];
+        its[part].last[queue] = w->pc + 1;
+    }
     for (int other = 0; other < GP_QUEUES; other++) {
-        size_t before = its->last[other];
-        if (other == (int)queue || before == 0) continue;
-        candidate it = {.knows = w->ended + (before - 1) * d->width, .before = before};
+        if (before[other] == 0) continue;
+        candidate it = {.knows = w->ended + (before[other] - 1) * d->width, .before = before[other]};
         GP_RETURN_IF_FAILED(add_candidate(d, it, err));
     }
-    its->last[queue] = w->pc + 1;
     return GP_OK;
 }
 
@@ -190,39 +218,46 @@ static gp_status walk(deriver *d, walker *w, bool *moved, gp_error *err) {
     return GP_OK;
 }
 
-static void count_slots(walker *w) {
+static void count_slots(const deriver *d, walker *w) {
     w->slots[0] = w->slots[1] = 1;
+    w->parts[0] = w->parts[1] = 0;
     for (size_t pc = 0; pc < w->program->count; pc++) {
         const gp_instr *instr = &w->program->instrs[pc];
         bool backward = gp_instr_is_backward(instr);
-        if (!w->place[instr->stage]) w->place[instr->stage] = ++w->places;
+        if (!w->place[instr->stage]) {
+            w->place[instr->stage] = ++w->places;
+            for (int i = 0; i < 2; i++) {
+                size_t parts = part_count(d, instr->stage, i == 0 ? GP_FRAME_STASH : GP_FRAME_GRAD);
+                if (parts > w->parts[i]) w->parts[i] = parts;
+            }
+        }
         if (instr->slot >= w->slots[0]) w->slots[0] = (size_t)instr->slot + 1;
         if (instr->slot >= w->slots[1]) w->slots[1] = (size_t)instr->slot + 1;
         if (backward && instr->grad >= w->slots[1]) w->slots[1] = (size_t)instr->grad + 1;
     }
 }
 
-static gp_status prepare_walker(deriver *d, int worker, const gp_waits *waits, gp_program_queues *queues,
-                                gp_error *err) {
+static gp_status prepare_walker(deriver *d, int worker, gp_program_queues *queues, gp_error *err) {
     walker *w = &d->walkers[worker];
     *w = (walker){.worker = worker,
                   .program = &d->programs->worker[worker],
-                  .waits = &waits->worker[worker],
+                  .waits = &d->request->waits->worker[worker],
                   .queues = &queues->worker[worker]};
     size_t count = w->program->count;
     GP_RETURN_IF_FAILED(GP_NEW(&w->place, d->stages->count, err));
-    count_slots(w);
+    count_slots(d, w);
     GP_RETURN_IF_FAILED(GP_NEW(&w->queues->mark, count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&w->queues->first, count + 1, err));
     GP_RETURN_IF_FAILED(GP_NEW(&w->queues->known, w->waits->count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&w->tail, GP_QUEUES * d->width, err));
     GP_RETURN_IF_FAILED(GP_NEW(&w->ended, count * d->width, err));
-    for (int i = 0; i < 2; i++) GP_RETURN_IF_FAILED(GP_NEW(&w->uses[i], w->slots[i] * (size_t)w->places, err));
+    for (int i = 0; i < 2; i++)
+        GP_RETURN_IF_FAILED(GP_NEW(&w->uses[i], (size_t)w->places * w->slots[i] * w->parts[i], err));
     for (size_t pc = 0; pc < count; pc++) w->queues->mark[pc] = -1;
     return GP_OK;
 }
 
-static gp_status derive(deriver *d, const gp_waits *waits, gp_program_queues *queues, gp_error *err) {
+static gp_status derive(deriver *d, gp_program_queues *queues, gp_error *err) {
     size_t events = d->stages->edge_count * (size_t)d->programs->pieces;
     bool moved = true;
     GP_RETURN_IF_FAILED(GP_NEW(&d->walkers, d->programs->workers, err));
@@ -230,7 +265,7 @@ static gp_status derive(deriver *d, const gp_waits *waits, gp_program_queues *qu
         GP_RETURN_IF_FAILED(GP_NEW(&d->happened[k], events, err));
         if (d->wide) GP_RETURN_IF_FAILED(GP_NEW(&d->event[k], events * d->width, err));
     }
-    for (int w = 0; w < d->programs->workers; w++) GP_RETURN_IF_FAILED(prepare_walker(d, w, waits, queues, err));
+    for (int w = 0; w < d->programs->workers; w++) GP_RETURN_IF_FAILED(prepare_walker(d, w, queues, err));
     while (moved) {
         moved = false;
         for (int w = 0; w < d->programs->workers; w++) GP_RETURN_IF_FAILED(walk(d, &d->walkers[w], &moved, err));
@@ -267,15 +302,16 @@ static bool may_be_wide(const gp_stages *stages, const gp_programs *programs, si
     return instrs + 2 * copies <= memory / width;
 }
 
-gp_status gp_queues_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits, size_t memory,
-                           gp_program_queues **out, gp_error *err) {
-    deriver d = {.stages = stages, .programs = programs, .wide = may_be_wide(stages, programs, memory)};
+gp_status gp_queues_create(const gp_queues_request *request, gp_program_queues **out, gp_error *err) {
+    const gp_programs *programs = request->programs;
+    bool wide = may_be_wide(request->stages, programs, request->memory);
+    deriver d = {.request = request, .stages = request->stages, .programs = programs, .wide = wide};
     gp_program_queues *queues = NULL;
-    d.width = GP_QUEUES * (d.wide ? (size_t)programs->workers : 1);
+    d.width = GP_QUEUES * (wide ? (size_t)programs->workers : 1);
     GP_RETURN_IF_FAILED(GP_NEW(&queues, 1, err));
     queues->workers = programs->workers;
     gp_status status = GP_NEW(&queues->worker, programs->workers, err);
-    if (status == GP_OK) status = derive(&d, waits, queues, err);
+    if (status == GP_OK) status = derive(&d, queues, err);
     free_deriver(&d);
     if (status != GP_OK) {
         gp_queues_destroy(&queues);

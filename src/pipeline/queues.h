@@ -3,14 +3,16 @@
  *
  * What loads and receives write is read by computations, and what computations have read is overwritten when the slot
  * begins its next life: behind the last instruction of one queue stands a mark, an event, that the other one waits for.
- * What a queue knows to have ended already, through whatever other waits, it does not wait for again; where following
- * that over all workers took more memory than is given for it, it knows that of its own worker only. Between two
- * mini-batches all queues run dry. Derived from the programs, pure; the result is read-only, any thread.
+ * Each value that a slot receives is a part of it, and only who touches a part is waited for. What a queue knows to
+ * have ended already, through whatever other waits, it does not wait for again; where following that over all workers
+ * took more memory than is given for it, it knows that of its own worker only. Between two mini-batches all queues run
+ * dry. Derived from the programs, pure; the result is read-only, any thread.
  */
 #ifndef GP_PIPELINE_QUEUES_H
 #define GP_PIPELINE_QUEUES_H
 
 #include "pipeline/program.h"
+#include "pipeline/stage_plan.h"
 #include "pipeline/waits.h"
 
 typedef enum gp_queue {
@@ -38,9 +40,16 @@ typedef struct gp_program_queues {
     gp_worker_queues *worker;
 } gp_program_queues;
 
-/* `waits` is those programs'. `memory`: bytes that may be taken meanwhile to follow all workers. */
-GP_MUST_USE gp_status gp_queues_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
-                                       size_t memory, gp_program_queues **out, gp_error *err);
+typedef struct gp_queues_request {
+    const gp_stages *stages;
+    const gp_programs *programs;
+    const gp_waits *waits;       /* those programs' */
+    const gp_stage_plan *plans;  /* [stage]; NULL: not known, any routine may touch all that a stage receives */
+    int piece_sized, last_sized; /* in them: of every micro-batch but the last; of the last */
+    size_t memory;               /* bytes that may be taken meanwhile to follow all workers */
+} gp_queues_request;
+
+GP_MUST_USE gp_status gp_queues_create(const gp_queues_request *request, gp_program_queues **out, gp_error *err);
 void gp_queues_destroy(gp_program_queues **queues);
 
 #endif

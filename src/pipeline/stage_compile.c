@@ -113,18 +113,14 @@ static size_t extend(size_t *frame, size_t bytes) {
     return offset;
 }
 
-/* Gradients that leave, and what one half of a backward leaves to the other, go with the micro-batch's gradients. */
+/* What one half of a backward leaves to the other goes with the micro-batch's gradients, behind those that are received
+ * and sent. */
 static void lay_gradients(gp_stage_compiler *c, gp_sized *sized, size_t *at, bool *placed) {
     const gp_stage *stage = c->stage;
     size_t *frame = &sized->frame[GP_FRAME_GRAD];
-    for (size_t i = 0; i < stage->grad_in.count; i++) {
-        sized->grad_in[i] = extend(frame, c->things[c->grad_in[i]].bytes);
-        placed[c->grad_in[i]] = true;
-    }
-    for (size_t i = 0; i < stage->grad_out.count; i++) {
-        sized->grad_out[i] = extend(frame, c->things[c->grad_out[i]].bytes);
-        placed[c->grad_out[i]] = true;
-    }
+    *frame = c->plan->grad_out[stage->grad_out.count];
+    for (size_t i = 0; i < stage->grad_in.count; i++) placed[c->grad_in[i]] = true;
+    for (size_t i = 0; i < stage->grad_out.count; i++) placed[c->grad_out[i]] = true;
     for (size_t t = 0; c->held && t < c->thing_count; t++)
         if (is_left(c, t) && !placed[t]) at[t] = extend(frame, c->things[t].bytes);
 }
@@ -133,13 +129,9 @@ static void lay_gradients(gp_stage_compiler *c, gp_sized *sized, size_t *at, boo
  * the stash, of one that one half of a backward leaves to the other in the gradient frame. */
 static gp_status lay_frames(gp_stage_compiler *c, gp_sized *sized, size_t *at, gp_error *err) {
     const gp_stage *stage = c->stage;
-    GP_RETURN_IF_FAILED(GP_NEW(&sized->takes, stage->takes.count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&sized->gives_outbox, stage->gives.count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&sized->gives_saved, stage->gives.count, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&sized->grad_in, stage->grad_in.count, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&sized->grad_out, stage->grad_out.count, err));
-    for (size_t i = 0; i < stage->takes.count; i++)
-        sized->takes[i] = extend(&sized->frame[GP_FRAME_STASH], c->things[c->value_thing[i]].bytes);
+    sized->frame[GP_FRAME_STASH] = c->plan->takes[stage->takes.count];
     for (size_t i = 0; i < stage->gives.count; i++)
         sized->gives_outbox[i] =
             extend(&sized->frame[GP_FRAME_OUTBOX], c->things[gp_compiler_value(c, stage->gives.items[i])].bytes);
@@ -182,7 +174,7 @@ static void place_things(const gp_stage_compiler *c, const gp_sized *sized, cons
     bool saves = kind == GP_ROUTINE_KEEP || kind == GP_ROUTINE_RECOMPUTE || is_backward(kind);
     memcpy(things, c->things, c->thing_count * sizeof *things);
     for (size_t i = 0; i < stage->takes.count; i++)
-        put(things, c->value_thing[i], GP_AREA_STASH, sized->takes[i], false);
+        put(things, c->value_thing[i], GP_AREA_STASH, c->plan->takes[i], false);
     for (size_t t = 0; t < c->thing_count && saves; t++)
         if (c->kept[t]) put(things, (int)t, GP_AREA_SAVED, at[t], is_last_use(c, kind, (int)t));
     for (size_t t = 0; t < c->thing_count && (saves || kind == GP_ROUTINE_DISCARD); t++)
@@ -200,9 +192,9 @@ static void place_things(const gp_stage_compiler *c, const gp_sized *sized, cons
     for (size_t t = 0; t < c->thing_count && kind != GP_ROUTINE_BACKWARD; t++)
         if (is_left(c, t)) put(things, (int)t, GP_AREA_GRAD, at[t], is_last_use(c, kind, (int)t));
     for (size_t i = 0; i < stage->grad_in.count; i++)
-        put(things, c->grad_in[i], GP_AREA_GRAD, sized->grad_in[i], is_last_use(c, kind, c->grad_in[i]));
+        put(things, c->grad_in[i], GP_AREA_GRAD, c->plan->grad_in[i], is_last_use(c, kind, c->grad_in[i]));
     for (size_t i = 0; i < stage->grad_out.count; i++)
-        put(things, c->grad_out[i], GP_AREA_GRAD, sized->grad_out[i], false);
+        put(things, c->grad_out[i], GP_AREA_GRAD, c->plan->grad_out[i], false);
 }
 
 static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const size_t *at, gp_routine_kind kind,

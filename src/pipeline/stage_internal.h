@@ -56,8 +56,12 @@ gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stage *st
 /* Steps of gp_stage_plan_init. */
 GP_MUST_USE gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
+GP_MUST_USE gp_status gp_stage_place_received(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized,
                                        gp_error *err);
+/* Behind its routines. */
+GP_MUST_USE gp_status gp_stage_find_users(const gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized,
+                                          gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile_norm(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 GP_MUST_USE gp_status gp_stage_compile_refresh(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 

@@ -130,6 +130,7 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
         sized->training = request->size_trains[i];
         sized->evaluation = request->size_evaluates[i];
         GP_RETURN_IF_FAILED(gp_stage_compile(plan, request, sized, err));
+        GP_RETURN_IF_FAILED(gp_stage_find_users(plan, request, sized, err));
         for (int r = 0; r < GP_ROUTINES; r++) gp_stage_plan_fit(plan, &sized->routine[r]);
         for (int f = 0; f < GP_FRAMES; f++)
             if (sized->frame[f] > plan->frame_stride[f]) plan->frame_stride[f] = sized->frame[f];
@@ -140,6 +141,7 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
 gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_stage_choose_formats(plan, request, err));
     GP_RETURN_IF_FAILED(gp_stage_place_fixed(plan, request, err));
+    GP_RETURN_IF_FAILED(gp_stage_place_received(plan, request, err));
     GP_RETURN_IF_FAILED(compile_sizes(plan, request, err));
     GP_RETURN_IF_FAILED(gp_stage_compile_refresh(plan, request, err));
     gp_stage_plan_fit(plan, &plan->refresh);
@@ -153,13 +155,15 @@ gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *reques
 void gp_stage_plan_fini(gp_stage_plan *plan) {
     for (int i = 0; plan->sized && i < plan->sized_count; i++) {
         gp_sized *sized = &plan->sized[i];
-        free(sized->takes);
         free(sized->gives_outbox);
         free(sized->gives_saved);
-        free(sized->grad_in);
-        free(sized->grad_out);
+        free(sized->take_users);
+        free(sized->grad_users);
         for (int r = 0; r < GP_ROUTINES; r++) gp_routine_fini(&sized->routine[r]);
     }
+    free(plan->takes);
+    free(plan->grad_in);
+    free(plan->grad_out);
     free(plan->sized);
     free(plan->choices);
     free(plan->params);

@@ -2,8 +2,9 @@
  *
  * Made in three steps from the graph, the stage's nodes and its device: the formats that the device wants for weights
  * (found at the full micro-batch's size, and the same for every other size); what outlives the step (parameters,
- * working copies, gradients, optimizer state, statistics) at fixed offsets; then for each size of micro-batch the
- * frames and routines. Touches no device. Owned by the plan; read-only once it is made, any thread.
+ * working copies, gradients, optimizer state, statistics) at fixed offsets, and what is received at those of a slot;
+ * then for each size of micro-batch the frames and routines. Touches no device. Owned by the plan; read-only once it is
+ * made, any thread.
  */
 #ifndef GP_PIPELINE_STAGE_PLAN_H
 #define GP_PIPELINE_STAGE_PLAN_H
@@ -104,11 +105,11 @@ typedef enum gp_routine_kind {
 typedef struct gp_sized {
     int64_t samples;
     bool training, evaluation; /* which routines there are */
-    size_t *takes;             /* stash */
     size_t *gives_outbox;
-    size_t *gives_saved;        /* of forwards that keep */
-    size_t *grad_in, *grad_out; /* gradient frame */
-    size_t frame[GP_FRAMES];    /* bytes of a slot */
+    size_t *gives_saved;     /* of forwards that keep */
+    size_t frame[GP_FRAMES]; /* bytes of a slot */
+    /* Which routines touch what is received: of takes, of grad_in; bits 1 << gp_routine_kind. */
+    uint8_t *take_users, *grad_users;
     gp_routine routine[GP_ROUTINES];
 } gp_sized;
 
@@ -125,6 +126,10 @@ typedef struct gp_stage_plan {
     /* Squares of the gradients of trained parameters, f64, where norms are found: the stage's own, `square_count`; on
      * the last stage those of all stages, in the order of the graph, its own last. `squares`: offset of the first. */
     size_t squares, square_count, squares_before;
+    /* What it receives, and the gradients that it sends: offsets within a slot, the same for every size; lists are
+     * parallel to the stage's, each with one entry more: where its values end. */
+    size_t *takes;              /* stash */
+    size_t *grad_in, *grad_out; /* gradient frame */
     gp_sized *sized;
     int sized_count;
     int kept;              /* outputs of layers that it keeps although it recomputes, and that spare something */
@@ -170,6 +175,8 @@ typedef struct gp_stage_request {
 GP_MUST_USE gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
 void gp_stage_plan_fini(gp_stage_plan *plan);
 
+/* Of a value for so many samples. */
+size_t gp_value_bytes(const gp_graph *graph, gp_dtype real, int value, int64_t samples);
 /* Makes the stage's transient area large enough for a routine. */
 void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine);
 

@@ -87,7 +87,9 @@ static gp_status follow_slots(const gp_stages *stages, const gp_instr *instr, li
                               gp_worker_waits *waits, gp_error *err) {
     gp_frame frame;
     uint16_t slot;
-    if (gp_instr_begins(stages, instr, &frame, &slot)) {
+    /* What arrives in a gradient slot lies beside what was sent from it, which only the backward overwrites. */
+    bool beside = instr->op == GP_INSTR_RECV && stages->edges[instr->edge].kind == GP_EDGE_GRADIENT;
+    if (!beside && gp_instr_begins(stages, instr, &frame, &slot)) {
         slot_life *life = find_life(&tables[frame], instr->stage, slot);
         if (life->micro != instr->micro) {
             for (size_t i = 0; i < life->count; i++) GP_RETURN_IF_FAILED(add_wait(waits, life->sent[i], err));

@@ -1,7 +1,8 @@
 /* What each instruction waits for, derived from the programs: executor, player and validator use the same list.
  *
  * recv waits until its micro-batch was sent on its edge. An instruction that begins a new life of a slot waits until
- * all that was sent from the slot's last life has been pulled. Pure; the result is read-only, any thread.
+ * all that was sent from the slot's last life has been pulled; in a gradient slot the backward does, since what is
+ * received lies beside it. Pure; the result is read-only, any thread.
  */
 #ifndef GP_PIPELINE_WAITS_H
 #define GP_PIPELINE_WAITS_H

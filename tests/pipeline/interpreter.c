@@ -257,10 +257,7 @@ static outcome execute(machine *m, const gp_instr *instr) {
     case GP_INSTR_BACKWARD_INPUT: return backward(m, instr);
     case GP_INSTR_BACKWARD_WEIGHT: return backward_weight(m, instr);
     case GP_INSTR_SEND: return send(m, instr);
-    case GP_INSTR_RECV:
-        if (m->stages->edges[instr->edge].kind == GP_EDGE_GRADIENT && still_read(m, GRAD, instr, instr->slot))
-            return BLOCKED;
-        return receive(m, instr);
+    case GP_INSTR_RECV: return receive(m, instr); /* beside what is still pulled from the slot */
     case GP_INSTR_NORM: return norm(m, instr);
     case GP_INSTR_CLIP: return clip(m, instr);
     default: return step(m, instr);

@@ -77,7 +77,10 @@ static size_t slot_start(const gp_stage_plan *stage, gp_frame frame, uint16_t sl
 static void end_life(const shadow *s, worker_shadow *w, int stage, gp_frame frame, life *its) {
     if (!its->alive || !its->done || its->sends_left > 0 || its->pulls_pending > 0) return;
     const gp_stage_plan *plan = &plan_of(s)->stage[stage];
-    shadow_set_owner(w, slot_start(plan, frame, its->slot), plan->frame_stride[frame], NOBODY);
+    size_t start = slot_start(plan, frame, its->slot);
+    /* The next life may have received something already, beside it. */
+    for (size_t i = start; i < start + plan->frame_stride[frame]; i++)
+        if (w->owner[i] == shadow_life_owner(w, its)) w->owner[i] = NOBODY;
     its->alive = false;
 }
 

@@ -151,8 +151,7 @@ static void put_programs(trial *t, gp_programs *programs) {
     gp_queues_destroy(&mini->queues);
     mini->programs = programs;
     assert_int_equal(gp_waits_create(plan->stages, programs, true, &mini->waits, &err), GP_OK);
-    assert_int_equal(gp_queues_create(plan->stages, programs, mini->waits, GP_QUEUES_MEMORY, &mini->queues, &err),
-                     GP_OK);
+    assert_int_equal(gp_mini_queues(plan, mini, GP_QUEUES_MEMORY, &err), GP_OK);
     for (int w = 0; w < plan->workers; w++) plan->arena[w] = 0;
     assert_int_equal(gp_memory_lay_out(plan, &err), GP_OK);
 }

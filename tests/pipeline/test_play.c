@@ -167,8 +167,8 @@ static played play_as(const setting *s) {
     p.programs = toy_programs_of(&p.t, s->schedule, s->run);
     for (int w = 0; w < s->workers; w++) copies[w] = s->copies;
     if (gp_waits_create(p.t.stages, p.programs, true, &waits, &err) != GP_OK) fail_msg("%s", err.text);
-    if (gp_queues_create(p.t.stages, p.programs, waits, GP_QUEUES_MEMORY, &queues, &err) != GP_OK)
-        fail_msg("%s", err.text);
+    gp_queues_request with = {.stages = p.t.stages, .programs = p.programs, .waits = waits, .memory = GP_QUEUES_MEMORY};
+    if (gp_queues_create(&with, &queues, &err) != GP_OK) fail_msg("%s", err.text);
     gp_play_request request = {.stages = p.t.stages,
                                .programs = p.programs,
                                .waits = waits,

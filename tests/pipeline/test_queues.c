@@ -192,7 +192,7 @@ static bool is_known(const view *v, int worker, size_t wait) {
 static void check_narrow(view *v, gp_mini_plan *mini) {
     gp_error err = {0};
     gp_program_queues *wide = mini->queues;
-    assert_int_equal(gp_queues_create(v->plan->stages, mini->programs, mini->waits, 0, &mini->queues, &err), GP_OK);
+    assert_int_equal(gp_mini_queues(v->plan, mini, 0, &err), GP_OK);
     find_order(v, -1, 0);
     assert_true(all_ordered(v));
     for (int w = 0; w < v->plan->workers; w++) {
@@ -203,12 +203,9 @@ static void check_narrow(view *v, gp_mini_plan *mini) {
     mini->queues = wide;
 }
 
-/* Counts the waits, and those for other workers that the queue need not wait for. No wait is needless under GPipe's
- * schedule; elsewhere a slot is waited for as a whole where a part of it would do (what was received, when the backward
- * for weights reads the rest). */
+/* Counts the waits, and those for other workers that the queue need not wait for. */
 static void check(const gp_plan *plan, gp_mini_plan *mini, size_t *waits, size_t *known) {
     view v = {.plan = plan, .mini = mini};
-    bool exact = plan->schedule.kind == GP_SCHEDULE_GPIPE;
     list_nodes(&v);
     v.words = (v.count + 63) / 64;
     v.before = calloc(v.count * v.words, sizeof *v.before);
@@ -219,7 +216,7 @@ static void check(const gp_plan *plan, gp_mini_plan *mini, size_t *waits, size_t
     for (int w = 0; w < plan->workers; w++)
         for (size_t i = 0; i < count_waits(&v, w); i++) {
             ++*(is_known(&v, w, i) ? known : waits);
-            if (is_known(&v, w, i) || !exact) continue;
+            if (is_known(&v, w, i)) continue;
             find_order(&v, w, i);
             if (all_ordered(&v)) fail_msg("worker %d: wait %zu of %zu is not needed", w, i, count_waits(&v, w));
         }
