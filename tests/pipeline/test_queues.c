@@ -203,6 +203,16 @@ static void check_narrow(view *v, gp_mini_plan *mini) {
     mini->queues = wide;
 }
 
+/* Gradients arrive beside those that others still pull from the slot: not they wait for that, but the backward. */
+static void check_gradients(const view *v) {
+    for (size_t n = 0; n < v->count; n++) {
+        const node *its = &v->nodes[n];
+        const gp_worker_waits *waits = &v->mini->waits->worker[its->worker];
+        for (size_t i = waits->first[its->pc]; i < waits->first[its->pc + 1] && its->queue == GP_QUEUE_BACK; i++)
+            assert_int_equal(waits->items[i].kind, GP_WAIT_SENT);
+    }
+}
+
 /* Counts the waits, and those for other workers that the queue need not wait for. */
 static void check(const gp_plan *plan, gp_mini_plan *mini, size_t *waits, size_t *known) {
     view v = {.plan = plan, .mini = mini};
@@ -220,6 +230,7 @@ static void check(const gp_plan *plan, gp_mini_plan *mini, size_t *waits, size_t
             find_order(&v, w, i);
             if (all_ordered(&v)) fail_msg("worker %d: wait %zu of %zu is not needed", w, i, count_waits(&v, w));
         }
+    check_gradients(&v);
     check_narrow(&v, mini);
     free(v.nodes);
     free(v.conflict);
