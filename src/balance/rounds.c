@@ -95,24 +95,32 @@ static void *work(void *argument) {
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
-/* Lane 0 is the calling thread's: of what takes turns, or of the first bench. */
+static bool has_own_thread(const gp_rounds_request *request, int bench) {
+    return request->at_once && request->benches[bench].request.spec.kind->on_host;
+}
+
+static gp_status add_lane(rounds *all, int first, gp_error *err) {
+    lane *its = &all->lanes[all->count];
+    GP_RETURN_IF_FAILED(GP_NEW(&its->benches, all->request->count, err));
+    its->all = all;
+    its->timed = first < all->request->timed;
+    all->count++;
+    if (its->timed) atomic_fetch_add(&all->unknown, 1);
+    return GP_OK;
+}
+
+/* Lane 0 is the calling thread's, which opened the devices: of those that take turns, which only that thread may call;
+ * where there are none, of the first bench. */
 static gp_status make_lanes(rounds *all, gp_error *err) {
     const gp_rounds_request *request = all->request;
-    GP_RETURN_IF_FAILED(GP_NEW(&all->lanes, request->count + 1, err));
-    lane *turns = NULL;
-    for (int b = 0; b < request->count; b++) {
-        bool own = request->at_once && request->benches[b].request.spec.kind->on_host;
-        lane *its = own || !turns ? &all->lanes[all->count] : turns;
-        if (its == &all->lanes[all->count]) {
-            GP_RETURN_IF_FAILED(GP_NEW(&its->benches, own ? 1 : request->count, err));
-            its->all = all;
-            its->timed = b < request->timed;
-            all->count++;
-            if (its->timed) atomic_fetch_add(&all->unknown, 1);
+    GP_RETURN_IF_FAILED(GP_NEW(&all->lanes, request->count, err));
+    for (int own = 0; own < 2; own++)
+        for (int b = 0; b < request->count; b++) {
+            if (has_own_thread(request, b) != own) continue;
+            if (own || all->count == 0) GP_RETURN_IF_FAILED(add_lane(all, b, err));
+            lane *its = &all->lanes[all->count - 1];
+            its->benches[its->count++] = &request->benches[b];
         }
-        if (!own) turns = its;
-        its->benches[its->count++] = &request->benches[b];
-    }
     return GP_OK;
 }
 

@@ -1,8 +1,9 @@
 /* Devices: memory, streams, events, copies, and the ops that they run.
  *
- * A *device kind* (ref, cpu, later cuda) is a table of functions. Its planning half (prepare) touches no device and may
+ * A *device kind* (ref, cpu, cuda) is a table of functions. Its planning half (prepare) touches no device and may
  * be called from any thread; its running half works on an open device. A worker opens one device for itself alone, and
- * only that worker's thread calls it afterwards, but for the functions marked "any thread".
+ * only that worker's thread calls it afterwards, but for the functions marked "any thread"; a device on_host may pass
+ * from thread to thread between calls.
  *
  * Memories are separate: an address that gp_device_reserve returned is given to the ops and copies of that device only;
  * the host reads and writes it through copies. Another worker's memory is reached by `pull`, and where it is of another

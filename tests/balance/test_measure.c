@@ -400,13 +400,40 @@ static gp_status meet(gp_stream *stream, const gp_prepared *prepared, void *cons
     return gp_ref_kind.run(stream, prepared, operands, workspace, args, err);
 }
 
-/* Of two devices, one of another kind, and one like the first in company: three threads. */
-static measured measure_together(int failing) {
+/* A device that is not on the host may be called by the thread alone that opened it, this one. */
+static atomic_bool was_called_elsewhere;
+static pthread_t this_thread;
+
+static gp_status meet_at_home(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
+                              const gp_op_args *args, gp_error *err) {
+    if (!pthread_equal(pthread_self(), this_thread)) atomic_store(&was_called_elsewhere, true);
+    return meet(stream, prepared, operands, workspace, args, err);
+}
+
+static gp_status fetch_nothing(gp_device *device, void *host_to, const void *address, size_t bytes,
+                               const gp_cancel *cancel, gp_error *err) {
+    (void)device;
+    (void)host_to;
+    (void)address;
+    (void)bytes;
+    (void)cancel;
+    (void)err;
+    return GP_OK;
+}
+
+/* Of two devices, one of another kind, which may be away from the host, and one like the first in company: three
+ * threads. */
+static measured measure_together(int failing, bool away) {
     static gp_device_kind kind, other;
     kind = other = gp_ref_kind;
     kind.open = other.open = open_any;
-    kind.run = other.run = meet;
+    kind.run = meet;
+    other.run = meet_at_home;
     other.name = "other";
+    other.on_host = !away;
+    other.fetch = fetch_nothing;
+    this_thread = pthread_self();
+    atomic_store(&was_called_elsewhere, false);
     const gp_device_spec specs[] = {{&kind, 0, 1, 0}, {&other, 0, 1, 0}, {&kind, 1, 1, 0}};
     assert_int_equal(pthread_barrier_init(&meeting.all, NULL, 3), 0);
     atomic_store(&meeting.threads, 0);
@@ -428,20 +455,23 @@ static measured measure_together(int failing) {
 
 static void devices_of_the_host_work_at_the_same_time(void **state) {
     (void)state;
-    measured m = measure_together(0);
-    if (m.status != GP_OK) fail_msg("%s", m.err.text);
-    assert_int_equal(m.profile->identity.together, 3);
-    assert_true(m.came.rounds > 0);
-    for (int d = 0; d < 2; d++)
-        for (int l = 0; l < 3; l++)
-            assert_true(m.profile->devices[d].layers[l].time[GP_PROFILE_TIME_FORWARD].median > 0);
-    release(&m);
+    for (int away = 0; away < 2; away++) {
+        measured m = measure_together(0, away);
+        if (m.status != GP_OK) fail_msg("%s", m.err.text);
+        assert_int_equal(m.profile->identity.together, 3 - away);
+        assert_true(atomic_load(&was_called_elsewhere) != away);
+        assert_true(m.came.rounds > 0);
+        for (int d = 0; d < 2; d++)
+            for (int l = 0; l < 3; l++)
+                assert_true(m.profile->devices[d].layers[l].time[GP_PROFILE_TIME_FORWARD].median > 0);
+        release(&m);
+    }
 }
 
 static void whoever_fails_ends_it_for_all(void **state) {
     (void)state;
     for (int failing = 1; failing <= 3; failing++) {
-        measured m = measure_together(failing);
+        measured m = measure_together(failing, false);
         assert_int_equal(m.status, GP_DEVICE);
         assert_non_null(strstr(m.err.text, ": it broke"));
         release(&m);
