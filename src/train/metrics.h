@@ -21,6 +21,8 @@ GP_MUST_USE gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_err
 /* The same to go on with a file: it is cut back to `bytes`, or where it is shorter (*lost is true then) to its last
  * whole line; made anew where it is missing. */
 GP_MUST_USE gp_status gp_metrics_reopen(const char *path, int64_t bytes, gp_metrics **out, bool *lost, gp_error *err);
+/* Whether the file's last line is not whole: the run was killed while it wrote. False where that cannot be known. */
+bool gp_metrics_ends_within_line(const char *path);
 /* GP_IO where lines still wait, or the system reports only now that bytes could not be written. */
 GP_MUST_USE gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err);
 

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "config/tree.h"
 #include "train/folder.h"
+#include "train/metrics.h"
 
 /* What may change between a run and its continuation: the cut, the end, how often something happens, and the threads
  * that read ahead. */
@@ -109,13 +110,18 @@ static gp_status find_snapshot(gp_session *session, const char *folder, gp_resum
     return status;
 }
 
-/* A model of another step stands there where its own could not be written, or the end has moved. */
+/* A model of another step stands there where its own could not be written, or the end has moved; half of the line that
+ * says that the run ended, where it was killed meanwhile. */
 static gp_status find_finished(const gp_session *session, const char *folder, gp_resume *resume, gp_error *err) {
     const gp_reached *reached = &resume->snapshot.reached;
     int64_t saved = -1;
+    char *metrics = NULL;
     bool evaluated = !session->eval || reached->evaluated == reached->step || reached->step > session->steps;
     GP_RETURN_IF_FAILED(gp_folder_model_step(folder, "model.safetensors", &saved, err));
-    resume->finished = reached->step >= session->steps && evaluated && saved == reached->step;
+    GP_RETURN_IF_FAILED(gp_folder_file(folder, "metrics.jsonl", &metrics, err));
+    resume->finished =
+        reached->step >= session->steps && evaluated && saved == reached->step && !gp_metrics_ends_within_line(metrics);
+    free(metrics);
     return GP_OK;
 }
 

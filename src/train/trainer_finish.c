@@ -6,7 +6,7 @@
 #include "train/folder.h"
 #include "train/trainer_internal.h"
 
-enum { ACCOUNT_LINE = 512 };
+enum { ACCOUNT_LINE = 1024 };
 
 /* The failure goes on with what is not lost. */
 static void name_snapshot(const gp_trainer *t, gp_error *err) {

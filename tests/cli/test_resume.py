@@ -6,6 +6,7 @@ N newest snapshots are damaged, by default few. Prints its seed. Standard librar
 """
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -150,6 +151,13 @@ class Resume(Runs):
         os.remove(os.path.join(self.run_folder, "model.safetensors"))
         self.run_program("--resume")
         self.expect_as_alone()
+        # And what was killed while it wrote the last line of its metrics.
+        metrics = os.path.join(self.run_folder, "metrics.jsonl")
+        os.truncate(metrics, os.path.getsize(metrics) - 100)
+        self.run_program("--resume")
+        self.expect_as_alone()
+        self.assertEqual(json.loads(read(metrics).splitlines()[-1])["status"], "done")
+        self.assertIn("nothing is left", self.run_program("--resume")[0])
         shutil.rmtree(self.run_folder)
         self.run_program(*CONSTANT, "--set", "train.epochs=2")
         self.run_program(*CONSTANT, "--set", "train.epochs=4", "--resume")
