@@ -159,10 +159,10 @@ static gp_status touch_operand(gp_touches *out, size_t offset, const gp_prepared
 static gp_status touch_routine(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr,
                                const gp_routine *routine, gp_touches *out, gp_error *err) {
     gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
-    bool first = (instr->flags & GP_INSTR_FIRST) != 0;
+    gp_when skipped = gp_instr_skips(instr);
     for (size_t o = 0; o < routine->count; o++) {
         const gp_exec_op *op = &routine->ops[o];
-        if (op->when == (first ? GP_WHEN_REST : GP_WHEN_FIRST)) continue;
+        if (op->when == skipped) continue;
         for (int pass = 0; pass < 2; pass++)
             for (int i = 0; i < GP_MAX_OPERANDS; i++) {
                 if (op->operand[i].area == GP_AREA_NONE) continue;

@@ -1,5 +1,9 @@
-/* Where each queue of a device is: before and behind each instruction it is given a number to note, so that of a device
- * that failed late, in work that it was given long before, the host can say which instructions had begun and not ended.
+/* Where each queue of a device is: before and behind each instruction, and between its layers (pipeline/notes.h), it is
+ * given a number to note, so that of a device that failed late, in work that it was given long before, the host can say
+ * which instructions had begun and not ended, and in which layers these were.
+ *
+ * Numbers count the notes of a worker's program from 1; 0 is noted where an instruction has ended. Two steps with the
+ * same program have the same numbers.
  *
  * Nothing where a device does at once what it is given. A worker's thread, about its own queues; gp_places_tell looks
  * at those of all workers. */
@@ -8,8 +12,11 @@
 
 #include "pipeline/run_internal.h"
 
-/* The worker's thread: behind all that the instruction waits for; behind all that it does. */
+/* The worker's thread: behind all that the instruction waits for. */
 GP_MUST_USE gp_status gp_places_begin(gp_worker *worker, const gp_site *site, gp_error *err);
+/* Of an instruction that computes: behind an op of a routine that has a note behind it. */
+GP_MUST_USE gp_status gp_places_pass(gp_worker *worker, const gp_instr *instr, gp_error *err);
+/* Behind all that it does. */
 GP_MUST_USE gp_status gp_places_end(gp_worker *worker, const gp_site *site, gp_error *err);
 /* Any worker's thread, after a failure in a step, and the last that it does: puts before what err says where the
  * devices were that are lost. */

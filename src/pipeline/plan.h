@@ -112,6 +112,10 @@ size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_
 GP_MUST_USE gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory, gp_error *err);
 /* The routine of F, R, B, I, W; false: another instruction. */
 bool gp_instr_routine_kind(bool training, const gp_instr *instr, gp_routine_kind *kind);
+/* The ops of its routines that an instruction skips. */
+static inline gp_when gp_instr_skips(const gp_instr *instr) {
+    return instr->flags & GP_INSTR_FIRST ? GP_WHEN_REST : GP_WHEN_FIRST;
+}
 /* The routine of F, R, B, norm, clip; NULL for other instructions. */
 const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan *stage, const gp_instr *instr);
 /* Where a send's bytes lie, or a receive's arrive: offset in the arena, and how many. */

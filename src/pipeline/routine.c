@@ -180,8 +180,11 @@ static void emit(const builder *b, gp_routine *out) {
         if (!runs(b, o)) continue;
         const gp_staged_op *op = &b->list->items[o];
         gp_exec_op *exec = &out->ops[out->count++];
-        *exec =
-            (gp_exec_op){.prepared = op->prepared, .node = op->node, .when = op->when, .part_count = op->part_count};
+        *exec = (gp_exec_op){.prepared = op->prepared,
+                             .node = op->node,
+                             .beyond = op->beyond,
+                             .when = op->when,
+                             .part_count = op->part_count};
         memcpy(exec->part, op->part, sizeof exec->part);
         for (int i = 0; i < GP_MAX_OPERANDS; i++) {
             exec->operand[i] = operand_address(b, &op->operand[i]);

@@ -61,7 +61,8 @@ enum { GP_MAX_PARTS = 3 };
 
 typedef struct gp_exec_op {
     const gp_prepared *prepared;
-    int node; /* of the graph; −1: none (updates) */
+    int node;   /* of the graph; −1: none (updates) */
+    int beyond; /* the last node whose work it does too, less that one: relu's, in the backward of the norm before it */
     gp_when when;
     gp_address operand[GP_MAX_OPERANDS];
     gp_operand_role role[GP_MAX_OPERANDS];
@@ -97,7 +98,7 @@ typedef struct gp_staged_operand {
 
 typedef struct gp_staged_op {
     const gp_prepared *prepared;
-    int node;
+    int node, beyond; /* as in gp_exec_op */
     gp_when when;
     bool once;   /* not repeated by a recompute */
     bool always; /* has an effect that no thing shows */

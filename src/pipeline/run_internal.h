@@ -54,6 +54,7 @@ typedef struct gp_worker {
     gp_spans *spans; /* NULL until somebody traces */
     char *arena;
     uint64_t command; /* that it is carrying out */
+    uint32_t note;    /* the last of its program that it has enqueued (pipeline/places.h) */
 } gp_worker;
 
 struct gp_run {

@@ -238,6 +238,7 @@ static gp_status mask(const fuser *f, const chain *its, int part, gp_op_kind kin
     gp_op_desc desc;
     gp_op_desc_init(&desc, kind);
     *whole = like(&ops[part]);
+    whole->beyond = ops[its->relu].node - whole->node;
     desc.attributes.norm = ops[part].prepared->desc.attributes.norm;
     for (int i = GP_NORM_BACKWARD_REDUCE_X; i <= GP_NORM_BACKWARD_REDUCE_VARIANCE; i++)
         take(whole, &desc, i, &ops[part], i);
@@ -273,6 +274,7 @@ static gp_status fuse_shared(const fuser *f, const chain *its, gp_error *err) {
     gp_staged_op *ops = f->list->items;
     const gp_staged_op *relu = &ops[its->relu], *reduce = &ops[its->reduce];
     gp_staged_op whole = like(reduce);
+    whole.beyond = relu->node - whole.node;
     gp_op_desc desc;
     bool known;
     gp_op_desc_init(&desc, GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE);

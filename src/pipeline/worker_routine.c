@@ -1,4 +1,6 @@
 /* Routines on a device: addresses put in, op after op enqueued. */
+#include "pipeline/notes.h"
+#include "pipeline/places.h"
 #include "pipeline/run_internal.h"
 
 /* What a routine is run with. */
@@ -88,15 +90,20 @@ gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const
                      .instr = instr,
                      .slots = gp_instr_slots(worker->run->plan->stages, instr),
                      .args = {.first_sample = first_sample}};
-    gp_when skipped = instr->flags & GP_INSTR_FIRST ? GP_WHEN_REST : GP_WHEN_FIRST;
+    gp_when skipped = gp_instr_skips(instr);
+    bool notes = stage->spec.kind->stream_note != NULL;
+    double since = 0;
     for (size_t o = 0; o < routine->count;) {
         const gp_exec_op *op = &routine->ops[o];
         int count = count_updates(&site, o);
+        size_t next = o + (size_t)count;
         if (count > 1)
             GP_RETURN_IF_FAILED(run_updates(&site, o, count, err));
         else if (op->when != skipped)
             GP_RETURN_IF_FAILED(run_op(&site, op, err));
-        o += (size_t)count;
+        for (; notes && o < next; o++)
+            if (gp_note_behind(routine, o, skipped, &since)) GP_RETURN_IF_FAILED(gp_places_pass(worker, instr, err));
+        o = next;
     }
     return GP_OK;
 }

@@ -34,9 +34,9 @@ typedef struct work {
     size_t bytes;
     size_t record; /* RECORD: its own; WAIT: that it waits for */
     _Atomic uint32_t *noted;
-    uint32_t number;   /* NOTE */
-    const char *fails; /* its name, if it is to fail */
-    char mark[MARK];   /* of that */
+    uint32_t number;                        /* NOTE */
+    const char *fails;                      /* its name, if it is to fail */
+    char mark[MARK], label[RECORDER_LABEL]; /* of that */
     struct work *next;
 } work;
 
@@ -63,7 +63,7 @@ typedef struct host_thread {
     pthread_t thread;
     int device;
     clock_vector knows;
-    char mark[MARK]; /* "": none */
+    char mark[MARK], label[RECORDER_LABEL]; /* "": none */
 } host_thread;
 
 static struct {
@@ -114,10 +114,11 @@ static host_thread *this_thread(void) {
     return thread;
 }
 
-static void set_fault(const char *what, const char *mark, int device) {
+static void set_fault(const char *what, const char *mark, const char *label, int device) {
     it.broken = true;
     it.fault = (recorder_fault){.what = what, .device = device};
     memcpy(it.fault.mark, mark, MARK);
+    memcpy(it.fault.label, label, RECORDER_LABEL);
 }
 
 static bool is_lost(int device) {
@@ -129,7 +130,7 @@ static bool enter_for(const char *call, int device, gp_error *err) {
     pthread_mutex_lock(&it.lock);
     bool fails = it.counts.calls++ == it.options.failing_call, lost = is_lost(device);
     if (!fails && !lost) return true;
-    if (fails) set_fault(call, this_thread()->mark, device);
+    if (fails) set_fault(call, this_thread()->mark, this_thread()->label, device);
     pthread_mutex_unlock(&it.lock);
     gp_fail(err, GP_DEVICE, lost ? "%s: earlier work failed" : "%s: made to fail", call);
     return false;
@@ -168,7 +169,7 @@ static void carry_out(gp_cuda_stream *stream) {
     work *w = stream->first;
     it.time++;
     if (w->fails) {
-        set_fault(w->fails, w->mark, stream->device);
+        set_fault(w->fails, w->mark, w->label, stream->device);
         it.lost[stream->device] = true;
         return;
     }
@@ -254,6 +255,7 @@ static gp_status enqueue(gp_cuda_stream *stream, const char *name, const work *w
     if ((w->kind == LAUNCH || w->kind == PLAN || w->kind == COPY) && ++it.works == it.options.failing_work) {
         w->fails = name;
         memcpy(w->mark, this_thread()->mark, MARK);
+        memcpy(w->label, this_thread()->label, RECORDER_LABEL);
     }
     if (stream->last)
         stream->last->next = w;
@@ -645,6 +647,12 @@ void recorder_hear(size_t word) {
         pthread_mutex_lock(&it.lock);
     }
     if (it.told[word]) clock_join(&this_thread()->knows, &it.words[word]);
+    pthread_mutex_unlock(&it.lock);
+}
+
+void recorder_label(const char *label) {
+    pthread_mutex_lock(&it.lock);
+    snprintf(this_thread()->label, RECORDER_LABEL, "%s", label);
     pthread_mutex_unlock(&it.lock);
 }
 

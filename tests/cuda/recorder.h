@@ -38,11 +38,13 @@ typedef struct recorder_counts {
     long calls, waits, launches, plans, copies;
 } recorder_counts;
 
-/* What was made to fail: the call, or the kernel or op; the mark that its thread had set, "" where none; on which
- * device. */
+enum { RECORDER_LABEL = 96 };
+
+/* What was made to fail: the call, or the kernel or op; the mark and the label that its thread had set, "" where none;
+ * on which device. */
 typedef struct recorder_fault {
     const char *what; /* NULL: nothing was */
-    char mark[96];
+    char mark[96], label[RECORDER_LABEL];
     int device;
 } recorder_fault;
 
@@ -56,6 +58,8 @@ void recorder_meet(void);
 enum { RECORDER_WORDS = 4096 };
 void recorder_tell(size_t word);
 void recorder_hear(size_t word);
+/* Of what the calling thread enqueues from here on. */
+void recorder_label(const char *label);
 /* Of the last run. */
 const recorder_fault *recorder_failed(void);
 /* The first error as a sentence, NULL where there was none; it stays until the next begin. All memory must have been

@@ -57,6 +57,7 @@ gp_test(cuda_numbers "unit" 60 gp_host_cuda)
 foreach(name cuda_order cuda_faults cuda_room)
   gp_test(${name} "pipeline;threads" 600 gp_pipeline gp_cpu gp_host_cuda)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/recorder.c ${CMAKE_CURRENT_LIST_DIR}/accesses.c
-                 ${CMAKE_CURRENT_LIST_DIR}/training.c ${CMAKE_CURRENT_SOURCE_DIR}/pipeline/harness.c)
+                 ${CMAKE_CURRENT_LIST_DIR}/labels.c ${CMAKE_CURRENT_LIST_DIR}/training.c
+                 ${CMAKE_CURRENT_SOURCE_DIR}/pipeline/harness.c)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
+#include "cuda/labels.h"
 #include "cuda/recorder.h"
 #include "device/cuda/cuda.h"
 
@@ -38,6 +39,7 @@ static gp_status hear(void *context, const gp_site *site, gp_error *err) {
     const harness *h = context;
     const gp_worker_waits *waits = &h->plan->minis[site->mini].waits->worker[site->worker];
     (void)err;
+    labels_come_to(h->plan, site);
     for (size_t i = waits->first[site->pc]; i < waits->first[site->pc + 1]; i++)
         recorder_hear(
             word_of(h->plan, (gp_wait_kind)waits->items[i].kind, waits->items[i].edge, waits->items[i].micro));

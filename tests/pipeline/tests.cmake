@@ -21,5 +21,7 @@ target_sources(test_mutants PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c ${CM
                ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)
 gp_test(kept "unit;pipeline" 60 gp_pipeline gp_ref)
 target_sources(test_kept PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
+gp_test(notes "unit;pipeline" 60 gp_pipeline gp_ref)
+target_sources(test_notes PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 gp_test(timeline "unit;pipeline" 60 gp_pipeline gp_ref PkgConfig::JANSSON)
 target_sources(test_timeline PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
