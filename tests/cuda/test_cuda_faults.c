@@ -122,14 +122,15 @@ static void check_place(const char *text, const recorder_fault *fault, bool exac
     counted->alone += !strstr(said, ", or in ");
 }
 
-/* What was enqueued fails when it is carried out: eagerly, so that one instruction has begun; or late, when there is
- * one in each queue. */
+/* What was enqueued fails when it is carried out: eagerly, so that one instruction has begun, and each once; or late,
+ * when there is one in each queue. */
 static void fail_late(double seconds, int devices, recorder_policy policy, tally *counted) {
     harness_options options = training_options(&fused, GP_CHECKPOINT_EXCEPT_LAST, false, devices);
     options.kind = labels_kind();
     gp_note_seconds = seconds;
     gp_status status = GP_OK;
-    for (long work = 1 + (long)policy; status != GP_OK || work == 1 + (long)policy; work += 11) {
+    const long stride = policy == RECORDER_EAGER && devices == 1 ? 1 : 11;
+    for (long work = 1 + (long)policy; status != GP_OK || work == 1 + (long)policy; work += stride) {
         gp_error err = {0};
         recorder_begin(&(recorder_options){policy, 3, devices, -1, -1, work, 0, 0});
         status = training_run(&options, 2, NULL, &err);

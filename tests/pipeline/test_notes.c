@@ -76,7 +76,7 @@ static void notes_stand_between_layers(void **state) {
     check(30, GP_WHEN_REST, "a20 b+90 c10 | d");
     check(30, GP_WHEN_FIRST, "a20 b+90 | c10 d");
     check(0, GP_WHEN_REST, "a b+ a | b");
-    check(0, GP_WHEN_FIRST, "a b! a | b!");
+    check(0, GP_WHEN_FIRST, "a b! a b!");
     gp_note_seconds = usual;
 }
 
