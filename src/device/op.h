@@ -76,7 +76,8 @@ enum { GP_MAX_OPERANDS = 8 };
  * element_loss_forward    x, target of one shape → partial f64 [2]: Σ f(x,target), 0
  *                         mse: (x−t)²; bce_logits: log(1+exp(−|x|)) + max(x,0) − x·t
  * element_loss_backward   dx = f′ / scalars.divisor
- * loss_total              partial f64 [pieces,2] → scalars.loss_sum, .right (added in order of index), .finite
+ * loss_total              partial f64 [pieces,2] → scalars.loss_sum, .right (added in order of index); .finite:
+ *                         1, or 0 where the sum is not, and where it was 0 before
  * norm_commit             running mean and variance from stats [pieces,2,C]: merged in index order by Chan's formula
  *                         (Chan, Golub, LeVeque 1979), unbiased variance; running = (1−momentum)·running + momentum·new
  * square_sum              sum f64 [1]: Σ x², added in blocks that follow from the shape
@@ -415,7 +416,8 @@ typedef struct gp_step_scalars {
     double divisor; /* number of targets that count in the mini-batch; ≥ 1 */
     double loss_sum;
     double right;
-    uint64_t finite;  /* 1: the mini-batch's loss is finite, the update may be applied */
+    uint64_t finite;  /* 1: the mini-batch's loss is finite, the update may be applied; stays 0 until the host writes it,
+                         so that no mini-batch behind it is applied either */
     double grad_norm; /* of all gradients together; 0 where nobody asked */
     double clip;      /* what updates multiply gradients by first; 1: nothing is clipped */
 } gp_step_scalars;

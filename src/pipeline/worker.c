@@ -162,6 +162,7 @@ static gp_status write_scalars(gp_worker *worker, const gp_step_input *input, gp
     scalars.step = input->step;
     scalars.rate = input->rate;
     scalars.divisor = input->divisor;
+    scalars.finite = 1;
     scalars.clip = 1;
     for (int s = 0; s < plan->stages->count; s++) {
         const gp_stage_plan *stage = &plan->stage[s];

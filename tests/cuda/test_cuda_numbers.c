@@ -195,6 +195,9 @@ static void test_total_is_not_finite(void **state) {
         desc.operand[GP_LOSS_TOTAL_SCALARS] = gp_tensor_scalars();
         run(&desc, (void *const[]){partial, &scalars});
         assert_true(scalars.finite == (i == 3) && scalars.right == 7 && (i < 3 || scalars.loss_sum == 3.5));
+        scalars.finite = 0;
+        run(&desc, (void *const[]){partial, &scalars});
+        assert_true(scalars.finite == 0);
     }
 }
 

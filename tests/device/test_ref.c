@@ -772,6 +772,11 @@ static void test_loss_total(void **state) {
         /* in order of index: 1e16 + 1 is rounded to 1e16 before it is taken away again */
         if (i < 2) assert_true(scalars.loss_sum == (i == 0 ? 0 : 1));
         assert_true(scalars.right == 9 && scalars.seed == 7 && scalars.divisor == 5);
+        /* What a mini-batch before found stays. */
+        op_bench_scalars(&b, GP_LOSS_TOTAL_SCALARS, (gp_step_scalars){.finite = 0});
+        op_bench_run(&b);
+        memcpy(&scalars, b.host[GP_LOSS_TOTAL_SCALARS], sizeof scalars);
+        assert_true(scalars.finite == 0 && scalars.right == 9);
         op_bench_fini(&b);
     }
 }

@@ -379,7 +379,8 @@ static void check_loss(gp_safetensors *file, const char *name, const struct devi
     static const gp_pass passes[] = {GP_PASS_EVALUATE, GP_PASS_FORWARD};
     for (int i = 0; i < 2; i++) {
         gp_step_scalars *scalars = runner_scalars(runner);
-        *scalars = (gp_step_scalars){.divisor = number(file, name, "counts"), .loss_sum = NAN, .right = NAN};
+        *scalars =
+            (gp_step_scalars){.divisor = number(file, name, "counts"), .loss_sum = NAN, .right = NAN, .finite = 1};
         runner_set(runner, GP_ROLE_STATS, 0, (const double[]){NAN, NAN});
         runner_run(runner, passes[i]);
         runner_run(runner, GP_PASS_TOTAL);

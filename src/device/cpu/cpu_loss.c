@@ -159,6 +159,6 @@ gp_status gp_cpu_loss_total_run(const gp_cpu_call *call, gp_error *err) {
     }
     scalars->loss_sum = loss;
     scalars->right = right;
-    scalars->finite = isfinite(loss) ? 1 : 0;
+    scalars->finite = scalars->finite && isfinite(loss);
     return GP_OK;
 }

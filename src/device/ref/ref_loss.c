@@ -121,6 +121,6 @@ gp_status ref_loss_total(const ref_call *call) {
     }
     scalars->loss_sum = loss;
     scalars->right = right;
-    scalars->finite = isfinite(loss) ? 1 : 0;
+    scalars->finite = scalars->finite && isfinite(loss);
     return GP_OK;
 }

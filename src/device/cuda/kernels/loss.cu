@@ -141,5 +141,5 @@ __global__ void gp_kernel_loss_total(gp_kernel_loss_total_args args) {
     }
     *args.loss = loss;
     *args.right = right;
-    *args.finite = loss - loss == 0 ? 1 : 0;
+    *args.finite = *args.finite && loss - loss == 0 ? 1 : 0;
 }
