@@ -83,7 +83,8 @@ struct gp_device_kind {
     gp_status (*event_finish)(const gp_event *event, const gp_cancel *cancel, gp_error *err);
     /* Blocks the calling thread until all work of the stream is done; returns early where the run is cancelled. */
     gp_status (*stream_finish)(gp_stream *stream, const gp_cancel *cancel, gp_error *err);
-    /* Enqueues. Host memory stays untouched by the caller until an event after it. */
+    /* Enqueue. copy_in: the host's memory is the caller's again when the call returns. copy_out: it is written by the
+     * time that the stream, or the turn that it was enqueued in, is finished. */
     gp_status (*copy_in)(gp_stream *stream, void *device_to, const void *host_from, size_t bytes, gp_error *err);
     gp_status (*copy_out)(gp_stream *stream, void *host_to, const void *device_from, size_t bytes, gp_error *err);
     /* Enqueues a copy from memory of `from`, a device of the same kind, into memory of the stream's device. */
@@ -103,6 +104,12 @@ struct gp_device_kind {
     /* NULL where what is enqueued is done when the call returns: then the host's clock tells the time. Nanoseconds of
      * the device between two timed events that have happened. */
     gp_status (*event_elapsed)(const gp_event *from, const gp_event *to, double *out, gp_error *err);
+    /* Both NULL where what is enqueued is done when the call returns. What a stream is given belongs to a turn, 0 or 1,
+     * so that the end of one can be waited for while the other is under way: 0 at first, the other one from each
+     * stream_turn on; what was given to that one before is finished. turn_finish: as stream_finish, for the turn that
+     * the stream is not in. */
+    gp_status (*stream_turn)(gp_stream *stream, gp_error *err);
+    gp_status (*turn_finish)(gp_stream *stream, const gp_cancel *cancel, gp_error *err);
     /* All three NULL where what is enqueued is done when the call returns. stream_note enqueues that from here on
      * stream_noted, any thread, tells this number; at first it tells 0. What was noted last is told even of a device
      * that is lost: one where work failed after it was enqueued, and which does nothing more. `lost`: any thread. */

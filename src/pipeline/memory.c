@@ -148,24 +148,29 @@ static size_t staged_bytes(const gp_plan *plan, const gp_mini_plan *mini, const 
     return gp_align_up(bytes, GP_ALIGNMENT);
 }
 
+/* What a mini-batch stages in each queue: twice, where another one may be under way. */
+static void most_staged(const gp_plan *plan, int worker, const gp_mini_plan *mini, size_t most[GP_QUEUES]) {
+    const gp_program *program = &mini->programs->worker[worker];
+    size_t sum[GP_QUEUES] = {0};
+    for (size_t pc = 0; pc < program->count; pc++)
+        sum[gp_instr_queue(plan->stages, &program->instrs[pc])] += staged_bytes(plan, mini, &program->instrs[pc]);
+    for (int q = 0; q < GP_QUEUES; q++) {
+        size_t pinned = (mini->behind ? 2 : 1) * plan->devices[worker].kind->pinned(sum[q]);
+        if (pinned > most[q]) most[q] = pinned;
+    }
+}
+
 size_t gp_memory_pinned(const gp_plan *plan, int worker) {
     const gp_device_kind *kind = plan->devices[worker].kind;
     size_t most[GP_QUEUES] = {0}, all = 0;
     if (!kind->pinned) return 0;
-    for (int m = 0; m < plan->mini_count; m++) {
-        const gp_program *program = &plan->minis[m].programs->worker[worker];
-        size_t sum[GP_QUEUES] = {0};
-        for (size_t pc = 0; pc < program->count; pc++)
-            sum[gp_instr_queue(plan->stages, &program->instrs[pc])] +=
-                staged_bytes(plan, &plan->minis[m], &program->instrs[pc]);
-        for (int q = 0; q < GP_QUEUES; q++)
-            if (sum[q] > most[q]) most[q] = sum[q];
-    }
+    for (int m = 0; m < plan->mini_count; m++) most_staged(plan, worker, &plan->minis[m], most);
     for (int s = 0; s < plan->stages->count; s++)
-        for (int p = 0; plan->stage[s].worker == worker && p < plan->stage[s].param_count; p++)
-            if (plan->stage[s].params[p].bytes > most[GP_QUEUE_COMPUTE])
-                most[GP_QUEUE_COMPUTE] = plan->stage[s].params[p].bytes;
-    for (int q = 0; q < GP_QUEUES; q++) all += kind->pinned(most[q]);
+        for (int p = 0; plan->stage[s].worker == worker && p < plan->stage[s].param_count; p++) {
+            size_t pinned = kind->pinned(plan->stage[s].params[p].bytes);
+            if (pinned > most[GP_QUEUE_COMPUTE]) most[GP_QUEUE_COMPUTE] = pinned;
+        }
+    for (int q = 0; q < GP_QUEUES; q++) all += most[q];
     return all;
 }
 

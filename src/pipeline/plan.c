@@ -83,16 +83,26 @@ static gp_status schedule_mini(const gp_plan *plan, gp_mini_plan *mini, gp_error
     return gp_programs_validate(plan->stages, mini->programs, err);
 }
 
+/* Whether some device goes on with what it was given when the call has returned. */
+static bool works_on(const gp_plan *plan) {
+    for (int w = 0; w < plan->workers; w++)
+        if (plan->devices[w].kind->stream_turn) return true;
+    return false;
+}
+
 static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
     gp_status status = schedule_mini(plan, mini, err);
     if (status != GP_OK) return blame_file(plan, status, err);
-    return gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err);
+    GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
+    if (!mini->training || !works_on(plan)) return GP_OK;
+    return gp_waits_create_behind(plan->stages, mini->programs, &mini->behind, err);
 }
 
 gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory, gp_error *err) {
     gp_queues_request request = {.stages = plan->stages,
                                  .programs = mini->programs,
                                  .waits = mini->waits,
+                                 .behind = mini->behind,
                                  .plans = plan->stage,
                                  .piece_sized = mini->piece_sized,
                                  .last_sized = mini->last_sized,
@@ -256,6 +266,7 @@ void gp_plan_destroy(gp_plan **plan) {
         free(mini->total);
         free(mini->step);
         gp_waits_destroy(&mini->waits);
+        gp_waits_destroy(&mini->behind);
         gp_queues_destroy(&mini->queues);
         gp_programs_destroy(&mini->programs);
     }

@@ -59,6 +59,7 @@ typedef struct gp_mini_plan {
     int piece_sized, last_sized; /* indices in gp_stage_plan.sized */
     gp_programs *programs;
     gp_waits *waits;
+    gp_waits *behind; /* where it begins behind another of its size; NULL: it never does */
     gp_program_queues *queues;
     gp_routine *total, *step; /* [stage] */
 } gp_mini_plan;
@@ -108,7 +109,7 @@ typedef struct gp_slot_choice {
 gp_slot_choice gp_instr_slots(const gp_stages *stages, const gp_instr *instr);
 size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_slot_choice *slots, int micro,
                       gp_address address);
-/* Makes mini->queues, of programs, waits and stages that are made; `memory` as there. */
+/* Makes mini->queues, of programs, waits (both) and stages that are made; `memory` as there. */
 GP_MUST_USE gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory, gp_error *err);
 /* The routine of F, R, B, I, W; false: another instruction. */
 bool gp_instr_routine_kind(bool training, const gp_instr *instr, gp_routine_kind *kind);

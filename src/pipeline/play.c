@@ -93,7 +93,7 @@ static bool waits_over(player *p, agent *a, const gp_instr *instr, double *time)
         if (!wait_until(a, ON_EVENT, event, p->when[event], time)) return false;
     }
     if (a->queue < 0) return true;
-    const gp_worker_queues *queues = &p->request.queues->worker[a->worker];
+    const gp_queue_waits *queues = &p->request.queues->worker[a->worker].within;
     for (size_t i = queues->first[a->pc]; i < queues->first[a->pc + 1]; i++) {
         size_t mark = (size_t)queues->wait[i];
         if (!wait_until(a, ON_MARK, mark, p->marks[a->worker][mark], time)) return false;

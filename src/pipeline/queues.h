@@ -5,8 +5,9 @@
  * begins its next life: behind the last instruction of one queue stands a mark, an event, that the other one waits for.
  * Each value that a slot receives is a part of it, and only who touches a part is waited for. What a queue knows to
  * have ended already, through whatever other waits, it does not wait for again; where following that over all workers
- * took more memory than is given for it, it knows that of its own worker only. Between two mini-batches all queues run
- * dry. Derived from the programs, pure; the result is read-only, any thread.
+ * took more memory than is given for it, it knows that of its own worker only. A mini-batch begins when all queues have
+ * run dry, or behind another of the same programs that is still under way, which takes waits of its own. Derived from
+ * the programs, pure; the result is read-only, any thread.
  */
 #ifndef GP_PIPELINE_QUEUES_H
 #define GP_PIPELINE_QUEUES_H
@@ -26,13 +27,18 @@ enum { GP_QUEUES_MEMORY = 32 << 20 }; /* bytes: what plans give */
 
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr);
 
-typedef struct gp_worker_queues {
-    int *mark;     /* [pc] number of the mark behind the instruction; −1: none */
+typedef struct gp_queue_waits {
     size_t *first; /* [pc], instructions + 1 entries: instruction pc waits for wait[first[pc]] … wait[first[pc+1]−1] */
     int *wait;     /* marks */
     size_t count, capacity;
-    int marks;
     bool *known; /* [as the items of gp_worker_waits]: the queue need not wait for that event, only the host */
+} gp_queue_waits;
+
+typedef struct gp_worker_queues {
+    int *mark; /* [pc] number of the mark behind the instruction; −1: none */
+    int marks;
+    gp_queue_waits within; /* the mini-batch */
+    gp_queue_waits behind; /* besides, where it begins behind another: of that one's marks and events */
 } gp_worker_queues;
 
 typedef struct gp_program_queues {
@@ -44,6 +50,7 @@ typedef struct gp_queues_request {
     const gp_stages *stages;
     const gp_programs *programs;
     const gp_waits *waits;       /* those programs' */
+    const gp_waits *behind;      /* where they begin behind another mini-batch; NULL: they do not */
     const gp_stage_plan *plans;  /* [stage]; NULL: not known, any routine may touch all that a stage receives */
     int piece_sized, last_sized; /* in them: of every micro-batch but the last; of the last */
     size_t memory;               /* bytes that may be taken meanwhile to follow all workers */

@@ -183,6 +183,16 @@ static gp_status post(gp_run *run, const gp_command *command, gp_error *err) {
     return wait_for_workers(run, err);
 }
 
+static gp_status check_rest(const gp_run *run, gp_error *err) {
+    return run->under_way == 0 ? GP_OK : gp_fail(err, GP_INTERNAL, "a step is under way");
+}
+
+/* What a run does between steps. */
+static gp_status post_at_rest(gp_run *run, const gp_command *command, gp_error *err) {
+    GP_RETURN_IF_FAILED(check_rest(run, err));
+    return post(run, command, err);
+}
+
 static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
     size_t mails;
     for (int m = 0; m < plan->mini_count; m++)
@@ -296,18 +306,59 @@ void gp_run_destroy(gp_run **run) {
     *run = NULL;
 }
 
-gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
+bool gp_plan_overlaps(const gp_plan *plan, int mini) {
+    return plan->minis[mini].behind != NULL;
+}
+
+static gp_command step_command(gp_run *run, int turn) {
     const gp_stage_plan *last = &run->plan->stage[run->plan->stages->count - 1];
-    gp_step_scalars scalars;
-    gp_command command = {.kind = GP_COMMAND_STEP,
-                          .mini = mini,
-                          .input = input,
-                          .worker = last->worker,
-                          .offset = last->base + last->scalars,
-                          .bytes = sizeof scalars,
-                          .host = &scalars};
+    return (gp_command){.kind = GP_COMMAND_STEP,
+                        .mini = run->mini,
+                        .worker = last->worker,
+                        .offset = last->base + last->scalars,
+                        .bytes = sizeof run->report[turn],
+                        .host = &run->report[turn]};
+}
+
+static gp_step_result result_of(const gp_step_scalars *report) {
+    return (gp_step_result){report->loss_sum, report->right, report->finite != 0, report->grad_norm, report->clip};
+}
+
+gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
+    GP_RETURN_IF_FAILED(check_rest(run, err));
+    run->mini = mini;
+    gp_command command = step_command(run, run->turn);
+    command.begins = command.ends = true;
+    command.input = input;
     GP_RETURN_IF_FAILED(post(run, &command, err));
-    *result = (gp_step_result){scalars.loss_sum, scalars.right, scalars.finite != 0, scalars.grad_norm, scalars.clip};
+    *result = result_of(&run->report[run->turn]);
+    return GP_OK;
+}
+
+gp_status gp_run_begin(gp_run *run, int mini, const gp_step_input *input, gp_error *err) {
+    bool behind = run->under_way > 0;
+    if (behind && (run->under_way == 2 || mini != run->mini || !gp_plan_overlaps(run->plan, mini) || run->recorder))
+        return gp_fail(err, GP_INTERNAL, "a step cannot be begun behind the one that is under way");
+    run->mini = mini;
+    if (behind) run->turn = 1 - run->turn;
+    gp_command command = step_command(run, run->turn);
+    command.begins = true;
+    command.behind = behind;
+    command.input = input;
+    GP_RETURN_IF_FAILED(post(run, &command, err));
+    run->under_way++;
+    return GP_OK;
+}
+
+gp_status gp_run_end(gp_run *run, gp_step_result *result, gp_error *err) {
+    if (run->under_way == 0) return gp_fail(err, GP_INTERNAL, "no step is under way");
+    int turn = run->under_way == 2 ? 1 - run->turn : run->turn;
+    gp_command command = step_command(run, turn);
+    command.ends = true;
+    command.before = run->under_way == 2;
+    GP_RETURN_IF_FAILED(post(run, &command, err));
+    run->under_way--;
+    *result = result_of(&run->report[turn]);
     return GP_OK;
 }
 
@@ -329,7 +380,7 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
                               .offset = last->base + stats->offset + (size_t)m * stats->bytes,
                               .bytes = (size_t)gp_mini_samples(its, m) * sample,
                               .host = (char *)out + (size_t)(its->piece * m) * sample};
-        GP_RETURN_IF_FAILED(post(run, &command, err));
+        GP_RETURN_IF_FAILED(post_at_rest(run, &command, err));
     }
     return GP_OK;
 }
@@ -342,7 +393,7 @@ gp_status gp_run_squares(gp_run *run, double *out, gp_error *err) {
                           .offset = last->base + last->squares,
                           .bytes = (last->squares_before + last->square_count) * sizeof(double),
                           .host = out};
-    return post(run, &command, err);
+    return post_at_rest(run, &command, err);
 }
 
 void gp_run_record(gp_run *run, gp_recorder *recorder) {
@@ -358,7 +409,7 @@ static gp_status move_param(gp_run *run, gp_command_kind kind, int param, int st
                           .offset = stage->base + (state < 0 ? its->master : its->state[state]),
                           .bytes = its->bytes,
                           .host = host};
-    return post(run, &command, err);
+    return post_at_rest(run, &command, err);
 }
 
 gp_status gp_run_read(gp_run *run, int param, int state, void *out, gp_error *err) {
@@ -371,7 +422,7 @@ gp_status gp_run_write(gp_run *run, int param, int state, const void *values, gp
 
 gp_status gp_run_refresh(gp_run *run, gp_error *err) {
     gp_command command = {.kind = GP_COMMAND_REFRESH};
-    return post(run, &command, err);
+    return post_at_rest(run, &command, err);
 }
 
 void *gp_run_arena(const gp_run *run, int worker) {

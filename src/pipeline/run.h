@@ -4,7 +4,8 @@
  * signals, the barrier and the cancel flag; a worker's memory is read by others only through a pull of what it sent.
  * The first error cancels the run: every wait ends, every worker stops, every later call returns the cause.
  *
- * The functions below are called by one thread (the trainer's), one at a time; they block until the workers are done.
+ * The functions below are called by one thread (the trainer's), one at a time; they block until the workers are done,
+ * but for gp_run_begin. While a step is under way only gp_run_begin, gp_run_end and gp_run_destroy may be called.
  */
 #ifndef GP_PIPELINE_RUN_H
 #define GP_PIPELINE_RUN_H
@@ -58,6 +59,15 @@ typedef struct gp_step_result {
 
 GP_MUST_USE gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result,
                                   gp_error *err);
+
+/* The step's two halves: everything is enqueued; it has come to its end. Where devices work on their own, the next step
+ * can be begun behind one that is under way (two at most), so that no device waits for the host between them: one of
+ * the same mini-batch plan, which trains, and nobody records. From a step that was not finite on, updates change
+ * nothing until one is begun when none is under way. gp_run_end: of the step that was begun first. */
+GP_MUST_USE gp_status gp_run_begin(gp_run *run, int mini, const gp_step_input *input, gp_error *err);
+GP_MUST_USE gp_status gp_run_end(gp_run *run, gp_step_result *result, gp_error *err);
+/* Whether a step of that mini-batch may be begun behind one that is under way. Pure. */
+bool gp_plan_overlaps(const gp_plan *plan, int mini);
 
 /* What the loss was given by the evaluation that ran last, of mini-batch plan `mini`: [samples, …] in the order of
  * memory, of plan->real. The plan was made with `predict`. */

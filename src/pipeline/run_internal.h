@@ -25,8 +25,10 @@ typedef struct gp_command {
     gp_command_kind kind;
     int worker; /* STEP, READ, WRITE: whose turn it is; others skip */
     int mini;
-    const gp_step_input *input;
-    size_t offset, bytes; /* in the arena; STEP: what is read when the step is done */
+    /* STEP: it is begun, ended, or both; begun behind one that is under way, ended before one. */
+    bool begins, ends, behind, before;
+    const gp_step_input *input; /* of what is begun */
+    size_t offset, bytes;       /* in the arena; STEP: what is read when the step is done */
     void *host;
 } gp_command;
 
@@ -66,7 +68,11 @@ struct gp_run {
     gp_barrier barrier;
     gp_signal posted; /* number of the last command */
     gp_command command;
-    uint64_t commands; /* posted so far; trainer only */
+    uint64_t commands;         /* posted so far; trainer only, as what follows */
+    int under_way;             /* steps: 0 … 2 */
+    int mini;                  /* theirs */
+    int turn;                  /* of the one that was begun last */
+    gp_step_scalars report[2]; /* [turn] what it comes to */
     gp_worker *workers;
     gp_mail *mail; /* [edge·max_pieces + micro] */
     int max_pieces;

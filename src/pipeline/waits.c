@@ -83,21 +83,31 @@ static gp_status add_wait(gp_worker_waits *waits, gp_wait wait, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status follow_slots(const gp_stages *stages, const gp_instr *instr, life_table *tables,
-                              gp_worker_waits *waits, gp_error *err) {
+/* The life that an instruction may begin; NULL: none. */
+static slot_life *begun_life(const gp_stages *stages, const gp_instr *instr, life_table *tables) {
     gp_frame frame;
     uint16_t slot;
     /* What arrives in a gradient slot lies beside what was sent from it, which only the backward overwrites. */
     bool beside = instr->op == GP_INSTR_RECV && stages->edges[instr->edge].kind == GP_EDGE_GRADIENT;
-    if (!beside && gp_instr_begins(stages, instr, &frame, &slot)) {
-        slot_life *life = find_life(&tables[frame], instr->stage, slot);
-        if (life->micro != instr->micro) {
-            for (size_t i = 0; i < life->count; i++) GP_RETURN_IF_FAILED(add_wait(waits, life->sent[i], err));
-            life->count = 0;
-            life->micro = instr->micro;
-        }
-    }
+    if (beside || !gp_instr_begins(stages, instr, &frame, &slot)) return NULL;
+    return find_life(&tables[frame], instr->stage, slot);
+}
+
+static gp_status begin_life(slot_life *life, const gp_instr *instr, gp_worker_waits *waits, gp_error *err) {
+    if (life->micro == instr->micro) return GP_OK;
+    for (size_t i = 0; i < life->count; i++) GP_RETURN_IF_FAILED(add_wait(waits, life->sent[i], err));
+    life->count = 0;
+    life->micro = instr->micro;
+    return GP_OK;
+}
+
+static gp_status follow_slots(const gp_stages *stages, const gp_instr *instr, life_table *tables,
+                              gp_worker_waits *waits, gp_error *err) {
+    slot_life *begun = begun_life(stages, instr, tables);
+    if (begun) GP_RETURN_IF_FAILED(begin_life(begun, instr, waits, err));
     if (instr->op == GP_INSTR_SEND && !gp_edge_is_fixed(&stages->edges[instr->edge])) {
+        gp_frame frame;
+        uint16_t slot;
         gp_instr_sends_from(stages, instr, &frame, &slot);
         slot_life *life = find_life(&tables[frame], instr->stage, slot);
         GP_RETURN_IF_FAILED(GP_GROW(&life->sent, &life->capacity, life->count + 1, err));
@@ -114,54 +124,131 @@ static size_t count_slot_instrs(const gp_program *program) {
     return count;
 }
 
-static gp_status derive_worker(const gp_stages *stages, const gp_program *program, bool slots, gp_worker_waits *waits,
-                               gp_error *err) {
-    life_table tables[GP_FRAMES] = {{0}};
+static gp_status open_tables(const gp_program *program, life_table tables[GP_FRAMES], gp_error *err) {
     size_t size = 16, touching = count_slot_instrs(program);
     while (size < 2 * touching) size *= 2;
-    gp_status status = GP_NEW(&waits->first, program->count + 1, err);
-    for (int f = 0; f < GP_FRAMES && slots && status == GP_OK; f++) {
+    for (int f = 0; f < GP_FRAMES; f++) {
         tables[f].size = size;
-        status = GP_NEW(&tables[f].items, size, err);
+        GP_RETURN_IF_FAILED(GP_NEW(&tables[f].items, size, err));
     }
-    for (size_t pc = 0; pc < program->count && status == GP_OK; pc++) {
+    return GP_OK;
+}
+
+static void close_tables(life_table tables[GP_FRAMES]) {
+    for (int f = 0; f < GP_FRAMES; f++) {
+        for (size_t i = 0; tables[f].items && i < tables[f].size; i++) free(tables[f].items[i].sent);
+        free(tables[f].items);
+    }
+}
+
+/* `tables`: NULL: nobody waits for slots. */
+static gp_status derive_worker(const gp_stages *stages, const gp_program *program, life_table *tables,
+                               gp_worker_waits *waits, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&waits->first, program->count + 1, err));
+    for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
         waits->first[pc] = waits->count;
         if (instr->op == GP_INSTR_RECV)
-            status = add_wait(waits, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, err);
-        if (slots && status == GP_OK) status = follow_slots(stages, instr, tables, waits, err);
+            GP_RETURN_IF_FAILED(add_wait(waits, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, err));
+        if (tables) GP_RETURN_IF_FAILED(follow_slots(stages, instr, tables, waits, err));
         waits->first[pc + 1] = waits->count;
     }
-    for (int f = 0; f < GP_FRAMES; f++) {
-        for (size_t i = 0; tables[f].items && i < size; i++) free(tables[f].items[i].sent);
-        free(tables[f].items);
+    return GP_OK;
+}
+
+/* ---- behind another mini-batch ----------------------------------------------------------------------------------- */
+
+/* All slots begin anew, also where it is the same micro-batch as before. */
+static void end_lives(life_table tables[GP_FRAMES]) {
+    for (int f = 0; f < GP_FRAMES; f++)
+        for (size_t i = 0; i < tables[f].size; i++) tables[f].items[i].micro = -1;
+}
+
+/* What was found out of the mini-batch, and what its gradients' squares are, is written by one instruction each. */
+static gp_status follow_fixed(const gp_stages *stages, const gp_instr *instr, int pieces, gp_worker_waits *waits,
+                              gp_error *err) {
+    const gp_stage *stage = &stages->stage[instr->stage];
+    uint16_t micro = (uint16_t)(pieces - 1);
+    bool totals = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
+    for (size_t i = 0; i < stage->flag_out.count && totals; i++)
+        GP_RETURN_IF_FAILED(add_wait(waits, (gp_wait){(uint32_t)stage->flag_out.items[i], micro, GP_WAIT_PULLED}, err));
+    if (instr->op != GP_INSTR_NORM || stage->norm_out < 0) return GP_OK;
+    return add_wait(waits, (gp_wait){(uint32_t)stage->norm_out, micro, GP_WAIT_PULLED}, err);
+}
+
+/* `tables` as the mini-batch before leaves them. */
+static gp_status derive_behind(const gp_stages *stages, const gp_program *program, int pieces, life_table *tables,
+                               gp_worker_waits *waits, gp_error *err) {
+    end_lives(tables);
+    GP_RETURN_IF_FAILED(GP_NEW(&waits->first, program->count + 1, err));
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *instr = &program->instrs[pc];
+        slot_life *begun = begun_life(stages, instr, tables);
+        waits->first[pc] = waits->count;
+        if (begun) GP_RETURN_IF_FAILED(begin_life(begun, instr, waits, err));
+        GP_RETURN_IF_FAILED(follow_fixed(stages, instr, pieces, waits, err));
+        waits->first[pc + 1] = waits->count;
     }
+    return GP_OK;
+}
+
+/* ---- all workers ------------------------------------------------------------------------------------------------- */
+
+/* `within`: in the mini-batch itself, and of `behind` the base. */
+static gp_status derive(const gp_stages *stages, const gp_programs *programs, int worker, bool slots,
+                        gp_worker_waits *within, gp_worker_waits *behind, gp_error *err) {
+    const gp_program *program = &programs->worker[worker];
+    life_table tables[GP_FRAMES] = {{0}};
+    gp_status status = slots ? open_tables(program, tables, err) : GP_OK;
+    if (status == GP_OK) status = derive_worker(stages, program, slots ? tables : NULL, within, err);
+    if (status == GP_OK && behind) status = derive_behind(stages, program, programs->pieces, tables, behind, err);
+    close_tables(tables);
     return status;
+}
+
+static void free_worker(gp_worker_waits *waits) {
+    free(waits->first);
+    free(waits->items);
+}
+
+static gp_status open_waits(const gp_programs *programs, gp_waits **out, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(out, 1, err));
+    (*out)->workers = programs->workers;
+    return GP_NEW(&(*out)->worker, programs->workers, err);
 }
 
 gp_status gp_waits_create(const gp_stages *stages, const gp_programs *programs, bool slots, gp_waits **out,
                           gp_error *err) {
     gp_waits *waits = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&waits, 1, err));
-    waits->workers = programs->workers;
-    gp_status status = GP_NEW(&waits->worker, programs->workers, err);
+    gp_status status = open_waits(programs, &waits, err);
     for (int w = 0; w < programs->workers && status == GP_OK; w++)
-        status = derive_worker(stages, &programs->worker[w], slots, &waits->worker[w], err);
-    if (status != GP_OK) {
+        status = derive(stages, programs, w, slots, &waits->worker[w], NULL, err);
+    if (status == GP_OK)
+        *out = waits;
+    else
         gp_waits_destroy(&waits);
-        return status;
+    return status;
+}
+
+gp_status gp_waits_create_behind(const gp_stages *stages, const gp_programs *programs, gp_waits **out, gp_error *err) {
+    gp_waits *waits = NULL;
+    gp_status status = open_waits(programs, &waits, err);
+    for (int w = 0; w < programs->workers && status == GP_OK; w++) {
+        gp_worker_waits within = {0};
+        status = derive(stages, programs, w, true, &within, &waits->worker[w], err);
+        free_worker(&within);
     }
-    *out = waits;
-    return GP_OK;
+    if (status == GP_OK)
+        *out = waits;
+    else
+        gp_waits_destroy(&waits);
+    return status;
 }
 
 void gp_waits_destroy(gp_waits **waits) {
     gp_waits *it = *waits;
     if (!it) return;
-    for (int w = 0; it->worker && w < it->workers; w++) {
-        free(it->worker[w].first);
-        free(it->worker[w].items);
-    }
+    for (int w = 0; it->worker && w < it->workers; w++) free_worker(&it->worker[w]);
     free(it->worker);
     free(it);
     *waits = NULL;

@@ -3,6 +3,9 @@
  * recv waits until its micro-batch was sent on its edge. An instruction that begins a new life of a slot waits until
  * all that was sent from the slot's last life has been pulled; in a gradient slot the backward does, since what is
  * received lies beside it. Pure; the result is read-only, any thread.
+ *
+ * A mini-batch may begin behind another one of the same programs that is still under way on devices: then an
+ * instruction that writes what others pulled in that one waits for it, besides.
  */
 #ifndef GP_PIPELINE_WAITS_H
 #define GP_PIPELINE_WAITS_H
@@ -36,6 +39,10 @@ typedef struct gp_waits {
 /* `slots`: also the waits for slots (false while none are assigned). */
 GP_MUST_USE gp_status gp_waits_create(const gp_stages *stages, const gp_programs *programs, bool slots, gp_waits **out,
                                       gp_error *err);
+/* What is waited for besides where a mini-batch that trains begins behind another: all kinds are GP_WAIT_PULLED, in
+ * that one. Of slots: what is begun first in each. Of fixed places: what is sent from there. */
+GP_MUST_USE gp_status gp_waits_create_behind(const gp_stages *stages, const gp_programs *programs, gp_waits **out,
+                                             gp_error *err);
 void gp_waits_destroy(gp_waits **waits);
 
 /* Frames that have slots. */

@@ -1,4 +1,5 @@
 /* What a worker does with its program: one function per kind of instruction, and not a word about schedules. */
+#include <stddef.h>
 #include <string.h>
 
 #include "pipeline/places.h"
@@ -102,24 +103,37 @@ static gp_status wait_for_event(gp_worker *worker, const gp_mini_plan *mini, con
     return kind->event_finish(event, &worker->run->cancel, err);
 }
 
-/* Other workers' instructions, then those of the worker's other queues. */
+static gp_status wait_for_marks(gp_worker *worker, const gp_queue_waits *waits, size_t pc, gp_stream *queue,
+                                gp_error *err) {
+    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
+    for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++)
+        GP_RETURN_IF_FAILED(kind->stream_wait(queue, worker->marks[waits->wait[i]], err));
+    return GP_OK;
+}
+
+/* Other workers' instructions, then those of the worker's other queues. What the mini-batch before did is enqueued: the
+ * host need not wait for that, and its events have not been recorded anew. */
 static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc, gp_error *err) {
     gp_run *run = worker->run;
-    const gp_device_kind *kind = run->plan->devices[worker->index].kind;
     const gp_worker_waits *waits = &mini->waits->worker[worker->index];
     const gp_worker_queues *queues = &mini->queues->worker[worker->index];
     gp_stream *queue =
         worker->queue[gp_instr_queue(run->plan->stages, &mini->programs->worker[worker->index].instrs[pc])];
+    if (run->command.behind) {
+        const gp_worker_waits *behind = &mini->behind->worker[worker->index];
+        for (size_t i = behind->first[pc]; i < behind->first[pc + 1]; i++)
+            if (!queues->behind.known[i])
+                GP_RETURN_IF_FAILED(wait_for_event(worker, mini, &behind->items[i], queue, err));
+        GP_RETURN_IF_FAILED(wait_for_marks(worker, &queues->behind, pc, queue, err));
+    }
     for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++) {
         const gp_wait *wait = &waits->items[i];
         gp_mail *mail = gp_run_mail(run, wait->edge, wait->micro);
         gp_signal *signal = wait->kind == GP_WAIT_SENT ? &mail->sent : &mail->pulled;
         GP_RETURN_IF_FAILED(gp_signal_wait(signal, worker->command, &run->cancel, err));
-        if (!queues->known[i]) GP_RETURN_IF_FAILED(wait_for_event(worker, mini, wait, queue, err));
+        if (!queues->within.known[i]) GP_RETURN_IF_FAILED(wait_for_event(worker, mini, wait, queue, err));
     }
-    for (size_t i = queues->first[pc]; i < queues->first[pc + 1]; i++)
-        GP_RETURN_IF_FAILED(kind->stream_wait(queue, worker->marks[queues->wait[i]], err));
-    return GP_OK;
+    return wait_for_marks(worker, &queues->within, pc, queue, err);
 }
 
 static gp_status carry_out_marked(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
@@ -154,56 +168,80 @@ static gp_status one_instr(gp_worker *worker, const gp_mini_plan *mini, const gp
     return gp_spans_end(worker, site, err);
 }
 
-static gp_status write_scalars(gp_worker *worker, const gp_step_input *input, gp_error *err) {
+/* Behind a step that is under way what was found out of that one stays, until it is found out anew. */
+static gp_status write_scalars(gp_worker *worker, const gp_command *command, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
+    size_t bytes = command->behind ? offsetof(gp_step_scalars, loss_sum) : sizeof(gp_step_scalars);
     gp_step_scalars scalars;
     memset(&scalars, 0, sizeof scalars);
-    scalars.seed = input->seed;
-    scalars.step = input->step;
-    scalars.rate = input->rate;
-    scalars.divisor = input->divisor;
+    scalars.seed = command->input->seed;
+    scalars.step = command->input->step;
+    scalars.rate = command->input->rate;
+    scalars.divisor = command->input->divisor;
     scalars.finite = 1;
     scalars.clip = 1;
     for (int s = 0; s < plan->stages->count; s++) {
         const gp_stage_plan *stage = &plan->stage[s];
         if (stage->worker != worker->index) continue;
-        GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->copy_in(worker->queue[GP_QUEUE_COMPUTE],
-                                                                       worker->arena + stage->base + stage->scalars,
-                                                                       &scalars, sizeof scalars, err));
+        GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->copy_in(
+            worker->queue[GP_QUEUE_COMPUTE], worker->arena + stage->base + stage->scalars, &scalars, bytes, err));
     }
     return GP_OK;
+}
+
+static gp_status turn_queues(gp_worker *worker, gp_error *err) {
+    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
+    for (int q = 0; q < GP_QUEUES && kind->stream_turn; q++)
+        GP_RETURN_IF_FAILED(kind->stream_turn(worker->queue[q], err));
+    return GP_OK;
+}
+
+static gp_status begin(gp_worker *worker, const gp_program *program, gp_error *err) {
+    const gp_command *command = &worker->run->command;
+    if (command->behind) GP_RETURN_IF_FAILED(turn_queues(worker, err));
+    GP_RETURN_IF_FAILED(write_scalars(worker, command, err));
+    if (worker->run->watches) GP_RETURN_IF_FAILED(gp_watch_params(worker, err));
+    return gp_spans_begin(worker, program, err);
+}
+
+static gp_status run_program(gp_worker *worker, gp_error *err) {
+    const gp_command *command = &worker->run->command;
+    const gp_mini_plan *mini = &worker->run->plan->minis[command->mini];
+    const gp_program *program = &mini->programs->worker[worker->index];
+    if (begin(worker, program, err) != GP_OK) return gp_error_context(err, "worker %d: ", worker->index);
+    for (size_t pc = 0; pc < program->count; pc++) {
+        gp_site site = {worker->index, command->mini, command->input->step, pc, &program->instrs[pc]};
+        if (one_instr(worker, mini, &site, err) == GP_OK) continue;
+        char text[GP_INSTR_TEXT];
+        return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
+    }
+    if (command->worker != worker->index) return GP_OK;
+    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
+    if (kind->copy_out(worker->queue[GP_QUEUE_COMPUTE], command->host, worker->arena + command->offset, command->bytes,
+                       err) == GP_OK)
+        return GP_OK;
+    return gp_error_context(err, "worker %d, end of the step: ", worker->index);
 }
 
 /* The step's only wait for the device. */
 static gp_status finish(gp_worker *worker, gp_error *err) {
     gp_run *run = worker->run;
-    const gp_command *command = &run->command;
     const gp_device_kind *kind = run->plan->devices[worker->index].kind;
-    if (command->worker == worker->index)
-        GP_RETURN_IF_FAILED(kind->copy_out(worker->queue[GP_QUEUE_COMPUTE], command->host,
-                                           worker->arena + command->offset, command->bytes, err));
-    for (int q = 0; q < GP_QUEUES; q++) GP_RETURN_IF_FAILED(kind->stream_finish(worker->queue[q], &run->cancel, err));
-    return gp_spans_collect(worker, err);
-}
-
-static gp_status run_program(gp_worker *worker, gp_error *err) {
-    const gp_run *run = worker->run;
-    const gp_mini_plan *mini = &run->plan->minis[run->command.mini];
-    const gp_program *program = &mini->programs->worker[worker->index];
-    if (write_scalars(worker, run->command.input, err) != GP_OK ||
-        (run->watches && gp_watch_params(worker, err) != GP_OK) || gp_spans_begin(worker, program, err) != GP_OK)
-        return gp_error_context(err, "worker %d: ", worker->index);
-    for (size_t pc = 0; pc < program->count; pc++) {
-        gp_site site = {worker->index, run->command.mini, run->command.input->step, pc, &program->instrs[pc]};
-        if (one_instr(worker, mini, &site, err) == GP_OK) continue;
-        char text[GP_INSTR_TEXT];
-        return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
+    bool before = run->command.before;
+    gp_status status = GP_OK;
+    for (int q = 0; q < GP_QUEUES && status == GP_OK; q++) {
+        if (!before) status = kind->stream_finish(worker->queue[q], &run->cancel, err);
+        if (before && kind->turn_finish) status = kind->turn_finish(worker->queue[q], &run->cancel, err);
     }
-    return finish(worker, err) == GP_OK ? GP_OK : gp_error_context(err, "worker %d, end of the step: ", worker->index);
+    if (status == GP_OK && !before) status = gp_spans_collect(worker, err);
+    return status == GP_OK ? GP_OK : gp_error_context(err, "worker %d, end of the step: ", worker->index);
 }
 
 gp_status gp_worker_step(gp_worker *worker, gp_error *err) {
-    gp_status status = run_program(worker, err);
+    const gp_command *command = &worker->run->command;
+    gp_status status = GP_OK;
+    if (command->begins) status = run_program(worker, err);
+    if (command->ends && status == GP_OK) status = finish(worker, err);
     if (status == GP_DEVICE) gp_places_tell(worker->run, err);
     return status;
 }

@@ -35,13 +35,13 @@ static void each_call_fails(void **state) {
     const double seconds = gp_note_seconds;
     gp_note_seconds = 0;
     recorder_begin(&(recorder_options){RECORDER_EAGER, 0, 2, -1, -1, 0, 0, 0});
-    assert_int_equal(training_run(&options, 2, NULL, &err), GP_OK);
+    assert_int_equal(training_run(&options, 4, false, NULL, &err), GP_OK);
     assert_null(recorder_end(&counts));
     long failed = 0, ended_well = 0;
     for (long call = 0; call < counts.calls; call++) {
         err = (gp_error){0};
         recorder_begin(&(recorder_options){RECORDER_EAGER, 0, 2, -1, call, 0, 0, 0});
-        gp_status status = training_run(&options, 2, NULL, &err);
+        gp_status status = training_run(&options, 4, false, NULL, &err);
         const char *sentence = recorder_end(NULL);
         if (sentence) fail_msg("call %ld: %s", call, sentence);
         if (status == GP_OK) {
@@ -136,7 +136,7 @@ static void fail_late(double seconds, int devices, recorder_policy policy, tally
     for (long work = 1 + (long)policy; status != GP_OK || work == 1 + (long)policy; work += stride) {
         gp_error err = {0};
         recorder_begin(&(recorder_options){policy, 3, devices, -1, -1, work, 0, 0});
-        status = training_run(&options, 2, NULL, &err);
+        status = training_run(&options, 2, false, NULL, &err);
         const char *sentence = recorder_end(NULL);
         if (sentence) fail_msg("%d devices, policy %d, work %ld: %s", devices, (int)policy, work, sentence);
         const recorder_fault *fault = recorder_failed();

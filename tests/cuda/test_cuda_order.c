@@ -38,12 +38,12 @@ static const char network_b[] = "input: {shape: [9]}\n"
 static const training_cut skips[] = {{network_a, 1, {12}}, {network_a, 2, {5, 7}}, {network_a, 4, {3, 3, 3, 3}}};
 static const training_cut vectors[] = {{network_b, 1, {8}}, {network_b, 3, {3, 3, 2}}};
 
-static training_outcome train_recorded(const harness_options *options, recorder_policy policy, uint64_t seed) {
+static training_outcome train_in(const harness_options *options, recorder_policy policy, uint64_t seed, bool alone) {
     gp_error err = {0};
     training_outcome out = {0};
     recorder_counts counts;
     recorder_begin(&(recorder_options){policy, seed, 4, -1, -1, 0, 0, 0});
-    gp_status status = training_run(options, TRAINING_STEPS, &out, &err);
+    gp_status status = training_run(options, TRAINING_STEPS, alone, &out, &err);
     const char *sentence = recorder_end(&counts);
     if (sentence || status != GP_OK)
         fail_msg("%d stages, checkpoint %d, lockstep %d, policy %d: %s", options->stages, options->checkpoint,
@@ -52,13 +52,17 @@ static training_outcome train_recorded(const harness_options *options, recorder_
     return out;
 }
 
-/* Every cut, mode, order: the same bits; and the CPU's numbers. */
+static training_outcome train_recorded(const harness_options *options, recorder_policy policy, uint64_t seed) {
+    return train_in(options, policy, seed, false);
+}
+
+/* Every cut, mode, order, steps alone and behind one another: the same bits; and the CPU's numbers. */
 static void check_network(const training_cut *cuts, size_t count) {
     harness_options options = training_options(&cuts[0], GP_CHECKPOINT_NEVER, false, 1);
-    training_outcome first = train_recorded(&options, RECORDER_EAGER, 0), on_cpu = {0};
+    training_outcome first = train_in(&options, RECORDER_EAGER, 0, true), on_cpu = {0};
     gp_error err = {0};
     options.kind = &gp_cpu_kind;
-    assert_int_equal(training_run(&options, TRAINING_STEPS, &on_cpu, &err), GP_OK);
+    assert_int_equal(training_run(&options, TRAINING_STEPS, false, &on_cpu, &err), GP_OK);
     for (int i = 0; i < TRAINING_STEPS; i++)
         assert_true(fabs(first.losses[i] - on_cpu.losses[i]) <= 2e-5 * on_cpu.losses[i]);
     uint64_t seed = 0;
@@ -176,12 +180,12 @@ static void every_wait_is_needed(void **state) {
     gp_error err = {0};
     training_outcome out = {0};
     recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, -1, -1, 0, 0, 0});
-    assert_int_equal(training_run(&options, TRAINING_STEPS, &out, &err), GP_OK);
+    assert_int_equal(training_run(&options, TRAINING_STEPS, false, &out, &err), GP_OK);
     assert_null(recorder_end(&counts));
     long needless = 0;
     for (long wait = 0; wait < counts.waits; wait++) {
         recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, wait, -1, 0, 0, 0});
-        gp_status status = training_run(&options, TRAINING_STEPS, &out, &err);
+        gp_status status = training_run(&options, TRAINING_STEPS, false, &out, &err);
         const char *sentence = recorder_end(NULL);
         if (!sentence && status == GP_OK) needless++;
     }

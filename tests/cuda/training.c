@@ -31,8 +31,8 @@ harness_options training_options(const training_cut *its, gp_checkpoint_mode mod
 }
 
 /* What a worker has seen goes with the signals that it raises. */
-static size_t word_of(const gp_plan *plan, gp_wait_kind kind, uint32_t edge, uint16_t micro) {
-    return (kind * plan->stages->edge_count + edge) * MICRO_BATCHES + micro;
+static size_t word_of(const gp_plan *plan, uint64_t step, gp_wait_kind kind, uint32_t edge, uint16_t micro) {
+    return ((step * 2 + kind) * plan->stages->edge_count + edge) * MICRO_BATCHES + micro;
 }
 
 static gp_status hear(void *context, const gp_site *site, gp_error *err) {
@@ -41,8 +41,8 @@ static gp_status hear(void *context, const gp_site *site, gp_error *err) {
     (void)err;
     labels_come_to(h->plan, site);
     for (size_t i = waits->first[site->pc]; i < waits->first[site->pc + 1]; i++)
-        recorder_hear(
-            word_of(h->plan, (gp_wait_kind)waits->items[i].kind, waits->items[i].edge, waits->items[i].micro));
+        recorder_hear(word_of(h->plan, site->step, (gp_wait_kind)waits->items[i].kind, waits->items[i].edge,
+                              waits->items[i].micro));
     return GP_OK;
 }
 
@@ -50,33 +50,54 @@ static gp_status tell(void *context, const gp_site *site, gp_error *err) {
     const harness *h = context;
     (void)err;
     if (site->instr->op == GP_INSTR_SEND || site->instr->op == GP_INSTR_RECV)
-        recorder_tell(word_of(h->plan, site->instr->op == GP_INSTR_SEND ? GP_WAIT_SENT : GP_WAIT_PULLED,
+        recorder_tell(word_of(h->plan, site->step, site->instr->op == GP_INSTR_SEND ? GP_WAIT_SENT : GP_WAIT_PULLED,
                               site->instr->edge, site->instr->micro));
     return GP_OK;
 }
 
-gp_status training_run(const harness_options *options, int steps, training_outcome *out, gp_error *err) {
-    static const struct {
-        int64_t samples;
-        bool training;
-    } turns[TRAINING_STEPS] = {{BATCH, true}, {EVALUATED, false}, {BATCH, true}, {LAST, true}};
-    harness h;
+typedef struct turn {
+    int64_t samples;
+    bool training;
+} turn;
+
+static const turn turns[TRAINING_STEPS] = {
+    {BATCH, true}, {BATCH, true}, {BATCH, true}, {EVALUATED, false}, {LAST, true}};
+
+/* Whether turn `i` begins behind the one before it. */
+static bool is_behind(const harness *h, int i, bool alone) {
+    if (alone || i == 0 || turns[i].samples != turns[i - 1].samples) return false;
+    return gp_plan_overlaps(h->plan, gp_plan_find(h->plan, turns[i].training, turns[i].samples));
+}
+
+static gp_status end_turn(harness *h, int i, training_outcome *out, gp_error *err) {
     gp_step_result result;
-    uint64_t hash = 0;
+    GP_RETURN_IF_FAILED(gp_run_end(h->run, &result, err));
+    if (out) out->losses[i] = result.loss_sum;
+    return GP_OK;
+}
+
+static gp_status run_turns(harness *h, int steps, bool alone, training_outcome *out, gp_error *err) {
+    int ended = 0;
+    for (int i = 0; i < steps; i++) {
+        int most = is_behind(h, i, alone) ? 1 : 0;
+        for (; i - ended > most; ended++) GP_RETURN_IF_FAILED(end_turn(h, ended, out, err));
+        if (ended == i) recorder_meet();
+        GP_RETURN_IF_FAILED(harness_begin(h, turns[i].samples, turns[i].training, (uint32_t)i + 1, err));
+    }
+    for (; ended < steps; ended++) GP_RETURN_IF_FAILED(end_turn(h, ended, out, err));
+    return GP_OK;
+}
+
+gp_status training_run(const harness_options *options, int steps, bool alone, training_outcome *out, gp_error *err) {
+    harness h;
     const gp_hooks hooks = {.before = hear, .after = tell, .context = &h};
     harness_plan(&h, options);
     gp_status status = harness_try_start(&h, &hooks, err);
-    for (uint32_t i = 0; i < (uint32_t)steps && status == GP_OK; i++) {
-        recorder_meet();
-        status = harness_step(&h, turns[i].samples, turns[i].training, i + 1, &result, err);
-        if (status != GP_OK || !out) continue;
-        out->losses[i] = result.loss_sum;
-        hash = gp_hash_bytes(hash, &result.loss_sum, sizeof result.loss_sum);
-    }
+    if (status == GP_OK) status = run_turns(&h, steps, alone, out, err);
     recorder_meet();
     if (status == GP_OK && out) {
         uint64_t kept = harness_hash(&h);
-        out->hash = gp_hash_bytes(hash, &kept, sizeof kept);
+        out->hash = gp_hash_bytes(gp_hash_bytes(0, out->losses, sizeof out->losses), &kept, sizeof kept);
         recorder_meet();
     }
     harness_end(&h);

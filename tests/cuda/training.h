@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include "pipeline/harness.h"
 
-enum { TRAINING_MAX_STAGES = 5, TRAINING_STEPS = 4 };
+enum { TRAINING_MAX_STAGES = 5, TRAINING_STEPS = 5 };
 
 /* A network and how it is cut. */
 typedef struct training_cut {
@@ -23,8 +23,9 @@ typedef struct training_outcome {
     double losses[TRAINING_STEPS];
 } training_outcome;
 
-/* The first `steps` of: a step, an evaluation, a step, a smaller one; between two of them all threads of the recorder
- * meet. `out` may be NULL: then nothing is read at the end. */
-gp_status training_run(const harness_options *options, int steps, training_outcome *out, gp_error *err);
+/* The first `steps` of: three steps, an evaluation, a smaller step. Steps begin behind one another where the plan has
+ * it so, but with `alone`; where nothing is under way all threads of the recorder meet. `out` may be NULL: then nothing
+ * is read at the end. */
+gp_status training_run(const harness_options *options, int steps, bool alone, training_outcome *out, gp_error *err);
 
 #endif

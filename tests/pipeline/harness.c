@@ -123,12 +123,24 @@ gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step
     return harness_run(h, samples, training, step, result, err);
 }
 
+static gp_step_input input_of(const harness *h, int64_t samples, bool training, uint32_t step, int *mini) {
+    *mini = gp_plan_find(h->plan, training, samples);
+    assert_true(*mini >= 0);
+    return (gp_step_input){h->input, h->target, 7, step, 0.05, (double)(samples * h->target_elements)};
+}
+
 gp_status harness_run(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result,
                       gp_error *err) {
-    gp_step_input input = {h->input, h->target, 7, step, 0.05, (double)(samples * h->target_elements)};
-    int mini = gp_plan_find(h->plan, training, samples);
-    assert_true(mini >= 0);
+    int mini;
+    gp_step_input input = input_of(h, samples, training, step, &mini);
     return gp_run_step(h->run, mini, &input, result, err);
+}
+
+gp_status harness_begin(harness *h, int64_t samples, bool training, uint32_t step, gp_error *err) {
+    int mini;
+    harness_make_data(h, samples, step);
+    gp_step_input input = input_of(h, samples, training, step, &mini);
+    return gp_run_begin(h->run, mini, &input, err);
 }
 
 uint64_t harness_hash(harness *h) {

@@ -89,6 +89,8 @@ gp_status harness_step(harness *h, int64_t samples, bool training, uint32_t step
 /* Its two halves: the mini-batch into h->input and h->target; a step on what is there. */
 void harness_make_data(harness *h, int64_t samples, uint32_t step);
 gp_status harness_run(harness *h, int64_t samples, bool training, uint32_t step, gp_step_result *result, gp_error *err);
+/* The first half of a step, which gp_run_end ends. */
+gp_status harness_begin(harness *h, int64_t samples, bool training, uint32_t step, gp_error *err);
 /* Hash of all parameters, buffers and optimizer states. */
 uint64_t harness_hash(harness *h);
 void harness_end(harness *h);

@@ -1,5 +1,5 @@
 /* The queues of all workers: whatever two instructions touch, one of them writing, is in an order that queues and waits
- * give; and every wait is needed for that. */
+ * give, in a mini-batch and from one to the next that begins behind it; and every wait is needed for that. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -34,21 +34,42 @@ static const cut cuts[] = {
     {network_vectors, 4, {1, 2, 4, 2}, {.kind = GP_SCHEDULE_ZB_V}},
 };
 
-/* All instructions of a mini-batch, of all workers, in an order in which they may be carried out. */
+/* All instructions of a mini-batch, of all workers, in an order in which they may be carried out; then those of a
+ * second one behind it. */
 typedef struct node {
-    int worker;
+    int worker, round;
     size_t pc;
     const gp_instr *instr;
     gp_queue queue;
 } node;
 
+/* Something that a queue waits for. */
+typedef struct wait {
+    int worker;
+    bool behind;  /* in the mini-batch before */
+    bool event;   /* of another worker; else a mark */
+    size_t index; /* in its list */
+    bool known;
+} wait;
+
+/* That one instruction ends before another begins. */
+typedef struct link {
+    size_t from;
+    long wait; /* by which; −1: they are in one queue */
+} link;
+
 typedef struct view {
     const gp_plan *plan;
     const gp_mini_plan *mini;
+    int rounds;
     node *nodes;
     size_t count, words;
     bool *conflict;   /* [a·count + b], a < b: both touch something, and one of them writes it */
     uint64_t *before; /* [b·words]: bit a: a has ended when b begins */
+    wait *waits;
+    size_t wait_count;
+    link *links; /* those of b: [first_link[b]] … */
+    size_t *first_link, link_count, link_capacity;
 } view;
 
 /* What a receive reads lies in the sender's arena. */
@@ -62,35 +83,39 @@ typedef struct reaches {
     size_t count;
 } reaches;
 
-static const node *find_node(const view *v, gp_instr_op op, uint32_t edge, uint16_t micro) {
-    for (size_t i = 0; i < v->count; i++)
-        if (v->nodes[i].instr->op == op && v->nodes[i].instr->edge == edge && v->nodes[i].instr->micro == micro)
-            return &v->nodes[i];
+static const node *find_node(const view *v, int round, gp_instr_op op, uint32_t edge, uint16_t micro) {
+    for (size_t i = 0; i < v->count; i++) {
+        const node *n = &v->nodes[i];
+        if (n->round == round && n->instr->op == op && n->instr->edge == edge && n->instr->micro == micro) return n;
+    }
     return NULL;
 }
 
-static bool may_go(const view *v, int worker, size_t pc) {
+static bool may_go(const view *v, int round, int worker, size_t pc) {
     const gp_worker_waits *waits = &v->mini->waits->worker[worker];
     for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++)
-        if (!find_node(v, waits->items[i].kind == GP_WAIT_SENT ? GP_INSTR_SEND : GP_INSTR_RECV, waits->items[i].edge,
-                       waits->items[i].micro))
+        if (!find_node(v, round, waits->items[i].kind == GP_WAIT_SENT ? GP_INSTR_SEND : GP_INSTR_RECV,
+                       waits->items[i].edge, waits->items[i].micro))
             return false;
     return true;
 }
 
 static void list_nodes(view *v) {
-    size_t all = 0, pc[MAX_STAGES] = {0};
+    size_t all = 0;
     for (int w = 0; w < v->plan->workers; w++) all += v->mini->programs->worker[w].count;
-    v->nodes = calloc(all, sizeof *v->nodes);
+    v->nodes = calloc((size_t)v->rounds * all, sizeof *v->nodes);
     assert_non_null(v->nodes);
-    while (v->count < all)
-        for (int w = 0; w < v->plan->workers; w++) {
-            const gp_program *program = &v->mini->programs->worker[w];
-            for (; pc[w] < program->count && may_go(v, w, pc[w]); pc[w]++) {
-                const gp_instr *instr = &program->instrs[pc[w]];
-                v->nodes[v->count++] = (node){w, pc[w], instr, gp_instr_queue(v->plan->stages, instr)};
+    for (int round = 0; round < v->rounds; round++) {
+        size_t pc[MAX_STAGES] = {0};
+        while (v->count < (size_t)(round + 1) * all)
+            for (int w = 0; w < v->plan->workers; w++) {
+                const gp_program *program = &v->mini->programs->worker[w];
+                for (; pc[w] < program->count && may_go(v, round, w, pc[w]); pc[w]++) {
+                    const gp_instr *instr = &program->instrs[pc[w]];
+                    v->nodes[v->count++] = (node){w, round, pc[w], instr, gp_instr_queue(v->plan->stages, instr)};
+                }
             }
-        }
+    }
 }
 
 static reaches reaches_of(const view *v, const node *n) {
@@ -104,7 +129,7 @@ static reaches reaches_of(const view *v, const node *n) {
     for (size_t i = 0; i < touches.count && n->instr->op != GP_INSTR_SEND; i++)
         out.items[out.count++] = (reach){n->worker, touches.items[i]};
     if (n->instr->op == GP_INSTR_RECV) {
-        const node *sender = find_node(v, GP_INSTR_SEND, n->instr->edge, n->instr->micro);
+        const node *sender = find_node(v, n->round, GP_INSTR_SEND, n->instr->edge, n->instr->micro);
         gp_touch touch = {.write = false};
         gp_instr_copy(v->plan, v->mini, sender->instr, &touch.offset, &touch.bytes);
         out.items[out.count++] = (reach){sender->worker, touch};
@@ -144,36 +169,81 @@ static bool is_before(const view *v, size_t a, size_t b) {
     return v->before[b * v->words + a / 64] >> a % 64 & 1;
 }
 
-/* The waits of a worker's queues: marks first, then those for other workers. */
-static size_t count_waits(const view *v, int worker) {
-    return v->mini->queues->worker[worker].count + v->mini->waits->worker[worker].count;
+static const gp_queue_waits *list_of(const view *v, const wait *its) {
+    const gp_worker_queues *queues = &v->mini->queues->worker[its->worker];
+    return its->behind ? &queues->behind : &queues->within;
 }
 
-/* Whether wait number `wait` of the worker of `b` is one of b's, and for a. */
-static bool waits_for(const view *v, size_t wait, const node *a, const node *b) {
-    const gp_worker_queues *queues = &v->mini->queues->worker[b->worker];
-    const gp_worker_waits *waits = &v->mini->waits->worker[b->worker];
-    if (wait < queues->count)
-        return wait >= queues->first[b->pc] && wait < queues->first[b->pc + 1] && a->worker == b->worker &&
-               queues->wait[wait] == queues->mark[a->pc];
-    wait -= queues->count;
-    if (wait < waits->first[b->pc] || wait >= waits->first[b->pc + 1] || queues->known[wait]) return false;
-    const gp_wait *it = &waits->items[wait];
-    return a->instr->op == (it->kind == GP_WAIT_SENT ? GP_INSTR_SEND : GP_INSTR_RECV) && a->instr->edge == it->edge &&
-           a->instr->micro == it->micro;
+static const gp_worker_waits *events_of(const view *v, const wait *its) {
+    return &(its->behind ? v->mini->behind : v->mini->waits)->worker[its->worker];
 }
 
-/* The order without one wait of one worker (−1: with all). */
-static void find_order(view *v, int worker, size_t without) {
+static void list_waits(view *v) {
+    size_t most = 0;
+    for (int w = 0; w < v->plan->workers; w++)
+        for (int behind = 0; behind < v->rounds; behind++) {
+            wait it = {.worker = w, .behind = behind > 0};
+            most += list_of(v, &it)->count + events_of(v, &it)->count;
+        }
+    v->waits = calloc(most + 1, sizeof *v->waits);
+    assert_non_null(v->waits);
+    for (int w = 0; w < v->plan->workers; w++)
+        for (int behind = 0; behind < v->rounds; behind++) {
+            wait it = {.worker = w, .behind = behind > 0};
+            for (; it.index < list_of(v, &it)->count; it.index++) v->waits[v->wait_count++] = it;
+            it.event = true;
+            for (it.index = 0; it.index < events_of(v, &it)->count; it.index++) {
+                it.known = list_of(v, &it)->known[it.index];
+                v->waits[v->wait_count++] = it;
+            }
+        }
+}
+
+/* Whether it is a wait of b, and for a. */
+static bool waits_for(const view *v, const wait *its, const node *a, const node *b) {
+    if (its->worker != b->worker || its->known || a->round != b->round - its->behind) return false;
+    if (its->event) {
+        const gp_worker_waits *events = events_of(v, its);
+        if (its->index < events->first[b->pc] || its->index >= events->first[b->pc + 1]) return false;
+        const gp_wait *it = &events->items[its->index];
+        return a->instr->op == (it->kind == GP_WAIT_SENT ? GP_INSTR_SEND : GP_INSTR_RECV) &&
+               a->instr->edge == it->edge && a->instr->micro == it->micro;
+    }
+    const gp_queue_waits *marks = list_of(v, its);
+    return its->index >= marks->first[b->pc] && its->index < marks->first[b->pc + 1] && a->worker == b->worker &&
+           marks->wait[its->index] == v->mini->queues->worker[b->worker].mark[a->pc];
+}
+
+static void add_link(view *v, size_t from, long by) {
+    if (v->link_count == v->link_capacity) {
+        v->link_capacity = 2 * v->link_capacity + 64;
+        v->links = realloc(v->links, v->link_capacity * sizeof *v->links);
+        assert_non_null(v->links);
+    }
+    v->links[v->link_count++] = (link){from, by};
+}
+
+static void list_links(view *v) {
+    v->first_link = calloc(v->count + 1, sizeof *v->first_link);
+    assert_non_null(v->first_link);
+    for (size_t b = 0; b < v->count; b++) {
+        const node *y = &v->nodes[b];
+        v->first_link[b] = v->link_count;
+        for (size_t a = 0; a < b; a++)
+            if (v->nodes[a].worker == y->worker && v->nodes[a].queue == y->queue) add_link(v, a, -1);
+        for (size_t i = 0; i < v->wait_count; i++)
+            for (size_t a = 0; a < b && v->waits[i].worker == y->worker; a++)
+                if (waits_for(v, &v->waits[i], &v->nodes[a], y)) add_link(v, a, (long)i);
+    }
+    v->first_link[v->count] = v->link_count;
+}
+
+/* The order without one wait (−2: with all). */
+static void find_order(view *v, long without) {
     memset(v->before, 0, v->count * v->words * sizeof *v->before);
     for (size_t b = 0; b < v->count; b++)
-        for (size_t a = 0; a < b; a++) {
-            const node *x = &v->nodes[a], *y = &v->nodes[b];
-            bool direct = x->worker == y->worker && x->queue == y->queue;
-            for (size_t i = 0; !direct && i < count_waits(v, y->worker); i++)
-                direct = (y->worker != worker || i != without) && waits_for(v, i, x, y);
-            if (direct) follow(v, a, b);
-        }
+        for (size_t l = v->first_link[b]; l < v->first_link[b + 1]; l++)
+            if (v->links[l].wait != without) follow(v, v->links[l].from, b);
 }
 
 static bool all_ordered(const view *v) {
@@ -183,22 +253,38 @@ static bool all_ordered(const view *v) {
     return true;
 }
 
-static bool is_known(const view *v, int worker, size_t wait) {
-    const gp_worker_queues *queues = &v->mini->queues->worker[worker];
-    return wait >= queues->count && queues->known[wait - queues->count];
+static void open_view(view *v, const gp_plan *plan, const gp_mini_plan *mini, int rounds) {
+    *v = (view){.plan = plan, .mini = mini, .rounds = rounds};
+    list_nodes(v);
+    v->words = (v->count + 63) / 64;
+    v->before = calloc(v->count * v->words, sizeof *v->before);
+    assert_non_null(v->before);
+    find_conflicts(v);
+    list_waits(v);
+    list_links(v);
+    find_order(v, -2);
+    assert_true(all_ordered(v));
+}
+
+static void close_view(view *v) {
+    free(v->nodes);
+    free(v->conflict);
+    free(v->before);
+    free(v->waits);
+    free(v->links);
+    free(v->first_link);
 }
 
 /* Without memory to follow other workers there are more waits, and the order is as whole. */
-static void check_narrow(view *v, gp_mini_plan *mini) {
+static void check_narrow(const view *with, gp_mini_plan *mini) {
     gp_error err = {0};
+    view v;
     gp_program_queues *wide = mini->queues;
-    assert_int_equal(gp_mini_queues(v->plan, mini, 0, &err), GP_OK);
-    find_order(v, -1, 0);
-    assert_true(all_ordered(v));
-    for (int w = 0; w < v->plan->workers; w++) {
-        assert_true(mini->queues->worker[w].count >= wide->worker[w].count);
-        for (size_t i = 0; i < mini->waits->worker[w].count; i++) assert_false(mini->queues->worker[w].known[i]);
-    }
+    assert_int_equal(gp_mini_queues(with->plan, mini, 0, &err), GP_OK);
+    open_view(&v, with->plan, mini, with->rounds);
+    assert_true(v.wait_count >= with->wait_count);
+    for (size_t i = 0; i < v.wait_count; i++) assert_false(v.waits[i].known);
+    close_view(&v);
     gp_queues_destroy(&mini->queues);
     mini->queues = wide;
 }
@@ -213,33 +299,43 @@ static void check_gradients(const view *v) {
     }
 }
 
-/* Counts the waits, and those for other workers that the queue need not wait for. */
-static void check(const gp_plan *plan, gp_mini_plan *mini, size_t *waits, size_t *known) {
-    view v = {.plan = plan, .mini = mini};
-    list_nodes(&v);
-    v.words = (v.count + 63) / 64;
-    v.before = calloc(v.count * v.words, sizeof *v.before);
-    assert_non_null(v.before);
-    find_conflicts(&v);
-    find_order(&v, -1, 0);
-    assert_true(all_ordered(&v));
-    for (int w = 0; w < plan->workers; w++)
-        for (size_t i = 0; i < count_waits(&v, w); i++) {
-            ++*(is_known(&v, w, i) ? known : waits);
-            if (is_known(&v, w, i)) continue;
-            find_order(&v, w, i);
-            if (all_ordered(&v)) fail_msg("worker %d: wait %zu of %zu is not needed", w, i, count_waits(&v, w));
-        }
+typedef struct counts {
+    size_t needed, known;
+} counts;
+
+/* `rounds` 1: the waits within a mini-batch; 2: those for the one before. */
+static void check(const gp_plan *plan, gp_mini_plan *mini, int rounds, counts *out) {
+    view v;
+    open_view(&v, plan, mini, rounds);
+    for (size_t i = 0; i < v.wait_count; i++) {
+        if (v.waits[i].behind != (rounds == 2)) continue;
+        ++*(v.waits[i].known ? &out->known : &out->needed);
+        if (v.waits[i].known) continue;
+        find_order(&v, (long)i);
+        if (all_ordered(&v))
+            fail_msg("worker %d: wait %zu of %zu is not needed (%d)", v.waits[i].worker, i, v.wait_count, rounds);
+    }
     check_gradients(&v);
     check_narrow(&v, mini);
-    free(v.nodes);
-    free(v.conflict);
-    free(v.before);
+    close_view(&v);
+}
+
+/* The same devices plan no mini-batches behind others: they leave nothing under way. */
+static void check_behind(const gp_plan *plan, gp_mini_plan *mini, counts *out) {
+    gp_error err = {0};
+    gp_program_queues *alone = mini->queues;
+    assert_null(mini->behind);
+    assert_int_equal(gp_waits_create_behind(plan->stages, mini->programs, &mini->behind, &err), GP_OK);
+    assert_int_equal(gp_mini_queues(plan, mini, GP_QUEUES_MEMORY, &err), GP_OK);
+    check(plan, mini, 2, out);
+    gp_queues_destroy(&mini->queues);
+    gp_waits_destroy(&mini->behind);
+    mini->queues = alone;
 }
 
 static void whatever_is_touched_is_in_order(void **state) {
     (void)state;
-    size_t waits[2] = {0}, known = 0;
+    counts training = {0}, evaluation = {0}, behind = {0};
     for (size_t c = 0; c < sizeof cuts / sizeof *cuts; c++)
         for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
             harness h;
@@ -257,11 +353,16 @@ static void whatever_is_touched_is_in_order(void **state) {
                                                 .last = 7,
                                                 .evaluation = 9,
                                                 .norms = c % 2 == 0});
-            for (int m = 0; m < h.plan->mini_count; m++)
-                check(h.plan, &h.plan->minis[m], &waits[h.plan->minis[m].training], &known);
+            for (int m = 0; m < h.plan->mini_count; m++) {
+                gp_mini_plan *mini = &h.plan->minis[m];
+                check(h.plan, mini, 1, mini->training ? &training : &evaluation);
+                if (mini->training) check_behind(h.plan, mini, &behind);
+            }
             harness_end(&h);
         }
-    assert_true(waits[0] > 0 && waits[1] > 0 && known > 0);
+    assert_true(training.needed > 0 && training.known > 0 && evaluation.needed > 0);
+    print_message("behind another: %zu waits needed, %zu known\n", behind.needed, behind.known);
+    assert_true(behind.needed > 0 && behind.known > 0);
 }
 
 int main(void) {

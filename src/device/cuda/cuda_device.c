@@ -32,7 +32,9 @@ struct gp_stream {
     gp_cuda_stream *handle;
     gp_cuda_library *library;
     gp_cuda_event *end; /* of what was enqueued when it was last asked */
-    gp_cuda_staging staging;
+    int turn;
+    gp_cuda_event *turned; /* the end of the other turn; NULL: there was none */
+    gp_cuda_staging staging[2];
     _Atomic uint32_t *noted; /* pinned */
     gp_stream *before;       /* of those that did not end */
 };
@@ -191,10 +193,11 @@ static void cuda_stream_destroy(gp_stream *stream) {
         stream->before = atomic_exchange(&left, stream);
         return;
     }
-    gp_cuda_staging_fini(&stream->staging);
+    for (int turn = 0; turn < 2; turn++) gp_cuda_staging_fini(&stream->staging[turn]);
     if (stream->noted) gp_cuda->host_release(stream->noted);
     if (stream->library) gp_cuda->library_close(stream->library);
     if (stream->end) gp_cuda->event_destroy(stream->end);
+    if (stream->turned) gp_cuda->event_destroy(stream->turned);
     if (stream->handle) gp_cuda->stream_destroy(stream->handle);
     free(stream);
 }
@@ -232,7 +235,20 @@ static gp_status cuda_event_finish(const gp_event *event, const gp_cancel *cance
 static gp_status cuda_stream_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cuda->event_record(stream->end, stream->handle, err));
     GP_RETURN_IF_FAILED(wait_for(stream->end, cancel, err));
-    gp_cuda_staging_deliver(&stream->staging);
+    for (int turn = 0; turn < 2; turn++) gp_cuda_staging_deliver(&stream->staging[turn]);
+    return GP_OK;
+}
+
+static gp_status cuda_stream_turn(gp_stream *stream, gp_error *err) {
+    if (!stream->turned) GP_RETURN_IF_FAILED(gp_cuda->event_create(false, &stream->turned, err));
+    GP_RETURN_IF_FAILED(gp_cuda->event_record(stream->turned, stream->handle, err));
+    stream->turn = 1 - stream->turn;
+    return GP_OK;
+}
+
+static gp_status cuda_turn_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
+    GP_RETURN_IF_FAILED(wait_for(stream->turned, cancel, err));
+    gp_cuda_staging_deliver(&stream->staging[1 - stream->turn]);
     return GP_OK;
 }
 
@@ -301,10 +317,10 @@ static gp_status cuda_stream_wait(gp_stream *stream, const gp_event *event, gp_e
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 static gp_status take_staging(gp_stream *stream, size_t bytes, void **out, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cuda_staging_take(&stream->staging, bytes, out, err));
+    GP_RETURN_IF_FAILED(gp_cuda_staging_take(&stream->staging[stream->turn], bytes, out, err));
     if (*out) return GP_OK;
     GP_RETURN_IF_FAILED(cuda_stream_finish(stream, NULL, err));
-    return gp_cuda_staging_take(&stream->staging, bytes, out, err);
+    return gp_cuda_staging_take(&stream->staging[stream->turn], bytes, out, err);
 }
 
 static size_t piece_of(size_t bytes) {
@@ -330,7 +346,8 @@ static gp_status cuda_copy_out(gp_stream *stream, void *host_to, const void *dev
         GP_RETURN_IF_FAILED(take_staging(stream, piece, &staging, err));
         GP_RETURN_IF_FAILED(
             gp_cuda->copy(staging, (const char *)device_from + at, piece, GP_CUDA_OUT, stream->handle, err));
-        GP_RETURN_IF_FAILED(gp_cuda_staging_expect(&stream->staging, (char *)host_to + at, staging, piece, err));
+        GP_RETURN_IF_FAILED(
+            gp_cuda_staging_expect(&stream->staging[stream->turn], (char *)host_to + at, staging, piece, err));
         at += piece;
     }
     return GP_OK;
@@ -433,6 +450,8 @@ const gp_device_kind gp_cuda_kind = {
     .run = cuda_run,
     .run_many = cuda_run_many,
     .event_elapsed = cuda_event_elapsed,
+    .stream_turn = cuda_stream_turn,
+    .turn_finish = cuda_turn_finish,
     .stream_note = cuda_stream_note,
     .stream_noted = cuda_stream_noted,
     .lost = cuda_lost,
