@@ -35,13 +35,13 @@ static void each_call_fails(void **state) {
     const double seconds = gp_note_seconds;
     gp_note_seconds = 0;
     recorder_begin(&(recorder_options){RECORDER_EAGER, 0, 2, -1, -1, 0, 0, 0});
-    assert_int_equal(training_run(&options, 4, false, NULL, &err), GP_OK);
+    assert_int_equal(training_run(&options, 2, false, NULL, &err), GP_OK);
     assert_null(recorder_end(&counts));
     long failed = 0, ended_well = 0;
     for (long call = 0; call < counts.calls; call++) {
         err = (gp_error){0};
         recorder_begin(&(recorder_options){RECORDER_EAGER, 0, 2, -1, call, 0, 0, 0});
-        gp_status status = training_run(&options, 4, false, NULL, &err);
+        gp_status status = training_run(&options, 2, false, NULL, &err);
         const char *sentence = recorder_end(NULL);
         if (sentence) fail_msg("call %ld: %s", call, sentence);
         if (status == GP_OK) {

@@ -192,6 +192,82 @@ static void every_wait_is_needed(void **state) {
     if (needless > 0) fail_msg("%ld of %ld waits are not needed", needless, counts.waits);
 }
 
+static void must(gp_status status, const gp_error *err) {
+    if (status != GP_OK) fail_msg("%s", err->text);
+}
+
+static void begin_with(harness *h, float value, uint32_t step) {
+    gp_error err = {0};
+    int mini = gp_plan_find(h->plan, true, h->options.batch);
+    gp_step_input input = {h->input, h->target, 7, step, 0.05, (double)(h->options.batch * h->target_elements)};
+    harness_make_data(h, h->options.batch, step);
+    if (value != 0) ((float *)h->input)[3] = value;
+    must(gp_run_begin(h->run, mini, &input, &err), &err);
+}
+
+/* A step that was begun behind one that is not finite changes nothing either; one that was begun afterwards does. */
+static void what_is_not_finite_stops_the_step_behind(void **state) {
+    (void)state;
+    for (size_t c = 0; c < sizeof skips / sizeof *skips; c++) {
+        harness_options options = training_options(&skips[c], GP_CHECKPOINT_NEVER, false, 2);
+        harness h;
+        gp_error err = {0};
+        gp_step_result result;
+        recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 2, -1, -1, 0, 0, 0});
+        harness_plan(&h, &options);
+        harness_start(&h, NULL);
+        begin_with(&h, 0, 1);
+        begin_with(&h, NAN, 2);
+        must(gp_run_end(h.run, &result, &err), &err);
+        assert_true(result.finite);
+        begin_with(&h, 0, 3);
+        must(gp_run_end(h.run, &result, &err), &err);
+        assert_false(result.finite || isfinite(result.loss_sum));
+        must(gp_run_end(h.run, &result, &err), &err);
+        assert_true(!result.finite && isfinite(result.loss_sum));
+        uint64_t kept = harness_hash(&h);
+        recorder_meet();
+        must(harness_step(&h, options.batch, true, 4, &result, &err), &err);
+        assert_true(result.finite && harness_hash(&h) != kept);
+        harness_end(&h);
+        const char *sentence = recorder_end(NULL);
+        if (sentence) fail_msg("%s", sentence);
+        /* As if the two had not been. */
+        recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 2, -1, -1, 0, 0, 0});
+        harness_plan(&h, &options);
+        harness_start(&h, NULL);
+        must(harness_step(&h, options.batch, true, 1, &result, &err), &err);
+        assert_true(harness_hash(&h) == kept);
+        harness_end(&h);
+        assert_null(recorder_end(NULL));
+    }
+}
+
+/* What may not be is refused, and changes nothing. */
+static void steps_under_way_are_left_alone(void **state) {
+    (void)state;
+    harness_options options = training_options(&skips[1], GP_CHECKPOINT_NEVER, false, 1);
+    harness h;
+    gp_error err = {0};
+    gp_step_result result;
+    float value;
+    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 1, -1, -1, 0, 0, 0});
+    harness_plan(&h, &options);
+    harness_start(&h, NULL);
+    assert_int_equal(gp_run_end(h.run, &result, &err), GP_INTERNAL);
+    begin_with(&h, 0, 1);
+    assert_int_equal(harness_begin(&h, options.last, true, 2, &err), GP_INTERNAL);
+    assert_int_equal(harness_begin(&h, options.evaluation, false, 2, &err), GP_INTERNAL);
+    assert_int_equal(harness_step(&h, options.batch, true, 2, &result, &err), GP_INTERNAL);
+    assert_int_equal(gp_run_read(h.run, 0, -1, &value, &err), GP_INTERNAL);
+    begin_with(&h, 0, 2);
+    assert_int_equal(harness_begin(&h, options.batch, true, 3, &err), GP_INTERNAL);
+    must(gp_run_end(h.run, &result, &err), &err);
+    harness_end(&h); /* with a step under way */
+    const char *sentence = recorder_end(NULL);
+    if (sentence) fail_msg("%s", sentence);
+}
+
 /* Each queue's spans follow one another, by the device's own time. */
 static void spans_have_the_devices_times(void **state) {
     (void)state;
@@ -231,10 +307,15 @@ static void spans_have_the_devices_times(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(skips_are_in_order),           cmocka_unit_test(vectors_are_in_order),
-        cmocka_unit_test(other_networks_are_in_order),  cmocka_unit_test(groups_are_fused),
-        cmocka_unit_test(gpus_and_cpus_train_together), cmocka_unit_test(schedules_are_in_order),
-        cmocka_unit_test(every_wait_is_needed),         cmocka_unit_test(spans_have_the_devices_times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(skips_are_in_order),
+                                       cmocka_unit_test(vectors_are_in_order),
+                                       cmocka_unit_test(other_networks_are_in_order),
+                                       cmocka_unit_test(groups_are_fused),
+                                       cmocka_unit_test(gpus_and_cpus_train_together),
+                                       cmocka_unit_test(schedules_are_in_order),
+                                       cmocka_unit_test(what_is_not_finite_stops_the_step_behind),
+                                       cmocka_unit_test(steps_under_way_are_left_alone),
+                                       cmocka_unit_test(every_wait_is_needed),
+                                       cmocka_unit_test(spans_have_the_devices_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
