@@ -317,10 +317,11 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
     self->dataset = dataset;
     self->options = *options;
     if (options->threads < 1) self->options.threads = 1;
+    if (options->held < 1) self->options.held = 1;
     self->count = gp_dataset_count(dataset);
     self->batches = gp_loader_batches(self->count, options->batch, options->drop_last);
     self->end = find_end(self);
-    self->slot_count = options->depth + 1;
+    self->slot_count = options->depth + self->options.held;
     self->next_number = self->filled = self->freed = self->taken = options->skip;
     self->ended = options->skip >= self->end;
     atomic_init(&self->stop, false);
@@ -365,7 +366,7 @@ gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err)
     gp_status status = GP_OK;
     const gp_batch *batch = NULL;
     pthread_mutex_lock(&loader->lock);
-    if (loader->freed < loader->taken) give_back(loader, loader->taken - 1);
+    if (loader->taken - loader->freed >= loader->options.held) give_back(loader, loader->freed);
     while (loader->filled == loader->taken && !loader->ended) pthread_cond_wait(&loader->change, &loader->lock);
     if (loader->filled > loader->taken)
         batch = &slot_of(loader, loader->taken++)->batch;

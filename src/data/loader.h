@@ -1,9 +1,10 @@
 /* The loader: threads that shuffle, read and prefetch mini-batches.
  *
  * The order of epoch e (from 1) is a permutation drawn from counters (seed, e), so that it depends on nothing else;
- * without shuffling it is the file's. The consumer takes mini-batches in order; each stays valid until the next is
- * taken. One consumer thread. How many threads read changes nothing but the time that it takes: an error is returned by
- * the take that would have got that mini-batch, and is that of its first sample that cannot be read.
+ * without shuffling it is the file's. The consumer takes mini-batches in order; each stays valid until the next, or as
+ * many more as it holds, are taken. One consumer thread. How many threads read changes nothing but the time that it
+ * takes: an error is returned by the take that would have got that mini-batch, and is that of its first sample that
+ * cannot be read.
  */
 #ifndef GP_DATA_LOADER_H
 #define GP_DATA_LOADER_H
@@ -24,6 +25,7 @@ typedef struct gp_loader_options {
     int64_t epochs;      /* how many epochs to read from first_epoch on, skipped ones included; 0: without end */
     int depth;           /* mini-batches prefetched, ≥ 1 */
     int threads;         /* that read; 0: one */
+    int held;            /* mini-batches that stay valid, with the one that was taken last; 0: that one */
 } gp_loader_options;
 
 typedef struct gp_batch {
@@ -55,7 +57,7 @@ GP_MUST_USE gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec
                                        const gp_loader_options *options, gp_loader **out, gp_error *err);
 /* Joins the threads, whatever they are doing: at the latest each ends with the sample that it is reading. */
 void gp_loader_destroy(gp_loader **loader);
-/* The next mini-batch, which stays valid until the next take; blocks until it is there. *out = NULL after the last. */
+/* The next mini-batch; blocks until it is there. *out = NULL after the last. */
 GP_MUST_USE gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err);
 
 #endif

@@ -76,9 +76,13 @@ static bool is_recorded(int64_t step) {
     return (step >= FIRST_RECORDED && step <= LAST_RECORDED) || step % RECORDED_EVERY == 0;
 }
 
+bool gp_account_records(const gp_account *account, int mini, int64_t more) {
+    return mini == account->mini && is_recorded(account->steps + 1 + more);
+}
+
 gp_status gp_account_before(gp_account *account, gp_run *run, int mini, gp_recorder *traced, gp_error *err) {
     account->recording = NULL;
-    if (mini != account->mini || !is_recorded(account->steps + 1)) return GP_OK;
+    if (!gp_account_records(account, mini, 0)) return GP_OK;
     account->recording = traced ? traced : account->own;
     const gp_programs *programs = account->session->plan->minis[mini].programs;
     for (int w = 0; w < programs->workers; w++) {

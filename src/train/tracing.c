@@ -41,10 +41,14 @@ static void write_file(gp_tracing *tracing) {
     gp_recorder_destroy(&tracing->recorder);
 }
 
+bool gp_tracing_records(const gp_tracing *tracing, int64_t step) {
+    return tracing && tracing->chrome && step >= tracing->options.first && step <= tracing->options.last;
+}
+
 static bool wanted(gp_tracing *tracing, int mini, int64_t step) {
     const gp_trace_options *options = &tracing->options;
+    if (tracing->plan->minis[mini].training) return gp_tracing_records(tracing, step);
     if (!tracing->chrome || step > options->last) return false;
-    if (tracing->plan->minis[mini].training) return step >= options->first;
     /* A run that only evaluates is at step 0. */
     bool follows = step >= options->first || (step == 0 && options->first == 1);
     return follows && tracing->evaluations++ <= options->last - options->first;

@@ -25,6 +25,8 @@ typedef struct gp_tracing gp_tracing;
  */
 GP_MUST_USE gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, gp_tracing **out,
                                       gp_error *err);
+/* Whether the step will be recorded. */
+bool gp_tracing_records(const gp_tracing *tracing, int64_t step);
 /* Before and after mini-batch plan `mini` runs: for training with the step's number, for evaluation with that of the
  * step before it. A file that cannot be written does not end the run: gp_tracing_close says so. GP_MEMORY. */
 GP_MUST_USE gp_status gp_tracing_before(gp_tracing *tracing, gp_run *run, int mini, int64_t step, gp_error *err);

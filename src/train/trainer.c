@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "pipeline/diagnose.h"
-#include "train/norms.h"
 #include "train/rate.h"
 #include "train/trainer_internal.h"
 
@@ -35,58 +33,6 @@ gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, 
     return status;
 }
 
-/* The sentence goes on with the tensor where it began, which a second pass names. */
-static gp_status refuse_step(gp_trainer *t, const gp_batch *batch, const gp_step_input *input,
-                             const gp_step_record *record, gp_error *err) {
-    bool loss = !isfinite(record->loss);
-    gp_finding finding = {0};
-    gp_error failure = {0};
-    char text[GP_FINDING_TEXT] = "";
-    int mini = gp_plan_find(t->session->plan, true, batch->samples);
-    gp_status second = gp_run_diagnose(t->run, mini, input, &finding, &failure);
-    if (second == GP_OK && finding.found) gp_finding_text(text, t->session->plan, mini, &finding);
-    bool data = finding.found && finding.role.role == GP_ROLE_INPUT;
-    return gp_fail(err, GP_NUMERIC,
-                   "step %" PRId64 ": the %s is %s: the update was not applied, and the run stops%s%s%s", record->step,
-                   loss ? "loss" : "norm of the gradients",
-                   isnan(loss ? record->loss : record->grad_norm) ? "not a number" : "infinite",
-                   data ? "" : "; a lower learning rate or a warm-up may help",
-                   second != GP_OK ? "; a second pass, to find where it began, failed: "
-                   : *text         ? "; first not finite: "
-                                   : "",
-                   second != GP_OK ? failure.text : text);
-}
-
-static bool norms_are_due(const gp_trainer *t) {
-    if (t->options->verbosity != GP_VERBOSE || !t->session->norms) return false;
-    return t->step == 1 || t->step == t->session->steps || (t->eval_every > 0 && t->step % t->eval_every == 0);
-}
-
-static gp_status train_step(gp_trainer *t, const gp_batch *batch, gp_error *err) {
-    double began = gp_now();
-    int64_t step = t->step + 1;
-    gp_step_input input = gp_trainer_input(t, batch, step);
-    gp_step_result result;
-    gp_status status = gp_trainer_batch(t, batch, true, &input, &result, err);
-    if (status != GP_OK) return gp_error_context(err, "step %" PRId64 ": ", step);
-    gp_step_record record = {.step = step,
-                             .epoch = batch->epoch,
-                             .loss = result.loss_sum / input.divisor,
-                             .rate = input.rate,
-                             .samples = batch->samples,
-                             .seconds = gp_now() - began,
-                             .normed = t->session->config->optimizer.clip_norm > 0,
-                             .grad_norm = result.grad_norm};
-    t->epoch = batch->epoch;
-    GP_RETURN_IF_FAILED(gp_metrics_step(t->metrics, &record, err));
-    if (!result.finite) return refuse_step(t, batch, &input, &record, err);
-    t->step = step;
-    t->loss = record.loss;
-    t->metrics_bytes = gp_metrics_bytes(t->metrics);
-    gp_progress_step(&t->progress, &record);
-    return norms_are_due(t) ? gp_norms_print(&t->progress, t->run, t->session->plan, step, err) : GP_OK;
-}
-
 /* Said once: the file's lines wait in memory from now on. */
 static void watch_metrics(gp_trainer *t) {
     gp_error failure = {0};
@@ -95,26 +41,31 @@ static void watch_metrics(gp_trainer *t) {
 }
 
 static bool evaluation_is_due(const gp_trainer *t) {
-    if (!t->session->eval || t->evaluated == t->step) return false;
-    if (t->step == t->session->steps) return true;
-    return t->step > 0 && t->eval_every > 0 && t->step % t->eval_every == 0;
+    return t->under_way.step == 0 && t->evaluated != t->step && gp_trainer_evaluates(t, t->step);
 }
 
 /* Each turn finishes a step, which a run that was stopped in its evaluation has left to do, and begins the next. */
 static gp_status train_batches(gp_trainer *t, gp_loader *loader, gp_error *err) {
     for (;;) {
         const gp_batch *batch;
+        GP_RETURN_IF_FAILED(gp_trainer_catch_up(t, err));
         if (evaluation_is_due(t)) GP_RETURN_IF_FAILED(gp_trainer_evaluate(t, err));
         if (t->interrupted) return GP_OK;
         watch_metrics(t);
         GP_RETURN_IF_FAILED(gp_trainer_save(t, err));
         if (t->step >= t->session->steps) return GP_OK;
-        t->interrupted = gp_trainer_stopping(t);
+        t->interrupted = t->under_way.step == 0 && gp_trainer_stopping(t);
         if (t->interrupted) return GP_OK;
         GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
         if (!batch) return gp_fail(err, GP_INTERNAL, "the loader ended before the run");
-        GP_RETURN_IF_FAILED(train_step(t, batch, err));
+        GP_RETURN_IF_FAILED(gp_trainer_step(t, batch, err));
     }
+}
+
+static bool may_overlap(const gp_plan *plan) {
+    for (int m = 0; m < plan->mini_count; m++)
+        if (gp_plan_overlaps(plan, m)) return true;
+    return false;
 }
 
 static gp_status train(gp_trainer *t, gp_error *err) {
@@ -127,10 +78,12 @@ static gp_status train(gp_trainer *t, gp_error *err) {
                                  .first_epoch = 1,
                                  .skip = t->step,
                                  .depth = GP_PREFETCH,
-                                 .threads = config->data.threads};
+                                 .threads = config->data.threads,
+                                 .held = may_overlap(t->session->plan) ? 2 : 1}; /* of the step before, too */
     gp_loader *loader = NULL;
     GP_RETURN_IF_FAILED(gp_loader_create(t->session->train, &t->session->spec, &options, &loader, err));
     gp_status status = train_batches(t, loader, err);
+    gp_trainer_abandon(t);
     gp_loader_destroy(&loader);
     return status;
 }

@@ -13,6 +13,15 @@
 #include "train/saver.h"
 #include "train/trainer.h"
 
+/* A step with what it was begun with; the batch is the loader's. */
+typedef struct gp_trainer_work {
+    int64_t step; /* 0: none */
+    int mini;
+    gp_batch batch;
+    gp_step_input input;
+    double began; /* seconds of a monotonic clock */
+} gp_trainer_work;
+
 typedef struct gp_trainer {
     gp_session *session;
     const gp_train_options *options;
@@ -21,7 +30,9 @@ typedef struct gp_trainer {
     gp_tracing *tracing; /* NULL: no timeline */
     gp_account *account; /* NULL: nothing is trained */
     gp_progress progress;
-    int64_t step; /* applied so far */
+    int64_t step;              /* applied so far */
+    gp_trainer_work under_way; /* behind that */
+    double ended;              /* when the last step was found to have */
     int64_t epoch;
     gp_run_length length;
     int64_t eval_every; /* steps */
@@ -45,6 +56,17 @@ bool gp_trainer_stopping(const gp_trainer *t);
 gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64_t step);
 GP_MUST_USE gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, const gp_step_input *input,
                                        gp_step_result *result, gp_error *err);
+
+/* Runs a step, or begins it and ends the one before. */
+GP_MUST_USE gp_status gp_trainer_step(gp_trainer *t, const gp_batch *batch, gp_error *err);
+/* Ends the step that is under way; does so where one is and somebody waits for it. */
+GP_MUST_USE gp_status gp_trainer_end_step(gp_trainer *t, gp_error *err);
+GP_MUST_USE gp_status gp_trainer_catch_up(gp_trainer *t, gp_error *err);
+/* Where the loop has failed: what is under way is ended, so that the run can be saved. */
+void gp_trainer_abandon(gp_trainer *t);
+/* Whether an evaluation follows the step; a snapshot does. */
+bool gp_trainer_evaluates(const gp_trainer *t, int64_t step);
+bool gp_trainer_saves(const gp_trainer *t, int64_t step);
 
 /* Everything before the first step: workers, initial values, the run folder's files. */
 GP_MUST_USE gp_status gp_trainer_start(gp_trainer *t, gp_error *err);

@@ -15,11 +15,11 @@ gp_reached gp_trainer_reached(const gp_trainer *t) {
                         .metrics_bytes = t->metrics_bytes};
 }
 
-static bool is_due(const gp_trainer *t) {
+bool gp_trainer_saves(const gp_trainer *t, int64_t step) {
     const gp_every *every = &t->session->config->train.save_every;
     int64_t steps = gp_time_steps(every->time, t->session->epoch_steps);
-    if (t->saved == t->step || t->step == 0) return false;
-    if (steps > 0) return t->step % steps == 0;
+    if (t->saved == step || step == 0) return false;
+    if (steps > 0) return step % steps == 0;
     return every->minutes > 0 && gp_now() - t->saved_at >= 60 * every->minutes;
 }
 
@@ -39,7 +39,7 @@ static void say_failure(gp_trainer *t, gp_status status, const gp_error *failure
 gp_status gp_trainer_save(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};
     say_failure(t, gp_saver_poll(t->saver, &failure), &failure);
-    if (!is_due(t)) return GP_OK;
+    if (t->under_way.step > 0 || !gp_trainer_saves(t, t->step)) return GP_OK;
     say_failure(t, gp_saver_wait(t->saver, &failure), &failure);
     return save(t, err);
 }

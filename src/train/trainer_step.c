@@ -1,0 +1,148 @@
+/* The trainer's steps. Where the plan has it so, one is begun behind the one before, which is still under way on its
+ * devices: what that one came to is read, and said, a step late. */
+#include <inttypes.h>
+#include <math.h>
+
+#include "pipeline/diagnose.h"
+#include "train/norms.h"
+#include "train/trainer_internal.h"
+
+bool gp_trainer_evaluates(const gp_trainer *t, int64_t step) {
+    if (!t->session->eval) return false;
+    if (step == t->session->steps) return true;
+    return step > 0 && t->eval_every > 0 && step % t->eval_every == 0;
+}
+
+static bool norms_are_due(const gp_trainer *t, int64_t step) {
+    if (t->options->verbosity != GP_VERBOSE || !t->session->norms) return false;
+    return step == 1 || step == t->session->steps || (t->eval_every > 0 && step % t->eval_every == 0);
+}
+
+/* ---- what a step came to ----------------------------------------------------------------------------------------- */
+
+/* The step that is under way was begun behind one that is not finite, and changes nothing. */
+static gp_status drop_step(gp_trainer *t, gp_error *err) {
+    gp_step_result ignored;
+    t->under_way.step = 0;
+    return gp_run_end(t->run, &ignored, err);
+}
+
+/* The sentence goes on with the tensor where it began, which a second pass names. */
+static gp_status refuse_step(gp_trainer *t, const gp_trainer_work *work, const gp_step_record *record, gp_error *err) {
+    bool loss = !isfinite(record->loss);
+    gp_finding finding = {0};
+    gp_error failure = {0};
+    gp_status second = GP_OK;
+    char text[GP_FINDING_TEXT] = "";
+    if (t->under_way.step > 0) second = drop_step(t, &failure);
+    if (second == GP_OK) second = gp_run_diagnose(t->run, work->mini, &work->input, &finding, &failure);
+    if (second == GP_OK && finding.found) gp_finding_text(text, t->session->plan, work->mini, &finding);
+    bool data = finding.found && finding.role.role == GP_ROLE_INPUT;
+    return gp_fail(err, GP_NUMERIC,
+                   "step %" PRId64 ": the %s is %s: the update was not applied, and the run stops%s%s%s", record->step,
+                   loss ? "loss" : "norm of the gradients",
+                   isnan(loss ? record->loss : record->grad_norm) ? "not a number" : "infinite",
+                   data ? "" : "; a lower learning rate or a warm-up may help",
+                   second != GP_OK ? "; a second pass, to find where it began, failed: "
+                   : *text         ? "; first not finite: "
+                                   : "",
+                   second != GP_OK ? failure.text : text);
+}
+
+/* How long the devices had it to themselves. */
+static double take_seconds(gp_trainer *t, const gp_trainer_work *work) {
+    double now = gp_now(), began = work->began > t->ended ? work->began : t->ended;
+    t->ended = now;
+    return now - began;
+}
+
+static gp_status settle(gp_trainer *t, const gp_trainer_work *work, const gp_step_result *result, double seconds,
+                        gp_error *err) {
+    gp_step_record record = {.step = work->step,
+                             .epoch = work->batch.epoch,
+                             .loss = result->loss_sum / work->input.divisor,
+                             .rate = work->input.rate,
+                             .samples = work->batch.samples,
+                             .seconds = seconds,
+                             .normed = t->session->config->optimizer.clip_norm > 0,
+                             .grad_norm = result->grad_norm};
+    t->epoch = work->batch.epoch;
+    GP_RETURN_IF_FAILED(gp_metrics_step(t->metrics, &record, err));
+    if (!result->finite) return refuse_step(t, work, &record, err);
+    t->step = work->step;
+    t->loss = record.loss;
+    t->metrics_bytes = gp_metrics_bytes(t->metrics);
+    gp_progress_step(&t->progress, &record);
+    if (!norms_are_due(t, t->step)) return GP_OK;
+    return gp_norms_print(&t->progress, t->run, t->session->plan, t->step, err);
+}
+
+/* ---- one behind the other ---------------------------------------------------------------------------------------- */
+
+static bool is_recorded(const gp_trainer *t, int mini, int64_t step) {
+    int64_t more = t->under_way.step > 0;
+    return gp_tracing_records(t->tracing, step) || gp_account_records(t->account, mini, more);
+}
+
+/* What fails on a device comes out later: it may have been the step behind. */
+static gp_status name_steps(const gp_trainer *t, int64_t step, gp_error *err) {
+    if (t->under_way.step <= step) return gp_error_context(err, "step %" PRId64 ": ", step);
+    return gp_error_context(err, "step %" PRId64 " or %" PRId64 ": ", step, t->under_way.step);
+}
+
+static gp_status end_work(gp_trainer *t, const gp_trainer_work *work, gp_error *err) {
+    gp_step_result result;
+    if (gp_run_end(t->run, &result, err) != GP_OK) return name_steps(t, work->step, err);
+    double seconds = take_seconds(t, work);
+    gp_account_after(t->account, t->run, work->mini, seconds);
+    gp_tracing_after(t->tracing, t->run, work->step);
+    return settle(t, work, &result, seconds, err);
+}
+
+gp_status gp_trainer_end_step(gp_trainer *t, gp_error *err) {
+    const gp_trainer_work work = t->under_way;
+    t->under_way.step = 0;
+    return end_work(t, &work, err);
+}
+
+/* Somebody wants the run as the step leaves it. */
+static bool is_waited_for(const gp_trainer *t) {
+    int64_t step = t->under_way.step;
+    return step == t->session->steps || gp_trainer_stopping(t) || gp_trainer_evaluates(t, step) ||
+           gp_trainer_saves(t, step) || norms_are_due(t, step);
+}
+
+void gp_trainer_abandon(gp_trainer *t) {
+    gp_error ignored;
+    if (t->under_way.step > 0 && gp_trainer_end_step(t, &ignored) != GP_OK) t->under_way.step = 0;
+}
+
+gp_status gp_trainer_catch_up(gp_trainer *t, gp_error *err) {
+    return t->under_way.step > 0 && is_waited_for(t) ? gp_trainer_end_step(t, err) : GP_OK;
+}
+
+static gp_status run_alone(gp_trainer *t, const gp_trainer_work *work, gp_error *err) {
+    gp_step_result result;
+    if (gp_trainer_batch(t, &work->batch, true, &work->input, &result, err) != GP_OK)
+        return gp_error_context(err, "step %" PRId64 ": ", work->step);
+    return settle(t, work, &result, take_seconds(t, work), err);
+}
+
+static gp_status begin_behind(gp_trainer *t, const gp_trainer_work *work, gp_error *err) {
+    const gp_trainer_work before = t->under_way;
+    gp_status status = gp_run_begin(t->run, work->mini, &work->input, err);
+    t->under_way = *work;
+    if (status != GP_OK) return name_steps(t, before.step > 0 ? before.step : work->step, err);
+    return before.step > 0 ? end_work(t, &before, err) : GP_OK;
+}
+
+gp_status gp_trainer_step(gp_trainer *t, const gp_batch *batch, gp_error *err) {
+    gp_trainer_work work = {.batch = *batch, .began = gp_now()};
+    work.step = t->step + (t->under_way.step > 0) + 1;
+    work.input = gp_trainer_input(t, batch, work.step);
+    GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, true, batch->samples, &work.mini, err));
+    bool alone = !gp_plan_overlaps(t->session->plan, work.mini) || is_recorded(t, work.mini, work.step);
+    if (t->under_way.step > 0 && (alone || work.mini != t->under_way.mini))
+        GP_RETURN_IF_FAILED(gp_trainer_end_step(t, err));
+    return alone ? run_alone(t, &work, err) : begin_behind(t, &work, err);
+}
