@@ -1,11 +1,11 @@
-#The CUDA device without a GPU : its kernels compiled for the host(fibers.h), and a table of the runtime's calls that
-#works on host memory(host_api.h).
+# The CUDA device without a GPU: its kernels compiled for the host (fibers.h), and a table of the runtime's calls that
+# works on host memory (host_api.h).
 enable_language(CXX)
 set(CMAKE_CXX_STANDARD 17)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 
-#Sources for fibers.ThreadSanitizer knows one stack per thread : what switches stacks is built without it.
+# Sources for fibers. ThreadSanitizer knows one stack per thread: what switches stacks is built without it.
 function(gp_for_fibers target)
   target_include_directories(${target} PUBLIC ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(${target} PRIVATE -ffp-contract=off -fno-strict-aliasing -fno-exceptions -fno-rtti -Wall -Wextra

@@ -146,6 +146,32 @@ static void file_order_without_shuffling(void **state) {
     gp_dataset_close(&dataset);
 }
 
+/* While the ring is read as far as it goes. */
+static void held_mini_batches_stay(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("held");
+    for (int held = 1; held <= 3; held++) {
+        gp_loader_options options = usual_options();
+        options.shuffle = false;
+        options.held = held;
+        gp_loader *loader = create(dataset, options);
+        const gp_batch *batch[10];
+        gp_error err = {0};
+        for (int i = 0; i < 10; i++) {
+            assert_int_equal(gp_loader_take(loader, &batch[i], &err), GP_OK);
+            usleep(2000);
+            for (int k = i; k >= 0 && k > i - held; k--) {
+                int64_t samples[5];
+                assert_int_equal(batch[k]->index, k % 5);
+                assert_int_equal(check_batch(batch[k], samples), k % 5 == 4 ? 3 : 5);
+                assert_int_equal(samples[0], k % 5 * 5);
+            }
+        }
+        gp_loader_destroy(&loader);
+    }
+    gp_dataset_close(&dataset);
+}
+
 static void drops_the_last(void **state) {
     (void)state;
     gp_dataset *dataset = open_data("drop");
@@ -531,6 +557,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_sample_once_per_epoch),
         cmocka_unit_test(file_order_without_shuffling),
+        cmocka_unit_test(held_mini_batches_stay),
         cmocka_unit_test(drops_the_last),
         cmocka_unit_test(counts_batches),
         cmocka_unit_test(resumes_anywhere),

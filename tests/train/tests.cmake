@@ -9,3 +9,7 @@ gp_test(trainer "unit;threads;fault" 300 gp_train)
 target_sources(test_trainer PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 gp_test(tracing "unit;threads" 120 gp_train)
 target_sources(test_tracing PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
+# Steps that begin behind one another, through the CUDA device with host memory in a GPU's place.
+gp_test(behind "unit;threads;fault" 300 gp_host_cuda gp_host_kernels gp_train)
+target_sources(test_behind PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
+set_tests_properties(behind PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
