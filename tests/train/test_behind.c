@@ -12,6 +12,7 @@
 #include "data/safetensors.h"
 #include "train/fixture.h"
 #include "train/folder.h"
+#include "train/snapshot.h"
 #include "train/trainer.h"
 
 enum { BATCH = 4, SAMPLES = 98, EPOCH = 25, STEPS = 50, ELEMENTS = 32, SPOILT_STEP = 20 };
@@ -144,6 +145,18 @@ static void expect_equal_metrics(const watcher *a, const watcher *b) {
     json_decref(lines[1]);
 }
 
+static void expect_equal_snapshots(const watcher *a, const watcher *b) {
+    int64_t *steps[2];
+    int count[2];
+    gp_error err;
+    assert_int_equal(gp_snapshot_list(a->folder, &steps[0], &count[0], &err), GP_OK);
+    assert_int_equal(gp_snapshot_list(b->folder, &steps[1], &count[1], &err), GP_OK);
+    assert_int_equal(count[0], count[1]);
+    for (int i = 0; i < count[0]; i++) assert_int_equal(steps[0][i], steps[1][i]);
+    free(steps[0]);
+    free(steps[1]);
+}
+
 /* Both ways: the same end, the same model, the same lines. */
 static void expect_same(const char *const *changes, gp_status wanted, const char *sentence) {
     gp_error err[2];
@@ -156,6 +169,7 @@ static void expect_same(const char *const *changes, gp_status wanted, const char
     if (sentence) assert_string_equal(err[0].text, err[1].text);
     expect_equal_models(&alone, &behind);
     expect_equal_metrics(&alone, &behind);
+    expect_equal_snapshots(&alone, &behind);
 }
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
@@ -184,7 +198,8 @@ static void they_come_to_the_same(void **state) {
     (void)state;
     expect_same(CHANGES(WHOLE), GP_OK, NULL);
     expect_same(CHANGES(WHOLE, "pipeline.devices=[cuda:0, cpu, cuda:1]"), GP_OK, NULL);
-    expect_same(CHANGES(WHOLE, "optimizer.clip_norm=0.1", "train.eval_every=7", "train.save_every=5"), GP_OK, NULL);
+    expect_same(CHANGES(WHOLE, "optimizer.clip_norm=0.1", "train.eval_every=7", "train.save_every=5", "train.keep=20"),
+                GP_OK, NULL);
 }
 
 /* The step behind it changes nothing, and where it began is found as ever. */
