@@ -295,11 +295,11 @@ bits() {
 step_bits_f32() { bits --set train.precision=f32; }
 step_bits_tf32() { bits --set train.precision=tf32; }
 
-# Images per second, beside the floor that counted operations and bytes give; a few steps in the middle leave a timeline.
+# Images per second, beside the floor that counted operations and bytes give; the last few steps leave a timeline.
 measure() {
     local precision=$1
     "$build/tests/count_work" tests/gpu/resnet50.yaml "train.precision=$precision" >"$steps/$name.work" || return 1
-    "$program" -q --force -o "$steps/$name.run" --set "train.precision=$precision" --trace "$out/$name.trace.json" --trace-steps 20:23 \
+    "$program" -q --force -o "$steps/$name.run" --set "train.precision=$precision" --trace "$out/$name.trace.json" --trace-steps 33:36 \
         tests/gpu/resnet50.yaml || return 1
     figure "$(figures rate "$steps/$name.run/metrics.jsonl" "$steps/$name.work" "$GPU_NAME" "$precision")" || return 1
 }
@@ -310,8 +310,8 @@ step_resnet50_tf32() { measure tf32; }
 # Micro-batches of four pictures: about a millisecond each.
 step_enqueue() {
     "$program" -q --force -o "$steps/$name.run" --set train.precision=tf32 --set data.batch=64 --set pipeline.micro_batches=16 \
-        --set train.steps=10 --trace "$out/$name.trace.json" --trace-steps 6:9 tests/gpu/resnet50.yaml || return 1
-    figure "$(figures enqueue "$out/$name.trace.json")" || return 1
+        --trace "$out/$name.trace.json" --trace-steps 33:36 tests/gpu/resnet50.yaml || return 1
+    figure "$(figures enqueue "$out/$name.trace.json" "$steps/$name.run/metrics.jsonl")" || return 1
 }
 
 step_nsys() {

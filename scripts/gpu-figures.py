@@ -3,7 +3,7 @@
 
     gpu-figures.py peak GPU                            the rates that are known of a GPU of that name
     gpu-figures.py rate METRICS WORK GPU PRECISION     images/s, share of the peak, and the floor beside it
-    gpu-figures.py enqueue TRACE                       the host's time per instruction, and whether the GPU waited for it
+    gpu-figures.py enqueue TRACE METRICS               the host's time per instruction, and whether the GPU waited for it
     gpu-figures.py table RESULTS                       the table of all steps
     gpu-figures.py --self-test
 """
@@ -29,7 +29,9 @@ PEAKS = [
     ("RTX 4090", 82.6, 82.6, 1008),
 ]
 Peak = collections.namedtuple("Peak", "name f32 tf32 bytes")
-WARM_UP = 4  # steps that are not looked at: plans are carried out for the first time, memory grows
+# Steps, from 0. In the first few plans are carried out for the first time, and memory grows; the second to the ninth and
+# every sixteenth are recorded, and begin when the one before is over; the others begin while it is under way.
+ALONE, BEHIND = slice(4, 9), slice(17, 31)
 
 
 def find_peak(device):
@@ -45,12 +47,12 @@ def read_lines(path):
         return [json.loads(line) for line in file if line.strip()]
 
 
-def step_rate(lines):
-    """Samples per second: the median of the steps after the first few."""
-    steps = [line for line in lines if line.get("event") == "step"][WARM_UP:]
-    if not steps:
-        raise ValueError("the run has no step after the first %d" % WARM_UP)
-    return statistics.median(step["samples"] / step["seconds"] for step in steps)
+def step_rates(lines):
+    """Samples per second, medians: of steps that begin behind the one before, and of steps that begin alone."""
+    steps = [line for line in lines if line.get("event") == "step"]
+    if len(steps) < BEHIND.stop:
+        raise ValueError("the run has fewer than %d steps" % BEHIND.stop)
+    return tuple(statistics.median(step["samples"] / step["seconds"] for step in steps[which]) for which in (BEHIND, ALONE))
 
 
 Work = collections.namedtuple("Work", "samples flops bytes floor")
@@ -80,8 +82,9 @@ def is_product(op):
     return op.startswith(("conv_", "linear_"))
 
 
-def rate_text(rate, work, peak, precision):
-    text = "%.0f images/s, %.1f GFLOP and %.2f GB each" % (rate, work.flops / work.samples / 1e9, work.bytes / work.samples / 1e9)
+def rate_text(rates, work, peak, precision):
+    rate, alone = rates
+    text = "%.0f images/s (steps alone: %.0f), %.1f GFLOP and %.2f GB each" % (rate, alone, work.flops / work.samples / 1e9, work.bytes / work.samples / 1e9)
     if not peak:
         return text + "; this GPU's peak is not in the table"
     achieved = rate * work.flops / work.samples
@@ -133,8 +136,12 @@ def enqueue_text(events):
     text = "median %.0f µs, 95 %% under %.0f µs of host per computation" % (statistics.median(costs), costs[int(0.95 * (len(costs) - 1))])
     text += "; the GPU waited for the host at %d of %d, %.1f %% of its time" % (starved, computed, share)
     if between:
-        text += "; %.0f µs between steps" % statistics.median(between)
+        text += "; %.0f µs between steps alone" % statistics.median(between)
     return text
+
+
+def behind_text(rates):
+    return "; steps alone take %.2f times as long as behind one another" % (rates[0] / rates[1])
 
 
 def table_text(lines):
@@ -199,10 +206,12 @@ def self_test():
 
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "metrics.jsonl"
-        steps = [{"event": "step", "samples": 100, "seconds": seconds} for seconds in (9, 9, 9, 9, 0.5, 0.1, 0.2)]
+        seconds = [9] * 4 + [0.5, 0.4, 0.5, 0.5, 0.6] + [7] * 8 + [0.1] * 7 + [0.2] * 7 + [8]
+        steps = [{"event": "step", "samples": 100, "seconds": each} for each in seconds]
         path.write_text("\n".join(json.dumps(line) for line in [{"event": "start"}, *steps, {"event": "end"}]) + "\n")
-        expect(step_rate(read_lines(path)), 500)
-    expect_error(step_rate, [{"event": "step", "samples": 1, "seconds": 1}] * WARM_UP)
+        expect(step_rates(read_lines(path)), (750, 200))
+    expect_error(step_rates, [{"event": "step", "samples": 1, "seconds": 1}] * 30)
+    expect(behind_text((750, 500)), "; steps alone take 1.50 times as long as behind one another")
 
     peak = Peak("made up", 100.0, 1000.0, 10.0)
     # 2 s and 1 s; 0.2 s and 1 s where factors are rounded; 3 s of bytes.
@@ -214,15 +223,15 @@ def self_test():
     work = Work(10, 210e9, 40e9, 5.0)
     big = Peak("made up", 100e9, 1000e9, 10e9)
     expect(
-        rate_text(1.0, work, big, "f32"),
-        "1 images/s, 21.0 GFLOP and 4.00 GB each, 21 % of the peak; floor 2 images/s (50 %)",
+        rate_text((1.0, 0.9), work, big, "f32"),
+        "1 images/s (steps alone: 1), 21.0 GFLOP and 4.00 GB each, 21 % of the peak; floor 2 images/s (50 %)",
     )
-    expect(rate_text(1.0, work, None, "f32"), "1 images/s, 21.0 GFLOP and 4.00 GB each; this GPU's peak is not in the table")
+    expect(rate_text((2.0, 1.0), work, None, "f32"), "2 images/s (steps alone: 1), 21.0 GFLOP and 4.00 GB each; this GPU's peak is not in the table")
 
     expect(
         enqueue_text(made_up_trace()),
         "median 25 µs, 95 % under 30 µs of host per computation; the GPU waited for the host at 1 of 4, 1.2 % of its time; "
-        "900 µs between steps",
+        "900 µs between steps alone",
     )
     expect_error(enqueue_text, [event for event in made_up_trace() if event["ph"] != "X"])
 
@@ -247,10 +256,10 @@ def main(words):
         peak = find_peak(words[3])
         with open(words[2], encoding="utf-8") as file:
             work = read_work(file, peak, words[4])
-        return print(rate_text(step_rate(read_lines(words[1])), work, peak, words[4]))
-    if len(words) == 2 and words[0] == "enqueue":
+        return print(rate_text(step_rates(read_lines(words[1])), work, peak, words[4]))
+    if len(words) == 3 and words[0] == "enqueue":
         with open(words[1], encoding="utf-8") as file:
-            return print(enqueue_text(json.load(file)["traceEvents"]))
+            return print(enqueue_text(json.load(file)["traceEvents"]) + behind_text(step_rates(read_lines(words[2]))))
     if len(words) == 2 and words[0] == "table":
         with open(words[1], encoding="utf-8") as file:
             return print(table_text(file))

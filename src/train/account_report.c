@@ -32,14 +32,16 @@ static void write_off(FILE *out, const char *term, double seconds) {
     fprintf(out, "%s %s%s", term, seconds < 0 ? "-" : "+", gp_report_seconds(text, fabs(seconds)));
 }
 
+/* Less than that is no news. */
+static const double noted_theft = 0.01;
+
 static void write_offs(const gp_account_result *result, FILE *out) {
     write_off(out, " computing", result->off.computing);
     write_off(out, ", copying", result->off.copying);
     write_off(out, ", waiting", result->off.waiting);
+    if (result->stolen >= noted_theft)
+        fprintf(out, "; %.0f%% of the processors' time went to other machines", 100 * result->stolen);
 }
-
-/* Less than that is no news. */
-static const double noted_theft = 0.01;
 
 void gp_account_line(const gp_account_result *result, FILE *out) {
     char planned[32], resident[32];
@@ -49,8 +51,6 @@ void gp_account_line(const gp_account_result *result, FILE *out) {
     write_side(result, &result->expected, out);
     fputs(", off by", out);
     write_offs(result, out);
-    if (result->stolen >= noted_theft)
-        fprintf(out, "; %.0f%% of the processors' time went to other machines", 100 * result->stolen);
     fprintf(out, "; memory planned %s, resident %s", gp_bytes_text(planned, result->planned_bytes),
             gp_bytes_text(resident, result->resident_bytes));
 }
@@ -88,7 +88,5 @@ void gp_account_table(const gp_account_result *result, FILE *out) {
             100 * result->expected.bubble, 100 * result->measured.bubble);
     fprintf(out, "  longer than expected, of the steps recorded:");
     write_offs(result, out);
-    if (result->stolen >= noted_theft)
-        fprintf(out, "; %.0f%% of the processors' time went to other machines", 100 * result->stolen);
     fputs("\n\n", out);
 }
