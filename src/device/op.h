@@ -416,8 +416,8 @@ typedef struct gp_step_scalars {
     double divisor; /* number of targets that count in the mini-batch; ≥ 1 */
     double loss_sum;
     double right;
-    uint64_t
-        finite; /* 1: the mini-batch's loss is finite, the update may be applied; 0 stays 0 until the host writes it */
+    /* 1: the mini-batch's loss is finite, the update may be applied; 0 stays 0 until the host writes it. */
+    uint64_t finite;
     double grad_norm; /* of all gradients together; 0 where nobody asked */
     double clip;      /* what updates multiply gradients by first; 1: nothing is clipped */
 } gp_step_scalars;
