@@ -46,6 +46,8 @@ train: {steps: %d}
 
 RESNET = ["--set", "model={input: {shape: [3, 32, 32]}, resnet: {depth: 18, classes: 10}, loss: cross_entropy}",
           "--set", "data.batch=32"]
+PICTURES = ["--set", "model={input: {shape: [3, 112, 112]}, resnet: {depth: 18, classes: 10}, loss: cross_entropy}",
+            "--set", "data.batch=8"]
 TWO = ["--set", "pipeline={devices: [cpu, cpu], micro_batches: 4}"]
 # name: what is compared, arguments of A, arguments of B; {folder} is the run's own.
 CASES = {
@@ -56,6 +58,8 @@ CASES = {
               ["--set", "pipeline={devices: [cpu], micro_batches: 4}"]),
     "resnet": ("ResNet-18, one stage: whole mini-batches of 32 / 4 micro-batches", RESNET,
                [*RESNET, "--set", "pipeline={devices: [cpu], micro_batches: 4}"]),
+    "pictures": ("ResNet-18 at 112x112, one stage: whole mini-batches of 8 / 4 micro-batches", PICTURES,
+                 [*PICTURES, "--set", "pipeline={devices: [cpu], micro_batches: 4}"]),
     "recompute": ("two stages, 4 micro-batches: checkpoint never / always",
                   ["--set", "pipeline={devices: [cpu, cpu], micro_batches: 4, checkpoint: never}"],
                   ["--set", "pipeline={devices: [cpu, cpu], micro_batches: 4, checkpoint: always}"]),
