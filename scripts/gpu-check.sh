@@ -276,7 +276,7 @@ train_cut() {
     local run=$1
     shift
     "$program" -q --force -o "$steps/$name.$run" --set 'data.train.synthetic.samples=64' --set 'data.eval.synthetic.samples=32' \
-        --set 'train={steps: 6, seed: 1}' "$@" configs/resnet-synthetic.yaml || return 1
+        --set 'train={steps: 15, seed: 1}' "$@" configs/resnet-synthetic.yaml || return 1
     sha256sum <"$steps/$name.$run/model.safetensors" | tee -a "$steps/$name.sums"
 }
 
@@ -318,7 +318,7 @@ step_nsys() {
     local profiler
     profiler=$(find_toolkit nsys) || skip "nsys is not there"
     "$profiler" profile --trace=cuda,nvtx --force-overwrite=true -o "$out/profile" \
-        "$program" -q --force -o "$steps/$name.run" --set train.steps=6 tests/gpu/resnet50.yaml || return 1
+        "$program" -q --force -o "$steps/$name.run" --set train.steps=15 tests/gpu/resnet50.yaml || return 1
     figure "profile.nsys-rep"
 }
 

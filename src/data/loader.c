@@ -50,7 +50,7 @@ struct gp_loader {
     int64_t end;         /* the number of the mini-batch after the last */
     size_t input_bytes;  /* of one sample */
     size_t target_bytes; /* of one sample */
-    slot *slots;         /* depth + 1: one is in the consumer's hands */
+    slot *slots;         /* depth + held: those are in the consumer's hands */
     int slot_count;
     reader *readers;
     int started; /* of options.threads */
@@ -360,6 +360,13 @@ void gp_loader_destroy(gp_loader **loader) {
     free(self->order);
     free(self);
     *loader = NULL;
+}
+
+bool gp_loader_ready(gp_loader *loader) {
+    pthread_mutex_lock(&loader->lock);
+    bool ready = loader->filled > loader->taken || loader->ended;
+    pthread_mutex_unlock(&loader->lock);
+    return ready;
 }
 
 gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err) {

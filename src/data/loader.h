@@ -57,6 +57,8 @@ GP_MUST_USE gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec
                                        const gp_loader_options *options, gp_loader **out, gp_error *err);
 /* Joins the threads, whatever they are doing: at the latest each ends with the sample that it is reading. */
 void gp_loader_destroy(gp_loader **loader);
+/* Whether the next take returns at once. */
+bool gp_loader_ready(gp_loader *loader);
 /* The next mini-batch; blocks until it is there. *out = NULL after the last. */
 GP_MUST_USE gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err);
 

@@ -107,7 +107,7 @@ struct gp_device_kind {
     /* Both NULL where what is enqueued is done when the call returns. What a stream is given belongs to a turn, 0 or 1,
      * so that the end of one can be waited for while the other is under way: 0 at first, the other one from each
      * stream_turn on; what was given to that one before is finished. turn_finish: as stream_finish, for the turn that
-     * the stream is not in. */
+     * the stream is not in. After stream_finish it is 0 again. */
     gp_status (*stream_turn)(gp_stream *stream, gp_error *err);
     gp_status (*turn_finish)(gp_stream *stream, const gp_cancel *cancel, gp_error *err);
     /* All three NULL where what is enqueued is done when the call returns. stream_note enqueues that from here on

@@ -98,6 +98,10 @@ static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err)
     return gp_waits_create_behind(plan->stages, mini->programs, &mini->behind, err);
 }
 
+bool gp_plan_overlaps(const gp_plan *plan, int mini) {
+    return plan->minis[mini].behind != NULL;
+}
+
 gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory, gp_error *err) {
     gp_queues_request request = {.stages = plan->stages,
                                  .programs = mini->programs,

@@ -109,6 +109,8 @@ typedef struct gp_slot_choice {
 gp_slot_choice gp_instr_slots(const gp_stages *stages, const gp_instr *instr);
 size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_slot_choice *slots, int micro,
                       gp_address address);
+/* Whether a step of that mini-batch may be begun behind one that is under way. */
+bool gp_plan_overlaps(const gp_plan *plan, int mini);
 /* Makes mini->queues, of programs, waits (both) and stages that are made; `memory` as there. */
 GP_MUST_USE gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory, gp_error *err);
 /* The routine of F, R, B, I, W; false: another instruction. */

@@ -189,6 +189,8 @@ static gp_status check_rest(const gp_run *run, gp_error *err) {
 
 /* What a run does between steps. */
 static gp_status post_at_rest(gp_run *run, const gp_command *command, gp_error *err) {
+    gp_status cause = gp_cancel_cause(&run->cancel, err);
+    if (cause != GP_OK) return cause;
     GP_RETURN_IF_FAILED(check_rest(run, err));
     return post(run, command, err);
 }
@@ -306,10 +308,6 @@ void gp_run_destroy(gp_run **run) {
     *run = NULL;
 }
 
-bool gp_plan_overlaps(const gp_plan *plan, int mini) {
-    return plan->minis[mini].behind != NULL;
-}
-
 static gp_command step_command(gp_run *run, int turn) {
     const gp_stage_plan *last = &run->plan->stage[run->plan->stages->count - 1];
     return (gp_command){.kind = GP_COMMAND_STEP,
@@ -327,6 +325,7 @@ static gp_step_result result_of(const gp_step_scalars *report) {
 gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
     GP_RETURN_IF_FAILED(check_rest(run, err));
     run->mini = mini;
+    run->turn = 0;
     gp_command command = step_command(run, run->turn);
     command.begins = command.ends = true;
     command.input = input;
@@ -340,7 +339,7 @@ gp_status gp_run_begin(gp_run *run, int mini, const gp_step_input *input, gp_err
     if (behind && (run->under_way == 2 || mini != run->mini || !gp_plan_overlaps(run->plan, mini) || run->recorder))
         return gp_fail(err, GP_INTERNAL, "a step cannot be begun behind the one that is under way");
     run->mini = mini;
-    if (behind) run->turn = 1 - run->turn;
+    run->turn = behind ? 1 - run->turn : 0;
     gp_command command = step_command(run, run->turn);
     command.begins = true;
     command.behind = behind;

@@ -66,8 +66,6 @@ GP_MUST_USE gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *in
  * nothing until one is begun when none is under way. gp_run_end: of the step that was begun first. */
 GP_MUST_USE gp_status gp_run_begin(gp_run *run, int mini, const gp_step_input *input, gp_error *err);
 GP_MUST_USE gp_status gp_run_end(gp_run *run, gp_step_result *result, gp_error *err);
-/* Whether a step of that mini-batch may be begun behind one that is under way. Pure. */
-bool gp_plan_overlaps(const gp_plan *plan, int mini);
 
 /* What the loss was given by the evaluation that ran last, of mini-batch plan `mini`: [samples, …] in the order of
  * memory, of plan->real. The plan was made with `predict`. */

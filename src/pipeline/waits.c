@@ -194,7 +194,7 @@ static gp_status derive_behind(const gp_stages *stages, const gp_program *progra
 
 /* ---- all workers ------------------------------------------------------------------------------------------------- */
 
-/* `within`: in the mini-batch itself, and of `behind` the base. */
+/* `behind`: NULL: is not asked for. */
 static gp_status derive(const gp_stages *stages, const gp_programs *programs, int worker, bool slots,
                         gp_worker_waits *within, gp_worker_waits *behind, gp_error *err) {
     const gp_program *program = &programs->worker[worker];
@@ -211,38 +211,31 @@ static void free_worker(gp_worker_waits *waits) {
     free(waits->items);
 }
 
-static gp_status open_waits(const gp_programs *programs, gp_waits **out, gp_error *err) {
-    GP_RETURN_IF_FAILED(GP_NEW(out, 1, err));
-    (*out)->workers = programs->workers;
-    return GP_NEW(&(*out)->worker, programs->workers, err);
-}
-
-gp_status gp_waits_create(const gp_stages *stages, const gp_programs *programs, bool slots, gp_waits **out,
-                          gp_error *err) {
+static gp_status create(const gp_stages *stages, const gp_programs *programs, bool slots, bool behind, gp_waits **out,
+                        gp_error *err) {
     gp_waits *waits = NULL;
-    gp_status status = open_waits(programs, &waits, err);
-    for (int w = 0; w < programs->workers && status == GP_OK; w++)
-        status = derive(stages, programs, w, slots, &waits->worker[w], NULL, err);
-    if (status == GP_OK)
-        *out = waits;
-    else
-        gp_waits_destroy(&waits);
-    return status;
-}
-
-gp_status gp_waits_create_behind(const gp_stages *stages, const gp_programs *programs, gp_waits **out, gp_error *err) {
-    gp_waits *waits = NULL;
-    gp_status status = open_waits(programs, &waits, err);
+    GP_RETURN_IF_FAILED(GP_NEW(&waits, 1, err));
+    waits->workers = programs->workers;
+    gp_status status = GP_NEW(&waits->worker, programs->workers, err);
     for (int w = 0; w < programs->workers && status == GP_OK; w++) {
-        gp_worker_waits within = {0};
-        status = derive(stages, programs, w, true, &within, &waits->worker[w], err);
-        free_worker(&within);
+        gp_worker_waits base = {0}, *its = &waits->worker[w];
+        status = derive(stages, programs, w, slots, behind ? &base : its, behind ? its : NULL, err);
+        free_worker(&base);
     }
     if (status == GP_OK)
         *out = waits;
     else
         gp_waits_destroy(&waits);
     return status;
+}
+
+gp_status gp_waits_create(const gp_stages *stages, const gp_programs *programs, bool slots, gp_waits **out,
+                          gp_error *err) {
+    return create(stages, programs, slots, false, out, err);
+}
+
+gp_status gp_waits_create_behind(const gp_stages *stages, const gp_programs *programs, gp_waits **out, gp_error *err) {
+    return create(stages, programs, true, true, out, err);
 }
 
 void gp_waits_destroy(gp_waits **waits) {

@@ -48,7 +48,7 @@ static bool evaluation_is_due(const gp_trainer *t) {
 static gp_status train_batches(gp_trainer *t, gp_loader *loader, gp_error *err) {
     for (;;) {
         const gp_batch *batch;
-        GP_RETURN_IF_FAILED(gp_trainer_catch_up(t, err));
+        GP_RETURN_IF_FAILED(gp_trainer_catch_up(t, loader, err));
         if (evaluation_is_due(t)) GP_RETURN_IF_FAILED(gp_trainer_evaluate(t, err));
         if (t->interrupted) return GP_OK;
         watch_metrics(t);
@@ -83,7 +83,7 @@ static gp_status train(gp_trainer *t, gp_error *err) {
     gp_loader *loader = NULL;
     GP_RETURN_IF_FAILED(gp_loader_create(t->session->train, &t->session->spec, &options, &loader, err));
     gp_status status = train_batches(t, loader, err);
-    gp_trainer_abandon(t);
+    if (status != GP_OK) status = gp_trainer_abandon(t, err);
     gp_loader_destroy(&loader);
     return status;
 }

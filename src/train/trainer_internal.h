@@ -59,11 +59,11 @@ GP_MUST_USE gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, boo
 
 /* Runs a step, or begins it and ends the one before. */
 GP_MUST_USE gp_status gp_trainer_step(gp_trainer *t, const gp_batch *batch, gp_error *err);
-/* Ends the step that is under way; does so where one is and somebody waits for it. */
-GP_MUST_USE gp_status gp_trainer_end_step(gp_trainer *t, gp_error *err);
-GP_MUST_USE gp_status gp_trainer_catch_up(gp_trainer *t, gp_error *err);
-/* Where the loop has failed: what is under way is ended, so that the run can be saved. */
-void gp_trainer_abandon(gp_trainer *t);
+/* Ends the step that is under way where somebody waits for it, or the next mini-batch would be waited for. */
+GP_MUST_USE gp_status gp_trainer_catch_up(gp_trainer *t, gp_loader *loader, gp_error *err);
+/* Where the loop has failed for the reason in *err: what is under way is ended, so that the run can be saved. Where
+ * that fails it is the reason, since it came first. Returns which. */
+GP_MUST_USE gp_status gp_trainer_abandon(gp_trainer *t, gp_error *err);
 /* Whether an evaluation follows the step; a snapshot does. */
 bool gp_trainer_evaluates(const gp_trainer *t, int64_t step);
 bool gp_trainer_saves(const gp_trainer *t, int64_t step);

@@ -49,7 +49,7 @@ static gp_status refuse_step(gp_trainer *t, const gp_trainer_work *work, const g
                    second != GP_OK ? failure.text : text);
 }
 
-/* How long the devices had it to themselves. */
+/* From when it began, or the one before it had ended, until now that it has. */
 static double take_seconds(gp_trainer *t, const gp_trainer_work *work) {
     double now = gp_now(), began = work->began > t->ended ? work->began : t->ended;
     t->ended = now;
@@ -67,10 +67,12 @@ static gp_status settle(gp_trainer *t, const gp_trainer_work *work, const gp_ste
                              .normed = t->session->config->optimizer.clip_norm > 0,
                              .grad_norm = result->grad_norm};
     t->epoch = work->batch.epoch;
+    if (result->finite) {
+        t->step = work->step;
+        t->loss = record.loss;
+    }
     GP_RETURN_IF_FAILED(gp_metrics_step(t->metrics, &record, err));
     if (!result->finite) return refuse_step(t, work, &record, err);
-    t->step = work->step;
-    t->loss = record.loss;
     t->metrics_bytes = gp_metrics_bytes(t->metrics);
     gp_progress_step(&t->progress, &record);
     if (!norms_are_due(t, t->step)) return GP_OK;
@@ -80,29 +82,37 @@ static gp_status settle(gp_trainer *t, const gp_trainer_work *work, const gp_ste
 /* ---- one behind the other ---------------------------------------------------------------------------------------- */
 
 static bool is_recorded(const gp_trainer *t, int mini, int64_t step) {
-    int64_t more = t->under_way.step > 0;
+    int64_t more = t->under_way.step > 0 && t->under_way.mini == mini;
     return gp_tracing_records(t->tracing, step) || gp_account_records(t->account, mini, more);
 }
 
-/* What fails on a device comes out later: it may have been the step behind. */
-static gp_status name_steps(const gp_trainer *t, int64_t step, gp_error *err) {
-    if (t->under_way.step <= step) return gp_error_context(err, "step %" PRId64 ": ", step);
-    return gp_error_context(err, "step %" PRId64 " or %" PRId64 ": ", step, t->under_way.step);
+/* The workers have ended: no step is under way. What fails on a device comes out later: it may have been the step
+ * behind. */
+static gp_status name_steps(gp_trainer *t, int64_t step, int64_t behind, gp_error *err) {
+    t->under_way.step = 0;
+    if (behind == 0 || err->status != GP_DEVICE) return gp_error_context(err, "step %" PRId64 ": ", step);
+    return gp_error_context(err, "step %" PRId64 " or %" PRId64 ": ", step, behind);
 }
 
 static gp_status end_work(gp_trainer *t, const gp_trainer_work *work, gp_error *err) {
     gp_step_result result;
-    if (gp_run_end(t->run, &result, err) != GP_OK) return name_steps(t, work->step, err);
+    if (gp_run_end(t->run, &result, err) != GP_OK) return name_steps(t, work->step, t->under_way.step, err);
     double seconds = take_seconds(t, work);
     gp_account_after(t->account, t->run, work->mini, seconds);
     gp_tracing_after(t->tracing, t->run, work->step);
     return settle(t, work, &result, seconds, err);
 }
 
-gp_status gp_trainer_end_step(gp_trainer *t, gp_error *err) {
+static gp_status end_step(gp_trainer *t, gp_error *err) {
     const gp_trainer_work work = t->under_way;
     t->under_way.step = 0;
     return end_work(t, &work, err);
+}
+
+gp_status gp_trainer_abandon(gp_trainer *t, gp_error *err) {
+    gp_error first = {0};
+    if (t->under_way.step > 0 && end_step(t, &first) != GP_OK) *err = first;
+    return err->status;
 }
 
 /* Somebody wants the run as the step leaves it. */
@@ -112,13 +122,9 @@ static bool is_waited_for(const gp_trainer *t) {
            gp_trainer_saves(t, step) || norms_are_due(t, step);
 }
 
-void gp_trainer_abandon(gp_trainer *t) {
-    gp_error ignored;
-    if (t->under_way.step > 0 && gp_trainer_end_step(t, &ignored) != GP_OK) t->under_way.step = 0;
-}
-
-gp_status gp_trainer_catch_up(gp_trainer *t, gp_error *err) {
-    return t->under_way.step > 0 && is_waited_for(t) ? gp_trainer_end_step(t, err) : GP_OK;
+gp_status gp_trainer_catch_up(gp_trainer *t, gp_loader *loader, gp_error *err) {
+    if (t->under_way.step == 0 || (gp_loader_ready(loader) && !is_waited_for(t))) return GP_OK;
+    return end_step(t, err);
 }
 
 static gp_status run_alone(gp_trainer *t, const gp_trainer_work *work, gp_error *err) {
@@ -130,9 +136,11 @@ static gp_status run_alone(gp_trainer *t, const gp_trainer_work *work, gp_error 
 
 static gp_status begin_behind(gp_trainer *t, const gp_trainer_work *work, gp_error *err) {
     const gp_trainer_work before = t->under_way;
-    gp_status status = gp_run_begin(t->run, work->mini, &work->input, err);
+    if (gp_run_begin(t->run, work->mini, &work->input, err) != GP_OK) {
+        bool either = before.step > 0 && err->status == GP_DEVICE;
+        return name_steps(t, either ? before.step : work->step, either ? work->step : 0, err);
+    }
     t->under_way = *work;
-    if (status != GP_OK) return name_steps(t, before.step > 0 ? before.step : work->step, err);
     return before.step > 0 ? end_work(t, &before, err) : GP_OK;
 }
 
@@ -142,7 +150,6 @@ gp_status gp_trainer_step(gp_trainer *t, const gp_batch *batch, gp_error *err) {
     work.input = gp_trainer_input(t, batch, work.step);
     GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, true, batch->samples, &work.mini, err));
     bool alone = !gp_plan_overlaps(t->session->plan, work.mini) || is_recorded(t, work.mini, work.step);
-    if (t->under_way.step > 0 && (alone || work.mini != t->under_way.mini))
-        GP_RETURN_IF_FAILED(gp_trainer_end_step(t, err));
+    if (t->under_way.step > 0 && (alone || work.mini != t->under_way.mini)) GP_RETURN_IF_FAILED(end_step(t, err));
     return alone ? run_alone(t, &work, err) : begin_behind(t, &work, err);
 }

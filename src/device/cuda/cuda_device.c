@@ -232,10 +232,16 @@ static gp_status cuda_event_finish(const gp_event *event, const gp_cancel *cance
     return wait_for(event->handle, cancel, err);
 }
 
-static gp_status cuda_stream_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
+static gp_status finish_both(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cuda->event_record(stream->end, stream->handle, err));
     GP_RETURN_IF_FAILED(wait_for(stream->end, cancel, err));
     for (int turn = 0; turn < 2; turn++) gp_cuda_staging_deliver(&stream->staging[turn]);
+    return GP_OK;
+}
+
+static gp_status cuda_stream_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
+    GP_RETURN_IF_FAILED(finish_both(stream, cancel, err));
+    stream->turn = 0;
     return GP_OK;
 }
 
@@ -319,7 +325,7 @@ static gp_status cuda_stream_wait(gp_stream *stream, const gp_event *event, gp_e
 static gp_status take_staging(gp_stream *stream, size_t bytes, void **out, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cuda_staging_take(&stream->staging[stream->turn], bytes, out, err));
     if (*out) return GP_OK;
-    GP_RETURN_IF_FAILED(cuda_stream_finish(stream, NULL, err));
+    GP_RETURN_IF_FAILED(finish_both(stream, NULL, err));
     return gp_cuda_staging_take(&stream->staging[stream->turn], bytes, out, err);
 }
 

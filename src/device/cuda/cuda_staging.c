@@ -7,7 +7,7 @@
 #include "base/memory.h"
 
 size_t gp_cuda_staging_block = (size_t)16 << 20;
-size_t gp_cuda_staging_most = (size_t)256 << 20;
+size_t gp_cuda_staging_most = (size_t)512 << 20;
 
 /* The first blocks are small: most streams carry little. */
 static size_t next_size(size_t all, size_t bytes) {
