@@ -158,6 +158,7 @@ static void held_mini_batches_stay(void **state) {
         const gp_batch *batch[10];
         gp_error err = {0};
         for (int i = 0; i < 10; i++) {
+            while (!gp_loader_ready(loader)) usleep(100);
             assert_int_equal(gp_loader_take(loader, &batch[i], &err), GP_OK);
             usleep(2000);
             for (int k = i; k >= 0 && k > i - held; k--) {
@@ -167,6 +168,7 @@ static void held_mini_batches_stay(void **state) {
                 assert_int_equal(samples[0], k % 5 * 5);
             }
         }
+        assert_true(gp_loader_ready(loader)); /* to say that there is no more */
         gp_loader_destroy(&loader);
     }
     gp_dataset_close(&dataset);
