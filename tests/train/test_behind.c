@@ -340,9 +340,9 @@ static void no_more_is_pinned_than_planned(void **state) {
     counting.host_allocate = count_pinned;
     gp_cuda = &counting;
     gp_session *session = fixture_session(CHANGES(
-        WHOLE, "train.save_every=3",
-        "model={input: {shape: [2, 4, 4]}, loss: cross_entropy, layers: [flatten, {linear: 512}, relu, {linear: "
-        "2048}, relu, {linear: 3}]}"));
+        WHOLE, "train={steps: 20, save_every: 13}",
+        "model={input: {shape: [2, 4, 4]}, loss: cross_entropy, layers: [flatten, {linear: 256}, relu, {linear: "
+        "1024}, relu, {linear: 3}]}"));
     size_t planned = 0;
     for (int w = 0; w < session->plan->workers; w++) planned += gp_memory_pinned(session->plan, w);
     const gp_train_options options = {.folder = new_folder(), .verbosity = GP_QUIET};
