@@ -9,6 +9,7 @@
 
 #include "base/philox.h"
 #include "data/safetensors.h"
+#include "train/folder.h"
 
 enum { CHANNELS = 2, HEIGHT = 4, WIDTH = 4, ELEMENTS = CHANNELS * HEIGHT * WIDTH, MAX_SAMPLES = 512 };
 
@@ -40,6 +41,16 @@ const char *fixture_path(const char *name) {
     char *text = texts[next++ % 64];
     snprintf(text, sizeof texts[0], "%s/%s", folder, name);
     return text;
+}
+
+const char *fixture_new_folder(void) {
+    static int runs;
+    gp_error err = {0};
+    char name[32];
+    snprintf(name, sizeof name, "run%d", runs++);
+    const char *made = fixture_path(name);
+    assert_int_equal(gp_folder_make(made, &err), GP_OK);
+    return made;
 }
 
 void fixture_write_data(const char *name, int samples, int ignored) {

@@ -13,7 +13,6 @@
 #include "data/safetensors.h"
 #include "pipeline/memory.h"
 #include "train/fixture.h"
-#include "train/folder.h"
 #include "train/snapshot.h"
 #include "train/trainer.h"
 
@@ -91,21 +90,11 @@ static gp_status look(void *context, const gp_site *site, gp_error *err) {
     return GP_OK;
 }
 
-static const char *new_folder(void) {
-    static int runs;
-    gp_error err = {0};
-    char name[32];
-    snprintf(name, sizeof name, "run%d", runs++);
-    const char *folder = fixture_path(name);
-    assert_int_equal(gp_folder_make(folder, &err), GP_OK);
-    return folder;
-}
-
 /* `alone`: all steps are traced, so that each begins when the one before is over. */
 static gp_status train(const char *const *changes, bool alone, watcher *it, gp_error *err) {
     char trace[600];
     gp_session *session = fixture_session(changes);
-    it->folder = new_folder();
+    it->folder = fixture_new_folder();
     const gp_hooks hooks = {.context = it, .before = look};
     snprintf(trace, sizeof trace, "%s.json", it->folder);
     const gp_train_options options = {.folder = it->folder,
@@ -318,7 +307,7 @@ static void norms_are_printed(void **state) {
     gp_session *session;
     if (gp_session_open_for(&config, &(gp_session_options){.norms = true}, &session, &err) != GP_OK)
         fail_msg("%s", err.text);
-    const gp_train_options options = {.folder = new_folder(), .verbosity = GP_VERBOSE};
+    const gp_train_options options = {.folder = fixture_new_folder(), .verbosity = GP_VERBOSE};
     if (gp_train(session, &options, &err) != GP_OK) fail_msg("%s", err.text);
     gp_session_close(&session);
 }
@@ -345,7 +334,7 @@ static void no_more_is_pinned_than_planned(void **state) {
         "1024}, relu, {linear: 3}]}"));
     size_t planned = 0;
     for (int w = 0; w < session->plan->workers; w++) planned += gp_memory_pinned(session->plan, w);
-    const gp_train_options options = {.folder = new_folder(), .verbosity = GP_QUIET};
+    const gp_train_options options = {.folder = fixture_new_folder(), .verbosity = GP_QUIET};
     pinned = 0;
     if (gp_train(session, &options, &err) != GP_OK) fail_msg("%s", err.text);
     gp_session_close(&session);

@@ -13,19 +13,7 @@
 
 #include "data/safetensors.h"
 #include "train/fixture.h"
-#include "train/folder.h"
 #include "train/saver.h"
-
-/* A folder of its own for each run; valid until the next 64. */
-static const char *new_folder(void) {
-    static int runs;
-    gp_error err = {0};
-    char name[32];
-    snprintf(name, sizeof name, "run%d", runs++);
-    const char *folder = fixture_path(name);
-    assert_int_equal(gp_folder_make(folder, &err), GP_OK);
-    return folder;
-}
 
 static gp_status train_session(gp_session *session, const char *folder, const gp_hooks *hooks,
                                const volatile sig_atomic_t *stop, gp_error *err) {
@@ -37,7 +25,7 @@ static gp_status train_session(gp_session *session, const char *folder, const gp
 
 static const char *run(const char *const *changes) {
     gp_error err = {0};
-    const char *folder = new_folder();
+    const char *folder = fixture_new_folder();
     if (train_session(fixture_session(changes), folder, NULL, NULL, &err) != GP_OK) fail_msg("%s", err.text);
     return folder;
 }
@@ -172,7 +160,7 @@ static void expect_best(const char *text, const char *figure) {
     double best = 0;
     char step[24], number[32], steps[64];
     const char *const whole[] = {"train={steps: 30, eval_every: 1}", NULL}, *const part[] = {steps, NULL};
-    const char *folders[2] = {new_folder(), new_folder()};
+    const char *folders[2] = {fixture_new_folder(), fixture_new_folder()};
     for (int i = 0; i < 2; i++) {
         gp_session *session = NULL;
         gp_config *config = fixture_config(text, i == 0 ? whole : part);
@@ -216,7 +204,7 @@ static void evaluations_come_when_they_are_due(void **state) {
     gp_session *session = NULL;
     gp_config *config = fixture_config(without, NULL);
     assert_int_equal(gp_session_open(&config, &session, &err), GP_OK);
-    const char *folder = new_folder();
+    const char *folder = fixture_new_folder();
     assert_int_equal(train_session(session, folder, NULL, NULL, &err), GP_OK);
     assert_string_equal(events_of(folder), "start s1 s2 end:done 2");
 }
@@ -265,7 +253,7 @@ static const char *still_run(const char *data) {
     snprintf(config_text, sizeof config_text, text, data, data);
     gp_config *config = fixture_config(config_text, NULL);
     if (gp_session_open(&config, &session, &err) != GP_OK) fail_msg("%s", err.text);
-    const char *folder = new_folder();
+    const char *folder = fixture_new_folder();
     if (train_session(session, folder, NULL, NULL, &err) != GP_OK) fail_msg("%s", err.text);
     return folder;
 }
@@ -355,7 +343,7 @@ static void an_init_that_breaks_before_it_is_read_leaves_the_folder_as_it_was(vo
     (void)state;
     char init[700];
     gp_error err = {0};
-    const char *first = run(FIXTURE_CHANGES("train.steps=1")), *folder = new_folder();
+    const char *first = run(FIXTURE_CHANGES("train.steps=1")), *folder = fixture_new_folder();
     snprintf(init, sizeof init, "train.init=%s", in(first, "model.safetensors"));
     gp_session *session = fixture_session(FIXTURE_CHANGES(init));
     assert_int_equal(truncate(in(first, "model.safetensors"), 100), 0);
@@ -413,7 +401,7 @@ static void expect_fault(const char *const *changes, fault there, bool after, co
     gp_error err = {0};
     char wanted[256], instr[GP_INSTR_TEXT];
     gp_session *session = fixture_session(changes);
-    const char *folder = new_folder();
+    const char *folder = fixture_new_folder();
     const gp_hooks hooks = {.context = &there, .before = after ? NULL : fail_there, .after = after ? fail_there : NULL};
     gp_instr_text(instr, &session->plan->minis[there.mini].programs->worker[there.worker].instrs[there.pc]);
     snprintf(wanted, sizeof wanted, "%s: worker %d, %s: injected", when, there.worker, instr);
@@ -468,7 +456,7 @@ static void a_data_file_that_breaks_leaves_the_model_reached(void **state) {
     char path[256];
     snprintf(path, sizeof path, "%s", fixture_path("breaks.safetensors"));
     const gp_hooks hooks = {.context = path, .before = truncate_in_step_3};
-    const char *folder = new_folder();
+    const char *folder = fixture_new_folder();
     gp_session *session =
         fixture_session(FIXTURE_CHANGES("data.train={tensors: breaks.safetensors}", "train={steps: 1000}"));
     assert_int_equal(train_session(session, folder, &hooks, NULL, &err), GP_DATA);
@@ -487,7 +475,7 @@ static void a_data_file_that_breaks_leaves_the_model_reached(void **state) {
 
 static void expect_refused(const char *const *changes, const gp_hooks *hooks, const char *sentence) {
     gp_error err = {0};
-    assert_int_equal(train_session(fixture_session(changes), new_folder(), hooks, NULL, &err), GP_NUMERIC);
+    assert_int_equal(train_session(fixture_session(changes), fixture_new_folder(), hooks, NULL, &err), GP_NUMERIC);
     assert_string_equal(err.text, sentence);
 }
 
@@ -543,7 +531,7 @@ static void a_second_pass_that_fails_hides_no_cause(void **state) {
 static void a_loss_that_is_not_finite_is_not_trained_on(void **state) {
     (void)state;
     gp_error err = {0};
-    const char *folder = new_folder();
+    const char *folder = fixture_new_folder();
     gp_session *session = fixture_session(FIXTURE_CHANGES("optimizer.sgd.lr=1e30"));
     assert_int_equal(train_session(session, folder, NULL, NULL, &err), GP_NUMERIC);
     assert_string_equal(err.text, "step 2: the loss is not a number: the update was not applied, and the run stops; a "
@@ -592,7 +580,7 @@ static const char *stopped_run(const char *const *changes, bool training, int64_
     gp_session *session = fixture_session(changes);
     asker a = {pthread_self(), gp_plan_find(session->plan, training, samples), step};
     const gp_hooks hooks = {.context = &a, .before = ask_there};
-    const char *folder = new_folder();
+    const char *folder = fixture_new_folder();
     if (train_session(session, folder, &hooks, &stop, &err) != GP_OK) fail_msg("%s", err.text);
     assert_true(handled);
     return folder;
@@ -631,7 +619,7 @@ static void a_run_asked_before_its_first_step_saves_what_it_began_with(void **st
     (void)state;
     gp_error err = {0};
     const volatile sig_atomic_t stopped = 1;
-    const char *folder = new_folder();
+    const char *folder = fixture_new_folder();
     assert_int_equal(train_session(fixture_session(NULL), folder, NULL, &stopped, &err), GP_OK);
     assert_string_equal(events_of(folder), "start end:interrupted 0");
     assert_true(equal_models(folder, run(FIXTURE_CHANGES("train.steps=0"))));
@@ -698,7 +686,8 @@ static void workers_take_no_signals(void **state) {
     sigset_t mask;
     atomic_bool open = false;
     const gp_hooks hooks = {.context = &open, .before = block_check};
-    if (train_session(fixture_session(NULL), new_folder(), &hooks, NULL, &err) != GP_OK) fail_msg("%s", err.text);
+    if (train_session(fixture_session(NULL), fixture_new_folder(), &hooks, NULL, &err) != GP_OK)
+        fail_msg("%s", err.text);
     pthread_sigmask(SIG_BLOCK, NULL, &mask);
     assert_false(sigismember(&mask, SIGINT));
 }
