@@ -183,14 +183,15 @@ static gp_status post(gp_run *run, const gp_command *command, gp_error *err) {
     return wait_for_workers(run, err);
 }
 
-static gp_status check_rest(const gp_run *run, gp_error *err) {
-    return run->under_way == 0 ? GP_OK : gp_fail(err, GP_INTERNAL, "a step is under way");
+/* A run that has failed says why, whatever was under way. */
+static gp_status check_rest(gp_run *run, gp_error *err) {
+    gp_status cause = gp_cancel_cause(&run->cancel, err);
+    if (cause != GP_OK || run->under_way == 0) return cause;
+    return gp_fail(err, GP_INTERNAL, "a step is under way");
 }
 
 /* What a run does between steps. */
 static gp_status post_at_rest(gp_run *run, const gp_command *command, gp_error *err) {
-    gp_status cause = gp_cancel_cause(&run->cancel, err);
-    if (cause != GP_OK) return cause;
     GP_RETURN_IF_FAILED(check_rest(run, err));
     return post(run, command, err);
 }

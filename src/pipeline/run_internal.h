@@ -83,7 +83,7 @@ static inline gp_mail *gp_run_mail(gp_run *run, uint32_t edge, uint16_t micro) {
     return &run->mail[(size_t)edge * (size_t)run->max_pieces + micro];
 }
 
-/* Worker's thread: carries out the program of a mini-batch. */
+/* Worker's thread: enqueues the program of a mini-batch, or waits until it is carried out, or both. */
 GP_MUST_USE gp_status gp_worker_step(gp_worker *worker, gp_error *err);
 /* Worker's thread: runs a routine with these slots. */
 GP_MUST_USE gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,

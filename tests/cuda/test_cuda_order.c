@@ -269,6 +269,34 @@ static void steps_under_way_are_left_alone(void **state) {
     if (sentence) fail_msg("%s", sentence);
 }
 
+static gp_status fail_in_step_2(void *context, const gp_site *site, gp_error *err) {
+    (void)context;
+    return site->step == 2 ? gp_fail(err, GP_DEVICE, "made to fail") : GP_OK;
+}
+
+/* With a step under way when it failed. */
+static void a_run_that_failed_says_why(void **state) {
+    (void)state;
+    harness_options options = training_options(&skips[1], GP_CHECKPOINT_NEVER, false, 1);
+    const gp_hooks hooks = {.before = fail_in_step_2};
+    harness h;
+    gp_error err = {0};
+    gp_step_result result;
+    float value;
+    recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 1, -1, -1, 0, 0, 0});
+    harness_plan(&h, &options);
+    harness_start(&h, &hooks);
+    begin_with(&h, 0, 1);
+    assert_int_equal(harness_begin(&h, options.batch, true, 2, &err), GP_DEVICE);
+    assert_int_equal(harness_step(&h, options.batch, true, 3, &result, &err), GP_DEVICE);
+    assert_int_equal(gp_run_read(h.run, 0, -1, &value, &err), GP_DEVICE);
+    assert_int_equal(gp_run_end(h.run, &result, &err), GP_DEVICE);
+    assert_non_null(strstr(err.text, "made to fail"));
+    harness_end(&h);
+    const char *sentence = recorder_end(NULL);
+    if (sentence) fail_msg("%s", sentence);
+}
+
 /* Each queue's spans follow one another, by the device's own time. */
 static void spans_have_the_devices_times(void **state) {
     (void)state;
@@ -316,6 +344,7 @@ int main(void) {
                                        cmocka_unit_test(schedules_are_in_order),
                                        cmocka_unit_test(what_is_not_finite_stops_the_step_behind),
                                        cmocka_unit_test(steps_under_way_are_left_alone),
+                                       cmocka_unit_test(a_run_that_failed_says_why),
                                        cmocka_unit_test(every_wait_is_needed),
                                        cmocka_unit_test(spans_have_the_devices_times)};
     return cmocka_run_group_tests(tests, NULL, NULL);
