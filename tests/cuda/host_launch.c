@@ -6,13 +6,9 @@
 #include "base/memory.h"
 #include "cuda/host_memory.h"
 #include "cuda/host_ranges.h"
+#include "size.h"
 
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define GP_WATCHED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(GP_WATCHED)
+#if TEST_WATCHES_ADDRESSES
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(at, bytes)   ((void)(at), (void)(bytes))

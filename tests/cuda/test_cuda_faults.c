@@ -38,8 +38,8 @@ static void each_call_fails(void **state) {
     assert_int_equal(training_run(&options, 2, false, NULL, &err), GP_OK);
     assert_null(recorder_end(&counts));
     long failed = 0, ended_well = 0;
-    const long stride = HARNESS_WATCHED ? 5 : 1;
-    for (long call = 0; call < counts.calls; call += stride) {
+    const long stride = test_pick(7, 3, 1);
+    for (long call = test_first((int)stride); call < counts.calls; call += stride) {
         err = (gp_error){0};
         recorder_begin(&(recorder_options){RECORDER_EAGER, 0, 2, -1, call, 0, 0, 0});
         gp_status status = training_run(&options, 2, false, NULL, &err);
@@ -133,7 +133,8 @@ static void fail_late(double seconds, int devices, recorder_policy policy, tally
     options.kind = labels_kind();
     gp_note_seconds = seconds;
     gp_status status = GP_OK;
-    const long stride = HARNESS_WATCHED ? 29 : policy == RECORDER_EAGER && devices == 1 ? 1 : 11;
+    const bool every = policy == RECORDER_EAGER && devices == 1;
+    const long stride = every ? test_pick(29, 3, 1) : test_pick(29, 23, 1);
     for (long work = 1 + (long)policy; status != GP_OK || work == 1 + (long)policy; work += stride) {
         gp_error err = {0};
         recorder_begin(&(recorder_options){policy, 3, devices, -1, -1, work, 0, 0});

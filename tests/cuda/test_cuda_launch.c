@@ -12,17 +12,7 @@
 #include "cuda/host_launch.h"
 #include "cuda/host_memory.h"
 #include "cuda/host_ranges.h"
-
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define GP_WATCHED
-#endif
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(GP_WATCHED)
-enum { WATCHED = true };
-#else
-enum { WATCHED = false };
-#endif
+#include "size.h"
 
 enum { WIDTH = 3, PITCH = 5, ROWS = 100, BLOCK = 64 };
 
@@ -92,7 +82,7 @@ static void test_right(void **state) {
 
 static void test_undeclared(void **state) {
     (void)state;
-    if (WATCHED) skip(); /* which ends the program at the first access */
+    if (TEST_WATCHES_ADDRESSES) skip(); /* which ends the program at the first access */
     fixture f;
     fixture_init(&f);
     f.launch.reads = 1;

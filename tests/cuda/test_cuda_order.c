@@ -70,7 +70,7 @@ static void check_network(const training_cut *cuts, size_t count) {
         for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
             for (int lockstep = 0; lockstep < 2; lockstep++)
                 for (int policy = 0; policy < RECORDER_POLICIES; policy++) {
-                    if (HARNESS_WATCHED && (mode + lockstep + policy) % 2) continue;
+                    if (!test_is_large() && (mode + lockstep + policy) % 2 != test_first(2)) continue;
                     options = training_options(&cuts[c], (gp_checkpoint_mode)mode, lockstep, policy % 2 ? 1 : 3);
                     training_outcome its = train_recorded(&options, (recorder_policy)policy, seed++);
                     assert_int_equal(its.hash, first.hash);
@@ -184,7 +184,8 @@ static void every_wait_is_needed(void **state) {
     assert_int_equal(training_run(&options, TRAINING_STEPS, false, &out, &err), GP_OK);
     assert_null(recorder_end(&counts));
     long needless = 0;
-    for (long wait = 0; wait < counts.waits; wait += HARNESS_WATCHED ? 3 : 1) {
+    const int stride = test_pick(5, 3, 1);
+    for (long wait = test_first(stride); wait < counts.waits; wait += stride) {
         recorder_begin(&(recorder_options){RECORDER_LAZY, 0, 4, wait, -1, 0, 0, 0});
         gp_status status = training_run(&options, TRAINING_STEPS, false, &out, &err);
         const char *sentence = recorder_end(NULL);

@@ -21,18 +21,10 @@
 
 #include "base/status.h"
 #include "data/dataset.h"
+#include "size.h"
 
-#if defined(__has_feature)
-#define FIXTURE_FEATURE(x) __has_feature(x)
-#else
-#define FIXTURE_FEATURE(x) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || FIXTURE_FEATURE(address_sanitizer) ||             \
-    FIXTURE_FEATURE(thread_sanitizer)
-enum { FIXTURE_SANITIZED = 1 }; /* whose shadow memory leaves no sense to a limit on address space */
-#else
-enum { FIXTURE_SANITIZED = 0 };
-#endif
+/* Under sanitizers shadow memory leaves no sense to a limit on address space. */
+enum { FIXTURE_SANITIZED = TEST_WATCHES_ADDRESSES || TEST_WATCHES_THREADS };
 
 static char fixture_folder[64];
 

@@ -11,27 +11,13 @@
 #include <stddef.h>
 
 #include "device/op.h"
+#include "size.h"
 
 /* Cases of each kind of op. */
 enum { GP_OP_CASES = 48 };
-/* Every how manyeth case tests of one thread take: sanitizers make them many times slower, and ThreadSanitizer sees
- * nothing in them. */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define GP_OP_CASES_WATCHED 6
-#elif __has_feature(address_sanitizer)
-#define GP_OP_CASES_WATCHED 2
-#endif
-#elif defined(__SANITIZE_THREAD__)
-#define GP_OP_CASES_WATCHED 6
-#elif defined(__SANITIZE_ADDRESS__)
-#define GP_OP_CASES_WATCHED 2
-#endif
-#ifdef GP_OP_CASES_WATCHED
-enum { GP_OP_CASES_STEP = GP_OP_CASES_WATCHED };
-#else
-enum { GP_OP_CASES_STEP = 1 };
-#endif
+/* Tests of one thread take every nth case: sanitizers make them many times slower, and ThreadSanitizer sees nothing in
+ * them. */
+enum { GP_OP_CASES_STEP = TEST_WATCHES_THREADS ? 6 : TEST_WATCHES_ADDRESSES ? 2 : 1 };
 
 /* What an operand holds before the op runs. */
 typedef enum gp_case_fill {

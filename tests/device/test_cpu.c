@@ -28,16 +28,7 @@
     } while (0)
 
 /* ThreadSanitizer does not see libgomp's barriers: no second OpenMP thread where it watches. */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define GP_WATCHED 1
-#endif
-#endif
-#if defined(GP_WATCHED) || defined(__SANITIZE_THREAD__)
-enum { ONEDNN_THREADS = 1 };
-#else
-enum { ONEDNN_THREADS = 2 };
-#endif
+enum { ONEDNN_THREADS = TEST_WATCHES_THREADS ? 1 : 2 };
 
 static bool is_conv(gp_op_kind kind) {
     return kind == GP_OP_CONV_FORWARD || kind == GP_OP_CONV_BACKWARD_DATA || kind == GP_OP_CONV_BACKWARD_WEIGHTS;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "pipeline/harness.h"
+#include "size.h"
 
 enum { SECONDS = 60, MOST_COMPLAINTS = 20 };
 
@@ -122,8 +123,7 @@ void each_once(const each_scenario *scenario) {
 void each_call_fails(const each_scenario *scenario, calls_family family) {
     attempt it = first_attempt(scenario, family);
     int64_t calls = it.account->calls, times = 0, unharmed = 0, faults = 0;
-    bool slow = HARNESS_WATCHES_THREADS || HARNESS_WATCHES_ADDRESSES;
-    int64_t most = each_most > 1 ? each_most : slow ? scenario->most / 3 : scenario->most;
+    int64_t most = each_most > 1 ? each_most : test_pick(scenario->most / 3, scenario->most, INT_MAX);
     int64_t all = most / 2;
     int64_t stride = calls > most ? (calls - all) / (most - all) + 1 : 1;
     for (it.first = 1; it.first <= calls; it.first += it.first < all ? 1 : stride, times++) {

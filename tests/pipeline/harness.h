@@ -10,35 +10,7 @@
 #include "model/graph.h"
 #include "pipeline/plan.h"
 #include "pipeline/run.h"
-
-/* Sanitizers and counters (scripts/coverage.sh) make runs many times slower, and ThreadSanitizer does not see the
- * barriers of OpenMP: smaller grids, and one thread per device, where they watch. */
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define HARNESS_WATCHES_THREADS 1
-#endif
-#if __has_feature(address_sanitizer)
-#define HARNESS_WATCHES_ADDRESSES 1
-#endif
-#endif
-#if defined(__SANITIZE_THREAD__) && !defined(HARNESS_WATCHES_THREADS)
-#define HARNESS_WATCHES_THREADS 1
-#endif
-#if defined(__SANITIZE_ADDRESS__) && !defined(HARNESS_WATCHES_ADDRESSES)
-#define HARNESS_WATCHES_ADDRESSES 1
-#endif
-#ifndef HARNESS_WATCHES_THREADS
-#define HARNESS_WATCHES_THREADS 0
-#endif
-#ifndef HARNESS_WATCHES_ADDRESSES
-#define HARNESS_WATCHES_ADDRESSES 0
-#endif
-#ifdef GP_COVERAGE
-#define HARNESS_COUNTS 1
-#else
-#define HARNESS_COUNTS 0
-#endif
-enum { HARNESS_WATCHED = HARNESS_WATCHES_THREADS || HARNESS_WATCHES_ADDRESSES || HARNESS_COUNTS };
+#include "size.h"
 
 typedef struct harness_options {
     const char *model; /* YAML of the model: subtree */

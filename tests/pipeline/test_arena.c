@@ -100,7 +100,7 @@ static void check(const cut *its, const gp_device_kind *kind, gp_checkpoint_mode
 }
 
 static void check_kind(const gp_device_kind *kind) {
-    for (int c = 0; c < CUTS; c += HARNESS_WATCHED ? 3 : 1)
+    for (int c = 0; c < CUTS; c += test_pick(3, 1, 1))
         for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
             check(&cuts[c], kind, (gp_checkpoint_mode)mode, (c + mode) % 2, 1);
 }
@@ -117,7 +117,7 @@ static void test_cpu(void **state) {
 
 static void test_cpu_of_two_threads(void **state) {
     (void)state;
-    if (HARNESS_WATCHES_THREADS) skip();
+    if (TEST_WATCHES_THREADS) skip();
     check(&cuts[0], &gp_cpu_kind, GP_CHECKPOINT_EXCEPT_LAST, false, 2);
 }
 

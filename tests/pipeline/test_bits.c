@@ -12,9 +12,18 @@
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
 
-enum { MAX_STAGES = 5, STEPS = HARNESS_WATCHED ? 4 : 30, FEW_STEPS = HARNESS_WATCHED ? 2 : 4 };
-/* Of many ways to the same bits, where each takes ten times as long. */
-enum { EVERY = HARNESS_WATCHED ? 2 : 1 };
+enum { MAX_STAGES = 5 };
+
+/* By the test's size: steps of a training, of a short one, and every nth of many ways to the same bits. */
+static int steps_long, steps_short, every;
+
+static int choose_size(void **state) {
+    (void)state;
+    steps_long = test_pick(4, 7, 30);
+    steps_short = test_pick(2, 4, 4);
+    every = test_pick(2, 1, 1);
+    return 0;
+}
 
 typedef struct cut {
     int stages;
@@ -183,10 +192,11 @@ static void check_network(const network *net, sizes cutting, const gp_device_kin
                                .last = cutting.last,
                                .evaluation = cutting.evaluation};
     uint64_t expected = train(net, &net->cuts[0], options, steps);
-    for (int c = 0; c < GRID_CUTS; c += EVERY) check_cut(net, &net->cuts[c], options, steps, expected);
+    for (int c = test_first(every); c < GRID_CUTS; c += every) check_cut(net, &net->cuts[c], options, steps, expected);
     if (!other_cuts) return;
-    expected = train(net, &net->cuts[0], options, FEW_STEPS);
-    for (int c = GRID_CUTS; c < CUTS; c += EVERY) check_cut(net, &net->cuts[c], options, FEW_STEPS, expected);
+    expected = train(net, &net->cuts[0], options, steps_short);
+    for (int c = GRID_CUTS + test_first(every); c < CUTS; c += every)
+        check_cut(net, &net->cuts[c], options, steps_short, expected);
 }
 
 /* 4 micro-batches of 3, 3, 3, 1; of 2, 2, 2, 1 at an epoch's end; of 3, 3, 3 to evaluate. */
@@ -199,65 +209,65 @@ static const sizes one_piece = {1, 4, 3, 5};
 
 static void test_skips_ref(void **state) {
     (void)state;
-    check_network(&skips, uneven, &gp_ref_kind, GP_F32, 1, STEPS, true);
+    check_network(&skips, uneven, &gp_ref_kind, GP_F32, 1, steps_long, true);
 }
 
 static void test_skips_cpu(void **state) {
     (void)state;
-    check_network(&skips, uneven, &gp_cpu_kind, GP_F32, 1, STEPS, true);
+    check_network(&skips, uneven, &gp_cpu_kind, GP_F32, 1, steps_long, true);
 }
 
 static void test_pictures_ref(void **state) {
     (void)state;
-    check_network(&pictures, three, &gp_ref_kind, GP_F32, 1, HARNESS_WATCHED ? 2 : 10, false);
+    check_network(&pictures, three, &gp_ref_kind, GP_F32, 1, test_pick(2, 4, 10), false);
 }
 
 static void test_pictures_cpu(void **state) {
     (void)state;
-    check_network(&pictures, three, &gp_cpu_kind, GP_F32, 1, STEPS, true);
+    check_network(&pictures, three, &gp_cpu_kind, GP_F32, 1, steps_long, true);
 }
 
 static void test_vectors_ref(void **state) {
     (void)state;
-    check_network(&vectors, uneven, &gp_ref_kind, GP_F32, 1, STEPS, true);
+    check_network(&vectors, uneven, &gp_ref_kind, GP_F32, 1, steps_long, true);
 }
 
 static void test_vectors_cpu(void **state) {
     (void)state;
-    check_network(&vectors, uneven, &gp_cpu_kind, GP_F32, 1, STEPS, true);
+    check_network(&vectors, uneven, &gp_cpu_kind, GP_F32, 1, steps_long, true);
 }
 
 static void test_samples_ref(void **state) {
     (void)state;
-    check_network(&samples, three, &gp_ref_kind, GP_F32, 1, FEW_STEPS, true);
-    check_network(&rows, three, &gp_ref_kind, GP_F32, 1, FEW_STEPS, false);
+    check_network(&samples, three, &gp_ref_kind, GP_F32, 1, steps_short, true);
+    check_network(&rows, three, &gp_ref_kind, GP_F32, 1, steps_short, false);
 }
 
 static void test_samples_cpu(void **state) {
     (void)state;
-    check_network(&samples, uneven, &gp_cpu_kind, GP_F32, 1, HARNESS_WATCHED ? 2 : 10, true);
-    check_network(&samples, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, false);
-    check_network(&rows, uneven, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
+    check_network(&samples, uneven, &gp_cpu_kind, GP_F32, 1, test_pick(2, 4, 10), true);
+    check_network(&samples, few_samples, &gp_cpu_kind, GP_F32, 1, steps_short, false);
+    check_network(&rows, uneven, &gp_cpu_kind, GP_F32, 1, steps_short, true);
 }
 
 static void test_pixels(void **state) {
     (void)state;
     check_network(&pixels, uneven, &gp_ref_kind, GP_F32, 1, 3, false);
-    check_network(&pixels, uneven, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
+    check_network(&pixels, uneven, &gp_cpu_kind, GP_F32, 1, steps_short, true);
 }
 
 static void test_numbers(void **state) {
     (void)state;
-    check_network(&numbers, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
-    check_network(&numbers, three, &gp_cpu_kind, GP_F32, 1, STEPS, true);
-    check_network(&mask, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
-    check_network(&mask, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
+    check_network(&numbers, uneven, &gp_ref_kind, GP_F64, 1, steps_short, false);
+    check_network(&numbers, three, &gp_cpu_kind, GP_F32, 1, steps_long, true);
+    check_network(&mask, uneven, &gp_ref_kind, GP_F64, 1, steps_short, false);
+    check_network(&mask, few_samples, &gp_cpu_kind, GP_F32, 1, steps_short, true);
 }
 
 static void test_frozen(void **state) {
     (void)state;
-    check_network(&frozen, uneven, &gp_ref_kind, GP_F32, 1, FEW_STEPS, true);
-    check_network(&frozen, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, true);
+    check_network(&frozen, uneven, &gp_ref_kind, GP_F32, 1, steps_short, true);
+    check_network(&frozen, few_samples, &gp_cpu_kind, GP_F32, 1, steps_short, true);
 }
 
 /* Gradients go as far back as something is trained, and no further. */
@@ -291,29 +301,29 @@ static void test_frozen_takes_no_gradients(void **state) {
 
 static void test_double(void **state) {
     (void)state;
-    check_network(&vectors, three, &gp_ref_kind, GP_F64, 1, STEPS, false);
-    check_network(&skips, uneven, &gp_ref_kind, GP_F64, 1, FEW_STEPS, false);
+    check_network(&vectors, three, &gp_ref_kind, GP_F64, 1, steps_long, false);
+    check_network(&skips, uneven, &gp_ref_kind, GP_F64, 1, steps_short, false);
 }
 
 static void test_few_samples(void **state) {
     (void)state;
-    check_network(&vectors, few_samples, &gp_ref_kind, GP_F32, 1, STEPS, true);
-    check_network(&vectors, few_samples, &gp_cpu_kind, GP_F32, 1, STEPS, true);
-    check_network(&skips, few_samples, &gp_cpu_kind, GP_F32, 1, FEW_STEPS, false);
+    check_network(&vectors, few_samples, &gp_ref_kind, GP_F32, 1, steps_long, true);
+    check_network(&vectors, few_samples, &gp_cpu_kind, GP_F32, 1, steps_long, true);
+    check_network(&skips, few_samples, &gp_cpu_kind, GP_F32, 1, steps_short, false);
 }
 
 static void test_one_micro_batch(void **state) {
     (void)state;
-    check_network(&vectors, one_piece, &gp_ref_kind, GP_F32, 1, STEPS, false);
-    check_network(&vectors, one_piece, &gp_cpu_kind, GP_F32, 1, STEPS, false);
-    check_network(&skips, one_piece, &gp_cpu_kind, GP_F32, 1, STEPS, false);
+    check_network(&vectors, one_piece, &gp_ref_kind, GP_F32, 1, steps_long, false);
+    check_network(&vectors, one_piece, &gp_cpu_kind, GP_F32, 1, steps_long, false);
+    check_network(&skips, one_piece, &gp_cpu_kind, GP_F32, 1, steps_long, false);
 }
 
 /* Two threads may give other bits than one, but the same ones wherever the cut runs. Few steps: OpenMP's threads spin
  * while they wait, and here are more of them than processors. */
 static void test_two_threads(void **state) {
     (void)state;
-    if (HARNESS_WATCHES_THREADS) skip();
+    if (TEST_WATCHES_THREADS) skip();
     check_network(&skips, uneven, &gp_cpu_kind, GP_F32, 2, 3, false);
     check_network(&pictures, three, &gp_cpu_kind, GP_F32, 2, 3, false);
     check_network(&samples, three, &gp_cpu_kind, GP_F32, 2, 2, false);
@@ -341,12 +351,12 @@ static void check_clipped(const network *net, sizes cutting, const gp_device_kin
 /* Gradients of all stages together decide how much each is clipped. */
 static void test_clipping(void **state) {
     (void)state;
-    check_clipped(&skips, uneven, &gp_ref_kind, GP_F32, 1, 0.5, FEW_STEPS);
-    check_clipped(&skips, uneven, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
-    check_clipped(&pictures, three, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
-    check_clipped(&vectors, one_piece, &gp_cpu_kind, GP_F32, 1, 0.5, FEW_STEPS);
-    check_clipped(&vectors, few_samples, &gp_ref_kind, GP_F64, 1, 0.5, FEW_STEPS);
-    if (!HARNESS_WATCHES_THREADS) check_clipped(&skips, three, &gp_cpu_kind, GP_F32, 2, 0.5, 2);
+    check_clipped(&skips, uneven, &gp_ref_kind, GP_F32, 1, 0.5, steps_short);
+    check_clipped(&skips, uneven, &gp_cpu_kind, GP_F32, 1, 0.5, steps_short);
+    check_clipped(&pictures, three, &gp_cpu_kind, GP_F32, 1, 0.5, steps_short);
+    check_clipped(&vectors, one_piece, &gp_cpu_kind, GP_F32, 1, 0.5, steps_short);
+    check_clipped(&vectors, few_samples, &gp_ref_kind, GP_F64, 1, 0.5, steps_short);
+    if (!TEST_WATCHES_THREADS) check_clipped(&skips, three, &gp_cpu_kind, GP_F32, 2, 0.5, 2);
 }
 
 /* ---- schedules --------------------------------------------------------------------------------------------------- */
@@ -364,7 +374,7 @@ static void check_schedule(const network *net, const scheduled *its, harness_opt
     options.schedule = its->schedule;
     for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
         options.checkpoint = (gp_checkpoint_mode)mode;
-        uint64_t hash = harness_train(&options, NULL, FEW_STEPS);
+        uint64_t hash = harness_train(&options, NULL, steps_short);
         if (hash != expected)
             fail_msg("%s on %s, schedule %s, %d stages, checkpoint mode %d, %d micro-batches: %016llx instead of "
                      "%016llx",
@@ -402,8 +412,9 @@ static void check_schedules(const network *net, sizes cutting, const gp_device_k
                                .evaluation = cutting.evaluation,
                                .clip_norm = clip_norm,
                                .schedule = one_f_one_b};
-    uint64_t expected = train(net, &net->cuts[0], options, FEW_STEPS);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i += EVERY) check_schedule(net, &ways[i], options, expected);
+    uint64_t expected = train(net, &net->cuts[0], options, steps_short);
+    for (size_t i = (size_t)test_first(every); i < sizeof ways / sizeof *ways; i += (size_t)every)
+        check_schedule(net, &ways[i], options, expected);
 }
 
 /* ---- a mode for each stage, and outputs that are kept ------------------------------------------------------------ */
@@ -431,16 +442,16 @@ static void check_mixed(const network *net, sizes cutting, const gp_device_kind 
     uint64_t expected[2];
     for (int later = 0; later < 2; later++) {
         options.schedule = schedules[later];
-        expected[later] = train(net, &net->cuts[0], options, FEW_STEPS);
+        expected[later] = train(net, &net->cuts[0], options, steps_short);
     }
     for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++)
-        for (size_t k = 0; k < sizeof keeps / sizeof *keeps; k += EVERY) {
+        for (size_t k = (size_t)test_first(every); k < sizeof keeps / sizeof *keeps; k += (size_t)every) {
             size_t m = (s + k) % 2;
             options.schedule = schedules[s];
             options.lockstep = s == 0 && k % 2;
             options.checkpoints = modes[m];
             options.keeps = keeps[k];
-            uint64_t hash = train(net, &its, options, FEW_STEPS);
+            uint64_t hash = train(net, &its, options, steps_short);
             if (hash != expected[s > 0])
                 fail_msg("%s on %s, schedule %s, modes %zu, keeps %zu: %016llx instead of %016llx", net->name,
                          kind->name, gp_schedule_kind_name(schedules[s].kind), m, k, (unsigned long long)hash,
@@ -491,9 +502,9 @@ static void test_gpipe_differs_by_rounding(void **state) {
     }
     assert_true(loss[0] != 0 && fabs(loss[0] - loss[1]) <= 1e-12 * fabs(loss[0]));
     options.micro_batches = 1;
-    uint64_t one = harness_train(&options, NULL, FEW_STEPS);
+    uint64_t one = harness_train(&options, NULL, steps_short);
     options.schedule.kind = GP_SCHEDULE_GPIPE;
-    assert_true(one == harness_train(&options, NULL, FEW_STEPS));
+    assert_true(one == harness_train(&options, NULL, steps_short));
 }
 
 /* The hash would show a difference: another step, another batch, other micro-batches under batch norm. */
@@ -535,5 +546,5 @@ int main(void) {
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_gpipe_differs_by_rounding),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, choose_size, NULL);
 }

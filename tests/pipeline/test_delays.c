@@ -12,7 +12,7 @@
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
 
-enum { STEPS = HARNESS_WATCHED ? 5 : 30, FEW_STEPS = HARNESS_WATCHED ? 2 : 5, SHORT = 2000, LONG = 20000 };
+enum { SHORT = 2000, LONG = 20000 }; /* delays, in microseconds */
 
 /* Who comes late. */
 typedef struct delays {
@@ -61,7 +61,8 @@ static void expect_same(harness_options options, delays d, int steps, uint64_t e
 
 static void test_random_delays(void **state) {
     (void)state;
-    uint64_t expected = harness_train(&skips, NULL, STEPS), seed = 1;
+    int steps = test_pick(5, 8, 30);
+    uint64_t expected = harness_train(&skips, NULL, steps), seed = 1 + 6 * test_seed();
     const int64_t *cuts[] = {two_skips, three_skips, five_skips};
     const int stages[] = {2, 3, 5};
     for (int c = 0; c < 3; c++) {
@@ -71,7 +72,7 @@ static void test_random_delays(void **state) {
             options.stages = stages[c];
             options.lockstep = lockstep;
             options.checkpoint = (gp_checkpoint_mode)(seed % 3);
-            expect_same(options, (delays){seed++, -1, -1}, STEPS, expected);
+            expect_same(options, (delays){seed++, -1, -1}, steps, expected);
         }
     }
 }
@@ -86,15 +87,16 @@ static void test_slow_ones(void **state) {
     options.micro_batches = 6;
     options.batch = 12;
     options.last = 10;
-    uint64_t expected = harness_train(&options, NULL, FEW_STEPS);
+    int steps = test_pick(2, 3, 5);
+    uint64_t expected = harness_train(&options, NULL, steps);
     options.layers = three_vectors;
     options.stages = 3;
     for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
         options.checkpoint = (gp_checkpoint_mode)mode;
         options.lockstep = mode == GP_CHECKPOINT_EXCEPT_LAST;
-        for (int w = 0; w < 3; w++) expect_same(options, (delays){0, w, -1}, FEW_STEPS, expected);
+        for (int w = 0; w < 3; w++) expect_same(options, (delays){0, w, -1}, steps, expected);
         for (int op = GP_INSTR_LOAD; op < GP_INSTR_OPS; op++)
-            expect_same(options, (delays){0, -1, op}, FEW_STEPS, expected);
+            expect_same(options, (delays){0, -1, op}, steps, expected);
     }
 }
 

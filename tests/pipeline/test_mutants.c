@@ -29,8 +29,8 @@
 
 enum { MOST_STAGES = 4, MOST_PIECES = 5, STEPS = 2, INTERLEAVINGS = 5, MOST_REASONS = 100, SEEDS_PER_MUTANT = 1 << 12 };
 
-static int64_t mutants = HARNESS_WATCHED ? 1000 : 5400;
-static uint64_t first_seed = 1;
+static int64_t mutants;
+static uint64_t first_seed;
 
 typedef struct cut {
     const char *model;
@@ -262,6 +262,8 @@ static void mutants_are_refused_or_run_to_the_same_bits(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(mutants_are_refused_or_run_to_the_same_bits)};
+    mutants = test_pick(1000, 3000, 200000);
+    first_seed = 1 + test_seed();
     if (argc > 1) mutants = strtoll(argv[1], NULL, 10);
     if (argc > 2) first_seed = strtoull(argv[2], NULL, 10);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# The long tests at full size: hours on two cores. CI runs the same tests small.
+#
+#   scripts/test-long.sh [--seed S] [--build FOLDER] [NAME…]   all of them unless named
+#
+#   sizes      every test of the release build that has sizes, large (tests/size.h)
+#   calls      every call of a run that can fail, failing
+#   mutants    200,000 programs changed at random
+#   kills      200 kills at random moments, and 200 runs for each fault of a system call
+#   fuzz       a million inputs for each fuzz target
+#
+# S is a number, today's date unless said; it is printed. FOLDER has a release build (build/ unless said). Ends with a
+# line for each name, and with status 1 when one failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+usage() { sed -n '2,14s/^# \{0,1\}//p' "$0"; }
+
+names=() seed=$(date +%Y%m%d) build=build
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --seed) seed=${2:?--seed wants a number} && shift ;;
+    --build) build=${2:?--build wants a folder} && shift ;;
+    --help) usage && exit 0 ;;
+    sizes | calls | mutants | kills | fuzz) names+=("$1") ;;
+    *)
+        printf 'test-long: unknown name "%s"; scripts/test-long.sh --help lists them\n' "$1" >&2
+        exit 2
+        ;;
+    esac
+    shift
+done
+[ ${#names[@]} -gt 0 ] || names=(sizes calls mutants kills fuzz)
+[ -x "$build/gpipe-train" ] || {
+    printf 'test-long: no %s/gpipe-train; build first: cmake --preset release && cmake --build --preset release\n' "$build" >&2
+    exit 2
+}
+
+sizes() {
+    GPIPE_TEST_SIZE=large GPIPE_TEST_SEED=$seed ctest --test-dir "$build" --output-on-failure --timeout 36000 \
+        -R '^(bits|delays|fuse|cuda_order|cuda_faults)$'
+}
+calls() {
+    "$build/tests/test_failing_reads" 1000000 && "$build/tests/test_failing_runs" 1000000
+}
+mutants() { "$build/tests/test_mutants" 200000 "$seed"; }
+kills() {
+    python3 -B tests/cli/test_kills.py "$build/gpipe-train" --faults "$build/tests/libgp_faults.so" --kills 200 --seed "$seed"
+}
+fuzz() { GPIPE_FUZZ_SEED=$seed scripts/fuzz.sh 1000000; }
+
+echo "test-long: seed $seed"
+failed=0 results=()
+for name in "${names[@]}"; do
+    start=$SECONDS
+    if "$name"; then result=passed; else result=FAILED failed=1; fi
+    results+=("$(printf '%-8s %s in %d s, seed %s' "$name" "$result" $((SECONDS - start)) "$seed")")
+done
+printf '%s\n' "${results[@]}"
+exit $failed
