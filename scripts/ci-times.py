@@ -5,11 +5,12 @@
     scripts/ci-times.py --self-test
 
 FOLDER has `steps`, one line "SECONDS<tab>NAME" for each step, and for each preset that was tested PRESET.xml (ctest's
-JUnit). A test with several labels counts for its first one, so that a row adds up. Tests run two at a time: their
+JUnit) and PRESET.json (what `ctest --show-only=json-v1` prints). A test with several labels counts for its first one, so that a row adds up. Tests run two at a time: their
 seconds add up to more than the step's.
 """
 
 import collections
+import json
 import os
 import pathlib
 import sys
@@ -26,16 +27,20 @@ def read_steps(folder):
     return [(int(seconds), name) for seconds, name in (line.split("\t", 1) for line in lines)]
 
 
+def read_labels(path):
+    """{test: its first label}."""
+    labels = {}
+    for test in json.loads(path.read_text())["tests"]:
+        every = [p["value"] for p in test.get("properties", []) if p["name"] == "LABELS"]
+        labels[test["name"]] = every[0][0] if every and every[0] else "none"
+    return labels
+
+
 def read_tests(path):
     """[(seconds, name, label)] of the tests that ran."""
-    tests = []
-    for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase"):
-        if case.get("status") == "notrun":
-            continue
-        labels = [p.get("value") for p in case.iter("property") if p.get("name") == "cmake_labels"]
-        label = (labels[0] if labels else "none").split(";")[0]
-        tests.append((float(case.get("time")), case.get("name"), label))
-    return tests
+    labels = read_labels(path.with_suffix(".json"))
+    return [(float(case.get("time")), case.get("name"), labels[case.get("name")])
+            for case in xml.etree.ElementTree.parse(path).getroot().iter("testcase") if case.get("status") != "notrun"]
 
 
 def table_of_steps(steps):
@@ -76,10 +81,12 @@ class SelfTest(unittest.TestCase):
             folder = pathlib.Path(name)
             (folder / "steps").write_text("60\tset-up\n120\ttests of release\n")
             (folder / "release.xml").write_text(
-                '<testsuite><testcase name="bits" time="2.5" status="run"><properties>'
-                '<property name="cmake_labels" value="pipeline;threads"/></properties></testcase>'
+                '<testsuite><testcase name="bits" time="2.5" status="run"/>'
                 '<testcase name="gpu_ops" time="0" status="notrun"/>'
                 '<testcase name="plain" time="1.5" status="run"/></testsuite>')
+            (folder / "release.json").write_text(json.dumps({"tests": [
+                {"name": "bits", "properties": [{"name": "LABELS", "value": ["pipeline", "threads"]}]},
+                {"name": "gpu_ops", "properties": []}, {"name": "plain", "properties": []}]}))
             text = "\n".join(report(folder))
         self.assertIn("     180  all steps (3.0 minutes)", text)
         self.assertRegex(text, r"preset +none +pipeline +all +tests")
