@@ -262,7 +262,7 @@ static void mutants_are_refused_or_run_to_the_same_bits(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(mutants_are_refused_or_run_to_the_same_bits)};
-    mutants = test_pick(1000, 3000, 200000);
+    mutants = test_pick(400, 3000, 200000);
     first_seed = 1 + test_seed();
     if (argc > 1) mutants = strtoll(argv[1], NULL, 10);
     if (argc > 2) first_seed = strtoull(argv[2], NULL, 10);
