@@ -7,7 +7,7 @@
 #include "device/cpu/cpu_call.h"
 
 enum {
-    GP_COLUMN_ROWS = 128, /* rows of a block: f32 sums over so few are good to 1e-5 */
+    GP_COLUMN_ROWS = 128, /* rows of a block: f32 sums over so few are good to 8e-6 */
     GP_COLUMN_TILE = 64   /* columns that are summed together; a block of them stays in the cache */
 };
 
@@ -21,9 +21,12 @@ static inline int64_t gp_column_blocks(int64_t rows) {
 /* Every block of every tile, over the pool. */
 void gp_cpu_column_blocks(gp_cpu_pool *pool, int64_t rows, int64_t columns, gp_column_block block, void *context);
 
-/* Workspace of gp_cpu_column_sum. */
+/* Workspace of the two sums below, which add in f64. */
 size_t gp_cpu_column_sum_bytes(gp_rows x);
 /* out[c] = Σ x[r,c], or added to out[c] where accumulate. */
 void gp_cpu_column_sum(gp_cpu_pool *pool, const float *x, gp_rows rows, bool accumulate, float *out, void *workspace);
+/* out[c·out_stride] = Σ x[r,c]·y[r,c]. `rows` are those of y; x has as many, as wide, `x_pitch` elements apart. */
+void gp_cpu_column_products(gp_cpu_pool *pool, const float *x, int64_t x_pitch, const float *y, gp_rows rows,
+                            float *out, int64_t out_stride, void *workspace);
 
 #endif

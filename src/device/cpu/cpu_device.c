@@ -45,10 +45,10 @@ static gp_status reorder_run(const gp_cpu_call *call, gp_error *err) {
 static const gp_cpu_op ops[GP_OP_KINDS] = {
     [GP_OP_CONV_FORWARD] = {gp_cpu_conv_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
     [GP_OP_CONV_BACKWARD_DATA] = {gp_cpu_conv_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_CONV_BACKWARD_WEIGHTS] = {gp_cpu_conv_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
+    [GP_OP_CONV_BACKWARD_WEIGHTS] = {gp_cpu_conv_weights_prepare, gp_cpu_conv_weights_run, gp_cpu_onednn_release},
     [GP_OP_LINEAR_FORWARD] = {gp_cpu_linear_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
     [GP_OP_LINEAR_BACKWARD_DATA] = {gp_cpu_linear_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_LINEAR_BACKWARD_WEIGHTS] = {gp_cpu_linear_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
+    [GP_OP_LINEAR_BACKWARD_WEIGHTS] = {gp_cpu_linear_weights_prepare, gp_cpu_linear_weights_run, gp_cpu_onednn_release},
     [GP_OP_REORDER] = {reorder_prepare, reorder_run, gp_cpu_onednn_release},
     [GP_OP_NORM_STATISTICS] = {gp_cpu_norm_statistics_prepare, gp_cpu_norm_statistics_run, NULL},
     [GP_OP_NORM_APPLY] = {gp_cpu_norm_apply_prepare, gp_cpu_norm_apply_run, NULL},

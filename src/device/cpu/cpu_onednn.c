@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "device/cpu/cpu_column.h"
 #include "device/cpu/cpu_onednn_plan.h"
 
 /* libgomp's; clang has no omp.h for it. */
@@ -270,12 +269,6 @@ gp_status gp_cpu_onednn_run(const gp_cpu_call *call, gp_error *err) {
     if (status != dnnl_success) {
         return gp_fail(err, GP_DEVICE, "cpu: %s: oneDNN failed while running: %s", gp_op_name(desc->kind),
                        dnnl_status2str(status));
-    }
-    if (plan->column_sum) {
-        gp_cpu_column_sum(call->pool, call->operand[GP_LINEAR_BACKWARD_WEIGHTS_DY],
-                          gp_cpu_rows(call, GP_LINEAR_BACKWARD_WEIGHTS_DY), desc->flags & GP_OP_ACCUMULATE,
-                          call->operand[GP_LINEAR_BACKWARD_WEIGHTS_DB],
-                          (char *)call->workspace + plan->column_sum_workspace);
     }
     return GP_OK;
 }

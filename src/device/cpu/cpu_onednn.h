@@ -19,6 +19,7 @@ void gp_cpu_onednn_close(struct dnnl_stream **stream);
 /* "oneDNN 3.1.1"; static storage. */
 const char *gp_cpu_onednn_version(void);
 
+/* Gradients of weights: without the bias, which cpu_weights.c adds up. */
 GP_MUST_USE gp_status gp_cpu_conv_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_reorder_prepare(gp_prepared *prepared, gp_error *err);

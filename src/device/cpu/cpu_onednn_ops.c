@@ -2,7 +2,6 @@
 
 #include <string.h>
 
-#include "device/cpu/cpu_column.h"
 #include "device/cpu/cpu_onednn_plan.h"
 
 static dnnl_status_t describe(int rank, const int64_t *dim, const int64_t *stride, dnnl_memory_desc_t *out) {
@@ -73,7 +72,8 @@ static void destroy_layout(dnnl_memory_desc_t *layout) {
 enum { CONV_INPUT, CONV_OUTPUT, CONV_BIAS, CONV_WEIGHTS, CONV_ROLES };
 
 /* What oneDNN calls an operand of a convolution (slot 0: none has this role), by kind and role. Weights are the last,
- * so that the others' descriptions are there when oneDNN is asked for theirs. */
+ * so that the others' descriptions are there when oneDNN is asked for theirs. The gradient of the bias is not oneDNN's
+ * (cpu_weights.c). */
 typedef struct conv_role {
     int operand, slot;
     bool written;
@@ -93,7 +93,6 @@ static const conv_role conv_backward_data_roles[CONV_ROLES] = {
 static const conv_role conv_backward_weights_roles[CONV_ROLES] = {
     [CONV_INPUT] = {GP_CONV_BACKWARD_WEIGHTS_X, DNNL_ARG_SRC, false},
     [CONV_OUTPUT] = {GP_CONV_BACKWARD_WEIGHTS_DY, DNNL_ARG_DIFF_DST, false},
-    [CONV_BIAS] = {GP_CONV_BACKWARD_WEIGHTS_DB, DNNL_ARG_DIFF_BIAS, true},
     [CONV_WEIGHTS] = {GP_CONV_BACKWARD_WEIGHTS_DW, DNNL_ARG_DIFF_WEIGHTS, true},
 };
 
@@ -378,13 +377,7 @@ static gp_status linear_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_err
     for (int i = 0; i < MATMUL_BIAS; i++) GP_RETURN_IF_FAILED(add_matrix(plan, desc, &role[i], matmul_slot[i], err));
     if (role[MATMUL_BIAS].operand >= 0 && desc->operand[role[MATMUL_BIAS].operand].present)
         GP_RETURN_IF_FAILED(add_matrix(plan, desc, &role[MATMUL_BIAS], matmul_slot[MATMUL_BIAS], err));
-    GP_RETURN_IF_FAILED(matmul_finish(prepared, plan, err));
-    if (desc->kind == GP_OP_LINEAR_BACKWARD_WEIGHTS && desc->operand[GP_LINEAR_BACKWARD_WEIGHTS_DB].present) {
-        gp_rows dy = gp_rows_of(&desc->operand[GP_LINEAR_BACKWARD_WEIGHTS_DY]);
-        plan->column_sum = true;
-        plan->column_sum_workspace = gp_op_book(prepared, gp_cpu_column_sum_bytes(dy));
-    }
-    return GP_OK;
+    return matmul_finish(prepared, plan, err);
 }
 
 gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err) {

@@ -32,8 +32,6 @@ typedef struct gp_onednn_plan {
     gp_onednn_step main;
     int arguments;
     gp_onednn_argument argument[GP_ONEDNN_ARGUMENTS];
-    bool column_sum;             /* linear_backward_weights: db by an own loop, */
-    size_t column_sum_workspace; /* with its part of the workspace */
 } gp_onednn_plan;
 
 /* The process's engine, and attributes that say that the scratchpad comes from the caller. Valid once

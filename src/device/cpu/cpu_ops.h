@@ -24,6 +24,12 @@ GP_MUST_USE gp_status gp_cpu_unflatten_run(const gp_cpu_call *call, gp_error *er
 GP_MUST_USE gp_status gp_cpu_dropout_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_dropout_run(const gp_cpu_call *call, gp_error *err);
 
+/* cpu_weights.c */
+GP_MUST_USE gp_status gp_cpu_conv_weights_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_conv_weights_run(const gp_cpu_call *call, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_linear_weights_prepare(gp_prepared *prepared, gp_error *err);
+GP_MUST_USE gp_status gp_cpu_linear_weights_run(const gp_cpu_call *call, gp_error *err);
+
 /* cpu_activation.c */
 GP_MUST_USE gp_status gp_cpu_activation_forward_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_activation_forward_run(const gp_cpu_call *call, gp_error *err);
