@@ -36,12 +36,12 @@ enum { GP_MAX_OPERANDS = 8 };
  * linear_forward          y[..,out] = x[..,in]·wᵀ + b
  * linear_backward_data    dx = dy·w
  * linear_backward_weights dw[out,in] = dyᵀ·x, db = Σ dy
- * norm_statistics         mean[C], variance[C] (biased) of the N rows of x; stats [2,C]: mean, then variance
- * norm_apply              y = (x−mean)/√(variance+eps)·gamma + beta; mean and variance in two operands
- * norm_backward_reduce    sums [2,C]: Σ dy·x̂ (gradient of gamma), Σ dy (gradient of beta)
- * norm_backward_data      dx = gamma/√(variance+eps)·(dy − (Σ dy + x̂·Σ dy·x̂)/N)
- * norm_apply_relu         y = max(z,0), z = norm_apply's y, + addend: bit for bit norm_apply, add and relu_forward,
- * which may also be done one after another in y; so y may stand in x's place, never in addend's
+ * norm_statistics         of the N rows of x; stats [3,C]: mean, variance (biased), and what rounding took from the
+ * mean, so that the first and the third together are the mean to twice the digits norm_apply              y =
+ * (x−mean)/√(variance+eps)·gamma + beta; mean and variance in two operands norm_backward_reduce    sums [2,C]: Σ dy·x̂
+ * (gradient of gamma), Σ dy (gradient of beta) norm_backward_data      dx = gamma/√(variance+eps)·(dy − (Σ dy + x̂·Σ
+ * dy·x̂)/N) norm_apply_relu         y = max(z,0), z = norm_apply's y, + addend: bit for bit norm_apply, add and
+ * relu_forward, which may also be done one after another in y; so y may stand in x's place, never in addend's
  * norm_relu_backward_reduce, _data
  *                         norm_backward_reduce, _data on dz = dy where z > 0, else 0; z as above, without an addend,
  *                         found again from x
@@ -78,7 +78,7 @@ enum { GP_MAX_OPERANDS = 8 };
  * element_loss_backward   dx = f′ / scalars.divisor
  * loss_total              partial f64 [pieces,2] → scalars.loss_sum, .right (added in order of index); .finite:
  *                         1, or 0 where the sum is not, and where it was 0 before
- * norm_commit             running mean and variance from stats [pieces,2,C]: merged in index order by Chan's formula
+ * norm_commit             running mean and variance from stats [pieces,3,C]: merged in index order by Chan's formula
  *                         (Chan, Golub, LeVeque 1979), unbiased variance; running = (1−momentum)·running + momentum·new
  * square_sum              sum f64 [1]: Σ x², added in blocks that follow from the shape
  * clip_total              squares f64 [params] → scalars.grad_norm = √Σ (added in order), .clip = min(1, max_norm /

@@ -14,7 +14,8 @@ static gp_status check_norm_attributes(const gp_op_desc *desc, gp_error *err) {
     return GP_OK;
 }
 
-/* Every operand of the ops on rows is like x, or a vector over its channels, or a pair of these. */
+/* Every operand of the ops on rows is like x, or a vector over its channels, or a pair of these; statistics are three.
+ */
 gp_status gp_op_check_norm(const gp_op_desc *desc, gp_error *err) {
     static const struct {
         gp_op_kind kind;
@@ -69,7 +70,8 @@ gp_status gp_op_check_norm(const gp_op_desc *desc, gp_error *err) {
                 GP_RETURN_IF_FAILED(gp_op_expect_vector(desc, table[t].vector[i], width, err));
         }
         if (table[t].pair == GP_OP_ABSENT) continue;
-        GP_RETURN_IF_FAILED(gp_op_expect_dims(desc, table[t].pair, 2, (const int64_t[]){2, width}, err));
+        int64_t rows = desc->kind == GP_OP_NORM_STATISTICS ? 3 : 2;
+        GP_RETURN_IF_FAILED(gp_op_expect_dims(desc, table[t].pair, 2, (const int64_t[]){rows, width}, err));
     }
     return GP_OK;
 }
@@ -80,7 +82,7 @@ gp_status gp_op_check_norm_commit(const gp_op_desc *desc, gp_error *err) {
     GP_RETURN_IF_FAILED(check_norm_attributes(desc, err));
     GP_RETURN_IF_FAILED(gp_op_expect_rank(desc, GP_NORM_COMMIT_STATS, 3, 3, err));
     int64_t pieces = stats->dim[0], width = stats->dim[2];
-    GP_RETURN_IF_FAILED(gp_op_expect_dims(desc, GP_NORM_COMMIT_STATS, 3, (const int64_t[]){pieces, 2, width}, err));
+    GP_RETURN_IF_FAILED(gp_op_expect_dims(desc, GP_NORM_COMMIT_STATS, 3, (const int64_t[]){pieces, 3, width}, err));
     GP_RETURN_IF_FAILED(gp_op_expect_vector(desc, GP_NORM_COMMIT_MEAN, width, err));
     GP_RETURN_IF_FAILED(gp_op_expect_vector(desc, GP_NORM_COMMIT_VARIANCE, width, err));
     if (norm->rows_last < 1 || (pieces > 1 && norm->rows_full < norm->rows_last)) {

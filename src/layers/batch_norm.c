@@ -75,6 +75,11 @@ static gp_tensor pair_tensor(gp_dtype real, int64_t channels) {
     return gp_tensor_plain(real, 2, (const int64_t[]){2, channels});
 }
 
+/* What norm_statistics leaves: mean, variance, what rounding took from the mean. */
+static gp_tensor stats_tensor(gp_dtype real, int64_t channels) {
+    return gp_tensor_plain(real, 2, (const int64_t[]){3, channels});
+}
+
 static gp_status lower_apply(const batch_norm *self, gp_lowering *lowering, gp_pass pass, gp_ref mean, gp_ref variance,
                              gp_error *err) {
     places place = places_of(self);
@@ -99,7 +104,7 @@ static gp_status lower_forward(const batch_norm *self, gp_lowering *lowering, in
     gp_lowered_op *op = NULL;
     GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_FORWARD, GP_LOWERED_ONCE, GP_OP_NORM_STATISTICS, &op, err));
     gp_lowered_operand(op, GP_NORM_STATISTICS_X, gp_layer_samples(lowering, self->layer.inputs[0]), GP_ROLE_INPUT, 0);
-    gp_lowered_operand(op, GP_NORM_STATISTICS_STATS, pair_tensor(lowering->real, channels), GP_ROLE_STATS, stats);
+    gp_lowered_operand(op, GP_NORM_STATISTICS_STATS, stats_tensor(lowering->real, channels), GP_ROLE_STATS, stats);
     return lower_apply(self, lowering, GP_PASS_FORWARD, (gp_ref){GP_ROLE_STATS, stats, 0},
                        (gp_ref){GP_ROLE_STATS, stats, channels}, err);
 }
@@ -190,7 +195,7 @@ static gp_status batch_norm_lower(const gp_layer *layer, gp_lowering *lowering, 
                        "a micro-batch of 1 sample has one value per channel, whose variance is 0: take a larger batch "
                        "or fewer micro_batches, so that every micro-batch has 2 samples or more (data.drop_last leaves "
                        "out a last mini-batch that is too small)");
-    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, pair_tensor(lowering->real, channels_of(layer)), &stats, err));
+    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, stats_tensor(lowering->real, channels_of(layer)), &stats, err));
     GP_RETURN_IF_FAILED(lower_forward(self, lowering, stats, err));
     GP_RETURN_IF_FAILED(lower_with_running(self, lowering, GP_PASS_EVALUATE, err));
     return lower_backward(self, lowering, stats, err);
@@ -205,7 +210,7 @@ static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering 
     int stats = 0;
     if (layer->frozen) return GP_OK;
     GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
-    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, pair_tensor(lowering->real, channels), &stats, err));
+    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, stats_tensor(lowering->real, channels), &stats, err));
     GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_COMMIT, 0, GP_OP_NORM_COMMIT, &op, err));
     op->desc.attributes.norm.eps = self->eps;
     op->desc.attributes.norm.momentum = self->momentum;
@@ -213,7 +218,7 @@ static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering 
     op->desc.attributes.norm.rows_last = lowering->last * rows;
     gp_layer_scalars(op, GP_NORM_COMMIT_SCALARS);
     gp_lowered_operand(op, GP_NORM_COMMIT_STATS,
-                       gp_tensor_plain(lowering->real, 3, (const int64_t[]){lowering->pieces, 2, channels}),
+                       gp_tensor_plain(lowering->real, 3, (const int64_t[]){lowering->pieces, 3, channels}),
                        GP_ROLE_STATS_ALL, stats);
     gp_lowered_operand(op, GP_NORM_COMMIT_MEAN, vector, GP_ROLE_PARAM, place.mean);
     gp_lowered_operand(op, GP_NORM_COMMIT_VARIANCE, vector, GP_ROLE_PARAM, place.variance);

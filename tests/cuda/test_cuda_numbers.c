@@ -11,6 +11,7 @@
 
 #include "cuda/host_api.h"
 #include "device/cuda/cuda.h"
+#include "device/op_commit.h"
 
 #define ASSERT_OK(expression)                                                                                          \
     do {                                                                                                               \
@@ -79,12 +80,12 @@ static void fill_large(void) {
 
 static void test_large_mean(void **state) {
     (void)state;
-    float stats[2 * COLUMNS];
+    float stats[3 * COLUMNS];
     fill_large();
     gp_op_desc desc = desc_of(GP_OP_NORM_STATISTICS);
     desc.attributes.norm.eps = 1e-5;
     desc.operand[GP_NORM_STATISTICS_X] = matrix(GP_F32, ROWS, COLUMNS);
-    desc.operand[GP_NORM_STATISTICS_STATS] = matrix(GP_F32, 2, COLUMNS);
+    desc.operand[GP_NORM_STATISTICS_STATS] = matrix(GP_F32, 3, COLUMNS);
     run(&desc, (void *const[]){x, stats});
     for (int c = 0; c < COLUMNS; c++) {
         assert_true(stats[c] == 4096.5F);
@@ -94,6 +95,11 @@ static void test_large_mean(void **state) {
     run(&desc, (void *const[]){x, stats});
     double share = 1.0 / ROWS, variance = 4096.0 * 4096 * share * (1 - share);
     assert_true(fabs((double)stats[COLUMNS + 1] / variance - 1) < 1e-6);
+}
+
+static void test_large_mean_of_pieces(void **state) {
+    (void)state;
+    check_large_mean_commit(&gp_cuda_kind);
 }
 
 /* The same in groups: one sample of many rows, and samples of one row. */
@@ -221,6 +227,7 @@ int main(void) {
     gp_host_api_set_care(GP_HOST_RANGES);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_large_mean),
+        cmocka_unit_test(test_large_mean_of_pieces),
         cmocka_unit_test(test_large_mean_of_groups),
         cmocka_unit_test(test_targets_that_are_no_class),
         cmocka_unit_test(test_logits_that_are_not_finite),

@@ -51,7 +51,7 @@ gp_test(cuda_staging "unit" 60 gp_host_cuda)
 gp_test(cuda_ops "unit" 300 gp_op_cases gp_host_cuda)
 gp_test(cuda_reorder "unit" 60 gp_host_cuda)
 gp_test(cuda_update "unit" 60 gp_host_cuda)
-gp_test(cuda_numbers "unit" 60 gp_host_cuda)
+gp_test(cuda_numbers "unit" 60 gp_op_cases gp_host_cuda)
 
 # Whole trainings on that device: who orders what, and what happens when a call fails.
 foreach(name cuda_order cuda_faults cuda_room)

@@ -250,7 +250,7 @@ static void make_norm(maker *m) {
     put_like(m, 0, rank, dim, GP_CASE_NORMAL);
     switch ((int)m->out->desc.kind) {
     case GP_OP_NORM_STATISTICS:
-        put_like(m, GP_NORM_STATISTICS_STATS, 2, (const int64_t[]){2, width}, GP_CASE_OUTPUT);
+        put_like(m, GP_NORM_STATISTICS_STATS, 2, (const int64_t[]){3, width}, GP_CASE_OUTPUT);
         break;
     case GP_OP_NORM_APPLY:
         put_vector(m, GP_NORM_APPLY_MEAN, width, GP_CASE_NORMAL);
@@ -334,7 +334,7 @@ static void make_norm_commit(maker *m) {
     norm->rows_last = 2 + draw_below(&m->random, 30);
     norm->rows_full = norm->rows_last + draw_below(&m->random, 40);
     put_scalars(m, GP_NORM_COMMIT_SCALARS);
-    put_like(m, GP_NORM_COMMIT_STATS, 3, (const int64_t[]){pieces, 2, width}, GP_CASE_STATS);
+    put_like(m, GP_NORM_COMMIT_STATS, 3, (const int64_t[]){pieces, 3, width}, GP_CASE_STATS);
     put_vector(m, GP_NORM_COMMIT_MEAN, width, GP_CASE_NORMAL);
     put_vector(m, GP_NORM_COMMIT_VARIANCE, width, GP_CASE_POSITIVE);
 }
@@ -711,7 +711,11 @@ static double draw_element(const gp_op_case *op_case, int operand, int64_t i, dr
     case GP_CASE_TIES: return (double)(draw_below(random, 13) - 6) / 4;
     case GP_CASE_POSITIVE: return draw_uniform(random, 0.25, 4);
     case GP_CASE_STATS:
-        return i / tensor->dim[tensor->rank - 1] % 2 ? draw_uniform(random, 0.25, 4) : draw_uniform(random, -2, 2);
+        switch (i / tensor->dim[tensor->rank - 1] % 3) {
+        case 0: return draw_uniform(random, -2, 2);
+        case 1: return draw_uniform(random, 0.25, 4);
+        default: return draw_uniform(random, -1e-7, 1e-7);
+        }
     case GP_CASE_PAIRS: return i % 2 ? draw_uniform(random, 0.25, 4) : draw_uniform(random, -2, 2);
     case GP_CASE_TARGET:
         return draw_below(random, 6) == 0 ? (double)op_case->desc.attributes.cross_entropy.ignore

@@ -25,7 +25,7 @@ typedef enum gp_case_fill {
     GP_CASE_NORMAL,   /* about −2 to 2 */
     GP_CASE_TIES,     /* few different values, zero and equals among them */
     GP_CASE_POSITIVE, /* variances, 0.25 to 4 */
-    GP_CASE_STATS,    /* [..,2,C]: means, then variances */
+    GP_CASE_STATS,    /* [..,3,C]: means, variances, rests of the means */
     GP_CASE_PAIRS,    /* [..,2]: a mean, 1/deviation */
     GP_CASE_TARGET,   /* classes, and now and then the one to ignore */
     GP_CASE_INDEX,    /* of max_pool: a place in each window that lies inside the input */

@@ -184,9 +184,9 @@ static void check_statistics(const fixture *f, int64_t rows, int64_t width) {
     desc.threads = 1;
     desc.attributes.norm.eps = 1e-5;
     desc.operand[0] = gp_tensor_plain(GP_F32, 2, (const int64_t[]){rows, width});
-    desc.operand[1] = gp_tensor_plain(GP_F32, 2, (const int64_t[]){2, width});
+    desc.operand[1] = gp_tensor_plain(GP_F32, 2, (const int64_t[]){3, width});
     ASSERT_OK(gp_op_prepare(f->cache, &gp_cpu_kind, &desc, &prepared, &err));
-    float *x = malloc((size_t)(rows * width) * sizeof *x), *stats = malloc((size_t)(2 * width) * sizeof *stats);
+    float *x = malloc((size_t)(rows * width) * sizeof *x), *stats = malloc((size_t)(3 * width) * sizeof *stats);
     void *workspace;
     ASSERT_OK(gp_cpu_kind.reserve(f->device, prepared->workspace, &workspace, &err));
     assert_true(x && stats);

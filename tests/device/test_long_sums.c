@@ -12,6 +12,7 @@
 
 #include "device/cpu/cpu.h"
 #include "device/op_bench.h"
+#include "device/op_commit.h"
 #include "device/ref/ref.h"
 
 enum { ELEMENTS = 1 << 21 };
@@ -40,61 +41,107 @@ typedef struct long_sum {
     { {1, 1}, {1, 1}, {0, 0}, {1, 1}, g }
 #define THREE_BY_THREE(g)                                                                                              \
     { {3, 3}, {1, 1}, {1, 1}, {1, 1}, g }
-#define LARGE {100, 1}
-#define SMALL {1e-4, 1e-5}
+#define LARGE                                                                                                          \
+    { 100, 1 }
+#define SMALL                                                                                                          \
+    { 1e-4, 1e-5 }
 
 static const long_sum sums[] = {
-    {"conv 1x1, 1 channel", GP_OP_CONV_BACKWARD_WEIGHTS,
+    {"conv 1x1, 1 channel",
+     GP_OP_CONV_BACKWARD_WEIGHTS,
      {{4, {8, 512, 512, 1}, LARGE}, {4, {8, 512, 512, 1}, SMALL}, {4, {1, 1, 1, 1}, {0, 0}}, {1, {1}, {0, 0}}},
-     ONE_BY_ONE(1), 1e-7},
-    {"conv 3x3, 1 channel", GP_OP_CONV_BACKWARD_WEIGHTS,
+     ONE_BY_ONE(1),
+     1e-7},
+    {"conv 3x3, 1 channel",
+     GP_OP_CONV_BACKWARD_WEIGHTS,
      {{4, {8, 512, 512, 1}, LARGE}, {4, {8, 512, 512, 1}, SMALL}, {4, {1, 1, 3, 3}, {0, 0}}, {1, {1}, {0, 0}}},
-     THREE_BY_THREE(1), 1e-7},
-    {"conv 3x3, 3 channels to 8", GP_OP_CONV_BACKWARD_WEIGHTS,
+     THREE_BY_THREE(1),
+     1e-7},
+    {"conv 3x3, 3 channels to 8",
+     GP_OP_CONV_BACKWARD_WEIGHTS,
      {{4, {8, 128, 256, 3}, LARGE}, {4, {8, 128, 256, 8}, SMALL}, {4, {8, 3, 3, 3}, {0, 0}}, {1, {8}, {0, 0}}},
-     THREE_BY_THREE(1), 1e-7},
-    {"conv 1x1, 16 channels to 8", GP_OP_CONV_BACKWARD_WEIGHTS,
+     THREE_BY_THREE(1),
+     1e-7},
+    {"conv 1x1, 16 channels to 8",
+     GP_OP_CONV_BACKWARD_WEIGHTS,
      {{4, {8, 128, 256, 16}, LARGE}, {4, {8, 128, 256, 8}, SMALL}, {4, {8, 16, 1, 1}, {0, 0}}, {1, {8}, {0, 0}}},
-     ONE_BY_ONE(1), 1e-7},
-    {"conv 1x1 depthwise, 8 channels", GP_OP_CONV_BACKWARD_WEIGHTS,
+     ONE_BY_ONE(1),
+     1e-7},
+    {"conv 1x1 depthwise, 8 channels",
+     GP_OP_CONV_BACKWARD_WEIGHTS,
      {{4, {8, 128, 256, 8}, LARGE}, {4, {8, 128, 256, 8}, SMALL}, {4, {8, 1, 1, 1}, {0, 0}}, {1, {8}, {0, 0}}},
-     ONE_BY_ONE(8), 1e-7},
-    {"conv 1x1 depthwise, 64 channels", GP_OP_CONV_BACKWARD_WEIGHTS,
+     ONE_BY_ONE(8),
+     1e-7},
+    {"conv 1x1 depthwise, 64 channels",
+     GP_OP_CONV_BACKWARD_WEIGHTS,
      {{4, {8, 64, 64, 64}, LARGE}, {4, {8, 64, 64, 64}, SMALL}, {4, {64, 1, 1, 1}, {0, 0}}, {1, {64}, {0, 0}}},
-     ONE_BY_ONE(64), 1e-7},
-    {"conv 3x3 depthwise, 8 channels", GP_OP_CONV_BACKWARD_WEIGHTS,
+     ONE_BY_ONE(64),
+     1e-7},
+    {"conv 3x3 depthwise, 8 channels",
+     GP_OP_CONV_BACKWARD_WEIGHTS,
      {{4, {8, 128, 256, 8}, LARGE}, {4, {8, 128, 256, 8}, SMALL}, {4, {8, 1, 3, 3}, {0, 0}}, {1, {8}, {0, 0}}},
-     THREE_BY_THREE(8), 1e-7},
-    {"conv 3x3 depthwise, 64 channels", GP_OP_CONV_BACKWARD_WEIGHTS,
+     THREE_BY_THREE(8),
+     1e-7},
+    {"conv 3x3 depthwise, 64 channels",
+     GP_OP_CONV_BACKWARD_WEIGHTS,
      {{4, {8, 64, 64, 64}, LARGE}, {4, {8, 64, 64, 64}, SMALL}, {4, {64, 1, 3, 3}, {0, 0}}, {1, {64}, {0, 0}}},
-     THREE_BY_THREE(64), 1e-7},
-    {"linear, 8 to 8", GP_OP_LINEAR_BACKWARD_WEIGHTS,
+     THREE_BY_THREE(64),
+     1e-7},
+    {"linear, 8 to 8",
+     GP_OP_LINEAR_BACKWARD_WEIGHTS,
      {{2, {ELEMENTS / 8, 8}, LARGE}, {2, {ELEMENTS / 8, 8}, SMALL}, {2, {8, 8}, {0, 0}}, {1, {8}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
-    {"linear, 1 to 1", GP_OP_LINEAR_BACKWARD_WEIGHTS,
+     {{0}, {0}, {0}, {0}, 0},
+     1e-7},
+    {"linear, 1 to 1",
+     GP_OP_LINEAR_BACKWARD_WEIGHTS,
      {{2, {ELEMENTS, 1}, LARGE}, {2, {ELEMENTS, 1}, SMALL}, {2, {1, 1}, {0, 0}}, {1, {1}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
-    {"linear forward, 2097152 to 1", GP_OP_LINEAR_FORWARD,
+     {{0}, {0}, {0}, {0}, 0},
+     1e-7},
+    {"linear forward, 2097152 to 1",
+     GP_OP_LINEAR_FORWARD,
      {{2, {1, ELEMENTS}, LARGE}, {2, {1, ELEMENTS}, SMALL}, {0, {0}, {0, 0}}, {2, {1, 1}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
-    {"norm_statistics, 1 channel", GP_OP_NORM_STATISTICS, {{2, {ELEMENTS, 1}, LARGE}, {2, {2, 1}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
-    {"norm_statistics, 8 channels", GP_OP_NORM_STATISTICS, {{2, {ELEMENTS / 8, 8}, LARGE}, {2, {2, 8}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
-    {"norm_backward_reduce, 1 channel", GP_OP_NORM_BACKWARD_REDUCE,
+     {{0}, {0}, {0}, {0}, 0},
+     1e-7},
+    {"norm_statistics, 1 channel",
+     GP_OP_NORM_STATISTICS,
+     {{2, {ELEMENTS, 1}, LARGE}, {2, {2, 1}, {0, 0}}},
+     {{0}, {0}, {0}, {0}, 0},
+     1e-7},
+    {"norm_statistics, 8 channels",
+     GP_OP_NORM_STATISTICS,
+     {{2, {ELEMENTS / 8, 8}, LARGE}, {2, {2, 8}, {0, 0}}},
+     {{0}, {0}, {0}, {0}, 0},
+     1e-7},
+    {"norm_backward_reduce, 1 channel",
+     GP_OP_NORM_BACKWARD_REDUCE,
      {{2, {ELEMENTS, 1}, LARGE}, {2, {ELEMENTS, 1}, SMALL}, {1, {1}, {99, 0}}, {1, {1}, {1, 0}}, {2, {2, 1}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
-    {"norm_backward_reduce, 8 channels", GP_OP_NORM_BACKWARD_REDUCE,
-     {{2, {ELEMENTS / 8, 8}, LARGE}, {2, {ELEMENTS / 8, 8}, SMALL}, {1, {8}, {99, 0}}, {1, {8}, {1, 0}}, {2, {2, 8}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
-    {"mean_pool", GP_OP_MEAN_POOL_FORWARD, {{4, {1, 1024, 2048, 1}, LARGE}, {4, {1, 1, 1, 1}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
-    {"square_sum", GP_OP_SQUARE_SUM, {{1, {ELEMENTS}, LARGE}, {0, {0}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
-    {"mse", GP_OP_ELEMENT_LOSS_FORWARD, {{2, {8, ELEMENTS / 8}, LARGE}, {2, {8, ELEMENTS / 8}, SMALL}, {1, {2}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
-    {"cross_entropy", GP_OP_CROSS_ENTROPY_FORWARD, {{2, {ELEMENTS / 8, 8}, LARGE}, {1, {ELEMENTS / 8}, {0, 0}}, {1, {2}, {0, 0}}},
-     {{0}, {0}, {0}, {0}, 0}, 1e-7},
+     {{0}, {0}, {0}, {0}, 0},
+     1e-7},
+    {"norm_backward_reduce, 8 channels",
+     GP_OP_NORM_BACKWARD_REDUCE,
+     {{2, {ELEMENTS / 8, 8}, LARGE},
+      {2, {ELEMENTS / 8, 8}, SMALL},
+      {1, {8}, {99, 0}},
+      {1, {8}, {1, 0}},
+      {2, {2, 8}, {0, 0}}},
+     {{0}, {0}, {0}, {0}, 0},
+     1e-7},
+    {"mean_pool",
+     GP_OP_MEAN_POOL_FORWARD,
+     {{4, {1, 1024, 2048, 1}, LARGE}, {4, {1, 1, 1, 1}, {0, 0}}},
+     {{0}, {0}, {0}, {0}, 0},
+     1e-7},
+    {"square_sum", GP_OP_SQUARE_SUM, {{1, {ELEMENTS}, LARGE}, {0, {0}, {0, 0}}}, {{0}, {0}, {0}, {0}, 0}, 1e-7},
+    {"mse",
+     GP_OP_ELEMENT_LOSS_FORWARD,
+     {{2, {8, ELEMENTS / 8}, LARGE}, {2, {8, ELEMENTS / 8}, SMALL}, {1, {2}, {0, 0}}},
+     {{0}, {0}, {0}, {0}, 0},
+     1e-7},
+    {"cross_entropy",
+     GP_OP_CROSS_ENTROPY_FORWARD,
+     {{2, {ELEMENTS / 8, 8}, LARGE}, {1, {ELEMENTS / 8}, {0, 0}}, {1, {2}, {0, 0}}},
+     {{0}, {0}, {0}, {0}, 0},
+     1e-7},
 };
 
 static double next_number(uint64_t *state) {
@@ -163,9 +210,16 @@ static void test_long_sums(void **state) {
     }
 }
 
+static void test_large_mean_of_pieces(void **state) {
+    (void)state;
+    check_large_mean_commit(&gp_ref_kind);
+    check_large_mean_commit(&gp_cpu_kind);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_long_sums),
+        cmocka_unit_test(test_large_mean_of_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -194,8 +194,8 @@ static void test_refuses_products(void **state) {
 /* Case 3 on rows: x [3,4,4,17]. */
 static void test_refuses_norms(void **state) {
     (void)state;
-    REFUSES(NORM_STATISTICS, 3, "op norm_statistics: stats is [2, 16], which must be [2, 17]",
-            operand[1] = tensor_of(2, 2, 16, 0, 0));
+    REFUSES(NORM_STATISTICS, 3, "op norm_statistics: stats is [2, 17], which must be [3, 17]",
+            operand[1] = tensor_of(2, 2, 17, 0, 0));
     REFUSES(NORM_APPLY, 6, "op norm_apply: beta is [65], which must be [17]", operand[0] = tensor_of(2, 3, 17, 0, 0);
             operand[5] = operand[0]; operand[1] = operand[2] = operand[3] = tensor_of(1, 17, 0, 0, 0);
             operand[4] = tensor_of(1, 65, 0, 0, 0));
@@ -250,9 +250,9 @@ static void test_refuses_norms(void **state) {
             desc->attributes.norm.rows_last = 4);
     REFUSES(NORM_COMMIT, 0, "op norm_commit: one row in all, which has no unbiased variance",
             desc->attributes.norm.rows_last = 1);
-    REFUSES(NORM_COMMIT, 3, "op norm_commit: stats is [4, 3, 5], which must be [4, 2, 5]",
-            operand[1] = tensor_of(3, 4, 3, 5, 0));
-    REFUSES(NORM_COMMIT, 3, "op norm_commit: variance is [6], which must be [5]", operand[1] = tensor_of(3, 4, 2, 5, 0);
+    REFUSES(NORM_COMMIT, 3, "op norm_commit: stats is [4, 2, 5], which must be [4, 3, 5]",
+            operand[1] = tensor_of(3, 4, 2, 5, 0));
+    REFUSES(NORM_COMMIT, 3, "op norm_commit: variance is [6], which must be [5]", operand[1] = tensor_of(3, 4, 3, 5, 0);
             operand[2] = tensor_of(1, 5, 0, 0, 0); operand[3] = tensor_of(1, 6, 0, 0, 0));
 }
 

@@ -1,7 +1,7 @@
 # What the tests of devices share: cases of every op, how one runs and is compared, and a bench for operands written by hand.
 add_library(gp_op_cases STATIC ${CMAKE_CURRENT_LIST_DIR}/op_cases.c ${CMAKE_CURRENT_LIST_DIR}/op_run.c
             ${CMAKE_CURRENT_LIST_DIR}/op_bench.c ${CMAKE_CURRENT_LIST_DIR}/op_trial.c
-            ${CMAKE_CURRENT_LIST_DIR}/op_whole.c)
+            ${CMAKE_CURRENT_LIST_DIR}/op_whole.c ${CMAKE_CURRENT_LIST_DIR}/op_commit.c)
 target_include_directories(gp_op_cases PUBLIC ${CMAKE_CURRENT_LIST_DIR}/..)
 target_link_libraries(gp_op_cases PRIVATE gp_warnings PUBLIC gp_device ${CMOCKA_LIBRARY})
 

@@ -14,6 +14,10 @@ set_tests_properties(golden_optimizers PROPERTIES LABELS "unit;threads" TIMEOUT 
 
 add_test(NAME golden_clipping COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_clipping.py $<TARGET_FILE:gpipe-train>)
 set_tests_properties(golden_clipping PROPERTIES LABELS "unit;threads" TIMEOUT 120)
+
+add_test(NAME golden_sums COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_sums.py $<TARGET_FILE:gpipe-train>)
+set_tests_properties(golden_sums PROPERTIES LABELS "unit;threads" TIMEOUT 60)
+
 # torchvision's ResNets and VGGs. Minutes under a sanitizer, which sees the same code in smaller models.
 add_executable(fill_weights ${CMAKE_CURRENT_LIST_DIR}/fill_weights.c)
 target_link_libraries(fill_weights PRIVATE gp_model gp_data gp_warnings m)

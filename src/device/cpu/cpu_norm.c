@@ -77,6 +77,7 @@ static void merge_statistics(void *context, int64_t begin, int64_t end) {
             rows = all;
         }
         loop->y_at[c] = (float)mean;
+        loop->y_at[2 * loop->sums_pitch + c] = (float)(mean - (double)loop->y_at[c]);
         loop->y_at[loop->sums_pitch + c] = (float)(squares > 0 || isnan(squares) ? squares / rows : 0);
     }
 }

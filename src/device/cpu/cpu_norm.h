@@ -11,7 +11,7 @@ typedef struct gp_cpu_norm_loop {
     gp_rows x, dy, y; /* y: what is written */
     const float *x_at, *dy_at, *mean, *variance, *gamma, *beta, *sums;
     float *y_at;
-    int64_t sums_pitch; /* from the first to the second row of sums, or of what is reduced to y_at */
+    int64_t sums_pitch; /* from one row to the next of sums, or of what is reduced to y_at */
     double *partial;
     float *coefficient; /* [k, columns] */
 } gp_cpu_norm_loop;

@@ -27,10 +27,12 @@ gp_status gp_cuda_norm_statistics_prepare(gp_prepared *prepared, gp_error *err) 
 gp_status gp_cuda_norm_statistics_run(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     float *stats = call->operand[GP_NORM_STATISTICS_STATS];
+    int64_t stride = desc->operand[GP_NORM_STATISTICS_STATS].stride[0];
     gp_kernel_norm_statistics_args args = {.columns = summed(desc),
                                            .partial = call->workspace,
                                            .mean = stats,
-                                           .variance = stats + desc->operand[GP_NORM_STATISTICS_STATS].stride[0]};
+                                           .variance = stats + stride,
+                                           .rest = stats + 2 * stride};
     GP_RETURN_IF_FAILED(gp_cuda_columns_moments(call, &args.columns, GP_NORM_STATISTICS_X, err));
     gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_norm_statistics, &args.columns, &args, sizeof args);
     gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(&args.columns));

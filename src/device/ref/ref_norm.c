@@ -14,6 +14,7 @@ gp_status ref_norm_statistics(const ref_call *call) {
             squares += difference * difference;
         }
         ref_put(stats, ref_at2(stats, 0, c), mean);
+        ref_put(stats, ref_at2(stats, 2, c), mean - ref_get(stats, ref_at2(stats, 0, c)));
         ref_put(stats, ref_at2(stats, 1, c), squares / (double)rows);
     }
     return GP_OK;
@@ -96,7 +97,9 @@ static moments merged_pieces(const ref_view *stats, const gp_norm_attributes *no
     moments all = {0, 0, 0};
     for (int64_t p = 0; p < pieces; p++) {
         double rows = (double)(p == pieces - 1 ? norm->rows_last : norm->rows_full);
-        moments piece = {rows, ref_get(stats, p * stride[0] + c), ref_get(stats, p * stride[0] + stride[1] + c) * rows};
+        int64_t at = p * stride[0] + c;
+        moments piece = {rows, ref_get(stats, at) + ref_get(stats, at + 2 * stride[1]),
+                         ref_get(stats, at + stride[1]) * rows};
         all = p == 0 ? piece : merge_moments(all, piece);
     }
     return all;

@@ -11,7 +11,9 @@ __global__ void gp_kernel_norm_statistics(gp_kernel_norm_statistics_args args) {
     if (inside) all = gp_column_moments_of(args.columns, args.partial, column, threadIdx.x / tile, blockDim.x / tile);
     all = gp_lanes_merge(shared, all, tile);
     if (threadIdx.x >= tile || !inside) return;
-    args.mean[column] = (float)all.mean;
+    float mean = (float)all.mean;
+    args.mean[column] = mean;
+    args.rest[column] = (float)(all.mean - (double)mean);
     args.variance[column] = (float)gp_moments_variance(all);
 }
 
@@ -178,11 +180,12 @@ __global__ void gp_kernel_norm_commit(gp_kernel_norm_commit_args args) {
     for (int64_t p = 0; p < args.pieces; p++) {
         const float *piece = args.stats + p * args.stats_stride[0] + at.column;
         double rows = (double)(p == args.pieces - 1 ? args.rows_last : args.rows_full);
-        gp_moments more = {rows, (double)piece[0], (double)piece[args.stats_stride[1]] * rows};
+        double mean = (double)piece[0] + (double)piece[2 * args.stats_stride[1]];
+        gp_moments more = {rows, mean, (double)piece[args.stats_stride[1]] * rows};
         all = gp_merge(all, more);
     }
     double keep = 1 - args.momentum, unbiased = all.squares / (all.count - 1);
-    float *mean = args.mean + at.column, *variance = args.variance + at.column;
-    *mean = (float)(keep * (double)*mean + args.momentum * all.mean);
+    float *running = args.mean + at.column, *variance = args.variance + at.column;
+    *running = (float)(keep * (double)*running + args.momentum * all.mean);
     *variance = (float)(keep * (double)*variance + args.momentum * unbiased);
 }

@@ -5,11 +5,11 @@
 
 #include "device/cuda/kernels/columns.h"
 
-/* Mean and variance from what column_moments has left. */
+/* Mean and variance from what column_moments has left. rest: what rounding took from the mean. */
 typedef struct gp_kernel_norm_statistics_args {
     gp_kernel_columns columns; /* of one sample */
     const double *partial;
-    float *mean, *variance;
+    float *mean, *variance, *rest;
 } gp_kernel_norm_statistics_args;
 
 /* Each thread has one column, or four, whose coefficients it finds once for all of its rows. */
@@ -64,7 +64,7 @@ typedef struct gp_kernel_norm_relu_backward_args {
     const float *beta; /* or NULL */
 } gp_kernel_norm_relu_backward_args;
 
-/* stats: of each piece mean and variance, strides in elements. */
+/* stats: of each piece mean, variance, rest of the mean; strides in elements. */
 typedef struct gp_kernel_norm_commit_args {
     const uint64_t *finite;
     const float *stats;
