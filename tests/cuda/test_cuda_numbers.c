@@ -125,6 +125,30 @@ static void test_large_mean_of_groups(void **state) {
     check_group(3, 1, ROWS);
 }
 
+/* ---- means ------------------------------------------------------------------------------------------------------- */
+
+/* Sums of equal numbers in f32 would round in the same direction again and again. */
+static void check_mean(gp_op_kind kind, int64_t channels) {
+    enum { SIDE = 256, MOST_CHANNELS = 4 };
+    static float picture[SIDE * SIDE * MOST_CHANNELS];
+    float mean[MOST_CHANNELS];
+    gp_op_desc desc = desc_of(kind);
+    if (kind == GP_OP_AVG_POOL_FORWARD) desc.attributes.pool = (gp_pool_attributes){{SIDE, SIDE}, {1, 1}, {0, 0}, 0};
+    desc.operand[0] = gp_tensor_plain(GP_F32, 4, (const int64_t[]){1, SIDE, SIDE, channels});
+    desc.operand[1] = gp_tensor_plain(GP_F32, 4, (const int64_t[]){1, 1, 1, channels});
+    for (int64_t i = 0; i < SIDE * SIDE * channels; i++) picture[i] = 100.1F;
+    run(&desc, (void *const[]){picture, mean});
+    for (int64_t c = 0; c < channels; c++) assert_true(mean[c] == 100.1F);
+}
+
+static void test_means_of_many_places(void **state) {
+    (void)state;
+    for (int64_t channels = 1; channels <= 4; channels += 3) {
+        check_mean(GP_OP_MEAN_POOL_FORWARD, channels);
+        check_mean(GP_OP_AVG_POOL_FORWARD, channels);
+    }
+}
+
 /* ---- losses ------------------------------------------------------------------------------------------------------ */
 
 enum { SAMPLES = 5, CLASSES = 40 };
@@ -229,6 +253,7 @@ int main(void) {
         cmocka_unit_test(test_large_mean),
         cmocka_unit_test(test_large_mean_of_pieces),
         cmocka_unit_test(test_large_mean_of_groups),
+        cmocka_unit_test(test_means_of_many_places),
         cmocka_unit_test(test_targets_that_are_no_class),
         cmocka_unit_test(test_logits_that_are_not_finite),
         cmocka_unit_test(test_total_is_not_finite),

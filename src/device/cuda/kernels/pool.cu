@@ -108,17 +108,18 @@ template <typename index, int pack> static __device__ inline void avg_pool_forwa
     if (!gp_spot_find<index, pack>(args.count, args.out, args.channels, &at)) return;
     index top, left;
     stretch<index> down = window_of(args, 0, at.h, &top), right = window_of(args, 1, at.w, &left);
-    gp_pack<pack> sum = {};
+    double sum[pack] = {}; /* a window may be a whole picture */
     for (index h = down.first; h < down.end; h++) {
         for (index w = right.first; w < right.end; w++) {
             index row = (at.n * (index)args.in[0] + h) * (index)args.in[1] + w;
             gp_pack<pack> x = gp_pack_at<pack>(args.from + row * (index)args.from_pitch + at.channel);
-            for (int i = 0; i < pack; i++) sum.at[i] += x.at[i];
+            for (int i = 0; i < pack; i++) sum[i] += (double)x.at[i];
         }
     }
-    float places = (float)(counted(args, 0, at.h) * counted(args, 1, at.w));
-    for (int i = 0; i < pack; i++) sum.at[i] /= places;
-    *(gp_pack<pack> *)(args.to + at.row * (index)args.to_pitch + at.channel) = sum;
+    double places = (double)(counted(args, 0, at.h) * counted(args, 1, at.w));
+    gp_pack<pack> mean;
+    for (int i = 0; i < pack; i++) mean.at[i] = (float)(sum[i] / places);
+    *(gp_pack<pack> *)(args.to + at.row * (index)args.to_pitch + at.channel) = mean;
 }
 
 template <typename index, int pack> static __device__ inline void avg_pool_backward(const gp_kernel_pool_args &args) {

@@ -41,26 +41,28 @@ template <typename index, int pack> static __device__ inline void upsample_backw
     *(gp_pack<pack> *)(args.to + at.row * (index)args.to_pitch + at.channel) = sum;
 }
 
-/* A block has LANES packs of channels of one sample; its warps share the places. */
+/* A block has LANES packs of channels of one sample; its warps share the places. Sums are f64: a picture may have
+ * millions of places. */
 template <typename index, int pack> static __device__ inline void mean_pool_forward(const gp_kernel_resize_args &args) {
     enum { LANES = GP_KERNEL_MEAN_LANES, SLICES = GP_KERNEL_MEAN_THREADS / LANES };
-    __shared__ gp_pack<pack> part[SLICES][LANES];
+    __shared__ double part[SLICES][LANES][pack];
     const index places = (index)(args.factor[0] * args.factor[1]), channels = (index)args.channels;
     const index chunks = (channels / pack + LANES - 1) / LANES, n = (index)blockIdx.x / chunks;
     const int lane = (int)threadIdx.x % LANES, slice = (int)threadIdx.x / LANES;
     const index channel = (((index)blockIdx.x - n * chunks) * LANES + lane) * pack;
-    gp_pack<pack> sum = {};
+    double sum[pack] = {};
     for (index place = slice; place < places && channel < channels; place += SLICES) {
         gp_pack<pack> x = gp_pack_at<pack>(args.from + (n * places + place) * (index)args.from_pitch + channel);
-        for (int i = 0; i < pack; i++) sum.at[i] += x.at[i];
+        for (int i = 0; i < pack; i++) sum[i] += (double)x.at[i];
     }
-    part[slice][lane] = sum;
+    for (int i = 0; i < pack; i++) part[slice][lane][i] = sum[i];
     __syncthreads();
     if (slice > 0 || channel >= channels) return;
     for (int other = 1; other < SLICES; other++)
-        for (int i = 0; i < pack; i++) sum.at[i] += part[other][lane].at[i];
-    for (int i = 0; i < pack; i++) sum.at[i] /= (float)places;
-    *(gp_pack<pack> *)(args.to + n * (index)args.to_pitch + channel) = sum;
+        for (int i = 0; i < pack; i++) sum[i] += part[other][lane][i];
+    gp_pack<pack> mean;
+    for (int i = 0; i < pack; i++) mean.at[i] = (float)(sum[i] / (double)places);
+    *(gp_pack<pack> *)(args.to + n * (index)args.to_pitch + channel) = mean;
 }
 
 /* By four channels or one. */
