@@ -36,12 +36,13 @@ enum { GP_MAX_OPERANDS = 8 };
  * linear_forward          y[..,out] = x[..,in]·wᵀ + b
  * linear_backward_data    dx = dy·w
  * linear_backward_weights dw[out,in] = dyᵀ·x, db = Σ dy
- * norm_statistics         of the N rows of x; stats [3,C]: mean, variance (biased), and what rounding took from the
- * mean, so that the first and the third together are the mean to twice the digits norm_apply              y =
- * (x−mean)/√(variance+eps)·gamma + beta; mean and variance in two operands norm_backward_reduce    sums [2,C]: Σ dy·x̂
- * (gradient of gamma), Σ dy (gradient of beta) norm_backward_data      dx = gamma/√(variance+eps)·(dy − (Σ dy + x̂·Σ
- * dy·x̂)/N) norm_apply_relu         y = max(z,0), z = norm_apply's y, + addend: bit for bit norm_apply, add and
- * relu_forward, which may also be done one after another in y; so y may stand in x's place, never in addend's
+ * norm_statistics         of the N rows of x: stats [3,C]: mean, variance (biased), and what rounding took from the
+ *                         mean: the first and the third together are the mean to twice the digits
+ * norm_apply              y = (x−mean)/√(variance+eps)·gamma + beta; mean and variance in two operands
+ * norm_backward_reduce    sums [2,C]: Σ dy·x̂ (gradient of gamma), Σ dy (gradient of beta)
+ * norm_backward_data      dx = gamma/√(variance+eps)·(dy − (Σ dy + x̂·Σ dy·x̂)/N)
+ * norm_apply_relu         y = max(z,0), z = norm_apply's y, + addend: bit for bit norm_apply, add and relu_forward,
+ * which may also be done one after another in y; so y may stand in x's place, never in addend's
  * norm_relu_backward_reduce, _data
  *                         norm_backward_reduce, _data on dz = dy where z > 0, else 0; z as above, without an addend,
  *                         found again from x

@@ -683,7 +683,7 @@ class Failures(Group):
         process = self.expect(["-o", "run", "--set", "optimizer.sgd.lr=1e30", "c.yaml"], 1,
                     "gpipe-train: step 2: the loss is not a number: the update was not applied, and the run stops; a "
                     "lower learning rate or a warm-up may help; first not finite: micro-batch 1 of 4, batch_norm \"1\": "
-                    "statistics: 8 of 16 elements, the first is inf\n")
+                    "statistics: 8 of 24 elements, the first is inf\n")
         self.assertTrue(process.out.endswith("stopped after 1 of 8 steps; model saved in run\n"), process.out)
         self.expect_whole(self.path("run"), "failed", 1)
         self.assertIsNone(read_lines(self.path("run"))[2]["loss"])

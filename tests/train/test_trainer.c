@@ -487,7 +487,7 @@ static void where_a_loss_went_wrong_is_named_the_same_for_every_cut(void **state
     static const int64_t y[20] = {0};
     static const char overflow[] =
         "step 2: the loss is not a number: the update was not applied, and the run stops; a lower learning rate or a "
-        "warm-up may help; first not finite: micro-batch 1 of 4, batch_norm \"1\": statistics: 8 of 16 elements, the "
+        "warm-up may help; first not finite: micro-batch 1 of 4, batch_norm \"1\": statistics: 8 of 24 elements, the "
         "first is inf";
     static const char data[] =
         "step 2: the loss is not a number: the update was not applied, and the run stops; first not finite: "
@@ -536,7 +536,7 @@ static void a_loss_that_is_not_finite_is_not_trained_on(void **state) {
     assert_int_equal(train_session(session, folder, NULL, NULL, &err), GP_NUMERIC);
     assert_string_equal(err.text, "step 2: the loss is not a number: the update was not applied, and the run stops; a "
                                   "lower learning rate or a warm-up may help; first not finite: micro-batch 1 of 4, "
-                                  "batch_norm \"1\": statistics: 8 of 16 elements, the first is inf");
+                                  "batch_norm \"1\": statistics: 8 of 24 elements, the first is inf");
     assert_string_equal(events_of(folder), "start s1 s2 end:failed 1");
     json_t *lines = fixture_metrics(folder);
     assert_true(json_is_null(json_object_get(json_array_get(lines, 2), "loss")));
