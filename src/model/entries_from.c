@@ -67,15 +67,34 @@ static gp_status group_input(const gp_entries *entries, int group, int *out, gp_
     return source_of(entries, of_group(entries, group), from, out, err);
 }
 
-static gp_status find_named(const gp_entries *entries, standpoint here, const gp_yaml *node, int *out, gp_error *err) {
-    int found = -1;
-    if (strcmp(node->text, "input") == 0) return group_input(entries, here.group, out, err);
-    for (int group = here.group; group >= 0 && found < 0; group = entries->groups[group].parent)
-        GP_RETURN_IF_FAILED(find_in_group(entries, &entries->groups[group], node->text, &found, err));
-    if (found < 0) return unknown_name(entries, here, node, err);
-    if (found >= here.before)
+/* The name is of this layer or of a later one. A list around it may have the same name on a layer before it: only a
+ * name of its own makes that layer reachable from here. */
+static gp_status not_made_yet(const gp_entries *entries, standpoint here, const gp_yaml *node, int group, int found,
+                              gp_error *err) {
+    int outer = -1;
+    for (group = entries->groups[group].parent; group >= 0 && outer < 0; group = entries->groups[group].parent) {
+        GP_RETURN_IF_FAILED(find_in_group(entries, &entries->groups[group], node->text, &outer, err));
+        if (outer >= here.before) outer = -1;
+    }
+    const char *which = found == here.before ? "is this one" : "comes later";
+    if (outer < 0)
         return gp_fail_at(err, GP_CONFIG, node->place, "from: layer \"%s\" %s; a layer takes what is made before it",
-                          node->text, found == here.before ? "is this one" : "comes later");
+                          node->text, which);
+    return gp_fail_at(err, GP_CONFIG, node->place,
+                      "from: layer \"%s\" %s; a layer takes what is made before it; to take layer \"%s\" of the outer "
+                      "list, give that layer a name of its own",
+                      node->text, which, node->text);
+}
+
+static gp_status find_named(const gp_entries *entries, standpoint here, const gp_yaml *node, int *out, gp_error *err) {
+    int found = -1, in = -1;
+    if (strcmp(node->text, "input") == 0) return group_input(entries, here.group, out, err);
+    for (int group = here.group; group >= 0 && found < 0; group = entries->groups[group].parent) {
+        GP_RETURN_IF_FAILED(find_in_group(entries, &entries->groups[group], node->text, &found, err));
+        in = group;
+    }
+    if (found < 0) return unknown_name(entries, here, node, err);
+    if (found >= here.before) return not_made_yet(entries, here, node, in, found, err);
     *out = found;
     return GP_OK;
 }
