@@ -5,6 +5,7 @@
 #include "base/replace.h"
 #include "cli/balance_options.h"
 #include "cli/process.h"
+#include "config/splice.h"
 #include "train/balance_report.h"
 #include "train/balance_write.h"
 #include "train/search.h"
@@ -47,6 +48,8 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
     gp_config *config = NULL;
     gp_session *session = NULL;
     if (options->simulate) return gp_what_if_answer_file(options->simulate, options->json, stdout, err);
+    /* Before the seconds that measuring takes. */
+    if (options->write) GP_RETURN_IF_FAILED(gp_yaml_check_replaceable(options->config, err));
     if (options->search) return search(options, err);
     if (options->out && gp_file_is(options->out, options->config))
         return gp_fail(err, GP_USAGE, "-o %s: would write over the configuration: choose another name", options->out);

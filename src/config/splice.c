@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <yaml.h>
 
 #include "base/memory.h"
@@ -42,10 +44,21 @@ static size_t byte_of(finder *f, size_t index) {
     return f->at;
 }
 
+/* Where the text of an event ends. libyaml has a block scalar end where the next token begins, which takes blank lines
+ * and the indentation of a comment with it. */
+static size_t end_of(finder *f, const yaml_event_t *event) {
+    size_t to = byte_of(f, event->end_mark.index);
+    if (event->type != YAML_SCALAR_EVENT || (event->data.scalar.style != YAML_LITERAL_SCALAR_STYLE &&
+                                             event->data.scalar.style != YAML_FOLDED_SCALAR_STYLE))
+        return to;
+    while (to > 0 && strchr(" \t\r\n", f->text[to - 1])) to--;
+    return to;
+}
+
 static void begin(finder *f, const yaml_event_t *event, span *out) {
     *out = (span){.there = true, .first_key = SIZE_MAX};
     out->from = byte_of(f, event->start_mark.index);
-    out->to = byte_of(f, event->end_mark.index);
+    out->to = end_of(f, event);
     out->column = event->start_mark.column;
     out->alias = event->type == YAML_ALIAS_EVENT;
     out->scalar = event->type == YAML_SCALAR_EVENT;
@@ -62,7 +75,7 @@ static bool next(finder *f, yaml_event_t *event) {
     /* The end of a block stands where the next token begins, behind comments. */
     if (event->end_mark.index > event->start_mark.index &&
         (ends || event->type == YAML_SCALAR_EVENT || event->type == YAML_ALIAS_EVENT))
-        f->written = byte_of(f, event->end_mark.index);
+        f->written = end_of(f, event);
     return true;
 }
 
@@ -190,7 +203,10 @@ static gp_status replace_value(const finder *f, const char *name, const char *en
                           f->section, f->key, entry);
     out->from = f->value.from;
     out->to = f->value.to;
-    return gp_format_text(&out->instead, err, "%s%s", f->value.empty ? " " : "", value);
+    /* A block list may begin in the column of its key; any other value must be indented further. */
+    bool beside = !f->in.flow && !f->value.flow && !f->value.scalar && f->value.column <= f->in.first_column;
+    int indent = beside ? (int)(f->in.first_column - f->value.column) + 2 : f->value.empty;
+    return gp_format_text(&out->instead, err, "%*s%s", indent, "", value);
 }
 
 static gp_status plan_edit(const finder *f, const char *name, const char *value, edit *out, gp_error *err) {
@@ -335,6 +351,25 @@ static gp_status read_file(const char *path, char **out, gp_error *err) {
     return GP_OK;
 }
 
+/* Permission bits are looked at by themselves too, since root may write whatever they say. A file with several hard links
+ * would have to be overwritten in place: a failure in the middle would leave it broken, so it is refused. */
+gp_status gp_yaml_check_replaceable(const char *path, gp_error *err) {
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return GP_OK;
+    if (!(info.st_mode & (S_IWUSR | S_IWGRP | S_IWOTH)) || access(path, W_OK) != 0)
+        return gp_fail(err, GP_IO, "%s: is read-only, and is not changed: make it writable, or change it by hand",
+                       path);
+    if (info.st_nlink > 1)
+        return gp_fail(err, GP_IO,
+                       "%s: has %ju hard links, which replacing the file would split: change it by hand, or change a "
+                       "copy",
+                       path, (uintmax_t)info.st_nlink);
+    if (geteuid() != 0 && info.st_uid != geteuid())
+        return gp_fail(err, GP_IO, "%s: belongs to another user, and replacing it would change that: change it by hand",
+                       path);
+    return GP_OK;
+}
+
 /* *text becomes the one with the value. */
 static gp_status put(char **text, const char *path, const char *section, const gp_yaml_setting *setting,
                      gp_error *err) {
@@ -351,7 +386,9 @@ gp_status gp_yaml_splice_file(const char *path, const char *section, const gp_ya
     GP_RETURN_IF_FAILED(read_file(path, &text, err));
     gp_status status = gp_copy_text(&before, text, err);
     for (int i = 0; i < count && status == GP_OK; i++) status = put(&text, path, section, &settings[i], err);
-    if (status == GP_OK && strcmp(before, text) != 0)
+    bool changes = status == GP_OK && strcmp(before, text) != 0;
+    if (changes) status = gp_yaml_check_replaceable(path, err);
+    if (changes && status == GP_OK)
         status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
     free(before);
     free(text);

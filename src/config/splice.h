@@ -20,8 +20,13 @@ typedef struct gp_yaml_setting {
     const char *key, *value;
 } gp_yaml_setting;
 
-/* The same for a file and some keys of a section: it is replaced whole or not at all. GP_IO where it cannot be. */
+/* The same for a file and some keys of a section: it is replaced whole or not at all, and keeps its permissions and its
+ * owner. GP_IO if that cannot be. */
 GP_MUST_USE gp_status gp_yaml_splice_file(const char *path, const char *section, const gp_yaml_setting *settings,
                                           int count, gp_error *err);
+
+/* GP_IO with the reason if a file that is there may not be replaced: it is read-only, has several hard links, which would
+ * be split, or belongs to another user. */
+GP_MUST_USE gp_status gp_yaml_check_replaceable(const char *path, gp_error *err);
 
 #endif

@@ -356,6 +356,18 @@ class Balance(unittest.TestCase):
         self.write("alias.yaml", CONFIG.replace("pipeline:", "spare: &p").replace("optimizer:", "pipeline: *p\noptimizer:"))
         self.assertEqual(self.run_program("--profile", "p.json", "--write", "alias.yaml").returncode, 2)
 
+    def test_write_refuses_what_it_may_not_replace(self):
+        """Before anything is measured."""
+        os.chmod(self.path("c.yaml"), 0o444)
+        for options in ([], ["--search"]):
+            self.expect([*options, "--write", "c.yaml"], 1,
+                        "gpipe-balance: c.yaml: is read-only, and is not changed: make it writable, or change it by hand\n")
+        os.chmod(self.path("c.yaml"), 0o644)
+        os.link(self.path("c.yaml"), self.path("second.yaml"))
+        self.expect(["--write", "c.yaml"], 1, "gpipe-balance: c.yaml: has 2 hard links, which replacing the file would "
+                    "split: change it by hand, or change a copy\n")
+        self.assertEqual(self.read("second.yaml"), CONFIG)
+
     def test_measured_once(self):
         """Kept by what it is of, found again by all, measured anew when asked to; nothing else is written."""
         out = self.expect(["--seconds", "0.3", "c.yaml"])

@@ -54,6 +54,31 @@ static void a_value_is_replaced(void **state) {
                    "{\"model\": {\"pipeline\": {\"balance\": 1}}, \"pipeline\": {\"balance\": [4, 8]}}");
 }
 
+/* libyaml has a block scalar end where the next token begins. */
+static void what_follows_a_block_scalar_stays(void **state) {
+    (void)state;
+    expect_spliced("pipeline:\n  balance: |-\n    auto\n\n\n# comment\n", "pipeline:\n  balance: [4, 8]\n\n\n# comment\n");
+    expect_spliced("pipeline:\n  balance: >-\n    auto\n  # comment\n  devices: [cpu]\n",
+                   "pipeline:\n  balance: [4, 8]\n  # comment\n  devices: [cpu]\n");
+    expect_spliced("pipeline:\n  balance: |\n    auto\n \n\n  # comment", "pipeline:\n  balance: [4, 8]\n \n\n  # comment");
+    expect_spliced("pipeline:\r\n  balance: |-\r\n    auto\r\n\r\n# comment\r\n",
+                   "pipeline:\r\n  balance: [4, 8]\r\n\r\n# comment\r\n");
+    expect_spliced("pipeline:\n  balance:\n    - 4\n    - |-\n      6\n\n# comment\n",
+                   "pipeline:\n  balance:\n    [4, 8]\n\n# comment\n");
+    expect_spliced("pipeline:\n  balance: |-\n    auto\n\n", "pipeline:\n  balance: [4, 8]\n\n");
+    expect_spliced("pipeline:\n  balance: |+\n\n\n", "pipeline:\n  balance: [4, 8]\n\n\n");
+}
+
+/* A block list may begin in the column of its key, a list of one line may not. */
+static void a_list_in_the_column_of_its_key_is_replaced(void **state) {
+    (void)state;
+    expect_spliced("pipeline:\n  balance:\n  - 6\n  - 6\n  devices: [cpu]\n",
+                   "pipeline:\n  balance:\n    [4, 8]\n  devices: [cpu]\n");
+    expect_spliced("pipeline:\n    devices: [cpu]\n    balance:  # one\n    - 6\n    - 6  # two\n",
+                   "pipeline:\n    devices: [cpu]\n    balance:  # one\n      [4, 8]  # two\n");
+    expect_spliced("pipeline:\n  balance:\n  - 6\n", "pipeline:\n  balance:\n    [4, 8]\n");
+}
+
 /* Layout, comments between its entries. */
 static void what_is_said_already_stays(void **state) {
     (void)state;
@@ -137,6 +162,46 @@ static void a_file_keeps_its_mode_and_its_links(void **state) {
     rmdir(folder);
 }
 
+static void expect_file_refused(const char *path, const char *why) {
+    const gp_yaml_setting settings[] = {{"balance", "[4, 8]"}};
+    char text[64] = {0}, sentence[200];
+    gp_error err = {0};
+    assert_int_equal(gp_yaml_splice_file(path, "pipeline", settings, 1, &err), GP_IO);
+    snprintf(sentence, sizeof sentence, "%s: %s", path, why);
+    assert_string_equal(err.text, sentence);
+    FILE *file = fopen(path, "r");
+    assert_int_equal(fread(text, 1, sizeof text - 1, file), 26);
+    fclose(file);
+    assert_string_equal(text, "pipeline: {balance: auto}\n");
+}
+
+/* Also for root. A file that says it already needs no change. */
+static void a_read_only_or_linked_file_is_refused(void **state) {
+    (void)state;
+    char folder[] = "/tmp/gp-test-splice-XXXXXX", path[64], link_path[64];
+    const gp_yaml_setting same[] = {{"balance", "auto"}};
+    struct stat info;
+    gp_error err = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/c.yaml", folder);
+    snprintf(link_path, sizeof link_path, "%s/second.yaml", folder);
+    FILE *file = fopen(path, "w");
+    fputs("pipeline: {balance: auto}\n", file);
+    fclose(file);
+    assert_int_equal(chmod(path, S_IRUSR | S_IRGRP), 0);
+    expect_file_refused(path, "is read-only, and is not changed: make it writable, or change it by hand");
+    assert_int_equal(gp_yaml_splice_file(path, "pipeline", same, 1, &err), GP_OK);
+    assert_int_equal(chmod(path, S_IRUSR | S_IWUSR), 0);
+    assert_int_equal(link(path, link_path), 0);
+    expect_file_refused(path, "has 2 hard links, which replacing the file would split: change it by hand, or change a "
+                              "copy");
+    assert_int_equal(stat(link_path, &info), 0);
+    assert_int_equal(info.st_nlink, 2);
+    unlink(link_path);
+    unlink(path);
+    rmdir(folder);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_value_is_replaced),
@@ -145,6 +210,9 @@ int main(void) {
         cmocka_unit_test(a_section_is_added),
         cmocka_unit_test(what_would_change_more_is_refused),
         cmocka_unit_test(a_file_keeps_its_mode_and_its_links),
+        cmocka_unit_test(a_read_only_or_linked_file_is_refused),
+        cmocka_unit_test(what_follows_a_block_scalar_stays),
+        cmocka_unit_test(a_list_in_the_column_of_its_key_is_replaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
