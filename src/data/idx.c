@@ -158,14 +158,44 @@ static gp_status parse_inflated_header(idx_file *idx, gp_error *err) {
     return parse_header(idx, head, bytes, err);
 }
 
-/* Every member of the file, one after another, as gzip has it. */
+/* False at the end of the file. */
+static gp_status has_input(const idx_file *idx, inflater *in, bool *out, gp_error *err) {
+    if (in->stream.avail_in == 0 && in->loaded < idx->file.size) GP_RETURN_IF_FAILED(refill(idx, in, err));
+    *out = in->stream.avail_in > 0;
+    return GP_OK;
+}
+
+/* What follows a member, as gzip has it: the end, another member, or zeros up to the end, with which tapes and disks pad.
+ * gzip warns of anything else and leaves it out; data that are left out would be missed, so it is refused. */
+static gp_status find_member(const idx_file *idx, inflater *in, bool *found, gp_error *err) {
+    unsigned char magic[2] = {0x1f, 0x8b};
+    bool more, padded = false;
+    GP_RETURN_IF_FAILED(has_input(idx, in, &more, err));
+    for (; more && *in->stream.next_in == 0; padded = true) {
+        in->stream.next_in++;
+        in->stream.avail_in--;
+        GP_RETURN_IF_FAILED(has_input(idx, in, &more, err));
+    }
+    *found = more;
+    if (!more) return GP_OK;
+    uint64_t at = inflater_offset(in), left = idx->file.size - at;
+    if (padded)
+        return gp_data_fail(err, idx->file.path, at, "the file goes on after the zeros that pad its gzip data%s", "");
+    GP_RETURN_IF_FAILED(gp_data_file_read(&idx->file, at, left < sizeof magic ? (size_t)left : sizeof magic, magic, err));
+    if (magic[0] != 0x1f || magic[1] != 0x8b)
+        return gp_data_fail(err, idx->file.path, at, "the gzip data ends here, but the file goes on%s", "");
+    inflateReset(&in->stream);
+    return GP_OK;
+}
+
+/* Every member of the file, one after another. */
 static gp_status inflate_members(idx_file *idx, inflater *in, gp_error *err) {
-    bool ended = false;
+    bool ended = false, more;
     for (;;) {
-        if (in->stream.avail_in == 0 && in->loaded < idx->file.size) GP_RETURN_IF_FAILED(refill(idx, in, err));
+        GP_RETURN_IF_FAILED(has_input(idx, in, &more, err));
         if (ended) {
-            if (in->stream.avail_in == 0) return GP_OK;
-            inflateReset(&in->stream);
+            GP_RETURN_IF_FAILED(find_member(idx, in, &more, err));
+            if (!more) return GP_OK;
         }
         uint64_t before = idx->content.bytes;
         uInt in_before = in->stream.avail_in;
