@@ -154,7 +154,7 @@ typedef struct gp_pipeline_config {
     gp_placed_name *keep; /* layers, or all below a name, whose outputs recomputing finds; keep_count of them; owned */
     int keep_count;
     gp_place checkpoint_place;
-    bool lockstep; /* auto resolved: on for gpipe; elsewhere it does not exist */
+    bool lockstep; /* auto resolved: on for gpipe on GPUs alone, which copy beside computing. Only gpipe has it */
 } gp_pipeline_config;
 
 typedef enum gp_optimizer_kind { GP_OPTIMIZER_SGD, GP_OPTIMIZER_ADAM, GP_OPTIMIZER_ADAMW } gp_optimizer_kind;

@@ -208,16 +208,25 @@ static gp_status count_stages(gp_pipeline_config *pipeline, gp_error *err) {
     return GP_OK;
 }
 
+/* Whether all devices copy beside computing. A worker on a CPU copies by itself before it computes: barriers order
+ * nothing there, and make every worker wait for the slowest one in each clock. */
+static bool copies_beside(const gp_pipeline_config *pipeline) {
+    for (int d = 0; d < pipeline->device_count; d++)
+        if (strcmp(pipeline->devices[d].kind, "cuda") != 0) return false;
+    return true;
+}
+
 static gp_status read_lockstep(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
-    static const char *const choices[] = {"auto", "true", "false", NULL};
+    enum { AUTO, TRUE, FALSE };
+    static const char *const choices[] = {[AUTO] = "auto", [TRUE] = "true", [FALSE] = "false", NULL};
     bool has = pipeline->schedule.kind == GP_SCHEDULE_GPIPE;
-    int choice = 0;
+    int choice = AUTO;
     if (node) GP_RETURN_IF_FAILED(gp_read_choice(node, "pipeline.lockstep", choices, &choice, err));
-    if (choice == 1 && !has)
+    if (choice == TRUE && !has)
         return gp_fail_at(err, GP_CONFIG, node->place,
                           "pipeline.lockstep: belongs to the schedule gpipe; %s has none (auto is off there)",
                           schedules[pipeline->schedule.kind]);
-    pipeline->lockstep = has && choice != 2;
+    pipeline->lockstep = has && (choice == TRUE || (choice == AUTO && copies_beside(pipeline)));
     return GP_OK;
 }
 
@@ -254,7 +263,7 @@ gp_status gp_read_pipeline(gp_config *config, const gp_yaml *node, gp_error *err
     pipeline->micro_batches = 1;
     pipeline->schedule = (gp_schedule_config){.kind = GP_SCHEDULE_GPIPE, .chunks = 1, .place = place};
     pipeline->checkpoint = GP_CHECKPOINT_EXCEPT_LAST;
-    pipeline->lockstep = true;
+    pipeline->lockstep = false;
     pipeline->balance_place = place;
     pipeline->micro_batches_place = place;
     if (node) return read_options(pipeline, node, config->folder, err);

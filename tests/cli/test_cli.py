@@ -463,7 +463,7 @@ class Folder(Group):
         with open(os.path.join(one, "config.yaml")) as a, open(os.path.join(again, "config.yaml")) as b:
             text = a.read()
             self.assertEqual(text, b.read())
-        for resolved in ("seed: 5", "balance: [", "lockstep: true", "threads: 1", self.path("d.safetensors")):
+        for resolved in ("seed: 5", "balance: [", "lockstep: false", "threads: 1", self.path("d.safetensors")):
             self.assertIn(resolved, text)
         self.assertNotIn("auto", text)
         other = self.train("--set", "train.seed=6", "--set", "optimizer.warmup=3")
@@ -784,7 +784,7 @@ class Plan(Group):
 
     def test_programs_of_a_file_say_themselves_what_they_keep(self):
         """And where barriers are: of the configuration's there is only what counts for other mini-batches."""
-        made = self.expect(["--plan", "-v", "c.yaml", *sets(["pipeline.checkpoint=always"])], 0).out.split("\n# ")[1]
+        made = self.expect(["--plan", "-v", "c.yaml", *sets(["pipeline.checkpoint=always", "pipeline.lockstep=true"])], 0).out.split("\n# ")[1]
         lines = made[made.index("programs"):].splitlines(keepends=True)
         self.write("p.txt", "".join(lines))
         self.write("q.txt", "".join(line for line in lines if not line.startswith("barrier")))

@@ -92,7 +92,7 @@ static void has_the_defaults_of_the_manual(void **state) {
     assert_int_equal(c->pipeline.schedule.kind, GP_SCHEDULE_GPIPE);
     assert_int_equal(c->pipeline.stages, 1);
     assert_int_equal(c->pipeline.checkpoint, GP_CHECKPOINT_EXCEPT_LAST);
-    assert_true(c->pipeline.lockstep);
+    assert_false(c->pipeline.lockstep);
     assert_int_equal(c->optimizer.kind, GP_OPTIMIZER_SGD);
     assert_true(c->optimizer.lr == 0.02 && c->optimizer.momentum == 0 && c->optimizer.decay == 0);
     assert_false(c->optimizer.nesterov);
@@ -253,6 +253,34 @@ static void reads_one_name_to_skip_without_a_list(void **state) {
     gp_config_destroy(&c);
 }
 
+/* On where all devices copy beside computing: GPUs. Who says true or false gets it. */
+static void lockstep_is_auto(void **state) {
+    (void)state;
+    static const struct {
+        const char *devices, *more;
+        bool on;
+    } cases[] = {{"[cpu]", "", false},
+                 {"[cpu, cpu]", ", lockstep: auto", false},
+                 {"[ref]", ", lockstep: auto", false},
+                 {"[cpu, cpu]", ", lockstep: true", true},
+                 {"[cuda:0]", "", true},
+                 {"[cuda:0, {cuda:1: {memory: 1GiB}}]", ", lockstep: auto", true},
+                 {"[cuda:0, cuda:1]", ", lockstep: false", false},
+                 {"[cuda:0, cpu]", ", lockstep: auto", false},
+                 {"[cuda:0, cpu]", ", lockstep: true", true},
+                 {"[cuda:0, cuda:1]", ", schedule: 1f1b", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[400];
+        snprintf(text, sizeof text,
+                 MODEL "data: {train: {tensors: a}, batch: 1}\noptimizer: {sgd: 0.5}\ntrain: {steps: 5}\n"
+                       "pipeline: {devices: %s%s}\n",
+                 cases[i].devices, cases[i].more);
+        gp_config *c = load(text, NULL, 0);
+        if (c->pipeline.lockstep != cases[i].on) fail_msg("%s%s", cases[i].devices, cases[i].more);
+        gp_config_destroy(&c);
+    }
+}
+
 /* Main options alone, aliases, kinds alone, and what one line of --set may change. */
 static void reads_short_forms(void **state) {
     (void)state;
@@ -269,7 +297,7 @@ static void reads_short_forms(void **state) {
     assert_string_equal(c->data.batch_place.path, "--set data.batch=12");
     assert_true(c->train.eval_every.count == 3 && c->train.eval_every.epochs);
     assert_true(c->optimizer.warmup.count == 5 && !c->optimizer.warmup.epochs);
-    assert_true(c->pipeline.lockstep && c->train.steps == 5 && c->train.epochs.count == 0);
+    assert_true(!c->pipeline.lockstep && c->train.steps == 5 && c->train.epochs.count == 0);
     gp_config_destroy(&c);
 }
 
@@ -526,7 +554,7 @@ static void writes_the_resolved_configuration(void **state) {
              "  micro_batches: 1\n"
              "  schedule: gpipe\n"
              "  checkpoint: except_last\n"
-             "  lockstep: true\n",
+             "  lockstep: false\n",
              folder);
     assert_string_equal(text, expected);
     free(text);
@@ -622,6 +650,7 @@ int main(void) {
         cmocka_unit_test(reads_adamw_beside_all_that_may_stand_there),
         cmocka_unit_test(reads_schedules_by_their_main_options),
         cmocka_unit_test(reads_one_name_to_skip_without_a_list),
+        cmocka_unit_test(lockstep_is_auto),
         cmocka_unit_test(reads_short_forms),
         cmocka_unit_test(needs_no_training_data_to_evaluate),
         cmocka_unit_test(counts_equal_devices),
