@@ -13,7 +13,6 @@
 #include "config/config.h"
 #include "config/tree.h"
 
-enum { GP_WHAT_IF_MOST = 1 << 23 }; /* stages × micro-batches: some GiB */
 
 /* What is asked. Times in milliseconds for one micro-batch, of a stage, of which a device has `chunks`. */
 typedef struct gp_what_if {

@@ -67,9 +67,9 @@ static gp_status read_sizes(reader *r, gp_error *err) {
         return gp_fail_at(err, GP_CONFIG, place, "stages: %d chunks on each of %d are more than %d", to->chunks,
                           to->devices, (int)GP_MAX_STAGES);
     r->stages = to->devices * to->chunks;
-    if ((int64_t)to->micro_batches * r->stages > GP_WHAT_IF_MOST)
+    if ((int64_t)to->micro_batches * r->stages > GP_MAX_PLANNED)
         return gp_fail_at(err, GP_CONFIG, place, "stages: %d times %d micro-batches are more than %d", r->stages,
-                          to->micro_batches, (int)GP_WHAT_IF_MOST);
+                          to->micro_batches, (int)GP_MAX_PLANNED);
     return GP_OK;
 }
 

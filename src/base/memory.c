@@ -42,6 +42,13 @@ gp_status gp_grow_array(void **items, size_t *capacity, size_t needed, size_t si
     return GP_OK;
 }
 
+void gp_shrink_array(void **items, size_t *capacity, size_t count, size_t size) {
+    void *block = count < *capacity ? realloc(*items, (count ? count : 1) * size) : NULL;
+    if (!block) return;
+    *items = block;
+    *capacity = count;
+}
+
 gp_status gp_copy_text(char **out, const char *text, gp_error *err) {
     size_t bytes = strlen(text) + 1;
     char *copy = NULL;

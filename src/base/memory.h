@@ -34,6 +34,9 @@ GP_MUST_USE gp_status gp_grow_array(void **items, size_t *capacity, size_t neede
 #define GP_GROW(items, capacity, needed, err)                                                                          \
     gp_grow_array((void **)(items), (capacity), (size_t)(needed), sizeof **(items), (err))
 
+/* Gives back what lies beyond `count` elements; where that cannot be done, it stays. */
+void gp_shrink_array(void **items, size_t *capacity, size_t count, size_t size);
+
 /* A copy of text, owned by the caller. */
 GP_MUST_USE gp_status gp_copy_text(char **out, const char *text, gp_error *err);
 /* A formatted text, owned by the caller. */

@@ -19,6 +19,7 @@
 enum {
     GP_MAX_STAGES = 4096, /* = workers for now */
     GP_MAX_MICRO_BATCHES = 4096,
+    GP_MAX_PLANNED = 1 << 23, /* stages times micro-batches of a plan or a simulation: some GiB */
     GP_MAX_TRANSFORMS = 64,
     GP_MAX_LOADER_THREADS = 256,
     GP_MAX_MILESTONES = 4096,

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "pipeline/memory.h"
+#include "pipeline/plan_size.h"
 #include "pipeline/schedule.h"
 #include "pipeline/schedule_file.h"
 #include "pipeline/slots.h"
@@ -83,18 +84,23 @@ static gp_status schedule_mini(const gp_plan *plan, gp_mini_plan *mini, gp_error
     return gp_programs_validate(plan->stages, mini->programs, err);
 }
 
-/* Whether some device goes on with what it was given when the call has returned. */
-static bool works_on(const gp_plan *plan) {
+bool gp_plan_works_on(const gp_plan *plan) {
     for (int w = 0; w < plan->workers; w++)
         if (plan->devices[w].kind->stream_turn) return true;
     return false;
+}
+
+bool gp_plan_has_queues(const gp_plan *plan) {
+    for (int w = 0; w < plan->workers; w++)
+        if (!plan->devices[w].kind->on_host) return true;
+    return gp_plan_works_on(plan);
 }
 
 static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
     gp_status status = schedule_mini(plan, mini, err);
     if (status != GP_OK) return blame_file(plan, status, err);
     GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
-    if (!mini->training || !works_on(plan)) return GP_OK;
+    if (!mini->training || !gp_plan_works_on(plan)) return GP_OK;
     return gp_waits_create_behind(plan->stages, mini->programs, &mini->behind, err);
 }
 
@@ -222,6 +228,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_l
     GP_RETURN_IF_FAILED(GP_NEW(&plan->transient_base, plan->workers, err));
     memcpy(plan->devices, request->devices, (size_t)plan->workers * sizeof *plan->devices);
     GP_RETURN_IF_FAILED(cut_mini_batches(plan, request, err));
+    GP_RETURN_IF_FAILED(gp_plan_check_size(plan, request->host_memory, err));
     for (int m = 0; m < plan->mini_count; m++) {
         GP_RETURN_IF_FAILED(make_programs(plan, &plan->minis[m], err));
         GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].total, plan->stages->count, err));
@@ -229,7 +236,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_l
     }
     GP_RETURN_IF_FAILED(list_sizes(plan, sizes, err));
     GP_RETURN_IF_FAILED(plan_stages(plan, request, sizes, err));
-    for (int m = 0; m < plan->mini_count; m++)
+    for (int m = 0; m < plan->mini_count && gp_plan_has_queues(plan); m++)
         GP_RETURN_IF_FAILED(gp_mini_queues(plan, &plan->minis[m], GP_QUEUES_MEMORY, err));
     return gp_memory_lay_out(plan, err);
 }

@@ -47,6 +47,7 @@ typedef struct gp_plan_request {
     bool lockstep;
     const gp_mini_size *sizes; /* duplicates are planned once */
     int size_count;
+    size_t host_memory; /* bytes: a plan that takes more while it is made is refused before; 0: none is */
 } gp_plan_request;
 
 /* One size of mini-batch: how it is cut, who does what when. A mini-batch of n is cut into pieces of ⌈n/m⌉, the last
@@ -60,7 +61,7 @@ typedef struct gp_mini_plan {
     gp_programs *programs;
     gp_waits *waits;
     gp_waits *behind; /* where it begins behind another of its size; NULL: it never does */
-    gp_program_queues *queues;
+    gp_program_queues *queues; /* NULL: all devices are the host, and do at once what they are given */
     gp_routine *total, *step; /* [stage] */
 } gp_mini_plan;
 
@@ -84,12 +85,17 @@ typedef struct gp_plan {
     int mini_count;
 } gp_plan;
 
-/* GP_CONFIG with a place for what a layer refuses; without one for a partition that does not fit the graph. */
+/* GP_CONFIG with a place for what a layer refuses; without one for a partition that does not fit the graph. GP_MEMORY
+ * with the numbers for a plan that is too large. */
 GP_MUST_USE gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error *err);
 void gp_plan_destroy(gp_plan **plan);
 
 /* Index of the mini-batch plan; −1 where the size is not planned. */
 int gp_plan_find(const gp_plan *plan, bool training, int64_t samples);
+/* Whether some device goes on with what it was given when the call has returned. */
+bool gp_plan_works_on(const gp_plan *plan);
+/* Whether copies may run beside computations, so that queues order them. */
+bool gp_plan_has_queues(const gp_plan *plan);
 /* Whether a mini-batch that trains has programs of a file, as they stand. */
 bool gp_plan_has_programs(const gp_plan *plan);
 /* Whether copies and computations keep apart by barriers, in programs of a file too. */

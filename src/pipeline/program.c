@@ -83,6 +83,10 @@ gp_status gp_program_add(gp_program *program, gp_instr instr, gp_error *err) {
     return GP_OK;
 }
 
+void gp_program_trim(gp_program *program) {
+    gp_shrink_array((void **)&program->instrs, &program->capacity, program->count, sizeof *program->instrs);
+}
+
 bool gp_programs_have_norms(const gp_programs *programs) {
     for (int w = 0; w < programs->workers; w++)
         for (size_t pc = 0; pc < programs->worker[w].count; pc++)

@@ -95,6 +95,8 @@ GP_MUST_USE gp_status gp_programs_create(int workers, const int *worker_of_stage
 void gp_programs_destroy(gp_programs **programs);
 GP_MUST_USE gp_status gp_programs_copy(const gp_programs *programs, gp_programs **out, gp_error *err);
 GP_MUST_USE gp_status gp_program_add(gp_program *program, gp_instr instr, gp_error *err);
+/* Gives back the room that adding left over: up to as much as the instructions take. */
+void gp_program_trim(gp_program *program);
 
 /* B and I: what stages before wait for. */
 static inline bool gp_instr_begins_backward(const gp_instr *instr) {

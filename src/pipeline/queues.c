@@ -224,11 +224,11 @@ static gp_status walk(deriver *d, walker *w, bool *moved, gp_error *err) {
         uint32_t *tail = tail_of(d, w, queue);
         gp_queue_waits *list = w->before > 0 ? &w->queues->behind : &w->queues->within;
         if (!all_happened(d, w)) return GP_OK;
-        list->first[w->pc] = list->count;
+        list->first[w->pc] = (uint32_t)list->count;
         GP_RETURN_IF_FAILED(wait_for_others(d, w, err));
         GP_RETURN_IF_FAILED(use_slots(d, w, queue, err));
         GP_RETURN_IF_FAILED(wait_for_candidates(d, w, queue, err));
-        list->first[w->pc + 1] = list->count;
+        list->first[w->pc + 1] = (uint32_t)list->count;
         /* A send does nothing itself: to know of it is to know of what comes before it. */
         if (instr->op != GP_INSTR_SEND) tail[component(d, w->worker, queue)]++;
         memcpy(w->ended + (w->before + w->pc) * d->width, tail, d->width * sizeof *tail);

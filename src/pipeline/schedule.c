@@ -168,6 +168,7 @@ static gp_status generate(generator *g, gp_error *err) {
         g->program = &g->programs->worker[g->worker];
         GP_RETURN_IF_FAILED(g->request->lockstep ? emit_clocks(g, err) : emit_tasks(g, err));
         if (g->request->training) GP_RETURN_IF_FAILED(emit_end(g, err));
+        gp_program_trim(g->program);
     }
     return GP_OK;
 }

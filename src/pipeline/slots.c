@@ -14,6 +14,7 @@ typedef struct pool {
     double *end_of_micro; /* when what was sent from it has been pulled, as far as known from the play */
     double *free_at;      /* [slot]; DBL_MAX while alive */
     size_t slots, capacity;
+    size_t lowest; /* all slots before it are alive: where the search for a free one begins */
 } pool;
 
 typedef struct assigner {
@@ -22,7 +23,7 @@ typedef struct assigner {
     const gp_play *play;
     double *pulled_at;     /* [edge·pieces + micro] */
     size_t *first;         /* [stage]: where its instructions begin in `pcs` */
-    size_t *pcs;           /* of all stages, each one's in its worker's order */
+    uint32_t *pcs;         /* of all stages, each one's in its worker's order */
     double *before;        /* beside pcs: when the last computation before it on its worker began */
     bool ahead;            /* of the worker at hand */
     pool pools[GP_FRAMES]; /* of the stage at hand */
@@ -48,7 +49,8 @@ static gp_status begin_life(pool *p, int micro, double now, uint16_t *slot, gp_e
         *slot = (uint16_t)p->slot_of_micro[micro];
         return GP_OK;
     }
-    size_t s = 0;
+    while (p->lowest < p->slots && p->free_at[p->lowest] == DBL_MAX) p->lowest++;
+    size_t s = p->lowest;
     while (s < p->slots && p->free_at[s] >= now) s++;
     if (s == p->slots) {
         if (s >= GP_SLOT_MAX) return gp_fail(err, GP_PROGRAM, "a stage needs more than %d slots", GP_SLOT_MAX);
@@ -70,6 +72,7 @@ static void end_life(const assigner *a, pool *p, int micro, double ended) {
     if (slot < 0) return;
     if (a->ahead && ended - 0.5 > p->end_of_micro[micro]) p->end_of_micro[micro] = ended - 0.5;
     p->free_at[slot] = p->end_of_micro[micro];
+    if ((size_t)slot < p->lowest) p->lowest = (size_t)slot;
     p->end_of_micro[micro] = -DBL_MAX;
     p->slot_of_micro[micro] = -1;
 }
@@ -181,7 +184,7 @@ static gp_status sort_by_stage(assigner *a, gp_error *err) {
         for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
             const gp_instr *instr = &programs->worker[w].instrs[pc];
             size_t at = next[instr->stage]++;
-            a->pcs[at] = pc;
+            a->pcs[at] = (uint32_t)pc;
             a->before[at] = before;
             if (unit_duration(NULL, 0, 0, instr) > 0) before = a->play->worker[w].start[pc];
         }

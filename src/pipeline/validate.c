@@ -32,7 +32,7 @@ typedef struct checker {
     const gp_stages *stages;
     const gp_programs *programs;
     size_t *first; /* [stage]: where the pcs of its instructions begin in `pcs`, in its worker's order */
-    size_t *pcs;
+    uint32_t *pcs;
     uint8_t *copied;            /* [edge·pieces + micro]: SENT, RECEIVED */
     piece *pieces;              /* [micro], of the stage at hand */
     holder *holders[GP_FRAMES]; /* [slot] */
@@ -202,7 +202,7 @@ static gp_status sort_by_stage(checker *c, gp_error *err) {
     memcpy(next, c->first, (size_t)c->stages->count * sizeof *next);
     for (int w = 0; w < c->programs->workers; w++)
         for (size_t pc = 0; pc < c->programs->worker[w].count; pc++)
-            c->pcs[next[c->programs->worker[w].instrs[pc].stage]++] = pc;
+            c->pcs[next[c->programs->worker[w].instrs[pc].stage]++] = (uint32_t)pc;
     free(next);
     return GP_OK;
 }
@@ -464,7 +464,8 @@ static gp_status check_deadlock(const checker *c, gp_error *err) {
     gp_waits *waits = NULL;
     gp_play *play = NULL;
     gp_status status = gp_waits_create(c->stages, c->programs, true, &waits, err);
-    if (status == GP_OK) status = gp_play_create(c->stages, c->programs, waits, NULL, NULL, &play, err);
+    const gp_play_request request = {.stages = c->stages, .programs = c->programs, .waits = waits};
+    if (status == GP_OK) status = gp_play_run(&request, &play, err);
     gp_play_destroy(&play);
     gp_waits_destroy(&waits);
     return status;

@@ -147,11 +147,11 @@ static gp_status derive_worker(const gp_stages *stages, const gp_program *progra
     GP_RETURN_IF_FAILED(GP_NEW(&waits->first, program->count + 1, err));
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
-        waits->first[pc] = waits->count;
+        waits->first[pc] = (uint32_t)waits->count;
         if (instr->op == GP_INSTR_RECV)
             GP_RETURN_IF_FAILED(add_wait(waits, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, err));
         if (tables) GP_RETURN_IF_FAILED(follow_slots(stages, instr, tables, waits, err));
-        waits->first[pc + 1] = waits->count;
+        waits->first[pc + 1] = (uint32_t)waits->count;
     }
     return GP_OK;
 }
@@ -184,10 +184,10 @@ static gp_status derive_behind(const gp_stages *stages, const gp_program *progra
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
         slot_life *begun = begun_life(stages, instr, tables);
-        waits->first[pc] = waits->count;
+        waits->first[pc] = (uint32_t)waits->count;
         if (begun) GP_RETURN_IF_FAILED(begin_life(begun, instr, waits, err));
         GP_RETURN_IF_FAILED(follow_fixed(stages, instr, pieces, waits, err));
-        waits->first[pc + 1] = waits->count;
+        waits->first[pc + 1] = (uint32_t)waits->count;
     }
     return GP_OK;
 }
@@ -203,6 +203,7 @@ static gp_status derive(const gp_stages *stages, const gp_programs *programs, in
     if (status == GP_OK) status = derive_worker(stages, program, slots ? tables : NULL, within, err);
     if (status == GP_OK && behind) status = derive_behind(stages, program, programs->pieces, tables, behind, err);
     close_tables(tables);
+    gp_shrink_array((void **)&within->items, &within->capacity, within->count, sizeof *within->items);
     return status;
 }
 

@@ -26,7 +26,7 @@ typedef struct gp_wait {
 
 /* One worker's: instruction pc waits for items[first[pc]] … items[first[pc+1]−1]. */
 typedef struct gp_worker_waits {
-    size_t *first; /* instructions + 1 entries */
+    uint32_t *first; /* instructions + 1 entries */
     gp_wait *items;
     size_t count, capacity;
 } gp_worker_waits;

@@ -116,10 +116,10 @@ static gp_status wait_for_marks(gp_worker *worker, const gp_queue_waits *waits, 
 static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc, gp_error *err) {
     gp_run *run = worker->run;
     const gp_worker_waits *waits = &mini->waits->worker[worker->index];
-    const gp_worker_queues *queues = &mini->queues->worker[worker->index];
+    const gp_worker_queues *queues = mini->queues ? &mini->queues->worker[worker->index] : NULL;
     gp_stream *queue =
         worker->queue[gp_instr_queue(run->plan->stages, &mini->programs->worker[worker->index].instrs[pc])];
-    if (run->command.behind) {
+    if (run->command.behind && queues) { /* never without */
         const gp_worker_waits *behind = &mini->behind->worker[worker->index];
         for (size_t i = behind->first[pc]; i < behind->first[pc + 1]; i++)
             if (!queues->behind.known[i])
@@ -131,9 +131,9 @@ static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc
         gp_mail *mail = gp_run_mail(run, wait->edge, wait->micro);
         gp_signal *signal = wait->kind == GP_WAIT_SENT ? &mail->sent : &mail->pulled;
         GP_RETURN_IF_FAILED(gp_signal_wait(signal, worker->command, &run->cancel, err));
-        if (!queues->within.known[i]) GP_RETURN_IF_FAILED(wait_for_event(worker, mini, wait, queue, err));
+        if (!queues || !queues->within.known[i]) GP_RETURN_IF_FAILED(wait_for_event(worker, mini, wait, queue, err));
     }
-    return wait_for_marks(worker, &queues->within, pc, queue, err);
+    return queues ? wait_for_marks(worker, &queues->within, pc, queue, err) : GP_OK;
 }
 
 static gp_status carry_out_marked(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
@@ -147,7 +147,7 @@ static gp_status carry_out_marked(gp_worker *worker, const gp_mini_plan *mini, c
 
 static gp_status set_mark(gp_worker *worker, const gp_mini_plan *mini, const gp_site *site, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
-    int mark = mini->queues->worker[worker->index].mark[site->pc];
+    int mark = mini->queues ? mini->queues->worker[worker->index].mark[site->pc] : -1;
     if (mark < 0) return GP_OK;
     gp_stream *queue = worker->queue[gp_instr_queue(plan->stages, site->instr)];
     return plan->devices[worker->index].kind->event_record(worker->marks[mark], queue, err);

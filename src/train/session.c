@@ -138,6 +138,24 @@ static gp_status check_layers(gp_session *session, gp_error *err) {
                       layers == 1 ? "" : "s");
 }
 
+/* A plan has instructions for each stage and micro-batch: what is far too many is refused before any is made. */
+static gp_status check_planned(const gp_session *session, FILE *notice, gp_error *err) {
+    enum { MANY = 1 << 21 }; /* about five seconds */
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int64_t batch = session->config->data.batch, piece = gp_session_piece(session);
+    int64_t pieces = (batch + piece - 1) / piece, all = pieces * pipeline->stages;
+    if (all > GP_MAX_PLANNED)
+        return gp_fail_at(err, GP_CONFIG, pipeline->micro_batches_place,
+                          "pipeline.micro_batches: %" PRId64 " micro-batches times %d stages are more than %d", pieces,
+                          pipeline->stages, (int)GP_MAX_PLANNED);
+    if (notice && all > MANY) {
+        fprintf(notice, "planning %" PRId64 " micro-batches on %d stages, which takes seconds\n", pieces,
+                pipeline->stages);
+        fflush(notice);
+    }
+    return GP_OK;
+}
+
 static gp_status find_rules(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     GP_RETURN_IF_FAILED(GP_NEW(&session->rules, session->graph->layer_count, err));
@@ -192,7 +210,8 @@ static gp_plan_request request_plan(const gp_session *session, const choice *wit
                              .keeps = with->always ? session->own_keeps : session->keeps,
                              .lockstep = config->pipeline.lockstep,
                              .sizes = sizes,
-                             .size_count = list_sizes(session, sizes)};
+                             .size_count = list_sizes(session, sizes),
+                             .host_memory = gp_machine_memory()};
 }
 
 static gp_status make_cut(const gp_session *session, const choice *with, const int64_t *layers, gp_plan **out,
@@ -451,6 +470,7 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
     GP_RETURN_IF_FAILED(find_devices(session, err));
     GP_RETURN_IF_FAILED(find_schedule(session, err));
     GP_RETURN_IF_FAILED(check_layers(session, err));
+    GP_RETURN_IF_FAILED(check_planned(session, options->notice, err));
     GP_RETURN_IF_FAILED(find_rules(session, err));
     if (!session->balances) GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));

@@ -373,6 +373,14 @@ class Config(Group):
                          r"it fits with balance: auto\n\Z")
         self.expect(["-q", "-o", "run", "--set", "pipeline.balance=auto", "bad.yaml"], 0)
 
+    def test_a_plan_of_too_many_instructions(self):
+        """Refused before any is made."""
+        self.write("many.yaml", "model: {input: {shape: [4]}, layers: [%slinear: {out: 3}], loss: cross_entropy}\n"
+                   "data: {train: {synthetic: {samples: 4096, seed: 1}}, batch: 4096}\ntrain: {steps: 1}\noptimizer: {sgd: 1}\n"
+                   "pipeline:\n  devices: [{cpu: {count: 4096}}]\n  micro_batches: 4096\n" % ("relu, " * 4095))
+        self.expect(["--plan", "many.yaml"], 2, "gpipe-train: many.yaml:7:18: pipeline.micro_batches: 4096 micro-batches "
+                    "times 4096 stages are more than 8388608\n")
+
     def test_expanded_it_trains_to_the_same_bits(self):
         """As a list of layers, which expands to itself; what was changed by --set is in it."""
         layers = CONFIG[CONFIG.index("  layers"):CONFIG.index("  loss")]
