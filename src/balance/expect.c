@@ -144,6 +144,7 @@ static gp_status play(const gp_durations *durations, const gp_replay *replay, gp
     gp_play_request request = {.stages = plan->stages,
                                .programs = mini->programs,
                                .waits = mini->waits,
+                               .meets = mini->meets,
                                .queues = mini->queues,
                                .copies = copies,
                                .duration = instr_seconds,

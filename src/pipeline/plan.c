@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "pipeline/meets.h"
 #include "pipeline/memory.h"
 #include "pipeline/plan_size.h"
 #include "pipeline/schedule.h"
@@ -100,6 +101,7 @@ static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err)
     gp_status status = schedule_mini(plan, mini, err);
     if (status != GP_OK) return blame_file(plan, status, err);
     GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
+    GP_RETURN_IF_FAILED(gp_meets_create(plan->stages, mini->programs, plan->devices, &mini->meets, err));
     if (!mini->training || !gp_plan_works_on(plan)) return GP_OK;
     return gp_waits_create_behind(plan->stages, mini->programs, &mini->behind, err);
 }
@@ -277,6 +279,7 @@ void gp_plan_destroy(gp_plan **plan) {
         free(mini->total);
         free(mini->step);
         gp_waits_destroy(&mini->waits);
+        gp_waits_destroy(&mini->meets);
         gp_waits_destroy(&mini->behind);
         gp_queues_destroy(&mini->queues);
         gp_programs_destroy(&mini->programs);

@@ -93,7 +93,7 @@ static amount amount_of(const gp_plan *plan, const gp_mini_plan *mini) {
 static uint64_t kept_bytes(const gp_plan *plan, const gp_mini_plan *mini, const amount *its) {
     bool queues = gp_plan_has_queues(plan), behind = mini->training && gp_plan_works_on(plan);
     uint64_t each = sizeof(gp_instr) + sizeof(*mini->waits->worker->first);
-    uint64_t copy = 2 * sizeof(gp_wait);
+    uint64_t copy = (plan->lockstep ? 3 : 2) * sizeof(gp_wait);
     if (queues) each += sizeof(*mini->queues->worker->mark) + sizeof(*mini->queues->worker->within.first);
     if (queues) copy += 2 * sizeof(*mini->queues->worker->within.known);
     if (behind) each += sizeof(*mini->behind->worker->first) + sizeof(*mini->queues->worker->behind.first);

@@ -13,7 +13,8 @@ typedef struct agent {
     int worker;
     int queue; /* gp_queue; −1: a thread */
     size_t pc;
-    double clock; /* the last of its instructions is over */
+    size_t barriers; /* that it has passed */
+    double clock;    /* the last of its instructions is over */
     sleep_kind sleeps;
     size_t until; /* ON_EVENT: its number; ON_MARK: the mark */
 } agent;
@@ -80,24 +81,44 @@ static bool wait_until(agent *a, sleep_kind sleeps, size_t until, double when, d
 /* ---- waits ------------------------------------------------------------------------------------------------------- */
 
 /* False: the agent sleeps until what it waits for happens. */
+static bool events_over(player *p, agent *a, const gp_worker_waits *waits, size_t at, double *time) {
+    for (size_t i = waits->first[at]; i < waits->first[at + 1]; i++) {
+        const gp_wait *wait = &waits->items[i];
+        size_t event = event_of(p, wait->kind, wait->edge, wait->micro);
+        if (!wait_until(a, ON_EVENT, event, p->when[event], time)) return false;
+    }
+    return true;
+}
+
+/* Likewise. */
 static bool waits_over(player *p, agent *a, const gp_instr *instr, double *time) {
     if (!p->request.waits) {
         if (instr->op != GP_INSTR_RECV) return true;
         size_t event = event_of(p, GP_WAIT_SENT, instr->edge, instr->micro);
         return wait_until(a, ON_EVENT, event, p->when[event], time);
     }
-    const gp_worker_waits *waits = &p->request.waits->worker[a->worker];
-    for (size_t i = waits->first[a->pc]; i < waits->first[a->pc + 1]; i++) {
-        const gp_wait *wait = &waits->items[i];
-        size_t event = event_of(p, wait->kind, wait->edge, wait->micro);
-        if (!wait_until(a, ON_EVENT, event, p->when[event], time)) return false;
-    }
+    if (!events_over(p, a, &p->request.waits->worker[a->worker], a->pc, time)) return false;
     if (a->queue < 0) return true;
     const gp_queue_waits *queues = &p->request.queues->worker[a->worker].within;
     for (size_t i = queues->first[a->pc]; i < queues->first[a->pc + 1]; i++) {
         size_t mark = (size_t)queues->wait[i];
         if (!wait_until(a, ON_MARK, mark, p->marks[a->worker][mark], time)) return false;
     }
+    return true;
+}
+
+/* A thread waits for what its barrier waits for. False: it sleeps until then. */
+static bool meet_some(player *p, agent *a) {
+    gp_play_worker *its = &p->play->worker[a->worker];
+    double time = a->clock;
+    if (!events_over(p, a, &p->request.meets->worker[a->worker], a->barriers, &time)) return false;
+    if (its->start) {
+        its->start[a->pc] = a->clock;
+        its->end[a->pc] = time;
+    }
+    a->clock = time;
+    a->barriers++;
+    a->pc++;
     return true;
 }
 
@@ -220,7 +241,7 @@ static gp_status go_on(player *p, agent *a, gp_error *err) {
     while (a->sleeps == AWAKE && a->pc < program->count) {
         const gp_instr *instr = &program->instrs[a->pc];
         if (instr->op == GP_INSTR_BARRIER && a->queue < 0) {
-            if (!meet(p, a)) return GP_OK;
+            if (p->request.meets ? !meet_some(p, a) : !meet(p, a)) return GP_OK;
             continue;
         }
         if (a->queue >= 0 && (int)gp_instr_queue(p->stages, instr) != a->queue) {

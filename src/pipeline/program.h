@@ -26,7 +26,7 @@
     X(BACKWARD_WEIGHT, "W") /* for weights; ends the lives of stash and saved slot */                                  \
     X(SEND, "send")         /* says that what an edge carries can be pulled */                                         \
     X(RECV, "recv")         /* pulls it */                                                                             \
-    X(BARRIER, "barrier")   /* lockstep: all workers meet on the host */                                               \
+    X(BARRIER, "barrier")   /* lockstep: workers meet on the host (pipeline/meets.h) */                                \
     X(NORM, "norm")         /* squares of the stage's gradients, after its last backward; where norms are asked for */ \
     X(CLIP, "clip")         /* last stage: the norm of them all, and what gradients are clipped by */                  \
     X(STEP, "step")         /* commits statistics, updates parameters; last */

@@ -56,6 +56,7 @@ typedef struct gp_worker {
     gp_spans *spans; /* NULL until somebody traces */
     char *arena;
     uint64_t command; /* that it is carrying out */
+    size_t barriers;  /* of its program that it has passed */
     uint32_t note;    /* the last of its program that it has enqueued (pipeline/places.h) */
 } gp_worker;
 

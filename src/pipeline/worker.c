@@ -69,6 +69,19 @@ static gp_status compute(gp_worker *worker, const gp_mini_plan *mini, const gp_i
     return GP_OK;
 }
 
+/* On the host: that the copies are issued, not that they are over. */
+static gp_status meet(gp_worker *worker, const gp_mini_plan *mini, gp_error *err) {
+    gp_run *run = worker->run;
+    size_t barrier = worker->barriers++;
+    if (!mini->meets) return gp_barrier_meet(&run->barrier, &run->cancel, err);
+    const gp_worker_waits *its = &mini->meets->worker[worker->index];
+    for (size_t i = its->first[barrier]; i < its->first[barrier + 1]; i++) {
+        gp_mail *mail = gp_run_mail(run, its->items[i].edge, its->items[i].micro);
+        GP_RETURN_IF_FAILED(gp_signal_wait(&mail->pulled, worker->command, &run->cancel, err));
+    }
+    return GP_OK;
+}
+
 static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_run *run = worker->run;
     switch (instr->op) {
@@ -82,7 +95,7 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     case GP_INSTR_CLIP: return compute(worker, mini, instr, err);
     case GP_INSTR_SEND: return send_value(worker, mini, instr, err);
     case GP_INSTR_RECV: return receive(worker, mini, instr, err);
-    case GP_INSTR_BARRIER: return gp_barrier_meet(&run->barrier, &run->cancel, err);
+    case GP_INSTR_BARRIER: return meet(worker, mini, err);
     case GP_INSTR_STEP:
         return gp_worker_routine(worker, &run->plan->stage[instr->stage], &mini->step[instr->stage], instr, 0, err);
     default: return gp_fail(err, GP_INTERNAL, "no such instruction: %d", instr->op);
@@ -208,6 +221,7 @@ static gp_status run_program(gp_worker *worker, gp_error *err) {
     const gp_command *command = &worker->run->command;
     const gp_mini_plan *mini = &worker->run->plan->minis[command->mini];
     const gp_program *program = &mini->programs->worker[worker->index];
+    worker->barriers = 0;
     if (begin(worker, program, err) != GP_OK) return gp_error_context(err, "worker %d: ", worker->index);
     for (size_t pc = 0; pc < program->count; pc++) {
         gp_site site = {worker->index, command->mini, command->input->step, pc, &program->instrs[pc]};

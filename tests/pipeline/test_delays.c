@@ -1,6 +1,7 @@
 /* Promise 3, the harder half: the bits are the same whenever a worker comes late. */
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <unistd.h>
 
@@ -100,10 +101,70 @@ static void test_slow_ones(void **state) {
     }
 }
 
+/* ---- what lockstep promises ------------------------------------------------------------------------------------- */
+
+enum { PIECES = 4, MOST_EDGES = 64 };
+
+/* Which receives have begun in a step. */
+typedef struct watcher {
+    harness h;
+    delays late;
+    atomic_int received[MOST_EDGES][PIECES]; /* the last step in which it did */
+} watcher;
+
+/* The receives of this clock out of the worker's memory must have come before its computation. */
+static gp_status check_copies(watcher *it, const gp_site *site, gp_error *err) {
+    const gp_programs *programs = it->h.plan->minis[site->mini].programs;
+    for (int w = 0; w < programs->workers; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
+            const gp_instr *instr = &programs->worker[w].instrs[pc];
+            if (instr->op != GP_INSTR_RECV || instr->clock != site->instr->clock) continue;
+            const gp_edge *edge = &it->h.plan->stages->edges[instr->edge];
+            if (gp_edge_is_fixed(edge) || programs->worker_of_stage[edge->from] != site->worker) continue;
+            if (atomic_load(&it->received[instr->edge][instr->micro]) < (int)site->step)
+                return gp_fail(err, GP_INTERNAL, "computes before its copies of clock %u", instr->clock);
+        }
+    return GP_OK;
+}
+
+static gp_status watch(void *context, const gp_site *site, gp_error *err) {
+    watcher *it = context;
+    GP_RETURN_IF_FAILED(delay(&it->late, site, err));
+    if (site->instr->op == GP_INSTR_RECV)
+        atomic_store(&it->received[site->instr->edge][site->instr->micro], (int)site->step);
+    bool computes = site->instr->op == GP_INSTR_FORWARD || gp_instr_is_backward(site->instr);
+    return computes ? check_copies(it, site, err) : GP_OK;
+}
+
+/* In every clock all copies out of a worker's memory are issued before it computes, however late a receiver comes. */
+static void test_copies_come_first_in_lockstep(void **state) {
+    (void)state;
+    for (int w = 0; w < 5; w++) {
+        watcher it = {.late = {0, w, -1}};
+        gp_hooks hooks = {.context = &it, .before = watch};
+        gp_error err = {0};
+        gp_step_result result;
+        harness_options options = skips;
+        options.kind = &gp_ref_kind;
+        options.layers = five_skips;
+        options.stages = 5;
+        options.lockstep = true;
+        options.checkpoint = GP_CHECKPOINT_ALWAYS;
+        harness_plan(&it.h, &options);
+        assert_non_null(it.h.plan->minis[0].meets);
+        assert_true(it.h.plan->stages->edge_count <= MOST_EDGES);
+        harness_start(&it.h, &hooks);
+        for (uint32_t step = 1; step <= 2; step++)
+            if (harness_step(&it.h, 10, true, step, &result, &err) != GP_OK) fail_msg("%s", err.text);
+        harness_end(&it.h);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_delays),
         cmocka_unit_test(test_slow_ones),
+        cmocka_unit_test(test_copies_come_first_in_lockstep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,7 @@
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pipeline/interpreter.h"
+#include "pipeline/meets.h"
 #include "pipeline/memory.h"
 #include "pipeline/mutate.h"
 #include "pipeline/networks.h"
@@ -148,9 +149,11 @@ static void put_programs(trial *t, gp_programs *programs) {
     gp_error err = {0};
     gp_programs_destroy(&mini->programs);
     gp_waits_destroy(&mini->waits);
+    gp_waits_destroy(&mini->meets);
     gp_queues_destroy(&mini->queues);
     mini->programs = programs;
     assert_int_equal(gp_waits_create(plan->stages, programs, true, &mini->waits, &err), GP_OK);
+    assert_int_equal(gp_meets_create(plan->stages, programs, plan->devices, &mini->meets, &err), GP_OK);
     assert_int_equal(gp_mini_queues(plan, mini, GP_QUEUES_MEMORY, &err), GP_OK);
     for (int w = 0; w < plan->workers; w++) plan->arena[w] = 0;
     assert_int_equal(gp_memory_lay_out(plan, &err), GP_OK);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "pipeline/meets.h"
 #include "pipeline/play.h"
 #include "pipeline/toy_graph.h"
 
@@ -137,6 +138,53 @@ typedef struct setting {
     bool channels;
     double latency;
 } setting;
+
+static double slow_at_the_end(const void *context, int worker, size_t pc, const gp_instr *instr) {
+    (void)context;
+    (void)pc;
+    return instr->op == GP_INSTR_FORWARD ? (worker == 2 ? 10 : 1) : 0;
+}
+
+/* When each worker has passed its last barrier. */
+static void play_barriers(bool meets_all, double ends[3]) {
+    toy t;
+    gp_device_kind kind = {.on_host = true};
+    const gp_device_spec devices[] = {{.kind = &kind}, {.kind = &kind}, {.kind = &kind}};
+    gp_waits *waits = NULL, *meets = NULL;
+    gp_play *play = NULL;
+    gp_error err = {0};
+    toy_init_chain(&t, 3, false);
+    gp_programs *programs = toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, true, false});
+    assert_int_equal(gp_waits_create(t.stages, programs, true, &waits, &err), GP_OK);
+    assert_int_equal(gp_meets_create(t.stages, programs, devices, &meets, &err), GP_OK);
+    gp_play_request request = {.stages = t.stages,
+                               .programs = programs,
+                               .waits = waits,
+                               .meets = meets_all ? NULL : meets,
+                               .duration = slow_at_the_end,
+                               .timeline = true};
+    assert_int_equal(gp_play_run(&request, &play, &err), GP_OK);
+    assert_true(play->length == 22);
+    for (int w = 0; w < 3; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++)
+            if (programs->worker[w].instrs[pc].op == GP_INSTR_BARRIER) ends[w] = play->worker[w].end[pc];
+    gp_play_destroy(&play);
+    gp_waits_destroy(&meets);
+    gp_waits_destroy(&waits);
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+}
+
+/* Two micro-batches through three stages, of which the last takes ten times as long: the middle one waits until its
+ * second output is pulled, and the first one need not. */
+static void a_barrier_waits_for_copies_out_of_its_worker(void **state) {
+    (void)state;
+    double ends[3];
+    play_barriers(true, ends);
+    assert_true(ends[0] == 12 && ends[1] == 12 && ends[2] == 12);
+    play_barriers(false, ends);
+    assert_true(ends[0] == 2 && ends[1] == 12 && ends[2] == 12);
+}
 
 typedef struct played {
     toy t;
@@ -310,6 +358,7 @@ static void channels_serve_in_the_order_of_asking(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_barrier_waits_for_copies_out_of_its_worker),
         cmocka_unit_test(bubble_is_gpipes),
         cmocka_unit_test(recompute_precedes_the_gradient),
         cmocka_unit_test(starts_and_ends_are_known),

@@ -355,6 +355,9 @@ static void whatever_is_touched_is_in_order(void **state) {
                                                 .norms = c % 2 == 0});
             for (int m = 0; m < h.plan->mini_count; m++) {
                 gp_mini_plan *mini = &h.plan->minis[m];
+                gp_error err = {0};
+                assert_null(mini->queues); /* a plan on the host alone has none */
+                assert_int_equal(gp_mini_queues(h.plan, mini, GP_QUEUES_MEMORY, &err), GP_OK);
                 check(h.plan, mini, 1, mini->training ? &training : &evaluation);
                 if (mini->training) check_behind(h.plan, mini, &behind);
             }
