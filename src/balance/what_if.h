@@ -13,7 +13,6 @@
 #include "config/config.h"
 #include "config/tree.h"
 
-
 /* What is asked. Times in milliseconds for one micro-batch, of a stage, of which a device has `chunks`. */
 typedef struct gp_what_if {
     gp_schedule_kind schedule;

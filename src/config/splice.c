@@ -48,8 +48,8 @@ static size_t byte_of(finder *f, size_t index) {
  * and the indentation of a comment with it. */
 static size_t end_of(finder *f, const yaml_event_t *event) {
     size_t to = byte_of(f, event->end_mark.index);
-    if (event->type != YAML_SCALAR_EVENT || (event->data.scalar.style != YAML_LITERAL_SCALAR_STYLE &&
-                                             event->data.scalar.style != YAML_FOLDED_SCALAR_STYLE))
+    if (event->type != YAML_SCALAR_EVENT ||
+        (event->data.scalar.style != YAML_LITERAL_SCALAR_STYLE && event->data.scalar.style != YAML_FOLDED_SCALAR_STYLE))
         return to;
     while (to > 0 && strchr(" \t\r\n", f->text[to - 1])) to--;
     return to;
@@ -351,8 +351,8 @@ static gp_status read_file(const char *path, char **out, gp_error *err) {
     return GP_OK;
 }
 
-/* Permission bits are looked at by themselves too, since root may write whatever they say. A file with several hard links
- * would have to be overwritten in place: a failure in the middle would leave it broken, so it is refused. */
+/* Permission bits are looked at by themselves too, since root may write whatever they say. A file with several hard
+ * links would have to be overwritten in place: a failure in the middle would leave it broken, so it is refused. */
 gp_status gp_yaml_check_replaceable(const char *path, gp_error *err) {
     struct stat info;
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return GP_OK;
@@ -388,8 +388,7 @@ gp_status gp_yaml_splice_file(const char *path, const char *section, const gp_ya
     for (int i = 0; i < count && status == GP_OK; i++) status = put(&text, path, section, &settings[i], err);
     bool changes = status == GP_OK && strcmp(before, text) != 0;
     if (changes) status = gp_yaml_check_replaceable(path, err);
-    if (changes && status == GP_OK)
-        status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
+    if (changes && status == GP_OK) status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
     free(before);
     free(text);
     return status;

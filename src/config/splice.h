@@ -25,8 +25,8 @@ typedef struct gp_yaml_setting {
 GP_MUST_USE gp_status gp_yaml_splice_file(const char *path, const char *section, const gp_yaml_setting *settings,
                                           int count, gp_error *err);
 
-/* GP_IO with the reason if a file that is there may not be replaced: it is read-only, has several hard links, which would
- * be split, or belongs to another user. */
+/* GP_IO with the reason if a file that is there may not be replaced: it is read-only, has several hard links, which
+ * would be split, or belongs to another user. */
 GP_MUST_USE gp_status gp_yaml_check_replaceable(const char *path, gp_error *err);
 
 #endif

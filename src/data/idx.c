@@ -165,8 +165,8 @@ static gp_status has_input(const idx_file *idx, inflater *in, bool *out, gp_erro
     return GP_OK;
 }
 
-/* What follows a member, as gzip has it: the end, another member, or zeros up to the end, with which tapes and disks pad.
- * gzip warns of anything else and leaves it out; data that are left out would be missed, so it is refused. */
+/* What follows a member, as gzip has it: the end, another member, or zeros up to the end, with which tapes and disks
+ * pad. gzip warns of anything else and leaves it out; data that are left out would be missed, so it is refused. */
 static gp_status find_member(const idx_file *idx, inflater *in, bool *found, gp_error *err) {
     unsigned char magic[2] = {0x1f, 0x8b};
     bool more, padded = false;
@@ -181,7 +181,8 @@ static gp_status find_member(const idx_file *idx, inflater *in, bool *found, gp_
     uint64_t at = inflater_offset(in), left = idx->file.size - at;
     if (padded)
         return gp_data_fail(err, idx->file.path, at, "the file goes on after the zeros that pad its gzip data%s", "");
-    GP_RETURN_IF_FAILED(gp_data_file_read(&idx->file, at, left < sizeof magic ? (size_t)left : sizeof magic, magic, err));
+    GP_RETURN_IF_FAILED(
+        gp_data_file_read(&idx->file, at, left < sizeof magic ? (size_t)left : sizeof magic, magic, err));
     if (magic[0] != 0x1f || magic[1] != 0x8b)
         return gp_data_fail(err, idx->file.path, at, "the gzip data ends here, but the file goes on%s", "");
     inflateReset(&in->stream);

@@ -1,11 +1,11 @@
 /* Whom a worker meets in lockstep's barriers.
  *
- * A worker issues the copies of a clock into its memory, meets others in a barrier, and then issues its computation. What
- * that is for: no copy of the clock queues behind a computation that was issued early. A computation can delay the copies
- * into its worker's memory, which its own program has before, and the copies out of it, which other workers issue. So a
- * worker need only meet the workers that copy from it in that clock: in its i-th barrier it waits for all receives from
- * it that stand before the receiver's i-th barrier. Where two workers share a device that copies beside computing, one's
- * computations can delay the other's copies: there all workers meet.
+ * A worker issues the copies of a clock into its memory, meets others in a barrier, and then issues its computation.
+ * What that is for: no copy of the clock queues behind a computation that was issued early. A computation can delay the
+ * copies into its worker's memory, which its own program has before, and the copies out of it, which other workers
+ * issue. So a worker need only meet the workers that copy from it in that clock: in its i-th barrier it waits for all
+ * receives from it that stand before the receiver's i-th barrier. Where two workers share a device that copies beside
+ * computing, one's computations can delay the other's copies: there all workers meet.
  *
  * Derived from the programs, pure; the result is read-only, any thread.
  */

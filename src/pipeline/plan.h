@@ -63,7 +63,7 @@ typedef struct gp_mini_plan {
     gp_waits *meets;  /* what each barrier waits for (pipeline/meets.h); NULL: there all workers meet, or are none */
     gp_waits *behind; /* where it begins behind another of its size; NULL: it never does */
     gp_program_queues *queues; /* NULL: all devices are the host, and do at once what they are given */
-    gp_routine *total, *step; /* [stage] */
+    gp_routine *total, *step;  /* [stage] */
 } gp_mini_plan;
 
 typedef struct gp_plan {

@@ -28,8 +28,9 @@ enum { GP_QUEUES_MEMORY = 32 << 20 }; /* bytes: what plans give */
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr);
 
 typedef struct gp_queue_waits {
-    uint32_t *first; /* [pc], instructions + 1 entries: instruction pc waits for wait[first[pc]] … wait[first[pc+1]−1] */
-    int *wait;     /* marks */
+    uint32_t
+        *first; /* [pc], instructions + 1 entries: instruction pc waits for wait[first[pc]] … wait[first[pc+1]−1] */
+    int *wait;  /* marks */
     size_t count, capacity;
     bool *known; /* [as the items of gp_worker_waits]: the queue need not wait for that event, only the host */
 } gp_queue_waits;

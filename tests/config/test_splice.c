@@ -57,10 +57,12 @@ static void a_value_is_replaced(void **state) {
 /* libyaml has a block scalar end where the next token begins. */
 static void what_follows_a_block_scalar_stays(void **state) {
     (void)state;
-    expect_spliced("pipeline:\n  balance: |-\n    auto\n\n\n# comment\n", "pipeline:\n  balance: [4, 8]\n\n\n# comment\n");
+    expect_spliced("pipeline:\n  balance: |-\n    auto\n\n\n# comment\n",
+                   "pipeline:\n  balance: [4, 8]\n\n\n# comment\n");
     expect_spliced("pipeline:\n  balance: >-\n    auto\n  # comment\n  devices: [cpu]\n",
                    "pipeline:\n  balance: [4, 8]\n  # comment\n  devices: [cpu]\n");
-    expect_spliced("pipeline:\n  balance: |\n    auto\n \n\n  # comment", "pipeline:\n  balance: [4, 8]\n \n\n  # comment");
+    expect_spliced("pipeline:\n  balance: |\n    auto\n \n\n  # comment",
+                   "pipeline:\n  balance: [4, 8]\n \n\n  # comment");
     expect_spliced("pipeline:\r\n  balance: |-\r\n    auto\r\n\r\n# comment\r\n",
                    "pipeline:\r\n  balance: [4, 8]\r\n\r\n# comment\r\n");
     expect_spliced("pipeline:\n  balance:\n    - 4\n    - |-\n      6\n\n# comment\n",

@@ -58,8 +58,9 @@ static void tables(void **state) {
     check_table(1, false, (const char *[]){""});
     check_table(2, false, (const char *[]){"@1 r0/0 @2 r1/0", "@4 r1/1 @5 r0/1"});
     check_table(3, false, (const char *[]){"@1 r0/0 @2 r1/0", "@2 r0/1 @3 r1/1 @6 r1/3 @7 r0/3", "@5 r1/2 @6 r0/2"});
-    check_table(3, true, (const char *[]){"@1 r0/0 @2 r1/0 r0/1 @3 r1/1", "@2 r0/2 @3 r1/2 @6 r1/5 @7 r0/5",
-                                          "@5 r1/3 r1/4 @6 r0/3 r0/4"});
+    check_table(3, true,
+                (const char *[]){"@1 r0/0 @2 r1/0 r0/1 @3 r1/1", "@2 r0/2 @3 r1/2 @6 r1/5 @7 r0/5",
+                                 "@5 r1/3 r1/4 @6 r0/3 r0/4"});
 }
 
 /* Two workers on one GPU, which copies beside computing: there all meet. Not without barriers. */

@@ -17,7 +17,8 @@
 #include "pipeline/plan_size.h"
 #include "pipeline/schedule_file.h"
 
-/* ---- bytes in use, counted at each call (the linker wraps them) --------------------------------------------------- */
+/* ---- bytes in use, counted at each call (the linker wraps them) ---------------------------------------------------
+ */
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
@@ -54,7 +55,8 @@ void __wrap_free(void *block) {
     __real_free(block);
 }
 
-/* ---- plans -------------------------------------------------------------------------------------------------------- */
+/* ---- plans --------------------------------------------------------------------------------------------------------
+ */
 
 static uint64_t count_instructions(const gp_plan *plan) {
     uint64_t sum = 0;
@@ -68,12 +70,10 @@ static const int64_t ones[] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 /* Every schedule, mode and kind of mini-batch, with skips, norms and uneven micro-batches. */
 static void instructions_are_exact(void **state) {
     (void)state;
-    static const gp_schedule schedules[] = {{.kind = GP_SCHEDULE_GPIPE, .chunks = 1},
-                                            {.kind = GP_SCHEDULE_1F1B, .chunks = 1},
-                                            {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2},
-                                            {.kind = GP_SCHEDULE_ZB_H1, .chunks = 1},
-                                            {.kind = GP_SCHEDULE_ZB_H2, .chunks = 1},
-                                            {.kind = GP_SCHEDULE_ZB_V, .chunks = 2}};
+    static const gp_schedule schedules[] = {
+        {.kind = GP_SCHEDULE_GPIPE, .chunks = 1},       {.kind = GP_SCHEDULE_1F1B, .chunks = 1},
+        {.kind = GP_SCHEDULE_INTERLEAVED, .chunks = 2}, {.kind = GP_SCHEDULE_ZB_H1, .chunks = 1},
+        {.kind = GP_SCHEDULE_ZB_H2, .chunks = 1},       {.kind = GP_SCHEDULE_ZB_V, .chunks = 2}};
     static const int64_t two[] = {8, 9}, four[] = {5, 4, 4, 4};
     for (size_t s = 0; s < sizeof schedules / sizeof *schedules; s++)
         for (int way = 0; way < 24; way++) {
@@ -201,10 +201,11 @@ static void too_large_a_plan_is_refused(void **state) {
     assert_int_equal(gp_plan_check_size(h.plan, 0, &err), GP_OK);
     assert_int_equal(gp_plan_check_size(h.plan, 1024, &err), GP_MEMORY);
     char sentence[300], needed[32];
-    snprintf(sentence, sizeof sentence,
-             "planning 4 micro-batches on 2 stages takes %s for %llu instructions, but the machine has 1.00 KiB: choose "
-             "fewer of either",
-             gp_bytes_text(needed, bytes), (unsigned long long)count_instructions(h.plan));
+    snprintf(
+        sentence, sizeof sentence,
+        "planning 4 micro-batches on 2 stages takes %s for %llu instructions, but the machine has 1.00 KiB: choose "
+        "fewer of either",
+        gp_bytes_text(needed, bytes), (unsigned long long)count_instructions(h.plan));
     assert_string_equal(err.text, sentence);
     harness_end(&h);
 }
