@@ -37,6 +37,7 @@ typedef struct gp_safetensors gp_safetensors;
 /* GP_DATA where the file is missing or broken; GP_IO where the system does not open or read it. */
 GP_MUST_USE gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err);
 void gp_safetensors_close(gp_safetensors **file);
+const char *gp_safetensors_path(const gp_safetensors *file); /* as it was opened; borrowed */
 size_t gp_safetensors_count(const gp_safetensors *file);
 /* In the order of the data. */
 const gp_safetensor *gp_safetensors_at(const gp_safetensors *file, size_t index);

@@ -383,6 +383,10 @@ void gp_safetensors_close(gp_safetensors **file) {
     *file = NULL;
 }
 
+const char *gp_safetensors_path(const gp_safetensors *file) {
+    return file->file.path;
+}
+
 size_t gp_safetensors_count(const gp_safetensors *file) {
     return file->count;
 }

@@ -1,7 +1,6 @@
 #include "pipeline/diagnose.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -33,17 +32,11 @@ static gp_finding at(const gp_worker *worker, const gp_instr *instr, int node, g
 
 /* ---- looking at values ------------------------------------------------------------------------------------------- */
 
-static gp_finite finite_of(double value) {
-    if (isfinite(value)) return GP_FINITE;
-    return isnan(value) ? GP_NAN : value > 0 ? GP_POSITIVE_INFINITE : GP_NEGATIVE_INFINITE;
-}
-
 static void look_at_row(gp_finding *finding, gp_dtype dtype, const void *values, int64_t first, int64_t count) {
-    for (int64_t i = first; i < first + count; i++) {
-        gp_finite kind = finite_of(dtype == GP_F64 ? ((const double *)values)[i] : ((const float *)values)[i]);
-        if (kind == GP_FINITE) continue;
-        if (finding->bad++ == 0) finding->first = kind;
-    }
+    const char *row = (const char *)values + (size_t)first * gp_dtype_size(dtype);
+    gp_nonfinite found = gp_nonfinite_find(dtype, row, count);
+    if (finding->bad == 0) finding->first = found.first;
+    finding->bad += found.count;
 }
 
 /* Only its own elements: what lies between them is another's, and may not be written yet. */
@@ -99,12 +92,13 @@ static gp_status look_flat(gp_worker *worker, gp_queue queue, gp_finding place, 
 
 gp_status gp_watch_params(gp_worker *worker, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
+    bool training = plan->minis[worker->run->command.mini].training;
     for (int s = 0; s < plan->stages->count; s++) {
         const gp_stage_plan *stage = &plan->stage[s];
         for (int i = 0; i < stage->param_count && stage->worker == worker->index; i++) {
             const gp_param *param = &plan->graph->params[stage->params[i].param];
-            /* Running statistics are used only where they are frozen. */
-            if (param->spec.buffer && !plan->graph->nodes[param->node].layer->frozen) continue;
+            /* Training uses running statistics only of frozen layers. */
+            if (param->spec.buffer && training && !plan->graph->nodes[param->node].layer->frozen) continue;
             gp_finding place = {.node = param->node, .role = {GP_ROLE_PARAM, param->index}};
             GP_RETURN_IF_FAILED(look_flat(worker, GP_QUEUE_COMPUTE, place, plan->real,
                                           worker->arena + stage->base + stage->params[i].master, stage->params[i].bytes,
@@ -155,14 +149,15 @@ gp_status gp_run_diagnose(gp_run *run, int mini, const gp_step_input *input, gp_
 
 /* ---- saying it --------------------------------------------------------------------------------------------------- */
 
-static void name_tensor(char *buffer, size_t size, const gp_graph *graph, const gp_finding *finding) {
+static void name_tensor(char *buffer, size_t size, const gp_graph *graph, bool training, const gp_finding *finding) {
     const gp_node *node = &graph->nodes[finding->node];
     int index = finding->role.index;
     switch (finding->role.role) {
     case GP_ROLE_OUTPUT: snprintf(buffer, size, "output"); break;
     case GP_ROLE_INPUT: snprintf(buffer, size, "target"); break;
     case GP_ROLE_PARAM:
-        snprintf(buffer, size, "%s, before the step", graph->params[node->first_param + index].spec.suffix);
+        snprintf(buffer, size, "%s, before the %s", graph->params[node->first_param + index].spec.suffix,
+                 training ? "step" : "evaluation");
         break;
     case GP_ROLE_GRAD_PARAM:
         snprintf(buffer, size, "gradient of %s", graph->params[node->first_param + index].spec.suffix);
@@ -179,12 +174,11 @@ static void name_tensor(char *buffer, size_t size, const gp_graph *graph, const 
 }
 
 const char *gp_finding_text(char buffer[GP_FINDING_TEXT], const gp_plan *plan, int mini, const gp_finding *finding) {
-    static const char *const kinds[] = {"finite", "nan", "inf", "-inf"};
     const gp_graph *graph = plan->graph;
-    char where[120] = "", tensor[120], what[400] = "input";
+    char where[120] = "", tensor[120], what[400] = "input", elements[GP_NONFINITE_TEXT];
     if (finding->node >= 0) {
         const gp_node *node = &graph->nodes[finding->node];
-        name_tensor(tensor, sizeof tensor, graph, finding);
+        name_tensor(tensor, sizeof tensor, graph, plan->minis[mini].training, finding);
         if (finding->node == graph->node_count - 1)
             snprintf(what, sizeof what, "loss %s: %s", node->layer->type->name, tensor);
         else
@@ -192,7 +186,7 @@ const char *gp_finding_text(char buffer[GP_FINDING_TEXT], const gp_plan *plan, i
     }
     if (finding->node < 0 || finding->role.role != GP_ROLE_PARAM)
         snprintf(where, sizeof where, "micro-batch %d of %d, ", finding->micro + 1, plan->minis[mini].pieces);
-    snprintf(buffer, GP_FINDING_TEXT, "%s%s: %" PRId64 " of %" PRId64 " element%s, the first is %s", where, what,
-             finding->bad, finding->elements, finding->elements == 1 ? "" : "s", kinds[finding->first]);
+    gp_nonfinite_text(elements, (gp_nonfinite){.count = finding->bad, .first = finding->first}, finding->elements);
+    snprintf(buffer, GP_FINDING_TEXT, "%s%s: %s", where, what, elements);
     return buffer;
 }

@@ -13,10 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/finite.h"
 #include "base/status.h"
 #include "pipeline/run.h"
-
-typedef enum gp_finite { GP_FINITE, GP_NAN, GP_POSITIVE_INFINITE, GP_NEGATIVE_INFINITE } gp_finite;
 
 /* The first tensor that is not finite. */
 typedef struct gp_finding {
@@ -30,8 +29,8 @@ typedef struct gp_finding {
     int64_t bad, elements;
 } gp_finding;
 
-/* Repeats mini-batch plan `mini`, whose step was not applied, with the same input: the same bits, and again nothing is
- * applied. */
+/* Repeats mini-batch plan `mini`, an evaluation or a step that was not applied, with the same input: the same bits, and
+ * again nothing is applied. */
 GP_MUST_USE gp_status gp_run_diagnose(gp_run *run, int mini, const gp_step_input *input, gp_finding *out,
                                       gp_error *err);
 /* micro-batch 2 of 4, conv "a": output: 3 of 512 elements, the first is inf */

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/finite.h"
 #include "base/memory.h"
 #include "base/replace.h"
 #include "data/safetensors.h"
@@ -27,6 +28,9 @@ typedef struct predictor {
     int64_t elements;      /* of a sample */
     double loss, right;    /* sums */
     int64_t counts;
+    int64_t predicted;      /* samples so far */
+    int64_t bad, bad_first; /* values that are not finite, and the sample of the first */
+    gp_finite bad_kind;
 } predictor;
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
@@ -85,6 +89,16 @@ static const float *in_pytorch_order(const predictor *p, int64_t samples) {
     return p->plain;
 }
 
+static void count_nonfinite(predictor *p, int64_t samples) {
+    gp_nonfinite found = gp_nonfinite_find(GP_F32, p->memory, samples * p->elements);
+    if (found.count > 0 && p->bad == 0) {
+        p->bad_first = p->predicted + found.at / p->elements;
+        p->bad_kind = found.first;
+    }
+    p->bad += found.count;
+    p->predicted += samples;
+}
+
 static gp_status predict_batch(predictor *p, const gp_batch *batch, gp_error *err) {
     const gp_step_input input = {.input = batch->input,
                                  .target = batch->target,
@@ -95,6 +109,7 @@ static gp_status predict_batch(predictor *p, const gp_batch *batch, gp_error *er
     GP_RETURN_IF_FAILED(gp_session_find_mini(p->session, false, batch->samples, &mini, err));
     GP_RETURN_IF_FAILED(gp_run_step(p->run, mini, &input, &result, err));
     GP_RETURN_IF_FAILED(gp_run_prediction(p->run, mini, p->memory, err));
+    count_nonfinite(p, batch->samples);
     p->loss += result.loss_sum;
     p->right += result.right;
     p->counts += batch->counts;
@@ -150,9 +165,16 @@ static gp_status prepare(predictor *p, gp_error *err) {
 }
 
 static void say_end(const predictor *p, double seconds) {
+    char loss[GP_LOSS_TEXT];
+    if (p->bad > 0)
+        gp_progress_warn(&(gp_progress){0},
+                         "%" PRId64 " of %" PRId64 " predicted value%s not finite; the first is %s, of sample %" PRId64
+                         ", counted from 0",
+                         p->bad, p->predicted * p->elements, p->bad == 1 ? " is" : "s are", gp_finite_name(p->bad_kind),
+                         p->bad_first);
     if (p->options->verbosity == GP_QUIET) return;
     printf("predicted %" PRId64 " samples in %.1f s", gp_dataset_count(p->session->eval), seconds);
-    if (p->counts > 0) printf(", loss %.4f", p->loss / (double)p->counts);
+    if (p->counts > 0) printf(", loss %s", gp_loss_text(loss, p->loss / (double)p->counts));
     if (p->counts > 0 && p->session->spec.classes > 0) printf(", accuracy %.4f", p->right / (double)p->counts);
     printf("; written to %s\n", p->options->path);
 }

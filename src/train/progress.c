@@ -7,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/finite.h"
 #include "base/memory.h"
 
 /* Seconds between lines. */
@@ -16,6 +17,18 @@ double gp_now(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
+    const double least = 1e-3, most = 1e6;
+    double size = fabs(loss);
+    if (!isfinite(loss)) /* a sign of nan means nothing */
+        snprintf(buffer, GP_LOSS_TEXT, "%s", gp_finite_name(gp_finite_of(loss)));
+    else if (loss == 0 || (size >= least && size < most))
+        snprintf(buffer, GP_LOSS_TEXT, "%.4f", loss);
+    else
+        snprintf(buffer, GP_LOSS_TEXT, "%.4g", loss);
+    return buffer;
 }
 
 static void end_line(gp_progress *progress) {
@@ -64,13 +77,13 @@ void gp_progress_step(gp_progress *progress, const gp_step_record *record) {
     if (progress->verbosity == GP_QUIET) return;
     double now = gp_now(), since = now - progress->printed;
     if (since < (progress->terminal ? terminal_pause : pipe_pause)) return;
-    char left[32];
+    char left[32], loss[GP_LOSS_TEXT];
     progress->rate = (double)progress->samples / since;
     duration_text(left, (now - progress->began) / (double)(record->step - progress->from) *
                             (double)(progress->steps - record->step));
-    printf("%sstep %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  loss %.4f  %.0f samples/s  %s left%s",
-           progress->terminal ? "\r" : "", record->step, progress->steps, record->epoch, record->loss, progress->rate,
-           left, progress->terminal ? "\033[K" : "\n");
+    printf("%sstep %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  loss %s  %.0f samples/s  %s left%s",
+           progress->terminal ? "\r" : "", record->step, progress->steps, record->epoch,
+           gp_loss_text(loss, record->loss), progress->rate, left, progress->terminal ? "\033[K" : "\n");
     fflush(stdout);
     progress->open_line = progress->terminal;
     progress->printed = now;
@@ -78,11 +91,12 @@ void gp_progress_step(gp_progress *progress, const gp_step_record *record) {
 }
 
 void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double loss, double accuracy) {
+    char text[GP_LOSS_TEXT];
     if (progress->verbosity == GP_QUIET) return;
     if (progress->open_line) printf("\r\033[K");
     progress->open_line = false;
     if (step > 0) printf("step %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  ", step, progress->steps, epoch);
-    printf("eval loss %.4f", loss);
+    printf("eval loss %s", gp_loss_text(text, loss));
     if (!isnan(accuracy)) printf("  accuracy %.4f", accuracy);
     printf("\n");
     fflush(stdout);

@@ -24,6 +24,11 @@ typedef struct gp_progress {
 
 double gp_now(void); /* seconds of a monotonic clock */
 
+/* A loss for people: "0.0123", "2.31e-05", "1.5e+73", "nan". Four decimals from 0.001 to a million, beyond that four
+ * digits. buffer is returned. */
+enum { GP_LOSS_TEXT = 32 };
+const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss);
+
 void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session, const char *folder);
 /* The run goes on after `step`, from the snapshot at `path`. */
 void gp_progress_resume(gp_progress *progress, int64_t step, const char *path);

@@ -210,12 +210,18 @@ gp_status gp_saver_poll(gp_saver *saver, gp_error *err) {
     return status;
 }
 
+/* Into the block, the first `count` of them. */
 static gp_status copy_tensors(gp_saver *saver, gp_run *run, int count, gp_error *err) {
     for (int i = 0; i < count; i++) {
         const gp_state_tensor *tensor = &saver->layout.tensors[i];
         GP_RETURN_IF_FAILED(gp_run_read(run, tensor->param, tensor->state, saver->block + tensor->offset, err));
     }
-    return GP_OK;
+    return gp_state_check_finite(&saver->layout, saver->block, count, err);
+}
+
+gp_status gp_saver_check(gp_saver *saver, gp_run *run, gp_error *err) {
+    wait_until_idle(saver);
+    return copy_tensors(saver, run, saver->layout.count, err);
 }
 
 gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reached, gp_error *err) {

@@ -23,14 +23,18 @@ void gp_saver_destroy(gp_saver **saver);
 void gp_saver_tidy(gp_saver *saver, int64_t newest);
 
 /* Copies the state of a run whose workers rest, and returns while the thread writes it. Fails where the run does; how
- * writing went, gp_saver_wait and gp_saver_poll say. */
+ * writing went, gp_saver_wait and gp_saver_poll say. GP_NUMERIC: a tensor is not finite, and nothing is written. */
 GP_MUST_USE gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reached, gp_error *err);
 /* Waits until nothing is being written, and returns what became of the last snapshot: a failure once. */
 GP_MUST_USE gp_status gp_saver_wait(gp_saver *saver, gp_error *err);
 /* The same without waiting: GP_OK while it is being written. */
 GP_MUST_USE gp_status gp_saver_poll(gp_saver *saver, gp_error *err);
 
-/* The model's tensors alone, written before it returns. `metadata` as gp_safetensors_write's. */
+/* Whether all of the run's state is finite. GP_NUMERIC names the first tensor that is not. */
+GP_MUST_USE gp_status gp_saver_check(gp_saver *saver, gp_run *run, gp_error *err);
+
+/* The model's tensors alone, written before it returns. `metadata` as gp_safetensors_write's. GP_NUMERIC: one of them
+ * is not finite, and the file stays as it was. */
 GP_MUST_USE gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *path, const char *const *metadata,
                                      gp_error *err);
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/finite.h"
 #include "base/memory.h"
 
 static const char version[] = "1";
@@ -90,6 +91,28 @@ void gp_state_items(const gp_state_layout *layout, const void *block, gp_safeten
                                          .data = (const char *)block + tensor->offset};
         for (int d = 0; d < shape.rank; d++) items[i].dim[d] = shape.dim[d];
     }
+}
+
+/* linear "a": weight; linear "a": exp_avg_sq of weight */
+static gp_status refuse_values(const gp_state_layout *layout, const gp_state_tensor *tensor, const char *values,
+                               gp_error *err) {
+    const gp_param *param = &layout->plan->graph->params[tensor->param];
+    const gp_node *node = &layout->plan->graph->nodes[param->node];
+    const char *state = tensor->state < 0 ? "" : state_names[layout->plan->update.states][tensor->state];
+    return gp_fail(err, GP_NUMERIC, "%s \"%.200s\": %s%s%s is not finite: %s", node->layer->type->name, node->name,
+                   state, *state ? " of " : "", param->spec.suffix, values);
+}
+
+gp_status gp_state_check_finite(const gp_state_layout *layout, const void *block, int count, gp_error *err) {
+    gp_dtype real = layout->plan->real;
+    char text[GP_NONFINITE_TEXT];
+    for (int i = 0; i < count; i++) {
+        const gp_state_tensor *tensor = &layout->tensors[i];
+        int64_t elements = (int64_t)(tensor->bytes / gp_dtype_size(real));
+        gp_nonfinite found = gp_nonfinite_find(real, (const char *)block + tensor->offset, elements);
+        if (found.count > 0) return refuse_values(layout, tensor, gp_nonfinite_text(text, found, elements), err);
+    }
+    return GP_OK;
 }
 
 int gp_is_optimizer_tensor(const char *name) {
@@ -257,6 +280,16 @@ gp_status gp_tensor_check(const gp_safetensor *tensor, const char *name, gp_shap
     return GP_OK;
 }
 
+gp_status gp_tensor_read(gp_safetensors *file, const char *name, void *values, size_t bytes, gp_error *err) {
+    char text[GP_NONFINITE_TEXT];
+    int64_t elements = (int64_t)(bytes / sizeof(float));
+    GP_RETURN_IF_FAILED(gp_safetensors_read(file, gp_safetensors_find(file, name), 0, bytes, values, err));
+    gp_nonfinite found = gp_nonfinite_find(GP_F32, values, elements);
+    if (found.count == 0) return GP_OK;
+    return gp_fail(err, GP_DATA, "%s: tensor \"%s\" is not finite: %s", gp_safetensors_path(file), name,
+                   gp_nonfinite_text(text, found, elements));
+}
+
 static gp_status check_tensor(const gp_snapshot *snapshot, const gp_state_layout *layout, int index, gp_error *err) {
     const gp_state_tensor *wanted = &layout->tensors[index];
     return gp_tensor_check(gp_safetensors_find(snapshot->file, wanted->name), wanted->name,
@@ -278,8 +311,7 @@ gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, gp
 static gp_status load_tensor(const gp_snapshot *snapshot, gp_run *run, const gp_state_tensor *tensor, gp_error *err) {
     void *values = NULL;
     GP_RETURN_IF_FAILED(gp_new_array(&values, 1, tensor->bytes, err));
-    gp_status status = gp_safetensors_read(snapshot->file, gp_safetensors_find(snapshot->file, tensor->name), 0,
-                                           tensor->bytes, values, err);
+    gp_status status = gp_tensor_read(snapshot->file, tensor->name, values, tensor->bytes, err);
     if (status == GP_OK) status = gp_run_write(run, tensor->param, tensor->state, values, err);
     free(values);
     return status;

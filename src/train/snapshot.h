@@ -43,6 +43,9 @@ GP_MUST_USE gp_status gp_state_layout_init(gp_state_layout *layout, const gp_pla
 void gp_state_layout_fini(gp_state_layout *layout);
 /* What a copy of the run's state takes. */
 size_t gp_state_bytes(const gp_plan *plan);
+/* Whether the first `count` tensors of a copy in `block` are finite. GP_NUMERIC names the first that is not: layer,
+ * tensor, how much of it. */
+GP_MUST_USE gp_status gp_state_check_finite(const gp_state_layout *layout, const void *block, int count, gp_error *err);
 /* items[i]: tensor i with its data in `block`. */
 void gp_state_items(const gp_state_layout *layout, const void *block, gp_safetensors_item *items);
 
@@ -75,6 +78,8 @@ GP_MUST_USE gp_status gp_snapshot_load(const gp_snapshot *snapshot, gp_run *run,
 
 /* A tensor of a file (NULL: it is not there) as the model wants it: its shape, F32. GP_DATA says what is otherwise. */
 GP_MUST_USE gp_status gp_tensor_check(const gp_safetensor *tensor, const char *name, gp_shape wanted, gp_error *err);
+/* Reads a tensor that passed that check: all its `bytes`. GP_DATA: a value is not finite. */
+GP_MUST_USE gp_status gp_tensor_read(gp_safetensors *file, const char *name, void *values, size_t bytes, gp_error *err);
 /* A tensor of an optimizer in a snapshot, which those who want a model leave alone. */
 int gp_is_optimizer_tensor(const char *name);
 

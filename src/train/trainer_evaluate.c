@@ -4,14 +4,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "pipeline/diagnose.h"
 #include "train/folder.h"
 #include "train/trainer_internal.h"
 
-/* Stops between mini-batches where the run is asked to end: *whole is false then. */
-static gp_status evaluate_batches(gp_trainer *t, gp_loader *loader, double *loss, double *accuracy, bool *whole,
-                                  gp_error *err) {
+typedef struct evaluation {
+    double loss, accuracy;        /* means over the targets that count; accuracy NaN: the loss has none */
+    bool whole;                   /* the run was not asked to end within it */
+    char origin[GP_FINDING_TEXT]; /* the first tensor that was not finite; "": none was found */
+} evaluation;
+
+/* A second pass of the first mini-batch whose loss is not finite says where that began. */
+static gp_status find_origin(gp_trainer *t, const gp_batch *batch, const gp_step_input *input, evaluation *out,
+                             gp_error *err) {
+    gp_finding finding = {0};
+    int mini;
+    GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, false, batch->samples, &mini, err));
+    GP_RETURN_IF_FAILED(gp_run_diagnose(t->run, mini, input, &finding, err));
+    if (finding.found) gp_finding_text(out->origin, t->session->plan, mini, &finding);
+    return GP_OK;
+}
+
+/* Stops between mini-batches where the run is asked to end. */
+static gp_status evaluate_batches(gp_trainer *t, gp_loader *loader, evaluation *out, gp_error *err) {
     double loss_sum = 0, right = 0, counts = 0;
-    *whole = false;
     for (;;) {
         const gp_batch *batch;
         gp_step_result result;
@@ -20,13 +36,15 @@ static gp_status evaluate_batches(gp_trainer *t, gp_loader *loader, double *loss
         if (gp_trainer_stopping(t)) return GP_OK;
         gp_step_input input = gp_trainer_input(t, batch, t->step);
         GP_RETURN_IF_FAILED(gp_trainer_batch(t, batch, false, &input, &result, err));
+        if (!isfinite(result.loss_sum) && isfinite(loss_sum))
+            GP_RETURN_IF_FAILED(find_origin(t, batch, &input, out, err));
         loss_sum += result.loss_sum;
         right += result.right;
         counts += (double)batch->counts;
     }
-    *loss = counts > 0 ? loss_sum / counts : 0;
-    *accuracy = t->session->spec.classes == 0 ? NAN : counts > 0 ? right / counts : 0;
-    *whole = true;
+    out->loss = counts > 0 ? loss_sum / counts : 0;
+    out->accuracy = t->session->spec.classes == 0 ? NAN : counts > 0 ? right / counts : 0;
+    out->whole = true;
     return GP_OK;
 }
 
@@ -41,13 +59,13 @@ static gp_status save_best(gp_trainer *t, const char *figure, double value, gp_e
     return status;
 }
 
-/* What the evaluations are compared by: the accuracy where the loss has one. A tie leaves the earlier; a model that
- * could not be written is not the best, so that the file is what a snapshot says of it. */
-static gp_status keep_best(gp_trainer *t, double loss, double accuracy, gp_error *err) {
+/* Evaluations are compared by accuracy, or by loss where the loss has no classes. Only those that
+ * are finite come here. A tie leaves the earlier; a model that could not be written is not the best, so that the file
+ * is what a snapshot says of it. */
+static gp_status keep_best(gp_trainer *t, const evaluation *its, gp_error *err) {
     bool by_accuracy = t->session->spec.classes > 0;
-    double value = by_accuracy ? accuracy : loss;
-    bool first = t->best_step < 0 && isfinite(value);
-    if (!first && !(by_accuracy ? value > t->best : value < t->best)) return GP_OK;
+    double value = by_accuracy ? its->accuracy : its->loss;
+    if (t->best_step >= 0 && !(by_accuracy ? value > t->best : value < t->best)) return GP_OK;
     gp_error failure = {0};
     gp_status status = save_best(t, by_accuracy ? "accuracy" : "loss", value, &failure);
     if (status == GP_IO) {
@@ -55,8 +73,8 @@ static gp_status keep_best(gp_trainer *t, double loss, double accuracy, gp_error
         return GP_OK;
     }
     if (status != GP_OK) {
-        if (err) *err = failure;
-        return status;
+        *err = failure;
+        return gp_trainer_refuse_state(t, err);
     }
     t->best_step = t->step;
     t->best = value;
@@ -64,24 +82,38 @@ static gp_status keep_best(gp_trainer *t, double loss, double accuracy, gp_error
     return GP_OK;
 }
 
+/* The run goes on, but for one that only evaluates: it has no other result. */
+static gp_status say_not_finite(gp_trainer *t, const evaluation *its, gp_error *err) {
+    char loss[GP_LOSS_TEXT];
+    const char *between = *its->origin ? "; first not finite: " : "";
+    gp_loss_text(loss, its->loss);
+    if (t->session->steps == 0)
+        return gp_fail(err, GP_NUMERIC, "the evaluation is not finite: its loss is %s%s%s", loss, between, its->origin);
+    gp_progress_warn(&t->progress,
+                     "the evaluation after step %" PRId64
+                     " is not finite: its loss is %s, and it is never the best%s%s",
+                     t->step, loss, between, its->origin);
+    return GP_OK;
+}
+
 gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err) {
     if (!t->session->eval) return GP_OK;
     gp_loader *loader = NULL;
-    double loss = 0, accuracy = 0;
-    bool whole;
+    evaluation its = {0};
     GP_RETURN_IF_FAILED(gp_session_evaluation(t->session, &loader, err));
-    gp_status status = evaluate_batches(t, loader, &loss, &accuracy, &whole, err);
+    gp_status status = evaluate_batches(t, loader, &its, err);
     gp_loader_destroy(&loader);
     if (status != GP_OK) return gp_error_context(err, "evaluation after step %" PRId64 ": ", t->step);
-    if (!whole) {
+    if (!its.whole) {
         t->interrupted = true;
         return GP_OK;
     }
-    t->accuracy = accuracy;
+    t->accuracy = its.accuracy;
     t->evaluated = t->step;
     if (t->saved == t->step) t->saved = -1; /* that snapshot lacks what follows */
-    gp_progress_eval(&t->progress, t->step, t->epoch, loss, accuracy);
-    GP_RETURN_IF_FAILED(gp_metrics_eval(t->metrics, t->step, loss, accuracy, err));
+    gp_progress_eval(&t->progress, t->step, t->epoch, its.loss, its.accuracy);
+    GP_RETURN_IF_FAILED(gp_metrics_eval(t->metrics, t->step, its.loss, its.accuracy, err));
     t->metrics_bytes = gp_metrics_bytes(t->metrics);
-    return keep_best(t, loss, accuracy, err);
+    if (!isfinite(its.loss)) return say_not_finite(t, &its, err);
+    return keep_best(t, &its, err);
 }

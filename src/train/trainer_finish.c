@@ -39,16 +39,30 @@ static gp_status save_snapshot(gp_trainer *t, bool *wanted, gp_error *err) {
     return *wanted ? gp_trainer_save_now(t, err) : GP_OK;
 }
 
+/* Of a run that has ended with `status`: what is not finite makes it fail, or is said beside the cause of its failure.
+ * Where workers failed there is nothing to look at. */
+static gp_status check_state(gp_trainer *t, gp_status status, gp_error *err) {
+    gp_error cause = {0};
+    if (t->told || gp_saver_check(t->saver, t->run, &cause) == GP_OK) return status;
+    if (gp_trainer_refuse_state(t, &cause) != GP_NUMERIC) return status;
+    if (status != GP_OK)
+        gp_progress_warn(&t->progress, "%s", cause.text);
+    else
+        *err = cause;
+    return status == GP_OK ? cause.status : status;
+}
+
 static void say_done(gp_trainer *t, double seconds) {
     const char *folder = t->options->folder;
+    char loss[GP_LOSS_TEXT];
     if (t->step == 0)
         gp_progress_end(&t->progress, "done: evaluated in %.1f s; model saved in %s", seconds, folder);
     else if (t->accuracy >= 0)
-        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %.4f, accuracy %.4f; model saved in %s",
-                        t->step, seconds, t->loss, t->accuracy, folder);
+        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %s, accuracy %.4f; model saved in %s",
+                        t->step, seconds, gp_loss_text(loss, t->loss), t->accuracy, folder);
     else
-        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %.4f; model saved in %s", t->step,
-                        seconds, t->loss, folder);
+        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %s; model saved in %s", t->step, seconds,
+                        gp_loss_text(loss, t->loss), folder);
 }
 
 static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, double seconds) {
@@ -95,6 +109,7 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
         gp_progress_warn(&t->progress, "no account of the steps is given: %s", later.text);
     bool saved = false, snapshot = false;
     if (t->weights) {
+        status = check_state(t, status, err);
         gp_status kept = save_snapshot(t, &snapshot, &later);
         if (kept != GP_OK && status == GP_OK)
             gp_progress_warn(&t->progress, "no snapshot of the end was written: %s", later.text);

@@ -48,6 +48,7 @@ typedef struct gp_trainer {
                               none */
     bool weights;          /* the run holds weights worth saving */
     bool interrupted;
+    bool told; /* the run's error names a tensor that cannot be saved */
 } gp_trainer;
 
 /* The run is asked to end. */
@@ -75,6 +76,8 @@ gp_reached gp_trainer_reached(const gp_trainer *t);
 /* After each step and its evaluation: a snapshot where one is due, and what became of the one before. Fails where the
  * run does. */
 GP_MUST_USE gp_status gp_trainer_save(gp_trainer *t, gp_error *err);
+/* *err: GP_NUMERIC of the saver. Completes its sentence, which becomes the run's error; returns its status. */
+GP_MUST_USE gp_status gp_trainer_refuse_state(gp_trainer *t, gp_error *err);
 /* A snapshot of where the run is, which stands when this returns. */
 GP_MUST_USE gp_status gp_trainer_save_now(gp_trainer *t, gp_error *err);
 /* One pass over the evaluation data, if there are any: metrics, progress, the best model. `interrupted` where it was

@@ -23,9 +23,19 @@ bool gp_trainer_saves(const gp_trainer *t, int64_t step) {
     return every->minutes > 0 && gp_now() - t->saved_at >= 60 * every->minutes;
 }
 
+gp_status gp_trainer_refuse_state(gp_trainer *t, gp_error *err) {
+    const gp_error cause = *err;
+    if (cause.status != GP_NUMERIC) return cause.status;
+    t->told = true;
+    return gp_fail(err, GP_NUMERIC,
+                   "after step %" PRId64 ": %s; such values are not saved, and the run stops; a lower learning rate or "
+                   "a warm-up may help",
+                   t->step, cause.text);
+}
+
 static gp_status save(gp_trainer *t, gp_error *err) {
     gp_reached reached = gp_trainer_reached(t);
-    GP_RETURN_IF_FAILED(gp_saver_snapshot(t->saver, t->run, &reached, err));
+    if (gp_saver_snapshot(t->saver, t->run, &reached, err) != GP_OK) return gp_trainer_refuse_state(t, err);
     t->saved = t->step;
     t->saved_at = gp_now();
     return GP_OK;

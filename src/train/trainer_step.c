@@ -1,5 +1,6 @@
 /* The trainer's steps. Where the plan has it so, one is begun behind the one before, which is still under way on its
  * devices: what that one came to is read, and said, a step late. */
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 
@@ -144,10 +145,20 @@ static gp_status begin_behind(gp_trainer *t, const gp_trainer_work *work, gp_err
     return before.step > 0 ? end_work(t, &before, err) : GP_OK;
 }
 
+/* Schedules multiply: a gamma above 1 ends here. */
+static gp_status check_rate(const gp_trainer_work *work, gp_error *err) {
+    if (work->input.rate <= (double)FLT_MAX) return GP_OK;
+    return gp_fail(err, GP_NUMERIC,
+                   "step %" PRId64 ": the learning rate is %.4g, but f32 ends at 3.4e+38: the step was not run, and "
+                   "the run stops; lower the optimizer's lr, or lr_schedule's gamma",
+                   work->step, work->input.rate);
+}
+
 gp_status gp_trainer_step(gp_trainer *t, const gp_batch *batch, gp_error *err) {
     gp_trainer_work work = {.batch = *batch, .began = gp_now()};
     work.step = t->step + (t->under_way.step > 0) + 1;
     work.input = gp_trainer_input(t, batch, work.step);
+    GP_RETURN_IF_FAILED(check_rate(&work, err));
     GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, true, batch->samples, &work.mini, err));
     bool alone = !gp_plan_overlaps(t->session->plan, work.mini) || is_recorded(t, work.mini, work.step);
     if (t->under_way.step > 0 && (alone || work.mini != t->under_way.mini)) GP_RETURN_IF_FAILED(end_step(t, err));

@@ -125,8 +125,7 @@ static gp_status load_param(gp_run *run, const gp_param *param, int index, gp_sa
     void *values = NULL;
     int64_t elements;
     GP_RETURN_IF_FAILED(new_values(param, &values, &elements, err));
-    gp_status status = gp_safetensors_read(file, gp_safetensors_find(file, param->name), 0,
-                                           (size_t)elements * sizeof(float), values, err);
+    gp_status status = gp_tensor_read(file, param->name, values, (size_t)elements * sizeof(float), err);
     if (status == GP_OK) status = gp_run_write(run, index, -1, values, err);
     free(values);
     return status;

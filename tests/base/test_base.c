@@ -1,4 +1,6 @@
 /* What every room stands on: draws, hashes, error texts, checked sizes, shapes. */
+#include <float.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/finite.h"
 #include "base/memory.h"
 #include "base/philox.h"
 #include "base/shape.h"
@@ -53,6 +56,28 @@ static void test_uniform(void **state) {
     assert_true(gp_philox_uniform(0x80000000) == 0.5);
     assert_true(gp_philox_uniform(UINT32_MAX) == 1 - 0x1p-24);
     assert_true((float)gp_philox_uniform(UINT32_MAX) < 1);
+}
+
+static void test_nonfinite(void **state) {
+    (void)state;
+    char text[GP_NONFINITE_TEXT];
+    const double inf = (double)INFINITY;
+    double wide[5] = {0, DBL_MAX, -DBL_MAX, 4.9e-324, -0.0};
+    float narrow[5] = {0, FLT_MAX, -FLT_MAX, 1e-45F, -0.0F};
+    gp_nonfinite none = gp_nonfinite_find(GP_F64, wide, 5);
+    assert_true(none.count == 0 && none.at == 0 && none.first == GP_FINITE);
+    assert_int_equal(gp_nonfinite_find(GP_F32, narrow, 5).count, 0);
+    assert_int_equal(gp_nonfinite_find(GP_F32, NULL, 0).count, 0);
+    narrow[2] = -INFINITY;
+    narrow[4] = NAN;
+    gp_nonfinite found = gp_nonfinite_find(GP_F32, narrow, 5);
+    assert_true(found.count == 2 && found.at == 2 && found.first == GP_NEGATIVE_INFINITE);
+    assert_string_equal(gp_nonfinite_text(text, found, 5), "2 of 5 elements, the first is -inf");
+    wide[0] = inf;
+    found = gp_nonfinite_find(GP_F64, wide, 1);
+    assert_true(found.count == 1 && found.at == 0 && found.first == GP_POSITIVE_INFINITE);
+    assert_string_equal(gp_nonfinite_text(text, found, 1), "1 of 1 element, the first is inf");
+    assert_int_equal(gp_finite_of(-(double)NAN), GP_NAN);
 }
 
 /* FNV-1a's published vectors, 64 bits. */
@@ -313,6 +338,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_uniform),
+        cmocka_unit_test(test_nonfinite),
         cmocka_unit_test(test_hash),
         cmocka_unit_test(test_status_names),
         cmocka_unit_test(test_error_texts),

@@ -141,12 +141,46 @@ static void the_start_says_what_is_trained(void **state) {
     gp_session_close(&more);
 }
 
+/* Four decimals where they say something: not 70 digits, and not 0.0000. */
+static void losses_are_short(void **state) {
+    (void)state;
+    static const struct {
+        double loss;
+        const char *text;
+    } cases[] = {{0, "0.0000"},
+                 {0.001, "0.0010"},
+                 {0.00099951, "0.0009995"},
+                 {1.2346e-9, "1.235e-09"},
+                 {-0.25, "-0.2500"},
+                 {2.30258, "2.3026"},
+                 {999999, "999999.0000"},
+                 {1e6, "1e+06"},
+                 {1.23456e73, "1.235e+73"},
+                 {-1e300, "-1e+300"},
+                 {(double)INFINITY, "inf"},
+                 {-(double)INFINITY, "-inf"},
+                 {(double)NAN, "nan"},
+                 {-(double)NAN, "nan"}};
+    char text[GP_LOSS_TEXT];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_string_equal(gp_loss_text(text, cases[i].loss), cases[i].text);
+    gp_progress progress = far(GP_NORMAL, false);
+    const gp_step_record huge = {.step = 1000, .epoch = 3, .loss = 1e73, .samples = 86400};
+    begin();
+    gp_progress_step(&progress, &huge);
+    gp_progress_eval(&progress, 1000, 3, -(double)NAN, 0.75);
+    expect("step 1000/1100  epoch 3  loss 1e+73  1 samples/s  1m40s left\n"
+           "step 1000/1100  epoch 3  eval loss nan  accuracy 0.7500\n",
+           "");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_a_pipe_there_are_lines),
         cmocka_unit_test(on_a_terminal_a_line_is_rewritten),
         cmocka_unit_test(the_time_left_is_that_of_the_steps_so_far),
         cmocka_unit_test(details_are_for_the_verbose_and_warnings_for_all),
+        cmocka_unit_test(losses_are_short),
         cmocka_unit_test(the_start_says_what_is_trained),
     };
     return cmocka_run_group_tests_name("progress", tests, fixture_make, fixture_remove);

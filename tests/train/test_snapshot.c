@@ -1,6 +1,7 @@
 /* Snapshots as files: their names, and what is said of one whose checksum is right but whose content is not a run's. */
 #include "train/snapshot.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +162,31 @@ static void other_tensors_than_the_runs_are_refused(void **state) {
     expect_refused(count + 1, wanted);
 }
 
+/* Such as a version of this program left that did not look. */
+static void values_that_are_not_finite_are_refused(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_snapshot snapshot = {0};
+    gp_run *run = NULL;
+    char wanted[400];
+    const char *path = fixture_path("infinite.safetensors");
+    const gp_reached reached = {.step = 1};
+    float *last = (float *)(void *)(block + layout.tensors[layout.count - 1].offset);
+    if (gp_run_create(session->plan, NULL, &run, &err) != GP_OK) fail_msg("%s", err.text);
+    for (int spoilt = 0; spoilt < 2; spoilt++) {
+        last[1] = spoilt ? INFINITY : 1;
+        if (gp_snapshot_write(path, items, (size_t)layout.count, &reached, "", &err) != GP_OK) fail_msg("%s", err.text);
+        if (gp_snapshot_open(path, &snapshot, &err) != GP_OK) fail_msg("%s", err.text);
+        assert_int_equal(gp_snapshot_load(&snapshot, run, session->plan, &err), spoilt ? GP_DATA : GP_OK);
+        gp_snapshot_close(&snapshot);
+    }
+    snprintf(wanted, sizeof wanted,
+             "%s: tensor \"optimizer/7.bias/exp_avg_sq\" is not finite: 1 of 3 elements, the first is inf", path);
+    assert_string_equal(err.text, wanted);
+    last[1] = 0;
+    gp_run_destroy(&run);
+}
+
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
 static void only_snapshots_are_listed(void **state) {
@@ -198,6 +224,7 @@ int main(void) {
         cmocka_unit_test(what_is_written_comes_back),
         cmocka_unit_test(metadata_that_no_run_writes_are_named),
         cmocka_unit_test(other_tensors_than_the_runs_are_refused),
+        cmocka_unit_test(values_that_are_not_finite_are_refused),
         cmocka_unit_test(only_snapshots_are_listed),
     };
     return cmocka_run_group_tests(tests, make, remove_all);
