@@ -1,4 +1,6 @@
-/* Values that are not finite: how many there are, and what the first one is. Pure functions, any thread. */
+/* Values that are not finite: how many there are, and what the first one is.
+ *
+ * Pure functions that own nothing, any thread. */
 #ifndef GP_BASE_FINITE_H
 #define GP_BASE_FINITE_H
 

@@ -12,6 +12,7 @@
 #include "train/folder.h"
 #include "train/plan_report.h"
 #include "train/plan_svg.h"
+#include "train/precision.h"
 #include "train/predict.h"
 #include "train/trainer.h"
 
@@ -90,6 +91,7 @@ static gp_status print_plan(const gp_session *session, const gp_options *options
         return gp_fail(err, GP_USAGE, "--svg %s: would write over the configuration: choose another name",
                        options->svg);
     GP_RETURN_IF_FAILED(gp_plan_report(plan, session->profile, stdout, err));
+    gp_precision_advise(session, true, stdout);
     if (options->svg) GP_RETURN_IF_FAILED(gp_plan_svg_write(plan, session->profile, options->svg, err));
     for (int m = 0; m < plan->mini_count && options->verbosity == GP_VERBOSE; m++) {
         char *text = NULL;

@@ -195,6 +195,7 @@ typedef struct gp_train_config {
     gp_every save_every; /* snapshots: 500, 2 epochs, 10 minutes; all 0: never */
     int64_t keep;        /* newest snapshots that are kept, ≥ 1 */
     gp_precision precision;
+    bool precision_given; /* the configuration says it; else it is the default */
 } gp_train_config;
 
 typedef struct gp_config {

@@ -63,6 +63,7 @@ static gp_status read_precision(gp_train_config *train, const gp_yaml *node, gp_
                           gp_list_names(precisions).text);
     if (value) GP_RETURN_IF_FAILED(gp_read_choice(value, "train.precision", precisions, &precision, err));
     train->precision = (gp_precision)precision;
+    train->precision_given = value != NULL;
     return GP_OK;
 }
 

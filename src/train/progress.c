@@ -9,6 +9,7 @@
 
 #include "base/finite.h"
 #include "base/memory.h"
+#include "train/precision.h"
 
 /* Seconds between lines. */
 static const double terminal_pause = 0.2, pipe_pause = 10;
@@ -53,6 +54,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
            gp_schedule_kind_name(pipeline->schedule.kind), pipeline->micro_batches,
            pipeline->micro_batches == 1 ? "" : "es", gp_plan_checkpoint_text(checkpoint, session->plan),
            gp_bytes_text(bytes, arena), pipeline->stages == pipeline->device_count ? "stage" : "worker");
+    gp_precision_advise(session, false, stdout);
     printf("run folder: %s\n", folder);
     fflush(stdout);
 }

@@ -210,7 +210,7 @@ gp_status gp_saver_poll(gp_saver *saver, gp_error *err) {
     return status;
 }
 
-/* Into the block, the first `count` of them. */
+/* Into the block, the first `count` of them. They must be finite. */
 static gp_status copy_tensors(gp_saver *saver, gp_run *run, int count, gp_error *err) {
     for (int i = 0; i < count; i++) {
         const gp_state_tensor *tensor = &saver->layout.tensors[i];

@@ -403,17 +403,17 @@ gp_status gp_session_find_mini(const gp_session *session, bool training, int64_t
     return *out >= 0 ? GP_OK : gp_fail(err, GP_INTERNAL, "no plan for a mini-batch of %" PRId64, samples);
 }
 
-/* A model without parameters is nobody's mistake about freezing, and costs nothing to run. */
+/* Training that changes no parameter is a mistake. */
 static gp_status check_trained(const gp_session *session, gp_error *err) {
     bool frozen = false;
     for (int p = 0; p < session->graph->param_count; p++) {
         if (session->graph->params[p].trained) return GP_OK;
         if (!session->graph->params[p].spec.buffer) frozen = true;
     }
-    if (!frozen || session->config->train.steps == 0) return GP_OK;
+    if (session->config->train.steps == 0) return GP_OK;
     return gp_fail_at(err, GP_CONFIG, session->config->model->place,
-                      "model: every layer with parameters is frozen, and nothing is left to train; train.steps: 0 "
-                      "evaluates");
+                      "model: %s, and there is nothing to train; train.steps: 0 evaluates, and --predict predicts",
+                      frozen ? "every layer with parameters is frozen" : "no layer has parameters");
 }
 
 /* A file says how many stages there are, for how many devices and micro-batches. */

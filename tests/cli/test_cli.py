@@ -791,6 +791,17 @@ class Plan(Group):
             self.assertEqual(run.out[: len(report)], report)
             self.assertEqual("norm" in programs[0], "steps: 0" not in "".join(cut))
 
+    def test_it_says_what_tf32_would_change(self):
+        """On GPUs only, and only where the configuration does not choose."""
+        advice = "precision    f32: TF32 would make convolutions and products on GPUs about 2x faster,\n"
+        for devices, precision, said in (("[cuda:0, cpu]", [], 1), ("[cpu, cpu]", [], 0),
+                                         ("[cuda:0, cpu]", ["--set", "train.precision=f32"], 0)):
+            process = self.run_program("--plan", "--set", "pipeline.devices=" + devices, *precision, "c.yaml")
+            if "built without CUDA" in process.err:
+                self.skipTest("this program was built without CUDA")
+            self.assertEqual((process.returncode, process.err), (0, ""))
+            self.assertEqual(process.out.count(advice), said)
+
     def test_programs_of_a_file_say_themselves_what_they_keep(self):
         """And where barriers are: of the configuration's there is only what counts for other mini-batches."""
         made = self.expect(["--plan", "-v", "c.yaml", *sets(["pipeline.checkpoint=always", "pipeline.lockstep=true"])], 0).out.split("\n# ")[1]

@@ -13,6 +13,7 @@
 #include "data/safetensors.h"
 #include "pipeline/memory.h"
 #include "train/fixture.h"
+#include "train/precision.h"
 #include "train/snapshot.h"
 #include "train/trainer.h"
 
@@ -343,6 +344,37 @@ static void no_more_is_pinned_than_planned(void **state) {
     assert_true(pinned <= planned + planned / 4 && planned <= 2 * pinned);
 }
 
+/* ---- precision --------------------------------------------------------------------------------------------------- */
+
+static void expect_advice(const char *const *changes, bool report, const char *wanted) {
+    char text[400] = "";
+    gp_session *session = fixture_session(changes);
+    FILE *out = fmemopen(text, sizeof text, "w");
+    assert_non_null(out);
+    gp_precision_advise(session, report, out);
+    fclose(out);
+    gp_session_close(&session);
+    assert_string_equal(text, wanted);
+}
+
+/* To all who did not choose f32, and have something to gain. */
+static void what_tf32_would_change_is_said(void **state) {
+    (void)state;
+    static const char line[] =
+        "precision f32: TF32 would make convolutions and products on GPUs about 2x faster, with 10 instead of 23 bits "
+        "of mantissa; train.precision: tf32 asks for it\n";
+    static const char row[] =
+        "precision    f32: TF32 would make convolutions and products on GPUs about 2x faster,\n"
+        "             with 10 instead of 23 bits of mantissa; train.precision: tf32 asks for it\n";
+    expect_advice(CHANGES(WHOLE), false, line);
+    expect_advice(CHANGES(WHOLE), true, row);
+    expect_advice(CHANGES(WHOLE, "pipeline.devices=[cpu, cuda:0]"), false, line);
+    expect_advice(CHANGES(WHOLE, "pipeline.devices=[cpu, cpu]"), false, "");
+    expect_advice(CHANGES(WHOLE, "train.precision=f32"), false, "");
+    expect_advice(CHANGES(WHOLE, "train.precision=tf32"), true, "");
+    expect_advice(CHANGES(WHOLE, "model.layers=[batch_norm, flatten]"), false, "");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(which_steps_begin_behind),
                                        cmocka_unit_test(they_come_to_the_same),
@@ -353,6 +385,7 @@ int main(void) {
                                        cmocka_unit_test(the_account_counts_the_same),
                                        cmocka_unit_test(snapshots_by_minutes),
                                        cmocka_unit_test(norms_are_printed),
+                                       cmocka_unit_test(what_tf32_would_change_is_said),
                                        cmocka_unit_test(no_more_is_pinned_than_planned)};
     return cmocka_run_group_tests(tests, make, fixture_remove);
 }

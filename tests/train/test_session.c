@@ -415,6 +415,14 @@ static void a_working_copy_is_there_to_be_read(void **state) {
     assert_true(bytes[0] < bytes[1]);
 }
 
+static void expect_opens(const char *text, const char *const *changes) {
+    gp_error err = {0};
+    gp_config *config = fixture_config(text, changes);
+    gp_session *session = NULL;
+    if (gp_session_open(&config, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_session_close(&session);
+}
+
 static void something_must_be_left_to_train(void **state) {
     (void)state;
     static const char frozen[] = "model:\n"
@@ -425,13 +433,13 @@ static void something_must_be_left_to_train(void **state) {
                                  "optimizer: {sgd: 0.1}\n"
                                  "train: {epochs: 1}\n";
     fixture_refused(frozen, NULL, GP_CONFIG,
-                    "c.yaml:2:3: model: every layer with parameters is frozen, and nothing is left to train; "
-                    "train.steps: 0 evaluates");
-    gp_error err = {0};
-    gp_config *config = fixture_config(frozen, FIXTURE_CHANGES("train.steps=0"));
-    gp_session *its = NULL;
-    if (gp_session_open(&config, &its, &err) != GP_OK) fail_msg("%s", err.text);
-    gp_session_close(&its);
+                    "c.yaml:2:3: model: every layer with parameters is frozen, and there is nothing to train; "
+                    "train.steps: 0 evaluates, and --predict predicts");
+    fixture_refused(frozen, FIXTURE_CHANGES("model.layers=[flatten, relu]"), GP_CONFIG,
+                    "c.yaml:2:3: model: no layer has parameters, and there is nothing to train; train.steps: 0 "
+                    "evaluates, and --predict predicts");
+    expect_opens(frozen, FIXTURE_CHANGES("train.steps=0"));
+    expect_opens(frozen, FIXTURE_CHANGES("train.steps=0", "model.layers=[flatten, relu]"));
 }
 
 static void files_are_checked_before_anything_runs(void **state) {
