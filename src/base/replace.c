@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -22,18 +24,32 @@ void gp_file_set_calls(const gp_file_calls *replacing) {
     calls = replacing ? replacing : &system_calls;
 }
 
-/* Beside the target, so that the rename stays within one file system. O_EXCL: never somebody else's file. */
+static bool is_same(const struct stat *one, const struct stat *other) {
+    return one->st_dev == other->st_dev && one->st_ino == other->st_ino;
+}
+
+/* The writer of a temporary file holds a lock on it until the file is in place. The kernel releases the lock when the
+ * process ends, however it ends. False: a process that removes stale files was faster, and the file is gone. A file
+ * system without locks leaves the file without one; there gp_file_remove_stale removes nothing. */
+static bool hold(int fd, const char *path) {
+    struct stat opened, there;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+    return fstat(fd, &opened) == 0 && lstat(path, &there) == 0 && is_same(&opened, &there);
+}
+
+/* Beside the target, so that the rename stays within one file system. O_EXCL: the file is new. */
 static gp_status open_temporary(const char *path, char **out, int *out_fd, gp_error *err) {
     for (int i = 0; i < TEMPORARY_NAMES; i++) {
         char *temporary = NULL;
         GP_RETURN_IF_FAILED(gp_format_text(&temporary, err, "%s%s%ld-%d", path, mark, (long)getpid(), i));
         int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0) {
+        if (fd >= 0 && hold(fd, temporary)) {
             *out = temporary;
             *out_fd = fd;
             return GP_OK;
         }
-        int why = errno;
+        int why = fd >= 0 ? EEXIST : errno;
+        if (fd >= 0) close(fd);
         if (why != EEXIST) gp_fail(err, GP_IO, "%s: cannot be created: %s", temporary, strerror(why));
         free(temporary);
         if (why != EEXIST) return GP_IO;
@@ -52,14 +68,8 @@ static gp_status write_part(int fd, const char *path, const gp_bytes *part, gp_e
     return GP_OK;
 }
 
-bool gp_file_is(const char *path, const char *other) {
-    struct stat its, others;
-    return stat(path, &its) == 0 && stat(other, &others) == 0 && its.st_dev == others.st_dev &&
-           its.st_ino == others.st_ino;
-}
-
 gp_status gp_file_sync(const char *path, gp_error *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* never waits for the writer of a FIFO */
     gp_status status = GP_OK;
     /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
     if (fd < 0 || (calls->fsync(fd) != 0 && errno != EINVAL))
@@ -68,13 +78,16 @@ gp_status gp_file_sync(const char *path, gp_error *err) {
     return status;
 }
 
-static gp_status sync_folder(const char *path, gp_error *err) {
+/* The folder of a path's last name. */
+static gp_status folder_of(const char *path, char **out, gp_error *err) {
     const char *slash = strrchr(path, '/');
+    if (!slash) return gp_copy_text(out, ".", err);
+    return gp_format_text(out, err, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+}
+
+static gp_status sync_folder(const char *path, gp_error *err) {
     char *folder = NULL;
-    if (slash)
-        GP_RETURN_IF_FAILED(gp_format_text(&folder, err, "%.*s", slash == path ? 1 : (int)(slash - path), path));
-    else
-        GP_RETURN_IF_FAILED(gp_copy_text(&folder, ".", err));
+    GP_RETURN_IF_FAILED(folder_of(path, &folder, err));
     gp_status status = gp_file_sync(folder, err);
     free(folder);
     return status;
@@ -107,6 +120,32 @@ static gp_status follow_links(const char *path, char **out, gp_error *err) {
     else
         free(at);
     return status;
+}
+
+/* Two files that are not there: one folder, one name. */
+static bool will_be_same(const char *path, const char *other) {
+    char *ends[2] = {NULL}, *folders[2] = {NULL};
+    const char *names[2];
+    struct stat about[2];
+    bool known = follow_links(path, &ends[0], NULL) == GP_OK && follow_links(other, &ends[1], NULL) == GP_OK;
+    for (int i = 0; i < 2 && known; i++) {
+        const char *slash = strrchr(ends[i], '/');
+        names[i] = slash ? slash + 1 : ends[i];
+        known = folder_of(ends[i], &folders[i], NULL) == GP_OK && stat(folders[i], &about[i]) == 0;
+    }
+    bool same = known && is_same(&about[0], &about[1]) && strcmp(names[0], names[1]) == 0;
+    for (int i = 0; i < 2; i++) {
+        free(ends[i]);
+        free(folders[i]);
+    }
+    return same;
+}
+
+bool gp_file_is(const char *path, const char *other) {
+    struct stat its, others;
+    bool there = stat(path, &its) == 0, other_there = stat(other, &others) == 0;
+    if (there && other_there) return is_same(&its, &others);
+    return !there && !other_there && will_be_same(path, other);
 }
 
 /* What is there already: where a link leads, the file itself is replaced, with its permissions; a device or a pipe
@@ -163,11 +202,11 @@ gp_status gp_file_end(gp_replacing **it, gp_status status, gp_error *err) {
     gp_replacing *file = *it;
     if (status == GP_OK && calls->fsync(file->fd) != 0)
         status = gp_fail(err, GP_IO, "%s: cannot be synced: %s", file->temporary, strerror(errno));
-    if (close(file->fd) != 0 && status == GP_OK)
-        status = gp_fail(err, GP_IO, "%s: cannot be closed: %s", file->temporary, strerror(errno));
     if (status == GP_OK && calls->rename(file->temporary, file->path) != 0)
         status = gp_fail(err, GP_IO, "%s: cannot be renamed to %s: %s", file->temporary, file->path, strerror(errno));
     if (status != GP_OK) unlink(file->temporary);
+    /* Last, since the lock goes with it. The file is synced, so nothing is left that closing could fail to write. */
+    close(file->fd);
     if (status == GP_OK) {
         status = sync_folder(file->path, err);
         if (status != GP_OK) gp_error_context(err, "%s stands, but its folder may lose it: ", file->path);
@@ -188,23 +227,58 @@ gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count,
     return gp_file_end(&file, status, err);
 }
 
-/* `<target>.tmp-<digits>-<digits>` */
-static int is_stale(const char *name) {
-    const char *at = strstr(name, mark);
-    if (!at || at == name) return 0;
-    at += sizeof mark - 1;
-    size_t process = strspn(at, "0123456789");
-    if (process == 0 || at[process] != '-') return 0;
-    at += process + 1;
-    size_t number = strspn(at, "0123456789");
-    return number > 0 && at[number] == '\0';
+/* ---- what killed processes left ---------------------------------------------------------------------------------- */
+
+/* A number as "%ld" writes it, at `*text`, which moves behind it; −1: none stands there. */
+static long take_number(const char **text) {
+    char *end = NULL;
+    bool plain = **text >= '0' && **text <= '9' && !(**text == '0' && (*text)[1] >= '0' && (*text)[1] <= '9');
+    long number = plain ? strtol(*text, &end, 10) : -1;
+    if (plain) *text = end;
+    return number;
 }
 
-void gp_file_remove_stale(const char *folder) {
+/* `<target>.tmp-<process>-<number>` as open_temporary makes it. */
+static bool is_temporary(const char *name, bool (*is_target)(const char *name)) {
+    char target[NAME_MAX + 1];
+    const char *at = name, *last = NULL;
+    for (; (at = strstr(at, mark)) != NULL; at++) last = at;
+    if (!last || (size_t)(last - name) >= sizeof target) return false;
+    at = last + sizeof mark - 1;
+    bool ours = take_number(&at) > 0 && *at++ == '-';
+    long number = ours ? take_number(&at) : -1;
+    if (number < 0 || number >= TEMPORARY_NAMES || *at) return false;
+    snprintf(target, sizeof target, "%.*s", (int)(last - name), name);
+    return is_target(target);
+}
+
+/* Where a lock may be known to one machine only, its absence proves nothing. */
+static bool locks_prove(int fd) {
+    static const unsigned long network[] = {0x6969, 0x517B, 0xFF534D42, 0xFE534D42, 0x65735546}; /* NFS, SMB, FUSE */
+    struct statfs system;
+    if (fstatfs(fd, &system) != 0) return false;
+    for (size_t i = 0; i < sizeof network / sizeof *network; i++)
+        if (((unsigned long)system.f_type & 0xFFFFFFFFUL) == network[i]) return false;
+    return true;
+}
+
+/* The lock is held while the name is removed, so that no writer takes the file over meanwhile. */
+static void remove_if_left(int folder, const char *name) {
+    struct stat opened, there;
+    int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) return;
+    bool left = fstat(fd, &opened) == 0 && S_ISREG(opened.st_mode) && locks_prove(fd) &&
+                flock(fd, LOCK_EX | LOCK_NB) == 0 && fstatat(folder, name, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+                is_same(&opened, &there);
+    if (left) unlinkat(folder, name, 0);
+    close(fd);
+}
+
+void gp_file_remove_stale(const char *folder, bool (*is_target)(const char *name)) {
     DIR *entries = opendir(folder);
     if (!entries) return;
     const struct dirent *entry;
     while ((entry = readdir(entries)) != NULL)
-        if (is_stale(entry->d_name)) unlinkat(dirfd(entries), entry->d_name, 0);
+        if (is_temporary(entry->d_name, is_target)) remove_if_left(dirfd(entries), entry->d_name);
     closedir(entries);
 }

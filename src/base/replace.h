@@ -1,9 +1,9 @@
 /* Files that are written whole or not at all: beside the target, synced, renamed over it, the folder synced.
  *
- * Whatever happens meanwhile, the target is the old file or the new one. A failure removes the temporary file; a killed
- * process leaves it, `<target>.tmp-<process>-<number>`, for gp_file_remove_stale; where the file was reached through a
- * link, beside what that leads to, in a folder that nobody who removes holds: there it stays. Any thread, but for the
- * seam of the tests. */
+ * Whatever happens meanwhile, the target is the old file or the new one. The temporary file is
+ * `<target>.tmp-<process>-<number>`. Its writer holds a lock on it (flock), which ends with the process. A failure
+ * removes the file; a killed process leaves it for gp_file_remove_stale. If the target was reached through a link, the
+ * temporary file is beside the link's target. Any thread, but for the seam of the tests. */
 #ifndef GP_BASE_REPLACE_H
 #define GP_BASE_REPLACE_H
 
@@ -29,13 +29,14 @@ GP_MUST_USE gp_status gp_file_begin(const char *path, gp_replacing **out, gp_err
 GP_MUST_USE gp_status gp_file_add(gp_replacing *file, const void *data, size_t bytes, gp_error *err);
 GP_MUST_USE gp_status gp_file_end(gp_replacing **file, gp_status status, gp_error *err);
 
-/* Whether both are there and the same file, whatever they are called: what is written over one is lost in the other. */
+/* Whether both paths lead to one file, by device and inode; of files that are not there yet, whether they would. */
 bool gp_file_is(const char *path, const char *other);
 /* Syncs a file, or the entries of a folder. GP_IO with the cause. */
 GP_MUST_USE gp_status gp_file_sync(const char *path, gp_error *err);
-/* Removes what killed processes left of replacing files of `folder`, which the caller must hold: what a living process
- * writes there looks the same. Hence not where links of the folder lead. What cannot be removed stays. */
-void gp_file_remove_stale(const char *folder);
+/* Removes temporary files of `folder` whose target `is_target` accepts by its name, and whose writer is gone: the lock
+ * is free. They stay on file systems without locks, and on network file systems, where the lock of another machine may
+ * not be seen. What cannot be removed stays, too. */
+void gp_file_remove_stale(const char *folder, bool (*is_target)(const char *name));
 
 /* What replacing asks of the system, each as the function of that name. */
 typedef struct gp_file_calls {

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/printable.h"
+
 const char *gp_status_name(gp_status status) {
     switch (status) {
 #define GP_STATUS_NAME(suffix, exit_status, name)                                                                      \
@@ -32,15 +34,10 @@ static void mark_cut(char *text, size_t size) {
 }
 
 /* Errors quote files that anybody wrote: no text of theirs may begin a line of its own or speak to the terminal. */
-static void keep_on_line(char *text) {
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 0x7F) *text = '?';
-}
-
 static void write_text(gp_error *err, size_t used, const char *format, va_list args) {
     int wanted = vsnprintf(err->text + used, sizeof err->text - used, format, args);
     if (wanted >= 0 && (size_t)wanted >= sizeof err->text - used) mark_cut(err->text, sizeof err->text);
-    keep_on_line(err->text);
+    gp_make_printable(err->text);
 }
 
 gp_status gp_fail(gp_error *err, gp_status status, const char *format, ...) {
@@ -68,6 +65,7 @@ gp_status gp_fail_at(gp_error *err, gp_status status, gp_place place, const char
         if (used < 0) used = 0;
         if ((size_t)used >= sizeof err->text) {
             mark_cut(err->text, sizeof err->text);
+            gp_make_printable(err->text);
             return status;
         }
         va_start(args, format);

@@ -34,8 +34,8 @@ typedef enum gp_status {
 
 enum { GP_ERROR_TEXT = 2048 };
 
-/* The first cause, as one sentence on one line (cut with "…" where it is longer; control characters of what it quotes
- * become "?"). Zero-initialise before use. */
+/* The first cause, as one sentence on one line (cut with "…" where it is longer; what of the texts that it quotes is
+ * not printed becomes "?", base/printable.h). Zero-initialise before use. */
 typedef struct gp_error {
     gp_status status;
     char text[GP_ERROR_TEXT];

@@ -2,12 +2,13 @@
 #include <stdio.h>
 
 #include "balance/what_if.h"
-#include "base/replace.h"
+#include "base/printable.h"
 #include "cli/balance_options.h"
 #include "cli/process.h"
 #include "config/splice.h"
 #include "train/balance_report.h"
 #include "train/balance_write.h"
+#include "train/inputs.h"
 #include "train/search.h"
 
 static gp_status balance(gp_session *session, const gp_balance_options *options, gp_error *err) {
@@ -17,7 +18,7 @@ static gp_status balance(gp_session *session, const gp_balance_options *options,
                                       : gp_balance_report(session, &command, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_balance_write(session, options->config, err));
-    if (!options->json) printf("%s: the balance is written\n", options->config);
+    if (!options->json) gp_print(stdout, "%s: the balance is written\n", options->config);
     return GP_OK;
 }
 
@@ -26,7 +27,7 @@ static gp_status report_search(const gp_search *found, const gp_balance_options 
                                       : gp_search_report(found, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_search_write(found, options->config, err));
-    if (!options->json) printf("%s: the fastest is written\n", options->config);
+    if (!options->json) gp_print(stdout, "%s: the fastest is written\n", options->config);
     return GP_OK;
 }
 
@@ -51,10 +52,13 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
     /* Before the seconds that measuring takes. */
     if (options->write) GP_RETURN_IF_FAILED(gp_yaml_check_replaceable(options->config, err));
     if (options->search) return search(options, err);
-    if (options->out && gp_file_is(options->out, options->config))
-        return gp_fail(err, GP_USAGE, "-o %s: would write over the configuration: choose another name", options->out);
     GP_RETURN_IF_FAILED(
         gp_config_load_to_balance(options->config, options->overrides, options->override_count, &config, err));
+    gp_status status = gp_inputs_check_output(config, "-o", options->out, err);
+    if (status != GP_OK) {
+        gp_config_destroy(&config);
+        return status;
+    }
     const gp_session_options session_options = {.balances = true,
                                                 .orders = options->orders,
                                                 .profiling = GP_PROFILING_MEASURE,
@@ -63,7 +67,7 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
                                                 .again = options->again || options->out,
                                                 .seconds = options->seconds};
     GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
-    gp_status status = balance(session, options, err);
+    status = balance(session, options, err);
     gp_session_close(&session);
     return status;
 }

@@ -5,11 +5,12 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/replace.h"
+#include "base/printable.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "train/expand.h"
 #include "train/folder.h"
+#include "train/inputs.h"
 #include "train/plan_report.h"
 #include "train/plan_svg.h"
 #include "train/precision.h"
@@ -61,10 +62,18 @@ static gp_status resume_in(const char *folder, gp_session *session, const gp_opt
     if (!resume.finished)
         status = train_in(folder, session, options, &resume, err);
     else if (options->verbosity != GP_QUIET)
-        printf("%s: nothing is left to do: the run has done %" PRId64 " of %" PRId64 " steps\n", folder,
-               resume.snapshot.reached.step, session->steps);
+        gp_print(stdout, "%s: nothing is left to do: the run has done %" PRId64 " of %" PRId64 " steps\n", folder,
+                 resume.snapshot.reached.step, session->steps);
     gp_resume_close(&resume);
     return status;
+}
+
+/* What the folder must allow before anything is written into it. */
+static gp_status check_folder(const char *folder, const gp_config *config, const gp_options *options, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_folder_check_own(folder, err));
+    GP_RETURN_IF_FAILED(gp_folder_check_config(folder, options->config, err));
+    GP_RETURN_IF_FAILED(gp_inputs_check_folder(config, folder, options->trace.path, err));
+    return options->resume || options->force ? GP_OK : gp_folder_check_unused(folder, err);
 }
 
 static gp_status train(gp_session *session, const gp_options *options, gp_error *err) {
@@ -75,8 +84,7 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
     prepare_signals();
     gp_status status = options->resume ? GP_OK : gp_folder_make(folder, err);
     if (status == GP_OK) status = gp_folder_lock(folder, err);
-    if (status == GP_OK) status = gp_folder_check_config(folder, options->config, err);
-    if (status == GP_OK && !options->resume && !options->force) status = gp_folder_check_unused(folder, err);
+    if (status == GP_OK) status = check_folder(folder, session->config, options, err);
     if (status == GP_OK)
         status =
             options->resume ? resume_in(folder, session, options, err) : train_in(folder, session, options, NULL, err);
@@ -87,9 +95,6 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
 /* --plan, and --svg; with -v the programs themselves follow, in the text form that reads back. */
 static gp_status print_plan(const gp_session *session, const gp_options *options, gp_error *err) {
     const gp_plan *plan = session->plan;
-    if (options->svg && gp_file_is(options->svg, options->config))
-        return gp_fail(err, GP_USAGE, "--svg %s: would write over the configuration: choose another name",
-                       options->svg);
     GP_RETURN_IF_FAILED(gp_plan_report(plan, session->profile, stdout, err));
     gp_precision_advise(session, true, stdout);
     if (options->svg) GP_RETURN_IF_FAILED(gp_plan_svg_write(plan, session->profile, options->svg, err));
@@ -145,14 +150,15 @@ static gp_status predict(const gp_options *options, gp_error *err) {
 
 /* Before the seconds that finding a balance may take. Another program's folder is in use, whatever it holds; where
  * nothing is said against it, train looks again when it is there, and holds it. */
-static gp_status check_folder(const gp_options *options, gp_error *err) {
+static gp_status check_outputs(const gp_config *config, const gp_options *options, gp_error *err) {
     char *chosen = NULL;
     gp_error held = {0};
-    if (options->plan || options->resume || options->force) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_inputs_check_output(config, "--svg", options->svg, err));
+    GP_RETURN_IF_FAILED(gp_inputs_check_output(config, "--trace", options->trace.path, err));
+    if (options->plan) return GP_OK;
     if (!options->folder) GP_RETURN_IF_FAILED(gp_folder_default(options->config, &chosen, err));
     const char *folder = options->folder ? options->folder : chosen;
-    gp_status status = gp_folder_check_config(folder, options->config, err);
-    if (status == GP_OK) status = gp_folder_check_unused(folder, err);
+    gp_status status = check_folder(folder, config, options, err);
     if (status != GP_OK && gp_folder_lock(folder, &held) != GP_OK) *err = held;
     free(chosen);
     return status == GP_OK ? GP_OK : err->status;
@@ -164,7 +170,7 @@ static gp_status run(const gp_options *options, gp_error *err) {
     if (options->predict) return predict(options, err);
     GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
     if (options->expand) return gp_expand(&config, stdout, err);
-    gp_status status = check_folder(options, err);
+    gp_status status = check_outputs(config, options, err);
     if (status != GP_OK) {
         gp_config_destroy(&config);
         return status;

@@ -1,6 +1,7 @@
 #include "cli/process.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -23,7 +24,16 @@ static void set_wait_policy(char **argv) {
     execv(path, argv);
 }
 
+/* A parent may have blocked signals, and the mask outlives its exec: SIGTERM would wait for ever. What the parent
+ * ignores stays ignored, as nohup and the background jobs of a script want it. */
+static void unblock_signals(void) {
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
 void gp_process_begin(char **argv) {
+    unblock_signals();
     hold_standard_streams();
     set_wait_policy(argv);
 }

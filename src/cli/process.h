@@ -1,4 +1,5 @@
-/* What the programs share of being a process: standard streams, the environment of libraries, the exit status.
+/* What the programs share of being a process: standard streams, signals, the environment of libraries, the exit
+ * status.
  *
  * The main thread only. */
 #ifndef GP_CLI_PROCESS_H

@@ -53,8 +53,8 @@ static gp_status check_name(const gp_yaml *node, const char *name, gp_error *err
     if (gp_is_number(name))
         return gp_fail_at(err, GP_CONFIG, node->place,
                           "name \"%s\" is a number; layers without a name are called by their number", name);
-    for (const char *at = name; *at; at++)
-        if (iscntrl((unsigned char)*at))
+    for (const unsigned char *at = (const unsigned char *)name; *at; at++) /* U+0080 to U+009F are C2 80 to C2 9F */
+        if (*at < ' ' || *at == 0x7F || (*at == 0xC2 && at[1] < 0xA0))
             return gp_fail_at(err, GP_CONFIG, node->place, "the name holds a control character");
     return GP_OK;
 }

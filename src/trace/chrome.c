@@ -27,7 +27,7 @@ static gp_status check_replaceable(const char *path, gp_error *err) {
     if (stat(path, &about) != 0 || S_ISCHR(about.st_mode)) return GP_OK;
     if (!S_ISREG(about.st_mode)) return gp_fail(err, GP_IO, "%s: cannot be written: it is not a regular file", path);
     if (about.st_size == 0) return GP_OK;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
+    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     bool ours = file >= 0 && read(file, found, sizeof head - 1) == (ssize_t)sizeof head - 1 && strcmp(found, head) == 0;
     if (file >= 0) close(file);
     return ours ? GP_OK : gp_fail(err, GP_IO, "%s: is there, and is no timeline: choose another name", path);

@@ -8,6 +8,7 @@
 #include "balance/cost.h"
 #include "balance/expect.h"
 #include "base/memory.h"
+#include "base/printable.h"
 #include "pipeline/memory.h"
 #include "train/balance_write.h"
 #include "train/ordering.h"
@@ -176,11 +177,11 @@ static void write_origin(const report *r) {
         if (profile->identity.together > 1)
             fprintf(r->out, ", %" PRId64 " devices of the host at work", profile->identity.together);
         fputs("\n", r->out);
-        if (profile->path) fprintf(r->out, "             kept in %s\n", profile->path);
+        if (profile->path) gp_print(r->out, "             kept in %s\n", profile->path);
     } else {
-        fprintf(r->out, "profile      %s\n", profile->path);
+        gp_print(r->out, "profile      %s\n", profile->path);
         if (session->profile_difference && *session->profile_difference)
-            fprintf(r->out, "             taken %s\n", session->profile_difference);
+            gp_print(r->out, "             taken %s\n", session->profile_difference);
     }
 }
 
@@ -415,6 +416,17 @@ static json_t *pack_order(const report *r) {
     return order;
 }
 
+/* A path that is no UTF-8 cannot be said exactly. */
+static json_t *pack_path(const char *path, gp_error *err) {
+    json_t *exact = json_string(path);
+    if (exact) return exact;
+    char *copy = NULL;
+    if (gp_copy_text(&copy, path, err) != GP_OK) return NULL;
+    json_t *printable = json_string(gp_make_printable(copy));
+    free(copy);
+    return printable;
+}
+
 static gp_status write_json(report *r, gp_error *err) {
     const gp_session *session = r->session;
     GP_RETURN_IF_FAILED(report_init(r, err));
@@ -425,11 +437,11 @@ static gp_status write_json(report *r, gp_error *err) {
     if (r->configured.layers) json_object_set_new(root, "configured", pack_cut(r, &r->configured));
     json_object_set_new(root, "slowdown", pack_slowdowns(r));
     json_object_set_new(root, "layers", pack_layers(r));
-    if (session->profile->path) json_object_set_new(root, "profile", json_string(session->profile->path));
+    if (session->profile->path) json_object_set_new(root, "profile", pack_path(session->profile->path, err));
     json_object_set_new(root, "measured", json_boolean(session->measured.rounds > 0));
     if (session->profile_difference && *session->profile_difference)
         json_object_set_new(root, "taken", json_string(session->profile_difference));
-    int failed = json_dumpf(root, r->out, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    int failed = json_dumpf(root, r->out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     json_decref(root);
     fputs("\n", r->out);
     return failed ? gp_fail(err, GP_IO, "the report of the balance could not be written") : GP_OK;

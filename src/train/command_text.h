@@ -14,7 +14,8 @@ typedef struct gp_command {
     const char *profile; /* of --profile, or what -o wrote; NULL: neither */
 } gp_command;
 
-/* All with a space before them, in quotation marks where a shell would not leave them as they are. */
+/* All with a space before them, in quotation marks where a shell would not leave them as they are. If they hold what is
+ * not printed (base/printable.h), these are $'…', which bash reads. */
 void gp_command_write_word(const char *word, FILE *out);
 void gp_command_write_set(const char *key, const char *value, FILE *out); /* --set key=value */
 /* But for those of the keys `later`, NULL-terminated, which the line says again behind them. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,17 @@
 
 static const char *const run_files[] = {"metrics.jsonl", "model.safetensors", "config.yaml", "best.safetensors",
                                         "snapshots"};
+enum { RUN_FILES = sizeof run_files / sizeof *run_files, SNAPSHOTS = RUN_FILES - 1 };
+
+const char *gp_folder_own(int index) {
+    return index < RUN_FILES ? run_files[index] : NULL;
+}
+
+bool gp_folder_is_own_file(const char *name) {
+    for (int i = 0; i < SNAPSHOTS; i++)
+        if (strcmp(name, run_files[i]) == 0) return true;
+    return false;
+}
 
 /* The entry of what was made there; a folder that cannot be read cannot be opened to be synced. */
 static gp_status sync_parent(const char *path, gp_error *err) {
@@ -53,8 +65,48 @@ gp_status gp_folder_make(const char *path, gp_error *err) {
     return status;
 }
 
+static gp_status refuse_link(const char *path, gp_error *err) {
+    char to[PATH_MAX];
+    ssize_t length = readlink(path, to, sizeof to - 1);
+    to[length < 0 ? 0 : length] = '\0';
+    return gp_fail(
+        err, GP_USAGE,
+        "%s: is a symbolic link to %s, and a run writes only into its own folder: remove the link, or choose "
+        "another folder with -o, which may be a link itself",
+        path, to);
+}
+
+gp_status gp_folder_check_entry(const char *folder, const char *name, gp_error *err) {
+    struct stat about;
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_folder_file(folder, name, &path, err));
+    gp_status status = GP_OK;
+    bool holds = strcmp(name, run_files[SNAPSHOTS]) == 0;
+    if (lstat(path, &about) != 0)
+        status = GP_OK; /* The call that makes it says why it cannot be made. */
+    else if (S_ISLNK(about.st_mode))
+        status = refuse_link(path, err);
+    else if (holds && !S_ISDIR(about.st_mode))
+        status =
+            gp_fail(err, GP_USAGE,
+                    "%s: is not a folder, and a run keeps its snapshots there: remove it, or choose another folder "
+                    "with -o",
+                    path);
+    else if (!holds && !S_ISREG(about.st_mode))
+        status =
+            gp_fail(err, GP_USAGE, "%s: %s, and a run writes a file there: remove it, or choose another folder with -o",
+                    path, S_ISDIR(about.st_mode) ? "is a folder" : "is not a regular file");
+    free(path);
+    return status;
+}
+
+gp_status gp_folder_check_own(const char *folder, gp_error *err) {
+    for (int i = 0; i < RUN_FILES; i++) GP_RETURN_IF_FAILED(gp_folder_check_entry(folder, run_files[i], err));
+    return GP_OK;
+}
+
 gp_status gp_folder_check_unused(const char *path, gp_error *err) {
-    for (size_t i = 0; i < sizeof run_files / sizeof *run_files; i++) {
+    for (int i = 0; i < RUN_FILES; i++) {
         char *file = NULL;
         GP_RETURN_IF_FAILED(gp_folder_file(path, run_files[i], &file, err));
         bool used = access(file, F_OK) == 0;

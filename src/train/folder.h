@@ -4,12 +4,22 @@
 #ifndef GP_TRAIN_FOLDER_H
 #define GP_TRAIN_FOLDER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
 
 /* Makes the folder, parents included, and syncs what names them. GP_IO where it cannot be made. */
 GP_MUST_USE gp_status gp_folder_make(const char *path, gp_error *err);
+/* The names of what a run writes into its folder, from 0; NULL: there are no more. */
+const char *gp_folder_own(int index);
+/* Whether a run writes a file of that name there; `snapshots` is a folder. */
+bool gp_folder_is_own_file(const char *name);
+/* A run writes only into its own folder. The folder may be reached through a link; what a run writes in it may not be
+ * links, nor anything but files and the folder `snapshots`. GP_USAGE says what to do. What is not there is no fault. */
+GP_MUST_USE gp_status gp_folder_check_own(const char *folder, gp_error *err);
+/* The same for one of these names, before it is written. */
+GP_MUST_USE gp_status gp_folder_check_entry(const char *folder, const char *name, gp_error *err);
 /* GP_USAGE where the folder holds a run. What it says lasts as long as the lock. */
 GP_MUST_USE gp_status gp_folder_check_unused(const char *path, gp_error *err);
 /* GP_USAGE where the folder's config.yaml is the configuration that is to run, and somebody's own, which the run would

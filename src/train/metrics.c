@@ -10,10 +10,12 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/replace.h"
 
 enum {
     DIGITS = 9,              /* %.9g: f32 round-trips */
     MOST_WAITING = 16 << 20, /* bytes */
+    PART = 64 << 10,         /* bytes of a file that are copied at once */
 };
 
 struct gp_metrics {
@@ -26,12 +28,15 @@ struct gp_metrics {
     gp_error late; /* why they wait */
 };
 
+/* Never through a link, and without waiting for the reader of a FIFO. */
+enum { OPENED = O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK };
+
 static gp_status open_file(const char *path, int flags, gp_metrics **out, gp_error *err) {
     gp_metrics *metrics = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&metrics, 1, err));
     metrics->fd = -1;
     gp_status status = gp_copy_text(&metrics->path, path, err);
-    if (status == GP_OK && (metrics->fd = open(path, flags | O_CREAT | O_CLOEXEC, 0666)) < 0)
+    if (status == GP_OK && (metrics->fd = open(path, flags | OPENED, 0666)) < 0)
         status = gp_fail(err, GP_IO, "%s: cannot be written: %s", path, strerror(errno));
     if (status != GP_OK) {
         free(metrics->path);
@@ -43,7 +48,10 @@ static gp_status open_file(const char *path, int flags, gp_metrics **out, gp_err
 }
 
 gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err) {
-    return open_file(path, O_WRONLY | O_TRUNC, out, err);
+    struct stat about;
+    bool is_there = lstat(path, &about) == 0 && S_ISREG(about.st_mode);
+    if (is_there && unlink(path) != 0) return gp_fail(err, GP_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    return open_file(path, O_WRONLY, out, err);
 }
 
 /* Where the last line that ends within `bytes` does. */
@@ -58,12 +66,35 @@ static gp_status find_line_end(const gp_metrics *metrics, off_t bytes, off_t *ou
     return GP_OK;
 }
 
+/* The file has another name, under which it stays as it is: its first `end` bytes become a file of this run. */
+static gp_status part_from_other_names(gp_metrics *metrics, gp_error *err) {
+    char block[PART];
+    gp_replacing *file = NULL;
+    GP_RETURN_IF_FAILED(gp_file_begin(metrics->path, &file, err));
+    gp_status status = GP_OK;
+    for (off_t done = 0; done < metrics->end && status == GP_OK;) {
+        size_t wanted = metrics->end - done < PART ? (size_t)(metrics->end - done) : PART;
+        ssize_t got = pread(metrics->fd, block, wanted, done);
+        if (got <= 0)
+            status = gp_fail(err, GP_IO, "%s: cannot be read: %s", metrics->path,
+                             got < 0 ? strerror(errno) : "it became shorter");
+        else
+            status = gp_file_add(file, block, (size_t)got, err);
+        done += got;
+    }
+    GP_RETURN_IF_FAILED(gp_file_end(&file, status, err));
+    close(metrics->fd);
+    metrics->fd = open(metrics->path, O_RDWR | OPENED, 0666);
+    return metrics->fd >= 0 ? GP_OK : gp_fail(err, GP_IO, "%s: cannot be written: %s", metrics->path, strerror(errno));
+}
+
 static gp_status cut_back(gp_metrics *metrics, int64_t bytes, bool *lost, gp_error *err) {
     struct stat about;
     if (fstat(metrics->fd, &about) != 0 || !S_ISREG(about.st_mode))
         return gp_fail(err, GP_IO, "%s: is no file that can be cut back", metrics->path);
     GP_RETURN_IF_FAILED(find_line_end(metrics, about.st_size < bytes ? about.st_size : bytes, &metrics->end, err));
     *lost = metrics->end != bytes;
+    if (about.st_nlink > 1) GP_RETURN_IF_FAILED(part_from_other_names(metrics, err));
     if (ftruncate(metrics->fd, metrics->end) != 0 || lseek(metrics->fd, metrics->end, SEEK_SET) < 0)
         return gp_fail(err, GP_IO, "%s: cannot be cut back: %s", metrics->path, strerror(errno));
     return GP_OK;
@@ -84,7 +115,7 @@ gp_status gp_metrics_reopen(const char *path, int64_t bytes, gp_metrics **out, b
 bool gp_metrics_ends_within_line(const char *path) {
     struct stat about;
     char last = '\n';
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return false;
     bool any = fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0;
     if (any && pread(fd, &last, 1, about.st_size - 1) != 1) last = '\n';

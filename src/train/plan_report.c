@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/printable.h"
 #include "train/plan_report_parts.h"
 #include "train/snapshot.h"
 
@@ -154,7 +155,7 @@ static void write_expected(const gp_report *report) {
                 gp_report_number(rate, (int64_t)((double)mini->samples / expected->seconds)));
     fprintf(report->out, ", bubble %.0f%%\n             ", 100 * expected->bubble);
     if (report->profile)
-        fprintf(report->out, "from the profile %s\n", report->profile->path ? report->profile->path : "taken now");
+        gp_print(report->out, "from the profile %s\n", report->profile->path ? report->profile->path : "taken now");
     else
         fputs("from counted operations and bytes; no profile fits\n", report->out);
 }

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "train/plan_report_parts.h"
 
 const char *gp_report_op(int op) {
@@ -13,33 +14,33 @@ const char *gp_report_op(int op) {
     return names[op];
 }
 
-static bool begins_character(char byte) {
-    return ((unsigned char)byte & 0xC0U) != 0x80U;
-}
-
+/* Of a text as it is printed: each character that is not printed is a '?'. */
 static int columns_of(const char *text) {
     int columns = 0;
-    for (; *text; text++) columns += begins_character(*text);
+    bool printable;
+    for (; *text; text += gp_printable_next(text, &printable)) columns++;
     return columns;
 }
 
-/* Bytes of the first `columns` characters. */
-static size_t bytes_of(const char *text, int columns) {
-    size_t bytes = 0;
-    while (text[bytes] && (columns > 0 || !begins_character(text[bytes])))
-        if (begins_character(text[bytes++])) columns--;
-    return bytes;
+static void write_columns(FILE *out, const char *text, int columns) {
+    for (; *text && columns > 0; columns--) {
+        bool printable;
+        size_t bytes = gp_printable_next(text, &printable);
+        fwrite(printable ? text : "?", 1, printable ? bytes : 1, out);
+        text += bytes;
+    }
 }
 
 void gp_report_cell(FILE *out, const char *text, int width, bool right) {
     int columns = columns_of(text);
     if (width > 0 && columns > width) {
-        fprintf(out, "%.*s…", (int)bytes_of(text, width - 1), text);
+        write_columns(out, text, width - 1);
+        fputs("…", out);
         return;
     }
     int padding = width > columns ? width - columns : 0;
     if (right) fprintf(out, "%*s", padding, "");
-    fputs(text, out);
+    write_columns(out, text, columns);
     if (!right) fprintf(out, "%*s", padding, "");
 }
 

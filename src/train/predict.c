@@ -10,10 +10,12 @@
 
 #include "base/finite.h"
 #include "base/memory.h"
+#include "base/printable.h"
 #include "base/replace.h"
 #include "data/safetensors.h"
 #include "layers/types.h"
 #include "pipeline/run.h"
+#include "train/inputs.h"
 #include "train/weights.h"
 
 static const char tensor_name[] = "y";
@@ -35,12 +37,6 @@ typedef struct predictor {
 
 /* ---- the file ---------------------------------------------------------------------------------------------------- */
 
-static gp_status refuse_input(const char *path, const char *input, gp_error *err) {
-    if (!input || !gp_file_is(path, input)) return GP_OK;
-    return gp_fail(err, GP_USAGE, "--predict %s: would write over %s, which is an input: choose another name", path,
-                   input);
-}
-
 /* Only such a file as this program writes here may be written over: whatever else is there is somebody's work. */
 static gp_status refuse_other(const char *path, gp_error *err) {
     struct stat about;
@@ -58,14 +54,15 @@ static gp_status refuse_other(const char *path, gp_error *err) {
                    path);
 }
 
+/* The session's weights stand in its configuration in place of train.init. */
 static gp_status check_path(const predictor *p, gp_error *err) {
     const gp_config *config = p->session->config;
-    const gp_source_config *train = &config->data.train, *eval = &config->data.eval;
-    const char *const inputs[] = {config->path,  config->train.init, train->file,  train->images,
-                                  train->labels, eval->file,         eval->images, eval->labels};
-    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++)
-        GP_RETURN_IF_FAILED(refuse_input(p->options->path, inputs[i], err));
-    return refuse_other(p->options->path, err);
+    const char *path = p->options->path;
+    if (gp_file_is(path, config->train.init))
+        return gp_fail(err, GP_USAGE,
+                       "--predict %s: would write over the weights that it predicts with: choose another name", path);
+    GP_RETURN_IF_FAILED(gp_inputs_check_output(config, "--predict", path, err));
+    return refuse_other(path, err);
 }
 
 static gp_status begin_file(predictor *p, gp_error *err) {
@@ -176,7 +173,7 @@ static void say_end(const predictor *p, double seconds) {
     printf("predicted %" PRId64 " samples in %.1f s", gp_dataset_count(p->session->eval), seconds);
     if (p->counts > 0) printf(", loss %s", gp_loss_text(loss, p->loss / (double)p->counts));
     if (p->counts > 0 && p->session->spec.classes > 0) printf(", accuracy %.4f", p->right / (double)p->counts);
-    printf("; written to %s\n", p->options->path);
+    gp_print(stdout, "; written to %s\n", p->options->path);
 }
 
 gp_status gp_predict(gp_session *session, const gp_predict_options *options, gp_error *err) {

@@ -9,6 +9,7 @@
 
 #include "base/finite.h"
 #include "base/memory.h"
+#include "base/printable.h"
 #include "train/precision.h"
 
 /* Seconds between lines. */
@@ -55,14 +56,14 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
            pipeline->micro_batches == 1 ? "" : "es", gp_plan_checkpoint_text(checkpoint, session->plan),
            gp_bytes_text(bytes, arena), pipeline->stages == pipeline->device_count ? "stage" : "worker");
     gp_precision_advise(session, false, stdout);
-    printf("run folder: %s\n", folder);
+    gp_print(stdout, "run folder: %s\n", folder);
     fflush(stdout);
 }
 
 void gp_progress_resume(gp_progress *progress, int64_t step, const char *path) {
     progress->from = step;
     if (progress->verbosity == GP_QUIET) return;
-    printf("going on after step %" PRId64 ", from %s\n", step, path);
+    gp_print(stdout, "going on after step %" PRId64 ", from %s\n", step, path);
     fflush(stdout);
 }
 
@@ -109,7 +110,7 @@ void gp_progress_detail(gp_progress *progress, const char *format, ...) {
     end_line(progress);
     va_list args;
     va_start(args, format);
-    vprintf(format, args);
+    gp_print_list(stdout, format, args);
     va_end(args);
     printf("\n");
     fflush(stdout);
@@ -121,7 +122,7 @@ void gp_progress_warn(gp_progress *progress, const char *format, ...) {
     va_list args;
     va_start(args, format);
     fputs("gpipe-train: warning: ", stderr);
-    vfprintf(stderr, format, args);
+    gp_print_list(stderr, format, args);
     va_end(args);
     fputs("\n", stderr);
 }
@@ -131,7 +132,7 @@ void gp_progress_end(gp_progress *progress, const char *format, ...) {
     end_line(progress);
     va_list args;
     va_start(args, format);
-    vprintf(format, args);
+    gp_print_list(stdout, format, args);
     va_end(args);
     printf("\n");
     fflush(stdout);

@@ -32,6 +32,14 @@ struct gp_saver {
     gp_error failure; /* of the last snapshot, until somebody was told; lock */
 };
 
+/* Before anything is written: a link may have been put there since the run began. */
+static gp_status check_entry(const gp_saver *saver, const char *name, gp_error *err) {
+    gp_status status = gp_folder_check_entry(saver->folder, name, err);
+    if (status != GP_USAGE) return status;
+    if (err) err->status = GP_IO;
+    return GP_IO;
+}
+
 /* The folder of snapshots, whose own entry is synced too. */
 static gp_status make_folder(const gp_saver *saver, gp_error *err) {
     char *path = NULL;
@@ -76,6 +84,7 @@ void gp_saver_tidy(gp_saver *saver, int64_t newest) {
 
 static gp_status write_snapshot(const gp_saver *saver, gp_error *err) {
     char *path = NULL;
+    GP_RETURN_IF_FAILED(check_entry(saver, "snapshots", err));
     GP_RETURN_IF_FAILED(make_folder(saver, err));
     GP_RETURN_IF_FAILED(sync_metrics(saver, err));
     GP_RETURN_IF_FAILED(gp_snapshot_path(saver->folder, saver->reached.step, &path, err));
@@ -236,7 +245,9 @@ gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reac
 }
 
 gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *path, const char *const *metadata, gp_error *err) {
+    const char *slash = strrchr(path, '/');
     wait_until_idle(saver);
+    GP_RETURN_IF_FAILED(check_entry(saver, slash ? slash + 1 : path, err));
     GP_RETURN_IF_FAILED(copy_tensors(saver, run, saver->layout.params, err));
     return gp_safetensors_write(path, saver->items, (size_t)saver->layout.params, metadata, err);
 }

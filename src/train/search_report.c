@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/printable.h"
 #include "config/splice.h"
 #include "config/tree.h"
 #include "train/balance_write.h"
@@ -132,7 +133,7 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
     if (search->too_large) fprintf(out, ", %d exceed the memory", search->too_large);
     if (search->refused) fprintf(out, ", %d are not possible", search->refused);
     fputs("\n", out);
-    if (search->why[0]) fprintf(out, "             the first that is not among them, %s\n", search->why);
+    if (search->why[0]) gp_print(out, "             the first that is not among them, %s\n", search->why);
     fputs("\n  micro-\n  batches schedule                   checkpoint        step  bubble      memory  gives up\n",
           out);
     int rows = 0;
@@ -161,7 +162,7 @@ gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *er
     json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch,
                              "measured", search->measured, "tried", search->tried, "too_large", search->too_large,
                              "refused", search->refused, "plans", plans);
-    int failed = !root || json_dumpf(root, out, JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    int failed = !root || json_dumpf(root, out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     json_decref(root);
     fputs("\n", out);
     if (failed || fflush(out) != 0) return gp_fail(err, GP_IO, "what the search found could not be written");

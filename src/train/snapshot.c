@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/finite.h"
 #include "base/memory.h"
@@ -135,6 +137,10 @@ static int64_t step_of(const char *name) {
     return strtoll(digits, NULL, 10);
 }
 
+bool gp_snapshot_is_name(const char *name) {
+    return step_of(name) >= 0;
+}
+
 static int newest_first(const void *a, const void *b) {
     int64_t first = *(const int64_t *)a, second = *(const int64_t *)b;
     return first < second ? 1 : first > second ? -1 : 0;
@@ -147,7 +153,8 @@ gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_e
     gp_status status = GP_OK;
     GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", folder));
     DIR *entries = opendir(path);
-    if (!entries && errno != ENOENT) status = gp_fail(err, GP_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (!entries && errno != ENOENT && errno != ENOTDIR)
+        status = gp_fail(err, GP_IO, "%s: cannot be read: %s", path, strerror(errno));
     const struct dirent *entry;
     while (entries && status == GP_OK && (entry = readdir(entries)) != NULL) {
         int64_t step = step_of(entry->d_name);
@@ -198,6 +205,9 @@ gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, 
     metadata[7 + 2 * REACHED_##name] = numbers[REACHED_##name];
     REACHED_MAP(WRITE_NUMBER)
 #undef WRITE_NUMBER
+    struct stat about;
+    if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && unlink(path) != 0)
+        return gp_fail(err, GP_IO, "%s: is a link that cannot be removed: %s", path, strerror(errno));
     return gp_safetensors_write_summed(path, items, count, metadata, err);
 }
 

@@ -53,7 +53,9 @@ void gp_state_items(const gp_state_layout *layout, const void *block, gp_safeten
 GP_MUST_USE gp_status gp_snapshot_path(const char *folder, int64_t step, char **out, gp_error *err);
 /* The steps of the folder's snapshots, newest first; owned by the caller. None where there is no such folder. */
 GP_MUST_USE gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err);
-/* Writes one; `items`: of gp_state_items. */
+/* Whether a file of that name in `snapshots` is one. */
+bool gp_snapshot_is_name(const char *name);
+/* Writes one; a link of that name is replaced, and what it leads to stays. `items`: of gp_state_items. */
 GP_MUST_USE gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
                                         const gp_reached *reached, const char *config, gp_error *err);
 

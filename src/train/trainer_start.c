@@ -84,8 +84,8 @@ static gp_status remove_old_run(const gp_trainer *t, gp_error *err) {
 static gp_status remove_stale(const gp_trainer *t, gp_error *err) {
     char *snapshots = NULL;
     GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "snapshots", &snapshots, err));
-    gp_file_remove_stale(t->options->folder);
-    gp_file_remove_stale(snapshots);
+    gp_file_remove_stale(t->options->folder, gp_folder_is_own_file);
+    gp_file_remove_stale(snapshots, gp_snapshot_is_name);
     free(snapshots);
     return GP_OK;
 }

@@ -13,6 +13,7 @@
 #include "base/finite.h"
 #include "base/memory.h"
 #include "base/philox.h"
+#include "base/printable.h"
 #include "base/shape.h"
 #include "base/status.h"
 
@@ -152,6 +153,48 @@ static void test_control_characters(void **state) {
     assert_string_equal(err.text, "a?b:1:2: key \"ß?\"");
     assert_int_equal(gp_error_context(&err, "%s: ", "\a"), GP_DATA);
     assert_string_equal(err.text, "?: a?b:1:2: key \"ß?\"");
+}
+
+static void expect_printed(const char *text, const char *wanted) {
+    char copy[64];
+    snprintf(copy, sizeof copy, "%s", text);
+    assert_ptr_equal(gp_make_printable(copy), copy);
+    assert_string_equal(copy, wanted);
+}
+
+/* Each character that is not printed is one '?', as is each byte that is no UTF-8. */
+static void test_printable(void **state) {
+    (void)state;
+    expect_printed("", "");
+    expect_printed("aé日😀…\"\\\xC2\xA0\xF4\x8F\xBF\xBD", "aé日😀…\"\\\xC2\xA0\xF4\x8F\xBF\xBD");
+    expect_printed("\x01\x1B\x7F\n\t", "?????");
+    expect_printed("\xC2\x80\xC2\x85\xC2\x9B\xC2\x9F", "????");
+    expect_printed("\u061C\u200E\u200F\u2028\u2029\u202A\u202E\u2066\u2069", "?????????");
+    expect_printed("\u061B\u061D\u200D\u2010\u2027\u202F\u2065\u206A",
+                   "\u061B\u061D\u200D\u2010\u2027\u202F\u2065\u206A");
+    expect_printed("a\x9B\xFFz", "a??z");              /* C1 as bytes */
+    expect_printed("\xC0\xAF|\xE0\x80\xAF", "??|???"); /* longer than they need be */
+    expect_printed("\xED\xA0\x80|\xF4\x90\x80\x80|\xF8\x88\x80\x80\x80", "???|????|?????");
+    expect_printed("a\xE2\x80", "a??"); /* cut off */
+    expect_printed("\xE2\x80z\xC3", "??z?");
+}
+
+static void test_printed_lines(void **state) {
+    (void)state;
+    char *text = NULL, longest[9000];
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    gp_print(out, "%s of\n%s\n", "a\x1b", "b\n");
+    gp_print(out, "%s", "c\n");
+    memset(longest, 'x', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    gp_print(out, "%s\n", longest);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(strncmp(text, "a? of?b?\nc?x", 12), 0);
+    assert_int_equal(text[bytes - 1], '\n');
+    assert_true(bytes > 8000 && bytes < sizeof longest);
+    free(text);
 }
 
 /* The text that is cut keeps its beginning, fits, and ends with a whole "…" after whole characters. */
@@ -344,6 +387,8 @@ int main(void) {
         cmocka_unit_test(test_error_texts),
         cmocka_unit_test(test_places),
         cmocka_unit_test(test_control_characters),
+        cmocka_unit_test(test_printable),
+        cmocka_unit_test(test_printed_lines),
         cmocka_unit_test(test_cut_texts),
         cmocka_unit_test(test_full_text),
         cmocka_unit_test(test_checked_sizes),

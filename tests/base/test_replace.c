@@ -10,6 +10,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -170,24 +171,107 @@ static void folders_without_sync(void **state) {
     expect_target(new_text);
 }
 
+static bool is_target(const char *name) {
+    return strcmp(name, "target") == 0 || strcmp(name, "a.tmp-1-2") == 0;
+}
+
+static void touch(const char *name, char path[100]) {
+    snprintf(path, 100, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fclose(file);
+}
+
+/* Only names that replacing one of the targets makes. */
 static void stale_files_go(void **state) {
     (void)state;
-    static const char *const stale[] = {"a.tmp-1-0", "b.c.tmp-22-99"};
-    static const char *const others[] = {"a.tmp-",   "a.tmp-1",     "a.tmp-1-", "a.tmp-x-1",
-                                         ".tmp-1-1", "a.tmp-1-1.x", "tmp-1-1"};
+    static const char *const stale[] = {"target.tmp-1-0", "target.tmp-4194304-99", "a.tmp-1-2.tmp-22-7"};
+    static const char *const others[] = {"target.tmp-",     "target.tmp-1",     "target.tmp-1-",     "target.tmp-x-1",
+                                         "target.tmp--1-1", "target.tmp-1-x",   "target.tmp-1-1.x",  "target.tmp-0-1",
+                                         "target.tmp-01-1", "target.tmp-1-01",  "target.tmp-1-00",   "target.tmp-1-100",
+                                         "target.tmp- 1-1", "target.tmp-1-1-1", "target.tmp-+1-1",   ".tmp-1-1",
+                                         "tmp-1-1",         "a-target.tmp-1-1", "thesis.tmp-2024-11"};
+    enum { STALE = sizeof stale / sizeof *stale, OTHERS = sizeof others / sizeof *others };
     char path[100];
     put_old();
-    for (size_t i = 0; i < 9; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, i < 2 ? stale[i] : others[i - 2]);
-        fclose(fopen(path, "w"));
-    }
-    gp_file_remove_stale(folder);
-    assert_int_equal(entries(), 8);
-    for (size_t i = 0; i < 7; i++) {
+    for (size_t i = 0; i < STALE; i++) touch(stale[i], path);
+    for (size_t i = 0; i < OTHERS; i++) touch(others[i], path);
+    gp_file_remove_stale(folder, is_target);
+    assert_int_equal(entries(), 1 + OTHERS);
+    for (size_t i = 0; i < OTHERS; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, others[i]);
         assert_int_equal(unlink(path), 0);
     }
-    gp_file_remove_stale("/no/such/folder");
+    gp_file_remove_stale("/no/such/folder", is_target);
+}
+
+/* The lock says whether the writer lives, and not the number in the name; a link's target and a folder are left alone.
+ */
+static void what_is_written_stays(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_replacing *file = NULL;
+    char path[100];
+    put_old();
+    assert_int_equal(gp_file_begin(target, &file, &err), GP_OK);
+    gp_file_remove_stale(folder, is_target);
+    assert_int_equal(entries(), 2);
+    assert_int_equal(gp_file_add(file, new_text, strlen(new_text), &err), GP_OK);
+    assert_int_equal(gp_file_end(&file, GP_OK, &err), GP_OK);
+    expect_target(new_text);
+    assert_int_equal(entries(), 1);
+    snprintf(path, sizeof path, "%s/target.tmp-1-0", folder);
+    assert_int_equal(symlink("target", path), 0);
+    gp_file_remove_stale(folder, is_target);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0700), 0);
+    gp_file_remove_stale(folder, is_target);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    gp_file_remove_stale(folder, is_target);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* While the file is renamed, too: another process that cleans up there finds the lock. */
+static int rename_and_clean(const char *from, const char *to) {
+    gp_file_remove_stale(folder, is_target);
+    return rename(from, to);
+}
+
+static void it_stays_until_it_is_in_place(void **state) {
+    (void)state;
+    static const gp_file_calls cleaning = {write, fsync, rename_and_clean},
+                               scripted = {write_scripted, fsync_scripted, rename_scripted};
+    gp_error err = {0};
+    put_old();
+    gp_file_set_calls(&cleaning);
+    gp_status status = gp_file_replace(target, &(gp_bytes){new_text, strlen(new_text)}, 1, &err);
+    gp_file_set_calls(&scripted);
+    assert_int_equal(status, GP_OK);
+    expect_target(new_text);
+}
+
+static void the_same_file_by_other_names(void **state) {
+    (void)state;
+    char link[100], hard[100], absent[100], within[100];
+    put_old();
+    snprintf(link, sizeof link, "%s/link", folder);
+    snprintf(hard, sizeof hard, "%s/hard", folder);
+    assert_int_equal(symlink("target", link), 0);
+    assert_int_equal(linkat(AT_FDCWD, target, AT_FDCWD, hard, 0), 0);
+    snprintf(within, sizeof within, "%s/./target", folder);
+    assert_true(gp_file_is(target, link) && gp_file_is(target, hard) && gp_file_is(within, target));
+    assert_int_equal(unlink(hard), 0);
+    assert_false(gp_file_is(target, hard));
+    snprintf(absent, sizeof absent, "%s/absent", folder);
+    snprintf(within, sizeof within, "%s/../%s/absent", folder, strrchr(folder, '/') + 1);
+    assert_true(gp_file_is(absent, within));
+    assert_false(gp_file_is(absent, hard));
+    assert_int_equal(symlink("absent", hard), 0); /* a link to what is not there yet */
+    assert_true(gp_file_is(absent, hard));
+    assert_false(gp_file_is("/no/such/a", "/no/such/a"));
+    assert_int_equal(unlink(hard), 0);
+    assert_int_equal(unlink(link), 0);
 }
 
 /* A write that fails leaves nothing beside what a link leads to either. What a killed process left there is not looked
@@ -211,7 +295,7 @@ static void where_links_lead(void **state) {
     }
     snprintf(path, sizeof path, "%s.tmp-1-0", target);
     fclose(fopen(path, "w"));
-    gp_file_remove_stale(other);
+    gp_file_remove_stale(other, is_target);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(unlink(link), 0);
     assert_int_equal(rmdir(other), 0);
@@ -233,7 +317,7 @@ static void names_that_are_taken_are_passed_by(void **state) {
     snprintf(wanted, sizeof wanted, "%s: 100 temporary files of other runs stand beside it", target);
     assert_string_equal(err.text, wanted);
     expect_target(new_text);
-    gp_file_remove_stale(folder);
+    gp_file_remove_stale(folder, is_target);
     assert_int_equal(entries(), 1);
 }
 
@@ -287,6 +371,9 @@ int main(void) {
         cmocka_unit_test(odd_writes),
         cmocka_unit_test(folders_without_sync),
         cmocka_unit_test(stale_files_go),
+        cmocka_unit_test(what_is_written_stays),
+        cmocka_unit_test(it_stays_until_it_is_in_place),
+        cmocka_unit_test(the_same_file_by_other_names),
         cmocka_unit_test(where_links_lead),
         cmocka_unit_test(names_that_are_taken_are_passed_by),
         cmocka_unit_test(links_permissions_and_pipes_stay),

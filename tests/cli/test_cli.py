@@ -1020,11 +1020,14 @@ class Predictions(Group):
         changes = sets(["data.train={tensors: train.safetensors}"])
         there, before = sorted(os.listdir(self.folder)), self.contents()
         for out, status, sentence in (
-            ("run/model.safetensors", 2, "INPUT"),
-            ("d.safetensors", 2, "INPUT"),
-            ("train.safetensors", 2, "INPUT"),
-            ("c.yaml", 2, "INPUT"),
-            ("link", 2, "--predict link: would write over c.yaml, which is an input: choose another name"),
+            ("run/model.safetensors", 2, "--predict run/model.safetensors: would write over the weights that it predicts "
+             "with: choose another name"),
+            ("d.safetensors", 2, "--predict d.safetensors: would write over the file of data.eval.tensors (c.yaml:15:19): "
+             "choose another name"),
+            ("train.safetensors", 2, "--predict train.safetensors: would write over the file of data.train.tensors (--set "
+             "data.train={tensors: train.safetensors}): choose another name"),
+            ("c.yaml", 2, "--predict c.yaml: would write over the configuration: choose another name"),
+            ("link", 2, "--predict link: would write over the configuration: choose another name"),
             ("text", 2, "THERE"),
             ("folder", 2, "THERE"),
             ("x.safetensors", 2, "THERE"),
@@ -1034,7 +1037,6 @@ class Predictions(Group):
             ("none/y", 1, "none/y.tmp-PID-0: cannot be created: No such file or directory"),
         ):
             process = self.run_program("--predict", out, "-o", "run", "c.yaml", *changes)
-            sentence = sentence.replace("INPUT", "--predict %s: would write over %s, which is an input: choose another name" % (out, out))
             sentence = sentence.replace("THERE", "--predict %s: is there already, and not a file of predictions: choose another name" % out)
             sentence = sentence.replace("PID", str(process.pid))
             self.assertEqual((process.err.replace(self.folder + "/", ""), process.returncode),

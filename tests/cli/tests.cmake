@@ -53,3 +53,6 @@ set_tests_properties(cli_account cli_simulate cli_svg PROPERTIES LABELS "cli;uni
 add_test(NAME cli_search COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_search.py
                                  $<TARGET_FILE:gpipe-balance> $<TARGET_FILE:gpipe-train>)
 set_tests_properties(cli_search PROPERTIES LABELS "cli;unit" TIMEOUT 300)
+add_test(NAME cli_files COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_files.py
+                                $<TARGET_FILE:gpipe-train> $<TARGET_FILE:gpipe-balance>)
+set_tests_properties(cli_files PROPERTIES LABELS "cli;fault" TIMEOUT 300)
