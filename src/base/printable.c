@@ -41,6 +41,12 @@ size_t gp_printable_next(const char *text, bool *printable) {
     return bytes > 0 ? bytes : 1;
 }
 
+bool gp_is_printable(const char *text) {
+    bool printable = true;
+    while (*text && printable) text += gp_printable_next(text, &printable);
+    return printable;
+}
+
 char *gp_make_printable(char *text) {
     char *to = text;
     for (const char *from = text; *from;) {

@@ -21,6 +21,9 @@ char *gp_make_printable(char *text);
 /* Bytes of the character at the start of a text that is not empty; *printable: whether it stays as it is. */
 size_t gp_printable_next(const char *text, bool *printable);
 
+/* Whether the whole text stays as it is. */
+bool gp_is_printable(const char *text);
+
 /* Prints a line or a part of one: a newline stays only as the last character of the format. A line of more than 8 KiB
  * is cut. */
 void gp_print(FILE *out, const char *format, ...) GP_PRINTF(2, 3);

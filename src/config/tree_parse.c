@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "base/philox.h"
+#include "base/printable.h"
 #include "config/tree_internal.h"
 
 typedef struct anchor {
@@ -195,11 +196,12 @@ static gp_status read_alias(parser *p, const yaml_event_t *event, int depth, gp_
 
 static gp_status read_node(parser *p, const yaml_event_t *event, int depth, gp_yaml **out, gp_error *err);
 
-/* Text that YAML could not give back as a plain scalar everywhere ("-" is one within brackets only); it is a string in
- * any case. */
+/* Text that YAML could not give back as a plain scalar everywhere ("-" is one within brackets only), or that terminals
+ * may not have as it is; it is a string in any case. */
 static bool must_be_quoted(const char *text) {
     return strcmp(text, "-") == 0 || strchr(text, '\n') || strstr(text, "\xC2\x85") || strstr(text, "\xE2\x80\xA8") ||
-           strstr(text, "\xE2\x80\xA9") || strncmp(text, "---", 3) == 0 || strncmp(text, "...", 3) == 0;
+           strstr(text, "\xE2\x80\xA9") || strncmp(text, "---", 3) == 0 || strncmp(text, "...", 3) == 0 ||
+           !gp_is_printable(text);
 }
 
 static gp_status refuse_tag(gp_place place, const yaml_char_t *tag, gp_error *err) {

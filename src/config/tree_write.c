@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/printable.h"
 #include "base/replace.h"
 #include "config/tree_internal.h"
 
@@ -9,33 +10,34 @@ static void write_indent(FILE *file, int depth) {
     for (int i = 0; i < depth; i++) fputs("  ", file);
 }
 
-/* Characters beyond ASCII stand for themselves, but for YAML's line breaks, which would be folded. */
+/* A character of 1 to 3 bytes by its number. */
+static void write_number(FILE *file, const unsigned char *text, size_t bytes) {
+    unsigned point = bytes == 1   ? text[0]
+                     : bytes == 2 ? (text[0] & 0x1FU) << 6 | (text[1] & 0x3FU)
+                                  : (text[0] & 0xFU) << 12 | (text[1] & 0x3FU) << 6 | (text[2] & 0x3FU);
+    fprintf(file, point < 0x100 ? "\\x%02X" : "\\u%04X", point);
+}
+
+/* Characters beyond ASCII stand for themselves, but for those that are not printed (base/printable.h), which YAML's
+ * line breaks are among, and for spaces and marks that YAML does not give back. */
 static size_t write_escaped(FILE *file, const unsigned char *text) {
     unsigned char c = text[0];
-    if (c == '"' || c == '\\') {
+    bool printable;
+    size_t bytes = gp_printable_next((const char *)text, &printable);
+    bool is_text = bytes > 1 || c < 0x80;
+    bool not_given_back = (c == 0xC2 && text[1] == 0xA0) || (c == 0xEF && text[1] == 0xBB && text[2] == 0xBF) ||
+                          (c == 0xEF && text[1] == 0xBF && text[2] >= 0xBE);
+    if (c == '"' || c == '\\')
         fprintf(file, "\\%c", c);
-    } else if (c == '\n') {
+    else if (c == '\n')
         fputs("\\n", file);
-    } else if (c == '\t') {
+    else if (c == '\t')
         fputs("\\t", file);
-    } else if (c < 0x20 || c == 0x7F) {
-        fprintf(file, "\\x%02X", (unsigned)c);
-    } else if (c == 0xC2 && text[1] >= 0x80 && text[1] <= 0xA0) {
-        fprintf(file, "\\x%02X", (unsigned)text[1]);
-        return 2;
-    } else if ((c == 0xE2 && text[1] == 0x80 && (text[2] == 0xA8 || text[2] == 0xA9))) {
-        fprintf(file, "\\u%04X", 0x2000U | (text[2] & 0x3FU));
-        return 3;
-    } else if (c == 0xEF && text[1] == 0xBB && text[2] == 0xBF) {
-        fputs("\\uFEFF", file);
-        return 3;
-    } else if (c == 0xEF && text[1] == 0xBF && text[2] >= 0xBE) {
-        fprintf(file, "\\uFF%02X", 0xC0U | (text[2] & 0x3FU));
-        return 3;
-    } else {
-        fputc(c, file);
-    }
-    return 1;
+    else if (is_text && (!printable || not_given_back))
+        write_number(file, text, bytes);
+    else
+        fwrite(text, 1, bytes, file);
+    return bytes;
 }
 
 void gp_yaml_write_quoted(FILE *file, const char *text) {

@@ -10,17 +10,11 @@ static bool is_plain(const char *text) {
     return text[strspn(text, plain)] == '\0';
 }
 
-static bool is_printable(const char *text) {
-    bool printable = true;
-    while (*text && printable) text += gp_printable_next(text, &printable);
-    return printable;
-}
-
 /* How a shell is to read a text: as it is, within '…', or within $'…', where bytes that are not printed are \xHH. */
 typedef enum quotes { NO_QUOTES, PLAIN_QUOTES, ESCAPING_QUOTES } quotes;
 
 static quotes quotes_of(const char *text) {
-    return is_plain(text) ? NO_QUOTES : is_printable(text) ? PLAIN_QUOTES : ESCAPING_QUOTES;
+    return is_plain(text) ? NO_QUOTES : gp_is_printable(text) ? PLAIN_QUOTES : ESCAPING_QUOTES;
 }
 
 static void write_plain(const char *text, FILE *out) {

@@ -417,6 +417,7 @@ class Printed(Files):
         outputs = [self.run_bytes(BALANCE, "--seconds", "0.01", "-o", profile, name),
                    self.run_bytes(BALANCE, "--profile", profile, name),
                    self.run_bytes(TRAIN, "--plan", name),
+                   self.run_bytes(TRAIN, "--expand", name),
                    self.run_bytes(TRAIN, "-v", "-o", b"run\x1b", name),
                    self.run_bytes(TRAIN, "-o", b"run\x1b", "--predict", b"y\x9b\xe2\x80\xae", "--set", "data.eval={tensors: d.safetensors}", name),
                    self.run_bytes(TRAIN, "-o", b"saved\x1b", *SAVING, name),
@@ -427,8 +428,8 @@ class Printed(Files):
             self.assertEqual((status, err), (0, b""))
             self.assertNotEqual(out, b"")
             self.expect_printable(out)
-        self.assertIn(b"run folder: run?\n", outputs[3][1])
-        self.assertIn(b"written to y???\n"[:-3], outputs[4][1])
+        self.assertIn(b"run folder: run?\n", outputs[4][1])
+        self.assertIn(b"written to y??\n", outputs[5][1])
 
     def test_json_has_exact_names(self):
         odd = "".join(c for c in ODD if ord(c) > 0x9f) + FINE

@@ -298,12 +298,15 @@ class Resume(Runs):
     def test_a_model_that_cannot_be_written(self):
         """The snapshot stands and is named; --resume has the model left to write."""
         self.run_program(*CONSTANT, "--set", "train.steps=21")
-        os.remove(os.path.join(self.run_folder, "model.safetensors"))
-        os.mkdir(os.path.join(self.run_folder, "model.safetensors"))  # no file can take its place
-        _, err = self.run_program(*CONSTANT, "--resume", "--set", "train.steps=30", status=1, err=None)
-        self.assertRegex(err, r"model.safetensors: is not a regular file, and is not replaced by one; the snapshot of step 30 stands, "
-                         r"and --resume goes on from it\n$")
-        os.rmdir(os.path.join(self.run_folder, "model.safetensors"))
+        def take_names():  # in the process that becomes the program
+            for n in range(100):
+                os.mkdir(os.path.join(self.run_folder, "model.safetensors.tmp-%d-%d" % (os.getpid(), n)))
+        _, err = self.run_program(*CONSTANT, "--resume", "--set", "train.steps=30", status=1, err=None, prepare=take_names)
+        self.assertRegex(err, r"model.safetensors: 100 temporary files of other runs stand beside it; the snapshot of step 30 "
+                         r"stands, and --resume goes on from it\n$")
+        for name in os.listdir(self.run_folder):
+            if ".tmp-" in name:
+                os.rmdir(os.path.join(self.run_folder, name))
         self.run_program(*CONSTANT, "--resume", "--set", "train.steps=30")
         self.expect_as_forced(*CONSTANT, "--set", "train.steps=30")
 
@@ -353,7 +356,7 @@ class Resume(Runs):
 
     def test_force_leaves_nothing_of_the_run_before(self):
         shutil.copytree(self.alone, self.run_folder)
-        stale = [os.path.join(self.run_folder, name) for name in ("model.safetensors.tmp-1-0", "snapshots/step-1.tmp-22-3")]
+        stale = [os.path.join(self.run_folder, name) for name in ("model.safetensors.tmp-1-0", "snapshots/step-00000001.safetensors.tmp-22-3")]
         for path in stale:
             open(path, "w").close()
         self.run_program("-q", "--force", "--set", "train={steps: 3, save_every: 2}")
