@@ -160,6 +160,10 @@ static inline float __uint_as_float(unsigned bits) {
 template <typename value> static inline value __ldg(const value *at) {
     return *at;
 }
+/* A store of the whole value. */
+template <typename value> static inline void __stwb(value *to, value stored) {
+    *to = stored;
+}
 template <typename value> static inline value min(value a, value b) {
     return b < a ? b : a;
 }

@@ -18,9 +18,9 @@ template <int count>
 static __device__ void gp_affine_forward(const gp_affine *of, gp_column_place at, const float *x, int64_t x_pitch,
                                          float *y, int64_t y_pitch) {
     for (int64_t row = at.row; row < at.last; row += at.lanes) {
-        gp_pack<count> in = *(const gp_pack<count> *)(x + row * x_pitch + at.column * count), out;
+        gp_pack<count> in = gp_pack_load<count>(x + row * x_pitch + at.column * count), out;
         for (int i = 0; i < count; i++) out.at[i] = gp_affine_of(of[i], in.at[i]);
-        *(gp_pack<count> *)(y + row * y_pitch + at.column * count) = out;
+        gp_pack_store(y + row * y_pitch + at.column * count, out);
     }
 }
 
@@ -29,14 +29,14 @@ template <int count>
 static __device__ void gp_affine_relu(const gp_affine *of, gp_column_place at, const float *x, int64_t x_pitch,
                                       const float *addend, int64_t addend_pitch, float *y, int64_t y_pitch) {
     for (int64_t row = at.row; row < at.last; row += at.lanes) {
-        gp_pack<count> in = *(const gp_pack<count> *)(x + row * x_pitch + at.column * count), more = {}, out;
-        if (addend) more = *(const gp_pack<count> *)(addend + row * addend_pitch + at.column * count);
+        gp_pack<count> in = gp_pack_load<count>(x + row * x_pitch + at.column * count), more = {}, out;
+        if (addend) more = gp_pack_load<count>(addend + row * addend_pitch + at.column * count);
         for (int i = 0; i < count; i++) {
             float z = gp_affine_of(of[i], in.at[i]);
             if (addend) z += more.at[i];
             out.at[i] = z <= 0 ? 0 : z;
         }
-        *(gp_pack<count> *)(y + row * y_pitch + at.column * count) = out;
+        gp_pack_store(y + row * y_pitch + at.column * count, out);
     }
 }
 
@@ -54,10 +54,10 @@ template <int count>
 static __device__ void gp_affine_backward(const gp_slope *of, gp_column_place at, const float *x, int64_t x_pitch,
                                           const float *dy, int64_t dy_pitch, float *dx, int64_t dx_pitch) {
     for (int64_t row = at.row; row < at.last; row += at.lanes) {
-        gp_pack<count> in = *(const gp_pack<count> *)(x + row * x_pitch + at.column * count), out;
-        gp_pack<count> gradient = *(const gp_pack<count> *)(dy + row * dy_pitch + at.column * count);
+        gp_pack<count> in = gp_pack_load<count>(x + row * x_pitch + at.column * count), out;
+        gp_pack<count> gradient = gp_pack_load<count>(dy + row * dy_pitch + at.column * count);
         for (int i = 0; i < count; i++) out.at[i] = gp_slope_of(of[i], in.at[i], gradient.at[i]);
-        *(gp_pack<count> *)(dx + row * dx_pitch + at.column * count) = out;
+        gp_pack_store(dx + row * dx_pitch + at.column * count, out);
     }
 }
 

@@ -1,14 +1,11 @@
 #include "device/cuda/kernels/columns.cuh"
 
-/* Mean and squares of the next rows of a thread, two passes over what it holds in registers: a large mean costs no
- * digits. */
-static __device__ gp_moments step_moments(const gp_kernel_column_moments_args &args, gp_column_place at) {
+/* Mean and squares of `count` ≤ GP_KERNEL_COLUMN_STEP elements that lie `stride` apart, two passes over what the thread
+ * holds in registers: a large mean costs no digits. */
+static __device__ gp_moments step_moments(const float *from, int64_t stride, int count) {
     float x[GP_KERNEL_COLUMN_STEP];
     double sum = 0, squares = 0;
-    int64_t left = (at.last - at.row + at.lanes - 1) / at.lanes;
-    int count = left < GP_KERNEL_COLUMN_STEP ? (int)left : GP_KERNEL_COLUMN_STEP;
-    const float *from = args.x + at.row * args.x_pitch + at.column;
-    for (int i = 0; i < GP_KERNEL_COLUMN_STEP; i++) x[i] = i < count ? from[i * at.lanes * args.x_pitch] : 0;
+    for (int i = 0; i < GP_KERNEL_COLUMN_STEP; i++) x[i] = i < count ? from[i * stride] : 0;
     for (int i = 0; i < GP_KERNEL_COLUMN_STEP; i++) sum += i < count ? (double)x[i] : 0;
     double mean = sum / count;
     for (int i = 0; i < GP_KERNEL_COLUMN_STEP; i++) {
@@ -19,11 +16,23 @@ static __device__ gp_moments step_moments(const gp_kernel_column_moments_args &a
     return m;
 }
 
-__global__ void gp_kernel_column_moments(gp_kernel_column_moments_args args) {
+/* Of all rows of the thread. A whole step has its count as a constant, and so neither comparisons nor a division. */
+static __device__ gp_moments thread_moments(const gp_kernel_column_moments_args &args, const gp_column_place &at) {
+    const int64_t stride = at.lanes * args.x_pitch;
+    const float *from = args.x + at.row * args.x_pitch + at.column;
+    gp_moments all = {0, 0, 0};
+    int left = at.row < at.last ? (int)((at.last - at.row - 1) / at.lanes + 1) : 0;
+    for (; left >= GP_KERNEL_COLUMN_STEP; left -= GP_KERNEL_COLUMN_STEP) {
+        all = gp_merge(all, step_moments(from, stride, GP_KERNEL_COLUMN_STEP));
+        from += GP_KERNEL_COLUMN_STEP * stride;
+    }
+    return left > 0 ? gp_merge(all, step_moments(from, stride, left)) : all;
+}
+
+__global__ void GP_KERNEL_BOUNDS gp_kernel_column_moments(gp_kernel_column_moments_args args) {
     __shared__ gp_moments shared[GP_KERNEL_COLUMN_THREADS];
     gp_column_place at = gp_column_place_find(args.columns);
-    gp_moments all = {0, 0, 0};
-    for (; at.row < at.last; at.row += GP_KERNEL_COLUMN_STEP * at.lanes) all = gp_merge(all, step_moments(args, at));
+    gp_moments all = thread_moments(args, at);
     all = gp_lanes_merge(shared, all, args.columns.tile);
     if (threadIdx.x >= args.columns.tile || at.column >= args.columns.width) return;
     double *to = args.partial + gp_column_partial(args.columns, at.block, at.column);

@@ -1,5 +1,6 @@
 #include "device/cuda/kernels/dropout.h"
 #include "device/cuda/kernels/index.cuh"
+#include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/philox.cuh"
 
 /* The draw of elements (or channels) 4·group to 4·group+3 of sample n. */
@@ -12,9 +13,12 @@ static __device__ inline float drop(const gp_kernel_dropout_args &args, uint32_t
     return word >> 8 >= args.threshold ? x * args.scale : 0;
 }
 
-static __device__ inline float4 drop_four(const gp_kernel_dropout_args &args, const gp_draw &draw, float4 x) {
-    return {drop(args, draw.word[0], x.x), drop(args, draw.word[1], x.y), drop(args, draw.word[2], x.z),
-            drop(args, draw.word[3], x.w)};
+/* Of a whole draw. */
+static __device__ inline void drop_four(const gp_kernel_dropout_args &args, const gp_draw &draw, float *y,
+                                        const float *from) {
+    gp_pack<4> x = gp_pack_load<4>(from), out;
+    for (int i = 0; i < 4; i++) out.at[i] = drop(args, draw.word[i], x.at[i]);
+    gp_pack_store(y, out);
 }
 
 /* One thread for each four elements of a sample: one draw. */
@@ -26,8 +30,8 @@ template <typename index> static __device__ void rows(const gp_kernel_dropout_ar
     const index first = 4 * at.column, base = at.row * (index)args.places;
     if (args.by_four) {
         index row = first / width, column = first - row * width;
-        const float4 x = *(const float4 *)(args.x + (base + row) * (index)args.x_pitch + column);
-        *(float4 *)(args.y + (base + row) * (index)args.y_pitch + column) = drop_four(args, draw, x);
+        drop_four(args, draw, args.y + (base + row) * (index)args.y_pitch + column,
+                  args.x + (base + row) * (index)args.x_pitch + column);
         return;
     }
     for (int i = 0; i < 4 && first + i < sample; i++) {
@@ -64,7 +68,7 @@ template <typename index> static __device__ void channels(const gp_kernel_dropou
     const float *x = args.x + at.row * (index)args.x_pitch + first;
     float *y = args.y + at.row * (index)args.y_pitch + first;
     if (args.by_four) {
-        *(float4 *)y = drop_four(args, draw, *(const float4 *)x);
+        drop_four(args, draw, y, x);
         return;
     }
     for (int i = 0; i < 4 && first + i < width; i++) y[i] = drop(args, gp_draw_word(draw, i), x[i]);

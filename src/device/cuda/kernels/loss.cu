@@ -118,12 +118,12 @@ template <int count> static __device__ void element_backward(const gp_kernel_ele
     double divisor = *args.divisor;
     if (!gp_place_find(args.rows, args.width / count, &at)) return;
     int64_t column = at.column * count;
-    gp_pack<count> x = *(const gp_pack<count> *)(args.x + at.row * args.x_pitch + column), dx;
-    gp_pack<count> target = *(const gp_pack<count> *)(args.target + at.row * args.target_pitch + column);
+    gp_pack<count> x = gp_pack_load<count>(args.x + at.row * args.x_pitch + column), dx;
+    gp_pack<count> target = gp_pack_load<count>(args.target + at.row * args.target_pitch + column);
     for (int i = 0; i < count; i++)
         dx.at[i] = args.function == 0 ? squared_error_gradient(x.at[i], target.at[i], divisor)
                                       : bce_logits_gradient(x.at[i], target.at[i], divisor);
-    *(gp_pack<count> *)(args.dx + at.row * args.dx_pitch + column) = dx;
+    gp_pack_store(args.dx + at.row * args.dx_pitch + column, dx);
 }
 
 __global__ void gp_kernel_element_loss_backward(gp_kernel_element_loss_args args) {

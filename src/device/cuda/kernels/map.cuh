@@ -5,21 +5,14 @@
 
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/index.cuh"
+#include "device/cuda/kernels/pack.cuh"
 
-template <typename index, typename function>
-static __device__ inline void gp_map_one(const gp_kernel_map_args &args, function f, index row, index column) {
-    float a = args.a[row * (index)args.a_pitch + column];
-    float b = args.b ? args.b[row * (index)args.b_pitch + column] : 0;
-    args.y[row * (index)args.y_pitch + column] = f(a, b);
-}
-
-template <typename index, typename function>
-static __device__ inline void gp_map_four(const gp_kernel_map_args &args, function f, index row, index column) {
-    float4 a = *(const float4 *)(args.a + row * (index)args.a_pitch + column);
-    float4 b = {0, 0, 0, 0};
-    if (args.b) b = *(const float4 *)(args.b + row * (index)args.b_pitch + column);
-    float4 y = {f(a.x, b.x), f(a.y, b.y), f(a.z, b.z), f(a.w, b.w)};
-    *(float4 *)(args.y + row * (index)args.y_pitch + column) = y;
+template <int count, typename index, typename function>
+static __device__ inline void gp_map_pack(const gp_kernel_map_args &args, function f, index row, index column) {
+    gp_pack<count> a = gp_pack_load<count>(args.a + row * (index)args.a_pitch + column), b = {}, y;
+    if (args.b) b = gp_pack_load<count>(args.b + row * (index)args.b_pitch + column);
+    for (int i = 0; i < count; i++) y.at[i] = f(a.at[i], b.at[i]);
+    gp_pack_store(args.y + row * (index)args.y_pitch + column, y);
 }
 
 /* y = f(a, b), b being 0 where there is none. */
@@ -28,9 +21,9 @@ static __device__ inline void gp_map(const gp_kernel_map_args &args, function f)
     gp_place_of<index> at;
     if (!gp_place_find(args.rows, args.by_four ? args.width / 4 : args.width, &at)) return;
     if (args.by_four)
-        gp_map_four(args, f, at.row, 4 * at.column);
+        gp_map_pack<4>(args, f, at.row, 4 * at.column);
     else
-        gp_map_one(args, f, at.row, at.column);
+        gp_map_pack<1>(args, f, at.row, at.column);
 }
 
 #endif

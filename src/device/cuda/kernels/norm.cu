@@ -156,13 +156,13 @@ template <int count> static __device__ void relu_backward(const gp_kernel_norm_r
     find_slopes<count>(its, at.column, of);
     for (int i = 0; i < count; i++) shift[i] = args.beta ? args.beta[at.column * count + i] : 0;
     for (; at.row < at.last; at.row += at.lanes) {
-        gp_pack<count> x = *(const gp_pack<count> *)(its.x + at.row * its.x_pitch + at.column * count), out;
-        gp_pack<count> dy = *(const gp_pack<count> *)(its.dy + at.row * its.dy_pitch + at.column * count);
+        gp_pack<count> x = gp_pack_load<count>(its.x + at.row * its.x_pitch + at.column * count), out;
+        gp_pack<count> dy = gp_pack_load<count>(its.dy + at.row * its.dy_pitch + at.column * count);
         for (int i = 0; i < count; i++) {
             gp_affine applied = {of[i].mean, of[i].scale, shift[i]};
             out.at[i] = gp_slope_of(of[i], x.at[i], gp_affine_of(applied, x.at[i]) > 0 ? dy.at[i] : 0);
         }
-        *(gp_pack<count> *)(its.dx + at.row * its.dx_pitch + at.column * count) = out;
+        gp_pack_store(its.dx + at.row * its.dx_pitch + at.column * count, out);
     }
 }
 

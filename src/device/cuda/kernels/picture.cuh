@@ -24,8 +24,4 @@ static __device__ inline bool gp_spot_find(int64_t count, const int64_t size[2],
     return true;
 }
 
-template <int pack> static __device__ inline gp_pack<pack> gp_pack_at(const float *at) {
-    return *(const gp_pack<pack> *)at;
-}
-
 #endif

@@ -34,36 +34,27 @@ template <typename index> static __device__ inline index counted(const gp_kernel
 }
 
 template <typename index, int pack>
-static __device__ inline void put_index(const gp_kernel_pool_args &args, index offset, const index place[pack]) {
-    struct alignas(pack) bytes {
-        uint8_t at[pack];
-    } small;
-    struct alignas(4 * pack) words {
-        int32_t at[pack];
-    } large;
-    for (int i = 0; i < pack; i++) {
-        small.at[i] = (uint8_t)place[i];
-        large.at[i] = (int32_t)place[i];
-    }
+static __device__ inline void put_index(const gp_kernel_pool_args &args, index offset, const int32_t (&place)[pack]) {
     if (args.index_bytes == 1)
-        *(bytes *)((uint8_t *)args.index + offset) = small;
+        gp_numbers_store((uint8_t *)args.index + offset, place);
     else
-        *(words *)((int32_t *)args.index + offset) = large;
+        gp_numbers_store((int32_t *)args.index + offset, place);
 }
 
 /* The first of equals; NaN wins, and the first of them. */
 template <typename index, int pack> static __device__ inline void max_pool_forward(const gp_kernel_pool_args &args) {
     gp_spot<index> at;
     if (!gp_spot_find<index, pack>(args.count, args.out, args.channels, &at)) return;
-    index top, left, place[pack];
+    index top, left;
+    int32_t place[pack];
     stretch<index> down = window_of(args, 0, at.h, &top), right = window_of(args, 1, at.w, &left);
     gp_pack<pack> best = {};
     for (int i = 0; i < pack; i++) place[i] = -1;
     for (index h = down.first; h < down.end; h++) {
         for (index w = right.first; w < right.end; w++) {
             index row = (at.n * (index)args.in[0] + h) * (index)args.in[1] + w;
-            gp_pack<pack> x = gp_pack_at<pack>(args.from + row * (index)args.from_pitch + at.channel);
-            index here = (h - top) * (index)args.kernel[1] + (w - left);
+            gp_pack<pack> x = gp_pack_load<pack>(args.from + row * (index)args.from_pitch + at.channel);
+            int32_t here = (int32_t)((h - top) * (index)args.kernel[1] + (w - left));
             for (int i = 0; i < pack; i++) {
                 float value = x.at[i], so_far = best.at[i];
                 if (place[i] >= 0 && !(value > so_far) && !(value != value && so_far == so_far)) continue;
@@ -72,16 +63,17 @@ template <typename index, int pack> static __device__ inline void max_pool_forwa
             }
         }
     }
-    *(gp_pack<pack> *)(args.to + at.row * (index)args.to_pitch + at.channel) = best;
+    gp_pack_store(args.to + at.row * (index)args.to_pitch + at.channel, best);
     if (args.index) put_index<index, pack>(args, at.row * (index)args.index_pitch + at.channel, place);
 }
 
-/* Whether the windows' maxima lie at `place`, by channel. */
+/* Where in its window the maximum of each channel lies. */
 template <typename index, int pack>
-static __device__ inline void is_at(const gp_kernel_pool_args &args, index offset, index place, bool same[pack]) {
-    for (int i = 0; i < pack; i++)
-        same[i] = args.index_bytes == 1 ? ((const uint8_t *)args.index)[offset + i] == place
-                                        : ((const int32_t *)args.index)[offset + i] == place;
+static __device__ inline void get_index(const gp_kernel_pool_args &args, index offset, int32_t (&place)[pack]) {
+    if (args.index_bytes == 1)
+        gp_numbers_load((const uint8_t *)args.index + offset, place);
+    else
+        gp_numbers_load((const int32_t *)args.index + offset, place);
 }
 
 template <typename index, int pack> static __device__ inline void max_pool_backward(const gp_kernel_pool_args &args) {
@@ -94,13 +86,13 @@ template <typename index, int pack> static __device__ inline void max_pool_backw
             index row = (at.n * (index)args.out[0] + oh) * (index)args.out[1] + ow;
             index h = at.h + (index)args.pad[0] - oh * (index)args.stride[0];
             index w = at.w + (index)args.pad[1] - ow * (index)args.stride[1];
-            bool same[pack];
-            is_at<index, pack>(args, row * (index)args.index_pitch + at.channel, h * (index)args.kernel[1] + w, same);
-            gp_pack<pack> dy = gp_pack_at<pack>(args.from + row * (index)args.from_pitch + at.channel);
-            for (int i = 0; i < pack; i++) sum.at[i] += same[i] ? dy.at[i] : 0;
+            int32_t here = (int32_t)(h * (index)args.kernel[1] + w), place[pack];
+            get_index<index, pack>(args, row * (index)args.index_pitch + at.channel, place);
+            gp_pack<pack> dy = gp_pack_load<pack>(args.from + row * (index)args.from_pitch + at.channel);
+            for (int i = 0; i < pack; i++) sum.at[i] += place[i] == here ? dy.at[i] : 0;
         }
     }
-    *(gp_pack<pack> *)(args.to + at.row * (index)args.to_pitch + at.channel) = sum;
+    gp_pack_store(args.to + at.row * (index)args.to_pitch + at.channel, sum);
 }
 
 template <typename index, int pack> static __device__ inline void avg_pool_forward(const gp_kernel_pool_args &args) {
@@ -112,14 +104,14 @@ template <typename index, int pack> static __device__ inline void avg_pool_forwa
     for (index h = down.first; h < down.end; h++) {
         for (index w = right.first; w < right.end; w++) {
             index row = (at.n * (index)args.in[0] + h) * (index)args.in[1] + w;
-            gp_pack<pack> x = gp_pack_at<pack>(args.from + row * (index)args.from_pitch + at.channel);
+            gp_pack<pack> x = gp_pack_load<pack>(args.from + row * (index)args.from_pitch + at.channel);
             for (int i = 0; i < pack; i++) sum[i] += (double)x.at[i];
         }
     }
     double places = (double)(counted(args, 0, at.h) * counted(args, 1, at.w));
     gp_pack<pack> mean;
     for (int i = 0; i < pack; i++) mean.at[i] = (float)(sum[i] / places);
-    *(gp_pack<pack> *)(args.to + at.row * (index)args.to_pitch + at.channel) = mean;
+    gp_pack_store(args.to + at.row * (index)args.to_pitch + at.channel, mean);
 }
 
 template <typename index, int pack> static __device__ inline void avg_pool_backward(const gp_kernel_pool_args &args) {
@@ -132,11 +124,11 @@ template <typename index, int pack> static __device__ inline void avg_pool_backw
         for (index ow = right.end - 1; ow >= right.first; ow--) {
             float places = (float)(height * counted(args, 1, ow));
             index row = (at.n * (index)args.out[0] + oh) * (index)args.out[1] + ow;
-            gp_pack<pack> dy = gp_pack_at<pack>(args.from + row * (index)args.from_pitch + at.channel);
+            gp_pack<pack> dy = gp_pack_load<pack>(args.from + row * (index)args.from_pitch + at.channel);
             for (int i = 0; i < pack; i++) sum.at[i] += dy.at[i] / places;
         }
     }
-    *(gp_pack<pack> *)(args.to + at.row * (index)args.to_pitch + at.channel) = sum;
+    gp_pack_store(args.to + at.row * (index)args.to_pitch + at.channel, sum);
 }
 
 /* By four channels or one. */

@@ -31,8 +31,8 @@ static __device__ int64_t offset_of(const gp_kernel_sum_args &args, int64_t i, i
 }
 
 template <typename function> static __device__ double sum_four(const gp_kernel_sum_args &args, int64_t i) {
-    gp_pack<4> a = *(const gp_pack<4> *)(args.a + offset_of(args, i, args.a_pitch)), b = {};
-    if (args.b) b = *(const gp_pack<4> *)(args.b + offset_of(args, i, args.b_pitch));
+    gp_pack<4> a = gp_pack_load<4>(args.a + offset_of(args, i, args.a_pitch)), b = {};
+    if (args.b) b = gp_pack_load<4>(args.b + offset_of(args, i, args.b_pitch));
     double sum = 0;
     for (int k = 0; k < 4; k++) sum += function::of(a.at[k], b.at[k]);
     return sum;

@@ -17,15 +17,15 @@ static __device__ const gp_kernel_update_entry &entry_find(const gp_kernel_updat
 
 template <int count, typename numbers>
 static __device__ void update_pack(const numbers &n, const gp_kernel_update_entry &entry, int64_t i) {
-    gp_pack<count> param = *(const gp_pack<count> *)(entry.param + i), state[GP_KERNEL_UPDATE_STATES] = {};
-    gp_pack<count> grad = *(const gp_pack<count> *)(entry.grad + i);
+    gp_pack<count> param = gp_pack_load<count>(entry.param + i), state[GP_KERNEL_UPDATE_STATES] = {};
+    gp_pack<count> grad = gp_pack_load<count>(entry.grad + i);
     for (int s = 0; s < GP_KERNEL_UPDATE_STATES; s++)
-        if (entry.state[s]) state[s] = *(const gp_pack<count> *)(entry.state[s] + i);
+        if (entry.state[s]) state[s] = gp_pack_load<count>(entry.state[s] + i);
     for (int k = 0; k < count; k++)
         n.update(&param.at[k], grad.at[k], &state[0].at[k], &state[1].at[k], entry.state[0] != nullptr);
-    *(gp_pack<count> *)(entry.param + i) = param;
+    gp_pack_store(entry.param + i, param);
     for (int s = 0; s < GP_KERNEL_UPDATE_STATES; s++)
-        if (entry.state[s]) *(gp_pack<count> *)(entry.state[s] + i) = state[s];
+        if (entry.state[s]) gp_pack_store(entry.state[s] + i, state[s]);
 }
 
 template <typename numbers> static __device__ void update(const numbers &n, const gp_kernel_update_entry &entry) {
