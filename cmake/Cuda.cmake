@@ -32,8 +32,8 @@ set(folder ${CMAKE_CURRENT_SOURCE_DIR}/src/device/cuda)
 file(GLOB kernels CONFIGURE_DEPENDS ${folder}/kernels/*.cu ${folder}/toolkit/*.cu)
 add_library(gp_cuda_kernels STATIC ${kernels})
 target_include_directories(gp_cuda_kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
-# -fmad=false: what the host rounds twice the device rounds twice.
-target_compile_options(gp_cuda_kernels PRIVATE -fmad=false -Werror all-warnings 
+# -fmad=false: what the host rounds twice the device rounds twice. --no-compress: scripts/check-kernels.py reads the PTX.
+target_compile_options(gp_cuda_kernels PRIVATE -fmad=false --no-compress -Werror all-warnings
   # The host side does not see who calls the functions of the device.
   -Xcompiler=-Wall,-Wextra,-Wno-unused-function,-Werror)
 

@@ -126,3 +126,9 @@ KERNEL(fiber_unwritten) {
     __syncthreads();
     of(at).y[threadIdx.x] = line[THREADS - 1 - threadIdx.x];
 }
+
+KERNEL(fiber_misaligned) {
+    float *y = of(at).y;
+    while ((uintptr_t)y % 16 != 8) y++;
+    __stwb((float4 *)y, make_float4(1, 2, 3, 4));
+}

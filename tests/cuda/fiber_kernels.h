@@ -35,6 +35,8 @@ void fiber_early_exit(const void *args);
 void fiber_half_shuffle(const void *args);
 void fiber_two_barriers(const void *args);
 void fiber_unwritten(const void *args);
+/* Wrong: stores 16 bytes at a multiple of 8. */
+void fiber_misaligned(const void *args);
 
 #ifdef __cplusplus
 }

@@ -89,7 +89,7 @@ static void context_make(context *made, char *stack, size_t bytes, void (*entry)
 /* ---- the block that runs -------------------------------------------------------------------------------------------
  */
 
-typedef enum thread_state { READY, AT_BARRIER, AT_WARP_BARRIER, AT_SHUFFLE, DONE } thread_state;
+typedef enum thread_state { READY, AT_BARRIER, AT_WARP_BARRIER, AT_SHUFFLE, AT_FAULT, DONE } thread_state;
 
 typedef struct fiber {
     context place;
@@ -233,6 +233,11 @@ uint64_t gp_fiber_shuffle(unsigned mask, uint64_t bits, int from, gp_fiber_site 
     return self->bits;
 }
 
+void gp_fiber_fault(gp_fiber_site site) {
+    wait_at(AT_FAULT, 0, site);
+    for (;;) leave();
+}
+
 /* Of literals, which mostly are one and the same. */
 static bool same_text(const char *a, const char *b) {
     return a == b || !strcmp(a, b);
@@ -250,6 +255,14 @@ static void thread_text(char *text, size_t size, int number) {
     else
         snprintf(text, size, "thread %d is at %s in %s:%d (mask %08x)", number, t->site.what, t->site.file,
                  t->site.line, t->mask);
+}
+
+static int faulted(int number, char text[GP_FIBERS_TEXT]) {
+    char where[GP_FIBERS_TEXT / 2];
+    thread_text(where, sizeof where, number);
+    snprintf(text, GP_FIBERS_TEXT, "kernel %s, block (%u, %u, %u): %s", running->name, blockIdx.x, blockIdx.y,
+             blockIdx.z, where);
+    return -1;
 }
 
 static int diverged(int waiting, int other, char text[GP_FIBERS_TEXT]) {
@@ -297,6 +310,8 @@ static int warp_release(int first, int lanes, bool *released, char text[GP_FIBER
 static int release(bool *over, char text[GP_FIBERS_TEXT]) {
     int count = (int)running->block;
     bool released = false;
+    for (int i = 0; i < count; i++)
+        if (threads[i].state == AT_FAULT) return faulted(i, text);
     for (int first = 0; first < count; first += warpSize) {
         int lanes = count - first < warpSize ? count - first : warpSize;
         if (warp_release(first, lanes, &released, text) != 0) return -1;

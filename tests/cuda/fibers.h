@@ -3,6 +3,7 @@
  * each thread of a block, blocks one after another, threads in an order that the test chooses anew after every barrier,
  * so that a missing barrier, or memory that nobody wrote, gives other bits in some order.
  *
+ * An access to an address that a GPU would refuse is an error where __stwb makes it; others are UBSan's to find.
  * Stricter than a GPU: barriers and shuffles must be reached by all threads of the block (of the mask), in the same
  * line, and shared memory holds poison when a block begins. Not modelled: that threads of a warp usually go in step,
  * and memory order without a barrier. One kernel runs at a time in the whole process; any thread may run it.
@@ -95,6 +96,9 @@ void gp_fiber_warp_barrier(unsigned mask, gp_fiber_site site);
 /* The bits that the warp's lane `from` brought. Of a lane that is not there: all ones. */
 uint64_t gp_fiber_shuffle(unsigned mask, uint64_t bits, int from, gp_fiber_site site);
 
+/* Of an access that a GPU would not allow: ends the run with a sentence. Does not return. */
+[[noreturn]] void gp_fiber_fault(gp_fiber_site site);
+
 static inline void __syncthreads(GP_FIBER_HERE) {
     gp_fiber_barrier({"__syncthreads", file, line});
 }
@@ -160,8 +164,10 @@ static inline float __uint_as_float(unsigned bits) {
 template <typename value> static inline value __ldg(const value *at) {
     return *at;
 }
-/* A store of the whole value. */
-template <typename value> static inline void __stwb(value *to, value stored) {
+/* A store of the whole value: to a multiple of its size. */
+template <typename value> static inline void __stwb(value *to, value stored, GP_FIBER_HERE) {
+    if ((uintptr_t)to % sizeof(value))
+        gp_fiber_fault({"__stwb to an address that is no multiple of its size", file, line});
     *to = stored;
 }
 template <typename value> static inline value min(value a, value b) {

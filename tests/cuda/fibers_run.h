@@ -25,7 +25,8 @@ typedef struct gp_fiber_run {
 
 enum { GP_FIBERS_TEXT = 512 };
 
-/* 0, or −1 and a sentence where threads waited for what never came; the blocks after that one have not run. */
+/* 0, or −1 and a sentence where threads waited for what never came, or made an access that a GPU refuses; the blocks
+ * after that one have not run. */
 int gp_fibers_run(const gp_fiber_run *run, char text[GP_FIBERS_TEXT]);
 
 #ifdef __cplusplus

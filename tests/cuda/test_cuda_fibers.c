@@ -117,7 +117,7 @@ static void test_missing_barriers_show(void **state) {
     assert_false(same_in_all_orders(KERNEL(fiber_unwritten), 1, y));
 }
 
-static void test_threads_that_do_not_meet(void **state) {
+static void test_wrong_threads(void **state) {
     (void)state;
     static const struct {
         kernel kernel;
@@ -127,6 +127,7 @@ static void test_threads_that_do_not_meet(void **state) {
         {{"early_exit", fiber_early_exit}, "thread 95 has left"},
         {{"half_shuffle", fiber_half_shuffle}, "thread 33 has left"},
         {{"two_barriers", fiber_two_barriers}, "is at __syncthreads in "},
+        {{"misaligned", fiber_misaligned}, "is at __stwb to an address that is no multiple of its size in "},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         for (int order = 0; order < 3; order++) {
@@ -142,11 +143,9 @@ static void test_threads_that_do_not_meet(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_places),
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_shuffles),
-        cmocka_unit_test(test_missing_barriers_show),
-        cmocka_unit_test(test_threads_that_do_not_meet),
+        cmocka_unit_test(test_places),        cmocka_unit_test(test_sums),
+        cmocka_unit_test(test_shuffles),      cmocka_unit_test(test_missing_barriers_show),
+        cmocka_unit_test(test_wrong_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,16 @@ gp_script_test(check_headers_itself scripts/check-headers.py --self-test --cc ${
 gp_script_test(check_docs scripts/check-docs.py)
 gp_script_test(check_docs_itself scripts/check-docs.py --self-test)
 
+# What nvcc made of the kernels: whole vectors, registers. Read from the library of this build.
+gp_script_test(check_kernels_itself scripts/check-kernels.py --self-test)
+if(GP_CUDA_FOUND)
+  gp_script_test(check_kernels scripts/check-kernels.py $<TARGET_FILE:gp_cuda_kernels>)
+  set_tests_properties(check_kernels PROPERTIES SKIP_RETURN_CODE 77)
+else()
+  add_test(NAME check_kernels COMMAND ${CMAKE_COMMAND} -E false)
+  set_tests_properties(check_kernels PROPERTIES LABELS "scripts" SKIP_RETURN_CODE 1)
+endif()
+
 # Each barrier taken out in turn: compiles and links some tens of times.
 if(NOT GP_SANITIZE)
   gp_script_test(check_barriers scripts/check-barriers.py --build ${PROJECT_BINARY_DIR})

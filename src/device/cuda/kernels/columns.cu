@@ -1,4 +1,5 @@
 #include "device/cuda/kernels/columns.cuh"
+#include "device/cuda/kernels/bounds.cuh"
 
 /* Mean and squares of `count` ≤ GP_KERNEL_COLUMN_STEP elements that lie `stride` apart, two passes over what the thread
  * holds in registers: a large mean costs no digits. */
@@ -29,7 +30,7 @@ static __device__ gp_moments thread_moments(const gp_kernel_column_moments_args 
     return left > 0 ? gp_merge(all, step_moments(from, stride, left)) : all;
 }
 
-__global__ void GP_KERNEL_BOUNDS gp_kernel_column_moments(gp_kernel_column_moments_args args) {
+__global__ void GP_KERNEL_BLOCKS(4) gp_kernel_column_moments(gp_kernel_column_moments_args args) {
     __shared__ gp_moments shared[GP_KERNEL_COLUMN_THREADS];
     gp_column_place at = gp_column_place_find(args.columns);
     gp_moments all = thread_moments(args, at);

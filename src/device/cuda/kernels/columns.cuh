@@ -5,10 +5,6 @@
 
 #include "device/cuda/kernels/columns.h"
 
-/* Of a kernel that takes more than 64 registers by itself: blocks of 256 threads, four of which a multiprocessor has at
- * a time. With fewer there are too few loads under way to keep its memory busy. */
-#define GP_KERNEL_BOUNDS __launch_bounds__(GP_KERNEL_COLUMN_THREADS, 4)
-
 /* Of one thread. Rows are counted over all samples; none where the column lies behind the last one. */
 typedef struct gp_column_place {
     int64_t sample, block; /* block: of rows, over all samples */
@@ -19,7 +15,8 @@ typedef struct gp_column_place {
 
 static __device__ inline gp_column_place gp_column_place_find(const gp_kernel_columns &columns) {
     gp_column_place at;
-    /* As many as there are blocks of threads, so 32 bits count them: divisions of 64 bits take several times as long. */
+    /* As many as there are blocks of threads, so 32 bits count them: divisions of 64 bits take several times as long.
+     */
     const uint32_t tile = (uint32_t)columns.tile, tiles = (uint32_t)columns.tiles, blocks = (uint32_t)columns.blocks;
     const uint32_t block = blockIdx.x / tiles, sample = block / blocks, lane = threadIdx.x / tile;
     const int64_t first = (int64_t)(block - sample * blocks) * columns.rows_of_block;

@@ -25,12 +25,14 @@ static __device__ inline bool gp_place_find(int64_t rows, int64_t columns, gp_pl
     return true;
 }
 
-/* Both instantiations of a kernel `name` that takes `args_type`: `work<index>(args)`. */
-#define GP_KERNEL_BOTH(name, args_type, work)                                                                          \
+/* Both instantiations of a kernel `name` that takes `args_type`: `work<index>(args)`. bounds: launch bounds of that for
+ * large tensors, or nothing. */
+#define GP_KERNEL_BOTH(name, args_type, work) GP_KERNEL_BOTH_BOUNDED(name, args_type, work, )
+#define GP_KERNEL_BOTH_BOUNDED(name, args_type, work, bounds)                                                          \
     __global__ void gp_kernel_##name(args_type args) {                                                                 \
         work<int32_t>(args);                                                                                           \
     }                                                                                                                  \
-    __global__ void gp_kernel_##name##_wide(args_type args) {                                                          \
+    __global__ void bounds gp_kernel_##name##_wide(args_type args) {                                                   \
         work<int64_t>(args);                                                                                           \
     }
 

@@ -1,5 +1,6 @@
 /* Windows over pictures. Backward each place gathers what the windows over it hand back, in one order: nothing is added
  * to memory. */
+#include "device/cuda/kernels/bounds.cuh"
 #include "device/cuda/kernels/picture.cuh"
 #include "device/cuda/kernels/pool.h"
 
@@ -139,7 +140,7 @@ template <typename index, int pack> static __device__ inline void avg_pool_backw
         else                                                                                                           \
             name<index, 1>(args);                                                                                      \
     }                                                                                                                  \
-    GP_KERNEL_BOTH(name, gp_kernel_pool_args, name##_packed)
+    GP_KERNEL_BOTH_BOUNDED(name, gp_kernel_pool_args, name##_packed, GP_KERNEL_BLOCKS(3))
 
 PACKED(max_pool_forward)
 PACKED(max_pool_backward)
