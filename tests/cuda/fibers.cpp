@@ -258,10 +258,9 @@ static void thread_text(char *text, size_t size, int number) {
 }
 
 static int faulted(int number, char text[GP_FIBERS_TEXT]) {
-    char where[GP_FIBERS_TEXT / 2];
-    thread_text(where, sizeof where, number);
-    snprintf(text, GP_FIBERS_TEXT, "kernel %s, block (%u, %u, %u): %s", running->name, blockIdx.x, blockIdx.y,
-             blockIdx.z, where);
+    const gp_fiber_site *site = &threads[number].site;
+    snprintf(text, GP_FIBERS_TEXT, "kernel %s, block (%u, %u, %u): thread %d is at %s in %s:%d", running->name,
+             blockIdx.x, blockIdx.y, blockIdx.z, number, site->what, site->file, site->line);
     return -1;
 }
 

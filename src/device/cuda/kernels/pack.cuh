@@ -38,7 +38,7 @@ static __device__ inline void gp_numbers_store(uint8_t *to, const int32_t (&numb
 static __device__ inline void gp_numbers_store(uint8_t *to, const int32_t (&number)[4]) {
     uint32_t word = 0; /* little-endian, as GPUs and their hosts are */
     for (int i = 0; i < 4; i++) word |= (uint32_t)(uint8_t)number[i] << 8 * i;
-    *(uint32_t *)to = word;
+    __stwb((uint32_t *)to, word);
 }
 
 static __device__ inline void gp_numbers_load(const int32_t *from, int32_t (&number)[1]) {
