@@ -56,6 +56,9 @@ static void add_library_ops(lowered_ops *ops, const gp_node *node, const gp_lowe
         if (desc.kind == GP_OP_LINEAR_BACKWARD_WEIGHTS)
             memset(&desc.operand[GP_LINEAR_BACKWARD_WEIGHTS_DB], 0, sizeof(gp_tensor));
         add(ops, node->name, &desc);
+        if (desc.kind != GP_OP_CONV_BACKWARD_WEIGHTS && desc.kind != GP_OP_LINEAR_BACKWARD_WEIGHTS) continue;
+        desc.flags |= GP_OP_ACCUMULATE;
+        add(ops, node->name, &desc);
     }
 }
 

@@ -28,8 +28,8 @@ typedef struct network {
 enum { NETWORK_RESNET, NETWORK_UNET, NETWORKS };
 extern const network networks[NETWORKS];
 
-/* Forward and both backward ops of every layer that has them, the gradients of biases left out: those are sums, and
- * no library's. */
+/* Of every layer that has them, in this order: forward, backward to the weights, the same with GP_OP_ACCUMULATE,
+ * backward to the input. The gradients of biases are left out: they are sums, and no library's. */
 void lowered_ops_collect(const network *its, lowered_ops *out);
 void lowered_ops_release(lowered_ops *ops);
 

@@ -242,7 +242,7 @@ static void expect_same_bits(const gp_op_desc *desc, const gp_cudnn_engine *engi
 }
 
 /* Of all that a file may name: one that will do stands, though it is not the first; one whose bits change, or that
- * there is none of, does not. */
+ * there is none of, does not. A gradient that adds up is computed by the engine that overwrites it. */
 static void test_plans(void **state) {
     (void)state;
     gp_error err = {0};
@@ -264,6 +264,10 @@ static void test_plans(void **state) {
     }
     assert_true(other.id >= 0 && refused > 10);
     poison(&desc, &other);
+    gp_op_desc adding = desc;
+    adding.flags |= GP_OP_ACCUMULATE;
+    gp_cudnn_engine adds = planned(&adding);
+    assert_memory_equal(&adds, &other, sizeof adds);
     gp_choices_save();
     gp_choices_forget();
     gp_cudnn_engine kept = planned(&desc);

@@ -45,14 +45,20 @@ static bool is_convolution(const gp_op_desc *desc) {
     return desc->kind <= GP_OP_CONV_BACKWARD_WEIGHTS;
 }
 
-/* What cuDNN itself says of the engine, asked anew. */
-static void expect_notes(const gp_cuda_plan *its, const char *what) {
+/* The plan's engine, built a second time; the caller frees it. */
+static gp_cudnn_built rebuild(const gp_cuda_plan *its, const char *what) {
     const gp_cudnn_device *device;
     gp_cudnn_built built = {0};
     gp_error err = {0};
     if (gp_cudnn_device_get(&device, &err) != GP_OK ||
         gp_cudnn_engine_build(&its->desc, device->properties, &its->engine, &built, &err) != GP_OK)
         fail_msg("%s: %s", what, err.text);
+    return built;
+}
+
+/* What cuDNN itself says of the engine. */
+static void expect_notes(const gp_cuda_plan *its, const char *what) {
+    gp_cudnn_built built = rebuild(its, what);
     for (int i = 0; i < built.notes; i++) {
         if (built.note[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC)
             fail_msg("%s: engine %lld does not give the same bits each time", what, (long long)its->engine.id);
@@ -81,6 +87,23 @@ static void expect_plan(const gp_op_desc *desc, uint32_t flags, const char *what
     gp_cuda_plan_destroy(second.context);
 }
 
+/* Every micro-batch after the first adds its gradient: by the same engine, in no more workspace than the gradient takes
+ * beside. */
+static void expect_adding(const gp_op_desc *desc, uint32_t flags, const char *what) {
+    gp_prepared first, adding;
+    gp_error err = {0};
+    if (plan(desc, flags, &first, &err) != GP_OK || plan(desc, flags | GP_OP_ACCUMULATE, &adding, &err) != GP_OK)
+        fail_msg("%s: %s", what, err.text);
+    const gp_cuda_plan *one = first.context, *two = adding.context;
+    assert_memory_equal(&one->engine, &two->engine, sizeof one->engine);
+    assert_memory_equal(first.operand, adding.operand, sizeof first.operand);
+    size_t beside = gp_tensor_bytes(&desc->operand[GP_CONV_BACKWARD_WEIGHTS_DW]) + 128; /* and its alignment */
+    if (two->workspace > one->workspace + beside)
+        fail_msg("%s: %zu bytes of workspace, and %zu to add", what, one->workspace, two->workspace);
+    gp_cuda_plan_destroy(first.context);
+    gp_cuda_plan_destroy(adding.context);
+}
+
 static void expect_network(const network *its, int total) {
     lowered_ops ops;
     char what[256];
@@ -93,21 +116,23 @@ static void expect_network(const network *its, int total) {
                 snprintf(what, sizeof what, "%s, %s, %s%s", devices[d], ops.item[i].layer,
                          gp_op_name(ops.item[i].desc.kind), precisions[p] ? ", tf32" : "");
                 expect_plan(&ops.item[i].desc, precisions[p], what);
+                if (ops.item[i].desc.kind == GP_OP_CONV_BACKWARD_WEIGHTS && !ops.item[i].desc.flags)
+                    expect_adding(&ops.item[i].desc, precisions[p], what);
             }
         }
     }
     lowered_ops_release(&ops);
 }
 
-/* 53 convolutions and one product, each forward and twice backward. */
+/* 53 convolutions and one product, each forward, backward to its input, and twice to its weights. */
 static void test_resnet(void **state) {
     (void)state;
-    expect_network(&networks[NETWORK_RESNET], 54 * 3);
+    expect_network(&networks[NETWORK_RESNET], 54 * 4);
 }
 
 static void test_unet(void **state) {
     (void)state;
-    expect_network(&networks[NETWORK_UNET], 23 * 3);
+    expect_network(&networks[NETWORK_UNET], 23 * 4);
 }
 
 static void erase_bias_gradient(gp_op_desc *desc) {
@@ -221,7 +246,19 @@ static void shape_text(char text[64], const gp_op_desc *desc) {
         snprintf(text + at, (size_t)(64 - at), " k%lld s%lld", (long long)a->kernel[0], (long long)a->stride[0]);
 }
 
-/* Engine, workspace, bytes read and written once. */
+/* By a letter: t computes on tensor cores, w by Winograd's algorithm. */
+static const char *note_letters(const gp_cuda_plan *its) {
+    gp_cudnn_built built = rebuild(its, "note");
+    bool tensor_core = false, winograd = false;
+    for (int i = 0; i < built.notes; i++) {
+        tensor_core |= built.note[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+        winograd |= built.note[i] == CUDNN_NUMERICAL_NOTE_WINOGRAD;
+    }
+    gp_cudnn_built_fini(&built);
+    return winograd ? "w" : tensor_core ? "t" : " ";
+}
+
+/* Engine, its notes, workspace, bytes read and written once. */
 static size_t print_op(const gp_op_desc *desc, uint32_t flags) {
     gp_prepared prepared;
     gp_error err = {0};
@@ -232,23 +269,23 @@ static size_t print_op(const gp_op_desc *desc, uint32_t flags) {
     const gp_cuda_plan *its = prepared.context;
     size_t workspace = its->workspace;
     if (is_convolution(desc))
-        printf(" | %4lld", (long long)its->engine.id);
+        printf(" | %3lld%s", (long long)its->engine.id, note_letters(its));
     else
-        printf(" |   Lt");
+        printf(" |  Lt ");
     printf(" %7.2f %6.1f", (double)workspace / 0x1p20, prepared.bytes / 0x1p20);
     gp_cuda_plan_destroy(prepared.context);
     return workspace;
 }
 
-/* One line for each layer that is not like one before it: its three ops come one after another. */
+/* One line for each layer that is not like one before it: its four ops come one after another. */
 static void print_layers(const lowered_ops *ops, const char *device, uint32_t flags) {
     size_t most = 0;
     char shape[64];
-    for (size_t i = 0; i + 2 < ops->count; i += 3) {
+    for (size_t i = 0; i + 3 < ops->count; i += 4) {
         const lowered_op *forward = &ops->item[i];
         shape_text(shape, &forward->desc);
         printf("%s %-4s %-21s %2d %-22s", device, flags ? "tf32" : "f32", forward->layer, forward->uses, shape);
-        for (size_t k = i; k < i + 3; k++) {
+        for (size_t k = i; k < i + 4; k++) {
             size_t workspace = print_op(&ops->item[k].desc, flags);
             if (workspace > most) most = workspace;
         }
@@ -259,13 +296,14 @@ static void print_layers(const lowered_ops *ops, const char *device, uint32_t fl
 
 static int print_table(void) {
     gp_error err = {0};
-    printf("cuDNN %zu; engine, workspace and bytes (MiB) of each op\n", gp_cudnn.cudnnGetVersion());
+    printf("cuDNN %zu; engine (t: tensor cores, w: Winograd), workspace and bytes (MiB) of each op\n",
+           gp_cudnn.cudnnGetVersion());
     for (int n = 0; n < NETWORKS; n++) {
         lowered_ops ops;
         lowered_ops_collect(&networks[n], &ops);
         printf("\n%s: %d ops, %zu of them different\n", networks[n].name, ops.total, ops.count);
-        printf("%-9s %-24s %-22s | %-19s | %-19s | %s\n", "", "layer, and how many", "input", "forward",
-               "backward, weights", "backward, data");
+        printf("%-9s %-24s %-22s | %-19s | %-19s | %-19s | %s\n", "", "layer, and how many", "input", "forward",
+               "backward, weights", "the same, adding", "backward, data");
         for (int d = 0; d < DEVICES; d++) {
             if (gp_cudnn_device_describe(devices[d], &err) != GP_OK) {
                 fprintf(stderr, "%s\n", err.text);

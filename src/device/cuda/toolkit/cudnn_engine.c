@@ -5,15 +5,22 @@
 #include "base/memory.h"
 #include "device/cuda/toolkit/cudnn_graph.h"
 
-/* Whether results are the same each time, and no less precise than asked for; f32 means f32. */
-static bool note_will_do(const gp_op_desc *desc, cudnnBackendNumericalNote_t note) {
-    switch (note) {
-    case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
-    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
-    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: return false;
-    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE: return desc->flags & GP_OP_TF32;
-    default: return true;
-    }
+#define BIT(note) (1U << CUDNN_NUMERICAL_NOTE_##note)
+
+/* Whether results are the same each time and as exact as the precision asks for. f32 takes Winograd's tiles of 4x4,
+ * whose errors are no larger than those of direct sums. It refuses larger tiles and FFT, whose errors are
+ * (docs/gpu.md). TF32 refuses them too: transformed factors that tensor cores round have no bound that anything here
+ * relies on. */
+static bool notes_will_do(const gp_op_desc *desc, const cudnnBackendNumericalNote_t *note, int count) {
+    const unsigned never = BIT(NONDETERMINISTIC) | BIT(DOWN_CONVERT_INPUTS) | BIT(REDUCED_PRECISION_REDUCTION) |
+                           BIT(FFT) | BIT(WINOGRAD_TILE_6x6) | BIT(WINOGRAD_TILE_13x13);
+    unsigned all = 0;
+    for (int i = 0; i < count; i++)
+        if ((unsigned)note[i] < CUDNN_NUMERICAL_NOTE_TYPE_COUNT) all |= 1U << note[i];
+    if (all & never) return false;
+    if (all & BIT(TENSOR_CORE) && !(desc->flags & GP_OP_TF32)) return false;
+    if (all & BIT(WINOGRAD)) return (all & BIT(WINOGRAD_TILE_4x4)) && !(all & BIT(TENSOR_CORE));
+    return true;
 }
 
 static bool engine_will_do(const gp_op_desc *desc, gp_cudnn_part engine, gp_cudnn_built *built) {
@@ -25,9 +32,8 @@ static bool engine_will_do(const gp_op_desc *desc, gp_cudnn_part engine, gp_cudn
         if (behaviour[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) return false;
     built->notes = (int)gp_cudnn_part_get(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                           GP_CUDNN_MAX_NOTES, built->note);
-    for (int i = 0; i < built->notes; i++)
-        if (!note_will_do(desc, built->note[i])) return false;
-    return true;
+    if (built->notes > GP_CUDNN_MAX_NOTES) return false;
+    return notes_will_do(desc, built->note, built->notes);
 }
 
 /* ---- building ---------------------------------------------------------------------------------------------------- */

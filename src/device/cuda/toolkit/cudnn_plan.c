@@ -47,6 +47,17 @@ static gp_status choose_engine(const gp_op_desc *desc, const gp_cudnn_device *de
     return GP_OK;
 }
 
+/* A gradient that adds up is computed by the engine that overwrites it, so that no micro-batch falls to a slower one.
+ * Where that engine does not add, the planner does (device.h). */
+static gp_status choose_adding_engine(const gp_op_desc *desc, const gp_cudnn_device *device, gp_cudnn_engine *engine,
+                                      gp_cudnn_built *built, gp_error *err) {
+    gp_op_desc first = *desc;
+    first.flags &= ~(uint32_t)GP_OP_ACCUMULATE;
+    GP_RETURN_IF_FAILED(choose_engine(&first, device, engine, built, err));
+    gp_cudnn_built_fini(built);
+    return gp_cudnn_engine_build(desc, device->properties, engine, built, err);
+}
+
 gp_status gp_cudnn_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error *err) {
     gp_op_desc *desc = &plan->desc;
     const gp_cudnn_device *device;
@@ -56,7 +67,8 @@ gp_status gp_cudnn_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error
     GP_RETURN_IF_FAILED(gp_cudnn_open(err));
     GP_RETURN_IF_FAILED(gp_cudnn_device_get(&device, err));
     gp_cudnn_built built = {0};
-    GP_RETURN_IF_FAILED(choose_engine(desc, device, &plan->engine, &built, err));
+    bool adds = desc->flags & GP_OP_ACCUMULATE;
+    GP_RETURN_IF_FAILED((adds ? choose_adding_engine : choose_engine)(desc, device, &plan->engine, &built, err));
     plan->workspace = built.workspace;
     gp_cudnn_built_fini(&built);
     for (int i = 0; i < (int)desc->operands; i++) {
