@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "cuda/host_launch.h"
 #include "cuda/host_memory.h"
+#include "device/cuda/cuda_workspace.h"
 #include "device/ref/ref.h"
 
 enum { DEVICES = 4 };
@@ -52,12 +53,32 @@ static bool is_library(gp_op_kind kind) {
     }
 }
 
+/* What the toolkit's plan would book: of products to the byte; of convolutions the bytes of all operands, which most of
+ * cuDNN's engines turn in their workspace (bench/results/2026-11-22-cudnn-plans.txt). */
+static size_t library_workspace(const gp_op_desc *desc) {
+    size_t bytes = 0;
+    switch ((int)desc->kind) {
+    case GP_OP_LINEAR_FORWARD:
+        return gp_cuda_workspace_booked(gp_cuda_product_workspace(&desc->operand[GP_LINEAR_FORWARD_Y]));
+    case GP_OP_LINEAR_BACKWARD_DATA:
+        return gp_cuda_workspace_booked(gp_cuda_product_workspace(&desc->operand[GP_LINEAR_BACKWARD_DATA_DX]));
+    case GP_OP_LINEAR_BACKWARD_WEIGHTS:
+        return gp_cuda_workspace_booked(gp_cuda_product_workspace(&desc->operand[GP_LINEAR_BACKWARD_WEIGHTS_DW]));
+    default: break;
+    }
+    for (int i = 0; i < (int)desc->operands; i++)
+        if (desc->operand[i].present) bytes += gp_tensor_bytes(&desc->operand[i]);
+    return gp_cuda_workspace_booked(bytes);
+}
+
 gp_status gp_host_plan_create(gp_prepared *prepared, gp_error *err) {
     if (!is_library(prepared->desc.kind))
         return gp_fail(err, GP_UNSUPPORTED, "cuda: %s is not available yet", gp_op_name(prepared->desc.kind));
     gp_cuda_plan *plan;
     GP_RETURN_IF_FAILED(gp_ref_kind.prepare(prepared, err));
     GP_RETURN_IF_FAILED(GP_NEW(&plan, 1, err));
+    size_t booked = library_workspace(&prepared->desc);
+    if (booked > prepared->workspace) prepared->workspace = booked;
     prepared->context = plan;
     return GP_OK;
 }

@@ -19,8 +19,8 @@ typedef enum gp_host_care {
 } gp_host_care;
 void gp_host_api_set_care(gp_host_care care);
 
-/* Parts for other tables. Plans: ref, for the ops that are the libraries'; GP_UNSUPPORTED, "not available yet", for
- * others. */
+/* Parts for other tables. Plans: ref, for the ops that are the libraries', with workspaces as large as theirs;
+ * GP_UNSUPPORTED, "not available yet", for others. */
 GP_MUST_USE gp_status gp_host_plan_create(gp_prepared *prepared, gp_error *err);
 void gp_host_plan_destroy(gp_cuda_plan *plan);
 GP_MUST_USE gp_status gp_host_plan_run(const gp_prepared *prepared, void *const operands[], void *workspace,

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/memory.h"
+#include "device/cuda/cuda_workspace.h"
 #include "device/cuda/toolkit/choices.h"
 #include "device/cuda/toolkit/plan.h"
 #include "device/rows.h"
@@ -34,20 +34,12 @@ static roles roles_of(gp_op_kind kind) {
     }
 }
 
-/* Room for partial sums where few results are made of long ones, within bounds. */
-static size_t workspace_of(const gp_op_desc *desc) {
-    enum { LEAST = 1 << 20, MOST = 32 << 20, PARTS = 16 };
-    size_t bytes = gp_tensor_bytes(&desc->operand[roles_of(desc->kind).d]);
-    if (bytes >= (MOST - LEAST) / PARTS) return MOST;
-    return gp_align_up(LEAST + bytes * PARTS, GP_ALIGNMENT);
-}
-
 gp_status gp_cublaslt_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error *err) {
     if (plan->desc.kind == GP_OP_LINEAR_BACKWARD_WEIGHTS && plan->desc.operand[GP_LINEAR_BACKWARD_WEIGHTS_DB].present)
         return gp_fail(err, GP_UNSUPPORTED, "cuda: a product sums no gradient of a bias");
     GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "ffff", err));
     for (int i = 0; i < (int)plan->desc.operands; i++) plan->desc.operand[i].format = GP_FORMAT_PLAIN;
-    plan->workspace = workspace_of(&plan->desc);
+    plan->workspace = gp_cuda_product_workspace(&plan->desc.operand[roles_of(plan->desc.kind).d]);
     return GP_OK;
 }
 

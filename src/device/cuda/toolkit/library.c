@@ -5,12 +5,10 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "device/cuda/cuda_workspace.h"
 #include "device/cuda/toolkit/choices.h"
 #include "device/cuda/toolkit/libraries.h"
 #include "device/cuda/toolkit/plan.h"
-
-/* What libraries are used to from memory that was allocated for them alone. */
-enum { WORKSPACE_ALIGNMENT = 256 };
 
 int64_t gp_cuda_alignment(const gp_tensor *tensor) {
     return gp_tensor_contiguous(tensor) ? 16 : (int64_t)gp_dtype_size(tensor->dtype);
@@ -51,7 +49,7 @@ gp_status gp_cuda_plan_create(gp_prepared *prepared, gp_error *err) {
         free(plan);
         return status;
     }
-    if (plan->workspace > 0) prepared->workspace = gp_align_up(plan->workspace, GP_ALIGNMENT) + WORKSPACE_ALIGNMENT;
+    prepared->workspace = gp_cuda_workspace_booked(plan->workspace);
     prepared->context = plan;
     atomic_store(is_product(kind) ? &products : &convolutions, true);
     return GP_OK;
@@ -107,7 +105,7 @@ gp_status gp_cuda_plan_run(gp_cuda_library *library, const gp_prepared *prepared
     gp_cuda_ready *ready;
     GP_RETURN_IF_FAILED(ready_of(library, plan, &ready, err));
     char *room = workspace;
-    if (room) room += -(uintptr_t)room % WORKSPACE_ALIGNMENT;
+    if (room) room += -(uintptr_t)room % GP_CUDA_WORKSPACE_ALIGNMENT;
     return is_product(plan->desc.kind) ? gp_cublaslt_run(library, plan, ready, operands, room, err)
                                        : gp_cudnn_run(library, plan, ready, operands, room, err);
 }
