@@ -102,9 +102,146 @@ static void test_notes(void **state) {
             fail_msg("notes %#x: f32 %d, tf32 %d", expected[i].notes, !expected[i].f32, !expected[i].tf32);
 }
 
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
+
+/* What was set on a pack. */
+typedef struct addresses {
+    cudnnBackendDescriptor_t pack;
+    void *operand[3], *workspace;
+} addresses;
+
+static struct {
+    int made, destroyed, executed; /* packs; runs */
+    addresses set[2 * GP_CUDNN_MOST_PACKS], ran;
+    size_t sets;
+} it;
+
+static addresses *set_on(cudnnBackendDescriptor_t pack) {
+    size_t i = 0;
+    while (i < it.sets && it.set[i].pack != pack) i++;
+    assert_true(i < sizeof it.set / sizeof *it.set);
+    if (i == it.sets) it.set[it.sets++].pack = pack;
+    return &it.set[i];
+}
+
+static cudnnStatus_t note_addresses(cudnnBackendDescriptor_t part, cudnnBackendAttributeName_t name,
+                                    cudnnBackendAttributeType_t type, int64_t count, const void *values) {
+    if (name == CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS) memcpy(set_on(part)->operand, values, sizeof it.ran.operand);
+    if (name == CUDNN_ATTR_VARIANT_PACK_WORKSPACE) memcpy(&set_on(part)->workspace, values, sizeof(void *));
+    return real.cudnnBackendSetAttribute(part, name, type, count, values);
+}
+
+static cudnnStatus_t count_made(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *out) {
+    it.made += type == CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR;
+    return real.cudnnBackendCreateDescriptor(type, out);
+}
+
+static cudnnStatus_t count_destroyed(cudnnBackendDescriptor_t part) {
+    it.destroyed++;
+    return real.cudnnBackendDestroyDescriptor(part);
+}
+
+static cudnnStatus_t execute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan, cudnnBackendDescriptor_t pack) {
+    (void)handle, (void)plan;
+    it.executed++;
+    it.ran = *set_on(pack);
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* A stream of a described device: its handle is never looked into. */
+static gp_cuda_library *open_library(void) {
+    gp_error err = {0};
+    const gp_cudnn_device *device;
+    gp_cuda_library *library = calloc(1, sizeof *library);
+    assert_non_null(library);
+    if (gp_cudnn_device_get(&device, &err) != GP_OK) fail_msg("%s", err.text);
+    library->cudnn = (cudnnHandle_t)(void *)library;
+    library->device = device->properties;
+    return library;
+}
+
+static void close_library(gp_cuda_library *library) {
+    library->cudnn = NULL;
+    gp_cuda_library_close(library);
+}
+
+static char memory[4 << 20];
+
+/* Run number `i`: other addresses than those of every other number. */
+static void run(gp_cuda_library *library, const gp_prepared *prepared, int i) {
+    gp_error err = {0};
+    char *at = memory + (size_t) - (uintptr_t)memory % 256 + 1024 * i;
+    void *operands[GP_MAX_OPERANDS] = {at, at + 256, NULL, at + 512};
+    if (gp_cuda_plan_run(library, prepared, operands, memory, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_ptr_equal(it.ran.operand[0], operands[GP_CONV_FORWARD_X]);
+    assert_ptr_equal(it.ran.operand[1], operands[GP_CONV_FORWARD_W]);
+    assert_ptr_equal(it.ran.operand[2], operands[GP_CONV_FORWARD_Y]);
+    assert_ptr_equal(it.ran.workspace, memory + (size_t) - (uintptr_t)memory % 256);
+}
+
+static void run_all(gp_cuda_library *library, const gp_prepared *prepared, int count) {
+    for (int i = 0; i < count; i++) run(library, prepared, i);
+}
+
+/* Packs of addresses are built in the first step and found in the others, up to a bound; all are destroyed. */
+static void test_packs(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_prepared prepared = {.desc = convolution(0)};
+    if (gp_cuda_plan_create(&prepared, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_cuda_library *library = open_library();
+    memset(&it, 0, sizeof it);
+    gp_cudnn.cudnnBackendCreateDescriptor = count_made;
+    gp_cudnn.cudnnBackendSetAttribute = note_addresses;
+    gp_cudnn.cudnnBackendExecute = execute;
+    for (int step = 0; step < 3; step++) run_all(library, &prepared, 200);
+    assert_int_equal(it.executed, 600);
+    assert_int_equal(it.made, 200);
+    run_all(library, &prepared, GP_CUDNN_MOST_PACKS);
+    assert_int_equal(it.made, GP_CUDNN_MOST_PACKS);
+    gp_cudnn.cudnnBackendDestroyDescriptor = count_destroyed;
+    run(library, &prepared, GP_CUDNN_MOST_PACKS);
+    assert_int_equal(it.destroyed, GP_CUDNN_MOST_PACKS);
+    run(library, &prepared, 0);
+    assert_int_equal(it.made, GP_CUDNN_MOST_PACKS + 2);
+    run(library, &prepared, GP_CUDNN_MOST_PACKS);
+    assert_int_equal(it.made, GP_CUDNN_MOST_PACKS + 2);
+    close_library(library);
+    gp_cuda_plan_destroy(prepared.context);
+}
+
+/* Of convolutions and of products: what no plan was made for is found before a library sees it. */
+static void test_addresses(void **state) {
+    (void)state;
+    static const gp_op_kind kinds[] = {GP_OP_CONV_FORWARD, GP_OP_LINEAR_FORWARD};
+    for (int k = 0; k < 2; k++) {
+        gp_error err = {0};
+        char expected[128];
+        gp_prepared prepared = {.desc = convolution(0)};
+        if (kinds[k] == GP_OP_LINEAR_FORWARD) {
+            gp_op_desc_init(&prepared.desc, kinds[k]);
+            prepared.desc.operand[GP_LINEAR_FORWARD_X] = gp_tensor_plain(GP_F32, 2, (const int64_t[]){16, 12});
+            prepared.desc.operand[GP_LINEAR_FORWARD_W] = gp_tensor_plain(GP_F32, 2, (const int64_t[]){20, 12});
+            prepared.desc.operand[GP_LINEAR_FORWARD_Y] = gp_tensor_plain(GP_F32, 2, (const int64_t[]){16, 20});
+        }
+        if (gp_cuda_plan_create(&prepared, &err) != GP_OK) fail_msg("%s", err.text);
+        gp_cuda_library *library = open_library();
+        char *at = memory + (size_t) - (uintptr_t)memory % 256;
+        void *operands[GP_MAX_OPERANDS] = {at, at + 260, NULL, at + 512};
+        assert_int_equal(gp_cuda_plan_run(library, &prepared, operands, memory, &err), GP_INTERNAL);
+        snprintf(expected, sizeof expected, "cuda: %s: the address of operand w is not a multiple of 16 bytes",
+                 gp_op_name(kinds[k]));
+        assert_string_equal(err.text, expected);
+        close_library(library);
+        gp_cuda_plan_destroy(prepared.context);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_notes, begin, end),
+        cmocka_unit_test_setup_teardown(test_packs, begin, end),
+        cmocka_unit_test_setup_teardown(test_addresses, begin, end),
     };
     gp_error err = {0};
     setenv("XDG_CACHE_HOME", "nowhere", 1); /* no absolute path: none */

@@ -1,7 +1,6 @@
 /* Convolutions through cuDNN. */
 #include "device/cuda/toolkit/choices.h"
 #include "device/cuda/toolkit/cudnn_device.h"
-#include "device/cuda/toolkit/cudnn_graph.h"
 #include "device/cuda/toolkit/plan.h"
 
 /* Position of the weights among the operands. */
@@ -103,44 +102,11 @@ static gp_status build(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cu
     return GP_OK;
 }
 
-/* The addresses of one run, as a part. */
-static gp_cudnn_part addresses(gp_cudnn_parts *parts, const gp_op_desc *desc, void *const operands[], void *workspace) {
-    int64_t id[GP_MAX_OPERANDS];
-    void *address[GP_MAX_OPERANDS];
-    int count = 0;
-    for (int i = 0; i < (int)desc->operands; i++) {
-        if (!desc->operand[i].present) continue;
-        id[count] = gp_cudnn_operand_id(i);
-        address[count++] = operands[i];
-    }
-    gp_cudnn_part part = gp_cudnn_part_new(parts, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    gp_cudnn_part_set(parts, part, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, id);
-    gp_cudnn_part_set(parts, part, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, count,
-                      (const void *)address);
-    gp_cudnn_part_set(parts, part, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, (const void *)&workspace);
-    gp_cudnn_part_finish(parts, part, "addresses");
-    return part;
-}
-
-static gp_status check_addresses(const gp_op_desc *desc, void *const operands[], gp_error *err) {
-    for (int i = 0; i < (int)desc->operands; i++)
-        if ((uintptr_t)operands[i] % (uintptr_t)gp_cuda_alignment(&desc->operand[i]))
-            return gp_fail(err, GP_INTERNAL, "cuda: %s: the address of operand %s is not a multiple of %lld bytes",
-                           gp_op_name(desc->kind), gp_op_operand_name(desc->kind, i),
-                           (long long)gp_cuda_alignment(&desc->operand[i]));
-    return GP_OK;
-}
-
 gp_status gp_cudnn_run(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cuda_ready *ready, void *const operands[],
                        void *workspace, gp_error *err) {
+    gp_cudnn_part pack;
     if (!ready->convolution.plan) GP_RETURN_IF_FAILED(build(library, plan, &ready->convolution, err));
-    GP_RETURN_IF_FAILED(check_addresses(&plan->desc, operands, err));
-    gp_cudnn_parts parts = {0};
-    gp_cudnn_part pack = addresses(&parts, &plan->desc, operands, workspace);
-    gp_status status = gp_cudnn_parts_status(&parts, err);
-    if (status == GP_OK)
-        status = gp_cudnn_check(gp_cudnn.cudnnBackendExecute(library->cudnn, ready->convolution.plan, pack),
-                                "cudnnBackendExecute", err);
-    gp_cudnn_parts_fini(&parts);
-    return status;
+    GP_RETURN_IF_FAILED(gp_cudnn_packs_find(&ready->packs, &plan->desc, operands, workspace, &pack, err));
+    return gp_cudnn_check(gp_cudnn.cudnnBackendExecute(library->cudnn, ready->convolution.plan, pack),
+                          "cudnnBackendExecute", err);
 }

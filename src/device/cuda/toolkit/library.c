@@ -80,6 +80,7 @@ void gp_cuda_library_close(gp_cuda_library *library) {
     gp_choices_save(); /* algorithms of products are chosen when they are first run */
     for (size_t i = 0; i < library->capacity; i++) {
         if (!library->ready[i]) continue;
+        gp_cudnn_packs_fini(&library->ready[i]->packs);
         gp_cudnn_built_fini(&library->ready[i]->convolution);
         gp_cublaslt_built_fini(&library->ready[i]->product);
         free(library->ready[i]);
@@ -99,10 +100,21 @@ static gp_status ready_of(gp_cuda_library *library, const gp_cuda_plan *plan, gp
     return GP_OK;
 }
 
+/* Plans were made for these alignments (gp_cuda_alignment). */
+static gp_status check_addresses(const gp_op_desc *desc, void *const operands[], gp_error *err) {
+    for (int i = 0; i < (int)desc->operands; i++)
+        if (desc->operand[i].present && (uintptr_t)operands[i] % (uintptr_t)gp_cuda_alignment(&desc->operand[i]))
+            return gp_fail(err, GP_INTERNAL, "cuda: %s: the address of operand %s is not a multiple of %lld bytes",
+                           gp_op_name(desc->kind), gp_op_operand_name(desc->kind, i),
+                           (long long)gp_cuda_alignment(&desc->operand[i]));
+    return GP_OK;
+}
+
 gp_status gp_cuda_plan_run(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],
                            void *workspace, gp_error *err) {
     const gp_cuda_plan *plan = prepared->context;
     gp_cuda_ready *ready;
+    GP_RETURN_IF_FAILED(check_addresses(&plan->desc, operands, err));
     GP_RETURN_IF_FAILED(ready_of(library, plan, &ready, err));
     char *room = workspace;
     if (room) room += -(uintptr_t)room % GP_CUDA_WORKSPACE_ALIGNMENT;

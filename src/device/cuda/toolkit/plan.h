@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/toolkit/cudnn_engine.h"
+#include "device/cuda/toolkit/cudnn_packs.h"
 #include "device/cuda/toolkit/toolkit.h"
 
 struct gp_cuda_plan {
@@ -26,6 +27,7 @@ typedef struct gp_cublaslt_built {
 
 typedef struct gp_cuda_ready {
     gp_cudnn_built convolution;
+    gp_cudnn_packs packs; /* of the convolution's runs */
     gp_cublaslt_built product;
 } gp_cuda_ready;
 
