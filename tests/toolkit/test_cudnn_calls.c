@@ -183,7 +183,7 @@ static void run_all(gp_cuda_library *library, const gp_prepared *prepared, int c
     for (int i = 0; i < count; i++) run(library, prepared, i);
 }
 
-/* Packs of addresses are built in the first step and found in the others, up to a bound; all are destroyed. */
+/* Packs of addresses are built in the first step and found in the others, up to a bound. Another plan has its own. */
 static void test_packs(void **state) {
     (void)state;
     gp_error err = {0};
@@ -206,7 +206,12 @@ static void test_packs(void **state) {
     assert_int_equal(it.made, GP_CUDNN_MOST_PACKS + 2);
     run(library, &prepared, GP_CUDNN_MOST_PACKS);
     assert_int_equal(it.made, GP_CUDNN_MOST_PACKS + 2);
+    gp_prepared other = {.desc = convolution(0)};
+    if (gp_cuda_plan_create(&other, &err) != GP_OK) fail_msg("%s", err.text);
+    run(library, &other, 0);
+    assert_int_equal(it.made, GP_CUDNN_MOST_PACKS + 3);
     close_library(library);
+    gp_cuda_plan_destroy(other.context);
     gp_cuda_plan_destroy(prepared.context);
 }
 

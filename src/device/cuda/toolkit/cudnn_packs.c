@@ -1,6 +1,7 @@
 #include "device/cuda/toolkit/cudnn_packs.h"
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,8 +9,8 @@
 #include "base/philox.h"
 #include "device/cuda/toolkit/cudnn_graph.h"
 
-static gp_cudnn_pack key_of(const gp_op_desc *desc, void *const operands[], void *workspace) {
-    gp_cudnn_pack key = {.address = {NULL}, .pack = NULL};
+static gp_cudnn_pack key_of(size_t plan, const gp_op_desc *desc, void *const operands[], void *workspace) {
+    gp_cudnn_pack key = {.plan = plan};
     assert(desc->operands <= GP_CUDNN_OPERANDS);
     for (int i = 0; i < (int)desc->operands; i++)
         if (desc->operand[i].present) key.address[i] = operands[i];
@@ -17,12 +18,15 @@ static gp_cudnn_pack key_of(const gp_op_desc *desc, void *const operands[], void
     return key;
 }
 
+static bool is_same(const gp_cudnn_pack *a, const gp_cudnn_pack *b) {
+    return a->plan == b->plan && memcmp(a->address, b->address, sizeof a->address) == 0;
+}
+
 /* Where the key lies, or the free place where it may be put. There is a free place. */
 static gp_cudnn_pack *place_of(const gp_cudnn_packs *packs, const gp_cudnn_pack *key) {
     size_t mask = packs->places - 1;
-    size_t at = (size_t)gp_hash_bytes(0, key->address, sizeof key->address) & mask;
-    while (packs->place[at].pack && memcmp(packs->place[at].address, key->address, sizeof key->address) != 0)
-        at = (at + 1) & mask;
+    size_t at = (size_t)gp_hash_bytes(key->plan, key->address, sizeof key->address) & mask;
+    while (packs->place[at].pack && !is_same(&packs->place[at], key)) at = (at + 1) & mask;
     return &packs->place[at];
 }
 
@@ -66,9 +70,9 @@ static gp_status build(const gp_op_desc *desc, gp_cudnn_pack *key, gp_error *err
     return status;
 }
 
-gp_status gp_cudnn_packs_find(gp_cudnn_packs *packs, const gp_op_desc *desc, void *const operands[], void *workspace,
-                              gp_cudnn_part *out, gp_error *err) {
-    gp_cudnn_pack key = key_of(desc, operands, workspace);
+gp_status gp_cudnn_packs_find(gp_cudnn_packs *packs, size_t plan, const gp_op_desc *desc, void *const operands[],
+                              void *workspace, gp_cudnn_part *out, gp_error *err) {
+    gp_cudnn_pack key = key_of(plan, desc, operands, workspace);
     if (packs->places > 0) {
         const gp_cudnn_pack *found = place_of(packs, &key);
         *out = found->pack;

@@ -1,6 +1,6 @@
-/* The addresses of a plan's runs as cuDNN's variant packs. A pack is built when a run first has its addresses, and
- * found again in later runs: a training repeats the same addresses in every step. Internal to device/cuda/toolkit; a
- * collection belongs to one stream's thread. */
+/* The addresses of a stream's runs as cuDNN's variant packs. A pack is built when a plan first runs with its addresses,
+ * and found again in later runs: a training repeats the same addresses in every step. Internal to device/cuda/toolkit;
+ * a collection belongs to one stream's thread. */
 #ifndef GP_DEVICE_CUDA_TOOLKIT_CUDNN_PACKS_H
 #define GP_DEVICE_CUDA_TOOLKIT_CUDNN_PACKS_H
 
@@ -9,26 +9,26 @@
 
 enum {
     GP_CUDNN_OPERANDS = 4, /* of a convolution at most */
-    /* Packs of one plan. A plan has a run for each layer with its descriptor and each slot of a micro-batch. When more
-     * addresses come, all packs are destroyed and built again as they are needed. */
-    GP_CUDNN_MOST_PACKS = 1024
+    /* cuDNN 9.19 takes 14 KB of the host's memory for each. A step needs one for each convolution, pass and slot of a
+     * micro-batch. When more come, all packs are destroyed and built again as they are needed. */
+    GP_CUDNN_MOST_PACKS = 2048
 };
 
 typedef struct gp_cudnn_pack {
+    size_t plan;                          /* number */
     void *address[GP_CUDNN_OPERANDS + 1]; /* the last is the workspace's */
     gp_cudnn_part pack;                   /* NULL: the place is free */
 } gp_cudnn_pack;
 
 /* Zero-initialised: empty. */
 typedef struct gp_cudnn_packs {
-    gp_cudnn_pack *place; /* by a hash of the addresses; the next free place where that one is taken */
+    gp_cudnn_pack *place; /* by a hash of plan and addresses; the next free place where that one is taken */
     size_t count, places; /* places: a power of two, at least twice as many as packs; or 0 */
 } gp_cudnn_packs;
 
-/* The pack of these addresses; it belongs to the collection until the next call. `operands` are those of desc, which is
- * the same in all calls. */
-GP_MUST_USE gp_status gp_cudnn_packs_find(gp_cudnn_packs *packs, const gp_op_desc *desc, void *const operands[],
-                                          void *workspace, gp_cudnn_part *out, gp_error *err);
+/* The pack of these addresses; it belongs to the collection until the next call. `desc` is that of the plan. */
+GP_MUST_USE gp_status gp_cudnn_packs_find(gp_cudnn_packs *packs, size_t plan, const gp_op_desc *desc,
+                                          void *const operands[], void *workspace, gp_cudnn_part *out, gp_error *err);
 void gp_cudnn_packs_fini(gp_cudnn_packs *packs);
 
 #endif

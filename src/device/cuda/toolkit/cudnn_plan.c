@@ -106,7 +106,8 @@ gp_status gp_cudnn_run(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cu
                        void *workspace, gp_error *err) {
     gp_cudnn_part pack;
     if (!ready->convolution.plan) GP_RETURN_IF_FAILED(build(library, plan, &ready->convolution, err));
-    GP_RETURN_IF_FAILED(gp_cudnn_packs_find(&ready->packs, &plan->desc, operands, workspace, &pack, err));
+    GP_RETURN_IF_FAILED(
+        gp_cudnn_packs_find(&library->packs, plan->number, &plan->desc, operands, workspace, &pack, err));
     return gp_cudnn_check(gp_cudnn.cudnnBackendExecute(library->cudnn, ready->convolution.plan, pack),
                           "cudnnBackendExecute", err);
 }

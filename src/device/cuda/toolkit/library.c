@@ -80,12 +80,12 @@ void gp_cuda_library_close(gp_cuda_library *library) {
     gp_choices_save(); /* algorithms of products are chosen when they are first run */
     for (size_t i = 0; i < library->capacity; i++) {
         if (!library->ready[i]) continue;
-        gp_cudnn_packs_fini(&library->ready[i]->packs);
         gp_cudnn_built_fini(&library->ready[i]->convolution);
         gp_cublaslt_built_fini(&library->ready[i]->product);
         free(library->ready[i]);
     }
     free(library->ready);
+    gp_cudnn_packs_fini(&library->packs);
     gp_cudnn_parts_fini(&library->parts);
     if (library->cudnn) (void)gp_cudnn.cudnnDestroy(library->cudnn);
     if (library->cublaslt) (void)gp_cublaslt.cublasLtDestroy(library->cublaslt);

@@ -27,7 +27,6 @@ typedef struct gp_cublaslt_built {
 
 typedef struct gp_cuda_ready {
     gp_cudnn_built convolution;
-    gp_cudnn_packs packs; /* of the convolution's runs */
     gp_cublaslt_built product;
 } gp_cuda_ready;
 
@@ -35,6 +34,7 @@ struct gp_cuda_library {
     cudaStream_t stream;
     cudnnHandle_t cudnn; /* NULL: no convolution was planned before the stream was made, or run yet; so cublaslt */
     gp_cudnn_parts parts;
+    gp_cudnn_packs packs;
     gp_cudnn_part device; /* the properties of the stream's device */
     cublasLtHandle_t cublaslt;
     char model[288];       /* with cublaslt: what its algorithms depend on of the device */
