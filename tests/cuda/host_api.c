@@ -127,7 +127,7 @@ static gp_status use(int index, gp_error *err) {
 
 static gp_status memory(gp_cuda_memory *out, gp_error *err) {
     (void)err;
-    *out = (gp_cuda_memory){device_bytes, device_bytes};
+    *out = (gp_cuda_memory){device_bytes, device_bytes, 0};
     return GP_OK;
 }
 

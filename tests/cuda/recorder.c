@@ -87,7 +87,9 @@ static struct {
     bool broken;                              /* something was made to fail: what was under way may stay so */
     bool lost[MOST_DEVICES];
     size_t taken[MOST_DEVICES]; /* by libraries */
-    long works;                 /* that may fail */
+    size_t others, others_take; /* bytes of another program; those that it takes while libraries are made */
+    bool tells_own;
+    long works; /* that may fail */
     recorder_fault fault;
     const gp_cuda_api *before;
 } it = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -472,7 +474,8 @@ static gp_status use(int index, gp_error *err) {
 static gp_status memory(gp_cuda_memory *out, gp_error *err) {
     if (!enter("memory", err)) return GP_DEVICE;
     size_t total = it.options.memory ? it.options.memory : (size_t)1 << 30;
-    *out = (gp_cuda_memory){total - it.taken[this_thread()->device], total};
+    size_t own = it.taken[this_thread()->device];
+    *out = (gp_cuda_memory){total - own - it.others, total, it.tells_own ? RECORDER_CONTEXT + own : 0};
     return leave(GP_OK);
 }
 
@@ -548,6 +551,7 @@ static gp_status library_open(gp_cuda_stream *stream, gp_cuda_library **out, gp_
     library->stream = stream;
     pthread_mutex_lock(&it.lock);
     it.taken[stream->device] += it.options.library;
+    it.others += it.others_take;
     pthread_mutex_unlock(&it.lock);
     *out = library;
     return GP_OK;
@@ -612,6 +616,8 @@ void recorder_begin(const recorder_options *options) {
     it.broken = false;
     memset(it.lost, 0, sizeof it.lost);
     memset(it.taken, 0, sizeof it.taken);
+    it.others = it.others_take = 0;
+    it.tells_own = false;
     it.works = 0;
     it.fault = (recorder_fault){0};
     memset(it.reached, 0, sizeof it.reached);
@@ -620,6 +626,11 @@ void recorder_begin(const recorder_options *options) {
     memset(it.told, 0, sizeof it.told);
     it.before = gp_cuda;
     gp_cuda = &table;
+}
+
+void recorder_share(size_t others_take, bool tells_own) {
+    it.others_take = others_take;
+    it.tells_own = tells_own;
 }
 
 void recorder_meet(void) {

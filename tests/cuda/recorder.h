@@ -50,6 +50,10 @@ typedef struct recorder_fault {
 
 /* The device's table is the recorder's until recorder_end. */
 void recorder_begin(const recorder_options *options);
+/* From now on another program takes so many bytes of the device while a stream's libraries are made; and the table
+ * tells what this process holds, its context included. */
+enum { RECORDER_CONTEXT = 400 << 20 };
+void recorder_share(size_t others_take, bool tells_own);
 /* What threads have seen is known to all: they have met in a way that the recorder does not see, and everything that
  * was enqueued has happened. */
 void recorder_meet(void);

@@ -16,14 +16,23 @@
 
 #define MIB ((size_t)1 << 20)
 
+/* What another program takes meanwhile, and whether the driver tells how much of the device is this process's. */
+typedef struct others {
+    size_t take;
+    bool told;
+} others;
+static const others none = {0, false};
+
 /* One worker's device: reserves what just fits, and says `expected` of a MiB more. */
-static void check_reserve(const recorder_options *options, size_t limit, size_t fits, const char *expected) {
+static void check_reserve(const recorder_options *options, others by_others, size_t limit, size_t fits,
+                          const char *expected) {
     const gp_device_spec spec = {&gp_cuda_kind, 0, 1, limit};
     gp_device *device;
     gp_stream *stream;
     void *block;
     gp_error err = {0};
     recorder_begin(options);
+    recorder_share(by_others.take, by_others.told);
     assert_int_equal(gp_cuda_kind.open(&spec, &device, &err), GP_OK);
     assert_int_equal(gp_cuda_kind.stream_create(device, false, &stream, &err), GP_OK);
     assert_int_equal(gp_cuda_kind.reserve(device, fits + MIB, &block, &err), GP_MEMORY);
@@ -38,18 +47,36 @@ static void check_reserve(const recorder_options *options, size_t limit, size_t 
 static void libraries_are_measured(void **state) {
     (void)state;
     const recorder_options small = {RECORDER_EAGER, 0, 1, -1, -1, 0, 300 * MIB, 200 * MIB};
-    check_reserve(&small, 0, 44 * MIB,
+    check_reserve(&small, none, 0, 44 * MIB,
                   "cuda:0: 45.0 MiB asked for, and 56.0 MiB for code that libraries load later, of 100.0 MiB that are "
                   "free of 300.0 MiB: the rest is taken by the context, libraries (200.0 MiB for this worker), workers "
                   "before this one and other programs");
     const recorder_options large = {RECORDER_EAGER, 0, 1, -1, -1, 0, 0, 30 * MIB};
-    check_reserve(&large, 300 * MIB, 44 * MIB,
+    check_reserve(&large, none, 300 * MIB, 44 * MIB,
                   "cuda:0: 45.0 MiB asked for, and 256.0 MiB for libraries and their code (30.0 MiB of it are taken), "
                   "of 300.0 MiB that may be used");
     const recorder_options more = {RECORDER_EAGER, 0, 1, -1, -1, 0, 0, 280 * MIB};
-    check_reserve(&more, 300 * MIB, 20 * MIB,
+    check_reserve(&more, none, 300 * MIB, 20 * MIB,
                   "cuda:0: 21.0 MiB asked for, and 280.0 MiB for libraries and their code (280.0 MiB of it are taken), "
                   "of 300.0 MiB that may be used");
+}
+
+/* Another program that takes 500 MiB while the handles are made, 30 MiB, is not counted as this worker's where the
+ * driver tells them apart; where it does not, its share is bounded. */
+static void others_are_told_apart(void **state) {
+    (void)state;
+    const recorder_options options = {RECORDER_EAGER, 0, 1, -1, -1, 0, 1000 * MIB, 30 * MIB};
+    check_reserve(&options, (others){500 * MIB, true}, 300 * MIB, 44 * MIB,
+                  "cuda:0: 45.0 MiB asked for, and 256.0 MiB for libraries and their code (30.0 MiB of it are taken), "
+                  "of 300.0 MiB that may be used");
+    check_reserve(&options, (others){500 * MIB, false}, 600 * MIB, 70 * MIB,
+                  "cuda:0: 71.0 MiB asked for, and 530.0 MiB for libraries and their code (530.0 MiB of it are taken), "
+                  "of 600.0 MiB that may be used");
+    const recorder_options vast = {RECORDER_EAGER, 0, 1, -1, -1, 0, 9000 * MIB, 30 * MIB};
+    check_reserve(
+        &vast, (others){8000 * MIB, false}, 1100 * MIB, 76 * MIB,
+        "cuda:0: 77.0 MiB asked for, and 1.00 GiB for libraries and their code (1.00 GiB of it are taken), of "
+        "1.07 GiB that may be used");
 }
 
 static const char model[] = "input: {shape: [2, 50, 40]}\n"
@@ -99,7 +126,8 @@ static void staging_is_foretold(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(libraries_are_measured), cmocka_unit_test(plans_count_them),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(libraries_are_measured),
+                                       cmocka_unit_test(others_are_told_apart), cmocka_unit_test(plans_count_them),
                                        cmocka_unit_test(staging_is_foretold)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

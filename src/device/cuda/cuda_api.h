@@ -55,7 +55,8 @@ typedef struct gp_cuda_launch {
 } gp_cuda_launch;
 
 typedef struct gp_cuda_memory {
-    size_t free, total; /* bytes of the device */
+    size_t free, total; /* bytes of the device; other programs change `free` at any time */
+    size_t own;         /* bytes that this process holds there; 0: not known */
 } gp_cuda_memory;
 
 typedef enum gp_cuda_direction { GP_CUDA_IN, GP_CUDA_OUT, GP_CUDA_WITHIN } gp_cuda_direction;

@@ -4,8 +4,17 @@
 
 #include "base/memory.h"
 
-/* Held while memory is measured and taken, so that no worker counts another's. */
+/* Held while memory is measured and taken, so that no worker of this process counts another's. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* What the libraries took meanwhile. What is free counts other programs too: of that difference no more is believed
+ * than handles can come to. */
+static size_t taken_between(const gp_cuda_memory *before, const gp_cuda_memory *after) {
+    enum { MOST = 1 << 30 };
+    if (before->own && after->own) return after->own > before->own ? after->own - before->own : 0;
+    size_t taken = after->free < before->free ? before->free - after->free : 0;
+    return taken < MOST ? taken : MOST;
+}
 
 static gp_status open_measured(gp_cuda_room *room, gp_cuda_stream *stream, gp_cuda_library **out, gp_error *err) {
     gp_cuda_memory before, after;
@@ -17,7 +26,7 @@ static gp_status open_measured(gp_cuda_room *room, gp_cuda_stream *stream, gp_cu
         *out = NULL;
         return status;
     }
-    if (after.free < before.free) room->taken += before.free - after.free;
+    room->taken += taken_between(&before, &after);
     return GP_OK;
 }
 

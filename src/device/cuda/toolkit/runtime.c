@@ -4,7 +4,9 @@
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "device/cuda/toolkit/own_memory.h"
 #include "device/cuda/toolkit/toolkit.h"
 
 /* What comes out at some later call, of any thread of the process that uses the GPU. */
@@ -69,9 +71,23 @@ static gp_status use(int index, gp_error *err) {
     return check(cudaSetDevice(index), "cudaSetDevice", err);
 }
 
+/* Of the device in use; 0: not known. */
+static size_t own_memory(void) {
+    const gp_nvml_calls *nvml = gp_nvml_open();
+    char bus[32];
+    int index = 0;
+    if (!nvml) return 0;
+    if (cudaGetDevice(&index) != cudaSuccess || cudaDeviceGetPCIBusId(bus, sizeof bus, index) != cudaSuccess) {
+        (void)cudaGetLastError();
+        return 0;
+    }
+    return gp_nvml_held(nvml, bus, (unsigned)getpid());
+}
+
 static gp_status memory(gp_cuda_memory *out, gp_error *err) {
-    gp_cuda_memory found = {0, 0};
+    gp_cuda_memory found = {0, 0, 0};
     GP_RETURN_IF_FAILED(check(cudaMemGetInfo(&found.free, &found.total), "cudaMemGetInfo", err));
+    found.own = own_memory();
     *out = found;
     return GP_OK;
 }
