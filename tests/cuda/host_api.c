@@ -87,9 +87,43 @@ void gp_host_plan_destroy(gp_cuda_plan *plan) {
     free(plan);
 }
 
+/* A factor as TF32 has it, cut off: the least exact that a GPU may do. */
+static gp_status cut_off(const gp_tensor *tensor, void **operand, gp_error *err) {
+    size_t count = gp_tensor_bytes(tensor) / sizeof(uint32_t);
+    uint32_t *bits;
+    GP_RETURN_IF_FAILED(GP_NEW(&bits, count, err));
+    memcpy(bits, *operand, gp_tensor_bytes(tensor));
+    for (size_t i = 0; i < count; i++) bits[i] &= ~UINT32_C(0x1fff);
+    *operand = bits;
+    return GP_OK;
+}
+
+static bool is_factor(gp_op_kind kind, int operand) {
+    bool is_bias = (kind == GP_OP_CONV_FORWARD && operand == GP_CONV_FORWARD_B) ||
+                   (kind == GP_OP_LINEAR_FORWARD && operand == GP_LINEAR_FORWARD_B);
+    return !is_bias && gp_op_reads(kind, operand) && !gp_op_writes(kind, operand);
+}
+
+static gp_status run_in_tf32(const gp_prepared *prepared, void *const operands[], void *workspace, gp_error *err) {
+    const gp_op_desc *desc = &prepared->desc;
+    gp_op_args args = {0};
+    gp_status status = GP_OK;
+    void *operand[GP_MAX_OPERANDS];
+    for (int i = 0; i < (int)desc->operands; i++) {
+        operand[i] = operands[i];
+        if (status == GP_OK && operand[i] && is_factor(desc->kind, i))
+            status = cut_off(&desc->operand[i], &operand[i], err);
+    }
+    if (status == GP_OK) status = gp_ref_kind.run(NULL, prepared, operand, workspace, &args, err);
+    for (int i = 0; i < (int)desc->operands; i++)
+        if (operand[i] != operands[i]) free(operand[i]);
+    return status;
+}
+
 /* Of ref, a stream has nothing in it that a run would need. */
 gp_status gp_host_plan_run(const gp_prepared *prepared, void *const operands[], void *workspace, gp_error *err) {
     gp_op_args args = {0};
+    if (prepared->desc.flags & GP_OP_TF32) return run_in_tf32(prepared, operands, workspace, err);
     return gp_ref_kind.run(NULL, prepared, operands, workspace, &args, err);
 }
 

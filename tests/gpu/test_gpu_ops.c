@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -105,8 +106,6 @@ static void make_case(gp_op_kind kind, int number, uint32_t flags, gp_op_case *o
 
 /* How far from ref, of the largest element; 0: equal bits, but for NaN's. The reference computes in f64. */
 static double tolerance_of(const gp_op_desc *desc) {
-    /* Factors with 10 bits behind the point: each off by 2^-11 at most, both together by 2^-10. */
-    if (desc->flags & GP_OP_TF32) return 2e-3;
     if (is_library(desc->kind)) return 3e-6;
     return kernel_tolerance(desc->kind);
 }
@@ -124,6 +123,62 @@ static void compare_bits(const trial *got, const trial *again) {
                      gp_op_operand_name(desc->kind, i));
 }
 
+/* TF32 has 10 bits behind the point. A factor that is rounded to nearest is off by at most 2^-11 of itself; one that is
+ * cut off by less than 2^-10. The hardware may do either. So a product of two factors is off by less than 2·2^-10 of
+ * itself. It has 22 bits, which f32 holds. K terms are added in f32; if each addition cuts off too, it loses less than
+ * 2^-23 of the terms' magnitudes. The result is rounded once, and so is the reference. Together, of the sum of the
+ * magnitudes of one result's own terms: 2^-9 + (K + 2)·2^-23. */
+static double tf32_bound(double terms) {
+    return 0x1p-9 + (terms + 2) * 0x1p-23;
+}
+
+/* What ref makes of the case with other numbers: the terms' magnitudes, or 1 each, which counts them. */
+static void run_with(const trial *want, bool ones, trial *out) {
+    const gp_op_desc *desc = &want->op_case.desc;
+    out->op_case = want->op_case;
+    trial_fill(out);
+    for (int i = 0; i < (int)desc->operands; i++) {
+        float *at = out->host[i];
+        if (!desc->operand[i].present || desc->operand[i].dtype != GP_F32) continue;
+        for (size_t e = 0; e < gp_tensor_bytes(&desc->operand[i]) / sizeof *at; e++) at[e] = ones ? 1 : fabsf(at[e]);
+    }
+    trial_run(&gp_ref_kind, out);
+}
+
+static size_t offset_of(const gp_tensor *tensor, int64_t element) {
+    int64_t offset = 0;
+    for (int d = tensor->rank - 1; d >= 0; d--) {
+        offset += element % tensor->dim[d] * tensor->stride[d];
+        element /= tensor->dim[d];
+    }
+    return (size_t)offset;
+}
+
+/* Each element by its own terms: stricter than by the largest, where terms cancel in no other. */
+static void compare_tf32(const trial *got, const trial *want) {
+    const gp_op_desc *desc = &want->op_case.desc;
+    trial sizes, counts;
+    char text[GP_CASE_TEXT];
+    run_with(want, false, &sizes);
+    run_with(want, true, &counts);
+    for (int i = 0; i < (int)desc->operands; i++) {
+        const gp_tensor *tensor = &desc->operand[i];
+        const float *a = got->host[i], *b = want->host[i], *size = sizes.host[i], *count = counts.host[i];
+        if (!tensor->present || !gp_op_writes(desc->kind, i)) continue;
+        for (int64_t e = 0; e < gp_tensor_elements(tensor); e++) {
+            size_t at = offset_of(tensor, e);
+            double off = fabs((double)a[at] - (double)b[at]), may = tf32_bound((double)count[at]) * (double)size[at];
+            if (!(off <= may))
+                fail_msg("%s, operand %s: element %lld is %.9g, which should be %.9g, by %.3g",
+                         gp_op_case_text(text, &want->op_case), gp_op_operand_name(desc->kind, i), (long long)e,
+                         (double)a[at], (double)b[at], may);
+        }
+        assert_true(gp_op_gaps_kept(tensor, got->host[i]));
+    }
+    trial_fini(&sizes);
+    trial_fini(&counts);
+}
+
 static void check_case(gp_op_kind kind, int number, uint32_t flags) {
     trial got, again, want;
     make_case(kind, number, flags, &got.op_case);
@@ -134,7 +189,10 @@ static void check_case(gp_op_kind kind, int number, uint32_t flags) {
     trial_run(&gp_ref_kind, &want);
     trial_run(&lasting, &got);
     trial_run(&lasting, &again);
-    trial_compare(&got, &want, tolerance_of(&want.op_case.desc));
+    if (flags & GP_OP_TF32)
+        compare_tf32(&got, &want);
+    else
+        trial_compare(&got, &want, tolerance_of(&want.op_case.desc));
     compare_bits(&got, &again);
     trial_fini(&got);
     trial_fini(&again);
