@@ -4,13 +4,20 @@
     gpu-figures.py peak GPU                            the rates that are known of a GPU of that name
     gpu-figures.py rate METRICS WORK GPU PRECISION     images/s, share of the peak, and the floor beside it
     gpu-figures.py enqueue TRACE METRICS               the host's time per instruction, and whether the GPU waited for it
+    gpu-figures.py ops TIMES GPU TABLE                 ops by time, beside the bandwidth of a copy; the table goes to TABLE
+    gpu-figures.py ncu CSV TABLE                       own kernels as Nsight Compute measured them, likewise
+    gpu-figures.py micro METRICS METRICS METRICS       images/s of one micro-batch, four of its size, four of a quarter
+    gpu-figures.py pytorch RESULTS METRICS METRICS     PyTorch's images/s, and ours in f32 and TF32 beside them
     gpu-figures.py table RESULTS                       the table of all steps
     gpu-figures.py --self-test
+    gpu-figures.py --try PROGRAM                       runs time_ops on a small network, and reads what it prints
 """
 import collections
+import csv
 import json
 import pathlib
 import statistics
+import subprocess
 import sys
 import tempfile
 
@@ -91,6 +98,107 @@ def rate_text(rates, work, peak, precision):
     whole = peak.tf32 if precision == "tf32" else peak.f32
     floor = work.samples / work.floor
     return text + ", %.0f %% of the peak; floor %.0f images/s (%.0f %%)" % (100 * achieved / whole, floor, 100 * rate / floor)
+
+
+Times = collections.namedtuple("Times", "samples copy ops")
+Op = collections.namedtuple("Op", "step layer name precision flops bytes seconds")
+
+
+def read_times(lines):
+    """What time_ops printed."""
+    samples, copy, ops = 0, 0.0, []
+    for line in lines:
+        words = line.split()
+        if words[0] == "samples":
+            samples = int(words[1])
+        elif words[0] == "copy":
+            copy = float(words[1])
+        else:
+            ops.append(Op(*words[:4], *map(float, words[4:])))
+    if not samples or not ops:
+        raise ValueError("no op was timed")
+    return Times(samples, copy, ops)
+
+
+def group_ops(ops):
+    """[(pass, op, precision, count, flops, bytes, seconds)], the slowest first."""
+    groups = collections.OrderedDict()
+    for op in ops:
+        key = op.step, op.name, op.precision
+        count, flops, moved, seconds = groups.get(key, (0, 0.0, 0.0, 0.0))
+        groups[key] = count + 1, flops + op.flops, moved + op.bytes, seconds + op.seconds
+    return sorted((key + sums for key, sums in groups.items()), key=lambda row: -row[-1])
+
+
+def share(part, whole):
+    return "%.0f %%" % (100 * part / whole) if whole else "-"
+
+
+def per_second(amount, seconds, unit):
+    return amount / seconds / unit if seconds else 0.0
+
+
+def ops_table(times, peak):
+    """Bandwidth counts each operand once; its share is that of a copy within the GPU, as measured in the same run."""
+    rows = ["%-8s %-30s %-4s %5s %9s %8s %7s %8s %7s" % ("pass", "op", "", "count", "ms", "GB/s", "of copy", "TFLOP/s", "of peak")]
+    for step, name, precision, count, flops, moved, seconds in group_ops(times.ops):
+        bandwidth, speed = per_second(moved, seconds, 1e9), per_second(flops, seconds, 1e12)
+        whole = (peak.tf32 if precision == "tf32" else peak.f32) / 1e12 if peak else 0.0
+        row = step, name, precision, count, 1e3 * seconds, bandwidth, share(bandwidth, times.copy / 1e9), speed, share(speed, whole)
+        rows.append("%-8s %-30s %-4s %5d %9.3f %8.0f %7s %8.2f %7s" % row)
+    return "\n".join(rows)
+
+
+def ops_text(times):
+    own = [op for op in times.ops if not is_product(op.name)]
+    seconds = sum(op.seconds for op in own)
+    bandwidth = per_second(sum(op.bytes for op in own), seconds, 1e9)
+    slowest = [row for row in group_ops(times.ops) if not is_product(row[1])][0]
+    text = "a copy moves %.0f GB/s, own kernels %.0f GB/s (%s)" % (times.copy / 1e9, bandwidth, share(bandwidth, times.copy / 1e9))
+    return text + "; the most time of them takes %s, %s: %.2f ms" % (slowest[1], slowest[0], 1e3 * slowest[-1])
+
+
+NCU = ("Kernel Name", "gpu__time_duration.sum", "dram__bytes.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed")
+
+
+def read_ncu(lines):
+    """{kernel: (launches, seconds, bytes)} of a raw page as CSV with base units; what the tool prints before it is left out."""
+    lines = list(lines)
+    first = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    if first is None:
+        raise ValueError("Nsight Compute measured no kernel")
+    found = {}
+    for row in csv.DictReader(lines[first:]):
+        if not row["ID"]:
+            continue  # the units
+        name = row[NCU[0]].split("(")[0]
+        launches, seconds, moved = found.get(name, (0, 0.0, 0.0))
+        found[name] = launches + 1, seconds + 1e-9 * float(row[NCU[1]].replace(",", "")), moved + float(row[NCU[2]].replace(",", ""))
+    if not found:
+        raise ValueError("Nsight Compute measured no kernel")
+    return found
+
+
+def ncu_table(found):
+    rows = ["%-40s %8s %9s %8s" % ("kernel", "launches", "ms", "GB/s")]
+    for name, (launches, seconds, moved) in sorted(found.items(), key=lambda item: -item[1][1]):
+        rows.append("%-40s %8d %9.3f %8.0f" % (name, launches, 1e3 * seconds, per_second(moved, seconds, 1e9)))
+    return "\n".join(rows)
+
+
+def micro_text(rates):
+    one, same, quarter = rates
+    return "%.0f images/s in one micro-batch; four of its size %.0f (%.2f times); four of a quarter %.0f (%.2f times)" % (
+        one, same, same / one, quarter, quarter / one)
+
+
+def pytorch_text(results, ours):
+    """results: {way: images/s} of PyTorch; ours: {precision: images/s}."""
+    parts = []
+    for way in results:
+        beside = " (ours %.0f, %.2f times)" % (ours[way], ours[way] / results[way]) if way in ours else ""
+        parts.append("%s %.0f%s" % (way, results[way], beside))
+    return "images/s of PyTorch: " + ", ".join(parts)
 
 
 def spans_of(events):
@@ -228,6 +336,35 @@ def self_test():
     )
     expect(rate_text((2.0, 1.0), work, None, "f32"), "2 images/s (steps alone: 1), 21.0 GFLOP and 4.00 GB each; this GPU's peak is not in the table")
 
+    lines = ["samples 4", "copy 4e9", "forward a conv_forward tf32 2e9 1e6 0.001", "forward b relu_forward f32 1 3e6 0.001",
+             "adding c relu_forward f32 1 1e6 0.001", "forward d relu_forward f32 1 1e6 0.001"]
+    times = read_times(lines)
+    expect(
+        ops_table(times, Peak("made up", 1e12, 4e12, 10.0)).splitlines()[1:],
+        ["forward  relu_forward                   f32      2     2.000        2    50 %     0.00     0 %",
+         "forward  conv_forward                   tf32     1     1.000        1    25 %     2.00    50 %",
+         "adding   relu_forward                   f32      1     1.000        1    25 %     0.00     0 %"],
+    )
+    expect(
+        ops_text(times),
+        "a copy moves 4 GB/s, own kernels 2 GB/s (42 %); the most time of them takes relu_forward, forward: 2.00 ms",
+    )
+    expect(ops_table(read_times(["samples 1", "copy 0", "step - sgd f32 1 1 0"]), None).splitlines()[1].split()[4:], ["0.000", "0", "-", "0.00", "-"])
+    expect_error(read_times, ["samples 4", "copy 1"])
+    lines = ["==PROF== Connected", '"ID","Kernel Name","gpu__time_duration.sum","dram__bytes.sum"', '"","","ns","byte"',
+             '"0","gp_kernel_relu(args)","1,000","4,000"', '"1","gp_kernel_relu(args)","1000","2000"', '"2","gp_kernel_sgd(args)","500","500"']
+    expect(
+        ncu_table(read_ncu(lines)).splitlines()[1:],
+        ["gp_kernel_relu                                  2     0.002        3", "gp_kernel_sgd                                   1     0.001        1"],
+    )
+    expect_error(read_ncu, ["==PROF== Connected"])
+    expect_error(read_ncu, lines[:3])
+    expect(micro_text((100, 110, 90)), "100 images/s in one micro-batch; four of its size 110 (1.10 times); four of a quarter 90 (0.90 times)")
+    expect(
+        pytorch_text({"f32": 100, "tf32": 200, "amp": 400}, {"f32": 110, "tf32": 150}),
+        "images/s of PyTorch: f32 100 (ours 110, 1.10 times), tf32 200 (ours 150, 0.75 times), amp 400",
+    )
+
     expect(
         enqueue_text(made_up_trace()),
         "median 25 µs, 95 % under 30 µs of host per computation; the GPU waited for the host at 1 of 4, 1.2 % of its time; "
@@ -246,9 +383,62 @@ def self_test():
     print("gpu-figures: what is known of made-up files comes out")
 
 
+SMALL = """model:
+  input: {shape: [2, 8, 8]}
+  layers: [{conv: {out: 4, kernel: 3}}, batch_norm, relu, flatten, {linear: 5}]
+  loss: cross_entropy
+data: {train: {synthetic: {samples: 8}}, batch: 8}
+pipeline: {devices: [cuda:0], micro_batches: 2}
+optimizer: {sgd: {lr: 0.1}}
+train: {steps: 1}
+"""
+
+
+def try_program(program):
+    """With host memory in a GPU's place nothing takes time; every pass and every kind of op is there."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "small.yaml"
+        path.write_text(SMALL)
+        ran = subprocess.run([program, str(path)], check=False, capture_output=True, text=True)
+    if ran.returncode:
+        sys.exit("%s: exit status %d: %s" % (program, ran.returncode, ran.stderr))
+    times = read_times(ran.stdout.splitlines())
+    expect(times.samples, 4)
+    expect([op.name for op in times.ops if op.step == "adding" and is_product(op.name)], ["linear_backward_weights", "linear_backward_data", "conv_backward_weights"])
+    expect({op.step for op in times.ops}, {"forward", "backward", "adding", "step"})
+    expect([op.layer for op in times.ops if op.name == "norm_commit"], ["1"])
+    print(ops_table(times, None))
+
+
+def median_rate(path):
+    return step_rates(read_lines(path))[0]
+
+
+def write_table(path, text):
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text + "\n\n")
+
+
 def main(words):
     if words == ["--self-test"]:
         return self_test()
+    if len(words) == 2 and words[0] == "--try":
+        return try_program(words[1])
+    if len(words) == 4 and words[0] == "ops":
+        with open(words[1], encoding="utf-8") as file:
+            times = read_times(file)
+        write_table(words[3], ops_table(times, find_peak(words[2])))
+        return print(ops_text(times))
+    if len(words) == 3 and words[0] == "ncu":
+        with open(words[1], encoding="utf-8") as file:
+            found = read_ncu(file)
+        write_table(words[2], ncu_table(found))
+        return print("%d own kernels in kernels.txt" % len(found))
+    if len(words) == 4 and words[0] == "micro":
+        return print(micro_text([median_rate(path) for path in words[1:]]))
+    if len(words) == 4 and words[0] == "pytorch":
+        ours = {way: median_rate(path) for way, path in zip(("f32", "tf32"), words[2:]) if pathlib.Path(path).exists()}
+        return print(pytorch_text(json.loads(pathlib.Path(words[1]).read_text(encoding="utf-8")), ours))
     if len(words) == 2 and words[0] == "peak":
         peak = find_peak(words[1])
         return print("%s: %.1f TFLOP/s f32, %.1f TF32, %.0f GB/s" % (peak.name, peak.f32 / 1e12, peak.tf32 / 1e12, peak.bytes / 1e9) if peak else "not in the table")

@@ -44,3 +44,14 @@ foreach(name training predictions clipping)
   set_tests_properties(golden_${name}_on_cuda PROPERTIES LABELS "unit;threads" TIMEOUT 300
                        ENVIRONMENT "GPIPE_PROGRAM=$<TARGET_FILE:train_on_host>")
 endforeach()
+
+# Times of ops, also for that script; with host memory for a GPU it takes no time, and is tried on a small network.
+add_executable(time_ops ${CMAKE_CURRENT_LIST_DIR}/time_ops.c)
+target_link_libraries(time_ops PRIVATE gp_train gp_warnings)
+add_executable(time_ops_on_host ${CMAKE_CURRENT_LIST_DIR}/time_ops.c)
+target_include_directories(time_ops_on_host PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+target_compile_definitions(time_ops_on_host PRIVATE GPU_ON_HOST)
+target_link_libraries(time_ops_on_host PRIVATE gp_host_cuda gp_host_kernels gp_train gp_warnings)
+add_test(NAME time_ops_on_host COMMAND python3 -B ${PROJECT_SOURCE_DIR}/scripts/gpu-figures.py --try
+                                       $<TARGET_FILE:time_ops_on_host>)
+set_tests_properties(time_ops_on_host PROPERTIES LABELS "unit;threads" TIMEOUT 60)
