@@ -49,7 +49,7 @@ static void prepare_signals(void) {
 static gp_status train_in(const char *folder, gp_session *session, const gp_options *options, const gp_resume *resume,
                           gp_error *err) {
     if (options->verbosity == GP_VERBOSE)
-        GP_RETURN_IF_FAILED(gp_plan_report(session->plan, session->profile, stdout, err));
+        GP_RETURN_IF_FAILED(gp_plan_report(session->plan, session->profile, &session->host, stdout, err));
     const gp_train_options train_options = {
         .folder = folder, .verbosity = options->verbosity, .stop = &stop, .trace = options->trace, .resume = resume};
     return gp_train(session, &train_options, err);
@@ -95,7 +95,7 @@ static gp_status train(gp_session *session, const gp_options *options, gp_error 
 /* --plan, and --svg; with -v the programs themselves follow, in the text form that reads back. */
 static gp_status print_plan(const gp_session *session, const gp_options *options, gp_error *err) {
     const gp_plan *plan = session->plan;
-    GP_RETURN_IF_FAILED(gp_plan_report(plan, session->profile, stdout, err));
+    GP_RETURN_IF_FAILED(gp_plan_report(plan, session->profile, &session->host, stdout, err));
     gp_precision_advise(session, true, stdout);
     if (options->svg) GP_RETURN_IF_FAILED(gp_plan_svg_write(plan, session->profile, options->svg, err));
     for (int m = 0; m < plan->mini_count && options->verbosity == GP_VERBOSE; m++) {
@@ -178,7 +178,8 @@ static gp_status run(const gp_options *options, gp_error *err) {
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .resumes = options->resume,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
-                                                .notice = options->verbosity == GP_QUIET ? NULL : stdout};
+                                                .notice = options->verbosity == GP_QUIET ? NULL : stdout,
+                                                .trace = &options->trace};
     GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
     status = options->plan ? print_plan(session, options, err) : train(session, options, err);
     gp_session_close(&session);

@@ -1,9 +1,11 @@
 #include "cli/process.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Where the caller closed a standard stream, the next file opened would take its place, and progress would go into the
@@ -32,10 +34,21 @@ static void unblock_signals(void) {
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* What is freed goes back to the system, so that a large block of the start does not stay for the whole run: a large
+ * block has pages of its own. glibc also gives each thread a heap with 64 MiB of address space; where that is limited,
+ * all threads share one. */
+static void set_heap(void) {
+    struct rlimit space;
+    mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mallopt(M_TRIM_THRESHOLD, 4 << 20);
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
+}
+
 void gp_process_begin(char **argv) {
     unblock_signals();
     hold_standard_streams();
     set_wait_policy(argv);
+    set_heap();
 }
 
 int gp_process_end(const char *program, gp_status status, gp_error *err) {

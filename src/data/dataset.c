@@ -201,6 +201,10 @@ size_t gp_dataset_scratch(const gp_dataset *dataset) {
     return dataset->raw_bytes + 2 * dataset->buffer_bytes;
 }
 
+size_t gp_dataset_held(const gp_dataset *dataset) {
+    return sizeof *dataset + dataset->source->held;
+}
+
 /* A picture on its way through the transforms is [h,w,c] already: no channels are left to move. */
 static gp_status read_input(const gp_dataset *self, int64_t place, gp_sample_key key, char *scratch, void *input,
                             gp_error *err) {

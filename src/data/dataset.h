@@ -47,6 +47,9 @@ bool gp_dataset_has_target(const gp_dataset *dataset);
 /* Bytes of scratch that a call of gp_dataset_read works in: each thread brings its own, aligned as malloc does. */
 size_t gp_dataset_scratch(const gp_dataset *dataset);
 
+/* Bytes of the host's memory that an open dataset holds beside samples: inflated files, tables. */
+size_t gp_dataset_held(const gp_dataset *dataset);
+
 /* One sample into `input` (in the order of memory that devices use: pictures [h,w,c]) and `target`; *counts gets the
  * number of its targets that count. Without targets these are `ignore`, or 0 where they are F32, and none counts. Any
  * thread. */

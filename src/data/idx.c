@@ -296,6 +296,7 @@ static void describe(idx_source *self) {
     self->source.dtype = GP_U8;
     self->source.has_target = true;
     self->source.target_dtype = GP_I64;
+    self->source.held = gp_spill_held(&images->content) + gp_spill_held(&self->labels.content);
     self->image_bytes = 1;
     if (images->rank == 3) self->source.input.dim[self->source.input.rank++] = 1;
     for (int i = 1; i < images->rank; i++) {

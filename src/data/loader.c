@@ -45,17 +45,17 @@ struct gp_loader {
     /* Constant once the threads run. */
     gp_dataset *dataset;
     gp_loader_options options;
-    int64_t count;       /* samples of the dataset */
-    int64_t batches;     /* per epoch */
-    int64_t end;         /* the number of the mini-batch after the last */
-    size_t input_bytes;  /* of one sample */
-    size_t target_bytes; /* of one sample */
-    slot *slots;         /* depth + held: those are in the consumer's hands */
-    int slot_count;
+    int64_t count;   /* samples of the dataset */
+    int64_t batches; /* per epoch */
+    int64_t end;     /* the number of the mini-batch after the last */
+    gp_loader_memory memory;
+    slot *slots; /* [memory.slots] */
     reader *readers;
     int started; /* of options.threads */
 
     pthread_mutex_t claims;          /* never held together with `lock` */
+    pthread_cond_t more;             /* there is something to claim, or nothing will be: claims */
+    bool rests;                      /* nothing is claimed before a restart; claims */
     int64_t *order;                  /* of the epoch that claims have come to; NULL: the file's; claims */
     int64_t order_epoch;             /* 0: none yet; claims */
     int64_t next_number, next_first; /* what is claimed next; claims */
@@ -103,14 +103,57 @@ void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order
     }
 }
 
-size_t gp_loader_order_bytes(int64_t count, bool shuffle) {
-    size_t bytes = 0;
-    if (!shuffle) return 0;
-    return gp_size_mul((size_t)count, sizeof(int64_t), &bytes) ? bytes : SIZE_MAX;
+/* ---- what it takes ----------------------------------------------------------------------------------------------- */
+
+static size_t size_of(size_t count, size_t bytes) {
+    size_t product;
+    return gp_size_mul(count, bytes, &product) ? product : SIZE_MAX;
 }
 
+static size_t sample_bytes(gp_shape shape, gp_dtype dtype) {
+    int64_t elements;
+    return gp_shape_elements(shape, &elements) ? size_of((size_t)elements, gp_dtype_size(dtype)) : SIZE_MAX;
+}
+
+/* Samples of the largest mini-batch. */
+static int64_t most_samples(const gp_loader_options *options, int64_t count) {
+    return options->batch < count ? options->batch : count;
+}
+
+/* The number of the mini-batch after the last. */
+static int64_t find_end(const gp_loader_options *options, int64_t batches) {
+    int64_t end = INT64_MAX;
+    if (options->epochs > 0 && !gp_int64_mul(options->epochs, batches, &end)) end = INT64_MAX;
+    return end;
+}
+
+/* A mini-batch's buffer: the inputs, aligned, and the targets, aligned. SIZE_MAX: no size. */
+static size_t slot_bytes(const gp_loader_memory *memory, int64_t samples) {
+    size_t input = size_of(memory->input_bytes, (size_t)samples);
+    size_t target = size_of(memory->target_bytes, (size_t)samples), sum;
+    if (input > SIZE_MAX - GP_ALIGNMENT || target > SIZE_MAX - GP_ALIGNMENT) return SIZE_MAX;
+    return gp_size_add(gp_align_up(input, GP_ALIGNMENT), gp_align_up(target, GP_ALIGNMENT), &sum) ? sum : SIZE_MAX;
+}
+
+void gp_loader_memory_plan(const gp_dataset *dataset, const gp_sample_spec *spec, const gp_loader_options *options,
+                           gp_loader_memory *out) {
+    int64_t count = gp_dataset_count(dataset);
+    int64_t end = find_end(options, gp_loader_batches(count, options->batch, options->drop_last));
+    int held = options->held < 1 ? 1 : options->held, slots = options->depth + held;
+    *out = (gp_loader_memory){.slots = slots < end ? slots : (int)end,
+                              .held = held,
+                              .threads = options->threads < 1 ? 1 : options->threads,
+                              .input_bytes = sample_bytes(spec->input, spec->input_dtype),
+                              .target_bytes = sample_bytes(spec->target, spec->target_dtype)};
+    out->batches = size_of(slot_bytes(out, most_samples(options, count)), (size_t)out->slots);
+    out->order = options->shuffle ? size_of((size_t)count, sizeof(int64_t)) : 0;
+    out->scratch = size_of(gp_dataset_scratch(dataset), (size_t)out->threads);
+}
+
+/* ---- what is read next ------------------------------------------------------------------------------------------- */
+
 static slot *slot_of(const gp_loader *self, int64_t number) {
-    return &self->slots[number % self->slot_count];
+    return &self->slots[number % self->memory.slots];
 }
 
 static void find_places(gp_loader *self, claim *out) {
@@ -123,11 +166,13 @@ static void find_places(gp_loader *self, claim *out) {
     memcpy(out->places, self->order + before, (size_t)out->count * sizeof *out->places);
 }
 
-/* The next samples in order; false after the last mini-batch. */
+/* The next samples in order; waits for a restart after the last mini-batch. False when nothing is wanted any more. */
 static bool claim_samples(gp_loader *self, claim *out) {
     const gp_loader_options *options = &self->options;
     pthread_mutex_lock(&self->claims);
-    bool any = self->next_number < self->end;
+    while (!atomic_load(&self->stop) && (self->rests || self->next_number >= self->end))
+        pthread_cond_wait(&self->more, &self->claims);
+    bool any = !atomic_load(&self->stop);
     if (any) {
         int64_t index = self->next_number % self->batches;
         int64_t before = index * options->batch;
@@ -152,7 +197,7 @@ static bool claim_samples(gp_loader *self, claim *out) {
 /* Until the mini-batch's slot is free. False when nothing is wanted any more. */
 static bool wait_for_slot(gp_loader *self, int64_t number) {
     pthread_mutex_lock(&self->lock);
-    while (!atomic_load(&self->stop) && !self->ended && number >= self->freed + self->slot_count)
+    while (!atomic_load(&self->stop) && !self->ended && number >= self->freed + self->memory.slots)
         pthread_cond_wait(&self->change, &self->lock);
     bool go_on = !atomic_load(&self->stop) && !self->ended;
     pthread_mutex_unlock(&self->lock);
@@ -169,8 +214,8 @@ static gp_status read_samples(const reader *it, const claim *of, int64_t *counts
         gp_sample_key key = {.index = of->places[i], .epoch = of->epoch, .seed = self->options.seed};
         int64_t counted = 0;
         if (atomic_load_explicit(&self->stop, memory_order_relaxed)) return GP_CANCELLED;
-        gp_status status = gp_dataset_read(self->dataset, key, it->scratch, to->input + at * self->input_bytes,
-                                           to->target + at * self->target_bytes, &counted, err);
+        gp_status status = gp_dataset_read(self->dataset, key, it->scratch, to->input + at * self->memory.input_bytes,
+                                           to->target + at * self->memory.target_bytes, &counted, err);
         if (status != GP_OK) {
             *failed_at = of->first + i;
             return status;
@@ -242,25 +287,22 @@ static void *run(void *argument) {
     return NULL;
 }
 
-static gp_status make_slots(gp_loader *self, const gp_sample_spec *spec, gp_error *err) {
-    int64_t elements = 0, targets = 0;
-    size_t input_bytes, target_bytes;
-    size_t samples = (size_t)(self->options.batch < self->count ? self->options.batch : self->count);
-    if (!gp_shape_elements(spec->input, &elements) || !gp_shape_elements(spec->target, &targets) ||
-        !gp_size_mul((size_t)elements, gp_dtype_size(spec->input_dtype), &self->input_bytes) ||
-        !gp_size_mul(self->input_bytes, samples, &input_bytes) || input_bytes > SIZE_MAX - GP_ALIGNMENT ||
-        !gp_size_mul((size_t)targets, gp_dtype_size(spec->target_dtype), &self->target_bytes) ||
-        !gp_size_mul(self->target_bytes, samples, &target_bytes))
-        return gp_fail(err, GP_MEMORY, "out of memory: a mini-batch of %zu samples", samples);
-    GP_RETURN_IF_FAILED(GP_NEW(&self->slots, self->slot_count, err));
-    for (int i = 0; i < self->slot_count; i++) {
+static gp_status make_slots(gp_loader *self, gp_error *err) {
+    const gp_loader_memory *memory = &self->memory;
+    int64_t samples = most_samples(&self->options, self->count);
+    size_t bytes = slot_bytes(memory, samples);
+    if (memory->batches == SIZE_MAX)
+        return gp_fail(err, GP_MEMORY, "out of memory: a mini-batch of %" PRId64 " samples", samples);
+    GP_RETURN_IF_FAILED(GP_NEW(&self->slots, memory->slots, err));
+    for (int i = 0; i < memory->slots; i++) {
         slot *made = &self->slots[i];
-        if (posix_memalign((void **)&made->input, GP_ALIGNMENT, gp_align_up(input_bytes, GP_ALIGNMENT)) != 0) {
+        if (posix_memalign((void **)&made->input, GP_ALIGNMENT, bytes) != 0) {
             made->input = NULL;
-            return gp_fail(err, GP_MEMORY, "out of memory: a mini-batch of %zu samples, %zu bytes", samples,
-                           input_bytes);
+            return gp_fail(err, GP_MEMORY, "out of memory: a mini-batch of %" PRId64 " samples, %zu bytes", samples,
+                           bytes);
         }
-        GP_RETURN_IF_FAILED(gp_new_array((void **)&made->target, target_bytes, 1, err));
+        memset(made->input, 0, bytes); /* every page is touched now */
+        made->target = made->input + gp_align_up(memory->input_bytes * (size_t)samples, GP_ALIGNMENT);
         made->whole = -1;
         made->failed_at = -1;
     }
@@ -304,12 +346,6 @@ static gp_status start(gp_loader *self, gp_error *err) {
     return GP_OK;
 }
 
-static int64_t find_end(const gp_loader *self) {
-    int64_t end = INT64_MAX;
-    if (self->options.epochs > 0 && !gp_int64_mul(self->options.epochs, self->batches, &end)) end = INT64_MAX;
-    return end;
-}
-
 gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, const gp_loader_options *options,
                            gp_loader **out, gp_error *err) {
     gp_loader *self = NULL;
@@ -320,16 +356,18 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
     if (options->held < 1) self->options.held = 1;
     self->count = gp_dataset_count(dataset);
     self->batches = gp_loader_batches(self->count, options->batch, options->drop_last);
-    self->end = find_end(self);
-    self->slot_count = options->depth + self->options.held;
+    self->end = find_end(options, self->batches);
+    self->rests = options->rests;
     self->next_number = self->filled = self->freed = self->taken = options->skip;
     self->ended = options->skip >= self->end;
+    gp_loader_memory_plan(dataset, spec, options, &self->memory);
     atomic_init(&self->stop, false);
     pthread_mutex_init(&self->claims, NULL);
     pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->more, NULL);
     pthread_cond_init(&self->change, NULL);
     gp_status status = check_options(self, err);
-    if (status == GP_OK) status = make_slots(self, spec, err);
+    if (status == GP_OK) status = make_slots(self, err);
     if (status == GP_OK) status = start(self, err);
     if (status != GP_OK) {
         gp_loader_destroy(&self);
@@ -339,27 +377,60 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
     return GP_OK;
 }
 
+/* Those that wait see what was changed before. */
+static void wake(pthread_mutex_t *lock, pthread_cond_t *waiting) {
+    pthread_mutex_lock(lock);
+    pthread_cond_broadcast(waiting);
+    pthread_mutex_unlock(lock);
+}
+
 void gp_loader_destroy(gp_loader **loader) {
     if (!loader || !*loader) return;
     gp_loader *self = *loader;
-    pthread_mutex_lock(&self->lock);
     atomic_store(&self->stop, true);
-    pthread_cond_broadcast(&self->change);
-    pthread_mutex_unlock(&self->lock);
+    wake(&self->claims, &self->more);
+    wake(&self->lock, &self->change);
     for (int i = 0; i < self->started; i++) pthread_join(self->readers[i].thread, NULL);
     pthread_cond_destroy(&self->change);
+    pthread_cond_destroy(&self->more);
     pthread_mutex_destroy(&self->lock);
     pthread_mutex_destroy(&self->claims);
     for (int i = 0; self->readers && i < self->options.threads; i++) free(self->readers[i].scratch);
     free(self->readers);
-    for (int i = 0; self->slots && i < self->slot_count; i++) {
-        free(self->slots[i].input);
-        free(self->slots[i].target);
-    }
+    for (int i = 0; self->slots && i < self->memory.slots; i++) free(self->slots[i].input);
     free(self->slots);
     free(self->order);
     free(self);
     *loader = NULL;
+}
+
+/* After the last mini-batch every claim is done, and the readers wait for the next one: none looks at `filled`, the
+ * slots or the end before there is something to claim. Lock is held. */
+static void forget(gp_loader *self) {
+    for (int i = 0; i < self->memory.slots; i++) {
+        self->slots[i].whole = self->slots[i].failed_at = -1;
+        self->slots[i].done = self->slots[i].counts = 0;
+    }
+    self->filled = self->freed = self->taken = self->options.skip;
+    self->ended = self->options.skip >= self->end;
+}
+
+gp_status gp_loader_restart(gp_loader *loader, gp_error *err) {
+    pthread_mutex_lock(&loader->lock);
+    bool ended = loader->ended && loader->error.status == GP_OK && loader->taken == loader->filled;
+    bool fresh = loader->filled == loader->options.skip && !loader->ended;
+    if (ended) forget(loader);
+    pthread_mutex_unlock(&loader->lock);
+    pthread_mutex_lock(&loader->claims);
+    bool right = ended || (fresh && loader->rests);
+    if (right) {
+        loader->rests = false;
+        loader->next_number = loader->options.skip;
+        loader->next_first = 0;
+        pthread_cond_broadcast(&loader->more);
+    }
+    pthread_mutex_unlock(&loader->claims);
+    return right ? GP_OK : gp_fail(err, GP_INTERNAL, "a loader is restarted within a pass over its data");
 }
 
 bool gp_loader_ready(gp_loader *loader) {

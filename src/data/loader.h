@@ -5,6 +5,9 @@
  * many more as it holds, are taken. One consumer thread. How many threads read changes nothing but the time that it
  * takes: an error is returned by the take that would have got that mini-batch, and is that of its first sample that
  * cannot be read.
+ *
+ * All that a loader takes of the host's memory is reserved, and touched, when it is created: what stands cannot run out
+ * of memory later.
  */
 #ifndef GP_DATA_LOADER_H
 #define GP_DATA_LOADER_H
@@ -26,6 +29,7 @@ typedef struct gp_loader_options {
     int depth;           /* mini-batches prefetched, ≥ 1 */
     int threads;         /* that read; 0: one */
     int held;            /* mini-batches that stay valid, with the one that was taken last; 0: that one */
+    bool rests;          /* reads nothing before gp_loader_restart */
 } gp_loader_options;
 
 typedef struct gp_batch {
@@ -48,15 +52,32 @@ int64_t gp_loader_batches(int64_t count, int64_t batch, bool drop_last);
  * the draw would make some numbers likelier and is repeated with the third word of the counter one higher. Shuffling
  * takes at most 2^32−1 samples. */
 void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order);
-/* What a shuffled order takes on the host while a loader stands; without shuffling there is none. SIZE_MAX: no size. */
-size_t gp_loader_order_bytes(int64_t count, bool shuffle);
 
-/* Starts the threads. The dataset is borrowed until the loader is destroyed.
+/* What a loader takes of the host's memory while it stands, in bytes; SIZE_MAX: no size. */
+typedef struct gp_loader_memory {
+    int slots;           /* mini-batches that have a buffer each: those ahead, and those that are held */
+    int held;            /* of them, in the consumer's hands */
+    int threads;         /* that read */
+    size_t input_bytes;  /* of one sample */
+    size_t target_bytes; /* of one sample */
+    size_t batches;      /* all buffers of mini-batches */
+    size_t order;        /* a shuffled order */
+    size_t scratch;      /* in which the threads decode a sample each */
+} gp_loader_memory;
+
+/* Exactly what gp_loader_create reserves. Pure. */
+void gp_loader_memory_plan(const gp_dataset *dataset, const gp_sample_spec *spec, const gp_loader_options *options,
+                           gp_loader_memory *out);
+
+/* Reserves the memory and starts the threads. The dataset is borrowed until the loader is destroyed.
  * GP_CONFIG (without a place) where drop_last leaves no mini-batch at all. */
 GP_MUST_USE gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec,
                                        const gp_loader_options *options, gp_loader **out, gp_error *err);
 /* Joins the threads, whatever they are doing: at the latest each ends with the sample that it is reading. */
 void gp_loader_destroy(gp_loader **loader);
+/* Begins again with the first mini-batch. For a loader that rests, or whose last mini-batch was taken (a take gave
+ * NULL); GP_INTERNAL for any other. The consumer's thread. */
+GP_MUST_USE gp_status gp_loader_restart(gp_loader *loader, gp_error *err);
 /* Whether the next take returns at once. */
 bool gp_loader_ready(gp_loader *loader);
 /* The next mini-batch; blocks until it is there. *out = NULL after the last. */

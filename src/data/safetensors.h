@@ -38,6 +38,8 @@ typedef struct gp_safetensors gp_safetensors;
 GP_MUST_USE gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *err);
 void gp_safetensors_close(gp_safetensors **file);
 const char *gp_safetensors_path(const gp_safetensors *file); /* as it was opened; borrowed */
+/* Bytes of the host's memory that an open file takes: the table of its tensors, their names and its metadata. */
+size_t gp_safetensors_held(const gp_safetensors *file);
 size_t gp_safetensors_count(const gp_safetensors *file);
 /* In the order of the data. */
 const gp_safetensor *gp_safetensors_at(const gp_safetensors *file, size_t index);

@@ -387,6 +387,11 @@ const char *gp_safetensors_path(const gp_safetensors *file) {
     return file->file.path;
 }
 
+/* The header is not kept, but what is has no more bytes of text. */
+size_t gp_safetensors_held(const gp_safetensors *file) {
+    return file->capacity * sizeof *file->tensors + file->count * sizeof(void *) + (size_t)file->header_bytes;
+}
+
 size_t gp_safetensors_count(const gp_safetensors *file) {
     return file->count;
 }

@@ -36,6 +36,7 @@ struct gp_source {
     bool has_target;       /* false only where gp_sample_spec.target_optional allows it */
     gp_dtype target_dtype; /* GP_I64: classes; or GP_F32 */
     gp_shape target;       /* of one sample's targets; [] for one class */
+    size_t held;           /* bytes of the host's memory that the source keeps: inflated files, tables */
     bool fixed_shape;      /* the model's input must have this very shape, not only as many elements */
 };
 

@@ -81,6 +81,10 @@ gp_status gp_spill_append(gp_spill *spill, const void *from, size_t bytes, gp_er
     return GP_OK;
 }
 
+size_t gp_spill_held(const gp_spill *spill) {
+    return spill->data ? (size_t)spill->bytes : 0;
+}
+
 gp_status gp_spill_read(const gp_spill *spill, uint64_t from, size_t bytes, void *to, gp_error *err) {
     assert(from <= spill->bytes && bytes <= spill->bytes - from);
     if (bytes == 0) return GP_OK;

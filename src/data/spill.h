@@ -22,6 +22,8 @@ typedef struct gp_spill {
 
 void gp_spill_open(gp_spill *spill, const char *what, size_t memory);
 void gp_spill_close(gp_spill *spill);
+/* Bytes that are held in memory. */
+size_t gp_spill_held(const gp_spill *spill);
 /* GP_IO where the folder for temporary files ($TMPDIR, else /tmp) takes no more. */
 GP_MUST_USE gp_status gp_spill_append(gp_spill *spill, const void *from, size_t bytes, gp_error *err);
 /* [from, from+bytes) must be there. */

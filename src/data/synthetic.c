@@ -101,6 +101,7 @@ gp_status gp_synthetic_open(int64_t samples, uint64_t seed, const gp_sample_spec
                                .input_path = "synthetic data",
                                .target_path = "synthetic data",
                                .samples = samples,
+                               .held = LEVELS * sizeof *self->normal,
                                .dtype = GP_F32,
                                .input = spec->input,
                                .has_target = true,

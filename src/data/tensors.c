@@ -186,6 +186,7 @@ static void describe(tensors_source *self) {
                                .dtype = self->x_element->becomes,
                                .input = sample_shape(self->x),
                                .has_target = self->y != NULL,
+                               .held = gp_safetensors_held(self->file),
                                .fixed_shape = true};
     self->x_count = elements_per_sample(self->x, self->x_element);
     if (!self->y) return;

@@ -36,3 +36,11 @@ void gp_recorder_destroy(gp_recorder **recorder) {
 gp_status gp_lane_reserve(gp_lane *lane, size_t more, gp_error *err) {
     return GP_GROW(&lane->spans, &lane->capacity, lane->count + more, err);
 }
+
+/* As gp_grow_array grows. */
+size_t gp_lane_bytes(size_t spans) {
+    size_t capacity = 8, bytes;
+    if (spans == 0) return 0;
+    while (capacity < spans && capacity <= SIZE_MAX / 2) capacity *= 2;
+    return capacity >= spans && gp_size_mul(capacity, sizeof(gp_span), &bytes) ? bytes : SIZE_MAX;
+}

@@ -40,6 +40,9 @@ void gp_recorder_destroy(gp_recorder **recorder);
 /* Room for `more` spans, so that as many calls of gp_lane_add follow. GP_MEMORY. */
 GP_MUST_USE gp_status gp_lane_reserve(gp_lane *lane, size_t more, gp_error *err);
 
+/* What a lane takes that had room made for so many spans; SIZE_MAX: no size. */
+size_t gp_lane_bytes(size_t spans);
+
 static inline void gp_lane_add(gp_lane *lane, gp_span span) {
     lane->spans[lane->count++] = span;
 }

@@ -1,13 +1,12 @@
 #include "train/account.h"
 
 #include <stdlib.h>
-#include <sys/resource.h>
 
 #include "balance/expect.h"
+#include "base/machine_memory.h"
 #include "base/memory.h"
 #include "train/plan_report.h"
 #include "train/processors.h"
-#include "train/snapshot.h"
 
 enum {
     FIRST_RECORDED = 2, /* the first is like no other: memory is touched, libraries compile */
@@ -39,6 +38,16 @@ static gp_status open_sums(gp_account *account, gp_error *err) {
     for (int w = 0; w < programs->workers; w++)
         GP_RETURN_IF_FAILED(GP_NEW(&account->took[w], programs->worker[w].count, err));
     return GP_OK;
+}
+
+size_t gp_account_bytes(const gp_plan *plan) {
+    const gp_programs *programs = plan->minis[gp_plan_report_mini(plan)].programs;
+    size_t bytes = sizeof(gp_account) + MOST_TIMES * sizeof(double);
+    for (int w = 0; w < programs->workers; w++) {
+        size_t count = programs->worker[w].count;
+        bytes += gp_lane_bytes(count) + count * sizeof(double);
+    }
+    return bytes;
 }
 
 gp_status gp_account_open(const gp_session *session, gp_account **out, gp_error *err) {
@@ -213,11 +222,10 @@ static gp_status find_off(gp_account *account, gp_account_result *result, gp_err
     return GP_OK;
 }
 
-static void measure_memory(const gp_plan *plan, gp_account_result *result) {
-    struct rusage usage;
-    result->planned_bytes = gp_state_bytes(plan);
-    for (int w = 0; w < plan->workers; w++) result->planned_bytes += plan->arena[w];
-    if (getrusage(RUSAGE_SELF, &usage) == 0) result->resident_bytes = (size_t)usage.ru_maxrss * 1024;
+static void measure_memory(const gp_host_memory *host, gp_account_result *result) {
+    result->program_bytes = host->program;
+    result->planned_bytes = host->planned + host->program;
+    result->resident_bytes = gp_process_peak("");
 }
 
 gp_status gp_account_settle(gp_account *account, gp_account_result **out, gp_error *err) {
@@ -239,7 +247,7 @@ gp_status gp_account_settle(gp_account *account, gp_account_result **out, gp_err
         return status;
     }
     measure(account, &result->measured);
-    measure_memory(account->session->plan, result);
+    measure_memory(&account->session->host, result);
     result->stolen = gp_processor_times_stolen(&account->from);
     *out = result;
     return GP_OK;

@@ -42,12 +42,15 @@ typedef struct gp_account_result {
     gp_account_side expected, measured;
     gp_account_off off;
     double stolen; /* share of the processors' working time that the machine's host gave to others; 0: not said */
-    size_t planned_bytes;  /* arenas, and the host's copy of the state */
-    size_t resident_bytes; /* the most that the process had in memory */
+    size_t planned_bytes;  /* of the host's memory: what the run was planned to take, and the program before it */
+    size_t program_bytes;  /* of it, what the program and its libraries held before the run; 0: not measured */
+    size_t resident_bytes; /* the most that the process held in memory during the run; 0: not known */
 } gp_account_result;
 
 typedef struct gp_account gp_account;
 
+/* What an account takes of the host's memory while it is open. Pure. */
+size_t gp_account_bytes(const gp_plan *plan);
 GP_MUST_USE gp_status gp_account_open(const gp_session *session, gp_account **out, gp_error *err);
 void gp_account_close(gp_account **account);
 /* Whether a step of mini-batch plan `mini` will be recorded that comes after `more` others that are under way. */

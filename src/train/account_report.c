@@ -44,14 +44,15 @@ static void write_offs(const gp_account_result *result, FILE *out) {
 }
 
 void gp_account_line(const gp_account_result *result, FILE *out) {
-    char planned[32], resident[32];
+    char planned[32], program[32], resident[32];
     fputs("account: a step took ", out);
     write_side(result, &result->measured, out);
     fprintf(out, "; expected (%s) ", source_of(result));
     write_side(result, &result->expected, out);
     fputs(", off by", out);
     write_offs(result, out);
-    fprintf(out, "; memory planned %s, resident %s", gp_bytes_text(planned, result->planned_bytes),
+    fprintf(out, "; memory planned %s (%s the program itself), resident %s",
+            gp_bytes_text(planned, result->planned_bytes), gp_bytes_text(program, result->program_bytes),
             gp_bytes_text(resident, result->resident_bytes));
 }
 

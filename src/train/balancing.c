@@ -4,6 +4,7 @@
 
 #include "balance/cost.h"
 #include "balance/keeping.h"
+#include "base/machine_memory.h"
 #include "base/memory.h"
 #include "train/devices.h"
 
@@ -120,8 +121,11 @@ static gp_status seconds_before_run(const gp_session *session, double *out, gp_e
 
 /* Of what one host device may take where it does not say. */
 static size_t memory_at_a_time(const search *s) {
+    gp_machine_memory machine;
     int on_host = count_on_host(s);
-    return on_host ? gp_machine_memory() / 2 / (size_t)on_host : 0;
+    gp_machine_memory_read("", &machine);
+    size_t left = gp_machine_memory_left(&machine, gp_machine_memory_least(&machine));
+    return on_host && left < SIZE_MAX ? left / 2 / (size_t)on_host + 1 : 0;
 }
 
 static double recomputed_share(gp_checkpoint_mode checkpoint, int64_t micro_batches) {

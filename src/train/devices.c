@@ -2,7 +2,6 @@
 
 #include <sched.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "device/cpu/cpu.h"
 #include "device/cuda/cuda.h"
@@ -19,11 +18,6 @@ gp_status gp_device_spec_find(const gp_device_config *config, gp_device_spec *ou
     return gp_fail_at(err, GP_UNSUPPORTED, config->place,
                       "device %s:%d: this program was built without CUDA; build it where CMake finds the toolkit",
                       config->kind, config->index);
-}
-
-size_t gp_machine_memory(void) {
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (size_t)pages * (size_t)size : 0;
 }
 
 int gp_machine_processors(void) {

@@ -4,16 +4,12 @@
 #ifndef GP_TRAIN_DEVICES_H
 #define GP_TRAIN_DEVICES_H
 
-#include <stddef.h>
-
 #include "base/status.h"
 #include "config/config.h"
 #include "device/device.h"
 
 /* GP_UNSUPPORTED with the device's place where this build does not have the kind. */
 GP_MUST_USE gp_status gp_device_spec_find(const gp_device_config *config, gp_device_spec *out, gp_error *err);
-/* Bytes of memory that the machine has; 0 where it does not say. */
-size_t gp_machine_memory(void);
 /* Processors that this program may use; 1 where the machine does not say. */
 int gp_machine_processors(void);
 

@@ -314,11 +314,11 @@ static json_t *describe_account(const gp_account_result *account) {
     json_t *measured = describe_side(&account->measured, account->workers);
     json_t *off = json_pack("{s:o, s:o, s:o}", "computing", number(account->off.computing), "copying",
                             number(account->off.copying), "waiting", number(account->off.waiting));
-    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I}", "source",
+    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "source",
                      account->profiled ? "profile" : "counted", "steps", (json_int_t)account->steps, "recorded",
                      (json_int_t)account->recorded, "expected", expected, "measured", measured, "off", off, "stolen",
-                     number(account->stolen), "planned_bytes", (json_int_t)account->planned_bytes, "resident_bytes",
-                     (json_int_t)account->resident_bytes);
+                     number(account->stolen), "planned_bytes", (json_int_t)account->planned_bytes, "program_bytes",
+                     (json_int_t)account->program_bytes, "resident_bytes", (json_int_t)account->resident_bytes);
 }
 
 gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps, double seconds,

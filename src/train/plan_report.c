@@ -5,7 +5,6 @@
 #include "base/memory.h"
 #include "base/printable.h"
 #include "train/plan_report_parts.h"
-#include "train/snapshot.h"
 
 static int64_t stage_parameters(const gp_plan *plan, int s) {
     int64_t sum = 0, elements;
@@ -168,9 +167,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     GP_RETURN_IF_FAILED(write_stages(report, err));
     gp_report_copies(report);
     GP_RETURN_IF_FAILED(gp_report_memory(report, err));
-    char state[32];
-    fprintf(report->out, "host         %s more for copies of the run's state, which snapshots are written from\n",
-            gp_bytes_text(state, gp_state_bytes(report->plan)));
+    if (report->host) gp_report_host(report);
     GP_RETURN_IF_FAILED(gp_report_schedule(report, err));
     write_expected(report);
     if (fflush(report->out) != 0 || ferror(report->out))
@@ -178,8 +175,9 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, FILE *out, gp_error *err) {
-    gp_report report = {.plan = plan, .profile = profile, .out = out, .mini = gp_plan_report_mini(plan)};
+gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, const gp_host_memory *host, FILE *out,
+                         gp_error *err) {
+    gp_report report = {.plan = plan, .profile = profile, .host = host, .out = out, .mini = gp_plan_report_mini(plan)};
     gp_status status = write_report(&report, err);
     free(report.expected.busy);
     free(report.shown);

@@ -9,12 +9,14 @@
 #include "balance/profile.h"
 #include "base/status.h"
 #include "pipeline/plan.h"
+#include "train/host_memory.h"
 
 /* Stages (layers, parameters, device), copies, memory kind by kind with each worker's arena and peak (the instruction
  * where it is), schedule (a timeline of the clocks where it fits the width), expected time and what it was counted
  * from: `profile`, or operations and bytes where it is NULL. Long pipelines are summarised: the first, the last and the
- * largest stages. */
-GP_MUST_USE gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, FILE *out, gp_error *err);
+ * largest stages. `host`: what the run takes of the host's memory; NULL: no run is planned. */
+GP_MUST_USE gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, const gp_host_memory *host,
+                                     FILE *out, gp_error *err);
 
 /* The mini-batch that it is about, index in plan->minis: the largest that trains, else the largest. */
 int gp_plan_report_mini(const gp_plan *plan);

@@ -21,7 +21,8 @@ enum {
 
 typedef struct gp_report {
     const gp_plan *plan;
-    const gp_profile *profile; /* NULL: times are counted */
+    const gp_profile *profile;  /* NULL: times are counted */
+    const gp_host_memory *host; /* NULL: no run is planned */
     FILE *out;
     int mini; /* that schedule, copies and expectation are about */
     gp_expectation expected;
@@ -44,6 +45,8 @@ const char *gp_report_count(char buffer[GP_REPORT_NUMBER], int64_t number, const
 
 void gp_report_copies(const gp_report *report);
 GP_MUST_USE gp_status gp_report_memory(const gp_report *report, gp_error *err);
+/* The host's memory, a line for each kind. */
+void gp_report_host(const gp_report *report);
 GP_MUST_USE gp_status gp_report_schedule(const gp_report *report, gp_error *err);
 
 #endif

@@ -16,6 +16,7 @@
 #include "layers/types.h"
 #include "pipeline/run.h"
 #include "train/inputs.h"
+#include "train/loaders.h"
 #include "train/weights.h"
 
 static const char tensor_name[] = "y";
@@ -127,8 +128,10 @@ static gp_status predict_batches(predictor *p, gp_loader *loader, gp_error *err)
 
 static gp_status predict_all(predictor *p, gp_error *err) {
     gp_loader *loader = NULL;
-    GP_RETURN_IF_FAILED(gp_session_evaluation(p->session, &loader, err));
-    gp_status status = predict_batches(p, loader, err);
+    const gp_loader_options options = gp_loaders_evaluation(p->session);
+    GP_RETURN_IF_FAILED(gp_loader_create(p->session->eval, &p->session->spec, &options, &loader, err));
+    gp_status status = gp_loader_restart(loader, err);
+    if (status == GP_OK) status = predict_batches(p, loader, err);
     gp_loader_destroy(&loader);
     return status;
 }

@@ -13,9 +13,7 @@
 #include "train/balancing.h"
 #include "train/devices.h"
 #include "train/ordering.h"
-#include "train/predict.h"
 #include "train/rate.h"
-#include "train/snapshot.h"
 #include "train/weights.h"
 
 static void describe_samples(gp_session *session) {
@@ -371,31 +369,11 @@ static gp_status refuse_plan(const gp_session *session, const choice *now, int w
     return gp_fail_at(err, GP_CONFIG, place, "the plan does not fit: %s%s; it fits with %s", cause.text, why, remedy);
 }
 
-gp_status gp_session_check_machine(const gp_session *session, gp_error *err) {
-    size_t sum = session->predicts ? gp_predict_bytes(session) : gp_state_bytes(session->plan);
-    size_t order =
-        session->train ? gp_loader_order_bytes(gp_dataset_count(session->train), session->config->data.shuffle) : 0;
-    if (!gp_size_add(sum, order, &sum)) sum = SIZE_MAX;
-    size_t machine = gp_machine_memory();
-    for (int w = 0; w < session->plan->workers; w++)
-        if (session->devices[w].kind->on_host && !gp_size_add(sum, session->plan->arena[w], &sum)) sum = SIZE_MAX;
-    char needed[32], there[32];
-    if (machine && sum > machine)
-        return gp_fail(err, GP_MEMORY, "the plan needs %s for %d stage%s, but the machine has %s",
-                       gp_bytes_text(needed, sum), session->plan->workers, session->plan->workers == 1 ? "" : "s",
-                       gp_bytes_text(there, machine));
-    return GP_OK;
-}
-
-gp_status gp_session_evaluation(const gp_session *session, gp_loader **out, gp_error *err) {
-    const gp_config *config = session->config;
-    const gp_loader_options options = {.batch = config->data.batch,
-                                       .seed = config->train.seed,
-                                       .first_epoch = 1,
-                                       .epochs = 1,
-                                       .depth = GP_PREFETCH,
-                                       .threads = config->data.threads};
-    return gp_loader_create(session->eval, &session->spec, &options, out, err);
+gp_status gp_session_check_machine(gp_session *session, gp_error *err) {
+    gp_machine_memory machine;
+    gp_host_memory_measure(&session->host);
+    gp_machine_memory_read("", &machine);
+    return gp_host_memory_check(&session->host, &machine, err);
 }
 
 gp_status gp_session_find_mini(const gp_session *session, bool training, int64_t samples, int *out, gp_error *err) {
@@ -482,6 +460,7 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
     if (options->orders) GP_RETURN_IF_FAILED(order_devices(session, &now, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
     GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, missing, err));
+    if (!session->balances) gp_host_memory_plan(session, options->trace, &session->host);
     if (gp_memory_check(session->plan, &worker, &session->unfit) == GP_OK || session->tries) return GP_OK;
     *err = session->unfit;
     return refuse_plan(session, &now, worker, missing, err);

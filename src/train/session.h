@@ -16,6 +16,7 @@
 #include "model/graph.h"
 #include "pipeline/plan.h"
 #include "pipeline/schedule_file.h"
+#include "train/host_memory.h"
 
 /* Where times come from, for `balance: auto` and expectations. */
 typedef enum gp_profiling {
@@ -43,9 +44,10 @@ typedef struct gp_session_options {
     bool again;              /* measured though one was kept */
     double seconds;          /* that measuring may take; 0: as long as the run is worth */
     FILE *notice;            /* told before something takes seconds; NULL: nobody */
+    const gp_trace_options *trace; /* the timeline that is asked for; NULL: none. Borrowed for the call */
 } gp_session_options;
 
-typedef struct gp_session {
+struct gp_session {
     gp_config *config; /* owned */
     bool predicts, norms, resumes, balances, tries;
     gp_graph *graph;
@@ -65,10 +67,11 @@ typedef struct gp_session {
     bool *own_keeps;          /* those that layers ask for themselves, and pipeline.checkpoint does not */
     int64_t *layers;          /* per stage: the balance as it runs */
     gp_plan *plan;
+    gp_host_memory host; /* of the run; not of a session that looks for a balance */
     gp_error unfit;      /* of a session that tries: why the plan does not fit; GP_OK: it does */
     int64_t epoch_steps; /* mini-batches per epoch; 0: no training data */
     int64_t steps;       /* of the whole run */
-} gp_session;
+};
 
 /* Takes the configuration, whatever happens: *config is NULL afterwards. GP_CONFIG with a place, also where the plan
  * exceeds a given `memory`; GP_DATA for data files and train.init. */
@@ -76,7 +79,6 @@ GP_MUST_USE gp_status gp_session_open(gp_config **config, gp_session **out, gp_e
 GP_MUST_USE gp_status gp_session_open_for(gp_config **config, const gp_session_options *options, gp_session **out,
                                           gp_error *err);
 void gp_session_close(gp_session **session);
-enum { GP_PREFETCH = 3 }; /* mini-batches */
 /* Samples of a full micro-batch. */
 int64_t gp_session_piece(const gp_session *session);
 /* The plan of another cut; `layers` per stage. The session outlives it. */
@@ -85,12 +87,11 @@ GP_MUST_USE gp_status gp_session_plan_cut(const gp_session *session, const int64
 /* The plan of the session's cut with a checkpoint mode for each stage, and outputs kept [node]. */
 GP_MUST_USE gp_status gp_session_plan_policy(const gp_session *session, const gp_checkpoint_mode *modes,
                                              const bool *keeps, gp_plan **out, gp_error *err);
-/* One pass over the evaluation data, which there are. */
-GP_MUST_USE gp_status gp_session_evaluation(const gp_session *session, gp_loader **out, gp_error *err);
 /* Which of the plan's mini-batches that is; GP_INTERNAL where it has none of that size. */
 GP_MUST_USE gp_status gp_session_find_mini(const gp_session *session, bool training, int64_t samples, int *out,
                                            gp_error *err);
-/* GP_MEMORY where the plan exceeds what this machine has: for those who run it, not for those who look at it. */
-GP_MUST_USE gp_status gp_session_check_machine(const gp_session *session, gp_error *err);
+/* Just before the run begins: takes down what the program holds by itself. GP_MEMORY where the run's plan exceeds what
+ * this machine leaves to the process: for those who run it, not for those who look at it. */
+GP_MUST_USE gp_status gp_session_check_machine(gp_session *session, gp_error *err);
 
 #endif

@@ -62,30 +62,10 @@ static gp_status train_batches(gp_trainer *t, gp_loader *loader, gp_error *err) 
     }
 }
 
-static bool may_overlap(const gp_plan *plan) {
-    for (int m = 0; m < plan->mini_count; m++)
-        if (gp_plan_overlaps(plan, m)) return true;
-    return false;
-}
-
 static gp_status train(gp_trainer *t, gp_error *err) {
-    const gp_config *config = t->session->config;
     if (t->session->steps == 0) return gp_trainer_evaluate(t, err);
-    gp_loader_options options = {.batch = config->data.batch,
-                                 .shuffle = config->data.shuffle,
-                                 .drop_last = config->data.drop_last,
-                                 .seed = config->train.seed,
-                                 .first_epoch = 1,
-                                 .skip = t->step,
-                                 .depth = GP_PREFETCH,
-                                 .threads = config->data.threads,
-                                 .held = may_overlap(t->session->plan) ? 2 : 1}; /* of the step before, too */
-    gp_loader *loader = NULL;
-    GP_RETURN_IF_FAILED(gp_loader_create(t->session->train, &t->session->spec, &options, &loader, err));
-    gp_status status = train_batches(t, loader, err);
-    if (status != GP_OK) status = gp_trainer_abandon(t, err);
-    gp_loader_destroy(&loader);
-    return status;
+    gp_status status = train_batches(t, t->training, err);
+    return status == GP_OK ? GP_OK : gp_trainer_abandon(t, err);
 }
 
 gp_status gp_train(gp_session *session, const gp_train_options *options, gp_error *err) {
@@ -95,6 +75,8 @@ gp_status gp_train(gp_session *session, const gp_train_options *options, gp_erro
     gp_status status = gp_trainer_start(&t, err);
     if (status == GP_OK) status = train(&t, err);
     status = gp_trainer_finish(&t, status, err);
+    gp_loader_destroy(&t.training);
+    gp_loader_destroy(&t.evaluation);
     gp_saver_destroy(&t.saver);
     gp_run_destroy(&t.run);
     gp_account_close(&t.account);

@@ -26,12 +26,13 @@ static gp_status find_origin(gp_trainer *t, const gp_batch *batch, const gp_step
 }
 
 /* Stops between mini-batches where the run is asked to end. */
-static gp_status evaluate_batches(gp_trainer *t, gp_loader *loader, evaluation *out, gp_error *err) {
+static gp_status evaluate_batches(gp_trainer *t, evaluation *out, gp_error *err) {
     double loss_sum = 0, right = 0, counts = 0;
+    GP_RETURN_IF_FAILED(gp_loader_restart(t->evaluation, err));
     for (;;) {
         const gp_batch *batch;
         gp_step_result result;
-        GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
+        GP_RETURN_IF_FAILED(gp_loader_take(t->evaluation, &batch, err));
         if (!batch) break;
         if (gp_trainer_stopping(t)) return GP_OK;
         gp_step_input input = gp_trainer_input(t, batch, t->step);
@@ -98,12 +99,9 @@ static gp_status say_not_finite(gp_trainer *t, const evaluation *its, gp_error *
 
 gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err) {
     if (!t->session->eval) return GP_OK;
-    gp_loader *loader = NULL;
     evaluation its = {0};
-    GP_RETURN_IF_FAILED(gp_session_evaluation(t->session, &loader, err));
-    gp_status status = evaluate_batches(t, loader, &its, err);
-    gp_loader_destroy(&loader);
-    if (status != GP_OK) return gp_error_context(err, "evaluation after step %" PRId64 ": ", t->step);
+    if (evaluate_batches(t, &its, err) != GP_OK)
+        return gp_error_context(err, "evaluation after step %" PRId64 ": ", t->step);
     if (!its.whole) {
         t->interrupted = true;
         return GP_OK;

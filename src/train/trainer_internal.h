@@ -26,6 +26,8 @@ typedef struct gp_trainer {
     gp_session *session;
     const gp_train_options *options;
     gp_run *run;
+    gp_loader *training;   /* NULL: nothing is trained */
+    gp_loader *evaluation; /* rests between evaluations; NULL: no evaluation data */
     gp_metrics *metrics;
     gp_tracing *tracing; /* NULL: no timeline */
     gp_account *account; /* NULL: nothing is trained */

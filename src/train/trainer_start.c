@@ -6,6 +6,7 @@
 
 #include "base/replace.h"
 #include "train/folder.h"
+#include "train/loaders.h"
 #include "train/rate.h"
 #include "train/trainer_internal.h"
 #include "train/weights.h"
@@ -127,6 +128,19 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     return GP_OK;
 }
 
+/* All buffers of the whole run, so that no evaluation finds the memory gone. */
+static gp_status create_loaders(gp_trainer *t, gp_error *err) {
+    gp_session *session = t->session;
+    const gp_resume *resume = t->options->resume;
+    if (session->steps > 0) {
+        const gp_loader_options options = gp_loaders_training(session, resume ? resume->snapshot.reached.step : 0);
+        GP_RETURN_IF_FAILED(gp_loader_create(session->train, &session->spec, &options, &t->training, err));
+    }
+    if (!session->eval) return GP_OK;
+    const gp_loader_options options = gp_loaders_evaluation(session);
+    return gp_loader_create(session->eval, &session->spec, &options, &t->evaluation, err);
+}
+
 gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     gp_session *session = t->session;
     const gp_train_config *config = &session->config->train;
@@ -136,6 +150,7 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
     GP_RETURN_IF_FAILED(start_saver(t, err));
     GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
+    GP_RETURN_IF_FAILED(create_loaders(t, err));
     GP_RETURN_IF_FAILED(remove_stale(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
     GP_RETURN_IF_FAILED(write_config(t, err));

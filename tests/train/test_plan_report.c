@@ -48,7 +48,7 @@ static void write_report(planned *p) {
     size_t bytes = 0;
     FILE *out = open_memstream(&p->report, &bytes);
     assert_non_null(out);
-    if (gp_plan_report(p->plan, NULL, out, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_plan_report(p->plan, NULL, NULL, out, &err) != GP_OK) fail_msg("%s", err.text);
     assert_int_equal(fclose(out), 0);
 }
 
@@ -371,7 +371,7 @@ static void test_full_disk(void **state) {
     if (!full) skip();
     planned p = make(picture_model, (setup){&gp_ref_kind, 2, 4, GP_CHECKPOINT_NEVER, false, 0});
     gp_error err = {0};
-    assert_int_equal(gp_plan_report(p.plan, NULL, full, &err), GP_IO);
+    assert_int_equal(gp_plan_report(p.plan, NULL, NULL, full, &err), GP_IO);
     assert_string_equal(err.text, "the report of the plan could not be written");
     fclose(full);
     release(&p);

@@ -166,6 +166,7 @@ static gp_status ref_reserve(gp_device *device_, size_t bytes, void **out, gp_er
     }
     block_head *head = aligned_alloc(GP_ALIGNMENT, gp_align_up(sizeof *head + bytes, GP_ALIGNMENT));
     if (!head) return gp_fail(err, GP_MEMORY, "ref: the machine has no %zu bytes", bytes);
+    memset(head, 0, sizeof *head + bytes); /* every page is touched now: no later step finds the memory gone */
     head->bytes = bytes;
     device->reserved = reserved;
     *out = head + 1;

@@ -1,0 +1,251 @@
+#include "train/host_memory.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "pipeline/memory.h"
+#include "train/account.h"
+#include "train/loaders.h"
+#include "train/predict.h"
+#include "train/rate.h"
+#include "train/session.h"
+#include "train/snapshot.h"
+
+enum {
+    STACK_USED = 96 << 10,  /* of a thread's stack, its heap and its control block; measured with 64 workers */
+    HEADER_ENTRY = 1 << 10, /* of a tensor in a file's header, as text and as jansson's objects */
+};
+
+static const struct {
+    const char *name, *key;
+} kinds[GP_HOST_KINDS] = {
+#define HOST_NAME(suffix, name, key) {name, key},
+    GP_HOST_MAP(HOST_NAME)
+#undef HOST_NAME
+};
+
+const char *gp_host_kind_name(gp_host_kind kind) {
+    return kinds[kind].name;
+}
+
+const char *gp_host_kind_key(gp_host_kind kind) {
+    return kinds[kind].key;
+}
+
+/* a + b and a · b, which stay at SIZE_MAX. */
+static size_t plus(size_t a, size_t b) {
+    size_t sum;
+    return gp_size_add(a, b, &sum) ? sum : SIZE_MAX;
+}
+
+static size_t times(size_t a, size_t b) {
+    size_t product;
+    return gp_size_mul(a, b, &product) ? product : SIZE_MAX;
+}
+
+/* ---- kind by kind ------------------------------------------------------------------------------------------------ */
+
+static void plan_devices(const gp_plan *plan, gp_host_memory *out) {
+    for (int w = 0; w < plan->workers; w++) {
+        gp_host_kind kind = plan->devices[w].kind->on_host ? GP_HOST_ARENAS : GP_HOST_PINNED;
+        size_t bytes = kind == GP_HOST_ARENAS ? plan->arena[w] : gp_memory_pinned(plan, w);
+        out->bytes[kind] = plus(out->bytes[kind], bytes);
+    }
+}
+
+static void add_loader(const gp_loader_memory *loader, gp_host_kind kind, gp_host_memory *out) {
+    out->bytes[kind] = loader->batches;
+    out->bytes[GP_HOST_ORDER] = plus(out->bytes[GP_HOST_ORDER], loader->order);
+    out->bytes[GP_HOST_READING] = plus(out->bytes[GP_HOST_READING], loader->scratch);
+}
+
+static void plan_data(const gp_session *session, gp_host_memory *out) {
+    if (session->steps > 0) {
+        const gp_loader_options options = gp_loaders_training(session, 0);
+        gp_loader_memory_plan(session->train, &session->spec, &options, &out->training);
+        add_loader(&out->training, GP_HOST_TRAINING, out);
+    }
+    if (session->eval) {
+        const gp_loader_options options = gp_loaders_evaluation(session);
+        gp_loader_memory_plan(session->eval, &session->spec, &options, &out->evaluation);
+        add_loader(&out->evaluation, GP_HOST_EVALUATION, out);
+    }
+    if (session->train) out->bytes[GP_HOST_SOURCES] = gp_dataset_held(session->train);
+    if (session->eval) out->bytes[GP_HOST_SOURCES] = plus(out->bytes[GP_HOST_SOURCES], gp_dataset_held(session->eval));
+}
+
+/* What parameters go through when they are initialised, loaded, or looked at for their norms. */
+static size_t largest_parameter(const gp_plan *plan) {
+    size_t most = 0;
+    for (int s = 0; s < plan->stages->count; s++)
+        for (int p = 0; p < plan->stage[s].param_count; p++)
+            if (plan->stage[s].params[p].bytes > most) most = plan->stage[s].params[p].bytes;
+    return most;
+}
+
+/* A prediction reads a file of weights and writes one tensor; a run writes all that it is. */
+static void plan_state(const gp_session *session, gp_host_memory *out) {
+    const gp_plan *plan = session->plan;
+    size_t tensors = (size_t)plan->graph->param_count;
+    out->bytes[GP_HOST_PARAMETER] = largest_parameter(plan);
+    if (session->predicts) {
+        out->bytes[GP_HOST_PREDICTION] = gp_predict_bytes(session);
+    } else {
+        out->bytes[GP_HOST_STATE] = gp_state_bytes(plan);
+        tensors *= 1 + (size_t)plan->update.states;
+    }
+    out->bytes[GP_HOST_HEADERS] = times(tensors, HEADER_ENTRY);
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------------- */
+
+/* The most instructions that worker w has in a mini-batch that trains, or in one that does not. */
+static size_t most_instructions(const gp_plan *plan, int w, bool training) {
+    size_t most = 0;
+    for (int m = 0; m < plan->mini_count; m++) {
+        size_t count = plan->minis[m].programs->worker[w].count;
+        if (plan->minis[m].training == training && count > most) most = count;
+    }
+    return most;
+}
+
+/* How many steps of the timeline train, and how many mini-batches of evaluations follow one of them. */
+static void count_traced(const gp_session *session, const gp_trace_options *trace, size_t *steps, size_t *evaluated) {
+    int64_t last = trace->last < session->steps ? trace->last : session->steps;
+    int64_t every = gp_time_steps(session->config->train.eval_every, session->epoch_steps ? session->epoch_steps : 1);
+    int64_t passes = 1; /* after the last step, or without any */
+    if (every > 0 && last >= trace->first) passes += last / every - (trace->first - 1) / every;
+    *steps = last >= trace->first ? (size_t)(last - trace->first + 1) : 0;
+    *evaluated = 0;
+    if (!session->eval) return;
+    size_t batches = (size_t)gp_loader_batches(gp_dataset_count(session->eval), session->config->data.batch, false);
+    size_t most = (size_t)(trace->last - trace->first + 1);
+    size_t all = times((size_t)passes, batches);
+    *evaluated = all < most ? all : most;
+}
+
+static size_t plan_timeline(const gp_session *session, const gp_trace_options *trace) {
+    size_t steps, evaluated, bytes = 0;
+    if (!trace || !trace->path) return 0;
+    count_traced(session, trace, &steps, &evaluated);
+    for (int w = 0; w < session->plan->workers; w++) {
+        size_t spans = plus(times(steps, most_instructions(session->plan, w, true)),
+                            times(evaluated, most_instructions(session->plan, w, false)));
+        bytes = plus(bytes, gp_lane_bytes(spans));
+    }
+    return bytes;
+}
+
+/* The account's recorder, and what each worker writes a step's spans into. */
+static void plan_records(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
+    const gp_plan *plan = session->plan;
+    size_t bytes = plan_timeline(session, trace);
+    bool traces = bytes > 0;
+    if (session->steps > 0) bytes = plus(bytes, gp_account_bytes(plan));
+    for (int w = 0; w < plan->workers && (traces || session->steps > 0); w++) {
+        size_t train = most_instructions(plan, w, true), other = most_instructions(plan, w, false);
+        bytes = plus(bytes, gp_lane_bytes(traces && other > train ? other : train));
+    }
+    out->bytes[GP_HOST_RECORDS] = bytes;
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+/* A CPU worker of n threads has n − 1 of our own beside it, and libgomp gives it as many. */
+static int count_threads(const gp_session *session, const gp_host_memory *host) {
+    int threads = host->training.slots > 0 ? host->training.threads : 0;
+    if (host->evaluation.slots > 0) threads += host->evaluation.threads;
+    for (int w = 0; w < session->plan->workers; w++) {
+        const gp_device_spec *device = &session->plan->devices[w];
+        threads += 1 + (device->kind->on_host ? 2 * (device->threads - 1) : 0);
+    }
+    return threads + !session->predicts; /* the saver's */
+}
+
+static size_t stack_bytes(void) {
+    pthread_attr_t attributes;
+    size_t bytes = 0, guard = 0;
+    if (pthread_attr_init(&attributes) != 0) return 0;
+    pthread_attr_getstacksize(&attributes, &bytes);
+    pthread_attr_getguardsize(&attributes, &guard);
+    pthread_attr_destroy(&attributes);
+    return bytes + guard;
+}
+
+static void plan_threads(const gp_session *session, gp_host_memory *out) {
+    out->threads = count_threads(session, out);
+    out->stacks = times((size_t)out->threads, stack_bytes());
+    out->bytes[GP_HOST_THREADS] = times((size_t)out->threads, STACK_USED);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+void gp_host_memory_plan(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
+    *out = (gp_host_memory){0};
+    plan_devices(session->plan, out);
+    plan_data(session, out);
+    plan_state(session, out);
+    plan_records(session, trace, out);
+    out->bytes[GP_HOST_RUN] = gp_run_bytes(session->plan);
+    plan_threads(session, out);
+    for (int k = 0; k < GP_HOST_KINDS; k++) out->planned = plus(out->planned, out->bytes[k]);
+}
+
+void gp_host_memory_measure(gp_host_memory *host) {
+    gp_machine_memory machine;
+    gp_machine_memory_read("", &machine);
+    size_t resident = machine.taken[GP_LIMIT_PHYSICAL], held = host->bytes[GP_HOST_SOURCES];
+    host->program = resident > held ? resident - held : 0;
+    gp_process_peak_reset();
+}
+
+/* ---- whether it fits --------------------------------------------------------------------------------------------- */
+
+/* What is still to be taken: the sources are there already. */
+static size_t to_come(const gp_host_memory *host, gp_memory_limit limit) {
+    size_t bytes = host->planned == SIZE_MAX ? SIZE_MAX : host->planned - host->bytes[GP_HOST_SOURCES];
+    if (limit != GP_LIMIT_ADDRESS_SPACE) return bytes;
+    return plus(bytes - (bytes == SIZE_MAX ? 0 : host->bytes[GP_HOST_THREADS]), host->stacks);
+}
+
+/* "arenas of workers on the host 62.1 MiB, data, training …": the largest three, and the rest. */
+static void name_largest(const gp_host_memory *host, char *text, size_t size) {
+    bool named[GP_HOST_KINDS] = {false};
+    size_t used = 0;
+    char bytes[32];
+    for (int i = 0; i < 3 && used < size; i++) {
+        int most = -1;
+        for (int k = 0; k < GP_HOST_KINDS; k++)
+            if (!named[k] && host->bytes[k] > 0 && (most < 0 || host->bytes[k] > host->bytes[most])) most = k;
+        if (most < 0) return;
+        named[most] = true;
+        int wrote = snprintf(text + used, size - used, "%s%s: %s", used ? "; " : "", kinds[most].name,
+                             gp_bytes_text(bytes, host->bytes[most]));
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+}
+
+/* Of the limits that the run exceeds, the one that leaves least; GP_MEMORY_LIMITS: it exceeds none. */
+static gp_memory_limit exceeded(const gp_host_memory *host, const gp_machine_memory *machine) {
+    int least = GP_MEMORY_LIMITS;
+    for (int i = 0; i < GP_MEMORY_LIMITS; i++) {
+        size_t left = gp_machine_memory_left(machine, (gp_memory_limit)i);
+        if (to_come(host, (gp_memory_limit)i) <= left) continue;
+        if (least == GP_MEMORY_LIMITS || left < gp_machine_memory_left(machine, (gp_memory_limit)least)) least = i;
+    }
+    return (gp_memory_limit)least;
+}
+
+gp_status gp_host_memory_check(const gp_host_memory *host, const gp_machine_memory *machine, gp_error *err) {
+    char needed[32], all[32], left[32], largest[256] = "";
+    gp_memory_limit limit = exceeded(host, machine);
+    if (limit == GP_MEMORY_LIMITS) return GP_OK;
+    name_largest(host, largest, sizeof largest);
+    return gp_fail(err, GP_MEMORY,
+                   "the run needs %s more memory (%s), but %s, %s in all, has %s left; a smaller data.batch needs less",
+                   gp_bytes_text(needed, to_come(host, limit)), largest, gp_memory_limit_name(limit),
+                   gp_bytes_text(all, machine->limit[limit]),
+                   gp_bytes_text(left, gp_machine_memory_left(machine, limit)));
+}

@@ -1,0 +1,21 @@
+/* How a run reads its data: the options of its loaders, from the configuration and the plan.
+ *
+ * A run that trains has a loader for training and, where there are evaluation data, a second one, which rests between
+ * evaluations. Both stand from before the first step to the end: all buffers are reserved before the run begins, and
+ * training's mini-batches stay ahead while an evaluation runs. (One set of buffers for both would save up to four
+ * mini-batches; but each evaluation would throw away what was read ahead, and then wait for the data twice.)
+ * Pure; any thread. */
+#ifndef GP_TRAIN_LOADERS_H
+#define GP_TRAIN_LOADERS_H
+
+#include "data/loader.h"
+#include "train/session.h"
+
+enum { GP_PREFETCH = 3 }; /* mini-batches that are read ahead */
+
+/* Of the training data, which there are; `skip`: steps that are done already. */
+gp_loader_options gp_loaders_training(const gp_session *session, int64_t skip);
+/* Of passes over the evaluation data, which there are. */
+gp_loader_options gp_loaders_evaluation(const gp_session *session);
+
+#endif
