@@ -17,18 +17,19 @@ typedef struct gp_session gp_session; /* train/session.h */
 
 /* Kinds of the host's memory, as reports and metrics.jsonl name them. X(suffix, name, key) */
 #define GP_HOST_MAP(X)                                                                                                 \
-    X(ARENAS, "arenas of workers on the host", "arenas")                                                               \
+    X(ARENAS, "arenas of CPU workers", "arenas")                                                                       \
     X(TRAINING, "data, training", "training_data")                                                                     \
     X(EVALUATION, "data, evaluation", "evaluation_data")                                                               \
     X(ORDER, "data, shuffled order", "shuffled_order")                                                                 \
-    X(READING, "data, samples being read", "reading")                                                                  \
+    X(READING, "data, samples while they are read", "reading")                                                         \
     X(SOURCES, "data, inflated files and tables", "sources")                                                           \
-    X(STATE, "copy of the run's state, for files", "state_copy")                                                       \
+    X(STATE, "copy of the run's state, for its files", "state_copy")                                                   \
     X(PREDICTION, "predictions of a mini-batch", "prediction")                                                         \
-    X(PARAMETER, "one parameter, on its way", "parameter")                                                             \
-    X(RECORDS, "records for account and timeline", "records")                                                          \
-    X(RUN, "signals between workers", "signals")                                                                       \
+    X(PARAMETER, "largest parameter, while it is loaded", "parameter")                                                 \
+    X(RECORDS, "records for the account and timeline", "records")                                                      \
+    X(RUN, "signals and events between workers", "signals")                                                            \
     X(PINNED, "pinned for GPUs, est.", "pinned")                                                                       \
+    X(LIBRARIES, "kernels that libraries make, est.", "libraries")                                                     \
     X(HEADERS, "headers of files, est.", "headers")                                                                    \
     X(THREADS, "threads, est.", "threads")
 

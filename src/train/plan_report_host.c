@@ -40,6 +40,6 @@ void gp_report_host(const gp_report *report) {
     write_line(report, "all of the run", gp_bytes_text(bytes, host->planned));
     snprintf(bytes, sizeof bytes, "%zu", host->planned);
     write_line(report, "  in bytes", bytes);
-    write_line(report, "program and its libraries, beside it",
+    write_line(report, "program and its libraries, beside the run",
                host->program ? gp_bytes_text(bytes, host->program) : "measured");
 }

@@ -548,6 +548,92 @@ static void error_is_not_the_first_in_time(void **state) {
     gp_dataset_close(&dataset);
 }
 
+/* ---- passes -------------------------------------------------------------------------------------------------------
+ */
+
+static void restart(gp_loader *loader) {
+    gp_error err = {0};
+    assert_int_equal(gp_loader_restart(loader, &err), GP_OK);
+}
+
+/* One pass over the file in its order, each time the same, in the same buffers. */
+static void a_loader_that_rests_is_restarted(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("again");
+    gp_loader_options options = usual_options();
+    options.shuffle = false;
+    options.epochs = 1;
+    options.rests = true;
+    gp_loader *loader = create(dataset, options);
+    gp_error err = {0};
+    const void *buffers[3] = {NULL};
+    assert_false(gp_loader_ready(loader));
+    for (int pass = 0; pass < 20; pass++) {
+        const gp_batch *batch = NULL;
+        restart(loader);
+        for (int i = 0; i < 5; i++) {
+            int64_t samples[5];
+            assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+            assert_int_equal(batch->epoch, 1);
+            assert_int_equal(batch->index, i);
+            assert_int_equal(check_batch(batch, samples), i == 4 ? 3 : 5);
+            assert_int_equal(samples[0], 5 * i);
+            if (i >= 3) continue;
+            if (pass == 0) buffers[i] = batch->input;
+            assert_ptr_equal(batch->input, buffers[i]);
+        }
+        assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+        assert_null(batch);
+    }
+    gp_loader_destroy(&loader);
+    gp_dataset_close(&dataset);
+}
+
+/* Nothing is lost by mistake: within a pass there is no restart. A loader is destroyed at any of these moments. */
+static void a_pass_is_not_cut_short(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("whole");
+    gp_loader_options options = usual_options();
+    options.rests = true;
+    for (int taken = -1; taken < 10; taken++) {
+        gp_loader *loader = create(dataset, options);
+        const gp_batch *batch = NULL;
+        gp_error err = {0};
+        if (taken >= 0) restart(loader);
+        for (int i = 0; i < taken; i++) assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+        if (taken >= 0)
+            fixture_expect(gp_loader_restart(loader, &err), GP_INTERNAL, &err,
+                           "a loader is restarted within a pass over its data", "");
+        gp_loader_destroy(&loader);
+    }
+    gp_dataset_close(&dataset);
+}
+
+/* To the byte: inputs of 3 floats, targets of a class each, both aligned. */
+static void what_it_takes_is_known_before(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("takes");
+    gp_loader_options options = usual_options();
+    gp_loader_memory memory;
+    gp_loader_memory_plan(dataset, &spec, &options, &memory);
+    assert_int_equal(memory.slots, 3);
+    assert_int_equal(memory.held, 1);
+    assert_int_equal(memory.threads, threads);
+    assert_int_equal(memory.batches, 3 * (128 + 128));
+    assert_int_equal(memory.order, SAMPLES * sizeof(int64_t));
+    assert_int_equal(memory.scratch, (size_t)threads * gp_dataset_scratch(dataset));
+    options = (gp_loader_options){.batch = 1000, .epochs = 2, .depth = 3, .held = 2};
+    gp_loader_memory_plan(dataset, &spec, &options, &memory);
+    assert_int_equal(memory.slots, 2); /* no more than there are mini-batches, of no more than all samples */
+    assert_int_equal(memory.batches, 2 * (384 + 256));
+    assert_int_equal(memory.order, 0);
+    gp_sample_spec huge = spec;
+    huge.input = (gp_shape){2, {INT64_MAX / 16, 4}};
+    gp_loader_memory_plan(dataset, &huge, &options, &memory);
+    assert_true(memory.batches == SIZE_MAX);
+    gp_dataset_close(&dataset);
+}
+
 static int run_with(int count, const struct CMUnitTest *tests, size_t number) {
     char name[40];
     snprintf(name, sizeof name, "%d threads", count);
@@ -573,6 +659,9 @@ int main(void) {
         cmocka_unit_test(destroyed_early),
         cmocka_unit_test(golden_orders),
         cmocka_unit_test(orders_are_equally_likely),
+        cmocka_unit_test(a_loader_that_rests_is_restarted),
+        cmocka_unit_test(a_pass_is_not_cut_short),
+        cmocka_unit_test(what_it_takes_is_known_before),
     };
     int failed = 0;
     for (int count = 1; count <= 3; count++) failed += run_with(count, tests, sizeof tests / sizeof *tests);

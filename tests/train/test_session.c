@@ -10,7 +10,6 @@
 #include "pipeline/memory.h"
 #include "train/devices.h"
 #include "train/fixture.h"
-#include "train/saver.h"
 
 /* The usual configuration with one text in it replaced, so that places have lines; valid until the next call. */
 static const char *with(const char *old, const char *new) {
@@ -250,58 +249,6 @@ static void what_a_refusal_proposes_fits(void **state) {
     assert_true(hopeless >= 3);
 }
 
-static void more_than_the_machine_has_is_refused_to_those_who_run_it(void **state) {
-    (void)state;
-    gp_error err = {0};
-    gp_session *session = fixture_session(NULL);
-    assert_int_equal(gp_session_check_machine(session, &err), GP_OK);
-    session->plan->arena[0] = (size_t)1 << 50;
-    assert_int_equal(gp_session_check_machine(session, &err), GP_MEMORY);
-    assert_non_null(strstr(err.text, "the plan needs 1.00 PiB for 2 stages, but the machine has "));
-    session->plan->arena[0] = SIZE_MAX;
-    assert_int_equal(gp_session_check_machine(session, &err), GP_MEMORY);
-    gp_session_close(&session);
-}
-
-static gp_session *open_predicting(void) {
-    gp_error err = {0};
-    gp_session *session = NULL;
-    gp_config *config = fixture_config(FIXTURE_CONFIG, FIXTURE_CHANGES("train.steps=0"));
-    gp_session *trained = fixture_session(NULL);
-    gp_run *run = NULL;
-    gp_saver *saver = NULL;
-    assert_int_equal(gp_run_create(trained->plan, NULL, &run, &err), GP_OK);
-    assert_int_equal(gp_saver_create(trained->plan, fixture_path(""), "", 1, &saver, &err), GP_OK);
-    assert_int_equal(gp_saver_model(saver, run, fixture_path("w.safetensors"), NULL, &err), GP_OK);
-    gp_saver_destroy(&saver);
-    gp_run_destroy(&run);
-    gp_session_close(&trained);
-    gp_session_options options = {.weights = fixture_path("w.safetensors")};
-    if (gp_session_open_for(&config, &options, &session, &err) != GP_OK) fail_msg("%s", err.text);
-    return session;
-}
-
-/* Beside the arenas: a run's copy of its state and the order of its samples, a prediction's mini-batch. To the byte. */
-static void expect_beside(gp_session *session, size_t bytes) {
-    gp_error err = {0};
-    assert_int_equal(session->plan->workers, 2);
-    session->plan->arena[0] = gp_machine_memory() - session->plan->arena[1] - bytes;
-    assert_int_equal(gp_session_check_machine(session, &err), GP_OK);
-    session->plan->arena[0]++;
-    assert_int_equal(gp_session_check_machine(session, &err), GP_MEMORY);
-    gp_session_close(&session);
-}
-
-static void what_lies_beside_the_arenas_is_counted(void **state) {
-    (void)state;
-    gp_session *session = fixture_session(NULL);
-    size_t order = (size_t)gp_dataset_count(session->train) * sizeof(int64_t);
-    expect_beside(session, gp_state_bytes(session->plan) + order);
-    session = fixture_session(FIXTURE_CHANGES("data.shuffle=false"));
-    expect_beside(session, gp_state_bytes(session->plan));
-    expect_beside(open_predicting(), 16 * 3 * sizeof(float));
-}
-
 /* ---- data and steps ---------------------------------------------------------------------------------------------- */
 
 static void expect_steps(const char *const *changes, int64_t epoch_steps, int64_t steps) {
@@ -477,8 +424,6 @@ int main(void) {
         cmocka_unit_test(a_plan_over_memory_is_refused_with_the_numbers),
         cmocka_unit_test(a_refused_plan_has_the_devices_place),
         cmocka_unit_test(what_a_refusal_proposes_fits),
-        cmocka_unit_test(more_than_the_machine_has_is_refused_to_those_who_run_it),
-        cmocka_unit_test(what_lies_beside_the_arenas_is_counted),
         cmocka_unit_test(the_first_of_steps_and_epochs_ends_the_run),
         cmocka_unit_test(a_run_has_so_many_steps_at_most),
         cmocka_unit_test(drop_last_must_leave_something),
