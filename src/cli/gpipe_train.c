@@ -48,8 +48,12 @@ static void prepare_signals(void) {
 
 static gp_status train_in(const char *folder, gp_session *session, const gp_options *options, const gp_resume *resume,
                           gp_error *err) {
-    if (options->verbosity == GP_VERBOSE)
+    if (options->verbosity == GP_VERBOSE) {
+        char program[32];
         GP_RETURN_IF_FAILED(gp_plan_report(session->plan, session->profile, &session->host, stdout, err));
+        printf("\nhost memory that the program and its libraries hold before the run: %s\n\n",
+               gp_bytes_text(program, session->host.program));
+    }
     const gp_train_options train_options = {
         .folder = folder, .verbosity = options->verbosity, .stop = &stop, .trace = options->trace, .resume = resume};
     return gp_train(session, &train_options, err);

@@ -223,8 +223,7 @@ static gp_status find_off(gp_account *account, gp_account_result *result, gp_err
 }
 
 static void measure_memory(const gp_host_memory *host, gp_account_result *result) {
-    result->program_bytes = host->program;
-    result->planned_bytes = host->planned + host->program;
+    result->host = *host;
     result->resident_bytes = gp_process_peak("");
 }
 

@@ -41,9 +41,8 @@ typedef struct gp_account_result {
     int64_t recorded; /* of them instruction by instruction; ≥ 1 */
     gp_account_side expected, measured;
     gp_account_off off;
-    double stolen; /* share of the processors' working time that the machine's host gave to others; 0: not said */
-    size_t planned_bytes;  /* of the host's memory: what the run was planned to take, and the program before it */
-    size_t program_bytes;  /* of it, what the program and its libraries held before the run; 0: not measured */
+    double stolen;       /* share of the processors' working time that the machine's host gave to others; 0: not said */
+    gp_host_memory host; /* what the run was planned to take of the host's memory, and the program before it */
     size_t resident_bytes; /* the most that the process held in memory during the run; 0: not known */
 } gp_account_result;
 

@@ -51,9 +51,9 @@ void gp_account_line(const gp_account_result *result, FILE *out) {
     write_side(result, &result->expected, out);
     fputs(", off by", out);
     write_offs(result, out);
-    fprintf(out, "; memory planned %s (%s the program itself), resident %s",
-            gp_bytes_text(planned, result->planned_bytes), gp_bytes_text(program, result->program_bytes),
-            gp_bytes_text(resident, result->resident_bytes));
+    fprintf(out, "; memory planned %s (program and libraries %s), resident %s",
+            gp_bytes_text(planned, result->host.planned + result->host.program),
+            gp_bytes_text(program, result->host.program), gp_bytes_text(resident, result->resident_bytes));
 }
 
 static void write_pair(FILE *out, double expected, double measured) {

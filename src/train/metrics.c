@@ -309,16 +309,30 @@ static json_t *describe_side(const gp_account_side *side, int workers) {
     return NULL;
 }
 
+/* What was planned, kind by kind. NULL: no memory. */
+static json_t *describe_host(const gp_host_memory *host) {
+    json_t *kinds = json_object();
+    for (int k = 0; kinds && k < GP_HOST_KINDS; k++) {
+        if (host->bytes[k] == 0) continue;
+        json_t *bytes = json_integer((json_int_t)host->bytes[k]);
+        if (json_object_set_new(kinds, gp_host_kind_key((gp_host_kind)k), bytes) == 0) continue;
+        json_decref(kinds);
+        kinds = NULL;
+    }
+    return kinds;
+}
+
 static json_t *describe_account(const gp_account_result *account) {
     json_t *expected = describe_side(&account->expected, account->workers);
     json_t *measured = describe_side(&account->measured, account->workers);
     json_t *off = json_pack("{s:o, s:o, s:o}", "computing", number(account->off.computing), "copying",
                             number(account->off.copying), "waiting", number(account->off.waiting));
-    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "source",
-                     account->profiled ? "profile" : "counted", "steps", (json_int_t)account->steps, "recorded",
-                     (json_int_t)account->recorded, "expected", expected, "measured", measured, "off", off, "stolen",
-                     number(account->stolen), "planned_bytes", (json_int_t)account->planned_bytes, "program_bytes",
-                     (json_int_t)account->program_bytes, "resident_bytes", (json_int_t)account->resident_bytes);
+    return json_pack(
+        "{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "source", account->profiled ? "profile" : "counted",
+        "steps", (json_int_t)account->steps, "recorded", (json_int_t)account->recorded, "expected", expected,
+        "measured", measured, "off", off, "stolen", number(account->stolen), "planned_bytes",
+        (json_int_t)(account->host.planned + account->host.program), "program_bytes", (json_int_t)account->host.program,
+        "resident_bytes", (json_int_t)account->resident_bytes, "host", describe_host(&account->host));
 }
 
 gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps, double seconds,

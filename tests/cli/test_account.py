@@ -26,7 +26,7 @@ train: {steps: 40}
 SIDE = r"[0-9.]+ .?s, bubble \d+% \(copying \d+%, waiting \d+%\)"
 OFF = r"computing [+-][0-9.]+ .?s, copying [+-][0-9.]+ .?s, waiting [+-][0-9.]+ .?s(?:; \d+% of the processors' time went to other machines)?"
 LINE = (r"^account: a step took " + SIDE + r"; expected \(counted\) " + SIDE + ", off by " + OFF + "; "
-        r"memory planned [0-9.]+ .iB \([0-9.]+ .iB the program itself\), resident [0-9.]+ .iB$")
+        r"memory planned [0-9.]+ .iB \(program and libraries [0-9.]+ .iB\), resident [0-9.]+ .iB$")
 
 
 class Account(unittest.TestCase):
@@ -76,7 +76,7 @@ class Account(unittest.TestCase):
             self.assertTrue(0 <= account["stolen"] <= 1)
             seconds = [line["seconds"] for line in self.lines if line["event"] == "step"]
             self.assertTrue(0 < account["measured"]["step"] <= max(seconds))
-            self.assertGreater(account["planned_bytes"], account["program_bytes"])
+            self.assertEqual(account["planned_bytes"], account["program_bytes"] + sum(account["host"].values()))
             self.assertGreater(account["program_bytes"], 0)
             self.assertGreater(account["resident_bytes"], account["program_bytes"])
 
