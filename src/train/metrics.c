@@ -323,16 +323,17 @@ static json_t *describe_host(const gp_host_memory *host) {
 }
 
 static json_t *describe_account(const gp_account_result *account) {
+    size_t planned = account->host.planned + account->host.program;
     json_t *expected = describe_side(&account->expected, account->workers);
     json_t *measured = describe_side(&account->measured, account->workers);
     json_t *off = json_pack("{s:o, s:o, s:o}", "computing", number(account->off.computing), "copying",
                             number(account->off.copying), "waiting", number(account->off.waiting));
-    return json_pack(
-        "{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "source", account->profiled ? "profile" : "counted",
-        "steps", (json_int_t)account->steps, "recorded", (json_int_t)account->recorded, "expected", expected,
-        "measured", measured, "off", off, "stolen", number(account->stolen), "planned_bytes",
-        (json_int_t)(account->host.planned + account->host.program), "program_bytes", (json_int_t)account->host.program,
-        "resident_bytes", (json_int_t)account->resident_bytes, "host", describe_host(&account->host));
+    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "source",
+                     account->profiled ? "profile" : "counted", "steps", (json_int_t)account->steps, "recorded",
+                     (json_int_t)account->recorded, "expected", expected, "measured", measured, "off", off, "stolen",
+                     number(account->stolen), "planned_bytes", (json_int_t)planned, "program_bytes",
+                     (json_int_t)account->host.program, "resident_bytes", (json_int_t)account->resident_bytes, "host",
+                     describe_host(&account->host));
 }
 
 gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps, double seconds,
