@@ -57,7 +57,7 @@ train: {epochs: 2}
 STEPS = 8
 HEADER = re.compile(
     r"8 layers, 1139 parameters; 2 stages \[\d, \d\], schedule gpipe, 4 micro-batches, checkpoint except_last; "
-    r"at most [\d.]+ KiB per stage\n"
+    r"at most [\d.]+ [KM]iB per stage\n"
 )
 
 
@@ -364,13 +364,20 @@ class Config(Group):
                     "bad.yaml:14:11: the samples of d.safetensors are [2, 4, 4], but the model's input is [2, 4, 5]")
 
     def test_a_plan_over_a_devices_memory(self):
-        self.write("bad.yaml", CONFIG.replace("[cpu, cpu]", "[cpu, {cpu: {memory: 40KiB}}]\n  checkpoint: never\n  "
-                                               "balance: [4, 4]"))
+        """Worker 1 has too little memory for the cut that is asked for, and enough for a cut that gives it one layer."""
+        def arenas(balance):
+            out = self.expect(["--plan", "--set", "pipeline.checkpoint=never", "--set", f"pipeline.balance={balance}",
+                               "c.yaml"], 0).out
+            return [int(number) for number in re.search(r"\n +in bytes +([\d ]+)\n", out)[1].split()]
+        least, needed = arenas([7, 1])[1], arenas([4, 4])[1]
+        self.assertLess(least + 2048, needed)
+        self.write("bad.yaml", CONFIG.replace("[cpu, cpu]", "[cpu, {cpu: {memory: %d}}]\n  checkpoint: never\n  "
+                                               "balance: [4, 4]" % ((least + needed) // 2)))
         process = self.run_program("bad.yaml")
         self.assertEqual((process.returncode, process.out), (2, ""))
         self.assertRegex(process.err, r"\Agpipe-train: bad\.yaml:18:19: the plan does not fit: worker 1 needs "
-                         r"[\d.]+ KiB \(\d+ bytes\), but its memory is 40\.0 KiB \(parameters [^()]*, stashes [^()]*\); "
-                         r"it fits with balance: auto\n\Z")
+                         r"[\d.]+ [KM]iB \(%d bytes\), but its memory is [\d.]+ [KM]iB \(parameters [^()]*, stashes "
+                         r"[^()]*\); it fits with balance: auto\n\Z" % needed)
         self.expect(["-q", "-o", "run", "--set", "pipeline.balance=auto", "bad.yaml"], 0)
 
     def test_a_plan_of_too_many_instructions(self):

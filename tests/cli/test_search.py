@@ -31,8 +31,9 @@ pipeline:  # on this machine
 optimizer: {sgd: {lr: 0.02}}
 train: {steps: 2}
 """
-# Three layers that no cut divides, of activations larger than their parameters.
-BLOCK = "sequential: {layers: [linear: 16, sigmoid, linear: 16, sigmoid, linear: 16, sigmoid]}"
+# Three layers that no cut divides, of activations larger than their parameters. None of their ops is oneDNN's, whose
+# workspaces differ by processor: the bytes of these plans are the same on every machine.
+BLOCK = "sequential: {layers: [layer_norm, gelu, layer_norm, gelu, layer_norm, sigmoid]}"
 BLOCKS = f"""\
 model:
   input: {{shape: [64, 16]}}
@@ -142,7 +143,7 @@ class Search(unittest.TestCase):
 
     def test_stages_recompute_only_where_memory_is_short(self):
         """With 1f1b the first stage has most micro-batches alive. What fits with one mode for all is slower."""
-        expected = {58000: "[always, always, never]", 64000: '{mode: [always, never, never], keep: ["0.1"]}'}
+        expected = {51000: "[always, always, never]", 77000: '{mode: [except_last, never, never], keep: ["0.1"]}'}
         for memory, policy in expected.items():
             best, *others = self.search_blocks(memory)
             self.assertEqual((best["schedule"], best["checkpoint"]), ("1f1b", policy))
@@ -152,10 +153,10 @@ class Search(unittest.TestCase):
             for plan in uniform:
                 self.assertLess(best["step"], 0.95 * plan["step"])
         # With more of it there is nothing to choose.
-        self.assertEqual(self.search_blocks(70000)[0]["checkpoint"], "never")
+        self.assertEqual(self.search_blocks(90000)[0]["checkpoint"], "never")
 
     def test_a_policy_by_stage_is_written_and_runs(self):
-        best = self.search_blocks(64000)[0]
+        best = self.search_blocks(77000)[0]
         before = self.read("c.yaml").splitlines()
         process = self.run_program("--search", "--profile", "p.json", "--write", "c.yaml")
         self.assertEqual((process.returncode, process.stderr), (0, ""))
@@ -166,7 +167,7 @@ class Search(unittest.TestCase):
         self.assertIn(f"  checkpoint: {best['checkpoint']}  # as torchgpipe", after)
         # What it says is what was found, to the byte, and trains to the bits of any other policy.
         process = self.run_program("--plan", "c.yaml", program=TRAIN)
-        self.assertIn("checkpoint [always, never, never], 1 output kept\n", process.stdout)
+        self.assertIn("checkpoint [except_last, never, never], 1 output kept\n", process.stdout)
         for memory in best["memory"]:
             self.assertIn(f" {memory}", process.stdout)
         models = []
@@ -201,7 +202,7 @@ class Search(unittest.TestCase):
 
     def test_a_gpus_libraries_leave_less_room(self):
         """256 MiB are theirs: a plan by stage is within what is left."""
-        limit = 1182000
+        limit = 90000
         devices = ", ".join('{"cuda:%d": {memory: %d}}' % (gpu, (256 << 20) + limit) for gpu in range(3))
         self.search_blocks(limit)
         self.write("c.yaml", self.read("c.yaml").replace("{cpu: {memory: %d, count: 3}}" % limit, devices))

@@ -253,6 +253,13 @@ static void faster_devices_get_more(void **state) {
     assert_true(first > even && even >= second);
 }
 
+static size_t arena_of(const char *pipeline, int worker) {
+    gp_session *session = open_with(pipeline);
+    size_t bytes = session->plan->arena[worker];
+    gp_session_close(&session);
+    return bytes;
+}
+
 static bool plan_fits(const gp_session *session, const int64_t *layers) {
     gp_error err = {0};
     gp_plan *plan = NULL;
@@ -263,7 +270,22 @@ static bool plan_fits(const gp_session *session, const int64_t *layers) {
     return fits;
 }
 
-/* A limit for one stage or both, from next to nothing to enough: where some cut's plan fits, a session has one that
+/* The arenas of all cuts of two stages are between these. */
+static void range_of_arenas(size_t *least, size_t *most) {
+    *least = SIZE_MAX;
+    *most = 0;
+    for (int cut = 1; cut < LAYERS; cut++) {
+        char pipeline[64];
+        snprintf(pipeline, sizeof pipeline, "devices: [cpu, cpu]\n  balance: [%d, %d]", cut, LAYERS - cut);
+        for (int worker = 0; worker < 2; worker++) {
+            size_t bytes = arena_of(pipeline, worker);
+            if (bytes < *least) *least = bytes;
+            if (bytes > *most) *most = bytes;
+        }
+    }
+}
+
+/* A limit for one stage or both, from too little to enough: where some cut's plan fits, a session has one that
  * does; where it has none, none fits. */
 static void memory_is_kept_where_any_cut_keeps_it(void **state) {
     (void)state;
@@ -271,12 +293,15 @@ static void memory_is_kept_where_any_cut_keeps_it(void **state) {
     gp_session *free_session = open_with("devices: [cpu, cpu]");
     const int64_t free_cut = free_session->layers[0];
     gp_session_close(&free_session);
+    size_t least, most;
+    range_of_arenas(&least, &most);
+    const size_t first = least / 2, step = (most - first) / 20;
     for (int limited = 0; limited < 3; limited++)
-        for (int kib = 20; kib <= 340; kib += 16) {
+        for (size_t limit = first; limit <= most + step; limit += step) {
             char pipeline[256], roomy[] = "{cpu: {memory: 1GiB}}", tight[64];
             gp_error err = {0};
             gp_session *session = NULL;
-            snprintf(tight, sizeof tight, "{cpu: {memory: %dKiB}}", kib);
+            snprintf(tight, sizeof tight, "{cpu: {memory: %zu}}", limit);
             snprintf(pipeline, sizeof pipeline, "devices: [%s, %s]", limited == 1 ? roomy : tight,
                      limited == 0 ? roomy : tight);
             gp_config *config = fixture_config(with(pipeline), NULL);
@@ -310,21 +335,30 @@ static void memory_is_kept_where_any_cut_keeps_it(void **state) {
  * found fits; more than fits nowhere is said to the byte. */
 static void a_small_device_is_spared(void **state) {
     (void)state;
-    static const char *const devices = "devices: [cpu, {cpu: {threads: 2, memory: 90KiB}}]";
-    char pipeline[160];
+    static const char *const roomy = "devices: [cpu, {cpu: {threads: 2}}]";
+    char devices[96], pipeline[160], wanted[200], needed[32], allowed[32];
     gp_error err = {0};
     gp_session *session = NULL;
+    snprintf(pipeline, sizeof pipeline, "%s\n  balance: [3, 5]", roomy);
+    size_t even = arena_of(pipeline, 1);
+    snprintf(pipeline, sizeof pipeline, "%s\n  balance: [7, 1]", roomy);
+    size_t limit = (arena_of(pipeline, 1) + even) / 2;
+    assert_true(limit < arena_of(roomy, 1)); /* what is found without a limit does not fit either */
+
+    snprintf(devices, sizeof devices, "devices: [cpu, {cpu: {threads: 2, memory: %zu}}]", limit);
     snprintf(pipeline, sizeof pipeline, "%s\n  balance: [3, 5]", devices);
     gp_config *config = fixture_config(with(pipeline), NULL);
     assert_int_equal(gp_session_open(&config, &session, &err), GP_CONFIG);
-    if (!strstr(err.text, "c.yaml:18:19: the plan does not fit: worker 1 needs ") ||
-        !strstr(err.text, "but its memory is 90.0 KiB (parameters ") ||
-        !strstr(err.text, "; it fits with balance: auto"))
-        fail_msg("%s", err.text);
+    snprintf(wanted, sizeof wanted,
+             "c.yaml:18:19: the plan does not fit: worker 1 needs %s (%zu bytes), but its memory is %s (parameters ",
+             gp_bytes_text(needed, even), even, gp_bytes_text(allowed, limit));
+    if (!strstr(err.text, wanted) || !strstr(err.text, "; it fits with balance: auto"))
+        fail_msg("%s, not %s", err.text, wanted);
     assert_int_equal(gp_status_exit(err.status), 2);
     session = open_with(devices);
-    assert_true(session->plan->arena[1] <= 90 << 10);
+    assert_true(session->plan->arena[1] <= limit);
     gp_session_close(&session);
+    /* The weights of b.0 alone are 12 KiB. */
     config = fixture_config(with("devices: [{cpu: {memory: 6KiB}}, {cpu: {memory: 6KiB}}]"), NULL);
     assert_int_equal(gp_session_open(&config, &session, &err), GP_CONFIG);
     if (!strstr(err.text, "; by the sizes of single layers: layer \"b.0\" alone needs at least "))
