@@ -78,12 +78,13 @@ static const char balanced[] = "model:\n"
                                "optimizer: {sgd: {lr: 0.1, momentum: 0.9}}\n"
                                "train: {epochs: 1}\n";
 
+/* None of its ops is oneDNN's, whose workspaces differ by processor: the memory decides alike on every machine. */
 static const char searched[] = "model:\n"
-                               "  input: {shape: [64]}\n"
-                               "  layers: [linear: 16, relu, linear: 16, relu, linear: 4]\n"
+                               "  input: {shape: [16, 16]}\n"
+                               "  layers: [layer_norm, gelu, layer_norm, gelu, layer_norm]\n"
                                "  loss: cross_entropy\n"
                                "data: {train: {synthetic: {samples: 32}}, batch: 4}\n"
-                               "pipeline: {devices: [{cpu: {memory: 19700}}], micro_batches: 2}\n"
+                               "pipeline: {devices: [{cpu: {memory: 18500}}], micro_batches: 2}\n"
                                "optimizer: {sgd: {lr: 0.1, momentum: 0.9}}\n"
                                "train: {epochs: 1}\n";
 static const char searched_times[] =
