@@ -129,7 +129,7 @@ class Links(Files):
                             ("best.safetensors", "../thesis"), ("config.yaml", "../thesis"), ("metrics.jsonl", "../none"),
                             ("snapshots", "../none")):
             self.link("b/" + name, there)
-            for how in ([], ["--force"], ["--resume"]):
+            for how in ([], ["--force"], ["--resume"]) if name == "snapshots" else (["--force"],):
                 self.refused(["-o", "b", *how, *SAVING, "c.yaml"],
                              "b/%s: is a symbolic link to %s, and a run writes only into its own folder: remove the link, or "
                              "choose another folder with -o, which may be a link itself" % (name, there))
@@ -301,7 +301,7 @@ class Special(Files):
         for name in ("metrics.jsonl", "model.safetensors", "best.safetensors", "config.yaml"):
             for kind in self.each("run/" + name):
                 what = "is a folder" if kind == "folder" else "is not a regular file"
-                for how in ([], ["--force"], ["--resume"]):
+                for how in (["--resume"], ["--force"]) if name == "metrics.jsonl" else ([],):
                     self.refused(["-o", "run", *how, "c.yaml"],
                                  "run/%s: %s, and a run writes a file there: remove it, or choose another folder with -o" % (name, what))
         for kind in self.each("run/snapshots"):
