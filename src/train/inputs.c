@@ -11,7 +11,7 @@
 #include "train/folder.h"
 #include "train/snapshot.h"
 
-enum { MOST = 8, MOST_TEXT = 512 };
+enum { MOST = 8, MOST_TEXT = 512 /* bytes */ };
 
 typedef struct input {
     const char *path;    /* NULL: the configuration names none */
@@ -73,10 +73,14 @@ static bool find_init(const gp_config *config, const char *path, char text[MOST_
     return true;
 }
 
-static bool is_standard_output(const char *path) {
-    struct stat its, output;
-    return stat(path, &its) == 0 && fstat(STDOUT_FILENO, &output) == 0 && S_ISREG(its.st_mode) &&
-           its.st_dev == output.st_dev && its.st_ino == output.st_ino;
+/* "output" or "error" if that stream goes to the file of this path; NULL: neither does. */
+static const char *find_stream(const char *path) {
+    struct stat its, stream;
+    if (stat(path, &its) != 0 || !S_ISREG(its.st_mode)) return NULL;
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fstat(fd, &stream) == 0 && its.st_dev == stream.st_dev && its.st_ino == stream.st_ino)
+            return fd == STDOUT_FILENO ? "output" : "error";
+    return NULL;
 }
 
 gp_status gp_inputs_check_output(const gp_config *config, const char *option, const char *path, gp_error *err) {
@@ -84,10 +88,10 @@ gp_status gp_inputs_check_output(const gp_config *config, const char *option, co
     if (!path) return GP_OK;
     if (find_input(config, path, text) || find_init(config, path, text))
         return gp_fail(err, GP_USAGE, "%s %s: would write over %s: choose another name", option, path, text);
-    if (is_standard_output(path))
-        return gp_fail(err, GP_USAGE, "%s %s: is the file that standard output goes to: choose another name", option,
-                       path);
-    return GP_OK;
+    const char *stream = find_stream(path);
+    if (!stream) return GP_OK;
+    return gp_fail(err, GP_USAGE, "%s %s: is the file that standard %s goes to: choose another name", option, path,
+                   stream);
 }
 
 /* One file that a run writes or removes. */

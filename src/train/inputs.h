@@ -9,11 +9,11 @@
 #include "config/config.h"
 
 /* GP_USAGE if the file that `option` names is the configuration, a data file, train.init, the schedule's file, or the
- * file that standard output goes to. The sentence names the option, and the key with its place. */
+ * file that standard output or standard error goes to. The sentence names the option, and the key with its place. */
 GP_MUST_USE gp_status gp_inputs_check_output(const gp_config *config, const char *option, const char *path,
                                              gp_error *err);
 /* The same for all that a run writes and removes in its folder, which is there; `trace`: the timeline's file, which may
- * be none of these; NULL: there is no timeline. Two inputs may lie there. gp_folder_check_config decides about
+ * be none of these; NULL: there is no timeline. Two exceptions: gp_folder_check_config decides about
  * config.yaml. The file of train.init is read before it is written over, and stays until the new model is whole. */
 GP_MUST_USE gp_status gp_inputs_check_folder(const gp_config *config, const char *folder, const char *trace,
                                              gp_error *err);

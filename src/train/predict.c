@@ -59,7 +59,7 @@ static gp_status refuse_other(const char *path, gp_error *err) {
 static gp_status check_path(const predictor *p, gp_error *err) {
     const gp_config *config = p->session->config;
     const char *path = p->options->path;
-    if (gp_file_is(path, config->train.init))
+    if (config->train.init && gp_file_is(path, config->train.init))
         return gp_fail(err, GP_USAGE,
                        "--predict %s: would write over the weights that it predicts with: choose another name", path);
     GP_RETURN_IF_FAILED(gp_inputs_check_output(config, "--predict", path, err));

@@ -267,6 +267,10 @@ class Inputs(Files):
                             "gpipe-train: %s /dev/stdout: is the file that standard output goes to: choose another name\n" % option,
                             stdout=out)
             self.assertEqual(content(self.path("out")), b"")
+            with open(self.path("out"), "w") as out:
+                process = self.run_program(*arguments, option, "/dev/stderr", "c.yaml", stderr=out)
+            self.assertEqual((process.returncode, content(self.path("out"))), (
+                2, b"gpipe-train: %s /dev/stderr: is the file that standard error goes to: choose another name\n" % option.encode()))
             self.assertFalse(os.path.exists(self.path("run")))
 
     def test_what_a_run_began_with_may_be_its_own_model(self):
