@@ -19,7 +19,8 @@ static size_t count_barriers(const gp_program *program) {
     return count;
 }
 
-/* The next receive; NULL: that was the last. *from: the worker that it copies from. */
+/* The next receive, which stands after `w->barrier` barriers of its program; NULL: there are no more. *from: the
+ * worker that it copies from. */
 static const gp_instr *next_copy(walk *w, int *from) {
     for (; w->worker < w->programs->workers; w->worker++, w->pc = w->barrier = 0) {
         const gp_program *program = &w->programs->worker[w->worker];
@@ -60,7 +61,7 @@ static gp_status fill(const gp_stages *stages, const gp_programs *programs, size
                       gp_error *err) {
     const gp_instr *copy;
     int from;
-    for (walk w = {.stages = stages, .programs = programs}; (copy = next_copy(&w, &from));)
+    for (walk w = {.stages = stages, .programs = programs}; next_copy(&w, &from);)
         if (w.barrier < barriers) meets->worker[from].first[w.barrier + 1]++;
     GP_RETURN_IF_FAILED(reserve(meets, barriers, err));
     for (walk w = {.stages = stages, .programs = programs}; (copy = next_copy(&w, &from));) {
