@@ -702,17 +702,47 @@ class Failures(Group):
         self.assertTrue(process.out.endswith("stopped after 1 of 8 steps; model saved in run\n"), process.out)
         self.expect_whole(self.path("run"), "failed", 1)
         self.assertIsNone(read_lines(self.path("run"))[2]["loss"])
-        one = self.train("--set", "optimizer.sgd.lr=1e30", "--set", "train.steps=1")
+        one = self.train("--set", "optimizer.sgd.lr=1e30", "--set", "train.steps=1",
+                         err="gpipe-train: warning: the evaluation after step 1 is not finite: its loss is nan, and it is never "
+                         "the best; first not finite: micro-batch 1 of 4, batch_norm \"1\": output: 512 of 512 elements, the "
+                         "first is -inf\n")
         self.assertEqual(read_model(self.path("run")), read_model(one))
+        self.assertNotIn("best.safetensors", os.listdir(one))
 
     def test_a_loss_that_is_infinite(self):
         """One weight, and so no sum of infinities of both signs."""
         self.write("c.yaml", "model: {input: {shape: [1]}, layers: [linear: {out: 1, bias: false}], loss: mse}\n"
                    "data: {train: {synthetic: {samples: 8}}, batch: 8}\n"
                    "optimizer: {sgd: 1e25}\ntrain: {steps: 3}\n")
-        self.expect(["-q", "-o", "run", "c.yaml"], 1, "gpipe-train: step 3: the loss is infinite: the update was not "
+        self.expect(["-q", "-o", "run", "c.yaml"], 1, "gpipe-train: warning: after step 2: linear \"0\": weight is not "
+                    "finite: 1 of 1 element, the first is inf; such values are not saved, and the run stops; a lower "
+                    "learning rate or a warm-up may help\n"
+                    "gpipe-train: step 3: the loss is infinite: the update was not "
                     "applied, and the run stops; a lower learning rate or a warm-up may help; first not finite: "
                     "linear \"0\": weight, before the step: 1 of 1 element, the first is inf\n")
+        self.assertNotIn("model.safetensors", os.listdir(self.path("run")))
+
+    def test_parameters_that_overflow_in_the_last_step(self):
+        """With one stage and two. The snapshot and the best model are still those of step 1; there is no model."""
+        self.write("c.yaml", "model: {input: {shape: [1]}, layers: [linear: {name: a, out: 1, bias: false, init: {weight: 1}}, "
+                   "identity], loss: mse}\n"
+                   "data: {train: {synthetic: {samples: 64}}, eval: {synthetic: {samples: 8, seed: 2}}, batch: 64}\n"
+                   "optimizer: {sgd: 10, lr_schedule: {multistep: {milestones: [1], gamma: 3e37}}}\n"
+                   "train: {steps: 2, eval_every: 1, save_every: 1}\n")
+        first = "1 of 1 element, the first is inf"
+        for devices in ("[cpu]", "[cpu, cpu]"):
+            process = self.expect(
+                ["-o", "run", "--force", "--set", "pipeline.devices=" + devices, "c.yaml"], 1,
+                "gpipe-train: warning: the evaluation after step 2 is not finite: its loss is inf, and it is never the best; "
+                "first not finite: linear \"a\": weight, before the evaluation: %s\n"
+                "gpipe-train: after step 2: linear \"a\": weight is not finite: %s; such values are not saved, and the run "
+                "stops; a lower learning rate or a warm-up may help\n" % (first, first))
+            self.assertTrue(process.out.endswith("stopped after 2 of 2 steps; no model saved\n"), process.out)
+            self.assertRegex(process.out, r"step 2/2  epoch 2  eval loss inf\n")
+            self.assertEqual(sorted(os.listdir(self.path("run"))),
+                             ["best.safetensors", "config.yaml", "metrics.jsonl", "snapshots"])
+            self.assertEqual(os.listdir(self.path("run/snapshots")), ["step-00000001.safetensors"])
+            self.assertEqual(read_lines(self.path("run"))[-1]["status"], "failed")
 
     def test_missing_and_truncated_data(self):
         with open(self.path("d.safetensors"), "rb") as file:
