@@ -26,6 +26,7 @@ target_sources(test_gpu_train PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harn
 target_sources(test_gpu_train_on_host PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
 
 gp_gpu_test(gpu_profile 120 gp_cuda gp_balance)
+gp_gpu_test(gpu_wide 120 gp_cuda)
 
 # For scripts/gpu-check.sh.
 add_executable(count_work ${CMAKE_CURRENT_LIST_DIR}/count_work.c)
