@@ -3,7 +3,8 @@
  * A kernel is `__global__ void gp_kernel_<name>(gp_<args> args)` in kernels/<family>.cu, its struct in
  * kernels/<family>.h: plain numbers and addresses, the same in C and C++. Kernels keep to what tests/cuda/fibers.h can
  * run on the host: one-dimensional blocks, static shared memory, barriers and warp shuffles that all threads reach, no
- * inline PTX, no atomics on floats. Their results do not depend on the order of blocks or threads. */
+ * inline PTX, no atomics on floats. Their results do not depend on the order of blocks or threads. They read and write
+ * whole vectors through pack.cuh. Each stands in a table of scripts/check-kernels.py. */
 #ifndef GP_DEVICE_CUDA_KERNELS_KERNELS_H
 #define GP_DEVICE_CUDA_KERNELS_KERNELS_H
 
