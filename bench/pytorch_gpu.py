@@ -28,7 +28,7 @@ def load():
     try:
         import torch
         from torchvision import models
-    except ImportError as error:
+    except Exception as error:  # an installation may be broken in any way
         skip("PyTorch cannot be imported: %s" % error)
     if not torch.cuda.is_available():
         skip("PyTorch sees no GPU")

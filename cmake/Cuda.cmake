@@ -33,9 +33,12 @@ file(GLOB kernels CONFIGURE_DEPENDS ${folder}/kernels/*.cu ${folder}/toolkit/*.c
 add_library(gp_cuda_kernels STATIC ${kernels})
 target_include_directories(gp_cuda_kernels PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/src)
 # -fmad=false: what the host rounds twice the device rounds twice. --no-compress: scripts/check-kernels.py reads the PTX.
-target_compile_options(gp_cuda_kernels PRIVATE -fmad=false --no-compress -Werror all-warnings
-  # The host side does not see who calls the functions of the device.
-  -Xcompiler=-Wall,-Wextra,-Wno-unused-function,-Werror)
+# The host side does not see who calls the functions of the device.
+target_compile_options(gp_cuda_kernels PRIVATE -fmad=false --no-compress -Xcompiler=-Wall,-Wextra,-Wno-unused-function)
+option(GP_CUDA_WERROR "warnings of nvcc and of its host compiler are errors" ON)
+if(GP_CUDA_WERROR)
+  target_compile_options(gp_cuda_kernels PRIVATE -Werror all-warnings -Xcompiler=-Werror)
+endif()
 
 file(GLOB sources CONFIGURE_DEPENDS ${folder}/toolkit/*.c)
 add_library(gp_cuda_toolkit STATIC ${sources})

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# All that wants a GPU, in one go and under 9 minutes, on a machine with one, a CUDA toolkit and no network: builds, tests,
-# compute-sanitizer, PyTorch's values, bits over cuts, MNIST, ResNet-50's speed; a table comes last. docs/gpu.md has more.
+# All checks that need a GPU, in parts of less than 9 minutes each, on a machine with a GPU, a CUDA toolkit and no network:
+# builds, tests, PyTorch's values, bits over cuts, MNIST, ResNet-50's speed, compute-sanitizer; a table comes last. docs/gpu.md
+# has more.
 #
-#   scripts/gpu-check.sh --pack DIR   collects into DIR/gpu-pack.tar.gz what that machine may lack
-#   scripts/gpu-check.sh [DIR]        runs; with the pack in DIR where there is one
-#   scripts/gpu-check.sh --self-test  without a GPU: the figures, the table and the pack
+#   scripts/gpu-check.sh --pack DIR              collects into DIR/gpu-pack.tar.gz what that machine may lack
+#   scripts/gpu-check.sh [--parts PARTS] [DIR]   runs; with the pack in DIR if there is one. PARTS are some of
+#                                                tests,trainings,figures,sanitizers; without them all, as far as the time goes
+#   scripts/gpu-check.sh --self-test             without a GPU: preflight, steps, figures, table and pack
 #
-# table.txt, log.txt and the timelines lie in $OUT (build-gpu/out). Exit status 1 where any step failed; one that fails does
-# not stop the others.
+# table.txt, log.txt, kernels.txt and the timelines lie in $OUT (build-gpu/out). Exit status 1 when any step failed. A step that
+# fails does not stop the others, except preflight and build.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit
 
@@ -18,6 +20,8 @@ out=${OUT:-$work/out}
 case $out in /*) ;; *) out=$here/$out ;; esac
 build=$work/build
 pack=$work/pack
+parts=tests,trainings,figures,sanitizers
+driver='' peak='' # of the GPU, as text
 steps=$work/steps # NAME.log, NAME.figure and NAME.row of each
 program=$build/gpipe-train
 seconds_for_all=${GPU_CHECK_SECONDS:-530}
@@ -79,6 +83,8 @@ find_machine() {
     GPU_ARCHITECTURE=$(ask_gpu compute_cap | tr -d '.')
     GPU_NAME=$(ask_gpu name)
     export GPU_ARCHITECTURE GPU_NAME
+    driver=$(ask_gpu driver_version)
+    peak=$(figures peak "${GPU_NAME:-none}")
     if [ -z "${GPIPE_TEST_DATA:-}" ] && [ -d "$pack/data/mnist" ]; then export GPIPE_TEST_DATA=$pack/data; fi
     if [ -d "$pack/include" ]; then
         # The toolkit's headers come before those of pack/cuda, which are there where it has none.
@@ -110,6 +116,12 @@ pack_headers() {
     mkdir -p "$1/cuda"
     find /usr/local/cuda/include/ /usr/include/ -maxdepth 1 \( -name 'cudnn*.h' -o -name cublasLt.h -o -name cublas_api.h \) \
         -exec cp -Lt "$1/cuda" {} + 2>/dev/null
+    for path in /usr/local/cuda/include/nvtx3 /usr/include/nvtx3; do
+        if [ -d "$path" ]; then
+            cp -RL "$path" "$1/cuda/"
+            break
+        fi
+    done
     return 0
 }
 
@@ -174,8 +186,26 @@ write_compiler() {
     chmod +x "$work/bin/$1"
 }
 
+# Seconds, before minutes of building are spent: whether anything can run at all. The figure is the sentence of what cannot.
+step_preflight() {
+    local nvcc
+    nvcc=$(command -v nvcc) || {
+        figure "there is no nvcc"
+        return 1
+    }
+    if ! "$nvcc" -arch="sm_${GPU_ARCHITECTURE:-90}" tests/gpu/preflight.cu -o "$steps/preflight" -ldl; then
+        figure "nvcc cannot build a kernel: see log.txt"
+        return 1
+    fi
+    "$steps/preflight" >"$steps/$name.said"
+    local status=$?
+    cat "$steps/$name.said"
+    figure "$(tail -n 1 "$steps/$name.said")"
+    return "$status"
+}
+
 step_build() {
-    local options=(-DCMAKE_BUILD_TYPE=Release -DGP_CUDA=ON) generator=Ninja
+    local options=(-DCMAKE_BUILD_TYPE=Release -DGP_CUDA=ON -DGP_CUDA_WERROR=OFF) generator=Ninja
     options+=("-DCMAKE_CUDA_ARCHITECTURES=${GPU_ARCHITECTURE:-90}-real")
     mkdir -p "$work/bin"
     write_compiler gcc
@@ -208,10 +238,23 @@ run_tests() {
     return "$status"
 }
 
-step_gpu_tests() {
-    run_tests -L gpu || return 1
-    ! grep -q 'Skipped  ' "$steps/$name.ctest"
+# One program with label gpu. Its own limit is the step's: ctest's is for machines that only look for hangs.
+gpu_test() {
+    [ -x "$build/tests/test_$name" ] || skip "test_$name is not built"
+    "$build/tests/test_$name"
+    local status=$?
+    figure "$(sed -n 's/^\[  PASSED  \] \(.*\)\./\1 passed/p; s/^skipped: //p' "$steps/$name.log" | tail -n 1)"
+    # What is skipped did not meet the GPU.
+    [ "$status" != "$skipped" ] || status=1
+    return "$status"
 }
+
+step_gpu_device() { gpu_test; }
+step_gpu_ops() { gpu_test; }
+step_gpu_profile() { gpu_test; }
+step_gpu_train() { gpu_test; }
+# Tensors of 2^31 elements, for kernels with wide indices.
+step_gpu_wide() { gpu_test; }
 
 step_other_tests() { run_tests -LE 'gpu|training' -E gpu_check -j "$(nproc)"; }
 
@@ -238,6 +281,9 @@ sanitize() {
 step_memcheck_ops() { sanitize memcheck "$build/tests/test_gpu_ops" 6; }
 step_racecheck_ops() { sanitize racecheck "$build/tests/test_gpu_ops" 6 test_own_kernels; }
 step_synccheck_ops() { sanitize synccheck "$build/tests/test_gpu_ops" 6 test_own_kernels; }
+# Reads of memory that nothing has written: by our own kernels. What libraries leave unwritten in workspaces is theirs.
+step_initcheck_ops() { sanitize initcheck "$build/tests/test_gpu_ops" 6 test_own_kernels; }
+step_initcheck_training() { sanitize initcheck "$build/tests/test_gpu_train" test_smallest; }
 step_memcheck_training() { sanitize memcheck "$build/tests/test_gpu_train" test_smallest; }
 step_racecheck_training() { sanitize racecheck "$build/tests/test_gpu_train" test_smallest; }
 step_synccheck_training() { sanitize synccheck "$build/tests/test_gpu_train" test_smallest; }
@@ -302,6 +348,7 @@ measure() {
     "$program" -q --force -o "$steps/$name.run" --set "train.precision=$precision" --trace "$out/$name.trace.json" --trace-steps 33:36 \
         tests/gpu/resnet50.yaml || return 1
     figure "$(figures rate "$steps/$name.run/metrics.jsonl" "$steps/$name.work" "$GPU_NAME" "$precision")" || return 1
+    gzip -f "$out/$name.trace.json"
 }
 
 step_resnet50_f32() { measure f32; }
@@ -312,6 +359,48 @@ step_enqueue() {
     "$program" -q --force -o "$steps/$name.run" --set train.precision=tf32 --set data.batch=64 --set pipeline.micro_batches=16 \
         --trace "$out/$name.trace.json" --trace-steps 33:36 tests/gpu/resnet50.yaml || return 1
     figure "$(figures enqueue "$out/$name.trace.json" "$steps/$name.run/metrics.jsonl")" || return 1
+    gzip -f "$out/$name.trace.json"
+}
+
+# Ops of ResNet-50 by events, beside their bytes and the bandwidth of a copy.
+op_times() {
+    "$build/tests/time_ops" tests/gpu/resnet50.yaml "train.precision=$1" >"$steps/$name.times" || return 1
+    printf 'ResNet-50, %s, one micro-batch\n' "$1" >>"$out/kernels.txt"
+    figure "$(figures ops "$steps/$name.times" "$GPU_NAME" "$out/kernels.txt")"
+}
+
+step_ops_f32() { op_times f32; }
+step_ops_tf32() { op_times tf32; }
+
+# Own kernels of one step, by hardware counters.
+step_ncu() {
+    local profiler
+    profiler=$(find_toolkit ncu) || skip "ncu is not there"
+    "$profiler" --clock-control none --csv --page raw --print-units base --kernel-name regex:gp_kernel --launch-skip 400 \
+        --launch-count 400 --metrics "gpu__time_duration.sum,dram__bytes.sum" \
+        "$program" -q --force -o "$steps/$name.run" --set train.steps=2 tests/gpu/resnet50.yaml >"$steps/$name.csv" || return 1
+    printf 'by Nsight Compute, some launches of the first step\n' >>"$out/kernels.txt"
+    figure "$(figures ncu "$steps/$name.csv" "$out/kernels.txt")"
+}
+
+# What cutting into micro-batches costs: one of 128 pictures, four of 128, four of 32.
+step_micro_batches() {
+    local run micro size
+    for run in 1:128 4:512 4:128; do
+        micro=${run%:*} size=${run#*:}
+        "$program" -q --force -o "$steps/$name.$micro.$size" --set train.precision=tf32 --set "data.batch=$size" \
+            --set data.train.synthetic.samples=2048 --set "pipeline.micro_batches=$micro" tests/gpu/resnet50.yaml || return 1
+    done
+    figure "$(figures micro "$steps/$name".{1.128,4.512,4.128}/metrics.jsonl)"
+}
+
+# Ours beside it where the steps before have measured it.
+step_pytorch() {
+    local status=0
+    python3 -B bench/pytorch_gpu.py --out "$steps/$name.json" || status=$?
+    if [ "$status" = "$skipped" ]; then skip "$(sed -n 's/^skipped: //p' "$steps/$name.log" | tail -n 1)"; fi
+    [ "$status" = 0 ] || return 1
+    figure "$(figures pytorch "$steps/$name.json" "$steps/resnet50_f32.run/metrics.jsonl" "$steps/resnet50_tf32.run/metrics.jsonl")"
 }
 
 step_nsys() {
@@ -320,6 +409,11 @@ step_nsys() {
     "$profiler" profile --trace=cuda,nvtx --force-overwrite=true -o "$out/profile" \
         "$program" -q --force -o "$steps/$name.run" --set train.steps=15 tests/gpu/resnet50.yaml || return 1
     figure "profile.nsys-rep"
+    # What is larger does not come back from that machine.
+    if [ "$(stat -c %s "$out/profile.nsys-rep")" -ge $((16 << 20)) ]; then
+        rm "$out/profile.nsys-rep"
+        figure "the profile has 16 MiB or more"
+    fi
 }
 
 # ---- running them ---------------------------------------------------------------------------------------------------------
@@ -371,7 +465,7 @@ report() {
     for name in "${names[@]}"; do cat "$steps/$name.row"; done >"$work/rows"
     {
         printf '%s\n%s, driver %s, %s\n' "$(date -u +%Y-%m-%d) $(git -C "$here" describe --always --dirty 2>/dev/null)" \
-            "${GPU_NAME:-no GPU}" "$(ask_gpu driver_version)" "$(figures peak "${GPU_NAME:-none}")"
+            "${GPU_NAME:-no GPU}" "${driver:-none}" "${peak:-}"
         figures table "$work/rows" || cat "$work/rows"
     } >"$out/table.txt"
     for name in "${names[@]}"; do
@@ -383,20 +477,57 @@ report() {
 run_all() {
     mkdir -p "$out" "$steps" || return 1
     # What an earlier run left is not this one's.
-    rm -rf "$steps"/*.row "$steps"/*.figure "$out"/*.trace.json "$work/cache"
+    rm -rf "$steps"/*.row "$steps"/*.figure "$out"/*.trace.json* "$out/kernels.txt" "$work/cache"
     unpack "$1" || return 1
     find_machine
-    alone build 240
-    alone gpu_tests 150
+    if ! is_ok preflight 60 || ! is_ok build 240; then
+        finish
+        return 1
+    fi
+    if is_part tests; then run_gpu_tests; fi
+    if is_part trainings; then run_trainings; fi
+    if is_part figures; then run_figures; fi
+    if is_part sanitizers; then run_sanitizers; fi
+    finish
+}
+
+is_part() { [[ ,$parts, == *,"$1",* ]]; }
+
+is_ok() {
+    alone "$@"
+    grep -q $'^[^\t]*\tok\t' "$steps/$1.row"
+}
+
+# gpu_train does some 90 trainings. Each makes new streams, and each stream finalises its plans again.
+run_gpu_tests() {
+    alone gpu_device 60
+    alone gpu_ops 120
+    alone gpu_profile 60
+    alone gpu_train 300
+    alone gpu_wide 60
+}
+
+run_trainings() {
+    together bits_f32 100 bits_tf32 100 mnist 120 golden_training 60 golden_predictions 100 golden_optimizers 150 \
+        golden_clipping 100 golden_models 100 golden_resnets 150
+}
+
+run_figures() {
     alone resnet50_f32 60
     alone resnet50_tf32 60
     alone enqueue 40
-    together bits_f32 100 bits_tf32 100 mnist 120 golden_training 60 golden_predictions 100 golden_optimizers 150 \
-        golden_clipping 100 golden_models 100 golden_resnets 150
-    together memcheck_ops 120 racecheck_ops 120 synccheck_ops 120 memcheck_training 120 racecheck_training 120 \
-        synccheck_training 120 other_tests 160
+    alone ops_f32 60
+    alone ops_tf32 60
+    alone micro_batches 100
+    alone pytorch 120
+    alone ncu 100
     alone nsys 40
-    finish
+}
+
+run_sanitizers() {
+    together memcheck_ops 200 racecheck_ops 200 synccheck_ops 200 initcheck_ops 200 memcheck_training 200 \
+        racecheck_training 200 synccheck_training 200 initcheck_training 200
+    alone other_tests 160
 }
 
 finish() {
@@ -439,6 +570,81 @@ test_table() {
     return 0
 }
 
+# Stands for a program of that machine: $1 is its path, the rest its lines.
+write_fake() {
+    local path=$1
+    shift
+    printf '%s\n' '#!/usr/bin/env bash' "$@" >"$path"
+    chmod +x "$path"
+}
+
+# gpipe-train's files as far as figures read them: 36 steps and a timeline.
+write_fake_program() {
+    # shellcheck disable=SC2016 # for that program
+    write_fake "$1" 'while [ $# -gt 0 ]; do case $1 in -o) run=$2 ;; --trace) trace=$2 ;; esac; shift; done' 'mkdir -p "$run"' \
+        "for step in {1..36}; do echo '{\"event\": \"step\", \"samples\": 100, \"seconds\": 0.5}'; done >\"\$run/metrics.jsonl\"" \
+        "[ -z \"\${trace:-}\" ] || python3 -B '$here/scripts/gpu-figures.py' made-up-trace >\"\$trace\""
+}
+
+# A machine with programs that only say what the real ones would. cmake "builds" the tests.
+write_fake_machine() {
+    local fake=$1
+    mkdir -p "$fake/torch"
+    # shellcheck disable=SC2016 # for that program
+    write_fake "$fake/nvidia-smi" 'case $1 in *compute_cap*) echo 9.0 ;; *name*) echo NVIDIA H200 ;; *) echo 580.1 ;; esac'
+    # shellcheck disable=SC2016 # for that program
+    write_fake "$fake/nvcc" 'while [ $# -gt 0 ]; do [ "$1" != -o ] || out=$2; shift; done' '[ -n "${out:-}" ] || exit 0' \
+        'printf "%s\n" "#!/bin/sh" "echo \"$FAKE_SAYS\"; exit $FAKE_STATUS" >"$out"; chmod +x "$out"'
+    write_fake "$fake/cmake" "mkdir -p '$build/tests'; cp '$fake'/build/* '$build/tests/'; mv '$build/tests/gpipe-train' '$build/'"
+    write_fake "$fake/ncu" "printf '%s\\n' '\"ID\",\"Kernel Name\",\"gpu__time_duration.sum\",\"dram__bytes.sum\"' '\"0\",\"gp_kernel_sgd(a)\",\"5\",\"9\"'"
+    # shellcheck disable=SC2016 # for that program
+    write_fake "$fake/nsys" 'while [ $# -gt 0 ]; do [ "$1" != -o ] || out=$2; shift; done; echo profile >"$out.nsys-rep"'
+    echo 'raise ImportError("none here")' >"$fake/torch/__init__.py"
+    mkdir -p "$fake/build"
+    write_fake_program "$fake/build/gpipe-train"
+    write_fake "$fake/build/test_gpu_device" "echo '[  PASSED  ] 9 test(s).'"
+    write_fake "$fake/build/test_gpu_ops" "echo 'skipped: the machine has no GPU'; exit 77"
+    write_fake "$fake/build/count_work" "echo 'samples 100'; echo 'conv_forward f32 1e12 1e9'"
+    write_fake "$fake/build/time_ops" "echo 'samples 64'; echo 'copy 4e12'; echo 'forward a relu_forward f32 1e6 3e9 0.001'"
+}
+
+# In a process of its own, as everything that follows it; $1: what the preflight's program says, $2: its exit status.
+run_fake() {
+    local fake=$work/fake
+    FAKE_SAYS=$1 FAKE_STATUS=$2 PATH=$fake:$PATH PYTHONPATH=$fake "$self" "${@:3}" >"$work/fake.log" 2>&1
+}
+
+row_is() { grep -qE "^$1 +$2 +[0-9]+ +$3" "$out/table.txt" || { cat "$out/table.txt" && false; }; }
+
+# Without a driver nothing is built. With one every step of a part runs, and its figure is made of what its program says.
+test_steps() {
+    write_fake_machine "$work/fake"
+    run_fake 'no driver: the machine has none for its GPU' 1 && must false
+    must row_is preflight FAILED 'no driver: the machine has none for its GPU$'
+    must [ "$(wc -l <"$work/rows")" = 1 ]
+    must [ ! -e "$build/gpipe-train" ]
+    must run_fake '1 x NVIDIA H200' 0 --parts figures
+    must row_is preflight ok '1 x NVIDIA H200$'
+    must row_is build ok 'sm_90, '
+    must row_is resnet50_f32 ok '200 images/s \(steps alone: 200\), 10.0 GFLOP'
+    must row_is enqueue ok 'median 25 µs'
+    must row_is ops_tf32 ok 'a copy moves 4000 GB/s, own kernels 3000 GB/s \(75 %\)'
+    must row_is micro_batches ok '200 images/s in one micro-batch; four of its size 200 \(1.00 times\)'
+    must row_is pytorch skipped 'PyTorch cannot be imported: none here$'
+    must row_is ncu ok '1 own kernels in kernels.txt$'
+    must row_is nsys ok profile.nsys-rep
+    must grep -q '^forward  relu_forward  *f32  *1 ' "$out/kernels.txt"
+    must [ "$(find "$out" -type f | wc -l)" -le 8 ]
+    run_fake '1 x NVIDIA H200' 0 --parts tests && must false
+    must row_is gpu_device ok '9 test\(s\) passed$'
+    must row_is gpu_ops FAILED 'the machine has no GPU$'
+    must row_is gpu_wide skipped 'test_gpu_wide is not built$'
+    must [ -z "$(sed -n '/^resnet50/p' "$work/rows")" ]
+    run_fake '1 x NVIDIA H200' 0 --parts tests,other && must false
+    must grep -q '^gpu-check: --parts needs some of' "$work/fake.log"
+    rm -r "$build"
+}
+
 test_wrapper() {
     local on_gpu=$here/scripts/on-gpu.sh
     export GPIPE_PROGRAM=echo
@@ -452,6 +658,7 @@ test_pack() {
     must make_pack "$work/packed" >"$work/packed.log"
     unpack "$work/packed"
     local file
+    if [ -d /usr/local/cuda/include/nvtx3 ]; then must [ -s "$pack/cuda/nvtx3/nvToolsExt.h" ]; fi
     for file in include/{yaml,jansson,jansson_config,zlib,zconf,xxhash,cmocka}.h lib/lib{yaml,jansson,z,xxhash,cmocka}.so; do
         must [ -s "$pack/$file" ]
     done
@@ -473,9 +680,10 @@ self_test() {
     export GPU_CHECK_WORK=$work OUT=$out GPU_NAME=
     must figures --self-test
     must test_table
+    must test_steps
     must test_wrapper
     must test_pack
-    echo "gpu-check: steps, table, wrapper and pack do what they are for"
+    echo "gpu-check: steps, preflight, table, wrapper and pack do what they are for"
 }
 
 case "${1-}" in
@@ -485,6 +693,14 @@ case "${1-}" in
     "step_$name"
     ;;
 --self-test) self_test ;;
--*) sed -n '2,12s/^# \{0,1\}//p' "$self" && exit 2 ;;
+--parts)
+    parts=${2:-}
+    if [[ ! $parts =~ ^(tests|trainings|figures|sanitizers)(,(tests|trainings|figures|sanitizers))*$ ]]; then
+        echo "gpu-check: --parts needs some of tests,trainings,figures,sanitizers, not \"$parts\"" >&2
+        exit 2
+    fi
+    run_all "${3:-}"
+    ;;
+-*) sed -n '2,15s/^# \{0,1\}//p' "$self" && exit 2 ;;
 *) run_all "${1:-}" ;;
 esac

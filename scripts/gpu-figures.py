@@ -422,6 +422,8 @@ def write_table(path, text):
 def main(words):
     if words == ["--self-test"]:
         return self_test()
+    if words == ["made-up-trace"]:
+        return print(json.dumps({"traceEvents": made_up_trace()}))
     if len(words) == 2 and words[0] == "--try":
         return try_program(words[1])
     if len(words) == 4 and words[0] == "ops":

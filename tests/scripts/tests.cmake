@@ -30,9 +30,10 @@ if(NOT GP_SANITIZE)
   gp_script_test(check_barriers_itself scripts/check-barriers.py --self-test --build ${PROJECT_BINARY_DIR})
 endif()
 
-# Of what wants a GPU: figures from made-up files, the table, and the pack, which is made and configured with.
+# Of what needs a GPU: figures from made-up files, steps on a made-up machine, the table, and the pack, which is made and
+# configured with.
 if(NOT GP_SANITIZE)
   add_test(NAME gpu_check_itself COMMAND ${PROJECT_SOURCE_DIR}/scripts/gpu-check.sh --self-test)
-  set_tests_properties(gpu_check_itself PROPERTIES LABELS "scripts" TIMEOUT 120)
+  set_tests_properties(gpu_check_itself PROPERTIES LABELS "scripts" TIMEOUT 240)
 endif()
 gp_script_test(ci_times_itself scripts/ci-times.py --self-test)
