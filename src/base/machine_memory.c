@@ -176,6 +176,12 @@ gp_memory_limit gp_machine_memory_least(const gp_machine_memory *memory) {
     return (gp_memory_limit)least;
 }
 
+size_t gp_machine_memory_free(void) {
+    gp_machine_memory memory;
+    gp_machine_memory_read("", &memory);
+    return gp_machine_memory_left(&memory, gp_machine_memory_least(&memory));
+}
+
 const char *gp_memory_limit_name(gp_memory_limit limit) {
     static const char *const names[GP_MEMORY_LIMITS] = {"the machine's memory", "the control group's memory (cgroup)",
                                                         "the address space (RLIMIT_AS, ulimit -v)"};

@@ -27,6 +27,8 @@ void gp_machine_memory_read(const char *root, gp_machine_memory *out);
 size_t gp_machine_memory_left(const gp_machine_memory *memory, gp_memory_limit limit);
 /* The limit that leaves least. */
 gp_memory_limit gp_machine_memory_least(const gp_machine_memory *memory);
+/* What the process may still take under all three; SIZE_MAX: no limit is known. */
+size_t gp_machine_memory_free(void);
 /* "the machine's memory", "the control group's memory (cgroup)", "the address space (RLIMIT_AS, ulimit -v)" */
 const char *gp_memory_limit_name(gp_memory_limit limit);
 

@@ -121,10 +121,8 @@ static gp_status seconds_before_run(const gp_session *session, double *out, gp_e
 
 /* Of what one host device may take where it does not say. */
 static size_t memory_at_a_time(const search *s) {
-    gp_machine_memory machine;
     int on_host = count_on_host(s);
-    gp_machine_memory_read("", &machine);
-    size_t left = gp_machine_memory_left(&machine, gp_machine_memory_least(&machine));
+    size_t left = gp_machine_memory_free();
     return on_host && left < SIZE_MAX ? left / 2 / (size_t)on_host + 1 : 0;
 }
 

@@ -209,7 +209,7 @@ static gp_plan_request request_plan(const gp_session *session, const choice *wit
                              .lockstep = config->pipeline.lockstep,
                              .sizes = sizes,
                              .size_count = list_sizes(session, sizes),
-                             .host_memory = gp_machine_memory()};
+                             .host_memory = gp_machine_memory_free()};
 }
 
 static gp_status make_cut(const gp_session *session, const choice *with, const int64_t *layers, gp_plan **out,
