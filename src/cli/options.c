@@ -35,11 +35,11 @@ const char *gp_options_help(void) {
            "                        each worker's time went to; with --plan, the workers' programs too\n"
            "  --help, --version\n"
            "\n"
-           "No output may be a file that the configuration reads. The run folder may be a link, the files in it may not.\n"
+           "No output may be a file that the configuration reads. The run folder may be a link; its files may not.\n"
            "The run folder gets metrics.jsonl, model.safetensors, best.safetensors where train.eval_every is set,\n"
            "snapshots as train.save_every says, and config.yaml, the configuration as it ran.\n"
-           "Ctrl-C and SIGTERM end the run after the current step, with everything saved; a second one at once. Either is\n"
-           "ignored if the parent process ignores it.\n"
+           "Ctrl-C and SIGTERM end the run after the current step, with everything saved; a second one at once.\n"
+           "Either is ignored if the parent process ignores it.\n"
            "Exit status: 0 done; 1 the run failed; 2 the command line or the configuration is wrong.\n";
 }
 
