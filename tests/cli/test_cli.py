@@ -387,6 +387,10 @@ class Config(Group):
                    "pipeline:\n  devices: [{cpu: {count: 4096}}]\n  micro_batches: 4096\n" % ("relu, " * 4095))
         self.expect(["--plan", "many.yaml"], 2, "gpipe-train: many.yaml:7:18: pipeline.micro_batches: 4096 micro-batches "
                     "times 4096 stages are more than 8388608\n")
+        slow = ["--plan", *sets(["pipeline.micro_batches=2048", "data.train={tensors: none}"]), "many.yaml"]
+        missing = "gpipe-train: --set data.train={tensors: none}: none: cannot be opened: No such file or directory\n"
+        self.expect(slow, 1, missing, out="planning 2048 micro-batches on 4096 stages, which takes seconds\n")
+        self.expect(["-q", *slow], 1, missing, out="")
 
     def test_expanded_it_trains_to_the_same_bits(self):
         """As a list of layers, which expands to itself; what was changed by --set is in it."""
