@@ -44,6 +44,17 @@ static size_t byte_of(finder *f, size_t index) {
     return f->at;
 }
 
+/* Bytes of the blank or line break that ends before `to`; 0: something else does. YAML 1.1 knows three breaks beyond
+ * ASCII: U+0085, U+2028 and U+2029. */
+static size_t blank_before(const char *text, size_t to) {
+    static const char *const blanks[] = {" ", "\t", "\r", "\n", "\xC2\x85", "\xE2\x80\xA8", "\xE2\x80\xA9"};
+    for (size_t i = 0; i < sizeof blanks / sizeof *blanks; i++) {
+        size_t bytes = strlen(blanks[i]);
+        if (bytes <= to && memcmp(text + to - bytes, blanks[i], bytes) == 0) return bytes;
+    }
+    return 0;
+}
+
 /* Where the text of an event ends. libyaml has a block scalar end where the next token begins, which takes blank lines
  * and the indentation of a comment with it. */
 static size_t end_of(finder *f, const yaml_event_t *event) {
@@ -51,7 +62,7 @@ static size_t end_of(finder *f, const yaml_event_t *event) {
     if (event->type != YAML_SCALAR_EVENT ||
         (event->data.scalar.style != YAML_LITERAL_SCALAR_STYLE && event->data.scalar.style != YAML_FOLDED_SCALAR_STYLE))
         return to;
-    while (to > 0 && strchr(" \t\r\n", f->text[to - 1])) to--;
+    for (size_t blank; (blank = blank_before(f->text, to)) > 0;) to -= blank;
     return to;
 }
 

@@ -68,6 +68,8 @@ static void what_follows_a_block_scalar_stays(void **state) {
     expect_spliced("pipeline:\n  balance:\n    - 4\n    - |-\n      6\n\n# comment\n",
                    "pipeline:\n  balance:\n    [4, 8]\n\n# comment\n");
     expect_spliced("pipeline:\n  balance: |-\n    auto\n\n", "pipeline:\n  balance: [4, 8]\n\n");
+    expect_spliced("pipeline:\n  balance: >-\n    auto\xE2\x80\xA8# comment",
+                   "pipeline:\n  balance: [4, 8]\xE2\x80\xA8# comment");
     expect_spliced("pipeline:\n  balance: |+\n\n\n", "pipeline:\n  balance: [4, 8]\n\n\n");
 }
 
