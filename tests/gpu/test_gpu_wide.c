@@ -313,7 +313,7 @@ int main(void) {
     if (!gpu_is_there()) return GPU_SKIPPED;
     side = gpu_is_real() ? 64 : 8;
     middle = gpu_is_real() ? (INT64_C(1) << 31) / (int64_t)sample_floats() - 1 : 4;
-    samples = middle + 3 * WINDOW;
+    samples = middle + INT64_C(3) * WINDOW;
     if (!memory_is_free()) return GPU_SKIPPED;
     machine = gp_cuda;
     watched = *gp_cuda;
