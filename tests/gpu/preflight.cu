@@ -1,6 +1,6 @@
-/* What every other step of scripts/gpu-check.sh needs, in seconds: a driver, a GPU, one kernel built for it, memory that comes
- * back, and handles of cuDNN and cuBLASLt. Prints one sentence; exit status 1 when something is missing. Built by nvcc alone;
- * without a GPU it says so. */
+/* What every other step of scripts/gpu-check.sh needs, in seconds: a driver, a GPU, one kernel built for it, memory
+ * that comes back, and handles of cuDNN and cuBLASLt. Prints one sentence; exit status 1 when something is missing.
+ * Built by nvcc alone; without a GPU it says so. */
 #include <cstdio>
 #include <dlfcn.h>
 

@@ -21,7 +21,7 @@ endfunction()
 
 gp_gpu_test(gpu_device 60 gp_op_cases gp_cuda)
 gp_gpu_test(gpu_ops 180 gp_op_cases gp_cuda gp_ref)
-gp_gpu_test(gpu_train 240 gp_op_cases gp_cuda gp_pipeline gp_cpu)
+gp_gpu_test(gpu_train 600 gp_op_cases gp_cuda gp_pipeline gp_cpu)
 target_sources(test_gpu_train PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
 target_sources(test_gpu_train_on_host PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../pipeline/harness.c)
 

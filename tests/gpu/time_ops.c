@@ -4,8 +4,9 @@
  *   samples <of the micro-batch>
  *   copy <bytes that a copy within the device reads and writes in a second>
  *   <pass> <layer> <op> <tf32 or f32> <floating-point operations> <bytes> <seconds, the median>
- * with a line for each op and each pass: forward, backward (gradients of weights are overwritten), adding (they add up) and
- * step. scripts/gpu-figures.py makes a table of it. Built with GPU_ON_HOST, host memory stands in the GPU's place. */
+ * with a line for each op and each pass: forward, backward (gradients of weights are overwritten), adding (they add up)
+ * and step. scripts/gpu-figures.py makes a table of it. Built with GPU_ON_HOST, host memory stands in the GPU's place.
+ */
 #include <stdio.h>
 #include <string.h>
 
