@@ -1,6 +1,6 @@
 gp_test(cut "unit" 60 gp_balance)
 gp_test(partition "unit" 60 gp_balance)
-gp_test(cost "unit" 60 gp_balance gp_ref gp_cpu)
+gp_test(cost "unit;machine" 60 gp_balance gp_ref gp_cpu)
 gp_test(profile "unit;fault" 60 gp_balance gp_ref gp_cpu)
 gp_test(what_if "unit;fault" 60 gp_balance)
 gp_test(measure "unit" 60 gp_balance gp_ref)

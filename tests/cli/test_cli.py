@@ -15,6 +15,7 @@ import pty
 import random
 import re
 import resource
+import shlex
 import shutil
 import signal
 import struct
@@ -821,6 +822,25 @@ class Plan(Group):
             self.assertIn(word, process.out)
         self.expect(["--plan", "-o", "run", "c.yaml"], 0, out=process.out)
         self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors"])
+
+    def test_readmes_examples(self):
+        """What README says of the digits' plan, on every processor; "…" stands for what it leaves out."""
+        with open(os.path.join(HERE, "../../README.md"), encoding="utf-8") as file:
+            blocks = [block for block in file.read().split("```")[1::2] if "stages\n" in block or "does not fit" in block]
+        os.mkdir(self.path("configs"))
+        shutil.copy(os.path.join(HERE, "../../configs/digits.yaml"), self.path("configs"))
+        os.makedirs(self.path("data/digits"))
+        for name, count in (("train", 1437), ("eval", 360)):
+            write_tensors(self.path(f"data/digits/{name}.safetensors"), x=("F32", [count, 1, 8, 8], bytes(count * 256)),
+                          y=("I64", [count], bytes(count * 8)))
+        plan, refusal = blocks
+        command, message = refusal.strip().splitlines()
+        arguments = shlex.split(command)[2:]
+        self.assertEqual(command.split()[:2], ["$", "build/gpipe-train"])
+        for options, wanted, got in (["--plan", "configs/digits.yaml"], plan, "out"), (arguments, message, "err"):
+            text = getattr(self.run_program(*options), got)
+            pattern = ".*".join(re.escape(part) for part in wanted.strip("\n").split("…"))
+            self.assertTrue(re.search(pattern, text, re.DOTALL), (wanted, text))
 
     def test_it_is_the_plan_of_the_run(self):
         """-v prints the plan before it trains; its norms are in the plan where there is clip_norm, and else its own."""

@@ -186,7 +186,7 @@ class Search(unittest.TestCase):
         self.write("c.yaml", text)
         plans = self.search()["plans"]
         memories = sorted({max(plan["memory"]) for plan in plans})
-        for limit in memories[:: max(1, len(memories) // 12)]:
+        for limit in memories[:: max(1, len(memories) // 6)]:
             self.write("c.yaml", text.replace("[cpu, cpu]", "[{cpu: {memory: %d, count: 2}}]" % limit))
             process = self.run_program("--search", "--profile", "p.json", "--write", "c.yaml")
             self.assertEqual((process.returncode, process.stderr), (0, ""))

@@ -8,13 +8,13 @@ function(gp_cli_test group labels seconds)
 endfunction()
 
 gp_cli_test(usage "unit" 120)
-gp_cli_test(config "unit" 120)
+gp_cli_test(config "unit;machine" 120)
 gp_cli_test(folder "unit" 120)
 gp_cli_test(cuts "pipeline" 300)
 gp_cli_test(signals "fault" 600)
 gp_cli_test(streams "fault" 120)
 gp_cli_test(failures "fault" 300)
-gp_cli_test(plan "unit" 300)
+gp_cli_test(plan "unit;machine" 300)
 gp_cli_test(norms "unit" 300)
 gp_cli_test(predictions "unit" 300)
 gp_cli_test(resnet "pipeline" 300)
@@ -38,7 +38,7 @@ add_test(NAME cli_resume COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR
 set_tests_properties(cli_kills cli_resume PROPERTIES LABELS "cli;fault" TIMEOUT 1200)
 add_test(NAME cli_balance COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_balance.py
                                   $<TARGET_FILE:gpipe-balance> $<TARGET_FILE:gpipe-train>)
-set_tests_properties(cli_balance PROPERTIES LABELS "cli;unit;fault" TIMEOUT 300)
+set_tests_properties(cli_balance PROPERTIES LABELS "cli;unit;fault;machine" TIMEOUT 300)
 # Minutes under a sanitizer, which sees the same code in the others.
 if(NOT GP_SANITIZE)
   gp_cli_test(mnist "training" 600)
@@ -55,7 +55,7 @@ add_test(NAME cli_memory COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR
 set_tests_properties(cli_memory PROPERTIES LABELS "cli;unit" TIMEOUT 300)
 add_test(NAME cli_search COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_search.py
                                  $<TARGET_FILE:gpipe-balance> $<TARGET_FILE:gpipe-train>)
-set_tests_properties(cli_search PROPERTIES LABELS "cli;unit" TIMEOUT 300)
+set_tests_properties(cli_search PROPERTIES LABELS "cli;unit;machine" TIMEOUT 300)
 add_test(NAME cli_files COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_files.py
                                 $<TARGET_FILE:gpipe-train> $<TARGET_FILE:gpipe-balance>)
 set_tests_properties(cli_files PROPERTIES LABELS "cli;fault" TIMEOUT 300)

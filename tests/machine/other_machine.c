@@ -2,7 +2,7 @@
  * must hold there too.
  *
  * GP_MACHINE_WEIGHTS=16: oneDNN chooses weights in blocks of 16 channels, as it does with AVX-512. Its reference code
- * computes with them, which is up to 1000 times slower.
+ * computes with them, up to 1000 times slower: convolutions of more than MOST_PRODUCTS products stay as they are.
  * GP_MACHINE_SCRATCHPAD=N: oneDNN asks for N bytes of scratchpad more (with AVX-512, products ask for 32 to 256 KiB).
  * GP_MACHINE_PROCESSORS=N: the process may run on N processors.
  * Any thread may call. */
@@ -33,22 +33,42 @@ __attribute__((constructor)) static void begin(void) {
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
+enum { MOST_PRODUCTS = 200000 };
+
 static bool is_free(const_dnnl_memory_desc_t layout) {
     dnnl_format_kind_t kind = dnnl_format_kind_undef;
     return dnnl_memory_desc_query(layout, dnnl_query_format_kind, (void *)&kind) == dnnl_success &&
            kind == dnnl_format_kind_any;
 }
 
-/* The layout that stands for a free choice: blocks of 16 channels. `*made` is the caller's to destroy; NULL if the
- * choice is not free, or nothing is to be changed. */
-static const_dnnl_memory_desc_t widen(const_dnnl_memory_desc_t weights, bool outputs_last, dnnl_memory_desc_t *made) {
+static int dims_of(const_dnnl_memory_desc_t layout, dnnl_dims_t **dim) {
     int rank = 0;
+    return dnnl_memory_desc_query(layout, dnnl_query_ndims_s32, (void *)&rank) == dnnl_success &&
+                   dnnl_memory_desc_query(layout, dnnl_query_dims, (void *)dim) == dnnl_success
+               ? rank
+               : 0;
+}
+
+/* Products of a convolution: for each element of its output, the weights of one output channel. */
+static double products_of(int rank, const dnnl_dims_t weights, const_dnnl_memory_desc_t output) {
     dnnl_dims_t *dim = NULL;
+    int output_rank = dims_of(output, &dim);
+    double products = 1;
+    for (int d = 0; d < output_rank; d++) products *= (double)(*dim)[d];
+    for (int d = rank - 3; d < rank; d++) products *= (double)weights[d];
+    return products;
+}
+
+/* The layout that stands for a free choice: blocks of 16 channels. `*made` is the caller's to destroy; NULL if the
+ * weights stay as they are. */
+static const_dnnl_memory_desc_t widen(const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t output,
+                                      bool outputs_last, dnnl_memory_desc_t *made) {
+    dnnl_dims_t *dim = NULL;
+    int rank = 0;
     *made = NULL;
-    if (!machine.wide || !is_free(weights) ||
-        dnnl_memory_desc_query(weights, dnnl_query_ndims_s32, (void *)&rank) != dnnl_success ||
-        dnnl_memory_desc_query(weights, dnnl_query_dims, (void *)&dim) != dnnl_success)
-        return weights;
+    if (!machine.wide || !is_free(weights)) return weights;
+    rank = dims_of(weights, &dim);
+    if (rank == 0 || products_of(rank, *dim, output) > MOST_PRODUCTS) return weights;
     dnnl_format_tag_t tag = outputs_last ? dnnl_OIhw16i16o : dnnl_OIhw16o16i;
     if (rank == 5) {
         bool depthwise = (*dim)[1] == 1 && (*dim)[2] == 1;
@@ -63,7 +83,7 @@ dnnl_status_t dnnl_convolution_forward_primitive_desc_create(
     const_dnnl_memory_desc_t output, const dnnl_dims_t strides, const dnnl_dims_t dilates, const dnnl_dims_t before,
     const dnnl_dims_t after, const_dnnl_primitive_attr_t attributes) {
     dnnl_memory_desc_t made;
-    const_dnnl_memory_desc_t wide = widen(weights, true, &made);
+    const_dnnl_memory_desc_t wide = widen(weights, output, true, &made);
     dnnl_status_t status = REAL(dnnl_convolution_forward_primitive_desc_create)(
         out, engine, kind, algorithm, input, wide, bias, output, strides, dilates, before, after, attributes);
     if (made) dnnl_memory_desc_destroy(made);
@@ -76,7 +96,7 @@ dnnl_status_t dnnl_convolution_backward_data_primitive_desc_create(
     const dnnl_dims_t dilates, const dnnl_dims_t before, const dnnl_dims_t after, const_dnnl_primitive_desc_t hint,
     const_dnnl_primitive_attr_t attributes) {
     dnnl_memory_desc_t made;
-    const_dnnl_memory_desc_t wide = widen(weights, false, &made);
+    const_dnnl_memory_desc_t wide = widen(weights, output, false, &made);
     dnnl_status_t status = REAL(dnnl_convolution_backward_data_primitive_desc_create)(
         out, engine, algorithm, input, wide, output, strides, dilates, before, after, hint, attributes);
     if (made) dnnl_memory_desc_destroy(made);
@@ -89,14 +109,15 @@ dnnl_status_t dnnl_convolution_backward_weights_primitive_desc_create(
     const dnnl_dims_t strides, const dnnl_dims_t dilates, const dnnl_dims_t before, const dnnl_dims_t after,
     const_dnnl_primitive_desc_t hint, const_dnnl_primitive_attr_t attributes) {
     dnnl_memory_desc_t made;
-    const_dnnl_memory_desc_t wide = widen(weights, true, &made);
+    const_dnnl_memory_desc_t wide = widen(weights, output, true, &made);
     dnnl_status_t status = REAL(dnnl_convolution_backward_weights_primitive_desc_create)(
         out, engine, algorithm, input, wide, bias, output, strides, dilates, before, after, hint, attributes);
     if (made) dnnl_memory_desc_destroy(made);
     return status;
 }
 
-/* ---- scratchpads, which are bytes, or nothing ---------------------------------------------------------------------- */
+/* ---- scratchpads, which are bytes, or nothing ----------------------------------------------------------------------
+ */
 
 size_t dnnl_memory_desc_get_size(const_dnnl_memory_desc_t layout) {
     size_t bytes = REAL(dnnl_memory_desc_get_size)(layout);

@@ -12,6 +12,8 @@ gp_script_test(check_headers scripts/check-headers.py --cc ${CMAKE_C_COMPILER})
 gp_script_test(check_headers_itself scripts/check-headers.py --self-test --cc ${CMAKE_C_COMPILER})
 gp_script_test(check_docs scripts/check-docs.py)
 gp_script_test(check_docs_itself scripts/check-docs.py --self-test)
+add_test(NAME test_isa_itself COMMAND ${PROJECT_SOURCE_DIR}/scripts/test-isa.sh --self-test)
+set_tests_properties(test_isa_itself PROPERTIES LABELS "scripts" TIMEOUT 120)
 
 # What nvcc made of the kernels: whole vectors, registers. Read from the library of this build.
 gp_script_test(check_kernels_itself scripts/check-kernels.py --self-test)

@@ -216,7 +216,7 @@ static void what_a_refusal_proposes_fits(void **state) {
             fixture_session(FIXTURE_CHANGES("pipeline.micro_batches=1", "pipeline.checkpoint=never", balance));
         size_t most = largest_arena(session);
         gp_session_close(&session);
-        for (int share = 1; share <= 15; share++) {
+        for (int share = 1; share <= 15; share += 2) {
             char devices[96], remedy[3][96];
             gp_error err = {0};
             snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu}}, {cpu: {memory: %zu}}]",
@@ -245,7 +245,7 @@ static void what_a_refusal_proposes_fits(void **state) {
             }
         }
     }
-    assert_true(proposed >= 10);
+    assert_true(proposed >= 5);
     assert_true(hopeless >= 3);
 }
 
