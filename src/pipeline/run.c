@@ -48,10 +48,7 @@ static void destroy_events(gp_worker *worker) {
 
 static gp_status create_marks(gp_worker *worker, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
-    int most = 0;
-    for (int m = 0; m < plan->mini_count; m++)
-        if (plan->minis[m].queues && plan->minis[m].queues->worker[worker->index].marks > most)
-            most = plan->minis[m].queues->worker[worker->index].marks;
+    int most = gp_run_marks(plan, worker->index);
     GP_RETURN_IF_FAILED(GP_NEW(&worker->marks, most, err));
     worker->mark_count = most;
     for (int i = 0; i < most; i++)

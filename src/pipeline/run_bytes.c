@@ -11,17 +11,19 @@ static size_t most_pieces(const gp_plan *plan) {
     return (size_t)most;
 }
 
-static size_t mark_bytes(const gp_plan *plan, int w) {
+int gp_run_marks(const gp_plan *plan, int worker) {
     int most = 0;
-    for (int m = 0; m < plan->mini_count; m++)
-        if (plan->minis[m].queues->worker[w].marks > most) most = plan->minis[m].queues->worker[w].marks;
-    return (size_t)most * (sizeof(gp_event *) + EVENT);
+    for (int m = 0; m < plan->mini_count; m++) {
+        const gp_program_queues *queues = plan->minis[m].queues;
+        if (queues && queues->worker[worker].marks > most) most = queues->worker[worker].marks;
+    }
+    return most;
 }
 
 /* There are at most 2^31 edges of 2^12 micro-batches: no sum overflows. */
 size_t gp_run_bytes(const gp_plan *plan) {
     size_t bytes = sizeof(gp_run) + (size_t)plan->workers * sizeof(gp_worker);
     bytes += plan->stages->edge_count * most_pieces(plan) * (sizeof(gp_mail) + (size_t)2 * EVENT);
-    for (int w = 0; w < plan->workers; w++) bytes += mark_bytes(plan, w);
+    for (int w = 0; w < plan->workers; w++) bytes += (size_t)gp_run_marks(plan, w) * (sizeof(gp_event *) + EVENT);
     return bytes;
 }

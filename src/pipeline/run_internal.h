@@ -84,6 +84,8 @@ static inline gp_mail *gp_run_mail(gp_run *run, uint32_t edge, uint16_t micro) {
     return &run->mail[(size_t)edge * (size_t)run->max_pieces + micro];
 }
 
+/* Events that mark places of the worker's queues, in the mini-batch that has most of them. */
+int gp_run_marks(const gp_plan *plan, int worker);
 /* Worker's thread: enqueues the program of a mini-batch, or waits until it is carried out, or both. */
 GP_MUST_USE gp_status gp_worker_step(gp_worker *worker, gp_error *err);
 /* Worker's thread: runs a routine with these slots. */
