@@ -7,13 +7,13 @@ add_test(NAME golden_training COMMAND python3 ${CMAKE_CURRENT_LIST_DIR}/test_tra
 set_tests_properties(golden_training PROPERTIES LABELS "unit;threads;machine" TIMEOUT 60)
 
 add_test(NAME golden_predictions COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_predictions.py $<TARGET_FILE:gpipe-train>)
-set_tests_properties(golden_predictions PROPERTIES LABELS "unit;threads;machine" TIMEOUT 120)
+set_tests_properties(golden_predictions PROPERTIES LABELS "unit;threads" TIMEOUT 120)
 
 add_test(NAME golden_optimizers COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_optimizers.py $<TARGET_FILE:gpipe-train>)
 set_tests_properties(golden_optimizers PROPERTIES LABELS "unit;threads" TIMEOUT 120)
 
 add_test(NAME golden_clipping COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_clipping.py $<TARGET_FILE:gpipe-train>)
-set_tests_properties(golden_clipping PROPERTIES LABELS "unit;threads;machine" TIMEOUT 120)
+set_tests_properties(golden_clipping PROPERTIES LABELS "unit;threads" TIMEOUT 120)
 
 add_test(NAME golden_sums COMMAND python3 -B ${CMAKE_CURRENT_LIST_DIR}/test_sums.py $<TARGET_FILE:gpipe-train>)
 set_tests_properties(golden_sums PROPERTIES LABELS "unit;threads;machine" TIMEOUT 60)

@@ -33,7 +33,7 @@ __attribute__((constructor)) static void begin(void) {
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-enum { MOST_PRODUCTS = 200000 };
+enum { MOST_PRODUCTS = 50000 };
 
 static bool is_free(const_dnnl_memory_desc_t layout) {
     dnnl_format_kind_t kind = dnnl_format_kind_undef;

@@ -216,11 +216,15 @@ static void what_a_refusal_proposes_fits(void **state) {
             fixture_session(FIXTURE_CHANGES("pipeline.micro_batches=1", "pipeline.checkpoint=never", balance));
         size_t most = largest_arena(session);
         gp_session_close(&session);
-        for (int share = 1; share <= 15; share += 2) {
+        session = fixture_session(FIXTURE_CHANGES("pipeline.micro_batches=16", "pipeline.checkpoint=always", balance));
+        size_t least = largest_arena(session), span = most - least;
+        gp_session_close(&session);
+        /* From less than any change makes fit to almost enough. */
+        for (size_t limit = least > 2 * span ? least - span : least / 2; limit < most; limit += 1 + span / 6) {
             char devices[96], remedy[3][96];
             gp_error err = {0};
-            snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu}}, {cpu: {memory: %zu}}]",
-                     most * (size_t)share / 16, most * (size_t)share / 16);
+            snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu}}, {cpu: {memory: %zu}}]", limit,
+                     limit);
             const char *changes[8] = {devices, "pipeline.micro_batches=1", "pipeline.checkpoint=never", balance};
             gp_status status = open_with(changes, &session, &err);
             gp_session_close(&session);
