@@ -22,11 +22,10 @@ double gp_now(void) {
 }
 
 const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
-    const double least = 1e-3, most = 1e6;
-    double size = fabs(loss);
+    const double most = 1e6;
     if (!isfinite(loss)) /* a sign of nan means nothing */
         snprintf(buffer, GP_LOSS_TEXT, "%s", gp_finite_name(gp_finite_of(loss)));
-    else if (loss == 0 || (size >= least && size < most))
+    else if (fabs(loss) < most)
         snprintf(buffer, GP_LOSS_TEXT, "%.4f", loss);
     else
         snprintf(buffer, GP_LOSS_TEXT, "%.4g", loss);

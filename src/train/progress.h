@@ -24,8 +24,8 @@ typedef struct gp_progress {
 
 double gp_now(void); /* seconds of a monotonic clock */
 
-/* A loss for people: "0.0123", "2.31e-05", "1.5e+73", "nan". Four decimals from 0.001 to a million, beyond that four
- * digits. buffer is returned. */
+/* A loss for people: "0.0123", "1.5e+73", "nan". Four decimals below a million, from there on four digits. buffer is
+ * returned. */
 enum { GP_LOSS_TEXT = 32 };
 const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss);
 
