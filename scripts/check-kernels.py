@@ -49,8 +49,8 @@ NOT_BY_FOUR = {
 
 # Blocks of 256 threads: four on a multiprocessor of 65,536 registers are 1,024 of its 2,048 threads.
 REGISTERS = 64
-# Three blocks: coordinates of 64 bits, for tensors beyond 2^31 elements alone.
-REGISTERS_OF = {"max_pool_backward_wide": 80, "avg_pool_backward_wide": 80}
+# Three blocks: coordinates of 64 bits, for tensors beyond 2^31 elements alone; forward average pooling adds in f64 as well.
+REGISTERS_OF = {"max_pool_backward_wide": 80, "avg_pool_backward_wide": 80, "avg_pool_forward_wide": 80}
 
 FATBIN, FATBIN_HEADER, FATBIN_ENTRY = 0xBA55ED50, struct.Struct("<IHHQ"), struct.Struct("<HHIQIIHHI")
 PTX, CUBIN = 1, 2

@@ -141,15 +141,10 @@ static size_t least_of_groups(const char *root, const hierarchy *its) {
 }
 
 static size_t read_cgroup(const char *root) {
-    hierarchy *both = calloc(2, sizeof *both);
-    if (!both) return SIZE_MAX;
-    hierarchy *v1 = &both[0], *v2 = &both[1];
-    v1->file = "memory.limit_in_bytes";
-    v2->file = "memory.max";
-    take_lines(root, "/proc/self/cgroup", take_group, v1, v2);
-    take_lines(root, "/proc/self/mountinfo", take_mount, v1, v2);
-    size_t first = least_of_groups(root, v1), second = least_of_groups(root, v2);
-    free(both);
+    hierarchy v1 = {.file = "memory.limit_in_bytes"}, v2 = {.file = "memory.max"};
+    take_lines(root, "/proc/self/cgroup", take_group, &v1, &v2);
+    take_lines(root, "/proc/self/mountinfo", take_mount, &v1, &v2);
+    size_t first = least_of_groups(root, &v1), second = least_of_groups(root, &v2);
     return first < second ? first : second;
 }
 

@@ -15,6 +15,9 @@ typedef enum calls_family {
     CALLS_FAMILIES
 } calls_family;
 
+/* The name of a realloc that makes a block smaller. */
+extern const char calls_shrinking[];
+
 const char *calls_family_name(calls_family family);
 
 /* From now on the `first`-th call of the family (from 1; 0: none) fails, and, where `on` is set, all that follow. */

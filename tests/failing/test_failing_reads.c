@@ -117,6 +117,12 @@ static bool was_only_closed(const char *failed) {
     return strcmp(failed, "close") == 0;
 }
 
+/* A plan is made without what the machine says of its memory, and with arrays that are larger than they need be. */
+static bool was_closed_or_unknown_or_large(const char *failed) {
+    return was_only_closed(failed) || strcmp(failed, "fopen") == 0 || strcmp(failed, "fclose") == 0 ||
+           strcmp(failed, calls_shrinking) == 0;
+}
+
 /* Reports what was planned, and its programs as text there and back. */
 static gp_status report(const gp_plan *plan, gp_error *err) {
     char *text = NULL;
@@ -199,7 +205,7 @@ static void write_searched(void) {
 static bool was_closed_or_unknown(const char *failed) {
     return was_only_closed(failed) || strcmp(failed, "aligned_alloc") == 0 || strcmp(failed, "fopen") == 0 ||
            strcmp(failed, "opendir") == 0 || strcmp(failed, "fclose") == 0 || strcmp(failed, "stat") == 0 ||
-           strcmp(failed, "flock") == 0 || strcmp(failed, "fstat") == 0;
+           strcmp(failed, "flock") == 0 || strcmp(failed, "fstat") == 0 || strcmp(failed, calls_shrinking) == 0;
 }
 
 static gp_status take_all(gp_loader *loader, gp_error *err) {
@@ -234,8 +240,8 @@ static gp_status load_data(gp_error *err) {
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static const each_scenario expanding = {"expand", NULL, expand_configuration, was_only_closed, 500};
-static const each_scenario planning = {"plan", NULL, plan, was_only_closed, 500};
-static const each_scenario planning_builtin = {"plan resnet18", NULL, plan_builtin, was_only_closed, 100};
+static const each_scenario planning = {"plan", NULL, plan, was_closed_or_unknown_or_large, 500};
+static const each_scenario planning_builtin = {"plan resnet18", NULL, plan_builtin, was_closed_or_unknown_or_large, 100};
 static const each_scenario loading = {"data", NULL, load_data, was_only_closed, 400};
 
 static const each_scenario balancing = {"balance", write_balanced, balance, was_closed_or_unknown, 160};
