@@ -94,14 +94,21 @@ gp_status gp_inputs_check_output(const gp_config *config, const char *option, co
                    stream);
 }
 
+/* Whether `own` holds the weights that the run begins with, and loses them before the new model is whole. */
+static bool loses_init(const gp_config *config, const char *own, char text[MOST_TEXT]) {
+    bool is_model = strcmp(strrchr(own, '/'), "/model.safetensors") == 0;
+    return !is_model && access(own, F_OK) == 0 && find_init(config, own, text);
+}
+
 /* One file that a run writes or removes. */
 static gp_status check_own(const gp_config *config, const char *folder, const char *own, const char *trace,
                            gp_error *err) {
     char text[MOST_TEXT];
     bool is_config = gp_file_is(own, config->path) && strcmp(strrchr(own, '/'), "/config.yaml") == 0;
-    if (!is_config && find_input(config, own, text))
-        return gp_fail(err, GP_USAGE, "-o %s: the run would write over %s, which is %s: choose another folder", folder,
-                       own, text);
+    if ((!is_config && find_input(config, own, text)) || loses_init(config, own, text))
+        return gp_fail(err, GP_USAGE,
+                       "-o %s: the run would remove or write over %s, which is %s: choose another folder with -o",
+                       folder, own, text);
     if (trace && gp_file_is(trace, own))
         return gp_fail(err, GP_USAGE, "--trace %s: is %s, which the run writes: choose another name", trace, own);
     return GP_OK;

@@ -13,8 +13,8 @@
 GP_MUST_USE gp_status gp_inputs_check_output(const gp_config *config, const char *option, const char *path,
                                              gp_error *err);
 /* The same for all that a run writes and removes in its folder, which is there; `trace`: the timeline's file, which may
- * be none of these; NULL: there is no timeline. Two exceptions: gp_folder_check_config decides about
- * config.yaml. The file of train.init is read before it is written over, and stays until the new model is whole. */
+ * be none of these; NULL: there is no timeline. Two exceptions: gp_folder_check_config decides about config.yaml, and
+ * train.init may be the folder's model.safetensors, which stays until the new model is whole. */
 GP_MUST_USE gp_status gp_inputs_check_folder(const gp_config *config, const char *folder, const char *trace,
                                              gp_error *err);
 

@@ -46,7 +46,7 @@ static gp_status start_saver(gp_trainer *t, gp_error *err) {
     return status;
 }
 
-/* But not the file that this run began with, which a new one replaces when there is one. */
+/* The model that this run begins with stays until the new model replaces it. */
 static gp_status remove_file(const gp_trainer *t, const char *path, gp_error *err) {
     const char *init = t->session->config->train.init;
     if (!(init && gp_file_is(path, init)) && unlink(path) != 0 && errno != ENOENT)

@@ -246,8 +246,8 @@ class Inputs(Files):
             os.symlink("run/" + name, self.path("d.safetensors"))
             for how in ("--force", "--resume"):
                 self.refused(["-o", "run", how, *SAVING, "c.yaml"],
-                             "-o run: the run would write over run/%s, which is the file of data.train.tensors %s: choose another "
-                             "folder" % (name, self.PLACE))
+                             "-o run: the run would remove or write over run/%s, which is the file of data.train.tensors %s: "
+                             "choose another folder with -o" % (name, self.PLACE))
             os.unlink(self.path("d.safetensors"))
             os.rename(self.path("run/" + name), self.path("d.safetensors"))
 
@@ -272,6 +272,37 @@ class Inputs(Files):
             self.assertEqual((process.returncode, content(self.path("out"))), (
                 2, b"gpipe-train: %s /dev/stderr: is the file that standard error goes to: choose another name\n" % option.encode()))
             self.assertFalse(os.path.exists(self.path("run")))
+
+    def test_what_a_run_begins_with_is_not_lost(self):
+        """Its first snapshot would remove later ones, and its first evaluation would write over the best model."""
+        evaluating = ["--set", "data.eval={tensors: d.safetensors, take: [50, 64]}", "--set", "train.steps=2"]
+        self.expect([*QUICK, "-o", "run", *SAVING, *evaluating, "c.yaml"], 0)
+        os.symlink("run", self.path("same"))
+        os.symlink("run/best.safetensors", self.path("link"))
+        for name, given in (("best.safetensors", "run/best.safetensors"), ("best.safetensors", "link"),
+                            ("snapshots/step-00000002.safetensors", "same/snapshots/step-00000002.safetensors")):
+            key = "train.init=" + given
+            for how in ("--force", "--resume"):
+                self.refused([*QUICK, "-o", "run", how, *SAVING, "--set", key, "c.yaml"],
+                             "-o run: the run would remove or write over run/%s, which is the file of train.init (--set %s): "
+                             "choose another folder with -o" % (name, key))
+            self.expect([*QUICK, "-o", "other", "--force", *SAVING, "--set", key, "c.yaml"], 0)
+
+    def test_what_a_run_began_with_is_gone(self):
+        """There is nothing to lose, and a run that goes on does not read it."""
+        key = ["--set", "train.init=run/best.safetensors"]
+        self.expect([*QUICK, "-o", "w", "c.yaml"], 0)
+        os.mkdir(self.path("run"))
+        self.expect([*QUICK, "-o", "run", *key, "c.yaml"], 1,
+                    "gpipe-train: --set train.init=run/best.safetensors: run/best.safetensors: cannot be opened: No such file or "
+                    "directory\n")
+        os.rename(self.path("w/model.safetensors"), self.path("w/best.safetensors"))
+        os.symlink("w", self.path("at"))
+        key = ["--set", "train.init=at/best.safetensors"]
+        self.expect([*QUICK, "-o", "run", *SAVING, *key, "c.yaml"], 0)
+        os.unlink(self.path("at"))
+        os.symlink("run", self.path("at"))
+        self.expect([*QUICK, "-o", "run", "--resume", *SAVING, *key, "--set", "train.steps=2", "c.yaml"], 0)
 
     def test_what_a_run_began_with_may_be_its_own_model(self):
         self.expect(["-q", "-o", "run", "c.yaml"], 0)
