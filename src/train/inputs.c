@@ -118,7 +118,7 @@ static gp_status check_snapshots(const gp_config *config, const char *folder, co
     int64_t *steps = NULL;
     int count = 0;
     char *own = NULL;
-    const char *slash = trace ? strrchr(trace, '/') : NULL;
+    const char *slash = trace ? strrchr(trace, '/') : NULL, *name = slash ? slash + 1 : trace;
     GP_RETURN_IF_FAILED(gp_snapshot_list(folder, &steps, &count, err));
     gp_status status = GP_OK;
     for (int i = 0; i < count && status == GP_OK; i++) {
@@ -129,8 +129,8 @@ static gp_status check_snapshots(const gp_config *config, const char *folder, co
     }
     free(steps);
     /* A snapshot that is not there yet. */
-    if (status != GP_OK || !slash || !gp_snapshot_is_name(slash + 1)) return status;
-    GP_RETURN_IF_FAILED(gp_format_text(&own, err, "%s/snapshots%s", folder, slash));
+    if (status != GP_OK || !name || !gp_snapshot_is_name(name)) return status;
+    GP_RETURN_IF_FAILED(gp_format_text(&own, err, "%s/snapshots/%s", folder, name));
     status = check_own(config, folder, own, trace, err);
     free(own);
     return status;

@@ -259,6 +259,20 @@ class Inputs(Files):
                          "--trace same/%s: is run/%s, which the run writes: choose another name" % (name, name))
         self.assertEqual(os.listdir(self.path("run")), [])
 
+    def test_a_timeline_is_no_snapshot(self):
+        """A snapshot that is not there yet, by its path and by its name alone."""
+        name = "step-00000005.safetensors"
+        os.makedirs(self.path("run/snapshots"))
+        self.refused(["-o", "run", "--trace", "run/snapshots/" + name, "c.yaml"],
+                     "--trace run/snapshots/%s: is run/snapshots/%s, which the run writes: choose another name" % (name, name))
+        done = subprocess.run([TRAIN, "-q", "--force", "-o", "..", "--trace", name, "../../c.yaml"], cwd=self.path("run/snapshots"),
+                              capture_output=True, text=True, timeout=PATIENCE)
+        self.assertEqual((done.returncode, done.stderr), (
+            2, "gpipe-train: --trace %s: is ../snapshots/%s, which the run writes: choose another name\n" % (name, name)))
+        self.assertEqual((os.listdir(self.path("run")), os.listdir(self.path("run/snapshots"))), (["snapshots"], []))
+        # Of this name elsewhere it is no snapshot of the run.
+        self.expect([*QUICK, "-o", "other", "--trace", name, "c.yaml"], 0)
+
     def test_standard_output_is_no_other_output(self):
         """A file into which standard output goes."""
         for option, arguments in (("--svg", ["--plan"]), ("--trace", ["-o", "run"])):
