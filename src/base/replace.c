@@ -17,7 +17,7 @@
 enum { TEMPORARY_NAMES = 100, MOST_LINKS = 40 };
 static const char mark[] = ".tmp-";
 
-static const gp_file_calls system_calls = {write, fsync, rename};
+static const gp_file_calls system_calls = {write, fsync, rename, fstat, fstatfs};
 static const gp_file_calls *calls = &system_calls;
 
 void gp_file_set_calls(const gp_file_calls *replacing) {
@@ -29,28 +29,44 @@ static bool is_same(const struct stat *one, const struct stat *other) {
 }
 
 /* The writer of a temporary file holds a lock on it until the file is in place. The kernel releases the lock when the
- * process ends, however it ends. False: a process that removes stale files was faster, and the file is gone. A file
- * system without locks leaves the file without one; there gp_file_remove_stale removes nothing. */
-static bool hold(int fd, const char *path) {
+ * process ends, however it ends. A file system without locks leaves the file without one; there gp_file_remove_stale
+ * removes nothing. Returns 0 or an errno. EEXIST: a process that removes stale files was faster, and the file goes. */
+static int hold(int fd, const char *path) {
     struct stat opened, there;
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
-    return fstat(fd, &opened) == 0 && lstat(path, &there) == 0 && is_same(&opened, &there);
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return EEXIST;
+    if (calls->fstat(fd, &opened) != 0) return errno;
+    if (lstat(path, &there) != 0) return errno == ENOENT ? EEXIST : errno;
+    return is_same(&opened, &there) ? 0 : EEXIST;
 }
 
-/* Beside the target, so that the rename stays within one file system. O_EXCL: the file is new. */
+/* A new file with its lock. Returns 0 or an errno; EEXIST: another name may be free. */
+static int create_held(const char *path, int *out_fd, gp_error *err) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int why = fd < 0 ? errno : 0;
+    if (why && why != EEXIST) gp_fail(err, GP_IO, "%s: cannot be created: %s", path, strerror(why));
+    if (why) return why;
+    why = hold(fd, path);
+    if (why && why != EEXIST) {
+        gp_fail(err, GP_IO, "%s: cannot be looked at: %s", path, strerror(why));
+        unlink(path);
+    }
+    if (why)
+        close(fd);
+    else
+        *out_fd = fd;
+    return why;
+}
+
+/* Beside the target, so that the rename stays within one file system. */
 static gp_status open_temporary(const char *path, char **out, int *out_fd, gp_error *err) {
     for (int i = 0; i < TEMPORARY_NAMES; i++) {
         char *temporary = NULL;
         GP_RETURN_IF_FAILED(gp_format_text(&temporary, err, "%s%s%ld-%d", path, mark, (long)getpid(), i));
-        int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 && hold(fd, temporary)) {
+        int why = create_held(temporary, out_fd, err);
+        if (why == 0) {
             *out = temporary;
-            *out_fd = fd;
             return GP_OK;
         }
-        int why = fd >= 0 ? EEXIST : errno;
-        if (fd >= 0) close(fd);
-        if (why != EEXIST) gp_fail(err, GP_IO, "%s: cannot be created: %s", temporary, strerror(why));
         free(temporary);
         if (why != EEXIST) return GP_IO;
     }
@@ -180,7 +196,8 @@ gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err) {
     /* Somebody else's file stays theirs where that may be said; permissions last, which a change of owner can take. */
     if (status == GP_OK && exists && fchown(file->fd, about.st_uid, about.st_gid) != 0) errno = 0;
     if (status == GP_OK && exists && fchmod(file->fd, about.st_mode & 07777) != 0) {
-        status = gp_fail(err, GP_IO, "%s: its permissions cannot be set: %s", file->temporary, strerror(errno));
+        gp_fail(err, GP_IO, "%s: its permissions cannot be set: %s", file->temporary, strerror(errno));
+        status = GP_IO;
         close(file->fd);
         unlink(file->temporary);
         free(file->temporary);
@@ -229,7 +246,7 @@ gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count,
 
 /* ---- what killed processes left ---------------------------------------------------------------------------------- */
 
-/* A number as "%ld" writes it, at `*text`, which moves behind it; −1: none stands there. */
+/* Reads a number as "%ld" writes it, and moves `*text` to the character after it. −1: there is no such number. */
 static long take_number(const char **text) {
     char *end = NULL;
     bool plain = **text >= '0' && **text <= '9' && !(**text == '0' && (*text)[1] >= '0' && (*text)[1] <= '9');
@@ -252,14 +269,25 @@ static bool is_temporary(const char *name, bool (*is_target)(const char *name)) 
     return is_target(target);
 }
 
-/* Where a lock may be known to one machine only, its absence proves nothing. */
+/* Whether a free lock proves that no process writes the file. On a file system that several machines share, another
+ * machine's lock may not be seen. So only file systems that are known to be local are in the list (statfs(2)). */
 static bool locks_prove(int fd) {
-    static const unsigned long network[] = {0x6969, 0x517B, 0xFF534D42, 0xFE534D42, 0x65735546}; /* NFS, SMB, FUSE */
+    static const unsigned long local[] = {
+        0xEF53,     /* ext2, ext3, ext4 */
+        0x58465342, /* XFS */
+        0x9123683E, /* Btrfs */
+        0xCA451A4E, /* bcachefs */
+        0x2FC12FC1, /* ZFS */
+        0xF2F52010, /* F2FS */
+        0x01021994, /* tmpfs */
+        0x858458F6, /* ramfs */
+        0x794C7630, /* overlayfs */
+    };
     struct statfs system;
-    if (fstatfs(fd, &system) != 0) return false;
-    for (size_t i = 0; i < sizeof network / sizeof *network; i++)
-        if (((unsigned long)system.f_type & 0xFFFFFFFFUL) == network[i]) return false;
-    return true;
+    if (calls->fstatfs(fd, &system) != 0) return false;
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++)
+        if (((unsigned long)system.f_type & 0xFFFFFFFFUL) == local[i]) return true;
+    return false;
 }
 
 /* The lock is held while the name is removed, so that no writer takes the file over meanwhile. */

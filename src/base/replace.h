@@ -34,15 +34,19 @@ bool gp_file_is(const char *path, const char *other);
 /* Syncs a file, or the entries of a folder. GP_IO with the cause. */
 GP_MUST_USE gp_status gp_file_sync(const char *path, gp_error *err);
 /* Removes temporary files of `folder` whose target `is_target` accepts by its name, and whose writer is gone: the lock
- * is free. They stay on file systems without locks, and on network file systems, where the lock of another machine may
- * not be seen. What cannot be removed stays, too. */
+ * is free. They stay on file systems that are not known to be local (network file systems, FUSE), where the lock of
+ * another machine may not be seen. What cannot be removed stays, too. */
 void gp_file_remove_stale(const char *folder, bool (*is_target)(const char *name));
 
+struct stat;
+struct statfs;
 /* What replacing asks of the system, each as the function of that name. */
 typedef struct gp_file_calls {
     ssize_t (*write)(int fd, const void *data, size_t bytes);
     int (*fsync)(int fd);
     int (*rename)(const char *from, const char *to);
+    int (*fstat)(int fd, struct stat *about);     /* of a new temporary file */
+    int (*fstatfs)(int fd, struct statfs *about); /* of a temporary file that may be stale */
 } gp_file_calls;
 /* For tests, which let calls fail: NULL for the system's. Not while a file is being replaced. */
 void gp_file_set_calls(const gp_file_calls *replacing);

@@ -34,8 +34,8 @@ typedef enum gp_status {
 
 enum { GP_ERROR_TEXT = 2048 };
 
-/* The first cause, as one sentence on one line (cut with "…" where it is longer; what of the texts that it quotes is
- * not printed becomes "?", base/printable.h). Zero-initialise before use. */
+/* The first cause, as one sentence on one line. A longer sentence is cut, with "…" at its end. Characters of quoted
+ * texts that are not printable become "?" (base/printable.h). Zero-initialise before use. */
 typedef struct gp_error {
     gp_status status;
     char text[GP_ERROR_TEXT];

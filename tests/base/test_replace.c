@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/gp-test-replace-XXXXXX";
@@ -52,12 +53,32 @@ static int rename_scripted(const char *from, const char *to) {
     return fails('r') && script.error ? -1 : rename(from, to);
 }
 
+/* The file system of every file, whatever the machine of the test has; and why a new file cannot be looked at. */
+enum { EXT4 = 0xEF53 };
+static unsigned long file_system = EXT4;
+static int fstat_error; /* 0: none */
+
+static int fstat_scripted(int fd, struct stat *about) {
+    if (!fstat_error) return fstat(fd, about);
+    errno = fstat_error;
+    return -1;
+}
+
+static int fstatfs_scripted(int fd, struct statfs *about) {
+    (void)fd;
+    memset(about, 0, sizeof *about);
+    about->f_type = (__typeof__(about->f_type))file_system;
+    return 0;
+}
+
+static const gp_file_calls scripted = {write_scripted, fsync_scripted, rename_scripted, fstat_scripted,
+                                       fstatfs_scripted};
+
 static int make(void **state) {
-    static const gp_file_calls calls = {write_scripted, fsync_scripted, rename_scripted};
     (void)state;
     if (!mkdtemp(folder)) return -1;
     snprintf(target, sizeof target, "%s/target", folder);
-    gp_file_set_calls(&calls);
+    gp_file_set_calls(&scripted);
     return 0;
 }
 
@@ -205,6 +226,53 @@ static void stale_files_go(void **state) {
     gp_file_remove_stale("/no/such/folder", is_target);
 }
 
+/* Only where the locks of all writers are seen: on file systems of one machine. */
+static void stale_files_stay_where_locks_may_not_be_seen(void **state) {
+    (void)state;
+    static const unsigned long local[] = {0xEF53,     0x58465342, 0x9123683E, 0x2FC12FC1, 0x01021994,
+                                          0x858458F6, 0x794C7630, 0xF2F52010, 0xCA451A4E};
+    static const struct {
+        const char *name;
+        unsigned long type;
+    } others[] = {
+        {"NFS", 0x6969},       {"SMB", 0x517B},        {"CIFS", 0xFF534D42}, {"SMB2", 0xFE534D42},
+        {"FUSE", 0x65735546},  {"Lustre", 0x0BD00BD0}, {"9p", 0x01021997},   {"AFS", 0x5346414F},
+        {"kAFS", 0x6B414653},  {"GPFS", 0x47504653},   {"Ceph", 0x00C36400}, {"GFS2", 0x01161970},
+        {"OCFS2", 0x7461636F}, {"BeeGFS", 0x19830326}, {"none known", 0x1},  {"vboxsf", 0x786F4256},
+    };
+    char path[100];
+    put_old();
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        touch("target.tmp-1-0", path);
+        file_system = others[i].type;
+        gp_file_remove_stale(folder, is_target);
+        if (unlink(path) != 0) fail_msg("a stale file on %s was removed", others[i].name);
+    }
+    for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
+        touch("target.tmp-1-0", path);
+        file_system = local[i];
+        gp_file_remove_stale(folder, is_target);
+        if (unlink(path) == 0) fail_msg("a stale file on file system %#lx was not removed", local[i]);
+    }
+    file_system = EXT4;
+}
+
+/* The new file cannot be looked at: no second one is made, and none stays. */
+static void a_file_that_cannot_be_looked_at_does_not_stay(void **state) {
+    (void)state;
+    gp_error err = {0};
+    char wanted[300];
+    put_old();
+    fstat_error = EIO;
+    gp_status status = replace(0, 0, 0, &err);
+    fstat_error = 0;
+    assert_int_equal(status, GP_IO);
+    snprintf(wanted, sizeof wanted, "%s.tmp-%ld-0: cannot be looked at: %s", target, (long)getpid(), strerror(EIO));
+    assert_string_equal(err.text, wanted);
+    assert_int_equal(entries(), 1);
+    expect_target(old_text);
+}
+
 /* The lock says whether the writer lives, and not the number in the name; a link's target and a folder are left alone.
  */
 static void what_is_written_stays(void **state) {
@@ -240,8 +308,7 @@ static int rename_and_clean(const char *from, const char *to) {
 
 static void it_stays_until_it_is_in_place(void **state) {
     (void)state;
-    static const gp_file_calls cleaning = {write, fsync, rename_and_clean},
-                               scripted = {write_scripted, fsync_scripted, rename_scripted};
+    static const gp_file_calls cleaning = {write, fsync, rename_and_clean, fstat, fstatfs_scripted};
     gp_error err = {0};
     put_old();
     gp_file_set_calls(&cleaning);
@@ -371,6 +438,8 @@ int main(void) {
         cmocka_unit_test(odd_writes),
         cmocka_unit_test(folders_without_sync),
         cmocka_unit_test(stale_files_go),
+        cmocka_unit_test(stale_files_stay_where_locks_may_not_be_seen),
+        cmocka_unit_test(a_file_that_cannot_be_looked_at_does_not_stay),
         cmocka_unit_test(what_is_written_stays),
         cmocka_unit_test(it_stays_until_it_is_in_place),
         cmocka_unit_test(the_same_file_by_other_names),

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/replace.h"
@@ -64,7 +65,7 @@ static int note_fsync(int fd) {
 /* Each folder that was made has its entry on the disk; those that were there are left alone. */
 static void what_is_made_is_synced(void **state) {
     (void)state;
-    const gp_file_calls calls = {write, note_fsync, rename};
+    const gp_file_calls calls = {write, note_fsync, rename, fstat, fstatfs};
     gp_error err = {0};
     gp_file_set_calls(&calls);
     assert_int_equal(gp_folder_make(fixture_path("synced/a/b"), &err), GP_OK);
