@@ -47,11 +47,12 @@ static gp_status open_file(const char *path, int flags, gp_metrics **out, gp_err
     return GP_OK;
 }
 
+/* O_EXCL: a file that another process makes meanwhile is not taken for this run's. Devices and pipes stay. */
 gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err) {
     struct stat about;
-    bool is_there = lstat(path, &about) == 0 && S_ISREG(about.st_mode);
-    if (is_there && unlink(path) != 0) return gp_fail(err, GP_IO, "%s: cannot be removed: %s", path, strerror(errno));
-    return open_file(path, O_WRONLY, out, err);
+    bool is_there = lstat(path, &about) == 0, is_file = is_there && S_ISREG(about.st_mode);
+    if (is_file && unlink(path) != 0) return gp_fail(err, GP_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    return open_file(path, O_WRONLY | (is_there && !is_file ? 0 : O_EXCL), out, err);
 }
 
 /* Where the last line that ends within `bytes` does. */

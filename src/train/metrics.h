@@ -16,7 +16,8 @@
 
 typedef struct gp_metrics gp_metrics;
 
-/* Creates or empties the file. GP_IO. */
+/* Creates the file. An old one is removed before, and keeps its lines under its other names (hard links). GP_IO, also
+ * if another process makes the file meanwhile. */
 GP_MUST_USE gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err);
 /* The same to go on with a file: it is cut back to `bytes`, or where it is shorter (*lost is true then) to its last
  * whole line; made anew where it is missing. */

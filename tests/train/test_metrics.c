@@ -1,8 +1,10 @@
 #include "train/metrics.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -24,6 +26,26 @@ ssize_t write(int fd, const void *bytes, size_t count) {
         return -1;
     }
     return takes_nothing ? 0 : (ssize_t)syscall(SYS_write, fd, bytes, count);
+}
+
+/* Another process is faster: it makes the file of this path just before the next call that would make it. */
+static const char *taken;
+static const char their_text[] = "theirs\n";
+int open(const char *path, int flags, ...) {
+    mode_t rights = 0;
+    if (flags & O_CREAT) {
+        va_list arguments;
+        va_start(arguments, flags);
+        rights = va_arg(arguments, mode_t);
+        va_end(arguments);
+    }
+    if (taken && (flags & O_CREAT) && strcmp(path, taken) == 0) {
+        int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+        (void)syscall(SYS_write, fd, their_text, sizeof their_text - 1);
+        close(fd);
+        taken = NULL;
+    }
+    return (int)syscall(SYS_openat, AT_FDCWD, path, flags, rights);
 }
 
 /* The object's keys in the order of the file, separated by blanks. */
@@ -167,6 +189,29 @@ static void an_old_file_is_emptied(void **state) {
     json_decref(lines);
 }
 
+/* Whether there was an old file, or none. */
+static void the_file_of_another_process_is_not_taken(void **state) {
+    (void)state;
+    char wanted[600], found[64];
+    const char *path = fixture_path("taken.jsonl");
+    snprintf(wanted, sizeof wanted, "%s: cannot be written: %s", path, strerror(EEXIST));
+    for (int old = 0; old < 2; old++) {
+        gp_metrics *metrics = NULL;
+        gp_error err = {0};
+        unlink(path);
+        if (old) fixture_write_text("taken.jsonl", "old\n");
+        taken = path;
+        assert_int_equal(gp_metrics_open(path, &metrics, &err), GP_IO);
+        assert_null(taken);
+        assert_string_equal(err.text, wanted);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        assert_string_equal(fgets(found, sizeof found, file), their_text);
+        assert_null(fgets(found, sizeof found, file));
+        fclose(file);
+    }
+}
+
 static void files_that_cannot_be_written_are_named(void **state) {
     (void)state;
     gp_error err = {0};
@@ -303,6 +348,7 @@ int main(void) {
         cmocka_unit_test(floats_come_back_as_they_were),
         cmocka_unit_test(what_is_not_finite_is_null),
         cmocka_unit_test(an_old_file_is_emptied),
+        cmocka_unit_test(the_file_of_another_process_is_not_taken),
         cmocka_unit_test(files_that_cannot_be_written_are_named),
         cmocka_unit_test(a_full_disk_leaves_whole_lines),
         cmocka_unit_test(a_file_that_takes_nothing_is_full),
