@@ -3,7 +3,8 @@
  *
  * GP_FAULTS_FOLDER: the folder, as the kernel calls it. GP_FAULTS_LOG: a file that gets a line per call, "write NAME".
  * GP_FAULTS: `kill-before N`, `kill-within N` (half of what call N was to write), `kill-after N`; `fail N M ERRNO`:
- * calls N … N+M−1, of those that need room; `short SEED`: writes take some of the bytes. Any thread may call. */
+ * calls N … N+M−1, of those that need room; `short SEED`: writes take some of the bytes; `stop-before N`: the process
+ * stops (SIGSTOP) before call N, and goes on after SIGCONT. Any thread may call. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +21,7 @@
 
 enum { LONGEST = 4096 };
 
-typedef enum mode { NONE, KILL_BEFORE, KILL_WITHIN, KILL_AFTER, FAIL, SHORT } mode;
+typedef enum mode { NONE, KILL_BEFORE, KILL_WITHIN, KILL_AFTER, FAIL, SHORT, STOP_BEFORE } mode;
 
 static struct {
     mode mode;
@@ -37,11 +38,11 @@ static struct {
 __attribute__((constructor)) static void begin(void) {
     const char *text = getenv("GP_FAULTS"), *log = getenv("GP_FAULTS_LOG");
     char word[32] = "";
-    static const char *const words[] = {"", "kill-before", "kill-within", "kill-after", "fail", "short"};
+    static const char *const words[] = {"", "kill-before", "kill-within", "kill-after", "fail", "short", "stop-before"};
     faults.folder = getenv("GP_FAULTS_FOLDER");
     faults.log = log ? (int)syscall(SYS_openat, AT_FDCWD, log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666) : -1;
     if (text) (void)sscanf(text, "%31s %ld %ld %d", word, &faults.from, &faults.count, &faults.error);
-    for (int m = 1; m <= SHORT; m++)
+    for (int m = 1; m <= STOP_BEFORE; m++)
         if (strcmp(word, words[m]) == 0) faults.mode = (mode)m;
     atomic_store(&faults.random, (unsigned)faults.from);
 }
@@ -67,7 +68,7 @@ static void end(void) {
     for (;;) pause();
 }
 
-/* The call's number; 0: it is not of the folder. Ends the process where that was asked for. */
+/* The call's number; 0: it is not of the folder. Ends or stops the process before its call N if GP_FAULTS says so. */
 static long count_call(const char *call, const char *name) {
     char line[LONGEST + 32];
     if (!name) return 0;
@@ -75,6 +76,7 @@ static long count_call(const char *call, const char *name) {
     int length = snprintf(line, sizeof line, "%s %s\n", call, name);
     if (faults.log >= 0) (void)syscall(SYS_write, faults.log, line, (size_t)length);
     if (faults.mode == KILL_BEFORE && number == faults.from) end();
+    if (faults.mode == STOP_BEFORE && number == faults.from) (void)raise(SIGSTOP);
     return number;
 }
 

@@ -57,5 +57,5 @@ add_test(NAME cli_search COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR
                                  $<TARGET_FILE:gpipe-balance> $<TARGET_FILE:gpipe-train>)
 set_tests_properties(cli_search PROPERTIES LABELS "cli;unit;machine" TIMEOUT 300)
 add_test(NAME cli_files COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_files.py
-                                $<TARGET_FILE:gpipe-train> $<TARGET_FILE:gpipe-balance>)
+                                $<TARGET_FILE:gpipe-train> $<TARGET_FILE:gpipe-balance> ${faults})
 set_tests_properties(cli_files PROPERTIES LABELS "cli;fault" TIMEOUT 300)
