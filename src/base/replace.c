@@ -302,11 +302,19 @@ static void remove_if_left(int folder, const char *name) {
     close(fd);
 }
 
-void gp_file_remove_stale(const char *folder, bool (*is_target)(const char *name)) {
+/* Whether the entry has another use: then it stays. */
+static bool is_in_use(const char *folder, const char *name, const gp_file_use *use) {
+    char path[PATH_MAX];
+    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    return use && (length < 0 || (size_t)length >= sizeof path || use->is_used(use->context, path));
+}
+
+void gp_file_remove_stale(const char *folder, bool (*is_target)(const char *name), const gp_file_use *use) {
     DIR *entries = opendir(folder);
     if (!entries) return;
     const struct dirent *entry;
     while ((entry = readdir(entries)) != NULL)
-        if (is_temporary(entry->d_name, is_target)) remove_if_left(dirfd(entries), entry->d_name);
+        if (is_temporary(entry->d_name, is_target) && !is_in_use(folder, entry->d_name, use))
+            remove_if_left(dirfd(entries), entry->d_name);
     closedir(entries);
 }

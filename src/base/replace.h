@@ -33,10 +33,15 @@ GP_MUST_USE gp_status gp_file_end(gp_replacing **file, gp_status status, gp_erro
 bool gp_file_is(const char *path, const char *other);
 /* Syncs a file, or the entries of a folder. GP_IO with the cause. */
 GP_MUST_USE gp_status gp_file_sync(const char *path, gp_error *err);
+/* Files that stay because something else uses them. */
+typedef struct gp_file_use {
+    bool (*is_used)(const void *context, const char *path);
+    const void *context; /* of is_used */
+} gp_file_use;
 /* Removes temporary files of `folder` whose target `is_target` accepts by its name, and whose writer is gone: the lock
  * is free. They stay on file systems that are not known to be local (network file systems, FUSE), where the lock of
- * another machine may not be seen. What cannot be removed stays, too. */
-void gp_file_remove_stale(const char *folder, bool (*is_target)(const char *name));
+ * another machine may not be seen. A file in `use` (NULL: there are none) stays. What cannot be removed stays, too. */
+void gp_file_remove_stale(const char *folder, bool (*is_target)(const char *name), const gp_file_use *use);
 
 struct stat;
 struct statfs;

@@ -83,6 +83,11 @@ static const char *find_stream(const char *path) {
     return NULL;
 }
 
+bool gp_inputs_has(const gp_config *config, const char *path) {
+    char text[MOST_TEXT];
+    return find_input(config, path, text) || find_init(config, path, text);
+}
+
 gp_status gp_inputs_check_output(const gp_config *config, const char *option, const char *path, gp_error *err) {
     char text[MOST_TEXT];
     if (!path) return GP_OK;

@@ -5,9 +5,13 @@
 #ifndef GP_TRAIN_INPUTS_H
 #define GP_TRAIN_INPUTS_H
 
+#include <stdbool.h>
+
 #include "base/status.h"
 #include "config/config.h"
 
+/* Whether the configuration reads the file that this path leads to. */
+bool gp_inputs_has(const gp_config *config, const char *path);
 /* GP_USAGE if the file that `option` names is the configuration, a data file, train.init, the schedule's file, or the
  * file that standard output or standard error goes to. The sentence names the option, and the key with its place. */
 GP_MUST_USE gp_status gp_inputs_check_output(const gp_config *config, const char *option, const char *path,

@@ -6,6 +6,7 @@
 
 #include "base/replace.h"
 #include "train/folder.h"
+#include "train/inputs.h"
 #include "train/loaders.h"
 #include "train/rate.h"
 #include "train/trainer_internal.h"
@@ -82,11 +83,17 @@ static gp_status remove_old_run(const gp_trainer *t, gp_error *err) {
     return remove_snapshots(t, err);
 }
 
+static bool is_input(const void *config, const char *path) {
+    return gp_inputs_has(config, path);
+}
+
+/* A user may have given the temporary file of a killed run as weights or data: such a file stays. */
 static gp_status remove_stale(const gp_trainer *t, gp_error *err) {
     char *snapshots = NULL;
+    const gp_file_use use = {is_input, t->session->config};
     GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "snapshots", &snapshots, err));
-    gp_file_remove_stale(t->options->folder, gp_folder_is_own_file);
-    gp_file_remove_stale(snapshots, gp_snapshot_is_name);
+    gp_file_remove_stale(t->options->folder, gp_folder_is_own_file, &use);
+    gp_file_remove_stale(snapshots, gp_snapshot_is_name, &use);
     free(snapshots);
     return GP_OK;
 }

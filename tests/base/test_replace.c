@@ -217,13 +217,13 @@ static void stale_files_go(void **state) {
     put_old();
     for (size_t i = 0; i < STALE; i++) touch(stale[i], path);
     for (size_t i = 0; i < OTHERS; i++) touch(others[i], path);
-    gp_file_remove_stale(folder, is_target);
+    gp_file_remove_stale(folder, is_target, NULL);
     assert_int_equal(entries(), 1 + OTHERS);
     for (size_t i = 0; i < OTHERS; i++) {
         snprintf(path, sizeof path, "%s/%s", folder, others[i]);
         assert_int_equal(unlink(path), 0);
     }
-    gp_file_remove_stale("/no/such/folder", is_target);
+    gp_file_remove_stale("/no/such/folder", is_target, NULL);
 }
 
 /* Only where the locks of all writers are seen: on file systems of one machine. */
@@ -245,13 +245,13 @@ static void stale_files_stay_where_locks_may_not_be_seen(void **state) {
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         touch("target.tmp-1-0", path);
         file_system = others[i].type;
-        gp_file_remove_stale(folder, is_target);
+        gp_file_remove_stale(folder, is_target, NULL);
         if (unlink(path) != 0) fail_msg("a stale file on %s was removed", others[i].name);
     }
     for (size_t i = 0; i < sizeof local / sizeof *local; i++) {
         touch("target.tmp-1-0", path);
         file_system = local[i];
-        gp_file_remove_stale(folder, is_target);
+        gp_file_remove_stale(folder, is_target, NULL);
         if (unlink(path) == 0) fail_msg("a stale file on file system %#lx was not removed", local[i]);
     }
     file_system = EXT4;
@@ -282,7 +282,7 @@ static void what_is_written_stays(void **state) {
     char path[100];
     put_old();
     assert_int_equal(gp_file_begin(target, &file, &err), GP_OK);
-    gp_file_remove_stale(folder, is_target);
+    gp_file_remove_stale(folder, is_target, NULL);
     assert_int_equal(entries(), 2);
     assert_int_equal(gp_file_add(file, new_text, strlen(new_text), &err), GP_OK);
     assert_int_equal(gp_file_end(&file, GP_OK, &err), GP_OK);
@@ -290,19 +290,19 @@ static void what_is_written_stays(void **state) {
     assert_int_equal(entries(), 1);
     snprintf(path, sizeof path, "%s/target.tmp-1-0", folder);
     assert_int_equal(symlink("target", path), 0);
-    gp_file_remove_stale(folder, is_target);
+    gp_file_remove_stale(folder, is_target, NULL);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(mkdir(path, 0700), 0);
-    gp_file_remove_stale(folder, is_target);
+    gp_file_remove_stale(folder, is_target, NULL);
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    gp_file_remove_stale(folder, is_target);
+    gp_file_remove_stale(folder, is_target, NULL);
     assert_int_equal(unlink(path), 0);
 }
 
 /* While the file is renamed, too: another process that cleans up there finds the lock. */
 static int rename_and_clean(const char *from, const char *to) {
-    gp_file_remove_stale(folder, is_target);
+    gp_file_remove_stale(folder, is_target, NULL);
     return rename(from, to);
 }
 
@@ -362,7 +362,7 @@ static void where_links_lead(void **state) {
     }
     snprintf(path, sizeof path, "%s.tmp-1-0", target);
     fclose(fopen(path, "w"));
-    gp_file_remove_stale(other, is_target);
+    gp_file_remove_stale(other, is_target, NULL);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(unlink(link), 0);
     assert_int_equal(rmdir(other), 0);
@@ -384,7 +384,7 @@ static void names_that_are_taken_are_passed_by(void **state) {
     snprintf(wanted, sizeof wanted, "%s: 100 temporary files of other runs stand beside it", target);
     assert_string_equal(err.text, wanted);
     expect_target(new_text);
-    gp_file_remove_stale(folder, is_target);
+    gp_file_remove_stale(folder, is_target, NULL);
     assert_int_equal(entries(), 1);
 }
 

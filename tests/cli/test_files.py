@@ -91,6 +91,14 @@ class Temporary(Files):
         self.expect([*QUICK, "-o", "run", "--force", "c.yaml"], 0)
         self.assertFalse(os.path.exists(path))
 
+    def test_an_input_of_such_a_name_stays(self):
+        """Someone who rescues what a killed run left gives it as data."""
+        data, before = self.path("run/model.safetensors.tmp-12-3"), content(self.path("d.safetensors"))
+        os.mkdir(self.path("run"))
+        os.rename(self.path("d.safetensors"), data)
+        self.expect([*QUICK, "-o", "run", "--set", "data={train: {tensors: %s}, batch: 16}" % data, "c.yaml"], 0)
+        self.assertEqual(content(data), before)
+
     def test_links_and_folders_of_such_names_stay(self):
         os.mkdir(self.path("run"))
         os.symlink("../c.yaml", self.path("run/model.safetensors.tmp-1-0"))
