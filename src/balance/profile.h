@@ -104,6 +104,8 @@ GP_MUST_USE gp_status gp_profile_read(const char *path, gp_profile **out, gp_err
 /* The same from memory; `path` is for messages. */
 GP_MUST_USE gp_status gp_profile_parse(const char *text, size_t bytes, const char *path, gp_profile **out,
                                        gp_error *err);
+/* What each profile that is written begins with. */
+extern const char gp_profile_head[];
 GP_MUST_USE gp_status gp_profile_write(const gp_profile *profile, const char *path, gp_error *err);
 /* The same as a text, owned by the caller. */
 GP_MUST_USE gp_status gp_profile_text(const gp_profile *profile, char **out, gp_error *err);

@@ -9,6 +9,8 @@
 #include "base/memory.h"
 #include "base/replace.h"
 
+const char gp_profile_head[] = "{\n  \"gpipe_profile\"";
+
 /* Milliseconds, with as many digits as a measurement has. */
 static void write_time(FILE *file, gp_estimate time) {
     if (time.low == time.median && time.high == time.median)
@@ -59,7 +61,7 @@ static gp_status write_member(FILE *file, const char *name, const char *text, gp
 }
 
 static gp_status write_identity(FILE *file, const gp_profile_identity *identity, gp_error *err) {
-    fputs("{\n  \"gpipe_profile\": 1", file);
+    fprintf(file, "%s: 1", gp_profile_head);
     GP_RETURN_IF_FAILED(write_member(file, "program", identity->program, err));
     GP_RETURN_IF_FAILED(write_member(file, "machine", identity->machine, err));
     GP_RETURN_IF_FAILED(write_member(file, "libraries", identity->libraries, err));

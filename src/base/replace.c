@@ -1,5 +1,6 @@
 #include "base/replace.h"
 
+#include <assert.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -155,6 +156,21 @@ static bool will_be_same(const char *path, const char *other) {
         free(folders[i]);
     }
     return same;
+}
+
+gp_status gp_file_check_kind(const char *path, const char *head, const char *kind, gp_error *err) {
+    enum { LONGEST_HEAD = 64 };
+    struct stat about;
+    char found[LONGEST_HEAD];
+    size_t length = strlen(head);
+    assert(length <= sizeof found);
+    if (stat(path, &about) != 0 || S_ISCHR(about.st_mode)) return GP_OK;
+    if (!S_ISREG(about.st_mode)) return gp_fail(err, GP_IO, "%s: cannot be written: it is not a regular file", path);
+    if (about.st_size == 0) return GP_OK;
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool same = fd >= 0 && read(fd, found, length) == (ssize_t)length && memcmp(found, head, length) == 0;
+    if (fd >= 0) close(fd);
+    return same ? GP_OK : gp_fail(err, GP_IO, "%s: is there, and is no %s: choose another name", path, kind);
 }
 
 bool gp_file_is(const char *path, const char *other) {

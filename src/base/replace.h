@@ -29,6 +29,10 @@ GP_MUST_USE gp_status gp_file_begin(const char *path, gp_replacing **out, gp_err
 GP_MUST_USE gp_status gp_file_add(gp_replacing *file, const void *data, size_t bytes, gp_error *err);
 GP_MUST_USE gp_status gp_file_end(gp_replacing **file, gp_status status, gp_error *err);
 
+/* A mistyped name must not cost a model or a data set: GP_IO if a file is there that does not begin with `head`, or
+ * that is neither a regular file nor a device. `kind`: what it should be, as the message says it ("timeline"). An empty
+ * file may be replaced. */
+GP_MUST_USE gp_status gp_file_check_kind(const char *path, const char *head, const char *kind, gp_error *err);
 /* Whether both paths lead to one file, by device and inode; of files that are not there yet, whether they would. */
 bool gp_file_is(const char *path, const char *other);
 /* Syncs a file, or the entries of a folder. GP_IO with the cause. */

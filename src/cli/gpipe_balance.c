@@ -3,9 +3,11 @@
 
 #include "balance/what_if.h"
 #include "base/printable.h"
+#include "base/replace.h"
 #include "cli/balance_options.h"
 #include "cli/process.h"
 #include "config/splice.h"
+#include "balance/profile.h"
 #include "train/balance_report.h"
 #include "train/balance_write.h"
 #include "train/inputs.h"
@@ -55,6 +57,7 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
     GP_RETURN_IF_FAILED(
         gp_config_load_to_balance(options->config, options->overrides, options->override_count, &config, err));
     gp_status status = gp_inputs_check_output(config, "-o", options->out, err);
+    if (status == GP_OK && options->out) status = gp_file_check_kind(options->out, gp_profile_head, "profile", err);
     if (status != GP_OK) {
         gp_config_destroy(&config);
         return status;

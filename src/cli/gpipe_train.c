@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/replace.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "cli/options.h"
@@ -158,6 +159,7 @@ static gp_status check_outputs(const gp_config *config, const gp_options *option
     char *chosen = NULL;
     gp_error held = {0};
     GP_RETURN_IF_FAILED(gp_inputs_check_output(config, "--svg", options->svg, err));
+    if (options->svg) GP_RETURN_IF_FAILED(gp_file_check_kind(options->svg, gp_plan_svg_head, "picture of a plan", err));
     GP_RETURN_IF_FAILED(gp_inputs_check_output(config, "--trace", options->trace.path, err));
     if (options->plan) return GP_OK;
     if (!options->folder) GP_RETURN_IF_FAILED(gp_folder_default(options->config, &chosen, err));

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/replace.h"
 
 struct gp_chrome {
     FILE *file;
@@ -20,23 +21,10 @@ struct gp_chrome {
 
 static const char head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
 
-/* A mistyped name must not cost a configuration or a data set. Devices take whatever comes. */
-static gp_status check_replaceable(const char *path, gp_error *err) {
-    struct stat about;
-    char found[sizeof head] = "";
-    if (stat(path, &about) != 0 || S_ISCHR(about.st_mode)) return GP_OK;
-    if (!S_ISREG(about.st_mode)) return gp_fail(err, GP_IO, "%s: cannot be written: it is not a regular file", path);
-    if (about.st_size == 0) return GP_OK;
-    int file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    bool ours = file >= 0 && read(file, found, sizeof head - 1) == (ssize_t)sizeof head - 1 && strcmp(found, head) == 0;
-    if (file >= 0) close(file);
-    return ours ? GP_OK : gp_fail(err, GP_IO, "%s: is there, and is no timeline: choose another name", path);
-}
-
 gp_status gp_chrome_open(const char *path, gp_chrome **out, gp_error *err) {
     gp_chrome *chrome = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&chrome, 1, err));
-    gp_status status = check_replaceable(path, err);
+    gp_status status = gp_file_check_kind(path, head, "timeline", err);
     if (status == GP_OK) status = gp_copy_text(&chrome->path, path, err);
     if (status == GP_OK && !(chrome->file = fopen(path, "we")))
         status = gp_fail(err, GP_IO, "%s: cannot be written: %s", path, strerror(errno));

@@ -310,6 +310,8 @@ static void choose_sizes(painter *p) {
     p->scale = p->play->length > 0 ? (WIDTH - LEFT - RIGHT) / p->play->length : 0;
 }
 
+const char gp_plan_svg_head[] = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
+
 gp_status gp_plan_svg(const gp_plan_picture *picture, FILE *out, gp_error *err) {
     painter p = {.plan = picture->plan,
                  .mini = &picture->plan->minis[picture->mini],
@@ -320,10 +322,8 @@ gp_status gp_plan_svg(const gp_plan_picture *picture, FILE *out, gp_error *err) 
     double each = p.lane + p.copy + 3 + p.mem + p.gap;
     int shown = (p.plan->workers + p.every - 1) / p.every;
     double height = TOP + each * shown;
-    fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %.0f\" width=\"%d\" height=\"%.0f\" "
-            "fill=\"none\">\n%s",
-            WIDTH, height, WIDTH, height, style);
+    fprintf(out, "%s viewBox=\"0 0 %d %.0f\" width=\"%d\" height=\"%.0f\" fill=\"none\">\n%s", gp_plan_svg_head, WIDTH,
+            height, WIDTH, height, style);
     write_title(&p, picture);
     draw_legend(&p);
     draw_axis(&p, height - p.gap);

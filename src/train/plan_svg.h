@@ -21,6 +21,9 @@ typedef struct gp_plan_picture {
     const char *source;  /* where the times are from: "counted" */
 } gp_plan_picture;
 
+/* What each such picture begins with. */
+extern const char gp_plan_svg_head[];
+
 GP_MUST_USE gp_status gp_plan_svg(const gp_plan_picture *picture, FILE *out, gp_error *err);
 /* The mini-batch that the report of the plan is about, as it is expected, into a file, whole or not at all. `profile`:
  * NULL for counted times. */

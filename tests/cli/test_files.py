@@ -393,7 +393,7 @@ class Special(Files):
         self.expect(["-q", "-o", "run", "c.yaml"], 0)
         for kind in self.each("x"):
             for arguments, sentence, status in (
-                    (["--plan", "--svg", "x"], "x: is not a regular file, and is not replaced by one", 1),
+                    (["--plan", "--svg", "x"], "x: cannot be written: it is not a regular file", 1),
                     (["-o", "new", "--trace", "x"], "x: cannot be written: it is not a regular file", 1),
                     (["--predict", "x", "-o", "run", "--set", "data.eval={tensors: d.safetensors}"],
                      "--predict x: is there already, and not a file of predictions: choose another name", 2)):
@@ -405,6 +405,20 @@ class Special(Files):
                     "gpipe-train: the run folder /dev/null cannot be made: /dev/null: Not a directory\n")
         self.expect(["-q", "-o", "piped", "--trace", "/dev/stdout", "c.yaml"], 1,
                     "gpipe-train: /dev/stdout: cannot be written: it is not a regular file\n")
+
+    def test_a_model_is_no_picture_and_no_profile(self):
+        """A file that is there is replaced only by one of its kind."""
+        self.expect(["-q", "-o", "run", "c.yaml"], 0)
+        model, before = "run/model.safetensors", self.everything()
+        self.expect(["--plan", "--svg", model, "c.yaml"], 1,
+                    "gpipe-train: %s: is there, and is no picture of a plan: choose another name\n" % model)
+        balanced = self.balance("-o", model, "c.yaml")
+        self.assertEqual((balanced.returncode, balanced.stderr),
+                         (1, "gpipe-balance: %s: is there, and is no profile: choose another name\n" % model))
+        self.assertEqual(self.everything(), before)
+        for _ in range(2):
+            self.expect(["--plan", "--svg", "plan.svg", "c.yaml"], 0)
+            self.assertEqual(self.balance("-o", "profile.json", "c.yaml").returncode, 0)
 
     def test_a_configuration_from_a_pipe(self):
         read, write = os.pipe()
