@@ -1,13 +1,13 @@
 /* gpipe-balance: options and exit status. Everything that a test would want to call lives in the rooms below. */
 #include <stdio.h>
 
+#include "balance/profile.h"
 #include "balance/what_if.h"
 #include "base/printable.h"
 #include "base/replace.h"
 #include "cli/balance_options.h"
 #include "cli/process.h"
 #include "config/splice.h"
-#include "balance/profile.h"
 #include "train/balance_report.h"
 #include "train/balance_write.h"
 #include "train/inputs.h"
