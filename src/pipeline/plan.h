@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/machine_memory.h"
 #include "base/status.h"
 #include "config/config.h"
 #include "pipeline/order.h"
@@ -47,7 +48,8 @@ typedef struct gp_plan_request {
     bool lockstep;
     const gp_mini_size *sizes; /* duplicates are planned once */
     int size_count;
-    size_t host_memory; /* bytes: a plan that takes more while it is made is refused before; 0: none is */
+    /* A plan that takes more of it than is left is refused before it is made; NULL: none is. Borrowed for the call. */
+    const gp_machine_memory *host_memory;
 } gp_plan_request;
 
 /* One size of mini-batch: how it is cut, who does what when. A mini-batch of n is cut into pieces of ⌈n/m⌉, the last
@@ -86,8 +88,8 @@ typedef struct gp_plan {
     int mini_count;
 } gp_plan;
 
-/* GP_CONFIG with a place for what a layer refuses; without one for a partition that does not fit the graph. GP_MEMORY
- * with the numbers for a plan that is too large. */
+/* GP_CONFIG with a place for what a layer refuses; without one for a partition that does not fit the graph.
+ * GP_UNSUPPORTED with the numbers for a plan that takes more than `host_memory` leaves. */
 GP_MUST_USE gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error *err);
 void gp_plan_destroy(gp_plan **plan);
 

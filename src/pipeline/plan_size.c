@@ -133,13 +133,16 @@ gp_plan_size gp_plan_estimate(const gp_plan *plan) {
     return size;
 }
 
-gp_status gp_plan_check_size(const gp_plan *plan, size_t memory, gp_error *err) {
-    char needed[32], there[32];
+gp_status gp_plan_check_size(const gp_plan *plan, const gp_machine_memory *machine, gp_error *err) {
+    char needed[32], all[32], left[32];
+    if (!machine) return GP_OK;
     const gp_plan_size size = gp_plan_estimate(plan);
-    if (memory == 0 || size.bytes <= memory) return GP_OK;
-    return gp_fail(err, GP_MEMORY,
-                   "planning %d micro-batches on %d stages takes %s for %" PRIu64
-                   " instructions, but the machine has %s: choose fewer of either",
+    gp_memory_limit limit = gp_machine_memory_least(machine);
+    if (size.bytes <= gp_machine_memory_left(machine, limit)) return GP_OK;
+    return gp_fail(err, GP_UNSUPPORTED,
+                   "planning %d micro-batches on %d stages needs %s more memory for %" PRIu64
+                   " instructions, but %s, %s in all, has %s left; fewer micro-batches or stages need less",
                    plan->micro_batches, plan->stages->count, gp_bytes_text(needed, (size_t)size.bytes),
-                   size.instructions, gp_bytes_text(there, memory));
+                   size.instructions, gp_memory_limit_name(limit), gp_bytes_text(all, machine->limit[limit]),
+                   gp_bytes_text(left, gp_machine_memory_left(machine, limit)));
 }

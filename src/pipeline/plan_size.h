@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "base/machine_memory.h"
 #include "pipeline/plan.h"
 
 typedef struct gp_plan_size {
@@ -18,7 +19,8 @@ typedef struct gp_plan_size {
 
 /* Of a plan that has its stages, devices, checkpoints and sizes of mini-batches, and no programs yet. */
 gp_plan_size gp_plan_estimate(const gp_plan *plan);
-/* GP_MEMORY with the numbers if that is more than `memory` bytes; 0: any size will do. */
-GP_MUST_USE gp_status gp_plan_check_size(const gp_plan *plan, size_t memory, gp_error *err);
+/* GP_UNSUPPORTED with the numbers if that is more than the tightest of the limits leaves; NULL: any size will do. Not
+ * GP_MEMORY: no memory ran out, and a smaller plan may be made. */
+GP_MUST_USE gp_status gp_plan_check_size(const gp_plan *plan, const gp_machine_memory *machine, gp_error *err);
 
 #endif

@@ -85,7 +85,8 @@ static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
                                         .profile = request->profile,
                                         .given = request->profile ? NULL : &s->profile,
                                         .again = request->again,
-                                        .seconds = s->seconds};
+                                        .seconds = s->seconds,
+                                        .machine = request->machine};
     return gp_session_open_for(&config, &options, out, err);
 }
 
@@ -95,7 +96,8 @@ static void note_why(gp_search *search, const gp_candidate *it, const char *chec
              it->micro_batches == 1 ? "" : "es", it->schedule, checkpoint, why);
 }
 
-/* What a plan cannot be is remembered, not an error; what would stop any run is one, refused memory included. */
+/* What a plan cannot be is remembered, not an error; what would stop any run is one, as memory that has run out. A plan
+ * that is too large for what is left is GP_UNSUPPORTED (pipeline/plan_size.h). */
 static bool is_refusal(gp_status status) {
     return status == GP_CONFIG || status == GP_UNSUPPORTED;
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/machine_memory.h"
 #include "base/status.h"
 #include "config/config.h"
 
@@ -22,6 +23,7 @@ typedef struct gp_search_request {
     const char *profile; /* that times come from; NULL: kept ones, or measured for each size of micro-batch */
     double seconds;      /* that measuring may take in all */
     bool again;          /* measured though some were kept */
+    const gp_machine_memory *machine; /* what planning may take; NULL: what this machine leaves. Borrowed */
 } gp_search_request;
 
 /* A plan that fits. */
@@ -41,7 +43,8 @@ typedef struct gp_search {
     gp_candidate *items; /* those that fit, by seconds; of equal ones the one with less memory first */
     size_t count, capacity;
     int measured;                     /* profiles */
-    int tried, too_large, refused;    /* refused: the model forbids it, as batch norm does with too few values */
+    int tried, too_large, refused;    /* refused: the model forbids it, as batch norm does with too few values,
+                                         or planning it takes more memory than is left */
     char why[GP_ERROR_TEXT + 120];    /* the first that was too large or refused: which, and why; "": none */
     gp_config *config;                /* gp_search_load's, of the file and --set */
     const gp_search_request *request; /* borrowed as long as the search is looked at */

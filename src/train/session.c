@@ -190,7 +190,17 @@ static int list_sizes(const gp_session *session, gp_mini_size sizes[4]) {
     return count;
 }
 
-static gp_plan_request request_plan(const gp_session *session, const choice *with, gp_mini_size sizes[4]) {
+/* What a request points to, as long as it is used. */
+typedef struct requested {
+    gp_mini_size sizes[4];
+    gp_machine_memory machine;
+} requested;
+
+static gp_plan_request request_plan(const gp_session *session, const choice *with, requested *to) {
+    if (session->limited)
+        to->machine = session->given;
+    else
+        gp_machine_memory_read("", &to->machine);
     const gp_config *config = session->config;
     return (gp_plan_request){.graph = session->graph,
                              .stages = config->pipeline.stages,
@@ -207,15 +217,15 @@ static gp_plan_request request_plan(const gp_session *session, const choice *wit
                              .checkpoints = with->always ? NULL : config->pipeline.checkpoints,
                              .keeps = with->always ? session->own_keeps : session->keeps,
                              .lockstep = config->pipeline.lockstep,
-                             .sizes = sizes,
-                             .size_count = list_sizes(session, sizes),
-                             .host_memory = gp_machine_memory_free()};
+                             .sizes = to->sizes,
+                             .size_count = list_sizes(session, to->sizes),
+                             .host_memory = &to->machine};
 }
 
 static gp_status make_cut(const gp_session *session, const choice *with, const int64_t *layers, gp_plan **out,
                           gp_error *err) {
-    gp_mini_size sizes[4];
-    gp_plan_request request = request_plan(session, with, sizes);
+    requested to;
+    gp_plan_request request = request_plan(session, with, &to);
     request.layers = layers;
     return gp_plan_create(&request, out, err);
 }
@@ -225,7 +235,7 @@ static gp_status make_plan(const gp_session *session, const choice *with, int64_
                            char missing[GP_ERROR_TEXT], gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int64_t piece = (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
-    gp_mini_size sizes[4];
+    requested to;
     gp_balancing_costs costs;
     gp_balance balance;
     missing[0] = '\0';
@@ -236,7 +246,7 @@ static gp_status make_plan(const gp_session *session, const choice *with, int64_
     GP_RETURN_IF_FAILED(gp_balancing_costs_init(
         &costs, session,
         &(gp_balancing_choice){piece, with->micro_batches, with->always, with->balance == GP_BALANCE_SIZE}, err));
-    const gp_balance_request request = {request_plan(session, with, sizes), costs.devices, costs.stage_layers,
+    const gp_balance_request request = {request_plan(session, with, &to), costs.devices, costs.stage_layers,
                                         session->rules};
     gp_status status = gp_balance_find(&request, layers, out, &balance, err);
     if (status == GP_OK) memcpy(missing, balance.missing, sizeof balance.missing);
@@ -247,12 +257,12 @@ static gp_status make_plan(const gp_session *session, const choice *with, int64_
 
 /* The order of the devices is found by time, whatever the configuration says of the balance. */
 static gp_status order_devices(gp_session *session, const choice *with, gp_error *err) {
-    gp_mini_size sizes[4];
+    requested to;
     gp_balancing_costs costs;
     GP_RETURN_IF_FAILED(gp_balancing_costs_init(
         &costs, session, &(gp_balancing_choice){gp_session_piece(session), with->micro_batches, with->always, false},
         err));
-    const gp_balance_request request = {request_plan(session, with, sizes), costs.devices, costs.stage_layers,
+    const gp_balance_request request = {request_plan(session, with, &to), costs.devices, costs.stage_layers,
                                         session->rules};
     gp_status status = gp_ordering_apply(session, &request, err);
     gp_balancing_costs_fini(&costs);
@@ -277,8 +287,8 @@ gp_status gp_session_plan_cut(const gp_session *session, const int64_t *layers, 
 gp_status gp_session_plan_policy(const gp_session *session, const gp_checkpoint_mode *modes, const bool *keeps,
                                  gp_plan **out, gp_error *err) {
     const choice now = configured(session);
-    gp_mini_size sizes[4];
-    gp_plan_request request = request_plan(session, &now, sizes);
+    requested to;
+    gp_plan_request request = request_plan(session, &now, &to);
     request.layers = session->layers;
     request.checkpoints = modes;
     request.keeps = keeps;
@@ -494,6 +504,8 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
     session->resumes = options->resumes;
     session->balances = options->balances;
     session->tries = options->tries;
+    session->limited = options->machine != NULL;
+    if (session->limited) session->given = *options->machine;
     if (options->weights) status = set_weights(session, options->weights, err);
     if (status == GP_OK) status = open_session(session, options, err);
     if (status != GP_OK && options->given && session->profile) {

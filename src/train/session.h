@@ -43,12 +43,16 @@ typedef struct gp_session_options {
     const char *profile_out; /* where a profile that is measured is written; NULL: where such are kept */
     bool again;              /* measured though one was kept */
     double seconds;          /* that measuring may take; 0: as long as the run is worth */
-    FILE *notice;            /* told before something takes seconds; NULL: nobody */
+    const gp_machine_memory
+        *machine;                  /* what planning may take; NULL: what this machine leaves. Borrowed for the call */
+    FILE *notice;                  /* told before something takes seconds; NULL: nobody */
     const gp_trace_options *trace; /* the timeline that is asked for; NULL: none. Borrowed for the call */
 } gp_session_options;
 
 struct gp_session {
-    gp_config *config; /* owned */
+    gp_config *config;       /* owned */
+    gp_machine_memory given; /* that planning may take of, where `limited`; else what the machine leaves */
+    bool limited;
     bool predicts, norms, resumes, balances, tries;
     gp_graph *graph;
     gp_sample_spec spec;
@@ -73,8 +77,9 @@ struct gp_session {
     int64_t steps;       /* of the whole run */
 };
 
-/* Takes the configuration, whatever happens: *config is NULL afterwards. GP_CONFIG with a place, also where the plan
- * exceeds a given `memory`; GP_DATA for data files and train.init. */
+/* Takes the configuration, whatever happens: *config is NULL afterwards. GP_CONFIG with a place, also if the plan
+ * exceeds a given `memory`; GP_UNSUPPORTED if planning takes more memory than is left; GP_DATA for data files and
+ * train.init. */
 GP_MUST_USE gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err);
 GP_MUST_USE gp_status gp_session_open_for(gp_config **config, const gp_session_options *options, gp_session **out,
                                           gp_error *err);
@@ -90,7 +95,7 @@ GP_MUST_USE gp_status gp_session_plan_policy(const gp_session *session, const gp
 /* Which of the plan's mini-batches that is; GP_INTERNAL where it has none of that size. */
 GP_MUST_USE gp_status gp_session_find_mini(const gp_session *session, bool training, int64_t samples, int *out,
                                            gp_error *err);
-/* Just before the run begins: takes down what the program holds by itself. GP_MEMORY where the run's plan exceeds what
+/* Just before the run begins: takes down what the program holds by itself. GP_MEMORY if the run's plan exceeds what
  * this machine leaves to the process: for those who run it, not for those who look at it. */
 GP_MUST_USE gp_status gp_session_check_machine(gp_session *session, gp_error *err);
 

@@ -55,6 +55,8 @@ void __wrap_free(void *block) {
     __real_free(block);
 }
 
+#define MIB ((size_t)1 << 20)
+
 /* ---- plans --------------------------------------------------------------------------------------------------------
  */
 
@@ -183,6 +185,17 @@ static void bytes_are_near(void **state) {
     }
 }
 
+static void expect_refused(const gp_plan *plan, const gp_machine_memory *machine, const char *limit) {
+    gp_error err = {0};
+    char sentence[400], needed[32];
+    size_t bytes = (size_t)gp_plan_estimate(plan).bytes;
+    assert_int_equal(gp_plan_check_size(plan, machine, &err), GP_UNSUPPORTED);
+    snprintf(sentence, sizeof sentence,
+             "planning 4 micro-batches on 2 stages needs %s more memory for %llu instructions, but %s",
+             gp_bytes_text(needed, bytes), (unsigned long long)count_instructions(plan), limit);
+    if (strncmp(err.text, sentence, strlen(sentence)) != 0) fail_msg("%s", err.text);
+}
+
 static void too_large_a_plan_is_refused(void **state) {
     (void)state;
     harness h;
@@ -197,16 +210,19 @@ static void too_large_a_plan_is_refused(void **state) {
                                .batch = 8};
     harness_plan(&h, &options);
     size_t bytes = (size_t)gp_plan_estimate(h.plan).bytes;
-    assert_int_equal(gp_plan_check_size(h.plan, bytes, &err), GP_OK);
-    assert_int_equal(gp_plan_check_size(h.plan, 0, &err), GP_OK);
-    assert_int_equal(gp_plan_check_size(h.plan, 1024, &err), GP_MEMORY);
-    char sentence[300], needed[32];
-    snprintf(
-        sentence, sizeof sentence,
-        "planning 4 micro-batches on 2 stages takes %s for %llu instructions, but the machine has 1.00 KiB: choose "
-        "fewer of either",
-        gp_bytes_text(needed, bytes), (unsigned long long)count_instructions(h.plan));
-    assert_string_equal(err.text, sentence);
+    gp_machine_memory machine = {.limit = {SIZE_MAX, SIZE_MAX, SIZE_MAX}, .taken = {MIB, MIB, 2 * MIB}};
+    assert_int_equal(gp_plan_check_size(h.plan, NULL, &err), GP_OK);
+    assert_int_equal(gp_plan_check_size(h.plan, &machine, &err), GP_OK);
+    machine.limit[GP_LIMIT_PHYSICAL] = MIB + bytes;
+    assert_int_equal(gp_plan_check_size(h.plan, &machine, &err), GP_OK);
+    machine.limit[GP_LIMIT_PHYSICAL]--;
+    expect_refused(h.plan, &machine, "the machine's memory, 1.00 MiB in all, has ");
+    machine.limit[GP_LIMIT_ADDRESS_SPACE] = 2 * MIB + 1024;
+    expect_refused(h.plan, &machine,
+                   "the address space (RLIMIT_AS, ulimit -v), 2.00 MiB in all, has 1.00 KiB left; fewer micro-batches "
+                   "or stages need less");
+    machine.limit[GP_LIMIT_ADDRESS_SPACE] = 2 * MIB; /* nothing left is no freedom from limits */
+    expect_refused(h.plan, &machine, "the address space (RLIMIT_AS, ulimit -v), 2.00 MiB in all, has 0 B left; ");
     harness_end(&h);
 }
 
