@@ -7,7 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include "base/memory.h"
 
 /* The file `name` below `root`, open to be read; NULL: there is none. */
 static FILE *open_below(const char *root, const char *name) {
@@ -16,15 +19,10 @@ static FILE *open_below(const char *root, const char *name) {
     return length > 0 && (size_t)length < sizeof path ? fopen(path, "re") : NULL;
 }
 
-static size_t times(uint64_t number, uint64_t unit) {
-    size_t product;
-    return __builtin_mul_overflow(number, unit, &product) ? SIZE_MAX : product;
-}
-
 /* ---- files with a line "label: 123 kB" --------------------------------------------------------------------------- */
 
-/* The number behind a label; SIZE_MAX: none ("unlimited" is none either). */
-static size_t read_labelled(const char *root, const char *name, const char *label, uint64_t unit) {
+/* The number after a label; SIZE_MAX: none ("unlimited" is none either). */
+static size_t read_labelled(const char *root, const char *name, const char *label, size_t unit) {
     char line[256];
     size_t found = SIZE_MAX, length = strlen(label);
     FILE *file = open_below(root, name);
@@ -32,7 +30,7 @@ static size_t read_labelled(const char *root, const char *name, const char *labe
     while (found == SIZE_MAX && fgets(line, sizeof line, file)) {
         uint64_t number;
         if (strncmp(line, label, length) == 0 && sscanf(line + length, " %" SCNu64, &number) == 1)
-            found = times(number, unit);
+            found = gp_size_times(number, unit);
     }
     (void)fclose(file);
     return found;
@@ -45,8 +43,8 @@ static void read_taken(const char *root, gp_machine_memory *out) {
     if (!file) return;
     if (fscanf(file, "%" SCNu64 " %" SCNu64, &size, &resident) != 2) size = resident = 0;
     (void)fclose(file);
-    out->taken[GP_LIMIT_PHYSICAL] = out->taken[GP_LIMIT_CGROUP] = times(resident, (uint64_t)page);
-    out->taken[GP_LIMIT_ADDRESS_SPACE] = times(size, (uint64_t)page);
+    out->taken[GP_LIMIT_PHYSICAL] = out->taken[GP_LIMIT_CGROUP] = gp_size_times(resident, (size_t)page);
+    out->taken[GP_LIMIT_ADDRESS_SPACE] = gp_size_times(size, (size_t)page);
 }
 
 /* ---- control groups ---------------------------------------------------------------------------------------------- */
@@ -66,7 +64,7 @@ static size_t read_number(const char *path) {
     if (!file) return SIZE_MAX;
     bool any = fscanf(file, "%" SCNu64, &number) == 1;
     (void)fclose(file);
-    return any ? times(number, 1) : SIZE_MAX;
+    return any ? (size_t)number : SIZE_MAX;
 }
 
 /* Whether `word` is among words with commas between them. */
@@ -150,11 +148,23 @@ static size_t read_cgroup(const char *root) {
 
 /* ---- all limits -------------------------------------------------------------------------------------------------- */
 
+/* Without /proc, as in some containers. */
+static void ask_system(gp_machine_memory *out) {
+    struct rlimit space;
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    if (out->limit[GP_LIMIT_PHYSICAL] == SIZE_MAX && pages > 0 && page > 0)
+        out->limit[GP_LIMIT_PHYSICAL] = gp_size_times((size_t)pages, (size_t)page);
+    if (out->limit[GP_LIMIT_ADDRESS_SPACE] == SIZE_MAX && getrlimit(RLIMIT_AS, &space) == 0 &&
+        space.rlim_cur != RLIM_INFINITY)
+        out->limit[GP_LIMIT_ADDRESS_SPACE] = (size_t)space.rlim_cur;
+}
+
 void gp_machine_memory_read(const char *root, gp_machine_memory *out) {
     *out = (gp_machine_memory){0};
     out->limit[GP_LIMIT_PHYSICAL] = read_labelled(root, "/proc/meminfo", "MemTotal:", 1024);
     out->limit[GP_LIMIT_CGROUP] = read_cgroup(root);
     out->limit[GP_LIMIT_ADDRESS_SPACE] = read_labelled(root, "/proc/self/limits", "Max address space", 1);
+    if (!root[0]) ask_system(out);
     read_taken(root, out);
 }
 

@@ -21,7 +21,9 @@ typedef struct gp_machine_memory {
     size_t taken[GP_MEMORY_LIMITS]; /* by this process, of each: resident memory, or address space */
 } gp_machine_memory;
 
-/* `root` stands before each path: "" for the machine itself. A file that cannot be read says nothing. */
+/* `root` stands before each path: "" for the machine itself. A file that cannot be read says nothing.
+ * Without /proc the machine itself is asked: sysconf for its memory, getrlimit for the address space. What is taken is
+ * 0 then. */
 void gp_machine_memory_read(const char *root, gp_machine_memory *out);
 /* What the limit leaves beside what the process takes of it already; SIZE_MAX: it is no limit. */
 size_t gp_machine_memory_left(const gp_machine_memory *memory, gp_memory_limit limit);

@@ -12,6 +12,16 @@ bool gp_size_add(size_t a, size_t b, size_t *out) {
     return !__builtin_add_overflow(a, b, out);
 }
 
+size_t gp_size_times(size_t a, size_t b) {
+    size_t product;
+    return gp_size_mul(a, b, &product) ? product : SIZE_MAX;
+}
+
+size_t gp_size_plus(size_t a, size_t b) {
+    size_t sum;
+    return gp_size_add(a, b, &sum) ? sum : SIZE_MAX;
+}
+
 bool gp_int64_mul(int64_t a, int64_t b, int64_t *out) {
     return !__builtin_mul_overflow(a, b, out);
 }

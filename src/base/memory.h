@@ -14,6 +14,9 @@
 /* a·b and a+b into *out; false where the result does not fit. */
 bool gp_size_mul(size_t a, size_t b, size_t *out);
 bool gp_size_add(size_t a, size_t b, size_t *out);
+/* a·b and a+b; SIZE_MAX where the result does not fit: more than can be counted. */
+size_t gp_size_times(size_t a, size_t b);
+size_t gp_size_plus(size_t a, size_t b);
 bool gp_int64_mul(int64_t a, int64_t b, int64_t *out);
 bool gp_int64_add(int64_t a, int64_t b, int64_t *out);
 

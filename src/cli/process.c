@@ -26,8 +26,8 @@ static void set_wait_policy(char **argv) {
     execv(path, argv);
 }
 
-/* A parent may have blocked signals, and the mask outlives its exec: SIGTERM would wait for ever. What the parent
- * ignores stays ignored, as nohup and the background jobs of a script want it. */
+/* A parent may have blocked signals, and the mask outlives its exec: SIGTERM would stay pending, and would not end the
+ * program. What the parent ignores stays ignored, as nohup and the background jobs of a script want it. */
 static void unblock_signals(void) {
     sigset_t none;
     sigemptyset(&none);

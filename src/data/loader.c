@@ -105,14 +105,9 @@ void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order
 
 /* ---- what it takes ----------------------------------------------------------------------------------------------- */
 
-static size_t size_of(size_t count, size_t bytes) {
-    size_t product;
-    return gp_size_mul(count, bytes, &product) ? product : SIZE_MAX;
-}
-
 static size_t sample_bytes(gp_shape shape, gp_dtype dtype) {
     int64_t elements;
-    return gp_shape_elements(shape, &elements) ? size_of((size_t)elements, gp_dtype_size(dtype)) : SIZE_MAX;
+    return gp_shape_elements(shape, &elements) ? gp_size_times((size_t)elements, gp_dtype_size(dtype)) : SIZE_MAX;
 }
 
 /* Samples of the largest mini-batch. */
@@ -129,10 +124,10 @@ static int64_t find_end(const gp_loader_options *options, int64_t batches) {
 
 /* A mini-batch's buffer: the inputs, aligned, and the targets, aligned. SIZE_MAX: no size. */
 static size_t slot_bytes(const gp_loader_memory *memory, int64_t samples) {
-    size_t input = size_of(memory->input_bytes, (size_t)samples);
-    size_t target = size_of(memory->target_bytes, (size_t)samples), sum;
+    size_t input = gp_size_times(memory->input_bytes, (size_t)samples);
+    size_t target = gp_size_times(memory->target_bytes, (size_t)samples);
     if (input > SIZE_MAX - GP_ALIGNMENT || target > SIZE_MAX - GP_ALIGNMENT) return SIZE_MAX;
-    return gp_size_add(gp_align_up(input, GP_ALIGNMENT), gp_align_up(target, GP_ALIGNMENT), &sum) ? sum : SIZE_MAX;
+    return gp_size_plus(gp_align_up(input, GP_ALIGNMENT), gp_align_up(target, GP_ALIGNMENT));
 }
 
 void gp_loader_memory_plan(const gp_dataset *dataset, const gp_sample_spec *spec, const gp_loader_options *options,
@@ -145,9 +140,9 @@ void gp_loader_memory_plan(const gp_dataset *dataset, const gp_sample_spec *spec
                               .threads = options->threads < 1 ? 1 : options->threads,
                               .input_bytes = sample_bytes(spec->input, spec->input_dtype),
                               .target_bytes = sample_bytes(spec->target, spec->target_dtype)};
-    out->batches = size_of(slot_bytes(out, most_samples(options, count)), (size_t)out->slots);
-    out->order = options->shuffle ? size_of((size_t)count, sizeof(int64_t)) : 0;
-    out->scratch = size_of(gp_dataset_scratch(dataset), (size_t)out->threads);
+    out->batches = gp_size_times(slot_bytes(out, most_samples(options, count)), (size_t)out->slots);
+    out->order = options->shuffle ? gp_size_times((size_t)count, sizeof(int64_t)) : 0;
+    out->scratch = gp_size_times(gp_dataset_scratch(dataset), (size_t)out->threads);
 }
 
 /* ---- what is read next ------------------------------------------------------------------------------------------- */

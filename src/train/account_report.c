@@ -53,7 +53,8 @@ void gp_account_line(const gp_account_result *result, FILE *out) {
     write_offs(result, out);
     fprintf(out, "; memory planned %s (program and libraries %s), resident %s",
             gp_bytes_text(planned, result->host.planned + result->host.program),
-            gp_bytes_text(program, result->host.program), gp_bytes_text(resident, result->resident_bytes));
+            gp_bytes_text(program, result->host.program),
+            result->resident_bytes ? gp_bytes_text(resident, result->resident_bytes) : "not known");
 }
 
 static void write_pair(FILE *out, double expected, double measured) {

@@ -35,32 +35,21 @@ const char *gp_host_kind_key(gp_host_kind kind) {
     return kinds[kind].key;
 }
 
-/* a + b and a · b, which stay at SIZE_MAX. */
-static size_t plus(size_t a, size_t b) {
-    size_t sum;
-    return gp_size_add(a, b, &sum) ? sum : SIZE_MAX;
-}
-
-static size_t times(size_t a, size_t b) {
-    size_t product;
-    return gp_size_mul(a, b, &product) ? product : SIZE_MAX;
-}
-
 /* ---- kind by kind ------------------------------------------------------------------------------------------------ */
 
 static void plan_devices(const gp_plan *plan, gp_host_memory *out) {
     for (int w = 0; w < plan->workers; w++) {
         gp_host_kind kind = plan->devices[w].kind->on_host ? GP_HOST_ARENAS : GP_HOST_PINNED;
         size_t bytes = kind == GP_HOST_ARENAS ? plan->arena[w] : gp_memory_pinned(plan, w);
-        out->bytes[kind] = plus(out->bytes[kind], bytes);
+        out->bytes[kind] = gp_size_plus(out->bytes[kind], bytes);
         if (kind == GP_HOST_ARENAS && plan->devices[w].kind->libraries) out->bytes[GP_HOST_LIBRARIES] = LIBRARIES;
     }
 }
 
 static void add_loader(const gp_loader_memory *loader, gp_host_kind kind, gp_host_memory *out) {
     out->bytes[kind] = loader->batches;
-    out->bytes[GP_HOST_ORDER] = plus(out->bytes[GP_HOST_ORDER], loader->order);
-    out->bytes[GP_HOST_READING] = plus(out->bytes[GP_HOST_READING], loader->scratch);
+    out->bytes[GP_HOST_ORDER] = gp_size_plus(out->bytes[GP_HOST_ORDER], loader->order);
+    out->bytes[GP_HOST_READING] = gp_size_plus(out->bytes[GP_HOST_READING], loader->scratch);
 }
 
 static void plan_data(const gp_session *session, gp_host_memory *out) {
@@ -75,7 +64,8 @@ static void plan_data(const gp_session *session, gp_host_memory *out) {
         add_loader(&out->evaluation, GP_HOST_EVALUATION, out);
     }
     if (session->train) out->bytes[GP_HOST_SOURCES] = gp_dataset_held(session->train);
-    if (session->eval) out->bytes[GP_HOST_SOURCES] = plus(out->bytes[GP_HOST_SOURCES], gp_dataset_held(session->eval));
+    if (session->eval)
+        out->bytes[GP_HOST_SOURCES] = gp_size_plus(out->bytes[GP_HOST_SOURCES], gp_dataset_held(session->eval));
 }
 
 /* What parameters go through when they are initialised, loaded, or looked at for their norms. */
@@ -98,7 +88,7 @@ static void plan_state(const gp_session *session, gp_host_memory *out) {
         out->bytes[GP_HOST_STATE] = gp_state_bytes(plan);
         tensors *= 1 + (size_t)plan->update.states;
     }
-    out->bytes[GP_HOST_HEADERS] = times(tensors, HEADER_ENTRY);
+    out->bytes[GP_HOST_HEADERS] = gp_size_times(tensors, HEADER_ENTRY);
 }
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
@@ -124,7 +114,7 @@ static void count_traced(const gp_session *session, const gp_trace_options *trac
     if (!session->eval) return;
     size_t batches = (size_t)gp_loader_batches(gp_dataset_count(session->eval), session->config->data.batch, false);
     size_t most = (size_t)(trace->last - trace->first + 1);
-    size_t all = times((size_t)passes, batches);
+    size_t all = gp_size_times((size_t)passes, batches);
     *evaluated = all < most ? all : most;
 }
 
@@ -133,9 +123,9 @@ static size_t plan_timeline(const gp_session *session, const gp_trace_options *t
     if (!trace || !trace->path) return 0;
     count_traced(session, trace, &steps, &evaluated);
     for (int w = 0; w < session->plan->workers; w++) {
-        size_t spans = plus(times(steps, most_instructions(session->plan, w, true)),
-                            times(evaluated, most_instructions(session->plan, w, false)));
-        bytes = plus(bytes, gp_lane_bytes(spans));
+        size_t spans = gp_size_plus(gp_size_times(steps, most_instructions(session->plan, w, true)),
+                                    gp_size_times(evaluated, most_instructions(session->plan, w, false)));
+        bytes = gp_size_plus(bytes, gp_lane_bytes(spans));
     }
     return bytes;
 }
@@ -145,10 +135,10 @@ static void plan_records(const gp_session *session, const gp_trace_options *trac
     const gp_plan *plan = session->plan;
     size_t bytes = plan_timeline(session, trace);
     bool traces = bytes > 0;
-    if (session->steps > 0) bytes = plus(bytes, gp_account_bytes(plan));
+    if (session->steps > 0) bytes = gp_size_plus(bytes, gp_account_bytes(plan));
     for (int w = 0; w < plan->workers && (traces || session->steps > 0); w++) {
         size_t train = most_instructions(plan, w, true), other = most_instructions(plan, w, false);
-        bytes = plus(bytes, gp_lane_bytes(traces && other > train ? other : train));
+        bytes = gp_size_plus(bytes, gp_lane_bytes(traces && other > train ? other : train));
     }
     out->bytes[GP_HOST_RECORDS] = bytes;
 }
@@ -178,8 +168,8 @@ static size_t stack_bytes(void) {
 
 static void plan_threads(const gp_session *session, gp_host_memory *out) {
     out->threads = count_threads(session, out);
-    out->stacks = times((size_t)out->threads, stack_bytes());
-    out->bytes[GP_HOST_THREADS] = times((size_t)out->threads, STACK_USED);
+    out->stacks = gp_size_times((size_t)out->threads, stack_bytes());
+    out->bytes[GP_HOST_THREADS] = gp_size_times((size_t)out->threads, STACK_USED);
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -192,7 +182,7 @@ void gp_host_memory_plan(const gp_session *session, const gp_trace_options *trac
     plan_records(session, trace, out);
     out->bytes[GP_HOST_RUN] = gp_run_bytes(session->plan);
     plan_threads(session, out);
-    for (int k = 0; k < GP_HOST_KINDS; k++) out->planned = plus(out->planned, out->bytes[k]);
+    for (int k = 0; k < GP_HOST_KINDS; k++) out->planned = gp_size_plus(out->planned, out->bytes[k]);
 }
 
 void gp_host_memory_measure(gp_host_memory *host) {
@@ -205,27 +195,63 @@ void gp_host_memory_measure(gp_host_memory *host) {
 
 /* ---- whether it fits --------------------------------------------------------------------------------------------- */
 
-/* What is still to be taken: the sources are there already. */
-static size_t to_come(const gp_host_memory *host, gp_memory_limit limit) {
-    size_t bytes = host->planned == SIZE_MAX ? SIZE_MAX : host->planned - host->bytes[GP_HOST_SOURCES];
-    if (limit != GP_LIMIT_ADDRESS_SPACE) return bytes;
-    return plus(bytes - (bytes == SIZE_MAX ? 0 : host->bytes[GP_HOST_THREADS]), host->stacks);
+/* What of a kind is still to be taken: the sources are there already, and a thread takes its whole stack of the address
+ * space. */
+static size_t kind_to_come(const gp_host_memory *host, gp_memory_limit limit, int kind) {
+    if (kind == GP_HOST_SOURCES) return 0;
+    if (kind == GP_HOST_THREADS && limit == GP_LIMIT_ADDRESS_SPACE) return host->stacks;
+    return host->bytes[kind];
 }
 
-/* "arenas of workers on the host 62.1 MiB, data, training …": the largest three, and the rest. */
-static void name_largest(const gp_host_memory *host, char *text, size_t size) {
-    bool named[GP_HOST_KINDS] = {false};
+static size_t to_come(const gp_host_memory *host, gp_memory_limit limit) {
+    size_t bytes = 0;
+    for (int k = 0; k < GP_HOST_KINDS; k++) bytes = gp_size_plus(bytes, kind_to_come(host, limit, k));
+    return bytes;
+}
+
+enum { MOST_NAMED = 3 };
+
+/* The kinds of which most is to come, the largest first; how many. */
+static int find_largest(const gp_host_memory *host, gp_memory_limit limit, int largest[MOST_NAMED]) {
+    bool found[GP_HOST_KINDS] = {false};
+    for (int i = 0; i < MOST_NAMED; i++) {
+        int most = -1;
+        for (int k = 0; k < GP_HOST_KINDS; k++) {
+            size_t bytes = kind_to_come(host, limit, k);
+            if (!found[k] && bytes > 0 && (most < 0 || bytes > kind_to_come(host, limit, most))) most = k;
+        }
+        if (most < 0) return i;
+        found[most] = true;
+        largest[i] = most;
+    }
+    return MOST_NAMED;
+}
+
+/* "arenas of CPU workers: 62.1 MiB; data, training: …" */
+static void name_largest(const gp_host_memory *host, gp_memory_limit limit, const int *largest, int count, char *text,
+                         size_t size) {
     size_t used = 0;
     char bytes[32];
-    for (int i = 0; i < 3 && used < size; i++) {
-        int most = -1;
-        for (int k = 0; k < GP_HOST_KINDS; k++)
-            if (!named[k] && host->bytes[k] > 0 && (most < 0 || host->bytes[k] > host->bytes[most])) most = k;
-        if (most < 0) return;
-        named[most] = true;
-        int wrote = snprintf(text + used, size - used, "%s%s: %s", used ? "; " : "", kinds[most].name,
-                             gp_bytes_text(bytes, host->bytes[most]));
+    for (int i = 0; i < count && used < size; i++) {
+        int wrote = snprintf(text + used, size - used, "%s%s: %s", used ? "; " : "", kinds[largest[i]].name,
+                             gp_bytes_text(bytes, kind_to_come(host, limit, largest[i])));
         used += wrote > 0 ? (size_t)wrote : 0;
+    }
+}
+
+/* What makes the kind smaller. */
+static const char *advice_for(int kind) {
+    switch (kind) {
+    case GP_HOST_ORDER: return "data.shuffle: false needs none of it";
+    case GP_HOST_READING: return "fewer data.threads need less";
+    case GP_HOST_RECORDS: return "fewer --trace-steps or pipeline.micro_batches need less";
+    case GP_HOST_RUN: return "fewer pipeline.micro_batches need less";
+    case GP_HOST_STATE:
+    case GP_HOST_PARAMETER:
+    case GP_HOST_LIBRARIES:
+    case GP_HOST_HEADERS: return "a smaller model needs less";
+    case GP_HOST_THREADS: return "fewer threads or smaller stacks (ulimit -s) need less";
+    default: return "a smaller data.batch needs less";
     }
 }
 
@@ -241,13 +267,13 @@ static gp_memory_limit exceeded(const gp_host_memory *host, const gp_machine_mem
 }
 
 gp_status gp_host_memory_check(const gp_host_memory *host, const gp_machine_memory *machine, gp_error *err) {
-    char needed[32], all[32], left[32], largest[256] = "";
+    char needed[32], all[32], left[32], names[256] = "";
+    int largest[MOST_NAMED] = {0};
     gp_memory_limit limit = exceeded(host, machine);
     if (limit == GP_MEMORY_LIMITS) return GP_OK;
-    name_largest(host, largest, sizeof largest);
-    return gp_fail(err, GP_MEMORY,
-                   "the run needs %s more memory (%s), but %s, %s in all, has %s left; a smaller data.batch needs less",
-                   gp_bytes_text(needed, to_come(host, limit)), largest, gp_memory_limit_name(limit),
+    name_largest(host, limit, largest, find_largest(host, limit, largest), names, sizeof names);
+    return gp_fail(err, GP_MEMORY, "the run needs %s more memory (%s), but %s, %s in all, has %s left; %s",
+                   gp_bytes_text(needed, to_come(host, limit)), names, gp_memory_limit_name(limit),
                    gp_bytes_text(all, machine->limit[limit]),
-                   gp_bytes_text(left, gp_machine_memory_left(machine, limit)));
+                   gp_bytes_text(left, gp_machine_memory_left(machine, limit)), advice_for(largest[0]));
 }

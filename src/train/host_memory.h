@@ -1,7 +1,8 @@
 /* The host's part of a plan: all that a run takes of this machine's memory, before it begins.
  *
- * A function of the configuration, of what the data files say of themselves, and of the plan; the same sizes are
- * reserved before the first step. What the program and its libraries hold without a run is measured once. A value
+ * A function of the configuration, of what the data files say of themselves, and of the plan. Arenas, mini-batches and
+ * the copy of the state are reserved before the first step; records and the largest parameter are bounds, the rest are
+ * estimates. What the program and its libraries hold without a run is measured once. A value
  * without pointers; one thread. */
 #ifndef GP_TRAIN_HOST_MEMORY_H
 #define GP_TRAIN_HOST_MEMORY_H
@@ -57,7 +58,7 @@ typedef struct gp_host_memory {
 void gp_host_memory_plan(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out);
 /* Before the run begins: takes down what the program holds without it. From now on the process's peak is the run's. */
 void gp_host_memory_measure(gp_host_memory *host);
-/* GP_MEMORY where the run needs more than this machine, its control group or its address space leaves. */
+/* GP_MEMORY if the run needs more than this machine, its control group or its address space leaves. */
 GP_MUST_USE gp_status gp_host_memory_check(const gp_host_memory *host, const gp_machine_memory *machine, gp_error *err);
 
 #endif

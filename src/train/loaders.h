@@ -1,8 +1,8 @@
 /* How a run reads its data: the options of its loaders, from the configuration and the plan.
  *
- * A run that trains has a loader for training and, where there are evaluation data, a second one, which rests between
- * evaluations. Both stand from before the first step to the end: all buffers are reserved before the run begins, and
- * training's mini-batches stay ahead while an evaluation runs. (One set of buffers for both would save up to four
+ * A run that trains has a loader for training and, if it evaluates, a second one, which rests between evaluations.
+ * Both stand from before the first step to the end: all buffers are reserved before the run begins, and training's
+ * mini-batches stay ahead while an evaluation runs. (One set of buffers for both would save up to four
  * mini-batches; but each evaluation would throw away what was read ahead, and then wait for the data twice.)
  * Pure; any thread. */
 #ifndef GP_TRAIN_LOADERS_H

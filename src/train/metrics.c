@@ -329,11 +329,12 @@ static json_t *describe_account(const gp_account_result *account) {
     json_t *measured = describe_side(&account->measured, account->workers);
     json_t *off = json_pack("{s:o, s:o, s:o}", "computing", number(account->off.computing), "copying",
                             number(account->off.copying), "waiting", number(account->off.waiting));
-    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "source",
+    json_t *resident = account->resident_bytes ? json_integer((json_int_t)account->resident_bytes) : json_null();
+    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "source",
                      account->profiled ? "profile" : "counted", "steps", (json_int_t)account->steps, "recorded",
                      (json_int_t)account->recorded, "expected", expected, "measured", measured, "off", off, "stolen",
                      number(account->stolen), "planned_bytes", (json_int_t)planned, "program_bytes",
-                     (json_int_t)account->host.program, "resident_bytes", (json_int_t)account->resident_bytes, "host",
+                     (json_int_t)account->host.program, "resident_bytes", resident, "host",
                      describe_host(&account->host));
 }
 

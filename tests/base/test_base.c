@@ -254,6 +254,8 @@ static void test_checked_sizes(void **state) {
     assert_false(gp_size_mul(SIZE_MAX / 2 + 1, 2, &size));
     assert_true(gp_size_add(SIZE_MAX - 1, 1, &size) && size == SIZE_MAX);
     assert_false(gp_size_add(SIZE_MAX, 1, &size));
+    assert_true(gp_size_times(6, 7) == 42 && gp_size_times(SIZE_MAX / 2 + 1, 2) == SIZE_MAX);
+    assert_true(gp_size_plus(6, 7) == 13 && gp_size_plus(SIZE_MAX, 1) == SIZE_MAX);
     assert_true(gp_int64_mul(-6, 7, &number) && number == -42);
     assert_false(gp_int64_mul(INT64_MIN, -1, &number));
     assert_true(gp_int64_add(INT64_MAX - 1, 1, &number) && number == INT64_MAX);

@@ -3,6 +3,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,6 +21,15 @@
 #define GIB ((size_t)1 << 30)
 
 static char root[64];
+
+/* The linker wraps fopen: as if there were no /proc. */
+static bool without_proc;
+FILE *__real_fopen(const char *path, const char *mode);
+FILE *__wrap_fopen(const char *path, const char *mode);
+
+FILE *__wrap_fopen(const char *path, const char *mode) {
+    return without_proc && strncmp(path, "/proc/", 6) == 0 ? NULL : __real_fopen(path, mode);
+}
 
 /* Writes a file below the root, and the folders that lead to it. */
 static void give(const char *name, const char *text) {
@@ -138,7 +148,8 @@ static void a_container_shows_a_part_of_the_groups(void **state) {
     (void)state;
     give_process();
     give("/proc/self/cgroup", "4:memory:/docker/abc/inner\n");
-    give("/proc/self/mountinfo", "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro master:9 - cgroup cgroup rw,memory\n");
+    give("/proc/self/mountinfo",
+         "35 31 0:32 /docker/abc /sys/fs/cgroup/memory ro master:9 - cgroup cgroup rw,memory\n");
     give("/sys/fs/cgroup/memory/memory.limit_in_bytes", "536870912\n");
     give("/sys/fs/cgroup/memory/inner/memory.limit_in_bytes", "134217728\n");
     assert_true(left(GP_LIMIT_CGROUP) == 128 * MIB - 16 * MIB);
@@ -153,6 +164,27 @@ static void this_machine_says_what_it_has(void **state) {
     assert_in_range(memory.limit[GP_LIMIT_PHYSICAL], 16 * MIB, SIZE_MAX / 2);
     assert_in_range(memory.taken[GP_LIMIT_PHYSICAL], 100 * KIB, memory.limit[GP_LIMIT_PHYSICAL]);
     assert_in_range(memory.taken[GP_LIMIT_ADDRESS_SPACE], memory.taken[GP_LIMIT_PHYSICAL], SIZE_MAX / 2);
+}
+
+/* Physical memory and the limit of the address space are known, and nothing is known to be taken. */
+static void without_proc_the_system_is_asked(void **state) {
+    (void)state;
+    gp_machine_memory without;
+    struct rlimit before, limited;
+    const rlim_t large = (rlim_t)1 << 60;
+    assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+    limited = (struct rlimit){before.rlim_cur < large ? before.rlim_cur : large, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_AS, &limited), 0);
+    without_proc = true;
+    gp_machine_memory_read("", &without);
+    size_t peak = gp_process_peak("");
+    without_proc = false;
+    assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+    assert_in_range(without.limit[GP_LIMIT_PHYSICAL], 16 * MIB, SIZE_MAX / 2);
+    assert_true(without.limit[GP_LIMIT_ADDRESS_SPACE] == limited.rlim_cur);
+    assert_true(without.limit[GP_LIMIT_CGROUP] == SIZE_MAX);
+    for (int i = 0; i < GP_MEMORY_LIMITS; i++) assert_int_equal(without.taken[i], 0);
+    assert_int_equal(peak, 0);
 }
 
 /* Holds so much for a moment. */
@@ -183,6 +215,7 @@ int main(void) {
         WITH_ROOT(groups_of_v1_have_a_controller_of_their_own),
         WITH_ROOT(a_container_shows_a_part_of_the_groups),
         cmocka_unit_test(this_machine_says_what_it_has),
+        cmocka_unit_test(without_proc_the_system_is_asked),
         cmocka_unit_test(the_peak_is_this_process_s_and_can_begin_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

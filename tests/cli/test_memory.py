@@ -160,7 +160,7 @@ class Memory(unittest.TestCase):
         done = self.run_program(config("{batch: 100, train: {synthetic: {samples: 400}}, eval: {synthetic: {samples: 400}}}"),
                                 "--plan")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
-        table = done.stdout[done.stdout.index("\nhost memory (reserved before the first step; the program and its libraries come on top)\n"):]
+        table = done.stdout[done.stdout.index("\nhost memory (of the run; the program and its libraries come on top)\n"):]
         for kind in ("training", "evaluation"):
             self.assertRegex(table, r"\n  data, %s: 3 mini-batches ahead, 1 in use +1\.20 MiB\n" % kind)
         self.assertRegex(table, r"\n  all of the run +[0-9.]+ .iB\n    in bytes +\d+\n")

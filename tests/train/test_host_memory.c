@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "train/account.h"
+#include "train/metrics.h"
 #include "train/plan_report.h"
 #include "train/saver.h"
 #include "train/snapshot.h"
@@ -161,19 +162,45 @@ static void what_is_refused_says_by_which_limit(void **state) {
     expect(machine_of(none, none, none), NULL);
     expect(machine_of(124 * MIB, none, none), NULL);
     expect(machine_of(124 * MIB - 1, none, none),
-           "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; data, inflated files and tables: 26.0 MiB; "
-           "arenas of CPU workers: 10.0 MiB), but the machine's memory, 124.0 MiB in all, has 74.0 MiB left; a "
+           "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: 10.0 MiB; "
+           "copy of the run's state, for its files: 3.00 MiB), but the machine's memory, 124.0 MiB in all, has 74.0 "
+           "MiB left; a "
            "smaller data.batch needs less");
     expect(machine_of(none, 124 * MIB, none), NULL);
     expect(machine_of(110 * MIB, 100 * MIB, none),
-           "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; data, inflated files and tables: 26.0 MiB; "
-           "arenas of CPU workers: 10.0 MiB), but the control group's memory (cgroup), 100.0 MiB in all, has "
+           "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: 10.0 MiB; "
+           "copy of the run's state, for its files: 3.00 MiB), but the control group's memory (cgroup), 100.0 MiB in "
+           "all, has "
            "50.0 MiB left; a smaller data.batch needs less");
     expect(machine_of(none, none, 305 * MIB), NULL);
     expect(machine_of(none, 1000 * MIB, 304 * MIB),
-           "the run needs 105.0 MiB more memory (data, training: 60.0 MiB; data, inflated files and tables: 26.0 MiB; "
+           "the run needs 105.0 MiB more memory (data, training: 60.0 MiB; threads, est.: 32.0 MiB; "
            "arenas of CPU workers: 10.0 MiB), but the address space (RLIMIT_AS, ulimit -v), 304.0 MiB in all, "
            "has 104.0 MiB left; a smaller data.batch needs less");
+}
+
+static void expect_advice(gp_host_kind largest, const char *advice) {
+    gp_host_memory host = sample_host();
+    gp_error err = {0};
+    const gp_machine_memory machine = machine_of(60 * MIB, SIZE_MAX, SIZE_MAX);
+    host.bytes[largest] += 90 * MIB;
+    host.planned += 90 * MIB;
+    assert_int_equal(gp_host_memory_check(&host, &machine, &err), GP_MEMORY);
+    size_t length = strlen(err.text), end = strlen(advice);
+    if (length < end || strcmp(err.text + length - end, advice) != 0) fail_msg("%s", err.text);
+}
+
+static void the_advice_is_for_the_largest_kind(void **state) {
+    (void)state;
+    expect_advice(GP_HOST_ARENAS, " left; a smaller data.batch needs less");
+    expect_advice(GP_HOST_EVALUATION, " left; a smaller data.batch needs less");
+    expect_advice(GP_HOST_SOURCES, " left; a smaller data.batch needs less"); /* they are there already */
+    expect_advice(GP_HOST_ORDER, " left; data.shuffle: false needs none of it");
+    expect_advice(GP_HOST_READING, " left; fewer data.threads need less");
+    expect_advice(GP_HOST_RECORDS, " left; fewer --trace-steps or pipeline.micro_batches need less");
+    expect_advice(GP_HOST_STATE, " left; a smaller model needs less");
+    expect_advice(GP_HOST_PARAMETER, " left; a smaller model needs less");
+    expect_advice(GP_HOST_THREADS, " left; fewer threads or smaller stacks (ulimit -s) need less");
 }
 
 static void no_size_is_too_large(void **state) {
@@ -206,9 +233,8 @@ static void the_report_has_a_line_for_each(void **state) {
     assert_non_null(out);
     if (gp_plan_report(session->plan, NULL, &session->host, out, &err) != GP_OK) fail_msg("%s", err.text);
     assert_int_equal(fclose(out), 0);
-    assert_non_null(strstr(text,
-                           "\nhost memory (reserved before the first step; the program and its libraries come on top)\n"
-                           "  arenas of CPU workers "));
+    assert_non_null(strstr(text, "\nhost memory (of the run; the program and its libraries come on top)\n"
+                                 "  arenas of CPU workers "));
     assert_non_null(strstr(text, "\n  data, training: 3 mini-batches ahead, 1 in use                8.50 KiB\n"));
     assert_non_null(strstr(text, "\n  data, evaluation: 3 mini-batches ahead, 1 in use              8.50 KiB\n"));
     assert_non_null(strstr(text, "\n  data, shuffled order                                             400 B\n"));
@@ -218,16 +244,36 @@ static void the_report_has_a_line_for_each(void **state) {
     gp_session_close(&session);
 }
 
+/* Without /proc the peak is 0: neither the line nor metrics.jsonl gives it as one. */
+static void a_peak_that_is_not_known_is_none(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_metrics *metrics = NULL;
+    const gp_account_result result = {.steps = 9, .recorded = 8, .host = {.planned = 100 * MIB}};
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_non_null(out);
+    gp_account_line(&result, out);
+    assert_int_equal(fclose(out), 0);
+    if (!strstr(text, "; memory planned 100.0 MiB (program and libraries 0 B), resident not known"))
+        fail_msg("%s", text);
+    free(text);
+    assert_int_equal(gp_metrics_open(fixture_path("metrics.jsonl"), &metrics, &err), GP_OK);
+    assert_int_equal(gp_metrics_end(metrics, "done", 9, 1, &result, &err), GP_OK);
+    assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
+    text = fixture_read(fixture_path("metrics.jsonl"), &bytes);
+    if (!strstr(text, "\"resident_bytes\":null")) fail_msg("%s", text);
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_run_takes_what_it_reserves),
-        cmocka_unit_test(what_a_run_lacks_takes_nothing),
-        cmocka_unit_test(each_loader_has_the_size_of_its_data),
-        cmocka_unit_test(a_timeline_is_planned),
-        cmocka_unit_test(a_prediction_holds_a_mini_batch),
-        cmocka_unit_test(what_is_refused_says_by_which_limit),
-        cmocka_unit_test(no_size_is_too_large),
-        cmocka_unit_test(the_report_has_a_line_for_each),
+        cmocka_unit_test(a_run_takes_what_it_reserves),         cmocka_unit_test(what_a_run_lacks_takes_nothing),
+        cmocka_unit_test(each_loader_has_the_size_of_its_data), cmocka_unit_test(a_timeline_is_planned),
+        cmocka_unit_test(a_prediction_holds_a_mini_batch),      cmocka_unit_test(what_is_refused_says_by_which_limit),
+        cmocka_unit_test(the_advice_is_for_the_largest_kind),   cmocka_unit_test(no_size_is_too_large),
+        cmocka_unit_test(a_peak_that_is_not_known_is_none),     cmocka_unit_test(the_report_has_a_line_for_each),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
