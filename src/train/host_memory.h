@@ -1,9 +1,8 @@
 /* The host's part of a plan: all that a run takes of this machine's memory, before it begins.
  *
  * A function of the configuration, of what the data files say of themselves, and of the plan. Arenas, mini-batches and
- * the copy of the state are reserved before the first step; records and the largest parameter are bounds, the rest are
- * estimates. What the program and its libraries hold without a run is measured once. A value
- * without pointers; one thread. */
+ * the copy of the state are reserved before the first step; records and the largest parameter are bounds. What the
+ * program and its libraries hold without a run is measured once. A value without pointers; one thread. */
 #ifndef GP_TRAIN_HOST_MEMORY_H
 #define GP_TRAIN_HOST_MEMORY_H
 

@@ -32,7 +32,10 @@ train: {train}
 """
 ONE = "{devices: [cpu], micro_batches: 4}"
 NEEDS = re.compile(r"^gpipe-train: the run needs [0-9.]+ .iB more memory \(.*\), but the address space \(RLIMIT_AS, "
-                   r"ulimit -v\), [0-9.]+ .iB in all, has [0-9.]+ .?i?B left; a smaller data.batch needs less\n$")
+                   r"ulimit -v\), [0-9.]+ .iB in all, has [0-9.]+ .?i?B left; [^;]+ needs? less\n$")
+NUMBERS = re.compile(r"needs ([0-9.]+) (.?i?B) more memory .* has ([0-9.]+) (.?i?B) left;")
+UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+STACK = 8 * MIB  # that each thread takes of the address space
 
 
 def config(data, shape="784", layers="", out=16, pipeline=ONE, optimizer="{sgd: {lr: 0.01}}", train="{steps: 3}"):
@@ -78,6 +81,7 @@ class Memory(unittest.TestCase):
     def run_program(self, text, *options, limit=None):
         def prepare():
             if limit:
+                resource.setrlimit(resource.RLIMIT_STACK, (STACK, resource.getrlimit(resource.RLIMIT_STACK)[1]))
                 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         with open(self.path("c.yaml"), "w") as file:
             file.write(text)
@@ -130,21 +134,32 @@ class Memory(unittest.TestCase):
                           pipeline="{devices: [{cpu: {count: 16, threads: 2}}], micro_batches: 16}"),
                    "--trace", self.path("t.json"))
 
+    def refused(self, text, limit):
+        """What a run needs and what the limit leaves, by the sentence that refuses it."""
+        done = self.run_program(text, limit=limit)
+        self.assertRegex(done.stderr, NEEDS)
+        self.assertEqual(done.returncode, 1)
+        needs, unit, left, of = NUMBERS.search(done.stderr).groups()
+        return int(float(needs) * UNITS[unit]), int(float(left) * UNITS[of])
+
     @unittest.skipIf("--unbounded" in sys.argv, "sanitizers take address space without end")
     def test_a_run_ends_before_its_first_step_or_not_at_all(self):
         """Under any limit of the address space: refused with the numbers, or run to its end with both evaluations."""
+        large = config("{batch: 200000, train: {synthetic: {samples: 200000}}}")
         text = config("{batch: 1000, train: {synthetic: {samples: 2000}}, eval: {synthetic: {samples: 4000}}}",
                       train="{epochs: 2}")
-        seen = set()
-        for mebibytes in range(80, 200, 15):
-            done = self.run_program(text, limit=mebibytes * MIB)
-            seen.add(done.returncode)
+        start = (1 << 30) - self.refused(large, 1 << 30)[1] + 8 * MIB  # the program, and a little
+        needs, left = self.refused(text, start)
+        ends = []
+        for more in (-24, -8, -1, 1, 4, 16, 64):
+            done = self.run_program(text, limit=start - left + needs + more * MIB)
+            ends.append(done.returncode)
             if done.returncode == 0:
                 self.assertEqual(len(re.findall("^step .* eval loss", done.stdout, re.M)), 2)
                 continue
             self.assertRegex(done.stderr, NEEDS)
             self.assertNotIn("step", done.stdout)
-        self.assertEqual(seen, {0, 1})
+        self.assertEqual((ends[0], ends[-1]), (1, 0), ends)
 
     def test_a_large_parent_is_not_resident(self):
         block = bytearray(400 * MIB)

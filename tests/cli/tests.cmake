@@ -52,7 +52,7 @@ add_test(NAME cli_account COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DI
 set_tests_properties(cli_account cli_simulate cli_svg PROPERTIES LABELS "cli;unit" TIMEOUT 120)
 add_test(NAME cli_memory COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_memory.py
                                  $<TARGET_FILE:gpipe-train> ${unbounded})
-set_tests_properties(cli_memory PROPERTIES LABELS "cli;unit" TIMEOUT 300)
+set_tests_properties(cli_memory PROPERTIES LABELS "cli;unit;machine" TIMEOUT 300)
 add_test(NAME cli_search COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_search.py
                                  $<TARGET_FILE:gpipe-balance> $<TARGET_FILE:gpipe-train>)
 set_tests_properties(cli_search PROPERTIES LABELS "cli;unit;machine" TIMEOUT 300)

@@ -5,7 +5,7 @@ foreach(name balance finite folder host_memory metrics progress search snapshot 
   gp_test(${name} "unit" 120 gp_train)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 endforeach()
-set_tests_properties(balance session PROPERTIES LABELS "unit;machine")
+set_tests_properties(balance host_memory search session PROPERTIES LABELS "unit;machine")
 gp_test(trainer "unit;threads;fault" 300 gp_train)
 target_sources(test_trainer PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 gp_test(tracing "unit;threads" 120 gp_train)
