@@ -138,7 +138,7 @@ static gp_status check_layers(gp_session *session, gp_error *err) {
 
 /* A plan has instructions for each stage and micro-batch: what is far too many is refused before any is made. */
 static gp_status check_planned(const gp_session *session, FILE *notice, gp_error *err) {
-    enum { MANY = 1 << 21 }; /* about five seconds */
+    enum { MANY = 1 << 21 }; /* from here on planning takes more than a few seconds */
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     int64_t batch = session->config->data.batch, piece = gp_session_piece(session);
     int64_t pieces = (batch + piece - 1) / piece, all = pieces * pipeline->stages;
@@ -147,8 +147,10 @@ static gp_status check_planned(const gp_session *session, FILE *notice, gp_error
                           "pipeline.micro_batches: %" PRId64 " micro-batches times %d stages are more than %d", pieces,
                           pipeline->stages, (int)GP_MAX_PLANNED);
     if (notice && all > MANY) {
-        fprintf(notice, "planning %" PRId64 " micro-batches on %d stages, which takes seconds\n", pieces,
-                pipeline->stages);
+        fprintf(notice,
+                "planning %" PRId64 " micro-batches on %d stages: %" PRId64
+                " forward and as many backward passes; this can take minutes and gigabytes\n",
+                pieces, pipeline->stages, all);
         fflush(notice);
     }
     return GP_OK;

@@ -390,7 +390,8 @@ class Config(Group):
                     "times 4096 stages are more than 8388608\n")
         slow = ["--plan", *sets(["pipeline.micro_batches=2048", "data.train={tensors: none}"]), "many.yaml"]
         missing = "gpipe-train: --set data.train={tensors: none}: none: cannot be opened: No such file or directory\n"
-        self.expect(slow, 1, missing, out="planning 2048 micro-batches on 4096 stages, which takes seconds\n")
+        self.expect(slow, 1, missing, out="planning 2048 micro-batches on 4096 stages: 8388608 forward and as many backward "
+                    "passes; this can take minutes and gigabytes\n")
         self.expect(["-q", *slow], 1, missing, out="")
 
     def test_expanded_it_trains_to_the_same_bits(self):
