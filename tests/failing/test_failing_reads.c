@@ -241,7 +241,8 @@ static gp_status load_data(gp_error *err) {
 
 static const each_scenario expanding = {"expand", NULL, expand_configuration, was_only_closed, 500};
 static const each_scenario planning = {"plan", NULL, plan, was_closed_or_unknown_or_large, 500};
-static const each_scenario planning_builtin = {"plan resnet18", NULL, plan_builtin, was_closed_or_unknown_or_large, 100};
+static const each_scenario planning_builtin = {"plan resnet18", NULL, plan_builtin, was_closed_or_unknown_or_large,
+                                               100};
 static const each_scenario loading = {"data", NULL, load_data, was_only_closed, 400};
 
 static const each_scenario balancing = {"balance", write_balanced, balance, was_closed_or_unknown, 160};
