@@ -15,12 +15,9 @@ from test_training import FOLDER, difference, tensors
 CLIPPING = FOLDER.parent / "clipping"
 # Both sides compute in f32 and round in other orders.
 TOLERANCE = {"sgd": 3e-6, "adam": 1e-5, "adamw": 1e-5}
-# In the last step of this run one unit lies within rounding of relu's kink. Its gradient may take either side, which changes
-# that step's norm and update. The losses, which the updates before it make, are held to the tolerance all the same.
-KINKS = {"adam_4": 1e-3}
 OPTIMIZERS = {
     "sgd": "{sgd: {lr: 0.05, momentum: 0.9, weight_decay: 1e-3}, clip_norm: 1}",
-    "adam": "{adam: {lr: 0.01, eps: 1e-3, weight_decay: 1e-3}, clip_norm: 1}",
+    "adam": "{adam: {lr: 0.011, eps: 1e-3, weight_decay: 1e-3}, clip_norm: 1}",
     "adamw": "{adamw: {lr: 0.01, eps: 1e-3}, clip_norm: 1}",
 }
 BALANCES = ["[14]", "[6, 8]", "[3, 6, 5]"]
@@ -37,19 +34,15 @@ def check(program, run, expected, balance, folder):
     subprocess.run([program, "-q", "--force", "-o", folder, *words, str(FOLDER / "network.yaml")], check=True)
     steps = [json.loads(line) for line in open(pathlib.Path(folder) / "metrics.jsonl")]
     steps = [event for event in steps if event["event"] == "step"]
-    norms = [e["grad_norm"] for e in steps]
     found = {
         "losses": difference([e["loss"] for e in steps], expected["losses"]),
-        "norms": difference(norms[:-1], expected["grad_norms"][:-1]),
+        "norms": difference([e["grad_norm"] for e in steps], expected["grad_norms"]),
     }
     got, want = tensors(pathlib.Path(folder) / "model.safetensors"), tensors(CLIPPING / f"{run}.safetensors")
     assert sorted(got) == sorted(want), (sorted(got), sorted(want))
-    last = {key: difference(got[key], values) for key, values in want.items()}
-    last["last norm"] = difference(norms[-1:], expected["grad_norms"][-1:])
-    print(f"{run}, balance {balance}: largest difference {max([*found.values(), *last.values()]):.2g}")
-    off = {key: value for key, value in found.items() if not value <= TOLERANCE[name]}
-    off.update({key: value for key, value in last.items() if not value <= KINKS.get(run, TOLERANCE[name])})
-    return off
+    found.update({key: difference(got[key], values) for key, values in want.items()})
+    print(f"{run}, balance {balance}: largest difference {max(found.values()):.2g}")
+    return {key: value for key, value in found.items() if not value <= TOLERANCE[name]}
 
 
 def main():
