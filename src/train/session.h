@@ -45,7 +45,7 @@ typedef struct gp_session_options {
     double seconds;          /* that measuring may take; 0: as long as the run is worth */
     const gp_machine_memory
         *machine;                  /* what planning may take; NULL: what this machine leaves. Borrowed for the call */
-    FILE *notice;                  /* told before something takes seconds; NULL: nobody */
+    FILE *notice;                  /* gets a line before work that takes seconds; NULL: no line */
     const gp_trace_options *trace; /* the timeline that is asked for; NULL: none. Borrowed for the call */
 } gp_session_options;
 
