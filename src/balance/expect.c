@@ -123,7 +123,8 @@ double gp_durations_copying(const gp_durations *durations, const gp_instr *instr
 
 typedef struct player {
     const gp_durations *durations;
-    const gp_replay *replay; /* NULL: as expected */
+    const gp_replay *replay; /* NULL: as predicted */
+    const gp_play *predicted; /* says how long copies take; NULL: as long as their durations */
 } player;
 
 static double instr_seconds(const void *context, int worker, size_t pc, const gp_instr *instr) {
@@ -131,26 +132,42 @@ static double instr_seconds(const void *context, int worker, size_t pc, const gp
     if (instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_BARRIER) return 0;
     bool copies = instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV;
     if (p->replay && (!copies || p->replay->copies)) return p->replay->seconds[worker][pc];
+    if (p->predicted) return p->predicted->worker[worker].end[pc] - p->predicted->worker[worker].start[pc];
     return copies ? gp_durations_copying(p->durations, instr) : gp_durations_computing(p->durations, instr);
 }
 
-static gp_status play(const gp_durations *durations, const gp_replay *replay, gp_play **out, gp_error *err) {
-    const gp_plan *plan = durations->plan;
-    const gp_mini_plan *mini = durations->mini;
-    gp_play_copies *copies = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&copies, plan->workers, err));
-    for (int w = 0; w < plan->workers; w++)
+/* How each worker copies, and the threads of its computations. */
+static void describe_workers(const gp_plan *plan, gp_play_copies *copies, int *threads) {
+    for (int w = 0; w < plan->workers; w++) {
         copies[w] = plan->devices[w].kind->on_host ? GP_PLAY_PULLED : GP_PLAY_QUEUED;
-    gp_play_request request = {.stages = plan->stages,
-                               .programs = mini->programs,
-                               .waits = mini->waits,
-                               .meets = mini->meets,
-                               .queues = mini->queues,
-                               .copies = copies,
-                               .duration = instr_seconds,
-                               .context = &(player){durations, replay},
-                               .timeline = true};
-    gp_status status = gp_play_run(&request, out, err);
+        threads[w] = plan->devices[w].threads;
+    }
+}
+
+/* Measured times have in them that threads shared processors. */
+static gp_status play(const player *with, gp_play **out, gp_error *err) {
+    const gp_plan *plan = with->durations->plan;
+    const gp_mini_plan *mini = with->durations->mini;
+    gp_play_copies *copies = NULL;
+    int *threads = NULL;
+    gp_status status = GP_NEW(&copies, plan->workers, err);
+    if (status == GP_OK) status = GP_NEW(&threads, plan->workers, err);
+    if (status == GP_OK) {
+        describe_workers(plan, copies, threads);
+        status = gp_play_run(&(gp_play_request){.stages = plan->stages,
+                                                .programs = mini->programs,
+                                                .waits = mini->waits,
+                                                .meets = mini->meets,
+                                                .queues = mini->queues,
+                                                .copies = copies,
+                                                .duration = instr_seconds,
+                                                .context = with,
+                                                .processors = with->replay ? 0 : plan->processors,
+                                                .threads = threads,
+                                                .timeline = true},
+                             out, err);
+    }
+    free(threads);
     free(copies);
     return status;
 }
@@ -158,8 +175,12 @@ static gp_status play(const gp_durations *durations, const gp_replay *replay, gp
 gp_status gp_expect_replay(const gp_plan *plan, int mini, const gp_profile *profile, const gp_replay *replay,
                            gp_play **out, gp_error *err) {
     gp_durations durations;
+    gp_play *predicted = NULL;
     GP_RETURN_IF_FAILED(gp_durations_init(plan, mini, profile, &durations, err));
-    gp_status status = play(&durations, replay, out, err);
+    gp_status status = GP_OK;
+    if (replay && !replay->copies && gp_plan_shares(plan)) status = play(&(player){&durations, NULL, NULL}, &predicted, err);
+    if (status == GP_OK) status = play(&(player){&durations, replay, predicted}, out, err);
+    gp_play_destroy(&predicted);
     gp_durations_fini(&durations);
     return status;
 }

@@ -30,12 +30,13 @@ void gp_durations_fini(gp_durations *durations);
 double gp_durations_computing(const gp_durations *durations, const gp_instr *instr);
 double gp_durations_copying(const gp_durations *durations, const gp_instr *instr);
 
-/* The mini-batch played with these times, in seconds, with its timeline. */
+/* The mini-batch played with these times, in seconds, with its timeline. Workers on the host share plan->processors:
+ * while their threads need more, computations and copies take longer than the times above. */
 GP_MUST_USE gp_status gp_expect_play(const gp_plan *plan, int mini, const gp_profile *profile, gp_play **out,
                                      gp_error *err);
 
 /* The same with times that instructions took: seconds[worker][pc] of what computes, and of what copies into the worker
- * where `copies` is set; the rest as expected. The caller's. */
+ * where `copies` is set; the rest as long as predicted, and nothing shares processors any more. The caller's. */
 typedef struct gp_replay {
     double *const *seconds;
     bool copies;

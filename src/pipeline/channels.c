@@ -1,5 +1,6 @@
 #include "pipeline/channels.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -64,6 +65,10 @@ static void take_top(gp_channels *channels) {
         channels->heap[at] = channels->heap[child];
     }
     channels->heap[at] = last;
+}
+
+double gp_channels_peek(const gp_channels *channels) {
+    return channels->count ? channels->heap[0].time : INFINITY;
 }
 
 bool gp_channels_next(gp_channels *channels, gp_transfer *out, double *start) {

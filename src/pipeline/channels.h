@@ -33,6 +33,8 @@ GP_MUST_USE gp_status gp_channels_init(gp_channels *channels, const gp_stages *s
                                        gp_error *err);
 void gp_channels_fini(gp_channels *channels);
 GP_MUST_USE gp_status gp_channels_ask(gp_channels *channels, gp_transfer transfer, gp_error *err);
+/* From when the next one asks; INFINITY: nothing asks. */
+double gp_channels_peek(const gp_channels *channels);
 /* The next one and when it starts; false: nobody asks. */
 bool gp_channels_next(gp_channels *channels, gp_transfer *out, double *start);
 

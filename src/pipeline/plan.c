@@ -85,6 +85,17 @@ static gp_status schedule_mini(const gp_plan *plan, gp_mini_plan *mini, gp_error
     return gp_programs_validate(plan->stages, mini->programs, err);
 }
 
+int gp_plan_threads(const gp_plan *plan) {
+    int threads = 0;
+    for (int w = 0; w < plan->workers; w++)
+        if (plan->devices[w].kind->on_host) threads += plan->devices[w].threads > 1 ? plan->devices[w].threads : 1;
+    return threads;
+}
+
+bool gp_plan_shares(const gp_plan *plan) {
+    return plan->processors > 0 && gp_plan_threads(plan) > plan->processors;
+}
+
 bool gp_plan_works_on(const gp_plan *plan) {
     for (int w = 0; w < plan->workers; w++)
         if (plan->devices[w].kind->stream_turn) return true;
@@ -253,6 +264,7 @@ gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error
     plan->clip_norm = request->clip_norm;
     plan->micro_batches = request->micro_batches;
     plan->lockstep = request->lockstep;
+    plan->processors = request->processors;
     plan->schedule = request->schedule;
     plan->workers = gp_schedule_workers(&request->schedule, request->stages);
     gp_status status = make_plan(plan, request, &sizes, err);

@@ -48,6 +48,7 @@ typedef struct gp_plan_request {
     bool lockstep;
     const gp_mini_size *sizes; /* duplicates are planned once */
     int size_count;
+    int processors; /* see gp_plan */
     /* A plan that takes more of it than is left is refused before it is made; NULL: none is. Borrowed for the call. */
     const gp_machine_memory *host_memory;
 } gp_plan_request;
@@ -86,6 +87,7 @@ typedef struct gp_plan {
     size_t *transient_base;  /* [worker] from the arena's start */
     gp_mini_plan *minis;
     int mini_count;
+    int processors; /* that all threads of the workers on the host share, for predictions. 0: one for each thread */
 } gp_plan;
 
 /* GP_CONFIG with a place for what a layer refuses; without one for a partition that does not fit the graph.
@@ -95,6 +97,10 @@ void gp_plan_destroy(gp_plan **plan);
 
 /* Index of the mini-batch plan; −1 where the size is not planned. */
 int gp_plan_find(const gp_plan *plan, bool training, int64_t samples);
+/* Threads that compute at the same time on the host's processors: those of all workers on the host. */
+int gp_plan_threads(const gp_plan *plan);
+/* Whether these are more than plan->processors, so that they take turns. */
+bool gp_plan_shares(const gp_plan *plan);
 /* Whether some device goes on with what it was given when the call has returned. */
 bool gp_plan_works_on(const gp_plan *plan);
 /* Whether copies may run beside computations, so that queues order them. */

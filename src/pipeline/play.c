@@ -5,8 +5,9 @@
 
 #include "base/memory.h"
 #include "pipeline/channels.h"
+#include "pipeline/sharing.h"
 
-typedef enum sleep_kind { AWAKE, ON_EVENT, ON_MARK, IN_BARRIER, ON_CHANNEL } sleep_kind;
+typedef enum sleep_kind { AWAKE, ON_EVENT, ON_MARK, IN_BARRIER, ON_CHANNEL, ON_PROCESSOR } sleep_kind;
 
 /* What goes through a program in order: a thread through all of it; a device's queue through what is its. */
 typedef struct agent {
@@ -14,7 +15,7 @@ typedef struct agent {
     int queue; /* gp_queue; −1: a thread */
     size_t pc;
     size_t barriers; /* that it has passed */
-    double clock;    /* the last of its instructions is over */
+    double clock;    /* the last of its instructions is over; ON_PROCESSOR: its instruction begins */
     sleep_kind sleeps;
     size_t until; /* ON_EVENT: its number; ON_MARK: the mark */
 } agent;
@@ -35,6 +36,8 @@ typedef struct player {
     int *awake;     /* agents that can go on */
     int awake_count;
     gp_channels channels;
+    gp_sharing sharing;
+    bool shares; /* threads need more processors than there are */
 } player;
 
 static gp_play_copies copies_of(const player *p, int worker) {
@@ -178,6 +181,23 @@ static void finish(player *p, agent *a, const gp_instr *instr, double start, dou
         happened(p, GP_WAIT_PULLED, instr->edge, instr->micro, end);
 }
 
+static int threads_of(const player *p, int worker) {
+    return p->request.threads && p->request.threads[worker] > 1 ? p->request.threads[worker] : 1;
+}
+
+/* True: the thread sleeps until processors have done the work. */
+static bool takes_processors(player *p, agent *a, const gp_instr *instr, double time, double seconds) {
+    if (!p->shares || a->queue >= 0 || !(seconds > 0)) return false;
+    bool copies = instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV;
+    a->sleeps = ON_PROCESSOR;
+    a->clock = time;
+    gp_sharing_add(&p->sharing, &(gp_job){.time = time,
+                                          .seconds = seconds,
+                                          .threads = copies ? 1 : threads_of(p, a->worker),
+                                          .who = (int)(a - p->agents)});
+    return true;
+}
+
 /* A transfer that needs nobody has arrived. */
 static void arrive(player *p, uint32_t edge, uint16_t micro, double time) {
     happened(p, GP_WAIT_SENT, edge, micro, time);
@@ -219,6 +239,7 @@ static gp_status receive(player *p, agent *a, const gp_instr *instr, double time
     }
     double seconds = ask(p, p->request.duration, a, instr), latency = ask(p, p->request.latency, a, instr);
     if (!uses_channel(p, instr, seconds)) {
+        if (takes_processors(p, a, instr, time, seconds)) return GP_OK;
         finish(p, a, instr, time, time + seconds, time + seconds + latency);
         return GP_OK;
     }
@@ -230,8 +251,9 @@ static gp_status receive(player *p, agent *a, const gp_instr *instr, double time
 static gp_status carry_out(player *p, agent *a, const gp_instr *instr, double time, gp_error *err) {
     if (instr->op == GP_INSTR_SEND) return send(p, a, instr, time, err);
     if (instr->op == GP_INSTR_RECV) return receive(p, a, instr, time, err);
-    double end = time + ask(p, p->request.duration, a, instr);
-    finish(p, a, instr, time, end, end);
+    double seconds = ask(p, p->request.duration, a, instr);
+    if (takes_processors(p, a, instr, time, seconds)) return GP_OK;
+    finish(p, a, instr, time, time + seconds, time + seconds);
     return GP_OK;
 }
 
@@ -255,19 +277,43 @@ static gp_status go_on(player *p, agent *a, gp_error *err) {
     return GP_OK;
 }
 
-/* All that could be known without it is known: whoever asks later asks for a later time. */
-static bool grant(player *p) {
+/* One transfer that waited for its channel. */
+static void grant(player *p) {
     gp_transfer transfer;
     double start;
-    if (!p->request.channels || !gp_channels_next(&p->channels, &transfer, &start)) return false;
+    if (!gp_channels_next(&p->channels, &transfer, &start)) return;
     double over = start + transfer.seconds, end = over + transfer.latency;
     if (transfer.who < 0) {
         arrive(p, transfer.edge, transfer.micro, end);
-        return true;
+        return;
     }
     agent *a = &p->agents[transfer.who];
     finish(p, a, &p->programs->worker[a->worker].instrs[a->pc], start, over, end);
     wake(p, transfer.who);
+}
+
+/* The next event of the processors. */
+static void share(player *p) {
+    gp_job job;
+    double over;
+    if (!gp_sharing_next(&p->sharing, &job, &over)) return;
+    agent *a = &p->agents[job.who];
+    const gp_instr *instr = &p->programs->worker[a->worker].instrs[a->pc];
+    double latency = instr->op == GP_INSTR_RECV ? ask(p, p->request.latency, a, instr) : 0;
+    finish(p, a, instr, a->clock, over, over + latency);
+    wake(p, job.who);
+}
+
+/* Called when no agent can go on, so that no agent asks for an earlier time than the earliest event. False: no event
+ * is left. */
+static bool next_event(player *p) {
+    double transfer = p->request.channels ? gp_channels_peek(&p->channels) : INFINITY;
+    double job = p->shares ? gp_sharing_peek(&p->sharing) : INFINITY;
+    if (isinf(transfer) && isinf(job)) return false;
+    if (transfer <= job)
+        grant(p);
+    else
+        share(p);
     return true;
 }
 
@@ -290,7 +336,7 @@ static gp_status say_deadlock(const player *p, const agent *a, gp_error *err) {
 static gp_status play(player *p, gp_error *err) {
     do {
         while (p->awake_count > 0) GP_RETURN_IF_FAILED(go_on(p, &p->agents[p->awake[--p->awake_count]], err));
-    } while (grant(p));
+    } while (next_event(p));
     const agent *last = NULL; /* a mark that does not come is another agent's fault */
     for (int i = p->first[p->programs->workers] - 1; i >= 0; i--) {
         const agent *a = &p->agents[i];
@@ -322,6 +368,16 @@ static gp_status make_agents(player *p, gp_error *err) {
     return GP_OK;
 }
 
+/* Enough processors for all threads change nothing. */
+static gp_status share_processors(player *p, gp_error *err) {
+    int64_t threads = 0;
+    int workers = p->programs->workers;
+    for (int w = 0; w < workers; w++)
+        if (copies_of(p, w) != GP_PLAY_QUEUED) threads += threads_of(p, w);
+    p->shares = p->request.processors > 0 && threads > p->request.processors;
+    return p->shares ? gp_sharing_init(&p->sharing, p->request.processors, p->first[workers], err) : GP_OK;
+}
+
 static gp_status prepare(player *p, gp_error *err) {
     int workers = p->programs->workers;
     size_t kinds = p->request.waits ? 2 : 1;
@@ -339,7 +395,8 @@ static gp_status prepare(player *p, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&p->when, kinds * p->events, err));
     for (size_t i = 0; i < kinds * p->events; i++) p->when[i] = NAN;
     if (p->request.channels) GP_RETURN_IF_FAILED(gp_channels_init(&p->channels, p->stages, p->programs, err));
-    return make_agents(p, err);
+    GP_RETURN_IF_FAILED(make_agents(p, err));
+    return share_processors(p, err);
 }
 
 gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *err) {
@@ -350,6 +407,7 @@ gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *e
     for (int w = 0; status == GP_OK && w < p.play->workers; w++)
         if (p.play->worker[w].first > p.play->worker[w].last) p.play->worker[w].first = 0;
     gp_channels_fini(&p.channels);
+    gp_sharing_fini(&p.sharing);
     for (int w = 0; p.marks && w < p.programs->workers; w++) free(p.marks[w]);
     free(p.marks);
     free(p.agents);
@@ -372,26 +430,4 @@ gp_status gp_play_create(const gp_stages *stages, const gp_programs *programs, c
                                .context = context,
                                .timeline = true};
     return gp_play_run(&request, out, err);
-}
-
-void gp_play_destroy(gp_play **play) {
-    gp_play *it = *play;
-    if (!it) return;
-    for (int w = 0; it->worker && w < it->workers; w++) {
-        free(it->worker[w].start);
-        free(it->worker[w].end);
-    }
-    free(it->worker);
-    free(it);
-    *play = NULL;
-}
-
-gp_play_span gp_play_longest(const gp_play *play) {
-    gp_play_span longest = {0, -1, 0};
-    for (int w = 0; w < play->workers; w++) {
-        double seconds = play->worker[w].last - play->worker[w].first;
-        if (seconds > longest.seconds) longest = (gp_play_span){w, seconds, 0};
-    }
-    if (longest.seconds > 0) longest.bubble = (longest.seconds - play->worker[longest.worker].busy) / longest.seconds;
-    return longest;
 }

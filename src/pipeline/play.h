@@ -34,14 +34,18 @@ typedef struct gp_play_request {
                                         about the receive; where copies are POSTED, about the send */
     const void *context;
     bool channels; /* from each worker to each other one copy at a time, as they ask; else any number at once */
+    /* > 0: the threads of all workers share so many processors (pipeline/sharing.h) when they compute, and when they
+     * copy; a device's queues and copies on channels need none. 0: a processor for each thread. */
+    int processors;
+    const int *threads; /* [worker] that its computations need; a copy needs one. NULL: one each */
     bool timeline; /* keep start and end of each instruction */
 } gp_play_request;
 
 /* One worker's mini-batch. */
 typedef struct gp_play_worker {
     double *start, *end; /* [pc]; NULL: not kept */
-    double busy;         /* sum of its computations */
-    double copying;      /* of its loads and receives; POSTED: 0 */
+    double busy;         /* sum of its computations, from start to end: sharing processors makes them longer */
+    double copying;      /* likewise of its loads and receives; POSTED: 0 */
     double first, last;  /* its computations begin and end; those that take no time do not count */
 } gp_play_worker;
 

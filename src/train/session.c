@@ -221,6 +221,7 @@ static gp_plan_request request_plan(const gp_session *session, const choice *wit
                              .lockstep = config->pipeline.lockstep,
                              .sizes = to->sizes,
                              .size_count = list_sizes(session, to->sizes),
+                             .processors = session->processors,
                              .host_memory = &to->machine};
 }
 
@@ -508,6 +509,7 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
     session->tries = options->tries;
     session->limited = options->machine != NULL;
     if (session->limited) session->given = *options->machine;
+    session->processors = options->processors > 0 ? options->processors : gp_machine_processors();
     if (options->weights) status = set_weights(session, options->weights, err);
     if (status == GP_OK) status = open_session(session, options, err);
     if (status != GP_OK && options->given && session->profile) {

@@ -45,6 +45,7 @@ typedef struct gp_session_options {
     double seconds;          /* that measuring may take; 0: as long as the run is worth */
     const gp_machine_memory
         *machine;                  /* what planning may take; NULL: what this machine leaves. Borrowed for the call */
+    int processors;                /* that predictions share among the workers; 0: those this process may use */
     FILE *notice;                  /* gets a line before work that takes seconds; NULL: no line */
     const gp_trace_options *trace; /* the timeline that is asked for; NULL: none. Borrowed for the call */
 } gp_session_options;
@@ -53,6 +54,7 @@ struct gp_session {
     gp_config *config;       /* owned */
     gp_machine_memory given; /* that planning may take of, where `limited`; else what the machine leaves */
     bool limited;
+    int processors; /* of the plan's predictions */
     bool predicts, norms, resumes, balances, tries;
     gp_graph *graph;
     gp_sample_spec spec;

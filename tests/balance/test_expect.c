@@ -202,6 +202,57 @@ static void a_step_is_played_again_with_what_it_took(void **state) {
     release(&p);
 }
 
+static double step_on(planned *p, int processors, double busy[2]) {
+    gp_expectation expected = {0};
+    gp_error err = {0};
+    p->plan->processors = processors;
+    if (gp_expect(p->plan, 0, p->profile, &expected, &err) != GP_OK) fail_msg("%s", err.text);
+    busy[0] = expected.busy[0];
+    busy[1] = expected.busy[1];
+    free(expected.busy);
+    return expected.seconds;
+}
+
+/* On one processor a step takes all computations and copies of both workers; a worker is busy for longer, since it
+ * takes turns. What is played again with the times that it took takes as long, and shares nothing a second time. */
+static void workers_share_processors(void **state) {
+    (void)state;
+    planned p = make(GP_SCHEDULE_1F1B, 32);
+    double alone[2], busy[2], work = 0;
+    const gp_programs *programs = p.plan->minis[0].programs;
+    for (int w = 0; w < 2; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++)
+            work += gp_durations_computing(&p.durations, &programs->worker[w].instrs[pc]) +
+                    gp_durations_copying(&p.durations, &programs->worker[w].instrs[pc]);
+    double free_step = step_on(&p, 0, alone);
+    assert_int_equal(gp_plan_threads(p.plan), 2);
+    assert_true(step_on(&p, 2, busy) == free_step && busy[0] == alone[0] && !gp_plan_shares(p.plan));
+    double step = step_on(&p, 1, busy);
+    assert_true(gp_plan_shares(p.plan));
+    expect_milliseconds(step, 1e3 * work);
+    assert_true(step > free_step && busy[0] > alone[0] && busy[1] >= alone[1]);
+    gp_play *play = NULL;
+    gp_error err = {0};
+    double *seconds[2] = {NULL};
+    if (gp_expect_play(p.plan, 0, p.profile, &play, &err) != GP_OK) fail_msg("%s", err.text);
+    for (int w = 0; w < 2; w++) {
+        seconds[w] = calloc(programs->worker[w].count, sizeof **seconds);
+        assert_non_null(seconds[w]);
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++)
+            seconds[w][pc] = play->worker[w].end[pc] - play->worker[w].start[pc];
+    }
+    gp_play_destroy(&play);
+    for (int copies = 0; copies < 2; copies++) {
+        const gp_replay replay = {seconds, copies};
+        if (gp_expect_replay(p.plan, 0, p.profile, &replay, &play, &err) != GP_OK) fail_msg("%s", err.text);
+        expect_milliseconds(play->length, 1e3 * step);
+        gp_play_destroy(&play);
+    }
+    free(seconds[0]);
+    free(seconds[1]);
+    release(&p);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(instructions_take_the_sum_of_their_layers),
@@ -210,6 +261,7 @@ int main(void) {
         cmocka_unit_test(copies_take_latency_and_bytes),
         cmocka_unit_test(a_step_is_played_with_them),
         cmocka_unit_test(a_step_is_played_again_with_what_it_took),
+        cmocka_unit_test(workers_share_processors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -356,6 +356,123 @@ static void channels_serve_in_the_order_of_asking(void **state) {
         }
 }
 
+/* ---- processors that are shared ---------------------------------------------------------------------------------- */
+
+typedef struct sharing {
+    int workers, processors;
+    gp_schedule schedule;
+    toy_run run;
+    times each;
+    const int *threads;
+    gp_play_copies copies;
+} sharing;
+
+static played play_shared(const sharing *s) {
+    played p = {.play = NULL};
+    gp_play_copies copies[8];
+    gp_waits *waits = NULL;
+    gp_program_queues *queues = NULL;
+    gp_error err = {0};
+    toy_init_chain(&p.t, gp_schedule_stages(&s->schedule, s->workers), false);
+    p.programs = toy_programs_of(&p.t, s->schedule, s->run);
+    for (int w = 0; w < s->workers; w++) copies[w] = s->copies;
+    if (gp_waits_create(p.t.stages, p.programs, true, &waits, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_queues_request with = {.stages = p.t.stages, .programs = p.programs, .waits = waits, .memory = GP_QUEUES_MEMORY};
+    if (gp_queues_create(&with, &queues, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_play_request request = {.stages = p.t.stages,
+                               .programs = p.programs,
+                               .waits = waits,
+                               .queues = queues,
+                               .copies = copies,
+                               .duration = duration,
+                               .context = &s->each,
+                               .processors = s->processors,
+                               .threads = s->threads,
+                               .timeline = true};
+    if (gp_play_run(&request, &p.play, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_queues_destroy(&queues);
+    gp_waits_destroy(&waits);
+    return p;
+}
+
+static double shared_length(const sharing *s) {
+    played p = play_shared(s);
+    double length = p.play->length;
+    played_fini(&p);
+    return length;
+}
+
+static void assert_near(double is, double should) {
+    if (!(is > should - 1e-9 * (1 + should) && is < should + 1e-9 * (1 + should)))
+        fail_msg("%.17g is not %.17g", is, should);
+}
+
+/* Two stages, two micro-batches, forwards of 2 and no copies, on one processor: the second forward of the first stage
+ * and the first of the second stage are under way together, and take twice as long. */
+static void threads_share_processors(void **state) {
+    (void)state;
+    sharing s = {.workers = 2, .processors = 1, .run = {2, GP_CHECKPOINT_NEVER, false, false}, .each = {2, 0, 0, 0}};
+    played p = play_shared(&s);
+    const double start0[] = {0, 0, 2, 2, 2, 6}, end1[] = {0, 2, 6, 6, 6, 8};
+    assert_memory_equal(p.play->worker[0].start, start0, sizeof start0);
+    assert_memory_equal(p.play->worker[1].end, end1, sizeof end1);
+    assert_true(p.play->length == 8 && p.play->worker[0].busy == 6 && p.play->worker[1].busy == 6);
+    played_fini(&p);
+    s.processors = 2;
+    assert_true(shared_length(&s) == 6);
+}
+
+/* A computation of three threads on two processors; a copy of it takes one thread, and so is as fast as ever. */
+static void computations_take_their_threads(void **state) {
+    (void)state;
+    sharing s = {.workers = 2,
+                 .processors = 2,
+                 .run = {1, GP_CHECKPOINT_NEVER, false, false},
+                 .each = {2, 0, 0, 1},
+                 .threads = (const int[]){3, 4}};
+    assert_near(shared_length(&s), 2 * 3 / 2.0 + 1 + 2 * 4 / 2.0);
+    s.threads = (const int[]){1, 2};
+    assert_true(shared_length(&s) == 5);
+    s.processors = 1; /* of three threads in all, never more than two at once */
+    assert_near(shared_length(&s), 2 + 1 + 4);
+}
+
+/* One processor always has work: a step takes the sum of all work. More workers than processors take at least as long
+ * as that sum over the processors, and as without other workers; with enough processors nothing changes. */
+static void no_schedule_takes_less_than_its_work(void **state) {
+    (void)state;
+    static const gp_schedule schedules[] = {
+        {GP_SCHEDULE_GPIPE, 1, NULL}, {GP_SCHEDULE_1F1B, 1, NULL}, {GP_SCHEDULE_INTERLEAVED, 2, NULL}};
+    for (size_t k = 0; k < sizeof schedules / sizeof *schedules; k++)
+        for (int n = 2; n <= 6; n++)
+            for (int lockstep = 0; lockstep < (k == 0 ? 2 : 1); lockstep++) {
+                int m = 2 * n;
+                sharing s = {.workers = n,
+                             .schedule = schedules[k],
+                             .run = {m, GP_CHECKPOINT_NEVER, lockstep, true},
+                             .each = {1, 0, 2, 0}};
+                double alone = shared_length(&s), work = 3.0 * m * gp_schedule_stages(&s.schedule, n);
+                for (s.processors = 1; s.processors <= n; s.processors++) {
+                    double length = shared_length(&s);
+                    if (s.processors == 1 && !lockstep) assert_near(length, work);
+                    if (s.processors == n) assert_true(length == alone);
+                    assert_true(length >= work / s.processors - 1e-6 && length >= alone - 1e-6 && length <= work + 1e-6);
+                }
+            }
+}
+
+/* Their computations are the device's. */
+static void queues_share_no_processors(void **state) {
+    (void)state;
+    sharing s = {.workers = 3,
+                 .run = {4, GP_CHECKPOINT_NEVER, false, true},
+                 .each = {2, 0, 3, 1},
+                 .copies = GP_PLAY_QUEUED};
+    double alone = shared_length(&s);
+    s.processors = 1;
+    assert_true(shared_length(&s) == alone);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_barrier_waits_for_copies_out_of_its_worker),
@@ -367,6 +484,10 @@ int main(void) {
         cmocka_unit_test(queues_do_not_stop_for_barriers),
         cmocka_unit_test(transfers_wait_for_their_channel),
         cmocka_unit_test(channels_serve_in_the_order_of_asking),
+        cmocka_unit_test(threads_share_processors),
+        cmocka_unit_test(computations_take_their_threads),
+        cmocka_unit_test(no_schedule_takes_less_than_its_work),
+        cmocka_unit_test(queues_share_no_processors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
