@@ -123,7 +123,7 @@ double gp_durations_copying(const gp_durations *durations, const gp_instr *instr
 
 typedef struct player {
     const gp_durations *durations;
-    const gp_replay *replay; /* NULL: as predicted */
+    const gp_replay *replay;  /* NULL: as predicted */
     const gp_play *predicted; /* says how long copies take; NULL: as long as their durations */
 } player;
 
@@ -178,7 +178,8 @@ gp_status gp_expect_replay(const gp_plan *plan, int mini, const gp_profile *prof
     gp_play *predicted = NULL;
     GP_RETURN_IF_FAILED(gp_durations_init(plan, mini, profile, &durations, err));
     gp_status status = GP_OK;
-    if (replay && !replay->copies && gp_plan_shares(plan)) status = play(&(player){&durations, NULL, NULL}, &predicted, err);
+    if (replay && !replay->copies && gp_plan_shares(plan))
+        status = play(&(player){&durations, NULL, NULL}, &predicted, err);
     if (status == GP_OK) status = play(&(player){&durations, replay, predicted}, out, err);
     gp_play_destroy(&predicted);
     gp_durations_fini(&durations);

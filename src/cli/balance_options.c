@@ -9,8 +9,9 @@
 
 static const double usual_seconds = 10, most_seconds = 86400;
 
-static const char *const known[] = {"--set",  "--profile", "--seconds",  "--again",  "--json",   "--write",
-                                    "--help", "--version", "--simulate", "--search", "--orders", NULL};
+static const char *const known[] = {"--set",    "--profile",    "--seconds", "--again",    "--json",
+                                    "--write",  "--help",       "--version", "--simulate", "--search",
+                                    "--orders", "--processors", NULL};
 
 const char *gp_balance_options_help(void) {
     return "usage: gpipe-balance [options] config.yaml\n"
@@ -26,6 +27,7 @@ const char *gp_balance_options_help(void) {
            "  --again               time anew, though a profile was kept that fits\n"
            "  -o FILE               write the profile to FILE\n"
            "  --profile FILE        take the times from FILE, written elsewhere or by hand; time nothing\n"
+           "  --processors N        predict for N processors (default: those that this process may use)\n"
            "  --set key.path=value  change the configuration; may be repeated\n"
            "  --json                print JSON\n"
            "  --write               put the balance into config.yaml, and leave the rest of the file as it is\n"
@@ -64,6 +66,8 @@ static gp_status take_long(void *taking, const char *word, gp_words *rest, gp_er
         return gp_words_value(rest, word, length, word + length, &options->profile, err);
     if (gp_word_is(word, length, "--simulate"))
         return gp_words_value(rest, word, length, word + length, &options->simulate, err);
+    if (gp_word_is(word, length, "--processors"))
+        return gp_words_processors(rest, word, length, &options->processors, err);
     if (gp_word_is(word, length, "--seconds")) return take_seconds(options, rest, word, length, err);
     return gp_words_flag_set(word, flags) ? GP_OK : gp_words_refuse(word, length, known, "gpipe-balance", err);
 }
@@ -85,6 +89,7 @@ static gp_status check_simulation(const gp_balance_options *options, gp_error *e
                         : options->again              ? "--again"
                         : options->search             ? "--search"
                         : options->orders             ? "--orders"
+                        : options->processors > 0     ? "--processors"
                         : options->write              ? "--write"
                                                       : options->config;
     if (!*options->simulate) return gp_fail(err, GP_USAGE, "option --simulate needs the name of a file");

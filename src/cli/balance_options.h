@@ -16,6 +16,7 @@ typedef struct gp_balance_options {
     const char *profile; /* that is used; NULL: one that was kept, or is measured */
     const char *out;     /* where a measured profile is written; NULL: where such are kept */
     double seconds;      /* that measuring may take */
+    int processors;      /* that predictions are for; 0: those of this machine */
     bool orders;         /* of the devices too */
     bool search;         /* for micro-batches, schedule and checkpoint mode too */
     bool again, json, write, help, version;

@@ -15,7 +15,7 @@
 
 static gp_status balance(gp_session *session, const gp_balance_options *options, gp_error *err) {
     const gp_command command = {options->config, options->overrides, options->override_count,
-                                options->profile ? options->profile : options->out};
+                                options->profile ? options->profile : options->out, options->processors};
     GP_RETURN_IF_FAILED(options->json ? gp_balance_report_json(session, stdout, err)
                                       : gp_balance_report(session, &command, stdout, err));
     if (!options->write) return GP_OK;
@@ -40,7 +40,8 @@ static gp_status search(const gp_balance_options *options, gp_error *err) {
                                        .override_count = options->override_count,
                                        .profile = options->profile,
                                        .seconds = options->seconds,
-                                       .again = options->again};
+                                       .again = options->again,
+                                       .processors = options->processors};
     gp_status status = gp_search_run(&request, &found, err);
     if (status == GP_OK) status = report_search(&found, options, err);
     gp_search_fini(&found);
@@ -68,7 +69,8 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
                                                 .profile = options->profile,
                                                 .profile_out = options->out,
                                                 .again = options->again || options->out,
-                                                .seconds = options->seconds};
+                                                .seconds = options->seconds,
+                                                .processors = options->processors};
     GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
     status = balance(session, options, err);
     gp_session_close(&session);

@@ -185,6 +185,7 @@ static gp_status run(const gp_options *options, gp_error *err) {
                                                 .resumes = options->resume,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
                                                 .notice = options->verbosity == GP_QUIET ? NULL : stdout,
+                                                .processors = options->processors,
                                                 .trace = &options->trace};
     GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
     status = options->plan ? print_plan(session, options, err) : train(session, options, err);

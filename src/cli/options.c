@@ -11,8 +11,9 @@
 
 enum { TRACED_STEPS = 100 };
 
-static const char *const known[] = {"--set",         "--plan",    "--expand",  "--resume", "--force",   "--trace",
-                                    "--trace-steps", "--predict", "--weights", "--help",   "--version", NULL};
+static const char *const known[] = {"--set",   "--plan",        "--expand",  "--resume",  "--force",
+                                    "--trace", "--trace-steps", "--predict", "--weights", "--processors",
+                                    "--help",  "--version",     NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
@@ -24,6 +25,7 @@ const char *gp_options_help(void) {
            "  --force               write over a run that the folder holds\n"
            "  --set key.path=value  change the configuration; may be repeated\n"
            "  --plan                print stages, copies, memory, schedule and expected time; train nothing\n"
+           "  --processors N        with --plan: predict for N processors (default: those that it may use)\n"
            "  --svg FILE            with --plan: draw a mini-batch as a timeline, its memory below, for a browser\n"
            "  --expand              print the configuration with its model as a list of layers; train nothing\n"
            "  --predict FILE        write what the trained model makes of data.eval, as tensor y; train nothing\n"
@@ -81,6 +83,8 @@ static gp_status take_long(void *taking, const char *word, gp_words *rest, gp_er
     if (gp_word_is(word, length, "--predict"))
         return gp_words_value(rest, word, length, word + length, &options->predict, err);
     if (gp_word_is(word, length, "--svg")) return gp_words_value(rest, word, length, word + length, &options->svg, err);
+    if (gp_word_is(word, length, "--processors"))
+        return gp_words_processors(rest, word, length, &options->processors, err);
     if (gp_word_is(word, length, "--weights"))
         return gp_words_value(rest, word, length, word + length, &options->weights, err);
     if (gp_word_is(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
@@ -125,6 +129,9 @@ static gp_status check_together(const gp_options *options, gp_error *err) {
         return gp_fail(err, GP_USAGE, "either --plan or --expand: each prints, and trains nothing");
     if (options->svg && !options->plan) return gp_fail(err, GP_USAGE, "option --svg goes with --plan");
     if (options->svg && !*options->svg) return gp_fail(err, GP_USAGE, "option --svg needs the name of a file");
+    if (options->processors && !options->plan)
+        return gp_fail(err, GP_USAGE,
+                       "option --processors goes with --plan: a run uses the processors that it may use");
     if (options->folder && !*options->folder) return gp_fail(err, GP_USAGE, "option -o needs the name of a folder");
     if (options->trace.path && !*options->trace.path)
         return gp_fail(err, GP_USAGE, "option --trace needs the name of a file");

@@ -1,6 +1,7 @@
 #include "cli/words.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/read.h"
@@ -13,6 +14,18 @@ gp_status gp_words_value(gp_words *rest, const char *word, size_t length, const 
         *out = rest->words[rest->next++];
     else
         return gp_fail(err, GP_USAGE, "option %.*s needs a value", (int)length, word);
+    return GP_OK;
+}
+
+gp_status gp_words_processors(gp_words *rest, const char *word, size_t length, int *out, gp_error *err) {
+    enum { MOST = 4096 };
+    const char *text = NULL;
+    char *end;
+    GP_RETURN_IF_FAILED(gp_words_value(rest, word, length, word + length, &text, err));
+    long value = strtol(text, &end, 10);
+    if (text[0] < '1' || text[0] > '9' || *end || value > MOST)
+        return gp_fail(err, GP_USAGE, "option --processors takes a whole number from 1 to %d, not \"%s\"", MOST, text);
+    *out = (int)value;
     return GP_OK;
 }
 

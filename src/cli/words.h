@@ -18,6 +18,8 @@ typedef struct gp_words {
 /* `length` of `word` is the option's name; a value stands behind it ("": none does) or is the next word. */
 GP_MUST_USE gp_status gp_words_value(gp_words *rest, const char *word, size_t length, const char *behind,
                                      const char **out, gp_error *err);
+/* The value of --processors, likewise: a whole number from 1 to 4096. */
+GP_MUST_USE gp_status gp_words_processors(gp_words *rest, const char *word, size_t length, int *out, gp_error *err);
 bool gp_word_is(const char *word, size_t length, const char *name);
 /* An option that takes no value, and what it sets. */
 typedef struct gp_words_flag {

@@ -38,7 +38,7 @@ typedef struct gp_play_request {
      * copy; a device's queues and copies on channels need none. 0: a processor for each thread. */
     int processors;
     const int *threads; /* [worker] that its computations need; a copy needs one. NULL: one each */
-    bool timeline; /* keep start and end of each instruction */
+    bool timeline;      /* keep start and end of each instruction */
 } gp_play_request;
 
 /* One worker's mini-batch. */

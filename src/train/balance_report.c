@@ -13,6 +13,7 @@
 #include "train/balance_write.h"
 #include "train/ordering.h"
 #include "train/plan_report_parts.h"
+#include "train/processors.h"
 
 enum { BAR = 12, NAME = 26 };
 
@@ -274,6 +275,7 @@ static gp_status write_balance_command(const report *r, bool moved, gp_error *er
     if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
     fprintf(r->out, "to write it  gpipe-balance%s --write", moved ? " --orders" : "");
     gp_command_write_profile(r->command, r->out);
+    gp_command_write_processors(r->command, r->out);
     gp_command_write_overrides(r->command, (const char *const[]){NULL}, r->out);
     gp_command_write_config(r->command, r->out);
     fputs("\n", r->out);
@@ -320,6 +322,7 @@ static void write_expected(const report *r) {
         fprintf(r->out, " does not suit %s on %s\n", gp_report_count(samples, session->graph->layer_count, "layer"),
                 gp_report_count(seconds, r->stages, "stage"));
     }
+    gp_processors_warn(r->found.plan, true, r->out);
     fputs("\nbalance      ", r->out);
     write_balance(r->out, r->found.layers, r->stages);
     fputs("\n", r->out);
@@ -435,6 +438,8 @@ static gp_status write_json(report *r, gp_error *err) {
     json_object_set_new(root, "even", pack_cut(r, &r->even));
     if (session->order) json_object_set_new(root, "order", pack_order(r));
     if (r->configured.layers) json_object_set_new(root, "configured", pack_cut(r, &r->configured));
+    json_object_set_new(root, "processors", json_integer(r->found.plan->processors));
+    json_object_set_new(root, "threads", json_integer(gp_plan_threads(r->found.plan)));
     json_object_set_new(root, "slowdown", pack_slowdowns(r));
     json_object_set_new(root, "layers", pack_layers(r));
     if (session->profile->path) json_object_set_new(root, "profile", pack_path(session->profile->path, err));

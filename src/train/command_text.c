@@ -83,6 +83,10 @@ void gp_command_write_profile(const gp_command *command, FILE *out) {
     gp_command_write_word(command->profile, out);
 }
 
+void gp_command_write_processors(const gp_command *command, FILE *out) {
+    if (command->processors) fprintf(out, " --processors %d", command->processors);
+}
+
 void gp_command_write_config(const gp_command *command, FILE *out) {
     if (command->config[0] == '-') fputs(" --", out);
     gp_command_write_word(command->config, out);

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/printable.h"
 #include "train/plan_report_parts.h"
+#include "train/processors.h"
 
 static int64_t stage_parameters(const gp_plan *plan, int s) {
     int64_t sum = 0, elements;
@@ -170,6 +171,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     if (report->host) gp_report_host(report);
     GP_RETURN_IF_FAILED(gp_report_schedule(report, err));
     write_expected(report);
+    gp_processors_warn(report->plan, true, report->out);
     if (fflush(report->out) != 0 || ferror(report->out))
         return gp_fail(err, GP_IO, "the report of the plan could not be written");
     return GP_OK;

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/printable.h"
 #include "train/precision.h"
+#include "train/processors.h"
 
 /* Seconds between lines. */
 static const double terminal_pause = 0.2, pipe_pause = 10;
@@ -55,6 +56,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
            pipeline->micro_batches == 1 ? "" : "es", gp_plan_checkpoint_text(checkpoint, session->plan),
            gp_bytes_text(bytes, arena), pipeline->stages == pipeline->device_count ? "stage" : "worker");
     gp_precision_advise(session, false, stdout);
+    if (verbosity != GP_VERBOSE) gp_processors_warn(session->plan, false, stdout); /* else the plan says it */
     gp_print(stdout, "run folder: %s\n", folder);
     fflush(stdout);
 }

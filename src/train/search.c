@@ -6,10 +6,11 @@
 #include "balance/expect.h"
 #include "base/memory.h"
 #include "model/graph.h"
+#include "train/devices.h"
 #include "train/search_stages.h"
 #include "train/session.h"
 
-enum { MOST_SIZES = 14, OWN_OVERRIDES = 5, OVERRIDE_TEXT = 80 };
+enum { MOST_SIZES = 14, OWN_OVERRIDES = 6, OVERRIDE_TEXT = 80 };
 
 static const char *const schedules[] = {"gpipe", "1f1b", "{interleaved: {chunks: 2}}", "zb_h1", "zb_h2", "zb_v"};
 enum { SCHEDULES = sizeof schedules / sizeof *schedules, ON_ONE_DEVICE = 2 };
@@ -18,7 +19,9 @@ typedef struct searcher {
     const gp_search_request *request;
     gp_search *search;
     const char **overrides; /* the request's, then its own */
-    char own[OWN_OVERRIDES][OVERRIDE_TEXT];
+    char own[OWN_OVERRIDES - 1][OVERRIDE_TEXT];
+    char *few;           /* "pipeline.devices=[…]", of the plans on fewer devices; NULL: there are none */
+    bool on_few;         /* those are tried now */
     double seconds;      /* that measuring one size may take */
     gp_profile *profile; /* of the size at hand; NULL: none yet */
     int sizes[MOST_SIZES];
@@ -32,7 +35,8 @@ static void set_overrides(searcher *s, int micro_batches, const char *schedule, 
     snprintf(s->own[2], OVERRIDE_TEXT, "pipeline.schedule=%s", schedule);
     snprintf(s->own[3], OVERRIDE_TEXT, "pipeline.checkpoint=%s", gp_checkpoint_mode_name(checkpoint));
     snprintf(s->own[4], OVERRIDE_TEXT, "pipeline.lockstep=auto");
-    for (int i = 0; i < OWN_OVERRIDES; i++) s->overrides[s->request->override_count + i] = s->own[i];
+    for (int i = 0; i < OWN_OVERRIDES - 1; i++) s->overrides[s->request->override_count + i] = s->own[i];
+    s->overrides[s->request->override_count + OWN_OVERRIDES - 1] = s->few;
 }
 
 gp_status gp_search_load(const char *path, const char *const *overrides, int override_count, gp_config **out,
@@ -61,6 +65,7 @@ static gp_status take_plan(const gp_session *session, const gp_plan *plan, gp_ca
     if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a full mini-batch");
     it->stages = plan->stages->count;
     it->workers = plan->workers;
+    it->threads = gp_plan_threads(plan);
     GP_RETURN_IF_FAILED(GP_NEW(&it->layers, it->stages, err));
     GP_RETURN_IF_FAILED(GP_NEW(&it->arena, it->workers, err));
     memcpy(it->layers, session->layers, (size_t)it->stages * sizeof *it->layers);
@@ -77,8 +82,8 @@ static gp_status take_plan(const gp_session *session, const gp_plan *plan, gp_ca
 static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
     const gp_search_request *request = s->request;
     gp_config *config = NULL;
-    GP_RETURN_IF_FAILED(
-        gp_config_load(request->config, s->overrides, request->override_count + OWN_OVERRIDES, &config, err));
+    GP_RETURN_IF_FAILED(gp_config_load(request->config, s->overrides,
+                                       request->override_count + OWN_OVERRIDES - !s->on_few, &config, err));
     const gp_session_options options = {.balances = true,
                                         .tries = true,
                                         .profiling = GP_PROFILING_MEASURE,
@@ -86,6 +91,7 @@ static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
                                         .given = request->profile ? NULL : &s->profile,
                                         .again = request->again,
                                         .seconds = s->seconds,
+                                        .processors = request->processors,
                                         .machine = request->machine};
     return gp_session_open_for(&config, &options, out, err);
 }
@@ -116,8 +122,8 @@ static gp_status add(gp_search *search, gp_status status, gp_candidate *it, gp_e
 static bool is_known(const gp_search *search, const gp_candidate *it) {
     for (size_t i = 0; i < search->count; i++) {
         const gp_candidate *other = &search->items[i];
-        if (other->micro_batches == it->micro_batches && strcmp(other->schedule, it->schedule) == 0 &&
-            strcmp(other->checkpoint, it->checkpoint) == 0 &&
+        if (other->micro_batches == it->micro_batches && other->workers == it->workers &&
+            strcmp(other->schedule, it->schedule) == 0 && strcmp(other->checkpoint, it->checkpoint) == 0 &&
             memcmp(other->layers, it->layers, (size_t)it->stages * sizeof *it->layers) == 0)
             return true;
     }
@@ -198,6 +204,26 @@ static gp_status check_model(const gp_config *config, gp_error *err) {
     return status;
 }
 
+static int threads_of(const gp_device_config *device) {
+    return strcmp(device->kind, "cuda") == 0 ? 0 : device->threads > 1 ? device->threads : 1;
+}
+
+/* As many of the first devices as have a processor for each of their threads, and one at least. */
+static gp_status find_few(searcher *s, gp_error *err) {
+    gp_search *search = s->search;
+    gp_pipeline_config pipeline = search->config->pipeline;
+    int count = pipeline.device_count, threads = 0;
+    search->processors = s->request->processors > 0 ? s->request->processors : gp_machine_processors();
+    for (int d = 0; d < count; d++) {
+        search->threads += threads_of(&pipeline.devices[d]);
+        if (search->threads <= search->processors) threads = d + 1;
+    }
+    if (search->threads <= search->processors || count == 1) return GP_OK;
+    pipeline.device_count = search->few = threads > 0 ? threads : 1;
+    GP_RETURN_IF_FAILED(gp_config_devices_text(&pipeline, &search->few_devices, err));
+    return gp_format_text(&s->few, err, "pipeline.devices=%s", search->few_devices);
+}
+
 /* Powers of two, what the configuration says, and a micro-batch for each sample. */
 static gp_status find_sizes(searcher *s, gp_error *err) {
     GP_RETURN_IF_FAILED(
@@ -211,7 +237,7 @@ static gp_status find_sizes(searcher *s, gp_error *err) {
     add_size(s, most);
     s->seconds = s->request->seconds / s->size_count;
     for (int d = 0; d < config->pipeline.device_count; d++) s->limited |= config->pipeline.devices[d].memory > 0;
-    return GP_OK;
+    return find_few(s, err);
 }
 
 static int compare(const void *a, const void *b) {
@@ -221,18 +247,39 @@ static int compare(const void *a, const void *b) {
     return x->micro_batches - y->micro_batches;
 }
 
+/* See gp_search.items. */
+static void recommend(gp_search *search) {
+    gp_candidate *items = search->items;
+    size_t at = 0;
+    while (at < search->count && items[at].threads > search->processors) at++;
+    if (at == search->count || items[at].seconds > (1 + GP_SEARCH_GAIN) * items[0].seconds) return;
+    gp_candidate chosen = items[at];
+    memmove(items + 1, items, at * sizeof *items);
+    items[0] = chosen;
+}
+
+static gp_status try_size(searcher *s, int micro_batches, gp_error *err) {
+    int devices = s->on_few ? s->search->few : s->search->config->pipeline.device_count;
+    int kinds = devices > 1 ? SCHEDULES : ON_ONE_DEVICE;
+    for (int k = 0; k < kinds; k++)
+        for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
+            GP_RETURN_IF_FAILED(try(s, micro_batches, schedules[k], (gp_checkpoint_mode)mode, err));
+    return GP_OK;
+}
+
+/* The profile of a size has the times of all devices, and so of fewer. */
 static gp_status try_all(searcher *s, gp_error *err) {
-    int kinds = s->search->config->pipeline.device_count > 1 ? SCHEDULES : ON_ONE_DEVICE;
     for (int i = 0; i < s->size_count; i++) {
-        for (int k = 0; k < kinds; k++) {
-            for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
-                GP_RETURN_IF_FAILED(try(s, s->sizes[i], schedules[k], (gp_checkpoint_mode)mode, err));
-        }
+        s->on_few = false;
+        GP_RETURN_IF_FAILED(try_size(s, s->sizes[i], err));
+        s->on_few = s->few != NULL;
+        if (s->on_few) GP_RETURN_IF_FAILED(try_size(s, s->sizes[i], err));
         gp_profile_destroy(&s->profile);
     }
     if (s->search->count == 0)
         return gp_fail(err, GP_CONFIG, "none of %d plans fits; the first, %s", s->search->tried, s->search->why);
     qsort(s->search->items, s->search->count, sizeof *s->search->items, compare);
+    recommend(s->search);
     return GP_OK;
 }
 
@@ -245,12 +292,14 @@ gp_status gp_search_run(const gp_search_request *request, gp_search *out, gp_err
     if (status == GP_OK) status = try_all(&s, err);
     gp_profile_destroy(&s.profile);
     free(s.overrides);
+    free(s.few);
     return status;
 }
 
 void gp_search_fini(gp_search *search) {
     for (size_t i = 0; i < search->count; i++) fini_candidate(&search->items[i]);
     free(search->items);
+    free(search->few_devices);
     gp_config_destroy(&search->config);
     *search = (gp_search){0};
 }

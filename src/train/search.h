@@ -2,8 +2,9 @@
  *
  * Every candidate is the configuration with these keys in place of its own, opened as a run opens it, so that what is
  * found is what would run; it counts where its plan keeps within the devices' memory. Where not even the cut for
- * `never` does, the cut for `always` is tried with a mode for each stage too (search_stages.h). The caller owns what is
- * found. One thread.
+ * `never` does, the cut for `always` is tried with a mode for each stage too (search_stages.h). When the devices'
+ * threads are more than the processors, the same is tried on fewer devices: the first ones, as many as have a processor
+ * for each thread. The caller owns what is found. One thread.
  */
 #ifndef GP_TRAIN_SEARCH_H
 #define GP_TRAIN_SEARCH_H
@@ -16,6 +17,9 @@
 #include "base/status.h"
 #include "config/config.h"
 
+/* Taking turns costs what no prediction knows: caches, and other programs' turns. It must gain more than this share. */
+#define GP_SEARCH_GAIN 0.1
+
 typedef struct gp_search_request {
     const char *config;           /* path */
     const char *const *overrides; /* of --set */
@@ -23,6 +27,7 @@ typedef struct gp_search_request {
     const char *profile; /* that times come from; NULL: kept ones, or measured for each size of micro-batch */
     double seconds;      /* that measuring may take in all */
     bool again;          /* measured though some were kept */
+    int processors;      /* that predictions share among the workers; 0: those this process may use */
     const gp_machine_memory *machine; /* what planning may take; NULL: what this machine leaves. Borrowed */
 } gp_search_request;
 
@@ -36,13 +41,20 @@ typedef struct gp_candidate {
     size_t *arena;   /* [worker] bytes; owned */
     size_t memory;   /* of the largest */
     double seconds;  /* of a step */
+    int threads;     /* that compute on the processors */
     double bubble;   /* share of the workers' time in which they compute nothing */
 } gp_candidate;
 
 typedef struct gp_search {
-    gp_candidate *items; /* those that fit, by seconds; of equal ones the one with less memory first */
+    /* Those that fit, by seconds; of equal ones the one with less memory first. When the fastest has threads that take
+     * turns, and the fastest of those without is at most GP_SEARCH_GAIN slower, that one is first: it is recommended.
+     */
+    gp_candidate *items;
     size_t count, capacity;
     int measured;                     /* profiles */
+    int processors, threads;          /* that there are; that all the configured devices compute with */
+    int few;                          /* devices of the plans on fewer devices; 0: none were tried */
+    char *few_devices;                /* those, as pipeline.devices says them; owned */
     int tried, too_large, refused;    /* refused: the model forbids it, as batch norm does with too few values,
                                          or planning it takes more memory than is left */
     char why[GP_ERROR_TEXT + 120];    /* the first that was too large or refused: which, and why; "": none */

@@ -27,21 +27,26 @@ static void write_balance(FILE *out, const gp_candidate *it) {
     fputs("]", out);
 }
 
-/* Beside the fastest, and beside the one that takes least. */
+/* Beside the recommended one, and beside the one that takes least. */
 static void write_price(const gp_search *search, const gp_candidate *it, FILE *out) {
-    const gp_candidate *fastest = &search->items[0];
-    size_t least = fastest->memory;
+    const gp_candidate *first = &search->items[0];
+    size_t least = first->memory;
     for (size_t i = 0; i < search->count; i++)
         if (search->items[i].memory < least) least = search->items[i].memory;
-    if (it->seconds > fastest->seconds) fprintf(out, "%+.1f%% time", 100 * (it->seconds / fastest->seconds - 1));
-    if (it->seconds > fastest->seconds && it->memory > least) fputs(", ", out);
+    bool other = it->seconds > first->seconds || it->seconds < first->seconds;
+    if (other) fprintf(out, "%+.1f%% time", 100 * (it->seconds / first->seconds - 1));
+    if (other && it->memory > least) fputs(", ", out);
     if (it->memory > least) fprintf(out, "%+.1f%% memory", 100 * ((double)it->memory / (double)least - 1));
-    if (it->seconds <= fastest->seconds && it->memory <= least) fputs("nothing", out);
+    if (!other && it->memory <= least) fputs("nothing", out);
 }
 
 /* One mode and nothing else. */
 static bool is_uniform(const gp_candidate *it) {
     return it->checkpoint[0] != '[' && it->checkpoint[0] != '{';
+}
+
+static bool is_on_few(const gp_search *search, const gp_candidate *it) {
+    return it->workers < search->config->pipeline.device_count;
 }
 
 static void write_row(const gp_search *search, const gp_candidate *it, FILE *out) {
@@ -56,6 +61,7 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
     write_price(search, it, out);
     fputs("\n          balance ", out);
     write_balance(out, it);
+    if (is_on_few(search, it)) fprintf(out, " on the first %d device%s", it->workers, it->workers == 1 ? "" : "s");
     if (it->workers > 1) {
         fputs("; memory of the workers", out);
         for (int w = 0; w < it->workers && w < GP_REPORT_ALL_STAGES; w++)
@@ -88,6 +94,7 @@ static gp_status write_search_command(const gp_search *search, const gp_command 
     if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
     fputs("to write it  gpipe-balance --search --write", out);
     gp_command_write_profile(command, out);
+    gp_command_write_processors(command, out);
     gp_command_write_overrides(command, (const char *const[]){NULL}, out);
     gp_command_write_config(command, out);
     fputs("\n", out);
@@ -97,12 +104,21 @@ static gp_status write_search_command(const gp_search *search, const gp_command 
 /* What a search finds of its own. */
 static const char *const searched[] = {"pipeline.micro_batches", "pipeline.schedule", "pipeline.checkpoint",
                                        "pipeline.lockstep",      "pipeline.balance",  NULL};
+static const char *const searched_on_few[] = {"pipeline.micro_batches",
+                                              "pipeline.schedule",
+                                              "pipeline.checkpoint",
+                                              "pipeline.lockstep",
+                                              "pipeline.balance",
+                                              "pipeline.devices",
+                                              NULL};
 
-static void write_training(const gp_candidate *it, const char *balance, const gp_command *command, FILE *out) {
+static void write_training(const gp_search *search, const gp_candidate *it, const char *balance,
+                           const gp_command *command, FILE *out) {
     char number[16];
     snprintf(number, sizeof number, "%d", it->micro_batches);
     fputs("to train     gpipe-train", out);
-    gp_command_write_overrides(command, searched, out);
+    gp_command_write_overrides(command, is_on_few(search, it) ? searched_on_few : searched, out);
+    if (is_on_few(search, it)) gp_command_write_set("pipeline.devices", search->few_devices, out);
     gp_command_write_set("pipeline.micro_batches", number, out);
     gp_command_write_set("pipeline.schedule", it->schedule, out);
     fputs(" \\\n              ", out);
@@ -116,14 +132,31 @@ static void write_training(const gp_candidate *it, const char *balance, const gp
 static gp_status write_commands(const gp_search *search, FILE *out, gp_error *err) {
     const gp_search_request *request = search->request;
     const gp_candidate *fastest = &search->items[0];
-    const gp_command command = {request->config, request->overrides, request->override_count, request->profile};
+    const gp_command command = {request->config, request->overrides, request->override_count, request->profile,
+                                request->processors};
     char *balance = NULL;
     fputs("\n", out);
     GP_RETURN_IF_FAILED(write_search_command(search, &command, out, err));
     GP_RETURN_IF_FAILED(gp_balance_text(fastest->layers, fastest->stages, &balance, err));
-    write_training(fastest, balance, &command, out);
+    write_training(search, fastest, balance, &command, out);
     free(balance);
     return GP_OK;
+}
+
+static void write_processors(const gp_search *search, FILE *out) {
+    char threads[GP_REPORT_NUMBER], processors[GP_REPORT_NUMBER], devices[GP_REPORT_NUMBER];
+    if (search->threads <= search->processors) return;
+    fprintf(out, "warning      %s compute on %s, so they take turns; the steps below include this\n             ",
+            gp_report_count(threads, search->threads, "thread"),
+            gp_report_count(processors, search->processors, "processor"));
+    if (search->few && is_on_few(search, &search->items[0]))
+        fprintf(out, "use only the first %s: with all of them a step is at most %.0f%% faster\n",
+                gp_report_count(devices, search->few, "device"), 100 * GP_SEARCH_GAIN);
+    else if (search->few)
+        fprintf(out, "plans on only the first %s do not fit, or are more than %.0f%% slower\n",
+                gp_report_count(devices, search->few, "device"), 100 * GP_SEARCH_GAIN);
+    else
+        fprintf(out, "give the device at most %s\n", gp_report_count(threads, search->processors, "thread"));
 }
 
 gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
@@ -134,6 +167,7 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
     if (search->refused) fprintf(out, ", %d are not possible", search->refused);
     fputs("\n", out);
     if (search->why[0]) gp_print(out, "             the first that is not among them, %s\n", search->why);
+    write_processors(search, out);
     fputs("\n  micro-\n  batches schedule                   checkpoint        step  bubble      memory  gives up\n",
           out);
     int rows = 0;
@@ -151,17 +185,18 @@ static json_t *pack(const gp_candidate *it) {
     json_t *balance = json_array(), *memory = json_array();
     for (int s = 0; s < it->stages; s++) json_array_append_new(balance, json_integer(it->layers[s]));
     for (int w = 0; w < it->workers; w++) json_array_append_new(memory, json_integer((json_int_t)it->arena[w]));
-    return json_pack("{s:i, s:s, s:s, s:o, s:f, s:f, s:o}", "micro_batches", it->micro_batches, "schedule",
-                     it->schedule, "checkpoint", it->checkpoint, "balance", balance, "step", it->seconds * 1e3,
-                     "bubble", it->bubble, "memory", memory);
+    return json_pack("{s:i, s:s, s:s, s:i, s:o, s:f, s:f, s:o}", "micro_batches", it->micro_batches, "schedule",
+                     it->schedule, "checkpoint", it->checkpoint, "workers", it->workers, "balance", balance, "step",
+                     it->seconds * 1e3, "bubble", it->bubble, "memory", memory);
 }
 
 gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
     json_t *plans = json_array();
     for (size_t i = 0; i < search->count; i++) json_array_append_new(plans, pack(&search->items[i]));
-    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch,
-                             "measured", search->measured, "tried", search->tried, "too_large", search->too_large,
-                             "refused", search->refused, "plans", plans);
+    json_t *root =
+        json_pack("{s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch,
+                  "processors", search->processors, "threads", search->threads, "measured", search->measured, "tried",
+                  search->tried, "too_large", search->too_large, "refused", search->refused, "plans", plans);
     int failed = !root || json_dumpf(root, out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     json_decref(root);
     fputs("\n", out);
@@ -178,12 +213,16 @@ gp_status gp_search_write(const gp_search *search, const char *path, gp_error *e
     GP_RETURN_IF_FAILED(check_file(search, path, &lockstep, err));
     GP_RETURN_IF_FAILED(gp_balance_text(it->layers, it->stages, &balance, err));
     snprintf(number, sizeof number, "%d", it->micro_batches);
-    const gp_yaml_setting settings[] = {{"micro_batches", number},
-                                        {"schedule", it->schedule},
-                                        {"checkpoint", it->checkpoint},
-                                        {"balance", balance},
-                                        {"lockstep", "auto"}};
-    gp_status status = gp_yaml_splice_file(path, "pipeline", settings, lockstep ? 5 : 4, err);
+    gp_yaml_setting settings[] = {{"micro_batches", number},
+                                  {"schedule", it->schedule},
+                                  {"checkpoint", it->checkpoint},
+                                  {"balance", balance},
+                                  {NULL, NULL},
+                                  {NULL, NULL}};
+    int count = 4;
+    if (lockstep) settings[count++] = (gp_yaml_setting){"lockstep", "auto"};
+    if (is_on_few(search, it)) settings[count++] = (gp_yaml_setting){"devices", search->few_devices};
+    gp_status status = gp_yaml_splice_file(path, "pipeline", settings, count, err);
     free(balance);
     return status;
 }

@@ -59,6 +59,7 @@ STEPS = 8
 HEADER = re.compile(
     r"8 layers, 1139 parameters; 2 stages \[\d, \d\], schedule gpipe, 4 micro-batches, checkpoint except_last; "
     r"at most [\d.]+ [KM]iB per stage\n"
+    r"(warning: 2 threads compute on 1 processor, [^\n]+\n)?"
 )
 
 
@@ -251,6 +252,9 @@ class Usage(Group):
             ("c.yaml", "--trace-steps"): "option --trace-steps needs a value\n",
             **{("--trace-steps=" + bad, "c.yaml"): "option --trace-steps takes the first and the last step, as in 1:100, "
                f'not "{bad}"\n' for bad in ("0:2", "5:4", "1:", ":3", "-1:3", "1:2:3", "x", " 1:2", "1e2", "9999999999")},
+            ("c.yaml", "--processors=2"): "option --processors goes with --plan: a run uses the processors that it may use\n",
+            **{("--plan", "--processors", bad, "c.yaml"): "option --processors takes a whole number from 1 to 4096, not "
+               f'"{bad}"\n' for bad in ("0", "-1", "4097", "2x", "", "1e2")},
             ("none.yaml",): "none.yaml: cannot be opened: No such file or directory\n",
             ("-q", "--", "-q"): "-q: cannot be opened: No such file or directory\n",
         }.items():
@@ -838,10 +842,31 @@ class Plan(Group):
         command, message = refusal.strip().splitlines()
         arguments = shlex.split(command)[2:]
         self.assertEqual(command.split()[:2], ["$", "build/gpipe-train"])
-        for options, wanted, got in (["--plan", "configs/digits.yaml"], plan, "out"), (arguments, message, "err"):
+        for options, wanted, got in (["--plan", "--processors", "64", "configs/digits.yaml"], plan, "out"), (arguments, message, "err"):
             text = getattr(self.run_program(*options), got)
             pattern = ".*".join(re.escape(part) for part in wanted.strip("\n").split("…"))
             self.assertTrue(re.search(pattern, text, re.DOTALL), (wanted, text))
+
+    def test_more_threads_than_processors(self):
+        """A plan and a run say it once; a step takes longer than with a processor for each thread."""
+        steps = {}
+        for processors in (1, 2, 64):
+            out = self.expect(["--plan", "--processors", str(processors), "c.yaml"], 0).out
+            warning = ("warning      2 threads compute on 1 processor, so they take turns; the prediction includes this\n"
+                       "             list fewer devices in pipeline.devices, or give them fewer threads: at most 1 in all\n")
+            self.assertEqual(out.count(warning), processors == 1)
+            self.assertEqual(out.count("warning"), processors == 1)
+            value, unit = re.search(r"\n\w+ +a step of [^:]*: ([\d.]+) (\S+)", out).groups()
+            steps[processors] = float(value) * {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1}[unit]
+        self.assertEqual(steps[2], steps[64])
+        self.assertGreater(steps[1], 1.2 * steps[2])
+        out = self.expect(["--plan", "--processors", "3", "c.yaml", *sets(["pipeline.devices=[{cpu: {threads: 3}}, cpu]"])], 0).out
+        self.assertEqual(out.count("warning      4 threads compute on 3 processors, so they take turns;"), 1)
+        def on_one_processor():
+            os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+        for options, count in (["-q"], 0), ([], 1), (["-v"], 1):
+            out = self.expect(["--force", "-o", "run", *options, "c.yaml"], 0, prepare=on_one_processor).out
+            self.assertEqual(out.count("2 threads compute on 1 processor, so they take turns; "), count)
 
     def test_it_is_the_plan_of_the_run(self):
         """-v prints the plan before it trains; its norms are in the plan where there is clip_norm, and else its own."""

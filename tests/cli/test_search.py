@@ -74,8 +74,10 @@ class Search(unittest.TestCase):
             return file.read()
 
     def run_program(self, *arguments, program=None, cache=None):
+        """With a processor for each thread, however many this machine has; arguments may say another number."""
         environment = {**os.environ, "XDG_CACHE_HOME": cache or self.folder}
-        return subprocess.run([program or BALANCE, *arguments], cwd=self.folder, env=environment, timeout=PATIENCE,
+        enough = [] if program else ["--processors", "64"]
+        return subprocess.run([program or BALANCE, *enough, *arguments], cwd=self.folder, env=environment, timeout=PATIENCE,
                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
 
     def search(self, *more):
@@ -254,7 +256,7 @@ class Search(unittest.TestCase):
             self.write("c.yaml", text.replace("[cpu, cpu]", "[cpu, cpu, cpu]"))
             process = self.run_program("--search", "--profile", "p.json", "--write", "c.yaml")
             self.assertEqual((process.returncode, process.stderr), (0, ""))
-            self.assertIn("to write it  gpipe-balance --search --write --profile p.json c.yaml\n", process.stdout)
+            self.assertIn("to write it  gpipe-balance --search --write --profile p.json --processors 64 c.yaml\n", process.stdout)
             self.assertEqual(self.run_program("--plan", "c.yaml", program=TRAIN).stderr, "")
 
     def test_the_report_names_what_is_given_up(self):
@@ -267,7 +269,7 @@ class Search(unittest.TestCase):
         self.assertTrue(all("% time" in row or "% memory" in row for row in rows[1:]))
         self.assertIn("--set 'pipeline.balance=[", process.stdout)
         process = self.run_program("--search", "--profile", "p.json", "--set", "train.steps=3", "c.yaml")
-        self.assertIn("\nto write it  gpipe-balance --search --write --profile p.json --set train.steps=3 c.yaml\n",
+        self.assertIn("\nto write it  gpipe-balance --search --write --profile p.json --processors 64 --set train.steps=3 c.yaml\n",
                       process.stdout)
         self.assertIn("\nto train     gpipe-train --set train.steps=3 --set pipeline.micro_batches=", process.stdout)
         process = self.run_program("--search", "--profile", "p.json", "--set", "pipeline.checkpoint=always", "--set",
@@ -275,6 +277,42 @@ class Search(unittest.TestCase):
         train = process.stdout[process.stdout.index("to train"):]
         self.assertTrue(train.startswith("to train     gpipe-train --set train.steps=3 --set pipeline.micro_batches="))
         self.assertEqual(train.count("pipeline.checkpoint="), 1)
+
+    def test_more_threads_than_processors(self):
+        """One processor does the work of two workers, and copies besides: one worker alone is recommended."""
+        found = self.search("--processors", "1")
+        self.assertEqual((found["processors"], found["threads"]), (1, 2))
+        self.assertEqual(found["tried"], len(SIZES) * (6 * 3 + 2 * 3))
+        self.assertEqual({plan["workers"] for plan in found["plans"]}, {1, 2})
+        self.assertEqual((found["plans"][0]["workers"], found["plans"][0]["balance"]), (1, [len(TIMES)]))
+        # A layer's 3 times its forward, for 4 samples; a batch of 16.
+        work = sum(TIMES) * 3 * 4
+        for plan in found["plans"]:
+            self.assertGreater(plan["step"], 0.999 * work)
+        alone = min(plan["step"] for plan in self.search("--processors", "2")["plans"])
+        self.assertLess(alone, 0.7 * work)
+        process = self.run_program("--search", "--profile", "p.json", "--processors", "1", "--write", "c.yaml")
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertIn("\nwarning      2 threads compute on 1 processor, so they take turns; the steps below include this\n"
+                      "             use only the first 1 device: with all of them a step is at most 10% faster\n", process.stdout)
+        self.assertIn(" --set 'pipeline.devices=[{cpu: {threads: 1}}]' ", process.stdout)
+        self.assertIn("devices: [{cpu: {threads: 1}}]", self.read("c.yaml"))
+        process = self.run_program("--plan", "--processors", "1", "c.yaml", program=TRAIN)
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertNotIn("warning", process.stdout)
+
+    def test_all_devices_where_fewer_do_not_fit(self):
+        memory = max(min(self.search()["plans"], key=lambda plan: max(plan["memory"]))["memory"])
+        process = self.run_program("--search", "--profile", "p.json", "--processors", "1", "--set",
+                                   f"pipeline.devices=[{{cpu: {{memory: {memory}, count: 2}}}}]", "c.yaml")
+        self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertIn("\n             plans on only the first 1 device do not fit, or are more than 10% slower\n", process.stdout)
+        self.assertNotIn("on the first", process.stdout.replace("only the first", ""))
+        self.write("p.json", self.read("p.json").replace('"device": "cpu"', '"device": "cpu", "threads": 4'))
+        process = self.run_program("--search", "--profile", "p.json", "--processors", "1", "--set",
+                                   "pipeline.devices=[{cpu: {threads: 4}}]", "c.yaml")
+        self.assertIn("\nwarning      4 threads compute on 1 processor, so they take turns; the steps below include this\n"
+                      "             give the device at most 1 thread\n", process.stdout)
 
     def test_what_does_not_go_together(self):
         process = self.run_program("--search", "-o", "x.json", "c.yaml")

@@ -456,7 +456,8 @@ static void no_schedule_takes_less_than_its_work(void **state) {
                     double length = shared_length(&s);
                     if (s.processors == 1 && !lockstep) assert_near(length, work);
                     if (s.processors == n) assert_true(length == alone);
-                    assert_true(length >= work / s.processors - 1e-6 && length >= alone - 1e-6 && length <= work + 1e-6);
+                    assert_true(length >= work / s.processors - 1e-6 && length >= alone - 1e-6 &&
+                                length <= work + 1e-6);
                 }
             }
 }
@@ -464,10 +465,8 @@ static void no_schedule_takes_less_than_its_work(void **state) {
 /* Their computations are the device's. */
 static void queues_share_no_processors(void **state) {
     (void)state;
-    sharing s = {.workers = 3,
-                 .run = {4, GP_CHECKPOINT_NEVER, false, true},
-                 .each = {2, 0, 3, 1},
-                 .copies = GP_PLAY_QUEUED};
+    sharing s = {
+        .workers = 3, .run = {4, GP_CHECKPOINT_NEVER, false, true}, .each = {2, 0, 3, 1}, .copies = GP_PLAY_QUEUED};
     double alone = shared_length(&s);
     s.processors = 1;
     assert_true(shared_length(&s) == alone);
