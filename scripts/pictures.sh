@@ -1,5 +1,6 @@
 #!/bin/sh
-# Draws docs/pictures/: each schedule on the same small chain of layers, by the program itself. scripts/pictures.sh [BUILD]
+# Draws docs/pictures/: each schedule on the same small chain of layers, by the program itself, with a
+# processor for each worker. scripts/pictures.sh [BUILD]
 set -eu
 cd "$(dirname "$0")/.."
 program=${1:-build}/gpipe-train
@@ -20,7 +21,7 @@ draw() { # name, schedule, balance, more options
     name=$1 schedule=$2 balance=$3
     shift 3
     sed "s/BALANCE/$balance/" "$folder/chain.yaml" >"$folder/$name.yaml"
-    XDG_CACHE_HOME=$folder "$program" --plan --svg "docs/pictures/$name.svg" --set "pipeline.schedule=$schedule" "$@" \
+    XDG_CACHE_HOME=$folder "$program" --plan --processors 4 --svg "docs/pictures/$name.svg" --set "pipeline.schedule=$schedule" "$@" \
         "$folder/$name.yaml" >/dev/null
 }
 mkdir -p docs/pictures

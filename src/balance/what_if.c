@@ -98,7 +98,8 @@ gp_status gp_what_if_play(const gp_what_if *question, gp_what_if_answer *out, gp
                                .duration = duration,
                                .latency = latency,
                                .context = &s,
-                               .channels = question->wire > 0};
+                               .channels = question->wire > 0,
+                               .processors = question->processors};
     if (status == GP_OK) status = gp_play_run(&request, &play, err);
     if (status == GP_OK) status = take_answer(&s, play, out, err);
     gp_play_destroy(&play);
@@ -131,6 +132,7 @@ static void write_json(const gp_what_if *q, const gp_what_if_answer *a, FILE *ou
     static const char *const names[] = {"spans", "busy", "waiting", "in_flight"};
     fprintf(out, "{\"schedule\": \"%s\", \"stages\": %d, \"chunks\": %d, \"micro_batches\": %d, ",
             gp_schedule_kind_name(q->schedule), q->devices, q->chunks, q->micro_batches);
+    if (q->processors) fprintf(out, "\"processors\": %d, ", q->processors);
     fprintf(out, "\"step\": %.12g, \"cost\": %.12g, \"longest\": %d, \"bubble\": %.12g", a->step, a->cost, a->longest,
             a->bubble);
     for (int c = SPAN; c <= IN_FLIGHT; c++) {
@@ -145,7 +147,9 @@ static void write_json(const gp_what_if *q, const gp_what_if_answer *a, FILE *ou
 static void write_table(const gp_what_if *q, const gp_what_if_answer *a, FILE *out) {
     fprintf(out, "%s, %d stage%s", gp_schedule_kind_name(q->schedule), q->devices, q->devices == 1 ? "" : "s");
     if (q->chunks > 1) fprintf(out, " of %d chunks", q->chunks);
-    fprintf(out, ", %d micro-batch%s\n", q->micro_batches, q->micro_batches == 1 ? "" : "es");
+    fprintf(out, ", %d micro-batch%s", q->micro_batches, q->micro_batches == 1 ? "" : "es");
+    if (q->processors) fprintf(out, ", %d processor%s", q->processors, q->processors == 1 ? "" : "s");
+    fputs("\n", out);
     fprintf(out, "step    %.3f ms\n", a->step);
     fprintf(out, "bubble  %.2f %% of the longest span, %.3f ms of stage %d\n\n", 100 * a->bubble, a->cost, a->longest);
     fputs("  stage         span         busy      waiting  in flight\n", out);

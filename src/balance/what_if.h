@@ -22,6 +22,7 @@ typedef struct gp_what_if {
     double wire;  /* for which a copy holds the channel between two devices, besides */
     gp_checkpoint_mode checkpoint;
     bool lockstep;
+    int processors; /* that the devices share, each with one thread; 0: each computes by itself */
 } gp_what_if;
 
 /* GP_CONFIG with its place for what it does not say or says wrong. */

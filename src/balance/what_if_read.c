@@ -59,6 +59,8 @@ static gp_status read_schedule(reader *r, gp_error *err) {
 
 static gp_status read_sizes(reader *r, gp_error *err) {
     gp_what_if *to = r->to;
+    if (gp_yaml_get(r->root, "processors"))
+        GP_RETURN_IF_FAILED(read_count(r, "processors", GP_MAX_STAGES, &to->processors, err));
     GP_RETURN_IF_FAILED(read_count(r, "stages", GP_MAX_STAGES, &to->devices, err));
     GP_RETURN_IF_FAILED(read_count(r, "micro_batches", GP_MAX_MICRO_BATCHES, &to->micro_batches, err));
     GP_RETURN_IF_FAILED(read_schedule(r, err));
@@ -156,9 +158,10 @@ static gp_status read_copies(const reader *r, gp_error *err) {
 }
 
 static gp_status read_all(reader *r, gp_error *err) {
-    static const char *const known[] = {
-        "schedule", "stages",    "micro_batches",   "chunks",    "forward", "backward_input", "copy",     "latency",
-        "bytes",    "bandwidth", "backward_weight", "recompute", "update",  "checkpoint",     "lockstep", NULL};
+    static const char *const known[] = {"schedule",        "stages",    "micro_batches", "chunks",     "forward",
+                                        "backward_input",  "copy",      "latency",       "bytes",      "bandwidth",
+                                        "backward_weight", "recompute", "update",        "checkpoint", "lockstep",
+                                        "processors",      NULL};
     gp_what_if *to = r->to;
     GP_RETURN_IF_FAILED(gp_check_keys(r->root, "simulation", known, NULL, err));
     GP_RETURN_IF_FAILED(read_sizes(r, err));

@@ -183,6 +183,8 @@ static void wrong_files_are_sentences(void **state) {
          "a.yaml:1:26: stages: 4096 times 4096 micro-batches are more than 8388608"},
         {"{schedule: interleaved, chunks: 4096, stages: 2, micro_batches: 4" TIMES "}",
          "a.yaml:1:47: stages: 4096 chunks on each of 2 are more than 4096"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, processors: 0" TIMES "}",
+         "a.yaml:1:59: processors: 0 is too small; it must be at least 1"},
         {"{schedule: zb_v, chunks: 3, stages: 2, micro_batches: 4" TIMES "}",
          "a.yaml:1:26: chunks: zb_v has 2 per device, not 3"},
         {"{schedule: {interleaved: {chunks: 3}}, chunks: 2, stages: 2, micro_batches: 4" TIMES "}",

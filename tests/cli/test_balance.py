@@ -252,7 +252,7 @@ class Balance(unittest.TestCase):
     def test_a_cut_that_does_not_fit_says_so(self):
         """A small device gets few layers; the even cut would be faster, if there were room for it."""
         self.write("p.json", profile_of([1] * 8, NAMES))
-        options = ["--profile", "p.json", "--set", self.small_memory()]
+        options = ["--profile", "p.json", "--processors", "2", "--set", self.small_memory()]
         report = json.loads(self.expect([*options, "--json", "c.yaml"]))
         self.assertEqual((report["fits"], report["even"]["fits"]), (True, False))
         self.assertLess(report["even"]["step"], report["step"])
@@ -273,6 +273,21 @@ class Balance(unittest.TestCase):
         refused = self.run_program(*options, *keep, *limit, program=TRAIN)
         self.assertEqual(refused.returncode, 2)
         self.assertTrue(refused.stderr.endswith("; it fits with checkpoint: always\n"), refused.stderr)
+
+    def test_more_threads_than_processors(self):
+        """One processor takes the sum of all work, and the report says so; so do the commands that it prints."""
+        self.write("p.json", profile_of([1] * 8, NAMES))
+        one, two, more = (json.loads(self.expect(["--profile", "p.json", "--processors", number, "--json", "c.yaml"]))
+                          for number in ("1", "2", "5"))
+        self.assertEqual([(report["processors"], report["threads"]) for report in (one, two, more)], [(1, 2), (2, 2), (5, 2)])
+        self.assertEqual(two["step"], more["step"])
+        self.assertGreater(one["step"], 1.2 * two["step"])
+        warning = ("\nwarning      2 threads compute on 1 processor, so they take turns; the prediction includes this\n"
+                   "             list fewer devices in pipeline.devices, or give them fewer threads: at most 1 in all\n")
+        for number, count in (("1", 1), ("2", 0)):
+            out = self.expect(["--profile", "p.json", "--processors", number, "c.yaml"])
+            self.assertEqual((out.count(warning), out.count("warning")), (count, count))
+            self.assertIn(f" --write --profile p.json --processors {number} c.yaml\n", out)
 
     def test_slow_devices_and_slowdown(self):
         """Busy is in proportion to the slowdown, and so is what a step takes."""
@@ -314,9 +329,9 @@ class Balance(unittest.TestCase):
         self.assertIn("\nto write it  gpipe-balance --orders --write --profile p.json u.yaml\n"
                       "to train     gpipe-train --set 'pipeline.devices=%s' --set 'pipeline.balance=[2, 6]' u.yaml\n" % placed,
                       out)
-        as_is = json.loads(self.expect(["--profile", "p.json", "--json", "u.yaml"]))
+        as_is = json.loads(self.expect(["--profile", "p.json", "--processors", "3", "--json", "u.yaml"]))
         self.assertNotIn("order", as_is)
-        found = json.loads(self.expect([*options, "--json", "u.yaml"]))
+        found = json.loads(self.expect([*options, "--processors", "3", "--json", "u.yaml"]))
         self.assertEqual((found["order"], found["balance"]), ([1, 0], [2, 6]))
         self.assertLess(found["step"], as_is["step"])
         self.expect([*options, "--write", "u.yaml"])

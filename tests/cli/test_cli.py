@@ -862,6 +862,8 @@ class Plan(Group):
         self.assertGreater(steps[1], 1.2 * steps[2])
         out = self.expect(["--plan", "--processors", "3", "c.yaml", *sets(["pipeline.devices=[{cpu: {threads: 3}}, cpu]"])], 0).out
         self.assertEqual(out.count("warning      4 threads compute on 3 processors, so they take turns;"), 1)
+        if "GP_MACHINE_PROCESSORS" in os.environ:
+            return
         def on_one_processor():
             os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
         for options, count in (["-q"], 0), ([], 1), (["-v"], 1):

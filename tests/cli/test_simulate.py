@@ -82,6 +82,23 @@ class Simulate(unittest.TestCase):
                          "      0       12.000        9.000        3.000          2\n"
                          "      1        9.000        9.000        0.000          1\n")
 
+    def test_devices_share_processors(self):
+        """One processor always has work, so a step takes the sum of all work. Enough processors change nothing."""
+        text = "{schedule: %s, stages: 4, micro_batches: 8, forward: 1, backward_input: 2, backward_weight: 1%s}"
+        for schedule in ("gpipe", "1f1b", "zb_h1", "zb_h2", "zb_v", "{interleaved: {chunks: 2}}"):
+            alone = self.simulate(text % (schedule, ""))
+            self.assertNotIn("processors", alone)
+            for processors in (1, 2, 4, 9):
+                shared = self.simulate(text % (schedule, f", processors: {processors}"))
+                self.assertEqual(shared.pop("processors"), processors)
+                self.assertGreaterEqual(shared["step"] + 1e-9, max(alone["step"], 4 * 8 * 4 / processors))
+                if processors == 1:
+                    self.assertAlmostEqual(shared["step"], 4 * 8 * 4)
+                if processors >= 4:
+                    self.assertEqual(shared, alone)
+        done = self.run_program("--simulate", self.write(text.replace("%s", "1f1b", 1) % ", processors: 2"))
+        self.assertTrue(done.stdout.startswith("1f1b, 4 stages, 8 micro-batches, 2 processors\n"))
+
     def test_what_is_refused(self):
         path = self.write("schedule: 1f1b\nstages: 2\nmicro_batches: many\n")
         self.refuse(2, path + ':3:16: micro_batches: "many" is not an integer', "--simulate", path)

@@ -121,6 +121,8 @@ static void the_start_says_what_is_trained(void **state) {
     gp_session *one = fixture_session(FIXTURE_CHANGES("pipeline={devices: [cpu], checkpoint: never}"));
     gp_session *more = fixture_session(FIXTURE_CHANGES("pipeline.balance=[3, 5]"));
     char wanted[800], bytes[2][32];
+    one->plan->processors = 1;
+    more->plan->processors = 2;
     gp_bytes_text(bytes[0], one->plan->arena[0]);
     size_t largest = more->plan->arena[0] > more->plan->arena[1] ? more->plan->arena[0] : more->plan->arena[1];
     gp_bytes_text(bytes[1], largest);
@@ -136,6 +138,19 @@ static void the_start_says_what_is_trained(void **state) {
              "most %s per stage\n"
              "run folder: runs/b\n",
              bytes[0], bytes[1]);
+    expect(wanted, "");
+    more->plan->processors = 1;
+    begin();
+    gp_progress_start(&progress, GP_QUIET, more, "runs/b");
+    gp_progress_start(&progress, GP_NORMAL, more, "runs/b");
+    snprintf(
+        wanted, sizeof wanted,
+        "8 layers, 1139 parameters; 2 stages [3, 5], schedule gpipe, 4 micro-batches, checkpoint except_last; at "
+        "most %s per stage\n"
+        "warning: 2 threads compute on 1 processor, so they take turns; list fewer devices in pipeline.devices, or "
+        "give them fewer threads: at most 1 in all\n"
+        "run folder: runs/b\n",
+        bytes[1]);
     expect(wanted, "");
     gp_session_close(&one);
     gp_session_close(&more);

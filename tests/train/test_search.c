@@ -21,6 +21,7 @@ static gp_status search(size_t left, gp_search *out, gp_error *err) {
                                        .overrides = overrides,
                                        .override_count = 1,
                                        .profile = fixture_path("times.json"),
+                                       .processors = 64,
                                        .machine = &machine};
     fixture_write_text("searched.yaml", config);
     fixture_write_text("times.json", times);
