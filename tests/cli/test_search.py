@@ -301,6 +301,16 @@ class Search(unittest.TestCase):
         self.assertEqual((process.returncode, process.stderr), (0, ""))
         self.assertNotIn("warning", process.stdout)
 
+    def test_taking_turns_must_gain_a_tenth(self):
+        """Four workers on two processors are 1 % faster than two; on three processors 11 % faster than three."""
+        for processors, recommended in ((2, 2), (3, 4)):
+            plans = self.search("--processors", str(processors), "--set", "pipeline.devices=[cpu, cpu, cpu, cpu]")["plans"]
+            best = {workers: min(plan["step"] for plan in plans if plan["workers"] == workers) for workers in (processors, 4)}
+            self.assertLess(best[4], best[processors])
+            self.assertEqual(best[4] < best[processors] / 1.1, recommended == 4)
+            self.assertEqual((plans[0]["workers"], plans[0]["step"]), (recommended, best[recommended]))
+            self.assertEqual([plan["step"] for plan in plans[1:]], sorted(plan["step"] for plan in plans[1:]))
+
     def test_all_devices_where_fewer_do_not_fit(self):
         memory = max(min(self.search()["plans"], key=lambda plan: max(plan["memory"]))["memory"])
         process = self.run_program("--search", "--profile", "p.json", "--processors", "1", "--set",
