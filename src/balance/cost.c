@@ -6,9 +6,8 @@
 #include "pipeline/stage_plan.h"
 
 double gp_counted_seconds(double flops, double bytes, int threads) {
-    double computing = flops / (GP_COUNTED_FLOPS_PER_SECOND * threads);
-    double moving = bytes / (GP_COUNTED_BYTES_PER_SECOND * threads);
-    return computing > moving ? computing : moving;
+    const gp_rates rates = gp_rates_assumed(threads);
+    return gp_rates_seconds(&rates, flops, bytes);
 }
 
 static gp_status refuse_sum(const gp_graph *graph, int node, const char *what, gp_error *err) {
@@ -17,8 +16,8 @@ static gp_status refuse_sum(const gp_graph *graph, int node, const char *what, g
     return status;
 }
 
-static gp_status count_node(const gp_graph *graph, int node, int64_t samples, double recomputes, double *seconds,
-                            gp_error *err) {
+static gp_status count_node(const gp_graph *graph, int node, int64_t samples, double recomputes, const gp_rates *rates,
+                            double *seconds, gp_error *err) {
     const gp_node *its = &graph->nodes[node];
     gp_lowering lowering;
     gp_lowering_init(&lowering, GP_F32, samples, (uint32_t)node);
@@ -33,18 +32,24 @@ static gp_status count_node(const gp_graph *graph, int node, int64_t samples, do
         double flops, bytes;
         gp_op_count(&op->desc, &flops, &bytes);
         bool repeats = op->pass == GP_PASS_FORWARD && !(op->flags & GP_LOWERED_ONCE);
-        *seconds += gp_counted_seconds(flops, bytes, 1) * (repeats ? 1 + recomputes : 1);
+        *seconds += gp_rates_seconds(rates, flops, bytes) * (repeats ? 1 + recomputes : 1);
     }
     gp_lowering_fini(&lowering);
     return status;
 }
 
 gp_status gp_cost_by_time(const gp_graph *graph, int64_t samples, double recomputes, int64_t *cost, gp_error *err) {
+    const gp_rates rates = gp_rates_assumed(1);
+    return gp_cost_at_rates(graph, samples, recomputes, &rates, cost, err);
+}
+
+gp_status gp_cost_at_rates(const gp_graph *graph, int64_t samples, double recomputes, const gp_rates *rates,
+                           int64_t *cost, gp_error *err) {
     int64_t total = 0;
     for (int i = 0; i < graph->layer_count; i++) cost[i] = 0;
     for (int n = 0; n < graph->node_count; n++) {
         double seconds;
-        GP_RETURN_IF_FAILED(count_node(graph, n, samples, recomputes, &seconds, err));
+        GP_RETURN_IF_FAILED(count_node(graph, n, samples, recomputes, rates, &seconds, err));
         double picoseconds = seconds * 1e12;
         if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total))
             return refuse_sum(graph, n, "picoseconds", err);

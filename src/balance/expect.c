@@ -34,7 +34,7 @@ static void add_up(const gp_plan *plan, int s, const gp_profile *profile, double
 gp_status gp_durations_init(const gp_plan *plan, int mini, const gp_profile *profile, gp_durations *out,
                             gp_error *err) {
     gp_durations durations = {plan, &plan->minis[mini], profile, NULL};
-    if (profile) {
+    if (!gp_profile_is_counted(profile)) {
         GP_RETURN_IF_FAILED(GP_NEW(&durations.stage, plan->stages->count, err));
         for (int s = 0; s < plan->stages->count; s++) add_up(plan, s, profile, durations.stage[s]);
     }
@@ -65,29 +65,30 @@ static double profiled_seconds(const gp_durations *d, const gp_instr *instr) {
 /* ---- counted ----------------------------------------------------------------------------------------------------- */
 
 /* One run of a routine on a stage; of ops that differ between the first backward and the rest, those of its kind. */
-static double routine_seconds(const gp_stage_plan *stage, const gp_routine *routine, bool first) {
+static double routine_seconds(const gp_rates *rates, const gp_routine *routine, bool first) {
     double seconds = 0;
     for (size_t o = 0; o < routine->count; o++) {
         const gp_exec_op *op = &routine->ops[o];
         if (op->when == (first ? GP_WHEN_REST : GP_WHEN_FIRST)) continue;
-        seconds += gp_counted_seconds(op->prepared->flops, op->prepared->bytes, stage->spec.threads);
+        seconds += gp_rates_seconds(rates, op->prepared->flops, op->prepared->bytes);
     }
     return seconds;
 }
 
 static double counted_seconds(const gp_durations *d, const gp_instr *instr) {
     const gp_stage_plan *stage = &d->plan->stage[instr->stage];
-    if (instr->op == GP_INSTR_STEP) return routine_seconds(stage, &d->mini->step[instr->stage], false);
+    const gp_rates rates = gp_profile_rates(d->profile, &stage->spec);
+    if (instr->op == GP_INSTR_STEP) return routine_seconds(&rates, &d->mini->step[instr->stage], false);
     const gp_routine *routine = gp_instr_routine(d->mini, stage, instr);
     if (!routine) return 0;
-    double seconds = routine_seconds(stage, routine, (instr->flags & GP_INSTR_FIRST) != 0);
+    double seconds = routine_seconds(&rates, routine, (instr->flags & GP_INSTR_FIRST) != 0);
     if (instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST)
-        seconds += routine_seconds(stage, &d->mini->total[instr->stage], false);
+        seconds += routine_seconds(&rates, &d->mini->total[instr->stage], false);
     return seconds;
 }
 
 double gp_durations_computing(const gp_durations *durations, const gp_instr *instr) {
-    return durations->profile ? profiled_seconds(durations, instr) : counted_seconds(durations, instr);
+    return durations->stage ? profiled_seconds(durations, instr) : counted_seconds(durations, instr);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
@@ -113,10 +114,12 @@ double gp_durations_copying(const gp_durations *durations, const gp_instr *instr
         copies = 1;
     }
     if (copies == 0) return 0;
-    const gp_device_kind *to = d->plan->devices[d->mini->programs->worker_of_stage[instr->stage]].kind;
-    const gp_profile_copy *copy = d->profile ? gp_profile_find_copy(d->profile, sender_of(d, instr), to->name) : NULL;
-    if (!copy) return (double)sum / GP_COUNTED_BYTES_PER_SECOND;
-    return copies * copy->latency + (double)sum * copy->per_byte;
+    const gp_device_spec *to = &d->plan->devices[d->mini->programs->worker_of_stage[instr->stage]];
+    const gp_profile_copy *copy =
+        d->profile ? gp_profile_find_copy(d->profile, sender_of(d, instr), to->kind->name) : NULL;
+    if (copy) return copies * copy->latency + (double)sum * copy->per_byte;
+    const gp_rates rates = gp_profile_rates(d->profile, to);
+    return copies * rates.copy_latency + (double)sum / rates.copy_bytes;
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */

@@ -13,13 +13,14 @@
  *
  * With a profile: sums over the layers of the stage, of recomputing those that the stage does compute again; for
  * micro-batches of another size in proportion; loads and copies by latency and bytes. What the profile does not have of
- * copies, and everything without one, is counted: computations take the sum of their ops (gp_counted_seconds), loads
- * and copies, at the receiver, their bytes at GP_COUNTED_BYTES_PER_SECOND. Sends and barriers take nothing. */
+ * copies, and everything without layers' times, is counted at the profile's rates or at assumed ones: computations take
+ * the sum of their ops (gp_rates_seconds), loads and copies, at the receiver, latency and bytes. Sends and barriers
+ * take nothing. */
 typedef struct gp_durations {
     const gp_plan *plan;
     const gp_mini_plan *mini;
-    const gp_profile *profile;         /* NULL: counted */
-    double (*stage)[GP_PROFILE_TIMES]; /* [stage], of the profile's micro-batch */
+    const gp_profile *profile;         /* NULL: counted, at assumed rates */
+    double (*stage)[GP_PROFILE_TIMES]; /* [stage], of the profile's micro-batch; NULL: counted */
 } gp_durations;
 
 /* `mini`: index in plan->minis. The profile has been checked for the plan's graph and devices. */

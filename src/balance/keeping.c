@@ -12,6 +12,7 @@ typedef struct reader {
     int first; /* node */
     gp_dtype real;
     int64_t samples;
+    gp_rates rates;  /* of the stage's device */
     double *counted; /* [layer] seconds of computing it again */
 } reader;
 
@@ -27,7 +28,7 @@ static void read_op(const reader *r, int n, const gp_lowered_op *op, bool *more)
     if (op->pass == GP_PASS_FORWARD && !(op->flags & GP_LOWERED_ONCE)) {
         double flops, bytes;
         gp_op_count(&op->desc, &flops, &bytes);
-        r->counted[n] += gp_counted_seconds(flops, bytes, 1);
+        r->counted[n] += gp_rates_seconds(&r->rates, flops, bytes);
     }
     for (int i = 0; i < GP_MAX_OPERANDS && op->pass == GP_PASS_BACKWARD; i++) {
         gp_role role = op->ref[i].role;
@@ -85,10 +86,10 @@ static void find_times(const reader *r, const gp_stage_plan *planned, const gp_p
     const gp_profile_device *row = profile ? gp_profile_find(profile, &planned->spec) : NULL;
     for (int n = 0; n < r->out->count; n++) {
         const gp_node *nodes = &r->graph->nodes[r->first];
-        double seconds = r->counted[n] / planned->spec.threads, all = 0;
-        for (int m = 0; m < r->out->count && row; m++)
+        double seconds = r->counted[n], all = 0;
+        for (int m = 0; m < r->out->count && row && row->layers; m++)
             if (nodes[m].unit == nodes[n].unit) all += r->counted[m];
-        if (row && all > 0)
+        if (all > 0)
             seconds = row->slowdown * row->layers[nodes[n].unit].time[GP_PROFILE_TIME_RECOMPUTE].median *
                       r->counted[n] / all * (double)r->samples / (double)profile->identity.samples;
         r->out->layers[n].time = seconds * 1e12 < 0x1p52 ? (int64_t)(seconds * 1e12) : INT64_C(1) << 52;
@@ -112,7 +113,9 @@ static gp_status read_nodes(reader *r, gp_error *err) {
 gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, int stage, int64_t samples, const bool *keeps,
                           const gp_profile *profile, gp_error *err) {
     const gp_stage *its = &plan->stages->stage[stage];
-    reader r = {keeping, plan->graph, its->first_node, plan->real, samples, NULL};
+    reader r = {keeping,    plan->graph, its->first_node,
+                plan->real, samples,     gp_profile_rates(profile, &plan->stage[stage].spec),
+                NULL};
     *keeping = (gp_keeping){.count = its->node_count};
     gp_status status = read_nodes(&r, err);
     for (int n = 0; n < its->node_count && status == GP_OK; n++)
@@ -139,7 +142,7 @@ static void share_out(const reader *r, const bool *never_ran, const bool *runs, 
 
 gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *keeps, double *share, gp_error *err) {
     gp_keeping all = {.count = graph->node_count};
-    reader r = {&all, graph, 0, GP_F32, samples, NULL};
+    reader r = {&all, graph, 0, GP_F32, samples, gp_rates_assumed(1), NULL};
     bool *runs = NULL, *none = NULL, *before = NULL, any = false;
     for (int i = 0; i < graph->layer_count; i++) share[i] = 1;
     for (int n = 0; n < graph->node_count; n++) any = any || keeps[n];

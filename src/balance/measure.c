@@ -1,8 +1,10 @@
 #include "balance/measure.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 #include "balance/copies.h"
+#include "balance/load.h"
 #include "base/memory.h"
 #include "trace/recorder.h"
 
@@ -52,8 +54,13 @@ static gp_status run_measure(measure *m, gp_profile *profile, gp_measured *out, 
                                       .at_once = request->at_once,
                                       .from = m->from,
                                       .seconds = request->seconds,
-                                      .clock = m->clock};
+                                      .clock = m->clock,
+                                      .watch = request->watch};
+    gp_load load;
+    gp_load_begin(&load);
     GP_RETURN_IF_FAILED(gp_rounds_run(&rounds, out, err));
+    profile->load = gp_load_others(&load);
+    profile->taken = (int64_t)time(NULL);
     for (int d = 0; d < request->device_count; d++) {
         gp_profile_device *row = &profile->devices[d];
         GP_RETURN_IF_FAILED(gp_bench_layers(&m->benches[d], request->mix, row->layers, err));

@@ -23,10 +23,11 @@ typedef struct gp_measure_request {
     double seconds;          /* that it may take */
     size_t memory;           /* of a device that does not say: bytes that may be used at a time; 0: any */
     uint64_t (*clock)(void); /* nanoseconds; NULL: gp_clock */
+    gp_rounds_watch watch;
 } gp_measure_request;
 
-/* Fills times of layers and copies, and how many devices worked at the same time, of a profile that was made for these
- * devices (gp_profile_create). */
+/* Fills a profile that was made for these devices (gp_profile_create): times of layers and copies, how many devices
+ * worked at the same time, when it was taken, and the load that other programs made meanwhile. */
 GP_MUST_USE gp_status gp_profile_measure(const gp_measure_request *request, gp_profile *profile, gp_measured *out,
                                          gp_error *err);
 

@@ -33,9 +33,31 @@ static gp_status make_rows(gp_profile *profile, const gp_device_spec *devices, i
         row->index = devices[d].index;
         row->threads = devices[d].kind->on_host ? devices[d].threads : 1;
         row->slowdown = 1;
-        GP_RETURN_IF_FAILED(GP_NEW(&row->layers, profile->layer_count, err));
+        row->rates = gp_rates_assumed(row->threads);
+        if (profile->layer_count > 0) GP_RETURN_IF_FAILED(GP_NEW(&row->layers, profile->layer_count, err));
     }
     return GP_OK;
+}
+
+gp_status gp_profile_create_counted(const gp_device_spec *devices, int count, gp_profile **out, gp_error *err) {
+    gp_profile *profile = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&profile, 1, err));
+    profile->load = -1;
+    gp_status status = make_rows(profile, devices, count, err);
+    if (status != GP_OK)
+        gp_profile_destroy(&profile);
+    else
+        *out = profile;
+    return status;
+}
+
+gp_rates gp_profile_rates(const gp_profile *profile, const gp_device_spec *spec) {
+    const gp_profile_device *row = profile ? gp_profile_find(profile, spec) : NULL;
+    return row && !row->layers ? row->rates : gp_rates_assumed(spec->threads);
+}
+
+bool gp_profile_is_counted(const gp_profile *profile) {
+    return !profile || profile->layer_count == 0;
 }
 
 gp_status gp_profile_create(gp_profile_identity *identity, const gp_graph *graph, const gp_device_spec *devices,
@@ -48,6 +70,7 @@ gp_status gp_profile_create(gp_profile_identity *identity, const gp_graph *graph
     }
     profile->identity = *identity;
     *identity = (gp_profile_identity){0};
+    profile->load = -1;
     profile->layer_count = graph->layer_count;
     status = GP_NEW(&profile->names, graph->layer_count, err);
     for (int i = 0; i < graph->layer_count && status == GP_OK; i++)

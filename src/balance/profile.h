@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "balance/rates.h"
 #include "base/status.h"
 #include "device/device.h"
 #include "model/graph.h"
@@ -44,9 +45,10 @@ enum { GP_PROFILE_ANY_INDEX = -1, GP_PROFILE_MAX_DEVICES = 4096 };
 
 typedef struct gp_profile_device {
     char kind[16];
-    int index;   /* cuda:1 → 1; GP_PROFILE_ANY_INDEX: every device of the kind */
-    int threads; /* of a CPU device; else 1 */
-    gp_layer_times *layers;
+    int index;              /* cuda:1 → 1; GP_PROFILE_ANY_INDEX: every device of the kind */
+    int threads;            /* of a CPU device; else 1 */
+    gp_layer_times *layers; /* NULL: times are counted, by these rates */
+    gp_rates rates;
     /* How many times as long whole passes took as the medians of their parts add up to: what interrupts few of the
      * parts, as a busy machine's other programs do. Costs and expectations have it in. */
     double slowdown;
@@ -69,9 +71,14 @@ typedef struct gp_profile_identity {
 
 typedef struct gp_profile {
     gp_profile_identity identity;
-    char *path; /* of the file it came from; NULL: measured now */
-    int layer_count;
-    char **names; /* [layer]; NULL where nobody said */
+    char *path;    /* of the file it came from; NULL: measured now */
+    int64_t taken; /* when it was measured, in seconds since 1970; 0: not known */
+    double load;   /* processors that other programs kept busy meanwhile; negative: not known */
+    int64_t
+        scaled; /* samples of the micro-batches that it was measured with, if its times are scaled; 0: they are not */
+    bool other_company; /* it was measured with another number of devices at work than it is used for */
+    int layer_count;    /* 0: it has rates only, and times are counted */
+    char **names;       /* [layer]; NULL where nobody said */
     gp_profile_device *devices;
     int device_count;
     gp_profile_copy *copies;
@@ -83,6 +90,14 @@ GP_MUST_USE gp_status gp_profile_create(gp_profile_identity *identity, const gp_
                                         const gp_device_spec *devices, int count, gp_profile **out, gp_error *err);
 void gp_profile_destroy(gp_profile **profile);
 void gp_profile_identity_fini(gp_profile_identity *identity);
+
+/* Rates in place of times, one row for each of `count` devices, all assumed. */
+GP_MUST_USE gp_status gp_profile_create_counted(const gp_device_spec *devices, int count, gp_profile **out,
+                                                gp_error *err);
+/* Of a device, for counting: those of its row, or assumed ones. `profile` may be NULL. */
+gp_rates gp_profile_rates(const gp_profile *profile, const gp_device_spec *spec);
+/* Whether times are counted: there is no profile (NULL), or one that has rates only. */
+bool gp_profile_is_counted(const gp_profile *profile);
 
 /* The device's row: its own, or that of its kind; NULL where there is none. */
 const gp_profile_device *gp_profile_find(const gp_profile *profile, const gp_device_spec *spec);

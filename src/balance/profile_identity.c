@@ -1,68 +1,14 @@
 #include "balance/profile_identity.h"
 
-#include <ctype.h>
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "balance/cache.h"
 #include "base/memory.h"
 #include "base/philox.h"
-
-/* ---- the machine ------------------------------------------------------------------------------------------------- */
-
-enum { LINE = 256 };
-
-/* What stands behind "<key>:" in a file of lines; false where it does not. */
-static bool find_line(const char *path, const char *key, char out[LINE]) {
-    char line[LINE];
-    FILE *file = fopen(path, "re");
-    bool found = false;
-    while (file && !found && fgets(line, sizeof line, file)) {
-        size_t length = strlen(key);
-        if (strncmp(line, key, length) != 0) continue;
-        const char *at = line + length;
-        while (isspace((unsigned char)*at)) at++;
-        if (*at++ != ':') continue;
-        while (isspace((unsigned char)*at)) at++;
-        snprintf(out, LINE, "%.*s", (int)strcspn(at, "\n"), at);
-        found = *out != '\0';
-    }
-    if (file) fclose(file);
-    return found;
-}
-
-/* GPUs as their driver lists them, without waking one. */
-static gp_status add_gpus(char **machine, gp_error *err) {
-    static const char folder[] = "/proc/driver/nvidia/gpus";
-    DIR *gpus = opendir(folder);
-    gp_status status = GP_OK;
-    const struct dirent *entry;
-    while (gpus && status == GP_OK && (entry = readdir(gpus))) {
-        char path[LINE + sizeof folder + sizeof "/information"], model[LINE], *longer = NULL;
-        if (entry->d_name[0] == '.') continue;
-        snprintf(path, sizeof path, "%s/%.200s/information", folder, entry->d_name);
-        if (!find_line(path, "Model", model)) continue;
-        status = gp_format_text(&longer, err, "%s, %s", *machine, model);
-        if (status != GP_OK) break;
-        free(*machine);
-        *machine = longer;
-    }
-    if (gpus) closedir(gpus);
-    return status;
-}
-
-static gp_status describe_machine(char **out, gp_error *err) {
-    char model[LINE];
-    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    if (!find_line("/proc/cpuinfo", "model name", model)) snprintf(model, sizeof model, "unknown CPU");
-    GP_RETURN_IF_FAILED(gp_format_text(out, err, "%s, %ld CPU%s", model, cpus, cpus == 1 ? "" : "s"));
-    return add_gpus(out, err);
-}
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
@@ -111,7 +57,7 @@ gp_status gp_profile_model(const gp_graph *graph, uint64_t *out, gp_error *err) 
 
 /* "oneDNN 3.1.1", of each kind once. */
 static gp_status list_libraries(const gp_device_spec *devices, int count, char **out, gp_error *err) {
-    char text[LINE] = "";
+    char text[256] = "";
     for (int d = 0; d < count; d++) {
         const gp_device_kind *kind = devices[d].kind;
         bool before = false;
@@ -132,7 +78,7 @@ static gp_status describe_optimizer(const gp_identity_request *request, char **o
 gp_status gp_profile_identify(const gp_identity_request *request, gp_profile_identity *out, gp_error *err) {
     gp_profile_identity identity = {.samples = request->samples, .together = request->together};
     gp_status status = gp_copy_text(&identity.program, GP_VERSION, err);
-    if (status == GP_OK) status = describe_machine(&identity.machine, err);
+    if (status == GP_OK) status = gp_cache_machine(&identity.machine, err);
     if (status == GP_OK) status = list_libraries(request->devices, request->device_count, &identity.libraries, err);
     if (status == GP_OK) status = gp_copy_text(&identity.precision, request->tf32 ? "tf32" : "f32", err);
     if (status == GP_OK) status = describe_optimizer(request, &identity.optimizer, err);
@@ -216,15 +162,14 @@ static uint64_t hash_identity(const gp_profile_identity *identity, const gp_devi
 
 gp_status gp_profile_path(const gp_profile_identity *identity, const gp_device_spec *devices, int count, char **out,
                           gp_error *err) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *below = "";
-    if (!cache || cache[0] != '/') {
-        cache = getenv("HOME");
-        below = "/.cache";
-    }
+    char *cache = NULL;
     *out = NULL;
-    if (!cache || cache[0] != '/') return GP_OK;
-    return gp_format_text(out, err, "%s%s/gpipe/profiles/%016" PRIx64 ".json", cache, below,
-                          hash_identity(identity, devices, count));
+    GP_RETURN_IF_FAILED(gp_cache_folder(&cache, err));
+    if (!cache) return GP_OK;
+    gp_status status =
+        gp_format_text(out, err, "%s/profiles/%016" PRIx64 ".json", cache, hash_identity(identity, devices, count));
+    free(cache);
+    return status;
 }
 
 gp_status gp_profile_find_kept(const char *path, const gp_profile_identity *identity, const gp_graph *graph,
@@ -244,24 +189,10 @@ gp_status gp_profile_find_kept(const char *path, const gp_profile_identity *iden
     return GP_OK;
 }
 
-/* Folders of the path, from the cache's on. */
-static void make_folders(char *path) {
-    char *cut[3], *last = path + strlen(path);
-    for (int i = 0; i < 3; i++) {
-        while (last > path && *--last != '/') continue;
-        cut[i] = last;
-    }
-    for (int i = 2; i >= 0; i--) {
-        *cut[i] = '\0';
-        (void)mkdir(path, S_IRWXU);
-        *cut[i] = '/';
-    }
-}
-
 gp_status gp_profile_keep(const gp_profile *profile, const char *path, gp_error *err) {
-    char *copy = NULL;
-    GP_RETURN_IF_FAILED(gp_copy_text(&copy, path, err));
-    make_folders(copy);
-    free(copy);
-    return gp_profile_write(profile, path, err);
+    char *text = NULL;
+    GP_RETURN_IF_FAILED(gp_profile_text(profile, &text, err));
+    gp_status status = gp_cache_write(path, text, err);
+    free(text);
+    return status;
 }

@@ -10,9 +10,10 @@
 
 #include "balance/json_place.h"
 #include "balance/profile.h"
+#include "balance/when.h"
 #include "base/memory.h"
 
-enum { MOST_BYTES = 8 << 20, MOST_STEPS = 8, MOST_THREADS = 1024 };
+enum { MOST_BYTES = 8 << 20, MOST_STEPS = 8, MOST_THREADS = 1024, MOST_LOAD = 1 << 20 };
 static const double most_milliseconds = 1e9; /* eleven days */
 
 /* A value, and the way to it. */
@@ -353,10 +354,28 @@ static gp_status read_model(reader *r, json_t *root, gp_profile_identity *identi
     return GP_OK;
 }
 
+static gp_status read_taking(reader *r, json_t *root, gp_profile *profile, gp_error *err) {
+    const json_t *taken = json_object_get(root, "taken"), *load = json_object_get(root, "load");
+    if (taken) {
+        enter(r, "taken", 0);
+        if (!json_is_string(taken) || !gp_when_parse(json_string_value(taken), &profile->taken))
+            return refuse(r, err, "must be a time such as \"2026-11-22T19:02:44Z\"");
+        leave(r);
+    }
+    profile->load = -1;
+    if (!load) return GP_OK;
+    enter(r, "load", 0);
+    profile->load = json_number_value(load);
+    if (!json_is_number(load) || !(profile->load >= 0 && profile->load <= MOST_LOAD))
+        return refuse(r, err, "must be a number of processors, from 0 to %d", (int)MOST_LOAD);
+    leave(r);
+    return GP_OK;
+}
+
 static gp_status read_root(reader *r, gp_profile *profile, json_t *root, gp_error *err) {
-    static const char *const known[] = {"gpipe_profile", "program",   "machine", "libraries",
-                                        "precision",     "optimizer", "model",   "micro_batch",
-                                        "together",      "devices",   "copies",  NULL};
+    static const char *const known[] = {"gpipe_profile", "program", "machine",     "libraries", "precision",
+                                        "optimizer",     "model",   "micro_batch", "together",  "taken",
+                                        "load",          "devices", "copies",      NULL};
     gp_profile_identity *identity = &profile->identity;
     int64_t format;
     if (!json_is_object(root)) return refuse(r, err, "an object is expected, not %s", kind_of(root));
@@ -375,6 +394,7 @@ static gp_status read_root(reader *r, gp_profile *profile, json_t *root, gp_erro
     GP_RETURN_IF_FAILED(read_model(r, root, identity, err));
     GP_RETURN_IF_FAILED(read_integer(r, root, "micro_batch", 1, INT64_C(1) << 40, 0, &identity->samples, err));
     GP_RETURN_IF_FAILED(read_integer(r, root, "together", 0, GP_PROFILE_MAX_DEVICES, 0, &identity->together, err));
+    GP_RETURN_IF_FAILED(read_taking(r, root, profile, err));
     GP_RETURN_IF_FAILED(read_devices(r, profile, root, err));
     return read_copies(r, profile, root, err);
 }

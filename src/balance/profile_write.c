@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "balance/profile.h"
+#include "balance/when.h"
 #include "base/memory.h"
 #include "base/replace.h"
 
@@ -27,6 +28,7 @@ static void round_to(const char *format, double unit, double *value) {
 }
 
 void gp_profile_round(gp_profile *profile) {
+    round_to("%.3g", 1, &profile->load);
     for (int d = 0; d < profile->device_count; d++) {
         gp_profile_device *device = &profile->devices[d];
         round_to("%.4g", 1, &device->slowdown);
@@ -71,6 +73,13 @@ static gp_status write_identity(FILE *file, const gp_profile_identity *identity,
     fprintf(file, ",\n  \"micro_batch\": %" PRId64, identity->samples);
     if (identity->together) fprintf(file, ",\n  \"together\": %" PRId64, identity->together);
     return GP_OK;
+}
+
+/* When and how it was measured, as far as that is known. */
+static void write_taking(FILE *file, const gp_profile *profile) {
+    char when[GP_WHEN_TEXT];
+    if (profile->taken > 0) fprintf(file, ",\n  \"taken\": \"%s\"", gp_when_text(when, profile->taken));
+    if (profile->load >= 0) fprintf(file, ",\n  \"load\": %.3g", profile->load);
 }
 
 static gp_status write_layers(FILE *file, const gp_profile *profile, const gp_profile_device *device, gp_error *err) {
@@ -120,6 +129,7 @@ gp_status gp_profile_text(const gp_profile *profile, char **out, gp_error *err) 
     FILE *file = open_memstream(&text, &bytes);
     if (!file) return gp_fail(err, GP_MEMORY, "out of memory: a profile");
     gp_status status = write_identity(file, &profile->identity, err);
+    if (status == GP_OK) write_taking(file, profile);
     if (status == GP_OK) status = write_devices(file, profile, err);
     if (status == GP_OK) write_copies(file, profile);
     bool failed = ferror(file) != 0;

@@ -37,14 +37,16 @@ static double elapsed(const rounds *all) {
 }
 
 static bool is_late(const void *context) {
-    const rounds *all = context;
-    return elapsed(all) >= all->request->seconds;
+    const lane *l = context;
+    return elapsed(l->all) >= l->all->request->seconds;
 }
 
-/* Nobody needs the round that is under way. */
+/* Whether the round that is under way is not needed. Asked before each op; lane 0 is the calling thread's. */
 static bool is_over(const void *context) {
-    const rounds *all = context;
-    return atomic_load(&all->unknown) == 0 || gp_cancelled(&all->cancel);
+    const lane *l = context;
+    const gp_rounds_watch *watch = &l->all->request->watch;
+    if (watch->tell && l == &l->all->lanes[0]) watch->tell(watch->context, elapsed(l->all), l->rounds);
+    return atomic_load(&l->all->unknown) == 0 || gp_cancelled(&l->all->cancel);
 }
 
 static gp_status find_width(const lane *l, double *out, gp_error *err) {
@@ -75,9 +77,9 @@ static gp_status look_at(lane *l, int *look, gp_error *err) {
 }
 
 static gp_status run_lane(lane *l, gp_error *err) {
-    const gp_bench_pace pace = {.late = is_late, .over = is_over, .context = l->all};
+    const gp_bench_pace pace = {.late = is_late, .over = is_over, .context = l};
     int look = GP_MEASURE_ROUNDS;
-    for (bool cold = true; !is_over(l->all); cold = false) {
+    for (bool cold = true; !is_over(l); cold = false) {
         for (int i = 0; i < l->count; i++) GP_RETURN_IF_FAILED(gp_bench_round(l->benches[i], cold, &pace, err));
         if (!l->timed || l->known) continue;
         l->rounds++;

@@ -14,6 +14,12 @@
 /* Rounds at least: where the time is over, where three times the time is over, 1. */
 enum { GP_MEASURE_ROUNDS = 8, GP_MEASURE_FEW_ROUNDS = 5 };
 
+/* Told by the calling thread between ops: seconds since the time began, and the rounds that it has done. */
+typedef struct gp_rounds_watch {
+    void (*tell)(void *context, double seconds, int rounds); /* NULL: nothing is told */
+    void *context;
+} gp_rounds_watch;
+
 typedef struct gp_rounds_request {
     gp_bench *benches;
     int count, timed; /* benches; the first so many are timed, the others are company */
@@ -21,6 +27,7 @@ typedef struct gp_rounds_request {
     uint64_t from;    /* of the clock, when the time began */
     double seconds;   /* that it may take */
     uint64_t (*clock)(void);
+    gp_rounds_watch watch;
 } gp_rounds_request;
 
 /* What came of it, beside the times: of the benches that are timed, the fewest rounds and the widest intervals. */

@@ -76,6 +76,7 @@ static gp_status take_short(void *taking, const char *word, gp_words *rest, gp_e
     gp_balance_options *options = taking;
     switch (word[1]) {
     case 'h': options->help = true; return GP_OK;
+    case 'q': options->quiet = true; return GP_OK;
     case 'o': return gp_words_value(rest, "-o", 2, word + 2, &options->out, err);
     default: return gp_fail(err, GP_USAGE, "unknown option -%c: see gpipe-balance --help", word[1]);
     }

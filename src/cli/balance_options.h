@@ -19,6 +19,7 @@ typedef struct gp_balance_options {
     int processors;      /* that predictions are for; 0: those of this machine */
     bool orders;         /* of the devices too */
     bool search;         /* for micro-batches, schedule and checkpoint mode too */
+    bool quiet;          /* no progress on standard error */
     bool again, json, write, help, version;
 } gp_balance_options;
 

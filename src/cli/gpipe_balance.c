@@ -41,7 +41,8 @@ static gp_status search(const gp_balance_options *options, gp_error *err) {
                                        .profile = options->profile,
                                        .seconds = options->seconds,
                                        .again = options->again,
-                                       .processors = options->processors};
+                                       .processors = options->processors,
+                                       .notice = options->quiet ? NULL : stderr};
     gp_status status = gp_search_run(&request, &found, err);
     if (status == GP_OK) status = report_search(&found, options, err);
     gp_search_fini(&found);
@@ -70,7 +71,9 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
                                                 .profile_out = options->out,
                                                 .again = options->again || options->out,
                                                 .seconds = options->seconds,
-                                                .processors = options->processors};
+                                                .processors = options->processors,
+                                                .program = "gpipe-balance",
+                                                .notice = options->quiet ? NULL : stderr};
     GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
     status = balance(session, options, err);
     gp_session_close(&session);

@@ -184,6 +184,7 @@ static gp_status run(const gp_options *options, gp_error *err) {
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .resumes = options->resume,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
+                                                .program = "gpipe-train",
                                                 .notice = options->verbosity == GP_QUIET ? NULL : stdout,
                                                 .processors = options->processors,
                                                 .trace = &options->trace};

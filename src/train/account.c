@@ -234,7 +234,7 @@ gp_status gp_account_settle(gp_account *account, gp_account_result **out, gp_err
     if (account->recorded == 0) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&result, 1, err));
     *result = (gp_account_result){.workers = workers,
-                                  .profiled = account->session->profile != NULL,
+                                  .profiled = !gp_profile_is_counted(account->session->profile),
                                   .steps = account->steps,
                                   .recorded = account->recorded};
     gp_status status = GP_NEW(&result->expected.worker, workers, err);

@@ -1,16 +1,14 @@
-/* Where the times come from that a session balances by: a profile that somebody names, one that was kept, one that is
- * measured now, or counted operations and bytes.
+/* What layers and copies cost on a session's devices, by its profile or counted.
  *
  * Works on a session while it is opened; one thread. */
 #ifndef GP_TRAIN_BALANCING_H
 #define GP_TRAIN_BALANCING_H
 
 #include "balance/balance.h"
-#include "balance/profile_identity.h"
 #include "train/session.h"
 
-/* Sets session->profile as options->profiling says, which may leave it NULL. */
-GP_MUST_USE gp_status gp_balancing_find_profile(gp_session *session, const gp_session_options *options, gp_error *err);
+/* Share of the micro-batches that a stage of this mode recomputes. */
+double gp_balancing_recomputes(gp_checkpoint_mode checkpoint, int64_t micro_batches);
 
 /* What is balanced for. */
 typedef struct gp_balancing_choice {

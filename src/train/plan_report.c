@@ -1,7 +1,9 @@
 #include "train/plan_report.h"
 
 #include <stdlib.h>
+#include <time.h>
 
+#include "balance/profile_words.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "train/plan_report_parts.h"
@@ -154,10 +156,18 @@ static void write_expected(const gp_report *report) {
         fprintf(report->out, " (%s samples/s)",
                 gp_report_number(rate, (int64_t)((double)mini->samples / expected->seconds)));
     fprintf(report->out, ", bubble %.0f%%\n             ", 100 * expected->bubble);
-    if (report->profile)
-        gp_print(report->out, "from the profile %s\n", report->profile->path ? report->profile->path : "taken now");
-    else
-        fputs("from counted operations and bytes; no profile fits\n", report->out);
+}
+
+/* Where the predicted time comes from. */
+static gp_status write_source(const gp_report *report, gp_error *err) {
+    char *source = NULL, *taking = NULL;
+    gp_status status = gp_profile_source(report->profile, &source, err);
+    if (status == GP_OK) status = gp_profile_taking(report->profile, (int64_t)time(NULL), &taking, err);
+    if (status == GP_OK) gp_print(report->out, "%s\n", source);
+    if (status == GP_OK && *taking) gp_print(report->out, "             %s\n", taking);
+    free(source);
+    free(taking);
+    return status;
 }
 
 static gp_status write_report(gp_report *report, gp_error *err) {
@@ -171,6 +181,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     if (report->host) gp_report_host(report);
     GP_RETURN_IF_FAILED(gp_report_schedule(report, err));
     write_expected(report);
+    GP_RETURN_IF_FAILED(write_source(report, err));
     gp_processors_warn(report->plan, true, report->out);
     if (fflush(report->out) != 0 || ferror(report->out))
         return gp_fail(err, GP_IO, "the report of the plan could not be written");

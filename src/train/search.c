@@ -9,6 +9,7 @@
 #include "train/devices.h"
 #include "train/search_stages.h"
 #include "train/session.h"
+#include "train/ticker.h"
 
 enum { MOST_SIZES = 14, OWN_OVERRIDES = 6, OVERRIDE_TEXT = 80 };
 
@@ -27,6 +28,8 @@ typedef struct searcher {
     int sizes[MOST_SIZES];
     int size_count;
     bool limited; /* some device has a memory */
+    gp_ticker ticker;
+    int begun; /* plans, for the ticker */
 } searcher;
 
 static void set_overrides(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint) {
@@ -92,6 +95,8 @@ static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
                                         .again = request->again,
                                         .seconds = s->seconds,
                                         .processors = request->processors,
+                                        .program = "gpipe-balance",
+                                        .notice = request->notice,
                                         .machine = request->machine};
     return gp_session_open_for(&config, &options, out, err);
 }
@@ -258,12 +263,27 @@ static void recommend(gp_search *search) {
     items[0] = chosen;
 }
 
+static int count_schedules(int devices) {
+    return devices > 1 ? SCHEDULES : ON_ONE_DEVICE;
+}
+
+static void tell_progress(searcher *s) {
+    if (!gp_ticker_is_due(&s->ticker)) return;
+    int kinds = count_schedules(s->search->config->pipeline.device_count);
+    if (s->few) kinds += count_schedules(s->search->few);
+    gp_ticker_say(&s->ticker, "trying plans: %d of %d", s->begun + 1,
+                  s->size_count * kinds * (GP_CHECKPOINT_ALWAYS + 1));
+}
+
 static gp_status try_size(searcher *s, int micro_batches, gp_error *err) {
-    int devices = s->on_few ? s->search->few : s->search->config->pipeline.device_count;
-    int kinds = devices > 1 ? SCHEDULES : ON_ONE_DEVICE;
-    for (int k = 0; k < kinds; k++)
-        for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++)
+    int kinds = count_schedules(s->on_few ? s->search->few : s->search->config->pipeline.device_count);
+    for (int k = 0; k < kinds; k++) {
+        for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
+            tell_progress(s);
+            s->begun++;
             GP_RETURN_IF_FAILED(try(s, micro_batches, schedules[k], (gp_checkpoint_mode)mode, err));
+        }
+    }
     return GP_OK;
 }
 
@@ -285,11 +305,12 @@ static gp_status try_all(searcher *s, gp_error *err) {
 
 gp_status gp_search_run(const gp_search_request *request, gp_search *out, gp_error *err) {
     *out = (gp_search){.request = request};
-    searcher s = {.request = request, .search = out};
+    searcher s = {.request = request, .search = out, .ticker = gp_ticker_on(request->notice)};
     GP_RETURN_IF_FAILED(GP_NEW(&s.overrides, request->override_count + OWN_OVERRIDES, err));
     for (int i = 0; i < request->override_count; i++) s.overrides[i] = request->overrides[i];
     gp_status status = find_sizes(&s, err);
     if (status == GP_OK) status = try_all(&s, err);
+    gp_ticker_end(&s.ticker);
     gp_profile_destroy(&s.profile);
     free(s.overrides);
     free(s.few);

@@ -28,6 +28,7 @@ typedef struct gp_search_request {
     double seconds;      /* that measuring may take in all */
     bool again;          /* measured though some were kept */
     int processors;      /* that predictions share among the workers; 0: those this process may use */
+    FILE *notice;        /* gets progress (ticker.h); NULL: none. Borrowed */
     const gp_machine_memory *machine; /* what planning may take; NULL: what this machine leaves. Borrowed */
 } gp_search_request;
 

@@ -13,6 +13,7 @@
 #include "train/balancing.h"
 #include "train/devices.h"
 #include "train/ordering.h"
+#include "train/profiling.h"
 #include "train/rate.h"
 #include "train/weights.h"
 
@@ -469,7 +470,7 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
     if (train->init && !session->resumes && !session->balances && gp_weights_check(session->graph, train, err) != GP_OK)
         return named_at(train->init_place, err);
     session->update = make_update(&session->config->optimizer);
-    GP_RETURN_IF_FAILED(gp_balancing_find_profile(session, options, err));
+    GP_RETURN_IF_FAILED(gp_profiling_find(session, options, err));
     if (options->orders) GP_RETURN_IF_FAILED(order_devices(session, &now, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
     GP_RETURN_IF_FAILED(make_plan(session, &now, session->layers, &session->plan, missing, err));

@@ -43,10 +43,12 @@ typedef struct gp_session_options {
     const char *profile_out; /* where a profile that is measured is written; NULL: where such are kept */
     bool again;              /* measured though one was kept */
     double seconds;          /* that measuring may take; 0: as long as the run is worth */
+    const double *load;      /* processors that other programs keep busy now; NULL: measured. Borrowed for the call */
+    const char *program;     /* not NULL: warnings go to standard error, under this name. Borrowed for the call */
     const gp_machine_memory
         *machine;                  /* what planning may take; NULL: what this machine leaves. Borrowed for the call */
     int processors;                /* that predictions share among the workers; 0: those this process may use */
-    FILE *notice;                  /* gets a line before work that takes seconds; NULL: no line */
+    FILE *notice;                  /* gets progress of work that takes seconds (ticker.h); NULL: none */
     const gp_trace_options *trace; /* the timeline that is asked for; NULL: none. Borrowed for the call */
 } gp_session_options;
 
@@ -63,7 +65,7 @@ struct gp_session {
     gp_schedule schedule;
     gp_schedule_file *schedule_file; /* NULL: the schedule is none of a file */
     gp_update update;
-    gp_profile *profile;      /* that times come from; NULL: they are counted */
+    gp_profile *profile;      /* that times come from, or rates to count with; NULL: counted at assumed rates */
     char *profile_difference; /* what of a profile that was named does not fit; NULL, or "": all does */
     gp_measured measured;     /* rounds 0: the profile was not measured now */
     int *order;               /* [worker] the device, as configured, that stands there; NULL: as configured */

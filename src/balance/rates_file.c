@@ -1,0 +1,203 @@
+#include "balance/rates_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "balance/cache.h"
+#include "balance/profile.h"
+#include "balance/when.h"
+#include "base/memory.h"
+#include "base/philox.h"
+
+enum { MOST_BYTES = 1 << 16 };
+
+/* What rates depend on; owned texts. */
+typedef struct identity {
+    char *machine, *libraries;
+    char device[48];
+} identity;
+
+static void identity_fini(identity *of) {
+    free(of->machine);
+    free(of->libraries);
+}
+
+static gp_status identify(const gp_device_spec *spec, identity *out, gp_error *err) {
+    *out = (identity){0};
+    gp_device_text(out->device, spec->kind->name, spec->index, spec->threads);
+    gp_status status = gp_cache_machine(&out->machine, err);
+    if (status == GP_OK)
+        status = gp_copy_text(&out->libraries, spec->kind->libraries ? spec->kind->libraries() : "", err);
+    if (status != GP_OK) identity_fini(out);
+    return status;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text) {
+    return gp_hash_bytes(hash, text, strlen(text) + 1);
+}
+
+static gp_status path_of(const identity *of, char **out, gp_error *err) {
+    char *cache = NULL;
+    *out = NULL;
+    GP_RETURN_IF_FAILED(gp_cache_folder(&cache, err));
+    if (!cache) return GP_OK;
+    uint64_t hash = hash_text(hash_text(hash_text(0, of->machine), of->libraries), of->device);
+    gp_status status = gp_format_text(out, err, "%s/rates/%016" PRIx64 ".json", cache, hash);
+    free(cache);
+    return status;
+}
+
+gp_status gp_rates_path(const gp_device_spec *spec, char **out, gp_error *err) {
+    identity of;
+    GP_RETURN_IF_FAILED(identify(spec, &of, err));
+    gp_status status = path_of(&of, out, err);
+    identity_fini(&of);
+    return status;
+}
+
+/* ---- the numbers ------------------------------------------------------------------------------------------------- */
+
+/* A number of the file: how many units of it are 1, and its range in these units. */
+typedef struct member {
+    const char *key;
+    double *value;
+    double unit, least, most;
+} member;
+
+enum { MEMBERS = 5 };
+
+static void list_members(gp_rates *rates, member out[MEMBERS]) {
+    const member all[MEMBERS] = {
+        {"gflops", &rates->flops, 1e9, 1e-3, 1e9},
+        {"gb_per_s", &rates->bytes, 1e9, 1e-3, 1e6},
+        {"op_us", &rates->latency, 1e-6, 0, 1e6},
+        {"copy_us", &rates->copy_latency, 1e-6, 0, 1e6},
+        {"copy_gb_per_s", &rates->copy_bytes, 1e9, 1e-3, 1e6},
+    };
+    memcpy(out, all, sizeof all);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static bool is_text(const json_t *root, const char *key, const char *text) {
+    const char *is = json_string_value(json_object_get(root, key));
+    return is && strcmp(is, text) == 0;
+}
+
+/* What is wrong with the file; "": nothing. */
+static void read_numbers(const json_t *root, gp_rates *out, char why[GP_ERROR_TEXT]) {
+    member members[MEMBERS];
+    list_members(out, members);
+    why[0] = '\0';
+    for (int i = 0; i < MEMBERS && !why[0]; i++) {
+        const json_t *value = json_object_get(root, members[i].key);
+        double number = json_number_value(value);
+        if (!json_is_number(value) || !(number >= members[i].least && number <= members[i].most))
+            snprintf(why, GP_ERROR_TEXT, "\"%s\" must be a number from %g to %g", members[i].key, members[i].least,
+                     members[i].most);
+        *members[i].value = number * members[i].unit;
+    }
+    const char *taken = json_string_value(json_object_get(root, "taken"));
+    if (!why[0] && !(taken && gp_when_parse(taken, &out->taken)))
+        snprintf(why, GP_ERROR_TEXT, "\"taken\" must be a time such as \"2026-11-22T19:02:44Z\"");
+}
+
+static gp_status warn(const char *path, const char *why, char **warning, gp_error *err) {
+    return gp_format_text(warning, err, "%s: %s; the file is ignored, gpipe-balance --again replaces it", path, why);
+}
+
+static gp_status take_root(json_t *root, const char *path, const identity *of, gp_rates *out, bool *found,
+                           char **warning, gp_error *err) {
+    char why[GP_ERROR_TEXT];
+    gp_rates rates = {0};
+    if (!json_is_integer(json_object_get(root, "gpipe_rates")))
+        return warn(path, "\"gpipe_rates\" is missing: the file holds no rates", warning, err);
+    if (json_integer_value(json_object_get(root, "gpipe_rates")) != 1) return GP_OK; /* of a later version */
+    if (!is_text(root, "machine", of->machine) || !is_text(root, "libraries", of->libraries) ||
+        !is_text(root, "device", of->device))
+        return GP_OK;
+    read_numbers(root, &rates, why);
+    if (why[0]) return warn(path, why, warning, err);
+    *out = rates;
+    *found = true;
+    return GP_OK;
+}
+
+static gp_status read_file(const char *path, const identity *of, gp_rates *out, bool *found, char **warning,
+                           gp_error *err) {
+    struct stat info;
+    json_error_t wrong;
+    char why[GP_ERROR_TEXT];
+    *found = false;
+    if (stat(path, &info) != 0) return GP_OK;
+    if (!S_ISREG(info.st_mode)) return warn(path, "not a regular file", warning, err);
+    if (info.st_size > MOST_BYTES) return warn(path, "the file is too large", warning, err);
+    errno = 0;
+    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &wrong);
+    if (!root && errno == ENOMEM) return gp_fail(err, GP_MEMORY, "out of memory: the rates %s", path);
+    if (!root) {
+        snprintf(why, sizeof why, "line %d: not valid JSON: %s", wrong.line > 0 ? wrong.line : 1, wrong.text);
+        return warn(path, why, warning, err);
+    }
+    gp_status status = take_root(root, path, of, out, found, warning, err);
+    json_decref(root);
+    return status;
+}
+
+static gp_status find_own(const gp_device_spec *spec, gp_rates *out, bool *found, char **warning, gp_error *err) {
+    identity of;
+    char *path = NULL;
+    *found = false;
+    GP_RETURN_IF_FAILED(identify(spec, &of, err));
+    gp_status status = path_of(&of, &path, err);
+    if (status == GP_OK && path) status = read_file(path, &of, out, found, warning, err);
+    free(path);
+    identity_fini(&of);
+    return status;
+}
+
+gp_status gp_rates_find(const gp_device_spec *spec, gp_rates *out, bool *found, char **warning, gp_error *err) {
+    gp_rates one;
+    gp_device_spec alone = *spec;
+    *warning = NULL;
+    GP_RETURN_IF_FAILED(find_own(spec, out, found, warning, err));
+    if (*found || *warning || spec->threads <= 1) return GP_OK;
+    alone.threads = 1;
+    GP_RETURN_IF_FAILED(find_own(&alone, &one, found, warning, err));
+    if (*found) *out = gp_rates_of_threads(&one, spec->threads);
+    return GP_OK;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static gp_status make_text(const identity *of, const gp_rates *rates, char **out, gp_error *err) {
+    gp_rates copy = *rates;
+    member members[MEMBERS];
+    char when[GP_WHEN_TEXT];
+    json_t *root = json_pack("{s:i, s:s, s:s, s:s, s:s}", "gpipe_rates", 1, "machine", of->machine, "libraries",
+                             of->libraries, "device", of->device, "taken", gp_when_text(when, rates->taken));
+    list_members(&copy, members);
+    for (int i = 0; i < MEMBERS && root; i++)
+        json_object_set_new(root, members[i].key, json_real(*members[i].value / members[i].unit));
+    *out = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
+    json_decref(root);
+    return *out ? GP_OK : gp_fail(err, GP_MEMORY, "out of memory: rates");
+}
+
+gp_status gp_rates_keep(const gp_device_spec *spec, const gp_rates *rates, gp_error *err) {
+    identity of;
+    char *path = NULL, *text = NULL;
+    GP_RETURN_IF_FAILED(identify(spec, &of, err));
+    gp_status status = path_of(&of, &path, err);
+    if (status == GP_OK && path) status = make_text(&of, rates, &text, err);
+    if (status == GP_OK && path) status = gp_cache_write(path, text, err);
+    free(text);
+    free(path);
+    identity_fini(&of);
+    return status;
+}
