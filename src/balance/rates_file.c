@@ -108,7 +108,7 @@ static void read_numbers(const json_t *root, gp_rates *out, char why[GP_ERROR_TE
 }
 
 static gp_status warn(const char *path, const char *why, char **warning, gp_error *err) {
-    return gp_format_text(warning, err, "%s: %s; the file is ignored, gpipe-balance --again replaces it", path, why);
+    return gp_format_text(warning, err, "%s: %s; the file is ignored, gpipe-balance replaces it", path, why);
 }
 
 static gp_status take_root(json_t *root, const char *path, const identity *of, gp_rates *out, bool *found,
@@ -184,9 +184,12 @@ static gp_status make_text(const identity *of, const gp_rates *rates, char **out
     list_members(&copy, members);
     for (int i = 0; i < MEMBERS && root; i++)
         json_object_set_new(root, members[i].key, json_real(*members[i].value / members[i].unit));
-    *out = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
+    char *text = root ? json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
     json_decref(root);
-    return *out ? GP_OK : gp_fail(err, GP_MEMORY, "out of memory: rates");
+    if (!text) return gp_fail(err, GP_MEMORY, "out of memory: rates");
+    gp_status status = gp_format_text(out, err, "%s\n", text);
+    free(text);
+    return status;
 }
 
 gp_status gp_rates_keep(const gp_device_spec *spec, const gp_rates *rates, gp_error *err) {

@@ -4,9 +4,12 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "balance/cost.h"
 #include "balance/expect.h"
+#include "balance/profile_words.h"
+#include "balance/when.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "pipeline/memory.h"
@@ -167,7 +170,20 @@ static gp_status write_layers(const report *r, gp_error *err) {
     return GP_OK;
 }
 
-static void write_origin(const report *r) {
+/* Age and load of a profile that was kept; of one that was measured now only a load. */
+static gp_status write_taking(const report *r, gp_error *err) {
+    const gp_session *session = r->session;
+    const gp_profile *profile = session->profile;
+    char *taking = NULL;
+    bool known = profile->taken > 0 && session->measured.rounds == 0;
+    if (!known && !gp_profile_under_load(profile)) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_profile_taking(profile, (int64_t)time(NULL), &taking, err));
+    fprintf(r->out, "             %s\n", taking);
+    free(taking);
+    return GP_OK;
+}
+
+static gp_status write_origin(const report *r, gp_error *err) {
     const gp_session *session = r->session;
     const gp_profile *profile = session->profile;
     if (session->measured.rounds > 0) {
@@ -184,6 +200,7 @@ static void write_origin(const report *r) {
         if (session->profile_difference && *session->profile_difference)
             gp_print(r->out, "             taken %s\n", session->profile_difference);
     }
+    return write_taking(r, err);
 }
 
 /* How much longer rounds took than the medians add up to, where that is not next to nothing. */
@@ -330,7 +347,7 @@ static void write_expected(const report *r) {
 
 static gp_status write_report(report *r, gp_error *err) {
     GP_RETURN_IF_FAILED(report_init(r, err));
-    write_origin(r);
+    GP_RETURN_IF_FAILED(write_origin(r, err));
     write_slowdowns(r);
     GP_RETURN_IF_FAILED(write_layers(r, err));
     GP_RETURN_IF_FAILED(write_stages(r, err));
@@ -444,6 +461,12 @@ static gp_status write_json(report *r, gp_error *err) {
     json_object_set_new(root, "layers", pack_layers(r));
     if (session->profile->path) json_object_set_new(root, "profile", pack_path(session->profile->path, err));
     json_object_set_new(root, "measured", json_boolean(session->measured.rounds > 0));
+    if (session->profile->taken > 0) {
+        char when[GP_WHEN_TEXT];
+        json_object_set_new(root, "taken_at", json_string(gp_when_text(when, session->profile->taken)));
+    }
+    if (session->profile->load >= 0) json_object_set_new(root, "load", json_real(session->profile->load));
+    json_object_set_new(root, "under_load", json_boolean(gp_profile_under_load(session->profile)));
     if (session->profile_difference && *session->profile_difference)
         json_object_set_new(root, "taken", json_string(session->profile_difference));
     int failed = json_dumpf(root, r->out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));

@@ -4,9 +4,11 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "balance/profile_words.h"
 #include "base/finite.h"
 #include "base/memory.h"
 #include "base/printable.h"
@@ -34,8 +36,21 @@ const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
 }
 
 static void end_line(gp_progress *progress) {
+    gp_first_step_clear(progress->watch);
     if (progress->open_line) printf("\n");
     progress->open_line = false;
+}
+
+/* The profile that predictions stand on, with its age and load. If that cannot be said, the run goes on. */
+static void print_source(const gp_session *session) {
+    char *source = NULL, *taking = NULL;
+    gp_error ignored = {0};
+    if (gp_profile_is_counted(session->profile)) return;
+    if (gp_profile_source(session->profile, &source, &ignored) == GP_OK &&
+        gp_profile_taking(session->profile, (int64_t)time(NULL), &taking, &ignored) == GP_OK)
+        gp_print(stdout, "predicted times: %s; %s\n", source, taking);
+    free(source);
+    free(taking);
 }
 
 void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session, const char *folder) {
@@ -55,6 +70,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
            gp_schedule_kind_name(pipeline->schedule.kind), pipeline->micro_batches,
            pipeline->micro_batches == 1 ? "" : "es", gp_plan_checkpoint_text(checkpoint, session->plan),
            gp_bytes_text(bytes, arena), pipeline->stages == pipeline->device_count ? "stage" : "worker");
+    print_source(session);
     gp_precision_advise(session, false, stdout);
     if (verbosity != GP_VERBOSE) gp_processors_warn(session->plan, false, stdout); /* else the plan says it */
     gp_print(stdout, "run folder: %s\n", folder);
@@ -64,6 +80,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
 void gp_progress_resume(gp_progress *progress, int64_t step, const char *path) {
     progress->from = step;
     if (progress->verbosity == GP_QUIET) return;
+    end_line(progress);
     gp_print(stdout, "going on after step %" PRId64 ", from %s\n", step, path);
     fflush(stdout);
 }

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "train/first_step.h"
 #include "train/metrics.h"
 #include "train/session.h"
 
@@ -20,6 +21,7 @@ typedef struct gp_progress {
     int64_t samples;       /* since `printed` */
     double rate;           /* samples/s, as last printed */
     bool open_line;        /* a line on the terminal that has no end yet */
+    gp_first_step *watch;  /* until the first step is over; NULL: nothing is said of it */
 } gp_progress;
 
 double gp_now(void); /* seconds of a monotonic clock */

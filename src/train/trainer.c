@@ -56,7 +56,9 @@ static gp_status train_batches(gp_trainer *t, gp_loader *loader, gp_error *err) 
         if (t->step >= t->session->steps) return GP_OK;
         t->interrupted = t->under_way.step == 0 && gp_trainer_stopping(t);
         if (t->interrupted) return GP_OK;
+        gp_first_step_waits(t->progress.watch);
         GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
+        gp_first_step_computes(t->progress.watch);
         if (!batch) return gp_fail(err, GP_INTERNAL, "the loader ended before the run");
         GP_RETURN_IF_FAILED(gp_trainer_step(t, batch, err));
     }
@@ -72,8 +74,11 @@ gp_status gp_train(gp_session *session, const gp_train_options *options, gp_erro
     gp_trainer t = {
         .session = session, .options = options, .accuracy = -1, .evaluated = -1, .best_step = -1, .saved = -1};
     gp_progress_start(&t.progress, options->verbosity, session, options->folder);
+    bool silent = options->verbosity == GP_QUIET || session->steps == 0;
+    t.progress.watch = gp_first_step_watch(session, silent ? NULL : stdout, options->patience);
     gp_status status = gp_trainer_start(&t, err);
     if (status == GP_OK) status = train(&t, err);
+    gp_first_step_end(&t.progress.watch);
     status = gp_trainer_finish(&t, status, err);
     gp_loader_destroy(&t.training);
     gp_loader_destroy(&t.evaluation);

@@ -20,6 +20,7 @@ typedef struct gp_train_options {
     gp_verbosity verbosity;
     const volatile sig_atomic_t *stop; /* not 0: end after the current mini-batch; set by a handler; may be NULL */
     const gp_hooks *hooks;             /* for tests; may be NULL */
+    double patience; /* seconds before a long first step is reported (first_step.h); 0: the usual ones */
     gp_trace_options trace;
     const gp_resume *resume; /* what the run goes on from; NULL: it begins */
 } gp_train_options;
