@@ -114,6 +114,7 @@ void gp_progress_step(gp_progress *progress, const gp_step_record *record) {
 void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double loss, double accuracy) {
     char text[GP_LOSS_TEXT];
     if (progress->verbosity == GP_QUIET) return;
+    gp_first_step_clear(progress->watch);
     if (progress->open_line) printf("\r\033[K");
     progress->open_line = false;
     if (step > 0) printf("step %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  ", step, progress->steps, epoch);
