@@ -102,6 +102,12 @@ class Balance(unittest.TestCase):
         folder = self.path("cache/gpipe/profiles")
         return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
 
+    def settle(self):
+        """The kept profiles as if nothing else had run meanwhile, so that none is taken again."""
+        for name in self.kept():
+            path = "cache/gpipe/profiles/" + name
+            self.write(path, re.sub(r'"load": [^,]+', '"load": 0', self.read(path)))
+
     def test_wrong_command_lines(self):
         see = ": see gpipe-balance --help\n"
         seconds = "option --seconds takes a number above 0 and up to 86400, not "
@@ -406,9 +412,11 @@ class Balance(unittest.TestCase):
         self.assertEqual(len(self.kept()), 1)
         self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "cache"])
         kept = "cache/gpipe/profiles/" + self.kept()[0]
+        self.settle()
         before = self.read(kept)
         again = self.expect(["c.yaml"])
-        self.assertRegex(again, r"\Aprofile      \S+/%s\n( +on cpu rounds took [\d.]+ times [^\n]+\n)?\nlayers" % kept)
+        self.assertRegex(again, r"\Aprofile      \S+/%s\n             taken just now, slowdown \d+\.\d\d\n"
+                         r"( +on cpu rounds took [\d.]+ times [^\n]+\n)?\nlayers" % kept)
         self.assertEqual(out[out.index("\nlayers"):], again[again.index("\nlayers"):])
         self.assertEqual(self.read(kept), before)
         self.assertEqual(json.loads(before)["together"], 2 if together else 1)
@@ -427,12 +435,14 @@ class Balance(unittest.TestCase):
         for damage in ("", "{", before.replace('"micro_batch": 4', '"micro_batch": 5'), before[:-20]):
             self.write(kept, damage)
             self.assertRegex(self.expect(["--seconds", "0.3", "c.yaml"]), r"\Aprofile      measured in ")
+            self.settle()
             self.expect(["c.yaml"])
 
     def test_what_is_kept_goes_by_times_and_not_by_names_or_memory(self):
         """Other names of layers, a device with too little memory for the largest layer: the profile that was measured fits."""
         self.write("d.yaml", CONFIG.replace("relu: {name: a}", "relu: {name: b}").replace("[a, -1]", "[b, -1]"))
         self.assertIn("measured in", self.expect(["--seconds", "0.2", "c.yaml"]))
+        self.settle()
         for arguments in (["d.yaml"], ["c.yaml"],
                           ["--set", self.small_memory(), "c.yaml"]):
             self.assertNotIn("measured in", self.expect(["--seconds", "0.2", *arguments]))
@@ -460,12 +470,14 @@ class Balance(unittest.TestCase):
         self.write("t.yaml", re.sub(r"tensors: nowhere.safetensors", "synthetic: {samples: 64, seed: 1}", CONFIG)
                    .replace(", init: nowhere-either.safetensors", ""))
         counted = self.expect(["--plan", "t.yaml"], program=TRAIN)
-        self.assertIn("from counted operations and bytes; no profile fits\n", counted)
+        self.assertIn("\n             counted, with assumed rates; no profile fits, gpipe-balance takes one\n", counted)
         self.expect(["-q", "-o", "run", "t.yaml"], program=TRAIN)
         self.assertEqual(self.kept(), [])
         self.expect(["--seconds", "0.3", "t.yaml"])
         kept = "cache/gpipe/profiles/" + self.kept()[0]
-        self.assertIn("from the profile %s\n" % self.path(kept), self.expect(["--plan", "t.yaml"], program=TRAIN))
+        self.settle()
+        self.assertRegex(self.expect(["--plan", "t.yaml"], program=TRAIN), r"\n             from the profile %s\n"
+                         r"             taken just now, slowdown \d+\.\d\d\n\Z" % re.escape(self.path(kept)))
         profile = json.loads(self.read(kept))
         for layer, time in zip(profile["devices"][0]["layers"], [8, 1, 1, 1, 1, 1, 1, 2]):
             layer.update(forward=time, backward_input=time, backward_weight=time, recompute=time, update=0)
@@ -478,8 +490,12 @@ class Balance(unittest.TestCase):
         long = subprocess.Popen([TRAIN, "-o", "long", "--set", "train.epochs=100000000", "t.yaml"], cwd=self.folder,
                                 env={**os.environ, "XDG_CACHE_HOME": self.path("cache")}, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, text=True)
-        self.assertEqual(long.stdout.readline(), "timing the layers, for the balance: at most 10 s\n")
-        self.assertRegex(long.stdout.readline(), r"\A8 layers, ")
+        self.assertEqual(long.stdout.readline(), "timing 8 layers on cpu, micro-batches of 4 samples: at most 10 s\n")
+        line = long.stdout.readline()
+        while line.startswith("timing 8 layers on cpu, micro-batches of 4 samples: round "):
+            line = long.stdout.readline()
+        self.assertRegex(line, r"\A8 layers, ")
+        self.assertRegex(long.stdout.readline(), r"\Apredicted times: from the profile \S+; taken just now, slowdown \d")
         long.kill()
         long.stdout.close()
         long.wait()
@@ -498,6 +514,80 @@ class Balance(unittest.TestCase):
         for more in ([], ["-v"]):
             out = self.expect(["--force", "-o", "run", *more, "t.yaml"], program=TRAIN)
             self.assertIn("; expected (profile) ", out)
+
+
+    def test_rates_of_this_machine(self):
+        """gpipe-balance leaves them, --plan reads them, and says so; a damaged file is named, and ignored."""
+        self.write("t.yaml", re.sub(r"tensors: nowhere.safetensors", "synthetic: {samples: 64, seed: 1}", CONFIG)
+                   .replace(", init: nowhere-either.safetensors", ""))
+        plan = ["--plan", "--set", "model.layers.7.linear.out=5", "t.yaml"]
+        assumed = "\n             counted, with assumed rates; no profile fits, gpipe-balance takes one\n"
+        self.assertIn(assumed, self.expect(plan, program=TRAIN))
+        self.assertFalse(os.path.exists(self.path("cache/gpipe")))  # planning leaves nothing
+        self.expect(["--seconds", "0.2", "t.yaml"])
+        folder = self.path("cache/gpipe/rates")
+        [name] = os.listdir(folder)
+        path = os.path.join(folder, name)
+        self.assertRegex(self.expect(plan, program=TRAIN),
+                         r"\n             counted, with this machine's measured rates of 20\d\d-\d\d-\d\d; no profile fits\n")
+        with open(path) as file:
+            text = file.read()
+        slow = {**json.loads(text), "gflops": 0.001, "gb_per_s": 0.001, "taken": "2001-02-03T04:05:06Z"}
+        with open(path, "w") as file:
+            json.dump(slow, file)
+        out = self.expect(plan, program=TRAIN)
+        self.assertIn("\n             counted, with this machine's measured rates of 2001-02-03; no profile fits\n", out)
+        self.assertRegex(out, r"\nexpected     a step of 16 samples: [\d.]+ s ")
+        with open(path, "w") as file:
+            file.write(text[:40])
+        warning = (r"\Agpipe-train: warning: %s: line \d+: not valid JSON: [^\n]+; the file is ignored, gpipe-balance "
+                   r"replaces it\n\Z" % re.escape("cache/gpipe/rates/" + name))
+        process = self.run_program(*plan, program=TRAIN)
+        self.assertRegex(process.stderr, warning)
+        self.assertIn(assumed, process.stdout)
+
+    def test_a_sweep_over_micro_batches_has_one_scale(self):
+        """A profile of 4 samples, 1000 times slower than counted: no other size is planned as if it were counted."""
+        self.write("t.yaml", re.sub(r"tensors: nowhere.safetensors", "synthetic: {samples: 64, seed: 1}", CONFIG)
+                   .replace(", init: nowhere-either.safetensors", ""))
+        self.expect(["--seconds", "0.2", "t.yaml"])
+        [name] = self.kept()
+        kept = "cache/gpipe/profiles/" + name
+        profile = json.loads(self.read(kept))
+        for layer in profile["devices"][0]["layers"]:
+            layer.update(forward=10, backward_input=10, backward_weight=10, recompute=10, update=0)
+        profile["devices"][0]["slowdown"] = 1
+        self.write(kept, profile)
+        steps = {}
+        for pieces in (2, 3, 4, 8):
+            out = self.expect(["--plan", "--set", f"pipeline.micro_batches={pieces}", "t.yaml"], program=TRAIN)
+            time, unit = re.search(r"\nexpected     a step of 16 samples: ([\d.]+) (m?s) ", out).groups()
+            steps[pieces] = float(time) * (1 if unit == "s" else 1e-3)
+            self.assertIn(("from the profile %s\n" if pieces == 4 else
+                           "scaled from the profile %s, of micro-batches of 4 samples\n") % self.path(kept), out)
+            self.assertIn("\n             taken just now, slowdown 1.00\n", out)
+        for pieces, step in steps.items():
+            self.assertTrue(0.5 < step / steps[4] < 2, steps)
+
+    def test_a_profile_under_load_is_named(self):
+        """One that says so, on which nothing is measured: its age and load are shown, for people and for programs."""
+        self.write("p.json", {**profile_of([1] * 8), "taken": "2001-02-03T04:05:06Z", "load": 1.5})
+        profile = json.loads(self.read("p.json"))
+        profile["devices"][0]["slowdown"] = 1.4
+        self.write("p.json", profile)
+        out = self.expect(["--profile", "p.json", "c.yaml"])
+        self.assertRegex(out, r"\Aprofile      p.json\n             taken [\d]+ days ago, slowdown 1.40: under load, "
+                         r"gpipe-balance takes it again\n")
+        found = json.loads(self.expect(["--profile", "p.json", "--json", "c.yaml"]))
+        self.assertEqual((found["taken_at"], found["load"], found["under_load"]), ("2001-02-03T04:05:06Z", 1.5, True))
+
+    def test_progress(self):
+        """On standard error, so that reports stay whole; -q is silent."""
+        process = self.run_program("--seconds", "1", "--json", "c.yaml")
+        self.assertEqual(process.returncode, 0)
+        json.loads(process.stdout)
+        self.assertRegex(process.stderr, r"\Atiming 8 layers on cpu, micro-batches of 4 samples: at most 1 s\n")
+        self.expect(["-q", "--seconds", "1", "--again", "c.yaml"])
 
 
 if __name__ == "__main__":

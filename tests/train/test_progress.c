@@ -9,6 +9,7 @@
 
 #include "base/memory.h"
 #include "train/fixture.h"
+#include "train/trainer.h"
 
 static int streams[2];
 
@@ -187,6 +188,55 @@ static void losses_are_short(void **state) {
            "");
 }
 
+/* ---- the first step ---------------------------------------------------------------------------------------------- */
+
+/* Until the line is there, or for a minute. */
+static gp_status wait_for_line(void *context, const gp_site *site, gp_error *err) {
+    (void)err;
+    bool *seen = context;
+    for (int i = 0; i < 12000 && !*seen && site->worker == 0 && site->step == 1; i++) {
+        size_t bytes;
+        char *text = fixture_read(fixture_path("out"), &bytes);
+        *seen = strstr(text, "\nfirst step: 4 micro-batches on 2 workers, 0 s so far; a step is predicted to take ");
+        free(text);
+        if (!*seen) usleep(5000);
+    }
+    return GP_OK;
+}
+
+static gp_status let_pass(void *context, const gp_site *site, gp_error *err) {
+    (void)context, (void)site, (void)err;
+    usleep(10000);
+    return GP_OK;
+}
+
+static void train_one_step(gp_verbosity verbosity, const gp_hooks *hooks) {
+    gp_session *session = fixture_session(FIXTURE_CHANGES("train={steps: 1}"));
+    const gp_train_options options = {
+        .folder = fixture_new_folder(), .verbosity = verbosity, .hooks = hooks, .patience = 0.001};
+    gp_error err = {0};
+    gp_status status = gp_train(session, &options, &err);
+    gp_session_close(&session);
+    if (status != GP_OK) fail_msg("%s", err.text);
+}
+
+static void a_long_first_step_says_what_it_does(void **state) {
+    (void)state;
+    bool seen = false;
+    const gp_hooks hooks = {.context = &seen, .before = wait_for_line}, slow = {.before = let_pass};
+    begin();
+    train_one_step(GP_NORMAL, &hooks);
+    fflush(NULL);
+    for (int i = 0; i < 2; i++) {
+        dup2(streams[i], i + 1);
+        close(streams[i]);
+    }
+    assert_true(seen);
+    begin();
+    train_one_step(GP_QUIET, &slow);
+    expect("", "");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_a_pipe_there_are_lines),
@@ -195,6 +245,7 @@ int main(void) {
         cmocka_unit_test(details_are_for_the_verbose_and_warnings_for_all),
         cmocka_unit_test(losses_are_short),
         cmocka_unit_test(the_start_says_what_is_trained),
+        cmocka_unit_test(a_long_first_step_says_what_it_does),
     };
     return cmocka_run_group_tests_name("progress", tests, fixture_make, fixture_remove);
 }
