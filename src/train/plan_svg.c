@@ -340,8 +340,13 @@ static gp_status draw_text(const gp_plan_picture *picture, char **text, size_t *
     return status;
 }
 
+static const char *source_of(const gp_profile *profile) {
+    if (gp_profile_is_counted(profile)) return "counted";
+    return profile->scaled ? "scaled from a profile" : "profiled";
+}
+
 gp_status gp_plan_svg_write(const gp_plan *plan, const gp_profile *profile, const char *path, gp_error *err) {
-    gp_plan_picture picture = {plan, gp_plan_report_mini(plan), NULL, profile ? "profiled" : "counted"};
+    gp_plan_picture picture = {plan, gp_plan_report_mini(plan), NULL, source_of(profile)};
     gp_play *play = NULL;
     char *text = NULL;
     size_t bytes = 0;
