@@ -306,19 +306,21 @@ static gp_status rates_are_worth_it(const search *s, int missing, bool *out, gp_
     return GP_OK;
 }
 
-/* Without rates, plans assume some: a failure is not this session's. */
-static bool measure_rates(search *s, const gp_device_spec *spec, gp_rates *rates) {
-    gp_error ignored = {0};
+/* Without rates, plans assume some: a device that cannot be measured, and a cache that cannot be written, do not fail
+ * the session. */
+static gp_status measure_rates(search *s, const gp_device_spec *spec, gp_rates *rates, bool *measured, gp_error *err) {
+    gp_error why = {0};
     char text[48];
     double share = share_of_run * s->options->seconds;
     double seconds = share > 0 && share < GP_RATES_SECONDS ? share : GP_RATES_SECONDS;
     if (s->ticker.terminal)
         gp_ticker_say(&s->ticker, "measuring the rates of %s, once for this machine: about a second",
                       gp_device_text(text, spec->kind->name, spec->index, spec->threads));
-    bool measured = gp_rates_measure(spec, seconds, NULL, rates, &ignored) == GP_OK;
-    if (measured && gp_rates_keep(spec, rates, &ignored) != GP_OK) ignored = (gp_error){0};
+    gp_status status = gp_rates_measure(spec, seconds, NULL, rates, &why);
+    *measured = status == GP_OK;
+    if (*measured) status = gp_rates_keep(spec, rates, &why);
     gp_ticker_end(&s->ticker);
-    return measured;
+    return status == GP_MEMORY ? gp_fail(err, status, "%s", why.text) : GP_OK;
 }
 
 static gp_status find_rates(search *s, int d, gp_rates *rates, bool *found, gp_error *err) {
@@ -343,7 +345,7 @@ static gp_status fill_rates(search *s, gp_profile *counted, bool *any, gp_error 
     }
     if (status == GP_OK) status = rates_are_worth_it(s, missing, &worth, err);
     for (int d = 0; d < s->count && status == GP_OK; d++) {
-        if (!found[d] && worth) found[d] = measure_rates(s, &s->devices[d], &counted->devices[d].rates);
+        if (!found[d] && worth) status = measure_rates(s, &s->devices[d], &counted->devices[d].rates, &found[d], err);
         *any = *any || found[d];
     }
     free(found);
