@@ -129,6 +129,8 @@ def pipelining_rank(rank, options, schedule, port, result):
     cut = MODELS[options.model]["cut"]
     part = model[:cut] if rank == 0 else model[cut:]
     stage = pipelining.PipelineStage(part, rank, 2, torch.device("cpu"))
+    # PyTorch 2.9.1 first sends an i64 and receives it as f32, which gloo refuses. That exchange only warms up GPU connections.
+    stage._get_init_p2p_neighbors_ops = lambda: []
     kind = {"gpipe": pipelining.ScheduleGPipe, "1f1b": pipelining.Schedule1F1B}[schedule]
     runner = kind(stage, n_microbatches=MICRO_BATCHES, loss_fn=torch.nn.CrossEntropyLoss())
     optimizer = torch.optim.SGD(part.parameters(), lr=0.001, momentum=0.9)
