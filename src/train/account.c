@@ -23,13 +23,15 @@ struct gp_account {
     gp_recorder *recording; /* of the step that runs, own or another's; NULL: none */
     size_t *begins;         /* [worker] where the step's spans begin in it */
     int64_t recorded;
-    double length;           /* sum over them, from the first start to the last end */
+    double length;           /* sum over them */
     gp_account_share *share; /* [worker] sums over them; waiting is set when it is settled */
     double **took;           /* [worker][pc] sums over them */
     gp_processor_times from;
     double *times; /* of every `stride`-th step but the first */
     size_t time_count;
     int64_t stride;
+    int64_t all_steps; /* of any size; sums over them */
+    double all_seconds, data_seconds;
 };
 
 static gp_status open_sums(gp_account *account, gp_error *err) {
@@ -111,22 +113,19 @@ static void add_span(gp_account_share *share, const gp_instr *instr, double seco
         share->busy += seconds;
 }
 
-static void add_spans(gp_account *account) {
+static void add_spans(gp_account *account, double length) {
     const gp_programs *programs = account->session->plan->minis[account->mini].programs;
-    uint64_t first = UINT64_MAX, last = 0;
     for (int w = 0; w < programs->workers; w++) {
         gp_lane *lane = &account->recording->lanes[w];
         for (size_t i = account->begins[w]; i < lane->count; i++) {
             const gp_span *span = &lane->spans[i];
-            if (span->issued < first) first = span->issued;
-            if (span->ended > last) last = span->ended;
             double seconds = 1e-9 * (double)(span->ended - span->started);
             add_span(&account->share[w], &programs->worker[w].instrs[span->index], seconds);
             account->took[w][span->index] += seconds;
         }
         if (account->recording == account->own) lane->count = 0;
     }
-    account->length += 1e-9 * (double)(last - first);
+    account->length += length;
     account->recorded++;
 }
 
@@ -146,9 +145,15 @@ void gp_account_after(gp_account *account, gp_run *run, int mini, double seconds
     account->steps++;
     add_time(account, seconds);
     if (!account->recording) return;
-    add_spans(account);
+    add_spans(account, seconds);
     if (account->recording == account->own) gp_run_record(run, NULL);
     account->recording = NULL;
+}
+
+void gp_account_add(gp_account *account, double seconds, double data_seconds) {
+    account->all_steps++;
+    account->all_seconds += seconds;
+    account->data_seconds += data_seconds;
 }
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */
@@ -192,10 +197,10 @@ static gp_status expect(const gp_account *account, gp_account_side *side, gp_err
 
 static void measure(const gp_account *account, gp_account_side *side) {
     double count = (double)account->recorded;
-    side->seconds = find_median(account->times, account->time_count);
+    side->seconds = account->length / count;
     for (int w = 0; w < account->session->plan->workers; w++)
         side->worker[w] = (gp_account_share){account->share[w].busy / count, account->share[w].copying / count, 0};
-    add_up(side, account->session->plan, account->length / count);
+    add_up(side, account->session->plan, side->seconds);
 }
 
 static gp_status replay(const gp_account *account, double *const *seconds, bool copies, double *out, gp_error *err) {
@@ -236,7 +241,11 @@ gp_status gp_account_settle(gp_account *account, gp_account_result **out, gp_err
     *result = (gp_account_result){.workers = workers,
                                   .profiled = !gp_profile_is_counted(account->session->profile),
                                   .steps = account->steps,
-                                  .recorded = account->recorded};
+                                  .recorded = account->recorded,
+                                  .median = find_median(account->times, account->time_count),
+                                  .all_steps = account->all_steps,
+                                  .all_seconds = account->all_seconds,
+                                  .data_seconds = account->data_seconds};
     gp_status status = GP_NEW(&result->expected.worker, workers, err);
     if (status == GP_OK) status = GP_NEW(&result->measured.worker, workers, err);
     if (status == GP_OK) status = expect(account, &result->expected, err);
@@ -250,6 +259,11 @@ gp_status gp_account_settle(gp_account *account, gp_account_result **out, gp_err
     result->stolen = gp_processor_times_stolen(&account->from);
     *out = result;
     return GP_OK;
+}
+
+double gp_account_data_share(const gp_account_result *result) {
+    double all = result->all_seconds + result->data_seconds;
+    return all > 0 ? result->data_seconds / all : 0;
 }
 
 void gp_account_result_destroy(gp_account_result **result) {

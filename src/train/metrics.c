@@ -11,16 +11,19 @@
 
 #include "base/memory.h"
 #include "base/replace.h"
+#include "trace/recorder.h"
 
 enum {
     DIGITS = 9,              /* %.9g: f32 round-trips */
     MOST_WAITING = 16 << 20, /* bytes */
     PART = 64 << 10,         /* bytes of a file that are copied at once */
+    LONGEST_END = 4 << 10,   /* bytes of a line in which its time is looked for, from its end */
 };
 
 struct gp_metrics {
     int fd;
     char *path;
+    double origin; /* seconds of gp_clock at which "time" is 0 */
     off_t end;     /* of the last whole line in the file */
     char *waiting; /* lines that the file did not take yet */
     size_t waiting_bytes, waiting_capacity;
@@ -31,10 +34,11 @@ struct gp_metrics {
 /* Never through a link, and without waiting for the reader of a FIFO. */
 enum { OPENED = O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK };
 
-static gp_status open_file(const char *path, int flags, gp_metrics **out, gp_error *err) {
+static gp_status open_file(const char *path, int flags, double began, gp_metrics **out, gp_error *err) {
     gp_metrics *metrics = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&metrics, 1, err));
     metrics->fd = -1;
+    metrics->origin = began;
     gp_status status = gp_copy_text(&metrics->path, path, err);
     if (status == GP_OK && (metrics->fd = open(path, flags | OPENED, 0666)) < 0)
         status = gp_fail(err, GP_IO, "%s: cannot be written: %s", path, strerror(errno));
@@ -48,11 +52,11 @@ static gp_status open_file(const char *path, int flags, gp_metrics **out, gp_err
 }
 
 /* O_EXCL: a file that another process makes meanwhile is not taken for this run's. Devices and pipes stay. */
-gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err) {
+gp_status gp_metrics_open(const char *path, double began, gp_metrics **out, gp_error *err) {
     struct stat about;
     bool is_there = lstat(path, &about) == 0, is_file = is_there && S_ISREG(about.st_mode);
     if (is_file && unlink(path) != 0) return gp_fail(err, GP_IO, "%s: cannot be removed: %s", path, strerror(errno));
-    return open_file(path, O_WRONLY | (is_there && !is_file ? 0 : O_EXCL), out, err);
+    return open_file(path, O_WRONLY | (is_there && !is_file ? 0 : O_EXCL), began, out, err);
 }
 
 /* Where the last line that ends within `bytes` does. */
@@ -101,11 +105,27 @@ static gp_status cut_back(gp_metrics *metrics, int64_t bytes, bool *lost, gp_err
     return GP_OK;
 }
 
-gp_status gp_metrics_reopen(const char *path, int64_t bytes, gp_metrics **out, bool *lost, gp_error *err) {
+/* The "time" of the last line that is kept; 0 if that line has none, as in files of older versions. The lines are this
+ * program's own: a key of that name is the last of its line. */
+static double last_time(const gp_metrics *metrics) {
+    char text[LONGEST_END + 1];
+    size_t wanted = metrics->end < LONGEST_END ? (size_t)metrics->end : LONGEST_END;
+    ssize_t got = pread(metrics->fd, text, wanted, metrics->end - (off_t)wanted);
+    if (got < 2) return 0;
+    text[got - 1] = '\0'; /* the line's end */
+    const char *line = strrchr(text, '\n'), *key = line ? line : text, *next;
+    while ((next = strstr(key + 1, "\"time\":"))) key = next;
+    double time = strncmp(key, "\"time\":", 7) == 0 ? strtod(key + 7, NULL) : 0;
+    return isfinite(time) && time > 0 ? time : 0;
+}
+
+gp_status gp_metrics_reopen(const char *path, int64_t bytes, double began, gp_metrics **out, bool *lost,
+                            gp_error *err) {
     gp_metrics *metrics = NULL;
-    GP_RETURN_IF_FAILED(open_file(path, O_RDWR, &metrics, err));
+    GP_RETURN_IF_FAILED(open_file(path, O_RDWR, began, &metrics, err));
     gp_status status = cut_back(metrics, bytes, lost, err);
     if (status == GP_OK) {
+        metrics->origin -= last_time(metrics);
         *out = metrics;
         return GP_OK;
     }
@@ -186,9 +206,19 @@ gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err) {
     return status;
 }
 
-/* Takes `object`. Into a block that is large enough: where jansson's own cannot grow, it leaves out keys. */
+static json_t *number(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+/* Takes `object`; NULL: no memory was left for it. Adds "time". Into a block that is large enough: where jansson's own
+ * cannot grow, it leaves out keys. */
 static gp_status write_line(gp_metrics *metrics, json_t *object, gp_error *err) {
     const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(DIGITS);
+    double time = 1e-9 * (double)gp_clock() - metrics->origin;
+    if (object && json_object_set_new(object, "time", number(time > 0 ? time : 0)) != 0) {
+        json_decref(object);
+        object = NULL;
+    }
     size_t length = object ? json_dumpb(object, NULL, 0, flags) : 0;
     char *text = NULL;
     gp_status status = length > 0 ? GP_NEW(&text, length + 1, err) : GP_MEMORY;
@@ -202,10 +232,6 @@ static gp_status write_line(gp_metrics *metrics, json_t *object, gp_error *err) 
     }
     free(text);
     return status;
-}
-
-static json_t *number(double value) {
-    return isfinite(value) ? json_real(value) : json_null();
 }
 
 /* One name, or one for each stage where they differ; "file": programs say it. NULL: no memory. */
@@ -270,24 +296,28 @@ gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int6
     return write_beginning(metrics, session, json_pack("{s:s, s:I}", "event", "resume", "step", (json_int_t)step), err);
 }
 
+/* Adds a key to `line`; NULL: no memory was left for the line, or none is. */
+static json_t *with_number(json_t *line, const char *key, double value) {
+    if (!line || json_object_set_new(line, key, number(value)) == 0) return line;
+    json_decref(line);
+    return NULL;
+}
+
 gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record *record, gp_error *err) {
-    json_t *line =
-        json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:o}", "event", "step", "step", (json_int_t)record->step, "epoch",
-                  (json_int_t)record->epoch, "loss", number(record->loss), "lr", number(record->rate), "samples",
-                  (json_int_t)record->samples, "seconds", number(record->seconds));
-    if (line && record->normed && json_object_set_new(line, "grad_norm", number(record->grad_norm)) != 0) {
-        json_decref(line);
-        line = NULL;
-    }
+    json_t *line = json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:o, s:o}", "event", "step", "step",
+                             (json_int_t)record->step, "epoch", (json_int_t)record->epoch, "loss", number(record->loss),
+                             "lr", number(record->rate), "samples", (json_int_t)record->samples, "seconds",
+                             number(record->seconds), "data_seconds", number(record->data_seconds));
+    if (!isnan(record->accuracy)) line = with_number(line, "accuracy", record->accuracy);
+    if (record->normed) line = with_number(line, "grad_norm", record->grad_norm);
     return write_line(metrics, line, err);
 }
 
-gp_status gp_metrics_eval(gp_metrics *metrics, int64_t step, double loss, double accuracy, gp_error *err) {
-    json_t *line = json_pack("{s:s, s:I, s:o}", "event", "eval", "step", (json_int_t)step, "loss", number(loss));
-    if (line && !isnan(accuracy) && json_object_set_new(line, "accuracy", number(accuracy)) != 0) {
-        json_decref(line);
-        line = NULL;
-    }
+gp_status gp_metrics_eval(gp_metrics *metrics, const gp_eval_record *record, gp_error *err) {
+    json_t *line = json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "event", "eval", "step", (json_int_t)record->step,
+                             "epoch", (json_int_t)record->epoch, "loss", number(record->loss), "seconds",
+                             number(record->seconds), "data_seconds", number(record->data_seconds));
+    if (!isnan(record->accuracy)) line = with_number(line, "accuracy", record->accuracy);
     return write_line(metrics, line, err);
 }
 
@@ -326,14 +356,16 @@ static json_t *describe_host(const gp_host_memory *host) {
 static json_t *describe_account(const gp_account_result *account) {
     size_t planned = account->host.planned + account->host.program;
     json_t *expected = describe_side(&account->expected, account->workers);
-    json_t *measured = describe_side(&account->measured, account->workers);
+    json_t *measured = with_number(describe_side(&account->measured, account->workers), "median", account->median);
+    json_t *data = json_pack("{s:I, s:o, s:o}", "steps", (json_int_t)account->all_steps, "seconds",
+                             number(account->data_seconds), "share", number(gp_account_data_share(account)));
     json_t *off = json_pack("{s:o, s:o, s:o}", "computing", number(account->off.computing), "copying",
                             number(account->off.copying), "waiting", number(account->off.waiting));
     json_t *resident = account->resident_bytes ? json_integer((json_int_t)account->resident_bytes) : json_null();
-    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "source",
+    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "source",
                      account->profiled ? "profile" : "counted", "steps", (json_int_t)account->steps, "recorded",
-                     (json_int_t)account->recorded, "expected", expected, "measured", measured, "off", off, "stolen",
-                     number(account->stolen), "planned_bytes", (json_int_t)planned, "program_bytes",
+                     (json_int_t)account->recorded, "expected", expected, "measured", measured, "off", off, "data",
+                     data, "stolen", number(account->stolen), "planned_bytes", (json_int_t)planned, "program_bytes",
                      (json_int_t)account->host.program, "resident_bytes", resident, "host",
                      describe_host(&account->host));
 }

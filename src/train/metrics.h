@@ -1,5 +1,8 @@
 /* metrics.jsonl: one JSON object a line, written through at once, so that what a run reached survives its end.
  *
+ * Every line ends with "time": seconds since the run began, which never decrease. A resumed run adds its own seconds to
+ * the time of the last line that is kept; the time between two processes does not count.
+ *
  * Lines that a full disk does not take wait in memory, up to 16 MiB of them, and are tried again with the next; one
  * more is refused with GP_IO.
  *
@@ -17,11 +20,12 @@
 typedef struct gp_metrics gp_metrics;
 
 /* Creates the file. An old one is removed before, and keeps its lines under its other names (hard links). GP_IO, also
- * if another process makes the file meanwhile. */
-GP_MUST_USE gp_status gp_metrics_open(const char *path, gp_metrics **out, gp_error *err);
-/* The same to go on with a file: it is cut back to `bytes`, or where it is shorter (*lost is true then) to its last
- * whole line; made anew where it is missing. */
-GP_MUST_USE gp_status gp_metrics_reopen(const char *path, int64_t bytes, gp_metrics **out, bool *lost, gp_error *err);
+ * if another process makes the file meanwhile. `began`: when this process began the run, in seconds of gp_clock. */
+GP_MUST_USE gp_status gp_metrics_open(const char *path, double began, gp_metrics **out, gp_error *err);
+/* Opens the file of a run that is resumed, and cuts it back to `bytes`. If it is shorter (*lost is true then), it is
+ * cut back to its last whole line. A missing file is created. */
+GP_MUST_USE gp_status gp_metrics_reopen(const char *path, int64_t bytes, double began, gp_metrics **out, bool *lost,
+                                        gp_error *err);
 /* Whether the file's last line is not whole: the run was killed while it wrote. False where that cannot be known. */
 bool gp_metrics_ends_within_line(const char *path);
 /* GP_IO where lines still wait, or the system reports only now that bytes could not be written. */
@@ -41,14 +45,23 @@ typedef struct gp_step_record {
     int64_t step, epoch; /* from 1 */
     double loss;         /* the mini-batch's mean before the update; null in the file where it is not finite */
     double rate;
+    double accuracy; /* share of correct predictions before the update; NaN: the loss has no classes */
     int64_t samples;
-    double seconds;
-    bool normed; /* the norm of the gradients was found */
+    double seconds;      /* of the step, without waiting for data */
+    double data_seconds; /* that the trainer waited for the mini-batch, before the step */
+    bool normed;         /* the norm of the gradients was found */
     double grad_norm;
 } gp_step_record;
 GP_MUST_USE gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record *record, gp_error *err);
-/* accuracy NaN: the loss has none, and the line neither. */
-GP_MUST_USE gp_status gp_metrics_eval(gp_metrics *metrics, int64_t step, double loss, double accuracy, gp_error *err);
+
+typedef struct gp_eval_record {
+    int64_t step, epoch; /* that the evaluation follows; 0: none */
+    double loss;
+    double accuracy;     /* NaN: the loss has no classes */
+    double seconds;      /* of the whole evaluation */
+    double data_seconds; /* of them, that it waited for data */
+} gp_eval_record;
+GP_MUST_USE gp_status gp_metrics_eval(gp_metrics *metrics, const gp_eval_record *record, gp_error *err);
 /* status: "done", "interrupted", "failed". */
 /* account: NULL: there is none. */
 GP_MUST_USE gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps, double seconds,

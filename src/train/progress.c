@@ -25,10 +25,10 @@ double gp_now(void) {
 }
 
 const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
-    const double most = 1e6;
+    const double least = 0.1, most = 1e6;
     if (!isfinite(loss)) /* a sign of nan means nothing */
         snprintf(buffer, GP_LOSS_TEXT, "%s", gp_finite_name(gp_finite_of(loss)));
-    else if (fabs(loss) < most)
+    else if (fabs(loss) >= least && fabs(loss) < most)
         snprintf(buffer, GP_LOSS_TEXT, "%.4f", loss);
     else
         snprintf(buffer, GP_LOSS_TEXT, "%.4g", loss);
@@ -98,28 +98,30 @@ void gp_progress_step(gp_progress *progress, const gp_step_record *record) {
     if (progress->verbosity == GP_QUIET) return;
     double now = gp_now(), since = now - progress->printed;
     if (since < (progress->terminal ? terminal_pause : pipe_pause)) return;
-    char left[32], loss[GP_LOSS_TEXT];
+    char left[32], loss[GP_LOSS_TEXT], accuracy[32] = "";
+    if (!isnan(record->accuracy)) snprintf(accuracy, sizeof accuracy, "  accuracy %.4f", record->accuracy);
     progress->rate = (double)progress->samples / since;
     duration_text(left, (now - progress->began) / (double)(record->step - progress->from) *
                             (double)(progress->steps - record->step));
-    printf("%sstep %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  loss %s  %.0f samples/s  %s left%s",
+    printf("%sstep %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  loss %s%s  %.0f samples/s  %s left%s",
            progress->terminal ? "\r" : "", record->step, progress->steps, record->epoch,
-           gp_loss_text(loss, record->loss), progress->rate, left, progress->terminal ? "\033[K" : "\n");
+           gp_loss_text(loss, record->loss), accuracy, progress->rate, left, progress->terminal ? "\033[K" : "\n");
     fflush(stdout);
     progress->open_line = progress->terminal;
     progress->printed = now;
     progress->samples = 0;
 }
 
-void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double loss, double accuracy) {
+void gp_progress_eval(gp_progress *progress, const gp_eval_record *record) {
     char text[GP_LOSS_TEXT];
     if (progress->verbosity == GP_QUIET) return;
     gp_first_step_clear(progress->watch);
     if (progress->open_line) printf("\r\033[K");
     progress->open_line = false;
-    if (step > 0) printf("step %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  ", step, progress->steps, epoch);
-    printf("eval loss %s", gp_loss_text(text, loss));
-    if (!isnan(accuracy)) printf("  accuracy %.4f", accuracy);
+    if (record->step > 0)
+        printf("step %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  ", record->step, progress->steps, record->epoch);
+    printf("eval loss %s", gp_loss_text(text, record->loss));
+    if (!isnan(record->accuracy)) printf("  accuracy %.4f", record->accuracy);
     printf("\n");
     fflush(stdout);
 }
@@ -144,6 +146,12 @@ void gp_progress_warn(gp_progress *progress, const char *format, ...) {
     gp_print_list(stderr, format, args);
     va_end(args);
     fputs("\n", stderr);
+}
+
+FILE *gp_progress_out(gp_progress *progress) {
+    if (progress->verbosity == GP_QUIET) return NULL;
+    end_line(progress);
+    return stdout;
 }
 
 void gp_progress_end(gp_progress *progress, const char *format, ...) {

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "train/first_step.h"
 #include "train/metrics.h"
@@ -26,8 +27,8 @@ typedef struct gp_progress {
 
 double gp_now(void); /* seconds of a monotonic clock */
 
-/* A loss for people: "0.0123", "1.5e+73", "nan". Four decimals below a million, from there on four digits. buffer is
- * returned. */
+/* A loss for people: "2.3026", "0.01235", "1.5e+73", "nan". Four decimals from 0.1 to a million, four significant
+ * digits outside. buffer is returned. */
 enum { GP_LOSS_TEXT = 32 };
 const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss);
 
@@ -37,10 +38,12 @@ void gp_progress_resume(gp_progress *progress, int64_t step, const char *path);
 void gp_progress_step(gp_progress *progress, const gp_step_record *record);
 /* A line that only -v shows. */
 void gp_progress_detail(gp_progress *progress, const char *format, ...) GP_PRINTF(2, 3);
-/* accuracy NaN: none is shown. */
-void gp_progress_eval(gp_progress *progress, int64_t step, int64_t epoch, double loss, double accuracy);
+/* Of step 0, neither step nor epoch is shown. */
+void gp_progress_eval(gp_progress *progress, const gp_eval_record *record);
 /* To standard error, whatever the verbosity: something went wrong, and the run goes on. */
 void gp_progress_warn(gp_progress *progress, const char *format, ...) GP_PRINTF(2, 3);
+/* Where text of several lines goes, after the line that is rewritten has ended; NULL: nothing is printed. */
+FILE *gp_progress_out(gp_progress *progress);
 /* A sentence that ends the run. */
 void gp_progress_end(gp_progress *progress, const char *format, ...) GP_PRINTF(2, 3);
 

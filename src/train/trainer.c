@@ -33,6 +33,14 @@ gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, 
     return status;
 }
 
+gp_status gp_trainer_take(gp_trainer *t, gp_loader *loader, const gp_batch **out, gp_error *err) {
+    uint64_t began = gp_clock();
+    gp_status status = gp_loader_take(loader, out, err);
+    uint64_t ended = gp_clock();
+    t->data_seconds = 1e-9 * (double)(ended - began);
+    return status;
+}
+
 /* Said once: the file's lines wait in memory from now on. */
 static void watch_metrics(gp_trainer *t) {
     gp_error failure = {0};
@@ -57,7 +65,7 @@ static gp_status train_batches(gp_trainer *t, gp_loader *loader, gp_error *err) 
         t->interrupted = t->under_way.step == 0 && gp_trainer_stopping(t);
         if (t->interrupted) return GP_OK;
         gp_first_step_waits(t->progress.watch);
-        GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
+        GP_RETURN_IF_FAILED(gp_trainer_take(t, loader, &batch, err));
         gp_first_step_computes(t->progress.watch);
         if (!batch) return gp_fail(err, GP_INTERNAL, "the loader ended before the run");
         GP_RETURN_IF_FAILED(gp_trainer_step(t, batch, err));

@@ -9,6 +9,7 @@
 #include "train/trainer_internal.h"
 
 typedef struct evaluation {
+    double data_seconds;          /* that it waited for data */
     double loss, accuracy;        /* means over the targets that count; accuracy NaN: the loss has none */
     bool whole;                   /* the run was not asked to end within it */
     char origin[GP_FINDING_TEXT]; /* the first tensor that was not finite; "": none was found */
@@ -32,7 +33,8 @@ static gp_status evaluate_batches(gp_trainer *t, evaluation *out, gp_error *err)
     for (;;) {
         const gp_batch *batch;
         gp_step_result result;
-        GP_RETURN_IF_FAILED(gp_loader_take(t->evaluation, &batch, err));
+        GP_RETURN_IF_FAILED(gp_trainer_take(t, t->evaluation, &batch, err));
+        out->data_seconds += t->data_seconds;
         if (!batch) break;
         if (gp_trainer_stopping(t)) return GP_OK;
         gp_step_input input = gp_trainer_input(t, batch, t->step);
@@ -100,6 +102,7 @@ static gp_status say_not_finite(gp_trainer *t, const evaluation *its, gp_error *
 gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err) {
     if (!t->session->eval) return GP_OK;
     evaluation its = {0};
+    double began = gp_now();
     if (evaluate_batches(t, &its, err) != GP_OK)
         return gp_error_context(err, "evaluation after step %" PRId64 ": ", t->step);
     if (!its.whole) {
@@ -109,8 +112,14 @@ gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err) {
     t->accuracy = its.accuracy;
     t->evaluated = t->step;
     if (t->saved == t->step) t->saved = -1; /* that snapshot lacks what follows */
-    gp_progress_eval(&t->progress, t->step, t->epoch, its.loss, its.accuracy);
-    GP_RETURN_IF_FAILED(gp_metrics_eval(t->metrics, t->step, its.loss, its.accuracy, err));
+    gp_eval_record record = {.step = t->step,
+                             .epoch = t->epoch,
+                             .loss = its.loss,
+                             .accuracy = its.accuracy,
+                             .seconds = gp_now() - began,
+                             .data_seconds = its.data_seconds};
+    gp_progress_eval(&t->progress, &record);
+    GP_RETURN_IF_FAILED(gp_metrics_eval(t->metrics, &record, err));
     t->metrics_bytes = gp_metrics_bytes(t->metrics);
     if (!isfinite(its.loss)) return say_not_finite(t, &its, err);
     return keep_best(t, &its, err);

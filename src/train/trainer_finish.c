@@ -6,8 +6,6 @@
 #include "train/folder.h"
 #include "train/trainer_internal.h"
 
-enum { ACCOUNT_LINE = 1024 };
-
 /* The failure goes on with what is not lost. */
 static void name_snapshot(const gp_trainer *t, gp_error *err) {
     int64_t *steps = NULL;
@@ -91,14 +89,11 @@ static void say_best(gp_trainer *t) {
         gp_progress_warn(&t->progress, "%s/best.safetensors is of an evaluation that is not the run's", folder);
 }
 
-static void say_account(gp_trainer *t, const gp_account_result *account) {
-    char line[ACCOUNT_LINE] = "";
-    FILE *out = fmemopen(line, sizeof line, "w");
+static void say_report(gp_trainer *t, const gp_account_result *account) {
+    FILE *out = gp_progress_out(&t->progress);
     if (!out) return;
-    gp_account_line(account, out);
-    fclose(out);
-    gp_progress_end(&t->progress, "%s", line);
-    if (t->progress.verbosity == GP_VERBOSE) gp_account_table(account, stdout);
+    gp_account_report(account, out);
+    if (t->progress.verbosity == GP_VERBOSE) gp_account_table(account, out);
 }
 
 gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
@@ -106,7 +101,7 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     gp_account_result *account = NULL;
     gp_error later = {0};
     if (t->account && gp_account_settle(t->account, &account, &later) != GP_OK)
-        gp_progress_warn(&t->progress, "no account of the steps is given: %s", later.text);
+        gp_progress_warn(&t->progress, "there is no report of the steps: %s", later.text);
     bool saved = false, snapshot = false;
     if (t->weights) {
         status = check_state(t, status, err);
@@ -127,7 +122,7 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
         ended = gp_metrics_close(&t->metrics, status == GP_OK ? err : &later);
         if (status == GP_OK) status = ended;
     }
-    if (account) say_account(t, account);
+    if (account) say_report(t, account);
     gp_account_result_destroy(&account);
     say_best(t);
     say_end(t, status, saved, snapshot, seconds);

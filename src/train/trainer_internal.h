@@ -19,7 +19,8 @@ typedef struct gp_trainer_work {
     int mini;
     gp_batch batch;
     gp_step_input input;
-    double began; /* seconds of a monotonic clock */
+    double began;        /* seconds of a monotonic clock */
+    double data_seconds; /* that the trainer waited for the mini-batch before */
 } gp_trainer_work;
 
 typedef struct gp_trainer {
@@ -35,6 +36,7 @@ typedef struct gp_trainer {
     int64_t step;              /* applied so far */
     gp_trainer_work under_way; /* behind that */
     double ended;              /* when the last step was found to have */
+    double data_seconds;       /* that the last gp_trainer_take waited */
     int64_t epoch;
     gp_run_length length;
     int64_t eval_every; /* steps */
@@ -59,6 +61,9 @@ bool gp_trainer_stopping(const gp_trainer *t);
 gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64_t step);
 GP_MUST_USE gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, const gp_step_input *input,
                                        gp_step_result *result, gp_error *err);
+
+/* The next mini-batch of a loader; blocks until it is read. Sets data_seconds, and tells the timeline. */
+GP_MUST_USE gp_status gp_trainer_take(gp_trainer *t, gp_loader *loader, const gp_batch **out, gp_error *err);
 
 /* Runs a step, or begins it and ends the one before. */
 GP_MUST_USE gp_status gp_trainer_step(gp_trainer *t, const gp_batch *batch, gp_error *err);

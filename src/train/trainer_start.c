@@ -25,8 +25,9 @@ static gp_status open_metrics(gp_trainer *t, gp_error *err) {
     char *path = NULL;
     bool lost = false;
     GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "metrics.jsonl", &path, err));
-    gp_status status = resume ? gp_metrics_reopen(path, resume->snapshot.reached.metrics_bytes, &t->metrics, &lost, err)
-                              : gp_metrics_open(path, &t->metrics, err);
+    gp_status status = resume ? gp_metrics_reopen(path, resume->snapshot.reached.metrics_bytes, t->progress.began,
+                                                  &t->metrics, &lost, err)
+                              : gp_metrics_open(path, t->progress.began, &t->metrics, err);
     if (status == GP_OK && lost) gp_progress_warn(&t->progress, "%s lacks lines of steps before the snapshot", path);
     free(path);
     GP_RETURN_IF_FAILED(status);

@@ -63,8 +63,11 @@ static gp_status settle(gp_trainer *t, const gp_trainer_work *work, const gp_ste
                              .epoch = work->batch.epoch,
                              .loss = result->loss_sum / work->input.divisor,
                              .rate = work->input.rate,
+                             .accuracy =
+                                 t->session->spec.classes > 0 ? result->right / work->input.divisor : (double)NAN,
                              .samples = work->batch.samples,
                              .seconds = seconds,
+                             .data_seconds = work->data_seconds,
                              .normed = t->session->config->optimizer.clip_norm > 0,
                              .grad_norm = result->grad_norm};
     gp_first_step_end(&t->progress.watch);
@@ -76,6 +79,7 @@ static gp_status settle(gp_trainer *t, const gp_trainer_work *work, const gp_ste
     GP_RETURN_IF_FAILED(gp_metrics_step(t->metrics, &record, err));
     if (!result->finite) return refuse_step(t, work, &record, err);
     t->metrics_bytes = gp_metrics_bytes(t->metrics);
+    gp_account_add(t->account, seconds, work->data_seconds);
     gp_progress_step(&t->progress, &record);
     if (!norms_are_due(t, t->step)) return GP_OK;
     return gp_norms_print(&t->progress, t->run, t->session->plan, t->step, err);
@@ -156,7 +160,7 @@ static gp_status check_rate(const gp_trainer_work *work, gp_error *err) {
 }
 
 gp_status gp_trainer_step(gp_trainer *t, const gp_batch *batch, gp_error *err) {
-    gp_trainer_work work = {.batch = *batch, .began = gp_now()};
+    gp_trainer_work work = {.batch = *batch, .began = gp_now(), .data_seconds = t->data_seconds};
     work.step = t->step + (t->under_way.step > 0) + 1;
     work.input = gp_trainer_input(t, batch, work.step);
     GP_RETURN_IF_FAILED(check_rate(&work, err));
