@@ -64,9 +64,10 @@ static gp_status resume_in(const char *folder, gp_session *session, const gp_opt
     gp_resume resume = {0};
     GP_RETURN_IF_FAILED(gp_resume_open(session, folder, &resume, err));
     gp_status status = GP_OK;
-    if (!resume.finished)
+    if (!resume.finished) status = gp_tracing_check(&options->trace, resume.snapshot.reached.step, session->steps, err);
+    if (status == GP_OK && !resume.finished)
         status = train_in(folder, session, options, &resume, err);
-    else if (options->verbosity != GP_QUIET)
+    else if (status == GP_OK && options->verbosity != GP_QUIET)
         gp_print(stdout, "%s: nothing is left to do: the run has done %" PRId64 " of %" PRId64 " steps\n", folder,
                  resume.snapshot.reached.step, session->steps);
     gp_resume_close(&resume);

@@ -10,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/philox.h"
+#include "trace/recorder.h"
 
 enum { CHUNK = 16 }; /* samples that a thread claims at once */
 
@@ -39,6 +40,10 @@ typedef struct reader {
     gp_loader *loader;
     pthread_t thread;
     void *scratch; /* gp_dataset_read's */
+    gp_loader_span
+        *spans; /* [options.recorded]; this and the next: lock while the loader records, else the consumer's */
+    int64_t span_count;
+    bool joins; /* the next claim may belong to the last span */
 } reader;
 
 struct gp_loader {
@@ -63,10 +68,11 @@ struct gp_loader {
     atomic_bool stop; /* read between samples, so that destroy need not wait for a batch */
     pthread_mutex_t lock;
     pthread_cond_t change;
-    int64_t filled; /* mini-batches before this one are published; lock */
-    int64_t freed;  /* those before this one were given back by the consumer; lock */
-    bool ended;     /* nothing comes after `filled`; lock */
-    gp_error error; /* why it ended, where its status is not GP_OK; lock */
+    int64_t filled;      /* mini-batches before this one are published; lock */
+    int64_t freed;       /* those before this one were given back by the consumer; lock */
+    atomic_bool records; /* spans; written under `lock` */
+    bool ended;          /* nothing comes after `filled`; lock */
+    gp_error error;      /* why it ended, where its status is not GP_OK; lock */
 
     int64_t taken; /* the mini-batch that the consumer takes next; consumer only */
 };
@@ -143,6 +149,8 @@ void gp_loader_memory_plan(const gp_dataset *dataset, const gp_sample_spec *spec
     out->batches = gp_size_times(slot_bytes(out, most_samples(options, count)), (size_t)out->slots);
     out->order = options->shuffle ? gp_size_times((size_t)count, sizeof(int64_t)) : 0;
     out->scratch = gp_size_times(gp_dataset_scratch(dataset), (size_t)out->threads);
+    out->records =
+        gp_size_times(gp_size_times((size_t)options->recorded, sizeof(gp_loader_span)), (size_t)out->threads);
 }
 
 /* ---- what is read next ------------------------------------------------------------------------------------------- */
@@ -236,9 +244,30 @@ static void publish(gp_loader *self) {
     }
 }
 
-static void finish_claim(gp_loader *self, const claim *of, int64_t counts, int64_t failed_at, const gp_error *error) {
+/* A thread has one span for each mini-batch: its claims follow one another. Lock is held. `began` 0: not recorded. */
+static void add_span(reader *it, const claim *of, uint64_t began) {
+    if (began == 0 || !atomic_load(&it->loader->records)) return;
+    gp_loader_span *last = it->joins ? &it->spans[it->span_count - 1] : NULL;
+    if (last && last->number == of->number) {
+        last->ended = gp_clock();
+        last->samples += of->count;
+    } else if (it->span_count < it->loader->options.recorded) {
+        it->spans[it->span_count++] = (gp_loader_span){.started = began,
+                                                       .ended = gp_clock(),
+                                                       .number = of->number,
+                                                       .epoch = of->epoch,
+                                                       .index = of->index,
+                                                       .samples = of->count};
+        it->joins = true;
+    }
+}
+
+static void finish_claim(reader *it, const claim *of, uint64_t began, int64_t counts, int64_t failed_at,
+                         const gp_error *error) {
+    gp_loader *self = it->loader;
     slot *to = slot_of(self, of->number);
     pthread_mutex_lock(&self->lock);
+    add_span(it, of, began);
     to->done += of->count;
     to->counts += counts;
     if (failed_at >= 0 && (to->failed_at < 0 || failed_at < to->failed_at)) {
@@ -270,14 +299,15 @@ static void give_back(gp_loader *self, int64_t number) {
 }
 
 static void *run(void *argument) {
-    const reader *self = argument;
+    reader *self = argument;
     gp_loader *loader = self->loader;
     gp_error error = {.status = GP_OK};
     claim of;
     while (claim_samples(loader, &of) && wait_for_slot(loader, of.number)) {
         int64_t counts = 0, failed_at = -1;
+        uint64_t began = atomic_load_explicit(&loader->records, memory_order_relaxed) ? gp_clock() : 0;
         if (read_samples(self, &of, &counts, &failed_at, &error) == GP_CANCELLED) break;
-        finish_claim(loader, &of, counts, failed_at, &error);
+        finish_claim(self, &of, began, counts, failed_at, &error);
     }
     return NULL;
 }
@@ -328,6 +358,7 @@ static gp_status start(gp_loader *self, gp_error *err) {
     for (int i = 0; i < self->options.threads; i++) {
         self->readers[i].loader = self;
         GP_RETURN_IF_FAILED(gp_new_array(&self->readers[i].scratch, gp_dataset_scratch(self->dataset), 1, err));
+        GP_RETURN_IF_FAILED(GP_NEW(&self->readers[i].spans, self->options.recorded, err));
     }
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -357,6 +388,7 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
     self->ended = options->skip >= self->end;
     gp_loader_memory_plan(dataset, spec, options, &self->memory);
     atomic_init(&self->stop, false);
+    atomic_init(&self->records, options->records && options->recorded > 0);
     pthread_mutex_init(&self->claims, NULL);
     pthread_mutex_init(&self->lock, NULL);
     pthread_cond_init(&self->more, NULL);
@@ -390,7 +422,10 @@ void gp_loader_destroy(gp_loader **loader) {
     pthread_cond_destroy(&self->more);
     pthread_mutex_destroy(&self->lock);
     pthread_mutex_destroy(&self->claims);
-    for (int i = 0; self->readers && i < self->options.threads; i++) free(self->readers[i].scratch);
+    for (int i = 0; self->readers && i < self->options.threads; i++) {
+        free(self->readers[i].scratch);
+        free(self->readers[i].spans);
+    }
     free(self->readers);
     for (int i = 0; self->slots && i < self->memory.slots; i++) free(self->slots[i].input);
     free(self->slots);
@@ -406,6 +441,7 @@ static void forget(gp_loader *self) {
         self->slots[i].whole = self->slots[i].failed_at = -1;
         self->slots[i].done = self->slots[i].counts = 0;
     }
+    for (int i = 0; i < self->options.threads; i++) self->readers[i].joins = false;
     self->filled = self->freed = self->taken = self->options.skip;
     self->ended = self->options.skip >= self->end;
 }
@@ -433,6 +469,24 @@ bool gp_loader_ready(gp_loader *loader) {
     bool ready = loader->filled > loader->taken || loader->ended;
     pthread_mutex_unlock(&loader->lock);
     return ready;
+}
+
+void gp_loader_record(gp_loader *loader, bool on) {
+    pthread_mutex_lock(&loader->lock);
+    if (on && !atomic_load(&loader->records))
+        for (int i = 0; i < loader->options.threads; i++) loader->readers[i].joins = false;
+    atomic_store(&loader->records, on && loader->options.recorded > 0);
+    pthread_mutex_unlock(&loader->lock);
+}
+
+const gp_loader_span *gp_loader_spans(const gp_loader *loader, int thread, size_t *count) {
+    assert(!atomic_load(&loader->records));
+    *count = (size_t)loader->readers[thread].span_count;
+    return loader->readers[thread].spans;
+}
+
+int gp_loader_threads(const gp_loader *loader) {
+    return loader->options.threads;
 }
 
 gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err) {

@@ -30,7 +30,17 @@ typedef struct gp_loader_options {
     int threads;         /* that read; 0: one */
     int held;            /* mini-batches that stay valid, with the one that was taken last; 0: that one */
     bool rests;          /* reads nothing before gp_loader_restart */
+    int64_t recorded;    /* spans of reading that each thread can record; 0: none */
+    bool records;        /* the loader records from its start on, as after gp_loader_record */
 } gp_loader_options;
+
+/* The time in which one thread read its samples of one mini-batch. */
+typedef struct gp_loader_span {
+    uint64_t started, ended; /* gp_clock */
+    int64_t number;          /* of the mini-batch, from the first of first_epoch */
+    int64_t epoch, index;    /* of the mini-batch, as in gp_batch */
+    int64_t samples;         /* that this thread read */
+} gp_loader_span;
 
 typedef struct gp_batch {
     const void *input;  /* [samples, …] in the order of memory */
@@ -63,6 +73,7 @@ typedef struct gp_loader_memory {
     size_t batches;      /* all buffers of mini-batches */
     size_t order;        /* a shuffled order */
     size_t scratch;      /* in which the threads decode a sample each */
+    size_t records;      /* spans of all threads */
 } gp_loader_memory;
 
 /* Exactly what gp_loader_create reserves. Pure. */
@@ -80,6 +91,14 @@ void gp_loader_destroy(gp_loader **loader);
 GP_MUST_USE gp_status gp_loader_restart(gp_loader *loader, gp_error *err);
 /* Whether the next take returns at once. */
 bool gp_loader_ready(gp_loader *loader);
+/* Switches the recording of spans on or off; it begins in the state that the options give. A thread that has recorded
+ * as many as the options say records no more. The consumer's thread. */
+void gp_loader_record(gp_loader *loader, bool on);
+/* While nothing is recorded: what one thread recorded, ordered by time, borrowed from the loader. *count: how many. The
+ * consumer's thread. */
+const gp_loader_span *gp_loader_spans(const gp_loader *loader, int thread, size_t *count);
+/* How many threads read. */
+int gp_loader_threads(const gp_loader *loader);
 /* The next mini-batch; blocks until it is there. *out = NULL after the last. */
 GP_MUST_USE gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err);
 

@@ -138,8 +138,13 @@ static gp_status write_lane(const gp_plan *plan, const gp_lane *lane, int worker
     return status;
 }
 
-gp_status gp_timeline_write(const gp_plan *plan, const gp_recorder *recorder, gp_chrome *chrome, gp_error *err) {
-    uint64_t first = UINT64_MAX;
+int gp_timeline_next_track(const gp_plan *plan) {
+    return 1 + plan->workers * GP_QUEUES;
+}
+
+gp_status gp_timeline_write(const gp_plan *plan, const gp_recorder *recorder, uint64_t earliest, gp_chrome *chrome,
+                            gp_error *err) {
+    uint64_t first = earliest;
     int max_pieces = 1;
     for (int w = 0; w < plan->workers; w++)
         if (recorder->lanes[w].count && recorder->lanes[w].spans[0].issued < first)

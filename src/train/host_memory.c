@@ -50,16 +50,17 @@ static void add_loader(const gp_loader_memory *loader, gp_host_kind kind, gp_hos
     out->bytes[kind] = loader->batches;
     out->bytes[GP_HOST_ORDER] = gp_size_plus(out->bytes[GP_HOST_ORDER], loader->order);
     out->bytes[GP_HOST_READING] = gp_size_plus(out->bytes[GP_HOST_READING], loader->scratch);
+    out->bytes[GP_HOST_RECORDS] = gp_size_plus(out->bytes[GP_HOST_RECORDS], loader->records);
 }
 
-static void plan_data(const gp_session *session, gp_host_memory *out) {
+static void plan_data(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
     if (session->steps > 0) {
-        const gp_loader_options options = gp_loaders_training(session, 0);
+        const gp_loader_options options = gp_loaders_training(session, 0, trace);
         gp_loader_memory_plan(session->train, &session->spec, &options, &out->training);
         add_loader(&out->training, GP_HOST_TRAINING, out);
     }
     if (session->eval) {
-        const gp_loader_options options = gp_loaders_evaluation(session);
+        const gp_loader_options options = gp_loaders_evaluation(session, trace);
         gp_loader_memory_plan(session->eval, &session->spec, &options, &out->evaluation);
         add_loader(&out->evaluation, GP_HOST_EVALUATION, out);
     }
@@ -103,28 +104,14 @@ static size_t most_instructions(const gp_plan *plan, int w, bool training) {
     return most;
 }
 
-/* How many steps of the timeline train, and how many mini-batches of evaluations follow one of them. */
-static void count_traced(const gp_session *session, const gp_trace_options *trace, size_t *steps, size_t *evaluated) {
-    int64_t last = trace->last < session->steps ? trace->last : session->steps;
-    int64_t every = gp_time_steps(session->config->train.eval_every, session->epoch_steps ? session->epoch_steps : 1);
-    int64_t passes = 1; /* after the last step, or without any */
-    if (every > 0 && last >= trace->first) passes += last / every - (trace->first - 1) / every;
-    *steps = last >= trace->first ? (size_t)(last - trace->first + 1) : 0;
-    *evaluated = 0;
-    if (!session->eval) return;
-    size_t batches = (size_t)gp_loader_batches(gp_dataset_count(session->eval), session->config->data.batch, false);
-    size_t most = (size_t)(trace->last - trace->first + 1);
-    size_t all = gp_size_times((size_t)passes, batches);
-    *evaluated = all < most ? all : most;
-}
-
 static size_t plan_timeline(const gp_session *session, const gp_trace_options *trace) {
-    size_t steps, evaluated, bytes = 0;
-    if (!trace || !trace->path) return 0;
-    count_traced(session, trace, &steps, &evaluated);
+    int64_t steps, evaluated;
+    gp_loaders_count_traced(session, trace, &steps, &evaluated);
+    if (steps + evaluated == 0) return 0;
+    size_t bytes = gp_lane_bytes((size_t)(steps + 2 * evaluated)); /* waits for data; the end of each evaluation, too */
     for (int w = 0; w < session->plan->workers; w++) {
-        size_t spans = gp_size_plus(gp_size_times(steps, most_instructions(session->plan, w, true)),
-                                    gp_size_times(evaluated, most_instructions(session->plan, w, false)));
+        size_t spans = gp_size_plus(gp_size_times((size_t)steps, most_instructions(session->plan, w, true)),
+                                    gp_size_times((size_t)evaluated, most_instructions(session->plan, w, false)));
         bytes = gp_size_plus(bytes, gp_lane_bytes(spans));
     }
     return bytes;
@@ -140,7 +127,7 @@ static void plan_records(const gp_session *session, const gp_trace_options *trac
         size_t train = most_instructions(plan, w, true), other = most_instructions(plan, w, false);
         bytes = gp_size_plus(bytes, gp_lane_bytes(traces && other > train ? other : train));
     }
-    out->bytes[GP_HOST_RECORDS] = bytes;
+    out->bytes[GP_HOST_RECORDS] = gp_size_plus(out->bytes[GP_HOST_RECORDS], bytes);
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
@@ -177,7 +164,7 @@ static void plan_threads(const gp_session *session, gp_host_memory *out) {
 void gp_host_memory_plan(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
     *out = (gp_host_memory){0};
     plan_devices(session->plan, out);
-    plan_data(session, out);
+    plan_data(session, trace, out);
     plan_state(session, out);
     plan_records(session, trace, out);
     out->bytes[GP_HOST_RUN] = gp_run_bytes(session->plan);

@@ -10,12 +10,19 @@
 
 #include "data/loader.h"
 #include "train/session.h"
+#include "train/tracing.h"
 
 enum { GP_PREFETCH = 3 }; /* mini-batches that are read ahead */
 
-/* Of the training data, which there are; `skip`: steps that are done already. */
-gp_loader_options gp_loaders_training(const gp_session *session, int64_t skip);
-/* Of passes over the evaluation data, which there are. */
-gp_loader_options gp_loaders_evaluation(const gp_session *session);
+/* How many steps of a timeline train, and how many mini-batches of evaluations that follow one of them it has at most.
+ * trace NULL, or without a path: none. */
+void gp_loaders_count_traced(const gp_session *session, const gp_trace_options *trace, int64_t *steps,
+                             int64_t *evaluated);
+
+/* For the training data, which the session has; `skip`: steps that are done already. `trace`: the timeline that records
+ * their reading; NULL, or without a path: none. */
+gp_loader_options gp_loaders_training(const gp_session *session, int64_t skip, const gp_trace_options *trace);
+/* For passes over the evaluation data, which the session has. */
+gp_loader_options gp_loaders_evaluation(const gp_session *session, const gp_trace_options *trace);
 
 #endif

@@ -128,7 +128,7 @@ static gp_status predict_batches(predictor *p, gp_loader *loader, gp_error *err)
 
 static gp_status predict_all(predictor *p, gp_error *err) {
     gp_loader *loader = NULL;
-    const gp_loader_options options = gp_loaders_evaluation(p->session);
+    const gp_loader_options options = gp_loaders_evaluation(p->session, NULL);
     GP_RETURN_IF_FAILED(gp_loader_create(p->session->eval, &p->session->spec, &options, &loader, err));
     gp_status status = gp_loader_restart(loader, err);
     if (status == GP_OK) status = predict_batches(p, loader, err);

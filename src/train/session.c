@@ -466,6 +466,8 @@ static gp_status open_session(gp_session *session, const gp_session_options *opt
     GP_RETURN_IF_FAILED(find_rules(session, err));
     if (!session->balances) GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
+    if (options->trace && !session->resumes)
+        GP_RETURN_IF_FAILED(gp_tracing_check(options->trace, 0, session->steps, err));
     const gp_train_config *train = &session->config->train;
     if (train->init && !session->resumes && !session->balances && gp_weights_check(session->graph, train, err) != GP_OK)
         return named_at(train->init_place, err);

@@ -1,19 +1,38 @@
 #include "train/tracing.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
 #include "pipeline/timeline.h"
+#include "train/tracing_data.h"
 
 struct gp_tracing {
     gp_trace_options options;
     const gp_plan *plan;
-    gp_chrome *chrome; /* NULL: written */
-    gp_recorder *recorder;
-    bool recording;      /* the mini-batch that runs */
-    int64_t evaluations; /* mini-batches recorded */
-    gp_error failed;     /* what went wrong with the file */
+    gp_chrome *chrome;     /* NULL: written */
+    gp_recorder *recorder; /* a lane for each worker, and one more for the waits for data */
+    gp_tracing_data data;  /* with that lane */
+    bool taking;           /* the take that is under way is recorded */
+    bool recording;        /* the mini-batch that runs */
+    int64_t mini_batches;  /* recorded */
+    int64_t evaluations;   /* of them, of evaluations */
+    gp_error failed;       /* what went wrong with the file */
 };
+
+gp_status gp_tracing_check(const gp_trace_options *options, int64_t from, int64_t steps, gp_error *err) {
+    int64_t first = options->first, last = options->last;
+    if (!options->path || (first <= steps && last > from) || (steps == 0 && first == 1)) return GP_OK;
+    if (steps == 0)
+        return gp_fail(err, GP_USAGE,
+                       "--trace-steps %" PRId64 ":%" PRId64 ": the run trains no step, so the timeline would be empty: "
+                       "for its evaluation, begin with step 1",
+                       first, last);
+    return gp_fail(err, GP_USAGE,
+                   "--trace-steps %" PRId64 ":%" PRId64 ": the run has steps %" PRId64 " to %" PRId64
+                   ", so the timeline would be empty: choose some of these",
+                   first, last, from + 1, steps);
+}
 
 gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, gp_tracing **out, gp_error *err) {
     gp_tracing *tracing = NULL;
@@ -22,40 +41,73 @@ gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, 
     GP_RETURN_IF_FAILED(GP_NEW(&tracing, 1, err));
     tracing->options = *options;
     tracing->plan = plan;
-    gp_status status = gp_recorder_create(plan->workers, &tracing->recorder, err);
+    gp_status status = gp_recorder_create(plan->workers + 1, &tracing->recorder, err);
     if (status == GP_OK) status = gp_chrome_open(options->path, &tracing->chrome, err);
     if (status != GP_OK) {
         gp_recorder_destroy(&tracing->recorder);
         free(tracing);
         return status;
     }
+    tracing->data.waits = &tracing->recorder->lanes[plan->workers];
     *out = tracing;
     return GP_OK;
 }
 
+void gp_tracing_loaders(gp_tracing *tracing, gp_loader *training, gp_loader *evaluation) {
+    if (!tracing) return;
+    tracing->data.training = training;
+    tracing->data.evaluation = evaluation;
+}
+
 static void write_file(gp_tracing *tracing) {
     gp_error later = {0};
-    gp_status status = gp_timeline_write(tracing->plan, tracing->recorder, tracing->chrome, &tracing->failed);
+    gp_tracing_data_stop(&tracing->data);
+    uint64_t earliest = gp_tracing_data_first(&tracing->data);
+    gp_status status = gp_timeline_write(tracing->plan, tracing->recorder, earliest, tracing->chrome, &tracing->failed);
+    gp_tracing_data_write(&tracing->data, gp_timeline_next_track(tracing->plan), tracing->chrome);
     gp_status closed = gp_chrome_close(&tracing->chrome, status == GP_OK ? &tracing->failed : &later);
     tracing->failed.status = status == GP_OK ? closed : status;
     gp_recorder_destroy(&tracing->recorder);
+}
+
+bool gp_tracing_is_empty(const gp_tracing *tracing) {
+    return tracing && tracing->mini_batches == 0;
 }
 
 bool gp_tracing_records(const gp_tracing *tracing, int64_t step) {
     return tracing && tracing->chrome && step >= tracing->options.first && step <= tracing->options.last;
 }
 
-static bool wanted(gp_tracing *tracing, int mini, int64_t step) {
+static bool wanted(const gp_tracing *tracing, bool training, int64_t step) {
     const gp_trace_options *options = &tracing->options;
-    if (tracing->plan->minis[mini].training) return gp_tracing_records(tracing, step);
+    if (training) return gp_tracing_records(tracing, step);
     if (!tracing->chrome || step > options->last) return false;
     /* A run that only evaluates is at step 0. */
     bool follows = step >= options->first || (step == 0 && options->first == 1);
-    return follows && tracing->evaluations++ <= options->last - options->first;
+    return follows && tracing->evaluations <= options->last - options->first;
+}
+
+/* The loaders record while the trainer works on mini-batches of the timeline. */
+gp_status gp_tracing_before_take(gp_tracing *tracing, bool training, int64_t step, gp_error *err) {
+    if (!tracing || !tracing->chrome) return GP_OK;
+    gp_loader *loader = training ? tracing->data.training : tracing->data.evaluation;
+    tracing->taking = wanted(tracing, training, step);
+    gp_loader_record(loader, tracing->taking);
+    return tracing->taking ? gp_lane_reserve(tracing->data.waits, 1, err) : GP_OK;
+}
+
+void gp_tracing_after_take(gp_tracing *tracing, bool training, int64_t step, uint64_t began, uint64_t ended) {
+    if (!tracing || !tracing->taking) return;
+    tracing->taking = false;
+    gp_lane_add(
+        tracing->data.waits,
+        (gp_span){.issued = began, .started = ended, .ended = ended, .step = (uint32_t)step, .group = training});
 }
 
 gp_status gp_tracing_before(gp_tracing *tracing, gp_run *run, int mini, int64_t step, gp_error *err) {
-    if (!tracing || !wanted(tracing, mini, step)) return GP_OK;
+    if (!tracing || !wanted(tracing, tracing->plan->minis[mini].training, step)) return GP_OK;
+    tracing->mini_batches++;
+    tracing->evaluations += !tracing->plan->minis[mini].training;
     for (int w = 0; w < tracing->plan->workers; w++)
         GP_RETURN_IF_FAILED(
             gp_lane_reserve(&tracing->recorder->lanes[w], tracing->plan->minis[mini].programs->worker[w].count, err));

@@ -1,6 +1,9 @@
 /* --trace: which mini-batches of a run are recorded, and the timeline written when the last of them is over, so that it
  * is there however the run ends later.
  *
+ * The timeline has the instructions of the workers, and how data came: what each thread of the loaders read, and when
+ * the pipeline waited for a mini-batch.
+ *
  * The trainer owns it; its thread only. All functions take NULL for a run that is not traced.
  */
 #ifndef GP_TRAIN_TRACING_H
@@ -10,6 +13,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "data/loader.h"
 #include "pipeline/run.h"
 
 /* What is asked for. */
@@ -21,10 +25,23 @@ typedef struct gp_trace_options {
 
 typedef struct gp_tracing gp_tracing;
 
+/* GP_USAGE if the timeline would be empty: a run that goes on from step `from` (0: begins) and ends after `steps` runs
+ * none of the steps. */
+GP_MUST_USE gp_status gp_tracing_check(const gp_trace_options *options, int64_t from, int64_t steps, gp_error *err);
+
 /* Creates the file, so that a wrong name is found before the run. *out is NULL where no timeline is asked for. GP_IO.
  */
 GP_MUST_USE gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, gp_tracing **out,
                                       gp_error *err);
+/* The loaders of the run, whose reading is recorded with the steps; NULL: there is none. Borrowed until
+ * gp_tracing_close. */
+void gp_tracing_loaders(gp_tracing *tracing, gp_loader *training, gp_loader *evaluation);
+/* Before and after the trainer takes a mini-batch from a loader: for step `step`, or for the evaluation after it. Times
+ * are gp_clock's. GP_MEMORY. */
+GP_MUST_USE gp_status gp_tracing_before_take(gp_tracing *tracing, bool training, int64_t step, gp_error *err);
+void gp_tracing_after_take(gp_tracing *tracing, bool training, int64_t step, uint64_t began, uint64_t ended);
+/* Whether the timeline has nothing yet. */
+bool gp_tracing_is_empty(const gp_tracing *tracing);
 /* Whether the step will be recorded. */
 bool gp_tracing_records(const gp_tracing *tracing, int64_t step);
 /* Before and after mini-batch plan `mini` runs: for training with the step's number, for evaluation with that of the

@@ -96,6 +96,16 @@ static void say_report(gp_trainer *t, const gp_account_result *account) {
     if (t->progress.verbosity == GP_VERBOSE) gp_account_table(account, out);
 }
 
+/* The run ended before a step of the timeline. */
+static void say_empty_timeline(gp_trainer *t) {
+    const gp_trace_options *trace = &t->options->trace;
+    if (gp_tracing_is_empty(t->tracing))
+        gp_progress_warn(&t->progress,
+                         "%s: the timeline is empty: the run ended after step %" PRId64
+                         ", and no step of --trace-steps %" PRId64 ":%" PRId64 " ran",
+                         trace->path, t->step, trace->first, trace->last);
+}
+
 gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     double seconds = gp_now() - t->progress.began;
     gp_account_result *account = NULL;
@@ -113,6 +123,7 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
         saved = saving == GP_OK;
         if (status == GP_OK) status = saving;
     }
+    say_empty_timeline(t);
     gp_status traced = gp_tracing_close(&t->tracing, status == GP_OK ? err : &later);
     if (status == GP_OK) status = traced;
     if (t->metrics) {

@@ -140,13 +140,18 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
 static gp_status create_loaders(gp_trainer *t, gp_error *err) {
     gp_session *session = t->session;
     const gp_resume *resume = t->options->resume;
+    const gp_trace_options *trace = &t->options->trace;
     if (session->steps > 0) {
-        const gp_loader_options options = gp_loaders_training(session, resume ? resume->snapshot.reached.step : 0);
+        const int64_t skip = resume ? resume->snapshot.reached.step : 0;
+        const gp_loader_options options = gp_loaders_training(session, skip, trace);
         GP_RETURN_IF_FAILED(gp_loader_create(session->train, &session->spec, &options, &t->training, err));
     }
-    if (!session->eval) return GP_OK;
-    const gp_loader_options options = gp_loaders_evaluation(session);
-    return gp_loader_create(session->eval, &session->spec, &options, &t->evaluation, err);
+    if (session->eval) {
+        const gp_loader_options options = gp_loaders_evaluation(session, trace);
+        GP_RETURN_IF_FAILED(gp_loader_create(session->eval, &session->spec, &options, &t->evaluation, err));
+    }
+    gp_tracing_loaders(t->tracing, t->training, t->evaluation);
+    return GP_OK;
 }
 
 gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {

@@ -501,11 +501,11 @@ class Balance(unittest.TestCase):
         long.wait()
         self.assertEqual(len(self.kept()), 1)
 
-    def test_the_account_goes_by_what_was_kept(self):
+    def test_the_report_predicts_from_the_profile_that_was_kept(self):
         """With a balance that is written down, and with -v too."""
         self.write("t.yaml", CONFIG.replace("{tensors: nowhere.safetensors}", "{synthetic: {samples: 64, seed: 1}}").replace(
             ", init: nowhere-either.safetensors", "").replace("  devices:", "  balance: [3, 5]\n  devices:"))
-        self.assertIn("; expected (counted) ", self.expect(["-o", "run", "t.yaml"], program=TRAIN))
+        self.assertIn("; predicted from counted costs\n", self.expect(["-o", "run", "t.yaml"], program=TRAIN))
         out = self.expect(["-o", "run", "--set", "pipeline.balance=auto", "--set", "train.epochs=100000000", "t.yaml"], 2,
                           "gpipe-train: run holds a run already (metrics.jsonl): choose another folder with -o, --resume to go "
                           "on with it, or --force to write over it\n", program=TRAIN)
@@ -513,7 +513,7 @@ class Balance(unittest.TestCase):
         self.expect(["--seconds", "0.2", "t.yaml"])
         for more in ([], ["-v"]):
             out = self.expect(["--force", "-o", "run", *more, "t.yaml"], program=TRAIN)
-            self.assertIn("; expected (profile) ", out)
+            self.assertIn("; predicted from a profile\n", out)
 
 
     def test_rates_of_this_machine(self):

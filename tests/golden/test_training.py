@@ -48,9 +48,22 @@ def check(program, micro_batches, expected, folder):
     return wrong
 
 
+def check_accuracy(program, folder):
+    """A step counts correct predictions as an evaluation does: of the same samples by the same weights, they are as many."""
+    changes = ["model={input: {shape: [3, 11, 9]}, layers: [flatten, {linear: {out: 9}}, {linear: {out: 7}}], loss: cross_entropy}",
+               "data.batch=1000", "optimizer={sgd: {lr: 1e-30}}", "train={steps: 1}", "pipeline.micro_batches=3"]
+    sets = [word for change in changes for word in ("--set", change)]
+    subprocess.run([program, "-q", "-o", folder, *sets, str(FOLDER / "network.yaml")], check=True)
+    events = [json.loads(line) for line in open(pathlib.Path(folder) / "metrics.jsonl")]
+    (step,), (evaluation,) = ([e for e in events if e["event"] == kind] for kind in ("step", "eval"))
+    print(f"accuracy of a step {step['accuracy']:.4g}, of the evaluation {evaluation['accuracy']:.4g}")
+    return step["accuracy"] == evaluation["accuracy"] > 0 and abs(step["loss"] - evaluation["loss"]) < TOLERANCE
+
+
 def main():
     runs = json.loads((FOLDER / "runs.json").read_text())
-    failed = False
+    with tempfile.TemporaryDirectory() as folder:
+        failed = not check_accuracy(sys.argv[1], folder)
     for micro_batches, expected in runs.items():
         with tempfile.TemporaryDirectory() as folder:
             for name, value in check(sys.argv[1], int(micro_batches), expected, folder).items():

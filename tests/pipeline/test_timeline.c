@@ -65,7 +65,7 @@ static json_t *timeline_of(const gp_device_kind *kind, harness *h) {
     assert_int_equal(gp_recorder_create(STAGES, &recorder, &err), GP_OK);
     make_spans(h->plan, recorder);
     assert_int_equal(gp_chrome_open(path, &chrome, &err), GP_OK);
-    assert_int_equal(gp_timeline_write(h->plan, recorder, chrome, &err), GP_OK);
+    assert_int_equal(gp_timeline_write(h->plan, recorder, UINT64_MAX, chrome, &err), GP_OK);
     assert_int_equal(gp_chrome_close(&chrome, &err), GP_OK);
     json_t *root = json_load_file(path, 0, &broken);
     if (!root) fail_msg("%s at %d", broken.text, broken.line);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/philox.h"
+#include "trace/recorder.h"
 #include "train/fixture.h"
 
 /* In place of the library's: a file that takes nothing and says nothing of it, as POSIX lets some do; and signals that
@@ -48,6 +49,17 @@ int open(const char *path, int flags, ...) {
     return (int)syscall(SYS_openat, AT_FDCWD, path, flags, rights);
 }
 
+static double now(void) {
+    return 1e-9 * (double)gp_clock();
+}
+
+static gp_status write_eval(gp_metrics *metrics, int64_t step, double loss, double accuracy) {
+    gp_error err = {0};
+    const gp_eval_record record = {
+        .step = step, .epoch = 2, .loss = loss, .accuracy = accuracy, .seconds = 0.5, .data_seconds = 0.125};
+    return gp_metrics_eval(metrics, &record, &err);
+}
+
 /* The object's keys in the order of the file, separated by blanks. */
 static const char *keys_of(json_t *object) {
     static char text[512];
@@ -61,11 +73,15 @@ static const char *keys_of(json_t *object) {
     return text;
 }
 
-static gp_metrics *open_file(void) {
+static gp_metrics *open_since(double began) {
     gp_metrics *metrics = NULL;
     gp_error err = {0};
-    assert_int_equal(gp_metrics_open(fixture_path("metrics.jsonl"), &metrics, &err), GP_OK);
+    assert_int_equal(gp_metrics_open(fixture_path("metrics.jsonl"), began, &metrics, &err), GP_OK);
     return metrics;
+}
+
+static gp_metrics *open_file(void) {
+    return open_since(now());
 }
 
 static json_t *close_and_read(gp_metrics *metrics) {
@@ -83,6 +99,8 @@ static void the_start_says_what_runs(void **state) {
     assert_int_equal(gp_metrics_start(metrics, session, &err), GP_OK);
     json_t *lines = close_and_read(metrics), *start = json_array_get(lines, 0);
     assert_int_equal(json_array_size(lines), 1);
+    assert_true(json_real_value(json_object_get(start, "time")) >= 0);
+    json_object_del(start, "time");
     json_t *wanted =
         json_pack("{s:s, s:s, s:i, s:i, s:[i, i], s:[s, s], s:i, s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i}", "event",
                   "start", "version", GP_VERSION, "parameters", 1139, "layers", 8, "balance", 3, 5, "devices", "cpu",
@@ -95,31 +113,99 @@ static void the_start_says_what_runs(void **state) {
     gp_session_close(&session);
 }
 
+/* Removes "time" from each line of text, where it is the last key. Times of lines never decrease; returns the last. */
+static double remove_times(char *text) {
+    double last = 0;
+    for (char *key; (key = strstr(text, ",\"time\":"));) {
+        char *end;
+        double time = strtod(key + 8, &end);
+        assert_true(time >= last);
+        assert_memory_equal(end, "}\n", 2);
+        memmove(key, end, strlen(end) + 1);
+        last = time;
+    }
+    return last;
+}
+
 static void the_lines_of_a_run(void **state) {
     (void)state;
     gp_error err = {0};
-    gp_step_record record = {
-        .step = 12, .epoch = 3, .loss = 2.302585125, .rate = 0.02, .samples = 64, .seconds = 0.0123};
+    gp_step_record record = {.step = 12,
+                             .epoch = 3,
+                             .loss = 2.302585125,
+                             .rate = 0.02,
+                             .accuracy = (double)NAN,
+                             .samples = 64,
+                             .seconds = 0.0123,
+                             .data_seconds = 0.0045};
     gp_metrics *metrics = open_file();
     assert_int_equal(gp_metrics_step(metrics, &record, &err), GP_OK);
     record.normed = true;
     record.grad_norm = 1.25;
+    record.accuracy = 0.75;
     assert_int_equal(gp_metrics_step(metrics, &record, &err), GP_OK);
-    assert_int_equal(gp_metrics_eval(metrics, 12, 0.5, 0.9812, &err), GP_OK);
-    assert_int_equal(gp_metrics_eval(metrics, 13, 0.25, (double)NAN, &err), GP_OK);
+    assert_int_equal(write_eval(metrics, 12, 0.5, 0.9812), GP_OK);
+    assert_int_equal(write_eval(metrics, 13, 0.25, (double)NAN), GP_OK);
     assert_int_equal(gp_metrics_end(metrics, "done", 12, 1.25, NULL, &err), GP_OK);
     assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
     size_t bytes;
     char *text = fixture_read(fixture_path("metrics.jsonl"), &bytes);
+    remove_times(text);
     assert_string_equal(text,
                         "{\"event\":\"step\",\"step\":12,\"epoch\":3,\"loss\":2.30258512,\"lr\":0.02,\"samples\":64,"
-                        "\"seconds\":0.0123}\n"
+                        "\"seconds\":0.0123,\"data_seconds\":0.0045}\n"
                         "{\"event\":\"step\",\"step\":12,\"epoch\":3,\"loss\":2.30258512,\"lr\":0.02,\"samples\":64,"
-                        "\"seconds\":0.0123,\"grad_norm\":1.25}\n"
-                        "{\"event\":\"eval\",\"step\":12,\"loss\":0.5,\"accuracy\":0.9812}\n"
-                        "{\"event\":\"eval\",\"step\":13,\"loss\":0.25}\n"
+                        "\"seconds\":0.0123,\"data_seconds\":0.0045,\"accuracy\":0.75,\"grad_norm\":1.25}\n"
+                        "{\"event\":\"eval\",\"step\":12,\"epoch\":2,\"loss\":0.5,\"seconds\":0.5,"
+                        "\"data_seconds\":0.125,\"accuracy\":0.9812}\n"
+                        "{\"event\":\"eval\",\"step\":13,\"epoch\":2,\"loss\":0.25,\"seconds\":0.5,"
+                        "\"data_seconds\":0.125}\n"
                         "{\"event\":\"end\",\"status\":\"done\",\"steps\":12,\"seconds\":1.25}\n");
     free(text);
+}
+
+/* "time" of the only line that a process writes that began `before` seconds ago, into a file that holds `kept`. */
+static double next_time(const char *kept, double before) {
+    gp_error err = {0};
+    gp_metrics *metrics = NULL;
+    bool lost;
+    size_t bytes;
+    fixture_write_text("metrics.jsonl", kept);
+    assert_int_equal(
+        gp_metrics_reopen(fixture_path("metrics.jsonl"), (int64_t)strlen(kept), now() - before, &metrics, &lost, &err),
+        GP_OK);
+    assert_int_equal(gp_metrics_end(metrics, "done", 12, 1.25, NULL, &err), GP_OK);
+    assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
+    char *text = fixture_read(fixture_path("metrics.jsonl"), &bytes);
+    const char *key = strstr(text + strlen(kept), ",\"time\":");
+    assert_non_null(key);
+    double time = strtod(key + 8, NULL);
+    free(text);
+    return time;
+}
+
+/* The clock counts from the beginning of the run; of one that is resumed, from the last line that is kept. The clock's
+ * own time is of days here, so that the seconds that this test takes do not matter. */
+static void time_goes_on(void **state) {
+    (void)state;
+    const double day = 86400;
+    static const struct {
+        const char *kept;
+        double days;
+    } cases[] = {
+        {"", 1},
+        {"{}\n", 1},
+        {"{\"event\":\"start\"}\n", 1},
+        {"{\"time\":86400}\n", 2},
+        {"{\"event\":\"step\",\"loss\":1,\"time\":172800.5}\n", 3},
+        {"{\"time\":1e9}\n{\"event\":\"step\",\"time\":8.64e4}\n", 2},
+        {"{\"time\":86400}\n{\"event\":\"step\"}\n", 1}, /* written by a version without times */
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double time = next_time(cases[i].kept, day);
+        if (!(time >= cases[i].days * day && time < (cases[i].days + 0.5) * day))
+            fail_msg("after %s: %g days", cases[i].kept, time / day);
+    }
 }
 
 /* A line is in the file when the function returns, for those who follow it and for those who end the process. */
@@ -128,7 +214,7 @@ static void lines_are_written_at_once(void **state) {
     gp_error err = {0};
     gp_metrics *metrics = open_file();
     for (int i = 1; i <= 3; i++) {
-        assert_int_equal(gp_metrics_eval(metrics, i, 0, 0, &err), GP_OK);
+        assert_int_equal(write_eval(metrics, i, 0, 0), GP_OK);
         json_t *lines = fixture_metrics(fixture_path(""));
         assert_int_equal(json_array_size(lines), i);
         json_decref(lines);
@@ -147,10 +233,9 @@ static float any_float(uint32_t i) {
 static void floats_come_back_as_they_were(void **state) {
     (void)state;
     enum { COUNT = 2000 };
-    gp_error err = {0};
     gp_metrics *metrics = open_file();
     for (uint32_t i = 0; i < COUNT; i++)
-        assert_int_equal(gp_metrics_eval(metrics, i, (double)any_float(i), -(double)any_float(i), &err), GP_OK);
+        assert_int_equal(write_eval(metrics, i, (double)any_float(i), -(double)any_float(i)), GP_OK);
     json_t *lines = close_and_read(metrics);
     assert_int_equal(json_array_size(lines), COUNT);
     for (uint32_t i = 0; i < COUNT; i++) {
@@ -169,12 +254,13 @@ static void what_is_not_finite_is_null(void **state) {
     for (int i = 0; i < 3; i++) {
         gp_step_record record = {.step = 1, .epoch = 1, .loss = values[i], .rate = 0.1, .samples = 1, .seconds = 1};
         assert_int_equal(gp_metrics_step(metrics, &record, &err), GP_OK);
-        assert_int_equal(gp_metrics_eval(metrics, 1, values[i], 0, &err), GP_OK);
+        assert_int_equal(write_eval(metrics, 1, values[i], 0), GP_OK);
     }
     json_t *lines = close_and_read(metrics);
     assert_int_equal(json_array_size(lines), 6);
     for (size_t i = 0; i < 6; i++) assert_true(json_is_null(json_object_get(json_array_get(lines, i), "loss")));
-    assert_string_equal(keys_of(json_array_get(lines, 0)), "event step epoch loss lr samples seconds");
+    assert_string_equal(keys_of(json_array_get(lines, 0)),
+                        "event step epoch loss lr samples seconds data_seconds accuracy time");
     json_decref(lines);
 }
 
@@ -201,7 +287,7 @@ static void the_file_of_another_process_is_not_taken(void **state) {
         unlink(path);
         if (old) fixture_write_text("taken.jsonl", "old\n");
         taken = path;
-        assert_int_equal(gp_metrics_open(path, &metrics, &err), GP_IO);
+        assert_int_equal(gp_metrics_open(path, now(), &metrics, &err), GP_IO);
         assert_null(taken);
         assert_string_equal(err.text, wanted);
         FILE *file = fopen(path, "r");
@@ -217,12 +303,12 @@ static void files_that_cannot_be_written_are_named(void **state) {
     gp_error err = {0};
     gp_metrics *metrics = NULL;
     char wanted[700];
-    assert_int_equal(gp_metrics_open(fixture_path("none/metrics.jsonl"), &metrics, &err), GP_IO);
+    assert_int_equal(gp_metrics_open(fixture_path("none/metrics.jsonl"), now(), &metrics, &err), GP_IO);
     assert_null(metrics);
     snprintf(wanted, sizeof wanted, "%s: cannot be written: No such file or directory",
              fixture_path("none/metrics.jsonl"));
     assert_string_equal(err.text, wanted);
-    assert_int_equal(gp_metrics_open("/dev/full", &metrics, &err), GP_OK);
+    assert_int_equal(gp_metrics_open("/dev/full", now(), &metrics, &err), GP_OK);
     assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, NULL, &err), GP_OK);
     assert_int_equal(gp_metrics_close(&metrics, &err), GP_IO);
     assert_string_equal(err.text, "/dev/full: cannot be written: No space left on device");
@@ -236,21 +322,23 @@ static void a_full_disk_leaves_whole_lines(void **state) {
     gp_error err = {0};
     struct rlimit before, small;
     signal(SIGXFSZ, SIG_IGN);
-    gp_metrics *metrics = open_file();
+    gp_metrics *metrics = open_since(now() - 1e9); /* every line has "time":1e9, and lines are equally long */
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = before;
-    small.rlim_cur = 200;
+    assert_int_equal(write_eval(metrics, 1, 0.5, 0.5), GP_OK);
+    const int64_t shorter = gp_metrics_bytes(metrics);
+    small.rlim_cur = (rlim_t)(3 * shorter + shorter / 2);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    /* Lines of 52 bytes, of which three fit and one waits; then long ones, until they are too many. */
-    int written = 0, said = 0;
+    /* Lines of which three fit and one waits; then long ones, until they are too many. */
+    int written = 1, said = 0;
     for (; written < 4; written++) {
-        assert_int_equal(gp_metrics_eval(metrics, 1, 0.5, 0.5, &err), GP_OK);
+        assert_int_equal(write_eval(metrics, 1, 0.5, 0.5), GP_OK);
         if (gp_metrics_poll(metrics, &err) != GP_OK) said = said ? -1 : written;
     }
     static char text[4001];
     memset(text, 'x', 4000);
     int64_t bytes = gp_metrics_bytes(metrics),
-            line = 4000 + (int64_t)strlen("{'event':'end','status':'','steps':1,'seconds':1.0}\n");
+            line = 4000 + (int64_t)strlen("{'event':'end','status':'','steps':1,'seconds':1.0,'time':1e9}\n");
     for (; written < 10000 && gp_metrics_end(metrics, text, 1, 1, NULL, &err) == GP_OK; written++, bytes += line)
         assert_int_equal(gp_metrics_poll(metrics, &err), GP_OK);
     json_t *lines = fixture_metrics(fixture_path(""));
@@ -258,7 +346,7 @@ static void a_full_disk_leaves_whole_lines(void **state) {
     assert_int_equal(json_array_size(lines), 3);
     json_decref(lines);
     assert_int_equal(said, 3);
-    assert_int_equal(written, 4 + ((16 << 20) - 52) / line);
+    assert_int_equal(written, 4 + ((16 << 20) - shorter) / line);
     assert_int_equal(gp_metrics_bytes(metrics), bytes);
     assert_non_null(strstr(err.text, "metrics.jsonl: cannot be written: File too large"));
     /* There is room again. */
@@ -273,7 +361,7 @@ static void a_file_that_takes_nothing_is_full(void **state) {
     gp_error err = {0};
     gp_metrics *metrics = open_file();
     takes_nothing = true;
-    assert_int_equal(gp_metrics_eval(metrics, 1, 0.5, 0.5, &err), GP_OK);
+    assert_int_equal(write_eval(metrics, 1, 0.5, 0.5), GP_OK);
     gp_status status = gp_metrics_poll(metrics, &err);
     takes_nothing = false;
     assert_int_equal(status, GP_IO);
@@ -288,7 +376,7 @@ static void an_interrupted_write_is_repeated(void **state) {
     gp_error err = {0};
     gp_metrics *metrics = open_file();
     interruptions = 3;
-    assert_int_equal(gp_metrics_eval(metrics, 1, 0.5, 0.5, &err), GP_OK);
+    assert_int_equal(write_eval(metrics, 1, 0.5, 0.5), GP_OK);
     assert_int_equal(interruptions, 0);
     assert_int_equal(gp_metrics_poll(metrics, &err), GP_OK);
     json_t *lines = close_and_read(metrics);
@@ -303,7 +391,7 @@ static void expect_cut(const char *before, int64_t bytes, const char *kept, bool
     size_t found = 0;
     bool lost = !wanted;
     fixture_write_text("metrics.jsonl", before);
-    assert_int_equal(gp_metrics_reopen(fixture_path("metrics.jsonl"), bytes, &metrics, &lost, &err), GP_OK);
+    assert_int_equal(gp_metrics_reopen(fixture_path("metrics.jsonl"), bytes, now(), &metrics, &lost, &err), GP_OK);
     assert_int_equal(lost, wanted);
     assert_int_equal(gp_metrics_bytes(metrics), strlen(kept));
     assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, NULL, &err), GP_OK);
@@ -332,11 +420,11 @@ static void what_is_no_file_is_not_reopened(void **state) {
     char wanted[700];
     bool lost = false;
     assert_int_equal(mkfifo(fixture_path("pipe"), 0600), 0);
-    assert_int_equal(gp_metrics_reopen(fixture_path("pipe"), 0, &metrics, &lost, &err), GP_IO);
+    assert_int_equal(gp_metrics_reopen(fixture_path("pipe"), 0, now(), &metrics, &lost, &err), GP_IO);
     snprintf(wanted, sizeof wanted, "%s: is no file that can be cut back", fixture_path("pipe"));
     assert_string_equal(err.text, wanted);
     assert_null(metrics);
-    assert_int_equal(gp_metrics_reopen(fixture_path("none/metrics.jsonl"), 0, &metrics, &lost, &err), GP_IO);
+    assert_int_equal(gp_metrics_reopen(fixture_path("none/metrics.jsonl"), 0, now(), &metrics, &lost, &err), GP_IO);
     assert_null(metrics);
 }
 
@@ -344,6 +432,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_start_says_what_runs),
         cmocka_unit_test(the_lines_of_a_run),
+        cmocka_unit_test(time_goes_on),
         cmocka_unit_test(lines_are_written_at_once),
         cmocka_unit_test(floats_come_back_as_they_were),
         cmocka_unit_test(what_is_not_finite_is_null),

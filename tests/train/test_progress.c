@@ -48,7 +48,7 @@ static gp_progress far(gp_verbosity verbosity, bool terminal) {
         .verbosity = verbosity, .terminal = terminal, .steps = 1100, .began = now - 1000, .printed = now - 86400};
 }
 
-static const gp_step_record thousandth = {.step = 1000, .epoch = 3, .loss = 0.125, .samples = 86400};
+static const gp_step_record thousandth = {.step = 1000, .epoch = 3, .loss = 0.125, .accuracy = 0.5, .samples = 86400};
 
 static void in_a_pipe_there_are_lines(void **state) {
     (void)state;
@@ -56,11 +56,11 @@ static void in_a_pipe_there_are_lines(void **state) {
     begin();
     gp_progress_step(&progress, &thousandth);
     gp_progress_step(&progress, &thousandth); /* too soon for another */
-    gp_progress_eval(&progress, 1000, 3, 0.25, 0.75);
-    gp_progress_eval(&progress, 0, 0, 0.25, NAN);
+    gp_progress_eval(&progress, &(gp_eval_record){.step = 1000, .epoch = 3, .loss = 0.25, .accuracy = 0.75});
+    gp_progress_eval(&progress, &(gp_eval_record){.step = 0, .epoch = 0, .loss = 0.25, .accuracy = NAN});
     gp_progress_warn(&progress, "%d snapshots", 3);
     gp_progress_end(&progress, "done: %s", "all");
-    expect("step 1000/1100  epoch 3  loss 0.1250  1 samples/s  1m40s left\n"
+    expect("step 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  1m40s left\n"
            "step 1000/1100  epoch 3  eval loss 0.2500  accuracy 0.7500\n"
            "eval loss 0.2500\n"
            "done: all\n",
@@ -76,10 +76,10 @@ static void on_a_terminal_a_line_is_rewritten(void **state) {
     gp_progress_warn(&progress, "a");
     progress.printed -= 86400;
     gp_progress_step(&progress, &thousandth);
-    gp_progress_eval(&progress, 1000, 3, 0.25, NAN);
+    gp_progress_eval(&progress, &(gp_eval_record){.step = 1000, .epoch = 3, .loss = 0.25, .accuracy = NAN});
     gp_progress_end(&progress, "done");
-    expect("\rstep 1000/1100  epoch 3  loss 0.1250  1 samples/s  1m40s left\033[K\n"
-           "\rstep 1000/1100  epoch 3  loss 0.1250  1 samples/s  1m40s left\033[K"
+    expect("\rstep 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  1m40s left\033[K\n"
+           "\rstep 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  1m40s left\033[K"
            "\r\033[Kstep 1000/1100  epoch 3  eval loss 0.2500\n"
            "done\n",
            "gpipe-train: warning: a\n");
@@ -96,8 +96,8 @@ static void the_time_left_is_that_of_the_steps_so_far(void **state) {
     progress.steps = 1000 + 3650;
     gp_progress_step(&progress, &thousandth);
     expect("going on after step 500, from a/step-00000500.safetensors\n"
-           "step 1000/1100  epoch 3  loss 0.1250  1 samples/s  3m20s left\n"
-           "step 1000/4650  epoch 3  loss 0.1250  1 samples/s  2h01m left\n",
+           "step 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  3m20s left\n"
+           "step 1000/4650  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  2h01m left\n",
            "");
 }
 
@@ -107,7 +107,7 @@ static void details_are_for_the_verbose_and_warnings_for_all(void **state) {
     begin();
     gp_progress_resume(&quiet, 500, "a");
     gp_progress_step(&quiet, &thousandth);
-    gp_progress_eval(&quiet, 1000, 3, 0.25, NAN);
+    gp_progress_eval(&quiet, &(gp_eval_record){.step = 1000, .epoch = 3, .loss = 0.25, .accuracy = NAN});
     gp_progress_detail(&quiet, "quiet");
     gp_progress_end(&quiet, "done");
     gp_progress_detail(&normal, "normal");
@@ -157,14 +157,17 @@ static void the_start_says_what_is_trained(void **state) {
     gp_session_close(&more);
 }
 
-/* Four decimals, but not 70 digits before them. */
+/* Four decimals, but not 70 digits before them, and never fewer significant digits than four. */
 static void losses_are_short(void **state) {
     (void)state;
     static const struct {
         double loss;
         const char *text;
-    } cases[] = {{0, "0.0000"},
-                 {0.001, "0.0010"},
+    } cases[] = {{0, "0"},
+                 {1.2345678e-7, "1.235e-07"},
+                 {-0.001, "-0.001"},
+                 {0.0123456, "0.01235"},
+                 {0.1, "0.1000"},
                  {-0.25, "-0.2500"},
                  {2.30258, "2.3026"},
                  {999999, "999999.0000"},
@@ -179,10 +182,10 @@ static void losses_are_short(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_string_equal(gp_loss_text(text, cases[i].loss), cases[i].text);
     gp_progress progress = far(GP_NORMAL, false);
-    const gp_step_record huge = {.step = 1000, .epoch = 3, .loss = 1e73, .samples = 86400};
+    const gp_step_record huge = {.step = 1000, .epoch = 3, .loss = 1e73, .accuracy = (double)NAN, .samples = 86400};
     begin();
     gp_progress_step(&progress, &huge);
-    gp_progress_eval(&progress, 1000, 3, -(double)NAN, 0.75);
+    gp_progress_eval(&progress, &(gp_eval_record){.step = 1000, .epoch = 3, .loss = -(double)NAN, .accuracy = 0.75});
     expect("step 1000/1100  epoch 3  loss 1e+73  1 samples/s  1m40s left\n"
            "step 1000/1100  epoch 3  eval loss nan  accuracy 0.7500\n",
            "");

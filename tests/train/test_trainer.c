@@ -116,6 +116,7 @@ static void a_run_writes_its_steps_and_evaluations(void **state) {
             double right = number_of(line, "accuracy") * 14;
             assert_true(fabs(right - round(right)) < 1e-6 && right >= 0 && right <= 14);
             assert_true(number_of(line, "loss") > 0);
+            assert_int_equal(integer_of(line, "epoch"), integer_of(line, "step") / 4);
         }
         if (strcmp(text_of(line, "event"), "step") != 0) continue;
         int64_t step = integer_of(line, "step");
@@ -125,6 +126,43 @@ static void a_run_writes_its_steps_and_evaluations(void **state) {
         assert_true(number_of(line, "loss") > 0 && number_of(line, "loss") < 10);
         assert_true(number_of(line, "seconds") > 0);
     }
+    json_decref(lines);
+}
+
+static json_t *event_of(json_t *lines, const char *event) {
+    json_t *line;
+    size_t i;
+    json_array_foreach(lines, i, line) {
+        if (strcmp(text_of(line, "event"), event) == 0) return line;
+    }
+    fail_msg("no event %s", event);
+    return NULL;
+}
+
+/* A step counts correct predictions before its update: as many as an evaluation of the same samples by these weights.
+ */
+static void the_accuracy_of_a_step_is_that_of_its_mini_batch(void **state) {
+    (void)state;
+    static const char *const devices[] = {"pipeline.devices=[cpu, cpu]", "pipeline.devices=[ref, ref]"};
+    for (int i = 0; i < 2; i++) {
+        json_t *lines = fixture_metrics(
+            run(FIXTURE_CHANGES("model.layers=[flatten, {linear: {out: 3}}]", "data.batch=14",
+                                "data.train.take=[50, 64]", "optimizer.sgd.lr=1e-30", "train={steps: 1}", devices[i])));
+        json_t *step = event_of(lines, "step"), *eval = event_of(lines, "eval");
+        assert_true(number_of(step, "accuracy") > 0);
+        assert_true(number_of(step, "accuracy") == number_of(eval, "accuracy"));
+        assert_true(fabs(number_of(step, "loss") - number_of(eval, "loss")) < 1e-6);
+        json_decref(lines);
+    }
+}
+
+/* Losses over numbers have none. */
+static void a_loss_without_classes_has_no_accuracy(void **state) {
+    (void)state;
+    json_t *lines = fixture_metrics(run(FIXTURE_CHANGES("model.loss=mse", "data.train={synthetic: {samples: 20}}",
+                                                        "data.eval={synthetic: {samples: 20}}", "train={steps: 1}")));
+    assert_null(json_object_get(event_of(lines, "step"), "accuracy"));
+    assert_null(json_object_get(event_of(lines, "eval"), "accuracy"));
     json_decref(lines);
 }
 
@@ -696,6 +734,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_writes_its_steps_and_evaluations),
         cmocka_unit_test(the_network_learns),
+        cmocka_unit_test(the_accuracy_of_a_step_is_that_of_its_mini_batch),
+        cmocka_unit_test(a_loss_without_classes_has_no_accuracy),
         cmocka_unit_test(the_best_model_is_that_of_the_best_evaluation),
         cmocka_unit_test(evaluations_come_when_they_are_due),
         cmocka_unit_test(the_first_of_steps_and_epochs_ends_the_run),
