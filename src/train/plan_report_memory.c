@@ -180,6 +180,17 @@ static void write_block(const gp_report *report, const column *columns, int coun
     write_row(report, "  of", columns, count, write_mini, 0);
 }
 
+/* The one kind that no name explains. */
+static void explain_working_copies(const gp_report *report) {
+    for (int s = 0; s < report->plan->stages->count; s++) {
+        if (report->plan->stage[s].memory[GP_MEMORY_WORKING] == 0) continue;
+        fputs("  working copies: parameters again, in the storage formats that forward and backward passes compute "
+              "with\n",
+              report->out);
+        return;
+    }
+}
+
 gp_status gp_report_memory(const gp_report *report, gp_error *err) {
     column *columns = NULL;
     int count = 0;
@@ -190,6 +201,7 @@ gp_status gp_report_memory(const gp_report *report, gp_error *err) {
         if (first > 0) fputs("\n", report->out);
         write_block(report, columns + first, count - first < PER_BLOCK ? count - first : PER_BLOCK);
     }
+    if (status == GP_OK) explain_working_copies(report);
     free(columns);
     return status;
 }

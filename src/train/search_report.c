@@ -33,11 +33,13 @@ static void write_price(const gp_search *search, const gp_candidate *it, FILE *o
     size_t least = first->memory;
     for (size_t i = 0; i < search->count; i++)
         if (search->items[i].memory < least) least = search->items[i].memory;
-    bool other = it->seconds > first->seconds || it->seconds < first->seconds;
-    if (other) fprintf(out, "%+.1f%% time", 100 * (it->seconds / first->seconds - 1));
-    if (other && it->memory > least) fputs(", ", out);
-    if (it->memory > least) fprintf(out, "%+.1f%% memory", 100 * ((double)it->memory / (double)least - 1));
-    if (!other && it->memory <= least) fputs("nothing", out);
+    double change = 100 * (it->seconds / first->seconds - 1);
+    bool slower = it->seconds > first->seconds, faster = it->seconds < first->seconds;
+    if (slower) fprintf(out, "%.1f%% slower", change);
+    if (faster) fprintf(out, "%.1f%% faster", -change);
+    if ((slower || faster) && it->memory > least) fputs(", ", out);
+    if (it->memory > least) fprintf(out, "%.1f%% more memory", 100 * ((double)it->memory / (double)least - 1));
+    if (!slower && !faster && it->memory <= least) fputs("-", out);
 }
 
 /* One mode and nothing else. */
@@ -168,7 +170,7 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
     fputs("\n", out);
     if (search->why[0]) gp_print(out, "             the first that is not among them, %s\n", search->why);
     write_processors(search, out);
-    fputs("\n  micro-\n  batches schedule                   checkpoint        step  bubble      memory  gives up\n",
+    fputs("\n  micro-\n  batches schedule                   checkpoint        step  bubble      memory  compared\n",
           out);
     int rows = 0;
     for (size_t i = 0; i < search->count && rows < MOST_ROWS; i++) {
@@ -176,6 +178,7 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
         write_row(search, &search->items[i], out);
         rows++;
     }
+    fputs("  compared: slower than the first plan; more memory than the plan that needs least\n", out);
     GP_RETURN_IF_FAILED(write_commands(search, out, err));
     if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "what the search found could not be written");
     return GP_OK;

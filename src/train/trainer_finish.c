@@ -6,6 +6,8 @@
 #include "train/folder.h"
 #include "train/trainer_internal.h"
 
+enum { HOW_FAR = 96 };
+
 /* The failure goes on with what is not lost. */
 static void name_snapshot(const gp_trainer *t, gp_error *err) {
     int64_t *steps = NULL;
@@ -63,20 +65,28 @@ static void say_done(gp_trainer *t, double seconds) {
                         gp_loss_text(loss, t->loss), folder);
 }
 
-static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, double seconds) {
+/* "interrupted after 3 of 8 steps" */
+static const char *how_far(const gp_trainer *t, gp_status status, char text[HOW_FAR]) {
     const char *how = status != GP_OK ? "stopped" : "interrupted";
+    if (t->session->steps == 0)
+        snprintf(text, HOW_FAR, "%s before the evaluation ended", how);
+    else
+        snprintf(text, HOW_FAR, "%s after %" PRId64 " of %" PRId64 " steps", how, t->step, t->session->steps);
+    return text;
+}
+
+static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, double seconds) {
+    char far[HOW_FAR];
     if (status == GP_OK && !t->interrupted)
         say_done(t, seconds);
     else if (saved && snapshot)
-        gp_progress_end(&t->progress, "%s after %" PRId64 " of %" PRId64 " steps; model and snapshot saved in %s%s",
-                        how, t->step, t->session->steps, t->options->folder,
+        gp_progress_end(&t->progress, "%s; model and snapshot saved in %s%s", how_far(t, status, far),
+                        t->options->folder,
                         status == GP_NUMERIC ? "" : ": --resume goes on"); /* but would fail there again */
     else if (saved)
-        gp_progress_end(&t->progress, "%s after %" PRId64 " of %" PRId64 " steps; model saved in %s", how, t->step,
-                        t->session->steps, t->options->folder);
+        gp_progress_end(&t->progress, "%s; model saved in %s", how_far(t, status, far), t->options->folder);
     else
-        gp_progress_end(&t->progress, "%s after %" PRId64 " of %" PRId64 " steps; no model saved", how, t->step,
-                        t->session->steps);
+        gp_progress_end(&t->progress, "%s; no model saved", how_far(t, status, far));
 }
 
 static void say_best(gp_trainer *t) {

@@ -666,6 +666,30 @@ train: {epochs: 1000}
                          r"model and snapshot saved in run: --resume goes on\r\n\Z")
 
 
+class Timelines(Group):
+    """A timeline that stays empty is refused, or said to be."""
+
+    def test_steps_that_the_run_does_not_have(self):
+        self.expect(["-o", "run", "--trace", "t.json", "--trace-steps", "100:200", "c.yaml"], 2,
+                    "gpipe-train: --trace-steps 100:200: the run has steps 1 to 8, so the timeline would be empty: choose some of "
+                    "these\n", out="")
+        self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors"])
+        self.expect(["-q", "-o", "run", "c.yaml", *sets(["train.save_every=4", "train.steps=4"])], 0)
+        self.expect(["-o", "run", "--resume", "--trace", "t.json", "--trace-steps", "3", "c.yaml"], 2,
+                    "gpipe-train: --trace-steps 3:3: the run has steps 5 to 8, so the timeline would be empty: choose some of "
+                    "these\n")
+        self.assertNotIn("t.json", os.listdir(self.folder))
+        self.expect(["-q", "-o", "run", "--resume", "--trace", "t.json", "--trace-steps", "3:5", "c.yaml"], 0)
+        self.assertIn("t.json", os.listdir(self.folder))
+
+    def test_a_run_that_ends_before(self):
+        process = self.run_program("-o", "run", "--trace", "t.json", "--trace-steps", "5:6", "c.yaml",
+                                   *sets(["optimizer={sgd: {lr: 0.02}, lr_schedule: {step: {every: 2, gamma: 1e200}}}"]))
+        self.assertEqual(process.returncode, 1)
+        self.assertTrue(process.err.startswith("gpipe-train: warning: t.json: the timeline is empty: the run ended after step 2, "
+                                               "and no step of --trace-steps 5:6 ran\n"), process.err)
+
+
 class Streams(Group):
     """Standard streams that are closed, full or gone do no harm to the run."""
 
@@ -712,6 +736,17 @@ class Failures(Group):
         self.assertTrue(process.out.endswith("stopped after 1 of 8 steps; model saved in run\n"), process.out)
         self.expect_whole(self.path("run"), "failed", 1)
         self.assertIsNone(read_lines(self.path("run"))[2]["loss"])
+        with open(self.path("d.safetensors"), "rb") as file:
+            data = file.read()
+        with open(self.path("d.safetensors"), "wb") as file:  # the last sample has a value that is not a number
+            length = 8 + int.from_bytes(data[:8], "little")
+            begin, end = json.loads(data[8:length])["x"]["data_offsets"]
+            file.write(data[: length + end - 4] + b"\0\0\xc0\x7f" + data[length + end :])
+        process = self.run_program("-o", "evaluated", "--set", "train.steps=0", "c.yaml")
+        self.assertEqual(process.returncode, 1)
+        self.assertTrue(process.out.endswith("\nstopped before the evaluation ended; model saved in evaluated\n"), process.out)
+        with open(self.path("d.safetensors"), "wb") as file:
+            file.write(data)
         one = self.train("--set", "optimizer.sgd.lr=1e30", "--set", "train.steps=1",
                          err="gpipe-train: warning: the evaluation after step 1 is not finite: its loss is nan, and it is never "
                          "the best; first not finite: micro-batch 1 of 4, batch_norm \"1\": output: 512 of 512 elements, the "

@@ -173,6 +173,12 @@ class Search(unittest.TestCase):
         before = self.read("c.yaml").splitlines()
         process = self.run_program("--search", "--profile", "p.json", "--write", "c.yaml")
         self.assertEqual((process.returncode, process.stderr), (0, ""))
+        self.assertIn("      memory  compared\n", process.stdout)
+        compared = [re.search(r"iB  (.*)$", row).group(1) for row in process.stdout.splitlines() if re.match(r"  +\d+  \w", row)]
+        self.assertTrue(compared)
+        for cell in compared:
+            self.assertRegex(cell, r"^(-|([\d.]+% slower)?(, )?([\d.]+% more memory)?)$")
+        self.assertIn("\n  compared: slower than the first plan; more memory than the plan that needs least\n", process.stdout)
         self.assertIn(f"\n          checkpoint {best['checkpoint']}\n", process.stdout)
         self.assertIn(f" --set 'pipeline.checkpoint={best['checkpoint']}' ", process.stdout)
         after = self.read("c.yaml").splitlines()

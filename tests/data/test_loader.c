@@ -622,6 +622,10 @@ static void what_it_takes_is_known_before(void **state) {
     assert_int_equal(memory.batches, 3 * (128 + 128));
     assert_int_equal(memory.order, SAMPLES * sizeof(int64_t));
     assert_int_equal(memory.scratch, (size_t)threads * gp_dataset_scratch(dataset));
+    assert_int_equal(memory.records, 0);
+    options.recorded = 7;
+    gp_loader_memory_plan(dataset, &spec, &options, &memory);
+    assert_int_equal(memory.records, 7 * (size_t)threads * sizeof(gp_loader_span));
     options = (gp_loader_options){.batch = 1000, .epochs = 2, .depth = 3, .held = 2};
     gp_loader_memory_plan(dataset, &spec, &options, &memory);
     assert_int_equal(memory.slots, 2); /* no more than there are mini-batches, of no more than all samples */
@@ -631,6 +635,82 @@ static void what_it_takes_is_known_before(void **state) {
     huge.input = (gp_shape){2, {INT64_MAX / 16, 4}};
     gp_loader_memory_plan(dataset, &huge, &options, &memory);
     assert_true(memory.batches == SIZE_MAX);
+    gp_dataset_close(&dataset);
+}
+
+enum { MOST_NUMBERS = 20 };
+
+/* What all threads recorded, by mini-batch: samples that they read. A thread reads one mini-batch after the other, and
+ * has one span for each. */
+static void add_spans(const gp_loader *loader, int64_t samples[MOST_NUMBERS]) {
+    assert_int_equal(gp_loader_threads(loader), threads);
+    for (int t = 0; t < threads; t++) {
+        size_t count;
+        const gp_loader_span *spans = gp_loader_spans(loader, t, &count);
+        for (size_t i = 0; i < count; i++) {
+            assert_true(spans[i].started > 0 && spans[i].started <= spans[i].ended);
+            if (i > 0) assert_true(spans[i - 1].ended <= spans[i].started && spans[i - 1].number < spans[i].number);
+            assert_in_range(spans[i].number, 0, MOST_NUMBERS - 1);
+            assert_int_equal(spans[i].epoch, 1 + spans[i].number / 2);
+            assert_int_equal(spans[i].index, spans[i].number % 2);
+            samples[spans[i].number] += spans[i].samples;
+        }
+    }
+}
+
+/* Mini-batches of 20 and of 3 samples: the first are read in two claims. */
+static void reading_is_recorded(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("recorded");
+    gp_loader_options options = usual_options();
+    options.batch = 20;
+    options.recorded = 4;
+    options.records = true;
+    const gp_batch *batch = NULL;
+    gp_error err = {0};
+    gp_loader *loader = create(dataset, options);
+    for (int i = 0; i < 4; i++) assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+    gp_loader_record(loader, false);
+    int64_t samples[MOST_NUMBERS] = {0};
+    add_spans(loader, samples);
+    for (int i = 0; i < 4; i++) assert_int_equal(samples[i], i % 2 ? 3 : 20);
+    gp_loader_destroy(&loader);
+    gp_dataset_close(&dataset);
+}
+
+/* From when it is switched on, and no more than there is room for; the next pass over the data is not the same. */
+static void recording_is_switched_and_bounded(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("switched");
+    gp_loader_options options = {
+        .batch = SAMPLES, .first_epoch = 1, .epochs = 1, .depth = 1, .threads = threads, .rests = true, .recorded = 2};
+    const gp_batch *batch = NULL;
+    gp_error err = {0};
+    gp_loader *loader = create(dataset, options);
+    const bool on[] = {false, true, false, true, true};
+    int64_t read = 0;
+    for (size_t pass = 0; pass < sizeof on / sizeof *on; pass++) {
+        gp_loader_record(loader, on[pass]);
+        assert_int_equal(gp_loader_restart(loader, &err), GP_OK);
+        assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+        assert_int_equal(gp_loader_take(loader, &batch, &err), GP_OK);
+        assert_null(batch);
+        gp_loader_record(loader, false);
+        int64_t samples = 0;
+        for (int t = 0; t < threads; t++) {
+            size_t count;
+            const gp_loader_span *spans = gp_loader_spans(loader, t, &count);
+            assert_in_range(count, 0, 2);
+            for (size_t i = 0; i < count; i++) samples += spans[i].samples;
+        }
+        if (pass == 0) assert_int_equal(samples, 0);
+        if (pass == 1 || pass == 2) assert_int_equal(samples, SAMPLES);
+        if (pass == 3) assert_int_equal(samples, 2 * SAMPLES);
+        assert_true(samples >= read);
+        read = samples;
+    }
+    if (threads == 1) assert_int_equal(read, 2 * SAMPLES); /* no room was left for the last pass */
+    gp_loader_destroy(&loader);
     gp_dataset_close(&dataset);
 }
 
@@ -662,6 +742,8 @@ int main(void) {
         cmocka_unit_test(a_loader_that_rests_is_restarted),
         cmocka_unit_test(a_pass_is_not_cut_short),
         cmocka_unit_test(what_it_takes_is_known_before),
+        cmocka_unit_test(reading_is_recorded),
+        cmocka_unit_test(recording_is_switched_and_bounded),
     };
     int failed = 0;
     for (int count = 1; count <= 3; count++) failed += run_with(count, tests, sizeof tests / sizeof *tests);

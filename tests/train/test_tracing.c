@@ -199,6 +199,33 @@ static void a_run_that_only_evaluates_is_traced_too(void **state) {
     json_decref(events);
 }
 
+/* The run has a step that is asked for, or it is refused. A run of 10 steps; one that goes on after its step 6; one
+ * that only evaluates. */
+static void an_empty_timeline_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        int64_t first, last, from, steps;
+        const char *refused; /* NULL: not */
+    } cases[] = {
+        {1, 100, 0, 10, NULL},
+        {10, 10, 0, 10, NULL},
+        {11, 11, 0, 10, "--trace-steps 11:11: the run has steps 1 to 10"},
+        {100, 200, 0, 10, "--trace-steps 100:200: the run has steps 1 to 10"},
+        {1, 7, 6, 10, NULL},
+        {1, 6, 6, 10, "--trace-steps 1:6: the run has steps 7 to 10"},
+        {1, 100, 0, 0, NULL},
+        {2, 100, 0, 0, "--trace-steps 2:100: the run trains no step"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gp_error err = {0};
+        const gp_trace_options options = {"t.json", cases[i].first, cases[i].last}, none = {0};
+        gp_status status = gp_tracing_check(&options, cases[i].from, cases[i].steps, &err);
+        assert_int_equal(status, cases[i].refused ? GP_USAGE : GP_OK);
+        if (cases[i].refused) assert_ptr_equal(strstr(err.text, cases[i].refused), err.text);
+        assert_int_equal(gp_tracing_check(&none, cases[i].from, cases[i].steps, &err), GP_OK);
+    }
+}
+
 /* Nothing is trained for a file that cannot be made; a disk that fills up costs the timeline alone. */
 static void a_file_that_cannot_be_written_is_an_error(void **state) {
     (void)state;
@@ -225,6 +252,7 @@ int main(void) {
         cmocka_unit_test(recording_does_not_change_the_result),
         cmocka_unit_test(a_run_that_only_evaluates_is_traced_too),
         cmocka_unit_test(a_file_that_cannot_be_written_is_an_error),
+        cmocka_unit_test(an_empty_timeline_is_refused),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
