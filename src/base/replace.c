@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/write_error.h"
 
 enum { TEMPORARY_NAMES = 100, MOST_LINKS = 40 };
 static const char mark[] = ".tmp-";
@@ -44,7 +45,8 @@ static int hold(int fd, const char *path) {
 static int create_held(const char *path, int *out_fd, gp_error *err) {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     int why = fd < 0 ? errno : 0;
-    if (why && why != EEXIST) gp_fail(err, GP_IO, "%s: cannot be created: %s", path, strerror(why));
+    char text[GP_WRITE_ERROR_TEXT];
+    if (why && why != EEXIST) gp_fail(err, GP_IO, "%s: cannot be created: %s", path, gp_write_error(text, why));
     if (why) return why;
     why = hold(fd, path);
     if (why && why != EEXIST) {
@@ -75,10 +77,11 @@ static gp_status open_temporary(const char *path, char **out, int *out_fd, gp_er
 }
 
 static gp_status write_part(int fd, const char *path, const gp_bytes *part, gp_error *err) {
+    char text[GP_WRITE_ERROR_TEXT];
     for (size_t done = 0; done < part->count;) {
         ssize_t now = calls->write(fd, (const char *)part->data + done, part->count - done);
         if (now < 0 && errno == EINTR) continue;
-        if (now < 0) return gp_fail(err, GP_IO, "%s: cannot be written: %s", path, strerror(errno));
+        if (now < 0) return gp_fail(err, GP_IO, "%s: cannot be written: %s", path, gp_write_error(text, errno));
         if (now == 0) return gp_fail(err, GP_IO, "%s: cannot be written: the system takes no more bytes", path);
         done += (size_t)now;
     }
@@ -233,8 +236,9 @@ gp_status gp_file_add(gp_replacing *file, const void *data, size_t bytes, gp_err
 
 gp_status gp_file_end(gp_replacing **it, gp_status status, gp_error *err) {
     gp_replacing *file = *it;
+    char text[GP_WRITE_ERROR_TEXT];
     if (status == GP_OK && calls->fsync(file->fd) != 0)
-        status = gp_fail(err, GP_IO, "%s: cannot be synced: %s", file->temporary, strerror(errno));
+        status = gp_fail(err, GP_IO, "%s: cannot be synced: %s", file->temporary, gp_write_error(text, errno));
     if (status == GP_OK && calls->rename(file->temporary, file->path) != 0)
         status = gp_fail(err, GP_IO, "%s: cannot be renamed to %s: %s", file->temporary, file->path, strerror(errno));
     if (status != GP_OK) unlink(file->temporary);

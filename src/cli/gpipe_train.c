@@ -39,10 +39,9 @@ static void catch_signal(int number) {
     sigaction(number, &action, NULL);
 }
 
-/* A reader of the progress that went away and a file that may not grow are errors of a write, not the end of a run. */
+/* A reader of the progress that went away is an error of a write, not the end of a run. */
 static void prepare_signals(void) {
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);
     catch_signal(SIGINT);
     catch_signal(SIGTERM);
 }

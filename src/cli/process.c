@@ -44,10 +44,16 @@ static void set_heap(void) {
     if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY) mallopt(M_ARENA_MAX, 1);
 }
 
+/* A file that may not grow (ulimit -f) is an error of a write, which is reported as a full disk is. */
+static void survive_file_limit(void) {
+    signal(SIGXFSZ, SIG_IGN);
+}
+
 void gp_process_begin(char **argv) {
     unblock_signals();
     hold_standard_streams();
     set_wait_policy(argv);
+    survive_file_limit();
     set_heap();
 }
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/write_error.h"
 
 enum { LEAST = 64 << 10 };
 
@@ -18,8 +19,11 @@ static const char *temporary_folder(void) {
 }
 
 static gp_status fail_io(const gp_spill *spill, gp_error *err) {
-    return gp_fail(err, GP_IO, "%s: cannot be inflated into a temporary file in %s: %s; TMPDIR names another folder",
-                   spill->what, temporary_folder(), strerror(errno));
+    char text[GP_WRITE_ERROR_TEXT];
+    int why = errno;
+    return gp_fail(err, GP_IO, "%s: cannot be decompressed into a temporary file in %s: %s%s", spill->what,
+                   temporary_folder(), gp_write_error(text, why),
+                   why == EFBIG ? "" : "; to use another folder, set TMPDIR");
 }
 
 void gp_spill_open(gp_spill *spill, const char *what, size_t memory) {

@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "base/replace.h"
+#include "base/write_error.h"
 
 struct gp_chrome {
     FILE *file;
@@ -42,10 +43,12 @@ gp_status gp_chrome_close(gp_chrome **chrome, gp_error *err) {
     gp_chrome *it = *chrome;
     if (!it) return GP_OK;
     gp_status status = GP_OK;
+    char text[GP_WRITE_ERROR_TEXT];
     fputs("\n]}\n", it->file);
     bool failed = ferror(it->file) != 0;
     if (fclose(it->file) != 0 || failed)
-        status = gp_fail(err, GP_IO, "%s: cannot be written: %s", it->path, errno ? strerror(errno) : "it is cut off");
+        status = gp_fail(err, GP_IO, "%s: cannot be written: %s", it->path,
+                         errno ? gp_write_error(text, errno) : "it is cut off");
     free(it->path);
     free(it);
     *chrome = NULL;

@@ -11,6 +11,7 @@
 
 #include "base/memory.h"
 #include "base/replace.h"
+#include "base/write_error.h"
 #include "trace/recorder.h"
 
 enum {
@@ -154,8 +155,9 @@ static gp_status write_bytes(gp_metrics *metrics, const char *bytes, size_t coun
         ssize_t now = write(metrics->fd, bytes + done, count - done);
         if (now < 0 && errno == EINTR) continue;
         if (now <= 0) {
+            char text[GP_WRITE_ERROR_TEXT];
             gp_fail(err, GP_IO, "%s: cannot be written: %s", metrics->path,
-                    now < 0 ? strerror(errno) : "the system takes no byte");
+                    now < 0 ? gp_write_error(text, errno) : "the system takes no byte");
             if (ftruncate(metrics->fd, metrics->end) == 0) lseek(metrics->fd, metrics->end, SEEK_SET);
             return GP_IO;
         }

@@ -8,6 +8,7 @@ data is not there. Standard library only.
 
 import array
 import fcntl
+import gzip
 import json
 import math
 import os
@@ -830,7 +831,8 @@ class Failures(Group):
                     match = re.fullmatch(r"gpipe-train: warning: .*/(\w+\.\w+)\S*: cannot be written: File too large; .*goes on", warning)
                     self.assertTrue(match, warning)
                     refused.add(match.group(1))
-                match = re.fullmatch(r"gpipe-train: \S*/(\w+\.\w+)\S*: cannot be written: File too large", failure)
+                match = re.fullmatch(r"gpipe-train: \S*/(\w+\.\w+)\S*: cannot be written: File too large; raise the limit on the size of files "
+                                     r"\(ulimit -f\)", failure)
                 self.assertTrue(match, process.err)
                 self.assertEqual(process.returncode, 1)
                 refused.add(match.group(1))
@@ -839,12 +841,39 @@ class Failures(Group):
                     read_lines(folder)
         self.assertEqual(refused, {"config.yaml", "metrics.jsonl", "model.safetensors", "best.safetensors"})
 
+    def write_digits(self, megabytes):
+        """Gzipped IDX files whose pictures are so large; the same member of 1 MiB of zeros again and again."""
+        width, samples = 1024, 1024 * megabytes
+        header = struct.pack(">4B3I", 0, 0, 8, 3, samples, 1, width)
+        with open(self.path("x.gz"), "wb") as file:
+            file.write(gzip.compress(header, 1) + gzip.compress(bytes(1 << 20), 1) * megabytes)
+        with open(self.path("y.gz"), "wb") as file:
+            file.write(gzip.compress(struct.pack(">4BI", 0, 0, 8, 1, samples) + bytes(samples), 1))
+        self.write("gzipped.yaml", "model: {input: {shape: [1, 1, 1024]}, layers: [flatten, linear: {out: 3}], loss: cross_entropy}\n"
+                   "data: {train: {idx: {images: x.gz, labels: y.gz}}, batch: 16}\n"
+                   "optimizer: {sgd: 0.01}\ntrain: {steps: 1}\n")
+
+    def test_a_limit_on_files_is_no_signal(self):
+        """Data that inflate into a temporary file, and a timeline: each write that is refused is an error with its file."""
+        skip_under_tsan(self, PROGRAM, OWN_FILES)
+        self.write_digits(80)
+        limited = {"prepare": lambda: limit_files(PROGRAM, 1 << 20), "env": {**os.environ, "TMPDIR": self.folder}}
+        remedy = "File too large; raise the limit on the size of files (ulimit -f)\n"
+        self.expect(["-q", "-o", "run", "gzipped.yaml"], 1, "gpipe-train: gzipped.yaml:2:16: x.gz: cannot be decompressed into a "
+                    "temporary file in %s: %s" % (self.folder, remedy), **limited)
+        self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors", "gzipped.yaml", "x.gz", "y.gz"])
+        limited["prepare"] = lambda: limit_files(PROGRAM, 10000)
+        self.expect(["-q", "-o", "run", "--trace", "t.json", "c.yaml"], 1, "gpipe-train: t.json: cannot be written: " + remedy,
+                    **limited)
+        self.expect_whole(self.path("run"), "failed", STEPS)
+
     def test_a_full_disk_in_mid_training(self):
         """Lines of metrics wait for room, more than 64 KiB of them here; the model is smaller, and is that of the whole run."""
         skip_under_tsan(self, PROGRAM, OWN_FILES)
         folder, steps = self.path("run"), "train={steps: 1000}"
         process = self.run_program("-q", "-o", folder, "c.yaml", "--set", steps, prepare=lambda: limit_files(PROGRAM, 20000))
-        sentence = "gpipe-train: %s%s/metrics.jsonl: cannot be written: File too large%s\n"
+        sentence = ("gpipe-train: %s%s/metrics.jsonl: cannot be written: File too large; raise the limit on the size of files "
+                    "(ulimit -f)%s\n")
         sentence = sentence % ("warning: ", folder, "; its lines wait, and the run goes on") + sentence % ("", folder, "")
         self.assertEqual((process.returncode, process.err), (1, sentence))
         lines = read_lines(folder)
@@ -1168,7 +1197,8 @@ class Predictions(Group):
         self.assertEqual(self.contents(), before)
         process = self.run_program("--predict", "y", "-o", "run", "c.yaml", prepare=lambda: limit_files(PROGRAM, 100))
         self.assertEqual((process.err, process.returncode),
-                         ("gpipe-train: y.tmp-%d-0: cannot be written: File too large\n" % process.pid, 1))
+                         ("gpipe-train: y.tmp-%d-0: cannot be written: File too large; raise the limit on the size of files "
+                          "(ulimit -f)\n" % process.pid, 1))
         self.write("train.yaml", CONFIG.replace("  eval: {tensors: d.safetensors, take: [50, 64]}\n", ""))
         self.expect(["--predict", "y", "-o", "run", "train.yaml"], 2, "gpipe-train: train.yaml:14:3: data: eval is missing, "
                     "and without training (train.steps: 0, --predict) nothing else is read\n", out="")

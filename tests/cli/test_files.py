@@ -430,6 +430,14 @@ class Special(Files):
 
 
 class Signals(Files):
+    def test_a_limit_on_files_is_no_signal(self):
+        test_cli.skip_under_tsan(self, TRAIN, test_cli.OWN_FILES)
+        done = subprocess.run([BALANCE, "--seconds", "0.01", "-o", "p.json", "c.yaml"], cwd=self.folder, capture_output=True,
+                              text=True, timeout=PATIENCE, preexec_fn=lambda: test_cli.limit_files(BALANCE, 100))
+        self.assertRegex(done.stderr, r"\Agpipe-balance: \S*p\.json\S*: cannot be written: File too large; raise the limit on "
+                         r"the size of files \(ulimit -f\)\n\Z")
+        self.assertEqual((done.returncode, os.path.exists(self.path("p.json"))), (1, False))
+
     def test_what_the_parent_blocked_is_not_blocked(self):
         every = set(range(1, 65)) - {32, 33}
         process = self.start("-q", "-o", "run", "--set", "train.steps=1000000", "c.yaml",

@@ -463,9 +463,11 @@ static void large_files_leave_memory(void **state) {
     gp_dataset_close(&dataset);
 
     setenv("TMPDIR", nowhere, 1);
-    snprintf(message, sizeof message,
-             ": cannot be inflated into a temporary file in %s: No such file or directory; TMPDIR names another folder",
-             nowhere);
+    snprintf(
+        message, sizeof message,
+        ": cannot be decompressed into a temporary file in %s: No such file or directory; to use another folder, set "
+        "TMPDIR",
+        nowhere);
     fixture_expect(open_large(images, labels, &dataset, &err), GP_IO, &err, images, message);
 
     struct rlimit limit, full = {1 << 20, RLIM_INFINITY};
@@ -477,9 +479,11 @@ static void large_files_leave_memory(void **state) {
     gp_status status = open_large(images, labels, &dataset, &err);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
     signal(SIGXFSZ, SIG_DFL);
-    snprintf(message, sizeof message,
-             ": cannot be inflated into a temporary file in %s: File too large; TMPDIR names another folder",
-             fixture_folder);
+    snprintf(
+        message, sizeof message,
+        ": cannot be decompressed into a temporary file in %s: File too large; raise the limit on the size of files "
+        "(ulimit -f)",
+        fixture_folder);
     fixture_expect(status, GP_IO, &err, images, message);
     restore_temporary_folder(before);
 }

@@ -534,7 +534,9 @@ static void failed_writes(void **state) {
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, SIG_DFL);
     char message[128];
-    snprintf(message, sizeof message, ".tmp-%ld-0: cannot be written: File too large", (long)getpid());
+    snprintf(message, sizeof message,
+             ".tmp-%ld-0: cannot be written: File too large; raise the limit on the size of files (ulimit -f)",
+             (long)getpid());
     fixture_expect(status, GP_IO, &err, path, message);
     assert_old_file(path, files);
 

@@ -311,7 +311,8 @@ static void files_that_cannot_be_written_are_named(void **state) {
     assert_int_equal(gp_metrics_open("/dev/full", now(), &metrics, &err), GP_OK);
     assert_int_equal(gp_metrics_end(metrics, "done", 1, 1, NULL, &err), GP_OK);
     assert_int_equal(gp_metrics_close(&metrics, &err), GP_IO);
-    assert_string_equal(err.text, "/dev/full: cannot be written: No space left on device");
+    assert_string_equal(err.text,
+                        "/dev/full: cannot be written: No space left on device; free space on that file system");
     assert_null(metrics);
     assert_int_equal(gp_metrics_close(&metrics, &err), GP_OK);
 }
