@@ -24,7 +24,8 @@
     X(NUMERIC, 1, "numeric failure")                                                                                   \
     X(CANCELLED, 1, "cancelled")                                                                                       \
     X(INJECTED, 1, "injected fault")                                                                                   \
-    X(INTERNAL, 1, "internal error")
+    X(INTERNAL, 1, "internal error")                                                                                   \
+    X(INTERRUPTED, 130, "interrupted")
 
 typedef enum gp_status {
 #define GP_STATUS_ENUM(suffix, exit_status, name) GP_##suffix,
@@ -52,7 +53,7 @@ typedef struct gp_place {
 #define GP_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
 
 const char *gp_status_name(gp_status status);
-/* 0, 1 or 2: what main returns for it. */
+/* What main returns for it: 0, 1, 2, or 130. Any thread, and signal handlers. */
 int gp_status_exit(gp_status status);
 
 /* Writes the sentence into err (which may be NULL) and returns status, so that `return gp_fail(...)` reads well. */

@@ -29,21 +29,10 @@ static void on_signal(int number) {
     sigaction(SIGTERM, &usual, NULL);
 }
 
-/* A signal that the caller had ignored (nohup, a script's background job) stays ignored. */
-static void catch_signal(int number) {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, before;
-    sigemptyset(&action.sa_mask);
-    sigaddset(&action.sa_mask, SIGINT);
-    sigaddset(&action.sa_mask, SIGTERM);
-    if (sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
-    sigaction(number, &action, NULL);
-}
-
 /* A reader of the progress that went away is an error of a write, not the end of a run. */
 static void prepare_signals(void) {
     signal(SIGPIPE, SIG_IGN);
-    catch_signal(SIGINT);
-    catch_signal(SIGTERM);
+    gp_process_on_interrupt(on_signal);
 }
 
 static gp_status train_in(const char *folder, gp_session *session, const gp_options *options, const gp_resume *resume,

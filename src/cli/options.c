@@ -42,7 +42,8 @@ const char *gp_options_help(void) {
            "snapshots as train.save_every says, and config.yaml, the configuration as it ran.\n"
            "Ctrl-C and SIGTERM end the run after the current step, with everything saved; a second one at once.\n"
            "Either is ignored if the parent process ignores it.\n"
-           "Exit status: 0 done; 1 the run failed; 2 the command line or the configuration is wrong.\n";
+           "Exit status: 0 done; 130 interrupted, saved; 1 the run failed; 2 the command line or the configuration is "
+           "wrong.\n";
 }
 
 /* "3:10", or "3" for one step. */

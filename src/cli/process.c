@@ -26,12 +26,35 @@ static void set_wait_policy(char **argv) {
     execv(path, argv);
 }
 
+/* No signal is lost while the program starts itself again: the mask and what is pending outlive execv, handlers do not.
+ */
+static void block_signals(void) {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+}
+
 /* A parent may have blocked signals, and the mask outlives its exec: SIGTERM would stay pending, and would not end the
  * program. What the parent ignores stays ignored, as nohup and the background jobs of a script want it. */
 static void unblock_signals(void) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void leave(int number) {
+    (void)number;
+    _exit(gp_status_exit(GP_INTERRUPTED));
+}
+
+void gp_process_on_interrupt(void (*handler)(int number)) {
+    static const int numbers[] = {SIGINT, SIGTERM};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART}, before;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < 2; i++) sigaddset(&action.sa_mask, numbers[i]);
+    for (size_t i = 0; i < 2; i++)
+        if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(numbers[i], &action, NULL);
 }
 
 /* What is freed goes back to the system, so that a large block of the start does not stay for the whole run: a large
@@ -50,9 +73,11 @@ static void survive_file_limit(void) {
 }
 
 void gp_process_begin(char **argv) {
-    unblock_signals();
+    block_signals();
     hold_standard_streams();
     set_wait_policy(argv);
+    gp_process_on_interrupt(leave);
+    unblock_signals();
     survive_file_limit();
     set_heap();
 }
@@ -60,6 +85,6 @@ void gp_process_begin(char **argv) {
 int gp_process_end(const char *program, gp_status status, gp_error *err) {
     if (status == GP_OK && (fflush(stdout) != 0 || ferror(stdout)))
         status = gp_fail(err, GP_IO, "standard output cannot be written");
-    if (status != GP_OK) fprintf(stderr, "%s: %s\n", program, err->text);
+    if (status != GP_OK && err->text[0]) fprintf(stderr, "%s: %s\n", program, err->text);
     return gp_status_exit(status);
 }

@@ -7,9 +7,13 @@
 
 #include "base/status.h"
 
-/* Before anything else. May start the program again, by execv, with the environment that its libraries want. */
+/* Before anything else. May start the program again, by execv, with the environment that its libraries want. SIGINT and
+ * SIGTERM end the program with exit status 130 from here on. */
 void gp_process_begin(char **argv);
-/* After all else: what is left to print, the error where there is one; returns the exit status. */
+/* SIGINT and SIGTERM call the handler, each with both blocked. A signal that the parent process ignores stays ignored
+ * (nohup, background jobs of a script). */
+void gp_process_on_interrupt(void (*handler)(int number));
+/* Last call of main: prints what is buffered, and the error if it has a sentence. Returns the exit status. */
 int gp_process_end(const char *program, gp_status status, gp_error *err);
 
 #endif

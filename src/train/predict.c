@@ -121,7 +121,7 @@ static gp_status predict_batches(predictor *p, gp_loader *loader, gp_error *err)
         GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
         if (!batch) return GP_OK;
         if (p->options->stop && *p->options->stop)
-            return gp_fail(err, GP_CANCELLED, "interrupted: %s is not written", p->options->path);
+            return gp_fail(err, GP_INTERRUPTED, "interrupted: %s is not written", p->options->path);
         GP_RETURN_IF_FAILED(predict_batch(p, batch, err));
     }
 }

@@ -25,7 +25,8 @@ typedef struct gp_train_options {
     const gp_resume *resume; /* what the run goes on from; NULL: it begins */
 } gp_train_options;
 
-/* Where the run is asked to stop, an evaluation under way is given up and leaves no event. GP_NUMERIC where a
+/* GP_INTERRUPTED, without a sentence: the run was asked to stop, and is saved. An evaluation under way is given up then
+ * and leaves no event. GP_NUMERIC where a
  * mini-batch's loss was not finite: that step was not applied, and the model is saved as it was before it. */
 GP_MUST_USE gp_status gp_train(gp_session *session, const gp_train_options *options, gp_error *err);
 

@@ -31,6 +31,15 @@ static gp_status save_model(gp_trainer *t, gp_error *err) {
     return status;
 }
 
+/* Of the snapshot of the end. One that was interrupted is not saved without it. */
+static gp_status say_unsaved(gp_trainer *t, const gp_error *cause, gp_error *err) {
+    if (t->interrupted)
+        return gp_fail(err, cause->status, "interrupted after step %" PRId64 ", and no snapshot was written: %s",
+                       t->step, cause->text);
+    gp_progress_warn(&t->progress, "no snapshot of the end was written: %s", cause->text);
+    return GP_OK;
+}
+
 /* A run that takes snapshots leaves one of its end, to be gone on with further; one that was asked to end leaves one in
  * any case. *wanted: whether it should; it stands where GP_OK is returned. */
 static gp_status save_snapshot(gp_trainer *t, bool *wanted, gp_error *err) {
@@ -126,8 +135,7 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     if (t->weights) {
         status = check_state(t, status, err);
         gp_status kept = save_snapshot(t, &snapshot, &later);
-        if (kept != GP_OK && status == GP_OK)
-            gp_progress_warn(&t->progress, "no snapshot of the end was written: %s", later.text);
+        if (kept != GP_OK && status == GP_OK) status = say_unsaved(t, &later, err);
         snapshot = snapshot && kept == GP_OK;
         gp_status saving = save_model(t, status == GP_OK ? err : &later);
         saved = saving == GP_OK;
@@ -147,5 +155,7 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     gp_account_result_destroy(&account);
     say_best(t);
     say_end(t, status, saved, snapshot, seconds);
-    return status;
+    if (status != GP_OK || !t->interrupted) return status;
+    if (err) *err = (gp_error){.status = GP_INTERRUPTED};
+    return GP_INTERRUPTED;
 }

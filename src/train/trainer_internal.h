@@ -91,7 +91,7 @@ GP_MUST_USE gp_status gp_trainer_save_now(gp_trainer *t, gp_error *err);
  * given up. */
 GP_MUST_USE gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err);
 /* Saves what the run reached also where a step was refused or a file broke; where workers failed there is nothing to
- * read it from. The first cause stays the error. */
+ * read it from. The first cause stays the error. GP_INTERRUPTED: the run was asked to end, and is saved. */
 GP_MUST_USE gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err);
 
 #endif

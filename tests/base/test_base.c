@@ -111,6 +111,7 @@ static void test_status_names(void **state) {
                {GP_CANCELLED, "cancelled", 1},
                {GP_INJECTED, "injected fault", 1},
                {GP_INTERNAL, "internal error", 1},
+               {GP_INTERRUPTED, "interrupted", 130},
                {(gp_status)1000, "unknown status", 1}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         assert_string_equal(gp_status_name(all[i].status), all[i].name);

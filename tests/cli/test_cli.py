@@ -266,7 +266,7 @@ class Usage(Group):
         for arguments in (["--help"], ["-h"], ["--help", "none.yaml"], ["-qh"]):
             process = self.expect(arguments, 0)
             self.assertTrue(process.out.startswith("usage: gpipe-train [options] config.yaml\n"))
-            for word in ("-o DIR", "--set", "--plan", "--force", "-q", "-v", "Exit status: 0 done; 1 ", "Ctrl-C"):
+            for word in ("-o DIR", "--set", "--plan", "--force", "-q", "-v", "Exit status: 0 done; 130 ", "Ctrl-C"):
                 self.assertIn(word, process.out)
         process = self.expect(["--version"], 0)
         self.assertRegex(process.out, r"\Agpipe-train \d+\.\d+\.\d+\n\Z")
@@ -555,7 +555,7 @@ class Signals(Group):
                     self.await_steps(process, folder, 20)
                     process.send_signal(number)
                     out, err = process.communicate(timeout=PATIENCE)
-                    self.assertEqual((process.returncode, err), (0, ""))
+                    self.assertEqual((process.returncode, err), (130, ""))
                     steps = sum(line["event"] == "step" for line in read_lines(folder))
                     self.expect_whole(folder, "interrupted", steps)
                     sentence = "interrupted after %d of 4000000000 steps; model and snapshot saved in %s: --resume goes on\n" % (
@@ -632,7 +632,7 @@ train: {epochs: 1000}
         self.await_steps(process, folder, steps + 20)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
-        self.assertEqual(process.returncode, 0)
+        self.assertEqual(process.returncode, 130)
 
     def test_ctrl_c_on_a_terminal(self):
         """The line that is rewritten, and the key itself."""
@@ -662,7 +662,7 @@ train: {epochs: 1000}
             if not got:
                 break
             seen += got
-        self.assertEqual(process.wait(timeout=PATIENCE), 0)
+        self.assertEqual(process.wait(timeout=PATIENCE), 130)
         self.assertRegex(seen, r"\x1b\[K(\^C)?\r\n(report: [^\r]*\r\n( [^\r]*\r\n)+)?interrupted after \d+ of 4000000000 steps; "
                          r"model and snapshot saved in run: --resume goes on\r\n\Z")
 
@@ -1215,7 +1215,7 @@ class Predictions(Group):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
-        self.assertEqual((process.returncode, out, err), (1, "", "gpipe-train: interrupted: y is not written\n"))
+        self.assertEqual((process.returncode, out, err), (130, "", "gpipe-train: interrupted: y is not written\n"))
         self.assertEqual(sorted(os.listdir(self.folder)), there)
 
 

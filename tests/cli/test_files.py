@@ -448,14 +448,52 @@ class Signals(Files):
             self.assertEqual(int(re.search(r"^SigBlk:\s*(\w+)", file.read(), re.M).group(1), 16), 0)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
-        self.assertEqual((process.returncode, read_lines(self.path("run"))[-1]["status"]), (0, "interrupted"))
+        self.assertEqual((process.returncode, read_lines(self.path("run"))[-1]["status"]), (130, "interrupted"))
 
     def test_a_blocked_signal_ends_what_only_prints(self):
         """Pending while it was blocked, it comes when the program unblocks it."""
         def prepare():
             signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
             os.kill(os.getpid(), signal.SIGTERM)
-        self.assertEqual(self.run_program("--plan", "c.yaml", prepare=prepare).returncode, -signal.SIGTERM)
+        self.assertEqual(self.run_program("--plan", "c.yaml", prepare=prepare).returncode, 130)
+
+    def test_a_shell_goes_on_only_after_a_whole_run(self):
+        """A run, a prediction and a balance that are interrupted: gpipe-train … && next."""
+        self.expect([*QUICK, "-o", "run", "c.yaml"], 0)
+        endless = "data.eval={synthetic: {samples: 50000000}}"
+        for line, sign in (('"$0" -q -o new --set train.steps=4000000000 c.yaml', "new/metrics.jsonl"),
+                           ('"$0" -q -o run --predict y --set "%s" c.yaml' % endless, "y.tmp"),
+                           ('"$1" --seconds 86400 -o p.json c.yaml > /dev/null', None)):
+            for number in (signal.SIGINT, signal.SIGTERM):
+                with self.subTest(line=line, number=number):
+                    test_cli.shutil.rmtree(self.path("new"), ignore_errors=True)
+                    shell = subprocess.Popen(["bash", "-c", "trap : INT TERM; { %s; } && echo next; echo $?" % line, TRAIN, BALANCE],
+                                             cwd=self.folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                             start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+                    self.await_begin(shell, sign)
+                    os.killpg(shell.pid, number)
+                    self.assertEqual(shell.communicate(timeout=PATIENCE)[0], "130\n")
+                    self.assertEqual(os.path.exists(self.path("new/model.safetensors")), line.startswith('"$0" -q -o new'))
+        self.assertFalse(os.path.exists(self.path("p.json")) or os.path.exists(self.path("y")))
+
+    @staticmethod
+    def catches(process, number):
+        """Whether it is the program, and has begun."""
+        with open("/proc/%s/status" % process) as file:
+            caught = int(re.search(r"^SigCgt:\s*(\w+)", file.read(), re.M).group(1), 16)
+        return os.readlink("/proc/%s/exe" % process) == os.path.realpath(BALANCE) and caught >> number - 1 & 1
+
+    def await_begin(self, shell, sign):
+        """Until the program writes the file that begins with `sign`; None: until it has begun."""
+        def begun():
+            if sign:
+                folder, name = os.path.split(self.path(sign))
+                return os.path.isdir(folder) and any(entry.startswith(name) for entry in os.listdir(folder))
+            with open("/proc/%d/task/%d/children" % (shell.pid, shell.pid)) as file:
+                return any(self.catches(child, signal.SIGTERM) for child in file.read().split())
+        while not begun():
+            self.assertIsNone(shell.poll())
+            test_cli.time.sleep(0.005)
 
 
 # What a terminal acts on, or what moves the text around it; each is one '?' when it is printed.

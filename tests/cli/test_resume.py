@@ -33,7 +33,7 @@ class Resume(Runs):
         self.await_lines(process, more)
         process.send_signal(number)
         out, errors = process.communicate(timeout=PATIENCE)
-        self.assertEqual((process.returncode, errors), (0, ""))
+        self.assertEqual((process.returncode, errors), (0 if re.search(r"^done: ", out, re.M) else 130, ""))
         return out
 
     def interrupt_before_the_end(self, number, more, *arguments):
@@ -291,6 +291,15 @@ class Resume(Runs):
                              r"\S+/step-\d{8}.safetensors.tmp-\d+-0: cannot be written: File too large")
         self.assertEqual(len(warnings), 3)
         self.assertEqual(os.listdir(os.path.join(self.run_folder, "snapshots")), [])
+        # An interrupted run is not saved without one.
+        self.mark = time.time_ns()
+        process = self.start("--force", "--set", "train={steps: 4000000000}", prepare=lambda: limit_files(OPTIONS.program, model + 1000))
+        self.await_lines(process, 2)
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=PATIENCE)
+        self.assertRegex(err, r"^gpipe-train: interrupted after step \d+, and no snapshot was written: \S+: cannot be written: File too "
+                         r"large; raise the limit on the size of files \(ulimit -f\)\n$")
+        self.assertEqual(process.returncode, 1)
         # Later ones are written where there is room again.
         self.run_program(*small, "--force")
         self.assertEqual(len(snapshots(self.run_folder)), 2)
