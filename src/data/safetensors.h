@@ -60,9 +60,9 @@ typedef struct gp_safetensors_item {
 GP_MUST_USE gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
                                            const char *const *metadata, gp_error *err);
 
-/* Whether a file of these items can be: the same failures, and nothing is written. */
+/* Whether a file of these items can be: the same failures, and nothing is written. *bytes: its size. */
 GP_MUST_USE gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *items, size_t count,
-                                           const char *const *metadata, gp_error *err);
+                                           const char *const *metadata, uint64_t *bytes, gp_error *err);
 
 /* The same for a file that is written as it comes: the items' `data` are not looked at, and their bytes are added one
  * after another. Ended as gp_file_end does; GP_INTERNAL where it is ended well with too few bytes or too many. */

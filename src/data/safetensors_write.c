@@ -151,11 +151,17 @@ gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *item
 }
 
 gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *items, size_t count,
-                               const char *const *metadata, gp_error *err) {
+                               const char *const *metadata, uint64_t *bytes, gp_error *err) {
     char *head = NULL;
-    size_t bytes = 0;
-    gp_status status = build_head(path, items, count, metadata, &head, &bytes, err);
+    size_t all = 0;
+    gp_status status = build_head(path, items, count, metadata, &head, &all, err);
     free(head);
+    for (size_t i = 0; i < count && status == GP_OK; i++) {
+        size_t its = 0;
+        status = item_bytes(path, &items[i], &its, err);
+        if (!gp_size_add(all, its, &all)) all = SIZE_MAX;
+    }
+    if (status == GP_OK) *bytes = all;
     return status;
 }
 

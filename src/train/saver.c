@@ -19,6 +19,7 @@ struct gp_saver {
     char *folder, *config;
     int64_t keep;
     gp_safetensors_item *items;
+    gp_saver_sizes sizes;
     bool started;
     pthread_t thread;
 
@@ -137,13 +138,23 @@ static gp_status reserve(gp_saver *saver, gp_error *err) {
 }
 
 /* Found out now, and not when hours of training are to be saved. */
-static gp_status check_possible(const gp_saver *saver, gp_error *err) {
+static gp_status check_possible(gp_saver *saver, gp_error *err) {
+    static const char *const metadata[] = {"format", "pt", "step, accuracy", "of 20 digits and of 20 digits at most",
+                                           NULL};
+    gp_saver_sizes *sizes = &saver->sizes;
     char *path = NULL;
     GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", saver->folder));
-    gp_status status = gp_snapshot_can_be(path, saver->items, (size_t)saver->layout.count, saver->config, err);
+    gp_status status =
+        gp_snapshot_can_be(path, saver->items, (size_t)saver->layout.count, saver->config, &sizes->snapshot, err);
     free(path);
-    if (status != GP_OK) gp_error_context(err, "no snapshot of this run could be written: ");
-    return status;
+    if (status != GP_OK) return gp_error_context(err, "no snapshot of this run could be written: ");
+    sizes->config = strlen(saver->config);
+    return gp_safetensors_check("model.safetensors", saver->items, (size_t)saver->layout.params, metadata,
+                                &sizes->model, err);
+}
+
+gp_saver_sizes gp_saver_file_sizes(const gp_saver *saver) {
+    return saver->sizes;
 }
 
 static gp_status prepare(gp_saver *saver, const gp_plan *plan, const char *folder, const char *config, gp_error *err) {

@@ -15,6 +15,11 @@ typedef struct gp_saver gp_saver;
  * snapshots would exceed what a file may have. */
 GP_MUST_USE gp_status gp_saver_create(const gp_plan *plan, const char *folder, const char *config, int64_t keep,
                                       gp_saver **out, gp_error *err);
+/* Bytes of the run's files, at most; the digits of numbers in them vary. */
+typedef struct gp_saver_sizes {
+    uint64_t model, snapshot, config;
+} gp_saver_sizes;
+gp_saver_sizes gp_saver_file_sizes(const gp_saver *saver);
 /* Waits for what is being written. */
 void gp_saver_destroy(gp_saver **saver);
 

@@ -213,13 +213,13 @@ gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, 
 
 /* With room for the numbers and the checksum, which are not known yet. */
 gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items, size_t count, const char *config,
-                             gp_error *err) {
+                             uint64_t *bytes, gp_error *err) {
     enum { ROOM = (REACHED_COUNT + 2) * 2 * NUMBER };
     char room[ROOM + 1];
     memset(room, '0', ROOM);
     room[ROOM] = '\0';
     const char *metadata[] = {"config", config, "snapshot", room, NULL};
-    return gp_safetensors_check(path, items, count, metadata, err);
+    return gp_safetensors_check(path, items, count, metadata, bytes, err);
 }
 
 static gp_status read_number(const gp_safetensors *file, const char *path, const char *key, bool whole,

@@ -59,9 +59,9 @@ bool gp_snapshot_is_name(const char *name);
 GP_MUST_USE gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
                                         const gp_reached *reached, const char *config, gp_error *err);
 
-/* Whether one can be written at all: there are bounds for its tensors and its header. */
+/* Whether one can be written at all: there are bounds for its tensors and its header. *bytes: its size at most. */
 GP_MUST_USE gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items, size_t count,
-                                         const char *config, gp_error *err);
+                                         const char *config, uint64_t *bytes, gp_error *err);
 
 typedef struct gp_snapshot {
     gp_safetensors *file; /* owned */

@@ -1,10 +1,12 @@
 /* The trainer before its first step. */
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/replace.h"
+#include "train/disk.h"
 #include "train/folder.h"
 #include "train/inputs.h"
 #include "train/loaders.h"
@@ -99,6 +101,35 @@ static gp_status remove_stale(const gp_trainer *t, gp_error *err) {
     return GP_OK;
 }
 
+/* Snapshots that the run and those before it would leave, if none were removed. A run without train.save_every writes
+ * one when it is interrupted. */
+static int64_t count_snapshots(const gp_trainer *t) {
+    const gp_every *every = &t->session->config->train.save_every;
+    const gp_resume *resume = t->options->resume;
+    int64_t steps = t->session->steps, done = resume ? resume->snapshot.reached.step : 0;
+    int64_t period = gp_time_steps(every->time, t->length.epoch_steps), *stand = NULL;
+    int before = 0;
+    if (every->minutes > 0) return INT64_MAX;
+    if (resume && gp_snapshot_list(t->options->folder, &stand, &before, NULL) == GP_OK) free(stand);
+    if (steps == 0 || period == 0) return before + (steps > 0);
+    return before + steps / period - done / period + (steps % period != 0);
+}
+
+/* Before the first step, rather than when hours of training are to be saved. */
+static gp_status check_disk(const gp_trainer *t, gp_error *err) {
+    const gp_train_config *config = &t->session->config->train;
+    const gp_saver_sizes sizes = gp_saver_file_sizes(t->saver);
+    const gp_disk_use use = {.model = sizes.model,
+                             .snapshot = sizes.snapshot,
+                             .config = sizes.config,
+                             .best = t->session->eval != NULL,
+                             .keep = config->keep,
+                             .snapshots = count_snapshots(t),
+                             .saves_by_time = config->save_every.time.count > 0 || config->save_every.minutes > 0};
+    const char *folder = t->options->folder;
+    return gp_disk_check(&use, folder, gp_disk_free(folder), gp_disk_held(folder, config->init), err);
+}
+
 static gp_status begin(gp_trainer *t, gp_error *err) {
     const gp_train_config *config = &t->session->config->train;
     if (config->init)
@@ -162,9 +193,10 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
     if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
     GP_RETURN_IF_FAILED(start_saver(t, err));
+    GP_RETURN_IF_FAILED(remove_stale(t, err));
+    GP_RETURN_IF_FAILED(check_disk(t, err));
     GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
     GP_RETURN_IF_FAILED(create_loaders(t, err));
-    GP_RETURN_IF_FAILED(remove_stale(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
     GP_RETURN_IF_FAILED(write_config(t, err));
     return open_metrics(t, err);

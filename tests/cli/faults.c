@@ -4,7 +4,8 @@
  * GP_FAULTS_FOLDER: the folder, as the kernel calls it. GP_FAULTS_LOG: a file that gets a line per call, "write NAME".
  * GP_FAULTS: `kill-before N`, `kill-within N` (half of what call N was to write), `kill-after N`; `fail N M ERRNO`:
  * calls N … N+M−1, of those that need room; `short SEED`: writes take some of the bytes; `stop-before N`: the process
- * stops (SIGSTOP) before call N, and goes on after SIGCONT. Any thread may call. */
+ * stops (SIGSTOP) before call N, and goes on after SIGCONT. GP_FAULTS_FREE: bytes that each file system has free
+ * ("unknown": it does not say). Any thread may call. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -131,6 +133,18 @@ int rename(const char *from, const char *to) {
 int unlink(const char *path) {
     long number = count_call("unlink", within(path));
     return done(number, REAL(unlink)(path));
+}
+
+/* Less is free for users than for root. */
+int statvfs(const char *path, struct statvfs *about) {
+    const char *bytes = getenv("GP_FAULTS_FREE");
+    int result = REAL(statvfs)(path, about);
+    if (result != 0 || !bytes) return result;
+    about->f_frsize = 1;
+    about->f_bavail = strtoul(bytes, NULL, 10);
+    about->f_blocks = strcmp(bytes, "unknown") == 0 ? 0 : about->f_bavail + (1UL << 40);
+    about->f_bfree = about->f_blocks;
+    return 0;
 }
 
 int mkdir(const char *path, mode_t rights) {

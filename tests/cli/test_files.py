@@ -339,6 +339,48 @@ class Inputs(Files):
         self.expect(["-q", "-o", "run", "--force", "--set", "train.init=run/model.safetensors", "c.yaml"], 0)
 
 
+class Disk(Files):
+    """Free space is checked before the first step."""
+
+    def setUp(self):
+        super().setUp()
+        if not FAULTS:
+            self.skipTest("the library that changes calls is not built here")
+        # Files of megabytes: what a file system rounds up does not count.
+        self.write("c.yaml", CONFIG.replace("train: {epochs: 2}", "train: {steps: 60, save_every: 10, keep: 3}").replace(
+            "- flatten\n", "- flatten\n    - linear: {out: 2000}\n"))
+
+    def run_with(self, space, *arguments):
+        environment = {**os.environ, "LD_PRELOAD": FAULTS, "GP_FAULTS_FREE": str(space)}
+        return self.run_program("-q", "-o", "run", *arguments, "c.yaml", env=environment)
+
+    def test_a_run_that_would_not_fit(self):
+        """Refused with the sizes; what is there stays."""
+        self.assertEqual(self.run_with("unknown", "--set", "train.steps=30").returncode, 0)
+        size = lambda name: os.path.getsize(self.path("run/" + name))
+        snapshot = size("snapshots/step-00000030.safetensors")
+        models = size("model.safetensors") + size("best.safetensors")
+        few, before = 1 << 17, self.everything()
+        beside = models + 3 * snapshot + size("config.yaml")
+        for arguments, space, fits in ((["--force"], snapshot // 2, False), (["--resume"], snapshot // 2, False),
+                                       (["--resume"], snapshot + few, True), (["--force"], snapshot + few, True)):
+            done = self.run_with(space, *arguments)
+            if fits:
+                self.assertEqual((done.returncode, done.err), (0, ""))
+                continue
+            self.assertRegex(done.err, r"\Agpipe-train: run: the run needs up to [\d.]+ MiB of disk space, but its file system has "
+                             r"\S+ MiB free, and the run's old files there take [\d.]+ MiB \(model.safetensors 1\S+ MiB, "
+                             r"best.safetensors 1\S+ MiB, 4 snapshots of 2\S+ MiB \(train.keep: 3\)\): free \S+ MiB, choose a "
+                             r"folder on another file system with -o, or set train.keep to 2\n\Z")
+            self.assertEqual(done.returncode, 1)
+            self.assertEqual(self.everything(), before)
+        test_cli.shutil.rmtree(self.path("run"))
+        self.assertEqual(self.run_with(beside).returncode, 1)
+        self.assertEqual(os.listdir(self.path("run")), [])
+        done = self.run_with(beside + snapshot + few)
+        self.assertEqual((done.returncode, done.err), (0, ""))
+
+
 class Special(Files):
     """What is no regular file is refused with a sentence, and not waited for."""
 
@@ -584,7 +626,7 @@ class Printed(Files):
             self.expect(["c.yaml"], 2, "gpipe-train: c.yaml:6:20: the name holds a control character\n")
 
 
-GROUPS = {"temporary": Temporary, "links": Links, "inputs": Inputs, "special": Special, "signals": Signals, "printed": Printed}
+GROUPS = {"temporary": Temporary, "links": Links, "inputs": Inputs, "disk": Disk, "special": Special, "signals": Signals, "printed": Printed}
 
 if __name__ == "__main__":
     if sys.argv[3:4] == ["--faults"]:
