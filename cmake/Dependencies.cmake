@@ -20,7 +20,6 @@ if(NOT dnnl_FOUND)
     IMPORTED_LOCATION ${GP_ONEDNN_LIBRARY}
     INTERFACE_INCLUDE_DIRECTORIES ${GP_ONEDNN_INCLUDE})
   set(CMAKE_BUILD_RPATH ${GP_ONEDNN_DIR}/lib)
-  set(CMAKE_INSTALL_RPATH ${GP_ONEDNN_DIR}/lib)
 endif()
 # omp_set_num_threads: the runtime that oneDNN is linked with; clang would bring another.
 find_library(GP_GOMP_LIBRARY NAMES libgomp.so.1 REQUIRED)

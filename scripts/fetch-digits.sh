@@ -22,6 +22,10 @@ fail() {
     exit 1
 }
 
+# Before the download, so that nothing is fetched in vain.
+mkdir -p "$folder" 2> "$temporary/log" && [ -w "$folder" ] ||
+    fail "cannot write into $folder: name another folder, as in fetch-digits.sh data/digits"
+
 python3 -m pip --version > "$temporary/log" 2>&1 ||
     fail "python3 -m pip does not run: install pip (Debian: apt-get install python3-pip)"
 
