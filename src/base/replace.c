@@ -73,7 +73,9 @@ static gp_status open_temporary(const char *path, char **out, int *out_fd, gp_er
         free(temporary);
         if (why != EEXIST) return GP_IO;
     }
-    return gp_fail(err, GP_IO, "%s: %d temporary files of other runs stand beside it", path, TEMPORARY_NAMES);
+    return gp_fail(err, GP_IO,
+                   "%s: %d temporary files of other runs exist (%s%s*): remove those of runs that have ended", path,
+                   TEMPORARY_NAMES, path, mark);
 }
 
 static gp_status write_part(int fd, const char *path, const gp_bytes *part, gp_error *err) {
@@ -90,10 +92,11 @@ static gp_status write_part(int fd, const char *path, const gp_bytes *part, gp_e
 
 gp_status gp_file_sync(const char *path, gp_error *err) {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* never waits for the writer of a FIFO */
+    char text[GP_WRITE_ERROR_TEXT];
     gp_status status = GP_OK;
     /* Some file systems cannot sync a folder and say EINVAL; there is nothing more to do there. */
     if (fd < 0 || (calls->fsync(fd) != 0 && errno != EINVAL))
-        status = gp_fail(err, GP_IO, "%s: cannot be synced: %s", path, strerror(errno));
+        status = gp_fail(err, GP_IO, "%s: cannot be synced: %s", path, gp_write_error(text, errno));
     if (fd >= 0) close(fd);
     return status;
 }
@@ -173,7 +176,7 @@ gp_status gp_file_check_kind(const char *path, const char *head, const char *kin
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     bool same = fd >= 0 && read(fd, found, length) == (ssize_t)length && memcmp(found, head, length) == 0;
     if (fd >= 0) close(fd);
-    return same ? GP_OK : gp_fail(err, GP_IO, "%s: is there, and is no %s: choose another name", path, kind);
+    return same ? GP_OK : gp_fail(err, GP_IO, "%s: the file exists, and is not a %s: choose another name", path, kind);
 }
 
 bool gp_file_is(const char *path, const char *other) {
@@ -192,7 +195,7 @@ static gp_status find_target(const char *path, char **out, bool *exists, struct 
         return gp_fail(err, GP_IO, "%s: cannot be looked at: %s", path, strerror(errno));
     }
     if (!S_ISREG(about->st_mode))
-        return gp_fail(err, GP_IO, "%s: is not a regular file, and is not replaced by one", path);
+        return gp_fail(err, GP_IO, "%s: is not a regular file, and cannot be replaced: choose another name", path);
     *exists = true;
     char *real = realpath(path, NULL);
     if (!real) return gp_fail(err, GP_IO, "%s: cannot be found: %s", path, strerror(errno));
@@ -240,13 +243,15 @@ gp_status gp_file_end(gp_replacing **it, gp_status status, gp_error *err) {
     if (status == GP_OK && calls->fsync(file->fd) != 0)
         status = gp_fail(err, GP_IO, "%s: cannot be synced: %s", file->temporary, gp_write_error(text, errno));
     if (status == GP_OK && calls->rename(file->temporary, file->path) != 0)
-        status = gp_fail(err, GP_IO, "%s: cannot be renamed to %s: %s", file->temporary, file->path, strerror(errno));
+        status = gp_fail(err, GP_IO, "%s: cannot be renamed to %s: %s", file->temporary, file->path,
+                         gp_write_error(text, errno));
     if (status != GP_OK) unlink(file->temporary);
     /* Last, since the lock goes with it. The file is synced, so nothing is left that closing could fail to write. */
     close(file->fd);
     if (status == GP_OK) {
         status = sync_folder(file->path, err);
-        if (status != GP_OK) gp_error_context(err, "%s stands, but its folder may lose it: ", file->path);
+        if (status != GP_OK)
+            gp_error_context(err, "%s was written, but a crash of the machine may still lose it: ", file->path);
     }
     free(file->temporary);
     free(file->path);

@@ -20,7 +20,7 @@ static gp_status read_open_file(int file, const char *path, size_t most, const c
     if (fstat(file, &info) != 0) return gp_fail(err, GP_CONFIG, "%s: cannot be read: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return refuse_kind(info.st_mode, path, err);
     if ((unsigned long long)info.st_size > most)
-        return gp_fail(err, GP_CONFIG, "%s: %lld bytes are too large for %s, which may have %zu", path,
+        return gp_fail(err, GP_CONFIG, "%s: the file has %lld bytes, but %s may have at most %zu", path,
                        (long long)info.st_size, what, most);
     size_t size = (size_t)info.st_size, used = 0;
     GP_RETURN_IF_FAILED(GP_NEW(text, size + 1, err));

@@ -120,7 +120,7 @@ gp_status gp_balance_options_parse(int argc, char **argv, gp_balance_options *ou
     gp_status status = gp_words_take(&rest, &taker, err);
     bool informs = options.help || options.version;
     if (status == GP_OK && !informs && !options.config && !options.simulate)
-        status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-balance [options] config.yaml");
+        status = gp_fail(err, GP_USAGE, "no configuration is given; usage: gpipe-balance [options] config.yaml");
     if (status == GP_OK && !informs)
         status = options.simulate ? check_simulation(&options, err) : check_together(&options, err);
     if (status != GP_OK) {

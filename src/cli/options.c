@@ -11,39 +11,66 @@
 
 enum { TRACED_STEPS = 100 };
 
-static const char *const known[] = {"--set",   "--plan",        "--expand",  "--resume",  "--force",
-                                    "--trace", "--trace-steps", "--predict", "--weights", "--processors",
-                                    "--help",  "--version",     NULL};
+static const char *const known[] = {"--set",        "--plan",  "--svg",         "--expand",  "--resume",
+                                    "--force",      "--trace", "--trace-steps", "--predict", "--weights",
+                                    "--processors", "--help",  "--version",     NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
            "\n"
-           "Trains the network that config.yaml describes, cut into pipeline stages.\n"
+           "Trains the network that config.yaml describes, as a pipeline: the network is cut into stages, and each\n"
+           "stage runs on its own worker.\n"
            "\n"
-           "  -o DIR                run folder (default: runs/<name of the configuration>)\n"
-           "  --resume              go on with the run in the folder, from its newest snapshot\n"
-           "  --force               write over a run that the folder holds\n"
-           "  --set key.path=value  change the configuration; may be repeated\n"
-           "  --plan                print stages, copies, memory, schedule and expected time; train nothing\n"
-           "  --processors N        with --plan: predict for N processors (default: those that it may use)\n"
-           "  --svg FILE            with --plan: draw a mini-batch as a timeline, its memory below, for a browser\n"
-           "  --expand              print the configuration with its model as a list of layers; train nothing\n"
-           "  --predict FILE        write what the trained model makes of data.eval, as tensor y; train nothing\n"
-           "  --weights FILE        the model that predicts (default: model.safetensors of the run folder)\n"
-           "  --trace FILE          write a timeline that ui.perfetto.dev shows: every instruction of every worker\n"
-           "  --trace-steps A:B     of steps A to B (1:100); of one step: A\n"
-           "  -q                    print nothing but errors\n"
-           "  -v                    print the plan before training, norms per layer with every evaluation, and what\n"
-           "                        each worker's time went to; with --plan, the workers' programs too\n"
-           "  --help, --version\n"
+           "Examples:\n"
+           "  gpipe-train net.yaml            train; the run folder is runs/net\n"
+           "  gpipe-train --plan net.yaml     print stages, memory and predicted time; train nothing\n"
+           "  gpipe-train --resume net.yaml   continue after Ctrl-C or a crash\n"
+           "  gpipe-train -o runs/slow --set optimizer.sgd.lr=0.001 net.yaml\n"
+           "                                  train with another learning rate, in another run folder\n"
+           "  gpipe-train --predict y.safetensors --weights runs/net/best.safetensors net.yaml\n"
+           "                                  write what the best model predicts for data.eval\n"
            "\n"
-           "No output may be a file that the configuration reads. The run folder may be a link; its files may not.\n"
-           "The run folder gets metrics.jsonl, model.safetensors, best.safetensors where train.eval_every is set,\n"
-           "snapshots as train.save_every says, and config.yaml, the configuration as it ran.\n"
-           "Ctrl-C and SIGTERM end the run after the current step, with everything saved; a second one at once.\n"
-           "Either is ignored if the parent process ignores it.\n"
-           "Exit status: 0 done; 130 interrupted, saved; 1 the run failed; 2 the command line or the configuration is "
-           "wrong.\n";
+           "Training:\n"
+           "  -o DIR                run folder, where the run writes its files (default: runs/net for net.yaml)\n"
+           "  --resume              continue the run in the run folder, from its newest snapshot\n"
+           "  --force               start again in a used run folder; its models and snapshots are removed\n"
+           "  --set key.path=value  change one value of the configuration, as in --set data.batch=32. May be repeated\n"
+           "  --trace FILE          write a timeline of every instruction of every worker; https://ui.perfetto.dev "
+           "opens it\n"
+           "  --trace-steps A:B     record steps A to B (default: 1:100); A alone is one step\n"
+           "\n"
+           "Instead of training:\n"
+           "  --plan                print stages, copies, memory, schedule and predicted time\n"
+           "  --svg FILE            with --plan: draw the schedule of a mini-batch and its memory, for a browser\n"
+           "  --processors N        with --plan: predict for N processors (default: those that the program may use)\n"
+           "  --expand              print the configuration with its model as a list of layers\n"
+           "  --predict FILE        write the output of a trained model for data.eval to FILE (safetensors, tensor y)\n"
+           "  --weights FILE        with --predict: the trained model. By default model.safetensors of the run "
+           "folder,\n"
+           "                        the model after the last step. For the model of the best evaluation, name\n"
+           "                        best.safetensors of the run folder\n"
+           "\n"
+           "Printing:\n"
+           "  -q                    print only warnings and errors\n"
+           "  -v                    also print the plan, the norms of each layer at each evaluation, and the time of "
+           "each\n"
+           "                        worker; with --plan, the instructions of each worker\n"
+           "  -h, --help            print this text\n"
+           "  --version             print the version\n"
+           "\n"
+           "The run folder gets:\n"
+           "  metrics.jsonl         loss, learning rate and time of each step; each evaluation\n"
+           "  model.safetensors     the model after the last step\n"
+           "  best.safetensors      the model of the best evaluation so far, when there is data.eval\n"
+           "  snapshots/            what --resume needs: at every train.save_every, and when the run is interrupted\n"
+           "  config.yaml           the configuration as it ran\n"
+           "\n"
+           "The run folder may be a symbolic link; its files may not. No output may be a file that the configuration "
+           "reads.\n"
+           "Ctrl-C and SIGTERM end the run after the current step and save it. A second one ends it at once, unsaved.\n"
+           "A signal that the parent process ignores stays ignored.\n"
+           "Exit status: 0 done; 130 interrupted, and the run is saved; 1 the run failed; 2 the command line or the\n"
+           "configuration is wrong.\n";
 }
 
 /* "3:10", or "3" for one step. */
@@ -109,7 +136,8 @@ static gp_status take_short(void *taking, const char *word, gp_words *rest, gp_e
 
 static gp_status check_prediction(const gp_options *options, gp_error *err) {
     if (options->weights && !options->predict)
-        return gp_fail(err, GP_USAGE, "option --weights goes with --predict; a run begins with those of train.init");
+        return gp_fail(err, GP_USAGE,
+                       "option --weights needs --predict; a training run takes its initial weights from train.init");
     if (!options->predict) return GP_OK;
     if (!*options->predict) return gp_fail(err, GP_USAGE, "option --predict needs the name of a file");
     if (options->weights && !*options->weights)
@@ -120,24 +148,22 @@ static gp_status check_prediction(const gp_options *options, gp_error *err) {
                         : options->expand     ? "--expand"
                         : options->trace.path ? "--trace"
                                               : NULL;
-    return other ? gp_fail(err, GP_USAGE, "--predict only predicts: %s does not go with it", other) : GP_OK;
+    return other ? gp_fail(err, GP_USAGE, "--predict trains nothing: %s cannot be used with it", other) : GP_OK;
 }
 
 static gp_status check_together(const gp_options *options, gp_error *err) {
     if (options->resume && options->force)
-        return gp_fail(err, GP_USAGE, "--resume goes on with a run and --force writes over it: one of them");
-    if (options->plan && options->expand)
-        return gp_fail(err, GP_USAGE, "either --plan or --expand: each prints, and trains nothing");
-    if (options->svg && !options->plan) return gp_fail(err, GP_USAGE, "option --svg goes with --plan");
+        return gp_fail(err, GP_USAGE, "--resume continues a run, and --force replaces it: use one of them");
+    if (options->plan && options->expand) return gp_fail(err, GP_USAGE, "--plan and --expand cannot be used together");
+    if (options->svg && !options->plan) return gp_fail(err, GP_USAGE, "option --svg needs --plan");
     if (options->svg && !*options->svg) return gp_fail(err, GP_USAGE, "option --svg needs the name of a file");
     if (options->processors && !options->plan)
-        return gp_fail(err, GP_USAGE,
-                       "option --processors goes with --plan: a run uses the processors that it may use");
+        return gp_fail(err, GP_USAGE, "option --processors needs --plan: a run uses the processors that it may use");
     if (options->folder && !*options->folder) return gp_fail(err, GP_USAGE, "option -o needs the name of a folder");
     if (options->trace.path && !*options->trace.path)
         return gp_fail(err, GP_USAGE, "option --trace needs the name of a file");
     if (options->trace.last && !options->trace.path)
-        return gp_fail(err, GP_USAGE, "option --trace-steps goes with --trace FILE");
+        return gp_fail(err, GP_USAGE, "option --trace-steps needs --trace FILE");
     return check_prediction(options, err);
 }
 
@@ -149,7 +175,7 @@ gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err
     gp_status status = gp_words_take(&rest, &taker, err);
     bool informs = options.help || options.version;
     if (status == GP_OK && !informs && !options.config)
-        status = gp_fail(err, GP_USAGE, "which configuration? usage: gpipe-train [options] config.yaml");
+        status = gp_fail(err, GP_USAGE, "no configuration is given; usage: gpipe-train [options] config.yaml");
     if (status == GP_OK && !informs) status = check_together(&options, err);
     if (status != GP_OK) {
         gp_options_fini(&options);

@@ -55,7 +55,7 @@ gp_status gp_words_take(gp_words *rest, const gp_words_taker *taker, gp_error *e
         else if (!only_names && word[0] == '-' && word[1])
             GP_RETURN_IF_FAILED(taker->take_short(taker->options, word, rest, err));
         else if (*taker->config)
-            return gp_fail(err, GP_USAGE, "one configuration at a time: %s is one too many", word);
+            return gp_fail(err, GP_USAGE, "only one configuration may be given; %s is the second", word);
         else
             *taker->config = word;
     }

@@ -72,7 +72,7 @@ static gp_status refuse_link(const char *path, gp_error *err) {
     return gp_fail(
         err, GP_USAGE,
         "%s: is a symbolic link to %s, and a run writes only into its own folder: remove the link, or choose "
-        "another folder with -o, which may be a link itself",
+        "another folder with -o (the folder itself may be a link)",
         path, to);
 }
 
@@ -113,8 +113,8 @@ gp_status gp_folder_check_unused(const char *path, gp_error *err) {
         free(file);
         if (used)
             return gp_fail(err, GP_USAGE,
-                           "%s holds a run already (%s): choose another folder with -o, --resume to go on with "
-                           "it, or --force to write over it",
+                           "%s already holds a run (%s): choose another folder with -o, continue that run with "
+                           "--resume, or replace it with --force",
                            path, run_files[i]);
     }
     return GP_OK;
@@ -131,8 +131,8 @@ gp_status gp_folder_check_config(const char *path, const char *config, gp_error 
     free(file);
     if (!same || ours) return GP_OK;
     return gp_fail(err, GP_USAGE,
-                   "%s: the run's config.yaml would be written over %s itself: choose another folder with -o", path,
-                   config);
+                   "%s: the run would write its config.yaml over the configuration %s: choose another folder with -o",
+                   path, config);
 }
 
 /* The file descriptor stays open: with the process the kernel closes it, and the lock goes. */
@@ -143,7 +143,7 @@ gp_status gp_folder_lock(const char *path, gp_error *err) {
     close(fd);
     if (why != EWOULDBLOCK) return GP_OK;
     return gp_fail(err, GP_USAGE,
-                   "%s is in use by another gpipe-train: wait for its end, or choose another folder with -o", path);
+                   "%s is in use by another gpipe-train: wait until it ends, or choose another folder with -o", path);
 }
 
 gp_status gp_folder_default(const char *config_path, char **out, gp_error *err) {

@@ -51,8 +51,8 @@ static gp_status refuse_other(const char *path, gp_error *err) {
     }
     gp_safetensors_close(&file);
     if (ours) return GP_OK;
-    return gp_fail(err, GP_USAGE, "--predict %s: is there already, and not a file of predictions: choose another name",
-                   path);
+    return gp_fail(err, GP_USAGE,
+                   "--predict %s: the file exists, and is not a file of predictions: choose another name", path);
 }
 
 /* The session's weights stand in its configuration in place of train.init. */

@@ -31,13 +31,13 @@ static gp_status save_model(gp_trainer *t, gp_error *err) {
     return status;
 }
 
-/* Of the snapshot of the end. One that was interrupted is not saved without it. */
-static gp_status say_unsaved(gp_trainer *t, const gp_error *cause, gp_error *err) {
-    if (t->interrupted)
+/* The snapshot of the end was not written; `status` is the run's so far. An interrupted run is not saved without it. */
+static gp_status say_unsaved(gp_trainer *t, gp_status status, const gp_error *cause, gp_error *err) {
+    if (status == GP_OK && t->interrupted)
         return gp_fail(err, cause->status, "interrupted after step %" PRId64 ", and no snapshot was written: %s",
                        t->step, cause->text);
     gp_progress_warn(&t->progress, "no snapshot of the end was written: %s", cause->text);
-    return GP_OK;
+    return status;
 }
 
 /* A run that takes snapshots leaves one of its end, to be gone on with further; one that was asked to end leaves one in
@@ -134,12 +134,14 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     bool saved = false, snapshot = false;
     if (t->weights) {
         status = check_state(t, status, err);
-        gp_status kept = save_snapshot(t, &snapshot, &later);
-        if (kept != GP_OK && status == GP_OK) status = say_unsaved(t, &later, err);
+        bool well = status == GP_OK;
+        gp_error unsaved = {0};
+        gp_status kept = save_snapshot(t, &snapshot, &unsaved);
         snapshot = snapshot && kept == GP_OK;
-        gp_status saving = save_model(t, status == GP_OK ? err : &later);
+        gp_status saving = save_model(t, well ? err : &later);
         saved = saving == GP_OK;
-        if (status == GP_OK) status = saving;
+        if (well) status = saving;
+        if (well && kept != GP_OK) status = say_unsaved(t, status, &unsaved, err);
     }
     say_empty_timeline(t);
     gp_status traced = gp_tracing_close(&t->tracing, status == GP_OK ? err : &later);

@@ -149,14 +149,17 @@ static void short_writes(void **state) {
 static void each_call_fails(void **state) {
     (void)state;
     static const int errors[] = {ENOSPC, EIO, EDQUOT, EFBIG};
+    static const char *const remedies[] = {"; free space on that file system", "",
+                                           "; free space, or ask for a larger quota",
+                                           "; raise the limit on the size of files (ulimit -f)"};
     char temporary[100], sentences[5][300];
     snprintf(temporary, sizeof temporary, "%s.tmp-%ld-0", target, (long)getpid());
     snprintf(sentences[0], sizeof *sentences, "%s: cannot be written: ", temporary);
     snprintf(sentences[1], sizeof *sentences, "%s: cannot be written: ", temporary);
     snprintf(sentences[2], sizeof *sentences, "%s: cannot be synced: ", temporary);
     snprintf(sentences[3], sizeof *sentences, "%s: cannot be renamed to %s: ", temporary, target);
-    snprintf(sentences[4], sizeof *sentences, "%s stands, but its folder may lose it: %s: cannot be synced: ", target,
-             folder);
+    snprintf(sentences[4], sizeof *sentences,
+             "%s was written, but a crash of the machine may still lose it: %s: cannot be synced: ", target, folder);
     for (size_t call = 1; call <= 5; call++)
         for (size_t e = 0; e < sizeof errors / sizeof *errors; e++) {
             gp_error err = {0};
@@ -164,7 +167,8 @@ static void each_call_fails(void **state) {
             put_old();
             assert_int_equal(replace(call, errors[e], 0, &err), GP_IO);
             assert_memory_equal(err.text, sentences[call - 1], length);
-            assert_string_equal(err.text + length, strerror(errors[e]));
+            assert_memory_equal(err.text + length, strerror(errors[e]), strlen(strerror(errors[e])));
+            assert_string_equal(err.text + length + strlen(strerror(errors[e])), remedies[e]);
             expect_target(call == 5 ? new_text : old_text);
             assert_int_equal(entries(), 1);
         }
@@ -372,7 +376,7 @@ static void where_links_lead(void **state) {
 static void names_that_are_taken_are_passed_by(void **state) {
     (void)state;
     gp_error err = {0};
-    char path[100], wanted[200];
+    char path[100], wanted[300];
     put_old();
     for (int taken = 0; taken <= 100; taken++) {
         gp_status status = replace(0, 0, 0, &err);
@@ -381,7 +385,9 @@ static void names_that_are_taken_are_passed_by(void **state) {
         snprintf(path, sizeof path, "%s.tmp-%ld-%d", target, (long)getpid(), taken);
         if (taken < 100) fclose(fopen(path, "w"));
     }
-    snprintf(wanted, sizeof wanted, "%s: 100 temporary files of other runs stand beside it", target);
+    snprintf(wanted, sizeof wanted,
+             "%s: 100 temporary files of other runs exist (%s.tmp-*): remove those of runs that have ended", target,
+             target);
     assert_string_equal(err.text, wanted);
     expect_target(new_text);
     gp_file_remove_stale(folder, is_target, NULL);
@@ -423,7 +429,7 @@ static void links_permissions_and_pipes_stay(void **state) {
     assert_int_equal(mkfifo(pipe, 0600), 0);
     script.count = 0;
     assert_int_equal(gp_file_replace(pipe, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_IO);
-    assert_non_null(strstr(err.text, "/pipe: is not a regular file, and is not replaced by one"));
+    assert_non_null(strstr(err.text, "/pipe: is not a regular file, and cannot be replaced: choose another name"));
     assert_int_equal(lstat(pipe, &about), 0);
     assert_true(S_ISFIFO(about.st_mode));
     assert_int_equal(unlink(pipe), 0);

@@ -112,8 +112,8 @@ class Balance(unittest.TestCase):
         see = ": see gpipe-balance --help\n"
         seconds = "option --seconds takes a number above 0 and up to 86400, not "
         for arguments, sentence in {
-            (): "which configuration? usage: gpipe-balance [options] config.yaml\n",
-            ("c.yaml", "d.yaml"): "one configuration at a time: d.yaml is one too many\n",
+            (): "no configuration is given; usage: gpipe-balance [options] config.yaml\n",
+            ("c.yaml", "d.yaml"): "only one configuration may be given; d.yaml is the second\n",
             ("--profil", "p", "c.yaml"): "unknown option --profil: did you mean --profile?\n",
             ("--frobnicate", "c.yaml"): "unknown option --frobnicate" + see,
             ("-x", "c.yaml"): "unknown option -x" + see,
@@ -507,8 +507,8 @@ class Balance(unittest.TestCase):
             ", init: nowhere-either.safetensors", "").replace("  devices:", "  balance: [3, 5]\n  devices:"))
         self.assertIn("; predicted from counted costs\n", self.expect(["-o", "run", "t.yaml"], program=TRAIN))
         out = self.expect(["-o", "run", "--set", "pipeline.balance=auto", "--set", "train.epochs=100000000", "t.yaml"], 2,
-                          "gpipe-train: run holds a run already (metrics.jsonl): choose another folder with -o, --resume to go "
-                          "on with it, or --force to write over it\n", program=TRAIN)
+                          "gpipe-train: run already holds a run (metrics.jsonl): choose another folder with -o, continue that run "
+                          "with --resume, or replace it with --force\n", program=TRAIN)
         self.assertEqual(out, "")  # no layer was timed for nothing
         self.expect(["--seconds", "0.2", "t.yaml"])
         for more in ([], ["-v"]):

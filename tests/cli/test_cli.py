@@ -217,10 +217,10 @@ class Usage(Group):
     def test_wrong_command_lines(self):
         see = ": see gpipe-train --help\n"
         for arguments, sentence in {
-            (): "which configuration? usage: gpipe-train [options] config.yaml\n",
-            ("-q",): "which configuration? usage: gpipe-train [options] config.yaml\n",
-            ("--",): "which configuration? usage: gpipe-train [options] config.yaml\n",
-            ("c.yaml", "d.yaml"): "one configuration at a time: d.yaml is one too many\n",
+            (): "no configuration is given; usage: gpipe-train [options] config.yaml\n",
+            ("-q",): "no configuration is given; usage: gpipe-train [options] config.yaml\n",
+            ("--",): "no configuration is given; usage: gpipe-train [options] config.yaml\n",
+            ("c.yaml", "d.yaml"): "only one configuration may be given; d.yaml is the second\n",
             ("--pln", "c.yaml"): "unknown option --pln: did you mean --plan?\n",
             ("--pla", "c.yaml"): "unknown option --pla: did you mean --plan?\n",
             ("--frobnicate", "c.yaml"): "unknown option --frobnicate" + see,
@@ -234,26 +234,26 @@ class Usage(Group):
             ("--plan=all", "c.yaml"): "option --plan takes no value\n",
             ("--resume", "c.yaml"): "runs/c has no snapshots to go on from: train.save_every writes them, and so does "
             "Ctrl-C\n",
-            ("--resume", "--force", "c.yaml"): "--resume goes on with a run and --force writes over it: one of them\n",
-            ("--predict", "p", "--resume", "c.yaml"): "--predict only predicts: --resume does not go with it\n",
-            ("--predict", "p", "--force", "c.yaml"): "--predict only predicts: --force does not go with it\n",
-            ("--plan", "--predict", "p", "c.yaml"): "--predict only predicts: --plan does not go with it\n",
-            ("--expand", "--predict", "p", "c.yaml"): "--predict only predicts: --expand does not go with it\n",
-            ("--expand", "--plan", "c.yaml"): "either --plan or --expand: each prints, and trains nothing\n",
-            ("--trace", "t", "--predict", "p", "c.yaml"): "--predict only predicts: --trace does not go with it\n",
+            ("--resume", "--force", "c.yaml"): "--resume continues a run, and --force replaces it: use one of them\n",
+            ("--predict", "p", "--resume", "c.yaml"): "--predict trains nothing: --resume cannot be used with it\n",
+            ("--predict", "p", "--force", "c.yaml"): "--predict trains nothing: --force cannot be used with it\n",
+            ("--plan", "--predict", "p", "c.yaml"): "--predict trains nothing: --plan cannot be used with it\n",
+            ("--expand", "--predict", "p", "c.yaml"): "--predict trains nothing: --expand cannot be used with it\n",
+            ("--expand", "--plan", "c.yaml"): "--plan and --expand cannot be used together\n",
+            ("--trace", "t", "--predict", "p", "c.yaml"): "--predict trains nothing: --trace cannot be used with it\n",
             ("--predict", "", "c.yaml"): "option --predict needs the name of a file\n",
             ("--predict=", "c.yaml"): "option --predict needs the name of a file\n",
             ("--predict", "p", "--weights=", "c.yaml"): "option --weights needs the name of a file\n",
             ("c.yaml", "--predict"): "option --predict needs a value\n",
-            ("--weights", "w", "c.yaml"): "option --weights goes with --predict; a run begins with those of train.init\n",
+            ("--weights", "w", "c.yaml"): "option --weights needs --predict; a training run takes its initial weights from train.init\n",
             ("--predict", "p", "--predct", "c.yaml"): "unknown option --predct: did you mean --predict?\n",
             ("c.yaml", "--trace"): "option --trace needs a value\n",
             ("c.yaml", "--trace="): "option --trace needs the name of a file\n",
-            ("c.yaml", "--trace-steps", "1:2"): "option --trace-steps goes with --trace FILE\n",
+            ("c.yaml", "--trace-steps", "1:2"): "option --trace-steps needs --trace FILE\n",
             ("c.yaml", "--trace-steps"): "option --trace-steps needs a value\n",
             **{("--trace-steps=" + bad, "c.yaml"): "option --trace-steps takes the first and the last step, as in 1:100, "
                f'not "{bad}"\n' for bad in ("0:2", "5:4", "1:", ":3", "-1:3", "1:2:3", "x", " 1:2", "1e2", "9999999999")},
-            ("c.yaml", "--processors=2"): "option --processors goes with --plan: a run uses the processors that it may use\n",
+            ("c.yaml", "--processors=2"): "option --processors needs --plan: a run uses the processors that it may use\n",
             **{("--plan", "--processors", bad, "c.yaml"): "option --processors takes a whole number from 1 to 4096, not "
                f'"{bad}"\n' for bad in ("0", "-1", "4097", "2x", "", "1e2")},
             ("none.yaml",): "none.yaml: cannot be opened: No such file or directory\n",
@@ -261,6 +261,33 @@ class Usage(Group):
         }.items():
             self.expect(arguments, 2, "gpipe-train: " + sentence, out="")
         self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors"])
+
+    def test_help_readme_and_parser_have_the_same_options(self):
+        """Of both programs: what --help lists, what README's synopsis shows, and what the program accepts."""
+        with open(os.path.join(HERE, "../../README.md"), encoding="utf-8") as file:
+            readme = file.read()
+        option = re.compile(r"(?<![\w-])(-\w(?![\w-])|--[a-z][a-z-]*)")
+        for program, source in (("gpipe-train", "options.c"), ("gpipe-balance", "balance_options.c")):
+            path = os.path.join(os.path.dirname(PROGRAM), program)
+            asked = subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
+            listed = set()
+            for line in asked.splitlines():
+                if line.startswith("  -"):
+                    listed.update(option.findall(line[:24]))
+            with open(os.path.join(HERE, "../../src/cli", source), encoding="utf-8") as file:
+                code = file.read()
+            accepted = set(re.findall(r'"(--[a-z-]+)"', code)) | {"-" + letter for letter in re.findall(r"case '(\w)':", code)}
+            self.assertEqual(listed | {"-h"}, accepted, program)
+            synopsis = set()
+            for line in readme.splitlines():
+                if line.startswith("    %s " % program):
+                    synopsis.update(option.findall(line))
+            self.assertEqual(synopsis, accepted - {"-h", "--help", "--version"}, program)
+            for name in accepted:
+                done = subprocess.run([path, name], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=PATIENCE)
+                self.assertNotIn("unknown option", done.stderr)
+            done = subprocess.run([path, "--svgg"], capture_output=True, text=True)
+            self.assertEqual("did you mean --svg?" in done.stderr, "--svg" in accepted)
 
     def test_help_and_version(self):
         for arguments in (["--help"], ["-h"], ["--help", "none.yaml"], ["-qh"]):
@@ -456,8 +483,8 @@ class Folder(Group):
             before = file.read()
         for force in ([], ["--force"]):
             self.expect(["-q", "-o", "own", *force, "own/config.yaml"], 2,
-                        "gpipe-train: own: the run's config.yaml would be written over own/config.yaml itself: choose another "
-                        "folder with -o\n", out="")
+                        "gpipe-train: own: the run would write its config.yaml over the configuration own/config.yaml: choose "
+                        "another folder with -o\n", out="")
         with open(self.path("own/config.yaml")) as file:
             self.assertEqual(file.read(), before)
         self.expect(["-q", "-o", "run", "own/config.yaml"], 0)
@@ -466,8 +493,8 @@ class Folder(Group):
     def test_a_used_folder_needs_force(self):
         self.expect(["-q", "-o", "run", "--set", "train.steps=1", "c.yaml"], 0)
         before = read_model(self.path("run"))
-        refusal = ("gpipe-train: run holds a run already (metrics.jsonl): choose another folder with -o, --resume to "
-                   "go on with it, or --force to write over it\n")
+        refusal = ("gpipe-train: run already holds a run (metrics.jsonl): choose another folder with -o, continue that run with "
+                   "--resume, or replace it with --force\n")
         self.expect(["-o", "run", "c.yaml"], 2, refusal, out="")
         self.assertEqual(read_model(self.path("run")), before)
         self.assertEqual(read_lines(self.path("run"))[-1]["steps"], 1)
@@ -1190,7 +1217,7 @@ class Predictions(Group):
             ("none/y", 1, "none/y.tmp-PID-0: cannot be created: No such file or directory"),
         ):
             process = self.run_program("--predict", out, "-o", "run", "c.yaml", *changes)
-            sentence = sentence.replace("THERE", "--predict %s: is there already, and not a file of predictions: choose another name" % out)
+            sentence = sentence.replace("THERE", "--predict %s: the file exists, and is not a file of predictions: choose another name" % out)
             sentence = sentence.replace("PID", str(process.pid))
             self.assertEqual((process.err.replace(self.folder + "/", ""), process.returncode),
                              ("gpipe-train: %s\n" % sentence, status))

@@ -148,7 +148,7 @@ class Links(Files):
             for how in ([], ["--force"], ["--resume"]) if name == "snapshots" else (["--force"],):
                 self.refused(["-o", "b", *how, *SAVING, "c.yaml"],
                              "b/%s: is a symbolic link to %s, and a run writes only into its own folder: remove the link, or "
-                             "choose another folder with -o, which may be a link itself" % (name, there))
+                             "choose another folder with -o (the folder itself may be a link)" % (name, there))
             os.unlink(self.path("b/" + name))
 
     def test_the_folder_may_be_a_link(self):
@@ -438,10 +438,10 @@ class Special(Files):
                     (["--plan", "--svg", "x"], "x: cannot be written: it is not a regular file", 1),
                     (["-o", "new", "--trace", "x"], "x: cannot be written: it is not a regular file", 1),
                     (["--predict", "x", "-o", "run", "--set", "data.eval={tensors: d.safetensors}"],
-                     "--predict x: is there already, and not a file of predictions: choose another name", 2)):
+                     "--predict x: the file exists, and is not a file of predictions: choose another name", 2)):
                 self.expect([*arguments, "c.yaml"], status, "gpipe-train: %s\n" % sentence)
         self.expect(["--plan", "--svg", "/dev/null", "c.yaml"], 1,
-                    "gpipe-train: /dev/null: is not a regular file, and is not replaced by one\n")
+                    "gpipe-train: /dev/null: is not a regular file, and cannot be replaced: choose another name\n")
         self.expect(["-q", "-o", "traced", "--trace", "/dev/null", "c.yaml"], 0)
         self.expect(["-o", "/dev/null", "c.yaml"], 1,
                     "gpipe-train: the run folder /dev/null cannot be made: /dev/null: Not a directory\n")
@@ -453,10 +453,10 @@ class Special(Files):
         self.expect(["-q", "-o", "run", "c.yaml"], 0)
         model, before = "run/model.safetensors", self.everything()
         self.expect(["--plan", "--svg", model, "c.yaml"], 1,
-                    "gpipe-train: %s: is there, and is no picture of a plan: choose another name\n" % model)
+                    "gpipe-train: %s: the file exists, and is not a picture of a plan: choose another name\n" % model)
         balanced = self.balance("-o", model, "c.yaml")
         self.assertEqual((balanced.returncode, balanced.stderr),
-                         (1, "gpipe-balance: %s: is there, and is no profile: choose another name\n" % model))
+                         (1, "gpipe-balance: %s: the file exists, and is not a profile: choose another name\n" % model))
         self.assertEqual(self.everything(), before)
         for _ in range(2):
             self.expect(["--plan", "--svg", "plan.svg", "c.yaml"], 0)
@@ -571,8 +571,8 @@ class Printed(Files):
             self.assertIn("model saved in %s\n" % shown, out.decode())
             self.expect_printable(out)
             status, out, err = self.run_bytes(TRAIN, "-o", name, "c.yaml")
-            self.assertEqual(err.decode(), "gpipe-train: %s holds a run already (metrics.jsonl): choose another folder with "
-                             "-o, --resume to go on with it, or --force to write over it\n" % shown)
+            self.assertEqual(err.decode(), "gpipe-train: %s already holds a run (metrics.jsonl): choose another folder with "
+                             "-o, continue that run with --resume, or replace it with --force\n" % shown)
 
     def test_every_report(self):
         """The names of layers, of the configuration, of the profile, of the run folder and of predictions."""

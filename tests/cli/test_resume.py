@@ -311,7 +311,8 @@ class Resume(Runs):
             for n in range(100):
                 os.mkdir(os.path.join(self.run_folder, "model.safetensors.tmp-%d-%d" % (os.getpid(), n)))
         _, err = self.run_program(*CONSTANT, "--resume", "--set", "train.steps=30", status=1, err=None, prepare=take_names)
-        self.assertRegex(err, r"model.safetensors: 100 temporary files of other runs stand beside it; the snapshot of step 30 "
+        self.assertRegex(err, r"model.safetensors: 100 temporary files of other runs exist \(\S+\): remove those of runs that have ended; "
+                         r"the snapshot of step 30 "
                          r"stands, and --resume goes on from it\n$")
         for name in os.listdir(self.run_folder):
             if ".tmp-" in name:
@@ -349,7 +350,7 @@ class Resume(Runs):
         process.send_signal(signal.SIGSTOP)
         name = os.path.relpath(self.run_folder, self.folder)
         for option in (["--resume"], ["--force"], []):
-            self.run_program(*option, status=2, err="gpipe-train: %s is in use by another gpipe-train: wait for its end, "
+            self.run_program(*option, status=2, err="gpipe-train: %s is in use by another gpipe-train: wait until it ends, "
                              "or choose another folder with -o\n" % name)
         process.send_signal(signal.SIGCONT)
         self.assertEqual(process.communicate(timeout=PATIENCE), ("", ""))

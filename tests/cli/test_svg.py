@@ -109,7 +109,7 @@ class Picture(unittest.TestCase):
     def test_what_is_refused(self):
         config = self.config()
         done = self.run_program("--svg", self.path("a.svg"), config)
-        self.assertEqual((done.returncode, done.stderr), (2, "gpipe-train: option --svg goes with --plan\n"))
+        self.assertEqual((done.returncode, done.stderr), (2, "gpipe-train: option --svg needs --plan\n"))
         done = self.run_program("--plan", "--svg", "", config)
         self.assertEqual((done.returncode, done.stderr), (2, "gpipe-train: option --svg needs the name of a file\n"))
         done = self.run_program("--plan", "--svg", config, config)

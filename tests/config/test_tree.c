@@ -355,7 +355,7 @@ static void loads_regular_files_only(void **state) {
     assert_int_equal(ftruncate(file, GP_YAML_MAX_BYTES + 1), 0);
     close(file);
     assert_load_refused(in_folder("large"),
-                        "16777217 bytes are too large for a configuration, which may have 16777216");
+                        "the file has 16777217 bytes, but a configuration may have at most 16777216");
     unlink(in_folder("large"));
     unlink(in_folder("fifo"));
 }

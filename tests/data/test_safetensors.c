@@ -583,7 +583,7 @@ static void failed_writes(void **state) {
     const char *folder = fixture_path("folder");
     assert_int_equal(mkdir(folder, 0777), 0);
     assert_int_equal(gp_safetensors_write(folder, &large, 1, NULL, &err), GP_IO);
-    assert_non_null(strstr(err.text, ": is not a regular file, and is not replaced by one"));
+    assert_non_null(strstr(err.text, ": is not a regular file, and cannot be replaced: choose another name"));
     assert_old_file(path, files + 1);
 }
 

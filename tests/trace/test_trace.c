@@ -111,7 +111,7 @@ static void nothing_else_is_written_over(void **state) {
     fclose(file);
     assert_int_equal(gp_chrome_open(path, &chrome, &err), GP_IO);
     assert_null(chrome);
-    snprintf(sentence, sizeof sentence, "%s: is there, and is no timeline: choose another name", path);
+    snprintf(sentence, sizeof sentence, "%s: the file exists, and is not a timeline: choose another name", path);
     assert_string_equal(err.text, sentence);
     file = fopen(path, "re");
     assert_non_null(file);

@@ -90,9 +90,8 @@ static void a_used_folder_needs_force(void **state) {
         fixture_write_text(name, "");
         assert_int_equal(gp_folder_check_unused(folder, &err), GP_USAGE);
         snprintf(wanted, sizeof wanted,
-                 "%s holds a run already (%s): choose another folder with -o, --resume to go on with it, or --force to "
-                 "write "
-                 "over it",
+                 "%s already holds a run (%s): choose another folder with -o, continue that run with --resume, or "
+                 "replace it with --force",
                  folder, files[i]);
         assert_string_equal(err.text, wanted);
         assert_int_equal(gp_folder_make(folder, &err), GP_OK);
@@ -126,7 +125,7 @@ static void a_locked_folder_is_in_use(void **state) {
     assert_int_equal(gp_folder_lock(folder, &err), GP_OK);
     assert_int_equal(gp_folder_lock(folder, &err), GP_USAGE);
     snprintf(wanted, sizeof wanted,
-             "%s is in use by another gpipe-train: wait for its end, or choose another folder with -o", folder);
+             "%s is in use by another gpipe-train: wait until it ends, or choose another folder with -o", folder);
     assert_string_equal(err.text, wanted);
 }
 
