@@ -13,7 +13,7 @@ quietly() {
     "$@" >"$log" 2>&1 </dev/null && return
     local status=$?
     cat "$log" >&2
-    printf 'quickstart: "%s" failed; its output is above\n' "$*" >&2
+    printf 'quickstart: the command "%s" failed; its output is above\n' "$*" >&2
     exit "$status"
 }
 
@@ -31,22 +31,25 @@ accuracy=$(sed -n 's/.*"event": *"eval".*"accuracy": *\([0-9.]*\).*/\1/p' runs/d
 awk -v accuracy="$accuracy" 'BEGIN {
     printf "\n%.1f %% of the held-out digits are read right.\n", 100 * accuracy
     exit !(accuracy >= 0.98)
-}' || { echo "quickstart: fewer than the 98 % that this run should reach" >&2 && exit 1; }
+}' || { echo "quickstart: this run should read at least 98 % of the digits right" >&2 && exit 1; }
 cat <<'TEXT'
-The run is in runs/digits: metrics.jsonl, model.safetensors, and config.yaml, which repeats it to the bit.
+The run folder runs/digits has metrics.jsonl (loss and time of each step), model.safetensors (the model after the last
+step), best.safetensors (the model of the best evaluation) and config.yaml, which repeats the run to the bit.
 
 What to try next:
   build/gpipe-train --plan configs/digits.yaml
-      the two stages, what is copied between them, each one's memory to the byte, and the expected step
+      prints the two stages, what is copied between them, the memory of each to the byte, and the predicted time of a step
   build/gpipe-train -o runs/cut --force --set 'pipeline.balance=[7, 7]' configs/digits.yaml
-      another cut: one value crosses it, where two did. The result is the same to the bit:
+      cuts the network after layer 7. The model is the same to the bit:
       cmp runs/digits/model.safetensors runs/cut/model.safetensors
   build/gpipe-train -o runs/three --force --set 'pipeline.devices=[cpu, cpu, cpu]' --set pipeline.checkpoint=never \
       configs/digits.yaml
-      three stages, and nothing computed twice: the same again
+      trains with three stages and without recomputation. The model is the same again
+  build/gpipe-train --predict y.safetensors --weights runs/digits/best.safetensors configs/digits.yaml
+      writes what the best model predicts for the held-out digits
   build/gpipe-train configs/mnist.yaml
-      the real MNIST, once its four files are in data/mnist/: train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz,
-      t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz
+      trains on MNIST. First put its four files into data/mnist/: train-images-idx3-ubyte.gz,
+      train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz
   docs/configuration.md
-      everything that a configuration may say
+      describes everything that a configuration can say
 TEXT

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Installs what is missing to build and test gpipe, and nothing else; quick when all is there.
+# Installs what is missing to build and test gpipe, and nothing else. Takes a second when nothing is missing.
 #
-#   scripts/setup.sh        build and tests
-#   scripts/setup.sh --ci   and what .ci/run checks with: clang, its sanitizers and fuzzer, clang-format, clang-tidy
+#   scripts/setup.sh        what building and testing need
+#   scripts/setup.sh --ci   also what .ci/run needs: clang, its sanitizers and fuzzer, clang-format, clang-tidy
 #
-# Debian packages come from apt-get (as root, or with sudo). oneDNN 3 is the system's where it has one; otherwise it
-# comes from PyPI, pinned by hash, into .deps/onednn of this checkout. docs/dependencies.md says why each is needed.
+# Debian packages come from apt-get (as root, or with sudo). If the system has no oneDNN 3, the script downloads it from
+# PyPI, pinned by hash, into .deps/onednn of this checkout. docs/dependencies.md says what each package is used for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,7 @@ ci_packages=(clang libclang-rt-14-dev clang-format clang-tidy)
 case "${1-}" in
 "") ;;
 --ci) packages+=("${ci_packages[@]}") ;;
-*) fail "unknown option $1; there is only --ci" ;;
+*) fail "unknown option $1; the only option is --ci" ;;
 esac
 
 # ---- Debian packages --------------------------------------------------------------------------------------------------
@@ -60,16 +60,16 @@ install_packages() {
     done
     [ ${#missing[@]} -gt 0 ] || return 0
     if [ ${#as_root[@]} -gt 0 ] && ! command -v sudo >/dev/null; then
-        fail "this is not root, and sudo is not there: as root, run: apt-get install ${missing[*]}"
+        fail "installing packages needs root, and there is no sudo: run as root: apt-get install ${missing[*]}"
     fi
     say "installing ${missing[*]}"
-    apt update || fail "apt-get update failed three times (its output is above): is the network there?"
+    apt update || fail "apt-get update failed three times (its output is above): check the network connection"
     apt install --no-install-recommends "${missing[@]}" ||
         fail "apt-get install failed three times (its output is above)"
 }
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    fail "this is not a Debian: install by other means what docs/dependencies.md lists, then build with cmake"
+    fail "this system has no apt-get: install the packages that docs/dependencies.md lists in another way, then build with cmake"
 fi
 # Another python3 than Debian's, before it on the path, brings its own pip.
 python3 -c 'import pip' 2>/dev/null || packages+=(python3-pip)
@@ -96,7 +96,7 @@ download_onednn() {
     if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
         --dest "$scratch/wheels" -r "$scratch/requirements.txt" </dev/null >"$scratch/log" 2>&1; then
         tail -n 3 "$scratch/log" >&2
-        fail "pip could not get oneDNN $onednn_version from PyPI (its last lines are above): is the network there?"
+        fail "pip could not download oneDNN $onednn_version from PyPI (the end of its output is above): check the network connection"
     fi
 }
 
@@ -120,7 +120,7 @@ for wheel in sorted(scratch.glob("wheels/*.whl")):
 PYTHON
     local file
     for file in include/oneapi/dnnl/dnnl.h lib/libdnnl.so.3; do
-        [ -f "$scratch/onednn/$file" ] || fail "the wheels of oneDNN $onednn_version have no $file"
+        [ -f "$scratch/onednn/$file" ] || fail "the downloaded wheels of oneDNN $onednn_version lack $file"
     done
     echo "$onednn_version" >"$scratch/onednn/version"
     rm -rf "$onednn_folder"
@@ -133,11 +133,11 @@ install_onednn() {
     scratch=$(mktemp -d .deps/new.XXXXXX)
     if system_has_onednn; then return 0; fi
     [ "$(uname -m)" = x86_64 ] ||
-        fail "oneDNN 3 is not installed, and PyPI has it for x86_64 only, not $(uname -m): build it from source and let CMake find it"
+        fail "oneDNN 3 is not installed, and PyPI has it for x86_64 only, not for $(uname -m): build it from source, and name its folder with cmake -DGP_ONEDNN_DIR=FOLDER"
     say "installing oneDNN 3.2 into $onednn_folder"
     download_onednn
     unpack_onednn
 }
 
 install_onednn
-say "all is there; build with: cmake --preset release && cmake --build --preset release"
+say "everything that is needed is installed; build with: cmake --preset release && cmake --build --preset release"
