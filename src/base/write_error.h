@@ -1,4 +1,6 @@
-/* What the system says when it refuses a write, and what a user can do about it. Any thread. */
+/* What the system says when it refuses a write, and what a user can do about it.
+ *
+ * Owns nothing: the caller has the memory of the text. Any thread. */
 #ifndef GP_BASE_WRITE_ERROR_H
 #define GP_BASE_WRITE_ERROR_H
 

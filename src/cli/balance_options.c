@@ -39,7 +39,7 @@ const char *gp_balance_options_help(void) {
            "Profiles are kept in gpipe/profiles under $XDG_CACHE_HOME or ~/.cache. One is used again if layers,\n"
            "shapes, micro-batch, devices, threads and versions are the same. A profile that was taken under load\n"
            "is taken again (docs/profile.md). Rates of this machine are kept beside them, in gpipe/rates.\n"
-           "Exit status: 0 done; 1 an error; 2 the command line or the configuration is wrong.\n";
+           "Exit status: 0 done; 130 interrupted; 1 an error; 2 the command line or the configuration is wrong.\n";
 }
 
 static gp_status take_seconds(gp_balance_options *options, gp_words *rest, const char *word, size_t length,

@@ -270,6 +270,7 @@ class Usage(Group):
         for program, source in (("gpipe-train", "options.c"), ("gpipe-balance", "balance_options.c")):
             path = os.path.join(os.path.dirname(PROGRAM), program)
             asked = subprocess.run([path, "--help"], capture_output=True, text=True, check=True).stdout
+            self.assertIn("; 130 interrupted", asked)
             listed = set()
             for line in asked.splitlines():
                 if line.startswith("  -"):
