@@ -1,4 +1,4 @@
-# The checks of rooms, headers, documents and kernels, and that these checks find what they are for.
+# The checks of rooms, headers, documents, English and kernels, and a test of each check.
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)
 
 function(gp_script_test name)
@@ -12,6 +12,8 @@ gp_script_test(check_headers scripts/check-headers.py --cc ${CMAKE_C_COMPILER})
 gp_script_test(check_headers_itself scripts/check-headers.py --self-test --cc ${CMAKE_C_COMPILER})
 gp_script_test(check_docs scripts/check-docs.py)
 gp_script_test(check_docs_itself scripts/check-docs.py --self-test)
+gp_script_test(check_english scripts/check-english.py)
+gp_script_test(check_english_itself scripts/check-english.py --self-test)
 add_test(NAME test_isa_itself COMMAND ${PROJECT_SOURCE_DIR}/scripts/test-isa.sh --self-test)
 set_tests_properties(test_isa_itself PROPERTIES LABELS "scripts" TIMEOUT 120)
 
