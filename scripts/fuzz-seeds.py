@@ -63,7 +63,7 @@ def make_config(folder):
 def make_program_text(folder):
     (folder / "seeds").mkdir(parents=True, exist_ok=True)  # seed_programs writes them
     marks = ["s0", "m0", "e0", "stash=", "slot=", "saved=", "outbox=", "grad=", "@", "keep", "first", "last", "worker 0:\n",
-             "workers=", "stages=", "pieces=", "on=", "training", "evaluation", "ascending", "descending"]
+             "workers=", "stages=", "micro_batches=", "pieces=", "on=", "training", "evaluation", "ascending", "descending"]
     write_dictionary(folder, words("pipeline") | set(marks))
 
 

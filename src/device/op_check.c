@@ -124,7 +124,7 @@ static gp_status check_format(const gp_op_desc *desc, int i, gp_error *err) {
     const char *name = gp_op_operand_name(desc->kind, i);
     bool weights = operand_named(desc, i, "w") || operand_named(desc, i, "dw");
     if (tensor->format == GP_FORMAT_ANY) {
-        return weights ? GP_OK : gp_op_refuse(desc, err, "%s leaves its format open, which only weights may", name);
+        return weights ? GP_OK : gp_op_refuse(desc, err, "%s has an open format, which only weights may have", name);
     }
     bool moves =
         desc->kind == GP_OP_ADD || desc->kind == GP_OP_COPY || desc->kind == GP_OP_REORDER || desc->kind == GP_OP_FILL;

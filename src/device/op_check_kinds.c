@@ -91,7 +91,7 @@ static gp_status check_conv(const gp_op_desc *desc, gp_error *err) {
     const gp_tensor *x = &desc->operand[at.x], *w = &desc->operand[at.w];
     int64_t in = x->dim[3], out = w->dim[0];
     if (in % conv->groups || out % conv->groups) {
-        return gp_op_refuse(desc, err, "%lld groups divide not both %lld and %lld channels", (long long)conv->groups,
+        return gp_op_refuse(desc, err, "%lld groups do not divide both %lld and %lld channels", (long long)conv->groups,
                             (long long)in, (long long)out);
     }
     int64_t kernel[4] = {out, in / conv->groups, conv->kernel[0], conv->kernel[1]};
@@ -101,8 +101,8 @@ static gp_status check_conv(const gp_op_desc *desc, gp_error *err) {
         int64_t padded = x->dim[1 + d] + 2 * conv->pad[d];
         int64_t reach = conv->dilation[d] * (conv->kernel[d] - 1) + 1;
         if (reach > padded) {
-            return gp_op_refuse(desc, err, "kernel reaches over %lld of a padded input of %lld", (long long)reach,
-                                (long long)padded);
+            return gp_op_refuse(desc, err, "kernel covers %lld elements, but the padded input has only %lld",
+                                (long long)reach, (long long)padded);
         }
         dim[1 + d] = (padded - reach) / conv->stride[d] + 1;
     }
@@ -129,7 +129,7 @@ static gp_status check_activation(const gp_op_desc *desc, gp_error *err) {
         return gp_op_refuse(desc, err, "%u is not a function", activation->function);
     }
     if (!isfinite(activation->slope) || (activation->slope != 0 && activation->function != GP_LEAKY_RELU)) {
-        return gp_op_refuse(desc, err, "slope is %g, which must be finite, and 0 but for leaky_relu",
+        return gp_op_refuse(desc, err, "slope is %g, which must be finite, and 0 except for leaky_relu",
                             activation->slope);
     }
     if (activation->reserved) return gp_op_refuse(desc, err, "reserved must be 0");
@@ -217,7 +217,7 @@ static gp_status check_sgd(const gp_op_desc *desc, gp_error *err) {
     if (sgd->nesterov > 1 || sgd->reserved) return gp_op_refuse(desc, err, "nesterov must be 0 or 1, reserved 0");
     if (sgd->nesterov && sgd->momentum == 0) return gp_op_refuse(desc, err, "nesterov without momentum");
     if ((sgd->momentum != 0) != (desc->operand[GP_SGD_MOMENTUM].present != 0)) {
-        return gp_op_refuse(desc, err, "momentum %g and its state must be there together", sgd->momentum);
+        return gp_op_refuse(desc, err, "momentum %g and its state must both be present, or both absent", sgd->momentum);
     }
     GP_RETURN_IF_FAILED(gp_op_expect_same(desc, GP_SGD_GRAD, GP_SGD_PARAM, err));
     return gp_op_expect_same(desc, GP_SGD_MOMENTUM, GP_SGD_PARAM, err);

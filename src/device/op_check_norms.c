@@ -86,11 +86,11 @@ gp_status gp_op_check_norm_commit(const gp_op_desc *desc, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_op_expect_vector(desc, GP_NORM_COMMIT_MEAN, width, err));
     GP_RETURN_IF_FAILED(gp_op_expect_vector(desc, GP_NORM_COMMIT_VARIANCE, width, err));
     if (norm->rows_last < 1 || (pieces > 1 && norm->rows_full < norm->rows_last)) {
-        return gp_op_refuse(desc, err, "pieces of %lld rows and a last one of %lld", (long long)norm->rows_full,
+        return gp_op_refuse(desc, err, "parts of %lld rows and a last part of %lld", (long long)norm->rows_full,
                             (long long)norm->rows_last);
     }
     if (pieces == 1 && norm->rows_last == 1) {
-        return gp_op_refuse(desc, err, "one row in all, which has no unbiased variance");
+        return gp_op_refuse(desc, err, "only one row, which has no unbiased variance");
     }
     return GP_OK;
 }

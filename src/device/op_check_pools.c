@@ -7,7 +7,7 @@ static gp_status check_pool_attributes(const gp_op_desc *desc, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_op_expect_range(desc, "stride", pool->stride, 1, err));
     GP_RETURN_IF_FAILED(gp_op_expect_range(desc, "pad", pool->pad, 0, err));
     if (pool->kernel[0] * pool->kernel[1] > GP_POOL_MAX_PLACES) {
-        return gp_op_refuse(desc, err, "kernel %lldx%lld has more than the %d places that an index can name",
+        return gp_op_refuse(desc, err, "kernel %lldx%lld has more than %d elements, the most that an index can hold",
                             (long long)pool->kernel[0], (long long)pool->kernel[1], GP_POOL_MAX_PLACES);
     }
     bool average = desc->kind == GP_OP_AVG_POOL_FORWARD || desc->kind == GP_OP_AVG_POOL_BACKWARD;

@@ -60,7 +60,7 @@ gp_status gp_op_prepare_plain(gp_prepared *prepared, const char *device, const c
                            device, gp_op_name(desc->kind), name, tensor->format);
         }
         if (!gp_rows_find(tensor, &rows)) {
-            return gp_fail(err, GP_UNSUPPORTED, "%s: %s: the rows of operand %s do not lie at one distance", device,
+            return gp_fail(err, GP_UNSUPPORTED, "%s: %s: the rows of operand %s must have equal distances", device,
                            gp_op_name(desc->kind), name);
         }
         prepared->operand[i].format = GP_FORMAT_PLAIN;

@@ -17,7 +17,7 @@ static gp_status lay_out_stage(gp_stage_plan *stage, const gp_slot_counts *count
         stage->frame_base[f] = stage->bytes;
         if (!gp_size_mul(stage->frame_stride[f], (size_t)counts->frame[f], &bytes) ||
             !gp_size_add(stage->bytes, bytes, &stage->bytes))
-            return gp_fail(err, GP_MEMORY, "stage %d: its memory exceeds what an address can name", stage->stage);
+            return gp_fail(err, GP_MEMORY, "stage %d: its memory is too large for an address", stage->stage);
         stage->memory[frame_kind[f]] += bytes;
     }
     return GP_OK;
@@ -33,7 +33,7 @@ gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err) {
         status = lay_out_stage(stage, &counts[s], err);
         stage->base = plan->arena[stage->worker];
         if (status == GP_OK && !gp_size_add(stage->base, stage->bytes, &plan->arena[stage->worker]))
-            status = gp_fail(err, GP_MEMORY, "worker %d: its memory exceeds what an address can name", stage->worker);
+            status = gp_fail(err, GP_MEMORY, "worker %d: its memory is too large for an address", stage->worker);
     }
     free(counts);
     GP_RETURN_IF_FAILED(status);
@@ -191,8 +191,7 @@ gp_status gp_memory_check(const gp_plan *plan, int *worker, gp_error *err) {
         }
         *worker = w;
         if (beside > 0 && used < sizeof parts)
-            snprintf(parts + used, sizeof parts - used, ", beside them libraries, about %s",
-                     gp_bytes_text(bytes, beside));
+            snprintf(parts + used, sizeof parts - used, ", libraries about %s", gp_bytes_text(bytes, beside));
         return gp_fail(err, GP_MEMORY, "worker %d needs %s (%zu bytes), but its memory is %s (%s)", w,
                        gp_bytes_text(needed, plan->arena[w] + beside), plan->arena[w] + beside,
                        gp_bytes_text(allowed, plan->devices[w].memory), parts);

@@ -180,11 +180,11 @@ static uint32_t ready_at(const clockmaker *c, const gp_task *task) {
 static gp_status check_turn(clockmaker *c, int worker, const gp_task *task, int *taken, gp_error *err) {
     int next = c->order->descending ? c->order->pieces - 1 - *taken : *taken;
     (*taken)++;
+    char why[120];
     if (task->micro == next) return GP_OK;
-    return refuse(c, worker, task,
-                  c->order->descending ? "gradients add up in descending order of micro-batches, and it is not next"
-                                       : "gradients add up in ascending order of micro-batches, and it is not next",
-                  err);
+    snprintf(why, sizeof why, "comes too early: gradients add up in %s order of micro-batches, and %d is next",
+             c->order->descending ? "descending" : "ascending", next);
+    return refuse(c, worker, task, why, err);
 }
 
 static gp_status check_task(clockmaker *c, int worker, const gp_task *task, gp_error *err) {
@@ -194,11 +194,11 @@ static gp_status check_task(clockmaker *c, int worker, const gp_task *task, gp_e
     case GP_TASK_BACKWARD:
     case GP_TASK_BACKWARD_INPUT:
         if (its->input) return refuse(c, worker, task, "a second backward", err);
-        if (!its->forward) return refuse(c, worker, task, "stands before the forward", err);
+        if (!its->forward) return refuse(c, worker, task, "comes before its forward", err);
         return check_turn(c, worker, task, &c->backwards[task->stage], err);
     default:
         if (its->weight) return refuse(c, worker, task, "a second backward for weights", err);
-        if (!its->input) return refuse(c, worker, task, "stands before the backward for inputs", err);
+        if (!its->input) return refuse(c, worker, task, "comes before its backward for inputs", err);
         return check_turn(c, worker, task, &c->weights[task->stage], err);
     }
 }
@@ -259,8 +259,8 @@ static gp_status check_exists(const clockmaker *c, int worker, const gp_task *ta
                           : other->op == GP_TASK_BACKWARD || other->op == GP_TASK_BACKWARD_INPUT;
         if (is && other->stage == stage && other->micro == task->micro) return GP_OK;
     }
-    snprintf(why, sizeof why, "waits for a %s on stage %d, which the order does not have",
-             forward ? "forward" : "backward", stage);
+    snprintf(why, sizeof why, "needs the %s of micro-batch %u on stage %d, which is missing",
+             forward ? "forward" : "backward", task->micro, stage);
     return refuse(c, worker, task, why, err);
 }
 
@@ -271,7 +271,7 @@ static gp_status say_what_lacks(const clockmaker *c, bool training, gp_error *er
     for (int w = 0; w < c->order->workers; w++)
         if (c->next[w] < c->order->worker[w].count)
             return refuse(c, w, &c->order->worker[w].tasks[c->next[w]],
-                          "can never begin: what it waits for waits for it", err);
+                          "can never begin: it waits for a task that waits for it", err);
     for (int s = 0; s < c->order->stages; s++)
         for (int m = 0; m < c->order->pieces; m++) {
             const done *its = done_of(c, s, m);

@@ -133,7 +133,7 @@ void gp_places_tell(const gp_run *run, gp_error *err) {
         for (int before = 0; before < w && !told; before++) told = same_device(plan, before, w);
         if (told || !spec->kind->lost || !spec->kind->lost(run->workers[w].device)) continue;
         list_places(run, w, list);
-        gp_error_context(err, "%s:%d failed %s%s; it came out in ", spec->kind->name, spec->index,
+        gp_error_context(err, "%s:%d failed %s%s; reported by ", spec->kind->name, spec->index,
                          list[0] ? "in " : "between two instructions", list);
     }
 }

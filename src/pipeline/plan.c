@@ -340,7 +340,7 @@ const char *gp_plan_checkpoint_text(char buffer[GP_PLAN_CHECKPOINT_TEXT], const 
     if (!gp_plan_has_programs(plan))
         snprintf(buffer, GP_PLAN_CHECKPOINT_TEXT, "%s", text);
     else if (others)
-        snprintf(buffer, GP_PLAN_CHECKPOINT_TEXT, "as the file says, elsewhere %s", text);
+        snprintf(buffer, GP_PLAN_CHECKPOINT_TEXT, "as the file says, for other mini-batches %s", text);
     else
         snprintf(buffer, GP_PLAN_CHECKPOINT_TEXT, "as the file says");
     return buffer;

@@ -109,7 +109,7 @@ bool gp_plan_has_queues(const gp_plan *plan);
 bool gp_plan_has_programs(const gp_plan *plan);
 /* Whether copies and computations keep apart by barriers, in programs of a file too. */
 bool gp_plan_has_barriers(const gp_plan *plan);
-enum { GP_PLAN_CHECKPOINT_TEXT = GP_CHECKPOINT_TEXT + 40 };
+enum { GP_PLAN_CHECKPOINT_TEXT = GP_CHECKPOINT_TEXT + 60 };
 /* "except_last", "[always, never]", "as the file says"; buffer is returned. */
 const char *gp_plan_checkpoint_text(char buffer[GP_PLAN_CHECKPOINT_TEXT], const gp_plan *plan);
 /* Samples of micro-batch `micro`, and where it begins in the mini-batch. */

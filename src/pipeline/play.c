@@ -321,16 +321,17 @@ static bool next_event(player *p) {
 
 static gp_status say_deadlock(const player *p, const agent *a, gp_error *err) {
     if (a->sleeps == IN_BARRIER)
-        return gp_programs_refuse(p->programs, a->worker, a->pc, err, "waits in a barrier that %d of %d workers reach",
-                                  p->meeting, p->threads);
+        return gp_programs_refuse(p->programs, a->worker, a->pc, err,
+                                  "deadlock: waits at a barrier that only %d of %d workers reach", p->meeting,
+                                  p->threads);
     if (a->sleeps == ON_EVENT) {
         size_t pieces = (size_t)p->programs->pieces, at = a->until % p->events;
-        return gp_programs_refuse(
-            p->programs, a->worker, a->pc, err,
-            "deadlock: waits for micro-batch %zu to be %s on edge %zu, which cannot happen before", at % pieces,
-            a->until < p->events ? "sent" : "pulled", at / pieces);
+        return gp_programs_refuse(p->programs, a->worker, a->pc, err,
+                                  "deadlock: waits until micro-batch %zu is %s on edge %zu, which never happens",
+                                  at % pieces, a->until < p->events ? "sent" : "received", at / pieces);
     }
-    return gp_fail(err, GP_INTERNAL, "worker %d, instruction %zu: the player stopped for no reason", a->worker, a->pc);
+    return gp_fail(err, GP_INTERNAL, "worker %d, instruction %zu: the simulation stopped without a cause", a->worker,
+                   a->pc);
 }
 
 static gp_status play(player *p, gp_error *err) {

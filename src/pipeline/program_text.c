@@ -1,12 +1,13 @@
 /* The text form of programs:
  *
- *   programs workers=2 stages=2 pieces=3 training descending on=0,1
+ *   programs workers=2 stages=2 micro_batches=3 training descending on=0,1
  *   worker 0:
  *   load s0 m0 stash=0 @0
  *   F s0 m0 stash=0 outbox=0 @0
  *   send s0 m0 e0 slot=0 @0
  *
- * `on` is the worker of each stage, @ the clock. What is 0 may be left out, but for stage, micro-batch and edge.
+ * Older texts have pieces= for micro_batches=. `on` is the worker of each stage, @ the clock. What is 0 may be left
+ * out, but for stage, micro-batch and edge.
  */
 #include "pipeline/program.h"
 
@@ -144,7 +145,7 @@ static void write_instr(FILE *file, const gp_instr *instr) {
 }
 
 static gp_status write_all(FILE *file, const gp_programs *programs, gp_error *err) {
-    fprintf(file, "programs workers=%d stages=%d pieces=%d %s %s on=", programs->workers, programs->stages,
+    fprintf(file, "programs workers=%d stages=%d micro_batches=%d %s %s on=", programs->workers, programs->stages,
             programs->pieces, programs->training ? "training" : "evaluation",
             programs->descending ? "descending" : "ascending");
     for (int s = 0; s < programs->stages; s++) fprintf(file, "%s%d", s ? "," : "", programs->worker_of_stage[s]);
@@ -221,6 +222,11 @@ static bool next_token(reader *r, token *out) {
     return length > 0;
 }
 
+/* Whether the next token of the line begins with the text; reads nothing. */
+static bool next_begins(const reader *r, const char *text) {
+    return strncmp(r->at + strspn(r->at, " \t\r"), text, strlen(text)) == 0;
+}
+
 static void next_line(reader *r) {
     r->at += strcspn(r->at, "\n");
     if (*r->at == '\n') r->at++;
@@ -231,8 +237,7 @@ static void next_line(reader *r) {
 static gp_status end_line(reader *r, const char *after, gp_error *err) {
     token t;
     if (!next_token(r, &t)) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, r->place, "nothing may follow %s on its line, but \"%s\" does", after,
-                      show(t).text);
+    return gp_fail_at(err, GP_CONFIG, r->place, "unexpected \"%s\" after %s", show(t).text, after);
 }
 
 /* Digits from *at to `end`; stops behind them. */
@@ -289,10 +294,11 @@ static gp_status read_map(reader *r, int workers, int stages, int *worker_of_sta
     }
     r->place.column = (int)(at - r->line_start) + 1;
     if (at != end)
-        return gp_fail_at(err, GP_CONFIG, r->place, "on= names the workers of %d stages, and then more", stages);
+        return gp_fail_at(err, GP_CONFIG, r->place, "on= has more than %d workers: one for each stage", stages);
     for (int w = 0, s; w < workers; w++) {
         for (s = 0; s < stages && worker_of_stage[s] != w; s++) {}
-        if (s == stages) return gp_fail_at(err, GP_CONFIG, r->place, "worker %d has no stage: each has one or more", w);
+        if (s == stages)
+            return gp_fail_at(err, GP_CONFIG, r->place, "worker %d has no stage: each worker needs at least one", w);
     }
     return end_line(r, "on=", err);
 }
@@ -303,9 +309,10 @@ static gp_status read_header(reader *r, gp_error *err) {
     GP_RETURN_IF_FAILED(read_setting(r, "workers=", GP_MAX_STAGES, &workers, err));
     GP_RETURN_IF_FAILED(read_setting(r, "stages=", GP_MAX_STAGES, &stages, err));
     if (workers > stages)
-        return gp_fail_at(err, GP_CONFIG, r->place, "%d workers are too many for %d stages: each has one or more",
-                          workers, stages);
-    GP_RETURN_IF_FAILED(read_setting(r, "pieces=", GP_MAX_MICRO_BATCHES, &pieces, err));
+        return gp_fail_at(err, GP_CONFIG, r->place,
+                          "%d workers are too many for %d stages: each worker needs at least one", workers, stages);
+    const char *name = next_begins(r, "pieces=") ? "pieces=" : "micro_batches=";
+    GP_RETURN_IF_FAILED(read_setting(r, name, GP_MAX_MICRO_BATCHES, &pieces, err));
     GP_RETURN_IF_FAILED(read_choice(r, "training", "evaluation", &training, err));
     GP_RETURN_IF_FAILED(read_choice(r, "descending", "ascending", &descending, err));
     int *worker_of_stage = NULL;
@@ -326,7 +333,7 @@ static gp_status read_worker(reader *r, gp_error *err) {
     if (r->workers_seen == r->programs->workers)
         return gp_fail_at(err, GP_CONFIG, r->place, "there are only %d workers", r->programs->workers);
     if (!known || number != (uint32_t)r->workers_seen)
-        return gp_fail_at(err, GP_CONFIG, r->place, "expected \"%d:\", the workers stand in order, not \"%s\"",
+        return gp_fail_at(err, GP_CONFIG, r->place, "expected \"%d:\", not \"%s\": workers must be in order",
                           r->workers_seen, show(t).text);
     r->workers_seen++;
     return end_line(r, "a worker's number", err);
@@ -349,13 +356,13 @@ static gp_status read_field(reader *r, token t, gp_instr *instr, unsigned *seen,
     int field = 0;
     const char *digits = NULL, *end = t.text + t.length;
     if (!find_field(t, &field, &digits) || !(ops[instr->op].fields & 1U << field))
-        return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\" says nothing that %s knows", show(t).text,
+        return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\" is not a field or flag of %s", show(t).text,
                           op_names[instr->op]);
     if (*seen & 1U << field)
-        return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\" says %s again", show(t).text, fields[field].what);
+        return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\" sets %s a second time", show(t).text, fields[field].what);
     uint32_t value;
     if (!read_number(&digits, end, fields[field].highest, &value) || digits != end)
-        return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\": %s is a number from 0 to %" PRIu32, show(t).text,
+        return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\": %s must be a number from 0 to %" PRIu32, show(t).text,
                           fields[field].what, fields[field].highest);
     set_field(instr, field, value);
     *seen |= 1U << field;
@@ -367,7 +374,7 @@ static gp_status read_flag(reader *r, token t, gp_instr *instr, bool *found, gp_
     for (int i = 0; i < FLAG_NAMES; i++) {
         if (!token_is(t, flag_names[i].name) || !(ops[instr->op].flags & flag_names[i].flag)) continue;
         if (instr->flags & flag_names[i].flag)
-            return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\" stands there twice", flag_names[i].name);
+            return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\" occurs twice", flag_names[i].name);
         instr->flags = (uint8_t)(instr->flags | flag_names[i].flag);
         *found = true;
     }
@@ -378,7 +385,7 @@ static gp_status read_instr(reader *r, token name, gp_error *err) {
     gp_instr instr = {0};
     while (instr.op < GP_INSTR_OPS && !token_is(name, op_names[instr.op])) instr.op++;
     if (instr.op == GP_INSTR_OPS)
-        return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\" is no operation", show(name).text);
+        return gp_fail_at(err, GP_CONFIG, r->place, "unknown instruction \"%s\"", show(name).text);
     if (r->workers_seen == 0)
         return gp_fail_at(err, GP_CONFIG, r->place, "expected \"worker 0:\" before the first instruction");
     unsigned seen = 0;
@@ -391,10 +398,10 @@ static gp_status read_instr(reader *r, token name, gp_error *err) {
     unsigned missing = ops[instr.op].fields & needed_fields & ~seen;
     for (int f = 0; f < FIELDS; f++)
         if (missing & 1U << f)
-            return gp_fail_at(err, GP_CONFIG, place, "%s lacks %s, \"%s\" and a number", op_names[instr.op],
-                              fields[f].what, fields[f].prefix);
+            return gp_fail_at(err, GP_CONFIG, place, "%s needs %s, such as \"%s0\"", op_names[instr.op], fields[f].what,
+                              fields[f].prefix);
     if (seen & ~fields_of(&instr))
-        return gp_fail_at(err, GP_CONFIG, place, "F has a saved slot where it keeps, else an outbox slot");
+        return gp_fail_at(err, GP_CONFIG, place, "F with keep has a saved slot, F without keep has an outbox slot");
     gp_program *program = &r->programs->worker[r->workers_seen - 1];
     GP_RETURN_IF_FAILED(GP_GROW(&program->lines, &program->lines_capacity, program->count + 1, err));
     program->lines[program->count] = (uint32_t)place.line;
@@ -406,7 +413,7 @@ static gp_status read_line(reader *r, gp_error *err) {
     if (!next_token(r, &t)) return GP_OK;
     if (!r->programs) {
         if (token_is(t, "programs")) return read_header(r, err);
-        return gp_fail_at(err, GP_CONFIG, r->place, "expected \"programs\" and what they are for, not \"%s\"",
+        return gp_fail_at(err, GP_CONFIG, r->place, "expected a header that begins with \"programs\", not \"%s\"",
                           show(t).text);
     }
     return token_is(t, "worker") ? read_worker(r, err) : read_instr(r, t, err);
@@ -415,7 +422,7 @@ static gp_status read_line(reader *r, gp_error *err) {
 gp_status gp_programs_read(const char *text, const char *name, gp_programs **out, gp_error *err) {
     reader r = {.at = text, .line_start = text, .place = {name, 1, 1}};
     if (strlen(text) > INT_MAX - 1)
-        return gp_fail_at(err, GP_CONFIG, (gp_place){name, 0, 0}, "programs of more than 2 GiB");
+        return gp_fail_at(err, GP_CONFIG, (gp_place){name, 0, 0}, "the programs are larger than 2 GiB");
     gp_status status = GP_OK;
     while (status == GP_OK && *r.at) {
         status = read_line(&r, err);

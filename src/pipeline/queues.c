@@ -288,7 +288,7 @@ static gp_status walk_all(deriver *d, gp_error *err) {
     }
     for (int w = 0; w < d->programs->workers; w++)
         if (d->walkers[w].pc < d->walkers[w].program->count)
-            return gp_fail(err, GP_INTERNAL, "worker %d, instruction %zu: waits for what never happens", w,
+            return gp_fail(err, GP_INTERNAL, "worker %d, instruction %zu: waits for an event that never happens", w,
                            d->walkers[w].pc);
     return GP_OK;
 }

@@ -335,7 +335,7 @@ gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step
 gp_status gp_run_begin(gp_run *run, int mini, const gp_step_input *input, gp_error *err) {
     bool behind = run->under_way > 0;
     if (behind && (run->under_way == 2 || mini != run->mini || !gp_plan_overlaps(run->plan, mini) || run->recorder))
-        return gp_fail(err, GP_INTERNAL, "a step cannot be begun behind the one that is under way");
+        return gp_fail(err, GP_INTERNAL, "a step cannot begin: the step that is running must end first");
     run->mini = mini;
     run->turn = behind ? 1 - run->turn : 0;
     gp_command command = step_command(run, run->turn);
@@ -384,7 +384,7 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
 
 gp_status gp_run_squares(gp_run *run, double *out, gp_error *err) {
     const gp_stage_plan *last = &run->plan->stage[run->plan->stages->count - 1];
-    if (!run->plan->stages->norms) return gp_fail(err, GP_INTERNAL, "the plan finds no norms");
+    if (!run->plan->stages->norms) return gp_fail(err, GP_INTERNAL, "the plan computes no norms");
     gp_command command = {.kind = GP_COMMAND_READ,
                           .worker = last->worker,
                           .offset = last->base + last->squares,

@@ -62,7 +62,8 @@ static bool word_ends(const reader *r) {
 }
 
 static gp_status read_on(reader *r, gp_error *err) {
-    if (r->on || r->workers) return gp_fail_at(err, GP_CONFIG, r->place, "\"on\" stands once, before the first worker");
+    if (r->on || r->workers)
+        return gp_fail_at(err, GP_CONFIG, r->place, "\"on\" may occur only once, before the first worker");
     r->on_place = r->place;
     r->at += 2;
     GP_RETURN_IF_FAILED(GP_NEW(&r->on, GP_MAX_STAGES, err));
@@ -225,8 +226,8 @@ static gp_status make_order(const reader *r, gp_order **out, gp_error *err) {
     if (stages > GP_MAX_STAGES)
         return gp_fail_at(err, GP_CONFIG, r->place, "%d stages: there are at most %d", stages, (int)GP_MAX_STAGES);
     if (stages < r->workers)
-        return gp_fail_at(err, GP_CONFIG, r->on_place, "%d stages for %d workers: each has one or more", stages,
-                          r->workers);
+        return gp_fail_at(err, GP_CONFIG, r->on_place,
+                          "%d stages are too few for %d workers: each worker needs at least one", stages, r->workers);
     /* Before anything is reserved for each. */
     if (r->count / (size_t)r->pieces < 2 * (size_t)stages)
         return gp_fail_at(err, GP_CONFIG, r->place, "%zu tasks are too few for %d stages and %d micro-batches",
@@ -273,7 +274,7 @@ static gp_status add_tasks(const gp_programs *programs, gp_order *order, gp_erro
 static gp_status order_of_programs(const gp_programs *programs, gp_order **out, gp_error *err) {
     gp_order *order = NULL;
     if (!programs->training)
-        return gp_fail(err, GP_CONFIG, "%s: the programs are an evaluation's; a schedule is one of training",
+        return gp_fail(err, GP_CONFIG, "%s: its programs are for evaluation; a schedule needs programs for training",
                        programs->source);
     GP_RETURN_IF_FAILED(gp_order_create_empty(programs->workers, programs->stages, programs->pieces,
                                               programs->descending, &order, err));

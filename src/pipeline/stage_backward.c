@@ -87,7 +87,7 @@ static gp_status resolve(folder *f, node_grads *grads, const gp_lowered_op *op, 
         const gp_node *node = &compiler->graph->nodes[grads->node];
         int *share = &grads->inputs[ref->index];
         if (*share >= 0 && *share == grads->output)
-            return gp_fail(err, GP_INTERNAL, "%s: writes a gradient that is the output's own",
+            return gp_fail(err, GP_INTERNAL, "%s: would overwrite the gradient of its output",
                            gp_op_name(op->desc.kind));
         if (*share < 0) {
             int value = gp_compiler_value(compiler, node->inputs[ref->index]);
@@ -101,7 +101,8 @@ static gp_status resolve(folder *f, node_grads *grads, const gp_lowered_op *op, 
             .thing = -1, .fixed = gp_stage_grad_address(compiler->plan, compiler->graph, grads->node, ref->index)};
         break;
     default:
-        return gp_fail(err, GP_INTERNAL, "%s: a role that a backward pass does not have", gp_op_name(op->desc.kind));
+        return gp_fail(err, GP_INTERNAL, "%s: has an operand that a backward pass cannot have",
+                       gp_op_name(op->desc.kind));
     }
     out->role = (gp_operand_role){ref->role, ref->index};
     return GP_OK;

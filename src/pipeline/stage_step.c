@@ -7,7 +7,8 @@
 #include "pipeline/stage_internal.h"
 
 static gp_status refuse_role(const gp_lowered_op *op, gp_error *err) {
-    return gp_fail(err, GP_INTERNAL, "%s: a role that a mini-batch's pass does not have", gp_op_name(op->desc.kind));
+    return gp_fail(err, GP_INTERNAL, "%s: has an operand that the end of a step cannot have",
+                   gp_op_name(op->desc.kind));
 }
 
 static gp_status stage_lowered(const gp_stage_plan *plan, const gp_stage_request *request, int node, int op_index,

@@ -132,7 +132,8 @@ static gp_status stage_op(gp_stage_compiler *compiler, int node, int op_index, c
         gp_stage_prepare(compiler->plan, compiler->request, node, op_index, op, 0, true, &staged.prepared, err));
     for (int i = 0; i < GP_MAX_OPERANDS; i++) {
         if (!gp_compiler_operand(compiler, node, first_temp, op, staged.prepared, i, &staged.operand[i]))
-            return gp_fail(err, GP_INTERNAL, "%s: a role that a forward pass does not have", gp_op_name(op->desc.kind));
+            return gp_fail(err, GP_INTERNAL, "%s: has an operand that a forward pass cannot have",
+                           gp_op_name(op->desc.kind));
         if (staged.operand[i].fixed.area != GP_AREA_NONE && gp_op_writes(op->desc.kind, i)) staged.always = true;
     }
     return gp_staged_add(list, staged, err);

@@ -66,12 +66,13 @@ static gp_status check_sizes(const checker *c, gp_error *err) {
         return gp_fail(err, GP_PROGRAM, "the programs are for %d stages, but the model is cut into %d",
                        programs->stages, c->stages->count);
     if (programs->stages < 1 || programs->stages > GP_MAX_STAGES)
-        return gp_fail(err, GP_PROGRAM, "programs for %d stages: there are 1 to %d", programs->stages, GP_MAX_STAGES);
+        return gp_fail(err, GP_PROGRAM, "programs for %d stages: there must be 1 to %d", programs->stages,
+                       GP_MAX_STAGES);
     if (programs->pieces < 1 || programs->pieces > GP_MAX_MICRO_BATCHES)
-        return gp_fail(err, GP_PROGRAM, "programs for %d micro-batches: there are 1 to %d", programs->pieces,
+        return gp_fail(err, GP_PROGRAM, "programs for %d micro-batches: there must be 1 to %d", programs->pieces,
                        GP_MAX_MICRO_BATCHES);
     if (programs->workers < 1 || programs->workers > programs->stages)
-        return gp_fail(err, GP_PROGRAM, "programs for %d workers, but %d stages: each worker has one or more",
+        return gp_fail(err, GP_PROGRAM, "programs for %d workers, but %d stages: each worker needs at least one",
                        programs->workers, programs->stages);
     for (int s = 0; s < programs->stages; s++)
         if (programs->worker_of_stage[s] < 0 || programs->worker_of_stage[s] >= programs->workers)
@@ -80,7 +81,7 @@ static gp_status check_sizes(const checker *c, gp_error *err) {
     for (int w = 0, s; w < programs->workers; w++) {
         for (s = 0; s < programs->stages && programs->worker_of_stage[s] != w; s++) {}
         if (s == programs->stages)
-            return gp_fail(err, GP_PROGRAM, "worker %d has no stage: each worker has one or more", w);
+            return gp_fail(err, GP_PROGRAM, "worker %d has no stage: each worker needs at least one", w);
     }
     return GP_OK;
 }
@@ -110,7 +111,8 @@ static unsigned flags_of_op(uint8_t op) {
 static gp_status check_edge(const checker *c, gp_error *err) {
     const gp_instr *instr = c->instr;
     if (instr->edge >= c->stages->edge_count)
-        return refuse(c, err, "there are %zu edges, counted from 0", c->stages->edge_count);
+        return refuse(c, err, "edge %u does not exist: there are %zu edges, counted from 0", instr->edge,
+                      c->stages->edge_count);
     const gp_edge *edge = &c->stages->edges[instr->edge];
     const char *kind = gp_edge_kind_name(edge->kind);
     if (instr->op == GP_INSTR_SEND && edge->from != instr->stage)
@@ -120,7 +122,7 @@ static gp_status check_edge(const checker *c, gp_error *err) {
     bool forward = edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
     if (!forward && !c->programs->training) return refuse(c, err, "a forward-only program has no %s copies", kind);
     if (!forward && instr->flags & GP_INSTR_KEEP)
-        return refuse(c, err, "keep says where an activation lies, and edge %u is a %s edge", instr->edge, kind);
+        return refuse(c, err, "keep is for activations and skips only, and edge %u is a %s edge", instr->edge, kind);
     return GP_OK;
 }
 
@@ -129,13 +131,15 @@ static gp_status check_fields(const checker *c, gp_error *err) {
     const gp_instr *instr = c->instr;
     if (instr->op >= GP_INSTR_OPS) return refuse(c, err, "operation %u does not exist", instr->op);
     if (instr->flags & ~flags_of_op(instr->op))
-        return refuse(c, err, "has flags (%#x) that its operation does not know", instr->flags);
+        return refuse(c, err, "has flags (%#x) that this instruction cannot have", instr->flags);
     if (instr->stage >= c->stages->count)
-        return refuse(c, err, "there are %d stages, counted from 0", c->stages->count);
+        return refuse(c, err, "stage %u does not exist: there are %d stages, counted from 0", instr->stage,
+                      c->stages->count);
     if (c->programs->worker_of_stage[instr->stage] != c->worker)
         return refuse(c, err, "stage %u is on worker %d", instr->stage, c->programs->worker_of_stage[instr->stage]);
     if (instr->micro >= c->programs->pieces)
-        return refuse(c, err, "there are %d micro-batches, counted from 0", c->programs->pieces);
+        return refuse(c, err, "micro-batch %u does not exist: there are %d micro-batches, counted from 0", instr->micro,
+                      c->programs->pieces);
     switch (instr->op) {
     case GP_INSTR_LOAD: {
         const gp_stage *stage = &c->stages->stage[instr->stage];
@@ -147,19 +151,19 @@ static gp_status check_fields(const checker *c, gp_error *err) {
     case GP_INSTR_RECV: return check_edge(c, err);
     case GP_INSTR_NORM:
     case GP_INSTR_CLIP:
-        if (!c->programs->training) return refuse(c, err, "does not belong to a forward-only program");
-        if (!c->stages->norms) return refuse(c, err, "nobody asks for the norm of the gradients");
+        if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
+        if (!c->stages->norms) return refuse(c, err, "is not allowed: this run computes no norms of gradients");
         return GP_OK;
     case GP_INSTR_RECOMPUTE:
     case GP_INSTR_BACKWARD:
     case GP_INSTR_BACKWARD_INPUT:
     case GP_INSTR_BACKWARD_WEIGHT:
     case GP_INSTR_STEP:
-        if (!c->programs->training) return refuse(c, err, "does not belong to a forward-only program");
+        if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
         return GP_OK;
     case GP_INSTR_FORWARD:
         if (!c->programs->training && instr->flags & GP_INSTR_KEEP)
-            return refuse(c, err, "a forward-only program keeps nothing");
+            return refuse(c, err, "keep is not allowed in a forward-only program");
         return GP_OK;
     default: return GP_OK;
     }
@@ -176,7 +180,7 @@ static gp_status check_worker(checker *c, int worker, size_t *barriers, gp_error
         c->first[c->instr->stage + 1]++;
         if (c->instr->op == GP_INSTR_BARRIER) ++*barriers;
         if (stepped && c->instr->op != GP_INSTR_STEP)
-            return refuse(c, err, "stands after a step, which comes last on its worker");
+            return refuse(c, err, "comes after a step: steps must be the last instructions of a worker");
         stepped = c->instr->op == GP_INSTR_STEP;
     }
     return GP_OK;
@@ -212,12 +216,12 @@ static gp_status hold(checker *c, gp_frame frame, uint16_t slot, gp_error *err) 
     piece *p = &c->pieces[c->instr->micro];
     if (p->lives[frame]) {
         if (p->slot[frame] == slot) return GP_OK;
-        return refuse(c, err, "names %s slot %u, but its micro-batch has slot %u", gp_frame_name(frame), slot,
+        return refuse(c, err, "uses %s slot %u, but its micro-batch is in slot %u", gp_frame_name(frame), slot,
                       p->slot[frame]);
     }
     holder *h = &c->holders[frame][slot];
     if (h->stage == c->s + 1 && h->micro >= 0)
-        return refuse(c, err, "begins %s slot %u anew, which micro-batch %d still needs", gp_frame_name(frame), slot,
+        return refuse(c, err, "overwrites %s slot %u, which micro-batch %d still needs", gp_frame_name(frame), slot,
                       h->micro);
     *h = (holder){c->s + 1, c->instr->micro};
     p->lives[frame] = true;
@@ -250,7 +254,7 @@ static gp_status check_all_received(const checker *c, const gp_indices *edges, s
     for (size_t i = 0; i < edges->count; i++) {
         size_t at = (size_t)edges->items[i] * (size_t)c->programs->pieces + c->instr->micro;
         if (!(c->copied[at] & RECEIVED))
-            return refuse(c, err, "the %s of edge %d is not received before",
+            return refuse(c, err, "the %s of edge %d must be received before",
                           gp_edge_kind_name(c->stages->edges[edges->items[i]].kind), edges->items[i]);
     }
     return GP_OK;
@@ -266,28 +270,29 @@ static gp_status check_load(checker *c, piece *p, gp_error *err) {
 static gp_status check_fixed_copy(checker *c, gp_edge_kind kind, gp_error *err) {
     bool send = c->instr->op == GP_INSTR_SEND, flag = kind == GP_EDGE_FLAG;
     if (c->instr->micro != c->programs->pieces - 1)
-        return refuse(c, err, "the %s goes with the last micro-batch, %d", gp_edge_kind_name(kind),
+        return refuse(c, err, "the %s must be of the last micro-batch, %d", gp_edge_kind_name(kind),
                       c->programs->pieces - 1);
     if (send && flag && c->forwards < c->programs->pieces)
         return refuse(c, err, "the flag is sent before the stage's last forward");
     if (send && flag && c->stages->norms && c->clips == 0) return refuse(c, err, "the flag is sent before the clip");
-    if (send && !flag && c->norms == 0) return refuse(c, err, "sent before the norm that makes it");
+    if (send && !flag && c->norms == 0) return refuse(c, err, "is sent before the norm that computes it");
     if (!send && !flag) c->norms_received++;
     return GP_OK;
 }
 
 static gp_status check_norm(checker *c, gp_error *err) {
     if (c->norms++ > 0) return refuse(c, err, "a second norm of the stage");
-    if (c->weights < c->programs->pieces) return refuse(c, err, "stands before the stage's last backward");
+    if (c->weights < c->programs->pieces) return refuse(c, err, "comes before the stage's last backward");
     return GP_OK;
 }
 
 static gp_status check_clip(checker *c, gp_error *err) {
-    if (c->s != c->stages->count - 1) return refuse(c, err, "only the last stage, %d, has one", c->stages->count - 1);
+    if (c->s != c->stages->count - 1)
+        return refuse(c, err, "only the last stage, %d, may have a clip", c->stages->count - 1);
     if (c->clips++ > 0) return refuse(c, err, "a second clip");
-    if (c->norms == 0) return refuse(c, err, "stands before the stage's own norm");
+    if (c->norms == 0) return refuse(c, err, "comes before the stage's own norm");
     if (c->norms_received < c->stage->norm_in.count)
-        return refuse(c, err, "%zu of %zu stages' norms are not received before",
+        return refuse(c, err, "must come after the norms of all other stages: %zu of %zu are missing",
                       c->stage->norm_in.count - c->norms_received, c->stage->norm_in.count);
     return GP_OK;
 }
@@ -307,13 +312,15 @@ static gp_status check_forward(checker *c, piece *p, gp_error *err) {
     const gp_instr *instr = c->instr;
     if (p->forward) return refuse(c, err, "a second forward of the micro-batch");
     if ((c->stage->loads_input || c->stage->loads_target) && !p->loaded)
-        return refuse(c, err, "the micro-batch is not loaded before");
+        return refuse(c, err, "the micro-batch must be loaded before");
     GP_RETURN_IF_FAILED(check_all_received(c, &c->stage->in, p->received, err));
     p->forward = true;
     p->kept = instr->flags & GP_INSTR_KEEP;
     bool last = ++c->forwards == c->programs->pieces;
     if (last != !!(instr->flags & GP_INSTR_LAST))
-        return refuse(c, err, last ? "the stage's last forward does not say so" : "says that it is the stage's last");
+        return refuse(c, err,
+                      last ? "is the stage's last forward, but has no flag last"
+                           : "has the flag last, but is not the stage's last forward");
     GP_RETURN_IF_FAILED(hold(c, GP_FRAME_STASH, instr->slot, err));
     if (p->kept) return hold(c, GP_FRAME_SAVED, instr->work, err);
     return c->stage->out.count ? hold(c, GP_FRAME_OUTBOX, instr->work, err) : GP_OK;
@@ -321,7 +328,7 @@ static gp_status check_forward(checker *c, piece *p, gp_error *err) {
 
 static gp_status check_recompute(checker *c, piece *p, gp_error *err) {
     if (!p->forward) return refuse(c, err, "a recompute before the forward");
-    if (p->kept) return refuse(c, err, "a recompute of what the forward kept");
+    if (p->kept) return refuse(c, err, "recomputes what the forward has kept");
     if (p->recomputed) return refuse(c, err, "a second recompute of the micro-batch");
     p->recomputed = true;
     GP_RETURN_IF_FAILED(hold(c, GP_FRAME_STASH, c->instr->slot, err));
@@ -332,7 +339,7 @@ static gp_status check_recompute(checker *c, piece *p, gp_error *err) {
 static gp_status check_turn(const checker *c, int taken, gp_error *err) {
     int next = c->programs->descending ? c->programs->pieces - 1 - taken : taken;
     if (c->instr->micro == next) return GP_OK;
-    return refuse(c, err, "gradients add up in %s order: micro-batch %d is next",
+    return refuse(c, err, "comes too early: gradients add up in %s order of micro-batches, and %d is next",
                   c->programs->descending ? "descending" : "ascending", next);
 }
 
@@ -345,7 +352,8 @@ static gp_status check_backward_order(checker *c, gp_error *err) {
     c->weights += weight;
     if (first != !!(c->instr->flags & GP_INSTR_FIRST))
         return refuse(c, err,
-                      first ? "the stage's first backward does not say so" : "says that it is the stage's first");
+                      first ? "is the stage's first backward, but has no flag first"
+                            : "has the flag first, but is not the stage's first backward");
     return GP_OK;
 }
 
@@ -359,7 +367,7 @@ static gp_status check_backward(checker *c, piece *p, gp_error *err) {
     const gp_instr *instr = c->instr;
     if (p->backward) return refuse(c, err, "a second backward of the micro-batch");
     if (!p->forward) return refuse(c, err, "a backward before the forward");
-    if (!p->kept && !p->recomputed) return refuse(c, err, "the forward did not keep, and no recompute stands before");
+    if (!p->kept && !p->recomputed) return refuse(c, err, "needs a recompute before it: the forward kept nothing");
     GP_RETURN_IF_FAILED(check_backward_order(c, err));
     GP_RETURN_IF_FAILED(check_all_received(c, &c->stage->grad_in, p->grads_received, err));
     p->backward = true;
@@ -370,7 +378,7 @@ static gp_status check_backward(checker *c, piece *p, gp_error *err) {
 }
 
 static gp_status check_backward_weight(checker *c, piece *p, gp_error *err) {
-    if (!p->backward) return refuse(c, err, "stands before the backward for inputs");
+    if (!p->backward) return refuse(c, err, "comes before its backward for inputs");
     if (p->weight) return refuse(c, err, "a second backward for weights of the micro-batch");
     GP_RETURN_IF_FAILED(check_backward_order(c, err));
     p->weight = true;
@@ -382,15 +390,15 @@ static gp_status check_send(checker *c, piece *p, gp_error *err) {
     gp_edge_kind kind = c->stages->edges[c->instr->edge].kind;
     if (kind == GP_EDGE_FLAG || kind == GP_EDGE_NORM) return check_fixed_copy(c, kind, err);
     if (kind == GP_EDGE_GRADIENT) {
-        if (!p->backward) return refuse(c, err, "sent before the backward that makes it");
+        if (!p->backward) return refuse(c, err, "is sent before the backward that computes it");
         return hold(c, GP_FRAME_GRAD, c->instr->slot, err);
     }
-    if (!p->forward) return refuse(c, err, "sent before the forward that makes it");
+    if (!p->forward) return refuse(c, err, "is sent before the forward that computes it");
     if (p->kept != !!(c->instr->flags & GP_INSTR_KEEP))
         return refuse(c, err,
-                      p->kept ? "the forward kept, so that it is sent from the saved slot: keep is missing"
-                              : "the forward did not keep, so that no saved slot can be sent from");
-    if (p->kept && p->weight) return refuse(c, err, "sent after the backward that ends the saved slot's life");
+                      p->kept ? "needs the flag keep: the forward kept the value in its saved slot"
+                              : "must not have the flag keep: the forward has no saved slot");
+    if (p->kept && p->weight) return refuse(c, err, "is sent after the backward that frees the saved slot");
     return hold(c, p->kept ? GP_FRAME_SAVED : GP_FRAME_OUTBOX, c->instr->slot, err);
 }
 
@@ -438,7 +446,7 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
             return gp_fail(err, GP_PROGRAM, "stage %d: micro-batch %d has no backward for weights", s, m);
     }
     if (training && c->stages->norms && c->norms == 0)
-        return gp_fail(err, GP_PROGRAM, "stage %d has no norm, which clipping asks for", s);
+        return gp_fail(err, GP_PROGRAM, "stage %d has no norm, which this run needs", s);
     if (training && c->stages->norms && s == c->stages->count - 1 && c->clips == 0)
         return gp_fail(err, GP_PROGRAM, "stage %d has no clip", s);
     if (training && c->steps == 0) return gp_fail(err, GP_PROGRAM, "stage %d has no step", s);
@@ -503,7 +511,7 @@ static gp_status check_ends(checker *c, gp_error *err) {
                 if (look == 0)
                     *copied |= send ? SENT : RECEIVED;
                 else if (!(*copied & (send ? RECEIVED : SENT)))
-                    return refuse(c, err, send ? "nothing receives it" : "nothing sends it");
+                    return refuse(c, err, send ? "no instruction receives it" : "no instruction sends it");
             }
     return GP_OK;
 }

@@ -105,7 +105,7 @@ typedef struct tally {
  * of the op; no others where `exact`. All of the stage's where it was no layer's op. */
 static void check_place(const char *text, const recorder_fault *fault, bool exact, tally *counted) {
     char place[256], said[1024] = "";
-    const char *end = strstr(text, "; it came out in worker ");
+    const char *end = strstr(text, "; reported by worker ");
     if (!end) fail_msg("%s in %s: %s", fault->what, fault->mark, text);
     snprintf(said, sizeof said, "%.*s", (int)(end - text), text);
     snprintf(place, sizeof place, "cuda:%d failed in ", fault->device);

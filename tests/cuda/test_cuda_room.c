@@ -48,17 +48,19 @@ static void libraries_are_measured(void **state) {
     (void)state;
     const recorder_options small = {RECORDER_EAGER, 0, 1, -1, -1, 0, 300 * MIB, 200 * MIB};
     check_reserve(&small, none, 0, 44 * MIB,
-                  "cuda:0: 45.0 MiB asked for, and 56.0 MiB for code that libraries load later, of 100.0 MiB that are "
-                  "free of 300.0 MiB: the rest is taken by the context, libraries (200.0 MiB for this worker), workers "
-                  "before this one and other programs");
+                  "cuda:0: needs 45.0 MiB, and 56.0 MiB for code that libraries load later, but only 100.0 MiB of "
+                  "300.0 MiB are free; the context, libraries (200.0 MiB for this worker), other workers and other "
+                  "programs use the rest");
     const recorder_options large = {RECORDER_EAGER, 0, 1, -1, -1, 0, 0, 30 * MIB};
-    check_reserve(&large, none, 300 * MIB, 44 * MIB,
-                  "cuda:0: 45.0 MiB asked for, and 256.0 MiB for libraries and their code (30.0 MiB of it are taken), "
-                  "of 300.0 MiB that may be used");
+    check_reserve(
+        &large, none, 300 * MIB, 44 * MIB,
+        "cuda:0: needs 45.0 MiB, and 256.0 MiB for libraries and their code (30.0 MiB of it is already used), but may "
+        "use only 300.0 MiB");
     const recorder_options more = {RECORDER_EAGER, 0, 1, -1, -1, 0, 0, 280 * MIB};
-    check_reserve(&more, none, 300 * MIB, 20 * MIB,
-                  "cuda:0: 21.0 MiB asked for, and 280.0 MiB for libraries and their code (280.0 MiB of it are taken), "
-                  "of 300.0 MiB that may be used");
+    check_reserve(
+        &more, none, 300 * MIB, 20 * MIB,
+        "cuda:0: needs 21.0 MiB, and 280.0 MiB for libraries and their code (280.0 MiB of it is already used), but may "
+        "use only 300.0 MiB");
 }
 
 /* Another program that takes 500 MiB while the handles are made, 30 MiB, is not counted as this worker's where the
@@ -66,17 +68,19 @@ static void libraries_are_measured(void **state) {
 static void others_are_told_apart(void **state) {
     (void)state;
     const recorder_options options = {RECORDER_EAGER, 0, 1, -1, -1, 0, 1000 * MIB, 30 * MIB};
-    check_reserve(&options, (others){500 * MIB, true}, 300 * MIB, 44 * MIB,
-                  "cuda:0: 45.0 MiB asked for, and 256.0 MiB for libraries and their code (30.0 MiB of it are taken), "
-                  "of 300.0 MiB that may be used");
-    check_reserve(&options, (others){500 * MIB, false}, 600 * MIB, 70 * MIB,
-                  "cuda:0: 71.0 MiB asked for, and 530.0 MiB for libraries and their code (530.0 MiB of it are taken), "
-                  "of 600.0 MiB that may be used");
+    check_reserve(
+        &options, (others){500 * MIB, true}, 300 * MIB, 44 * MIB,
+        "cuda:0: needs 45.0 MiB, and 256.0 MiB for libraries and their code (30.0 MiB of it is already used), but may "
+        "use only 300.0 MiB");
+    check_reserve(
+        &options, (others){500 * MIB, false}, 600 * MIB, 70 * MIB,
+        "cuda:0: needs 71.0 MiB, and 530.0 MiB for libraries and their code (530.0 MiB of it is already used), but may "
+        "use only 600.0 MiB");
     const recorder_options vast = {RECORDER_EAGER, 0, 1, -1, -1, 0, 9000 * MIB, 30 * MIB};
     check_reserve(
         &vast, (others){8000 * MIB, false}, 1100 * MIB, 76 * MIB,
-        "cuda:0: 77.0 MiB asked for, and 1.00 GiB for libraries and their code (1.00 GiB of it are taken), of "
-        "1.07 GiB that may be used");
+        "cuda:0: needs 77.0 MiB, and 1.00 GiB for libraries and their code (1.00 GiB of it is already used), but may "
+        "use only 1.07 GiB");
 }
 
 static const char model[] = "input: {shape: [2, 50, 40]}\n"
@@ -97,7 +101,7 @@ static void plans_count_them(void **state) {
     h.plan->devices[1].memory--;
     assert_int_equal(gp_memory_check(h.plan, &worker, &err), GP_MEMORY);
     assert_int_equal(worker, 1);
-    assert_non_null(strstr(err.text, ", beside them libraries, about 256.0 MiB)"));
+    assert_non_null(strstr(err.text, ", libraries about 256.0 MiB)"));
     /* Input of six samples of 16000 bytes, of two steps; the weights of the linear layer. */
     assert_int_equal(gp_memory_pinned(h.plan, 0), 2 * gp_cuda_staging_bytes(96000) + gp_cuda_staging_bytes(216));
     assert_true(gp_memory_pinned(h.plan, 1) >= gp_cuda_staging_bytes(3 * 48 * 38 * 40 * 4));

@@ -51,7 +51,7 @@ static void test_memory(void **state) {
     ASSERT_OK(gp_cpu_kind.reserve(f.device, 600, &a, &err));
     assert_int_equal((uintptr_t)a % GP_ALIGNMENT, 0);
     assert_int_equal(gp_cpu_kind.reserve(f.device, 401, &b, &err), GP_MEMORY);
-    assert_string_equal(err.text, "cpu: 401 bytes asked for beside 600 in use, of 1000 that may be used");
+    assert_string_equal(err.text, "cpu: needs 401 more bytes, but 600 of its 1000 bytes are in use");
     ASSERT_OK(gp_cpu_kind.reserve(f.device, 400, &b, &err));
     gp_cpu_kind.unreserve(f.device, b);
     ASSERT_OK(gp_cpu_kind.reserve(f.device, 400, &b, &err));
@@ -127,13 +127,13 @@ static void test_refusals(void **state) {
     assert_refused(&f, relu_desc(GP_F64), "cpu: relu_forward does not take F64 as its operand x");
     assert_refused(&f, conv_weights_desc(0, GP_F64), "cpu: conv_backward_weights computes in F32 only, not in F64");
     assert_refused(&f, conv_weights_desc(GP_OP_ACCUMULATE, GP_F32),
-                   "cpu: conv_backward_weights cannot add to what is there: oneDNN overwrites it");
+                   "cpu: conv_backward_weights cannot add to its output: oneDNN overwrites it");
     gp_op_desc desc = relu_desc(GP_F32);
     for (int i = 0; i < 2; i++) {
         desc.operand[i] = gp_tensor_plain(GP_F32, 4, (const int64_t[]){2, 3, 4, 5});
         desc.operand[i].stride[0] += 7;
     }
-    assert_refused(&f, desc, "cpu: relu_forward: the rows of operand x do not lie at one distance");
+    assert_refused(&f, desc, "cpu: relu_forward: the rows of operand x must have equal distances");
     close_fixture(&f);
 }
 
@@ -171,8 +171,8 @@ static void test_wrong_target(void **state) {
     assert_true(prepared->workspace <= sizeof workspace);
     assert_int_equal(gp_cpu_kind.run(f.stream, prepared, (void *const[]){x, target, partial}, workspace, &args, &err),
                      GP_DATA);
-    assert_string_equal(err.text,
-                        "cross_entropy_forward: target 3 of row 1 is no class: these are 0 to 2, and -100 to ignore");
+    assert_string_equal(
+        err.text, "cross_entropy_forward: target 3 of row 1 is not a class: classes are 0 to 2, and -100 is ignored");
     close_fixture(&f);
 }
 

@@ -142,7 +142,7 @@ static void test_refuses_in_general(void **state) {
 
 static void test_refuses_formats(void **state) {
     (void)state;
-    REFUSES(ADD, 3, "op add: b leaves its format open, which only weights may", operand[1].format = GP_FORMAT_ANY);
+    REFUSES(ADD, 3, "op add: b has an open format, which only weights may have", operand[1].format = GP_FORMAT_ANY);
     REFUSES(RELU_FORWARD, 3, "op relu_forward: x must be plain", operand[0].format = 7);
     REFUSES(ADD, 3, "op add: formats 7 of b and 0 of a differ", operand[1].format = 7);
     REFUSES(FILL, 3, "op fill: y is neither plain nor contiguous", operand[0].format = 7; operand[0].stride[0] += 1);
@@ -176,9 +176,9 @@ static void test_refuses_products(void **state) {
     REFUSES(CONV_FORWARD, 3, "op conv_forward: dilation 0x1, which must be at least 1",
             desc->attributes.conv.dilation[0] = 0);
     REFUSES(CONV_FORWARD, 3, "op conv_forward: 0 groups, which must be at least 1", desc->attributes.conv.groups = 0);
-    REFUSES(CONV_FORWARD, 3, "op conv_forward: 3 groups divide not both 3 and 17 channels",
+    REFUSES(CONV_FORWARD, 3, "op conv_forward: 3 groups do not divide both 3 and 17 channels",
             desc->attributes.conv.groups = 3);
-    REFUSES(CONV_FORWARD, 3, "op conv_forward: kernel reaches over 11 of a padded input of 9",
+    REFUSES(CONV_FORWARD, 3, "op conv_forward: kernel covers 11 elements, but the padded input has only 9",
             desc->attributes.conv.dilation[0] = 5);
     REFUSES(LINEAR_FORWARD, 3, "op linear_forward: w is [5, 16], which must be [5, 17]",
             operand[1] = tensor_of(2, 5, 16, 0, 0));
@@ -246,9 +246,9 @@ static void test_refuses_norms(void **state) {
             desc->attributes.norm.momentum = 1.5);
     REFUSES(NORM_COMMIT, 3, "op norm_commit: momentum is -0.5, which must be 0 to 1",
             desc->attributes.norm.momentum = -0.5);
-    REFUSES(NORM_COMMIT, 3, "op norm_commit: pieces of 3 rows and a last one of 4", desc->attributes.norm.rows_full = 3;
+    REFUSES(NORM_COMMIT, 3, "op norm_commit: parts of 3 rows and a last part of 4", desc->attributes.norm.rows_full = 3;
             desc->attributes.norm.rows_last = 4);
-    REFUSES(NORM_COMMIT, 0, "op norm_commit: one row in all, which has no unbiased variance",
+    REFUSES(NORM_COMMIT, 0, "op norm_commit: only one row, which has no unbiased variance",
             desc->attributes.norm.rows_last = 1);
     REFUSES(NORM_COMMIT, 3, "op norm_commit: stats is [4, 2, 5], which must be [4, 3, 5]",
             operand[1] = tensor_of(3, 4, 2, 5, 0));
@@ -274,10 +274,11 @@ static void test_refuses_the_rest(void **state) {
             desc->attributes.pool.kernel[0] = 16;
             desc->attributes.pool.kernel[1] = 17);
     REFUSES(MAX_POOL_FORWARD, 12, "op max_pool_forward: index is U8, which must be I32", operand[2].dtype = GP_U8);
-    REFUSES(MAX_POOL_FORWARD, 12,
-            "op max_pool_forward: kernel 65536x32768 has more than the 2147483647 places that an index can name",
-            desc->attributes.pool.kernel[0] = 65536;
-            desc->attributes.pool.kernel[1] = 32768);
+    REFUSES(
+        MAX_POOL_FORWARD, 12,
+        "op max_pool_forward: kernel 65536x32768 has more than 2147483647 elements, the most that an index can hold",
+        desc->attributes.pool.kernel[0] = 65536;
+        desc->attributes.pool.kernel[1] = 32768);
     REFUSES(MAX_POOL_FORWARD, 9, "op max_pool_forward: count_pad is 1, which must be 0",
             desc->attributes.pool.count_pad = 1);
     REFUSES(AVG_POOL_FORWARD, 9, "op avg_pool_forward: count_pad is 2, which must be 0 or 1",
@@ -310,10 +311,10 @@ static void test_refuses_the_rest(void **state) {
     REFUSES(ACTIVATION_FORWARD, 3, "op activation_forward: 6 is not a function",
             desc->attributes.activation.function = 6);
     REFUSES(ACTIVATION_FORWARD, 3,
-            "op activation_forward: slope is 0.1, which must be finite, and 0 but for leaky_relu",
+            "op activation_forward: slope is 0.1, which must be finite, and 0 except for leaky_relu",
             desc->attributes.activation.slope = 0.1);
     REFUSES(ACTIVATION_BACKWARD, 0,
-            "op activation_backward: slope is inf, which must be finite, and 0 but for leaky_relu",
+            "op activation_backward: slope is inf, which must be finite, and 0 except for leaky_relu",
             desc->attributes.activation.slope = INFINITY);
     REFUSES(ACTIVATION_FORWARD, 3, "op activation_forward: reserved must be 0",
             desc->attributes.activation.reserved = 1);
@@ -365,7 +366,8 @@ static void test_refuses_the_rest(void **state) {
     REFUSES(CLIP_TOTAL, 3, "op clip_total: max_norm inf, which must be at least 0",
             desc->attributes.clip.max_norm = INFINITY);
     REFUSES(SGD, 5, "op sgd: nesterov without momentum", desc->attributes.sgd.momentum = 0);
-    REFUSES(SGD, 3, "op sgd: momentum 0.9 and its state must be there together", desc->attributes.sgd.momentum = 0.9);
+    REFUSES(SGD, 3, "op sgd: momentum 0.9 and its state must both be present, or both absent",
+            desc->attributes.sgd.momentum = 0.9);
     REFUSES(SGD, 3, "op sgd: nesterov must be 0 or 1, reserved 0", desc->attributes.sgd.reserved = 1);
     REFUSES(SGD, 3, "op sgd: momentum 0 and decay -1, which must be at least 0", desc->attributes.sgd.decay = -1);
     REFUSES(SGD, 3, "op sgd: momentum -1 and decay 0, which must be at least 0", desc->attributes.sgd.momentum = -1;

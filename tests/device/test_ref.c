@@ -643,7 +643,8 @@ static void test_cross_entropy_forward(void **state) {
         gp_error err = {0};
         assert_int_equal(op_bench_try(&b, &err), GP_DATA);
         assert_string_equal(
-            err.text, "cross_entropy_forward: target 2 of row 2 is no class: these are 0 to 1, and -100 to ignore");
+            err.text,
+            "cross_entropy_forward: target 2 of row 2 is not a class: classes are 0 to 1, and -100 is ignored");
         op_bench_put(&b, GP_CROSS_ENTROPY_FORWARD_TARGET, 2, -1);
         assert_int_equal(op_bench_try(&b, &err), GP_DATA);
 
@@ -694,7 +695,8 @@ static void test_cross_entropy_smoothing_and_ignore(void **state) {
         gp_error err = {0};
         assert_int_equal(op_bench_try(&b, &err), GP_DATA);
         assert_string_equal(
-            err.text, "cross_entropy_forward: target -100 of row 1 is no class: these are 0 to 1, and 0 to ignore");
+            err.text,
+            "cross_entropy_forward: target -100 of row 1 is not a class: classes are 0 to 1, and 0 is ignored");
         op_bench_fini(&b);
 
         b = begin(GP_OP_CROSS_ENTROPY_BACKWARD);
@@ -1034,7 +1036,7 @@ static void test_device_memory_and_copies(void **state) {
     assert_int_equal(kind->reserve(b, 1000, &block_b, &err), GP_OK);
     assert_int_equal((uintptr_t)block_a % GP_ALIGNMENT, 0);
     assert_int_equal(kind->reserve(a, 401, &more, &err), GP_MEMORY);
-    assert_string_equal(err.text, "ref: 401 bytes asked for beside 600 in use, of 1000 that may be used");
+    assert_string_equal(err.text, "ref: needs 401 more bytes, but 600 of its 1000 bytes are in use");
     kind->unreserve(a, block_a);
     assert_int_equal(kind->reserve(a, 1000, &block_a, &err), GP_OK);
 

@@ -90,17 +90,18 @@ static void test_more_than_is_free(void **state) {
     ASSERT_OK(gp_cuda->memory(&memory, &err));
     assert_true(memory.free > 0 && memory.free <= memory.total);
     assert_int_equal(cuda->reserve(f.device, memory.total + 1, &block, &err), GP_MEMORY);
-    snprintf(expected, sizeof expected, "cuda:0: %s asked for, and ", gp_bytes_text(asked, memory.total + 1));
+    snprintf(expected, sizeof expected, "cuda:0: needs %s, and ", gp_bytes_text(asked, memory.total + 1));
     assert_memory_equal(err.text, expected, strlen(expected));
-    const char *end = " for this worker), workers before this one and other programs";
+    const char *end = " for this worker), other workers and other programs use the rest";
     assert_string_equal(err.text + strlen(err.text) - strlen(end), end);
     close_fixture(&f);
 
     gp_device_spec spec = {cuda, 0, 1, cuda->beside + 1000};
     ASSERT_OK(cuda->open(&spec, &f.device, &err));
     assert_int_equal(cuda->reserve(f.device, 1001, &block, &err), GP_MEMORY);
-    assert_string_equal(err.text, "cuda:0: 1001 B asked for, and 256.0 MiB for libraries and their code (0 B of it are "
-                                  "taken), of 256.0 MiB that may be used");
+    assert_string_equal(err.text,
+                        "cuda:0: needs 1001 B, and 256.0 MiB for libraries and their code (0 B of it is already "
+                        "used), but may use only 256.0 MiB");
     cuda->close(f.device);
 }
 
@@ -278,7 +279,7 @@ static void test_wait_for_what_nobody_recorded(void **state) {
     open_fixture(&f, 0);
     ASSERT_OK(cuda->event_create(f.device, false, &event, &err));
     assert_int_equal(cuda->stream_wait(f.stream, event, &err), GP_INTERNAL);
-    assert_string_equal(err.text, "cuda: a stream is to wait for an event that nobody has recorded");
+    assert_string_equal(err.text, "cuda: a stream waits for an event that was never recorded");
     cuda->event_destroy(event);
     close_fixture(&f);
 }

@@ -191,14 +191,14 @@ static void bad_orders_are_refused(void **state) {
                                {0, GP_TASK_FORWARD, 0, 0},
                                {1, GP_TASK_FORWARD, 1, 0},
                                {1, GP_TASK_BACKWARD, 1, 0}},
-                  4, "worker 0, B0 of stage 0: can never begin: what it waits for waits for it");
+                  4, "worker 0, B0 of stage 0: can never begin: it waits for a task that waits for it");
     check_refused((bad_task[]){{0, GP_TASK_FORWARD, 0, 0}, {0, GP_TASK_BACKWARD, 0, 0}, {1, GP_TASK_FORWARD, 1, 0}}, 3,
-                  "worker 0, B0 of stage 0: waits for a backward on stage 1, which the order does not have");
+                  "worker 0, B0 of stage 0: needs the backward of micro-batch 0 on stage 1, which is missing");
     check_refused((bad_task[]){{0, GP_TASK_FORWARD, 0, 0}, {0, GP_TASK_FORWARD, 0, 0}}, 2,
                   "worker 0, F0 of stage 0: a second forward");
     check_refused(
         (bad_task[]){{0, GP_TASK_FORWARD, 0, 0}, {1, GP_TASK_FORWARD, 1, 0}, {1, GP_TASK_BACKWARD_WEIGHT, 1, 0}}, 3,
-        "worker 1, W0 of stage 1: stands before the backward for inputs");
+        "worker 1, W0 of stage 1: comes before its backward for inputs");
     check_refused((bad_task[]){{0, GP_TASK_FORWARD, 0, 0},
                                {1, GP_TASK_FORWARD, 1, 0},
                                {1, GP_TASK_BACKWARD_INPUT, 1, 0},

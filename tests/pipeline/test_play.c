@@ -114,14 +114,14 @@ static void deadlocks_are_named(void **state) {
     assert_int_equal(programs->worker[0].instrs[2].op, GP_INSTR_SEND);
     remove_instr(&programs->worker[0], 2);
     assert_int_equal(try_play(&t, programs, (times){1, 0, 2, 0}, &play, &err), GP_PROGRAM);
-    assert_string_equal(err.text, "worker 1, instruction 1 (recv s1 m0 e0): deadlock: waits for micro-batch 0 to be "
-                                  "sent on edge 0, which cannot happen before");
+    assert_string_equal(err.text, "worker 1, instruction 1 (recv s1 m0 e0): deadlock: waits until micro-batch 0 is "
+                                  "sent on edge 0, which never happens");
     gp_programs_destroy(&programs);
     programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, true, false});
     assert_int_equal(programs->worker[0].instrs[4].op, GP_INSTR_BARRIER);
     remove_instr(&programs->worker[0], 4);
     assert_int_equal(try_play(&t, programs, (times){1, 0, 2, 0}, &play, &err), GP_PROGRAM);
-    assert_non_null(strstr(err.text, "waits in a barrier that 1 of 2 workers reach"));
+    assert_non_null(strstr(err.text, "deadlock: waits at a barrier that only 1 of 2 workers reach"));
     assert_null(play);
     gp_programs_destroy(&programs);
     toy_fini(&t);

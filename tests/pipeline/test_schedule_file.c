@@ -66,26 +66,28 @@ static void bad_orders_are_refused_with_their_place(void **state) {
     check_refused("4096F0 B0\n", "a.txt:1:1: expected F, B, I or W and a micro-batch, as in F0, or 1F0 on a worker's "
                                  "second stage, not \"4096F0\"");
     check_refused("on 0 x\nF0 B0\n", "a.txt:1:6: expected the number of a worker, not \"x\"");
-    check_refused("F0 B0\non 0\n", "a.txt:2:1: \"on\" stands once, before the first worker");
+    check_refused("F0 B0\non 0\n", "a.txt:2:1: \"on\" may occur only once, before the first worker");
     check_refused("on 0 2\nF0 B0\nF0 B0\n",
                   "a.txt:1:1: stage 1 is on worker 2, but there are 2 workers, counted from 0");
-    check_refused("on 0\nF0 B0\nF0 B0\n", "a.txt:1:1: 1 stages for 2 workers: each has one or more");
+    check_refused("on 0\nF0 B0\nF0 B0\n",
+                  "a.txt:1:1: 1 stages are too few for 2 workers: each worker needs at least one");
     check_refused("on 0 0\nF0 B0\n1F0 1B0\n", "a.txt:3:1: worker 1 has no stage 1, counted from 0");
     check_refused("F0 F1 B0 B1\nF0 B0\n", "a.txt:3:1: 6 tasks are too few for 2 stages and 2 micro-batches");
     check_refused("4095F4095 B0", "a.txt:1:13: 2 tasks are too few for 4096 stages and 4096 micro-batches");
     check_refused("F0 F1 B0 B1\nF0 F1 B1 B0\n",
-                  "a.txt:2:7: worker 1, B1 of stage 1: gradients add up in ascending order "
-                  "of micro-batches, and it is not next");
+                  "a.txt:2:7: worker 1, B1 of stage 1: comes too early: gradients add up in "
+                  "ascending order of micro-batches, and 0 is next");
     check_refused("F0 F0 B0 B0\nF0 B0\n", "a.txt:1:4: worker 0, F0 of stage 0: a second forward");
-    check_refused("F0 B0\nB0 F0\n", "a.txt:2:1: worker 1, B0 of stage 1: stands before the forward");
-    check_refused("F0 W0 I0\nF0 B0\n", "a.txt:1:4: worker 0, W0 of stage 0: stands before the backward for inputs");
+    check_refused("F0 B0\nB0 F0\n", "a.txt:2:1: worker 1, B0 of stage 1: comes before its forward");
+    check_refused("F0 W0 I0\nF0 B0\n", "a.txt:1:4: worker 0, W0 of stage 0: comes before its backward for inputs");
     check_refused("F0 I0 I0\nF0 B0\n", "a.txt:1:7: worker 0, I0 of stage 0: a second backward");
     check_refused("F0 I0\nF0 B0\n", "a.txt: stage 0: micro-batch 0 has no backward for weights");
-    check_refused("F1 B0 B1 W0 W1\nF0 F1 B0 W0 B1 W1\n",
-                  "a.txt:2:1: worker 1, F0 of stage 1: waits for a forward on stage 0, which the order does not have");
+    check_refused(
+        "F1 B0 B1 W0 W1\nF0 F1 B0 W0 B1 W1\n",
+        "a.txt:2:1: worker 1, F0 of stage 1: needs the forward of micro-batch 0 on stage 0, which is missing");
     /* Each waits for the other. */
     check_refused("F0 B0 F1 B1\nF0 F1 B0 B1\n",
-                  "a.txt:1:4: worker 0, B0 of stage 0: can never begin: what it waits for waits for it");
+                  "a.txt:1:4: worker 0, B0 of stage 0: can never begin: it waits for a task that waits for it");
 }
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
@@ -167,27 +169,28 @@ static void check_bad_programs(const char *text, const char *message) {
 static void bad_programs_are_refused_with_their_line(void **state) {
     (void)state;
     check_bad_programs(with("send s0 m0 e0 keep\n", ""),
-                       "p.txt:11:1: worker 1, instruction 1 (recv s1 m0 e0): nothing sends it");
+                       "p.txt:11:1: worker 1, instruction 1 (recv s1 m0 e0): no instruction sends it");
     check_bad_programs(with("send s1 m0 e2\n", ""),
-                       "p.txt:8:1: worker 0, instruction 5 (recv s0 m0 e2): nothing sends it");
+                       "p.txt:8:1: worker 0, instruction 5 (recv s0 m0 e2): no instruction sends it");
     check_bad_programs(with("recv s0 m0 e2\n", ""),
-                       "p.txt:13:1: worker 1, instruction 3 (send s1 m0 e2): nothing receives it");
+                       "p.txt:13:1: worker 1, instruction 3 (send s1 m0 e2): no instruction receives it");
     check_bad_programs(
         with("F s1 m0 keep last\n", "F s2 m0 keep last\n"),
         "p.txt:13:1: worker 1, instruction 2 (F s2 m0): there is no such stage on the worker, or no such "
         "micro-batch");
     check_bad_programs(with("send s1 m0 e1\n", "send s1 m0 e9\n"),
-                       "p.txt:16:1: worker 1, instruction 5 (send s1 m0 e9): there are 3 edges, counted from 0");
-    check_bad_programs(with("B s0 m0 first @4294967295\n", "B s0 m0\n"),
-                       "p.txt:7:1: worker 0, instruction 4 (B s0 m0): the stage's first backward does not say so");
-    check_bad_programs(with("on=0,1", "on=0,0"), "p.txt:1:63: worker 1 has no stage: each has one or more");
+                       "p.txt:16:1: worker 1, instruction 5 (send s1 m0 e9): edge 9 does not exist: there are 3 edges, "
+                       "counted from 0");
     check_bad_programs(
-        with("send s0 m0 e0 keep", "send s0 m0 e0"),
-        "p.txt:5:1: worker 0, instruction 2 (send s0 m0 e0): the forward kept, so that it is sent from the "
-        "saved slot: keep is missing");
+        with("B s0 m0 first @4294967295\n", "B s0 m0\n"),
+        "p.txt:7:1: worker 0, instruction 4 (B s0 m0): is the stage's first backward, but has no flag first");
+    check_bad_programs(with("on=0,1", "on=0,0"), "p.txt:1:63: worker 1 has no stage: each worker needs at least one");
+    check_bad_programs(with("send s0 m0 e0 keep", "send s0 m0 e0"),
+                       "p.txt:5:1: worker 0, instruction 2 (send s0 m0 e0): needs the flag keep: the "
+                       "forward kept the value in its saved slot");
     check_bad_programs(with("training", "evaluation"),
-                       "p.txt: the programs are an evaluation's; a schedule is one of training");
-    check_bad_programs(with("F s1 m0", "G s1 m0"), "p.txt:13:1: \"G\" is no operation");
+                       "p.txt: its programs are for evaluation; a schedule needs programs for training");
+    check_bad_programs(with("F s1 m0", "G s1 m0"), "p.txt:13:1: unknown instruction \"G\"");
 }
 
 /* ---- what comes of it -------------------------------------------------------------------------------------------- */

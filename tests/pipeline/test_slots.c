@@ -153,7 +153,7 @@ static void senseless_programs_are_the_validators(void **state) {
     gp_error err = {0};
     assert_int_equal(gp_slots_assign(t.stages, programs, NULL, &err), GP_OK);
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-    assert_non_null(strstr(err.text, "instruction 1 (send s0 m0 e0): sent before the forward that makes it"));
+    assert_non_null(strstr(err.text, "instruction 1 (send s0 m0 e0): is sent before the forward that computes it"));
     gp_programs_destroy(&programs);
     toy_fini(&t);
 }

@@ -115,78 +115,82 @@ static void check_edits(const toy *t, gp_programs *programs, const edit *edits, 
 static void broken_training_is_named(void **state) {
     (void)state;
     static const edit edits[] = {
-        {0, "F s0 m1", "F s7 m1 last", "worker 0, instruction 5 (F s7 m1): there are 3 stages, counted from 0"},
+        {0, "F s0 m1", "F s7 m1 last",
+         "worker 0, instruction 5 (F s7 m1): stage 7 does not exist: there are 3 stages, counted from 0"},
         {0, "F s0 m1", "F s1 m1 last", "worker 0, instruction 5 (F s1 m1): stage 1 is on worker 1"},
-        {0, "F s0 m1", "F s0 m2 last", "worker 0, instruction 5 (F s0 m2): there are 2 micro-batches, counted from 0"},
+        {0, "F s0 m1", "F s0 m2 last",
+         "worker 0, instruction 5 (F s0 m2): micro-batch 2 does not exist: there are 2 micro-batches, counted from 0"},
         {1, "recv s1 m0 e0", "recv s1 m0 e99",
-         "worker 1, instruction 0 (recv s1 m0 e99): there are 8 edges, counted from 0"},
+         "worker 1, instruction 0 (recv s1 m0 e99): edge 99 does not exist: there are 8 edges, counted from 0"},
         {1, "recv s1 m0 e0", "recv s1 m0 e1",
          "worker 1, instruction 0 (recv s1 m0 e1): the skip edge 1 ends at stage 2"},
         {1, "send s1 m0 e2", "send s1 m0 e1",
          "worker 1, instruction 2 (send s1 m0 e1): the skip edge 1 begins at stage 0"},
         {1, "send s1 m0 e5", "send s1 m0 e5 keep",
-         "worker 1, instruction 15 (send s1 m0 e5): keep says where an activation lies, and edge 5 is a gradient "
+         "worker 1, instruction 15 (send s1 m0 e5): keep is for activations and skips only, and edge 5 is a gradient "
          "edge"},
         {1, "recv s1 m0 e0", "load s1 m0",
          "worker 1, instruction 0 (load s1 m0): the stage uses neither input nor target"},
-        {0, "F s0 m0", "", "worker 0, instruction 1 (send s0 m0 e0): sent before the forward that makes it"},
-        {0, "load s0 m0", "", "worker 0, instruction 0 (F s0 m0): the micro-batch is not loaded before"},
+        {0, "F s0 m0", "", "worker 0, instruction 1 (send s0 m0 e0): is sent before the forward that computes it"},
+        {0, "load s0 m0", "", "worker 0, instruction 0 (F s0 m0): the micro-batch must be loaded before"},
         {0, "load s0 m0", "load s0 m0\nload s0 m0",
          "worker 0, instruction 1 (load s0 m0): the micro-batch is loaded a second time"},
-        {2, "recv s2 m0 e1", "", "worker 2, instruction 2 (F s2 m0): the skip of edge 1 is not received before"},
+        {2, "recv s2 m0 e1", "", "worker 2, instruction 2 (F s2 m0): the skip of edge 1 must be received before"},
         {2, "F s2 m0", "recv s2 m0 e1\nF s2 m0",
          "worker 2, instruction 3 (recv s2 m0 e1): micro-batch 0 is received on edge 1 a second time"},
         {1, "send s1 m0 e2", "send s1 m0 e2\nsend s1 m0 e2",
          "worker 1, instruction 3 (send s1 m0 e2): micro-batch 0 is sent on edge 2 a second time"},
         {1, "F s1 m0", "F s1 m0\nF s1 m0", "worker 1, instruction 2 (F s1 m0): a second forward of the micro-batch"},
         {1, "F s1 m1", "F s1 m1 stash=1",
-         "worker 1, instruction 4 (F s1 m1): the stage's last forward does not say so"},
-        {1, "F s1 m0", "F s1 m0 last", "worker 1, instruction 1 (F s1 m0): says that it is the stage's last"},
+         "worker 1, instruction 4 (F s1 m1): is the stage's last forward, but has no flag last"},
+        {1, "F s1 m0", "F s1 m0 last",
+         "worker 1, instruction 1 (F s1 m0): has the flag last, but is not the stage's last forward"},
         {1, "F s1 m0", "F s1 m0 stash=1",
-         "worker 1, instruction 1 (F s1 m0): names stash slot 1, but its micro-batch has slot 0"},
+         "worker 1, instruction 1 (F s1 m0): uses stash slot 1, but its micro-batch is in slot 0"},
         {1, "recv s1 m1 e0", "recv s1 m1 e0 slot=0",
-         "worker 1, instruction 3 (recv s1 m1 e0): begins stash slot 0 anew, which micro-batch 0 still needs"},
+         "worker 1, instruction 3 (recv s1 m1 e0): overwrites stash slot 0, which micro-batch 0 still needs"},
         {1, "F s1 m0", "F s1 m0 keep",
-         "worker 1, instruction 2 (send s1 m0 e2): the forward kept, so that it is sent from the saved slot: keep is "
-         "missing"},
+         "worker 1, instruction 2 (send s1 m0 e2): needs the flag keep: the forward kept the value in its saved slot"},
         {1, "send s1 m0 e2", "send s1 m0 e2 keep",
-         "worker 1, instruction 2 (send s1 m0 e2): the forward did not keep, so that no saved slot can be sent from"},
+         "worker 1, instruction 2 (send s1 m0 e2): must not have the flag keep: the forward has no saved slot"},
         {1, "send s1 m0 e2", "send s1 m0 e2 slot=3",
-         "worker 1, instruction 2 (send s1 m0 e2): names outbox slot 3, but its micro-batch has slot 0"},
-        {1, "R s1 m1", "",
-         "worker 1, instruction 8 (B s1 m1): the forward did not keep, and no recompute stands before"},
+         "worker 1, instruction 2 (send s1 m0 e2): uses outbox slot 3, but its micro-batch is in slot 0"},
+        {1, "R s1 m1", "", "worker 1, instruction 8 (B s1 m1): needs a recompute before it: the forward kept nothing"},
         {1, "R s1 m1", "R s1 m1 stash=1\nR s1 m1 stash=1",
          "worker 1, instruction 7 (R s1 m1): a second recompute of the micro-batch"},
         {1, "F s1 m1", "R s1 m1 stash=1\nF s1 m1 stash=1 last",
          "worker 1, instruction 4 (R s1 m1): a recompute before the forward"},
         {1, "R s1 m1", "R s1 m1 stash=1\nR s1 m0 stash=0",
-         "worker 1, instruction 7 (R s1 m0): begins saved slot 0 anew, which micro-batch 1 still needs"},
+         "worker 1, instruction 7 (R s1 m0): overwrites saved slot 0, which micro-batch 1 still needs"},
         {1, "B s1 m1", "B s1 m1 stash=1",
-         "worker 1, instruction 9 (B s1 m1): the stage's first backward does not say so"},
-        {1, "B s1 m0", "B s1 m0 first", "worker 1, instruction 14 (B s1 m0): says that it is the stage's first"},
+         "worker 1, instruction 9 (B s1 m1): is the stage's first backward, but has no flag first"},
+        {1, "B s1 m0", "B s1 m0 first",
+         "worker 1, instruction 14 (B s1 m0): has the flag first, but is not the stage's first backward"},
         {1, "B s1 m1", "R s1 m0 saved=1\nB s1 m0 saved=1 first",
-         "worker 1, instruction 10 (B s1 m0): gradients add up in descending order: micro-batch 1 is next"},
+         "worker 1, instruction 10 (B s1 m0): comes too early: gradients add up in descending order of micro-batches, "
+         "and 1 is next"},
         {1, "F s1 m0", "B s1 m1 first\nF s1 m0", "worker 1, instruction 1 (B s1 m1): a backward before the forward"},
-        {1, "recv s1 m1 e3", "", "worker 1, instruction 8 (B s1 m1): the gradient of edge 3 is not received before"},
+        {1, "recv s1 m1 e3", "", "worker 1, instruction 8 (B s1 m1): the gradient of edge 3 must be received before"},
         {1, "B s1 m1", "B s1 m1 stash=1 grad=1 first",
-         "worker 1, instruction 9 (B s1 m1): names gradient slot 1, but its micro-batch has slot 0"},
+         "worker 1, instruction 9 (B s1 m1): uses gradient slot 1, but its micro-batch is in slot 0"},
         {1, "B s1 m1", "B s1 m1 stash=1 saved=1 first",
-         "worker 1, instruction 9 (B s1 m1): names saved slot 1, but its micro-batch has slot 0"},
+         "worker 1, instruction 9 (B s1 m1): uses saved slot 1, but its micro-batch is in slot 0"},
         {1, "B s1 m0", "B s1 m0\nB s1 m0", "worker 1, instruction 15 (B s1 m0): a second backward of the micro-batch"},
         {1, "B s1 m0", "B s1 m0\nR s1 m0", "worker 1, instruction 15 (R s1 m0): a second recompute of the micro-batch"},
         {1, "B s1 m0", "send s1 m0 e5\nB s1 m0",
-         "worker 1, instruction 14 (send s1 m0 e5): sent before the backward that makes it"},
+         "worker 1, instruction 14 (send s1 m0 e5): is sent before the backward that computes it"},
         {1, "recv s1 m1 e7", "", "edge 7 (flag from stage 2 to stage 1): micro-batch 1 is never received"},
         {1, "recv s1 m1 e7", "recv s1 m0 e7",
-         "worker 1, instruction 16 (recv s1 m0 e7): the flag goes with the last micro-batch, 1"},
+         "worker 1, instruction 16 (recv s1 m0 e7): the flag must be of the last micro-batch, 1"},
         {2, "F s2 m1", "send s2 m1 e6\nF s2 m1 stash=1 last",
          "worker 2, instruction 7 (send s2 m1 e6): the flag is sent before the stage's last forward"},
         {2, "send s2 m1 e6", "", "edge 6 (flag from stage 2 to stage 0): micro-batch 1 is never sent"},
         {1, "step s1", "", "stage 1 has no step"},
         {1, "step s1", "step s1\nstep s1", "worker 1, instruction 18 (step s1): a second step of the stage"},
         {1, "recv s1 m1 e7", "step s1\nrecv s1 m1 e7",
-         "worker 1, instruction 17 (recv s1 m1 e7): stands after a step, which comes last on its worker"},
-        {1, "B s1 m0", "", "worker 1, instruction 14 (send s1 m0 e5): sent before the backward that makes it"},
+         "worker 1, instruction 17 (recv s1 m1 e7): comes after a step: steps must be the last instructions of a "
+         "worker"},
+        {1, "B s1 m0", "", "worker 1, instruction 14 (send s1 m0 e5): is sent before the backward that computes it"},
         {2, "step s2", "barrier s2\nstep s2", "worker 2 has 1 barriers, but worker 0 has 0"},
     };
     toy t;
@@ -200,27 +204,29 @@ static void broken_training_is_named(void **state) {
 static void broken_norms_are_named(void **state) {
     (void)state;
     static const edit edits[] = {
-        {1, "norm s1", "", "worker 1, instruction 16 (send s1 m1 e9): sent before the norm that makes it"},
-        {2, "norm s2", "", "worker 2, instruction 18 (clip s2): stands before the stage's own norm"},
+        {1, "norm s1", "", "worker 1, instruction 16 (send s1 m1 e9): is sent before the norm that computes it"},
+        {2, "norm s2", "", "worker 2, instruction 18 (clip s2): comes before the stage's own norm"},
         {1, "norm s1", "norm s1\nnorm s1", "worker 1, instruction 17 (norm s1): a second norm of the stage"},
         {1, "B s1 m0", "norm s1\nB s1 m0",
-         "worker 1, instruction 14 (norm s1): stands before the stage's last backward"},
-        {1, "norm s1", "norm s1\nclip s1", "worker 1, instruction 17 (clip s1): only the last stage, 2, has one"},
+         "worker 1, instruction 14 (norm s1): comes before the stage's last backward"},
+        {1, "norm s1", "norm s1\nclip s1",
+         "worker 1, instruction 17 (clip s1): only the last stage, 2, may have a clip"},
         {2, "clip s2", "clip s2\nclip s2", "worker 2, instruction 20 (clip s2): a second clip"},
-        {2, "norm s2", "clip s2", "worker 2, instruction 16 (clip s2): stands before the stage's own norm"},
-        {2, "recv s2 m1 e8", "", "worker 2, instruction 18 (clip s2): 1 of 2 stages' norms are not received before"},
+        {2, "norm s2", "clip s2", "worker 2, instruction 16 (clip s2): comes before the stage's own norm"},
+        {2, "recv s2 m1 e8", "",
+         "worker 2, instruction 18 (clip s2): must come after the norms of all other stages: 1 of 2 are missing"},
         {2, "recv s2 m1 e8", "recv s2 m0 e8",
-         "worker 2, instruction 17 (recv s2 m0 e8): the norm goes with the last micro-batch, 1"},
+         "worker 2, instruction 17 (recv s2 m0 e8): the norm must be of the last micro-batch, 1"},
         {2, "recv s2 m1 e8", "recv s2 m1 e8\nrecv s2 m1 e8",
          "worker 2, instruction 18 (recv s2 m1 e8): micro-batch 1 is received on edge 8 a second time"},
         {1, "send s1 m1 e9", "", "edge 9 (norm from stage 1 to stage 2): micro-batch 1 is never sent"},
         {1, "send s1 m1 e9", "send s1 m1 e9 keep",
-         "worker 1, instruction 17 (send s1 m1 e9): keep says where an activation lies, and edge 9 is a norm edge"},
+         "worker 1, instruction 17 (send s1 m1 e9): keep is for activations and skips only, and edge 9 is a norm edge"},
         {2, "clip s2", "send s2 m1 e6\nclip s2",
          "worker 2, instruction 19 (send s2 m1 e6): the flag is sent before the clip"},
         {2, "clip s2", "", "worker 2, instruction 19 (send s2 m1 e6): the flag is sent before the clip"},
         {0, "norm s0", "step s0\nnorm s0",
-         "worker 0, instruction 15 (norm s0): stands after a step, which comes last on its worker"},
+         "worker 0, instruction 15 (norm s0): comes after a step: steps must be the last instructions of a worker"},
     };
     toy t;
     toy_init_chain(&t, 3, true);
@@ -235,15 +241,15 @@ static void norms_out_of_place_are_named(void **state) {
     (void)state;
     static const edit unasked[] = {
         {1, "step s1", "norm s1\nstep s1",
-         "worker 1, instruction 11 (norm s1): nobody asks for the norm of the gradients"},
+         "worker 1, instruction 11 (norm s1): is not allowed: this run computes no norms of gradients"},
         {1, "step s1", "clip s1\nstep s1",
-         "worker 1, instruction 11 (clip s1): nobody asks for the norm of the gradients"},
+         "worker 1, instruction 11 (clip s1): is not allowed: this run computes no norms of gradients"},
     };
     static const edit forward[] = {
         {1, "F s1 m1", "F s1 m1 last\nnorm s1",
-         "worker 1, instruction 6 (norm s1): does not belong to a forward-only program"},
+         "worker 1, instruction 6 (norm s1): is not allowed in a forward-only program"},
         {1, "F s1 m1", "F s1 m1 last\nclip s1",
-         "worker 1, instruction 6 (clip s1): does not belong to a forward-only program"},
+         "worker 1, instruction 6 (clip s1): is not allowed in a forward-only program"},
         {1, "F s1 m1", "F s1 m1 last\nrecv s1 m1 e3",
          "worker 1, instruction 6 (recv s1 m1 e3): a forward-only program has no norm copies"},
     };
@@ -265,7 +271,7 @@ static void norms_out_of_place_are_named(void **state) {
                  (int)(strstr(lacking, "step") - lacking), lacking);
         assert_int_equal(gp_programs_read(text, "p", &programs, &err), GP_OK);
         assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-        assert_string_equal(err.text, i ? "stage 0 has no clip" : "stage 0 has no norm, which clipping asks for");
+        assert_string_equal(err.text, i ? "stage 0 has no clip" : "stage 0 has no norm, which this run needs");
         gp_programs_destroy(&programs);
     }
     toy_fini(&t);
@@ -275,13 +281,14 @@ static void broken_keeping_is_named(void **state) {
     (void)state;
     static const edit edits[] = {
         {1, "B s1 m1", "R s1 m1 stash=1 saved=1\nB s1 m1 stash=1 saved=1 first",
-         "worker 1, instruction 7 (R s1 m1): a recompute of what the forward kept"},
+         "worker 1, instruction 7 (R s1 m1): recomputes what the forward has kept"},
         {0, "send s0 m1 e0", "recv s0 m1 e1\nB s0 m1 stash=1 saved=1 first\nsend s0 m1 e0 slot=1 keep",
-         "worker 0, instruction 7 (send s0 m1 e0): sent after the backward that ends the saved slot's life"},
+         "worker 0, instruction 7 (send s0 m1 e0): is sent after the backward that frees the saved slot"},
         {0, "F s0 m0", "F s0 m0 saved=1 keep\nB s0 m0 first",
-         "worker 0, instruction 2 (B s0 m0): gradients add up in descending order: micro-batch 1 is next"},
+         "worker 0, instruction 2 (B s0 m0): comes too early: gradients add up in descending order of micro-batches, "
+         "and 1 is next"},
         {0, "F s0 m1", "F s0 m1 stash=1 saved=0 keep last",
-         "worker 0, instruction 4 (F s0 m1): begins saved slot 0 anew, which micro-batch 0 still needs"},
+         "worker 0, instruction 4 (F s0 m1): overwrites saved slot 0, which micro-batch 0 still needs"},
     };
     toy t;
     toy_init_chain(&t, 2, false);
@@ -293,13 +300,14 @@ static void broken_keeping_is_named(void **state) {
 static void broken_evaluation_is_named(void **state) {
     (void)state;
     static const edit edits[] = {
-        {1, "F s1 m0", "F s1 m0 keep", "worker 1, instruction 4 (F s1 m0): a forward-only program keeps nothing"},
+        {1, "F s1 m0", "F s1 m0 keep",
+         "worker 1, instruction 4 (F s1 m0): keep is not allowed in a forward-only program"},
         {1, "F s1 m0", "F s1 m0\nR s1 m0",
-         "worker 1, instruction 5 (R s1 m0): does not belong to a forward-only program"},
+         "worker 1, instruction 5 (R s1 m0): is not allowed in a forward-only program"},
         {1, "F s1 m0", "F s1 m0\nB s1 m0",
-         "worker 1, instruction 5 (B s1 m0): does not belong to a forward-only program"},
+         "worker 1, instruction 5 (B s1 m0): is not allowed in a forward-only program"},
         {1, "F s1 m1", "F s1 m1 last\nstep s1",
-         "worker 1, instruction 9 (step s1): does not belong to a forward-only program"},
+         "worker 1, instruction 9 (step s1): is not allowed in a forward-only program"},
         {1, "F s1 m1", "F s1 m1 last\nsend s1 m1 e1",
          "worker 1, instruction 9 (send s1 m1 e1): a forward-only program has no gradient copies"},
         {1, "F s1 m1", "F s1 m1 last\nsend s1 m1 e2",
@@ -329,9 +337,8 @@ static void deadlocks_are_found(void **state) {
     toy_init_chain(&t, 2, false);
     assert_int_equal(gp_programs_read(text, "p", &programs, &err), GP_OK);
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-    assert_string_equal(err.text,
-                        "p:5:1: worker 0, instruction 2 (recv s1 m0 e0): deadlock: waits for micro-batch 0 to be "
-                        "sent on edge 0, which cannot happen before");
+    assert_string_equal(err.text, "p:5:1: worker 0, instruction 2 (recv s1 m0 e0): deadlock: waits until micro-batch 0 "
+                                  "is sent on edge 0, which never happens");
     gp_programs_destroy(&programs);
     toy_fini(&t);
 }
@@ -375,24 +382,24 @@ static void wrong_sizes_are_refused(void **state) {
     programs->worker[0].instrs[0].flags = 9;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
     assert_string_equal(err.text,
-                        "worker 0, instruction 0 (load s0 m0): has flags (0x9) that its operation does not know");
+                        "worker 0, instruction 0 (load s0 m0): has flags (0x9) that this instruction cannot have");
     programs->worker_of_stage[1] = 2;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
     assert_string_equal(err.text, "stage 1 is on worker 2: there are 2 workers, counted from 0");
     programs->pieces = 70000;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-    assert_string_equal(err.text, "programs for 70000 micro-batches: there are 1 to 4096");
+    assert_string_equal(err.text, "programs for 70000 micro-batches: there must be 1 to 4096");
     programs->workers = 3;
     programs->pieces = 1;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-    assert_string_equal(err.text, "programs for 3 workers, but 2 stages: each worker has one or more");
+    assert_string_equal(err.text, "programs for 3 workers, but 2 stages: each worker needs at least one");
     programs->workers = 2;
     gp_programs_destroy(&programs);
     toy_fini(&t);
     toy_init_chain(&t, 4097, false);
     programs = toy_schedule(&t, (toy_run){1, GP_CHECKPOINT_ALWAYS, false, false});
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-    assert_string_equal(err.text, "programs for 4097 stages: there are 1 to 4096");
+    assert_string_equal(err.text, "programs for 4097 stages: there must be 1 to 4096");
     gp_programs_destroy(&programs);
     toy_fini(&t);
 }

@@ -98,7 +98,7 @@ static const gp_cpu_op ops[GP_OP_KINDS] = {
 
 static gp_status cpu_prepare(gp_prepared *prepared, gp_error *err) {
     if (prepared->desc.threads < 1) {
-        return gp_fail(err, GP_INTERNAL, "cpu: %s is to be prepared for no threads", gp_op_name(prepared->desc.kind));
+        return gp_fail(err, GP_INTERNAL, "cpu: %s cannot be prepared for 0 threads", gp_op_name(prepared->desc.kind));
     }
     return ops[prepared->desc.kind].prepare(prepared, err);
 }
@@ -109,7 +109,7 @@ static void cpu_release(gp_prepared *prepared) {
 
 static gp_status cpu_open(const gp_device_spec *spec, gp_device **out, gp_error *err) {
     if (spec->index != 0) return gp_fail(err, GP_DEVICE, "cpu:%d: there is only one device of this kind", spec->index);
-    if (spec->threads < 1) return gp_fail(err, GP_DEVICE, "cpu: %d threads asked for: at least 1", spec->threads);
+    if (spec->threads < 1) return gp_fail(err, GP_DEVICE, "cpu: %d threads: it needs at least 1", spec->threads);
     gp_device *device;
     GP_RETURN_IF_FAILED(GP_NEW(&device, 1, err));
     device->limit = spec->memory;
@@ -134,11 +134,12 @@ static gp_status cpu_reserve(gp_device *device, size_t bytes, void **out, gp_err
     bool fits =
         gp_size_add(bytes, sizeof(block_head) + GP_ALIGNMENT, &size) && gp_size_add(device->reserved, bytes, &reserved);
     if (!fits || (device->limit && reserved > device->limit)) {
-        return gp_fail(err, GP_MEMORY, "cpu: %zu bytes asked for beside %zu in use, of %zu that may be used", bytes,
+        return gp_fail(err, GP_MEMORY, "cpu: needs %zu more bytes, but %zu of its %zu bytes are in use", bytes,
                        device->reserved, device->limit);
     }
     block_head *head = aligned_alloc(GP_ALIGNMENT, gp_align_up(sizeof *head + bytes, GP_ALIGNMENT));
-    if (!head) return gp_fail(err, GP_MEMORY, "cpu: the machine has no %zu bytes", bytes);
+    if (!head)
+        return gp_fail(err, GP_MEMORY, "cpu: cannot reserve %zu bytes: the machine has too little memory", bytes);
     memset(head, 0, sizeof *head + bytes); /* every page is touched now: no later step finds the memory gone */
     head->bytes = bytes;
     device->reserved = reserved;
@@ -197,7 +198,7 @@ static gp_status cpu_event_record(gp_event *event, gp_stream *stream, gp_error *
 static gp_status cpu_stream_wait(gp_stream *stream, const gp_event *event, gp_error *err) {
     (void)stream;
     if (atomic_load_explicit(&event->recorded, memory_order_acquire)) return GP_OK;
-    return gp_fail(err, GP_INTERNAL, "cpu: a stream is to wait for an event that nobody has recorded");
+    return gp_fail(err, GP_INTERNAL, "cpu: a stream waits for an event that was never recorded");
 }
 
 static gp_status cpu_event_finish(const gp_event *event, const gp_cancel *cancel, gp_error *err) {

@@ -21,7 +21,8 @@ static gp_status check_targets(const gp_cpu_call *call, const int64_t *target, g
     int64_t ignore = call->prepared->desc.attributes.cross_entropy.ignore;
     for (int64_t row = 0; row < x.count; row++) {
         if (target[row] == ignore || (target[row] >= 0 && target[row] < x.width)) continue;
-        return gp_fail(err, GP_DATA, "%s: target %lld of row %lld is no class: these are 0 to %lld, and %lld to ignore",
+        return gp_fail(err, GP_DATA,
+                       "%s: target %lld of row %lld is not a class: classes are 0 to %lld, and %lld is ignored",
                        gp_op_name(call->prepared->desc.kind), (long long)target[row], (long long)row,
                        (long long)(x.width - 1), (long long)ignore);
     }

@@ -284,7 +284,7 @@ static gp_status conv_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_error
 
 gp_status gp_cpu_conv_prepare(gp_prepared *prepared, gp_error *err) {
     if (prepared->desc.flags & GP_OP_ACCUMULATE) {
-        return gp_fail(err, GP_UNSUPPORTED, "cpu: %s cannot add to what is there: oneDNN overwrites it",
+        return gp_fail(err, GP_UNSUPPORTED, "cpu: %s cannot add to its output: oneDNN overwrites it",
                        gp_op_name(prepared->desc.kind));
     }
     gp_onednn_plan *plan = NULL;

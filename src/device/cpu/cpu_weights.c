@@ -17,7 +17,7 @@ static gp_status prepare_bias(gp_prepared *prepared, gp_error *err) {
     gp_rows rows;
     if (!prepared->desc.operand[DB].present) return GP_OK;
     if (!gp_rows_find(dy, &rows)) {
-        return gp_fail(err, GP_UNSUPPORTED, "cpu: %s: the rows of operand dy do not lie at one distance",
+        return gp_fail(err, GP_UNSUPPORTED, "cpu: %s: the rows of operand dy must have equal distances",
                        gp_op_name(prepared->desc.kind));
     }
     size_t bytes = gp_align_up(gp_cpu_column_sum_bytes(rows), GP_ALIGNMENT);

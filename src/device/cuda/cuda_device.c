@@ -316,7 +316,7 @@ static gp_status cuda_event_elapsed(const gp_event *from, const gp_event *to, do
 
 static gp_status cuda_stream_wait(gp_stream *stream, const gp_event *event, gp_error *err) {
     if (!atomic_load_explicit(&event->recorded, memory_order_acquire))
-        return gp_fail(err, GP_INTERNAL, "cuda: a stream is to wait for an event that nobody has recorded");
+        return gp_fail(err, GP_INTERNAL, "cuda: a stream waits for an event that was never recorded");
     return gp_cuda->event_wait(stream->handle, event->handle, err);
 }
 

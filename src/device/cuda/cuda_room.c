@@ -47,15 +47,13 @@ static gp_status check(const gp_cuda_room *room, size_t bytes, gp_error *err) {
     if (room->limit && (all > room->limit || bytes > room->limit - all))
         return gp_fail(
             err, GP_MEMORY,
-            "cuda:%d: %s asked for, and %s for libraries and their code (%s of it are taken), of %s that may "
-            "be used",
+            "cuda:%d: needs %s, and %s for libraries and their code (%s of it is already used), but may use only %s",
             room->index, asked, gp_bytes_text(beside, all), taken, gp_bytes_text(may, room->limit));
     if (bytes > memory.free || memory.free - bytes < later)
         return gp_fail(
             err, GP_MEMORY,
-            "cuda:%d: %s asked for, and %s for code that libraries load later, of %s that are free of %s: the "
-            "rest is taken by the context, libraries (%s for this worker), workers before this one and other "
-            "programs",
+            "cuda:%d: needs %s, and %s for code that libraries load later, but only %s of %s are free; the context, "
+            "libraries (%s for this worker), other workers and other programs use the rest",
             room->index, asked, gp_bytes_text(beside, later), gp_bytes_text(may, memory.free),
             gp_bytes_text(total, memory.total), taken);
     return GP_OK;

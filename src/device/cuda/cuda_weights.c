@@ -26,7 +26,7 @@ static gp_status prepare_bias(gp_prepared *prepared, weights *self, gp_error *er
     const gp_tensor *dy = &prepared->desc.operand[DY];
     gp_rows rows;
     if (!gp_rows_find(dy, &rows))
-        return gp_fail(err, GP_UNSUPPORTED, "cuda: %s: the rows of operand dy do not lie at one distance",
+        return gp_fail(err, GP_UNSUPPORTED, "cuda: %s: the rows of operand dy must have equal distances",
                        gp_op_name(prepared->desc.kind));
     self->columns = gp_cuda_columns_summed(1, rows.count, rows.width);
     self->partial = gp_op_book(prepared, partial_bytes(&self->columns));

@@ -142,7 +142,7 @@ static void ref_release(gp_prepared *prepared) {
 static gp_status ref_open(const gp_device_spec *spec, gp_device **out, gp_error *err) {
     if (spec->index != 0) return gp_fail(err, GP_DEVICE, "ref:%d: there is only one device of this kind", spec->index);
     if (spec->threads > 1) {
-        return gp_fail(err, GP_UNSUPPORTED, "ref: %d threads asked for: it computes with one", spec->threads);
+        return gp_fail(err, GP_UNSUPPORTED, "ref: %d threads: it has only 1", spec->threads);
     }
     ref_device *device;
     GP_RETURN_IF_FAILED(GP_NEW(&device, 1, err));
@@ -161,11 +161,12 @@ static gp_status ref_reserve(gp_device *device_, size_t bytes, void **out, gp_er
     bool fits =
         gp_size_add(bytes, sizeof(block_head) + GP_ALIGNMENT, &size) && gp_size_add(device->reserved, bytes, &reserved);
     if (!fits || (device->limit && reserved > device->limit)) {
-        return gp_fail(err, GP_MEMORY, "ref: %zu bytes asked for beside %zu in use, of %zu that may be used", bytes,
+        return gp_fail(err, GP_MEMORY, "ref: needs %zu more bytes, but %zu of its %zu bytes are in use", bytes,
                        device->reserved, device->limit);
     }
     block_head *head = aligned_alloc(GP_ALIGNMENT, gp_align_up(sizeof *head + bytes, GP_ALIGNMENT));
-    if (!head) return gp_fail(err, GP_MEMORY, "ref: the machine has no %zu bytes", bytes);
+    if (!head)
+        return gp_fail(err, GP_MEMORY, "ref: cannot reserve %zu bytes: the machine has too little memory", bytes);
     memset(head, 0, sizeof *head + bytes); /* every page is touched now: no later step finds the memory gone */
     head->bytes = bytes;
     device->reserved = reserved;

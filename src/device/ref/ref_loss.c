@@ -6,7 +6,7 @@ static gp_status check_target(const ref_call *call, int64_t target, int64_t row,
     int64_t ignore = call->desc->attributes.cross_entropy.ignore;
     if (target == ignore || (target >= 0 && target < classes)) return GP_OK;
     return gp_fail(
-        call->err, GP_DATA, "%s: target %lld of row %lld is no class: these are 0 to %lld, and %lld to ignore",
+        call->err, GP_DATA, "%s: target %lld of row %lld is not a class: classes are 0 to %lld, and %lld is ignored",
         gp_op_name(call->desc->kind), (long long)target, (long long)row, (long long)(classes - 1), (long long)ignore);
 }
 

@@ -68,9 +68,9 @@ static gp_cudnn_part config_part(gp_cudnn_parts *parts, gp_cudnn_part engine, co
 static gp_status refuse(const gp_op_desc *desc, const gp_cudnn_engine *engine, const gp_cudnn_built *built,
                         gp_error *err) {
     if (built->parts.status == GP_MEMORY) return gp_cudnn_parts_status(&built->parts, err);
-    return gp_fail(err, GP_UNSUPPORTED, "cuda: cuDNN's engine %lld does not do this %s: %s", (long long)engine->id,
+    return gp_fail(err, GP_UNSUPPORTED, "cuda: cuDNN's engine %lld cannot compute this %s: %s", (long long)engine->id,
                    gp_op_name(desc->kind),
-                   built->parts.status == GP_OK ? "its results are not those that were asked for"
+                   built->parts.status == GP_OK ? "it is not deterministic or not exact enough"
                                                 : built->parts.error.text);
 }
 
@@ -186,6 +186,6 @@ gp_status gp_cudnn_engine_choose(const gp_op_desc *desc, gp_cudnn_part device, g
         if (found) return GP_OK;
         if (status == GP_MEMORY) return gp_fail(err, status, "%s", said.text);
     }
-    return gp_fail(err, GP_UNSUPPORTED, "cuda: cuDNN has no engine with the same bits each time for this %s%s%s",
+    return gp_fail(err, GP_UNSUPPORTED, "cuda: cuDNN has no deterministic engine for this %s%s%s",
                    gp_op_name(desc->kind), said.text[0] ? ": " : "", said.text);
 }

@@ -92,9 +92,9 @@ static gp_status build(gp_cuda_library *library, const gp_cuda_plan *plan, gp_cu
     gp_cudnn_built built = {0};
     GP_RETURN_IF_FAILED(gp_cudnn_engine_build(&plan->desc, library->device, &plan->engine, &built, err));
     if (built.workspace > plan->workspace) {
-        gp_status status = gp_fail(err, GP_DEVICE,
-                                   "cuda: %s wants %zu bytes of workspace on this device, and %zu where it was planned",
-                                   gp_op_name(plan->desc.kind), built.workspace, plan->workspace);
+        gp_status status =
+            gp_fail(err, GP_DEVICE, "cuda: %s needs %zu bytes of workspace on this device, but the plan has %zu",
+                    gp_op_name(plan->desc.kind), built.workspace, plan->workspace);
         gp_cudnn_built_fini(&built);
         return status;
     }

@@ -33,8 +33,8 @@ static gp_status check(cudaError_t code, const char *call, gp_error *err) {
     (void)cudaGetLastError();
     if (is_of_earlier_work(code))
         return gp_fail(err, GP_DEVICE,
-                       "%s: %s, in work that this GPU was given before; with CUDA_LAUNCH_BLOCKING=1 the message names "
-                       "its layer",
+                       "%s: %s, in earlier work of this GPU; run again with CUDA_LAUNCH_BLOCKING=1 to "
+                       "see the layer",
                        call, cudaGetErrorString(code));
     return gp_fail(err, code == cudaErrorMemoryAllocation ? GP_MEMORY : GP_DEVICE, "%s: %s", call,
                    cudaGetErrorString(code));
@@ -58,7 +58,7 @@ static gp_status count(int *out, gp_error *err) {
         found = 0;
     } else if (code == cudaErrorInsufficientDriver) {
         (void)cudaGetLastError();
-        return gp_fail(err, GP_DEVICE, "the machine has no driver for CUDA %d.%d, or one that is older",
+        return gp_fail(err, GP_DEVICE, "the machine has no driver, or one that is too old for CUDA %d.%d",
                        CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     } else {
         GP_RETURN_IF_FAILED(check(code, "cudaGetDeviceCount", err));
