@@ -1,15 +1,20 @@
 #!/usr/bin/env python3
-"""What a profile promises, and what comes of it: predicted against measured steps, and the balance found against the even cut.
+"""Compares predicted with measured steps, for the balance from a profile and for the even cut.
 
 Usage: bench/balance.py [--build build] [--rounds 3] [--seconds 5] [--schedules gpipe,1f1b,zb_h1,interleaved] [NETWORK...]
 
-Two CPU stages of one thread each. In each round gpipe-balance measures (nothing is kept from before), then gpipe-train runs the
-balance that it found and the even cut by number of layers, in turn. A run's figure is the median seconds of its steps, read from
-metrics.jsonl, without the first five. Printed for each network and schedule: the step as predicted and as measured, the ratio of
-the two round by round, how many times as long the even cut takes, predicted and measured: least, median, greatest; by how many
-per cent of the step the account of the found cut's runs says that computing, copying and waiting were longer than expected, and
-the share of the processors' time that the machine's host gave to others in these runs (medians). Data are synthetic. Nothing else
-need stand still meanwhile: say with the results what else ran.
+Two CPU stages of one thread each. In each round, gpipe-balance measures a new profile. Then gpipe-train runs that balance and the
+even cut (equal numbers of layers), in turn. The figure of a run is the median seconds of its steps in metrics.jsonl, without the
+first five.
+
+Printed for each network and schedule, as least, median and greatest over the rounds:
+- the predicted and the measured step, and their ratio;
+- how many times as long the even cut takes, predicted and measured.
+Printed as medians, from the report at the end of the runs with the balance found:
+- the deviations of computing, copying and waiting, in per cent of the step;
+- CPU steal.
+
+Data are synthetic. Other programs may run at the same time: note them with the results.
 """
 import argparse
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Times one way of running gpipe-train against another, in turn, and prints ratios: machines are noisy, ratios less so.
+"""Times one way of running gpipe-train against another, in turn, and prints ratios: noise changes ratios less than times.
 
 Usage: bench/pairs.py [--program build/gpipe-train] [--against PROGRAM] [--rounds 7] [--steps 60] [CASE...]
 
-Every case is a pair A, B. Each round runs A, then B (the next round B, then A); a run's figure is the median seconds of its
-steps, read from metrics.jsonl, without the first five. Printed: the medians over the rounds, and the ratio B/A round by round as
-least, median, greatest. Data are synthetic. Results that are quoted somewhere lie in bench/results/, with date and machine.
+Every case is a pair A, B. Each round runs A, then B; the next round runs B, then A. The figure of a run is the median seconds of
+its steps in metrics.jsonl, without the first five. Printed: the medians over the rounds, and the ratio B/A as least, median and
+greatest over the rounds. Data are synthetic. Results that are quoted elsewhere are in bench/results/, with date and machine.
 """
 import argparse
 import json
@@ -104,14 +104,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     root = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--program", default=str(root / "build/gpipe-train"))
-    parser.add_argument("--against", metavar="PROGRAM", help="B is this program, both with the arguments of A")
+    parser.add_argument("--against", metavar="PROGRAM", help="run PROGRAM as B, with the same arguments as A")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     options = parser.parse_args()
     unknown = set(options.cases) - set(CASES)
     if unknown:
-        parser.error(f"no case {', '.join(sorted(unknown))}; there are {', '.join(CASES)}")
+        parser.error(f"unknown case {', '.join(sorted(unknown))}; known cases are {', '.join(CASES)}")
     print(f"# {time.strftime('%Y-%m-%d')}, {processor()}; medians of {options.steps} steps, {options.rounds} rounds in turn; "
           "B/A: least, median, greatest")
     with tempfile.NamedTemporaryFile("w", suffix=".yaml") as config:

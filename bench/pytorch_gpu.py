@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""PyTorch's training of ResNet-50 on the GPU of this machine, for comparison with tests/gpu/resnet50.yaml.
+"""Times PyTorch's training of ResNet-50 on the GPU of this machine, for comparison with tests/gpu/resnet50.yaml.
 
     bench/pytorch_gpu.py [--batch 128] [--steps 40] [--out FILE]
 
-The same network, batch, loss and optimizer on random pictures that lie on the GPU, in three ways:
-  f32    no TF32 anywhere: what `train.precision: f32` is
-  tf32   TF32 in convolutions and products: what `train.precision: tf32` is
-  amp    autocast to float16 with a gradient scaler, and channels last: PyTorch's fastest usual way
-Prints images per second of each (the median step, by events, after a quarter of them as warm-up), and writes them to FILE
-as JSON. Exit status 77 and one sentence where there is no PyTorch, no torchvision or no GPU.
+The same network, batch size, loss and optimizer, on random pictures in the GPU's memory, in three ways:
+  f32    no TF32, as `train.precision: f32`
+  tf32   TF32 in convolutions and products, as `train.precision: tf32`
+  amp    autocast to float16 with a gradient scaler, channels last: the usual fast way in PyTorch
+Prints images per second of each, and writes them to FILE as JSON. A figure is the median step by CUDA events; the first quarter of
+the steps is warm-up. Exit status 77 and one sentence if PyTorch, torchvision or a GPU is missing.
 """
 import argparse
 import json

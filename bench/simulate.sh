@@ -1,6 +1,6 @@
 #!/bin/sh
-# How long gpipe-balance --simulate takes for 1,024 stages and 4,096 micro-batches, programs made and played: seconds of the
-# processor and of the clock, and memory, by schedule. bench/simulate.sh [build/gpipe-balance]
+# Measures gpipe-balance --simulate for 1,024 stages and 4,096 micro-batches, by schedule: processor time, wall time and memory.
+# bench/simulate.sh [build/gpipe-balance]
 set -eu
 program=${1:-build/gpipe-balance}
 file=$(mktemp)

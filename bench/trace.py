@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What --trace costs: steps that are traced against steps of the same run that are not.
+"""Measures what --trace costs: compares steps with and without it in the same run.
 
 Usage: bench/trace.py [--program build/gpipe-train] [--rounds 20] [--steps 200]
 
-A run has twice --steps steps. Of a pair of runs the one traces the first half, the other the second; a figure is the median
-seconds of a half's steps (without its first five), and a pair's ratio is the geometric mean of traced over not traced in both,
-so that what a run's second half is slower or faster by cancels out. Printed: least, quartiles and greatest of the ratios, and
-the standard error of their mean.
+A run has twice --steps steps. Runs come in pairs: one traces its first half, the other its second half. The figure of a half is the
+median seconds of its steps, without the first five. The ratio of a pair is the geometric mean of traced over not traced in both
+runs. So a difference between first and second halves cancels out. Printed: least, quartiles, greatest and mean of the ratios, and
+the standard error of the mean.
 """
 import argparse
 import json

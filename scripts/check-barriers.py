@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Every barrier in the CUDA device's kernels is needed, and tests know: takes out one __syncthreads() or __syncwarp() at a
-time, compiles that source for the host again (tests/cuda/fibers.h), links the test with it, and demands that it fails.
+"""Checks that a test fails without each barrier of the CUDA device's kernels.
+
+Removes one __syncthreads() or __syncwarp() at a time, compiles that source for the host (tests/cuda/fibers.h), links the
+test with it, and runs it: it must fail.
 
 Usage: check-barriers.py [--build FOLDER] [--only WORD] | --self-test [--build FOLDER]
 
-The build folder is one in which test_cuda_ops (test_cuda_fibers for --self-test) is built. Prints file:line of each barrier
-that nothing misses, and exits with 1.
+test_cuda_ops (test_cuda_fibers for --self-test) must be built in the build folder. Prints file:line of each barrier that no
+test needs, and exits with 1.
 """
 import argparse
 import concurrent.futures
@@ -122,21 +124,21 @@ def self_test(build):
         assert suite.fails(path, mutant), f"{path}:{line}"
     useless = text.replace("KERNEL(fiber_places) {\n", "KERNEL(fiber_places) {\n    __syncthreads();\n")
     assert useless != text and not suite.fails(path, useless)
-    print(f"check-barriers: finds all {count} barriers of made-up kernels needed, and one more of no use")
+    print(f"check-barriers: finds the {count} needed barriers of sample kernels, and the one that is not needed")
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Checks that tests notice each barrier that is taken out of a kernel.")
+    parser = argparse.ArgumentParser(description="Checks that a test fails without each barrier of a kernel.")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build", help="folder of a build (default: build)")
-    parser.add_argument("--only", default="", help="files whose path has this word")
-    parser.add_argument("--self-test", action="store_true", help="checks this check on made-up kernels")
+    parser.add_argument("--only", default="", help="only files whose path has this word")
+    parser.add_argument("--self-test", action="store_true", help="tests this script on sample kernels")
     options = parser.parse_args()
     build = options.build.resolve()
     if options.self_test:
         self_test(build)
         return 0
     count, messages = survivors(kernels_suite(build), options.only)
-    print("\n".join(messages) or f"check-barriers: {count} barriers, each missed by a test where it is taken out")
+    print("\n".join(messages) or f"check-barriers: {count} barriers; a test fails without each of them")
     return 1 if messages else 0
 
 

@@ -400,13 +400,13 @@ def self_test():
         assert len(check_markdown(source + "\n")) == 1, source
     for source in ALLOWED_EXAMPLES:
         assert not check_markdown(source + "\n"), source
-    print(f"check-english: {len(CASES)} texts have the findings that they should have")
+    print(f"check-english: {len(CASES)} short texts have the right findings")
 
 
 def main():
     parser = argparse.ArgumentParser(description="Refuses words that are hard to read, and long sentences.")
     parser.add_argument("paths", nargs="*", type=pathlib.Path, metavar="PATH", help="file or folder")
-    parser.add_argument("--self-test", action="store_true", help="checks this check on short texts")
+    parser.add_argument("--self-test", action="store_true", help="tests this script on short texts")
     options = parser.parse_args()
     if options.self_test:
         self_test()

@@ -82,14 +82,14 @@ def self_test(compiler):
                 assert messages == [], messages
             else:
                 assert len(messages) == 1 and words in messages[0], (text, messages)
-    print(f"check-headers: tells {len(CASES)} made-up headers apart")
+    print(f"check-headers: accepts and refuses the right ones of {len(CASES)} sample headers")
 
 
 def main():
     parser = argparse.ArgumentParser(description="Checks that every header says what it is and compiles alone.")
     parser.add_argument("--src", type=pathlib.Path, default=ROOT / "src")
     parser.add_argument("--cc", default="cc", help="the compiler (default: cc)")
-    parser.add_argument("--self-test", action="store_true", help="checks this check on made-up headers")
+    parser.add_argument("--self-test", action="store_true", help="tests this script on sample headers")
     options = parser.parse_args()
     if options.self_test:
         self_test(options.cc)

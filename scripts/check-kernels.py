@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Holds what nvcc made of the CUDA device's kernels to what they are written for, without a GPU:
+"""Checks the machine code of the CUDA device's kernels, without a GPU:
 
-  - a kernel that streams reads and writes four floats at once (ld.global.v4, st.global.v4 of its PTX); a kernel that does
-    not says why, in the tables below; each kernel stands in one table;
-  - no kernel spills registers or has a stack, on any GPU that it was built for;
-  - no kernel takes more registers than let half of a multiprocessor's threads run at a time.
+  - A kernel that streams reads and writes four floats at once (ld.global.v4, st.global.v4 of its PTX). The tables below name
+    each kernel once; a kernel that does not stream has its reason there.
+  - No kernel spills registers or uses a stack, on any GPU that it was built for.
+  - A kernel uses few enough registers that half of a multiprocessor's threads can run at a time.
 
 Reads the library of a build, and compiles nothing. Usage: check-kernels.py LIBRARY [--table] | --self-test
-Prints what does not hold, and exits with 1; with 77 where the library has no PTX, and the rest holds. --table: prints what
-it found of each kernel.
+Prints each violation, and exits with 1. Exits with 77 if the library has no PTX and the other checks pass.
+--table prints the figures of each kernel.
 """
 import argparse
 import pathlib
@@ -34,8 +34,8 @@ STREAM = {
     "square_sum": (1, 0), "element_loss_sum": (2, 0),  # what they write is one number for a block
 }
 
-COLUMNS = "sums go down columns: a warp reads 32 neighbours, 128 bytes; four columns in a thread would share out rows otherwise"
-TEAM = "which thread adds which element is the order of the sum; neighbouring threads have neighbouring elements"
+COLUMNS = "each thread sums one column; a warp reads 32 neighbouring columns, 128 bytes"
+TEAM = "wider reads would change the order of the sum; neighbouring threads read neighbouring elements"
 SMALL = "a few numbers for a channel, a group or a block"
 NOT_BY_FOUR = {
     "column_moments": COLUMNS, "bias_sums": COLUMNS, "norm_products": COLUMNS, "norm_relu_products": COLUMNS,
@@ -147,7 +147,7 @@ def access_messages(accesses):
         wanted = STREAM.get(kernel.removesuffix("_wide"), (0, 0))
         for what, count, least in zip(("ld.global.v4", "st.global.v4"), counts, wanted):
             if count < least:
-                messages.append(f"{kernel}: {count} {what} in its PTX, at least {least} wanted")
+                messages.append(f"{kernel}: {count} {what} in its PTX, must be at least {least}")
     return messages
 
 
@@ -156,7 +156,7 @@ def usage_messages(usage):
     for (kernel, architecture), numbers in usage.items():
         most = REGISTERS_OF.get(kernel, REGISTERS)
         if numbers[REGISTER_COUNT] > most:
-            messages.append(f"{kernel}: {numbers[REGISTER_COUNT]} registers on sm_{architecture}, at most {most} wanted")
+            messages.append(f"{kernel}: {numbers[REGISTER_COUNT]} registers on sm_{architecture}, must be at most {most}")
         if numbers[STACK] > 0:
             messages.append(f"{kernel}: {numbers[STACK]} bytes of stack or spilled registers on sm_{architecture}")
     return messages
@@ -178,23 +178,23 @@ def self_test():
     single = entry.format("add_wide") + "\tld.global.v4.f32 \t{%f1}, [%rd1];\n\tst.global.f32 [%rd2], %f1;\n"
     assert ptx_accesses(text + single) == {"add": [2, 1], "add_wide": [1, 0]}
     assert not access_messages({"add": [2, 1], "bias_sums": [0, 0]})
-    assert access_messages({"add_wide": [1, 0]}) == ["add_wide: 1 ld.global.v4 in its PTX, at least 2 wanted",
-                                                     "add_wide: 0 st.global.v4 in its PTX, at least 1 wanted"]
+    assert access_messages({"add_wide": [1, 0]}) == ["add_wide: 1 ld.global.v4 in its PTX, must be at least 2",
+                                                     "add_wide: 0 st.global.v4 in its PTX, must be at least 1"]
     every = STREAM.keys() | NOT_BY_FOUR.keys()
     assert not table_messages(every | {"add_wide"})
     assert table_messages(every | {"more_wide"}) == ["more: in no table of check-kernels.py"]
     assert table_messages(every - {"add"}) == ["add: not in the library"]
     assert not usage_messages({("add", 90): {REGISTER_COUNT: 64, STACK: 0}})
     assert usage_messages({("add", 90): {REGISTER_COUNT: 65, STACK: 8}}) == [
-        "add: 65 registers on sm_90, at most 64 wanted", "add: 8 bytes of stack or spilled registers on sm_90"]
-    print("check-kernels: finds single accesses, registers and kernels that are in no table")
+        "add: 65 registers on sm_90, must be at most 64", "add: 8 bytes of stack or spilled registers on sm_90"]
+    print("check-kernels: finds narrow accesses, spilled registers and kernels without a table entry")
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Checks what nvcc made of the CUDA device's kernels.")
+    parser = argparse.ArgumentParser(description="Checks the machine code of the CUDA device's kernels.")
     parser.add_argument("library", type=pathlib.Path, nargs="?", help="libgp_cuda_kernels.a of a build")
-    parser.add_argument("--table", action="store_true", help="prints what was found of each kernel")
-    parser.add_argument("--self-test", action="store_true", help="checks this check on made-up kernels")
+    parser.add_argument("--table", action="store_true", help="prints the figures of each kernel")
+    parser.add_argument("--self-test", action="store_true", help="tests this script on sample kernels")
     options = parser.parse_args()
     if options.self_test:
         self_test()
@@ -208,8 +208,8 @@ def main():
     messages = sorted(table_messages(kernels) + access_messages(accesses) + usage_messages(usage))
     for kernel in sorted(kernels - accesses.keys()) if accesses else []:
         messages.append(f"{kernel}: no PTX")
-    print("\n".join(messages) or f"check-kernels: {len(kernels)} kernels read and write as they should"
-          + ("" if accesses else "; accesses were not looked at: the library has no PTX"))
+    print("\n".join(messages) or f"check-kernels: {len(kernels)} kernels are as they should be"
+          + ("" if accesses else "; memory accesses not checked: the library has no PTX"))
     return 1 if messages else 0 if accesses else 77
 
 

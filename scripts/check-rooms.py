@@ -160,7 +160,7 @@ def self_test():
 def main():
     parser = argparse.ArgumentParser(description="Checks that includes under src/ point down only.")
     parser.add_argument("--src", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent / "src")
-    parser.add_argument("--self-test", action="store_true", help="checks this check on made-up trees")
+    parser.add_argument("--self-test", action="store_true", help="tests this script on sample trees")
     options = parser.parse_args()
     if options.self_test:
         self_test()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long a CI run took: a table of its steps, and of its tests by preset and label.
+"""Prints how long a CI run took: a table of its steps, and one of its tests by preset and label.
 
     scripts/ci-times.py FOLDER
     scripts/ci-times.py --self-test

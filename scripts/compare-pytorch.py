@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Trains random networks in gpipe-train and in PyTorch (f64), from the same weights and on the same data, and compares the losses of all
-steps, the evaluation's, and every parameter and running statistic at the end.
+"""Trains random networks in gpipe-train and in PyTorch (f64), and compares the results.
+
+Both programs start from the same weights and use the same data. Compared are the loss of each step, the loss of the evaluation, and
+every parameter and running statistic at the end.
 
     pip install torch numpy
     scripts/compare-pytorch.py [--program build/gpipe-train] [--cases 200] [--seed 1] [--keep FOLDER]
 
-A case is a random chain of layers with skips over pictures, rows or vectors, under a random loss, optimizer, schedule, micro-batching, cut and
-checkpoint mode. Everything that both sides know takes part but dropout, whose random numbers are each its own. What differs by more than
-rounding is printed with its configuration; exit status 1. A step that a kink of relu or a tie of max_pool decides otherwise by rounding is
-possible, and rare.
+A case is a random chain of layers with skips, over pictures, rows or vectors. Loss, optimizer, schedule, number of micro-batches, cut
+and checkpoint mode are random too. Dropout is left out, since each program draws its own random numbers.
+
+The script prints each case that differs by more than rounding, with its configuration, and exits with status 1. Rarely, rounding alone
+makes a case differ: at the kink of a relu, or when a max_pool has two equal maxima.
 """
 import argparse
 import json
@@ -431,9 +434,9 @@ def compare(program, case, folder):
     got = [e["loss"] for e in events if e["event"] == "step"]
     if len(got) != len(losses):
         return math.inf, f"{len(got)} steps"
-    found = [(relative(a, b) / LOSS, f"loss of step {i + 1}: {a} and {b}") for i, (a, b) in enumerate(zip(got, losses))]
+    found = [(relative(a, b) / LOSS, f"loss of step {i + 1}: {a}, PyTorch {b}") for i, (a, b) in enumerate(zip(got, losses))]
     last = [e["loss"] for e in events if e["event"] == "eval"][-1]
-    found.append((relative(last, evaluation) / LOSS, f"evaluation: {last} and {evaluation}"))
+    found.append((relative(last, evaluation) / LOSS, f"loss of the evaluation: {last}, PyTorch {evaluation}"))
     tensors = read_safetensors(folder / "run" / "model.safetensors")
     if sorted(tensors) != sorted(state):
         return math.inf, f"names {sorted(set(tensors) ^ set(state))}"
@@ -445,10 +448,10 @@ def compare(program, case, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--program", default="build/gpipe-train")
-    parser.add_argument("--cases", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", help="where the files of cases that differ are kept")
+    parser.add_argument("--program", default="build/gpipe-train", help="gpipe-train to compare (default: %(default)s)")
+    parser.add_argument("--cases", type=int, default=200, help="number of networks (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="number of the first case (default: %(default)s)")
+    parser.add_argument("--keep", metavar="FOLDER", help="keep the files of each case in FOLDER")
     options = parser.parse_args()
     torch.set_num_threads(1)
     differ = compared = 0
@@ -466,8 +469,8 @@ def main():
                 largest = max(largest, (share, what, seed))
                 continue
             differ += 1
-            print(f"case {seed}: {what}: {share:.3g} times what is allowed", flush=True)
-    print(f"{compared} networks compared, {differ} differ; the largest of the others: {largest[0]:.2g} of what is allowed (case {largest[2]}, {largest[1]})")
+            print(f"case {seed}: {what}: the difference is {share:.3g} times the tolerance", flush=True)
+    print(f"{compared} networks compared, {differ} differ; largest difference of the others: {largest[0]:.2g} of the tolerance (case {largest[2]}, {largest[1]})")
     return 1 if differ else 0
 
 

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""How much of src/ the tests of a build with gcc's --coverage went through, room by room.
+"""Reports how much of src/ the tests of a build with gcc's --coverage run, room by room.
 
-Usage: coverage.py BUILD [--least N] [--missing FILE…]
+Usage: coverage.py BUILD [--least N] [--missing FILE…] [--reasons]
 
-Reads what gcov says of each object under BUILD. A branch is a way out of a condition, as gcc counts them: `if (a && b)`
-has four. Two figures of branches are given. The first is of all. The second is without the lines that begin with
-`assert(` or with GP_RETURN_IF_FAILED(: one way out of an assert is never taken unless the program is wrong, and a
-failure that is handed on was counted where it was decided. Nothing else is left out.
---least N ends with the N files in which most branches were not taken; --missing FILE (as src/…) lists, instead, the
-lines of these that were not run or not left in every way; --reasons counts, instead, why: each line that was not run
-and each branch that was not taken has the first of REASONS whose pattern its statement has.
+Reads gcov's output for each object under BUILD. A branch is one result of a condition, as gcc counts them: `if (a && b)`
+has four. There are two figures for branches. The first counts all of them. The second leaves out the lines that begin with
+`assert(` or with GP_RETURN_IF_FAILED(. One branch of an assert is never taken in a correct program; a failure that is
+passed on was counted where it began.
+
+--least N ends with the N files that have the most branches not taken. --missing FILE (as src/…) lists instead the lines of
+these files that were not run, and those with a branch not taken. --reasons counts instead the reasons: each such line or
+branch gets the first of REASONS whose pattern matches its statement.
 """
 import argparse
 import collections
@@ -102,7 +103,7 @@ def read(build):
     sources = {}
     objects = sorted(path for path in build.rglob("*.gcno") if "/src/" in path.as_posix() and path.with_suffix(".gcda").exists())
     if not objects:
-        sys.exit(f"coverage: nothing under {build} was run: build it with --coverage, and run its tests")
+        sys.exit(f"coverage: no program under {build} was run: build it with --coverage, and run its tests")
     for document in gcov(objects, build):
         for file in document["files"]:
             path = pathlib.Path(document["current_working_directory"], file["file"]).resolve()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# How much of src/ the tests go through: builds with gcc's --coverage and no optimisation (preset coverage), runs the
-# tests, all but the long trainings, and prints lines and branches of each room. Arguments go to scripts/coverage.py,
-# which says what is counted: --least 30. Afterwards, scripts/coverage.py build-coverage --missing src/base/status.c
-# lists the lines themselves. Takes about eight minutes on two cores.
+# Reports how much of src/ the tests run. Builds with gcc's --coverage and no optimisation (preset coverage), runs all tests
+# but the long trainings, and prints lines and branches of each room. Arguments go to scripts/coverage.py (--least 30), which
+# explains the figures. Afterwards, scripts/coverage.py build-coverage --missing src/base/status.c lists the lines of a file.
+# Takes about eight minutes on two cores.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

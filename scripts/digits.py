@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Writes UCI's handwritten digits as train.safetensors and eval.safetensors; python3's own library is all it takes.
+"""Writes UCI's handwritten digits as train.safetensors and eval.safetensors. Needs Python's standard library only.
 
-  digits.py SOURCE FOLDER   SOURCE is digits.csv.gz, or a scikit-learn wheel that carries it
-  digits.py --check FOLDER  exit status 0 where both files are there, with the checksums that they should have
+  digits.py SOURCE FOLDER   SOURCE is digits.csv.gz, or a scikit-learn wheel that has it
+  digits.py --check FOLDER  exit status 0 if both files exist and have the right checksums
 
-A row of the file is 64 pixels of 0 to 16, 8 by 8, and the label. Each written file has x F32 [N, 1, 8, 8], scaled to
-0 … 1, and y I64 [N]. Every fifth digit is held out for evaluation.
+A row of the file has 64 pixels of 0 to 16, 8 by 8, and the label. Each written file has x F32 [N, 1, 8, 8], scaled to
+0 … 1, and y I64 [N]. Every fifth digit is kept for evaluation.
 """
 import gzip
 import hashlib

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Fuzzes the readers: builds the targets of tests/fuzz (preset fuzz), makes their seeds, and runs each.
 #
-#   scripts/fuzz.sh RUNS [TARGET…]   each target RUNS executions, one after another; all of them unless named
-#   scripts/fuzz.sh --table          what the runs in the folder came to, all added up
+#   scripts/fuzz.sh RUNS [TARGET…]   RUNS executions of each named target, or of all
+#   scripts/fuzz.sh --table          the totals of all runs in the folder
 #
-# Corpora, logs and findings are in $GPIPE_FUZZ (build-fuzz/fuzzing); a run goes on from the corpus of the one before.
-# Each input has 5 s (sanitizers cost five to ten times) and the process 512 MiB. Fails where something was found.
+# Corpora, logs and findings are in $GPIPE_FUZZ (build-fuzz/fuzzing); a run continues with the corpus of the run before it.
+# Each input has 5 s (sanitizers cost five to ten times) and the process 512 MiB. Fails if it finds an input that fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +34,7 @@ fuzz() {
         -max_len=4096 -dict="$its/dictionary" -artifact_prefix="$its/found-" -print_final_stats=1 -verbosity=0 \
         "$its/corpus" "$its/seeds" >"$log" 2>&1 && return
     tail -n 60 "$log" >&2
-    echo "fuzz: $target found something: $its" >&2
+    echo "fuzz: $target: inputs that fail: $its" >&2
     return 1
 }
 

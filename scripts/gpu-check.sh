@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# All checks that need a GPU, in parts of less than 9 minutes each, on a machine with a GPU, a CUDA toolkit and no network:
-# builds, tests, PyTorch's values, bits over cuts, MNIST, ResNet-50's speed, compute-sanitizer; a table comes last. docs/gpu.md
-# has more.
+# Runs all checks that need a GPU, in parts of less than 9 minutes each, on a machine with a GPU and a CUDA toolkit, without a
+# network: build, tests, PyTorch's values, equal bits for all cuts, MNIST, the speed of ResNet-50, compute-sanitizer. The last
+# output is a table. docs/gpu.md has more.
 #
-#   scripts/gpu-check.sh --pack DIR              collects into DIR/gpu-pack.tar.gz what that machine may lack
-#   scripts/gpu-check.sh [--parts PARTS] [DIR]   runs; with the pack in DIR if there is one. PARTS are some of
-#                                                tests,trainings,figures,sanitizers; without them all, as far as the time goes
+#   scripts/gpu-check.sh --pack DIR              collects the packages that the GPU machine may lack, in DIR/gpu-pack.tar.gz
+#   scripts/gpu-check.sh [--parts PARTS] [DIR]   runs the checks, with the pack in DIR if it exists. PARTS are some of
+#                                                tests,trainings,figures,sanitizers (default: all, while time is left)
 #   scripts/gpu-check.sh --self-test             without a GPU: preflight, steps, figures, table and pack
 #
 # table.txt, log.txt, kernels.txt and the timelines lie in $OUT (build-gpu/out). Exit status 1 when any step failed. A step that
@@ -147,7 +147,7 @@ pack_data() {
             return
         fi
     done
-    echo "gpu-check: MNIST is not there, and will not be trained"
+    echo "gpu-check: no MNIST data: MNIST will not be trained"
 }
 
 make_pack() {
@@ -163,7 +163,7 @@ make_pack() {
     size=$(stat -c %s "$target/gpu-pack.tar.gz")
     printf 'gpu-check: %s: %d.%d MiB\n' "$target/gpu-pack.tar.gz" $((size >> 20)) $(((size & 1048575) * 10 >> 20))
     if [ "$size" -ge $((60 << 20)) ]; then
-        echo "gpu-check: that is 60 MiB or more"
+        echo "gpu-check: the pack has 60 MiB or more, which is too large"
         return 1
     fi
 }
@@ -379,7 +379,7 @@ step_ncu() {
     "$profiler" --clock-control none --csv --page raw --print-units base --kernel-name regex:gp_kernel --launch-skip 400 \
         --launch-count 400 --metrics "gpu__time_duration.sum,dram__bytes.sum" \
         "$program" -q --force -o "$steps/$name.run" --set train.steps=2 tests/gpu/resnet50.yaml >"$steps/$name.csv" || return 1
-    printf 'by Nsight Compute, some launches of the first step\n' >>"$out/kernels.txt"
+    printf 'measured by Nsight Compute: some launches of the first step\n' >>"$out/kernels.txt"
     figure "$(figures ncu "$steps/$name.csv" "$out/kernels.txt")"
 }
 
@@ -626,7 +626,7 @@ test_steps() {
     must run_fake '1 x NVIDIA H200' 0 --parts figures
     must row_is preflight ok '1 x NVIDIA H200$'
     must row_is build ok 'sm_90, '
-    must row_is resnet50_f32 ok '200 images/s \(steps alone: 200\), 10.0 GFLOP'
+    must row_is resnet50_f32 ok '200 images/s \(without overlap: 200\), 10.0 GFLOP'
     must row_is enqueue ok 'median 25 µs'
     must row_is ops_tf32 ok 'a copy moves 4000 GB/s, own kernels 3000 GB/s \(75 %\)'
     must row_is micro_batches ok '200 images/s in one micro-batch; four of its size 200 \(1.00 times\)'
@@ -683,7 +683,7 @@ self_test() {
     must test_steps
     must test_wrapper
     must test_pack
-    echo "gpu-check: steps, preflight, table, wrapper and pack do what they are for"
+    echo "gpu-check: steps, preflight, table, wrapper and pack work"
 }
 
 case "${1-}" in
@@ -696,7 +696,7 @@ case "${1-}" in
 --parts)
     parts=${2:-}
     if [[ ! $parts =~ ^(tests|trainings|figures|sanitizers)(,(tests|trainings|figures|sanitizers))*$ ]]; then
-        echo "gpu-check: --parts needs some of tests,trainings,figures,sanitizers, not \"$parts\"" >&2
+        echo "gpu-check: --parts takes some of tests,trainings,figures,sanitizers, not \"$parts\"" >&2
         exit 2
     fi
     run_all "${3:-}"

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Figures for scripts/gpu-check.sh, each from files that a run left.
+"""Computes figures for scripts/gpu-check.sh from the files of a run.
 
-    gpu-figures.py peak GPU                            the rates that are known of a GPU of that name
+    gpu-figures.py peak GPU                            known peak rates of a GPU
     gpu-figures.py rate METRICS WORK GPU PRECISION     images/s, share of the peak, and the floor beside it
-    gpu-figures.py enqueue TRACE METRICS               the host's time per instruction, and whether the GPU waited for it
-    gpu-figures.py ops TIMES GPU TABLE                 ops by time, beside the bandwidth of a copy; the table goes to TABLE
-    gpu-figures.py ncu CSV TABLE                       own kernels as Nsight Compute measured them, likewise
+    gpu-figures.py enqueue TRACE METRICS               the host's time per computation, and how often the GPU waited for it
+    gpu-figures.py ops TIMES GPU TABLE                 ops by time, and the bandwidth of a copy; writes TABLE
+    gpu-figures.py ncu CSV TABLE                       own kernels, measured by Nsight Compute; writes TABLE
     gpu-figures.py micro METRICS METRICS METRICS       images/s of one micro-batch, four of its size, four of a quarter
-    gpu-figures.py pytorch RESULTS METRICS METRICS     PyTorch's images/s, and ours in f32 and TF32 beside them
+    gpu-figures.py pytorch RESULTS METRICS METRICS     images/s of PyTorch and of gpipe-train, in f32 and TF32
     gpu-figures.py table RESULTS                       the table of all steps
     gpu-figures.py --self-test
-    gpu-figures.py --try PROGRAM                       runs time_ops on a small network, and reads what it prints
+    gpu-figures.py --try PROGRAM                       runs time_ops on a small network, and reads its output
 """
 import collections
 import csv
@@ -91,7 +91,7 @@ def is_product(op):
 
 def rate_text(rates, work, peak, precision):
     rate, alone = rates
-    text = "%.0f images/s (steps alone: %.0f), %.1f GFLOP and %.2f GB each" % (rate, alone, work.flops / work.samples / 1e9, work.bytes / work.samples / 1e9)
+    text = "%.0f images/s (without overlap: %.0f), %.1f GFLOP and %.2f GB each" % (rate, alone, work.flops / work.samples / 1e9, work.bytes / work.samples / 1e9)
     if not peak:
         return text + "; this GPU's peak is not in the table"
     achieved = rate * work.flops / work.samples
@@ -155,7 +155,7 @@ def ops_text(times):
     bandwidth = per_second(sum(op.bytes for op in own), seconds, 1e9)
     slowest = [row for row in group_ops(times.ops) if not is_product(row[1])][0]
     text = "a copy moves %.0f GB/s, own kernels %.0f GB/s (%s)" % (times.copy / 1e9, bandwidth, share(bandwidth, times.copy / 1e9))
-    return text + "; the most time of them takes %s, %s: %.2f ms" % (slowest[1], slowest[0], 1e3 * slowest[-1])
+    return text + "; the slowest of them is %s, %s: %.2f ms" % (slowest[1], slowest[0], 1e3 * slowest[-1])
 
 
 NCU = ("Kernel Name", "gpu__time_duration.sum", "dram__bytes.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed")
@@ -241,15 +241,15 @@ def enqueue_text(events):
         raise ValueError("the timeline has no instructions that were enqueued")
     costs.sort()
     share = 100 * late / (late + busy) if late + busy else 0.0
-    text = "median %.0f µs, 95 %% under %.0f µs of host per computation" % (statistics.median(costs), costs[int(0.95 * (len(costs) - 1))])
-    text += "; the GPU waited for the host at %d of %d, %.1f %% of its time" % (starved, computed, share)
+    text = "median %.0f µs, 95 %% under %.0f µs of host time per computation" % (statistics.median(costs), costs[int(0.95 * (len(costs) - 1))])
+    text += "; the GPU waited for the host before %d of %d computations, %.1f %% of its time" % (starved, computed, share)
     if between:
-        text += "; %.0f µs between steps alone" % statistics.median(between)
+        text += "; %.0f µs between steps without overlap" % statistics.median(between)
     return text
 
 
 def behind_text(rates):
-    return "; steps alone take %.2f times as long as behind one another" % (rates[0] / rates[1])
+    return "; steps without overlap take %.2f times as long" % (rates[0] / rates[1])
 
 
 def table_text(lines):
@@ -301,7 +301,7 @@ def expect_error(function, *arguments):
         function(*arguments)
     except ValueError:
         return
-    sys.exit("self-test: %s takes what says nothing" % function.__name__)
+    sys.exit("self-test: %s accepts files without figures" % function.__name__)
 
 
 def self_test():
@@ -319,7 +319,7 @@ def self_test():
         path.write_text("\n".join(json.dumps(line) for line in [{"event": "start"}, *steps, {"event": "end"}]) + "\n")
         expect(step_rates(read_lines(path)), (750, 200))
     expect_error(step_rates, [{"event": "step", "samples": 1, "seconds": 1}] * 30)
-    expect(behind_text((750, 500)), "; steps alone take 1.50 times as long as behind one another")
+    expect(behind_text((750, 500)), "; steps without overlap take 1.50 times as long")
 
     peak = Peak("made up", 100.0, 1000.0, 10.0)
     # 2 s and 1 s; 0.2 s and 1 s where factors are rounded; 3 s of bytes.
@@ -332,9 +332,9 @@ def self_test():
     big = Peak("made up", 100e9, 1000e9, 10e9)
     expect(
         rate_text((1.0, 0.9), work, big, "f32"),
-        "1 images/s (steps alone: 1), 21.0 GFLOP and 4.00 GB each, 21 % of the peak; floor 2 images/s (50 %)",
+        "1 images/s (without overlap: 1), 21.0 GFLOP and 4.00 GB each, 21 % of the peak; floor 2 images/s (50 %)",
     )
-    expect(rate_text((2.0, 1.0), work, None, "f32"), "2 images/s (steps alone: 1), 21.0 GFLOP and 4.00 GB each; this GPU's peak is not in the table")
+    expect(rate_text((2.0, 1.0), work, None, "f32"), "2 images/s (without overlap: 1), 21.0 GFLOP and 4.00 GB each; this GPU's peak is not in the table")
 
     lines = ["samples 4", "copy 4e9", "forward a conv_forward tf32 2e9 1e6 0.001", "forward b relu_forward f32 1 3e6 0.001",
              "adding c relu_forward f32 1 1e6 0.001", "forward d relu_forward f32 1 1e6 0.001"]
@@ -347,7 +347,7 @@ def self_test():
     )
     expect(
         ops_text(times),
-        "a copy moves 4 GB/s, own kernels 2 GB/s (42 %); the most time of them takes relu_forward, forward: 2.00 ms",
+        "a copy moves 4 GB/s, own kernels 2 GB/s (42 %); the slowest of them is relu_forward, forward: 2.00 ms",
     )
     expect(ops_table(read_times(["samples 1", "copy 0", "step - sgd f32 1 1 0"]), None).splitlines()[1].split()[4:], ["0.000", "0", "-", "0.00", "-"])
     expect_error(read_times, ["samples 4", "copy 1"])
@@ -367,8 +367,8 @@ def self_test():
 
     expect(
         enqueue_text(made_up_trace()),
-        "median 25 µs, 95 % under 30 µs of host per computation; the GPU waited for the host at 1 of 4, 1.2 % of its time; "
-        "900 µs between steps alone",
+        "median 25 µs, 95 % under 30 µs of host time per computation; the GPU waited for the host before 1 of 4 computations, 1.2 % of its time; "
+        "900 µs between steps without overlap",
     )
     expect_error(enqueue_text, [event for event in made_up_trace() if event["ph"] != "X"])
 
@@ -380,7 +380,7 @@ def self_test():
         "none           skipped         0  no nsys\n"
         "1 FAILED, 1 ok, 1 skipped",
     )
-    print("gpu-figures: what is known of made-up files comes out")
+    print("gpu-figures: the figures of sample files are right")
 
 
 SMALL = """model:

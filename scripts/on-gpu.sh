@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# gpipe-train ($GPIPE_PROGRAM, or build/gpipe-train) with a GPU wherever it is asked for the CPU, or for nothing: what tests
-# of the program are given to try it on one. Arguments are the program's.
+# Runs gpipe-train ($GPIPE_PROGRAM, or build/gpipe-train) on a GPU: replaces cpu in the options that set the pipeline, and
+# adds two GPU stages if no option sets devices. Tests of the program use it in place of the program. Arguments are the
+# program's.
 set -euo pipefail
 program=${GPIPE_PROGRAM:-$(dirname "$0")/../build/gpipe-train}
 words=() devices=

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs the tests that plan memory or compare numbers (label `machine`) once for each instruction set that oneDNN can be
-# held to. oneDNN chooses formats and scratchpads by it, and no test may depend on that. One line per set: passed,
-# FAILED, or skipped and why. Exit status 1 if a test failed.
+# Runs the tests that plan memory or compare numbers (label `machine`) once for each instruction set. oneDNN chooses formats
+# and scratchpads by the instruction set, and no test may depend on them. Prints one line per set: passed, FAILED, or skipped
+# and why. Exit status 1 if a test failed.
 #
 #   scripts/test-isa.sh                         all of SSE41 AVX2 AVX512_CORE unset formats
 #   scripts/test-isa.sh SSE41 AVX2              these
 #   scripts/test-isa.sh --build DIR SSE41       the tests of another build than build/
 #   scripts/test-isa.sh --self-test             checks this script itself
 #
-# unset: what the processor has. formats: the library of tests/machine, which makes oneDNN choose weights in blocks of
+# unset: all instructions of the processor. formats: the library of tests/machine, which makes oneDNN choose weights in blocks of
 # 16 channels and larger scratchpads, as it does with AVX-512, on any processor.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -51,7 +51,7 @@ run_set() {
         if ! has_set "$1"; then
             printf '%-12s skipped: this processor has no %s\n' "$1" "$1"
         elif [ "$1" = AVX2 ] && ! has avx512f; then
-            printf '%-12s skipped: this processor has no more than AVX2, which is what unset runs\n' "$1"
+            printf '%-12s skipped: this processor has AVX2 at most, as with unset\n' "$1"
         else
             run "$1" ONEDNN_MAX_CPU_ISA="$1"
         fi
@@ -61,11 +61,11 @@ run_set() {
         if [ -f "$library" ]; then
             run formats LD_PRELOAD="$PWD/$library" GP_MACHINE_WEIGHTS=16 GP_MACHINE_SCRATCHPAD=200000
         else
-            printf '%-12s skipped: %s is not there, which a sanitizer'"'"'s build lacks\n' formats "$library"
+            printf '%-12s skipped: no %s; a build with sanitizers has none\n' formats "$library"
         fi
         ;;
     *)
-        printf 'test-isa: unknown set %s; there are SSE41, AVX2, AVX512_CORE, unset and formats\n' "$1" >&2
+        printf 'test-isa: unknown set %s; known sets are SSE41, AVX2, AVX512_CORE, unset and formats\n' "$1" >&2
         exit 2
         ;;
     esac
@@ -84,7 +84,7 @@ self_test() {
         out=$(PATH=$folder:$PATH GP_CPUINFO=$folder/$1 BROKEN=$2 scripts/test-isa.sh SSE41 AVX2 AVX512_CORE unset |
             sed 's/ in [0-9]* s//; s/:.*//; s/  */ /') || status=$?
         if [ "$status" != "$3" ] || [ "$out" != "$4" ]; then
-            printf 'test-isa: with %s and %s broken, it ends with %s and says\n%s\n' "$1" "$2" "$status" "$out"
+            printf 'test-isa: self-test: with %s and %s broken, the exit status is %s and the output is\n%s\n' "$1" "$2" "$status" "$out"
             exit 1
         fi
     }
@@ -95,7 +95,7 @@ self_test() {
     check large AVX512_CORE 1 $'SSE41 passed\nAVX2 passed\nAVX512_CORE FAILED\nunset passed'
     check small AVX512_CORE 0 $'SSE41 passed\nAVX2 skipped\nAVX512_CORE skipped\nunset passed'
     rm -rf "$folder"
-    echo "test-isa: skips what a processor lacks, and fails with each set that fails"
+    echo "test-isa: skips sets that the processor lacks, and fails if a set fails"
 }
 
 if [ "${1-}" = --self-test ]; then

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
 # The long tests at full size: hours on two cores. CI runs the same tests small.
 #
-#   scripts/test-long.sh [--seed S] [--build FOLDER] [NAME…]   all of them unless named
+#   scripts/test-long.sh [--seed S] [--build FOLDER] [NAME…]   the named ones, or all
 #
-#   sizes      every test of the release build that has sizes, large (tests/size.h)
-#   calls      every call of a run that can fail, failing
+#   sizes      every test of the release build that can run larger (tests/size.h)
+#   calls      a failure of each call of a run that can fail
 #   mutants    200,000 programs changed at random
 #   kills      200 kills at random moments, and 200 runs for each fault of a system call
 #   fuzz       a million inputs for each fuzz target
 #
-# S is a number, today's date unless said; it is printed. FOLDER has a release build (build/ unless said). Ends with a
-# line for each name, and with status 1 when one failed.
+# S is a number (default: today's date); it is printed. FOLDER has a release build (default: build/). The last lines are one
+# per name. Exit status 1 if one failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -32,7 +32,7 @@ while [ $# -gt 0 ]; do
 done
 [ ${#names[@]} -gt 0 ] || names=(sizes calls mutants kills fuzz)
 [ -x "$build/gpipe-train" ] || {
-    printf 'test-long: no %s/gpipe-train; build first: cmake --preset release && cmake --build --preset release\n' "$build" >&2
+    printf 'test-long: %s/gpipe-train does not exist; build it first: cmake --preset release && cmake --build --preset release\n' "$build" >&2
     exit 2
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# clang-tidy (14) over src/ with the checks of .clang-tidy, two files at a time; fails on the first word it says.
+# clang-tidy (14) over src/ with the checks of .clang-tidy, two files at a time; fails if it prints anything.
 #
-#   scripts/tidy.sh [FILE…]          all of src/ unless named
+#   scripts/tidy.sh [FILE…]          the named files, or all of src/
 #   GPIPE_TIDY=deep scripts/tidy.sh  the analyser follows calls: many times slower, and sees what cannot happen
 set -euo pipefail
 cd "$(dirname "$0")/.."
