@@ -641,7 +641,7 @@ test_steps() {
     must row_is gpu_wide skipped 'test_gpu_wide is not built$'
     must [ -z "$(sed -n '/^resnet50/p' "$work/rows")" ]
     run_fake '1 x NVIDIA H200' 0 --parts tests,other && must false
-    must grep -q '^gpu-check: --parts needs some of' "$work/fake.log"
+    must grep -q '^gpu-check: --parts takes some of' "$work/fake.log"
     rm -r "$build"
 }
 
