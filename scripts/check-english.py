@@ -8,7 +8,7 @@ Documents (*.md): paragraphs, list items, headings, table cells; code blocks are
 C (*.c, *.h, *.cu): string literals with a space in them; not comments, not the keys of JSON.
 Python: strings, except docstrings of functions and classes. Shell: strings of the commands that print.
 
-Usage: check-english.py [PATH...] | --self-test. PATH is a file or a folder. Without one: README.md, docs/, bench/, src/
+Usage: check-english.py [--comments] [PATH...] | --self-test. --comments checks the comments of C files too. PATH is a file or a folder. Without one: README.md, docs/, bench/, src/
 and scripts/. Prints "file:line: finding" for each finding, and exits with 1 if there is one.
 """
 import argparse
@@ -37,7 +37,7 @@ REFUSED = [
     (r"promises|promised", "predicts, predicted, or guarantees"),
     (r"pieces", "micro-batches, or parts"),
     (r"(?:is|are|was|were|be|been) asked for", "requested, or the name of the option"),
-    (r"(?<!into )(?<!user )accounts?", "the report at the end of a run, or reports"),
+    (r"(?<!into )(?<!user )accounts?(?! for)", "the report at the end of a run, or reports"),
     (r"mail", "channel"),
     (r"stolen", "CPU steal"),
     (r"(?<!falls )(?<!fall )(?<!fell )(?<!far )behind(?! (?:a|the) (?:proxy|firewall))", "after, below, or hidden by"),
@@ -82,6 +82,7 @@ SENTENCE_END = {
     # After a mark of its own, before what can begin a sentence.
     "document": re.compile(rf"[.!?][\"')\]*_]*\s+(?=[\"'(\[*_]*(?:[A-Z0-9{CODE}]|--?\w))"),
     # Messages begin in lower case, and a semicolon divides them as a full stop does.
+    "comment": re.compile(r"[.!?;][\"')\]]*\s+"),
     "message": re.compile(r"[.!?;][\"')\]]*\s+|\n\s*\n|\n(?=\s*-|\S*\s{2,})|\n\s+(?=--?\w)|[.:;]\n"),
 }
 
@@ -255,6 +256,32 @@ def check_c(source):
     return check_messages(c_texts(source))
 
 
+def comment_texts(source):
+    """Every paragraph of a block comment; a comment at the end of a line is one, and so are comments of one line in a row."""
+    text, line, joins = None, 1, False
+    for token in TOKEN.finditer(source):
+        kind, word = token.lastgroup, token.group()
+        if kind == "comment":
+            for at, part in enumerate(re.sub(r"^/[*/]|\*/$", "", word).splitlines(keepends=True)):
+                part = mask(r"`[^`\n]+`", re.sub(r"^\s*\*(?:\s|$)", "", part).strip(" -\t"), CODE)
+                if text and (not part.strip() or (at == 0 and not joins)):
+                    yield text
+                    text = None
+                if part.strip():
+                    text = text or Text()
+                    text.add(part.rstrip("\n") + "\n", line + at)
+            joins = word.startswith("//")
+        elif kind != "gap" or word.count("\n") > 1:
+            joins = False
+        line += word.count("\n")
+    if text:
+        yield text
+
+
+def check_comments(source):
+    return [finding for text in comment_texts(source) for finding in check_text(text, "comment")]
+
+
 # Scripts.
 
 
@@ -312,8 +339,12 @@ def files_of(path):
     return [path]
 
 
-def check_file(path):
-    return sorted(set(CHECKS[path.suffix](path.read_text(encoding="utf-8"))))
+def check_file(path, comments):
+    source = path.read_text(encoding="utf-8")
+    findings = CHECKS[path.suffix](source)
+    if comments and CHECKS[path.suffix] is check_c:
+        findings += check_comments(source)
+    return sorted(set(findings))
 
 
 # The check of this check.
@@ -350,6 +381,14 @@ CASES = [
      ['1: "Nobody"', '4: "anew"', '5: "thing"']),
     (".sh", '# x; echo "a thing"\necho "a thing: $thing"; x="a thing"\nprintf \'%s anew\\n\' "$y"\n', ['2: "thing"', '3: "anew"']),
 ]
+# Comments of C: (source, what each finding begins with)
+COMMENTS = [
+    ('/* A thing,\n * and `things`.\n *\n * It is anew. */\nf("nobody here"); /* lest */\n', ['1: "thing"', '4: "anew"', '5: "lest"']),
+    (f"// {FITS[:99]}\n// {FITS[100:]}\nint a; /* {FITS} */\nint b; /* {FITS} */\n", []),
+    (f"// {FITS[:99]}\n// {FITS[100:]}\n// and more.\n\n// thing\n", ["1: a sentence of 42", '5: "thing"']),
+    (f"/* {FITS[:99]}\n * {FITS[100:]} {FITS[:14]}; {FITS} */\n", ["1: a sentence of 43"]),
+]
+
 REFUSED_EXAMPLES = [
     "Nobody waits for it.",
     "Somebody wants the run as the step leaves it.",
@@ -377,6 +416,7 @@ REFUSED_EXAMPLES = [
 ]
 ALLOWED_EXAMPLES = [
     "It takes this into account.",
+    "That accounts for 5 %.",
     "A user account.",
     "A worker that falls behind waits.",
     "It runs behind a proxy.",
@@ -394,18 +434,23 @@ def self_test():
         found = [f"{line}: {finding}" for line, finding in findings]
         fits = len(found) == len(wanted) and all(any(text.startswith(want) for text in found) for want in wanted)
         assert fits, f"{kind} {source!r}\nfound {found}\nwanted {wanted}"
+    for source, wanted in COMMENTS:
+        found = [f"{line}: {finding}" for line, finding in check_comments(source)]
+        fits = len(found) == len(wanted) and all(text.startswith(want) for text, want in zip(found, wanted))
+        assert fits, f"{source!r}\nfound {found}\nwanted {wanted}"
     for words, _ in WORDS:
         assert any(words.search(source) for source in REFUSED_EXAMPLES), words.pattern
     for source in REFUSED_EXAMPLES:
         assert len(check_markdown(source + "\n")) == 1, source
     for source in ALLOWED_EXAMPLES:
         assert not check_markdown(source + "\n"), source
-    print(f"check-english: {len(CASES)} short texts have the right findings")
+    print(f"check-english: {len(CASES) + len(COMMENTS)} short texts have the right findings")
 
 
 def main():
     parser = argparse.ArgumentParser(description="Refuses words that are hard to read, and long sentences.")
     parser.add_argument("paths", nargs="*", type=pathlib.Path, metavar="PATH", help="file or folder")
+    parser.add_argument("--comments", action="store_true", help="checks the comments of C files too")
     parser.add_argument("--self-test", action="store_true", help="tests this script on short texts")
     options = parser.parse_args()
     if options.self_test:
@@ -419,7 +464,7 @@ def main():
             if file.suffix not in CHECKS:
                 parser.error(f"{file}: not a document, a C file or a script")
             name = file.relative_to(ROOT) if not options.paths else file
-            for line, finding in check_file(file):
+            for line, finding in check_file(file, options.comments):
                 print(f"{name}:{line}: {finding}")
                 count += 1
     print(f"check-english: {count} finding{'' if count == 1 else 's'}", file=sys.stderr)
