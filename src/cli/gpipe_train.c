@@ -48,18 +48,14 @@ static gp_status train_in(const char *folder, gp_session *session, const gp_opti
     return gp_train(session, &train_options, err);
 }
 
-static gp_status resume_in(const char *folder, gp_session *session, const gp_options *options, gp_error *err) {
-    gp_resume resume = {0};
-    GP_RETURN_IF_FAILED(gp_resume_open(session, folder, &resume, err));
-    gp_status status = GP_OK;
-    if (!resume.finished) status = gp_tracing_check(&options->trace, resume.snapshot.reached.step, session->steps, err);
-    if (status == GP_OK && !resume.finished)
-        status = train_in(folder, session, options, &resume, err);
-    else if (status == GP_OK && options->verbosity != GP_QUIET)
+static gp_status resume_in(const char *folder, gp_session *session, const gp_options *options, gp_resume *resume,
+                           gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_resume_check(resume, session, folder, err));
+    if (!resume->finished) return train_in(folder, session, options, resume, err);
+    if (options->verbosity != GP_QUIET)
         gp_print(stdout, "%s: nothing is left to do: the run has done %" PRId64 " of %" PRId64 " steps\n", folder,
-                 resume.snapshot.reached.step, session->steps);
-    gp_resume_close(&resume);
-    return status;
+                 resume->snapshot.reached.step, session->steps);
+    return GP_OK;
 }
 
 /* What the folder must allow before anything is written into it. */
@@ -70,20 +66,17 @@ static gp_status check_folder(const char *folder, const gp_config *config, const
     return options->resume || options->force ? GP_OK : gp_folder_check_unused(folder, err);
 }
 
-static gp_status train(gp_session *session, const gp_options *options, gp_error *err) {
-    char *chosen = NULL;
+/* `resume`: opened where the run goes on, which has locked the folder before; else NULL. */
+static gp_status train(const char *folder, gp_session *session, const gp_options *options, gp_resume *resume,
+                       gp_error *err) {
     GP_RETURN_IF_FAILED(gp_session_check_machine(session, err));
-    if (!options->folder) GP_RETURN_IF_FAILED(gp_folder_default(options->config, &chosen, err));
-    const char *folder = options->folder ? options->folder : chosen;
     prepare_signals();
-    gp_status status = options->resume ? GP_OK : gp_folder_make(folder, err);
-    if (status == GP_OK) status = gp_folder_lock(folder, err);
-    if (status == GP_OK) status = check_folder(folder, session->config, options, err);
-    if (status == GP_OK)
-        status =
-            options->resume ? resume_in(folder, session, options, err) : train_in(folder, session, options, NULL, err);
-    free(chosen);
-    return status;
+    if (!resume) {
+        GP_RETURN_IF_FAILED(gp_folder_make(folder, err));
+        GP_RETURN_IF_FAILED(gp_folder_lock(folder, err));
+    }
+    GP_RETURN_IF_FAILED(check_folder(folder, session->whole, options, err));
+    return resume ? resume_in(folder, session, options, resume, err) : train_in(folder, session, options, NULL, err);
 }
 
 /* --plan, and --svg; with -v the programs themselves follow, in the text form that reads back. */
@@ -144,43 +137,65 @@ static gp_status predict(const gp_options *options, gp_error *err) {
 
 /* Before the seconds that finding a balance may take. Another program's folder is in use, whatever it holds; where
  * nothing is said against it, train looks again when it is there, and holds it. */
-static gp_status check_outputs(const gp_config *config, const gp_options *options, gp_error *err) {
-    char *chosen = NULL;
+static gp_status check_outputs(const char *folder, const gp_config *config, const gp_options *options, gp_error *err) {
     gp_error held = {0};
     GP_RETURN_IF_FAILED(gp_inputs_check_output(config, "--svg", options->svg, err));
     if (options->svg) GP_RETURN_IF_FAILED(gp_file_check_kind(options->svg, gp_plan_svg_head, "picture of a plan", err));
     GP_RETURN_IF_FAILED(gp_inputs_check_output(config, "--trace", options->trace.path, err));
     if (options->plan) return GP_OK;
-    if (!options->folder) GP_RETURN_IF_FAILED(gp_folder_default(options->config, &chosen, err));
-    const char *folder = options->folder ? options->folder : chosen;
     gp_status status = check_folder(folder, config, options, err);
     if (status != GP_OK && gp_folder_lock(folder, &held) != GP_OK) *err = held;
-    free(chosen);
     return status == GP_OK ? GP_OK : err->status;
 }
 
-static gp_status run(const gp_options *options, gp_error *err) {
-    gp_config *config = NULL;
-    gp_session *session = NULL;
-    if (options->predict) return predict(options, err);
-    GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
-    if (options->expand) return gp_expand(&config, stdout, err);
-    gp_status status = check_outputs(config, options, err);
-    if (status != GP_OK) {
-        gp_config_destroy(&config);
-        return status;
-    }
+/* Takes the configuration. */
+static gp_status run_in(const char *folder, gp_config **config, const gp_options *options, gp_resume *resume,
+                        gp_error *err) {
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .resumes = options->resume,
+                                                .step = resume ? resume->step : 0,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
                                                 .program = "gpipe-train",
                                                 .notice = options->verbosity == GP_QUIET ? NULL : stdout,
                                                 .processors = options->processors,
                                                 .trace = &options->trace};
-    GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
-    status = options->plan ? print_plan(session, options, err) : train(session, options, err);
+    gp_session *session = NULL;
+    GP_RETURN_IF_FAILED(gp_session_open_for(config, &session_options, &session, err));
+    gp_status status = options->plan ? print_plan(session, options, err) : train(folder, session, options, resume, err);
     gp_session_close(&session);
     return status;
+}
+
+/* Takes the configuration, too. The folder is locked before its snapshot is read: the run goes on with the
+ * configuration that the snapshot names. */
+static gp_status run_on(const char *folder, gp_config **config, const gp_options *options, gp_error *err) {
+    gp_resume resume = {0};
+    gp_status status = gp_folder_lock(folder, err);
+    if (status == GP_OK) status = gp_resume_open(config, folder, &resume, err);
+    if (status == GP_OK) status = run_in(folder, config, options, &resume, err);
+    gp_config_destroy(config);
+    gp_resume_close(&resume);
+    return status;
+}
+
+static gp_status run_with(gp_config **config, const gp_options *options, gp_error *err) {
+    char *chosen = NULL;
+    gp_status status = options->folder ? GP_OK : gp_folder_default(options->config, &chosen, err);
+    const char *folder = options->folder ? options->folder : chosen;
+    if (status == GP_OK) status = check_outputs(folder, *config, options, err);
+    if (status == GP_OK)
+        status = options->resume && !options->plan ? run_on(folder, config, options, err)
+                                                   : run_in(folder, config, options, NULL, err);
+    gp_config_destroy(config);
+    free(chosen);
+    return status;
+}
+
+static gp_status run(const gp_options *options, gp_error *err) {
+    gp_config *config = NULL;
+    if (options->predict) return predict(options, err);
+    GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
+    return options->expand ? gp_expand(&config, stdout, err) : run_with(&config, options, err);
 }
 
 int main(int argc, char **argv) {

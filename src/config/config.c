@@ -97,7 +97,7 @@ static gp_status check_sections(const gp_config *config, const gp_yaml *root, gp
 }
 
 static gp_status read_sections(gp_config *config, gp_error *err) {
-    static const char *const known[] = {"model", "data", "pipeline", "optimizer", "train", NULL};
+    static const char *const known[] = {"model", "data", "pipeline", "optimizer", "train", "changes", NULL};
     const gp_yaml *root = gp_yaml_root(config->document);
     const gp_yaml *data = NULL, *optimizer = NULL, *train = NULL;
     if (!root) return gp_fail(err, GP_CONFIG, "%s: the configuration is empty", config->path);
@@ -116,13 +116,66 @@ static gp_status read_sections(gp_config *config, gp_error *err) {
     return check_sections(config, root, err);
 }
 
+static gp_status read_all(gp_config *config, gp_error *err) {
+    GP_RETURN_IF_FAILED(read_sections(config, err));
+    const gp_yaml *changes = gp_yaml_get(gp_yaml_root(config->document), "changes");
+    return changes ? gp_read_changes(config, changes, err) : GP_OK;
+}
+
+static gp_status keep_overrides(gp_config *config, const char *const *overrides, int count, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&config->override, count, err));
+    for (int i = 0; i < count; i++) {
+        GP_RETURN_IF_FAILED(gp_copy_text(&config->override[i], overrides[i], err));
+        config->override_count++;
+    }
+    return GP_OK;
+}
+
 static gp_status load_into(gp_config *config, const char *path, const char *const *overrides, int override_count,
                            gp_error *err) {
     GP_RETURN_IF_FAILED(gp_copy_text(&config->path, path, err));
     GP_RETURN_IF_FAILED(gp_yaml_load(path, &config->document, err));
     GP_RETURN_IF_FAILED(find_folder(path, &config->folder, err));
+    GP_RETURN_IF_FAILED(gp_yaml_text(config->document, "the file of the run", &config->file_text, err));
+    GP_RETURN_IF_FAILED(keep_overrides(config, overrides, override_count, err));
     for (int i = 0; i < override_count; i++) GP_RETURN_IF_FAILED(gp_yaml_override(config->document, overrides[i], err));
-    return read_sections(config, err);
+    return read_all(config, err);
+}
+
+static gp_status read_like(gp_config *config, const gp_config *like, bool whole, gp_error *err) {
+    config->pipeline.finds_balance = like->pipeline.finds_balance;
+    GP_RETURN_IF_FAILED(gp_copy_text(&config->path, like->path, err));
+    GP_RETURN_IF_FAILED(gp_copy_text(&config->folder, like->folder, err));
+    if (!whole) return read_sections(config, err);
+    GP_RETURN_IF_FAILED(gp_copy_text(&config->file_text, like->file_text, err));
+    GP_RETURN_IF_FAILED(keep_overrides(config, (const char *const *)like->override, like->override_count, err));
+    return read_all(config, err);
+}
+
+static gp_status read_document(const gp_config *like, gp_yaml_document **document, bool whole, gp_config **out,
+                               gp_error *err) {
+    gp_config *config = NULL;
+    gp_status status = GP_NEW(&config, 1, err);
+    if (status != GP_OK) {
+        gp_yaml_destroy(document);
+        return status;
+    }
+    config->document = *document;
+    *document = NULL;
+    status = read_like(config, like, whole, err);
+    if (status != GP_OK)
+        gp_config_destroy(&config);
+    else
+        *out = config;
+    return status;
+}
+
+gp_status gp_config_read_phase(const gp_config *like, gp_yaml_document **document, gp_config **out, gp_error *err) {
+    return read_document(like, document, false, out, err);
+}
+
+gp_status gp_config_read_whole(const gp_config *like, gp_yaml_document **document, gp_config **out, gp_error *err) {
+    return read_document(like, document, true, out, err);
 }
 
 static gp_status load(const char *path, const char *const *overrides, int override_count, bool finds_balance,
@@ -158,6 +211,10 @@ static void free_source(gp_source_config *source) {
 
 void gp_config_destroy(gp_config **config) {
     if (!config || !*config) return;
+    gp_free_changes(*config);
+    for (int i = 0; i < (*config)->override_count; i++) free((*config)->override[i]);
+    free((*config)->override);
+    free((*config)->file_text);
     free_source(&(*config)->data.train);
     free_source(&(*config)->data.eval);
     free((*config)->pipeline.devices);

@@ -198,7 +198,28 @@ typedef struct gp_train_config {
     bool precision_given; /* the configuration says it; else it is the default */
 } gp_train_config;
 
-typedef struct gp_config {
+typedef struct gp_config gp_config;
+
+/* A key path and its value as YAML on one line; both owned. */
+typedef struct gp_setting {
+    char *path, *value;
+} gp_setting;
+typedef struct gp_settings {
+    gp_setting *item;
+    int count;
+    size_t capacity;
+} gp_settings;
+
+/* An entry of `changes`: from `step` on another configuration holds. */
+typedef struct gp_change {
+    int64_t step; /* ≥ 2 */
+    gp_place place;
+    const gp_yaml *entry; /* as it was said; borrowed from the document */
+    gp_config *config;    /* the whole configuration from here on; owned; has no changes of its own */
+    gp_settings settings; /* what differs from the configuration before it, defaults written out */
+} gp_change;
+
+struct gp_config {
     gp_yaml_document *document; /* owned */
     char *path;                 /* of the file, owned */
     char *folder;               /* absolute folder that relative paths start from, owned */
@@ -207,7 +228,12 @@ typedef struct gp_config {
     gp_pipeline_config pipeline;
     gp_optimizer_config optimizer;
     gp_train_config train;
-} gp_config;
+    gp_change *changes; /* by step; owned, and its configurations borrow from `document` */
+    int change_count;
+    char *file_text; /* the file without the overrides, as YAML; owned */
+    char **override; /* the arguments of --set, override_count of them; owned */
+    int override_count;
+};
 
 const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode);
 gp_checkpoint_mode gp_pipeline_checkpoint(const gp_pipeline_config *pipeline, int stage);
@@ -233,6 +259,29 @@ void gp_config_destroy(gp_config **config);
  * run. */
 GP_MUST_USE gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stages, gp_error *err);
 GP_MUST_USE gp_status gp_config_write(const gp_config *config, const char *path, gp_error *err);
+/* A copy of the document with the same written into it, but for the balance. It borrows from the configuration. */
+GP_MUST_USE gp_status gp_config_resolved(const gp_config *config, gp_yaml_document **out, gp_error *err);
+
+/* How many changes hold in a step; the configuration after so many of them. */
+int gp_config_changes_until(const gp_config *config, int64_t step);
+gp_config *gp_config_phase(gp_config *config, int changes);
+/* Why the key may not change within a run; NULL: it may, if the model keeps its shapes and sums their order
+ * (train/may_change.h). */
+const char *gp_change_refusal(const char *path);
+/* Whether one path is the other, or lies below it. */
+bool gp_paths_meet(const char *a, const char *b);
+/* What makes `now` of `before`, both of gp_config_resolved; without `changes`. */
+GP_MUST_USE gp_status gp_settings_between(gp_yaml_document *before, gp_yaml_document *now, gp_settings *out,
+                                          gp_error *err);
+void gp_settings_fini(gp_settings *settings);
+/* "501: {optimizer.sgd.lr: 0.01}, " */
+void gp_write_change(FILE *file, int64_t step, const gp_settings *settings);
+/* The configuration of another run or step, with the path, the folder, the file's text and the overrides of `like`.
+ * Takes the document, whatever happens. With `changes` read, or left alone. */
+GP_MUST_USE gp_status gp_config_read_phase(const gp_config *like, gp_yaml_document **document, gp_config **out,
+                                           gp_error *err);
+GP_MUST_USE gp_status gp_config_read_whole(const gp_config *like, gp_yaml_document **document, gp_config **out,
+                                           gp_error *err);
 /* The same as a text, owned by the caller. */
 /* pipeline.devices as the configuration would say it, on one line; owned by the caller. */
 GP_MUST_USE gp_status gp_config_devices_text(const gp_pipeline_config *pipeline, char **out, gp_error *err);

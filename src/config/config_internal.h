@@ -71,6 +71,11 @@ void gp_write_devices(FILE *file, const gp_pipeline_config *pipeline);
 
 GP_MUST_USE gp_status gp_read_checkpoint(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err);
 
+GP_MUST_USE gp_status gp_read_changes(gp_config *config, const gp_yaml *node, gp_error *err);
+void gp_free_changes(gp_config *config);
+/* As config.yaml has them: "{501: {optimizer.sgd.lr: 0.01}, }". */
+void gp_write_changes(FILE *file, const gp_config *config);
+
 GP_MUST_USE gp_status gp_read_data(gp_config *config, const gp_yaml *node, gp_error *err);
 GP_MUST_USE gp_status gp_read_pipeline(gp_config *config, const gp_yaml *node, gp_error *err);
 GP_MUST_USE gp_status gp_read_optimizer(gp_config *config, const gp_yaml *node, gp_error *err);

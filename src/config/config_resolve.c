@@ -222,8 +222,8 @@ static void write_train(FILE *file, const gp_config *config) {
     fprintf(file, ", keep: %lld, precision: %s}", (long long)train->keep, gp_precision_name(train->precision));
 }
 
-static gp_status put_section(gp_config *config, const char *key, void (*write)(FILE *, const gp_config *),
-                             gp_error *err) {
+static gp_status put_section(const gp_config *config, gp_yaml_document *to, const char *key,
+                             void (*write)(FILE *, const gp_config *), gp_error *err) {
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
@@ -234,7 +234,7 @@ static gp_status put_section(gp_config *config, const char *key, void (*write)(F
         free(text);
         return gp_fail(err, GP_MEMORY, "out of memory: the resolved configuration");
     }
-    gp_status status = gp_yaml_put(config->document, key, text, err);
+    gp_status status = gp_yaml_put(to, key, text, err);
     free(text);
     return status;
 }
@@ -252,12 +252,28 @@ static gp_status settle_balance(gp_pipeline_config *pipeline, const int64_t *bal
     return GP_OK;
 }
 
+static gp_status put_sections(const gp_config *config, gp_yaml_document *to, gp_error *err) {
+    GP_RETURN_IF_FAILED(put_section(config, to, "data", write_data, err));
+    GP_RETURN_IF_FAILED(put_section(config, to, "pipeline", write_pipeline, err));
+    GP_RETURN_IF_FAILED(put_section(config, to, "optimizer", write_optimizer, err));
+    GP_RETURN_IF_FAILED(put_section(config, to, "train", write_train, err));
+    return config->change_count > 0 ? put_section(config, to, "changes", gp_write_changes, err) : GP_OK;
+}
+
 gp_status gp_config_resolve(gp_config *config, const int64_t *balance, int stages, gp_error *err) {
     if (balance) GP_RETURN_IF_FAILED(settle_balance(&config->pipeline, balance, stages, err));
-    GP_RETURN_IF_FAILED(put_section(config, "data", write_data, err));
-    GP_RETURN_IF_FAILED(put_section(config, "pipeline", write_pipeline, err));
-    GP_RETURN_IF_FAILED(put_section(config, "optimizer", write_optimizer, err));
-    return put_section(config, "train", write_train, err);
+    return put_sections(config, config->document, err);
+}
+
+gp_status gp_config_resolved(const gp_config *config, gp_yaml_document **out, gp_error *err) {
+    gp_yaml_document *copy = NULL;
+    GP_RETURN_IF_FAILED(gp_yaml_copy(config->document, &copy, err));
+    gp_status status = put_sections(config, copy, err);
+    if (status != GP_OK)
+        gp_yaml_destroy(&copy);
+    else
+        *out = copy;
+    return status;
 }
 
 static const char comment[] = "gpipe-train " GP_VERSION ": the configuration as it ran";

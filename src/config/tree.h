@@ -71,6 +71,17 @@ GP_MUST_USE gp_status gp_yaml_override(gp_yaml_document *document, const char *a
 /* The same for the program itself, which writes resolved values: no message mentions --set. */
 GP_MUST_USE gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *value, gp_error *err);
 
+/* A second document with the same tree. It borrows the texts and the paths of places: `document` must outlive it. */
+GP_MUST_USE gp_status gp_yaml_copy(const gp_yaml_document *document, gp_yaml_document **out, gp_error *err);
+/* Puts a copy of `value`, which is borrowed as gp_yaml_copy borrows, at `path`. Nodes that are made on the way get
+ * `place`. GP_CONFIG at `place` if the path leads through a value that has no keys. */
+GP_MUST_USE gp_status gp_yaml_put_node(gp_yaml_document *document, const char *path, gp_place place,
+                                       const gp_yaml *value, gp_error *err);
+/* Removes the key that the path names. If it is not there, or is an entry of a list, nothing changes. */
+void gp_yaml_remove(gp_yaml_document *document, const char *path);
+/* The tree below a node as YAML on one line. */
+void gp_yaml_write_flow(FILE *file, const gp_yaml *node);
+
 /* Writes the tree as YAML that reads back to an equal tree (quoted scalars stay quoted), after a comment line. */
 GP_MUST_USE gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, const char *path,
                                     gp_error *err);
@@ -83,6 +94,11 @@ typedef struct gp_yaml_difference {
     char *path;                  /* "train.seed"; NULL: nowhere; owned by the caller */
     const gp_yaml *before, *now; /* borrowed; NULL: not said */
 } gp_yaml_difference;
+/* Called for one difference; its path is borrowed for the call. */
+typedef gp_status (*gp_yaml_visit)(void *context, const gp_yaml_difference *difference, gp_error *err);
+/* Visits every difference, those of `now` in its order and then what only `before` says. */
+GP_MUST_USE gp_status gp_yaml_each_difference(const gp_yaml *before, const gp_yaml *now, gp_yaml_visit visit,
+                                              void *context, gp_error *err);
 /* The first one. Mappings have no order; 0.10 and 0.1 are the same number. `ignored` says which paths, with all below
  * them, make no difference. */
 GP_MUST_USE gp_status gp_yaml_find_difference(const gp_yaml *before, const gp_yaml *now,

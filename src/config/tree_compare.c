@@ -6,9 +6,10 @@
 #include "config/tree.h"
 
 typedef struct comparison {
-    bool (*ignored)(const char *path);
-    gp_yaml_difference *out;
-    bool found;
+    bool (*ignored)(const char *path); /* NULL: none is */
+    gp_yaml_visit visit;
+    void *context;
+    bool ends; /* the visitor wants no more */
 } comparison;
 
 /* The digits of a whole number without leading zeros; NULL where the text is none. */
@@ -44,11 +45,11 @@ static gp_status compare_child(comparison *c, const char *path, const char *key,
 
 static gp_status compare_mappings(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now,
                                   gp_error *err) {
-    for (size_t i = 0; i < now->count && !c->found; i++) {
+    for (size_t i = 0; i < now->count && !c->ends; i++) {
         const char *key = now->pairs[i].key->text;
         GP_RETURN_IF_FAILED(compare_child(c, path, key, gp_yaml_get(before, key), now->pairs[i].value, err));
     }
-    for (size_t i = 0; i < before->count && !c->found; i++) {
+    for (size_t i = 0; i < before->count && !c->ends; i++) {
         const char *key = before->pairs[i].key->text;
         if (!gp_yaml_get(now, key)) GP_RETURN_IF_FAILED(compare_child(c, path, key, before->pairs[i].value, NULL, err));
     }
@@ -58,7 +59,7 @@ static gp_status compare_mappings(comparison *c, const char *path, const gp_yaml
 static gp_status compare_sequences(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now,
                                    gp_error *err) {
     size_t longer = before->count > now->count ? before->count : now->count;
-    for (size_t i = 0; i < longer && !c->found; i++) {
+    for (size_t i = 0; i < longer && !c->ends; i++) {
         char key[24];
         snprintf(key, sizeof key, "%zu", i);
         GP_RETURN_IF_FAILED(compare_child(c, path, key, i < before->count ? before->items[i] : NULL,
@@ -68,22 +69,44 @@ static gp_status compare_sequences(comparison *c, const char *path, const gp_yam
 }
 
 static gp_status compare(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now, gp_error *err) {
-    if (c->ignored(path)) return GP_OK;
+    if (c->ignored && c->ignored(path)) return GP_OK;
     if (before && now && before->kind == now->kind) {
         if (now->kind == GP_YAML_MAPPING) return compare_mappings(c, path, before, now, err);
         if (now->kind == GP_YAML_SEQUENCE) return compare_sequences(c, path, before, now, err);
         if (same_scalar(before, now)) return GP_OK;
     }
-    GP_RETURN_IF_FAILED(gp_copy_text(&c->out->path, path, err));
-    c->out->before = before;
-    c->out->now = now;
-    c->found = true;
+    gp_yaml_difference difference = {NULL, before, now};
+    GP_RETURN_IF_FAILED(gp_copy_text(&difference.path, path, err));
+    gp_status status = c->visit(c->context, &difference, err);
+    free(difference.path);
+    return status;
+}
+
+gp_status gp_yaml_each_difference(const gp_yaml *before, const gp_yaml *now, gp_yaml_visit visit, void *context,
+                                  gp_error *err) {
+    comparison c = {.visit = visit, .context = context};
+    return compare(&c, "", before, now, err);
+}
+
+typedef struct first_difference {
+    comparison *of;
+    gp_yaml_difference *out;
+} first_difference;
+
+static gp_status keep_first(void *context, const gp_yaml_difference *difference, gp_error *err) {
+    const first_difference *first = context;
+    GP_RETURN_IF_FAILED(gp_copy_text(&first->out->path, difference->path, err));
+    first->out->before = difference->before;
+    first->out->now = difference->now;
+    first->of->ends = true;
     return GP_OK;
 }
 
 gp_status gp_yaml_find_difference(const gp_yaml *before, const gp_yaml *now, bool (*ignored)(const char *path),
                                   gp_yaml_difference *out, gp_error *err) {
-    comparison c = {.ignored = ignored, .out = out};
+    comparison c = {.ignored = ignored, .visit = keep_first};
+    first_difference first = {&c, out};
+    c.context = &first;
     *out = (gp_yaml_difference){0};
     return compare(&c, "", before, now, err);
 }

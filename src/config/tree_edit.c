@@ -160,3 +160,65 @@ gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *
     edit e = {.document = document, .path = path, .place = {.path = document->name}, .refusal = GP_CONFIG};
     return parse_and_assign(&e, value, err);
 }
+
+/* ---- nodes of another document ----------------------------------------------------------------------------------- */
+
+static gp_status copy_node(gp_yaml_document *document, const gp_yaml *node, gp_yaml **out, gp_error *err) {
+    gp_yaml *copy = NULL;
+    void *children = NULL;
+    bool mapping = node->kind == GP_YAML_MAPPING;
+    GP_RETURN_IF_FAILED(gp_yaml_new_node(document, node->kind, node->place, &copy, err));
+    copy->text = node->text;
+    copy->quoted = node->quoted;
+    copy->count = node->count;
+    *out = copy;
+    if (node->kind == GP_YAML_SCALAR || node->count == 0) return GP_OK;
+    size_t bytes = node->count * (mapping ? sizeof *node->pairs : sizeof *node->items);
+    GP_RETURN_IF_FAILED(gp_yaml_allocate(document, bytes, &children, err));
+    if (mapping)
+        copy->pairs = children;
+    else
+        copy->items = children;
+    for (size_t i = 0; i < node->count; i++) {
+        if (mapping) copy->pairs[i].key = node->pairs[i].key; /* edits never change a key */
+        gp_yaml **slot = mapping ? &copy->pairs[i].value : &copy->items[i];
+        GP_RETURN_IF_FAILED(copy_node(document, mapping ? node->pairs[i].value : node->items[i], slot, err));
+    }
+    return GP_OK;
+}
+
+gp_status gp_yaml_copy(const gp_yaml_document *document, gp_yaml_document **out, gp_error *err) {
+    gp_yaml_document *copy = NULL;
+    GP_RETURN_IF_FAILED(gp_yaml_create(document->name, &copy, err));
+    gp_status status = document->root ? copy_node(copy, document->root, &copy->root, err) : GP_OK;
+    if (status != GP_OK)
+        gp_yaml_destroy(&copy);
+    else
+        *out = copy;
+    return status;
+}
+
+gp_status gp_yaml_put_node(gp_yaml_document *document, const char *path, gp_place place, const gp_yaml *value,
+                           gp_error *err) {
+    const edit e = {.document = document, .path = path, .place = place, .refusal = GP_CONFIG};
+    gp_yaml *copy = NULL;
+    GP_RETURN_IF_FAILED(copy_node(document, value, &copy, err));
+    return assign(&e, copy, err);
+}
+
+void gp_yaml_remove(gp_yaml_document *document, const char *path) {
+    gp_yaml *node = document->root;
+    while (node) {
+        size_t length = strcspn(path, ".");
+        if (path[length] == '\0') break;
+        node = gp_yaml_child(node, path, length);
+        path += length + 1;
+    }
+    if (!node || node->kind != GP_YAML_MAPPING) return;
+    for (size_t i = 0; i < node->count; i++) {
+        if (strcmp(node->pairs[i].key->text, path) != 0) continue;
+        memmove(&node->pairs[i], &node->pairs[i + 1], (node->count - i - 1) * sizeof *node->pairs);
+        node->count--;
+        return;
+    }
+}

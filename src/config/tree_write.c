@@ -110,6 +110,34 @@ static void write_node(FILE *file, const gp_yaml *node, int depth, bool after_da
     }
 }
 
+/* Within brackets a plain scalar may have none of these. */
+static void write_flow_scalar(FILE *file, const gp_yaml *node) {
+    bool safe = node->text[0] != '\0' && node->text[strcspn(node->text, ",[]{}:#\"'&*!|>%@`")] == '\0' &&
+                strcmp(node->text, "-") != 0 && node->text[0] != '?';
+    if (node->quoted || !safe)
+        gp_yaml_write_quoted(file, node->text);
+    else
+        fputs(node->text, file);
+}
+
+void gp_yaml_write_flow(FILE *file, const gp_yaml *node) {
+    if (node->kind == GP_YAML_SCALAR) {
+        write_flow_scalar(file, node);
+        return;
+    }
+    bool mapping = node->kind == GP_YAML_MAPPING;
+    fputc(mapping ? '{' : '[', file);
+    for (size_t i = 0; i < node->count; i++) {
+        if (i > 0) fputs(", ", file);
+        if (mapping) {
+            write_flow_scalar(file, node->pairs[i].key);
+            fputs(": ", file);
+        }
+        gp_yaml_write_flow(file, mapping ? node->pairs[i].value : node->items[i]);
+    }
+    fputc(mapping ? '}' : ']', file);
+}
+
 static void write_comment(FILE *file, const char *comment) {
     fputs("# ", file);
     for (; *comment; comment++) fputc(*comment == '\n' || *comment == '\r' ? ' ' : *comment, file);

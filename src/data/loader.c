@@ -31,6 +31,7 @@ typedef struct slot {
 typedef struct claim {
     int64_t number;        /* of the mini-batch, from the first of first_epoch */
     int64_t epoch, index;  /* of the mini-batch, as in gp_batch */
+    int64_t before;        /* samples of the epoch before the mini-batch */
     int64_t samples;       /* of the mini-batch */
     int64_t first, count;  /* of the claim, in the mini-batch */
     int64_t places[CHUNK]; /* in the dataset */
@@ -52,6 +53,7 @@ struct gp_loader {
     gp_loader_options options;
     int64_t count;   /* samples of the dataset */
     int64_t batches; /* per epoch */
+    int64_t head;    /* of the first epoch */
     int64_t end;     /* the number of the mini-batch after the last */
     gp_loader_memory memory;
     slot *slots; /* [memory.slots] */
@@ -121,11 +123,16 @@ static int64_t most_samples(const gp_loader_options *options, int64_t count) {
     return options->batch < count ? options->batch : count;
 }
 
+/* Mini-batches of the first epoch. */
+static int64_t find_head(const gp_loader_options *options, int64_t count) {
+    return gp_loader_batches(count - options->first_sample, options->batch, options->drop_last);
+}
+
 /* The number of the mini-batch after the last. */
-static int64_t find_end(const gp_loader_options *options, int64_t batches) {
-    int64_t end = INT64_MAX;
-    if (options->epochs > 0 && !gp_int64_mul(options->epochs, batches, &end)) end = INT64_MAX;
-    return end;
+static int64_t find_end(const gp_loader_options *options, int64_t count) {
+    int64_t end = INT64_MAX, batches = gp_loader_batches(count, options->batch, options->drop_last);
+    if (options->epochs == 0 || !gp_int64_mul(options->epochs - 1, batches, &end)) return INT64_MAX;
+    return gp_int64_add(end, find_head(options, count), &end) ? end : INT64_MAX;
 }
 
 /* A mini-batch's buffer: the inputs, aligned, and the targets, aligned. SIZE_MAX: no size. */
@@ -139,7 +146,7 @@ static size_t slot_bytes(const gp_loader_memory *memory, int64_t samples) {
 void gp_loader_memory_plan(const gp_dataset *dataset, const gp_sample_spec *spec, const gp_loader_options *options,
                            gp_loader_memory *out) {
     int64_t count = gp_dataset_count(dataset);
-    int64_t end = find_end(options, gp_loader_batches(count, options->batch, options->drop_last));
+    int64_t end = find_end(options, count);
     int held = options->held < 1 ? 1 : options->held, slots = options->depth + held;
     *out = (gp_loader_memory){.slots = slots < end ? slots : (int)end,
                               .held = held,
@@ -161,7 +168,7 @@ static slot *slot_of(const gp_loader *self, int64_t number) {
 
 static void find_places(gp_loader *self, claim *out) {
     const gp_loader_options *options = &self->options;
-    int64_t before = out->index * options->batch + out->first;
+    int64_t before = out->before + out->first;
     for (int64_t i = 0; !options->shuffle && i < out->count; i++) out->places[i] = before + i;
     if (!options->shuffle) return;
     if (self->order_epoch != out->epoch) gp_loader_order(options->seed, out->epoch, self->count, self->order);
@@ -177,12 +184,15 @@ static bool claim_samples(gp_loader *self, claim *out) {
         pthread_cond_wait(&self->more, &self->claims);
     bool any = !atomic_load(&self->stop);
     if (any) {
-        int64_t index = self->next_number % self->batches;
-        int64_t before = index * options->batch;
+        bool first = self->next_number < self->head;
+        int64_t later = self->next_number - self->head;
+        int64_t index = first ? self->next_number : later % self->batches;
+        int64_t before = index * options->batch + (first ? options->first_sample : 0);
         int64_t left = self->count - before;
         *out = (claim){.number = self->next_number,
-                       .epoch = options->first_epoch + self->next_number / self->batches,
+                       .epoch = options->first_epoch + (first ? 0 : 1 + later / self->batches),
                        .index = index,
+                       .before = before,
                        .samples = left < options->batch ? left : options->batch,
                        .first = self->next_first};
         out->count = out->samples - out->first < CHUNK ? out->samples - out->first : CHUNK;
@@ -337,6 +347,7 @@ static gp_status make_slots(gp_loader *self, gp_error *err) {
 static gp_status check_options(const gp_loader *self, gp_error *err) {
     const gp_loader_options *options = &self->options;
     assert(options->batch >= 1 && options->first_epoch >= 1 && options->skip >= 0 && options->depth >= 1);
+    assert(options->first_sample >= 0 && options->first_sample < self->count);
     if (self->batches == 0) {
         return gp_fail(err, GP_CONFIG,
                        "the data set has %" PRId64 " samples, fewer than the mini-batch of %" PRId64
@@ -382,7 +393,8 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
     if (options->held < 1) self->options.held = 1;
     self->count = gp_dataset_count(dataset);
     self->batches = gp_loader_batches(self->count, options->batch, options->drop_last);
-    self->end = find_end(options, self->batches);
+    self->head = find_head(options, self->count);
+    self->end = find_end(options, self->count);
     self->rests = options->rests;
     self->next_number = self->filled = self->freed = self->taken = options->skip;
     self->ended = options->skip >= self->end;

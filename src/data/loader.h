@@ -23,15 +23,16 @@ typedef struct gp_loader_options {
     bool shuffle;
     bool drop_last; /* leave out a last mini-batch that is smaller */
     uint64_t seed;
-    int64_t first_epoch; /* from 1 */
-    int64_t skip;        /* mini-batches to leave out first (resuming); may reach into later epochs */
-    int64_t epochs;      /* how many epochs to read from first_epoch on, skipped ones included; 0: without end */
-    int depth;           /* mini-batches prefetched, ≥ 1 */
-    int threads;         /* that read; 0: one */
-    int held;            /* mini-batches that stay valid, with the one that was taken last; 0: that one */
-    bool rests;          /* reads nothing before gp_loader_restart */
-    int64_t recorded;    /* spans of reading that each thread can record; 0: none */
-    bool records;        /* the loader records from its start on, as after gp_loader_record */
+    int64_t first_epoch;  /* from 1 */
+    int64_t first_sample; /* samples of the first epoch to leave out: mini-batches begin anew after them */
+    int64_t skip;         /* mini-batches to leave out first (resuming); may reach into later epochs */
+    int64_t epochs;       /* how many epochs to read from first_epoch on, skipped ones included; 0: without end */
+    int depth;            /* mini-batches prefetched, ≥ 1 */
+    int threads;          /* that read; 0: one */
+    int held;             /* mini-batches that stay valid, with the one that was taken last; 0: that one */
+    bool rests;           /* reads nothing before gp_loader_restart */
+    int64_t recorded;     /* spans of reading that each thread can record; 0: none */
+    bool records;         /* the loader records from its start on, as after gp_loader_record */
 } gp_loader_options;
 
 /* The time in which one thread read its samples of one mini-batch. */

@@ -55,7 +55,7 @@ static void add_loader(const gp_loader_memory *loader, gp_host_kind kind, gp_hos
 
 static void plan_data(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
     if (session->steps > 0) {
-        const gp_loader_options options = gp_loaders_training(session, 0, trace);
+        const gp_loader_options options = gp_loaders_training(session, session->after, trace);
         gp_loader_memory_plan(session->train, &session->spec, &options, &out->training);
         add_loader(&out->training, GP_HOST_TRAINING, out);
     }

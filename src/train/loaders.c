@@ -31,20 +31,21 @@ static int64_t count_read(const gp_loader_options *options, int64_t traced) {
     return traced > 0 ? traced + others : 0;
 }
 
-gp_loader_options gp_loaders_training(const gp_session *session, int64_t skip, const gp_trace_options *trace) {
+gp_loader_options gp_loaders_training(const gp_session *session, int64_t step, const gp_trace_options *trace) {
     const gp_config *config = session->config;
     int64_t steps, evaluated;
+    const gp_epoch_place place = gp_epochs_place(&session->epochs, step);
     gp_loaders_count_traced(session, trace, &steps, &evaluated);
     gp_loader_options options = {.batch = config->data.batch,
                                  .shuffle = config->data.shuffle,
                                  .drop_last = config->data.drop_last,
                                  .seed = config->train.seed,
-                                 .first_epoch = 1,
-                                 .skip = skip,
+                                 .first_epoch = place.epoch,
+                                 .first_sample = place.taken,
                                  .depth = GP_PREFETCH,
                                  .threads = config->data.threads,
                                  .held = may_overlap(session->plan) ? 2 : 1,
-                                 .records = steps > 0 && skip + 1 >= trace->first && skip < trace->last};
+                                 .records = steps > 0 && step + 1 >= trace->first && step < trace->last};
     options.recorded = count_read(&options, steps);
     return options;
 }

@@ -19,9 +19,9 @@ enum { GP_PREFETCH = 3 }; /* mini-batches that are read ahead */
 void gp_loaders_count_traced(const gp_session *session, const gp_trace_options *trace, int64_t *steps,
                              int64_t *evaluated);
 
-/* For the training data, which the session has; `skip`: steps that are done already. `trace`: the timeline that records
+/* For the training data, which the session has; after `step` steps. `trace`: the timeline that records
  * their reading; NULL, or without a path: none. */
-gp_loader_options gp_loaders_training(const gp_session *session, int64_t skip, const gp_trace_options *trace);
+gp_loader_options gp_loaders_training(const gp_session *session, int64_t step, const gp_trace_options *trace);
 /* For passes over the evaluation data, which the session has. */
 gp_loader_options gp_loaders_evaluation(const gp_session *session, const gp_trace_options *trace);
 

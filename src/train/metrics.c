@@ -280,7 +280,7 @@ static json_t *describe_run(const gp_session *session) {
 
 /* Takes the pairs of `event`, and adds what describes the run. */
 static gp_status write_beginning(gp_metrics *metrics, const gp_session *session, json_t *event, gp_error *err) {
-    json_t *about = describe_run(session);
+    json_t *about = event ? describe_run(session) : NULL;
     if (!about || json_object_update(event, about) != 0) {
         json_decref(event);
         event = NULL; /* no memory: write_line says so */
@@ -294,8 +294,40 @@ gp_status gp_metrics_start(gp_metrics *metrics, const gp_session *session, gp_er
     return metrics->waiting_bytes > 0 ? gp_metrics_poll(metrics, err) : GP_OK;
 }
 
-gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int64_t step, gp_error *err) {
-    return write_beginning(metrics, session, json_pack("{s:s, s:I}", "event", "resume", "step", (json_int_t)step), err);
+/* A number or a truth value if it is written as one, else a text. NULL: no memory. */
+static json_t *describe_value(const char *text) {
+    char *end;
+    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) return json_boolean(*text == 't');
+    if (*text && text[strspn(text, "-0123456789")] == '\0') return json_integer(strtoll(text, NULL, 10));
+    double value = strtod(text, &end);
+    return end != text && !*end && isfinite(value) ? json_real(value) : json_string(text);
+}
+
+/* Takes `event`, and adds what was changed. NULL: no memory. */
+static json_t *add_changes(json_t *event, const gp_settings *changes) {
+    json_t *list = json_object();
+    bool right = event && list;
+    for (int i = 0; right && i < changes->count; i++)
+        right = json_object_set_new(list, changes->item[i].path, describe_value(changes->item[i].value)) == 0;
+    if (right && json_object_set(event, "changes", list) == 0) {
+        json_decref(list);
+        return event;
+    }
+    json_decref(list);
+    json_decref(event);
+    return NULL;
+}
+
+gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int64_t step, const gp_settings *changes,
+                            gp_error *err) {
+    json_t *event = json_pack("{s:s, s:I}", "event", "resume", "step", (json_int_t)step);
+    if (changes->count > 0) event = add_changes(event, changes);
+    return write_beginning(metrics, session, event, err);
+}
+
+gp_status gp_metrics_change(gp_metrics *metrics, int64_t step, const gp_settings *changes, gp_error *err) {
+    json_t *event = json_pack("{s:s, s:I}", "event", "change", "step", (json_int_t)step);
+    return write_line(metrics, add_changes(event, changes), err);
 }
 
 /* Adds a key to `line`; NULL: no memory was left for the line, or none is. */

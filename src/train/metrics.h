@@ -38,8 +38,11 @@ GP_MUST_USE gp_status gp_metrics_poll(gp_metrics *metrics, gp_error *err);
 
 /* The event "start", which does not wait. */
 GP_MUST_USE gp_status gp_metrics_start(gp_metrics *metrics, const gp_session *session, gp_error *err);
-/* The event "resume", with what "start" has and the step that the run goes on from. */
-GP_MUST_USE gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int64_t step, gp_error *err);
+/* The event "resume", with what "start" has, the step that the run goes on from, and the keys that change. */
+GP_MUST_USE gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int64_t step,
+                                        const gp_settings *changes, gp_error *err);
+/* The event "change": the keys that change, and the first step that has their new values. */
+GP_MUST_USE gp_status gp_metrics_change(gp_metrics *metrics, int64_t step, const gp_settings *changes, gp_error *err);
 
 typedef struct gp_step_record {
     int64_t step, epoch; /* from 1 */

@@ -6,57 +6,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/tree.h"
 #include "train/folder.h"
 #include "train/metrics.h"
-
-/* What may change between a run and its continuation: the cut, the end, how often something happens, and the threads
- * that read ahead. */
-static bool may_change(const char *path) {
-    static const char *const free_keys[] = {"pipeline",         "train.epochs", "train.steps", "train.eval_every",
-                                            "train.save_every", "train.keep",   "data.threads"};
-    for (size_t i = 0; i < sizeof free_keys / sizeof *free_keys; i++)
-        if (strcmp(path, free_keys[i]) == 0) return true;
-    static const char layers[] = "model.layers.", checkpoint[] = ".checkpoint";
-    size_t length = strlen(path), end = sizeof checkpoint - 1;
-    return strncmp(path, layers, sizeof layers - 1) == 0 && length > end &&
-           strcmp(path + length - end, checkpoint) == 0;
-}
-
-enum { SHOWN = 120 };
-
-/* "is 0.1", "is a list", "is not said". */
-static const char *show(char text[SHOWN], const gp_yaml *node) {
-    if (!node)
-        snprintf(text, SHOWN, "is not said");
-    else if (node->kind == GP_YAML_SCALAR)
-        snprintf(text, SHOWN, "is %.100s", node->text);
-    else
-        snprintf(text, SHOWN, "is %s", node->kind == GP_YAML_SEQUENCE ? "a list" : "a mapping");
-    return text;
-}
-
-static gp_status refuse(const gp_yaml_difference *difference, const char *path, gp_error *err) {
-    char now[SHOWN], before[SHOWN];
-    return gp_fail(
-        err, GP_CONFIG,
-        "--resume: %s %s, but in the run of %s it %s; only pipeline, a layer's checkpoint, epochs, steps, keep, "
-        "eval_every, save_every and data.threads may change",
-        difference->path, show(now, difference->now), path, show(before, difference->before));
-}
-
-static gp_status compare_config(const gp_session *session, const gp_snapshot *snapshot, const char *path,
-                                gp_error *err) {
-    gp_yaml_document *before = NULL;
-    gp_yaml_difference difference;
-    GP_RETURN_IF_FAILED(gp_yaml_parse(snapshot->config, strlen(snapshot->config), path, &before, err));
-    gp_status status = gp_yaml_find_difference(gp_yaml_root(before), gp_yaml_root(session->config->document),
-                                               may_change, &difference, err);
-    if (status == GP_OK && difference.path) status = refuse(&difference, path, err);
-    free(difference.path);
-    gp_yaml_destroy(&before);
-    return status;
-}
+#include "train/resume_changes.h"
 
 /* Only what is proven damaged: what passes (no memory, too many open files, no right to read) proves nothing of the
  * file, and going on from an older one would end with the newer one's removal. */
@@ -74,7 +26,7 @@ static gp_status pass_over(gp_resume *resume, const gp_error *cause, gp_error *e
 }
 
 /* Whether the snapshot of a step can be used: *usable, or its reason among those passed over. */
-static gp_status try_snapshot(gp_session *session, const char *folder, int64_t step, gp_resume *resume, bool *usable,
+static gp_status try_snapshot(gp_config **config, const char *folder, int64_t step, gp_resume *resume, bool *usable,
                               gp_error *err) {
     gp_error cause = {0};
     *usable = false;
@@ -82,18 +34,16 @@ static gp_status try_snapshot(gp_session *session, const char *folder, int64_t s
     resume->path = NULL;
     GP_RETURN_IF_FAILED(gp_snapshot_path(folder, step, &resume->path, err));
     if (gp_snapshot_open(resume->path, &resume->snapshot, &cause) != GP_OK) return pass_over(resume, &cause, err);
-    GP_RETURN_IF_FAILED(compare_config(session, &resume->snapshot, resume->path, err));
-    gp_status status = gp_snapshot_check(&resume->snapshot, session->plan, &cause);
-    if (status == GP_OK && resume->snapshot.reached.step != step)
-        status = gp_fail(&cause, GP_DATA, "it is of step %" PRId64, resume->snapshot.reached.step);
+    gp_status status = GP_OK;
+    if (resume->snapshot.reached.step != step)
+        status = gp_fail(&cause, GP_DATA, "%s: it is of step %" PRId64, resume->path, resume->snapshot.reached.step);
     *usable = status == GP_OK;
-    if (*usable) return GP_OK;
+    if (*usable) return gp_resume_merge(config, &resume->snapshot, resume->path, &resume->changes, err);
     gp_snapshot_close(&resume->snapshot);
-    gp_error_context(&cause, "%s: ", resume->path);
     return pass_over(resume, &cause, err);
 }
 
-static gp_status find_snapshot(gp_session *session, const char *folder, gp_resume *resume, gp_error *err) {
+static gp_status find_snapshot(gp_config **config, const char *folder, gp_resume *resume, gp_error *err) {
     int64_t *steps = NULL;
     int count = 0;
     bool usable = false;
@@ -103,7 +53,7 @@ static gp_status find_snapshot(gp_session *session, const char *folder, gp_resum
         status = gp_fail(err, GP_USAGE,
                          "%s has no snapshots to go on from: train.save_every writes them, and so does Ctrl-C", folder);
     for (int i = 0; i < count && !usable && status == GP_OK; i++)
-        status = try_snapshot(session, folder, steps[i], resume, &usable, err);
+        status = try_snapshot(config, folder, steps[i], resume, &usable, err);
     free(steps);
     if (status == GP_OK && !usable)
         status = gp_fail(err, GP_DATA, "no snapshot of %s can be used: %s", folder, resume->passed_over);
@@ -125,11 +75,12 @@ static gp_status find_finished(const gp_session *session, const char *folder, gp
     return GP_OK;
 }
 
-gp_status gp_resume_open(gp_session *session, const char *folder, gp_resume *out, gp_error *err) {
+gp_status gp_resume_open(gp_config **config, const char *folder, gp_resume *out, gp_error *err) {
     gp_resume resume = {0};
-    GP_RETURN_IF_FAILED(gp_config_resolve(session->config, session->layers, session->config->pipeline.stages, err));
-    gp_status status = find_snapshot(session, folder, &resume, err);
-    if (status == GP_OK) status = find_finished(session, folder, &resume, err);
+    gp_status status = find_snapshot(config, folder, &resume, err);
+    const gp_reached *reached = &resume.snapshot.reached;
+    /* An evaluation that was not made is that of the configuration before a change. */
+    resume.step = reached->due && reached->step > 0 ? reached->step : reached->step + 1;
     if (status != GP_OK)
         gp_resume_close(&resume);
     else
@@ -137,8 +88,17 @@ gp_status gp_resume_open(gp_session *session, const char *folder, gp_resume *out
     return status;
 }
 
+gp_status gp_resume_check(gp_resume *resume, const gp_session *session, const char *folder, gp_error *err) {
+    int64_t step = resume->snapshot.reached.step;
+    bool changed = session->changes != gp_config_changes_until(session->whole, step) || session->after == step;
+    if (gp_snapshot_check(&resume->snapshot, session->plan, changed, err) != GP_OK)
+        return gp_error_context(err, "%s: ", resume->path);
+    return find_finished(session, folder, resume, err);
+}
+
 void gp_resume_close(gp_resume *resume) {
     gp_snapshot_close(&resume->snapshot);
+    gp_settings_fini(&resume->changes);
     free(resume->path);
     free(resume->passed_over);
     *resume = (gp_resume){0};

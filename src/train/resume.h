@@ -12,13 +12,18 @@
 typedef struct gp_resume {
     char *path; /* of the snapshot; owned */
     gp_snapshot snapshot;
-    char *passed_over; /* why newer ones were not taken, one after another; NULL: none were; owned */
-    bool finished;     /* nothing is left to do */
+    char *passed_over;   /* why newer ones were not taken, one after another; NULL: none were; owned */
+    gp_settings changes; /* what the user changes now; owned */
+    int64_t step;        /* whose configuration the run goes on with (gp_session_options.step) */
+    bool finished;       /* nothing is left to do */
 } gp_resume;
 
-/* Resolves the session's configuration. GP_CONFIG names the key where it says something else than the run's and may
- * not; GP_USAGE where the folder has no snapshot; GP_DATA where none can be used, with each one's reason. */
-GP_MUST_USE gp_status gp_resume_open(gp_session *session, const char *folder, gp_resume *out, gp_error *err);
+/* Before the session is opened: *config, of the file and the command line, becomes that of the run with what changes
+ * now. GP_CONFIG names a key that may not change; GP_USAGE if the folder has no snapshot; GP_DATA if none can be used,
+ * with each one's reason. *config stays the caller's in any case. */
+GP_MUST_USE gp_status gp_resume_open(gp_config **config, const char *folder, gp_resume *out, gp_error *err);
+/* For the session of that configuration: whether the snapshot has its tensors, and whether the run is finished. */
+GP_MUST_USE gp_status gp_resume_check(gp_resume *resume, const gp_session *session, const char *folder, gp_error *err);
 void gp_resume_close(gp_resume *resume);
 
 #endif

@@ -15,6 +15,7 @@
 #include "train/ordering.h"
 #include "train/profiling.h"
 #include "train/rate.h"
+#include "train/session_internal.h"
 #include "train/weights.h"
 
 static void describe_samples(gp_session *session) {
@@ -68,8 +69,9 @@ static gp_status count_steps(gp_session *session, gp_error *err) {
                           " training samples, and drop_last leaves out what is not full: nothing is left to train on",
                           data->batch, samples);
     session->steps = train->steps < 0 ? INT64_MAX : train->steps;
+    GP_RETURN_IF_FAILED(gp_session_find_epochs(session, err));
     if (train->epochs.count > 0) {
-        int64_t steps = gp_time_steps(train->epochs, session->epoch_steps);
+        int64_t steps = gp_epochs_steps(&session->epochs, train->epochs.count);
         if (steps < session->steps) session->steps = steps;
     }
     if (session->steps > UINT32_MAX)
@@ -170,6 +172,8 @@ static gp_status find_rules(gp_session *session, gp_error *err) {
     return session->balances ? GP_OK : gp_balance_check_together(session->graph, pipeline, session->rules, err);
 }
 
+enum { MOST_SIZES = 6 };
+
 /* Sizes of mini-batches that `steps` steps over `count` samples meet. */
 static int add_sizes(gp_mini_size *sizes, int64_t count, int64_t batch, int64_t steps, bool training) {
     int added = 0;
@@ -178,7 +182,23 @@ static int add_sizes(gp_mini_size *sizes, int64_t count, int64_t batch, int64_t 
     return added;
 }
 
-static int list_sizes(const gp_session *session, gp_mini_size sizes[4]) {
+/* What an epoch that begins within, after a change, adds to the sizes. */
+static int add_head(const gp_session *session, gp_mini_size *sizes, int count) {
+    const gp_data_config *data = &session->config->data;
+    const gp_epoch_part *part = &session->epochs.part[session->epochs.count - 1];
+    int64_t left = session->epochs.samples - part->taken, last = left % data->batch;
+    const int64_t wanted[2] = {left >= data->batch ? data->batch : 0, data->drop_last ? 0 : last};
+    if (part->taken == 0) return 0;
+    int added = 0;
+    for (int i = 0; i < 2; i++) {
+        bool has = wanted[i] == 0;
+        for (int k = 0; k < count + added; k++) has = has || (sizes[k].training && sizes[k].samples == wanted[i]);
+        if (!has) sizes[count + added++] = (gp_mini_size){wanted[i], true};
+    }
+    return added;
+}
+
+static int list_sizes(const gp_session *session, gp_mini_size sizes[MOST_SIZES]) {
     const gp_data_config *data = &session->config->data;
     int count = 0;
     if (session->balances) sizes[count++] = (gp_mini_size){data->batch, true};
@@ -187,6 +207,7 @@ static int list_sizes(const gp_session *session, gp_mini_size sizes[4]) {
     if (session->steps > 0) {
         int64_t met = session->steps < session->epoch_steps ? session->steps : session->epoch_steps;
         count += add_sizes(sizes, gp_dataset_count(session->train), data->batch, met, true);
+        count += add_head(session, sizes, count);
     }
     if (session->eval)
         count += add_sizes(sizes + count, gp_dataset_count(session->eval), data->batch, INT64_MAX, false);
@@ -195,7 +216,7 @@ static int list_sizes(const gp_session *session, gp_mini_size sizes[4]) {
 
 /* What a request points to, as long as it is used. */
 typedef struct requested {
-    gp_mini_size sizes[4];
+    gp_mini_size sizes[MOST_SIZES];
     gp_machine_memory machine;
 } requested;
 
@@ -387,7 +408,13 @@ gp_status gp_session_check_machine(gp_session *session, gp_error *err) {
     gp_machine_memory machine;
     gp_host_memory_measure(&session->host);
     gp_machine_memory_read("", &machine);
-    return gp_host_memory_check(&session->host, &machine, err);
+    GP_RETURN_IF_FAILED(gp_host_memory_check(&session->host, &machine, err));
+    for (int i = 0; i < session->later_count; i++) {
+        const gp_change *change = &session->whole->changes[session->changes + i];
+        if (gp_host_memory_check(&session->later[i], &machine, err) != GP_OK)
+            return gp_error_context(err, "from step %" PRId64 " on, ", change->step);
+    }
+    return GP_OK;
 }
 
 gp_status gp_session_find_mini(const gp_session *session, bool training, int64_t samples, int *out, gp_error *err) {
@@ -497,6 +524,17 @@ gp_status gp_session_open(gp_config **config, gp_session **out, gp_error *err) {
     return gp_session_open_for(config, &(gp_session_options){0}, out, err);
 }
 
+static gp_status open_whole(gp_session *session, const gp_session_options *options, gp_error *err) {
+    const gp_config *whole = session->whole;
+    bool alone = options->balances || options->tries; /* only the first configuration is looked at */
+    int changes = alone ? 0 : options->weights ? whole->change_count : gp_config_changes_until(whole, options->step);
+    gp_session_set_phase(session, changes);
+    if (options->weights) GP_RETURN_IF_FAILED(set_weights(session, options->weights, err));
+    GP_RETURN_IF_FAILED(open_session(session, options, err));
+    if (alone || options->weights) session->until = INT64_MAX;
+    return alone || options->weights ? GP_OK : gp_session_check_changes(session, err);
+}
+
 gp_status gp_session_open_for(gp_config **config, const gp_session_options *options, gp_session **out, gp_error *err) {
     gp_session *session = NULL;
     gp_status status = GP_NEW(&session, 1, err);
@@ -504,21 +542,48 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
         gp_config_destroy(config);
         return status;
     }
-    session->config = *config;
+    session->whole = *config;
     *config = NULL;
     session->norms = options->norms;
     session->resumes = options->resumes;
     session->balances = options->balances;
     session->tries = options->tries;
+    session->profiling = options->profiling;
+    session->trace = options->trace;
     session->limited = options->machine != NULL;
     if (session->limited) session->given = *options->machine;
     session->processors = options->processors > 0 ? options->processors : gp_machine_processors();
-    if (options->weights) status = set_weights(session, options->weights, err);
-    if (status == GP_OK) status = open_session(session, options, err);
+    status = open_whole(session, options, err);
     if (status != GP_OK && options->given && session->profile) {
         *options->given = session->profile;
         session->profile = NULL;
     }
+    if (status != GP_OK)
+        gp_session_close(&session);
+    else
+        *out = session;
+    return status;
+}
+
+gp_status gp_session_open_phase(const gp_session *like, int changes, gp_session **out, gp_error *err) {
+    const gp_session_options options = {.norms = like->norms,
+                                        .resumes = true, /* weights are the run's own */
+                                        .profiling = like->profiling,
+                                        .machine = like->limited ? &like->given : NULL,
+                                        .trace = like->trace};
+    gp_session *session = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&session, 1, err));
+    session->whole = like->whole;
+    session->norms = options.norms;
+    session->resumes = true;
+    session->profiling = options.profiling;
+    session->trace = options.trace;
+    session->limited = like->limited;
+    session->given = like->given;
+    session->processors = like->processors;
+    gp_session_set_phase(session, changes);
+    gp_status status = open_session(session, &options, err);
+    session->whole = NULL;
     if (status != GP_OK)
         gp_session_close(&session);
     else
@@ -542,7 +607,9 @@ void gp_session_close(gp_session **session) {
     gp_dataset_close(&it->eval);
     gp_dataset_close(&it->train);
     gp_graph_destroy(&it->graph);
-    gp_config_destroy(&it->config);
+    gp_epochs_fini(&it->epochs);
+    free(it->later);
+    gp_config_destroy(&it->whole);
     free(it);
     *session = NULL;
 }

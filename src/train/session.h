@@ -17,6 +17,7 @@
 #include "pipeline/plan.h"
 #include "pipeline/schedule_file.h"
 #include "train/host_memory.h"
+#include "train/rate.h"
 
 /* Where times come from, for `balance: auto` and expectations. */
 typedef enum gp_profiling {
@@ -32,6 +33,7 @@ typedef struct gp_session_options {
     const char *weights;
     bool norms;   /* each step finds the squares of its gradients; changes no result */
     bool resumes; /* the weights are a snapshot's: train.init is not looked at, and may be gone */
+    int64_t step; /* the session has the configuration that holds in this step; 0: in the first one */
     gp_profiling profiling;
     /* This session looks for a balance, by time whatever the configuration says: data and weights are not looked at. */
     bool balances;
@@ -49,11 +51,14 @@ typedef struct gp_session_options {
         *machine;                  /* what planning may take; NULL: what this machine leaves. Borrowed for the call */
     int processors;                /* that predictions share among the workers; 0: those this process may use */
     FILE *notice;                  /* gets progress of work that takes seconds (ticker.h); NULL: none */
-    const gp_trace_options *trace; /* the timeline that is asked for; NULL: none. Borrowed for the call */
+    const gp_trace_options *trace; /* the timeline that is asked for; NULL: none. Borrowed while the session is open */
 } gp_session_options;
 
 struct gp_session {
-    gp_config *config;       /* owned */
+    gp_config *whole;        /* the run's configuration with its changes; owned */
+    gp_config *config;       /* the one that holds: `whole`, or that of one of its changes */
+    int changes;             /* that hold */
+    int64_t after, until;    /* steps before these changes; the last step with them, INT64_MAX: no change follows */
     gp_machine_memory given; /* that planning may take of, where `limited`; else what the machine leaves */
     bool limited;
     int processors; /* of the plan's predictions */
@@ -78,8 +83,19 @@ struct gp_session {
     gp_host_memory host; /* of the run; not of a session that looks for a balance */
     gp_error unfit;      /* of a session that tries: why the plan does not fit; GP_OK: it does */
     int64_t epoch_steps; /* mini-batches per epoch; 0: no training data */
-    int64_t steps;       /* of the whole run */
+    gp_epochs epochs;    /* count 0: no training data */
+    int64_t steps;       /* of the whole run, if no change follows */
+    gp_profiling profiling;
+    const gp_trace_options *trace; /* borrowed */
+    gp_host_memory *later;         /* of the later_count configurations that follow */
+    int later_count;
 };
+
+/* The last step with this configuration. */
+int64_t gp_session_last(const gp_session *session);
+gp_run_length gp_session_length(const gp_session *session);
+/* Goes on to the configuration of the next change. On failure the session keeps all but its data. */
+GP_MUST_USE gp_status gp_session_change(gp_session *session, gp_error *err);
 
 /* Takes the configuration, whatever happens: *config is NULL afterwards. GP_CONFIG with a place, also if the plan
  * exceeds a given `memory`; GP_UNSUPPORTED if planning takes more memory than is left; GP_DATA for data files and

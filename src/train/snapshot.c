@@ -13,7 +13,7 @@
 #include "base/finite.h"
 #include "base/memory.h"
 
-static const char version[] = "1";
+static const char version[] = "2", older_version[] = "1";
 static const char prefix[] = "optimizer/";
 static const char file_start[] = "step-", file_end[] = ".safetensors";
 enum { NUMBER = 32, STEP_DIGITS = 8 };
@@ -184,10 +184,15 @@ gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_e
     X(best_step, 1)                                                                                                    \
     X(best, 0)                                                                                                         \
     X(metrics_bytes, 1)
+/* Those that version 1 lacks. */
+#define REACHED_MORE(X)                                                                                                \
+    X(samples, 1)                                                                                                      \
+    X(steps, 1)                                                                                                        \
+    X(due, 1)
 
 enum {
 #define REACHED_ENUM(name, whole) REACHED_##name,
-    REACHED_MAP(REACHED_ENUM)
+    REACHED_MAP(REACHED_ENUM) REACHED_MORE(REACHED_ENUM)
 #undef REACHED_ENUM
         REACHED_COUNT
 };
@@ -195,15 +200,17 @@ enum {
 gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count, const gp_reached *reached,
                             const char *config, gp_error *err) {
     char numbers[REACHED_COUNT][NUMBER];
-    const char *metadata[2 * (REACHED_COUNT + 3) + 1] = {"format", "pt", "snapshot", version, "config", config};
+    const char *metadata[2 * (REACHED_COUNT + 4) + 1] = {
+        "format", "pt", "snapshot", version, "config", config, "file", reached->file_text ? reached->file_text : ""};
 #define WRITE_NUMBER(name, whole)                                                                                      \
     if (whole)                                                                                                         \
         snprintf(numbers[REACHED_##name], NUMBER, "%" PRId64, (int64_t)reached->name);                                 \
     else                                                                                                               \
         snprintf(numbers[REACHED_##name], NUMBER, "%.17g", (double)reached->name);                                     \
-    metadata[6 + 2 * REACHED_##name] = #name;                                                                          \
-    metadata[7 + 2 * REACHED_##name] = numbers[REACHED_##name];
+    metadata[8 + 2 * REACHED_##name] = #name;                                                                          \
+    metadata[9 + 2 * REACHED_##name] = numbers[REACHED_##name];
     REACHED_MAP(WRITE_NUMBER)
+    REACHED_MORE(WRITE_NUMBER)
 #undef WRITE_NUMBER
     struct stat about;
     if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && unlink(path) != 0)
@@ -238,9 +245,10 @@ static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error
     int64_t integer = 0;
     double number = 0;
     const char *found = gp_safetensors_metadata(snapshot->file, "snapshot");
-    if (!found || strcmp(found, version) != 0)
-        return gp_fail(err, GP_DATA, "%s: is of version %s of this format, but %s is read here", path,
-                       found ? found : "none", version);
+    bool newer = found && strcmp(found, version) == 0;
+    if (!newer && !(found && strcmp(found, older_version) == 0))
+        return gp_fail(err, GP_DATA, "%s: is of version %s of this format; this program reads versions %s and %s", path,
+                       found ? found : "none", older_version, version);
     snapshot->config = gp_safetensors_metadata(snapshot->file, "config");
     if (!snapshot->config) return gp_fail(err, GP_DATA, "%s: its metadata have no configuration", path);
 #define READ_NUMBER(name, whole)                                                                                       \
@@ -250,9 +258,14 @@ static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error
     else                                                                                                               \
         snapshot->reached.name = (__typeof__(snapshot->reached.name))number;
     REACHED_MAP(READ_NUMBER)
+    if (newer) {
+        REACHED_MORE(READ_NUMBER)
+        snapshot->reached.file_text = gp_safetensors_metadata(snapshot->file, "file");
+    }
 #undef READ_NUMBER
     const gp_reached *reached = &snapshot->reached;
-    if (reached->step < 0 || reached->step > UINT32_MAX || reached->epoch < 0 || reached->metrics_bytes < 0)
+    if (reached->step < 0 || reached->step > UINT32_MAX || reached->epoch < 0 || reached->metrics_bytes < 0 ||
+        reached->samples < 0 || reached->steps < 0)
         return gp_fail(err, GP_DATA, "%s: its metadata have impossible numbers", path);
     return GP_OK;
 }
@@ -306,20 +319,24 @@ static gp_status check_tensor(const gp_snapshot *snapshot, const gp_state_layout
                            layout->plan->graph->params[wanted->param].spec.shape, err);
 }
 
-gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, gp_error *err) {
+gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, bool changed, gp_error *err) {
     gp_state_layout layout;
     gp_status status = gp_state_layout_init(&layout, plan, err);
     if (status != GP_OK) return status;
-    for (int i = 0; i < layout.count && status == GP_OK; i++) status = check_tensor(snapshot, &layout, i, err);
-    if (status == GP_OK && gp_safetensors_count(snapshot->file) != (size_t)layout.count)
+    for (int i = 0; i < layout.count && status == GP_OK; i++)
+        if (!changed || layout.tensors[i].state < 0 || gp_safetensors_find(snapshot->file, layout.tensors[i].name))
+            status = check_tensor(snapshot, &layout, i, err);
+    if (status == GP_OK && !changed && gp_safetensors_count(snapshot->file) != (size_t)layout.count)
         status = gp_fail(err, GP_DATA, "it has %zu tensors, but the run has %d", gp_safetensors_count(snapshot->file),
                          layout.count);
     gp_state_layout_fini(&layout);
     return status;
 }
 
+/* A state that the file lacks begins with zeros, as in the first step of a run. */
 static gp_status load_tensor(const gp_snapshot *snapshot, gp_run *run, const gp_state_tensor *tensor, gp_error *err) {
     void *values = NULL;
+    if (tensor->state >= 0 && !gp_safetensors_find(snapshot->file, tensor->name)) return GP_OK;
     GP_RETURN_IF_FAILED(gp_new_array(&values, 1, tensor->bytes, err));
     gp_status status = gp_tensor_read(snapshot->file, tensor->name, values, tensor->bytes, err);
     if (status == GP_OK) status = gp_run_write(run, tensor->param, tensor->state, values, err);

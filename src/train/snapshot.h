@@ -6,6 +6,7 @@
 #ifndef GP_TRAIN_SNAPSHOT_H
 #define GP_TRAIN_SNAPSHOT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -21,6 +22,11 @@ typedef struct gp_reached {
     int64_t best_step;     /* whose evaluation is the best; −1: none yet */
     double best;           /* its accuracy, or its loss */
     int64_t metrics_bytes; /* of metrics.jsonl */
+    /* From version 2 of the format on; 0 and NULL in a file of version 1. */
+    int64_t samples;       /* of epoch `epoch` that were taken; all of them: it has ended */
+    int64_t steps;         /* after which the run is to end */
+    int64_t due;           /* 1: an evaluation follows this step, and was not made */
+    const char *file_text; /* the user's configuration file without overrides, as YAML; borrowed */
 } gp_reached;
 
 /* One tensor of a run's state: its place in the one block that a copy takes, and how it is called in files. */
@@ -73,8 +79,9 @@ typedef struct gp_snapshot {
  * be found out. */
 GP_MUST_USE gp_status gp_snapshot_open(const char *path, gp_snapshot *out, gp_error *err);
 void gp_snapshot_close(gp_snapshot *snapshot);
-/* Whether it has the tensors of this plan and no others. GP_DATA names the tensor. */
-GP_MUST_USE gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, gp_error *err);
+/* Whether it has the tensors of this plan and no others. `changed`: the run goes on with another configuration, and
+ * states of the optimizer may be missing or too many. GP_DATA names the tensor. */
+GP_MUST_USE gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, bool changed, gp_error *err);
 /* Writes its tensors into a run; the thread that calls gp_run_*. */
 GP_MUST_USE gp_status gp_snapshot_load(const gp_snapshot *snapshot, gp_run *run, const gp_plan *plan, gp_error *err);
 

@@ -65,7 +65,7 @@ static gp_status train_batches(gp_trainer *t, gp_loader *loader, gp_error *err) 
         if (t->interrupted) return GP_OK;
         watch_metrics(t);
         GP_RETURN_IF_FAILED(gp_trainer_save(t, err));
-        if (t->step >= t->session->steps) return GP_OK;
+        if (t->step >= gp_session_last(t->session)) return GP_OK;
         t->interrupted = t->under_way.step == 0 && gp_trainer_stopping(t);
         if (t->interrupted) return GP_OK;
         gp_first_step_waits(t->progress.watch);
@@ -78,8 +78,11 @@ static gp_status train_batches(gp_trainer *t, gp_loader *loader, gp_error *err) 
 
 static gp_status train(gp_trainer *t, gp_error *err) {
     if (t->session->steps == 0) return gp_trainer_evaluate(t, err);
-    gp_status status = train_batches(t, t->training, err);
-    return status == GP_OK ? GP_OK : gp_trainer_abandon(t, err);
+    for (;;) {
+        if (train_batches(t, t->training, err) != GP_OK) return gp_trainer_abandon(t, err);
+        if (t->interrupted || t->step < t->session->until) return GP_OK;
+        GP_RETURN_IF_FAILED(gp_trainer_change(t, err));
+    }
 }
 
 gp_status gp_train(gp_session *session, const gp_train_options *options, gp_error *err) {

@@ -4,6 +4,14 @@
 #include "train/rate.h"
 #include "train/trainer_internal.h"
 
+/* Samples of the epoch of the last step that were taken. */
+static int64_t taken_samples(const gp_trainer *t) {
+    const gp_epochs *epochs = &t->session->epochs;
+    if (epochs->count == 0 || t->step == 0) return 0;
+    const gp_epoch_place next = gp_epochs_place(epochs, t->step);
+    return next.epoch == t->epoch ? next.taken : epochs->samples;
+}
+
 gp_reached gp_trainer_reached(const gp_trainer *t) {
     return (gp_reached){.step = t->step,
                         .epoch = t->epoch,
@@ -12,14 +20,17 @@ gp_reached gp_trainer_reached(const gp_trainer *t) {
                         .accuracy = t->accuracy,
                         .best_step = t->best_step,
                         .best = t->best,
-                        .metrics_bytes = t->metrics_bytes};
+                        .metrics_bytes = t->metrics_bytes,
+                        .samples = taken_samples(t),
+                        .steps = t->session->steps,
+                        .due = t->evaluated != t->step && gp_trainer_evaluates(t, t->step),
+                        .file_text = t->session->whole->file_text};
 }
 
 bool gp_trainer_saves(const gp_trainer *t, int64_t step) {
     const gp_every *every = &t->session->config->train.save_every;
-    int64_t steps = gp_time_steps(every->time, t->session->epoch_steps);
     if (t->saved == step || step == 0) return false;
-    if (steps > 0) return step % steps == 0;
+    if (every->time.count > 0) return gp_time_is_due(every->time, t->length, step);
     return every->minutes > 0 && gp_now() - t->saved_at >= 60 * every->minutes;
 }
 

@@ -1,6 +1,7 @@
 /* The trainer before its first step. */
 #include <errno.h>
 #include <stdint.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +18,7 @@
 static gp_status write_config(gp_trainer *t, gp_error *err) {
     char *path = NULL;
     GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "config.yaml", &path, err));
-    gp_status status = gp_config_write(t->session->config, path, err);
+    gp_status status = gp_config_write(t->session->whole, path, err);
     free(path);
     return status;
 }
@@ -33,18 +34,28 @@ static gp_status open_metrics(gp_trainer *t, gp_error *err) {
     if (status == GP_OK && lost) gp_progress_warn(&t->progress, "%s lacks lines of steps before the snapshot", path);
     free(path);
     GP_RETURN_IF_FAILED(status);
-    status = resume ? gp_metrics_resume(t->metrics, t->session, t->step, err)
+    status = resume ? gp_metrics_resume(t->metrics, t->session, t->step, &resume->changes, err)
                     : gp_metrics_start(t->metrics, t->session, err);
     t->metrics_bytes = gp_metrics_bytes(t->metrics);
     return status;
 }
 
+/* A balance of the first configuration, if this one has the same pipeline. */
+static gp_status resolve(gp_trainer *t, gp_error *err) {
+    const gp_session *session = t->session;
+    const int64_t *balance = session->whole->pipeline.balance == GP_BALANCE_LAYERS ? NULL : session->layers;
+    for (int c = 0; c < session->changes; c++)
+        for (int i = 0; i < session->whole->changes[c].settings.count; i++)
+            if (gp_paths_meet(session->whole->changes[c].settings.item[i].path, "pipeline")) balance = NULL;
+    return gp_config_resolve(session->whole, balance, session->whole->pipeline.stages, err);
+}
+
 static gp_status start_saver(gp_trainer *t, gp_error *err) {
-    gp_config *config = t->session->config;
     char *text = NULL;
-    GP_RETURN_IF_FAILED(gp_config_resolve(config, t->session->layers, config->pipeline.stages, err));
-    GP_RETURN_IF_FAILED(gp_config_text(config, &text, err));
-    gp_status status = gp_saver_create(t->session->plan, t->options->folder, text, config->train.keep, &t->saver, err);
+    GP_RETURN_IF_FAILED(resolve(t, err));
+    GP_RETURN_IF_FAILED(gp_config_text(t->session->whole, &text, err));
+    gp_status status =
+        gp_saver_create(t->session->plan, t->options->folder, text, t->session->config->train.keep, &t->saver, err);
     free(text);
     t->saved_at = gp_now();
     return status;
@@ -164,17 +175,18 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     GP_RETURN_IF_FAILED(check_best(t, err));
     if (resume->passed_over) gp_progress_warn(&t->progress, "not used: %s", resume->passed_over);
     gp_progress_resume(&t->progress, t->step, resume->path);
+    for (int i = 0; i < resume->changes.count; i++)
+        gp_progress_end(&t->progress, "from step %" PRId64 " on: %s is %s", t->step + 1, resume->changes.item[i].path,
+                        resume->changes.item[i].value);
     return GP_OK;
 }
 
-/* All buffers of the whole run, so that no evaluation finds the memory gone. */
-static gp_status create_loaders(gp_trainer *t, gp_error *err) {
+/* All buffers of the configuration, so that no evaluation finds the memory gone. */
+static gp_status create_loaders(gp_trainer *t, int64_t step, gp_error *err) {
     gp_session *session = t->session;
-    const gp_resume *resume = t->options->resume;
     const gp_trace_options *trace = &t->options->trace;
     if (session->steps > 0) {
-        const int64_t skip = resume ? resume->snapshot.reached.step : 0;
-        const gp_loader_options options = gp_loaders_training(session, skip, trace);
+        const gp_loader_options options = gp_loaders_training(session, step, trace);
         GP_RETURN_IF_FAILED(gp_loader_create(session->train, &session->spec, &options, &t->training, err));
     }
     if (session->eval) {
@@ -185,18 +197,27 @@ static gp_status create_loaders(gp_trainer *t, gp_error *err) {
     return GP_OK;
 }
 
+gp_status gp_trainer_open(gp_trainer *t, gp_carried *carried, gp_error *err) {
+    const gp_resume *resume = t->options->resume;
+    gp_session *session = t->session;
+    t->length = gp_session_length(session);
+    t->progress.steps = session->steps;
+    if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
+    if (!carried) GP_RETURN_IF_FAILED(start_saver(t, err));
+    GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
+    if (!carried) return create_loaders(t, resume ? resume->snapshot.reached.step : 0, err);
+    GP_RETURN_IF_FAILED(gp_carried_give(carried, t->run, session->plan, err));
+    gp_carried_fini(carried);
+    GP_RETURN_IF_FAILED(start_saver(t, err));
+    return create_loaders(t, t->step, err);
+}
+
 gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     gp_session *session = t->session;
-    const gp_train_config *config = &session->config->train;
-    t->length = (gp_run_length){session->steps, session->epoch_steps ? session->epoch_steps : 1};
-    t->eval_every = gp_time_steps(config->eval_every, t->length.epoch_steps);
     GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
-    if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
-    GP_RETURN_IF_FAILED(start_saver(t, err));
+    GP_RETURN_IF_FAILED(gp_trainer_open(t, NULL, err));
     GP_RETURN_IF_FAILED(remove_stale(t, err));
     GP_RETURN_IF_FAILED(check_disk(t, err));
-    GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
-    GP_RETURN_IF_FAILED(create_loaders(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
     GP_RETURN_IF_FAILED(write_config(t, err));
     return open_metrics(t, err);

@@ -10,13 +10,14 @@
 
 bool gp_trainer_evaluates(const gp_trainer *t, int64_t step) {
     if (!t->session->eval) return false;
-    if (step == t->session->steps) return true;
-    return step > 0 && t->eval_every > 0 && step % t->eval_every == 0;
+    if (step == t->session->steps || (t->session->changes > 0 && step == t->session->after)) return true;
+    return gp_time_is_due(t->session->config->train.eval_every, t->length, step);
 }
 
 static bool norms_are_due(const gp_trainer *t, int64_t step) {
     if (t->options->verbosity != GP_VERBOSE || !t->session->norms) return false;
-    return step == 1 || step == t->session->steps || (t->eval_every > 0 && step % t->eval_every == 0);
+    return step == 1 || step == t->session->steps ||
+           gp_time_is_due(t->session->config->train.eval_every, t->length, step);
 }
 
 /* ---- what a step came to ----------------------------------------------------------------------------------------- */
@@ -124,8 +125,8 @@ gp_status gp_trainer_abandon(gp_trainer *t, gp_error *err) {
 /* Somebody wants the run as the step leaves it. */
 static bool is_waited_for(const gp_trainer *t) {
     int64_t step = t->under_way.step;
-    return step == t->session->steps || gp_trainer_stopping(t) || gp_trainer_evaluates(t, step) ||
-           gp_trainer_saves(t, step) || norms_are_due(t, step);
+    return step == gp_session_last(t->session) || step == t->session->steps || gp_trainer_stopping(t) ||
+           gp_trainer_evaluates(t, step) || gp_trainer_saves(t, step) || norms_are_due(t, step);
 }
 
 gp_status gp_trainer_catch_up(gp_trainer *t, gp_loader *loader, gp_error *err) {

@@ -1,0 +1,100 @@
+/* The trainer between two configurations of one run: everything that belongs to the first is closed, and opened again
+ * with the second. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "train/trainer_internal.h"
+
+void gp_carried_fini(gp_carried *carried) {
+    gp_state_layout_fini(&carried->layout);
+    free(carried->block);
+    *carried = (gp_carried){0};
+}
+
+static gp_status take_state(const gp_trainer *t, gp_carried *out, gp_error *err) {
+    gp_carried carried = {0};
+    gp_status status = gp_state_layout_init(&carried.layout, t->session->plan, err);
+    if (status == GP_OK) status = GP_NEW(&carried.block, carried.layout.bytes, err);
+    for (int i = 0; i < carried.layout.count && status == GP_OK; i++) {
+        const gp_state_tensor *tensor = &carried.layout.tensors[i];
+        status = gp_run_read(t->run, tensor->param, tensor->state, carried.block + tensor->offset, err);
+    }
+    if (status != GP_OK)
+        gp_carried_fini(&carried);
+    else
+        *out = carried;
+    return status;
+}
+
+static const gp_state_tensor *find_tensor(const gp_state_layout *layout, const char *name) {
+    for (int i = 0; i < layout->count; i++)
+        if (strcmp(layout->tensors[i].name, name) == 0) return &layout->tensors[i];
+    return NULL;
+}
+
+/* A state that there was not begins with zeros, as in the first step of a run. */
+gp_status gp_carried_give(gp_carried *carried, gp_run *run, const gp_plan *plan, gp_error *err) {
+    gp_state_layout layout;
+    GP_RETURN_IF_FAILED(gp_state_layout_init(&layout, plan, err));
+    gp_status status = GP_OK;
+    for (int i = 0; i < layout.count && status == GP_OK; i++) {
+        const gp_state_tensor *to = &layout.tensors[i], *from = find_tensor(&carried->layout, to->name);
+        if (from) status = gp_run_write(run, to->param, to->state, carried->block + from->offset, err);
+    }
+    gp_state_layout_fini(&layout);
+    return status == GP_OK ? gp_run_refresh(run, err) : status;
+}
+
+/* What ends with the configuration. */
+static void close_parts(gp_trainer *t) {
+    gp_loader_destroy(&t->training);
+    gp_loader_destroy(&t->evaluation);
+    gp_saver_destroy(&t->saver);
+    gp_run_destroy(&t->run);
+    gp_account_close(&t->account);
+    t->weights = false;
+}
+
+/* A timeline is of one plan: it ends with the configuration in which it began. */
+static void close_timeline(gp_trainer *t) {
+    const gp_trace_options *trace = &t->options->trace;
+    gp_error failure = {0};
+    if (!t->tracing) return;
+    if (trace->last > t->step && trace->first <= t->step)
+        gp_progress_warn(&t->progress, "the timeline ends with step %" PRId64 ", since the configuration changes",
+                         t->step);
+    if (gp_tracing_close(&t->tracing, &failure) != GP_OK) gp_progress_warn(&t->progress, "%s", failure.text);
+}
+
+static gp_status open_next(gp_trainer *t, gp_carried *carried, gp_error *err) {
+    const gp_trace_options *trace = &t->options->trace;
+    GP_RETURN_IF_FAILED(gp_session_change(t->session, err));
+    if (trace->path && trace->first > t->step)
+        GP_RETURN_IF_FAILED(gp_tracing_open(trace, t->session->plan, &t->tracing, err));
+    GP_RETURN_IF_FAILED(gp_trainer_open(t, carried, err));
+    t->weights = true;
+    return GP_OK;
+}
+
+static void say_change(gp_trainer *t, const gp_change *change) {
+    for (int i = 0; i < change->settings.count; i++)
+        gp_progress_end(&t->progress, "from step %" PRId64 " on: %s is %s", change->step, change->settings.item[i].path,
+                        change->settings.item[i].value);
+}
+
+gp_status gp_trainer_change(gp_trainer *t, gp_error *err) {
+    const gp_change *change = &t->session->whole->changes[t->session->changes];
+    gp_carried carried = {0};
+    GP_RETURN_IF_FAILED(gp_trainer_save_now(t, err));
+    GP_RETURN_IF_FAILED(take_state(t, &carried, err));
+    close_timeline(t);
+    close_parts(t);
+    gp_status status = open_next(t, &carried, err);
+    gp_carried_fini(&carried);
+    if (status != GP_OK) return gp_error_context(err, "the change at step %" PRId64 ": ", change->step);
+    GP_RETURN_IF_FAILED(gp_metrics_change(t->metrics, change->step, &change->settings, err));
+    say_change(t, change);
+    return GP_OK;
+}
