@@ -14,9 +14,9 @@ gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *co
     int index = gp_index_of(choice->kind, known);
     gp_shown kind = gp_show(choice->kind);
     gp_suggestion suggestion = gp_suggest(choice->kind, known);
-    if (index < 0 && gp_index_of(choice->kind, later) >= 0)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: %s is not available yet; this version has %s", what,
-                          kind.text, gp_list_names(known).text);
+    if (index < 0 && gp_is_later(choice->kind, later))
+        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: %s is not available yet; this version has %s%s", what,
+                          kind.text, gp_list_names(known).text, gp_advise(choice->kind, known).text);
     if (index < 0 && suggestion.text[0])
         return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown %s%s", what, kind.text, suggestion.text);
     if (index < 0)

@@ -111,7 +111,7 @@ static gp_status read_source(const gp_config *config, const gp_yaml *node, const
     int kind = 0;
     if (node->kind == GP_YAML_SEQUENCE)
         return gp_fail_at(err, GP_CONFIG, node->place, "%s: several sources in a list are not available yet", what);
-    GP_RETURN_IF_FAILED(gp_read_kind(node, what, beside, &choice, err));
+    GP_RETURN_IF_FAILED(gp_read_known_kind(node, what, kinds, beside, &choice, err));
     GP_RETURN_IF_FAILED(gp_find_kind(&choice, what, kinds, later, &kind, err));
     for (int i = 0; beside_later[i]; i++) {
         const gp_yaml *key = gp_yaml_key(node, beside_later[i]);

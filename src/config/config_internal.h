@@ -19,16 +19,10 @@ gp_shown gp_show(const char *text);
 /* "a list", "a mapping", "nothing", or the text shown. */
 gp_shown gp_show_node(const gp_yaml *node);
 
-/* "; did you mean out?" for a message that ends there, or "". */
-typedef struct gp_suggestion {
-    char text[100];
-} gp_suggestion;
-gp_suggestion gp_suggest(const char *name, const char *const *known);
-/* "never, except_last, always" */
-typedef struct gp_listing {
-    char text[400];
-} gp_listing;
-gp_listing gp_list_names(const char *const *names);
+/* "optimizer.sgd.lr" for a name that means a key of another section than the one whose keys are `known`; NULL: none. */
+const char *gp_home_of(const char *name, const char *const *known);
+/* Whether two names are equal without case, '_', '-', '.' and blanks. */
+bool gp_same_name(const char *a, const char *b);
 /* Index of a name in a NULL-terminated list, which may be NULL; −1 where it is not there. */
 int gp_index_of(const char *name, const char *const *names);
 

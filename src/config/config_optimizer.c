@@ -195,7 +195,7 @@ gp_status gp_read_optimizer(gp_config *config, const gp_yaml *node, gp_error *er
     gp_optimizer_config *optimizer = &config->optimizer;
     gp_choice choice;
     int kind = 0;
-    GP_RETURN_IF_FAILED(gp_read_kind(node, "optimizer", beside, &choice, err));
+    GP_RETURN_IF_FAILED(gp_read_known_kind(node, "optimizer", kinds, beside, &choice, err));
     GP_RETURN_IF_FAILED(gp_find_kind(&choice, "optimizer", kinds, NULL, &kind, err));
     optimizer->kind = (gp_optimizer_kind)kind;
     if (optimizer->kind == GP_OPTIMIZER_SGD)

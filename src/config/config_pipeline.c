@@ -137,14 +137,16 @@ static gp_status read_balance_list(gp_pipeline_config *pipeline, const gp_yaml *
 static gp_status read_balance(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
     static const char *const modes[] = {"auto", "size", NULL}; /* by gp_balance_mode */
     int mode = 0;
+    gp_suggestion suggestion = {""};
+    if (node->kind == GP_YAML_SCALAR) suggestion = gp_suggest(node->text, modes);
     pipeline->balance_place = node->place;
     if (node->kind == GP_YAML_SEQUENCE) return read_balance_list(pipeline, node, err);
     if (node->kind == GP_YAML_MAPPING || gp_index_of(node->text, modes) < 0)
         return gp_fail_at(
             err, GP_CONFIG, node->place,
             "pipeline.balance: needs auto, size, the layers per stage, as in [4, 4], or the first layers of the "
-            "later stages, as in [conv4_1], not %s",
-            gp_show_node(node).text);
+            "later stages, as in [conv4_1], not %s%s",
+            gp_show_node(node).text, suggestion.text);
     GP_RETURN_IF_FAILED(gp_read_choice(node, "pipeline.balance", modes, &mode, err));
     pipeline->balance = (gp_balance_mode)mode;
     return GP_OK;

@@ -57,10 +57,9 @@ static gp_status read_precision(gp_train_config *train, const gp_yaml *node, gp_
     static const char *const later[] = {"bf16", "f16", NULL};
     int precision = GP_PRECISION_F32;
     const gp_yaml *value = gp_yaml_get(node, "precision");
-    if (value && value->kind == GP_YAML_SCALAR && gp_index_of(value->text, later) >= 0)
-        return gp_fail_at(err, GP_CONFIG, value->place,
-                          "train.precision: \"%s\" is not available yet; this version has %s", value->text,
-                          gp_list_names(precisions).text);
+    if (value && value->kind == GP_YAML_SCALAR && gp_is_later(value->text, later))
+        return gp_fail_at(err, GP_CONFIG, value->place, "train.precision: %s is not available yet; this version has %s",
+                          gp_show(value->text).text, gp_list_names(precisions).text);
     if (value) GP_RETURN_IF_FAILED(gp_read_choice(value, "train.precision", precisions, &precision, err));
     train->precision = (gp_precision)precision;
     train->precision_given = value != NULL;

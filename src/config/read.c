@@ -256,8 +256,9 @@ gp_status gp_check_keys(const gp_yaml *mapping, const char *what, const char *co
     for (size_t i = 0; i < mapping->count; i++) {
         const gp_yaml *key = mapping->pairs[i].key;
         if (gp_index_of(key->text, known) >= 0) continue;
-        if (gp_index_of(key->text, later) >= 0)
-            return gp_fail_at(err, GP_CONFIG, key->place, "%s: %s is not available yet", what, gp_show(key->text).text);
+        if (gp_is_later(key->text, later))
+            return gp_fail_at(err, GP_CONFIG, key->place, "%s: %s is not available yet%s", what,
+                              gp_show(key->text).text, gp_advise(key->text, known).text);
         gp_suggestion suggestion = gp_suggest(key->text, known);
         if (suggestion.text[0] || !known[0])
             return gp_fail_at(err, GP_CONFIG, key->place, "%s: unknown key %s%s", what, gp_show(key->text).text,
@@ -268,32 +269,69 @@ gp_status gp_check_keys(const gp_yaml *mapping, const char *what, const char *co
     return GP_OK;
 }
 
-static gp_status find_kind_pair(const gp_yaml *node, const char *what, const char *const *beside,
-                                const gp_yaml_pair **out, gp_error *err) {
-    const gp_yaml_pair *pair = NULL;
+/* The kind is the first key that may be one. */
+static const gp_yaml_pair *find_kind_pair(const gp_yaml *node, const char *const *kinds, const char *const *beside) {
+    const gp_yaml_pair *first = NULL;
+    for (size_t i = 0; i < node->count; i++) {
+        const gp_yaml_pair *pair = &node->pairs[i];
+        if (gp_index_of(pair->key->text, beside) >= 0) continue;
+        if (gp_index_of(pair->key->text, kinds) >= 0) return pair;
+        if (!first) first = pair;
+    }
+    return first;
+}
+
+/* Two kinds: one of them was added by --set, or both stand in the file. */
+static gp_status refuse_second_kind(const gp_yaml_pair *kind, const gp_yaml_pair *other, const char *what,
+                                    gp_error *err) {
+    gp_place place = other->key->place;
+    gp_shown first = gp_show(kind->key->text), second = gp_show(other->key->text);
+    if (place.line > 0 || kind->key->place.line == 0)
+        return gp_fail_at(err, GP_CONFIG, place, "%s: %s stands beside %s; only one of them can be chosen", what,
+                          second.text, first.text);
+    return gp_fail_at(err, GP_CONFIG, place,
+                      "%s: adds %s, but the configuration has %s; to replace it, set the whole value: "
+                      "--set '%s={%.60s: …}'",
+                      what, second.text, first.text, what, other->key->text);
+}
+
+/* `other` is neither a kind nor a key that may stand beside one. */
+static gp_status refuse_beside(const gp_yaml_pair *kind, const gp_yaml_pair *other, const char *what,
+                               const char *const *kinds, const char *const *beside, gp_error *err) {
+    gp_place place = other->key->place;
+    gp_shown key = gp_show(other->key->text), name = gp_show(kind->key->text);
+    const char *home = NULL;
+    if (beside && !gp_nearest_name(other->key->text, beside)) home = gp_home_of(other->key->text, beside);
+    size_t length = strlen(what);
+    gp_suggestion suggestion = {""};
+    if (home && strncmp(home, what, length) == 0 && home[length] == '.')
+        return gp_fail_at(err, GP_CONFIG, place, "%s: %s stands beside %s; did you mean %s.%.60s.%s?", what, key.text,
+                          name.text, what, kind->key->text, strrchr(home, '.') + 1);
+    if (kinds) suggestion = gp_suggest(other->key->text, kinds);
+    if (suggestion.text[0])
+        return gp_fail_at(err, GP_CONFIG, place, "%s: unknown %s%s", what, key.text, suggestion.text);
+    if (beside) suggestion = gp_suggest(other->key->text, beside);
+    if (suggestion.text[0])
+        return gp_fail_at(err, GP_CONFIG, place, "%s: %s stands beside %s%s", what, key.text, name.text,
+                          suggestion.text);
+    return gp_fail_at(err, GP_CONFIG, place,
+                      "%s: %s stands beside %s; the options of a kind go below it, in %.60s: {…}", what, key.text,
+                      name.text, kind->key->text);
+}
+
+static gp_status check_beside(const gp_yaml *node, const char *what, const char *const *kinds,
+                              const char *const *beside, const gp_yaml_pair *kind, gp_error *err) {
     for (size_t i = 0; i < node->count; i++) {
         const gp_yaml_pair *other = &node->pairs[i];
-        if (gp_index_of(other->key->text, beside) >= 0) continue;
-        if (!pair) {
-            pair = other;
-            continue;
-        }
-        gp_shown key = gp_show(other->key->text), kind = gp_show(pair->key->text);
-        const char *nearest = beside ? gp_nearest_name(other->key->text, beside) : NULL;
-        if (nearest)
-            return gp_fail_at(err, GP_CONFIG, other->key->place, "%s: %s stands beside %s; did you mean %s?", what,
-                              key.text, kind.text, nearest);
-        return gp_fail_at(err, GP_CONFIG, other->key->place,
-                          "%s: %s stands beside %s; the options of a kind go below it, in %.60s: {…}", what, key.text,
-                          kind.text, pair->key->text);
+        if (other == kind || gp_index_of(other->key->text, beside) >= 0) continue;
+        if (gp_index_of(other->key->text, kinds) >= 0) return refuse_second_kind(kind, other, what, err);
+        return refuse_beside(kind, other, what, kinds, beside, err);
     }
-    if (!pair) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the mapping names no kind", what);
-    *out = pair;
     return GP_OK;
 }
 
-gp_status gp_read_kind(const gp_yaml *node, const char *what, const char *const *beside, gp_choice *out,
-                       gp_error *err) {
+gp_status gp_read_known_kind(const gp_yaml *node, const char *what, const char *const *kinds, const char *const *beside,
+                             gp_choice *out, gp_error *err) {
     gp_choice choice = {.place = node->place};
     if (node->kind == GP_YAML_SEQUENCE || (node->kind == GP_YAML_SCALAR && node->text[0] == '\0'))
         return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a name, or a name with options, not %s", what,
@@ -301,8 +339,9 @@ gp_status gp_read_kind(const gp_yaml *node, const char *what, const char *const 
     if (node->kind == GP_YAML_SCALAR) {
         choice.kind = node->text;
     } else {
-        const gp_yaml_pair *pair = NULL;
-        GP_RETURN_IF_FAILED(find_kind_pair(node, what, beside, &pair, err));
+        const gp_yaml_pair *pair = find_kind_pair(node, kinds, beside);
+        if (!pair) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the mapping names no kind", what);
+        GP_RETURN_IF_FAILED(check_beside(node, what, kinds, beside, pair, err));
         choice.kind = pair->key->text;
         choice.place = pair->key->place;
         if (pair->value->kind == GP_YAML_MAPPING)
@@ -312,4 +351,9 @@ gp_status gp_read_kind(const gp_yaml *node, const char *what, const char *const 
     }
     *out = choice;
     return GP_OK;
+}
+
+gp_status gp_read_kind(const gp_yaml *node, const char *what, const char *const *beside, gp_choice *out,
+                       gp_error *err) {
+    return gp_read_known_kind(node, what, NULL, beside, out, err);
 }

@@ -92,6 +92,9 @@ static gp_status step_into(const edit *e, gp_yaml *node, const char *segment, si
     for (size_t i = 0; i < node->count; i++) {
         const char *text = node->pairs[i].key->text;
         if (strncmp(text, segment, length) == 0 && text[length] == '\0') {
+            /* Messages about the new value may name the key's place. */
+            bool last = segment[length] == '\0';
+            if (last && e->refusal == GP_USAGE) node->pairs[i].key->place = e->place;
             *slot = &node->pairs[i].value;
             return GP_OK;
         }

@@ -28,8 +28,10 @@ static const char *const layer_names[LAYER_TYPES + 1] = {
     "concat",     NULL};
 static const char *const loss_names[LOSS_TYPES + 1] = {"cross_entropy", "mse", "bce_logits", NULL};
 
-static const char *const layer_names_later[] = {"embedding", "positions", "attention", "repeat", NULL};
-static const char *const loss_names_later[] = {NULL};
+static const char *const layer_names_later[] = {
+    "embedding", "positions",       "attention",         "repeat", "pad", "multiply", "scale", "softmax",
+    "lrn",       "conv_transposed", "adaptive_avg_pool", NULL};
+static const char *const loss_names_later[] = {"smooth_l1", "l1", NULL};
 
 const gp_layer_type *gp_layer_type_find(const char *name, bool loss) {
     const gp_layer_type *const *types = loss ? loss_types : layer_types;

@@ -27,17 +27,18 @@ static gp_status find_type(const gp_choice *choice, const gp_layer_type **out, g
     if (listed(choice->kind, built_in))
         return gp_fail_at(err, GP_CONFIG, choice->place, "%s is a whole model: it stands in place of model.layers",
                           choice->kind);
-    if (listed(choice->kind, gp_layer_names_later(false)) || listed(choice->kind, built_in_later))
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s is not available yet", choice->kind);
+    if (gp_is_later(choice->kind, gp_layer_names_later(false)) || listed(choice->kind, built_in_later))
+        return gp_fail_at(err, GP_CONFIG, choice->place, "layer \"%s\" is not available yet%s", choice->kind,
+                          gp_advise(choice->kind, gp_layer_names(false)).text);
     if (gp_layer_type_find(choice->kind, true) || listed(choice->kind, gp_layer_names_later(true)))
         return gp_fail_at(err, GP_CONFIG, choice->place, "%s is a loss, not a layer: it stands at model.loss",
                           choice->kind);
-    const char *near = gp_nearest_name(choice->kind, gp_layer_names(false));
-    if (!near) near = gp_nearest_name(choice->kind, group_names);
-    if (near)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "there is no layer \"%s\"; did you mean %s?", choice->kind,
-                          near);
-    return gp_fail_at(err, GP_CONFIG, choice->place, "there is no layer \"%s\"", choice->kind);
+    gp_suggestion suggestion = gp_suggest(choice->kind, gp_layer_names(false));
+    if (!suggestion.text[0]) suggestion = gp_suggest(choice->kind, group_names);
+    if (suggestion.text[0])
+        return gp_fail_at(err, GP_CONFIG, choice->place, "there is no layer \"%s\"%s", choice->kind, suggestion.text);
+    return gp_fail_at(err, GP_CONFIG, choice->place, "there is no layer \"%s\"; this version has %s", choice->kind,
+                      gp_list_names(gp_layer_names(false)).text);
 }
 
 bool gp_is_number(const char *text) {

@@ -31,11 +31,8 @@ static gp_status unknown_name(const gp_entries *entries, standpoint here, const 
     for (int i = 1; i < entries->group_count; i++)
         if (entries->groups[i].end <= here.before) known[count++] = entries->groups[i].name;
     known[count] = "input";
-    const char *near = gp_nearest_name(node->text, known);
-    gp_status status =
-        near ? gp_fail_at(err, GP_CONFIG, node->place,
-                          "from: there is no layer \"%s\" before this one; did you mean %s?", node->text, near)
-             : gp_fail_at(err, GP_CONFIG, node->place, "from: there is no layer \"%s\" before this one", node->text);
+    gp_status status = gp_fail_at(err, GP_CONFIG, node->place, "from: there is no layer \"%s\" before this one%s",
+                                  node->text, gp_suggest(node->text, known).text);
     free(known);
     return status;
 }

@@ -30,14 +30,14 @@ static gp_status read_loss_type(const gp_yaml *loss, gp_choice *choice, const gp
     GP_RETURN_IF_FAILED(gp_read_kind(loss, "loss", NULL, choice, err));
     *type = gp_layer_type_find(choice->kind, true);
     if (*type) return GP_OK;
-    for (const char *const *later = gp_layer_names_later(true); *later; later++)
-        if (strcmp(*later, choice->kind) == 0)
-            return gp_fail_at(err, GP_CONFIG, choice->place, "loss %s is not available yet", choice->kind);
-    const char *near = gp_nearest_name(choice->kind, gp_layer_names(true));
-    if (near)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "there is no loss \"%s\"; did you mean %s?", choice->kind,
-                          near);
-    return gp_fail_at(err, GP_CONFIG, choice->place, "there is no loss \"%s\"", choice->kind);
+    if (gp_is_later(choice->kind, gp_layer_names_later(true)))
+        return gp_fail_at(err, GP_CONFIG, choice->place, "loss \"%s\" is not available yet; this version has %s",
+                          choice->kind, gp_list_names(gp_layer_names(true)).text);
+    gp_suggestion suggestion = gp_suggest(choice->kind, gp_layer_names(true));
+    if (suggestion.text[0])
+        return gp_fail_at(err, GP_CONFIG, choice->place, "there is no loss \"%s\"%s", choice->kind, suggestion.text);
+    return gp_fail_at(err, GP_CONFIG, choice->place, "there is no loss \"%s\"; this version has %s", choice->kind,
+                      gp_list_names(gp_layer_names(true)).text);
 }
 
 static gp_status add_params(gp_graph *graph, int index, const gp_choice *choice, size_t *capacity, gp_error *err) {

@@ -336,6 +336,95 @@ static void knows_what_others_call_it(void **state) {
     }
 }
 
+/* A name of another program that has no equal gets advice, and never a name that is near by chance. */
+static void advises_where_there_is_no_equal(void **state) {
+    (void)state;
+    static const char *const layers[] = {"conv", "linear",   "batch_norm", "relu", "leaky_relu", "gelu", "silu",
+                                         "tanh", "max_pool", "dropout",    "add",  "concat",     NULL};
+    static const char *const optimizers[] = {"sgd", "adam", "adamw", NULL};
+    static const char *const losses[] = {"cross_entropy", "mse", "bce_logits", NULL};
+    static const char *const precisions[] = {"f32", "tf32", NULL};
+    static const char *const schedules[] = {"gpipe", "1f1b", "interleaved", "zb_h1", "zb_h2", "zb_v", "file", NULL};
+    static const char *const rates[] = {"constant", "step", "multistep", "cosine", NULL};
+    static const char *const modes[] = {"auto", "size", NULL};
+    static const char *const options[] = {"out", "kernel", "name", "from", "init", "freeze", NULL};
+    static const char *const sections[] = {"model", "data", "pipeline", "optimizer", "train", NULL};
+    static const char *const train[] = {"epochs", "steps", "seed", "eval_every", "init", "save_every", "keep", NULL};
+    static const char *const data[] = {"train", "eval", "batch", "shuffle", "drop_last", "threads", NULL};
+    static const char *const pipeline[] = {"devices", "balance", "micro_batches", "schedule", "checkpoint", NULL};
+    static const char a_skip[] =
+        "; a skip is written with from: name the earlier layer, and let the later one say from: its name";
+    static const char activations[] = "; the activations are relu, leaky_relu, gelu, silu, sigmoid and tanh";
+    static const char optimizers_text[] = "; this version has sgd, adam and adamw";
+    static const char precision[] = "; mixed precision is not available yet; train.precision is f32 or tf32";
+    static const char deferred[] =
+        "; batch norm is always deferred: its running statistics are updated once per mini-batch";
+    static const struct {
+        const char *name;
+        const char *const *known;
+        const char *text;
+    } cases[] = {
+        {"stash", layers, a_skip},
+        {"Pop", layers, a_skip},
+        {"gru", layers, "; this version has no recurrent layers"},
+        {"LSTM", layers, "; this version has no recurrent layers"},
+        {"elu", layers, activations},
+        {"selu", layers, activations},
+        {"GLU", layers, activations},
+        {"pad", layers, "; conv, max_pool and avg_pool have the option pad"},
+        {"drop_path", layers,
+         "; this version cannot drop whole paths; dropout with channels: true drops whole channels"},
+        {"conv1d", layers, "; a sequence is a picture of height 1: input shape [channels, 1, length], kernel: [1, 3]"},
+        {"softmax", layers, "; cross_entropy includes the softmax: let the last layer give logits"},
+        {"mul", layers, ""},
+        {"abs", layers, ""},
+        {"max", layers, ""},
+        {"rleu", layers, "; did you mean relu?"},
+        {"droput", layers, "; did you mean dropout?"},
+        {"rmsprop", optimizers, optimizers_text},
+        {"NAdam", optimizers, optimizers_text},
+        {"asgd", optimizers, optimizers_text},
+        {"sdg", optimizers, "; did you mean sgd?"},
+        {"adamx", optimizers, "; did you mean adam?"},
+        {"mea", losses, ""},
+        {"BCELoss", losses, "; use bce_logits, which takes logits: leave out the sigmoid before it"},
+        {"float32", precisions, "; did you mean f32?"},
+        {"pipedream", schedules, "; did you mean 1f1b?"},
+        {"interleaved_1f1b", schedules, "; did you mean interleaved?"},
+        {"exponential", rates, "; write step: {every: 1 epoch, gamma: 0.9}"},
+        {"time", modes, "; did you mean auto?"},
+        {"in_channels", options, "; leave it out: a layer takes this size from its input"},
+        {"requires_grad", options, "; write freeze: true for requires_grad: false"},
+        {"epochs", sections, "; did you mean train.epochs?"},
+        {"batch_size", train, "; did you mean data.batch?"},
+        {"learning_rate", train, "; did you mean optimizer.sgd.lr?"},
+        {"weight_decay", train, "; did you mean optimizer.sgd.weight_decay?"},
+        {"chunks", train, "; did you mean pipeline.micro_batches?"},
+        {"gradient_checkpointing", train, "; did you mean pipeline.checkpoint?"},
+        {"max_epochs", data, "; did you mean train.epochs?"},
+        {"gradient_checkpointing", pipeline, "; did you mean checkpoint?"},
+        {"deferred_batch_norm", pipeline, deferred},
+        {"deferred_batch_norm", train, deferred},
+        {"fp16", train, precision},
+        {"bf16", sections, precision},
+        {"amp", train, precision},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gp_suggestion suggestion = gp_suggest(cases[i].name, cases[i].known);
+        if (strcmp(suggestion.text, cases[i].text) != 0)
+            fail_msg("%s: \"%s\", not \"%s\"", cases[i].name, suggestion.text, cases[i].text);
+    }
+}
+
+static void knows_what_comes_later(void **state) {
+    (void)state;
+    static const char *const later[] = {"bf16", "f16", NULL};
+    static const char *const yes[] = {"bf16", "f16", "fp16", "Float16", "half", "bfloat16", "amp"};
+    for (size_t i = 0; i < sizeof yes / sizeof *yes; i++) assert_true(gp_is_later(yes[i], later));
+    assert_false(gp_is_later("f8", later));
+    assert_false(gp_is_later("f16", NULL));
+}
+
 static void finds_no_name_where_none_is_near(void **state) {
     (void)state;
     static const char *const known[] = {"out", "kernel", "lr", NULL};
@@ -405,6 +494,8 @@ int main(void) {
         cmocka_unit_test(reads_lists),
         cmocka_unit_test(checks_keys),
         cmocka_unit_test(knows_what_others_call_it),
+        cmocka_unit_test(advises_where_there_is_no_equal),
+        cmocka_unit_test(knows_what_comes_later),
         cmocka_unit_test(finds_no_name_where_none_is_near),
         cmocka_unit_test(reads_kinds),
         cmocka_unit_test(refuses_kinds),
