@@ -300,20 +300,19 @@ static gp_status refuse_beside(const gp_yaml_pair *kind, const gp_yaml_pair *oth
                                const char *const *kinds, const char *const *beside, gp_error *err) {
     gp_place place = other->key->place;
     gp_shown key = gp_show(other->key->text), name = gp_show(kind->key->text);
-    const char *home = NULL;
-    if (beside && !gp_nearest_name(other->key->text, beside)) home = gp_home_of(other->key->text, beside);
+    const char *near = beside ? gp_nearest_name(other->key->text, beside) : NULL;
+    const char *home = beside && !near ? gp_home_of(other->key->text, beside) : NULL;
     size_t length = strlen(what);
-    gp_suggestion suggestion = {""};
+    if (near)
+        return gp_fail_at(err, GP_CONFIG, place, "%s: %s stands beside %s; did you mean %s?", what, key.text, name.text,
+                          near);
     if (home && strncmp(home, what, length) == 0 && home[length] == '.')
         return gp_fail_at(err, GP_CONFIG, place, "%s: %s stands beside %s; did you mean %s.%.60s.%s?", what, key.text,
                           name.text, what, kind->key->text, strrchr(home, '.') + 1);
+    gp_suggestion suggestion = {""};
     if (kinds) suggestion = gp_suggest(other->key->text, kinds);
     if (suggestion.text[0])
         return gp_fail_at(err, GP_CONFIG, place, "%s: unknown %s%s", what, key.text, suggestion.text);
-    if (beside) suggestion = gp_suggest(other->key->text, beside);
-    if (suggestion.text[0])
-        return gp_fail_at(err, GP_CONFIG, place, "%s: %s stands beside %s%s", what, key.text, name.text,
-                          suggestion.text);
     return gp_fail_at(err, GP_CONFIG, place,
                       "%s: %s stands beside %s; the options of a kind go below it, in %.60s: {…}", what, key.text,
                       name.text, kind->key->text);

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "data/file.h"
 #include "data/json_members.h"
+#include "data/recognise.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors holds little-endian numbers, read as they are");
 
@@ -109,6 +110,8 @@ static gp_status read_header(gp_safetensors *file, char **out, gp_error *err) {
     }
     uint64_t bytes = 0;
     GP_RETURN_IF_FAILED(gp_data_file_read(&file->file, 0, sizeof bytes, &bytes, err));
+    if (bytes > GP_SAFETENSORS_MAX_HEADER || bytes > file->file.size - LENGTH_BYTES)
+        GP_RETURN_IF_FAILED(gp_refuse_other_format(&file->file, err));
     if (bytes > GP_SAFETENSORS_MAX_HEADER) {
         return gp_data_fail(err, path, 0,
                             "header length %" PRIu64 " exceeds the %d that are read: is this a safetensors file?",

@@ -6,9 +6,11 @@ with; `files` replaces some of what GOOD has. SNAPSHOTS: (name, what becomes of 
 """
 
 import gzip
+import io
 import json
 import random
 import struct
+import zipfile
 
 LAYERS = "model: {input: {shape: [1, 2, 2]}, layers: [flatten, linear: {name: fc, out: 3}], loss: cross_entropy}\n"
 DATA = "data: {train: {tensors: d}, batch: 3}\n"
@@ -28,6 +30,18 @@ def idx(dimensions, elements, kind=8):
 
 def zipped(content):
     return gzip.compress(content, mtime=0)
+
+
+def zip_file(member):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(member, bytes(100))
+    return file.getvalue()
+
+
+PYTORCH_FILE = ('%s: is a PyTorch file, and a safetensors file is needed; two lines of Python convert it: import torch, '
+                'safetensors.torch; safetensors.torch.save_file(torch.load("%s", map_location="cpu", weights_only=True), '
+                '"%s.safetensors")')
 
 
 def tensors(entries, data=b"", **more):
@@ -175,6 +189,14 @@ SAFETENSORS = [
      1, "d: offset 0: header length 216172782164639744" + TOO_LONG),
     ("a pickle", {"d": b"PK\3\4" + bytes(60)},
      1, "d: offset 0: header length 67324752" + TOO_LONG),
+    ("a PyTorch file", {"d": zip_file("archive/data.pkl")}, 1, PYTORCH_FILE % ("d", "d", "d")),
+    ("a PyTorch file with a name", {"d": zip_file("model/data.pkl")}, 1, PYTORCH_FILE % ("d", "d", "d")),
+    ("an old PyTorch file", {"d": bytes.fromhex("80028a0a6cfc9c46f920") + bytes(60)}, 1, PYTORCH_FILE % ("d", "d", "d")),
+    ("a NumPy file", {"d": zip_file("x.npy")}, 1,
+     'd: is a NumPy (.npz) file, and a safetensors file is needed; two lines of Python convert it: import numpy, '
+     'safetensors.numpy; safetensors.numpy.save_file(dict(numpy.load("d")), "d.safetensors")'),
+    ("HDF5", {"d": b"\x89HDF\r\n\x1a\n" + bytes(60)}, 1, "d: is an HDF5 file, and a safetensors file is needed"),
+    ("gzipped", {"d": zipped(bytes(100))}, 1, "d: is a gzipped file, and a safetensors file is needed; gunzip it first"),
     ("zeros", {"d": struct.pack("<Q", 100) + bytes(100)}, 1, "d: offset 8: the header does not begin with {"),
     ("a list", {"d": tensors("[]")}, 1, "d: offset 8: the header does not begin with {"),
     ("not closed", {"d": tensors('{"x":{"dtype":"F32"')},
@@ -298,6 +320,7 @@ WEIGHTS = [
     ("empty", {"w": b""}, 1, "w: offset 0: the file has 0 bytes, too few for a safetensors header"),
     ("noise", {"w": NOISE},
      1, "w: offset 0: header length 10499958131665514997" + TOO_LONG),
+    ("a PyTorch file", {"w": zip_file("archive/data.pkl")}, 1, PYTORCH_FILE % ("w", "w", "w")),
     ("a data set", {"w": GOOD["d"]}, 1, 'w: tensor "fc.weight" is missing'),
     ("cut", {"w": GOOD["w"][:-1]},
      1, 'w: offset 8: tensor "fc.bias": data_offsets [48, 60] exceed the 59 bytes of data in the file'),
