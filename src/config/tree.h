@@ -81,6 +81,15 @@ GP_MUST_USE gp_status gp_yaml_put_node(gp_yaml_document *document, const char *p
 void gp_yaml_remove(gp_yaml_document *document, const char *path);
 /* The tree below a node as YAML on one line. */
 void gp_yaml_write_flow(FILE *file, const gp_yaml *node);
+/* A subtree as a document of its own, with the places of its nodes; its texts stay the first document's, which must
+ * outlive it. Nothing of it is shared: what was an alias is a node of its own. */
+GP_MUST_USE gp_status gp_yaml_copy_node(const gp_yaml *node, gp_yaml_document **out, gp_error *err);
+/* A new mapping without keys, owned by the document. */
+GP_MUST_USE gp_status gp_yaml_new_mapping(gp_yaml_document *document, gp_place place, gp_yaml **out, gp_error *err);
+/* Sets a key of a mapping of the document, or adds it. `key` is copied; `value` may belong to another document, which
+ * must then outlive this one. */
+GP_MUST_USE gp_status gp_yaml_set(gp_yaml_document *document, gp_yaml *mapping, const char *key, gp_place place,
+                                  gp_yaml *value, gp_error *err);
 
 /* Writes the tree as YAML that reads back to an equal tree (quoted scalars stay quoted), after a comment line. */
 GP_MUST_USE gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, const char *path,
@@ -99,8 +108,8 @@ typedef gp_status (*gp_yaml_visit)(void *context, const gp_yaml_difference *diff
 /* Visits every difference, those of `now` in its order and then what only `before` says. */
 GP_MUST_USE gp_status gp_yaml_each_difference(const gp_yaml *before, const gp_yaml *now, gp_yaml_visit visit,
                                               void *context, gp_error *err);
-/* The first one. Mappings have no order; 0.10 and 0.1 are the same number. `ignored` says which paths, with all below
- * them, make no difference. */
+/* The first one. Mappings but model.rules have no order; 0.10 and 0.1 are the same number. `ignored` says which paths,
+ * with all below them, make no difference. */
 GP_MUST_USE gp_status gp_yaml_find_difference(const gp_yaml *before, const gp_yaml *now,
                                               bool (*ignored)(const char *path), gp_yaml_difference *out,
                                               gp_error *err);

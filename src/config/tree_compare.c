@@ -12,6 +12,17 @@ typedef struct comparison {
     bool ends; /* the visitor wants no more */
 } comparison;
 
+/* Of rules the later ones beat the earlier ones; all other mappings have no order. */
+static bool has_order(const char *path) {
+    return strcmp(path, "model.rules") == 0;
+}
+
+static bool same_order(const gp_yaml *before, const gp_yaml *now) {
+    for (size_t i = 0; i < now->count && i < before->count; i++)
+        if (strcmp(before->pairs[i].key->text, now->pairs[i].key->text) != 0) return false;
+    return true;
+}
+
 /* The digits of a whole number without leading zeros; NULL where the text is none. */
 static const char *whole_number(const char *text, bool *negative) {
     *negative = *text == '-';
@@ -71,9 +82,11 @@ static gp_status compare_sequences(comparison *c, const char *path, const gp_yam
 static gp_status compare(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now, gp_error *err) {
     if (c->ignored && c->ignored(path)) return GP_OK;
     if (before && now && before->kind == now->kind) {
-        if (now->kind == GP_YAML_MAPPING) return compare_mappings(c, path, before, now, err);
+        bool ordered = now->kind == GP_YAML_MAPPING && before->count == now->count && has_order(path);
+        if (now->kind == GP_YAML_MAPPING && (!ordered || same_order(before, now)))
+            return compare_mappings(c, path, before, now, err);
         if (now->kind == GP_YAML_SEQUENCE) return compare_sequences(c, path, before, now, err);
-        if (same_scalar(before, now)) return GP_OK;
+        if (now->kind == GP_YAML_SCALAR && same_scalar(before, now)) return GP_OK;
     }
     gp_yaml_difference difference = {NULL, before, now};
     GP_RETURN_IF_FAILED(gp_copy_text(&difference.path, path, err));

@@ -169,24 +169,24 @@ gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *
 static gp_status copy_node(gp_yaml_document *document, const gp_yaml *node, gp_yaml **out, gp_error *err) {
     gp_yaml *copy = NULL;
     void *children = NULL;
-    bool mapping = node->kind == GP_YAML_MAPPING;
     GP_RETURN_IF_FAILED(gp_yaml_new_node(document, node->kind, node->place, &copy, err));
     copy->text = node->text;
     copy->quoted = node->quoted;
+    if (node->kind == GP_YAML_SEQUENCE) {
+        GP_RETURN_IF_FAILED(gp_yaml_allocate(document, node->count * sizeof *node->items, &children, err));
+        copy->items = children;
+        for (size_t i = 0; i < node->count; i++)
+            GP_RETURN_IF_FAILED(copy_node(document, node->items[i], &copy->items[i], err));
+    } else if (node->kind == GP_YAML_MAPPING) {
+        GP_RETURN_IF_FAILED(gp_yaml_allocate(document, node->count * sizeof *node->pairs, &children, err));
+        copy->pairs = children;
+        for (size_t i = 0; i < node->count; i++) {
+            GP_RETURN_IF_FAILED(copy_node(document, node->pairs[i].key, &copy->pairs[i].key, err));
+            GP_RETURN_IF_FAILED(copy_node(document, node->pairs[i].value, &copy->pairs[i].value, err));
+        }
+    }
     copy->count = node->count;
     *out = copy;
-    if (node->kind == GP_YAML_SCALAR || node->count == 0) return GP_OK;
-    size_t bytes = node->count * (mapping ? sizeof *node->pairs : sizeof *node->items);
-    GP_RETURN_IF_FAILED(gp_yaml_allocate(document, bytes, &children, err));
-    if (mapping)
-        copy->pairs = children;
-    else
-        copy->items = children;
-    for (size_t i = 0; i < node->count; i++) {
-        if (mapping) copy->pairs[i].key = node->pairs[i].key; /* edits never change a key */
-        gp_yaml **slot = mapping ? &copy->pairs[i].value : &copy->items[i];
-        GP_RETURN_IF_FAILED(copy_node(document, mapping ? node->pairs[i].value : node->items[i], slot, err));
-    }
     return GP_OK;
 }
 
@@ -224,4 +224,36 @@ void gp_yaml_remove(gp_yaml_document *document, const char *path) {
         node->count--;
         return;
     }
+}
+
+gp_status gp_yaml_copy_node(const gp_yaml *node, gp_yaml_document **out, gp_error *err) {
+    gp_yaml_document *document = NULL;
+    GP_RETURN_IF_FAILED(gp_yaml_create(node->place.path ? node->place.path : "", &document, err));
+    gp_status status = copy_node(document, node, &document->root, err);
+    if (status != GP_OK) {
+        gp_yaml_destroy(&document);
+        return status;
+    }
+    *out = document;
+    return GP_OK;
+}
+
+gp_status gp_yaml_new_mapping(gp_yaml_document *document, gp_place place, gp_yaml **out, gp_error *err) {
+    return gp_yaml_new_node(document, GP_YAML_MAPPING, place, out, err);
+}
+
+gp_status gp_yaml_set(gp_yaml_document *document, gp_yaml *mapping, const char *key, gp_place place, gp_yaml *value,
+                      gp_error *err) {
+    edit e = {.document = document, .path = key, .place = place, .refusal = GP_CONFIG};
+    gp_yaml *node = NULL, **slot = NULL;
+    for (size_t i = 0; i < mapping->count; i++) {
+        if (strcmp(mapping->pairs[i].key->text, key) != 0) continue;
+        mapping->pairs[i].key->place = place;
+        mapping->pairs[i].value = value;
+        return GP_OK;
+    }
+    GP_RETURN_IF_FAILED(make_key(&e, key, strlen(key), &node, err));
+    GP_RETURN_IF_FAILED(append_slot(&e, mapping, node, &slot, err));
+    *slot = value;
+    return GP_OK;
 }

@@ -121,6 +121,7 @@ static gp_status activation_lower(const gp_layer *layer, gp_lowering *lowering, 
 
 const gp_layer_type gp_leaky_relu_type = {
     .name = "leaky_relu",
+    .main_option = "slope",
     .size = sizeof(activation),
     .inputs_min = 1,
     .inputs_max = 1,
@@ -131,6 +132,7 @@ const gp_layer_type gp_leaky_relu_type = {
 
 const gp_layer_type gp_gelu_type = {
     .name = "gelu",
+    .main_option = "tanh",
     .size = sizeof(activation),
     .inputs_min = 1,
     .inputs_max = 1,

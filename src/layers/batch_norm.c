@@ -227,6 +227,7 @@ static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering 
 
 const gp_layer_type gp_batch_norm_type = {
     .name = "batch_norm",
+    .main_option = "eps",
     .size = sizeof(batch_norm),
     .inputs_min = 1,
     .inputs_max = 1,

@@ -142,6 +142,7 @@ static gp_status conv_lower(const gp_layer *layer, gp_lowering *lowering, gp_err
 
 const gp_layer_type gp_conv_type = {
     .name = "conv",
+    .main_option = "out",
     .size = sizeof(conv),
     .inputs_min = 1,
     .inputs_max = 1,

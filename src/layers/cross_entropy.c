@@ -77,6 +77,7 @@ static gp_status cross_entropy_lower(const gp_layer *layer, gp_lowering *lowerin
 
 const gp_layer_type gp_cross_entropy_type = {
     .name = "cross_entropy",
+    .main_option = "smoothing",
     .size = sizeof(cross_entropy),
     .loss = true,
     .target_dtype = GP_I64,

@@ -63,6 +63,7 @@ static gp_status dropout_lower(const gp_layer *layer, gp_lowering *lowering, gp_
 
 const gp_layer_type gp_dropout_type = {
     .name = "dropout",
+    .main_option = "p",
     .size = sizeof(dropout),
     .inputs_min = 1,
     .inputs_max = 1,

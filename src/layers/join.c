@@ -119,6 +119,7 @@ static gp_status concat_lower(const gp_layer *layer, gp_lowering *lowering, gp_e
 
 const gp_layer_type gp_add_type = {
     .name = "add",
+    .main_option = "from",
     .size = sizeof(join),
     .inputs_min = 2,
     .inputs_max = INT_MAX,
@@ -129,6 +130,7 @@ const gp_layer_type gp_add_type = {
 
 const gp_layer_type gp_concat_type = {
     .name = "concat",
+    .main_option = "from",
     .size = sizeof(join),
     .inputs_min = 2,
     .inputs_max = INT_MAX,

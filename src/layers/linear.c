@@ -108,6 +108,7 @@ static gp_status linear_lower(const gp_layer *layer, gp_lowering *lowering, gp_e
 
 const gp_layer_type gp_linear_type = {
     .name = "linear",
+    .main_option = "out",
     .size = sizeof(linear),
     .inputs_min = 1,
     .inputs_max = 1,

@@ -168,6 +168,7 @@ static gp_status global_avg_pool_lower(const gp_layer *layer, gp_lowering *lower
 
 const gp_layer_type gp_max_pool_type = {
     .name = "max_pool",
+    .main_option = "kernel",
     .size = sizeof(window_pool),
     .inputs_min = 1,
     .inputs_max = 1,
@@ -178,6 +179,7 @@ const gp_layer_type gp_max_pool_type = {
 
 const gp_layer_type gp_avg_pool_type = {
     .name = "avg_pool",
+    .main_option = "kernel",
     .size = sizeof(window_pool),
     .inputs_min = 1,
     .inputs_max = 1,

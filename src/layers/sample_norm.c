@@ -201,6 +201,7 @@ static gp_status sample_norm_lower(const gp_layer *layer, gp_lowering *lowering,
 
 const gp_layer_type gp_instance_norm_type = {
     .name = "instance_norm",
+    .main_option = "eps",
     .size = sizeof(sample_norm),
     .inputs_min = 1,
     .inputs_max = 1,
@@ -212,6 +213,7 @@ const gp_layer_type gp_instance_norm_type = {
 
 const gp_layer_type gp_layer_norm_type = {
     .name = "layer_norm",
+    .main_option = "eps",
     .size = sizeof(sample_norm),
     .inputs_min = 1,
     .inputs_max = 1,
@@ -223,6 +225,7 @@ const gp_layer_type gp_layer_norm_type = {
 
 const gp_layer_type gp_group_norm_type = {
     .name = "group_norm",
+    .main_option = "groups",
     .size = sizeof(sample_norm),
     .inputs_min = 1,
     .inputs_max = 1,

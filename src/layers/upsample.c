@@ -40,6 +40,7 @@ static gp_status upsample_lower(const gp_layer *layer, gp_lowering *lowering, gp
 
 const gp_layer_type gp_upsample_type = {
     .name = "upsample",
+    .main_option = "scale",
     .size = sizeof(upsample),
     .inputs_min = 1,
     .inputs_max = 1,

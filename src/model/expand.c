@@ -7,6 +7,7 @@
 #include "config/read.h"
 #include "layers/layer.h"
 #include "model/builtin.h"
+#include "model/rules.h"
 
 enum { MAX_INPUT_RANK = 3, DEFAULT_CLASSES = 1000 };
 
@@ -44,8 +45,8 @@ static const gp_yaml_pair *find_layers(const gp_yaml *model, const gp_yaml_pair 
 }
 
 gp_status gp_model_check(const gp_yaml *model, gp_error *err) {
-    static const char *const known[] = {"input", "layers", "loss", "resnet", "vgg", NULL};
-    static const char *const later[] = {"rules", "metrics", "unet", "amoebanet_d", "gpt2", NULL};
+    static const char *const known[] = {"input", "layers", "loss", "rules", "resnet", "vgg", NULL};
+    static const char *const later[] = {"metrics", "unet", "amoebanet_d", "gpt2", NULL};
     GP_RETURN_IF_FAILED(gp_read_mapping(model, "model", err));
     GP_RETURN_IF_FAILED(gp_check_keys(model, "model", known, later, err));
     const gp_yaml_pair *layers = find_layers(model, NULL);
@@ -101,7 +102,7 @@ static gp_status make_list(const gp_built_in *model, const gp_choice *choice, gp
 }
 
 gp_status gp_model_layers(const gp_yaml *model, gp_layer_list *out, gp_error *err) {
-    static const char *const beside[] = {"input", "loss", NULL};
+    static const char *const beside[] = {"input", "loss", "rules", NULL};
     const gp_yaml_pair *pair = find_layers(model, NULL);
     const gp_built_in *built_in = gp_built_in_find(pair->key->text);
     gp_layer_list list = {.layers = pair->value};
@@ -122,12 +123,20 @@ void gp_layer_list_fini(gp_layer_list *list) {
     list->layers = NULL;
 }
 
+static void remove_key(gp_yaml *mapping, const char *key) {
+    size_t kept = 0;
+    for (size_t i = 0; i < mapping->count; i++)
+        if (strcmp(mapping->pairs[i].key->text, key) != 0) mapping->pairs[kept++] = mapping->pairs[i];
+    mapping->count = kept;
+}
+
 gp_status gp_model_expand(gp_yaml *model, gp_layer_list *list, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_model_check(model, err));
-    GP_RETURN_IF_FAILED(gp_model_layers(model, list, err));
+    GP_RETURN_IF_FAILED(gp_model_ruled_layers(model, list, err));
     if (!list->made) return GP_OK;
     gp_yaml_pair *pair = &model->pairs[find_layers(model, NULL) - model->pairs];
     pair->key->text = "layers";
     pair->value = gp_yaml_root(list->made);
+    remove_key(model, "rules");
     return GP_OK;
 }

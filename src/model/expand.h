@@ -22,8 +22,9 @@ GP_MUST_USE gp_status gp_model_input(const gp_yaml *model, gp_shape *out, gp_err
 GP_MUST_USE gp_status gp_model_layers(const gp_yaml *model, gp_layer_list *out, gp_error *err);
 void gp_layer_list_fini(gp_layer_list *list);
 
-/* Puts the list in the place of the built-in model, in the tree itself. The tree then borrows from *list, which must
- * live as long and is the caller's to release; a model that is written out stays as it is. */
+/* Puts the list, with the rules resolved, in the place of the built-in model or of the list, in the tree itself, and
+ * takes the rules out of it. The tree then borrows from *list, which must live as long and is the caller's to release.
+ * A model that is written out and has no rules stays as it is. */
 GP_MUST_USE gp_status gp_model_expand(gp_yaml *model, gp_layer_list *list, gp_error *err);
 
 #endif

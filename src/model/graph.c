@@ -8,6 +8,7 @@
 #include "config/read.h"
 #include "model/entries.h"
 #include "model/expand.h"
+#include "model/rules.h"
 
 enum { FIRST_OUTPUT = GP_VALUE_TARGET + 1 };
 
@@ -180,23 +181,28 @@ static gp_status fill_graph(gp_graph *graph, const gp_yaml *model, const gp_entr
     return enter_param_names(graph, err);
 }
 
-gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_error *err) {
-    gp_layer_list list = {0};
+gp_status gp_graph_build_list(const gp_yaml *model, const gp_yaml *layers, gp_graph **out, gp_error *err) {
     gp_entries entries = {0};
     gp_graph *graph = NULL;
-    GP_RETURN_IF_FAILED(gp_model_check(model, err));
-    GP_RETURN_IF_FAILED(gp_model_layers(model, &list, err));
-    gp_status status = gp_entries_read(list.layers, &entries, err);
+    gp_status status = gp_entries_read(layers, &entries, err);
     if (status == GP_OK) status = GP_NEW(&graph, 1, err);
     if (status == GP_OK) status = fill_graph(graph, model, &entries, err);
     gp_entries_fini(&entries);
-    gp_layer_list_fini(&list);
     if (status != GP_OK) {
         gp_graph_destroy(&graph);
         return status;
     }
     *out = graph;
     return GP_OK;
+}
+
+gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_error *err) {
+    gp_layer_list list = {0};
+    GP_RETURN_IF_FAILED(gp_model_check(model, err));
+    GP_RETURN_IF_FAILED(gp_model_ruled_layers(model, &list, err));
+    gp_status status = gp_graph_build_list(model, list.layers, out, err);
+    gp_layer_list_fini(&list);
+    return status;
 }
 
 static void fini_node(gp_node *node) {

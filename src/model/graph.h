@@ -69,6 +69,9 @@ typedef struct gp_graph {
 /* `model` is borrowed for the call; names and places it lent stay valid as long as its document (places). GP_CONFIG
  * with the place of the layer. */
 GP_MUST_USE gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_error *err);
+/* The same of a list of layers in place of the model's own, of a model that has been checked. Its rules are not
+ * looked at. */
+GP_MUST_USE gp_status gp_graph_build_list(const gp_yaml *model, const gp_yaml *layers, gp_graph **out, gp_error *err);
 void gp_graph_destroy(gp_graph **graph);
 
 /* Lets all layers compute in TF32 where a device can; before anything is lowered. */

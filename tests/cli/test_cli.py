@@ -430,13 +430,17 @@ class Config(Group):
     def test_expanded_it_trains_to_the_same_bits(self):
         """As a list of layers, which expands to itself; what was changed by --set is in it."""
         layers = CONFIG[CONFIG.index("  layers"):CONFIG.index("  loss")]
-        for model, count in ((layers, 8), ("  resnet: {depth: 18, classes: 3}\n", 71)):
+        rules = ("  rules: {batch_norm: {init: {weight: 0.5}}, layer1: {freeze: true}, layer1.1.conv2: {freeze: false},\n"
+                 "          '*.bias': {init: 0.25}, 'kind:relu': {checkpoint: false}}\n")
+        resnet = "  resnet: {depth: 18, classes: 3}\n"
+        for model, count in ((layers, 8), (resnet, 71), (resnet + rules, 71)):
             with self.subTest(model=model):
                 self.write("short.yaml", CONFIG.replace(layers, model))
                 expanded = self.expect(["--expand", "--set", "train.steps=3", "short.yaml"], 0).out
                 self.write("long.yaml", expanded)
                 self.expect(["--expand", "long.yaml"], 0, out=expanded)
                 self.assertNotIn("resnet", expanded)
+                self.assertNotIn("rules", expanded)
                 self.assertEqual(self.expect(["--plan", "long.yaml"], 0).out,
                                  self.expect(["--plan", "--set", "train.steps=3", "short.yaml"], 0).out)
                 runs = [self.path("%s%d" % (name, count)) for name in ("short", "long")]
@@ -445,6 +449,10 @@ class Config(Group):
                     self.assertEqual(read_lines(run)[0]["layers"], count)
                 self.assertEqual(*map(results, runs))
                 self.assertEqual(*map(read_model, runs))
+                if "rules" in model:
+                    again = self.path("again")
+                    self.expect(["-q", "-o", again, os.path.join(runs[0], "config.yaml")], 0)
+                    self.assertEqual(read_model(runs[0]), read_model(again))
 
     def test_set_changes_the_configuration(self):
         folder = self.train("--set", "train.steps=3", "--set", "optimizer.sgd.lr=0.125", "--set", "data.batch=8",

@@ -163,6 +163,35 @@ static void assert_compared(const char *a, const char *b, bool same) {
     gp_yaml_destroy(&second);
 }
 
+/* Later rules beat earlier ones; the options of one rule, and every other mapping, have no order. */
+static void only_rules_have_an_order(void **state) {
+    (void)state;
+    static const struct {
+        const char *before, *now, *path;
+    } cases[] = {
+        {"model: {rules: {a: {x: 1}, b: {y: 2}}}\n", "model: {rules: {b: {y: 2}, a: {x: 1}}}\n", "model.rules"},
+        {"model: {rules: {a: {x: 1}, b: {y: 2}}}\n", "model: {rules: {a: {x: 1}, b: {y: 2}}}\n", NULL},
+        {"model: {rules: {a: {x: 1, y: 2}}}\n", "model: {rules: {a: {y: 2, x: 1}}}\n", NULL},
+        {"model: {rules: {a: {x: 1}}}\n", "model: {rules: {a: {x: 2}}}\n", "model.rules.a.x"},
+        {"model: {rules: {a: {x: 1}}}\n", "model: {rules: {a: {x: 1}, b: {}}}\n", "model.rules.b"},
+        {"model: {a: 1, b: 2}\n", "model: {b: 2, a: 1}\n", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        gp_yaml_difference difference;
+        gp_yaml_document *first = parse(cases[i].before), *second = parse(cases[i].now);
+        assert_int_equal(
+            gp_yaml_find_difference(gp_yaml_root(first), gp_yaml_root(second), ignores_nothing, &difference, &err),
+            GP_OK);
+        if (cases[i].path)
+            assert_string_equal(difference.path ? difference.path : "nothing", cases[i].path);
+        else
+            assert_null(difference.path);
+        free(difference.path);
+        gp_yaml_destroy(&first);
+        gp_yaml_destroy(&second);
+    }
+}
+
 static void numbers_are_compared_by_value(void **state) {
     (void)state;
     assert_compared("0.10", "0.1", true);
@@ -603,6 +632,7 @@ int main(void) {
         cmocka_unit_test(tells_quoted_from_plain),
         cmocka_unit_test(reads_what_windows_writes),
         cmocka_unit_test(has_no_root_where_empty),
+        cmocka_unit_test(only_rules_have_an_order),
         cmocka_unit_test(numbers_are_compared_by_value),
         cmocka_unit_test(copies_what_an_alias_names),
         cmocka_unit_test(holds_its_bounds),
