@@ -57,6 +57,19 @@ static bool is_short_misspelling(const char *typed, const char *name) {
     return typed[0] == name[0] || (typed[0] == name[1] && typed[1] == name[0]);
 }
 
+/* The only name that begins so: "norm" is "normal". */
+static const char *find_beginning(const char *folded, const char *const *known) {
+    enum { LEAST = 3 };
+    char other[LONGEST + 1];
+    const char *found = NULL;
+    for (size_t i = 0; known[i] && strlen(folded) >= LEAST; i++) {
+        if (!fold(known[i], other) || strncmp(other, folded, strlen(folded)) != 0) continue;
+        if (found) return NULL;
+        found = known[i];
+    }
+    return found;
+}
+
 bool gp_same_name(const char *a, const char *b) {
     char folded[LONGEST + 1], other[LONGEST + 1];
     return fold(a, folded) && fold(b, other) && folded[0] && strcmp(folded, other) == 0;
@@ -87,7 +100,7 @@ const char *gp_nearest_name(const char *name, const char *const *known) {
         least = distance;
         nearest = known[i];
     }
-    return nearest;
+    return nearest ? nearest : find_beginning(folded, known);
 }
 
 int gp_index_of(const char *name, const char *const *names) {

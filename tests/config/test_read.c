@@ -378,7 +378,7 @@ static void advises_where_there_is_no_equal(void **state) {
         {"softmax", layers, "; cross_entropy includes the softmax: let the last layer give logits"},
         {"mul", layers, ""},
         {"abs", layers, ""},
-        {"max", layers, ""},
+        {"max", layers, "; did you mean max_pool?"},
         {"rleu", layers, "; did you mean relu?"},
         {"droput", layers, "; did you mean dropout?"},
         {"rmsprop", optimizers, optimizers_text},
