@@ -2,9 +2,12 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/finite.h"
 #include "base/memory.h"
 #include "data/convert.h"
 #include "data/source.h"
@@ -253,4 +256,103 @@ gp_status gp_dataset_read(const gp_dataset *dataset, gp_sample_key key, void *sc
     GP_RETURN_IF_FAILED(read_input(dataset, place, key, scratch, input, err));
     if (dataset->spec.target_dtype == GP_I64) return read_classes(dataset, place, target, counts, err);
     return read_numbers(dataset, place, scratch, target, counts, err);
+}
+
+/* ---- what is not finite ------------------------------------------------------------------------------------------ */
+
+/* "x[17, 0, 2]": where element `element` of a sample is in its tensor. */
+static void write_index(FILE *out, const char *tensor, int64_t sample, gp_shape shape, int64_t element) {
+    int64_t index[GP_MAX_RANK];
+    for (int d = shape.rank - 1; d >= 0; d--) {
+        index[d] = element % shape.dim[d];
+        element /= shape.dim[d];
+    }
+    fprintf(out, "%s[%" PRId64, tensor, sample);
+    for (int d = 0; d < shape.rank; d++) fprintf(out, ", %" PRId64, index[d]);
+    fputs("]", out);
+}
+
+static void write_place(FILE *out, const gp_dataset *self, bool target, int64_t sample, int64_t element,
+                        const gp_element_place *place) {
+    gp_shape shape = target ? self->source->target : self->source->input;
+    const char *which = target ? "a target" : "an input";
+    fprintf(out, "sample %" PRId64 " of %s: ", sample, place->path);
+    write_index(out, place->tensor ? place->tensor : target ? "labels" : "images", sample, shape, element);
+    if (isfinite(place->value))
+        fprintf(out, " is %g, at byte %" PRIu64 "%s", place->value, place->offset,
+                place->inflated ? " (inflated)" : "");
+    else
+        fprintf(out, " is %s, at byte %" PRIu64 "%s", gp_finite_name(gp_finite_of(place->value)), place->offset,
+                place->inflated ? " (inflated)" : "");
+    if (!isfinite(place->value)) return;
+    if (self->source->dtype == GP_U8 && !target)
+        fputs(", and mean and std make it infinite", out);
+    else
+        fprintf(out, ", and F32 cannot hold %s so large", which);
+}
+
+/* The first element, in the file's order, that is not finite for the model; −1: none. `raw`: as the source gives it. */
+static int64_t find_flaw(const gp_dataset *self, bool target, const void *raw) {
+    gp_dtype dtype = target ? GP_F32 : self->source->dtype;
+    bool narrow = self->transforms || self->spec.input_dtype == GP_F32;
+    int64_t count = target ? self->target.elements : self->picture.elements;
+    for (int64_t i = 0; i < count; i++) {
+        double value = dtype == GP_U8    ? self->byte_value[((const unsigned char *)raw)[i]]
+                       : dtype == GP_F32 ? (double)((const float *)raw)[i]
+                                         : ((const double *)raw)[i];
+        if (!isfinite(value) || (narrow && !isfinite((float)value))) return i;
+    }
+    return -1;
+}
+
+static gp_status explain_file(const gp_dataset *self, bool target, int64_t sample, int64_t element, FILE *out,
+                              gp_error *err) {
+    gp_element_place place = {.path = target ? self->source->target_path : self->source->input_path};
+    if (!self->source->class->locate) {
+        fprintf(out, "sample %" PRId64 " of %s", sample, place.path);
+        return GP_OK;
+    }
+    GP_RETURN_IF_FAILED(self->source->class->locate(self->source, target, sample, element, &place, err));
+    write_place(out, self, target, sample, element, &place);
+    return GP_OK;
+}
+
+static void explain_transforms(const gp_dataset *self, gp_sample_key key, int64_t sample, char *scratch, FILE *out) {
+    float *from = (float *)(void *)(scratch + self->raw_bytes);
+    float *to = (float *)(void *)(scratch + self->raw_bytes + self->buffer_bytes);
+    gp_transform_kind kind;
+    gp_convert(self->picture, self->source->dtype, scratch, self->byte_value, GP_F32, from);
+    if (gp_transforms_blame(self->transforms, key.seed, key.epoch, sample, from, to, &kind))
+        fprintf(out, "sample %" PRId64 " of %s is finite, but the transform %s makes it infinite", sample,
+                self->source->input_path, gp_transform_name(kind));
+}
+
+static gp_status explain(const gp_dataset *self, gp_sample_key key, bool target, char *scratch, FILE *out,
+                         gp_error *err) {
+    int64_t sample = self->first + key.index;
+    const gp_source_class *class = self->source->class;
+    if (target && (!self->source->has_target || self->spec.target_dtype != GP_F32)) return GP_OK;
+    GP_RETURN_IF_FAILED(target ? class->targets(self->source, sample, 1, scratch, err)
+                               : class->input(self->source, sample, scratch, err));
+    int64_t element = find_flaw(self, target, scratch);
+    if (element >= 0) return explain_file(self, target, sample, element, out, err);
+    if (!target && self->transforms) explain_transforms(self, key, sample, scratch, out);
+    return GP_OK;
+}
+
+gp_status gp_dataset_explain(const gp_dataset *dataset, gp_sample_key key, bool target, char text[GP_FLAW_TEXT],
+                             gp_error *err) {
+    char *scratch = NULL;
+    GP_RETURN_IF_FAILED(gp_new_array((void **)&scratch, gp_dataset_scratch(dataset), 1, err));
+    text[0] = '\0';
+    FILE *out = fmemopen(text, GP_FLAW_TEXT, "w");
+    gp_status status = GP_OK;
+    if (!out)
+        status = gp_fail(err, GP_MEMORY, "out of memory: what is not finite in the data");
+    else
+        status = explain(dataset, key, target, scratch, out, err);
+    if (out) fclose(out);
+    text[GP_FLAW_TEXT - 1] = '\0';
+    free(scratch);
+    return status;
 }

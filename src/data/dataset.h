@@ -56,4 +56,10 @@ size_t gp_dataset_held(const gp_dataset *dataset);
 GP_MUST_USE gp_status gp_dataset_read(const gp_dataset *dataset, gp_sample_key key, void *scratch, void *input,
                                       void *target, int64_t *counts, gp_error *err);
 
+/* Why a sample's input or target, read for `key`, is not finite: "sample 17 of FILE: x[17, 0, 2] is nan, at byte 4428".
+ * Samples count from 0, as the file has them. "" if it is finite. Reads the sample again. Any thread. */
+enum { GP_FLAW_TEXT = 640 };
+GP_MUST_USE gp_status gp_dataset_explain(const gp_dataset *dataset, gp_sample_key key, bool target,
+                                         char out[GP_FLAW_TEXT], gp_error *err);
+
 #endif

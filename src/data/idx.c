@@ -274,7 +274,19 @@ static void close_source(gp_source *source) {
     free(self);
 }
 
-static const gp_source_class idx_class = {read_image, read_labels, close_source};
+static gp_status locate(const gp_source *source, bool target, int64_t index, int64_t element, gp_element_place *out,
+                        gp_error *err) {
+    const idx_source *self = (const idx_source *)source;
+    const idx_file *idx = target ? &self->labels : &self->images;
+    uint64_t from = (uint64_t)index * (target ? 1 : self->image_bytes) + (uint64_t)element;
+    unsigned char byte = 0;
+    GP_RETURN_IF_FAILED(read_elements(idx, from, 1, &byte, err));
+    *out = (gp_element_place){
+        .path = idx->file.path, .offset = idx->header_bytes + from, .inflated = idx->gzipped, .value = byte};
+    return GP_OK;
+}
+
+static const gp_source_class idx_class = {read_image, read_labels, locate, close_source};
 
 static gp_status check_pair(const idx_file *images, const idx_file *labels, gp_error *err) {
     if (images->rank < 2)

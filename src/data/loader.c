@@ -517,3 +517,22 @@ gp_status gp_loader_take(gp_loader *loader, const gp_batch **out, gp_error *err)
     if (status == GP_OK) *out = batch;
     return status;
 }
+
+gp_status gp_loader_explain(const gp_loader *loader, const gp_batch *batch, bool target, char text[GP_FLAW_TEXT],
+                            gp_error *err) {
+    const gp_loader_options *options = &loader->options;
+    int64_t *order = NULL, first = batch->index * options->batch;
+    gp_status status = GP_OK;
+    text[0] = '\0';
+    if (options->shuffle) {
+        GP_RETURN_IF_FAILED(GP_NEW(&order, loader->count, err));
+        gp_loader_order(options->seed, batch->epoch, loader->count, order);
+    }
+    for (int64_t i = 0; i < batch->samples && status == GP_OK && !text[0]; i++) {
+        gp_sample_key key = {
+            .index = order ? order[first + i] : first + i, .epoch = batch->epoch, .seed = options->seed};
+        status = gp_dataset_explain(loader->dataset, key, target, text, err);
+    }
+    free(order);
+    return status;
+}

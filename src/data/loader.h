@@ -90,6 +90,10 @@ void gp_loader_destroy(gp_loader **loader);
 /* Begins again with the first mini-batch. For a loader that rests, or whose last mini-batch was taken (a take gave
  * NULL); GP_INTERNAL for any other. The consumer's thread. */
 GP_MUST_USE gp_status gp_loader_restart(gp_loader *loader, gp_error *err);
+/* The first sample of a mini-batch whose input or target is not finite, and why: gp_dataset_explain's text; "": none.
+ * `batch` was taken from this loader; its samples are read again. The consumer's thread. */
+GP_MUST_USE gp_status gp_loader_explain(const gp_loader *loader, const gp_batch *batch, bool target,
+                                        char text[GP_FLAW_TEXT], gp_error *err);
 /* Whether the next take returns at once. */
 bool gp_loader_ready(gp_loader *loader);
 /* Switches the recording of spans on or off; it begins in the state that the options give. A thread that has recorded

@@ -44,6 +44,8 @@ size_t gp_safetensors_count(const gp_safetensors *file);
 /* In the order of the data. */
 const gp_safetensor *gp_safetensors_at(const gp_safetensors *file, size_t index);
 const gp_safetensor *gp_safetensors_find(const gp_safetensors *file, const char *name); /* NULL where there is none */
+/* Where a tensor's data begin, in bytes from the beginning of the file. */
+uint64_t gp_safetensors_offset(const gp_safetensors *file, const gp_safetensor *tensor);
 /* Bytes [from, from+bytes) of a tensor's data into `to`. */
 GP_MUST_USE gp_status gp_safetensors_read(const gp_safetensors *file, const gp_safetensor *tensor, uint64_t from,
                                           size_t bytes, void *to, gp_error *err);

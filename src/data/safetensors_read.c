@@ -410,6 +410,10 @@ const gp_safetensor *gp_safetensors_find(const gp_safetensors *file, const char 
     return found ? *found : NULL;
 }
 
+uint64_t gp_safetensors_offset(const gp_safetensors *file, const gp_safetensor *tensor) {
+    return LENGTH_BYTES + file->header_bytes + tensor->begin;
+}
+
 gp_status gp_safetensors_read(const gp_safetensors *file, const gp_safetensor *tensor, uint64_t from, size_t bytes,
                               void *to, gp_error *err) {
     uint64_t size = tensor->end - tensor->begin;
@@ -417,7 +421,7 @@ gp_status gp_safetensors_read(const gp_safetensors *file, const gp_safetensor *t
         return FAIL_TENSOR(file, err, tensor, "%zu bytes from %" PRIu64 " on lie outside of its %" PRIu64, bytes, from,
                            size);
     }
-    return gp_data_file_read(&file->file, LENGTH_BYTES + file->header_bytes + tensor->begin + from, bytes, to, err);
+    return gp_data_file_read(&file->file, gp_safetensors_offset(file, tensor) + from, bytes, to, err);
 }
 
 const char *gp_safetensors_metadata(const gp_safetensors *file, const char *key) {

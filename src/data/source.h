@@ -16,12 +16,25 @@
 
 typedef struct gp_source gp_source;
 
+/* Where one element stands in the source's files. */
+typedef struct gp_element_place {
+    const char *path;   /* owned by the source */
+    const char *tensor; /* "x"; NULL: the file has no names */
+    uint64_t offset;    /* bytes from the beginning of the file */
+    bool inflated;      /* `offset` counts inflated bytes */
+    double value;       /* as the file has it */
+} gp_element_place;
+
 typedef struct gp_source_class {
     /* The elements of sample `index`, of the source's dtype, in the file's order. */
     gp_status (*input)(const gp_source *source, int64_t index, void *to, gp_error *err);
     /* The targets of samples [first, first+samples), each with as many as `target` has elements, of target_dtype and in
      * the file's order. Not called where has_target is false. */
     gp_status (*targets)(const gp_source *source, int64_t first, int64_t samples, void *to, gp_error *err);
+    /* The place of one element of sample `index`, counted in the file's order, of its input or its target. NULL: the
+     * source has no file. */
+    gp_status (*locate)(const gp_source *source, bool target, int64_t index, int64_t element, gp_element_place *out,
+                        gp_error *err);
     void (*close)(gp_source *source);
 } gp_source_class;
 

@@ -77,7 +77,7 @@ static void close_source(gp_source *source) {
     free(self);
 }
 
-static const gp_source_class synthetic_class = {generate_input, generate_targets, close_source};
+static const gp_source_class synthetic_class = {generate_input, generate_targets, NULL, close_source};
 
 gp_status gp_synthetic_open(int64_t samples, uint64_t seed, const gp_sample_spec *spec, gp_source **out,
                             gp_error *err) {

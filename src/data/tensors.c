@@ -110,6 +110,45 @@ static gp_status read_targets(const gp_source *source, int64_t first, int64_t sa
     return read_elements(self, self->y, self->y_element, first * self->y_count, samples * self->y_count, to, err);
 }
 
+/* One element as the file has it: an F64 may be too large for the program. */
+static double value_of(const element *type, const void *bytes) {
+    double wide;
+    float narrow;
+    int64_t whole;
+    if (strcmp(type->name, "F64") == 0) {
+        memcpy(&wide, bytes, sizeof wide);
+        return wide;
+    }
+    if (type->becomes == GP_U8) return *(const unsigned char *)bytes;
+    if (type->becomes == GP_I64) {
+        if (!type->convert)
+            memcpy(&whole, bytes, sizeof whole);
+        else
+            type->convert(bytes, 1, &whole);
+        return (double)whole;
+    }
+    if (!type->convert)
+        memcpy(&narrow, bytes, sizeof narrow);
+    else
+        type->convert(bytes, 1, &narrow);
+    return narrow;
+}
+
+static gp_status locate(const gp_source *source, bool target, int64_t index, int64_t element_index,
+                        gp_element_place *out, gp_error *err) {
+    const tensors_source *self = (const tensors_source *)source;
+    const gp_safetensor *tensor = target ? self->y : self->x;
+    const element *type = target ? self->y_element : self->x_element;
+    uint64_t from = (uint64_t)(index * (target ? self->y_count : self->x_count) + element_index) * type->bytes;
+    double bytes = 0; /* aligned for every type */
+    GP_RETURN_IF_FAILED(gp_safetensors_read(self->file, tensor, from, type->bytes, &bytes, err));
+    *out = (gp_element_place){.path = self->path,
+                              .tensor = tensor->name,
+                              .offset = gp_safetensors_offset(self->file, tensor) + from,
+                              .value = value_of(type, &bytes)};
+    return GP_OK;
+}
+
 static void close_source(gp_source *source) {
     tensors_source *self = (tensors_source *)source;
     gp_safetensors_close(&self->file);
@@ -117,7 +156,7 @@ static void close_source(gp_source *source) {
     free(self);
 }
 
-static const gp_source_class tensors_class = {read_input, read_targets, close_source};
+static const gp_source_class tensors_class = {read_input, read_targets, locate, close_source};
 
 static gp_status find_tensor(const tensors_source *self, const char *name, const gp_safetensor **out, gp_error *err) {
     const gp_safetensor *tensor = gp_safetensors_find(self->file, name);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/finite.h"
 #include "base/memory.h"
 #include "base/philox.h"
 
@@ -295,15 +296,35 @@ static float *apply(const step *of, const source *random, float *from, float *to
                                                          : flip_horizontally(of, from, to);
 }
 
-float *gp_transforms_apply(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
-                           float *to) {
-    source random = {.seed = seed, .epoch = (uint32_t)epoch, .sample = (uint64_t)sample};
+/* `blamed` may be NULL; else it gets the first step whose result is not finite, at which this ends. */
+static float *apply_steps(const gp_transforms *transforms, source random, float *from, float *to, const step **blamed) {
     for (int i = 0; i < transforms->count; i++) {
+        const step *its = &transforms->steps[i];
         random.transform = (unsigned)i;
-        float *result = apply(&transforms->steps[i], &random, from, to);
-        if (result == from) continue;
-        to = from;
-        from = result;
+        float *result = apply(its, &random, from, to);
+        if (result != from) {
+            to = from;
+            from = result;
+        }
+        if (blamed && gp_nonfinite_find(GP_F32, from, its->out.height * its->out.width * its->out.channels).count > 0) {
+            *blamed = its;
+            break;
+        }
     }
     return from;
+}
+
+float *gp_transforms_apply(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
+                           float *to) {
+    const source random = {.seed = seed, .epoch = (uint32_t)epoch, .sample = (uint64_t)sample};
+    return apply_steps(transforms, random, from, to, NULL);
+}
+
+bool gp_transforms_blame(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
+                         float *to, gp_transform_kind *out) {
+    const source random = {.seed = seed, .epoch = (uint32_t)epoch, .sample = (uint64_t)sample};
+    const step *blamed = NULL;
+    (void)apply_steps(transforms, random, from, to, &blamed);
+    if (blamed) *out = blamed->kind;
+    return blamed != NULL;
 }

@@ -7,6 +7,7 @@
 #ifndef GP_DATA_TRANSFORM_H
 #define GP_DATA_TRANSFORM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/shape.h"
@@ -28,5 +29,8 @@ size_t gp_transforms_elements(const gp_transforms *transforms);
  * place in the data file, so that a sample meets the same fate whatever `take` leaves. */
 float *gp_transforms_apply(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
                            float *to);
+/* The same; *out: the first transform whose result is not finite. False: all results are. */
+bool gp_transforms_blame(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
+                         float *to, gp_transform_kind *out);
 
 #endif

@@ -11,8 +11,8 @@
 
 typedef struct gp_first_step gp_first_step;
 
-/* `patience`: seconds before the first line; 0: 3 on a terminal, else 10. Borrows the session until the end. NULL if `to` is NULL, or if there
- * is no memory or thread for it: then nothing is said. */
+/* `patience`: seconds before the first line; 0: 3 on a terminal, else 10. Borrows the session until the end. NULL if
+ * `to` is NULL, or if there is no memory or thread for it: then nothing is said. */
 gp_first_step *gp_first_step_watch(const gp_session *session, FILE *to, double patience);
 /* What the program does from now on. `watch` may be NULL. */
 void gp_first_step_waits(gp_first_step *watch);

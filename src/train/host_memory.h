@@ -26,7 +26,7 @@ typedef struct gp_session gp_session; /* train/session.h */
     X(STATE, "copy of the run's state, for its files", "state_copy")                                                   \
     X(PREDICTION, "predictions of a mini-batch", "prediction")                                                         \
     X(PARAMETER, "largest parameter, while it is loaded", "parameter")                                                 \
-    X(RECORDS, "records for the report and timeline", "records")                                                      \
+    X(RECORDS, "records for the report and timeline", "records")                                                       \
     X(RUN, "signals and events between workers", "signals")                                                            \
     X(PINNED, "pinned for GPUs, est.", "pinned")                                                                       \
     X(LIBRARIES, "kernels that libraries make, est.", "libraries")                                                     \

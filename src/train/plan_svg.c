@@ -17,6 +17,7 @@ enum {
     TOP = 84,
     MOST_LANES = 64,  /* more workers: every so many-th */
     ROOMY_LANES = 16, /* up to so many are high */
+    SMALL_WIDTH = 6,  /* of a small letter, at most */
     MOST_MARKS = 6000 /* instructions: of more, shares of the time are drawn */
 };
 
@@ -230,12 +231,17 @@ static void draw_axis(const painter *p, double height) {
     step *= rough / step > 5 ? 10 : rough / step > 2 ? 5 : rough / step > 1 ? 2 : 1;
     for (int i = 0; i * step <= p->play->length; i++) {
         double at = i * step;
-        char text[GP_REPORT_NUMBER];
+        char buffer[GP_REPORT_NUMBER];
+        const char *text = at > 0 ? gp_report_seconds(buffer, at) : "0";
+        bool fits = x_of(p, at) + 3 + SMALL_WIDTH * (double)strlen(text) <= WIDTH;
         fprintf(p->out,
-                "<path class=\"axis\" d=\"M%.2f %dV%.1f\"/><text class=\"small\" x=\"%.2f\" y=\"%d\">%s</text>\n",
-                x_of(p, at), TOP - 12, height, x_of(p, at) + 3, TOP - 8, at > 0 ? gp_report_seconds(text, at) : "0");
+                "<path class=\"axis\" d=\"M%.2f %dV%.1f\"/><text class=\"small\" x=\"%.2f\" y=\"%d\"%s>%s</text>\n",
+                x_of(p, at), TOP - 12, height, x_of(p, at) + (fits ? 3 : -3), TOP - 8,
+                fits ? "" : " text-anchor=\"end\"", text);
     }
 }
+
+static const char later_stage[] = "paler: a worker's later stage";
 
 static void draw_legend(const painter *p) {
     bool there[MARKS] = {false};
@@ -251,6 +257,13 @@ static void draw_legend(const painter *p) {
                 k == MARK_COPY ? 50 : 44, k == MARK_COPY ? 4 : 12);
         fprintf(p->out, "<text x=\"%.0f\" y=\"54\">%s</text>\n", x + 16, legends[k]);
         x += 34 + 6.6 * (double)strlen(legends[k]);
+    }
+    if (p->each && p->plan->stages->count > p->plan->workers) {
+        fprintf(p->out,
+                "<rect class=\"f\" x=\"%.0f\" y=\"44\" width=\"12\" height=\"12\" fill-opacity=\"0.60\"/>"
+                "<text x=\"%.0f\" y=\"54\">%s</text>\n",
+                x, x + 16, later_stage);
+        x += 34 + 6.6 * (double)strlen(later_stage);
     }
     fprintf(p->out,
             "<rect class=\"mem\" x=\"%.0f\" y=\"44\" width=\"12\" height=\"12\"/>"

@@ -12,6 +12,7 @@
 #include "base/finite.h"
 #include "base/memory.h"
 #include "base/printable.h"
+#include "train/plan_report.h"
 #include "train/precision.h"
 #include "train/processors.h"
 
@@ -59,6 +60,8 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     progress->printed = progress->began;
     if (verbosity == GP_QUIET) return;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
+    /* A mini-batch of fewer samples has fewer micro-batches than the configuration allows. */
+    int micro_batches = session->plan->minis[gp_plan_report_mini(session->plan)].pieces;
     size_t arena = 0;
     char bytes[32], checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     for (int w = 0; w < session->plan->workers; w++)
@@ -67,9 +70,9 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
            gp_graph_param_elements(session->graph), pipeline->stages, pipeline->stages == 1 ? "" : "s");
     for (int s = 0; s < pipeline->stages && s < 16; s++) printf("%s%" PRId64, s ? ", " : "", session->layers[s]);
     printf("%s], schedule %s, %d micro-batch%s, checkpoint %s; at most %s per %s\n", pipeline->stages > 16 ? ", …" : "",
-           gp_schedule_kind_name(pipeline->schedule.kind), pipeline->micro_batches,
-           pipeline->micro_batches == 1 ? "" : "es", gp_plan_checkpoint_text(checkpoint, session->plan),
-           gp_bytes_text(bytes, arena), pipeline->stages == pipeline->device_count ? "stage" : "worker");
+           gp_schedule_kind_name(pipeline->schedule.kind), micro_batches, micro_batches == 1 ? "" : "es",
+           gp_plan_checkpoint_text(checkpoint, session->plan), gp_bytes_text(bytes, arena),
+           pipeline->stages == pipeline->device_count ? "stage" : "worker");
     print_source(session);
     gp_precision_advise(session, false, stdout);
     if (verbosity != GP_VERBOSE) gp_processors_warn(session->plan, false, stdout); /* else the plan says it */

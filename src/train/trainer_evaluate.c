@@ -9,10 +9,10 @@
 #include "train/trainer_internal.h"
 
 typedef struct evaluation {
-    double data_seconds;          /* that it waited for data */
-    double loss, accuracy;        /* means over the targets that count; accuracy NaN: the loss has none */
-    bool whole;                   /* the run was not asked to end within it */
-    char origin[GP_FINDING_TEXT]; /* the first tensor that was not finite; "": none was found */
+    double data_seconds;         /* that it waited for data */
+    double loss, accuracy;       /* means over the targets that count; accuracy NaN: the loss has none */
+    bool whole;                  /* the run was not asked to end within it */
+    char origin[GP_ORIGIN_TEXT]; /* the first tensor that was not finite; "": none was found */
 } evaluation;
 
 /* A second pass of the first mini-batch whose loss is not finite says where that began. */
@@ -22,7 +22,7 @@ static gp_status find_origin(gp_trainer *t, const gp_batch *batch, const gp_step
     int mini;
     GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, false, batch->samples, &mini, err));
     GP_RETURN_IF_FAILED(gp_run_diagnose(t->run, mini, input, &finding, err));
-    if (finding.found) gp_finding_text(out->origin, t->session->plan, mini, &finding);
+    gp_trainer_origin(out->origin, t, t->evaluation, batch, mini, &finding);
     return GP_OK;
 }
 

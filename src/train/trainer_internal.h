@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "data/loader.h"
+#include "pipeline/diagnose.h"
 #include "train/account.h"
 #include "train/rate.h"
 #include "train/saver.h"
@@ -63,6 +64,11 @@ GP_MUST_USE gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, boo
 
 /* The next mini-batch of a loader; blocks until it is read. Sets data_seconds, and tells the timeline. */
 GP_MUST_USE gp_status gp_trainer_take(gp_trainer *t, gp_loader *loader, const gp_batch **out, gp_error *err);
+/* What a second pass of a mini-batch found, as a text: the tensor; if it is of the data, the sample and where that
+ * stands in its file. "" if nothing was found. */
+enum { GP_ORIGIN_TEXT = GP_FINDING_TEXT + GP_FLAW_TEXT };
+const char *gp_trainer_origin(char buffer[GP_ORIGIN_TEXT], const gp_trainer *t, const gp_loader *loader,
+                              const gp_batch *batch, int mini, const gp_finding *finding);
 
 /* Runs a step, or begins it and ends the one before. */
 GP_MUST_USE gp_status gp_trainer_step(gp_trainer *t, const gp_batch *batch, gp_error *err);

@@ -3,6 +3,8 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "pipeline/diagnose.h"
 #include "train/norms.h"
@@ -29,16 +31,31 @@ static gp_status drop_step(gp_trainer *t, gp_error *err) {
     return gp_run_end(t->run, &ignored, err);
 }
 
+const char *gp_trainer_origin(char buffer[GP_ORIGIN_TEXT], const gp_trainer *t, const gp_loader *loader,
+                              const gp_batch *batch, int mini, const gp_finding *finding) {
+    char flaw[GP_FLAW_TEXT] = "";
+    gp_error ignored = {0};
+    buffer[0] = '\0';
+    if (!finding->found) return buffer;
+    gp_finding_text(buffer, t->session->plan, mini, finding);
+    if (finding->role.role != GP_ROLE_INPUT) return buffer; /* only values of the data are looked at as inputs */
+    bool target = finding->role.index == GP_VALUE_TARGET;
+    if (gp_loader_explain(loader, batch, target, flaw, &ignored) != GP_OK || !flaw[0]) return buffer;
+    size_t used = strlen(buffer);
+    snprintf(buffer + used, GP_ORIGIN_TEXT - used, "; %s", flaw);
+    return buffer;
+}
+
 /* The sentence goes on with the tensor where it began, which a second pass names. */
 static gp_status refuse_step(gp_trainer *t, const gp_trainer_work *work, const gp_step_record *record, gp_error *err) {
     bool loss = !isfinite(record->loss);
     gp_finding finding = {0};
     gp_error failure = {0};
     gp_status second = GP_OK;
-    char text[GP_FINDING_TEXT] = "";
+    char text[GP_ORIGIN_TEXT] = "";
     if (t->under_way.step > 0) second = drop_step(t, &failure);
     if (second == GP_OK) second = gp_run_diagnose(t->run, work->mini, &work->input, &finding, &failure);
-    if (second == GP_OK && finding.found) gp_finding_text(text, t->session->plan, work->mini, &finding);
+    if (second == GP_OK) gp_trainer_origin(text, t, t->training, &work->batch, work->mini, &finding);
     bool data = finding.found && finding.role.role == GP_ROLE_INPUT;
     return gp_fail(err, GP_NUMERIC,
                    "step %" PRId64 ": the %s is %s: the update was not applied, and the run stops%s%s%s", record->step,

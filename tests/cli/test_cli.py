@@ -455,6 +455,20 @@ class Config(Group):
                     self.expect(["-q", "-o", again, os.path.join(runs[0], "config.yaml")], 0)
                     self.assertEqual(read_model(runs[0]), read_model(again))
 
+    def test_the_micro_batches_that_run_are_printed(self):
+        """A mini-batch has no more of them than samples."""
+        out = self.expect(["-o", self.path("many"), "--set", "pipeline.micro_batches=100", "--set", "data.batch=8",
+                           "--set", "train.steps=1", "c.yaml"], 0).out
+        self.assertIn(", 8 micro-batches, ", out)
+
+    def test_the_place_is_that_of_the_override(self):
+        """Of a value that --set replaced, messages name the --set, not the file that had another value there."""
+        for assignment, status, sentence in (
+            ("data.train.tensors=missing", 1, "missing: cannot be opened: No such file or directory"),
+            ("model.layers.0.conv=2", 2, "conv: kernel is missing: conv: {out: 16, kernel: 3}"),
+        ):
+            self.expect(["--plan", "--set", assignment, "c.yaml"], status, f"gpipe-train: --set {assignment}: {sentence}\n")
+
     def test_set_changes_the_configuration(self):
         folder = self.train("--set", "train.steps=3", "--set", "optimizer.sgd.lr=0.125", "--set", "data.batch=8",
                             "--set", "train.steps=2", "--set", "pipeline={devices: [cpu, cpu, cpu]}")

@@ -13,7 +13,7 @@ import xml.etree.ElementTree
 
 PROGRAM = None
 SVG = "{http://www.w3.org/2000/svg}"
-LEFT, RIGHT = 116, 1184
+LEFT, RIGHT, WIDTH = 116, 1184, 1200
 
 CONFIG = """
 model:
@@ -92,6 +92,27 @@ class Picture(unittest.TestCase):
             tops = [float(y) for y in re.findall("V([0-9.]+)", alive)]
             self.assertGreaterEqual(min(tops), line - 0.06)
             self.assertLess(min(tops), max(tops))
+
+    def test_no_label_is_cut_off(self):
+        """Letters of 10 pixels are at most 6 wide; the last label of the axis ends before its line, not after it."""
+        for micro_batches in range(1, 9):
+            root = self.draw(workers=2, micro_batches=micro_batches)
+            labels = [text for text in root.iter(SVG + "text") if text.get("y") == "76"]
+            self.assertGreaterEqual(len(labels), 2)
+            for label in labels:
+                x, width = float(label.get("x")), 6 * len(label.text)
+                first, last = (x - width, x) if label.get("text-anchor") == "end" else (x, x + width)
+                self.assertTrue(0 <= first and last <= WIDTH, (micro_batches, label.text, x))
+
+    def test_the_legend_has_the_paler_shade(self):
+        for schedule, paler in [("gpipe", False), ("{interleaved: {chunks: 2}}", True), ("zb_v", True)]:
+            root = self.draw(workers=2, micro_batches=4, schedule=schedule)
+            legend = [text.text for text in root.iter(SVG + "text") if text.get("y") == "54"]
+            self.assertEqual("paler: a worker's later stage" in legend, paler, schedule)
+            shades = [rect for rect in root.iter(SVG + "rect") if rect.get("y") == "44" and rect.get("fill-opacity")]
+            self.assertEqual(len(shades), paler, schedule)
+            marks = {mark.get("fill-opacity") for mark in self.marks(root, "f")}
+            self.assertEqual(marks, {None, "0.60"} if paler else {None})
 
     def test_both_colour_schemes(self):
         self.draw()

@@ -1,6 +1,7 @@
 gp_test(safetensors "unit;fault" 60 gp_data)
 gp_test(idx "unit;fault" 120 gp_data)
 gp_test(tensors "unit" 60 gp_data)
+gp_test(explain "unit" 60 gp_data)
 gp_test(synthetic "unit" 60 gp_data)
 gp_test(transform "unit" 60 gp_data)
 gp_test(loader "unit;threads" 60 gp_data)

@@ -51,6 +51,8 @@ int fixture_remove(void **state);
 
 /* A path in the folder; each call has a text of its own for the next 64 calls. */
 const char *fixture_path(const char *name);
+/* Takes the folder out of a text. */
+void fixture_strip_folder(char *text);
 /* A run's own folder within it; the path stays as long. */
 const char *fixture_new_folder(void);
 /* Samples x [n, 2, 4, 4] that a network can learn, y classes, written as a safetensors file. Every `ignored`-th target
