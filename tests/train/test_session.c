@@ -214,6 +214,30 @@ static bool fits_a_sample(const char *devices) {
     return fit;
 }
 
+/* Between what the leanest plan of this batch needs and what that of a smaller one needs, only the batch helps. */
+static void a_smaller_batch_is_proposed_if_only_that_helps(void **state) {
+    (void)state;
+    char devices[96], remedy[4][96];
+    gp_error err = {0};
+    gp_session *session = fixture_session(
+        FIXTURE_CHANGES("pipeline.micro_batches=16", "pipeline.checkpoint=always", "pipeline.balance=size"));
+    size_t least = largest_arena(session), small;
+    gp_session_close(&session);
+    session = fixture_session(FIXTURE_CHANGES("data.batch=2", "pipeline.micro_batches=2", "pipeline.checkpoint=always",
+                                              "pipeline.balance=size"));
+    small = largest_arena(session);
+    gp_session_close(&session);
+    assert_true(small < least);
+    snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu, count: 2}}]", small + (least - small) / 4);
+    const char *changes[8] = {devices, "pipeline.micro_batches=1", "pipeline.balance=size"};
+    assert_int_equal(open_with(changes, &session, &err), GP_CONFIG);
+    assert_non_null(strstr(err.text, "; with this batch nothing makes it fit; it fits with data.batch: "));
+    int count = read_remedy(err.text, remedy);
+    for (int i = 0; i < count; i++) changes[3 + i] = remedy[i];
+    if (open_with(changes, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_session_close(&session);
+}
+
 /* Whatever is proposed fits when it is done; and where nothing is proposed, nothing of the kind fits. */
 static void what_a_refusal_proposes_fits(void **state) {
     (void)state;
@@ -443,6 +467,7 @@ int main(void) {
         cmocka_unit_test(the_precision_is_every_layers),
         cmocka_unit_test(a_plan_over_memory_is_refused_with_the_numbers),
         cmocka_unit_test(a_refused_plan_has_the_devices_place),
+        cmocka_unit_test(a_smaller_batch_is_proposed_if_only_that_helps),
         cmocka_unit_test(what_a_refusal_proposes_fits),
         cmocka_unit_test(the_first_of_steps_and_epochs_ends_the_run),
         cmocka_unit_test(a_run_has_so_many_steps_at_most),
