@@ -304,8 +304,8 @@ static gp_status read_map(reader *r, int workers, int stages, int *worker_of_sta
 }
 
 static gp_status read_header(reader *r, gp_error *err) {
-    int workers, stages, pieces;
-    bool training, descending;
+    int workers = 0, stages = 0, pieces = 0;
+    bool training = false, descending = false;
     GP_RETURN_IF_FAILED(read_setting(r, "workers=", GP_MAX_STAGES, &workers, err));
     GP_RETURN_IF_FAILED(read_setting(r, "stages=", GP_MAX_STAGES, &stages, err));
     if (workers > stages)
