@@ -156,6 +156,16 @@ static int stage_of(const stage_list *stages, int worker, int chunk) {
     return at < stages->first[worker + 1] ? stages->items[at] : -1;
 }
 
+static gp_status refuse_chunk(const stage_list *stages, const word *it, gp_error *err) {
+    int count = stages->first[it->worker + 1] - stages->first[it->worker];
+    if (count == 0)
+        return gp_fail_at(err, GP_CONFIG, it->place, "worker %d has no stage: \"on\" must name each worker",
+                          it->worker);
+    return gp_fail_at(err, GP_CONFIG, it->place,
+                      "worker %d has %d stage%s: the number before the letter must be from 0 to %d, not %d", it->worker,
+                      count, count == 1 ? "" : "s", count - 1, it->chunk);
+}
+
 /* A backward of which the part for weights stands apart is the part for inputs. */
 static void split_backwards(gp_order *order, bool *apart) {
     for (int pass = 0; pass < 2; pass++)
@@ -203,9 +213,8 @@ static gp_status fill_order(const reader *r, gp_order *order, gp_error *err) {
     for (size_t i = 0; i < r->count && status == GP_OK; i++) {
         const word *it = &r->words[i];
         int stage = stage_of(&stages, it->worker, it->chunk);
-        status = stage < 0 ? gp_fail_at(err, GP_CONFIG, it->place, "worker %d has no stage %d, counted from 0",
-                                        it->worker, it->chunk)
-                           : gp_order_add(order, it->worker, it->op, stage, it->micro, err);
+        status =
+            stage < 0 ? refuse_chunk(&stages, it, err) : gp_order_add(order, it->worker, it->op, stage, it->micro, err);
     }
     if (status == GP_OK) status = note_places(r, order, err);
     if (status == GP_OK) status = GP_NEW(&apart, (size_t)order->stages * (size_t)order->pieces, err);
@@ -230,8 +239,9 @@ static gp_status make_order(const reader *r, gp_order **out, gp_error *err) {
                           "%d stages are too few for %d workers: each worker needs at least one", stages, r->workers);
     /* Before anything is reserved for each. */
     if (r->count / (size_t)r->pieces < 2 * (size_t)stages)
-        return gp_fail_at(err, GP_CONFIG, r->place, "%zu tasks are too few for %d stages and %d micro-batches",
-                          r->count, stages, r->pieces);
+        return gp_fail_at(err, GP_CONFIG, r->place,
+                          "%zu tasks are too few for %d stages and %d micro-batches: %zu are needed", r->count, stages,
+                          r->pieces, 2 * (size_t)stages * (size_t)r->pieces);
     GP_RETURN_IF_FAILED(gp_order_create_empty(r->workers, stages, r->pieces, false, &order, err));
     gp_status status = fill_order(r, order, err);
     if (status != GP_OK)

@@ -71,9 +71,13 @@ static void bad_orders_are_refused_with_their_place(void **state) {
                   "a.txt:1:1: stage 1 is on worker 2, but there are 2 workers, counted from 0");
     check_refused("on 0\nF0 B0\nF0 B0\n",
                   "a.txt:1:1: 1 stages are too few for 2 workers: each worker needs at least one");
-    check_refused("on 0 0\nF0 B0\n1F0 1B0\n", "a.txt:3:1: worker 1 has no stage 1, counted from 0");
-    check_refused("F0 F1 B0 B1\nF0 B0\n", "a.txt:3:1: 6 tasks are too few for 2 stages and 2 micro-batches");
-    check_refused("4095F4095 B0", "a.txt:1:13: 2 tasks are too few for 4096 stages and 4096 micro-batches");
+    check_refused("on 0 0\nF0 B0\n1F0 1B0\n", "a.txt:3:1: worker 1 has no stage: \"on\" must name each worker");
+    check_refused("on 0 1\nF0 B0\n1F0 1B0\n",
+                  "a.txt:3:1: worker 1 has 1 stage: the number before the letter must be from 0 to 0, not 1");
+    check_refused("F0 F1 B0 B1\nF0 B0\n",
+                  "a.txt:3:1: 6 tasks are too few for 2 stages and 2 micro-batches: 8 are needed");
+    check_refused("4095F4095 B0",
+                  "a.txt:1:13: 2 tasks are too few for 4096 stages and 4096 micro-batches: 33554432 are needed");
     check_refused("F0 F1 B0 B1\nF0 F1 B1 B0\n",
                   "a.txt:2:7: worker 1, B1 of stage 1: comes too early: gradients add up in "
                   "ascending order of micro-batches, and 0 is next");
