@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks documents against the files of the project.
+"""Holds the documents to the tree.
 
   - docs/files.md has a section "## src/<folder>" for every folder of sources, and in its table names every file
     there by its stem, and no other;
@@ -48,9 +48,9 @@ def check_files(root):
     messages = []
     for folder in sorted(named.keys() | present.keys()):
         for stem in sorted(present.get(folder, set()) - named.get(folder, set())):
-            messages.append(f"{document}: has no line for {folder}/{stem}")
+            messages.append(f"{document}: says nothing of {folder}/{stem}")
         for stem in sorted(named.get(folder, set()) - present.get(folder, set())):
-            messages.append(f"{document}: names {folder}/{stem}, which does not exist")
+            messages.append(f"{document}: names {folder}/{stem}, which is not there")
     return messages
 
 
@@ -60,7 +60,7 @@ def check_links(root):
         for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
             for target in LINK.findall(line):
                 if "://" not in target and not (document.parent / target).exists():
-                    messages.append(f"{document}:{number}: the file of the link {target} does not exist")
+                    messages.append(f"{document}:{number}: the link {target} leads nowhere")
     return messages
 
 
@@ -70,9 +70,9 @@ def self_test():
     link = "see [the map](docs/files.md#files), [home](https://example.org)\n"
     cases = [
         (map_of.format("`a` `b`"), link, None),
-        (map_of.format("`a`"), link, "has no line for src/base/b"),
+        (map_of.format("`a`"), link, "says nothing of src/base/b"),
         (map_of.format("`a` `b` `c`"), link, "names src/base/c"),
-        (map_of.format("`a` `b`"), "[x](docs/gone.md)\n", "README.md:1: the file of the link docs/gone.md"),
+        (map_of.format("`a` `b`"), "[x](docs/gone.md)\n", "README.md:1: the link docs/gone.md"),
     ]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -85,19 +85,19 @@ def self_test():
             messages = check_files(root) + check_links(root)
             assert len(messages) == (words is not None), messages
             assert words is None or words in messages[0], messages
-    print(f"check-docs: right for {len(cases)} sample trees")
+    print(f"check-docs: tells {len(cases)} made-up trees apart")
 
 
 def main():
     parser = argparse.ArgumentParser(description="Checks that documents name every file and have no dead links.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    parser.add_argument("--self-test", action="store_true", help="tests this script on sample trees")
+    parser.add_argument("--self-test", action="store_true", help="checks this check on made-up trees")
     options = parser.parse_args()
     if options.self_test:
         self_test()
         return 0
     messages = check_files(options.root) + check_links(options.root)
-    print("\n".join(messages) or "check-docs: every file has a line, every link has a file")
+    print("\n".join(messages) or "check-docs: every file is named, every link leads somewhere")
     return 1 if messages else 0
 
 
