@@ -16,6 +16,7 @@ import ast
 import bisect
 import pathlib
 import re
+import signal
 import sys
 
 MOST_WORDS = 40
@@ -456,6 +457,7 @@ def main():
     if options.self_test:
         self_test()
         return 0
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     count = 0
     for path in options.paths or [ROOT / name for name in ALL]:
         for file in files_of(path):
