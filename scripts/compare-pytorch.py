@@ -10,8 +10,8 @@ every parameter and running statistic at the end.
 A case is a random chain of layers with skips, over pictures, rows or vectors. Loss, optimizer, schedule, number of micro-batches, cut
 and checkpoint mode are random too. Dropout is left out, since each program draws its own random numbers.
 
-The script prints each case that differs by more than rounding, with its configuration, and exits with status 1. Rarely, rounding alone
-makes a case differ: at the kink of a relu, or when a max_pool has two equal maxima.
+The script prints each case that differs by more than rounding, and then exits with status 1. --keep keeps the files of each case.
+Rarely, rounding alone makes a case differ: at the kink of a relu, or when a max_pool has two equal maxima.
 """
 import argparse
 import json

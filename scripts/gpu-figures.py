@@ -155,7 +155,7 @@ def ops_text(times):
     bandwidth = per_second(sum(op.bytes for op in own), seconds, 1e9)
     slowest = [row for row in group_ops(times.ops) if not is_product(row[1])][0]
     text = "a copy moves %.0f GB/s, own kernels %.0f GB/s (%s)" % (times.copy / 1e9, bandwidth, share(bandwidth, times.copy / 1e9))
-    return text + "; the slowest of them is %s, %s: %.2f ms" % (slowest[1], slowest[0], 1e3 * slowest[-1])
+    return text + "; the largest part of their time is %s, %s: %.2f ms" % (slowest[1], slowest[0], 1e3 * slowest[-1])
 
 
 NCU = ("Kernel Name", "gpu__time_duration.sum", "dram__bytes.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed")
@@ -347,7 +347,7 @@ def self_test():
     )
     expect(
         ops_text(times),
-        "a copy moves 4 GB/s, own kernels 2 GB/s (42 %); the slowest of them is relu_forward, forward: 2.00 ms",
+        "a copy moves 4 GB/s, own kernels 2 GB/s (42 %); the largest part of their time is relu_forward, forward: 2.00 ms",
     )
     expect(ops_table(read_times(["samples 1", "copy 0", "step - sgd f32 1 1 0"]), None).splitlines()[1].split()[4:], ["0.000", "0", "-", "0.00", "-"])
     expect_error(read_times, ["samples 4", "copy 1"])
