@@ -50,7 +50,7 @@ static int create_held(const char *path, int *out_fd, gp_error *err) {
     if (why) return why;
     why = hold(fd, path);
     if (why && why != EEXIST) {
-        gp_fail(err, GP_IO, "%s: cannot be looked at: %s", path, strerror(why));
+        gp_fail(err, GP_IO, "%s: its attributes cannot be read: %s", path, strerror(why));
         unlink(path);
     }
     if (why)
@@ -192,7 +192,7 @@ static gp_status find_target(const char *path, char **out, bool *exists, struct 
     *exists = false;
     if (stat(path, about) != 0) {
         if (errno == ENOENT || errno == ENOTDIR) return follow_links(path, out, err);
-        return gp_fail(err, GP_IO, "%s: cannot be looked at: %s", path, strerror(errno));
+        return gp_fail(err, GP_IO, "%s: its attributes cannot be read: %s", path, strerror(errno));
     }
     if (!S_ISREG(about->st_mode))
         return gp_fail(err, GP_IO, "%s: is not a regular file, and cannot be replaced: choose another name", path);

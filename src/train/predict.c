@@ -168,8 +168,8 @@ static void say_end(const predictor *p, double seconds) {
     char loss[GP_LOSS_TEXT];
     if (p->bad > 0)
         gp_progress_warn(&(gp_progress){0},
-                         "%" PRId64 " of %" PRId64 " predicted value%s not finite; the first is %s, of sample %" PRId64
-                         ", counted from 0",
+                         "%" PRId64 " of %" PRId64 " predicted value%s not finite; the first is %s, in sample %" PRId64
+                         " (counted from 0)",
                          p->bad, p->predicted * p->elements, p->bad == 1 ? " is" : "s are", gp_finite_name(p->bad_kind),
                          p->bad_first);
     if (p->options->verbosity == GP_QUIET) return;

@@ -271,7 +271,8 @@ static void a_file_that_cannot_be_looked_at_does_not_stay(void **state) {
     gp_status status = replace(0, 0, 0, &err);
     fstat_error = 0;
     assert_int_equal(status, GP_IO);
-    snprintf(wanted, sizeof wanted, "%s.tmp-%ld-0: cannot be looked at: %s", target, (long)getpid(), strerror(EIO));
+    snprintf(wanted, sizeof wanted, "%s.tmp-%ld-0: its attributes cannot be read: %s", target, (long)getpid(),
+             strerror(EIO));
     assert_string_equal(err.text, wanted);
     assert_int_equal(entries(), 1);
     expect_target(old_text);

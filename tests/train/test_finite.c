@@ -296,8 +296,8 @@ static void predictions_that_are_not_finite_are_said(void **state) {
     assert_int_equal(predict("good.safetensors", "small.safetensors", &err), GP_OK);
     assert_string_equal(said, "");
     assert_int_equal(predict("good.safetensors", "hole.safetensors", &err), GP_OK);
-    assert_string_equal(said, "gpipe-train: warning: 3 of 18 predicted values are not finite; the first is nan, of "
-                              "sample 4, counted from 0\n");
+    assert_string_equal(said, "gpipe-train: warning: 3 of 18 predicted values are not finite; the first is nan, in "
+                              "sample 4 (counted from 0)\n");
 }
 
 /* ---- evaluations ------------------------------------------------------------------------------------------------- */
