@@ -87,6 +87,10 @@ static bool wanted(const gp_tracing *tracing, bool training, int64_t step) {
     return follows && tracing->evaluations <= options->last - options->first;
 }
 
+void gp_tracing_before_evaluation(gp_tracing *tracing, int64_t step) {
+    if (tracing && tracing->chrome) gp_loader_record(tracing->data.evaluation, wanted(tracing, false, step));
+}
+
 /* The loaders record while the trainer works on mini-batches of the timeline. */
 gp_status gp_tracing_before_take(gp_tracing *tracing, bool training, int64_t step, gp_error *err) {
     if (!tracing || !tracing->chrome) return GP_OK;

@@ -36,6 +36,8 @@ GP_MUST_USE gp_status gp_tracing_open(const gp_trace_options *options, const gp_
 /* The loaders of the run, whose reading is recorded with the steps; NULL: there is none. Borrowed until
  * gp_tracing_close. */
 void gp_tracing_loaders(gp_tracing *tracing, gp_loader *training, gp_loader *evaluation);
+/* Before the loader begins to read for an evaluation after step `step`. */
+void gp_tracing_before_evaluation(gp_tracing *tracing, int64_t step);
 /* Before and after the trainer takes a mini-batch from a loader: for step `step`, or for the evaluation after it. Times
  * are gp_clock's. GP_MEMORY. */
 GP_MUST_USE gp_status gp_tracing_before_take(gp_tracing *tracing, bool training, int64_t step, gp_error *err);

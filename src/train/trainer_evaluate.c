@@ -29,6 +29,7 @@ static gp_status find_origin(gp_trainer *t, const gp_batch *batch, const gp_step
 /* Stops between mini-batches where the run is asked to end. */
 static gp_status evaluate_batches(gp_trainer *t, evaluation *out, gp_error *err) {
     double loss_sum = 0, right = 0, counts = 0;
+    gp_tracing_before_evaluation(t->tracing, t->step);
     GP_RETURN_IF_FAILED(gp_loader_restart(t->evaluation, err));
     for (;;) {
         const gp_batch *batch;
