@@ -350,12 +350,14 @@ static gp_status check_options(const gp_loader *self, gp_error *err) {
     assert(options->first_sample >= 0 && options->first_sample < self->count);
     if (self->batches == 0) {
         return gp_fail(err, GP_CONFIG,
-                       "the data set has %" PRId64 " samples, fewer than the mini-batch of %" PRId64
-                       ", which drop_last leaves out: nothing is left to read",
+                       "the data set has %" PRId64 " samples, a mini-batch has %" PRId64
+                       ", and drop_last leaves out smaller ones, so none is left: lower data.batch",
                        self->count, options->batch);
     }
     if (options->shuffle && self->count > UINT32_MAX) {
-        return gp_fail(err, GP_UNSUPPORTED, "%" PRId64 " samples cannot be shuffled; at most %" PRIu32 " can",
+        return gp_fail(err, GP_UNSUPPORTED,
+                       "%" PRId64 " samples are too many to shuffle: at most %" PRIu32
+                       " can be; set data.shuffle: false",
                        self->count, UINT32_MAX);
     }
     return GP_OK;

@@ -229,16 +229,16 @@ static void name_largest(const gp_host_memory *host, gp_memory_limit limit, cons
 /* What makes the kind smaller. */
 static const char *advice_for(int kind) {
     switch (kind) {
-    case GP_HOST_ORDER: return "data.shuffle: false needs none of it";
-    case GP_HOST_READING: return "fewer data.threads need less";
-    case GP_HOST_RECORDS: return "fewer --trace-steps or pipeline.micro_batches need less";
-    case GP_HOST_RUN: return "fewer pipeline.micro_batches need less";
+    case GP_HOST_ORDER: return "set data.shuffle: false, which needs none of it";
+    case GP_HOST_READING: return "lower data.threads";
+    case GP_HOST_RECORDS: return "trace fewer steps (--trace-steps), or lower pipeline.micro_batches";
+    case GP_HOST_RUN: return "lower pipeline.micro_batches";
     case GP_HOST_STATE:
     case GP_HOST_PARAMETER:
     case GP_HOST_LIBRARIES:
-    case GP_HOST_HEADERS: return "a smaller model needs less";
-    case GP_HOST_THREADS: return "fewer threads or smaller stacks (ulimit -s) need less";
-    default: return "a smaller data.batch needs less";
+    case GP_HOST_HEADERS: return "use a smaller model";
+    case GP_HOST_THREADS: return "use fewer threads or smaller stacks (ulimit -s)";
+    default: return "lower data.batch";
     }
 }
 

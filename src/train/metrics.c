@@ -97,12 +97,14 @@ static gp_status part_from_other_names(gp_metrics *metrics, gp_error *err) {
 static gp_status cut_back(gp_metrics *metrics, int64_t bytes, bool *lost, gp_error *err) {
     struct stat about;
     if (fstat(metrics->fd, &about) != 0 || !S_ISREG(about.st_mode))
-        return gp_fail(err, GP_IO, "%s: is no file that can be cut back", metrics->path);
+        return gp_fail(err, GP_IO, "%s: is not a regular file, so its lines after the snapshot cannot be removed",
+                       metrics->path);
     GP_RETURN_IF_FAILED(find_line_end(metrics, about.st_size < bytes ? about.st_size : bytes, &metrics->end, err));
     *lost = metrics->end != bytes;
     if (about.st_nlink > 1) GP_RETURN_IF_FAILED(part_from_other_names(metrics, err));
     if (ftruncate(metrics->fd, metrics->end) != 0 || lseek(metrics->fd, metrics->end, SEEK_SET) < 0)
-        return gp_fail(err, GP_IO, "%s: cannot be cut back: %s", metrics->path, strerror(errno));
+        return gp_fail(err, GP_IO, "%s: lines after the snapshot cannot be removed: %s", metrics->path,
+                       strerror(errno));
     return GP_OK;
 }
 
@@ -157,7 +159,7 @@ static gp_status write_bytes(gp_metrics *metrics, const char *bytes, size_t coun
         if (now <= 0) {
             char text[GP_WRITE_ERROR_TEXT];
             gp_fail(err, GP_IO, "%s: cannot be written: %s", metrics->path,
-                    now < 0 ? gp_write_error(text, errno) : "the system takes no byte");
+                    now < 0 ? gp_write_error(text, errno) : "the system wrote no byte");
             if (ftruncate(metrics->fd, metrics->end) == 0) lseek(metrics->fd, metrics->end, SEEK_SET);
             return GP_IO;
         }

@@ -150,7 +150,7 @@ static void write_expected(const gp_report *report) {
     const gp_mini_plan *mini = &report->plan->minis[report->mini];
     const gp_expectation *expected = &report->expected;
     char samples[GP_REPORT_NUMBER], time[GP_REPORT_NUMBER], rate[GP_REPORT_NUMBER];
-    fprintf(report->out, "\nexpected     %s of %s: %s", mini->training ? "a step" : "an evaluation",
+    fprintf(report->out, "\npredicted    %s of %s: %s", mini->training ? "a step" : "an evaluation",
             gp_report_count(samples, mini->samples, "sample"), gp_report_seconds(time, expected->seconds));
     if (expected->seconds > 0)
         fprintf(report->out, " (%s samples/s)",

@@ -31,7 +31,7 @@ static void write_line(const gp_report *report, const char *label, const char *v
 void gp_report_host(const gp_report *report) {
     const gp_host_memory *host = report->host;
     char label[128], bytes[32];
-    fputs("\nhost memory (of the run; the program and its libraries come on top)\n", report->out);
+    fputs("\nhost memory of the run (without the program and its libraries)\n", report->out);
     for (int k = 0; k < GP_HOST_KINDS; k++) {
         if (host->bytes[k] == 0) continue;
         describe(host, (gp_host_kind)k, label, sizeof label);

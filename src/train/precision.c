@@ -17,6 +17,6 @@ void gp_precision_advise(const gp_session *session, bool report, FILE *out) {
     if (session->config->train.precision_given || !has_gpu(session) || !has_products(session->graph)) return;
     fprintf(out,
             "precision %sf32: TF32 would make convolutions and products on GPUs about 2x faster,%s"
-            "with 10 instead of 23 bits of mantissa; train.precision: tf32 asks for it\n",
+            "but with 10 bits of mantissa instead of 23; set train.precision: tf32 to use it\n",
             report ? "   " : "", report ? "\n             " : " ");
 }

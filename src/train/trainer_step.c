@@ -172,7 +172,8 @@ static gp_status begin_behind(gp_trainer *t, const gp_trainer_work *work, gp_err
 static gp_status check_rate(const gp_trainer_work *work, gp_error *err) {
     if (work->input.rate <= (double)FLT_MAX) return GP_OK;
     return gp_fail(err, GP_NUMERIC,
-                   "step %" PRId64 ": the learning rate is %.4g, but f32 ends at 3.4e+38: the step was not run, and "
+                   "step %" PRId64
+                   ": the learning rate is %.4g, but the largest f32 number is 3.4e+38: the step was not run, and "
                    "the run stops; lower the optimizer's lr, or lr_schedule's gamma",
                    work->step, work->input.rate);
 }

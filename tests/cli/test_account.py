@@ -175,7 +175,7 @@ class Account(unittest.TestCase):
         plan = self.run_program("--plan")
         self.run_program()
         step = self.end()["expected"]["step"]
-        said, unit = re.search(r"^expected     a step of 16 samples: ([0-9.]+) (.?s) ", plan, re.M).groups()
+        said, unit = re.search(r"^predicted    a step of 16 samples: ([0-9.]+) (.?s) ", plan, re.M).groups()
         self.assertAlmostEqual(step / {"s": 1, "ms": 1e-3, "µs": 1e-6}[unit], float(said), delta=0.006 * float(said))
 
     def test_it_agrees_with_the_timeline(self):

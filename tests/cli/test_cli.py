@@ -938,7 +938,7 @@ class Plan(Group):
 
     def test_it_leaves_no_folder(self):
         process = self.expect(["--plan", "c.yaml"], 0)
-        for word in ("stages\n", "copies", "memory", "schedule", "expected"):
+        for word in ("stages\n", "copies", "memory", "schedule", "predicted"):
             self.assertIn(word, process.out)
         self.expect(["--plan", "-o", "run", "c.yaml"], 0, out=process.out)
         self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors"])

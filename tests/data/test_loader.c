@@ -188,10 +188,11 @@ static void drops_the_last(void **state) {
     options.batch = SAMPLES + 1;
     gp_loader *loader = NULL;
     gp_error err = {0};
-    fixture_expect(gp_loader_create(dataset, &spec, &options, &loader, &err), GP_CONFIG, &err,
-                   "the data set has 23 samples, fewer than the mini-batch of 24, which drop_last leaves out: nothing "
-                   "is left to read",
-                   "");
+    fixture_expect(
+        gp_loader_create(dataset, &spec, &options, &loader, &err), GP_CONFIG, &err,
+        "the data set has 23 samples, a mini-batch has 24, and drop_last leaves out smaller ones, so none is "
+        "left: lower data.batch",
+        "");
     assert_null(loader);
     options.drop_last = false;
     all = read_all(dataset, options, MOST);

@@ -363,11 +363,11 @@ static void expect_advice(const char *const *changes, bool report, const char *w
 static void what_tf32_would_change_is_said(void **state) {
     (void)state;
     static const char line[] =
-        "precision f32: TF32 would make convolutions and products on GPUs about 2x faster, with 10 instead of 23 bits "
-        "of mantissa; train.precision: tf32 asks for it\n";
+        "precision f32: TF32 would make convolutions and products on GPUs about 2x faster, but with 10 bits of "
+        "mantissa instead of 23; set train.precision: tf32 to use it\n";
     static const char row[] =
         "precision    f32: TF32 would make convolutions and products on GPUs about 2x faster,\n"
-        "             with 10 instead of 23 bits of mantissa; train.precision: tf32 asks for it\n";
+        "             but with 10 bits of mantissa instead of 23; set train.precision: tf32 to use it\n";
     expect_advice(CHANGES(WHOLE), false, line);
     expect_advice(CHANGES(WHOLE), true, row);
     expect_advice(CHANGES(WHOLE, "pipeline.devices=[cpu, cuda:0]"), false, line);

@@ -363,7 +363,8 @@ static void a_rate_that_f32_cannot_hold_is_refused(void **state) {
     const char *folder = expect_failure(
         SMALL,
         FIXTURE_CHANGES("optimizer={sgd: {lr: 0.1}, lr_schedule: {step: {every: 1, gamma: 1e30}}}", "train.steps=5"),
-        "step 3: the learning rate is 1e+59, but f32 ends at 3.4e+38: the step was not run, and the run stops; lower "
+        "step 3: the learning rate is 1e+59, but the largest f32 number is 3.4e+38: the step was not run, and the run "
+        "stops; lower "
         "the optimizer's lr, or lr_schedule's gamma");
     expect_of_model(in(folder, "model.safetensors"), "step", "2");
     expect_end(folder, "failed", 2);

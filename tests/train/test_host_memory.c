@@ -164,19 +164,18 @@ static void what_is_refused_says_by_which_limit(void **state) {
     expect(machine_of(124 * MIB - 1, none, none),
            "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: 10.0 MiB; "
            "copy of the run's state, for its files: 3.00 MiB), but the machine's memory, 124.0 MiB in all, has 74.0 "
-           "MiB left; a "
-           "smaller data.batch needs less");
+           "MiB left; lower data.batch");
     expect(machine_of(none, 124 * MIB, none), NULL);
     expect(machine_of(110 * MIB, 100 * MIB, none),
            "the run needs 74.0 MiB more memory (data, training: 60.0 MiB; arenas of CPU workers: 10.0 MiB; "
            "copy of the run's state, for its files: 3.00 MiB), but the control group's memory (cgroup), 100.0 MiB in "
            "all, has "
-           "50.0 MiB left; a smaller data.batch needs less");
+           "50.0 MiB left; lower data.batch");
     expect(machine_of(none, none, 305 * MIB), NULL);
     expect(machine_of(none, 1000 * MIB, 304 * MIB),
            "the run needs 105.0 MiB more memory (data, training: 60.0 MiB; threads, est.: 32.0 MiB; "
            "arenas of CPU workers: 10.0 MiB), but the address space (RLIMIT_AS, ulimit -v), 304.0 MiB in all, "
-           "has 104.0 MiB left; a smaller data.batch needs less");
+           "has 104.0 MiB left; lower data.batch");
 }
 
 static void expect_advice(gp_host_kind largest, const char *advice) {
@@ -192,15 +191,15 @@ static void expect_advice(gp_host_kind largest, const char *advice) {
 
 static void the_advice_is_for_the_largest_kind(void **state) {
     (void)state;
-    expect_advice(GP_HOST_ARENAS, " left; a smaller data.batch needs less");
-    expect_advice(GP_HOST_EVALUATION, " left; a smaller data.batch needs less");
-    expect_advice(GP_HOST_SOURCES, " left; a smaller data.batch needs less"); /* they are there already */
-    expect_advice(GP_HOST_ORDER, " left; data.shuffle: false needs none of it");
-    expect_advice(GP_HOST_READING, " left; fewer data.threads need less");
-    expect_advice(GP_HOST_RECORDS, " left; fewer --trace-steps or pipeline.micro_batches need less");
-    expect_advice(GP_HOST_STATE, " left; a smaller model needs less");
-    expect_advice(GP_HOST_PARAMETER, " left; a smaller model needs less");
-    expect_advice(GP_HOST_THREADS, " left; fewer threads or smaller stacks (ulimit -s) need less");
+    expect_advice(GP_HOST_ARENAS, " left; lower data.batch");
+    expect_advice(GP_HOST_EVALUATION, " left; lower data.batch");
+    expect_advice(GP_HOST_SOURCES, " left; lower data.batch"); /* they are there already */
+    expect_advice(GP_HOST_ORDER, " left; set data.shuffle: false, which needs none of it");
+    expect_advice(GP_HOST_READING, " left; lower data.threads");
+    expect_advice(GP_HOST_RECORDS, " left; trace fewer steps (--trace-steps), or lower pipeline.micro_batches");
+    expect_advice(GP_HOST_STATE, " left; use a smaller model");
+    expect_advice(GP_HOST_PARAMETER, " left; use a smaller model");
+    expect_advice(GP_HOST_THREADS, " left; use fewer threads or smaller stacks (ulimit -s)");
 }
 
 static void no_size_is_too_large(void **state) {
@@ -233,7 +232,7 @@ static void the_report_has_a_line_for_each(void **state) {
     assert_non_null(out);
     if (gp_plan_report(session->plan, NULL, &session->host, out, &err) != GP_OK) fail_msg("%s", err.text);
     assert_int_equal(fclose(out), 0);
-    assert_non_null(strstr(text, "\nhost memory (of the run; the program and its libraries come on top)\n"
+    assert_non_null(strstr(text, "\nhost memory of the run (without the program and its libraries)\n"
                                  "  arenas of CPU workers "));
     assert_non_null(strstr(text, "\n  data, training: 3 mini-batches ahead, 1 in use                8.50 KiB\n"));
     assert_non_null(strstr(text, "\n  data, evaluation: 3 mini-batches ahead, 1 in use              8.50 KiB\n"));

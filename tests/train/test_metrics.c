@@ -366,7 +366,7 @@ static void a_file_that_takes_nothing_is_full(void **state) {
     gp_status status = gp_metrics_poll(metrics, &err);
     takes_nothing = false;
     assert_int_equal(status, GP_IO);
-    assert_non_null(strstr(err.text, "metrics.jsonl: cannot be written: the system takes no byte"));
+    assert_non_null(strstr(err.text, "metrics.jsonl: cannot be written: the system wrote no byte"));
     json_t *lines = close_and_read(metrics);
     assert_int_equal(json_array_size(lines), 1);
     json_decref(lines);
@@ -422,7 +422,8 @@ static void what_is_no_file_is_not_reopened(void **state) {
     bool lost = false;
     assert_int_equal(mkfifo(fixture_path("pipe"), 0600), 0);
     assert_int_equal(gp_metrics_reopen(fixture_path("pipe"), 0, now(), &metrics, &lost, &err), GP_IO);
-    snprintf(wanted, sizeof wanted, "%s: is no file that can be cut back", fixture_path("pipe"));
+    snprintf(wanted, sizeof wanted, "%s: is not a regular file, so its lines after the snapshot cannot be removed",
+             fixture_path("pipe"));
     assert_string_equal(err.text, wanted);
     assert_null(metrics);
     assert_int_equal(gp_metrics_reopen(fixture_path("none/metrics.jsonl"), 0, now(), &metrics, &lost, &err), GP_IO);
