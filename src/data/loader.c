@@ -256,7 +256,7 @@ static void publish(gp_loader *self) {
 
 /* A thread has one span for each mini-batch: its claims follow one another. Lock is held. `began` 0: not recorded. */
 static void add_span(reader *it, const claim *of, uint64_t began) {
-    if (began == 0 || !atomic_load(&it->loader->records)) return;
+    if (began == 0 || !it->spans || !atomic_load(&it->loader->records)) return;
     gp_loader_span *last = it->joins ? &it->spans[it->span_count - 1] : NULL;
     if (last && last->number == of->number) {
         last->ended = gp_clock();

@@ -33,7 +33,11 @@ static rounding choose_rounding(double longest) {
         its.unit = units[u];
         its.scale *= 1000;
     }
-    for (double limit = 10; its.decimals > 1 && longest * its.scale >= limit; limit *= 10) its.decimals--;
+    double limit = 10;
+    while (its.decimals > 1 && longest * its.scale >= limit) {
+        its.decimals--;
+        limit *= 10;
+    }
     for (int i = 0; i < its.decimals; i++) its.scale *= 10;
     return its;
 }
