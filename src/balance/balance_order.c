@@ -55,8 +55,8 @@ gp_status gp_balance_find_order(const gp_balance_request *request, int *order, g
     *out = (gp_balance_order){0, -1, -1};
     if (request->stage_layers)
         return gp_fail(err, GP_USAGE,
-                       "--orders: stages have checkpoint modes of their own, for the devices as they stand; give one "
-                       "mode for all (pipeline.checkpoint)");
+                       "--orders: the stages have different checkpoint modes, for the configured order of the "
+                       "devices; give one mode for all stages (pipeline.checkpoint)");
     GP_RETURN_IF_FAILED(gp_balance_problem_init(&problem, request, err));
     gp_status status = GP_NEW(&layers, problem.cut.stage_count, err);
     if (status == GP_OK) status = solve(&problem, request, layers, order, out, err);

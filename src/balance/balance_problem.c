@@ -60,7 +60,8 @@ static gp_status fill_kind(gp_balance_problem *problem, const gp_balance_device 
         double once = loaded ? device->load_latency + device->load_per_byte * (double)value->bytes
                              : device->copy_latency + device->copy_per_byte * (double)value->bytes;
         double all = value->gradients > 0 ? 2 * once : once;
-        if (!(all < 0x1p62)) return gp_fail(err, GP_UNSUPPORTED, "a copy costs more than 64 bits can count");
+        if (!(all < 0x1p62))
+            return gp_fail(err, GP_UNSUPPORTED, "balance: the cost of a copy exceeds the range of 64-bit integers");
         copies[v] = (int64_t)all;
     }
     problem->kinds[kind] = (gp_cut_kind){device->layers, copies};

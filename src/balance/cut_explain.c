@@ -38,7 +38,7 @@ gp_status gp_cut_check_places(const gp_cut_problem *problem, gp_error *err) {
                        "balance: the layers that stay together leave %d place%s to cut, but %d stages need %d", places,
                        plural(places), stages, stages - 1);
     if (musts > stages - 1)
-        return gp_fail(err, GP_CONFIG, "balance: %d layers are to begin a later stage, but there %s %d such stage%s",
+        return gp_fail(err, GP_CONFIG, "balance: %d layers must begin a later stage, but there %s %d later stage%s",
                        musts, stages == 2 ? "is" : "are", stages - 1, plural(stages - 1));
     return GP_OK;
 }
@@ -68,7 +68,7 @@ static gp_status refuse_span(const gp_cut_problem *p, const gp_span *span, int s
                    show_layer(p, span->first).text, together[0] ? together : " alone needs",
                    gp_bytes_text(needs, (size_t)gp_span_floor(span, &p->stages[stage])),
                    gp_bytes_text(over, (size_t)excess), gp_bytes_text(has, (size_t)worker->memory), worker->name,
-                   p->worker_count > 1 ? ", the roomiest for it" : "");
+                   p->worker_count > 1 ? ", which has most room for it" : "");
 }
 
 static bool find_too_large(gp_cut_search *s, gp_error *err) {
@@ -157,7 +157,7 @@ gp_status gp_cut_explain(gp_cut_search *search, gp_error *err) {
     if (find_too_large(search, err)) return GP_CONFIG;
     search->free = has_rules(p);
     const char *hint = search->free && gp_cut_search_run(search, INT64_MAX, &missing)
-                           ? "; it fits where layers are neither named to begin a stage nor kept together"
+                           ? "; it fits without the layers named in balance, and without together"
                            : "";
     search->free = false;
     GP_RETURN_IF_FAILED(find_missing(search, 1, &more, err));
@@ -166,8 +166,7 @@ gp_status gp_cut_explain(gp_cut_search *search, gp_error *err) {
     if (gp_cut_shares_workers(p))
         return gp_fail(
             err, GP_CONFIG,
-            "balance: no cut into %d stage%s fits; for single stages to fit alone, each limit would have to have "
-            "%s more%s",
+            "balance: no cut into %d stage%s fits; each limit needs at least %s more, for single stages to fit alone%s",
             p->stage_count, plural(p->stage_count), over, hint);
     if (common_limit(p) > 0)
         return gp_fail(err, GP_CONFIG,

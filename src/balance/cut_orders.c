@@ -48,8 +48,9 @@ static gp_status find_kinds(orders *o, gp_error *err) {
     o->count = count_orders(counts, kinds);
     free(counts);
     if (o->count > GP_CUT_MOST_ORDERS)
-        return gp_fail(err, GP_CONFIG, "balance: %d devices of %d kinds have more than the %d orders that can be tried",
-                       count, kinds, (int)GP_CUT_MOST_ORDERS);
+        return gp_fail(err, GP_CONFIG,
+                       "balance: %d devices of %d kinds have more orders than the %d that --orders can try", count,
+                       kinds, (int)GP_CUT_MOST_ORDERS);
     return GP_OK;
 }
 

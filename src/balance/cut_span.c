@@ -5,8 +5,8 @@
 
 #include "base/memory.h"
 
-static const char costs_exceed[] = "balance: the costs of the layers and copies exceed what 64 bits can count";
-static const char bytes_exceed[] = "balance: the bytes of the layers and values exceed what 64 bits can count";
+static const char costs_exceed[] = "balance: the costs of the layers and copies exceed the range of 64-bit integers";
+static const char bytes_exceed[] = "balance: the bytes of the layers and values exceed the range of 64-bit integers";
 
 gp_cut_rule gp_cut_rule_at(const gp_cut_problem *problem, int layer) {
     bool inside = layer > 0 && layer < problem->layer_count;

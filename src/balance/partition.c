@@ -16,8 +16,8 @@ static gp_status add_up(problem *p, gp_error *err) {
         assert(p->cost[i] >= 0);
         if (p->cost[i] > p->largest) p->largest = p->cost[i];
         if (!gp_int64_add(p->total, p->cost[i], &p->total))
-            return gp_fail(err, GP_UNSUPPORTED, "balance: the costs of layers 0 to %d exceed what 64 bits can count",
-                           i);
+            return gp_fail(err, GP_UNSUPPORTED,
+                           "balance: the costs of layers 0 to %d exceed the range of 64-bit integers", i);
     }
     return GP_OK;
 }

@@ -50,16 +50,16 @@ static gp_status begin_stage(const gp_graph *graph, const gp_placed_name *name, 
     const char *begins = gp_layer_name(graph, layer);
     if (layer == 0)
         return gp_fail_at(err, GP_CONFIG, name->place,
-                          "%s: \"%s\" is part of the first layer; names are those of the later stages' first layers",
-                          key, name->text);
+                          "%s: \"%s\" is part of the first layer; name the first layer of a later stage", key,
+                          name->text);
     if (strcmp(begins, graph->nodes[nodes.first].name) != 0)
         return gp_fail_at(err, GP_CONFIG, name->place,
-                          "%s: \"%s\" is part of a layer that no cut divides, which begins with \"%s\"", key,
+                          "%s: \"%s\" is inside a layer that cannot be cut; that layer begins with \"%s\"", key,
                           name->text, begins);
     if (layer <= before)
         return gp_fail_at(err, GP_CONFIG, name->place,
-                          "%s: \"%s\" is not behind \"%s\"; names stand in the model's order", key, name->text,
-                          gp_layer_name(graph, before));
+                          "%s: \"%s\" does not come after \"%s\"; give the names in the order of the model", key,
+                          name->text, gp_layer_name(graph, before));
     *out = layer;
     return GP_OK;
 }
@@ -71,7 +71,7 @@ static gp_status begin_stages(const gp_graph *graph, const gp_pipeline_config *p
         GP_RETURN_IF_FAILED(begin_stage(graph, &pipeline->first[i], layer, &layer, err));
         if (i == stages - 1)
             return gp_fail_at(err, GP_CONFIG, pipeline->first[i].place,
-                              "pipeline.balance: names %d layers, but there %s %d stage%s behind the first",
+                              "pipeline.balance: names %d layers, but there %s %d stage%s after the first",
                               pipeline->first_count, stages == 2 ? "is" : "are", stages - 1, stages == 2 ? "" : "s");
         rules[layer] = GP_CUT_MUST;
     }
@@ -90,8 +90,8 @@ static gp_status keep_together(const gp_graph *graph, const gp_bound_layers *bou
     for (int i = first + 1; i <= last; i++) {
         if (rules[i] == GP_CUT_MUST)
             return gp_fail_at(err, GP_CONFIG, bound->layer[0].place,
-                              "pipeline.together: layer \"%s\" is to begin a stage (pipeline.balance), but stands "
-                              "between what stays together",
+                              "pipeline.together: layer \"%s\" must begin a stage (pipeline.balance), but lies "
+                              "between layers that stay together",
                               gp_layer_name(graph, i));
         rules[i] = GP_CUT_NEVER;
     }
@@ -129,8 +129,8 @@ gp_status gp_balance_check_together(const gp_graph *graph, const gp_pipeline_con
     for (int s = 0; s < pipeline->layers_count; first += pipeline->layers[s++])
         if (s > 0 && first < graph->layer_count && rules[first] == GP_CUT_NEVER)
             return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
-                              "pipeline.balance: stage %d begins with layer \"%s\", which pipeline.together keeps with "
-                              "the one before it",
+                              "pipeline.balance: stage %d begins with layer \"%s\", which pipeline.together keeps "
+                              "on one stage with the layer before it",
                               s, gp_layer_name(graph, (int)first));
     return GP_OK;
 }

@@ -34,11 +34,11 @@ static gp_status read_chunks(reader *r, const gp_yaml *schedule, gp_error *err) 
     /* 1 beside zb_v: what the other schedules have, left standing while schedules are compared. */
     if (chunks == r->to->chunks || (kind == GP_SCHEDULE_ZB_V && chunks == 1)) return GP_OK;
     if (kind != GP_SCHEDULE_INTERLEAVED)
-        return gp_fail_at(err, GP_CONFIG, node->place, "chunks: %s has %d per device, not %" PRId64,
+        return gp_fail_at(err, GP_CONFIG, node->place, "chunks: %s has %d chunks per device, not %" PRId64,
                           gp_schedule_kind_name(kind), r->to->chunks, chunks);
     if (schedule->kind == GP_YAML_MAPPING)
-        return gp_fail_at(err, GP_CONFIG, node->place, "chunks: %" PRId64 ", but the schedule says %d", chunks,
-                          r->to->chunks);
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "chunks: %" PRId64 " here, but %d in the schedule; give one of them", chunks, r->to->chunks);
     r->to->chunks = (int)chunks;
     return GP_OK;
 }
@@ -51,7 +51,8 @@ static gp_status read_schedule(reader *r, gp_error *err) {
     free(schedule.file);
     GP_RETURN_IF_FAILED(status);
     if (schedule.kind == GP_SCHEDULE_FILE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "schedule: a file's cannot be simulated on given times");
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "schedule: a schedule of a file cannot be simulated; name one, such as 1f1b");
     r->to->schedule = schedule.kind;
     r->to->chunks = schedule.chunks;
     return read_chunks(r, node, err);
@@ -66,11 +67,11 @@ static gp_status read_sizes(reader *r, gp_error *err) {
     GP_RETURN_IF_FAILED(read_schedule(r, err));
     gp_place place = gp_yaml_get(r->root, "stages")->place;
     if ((int64_t)to->chunks * to->devices > GP_MAX_STAGES)
-        return gp_fail_at(err, GP_CONFIG, place, "stages: %d chunks on each of %d are more than %d", to->chunks,
-                          to->devices, (int)GP_MAX_STAGES);
+        return gp_fail_at(err, GP_CONFIG, place, "stages: %d chunks on each of %d devices are more than %d stages",
+                          to->chunks, to->devices, (int)GP_MAX_STAGES);
     r->stages = to->devices * to->chunks;
     if ((int64_t)to->micro_batches * r->stages > GP_MAX_PLANNED)
-        return gp_fail_at(err, GP_CONFIG, place, "stages: %d times %d micro-batches are more than %d", r->stages,
+        return gp_fail_at(err, GP_CONFIG, place, "stages: %d stages times %d micro-batches are more than %d", r->stages,
                           to->micro_batches, (int)GP_MAX_PLANNED);
     return GP_OK;
 }
@@ -85,7 +86,7 @@ static gp_status read_ways(reader *r, gp_error *err) {
     if (!node) return GP_OK;
     GP_RETURN_IF_FAILED(gp_read_boolean(node, "lockstep", &r->to->lockstep, err));
     if (r->to->lockstep && r->to->schedule != GP_SCHEDULE_GPIPE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "lockstep: belongs to the schedule gpipe; %s has none",
+        return gp_fail_at(err, GP_CONFIG, node->place, "lockstep: only the schedule gpipe has it, not %s",
                           gp_schedule_kind_name(r->to->schedule));
     return GP_OK;
 }
@@ -115,9 +116,10 @@ static gp_status read_times(const reader *r, const char *key, bool shared, doubl
     bool list = node->kind == GP_YAML_SEQUENCE, each = list && node->count == (size_t)r->stages;
     if (list && !each && node->count != (size_t)r->to->devices) {
         char or_stages[32] = "";
-        if (r->to->chunks > 1) snprintf(or_stages, sizeof or_stages, ", or %d", r->stages);
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a number, or one per stage, which are %d%s, not %zu",
-                          key, r->to->devices, or_stages, node->count);
+        if (r->to->chunks > 1) snprintf(or_stages, sizeof or_stages, " or %d", r->stages);
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "%s: the list has %zu numbers; give one number, or a list of %d%s", key, node->count,
+                          r->to->devices, or_stages);
     }
     for (int s = 0; s < r->stages; s++) {
         const gp_yaml *item = list ? node->items[each ? s : shared ? device_of(r, s) : boundary_of(r, s)] : node;
@@ -139,11 +141,12 @@ static gp_status read_copies(const reader *r, gp_error *err) {
     const gp_yaml *copy = gp_yaml_get(r->root, "copy"), *part[3];
     for (int i = 0; i < 3; i++) {
         part[i] = gp_yaml_get(r->root, others[i]);
-        if (copy && part[i]) return gp_fail_at(err, GP_CONFIG, part[i]->place, "%s: does not go with copy", others[i]);
+        if (copy && part[i])
+            return gp_fail_at(err, GP_CONFIG, part[i]->place, "%s: cannot be combined with copy", others[i]);
     }
     for (int i = 1; i < 3; i++)
         if (part[i] && !part[3 - i])
-            return gp_fail_at(err, GP_CONFIG, part[i]->place, "%s: needs %s beside it", others[i], others[3 - i]);
+            return gp_fail_at(err, GP_CONFIG, part[i]->place, "%s: needs the key %s as well", others[i], others[3 - i]);
     GP_RETURN_IF_FAILED(read_times(r, copy ? "copy" : "latency", false, &r->to->copy, err));
     if (!part[1]) return GP_OK;
     size_t bytes = 0;
@@ -152,7 +155,7 @@ static gp_status read_copies(const reader *r, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_read_number(part[2], "bandwidth", 0, most_rate, 1, &rate, err));
     r->to->wire = (double)bytes / (rate * 1e6);
     if (r->to->wire > most_ms)
-        return gp_fail_at(err, GP_CONFIG, part[1]->place, "bytes: at this bandwidth they take longer than %g ms",
+        return gp_fail_at(err, GP_CONFIG, part[1]->place, "bytes: a copy at this bandwidth takes longer than %g ms",
                           most_ms);
     return GP_OK;
 }

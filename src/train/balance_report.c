@@ -210,7 +210,8 @@ static void write_slowdowns(const report *r) {
         const gp_profile_device *device = &profile->devices[d];
         char text[48];
         if (device->slowdown >= 0.995 && device->slowdown < 1.005) continue;
-        fprintf(r->out, "             on %s rounds took %.2f times as long as the times below add up to (slowdown)\n",
+        fprintf(r->out,
+                "             on %s whole rounds took %.2f times as long as the sum of the times below (slowdown)\n",
                 gp_device_text(text, device->kind, device->index, device->threads), device->slowdown);
     }
 }
@@ -258,7 +259,7 @@ static void write_other(const report *r, const char *what, const cut *other) {
     write_balance(r->out, other->layers, r->stages);
     fprintf(r->out, ": %s, %.2f times as long\n", gp_report_seconds(seconds, other->expected.seconds),
             r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1);
-    if (!other->fits) fprintf(r->out, "             which does not fit: %s\n", other->missing.text);
+    if (!other->fits) fprintf(r->out, "             it does not fit: %s\n", other->missing.text);
 }
 
 /* The order of the devices, where that was found too, and what it is worth. */
@@ -270,16 +271,17 @@ static gp_status write_order(const report *r, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_config_devices_text(&session->config->pipeline, &devices, err));
     gp_report_count(count, orders->count, "order");
     if (orders->least < 0)
-        fprintf(r->out, "\norder        by the sizes of single layers nothing fits, in any of %s\n", count);
+        fprintf(r->out, "\norder        no cut fits in any of %s, by the sizes of single layers\n", count);
     else if (gp_ordering_is_as_given(session))
         fprintf(r->out, "\norder        as configured: the best of %s\n", count);
     else
         fprintf(r->out, "\norder        %s\n", devices);
     if (!gp_ordering_is_as_given(session) && orders->given >= 0)
-        fprintf(r->out, "             the best of %s: as configured, the dearest stage takes %.2f times as long\n",
+        fprintf(r->out,
+                "             the best of %s: in the configured order, the bottleneck stage takes %.2f times as long\n",
                 count, orders->least > 0 ? (double)orders->given / (double)orders->least : 1);
     else if (!gp_ordering_is_as_given(session))
-        fprintf(r->out, "             the best of %s: as configured, nothing fits\n", count);
+        fprintf(r->out, "             the best of %s: in the configured order, no cut fits\n", count);
     free(devices);
     return GP_OK;
 }
@@ -328,7 +330,7 @@ static void write_expected(const report *r) {
     char samples[GP_REPORT_NUMBER], seconds[GP_REPORT_NUMBER];
     const gp_session *session = r->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    fprintf(r->out, "\nexpected     a step of %s: %s, bubble %.0f%%\n",
+    fprintf(r->out, "\npredicted    a step of %s: %s, bubble %.0f%%\n",
             gp_report_count(samples, session->config->data.batch, "sample"),
             gp_report_seconds(seconds, r->found.expected.seconds), 100 * r->found.expected.bubble);
     if (r->stages > 1) write_other(r, "the even cut", &r->even);
@@ -336,7 +338,7 @@ static void write_expected(const report *r) {
     if (!r->configured.layers && pipeline->layers_count > 0) {
         fputs("             the configured ", r->out);
         write_balance(r->out, pipeline->layers, pipeline->layers_count);
-        fprintf(r->out, " does not suit %s on %s\n", gp_report_count(samples, session->graph->layer_count, "layer"),
+        fprintf(r->out, " is not a cut of %s into %s\n", gp_report_count(samples, session->graph->layer_count, "layer"),
                 gp_report_count(seconds, r->stages, "stage"));
     }
     gp_processors_warn(r->found.plan, true, r->out);

@@ -21,21 +21,23 @@ static gp_status check_model(const gp_config *found, const gp_config *file, cons
     gp_graph_destroy(&here);
     gp_graph_destroy(&there);
     if (status != GP_OK || same) return status;
-    return gp_fail(err, GP_USAGE, "--write: the balance is for the model that --set says, but %s has another", path);
+    return gp_fail(err, GP_USAGE,
+                   "--write: the balance is for the model of --set, but %s has a different one; change the file first",
+                   path);
 }
 
 static gp_status check_devices_of(const gp_pipeline_config *found, const int *order, const gp_pipeline_config *file,
                                   const char *path, gp_error *err) {
     if (file->device_count != found->device_count)
-        return gp_fail(err, GP_USAGE, "--write: the balance is for the %d devices that --set says, but %s has %d",
+        return gp_fail(err, GP_USAGE,
+                       "--write: the balance is for the %d devices of --set, but %s has %d; change the file first",
                        found->device_count, path, file->device_count);
     for (int d = 0; d < found->device_count; d++) {
         int there = order ? order[d] : d;
         if (!gp_device_configs_equal(&found->devices[d], &file->devices[there]))
-            return gp_fail(
-                err, GP_USAGE,
-                "--write: the balance is for the devices that --set says, but device %d of %s is another one", there,
-                path);
+            return gp_fail(err, GP_USAGE,
+                           "--write: the balance is for the devices of --set, but device %d of %s is a different one",
+                           there, path);
     }
     return GP_OK;
 }
@@ -56,7 +58,9 @@ gp_status gp_balance_check_written(const gp_session *session, const char *path, 
                 (here->kind != GP_SCHEDULE_FILE || strcmp(here->file, there->file) == 0);
     gp_config_destroy(&config);
     if (status != GP_OK || same) return status;
-    return gp_fail(err, GP_USAGE, "--write: the balance is for the schedule that --set says, but %s has another", path);
+    return gp_fail(
+        err, GP_USAGE,
+        "--write: the balance is for the schedule of --set, but %s has a different one; change the file first", path);
 }
 
 gp_status gp_balance_text(const int64_t *layers, int stages, char **out, gp_error *err) {

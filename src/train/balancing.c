@@ -13,7 +13,7 @@ double gp_balancing_recomputes(gp_checkpoint_mode checkpoint, int64_t micro_batc
 }
 
 static gp_status refuse_sum(const gp_profile *profile, const gp_graph *graph, int layer, gp_error *err) {
-    return gp_fail(err, GP_DATA, "%s: the times up to layer \"%s\" exceed what 64 bits of picoseconds can hold",
+    return gp_fail(err, GP_DATA, "%s: the times up to layer \"%s\" exceed the range of 64-bit picoseconds",
                    profile->path ? profile->path : "the profile", gp_layer_name(graph, layer));
 }
 

@@ -297,7 +297,7 @@ static gp_status try_all(searcher *s, gp_error *err) {
         gp_profile_destroy(&s->profile);
     }
     if (s->search->count == 0)
-        return gp_fail(err, GP_CONFIG, "none of %d plans fits; the first, %s", s->search->tried, s->search->why);
+        return gp_fail(err, GP_CONFIG, "none of %d plans fits; the first one, %s", s->search->tried, s->search->why);
     qsort(s->search->items, s->search->count, sizeof *s->search->items, compare);
     recommend(s->search);
     return GP_OK;

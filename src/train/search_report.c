@@ -27,19 +27,18 @@ static void write_balance(FILE *out, const gp_candidate *it) {
     fputs("]", out);
 }
 
-/* Beside the recommended one, and beside the one that takes least. */
-static void write_price(const gp_search *search, const gp_candidate *it, FILE *out) {
+/* The time beside that of the first plan, the memory beside that of the plan that needs least. */
+static void write_comparison(const gp_search *search, const gp_candidate *it, FILE *out) {
     const gp_candidate *first = &search->items[0];
     size_t least = first->memory;
+    double slower = 100 * (it->seconds / first->seconds - 1);
     for (size_t i = 0; i < search->count; i++)
         if (search->items[i].memory < least) least = search->items[i].memory;
-    double change = 100 * (it->seconds / first->seconds - 1);
-    bool slower = it->seconds > first->seconds, faster = it->seconds < first->seconds;
-    if (slower) fprintf(out, "%.1f%% slower", change);
-    if (faster) fprintf(out, "%.1f%% faster", -change);
-    if ((slower || faster) && it->memory > least) fputs(", ", out);
-    if (it->memory > least) fprintf(out, "%.1f%% more memory", 100 * ((double)it->memory / (double)least - 1));
-    if (!slower && !faster && it->memory <= least) fputs("-", out);
+    bool other = it->seconds > first->seconds || it->seconds < first->seconds;
+    if (other) fprintf(out, "%.1f%% %s", slower > 0 ? slower : -slower, slower > 0 ? "slower" : "faster");
+    if (it->memory > least)
+        fprintf(out, "%s%.1f%% more memory", other ? ", " : "", 100 * ((double)it->memory / (double)least - 1));
+    if (!other && it->memory <= least) fputs("-", out);
 }
 
 /* One mode and nothing else. */
@@ -60,7 +59,7 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
     fprintf(out, "%6.0f%%", 100 * it->bubble);
     gp_report_cell(out, gp_bytes_text(bytes, it->memory), 12, true);
     fputs("  ", out);
-    write_price(search, it, out);
+    write_comparison(search, it, out);
     fputs("\n          balance ", out);
     write_balance(out, it);
     if (is_on_few(search, it)) fprintf(out, " on the first %d device%s", it->workers, it->workers == 1 ? "" : "s");
@@ -83,7 +82,8 @@ static gp_status check_file(const gp_search *search, const char *path, bool *loc
     gp_config_destroy(&config);
     if (status != GP_OK || batch == search->config->data.batch) return status;
     return gp_fail(err, GP_USAGE,
-                   "--write: the search was for a batch of %" PRId64 ", as --set says, but %s has %" PRId64,
+                   "--write: the search was for data.batch %" PRId64 " (--set), but %s has %" PRId64
+                   "; change the file first",
                    search->config->data.batch, path, batch);
 }
 
@@ -165,10 +165,10 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
     int devices = search->config->pipeline.device_count;
     fprintf(out, "search       %d plans for a batch of %" PRId64 " on %d device%s: %zu fit", search->tried,
             search->config->data.batch, devices, devices == 1 ? "" : "s", search->count);
-    if (search->too_large) fprintf(out, ", %d exceed the memory", search->too_large);
+    if (search->too_large) fprintf(out, ", %d need too much memory", search->too_large);
     if (search->refused) fprintf(out, ", %d are not possible", search->refused);
     fputs("\n", out);
-    if (search->why[0]) gp_print(out, "             the first that is not among them, %s\n", search->why);
+    if (search->why[0]) gp_print(out, "             the first plan left out, %s\n", search->why);
     write_processors(search, out);
     fputs("\n  micro-\n  batches schedule                   checkpoint        step  bubble      memory  compared\n",
           out);
@@ -178,9 +178,11 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
         write_row(search, &search->items[i], out);
         rows++;
     }
-    fputs("  compared: slower than the first plan; more memory than the plan that needs least\n", out);
+    if (rows > 1)
+        fputs("  compared: time with the first plan, memory (of the largest worker) with the plan that needs least\n",
+              out);
     GP_RETURN_IF_FAILED(write_commands(search, out, err));
-    if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "what the search found could not be written");
+    if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "the result of the search could not be written");
     return GP_OK;
 }
 
@@ -203,7 +205,7 @@ gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *er
     int failed = !root || json_dumpf(root, out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     json_decref(root);
     fputs("\n", out);
-    if (failed || fflush(out) != 0) return gp_fail(err, GP_IO, "what the search found could not be written");
+    if (failed || fflush(out) != 0) return gp_fail(err, GP_IO, "the result of the search could not be written");
     return GP_OK;
 }
 

@@ -323,8 +323,8 @@ static void test_shared_memory(void **state) {
     assert_true(second > 4 || second + layers[2] <= 4);
     workers[0].memory = workers[1].memory = 39;
     assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_CONFIG);
-    assert_string_equal(err.text, "balance: layer 0 alone needs at least 40 B, 1 B more than the 39 B of worker 0, the "
-                                  "roomiest for it");
+    assert_string_equal(err.text, "balance: layer 0 alone needs at least 40 B, 1 B more than the 39 B of worker 0, "
+                                  "which has most room for it");
     workers[0].memory = 45;
     workers[1].memory = 39;
     assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_CONFIG);
@@ -477,7 +477,8 @@ static void test_order_of_memories(void **state) {
     for (int w = 0; w < 12; w++) workers[w] = (gp_cut_worker){0, w + 1, "cpu"};
     assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &count, &result, &err), GP_CONFIG);
     assert_int_equal(count, 479001600);
-    assert_string_equal(err.text, "balance: 12 devices of 12 kinds have more than the 10000 orders that can be tried");
+    assert_string_equal(err.text,
+                        "balance: 12 devices of 12 kinds have more orders than the 10000 that --orders can try");
     for (int w = 0; w < 11; w++) workers[w].memory = 1;
     assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &count, &result, &err), GP_OK);
     assert_int_equal(count, 12);
@@ -505,8 +506,8 @@ static void test_shared_memory_is_explained(void **state) {
     gp_error err = {0};
     assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_CONFIG);
     assert_string_equal(err.text,
-                        "balance: no cut into 2 stages fits; for single stages to fit alone, each limit would have "
-                        "to have 2 B more");
+                        "balance: no cut into 2 stages fits; each limit needs at least 2 B more, for single stages to "
+                        "fit alone");
 }
 
 int main(void) {

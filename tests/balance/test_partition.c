@@ -157,7 +157,7 @@ static void test_large_costs(void **state) {
     static const int64_t too_much[] = {INT64_MAX - 2, 2, 1};
     gp_error err = {0};
     assert_int_equal(gp_partition_min_max(too_much, 3, 2, layers, &err), GP_UNSUPPORTED);
-    assert_string_equal(err.text, "balance: the costs of layers 0 to 2 exceed what 64 bits can count");
+    assert_string_equal(err.text, "balance: the costs of layers 0 to 2 exceed the range of 64-bit integers");
 }
 
 static void test_too_many_stages(void **state) {

@@ -217,21 +217,21 @@ class Balance(unittest.TestCase):
                    "which pipeline.balance=auto finds\n")
         self.expect(["--plan", "c.yaml"], 2, refused, program=TRAIN)
         out = self.expect(["--profile", "p.json", "c.yaml"])
-        self.assertIn("\n             the configured [1, 3, 4] does not suit 8 layers on 2 stages\n", out)
+        self.assertIn("\n             the configured [1, 3, 4] is not a cut of 8 layers into 2 stages\n", out)
         self.assertEqual(self.paste(out, "to write it").splitlines()[-1], "c.yaml: the balance is written")
         self.assertEqual(self.read("c.yaml"), other.replace("[1, 3, 4]", "[1, 7]"))
         for devices, found in (("[cpu]", "[8]"), ("[cpu, cpu, cpu]", "[1, ")):
             out = self.expect(["--profile", "p.json", "--set", "pipeline.devices=" + devices, "c.yaml"])
             self.assertIn("\nbalance      " + found, out)
         self.write("c.yaml", CONFIG.replace("  devices:", "  balance: [4, 5]\n  devices:"))
-        self.assertIn("the configured [4, 5] does not suit 8 layers", self.expect(["--profile", "p.json", "c.yaml"]))
+        self.assertIn("the configured [4, 5] is not a cut of 8 layers", self.expect(["--profile", "p.json", "c.yaml"]))
         self.write("c.yaml", CONFIG.replace("[cpu, cpu]", "[{cpu: {count: 9}}]\n  balance: [1, 1, 1, 1, 1, 1, 1, 1, 1]"))
         self.expect(["--profile", "p.json", "c.yaml"], 2,
                     "gpipe-balance: c.yaml:18:14: pipeline.devices: 9 stages are more than the model's 8 layers\n")
         self.write("s.txt", "F0 F1 B0 B1\nF0 B0 F1 B1\n")
         of_file = ["--set", "pipeline.schedule={file: s.txt}", "--set", "pipeline.micro_batches=2"]
         self.write("c.yaml", other)
-        self.assertIn("the configured [1, 3, 4] does not suit", self.expect(["--profile", "p.json", *of_file, "c.yaml"]))
+        self.assertIn("the configured [1, 3, 4] is not a cut of", self.expect(["--profile", "p.json", *of_file, "c.yaml"]))
         self.write("names.yaml", CONFIG.replace("  devices:", "  balance: [a]\n  devices:"))
         self.assertIn("\nbalance      [2, 6]\n", self.expect(["--profile", "p.json", "names.yaml"]))
 
@@ -264,7 +264,7 @@ class Balance(unittest.TestCase):
         self.assertLess(report["even"]["step"], report["step"])
         out = self.expect([*options, "c.yaml"])
         self.assertRegex(out, r"the even cut \[4, 4\]: \d+ ms, 0\.\d\d times as long\n"
-                         r" +which does not fit: worker 0 needs [^\n]+, but its memory is [\d.]+ KiB")
+                         r" +it does not fit: worker 0 needs [^\n]+, but its memory is [\d.]+ KiB")
 
     def test_a_remedy_may_be_to_keep_less(self):
         """What checkpoint: always as a name would do, without the outputs that are kept."""
@@ -307,7 +307,7 @@ class Balance(unittest.TestCase):
         two = json.loads(self.expect(["--profile", "p.json", "--json", "c.yaml"]))
         self.assertAlmostEqual(two["step"] / one["step"], 2.5)
         self.assertEqual((one["slowdown"], two["slowdown"]), ({"cpu": 1}, {"cpu": 2.5}))
-        sentence = "             on cpu rounds took 2.50 times as long as the times below add up to (slowdown)\n"
+        sentence = "             on cpu whole rounds took 2.50 times as long as the sum of the times below (slowdown)\n"
         self.assertIn(sentence, self.expect(["--profile", "p.json", "c.yaml"]))
         slow["devices"][0]["slowdown"] = 1.004
         self.write("p.json", slow)
@@ -329,7 +329,7 @@ class Balance(unittest.TestCase):
         self.unequal([12, 1, 1, 1, 1, 1, 1, 1], slow_first)
         options = ["--profile", "p.json", "--orders"]
         out = self.expect([*options, "u.yaml"])
-        self.assertIn("\norder        %s\n             the best of 2 orders: as configured, the dearest stage takes "
+        self.assertIn("\norder        %s\n             the best of 2 orders: in the configured order, the bottleneck stage takes "
                       "1.85 times as long\n" % placed, out)
         self.assertRegex(out, r"\n      0  cpu, 2 threads [^\n]+\n      1  cpu ")
         self.assertIn("\nto write it  gpipe-balance --orders --write --profile p.json u.yaml\n"
@@ -353,7 +353,7 @@ class Balance(unittest.TestCase):
         self.assertEqual((refused.returncode, refused.stdout), (2, ""))
         self.assertIn("the plan does not fit: worker 1 needs", refused.stderr)
         out = self.expect(["--profile", "p.json", "--orders", "u.yaml"])
-        self.assertIn("as configured, nothing fits\n", out)
+        self.assertIn("in the configured order, no cut fits\n", out)
 
     def test_orders_that_are_refused(self):
         """Twelve that differ have 12! orders; and a search looks for something else."""
@@ -362,13 +362,13 @@ class Balance(unittest.TestCase):
             "    - flatten", "    - relu\n" * 6 + "    - flatten"))
         self.write("p.json", profile_of([1] * 14))
         self.expect(["--profile", "p.json", "--orders", "u.yaml"], 2, "gpipe-balance: balance: 12 devices of 12 kinds have "
-                    "more than the 10000 orders that can be tried\n")
+                    "more orders than the 10000 that --orders can try\n")
         self.expect(["-o", "u.yaml", "u.yaml"], 2, "gpipe-balance: -o u.yaml: would write over the configuration: choose "
                     "another name\n")
         self.expect(["--profile", "p.json", "--orders", "--set", "pipeline.devices=[cpu, cpu]", "--set",
                      "pipeline.checkpoint=[never, always]", "u.yaml"], 2,
-                    "gpipe-balance: --orders: stages have checkpoint modes of their own, for the devices as they stand; give "
-                    "one mode for all (pipeline.checkpoint)\n")
+                    "gpipe-balance: --orders: the stages have different checkpoint modes, for the configured order of the "
+                    "devices; give one mode for all stages (pipeline.checkpoint)\n")
         self.expect(["--search", "--orders", "u.yaml"], 2, "gpipe-balance: --search takes the devices in the order that "
                     "they have: --orders does not go with it\n")
 
@@ -382,12 +382,12 @@ class Balance(unittest.TestCase):
         self.assertEqual(self.read("c.yaml"), CONFIG.replace("  devices:", "  balance: [7, 1]\n  devices:"))
         self.expect(["--profile", "p.json", "--write", "--set", "pipeline={devices: [cpu, cpu, cpu], micro_batches: 4}",
                      "c.yaml"], 2,
-                    "gpipe-balance: --write: the balance is for the 3 devices that --set says, but c.yaml has 2\n")
+                    "gpipe-balance: --write: the balance is for the 3 devices of --set, but c.yaml has 2; change the file first\n")
         self.expect(["--profile", "p.json", "--write", "--set", "model.layers=[flatten, linear: 8, relu, linear: 8, relu, "
                      "linear: 8, relu, linear: 3]", "c.yaml"], 2,
-                    "gpipe-balance: --write: the balance is for the model that --set says, but c.yaml has another\n")
+                    "gpipe-balance: --write: the balance is for the model of --set, but c.yaml has a different one; change the file first\n")
         self.expect(["--profile", "p.json", "--write", "--set", "model.layers.3.conv.bias=false", "c.yaml"], 2,
-                    "gpipe-balance: --write: the balance is for the model that --set says, but c.yaml has another\n")
+                    "gpipe-balance: --write: the balance is for the model of --set, but c.yaml has a different one; change the file first\n")
         self.write("alias.yaml", CONFIG.replace("pipeline:", "spare: &p").replace("optimizer:", "pipeline: *p\noptimizer:"))
         self.assertEqual(self.run_program("--profile", "p.json", "--write", "alias.yaml").returncode, 2)
 
@@ -416,7 +416,7 @@ class Balance(unittest.TestCase):
         before = self.read(kept)
         again = self.expect(["c.yaml"])
         self.assertRegex(again, r"\Aprofile      \S+/%s\n             taken just now, slowdown \d+\.\d\d\n"
-                         r"( +on cpu rounds took [\d.]+ times [^\n]+\n)?\nlayers" % kept)
+                         r"( +on cpu whole rounds took [\d.]+ times [^\n]+\n)?\nlayers" % kept)
         self.assertEqual(out[out.index("\nlayers"):], again[again.index("\nlayers"):])
         self.assertEqual(self.read(kept), before)
         self.assertEqual(json.loads(before)["together"], 2 if together else 1)

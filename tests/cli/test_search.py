@@ -240,7 +240,7 @@ class Search(unittest.TestCase):
         process = self.run_program("--search", "--profile", "p.json", "--set",
                                    "pipeline.devices=[{cpu: {memory: 4KiB, count: 2}}]", "c.yaml")
         self.assertEqual((process.returncode, process.stdout), (2, ""))
-        self.assertRegex(process.stderr, r"^gpipe-balance: none of \d+ plans fits; the first, 3 micro-batches, schedule "
+        self.assertRegex(process.stderr, r"^gpipe-balance: none of \d+ plans fits; the first one, 3 micro-batches, schedule "
                          r"gpipe, checkpoint never: worker 0 needs .* but its memory is 4\.00 KiB")
 
     def test_write_changes_the_pipeline_and_nothing_else(self):
@@ -283,7 +283,7 @@ class Search(unittest.TestCase):
         self.assertEqual(lines[0], "search       108 plans for a batch of 16 on 2 devices: 108 fit")
         rows = [line for line in lines if "%" in line]
         self.assertGreater(len(rows), 3)
-        self.assertTrue(all("% time" in row or "% memory" in row for row in rows[1:]))
+        self.assertTrue(all("% slower" in row or "% more memory" in row for row in rows[1:]))
         self.assertIn("--set 'pipeline.balance=[", process.stdout)
         process = self.run_program("--search", "--profile", "p.json", "--set", "train.steps=3", "c.yaml")
         self.assertIn("\nto write it  gpipe-balance --search --write --profile p.json --processors 64 --set train.steps=3 c.yaml\n",
@@ -348,11 +348,11 @@ class Search(unittest.TestCase):
                          (2, "gpipe-balance: --search times several sizes of micro-batch: -o does not go with it"))
         process = self.run_program("--search", "--profile", "p.json", "--write", "--set", "data.batch=8", "c.yaml")
         self.assertEqual(process.returncode, 2)
-        self.assertIn("--write: the search was for a batch of 8, as --set says, but c.yaml has 16", process.stderr)
+        self.assertIn("--write: the search was for data.batch 8 (--set), but c.yaml has 16; change the file first", process.stderr)
         process = self.run_program("--search", "--profile", "p.json", "--write", "--set",
                                    "pipeline.devices=[{cpu: {memory: 1GiB}}, cpu]", "c.yaml")
         self.assertEqual(process.returncode, 2)
-        self.assertIn("but device 0 of c.yaml is another one", process.stderr)
+        self.assertIn("but device 0 of c.yaml is a different one", process.stderr)
         self.assertEqual(self.read("c.yaml"), CONFIG)
 
 

@@ -121,29 +121,31 @@ static void wrong_names_are_refused_at_their_place(void **state) {
         {"devices: [cpu, cpu]\n  balance: [ouf]",
          "c.yaml:19:13: pipeline.balance: the model has no layer \"ouf\"; did you mean out?"},
         {"devices: [cpu, cpu, cpu]\n  balance: [d, flat]",
-         "c.yaml:19:16: pipeline.balance: \"flat\" is part of the first layer; names are those of the later stages' "
-         "first layers"},
+         "c.yaml:19:16: pipeline.balance: \"flat\" is part of the first layer; name the first layer of a "
+         "later stage"},
         {"devices: [cpu, cpu]\n  balance: [s.1]",
-         "c.yaml:19:13: pipeline.balance: \"s.1\" is part of a layer that no cut divides, which begins with \"s.0\""},
+         "c.yaml:19:13: pipeline.balance: \"s.1\" is inside a layer that cannot be cut; that layer begins "
+         "with \"s.0\""},
         {"devices: [cpu, cpu, cpu]\n  balance: [d, c]",
-         "c.yaml:19:16: pipeline.balance: \"c\" is not behind \"d\"; names stand in the model's order"},
+         "c.yaml:19:16: pipeline.balance: \"c\" does not come after \"d\"; give the names in the order of the "
+         "model"},
         {"devices: [cpu, cpu, cpu]\n  balance: [c, c.0]",
-         "c.yaml:19:16: pipeline.balance: \"c.0\" is not behind \"c.0\"; names stand in the model's order"},
+         "c.yaml:19:16: pipeline.balance: \"c.0\" does not come after \"c.0\"; give the names in the order of "
+         "the model"},
         {"devices: [cpu, cpu]\n  balance: [c, d, out]",
-         "c.yaml:19:16: pipeline.balance: names 3 layers, but there is 1 stage behind the first"},
+         "c.yaml:19:16: pipeline.balance: names 3 layers, but there is 1 stage after the first"},
         {"devices: [cpu]\n  balance: [c]",
-         "c.yaml:19:13: pipeline.balance: names 1 layers, but there are 0 stages behind the first"},
+         "c.yaml:19:13: pipeline.balance: names 1 layers, but there are 0 stages after the first"},
         {"devices: [cpu, cpu]\n  checkpoint: {keep: [c, bb]}",
          "c.yaml:19:26: pipeline.checkpoint.keep: the model has no layer \"bb\"; did you mean b.0?"},
         {"devices: [cpu, cpu]\n  together: [[c, bb]]",
          "c.yaml:19:18: pipeline.together: the model has no layer \"bb\"; did you mean b.0?"},
         {"devices: [cpu, cpu]\n  balance: [d]\n  together: [[c, s]]",
-         "c.yaml:20:15: pipeline.together: layer \"d\" is to begin a stage (pipeline.balance), but stands between what "
-         "stays together"},
+         "c.yaml:20:15: pipeline.together: layer \"d\" must begin a stage (pipeline.balance), but lies between "
+         "layers that stay together"},
         {"devices: [cpu, cpu]\n  balance: [4, 4]\n  together: [[c.0, c.1]]",
-         "c.yaml:19:12: pipeline.balance: stage 1 begins with layer \"c.1\", which pipeline.together keeps with the "
-         "one "
-         "before it"},
+         "c.yaml:19:12: pipeline.balance: stage 1 begins with layer \"c.1\", which pipeline.together keeps on one "
+         "stage with the layer before it"},
         {"devices: [cpu, cpu]\n  together: [[flat, out]]",
          "c.yaml:19:15: pipeline.together: leaves 0 places to cut, but 2 stages need 1"},
     };

@@ -56,7 +56,7 @@ static void none_is_found_where_none_can_be_made(void **state) {
     assert_int_equal(search(0, &none, &err), GP_CONFIG);
     assert_int_equal(none.refused, none.tried);
     assert_non_null(
-        strstr(err.text, "plans fits; the first, 4 micro-batches, schedule gpipe, checkpoint never: planning "));
+        strstr(err.text, "plans fits; the first one, 4 micro-batches, schedule gpipe, checkpoint never: planning "));
     gp_search_fini(&none);
 }
 
