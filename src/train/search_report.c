@@ -13,7 +13,7 @@
 #include "train/plan_report_parts.h"
 #include "train/search.h"
 
-enum { FASTEST = 3, MOST_ROWS = 8, MEMORY_TEXT = 20 };
+enum { FASTEST = 3, MOST_ROWS = 8, FIRST_TEXT = 40 };
 
 /* The largest memory of those before it, all of which are faster, is more than its own. */
 static bool saves_memory(const gp_search *search, size_t index) {
@@ -46,6 +46,13 @@ static bool is_uniform(const gp_candidate *it) {
     return it->checkpoint[0] != '[' && it->checkpoint[0] != '{';
 }
 
+/* "the first device", "the first 2 devices" */
+static const char *first_devices(char text[FIRST_TEXT], int count) {
+    if (count == 1) return "the first device";
+    snprintf(text, FIRST_TEXT, "the first %d devices", count);
+    return text;
+}
+
 static bool is_on_few(const gp_search *search, const gp_candidate *it) {
     return it->workers < search->config->pipeline.device_count;
 }
@@ -62,7 +69,8 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
     write_comparison(search, it, out);
     fputs("\n          balance ", out);
     write_balance(out, it);
-    if (is_on_few(search, it)) fprintf(out, " on the first %d device%s", it->workers, it->workers == 1 ? "" : "s");
+    char first[FIRST_TEXT];
+    if (is_on_few(search, it)) fprintf(out, " on %s", first_devices(first, it->workers));
     if (it->workers > 1) {
         fputs("; memory of the workers", out);
         for (int w = 0; w < it->workers && w < GP_REPORT_ALL_STAGES; w++)
@@ -146,19 +154,19 @@ static gp_status write_commands(const gp_search *search, FILE *out, gp_error *er
 }
 
 static void write_processors(const gp_search *search, FILE *out) {
-    char threads[GP_REPORT_NUMBER], processors[GP_REPORT_NUMBER], devices[GP_REPORT_NUMBER];
+    char threads[GP_REPORT_NUMBER], processors[GP_REPORT_NUMBER], few[FIRST_TEXT];
     if (search->threads <= search->processors) return;
     fprintf(out, "warning      %s compute on %s, so they take turns; the steps below include this\n             ",
             gp_report_count(threads, search->threads, "thread"),
             gp_report_count(processors, search->processors, "processor"));
-    if (search->few && is_on_few(search, &search->items[0]))
-        fprintf(out, "use only the first %s: with all of them a step is at most %.0f%% faster\n",
-                gp_report_count(devices, search->few, "device"), 100 * GP_SEARCH_GAIN);
-    else if (search->few)
-        fprintf(out, "plans on only the first %s do not fit, or are more than %.0f%% slower\n",
-                gp_report_count(devices, search->few, "device"), 100 * GP_SEARCH_GAIN);
-    else
+    if (!search->few)
         fprintf(out, "give the device at most %s\n", gp_report_count(threads, search->processors, "thread"));
+    else if (is_on_few(search, &search->items[0]))
+        fprintf(out, "use only %s: with all of them a step is at most %.0f%% faster\n", first_devices(few, search->few),
+                100 * GP_SEARCH_GAIN);
+    else
+        fprintf(out, "plans on only %s do not fit, or are more than %.0f%% slower\n", first_devices(few, search->few),
+                100 * GP_SEARCH_GAIN);
 }
 
 gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
