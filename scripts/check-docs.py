@@ -3,7 +3,7 @@
 
   - docs/files.md has a section "## src/<folder>" for every folder of sources, and in its table names every file
     there by its stem, and no other;
-  - every relative link of README.md and docs/*.md leads to a file.
+  - every relative link of README.md and docs/*.md leads to a file, and its #anchor to a heading there.
 
 Usage: check-docs.py [--root FOLDER] | --self-test. Prints what is missing, and exits with 1.
 """
@@ -16,7 +16,8 @@ import tempfile
 SOURCES = {".c", ".h", ".cu", ".cuh"}
 SECTION = re.compile(r"^## (src/\S+)$")
 HEADING = re.compile(r"^#+ ")
-LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)]*)?\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
+CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def named_files(document):
@@ -54,13 +55,35 @@ def check_files(root):
     return messages
 
 
+def anchors(document):
+    """The anchors that GitHub makes of the headings of a Markdown file."""
+    seen, names = {}, set()
+    for line in CODE.sub("", document.read_text(encoding="utf-8")).splitlines():
+        if HEADING.match(line):
+            name = re.sub(r"[^\w\- ]", "", HEADING.sub("", line).strip().lower()).replace(" ", "-")
+            count = seen[name] = seen.get(name, -1) + 1
+            names.add(f"{name}-{count}" if count else name)
+    return names
+
+
+def check_link(document, path, anchor):
+    """What is wrong with a link of a document; None if nothing is."""
+    target = document.parent / path if path else document
+    if not target.exists():
+        return f"the link {path} leads nowhere"
+    if anchor and target.suffix == ".md" and anchor not in anchors(target):
+        return f"the link {path}#{anchor} leads to no heading"
+    return None
+
+
 def check_links(root):
     messages = []
     for document in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
         for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
-            for target in LINK.findall(line):
-                if "://" not in target and not (document.parent / target).exists():
-                    messages.append(f"{document}:{number}: the link {target} leads nowhere")
+            for path, anchor in LINK.findall(line):
+                why = None if "://" in path else check_link(document, path, anchor)
+                if why:
+                    messages.append(f"{document}:{number}: {why}")
     return messages
 
 
@@ -73,6 +96,9 @@ def self_test():
         (map_of.format("`a`"), link, "says nothing of src/base/b"),
         (map_of.format("`a` `b` `c`"), link, "names src/base/c"),
         (map_of.format("`a` `b`"), "[x](docs/gone.md)\n", "README.md:1: the link docs/gone.md"),
+        (map_of.format("`a` `b`"), "[x](docs/files.md#srcbase) [y](#top)\n# Top\n", None),
+        (map_of.format("`a` `b`"), "[x](docs/files.md#src/base)\n", "the link docs/files.md#src/base leads to no heading"),
+        (map_of.format("`a` `b`"), "[x](#top)\n```\n# Top\n```\n", "README.md:1: the link #top leads to no heading"),
     ]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
