@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the documents to the tree.
+"""Checks documents against the files of the project.
 
   - docs/files.md has a section "## src/<folder>" for every folder of sources, and in its table names every file
     there by its stem, and no other;
@@ -49,9 +49,9 @@ def check_files(root):
     messages = []
     for folder in sorted(named.keys() | present.keys()):
         for stem in sorted(present.get(folder, set()) - named.get(folder, set())):
-            messages.append(f"{document}: says nothing of {folder}/{stem}")
+            messages.append(f"{document}: has no line for {folder}/{stem}")
         for stem in sorted(named.get(folder, set()) - present.get(folder, set())):
-            messages.append(f"{document}: names {folder}/{stem}, which is not there")
+            messages.append(f"{document}: names {folder}/{stem}, which does not exist")
     return messages
 
 
@@ -70,9 +70,9 @@ def check_link(document, path, anchor):
     """What is wrong with a link of a document; None if nothing is."""
     target = document.parent / path if path else document
     if not target.exists():
-        return f"the link {path} leads nowhere"
+        return f"the file of the link {path} does not exist"
     if anchor and target.suffix == ".md" and anchor not in anchors(target):
-        return f"the link {path}#{anchor} leads to no heading"
+        return f"the link {path}#{anchor} has no heading"
     return None
 
 
@@ -93,12 +93,12 @@ def self_test():
     link = "see [the map](docs/files.md#files), [home](https://example.org)\n"
     cases = [
         (map_of.format("`a` `b`"), link, None),
-        (map_of.format("`a`"), link, "says nothing of src/base/b"),
+        (map_of.format("`a`"), link, "has no line for src/base/b"),
         (map_of.format("`a` `b` `c`"), link, "names src/base/c"),
-        (map_of.format("`a` `b`"), "[x](docs/gone.md)\n", "README.md:1: the link docs/gone.md"),
+        (map_of.format("`a` `b`"), "[x](docs/gone.md)\n", "README.md:1: the file of the link docs/gone.md"),
         (map_of.format("`a` `b`"), "[x](docs/files.md#srcbase) [y](#top)\n# Top\n", None),
-        (map_of.format("`a` `b`"), "[x](docs/files.md#src/base)\n", "the link docs/files.md#src/base leads to no heading"),
-        (map_of.format("`a` `b`"), "[x](#top)\n```\n# Top\n```\n", "README.md:1: the link #top leads to no heading"),
+        (map_of.format("`a` `b`"), "[x](docs/files.md#src/base)\n", "the link docs/files.md#src/base has no heading"),
+        (map_of.format("`a` `b`"), "[x](#top)\n```\n# Top\n```\n", "README.md:1: the link #top has no heading"),
     ]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -111,19 +111,19 @@ def self_test():
             messages = check_files(root) + check_links(root)
             assert len(messages) == (words is not None), messages
             assert words is None or words in messages[0], messages
-    print(f"check-docs: tells {len(cases)} made-up trees apart")
+    print(f"check-docs: right for {len(cases)} sample trees")
 
 
 def main():
     parser = argparse.ArgumentParser(description="Checks that documents name every file and have no dead links.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
-    parser.add_argument("--self-test", action="store_true", help="checks this check on made-up trees")
+    parser.add_argument("--self-test", action="store_true", help="tests this script on sample trees")
     options = parser.parse_args()
     if options.self_test:
         self_test()
         return 0
     messages = check_files(options.root) + check_links(options.root)
-    print("\n".join(messages) or "check-docs: every file is named, every link leads somewhere")
+    print("\n".join(messages) or "check-docs: every file has a line, every link has a file and a heading")
     return 1 if messages else 0
 
 
