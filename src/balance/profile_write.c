@@ -133,7 +133,10 @@ gp_status gp_profile_text(const gp_profile *profile, char **out, gp_error *err) 
     if (status == GP_OK) status = write_devices(file, profile, err);
     if (status == GP_OK) write_copies(file, profile);
     bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) status = gp_fail(err, GP_MEMORY, "out of memory: a profile");
+    if (fclose(file) != 0 || failed || !text) {
+        free(text);
+        return gp_fail(err, GP_MEMORY, "out of memory: a profile");
+    }
     if (status != GP_OK)
         free(text);
     else
