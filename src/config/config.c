@@ -90,9 +90,8 @@ static gp_status check_sections(const gp_config *config, const gp_yaml *root, gp
         return gp_fail_at(err, GP_CONFIG, data->place,
                           "data: train is missing, as in train: {tensors: file.safetensors}");
     if (!trains && config->data.eval.kind == GP_SOURCE_NONE)
-        return gp_fail_at(
-            err, GP_CONFIG, data->place,
-            "data: eval is missing, and without training (train.steps: 0, --predict) nothing else is read");
+        return gp_fail_at(err, GP_CONFIG, data->place,
+                          "data: eval is missing; without training (train.steps: 0, --predict) only data.eval is read");
     return GP_OK;
 }
 

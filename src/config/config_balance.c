@@ -35,10 +35,11 @@ gp_status gp_read_balance_names(gp_pipeline_config *pipeline, const gp_yaml *lis
     for (size_t i = 0; i < list->count; i++) {
         const gp_yaml *item = list->items[i];
         if (is_number(item))
-            return gp_fail_at(err, GP_CONFIG, item->place,
-                              "%s: %s stands among names; a list has either the names of the later stages' first "
-                              "layers or the number of layers of each stage",
-                              what, gp_show(item->text).text);
+            return gp_fail_at(
+                err, GP_CONFIG, item->place,
+                "%s: %s is a number among names; a list has either the number of layers of each stage, or the "
+                "names of the first layers of the later stages",
+                what, gp_show(item->text).text);
         GP_RETURN_IF_FAILED(read_name(item, what, &pipeline->first[i], err));
         pipeline->first_count++;
         for (size_t j = 0; j < i; j++)

@@ -107,12 +107,14 @@ static gp_status read_milestones(gp_optimizer_config *optimizer, const gp_yaml *
         gp_time *time = &optimizer->lr_milestones[i];
         GP_RETURN_IF_FAILED(gp_read_time(node->items[i], what, 1, time, err));
         if (i > 0 && time->epochs != time[-1].epochs)
-            return gp_fail_at(err, GP_CONFIG, node->items[i]->place,
-                              "%s: either all are steps or all are epochs; %.40s is not what the one before it is",
-                              what, node->items[i]->text);
+            return gp_fail_at(
+                err, GP_CONFIG, node->items[i]->place,
+                "%s: %.40s has another unit than the time before it; use steps for all times, or epochs for all", what,
+                node->items[i]->text);
         if (i > 0 && time->count <= time[-1].count)
-            return gp_fail_at(err, GP_CONFIG, node->items[i]->place, "%s: %.40s is not after %.40s; they must ascend",
-                              what, node->items[i]->text, node->items[i - 1]->text);
+            return gp_fail_at(err, GP_CONFIG, node->items[i]->place,
+                              "%s: %.40s is not later than %.40s; each time must be later than the one before it", what,
+                              node->items[i]->text, node->items[i - 1]->text);
     }
     return GP_OK;
 }

@@ -8,7 +8,7 @@ static const int64_t most = INT64_C(1) << 53; /* exact in JSON's numbers */
 static gp_status read_length(gp_train_config *train, const gp_yaml *node, gp_error *err) {
     const gp_yaml *epochs = gp_yaml_get(node, "epochs"), *steps = gp_yaml_get(node, "steps");
     if (!epochs && !steps)
-        return gp_fail_at(err, GP_CONFIG, node->place, "train: says neither epochs nor steps, as in epochs: 2");
+        return gp_fail_at(err, GP_CONFIG, node->place, "train: needs epochs or steps, as in epochs: 2");
     if (epochs) GP_RETURN_IF_FAILED(gp_read_integer(epochs, "train.epochs", 1, most, &train->epochs.count, err));
     train->epochs.epochs = true;
     train->steps = -1;

@@ -90,11 +90,11 @@ static gp_status read_range(const gp_choice *choice, const char *key, double low
     name what = name_of(choice->kind, key);
     if (!node) return GP_OK;
     if (node->kind != GP_YAML_SEQUENCE || node->count != 2)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs two numbers, the least and the most", what.text);
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs two numbers, the minimum and the maximum", what.text);
     for (int i = 0; i < 2; i++)
         GP_RETURN_IF_FAILED(gp_read_number(node->items[i], what.text, low, high, open, &out[i], err));
     if (out[1] < out[0])
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: the most, %g, is less than the least, %g", what.text,
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: the maximum %g is less than the minimum %g", what.text,
                           out[1], out[0]);
     return GP_OK;
 }

@@ -339,7 +339,7 @@ gp_status gp_read_known_kind(const gp_yaml *node, const char *what, const char *
         choice.kind = node->text;
     } else {
         const gp_yaml_pair *pair = find_kind_pair(node, kinds, beside);
-        if (!pair) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the mapping names no kind", what);
+        if (!pair) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the mapping has no key that is a kind", what);
         GP_RETURN_IF_FAILED(check_beside(node, what, kinds, beside, pair, err));
         choice.kind = pair->key->text;
         choice.place = pair->key->place;

@@ -232,7 +232,8 @@ static gp_status plan_edit(const finder *f, const char *name, const char *value,
         out->from = out->to = f->in.from;
         status = gp_format_text(&out->instead, err, " {%s}", entry);
     } else if (f->in.there && !f->in.alias) {
-        status = gp_fail(err, GP_CONFIG, "%s: %s is no mapping, which could say %s", name, f->section, entry);
+        status =
+            gp_fail(err, GP_CONFIG, "%s: %s is not a mapping, so %s cannot be added to it", name, f->section, entry);
     } else if (f->in.there) {
         status = gp_fail(err, GP_CONFIG, "%s: %s comes from an alias: write %s into what the anchor names", name,
                          f->section, entry);

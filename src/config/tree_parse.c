@@ -188,7 +188,8 @@ static gp_status read_alias(parser *p, const yaml_event_t *event, int depth, gp_
     const char *name = (const char *)event->data.alias.anchor;
     const anchor *target = find_anchor(p, name);
     if (!target) return gp_fail_at(err, GP_CONFIG, place, "alias *%.60s has no anchor &%.60s before it", name, name);
-    if (target->open) return gp_fail_at(err, GP_CONFIG, place, "alias *%.60s stands inside what it names", name);
+    if (target->open)
+        return gp_fail_at(err, GP_CONFIG, place, "alias *%.60s is inside the value of its own anchor", name);
     return copy_node(p, target->node, depth, place, out, err);
 }
 
@@ -378,7 +379,7 @@ static gp_status read_stream(parser *p, gp_yaml **out, gp_error *err) {
         case YAML_DOCUMENT_START_EVENT:
             if (documents++)
                 status = gp_fail_at(err, GP_CONFIG, place_of(p, event.start_mark),
-                                    "a second document begins here; there must be one");
+                                    "a second document begins here; a file must have exactly one");
             break;
         default: status = read_node(p, &event, 1, &root, err);
         }

@@ -42,8 +42,8 @@ static gp_status apply_take(gp_dataset *self, const gp_source_config *config, gp
     int64_t to = config->take ? config->take_to : samples;
     if (from < 0 || from >= to || to > samples) {
         return gp_fail_at(err, GP_CONFIG, config->take_place,
-                          "take [%" PRId64 ", %" PRId64 "] does not lie within the %" PRId64
-                          " samples of %s: 0 ≤ from < to ≤ %" PRId64 " is needed",
+                          "take: [%" PRId64 ", %" PRId64 "] is not a range of the %" PRId64
+                          " samples of %s; 0 ≤ from < to ≤ %" PRId64 " is the rule",
                           from, to, samples, self->source->input_path, samples);
     }
     self->first = from;
@@ -114,10 +114,9 @@ static gp_status check_classes(const gp_dataset *self, int64_t first, int64_t sa
         if (target[i] == self->spec.ignore) continue;
         counted++;
         if (target[i] < 0 || target[i] >= self->spec.classes) {
-            return gp_fail(
-                err, GP_DATA,
-                "%s: sample %" PRId64 ": class %" PRId64 " is none of the model's %" PRId64 " (0 … %" PRId64 ")",
-                self->source->target_path, first + i / targets, target[i], self->spec.classes, self->spec.classes - 1);
+            return gp_fail(err, GP_DATA,
+                           "%s: sample %" PRId64 ": class %" PRId64 " is out of range; the classes are 0 … %" PRId64,
+                           self->source->target_path, first + i / targets, target[i], self->spec.classes - 1);
         }
     }
     *counts = counted;

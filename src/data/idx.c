@@ -57,11 +57,11 @@ static uint32_t big_endian(const unsigned char *bytes) {
 
 static gp_status check_prefix(const idx_file *idx, const unsigned char *bytes, gp_error *err) {
     if (bytes[0] != 0 || bytes[1] != 0) {
-        return FAIL_CONTENT(idx, err, 0, "begins with %02x %02x %02x %02x, an idx file with 00 00", bytes[0], bytes[1],
-                            bytes[2], bytes[3]);
+        return FAIL_CONTENT(idx, err, 0, "begins with the bytes %02x %02x %02x %02x; an idx file begins with 00 00",
+                            bytes[0], bytes[1], bytes[2], bytes[3]);
     }
     const char *name = element_name(bytes[2]);
-    if (!name) return FAIL_CONTENT(idx, err, 2, "element type 0x%02x is none of idx's", bytes[2]);
+    if (!name) return FAIL_CONTENT(idx, err, 2, "element type 0x%02x is not one of the idx format", bytes[2]);
     if (bytes[2] != ELEMENT_U8) return FAIL_CONTENT(idx, err, 2, "elements are %s; only u8 is read", name);
     if (bytes[3] < 1 || bytes[3] > MAX_IDX_RANK)
         return FAIL_CONTENT(idx, err, 3, "has %u dimensions; 1 to %d are read", bytes[3], MAX_IDX_RANK);
@@ -148,7 +148,7 @@ static gp_status inflate_some(idx_file *idx, inflater *in, bool *ended, gp_error
     if (code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR) return GP_OK;
     if (code == Z_MEM_ERROR) return gp_fail(err, GP_MEMORY, "out of memory: inflating %s", idx->file.path);
     return gp_data_fail(err, idx->file.path, inflater_offset(in), "the gzip data is corrupt: %s",
-                        in->stream.msg ? in->stream.msg : "a preset dictionary is asked for");
+                        in->stream.msg ? in->stream.msg : "it needs a preset dictionary");
 }
 
 static gp_status parse_inflated_header(idx_file *idx, gp_error *err) {

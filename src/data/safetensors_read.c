@@ -205,7 +205,7 @@ static gp_status read_metadata(gp_safetensors *file, const char *header, gp_json
 }
 
 static gp_status read_shape(const gp_safetensors *file, const json_t *shape, gp_safetensor *tensor, gp_error *err) {
-    if (!json_is_array(shape)) return FAIL_TENSOR(file, err, tensor, "shape is missing or no list");
+    if (!json_is_array(shape)) return FAIL_TENSOR(file, err, tensor, "shape is missing or not a list");
     size_t rank = json_array_size(shape);
     if (rank > GP_SAFETENSORS_MAX_RANK) {
         return FAIL_TENSOR(file, err, tensor, "shape has %zu dimensions; at most %d are read", rank,
@@ -223,7 +223,7 @@ static gp_status read_shape(const gp_safetensors *file, const json_t *shape, gp_
 
 static gp_status read_offsets(const gp_safetensors *file, const json_t *offsets, gp_safetensor *tensor, gp_error *err) {
     if (!json_is_array(offsets) || json_array_size(offsets) != 2)
-        return FAIL_TENSOR(file, err, tensor, "data_offsets is missing or no list of two");
+        return FAIL_TENSOR(file, err, tensor, "data_offsets is missing or not a list of two");
     uint64_t value[2];
     for (size_t i = 0; i < 2; i++) {
         const json_t *entry = json_array_get(offsets, i);
@@ -268,11 +268,11 @@ static gp_status read_tensor(const gp_safetensors *file, const json_t *entry, gp
     if (!json_is_object(entry)) return FAIL_TENSOR(file, err, tensor, "is not a mapping");
     unsigned bits = 0;
     const char *dtype = json_string_value(json_object_get(entry, "dtype"));
-    if (!dtype) return FAIL_TENSOR(file, err, tensor, "dtype is missing or no text");
+    if (!dtype) return FAIL_TENSOR(file, err, tensor, "dtype is missing or not a text");
     tensor->dtype_name = find_dtype(dtype, &bits);
     if (!tensor->dtype_name) {
         char buffer[SHOWN_NAME];
-        return FAIL_TENSOR(file, err, tensor, "dtype \"%s\" is none of safetensors'", shown(buffer, dtype));
+        return FAIL_TENSOR(file, err, tensor, "dtype \"%s\" is not a dtype of safetensors", shown(buffer, dtype));
     }
     tensor->known = gp_dtype_find(tensor->dtype_name, &tensor->dtype) ? 1 : 0;
     GP_RETURN_IF_FAILED(read_shape(file, json_object_get(entry, "shape"), tensor, err));
@@ -312,7 +312,8 @@ static gp_status check_tiling(const gp_safetensors *file, gp_error *err) {
         end = tensor->end;
     }
     if (data + end != file->file.size) {
-        return gp_data_fail(err, file->file.path, data + end, "%" PRIu64 " bytes after the last tensor belong to none",
+        return gp_data_fail(err, file->file.path, data + end,
+                            "%" PRIu64 " bytes after the last tensor belong to no tensor",
                             file->file.size - data - end);
     }
     return GP_OK;

@@ -39,7 +39,8 @@ static gp_status batch_norm_infer(gp_layer *layer, const gp_shape *inputs, int c
     (void)layer;
     (void)count;
     if (inputs[0].rank == 2)
-        return gp_fail(err, GP_CONFIG, "takes a picture [channels, height, width] or [width], and not yet rows %s",
+        return gp_fail(err, GP_CONFIG,
+                       "takes a picture [channels, height, width] or [width]; rows %s are not available yet",
                        gp_shape_text(text, inputs[0]));
     *output = inputs[0];
     return GP_OK;

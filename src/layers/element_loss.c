@@ -11,8 +11,7 @@ static gp_status element_loss_read(gp_layer *layer, const gp_choice *choice, gp_
     static const char *const later[] = {"name", "from", "target", "loss_weight", NULL};
     (void)layer;
     if (choice->main)
-        return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s takes no value by itself, and has no options",
-                          choice->kind);
+        return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s has no options, and takes no value", choice->kind);
     return choice->options ? gp_check_keys(choice->options, choice->kind, known, later, err) : GP_OK;
 }
 

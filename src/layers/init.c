@@ -19,7 +19,9 @@ static gp_status read_kaiming(const gp_choice *choice, const char *what, gp_para
     static const char *const modes[] = {"fan_in", "fan_out", NULL};
     int mode = 0;
     if (spec->shape.rank < 2)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: kaiming_normal is for weights, which have inputs", what);
+        return gp_fail_at(err, GP_CONFIG, choice->place,
+                          "%s: kaiming_normal needs a weight; a parameter of one dimension has no number of inputs",
+                          what);
     if (choice->main) GP_RETURN_IF_FAILED(gp_read_choice(choice->main, what, modes, &mode, err));
     spec->init = GP_INIT_NORMAL;
     spec->value = sqrt(2 / fan_of(spec->shape, mode == 1));

@@ -66,8 +66,8 @@ static gp_status check_concat(const gp_shape *inputs, int i, gp_error *err) {
     gp_shape_text(first, inputs[0]);
     gp_shape_text(other, inputs[i]);
     if (inputs[i].rank == 2)
-        return gp_fail(err, GP_CONFIG, "takes pictures [channels, height, width] or [width], and not yet rows %s",
-                       other);
+        return gp_fail(err, GP_CONFIG,
+                       "takes pictures [channels, height, width] or [width]; rows %s are not available yet", other);
     if (inputs[i].rank != inputs[0].rank)
         return gp_fail(err, GP_CONFIG, "takes either pictures or rows, not %s and %s", first, other);
     if (inputs[i].rank == 3 && (inputs[i].dim[1] != inputs[0].dim[1] || inputs[i].dim[2] != inputs[0].dim[2]))

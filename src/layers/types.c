@@ -32,7 +32,7 @@ const gp_yaml *gp_layer_option(const gp_choice *choice, const char *name, bool m
 gp_status gp_layer_no_main(const gp_choice *choice, gp_error *err) {
     if (!choice->main) return GP_OK;
     return gp_fail_at(err, GP_CONFIG, choice->main->place,
-                      "%s takes no value by itself; its options stand in a mapping, %s: {name: a}", choice->kind,
+                      "%s takes no single value; write its options as a mapping, %s: {name: a}", choice->kind,
                       choice->kind);
 }
 
@@ -97,7 +97,8 @@ gp_status gp_layer_fits(const gp_layer *layer, const gp_lowering *lowering, gp_e
     }
     int64_t bytes;
     if (gp_int64_mul(largest, lowering->samples, &bytes) && gp_int64_mul(bytes, sizeof(double), &bytes)) return GP_OK;
-    return gp_fail(err, GP_CONFIG, "a micro-batch of %" PRId64 " samples of %" PRId64 " elements exceeds every memory",
+    return gp_fail(err, GP_CONFIG,
+                   "a micro-batch of %" PRId64 " samples of %" PRId64 " elements is larger than any memory",
                    lowering->samples, largest);
 }
 

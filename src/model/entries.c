@@ -25,13 +25,13 @@ static gp_status find_type(const gp_choice *choice, const gp_layer_type **out, g
         return GP_OK;
     }
     if (listed(choice->kind, built_in))
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s is a whole model: it stands in place of model.layers",
-                          choice->kind);
+        return gp_fail_at(err, GP_CONFIG, choice->place,
+                          "%s is a whole model, not a layer; write it in place of model.layers", choice->kind);
     if (gp_is_later(choice->kind, gp_layer_names_later(false)) || listed(choice->kind, built_in_later))
         return gp_fail_at(err, GP_CONFIG, choice->place, "layer \"%s\" is not available yet%s", choice->kind,
                           gp_advise(choice->kind, gp_layer_names(false)).text);
     if (gp_layer_type_find(choice->kind, true) || listed(choice->kind, gp_layer_names_later(true)))
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s is a loss, not a layer: it stands at model.loss",
+        return gp_fail_at(err, GP_CONFIG, choice->place, "%s is a loss, not a layer; write it at model.loss",
                           choice->kind);
     gp_suggestion suggestion = gp_suggest(choice->kind, gp_layer_names(false));
     if (!suggestion.text[0]) suggestion = gp_suggest(choice->kind, group_names);
@@ -50,10 +50,11 @@ bool gp_is_number(const char *text) {
 
 static gp_status check_name(const gp_yaml *node, const char *name, gp_error *err) {
     if (strcmp(name, "input") == 0)
-        return gp_fail_at(err, GP_CONFIG, node->place, "name \"input\" stands for what enters the list");
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "name \"input\" is reserved for the input of the list; choose another name");
     if (gp_is_number(name))
         return gp_fail_at(err, GP_CONFIG, node->place,
-                          "name \"%s\" is a number; layers without a name are called by their number", name);
+                          "name \"%s\" is a number; numbers are the names of layers without a name", name);
     for (const unsigned char *at = (const unsigned char *)name; *at; at++) /* U+0080 to U+009F are C2 80 to C2 9F */
         if (*at < ' ' || *at == 0x7F || (*at == 0xC2 && at[1] < 0xA0))
             return gp_fail_at(err, GP_CONFIG, node->place, "the name holds a control character");
@@ -113,7 +114,7 @@ static gp_status add_group(gp_entries *entries, gp_group group, const gp_yaml *l
 
 static gp_status check_list(const gp_yaml *layers, const char *what, gp_error *err) {
     if (layers->kind == GP_YAML_SEQUENCE && layers->count > 0) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, layers->place, "%s: layers is a list of one layer or more", what);
+    return gp_fail_at(err, GP_CONFIG, layers->place, "%s: layers must be a list of one layer or more", what);
 }
 
 static gp_status read_list(gp_entries *entries, const gp_yaml *layers, int group, gp_error *err);
@@ -123,7 +124,7 @@ static gp_status check_sequential(const gp_choice *choice, const gp_yaml **layer
     static const char *const later[] = {"tie", "lr_mult", "decay_mult", "init", "phase", NULL};
     if (choice->main)
         return gp_fail_at(err, GP_CONFIG, choice->main->place,
-                          "sequential takes no value by itself: sequential: {name: block, layers: [relu]}");
+                          "sequential needs a mapping of its options: sequential: {name: block, layers: [relu]}");
     *layers = choice->options ? gp_yaml_get(choice->options, "layers") : NULL;
     if (choice->options) GP_RETURN_IF_FAILED(gp_check_keys(choice->options, sequential, known, later, err));
     if (!*layers)

@@ -73,14 +73,16 @@ static gp_status not_made_yet(const gp_entries *entries, standpoint here, const 
         GP_RETURN_IF_FAILED(find_in_group(entries, &entries->groups[group], node->text, &outer, err));
         if (outer >= here.before) outer = -1;
     }
-    const char *which = found == here.before ? "is this one" : "comes later";
+    const char *which = found == here.before ? "is this layer itself" : "comes later";
     if (outer < 0)
-        return gp_fail_at(err, GP_CONFIG, node->place, "from: layer \"%s\" %s; a layer takes what is made before it",
-                          node->text, which);
-    return gp_fail_at(err, GP_CONFIG, node->place,
-                      "from: layer \"%s\" %s; a layer takes what is made before it; to take layer \"%s\" of the outer "
-                      "list, give that layer a name of its own",
-                      node->text, which, node->text);
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "from: layer \"%s\" %s; a layer can take only the output of an earlier layer", node->text,
+                          which);
+    return gp_fail_at(
+        err, GP_CONFIG, node->place,
+        "from: layer \"%s\" %s; a layer can take only the output of an earlier layer; to take layer \"%s\" of "
+        "the outer list, give that layer another name",
+        node->text, which, node->text);
 }
 
 static gp_status find_named(const gp_entries *entries, standpoint here, const gp_yaml *node, int *out, gp_error *err) {
@@ -107,7 +109,7 @@ static gp_status find_counted(const gp_entries *entries, standpoint here, const 
                           back, back);
     if (back < -here.item)
         return gp_fail_at(err, GP_CONFIG, node->place,
-                          "from: %" PRId64 " counts back past the first layer; what enters the list is called input",
+                          "from: %" PRId64 " counts back past the first layer; the input of the list is called input",
                           back);
     *out = entries->groups[here.group].outputs[here.item + back];
     return GP_OK;
@@ -120,7 +122,8 @@ static gp_status source_of(const gp_entries *entries, standpoint here, const gp_
         return GP_OK;
     }
     if (from->kind != GP_YAML_SCALAR || (!from->quoted && *from->text == '\0'))
-        return gp_fail_at(err, GP_CONFIG, from->place, "from: names a layer, counts back to one, or lists such");
+        return gp_fail_at(err, GP_CONFIG, from->place,
+                          "from: needs the name of a layer, a negative number that counts back, or a list of these");
     if (!from->quoted && gp_is_number(from->text)) return find_counted(entries, here, from, out, err);
     return find_named(entries, here, from, out, err);
 }

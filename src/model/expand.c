@@ -54,8 +54,9 @@ gp_status gp_model_check(const gp_yaml *model, gp_error *err) {
         return gp_fail_at(err, GP_CONFIG, model->place, "model: layers is missing, or a built-in model: resnet, vgg");
     const gp_yaml_pair *other = find_layers(model, layers);
     if (other)
-        return gp_fail_at(err, GP_CONFIG, other->key->place, "model: %s stands beside %s; a model is one of them",
-                          other->key->text, layers->key->text);
+        return gp_fail_at(err, GP_CONFIG, other->key->place,
+                          "model: %s stands beside %s; only one of them can be chosen", other->key->text,
+                          layers->key->text);
     if (!gp_yaml_get(model, "loss"))
         return gp_fail_at(err, GP_CONFIG, model->place, "model: loss is missing: loss: cross_entropy");
     return GP_OK;

@@ -144,7 +144,8 @@ static gp_status check_used(const gp_graph *graph, gp_error *err) {
     for (int n = 0; n < graph->node_count - 1; n++) {
         if (graph->values[graph->nodes[n].output].use_count > 0) continue;
         gp_fail(err, GP_CONFIG,
-                "nobody uses its output; only the last layer's goes to the loss, any other is named by a later from");
+                "no layer uses its output; only the output of the last layer goes to the loss; name this layer in the "
+                "from of a later one, or remove it");
         gp_node_error(&graph->nodes[n], err);
         return GP_CONFIG;
     }

@@ -393,7 +393,7 @@ class Config(Group):
         self.refuse("take: [50, 64]", "take: [50, 65]", 2, "bad.yaml:15:40: take [50, 65] does not lie within the 64 "
                     "samples of d.safetensors: 0 ≤ from < to ≤ 64 is needed")
         self.refuse("out: 3}", "out: 2}", 1,
-                    "bad.yaml:14:11: d.safetensors: sample 2: class 2 is none of the model's 2 (0 … 1)")
+                    "bad.yaml:14:11: d.safetensors: sample 2: class 2 is out of range; the classes are 0 … 1")
         self.refuse("[2, 4, 4]", "[2, 4, 5]", 2,
                     "bad.yaml:14:11: the samples of d.safetensors are [2, 4, 4], but the model's input is [2, 4, 5]")
 

@@ -468,8 +468,8 @@ static void refuses_kinds(void **state) {
     static const char *const cases[][2] = {
         {"[relu]", "t.yaml:1:5: layer: needs a name, or a name with options, not a list"},
         {"''", "t.yaml:1:5: layer: needs a name, or a name with options, not \"\""},
-        {"{}", "t.yaml:1:5: layer: the mapping names no kind"},
-        {"{take: 1}", "t.yaml:1:5: layer: the mapping names no kind"},
+        {"{}", "t.yaml:1:5: layer: the mapping has no key that is a kind"},
+        {"{take: 1}", "t.yaml:1:5: layer: the mapping has no key that is a kind"},
         {"{conv: , out: 3}",
          "t.yaml:1:14: layer: \"out\" stands beside \"conv\"; the options of a kind go below it, in conv: {…}"},
         {"{idx: 1, taek: 3}", "t.yaml:1:14: layer: \"taek\" stands beside \"idx\"; did you mean take?"},

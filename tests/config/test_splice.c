@@ -131,7 +131,7 @@ static void what_would_change_more_is_refused(void **state) {
         "pipeline:\n  balance:\n  - 'it''s'\n  # x\n  - 2\n",
         "c.yaml:4: a comment stands within pipeline.balance, and would be lost: write balance: [4, 8] by hand");
     expect_refused("model: 1\n...\n", "c.yaml: pipeline.balance cannot be changed in place; write it by hand");
-    expect_refused("pipeline: [1]\n", "c.yaml: pipeline is no mapping, which could say balance: [4, 8]");
+    expect_refused("pipeline: [1]\n", "c.yaml: pipeline is not a mapping, so balance: [4, 8] cannot be added to it");
     expect_refused("pipeline: {a: }}",
                    "c.yaml:1:16: not valid YAML: did not find expected key while parsing a block mapping");
 }

@@ -242,8 +242,8 @@ typedef struct broken {
 } broken;
 
 static const broken brokens[] = {
-    {"png", "\x89PNG\r\n\x1a\n", 8, false, "offset 0: begins with 89 50 4e 47, an idx file with 00 00"},
-    {"element", {0, 0, 7, 3}, 16, false, "offset 2: element type 0x07 is none of idx's"},
+    {"png", "\x89PNG\r\n\x1a\n", 8, false, "offset 0: begins with the bytes 89 50 4e 47; an idx file begins with 00 00"},
+    {"element", {0, 0, 7, 3}, 16, false, "offset 2: element type 0x07 is not one of the idx format"},
     {"i8", {0, 0, 9, 3}, 16, false, "offset 2: elements are i8; only u8 is read"},
     {"i16", {0, 0, 11, 3}, 16, false, "offset 2: elements are i16; only u8 is read"},
     {"i32", {0, 0, 12, 3}, 16, false, "offset 2: elements are i32; only u8 is read"},
@@ -334,7 +334,7 @@ static void other_failures(void **state) {
     gp_source_config source = source_of(images, labels);
     spec.classes = 9;
     fixture_expect(gp_dataset_open(&source, &spec, &dataset, &err), GP_DATA, &err, labels,
-                   ": sample 0: class 9 is none of the model's 9 (0 … 8)");
+                   ": sample 0: class 9 is out of range; the classes are 0 … 8");
     spec.classes = 10;
     spec.target = (gp_shape){1, {2}};
     assert_int_equal(gp_dataset_open(&source, &spec, &dataset, &err), GP_CONFIG);
@@ -531,14 +531,14 @@ static void take(void **state) {
     gp_dataset_close(&dataset);
     spec.classes = 4;
     fixture_expect(gp_dataset_open(&source, &spec, &dataset, &err), GP_DATA, &err, labels,
-                   ": sample 2: class 4 is none of the model's 4 (0 … 3)");
+                   ": sample 2: class 4 is out of range; the classes are 0 … 3");
     const int64_t wrong[][2] = {{0, 4}, {3, 4}, {2, 2}, {2, 1}, {-1, 2}, {INT64_MIN, INT64_MAX}, {5, INT64_MAX}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char message[512];
         source.take_from = wrong[i][0];
         source.take_to = wrong[i][1];
         snprintf(message, sizeof message,
-                 "run.yaml:9:5: take [%lld, %lld] does not lie within the 3 samples of %s: 0 ≤ from < to ≤ 3 is needed",
+                 "run.yaml:9:5: take: [%lld, %lld] is not a range of the 3 samples of %s; 0 ≤ from < to ≤ 3 is the rule",
                  (long long)wrong[i][0], (long long)wrong[i][1], images);
         fixture_expect(gp_dataset_open(&source, &spec, &dataset, &err), GP_CONFIG, &err, message, "");
     }

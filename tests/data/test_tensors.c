@@ -307,7 +307,7 @@ static void reads_maps_of_classes(void **state) {
     gp_dataset_close(&dataset);
     y[5][1999] = 4;
     fixture_expect(write_and_open(path, items, maps, spec, &dataset, &err), GP_DATA, &err, path,
-                   ": sample 5: class 4 is none of the model's 4 (0 … 3)");
+                   ": sample 5: class 4 is out of range; the classes are 0 … 3");
 }
 
 static void takes_a_range(void **state) {
@@ -334,7 +334,7 @@ static void takes_a_range(void **state) {
     char message[400];
     source.take_to = 6;
     snprintf(message, sizeof message,
-             "run.yaml:8:5: take [3, 6] does not lie within the 5 samples of %s: 0 ≤ from < to ≤ 5 is needed", path);
+             "run.yaml:8:5: take: [3, 6] is not a range of the 5 samples of %s; 0 ≤ from < to ≤ 5 is the rule", path);
     fixture_expect(gp_dataset_open(&source, &spec, &dataset, &err), GP_CONFIG, &err, message, "");
 }
 
@@ -439,7 +439,7 @@ static void refuses_classes(void **state) {
         char message[200];
         y[3] = values[i];
         item.data = y;
-        snprintf(message, sizeof message, ": sample 3: class %lld is none of the model's 4 (0 … 3)",
+        snprintf(message, sizeof message, ": sample 3: class %lld is out of range; the classes are 0 … 3",
                  (long long)values[i]);
         fixture_expect(write_and_open(path, item_f32, item, usual_spec(), &dataset, &err), GP_DATA, &err, path,
                        message);
@@ -471,7 +471,7 @@ static void checks_what_it_reads(void **state) {
     fclose(file);
     free(whole);
     fixture_expect(fixture_sample(dataset, 4, input, &target, &counts, &err), GP_DATA, &err, path,
-                   ": sample 4: class 77 is none of the model's 4 (0 … 3)");
+                   ": sample 4: class 77 is out of range; the classes are 0 … 3");
     gp_dataset_close(&dataset);
 }
 
