@@ -390,8 +390,8 @@ class Config(Group):
                     "samples or more (data.drop_last leaves out a last mini-batch that is too small)")
 
     def test_data_that_does_not_fit(self):
-        self.refuse("take: [50, 64]", "take: [50, 65]", 2, "bad.yaml:15:40: take [50, 65] does not lie within the 64 "
-                    "samples of d.safetensors: 0 ≤ from < to ≤ 64 is needed")
+        self.refuse("take: [50, 64]", "take: [50, 65]", 2, "bad.yaml:15:40: take: [50, 65] is not a range of the 64 "
+                    "samples of d.safetensors; 0 ≤ from < to ≤ 64 is the rule")
         self.refuse("out: 3}", "out: 2}", 1,
                     "bad.yaml:14:11: d.safetensors: sample 2: class 2 is out of range; the classes are 0 … 1")
         self.refuse("[2, 4, 4]", "[2, 4, 5]", 2,

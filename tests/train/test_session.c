@@ -452,8 +452,8 @@ static void files_are_checked_before_anything_runs(void **state) {
                     "--set train.init={file: d.safetensors, skip: haed}: train.init.skip: the model has no layer "
                     "\"haed\" with parameters; did you mean head?");
     fixture_refused(with("take: [50, 64]", "take: [50, 65]"), NULL, GP_CONFIG,
-                    "c.yaml:15:40: take [50, 65] does not lie within the 64 samples of d.safetensors: "
-                    "0 ≤ from < to ≤ 64 is needed");
+                    "c.yaml:15:40: take: [50, 65] is not a range of the 64 samples of d.safetensors; "
+                    "0 ≤ from < to ≤ 64 is the rule");
 }
 
 int main(void) {
