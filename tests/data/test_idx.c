@@ -242,7 +242,8 @@ typedef struct broken {
 } broken;
 
 static const broken brokens[] = {
-    {"png", "\x89PNG\r\n\x1a\n", 8, false, "offset 0: begins with the bytes 89 50 4e 47; an idx file begins with 00 00"},
+    {"png", "\x89PNG\r\n\x1a\n", 8, false,
+     "offset 0: begins with the bytes 89 50 4e 47; an idx file begins with 00 00"},
     {"element", {0, 0, 7, 3}, 16, false, "offset 2: element type 0x07 is not one of the idx format"},
     {"i8", {0, 0, 9, 3}, 16, false, "offset 2: elements are i8; only u8 is read"},
     {"i16", {0, 0, 11, 3}, 16, false, "offset 2: elements are i16; only u8 is read"},
@@ -537,9 +538,10 @@ static void take(void **state) {
         char message[512];
         source.take_from = wrong[i][0];
         source.take_to = wrong[i][1];
-        snprintf(message, sizeof message,
-                 "run.yaml:9:5: take: [%lld, %lld] is not a range of the 3 samples of %s; 0 ≤ from < to ≤ 3 is the rule",
-                 (long long)wrong[i][0], (long long)wrong[i][1], images);
+        snprintf(
+            message, sizeof message,
+            "run.yaml:9:5: take: [%lld, %lld] is not a range of the 3 samples of %s; 0 ≤ from < to ≤ 3 is the rule",
+            (long long)wrong[i][0], (long long)wrong[i][1], images);
         fixture_expect(gp_dataset_open(&source, &spec, &dataset, &err), GP_CONFIG, &err, message, "");
     }
 }
