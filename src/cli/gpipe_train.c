@@ -84,6 +84,12 @@ static gp_status print_plan(const gp_session *session, const gp_options *options
     const gp_plan *plan = session->plan;
     GP_RETURN_IF_FAILED(gp_plan_report(plan, session->profile, &session->host, stdout, err));
     gp_precision_advise(session, true, stdout);
+    for (int i = 0; i < session->later_count; i++) {
+        const gp_change *change = &session->whole->changes[session->changes + i];
+        for (int k = 0; k < change->settings.count; k++)
+            gp_print(stdout, "from step %" PRId64 " on: %s is %s; the plan fits\n", change->step,
+                     change->settings.item[k].path, change->settings.item[k].value);
+    }
     if (options->svg) GP_RETURN_IF_FAILED(gp_plan_svg_write(plan, session->profile, options->svg, err));
     for (int m = 0; m < plan->mini_count && options->verbosity == GP_VERBOSE; m++) {
         char *text = NULL;

@@ -25,9 +25,9 @@ const char *gp_change_refusal(const char *path) {
     static const struct {
         const char *path, *reason;
     } fixed[] = {
-        {"optimizer.sgd", "the states of the optimizer are of one kind"},
-        {"optimizer.adam", "the states of the optimizer are of one kind"},
-        {"optimizer.adamw", "the states of the optimizer are of one kind"},
+        {"optimizer.sgd", "the kind of the optimizer stays, since its states are kept"},
+        {"optimizer.adam", "the kind of the optimizer stays, since its states are kept"},
+        {"optimizer.adamw", "the kind of the optimizer stays, since its states are kept"},
         {"train.seed", "the order of samples, dropout and augmentation follow from it"},
         {"train.init", "it is read before the first step only"},
         {"data.shuffle", "the order of samples in an epoch follows from it"},

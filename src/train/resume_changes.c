@@ -174,10 +174,9 @@ static gp_status decide(const merge *m, const difference *its, bool *takes, gp_e
     bool set = is_set(m, its->path), edited = is_edited(m, its->path);
     *takes = true;
     if (is_of_machine(its->path)) return GP_OK;
-    *takes = is_free(its->path) ? set || edited : set;
-    if (is_free(its->path)) return GP_OK;
-    if (gp_change_refusal(its->path) || (edited && !set)) return refuse(m, its, err);
-    return GP_OK;
+    *takes = set || edited; /* else it was said when the run began, or on an earlier --resume */
+    if (!*takes || is_free(its->path)) return GP_OK;
+    return set && !gp_change_refusal(its->path) ? GP_OK : refuse(m, its, err);
 }
 
 static gp_status put(gp_yaml_document *to, const char *path, const gp_yaml *value, gp_error *err) {
@@ -186,13 +185,39 @@ static gp_status put(gp_yaml_document *to, const char *path, const gp_yaml *valu
     return GP_OK;
 }
 
-static gp_status take_differences(merge *m, const differences *all, gp_error *err) {
+/* Length of the path of the outermost list that is replaced as a whole: one that is not the model's, or that has another
+ * length now. The whole path if there is none. */
+static size_t whole_length(const merge *m, const char *path) {
+    const gp_yaml *before, *now;
+    bool model = is_below(path, "model");
+    for (const char *segment = path; *segment;) {
+        size_t length = strcspn(segment, ".");
+        char key[256];
+        snprintf(key, sizeof key, "%.*s", (int)(segment + length - path), path);
+        before = gp_yaml_find(m->phase[m->held], key);
+        now = gp_yaml_find(m->asked, key);
+        bool list = now && now->kind == GP_YAML_SEQUENCE && before && before->kind == GP_YAML_SEQUENCE;
+        if (list && (!model || before->count != now->count)) return strlen(key);
+        segment += length + (segment[length] == '.');
+    }
+    return strlen(path);
+}
+
+static gp_status take(const merge *m, const difference *its, gp_error *err) {
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%.*s", (int)whole_length(m, its->path), its->path));
+    gp_status status = put(m->next, path, gp_yaml_find(m->asked, path), err);
+    free(path);
+    return status;
+}
+
+static gp_status take_differences(const merge *m, const differences *all, gp_error *err) {
     for (int i = 0; i < all->count; i++) {
         const difference *its = &all->item[i];
         bool takes;
         if (is_below(its->path, "changes")) continue;
         GP_RETURN_IF_FAILED(decide(m, its, &takes, err));
-        if (takes) GP_RETURN_IF_FAILED(put(m->next, its->path, its->now, err));
+        if (takes) GP_RETURN_IF_FAILED(take(m, its, err));
     }
     return GP_OK;
 }
@@ -235,12 +260,21 @@ static bool has_known_end(const merge *m) {
     return false;
 }
 
+/* A snapshot of version 1 does not say where the run was to end: its last epoch counts as the end. */
+static bool has_ended(const merge *m) {
+    const gp_reached *reached = &m->snapshot->reached;
+    const gp_train_config *train = &gp_config_phase(m->run, m->held)->train;
+    if (reached->steps > 0) return m->step >= reached->steps;
+    return (train->steps >= 0 && m->step >= train->steps) ||
+           (train->epochs.count > 0 && reached->epoch >= train->epochs.count);
+}
+
 /* The end is a change at a step if it changes numbers: a cosine before it, or the evaluation that the end had. An
  * evaluation at the change stands for the latter, if it is made alike. Else the end holds for the whole run. */
 static gp_status carry_end(const merge *m, gp_error *err) {
     static const char *const keys[2] = {"train.epochs", "train.steps"};
     gp_settings now = {0};
-    bool ended = m->snapshot->reached.steps > 0 && m->step >= m->snapshot->reached.steps;
+    bool ended = has_ended(m);
     GP_RETURN_IF_FAILED(gp_settings_between(m->phase[m->held], m->next, &now, err));
     bool other = false, alike = true;
     for (int i = 0; i < now.count; i++) {
@@ -412,6 +446,9 @@ gp_status gp_resume_merge(gp_config **config, const gp_snapshot *snapshot, const
         return status;
     }
     if (result) {
+        free(result->path);
+        result->path = (*config)->path; /* that all places name */
+        (*config)->path = NULL;
         gp_config_destroy(config);
         *config = result;
     }

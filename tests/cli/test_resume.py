@@ -116,24 +116,247 @@ class Resume(Runs):
     def test_what_may_not_change(self):
         self.run_program("-q", "--set", "train.steps=10")
         newest = os.path.relpath(snapshots(self.run_folder)[-1], self.folder)
-        model = read(os.path.join(self.run_folder, "model.safetensors"))
+        before = {path: read(path) for path in self.files()}
+        samples = "an epoch goes through the samples that it began with"
+        descending = "gpipe adds up gradients from the last micro-batch to the first, and %s from the first to the last"
         for change, sentence in {
-            "optimizer.adam.lr=0.5": "optimizer.adam.lr is 0.5, but in the run of %s it is 0.001",
-            "optimizer={sgd: 0.5}": "optimizer.sgd is a mapping, but in the run of %s it is not said",
-            "train.seed=2": "train.seed is 2, but in the run of %s it is 1",
-            "data.batch=8": "data.batch is 8, but in the run of %s it is 16",
-            "data.drop_last=true": "data.drop_last is true, but in the run of %s it is false",
-            "model.layers.5.dropout=0.3": "model.layers.5.dropout is 0.3, but in the run of %s it is 0.2",
-            "model.layers.5.dropout={p: 0.2}": "model.layers.5.dropout is a mapping, but in the run of %s it is 0.2",
+            "optimizer={sgd: 0.5}": "optimizer.sgd is a mapping, but in the run of %s it is not said; it cannot change within a "
+                                    "run: the kind of the optimizer stays, since its states are kept",
+            "train.seed=2": "train.seed is 2, but in the run of %s it is 1; it cannot change within a run: the order of samples, "
+                            "dropout and augmentation follow from it",
+            "data.shuffle=false": "data.shuffle is false, but in the run of %s it is true; it cannot change within a run: the order "
+                                  "of samples in an epoch follows from it",
+            "data.train.take=[0, 40]": "data.train.take.1 is 40, but in the run of %s it is 50; it cannot change within a run: " + samples,
+            "data.eval.take=[50, 60]": "data.eval.take.1 is 60, but in the run of %s it is 64; it cannot change within a run: "
+                                       "evaluations before and after the change could not be compared",
+            "train.init=d.safetensors": "train.init is d.safetensors, but in the run of %s it is not said; it cannot change within a "
+                                        "run: it is read before the first step only",
+            "model.loss={cross_entropy: {smoothing: 0.1}}": "model.loss is a mapping, but in the run of %s it is cross_entropy; it "
+                                                            "cannot change within a run: losses before and after the change could "
+                                                            "not be compared",
+            "model.layers.7.linear.out=4": "the shapes of the model cannot change within a run: 7.weight [4, 128] was 7.weight [3, 128]",
+            "model.layers.2={gelu: {name: a}}": "the layers of the model cannot change within a run: gelu \"a\" was relu \"a\"",
+            "model.layers.4.add=[-3, -1]": "the layers of the model cannot change within a run: add \"4\" takes other inputs",
+            "pipeline.schedule=1f1b": "pipeline.schedule cannot change from gpipe to 1f1b within a run: " + descending % "1f1b",
+            "pipeline.schedule={file: ascending}": "pipeline.schedule cannot change from gpipe to file within a run: " + descending % "file",
+            "changes={20: {optimizer.adam.lr: 1}}": "--set changes cannot be used with --resume; name the key that changes, as in "
+                                                    "--set optimizer.sgd.lr=0.01",
         }.items():
             with self.subTest(change=change):
+                if "ascending" in change:
+                    with open(os.path.join(self.folder, "ascending"), "w") as file:
+                        file.write("F0 F1 F2 F3 B0 B1 B2 B3\nF0 F1 F2 F3 B0 B1 B2 B3\n")
                 self.run_program("--resume", "--set", change, status=2,
-                                 err="gpipe-train: --resume: %s; only pipeline, a layer's checkpoint, epochs, steps, keep, eval_every, "
-                                 "save_every and data.threads may change\n" % (sentence % newest))
-        self.assertEqual(read(os.path.join(self.run_folder, "model.safetensors")), model)
+                                 err="gpipe-train: --resume: %s\n" % (sentence % newest if "%s" in sentence else sentence))
+        self.assertEqual({path: read(path) for path in self.files()}, before)
         self.run_program("-q", "--resume", "--set", "train={epochs: 40, save_every: 1 minute, eval_every: 4, keep: 1}",
                          "--set", "model.layers.0.conv.checkpoint=false",
                          "--set", "pipeline.checkpoint={mode: always, keep: [\"3\"]}")
+
+    def files(self):
+        return [os.path.join(where, name) for where, _, names in os.walk(self.run_folder) for name in names]
+
+    def test_a_key_changed_in_the_file(self):
+        """--set does it, and the message says so; what is free may change in the file as well."""
+        path = os.path.join(self.folder, "c.yaml")
+        text = read(path)
+        def restore():
+            with open(path, "wb") as file:
+                file.write(text)
+        self.addCleanup(restore)
+        self.run_program("-q", "--set", "train.steps=10")
+        newest = os.path.relpath(snapshots(self.run_folder)[-1], self.folder)
+        for old, new, key, before, now in ((b"lr: 0.001", b"lr: 0.5", "optimizer.adam.lr", "0.001", "0.5"),
+                                           (b"batch: 16", b"batch: 8", "data.batch", "16", "8")):
+            with open(path, "wb") as file:
+                file.write(text.replace(old, new))
+            self.run_program("--resume", "--set", "train.steps=12", status=2,
+                             err="gpipe-train: --resume: %s is %s, but in the run of %s it is %s; to change it from step 11 on, give it "
+                             "with --set, as in --set %s=%s\n" % (key, now, newest, before, key, now))
+            self.run_program("-q", "--resume", "--set", "train.steps=12", "--set", "%s=%s" % (key, now))
+            shutil.rmtree(self.run_folder)
+            restore()
+            self.run_program("-q", "--set", "train.steps=10")
+        with open(path, "wb") as file:
+            file.write(text.replace(b"micro_batches: 4", b"micro_batches: 2"))
+        self.run_program("-q", "--resume", "--set", "train.steps=12")
+        self.assertEqual(self.changes(), {11: {"pipeline.micro_batches": "2", "train.steps": "12"}})
+        # And stays, wherever the file goes back to what it was when the run began.
+        self.run_program("-q", "--resume", "--set", "train.steps=14")
+        self.assertEqual(self.changes()[11]["pipeline.micro_batches"], "2")
+
+    def changes(self):
+        """`changes` of the run's config.yaml: scalars alone, as texts."""
+        text = read(os.path.join(self.run_folder, "config.yaml")).decode()
+        result = {}
+        for line in text.partition("\nchanges:\n")[2].splitlines():
+            key, _, value = line.strip().partition(":")
+            if line.startswith("    "):
+                result[step][key] = value.strip()
+            else:
+                step = int(key)
+                result[step] = {}
+        return result
+
+    def expect_repeated(self):
+        """config.yaml, run from the start in another folder, gives the same run; killed now and then as well."""
+        whole = self.run_folder
+        config = os.path.join(whole, "config.yaml")
+        for kills in (0, 3):
+            self.run_folder = whole + "-repeated"
+            self.addCleanup(shutil.rmtree, self.run_folder, ignore_errors=True)
+            shutil.rmtree(self.run_folder, ignore_errors=True)
+            more = ["--force"]
+            for _ in range(kills):
+                self.mark = time.time_ns()
+                process = subprocess.Popen([OPTIONS.program, "-q", "-o", self.run_folder, config, *more])
+                self.await_lines(process, self.rng.randint(5, 25))
+                process.kill()
+                process.wait()
+                more = ["--resume"] if snapshots(self.run_folder) else ["--force"]
+            subprocess.run([OPTIONS.program, "-q", "-o", self.run_folder, config, *more], check=True)
+            self.assertEqual(results(self.run_folder), results(whole))
+            for name in ("model.safetensors", "best.safetensors", "config.yaml"):
+                self.assertEqual(read(os.path.join(self.run_folder, name)), read(os.path.join(whole, name)), name)
+            self.assertEqual([os.path.basename(path) for path in snapshots(self.run_folder)][-1],
+                             os.path.basename(snapshots(whole)[-1]))
+        self.run_folder = whole
+
+    def test_changes_at_several_steps(self):
+        """Learning rate, batch and length, in the middle of an epoch: in force until they change again, and repeated to the bit."""
+        self.run_program("-q", "--set", "train.steps=10")
+        self.run_program("-q", "--resume", "--set", "train.steps=18", "--set", "optimizer.adam.lr=0.01")
+        self.run_program("-q", "--resume", "--set", "train.steps=30", "--set", "data.batch=7")
+        self.run_program("-q", "--resume", "--set", "train.steps=50", "--set", "pipeline.micro_batches=2", *any_cut(self.rng))
+        self.run_program("-q", "--resume", "--set", "optimizer.adam.lr=0.001", "--set", "train.steps=70")
+        lines = read_lines(self.run_folder)
+        steps = {line["step"]: line for line in lines if line["event"] == "step"}
+        # Epochs of 50: 12 steps are three of them; 6 more are 98 samples of two more, and the sixth begins with step 17.
+        self.assertEqual([steps[n]["epoch"] for n in (10, 12, 13, 16, 17, 18, 19)], [3, 3, 4, 4, 5, 5, 5])
+        # After 32 samples of the fifth epoch: 7, 7, 4.
+        self.assertEqual([(steps[n]["epoch"], steps[n]["samples"]) for n in range(18, 24)],
+                         [(5, 16), (5, 7), (5, 7), (5, 4), (6, 7), (6, 7)])
+        changes = self.changes()
+        self.assertEqual(list(changes), [11, 19, 31, 51])
+        self.assertEqual(changes[11], {"optimizer.adam.lr": "0.01", "train.steps": "18"})
+        self.assertEqual(changes[19], {"data.batch": "7", "train.steps": "30"})
+        self.assertEqual(changes[31], {"pipeline.micro_batches": "2", "train.steps": "50"})
+        self.assertEqual(changes[51], {"optimizer.adam.lr": "0.001", "train.steps": "70"})
+        said = [line["changes"] for line in lines if line["event"] == "resume"]
+        self.assertEqual(said[:2], [{"optimizer.adam.lr": 0.01, "train.steps": 18}, {"data.batch": 7, "train.steps": 30}])
+        self.expect_repeated()
+        events = [line for line in read_lines(self.run_folder + "-repeated") if line["event"] == "change"]
+        self.assertIn({"optimizer.adam.lr": 0.001, "train.steps": 70}, [line["changes"] for line in events])
+        self.assertEqual(events[-1]["step"], 51)
+
+    def test_changes_of_an_interrupted_run(self):
+        """The learning rate alone is a change; a later resume goes on with it, and with what --set said at the start."""
+        constant = ["--set", "optimizer.lr_schedule=constant", "--set", "train={steps: 60, save_every: 7, keep: 3}"]
+        self.mark = time.time_ns()
+        process = self.start("-q", *constant)
+        self.await_lines(process, 20)
+        process.kill()
+        process.wait()
+        process.communicate()
+        step = int(os.path.basename(snapshots(self.run_folder)[-1])[5:13])
+        self.mark = time.time_ns()
+        process = self.start("-q", "--resume", "--set", "optimizer.adam.lr=0.01")
+        self.await_lines(process, 15)
+        process.kill()
+        process.wait()
+        process.communicate()
+        self.run_program("-q", "--resume", "--set", "train.steps=60")
+        self.assertEqual(self.changes(), {step + 1: {"optimizer.adam.lr": "0.01"}})
+        rates = {line["lr"] for line in read_lines(self.run_folder) if line["event"] == "step" and line["step"] > step}
+        self.assertEqual(rates, {0.01})
+        self.assertEqual([line["lr"] for line in read_lines(self.run_folder) if line["event"] == "step"][10:step], [0.001] * (step - 10))
+        self.expect_repeated()
+        # From its end: the end is where it was set to be, and only the rate is a change.
+        self.run_program("-q", "--resume", "--set", "train.steps=80", "--set", "optimizer.adam.lr=0.005")
+        self.assertEqual(self.changes(), {step + 1: {"optimizer.adam.lr": "0.01"}, 61: {"optimizer.adam.lr": "0.005"}})
+        self.expect_repeated()
+        out, _ = self.run_program("--resume")
+        self.assertIn("nothing is left to do: the run has done 80 of 80 steps", out)
+
+    def test_states_that_come_and_go(self):
+        """Momentum from a step on begins with zeros; without it the state is gone. Drop_last, transforms, clipping, decay."""
+        self.run_program("-q", "--set", "optimizer={sgd: 0.02}", "--set", "train.steps=9")
+        for steps, *settings in ((14, "optimizer.sgd={lr: 0.02, momentum: 0.9}"), (19, "optimizer.sgd.momentum=0", "data.drop_last=true"),
+                                 (24, "optimizer.clip_norm=0.5", "data.batch=50", "optimizer.lr_schedule={step: {every: 2 epochs, gamma: 0.5}}"),
+                                 (30, "optimizer.sgd.weight_decay=0.1", "data.train.transform=[random_horizontal_flip]", "data.batch=9",
+                                  "model.layers.5.dropout=0.5", "train.eval_every=2 epochs", "optimizer.warmup=28")):
+            words = [word for setting in settings for word in ("--set", setting)]
+            self.run_program("-q", "--resume", "--set", "train.steps=%d" % steps, "--set", "optimizer={sgd: {lr: 0.02}}", *words)
+        self.expect_repeated()
+
+    def test_a_change_of_the_file(self):
+        """By hand, to the same bits as on resuming; a resumed run keeps what is still to come."""
+        path = os.path.join(self.folder, "changing.yaml")
+        with open(path, "w") as file:
+            file.write(self.config + "changes:\n  25: {data.batch: 5}\n  12:\n    optimizer.adam.lr: 0.002\n    data.batch: 32\n")
+        def run(folder, *more):
+            process = subprocess.run([OPTIONS.program, "-q", "-o", folder, path, "--set", "train.epochs=10", *more], cwd=self.folder,
+                                     capture_output=True, text=True)
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+        run(self.run_folder)
+        samples = [line["samples"] for line in read_lines(self.run_folder) if line["event"] == "step"]
+        self.assertEqual(sum(samples), 500)
+        self.assertEqual(samples[:12], [16, 16, 16, 2] * 2 + [16, 16, 16, 2])
+        self.assertEqual(samples[11:13], [2, 32])
+        resumed = self.run_folder + "-resumed"
+        self.addCleanup(shutil.rmtree, resumed, ignore_errors=True)
+        shutil.copytree(self.run_folder, resumed)
+        for kept in snapshots(resumed)[1:]:
+            os.remove(kept)
+        run(resumed, "--resume")
+        self.assertEqual(results(resumed), results(self.run_folder))
+        self.assertEqual(read(os.path.join(resumed, "model.safetensors")), read(os.path.join(self.run_folder, "model.safetensors")))
+        self.assertEqual(read(os.path.join(resumed, "config.yaml")), read(os.path.join(self.run_folder, "config.yaml")))
+        with open(path, "a") as file:
+            file.write("  400: {data.batch: 5}\n")
+        process = subprocess.run([OPTIONS.program, "-q", "-o", resumed, path, "--resume", "--set", "train.epochs=10"], cwd=self.folder,
+                                 capture_output=True, text=True)
+        self.assertEqual(process.returncode, 2)
+        self.assertRegex(process.stderr, r"^gpipe-train: --resume: changes is not as in the run of \S+; write it as it was, or remove it "
+                         r"from the file\n$")
+
+    def test_changes_that_cannot_be(self):
+        """All configurations are looked at before the run begins, and the folder stays away."""
+        path = os.path.join(self.folder, "changing.yaml")
+        line = self.config.count("\n") + 1
+        for change, steps, sentence in (
+            ("31: {optimizer.adam.lr: 1}", 30, "%d:11: changes: step 31 is after the end of the run, step 30"),
+            ("31: {train.steps: 31}", 30, None),
+            ("20: {pipeline.schedule: 1f1b}", 30, "%d:11: changes.20: pipeline.schedule cannot change from gpipe to 1f1b within "
+             "a run: gpipe adds up gradients from the last micro-batch to the first, and 1f1b from the first to the last"),
+            ("20: {model.layers.7.linear.out: 4}", 30,
+             "%d:11: changes.20: the shapes of the model cannot change within a run: 7.weight [4, 128] was 7.weight [3, 128]"),
+            ("20: {data.batch: 16}, 25: {pipeline.devices: [{cpu: {memory: 1KiB}}]}", 30, r"%d:33: changes\.25: changing.yaml:%d:58: the plan does "
+             r"not fit: worker 0 needs "),
+            ("20: {data.drop_last: true, data.batch: 51}", 30, "%d:11: changes\.20: .*drop_last leaves out what is not full: "
+             "nothing is left to train on$"),
+        ):
+            with self.subTest(change=change):
+                with open(path, "w") as file:
+                    file.write(self.config + "changes: {%s}\n" % change)
+                arguments = ["--set", "train.steps=%d" % steps, "--set", "data.batch=4"]
+                process = subprocess.run([OPTIONS.program, "-q", "-o", self.run_folder, "changing.yaml", *arguments], cwd=self.folder,
+                                         capture_output=True, text=True)
+                self.assertEqual(process.returncode, 2 if sentence else 0, process.stderr)
+                if not sentence:
+                    shutil.rmtree(self.run_folder)
+                    continue
+                pattern = sentence.replace("%d", str(line)) if "\\" in sentence else re.escape(sentence % line) + r"\n$"
+                self.assertRegex(process.stderr, r"^gpipe-train: changing\.yaml:" + pattern)
+                self.assertFalse(os.path.exists(self.run_folder))
+
+    def test_what_a_snapshot_says(self):
+        self.run_program("-q", *CONSTANT, "--set", "train.steps=10")
+        content = read(snapshots(self.run_folder)[-1])
+        about = json.loads(content[8:8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+        self.assertEqual((about["snapshot"], about["step"], about["epoch"], about["samples"], about["steps"], about["due"]),
+                         ("2", "10", "3", "32", "10", "0"))
+        self.assertIn("micro_batches: 4", about["file"])
 
     def test_a_finished_run(self):
         """Has nothing left to do, and stays as it is; it goes on where the end moves."""

@@ -17,6 +17,14 @@ static const char *const short_run[] = {"train.epochs=1", "train.save_every=2", 
 static const char *const longer_run[] = {"train.epochs=2", "train.save_every=2", "optimizer.clip_norm=5",
                                          "pipeline.devices=[cpu, {cpu: 2}]", NULL};
 
+/* Another batch on resuming, and momentum that begins at a step. */
+static const char *const changed_run[] = {"train.epochs=2", "train.save_every=2", "data.batch=10",
+                                          "optimizer={sgd: {lr: 0.02, momentum: 0.5}, clip_norm: 5}",
+                                          "pipeline.devices=[cpu, {cpu: 2}]", NULL};
+static const char *const changing_run[] = {"train.steps=3", "optimizer={sgd: 0.02}", "pipeline.devices=[cpu]",
+                                           "changes={3: {optimizer.sgd: {lr: 0.02, momentum: 0.9}, data.batch: 7}}",
+                                           NULL};
+
 static gp_status train(gp_session *session, const char *folder, const gp_resume *resume, const char *trace,
                        gp_error *err) {
     const gp_train_options options = {
@@ -123,16 +131,25 @@ static void copy_short(void) {
     copy("short-whole", "resumed");
 }
 
-static gp_status resume(gp_error *err) {
+static gp_status resume_with(const char *const *changes, gp_error *err) {
+    gp_config *config = NULL;
     gp_session *session = NULL;
     gp_resume resume = {0};
     const char *folder = fixture_path("resumed");
-    GP_RETURN_IF_FAILED(opened_session("c.yaml", longer_run, &session, err));
-    gp_status status = gp_resume_open(session, folder, &resume, err);
+    GP_RETURN_IF_FAILED(opened_config("c.yaml", changes, &config, err));
+    gp_status status = gp_resume_open(&config, folder, &resume, err);
+    const gp_session_options options = {.resumes = true, .step = resume.step};
+    if (status == GP_OK) status = gp_session_open_for(&config, &options, &session, err);
+    if (status == GP_OK) status = gp_resume_check(&resume, session, folder, err);
     if (status == GP_OK) status = train(session, folder, &resume, NULL, err);
     gp_resume_close(&resume);
     gp_session_close(&session);
+    gp_config_destroy(&config);
     return status;
+}
+
+static gp_status resume(gp_error *err) {
+    return resume_with(longer_run, err);
 }
 
 static bool resumed_is_whole(const char *failed) {
@@ -140,17 +157,45 @@ static bool resumed_is_whole(const char *failed) {
     return is_same("resumed");
 }
 
+static gp_status resume_changed(gp_error *err) {
+    return resume_with(changed_run, err);
+}
+
+static void copy_short_changed(void) {
+    copy("short-whole", "resumed");
+}
+
+static bool changed_is_whole(const char *failed) {
+    (void)failed;
+    copy("resumed", "changed");
+    return is_same("changed");
+}
+
+static gp_status train_changing(gp_error *err) {
+    return train_into(fixture_path("changing"), changing_run, NULL, err);
+}
+
+static bool changing_is_whole(const char *failed) {
+    (void)failed;
+    return is_same("changing");
+}
+
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
 static const each_scenario training = {"train", NULL, train_shortly, short_is_whole, 100};
 static const each_scenario initialising = {"init", NULL, train_from_weights, weights_are_whole, 40};
 static const each_scenario resuming = {"resume", copy_short, resume, resumed_is_whole, 60};
+static const each_scenario resuming_changed = {"resume with changes", copy_short_changed, resume_changed,
+                                               changed_is_whole, 20};
+static const each_scenario changing = {"changes", NULL, train_changing, changing_is_whole, 20};
 
 static void memory_is_refused(void **state) {
     (void)state;
     each_call_fails(&training, CALLS_MEMORY);
     each_call_fails(&initialising, CALLS_MEMORY);
     each_call_fails(&resuming, CALLS_MEMORY);
+    each_call_fails(&resuming_changed, CALLS_MEMORY);
+    each_call_fails(&changing, CALLS_MEMORY);
 }
 
 static void files_fail(void **state) {
@@ -158,6 +203,8 @@ static void files_fail(void **state) {
     each_call_fails(&training, CALLS_FILES);
     each_call_fails(&initialising, CALLS_FILES);
     each_call_fails(&resuming, CALLS_FILES);
+    each_call_fails(&resuming_changed, CALLS_FILES);
+    each_call_fails(&changing, CALLS_FILES);
 }
 
 static void threads_are_refused(void **state) {
@@ -180,6 +227,10 @@ static int make(void **state) {
     copy("weights", "weights-whole");
     each_once(&resuming);
     copy("resumed", "resumed-whole");
+    each_once(&resuming_changed);
+    copy("resumed", "changed-whole");
+    each_once(&changing);
+    copy("changing", "changing-whole");
     return 0;
 }
 

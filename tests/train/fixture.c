@@ -127,6 +127,17 @@ gp_session *fixture_session(const char *const *changes) {
     return session;
 }
 
+gp_session *fixture_resume(const char *text, const char *const *changes, const char *run, gp_resume *resume) {
+    gp_error err = {0};
+    gp_session *session = NULL;
+    gp_config *config = fixture_config(text, changes);
+    if (gp_resume_open(&config, run, resume, &err) != GP_OK) fail_msg("%s", err.text);
+    const gp_session_options options = {.resumes = true, .step = resume->step};
+    if (gp_session_open_for(&config, &options, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_resume_check(resume, session, run, &err) != GP_OK) fail_msg("%s", err.text);
+    return session;
+}
+
 void fixture_refused(const char *text, const char *const *changes, gp_status wanted, const char *rest) {
     gp_error err = {0};
     gp_session *session = NULL;

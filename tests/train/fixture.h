@@ -11,6 +11,7 @@
 #include <cmocka.h>
 #include <jansson.h>
 
+#include "train/resume.h"
 #include "train/session.h"
 
 enum { FIXTURE_SAMPLES = 64, FIXTURE_CLASSES = 3 };
@@ -68,6 +69,8 @@ int fixture_count_entries(const char *path);
 gp_config *fixture_config(const char *text, const char *const *changes);
 /* The session of FIXTURE_CONFIG with changes; must succeed. */
 gp_session *fixture_session(const char *const *changes);
+/* The session that goes on with the run in a folder. *resume is to be closed; must succeed. */
+gp_session *fixture_resume(const char *text, const char *const *changes, const char *run, gp_resume *resume);
 /* Whole sentence, wherever it says "<folder>/" without it, and status of a session that is refused. */
 void fixture_refused(const char *text, const char *const *changes, gp_status wanted, const char *rest);
 

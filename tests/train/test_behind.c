@@ -243,9 +243,8 @@ static void it_is_stopped(void **state) {
     watcher whole = {0}, stopped = {.stop_at = 22};
     if (train(CHANGES(WHOLE), false, &stopped, &err) != GP_INTERRUPTED) fail_msg("%s", err.text);
     assert_int_equal(count_steps(stopped.folder), 22);
-    gp_session *session = fixture_session(CHANGES(WHOLE));
     gp_resume resume = {0};
-    if (gp_resume_open(session, stopped.folder, &resume, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_session *session = fixture_resume(FIXTURE_CONFIG, CHANGES(WHOLE), stopped.folder, &resume);
     const gp_train_options options = {.folder = stopped.folder, .verbosity = GP_QUIET, .resume = &resume};
     if (gp_train(session, &options, &err) != GP_OK) fail_msg("%s", err.text);
     gp_resume_close(&resume);

@@ -21,7 +21,7 @@ static void more_steps_than_can_be_counted_are_the_most(void **state) {
     assert_true(gp_time_steps((gp_time){INT64_C(1) << 53, true}, INT64_C(1) << 20) == INT64_MAX);
 }
 
-static const gp_run_length plenty = {1000, 7};
+static const gp_run_length plenty = {1000, 7, NULL};
 
 static void without_a_warmup_the_rate_is_constant(void **state) {
     (void)state;
@@ -38,7 +38,7 @@ static void a_warmup_rises_from_its_share_in_equal_steps(void **state) {
     const double zero[] = {0.125, 0.25, 0.375, 0.5, 0.5, 0.5}, half[] = {0.3125, 0.375, 0.4375, 0.5, 0.5, 0.5};
     for (int s = 1; s <= 6; s++) {
         assert_true(gp_rate(&from_zero, plenty, s) == zero[s - 1]);
-        assert_true(gp_rate(&from_half, (gp_run_length){1000, 4}, s) == half[s - 1]);
+        assert_true(gp_rate(&from_half, (gp_run_length){1000, 4, NULL}, s) == half[s - 1]);
     }
 }
 
@@ -68,7 +68,7 @@ static void steps_count_from_the_start_of_the_run(void **state) {
     expect_rates(&optimizer, plenty, (const double[]){0.1, 0.2, 0.3, 0.4, 0.5, 0.125, 0.03125}, 7);
     optimizer.lr_every = (gp_time){1, true};
     optimizer.warmup.count = 0;
-    expect_rates(&optimizer, (gp_run_length){100, 2}, (const double[]){0.5, 0.5, 0.125, 0.125, 0.03125}, 5);
+    expect_rates(&optimizer, (gp_run_length){100, 2, NULL}, (const double[]){0.5, 0.5, 0.125, 0.125, 0.03125}, 5);
 }
 
 static void milestones_count_from_the_start_of_the_run(void **state) {
@@ -79,7 +79,7 @@ static void milestones_count_from_the_start_of_the_run(void **state) {
     expect_rates(&optimizer, plenty, (const double[]){1, 1, 0.5, 0.5, 0.5, 0.25, 0.125, 0.125}, 8);
     optimizer.lr_milestones = epochs;
     optimizer.lr_milestone_count = 2;
-    expect_rates(&optimizer, (gp_run_length){100, 3}, (const double[]){1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25}, 8);
+    expect_rates(&optimizer, (gp_run_length){100, 3, NULL}, (const double[]){1, 1, 1, 0.5, 0.5, 0.5, 0.25, 0.25}, 8);
 }
 
 /* CosineAnnealingLR(T_max=4, eta_min=0.2) from 1 after two steps of warm-up in a run of six. */
@@ -87,16 +87,16 @@ static void the_cosine_spans_what_the_warmup_leaves(void **state) {
     (void)state;
     const gp_optimizer_config optimizer = {.lr = 1, .lr_schedule = GP_LR_COSINE, .lr_min = 0.2, .warmup = {2, false}};
     const double half = sqrt(0.5);
-    expect_rates(&optimizer, (gp_run_length){6, 3},
+    expect_rates(&optimizer, (gp_run_length){6, 3, NULL},
                  (const double[]){0.5, 1, 1, 0.2 + 0.4 * (1 + half), 0.6, 0.2 + 0.4 * (1 - half)}, 6);
-    assert_true(gp_rate(&optimizer, (gp_run_length){6, 3}, 3) == 1);
+    assert_true(gp_rate(&optimizer, (gp_run_length){6, 3, NULL}, 3) == 1);
 }
 
 static void a_warmup_longer_than_the_run_leaves_no_schedule(void **state) {
     (void)state;
     const gp_optimizer_config optimizer = {.lr = 1, .lr_schedule = GP_LR_COSINE, .warmup = {1, true}};
-    expect_rates(&optimizer, (gp_run_length){4, 4}, (const double[]){0.25, 0.5, 0.75, 1}, 4);
-    expect_rates(&optimizer, (gp_run_length){2, 4}, (const double[]){0.25, 0.5}, 2);
+    expect_rates(&optimizer, (gp_run_length){4, 4, NULL}, (const double[]){0.25, 0.5, 0.75, 1}, 4);
+    expect_rates(&optimizer, (gp_run_length){2, 4, NULL}, (const double[]){0.25, 0.5}, 2);
 }
 
 /* A closed form: step a million is as exact as step two. */
@@ -104,8 +104,8 @@ static void rates_do_not_drift(void **state) {
     (void)state;
     const gp_optimizer_config step = {.lr = 1, .lr_schedule = GP_LR_STEP, .lr_every = {1000, false}, .lr_gamma = 0.5};
     const gp_optimizer_config cosine = {.lr = 2, .lr_schedule = GP_LR_COSINE};
-    assert_true(gp_rate(&step, (gp_run_length){2000000, 1}, 1000001) == ldexp(1, -1000));
-    assert_true(fabs(gp_rate(&cosine, (gp_run_length){4000000, 1}, 2000001) - 1) < 1e-15);
+    assert_true(gp_rate(&step, (gp_run_length){2000000, 1, NULL}, 1000001) == ldexp(1, -1000));
+    assert_true(fabs(gp_rate(&cosine, (gp_run_length){4000000, 1, NULL}, 2000001) - 1) < 1e-15);
 }
 
 int main(void) {

@@ -69,7 +69,7 @@ static void what_was_reached_is_read_as_it_stands(void **state) {
     assert_int_equal(reached->best_step, -1);
     assert_true(reached->best < -1e308);
     assert_int_equal(reached->metrics_bytes, 4000);
-    if (gp_snapshot_check(&snapshot, session->plan, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_snapshot_check(&snapshot, session->plan, false, &err) != GP_OK) fail_msg("%s", err.text);
     gp_snapshot_close(&snapshot);
 }
 
@@ -84,7 +84,11 @@ static void what_is_written_comes_back(void **state) {
                                 .accuracy = 2.0 / 3,
                                 .best_step = 7,
                                 .best = 1e-300,
-                                .metrics_bytes = INT64_C(1) << 60};
+                                .metrics_bytes = INT64_C(1) << 60,
+                                .samples = 50,
+                                .steps = INT64_C(1) << 40,
+                                .due = 1,
+                                .file_text = "train: {epochs: 2}\n"};
     const char *path = fixture_path("written.safetensors");
     if (gp_snapshot_write(path, items, (size_t)layout.count, &reached, "", &err) != GP_OK) fail_msg("%s", err.text);
     if (gp_snapshot_open(path, &snapshot, &err) != GP_OK) fail_msg("%s", err.text);
@@ -92,6 +96,8 @@ static void what_is_written_comes_back(void **state) {
     assert_true(read->step == reached.step && read->epoch == reached.epoch && read->evaluated == reached.evaluated);
     assert_true(read->loss == reached.loss && read->accuracy == reached.accuracy && read->best == reached.best);
     assert_true(read->best_step == reached.best_step && read->metrics_bytes == reached.metrics_bytes);
+    assert_true(read->samples == reached.samples && read->steps == reached.steps && read->due == reached.due);
+    assert_string_equal(read->file_text, reached.file_text);
     gp_snapshot_close(&snapshot);
 }
 
@@ -100,8 +106,9 @@ static void metadata_that_no_run_writes_are_named(void **state) {
     static const struct {
         const char *key, *value, *rest;
     } cases[] = {
-        {"snapshot", "2", "is of version 2 of this format, but 1 is read here"},
-        {"snapshot", NULL, "is of version none of this format, but 1 is read here"},
+        {"snapshot", "3", "is of version 3 of this format; this program reads versions 1 and 2"},
+        {"snapshot", "2", "its metadata have no number \"samples\""},
+        {"snapshot", NULL, "is of version none of this format; this program reads versions 1 and 2"},
         {"config", NULL, "its metadata have no configuration"},
         {"step", NULL, "its metadata have no number \"step\""},
         {"step", "", "its metadata have no number \"step\""},
@@ -136,7 +143,7 @@ static void expect_refused(size_t count, const char *wanted) {
     const char *path = fixture_path("tensors.safetensors");
     if (gp_snapshot_write(path, items, count, &reached, "", &err) != GP_OK) fail_msg("%s", err.text);
     if (gp_snapshot_open(path, &snapshot, &err) != GP_OK) fail_msg("%s", err.text);
-    assert_int_equal(gp_snapshot_check(&snapshot, session->plan, &err), GP_DATA);
+    assert_int_equal(gp_snapshot_check(&snapshot, session->plan, false, &err), GP_DATA);
     assert_string_equal(err.text, wanted);
     gp_snapshot_close(&snapshot);
 }

@@ -682,9 +682,9 @@ static void an_evaluation_given_up_is_made_up_for(void **state) {
     for (int i = 0; i < 2; i++) {
         gp_error err = {0};
         gp_resume resume = {0};
-        gp_session *session = fixture_session(FIXTURE_CHANGES("data.batch=10", "train.save_every=5"));
+        gp_session *session = fixture_resume(
+            FIXTURE_CONFIG, FIXTURE_CHANGES("data.batch=10", "train.save_every=5"), folder, &resume);
         assert_string_equal(events_of(folder), wanted[i].events);
-        if (gp_resume_open(session, folder, &resume, &err) != GP_OK) fail_msg("%s", err.text);
         assert_int_equal(resume.finished, wanted[i].finished);
         const gp_train_options options = {.folder = folder, .verbosity = GP_QUIET, .resume = &resume};
         if (!resume.finished && gp_train(session, &options, &err) != GP_OK) fail_msg("%s", err.text);
