@@ -185,8 +185,8 @@ static gp_status put(gp_yaml_document *to, const char *path, const gp_yaml *valu
     return GP_OK;
 }
 
-/* Length of the path of the outermost list that is replaced as a whole: one that is not the model's, or that has another
- * length now. The whole path if there is none. */
+/* Length of the path of the outermost list that is replaced as a whole: one that is not the model's, or that has
+ * another length now. The whole path if there is none. */
 static size_t whole_length(const merge *m, const char *path) {
     const gp_yaml *before, *now;
     bool model = is_below(path, "model");

@@ -641,6 +641,89 @@ static int remove_folder(void **state) {
     return rmdir(folder);
 }
 
+/* ---- changes ----------------------------------------------------------------------------------------------------- */
+
+#define CHANGED                                                                                                        \
+    "model: {input: {shape: [4]}, layers: [{linear: {out: 3}}, {dropout: 0.1}], loss: cross_entropy}\n"                \
+    "data: {train: {tensors: d.safetensors}, batch: 64}\n"                                                             \
+    "optimizer: {sgd: {lr: 0.1, momentum: 0.9}, clip_norm: 1}\n"                                                       \
+    "train: {epochs: 2}\n"
+
+static void expect_setting(const gp_change *change, int index, const char *path, const char *value) {
+    assert_true(index < change->settings.count);
+    assert_string_equal(change->settings.item[index].path, path);
+    assert_string_equal(change->settings.item[index].value, value);
+}
+
+static void reads_changes_by_step(void **state) {
+    (void)state;
+    gp_config *c =
+        load(CHANGED "changes:\n"
+                     "  801: {optimizer.clip_norm: 2, pipeline.devices: [cpu, cpu]}\n"
+                     "  501: {optimizer.sgd.lr: 0.010, data.batch: 32, train.seed: 1, model.layers.1.dropout: 0.5}\n"
+                     "  900: {optimizer: {sgd: 0.01}}\n",
+             NULL, 0);
+    assert_int_equal(c->change_count, 3);
+    const gp_change *first = &c->changes[0], *second = &c->changes[1], *third = &c->changes[2];
+    assert_int_equal(first->step, 501);
+    assert_int_equal(first->place.line, 7);
+    assert_int_equal(second->step, 801);
+    assert_true(c->optimizer.lr == 0.1 && c->data.batch == 64);
+    assert_true(first->config->optimizer.lr == 0.01 && first->config->data.batch == 32);
+    assert_true(first->config->optimizer.momentum == 0.9 && first->config->optimizer.clip_norm == 1);
+    assert_int_equal(second->config->data.batch, 32);
+    assert_true(second->config->optimizer.clip_norm == 2 && second->config->optimizer.lr == 0.01);
+    assert_int_equal(second->config->pipeline.device_count, 2);
+    assert_int_equal(first->settings.count, 3); /* the seed is what it was */
+    expect_setting(first, 0, "model.layers.1.dropout", "0.5");
+    expect_setting(first, 1, "data.batch", "32");
+    expect_setting(first, 2, "optimizer.sgd.lr", "0.01");
+    expect_setting(second, 0, "optimizer.clip_norm", "2");
+    assert_string_equal(second->settings.item[1].path, "pipeline.devices");
+    expect_setting(second, 2, "pipeline.balance", "auto");
+    /* A key that is gone: the section says what is left. */
+    assert_int_equal(third->settings.count, 1);
+    assert_string_equal(third->settings.item[0].path, "optimizer");
+    assert_true(third->config->optimizer.momentum == 0 && third->config->optimizer.clip_norm == 0);
+    assert_int_equal(gp_config_changes_until(c, 500), 0);
+    assert_int_equal(gp_config_changes_until(c, 501), 1);
+    assert_int_equal(gp_config_changes_until(c, 5000), 3);
+    assert_ptr_equal(gp_config_phase(c, 0), c);
+    assert_ptr_equal(gp_config_phase(c, 2), second->config);
+    gp_config_destroy(&c);
+    assert_repeats(
+        CHANGED "changes: {9: {data: {train: {tensors: d.safetensors}, batch: 3}}, 5: {optimizer.warmup: 3 epochs}}\n",
+        NULL, 0);
+}
+
+static void overrides_come_before_changes(void **state) {
+    (void)state;
+    const char *const overrides[] = {"optimizer.sgd.lr=0.5", "changes.7={data.batch: 8}"};
+    gp_config *c = load(CHANGED "changes: {5: {optimizer.sgd.lr: 0.01}}\n", overrides, 2);
+    assert_int_equal(c->change_count, 2);
+    assert_true(c->optimizer.lr == 0.5 && c->changes[0].config->optimizer.lr == 0.01);
+    assert_int_equal(c->changes[1].config->data.batch, 8);
+    assert_null(strstr(c->file_text, "0.5"));
+    assert_int_equal(c->override_count, 2);
+    assert_string_equal(c->override[1], overrides[1]);
+    gp_config_destroy(&c);
+}
+
+static void knows_what_never_changes(void **state) {
+    (void)state;
+    static const char *const may[] = {"optimizer.sgd.lr",       "optimizer.clip_norm", "data.batch",
+                                      "data.train.transform.0", "train.epochs",        "train.eval_every",
+                                      "train.precision",        "data.drop_last",      "pipeline.schedule",
+                                      "model.layers.1",         "train.seedling",      "optimizer.lr_schedule"};
+    static const char *const never[] = {"optimizer.sgd",   "optimizer.adamw",   "train.seed",
+                                        "train.init.file", "data.shuffle",      "data.train",
+                                        "data.train.take", "data.eval.tensors", "model.input.shape"};
+    for (size_t i = 0; i < sizeof may / sizeof *may; i++) assert_null(gp_change_refusal(may[i]));
+    for (size_t i = 0; i < sizeof never / sizeof *never; i++) assert_non_null(gp_change_refusal(never[i]));
+    assert_true(gp_paths_meet("a.b", "a") && gp_paths_meet("a", "a.b") && gp_paths_meet("a", "a"));
+    assert_false(gp_paths_meet("a.bc", "a.b") || gp_paths_meet("a.b", "a.c"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(has_the_defaults_of_the_manual),
@@ -663,6 +746,9 @@ int main(void) {
         cmocka_unit_test(names_checkpoint_modes),
         cmocka_unit_test(shows_checkpoint_modes),
         cmocka_unit_test(reads_a_mode_for_each_stage),
+        cmocka_unit_test(reads_changes_by_step),
+        cmocka_unit_test(overrides_come_before_changes),
+        cmocka_unit_test(knows_what_never_changes),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

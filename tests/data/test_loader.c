@@ -239,6 +239,32 @@ static void resumes_anywhere(void **state) {
     gp_dataset_close(&dataset);
 }
 
+/* Another size of mini-batch takes the samples of the same order, from any of them on. */
+static void begins_within_an_epoch(void **state) {
+    (void)state;
+    gp_dataset *dataset = open_data("within");
+    gp_loader_options options = usual_options();
+    sequence all = read_all(dataset, options, MOST);
+    for (int64_t first = 0; first < SAMPLES; first++) {
+        for (int64_t batch = 1; batch <= SAMPLES + 1; batch += 5) {
+            gp_loader_options other = options;
+            other.first_sample = first;
+            other.batch = batch;
+            sequence rest = read_all(dataset, other, MOST);
+            assert_int_equal(rest.sample_count, 2 * SAMPLES - first);
+            assert_memory_equal(rest.samples, all.samples + first, (size_t)rest.sample_count * sizeof(int64_t));
+            int64_t head = gp_loader_batches(SAMPLES - first, batch, false);
+            assert_int_equal(rest.batch_count, head + gp_loader_batches(SAMPLES, batch, false));
+            for (int64_t b = 0; b < rest.batch_count; b++) assert_int_equal(rest.epochs[b], b < head ? 1 : 2);
+            other.drop_last = true;
+            if (batch > SAMPLES) continue;
+            rest = read_all(dataset, other, MOST);
+            assert_int_equal(rest.sample_count, ((SAMPLES - first) / batch + SAMPLES / batch) * batch);
+        }
+    }
+    gp_dataset_close(&dataset);
+}
+
 static void goes_on_without_end(void **state) {
     (void)state;
     gp_dataset *dataset = open_data("endless");
@@ -730,6 +756,7 @@ int main(void) {
         cmocka_unit_test(drops_the_last),
         cmocka_unit_test(counts_batches),
         cmocka_unit_test(resumes_anywhere),
+        cmocka_unit_test(begins_within_an_epoch),
         cmocka_unit_test(goes_on_without_end),
         cmocka_unit_test(the_end_stays_the_end),
         cmocka_unit_test(batch_stays_until_the_next),

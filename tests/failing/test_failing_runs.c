@@ -18,9 +18,12 @@ static const char *const longer_run[] = {"train.epochs=2", "train.save_every=2",
                                          "pipeline.devices=[cpu, {cpu: 2}]", NULL};
 
 /* Another batch on resuming, and momentum that begins at a step. */
-static const char *const changed_run[] = {"train.epochs=2", "train.save_every=2", "data.batch=10",
+static const char *const changed_run[] = {"train.epochs=2",
+                                          "train.save_every=2",
+                                          "data.batch=10",
                                           "optimizer={sgd: {lr: 0.02, momentum: 0.5}, clip_norm: 5}",
-                                          "pipeline.devices=[cpu, {cpu: 2}]", NULL};
+                                          "pipeline.devices=[cpu, {cpu: 2}]",
+                                          NULL};
 static const char *const changing_run[] = {"train.steps=3", "optimizer={sgd: 0.02}", "pipeline.devices=[cpu]",
                                            "changes={3: {optimizer.sgd: {lr: 0.02, momentum: 0.9}, data.batch: 7}}",
                                            NULL};

@@ -101,8 +101,7 @@ static void end_listening(int before) {
 static gp_status train_in(const char *folder, const char *text, const char *const *changes, bool resumes,
                           gp_error *err) {
     gp_resume resume = {0};
-    gp_session *session =
-        resumes ? fixture_resume(text, changes, folder, &resume) : open_session(text, changes);
+    gp_session *session = resumes ? fixture_resume(text, changes, folder, &resume) : open_session(text, changes);
     const gp_train_options options = {.folder = folder, .verbosity = GP_QUIET, .resume = resumes ? &resume : NULL};
     int before = begin_listening();
     gp_status status = gp_train(session, &options, err);

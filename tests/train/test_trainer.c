@@ -682,8 +682,8 @@ static void an_evaluation_given_up_is_made_up_for(void **state) {
     for (int i = 0; i < 2; i++) {
         gp_error err = {0};
         gp_resume resume = {0};
-        gp_session *session = fixture_resume(
-            FIXTURE_CONFIG, FIXTURE_CHANGES("data.batch=10", "train.save_every=5"), folder, &resume);
+        gp_session *session =
+            fixture_resume(FIXTURE_CONFIG, FIXTURE_CHANGES("data.batch=10", "train.save_every=5"), folder, &resume);
         assert_string_equal(events_of(folder), wanted[i].events);
         assert_int_equal(resume.finished, wanted[i].finished);
         const gp_train_options options = {.folder = folder, .verbosity = GP_QUIET, .resume = &resume};
@@ -692,6 +692,79 @@ static void an_evaluation_given_up_is_made_up_for(void **state) {
         gp_session_close(&session);
     }
     assert_true(equal_models(folder, run(smaller)));
+}
+
+static gp_status go_on(const char *const *changes, const char *folder, gp_error *err) {
+    gp_resume resume = {0};
+    gp_session *session = fixture_resume(FIXTURE_CONFIG, changes, folder, &resume);
+    const gp_train_options options = {.folder = folder, .verbosity = GP_QUIET, .resume = &resume};
+    gp_status status = gp_train(session, &options, err);
+    gp_resume_close(&resume);
+    gp_session_close(&session);
+    return status;
+}
+
+/* The evaluation that was given up is that of the mini-batches before the change. Run from its start, the changed
+ * configuration does the same. */
+static void an_evaluation_given_up_comes_before_a_change(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const char *smaller[] = {"data.batch=10", NULL};
+    const char *folder = stopped_run(smaller, false, 10, 5);
+    if (go_on(FIXTURE_CHANGES("data.batch=13"), folder, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_string_equal(events_of(folder), "start s1 s2 s3 s4 s5 resume e5 change s6 s7 s8 s9 e9 end:done 9");
+    const char *again = run(FIXTURE_CHANGES("data.batch=10", "changes={6: {data.batch: 13}}"));
+    assert_string_equal(events_of(again), "start s1 s2 s3 s4 s5 e5 change s6 s7 s8 s9 e9 end:done 9");
+    assert_true(equal_models(folder, again));
+}
+
+/* What version 1 of the format lacks is taken away. */
+static void make_version_1(const char *folder, int64_t step) {
+    static const char *const keys[] = {"config",   "step",      "epoch", "evaluated",    "loss",
+                                       "accuracy", "best_step", "best",  "metrics_bytes"};
+    enum { KEYS = sizeof keys / sizeof *keys };
+    const char *metadata[2 * (KEYS + 1) + 1] = {"snapshot", "1"};
+    gp_error err = {0};
+    gp_snapshot snapshot;
+    gp_state_layout layout;
+    gp_safetensors_item items[64];
+    char *path = NULL;
+    gp_session *session = fixture_session(NULL);
+    assert_int_equal(gp_snapshot_path(folder, step, &path, &err), GP_OK);
+    assert_int_equal(gp_snapshot_open(path, &snapshot, &err), GP_OK);
+    for (int i = 0; i < KEYS; i++) {
+        metadata[2 * i + 2] = keys[i];
+        metadata[2 * i + 3] = gp_safetensors_metadata(snapshot.file, keys[i]);
+    }
+    assert_int_equal(gp_state_layout_init(&layout, session->plan, &err), GP_OK);
+    char *block = calloc(1, layout.bytes);
+    for (int i = 0; i < layout.count; i++)
+        assert_int_equal(gp_tensor_read(snapshot.file, layout.tensors[i].name, block + layout.tensors[i].offset,
+                                        layout.tensors[i].bytes, &err),
+                         GP_OK);
+    gp_state_items(&layout, block, items);
+    assert_int_equal(gp_safetensors_write_summed(path, items, (size_t)layout.count, metadata, &err), GP_OK);
+    free(block);
+    free(path);
+    gp_state_layout_fini(&layout);
+    gp_snapshot_close(&snapshot);
+    gp_session_close(&session);
+}
+
+static void a_snapshot_of_version_1_goes_on(void **state) {
+    (void)state;
+    gp_error err = {0};
+    for (int changed = 0; changed < 2; changed++) {
+        const char *folder = run(FIXTURE_CHANGES("train={steps: 6, save_every: 6}"));
+        make_version_1(folder, 6);
+        const char *const *same = FIXTURE_CHANGES("train.steps=9"), *const *other = FIXTURE_CHANGES("train.steps=9",
+                                                                                                    "data.batch=5");
+        if (go_on(changed ? other : same, folder, &err) != GP_OK) fail_msg("%s", err.text);
+        const char *whole =
+            run(changed ? FIXTURE_CHANGES("train.steps=6", "changes={7: {data.batch: 5, train.steps: 9}}")
+                        : FIXTURE_CHANGES("train.steps=9"));
+        assert_true(equal_models(folder, whole));
+    }
 }
 
 /* The handler runs in the thread that called: those of the run leave signals alone. */
@@ -765,6 +838,8 @@ int main(void) {
         cmocka_unit_test(an_evaluation_asked_in_its_last_mini_batch_is_whole),
         cmocka_unit_test(a_run_asked_before_its_first_step_saves_what_it_began_with),
         cmocka_unit_test(an_evaluation_given_up_is_made_up_for),
+        cmocka_unit_test(an_evaluation_given_up_comes_before_a_change),
+        cmocka_unit_test(a_snapshot_of_version_1_goes_on),
         cmocka_unit_test(a_snapshot_that_cannot_be_is_refused_at_once),
         cmocka_unit_test(workers_take_no_signals),
     };
