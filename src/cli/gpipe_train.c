@@ -200,7 +200,9 @@ static gp_status run_with(gp_config **config, const gp_options *options, gp_erro
 static gp_status run(const gp_options *options, gp_error *err) {
     gp_config *config = NULL;
     if (options->predict) return predict(options, err);
-    GP_RETURN_IF_FAILED(gp_config_load(options->config, options->overrides, options->override_count, &config, err));
+    bool goes_on = options->resume && !options->plan && !options->expand;
+    GP_RETURN_IF_FAILED((goes_on ? gp_config_load_to_resume : gp_config_load)(options->config, options->overrides,
+                                                                              options->override_count, &config, err));
     return options->expand ? gp_expand(&config, stdout, err) : run_with(&config, options, err);
 }
 

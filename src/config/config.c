@@ -137,7 +137,8 @@ static gp_status load_into(gp_config *config, const char *path, const char *cons
     GP_RETURN_IF_FAILED(find_folder(path, &config->folder, err));
     GP_RETURN_IF_FAILED(gp_yaml_text(config->document, "the file of the run", &config->file_text, err));
     GP_RETURN_IF_FAILED(keep_overrides(config, overrides, override_count, err));
-    for (int i = 0; i < override_count; i++) GP_RETURN_IF_FAILED(gp_yaml_override(config->document, overrides[i], err));
+    for (int i = 0; i < override_count && !config->apart; i++)
+        GP_RETURN_IF_FAILED(gp_yaml_override(config->document, overrides[i], err));
     return read_all(config, err);
 }
 
@@ -178,10 +179,11 @@ gp_status gp_config_read_whole(const gp_config *like, gp_yaml_document **documen
 }
 
 static gp_status load(const char *path, const char *const *overrides, int override_count, bool finds_balance,
-                      gp_config **out, gp_error *err) {
+                      bool apart, gp_config **out, gp_error *err) {
     gp_config *config = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&config, 1, err));
     config->pipeline.finds_balance = finds_balance;
+    config->apart = apart;
     gp_status status = load_into(config, path, overrides, override_count, err);
     if (status != GP_OK) {
         gp_config_destroy(&config);
@@ -193,12 +195,20 @@ static gp_status load(const char *path, const char *const *overrides, int overri
 
 gp_status gp_config_load(const char *path, const char *const *overrides, int override_count, gp_config **out,
                          gp_error *err) {
-    return load(path, overrides, override_count, false, out, err);
+    return load(path, overrides, override_count, false, false, out, err);
 }
 
 gp_status gp_config_load_to_balance(const char *path, const char *const *overrides, int override_count, gp_config **out,
                                     gp_error *err) {
-    return load(path, overrides, override_count, true, out, err);
+    return load(path, overrides, override_count, true, false, out, err);
+}
+
+gp_status gp_config_load_to_resume(const char *path, const char *const *overrides, int override_count, gp_config **out,
+                                   gp_error *err) {
+    gp_error second = {0};
+    gp_status status = load(path, overrides, override_count, false, false, out, err);
+    if (status != GP_CONFIG && status != GP_USAGE) return status;
+    return load(path, overrides, override_count, false, true, out, &second) == GP_OK ? GP_OK : status;
 }
 
 static void free_source(gp_source_config *source) {

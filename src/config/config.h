@@ -233,6 +233,7 @@ struct gp_config {
     char *file_text; /* the file without the overrides, as YAML; owned */
     char **override; /* the arguments of --set, override_count of them; owned */
     int override_count;
+    bool apart; /* the overrides are not applied: they do not suit the file (gp_config_load_to_resume) */
 };
 
 const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode);
@@ -253,6 +254,10 @@ GP_MUST_USE gp_status gp_config_load(const char *path, const char *const *overri
                                      gp_config **out, gp_error *err);
 GP_MUST_USE gp_status gp_config_load_to_balance(const char *path, const char *const *overrides, int override_count,
                                                 gp_config **out, gp_error *err);
+/* For a run that goes on: overrides that do not suit the file may suit the run's own configuration, and are kept apart
+ * then. The error is that of gp_config_load if the file alone is no configuration either. */
+GP_MUST_USE gp_status gp_config_load_to_resume(const char *path, const char *const *overrides, int override_count,
+                                               gp_config **out, gp_error *err);
 void gp_config_destroy(gp_config **config);
 /* Writes what was left to choose into the document: paths absolute, every default and `auto` by its value, thread
  * counts. `balance`: layers per stage; NULL: it stays as it is chosen. What gp_config_write then writes repeats the

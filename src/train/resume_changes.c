@@ -372,15 +372,24 @@ static gp_status make_result(const merge *m, gp_config **out, gp_error *err) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
+/* If --set does not suit the file, it suits the run: the sections that it names are the run's. */
+static gp_status take_sections(const merge *m, gp_yaml_document *to, gp_error *err) {
+    static const char *const sections[] = {"model", "data", "optimizer", "train"};
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        if (is_set(m, sections[i]))
+            GP_RETURN_IF_FAILED(put(to, sections[i], gp_yaml_find(m->phase[m->held], sections[i]), err));
+    return GP_OK;
+}
+
 /* What the user asks for from the next step on: --set comes after the changes of the file. */
 static gp_status find_wanted(merge *m, gp_error *err) {
     gp_yaml_document *document = NULL;
     int held = gp_config_changes_until(m->user, m->step + 1);
     m->wanted = m->user;
-    if (held > 0) {
+    if (held > 0 || m->user->apart) {
         m->wanted = NULL;
         GP_RETURN_IF_FAILED(gp_yaml_copy(gp_config_phase(m->user, held)->document, &document, err));
-        gp_status status = GP_OK;
+        gp_status status = m->user->apart ? take_sections(m, document, err) : GP_OK;
         for (int i = 0; i < m->user->override_count && status == GP_OK; i++)
             status = gp_yaml_override(document, m->user->override[i], err);
         if (status == GP_OK)

@@ -289,6 +289,18 @@ class Resume(Runs):
             self.run_program("-q", "--resume", "--set", "train.steps=%d" % steps, "--set", "optimizer={sgd: {lr: 0.02}}", *words)
         self.expect_repeated()
 
+    def test_set_names_keys_of_the_run(self):
+        """Not those of the file, where the run began with another optimizer, or the file says it in short."""
+        self.run_program("-q", "--set", "optimizer={sgd: 0.02}", "--set", "train.steps=9")
+        self.run_program("-q", "--resume", "--set", "optimizer.sgd.momentum=0.9", "--set", "train.steps=12")
+        self.run_program("-q", "--resume", "--set", "optimizer.sgd.lr=0.01", "--set", "train.steps=15", *any_cut(self.rng))
+        self.assertEqual(self.changes(), {10: {"optimizer.sgd.momentum": "0.9"}, 13: {"optimizer.sgd.lr": "0.01"}})
+        self.expect_repeated()
+        self.run_program("--resume", "--set", "optimizer.sgd.lrr=1", status=2,
+                         err='gpipe-train: --set optimizer.sgd.lrr=1: optimizer.sgd: unknown key "lrr"; did you mean lr?\n')
+        self.run_program("--resume", "--set", "data.batch=many", status=2,
+                         err='gpipe-train: --set data.batch=many: data.batch: "many" is not an integer\n')
+
     def test_a_change_of_the_file(self):
         """By hand, to the same bits as on resuming; a resumed run keeps what is still to come."""
         path = os.path.join(self.folder, "changing.yaml")
