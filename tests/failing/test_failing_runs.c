@@ -58,19 +58,21 @@ static char *read_whole(const char *name, size_t *bytes) {
 
 /* What took how long is cut out, and from where a run was resumed: an older snapshot will do. */
 static void forget_what_varies(char *text) {
-    static const char key[] = "\"seconds\":", resumed[] = "{\"event\":\"resume\"";
+    static const char *const keys[] = {",\"seconds\":", ",\"data_seconds\":", ",\"time\":"};
+    static const char resumed[] = "{\"event\":\"resume\"";
     for (char *at = text; (at = strstr(at, resumed));) {
         char *end = at + strcspn(at, "\n");
         end += *end != 0;
         memmove(at, end, strlen(end) + 1);
     }
+    for (int k = 0; k < 3; k++)
+        for (char *at = text; (at = strstr(at, keys[k]));) {
+            char *end = at + strcspn(at, ",}");
+            memmove(at, end, strlen(end) + 1);
+        }
     /* The last of its line, whose brace stays: a run that cannot add its account up warns and ends well without. */
     for (char *at = text; (at = strstr(at, ",\"account\":"));) {
         char *end = at + strcspn(at, "\n") - 1;
-        memmove(at, end, strlen(end) + 1);
-    }
-    for (char *at = text; (at = strstr(at, key));) {
-        char *end = at + strcspn(at, ",}");
         memmove(at, end, strlen(end) + 1);
     }
 }
