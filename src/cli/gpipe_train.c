@@ -51,7 +51,10 @@ static gp_status train_in(const char *folder, gp_session *session, const gp_opti
 static gp_status resume_in(const char *folder, gp_session *session, const gp_options *options, gp_resume *resume,
                            gp_error *err) {
     GP_RETURN_IF_FAILED(gp_resume_check(resume, session, folder, err));
-    if (!resume->finished) return train_in(folder, session, options, resume, err);
+    if (!resume->finished) {
+        GP_RETURN_IF_FAILED(gp_tracing_check(&options->trace, resume->snapshot.reached.step, session->steps, err));
+        return train_in(folder, session, options, resume, err);
+    }
     if (options->verbosity != GP_QUIET)
         gp_print(stdout, "%s: nothing is left to do: the run has done %" PRId64 " of %" PRId64 " steps\n", folder,
                  resume->snapshot.reached.step, session->steps);
