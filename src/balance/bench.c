@@ -64,10 +64,10 @@ static gp_status reserve(gp_bench *bench, gp_error *err) {
         void *arena = NULL;
         GP_RETURN_IF_FAILED(cut(bench, stages, err));
         size_t bytes = largest_arena(bench->plan);
-        gp_status status =
-            request->memory && bytes > request->memory
-                ? gp_fail(err, GP_MEMORY, "timing needs %zu bytes at a time, of %zu", bytes, request->memory)
-                : request->spec.kind->reserve(bench->device, bytes, &arena, err);
+        gp_status status = request->memory && bytes > request->memory
+                               ? gp_fail(err, GP_MEMORY, "timing the layers needs %zu bytes at a time, but may use %zu",
+                                         bytes, request->memory)
+                               : request->spec.kind->reserve(bench->device, bytes, &arena, err);
         if (status == GP_OK) {
             bench->arena = arena;
             bench->arena_bytes = bytes;

@@ -11,7 +11,8 @@ double gp_counted_seconds(double flops, double bytes, int threads) {
 }
 
 static gp_status refuse_sum(const gp_graph *graph, int node, const char *what, gp_error *err) {
-    gp_status status = gp_fail(err, GP_UNSUPPORTED, "the %s counted up to here exceed what 64 bits can hold", what);
+    gp_status status =
+        gp_fail(err, GP_UNSUPPORTED, "the %s up to this layer add up to more than 64 bits can hold", what);
     gp_node_error(&graph->nodes[node], err);
     return status;
 }

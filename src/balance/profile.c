@@ -147,12 +147,12 @@ int gp_profile_distinct(const gp_device_spec *devices, int count, gp_device_spec
 
 static gp_status check_layers(const gp_profile *profile, const gp_graph *graph, gp_error *err) {
     if (profile->layer_count != graph->layer_count)
-        return gp_fail(err, GP_DATA, "%s: it is the profile of a model of %d layer%s, but this one has %d",
-                       profile->path, profile->layer_count, profile->layer_count == 1 ? "" : "s", graph->layer_count);
+        return gp_fail(err, GP_DATA, "%s: the profile has %d layer%s, but the model has %d", profile->path,
+                       profile->layer_count, profile->layer_count == 1 ? "" : "s", graph->layer_count);
     for (int i = 0; i < graph->layer_count; i++)
         if (profile->names[i] && strcmp(profile->names[i], gp_layer_name(graph, i)) != 0)
             return gp_fail(err, GP_DATA,
-                           "%s: it is the profile of another model: layer %d is \"%s\" there, but \"%s\" here",
+                           "%s: the profile is of another model: its layer %d is \"%s\", but the model's is \"%s\"",
                            profile->path, i, profile->names[i], gp_layer_name(graph, i));
     return GP_OK;
 }
@@ -160,7 +160,7 @@ static gp_status check_layers(const gp_profile *profile, const gp_graph *graph, 
 static gp_status refuse_device(const gp_profile *profile, const gp_device_spec *spec, gp_error *err) {
     char text[48], has[48];
     const gp_profile_device *row = &profile->devices[0];
-    return gp_fail(err, GP_DATA, "%s: it has no times for the device %s; it has them for %s%s", profile->path,
+    return gp_fail(err, GP_DATA, "%s: the profile has no times for device %s, only for %s%s", profile->path,
                    gp_device_text(text, spec->kind->name, spec->index, spec->threads),
                    gp_device_text(has, row->kind, row->index, row->threads),
                    profile->device_count > 1 ? " and others" : "");
@@ -178,7 +178,7 @@ gp_status gp_profile_check(const gp_profile *profile, const gp_graph *graph, con
     if (profile->identity.model && profile->identity.model != now->model)
         return gp_fail(
             err, GP_DATA,
-            "%s: it is the profile of another model: the layers have these names, but other options or shapes",
+            "%s: the profile is of another model: its layers have the same names, but other options or shapes",
             profile->path);
     for (int d = 0; d < count; d++)
         if (!gp_profile_find(profile, &devices[d])) return refuse_device(profile, &devices[d], err);

@@ -76,13 +76,13 @@ static const char *kind_of(const json_t *value) {
 static gp_status check_keys(reader *r, json_t *object, const char *const *known, gp_error *err) {
     const char *key;
     json_t *value;
-    if (!json_is_object(object)) return refuse(r, err, "an object is expected, not %s", kind_of(object));
+    if (!json_is_object(object)) return refuse(r, err, "must be an object, not %s", kind_of(object));
     json_object_foreach(object, key, value) {
         size_t k = 0;
         while (known[k] && strcmp(known[k], key) != 0) k++;
         if (known[k]) continue;
         enter(r, key, 0);
-        return refuse(r, err, "there is no such key");
+        return refuse(r, err, "unknown key");
     }
     return GP_OK;
 }
@@ -92,8 +92,8 @@ static gp_status read_text(reader *r, json_t *object, const char *key, char **ou
     json_t *value = json_object_get(object, key);
     if (!value) return GP_OK;
     enter(r, key, 0);
-    if (!json_is_string(value)) return refuse(r, err, "a text is expected, not %s", kind_of(value));
-    if (strlen(json_string_value(value)) > 1000) return refuse(r, err, "a text of more than 1000 bytes");
+    if (!json_is_string(value)) return refuse(r, err, "must be a text, not %s", kind_of(value));
+    if (strlen(json_string_value(value)) > 1000) return refuse(r, err, "must be a text of at most 1000 bytes");
     leave(r);
     return gp_copy_text(out, json_string_value(value), err);
 }
@@ -105,19 +105,19 @@ static gp_status read_integer(reader *r, json_t *object, const char *key, int64_
     if (!value && usual >= low) return GP_OK;
     if (!value) return refuse(r, err, "\"%s\" is missing", key);
     enter(r, key, 0);
-    if (!json_is_integer(value)) return refuse(r, err, "an integer is expected, not %s", kind_of(value));
+    if (!json_is_integer(value)) return refuse(r, err, "must be an integer, not %s", kind_of(value));
     *out = json_integer_value(value);
     if (*out < low || *out > high)
-        return refuse(r, err, "%" PRId64 " is not from %" PRId64 " to %" PRId64, *out, low, high);
+        return refuse(r, err, "must be from %" PRId64 " to %" PRId64 ", not %" PRId64, low, high, *out);
     leave(r);
     return GP_OK;
 }
 
 static gp_status check_milliseconds(reader *r, const json_t *value, double *seconds, gp_error *err) {
-    if (!json_is_number(value)) return refuse(r, err, "milliseconds are expected, not %s", kind_of(value));
+    if (!json_is_number(value)) return refuse(r, err, "must be a number of milliseconds, not %s", kind_of(value));
     double milliseconds = json_number_value(value);
     if (!(milliseconds >= 0 && milliseconds <= most_milliseconds))
-        return refuse(r, err, "%g milliseconds are not from 0 to %g", milliseconds, most_milliseconds);
+        return refuse(r, err, "must be from 0 to %g milliseconds, not %g", most_milliseconds, milliseconds);
     *seconds = milliseconds * 1e-3;
     return GP_OK;
 }
@@ -131,14 +131,15 @@ static gp_status read_estimate(reader *r, const json_t *value, gp_estimate *out,
         return GP_OK;
     }
     if (json_array_size(value) != 3)
-        return refuse(r, err, "a time is a number, or [median, low, high], not a list of %zu", json_array_size(value));
+        return refuse(r, err, "must be a number or [median, low, high], not a list of %zu", json_array_size(value));
     for (size_t i = 0; i < 3; i++) {
         enter(r, NULL, i);
         GP_RETURN_IF_FAILED(check_milliseconds(r, json_array_get(value, i), into[i], err));
         leave(r);
     }
     if (!(out->low <= out->median && out->median <= out->high))
-        return refuse(r, err, "the median %g is not from %g to %g", out->median * 1e3, out->low * 1e3, out->high * 1e3);
+        return refuse(r, err, "the median %g must be between low, %g, and high, %g", out->median * 1e3, out->low * 1e3,
+                      out->high * 1e3);
     return GP_OK;
 }
 
@@ -169,9 +170,9 @@ static gp_status read_times(reader *r, json_t *layer, gp_layer_times *out, gp_er
     GP_RETURN_IF_FAILED(find_estimate(r, layer, "backward", &both, &backward, err));
     if (!there[GP_PROFILE_TIME_FORWARD]) return refuse(r, err, "\"forward\" is missing");
     if (both && (there[GP_PROFILE_TIME_BACKWARD_INPUT] || there[GP_PROFILE_TIME_BACKWARD_WEIGHT]))
-        return refuse(r, err, "either \"backward\", or \"backward_input\" and \"backward_weight\"");
+        return refuse(r, err, "must have either \"backward\", or \"backward_input\" and \"backward_weight\"; not both");
     if (!both && !(there[GP_PROFILE_TIME_BACKWARD_INPUT] && there[GP_PROFILE_TIME_BACKWARD_WEIGHT]))
-        return refuse(r, err, "\"backward\" is missing, or \"backward_input\" and \"backward_weight\"");
+        return refuse(r, err, "must have \"backward\", or \"backward_input\" and \"backward_weight\"");
     if (both)
         out->time[GP_PROFILE_TIME_BACKWARD_INPUT] = out->time[GP_PROFILE_TIME_BACKWARD_WEIGHT] = half_of(backward);
     if (!there[GP_PROFILE_TIME_RECOMPUTE]) out->time[GP_PROFILE_TIME_RECOMPUTE] = out->time[GP_PROFILE_TIME_FORWARD];
@@ -192,7 +193,7 @@ static gp_status read_layer(reader *r, gp_profile *profile, gp_profile_device *d
     GP_RETURN_IF_FAILED(read_text(r, value, "name", &name, err));
     if (name && profile->names[layer] && strcmp(name, profile->names[layer]) != 0) {
         gp_status status =
-            refuse(r, err, "it is \"%.80s\" here, but \"%.80s\" for the first device", name, profile->names[layer]);
+            refuse(r, err, "is \"%.80s\", but \"%.80s\" on the first device", name, profile->names[layer]);
         free(name);
         return status;
     }
@@ -205,7 +206,7 @@ static gp_status read_layers(reader *r, gp_profile *profile, gp_profile_device *
     json_t *layers = json_object_get(object, "layers");
     if (!layers) return refuse(r, err, "\"layers\" is missing");
     enter(r, "layers", 0);
-    if (!json_is_array(layers)) return refuse(r, err, "a list is expected, not %s", kind_of(layers));
+    if (!json_is_array(layers)) return refuse(r, err, "must be a list, not %s", kind_of(layers));
     size_t count = json_array_size(layers);
     if (count == 0) return refuse(r, err, "the list is empty");
     if (!profile->names) {
@@ -213,7 +214,7 @@ static gp_status read_layers(reader *r, gp_profile *profile, gp_profile_device *
         GP_RETURN_IF_FAILED(GP_NEW(&profile->names, count, err));
     }
     if ((int)count != profile->layer_count)
-        return refuse(r, err, "%zu layers, but the first device has %d", count, profile->layer_count);
+        return refuse(r, err, "has %zu layers, but the first device has %d", count, profile->layer_count);
     GP_RETURN_IF_FAILED(GP_NEW(&device->layers, count, err));
     for (size_t i = 0; i < count; i++) {
         enter(r, NULL, i);
@@ -239,14 +240,14 @@ static gp_status read_device_name(reader *r, json_t *object, gp_profile_device *
     enter(r, "device", 0);
     const char *text = json_string_value(value);
     size_t length = text ? strcspn(text, ":") : 0;
-    if (!text) return refuse(r, err, "a device is cpu, cuda, cuda:0, …, not %s", kind_of(value));
+    if (!text) return refuse(r, err, "must be cpu, cuda, cuda:0, …, not %s", kind_of(value));
     snprintf(device->kind, sizeof device->kind, "%.*s", (int)length, text);
     device->index = GP_PROFILE_ANY_INDEX;
     bool numbered =
         text[length] && sscanf(text + length, ":%4d%n", &device->index, &end) == 1 && !text[length + (size_t)end];
     if (!is_kind(device->kind, length) ||
         (text[length] && !(numbered && device->index >= 0 && strcmp(device->kind, "cpu") != 0)))
-        return refuse(r, err, "a device is cpu, cuda, cuda:0, …, not \"%.60s\"", text);
+        return refuse(r, err, "must be cpu, cuda, cuda:0, …, not \"%.60s\"", text);
     leave(r);
     return GP_OK;
 }
@@ -257,7 +258,7 @@ static gp_status read_slowdown(reader *r, json_t *object, double *out, gp_error 
     if (!value) return GP_OK;
     enter(r, "slowdown", 0);
     *out = json_number_value(value);
-    if (!(*out >= 0.01 && *out <= 1000)) return refuse(r, err, "a number from 0.01 to 1000 is expected");
+    if (!(*out >= 0.01 && *out <= 1000)) return refuse(r, err, "must be a number from 0.01 to 1000");
     leave(r);
     return GP_OK;
 }
@@ -275,7 +276,7 @@ static gp_status read_device(reader *r, gp_profile *profile, json_t *value, gp_e
         const gp_profile_device *other = &profile->devices[d];
         if (strcmp(other->kind, device->kind) == 0 && other->index == device->index &&
             other->threads == device->threads)
-            return refuse(r, err, "the same device stands at index %d", d);
+            return refuse(r, err, "is the same device as the one at index %d", d);
     }
     return read_layers(r, profile, device, value, err);
 }
@@ -284,10 +285,10 @@ static gp_status read_devices(reader *r, gp_profile *profile, json_t *root, gp_e
     json_t *devices = json_object_get(root, "devices");
     if (!devices) return refuse(r, err, "\"devices\" is missing");
     enter(r, "devices", 0);
-    if (!json_is_array(devices)) return refuse(r, err, "a list is expected, not %s", kind_of(devices));
+    if (!json_is_array(devices)) return refuse(r, err, "must be a list, not %s", kind_of(devices));
     size_t count = json_array_size(devices);
     if (count == 0 || count > GP_PROFILE_MAX_DEVICES)
-        return refuse(r, err, "%zu devices; there may be 1 to %d", count, (int)GP_PROFILE_MAX_DEVICES);
+        return refuse(r, err, "must have 1 to %d devices, not %zu", (int)GP_PROFILE_MAX_DEVICES, count);
     GP_RETURN_IF_FAILED(GP_NEW(&profile->devices, count, err));
     for (size_t d = 0; d < count; d++) {
         enter(r, NULL, d);
@@ -303,7 +304,7 @@ static gp_status read_end(reader *r, json_t *object, const char *key, char out[1
     if (!value) return refuse(r, err, "\"%s\" is missing", key);
     enter(r, key, 0);
     const char *text = json_string_value(value);
-    if (!text || !is_kind(text, strlen(text))) return refuse(r, err, "a kind of device is expected: cpu, cuda, host");
+    if (!text || !is_kind(text, strlen(text))) return refuse(r, err, "must be a kind of device: cpu, cuda or host");
     snprintf(out, 16, "%s", text);
     leave(r);
     return GP_OK;
@@ -329,7 +330,7 @@ static gp_status read_copies(reader *r, gp_profile *profile, json_t *root, gp_er
     json_t *copies = json_object_get(root, "copies");
     if (!copies) return GP_OK;
     enter(r, "copies", 0);
-    if (!json_is_array(copies)) return refuse(r, err, "a list is expected, not %s", kind_of(copies));
+    if (!json_is_array(copies)) return refuse(r, err, "must be a list, not %s", kind_of(copies));
     GP_RETURN_IF_FAILED(GP_NEW(&profile->copies, json_array_size(copies), err));
     for (size_t c = 0; c < json_array_size(copies); c++) {
         enter(r, NULL, c);
@@ -348,7 +349,7 @@ static gp_status read_model(reader *r, json_t *root, gp_profile_identity *identi
     enter(r, "model", 0);
     const char *text = json_string_value(value);
     if (!text || strlen(text) != 16 || strspn(text, "0123456789abcdef") != 16)
-        return refuse(r, err, "16 hexadecimal digits are expected");
+        return refuse(r, err, "must be 16 hexadecimal digits");
     identity->model = strtoull(text, NULL, 16);
     leave(r);
     return GP_OK;
@@ -378,12 +379,12 @@ static gp_status read_root(reader *r, gp_profile *profile, json_t *root, gp_erro
                                         "load",          "devices", "copies",      NULL};
     gp_profile_identity *identity = &profile->identity;
     int64_t format;
-    if (!json_is_object(root)) return refuse(r, err, "an object is expected, not %s", kind_of(root));
-    if (!json_object_get(root, "gpipe_profile")) return refuse(r, err, "no profile: \"gpipe_profile\" is missing");
+    if (!json_is_object(root)) return refuse(r, err, "must be an object, not %s", kind_of(root));
+    if (!json_object_get(root, "gpipe_profile")) return refuse(r, err, "not a profile: \"gpipe_profile\" is missing");
     GP_RETURN_IF_FAILED(read_integer(r, root, "gpipe_profile", 1, INT64_MAX, 0, &format, err));
     if (format != 1) {
         enter(r, "gpipe_profile", 0);
-        return refuse(r, err, "format %" PRId64 " is of a later version; this one reads format 1", format);
+        return refuse(r, err, "is %" PRId64 ", a format of a later version; this version reads format 1", format);
     }
     GP_RETURN_IF_FAILED(check_keys(r, root, known, err));
     GP_RETURN_IF_FAILED(read_text(r, root, "program", &identity->program, err));
@@ -441,8 +442,8 @@ gp_status gp_profile_read(const char *path, gp_profile **out, gp_error *err) {
     if (stat(path, &info) != 0) return gp_fail(err, GP_DATA, "%s: cannot be opened: %s", path, strerror(errno));
     if (!S_ISREG(info.st_mode)) return gp_fail(err, GP_DATA, "%s: not a regular file", path);
     if (info.st_size > MOST_BYTES)
-        return gp_fail(err, GP_DATA, "%s: %lld bytes are too large; a profile may have %d", path,
-                       (long long)info.st_size, (int)MOST_BYTES);
+        return gp_fail(err, GP_DATA, "%s: has %lld bytes; a profile may have at most %d", path, (long long)info.st_size,
+                       (int)MOST_BYTES);
     FILE *file = fopen(path, "rbe");
     if (!file) return gp_fail(err, GP_DATA, "%s: cannot be opened: %s", path, strerror(errno));
     gp_status status = read_stream(file, path, (size_t)info.st_size, &text, &bytes, err);

@@ -95,21 +95,21 @@ static gp_status check_simulation(const gp_balance_options *options, gp_error *e
                         : options->write              ? "--write"
                                                       : options->config;
     if (!*options->simulate) return gp_fail(err, GP_USAGE, "option --simulate needs the name of a file");
-    return other ? gp_fail(err, GP_USAGE, "--simulate plays on the times of its file: %s does not go with it", other)
-                 : GP_OK;
+    return other
+               ? gp_fail(err, GP_USAGE, "--simulate takes all times from its file, so %s cannot be used with it", other)
+               : GP_OK;
 }
 
 static gp_status check_together(const gp_balance_options *options, gp_error *err) {
     if (options->search && options->out)
-        return gp_fail(err, GP_USAGE, "--search times several sizes of micro-batch: -o does not go with it");
+        return gp_fail(err, GP_USAGE, "--search times several sizes of micro-batch, so -o cannot be used with it");
     if (options->search && options->orders)
-        return gp_fail(err, GP_USAGE,
-                       "--search takes the devices in the order that they have: --orders does not go with it");
+        return gp_fail(err, GP_USAGE, "--search keeps the order of the devices, so --orders cannot be used with it");
     if (options->out && !*options->out) return gp_fail(err, GP_USAGE, "option -o needs the name of a file");
     if (!options->profile) return GP_OK;
     if (!*options->profile) return gp_fail(err, GP_USAGE, "option --profile needs the name of a file");
     const char *other = options->again ? "--again" : options->out ? "-o" : options->seconds > 0 ? "--seconds" : NULL;
-    return other ? gp_fail(err, GP_USAGE, "with --profile nothing is timed: %s does not go with it", other) : GP_OK;
+    return other ? gp_fail(err, GP_USAGE, "--profile times nothing, so %s cannot be used with it", other) : GP_OK;
 }
 
 gp_status gp_balance_options_parse(int argc, char **argv, gp_balance_options *out, gp_error *err) {

@@ -20,7 +20,7 @@ static gp_status balance(gp_session *session, const gp_balance_options *options,
                                       : gp_balance_report(session, &command, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_balance_write(session, options->config, err));
-    if (!options->json) gp_print(stdout, "%s: the balance is written\n", options->config);
+    if (!options->json) gp_print(stdout, "%s: the balance was written\n", options->config);
     return GP_OK;
 }
 
@@ -29,7 +29,7 @@ static gp_status report_search(const gp_search *found, const gp_balance_options 
                                       : gp_search_report(found, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_search_write(found, options->config, err));
-    if (!options->json) gp_print(stdout, "%s: the fastest is written\n", options->config);
+    if (!options->json) gp_print(stdout, "%s: the fastest plan was written\n", options->config);
     return GP_OK;
 }
 

@@ -15,9 +15,10 @@ gp_status gp_device_spec_find(const gp_device_config *config, gp_device_spec *ou
         *out = (gp_device_spec){kinds[i], config->index, config->threads, config->memory};
         return GP_OK;
     }
-    return gp_fail_at(err, GP_UNSUPPORTED, config->place,
-                      "device %s:%d: this program was built without CUDA; build it where CMake finds the toolkit",
-                      config->kind, config->index);
+    return gp_fail_at(
+        err, GP_UNSUPPORTED, config->place,
+        "device %s:%d: this program was built without CUDA; build it on a machine where CMake finds the CUDA toolkit",
+        config->kind, config->index);
 }
 
 int gp_machine_processors(void) {

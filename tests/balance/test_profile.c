@@ -176,18 +176,18 @@ static void another_models_or_devices_are_refused(void **state) {
     check_use(FILE_OF("{\"device\": \"cpu\", \"layers\": [" TIMES ", " TIMES "]}"), &cpu, NULL);
     check_use(FILE_OF("{\"device\": \"cpu\", \"layers\": [" NAMED("a") ", " NAMED("b") "]}"), &cpu, NULL);
     check_use(FILE_OF("{\"device\": \"cpu\", \"layers\": [" TIMES "]}"), &cpu,
-              "p.json: it is the profile of a model of 1 layer, but this one has 2");
+              "p.json: the profile has 1 layer, but the model has 2");
     check_use(FILE_OF("{\"device\": \"cpu\", \"layers\": [" NAMED("a") ", " NAMED("c") "]}"), &cpu,
-              "p.json: it is the profile of another model: layer 1 is \"c\" there, but \"b\" here");
+              "p.json: the profile is of another model: its layer 1 is \"c\", but the model\'s is \"b\"");
     check_use(FILE_OF("{\"device\": \"cpu\", \"layers\": [" TIMES ", " TIMES "]}"), &two,
-              "p.json: it has no times for the device cpu, 2 threads; it has them for cpu");
+              "p.json: the profile has no times for device cpu, 2 threads, only for cpu");
     check_use(FILE_OF("{\"device\": \"cuda:1\", \"layers\": [" TIMES ", " TIMES "]}, {\"device\": \"cpu\", "
                       "\"threads\": 4, \"layers\": [" TIMES ", " TIMES "]}"),
-              &cpu, "p.json: it has no times for the device cpu; it has them for cuda:1 and others");
+              &cpu, "p.json: the profile has no times for device cpu, only for cuda:1 and others");
     check_use("{\"gpipe_profile\": 1, \"model\": \"0000000000000006\", \"micro_batch\": 4, \"devices\": "
               "[{\"device\": \"cpu\", \"layers\": [" TIMES ", " TIMES "]}]}",
               &cpu,
-              "p.json: it is the profile of another model: the layers have these names, but other options or shapes");
+              "p.json: the profile is of another model: its layers have the same names, but other options or shapes");
 }
 
 static gp_profile_identity identify(const char *model_text, int64_t samples, gp_update update) {

@@ -122,9 +122,9 @@ class Balance(unittest.TestCase):
             **{("--seconds=" + bad, "c.yaml"): f'{seconds}"{bad}"\n' for bad in ("0", "-1", "x", "1s", "nan", "1e9")},
             ("c.yaml", "-o", ""): "option -o needs the name of a file\n",
             ("c.yaml", "--profile="): "option --profile needs the name of a file\n",
-            ("--profile", "p", "--again", "c.yaml"): "with --profile nothing is timed: --again does not go with it\n",
-            ("--profile", "p", "-oq", "c.yaml"): "with --profile nothing is timed: -o does not go with it\n",
-            ("--profile", "p", "--seconds=3", "c.yaml"): "with --profile nothing is timed: --seconds does not go with it\n",
+            ("--profile", "p", "--again", "c.yaml"): "--profile times nothing, so --again cannot be used with it\n",
+            ("--profile", "p", "-oq", "c.yaml"): "--profile times nothing, so -o cannot be used with it\n",
+            ("--profile", "p", "--seconds=3", "c.yaml"): "--profile times nothing, so --seconds cannot be used with it\n",
             ("none.yaml",): "none.yaml: cannot be opened: No such file or directory\n",
             ("--set", "a", "c.yaml"): "--set a: needs the form key.path=value\n",
         }.items():
@@ -138,14 +138,14 @@ class Balance(unittest.TestCase):
         for name, text, sentence in (
             ("empty", "", "empty:1:1: not valid JSON: '[' or '{' expected near end of file"),
             ("cut", whole[:50], None),
-            ("other", profile_of([1] * 7), "other: it is the profile of a model of 7 layers, but this one has 8"),
+            ("other", profile_of([1] * 7), "other: the profile has 7 layers, but the model has 8"),
             ("names", profile_of([1] * 8, NAMES[::-1]),
-             'names: it is the profile of another model: layer 0 is "7" there, but "0" here'),
+             'names: the profile is of another model: its layer 0 is "7", but the model\'s is "0"'),
             ("shapes", profile_of([1] * 8, NAMES, model="0123456789abcdef"),
-             "shapes: it is the profile of another model: the layers have these names, but other options or shapes"),
+             "shapes: the profile is of another model: its layers have the same names, but other options or shapes"),
             ("negative", whole.replace('"forward": 1', '"forward": -1', 1),
-             "negative:1:93: devices.0.layers.0.forward: -1 milliseconds are not from 0 to 1e+09"),
-            ("gpu", whole.replace('"cpu"', '"cuda:0"'), "gpu: it has no times for the device cpu; it has them for cuda:0"),
+             "negative:1:93: devices.0.layers.0.forward: must be from 0 to 1e+09 milliseconds, not -1"),
+            ("gpu", whole.replace('"cpu"', '"cuda:0"'), "gpu: the profile has no times for device cpu, only for cuda:0"),
             ("binary", "\x00\x01\x02", None),
         ):
             self.write(name, text)
@@ -218,7 +218,7 @@ class Balance(unittest.TestCase):
         self.expect(["--plan", "c.yaml"], 2, refused, program=TRAIN)
         out = self.expect(["--profile", "p.json", "c.yaml"])
         self.assertIn("\n             the configured [1, 3, 4] is not a cut of 8 layers into 2 stages\n", out)
-        self.assertEqual(self.paste(out, "to write it").splitlines()[-1], "c.yaml: the balance is written")
+        self.assertEqual(self.paste(out, "to write it").splitlines()[-1], "c.yaml: the balance was written")
         self.assertEqual(self.read("c.yaml"), other.replace("[1, 3, 4]", "[1, 7]"))
         for devices, found in (("[cpu]", "[8]"), ("[cpu, cpu, cpu]", "[1, ")):
             out = self.expect(["--profile", "p.json", "--set", "pipeline.devices=" + devices, "c.yaml"])
@@ -369,13 +369,13 @@ class Balance(unittest.TestCase):
                      "pipeline.checkpoint=[never, always]", "u.yaml"], 2,
                     "gpipe-balance: --orders: the stages have different checkpoint modes, for the configured order of the "
                     "devices; give one mode for all stages (pipeline.checkpoint)\n")
-        self.expect(["--search", "--orders", "u.yaml"], 2, "gpipe-balance: --search takes the devices in the order that "
-                    "they have: --orders does not go with it\n")
+        self.expect(["--search", "--orders", "u.yaml"], 2, "gpipe-balance: --search keeps the order of the devices, so "
+                    "--orders cannot be used with it\n")
 
     def test_write_changes_nothing_else(self):
         self.write("p.json", profile_of([8, 1, 1, 1, 1, 1, 1, 2]))
         out = self.expect(["--profile", "p.json", "--write", "c.yaml"])
-        self.assertTrue(out.endswith("\nc.yaml: the balance is written\n"))
+        self.assertTrue(out.endswith("\nc.yaml: the balance was written\n"))
         self.assertEqual(self.read("c.yaml"), CONFIG.replace("  devices:", "  balance: [1, 7]\n  devices:"))
         self.write("p.json", profile_of([1, 1, 1, 1, 1, 1, 1, 7]))
         json.loads(self.expect(["--profile", "p.json", "--write", "--json", "c.yaml"]))

@@ -345,7 +345,7 @@ class Search(unittest.TestCase):
     def test_what_does_not_go_together(self):
         process = self.run_program("--search", "-o", "x.json", "c.yaml")
         self.assertEqual((process.returncode, process.stderr.splitlines()[0]),
-                         (2, "gpipe-balance: --search times several sizes of micro-batch: -o does not go with it"))
+                         (2, "gpipe-balance: --search times several sizes of micro-batch, so -o cannot be used with it"))
         process = self.run_program("--search", "--profile", "p.json", "--write", "--set", "data.batch=8", "c.yaml")
         self.assertEqual(process.returncode, 2)
         self.assertIn("--write: the search was for data.batch 8 (--set), but c.yaml has 16; change the file first", process.stderr)

@@ -102,9 +102,9 @@ class Simulate(unittest.TestCase):
     def test_what_is_refused(self):
         path = self.write("schedule: 1f1b\nstages: 2\nmicro_batches: many\n")
         self.refuse(2, path + ':3:16: micro_batches: "many" is not an integer', "--simulate", path)
-        self.refuse(2, "--simulate plays on the times of its file: --write does not go with it", "--simulate", path,
+        self.refuse(2, "--simulate takes all times from its file, so --write cannot be used with it", "--simulate", path,
                     "--write")
-        self.refuse(2, "--simulate plays on the times of its file: b.yaml does not go with it", "--simulate", path,
+        self.refuse(2, "--simulate takes all times from its file, so b.yaml cannot be used with it", "--simulate", path,
                     "b.yaml")
         self.refuse(2, "option --simulate needs a value", "--simulate")
         self.refuse(2, "option --simulate needs the name of a file", "--simulate", "")
