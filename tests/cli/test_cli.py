@@ -330,10 +330,10 @@ class Usage(Group):
         self.assertRegex(
             process.out[header.end() :],
             r"\Arun folder: run\n"
-            r"step 4/8  epoch 1  eval loss \d+\.\d{4}  accuracy [01]\.\d{4}\n"
-            r"step 8/8  epoch 2  eval loss \d+\.\d{4}  accuracy [01]\.\d{4}\n"
-            r"report: mean of 6 recorded steps; predicted from counted costs\n(?: .*\n)+"
-            r"done: 8 steps in \d+\.\d s, loss \d+\.\d{4}, accuracy [01]\.\d{4}; model saved in run\n\Z",
+            r"step 4/8  epoch 1  eval loss [\d.e-]+  accuracy [01]\.\d{4}\n"
+            r"step 8/8  epoch 2  eval loss [\d.e-]+  accuracy [01]\.\d{4}\n"
+            r"report: mean of \d recorded steps; predicted from [a-z ]+\n(?: .*\n)+"
+            r"done: 8 steps in \d+\.\d s, loss [\d.e-]+, accuracy [01]\.\d{4}; model saved in run\n\Z",
         )
         self.expect(["-o", "quiet", "-q", "c.yaml"], 0, out="")
         process = self.expect(["-o", "verbose", "-v", "c.yaml"], 0)
@@ -341,7 +341,7 @@ class Usage(Group):
         process = self.expect(["-o", "evaluated", "--set", "train.steps=0", "c.yaml"], 0)
         self.assertRegex(
             process.out,
-            r"run folder: evaluated\neval loss \d+\.\d{4}  accuracy [01]\.\d{4}\n"
+            r"run folder: evaluated\neval loss [\d.e-]+  accuracy [01]\.\d{4}\n"
             r"done: evaluated in \d+\.\d s; model saved in evaluated\n\Z",
         )
 
@@ -701,7 +701,7 @@ train: {epochs: 1000}
                              prepare=take_terminal, stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
         seen = ""
-        line = re.compile(r"\rstep \d+/4000000000  epoch \d+  loss \d+\.\d{4}  \d+ samples/s  \d+h\d\dm left\x1b\[K")
+        line = re.compile(r"\rstep \d+/4000000000  epoch \d+  loss [\d.e-]+  accuracy [01]\.\d{4}  \d+ samples/s  \d+h\d\dm left\x1b\[K")
         while not line.search(seen):
             seen += os.read(terminal, 4096).decode()
         os.write(terminal, b"\x03")
@@ -736,10 +736,10 @@ class Timelines(Group):
 
     def test_a_run_that_ends_before(self):
         process = self.run_program("-o", "run", "--trace", "t.json", "--trace-steps", "5:6", "c.yaml",
-                                   *sets(["optimizer={sgd: {lr: 0.02}, lr_schedule: {step: {every: 2, gamma: 1e200}}}"]))
+                                   *sets(["optimizer={sgd: {lr: 0.02}, lr_schedule: {step: {every: 1, gamma: 1e20}}}"]))
         self.assertEqual(process.returncode, 1)
-        self.assertTrue(process.err.startswith("gpipe-train: warning: t.json: the timeline is empty: the run ended after step 2, "
-                                               "and no step of --trace-steps 5:6 ran\n"), process.err)
+        self.assertRegex(process.err, r"\Agpipe-train: warning: t\.json: the timeline is empty: the run ended after step [0-4], "
+                         r"and no step of --trace-steps 5:6 ran\n")
 
 
 class Streams(Group):
@@ -922,14 +922,14 @@ class Failures(Group):
         """Lines of metrics wait for room, more than 64 KiB of them here; the model is smaller, and is that of the whole run."""
         skip_under_tsan(self, PROGRAM, OWN_FILES)
         folder, steps = self.path("run"), "train={steps: 1000}"
-        process = self.run_program("-q", "-o", folder, "c.yaml", "--set", steps, prepare=lambda: limit_files(PROGRAM, 20000))
+        process = self.run_program("-q", "-o", folder, "c.yaml", "--set", steps, prepare=lambda: limit_files(PROGRAM, 40000))
         sentence = ("gpipe-train: %s%s/metrics.jsonl: cannot be written: File too large; raise the limit on the size of files "
                     "(ulimit -f)%s\n")
         sentence = sentence % ("warning: ", folder, "; its lines wait, and the run goes on") + sentence % ("", folder, "")
         self.assertEqual((process.returncode, process.err), (1, sentence))
         lines = read_lines(folder)
         self.assertGreater(sum(line["event"] == "step" for line in lines), 100)
-        self.assertGreater(1000 * os.path.getsize(os.path.join(folder, "metrics.jsonl")) / len(lines), 65536 + 20000)
+        self.assertGreater(1000 * os.path.getsize(os.path.join(folder, "metrics.jsonl")) / len(lines), 65536 + 40000)
         self.assertEqual(read_model(folder), read_model(self.train("-q", "--set", steps)))
 
 

@@ -276,7 +276,7 @@ class Search(unittest.TestCase):
             self.assertIn("to write it  gpipe-balance --search --write --profile p.json --processors 64 c.yaml\n", process.stdout)
             self.assertEqual(self.run_program("--plan", "c.yaml", program=TRAIN).stderr, "")
 
-    def test_the_report_names_what_is_given_up(self):
+    def test_the_report_compares_the_plans(self):
         process = self.run_program("--search", "--profile", "p.json", "c.yaml")
         self.assertEqual(process.returncode, 0, process.stderr)
         lines = process.stdout.splitlines()
