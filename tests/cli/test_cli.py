@@ -1252,8 +1252,8 @@ class Predictions(Group):
                          ("gpipe-train: y.tmp-%d-0: cannot be written: File too large; raise the limit on the size of files "
                           "(ulimit -f)\n" % process.pid, 1))
         self.write("train.yaml", CONFIG.replace("  eval: {tensors: d.safetensors, take: [50, 64]}\n", ""))
-        self.expect(["--predict", "y", "-o", "run", "train.yaml"], 2, "gpipe-train: train.yaml:14:3: data: eval is missing, "
-                    "and without training (train.steps: 0, --predict) nothing else is read\n", out="")
+        self.expect(["--predict", "y", "-o", "run", "train.yaml"], 2, "gpipe-train: train.yaml:14:3: data: eval is missing; "
+                    "without training (train.steps: 0, --predict) only data.eval is read\n", out="")
         os.remove(self.path("train.yaml"))
         self.assertEqual(sorted(os.listdir(self.folder)), there)
         self.assertEqual(self.contents(), before)

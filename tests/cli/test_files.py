@@ -422,7 +422,7 @@ class Special(Files):
             what = "is a directory, not a file" if kind == "folder" else "is not a regular file"
             opened = "cannot be opened: No such device or address"
             self.refused(["x"], "x: " + (opened if kind == "socket" else what))
-            self.refused(["--set", "data.train.tensors=x", "c.yaml"], "c.yaml:14:11: x: %s" % (
+            self.refused(["--set", "data.train.tensors=x", "c.yaml"], "--set data.train.tensors=x: x: %s" % (
                 opened if kind == "socket" else "is not a regular file"), 1)
             self.refused(["--set", "train.init=x", "c.yaml"], "--set train.init=x: x: %s" % (
                 opened if kind == "socket" else "is not a regular file"), 1)
