@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "balance/expect.h"
+#include "balance/profile_words.h"
 #include "base/memory.h"
 #include "model/graph.h"
 #include "train/devices.h"
@@ -165,6 +166,13 @@ static gp_status add_fitting(searcher *s, const gp_session *session, gp_candidat
     return try_stages(s, session, it, err);
 }
 
+static void note_profile(gp_search *search, const gp_profile *profile) {
+    double slowdown = gp_profile_slowdown(profile);
+    if (profile->taken > 0 && (search->oldest == 0 || profile->taken < search->oldest)) search->oldest = profile->taken;
+    if (slowdown > search->slowdown) search->slowdown = slowdown;
+    search->under_load = search->under_load || gp_profile_under_load(profile);
+}
+
 static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint,
                      gp_error *err) {
     gp_search *search = s->search;
@@ -181,6 +189,7 @@ static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_ch
     }
     if (status != GP_OK) return status;
     search->measured += session->measured.rounds > 0;
+    note_profile(search, session->profile);
     if (session->unfit.status == GP_OK) {
         status = add_fitting(s, session, &it, checkpoint, err);
     } else {

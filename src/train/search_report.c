@@ -3,7 +3,9 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "balance/when.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "config/splice.h"
@@ -153,6 +155,16 @@ static gp_status write_commands(const gp_search *search, FILE *out, gp_error *er
     return GP_OK;
 }
 
+/* How old the profiles are, and the load that they were taken under. */
+static void write_profiles(const gp_search *search, FILE *out) {
+    char age[GP_WHEN_TEXT];
+    if (search->oldest == 0 && !search->under_load) return;
+    fprintf(out, "             profiles: %d measured now", search->measured);
+    if (search->oldest > 0)
+        fprintf(out, ", the oldest taken %s", gp_when_age(age, search->oldest, (int64_t)time(NULL)));
+    fprintf(out, ", slowdown up to %.2f%s\n", search->slowdown, search->under_load ? ": under load" : "");
+}
+
 static void write_processors(const gp_search *search, FILE *out) {
     char threads[GP_REPORT_NUMBER], processors[GP_REPORT_NUMBER], few[FIRST_TEXT];
     if (search->threads <= search->processors) return;
@@ -176,6 +188,7 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
     if (search->too_large) fprintf(out, ", %d need too much memory", search->too_large);
     if (search->refused) fprintf(out, ", %d are not possible", search->refused);
     fputs("\n", out);
+    write_profiles(search, out);
     if (search->why[0]) gp_print(out, "             the first plan left out, %s\n", search->why);
     write_processors(search, out);
     fputs("\n  micro-\n  batches schedule                   checkpoint        step  bubble      memory  compared\n",
@@ -207,9 +220,10 @@ gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *er
     json_t *plans = json_array();
     for (size_t i = 0; i < search->count; i++) json_array_append_new(plans, pack(&search->items[i]));
     json_t *root =
-        json_pack("{s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch,
-                  "processors", search->processors, "threads", search->threads, "measured", search->measured, "tried",
-                  search->tried, "too_large", search->too_large, "refused", search->refused, "plans", plans);
+        json_pack("{s:I, s:i, s:i, s:i, s:f, s:b, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch,
+                  "processors", search->processors, "threads", search->threads, "measured", search->measured,
+                  "slowdown", search->slowdown, "under_load", search->under_load, "tried", search->tried, "too_large",
+                  search->too_large, "refused", search->refused, "plans", plans);
     int failed = !root || json_dumpf(root, out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     json_decref(root);
     fputs("\n", out);

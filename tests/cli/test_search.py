@@ -276,6 +276,21 @@ class Search(unittest.TestCase):
             self.assertIn("to write it  gpipe-balance --search --write --profile p.json --processors 64 c.yaml\n", process.stdout)
             self.assertEqual(self.run_program("--plan", "c.yaml", program=TRAIN).stderr, "")
 
+    def test_the_report_names_the_load(self):
+        """Age and load of the profiles, if one says them."""
+        with open(self.path("p.json")) as file:
+            profile = json.load(file)
+        profile.update(taken="2001-02-03T04:05:06Z", load=1.5)
+        profile["devices"][0]["slowdown"] = 1.4
+        with open(self.path("loaded.json"), "w") as file:
+            json.dump(profile, file)
+        process = self.run_program("--search", "--profile", "loaded.json", "--set", "data.batch=2", "c.yaml")
+        self.assertRegex(process.stdout.splitlines()[1],
+                         r"\A             profiles: 0 measured now, the oldest taken \d+ days ago, slowdown up to 1\.40: under load\Z")
+        process = self.run_program("--search", "--profile", "loaded.json", "--json", "--set", "data.batch=2", "c.yaml")
+        found = json.loads(process.stdout)
+        self.assertEqual((found["slowdown"], found["under_load"]), (1.4, True))
+
     def test_the_report_compares_the_plans(self):
         process = self.run_program("--search", "--profile", "p.json", "c.yaml")
         self.assertEqual(process.returncode, 0, process.stderr)
