@@ -4,23 +4,20 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "balance/cost.h"
 #include "balance/load.h"
 #include "balance/profile_identity.h"
 #include "balance/profile_words.h"
-#include "balance/rates_file.h"
-#include "balance/rates_measure.h"
 #include "balance/scale.h"
 #include "base/machine_memory.h"
 #include "base/memory.h"
-#include "base/printable.h"
 #include "train/balancing.h"
+#include "train/counting.h"
 #include "train/devices.h"
 #include "train/ticker.h"
 
-/* Before a run, profiling may take this share of what the run should take, and no more than so many seconds; where that
- * is less than the least, there is nothing to gain. */
-static const double share_of_run = 0.05, least_seconds = 0.5, most_seconds = 10;
+/* Before a run, profiling takes these seconds at most; if its share of the run is less than the least, there is nothing
+ * to gain. */
+static const double least_seconds = 0.5, most_seconds = 10;
 
 /* What finding a profile goes by. */
 typedef struct search {
@@ -115,31 +112,11 @@ static gp_status take_named(search *s, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status count_seconds(const gp_session *session, double *out, gp_error *err) {
-    int64_t *cost = NULL;
-    double sum = 0;
-    GP_RETURN_IF_FAILED(GP_NEW(&cost, session->graph->layer_count, err));
-    gp_status status = gp_cost_by_time(session->graph, gp_session_piece(session), 0, cost, err);
-    for (int i = 0; i < session->graph->layer_count && status == GP_OK; i++) sum += (double)cost[i] * 1e-12;
-    free(cost);
-    *out = sum;
-    return status;
-}
-
-/* Seconds that may be spent before the run, by how long the run should take. */
-static gp_status share_of_run_seconds(const gp_session *session, double *out, gp_error *err) {
-    double micro_batch = 0;
-    GP_RETURN_IF_FAILED(count_seconds(session, &micro_batch, err));
-    const gp_pipeline_config *pipeline = &session->config->pipeline;
-    *out = share_of_run * micro_batch * pipeline->micro_batches * (double)session->steps / pipeline->device_count;
-    return GP_OK;
-}
-
 /* That timing the layers may take; 0: the run is too short for it. */
 static gp_status seconds_to_measure(const search *s, double *out, gp_error *err) {
     *out = s->options->seconds;
     if (*out > 0) return GP_OK;
-    GP_RETURN_IF_FAILED(share_of_run_seconds(s->session, out, err));
+    GP_RETURN_IF_FAILED(gp_counting_share_of_run(s->session, out, err));
     *out = *out < least_seconds ? 0 : *out > most_seconds ? most_seconds : *out;
     return GP_OK;
 }
@@ -292,80 +269,6 @@ static gp_status take_again(search *s, gp_error *err) {
     return status;
 }
 
-/* ---- rates ------------------------------------------------------------------------------------------------------- */
-
-/* Rates that are older are measured again when a profile is taken. */
-enum { RATES_LAST = 3600 };
-
-static gp_status rates_are_worth_it(const search *s, int missing, bool *out, gp_error *err) {
-    double seconds = 0;
-    *out = s->options->balances;
-    if (*out || s->options->profiling != GP_PROFILING_MEASURE || s->session->steps == 0) return GP_OK;
-    GP_RETURN_IF_FAILED(share_of_run_seconds(s->session, &seconds, err));
-    *out = seconds >= GP_RATES_SECONDS * missing;
-    return GP_OK;
-}
-
-/* Without rates, plans assume some: a device that cannot be measured, and a cache that cannot be written, do not fail
- * the session. */
-static gp_status measure_rates(search *s, const gp_device_spec *spec, gp_rates *rates, bool *measured, gp_error *err) {
-    gp_error why = {0};
-    char text[48];
-    double share = share_of_run * s->options->seconds;
-    double seconds = share > 0 && share < GP_RATES_SECONDS ? share : GP_RATES_SECONDS;
-    if (s->ticker.terminal)
-        gp_ticker_say(&s->ticker, "measuring the rates of %s, once for this machine: about a second",
-                      gp_device_text(text, spec->kind->name, spec->index, spec->threads));
-    gp_status status = gp_rates_measure(spec, seconds, NULL, rates, &why);
-    *measured = status == GP_OK;
-    if (*measured) status = gp_rates_keep(spec, rates, &why);
-    gp_ticker_end(&s->ticker);
-    return status == GP_MEMORY ? gp_fail(err, status, "%s", why.text) : GP_OK;
-}
-
-static gp_status find_rates(search *s, int d, gp_rates *rates, bool *found, gp_error *err) {
-    char *warning = NULL;
-    GP_RETURN_IF_FAILED(gp_rates_find(&s->devices[d], rates, found, &warning, err));
-    if (warning && s->options->program) gp_print(stderr, "%s: warning: %s\n", s->options->program, warning);
-    free(warning);
-    bool old = s->session->measured.rounds > 0 && (int64_t)time(NULL) - rates->taken > RATES_LAST;
-    if (*found && old) *found = false;
-    return GP_OK;
-}
-
-/* Rows keep the rates that are assumed, if none are found or measured. */
-static gp_status fill_rates(search *s, gp_profile *counted, bool *any, gp_error *err) {
-    bool *found = NULL, worth = false;
-    int missing = 0;
-    GP_RETURN_IF_FAILED(GP_NEW(&found, s->count, err));
-    gp_status status = GP_OK;
-    for (int d = 0; d < s->count && status == GP_OK; d++) {
-        status = find_rates(s, d, &counted->devices[d].rates, &found[d], err);
-        if (status == GP_OK) missing += !found[d];
-    }
-    if (status == GP_OK) status = rates_are_worth_it(s, missing, &worth, err);
-    for (int d = 0; d < s->count && status == GP_OK; d++) {
-        if (!found[d] && worth) status = measure_rates(s, &s->devices[d], &counted->devices[d].rates, &found[d], err);
-        *any = *any || found[d];
-    }
-    free(found);
-    return status;
-}
-
-/* Rates stand in for a profile that there is not. */
-static gp_status count_by_rates(search *s, gp_error *err) {
-    gp_profile *counted = NULL;
-    bool any = false, reads_only = s->options->profiling == GP_PROFILING_FIND;
-    if (s->session->profile && reads_only) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_profile_create_counted(s->devices, s->count, &counted, err));
-    gp_status status = fill_rates(s, counted, &any, err);
-    if (status == GP_OK && any && !s->session->profile)
-        s->session->profile = counted;
-    else
-        gp_profile_destroy(&counted);
-    return status;
-}
-
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 /* Nothing is to be chosen on one stage, or where every layer is one, or where every stage's first is named; a run
@@ -393,7 +296,8 @@ static gp_status find(search *s, gp_error *err) {
     GP_RETURN_IF_FAILED(begin(s, err));
     if (s->options->profile) return take_named(s, err);
     GP_RETURN_IF_FAILED(find_profile(s, err));
-    return count_by_rates(s, err);
+    const gp_counting_request counting = {s->options, s->devices, s->count, &s->ticker};
+    return gp_counting_find_rates(s->session, &counting, err);
 }
 
 gp_status gp_profiling_find(gp_session *session, const gp_session_options *options, gp_error *err) {

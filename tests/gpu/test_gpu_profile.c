@@ -91,7 +91,8 @@ static size_t bytes_of_a_part(void) {
     size_t bytes = 0;
     assert_int_equal(measure(network_skips, (limits){0, 1}, &profile, &err), GP_UNSUPPORTED);
     gp_profile_destroy(&profile);
-    if (sscanf(err.text, "timing the layers needs %zu bytes at a time, but may use 1", &bytes) != 1) fail_msg("%s", err.text);
+    if (sscanf(err.text, "timing the layers needs %zu bytes at a time, but may use 1", &bytes) != 1)
+        fail_msg("%s", err.text);
     return bytes;
 }
 
