@@ -155,7 +155,7 @@ gp_status gp_yaml_text(const gp_yaml_document *document, const char *comment, ch
         failed = ferror(file) != 0;
         if (fclose(file) != 0) failed = true;
     }
-    if (failed) {
+    if (failed || !text) {
         free(text);
         return gp_fail(err, GP_MEMORY, "out of memory: a configuration as text");
     }

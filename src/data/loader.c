@@ -80,6 +80,7 @@ struct gp_loader {
 };
 
 int64_t gp_loader_batches(int64_t count, int64_t batch, bool drop_last) {
+    if (batch < 1) return 0;
     return count / batch + (!drop_last && count % batch != 0);
 }
 

@@ -69,7 +69,7 @@ gp_status gp_session_check_changes(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&session->later, later, err));
     for (int i = 0; i < later && status == GP_OK; i++) {
         status = check_change(session, before, session->changes + i, &next, err);
-        if (status != GP_OK) break;
+        if (status != GP_OK || !next) break;
         session->later[session->later_count++] = next->host;
         gp_session_close(&last);
         before = last = next;
