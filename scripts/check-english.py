@@ -167,6 +167,7 @@ def markdown_texts(lines):
                     text.add(cell, number)
                     yield text
         elif line.startswith("#"):
+            item_indent = None
             text = Text()
             text.add(mask_markdown(line.lstrip("# ")), number)
             yield text
@@ -361,6 +362,7 @@ CASES = [
     (".md", "`nobody` and [thing](thing.md#thing), <https://x.org/thing>\n", ['1: "thing"']),
     (".md", "```\nnobody\n```\n\n    somebody\n    anybody\n\nAll `by\nanybody`.\n", []),
     (".md", "- item\n\n  the item, anew\n\n      code anew\n\n- next\n  anew\n", ['3: "anew"', '8: "anew"']),
+    (".md", "- item\n\n# Commands\n\n    code anew\n", []),
     (".md", "1. one\n    dearest\n", ['2: "dearest"']),
     (".md", f"| {FITS} | {FITS} |\n|---|---|\n| lest | `lest` \\| x |\n", ['3: "lest"']),
     (".md", "| word | not |\n|---|---|\n| buffer, anew | thing |\n\n| a | b |\n|---|---|\n| c | mail |\n", ['3: "anew"', '7: "mail"']),

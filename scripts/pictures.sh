@@ -32,3 +32,7 @@ draw interleaved "{interleaved: {chunks: 2}}" "4, 4, 4, 4, 4, 4, 4, 4"
 draw zb_h1 zb_h1 "8, 8, 8, 8"
 draw zb_h2 zb_h2 "8, 8, 8, 8"
 draw zb_v zb_v "4, 4, 4, 4, 4, 4, 4, 4"
+
+# README's first example. Its data may be absent: as many generated samples stand for them.
+XDG_CACHE_HOME=$folder "$program" --plan --processors 4 --svg docs/pictures/digits.svg \
+    --set 'data.train={synthetic: {samples: 1438}}' --set 'data.eval={synthetic: {samples: 359}}' configs/digits.yaml >/dev/null
