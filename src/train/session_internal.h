@@ -1,4 +1,6 @@
-/* Inside the session: what its files share. One thread. */
+/* Inside the session: what its files share.
+ *
+ * A session that opens another one lends it the configuration of the whole run. One thread. */
 #ifndef GP_TRAIN_SESSION_INTERNAL_H
 #define GP_TRAIN_SESSION_INTERNAL_H
 
