@@ -71,7 +71,7 @@ static const char *find_beginning(const char *folded, const char *const *known) 
 }
 
 bool gp_same_name(const char *a, const char *b) {
-    char folded[LONGEST + 1], other[LONGEST + 1];
+    char folded[LONGEST + 1] = "", other[LONGEST + 1] = "";
     return fold(a, folded) && fold(b, other) && folded[0] && strcmp(folded, other) == 0;
 }
 
@@ -84,7 +84,7 @@ bool gp_is_later(const char *name, const char *const *later) {
 }
 
 const char *gp_nearest_name(const char *name, const char *const *known) {
-    char folded[LONGEST + 1], other[LONGEST + 1];
+    char folded[LONGEST + 1] = "", other[LONGEST + 1] = "";
     if (!fold(name, folded) || folded[0] == '\0') return NULL;
     for (size_t i = 0; known[i]; i++)
         if (fold(known[i], other) && strcmp(folded, other) == 0) return known[i];

@@ -245,15 +245,15 @@ gp_status gp_yaml_new_mapping(gp_yaml_document *document, gp_place place, gp_yam
 gp_status gp_yaml_set(gp_yaml_document *document, gp_yaml *mapping, const char *key, gp_place place, gp_yaml *value,
                       gp_error *err) {
     edit e = {.document = document, .path = key, .place = place, .refusal = GP_CONFIG};
-    gp_yaml *node = NULL, **slot = NULL;
+    gp_yaml *added = NULL, **slot = NULL;
     for (size_t i = 0; i < mapping->count; i++) {
         if (strcmp(mapping->pairs[i].key->text, key) != 0) continue;
         mapping->pairs[i].key->place = place;
         mapping->pairs[i].value = value;
         return GP_OK;
     }
-    GP_RETURN_IF_FAILED(make_key(&e, key, strlen(key), &node, err));
-    GP_RETURN_IF_FAILED(append_slot(&e, mapping, node, &slot, err));
+    GP_RETURN_IF_FAILED(make_key(&e, key, strlen(key), &added, err));
+    GP_RETURN_IF_FAILED(append_slot(&e, mapping, added, &slot, err));
     *slot = value;
     return GP_OK;
 }
