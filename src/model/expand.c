@@ -108,7 +108,7 @@ gp_status gp_model_layers(const gp_yaml *model, gp_layer_list *out, gp_error *er
     const gp_built_in *built_in = gp_built_in_find(pair->key->text);
     gp_layer_list list = {.layers = pair->value};
     if (built_in) {
-        gp_shape input;
+        gp_shape input = {0};
         gp_choice choice;
         GP_RETURN_IF_FAILED(gp_model_input(model, &input, err));
         GP_RETURN_IF_FAILED(gp_read_kind(model, "model", beside, &choice, err));
