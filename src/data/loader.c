@@ -525,6 +525,7 @@ gp_status gp_loader_explain(const gp_loader *loader, const gp_batch *batch, bool
                             gp_error *err) {
     const gp_loader_options *options = &loader->options;
     int64_t *order = NULL, first = batch->index * options->batch;
+    if (batch->epoch == options->first_epoch) first += options->first_sample;
     gp_status status = GP_OK;
     text[0] = '\0';
     if (options->shuffle) {
