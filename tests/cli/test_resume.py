@@ -251,7 +251,7 @@ class Resume(Runs):
 
     def test_changes_of_an_interrupted_run(self):
         """The learning rate alone is a change; a later resume goes on with it, and with what --set said at the start."""
-        constant = ["--set", "optimizer.lr_schedule=constant", "--set", "optimizer.warmup=0", "--set", "train={steps: 60, save_every: 7, keep: 3}"]
+        constant = ["--set", "optimizer.lr_schedule=constant", "--set", "optimizer.warmup=0", "--set", "train={steps: 400, save_every: 7, keep: 3}"]
         self.mark = time.time_ns()
         process = self.start("-q", *constant)
         self.await_lines(process, 20)
@@ -265,18 +265,18 @@ class Resume(Runs):
         process.kill()
         process.wait()
         process.communicate()
-        self.run_program("-q", "--resume", "--set", "train.steps=60")
+        self.run_program("-q", "--resume", "--set", "train.steps=400")
         self.assertEqual(self.changes(), {step + 1: {"optimizer.adam.lr": "0.01"}})
         rates = {line["lr"] for line in read_lines(self.run_folder) if line["event"] == "step" and line["step"] > step}
         self.assertEqual(rates, {0.01})
         self.assertEqual([line["lr"] for line in read_lines(self.run_folder) if line["event"] == "step"][10:step], [0.001] * (step - 10))
         self.expect_repeated()
         # From its end: the end is where it was set to be, and only the rate is a change.
-        self.run_program("-q", "--resume", "--set", "train.steps=80", "--set", "optimizer.adam.lr=0.005")
-        self.assertEqual(self.changes(), {step + 1: {"optimizer.adam.lr": "0.01"}, 61: {"optimizer.adam.lr": "0.005"}})
+        self.run_program("-q", "--resume", "--set", "train.steps=420", "--set", "optimizer.adam.lr=0.005")
+        self.assertEqual(self.changes(), {step + 1: {"optimizer.adam.lr": "0.01"}, 401: {"optimizer.adam.lr": "0.005"}})
         self.expect_repeated()
         out, _ = self.run_program("--resume")
-        self.assertIn("nothing is left to do: the run has done 80 of 80 steps", out)
+        self.assertIn("nothing is left to do: the run has done 420 of 420 steps", out)
 
     def test_states_that_come_and_go(self):
         """Momentum from a step on begins with zeros; without it the state is gone. Drop_last, transforms, clipping, decay."""
