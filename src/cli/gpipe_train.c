@@ -56,8 +56,10 @@ static gp_status resume_in(const char *folder, gp_session *session, const gp_opt
         return train_in(folder, session, options, resume, err);
     }
     if (options->verbosity != GP_QUIET)
-        gp_print(stdout, "%s: nothing is left to do: the run has done %" PRId64 " of %" PRId64 " steps\n", folder,
-                 resume->snapshot.reached.step, session->steps);
+        gp_print(stdout,
+                 "%s: nothing is left to do: the run has done %" PRId64 " of %" PRId64
+                 " steps; to train on, raise train.steps or train.epochs with --set\n",
+                 folder, resume->snapshot.reached.step, session->steps);
     return GP_OK;
 }
 

@@ -537,7 +537,7 @@ class Balance(unittest.TestCase):
             json.dump(slow, file)
         out = self.expect(plan, program=TRAIN)
         self.assertIn("\n             counted, with this machine's measured rates of 2001-02-03; no profile fits\n", out)
-        self.assertRegex(out, r"\nexpected     a step of 16 samples: [\d.]+ s ")
+        self.assertRegex(out, r"\npredicted    a step of 16 samples: [\d.]+ s ")
         with open(path, "w") as file:
             file.write(text[:40])
         warning = (r"\Agpipe-train: warning: %s: line \d+: not valid JSON: [^\n]+; the file is ignored, gpipe-balance "
@@ -561,7 +561,7 @@ class Balance(unittest.TestCase):
         steps = {}
         for pieces in (2, 3, 4, 8):
             out = self.expect(["--plan", "--set", f"pipeline.micro_batches={pieces}", "t.yaml"], program=TRAIN)
-            time, unit = re.search(r"\nexpected     a step of 16 samples: ([\d.]+) (m?s) ", out).groups()
+            time, unit = re.search(r"\npredicted    a step of 16 samples: ([\d.]+) (m?s) ", out).groups()
             steps[pieces] = float(time) * (1 if unit == "s" else 1e-3)
             self.assertIn(("from the profile %s\n" if pieces == 4 else
                            "scaled from the profile %s, of micro-batches of 4 samples\n") % self.path(kept), out)

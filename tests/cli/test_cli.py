@@ -727,11 +727,12 @@ class Timelines(Group):
                     "these\n", out="")
         self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors"])
         self.expect(["-q", "-o", "run", "c.yaml", *sets(["train.save_every=4", "train.steps=4"])], 0)
-        self.expect(["-o", "run", "--resume", "--trace", "t.json", "--trace-steps", "3", "c.yaml"], 2,
+        longer = sets(["train.steps=8"])
+        self.expect(["-o", "run", "--resume", "--trace", "t.json", "--trace-steps", "3", "c.yaml", *longer], 2,
                     "gpipe-train: --trace-steps 3:3: the run has steps 5 to 8, so the timeline would be empty: choose some of "
                     "these\n")
         self.assertNotIn("t.json", os.listdir(self.folder))
-        self.expect(["-q", "-o", "run", "--resume", "--trace", "t.json", "--trace-steps", "3:5", "c.yaml"], 0)
+        self.expect(["-q", "-o", "run", "--resume", "--trace", "t.json", "--trace-steps", "3:5", "c.yaml", *longer], 0)
         self.assertIn("t.json", os.listdir(self.folder))
 
     def test_a_run_that_ends_before(self):

@@ -379,7 +379,7 @@ class Resume(Runs):
                     for where, _, files in os.walk(self.run_folder) for file in files}
         before = content()
         out, _ = self.run_program("--resume")
-        self.assertTrue(out.endswith("%s: nothing is left to do: the run has done 160 of 160 steps\n" % name), out)
+        self.assertTrue(out.endswith("%s: nothing is left to do: the run has done 160 of 160 steps; to train on, raise train.steps or train.epochs with --set\n" % name), out)
         self.run_program("--resume", "--set", "train.epochs=1", "-q")
         self.assertEqual(content(), before)
         # What was killed between its last snapshot and its model has that to do.
