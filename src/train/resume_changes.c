@@ -270,19 +270,21 @@ static bool has_ended(const merge *m) {
 }
 
 /* The end is a change at a step if it changes numbers: a cosine before it, or the evaluation that the end had. An
- * evaluation at the change stands for the latter, if it is made alike. Else the end holds for the whole run. */
+ * evaluation at the change stands for the latter, if it is made alike. Else the new end holds for the whole run. An end
+ * that stays leaves those of the changes before it as they are. */
 static gp_status carry_end(const merge *m, gp_error *err) {
     static const char *const keys[2] = {"train.epochs", "train.steps"};
     gp_settings now = {0};
     bool ended = has_ended(m);
     GP_RETURN_IF_FAILED(gp_settings_between(m->phase[m->held], m->next, &now, err));
-    bool other = false, alike = true;
+    bool moves = false, other = false, alike = true;
     for (int i = 0; i < now.count; i++) {
+        moves = moves || is_end(now.item[i].path);
         other = other || is_below(now.item[i].path, "optimizer");
         alike = alike && (is_below(now.item[i].path, "optimizer") || is_below(now.item[i].path, "train"));
     }
     gp_settings_fini(&now);
-    if (has_known_end(m) || (ended && !(other && alike))) return GP_OK;
+    if (!moves || has_known_end(m) || (ended && !(other && alike))) return GP_OK;
     for (int p = 0; p <= m->held; p++)
         for (int k = 0; k < 2; k++) GP_RETURN_IF_FAILED(put(m->phase[p], keys[k], gp_yaml_find(m->next, keys[k]), err));
     return GP_OK;

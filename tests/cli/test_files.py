@@ -362,15 +362,16 @@ class Disk(Files):
         models = size("model.safetensors") + size("best.safetensors")
         few, before = 1 << 17, self.everything()
         beside = models + 3 * snapshot + size("config.yaml")
-        for arguments, space, fits in ((["--force"], snapshot // 2, False), (["--resume"], snapshot // 2, False),
-                                       (["--resume"], snapshot + few, True), (["--force"], snapshot + few, True)):
+        longer = ["--resume", "--set", "train.steps=60"]
+        for arguments, space, fits in ((["--force"], snapshot // 2, False), (longer, snapshot // 2, False),
+                                       (longer, snapshot + few, True), (["--force"], snapshot + few, True)):
             done = self.run_with(space, *arguments)
             if fits:
                 self.assertEqual((done.returncode, done.err), (0, ""))
                 continue
             self.assertRegex(done.err, r"\Agpipe-train: run: the run needs up to [\d.]+ MiB of disk space, but its file system has "
                              r"\S+ MiB free, and the run's old files there take [\d.]+ MiB \(model.safetensors 1\S+ MiB, "
-                             r"best.safetensors 1\S+ MiB, 4 snapshots of 2\S+ MiB \(train.keep: 3\)\): free \S+ MiB, choose a "
+                             r"best.safetensors 1\S+ MiB, 4 snapshots of 2\S+ MiB \(train.keep: 3\)\): free \S+ [KM]iB, choose a "
                              r"folder on another file system with -o, or set train.keep to 2\n\Z")
             self.assertEqual(done.returncode, 1)
             self.assertEqual(self.everything(), before)

@@ -278,6 +278,26 @@ class Resume(Runs):
         out, _ = self.run_program("--resume")
         self.assertIn("nothing is left to do: the run has done 420 of 420 steps", out)
 
+    def expect_resumed_from_each(self):
+        """config.yaml, run from the start with every snapshot kept: from each of them the run ends in the same way."""
+        whole = self.run_folder
+        config, repeated = os.path.join(whole, "config.yaml"), whole + "-repeated"
+        self.addCleanup(shutil.rmtree, repeated, ignore_errors=True)
+        keep = read(config).partition(b"  keep: ")[2].split()[0].decode()
+        command = [OPTIONS.program, "-q", "-o", repeated, config]
+        subprocess.run([*command, "--force", "--set", "train.keep=100"], check=True)
+        kept = snapshots(repeated)
+        self.assertGreater(len(kept), 4)
+        for newest in reversed(kept):
+            for path in snapshots(repeated):
+                if path > newest:
+                    os.unlink(path)
+            subprocess.run([*command, "--resume", "--set", "train.keep=100"], check=True)
+            self.assertEqual(results(repeated), results(whole))
+            for name in ("model.safetensors", "config.yaml"):
+                made = read(os.path.join(repeated, name)).replace(b"  keep: 100\n", b"  keep: %s\n" % keep.encode())
+                self.assertEqual(made, read(os.path.join(whole, name)), newest)
+
     def test_states_that_come_and_go(self):
         """Momentum from a step on begins with zeros; without it the state is gone. Drop_last, transforms, clipping, decay."""
         self.run_program("-q", "--set", "optimizer={sgd: 0.02}", "--set", "train.steps=9")
@@ -288,6 +308,7 @@ class Resume(Runs):
             words = [word for setting in settings for word in ("--set", setting)]
             self.run_program("-q", "--resume", "--set", "train.steps=%d" % steps, "--set", "optimizer={sgd: {lr: 0.02}}", *words)
         self.expect_repeated()
+        self.expect_resumed_from_each()
 
     def test_set_names_keys_of_the_run(self):
         """Not those of the file, where the run began with another optimizer, or the file says it in short."""
