@@ -178,7 +178,7 @@ class Search(unittest.TestCase):
         self.assertTrue(compared)
         for cell in compared:
             self.assertRegex(cell, r"^(-|([\d.]+% slower)?(, )?([\d.]+% more memory)?)$")
-        self.assertIn("\n  compared: slower than the first plan; more memory than the plan that needs least\n", process.stdout)
+        self.assertIn("\n  compared: time with the first plan, memory (of the largest worker) with the plan that needs least\n", process.stdout)
         self.assertIn(f"\n          checkpoint {best['checkpoint']}\n", process.stdout)
         self.assertIn(f" --set 'pipeline.checkpoint={best['checkpoint']}' ", process.stdout)
         after = self.read("c.yaml").splitlines()
