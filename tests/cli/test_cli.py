@@ -963,6 +963,24 @@ class Plan(Group):
             pattern = ".*".join(re.escape(part) for part in wanted.strip("\n").split("…"))
             self.assertTrue(re.search(pattern, text, re.DOTALL), (wanted, text))
 
+    def test_configurations_of_the_pages(self):
+        """README's own network trains from weights and on data like those of its script; that of the page for torchgpipe is planned."""
+        for page, samples, classes in (("README.md", 128, 4), ("docs/coming-from-torchgpipe.md", 128, 10)):
+            with open(os.path.join(HERE, "../..", page), encoding="utf-8") as file:
+                [configuration] = [block[5:] for block in file.read().split("```")[1::2] if block.startswith("yaml\nmodel:")]
+            self.write("net.yaml", configuration)
+            for name in ("train", "eval"):
+                write_tensors(self.path(name + ".safetensors"), x=("F32", [samples, 1, 8, 8], b"\0\0\x80?" * samples * 64),
+                              y=("I64", [samples], b"".join(struct.pack("<q", i % classes) for i in range(samples))))
+            cpus = sets(["pipeline.devices=[cpu, cpu]"])
+            if "init:" in configuration:
+                self.expect(["-q", "-o", "first", "net.yaml", *sets(["train={steps: 0}"])], 0)
+                shutil.copy(self.path("first/model.safetensors"), self.path("init.safetensors"))
+                self.expect(["-q", "-o", "run", "net.yaml"], 0)
+                self.expect(["-q", "-o", "run", "--predict", "y.safetensors", "net.yaml"], 0)
+            else:
+                self.expect(["--plan", "net.yaml", *cpus], 0)
+
     def test_more_threads_than_processors(self):
         """A plan and a run say it once; a step takes longer than with a processor for each thread."""
         steps = {}
