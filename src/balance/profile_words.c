@@ -30,7 +30,7 @@ static gp_status counted_source(const gp_profile *profile, char **out, gp_error 
         if (taken > 0 && (oldest == 0 || taken < oldest)) oldest = taken;
     }
     if (oldest == 0)
-        return gp_copy_text(out, "counted, with assumed rates; no profile fits, gpipe-balance takes one", err);
+        return gp_copy_text(out, "counted, with assumed rates; no profile fits; gpipe-balance measures one", err);
     return gp_format_text(out, err, "counted, with this machine's measured rates of %s%s; no profile fits",
                           gp_when_date(date, oldest), all ? "" : ", and assumed ones of some devices");
 }
@@ -51,7 +51,7 @@ gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err
 gp_status gp_profile_taking(const gp_profile *profile, int64_t now, char **out, gp_error *err) {
     char age[GP_WHEN_TEXT];
     if (gp_profile_is_counted(profile)) return gp_copy_text(out, "", err);
-    const char *loaded = gp_profile_under_load(profile) ? ": under load, gpipe-balance takes it again" : "";
+    const char *loaded = gp_profile_under_load(profile) ? ": under load; gpipe-balance measures it again" : "";
     double slowdown = gp_profile_slowdown(profile);
     if (profile->taken > 0)
         return gp_format_text(out, err, "taken %s, slowdown %.2f%s", gp_when_age(age, profile->taken, now), slowdown,

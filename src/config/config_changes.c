@@ -169,7 +169,7 @@ static gp_status read_step(const gp_yaml *key, int64_t *out, gp_error *err) {
                           gp_show(text).text);
     if (step < 2)
         return gp_fail_at(err, GP_CONFIG, key->place,
-                          "changes: step %" PRId64 " is too early: the first change may hold from step 2", step);
+                          "changes: step %" PRId64 " is too early: changes are possible from step 2 on", step);
     if (step > UINT32_MAX)
         return gp_fail_at(err, GP_CONFIG, key->place,
                           "changes: step %" PRId64 " is too late: a run has %" PRIu32 " steps at most", step,

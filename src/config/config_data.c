@@ -138,7 +138,9 @@ gp_status gp_read_data(gp_config *config, const gp_yaml *node, gp_error *err) {
     if (eval) GP_RETURN_IF_FAILED(read_source(config, eval, "data.eval", &data->eval, err));
     GP_RETURN_IF_FAILED(gp_require(node, node->place, "data", "batch", "batch: 64", &batch, err));
     if (batch->kind == GP_YAML_MAPPING)
-        return gp_fail_at(err, GP_CONFIG, batch->place, "data.batch: sizes by step are not available yet");
+        return gp_fail_at(err, GP_CONFIG, batch->place,
+                          "data.batch: needs one number; another size from step 501 on is written as changes: {501: "
+                          "{data.batch: 256}}");
     GP_RETURN_IF_FAILED(gp_read_integer(batch, "data.batch", 1, INT32_MAX, &data->batch, err));
     data->batch_place = batch->place;
     data->shuffle = true;

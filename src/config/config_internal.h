@@ -16,7 +16,7 @@ typedef struct gp_shown {
 } gp_shown;
 gp_shown gp_show(const char *text);
 
-/* "a list", "a mapping", "nothing", or the text shown. */
+/* "a list", "a mapping", "an empty value", or the text shown. */
 gp_shown gp_show_node(const gp_yaml *node);
 
 /* "optimizer.sgd.lr" for a name that means a key of another section than the one whose keys are `known`; NULL: none. */

@@ -132,7 +132,7 @@ gp_shown gp_show(const char *text) {
 gp_shown gp_show_node(const gp_yaml *node) {
     if (node->kind == GP_YAML_SEQUENCE) return (gp_shown){"a list"};
     if (node->kind == GP_YAML_MAPPING) return (gp_shown){"a mapping"};
-    if (!node->quoted && node->text[0] == '\0') return (gp_shown){"nothing"};
+    if (!node->quoted && node->text[0] == '\0') return (gp_shown){"an empty value"};
     return gp_show(node->text);
 }
 

@@ -159,12 +159,12 @@ static gp_status read_time(const gp_yaml *node, const char *what, int64_t low, c
 }
 
 gp_status gp_read_time(const gp_yaml *node, const char *what, int64_t low, gp_time *out, gp_error *err) {
-    return read_time(node, what, low, "a time: 500 (steps) or 5 epochs", out, err);
+    return read_time(node, what, low, "a number of steps (500) or of epochs (5 epochs)", out, err);
 }
 
 gp_status gp_read_every(const gp_yaml *node, const char *what, gp_every *out, gp_error *err) {
     enum { LONGEST = 40 };
-    static const char rule[] = "a time: 500 (steps), 5 epochs or 10 minutes";
+    static const char rule[] = "a number of steps (500), of epochs (5 epochs) or of minutes (10 minutes)";
     gp_every every = {{0, false}, 0};
     char number[LONGEST + 1];
     const char *text = node->kind == GP_YAML_SCALAR ? node->text : "";

@@ -54,7 +54,7 @@ static gp_status add_metadata(const char *path, json_t *header, const char *cons
     for (size_t i = 0; metadata[i]; i += 2) {
         if (json_object_set_new(pairs, metadata[i], json_string(metadata[i + 1])) == 0) continue;
         if (is_utf8(metadata[i]) && is_utf8(metadata[i + 1])) return no_memory(path, err);
-        return gp_fail(err, GP_IO, "%s: the metadata cannot be written as JSON: is it all UTF-8?", path);
+        return gp_fail(err, GP_IO, "%s: the metadata is not UTF-8 throughout, so it cannot be written as JSON", path);
     }
     return GP_OK;
 }
@@ -72,8 +72,8 @@ static gp_status add_items(const char *path, json_t *header, const gp_safetensor
             return gp_fail(err, GP_IO, "%s: there are two tensors \"%s\"", path, items[i].name);
         if (json_object_set_new(header, items[i].name, item_entry(&items[i], begin, end)) != 0) {
             if (is_utf8(items[i].name)) return no_memory(path, err);
-            return gp_fail(err, GP_IO, "%s: tensor \"%s\": its name cannot be written as JSON: is it UTF-8?", path,
-                           items[i].name);
+            return gp_fail(err, GP_IO, "%s: tensor \"%s\": its name is not UTF-8, so it cannot be written as JSON",
+                           path, items[i].name);
         }
     }
     return GP_OK;

@@ -17,7 +17,7 @@ static gp_status lay_out_stage(gp_stage_plan *stage, const gp_slot_counts *count
         stage->frame_base[f] = stage->bytes;
         if (!gp_size_mul(stage->frame_stride[f], (size_t)counts->frame[f], &bytes) ||
             !gp_size_add(stage->bytes, bytes, &stage->bytes))
-            return gp_fail(err, GP_MEMORY, "stage %d: its memory is too large for an address", stage->stage);
+            return gp_fail(err, GP_MEMORY, "stage %d: needs more memory than this machine can address", stage->stage);
         stage->memory[frame_kind[f]] += bytes;
     }
     return GP_OK;
@@ -33,7 +33,8 @@ gp_status gp_memory_lay_out(gp_plan *plan, gp_error *err) {
         status = lay_out_stage(stage, &counts[s], err);
         stage->base = plan->arena[stage->worker];
         if (status == GP_OK && !gp_size_add(stage->base, stage->bytes, &plan->arena[stage->worker]))
-            status = gp_fail(err, GP_MEMORY, "worker %d: its memory is too large for an address", stage->worker);
+            status =
+                gp_fail(err, GP_MEMORY, "worker %d: needs more memory than this machine can address", stage->worker);
     }
     free(counts);
     GP_RETURN_IF_FAILED(status);

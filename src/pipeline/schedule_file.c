@@ -233,7 +233,8 @@ static gp_status make_order(const reader *r, gp_order **out, gp_error *err) {
     int stages = r->on ? r->on_count : r->workers * r->chunks;
     gp_order *order = NULL;
     if (stages > GP_MAX_STAGES)
-        return gp_fail_at(err, GP_CONFIG, r->place, "%d stages: there are at most %d", stages, (int)GP_MAX_STAGES);
+        return gp_fail_at(err, GP_CONFIG, r->place, "%d stages are too many; at most %d are possible", stages,
+                          (int)GP_MAX_STAGES);
     if (stages < r->workers)
         return gp_fail_at(err, GP_CONFIG, r->on_place,
                           "%d stages are too few for %d workers: each worker needs at least one", stages, r->workers);

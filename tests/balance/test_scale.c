@@ -163,12 +163,12 @@ static void expect_words(const gp_profile *profile, const char *source, const ch
 
 static void sources_have_words(void **state) {
     (void)state;
-    expect_words(NULL, "counted, with assumed rates; no profile fits, gpipe-balance takes one", "");
+    expect_words(NULL, "counted, with assumed rates; no profile fits; gpipe-balance measures one", "");
     gp_profile *counted = NULL;
     gp_error err = {0};
     const gp_device_spec two[] = {cpu, {.kind = &gp_cpu_kind, .threads = 2}};
     assert_int_equal(gp_profile_create_counted(two, 2, &counted, &err), GP_OK);
-    expect_words(counted, "counted, with assumed rates; no profile fits, gpipe-balance takes one", "");
+    expect_words(counted, "counted, with assumed rates; no profile fits; gpipe-balance measures one", "");
     counted->devices[1].rates.taken = 86400;
     expect_words(counted,
                  "counted, with this machine's measured rates of 1970-01-02, and assumed ones of some devices; no "
@@ -185,7 +185,7 @@ static void sources_have_words(void **state) {
     profile->devices[0].slowdown = 1.15;
     assert_true(gp_profile_under_load(profile));
     expect_words(profile, "from the profile taken now",
-                 "taken 2 hours ago, slowdown 1.15: under load, gpipe-balance takes it again");
+                 "taken 2 hours ago, slowdown 1.15: under load; gpipe-balance measures it again");
     profile->load = 0.24;
     assert_false(gp_profile_under_load(profile));
     profile->load = 0.25;

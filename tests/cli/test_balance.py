@@ -470,7 +470,7 @@ class Balance(unittest.TestCase):
         self.write("t.yaml", re.sub(r"tensors: nowhere.safetensors", "synthetic: {samples: 64, seed: 1}", CONFIG)
                    .replace(", init: nowhere-either.safetensors", ""))
         counted = self.expect(["--plan", "t.yaml"], program=TRAIN)
-        self.assertIn("\n             counted, with assumed rates; no profile fits, gpipe-balance takes one\n", counted)
+        self.assertIn("\n             counted, with assumed rates; no profile fits; gpipe-balance measures one\n", counted)
         self.expect(["-q", "-o", "run", "t.yaml"], program=TRAIN)
         self.assertEqual(self.kept(), [])
         self.expect(["--seconds", "0.3", "t.yaml"])
@@ -521,7 +521,7 @@ class Balance(unittest.TestCase):
         self.write("t.yaml", re.sub(r"tensors: nowhere.safetensors", "synthetic: {samples: 64, seed: 1}", CONFIG)
                    .replace(", init: nowhere-either.safetensors", ""))
         plan = ["--plan", "--set", "model.layers.7.linear.out=5", "t.yaml"]
-        assumed = "\n             counted, with assumed rates; no profile fits, gpipe-balance takes one\n"
+        assumed = "\n             counted, with assumed rates; no profile fits; gpipe-balance measures one\n"
         self.assertIn(assumed, self.expect(plan, program=TRAIN))
         self.assertFalse(os.path.exists(self.path("cache/gpipe")))  # planning leaves nothing
         self.expect(["--seconds", "0.2", "t.yaml"])
@@ -576,8 +576,8 @@ class Balance(unittest.TestCase):
         profile["devices"][0]["slowdown"] = 1.4
         self.write("p.json", profile)
         out = self.expect(["--profile", "p.json", "c.yaml"])
-        self.assertRegex(out, r"\Aprofile      p.json\n             taken [\d]+ days ago, slowdown 1.40: under load, "
-                         r"gpipe-balance takes it again\n")
+        self.assertRegex(out, r"\Aprofile      p.json\n             taken [\d]+ days ago, slowdown 1.40: under load; "
+                         r"gpipe-balance measures it again\n")
         found = json.loads(self.expect(["--profile", "p.json", "--json", "c.yaml"]))
         self.assertEqual((found["taken_at"], found["load"], found["under_load"]), ("2001-02-03T04:05:06Z", 1.5, True))
 

@@ -174,7 +174,7 @@ static void reads_times(void **state) {
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(gp_read_time(value(bad[i]), "t", 0, &out, &err), GP_CONFIG);
     assert_message(gp_read_time(value("soon"), "t", 0, &out, &err),
-                   "t: \"soon\" is not a time: 500 (steps) or 5 epochs");
+                   "t: \"soon\" is not a number of steps (500) or of epochs (5 epochs)");
     assert_message(gp_read_time(value("0 epochs"), "t", 1, &out, &err),
                    "t: 0 epochs is too short; it must be at least 1");
 }

@@ -547,7 +547,7 @@ static void failed_writes(void **state) {
     gp_safetensors_item odd = large;
     odd.name = "\xff";
     fixture_expect(gp_safetensors_write(path, &odd, 1, NULL, &err), GP_IO, &err, path,
-                   ": tensor \"?\": its name cannot be written as JSON: is it UTF-8?");
+                   ": tensor \"?\": its name is not UTF-8, so it cannot be written as JSON");
     odd = large;
     odd.dim[0] = -1;
     fixture_expect(gp_safetensors_write(path, &odd, 1, NULL, &err), GP_IO, &err, path,
@@ -575,7 +575,7 @@ static void failed_writes(void **state) {
                    ": the tensors have more bytes than a file can");
     const char *const metadata[] = {"key", "\xff", NULL};
     fixture_expect(gp_safetensors_write(path, &large, 1, metadata, &err), GP_IO, &err, path,
-                   ": the metadata cannot be written as JSON: is it all UTF-8?");
+                   ": the metadata is not UTF-8 throughout, so it cannot be written as JSON");
     assert_old_file(path, files);
 
     const char *nowhere = fixture_path("no/folder.safetensors");

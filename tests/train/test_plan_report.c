@@ -270,7 +270,7 @@ static void test_expected(void **state) {
     (void)state;
     planned p = make(picture_model, (setup){&gp_ref_kind, 2, 4, GP_CHECKPOINT_EXCEPT_LAST, false, 0});
     assert_non_null(strstr(p.report, "\npredicted    a step of 10 samples: "));
-    expect_line(&p, "             counted, with assumed rates; no profile fits, gpipe-balance takes one");
+    expect_line(&p, "             counted, with assumed rates; no profile fits; gpipe-balance measures one");
     release(&p);
     p = make(picture_model, (setup){&gp_ref_kind, 2, 4, GP_CHECKPOINT_EXCEPT_LAST, true, 0});
     assert_non_null(strstr(p.report, "\npredicted    an evaluation of 7 samples: "));
