@@ -199,8 +199,8 @@ static void reads_how_often(void **state) {
         assert_int_equal(gp_read_every(value(bad[i]), "t", &out, &err), GP_CONFIG);
     assert_true(out.minutes == 0.5);
     assert_message(gp_read_every(value("00000000000000000000000000000000000000001 minute"), "t", &out, &err),
-                   "t: \"00000000000000000000000000000000000000001 minute\" is not a time: 500 (steps), 5 epochs or 10 "
-                   "minutes");
+                   "t: \"00000000000000000000000000000000000000001 minute\" is not a number of steps (500), of epochs "
+                   "(5 epochs) or of minutes (10 minutes)");
     assert_message(gp_read_every(value("1e-999 minutes"), "t", &out, &err), "t: 1e-999 minutes is too short");
 }
 
