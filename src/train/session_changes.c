@@ -88,6 +88,7 @@ gp_status gp_session_change(gp_session *session, gp_error *err) {
     *session = *next;
     *next = before;
     session->whole = before.whole;
+    session->host.program = before.host.program; /* measured before the run */
     next->whole = NULL;
     gp_session_close(&next);
     return GP_OK;

@@ -118,6 +118,14 @@ class Account(unittest.TestCase):
         self.assertAlmostEqual(account["data"]["seconds"], waited, delta=1e-6 * waited)
         self.assertAlmostEqual(account["data"]["share"], waited / (waited + sum(seconds)), places=6)
 
+    def test_after_a_change(self):
+        """The report is of the steps since then; the program takes as much memory as before the run."""
+        out = self.run_program("--set", "changes={20: {data.batch: 16}}")
+        account = self.end()
+        self.check_printed_sums(self.report(out))
+        self.assertEqual(account["planned_bytes"], account["program_bytes"] + sum(account["host"].values()))
+        self.assertGreater(account["program_bytes"], 0)
+
     def test_waiting_for_data_is_in_the_timeline(self):
         """Each step's wait is a span, which ends after the threads have read the mini-batch."""
         self.run_program("--trace", self.path("t.json"), "--set", "train.steps=8", "--set", "data.threads=2",
