@@ -83,17 +83,22 @@ void gp_saver_tidy(gp_saver *saver, int64_t newest) {
     remove_old(saver, newest, false);
 }
 
-static gp_status write_snapshot(const gp_saver *saver, gp_error *err) {
+static gp_status write_items(const gp_saver *saver, const gp_safetensors_item *items, size_t count,
+                             const gp_reached *reached, gp_error *err) {
     char *path = NULL;
     GP_RETURN_IF_FAILED(check_entry(saver, "snapshots", err));
     GP_RETURN_IF_FAILED(make_folder(saver, err));
     GP_RETURN_IF_FAILED(sync_metrics(saver, err));
-    GP_RETURN_IF_FAILED(gp_snapshot_path(saver->folder, saver->reached.step, &path, err));
-    gp_status status =
-        gp_snapshot_write(path, saver->items, (size_t)saver->layout.count, &saver->reached, saver->config, err);
+    GP_RETURN_IF_FAILED(gp_snapshot_path(saver->folder, reached->step, &path, err));
+    gp_status status = gp_snapshot_write(path, items, count, reached, saver->config, err);
     free(path);
-    if (status == GP_OK) remove_old(saver, saver->reached.step, true);
     return status;
+}
+
+static gp_status write_snapshot(const gp_saver *saver, gp_error *err) {
+    GP_RETURN_IF_FAILED(write_items(saver, saver->items, (size_t)saver->layout.count, &saver->reached, err));
+    remove_old(saver, saver->reached.step, true);
+    return GP_OK;
 }
 
 static void *work(void *argument) {
@@ -253,6 +258,44 @@ gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reac
     pthread_cond_broadcast(&saver->change);
     pthread_mutex_unlock(&saver->lock);
     return GP_OK;
+}
+
+/* The items of a file's tensors. Their data go to `block`; NULL: *bytes is found, and nothing is read. */
+static gp_status read_items(const gp_safetensors *file, gp_safetensors_item *items, char *block, size_t *bytes,
+                            gp_error *err) {
+    *bytes = 0;
+    for (size_t i = 0; i < gp_safetensors_count(file); i++) {
+        const gp_safetensor *tensor = gp_safetensors_at(file, i);
+        size_t its = (size_t)(tensor->end - tensor->begin);
+        items[i] = (gp_safetensors_item){.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
+        memcpy(items[i].dim, tensor->dim, sizeof items[i].dim);
+        items[i].data = block ? block + *bytes : NULL;
+        if (block) GP_RETURN_IF_FAILED(gp_safetensors_read(file, tensor, 0, its, block + *bytes, err));
+        *bytes += its;
+    }
+    return GP_OK;
+}
+
+/* The block of copies is large enough, unless the run drops states of the optimizer now. */
+static gp_status rewrite(const gp_saver *saver, const gp_safetensors *file, gp_safetensors_item *items,
+                         const gp_reached *reached, gp_error *err) {
+    size_t bytes;
+    char *own = NULL;
+    GP_RETURN_IF_FAILED(read_items(file, items, NULL, &bytes, err));
+    if (bytes > saver->layout.bytes) GP_RETURN_IF_FAILED(GP_NEW(&own, bytes, err));
+    gp_status status = read_items(file, items, own ? own : saver->block, &bytes, err);
+    if (status == GP_OK) status = write_items(saver, items, gp_safetensors_count(file), reached, err);
+    free(own);
+    return status;
+}
+
+gp_status gp_saver_rewrite(gp_saver *saver, const gp_safetensors *file, const gp_reached *reached, gp_error *err) {
+    gp_safetensors_item *items = NULL;
+    wait_until_idle(saver);
+    GP_RETURN_IF_FAILED(GP_NEW(&items, gp_safetensors_count(file), err));
+    gp_status status = rewrite(saver, file, items, reached, err);
+    free(items);
+    return status;
 }
 
 gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *path, const char *const *metadata, gp_error *err) {

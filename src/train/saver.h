@@ -30,6 +30,10 @@ void gp_saver_tidy(gp_saver *saver, int64_t newest);
 /* Copies the state of a run whose workers rest, and returns while the thread writes it. Fails where the run does; how
  * writing went, gp_saver_wait and gp_saver_poll say. GP_NUMERIC: a tensor is not finite, and nothing is written. */
 GP_MUST_USE gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reached, gp_error *err);
+/* Writes the tensors of a snapshot again, as they are, with the saver's configuration, before it returns. The snapshot
+ * of that step is replaced. */
+GP_MUST_USE gp_status gp_saver_rewrite(gp_saver *saver, const gp_safetensors *file, const gp_reached *reached,
+                                       gp_error *err);
 /* Waits until nothing is being written, and returns what became of the last snapshot: a failure once. */
 GP_MUST_USE gp_status gp_saver_wait(gp_saver *saver, gp_error *err);
 /* The same without waiting: GP_OK while it is being written. */

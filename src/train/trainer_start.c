@@ -181,6 +181,19 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     return GP_OK;
 }
 
+/* A value that --set named stays in force: the snapshot that the run goes on from gets it before the first step.
+ * Without it, a run that ends before its next snapshot would go on with the old value. The tensors stay those of the
+ * old configuration, since the change may be taken back. A snapshot of version 1 stays as it is. */
+static void keep_changes(gp_trainer *t, const gp_resume *resume) {
+    gp_reached reached = resume->snapshot.reached;
+    gp_error failure = {0};
+    if (resume->changes.count == 0 || !reached.file_text) return;
+    reached.metrics_bytes = t->metrics_bytes;
+    reached.file_text = t->session->whole->file_text;
+    if (gp_saver_rewrite(t->saver, resume->snapshot.file, &reached, &failure) != GP_OK)
+        gp_progress_warn(&t->progress, "no snapshot has the changed keys yet: %s; the run goes on", failure.text);
+}
+
 /* All buffers of the configuration, so that no evaluation finds the memory gone. */
 static gp_status create_loaders(gp_trainer *t, int64_t step, gp_error *err) {
     gp_session *session = t->session;
@@ -220,5 +233,7 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(check_disk(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
     GP_RETURN_IF_FAILED(write_config(t, err));
-    return open_metrics(t, err);
+    GP_RETURN_IF_FAILED(open_metrics(t, err));
+    if (t->options->resume) keep_changes(t, t->options->resume);
+    return GP_OK;
 }

@@ -298,6 +298,20 @@ class Resume(Runs):
                 made = read(os.path.join(repeated, name)).replace(b"  keep: 100\n", b"  keep: %s\n" % keep.encode())
                 self.assertEqual(made, read(os.path.join(whole, name)), newest)
 
+    def test_a_change_before_the_next_snapshot(self):
+        """--set stays in force if the resumed run is killed before a snapshot is due."""
+        self.run_program("-q", "--set", "train.steps=10")
+        self.mark = time.time_ns()
+        process = self.start("-q", "--resume", "--set", "train={epochs: 40, save_every: 1000}", "--set", "optimizer.adam.lr=0.01")
+        self.await_lines(process, 3)
+        process.kill()
+        process.wait()
+        process.communicate()
+        self.assertEqual(os.path.basename(snapshots(self.run_folder)[-1]), "step-00000010.safetensors")
+        self.run_program("-q", "--resume", "--set", "train.steps=20")
+        self.assertEqual(self.changes()[11]["optimizer.adam.lr"], "0.01")
+        self.expect_repeated()
+
     def test_states_that_come_and_go(self):
         """Momentum from a step on begins with zeros; without it the state is gone. Drop_last, transforms, clipping, decay."""
         self.run_program("-q", "--set", "optimizer={sgd: 0.02}", "--set", "train.steps=9")
