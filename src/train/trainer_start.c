@@ -112,8 +112,25 @@ static gp_status remove_stale(const gp_trainer *t, gp_error *err) {
     return GP_OK;
 }
 
-/* Snapshots that the run and those before it would leave, if none were removed. A run without train.save_every writes
- * one when it is interrupted. */
+static bool saves_by_time(const gp_every *every) {
+    return every->time.count > 0 || every->minutes > 0;
+}
+
+/* Snapshots that later configurations write: one before each change; INT64_MAX: more, if they save by time. Raises
+ * *keep to the most that one of them keeps. */
+static int64_t count_later_snapshots(const gp_session *session, int64_t *keep) {
+    const gp_config *whole = session->whole;
+    int64_t count = whole->change_count - session->changes;
+    for (int c = session->changes; c < whole->change_count; c++) {
+        const gp_train_config *train = &whole->changes[c].config->train;
+        if (train->keep > *keep) *keep = train->keep;
+        if (saves_by_time(&train->save_every)) count = INT64_MAX;
+    }
+    return count;
+}
+
+/* Snapshots that the run and those before it would leave, if no change came and none were removed. A run without
+ * train.save_every writes one when it is interrupted. */
 static int64_t count_snapshots(const gp_trainer *t) {
     const gp_every *every = &t->session->config->train.save_every;
     const gp_resume *resume = t->options->resume;
@@ -130,13 +147,14 @@ static int64_t count_snapshots(const gp_trainer *t) {
 static gp_status check_disk(const gp_trainer *t, gp_error *err) {
     const gp_train_config *config = &t->session->config->train;
     const gp_saver_sizes sizes = gp_saver_file_sizes(t->saver);
+    int64_t keep = config->keep, later = count_later_snapshots(t->session, &keep), snapshots = count_snapshots(t);
     const gp_disk_use use = {.model = sizes.model,
                              .snapshot = sizes.snapshot,
                              .config = sizes.config,
                              .best = t->session->eval != NULL,
-                             .keep = config->keep,
-                             .snapshots = count_snapshots(t),
-                             .saves_by_time = config->save_every.time.count > 0 || config->save_every.minutes > 0};
+                             .keep = keep,
+                             .snapshots = later > INT64_MAX - snapshots ? INT64_MAX : snapshots + later,
+                             .saves_by_time = saves_by_time(&config->save_every)};
     const char *folder = t->options->folder;
     return gp_disk_check(&use, folder, gp_disk_free(folder), gp_disk_held(folder, config->init), err);
 }

@@ -590,6 +590,19 @@ class Resume(Runs):
         self.run_program(*CONSTANT, "--resume", "--set", "train.steps=30")
         self.expect_as_forced(*CONSTANT, "--set", "train.steps=30")
 
+    def test_space_for_the_snapshots_of_changes(self):
+        """Each change writes one: they are counted before the run begins."""
+        os.mkdir(self.run_folder)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=72k", "none", self.run_folder], capture_output=True)
+        if mounted.returncode != 0:
+            self.skipTest("no file system can be mounted here")
+        self.addCleanup(subprocess.run, ["umount", self.run_folder])
+        usual = ["-q", "--set", "train={steps: 12, keep: 3}"]
+        self.run_program(*usual)
+        changes = ", ".join("%d: {data.batch: %d}" % (step, step) for step in range(4, 10))
+        _, err = self.run_program(*usual, "--force", "--set", "changes={%s}" % changes, status=1, err=None)
+        self.assertRegex(err, r"^gpipe-train: \S+: the run needs up to .*, 4 snapshots of \S+ KiB \(train\.keep: 3\)\)")
+
     def test_a_full_disk(self):
         """A small file system that is full for a while: what was due then is missing, and nothing else."""
         os.mkdir(self.run_folder)
