@@ -84,10 +84,26 @@ static void say_change(gp_trainer *t, const gp_change *change) {
                         change->settings.item[i].value);
 }
 
+/* A snapshot that cannot be written is no reason to end a run that could go on. */
+static gp_status save_before(gp_trainer *t, int64_t step, gp_error *err) {
+    gp_error failure = {0};
+    gp_status status = gp_trainer_save_now(t, &failure);
+    if (status == GP_OK) return GP_OK;
+    t->saved = -1;
+    if (status == GP_IO) {
+        gp_progress_warn(&t->progress,
+                         "no snapshot was written before the change at step %" PRId64 ": %s; the run goes on", step,
+                         failure.text);
+        return GP_OK;
+    }
+    if (err) *err = failure;
+    return status;
+}
+
 gp_status gp_trainer_change(gp_trainer *t, gp_error *err) {
     const gp_change *change = &t->session->whole->changes[t->session->changes];
     gp_carried carried = {0};
-    GP_RETURN_IF_FAILED(gp_trainer_save_now(t, err));
+    GP_RETURN_IF_FAILED(save_before(t, change->step, err));
     GP_RETURN_IF_FAILED(take_state(t, &carried, err));
     close_timeline(t);
     close_parts(t);

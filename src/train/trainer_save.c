@@ -12,6 +12,12 @@ static int64_t taken_samples(const gp_trainer *t) {
     return next.epoch == t->epoch ? next.taken : epochs->samples;
 }
 
+/* The evaluation that a change makes by itself is of the new configuration; it follows from the change. */
+static bool evaluation_is_missing(const gp_trainer *t) {
+    bool changed = t->session->changes > 0 && t->step == t->session->after;
+    return !changed && t->evaluated != t->step && gp_trainer_evaluates(t, t->step);
+}
+
 gp_reached gp_trainer_reached(const gp_trainer *t) {
     return (gp_reached){.step = t->step,
                         .epoch = t->epoch,
@@ -23,7 +29,7 @@ gp_reached gp_trainer_reached(const gp_trainer *t) {
                         .metrics_bytes = t->metrics_bytes,
                         .samples = taken_samples(t),
                         .steps = t->session->steps,
-                        .due = t->evaluated != t->step && gp_trainer_evaluates(t, t->step),
+                        .due = evaluation_is_missing(t),
                         .file_text = t->session->whole->file_text};
 }
 

@@ -561,6 +561,11 @@ class Resume(Runs):
                              r"\S+/step-\d{8}.safetensors.tmp-\d+-0: cannot be written: File too large")
         self.assertEqual(len(warnings), 3)
         self.assertEqual(os.listdir(os.path.join(self.run_folder, "snapshots")), [])
+        # Nor does a change at a step need one.
+        _, err = self.run_program("--force", "--set", "train={steps: 21}", "--set", "changes={9: {optimizer.adam.lr: 0.01}}", err=None,
+                                  prepare=lambda: limit_files(OPTIONS.program, model + 1000))
+        self.assertRegex(err, r"^gpipe-train: warning: no snapshot was written before the change at step 9: \S+: cannot be written: .*; "
+                         r"the run goes on\n$")
         # An interrupted run is not saved without one.
         self.mark = time.time_ns()
         process = self.start("--force", "--set", "train={steps: 4000000000}", prepare=lambda: limit_files(OPTIONS.program, model + 1000))
