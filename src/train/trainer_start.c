@@ -40,13 +40,20 @@ static gp_status open_metrics(gp_trainer *t, gp_error *err) {
     return status;
 }
 
-/* A balance of the first configuration, if this one has the same pipeline. */
+static bool decides_balance(const char *path) {
+    static const char *const keys[] = {"pipeline.devices", "pipeline.schedule", "pipeline.balance"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (gp_paths_meet(path, keys[i])) return true;
+    return false;
+}
+
+/* A balance of the first configuration, if this one has the same stages. */
 static gp_status resolve(gp_trainer *t, gp_error *err) {
     const gp_session *session = t->session;
     const int64_t *balance = session->whole->pipeline.balance == GP_BALANCE_LAYERS ? NULL : session->layers;
     for (int c = 0; c < session->changes; c++)
         for (int i = 0; i < session->whole->changes[c].settings.count; i++)
-            if (gp_paths_meet(session->whole->changes[c].settings.item[i].path, "pipeline")) balance = NULL;
+            if (decides_balance(session->whole->changes[c].settings.item[i].path)) balance = NULL;
     return gp_config_resolve(session->whole, balance, session->whole->pipeline.stages, err);
 }
 

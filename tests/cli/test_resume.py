@@ -312,6 +312,14 @@ class Resume(Runs):
         self.assertEqual(self.changes()[11]["optimizer.adam.lr"], "0.01")
         self.expect_repeated()
 
+    def test_auto_is_resolved_after_a_change(self):
+        """If the change leaves the stages as they are, config.yaml names their layers."""
+        self.run_program("-q", "--set", "train.steps=10")
+        self.run_program("-q", "--resume", "--set", "train.steps=12", "--set", "pipeline.micro_batches=2",
+                         "--set", "pipeline.devices=[cpu, cpu, cpu]", "--set", "pipeline.balance=auto")
+        self.assertRegex(read(os.path.join(self.run_folder, "config.yaml")).decode(), r"\n  balance: \[\d, \d, \d\]\n")
+        self.expect_repeated()
+
     def test_states_that_come_and_go(self):
         """Momentum from a step on begins with zeros; without it the state is gone. Drop_last, transforms, clipping, decay."""
         self.run_program("-q", "--set", "optimizer={sgd: 0.02}", "--set", "train.steps=9")
