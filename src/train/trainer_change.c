@@ -47,14 +47,19 @@ gp_status gp_carried_give(gp_carried *carried, gp_run *run, const gp_plan *plan,
     return status == GP_OK ? gp_run_refresh(run, err) : status;
 }
 
-/* What ends with the configuration. */
-static void close_parts(gp_trainer *t) {
+/* Before the state is copied: the copy takes the room that the saver's copy had, so that a change needs no more memory
+ * than was planned. */
+static void close_readers(gp_trainer *t) {
     gp_loader_destroy(&t->training);
     gp_loader_destroy(&t->evaluation);
     gp_saver_destroy(&t->saver);
+    t->weights = false; /* nothing can save them */
+}
+
+/* What else ends with the configuration. */
+static void close_parts(gp_trainer *t) {
     gp_run_destroy(&t->run);
     gp_account_close(&t->account);
-    t->weights = false;
 }
 
 /* A timeline is of one plan: it ends with the configuration in which it began. */
@@ -104,10 +109,11 @@ gp_status gp_trainer_change(gp_trainer *t, gp_error *err) {
     const gp_change *change = &t->session->whole->changes[t->session->changes];
     gp_carried carried = {0};
     GP_RETURN_IF_FAILED(save_before(t, change->step, err));
-    GP_RETURN_IF_FAILED(take_state(t, &carried, err));
     close_timeline(t);
+    close_readers(t);
+    gp_status status = take_state(t, &carried, err);
     close_parts(t);
-    gp_status status = open_next(t, &carried, err);
+    if (status == GP_OK) status = open_next(t, &carried, err);
     gp_carried_fini(&carried);
     if (status != GP_OK) return gp_error_context(err, "the change at step %" PRId64 ": ", change->step);
     GP_RETURN_IF_FAILED(gp_metrics_change(t->metrics, change->step, &change->settings, err));

@@ -134,6 +134,16 @@ class Memory(unittest.TestCase):
                           pipeline="{devices: [{cpu: {count: 16, threads: 2}}], micro_batches: 16}"),
                    "--trace", self.path("t.json"))
 
+    @unittest.skipIf("--unbounded" in sys.argv, "sanitizers take memory that no plan knows")
+    def test_a_change_takes_no_more(self):
+        """The state that is carried over takes the room of the saver's copy."""
+        text = config("{batch: 8, train: {synthetic: {samples: 64}}}", out=16384, optimizer="{sgd: {lr: 0.01, momentum: 0.9}}",
+                      train="{steps: 5}")
+        done = self.run_program(text + "changes: {3: {optimizer.sgd.lr: 0.02}}\n")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        account = self.account()
+        self.assertLess(account["resident_bytes"], account["planned_bytes"] + 16 * MIB)
+
     def refused(self, text, limit):
         """What a run needs and what the limit leaves, by the sentence that refuses it."""
         done = self.run_program(text, limit=limit)
