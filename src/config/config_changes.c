@@ -117,9 +117,9 @@ static gp_status list_child(gp_settings *settings, const char *path, const char 
 static gp_status list_settings(gp_settings *settings, const char *path, const gp_yaml *before, const gp_yaml *now,
                                gp_error *err) {
     bool differs = !before, mappings = before && before->kind == GP_YAML_MAPPING && now->kind == GP_YAML_MAPPING;
-    if (before) GP_RETURN_IF_FAILED(gp_yaml_each_difference(before, now, has_difference, &differs, err));
+    if (before) GP_RETURN_IF_FAILED(gp_yaml_each_difference(path, before, now, has_difference, &differs, err));
     if (!differs) return GP_OK;
-    if (mappings && (!*path || !lacks_key(before, now))) {
+    if (mappings && !gp_yaml_is_whole(path) && (!*path || !lacks_key(before, now))) {
         for (size_t i = 0; i < now->count; i++) {
             const char *key = now->pairs[i].key->text;
             GP_RETURN_IF_FAILED(list_child(settings, path, key, gp_yaml_get(before, key), now->pairs[i].value, err));
@@ -203,7 +203,8 @@ static gp_status compare_phases(const gp_config *before, gp_change *change, cons
     refusing r = {change->step, entry};
     GP_RETURN_IF_FAILED(gp_config_resolved(before, &then, err));
     gp_status status = gp_config_resolved(change->config, &now, err);
-    if (status == GP_OK) status = gp_yaml_each_difference(gp_yaml_root(then), gp_yaml_root(now), refuse_fixed, &r, err);
+    if (status == GP_OK)
+        status = gp_yaml_each_difference("", gp_yaml_root(then), gp_yaml_root(now), refuse_fixed, &r, err);
     if (status == GP_OK) status = gp_settings_between(then, now, &change->settings, err);
     gp_yaml_destroy(&now);
     gp_yaml_destroy(&then);

@@ -105,9 +105,13 @@ typedef struct gp_yaml_difference {
 } gp_yaml_difference;
 /* Called for one difference; its path is borrowed for the call. */
 typedef gp_status (*gp_yaml_visit)(void *context, const gp_yaml_difference *difference, gp_error *err);
-/* Visits every difference, those of `now` in its order and then what only `before` says. */
-GP_MUST_USE gp_status gp_yaml_each_difference(const gp_yaml *before, const gp_yaml *now, gp_yaml_visit visit,
-                                              void *context, gp_error *err);
+/* Whether the mapping at this path is compared and set as a whole: its order counts, and its keys may have dots, so
+ * that no path leads into it. */
+bool gp_yaml_is_whole(const char *path);
+/* Visits every difference, those of `now` in its order and then what only `before` says. `path`: of both nodes in the
+ * configuration; "": they are roots. */
+GP_MUST_USE gp_status gp_yaml_each_difference(const char *path, const gp_yaml *before, const gp_yaml *now,
+                                              gp_yaml_visit visit, void *context, gp_error *err);
 /* The first one. Mappings but model.rules have no order; 0.10 and 0.1 are the same number. `ignored` says which paths,
  * with all below them, make no difference. */
 GP_MUST_USE gp_status gp_yaml_find_difference(const gp_yaml *before, const gp_yaml *now,

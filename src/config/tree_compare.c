@@ -13,7 +13,7 @@ typedef struct comparison {
 } comparison;
 
 /* Of rules the later ones beat the earlier ones; all other mappings have no order. */
-static bool has_order(const char *path) {
+bool gp_yaml_is_whole(const char *path) {
     return strcmp(path, "model.rules") == 0;
 }
 
@@ -79,12 +79,29 @@ static gp_status compare_sequences(comparison *c, const char *path, const gp_yam
     return GP_OK;
 }
 
+static gp_status note_any(void *context, const gp_yaml_difference *difference, gp_error *err) {
+    comparison *c = context;
+    (void)difference;
+    (void)err;
+    c->ends = true;
+    return GP_OK;
+}
+
+static gp_status compare_whole(const char *path, const gp_yaml *before, const gp_yaml *now, bool *same, gp_error *err) {
+    comparison inner = {.visit = note_any};
+    inner.context = &inner;
+    GP_RETURN_IF_FAILED(compare_mappings(&inner, path, before, now, err));
+    *same = !inner.ends && same_order(before, now);
+    return GP_OK;
+}
+
 static gp_status compare(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now, gp_error *err) {
     if (c->ignored && c->ignored(path)) return GP_OK;
     if (before && now && before->kind == now->kind) {
-        bool ordered = now->kind == GP_YAML_MAPPING && before->count == now->count && has_order(path);
-        if (now->kind == GP_YAML_MAPPING && (!ordered || same_order(before, now)))
-            return compare_mappings(c, path, before, now, err);
+        bool whole = now->kind == GP_YAML_MAPPING && gp_yaml_is_whole(path), same = false;
+        if (whole) GP_RETURN_IF_FAILED(compare_whole(path, before, now, &same, err));
+        if (same) return GP_OK;
+        if (now->kind == GP_YAML_MAPPING && !whole) return compare_mappings(c, path, before, now, err);
         if (now->kind == GP_YAML_SEQUENCE) return compare_sequences(c, path, before, now, err);
         if (now->kind == GP_YAML_SCALAR && same_scalar(before, now)) return GP_OK;
     }
@@ -95,10 +112,10 @@ static gp_status compare(comparison *c, const char *path, const gp_yaml *before,
     return status;
 }
 
-gp_status gp_yaml_each_difference(const gp_yaml *before, const gp_yaml *now, gp_yaml_visit visit, void *context,
-                                  gp_error *err) {
+gp_status gp_yaml_each_difference(const char *path, const gp_yaml *before, const gp_yaml *now, gp_yaml_visit visit,
+                                  void *context, gp_error *err) {
     comparison c = {.visit = visit, .context = context};
-    return compare(&c, "", before, now, err);
+    return compare(&c, path, before, now, err);
 }
 
 typedef struct first_difference {

@@ -59,7 +59,7 @@ static gp_status find_any(void *context, const gp_yaml_difference *difference, g
 static gp_status check_model(const gp_config *before, const gp_config *now, gp_error *err) {
     gp_graph *then = NULL, *after = NULL;
     bool differs = false;
-    GP_RETURN_IF_FAILED(gp_yaml_each_difference(before->model, now->model, find_any, &differs, err));
+    GP_RETURN_IF_FAILED(gp_yaml_each_difference("model", before->model, now->model, find_any, &differs, err));
     if (!differs) return GP_OK;
     GP_RETURN_IF_FAILED(gp_graph_build(before->model, &then, err));
     gp_status status = gp_graph_build(now->model, &after, err);

@@ -108,7 +108,7 @@ static gp_status find_edits(merge *m, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_yaml_parse(then, strlen(then), m->path, &before, err));
     gp_status status = gp_yaml_parse(now, strlen(now), m->user->path, &after, err);
     if (status == GP_OK)
-        status = gp_yaml_each_difference(gp_yaml_root(before), gp_yaml_root(after), add_difference, &m->edits, err);
+        status = gp_yaml_each_difference("", gp_yaml_root(before), gp_yaml_root(after), add_difference, &m->edits, err);
     for (int i = 0; i < m->edits.count; i++) m->edits.item[i].before = m->edits.item[i].now = NULL;
     gp_yaml_destroy(&after);
     gp_yaml_destroy(&before);
@@ -134,6 +134,11 @@ static gp_status refuse(const merge *m, const difference *its, gp_error *err) {
     const char *reason = gp_change_refusal(its->path);
     show(now, its->now);
     show(before, its->before);
+    if (!reason && gp_yaml_is_whole(its->path))
+        return gp_fail(err, GP_CONFIG,
+                       "--resume: %s is not as in the run of %s; to change it from step %" PRId64
+                       " on, give all of it with --set, as in --set '%s={…}'",
+                       its->path, m->path, m->step + 1, its->path);
     if (reason)
         return gp_fail(err, GP_CONFIG, "--resume: %s %s, but in the run of %s it %s; it cannot change within a run: %s",
                        its->path, now, m->path, before, reason);
@@ -350,7 +355,8 @@ static gp_status read_result(const merge *m, gp_yaml_document *base, gp_config *
 /* The user's own configuration stays if it says the same: its messages know lines. */
 static gp_status says_the_same(const merge *m, gp_yaml_document *base, bool *out, gp_error *err) {
     differences all = {0};
-    gp_status status = gp_yaml_each_difference(gp_yaml_root(base), gp_yaml_root(m->asked), add_difference, &all, err);
+    gp_status status =
+        gp_yaml_each_difference("", gp_yaml_root(base), gp_yaml_root(m->asked), add_difference, &all, err);
     *out = all.count == 0;
     free_differences(&all);
     return status;
@@ -422,7 +428,7 @@ static gp_status merge_configs(merge *m, gp_settings *changes, gp_config **out, 
     GP_RETURN_IF_FAILED(find_edits(m, err));
     GP_RETURN_IF_FAILED(check_changes(m, err));
     gp_status status =
-        gp_yaml_each_difference(gp_yaml_root(m->phase[m->held]), gp_yaml_root(m->asked), add_difference, &all, err);
+        gp_yaml_each_difference("", gp_yaml_root(m->phase[m->held]), gp_yaml_root(m->asked), add_difference, &all, err);
     if (status == GP_OK) status = take_differences(m, &all, err);
     if (status == GP_OK) status = gp_settings_between(m->phase[m->held], m->next, changes, err);
     if (status == GP_OK) status = carry_machine(m, &all, err);

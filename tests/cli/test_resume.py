@@ -344,6 +344,17 @@ class Resume(Runs):
         self.run_program("--resume", "--set", "data.batch=many", status=2,
                          err='gpipe-train: --set data.batch=many: data.batch: "many" is not an integer\n')
 
+    def test_rules_of_names_with_dots(self):
+        """No path of a change leads to "enc.a": the rules change as a whole. In the file they may not change."""
+        layers = "model.layers.0={conv: {out: 8, kernel: 3, pad: 1, name: enc.a}}"
+        named = ["-q", "--set", layers, "--set", "pipeline.balance=auto", "--set", "optimizer={sgd: 0.02}", "--set"]
+        self.run_program(*named, "train.steps=9", "--set", "model.rules={enc.a: {freeze: false}}")
+        self.run_program("--resume", *named, "train.steps=12", "--set", "model.rules={enc.a: {freeze: true}}")
+        frozen = read(os.path.join(self.run_folder, "config.yaml")).decode().partition("\nchanges:\n")[2]
+        self.assertIn("  10:\n    model.rules:\n      enc.a:\n        freeze: true\n", frozen)
+        self.expect_repeated()
+        self.run_program("--resume", *named, "train.steps=15", "--set", "model.rules={enc.a: {freeze: true}, '*.b': {}}", status=2, err=None)
+
     def test_a_change_of_the_file(self):
         """By hand, to the same bits as on resuming; a resumed run keeps what is still to come."""
         path = os.path.join(self.folder, "changing.yaml")

@@ -172,8 +172,8 @@ static void only_rules_have_an_order(void **state) {
         {"model: {rules: {a: {x: 1}, b: {y: 2}}}\n", "model: {rules: {b: {y: 2}, a: {x: 1}}}\n", "model.rules"},
         {"model: {rules: {a: {x: 1}, b: {y: 2}}}\n", "model: {rules: {a: {x: 1}, b: {y: 2}}}\n", NULL},
         {"model: {rules: {a: {x: 1, y: 2}}}\n", "model: {rules: {a: {y: 2, x: 1}}}\n", NULL},
-        {"model: {rules: {a: {x: 1}}}\n", "model: {rules: {a: {x: 2}}}\n", "model.rules.a.x"},
-        {"model: {rules: {a: {x: 1}}}\n", "model: {rules: {a: {x: 1}, b: {}}}\n", "model.rules.b"},
+        {"model: {rules: {a: {x: 1}}}\n", "model: {rules: {a: {x: 2}}}\n", "model.rules"},
+        {"model: {rules: {a: {x: 1}}}\n", "model: {rules: {a: {x: 1}, b: {}}}\n", "model.rules"},
         {"model: {a: 1, b: 2}\n", "model: {b: 2, a: 1}\n", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
