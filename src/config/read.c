@@ -320,6 +320,8 @@ static gp_status refuse_beside(const gp_yaml_pair *kind, const gp_yaml_pair *oth
 
 static gp_status check_beside(const gp_yaml *node, const char *what, const char *const *kinds,
                               const char *const *beside, const gp_yaml_pair *kind, gp_error *err) {
+    /* What is no kind has no options: the caller refuses it. */
+    if (kinds && gp_index_of(kind->key->text, kinds) < 0) return GP_OK;
     for (size_t i = 0; i < node->count; i++) {
         const gp_yaml_pair *other = &node->pairs[i];
         if (other == kind || gp_index_of(other->key->text, beside) >= 0) continue;
