@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "balance/cost.h"
 #include "balance/profile_identity.h"
@@ -60,6 +61,8 @@ static bool is_akin(const gp_profile_identity *a, const gp_profile_identity *b) 
 /* Profiles name their model in the first lines: those of other models are not read further. */
 static bool is_of_model(const char *path, uint64_t model) {
     char head[HEAD + 1], wanted[48];
+    struct stat info;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode)) return false;
     FILE *file = fopen(path, "rbe");
     if (!file) return false;
     size_t bytes = fread(head, 1, HEAD, file);

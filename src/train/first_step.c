@@ -47,15 +47,16 @@ static void predict(gp_first_step *w) {
 }
 
 static void say(gp_first_step *w, phase now, double seconds) {
-    const gp_pipeline_config *pipeline = &w->session->config->pipeline;
+    /* As the plan has them: a mini-batch of fewer samples has fewer than the configuration allows. */
+    int micro_batches = w->session->plan->minis[gp_plan_report_mini(w->session->plan)].pieces;
     switch (now) {
     case PREPARING:
         gp_ticker_say(&w->ticker, "before the first step: memory, initial values and files, %.0f s so far", seconds);
         break;
     case WAITING: gp_ticker_say(&w->ticker, "first step: waiting for its data, %.0f s so far", seconds); break;
     case COMPUTING:
-        gp_ticker_say(&w->ticker, "first step: %d micro-batch%s on %d worker%s, %.0f s so far%s",
-                      pipeline->micro_batches, pipeline->micro_batches == 1 ? "" : "es", w->session->plan->workers,
+        gp_ticker_say(&w->ticker, "first step: %d micro-batch%s on %d worker%s, %.0f s so far%s", micro_batches,
+                      micro_batches == 1 ? "" : "es", w->session->plan->workers,
                       w->session->plan->workers == 1 ? "" : "s", seconds, w->predicted);
         break;
     }

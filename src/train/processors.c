@@ -27,6 +27,9 @@ void gp_processors_warn(const gp_plan *plan, bool report, FILE *out) {
     fprintf(out, "%s %d threads compute on %d processor%s, so they take turns%s",
             report ? "warning     " : "warning:", gp_plan_threads(plan), plan->processors,
             plan->processors == 1 ? "" : "s", report ? "; the prediction includes this\n             " : "; ");
-    fprintf(out, "list fewer devices in pipeline.devices, or give them fewer threads: at most %d in all\n",
-            plan->processors);
+    if (plan->workers == 1)
+        fprintf(out, "give the device at most %d\n", plan->processors);
+    else
+        fprintf(out, "list fewer devices in pipeline.devices, or give them fewer threads: at most %d in all\n",
+                plan->processors);
 }

@@ -158,6 +158,17 @@ static void the_start_says_what_is_trained(void **state) {
         "run folder: runs/b\n",
         bytes[1]);
     expect(wanted, "");
+    one->plan->devices[0].threads = 2;
+    one->plan->processors = 1;
+    begin();
+    gp_progress_start(&progress, GP_NORMAL, one, "runs/a");
+    snprintf(wanted, sizeof wanted,
+             "8 layers, 1139 parameters; 1 stage [8], schedule gpipe, 1 micro-batch, checkpoint never; at most %s per "
+             "stage\n"
+             "warning: 2 threads compute on 1 processor, so they take turns; give the device at most 1\n"
+             "run folder: runs/a\n",
+             bytes[0]);
+    expect(wanted, "");
     gp_session_close(&one);
     gp_session_close(&more);
 }
@@ -211,7 +222,7 @@ static gp_status wait_for_line(void *context, const gp_site *site, gp_error *err
     for (; w->left > 0 && !w->seen && site->worker == 0 && site->step == 1; w->left--) {
         size_t bytes;
         char *text = fixture_read(w->out, &bytes);
-        w->seen = strstr(text, "\nfirst step: 4 micro-batches on 2 workers, ") &&
+        w->seen = strstr(text, "\nfirst step: 16 micro-batches on 2 workers, ") &&
                   strstr(text, " s so far; a step is predicted to take ");
         free(text);
         if (!w->seen) usleep(5000);
@@ -226,7 +237,7 @@ static gp_status let_pass(void *context, const gp_site *site, gp_error *err) {
 }
 
 static gp_error train_one_step(gp_verbosity verbosity, const gp_hooks *hooks) {
-    gp_session *session = fixture_session(FIXTURE_CHANGES("train={steps: 1}"));
+    gp_session *session = fixture_session(FIXTURE_CHANGES("train={steps: 1}", "pipeline.micro_batches=100"));
     const gp_train_options options = {
         .folder = fixture_new_folder(), .verbosity = verbosity, .hooks = hooks, .patience = 0.001};
     gp_error err = {0};
