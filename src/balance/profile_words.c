@@ -23,16 +23,18 @@ bool gp_profile_under_load(const gp_profile *profile) {
 static gp_status counted_source(const gp_profile *profile, char **out, gp_error *err) {
     char date[GP_WHEN_TEXT];
     int64_t oldest = 0;
-    bool all = profile != NULL;
+    bool all = profile != NULL, loaded = false;
     for (int d = 0; profile && d < profile->device_count; d++) {
         int64_t taken = profile->devices[d].rates.taken;
         if (taken == 0) all = false;
+        if (taken > 0 && profile->devices[d].rates.under_load) loaded = true;
         if (taken > 0 && (oldest == 0 || taken < oldest)) oldest = taken;
     }
     if (oldest == 0)
         return gp_copy_text(out, "counted, with assumed rates; no profile fits; gpipe-balance measures one", err);
-    return gp_format_text(out, err, "counted, with this machine's measured rates of %s%s; no profile fits",
-                          gp_when_date(date, oldest), all ? "" : ", and assumed ones of some devices");
+    return gp_format_text(out, err, "counted, with this machine's measured rates of %s%s%s; no profile fits",
+                          gp_when_date(date, oldest), loaded ? " (taken under load)" : "",
+                          all ? "" : ", and assumed ones of some devices");
 }
 
 gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err) {

@@ -1,7 +1,5 @@
 #include "balance/rates.h"
 
-#include <stdbool.h>
-
 /* Enough for ops to settle on the side where they belong. */
 enum { FIT_TURNS = 20 };
 

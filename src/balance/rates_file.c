@@ -102,6 +102,7 @@ static void read_numbers(const json_t *root, gp_rates *out, char why[GP_ERROR_TE
                      members[i].most);
         *members[i].value = number * members[i].unit;
     }
+    out->under_load = json_is_true(json_object_get(root, "under_load"));
     const char *taken = json_string_value(json_object_get(root, "taken"));
     if (!why[0] && !(taken && gp_when_parse(taken, &out->taken)))
         snprintf(why, GP_ERROR_TEXT, "\"taken\" must be a time such as \"2026-11-22T19:02:44Z\"");
@@ -179,8 +180,9 @@ static gp_status make_text(const identity *of, const gp_rates *rates, char **out
     gp_rates copy = *rates;
     member members[MEMBERS];
     char when[GP_WHEN_TEXT];
-    json_t *root = json_pack("{s:i, s:s, s:s, s:s, s:s}", "gpipe_rates", 1, "machine", of->machine, "libraries",
-                             of->libraries, "device", of->device, "taken", gp_when_text(when, rates->taken));
+    json_t *root = json_pack("{s:i, s:s, s:s, s:s, s:s, s:b}", "gpipe_rates", 1, "machine", of->machine, "libraries",
+                             of->libraries, "device", of->device, "taken", gp_when_text(when, rates->taken),
+                             "under_load", rates->under_load);
     list_members(&copy, members);
     for (int i = 0; i < MEMBERS && root; i++)
         json_object_set_new(root, members[i].key, json_real(*members[i].value / members[i].unit));

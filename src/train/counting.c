@@ -4,10 +4,12 @@
 #include <time.h>
 
 #include "balance/cost.h"
+#include "balance/load.h"
 #include "balance/rates_file.h"
 #include "balance/rates_measure.h"
 #include "base/memory.h"
 #include "base/printable.h"
+#include "train/devices.h"
 
 /* Of the time that a run should take, measuring may take this share. */
 static const double share_of_run = 0.05;
@@ -54,14 +56,21 @@ static gp_status measure_rates(counting *s, const gp_device_spec *spec, gp_rates
                                gp_error *err) {
     gp_error why = {0};
     char text[48];
+    gp_load since;
     double share = share_of_run * s->with->options->seconds;
     double seconds = share > 0 && share < GP_RATES_SECONDS ? share : GP_RATES_SECONDS;
     if (s->with->ticker->terminal)
         gp_ticker_say(s->with->ticker, "measuring the rates of %s, once for this machine: about a second",
                       gp_device_text(text, spec->kind->name, spec->index, spec->threads));
+    gp_load_begin(&since);
     gp_status status = gp_rates_measure(spec, seconds, NULL, rates, &why);
-    *measured = status == GP_OK;
-    if (*measured) status = gp_rates_keep(spec, rates, &why);
+    if (status == GP_OK) {
+        double others = s->with->options->load ? *s->with->options->load : gp_load_others(&since);
+        int threads = !spec->kind->on_host || spec->threads < 1 ? 1 : spec->threads;
+        *measured = true;
+        rates->under_load = gp_load_is_high(others, threads, gp_machine_processors());
+        status = gp_rates_keep(spec, rates, &why);
+    }
     gp_ticker_end(s->with->ticker);
     return status == GP_MEMORY ? gp_fail(err, status, "%s", why.text) : GP_OK;
 }
@@ -71,12 +80,13 @@ static gp_status find_rates(counting *s, int d, gp_rates *rates, bool *found, gp
     GP_RETURN_IF_FAILED(gp_rates_find(&s->with->devices[d], rates, found, &warning, err));
     if (warning && s->with->options->program) gp_print(stderr, "%s: warning: %s\n", s->with->options->program, warning);
     free(warning);
-    bool old = s->session->measured.rounds > 0 && (int64_t)time(NULL) - rates->taken > RATES_LAST;
+    int64_t age = (int64_t)time(NULL) - rates->taken;
+    bool old = s->session->measured.rounds > 0 && (age < 0 || age > RATES_LAST);
     if (*found && old) *found = false;
     return GP_OK;
 }
 
-/* Rows keep the rates that are assumed, if none are found or measured. */
+/* Rows keep the rates that are assumed, if none are found or measured. Those taken under load are measured again. */
 static gp_status fill_rates(counting *s, gp_profile *counted, bool *any, gp_error *err) {
     bool *found = NULL, worth = false;
     int missing = 0;
@@ -84,11 +94,11 @@ static gp_status fill_rates(counting *s, gp_profile *counted, bool *any, gp_erro
     gp_status status = GP_OK;
     for (int d = 0; d < s->with->count && status == GP_OK; d++) {
         status = find_rates(s, d, &counted->devices[d].rates, &found[d], err);
-        if (status == GP_OK) missing += !found[d];
+        if (status == GP_OK) missing += !found[d] || counted->devices[d].rates.under_load;
     }
     if (status == GP_OK) status = rates_are_worth_it(s, missing, &worth, err);
     for (int d = 0; d < s->with->count && status == GP_OK; d++) {
-        if (!found[d] && worth)
+        if ((!found[d] || counted->devices[d].rates.under_load) && worth)
             status = measure_rates(s, &s->with->devices[d], &counted->devices[d].rates, &found[d], err);
         *any = *any || found[d];
     }
