@@ -65,6 +65,7 @@ static gp_status run_measure(measure *m, gp_profile *profile, gp_measured *out, 
         gp_profile_device *row = &profile->devices[d];
         GP_RETURN_IF_FAILED(gp_bench_layers(&m->benches[d], request->mix, row->layers, err));
         GP_RETURN_IF_FAILED(gp_bench_slowdown(&m->benches[d], &row->slowdown, err));
+        row->hurried = m->benches[d].total_count == 0;
     }
     GP_RETURN_IF_FAILED(gp_measure_copies(m->benches, request->device_count, profile, err));
     gp_profile_round(profile);

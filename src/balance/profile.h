@@ -52,6 +52,7 @@ typedef struct gp_profile_device {
     /* How many times as long whole passes took as the medians of their parts add up to: what interrupts few of the
      * parts, as a busy machine's other programs do. Costs and expectations have it in. */
     double slowdown;
+    bool hurried; /* no whole pass was timed, so that the slowdown is not known, and is 1 */
 } gp_profile_device;
 
 /* Copies take latency + bytes × per_byte seconds. */

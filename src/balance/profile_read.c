@@ -252,9 +252,10 @@ static gp_status read_device_name(reader *r, json_t *object, gp_profile_device *
     return GP_OK;
 }
 
-static gp_status read_slowdown(reader *r, json_t *object, double *out, gp_error *err) {
+static gp_status read_slowdown(reader *r, json_t *object, double *out, bool *missing, gp_error *err) {
     const json_t *value = json_object_get(object, "slowdown");
     *out = 1;
+    *missing = !value;
     if (!value) return GP_OK;
     enter(r, "slowdown", 0);
     *out = json_number_value(value);
@@ -271,7 +272,7 @@ static gp_status read_device(reader *r, gp_profile *profile, json_t *value, gp_e
     GP_RETURN_IF_FAILED(read_device_name(r, value, device, err));
     GP_RETURN_IF_FAILED(read_integer(r, value, "threads", 1, MOST_THREADS, 1, &threads, err));
     device->threads = (int)threads;
-    GP_RETURN_IF_FAILED(read_slowdown(r, value, &device->slowdown, err));
+    GP_RETURN_IF_FAILED(read_slowdown(r, value, &device->slowdown, &device->hurried, err));
     for (int d = 0; d < profile->device_count - 1; d++) {
         const gp_profile_device *other = &profile->devices[d];
         if (strcmp(other->kind, device->kind) == 0 && other->index == device->index &&

@@ -106,7 +106,9 @@ static gp_status write_devices(FILE *file, const gp_profile *profile, gp_error *
         bool indexed = strcmp(device->kind, "cuda") == 0 && device->index != GP_PROFILE_ANY_INDEX;
         fprintf(file, "%s\n    {\"device\": \"%s", d ? "," : "", device->kind);
         if (indexed) fprintf(file, ":%d", device->index);
-        fprintf(file, "\", \"threads\": %d, \"slowdown\": %.4g, \"layers\": [", device->threads, device->slowdown);
+        fprintf(file, "\", \"threads\": %d", device->threads);
+        if (!device->hurried) fprintf(file, ", \"slowdown\": %.4g", device->slowdown);
+        fputs(", \"layers\": [", file);
         GP_RETURN_IF_FAILED(write_layers(file, profile, device, err));
         fputs("\n    ]}", file);
     }

@@ -190,6 +190,14 @@ static void sources_have_words(void **state) {
     assert_false(gp_profile_under_load(profile));
     profile->load = 0.25;
     assert_true(gp_profile_under_load(profile));
+    profile->devices[0].slowdown = 1;
+    profile->devices[0].hurried = true;
+    expect_words(profile, "from the profile taken now",
+                 "taken 2 hours ago, slowdown not known: under load; gpipe-balance measures it again");
+    profile->load = 0.24;
+    expect_words(profile, "from the profile taken now", "taken 2 hours ago, slowdown not known");
+    profile->devices[0].slowdown = 1.15;
+    profile->devices[0].hurried = false;
     profile->load = 0;
     profile->scaled = 1;
     profile->other_company = true;
