@@ -404,13 +404,19 @@ static bool find_smaller_batch(const gp_session *session, const choice *now, rem
 static bool is_one_layer(const gp_session *session, char missing[GP_ERROR_TEXT]) {
     int64_t most =
         session->config->data.batch < GP_MAX_MICRO_BATCHES ? session->config->data.batch : GP_MAX_MICRO_BATCHES;
-    const choice least = {most, true, GP_BALANCE_AUTO};
     gp_plan *plan = NULL;
     int64_t *layers = NULL;
     gp_error ignored = {0};
+    gp_status status = GP_CONFIG;
     missing[0] = '\0';
     if (GP_NEW(&layers, session->config->pipeline.stages, &ignored) != GP_OK) return false;
-    if (make_plan(session, &least, layers, &plan, missing, &ignored) != GP_OK) missing[0] = '\0';
+    /* Batch norm refuses a micro-batch of one value for each channel: then twice as large ones are the smallest. */
+    for (int64_t m = most; m > 0 && status == GP_CONFIG; m /= 2) {
+        const choice least = {m, true, GP_BALANCE_AUTO};
+        missing[0] = '\0';
+        status = make_plan(session, &least, layers, &plan, missing, &ignored);
+    }
+    if (status != GP_OK) missing[0] = '\0';
     gp_plan_destroy(&plan);
     free(layers);
     return strncmp(missing, "layer ", 6) == 0;

@@ -414,6 +414,13 @@ class Config(Group):
                          r"[^()]*\); it fits with balance: auto\n\Z" % needed)
         self.expect(["-q", "-o", "run", "--set", "pipeline.balance=auto", "bad.yaml"], 0)
 
+    def test_a_layer_over_a_devices_memory(self):
+        """More stages are no advice, though batch norm refuses the smallest micro-batches."""
+        devices = "pipeline.devices=[{cpu: {memory: 20MiB}}, {cpu: {memory: 20MiB}}]"
+        path = os.path.join(HERE, "../../configs/resnet-synthetic.yaml")
+        self.assertIn("; neither more stages nor a smaller batch help; its device needs more memory\n",
+                      self.expect(["--plan", "--set", devices, path], 2).err)
+
     def test_a_plan_of_too_many_instructions(self):
         """Refused before any is made."""
         self.write("many.yaml", "model: {input: {shape: [4]}, layers: [%slinear: {out: 3}], loss: cross_entropy}\n"
