@@ -418,8 +418,9 @@ class Config(Group):
         """More stages are no advice, though batch norm refuses the smallest micro-batches."""
         devices = "pipeline.devices=[{cpu: {memory: 20MiB}}, {cpu: {memory: 20MiB}}]"
         path = os.path.join(HERE, "../../configs/resnet-synthetic.yaml")
-        self.assertIn("; neither more stages nor a smaller batch help; its device needs more memory\n",
-                      self.expect(["--plan", "--set", devices, path], 2).err)
+        process = self.run_program("--plan", "--set", devices, path)
+        self.assertEqual(process.returncode, 2)
+        self.assertIn("; neither more stages nor a smaller batch help; its device needs more memory\n", process.err)
 
     def test_a_plan_of_too_many_instructions(self):
         """Refused before any is made."""
