@@ -22,14 +22,12 @@ static places places_of(const batch_norm *self) {
 static gp_status batch_norm_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {"eps", "momentum", "affine", NULL};
     batch_norm *self = (batch_norm *)layer;
-    self->eps = 1e-5;
     self->momentum = 0.1;
     self->affine = true;
     GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
-    const gp_yaml *eps = gp_layer_option(choice, "eps", true);
     const gp_yaml *momentum = gp_layer_option(choice, "momentum", false);
     const gp_yaml *affine = gp_layer_option(choice, "affine", false);
-    if (eps) GP_RETURN_IF_FAILED(gp_read_number(eps, "batch_norm: eps", 0, INFINITY, 1, &self->eps, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, true, &self->eps, err));
     if (momentum) GP_RETURN_IF_FAILED(gp_read_number(momentum, "batch_norm: momentum", 0, 1, 0, &self->momentum, err));
     return affine ? gp_read_boolean(affine, "batch_norm: affine", &self->affine, err) : GP_OK;
 }

@@ -16,15 +16,6 @@ typedef struct sample_norm {
 
 enum { WEIGHT, BIAS };
 
-static gp_status read_eps(sample_norm *self, const gp_choice *choice, bool main, gp_error *err) {
-    char what[64];
-    const gp_yaml *eps = gp_layer_option(choice, "eps", main);
-    self->eps = 1e-5;
-    if (!eps) return GP_OK;
-    snprintf(what, sizeof what, "%s: eps", choice->kind);
-    return gp_read_number(eps, what, 0, INFINITY, 1, &self->eps, err);
-}
-
 static gp_status read_affine(sample_norm *self, const gp_choice *choice, bool otherwise, gp_error *err) {
     char what[64];
     const gp_yaml *affine = gp_layer_option(choice, "affine", false);
@@ -38,7 +29,7 @@ static gp_status instance_norm_read(gp_layer *layer, const gp_choice *choice, gp
     static const char *const known[] = {"eps", "affine", NULL};
     sample_norm *self = (sample_norm *)layer;
     GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
-    GP_RETURN_IF_FAILED(read_eps(self, choice, true, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, true, &self->eps, err));
     return read_affine(self, choice, false, err);
 }
 
@@ -47,7 +38,7 @@ static gp_status layer_norm_read(gp_layer *layer, const gp_choice *choice, gp_er
     sample_norm *self = (sample_norm *)layer;
     self->affine = true;
     GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
-    return read_eps(self, choice, true, err);
+    return gp_layer_read_eps(choice, true, &self->eps, err);
 }
 
 static gp_status group_norm_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
@@ -57,7 +48,7 @@ static gp_status group_norm_read(gp_layer *layer, const gp_choice *choice, gp_er
     const gp_yaml *groups = gp_layer_option(choice, "groups", true);
     GP_RETURN_IF_FAILED(gp_layer_required(choice, groups, "groups", "group_norm: 32", err));
     GP_RETURN_IF_FAILED(gp_read_integer(groups, "group_norm: groups", 1, GP_LAYER_MAX_DIMENSION, &self->groups, err));
-    GP_RETURN_IF_FAILED(read_eps(self, choice, false, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, false, &self->eps, err));
     return read_affine(self, choice, true, err);
 }
 

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "base/memory.h"
@@ -40,6 +41,20 @@ gp_status gp_layer_required(const gp_choice *choice, const gp_yaml *option, cons
                             gp_error *err) {
     if (option) return GP_OK;
     return gp_fail_at(err, GP_CONFIG, choice->place, "%s: %s is missing: %s", choice->kind, name, example);
+}
+
+gp_status gp_layer_read_eps(const gp_choice *choice, bool main, double *eps, gp_error *err) {
+    char what[64];
+    const gp_yaml *option = gp_layer_option(choice, "eps", main);
+    *eps = 1e-5;
+    if (!option) return GP_OK;
+    snprintf(what, sizeof what, "%s: eps", choice->kind);
+    GP_RETURN_IF_FAILED(gp_read_number(option, what, 0, INFINITY, 1, eps, err));
+    if (!main || !choice->main || *eps < 1) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, option->place,
+                      "%s: %.40s is not a size: the layer takes its size from its input, and a single number is eps; "
+                      "write %s, or %s: {eps: 1e-5}",
+                      choice->kind, option->text, choice->kind, choice->kind);
 }
 
 gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_error *err) {

@@ -48,6 +48,9 @@ GP_MUST_USE gp_status gp_layer_no_main(const gp_choice *choice, gp_error *err);
 /* GP_CONFIG with the place of the layer, where the node is NULL: "conv: kernel is missing: …". */
 GP_MUST_USE gp_status gp_layer_required(const gp_choice *choice, const gp_yaml *option, const char *name,
                                         const char *example, gp_error *err);
+/* eps of a normalising layer, 1e-5 if it is not given. `main`: a single value is eps; one of 1 or more is refused,
+ * since it is meant as the number of channels. */
+GP_MUST_USE gp_status gp_layer_read_eps(const gp_choice *choice, bool main, double *eps, gp_error *err);
 /* A boolean option whose other value comes later: it may be given as false. */
 GP_MUST_USE gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_error *err);
 

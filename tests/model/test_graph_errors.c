@@ -43,7 +43,8 @@ static void test_messages(void **state) {
 
 /* What is wrong in none of them: the texts that the table varies. */
 static void test_heads_are_good(void **state) {
-    static const char *const good[] = {HEAD "- flatten\n- linear: 3\n", FLAT "- linear: 3\n"};
+    static const char *const good[] = {HEAD "- batch_norm: {eps: 16}\n- batch_norm: 0.5\n- flatten\n- linear: 3\n",
+                                       FLAT "- linear: 3\n"};
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         gp_yaml_document *document = NULL;
