@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/memory.h"
 #include "train/folder.h"
@@ -43,15 +44,31 @@ static gp_status try_snapshot(gp_config **config, const char *folder, int64_t st
     return pass_over(resume, &cause, err);
 }
 
+/* What to do instead: without a folder, with a finished run in it, with anything else. */
+static gp_status refuse_without_snapshots(const char *folder, gp_error *err) {
+    char *model = NULL;
+    if (access(folder, F_OK) != 0) return gp_fail(err, GP_USAGE, "there is no run in %s: leave out --resume", folder);
+    GP_RETURN_IF_FAILED(gp_folder_file(folder, "model.safetensors", &model, err));
+    char *absolute = realpath(model, NULL); /* paths of --set are relative to the configuration's folder */
+    gp_status status =
+        absolute
+            ? gp_fail(err, GP_USAGE,
+                      "%s has a model but no snapshots (train.save_every writes them); to train on from the model, "
+                      "without the optimizer's state: -o ANOTHER --set train.init=%s",
+                      folder, absolute)
+            : gp_fail(err, GP_USAGE,
+                      "%s has no snapshots to go on from: train.save_every writes them, and so does Ctrl-C", folder);
+    free(absolute);
+    free(model);
+    return status;
+}
+
 static gp_status find_snapshot(gp_config **config, const char *folder, gp_resume *resume, gp_error *err) {
     int64_t *steps = NULL;
     int count = 0;
     bool usable = false;
     GP_RETURN_IF_FAILED(gp_snapshot_list(folder, &steps, &count, err));
-    gp_status status = GP_OK;
-    if (count == 0)
-        status = gp_fail(err, GP_USAGE,
-                         "%s has no snapshots to go on from: train.save_every writes them, and so does Ctrl-C", folder);
+    gp_status status = count == 0 ? refuse_without_snapshots(folder, err) : GP_OK;
     for (int i = 0; i < count && !usable && status == GP_OK; i++)
         status = try_snapshot(config, folder, steps[i], resume, &usable, err);
     free(steps);

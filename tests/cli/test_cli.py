@@ -232,8 +232,7 @@ class Usage(Group):
             ("-o", "", "c.yaml"): "option -o needs the name of a folder\n",
             ("c.yaml", "--set"): "option --set needs a value\n",
             ("--plan=all", "c.yaml"): "option --plan takes no value\n",
-            ("--resume", "c.yaml"): "runs/c has no snapshots to go on from: train.save_every writes them, and so does "
-            "Ctrl-C\n",
+            ("--resume", "c.yaml"): "there is no run in runs/c: leave out --resume\n",
             ("--resume", "--force", "c.yaml"): "--resume continues a run, and --force replaces it: use one of them\n",
             ("--predict", "p", "--resume", "c.yaml"): "--predict trains nothing: --resume cannot be used with it\n",
             ("--predict", "p", "--force", "c.yaml"): "--predict trains nothing: --force cannot be used with it\n",
@@ -393,7 +392,7 @@ class Config(Group):
         self.refuse("take: [50, 64]", "take: [50, 65]", 2, "bad.yaml:15:40: take: [50, 65] is not a range of the 64 "
                     "samples of d.safetensors; 0 ≤ from < to ≤ 64 is the rule")
         self.refuse("out: 3}", "out: 2}", 1,
-                    "bad.yaml:14:11: d.safetensors: sample 2: class 2 is out of range; the classes are 0 … 1")
+                    "bad.yaml:14:11: d.safetensors: sample 2: class 2 is out of range; the model has 2 outputs, for the classes 0 … 1")
         self.refuse("[2, 4, 4]", "[2, 4, 5]", 2,
                     "bad.yaml:14:11: the samples of d.safetensors are [2, 4, 4], but the model's input is [2, 4, 5]")
 
