@@ -331,6 +331,28 @@ static gp_status check_beside(const gp_yaml *node, const char *what, const char 
     return GP_OK;
 }
 
+/* {name: sgd, lr: 0.05}, as other programs have it; NULL: not so. `kind`: the one that it names. */
+static const gp_yaml_pair *find_named_kind(const gp_yaml *node, const char *const *kinds, const char **kind) {
+    static const char *const namers[] = {"name", "type", "kind", NULL};
+    for (size_t i = 0; kinds && i < node->count; i++) {
+        const gp_yaml_pair *pair = &node->pairs[i];
+        if (pair->value->kind != GP_YAML_SCALAR || gp_index_of(pair->key->text, namers) < 0) continue;
+        *kind = gp_nearest_name(pair->value->text, kinds);
+        if (*kind) return pair;
+    }
+    return NULL;
+}
+
+static gp_status refuse_named_kind(const gp_yaml *node, const char *what, const gp_yaml_pair *named, const char *kind,
+                                   gp_error *err) {
+    const gp_yaml_pair *other = NULL;
+    for (size_t i = 0; i < node->count && !other; i++)
+        if (&node->pairs[i] != named && node->pairs[i].value->kind == GP_YAML_SCALAR) other = &node->pairs[i];
+    return gp_fail_at(err, GP_CONFIG, named->key->place, "%s: the kind is the key: write %s: {%s: {%.60s%s%.60s}}",
+                      what, what, kind, other ? other->key->text : "…", other ? ": " : "",
+                      other ? other->value->text : "");
+}
+
 gp_status gp_read_known_kind(const gp_yaml *node, const char *what, const char *const *kinds, const char *const *beside,
                              gp_choice *out, gp_error *err) {
     gp_choice choice = {.place = node->place};
@@ -342,6 +364,10 @@ gp_status gp_read_known_kind(const gp_yaml *node, const char *what, const char *
     } else {
         const gp_yaml_pair *pair = find_kind_pair(node, kinds, beside);
         if (!pair) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the mapping has no key that is a kind", what);
+        const char *kind = NULL;
+        const gp_yaml_pair *named =
+            gp_index_of(pair->key->text, kinds) < 0 ? find_named_kind(node, kinds, &kind) : NULL;
+        if (named) return refuse_named_kind(node, what, named, kind, err);
         GP_RETURN_IF_FAILED(check_beside(node, what, kinds, beside, pair, err));
         choice.kind = pair->key->text;
         choice.place = pair->key->place;

@@ -66,6 +66,12 @@ static gp_status make_transforms(gp_dataset *self, const gp_source_config *confi
                                 self->source->input_path, &self->transforms, err);
 }
 
+/* [h,w,c] for [c,h,w]. */
+static bool has_channels_last(gp_shape gives, gp_shape wanted) {
+    if (gives.rank != 3) return false;
+    return gp_shape_equal((gp_shape){3, {gives.dim[2], gives.dim[0], gives.dim[1]}}, wanted);
+}
+
 static gp_status check_input(const gp_dataset *self, const gp_source_config *config, gp_error *err) {
     const gp_source *source = self->source;
     const bool as_it_is = source->fixed_shape;
@@ -73,26 +79,41 @@ static gp_status check_input(const gp_dataset *self, const gp_source_config *con
     char has[GP_SHAPE_TEXT];
     char wants[GP_SHAPE_TEXT];
     if (as_it_is ? gp_shape_equal(gives, self->spec.input) : reads_as(gives, self->spec.input)) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, config->place, "the samples of %s are %s%s, but the model's input is %s",
+    bool last = as_it_is && !self->transforms && has_channels_last(gives, self->spec.input);
+    return gp_fail_at(err, GP_CONFIG, config->place, "the samples of %s are %s%s, but the model's input is %s%s",
                       source->input_path, gp_shape_text(has, gives), self->transforms ? " after the transforms" : "",
-                      gp_shape_text(wants, self->spec.input));
+                      gp_shape_text(wants, self->spec.input),
+                      last ? "; channels come first: x.permute(0, 3, 1, 2).contiguous()" : "");
+}
+
+/* One number for each class, of which one is 1, where the loss wants the class's. */
+static bool is_one_hot(const gp_source *source, const gp_sample_spec *spec) {
+    gp_shape target = source->target;
+    if (spec->target_dtype != GP_I64 || target.rank != spec->target.rank + 1 || target.dim[0] != spec->classes)
+        return false;
+    for (int i = 0; i < spec->target.rank; i++)
+        if (target.dim[i + 1] != spec->target.dim[i]) return false;
+    return true;
 }
 
 static gp_status check_target(const gp_dataset *self, const gp_source_config *config, gp_error *err) {
     const gp_source *source = self->source;
     char has[GP_SHAPE_TEXT];
     char wants[GP_SHAPE_TEXT];
+    const char *one_hot = is_one_hot(source, &self->spec) ? "; give class numbers, not one-hot: y.argmax(1)" : NULL;
     if (!source->has_target) return GP_OK;
     if (source->target_dtype != self->spec.target_dtype) {
         bool classes = source->target_dtype == GP_I64;
-        return gp_fail_at(err, GP_CONFIG, config->place, "the targets of %s are %s, but the loss wants %s",
+        const char *hint = classes ? "" : one_hot ? one_hot : "; y.long() makes them";
+        return gp_fail_at(err, GP_CONFIG, config->place, "the targets of %s are %s, but the loss wants %s%s",
                           source->target_path, classes ? "classes (integers)" : "floating-point numbers",
-                          classes ? "floating-point numbers" : "classes (integers)");
+                          classes ? "floating-point numbers" : "classes (integers)", hint);
     }
     if (!gp_shape_equal(source->target, self->spec.target)) {
         return gp_fail_at(err, GP_CONFIG, config->place,
-                          "the targets of %s are %s for each sample, but the loss wants %s", source->target_path,
-                          gp_shape_text(has, source->target), gp_shape_text(wants, self->spec.target));
+                          "the targets of %s are %s for each sample, but the loss wants %s%s", source->target_path,
+                          gp_shape_text(has, source->target), gp_shape_text(wants, self->spec.target),
+                          one_hot ? one_hot : "");
     }
     return GP_OK;
 }
@@ -115,8 +136,10 @@ static gp_status check_classes(const gp_dataset *self, int64_t first, int64_t sa
         counted++;
         if (target[i] < 0 || target[i] >= self->spec.classes) {
             return gp_fail(err, GP_DATA,
-                           "%s: sample %" PRId64 ": class %" PRId64 " is out of range; the classes are 0 … %" PRId64,
-                           self->source->target_path, first + i / targets, target[i], self->spec.classes - 1);
+                           "%s: sample %" PRId64 ": class %" PRId64 " is out of range; the model has %" PRId64
+                           " output%s, for the classes 0 … %" PRId64,
+                           self->source->target_path, first + i / targets, target[i], self->spec.classes,
+                           self->spec.classes == 1 ? "" : "s", self->spec.classes - 1);
         }
     }
     *counts = counted;

@@ -40,24 +40,31 @@ static void plain_stem(const char *path, char out[LONGEST_NAME + 1]) {
 typedef struct other_format {
     const char *name, *ending, *imports;
     const char *saver;     /* module with save_file */
-    const char *load;      /* what stands before the parenthesis and the path */
+    const char *load;      /* what stands before the path */
     const char *arguments; /* what follows the path */
+    const char *more;      /* what stands after the line of Python */
 } other_format;
 
-static const other_format pytorch = {"PyTorch",           ".pth",       "torch, safetensors.torch",
-                                     "safetensors.torch", "torch.load", ", map_location=\"cpu\", weights_only=True"};
-static const other_format numpy = {"NumPy (.npz)",    ".npz", "numpy, safetensors.numpy", "safetensors.numpy",
-                                   "dict(numpy.load", ")"};
+static const other_format pytorch = {
+    "PyTorch",
+    ".pth",
+    "torch, safetensors.torch",
+    "safetensors.torch",
+    "{k: v.contiguous() for k, v in torch.load(",
+    ", map_location=\"cpu\", weights_only=True).items()}",
+    "; a checkpoint has the weights under a key: write torch.load(…)[\"model\"].items()"};
+static const other_format numpy = {
+    "NumPy (.npz)", ".npz", "numpy, safetensors.numpy", "safetensors.numpy", "dict(numpy.load(", "))", ""};
 
 static gp_status refuse(const other_format *its, const char *path, gp_error *err) {
     char stem[LONGEST_NAME + 1];
     plain_stem(path, stem);
     bool plain = strcmp(stem, "FILE") != 0;
     return gp_fail(err, GP_DATA,
-                   "%s: is a %s file, and a safetensors file is needed; two lines of Python convert it: import %s; "
-                   "%s.save_file(%s(\"%s%s\"%s), \"%s.safetensors\")",
+                   "%s: is a %s file, and a safetensors file is needed; one line of Python converts it: import %s; "
+                   "%s.save_file(%s\"%s%s\"%s, \"%s.safetensors\")%s",
                    path, its->name, its->imports, its->saver, its->load, plain ? path : stem, plain ? "" : its->ending,
-                   its->arguments, stem);
+                   its->arguments, stem, its->more);
 }
 
 gp_status gp_refuse_other_format(const gp_data_file *file, gp_error *err) {

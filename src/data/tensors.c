@@ -183,9 +183,11 @@ static gp_status find_inputs(tensors_source *self, gp_error *err) {
     self->x_element = find_element(input_elements, dtype);
     if (self->x_element) return GP_OK;
     if (strcmp(dtype, "I32") == 0 || strcmp(dtype, "I64") == 0)
-        return gp_fail(err, GP_DATA,
-                       "%s: tensor \"x\" is %s: these are tokens, and no layer of this version takes tokens",
-                       self->path, dtype);
+        return gp_fail(
+            err, GP_DATA,
+            "%s: tensor \"x\" is %s: these are tokens, and no layer of this version takes tokens; for pictures, save "
+            "x.to(torch.uint8) or x.float()",
+            self->path, dtype);
     return gp_fail(err, GP_DATA, "%s: tensor \"x\" is %s; F32, U8 (scaled to 0…1), F64, F16 and BF16 are read",
                    self->path, dtype);
 }

@@ -67,6 +67,9 @@ gp_status gp_model_input(const gp_yaml *model, gp_shape *out, gp_error *err) {
     static const char *const later[] = {"dtype", "tokens", NULL};
     const gp_yaml *input = gp_yaml_get(model, "input");
     if (!input) return gp_fail_at(err, GP_CONFIG, model->place, "model: input is missing: input: {shape: [1, 28, 28]}");
+    if (input->kind == GP_YAML_SEQUENCE)
+        return gp_fail_at(err, GP_CONFIG, input->place,
+                          "model: input: needs a mapping, as in input: {shape: [3, 16, 16]}, not a list");
     GP_RETURN_IF_FAILED(gp_read_mapping(input, "model: input", err));
     GP_RETURN_IF_FAILED(gp_check_keys(input, "model: input", known, later, err));
     const gp_yaml *node = gp_yaml_get(input, "shape");
@@ -74,6 +77,11 @@ gp_status gp_model_input(const gp_yaml *model, gp_shape *out, gp_error *err) {
     gp_shape shape = {0};
     size_t rank = 0;
     int64_t elements;
+    if (node->kind == GP_YAML_SEQUENCE && node->count == MAX_INPUT_RANK + 1)
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "model: input: shape: the list has %zu entries; it may have at most %d; leave out the batch "
+                          "size",
+                          node->count, MAX_INPUT_RANK);
     GP_RETURN_IF_FAILED(gp_read_integers(node, "model: input: shape", 1, GP_LAYER_MAX_DIMENSION, MAX_INPUT_RANK,
                                          shape.dim, &rank, err));
     shape.rank = (int)rank;

@@ -1,5 +1,6 @@
 #include "train/weights.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,10 +83,60 @@ static gp_status check_skips(const gp_graph *graph, const gp_train_config *train
     return GP_OK;
 }
 
-static gp_status check_tensor(const gp_param *param, const gp_safetensor *tensor, const char *path, gp_error *err) {
-    if (gp_tensor_check(tensor, param->name, param->spec.shape, err) == GP_OK) return GP_OK;
-    gp_error_context(err, "%s: ", path);
-    return GP_DATA;
+/* ---- what to do about a tensor that is missing or differs -------------------------------------------------------- */
+
+enum { HINT = 400 };
+
+/* The first name of the file that is `name` after a prefix: "module.0.weight"; NULL: none. */
+static const char *find_prefixed(const gp_safetensors *file, const char *name) {
+    size_t length = strlen(name);
+    for (size_t i = 0; i < gp_safetensors_count(file); i++) {
+        const char *other = gp_safetensors_at(file, i)->name;
+        size_t whole = strlen(other);
+        if (whole > length + 1 && other[whole - length - 1] == '.' && strcmp(other + whole - length, name) == 0)
+            return other;
+    }
+    return NULL;
+}
+
+static bool has_shape(const gp_safetensor *tensor, gp_shape shape) {
+    bool same = tensor->rank == shape.rank;
+    for (int i = 0; i < shape.rank && same; i++) same = tensor->dim[i] == shape.dim[i];
+    return same;
+}
+
+/* Whether the file is of such a model at all. */
+static bool has_any(const gp_graph *graph, const gp_safetensors *file) {
+    for (int p = 0; p < graph->param_count; p++)
+        if (gp_safetensors_find(file, graph->params[p].name)) return true;
+    return false;
+}
+
+static void write_hint(const gp_graph *graph, const gp_train_config *train, const gp_safetensors *file,
+                       const gp_param *param, char hint[HINT]) {
+    const gp_safetensor *tensor = gp_safetensors_find(file, param->name);
+    const char *prefixed = tensor ? NULL : find_prefixed(file, param->name);
+    const char *dot = strrchr(param->name, '.');
+    bool trains = train->init_place.path != NULL; /* --predict needs all weights */
+    hint[0] = '\0';
+    if (prefixed)
+        snprintf(hint, HINT, "; the file has \"%.120s\": remove the prefix \"%.*s\"", prefixed,
+                 (int)(strlen(prefixed) - strlen(param->name)), prefixed);
+    else if (tensor && has_shape(tensor, param->spec.shape))
+        snprintf(hint, HINT, "; convert it with .float()");
+    else if (trains && dot && has_any(graph, file))
+        snprintf(hint, HINT, "; to start this layer from new values: init: {file: …, skip: [\"%.*s\"]}",
+                 (int)(dot - param->name), param->name);
+}
+
+static gp_status check_tensor(const gp_graph *graph, const gp_train_config *train, const gp_safetensors *file,
+                              const gp_param *param, gp_error *err) {
+    gp_error cause = {0};
+    char hint[HINT];
+    if (gp_tensor_check(gp_safetensors_find(file, param->name), param->name, param->spec.shape, &cause) == GP_OK)
+        return GP_OK;
+    write_hint(graph, train, file, param, hint);
+    return gp_fail(err, GP_DATA, "%s: %s%s", train->init, cause.text, hint);
 }
 
 static bool is_counter(const char *name) {
@@ -99,8 +150,7 @@ static gp_status check_file(const gp_graph *graph, const gp_train_config *train,
                             gp_error *err) {
     for (int p = 0; p < graph->param_count; p++) {
         const gp_param *param = &graph->params[p];
-        if (!is_skipped(train, param->name))
-            GP_RETURN_IF_FAILED(check_tensor(param, gp_safetensors_find(file, param->name), train->init, err));
+        if (!is_skipped(train, param->name)) GP_RETURN_IF_FAILED(check_tensor(graph, train, file, param, err));
     }
     for (size_t i = 0; i < gp_safetensors_count(file); i++) {
         const char *name = gp_safetensors_at(file, i)->name;

@@ -39,9 +39,10 @@ def zip_file(member):
     return file.getvalue()
 
 
-PYTORCH_FILE = ('%s: is a PyTorch file, and a safetensors file is needed; two lines of Python convert it: import torch, '
-                'safetensors.torch; safetensors.torch.save_file(torch.load("%s", map_location="cpu", weights_only=True), '
-                '"%s.safetensors")')
+PYTORCH_FILE = ('%s: is a PyTorch file, and a safetensors file is needed; one line of Python converts it: import torch, '
+                'safetensors.torch; safetensors.torch.save_file({k: v.contiguous() for k, v in torch.load("%s", '
+                'map_location="cpu", weights_only=True).items()}, "%s.safetensors"); a checkpoint has the weights under a '
+                'key: write torch.load(…)["model"].items()')
 
 
 def tensors(entries, data=b"", **more):
@@ -130,9 +131,9 @@ IDX = [
     ("cut labels", {"labels": LABELS[:-1]}, 1, "labels: offset 10: the file ends here; its header claims 11 bytes"),
     ("fewer labels", {"labels": idx([2], [0, 1])}, 1, "labels: offset 4: 2 labels for the 3 images of images"),
     ("class 3 of 3", {"labels": idx([3], [0, 3, 2])},
-     1, "labels: sample 1: class 3 is out of range; the classes are 0 … 2"),
+     1, "labels: sample 1: class 3 is out of range; the model has 3 outputs, for the classes 0 … 2"),
     ("class 255 of 3", {"labels": idx([3], [0, 1, 255])},
-     1, "labels: sample 2: class 255 is out of range; the classes are 0 … 2"),
+     1, "labels: sample 2: class 255 is out of range; the model has 3 outputs, for the classes 0 … 2"),
     ("pictures of 2x3", {"images": idx([3, 2, 3], range(18))},
      2, "the samples of images are [1, 2, 3], but the model's input is [1, 2, 2]"),
     ("pictures in colour", {"images": idx([3, 3, 2, 2], range(36))},
@@ -193,7 +194,7 @@ SAFETENSORS = [
     ("a PyTorch file with a name", {"d": zip_file("model/data.pkl")}, 1, PYTORCH_FILE % ("d", "d", "d")),
     ("an old PyTorch file", {"d": bytes.fromhex("80028a0a6cfc9c46f920") + bytes(60)}, 1, PYTORCH_FILE % ("d", "d", "d")),
     ("a NumPy file", {"d": zip_file("x.npy")}, 1,
-     'd: is a NumPy (.npz) file, and a safetensors file is needed; two lines of Python convert it: import numpy, '
+     'd: is a NumPy (.npz) file, and a safetensors file is needed; one line of Python converts it: import numpy, '
      'safetensors.numpy; safetensors.numpy.save_file(dict(numpy.load("d")), "d.safetensors")'),
     ("HDF5", {"d": b"\x89HDF\r\n\x1a\n" + bytes(60)}, 1, "d: is an HDF5 file, and a safetensors file is needed"),
     ("gzipped", {"d": zipped(bytes(100))}, 1, "d: is a gzipped file, and a safetensors file is needed; gunzip it first"),
@@ -285,7 +286,7 @@ TENSORS = [
     ("x of eight dimensions", x_is("F32", [3, 1, 2, 2, 1, 1, 1, 1], bytes(48)),
      1, 'd: tensor "x" has 8 dimensions; samples and at most 4 more are read'),
     ("x of integers", x_is("I32", [3, 1, 2, 2], bytes(48)),
-     1, 'd: tensor "x" is I32: these are tokens, and no layer of this version takes tokens'),
+     1, 'd: tensor "x" is I32: these are tokens, and no layer of this version takes tokens; for pictures, save x.to(torch.uint8) or x.float()'),
     ("x of truths", x_is("BOOL", [3, 1, 2, 2], bytes(12)),
      1, 'd: tensor "x" is BOOL; F32, U8 (scaled to 0…1), F64, F16 and BF16 are read'),
     ("x of eighths", x_is("F8_E4M3", [3, 1, 2, 2], bytes(12)),
@@ -296,16 +297,21 @@ TENSORS = [
     ("y as one number", y_is("I64", [], bytes(8)),
      1, 'd: tensor "y" is a single number; samples come first in its shape'),
     ("y of numbers", y_is("F32", [3], bytes(12)),
-     2, "the targets of d are floating-point numbers, but the loss wants classes (integers)"),
+     2, "the targets of d are floating-point numbers, but the loss wants classes (integers); y.long() makes them"),
     ("y of truths", y_is("BOOL", [3], bytes(3)),
      1, 'd: tensor "y" is BOOL; classes are I64, I32, I16, I8 or U8, other targets F32, F64, F16 or BF16'),
     ("y of vectors", y_is("I64", [3, 2], bytes(48)),
      2, "the targets of d are [2] for each sample, but the loss wants []"),
+    ("one-hot y", y_is("I64", [3, 3], bytes(72)),
+     2, "the targets of d are [3] for each sample, but the loss wants []; give class numbers, not one-hot: y.argmax(1)"),
+    ("one-hot y of numbers", y_is("F32", [3, 3], bytes(36)),
+     2, "the targets of d are floating-point numbers, but the loss wants classes (integers); give class numbers, not "
+        "one-hot: y.argmax(1)"),
     ("class 3", y_is("I64", [3], struct.pack("<3q", 0, 3, 1)),
-     1, "d: sample 1: class 3 is out of range; the classes are 0 … 2"),
-    ("class -1", y_is("I8", [3], b"\0\0\xff"), 1, "d: sample 2: class -1 is out of range; the classes are 0 … 2"),
+     1, "d: sample 1: class 3 is out of range; the model has 3 outputs, for the classes 0 … 2"),
+    ("class -1", y_is("I8", [3], b"\0\0\xff"), 1, "d: sample 2: class -1 is out of range; the model has 3 outputs, for the classes 0 … 2"),
     ("class 2^62", y_is("I64", [3], struct.pack("<3q", 0, 1, 1 << 62)),
-     1, "d: sample 2: class 4611686018427387904 is out of range; the classes are 0 … 2"),
+     1, "d: sample 2: class 4611686018427387904 is out of range; the model has 3 outputs, for the classes 0 … 2"),
 ]
 
 NUMBERS = [
@@ -315,6 +321,7 @@ NUMBERS = [
      2, "the targets of d are [2] for each sample, but the loss wants [3]"),
 ]
 
+SKIP = '; to start this layer from new values: init: {file: …, skip: ["fc"]}'
 WEIGHTS = [
     ("missing", {"w": None}, 1, "w: cannot be opened: No such file or directory"),
     ("empty", {"w": b""}, 1, "w: offset 0: the file has 0 bytes, too few for a safetensors header"),
@@ -324,18 +331,21 @@ WEIGHTS = [
     ("a data set", {"w": GOOD["d"]}, 1, 'w: tensor "fc.weight" is missing'),
     ("cut", {"w": GOOD["w"][:-1]},
      1, 'w: offset 8: tensor "fc.bias": data_offsets [48, 60] exceed the 59 bytes of data in the file'),
-    ("no bias", weights(bias=None), 1, 'w: tensor "fc.bias" is missing'),
+    ("no bias", weights(bias=None), 1, 'w: tensor "fc.bias" is missing' + SKIP),
+    ("a prefix", {"w": tensors({"module.fc.weight": WEIGHT, "module.fc.bias": BIAS})},
+     1, 'w: tensor "fc.weight" is missing; the file has "module.fc.weight": remove the prefix "module."'),
     ("another shape", weights(weight=("F32", [4, 3], bytes(48))),
-     1, "w: tensor \"fc.weight\" has shape [4, 3], but the model's is [3, 4]"),
+     1, "w: tensor \"fc.weight\" has shape [4, 3], but the model's is [3, 4]" + SKIP),
     ("another rank", weights(weight=("F32", [3, 4, 1], bytes(48))),
-     1, "w: tensor \"fc.weight\" has shape [3, 4, 1], but the model's is [3, 4]"),
+     1, "w: tensor \"fc.weight\" has shape [3, 4, 1], but the model's is [3, 4]" + SKIP),
     ("eight dimensions", weights(weight=("F32", [3, 4, 1, 1, 1, 1, 1, 1], bytes(48))),
-     1, "w: tensor \"fc.weight\" has shape [3, 4, 1, 1] and more, but the model's is [3, 4]"),
+     1, "w: tensor \"fc.weight\" has shape [3, 4, 1, 1] and more, but the model's is [3, 4]" + SKIP),
     ("halves", weights(weight=("F16", [3, 4], bytes(24))),
-     1, 'w: tensor "fc.weight" is of type F16, but weights are F32'),
-    ("doubles", weights(bias=("F64", [3], bytes(24))), 1, 'w: tensor "fc.bias" is of type F64, but weights are F32'),
+     1, 'w: tensor "fc.weight" is of type F16, but weights are F32; convert it with .float()'),
+    ("doubles", weights(bias=("F64", [3], bytes(24))), 1, 'w: tensor "fc.bias" is of type F64, but weights are F32; '
+                                                       'convert it with .float()'),
     ("4 bits", weights(weight=("F4", [3, 4], bytes(6))),
-     1, 'w: tensor "fc.weight" is of type F4, but weights are F32'),
+     1, 'w: tensor "fc.weight" is of type F4, but weights are F32; convert it with .float()'),
     ("one too many", weights(scale=BIAS), 1, 'w: tensor "fc.scale" belongs to no layer of the model'),
     ("a long name too many", weights(**{"n" * 5000: BIAS}), 1,
      'w: tensor "fc.%s…" belongs to no layer of the model' % ("n" * 57)),

@@ -335,7 +335,7 @@ static void other_failures(void **state) {
     gp_source_config source = source_of(images, labels);
     spec.classes = 9;
     fixture_expect(gp_dataset_open(&source, &spec, &dataset, &err), GP_DATA, &err, labels,
-                   ": sample 0: class 9 is out of range; the classes are 0 … 8");
+                   ": sample 0: class 9 is out of range; the model has 9 outputs, for the classes 0 … 8");
     spec.classes = 10;
     spec.target = (gp_shape){1, {2}};
     assert_int_equal(gp_dataset_open(&source, &spec, &dataset, &err), GP_CONFIG);
@@ -532,7 +532,7 @@ static void take(void **state) {
     gp_dataset_close(&dataset);
     spec.classes = 4;
     fixture_expect(gp_dataset_open(&source, &spec, &dataset, &err), GP_DATA, &err, labels,
-                   ": sample 2: class 4 is out of range; the classes are 0 … 3");
+                   ": sample 2: class 4 is out of range; the model has 4 outputs, for the classes 0 … 3");
     const int64_t wrong[][2] = {{0, 4}, {3, 4}, {2, 2}, {2, 1}, {-1, 2}, {INT64_MIN, INT64_MAX}, {5, INT64_MAX}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char message[512];

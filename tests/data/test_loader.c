@@ -569,7 +569,7 @@ static void error_is_not_the_first_in_time(void **state) {
         const gp_batch *batch = NULL;
         assert_int_equal(gp_loader_create(dataset, &large, &options, &loader, &err), GP_OK);
         fixture_expect(gp_loader_take(loader, &batch, &err), GP_DATA, &err, data_path,
-                       ": sample 15: class 5 is out of range; the classes are 0 … 0");
+                       ": sample 15: class 5 is out of range; the model has 1 output, for the classes 0 … 0");
         gp_loader_destroy(&loader);
     }
     gp_dataset_close(&dataset);

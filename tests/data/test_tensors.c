@@ -307,7 +307,7 @@ static void reads_maps_of_classes(void **state) {
     gp_dataset_close(&dataset);
     y[5][1999] = 4;
     fixture_expect(write_and_open(path, items, maps, spec, &dataset, &err), GP_DATA, &err, path,
-                   ": sample 5: class 4 is out of range; the classes are 0 … 3");
+                   ": sample 5: class 4 is out of range; the model has 4 outputs, for the classes 0 … 3");
 }
 
 static void takes_a_range(void **state) {
@@ -347,10 +347,12 @@ static void refuses_dtypes_and_shapes(void **state) {
     } cases[] = {
         {{.name = "x", .dtype = GP_I64, .rank = 2, .dim = {5, 12}, .data = zeros},
          {.name = "y", .dtype = GP_I64, .rank = 1, .dim = {5}, .data = zeros},
-         ": tensor \"x\" is I64: these are tokens, and no layer of this version takes tokens"},
+         ": tensor \"x\" is I64: these are tokens, and no layer of this version takes tokens; for pictures, save "
+         "x.to(torch.uint8) or x.float()"},
         {{.name = "x", .dtype = GP_I32, .rank = 2, .dim = {5, 12}, .data = zeros},
          {.name = "y", .dtype = GP_I64, .rank = 1, .dim = {5}, .data = zeros},
-         ": tensor \"x\" is I32: these are tokens, and no layer of this version takes tokens"},
+         ": tensor \"x\" is I32: these are tokens, and no layer of this version takes tokens; for pictures, save "
+         "x.to(torch.uint8) or x.float()"},
         {{.name = "x", .dtype = GP_F32, .rank = 2, .dim = {4, 12}, .data = zeros},
          {.name = "y", .dtype = GP_I64, .rank = 1, .dim = {5}, .data = zeros},
          ": tensor \"x\" has 4 samples, tensor \"y\" 5"},
@@ -390,7 +392,9 @@ static void refuses_other_specs(void **state) {
     gp_sample_spec spec = usual_spec();
     spec.input = (gp_shape){3, {WIDTH, HEIGHT, CHANNELS}};
     snprintf(message, sizeof message,
-             "run.yaml:7:11: the samples of %s are [2, 2, 3], but the model's input is [3, 2, 2]", path);
+             "run.yaml:7:11: the samples of %s are [2, 2, 3], but the model's input is [3, 2, 2]; "
+             "channels come first: x.permute(0, 3, 1, 2).contiguous()",
+             path);
     fixture_expect(write_and_open(path, item_f32, item_i64, spec, &dataset, &err), GP_CONFIG, &err, message, "");
     spec.input = (gp_shape){1, {ELEMENTS}};
     snprintf(message, sizeof message, "run.yaml:7:11: the samples of %s are [2, 2, 3], but the model's input is [12]",
@@ -417,7 +421,8 @@ static void refuses_other_specs(void **state) {
     gp_safetensors_item numbers = item_i64;
     numbers.dtype = GP_F64;
     snprintf(message, sizeof message,
-             "run.yaml:7:11: the targets of %s are floating-point numbers, but the loss wants classes (integers)",
+             "run.yaml:7:11: the targets of %s are floating-point numbers, but the loss wants classes (integers); "
+             "y.long() makes them",
              path);
     fixture_expect(write_and_open(path, item_f32, numbers, usual_spec(), &dataset, &err), GP_CONFIG, &err, message, "");
     gp_source_config none = source_of(path);
@@ -439,7 +444,8 @@ static void refuses_classes(void **state) {
         char message[200];
         y[3] = values[i];
         item.data = y;
-        snprintf(message, sizeof message, ": sample 3: class %lld is out of range; the classes are 0 … 3",
+        snprintf(message, sizeof message,
+                 ": sample 3: class %lld is out of range; the model has 4 outputs, for the classes 0 … 3",
                  (long long)values[i]);
         fixture_expect(write_and_open(path, item_f32, item, usual_spec(), &dataset, &err), GP_DATA, &err, path,
                        message);
@@ -471,7 +477,7 @@ static void checks_what_it_reads(void **state) {
     fclose(file);
     free(whole);
     fixture_expect(fixture_sample(dataset, 4, input, &target, &counts, &err), GP_DATA, &err, path,
-                   ": sample 4: class 77 is out of range; the classes are 0 … 3");
+                   ": sample 4: class 77 is out of range; the model has 4 outputs, for the classes 0 … 3");
     gp_dataset_close(&dataset);
 }
 

@@ -249,7 +249,7 @@ static void another_type_is_refused(void **state) {
     (void)state;
     copy c = fresh();
     c.items[find(&c, "0.bias")].dtype = GP_F64;
-    expect_refused(&c, "tensor \"0.bias\" is of type F64, but weights are F32");
+    expect_refused(&c, "tensor \"0.bias\" is of type F64, but weights are F32; convert it with .float()");
 }
 
 static void a_surplus_tensor_is_refused(void **state) {
