@@ -1,8 +1,11 @@
 /* gpipe-train: options, signals, exit status. Everything that a test would want to call lives in the rooms below. */
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/replace.h"
 #include "base/memory.h"
@@ -134,6 +137,12 @@ static gp_status predict(const gp_options *options, gp_error *err) {
     char *weights = NULL;
     GP_RETURN_IF_FAILED(load_for_prediction(options, &config, err));
     gp_status status = find_weights(options, &weights, err);
+    if (status == GP_OK && !options->weights && access(weights, F_OK) != 0 && errno == ENOENT)
+        status =
+            gp_fail(err, GP_DATA,
+                    "%s: cannot be opened: %s; the run has no trained model yet: train first, or name a model with "
+                    "--weights",
+                    weights, strerror(ENOENT));
     if (status == GP_OK)
         status = gp_session_open_for(&config, &(gp_session_options){.weights = weights}, &session, err);
     else

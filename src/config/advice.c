@@ -75,6 +75,8 @@ static const struct advice {
      "write conv with groups equal to the number of input channels, and after it a conv with kernel: 1"},
     {"depthwise", LAYER,
      "write conv with groups equal to the number of input channels, and after it a conv with kernel: 1"},
+    {"dropout2d", LAYER, "write dropout: {channels: true}"},
+    {"spatialdropout2d", LAYER, "write dropout: {channels: true}"},
     {"softmax", LAYER, "cross_entropy includes the softmax: let the last layer give logits"},
     {"logsoftmax", LAYER, "cross_entropy includes the softmax: let the last layer give logits"},
     {"softmax2d", LAYER, "cross_entropy includes the softmax: let the last layer give logits"},

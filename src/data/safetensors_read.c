@@ -238,7 +238,8 @@ static gp_status read_offsets(const gp_safetensors *file, const json_t *offsets,
     }
     if (value[1] > data_bytes) {
         return FAIL_TENSOR(file, err, tensor,
-                           "data_offsets [%" PRIu64 ", %" PRIu64 "] exceed the %" PRIu64 " bytes of data in the file",
+                           "data_offsets [%" PRIu64 ", %" PRIu64 "] exceed the %" PRIu64
+                           " bytes of data in the file: the file is cut short",
                            value[0], value[1], data_bytes);
     }
     tensor->begin = value[0];

@@ -23,10 +23,12 @@ static gp_status read_window(conv *self, const gp_choice *choice, gp_error *err)
     GP_RETURN_IF_FAILED(gp_read_pair(kernel, "conv: kernel", 1, GP_LAYER_MAX_WINDOW, attributes->kernel, err));
     if (stride)
         GP_RETURN_IF_FAILED(gp_read_pair(stride, "conv: stride", 1, GP_LAYER_MAX_WINDOW, attributes->stride, err));
-    if (pad) GP_RETURN_IF_FAILED(gp_read_pair(pad, "conv: pad", 0, GP_LAYER_MAX_WINDOW, attributes->pad, err));
     if (dilation)
         GP_RETURN_IF_FAILED(
             gp_read_pair(dilation, "conv: dilation", 1, GP_LAYER_MAX_WINDOW, attributes->dilation, err));
+    if (pad)
+        GP_RETURN_IF_FAILED(
+            gp_layer_read_pad(pad, "conv: pad", attributes->kernel, attributes->dilation, attributes->pad, err));
     return GP_OK;
 }
 

@@ -38,6 +38,15 @@ static gp_status read_pair(const gp_choice *choice, const gp_yaml *option, const
     return gp_read_pair(option, what, low, GP_LAYER_MAX_WINDOW, out, err);
 }
 
+static gp_status read_pad(gp_pool_attributes *attributes, const gp_choice *choice, gp_error *err) {
+    static const int64_t dilation[2] = {1, 1};
+    const gp_yaml *pad = gp_layer_option(choice, "pad", false);
+    char what[64];
+    if (!pad) return GP_OK;
+    snprintf(what, sizeof what, "%s: pad", choice->kind);
+    return gp_layer_read_pad(pad, what, attributes->kernel, dilation, attributes->pad, err);
+}
+
 static gp_status read_boolean(const gp_choice *choice, const char *name, bool *out, gp_error *err) {
     const gp_yaml *option = gp_layer_option(choice, name, false);
     char what[64];
@@ -54,7 +63,7 @@ static gp_status window_read(window_pool *self, const gp_choice *choice, const c
     for (int axis = 0; axis < 2; axis++) attributes->stride[axis] = attributes->kernel[axis];
     GP_RETURN_IF_FAILED(
         read_pair(choice, gp_layer_option(choice, "stride", false), "stride", 1, attributes->stride, err));
-    GP_RETURN_IF_FAILED(read_pair(choice, gp_layer_option(choice, "pad", false), "pad", 0, attributes->pad, err));
+    GP_RETURN_IF_FAILED(read_pad(attributes, choice, err));
     GP_RETURN_IF_FAILED(read_boolean(choice, "ceil", &self->ceil, err));
     return check_window(self, choice, err);
 }

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -55,6 +56,22 @@ gp_status gp_layer_read_eps(const gp_choice *choice, bool main, double *eps, gp_
                       "%s: %.40s is not a size: the layer takes its size from its input, and a single number is eps; "
                       "write %s, or %s: {eps: 1e-5}",
                       choice->kind, option->text, choice->kind, choice->kind);
+}
+
+gp_status gp_layer_read_pad(const gp_yaml *pad, const char *what, const int64_t kernel[2], const int64_t dilation[2],
+                            int64_t out[2], gp_error *err) {
+    bool text = pad->kind == GP_YAML_SCALAR;
+    bool same = text && strcmp(pad->text, "same") == 0, valid = text && strcmp(pad->text, "valid") == 0;
+    int64_t both[2] = {0, 0};
+    if (!same && !valid) return gp_read_pair(pad, what, 0, GP_LAYER_MAX_WINDOW, out, err);
+    for (int axis = 0; axis < 2 && same; axis++) both[axis] = (kernel[axis] - 1) * dilation[axis] / 2;
+    if (both[0] == both[1])
+        return gp_fail_at(err, GP_CONFIG, pad->place,
+                          "%s: \"%s\" is not an integer; for this kernel, write pad: %" PRId64, what, pad->text,
+                          both[0]);
+    return gp_fail_at(err, GP_CONFIG, pad->place,
+                      "%s: \"%s\" is not an integer; for this kernel, write pad: [%" PRId64 ", %" PRId64 "]", what,
+                      pad->text, both[0], both[1]);
 }
 
 gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_error *err) {

@@ -51,6 +51,9 @@ GP_MUST_USE gp_status gp_layer_required(const gp_choice *choice, const gp_yaml *
 /* eps of a normalising layer, 1e-5 if it is not given. `main`: a single value is eps; one of 1 or more is refused,
  * since it is meant as the number of channels. */
 GP_MUST_USE gp_status gp_layer_read_eps(const gp_choice *choice, bool main, double *eps, gp_error *err);
+/* The option `pad` of a window; "same" and "valid" are refused with the number to write. */
+GP_MUST_USE gp_status gp_layer_read_pad(const gp_yaml *pad, const char *what, const int64_t kernel[2],
+                                        const int64_t dilation[2], int64_t out[2], gp_error *err);
 /* A boolean option whose other value comes later: it may be given as false. */
 GP_MUST_USE gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_error *err);
 

@@ -1,4 +1,5 @@
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,21 @@ static standpoint of_group(const gp_entries *entries, int group) {
     return (standpoint){its->parent, its->item, its->first};
 }
 
+enum { BELOW = 160 };
+
+/* Up to three of the names that go on after `name` and a dot, and how many these are. */
+static int list_below(const char *const *known, const char *name, char out[BELOW]) {
+    size_t length = strlen(name), used = 0;
+    int found = 0;
+    out[0] = '\0';
+    for (; *known && found < 3; known++) {
+        if (strncmp(*known, name, length) != 0 || (*known)[length] != '.') continue;
+        used += (size_t)snprintf(out + used, BELOW - used, "%s%.40s", found ? ", " : "", *known);
+        found++;
+    }
+    return found;
+}
+
 /* The names of the own group stand without its prefix, as one would write them. */
 static gp_status unknown_name(const gp_entries *entries, standpoint here, const gp_yaml *node, gp_error *err) {
     const gp_group *group = &entries->groups[here.group];
@@ -31,8 +47,12 @@ static gp_status unknown_name(const gp_entries *entries, standpoint here, const 
     for (int i = 1; i < entries->group_count; i++)
         if (entries->groups[i].end <= here.before) known[count++] = entries->groups[i].name;
     known[count] = "input";
+    gp_suggestion suggestion = gp_suggest(node->text, known);
+    char below[BELOW];
+    if (list_below(known, node->text, below) > 1)
+        snprintf(suggestion.text, sizeof suggestion.text, "; names that begin so: %s", below);
     gp_status status = gp_fail_at(err, GP_CONFIG, node->place, "from: there is no layer \"%s\" before this one%s",
-                                  node->text, gp_suggest(node->text, known).text);
+                                  node->text, suggestion.text);
     free(known);
     return status;
 }

@@ -1237,7 +1237,7 @@ class Predictions(Group):
             self.assertEqual((process.returncode, process.out), (1, ""))
             self.assertFalse(os.path.exists(self.path("y.safetensors")))
         self.expect(["--predict", "y", "c.yaml"], 1, "gpipe-train: runs/c/model.safetensors: cannot be opened: No such "
-                    "file or directory\n", out="")
+                    "file or directory; the run has no trained model yet: train first, or name a model with --weights\n", out="")
 
     def test_what_cannot_be_predicted_or_written(self):
         skip_under_tsan(self, PROGRAM, OWN_FILES)

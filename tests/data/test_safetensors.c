@@ -155,9 +155,10 @@ static const struct {
     {W("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}"), 4,
      ": offset 8: tensor \"w\": data_offsets [4, 0] end before they begin"},
     {W("{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}"), 7,
-     ": offset 8: tensor \"w\": data_offsets [0, 8] exceed the 7 bytes of data in the file"},
+     ": offset 8: tensor \"w\": data_offsets [0, 8] exceed the 7 bytes of data in the file: the file is cut short"},
     {W("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,9223372036854775807]}"), 4,
-     ": offset 8: tensor \"w\": data_offsets [0, 9223372036854775807] exceed the 4 bytes of data in the file"},
+     ": offset 8: tensor \"w\": data_offsets [0, 9223372036854775807] exceed the 4 bytes of data in the file: the file "
+     "is cut short"},
     {W("{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,18446744073709551616]}"), 4,
      ": offset 78: the header is not valid JSON: too big integer near '18446744073709551616'"},
     {W("{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,8]}"), 8,
