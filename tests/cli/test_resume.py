@@ -450,7 +450,7 @@ class Resume(Runs):
         shutil.rmtree(os.path.join(self.run_folder, "snapshots"))
         self.run_program("--resume", status=2, err="gpipe-train: %s has a model but no snapshots (train.save_every writes "
                          "them); to train on from the model, without the optimizer's state: -o ANOTHER --set train.init=%s\n"
-                         % (name, os.path.realpath(os.path.join(self.run_folder, "model.safetensors"))))
+                         % (name, os.path.join(name, "model.safetensors")))
         shutil.rmtree(self.run_folder)
         self.run_program("--resume", status=2, err="gpipe-train: there is no run in %s: leave out --resume\n" % name)
         self.run_program(*CONSTANT, "--set", "train.epochs=2")
