@@ -65,12 +65,14 @@ gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err
     return gp_format_text(out, err, "%sfrom the profile %s%s%s", profile->scaled ? "scaled " : "", path, size, company);
 }
 
-gp_status gp_profile_taking(const gp_profile *profile, int64_t now, char **out, gp_error *err) {
+gp_status gp_profile_taking(const gp_profile *profile, int64_t now, const char *remedy, char **out, gp_error *err) {
     char age[GP_WHEN_TEXT], slowdown[GP_SLOWDOWN_TEXT];
     if (gp_profile_is_counted(profile)) return gp_copy_text(out, "", err);
-    const char *loaded = gp_profile_under_load(profile) ? ": under load; gpipe-balance measures it again" : "";
+    bool loaded = gp_profile_under_load(profile);
+    const char *under = loaded ? ": under load" : "", *then = loaded ? remedy : "";
     gp_profile_slowdown_text(slowdown, profile);
     if (profile->taken > 0)
-        return gp_format_text(out, err, "taken %s, %s%s", gp_when_age(age, profile->taken, now), slowdown, loaded);
-    return gp_format_text(out, err, "%s%s", slowdown, loaded);
+        return gp_format_text(out, err, "taken %s, %s%s%s", gp_when_age(age, profile->taken, now), slowdown, under,
+                              then);
+    return gp_format_text(out, err, "%s%s%s", slowdown, under, then);
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "balance/profile.h"
+#include "balance/profile_words.h"
 #include "balance/what_if.h"
 #include "base/printable.h"
 #include "base/replace.h"
@@ -13,6 +14,14 @@
 #include "train/inputs.h"
 #include "train/search.h"
 
+/* Says it for people; JSON has "under_load". */
+static void tell_written(const gp_balance_options *options, const char *what, bool under_load, double slowdown) {
+    if (options->json) return;
+    gp_print(stdout, "%s: the %s was written", options->config, what);
+    if (under_load) printf("; warning: its times were taken under load (slowdown %.2f)", slowdown);
+    printf("\n");
+}
+
 static gp_status balance(gp_session *session, const gp_balance_options *options, gp_error *err) {
     const gp_command command = {options->config, options->overrides, options->override_count,
                                 options->profile ? options->profile : options->out, options->processors};
@@ -20,7 +29,7 @@ static gp_status balance(gp_session *session, const gp_balance_options *options,
                                       : gp_balance_report(session, &command, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_balance_write(session, options->config, err));
-    if (!options->json) gp_print(stdout, "%s: the balance was written\n", options->config);
+    tell_written(options, "balance", gp_profile_under_load(session->profile), gp_profile_slowdown(session->profile));
     return GP_OK;
 }
 
@@ -29,7 +38,7 @@ static gp_status report_search(const gp_search *found, const gp_balance_options 
                                       : gp_search_report(found, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_search_write(found, options->config, err));
-    if (!options->json) gp_print(stdout, "%s: the fastest plan was written\n", options->config);
+    tell_written(options, "fastest plan", found->under_load, found->slowdown);
     return GP_OK;
 }
 

@@ -177,7 +177,9 @@ static gp_status write_taking(const report *r, gp_error *err) {
     char *taking = NULL;
     bool known = profile->taken > 0 && session->measured.rounds == 0;
     if (!known && !gp_profile_under_load(profile)) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_profile_taking(profile, (int64_t)time(NULL), &taking, err));
+    /* A profile in a file that the user names is not measured again. */
+    const char *remedy = r->command->profile ? "" : "; measure again when the machine is quiet: gpipe-balance --again";
+    GP_RETURN_IF_FAILED(gp_profile_taking(profile, (int64_t)time(NULL), remedy, &taking, err));
     fprintf(r->out, "             %s\n", taking);
     free(taking);
     return GP_OK;

@@ -162,7 +162,8 @@ static void write_expected(const gp_report *report) {
 static gp_status write_source(const gp_report *report, gp_error *err) {
     char *source = NULL, *taking = NULL;
     gp_status status = gp_profile_source(report->profile, &source, err);
-    if (status == GP_OK) status = gp_profile_taking(report->profile, (int64_t)time(NULL), &taking, err);
+    if (status == GP_OK)
+        status = gp_profile_taking(report->profile, (int64_t)time(NULL), GP_PROFILE_MEASURED_AGAIN, &taking, err);
     if (status == GP_OK) gp_print(report->out, "%s\n", source);
     if (status == GP_OK && *taking) gp_print(report->out, "             %s\n", taking);
     free(source);

@@ -48,7 +48,7 @@ static void print_source(const gp_session *session) {
     gp_error ignored = {0};
     if (gp_profile_is_counted(session->profile)) return;
     if (gp_profile_source(session->profile, &source, &ignored) == GP_OK &&
-        gp_profile_taking(session->profile, (int64_t)time(NULL), &taking, &ignored) == GP_OK)
+        gp_profile_taking(session->profile, (int64_t)time(NULL), GP_PROFILE_MEASURED_AGAIN, &taking, &ignored) == GP_OK)
         gp_print(stdout, "predicted times: %s; %s\n", source, taking);
     free(source);
     free(taking);

@@ -576,8 +576,10 @@ class Balance(unittest.TestCase):
         profile["devices"][0]["slowdown"] = 1.4
         self.write("p.json", profile)
         out = self.expect(["--profile", "p.json", "c.yaml"])
-        self.assertRegex(out, r"\Aprofile      p.json\n             taken [\d]+ days ago, slowdown 1.40: under load; "
-                         r"gpipe-balance measures it again\n")
+        self.assertRegex(out, r"\Aprofile      p.json\n             taken [\d]+ days ago, slowdown 1.40: under load\n")
+        self.assertTrue(self.expect(["--profile", "p.json", "--write", "c.yaml"]).endswith(
+            "\nc.yaml: the balance was written; warning: its times were taken under load (slowdown 1.40)\n"))
+        self.write("c.yaml", CONFIG)
         found = json.loads(self.expect(["--profile", "p.json", "--json", "c.yaml"]))
         self.assertEqual((found["taken_at"], found["load"], found["under_load"]), ("2001-02-03T04:05:06Z", 1.5, True))
 

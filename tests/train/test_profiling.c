@@ -13,6 +13,7 @@
 #include "balance/profile_words.h"
 #include "balance/rates_file.h"
 #include "device/cpu/cpu.h"
+#include "train/balance_report.h"
 #include "train/fixture.h"
 
 static const gp_device_spec cpu = {.kind = &gp_cpu_kind, .threads = 1};
@@ -189,11 +190,30 @@ static void spoil(const gp_session *session, double slowdown, double load) {
     gp_profile_destroy(&profile);
 }
 
+/* The report of gpipe-balance, for a profile that was found, and for one that --profile names. */
+static void expect_remedy(const gp_session *session) {
+    gp_error err = {0};
+    for (int named = 0; named < 2; named++) {
+        const gp_command command = {.config = "c.yaml", .profile = named ? "p.json" : NULL};
+        const char *wanted = named ? "slowdown 900.00: under load\n"
+                                   : "slowdown 900.00: under load; measure again when the machine is quiet: "
+                                     "gpipe-balance --again\n";
+        char *text = NULL;
+        size_t bytes = 0;
+        FILE *out = open_memstream(&text, &bytes);
+        assert_int_equal(gp_balance_report(session, &command, out, &err), GP_OK);
+        fclose(out);
+        if (!strstr(text, wanted)) fail_msg("%s is not in\n%s", wanted, text);
+        free(text);
+    }
+}
+
 static void expect_balanced(double load, bool measured, const char *wanted) {
     char *told = NULL;
     gp_session *session = balance(load, &told);
     assert_true((session->measured.rounds > 0) == measured);
     assert_string_equal(told, wanted);
+    if (load > 0) expect_remedy(session);
     gp_session_close(&session);
     free(told);
 }
