@@ -3,7 +3,8 @@
 
   - docs/files.md has a section "## src/<folder>" for every folder of sources, and in its table names every file
     there by its stem, and no other;
-  - every relative link of README.md and docs/*.md leads to a file, and its #anchor to a heading there.
+  - every relative link of README.md and docs/*.md leads to a file, and its #anchor to a heading there;
+  - README.md and docs/*.md have no "@@", which marks a number that is still to be filled in.
 
 Usage: check-docs.py [--root FOLDER] | --self-test. Prints what is missing, and exits with 1.
 """
@@ -76,9 +77,19 @@ def check_link(document, path, anchor):
     return None
 
 
+def pages(root):
+    return [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+
+
+def check_marks(root):
+    return [f"{document}:{number}: has @@: fill in the value"
+            for document in pages(root)
+            for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1) if "@@" in line]
+
+
 def check_links(root):
     messages = []
-    for document in [root / "README.md", *sorted((root / "docs").glob("*.md"))]:
+    for document in pages(root):
         for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1):
             for path, anchor in LINK.findall(line):
                 why = None if "://" in path else check_link(document, path, anchor)
@@ -99,6 +110,8 @@ def self_test():
         (map_of.format("`a` `b`"), "[x](docs/files.md#srcbase) [y](#top)\n# Top\n", None),
         (map_of.format("`a` `b`"), "[x](docs/files.md#src/base)\n", "the link docs/files.md#src/base has no heading"),
         (map_of.format("`a` `b`"), "[x](#top)\n```\n# Top\n```\n", "README.md:1: the link #top has no heading"),
+        (map_of.format("`a` `b`"), "# Top\nsee @@SPEED@@\n", "README.md:2: has @@: fill in the value"),
+        (map_of.format("`a` `b`"), "see user@example.org\n", None),
     ]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
@@ -108,22 +121,22 @@ def self_test():
         for text, readme, words in cases:
             (root / "docs/files.md").write_text(text)
             (root / "README.md").write_text(readme)
-            messages = check_files(root) + check_links(root)
+            messages = check_files(root) + check_links(root) + check_marks(root)
             assert len(messages) == (words is not None), messages
             assert words is None or words in messages[0], messages
     print(f"check-docs: right for {len(cases)} sample trees")
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Checks that documents name every file and have no dead links.")
+    parser = argparse.ArgumentParser(description="Checks that documents name every file have no dead links and no @@.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--self-test", action="store_true", help="tests this script on sample trees")
     options = parser.parse_args()
     if options.self_test:
         self_test()
         return 0
-    messages = check_files(options.root) + check_links(options.root)
-    print("\n".join(messages) or "check-docs: every file has a line, every link has a file and a heading")
+    messages = check_files(options.root) + check_links(options.root) + check_marks(options.root)
+    print("\n".join(messages) or "check-docs: every file has a line, every link has a file and a heading, no @@ is left")
     return 1 if messages else 0
 
 

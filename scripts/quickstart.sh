@@ -21,7 +21,7 @@ echo "== 1/4 set-up"
 scripts/setup.sh
 echo "== 2/4 build (build/)"
 quietly cmake --preset release
-quietly cmake --build --preset release --target gpipe-train
+quietly cmake --build --preset release --target gpipe-train gpipe-balance
 echo "== 3/4 data (data/digits/)"
 scripts/fetch-digits.sh data/digits
 echo "== 4/4 training: build/gpipe-train -o runs/digits --force configs/digits.yaml"
