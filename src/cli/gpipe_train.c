@@ -38,6 +38,13 @@ static void prepare_signals(void) {
     gp_process_on_interrupt(on_signal);
 }
 
+/* A script's shell lets its background jobs ignore SIGINT: kill -INT would do nothing, and not say why. */
+static void tell_ignored_interrupt(void) {
+    struct sigaction now;
+    if (isatty(STDOUT_FILENO) || sigaction(SIGINT, NULL, &now) != 0 || now.sa_handler != SIG_IGN) return;
+    printf("the parent process ignores SIGINT (Ctrl-C): stop the run with SIGTERM (kill %ld)\n", (long)getpid());
+}
+
 static gp_status train_in(const char *folder, gp_session *session, const gp_options *options, const gp_resume *resume,
                           gp_error *err) {
     if (options->verbosity == GP_VERBOSE) {
@@ -46,6 +53,7 @@ static gp_status train_in(const char *folder, gp_session *session, const gp_opti
         printf("\nhost memory that the program and its libraries hold before the run: %s\n\n",
                gp_bytes_text(program, session->host.program));
     }
+    if (options->verbosity != GP_QUIET) tell_ignored_interrupt();
     const gp_train_options train_options = {
         .folder = folder, .verbosity = options->verbosity, .stop = &stop, .trace = options->trace, .resume = resume};
     return gp_train(session, &train_options, err);

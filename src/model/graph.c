@@ -235,12 +235,21 @@ int gp_graph_find_param(const gp_graph *graph, const char *name) {
     return gp_names_find(&graph->param_names, name);
 }
 
-int64_t gp_graph_param_elements(const gp_graph *graph) {
+static int64_t count_elements(const gp_graph *graph, bool frozen_only) {
     int64_t total = 0;
     for (int i = 0; i < graph->param_count; i++) {
+        const gp_param *param = &graph->params[i];
         int64_t elements = 0;
-        if (!graph->params[i].spec.buffer && gp_shape_elements(graph->params[i].spec.shape, &elements))
-            total += elements;
+        if (param->spec.buffer || (frozen_only && param->trained)) continue;
+        if (gp_shape_elements(param->spec.shape, &elements)) total += elements;
     }
     return total;
+}
+
+int64_t gp_graph_param_elements(const gp_graph *graph) {
+    return count_elements(graph, false);
+}
+
+int64_t gp_graph_frozen_elements(const gp_graph *graph) {
+    return count_elements(graph, true);
 }

@@ -81,6 +81,8 @@ void gp_graph_allow_tf32(gp_graph *graph);
 int gp_graph_find_param(const gp_graph *graph, const char *name);
 /* Elements of all parameters, frozen ones included (buffers not counted). */
 int64_t gp_graph_param_elements(const gp_graph *graph);
+/* Of these, the elements of frozen layers. */
+int64_t gp_graph_frozen_elements(const gp_graph *graph);
 /* Initial value of a parameter into `out` (elements of `real`, PyTorch's order), from counters: key = seed, counter =
  * (parameter's name, element). */
 void gp_param_initialise(const gp_param *param, uint64_t seed, gp_dtype real, void *out);

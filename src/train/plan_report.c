@@ -1,5 +1,6 @@
 #include "train/plan_report.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -64,10 +65,12 @@ static void write_header(const gp_report *report) {
     const gp_plan *plan = report->plan;
     char layers[GP_REPORT_NUMBER], parameters[GP_REPORT_NUMBER], stages[GP_REPORT_NUMBER];
     char checkpoint[GP_PLAN_CHECKPOINT_TEXT];
-    fprintf(report->out, "model        %s and %s, %s in %s\n",
-            gp_report_count(layers, plan->graph->layer_count, "layer"),
+    int64_t frozen = gp_graph_frozen_elements(plan->graph);
+    fprintf(report->out, "model        %s and %s, %s", gp_report_count(layers, plan->graph->layer_count, "layer"),
             plan->graph->nodes[plan->graph->node_count - 1].layer->type->name,
-            gp_report_count(parameters, gp_graph_param_elements(plan->graph), "parameter"), gp_dtype_name(plan->real));
+            gp_report_count(parameters, gp_graph_param_elements(plan->graph), "parameter"));
+    if (frozen > 0) fprintf(report->out, ", %s of them frozen,", gp_report_number(parameters, frozen));
+    fprintf(report->out, " in %s\n", gp_dtype_name(plan->real));
     int kept = 0;
     for (int s = 0; s < plan->stages->count; s++) kept += plan->stage[s].kept;
     fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s",
@@ -171,6 +174,16 @@ static gp_status write_source(const gp_report *report, gp_error *err) {
     return status;
 }
 
+void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {
+    int64_t samples = plan->minis[gp_plan_report_mini(plan)].samples;
+    if (plan->micro_batches <= samples) return;
+    fprintf(out,
+            "%s pipeline.micro_batches: %d is more than the %" PRId64 " sample%s of a mini-batch, which has %" PRId64
+            " micro-batch%s of 1 sample\n",
+            report ? "warning     " : "warning:", plan->micro_batches, samples, samples == 1 ? "" : "s", samples,
+            samples == 1 ? "" : "es");
+}
+
 static gp_status write_report(gp_report *report, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_expect(report->plan, report->mini, report->profile, &report->expected, err));
     find_extremes(report);
@@ -184,6 +197,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     write_expected(report);
     GP_RETURN_IF_FAILED(write_source(report, err));
     gp_processors_warn(report->plan, true, report->out);
+    gp_micro_batches_warn(report->plan, true, report->out);
     if (fflush(report->out) != 0 || ferror(report->out))
         return gp_fail(err, GP_IO, "the report of the plan could not be written");
     return GP_OK;

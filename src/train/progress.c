@@ -66,8 +66,10 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     char bytes[32], checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     for (int w = 0; w < session->plan->workers; w++)
         if (session->plan->arena[w] > arena) arena = session->plan->arena[w];
-    printf("%d layers, %" PRId64 " parameters; %d stage%s [", session->graph->layer_count,
-           gp_graph_param_elements(session->graph), pipeline->stages, pipeline->stages == 1 ? "" : "s");
+    int64_t frozen = gp_graph_frozen_elements(session->graph);
+    printf("%d layers, %" PRId64 " parameters", session->graph->layer_count, gp_graph_param_elements(session->graph));
+    if (frozen > 0) printf(", %" PRId64 " of them frozen", frozen);
+    printf("; %d stage%s [", pipeline->stages, pipeline->stages == 1 ? "" : "s");
     for (int s = 0; s < pipeline->stages && s < 16; s++) printf("%s%" PRId64, s ? ", " : "", session->layers[s]);
     printf("%s], schedule %s, %d micro-batch%s, checkpoint %s; at most %s per %s\n", pipeline->stages > 16 ? ", …" : "",
            gp_schedule_kind_name(pipeline->schedule.kind), micro_batches, micro_batches == 1 ? "" : "es",
@@ -75,7 +77,10 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
            pipeline->stages == pipeline->device_count ? "stage" : "worker");
     print_source(session);
     gp_precision_advise(session, false, stdout);
-    if (verbosity != GP_VERBOSE) gp_processors_warn(session->plan, false, stdout); /* else the plan says it */
+    if (verbosity != GP_VERBOSE) { /* else the plan says it */
+        gp_processors_warn(session->plan, false, stdout);
+        gp_micro_batches_warn(session->plan, false, stdout);
+    }
     gp_print(stdout, "run folder: %s\n", folder);
     fflush(stdout);
 }

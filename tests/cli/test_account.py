@@ -12,6 +12,8 @@ import sys
 import tempfile
 import unittest
 
+import surroundings  # noqa: F401
+
 PROGRAM = None
 
 CONFIG = """

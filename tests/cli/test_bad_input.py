@@ -17,6 +17,7 @@ import tempfile
 import unittest
 
 import bad_files
+import surroundings  # noqa: F401
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 CORPUS = os.path.join(HERE, "../config/corpus")

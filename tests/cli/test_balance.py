@@ -14,6 +14,8 @@ import sys
 import tempfile
 import unittest
 
+import surroundings  # noqa: F401
+
 PATIENCE = 300
 BALANCE = TRAIN = None
 

@@ -27,6 +27,8 @@ import termios
 import time
 import unittest
 
+import surroundings  # noqa: F401
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 300  # seconds until something that must end counts as hanging
 PROGRAM = None
@@ -213,6 +215,16 @@ class Group(unittest.TestCase):
 
 class Usage(Group):
     """The command line."""
+
+    def test_the_cache_is_not_the_users(self):
+        """Of tests that are run by hand: each file of tests sets its own."""
+        given = {name: value for name, value in os.environ.items() if name != "XDG_CACHE_HOME"}
+        for name in sorted(os.listdir(HERE)):
+            if not re.fullmatch(r"test_(?!install)\w+\.py", name):
+                continue
+            process = subprocess.run([sys.executable, "-c", f"import {name[:-3]}, os; print(os.environ.get('XDG_CACHE_HOME'))"],
+                                     cwd=HERE, env=given, capture_output=True, text=True, timeout=PATIENCE)
+            self.assertIn("gp-test-cache-", process.stdout, name)
 
     def test_wrong_command_lines(self):
         see = ": see gpipe-train --help\n"
@@ -683,14 +695,16 @@ train: {epochs: 1000}
         folder = self.path("run")
         process = self.start("-o", folder, "c.yaml", *self.ENDLESS,
                              prepare=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))
+        note = "the parent process ignores SIGINT (Ctrl-C): stop the run with SIGTERM (kill %d)\n" % process.pid
         self.await_steps(process, folder, 1)
         self.assertFalse(self.caught(process, signal.SIGINT))
         process.send_signal(signal.SIGINT)
         steps = len(read_lines(folder))
         self.await_steps(process, folder, steps + 20)
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=PATIENCE)
+        out = process.communicate(timeout=PATIENCE)[0]
         self.assertEqual(process.returncode, 130)
+        self.assertIn(note, out)
 
     def test_ctrl_c_on_a_terminal(self):
         """The line that is rewritten, and the key itself."""
@@ -943,6 +957,27 @@ class Failures(Group):
 
 class Plan(Group):
     """--plan trains nothing and leaves nothing."""
+
+    def test_frozen_parameters_are_counted(self):
+        """2·3·3·8 + 8 of the first convolution; in the plan and at the start of a run."""
+        frozen = ["--set", "model.layers.0.conv.freeze=true"]
+        for options, words in ((["--plan"], "1,139 parameters in F32\n"),
+                               (["--plan", *frozen], "1,139 parameters, 152 of them frozen, in F32\n"),
+                               (frozen, "8 layers, 1139 parameters, 152 of them frozen; 2 stages [")):
+            process = subprocess.run([PROGRAM, *options, "-o", self.path("frozen"), "c.yaml"], cwd=self.folder,
+                                     capture_output=True, text=True, timeout=PATIENCE)
+            self.assertEqual((process.returncode, process.stderr), (0, ""))
+            self.assertIn(words, process.stdout)
+
+    def test_more_micro_batches_than_samples(self):
+        words = "pipeline.micro_batches: 32 is more than the 16 samples of a mini-batch, which has 16 micro-batches of 1 sample\n"
+        for options, before in ((["--plan"], "\nwarning      "), (["-v"], "\nwarning      "), ([], "\nwarning: ")):
+            for number in (32, 16):
+                process = subprocess.run([PROGRAM, *options, "--force", "-o", self.path("many"), "--set",
+                                          f"pipeline.micro_batches={number}", "--set", "model.layers.1=relu", "c.yaml"],
+                                         cwd=self.folder, capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual((process.returncode, process.stderr), (0, ""))
+                self.assertEqual(process.stdout.count(before + words), number == 32, process.stdout)
 
     def test_it_leaves_no_folder(self):
         process = self.expect(["--plan", "c.yaml"], 0)

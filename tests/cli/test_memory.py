@@ -16,6 +16,8 @@ import sys
 import tempfile
 import unittest
 
+import surroundings  # noqa: F401
+
 PROGRAM = None
 UNBOUNDED = False
 MIB = 1 << 20

@@ -10,6 +10,8 @@ import sys
 import tempfile
 import unittest
 
+import surroundings  # noqa: F401
+
 PROGRAM = None
 
 # Zero Bubble Pipeline Parallelism (2401.10241): times of table 9, bubble rates of table 5.

@@ -11,6 +11,8 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
+import surroundings  # noqa: F401
+
 PROGRAM = None
 SVG = "{http://www.w3.org/2000/svg}"
 LEFT, RIGHT, WIDTH = 116, 1184, 1200
