@@ -128,7 +128,7 @@ def self_test():
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Checks that documents name every file have no dead links and no @@.")
+    parser = argparse.ArgumentParser(description="Checks that documents name every file, have no dead links and no @@.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--self-test", action="store_true", help="tests this script on sample trees")
     options = parser.parse_args()

@@ -32,9 +32,9 @@ static gp_status read_device_name(const gp_choice *choice, const char *what, gp_
     if (kind < 0 || (*index && !numbered)) {
         gp_suggestion suggestion = gp_suggest(base, named);
         return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown device %s%s", what, gp_show(choice->kind).text,
-                          cuda                 ? "; a GPU is cuda:0, cuda:1, …"
-                          : suggestion.text[0] ? suggestion.text
-                                               : "; this version has cpu");
+                          cuda || strstr(suggestion.text, "cuda") ? "; a GPU is cuda:0, cuda:1, …"
+                          : suggestion.text[0]                    ? suggestion.text
+                                                                  : "; this version has cpu");
     }
     device->kind = known[kind];
     device->index = (int)value;
@@ -94,6 +94,25 @@ static gp_status append_devices(gp_pipeline_config *pipeline, const gp_device_co
     return GP_OK;
 }
 
+/* "cuda" without a number, alone or with options. */
+static bool is_first_gpu(const gp_yaml *entry) {
+    return entry->kind == GP_YAML_SCALAR ? strcmp(entry->text, "cuda") == 0 : gp_yaml_get(entry, "cuda") != NULL;
+}
+
+/* It is cuda:0. Who writes it twice wants two GPUs. */
+static gp_status check_first_gpu(const gp_yaml *list, gp_error *err) {
+    bool has = false;
+    for (size_t i = 0; i < list->count; i++) {
+        if (!is_first_gpu(list->items[i])) continue;
+        if (has)
+            return gp_fail_at(err, GP_CONFIG, list->items[i]->place,
+                              "pipeline.devices.%zu: cuda is cuda:0, which the list has already; write cuda:0, cuda:1",
+                              i);
+        has = true;
+    }
+    return GP_OK;
+}
+
 static gp_status read_devices(gp_pipeline_config *pipeline, const gp_yaml *node, gp_place place, gp_error *err) {
     size_t capacity = 0;
     if (!node)
@@ -111,7 +130,7 @@ static gp_status read_devices(gp_pipeline_config *pipeline, const gp_yaml *node,
         GP_RETURN_IF_FAILED(read_device(node->items[i], what, &device, &count, err));
         GP_RETURN_IF_FAILED(append_devices(pipeline, &device, count, &capacity, err));
     }
-    return GP_OK;
+    return check_first_gpu(node, err);
 }
 
 /* ---- balance ----------------------------------------------------------------------------------------------------- */
