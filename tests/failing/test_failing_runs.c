@@ -67,7 +67,7 @@ static void forget_what_varies(char *text) {
     }
     for (int k = 0; k < 3; k++)
         for (char *at = text; (at = strstr(at, keys[k]));) {
-            char *end = at + strcspn(at, ",}");
+            char *end = at + 1 + strcspn(at + 1, ",}");
             memmove(at, end, strlen(end) + 1);
         }
     /* The last of its line, whose brace stays: a run that cannot add its account up warns and ends well without. */
