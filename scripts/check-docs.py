@@ -22,16 +22,16 @@ CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
 def named_files(document):
-    """{folder: stems} that the first cells of the sections' tables name."""
+    """{folder: stems} that the first cells of the sections' tables name; a stem as often as it is named."""
     sections, stems = {}, None
     for line in document.read_text(encoding="utf-8").splitlines():
         match = SECTION.match(line)
         if match:
-            stems = sections.setdefault(match.group(1), set())
+            stems = sections.setdefault(match.group(1), [])
         elif HEADING.match(line):
             stems = None
         elif stems is not None and line.startswith("|"):
-            stems.update(re.findall(r"`([^`]+)`", line.split("|")[1]))
+            stems.extend(re.findall(r"`([^`]+)`", line.split("|")[1]))
     return sections
 
 
@@ -49,9 +49,12 @@ def check_files(root):
     named, present = named_files(document), present_files(root)
     messages = []
     for folder in sorted(named.keys() | present.keys()):
-        for stem in sorted(present.get(folder, set()) - named.get(folder, set())):
+        stems = named.get(folder, [])
+        for stem in sorted({stem for stem in stems if stems.count(stem) > 1}):
+            messages.append(f"{document}: names {folder}/{stem} twice")
+        for stem in sorted(present.get(folder, set()) - set(stems)):
             messages.append(f"{document}: has no line for {folder}/{stem}")
-        for stem in sorted(named.get(folder, set()) - present.get(folder, set())):
+        for stem in sorted(set(stems) - present.get(folder, set())):
             messages.append(f"{document}: names {folder}/{stem}, which does not exist")
     return messages
 
@@ -106,6 +109,7 @@ def self_test():
         (map_of.format("`a` `b`"), link, None),
         (map_of.format("`a`"), link, "has no line for src/base/b"),
         (map_of.format("`a` `b` `c`"), link, "names src/base/c"),
+        (map_of.format("`a` `b` `a`"), link, "names src/base/a twice"),
         (map_of.format("`a` `b`"), "[x](docs/gone.md)\n", "README.md:1: the file of the link docs/gone.md"),
         (map_of.format("`a` `b`"), "[x](docs/files.md#srcbase) [y](#top)\n# Top\n", None),
         (map_of.format("`a` `b`"), "[x](docs/files.md#src/base)\n", "the link docs/files.md#src/base has no heading"),
