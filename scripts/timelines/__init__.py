@@ -1,0 +1,1 @@
+"""Timelines: readers, figures, attribution, comparison, pages."""
