@@ -107,8 +107,8 @@ static void a_device_that_this_build_lacks_is_refused(void **state) {
     (void)state;
     if (gp_cuda_built()) skip();
     fixture_refused(with("[cpu, cpu]", "[cpu, cuda:1]"), NULL, GP_UNSUPPORTED,
-                    "c.yaml:18:18: device cuda:1: this program was built without CUDA; build it where CMake finds the "
-                    "toolkit");
+                    "c.yaml:18:18: device cuda:1: this program was built without CUDA; build it on a machine "
+                    "where CMake finds the CUDA toolkit");
     assert_int_equal(gp_status_exit(GP_UNSUPPORTED), 1);
 }
 
