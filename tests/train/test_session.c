@@ -214,19 +214,52 @@ static bool fits_a_sample(const char *devices) {
     return fit;
 }
 
-/* Between what the leanest plan of this batch needs and what that of a smaller one needs, only the batch helps. */
+/* Whether mini-batches of so many samples (0: as configured) fit with any number of micro-batches, on two such devices.
+ */
+static bool fits_within(size_t limit, int batch) {
+    static const char *const modes[] = {"always", "never"};
+    char devices[96], samples[32] = "", pieces[48], mode[48];
+    snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu, count: 2}}]", limit);
+    if (batch > 0) snprintf(samples, sizeof samples, "data.batch=%d", batch);
+    bool fit = false;
+    for (int m = 0; m < 5 && !fit; m++) {
+        for (int c = 0; c < 2 && !fit; c++) {
+            gp_error err = {0};
+            gp_session *session = NULL;
+            snprintf(pieces, sizeof pieces, "pipeline.micro_batches=%d", 1 << m);
+            snprintf(mode, sizeof mode, "pipeline.checkpoint=%s", modes[c]);
+            const char *changes[] = {devices, pieces, mode, "pipeline.balance=size", batch > 0 ? samples : NULL, NULL};
+            fit = open_with(changes, &session, &err) == GP_OK;
+            gp_session_close(&session);
+        }
+    }
+    return fit;
+}
+
+/* The least memory of two such devices in which they fit, to about a hundredth. `enough` is enough. */
+static size_t least_memory(size_t enough, int batch) {
+    size_t little = 0;
+    assert_true(fits_within(enough, batch));
+    while (enough - little > enough / 100 + 1) {
+        size_t middle = little + (enough - little) / 2;
+        if (fits_within(middle, batch))
+            enough = middle;
+        else
+            little = middle;
+    }
+    return enough;
+}
+
+/* Between the memory that two samples need and the memory that the configured batch needs, only the batch helps. */
 static void a_smaller_batch_is_proposed_if_only_that_helps(void **state) {
     (void)state;
     char devices[96], remedy[4][96];
     gp_error err = {0};
     gp_session *session = fixture_session(
-        FIXTURE_CHANGES("pipeline.micro_batches=16", "pipeline.checkpoint=always", "pipeline.balance=size"));
-    size_t least = largest_arena(session), small;
+        FIXTURE_CHANGES("pipeline.micro_batches=1", "pipeline.checkpoint=never", "pipeline.balance=size"));
+    size_t enough = 2 * largest_arena(session);
     gp_session_close(&session);
-    session = fixture_session(FIXTURE_CHANGES("data.batch=2", "pipeline.micro_batches=2", "pipeline.checkpoint=always",
-                                              "pipeline.balance=size"));
-    small = largest_arena(session);
-    gp_session_close(&session);
+    size_t least = least_memory(enough, 0), small = least_memory(enough, 2);
     assert_true(small < least);
     snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu, count: 2}}]", small + (least - small) / 4);
     const char *changes[8] = {devices, "pipeline.micro_batches=1", "pipeline.balance=size"};
