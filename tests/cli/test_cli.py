@@ -381,9 +381,9 @@ class Config(Group):
         self.assertEqual(process.returncode, 1)
         self.assertRegex(
             process.err,
-            r"^gpipe-train: (gpu\.yaml:18:18: device cuda:77: this program was built without CUDA; build it where CMake finds the "
-            r"toolkit|worker 1: cuda:77: (the machine has no driver, or one that is too old for CUDA \d+\.\d+|there is no such "
-            r"device: the machine has \d+))\n$")
+            r"^gpipe-train: (gpu\.yaml:18:18: device cuda:77: this program was built without CUDA; build it on a machine where "
+            r"CMake finds the CUDA toolkit|worker 1: cuda:77: (the machine has no driver, or one that is too old for CUDA \d+\.\d+"
+            r"|there is no such device: the machine has \d+))\n$")
 
     def test_what_the_parts_do_not_fit(self):
         self.refuse("kernel: 3, pad: 1}\n    - add", "kernel: 7}\n    - add", 2,
@@ -872,7 +872,7 @@ class Failures(Group):
             4: "d.safetensors: offset 0: the file has 4 bytes, too few for a safetensors header",
             40: "d.safetensors: offset 0: header length 142 exceeds the 32 bytes that follow",
             len(whole) - 1: "d.safetensors: offset 8: tensor \"y\": data_offsets [8192, 8704] exceed the 8703 bytes of "
-            "data in the file",
+            "data in the file: the file is cut short",
         }.items():
             with self.subTest(size=size):
                 os.remove(self.path("d.safetensors"))
