@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json_text.h"
 #include "base/memory.h"
 #include "base/replace.h"
 #include "base/write_error.h"
@@ -59,22 +60,9 @@ void gp_chrome_origin(gp_chrome *chrome, uint64_t origin) {
     chrome->origin = origin;
 }
 
-static void write_text(FILE *file, const char *text) {
-    fputc('"', file);
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            fprintf(file, "\\%c", *at);
-        else if (*at < 0x20)
-            fprintf(file, "\\u%04x", *at);
-        else
-            fputc(*at, file);
-    }
-    fputc('"', file);
-}
-
 static void begin_event(gp_chrome *chrome, char phase, int track, const char *name) {
     fprintf(chrome->file, "%s\n{\"ph\":\"%c\",\"pid\":1,\"tid\":%d,\"name\":", chrome->began ? "," : "", phase, track);
-    write_text(chrome->file, name);
+    gp_json_text(chrome->file, name);
     chrome->began = true;
 }
 
@@ -86,14 +74,14 @@ static void write_time(gp_chrome *chrome, const char *key, uint64_t nanoseconds)
 void gp_chrome_name_process(gp_chrome *chrome, const char *name) {
     begin_event(chrome, 'M', 0, "process_name");
     fputs(",\"args\":{\"name\":", chrome->file);
-    write_text(chrome->file, name);
+    gp_json_text(chrome->file, name);
     fputs("}}", chrome->file);
 }
 
 void gp_chrome_name_track(gp_chrome *chrome, int track, const char *name) {
     begin_event(chrome, 'M', track, "thread_name");
     fputs(",\"args\":{\"name\":", chrome->file);
-    write_text(chrome->file, name);
+    gp_json_text(chrome->file, name);
     fputs("}}", chrome->file);
     begin_event(chrome, 'M', track, "thread_sort_index");
     fprintf(chrome->file, ",\"args\":{\"sort_index\":%d}}", track);
@@ -127,6 +115,6 @@ void gp_chrome_counter(gp_chrome *chrome, const char *name, const char *unit, ui
     begin_event(chrome, 'C', 0, name);
     write_time(chrome, "ts", time - chrome->origin);
     fputs(",\"args\":{", chrome->file);
-    write_text(chrome->file, unit);
+    gp_json_text(chrome->file, unit);
     fprintf(chrome->file, ":%" PRIu64 "}}", value);
 }
