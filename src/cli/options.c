@@ -67,6 +67,7 @@ const char *gp_options_help(void) {
            "  best.safetensors      the model of the best evaluation so far, if the configuration has data.eval\n"
            "  snapshots/            what --resume needs: at each train.save_every, and if the run is interrupted\n"
            "  config.yaml           the configuration as it ran\n"
+           "  plan.json             its plan, as --plan --json prints it\n"
            "\n"
            "The run folder may be a symbolic link; its files may not. No output may be a file that the configuration "
            "reads.\n"

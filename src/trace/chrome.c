@@ -19,6 +19,7 @@ struct gp_chrome {
     char *path;
     uint64_t origin;
     bool began; /* some event is written */
+    bool data;  /* the events have ended, and otherData has begun */
 };
 
 static const char head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
@@ -45,7 +46,7 @@ gp_status gp_chrome_close(gp_chrome **chrome, gp_error *err) {
     if (!it) return GP_OK;
     gp_status status = GP_OK;
     char text[GP_WRITE_ERROR_TEXT];
-    fputs("\n]}\n", it->file);
+    fputs(it->data ? "}}\n" : "\n]}\n", it->file);
     bool failed = ferror(it->file) != 0;
     if (fclose(it->file) != 0 || failed)
         status = gp_fail(err, GP_IO, "%s: cannot be written: %s", it->path,
@@ -117,4 +118,12 @@ void gp_chrome_counter(gp_chrome *chrome, const char *name, const char *unit, ui
     fputs(",\"args\":{", chrome->file);
     gp_json_text(chrome->file, unit);
     fprintf(chrome->file, ":%" PRIu64 "}}", value);
+}
+
+FILE *gp_chrome_data(gp_chrome *chrome, const char *key) {
+    fputs(chrome->data ? "," : "\n],\"otherData\":{", chrome->file);
+    chrome->data = true;
+    gp_json_text(chrome->file, key);
+    fputs(":", chrome->file);
+    return chrome->file;
 }

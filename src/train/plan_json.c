@@ -13,6 +13,7 @@
 #include "pipeline/memory.h"
 #include "pipeline/program_json.h"
 #include "train/plan_report.h"
+#include "train/session.h"
 
 gp_plan_json gp_plan_json_of(const gp_session *session) {
     return (gp_plan_json){.plan = session->plan, .profile = session->profile, .config = session->whole->path};

@@ -13,7 +13,8 @@
 #include "balance/profile.h"
 #include "base/status.h"
 #include "pipeline/plan.h"
-#include "train/session.h"
+
+typedef struct gp_session gp_session; /* train/session.h */
 
 typedef struct gp_plan_json {
     const gp_plan *plan;
