@@ -161,13 +161,16 @@ static void write_instr(writer *w, size_t pc) {
     const gp_play_worker *times = &w->its->play->worker[w->worker];
     int queue = has_queues(w, w->worker) ? (int)gp_instr_queue(w->played->stages, instr) : 0;
     char name[GP_INSTR_TEXT];
-    fprintf(w->out, "%s\n{\"name\":\"%s\",\"op\":\"%s\",\"stage\":%d", pc ? "," : "", gp_instr_text(name, instr),
-            gp_instr_op_name(instr->op), (int)instr->stage);
+    fprintf(w->out, "%s%s{\"name\":\"%s\",\"op\":\"%s\",\"stage\":%d", pc ? "," : "", w->its->lines ? "\n" : "",
+            gp_instr_text(name, instr), gp_instr_op_name(instr->op), (int)instr->stage);
     if (has_micro(instr)) fprintf(w->out, ",\"micro\":%d", (int)instr->micro);
     fprintf(w->out, ",\"clock\":%" PRIu32 ",\"queue\":%d", instr->clock, queue);
     write_copy(w, instr);
     fprintf(w->out, ",\"start_ms\":%.12g,\"end_ms\":%.12g", w->its->milliseconds * times->start[pc],
             w->its->milliseconds * times->end[pc]);
+    if (instr->op == GP_INSTR_SEND && w->its->play->arrived)
+        fprintf(w->out, ",\"arrives_ms\":%.12g",
+                w->its->milliseconds * w->its->play->arrived[copy_number(w, instr->edge, instr->micro)]);
     if (w->alive) fprintf(w->out, ",\"bytes_alive\":%zu", w->alive[pc]);
     write_waits(w, pc, instr);
     fputs("}", w->out);
@@ -206,8 +209,8 @@ gp_status gp_program_json_write(const gp_program_json *its, FILE *out, gp_error 
     fputs("\"workers\":[", out);
     for (; w.worker < its->play->workers && status == GP_OK; w.worker++) {
         const gp_play_worker *worker = &its->play->worker[w.worker];
-        fprintf(out, "%s\n{\"busy_ms\":%.12g,\"copy_ms\":%.12g", w.worker ? "," : "", its->milliseconds * worker->busy,
-                its->milliseconds * worker->copying);
+        fprintf(out, "%s%s{\"busy_ms\":%.12g,\"copy_ms\":%.12g", w.worker ? "," : "", its->lines ? "\n" : "",
+                its->milliseconds * worker->busy, its->milliseconds * worker->copying);
         if (its->instructions) status = write_instructions(&w, err);
         fputs("}", out);
     }

@@ -181,7 +181,8 @@ static gp_status write_program(const gp_plan_json *its, int m, bool instructions
                                          .bytes = instr_bytes,
                                          .follow = follow_memory,
                                          .context = &from,
-                                         .instructions = instructions};
+                                         .instructions = instructions,
+                                         .lines = true};
         fputs(m ? ",\n" : "\n", out);
         write_program_head(mini, play, out);
         status = gp_program_json_write(&program, out, err);
