@@ -361,7 +361,8 @@ class Disk(Files):
         size = lambda name: os.path.getsize(self.path("run/" + name))
         snapshot = size("snapshots/step-00000030.safetensors")
         models = size("model.safetensors") + size("best.safetensors")
-        few, before = 1 << 17, self.everything()
+        few, plan, before = 1 << 17, size("plan.json"), self.everything()
+        self.assertGreater(plan, 10000)
         beside = models + 3 * snapshot + size("config.yaml")
         longer = ["--resume", "--set", "train.steps=60"]
         for arguments, space, fits in ((["--force"], snapshot // 2, False), (longer, snapshot // 2, False),
@@ -379,7 +380,10 @@ class Disk(Files):
         test_cli.shutil.rmtree(self.path("run"))
         self.assertEqual(self.run_with(beside).returncode, 1)
         self.assertEqual(os.listdir(self.path("run")), [])
-        done = self.run_with(beside + snapshot + few)
+        # plan.json counts: without the half of it nothing is written.
+        self.assertEqual(self.run_with(beside + snapshot + plan // 2).returncode, 1)
+        self.assertEqual(os.listdir(self.path("run")), [])
+        done = self.run_with(beside + snapshot + plan + 1000)
         self.assertEqual((done.returncode, done.err), (0, ""))
 
 
