@@ -56,16 +56,14 @@ static void write_layers(const gp_plan *plan, FILE *out) {
     fputs("]", out);
 }
 
-/* The loss is no layer that a balance counts. */
+/* The loss has the number of the last layer: it is no layer that a balance counts. */
 static void write_stage(const gp_plan *plan, int s, FILE *out) {
     const gp_stage *stage = &plan->stages->stage[s];
     const gp_node *nodes = plan->graph->nodes;
-    int last = stage->first_node + stage->node_count - 1;
-    if (nodes[last].output < 0) last--;
-    int first = nodes[stage->first_node].unit;
+    int first = nodes[stage->first_node].unit, last = nodes[stage->first_node + stage->node_count - 1].unit;
     fprintf(out,
             "%s\n{\"worker\":%d,\"first_layer\":%d,\"layers\":%d,\"parameters\":%" PRId64 ",\"checkpoint\":\"%s\"}",
-            s ? "," : "", plan->stage[s].worker, first, nodes[last].unit - first + 1, gp_plan_stage_parameters(plan, s),
+            s ? "," : "", plan->stage[s].worker, first, last - first + 1, gp_plan_stage_parameters(plan, s),
             gp_plan_has_programs(plan) ? "file" : gp_checkpoint_mode_name(plan->checkpoints[s]));
 }
 
