@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "balance/what_if_json.h"
 #include "pipeline/play.h"
 #include "pipeline/schedule.h"
 
@@ -88,7 +89,25 @@ static gp_status prepare(simulation *s, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_what_if_play(const gp_what_if *question, gp_what_if_answer *out, gp_error *err) {
+/* Who gets the play before it is gone, to write it as JSON. */
+typedef struct taker {
+    const char *path;
+    FILE *out;
+} taker;
+
+static void write_json(const gp_what_if *q, const gp_what_if_answer *a, FILE *out);
+
+static gp_status write_played(const simulation *s, const gp_play *play, const gp_what_if_answer *answer,
+                              const taker *json, gp_error *err) {
+    const gp_what_if_played played = {s->question, s->stages, s->programs, s->copies, play};
+    write_json(s->question, answer, json->out);
+    GP_RETURN_IF_FAILED(gp_what_if_json(&played, json->path, json->out, err));
+    fputs("}\n", json->out);
+    return GP_OK;
+}
+
+/* `json`: NULL: is not written. */
+static gp_status play_for(const gp_what_if *question, const taker *json, gp_what_if_answer *out, gp_error *err) {
     simulation s = {.question = question, .schedule = {question->schedule, question->chunks, NULL}};
     gp_play *play = NULL;
     gp_status status = prepare(&s, err);
@@ -99,14 +118,20 @@ gp_status gp_what_if_play(const gp_what_if *question, gp_what_if_answer *out, gp
                                .latency = latency,
                                .context = &s,
                                .channels = question->wire > 0,
-                               .processors = question->processors};
+                               .processors = question->processors,
+                               .timeline = json && s.programs && gp_what_if_json_lists(s.programs)};
     if (status == GP_OK) status = gp_play_run(&request, &play, err);
     if (status == GP_OK) status = take_answer(&s, play, out, err);
+    if (status == GP_OK && json) status = write_played(&s, play, out, json, err);
     gp_play_destroy(&play);
     gp_programs_destroy(&s.programs);
     gp_stages_destroy(&s.stages);
     free(s.copies);
     return status;
+}
+
+gp_status gp_what_if_play(const gp_what_if *question, gp_what_if_answer *out, gp_error *err) {
+    return play_for(question, NULL, out, err);
 }
 
 void gp_what_if_answer_fini(gp_what_if_answer *answer) {
@@ -128,6 +153,7 @@ static double column_of(const gp_what_if_device *device, column which) {
     return 0;
 }
 
+/* What the answer is, without the end of the object. */
 static void write_json(const gp_what_if *q, const gp_what_if_answer *a, FILE *out) {
     static const char *const names[] = {"spans", "busy", "waiting", "in_flight"};
     fprintf(out, "{\"schedule\": \"%s\", \"stages\": %d, \"chunks\": %d, \"micro_batches\": %d, ",
@@ -141,7 +167,6 @@ static void write_json(const gp_what_if *q, const gp_what_if_answer *a, FILE *ou
             fprintf(out, "%s%.12g", d ? ", " : "", column_of(&a->device[d], (column)c));
         fputs("]", out);
     }
-    fputs("}\n", out);
 }
 
 static void write_table(const gp_what_if *q, const gp_what_if_answer *a, FILE *out) {
@@ -165,8 +190,8 @@ gp_status gp_what_if_answer_file(const char *path, bool json, FILE *out, gp_erro
     gp_what_if_answer answer = {0};
     GP_RETURN_IF_FAILED(gp_yaml_load(path, &document, err));
     gp_status status = gp_what_if_read(gp_yaml_root(document), path, &question, err);
-    if (status == GP_OK) status = gp_what_if_play(&question, &answer, err);
-    if (status == GP_OK && json) write_json(&question, &answer, out);
+    const taker to = {path, out};
+    if (status == GP_OK) status = play_for(&question, json ? &to : NULL, &answer, err);
     if (status == GP_OK && !json) write_table(&question, &answer, out);
     gp_what_if_answer_fini(&answer);
     gp_what_if_fini(&question);

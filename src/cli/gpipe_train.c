@@ -15,6 +15,7 @@
 #include "train/expand.h"
 #include "train/folder.h"
 #include "train/inputs.h"
+#include "train/plan_json.h"
 #include "train/plan_report.h"
 #include "train/plan_svg.h"
 #include "train/precision.h"
@@ -95,9 +96,17 @@ static gp_status train(const char *folder, gp_session *session, const gp_options
     return resume ? resume_in(folder, session, options, resume, err) : train_in(folder, session, options, NULL, err);
 }
 
+static gp_status print_plan_json(const gp_session *session, const gp_options *options, gp_error *err) {
+    gp_plan_json json = gp_plan_json_of(session);
+    json.all = true;
+    if (options->svg) GP_RETURN_IF_FAILED(gp_plan_svg_write(session->plan, session->profile, options->svg, err));
+    return gp_plan_json_print(&json, stdout, err);
+}
+
 /* --plan, and --svg; with -v the programs themselves follow, in the text form that reads back. */
 static gp_status print_plan(const gp_session *session, const gp_options *options, gp_error *err) {
     const gp_plan *plan = session->plan;
+    if (options->json) return print_plan_json(session, options, err);
     GP_RETURN_IF_FAILED(gp_plan_report(plan, session->profile, &session->host, stdout, err));
     gp_precision_advise(session, true, stdout);
     for (int i = 0; i < session->later_count; i++) {
@@ -184,7 +193,9 @@ static gp_status run_in(const char *folder, gp_config **config, const gp_options
                                                 .step = resume ? resume->step : 0,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
                                                 .program = "gpipe-train",
-                                                .notice = options->verbosity == GP_QUIET ? NULL : stdout,
+                                                .notice = options->verbosity == GP_QUIET ? NULL
+                                                          : options->json                ? stderr
+                                                                                         : stdout,
                                                 .processors = options->processors,
                                                 .trace = &options->trace};
     gp_session *session = NULL;

@@ -13,7 +13,7 @@ enum { TRACED_STEPS = 100 };
 
 static const char *const known[] = {"--set",        "--plan",  "--svg",         "--expand",  "--resume",
                                     "--force",      "--trace", "--trace-steps", "--predict", "--weights",
-                                    "--processors", "--help",  "--version",     NULL};
+                                    "--processors", "--json",  "--help",        "--version", NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
@@ -42,6 +42,8 @@ const char *gp_options_help(void) {
            "\n"
            "Instead of training:\n"
            "  --plan                print stages, copies, memory, schedule and predicted time\n"
+           "  --json                with --plan: print the plan as JSON, with the predicted time of each instruction\n"
+           "                        (docs/timelines.md)\n"
            "  --svg FILE            with --plan: draw the schedule of a mini-batch and its memory, for a browser\n"
            "  --processors N        with --plan: predict for N processors (default: those that the program may use)\n"
            "  --expand              print the configuration with its model as a list of layers\n"
@@ -65,6 +67,7 @@ const char *gp_options_help(void) {
            "  best.safetensors      the model of the best evaluation so far, if the configuration has data.eval\n"
            "  snapshots/            what --resume needs: at each train.save_every, and if the run is interrupted\n"
            "  config.yaml           the configuration as it ran\n"
+           "  plan.json             its plan, as --plan --json prints it\n"
            "\n"
            "The run folder may be a symbolic link; its files may not. No output may be a file that the configuration "
            "reads.\n"
@@ -99,13 +102,10 @@ static gp_status take_trace_steps(gp_options *options, const char *word, size_t 
 static gp_status take_long(void *taking, const char *word, gp_words *rest, gp_error *err) {
     gp_options *options = taking;
     size_t length = strcspn(word, "=");
-    const gp_words_flag flags[] = {{"--plan", &options->plan},
-                                   {"--resume", &options->resume},
-                                   {"--expand", &options->expand},
-                                   {"--force", &options->force},
-                                   {"--help", &options->help},
-                                   {"--version", &options->version},
-                                   {NULL, NULL}};
+    const gp_words_flag flags[] = {{"--plan", &options->plan},       {"--json", &options->json},
+                                   {"--resume", &options->resume},   {"--expand", &options->expand},
+                                   {"--force", &options->force},     {"--help", &options->help},
+                                   {"--version", &options->version}, {NULL, NULL}};
     if (gp_word_is(word, length, "--set"))
         return gp_words_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
     if (gp_word_is(word, length, "--trace"))
@@ -157,6 +157,8 @@ static gp_status check_together(const gp_options *options, gp_error *err) {
     if (options->resume && options->force)
         return gp_fail(err, GP_USAGE, "--resume continues a run, and --force replaces it: use one of them");
     if (options->plan && options->expand) return gp_fail(err, GP_USAGE, "--plan and --expand cannot be used together");
+    if (options->json && !options->plan)
+        return gp_fail(err, GP_USAGE, "option --json needs --plan: only a plan is printed as JSON");
     if (options->svg && !options->plan) return gp_fail(err, GP_USAGE, "option --svg needs --plan");
     if (options->svg && !*options->svg) return gp_fail(err, GP_USAGE, "option --svg needs the name of a file");
     if (options->processors && !options->plan)

@@ -400,6 +400,12 @@ static gp_status prepare(player *p, gp_error *err) {
     return share_processors(p, err);
 }
 
+static bool all_are_posted(const player *p) {
+    bool posted = p->programs->workers > 0;
+    for (int w = 0; w < p->programs->workers; w++) posted = posted && copies_of(p, w) == GP_PLAY_POSTED;
+    return posted;
+}
+
 gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *err) {
     player p = {.request = *request, .stages = request->stages, .programs = request->programs};
     gp_status status = GP_NEW(&p.play, 1, err);
@@ -414,7 +420,10 @@ gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *e
     free(p.agents);
     free(p.first);
     free(p.awake);
-    free(p.when);
+    if (status == GP_OK && request->timeline && all_are_posted(&p))
+        p.play->arrived = p.when; /* events of GP_WAIT_SENT come first */
+    else
+        free(p.when);
     if (status != GP_OK)
         gp_play_destroy(&p.play);
     else

@@ -52,7 +52,8 @@ typedef struct gp_play_worker {
 typedef struct gp_play {
     int workers;
     gp_play_worker *worker;
-    double length; /* end of the last instruction */
+    double length;   /* end of the last instruction */
+    double *arrived; /* [edge·micro-batches + micro]; NULL: not all copies are POSTED, or times are not kept */
 } gp_play;
 
 /* GP_PROGRAM with the sentence where the programs deadlock: which worker waits at which instruction for what. */

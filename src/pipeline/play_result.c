@@ -10,6 +10,7 @@ void gp_play_destroy(gp_play **play) {
         free(it->worker[w].end);
     }
     free(it->worker);
+    free(it->arrived);
     free(it);
     *play = NULL;
 }

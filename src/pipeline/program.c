@@ -100,8 +100,12 @@ static const char *const op_names[] = {
 #undef GP_INSTR_NAME
 };
 
+const char *gp_instr_op_name(int op) {
+    return op >= 0 && op < GP_INSTR_OPS ? op_names[op] : "?";
+}
+
 const char *gp_instr_text(char buffer[GP_INSTR_TEXT], const gp_instr *instr) {
-    const char *name = instr->op < GP_INSTR_OPS ? op_names[instr->op] : "?";
+    const char *name = gp_instr_op_name(instr->op);
     switch (instr->op) {
     case GP_INSTR_BARRIER: snprintf(buffer, GP_INSTR_TEXT, "%s, clock %u", name, instr->clock); break;
     case GP_INSTR_NORM:

@@ -113,6 +113,8 @@ static inline bool gp_instr_is_backward(const gp_instr *instr) {
 /* Whether there is an instruction that finds the norm of gradients. */
 bool gp_programs_have_norms(const gp_programs *programs);
 
+/* "F", "recv"; "?": no operation. */
+const char *gp_instr_op_name(int op);
 /* "F s1 m3" for messages; buffer is returned. */
 enum { GP_INSTR_TEXT = 96 };
 const char *gp_instr_text(char buffer[GP_INSTR_TEXT], const gp_instr *instr);

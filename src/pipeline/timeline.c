@@ -90,8 +90,9 @@ static const char *category_of(const gp_instr *instr) {
 
 static void describe(const writer *w, const gp_span *span, const gp_instr *instr, char args[ARGS_TEXT]) {
     const gp_mini_plan *mini = &w->plan->minis[span->group];
-    int used = snprintf(args, ARGS_TEXT, "\"step\":%" PRIu32 ",\"pass\":\"%s\",\"clock\":%" PRIu32 ",\"pc\":%zu",
-                        span->step, mini->training ? "training" : "evaluation", instr->clock, span->index);
+    int used = snprintf(args, ARGS_TEXT,
+                        "\"step\":%" PRIu32 ",\"pass\":\"%s\",\"clock\":%" PRIu32 ",\"program\":%" PRId32 ",\"pc\":%zu",
+                        span->step, mini->training ? "training" : "evaluation", instr->clock, span->group, span->index);
     if (has_queues(w->plan, w->worker)) {
         uint64_t issued = span->issued - w->origin;
         used += snprintf(args + used, ARGS_TEXT - (size_t)used, ",\"issued\":%" PRIu64 ".%03u", issued / 1000,

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/json_text.h"
 #include "base/memory.h"
 #include "base/replace.h"
 #include "base/write_error.h"
@@ -18,6 +19,7 @@ struct gp_chrome {
     char *path;
     uint64_t origin;
     bool began; /* some event is written */
+    bool data;  /* the events have ended, and otherData has begun */
 };
 
 static const char head[] = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
@@ -44,7 +46,7 @@ gp_status gp_chrome_close(gp_chrome **chrome, gp_error *err) {
     if (!it) return GP_OK;
     gp_status status = GP_OK;
     char text[GP_WRITE_ERROR_TEXT];
-    fputs("\n]}\n", it->file);
+    fputs(it->data ? "}}\n" : "\n]}\n", it->file);
     bool failed = ferror(it->file) != 0;
     if (fclose(it->file) != 0 || failed)
         status = gp_fail(err, GP_IO, "%s: cannot be written: %s", it->path,
@@ -59,22 +61,9 @@ void gp_chrome_origin(gp_chrome *chrome, uint64_t origin) {
     chrome->origin = origin;
 }
 
-static void write_text(FILE *file, const char *text) {
-    fputc('"', file);
-    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
-        if (*at == '"' || *at == '\\')
-            fprintf(file, "\\%c", *at);
-        else if (*at < 0x20)
-            fprintf(file, "\\u%04x", *at);
-        else
-            fputc(*at, file);
-    }
-    fputc('"', file);
-}
-
 static void begin_event(gp_chrome *chrome, char phase, int track, const char *name) {
     fprintf(chrome->file, "%s\n{\"ph\":\"%c\",\"pid\":1,\"tid\":%d,\"name\":", chrome->began ? "," : "", phase, track);
-    write_text(chrome->file, name);
+    gp_json_text(chrome->file, name);
     chrome->began = true;
 }
 
@@ -86,14 +75,14 @@ static void write_time(gp_chrome *chrome, const char *key, uint64_t nanoseconds)
 void gp_chrome_name_process(gp_chrome *chrome, const char *name) {
     begin_event(chrome, 'M', 0, "process_name");
     fputs(",\"args\":{\"name\":", chrome->file);
-    write_text(chrome->file, name);
+    gp_json_text(chrome->file, name);
     fputs("}}", chrome->file);
 }
 
 void gp_chrome_name_track(gp_chrome *chrome, int track, const char *name) {
     begin_event(chrome, 'M', track, "thread_name");
     fputs(",\"args\":{\"name\":", chrome->file);
-    write_text(chrome->file, name);
+    gp_json_text(chrome->file, name);
     fputs("}}", chrome->file);
     begin_event(chrome, 'M', track, "thread_sort_index");
     fprintf(chrome->file, ",\"args\":{\"sort_index\":%d}}", track);
@@ -127,6 +116,14 @@ void gp_chrome_counter(gp_chrome *chrome, const char *name, const char *unit, ui
     begin_event(chrome, 'C', 0, name);
     write_time(chrome, "ts", time - chrome->origin);
     fputs(",\"args\":{", chrome->file);
-    write_text(chrome->file, unit);
+    gp_json_text(chrome->file, unit);
     fprintf(chrome->file, ":%" PRIu64 "}}", value);
+}
+
+FILE *gp_chrome_data(gp_chrome *chrome, const char *key) {
+    fputs(chrome->data ? "," : "\n],\"otherData\":{", chrome->file);
+    chrome->data = true;
+    gp_json_text(chrome->file, key);
+    fputs(":", chrome->file);
+    return chrome->file;
 }

@@ -8,6 +8,7 @@
 #define GP_TRACE_CHROME_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/status.h"
 
@@ -30,5 +31,7 @@ void gp_chrome_span(gp_chrome *chrome, int track, const char *category, const ch
 void gp_chrome_arrow_from(gp_chrome *chrome, int track, const char *name, uint64_t id, uint64_t time);
 void gp_chrome_arrow_to(gp_chrome *chrome, int track, const char *name, uint64_t id, uint64_t time);
 void gp_chrome_counter(gp_chrome *chrome, const char *name, const char *unit, uint64_t time, uint64_t value);
+/* After the last event: the stream that takes one JSON value, otherData.<key> of the file. */
+FILE *gp_chrome_data(gp_chrome *chrome, const char *key);
 
 #endif

@@ -31,7 +31,7 @@ static int64_t at_once(const gp_disk_use *use) {
 
 uint64_t gp_disk_needed(const gp_disk_use *use) {
     uint64_t models = times(use->model, use->best ? 2 : 1);
-    return plus(plus(models, use->config), times(use->snapshot, (uint64_t)at_once(use)));
+    return plus(plus(models, plus(use->config, use->plan)), times(use->snapshot, (uint64_t)at_once(use)));
 }
 
 uint64_t gp_disk_free(const char *folder) {
@@ -48,7 +48,7 @@ static uint64_t held_by(const char *path, const char *init) {
 }
 
 uint64_t gp_disk_held(const char *folder, const char *init) {
-    static const char *const names[] = {"model.safetensors", "best.safetensors", "config.yaml"};
+    static const char *const names[] = {"model.safetensors", "best.safetensors", "config.yaml", "plan.json"};
     uint64_t sum = 0;
     int64_t *steps = NULL;
     int count = 0;

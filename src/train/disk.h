@@ -14,6 +14,7 @@ typedef struct gp_disk_use {
     uint64_t model;     /* of model.safetensors, and of best.safetensors */
     uint64_t snapshot;  /* of one of them */
     uint64_t config;    /* of config.yaml */
+    uint64_t plan;      /* of plan.json */
     bool best;          /* the run evaluates, so that it writes best.safetensors */
     int64_t keep;       /* snapshots that stay; one more stands while it is written */
     int64_t snapshots;  /* that there would be if all stayed; INT64_MAX: no bound is known */

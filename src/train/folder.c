@@ -14,8 +14,8 @@
 #include "base/replace.h"
 #include "data/safetensors.h"
 
-static const char *const run_files[] = {"metrics.jsonl", "model.safetensors", "config.yaml", "best.safetensors",
-                                        "snapshots"};
+static const char *const run_files[] = {"metrics.jsonl",    "model.safetensors", "config.yaml",
+                                        "best.safetensors", "plan.json",         "snapshots"};
 enum { RUN_FILES = sizeof run_files / sizeof *run_files, SNAPSHOTS = RUN_FILES - 1 };
 
 const char *gp_folder_own(int index) {

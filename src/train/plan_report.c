@@ -10,7 +10,7 @@
 #include "train/plan_report_parts.h"
 #include "train/processors.h"
 
-static int64_t stage_parameters(const gp_plan *plan, int s) {
+int64_t gp_plan_stage_parameters(const gp_plan *plan, int s) {
     int64_t sum = 0, elements;
     for (int i = 0; i < plan->stage[s].param_count; i++) {
         const gp_param_plan *param = &plan->stage[s].params[i];
@@ -122,7 +122,7 @@ static gp_status write_stage(const gp_report *report, int s, gp_error *err) {
     fprintf(report->out, "  %5d  ", s);
     write_device(report, &plan->devices[plan->stage[s].worker]);
     GP_RETURN_IF_FAILED(write_layers(report, &plan->stages->stage[s], err));
-    gp_report_cell(report->out, gp_report_number(parameters, stage_parameters(plan, s)), 15, true);
+    gp_report_cell(report->out, gp_report_number(parameters, gp_plan_stage_parameters(plan, s)), 15, true);
     fprintf(report->out, "%6.0f%%", 100 * busy);
     if (plan->stages->count > GP_REPORT_ALL_STAGES) {
         if (s == report->largest) fputs(" largest", report->out);

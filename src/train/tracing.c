@@ -13,6 +13,7 @@ struct gp_tracing {
     gp_chrome *chrome;     /* NULL: written */
     gp_recorder *recorder; /* a lane for each worker, and one more for the waits for data */
     gp_tracing_data data;  /* with that lane */
+    gp_plan_json json;     /* of the plan; plan NULL: the file does not have it */
     bool taking;           /* the take that is under way is recorded */
     bool recording;        /* the mini-batch that runs */
     int64_t mini_batches;  /* recorded */
@@ -53,6 +54,10 @@ gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, 
     return GP_OK;
 }
 
+void gp_tracing_plan(gp_tracing *tracing, const gp_plan_json *json) {
+    if (tracing) tracing->json = *json;
+}
+
 void gp_tracing_loaders(gp_tracing *tracing, gp_loader *training, gp_loader *evaluation) {
     if (!tracing) return;
     tracing->data.training = training;
@@ -65,6 +70,8 @@ static void write_file(gp_tracing *tracing) {
     uint64_t earliest = gp_tracing_data_first(&tracing->data);
     gp_status status = gp_timeline_write(tracing->plan, tracing->recorder, earliest, tracing->chrome, &tracing->failed);
     gp_tracing_data_write(&tracing->data, gp_timeline_next_track(tracing->plan), tracing->chrome);
+    if (status == GP_OK && tracing->json.plan)
+        status = gp_plan_json_write(&tracing->json, gp_chrome_data(tracing->chrome, "plan"), &tracing->failed);
     gp_status closed = gp_chrome_close(&tracing->chrome, status == GP_OK ? &tracing->failed : &later);
     tracing->failed.status = status == GP_OK ? closed : status;
     gp_recorder_destroy(&tracing->recorder);

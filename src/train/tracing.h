@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "data/loader.h"
 #include "pipeline/run.h"
+#include "train/plan_json.h"
 
 /* What is asked for. */
 typedef struct gp_trace_options {
@@ -33,6 +34,8 @@ GP_MUST_USE gp_status gp_tracing_check(const gp_trace_options *options, int64_t 
  */
 GP_MUST_USE gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, gp_tracing **out,
                                       gp_error *err);
+/* What the file says of the plan, as its otherData.plan; copied, and what it borrows until gp_tracing_close. */
+void gp_tracing_plan(gp_tracing *tracing, const gp_plan_json *json);
 /* The loaders of the run, whose reading is recorded with the steps; NULL: there is none. Borrowed until
  * gp_tracing_close. */
 void gp_tracing_loaders(gp_tracing *tracing, gp_loader *training, gp_loader *evaluation);

@@ -73,13 +73,25 @@ static void close_timeline(gp_trainer *t) {
     if (gp_tracing_close(&t->tracing, &failure) != GP_OK) gp_progress_warn(&t->progress, "%s", failure.text);
 }
 
+/* The plan of the configuration that holds now. A plan that cannot be written is no reason to end a run that could go
+ * on. */
+static void write_next_plan(gp_trainer *t) {
+    gp_error failure = {0};
+    if (gp_trainer_write_plan(t, &failure) != GP_OK)
+        gp_progress_warn(&t->progress, "plan.json is still that of the configuration before: %s; the run goes on",
+                         failure.text);
+}
+
 static gp_status open_next(gp_trainer *t, gp_carried *carried, gp_error *err) {
     const gp_trace_options *trace = &t->options->trace;
     GP_RETURN_IF_FAILED(gp_session_change(t->session, err));
+    const gp_plan_json json = gp_plan_json_of(t->session);
     if (trace->path && trace->first > t->step)
         GP_RETURN_IF_FAILED(gp_tracing_open(trace, t->session->plan, &t->tracing, err));
+    gp_tracing_plan(t->tracing, &json);
     GP_RETURN_IF_FAILED(gp_trainer_open(t, carried, err));
     t->weights = true;
+    write_next_plan(t);
     return GP_OK;
 }
 

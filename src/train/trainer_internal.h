@@ -89,6 +89,8 @@ typedef struct gp_carried {
 
 /* Everything before the first step: workers, initial values, the run folder's files. */
 GP_MUST_USE gp_status gp_trainer_start(gp_trainer *t, gp_error *err);
+/* plan.json of the run folder: the plan of the configuration that holds. */
+GP_MUST_USE gp_status gp_trainer_write_plan(gp_trainer *t, gp_error *err);
 /* What belongs to one configuration: workers, loaders, saver. `carried`: the state that the workers get; it is freed
  * before the saver reserves its own copy; NULL: none. */
 GP_MUST_USE gp_status gp_trainer_open(gp_trainer *t, gp_carried *carried, gp_error *err);

@@ -11,6 +11,7 @@
 #include "train/folder.h"
 #include "train/inputs.h"
 #include "train/loaders.h"
+#include "train/plan_json.h"
 #include "train/rate.h"
 #include "train/trainer_internal.h"
 #include "train/weights.h"
@@ -19,6 +20,16 @@ static gp_status write_config(gp_trainer *t, gp_error *err) {
     char *path = NULL;
     GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "config.yaml", &path, err));
     gp_status status = gp_config_write(t->session->whole, path, err);
+    free(path);
+    return status;
+}
+
+gp_status gp_trainer_write_plan(gp_trainer *t, gp_error *err) {
+    const gp_plan_json json = gp_plan_json_of(t->session);
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "plan.json", &path, err));
+    gp_status status = gp_folder_check_entry(t->options->folder, "plan.json", err);
+    if (status == GP_OK) status = gp_plan_json_replace(&json, path, err);
     free(path);
     return status;
 }
@@ -154,10 +165,14 @@ static int64_t count_snapshots(const gp_trainer *t) {
 static gp_status check_disk(const gp_trainer *t, gp_error *err) {
     const gp_train_config *config = &t->session->config->train;
     const gp_saver_sizes sizes = gp_saver_file_sizes(t->saver);
+    const gp_plan_json json = gp_plan_json_of(t->session);
+    uint64_t plan = 0;
+    GP_RETURN_IF_FAILED(gp_plan_json_bytes(&json, &plan, err));
     int64_t keep = config->keep, later = count_later_snapshots(t->session, &keep), snapshots = count_snapshots(t);
     const gp_disk_use use = {.model = sizes.model,
                              .snapshot = sizes.snapshot,
                              .config = sizes.config,
+                             .plan = plan,
                              .best = t->session->eval != NULL,
                              .keep = keep,
                              .snapshots = later > INT64_MAX - snapshots ? INT64_MAX : snapshots + later,
@@ -252,12 +267,15 @@ gp_status gp_trainer_open(gp_trainer *t, gp_carried *carried, gp_error *err) {
 
 gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     gp_session *session = t->session;
+    const gp_plan_json json = gp_plan_json_of(session);
     GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
+    gp_tracing_plan(t->tracing, &json);
     GP_RETURN_IF_FAILED(gp_trainer_open(t, NULL, err));
     GP_RETURN_IF_FAILED(remove_stale(t, err));
     GP_RETURN_IF_FAILED(check_disk(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
     GP_RETURN_IF_FAILED(write_config(t, err));
+    GP_RETURN_IF_FAILED(gp_trainer_write_plan(t, err));
     GP_RETURN_IF_FAILED(open_metrics(t, err));
     if (t->options->resume) keep_changes(t, t->options->resume);
     return GP_OK;

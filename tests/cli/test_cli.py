@@ -205,7 +205,7 @@ class Group(unittest.TestCase):
         self.assertEqual(lines[0]["event"], "start")
         self.assertEqual((lines[-1]["event"], lines[-1]["status"], lines[-1]["steps"]), ("end", status, steps))
         read_tensors(os.path.join(folder, "model.safetensors"))
-        files = {"config.yaml", "metrics.jsonl", "model.safetensors"}
+        files = {"config.yaml", "metrics.jsonl", "model.safetensors", "plan.json"}
         if any(line["event"] == "eval" for line in lines):
             files.add("best.safetensors")
         if status == "interrupted":
@@ -859,7 +859,7 @@ class Failures(Group):
             self.assertTrue(process.out.endswith("stopped after 2 of 2 steps; no model saved\n"), process.out)
             self.assertRegex(process.out, r"step 2/2  epoch 2  eval loss inf\n")
             self.assertEqual(sorted(os.listdir(self.path("run"))),
-                             ["best.safetensors", "config.yaml", "metrics.jsonl", "snapshots"])
+                             ["best.safetensors", "config.yaml", "metrics.jsonl", "plan.json", "snapshots"])
             self.assertEqual(os.listdir(self.path("run/snapshots")), ["step-00000001.safetensors"])
             self.assertEqual(read_lines(self.path("run"))[-1]["status"], "failed")
 
@@ -888,16 +888,19 @@ class Failures(Group):
     def test_a_full_disk(self):
         """Every size that files may have, from none at all to enough: a sentence, whole lines, no part of a model."""
         skip_under_tsan(self, PROGRAM, OWN_FILES)
-        refused = set()
-        config = os.path.getsize(os.path.join(self.train(), "config.yaml"))  # the shortest file of all
-        for limit in (0, 100, config - 1, config, 2000, 3000, 4000, 1 << 20):
+        refused, arguments = set(), ["--set", "pipeline={devices: [cpu]}", "--set", "train.epochs=20"]
+        whole = self.train(*arguments)
+        sizes = {name: os.path.getsize(os.path.join(whole, name)) for name in os.listdir(whole)}
+        config, plan = sizes["config.yaml"], sizes["plan.json"]  # the shortest files of all
+        self.assertEqual(sorted(sizes.values())[:2], [config, plan])
+        for limit in (0, 100, config - 1, config, plan - 1, plan, (plan + sizes["model.safetensors"]) // 2, 1 << 20):
             with self.subTest(limit=limit):
                 folder = self.path("run%d" % limit)
-                process = self.run_program("-q", "-o", folder, "c.yaml", prepare=lambda: limit_files(PROGRAM, limit))
+                process = self.run_program("-q", "-o", folder, "c.yaml", *arguments, prepare=lambda: limit_files(PROGRAM, limit))
                 self.assertEqual(process.out, "")
                 if limit == 1 << 20:
                     self.assertEqual((process.returncode, process.err), (0, ""))
-                    self.expect_whole(folder, "done", STEPS)
+                    self.expect_whole(folder, "done", 80)
                     continue
                 *warnings, failure = process.err.splitlines()
                 for warning in warnings:
@@ -909,10 +912,10 @@ class Failures(Group):
                 self.assertTrue(match, process.err)
                 self.assertEqual(process.returncode, 1)
                 refused.add(match.group(1))
-                self.assertFalse(set(os.listdir(folder)) - {"config.yaml", "metrics.jsonl"})
+                self.assertFalse(set(os.listdir(folder)) - {"config.yaml", "metrics.jsonl", "plan.json"})
                 if os.path.exists(os.path.join(folder, "metrics.jsonl")):
                     read_lines(folder)
-        self.assertEqual(refused, {"config.yaml", "metrics.jsonl", "model.safetensors", "best.safetensors"})
+        self.assertEqual(refused, {"config.yaml", "plan.json", "metrics.jsonl", "model.safetensors", "best.safetensors"})
 
     def write_digits(self, megabytes):
         """Gzipped IDX files whose pictures are so large; the same member of 1 MiB of zeros again and again."""
@@ -935,7 +938,8 @@ class Failures(Group):
         self.expect(["-q", "-o", "run", "gzipped.yaml"], 1, "gpipe-train: gzipped.yaml:2:16: x.gz: cannot be decompressed into a "
                     "temporary file in %s: %s" % (self.folder, remedy), **limited)
         self.assertEqual(sorted(os.listdir(self.folder)), ["c.yaml", "d.safetensors", "gzipped.yaml", "x.gz", "y.gz"])
-        limited["prepare"] = lambda: limit_files(PROGRAM, 10000)
+        plan = os.path.getsize(os.path.join(self.train(), "plan.json"))  # the largest file of the run folder
+        limited["prepare"] = lambda: limit_files(PROGRAM, plan)
         self.expect(["-q", "-o", "run", "--trace", "t.json", "c.yaml"], 1, "gpipe-train: t.json: cannot be written: " + remedy,
                     **limited)
         self.expect_whole(self.path("run"), "failed", STEPS)

@@ -71,6 +71,7 @@ class Temporary(Files):
             "snapshots/thesis.tmp-2024-11", "snapshots/model.safetensors.tmp-1-0", "snapshots/step-1.safetensors.tmp-1-0")]
         gone = [self.fill("run/" + name) for name in (
             "model.safetensors.tmp-1-0", "best.safetensors.tmp-22-3", "config.yaml.tmp-4194304-99", "metrics.jsonl.tmp-1-0",
+            "plan.json.tmp-7-0",
             "snapshots/step-00000001.safetensors.tmp-1-0")]
         os.rename(self.path("run/snapshots"), self.path("snapshots"))
         self.expect([*QUICK, "-o", "run", *SAVING, "c.yaml"], 0)
@@ -142,7 +143,7 @@ class Links(Files):
         self.expect([*QUICK, "-o", "a", *SAVING, "c.yaml"], 0)
         self.fill("thesis")
         for name, there in (("snapshots", "../a/snapshots"), ("metrics.jsonl", "../thesis"), ("model.safetensors", "../thesis"),
-                            ("best.safetensors", "../thesis"), ("config.yaml", "../thesis"), ("metrics.jsonl", "../none"),
+                            ("best.safetensors", "../thesis"), ("config.yaml", "../thesis"), ("plan.json", "../thesis"), ("metrics.jsonl", "../none"),
                             ("snapshots", "../none")):
             self.link("b/" + name, there)
             for how in ([], ["--force"], ["--resume"]) if name == "snapshots" else (["--force"],):
@@ -193,7 +194,7 @@ class Links(Files):
         self.expect([*QUICK, "-o", "a", *SAVING, "c.yaml"], 0)
         for how in ("--force", "--resume"):
             os.makedirs(self.path("b/snapshots"))
-            for name in ("metrics.jsonl", "model.safetensors", "config.yaml", "snapshots/step-00000001.safetensors"):
+            for name in ("metrics.jsonl", "model.safetensors", "config.yaml", "plan.json", "snapshots/step-00000001.safetensors"):
                 os.link(self.path("a/" + name), self.path("b/" + name))
             before = {path: text for path, text in self.everything().items() if path.startswith(self.path("a/"))}
             self.expect(["-q", "-o", "b", how, "--set", "train={steps: 3, save_every: 1}", "c.yaml"], 0)
@@ -256,7 +257,7 @@ class Inputs(Files):
     def test_data_in_the_run_folder(self):
         """What a run would remove, or write over when it ends."""
         os.makedirs(self.path("run/snapshots"))
-        for name in ("best.safetensors", "model.safetensors", "metrics.jsonl", "config.yaml",
+        for name in ("best.safetensors", "model.safetensors", "metrics.jsonl", "config.yaml", "plan.json",
                      "snapshots/step-00000001.safetensors", "snapshots/step-00000999.safetensors"):
             os.rename(self.path("d.safetensors"), self.path("run/" + name))
             os.symlink("run/" + name, self.path("d.safetensors"))
@@ -270,7 +271,7 @@ class Inputs(Files):
     def test_a_timeline_is_no_other_output(self):
         os.mkdir(self.path("run"))
         os.symlink("run", self.path("same"))
-        for name in ("model.safetensors", "metrics.jsonl", "best.safetensors", "config.yaml", "snapshots"):
+        for name in ("model.safetensors", "metrics.jsonl", "best.safetensors", "config.yaml", "plan.json", "snapshots"):
             self.refused(["-o", "run", "--trace", "same/" + name, "c.yaml"],
                          "--trace same/%s: is run/%s, which the run writes: choose another name" % (name, name))
         self.assertEqual(os.listdir(self.path("run")), [])
@@ -360,7 +361,8 @@ class Disk(Files):
         size = lambda name: os.path.getsize(self.path("run/" + name))
         snapshot = size("snapshots/step-00000030.safetensors")
         models = size("model.safetensors") + size("best.safetensors")
-        few, before = 1 << 17, self.everything()
+        few, plan, before = 1 << 17, size("plan.json"), self.everything()
+        self.assertGreater(plan, 10000)
         beside = models + 3 * snapshot + size("config.yaml")
         longer = ["--resume", "--set", "train.steps=60"]
         for arguments, space, fits in ((["--force"], snapshot // 2, False), (longer, snapshot // 2, False),
@@ -378,7 +380,10 @@ class Disk(Files):
         test_cli.shutil.rmtree(self.path("run"))
         self.assertEqual(self.run_with(beside).returncode, 1)
         self.assertEqual(os.listdir(self.path("run")), [])
-        done = self.run_with(beside + snapshot + few)
+        # plan.json counts: without the half of it nothing is written.
+        self.assertEqual(self.run_with(beside + snapshot + plan // 2).returncode, 1)
+        self.assertEqual(os.listdir(self.path("run")), [])
+        done = self.run_with(beside + snapshot + plan + 1000)
         self.assertEqual((done.returncode, done.err), (0, ""))
 
 
@@ -406,7 +411,7 @@ class Special(Files):
 
     def test_in_the_run_folder(self):
         os.mkdir(self.path("run"))
-        for name in ("metrics.jsonl", "model.safetensors", "best.safetensors", "config.yaml"):
+        for name in ("metrics.jsonl", "model.safetensors", "best.safetensors", "config.yaml", "plan.json"):
             for kind in self.each("run/" + name):
                 what = "is a folder" if kind == "folder" else "is not a regular file"
                 for how in (["--resume"], ["--force"]) if name == "metrics.jsonl" else ([],):

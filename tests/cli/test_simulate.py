@@ -101,6 +101,62 @@ class Simulate(unittest.TestCase):
         done = self.run_program("--simulate", self.write(text.replace("%s", "1f1b", 1) % ", processors: 2"))
         self.assertTrue(done.stdout.startswith("1f1b, 4 stages, 8 micro-batches, 2 processors\n"))
 
+    def test_the_programs_of_a_simulation(self):
+        """Two devices, one micro-batch, copies of 0.25 ms: F from 0 to 1, its value arrives at 1.25; F to 2.25, B to 4.25 (of two
+        parts of 1 ms); its gradient arrives at 4.5; B to 6.5, and the update of 0.5 ms ends at 7."""
+        answer = self.simulate("{schedule: gpipe, stages: 2, micro_batches: 1, forward: 1, backward_input: 1, backward_weight: 1, "
+                               "copy: 0.25, update: 0.5}")
+        self.assertEqual([answer[key] for key in ("format", "version", "kind", "name", "times", "schedule", "stages", "lockstep")],
+                         ["gpipe-plan", 1, "simulation", "a.yaml", "given", "gpipe", 2, False])
+        self.assertEqual([(worker["name"], worker["stages"]) for worker in answer["workers"]], [("device:0", [0]), ("device:1", [1])])
+        self.assertEqual([(edge["from"], edge["to"], edge["carries"]) for edge in answer["edges"]][:2],
+                         [(0, 1, "activation"), (1, 0, "gradient")])
+        (program,) = answer["programs"]
+        self.assertEqual((program["pass"], program["micro_batches"], program["step_ms"], answer["step"]), ("training", 1, 7, 7))
+        self.assertEqual([worker["busy_ms"] for worker in program["workers"]], [3.5, 3.5])
+        self.assertEqual(program["bubble"], 0.5)
+        times = {i["name"]: (i["start_ms"], i["end_ms"]) for worker in program["workers"] for i in worker["instructions"] if i["op"] in "FB"}
+        self.assertEqual(times, {"F s0 m0": (0, 1), "F s1 m0": (1.25, 2.25), "B s1 m0": (2.25, 4.25), "B s0 m0": (4.5, 6.5)})
+        sends = {i["edge"]: i["arrives_ms"] for worker in program["workers"] for i in worker["instructions"] if i["op"] == "send"}
+        self.assertEqual((sends[0], sends[1]), (1.25, 4.5))
+
+    def test_times_follow_from_the_waits(self):
+        """An instruction starts when the one before it has ended and the values of its waits have arrived, and not later."""
+        for schedule in ("gpipe", "gpipe, lockstep: true", "1f1b", "zb_h2", "zb_v", "{interleaved: {chunks: 2}}"):
+            for more in ("", ", copy: 0.25", ", copy: 0.25, processors: 2", ", latency: 0.1, bytes: 100000, bandwidth: 1"):
+                answer = self.simulate("{schedule: %s, stages: 4, micro_batches: 8, forward: 1, backward_input: 1.5, backward_weight: 1%s}"
+                                       % (schedule, more))
+                program = answer["programs"][0]
+                for worker in program["workers"]:
+                    ready = 0
+                    for i in worker["instructions"]:
+                        its = [program["workers"][w]["instructions"][pc] for w, pc in i["waits"]]
+                        ready = max([ready, *(it.get("arrives_ms", it["end_ms"]) for it in its)])
+                        self.assertAlmostEqual(i["end_ms" if i["op"] == "barrier" else "start_ms"], ready, places=9)
+                        ready = i["end_ms"]
+                        if i["op"] == "recv":
+                            self.assertEqual([(it["op"], it["edge"], it["micro"]) for it in its], [("send", i["edge"], i["micro"])])
+                self.assertEqual(program["step_ms"], answer["step"])
+
+    def test_a_long_simulation_lists_no_instructions(self):
+        answer = self.simulate("{schedule: 1f1b, stages: 40, micro_batches: 2000, forward: 1, backward_input: 1, backward_weight: 1}")
+        self.assertRegex(answer["left_out"], r"\A\d{6} instructions; simulate fewer micro-batches to see them\Z")
+        workers = answer["programs"][0]["workers"]
+        self.assertEqual([set(worker) for worker in workers], [{"busy_ms", "copy_ms"}] * 40)
+        self.assertEqual([worker["busy_ms"] for worker in workers], answer["busy"])
+
+    def test_identities(self):
+        """Times do not count, programs do."""
+        text = "{schedule: %s, stages: %d, micro_batches: %d, forward: %g, backward_input: 1, backward_weight: 1}"
+        found = {how: self.simulate(text % how)["identity"] for how in
+                 (("1f1b", 2, 4, 1), ("1f1b", 2, 4, 2), ("1f1b", 2, 5, 1), ("1f1b", 3, 4, 1), ("gpipe", 2, 4, 1))}
+        self.assertEqual(found["1f1b", 2, 4, 1], found["1f1b", 2, 4, 2])
+        self.assertEqual(len(set(found.values())), 4)
+
+    def test_json_is_one_line(self):
+        path = self.write("{schedule: 1f1b, stages: 2, micro_batches: 3, forward: 1, backward_input: 1, backward_weight: 1}")
+        self.assertEqual(self.run_program("--simulate", path, "--json").stdout.count("\n"), 1)
+
     def test_what_is_refused(self):
         path = self.write("schedule: 1f1b\nstages: 2\nmicro_batches: many\n")
         self.refuse(2, path + ':3:16: micro_batches: "many" is not an integer', "--simulate", path)

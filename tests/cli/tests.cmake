@@ -55,6 +55,9 @@ add_test(NAME cli_svg COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/c
 add_test(NAME cli_account COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_account.py
                                   $<TARGET_FILE:gpipe-train>)
 set_tests_properties(cli_account cli_simulate cli_svg PROPERTIES LABELS "cli;unit" TIMEOUT 120)
+add_test(NAME cli_plan_json COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_plan_json.py
+                                    $<TARGET_FILE:gpipe-train> $<TARGET_FILE:gpipe-balance>)
+set_tests_properties(cli_plan_json PROPERTIES LABELS "cli;unit;machine" TIMEOUT 300)
 add_test(NAME cli_memory COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_memory.py
                                  $<TARGET_FILE:gpipe-train> ${unbounded})
 set_tests_properties(cli_memory PROPERTIES LABELS "cli;unit;machine" TIMEOUT 300)

@@ -1,4 +1,4 @@
-foreach(name schedule orders program slots meets play validate)
+foreach(name schedule orders program program_json slots meets play validate)
   gp_test(${name} "unit;pipeline" 60 gp_pipeline)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c)
 endforeach()

@@ -14,19 +14,25 @@
 #include "train/disk.h"
 #include "train/fixture.h"
 
-static const gp_disk_use usual = {
-    .model = 1000, .snapshot = 3000, .config = 10, .best = true, .keep = 3, .snapshots = 8, .saves_by_time = true};
+static const gp_disk_use usual = {.model = 1000,
+                                  .snapshot = 3000,
+                                  .config = 10,
+                                  .plan = 7,
+                                  .best = true,
+                                  .keep = 3,
+                                  .snapshots = 8,
+                                  .saves_by_time = true};
 
 static void all_that_stands_at_one_time_is_needed(void **state) {
     (void)state;
     gp_disk_use use = usual;
-    assert_int_equal(gp_disk_needed(&use), 2 * 1000 + 10 + 4 * 3000);
+    assert_int_equal(gp_disk_needed(&use), 2 * 1000 + 17 + 4 * 3000);
     use.best = false;
-    assert_int_equal(gp_disk_needed(&use), 1000 + 10 + 4 * 3000);
+    assert_int_equal(gp_disk_needed(&use), 1000 + 17 + 4 * 3000);
     use.snapshots = 2; /* a short run */
-    assert_int_equal(gp_disk_needed(&use), 1000 + 10 + 2 * 3000);
+    assert_int_equal(gp_disk_needed(&use), 1000 + 17 + 2 * 3000);
     use.snapshots = 0; /* one that only evaluates */
-    assert_int_equal(gp_disk_needed(&use), 1000 + 10);
+    assert_int_equal(gp_disk_needed(&use), 1000 + 17);
     use.snapshots = use.keep = INT64_MAX;
     assert_true(gp_disk_needed(&use) == UINT64_MAX);
 }
@@ -43,7 +49,7 @@ static void the_setting_that_helps_is_named(void **state) {
     (void)state;
     gp_disk_use use = usual;
     gp_error err = {0};
-    const uint64_t fixed = 2 * 1000 + 10;
+    const uint64_t fixed = 2 * 1000 + 17;
     assert_int_equal(gp_disk_check(&use, "run", fixed + 4 * 3000, 0, &err), GP_OK);
     expect_advice(use, fixed + 4 * 3000 - 1, ", or set train.keep to 2");
     expect_advice(use, fixed + 2 * 3000, ", or set train.keep to 1");
@@ -97,18 +103,19 @@ static void only_files_that_go_give_space_back(void **state) {
     char path[600], other[600];
     assert_int_equal(gp_disk_held(folder, NULL), 0);
     uint64_t model = fill(folder, "model.safetensors"), best = fill(folder, "best.safetensors");
+    uint64_t plan = fill(folder, "plan.json");
     fill(folder, "somebody's");
-    assert_int_equal(gp_disk_held(folder, NULL), model + best);
+    assert_int_equal(gp_disk_held(folder, NULL), model + best + plan);
     snprintf(path, sizeof path, "%s/snapshots", folder);
     assert_int_equal(mkdir(path, 0777), 0);
     uint64_t snapshot = fill(path, "step-00000007.safetensors");
     fill(path, "thesis.safetensors");
-    assert_int_equal(gp_disk_held(folder, NULL), model + best + snapshot);
+    assert_int_equal(gp_disk_held(folder, NULL), model + best + plan + snapshot);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    assert_int_equal(gp_disk_held(folder, path), best + snapshot);
+    assert_int_equal(gp_disk_held(folder, path), best + plan + snapshot);
     snprintf(other, sizeof other, "%s/another name", folder);
     assert_int_equal(link(path, other), 0);
-    assert_int_equal(gp_disk_held(folder, NULL), best + snapshot);
+    assert_int_equal(gp_disk_held(folder, NULL), best + plan + snapshot);
 }
 
 static void free_space_is_found_where_there_is_a_folder(void **state) {

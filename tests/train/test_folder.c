@@ -78,15 +78,15 @@ static void what_is_made_is_synced(void **state) {
 
 static void a_used_folder_needs_force(void **state) {
     (void)state;
-    static const char *const files[] = {"metrics.jsonl", "model.safetensors", "config.yaml", "best.safetensors",
-                                        "snapshots"};
-    for (int i = 0; i < 5; i++) {
+    static const char *const files[] = {"metrics.jsonl",    "model.safetensors", "config.yaml",
+                                        "best.safetensors", "plan.json",         "snapshots"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         gp_error err = {0};
         char name[64], wanted[700];
-        snprintf(name, sizeof name, "used%d", i);
+        snprintf(name, sizeof name, "used%zu", i);
         const char *folder = fixture_path(name);
         assert_int_equal(gp_folder_make(folder, &err), GP_OK);
-        snprintf(name, sizeof name, "used%d/%s", i, files[i]);
+        snprintf(name, sizeof name, "used%zu/%s", i, files[i]);
         fixture_write_text(name, "");
         assert_int_equal(gp_folder_check_unused(folder, &err), GP_USAGE);
         snprintf(wanted, sizeof wanted,

@@ -108,7 +108,7 @@ static void a_run_writes_its_steps_and_evaluations(void **state) {
     static const int samples[] = {16, 16, 16, 2};
     const char *folder = run(NULL);
     assert_string_equal(events_of(folder), "start s1 s2 s3 s4 e4 s5 s6 s7 s8 e8 end:done 8");
-    assert_int_equal(fixture_count_entries(folder), 4); /* the best model too */
+    assert_int_equal(fixture_count_entries(folder), 5); /* the best model too */
     json_t *lines = fixture_metrics(folder), *line;
     size_t i;
     json_array_foreach(lines, i, line) {
@@ -419,9 +419,9 @@ static void a_run_that_fails_leaves_no_old_model(void **state) {
     snprintf(init, sizeof init, "train.init=%s", in(folder, "model.safetensors"));
     gp_session *session = fixture_session(FIXTURE_CHANGES(init));
     assert_int_equal(train_session(session, folder, &hooks, NULL, &err), GP_INJECTED);
-    assert_int_equal(fixture_count_entries(folder), 3);
+    assert_int_equal(fixture_count_entries(folder), 4);
     assert_int_equal(train_session(fixture_session(NULL), folder, &hooks, NULL, &err), GP_INJECTED);
-    assert_int_equal(fixture_count_entries(folder), 2);
+    assert_int_equal(fixture_count_entries(folder), 3);
 }
 
 typedef struct fault {
@@ -446,8 +446,8 @@ static void expect_fault(const char *const *changes, fault there, bool after, co
     assert_int_equal(train_session(session, folder, &hooks, NULL, &err), GP_INJECTED);
     assert_string_equal(err.text, wanted);
     assert_string_equal(events_of(folder), events);
-    /* Its configuration and metrics: no model, no part of one. */
-    assert_int_equal(fixture_count_entries(folder), 2);
+    /* Its configuration, plan and metrics: no model, no part of one. */
+    assert_int_equal(fixture_count_entries(folder), 3);
 }
 
 static void expect_every_fault(const char *const *changes, bool after) {

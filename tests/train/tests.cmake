@@ -1,7 +1,7 @@
 gp_test(plan_report "unit;machine" 60 gp_train gp_ref)
 gp_test(rate "unit" 60 gp_train)
 gp_test(processors "unit" 60 gp_train)
-foreach(name balance disk finite folder host_memory metrics profiling progress search snapshot weights session)
+foreach(name balance disk finite folder host_memory metrics plan_json profiling progress search snapshot weights session)
   gp_test(${name} "unit" 120 gp_train)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 endforeach()

@@ -1,0 +1,229 @@
+#include "pipeline/program_json.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+/* Where each copy is sent and received, and where each worker's barriers are. */
+typedef struct places {
+    uint32_t *sent, *pulled; /* [edge·pieces + micro] pc; on the workers of the edge's stages */
+    uint32_t **barrier;      /* [worker][number] pc; NULL: barriers do not wait for all workers */
+} places;
+
+typedef struct writer {
+    const gp_program_json *its;
+    const gp_play_request *played;
+    FILE *out;
+    places at;
+    int worker;
+    size_t *alive;     /* [pc]; NULL: not known */
+    uint32_t *mark_of; /* [mark] pc; NULL: no queues */
+    size_t barriers;   /* of the worker so far */
+    bool any;          /* some wait of the instruction is written */
+} writer;
+
+static bool has_queues(const writer *w, int worker) {
+    return w->played->copies && w->played->copies[worker] == GP_PLAY_QUEUED;
+}
+
+/* ---- where the copies are ---------------------------------------------------------------------------------------- */
+
+static size_t copy_number(const writer *w, uint32_t edge, uint16_t micro) {
+    return (size_t)edge * (size_t)w->played->programs->pieces + micro;
+}
+
+static size_t count_barriers(const gp_program *program) {
+    size_t count = 0;
+    for (size_t pc = 0; pc < program->count; pc++) count += program->instrs[pc].op == GP_INSTR_BARRIER;
+    return count;
+}
+
+static gp_status find_barriers(writer *w, gp_error *err) {
+    const gp_programs *programs = w->played->programs;
+    size_t barriers = count_barriers(&programs->worker[0]);
+    if (w->played->meets || barriers == 0) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&w->at.barrier, programs->workers, err));
+    for (int other = 0; other < programs->workers; other++) {
+        const gp_program *program = &programs->worker[other];
+        GP_RETURN_IF_FAILED(GP_NEW(&w->at.barrier[other], barriers, err));
+        for (size_t pc = 0, number = 0; pc < program->count && number < barriers; pc++)
+            if (program->instrs[pc].op == GP_INSTR_BARRIER) w->at.barrier[other][number++] = (uint32_t)pc;
+    }
+    return GP_OK;
+}
+
+static gp_status find_places(writer *w, gp_error *err) {
+    const gp_programs *programs = w->played->programs;
+    size_t copies;
+    if (!gp_size_mul(w->played->stages->edge_count, (size_t)programs->pieces, &copies))
+        return gp_fail(err, GP_MEMORY, "too many copies");
+    GP_RETURN_IF_FAILED(GP_NEW(&w->at.sent, copies, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&w->at.pulled, copies, err));
+    for (int other = 0; other < programs->workers; other++)
+        for (size_t pc = 0; pc < programs->worker[other].count; pc++) {
+            const gp_instr *instr = &programs->worker[other].instrs[pc];
+            if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_RECV) continue;
+            uint32_t *of = instr->op == GP_INSTR_SEND ? w->at.sent : w->at.pulled;
+            of[copy_number(w, instr->edge, instr->micro)] = (uint32_t)pc;
+        }
+    return find_barriers(w, err);
+}
+
+static void free_places(writer *w) {
+    for (int other = 0; w->at.barrier && other < w->played->programs->workers; other++) free(w->at.barrier[other]);
+    free(w->at.barrier);
+    free(w->at.sent);
+    free(w->at.pulled);
+}
+
+/* ---- waits ------------------------------------------------------------------------------------------------------- */
+
+static void write_wait(writer *w, int worker, size_t pc) {
+    fprintf(w->out, "%s[%d,%zu]", w->any ? "," : "", worker, pc);
+    w->any = true;
+}
+
+static void write_event(writer *w, gp_wait_kind kind, uint32_t edge, uint16_t micro) {
+    const gp_edge *its = &w->played->stages->edges[edge];
+    int stage = kind == GP_WAIT_SENT ? its->from : its->to;
+    const uint32_t *of = kind == GP_WAIT_SENT ? w->at.sent : w->at.pulled;
+    write_wait(w, w->played->programs->worker_of_stage[stage], of[copy_number(w, edge, micro)]);
+}
+
+static void write_events(writer *w, const gp_worker_waits *waits, size_t at) {
+    for (size_t i = waits->first[at]; i < waits->first[at + 1]; i++)
+        write_event(w, waits->items[i].kind, waits->items[i].edge, waits->items[i].micro);
+}
+
+/* All threads that meet wait for what stands before each other's barrier, so that no two instructions wait for one
+ * another. `threads`: queues do not meet. */
+static void write_others(writer *w, bool threads) {
+    const gp_programs *programs = w->played->programs;
+    for (int other = 0; other < programs->workers; other++) {
+        if (other == w->worker || (threads && has_queues(w, other))) continue;
+        uint32_t pc = w->at.barrier[other][w->barriers];
+        if (pc > 0) write_wait(w, other, pc - 1);
+    }
+}
+
+static void write_barrier(writer *w, bool threads) {
+    if (w->played->meets)
+        write_events(w, &w->played->meets->worker[w->worker], w->barriers);
+    else
+        write_others(w, threads);
+}
+
+static void write_marks(writer *w, size_t pc) {
+    const gp_queue_waits *queues = &w->played->queues->worker[w->worker].within;
+    for (size_t i = queues->first[pc]; i < queues->first[pc + 1]; i++)
+        write_wait(w, w->worker, w->mark_of[queues->wait[i]]);
+}
+
+/* A queue does not stop at a barrier: the thread that fills the queues does. */
+static void write_waits(writer *w, size_t pc, const gp_instr *instr) {
+    bool queued = has_queues(w, w->worker);
+    w->any = false;
+    fputs(",\"waits\":[", w->out);
+    if (w->played->waits)
+        write_events(w, &w->played->waits->worker[w->worker], pc);
+    else if (instr->op == GP_INSTR_RECV)
+        write_event(w, GP_WAIT_SENT, instr->edge, instr->micro);
+    if (queued) write_marks(w, pc);
+    if (!queued && instr->op == GP_INSTR_BARRIER) write_barrier(w, true);
+    fputs("]", w->out);
+    w->any = false;
+    if (queued && instr->op == GP_INSTR_BARRIER) {
+        fputs(",\"host_waits\":[", w->out);
+        write_barrier(w, false);
+        fputs("]", w->out);
+    }
+    w->barriers += instr->op == GP_INSTR_BARRIER;
+}
+
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
+
+static bool has_micro(const gp_instr *instr) {
+    return instr->op != GP_INSTR_BARRIER && instr->op != GP_INSTR_NORM && instr->op != GP_INSTR_CLIP &&
+           instr->op != GP_INSTR_STEP;
+}
+
+static void write_copy(const writer *w, const gp_instr *instr) {
+    bool copies = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
+    if (copies) fprintf(w->out, ",\"edge\":%" PRIu32, instr->edge);
+    if ((copies || instr->op == GP_INSTR_LOAD) && w->its->bytes)
+        fprintf(w->out, ",\"bytes\":%zu", w->its->bytes(w->its->context, instr));
+}
+
+static void write_instr(writer *w, size_t pc) {
+    const gp_instr *instr = &w->played->programs->worker[w->worker].instrs[pc];
+    const gp_play_worker *times = &w->its->play->worker[w->worker];
+    int queue = has_queues(w, w->worker) ? (int)gp_instr_queue(w->played->stages, instr) : 0;
+    char name[GP_INSTR_TEXT];
+    fprintf(w->out, "%s%s{\"name\":\"%s\",\"op\":\"%s\",\"stage\":%d", pc ? "," : "", w->its->lines ? "\n" : "",
+            gp_instr_text(name, instr), gp_instr_op_name(instr->op), (int)instr->stage);
+    if (has_micro(instr)) fprintf(w->out, ",\"micro\":%d", (int)instr->micro);
+    fprintf(w->out, ",\"clock\":%" PRIu32 ",\"queue\":%d", instr->clock, queue);
+    write_copy(w, instr);
+    fprintf(w->out, ",\"start_ms\":%.12g,\"end_ms\":%.12g", w->its->milliseconds * times->start[pc],
+            w->its->milliseconds * times->end[pc]);
+    if (instr->op == GP_INSTR_SEND && w->its->play->arrived)
+        fprintf(w->out, ",\"arrives_ms\":%.12g",
+                w->its->milliseconds * w->its->play->arrived[copy_number(w, instr->edge, instr->micro)]);
+    if (w->alive) fprintf(w->out, ",\"bytes_alive\":%zu", w->alive[pc]);
+    write_waits(w, pc, instr);
+    fputs("}", w->out);
+}
+
+static gp_status find_marks(writer *w, gp_error *err) {
+    if (!has_queues(w, w->worker)) return GP_OK;
+    const gp_worker_queues *queues = &w->played->queues->worker[w->worker];
+    GP_RETURN_IF_FAILED(GP_NEW(&w->mark_of, queues->marks, err));
+    for (size_t pc = 0; pc < w->played->programs->worker[w->worker].count; pc++)
+        if (queues->mark[pc] >= 0) w->mark_of[queues->mark[pc]] = (uint32_t)pc;
+    return GP_OK;
+}
+
+static gp_status write_instructions(writer *w, gp_error *err) {
+    size_t count = w->played->programs->worker[w->worker].count;
+    w->barriers = 0;
+    gp_status status = find_marks(w, err);
+    if (status == GP_OK && w->its->follow) status = GP_NEW(&w->alive, count, err);
+    if (status == GP_OK && w->its->follow) status = w->its->follow(w->its->context, w->worker, w->alive, err);
+    if (status == GP_OK) {
+        fputs(",\"instructions\":[", w->out);
+        for (size_t pc = 0; pc < count; pc++) write_instr(w, pc);
+        fputs("]", w->out);
+    }
+    free(w->alive);
+    free(w->mark_of);
+    w->alive = NULL;
+    w->mark_of = NULL;
+    return status;
+}
+
+gp_status gp_program_json_write(const gp_program_json *its, FILE *out, gp_error *err) {
+    writer w = {.its = its, .played = its->played, .out = out};
+    gp_status status = its->instructions ? find_places(&w, err) : GP_OK;
+    fputs("\"workers\":[", out);
+    for (; w.worker < its->play->workers && status == GP_OK; w.worker++) {
+        const gp_play_worker *worker = &its->play->worker[w.worker];
+        fprintf(out, "%s%s{\"busy_ms\":%.12g,\"copy_ms\":%.12g", w.worker ? "," : "", its->lines ? "\n" : "",
+                its->milliseconds * worker->busy, its->milliseconds * worker->copying);
+        if (its->instructions) status = write_instructions(&w, err);
+        fputs("}", out);
+    }
+    fputs("]", out);
+    free_places(&w);
+    return status;
+}
+
+size_t gp_program_json_size(const gp_programs *programs, const gp_waits *meets) {
+    size_t count = 0, others = (size_t)programs->workers - 1;
+    for (int w = 0; w < programs->workers; w++) {
+        count = gp_size_plus(count, programs->worker[w].count);
+        if (!meets) count = gp_size_plus(count, gp_size_times(count_barriers(&programs->worker[w]), others) / 4);
+    }
+    return count;
+}
