@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "pipeline/memory.h"
+#include "pipeline/timeline_layers.h"
 
 enum {
     ARGS_TEXT = 256,
@@ -24,6 +25,7 @@ typedef struct writer {
     size_t **bytes;      /* [mini]: gp_memory_follow's; NULL until it is needed */
     size_t alive;        /* as last written */
     uint64_t mini_batch; /* how many have begun: the same number on every worker for the same mini-batch */
+    gp_layer_reader layers;
 } writer;
 
 /* Where the device works on its own, its queues go side by side, each on a track of its own. */
@@ -123,13 +125,17 @@ static gp_status write_span(writer *w, const gp_span *span, gp_error *err) {
     if (!has_queues(w->plan, w->worker) && span->started - span->issued > SHORT_WAIT)
         gp_chrome_span(w->chrome, track, "wait", "wait", span->issued, span->started, args);
     gp_chrome_span(w->chrome, track, category_of(instr), name, span->started, span->ended, args);
+    gp_timeline_layers(&w->layers, span, track, w->chrome);
     write_arrow(w, span, instr);
     return write_memory(w, span, err);
 }
 
-static gp_status write_lane(const gp_plan *plan, const gp_lane *lane, int worker, int max_pieces, uint64_t origin,
-                            gp_chrome *chrome, gp_error *err) {
+static gp_status write_lane(const gp_plan *plan, const gp_recorder *recorder, int worker, int max_pieces,
+                            uint64_t origin, gp_chrome *chrome, gp_error *err) {
+    const gp_lane *lane = &recorder->lanes[worker];
     writer w = {.plan = plan, .chrome = chrome, .worker = worker, .max_pieces = max_pieces, .origin = origin};
+    bool layers = recorder->ticks && !has_queues(plan, worker);
+    w.layers = (gp_layer_reader){plan, layers ? &recorder->ticks[worker] : NULL, worker, 0};
     name_tracks(plan, chrome, worker);
     gp_status status = GP_NEW(&w.bytes, plan->mini_count, err);
     for (size_t i = 0; i < lane->count && status == GP_OK; i++) status = write_span(&w, &lane->spans[i], err);
@@ -154,6 +160,6 @@ gp_status gp_timeline_write(const gp_plan *plan, const gp_recorder *recorder, ui
     gp_chrome_origin(chrome, first);
     gp_chrome_name_process(chrome, "gpipe-train");
     for (int w = 0; w < plan->workers; w++)
-        GP_RETURN_IF_FAILED(write_lane(plan, &recorder->lanes[w], w, max_pieces, first, chrome, err));
+        GP_RETURN_IF_FAILED(write_lane(plan, recorder, w, max_pieces, first, chrome, err));
     return GP_OK;
 }

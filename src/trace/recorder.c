@@ -11,12 +11,13 @@ uint64_t gp_clock(void) {
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-gp_status gp_recorder_create(int lanes, gp_recorder **out, gp_error *err) {
+gp_status gp_recorder_create(int lanes, bool ticks, gp_recorder **out, gp_error *err) {
     gp_recorder *recorder = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&recorder, 1, err));
     gp_status status = GP_NEW(&recorder->lanes, lanes, err);
+    if (status == GP_OK && ticks) status = GP_NEW(&recorder->ticks, lanes, err);
     if (status != GP_OK) {
-        free(recorder);
+        gp_recorder_destroy(&recorder);
         return status;
     }
     recorder->lane_count = lanes;
@@ -28,7 +29,9 @@ void gp_recorder_destroy(gp_recorder **recorder) {
     gp_recorder *it = *recorder;
     if (!it) return;
     for (int i = 0; i < it->lane_count; i++) free(it->lanes[i].spans);
+    for (int i = 0; it->ticks && i < it->lane_count; i++) free(it->ticks[i].times);
     free(it->lanes);
+    free(it->ticks);
     free(it);
     *recorder = NULL;
 }
@@ -37,10 +40,22 @@ gp_status gp_lane_reserve(gp_lane *lane, size_t more, gp_error *err) {
     return GP_GROW(&lane->spans, &lane->capacity, lane->count + more, err);
 }
 
+gp_status gp_ticks_reserve(gp_ticks *ticks, size_t more, gp_error *err) {
+    return GP_GROW(&ticks->times, &ticks->capacity, ticks->count + more, err);
+}
+
 /* As gp_grow_array grows. */
-size_t gp_lane_bytes(size_t spans) {
+static size_t grown_bytes(size_t count, size_t size) {
     size_t capacity = 8, bytes;
-    if (spans == 0) return 0;
-    while (capacity < spans && capacity <= SIZE_MAX / 2) capacity *= 2;
-    return capacity >= spans && gp_size_mul(capacity, sizeof(gp_span), &bytes) ? bytes : SIZE_MAX;
+    if (count == 0) return 0;
+    while (capacity < count && capacity <= SIZE_MAX / 2) capacity *= 2;
+    return capacity >= count && gp_size_mul(capacity, size, &bytes) ? bytes : SIZE_MAX;
+}
+
+size_t gp_lane_bytes(size_t spans) {
+    return grown_bytes(spans, sizeof(gp_span));
+}
+
+size_t gp_ticks_bytes(size_t ticks) {
+    return grown_bytes(ticks, sizeof(uint64_t));
 }

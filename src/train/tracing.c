@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "pipeline/layer_ticks.h"
 #include "pipeline/timeline.h"
 #include "train/tracing_data.h"
 
@@ -41,7 +42,7 @@ gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, 
     GP_RETURN_IF_FAILED(GP_NEW(&tracing, 1, err));
     tracing->options = *options;
     tracing->plan = plan;
-    gp_status status = gp_recorder_create(plan->workers + 1, &tracing->recorder, err);
+    gp_status status = gp_recorder_create(plan->workers + 1, options->layers, &tracing->recorder, err);
     if (status == GP_OK) status = gp_chrome_open(options->path, &tracing->chrome, err);
     if (status != GP_OK) {
         gp_recorder_destroy(&tracing->recorder);
@@ -108,13 +109,19 @@ void gp_tracing_after_take(gp_tracing *tracing, bool training, int64_t step, uin
         (gp_span){.issued = began, .started = ended, .ended = ended, .step = (uint32_t)step, .group = training});
 }
 
+static gp_status reserve(gp_tracing *tracing, const gp_mini_plan *mini, int worker, gp_error *err) {
+    gp_recorder *recorder = tracing->recorder;
+    GP_RETURN_IF_FAILED(gp_lane_reserve(&recorder->lanes[worker], mini->programs->worker[worker].count, err));
+    if (!recorder->ticks) return GP_OK;
+    return gp_ticks_reserve(&recorder->ticks[worker], gp_mini_ticks(tracing->plan, mini, worker), err);
+}
+
 gp_status gp_tracing_before(gp_tracing *tracing, gp_run *run, int mini, int64_t step, gp_error *err) {
     if (!tracing || !wanted(tracing, tracing->plan->minis[mini].training, step)) return GP_OK;
     tracing->mini_batches++;
     tracing->evaluations += !tracing->plan->minis[mini].training;
     for (int w = 0; w < tracing->plan->workers; w++)
-        GP_RETURN_IF_FAILED(
-            gp_lane_reserve(&tracing->recorder->lanes[w], tracing->plan->minis[mini].programs->worker[w].count, err));
+        GP_RETURN_IF_FAILED(reserve(tracing, &tracing->plan->minis[mini], w, err));
     gp_run_record(run, tracing->recorder);
     tracing->recording = true;
     return GP_OK;

@@ -21,6 +21,7 @@ typedef struct gp_trace_options {
     const char *path;    /* NULL: no timeline */
     int64_t first, last; /* steps, from 1; evaluations that follow one of them are recorded too, as many mini-batches as
                             steps at most */
+    bool layers;         /* the layers within instructions, too */
 } gp_trace_options;
 
 typedef struct gp_tracing gp_tracing;

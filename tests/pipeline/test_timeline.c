@@ -62,7 +62,7 @@ static json_t *timeline_of(const gp_device_kind *kind, harness *h) {
     int file = mkstemp(path);
     assert_true(file >= 0);
     close(file);
-    assert_int_equal(gp_recorder_create(STAGES, &recorder, &err), GP_OK);
+    assert_int_equal(gp_recorder_create(STAGES, false, &recorder, &err), GP_OK);
     make_spans(h->plan, recorder);
     assert_int_equal(gp_chrome_open(path, &chrome, &err), GP_OK);
     assert_int_equal(gp_timeline_write(h->plan, recorder, UINT64_MAX, chrome, &err), GP_OK);

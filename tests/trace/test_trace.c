@@ -142,7 +142,7 @@ static void a_lane_keeps_its_spans_while_it_grows(void **state) {
     (void)state;
     gp_error err = {0};
     gp_recorder *recorder = NULL;
-    assert_int_equal(gp_recorder_create(2, &recorder, &err), GP_OK);
+    assert_int_equal(gp_recorder_create(2, false, &recorder, &err), GP_OK);
     gp_lane *lane = &recorder->lanes[1];
     for (size_t i = 0; i < 300; i++) {
         assert_int_equal(gp_lane_reserve(lane, 3, &err), GP_OK);

@@ -132,7 +132,7 @@ static void the_timeline_is_what_the_programs_say(void **state) {
     (void)state;
     gp_error err = {0};
     const char *path = fixture_path("t.json");
-    run(NULL, (gp_trace_options){path, 3, 5}, GP_OK, &err);
+    run(NULL, (gp_trace_options){.path = path, .first = 3, .last = 5}, GP_OK, &err);
     json_t *events = events_of(path);
     gp_session *session = fixture_session(NULL);
     int sends = 0;
@@ -156,7 +156,7 @@ static void the_timeline_is_what_the_programs_say(void **state) {
 static void expect_traced(int64_t first, int64_t last, const char *steps) {
     gp_error err = {0};
     const char *path = fixture_path("w.json");
-    run(NULL, (gp_trace_options){path, first, last}, GP_OK, &err);
+    run(NULL, (gp_trace_options){.path = path, .first = first, .last = last}, GP_OK, &err);
     json_t *events = events_of(path);
     gp_session *session = fixture_session(NULL);
     for (int w = 0; w < session->plan->workers; w++) check_track(events, session->plan, w, steps);
@@ -177,7 +177,7 @@ static void recording_does_not_change_the_result(void **state) {
     gp_error err = {0};
     size_t with_bytes, without_bytes;
     char with_path[600], without_path[600];
-    const gp_trace_options traced = {fixture_path("u.json"), 1, 100};
+    const gp_trace_options traced = {.path = fixture_path("u.json"), .first = 1, .last = 100};
     snprintf(with_path, sizeof with_path, "%s/model.safetensors", run(NULL, traced, GP_OK, &err));
     snprintf(without_path, sizeof without_path, "%s/model.safetensors", run(NULL, (gp_trace_options){0}, GP_OK, &err));
     char *with = fixture_read(with_path, &with_bytes), *without = fixture_read(without_path, &without_bytes);
@@ -191,7 +191,7 @@ static void a_run_that_only_evaluates_is_traced_too(void **state) {
     (void)state;
     gp_error err = {0};
     const char *path = fixture_path("v.json");
-    run(FIXTURE_CHANGES("train.steps=0"), (gp_trace_options){path, 1, 100}, GP_OK, &err);
+    run(FIXTURE_CHANGES("train.steps=0"), (gp_trace_options){.path = path, .first = 1, .last = 100}, GP_OK, &err);
     json_t *events = events_of(path);
     gp_session *session = fixture_session(FIXTURE_CHANGES("train.steps=0"));
     check_track(events, session->plan, 0, " e0");
@@ -218,7 +218,7 @@ static void an_empty_timeline_is_refused(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gp_error err = {0};
-        const gp_trace_options options = {"t.json", cases[i].first, cases[i].last}, none = {0};
+        const gp_trace_options options = {.path = "t.json", .first = cases[i].first, .last = cases[i].last}, none = {0};
         gp_status status = gp_tracing_check(&options, cases[i].from, cases[i].steps, &err);
         assert_int_equal(status, cases[i].refused ? GP_USAGE : GP_OK);
         if (cases[i].refused) assert_ptr_equal(strstr(err.text, cases[i].refused), err.text);
@@ -231,12 +231,13 @@ static void a_file_that_cannot_be_written_is_an_error(void **state) {
     (void)state;
     gp_error err = {0};
     char model[600];
-    const char *folder = run(NULL, (gp_trace_options){fixture_path("none/t.json"), 1, 2}, GP_IO, &err);
+    const char *folder =
+        run(NULL, (gp_trace_options){.path = fixture_path("none/t.json"), .first = 1, .last = 2}, GP_IO, &err);
     snprintf(model, sizeof model, "%s/model.safetensors", folder);
     assert_int_not_equal(access(model, F_OK), 0);
     assert_non_null(strstr(err.text, "none/t.json: cannot be written: No such file"));
     if (access("/dev/full", W_OK) != 0) skip();
-    folder = run(NULL, (gp_trace_options){"/dev/full", 1, 2}, GP_IO, &err);
+    folder = run(NULL, (gp_trace_options){.path = "/dev/full", .first = 1, .last = 2}, GP_IO, &err);
     snprintf(model, sizeof model, "%s/model.safetensors", folder);
     assert_int_equal(access(model, F_OK), 0);
     json_t *lines = fixture_metrics(folder);
