@@ -44,18 +44,10 @@ gp_status gp_ticks_reserve(gp_ticks *ticks, size_t more, gp_error *err) {
     return GP_GROW(&ticks->times, &ticks->capacity, ticks->count + more, err);
 }
 
-/* As gp_grow_array grows. */
-static size_t grown_bytes(size_t count, size_t size) {
-    size_t capacity = 8, bytes;
-    if (count == 0) return 0;
-    while (capacity < count && capacity <= SIZE_MAX / 2) capacity *= 2;
-    return capacity >= count && gp_size_mul(capacity, size, &bytes) ? bytes : SIZE_MAX;
-}
-
 size_t gp_lane_bytes(size_t spans) {
-    return grown_bytes(spans, sizeof(gp_span));
+    return gp_grown_bytes(spans, sizeof(gp_span));
 }
 
 size_t gp_ticks_bytes(size_t ticks) {
-    return grown_bytes(ticks, sizeof(uint64_t));
+    return gp_grown_bytes(ticks, sizeof(uint64_t));
 }

@@ -13,6 +13,7 @@
 #include "train/rate.h"
 #include "train/session.h"
 #include "train/snapshot.h"
+#include "train/tracing_steps.h"
 
 enum {
     STACK_USED = 64 << 10, /* of a thread's stack, its heap and its control block; measured with 64 workers */
@@ -125,6 +126,7 @@ static size_t plan_timeline(const gp_session *session, const gp_trace_options *t
     gp_loaders_count_traced(session, trace, &steps, &evaluated);
     if (steps + evaluated == 0) return 0;
     size_t bytes = gp_lane_bytes((size_t)(steps + 2 * evaluated)); /* waits for data; the end of each evaluation, too */
+    bytes = gp_size_plus(bytes, gp_tracing_steps_bytes((size_t)(steps + evaluated)));
     for (int w = 0; w < session->plan->workers; w++) {
         const gp_plan *plan = session->plan;
         size_t spans =

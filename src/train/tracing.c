@@ -7,6 +7,7 @@
 #include "pipeline/layer_ticks.h"
 #include "pipeline/timeline.h"
 #include "train/tracing_data.h"
+#include "train/tracing_steps.h"
 
 struct gp_tracing {
     gp_trace_options options;
@@ -14,11 +15,12 @@ struct gp_tracing {
     gp_chrome *chrome;     /* NULL: written */
     gp_recorder *recorder; /* a lane for each worker, and one more for the waits for data */
     gp_tracing_data data;  /* with that lane */
-    bool taking;           /* the take that is under way is recorded */
-    bool recording;        /* the mini-batch that runs */
-    int64_t mini_batches;  /* recorded */
-    int64_t evaluations;   /* of them, of evaluations */
-    gp_error failed;       /* what went wrong with the file */
+    gp_tracing_steps steps;
+    bool taking;          /* the take that is under way is recorded */
+    bool recording;       /* the mini-batch that runs */
+    int64_t mini_batches; /* recorded */
+    int64_t evaluations;  /* of them, of evaluations */
+    gp_error failed;      /* what went wrong with the file */
 };
 
 gp_status gp_tracing_check(const gp_trace_options *options, int64_t from, int64_t steps, gp_error *err) {
@@ -65,10 +67,15 @@ static void write_file(gp_tracing *tracing) {
     gp_tracing_data_stop(&tracing->data);
     uint64_t earliest = gp_tracing_data_first(&tracing->data);
     gp_status status = gp_timeline_write(tracing->plan, tracing->recorder, earliest, tracing->chrome, &tracing->failed);
-    gp_tracing_data_write(&tracing->data, gp_timeline_next_track(tracing->plan), tracing->chrome);
+    int next = gp_timeline_next_track(tracing->plan);
+    if (status == GP_OK)
+        status = gp_tracing_steps_write(&tracing->steps, tracing->plan, tracing->recorder, next, tracing->chrome,
+                                        &tracing->failed);
+    gp_tracing_data_write(&tracing->data, next + 1, tracing->chrome);
     gp_status closed = gp_chrome_close(&tracing->chrome, status == GP_OK ? &tracing->failed : &later);
     tracing->failed.status = status == GP_OK ? closed : status;
     gp_recorder_destroy(&tracing->recorder);
+    gp_tracing_steps_fini(&tracing->steps);
 }
 
 bool gp_tracing_is_empty(const gp_tracing *tracing) {
@@ -118,10 +125,11 @@ static gp_status reserve(gp_tracing *tracing, const gp_mini_plan *mini, int work
 
 gp_status gp_tracing_before(gp_tracing *tracing, gp_run *run, int mini, int64_t step, gp_error *err) {
     if (!tracing || !wanted(tracing, tracing->plan->minis[mini].training, step)) return GP_OK;
+    const gp_mini_plan *its = &tracing->plan->minis[mini];
     tracing->mini_batches++;
-    tracing->evaluations += !tracing->plan->minis[mini].training;
-    for (int w = 0; w < tracing->plan->workers; w++)
-        GP_RETURN_IF_FAILED(reserve(tracing, &tracing->plan->minis[mini], w, err));
+    tracing->evaluations += !its->training;
+    GP_RETURN_IF_FAILED(gp_tracing_steps_add(&tracing->steps, its->training, step, its->samples, err));
+    for (int w = 0; w < tracing->plan->workers; w++) GP_RETURN_IF_FAILED(reserve(tracing, its, w, err));
     gp_run_record(run, tracing->recorder);
     tracing->recording = true;
     return GP_OK;
@@ -137,6 +145,10 @@ void gp_tracing_after(gp_tracing *tracing, gp_run *run, int64_t step) {
     gp_run_record(run, NULL);
     tracing->recording = false;
     if (step > tracing->options.last) write_file(tracing);
+}
+
+void gp_tracing_result(gp_tracing *tracing, bool training, int64_t step, int64_t epoch, double loss) {
+    if (tracing && tracing->chrome) gp_tracing_steps_end(&tracing->steps, training, step, epoch, loss);
 }
 
 gp_status gp_tracing_close(gp_tracing **tracing, gp_error *err) {
