@@ -104,7 +104,7 @@ gp_status gp_tracing_before_take(gp_tracing *tracing, bool training, int64_t ste
     if (!tracing || !tracing->chrome) return GP_OK;
     gp_loader *loader = training ? tracing->data.training : tracing->data.evaluation;
     tracing->taking = wanted(tracing, training, step);
-    gp_loader_record(loader, tracing->taking);
+    if (loader) gp_loader_record(loader, tracing->taking);
     return tracing->taking ? gp_lane_reserve(tracing->data.waits, 1, err) : GP_OK;
 }
 
