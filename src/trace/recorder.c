@@ -11,18 +11,21 @@ uint64_t gp_clock(void) {
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-gp_status gp_recorder_create(int lanes, bool ticks, gp_recorder **out, gp_error *err) {
+gp_status gp_recorder_create(int lanes, gp_recorder **out, gp_error *err) {
     gp_recorder *recorder = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&recorder, 1, err));
     gp_status status = GP_NEW(&recorder->lanes, lanes, err);
-    if (status == GP_OK && ticks) status = GP_NEW(&recorder->ticks, lanes, err);
     if (status != GP_OK) {
-        gp_recorder_destroy(&recorder);
+        free(recorder);
         return status;
     }
     recorder->lane_count = lanes;
     *out = recorder;
     return GP_OK;
+}
+
+gp_status gp_recorder_add_ticks(gp_recorder *recorder, gp_error *err) {
+    return GP_NEW(&recorder->ticks, recorder->lane_count, err);
 }
 
 void gp_recorder_destroy(gp_recorder **recorder) {

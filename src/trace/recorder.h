@@ -7,7 +7,6 @@
 #ifndef GP_TRACE_RECORDER_H
 #define GP_TRACE_RECORDER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,8 +43,9 @@ typedef struct gp_recorder {
     int lane_count;
 } gp_recorder;
 
-/* `ticks`: each lane has them. */
-GP_MUST_USE gp_status gp_recorder_create(int lanes, bool ticks, gp_recorder **out, gp_error *err);
+GP_MUST_USE gp_status gp_recorder_create(int lanes, gp_recorder **out, gp_error *err);
+/* From now on each lane has ticks. GP_MEMORY. */
+GP_MUST_USE gp_status gp_recorder_add_ticks(gp_recorder *recorder, gp_error *err);
 void gp_recorder_destroy(gp_recorder **recorder);
 /* Room for `more` spans or ticks, so that as many calls of gp_lane_add or gp_ticks_add follow. GP_MEMORY. */
 GP_MUST_USE gp_status gp_lane_reserve(gp_lane *lane, size_t more, gp_error *err);

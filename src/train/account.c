@@ -58,7 +58,7 @@ gp_status gp_account_open(const gp_session *session, gp_account **out, gp_error 
     GP_RETURN_IF_FAILED(GP_NEW(&account, 1, err));
     *account = (gp_account){.session = session, .mini = gp_plan_report_mini(session->plan), .stride = 1};
     gp_processor_times_read(&account->from);
-    gp_status status = gp_recorder_create(workers, false, &account->own, err);
+    gp_status status = gp_recorder_create(workers, &account->own, err);
     if (status == GP_OK) status = GP_NEW(&account->begins, workers, err);
     if (status == GP_OK) status = GP_NEW(&account->share, workers, err);
     if (status == GP_OK) status = GP_NEW(&account->times, MOST_TIMES, err);

@@ -44,7 +44,8 @@ gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, 
     GP_RETURN_IF_FAILED(GP_NEW(&tracing, 1, err));
     tracing->options = *options;
     tracing->plan = plan;
-    gp_status status = gp_recorder_create(plan->workers + 1, options->layers, &tracing->recorder, err);
+    gp_status status = gp_recorder_create(plan->workers + 1, &tracing->recorder, err);
+    if (status == GP_OK && options->layers) status = gp_recorder_add_ticks(tracing->recorder, err);
     if (status == GP_OK) status = gp_chrome_open(options->path, &tracing->chrome, err);
     if (status != GP_OK) {
         gp_recorder_destroy(&tracing->recorder);

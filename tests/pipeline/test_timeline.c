@@ -64,7 +64,7 @@ static json_t *timeline_of(const gp_device_kind *kind, harness *h) {
     int file = mkstemp(path);
     assert_true(file >= 0);
     close(file);
-    assert_int_equal(gp_recorder_create(STAGES, false, &recorder, &err), GP_OK);
+    assert_int_equal(gp_recorder_create(STAGES, &recorder, &err), GP_OK);
     make_spans(h->plan, recorder);
     assert_int_equal(gp_chrome_open(path, &chrome, &err), GP_OK);
     assert_int_equal(gp_timeline_write(h->plan, recorder, UINT64_MAX, chrome, &err), GP_OK);
@@ -205,7 +205,8 @@ static json_t *record_step(harness *h, const harness_options *options, gp_record
     close(file);
     harness_plan(h, options);
     harness_start(h, NULL);
-    assert_int_equal(gp_recorder_create(h->plan->workers, true, recorder, &err), GP_OK);
+    assert_int_equal(gp_recorder_create(h->plan->workers, recorder, &err), GP_OK);
+    assert_int_equal(gp_recorder_add_ticks(*recorder, &err), GP_OK);
     const gp_mini_plan *mini = &h->plan->minis[0];
     for (int w = 0; w < h->plan->workers; w++) {
         size_t ticks = gp_mini_ticks(h->plan, mini, w);
@@ -398,7 +399,7 @@ static void plan_waits(harness *h, bool lockstep, gp_recorder **recorder) {
                                        .lockstep = lockstep,
                                        .micro_batches = 2,
                                        .batch = 4});
-    assert_int_equal(gp_recorder_create(STAGES, false, recorder, &err), GP_OK);
+    assert_int_equal(gp_recorder_create(STAGES, recorder, &err), GP_OK);
 }
 
 /* Worker 1 receives what is sent to it when it is sent. Worker 0 recomputes micro-batch 0 into the slot from which it
