@@ -104,14 +104,16 @@ class Trace(unittest.TestCase):
 
     def check_worker(self, spans):
         """Instructions one after another, with layers in those that compute. The names of all layers in forward passes."""
-        found, counts, names = None, {}, set()
+        found, before, counts, names = None, 0, {}, set()
         for span, parent in zip(spans, self.check_nesting(spans)):
             if span["cat"] != "layer":
                 self.assertIsNone(parent, span)
-                found = span
+                found, before = span, span["ts"]
                 counts[id(span)] = [span, 0]
                 continue
             self.assertIs(parent, found)
+            self.assertGreaterEqual(span["ts"], before - ROUNDING, span)
+            before = end_of(span)
             for key in ("step", "pass", "pc"):
                 self.assertEqual(span["args"][key], found["args"][key])
             self.assertEqual(span["args"]["op"], found["name"].split()[0])
