@@ -322,6 +322,27 @@ static void test_layers(void **state) {
     harness_end(&h);
 }
 
+/* Names that are too long are cut behind a whole character. */
+static void test_long_names(void **state) {
+    (void)state;
+    char name[402], whole[402], text[GP_LAYER_TEXT];
+    for (int i = 0; i < 400; i += 2) memcpy(name + i, "\xc3\xa9", 3);
+    memcpy(whole, name, sizeof whole);
+    gp_node nodes[2] = {{.name = name}, {.name = whole}};
+    const gp_graph graph = {.nodes = nodes, .node_count = 2};
+    const gp_exec_op alone = {.node = 1}, both = {.node = 0, .beyond = 1};
+    assert_string_equal(gp_layer_text(text, &graph, &alone), name);
+    gp_layer_text(text, &graph, &both);
+    /* 400 bytes, " + ", and of the 108 that are left 54 characters of two bytes. */
+    assert_int_equal(strlen(text), 400 + 3 + 108);
+    assert_memory_equal(text + 400, " + \xc3\xa9", 5);
+    assert_memory_equal(text + strlen(text) - 2, "\xc3\xa9", 2);
+    name[399] = '\0'; /* an odd length: one byte is left over */
+    name[398] = 'x';
+    gp_layer_text(text, &graph, &both);
+    assert_int_equal(strlen(text), 399 + 3 + 108);
+}
+
 /* A device that works on its own records no times: the host's clock would not tell them. */
 static void test_queues_have_no_layers(void **state) {
     (void)state;
@@ -458,9 +479,12 @@ static void test_waits_at_barriers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queues),           cmocka_unit_test(test_without_queues),
-        cmocka_unit_test(test_layers),           cmocka_unit_test(test_queues_have_no_layers),
-        cmocka_unit_test(test_waits_for_copies), cmocka_unit_test(test_waits_at_barriers)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_queues),
+                                       cmocka_unit_test(test_without_queues),
+                                       cmocka_unit_test(test_layers),
+                                       cmocka_unit_test(test_long_names),
+                                       cmocka_unit_test(test_queues_have_no_layers),
+                                       cmocka_unit_test(test_waits_for_copies),
+                                       cmocka_unit_test(test_waits_at_barriers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
