@@ -52,6 +52,13 @@ gp_status gp_grow_array(void **items, size_t *capacity, size_t needed, size_t si
     return GP_OK;
 }
 
+size_t gp_grown_bytes(size_t count, size_t size) {
+    size_t capacity = 8, bytes;
+    if (count == 0) return 0;
+    while (capacity < count && capacity <= SIZE_MAX / 2) capacity *= 2;
+    return capacity >= count && gp_size_mul(capacity, size, &bytes) ? bytes : SIZE_MAX;
+}
+
 void gp_shrink_array(void **items, size_t *capacity, size_t count, size_t size) {
     void *block = count < *capacity ? realloc(*items, (count ? count : 1) * size) : NULL;
     if (!block) return;

@@ -37,6 +37,9 @@ GP_MUST_USE gp_status gp_grow_array(void **items, size_t *capacity, size_t neede
 #define GP_GROW(items, capacity, needed, err)                                                                          \
     gp_grow_array((void **)(items), (capacity), (size_t)(needed), sizeof **(items), (err))
 
+/* Bytes of an array that grew so, from nothing, for `count` elements; SIZE_MAX: no size. */
+size_t gp_grown_bytes(size_t count, size_t size);
+
 /* Gives back what lies beyond `count` elements; where that cannot be done, it stays. */
 void gp_shrink_array(void **items, size_t *capacity, size_t count, size_t size);
 

@@ -11,9 +11,9 @@
 
 enum { TRACED_STEPS = 100 };
 
-static const char *const known[] = {"--set",        "--plan",  "--svg",         "--expand",  "--resume",
-                                    "--force",      "--trace", "--trace-steps", "--predict", "--weights",
-                                    "--processors", "--json",  "--help",        "--version", NULL};
+static const char *const known[] = {
+    "--set",          "--plan",    "--svg",     "--expand",     "--resume", "--force", "--trace",   "--trace-steps",
+    "--trace-layers", "--predict", "--weights", "--processors", "--json",   "--help",  "--version", NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
@@ -39,6 +39,8 @@ const char *gp_options_help(void) {
            "  --trace FILE          write a timeline of every instruction of every worker; https://ui.perfetto.dev "
            "opens it\n"
            "  --trace-steps A:B     record steps A to B (default: 1:100); A alone is one step\n"
+           "  --trace-layers        record the layers within the instructions of CPU workers, too; the file becomes\n"
+           "                        many times larger (docs/timelines.md)\n"
            "\n"
            "Instead of training:\n"
            "  --plan                print stages, copies, memory, schedule and predicted time\n"
@@ -102,10 +104,15 @@ static gp_status take_trace_steps(gp_options *options, const char *word, size_t 
 static gp_status take_long(void *taking, const char *word, gp_words *rest, gp_error *err) {
     gp_options *options = taking;
     size_t length = strcspn(word, "=");
-    const gp_words_flag flags[] = {{"--plan", &options->plan},       {"--json", &options->json},
-                                   {"--resume", &options->resume},   {"--expand", &options->expand},
-                                   {"--force", &options->force},     {"--help", &options->help},
-                                   {"--version", &options->version}, {NULL, NULL}};
+    const gp_words_flag flags[] = {{"--plan", &options->plan},
+                                   {"--json", &options->json},
+                                   {"--resume", &options->resume},
+                                   {"--expand", &options->expand},
+                                   {"--trace-layers", &options->trace.layers},
+                                   {"--force", &options->force},
+                                   {"--help", &options->help},
+                                   {"--version", &options->version},
+                                   {NULL, NULL}};
     if (gp_word_is(word, length, "--set"))
         return gp_words_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
     if (gp_word_is(word, length, "--trace"))
@@ -168,6 +175,8 @@ static gp_status check_together(const gp_options *options, gp_error *err) {
         return gp_fail(err, GP_USAGE, "option --trace needs the name of a file");
     if (options->trace.last && !options->trace.path)
         return gp_fail(err, GP_USAGE, "option --trace-steps needs --trace FILE");
+    if (options->trace.layers && !options->trace.path)
+        return gp_fail(err, GP_USAGE, "option --trace-layers needs --trace FILE");
     return check_prediction(options, err);
 }
 

@@ -81,6 +81,16 @@ const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan
     }
 }
 
+int gp_instr_routines(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr,
+                      const gp_routine *out[GP_INSTR_ROUTINES]) {
+    out[0] = instr->op == GP_INSTR_STEP ? &mini->step[instr->stage]
+                                        : gp_instr_routine(mini, &plan->stage[instr->stage], instr);
+    if (!out[0]) return 0;
+    if (instr->op != GP_INSTR_FORWARD || !(instr->flags & GP_INSTR_LAST)) return 1;
+    out[1] = &mini->total[instr->stage];
+    return 2;
+}
+
 static gp_address copy_address(const gp_plan *plan, const gp_sized *sized, const gp_instr *instr) {
     const gp_edge *edge = &plan->stages->edges[instr->edge];
     const gp_stage *stage = &plan->stages->stage[instr->stage];

@@ -63,12 +63,10 @@ static void go_through(search *s, const gp_routine *routine, gp_when skipped) {
 
 static void pass_instr(search *s, const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
     gp_when skipped = gp_instr_skips(instr);
-    const gp_routine *routine = instr->op == GP_INSTR_STEP ? &mini->step[instr->stage]
-                                                           : gp_instr_routine(mini, &plan->stage[instr->stage], instr);
+    const gp_routine *routines[GP_INSTR_ROUTINES];
+    int count = gp_instr_routines(plan, mini, instr, routines);
     s->number++;
-    if (routine) go_through(s, routine, skipped);
-    if (instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST)
-        go_through(s, &mini->total[instr->stage], skipped);
+    for (int r = 0; r < count; r++) go_through(s, routines[r], skipped);
 }
 
 /* The instruction and the nodes that were under way at a note; all of the stage's where only some of the work is a

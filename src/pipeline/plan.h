@@ -136,6 +136,11 @@ static inline gp_when gp_instr_skips(const gp_instr *instr) {
 }
 /* The routine of F, R, B, norm, clip; NULL for other instructions. */
 const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan *stage, const gp_instr *instr);
+/* The routines that an instruction runs, in order; how many: 0 to 2. An F that is the mini-batch's last on its stage
+ * has the loss's total for its second. */
+enum { GP_INSTR_ROUTINES = 2 };
+int gp_instr_routines(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr,
+                      const gp_routine *out[GP_INSTR_ROUTINES]);
 /* Where a send's bytes lie, or a receive's arrive: offset in the arena, and how many. */
 void gp_instr_copy(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, size_t *offset, size_t *bytes);
 /* Offset and bytes of loaded value `value` (GP_VALUE_INPUT, GP_VALUE_TARGET) in the stash slot; false: not loaded here.

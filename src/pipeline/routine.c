@@ -183,6 +183,7 @@ static void emit(const builder *b, gp_routine *out) {
         *exec = (gp_exec_op){.prepared = op->prepared,
                              .node = op->node,
                              .beyond = op->beyond,
+                             .owner = op->owner,
                              .when = op->when,
                              .part_count = op->part_count};
         memcpy(exec->part, op->part, sizeof exec->part);

@@ -63,6 +63,7 @@ typedef struct gp_exec_op {
     const gp_prepared *prepared;
     int node;   /* of the graph; −1: none (updates) */
     int beyond; /* the last node whose work it does too, less that one: relu's, in the backward of the norm before it */
+    int owner;  /* node −1: the parameter that it is for, counted from 1; 0: none */
     gp_when when;
     gp_address operand[GP_MAX_OPERANDS];
     gp_operand_role role[GP_MAX_OPERANDS];
@@ -98,7 +99,7 @@ typedef struct gp_staged_operand {
 
 typedef struct gp_staged_op {
     const gp_prepared *prepared;
-    int node, beyond; /* as in gp_exec_op */
+    int node, beyond, owner; /* as in gp_exec_op */
     gp_when when;
     bool once;   /* not repeated by a recompute */
     bool always; /* has an effect that no thing shows */

@@ -77,6 +77,17 @@ gp_status gp_spans_end(gp_worker *worker, const gp_site *site, gp_error *err) {
     return GP_OK;
 }
 
+gp_ticks *gp_spans_ticks(const gp_worker *worker) {
+    const gp_recorder *recorder = worker->run->recorder;
+    if (!recorder || !recorder->ticks || kind_of(worker)->event_elapsed) return NULL;
+    return &recorder->ticks[worker->index];
+}
+
+bool gp_spans_marks(const gp_worker *worker) {
+    const gp_recorder *recorder = worker->run->recorder;
+    return recorder && recorder->ticks && kind_of(worker)->mark_begin;
+}
+
 static gp_status time_of(gp_worker *worker, size_t event, uint64_t *out, gp_error *err) {
     const gp_spans *spans = worker->spans;
     double nanoseconds;

@@ -16,6 +16,11 @@ GP_MUST_USE gp_status gp_spans_start(gp_worker *worker, const gp_site *site, gp_
 GP_MUST_USE gp_status gp_spans_end(gp_worker *worker, const gp_site *site, gp_error *err);
 /* The step is done on the device. */
 GP_MUST_USE gp_status gp_spans_collect(gp_worker *worker, gp_error *err);
+/* Where the times of layers within instructions go; NULL: they are not recorded, or the device works on its own, so
+ * that the host's clock does not tell them. */
+gp_ticks *gp_spans_ticks(const gp_worker *worker);
+/* Whether such a device gets marks for the layers instead, for its profiler. */
+bool gp_spans_marks(const gp_worker *worker);
 void gp_spans_destroy(gp_worker *worker);
 
 #endif

@@ -15,6 +15,7 @@ static gp_status stage_square(const gp_stage_plan *plan, const gp_stage_request 
                               gp_staged_list *list, gp_error *err) {
     const gp_param_plan *param = &plan->params[index];
     gp_staged_op op = new_op();
+    op.owner = param->param + 1;
     gp_op_desc desc;
     gp_op_desc_init(&desc, GP_OP_SQUARE_SUM);
     GP_RETURN_IF_FAILED(gp_stage_plain_grad(plan, request, param, index, list, &op.operand[GP_SQUARE_SUM_X], err));

@@ -64,7 +64,7 @@ static gp_status stage_reorder(const gp_stage_plan *plan, const gp_stage_request
     gp_op_desc_init(&desc, GP_OP_REORDER);
     desc.operand[GP_COPY_X] = gp_stage_param_tensor(request, param, from);
     desc.operand[GP_COPY_Y] = gp_stage_param_tensor(request, param, to);
-    gp_staged_op op = {.node = -1, .always = true};
+    gp_staged_op op = {.node = -1, .owner = param + 1, .always = true};
     for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
     op.operand[GP_COPY_X] = x;
     op.operand[GP_COPY_Y] = y;
@@ -109,7 +109,7 @@ static gp_status stage_update(const gp_stage_plan *plan, const gp_stage_request 
     gp_op_desc desc;
     gp_op_desc_init(&desc, request->update.op);
     set_attributes(&request->update, &request->stages->graph->params[param->param].spec, &desc);
-    gp_staged_op op = {.node = -1, .always = true};
+    gp_staged_op op = {.node = -1, .owner = param->param + 1, .always = true};
     for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
     gp_tensor tensor = gp_stage_param_tensor(request, param->param, GP_FORMAT_PLAIN);
     int64_t scalars = (int64_t)sizeof(gp_step_scalars);

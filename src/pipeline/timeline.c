@@ -3,12 +3,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "pipeline/memory.h"
+#include "pipeline/timeline_layers.h"
+#include "pipeline/timeline_waits.h"
 
 enum {
-    ARGS_TEXT = 256,
+    ARGS_TEXT = 512,
     TRACK_TEXT = 96,
     STAGES_TEXT = 64,
     MOST_LISTED = 6,
@@ -24,6 +27,8 @@ typedef struct writer {
     size_t **bytes;      /* [mini]: gp_memory_follow's; NULL until it is needed */
     size_t alive;        /* as last written */
     uint64_t mini_batch; /* how many have begun: the same number on every worker for the same mini-batch */
+    gp_layer_reader layers;
+    const gp_wait_finder *waits;
 } writer;
 
 /* Where the device works on its own, its queues go side by side, each on a track of its own. */
@@ -105,6 +110,13 @@ static void describe(const writer *w, const gp_span *span, const gp_instr *instr
              gp_edge_kind_name(w->plan->stages->edges[instr->edge].kind), bytes);
 }
 
+/* What the worker waited for: before its span `index`, or in it, a barrier's. */
+static void describe_wait(const writer *w, size_t index, bool barrier, char args[ARGS_TEXT]) {
+    char text[GP_WAIT_TEXT];
+    size_t used = strlen(args);
+    snprintf(args + used, ARGS_TEXT - used, ",%s", gp_wait_finder_text(w->waits, w->worker, index, barrier, text));
+}
+
 /* From the start of the send, which comes before the start of the receive by any clock. */
 static void write_arrow(const writer *w, const gp_span *span, const gp_instr *instr) {
     uint64_t id = (w->mini_batch * w->plan->stages->edge_count + instr->edge) * (uint64_t)w->max_pieces + instr->micro;
@@ -113,27 +125,40 @@ static void write_arrow(const writer *w, const gp_span *span, const gp_instr *in
     if (instr->op == GP_INSTR_RECV) gp_chrome_arrow_to(w->chrome, track, "copy", id, span->started);
 }
 
-static gp_status write_span(writer *w, const gp_span *span, gp_error *err) {
+/* A queue waits where its track is empty. */
+static void write_wait(const writer *w, size_t index, const gp_span *span, int track, const char *args) {
+    char own[ARGS_TEXT];
+    if (has_queues(w->plan, w->worker) || span->started - span->issued <= SHORT_WAIT) return;
+    snprintf(own, sizeof own, "%s", args);
+    describe_wait(w, index, false, own);
+    gp_chrome_span(w->chrome, track, "wait", "wait", span->issued, span->started, own);
+}
+
+static gp_status write_span(writer *w, size_t index, const gp_span *span, gp_error *err) {
     const gp_instr *instr = &w->plan->minis[span->group].programs->worker[w->worker].instrs[span->index];
     char name[GP_INSTR_TEXT], args[ARGS_TEXT];
     gp_instr_text(name, instr);
     describe(w, span, instr, args);
     if (span->index == 0) w->mini_batch++;
     int track = track_of(w->plan, w->worker, gp_instr_queue(w->plan->stages, instr));
-    /* A queue waits where its track is empty. */
-    if (!has_queues(w->plan, w->worker) && span->started - span->issued > SHORT_WAIT)
-        gp_chrome_span(w->chrome, track, "wait", "wait", span->issued, span->started, args);
+    write_wait(w, index, span, track, args);
+    if (instr->op == GP_INSTR_BARRIER && !has_queues(w->plan, w->worker)) describe_wait(w, index, true, args);
     gp_chrome_span(w->chrome, track, category_of(instr), name, span->started, span->ended, args);
+    gp_timeline_layers(&w->layers, span, track, w->chrome);
     write_arrow(w, span, instr);
     return write_memory(w, span, err);
 }
 
-static gp_status write_lane(const gp_plan *plan, const gp_lane *lane, int worker, int max_pieces, uint64_t origin,
-                            gp_chrome *chrome, gp_error *err) {
+static gp_status write_lane(const gp_plan *plan, const gp_recorder *recorder, const gp_wait_finder *waits, int worker,
+                            int max_pieces, uint64_t origin, gp_chrome *chrome, gp_error *err) {
+    const gp_lane *lane = &recorder->lanes[worker];
     writer w = {.plan = plan, .chrome = chrome, .worker = worker, .max_pieces = max_pieces, .origin = origin};
+    w.waits = waits;
+    bool layers = recorder->ticks && !has_queues(plan, worker);
+    w.layers = (gp_layer_reader){plan, layers ? &recorder->ticks[worker] : NULL, worker, 0};
     name_tracks(plan, chrome, worker);
     gp_status status = GP_NEW(&w.bytes, plan->mini_count, err);
-    for (size_t i = 0; i < lane->count && status == GP_OK; i++) status = write_span(&w, &lane->spans[i], err);
+    for (size_t i = 0; i < lane->count && status == GP_OK; i++) status = write_span(&w, i, &lane->spans[i], err);
     for (int m = 0; w.bytes && m < plan->mini_count; m++) free(w.bytes[m]);
     free(w.bytes);
     return status;
@@ -154,7 +179,10 @@ gp_status gp_timeline_write(const gp_plan *plan, const gp_recorder *recorder, ui
         if (plan->minis[m].pieces > max_pieces) max_pieces = plan->minis[m].pieces;
     gp_chrome_origin(chrome, first);
     gp_chrome_name_process(chrome, "gpipe-train");
-    for (int w = 0; w < plan->workers; w++)
-        GP_RETURN_IF_FAILED(write_lane(plan, &recorder->lanes[w], w, max_pieces, first, chrome, err));
-    return GP_OK;
+    gp_wait_finder *waits = NULL;
+    gp_status status = gp_wait_finder_create(plan, recorder, &waits, err);
+    for (int w = 0; w < plan->workers && status == GP_OK; w++)
+        status = write_lane(plan, recorder, waits, w, max_pieces, first, chrome, err);
+    gp_wait_finder_destroy(&waits);
+    return status;
 }

@@ -61,11 +61,12 @@ static gp_status receive(gp_worker *worker, const gp_mini_plan *mini, const gp_i
 }
 
 static gp_status compute(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
-    const gp_stage_plan *stage = &worker->run->plan->stage[instr->stage];
+    const gp_plan *plan = worker->run->plan;
+    const gp_routine *routines[GP_INSTR_ROUTINES];
+    int count = gp_instr_routines(plan, mini, instr, routines);
     int64_t first = mini->piece * instr->micro;
-    GP_RETURN_IF_FAILED(gp_worker_routine(worker, stage, gp_instr_routine(mini, stage, instr), instr, first, err));
-    if (instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST)
-        return gp_worker_routine(worker, stage, &mini->total[instr->stage], instr, first, err);
+    for (int r = 0; r < count; r++)
+        GP_RETURN_IF_FAILED(gp_worker_routine(worker, &plan->stage[instr->stage], routines[r], instr, first, err));
     return GP_OK;
 }
 
@@ -92,12 +93,11 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     case GP_INSTR_BACKWARD_INPUT:
     case GP_INSTR_BACKWARD_WEIGHT:
     case GP_INSTR_NORM:
-    case GP_INSTR_CLIP: return compute(worker, mini, instr, err);
+    case GP_INSTR_CLIP:
+    case GP_INSTR_STEP: return compute(worker, mini, instr, err);
     case GP_INSTR_SEND: return send_value(worker, mini, instr, err);
     case GP_INSTR_RECV: return receive(worker, mini, instr, err);
     case GP_INSTR_BARRIER: return meet(worker, mini, err);
-    case GP_INSTR_STEP:
-        return gp_worker_routine(worker, &run->plan->stage[instr->stage], &mini->step[instr->stage], instr, 0, err);
     default: return gp_fail(err, GP_INTERNAL, "no such instruction: %d", instr->op);
     }
 }

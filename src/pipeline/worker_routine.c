@@ -1,7 +1,11 @@
 /* Routines on a device: addresses put in, op after op enqueued. */
+#include <stdio.h>
+
+#include "pipeline/layer_ticks.h"
 #include "pipeline/notes.h"
 #include "pipeline/places.h"
 #include "pipeline/run_internal.h"
+#include "pipeline/spans.h"
 
 /* What a routine is run with. */
 typedef struct run_site {
@@ -11,6 +15,7 @@ typedef struct run_site {
     const gp_instr *instr;
     gp_slot_choice slots;
     gp_op_args args;
+    bool marks; /* the device is told which layer each op is for */
 } run_site;
 
 static gp_device_op place_op(const run_site *site, const gp_exec_op *op) {
@@ -82,6 +87,49 @@ static gp_status run_updates(const run_site *site, size_t first, int count, gp_e
     return gp_error_context(err, "%s: ", gp_op_name(placed[0].prepared->desc.kind));
 }
 
+/* What happens behind ops that ran, or were skipped: notes for failures, and the time for a timeline of layers. */
+typedef struct follower {
+    bool notes;
+    double since;    /* gp_note_behind's */
+    gp_ticks *ticks; /* NULL: none are recorded */
+} follower;
+
+static follower follow(const run_site *site) {
+    follower its = {.notes = site->stage->spec.kind->stream_note != NULL, .ticks = gp_spans_ticks(site->worker)};
+    if (its.ticks) gp_ticks_add(its.ticks, gp_clock());
+    return its;
+}
+
+static gp_status pass_ops(follower *its, const run_site *site, size_t first, size_t end, gp_error *err) {
+    gp_when skipped = gp_instr_skips(site->instr);
+    for (size_t o = first; o < end; o++) {
+        if (its->ticks && site->routine->ops[o].when != skipped) gp_ticks_add(its->ticks, gp_clock());
+        if (its->notes && gp_note_behind(site->routine, o, skipped, &its->since))
+            GP_RETURN_IF_FAILED(gp_places_pass(site->worker, site->instr, err));
+    }
+    return GP_OK;
+}
+
+/* Within the instruction's mark: a profiler shows the layers in it. */
+static void mark_ops(const run_site *site, size_t first, int count) {
+    char text[GP_LAYER_TEXT];
+    const gp_exec_op *op = &site->routine->ops[first];
+    if (count > 1)
+        snprintf(text, sizeof text, "%s of %d parameters", gp_op_name(op->prepared->desc.kind), count);
+    else
+        gp_layer_text(text, site->worker->run->plan->graph, op);
+    site->stage->spec.kind->mark_begin(text);
+}
+
+static gp_status run_ops(const run_site *site, size_t first, int count, gp_error *err) {
+    const gp_exec_op *op = &site->routine->ops[first];
+    if (op->when == gp_instr_skips(site->instr)) return GP_OK;
+    if (site->marks) mark_ops(site, first, count);
+    gp_status status = count > 1 ? run_updates(site, first, count, err) : run_op(site, op, err);
+    if (site->marks) site->stage->spec.kind->mark_end();
+    return status;
+}
+
 gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
                             const gp_instr *instr, int64_t first_sample, gp_error *err) {
     run_site site = {.worker = worker,
@@ -89,20 +137,15 @@ gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const
                      .routine = routine,
                      .instr = instr,
                      .slots = gp_instr_slots(worker->run->plan->stages, instr),
-                     .args = {.first_sample = first_sample}};
-    gp_when skipped = gp_instr_skips(instr);
-    bool notes = stage->spec.kind->stream_note != NULL;
-    double since = 0;
+                     .args = {.first_sample = first_sample},
+                     .marks = gp_spans_marks(worker)};
+    follower its = follow(&site);
+    bool follows = its.notes || its.ticks;
     for (size_t o = 0; o < routine->count;) {
-        const gp_exec_op *op = &routine->ops[o];
         int count = count_updates(&site, o);
         size_t next = o + (size_t)count;
-        if (count > 1)
-            GP_RETURN_IF_FAILED(run_updates(&site, o, count, err));
-        else if (op->when != skipped)
-            GP_RETURN_IF_FAILED(run_op(&site, op, err));
-        for (; notes && o < next; o++)
-            if (gp_note_behind(routine, o, skipped, &since)) GP_RETURN_IF_FAILED(gp_places_pass(worker, instr, err));
+        GP_RETURN_IF_FAILED(run_ops(&site, o, count, err));
+        if (follows) GP_RETURN_IF_FAILED(pass_ops(&its, &site, o, next, err));
         o = next;
     }
     return GP_OK;

@@ -79,13 +79,21 @@ void gp_chrome_name_process(gp_chrome *chrome, const char *name) {
     fputs("}}", chrome->file);
 }
 
-void gp_chrome_name_track(gp_chrome *chrome, int track, const char *name) {
+static void name_track(gp_chrome *chrome, int track, int order, const char *name) {
     begin_event(chrome, 'M', track, "thread_name");
     fputs(",\"args\":{\"name\":", chrome->file);
     gp_json_text(chrome->file, name);
     fputs("}}", chrome->file);
     begin_event(chrome, 'M', track, "thread_sort_index");
-    fprintf(chrome->file, ",\"args\":{\"sort_index\":%d}}", track);
+    fprintf(chrome->file, ",\"args\":{\"sort_index\":%d}}", order);
+}
+
+void gp_chrome_name_track(gp_chrome *chrome, int track, const char *name) {
+    name_track(chrome, track, track, name);
+}
+
+void gp_chrome_name_track_on_top(gp_chrome *chrome, int track, const char *name) {
+    name_track(chrome, track, 0, name);
 }
 
 void gp_chrome_span(gp_chrome *chrome, int track, const char *category, const char *name, uint64_t start, uint64_t end,

@@ -22,8 +22,9 @@ GP_MUST_USE gp_status gp_chrome_close(gp_chrome **chrome, gp_error *err);
 /* Before the first event. */
 void gp_chrome_origin(gp_chrome *chrome, uint64_t origin);
 void gp_chrome_name_process(gp_chrome *chrome, const char *name);
-/* Tracks stand in the order of their numbers. */
+/* Tracks stand in the order of their numbers, but for one that is on top, above all others. */
 void gp_chrome_name_track(gp_chrome *chrome, int track, const char *name);
+void gp_chrome_name_track_on_top(gp_chrome *chrome, int track, const char *name);
 /* `args`: members of a JSON object without its braces, "" for none. */
 void gp_chrome_span(gp_chrome *chrome, int track, const char *category, const char *name, uint64_t start, uint64_t end,
                     const char *args);

@@ -24,11 +24,17 @@ gp_status gp_recorder_create(int lanes, gp_recorder **out, gp_error *err) {
     return GP_OK;
 }
 
+gp_status gp_recorder_add_ticks(gp_recorder *recorder, gp_error *err) {
+    return GP_NEW(&recorder->ticks, recorder->lane_count, err);
+}
+
 void gp_recorder_destroy(gp_recorder **recorder) {
     gp_recorder *it = *recorder;
     if (!it) return;
     for (int i = 0; i < it->lane_count; i++) free(it->lanes[i].spans);
+    for (int i = 0; it->ticks && i < it->lane_count; i++) free(it->ticks[i].times);
     free(it->lanes);
+    free(it->ticks);
     free(it);
     *recorder = NULL;
 }
@@ -37,10 +43,14 @@ gp_status gp_lane_reserve(gp_lane *lane, size_t more, gp_error *err) {
     return GP_GROW(&lane->spans, &lane->capacity, lane->count + more, err);
 }
 
-/* As gp_grow_array grows. */
+gp_status gp_ticks_reserve(gp_ticks *ticks, size_t more, gp_error *err) {
+    return GP_GROW(&ticks->times, &ticks->capacity, ticks->count + more, err);
+}
+
 size_t gp_lane_bytes(size_t spans) {
-    size_t capacity = 8, bytes;
-    if (spans == 0) return 0;
-    while (capacity < spans && capacity <= SIZE_MAX / 2) capacity *= 2;
-    return capacity >= spans && gp_size_mul(capacity, sizeof(gp_span), &bytes) ? bytes : SIZE_MAX;
+    return gp_grown_bytes(spans, sizeof(gp_span));
+}
+
+size_t gp_ticks_bytes(size_t ticks) {
+    return gp_grown_bytes(ticks, sizeof(uint64_t));
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/memory.h"
+#include "pipeline/layer_ticks.h"
 #include "pipeline/memory.h"
 #include "train/account.h"
 #include "train/loaders.h"
@@ -12,6 +13,7 @@
 #include "train/rate.h"
 #include "train/session.h"
 #include "train/snapshot.h"
+#include "train/tracing_steps.h"
 
 enum {
     STACK_USED = 64 << 10, /* of a thread's stack, its heap and its control block; measured with 64 workers */
@@ -104,15 +106,35 @@ static size_t most_instructions(const gp_plan *plan, int w, bool training) {
     return most;
 }
 
+/* The same for the times of layers. */
+static size_t most_ticks(const gp_plan *plan, int w, bool training) {
+    size_t most = 0;
+    for (int m = 0; m < plan->mini_count; m++) {
+        size_t count = plan->minis[m].training == training ? gp_mini_ticks(plan, &plan->minis[m], w) : 0;
+        if (count > most) most = count;
+    }
+    return most;
+}
+
+/* So many mini-batches that train, each with `training` records, and so many that do not. */
+static size_t add_records(int64_t steps, size_t training, int64_t evaluated, size_t evaluation) {
+    return gp_size_plus(gp_size_times((size_t)steps, training), gp_size_times((size_t)evaluated, evaluation));
+}
+
 static size_t plan_timeline(const gp_session *session, const gp_trace_options *trace) {
     int64_t steps, evaluated;
     gp_loaders_count_traced(session, trace, &steps, &evaluated);
     if (steps + evaluated == 0) return 0;
     size_t bytes = gp_lane_bytes((size_t)(steps + 2 * evaluated)); /* waits for data; the end of each evaluation, too */
+    bytes = gp_size_plus(bytes, gp_tracing_steps_bytes((size_t)(steps + evaluated)));
     for (int w = 0; w < session->plan->workers; w++) {
-        size_t spans = gp_size_plus(gp_size_times((size_t)steps, most_instructions(session->plan, w, true)),
-                                    gp_size_times((size_t)evaluated, most_instructions(session->plan, w, false)));
+        const gp_plan *plan = session->plan;
+        size_t spans =
+            add_records(steps, most_instructions(plan, w, true), evaluated, most_instructions(plan, w, false));
         bytes = gp_size_plus(bytes, gp_lane_bytes(spans));
+        if (!trace->layers) continue;
+        size_t ticks = add_records(steps, most_ticks(plan, w, true), evaluated, most_ticks(plan, w, false));
+        bytes = gp_size_plus(bytes, gp_ticks_bytes(ticks));
     }
     return bytes;
 }

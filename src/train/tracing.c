@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "pipeline/layer_ticks.h"
 #include "pipeline/timeline.h"
 #include "train/tracing_data.h"
+#include "train/tracing_steps.h"
 
 struct gp_tracing {
     gp_trace_options options;
@@ -14,11 +16,12 @@ struct gp_tracing {
     gp_recorder *recorder; /* a lane for each worker, and one more for the waits for data */
     gp_tracing_data data;  /* with that lane */
     gp_plan_json json;     /* of the plan; plan NULL: the file does not have it */
-    bool taking;           /* the take that is under way is recorded */
-    bool recording;        /* the mini-batch that runs */
-    int64_t mini_batches;  /* recorded */
-    int64_t evaluations;   /* of them, of evaluations */
-    gp_error failed;       /* what went wrong with the file */
+    gp_tracing_steps steps;
+    bool taking;          /* the take that is under way is recorded */
+    bool recording;       /* the mini-batch that runs */
+    int64_t mini_batches; /* recorded */
+    int64_t evaluations;  /* of them, of evaluations */
+    gp_error failed;      /* what went wrong with the file */
 };
 
 gp_status gp_tracing_check(const gp_trace_options *options, int64_t from, int64_t steps, gp_error *err) {
@@ -43,6 +46,7 @@ gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, 
     tracing->options = *options;
     tracing->plan = plan;
     gp_status status = gp_recorder_create(plan->workers + 1, &tracing->recorder, err);
+    if (status == GP_OK && options->layers) status = gp_recorder_add_ticks(tracing->recorder, err);
     if (status == GP_OK) status = gp_chrome_open(options->path, &tracing->chrome, err);
     if (status != GP_OK) {
         gp_recorder_destroy(&tracing->recorder);
@@ -69,12 +73,17 @@ static void write_file(gp_tracing *tracing) {
     gp_tracing_data_stop(&tracing->data);
     uint64_t earliest = gp_tracing_data_first(&tracing->data);
     gp_status status = gp_timeline_write(tracing->plan, tracing->recorder, earliest, tracing->chrome, &tracing->failed);
-    gp_tracing_data_write(&tracing->data, gp_timeline_next_track(tracing->plan), tracing->chrome);
+    int next = gp_timeline_next_track(tracing->plan);
+    if (status == GP_OK)
+        status = gp_tracing_steps_write(&tracing->steps, tracing->plan, tracing->recorder, next, tracing->chrome,
+                                        &tracing->failed);
+    gp_tracing_data_write(&tracing->data, next + 1, tracing->chrome);
     if (status == GP_OK && tracing->json.plan)
         status = gp_plan_json_write(&tracing->json, gp_chrome_data(tracing->chrome, "plan"), &tracing->failed);
     gp_status closed = gp_chrome_close(&tracing->chrome, status == GP_OK ? &tracing->failed : &later);
     tracing->failed.status = status == GP_OK ? closed : status;
     gp_recorder_destroy(&tracing->recorder);
+    gp_tracing_steps_fini(&tracing->steps);
 }
 
 bool gp_tracing_is_empty(const gp_tracing *tracing) {
@@ -103,7 +112,7 @@ gp_status gp_tracing_before_take(gp_tracing *tracing, bool training, int64_t ste
     if (!tracing || !tracing->chrome) return GP_OK;
     gp_loader *loader = training ? tracing->data.training : tracing->data.evaluation;
     tracing->taking = wanted(tracing, training, step);
-    gp_loader_record(loader, tracing->taking);
+    if (loader) gp_loader_record(loader, tracing->taking);
     return tracing->taking ? gp_lane_reserve(tracing->data.waits, 1, err) : GP_OK;
 }
 
@@ -115,13 +124,20 @@ void gp_tracing_after_take(gp_tracing *tracing, bool training, int64_t step, uin
         (gp_span){.issued = began, .started = ended, .ended = ended, .step = (uint32_t)step, .group = training});
 }
 
+static gp_status reserve(gp_tracing *tracing, const gp_mini_plan *mini, int worker, gp_error *err) {
+    gp_recorder *recorder = tracing->recorder;
+    GP_RETURN_IF_FAILED(gp_lane_reserve(&recorder->lanes[worker], mini->programs->worker[worker].count, err));
+    if (!recorder->ticks) return GP_OK;
+    return gp_ticks_reserve(&recorder->ticks[worker], gp_mini_ticks(tracing->plan, mini, worker), err);
+}
+
 gp_status gp_tracing_before(gp_tracing *tracing, gp_run *run, int mini, int64_t step, gp_error *err) {
     if (!tracing || !wanted(tracing, tracing->plan->minis[mini].training, step)) return GP_OK;
+    const gp_mini_plan *its = &tracing->plan->minis[mini];
     tracing->mini_batches++;
-    tracing->evaluations += !tracing->plan->minis[mini].training;
-    for (int w = 0; w < tracing->plan->workers; w++)
-        GP_RETURN_IF_FAILED(
-            gp_lane_reserve(&tracing->recorder->lanes[w], tracing->plan->minis[mini].programs->worker[w].count, err));
+    tracing->evaluations += !its->training;
+    GP_RETURN_IF_FAILED(gp_tracing_steps_add(&tracing->steps, its->training, step, its->samples, err));
+    for (int w = 0; w < tracing->plan->workers; w++) GP_RETURN_IF_FAILED(reserve(tracing, its, w, err));
     gp_run_record(run, tracing->recorder);
     tracing->recording = true;
     return GP_OK;
@@ -137,6 +153,10 @@ void gp_tracing_after(gp_tracing *tracing, gp_run *run, int64_t step) {
     gp_run_record(run, NULL);
     tracing->recording = false;
     if (step > tracing->options.last) write_file(tracing);
+}
+
+void gp_tracing_result(gp_tracing *tracing, bool training, int64_t step, int64_t epoch, double loss) {
+    if (tracing && tracing->chrome) gp_tracing_steps_end(&tracing->steps, training, step, epoch, loss);
 }
 
 gp_status gp_tracing_close(gp_tracing **tracing, gp_error *err) {

@@ -22,6 +22,7 @@ typedef struct gp_trace_options {
     const char *path;    /* NULL: no timeline */
     int64_t first, last; /* steps, from 1; evaluations that follow one of them are recorded too, as many mini-batches as
                             steps at most */
+    bool layers;         /* the layers within instructions, too */
 } gp_trace_options;
 
 typedef struct gp_tracing gp_tracing;
@@ -53,6 +54,8 @@ bool gp_tracing_records(const gp_tracing *tracing, int64_t step);
  * step before it. A file that cannot be written does not end the run: gp_tracing_close says so. GP_MEMORY. */
 GP_MUST_USE gp_status gp_tracing_before(gp_tracing *tracing, gp_run *run, int mini, int64_t step, gp_error *err);
 void gp_tracing_after(gp_tracing *tracing, gp_run *run, int64_t step);
+/* After that: what the step, or the evaluation after it, came to. */
+void gp_tracing_result(gp_tracing *tracing, bool training, int64_t step, int64_t epoch, double loss);
 /* Between the two: what the mini-batch is recorded into; NULL: it is not. */
 gp_recorder *gp_tracing_recorder(const gp_tracing *tracing);
 /* Writes what is not written yet. GP_IO, also for what could not be written before. */

@@ -110,6 +110,7 @@ gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err) {
         t->interrupted = true;
         return GP_OK;
     }
+    gp_tracing_result(t->tracing, false, t->step, t->epoch, its.loss);
     t->accuracy = its.accuracy;
     t->evaluated = t->step;
     if (t->saved == t->step) t->saved = -1; /* that snapshot lacks what follows */

@@ -136,7 +136,7 @@ class Account(unittest.TestCase):
         with open(self.path("t.json")) as file:
             events = json.load(file)["traceEvents"]
         names = {event["args"]["name"]: event["tid"] for event in events if event["name"] == "thread_name"}
-        self.assertEqual(list(names)[2:], ["pipeline: waits for data"] + ["loader (%s), thread %d" % (data, thread) for data in
+        self.assertEqual(list(names)[2:], ["pipeline: steps", "pipeline: waits for data"] + ["loader (%s), thread %d" % (data, thread) for data in
                                                                          ("training", "evaluation") for thread in (0, 1)])
         waits = [event for event in events if event["name"] == "wait for data"]
         reads = [event for event in events if event["ph"] == "X" and event["cat"] == "data"]

@@ -54,7 +54,9 @@ add_test(NAME cli_svg COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/c
                               $<TARGET_FILE:gpipe-train>)
 add_test(NAME cli_account COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_account.py
                                   $<TARGET_FILE:gpipe-train>)
-set_tests_properties(cli_account cli_simulate cli_svg PROPERTIES LABELS "cli;unit" TIMEOUT 120)
+add_test(NAME cli_trace COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_trace.py
+                                $<TARGET_FILE:gpipe-train>)
+set_tests_properties(cli_account cli_simulate cli_svg cli_trace PROPERTIES LABELS "cli;unit" TIMEOUT 120)
 add_test(NAME cli_plan_json COMMAND Python3::Interpreter ${CMAKE_CURRENT_SOURCE_DIR}/cli/test_plan_json.py
                                     $<TARGET_FILE:gpipe-train> $<TARGET_FILE:gpipe-balance>)
 set_tests_properties(cli_plan_json PROPERTIES LABELS "cli;unit;machine" TIMEOUT 300)

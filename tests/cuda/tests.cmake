@@ -54,7 +54,7 @@ gp_test(cuda_update "unit" 60 gp_host_cuda)
 gp_test(cuda_numbers "unit" 60 gp_op_cases gp_host_cuda)
 
 # Whole trainings on that device: who orders what, and what happens when a call fails.
-foreach(name cuda_order cuda_faults cuda_room)
+foreach(name cuda_order cuda_faults cuda_marks cuda_room)
   gp_test(${name} "pipeline;threads" 600 gp_pipeline gp_cpu gp_host_cuda)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/recorder.c ${CMAKE_CURRENT_LIST_DIR}/accesses.c
                  ${CMAKE_CURRENT_LIST_DIR}/labels.c ${CMAKE_CURRENT_LIST_DIR}/training.c

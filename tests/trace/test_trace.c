@@ -156,11 +156,50 @@ static void a_lane_keeps_its_spans_while_it_grows(void **state) {
     assert_null(recorder);
 }
 
+static void ticks_are_kept_beside_the_spans(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_recorder *recorder = NULL;
+    assert_int_equal(gp_recorder_create(2, &recorder, &err), GP_OK);
+    assert_null(recorder->ticks);
+    assert_int_equal(gp_recorder_add_ticks(recorder, &err), GP_OK);
+    gp_ticks *ticks = &recorder->ticks[1];
+    for (uint64_t i = 0; i < 100; i++) {
+        assert_int_equal(gp_ticks_reserve(ticks, 2, &err), GP_OK);
+        assert_true(ticks->capacity >= ticks->count + 2);
+        assert_int_equal(gp_ticks_bytes(ticks->count + 2), ticks->capacity * sizeof(uint64_t));
+        gp_ticks_add(ticks, 10 * i);
+        gp_ticks_add(ticks, 10 * i + 5);
+    }
+    for (uint64_t i = 0; i < 200; i++) assert_int_equal(ticks->times[i], 5 * i);
+    assert_int_equal(recorder->ticks[0].count, 0);
+    assert_int_equal(gp_ticks_bytes(0), 0);
+    assert_true(gp_ticks_bytes(SIZE_MAX / 4) == SIZE_MAX);
+    gp_recorder_destroy(&recorder);
+}
+
+static void a_track_may_be_on_top(void **state) {
+    (void)state;
+    gp_chrome *chrome = opened();
+    gp_chrome_name_track(chrome, 3, "below");
+    gp_chrome_name_track_on_top(chrome, 7, "above");
+    json_t *events = written(&chrome);
+    static const json_int_t tracks[] = {3, 7}, orders[] = {3, 0};
+    for (size_t i = 0; i < 2; i++) {
+        json_t *order = json_array_get(events, 2 * i + 1);
+        assert_string_equal(text_of(order, "name"), "thread_sort_index");
+        assert_int_equal(json_integer_value(json_object_get(order, "tid")), tracks[i]);
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(order, "args"), "sort_index")), orders[i]);
+    }
+    json_decref(events);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_empty_timeline_is_json),           cmocka_unit_test(spans_have_their_times_and_texts),
         cmocka_unit_test(a_file_that_cannot_be_made_is_named), cmocka_unit_test(nothing_else_is_written_over),
         cmocka_unit_test(a_full_disk_is_reported_at_the_end),  cmocka_unit_test(a_lane_keeps_its_spans_while_it_grows),
+        cmocka_unit_test(ticks_are_kept_beside_the_spans),     cmocka_unit_test(a_track_may_be_on_top),
     };
     return cmocka_run_group_tests(tests, make_file, remove_file);
 }

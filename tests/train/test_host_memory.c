@@ -89,7 +89,8 @@ static gp_session *open_with(const gp_session_options *options, const char *cons
 /* Steps 3 to 6 train, and one evaluation follows step 4: what is recorded is room for all of them. */
 static void a_timeline_is_planned(void **state) {
     (void)state;
-    const gp_trace_options trace = {.path = "t.json", .first = 3, .last = 6}, later = {"t.json", 8, 20};
+    const gp_trace_options trace = {.path = "t.json", .first = 3, .last = 6},
+                           later = {.path = "t.json", .first = 8, .last = 20};
     gp_session *session = open_with(&(gp_session_options){.trace = &trace}, NULL);
     gp_session *without = open_with(&(gp_session_options){.trace = &(gp_trace_options){0}}, NULL);
     gp_session *after = open_with(&(gp_session_options){.trace = &later}, NULL);

@@ -1,6 +1,7 @@
 /* --trace: the timeline of a run holds what its programs say, in their order, and the run does not notice. */
 #include "train/trainer.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static double time_of(json_t *event, const char *key) {
 
 static bool is_instruction(json_t *event, int track) {
     return strcmp(text_of(event, "ph"), "X") == 0 && strcmp(text_of(event, "name"), "wait") != 0 &&
-           json_integer_value(json_object_get(event, "tid")) == track;
+           strcmp(text_of(event, "cat"), "layer") != 0 && json_integer_value(json_object_get(event, "tid")) == track;
 }
 
 /* The spans of one worker: each traced mini-batch's program from first to last, one after another in time. */
@@ -132,7 +133,7 @@ static void the_timeline_is_what_the_programs_say(void **state) {
     (void)state;
     gp_error err = {0};
     const char *path = fixture_path("t.json");
-    run(NULL, (gp_trace_options){path, 3, 5}, GP_OK, &err);
+    run(NULL, (gp_trace_options){.path = path, .first = 3, .last = 5}, GP_OK, &err);
     json_t *events = events_of(path);
     gp_session *session = fixture_session(NULL);
     int sends = 0;
@@ -156,7 +157,7 @@ static void the_timeline_is_what_the_programs_say(void **state) {
 static void expect_traced(int64_t first, int64_t last, const char *steps) {
     gp_error err = {0};
     const char *path = fixture_path("w.json");
-    run(NULL, (gp_trace_options){path, first, last}, GP_OK, &err);
+    run(NULL, (gp_trace_options){.path = path, .first = first, .last = last}, GP_OK, &err);
     json_t *events = events_of(path);
     gp_session *session = fixture_session(NULL);
     for (int w = 0; w < session->plan->workers; w++) check_track(events, session->plan, w, steps);
@@ -172,12 +173,190 @@ static void steps_and_their_evaluations_are_traced_from_first_to_last(void **sta
     expect_traced(1, 3, " s1 s2 s3");
 }
 
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+enum { ROUNDING = 1 }; /* nanoseconds of a time in microseconds, as a double */
+
+/* Of all instructions of a step, or of the evaluation after it: the first time and the last. */
+static void find_range(json_t *events, int workers, json_t *step, double *first, double *last) {
+    size_t i;
+    json_t *event;
+    *first = INFINITY;
+    *last = 0;
+    json_array_foreach(events, i, event) {
+        json_int_t track = json_integer_value(json_object_get(event, "tid"));
+        if (track < 1 || track > workers || !is_instruction(event, (int)track)) continue;
+        if (!json_equal(argument(event, "step"), argument(step, "step")) ||
+            !json_equal(argument(event, "pass"), argument(step, "pass")))
+            continue;
+        *first = fmin(*first, time_of(event, "ts"));
+        *last = fmax(*last, time_of(event, "ts") + time_of(event, "dur"));
+    }
+}
+
+/* What metrics.jsonl says of it. */
+static json_t *find_line(json_t *lines, json_t *step) {
+    const char *kind = strcmp(json_string_value(argument(step, "pass")), "training") == 0 ? "step" : "eval";
+    size_t i;
+    json_t *line;
+    json_array_foreach(lines, i, line) {
+        bool same = json_equal(json_object_get(line, "step"), argument(step, "step"));
+        if (same && strcmp(text_of(line, "event"), kind) == 0) return line;
+    }
+    fail_msg("no line");
+    return NULL;
+}
+
+static void check_step(json_t *events, json_t *lines, json_t *step, const char *name, json_int_t samples) {
+    double first, last;
+    json_t *line = find_line(lines, step);
+    assert_string_equal(text_of(step, "name"), name);
+    assert_string_equal(text_of(step, "cat"), "step");
+    assert_int_equal(json_integer_value(argument(step, "samples")), samples);
+    assert_true(json_equal(argument(step, "epoch"), json_object_get(line, "epoch")));
+    double loss = json_number_value(json_object_get(line, "loss"));
+    assert_true(fabs(json_number_value(argument(step, "loss")) - loss) <= 1e-8 * loss);
+    find_range(events, 2, step, &first, &last);
+    assert_true(fabs(time_of(step, "ts") - first) < 1e-3 * ROUNDING);
+    assert_true(fabs(time_of(step, "ts") + time_of(step, "dur") - last) < 1e-3 * ROUNDING);
+}
+
+/* The last mini-batch of an epoch has 2 of its 50 samples; the evaluation has one mini-batch, of 14. */
+static void steps_have_a_track(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        json_int_t samples;
+    } expected[] = {{"step 3", 16}, {"step 4", 2}, {"evaluation after step 4", 14}, {"step 5", 16}};
+    gp_error err = {0};
+    const char *path = fixture_path("s.json");
+    const char *folder = run(NULL, (gp_trace_options){.path = path, .first = 3, .last = 5}, GP_OK, &err);
+    json_t *events = events_of(path), *lines = fixture_metrics(folder), *event;
+    json_int_t track = 0;
+    size_t i, count = 0;
+    json_array_foreach(events, i, event) {
+        if (strcmp(text_of(event, "name"), "thread_name") == 0 &&
+            strcmp(json_string_value(argument(event, "name")), "pipeline: steps") == 0)
+            track = json_integer_value(json_object_get(event, "tid"));
+        if (strcmp(text_of(event, "cat"), "step") != 0) continue;
+        assert_true(count < sizeof expected / sizeof *expected);
+        assert_int_equal(json_integer_value(json_object_get(event, "tid")), track);
+        check_step(events, lines, event, expected[count].name, expected[count].samples);
+        count++;
+    }
+    assert_true(track > 2);
+    assert_int_equal(count, sizeof expected / sizeof *expected);
+    json_decref(events);
+    json_decref(lines);
+}
+
+/* A step whose loss is not finite ends the run, and has a span without a number. */
+static void a_step_that_is_not_finite_has_no_loss(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const char *path = fixture_path("n.json");
+    run(FIXTURE_CHANGES("optimizer.sgd.lr=1e30"), (gp_trace_options){.path = path, .first = 1, .last = 100}, GP_NUMERIC,
+        &err);
+    json_t *events = events_of(path), *event, *last = NULL;
+    size_t i;
+    json_array_foreach(events, i, event) if (strcmp(text_of(event, "cat"), "step") == 0) last = event;
+    assert_non_null(last);
+    assert_true(json_is_null(argument(last, "loss")));
+    assert_true(json_is_integer(argument(last, "epoch")));
+    json_decref(events);
+}
+
+/* From when the trainer asked for the mini-batch of step 3 to when it had it; of the evaluation after step 4. */
+static void a_wait_for_data_belongs_to_the_step_that_it_delays(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_session *session = fixture_session(NULL);
+    gp_tracing *tracing;
+    const char *path = fixture_path("d.json");
+    const gp_trace_options options = {.path = path, .first = 3, .last = 4};
+    assert_int_equal(gp_tracing_open(&options, session->plan, &tracing, &err), GP_OK);
+    for (int take = 0; take < 3; take++) {
+        bool training = take < 2;
+        int64_t step = take == 0 ? 2 : take == 1 ? 3 : 4;
+        uint64_t began = 1000000 * (1 + (uint64_t)take);
+        assert_int_equal(gp_tracing_before_take(tracing, training, step, &err), GP_OK);
+        gp_tracing_after_take(tracing, training, step, began, began + 250000);
+    }
+    assert_int_equal(gp_tracing_close(&tracing, &err), GP_OK);
+    json_t *events = events_of(path), *event;
+    size_t i, count = 0;
+    json_array_foreach(events, i, event) {
+        if (strcmp(text_of(event, "name"), "wait for data") != 0) continue;
+        assert_int_equal(json_integer_value(argument(event, "step")), 3 + (json_int_t)count);
+        assert_string_equal(json_string_value(argument(event, "pass")), count == 0 ? "training" : "evaluation");
+        assert_true(time_of(event, "ts") == 1000 * (double)count);
+        assert_true(time_of(event, "dur") == 250);
+        count++;
+    }
+    assert_int_equal(count, 2);
+    json_decref(events);
+    gp_session_close(&session);
+}
+
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
+
+/* Times that a worker recorded for the layers in the file: one behind each, and one before each routine. */
+static size_t count_ticks(json_t *events, const gp_plan *plan, int worker) {
+    size_t i, ticks = 0;
+    json_t *event;
+    json_array_foreach(events, i, event) {
+        bool layer = strcmp(text_of(event, "cat"), "layer") == 0;
+        if (json_integer_value(json_object_get(event, "tid")) == worker + 1 && layer) ticks++;
+        if (!is_instruction(event, worker + 1)) continue;
+        const gp_routine *routines[GP_INSTR_ROUTINES];
+        bool training = strcmp(json_string_value(argument(event, "pass")), "training") == 0;
+        const gp_mini_plan *mini = &plan->minis[gp_plan_find(plan, training, training ? 16 : 14)];
+        json_int_t pc = json_integer_value(argument(event, "pc"));
+        ticks += (size_t)gp_instr_routines(plan, mini, &mini->programs->worker[worker].instrs[pc], routines);
+    }
+    return ticks;
+}
+
+static size_t planned_records(const char *const *changes, const gp_trace_options *trace) {
+    gp_error err = {0};
+    gp_session *session = NULL;
+    gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
+    if (gp_session_open_for(&config, &(gp_session_options){.trace = trace}, &session, &err) != GP_OK)
+        fail_msg("%s", err.text);
+    size_t bytes = session->host.bytes[GP_HOST_RECORDS];
+    gp_session_close(&session);
+    return bytes;
+}
+
+/* Three steps of 16 samples and an evaluation of 14. What the plan reserves for the layers is what they take. */
+static void layers_take_what_is_planned(void **state) {
+    (void)state;
+    gp_error err = {0};
+    const char *const *changes = FIXTURE_CHANGES("train={steps: 3}");
+    const char *path = fixture_path("l.json");
+    const gp_trace_options without = {.path = path, .first = 1, .last = 3};
+    const gp_trace_options with = {.path = path, .first = 1, .last = 3, .layers = true};
+    run(changes, with, GP_OK, &err);
+    json_t *events = events_of(path);
+    gp_session *session = fixture_session(changes);
+    size_t bytes = 0;
+    for (int w = 0; w < session->plan->workers; w++) {
+        size_t ticks = count_ticks(events, session->plan, w);
+        assert_true(ticks > 100);
+        bytes += gp_ticks_bytes(ticks);
+        check_track(events, session->plan, w, " s1 s2 s3 e3");
+    }
+    assert_int_equal(planned_records(changes, &with) - planned_records(changes, &without), bytes);
+    gp_session_close(&session);
+    json_decref(events);
+}
+
 static void recording_does_not_change_the_result(void **state) {
     (void)state;
     gp_error err = {0};
     size_t with_bytes, without_bytes;
     char with_path[600], without_path[600];
-    const gp_trace_options traced = {fixture_path("u.json"), 1, 100};
+    const gp_trace_options traced = {.path = fixture_path("u.json"), .first = 1, .last = 100, .layers = true};
     snprintf(with_path, sizeof with_path, "%s/model.safetensors", run(NULL, traced, GP_OK, &err));
     snprintf(without_path, sizeof without_path, "%s/model.safetensors", run(NULL, (gp_trace_options){0}, GP_OK, &err));
     char *with = fixture_read(with_path, &with_bytes), *without = fixture_read(without_path, &without_bytes);
@@ -191,7 +370,7 @@ static void a_run_that_only_evaluates_is_traced_too(void **state) {
     (void)state;
     gp_error err = {0};
     const char *path = fixture_path("v.json");
-    run(FIXTURE_CHANGES("train.steps=0"), (gp_trace_options){path, 1, 100}, GP_OK, &err);
+    run(FIXTURE_CHANGES("train.steps=0"), (gp_trace_options){.path = path, .first = 1, .last = 100}, GP_OK, &err);
     json_t *events = events_of(path);
     gp_session *session = fixture_session(FIXTURE_CHANGES("train.steps=0"));
     check_track(events, session->plan, 0, " e0");
@@ -218,7 +397,7 @@ static void an_empty_timeline_is_refused(void **state) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gp_error err = {0};
-        const gp_trace_options options = {"t.json", cases[i].first, cases[i].last}, none = {0};
+        const gp_trace_options options = {.path = "t.json", .first = cases[i].first, .last = cases[i].last}, none = {0};
         gp_status status = gp_tracing_check(&options, cases[i].from, cases[i].steps, &err);
         assert_int_equal(status, cases[i].refused ? GP_USAGE : GP_OK);
         if (cases[i].refused) assert_ptr_equal(strstr(err.text, cases[i].refused), err.text);
@@ -231,12 +410,13 @@ static void a_file_that_cannot_be_written_is_an_error(void **state) {
     (void)state;
     gp_error err = {0};
     char model[600];
-    const char *folder = run(NULL, (gp_trace_options){fixture_path("none/t.json"), 1, 2}, GP_IO, &err);
+    const char *folder =
+        run(NULL, (gp_trace_options){.path = fixture_path("none/t.json"), .first = 1, .last = 2}, GP_IO, &err);
     snprintf(model, sizeof model, "%s/model.safetensors", folder);
     assert_int_not_equal(access(model, F_OK), 0);
     assert_non_null(strstr(err.text, "none/t.json: cannot be written: No such file"));
     if (access("/dev/full", W_OK) != 0) skip();
-    folder = run(NULL, (gp_trace_options){"/dev/full", 1, 2}, GP_IO, &err);
+    folder = run(NULL, (gp_trace_options){.path = "/dev/full", .first = 1, .last = 2}, GP_IO, &err);
     snprintf(model, sizeof model, "%s/model.safetensors", folder);
     assert_int_equal(access(model, F_OK), 0);
     json_t *lines = fixture_metrics(folder);
@@ -249,6 +429,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_timeline_is_what_the_programs_say),
         cmocka_unit_test(steps_and_their_evaluations_are_traced_from_first_to_last),
+        cmocka_unit_test(steps_have_a_track),
+        cmocka_unit_test(a_step_that_is_not_finite_has_no_loss),
+        cmocka_unit_test(a_wait_for_data_belongs_to_the_step_that_it_delays),
+        cmocka_unit_test(layers_take_what_is_planned),
         cmocka_unit_test(recording_does_not_change_the_result),
         cmocka_unit_test(a_run_that_only_evaluates_is_traced_too),
         cmocka_unit_test(a_file_that_cannot_be_written_is_an_error),

@@ -1,0 +1,205 @@
+#include "pipeline/timeline_waits.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* Where things stand in the programs of one mini-batch plan. */
+typedef struct places {
+    size_t *sends, *receives; /* [edge·pieces + micro] pc + 1; 0: none */
+    size_t **barriers;        /* [worker][barrier] pc */
+    size_t barrier_count;     /* of each worker */
+} places;
+
+/* Where the mini-batches of a worker's lane begin. */
+typedef struct starts {
+    size_t *first; /* [mini-batch] index of its first span */
+    size_t count, capacity;
+} starts;
+
+struct gp_wait_finder {
+    const gp_plan *plan;
+    const gp_recorder *recorder;
+    places *places; /* [mini] */
+    starts *starts; /* [worker] */
+};
+
+/* ---- where things stand ------------------------------------------------------------------------------------------ */
+
+static gp_status list_program(const gp_program *program, int pieces, places *its, int worker, gp_error *err) {
+    size_t **barriers = &its->barriers[worker], capacity = 0, count = 0;
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *instr = &program->instrs[pc];
+        size_t mail = (size_t)instr->edge * (size_t)pieces + instr->micro;
+        if (instr->op == GP_INSTR_SEND) its->sends[mail] = pc + 1;
+        if (instr->op == GP_INSTR_RECV) its->receives[mail] = pc + 1;
+        if (instr->op != GP_INSTR_BARRIER) continue;
+        GP_RETURN_IF_FAILED(GP_GROW(barriers, &capacity, count + 1, err));
+        (*barriers)[count++] = pc;
+    }
+    its->barrier_count = count;
+    return GP_OK;
+}
+
+static gp_status list_places(const gp_plan *plan, const gp_mini_plan *mini, places *its, gp_error *err) {
+    size_t mails = plan->stages->edge_count * (size_t)mini->pieces;
+    GP_RETURN_IF_FAILED(GP_NEW(&its->sends, mails, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&its->receives, mails, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&its->barriers, plan->workers, err));
+    for (int w = 0; w < plan->workers; w++)
+        GP_RETURN_IF_FAILED(list_program(&mini->programs->worker[w], mini->pieces, its, w, err));
+    return GP_OK;
+}
+
+static gp_status list_starts(const gp_lane *lane, starts *out, gp_error *err) {
+    for (size_t i = 0; i < lane->count; i++) {
+        if (lane->spans[i].index != 0) continue;
+        GP_RETURN_IF_FAILED(GP_GROW(&out->first, &out->capacity, out->count + 1, err));
+        out->first[out->count++] = i;
+    }
+    return GP_OK;
+}
+
+gp_status gp_wait_finder_create(const gp_plan *plan, const gp_recorder *recorder, gp_wait_finder **out, gp_error *err) {
+    gp_wait_finder *finder = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&finder, 1, err));
+    finder->plan = plan;
+    finder->recorder = recorder;
+    gp_status status = GP_NEW(&finder->places, plan->mini_count, err);
+    if (status == GP_OK) status = GP_NEW(&finder->starts, plan->workers, err);
+    for (int m = 0; m < plan->mini_count && status == GP_OK; m++)
+        status = list_places(plan, &plan->minis[m], &finder->places[m], err);
+    for (int w = 0; w < plan->workers && status == GP_OK; w++)
+        status = list_starts(&recorder->lanes[w], &finder->starts[w], err);
+    if (status != GP_OK)
+        gp_wait_finder_destroy(&finder);
+    else
+        *out = finder;
+    return status;
+}
+
+static void free_places(places *its, int workers) {
+    free(its->sends);
+    free(its->receives);
+    for (int w = 0; its->barriers && w < workers; w++) free(its->barriers[w]);
+    free(its->barriers);
+}
+
+void gp_wait_finder_destroy(gp_wait_finder **finder) {
+    gp_wait_finder *it = *finder;
+    if (!it) return;
+    for (int m = 0; it->places && m < it->plan->mini_count; m++) free_places(&it->places[m], it->plan->workers);
+    for (int w = 0; it->starts && w < it->plan->workers; w++) free(it->starts[w].first);
+    free(it->places);
+    free(it->starts);
+    free(it);
+    *finder = NULL;
+}
+
+/* ---- what came last ---------------------------------------------------------------------------------------------- */
+
+/* An instruction of some worker, and its span. */
+typedef struct cause {
+    int worker;
+    size_t pc;
+    const gp_span *span; /* NULL: none was found */
+} cause;
+
+/* The last of some rising numbers that is at most `value`. */
+static size_t find_last(const size_t *numbers, size_t count, size_t value) {
+    size_t low = 0, high = count;
+    while (high - low > 1) {
+        size_t middle = (low + high) / 2;
+        if (numbers[middle] <= value)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The span of an instruction in the same mini-batch; NULL: it was not recorded, as after a failure. */
+static const gp_span *find_span(const gp_wait_finder *finder, int worker, size_t mini_batch, size_t pc) {
+    const starts *its = &finder->starts[worker];
+    const gp_lane *lane = &finder->recorder->lanes[worker];
+    if (mini_batch >= its->count || its->first[mini_batch] + pc >= lane->count) return NULL;
+    const gp_span *span = &lane->spans[its->first[mini_batch] + pc];
+    return span->index == pc ? span : NULL;
+}
+
+static cause mail_cause(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch, const gp_wait *wait) {
+    const gp_mini_plan *mini = &finder->plan->minis[span->group];
+    const gp_edge *edge = &finder->plan->stages->edges[wait->edge];
+    const places *its = &finder->places[span->group];
+    size_t mail = (size_t)wait->edge * (size_t)mini->pieces + wait->micro;
+    bool sent = wait->kind == GP_WAIT_SENT;
+    cause found = {.worker = mini->programs->worker_of_stage[sent ? edge->from : edge->to]};
+    size_t place = sent ? its->sends[mail] : its->receives[mail];
+    if (place == 0) return found;
+    found.pc = place - 1;
+    found.span = find_span(finder, found.worker, mini_batch, found.pc);
+    return found;
+}
+
+static cause last_mail(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch,
+                       const gp_worker_waits *waits, size_t which) {
+    cause last = {0};
+    for (size_t i = waits->first[which]; i < waits->first[which + 1]; i++) {
+        cause its = mail_cause(finder, span, mini_batch, &waits->items[i]);
+        if (its.span && (!last.span || its.span->ended > last.span->ended)) last = its;
+    }
+    return last;
+}
+
+/* The worker that came last to a barrier where all meet. */
+static cause last_to_come(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch, size_t barrier) {
+    cause last = {0};
+    for (int w = 0; w < finder->plan->workers; w++) {
+        cause its = {.worker = w, .pc = finder->places[span->group].barriers[w][barrier]};
+        its.span = find_span(finder, w, mini_batch, its.pc);
+        if (its.span && (!last.span || its.span->started > last.span->started)) last = its;
+    }
+    return last;
+}
+
+static cause find_cause(const gp_wait_finder *finder, int worker, size_t index, bool barrier) {
+    const gp_span *span = &finder->recorder->lanes[worker].spans[index];
+    const gp_mini_plan *mini = &finder->plan->minis[span->group];
+    const places *stands = &finder->places[span->group];
+    const starts *its = &finder->starts[worker];
+    size_t mini_batch = find_last(its->first, its->count, index);
+    if (!barrier) return last_mail(finder, span, mini_batch, &mini->waits->worker[worker], span->index);
+    size_t which = find_last(stands->barriers[worker], stands->barrier_count, span->index);
+    if (!mini->meets) return last_to_come(finder, span, mini_batch, which);
+    return last_mail(finder, span, mini_batch, &mini->meets->worker[worker], which);
+}
+
+/* ---- in words ---------------------------------------------------------------------------------------------------- */
+
+static const char *word_before(const gp_instr *instr, bool barrier) {
+    if (barrier) return instr->op == GP_INSTR_BARRIER ? "" : "barrier: ";
+    return instr->op == GP_INSTR_RECV ? "slot: " : "";
+}
+
+const char *gp_wait_finder_text(const gp_wait_finder *finder, int worker, size_t index, bool barrier,
+                                char buffer[GP_WAIT_TEXT]) {
+    const gp_plan *plan = finder->plan;
+    const gp_span *span = &finder->recorder->lanes[worker].spans[index];
+    const gp_programs *programs = plan->minis[span->group].programs;
+    cause its = find_cause(finder, worker, index, barrier);
+    char text[GP_INSTR_TEXT], carries[32] = "";
+    /* What had happened when the worker came is not what held it up. */
+    if (!its.span || its.worker == worker || its.span->ended <= (barrier ? span->started : span->issued)) {
+        snprintf(buffer, GP_WAIT_TEXT, "\"for\":\"nothing: %s\"",
+                 barrier ? "the other workers had come" : "the worker's thread did not run");
+        return buffer;
+    }
+    const gp_instr *instr = &programs->worker[its.worker].instrs[its.pc];
+    if (instr->op != GP_INSTR_BARRIER)
+        snprintf(carries, sizeof carries, " (%s)", gp_edge_kind_name(plan->stages->edges[instr->edge].kind));
+    snprintf(buffer, GP_WAIT_TEXT, "\"for\":\"%s%s on worker %d%s\",\"for_worker\":%d,\"for_pc\":%zu",
+             word_before(instr, barrier), gp_instr_text(text, instr), its.worker, carries, its.worker, its.pc);
+    return buffer;
+}
