@@ -57,6 +57,8 @@ def run(arguments):
     if args.json:
         json.dump({"runs": comparison["runs"], "text": comparison["text"]}, sys.stdout, indent=1)
         print()
+    else:
+        print("\n".join(([comparison["text"] + "\n"] if comparison["text"] else []) + comparison["tables"]), end="")
 
 
 def main():
