@@ -1,5 +1,5 @@
 """Runs beside one another: the figures of each, the sentence on top, and the tables. The first run is the one to compare with."""
-from statistics import mean, median
+from statistics import median
 
 from .figures import figures, instruction_times
 from .read import say_steps
@@ -28,6 +28,11 @@ def compare(timelines, totals=False):
         tables += [worker_table(runs), worker_idle_table(runs)]
     tables += instruction_tables(timelines, runs, totals) + layer_tables(runs) + predicted_tables(runs)
     return {"runs": runs, "text": sentence(timelines, runs), "tables": tables + remarks(timelines, runs)}
+
+
+def text_of(comparison):
+    """What gpipe-compare prints."""
+    return "\n".join(([comparison["text"] + "\n"] if comparison["text"] else []) + comparison["tables"])
 
 
 def check_workers(timelines, totals):
@@ -68,13 +73,13 @@ def groups(runs):
     return [[0, *others[at:at + BESIDE - 1]] for at in range(0, max(len(others), 1), BESIDE - 1)]
 
 
-def _side_by_side(title, runs, rows):
+def _side_by_side(title, runs, rows, sign="/"):
     """Tables with a column for each run. rows: (label, value of a run, its text, text of a value beside that of A)."""
     made = []
     for group in groups(runs):
         columns = [""]
         for i in group:
-            columns += [LETTERS[i]] + ([f"{LETTERS[i]} : A"] if i else [])
+            columns += [LETTERS[i]] + ([f"{LETTERS[i]}{sign}A"] if i else [])
         lines = []
         for label, value, show, beside in rows:
             values = [value(runs[i]) for i in group]
@@ -145,7 +150,7 @@ def idle_table(runs):
     """Where idle time goes, as means over the workers."""
     rows = [(IDLE_WORDS[key], lambda run, key=key: run["mean"]["idle"][key], ms, _difference) for key in IDLE_KEYS]
     rows.append(("idle in all", lambda run: run["mean"]["idle_ms"], ms, _difference))
-    return _side_by_side("Where idle time goes [ms of a step, mean over the workers]", runs, rows)
+    return _side_by_side("Where idle time goes [ms of a step, mean over the workers]", runs, rows, " − ")
 
 
 def _each_worker(runs):
@@ -224,7 +229,7 @@ def _pairs(title, head, found):
         columns = [head] + [text for letter in letters for text in (f"{letter}: count", "median", "a step", "share")]
         lines = [_pair_row(label, found[0], beside, other is not None) for label in labels[:MOST_ROWS]]
         if other is not None:
-            columns.append(f"{LETTERS[other]} : A")
+            columns.append(f"{LETTERS[other]}/A")
         made.append(table(title, columns, lines) + _left_out(labels[MOST_ROWS:], found[0], beside))
     return made
 
