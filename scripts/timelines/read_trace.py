@@ -115,7 +115,7 @@ class _Reader:
         start, end = times(self.path, index, event)
         args = event.get("args")
         args = args if isinstance(args, dict) else {}
-        category, name = event.get("cat"), event.get("name")
+        category, name = text(event.get("cat")), event.get("name")
         step = whole(args.get("step")) if args.get("pass", "training") == "training" else -1
         track = self.tracks.get((_key(event, "pid"), _key(event, "tid")))
         if track is None:
