@@ -121,6 +121,7 @@ def summary(runs):
             ("  longest", if_many("max_ms"), ms, ratio),
             ("  predicted by the plan", predicted_step, ms, ratio),
             ("between steps [ms]", lambda run: run["between_ms"] if run["gaps"] else None, ms, ratio),
+            ("  waiting for data", lambda run: run["between_data_ms"] if run["gaps"] else None, ms, ratio),
             ("busy [ms of a step]", of("mean", "busy_ms"), ms, ratio),
             ("copying", of("mean", "copy_ms"), ms, ratio),
             ("exposed copying", of("mean", "copy_exposed_ms"), ms, ratio),

@@ -3,21 +3,23 @@
 Times are milliseconds of one step, and medians over the steps. The interface of gpipe-compare fixes the keys name, steps, step_ms,
 between_ms and workers; the other keys are extra.
 """
+from dataclasses import dataclass, field
 from statistics import mean, median
 
 from .read import number
 from .timeline import COLLECTIVE, COMPUTE, COPY, IDLE_KEYS, length, union, without
 
 
-def figures(timeline, shares=None):
-    """The entry of one timeline. `shares`: what attribute.attribute() returns for it; None: compute it here."""
-    if shares is None:
-        shares = _attribute(timeline)
+def figures(timeline, causes=None):
+    """The entry of one timeline. `causes`: the Causes of its idle time; None: they are computed here."""
+    causes = causes or Causes.of(timeline)
     covered = cover(timeline)
     steps = timeline.steps
     lengths = [step.end - step.start for step in steps]
-    workers = [_worker(timeline, covered, shares, w) for w in range(len(timeline.workers))]
+    workers = [_worker(timeline, covered, causes.shares, w) for w in range(len(timeline.workers))]
     gaps = between(timeline)
+    parts = [causes.between[number] for number in gaps if number in causes.between]
+    alone = [causes.bubbles[step.number] for step in steps if step.number in causes.bubbles]
     return {
         "name": timeline.name,
         "source": timeline.source,
@@ -26,9 +28,11 @@ def figures(timeline, shares=None):
         "last_step": steps[-1].number,
         "step_ms": median(lengths),
         "step_spread": spread(lengths),
-        "between_ms": median(gaps) if gaps else 0.0,
+        "between_ms": median(gaps.values()) if gaps else 0.0,
+        "between_data_ms": median(part["data"] for part in parts) if parts else 0.0,
         "gaps": len(gaps),
         "bubble": median(_bubble(covered, step, len(workers)) for step in steps),
+        "schedule_bubble": median(alone) if alone else None,
         "mean": _mean_worker(workers),
         "workers": workers,
         "instructions": instruction_rows(timeline),
@@ -39,15 +43,24 @@ def figures(timeline, shares=None):
     }
 
 
-def _attribute(timeline):
-    try:
-        from .attribute import attribute
-    except ImportError:  # until branch `cause` is merged
-        from types import SimpleNamespace
+@dataclass
+class Causes:
+    """What attribute.py says about a timeline. By the numbers of its steps: shares of the workers, gaps, bubbles."""
 
-        none = SimpleNamespace(idle_by=dict.fromkeys(IDLE_KEYS, 1.0))
-        return {step.number: [none] * len(timeline.workers) for step in timeline.steps}
-    return attribute(timeline)
+    shares: dict
+    between: dict = field(default_factory=dict)
+    bubbles: dict = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, timeline):
+        try:
+            from . import attribute
+        except ImportError:  # until branch `cause` is merged
+            from types import SimpleNamespace
+
+            none = SimpleNamespace(idle_by=dict.fromkeys(IDLE_KEYS, 1.0))
+            return cls({step.number: [none] * len(timeline.workers) for step in timeline.steps})
+        return cls(attribute.attribute(timeline), attribute.between(timeline), attribute.schedule_bubble(timeline))
 
 
 def cover(timeline):
@@ -114,18 +127,18 @@ def _mean_worker(workers):
 
 
 def between(timeline):
-    """The gaps between each step and the next one, in milliseconds; 0 where they overlap.
+    """{number of a step: milliseconds between it and the next one}; 0 if they overlap.
 
     A gap in which an evaluation runs, or in which steps are missing, is left out.
     """
     evaluations = union((span.start, span.end) for span in timeline.spans if span.step < 0)
-    gaps, at = [], 0
+    gaps, at = {}, 0
     for step, following in zip(timeline.steps, timeline.steps[1:]):
         while at < len(evaluations) and evaluations[at][1] <= step.end:
             at += 1
         has_evaluation = at < len(evaluations) and evaluations[at][0] < following.start
         if following.number == step.number + 1 and not has_evaluation:
-            gaps.append(max(0.0, following.start - step.end))
+            gaps[step.number] = max(0.0, following.start - step.end)
     return gaps
 
 

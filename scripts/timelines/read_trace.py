@@ -260,3 +260,7 @@ def _join_plan(path, timeline, data, options):
         return
     timeline.plan = given or own
     fit(path, timeline, options.plan or "its own plan")
+    names = [text(worker.get("name")) for worker in timeline.plan.data["workers"]]
+    if all(names) and len(set(names)) == len(names):
+        for worker, name in zip(timeline.workers, names):
+            worker.name = name

@@ -27,7 +27,7 @@ def ratio(value, reference):
     if value is None or not reference:
         return "–"
     times = value / reference
-    return f"{times:.2f}×" if times < 1000 else "> 1000×"
+    return f"{times:.2f}×" if times < 10 else f"{times:.1f}×" if times < 1000 else "> 1000×"
 
 
 def size(value):

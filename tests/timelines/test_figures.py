@@ -4,21 +4,21 @@ from types import SimpleNamespace
 
 from traces import NAMES, TWO_GPUS, Case, counter, draw, span, track
 
-from timelines.figures import between, figures, idle_terms, quantile
+from timelines.figures import Causes, between, figures, idle_terms, quantile
 from timelines.read import read
 from timelines.timeline import IDLE_KEYS, LayerSpan
 
 
-def shares_of(timeline, **terms):
-    """What attribute() returns, with the same terms for all workers and steps."""
+def causes_of(timeline, **terms):
+    """Causes, with the same terms for all workers and steps."""
     share = SimpleNamespace(idle_by={**dict.fromkeys(IDLE_KEYS, 0.0), **terms})
-    return {step.number: [share] * len(timeline.workers) for step in timeline.steps}
+    return Causes({step.number: [share] * len(timeline.workers) for step in timeline.steps})
 
 
 class Figures(Case):
     def figures(self, events, plan=None, **terms):
         timeline = read(self.trace(events, plan=plan))
-        return figures(timeline, shares_of(timeline, **(terms or {"launch": 1.0})))
+        return figures(timeline, causes_of(timeline, **(terms or {"launch": 1.0})))
 
     def almost(self, found, expected):
         """Numbers to a nanosecond."""
@@ -62,6 +62,13 @@ class Figures(Case):
         self.almost(run["workers"][0], {"busy_ms": 24.0, "copy_ms": 8.0, "copy_exposed_ms": 4.0, "idle_ms": 12.0})
         self.almost(run["workers"][1], {"busy_ms": 16.0, "copy_ms": 4.0, "copy_exposed_ms": 4.0, "idle_ms": 20.0})
 
+    def test_parts_of_gaps_and_the_bubble_of_the_schedule_are_medians(self):
+        timeline = read(self.trace(self.three_steps()))
+        causes = causes_of(timeline)
+        causes.between = {1: {"ms": 5.0, "data": 1.0}, 2: {"ms": 7.0, "data": 4.0}, 3: {"ms": 1.0, "data": 9.0}}
+        causes.bubbles = {1: 0.5, 2: 0.25, 3: 0.0}
+        self.almost(figures(timeline, causes), {"between_data_ms": 2.5, "schedule_bubble": 0.25})
+
     def test_rows_of_instructions(self):
         # A step of three: F s0 takes 4 + 4, then 12 + 12, then 8 + 8. Durations 4 4 8 8 12 12: median 8; sums 8 24 16: median 16.
         # All sums, medians: F s0 16, B s0 8, F s1 8, B s1 8, recv s0 8, recv s1 4: together 52.
@@ -77,7 +84,7 @@ class Figures(Case):
         self.assertEqual(first.name, "F s0 m0")  # 0 to 4 ms: cut into kernels 0–1 and 3–4
         first.end = first.start + 1
         timeline.spans.append(type(first)(0, first.kind, first.name, first.start + 3, first.start + 4, 1, 0, "F", 0, 0, -1, first.pc))
-        row = next(row for row in figures(timeline, shares_of(timeline))["instructions"] if (row["op"], row["stage"]) == ("F", 0))
+        row = next(row for row in figures(timeline, causes_of(timeline))["instructions"] if (row["op"], row["stage"]) == ("F", 0))
         self.almost(row, {"count": 2, "median_ms": 3.0, "total_ms": 6.0})  # 2 and 4
 
     def test_a_step_without_an_instruction_counts_as_none_of_it(self):
@@ -95,7 +102,7 @@ class Figures(Case):
         timeline.layers = [LayerSpan(0, "conv", "F", 0.0, 1.0, 1), LayerSpan(0, "relu", "F", 1.0, 3.0, 1),
                            LayerSpan(0, "conv", "F", 4.0, 6.0, 1), LayerSpan(0, "conv", "B", 12.0, 15.0, 1),
                            LayerSpan(0, "conv", "F", 30.0, 40.0, -1)]
-        rows = figures(timeline, shares_of(timeline))["layers"]
+        rows = figures(timeline, causes_of(timeline))["layers"]
         self.assertEqual([(row["layer"], row["op"], row["count"]) for row in rows], [("conv", "F", 2), ("conv", "B", 1), ("relu", "F", 1)])
         self.almost(rows[0], {"median_ms": 1.5, "total_ms": 3.0, "share": 3 / 8})
 
@@ -112,20 +119,20 @@ class Figures(Case):
         evaluation = span(1, "F s0 m0", 15, 16, 2, **{"pass": "evaluation"})
         timeline = read(self.trace(sum(steps, []) + [evaluation]))
         # 1 → 2: 4 to 6; 2 → 3 has the evaluation; 3 → 5: step 4 is missing.
-        self.assertEqual([round(gap, 6) for gap in between(timeline)], [2.0])
+        self.assertEqual({number: round(gap, 6) for number, gap in between(timeline).items()}, {1: 2.0})
         self.assertEqual([step.number for step in timeline.steps], [1, 2, 3, 5])
 
     def test_steps_that_overlap_have_no_gap(self):
         events = [track(1, "worker 0 (cuda:0), stage 0: computes"), track(2, "worker 1 (cuda:1), stage 1: computes"),
                   span(1, "F s0 m0", 0, 2, 1), span(2, "F s1 m0", 2, 6, 1), span(1, "F s0 m0", 4, 5, 2), span(2, "F s1 m0", 7, 8, 2)]
-        self.assertEqual(between(read(self.trace(events))), [0.0])
+        self.assertEqual(between(read(self.trace(events))), {1: 0.0})
 
     def test_collectives_are_neither_busy_nor_copies(self):
         timeline = read(self.trace(draw(TWO_GPUS, NAMES)))
         last = timeline.spans[-1]
         self.assertEqual(last.name, "B s1 m0")  # 16 to 20
         last.kind = "collective"
-        worker = figures(timeline, shares_of(timeline, collective=1.0))["workers"][1]
+        worker = figures(timeline, causes_of(timeline, collective=1.0))["workers"][1]
         self.almost(worker, {"busy_ms": 4.0, "collective_ms": 4.0, "idle_ms": 14.0, "idle": {"collective": 14.0}})
 
 
