@@ -6,7 +6,7 @@ between_ms and workers; the other keys are extra.
 from dataclasses import dataclass, field
 from statistics import mean, median
 
-from .read import number
+from .read import number, text, whole
 from .timeline import COLLECTIVE, COMPUTE, COPY, IDLE_KEYS, length, union, without
 
 
@@ -79,8 +79,8 @@ def _cover_of(covered, step, worker):
 
 def _bubble(covered, step, workers):
     """The share of the workers' time in which they do not compute."""
-    whole = (step.end - step.start) * workers
-    return 1 - sum(length(_cover_of(covered, step, w)[0]) for w in range(workers)) / whole if whole else 0.0
+    time = (step.end - step.start) * workers
+    return 1 - sum(length(_cover_of(covered, step, w)[0]) for w in range(workers)) / time if time else 0.0
 
 
 def _worker(timeline, covered, shares, w):
@@ -113,9 +113,9 @@ def idle_terms(idle_ms, terms):
     """
     for middle in (median, mean):
         values = {key: middle([term[key] for term in terms]) for key in IDLE_KEYS}
-        whole = sum(values.values())
-        if whole > 0:
-            return {key: value * idle_ms / whole for key, value in values.items()}
+        total = sum(values.values())
+        if total > 0:
+            return {key: value * idle_ms / total for key, value in values.items()}
     return dict.fromkeys(IDLE_KEYS, 0.0)
 
 
@@ -193,9 +193,9 @@ def _row(timeline, by_step):
 
 
 def _shared(rows):
-    whole = sum(row["total_ms"] for row in rows)
+    total = sum(row["total_ms"] for row in rows)
     for row in rows:
-        row["share"] = row["total_ms"] / whole if whole else 0.0
+        row["share"] = row["total_ms"] / total if total else 0.0
     return sorted(rows, key=lambda row: -row["total_ms"])
 
 
@@ -216,7 +216,7 @@ def predicted_times(timeline):
     found = {}
     for program, worker in used:
         for it in timeline.plan.instructions(program, worker):
-            found.setdefault((it["op"], it.get("stage", -1)), []).append(it["end_ms"] - it["start_ms"])
+            found.setdefault((it["op"], whole(it.get("stage"))), []).append(it["end_ms"] - it["start_ms"])
     return {key: median(durations) for key, durations in found.items()}
 
 
@@ -241,10 +241,10 @@ def _peak(timeline, w):
 def _planned_memory(timeline, w):
     if not timeline.plan:
         return None, None
-    alive = [it["bytes_alive"] for p, program in enumerate(timeline.plan.data["programs"]) if program["pass"] == "training"
-             for it in timeline.plan.instructions(p, w) if it.get("bytes_alive") is not None]
-    arena = timeline.plan.data["workers"][w].get("arena_bytes")
-    return max(alive, default=arena), arena
+    alive = [number(it.get("bytes_alive")) or 0 for p, program in enumerate(timeline.plan.data["programs"]) if program["pass"] == "training"
+             for it in timeline.plan.instructions(p, w)]
+    arena = number(timeline.plan.data["workers"][w].get("arena_bytes"))
+    return max(alive, default=0) or arena, arena
 
 
 def planned(timeline):
@@ -256,7 +256,7 @@ def planned(timeline):
         if span.step >= 0 and span.program >= 0:
             first.setdefault(span.step, span.program)
     programs = [timeline.plan.program(program) for program in first.values()]
-    result = {"identity": timeline.plan.identity, "times": timeline.plan.data.get("times")}
+    result = {"identity": timeline.plan.identity, "times": text(timeline.plan.data.get("times"))}
     for key in ("step_ms", "bubble"):
         values = [number(program.get(key)) for program in programs if program]
         result[key] = median(values) if values and None not in values else None

@@ -7,6 +7,8 @@ from .timeline import COMPUTE, COPY, BadInput, Plan, Span, Step, Timeline, Worke
 LANES = ("computes", "receives", "receives gradients")
 OPS = {"load": COPY, "send": COPY, "recv": COPY, "barrier": None,
        "F": COMPUTE, "R": COMPUTE, "B": COMPUTE, "I": COMPUTE, "W": COMPUTE, "norm": COMPUTE, "clip": COMPUTE, "step": COMPUTE}
+WHOLE = ("stage", "micro", "clock", "edge", "bytes", "bytes_alive")
+LATEST = 1e12  # milliseconds
 AGAIN = "print it again with gpipe-train --plan --json or gpipe-balance --simulate FILE --json"
 
 
@@ -59,18 +61,23 @@ def _check_instructions(path, worker, where, workers):
     for i, it in enumerate(_list_of_objects(path, worker, "instructions", where)):
         at = f"{where}instructions[{i}]"
         start, end, queue = number(it.get("start_ms")), number(it.get("end_ms")), whole(it.get("queue", 0))
-        if it.get("op") not in OPS or not isinstance(it.get("name"), str):
+        if text(it.get("op")) not in OPS or not isinstance(it.get("name"), str):
             raise BadInput(f"{path}: {at} has no known op and name; {AGAIN}")
         if start is None or end is None or not 0 <= start <= end:
             raise BadInput(f"{path}: {at} ({text(it['name'])}): start_ms and end_ms are no times in order; {AGAIN}")
+        odd = next((key for key in WHOLE if key in it and whole(it[key]) < 0), None)
+        if odd:
+            raise BadInput(f"{path}: {at} ({text(it['name'])}): {odd} is no whole number from 0; {AGAIN}")
+        if end > LATEST:
+            raise BadInput(f"{path}: {at} ({text(it['name'])}): ends after {end:g} ms, which is no time of a step; {AGAIN}")
         if not 0 <= queue < len(LANES):
             raise BadInput(f"{path}: {at} ({text(it['name'])}): queue is not 0, 1 or 2; {AGAIN}")
         if start < last.get(queue, 0) - 1e-6 * (1 + end):
             raise BadInput(f"{path}: {at} ({text(it['name'])}) begins before the instruction before it in its queue ends; {AGAIN}")
         last[queue] = end
-        for wait in it.get("waits") or []:
-            if not _is_wait(wait, workers):
-                raise BadInput(f"{path}: {at} ({text(it['name'])}): waits names no instruction; {AGAIN}")
+        waits = it.get("waits", [])
+        if not isinstance(waits, list) or not all(_is_wait(wait, workers) for wait in waits):
+            raise BadInput(f"{path}: {at} ({text(it['name'])}): waits names no instruction; {AGAIN}")
 
 
 def _is_wait(wait, workers):
@@ -84,17 +91,18 @@ def timeline_of_plan(path, data):
     """The Timeline of a plan's largest training program: one step."""
     plan = Plan(check_plan(path, data))
     training = [p for p, program in enumerate(data["programs"]) if program["pass"] == "training"]
-    if "left_out" in data:
-        raise BadInput(f"{path}: the instructions are left out ({text(data['left_out'])}); simulate fewer micro-batches or stages")
     if not training:
         raise BadInput(f"{path}: the plan trains no step, so it has no step time; plan a run with train.epochs or train.steps")
+    left_out = text(data.get("left_out")) or text(data["programs"][training[0]].get("left_out"))
+    if left_out:
+        raise BadInput(f"{path}: the instructions are left out ({left_out}); simulate fewer micro-batches or stages")
     index = max(training, key=lambda p: (number(data["programs"][p].get("samples")) or 0, -p))
     spans, memory, lanes = [], {}, set()
     for w in range(len(data["workers"])):
         for pc, it in enumerate(plan.instructions(index, w)):
             lanes.add((w, it.get("queue", 0)))
             if number(it.get("bytes_alive")) is not None:
-                memory.setdefault(w, []).append((float(it["start_ms"]), it["bytes_alive"]))
+                memory.setdefault(w, []).append((float(it["start_ms"]), float(it["bytes_alive"])))
             if OPS[it["op"]]:
                 spans.append(_span(w, index, pc, it))
     if not spans:
