@@ -6,6 +6,7 @@ from .read import say_steps
 from .tables import change, clip, ms, percent, ratio, size, table
 from .timeline import IDLE_KEYS, BadInput
 
+SOURCES = {"trace": "timeline", "plan": "plan", "simulation": "simulation", "nsys": "Nsight Systems", "torch": "PyTorch's profiler"}
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 MOST_ROWS = 20  # of a table of instructions; --json has all
 BESIDE = 4  # runs in one table
@@ -63,7 +64,7 @@ def legend(timelines, runs):
     for letter, timeline, run in zip(LETTERS, timelines, runs):
         numbers = "one predicted step" if run["source"] in ("plan", "simulation") else say_steps(
             [step.number for step in timeline.steps])
-        lines.append(f"{letter}  {clip(run['name'], 50)}: {run['source']}, {numbers}, {say_workers(len(run['workers']))}")
+        lines.append(f"{letter}  {clip(run['name'], 50)}: {SOURCES[run['source']]}, {numbers}, {say_workers(len(run['workers']))}")
     return "\n".join(lines) + "\n"
 
 

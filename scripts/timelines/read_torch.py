@@ -42,7 +42,7 @@ def timeline_of_torch(path, data, options):
         raise BadInput(f"{path}: has no instructions of gpipe-train, and no kernels, copies or operators of PyTorch's profiler; {RECORD}")
     windows = _windows(path, ranges, options.steps_by)
     spans, workers = _gpu_spans(gpu, launched) if gpu else _operator_spans(operators, {name for name, _, _ in windows.names})
-    return _timeline(path, spans, workers, windows)
+    return _timeline(path, spans, workers, windows, options.steps_by)
 
 
 class _Windows:
@@ -60,8 +60,8 @@ class _Windows:
 
 def _windows(path, ranges, steps_by):
     if steps_by:
-        found = sorted((it for it in ranges if it[0] == steps_by or re.fullmatch(re.escape(steps_by) + r"\s*#?\d{1,9}", it[0])),
-                       key=lambda it: it[1])
+        pattern = re.compile(re.escape(steps_by) + r"[\s_#:=-]*\d{0,9}")
+        found = sorted((it for it in ranges if pattern.fullmatch(it[0])), key=lambda it: it[1])
         if not found:
             names = sorted({it[0] for it in ranges})[:5]
             raise BadInput(f"{path}: has no range {steps_by}; its ranges are {', '.join(names) if names else 'none'}")
@@ -133,14 +133,16 @@ def _operator_spans(events, steps):
     return spans, [Worker("cpu", (), tuple(f"thread {thread}" for thread in lanes) or ("computes",))]
 
 
-def _timeline(path, spans, workers, windows):
+def _timeline(path, spans, workers, windows, steps_by):
     remarks = []
     for span in spans:
-        span.step = windows.step_at(span.start if span.issued is None else span.issued) if windows.names else 1
-    if not windows.names:
-        remarks.append("The capture names no steps, so all of it counts as one step; name the range of a step with --steps-by.")
+        span.step = windows.step_at(span.start if span.issued is None else span.issued)
     if not any(span.step >= 0 for span in spans):
-        raise BadInput(f"{path}: no kernel, copy or operator lies in a step; name another range with --steps-by")
+        if steps_by:
+            raise BadInput(f"{path}: no kernel, copy or operator lies in the range {steps_by}; name another range with --steps-by")
+        remarks.append("No range of the capture names its steps, so all of it counts as one step; name such a range with --steps-by.")
+        for span in spans:
+            span.step = 1
     zero = min(span.start for span in spans)
     for span in spans:
         span.start, span.end = span.start - zero, span.end - zero
