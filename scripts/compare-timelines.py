@@ -98,9 +98,9 @@ def write_files(args, timelines, comparison):
         from timelines import picture
 
         if args.svg is not None:
-            output.replace(args.svg, lambda path: output.write_text(path, picture.svg(timelines)))
+            output.replace(args.svg, lambda path: output.write_text(path, picture.svg(timelines, comparison)))
         if args.png is not None:
-            output.replace(args.png, lambda path: picture.png(path, timelines))
+            output.replace(args.png, lambda path: picture.png(path, timelines, comparison))
 
 
 def run(arguments):

@@ -57,6 +57,8 @@ def replace(path, make):
     temporary = f"{target}.tmp-{os.getpid()}"
     try:
         try:
+            with open(temporary, "xb"):  # says at once that the folder cannot be written
+                pass
             make(temporary)
             _mark(temporary)
             if os.path.exists(target):
@@ -65,6 +67,8 @@ def replace(path, make):
         finally:
             if os.path.lexists(temporary):
                 os.unlink(temporary)
+    except BadInput as problem:
+        raise BadInput(str(problem).replace(temporary, path)) from None
     except OSError as error:
         raise WriteError(f"{path}: cannot be written: {(error.strerror or str(error)).lower()}") from None
 

@@ -3,7 +3,8 @@
 A worker is a GPU. Kernels compute, memory copies and sends of NCCL are copies, other NCCL kernels are collectives. A capture without
 GPU is read too: the worker is the process, and its operators compute.
 
-A step is a range of the profiler ("ProfilerStep#3"), or the range that --steps-by names. GPU work belongs to the step in which the host
+A step is a range of the profiler ("ProfilerStep#3"), or the range that --steps-by names. Its number is the one at the end of the name
+if they count up, else steps count from 1. GPU work belongs to the step in which the host
 launched it. Without such a range the whole capture is one step.
 """
 import bisect
@@ -65,7 +66,11 @@ def _windows(path, ranges, steps_by):
         if not found:
             names = sorted({it[0] for it in ranges})[:5]
             raise BadInput(f"{path}: has no range {steps_by}; its ranges are {', '.join(names) if names else 'none'}")
-        return _Windows(found, list(range(1, len(found) + 1)))
+        ends = [re.search(r"\d+$", it[0]) for it in found]
+        numbers = [int(match[0]) for match in ends if match]
+        if len(numbers) < len(found) or any(a >= b for a, b in zip(numbers, numbers[1:])):
+            numbers = list(range(1, len(found) + 1))
+        return _Windows(found, numbers)
     found = {}
     for name, start, end in ranges:
         match = PROFILER_STEP.match(name)

@@ -75,7 +75,11 @@ class Content(Case):
     def test_a_named_range(self):
         events = capture() + [event("user_annotation", "iteration 3", 0, 2.5), event("user_annotation", "iteration 4", 2.5, 20)]
         timeline = read(self.trace(events), Options(steps_by="iteration"))
+        self.assertEqual([it.step for it in timeline.spans], [3, 3, 4, 4, 4, 4])
+        events[-1]["name"] = "iteration 3"
+        timeline = read(self.trace(events), Options(steps_by="iteration"))
         self.assertEqual([it.step for it in timeline.spans], [1, 1, 2, 2, 2, 2])
+        events[-1]["name"] = "iteration 4"
         self.refused("t.json: has no range epoch; its ranges are ProfilerStep#4, ProfilerStep#5, iteration 3, iteration 4",
                      read, self.trace(events), Options(steps_by="epoch"))
         events.append(event("user_annotation", "empty", 30, 31))
