@@ -1,9 +1,10 @@
 """Runs beside one another: the figures of each, the sentence on top, and the tables. The first run is the one to compare with."""
+import textwrap
 from statistics import median
 
 from .figures import figures, instruction_times
 from .read import say_steps
-from .tables import change, clip, ms, percent, ratio, size, table
+from .tables import WIDTH, change, clip, ms, percent, ratio, size, table
 from .timeline import IDLE_KEYS, BadInput
 
 SOURCES = {"trace": "timeline", "plan": "plan", "simulation": "simulation", "nsys": "Nsight Systems", "torch": "PyTorch's profiler"}
@@ -24,16 +25,18 @@ def compare(timelines, totals=False):
     """
     check_workers(timelines, totals)
     runs = [figures(timeline) for timeline in timelines]
+    text = sentence(timelines, runs)
     tables = [legend(timelines, runs), *summary(runs), *idle_table(runs)]
     if not totals:
-        tables += [worker_table(runs), worker_idle_table(runs)]
+        tables += [worker_table(runs), worker_idle_table(runs), *stage_tables(runs)]
     tables += instruction_tables(timelines, runs, totals) + layer_tables(runs) + predicted_tables(runs)
-    return {"runs": runs, "text": sentence(timelines, runs), "tables": tables + remarks(timelines, runs)}
+    return {"runs": runs, "text": text, "tables": tables + remarks(timelines, runs)}
 
 
 def text_of(comparison):
     """What gpipe-compare prints."""
-    return "\n".join(([comparison["text"] + "\n"] if comparison["text"] else []) + comparison["tables"])
+    top = [textwrap.fill(comparison["text"], WIDTH, break_on_hyphens=False) + "\n"] if comparison["text"] else []
+    return "\n".join(top + comparison["tables"])
 
 
 def check_workers(timelines, totals):
@@ -50,10 +53,12 @@ def say_workers(count):
 
 
 def sentence(timelines, runs):
-    """The sentence on top."""
+    """The sentence on top. It gives each run its rows of stages."""
     try:
         from .sentence import sentence as words
     except ImportError:  # until branch `cause` is merged
+        for run in runs:
+            run["stages"] = []
         return ""
     return words(runs)
 
@@ -172,7 +177,7 @@ def worker_table(runs):
                      percent(worker["busy_ms"] / run["step_ms"] if run["step_ms"] else None),
                      size(memory["peak_bytes"]), size(memory["planned_bytes"])])
     return table("Workers [ms of a step]",
-                 ["worker", "<", "busy", "copying", "exposed", "idle", "busy", "alive", "planned"], rows)
+                 ["worker", "<", "busy", "copying", "exposed", "idle", "share", "alive", "planned"], rows)
 
 
 def worker_idle_table(runs):
@@ -181,6 +186,25 @@ def worker_idle_table(runs):
             for label, letter, run, w in _each_worker(runs)]
     return table("Where the idle time of each worker goes [ms of a step]",
                  ["worker", "<", *(IDLE_HEADS[key] for key in IDLE_KEYS), "idle"], rows)
+
+
+def stage_tables(runs):
+    """How long each stage computes, if there are several."""
+    stages = sorted({row["stage"] for run in runs for row in run["stages"]})
+    if len(stages) < 2:
+        return []
+    found = [{row["stage"]: row for row in run["stages"]} for run in runs]
+    rows = []
+    for stage in stages:
+        label = str(stage)
+        for letter, its in zip(LETTERS, found):
+            row = its.get(stage)
+            if row:
+                rows.append([label, letter, ms(row["computes_ms"]), ratio(row["of_mean"], 1), ms(row["predicted_ms"]),
+                             ratio(row["of_predicted"], 1), ratio(row["planned_of_mean"], 1)])
+                label = ""
+    return [table("Stages [ms of a step]", ["stage", "<", "computes", "of the mean", "predicted", "of predicted", "planned of the mean"],
+                  rows)]
 
 
 def instruction_tables(timelines, runs, totals):

@@ -208,9 +208,17 @@ class _Reader:
 
 
 def unique_names(devices, numbers):
-    """Names of workers: the device where it is of one worker only, else "worker 2 (cpu:0)"."""
-    return [device if devices.count(device) == 1 else f"worker {number} ({device})"
-            for device, number in zip(devices, numbers)]
+    """Names of workers: the devices. CPU workers that share one are counted, as in plans: cpu:0, cpu:1; others have their number."""
+    names, cpus = [], 0
+    for device, number in zip(devices, numbers):
+        if devices.count(device) == 1:
+            names.append(device)
+        elif device.startswith("cpu"):
+            names.append(f"cpu:{cpus}")
+            cpus += 1
+        else:
+            names.append(f"{device} (worker {number})")
+    return names if len(set(names)) == len(names) else [f"{name} (worker {number})" for name, number in zip(devices, numbers)]
 
 
 def check_lanes(path, spans, lanes=None):

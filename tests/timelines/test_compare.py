@@ -87,7 +87,7 @@ class Text(Command):
             self.assertIn(line, step)
         self.assertIn("idle in all 8.00 7.00 −1.00", self.table(text, "Where idle time goes [ms of a step, mean over the workers]"))
         self.assertEqual(self.table(text, "Workers [ms of a step]"),
-                         ["worker busy copying exposed idle busy alive planned", "cuda:0 A 12.00 4.00 2.00 6.00 60.0 % – –",
+                         ["worker busy copying exposed idle share alive planned", "cuda:0 A 12.00 4.00 2.00 6.00 60.0 % – –",
                           "B 16.00 4.00 0.00 4.00 80.0 % – –", "cuda:1 A 8.00 2.00 2.00 10.00 40.0 % – –",
                           "B 8.00 2.00 2.00 10.00 40.0 % – –"])
         # All: 8 + 4 + 4 + 4 + 4 + 2 = 26 and 14 + 4 + 4 + 2 + 4 + 2 = 30 ms.

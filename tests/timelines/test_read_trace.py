@@ -9,6 +9,7 @@ import unittest
 from traces import NAMES, ROOT, TWO_GPUS, Case, counter, draw, span, track
 
 from timelines.read import Options, read
+from timelines.read_trace import unique_names
 from timelines.timeline import BadInput
 
 AGAIN = "record it again"
@@ -36,7 +37,9 @@ class Content(Case):
     def test_workers_that_share_a_device_have_different_names(self):
         timeline = read(self.trace(draw(CPU, CPU_NAMES)))
         self.assertEqual([(it.name, it.stages) for it in timeline.workers],
-                         [("worker 0 (cpu:0)", (0, 2)), ("worker 1 (cpu:0)", (1,))])
+                         [("cpu:0", (0, 2)), ("cpu:1", (1,))])
+        devices = ["cuda:0", "cpu:0", "cuda:1", "cpu:0", "cuda:0"]
+        self.assertEqual(unique_names(devices, range(5)), ["cuda:0 (worker 0)", "cpu:0", "cuda:1", "cpu:1", "cuda:0 (worker 4)"])
 
     def test_stages_of_a_long_list_come_from_the_instructions(self):
         events = draw({"worker 0 (cpu:0), stages 0 … 4": "ab"}, {"a": "F s0 m0", "b": "F s4 m0"})
