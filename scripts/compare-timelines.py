@@ -12,6 +12,7 @@ from timelines import output  # noqa: E402
 from timelines.compare import LETTERS, compare, text_of  # noqa: E402
 from timelines.read import Options, read  # noqa: E402
 from timelines.timeline import BadInput  # noqa: E402
+from timelines.version import version  # noqa: E402
 
 NAME = "gpipe-compare"
 DESCRIPTION = """\
@@ -56,6 +57,7 @@ def parser():
     it.add_argument("--names", metavar="A,B", help="what to call the files, in their order")
     it.add_argument("--totals", action="store_true",
                     help="compare runs with different numbers of workers: means over the workers only")
+    it.add_argument("--version", action="version", version=f"{NAME} {version()}")
     return it
 
 

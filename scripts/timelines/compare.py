@@ -251,12 +251,14 @@ def _pairs(title, head, found):
         beside = found[other] if other is not None else {}
         labels = sorted({**found[0], **beside},
                         key=lambda label: -max(rows[label]["total_ms"] for rows in (found[0], beside) if label in rows))
+        shown = [label for label in labels if any(rows[label]["total_ms"] > 0 for rows in (found[0], beside) if label in rows)]
+        shown = (shown or labels)[:MOST_ROWS]
         letters = ["A"] + ([LETTERS[other]] if other is not None else [])
         columns = [head] + [text for letter in letters for text in (f"{letter}: count", "median", "a step", "share")]
-        lines = [_pair_row(label, found[0], beside, other is not None) for label in labels[:MOST_ROWS]]
+        lines = [_pair_row(label, found[0], beside, other is not None) for label in shown]
         if other is not None:
             columns.append(f"{LETTERS[other]}/A")
-        made.append(table(title, columns, lines) + _left_out(labels[MOST_ROWS:], found[0], beside))
+        made.append(table(title, columns, lines) + _left_out(labels[len(shown):], found[0], beside))
     return made
 
 

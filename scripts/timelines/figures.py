@@ -87,10 +87,10 @@ def _worker(timeline, covered, shares, w):
     busy, copy, exposed, collective, idle = [], [], [], [], []
     for step in timeline.steps:
         computing, copying, meeting = _cover_of(covered, step, w)
-        busy.append(length(computing))
-        copy.append(length(copying))
-        exposed.append(length(without(copying, computing)))
-        collective.append(length(meeting))
+        busy.append(float(length(computing)))
+        copy.append(float(length(copying)))
+        exposed.append(float(length(without(copying, computing))))
+        collective.append(float(length(meeting)))
         idle.append(max(0.0, step.end - step.start - busy[-1] - exposed[-1]))
     worker = timeline.workers[w]
     terms = [shares[step.number][w].idle_by for step in timeline.steps]

@@ -130,6 +130,11 @@ class Text(Command):
         rows = self.table(self.ok(self.trace(draw(tracks, names))), "Instructions [ms]")
         self.assertEqual((len(rows), rows[-1]), (22, "and 5 more, 5.00 ms in all; --json has them"))
 
+    def test_instructions_that_take_no_time_are_counted_only(self):
+        # The two sends of the plan take 0 ms: 6 rows of 8.
+        rows = self.table(self.ok(self.write(plan(), "plan.json")), "Instructions [ms]")
+        self.assertEqual((len(rows), rows[-1]), (8, "and 2 more, 0.00 ms in all; --json has them"))
+
     def test_steps_are_chosen(self):
         one = {"worker 0 (cpu:0), stage 0": "aa"}
         path = self.trace(sum((draw(one, NAMES, n, 5 * n, n, n == 1) for n in (1, 2, 3)), []))
@@ -245,6 +250,9 @@ class CommandLine(Command):
         for word in ("-o FILE", "--json", "--svg FILE", "--png FILE", "--steps FIRST:LAST", "--steps-by RANGE", "--plan FILE",
                      "--names A,B", "--totals", "Exit status"):
             self.assertIn(word, text)
+
+    def test_version(self):
+        self.assertRegex(self.ok("--version"), r"^gpipe-compare [0-9.]+\n$")
 
     def test_printing_fails(self):
         path = self.two()[0]
