@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def identity(self):
-        return self.data.get("identity", "")
+        return str(self.data.get("identity", ""))
 
     def program(self, index):
         programs = self.data.get("programs", [])
