@@ -46,23 +46,27 @@ def between(timeline):
     return result
 
 
-def bubbles(timeline):
-    """{step number: {"measured", "schedule"}}: the bubble, and that of equal stages with free copies. Steps without names
-    are left out."""
+def schedule_bubble(timeline):
+    """{step number: bubble that the schedule alone would have}: all stages equally long, copies free, nothing else.
+
+    Steps without names are left out.
+    """
     graphs = Graphs(timeline)
     result = {}
     for step in timeline.steps:
-        graph = graphs.of(step.number)
-        if not graph:
-            continue
-        try:
-            starts, ends = replay.times_of(graph, timeline.spans)
-            durations = replay.durations_of(graph, starts, ends)
+        graph = _graph_of(graphs, step)
+        if graph:
+            durations = replay.durations_of(graph, *replay.times_of(graph, timeline.spans))
             ideal = replay.play(graph, replay.free_copies(graph, replay.equal(graph, durations)))
-        except NoOrder:
-            continue
-        result[step.number] = {"measured": replay.bubble(graph, starts, ends), "schedule": replay.bubble(graph, *ideal)}
+            result[step.number] = replay.bubble(graph, *ideal, len(timeline.workers))
     return result
+
+
+def _graph_of(graphs, step):
+    try:
+        return graphs.of(step.number)
+    except NoOrder:  # the plan's instructions wait in a circle: it is the plan of no run
+        return None
 
 
 # ---- the walk ---------------------------------------------------------------------------------------------------------
@@ -216,10 +220,7 @@ class _Step:
         self.indexes = graphs.spans(step.number)
         self.all_ends = None  # per worker: when its activities ended, sorted
         self.planned = timeline.source in ("plan", "simulation")
-        try:
-            self.graph = graphs.of(step.number)
-        except NoOrder:
-            self.graph = None
+        self.graph = _graph_of(graphs, step)
         if self.graph:
             self.starts, self.ends = replay.times_of(self.graph, timeline.spans)
             self.node_of = {j: i for i, node in enumerate(self.graph.nodes) for j in node.spans}

@@ -4,7 +4,7 @@ An instruction starts when the one before it in its queue and all that it waits 
 launching, no handing over between threads.
 """
 from .depend import COPY_OPS
-from .timeline import Span, Timeline, length, union
+from .timeline import length, union
 
 
 def times_of(graph, spans):
@@ -81,17 +81,11 @@ def free_copies(graph, durations):
 
 # ---- results -----------------------------------------------------------------------------------------------------------
 
-def bubble(graph, starts, ends):
-    """As --plan has it: the longest time from a worker's first computation to its last, and the share in which it computes
-    nothing. 0 if nothing computes."""
-    computing = {}
+def bubble(graph, starts, ends, workers):
+    """The share of the workers' time in which they do not compute; 0 if nothing takes time."""
+    computing = [[] for _ in range(workers)]
     for node, start, end in zip(graph.nodes, starts, ends):
-        if node.op not in COPY_OPS and end > start:
-            computing.setdefault(node.worker, []).append((start, end))
-    longest, share = 0.0, 0.0
-    for worker in sorted(computing):
-        busy = union(computing[worker])
-        whole = busy[-1][1] - busy[0][0]
-        if whole > longest:
-            longest, share = whole, (whole - length(busy)) / whole
-    return share
+        if node.op not in COPY_OPS:
+            computing[node.worker].append((start, end))
+    whole = workers * max(ends, default=0.0)
+    return 1 - sum(length(union(its)) for its in computing) / whole if whole > 0 else 0.0
