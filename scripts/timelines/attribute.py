@@ -92,10 +92,10 @@ class Walk:
         if at >= 0:
             found.append(at)
         for j in found:
-            if self.starts[j] < until and min(self.ends[j], until) > best:
+            if self.starts[j] <= until and min(self.ends[j], until) > best:
                 best, by = min(self.ends[j], until), j
         for j in meets:
-            if self.starts[j] < until:
+            if self.starts[j] <= until:
                 met = max(met, min(self.ends[j], until))
         return best, by, met
 

@@ -140,7 +140,12 @@ def _named_nodes(timeline, indexes):
             known[key] = len(nodes)
             nodes.append(Node(span.worker, span.lane, span.op, span.stage, span.micro, edge_of(span.name)))
         nodes[known[key]].spans.append(i)
-    return nodes
+    return sorted(nodes, key=lambda node: _rank(timeline.spans[node.spans[0]], node.op))
+
+
+def _rank(span, op):
+    """Of instructions that start together the shorter one comes first; a send comes before its receive."""
+    return span.start, span.end, op == "recv"
 
 
 def feeds(nodes):
