@@ -89,8 +89,7 @@ class Walk:
             found += nodes[at].waits
             meets += nodes[at].meets
             at = nodes[at].before
-        if at >= 0:
-            found.append(at)
+        found += [j for j in (at, node.pulled) if j >= 0]
         for j in found:
             if self.starts[j] <= until and min(self.ends[j], until) > best:
                 best, by = min(self.ends[j], until), j

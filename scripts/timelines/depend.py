@@ -26,6 +26,7 @@ class Node:
     before: int = -1  # node before it in its queue; -1: none
     waits: list = field(default_factory=list)  # other nodes that must end first
     meets: list = field(default_factory=list)  # of a barrier: nodes that must end first
+    pulled: int = -1  # without a plan: a node that may have read the slot that this one writes; -1: none
     spans: list = field(default_factory=list)  # indexes in Timeline.spans, sorted by start
 
 
@@ -204,7 +205,22 @@ def named_graph(timeline, indexes):
         last[node.worker, node.queue] = i
     for node, found in zip(nodes, feeds(nodes)):
         node.waits = [j for j in found if j != node.before]
+    _guess_slots(timeline, nodes)
     return Graph(nodes, list(range(len(nodes))))
+
+
+def _guess_slots(timeline, nodes):
+    """Names do not say which slot an instruction writes. It may have waited for the last receive of what its stage sent.
+
+    The receiver may be late in ending that span, since it says before that the value was pulled.
+    """
+    senders = {(n.edge, n.micro): n.stage for n in nodes if n.op == "send" and n.edge >= 0}
+    last = {}
+    for i, node in enumerate(nodes):
+        if node.op == "recv":
+            last[senders.get((node.edge, node.micro), -1)] = i
+        elif node.op in ("F", "R", "B", "I"):
+            node.pulled = last.get(node.stage, -1)
 
 
 # ---- both -------------------------------------------------------------------------------------------------------------

@@ -90,6 +90,14 @@ class Copies(Drawn):
         self.check(drawn, 1, 4, earlier_stage=1, launch=1, copy=2)
 
 
+    def test_a_slot_without_a_plan(self):
+        # F1 began as worker 1 had pulled F0: it probably needed that slot.
+        self.check(sends(draw("""
+            0: F0..........F1
+            1: ..C0C0C0C0C0..
+        """)), 0, 5, copy=5)
+
+
 class Host(Drawn):
     def test_a_late_launch(self):
         # All that F0 of stage 1 waits for has ended at 3; it began at 6.
