@@ -150,11 +150,13 @@ def _slow_stage(run):
     slow = rows[0]
     text = f": stage {slow['stage']} computes {times(slow['of_mean'])} times as long as the mean of the stages"
     planned = slow["planned_of_mean"]
-    if planned is None:
+    if planned is None or slow["of_predicted"] is None:
         return text + _slow_layer(run, slow)
     if planned >= ALIKE * slow["of_mean"]:
         return f"{text}, and the plan has this balance too ({times(planned)} times the mean)"
-    return f"{text}. It takes {times(slow['of_predicted'])} times as long as predicted" + _slow_layer(run, slow)
+    others = [row for row in run["stages"][1:] if row["of_predicted"] is not None][:1]
+    beside = "".join(f", stage {row['stage']} {times(row['of_predicted'])} times" for row in others)
+    return f"{text}. It takes {times(slow['of_predicted'])} times as long as predicted{beside}" + _slow_layer(run, slow)
 
 
 def _slow_layer(run, slow):
