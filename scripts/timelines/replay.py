@@ -44,7 +44,7 @@ def play(graph, durations):
 
 def durations_of(graph, starts, ends):
     """How long each node took."""
-    return [max(0.0, end - start) for start, end in zip(starts, ends)]
+    return [end - start if end > start else 0.0 for start, end in zip(starts, ends)]
 
 
 def _means(durations, keys):
