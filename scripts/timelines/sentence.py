@@ -116,7 +116,8 @@ def _one(run):
     if amount <= 0:
         return f"of {ms(run['step_ms'])} ms a step, {name} computes {ms(worker['busy_ms'])} ms, and no worker is idle."
     if key == "copy_exposed_ms":
-        return f"of {ms(run['step_ms'])} ms a step, {name} copies {ms(amount)} ms and computes nothing meanwhile{_cause(run, key)}."
+        return (f"of {ms(run['step_ms'])} ms a step, {name} copies {ms(amount)} ms and computes nothing meanwhile"
+                f"{_cause(run, key)}.")
     part = "most of it" if amount >= worker["idle_ms"] / 2 else "the largest part of it"
     return (f"of {ms(run['step_ms'])} ms a step, {name} idles {ms(worker['idle_ms'])} ms, "
             f"{part} {WORDS[key]} {ms(amount)} ms{_cause(run, key)}.")

@@ -159,7 +159,8 @@ class Plans(Drawn):
     def test_a_barrier_costs_what_it_adds(self):
         #  0: F0F1F1F1..    Stage 1 has its input at 1, but meets worker 0 in a barrier, which opens at 4.
         #  1: ..C0....F0    Its idle time from 0 to 1 is waiting for stage 0, from 2 to 4 the barrier's.
-        programs = [[instruction("F", 0, 0), instruction("send", 0, 0), instruction("F", 0, 1), instruction("barrier", 0, 0, [[1, 1]])],
+        programs = [[instruction("F", 0, 0), instruction("send", 0, 0), instruction("F", 0, 1),
+                     instruction("barrier", 0, 0, [[1, 1]])],
                     [recv(1, 0, 0, [[0, 1]]), instruction("barrier", 1, 0, [[0, 3]]), instruction("F", 1, 0)]]
         drawn = planned(programs, [(0, 0, 0, 1), (0, 1, 1, 1), (0, 2, 1, 4), (1, 0, 1, 2), (1, 2, 4, 5)])
         # Of both, a part is imbalance: F takes 2 ms on average on stage 0 and 1 ms on stage 1. Played with these, worker 1

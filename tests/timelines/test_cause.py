@@ -1,7 +1,7 @@
 """Runs that are slow on purpose: the comparison names the cause. And the idle time of real runs and simulations adds up.
 
-A preloaded library (slow.c) sleeps for 20 ms and more in one layer, one copy, or the loader's reads; all else takes far less. The tests
-ask which term is the largest and what the sentence names, never how long something took.
+A preloaded library (slow.c) sleeps in one layer, in one copy, or in the loader's reads; all else takes far less time. The tests
+look at the largest term and at what the sentence names, never at times.
 """
 import json
 import os
@@ -68,8 +68,8 @@ class Runs(unittest.TestCase):
         if slow:
             environment["LD_PRELOAD"] = SLOW
         options = ["--trace-layers"] if slow and self.has_layers() else []
-        done = subprocess.run([TRAIN, "-q", "--force", "-o", os.path.join(self.folder, "run"), "--trace", trace, *options, config],
-                              env=environment, capture_output=True, text=True, check=False)
+        command = [TRAIN, "-q", "--force", "-o", os.path.join(self.folder, "run"), "--trace", trace, *options, config]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return read(trace)
 
@@ -116,8 +116,8 @@ class Causes(Runs):
             file.write(struct.pack(">IIII", 0x803, 64, 28, 28) + bytes(i * 37 % 251 for i in range(64 * 784)))
         with open(labels, "wb") as file:
             file.write(struct.pack(">II", 0x801, 64) + bytes(i % 10 for i in range(64)))
-        timeline = self.record({"GP_SLOW_MS": "10", "GP_SLOW_READ": "784"}, data=f"{{idx: {{images: {images}, labels: {labels}}}}}",
-                               steps=8)
+        data = f"{{idx: {{images: {images}, labels: {labels}}}}}"
+        timeline = self.record({"GP_SLOW_MS": "10", "GP_SLOW_READ": "784"}, data=data, steps=8)
         run = figures(timeline)
         text = sentence([run])
         self.assertIn("the loader is too slow", text)
@@ -146,15 +146,15 @@ class AddsUp(Runs):
                 self.check(timeline)
 
     def test_numbers_of_stages_lockstep_and_checkpoints(self):
-        for stages, checkpoint, lockstep in ((1, "always", "auto"), (2, "never", "true"), (3, "except_last", "true"), (4, "always", "auto"),
-                                             (4, "never", "false")):
+        for stages, checkpoint, lockstep in ((1, "always", "auto"), (2, "never", "true"), (3, "except_last", "true"),
+                                             (4, "always", "auto"), (4, "never", "false")):
             with self.subTest(stages=stages, checkpoint=checkpoint, lockstep=lockstep):
                 timeline = self.record(stages=stages, checkpoint=checkpoint, lockstep=lockstep, steps=2)
                 self.check(timeline)
                 self.check_arrows(timeline)
 
     def check_arrows(self, timeline):
-        """Each receive waited for its send, each forward pass on a later stage for a receive, each backward pass on an earlier one."""
+        """Each receive waited for its send; forward passes on later stages, and backward passes on earlier ones, for receives."""
         found = dependencies(timeline)
         for i, span in enumerate(timeline.spans):
             names = [timeline.spans[j].op for j in found[i]]
@@ -164,8 +164,8 @@ class AddsUp(Runs):
                 self.assertIn("recv", names, span.name)
 
     def test_simulations(self):
-        for schedule, more in (("gpipe", "copy: 0.5"), ("1f1b", "copy: 0.5"), ("zb_v", "copy: 0"), ("interleaved", "copy: 0.25, chunks: 2"),
-                               ("gpipe", "copy: 2, lockstep: true"), ("zb_h1", "copy: 1, processors: 2")):
+        for schedule, more in (("gpipe", "copy: 0.5"), ("1f1b", "copy: 0.5"), ("zb_v", "copy: 0"),
+                               ("interleaved", "copy: 0.25, chunks: 2"), ("gpipe", "copy: 2, lockstep: true"), ("zb_h1", "copy: 1, processors: 2")):
             with self.subTest(schedule, more=more):
                 path = os.path.join(self.folder, "s.yaml")
                 with open(path, "w", encoding="utf-8") as file:
