@@ -1,4 +1,4 @@
-/* A library to be loaded before a program's own (LD_PRELOAD): something of the program is slow, and test_cause.py
+/* A library to be loaded before a program's own (LD_PRELOAD). It slows one part of the program down, and test_cause.py
  * expects that the comparison of timelines names it. Each of these sleeps for GP_SLOW_MS milliseconds:
  *
  * GP_SLOW_CHANNELS=N: each computation of oneDNN whose weights have N output channels.

@@ -165,7 +165,8 @@ class AddsUp(Runs):
 
     def test_simulations(self):
         for schedule, more in (("gpipe", "copy: 0.5"), ("1f1b", "copy: 0.5"), ("zb_v", "copy: 0"),
-                               ("interleaved", "copy: 0.25, chunks: 2"), ("gpipe", "copy: 2, lockstep: true"), ("zb_h1", "copy: 1, processors: 2")):
+                               ("interleaved", "copy: 0.25, chunks: 2"), ("gpipe", "copy: 2, lockstep: true"),
+                               ("zb_h1", "copy: 1, processors: 2")):
             with self.subTest(schedule, more=more):
                 path = os.path.join(self.folder, "s.yaml")
                 with open(path, "w", encoding="utf-8") as file:
