@@ -266,8 +266,6 @@ class _Step:
             node = self.node_of.get(i, -1) if self.graph else -1
             if i is None and self.graph and indexes:
                 self.walk.tail(add, w, self._last_stage(indexes), start, end)
-            elif node >= 0 and self.graph.nodes[node].spans[0] != i:
-                self._launch(add, start, end)  # between two kernels of one instruction
             elif node >= 0:
                 self.walk.explain(add, w, node, start, end)
             else:

@@ -134,6 +134,12 @@ class NoNames(Drawn):
         self.check(drawn, 1, 8, launch=1 + 2, earlier_stage=3 + 2)
         self.check(drawn, 0, 5, launch=5)  # 4 to 9: launched at 9
 
+    def test_of_several_workers_the_last_to_end_counts(self):
+        # worker 1, 0 to 6: worker 0 ends at 3, worker 2 at 5
+        drawn = timeline(3, self.spans((0, COMPUTE, 0, 3, None), (2, COMPUTE, 0, 5, None), (1, COMPUTE, 6, 7, None)))
+        self.check(drawn, 1, 6, later_stage=5, launch=1)
+        self.check(drawn, 2, 2, earlier_stage=2)
+
 
 def recv(stage, micro, edge, waits):
     return {"name": name_of("recv", stage, micro, edge), "op": "recv", "stage": stage, "micro": micro, "edge": edge,
@@ -167,6 +173,24 @@ class Plans(Drawn):
         # waits 2 ms for stage 0, copies, and waits 1 ms for the barrier at 4. With 1.5 ms on both stages, the barrier
         # opens at 3: it waits 1.5 ms, copies, and waits 0.5 ms.
         self.check(drawn, 1, 3, earlier_stage=1 - 0.5, collective=2 - 0.5, imbalance=0.5 + 0.5)
+
+    def test_at_a_barrier_the_input_that_is_not_there_yet_counts_first(self):
+        #  0: F0F0F1F1....    Worker 1 waits at its barrier from 0 on, and receives F0 after it. Until 2 there is
+        #  1: ........C0F0    nothing to receive; from 2 to 4 only the barrier is closed. At the end worker 1 goes on.
+        programs = [[instruction("F", 0, 0), instruction("send", 0, 0), instruction("F", 0, 1), instruction("barrier", 0, 0)],
+                    [instruction("barrier", 1, 0, [[0, 3]]), recv(1, 0, 0, [[0, 1]]), instruction("F", 1, 0)]]
+        drawn = planned(programs, [(0, 0, 0, 2), (0, 1, 2, 2), (0, 2, 2, 4), (1, 1, 4, 5), (1, 2, 5, 7)])
+        self.check(drawn, 1, 4, earlier_stage=2, collective=2)
+        self.check(drawn, 0, 3, copy=1, later_stage=2)
+
+    def test_a_trace_that_does_not_fit_its_plan_is_read_by_names(self):
+        #  0: F0....    By the plan, the second instruction would wait for F0; by its name it is the first of its queue.
+        #  1: ....F1    F1 of stage 1 waits for no F0: the host launched it late.
+        programs = [[instruction("F", 0, 0)], [instruction("B", 1, 0, [[0, 0]])]]
+        drawn = planned(programs, [(0, 0, 0, 1), (1, 0, 2, 3)])
+        self.check(drawn, 1, 2, earlier_stage=1, launch=1)
+        drawn.spans[1].op, drawn.spans[1].micro = "F", 1
+        self.check(drawn, 1, 2, launch=2)
 
     def test_a_slot_that_was_not_pulled(self):
         #  0: F0..........F1    F1 needs the slot of F0, which worker 1 pulls from 1 to 6.
