@@ -5,8 +5,13 @@ const embedded = JSON.parse(document.getElementById("data-timelines").textConten
 const KINDS = embedded.kinds;
 const models = embedded.timelines.map(readTimeline);
 const isCompact = models.reduce((sum, model) => sum + model.workers.length, 0) > ROOMY_WORKERS;
-const most = Math.max(1, ...models.map((model) => Math.max(0, ...model.memory.map((it, w) =>
-  Math.max(it.bytes.reduce((a, b) => Math.max(a, b), 0), it.time.length ? model.workers[w].planned : 0)))));
+// The top of the memory track of each worker: the same in all timelines, so that they can be compared.
+const most = [];
+models.forEach((model) => model.memory.forEach((it, w) => {
+  const peak = it.bytes.reduce((a, b) => Math.max(a, b), it.time.length ? model.workers[w].planned : 0);
+  most[w] = Math.max(most[w] ?? 1, peak);
+}));
+const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ";
 const view = { from: 0, to: 1 };
 let hovered = null, pinned = null; // {timeline, span}
 let wanted = false; // a redraw is on its way
@@ -114,7 +119,7 @@ function legend() {
   if (models.some((m) => m.workers.some((w) => w.stages.length > 1))) list.append(element("li", { className: "muted" }, "paler: a worker's later stage"));
   if (models.some((m) => m.data.start.length)) extra("idle-data", "waits for data");
   if (models.some((m) => m.memory.some((it) => it.time.length)))
-    extra("memory", models.some((m) => m.workers.some((w) => w.planned)) ? "memory alive, planned size dashed" : "memory alive");
+    extra("memory", models.some((m) => m.workers.some((w) => w.planned)) ? "memory alive, planned size dashed; each worker has its own scale" : "memory alive; each worker has its own scale");
   return list;
 }
 
@@ -154,7 +159,7 @@ function addTimeline(model, index) {
   const remarks = [...model.remarks];
   if (model.workers.length > MOST_WORKERS) remarks.push(`Only workers 0 to ${MOST_WORKERS - 1} of ${model.workers.length} are drawn.`);
   if (!model.spans.count) remarks.push("This timeline has no spans.");
-  const head = element("div", { className: "head" }, element("h3", {}, model.name), element("span", { className: "tag" }, model.source), select);
+  const head = element("div", { className: "head" }, element("h3", {}, models.length > 1 ? `${LETTERS[index] ?? index + 1}  ${model.name}` : model.name), element("span", { className: "tag" }, model.source), select);
   const area = element("div", { className: "area" }, canvas, overlay);
   const block = element("div", { className: "timeline" }, head, ...remarks.map((text) => element("p", { className: "note" }, text)), strip, area);
   host.append(block);
@@ -195,9 +200,11 @@ function schedule() {
 function paint() {
   const began = performance.now();
   wanted = false;
-  Object.assign(drawn, { redraws: drawn.redraws + 1, spans: 0, examined: 0, rects: 0, labels: 0 });
-  resize(axis);
-  paintAxis(axis, view);
+  if (blocks.some((block) => block.isStale && isNear(block.canvas))) {
+    Object.assign(drawn, { redraws: drawn.redraws + 1, spans: 0, examined: 0, rects: 0, labels: 0 });
+    resize(axis);
+    paintAxis(axis, view);
+  }
   for (const block of blocks) {
     if (!block.isStale || !isNear(block.canvas)) continue;
     for (const canvas of [block.canvas, block.overlay, block.strip]) if (!canvas.hidden) resize(canvas);
@@ -207,6 +214,7 @@ function paint() {
   }
   paintMarks();
   drawn.ms = performance.now() - began;
+  drawn.firstMs ??= performance.now();
   waiting.splice(0).forEach((resolve) => resolve());
 }
 
@@ -239,16 +247,18 @@ function paintMarks() {
 }
 
 function paintWaits(context, block, id, ratio) {
-  const arrows = block.model.arrows, own = boxOf(block, id);
+  const { arrows, spans } = block.model, own = boxOf(block, id);
   if (!own) return;
-  const waits = waitsOf(block.model, id);
-  waits.forEach(([other], index) => {
-    const box = boxOf(block, other);
-    if (!box) return;
-    paintOutline(context, box, colours.muted, ratio);
-    paintArrow(context, box, own, colours.text, index === 0 ? 2 : 1.2, ratio);
-    drawn.arrows = (drawn.arrows ?? 0) + 1;
+  const draw = (target, depth) => waitsOf(block.model, target).forEach(([other], index) => {
+    const from = boxOf(block, other), to = boxOf(block, target);
+    if (!from || !to) return;
+    paintOutline(context, from, colours.muted, ratio);
+    paintArrow(context, from, to, colours.text, index === 0 ? 2 : 1.2, ratio);
+    drawn.arrows++;
+    if (spans.copy[other] && depth < 3) draw(other, depth + 1); // a copy is short: what it waited for is of more interest
   });
+  drawn.arrows = 0;
+  draw(id, 0);
   for (const other of arrows?.users(id) ?? []) {
     const box = boxOf(block, other);
     if (box) paintOutline(context, box, colours.edge, ratio);
@@ -280,7 +290,7 @@ function facts(model, id) {
     add("predicted start", timeText(s.predictedStart[id] * model.quantum));
   }
   if (s.bytes[id] > 0) add("bytes", `${bytesText(s.bytes[id])} (${s.bytes[id].toLocaleString("en-US")})`);
-  if (s.issued[id] >= 0) add("issued", `${timeText(s.issued[id] * model.quantum)} before its start`);
+  if (s.issued[id] > 0) add("issued", `${timeText(s.issued[id] * model.quantum)} before its start`);
   if (s.pc[id] >= 0) add("pc", String(s.pc[id]));
   const detail = model.details[s.detail[id]];
   if (detail) add("detail", detail);
@@ -348,7 +358,7 @@ function pin(timeline, span) {
     if (end < view.from || start > view.to) show(start - (view.to - view.from) / 2, start + (view.to - view.from) / 2);
   }
   showDetails();
-  drawn.arrows = 0;
+  if (!pinned) drawn.arrows = 0;
   schedule();
 }
 

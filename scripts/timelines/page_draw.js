@@ -112,7 +112,7 @@ function layout(model, isCompact) {
 // ---- spans ----------------------------------------------------------------------------------------------------------
 
 // What one redraw did. Tests read it through window.gpipe.drawn.
-const drawn = { redraws: 0, spans: 0, examined: 0, rects: 0, labels: 0, ms: 0 };
+const drawn = { arrows: 0, redraws: 0, spans: 0, examined: 0, rects: 0, labels: 0, ms: 0 };
 
 let shares = new Float32Array(0);
 
@@ -378,7 +378,7 @@ function paintTimeline(canvas, model, plan, view, most) {
   const placeOf = (track) => ({ left, width, from, to, scale, ratio, y: Math.round(track.y * ratio), height: Math.round(track.height * ratio) });
   for (const track of plan.tracks) {
     const place = placeOf(track);
-    if (track.kind === "memory") paintMemory(context, model, track.worker, place, most);
+    if (track.kind === "memory") paintMemory(context, model, track.worker, place, most[track.worker]);
     else if (track.kind === "data") paintData(context, model, track, place, canvas.height);
     else {
       context.fillStyle = colours.lane;
