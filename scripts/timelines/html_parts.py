@@ -128,8 +128,11 @@ def table_cell(cell, column):
     return "".join(parts)
 
 
-def table(name, caption, columns, rows, note=""):
-    """A table that sorts by a click on a header. The first column names the row. Wide tables scroll sideways."""
+def table(name, caption, columns, rows, note="", style=""):
+    """A table that sorts by a click on a header. The first column names the row. Wide tables scroll sideways.
+
+    style: "tall": the rows scroll below the header; "bare": only screen readers have the caption.
+    """
     heads = "".join(
         f'<th scope="col"{" class=number" if column.kind == "number" else ""}'
         f'{f" title={chr(34)}{escape(column.note)}{chr(34)}" if column.note else ""}>'
@@ -137,8 +140,8 @@ def table(name, caption, columns, rows, note=""):
     lines = "".join("<tr>" + "".join(table_cell(cell, column) for cell, column in zip(row, columns)) + "</tr>\n"
                     for row in rows)
     note = f'<p class="note">{escape(note)}</p>' if note else ""
-    return (f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption)}">'
-            f'<table class="sortable" id="table-{escape(name)}"><caption>{escape(caption)}</caption>\n'
+    return (f'<div class="scroll{" tall" if "tall" in style.split() else ""}" tabindex="0" role="region" '
+            f'aria-label="{escape(caption)}"><table class="sortable{" bare" if "bare" in style.split() else ""}" id="table-{escape(name)}"><caption>{escape(caption)}</caption>\n'
             f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody></table></div>{note}\n")
 
 

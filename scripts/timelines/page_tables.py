@@ -18,10 +18,10 @@ def tables(comparison):
     runs = comparison.get("runs") or []
     if not runs:
         return ""
-    return (section("Steps", step_table(runs), "Milliseconds of one step, as medians over the steps.", "section-steps")
+    return (section("Steps [ms]", step_table(runs), "Milliseconds of one step, as medians over the steps.", "section-steps")
             + section("Where idle time goes", idle_bars(runs) + idle_table(runs),
                       "The causes of a worker's idle time add up to the whole of it.", "section-idle")
-            + section("Workers", worker_table(runs), name="section-workers")
+            + section("Workers [ms of a step]", worker_table(runs), name="section-workers")
             + pair_section("instructions", "Instructions", "instruction", runs, instruction_label)
             + pair_section("layers", "Layers", "layer", runs, lambda row: (row.get("layer", ""), row.get("op", ""))))
 
@@ -72,7 +72,7 @@ def step_table(runs):
         if len(runs) > 1:
             row.insert(3, ratio(run.get("step_ms"), runs[0].get("step_ms")) if index else Cell(1, "1"))
         rows.append(row)
-    return table("steps", "Steps", *used_columns(columns, rows))
+    return table("steps", "Steps [ms]", *used_columns(columns, rows), style="bare")
 
 
 def used_columns(columns, rows):
@@ -112,7 +112,7 @@ def worker_table(runs):
         rows.append([label, busy, percent(busy / step if step and busy is not None else None), worker.get("copy_ms"),
                      worker.get("copy_exposed_ms"), worker.get("idle_ms"), size(memory.get("peak_bytes")),
                      size(memory.get("planned_bytes"))])
-    return table("workers", "Workers [ms of a step]", *used_columns(columns, rows))
+    return table("workers", "Workers [ms of a step]", *used_columns(columns, rows), style="bare")
 
 
 def idle_bars(runs):
@@ -169,10 +169,8 @@ def pair_section(key, heading, head, runs, label):
             if index:
                 row.append(ratio(rows_of.get(name, {}).get("total_ms"), found[0].get(name, {}).get("total_ms")))
         rows.append(row)
-    text = table(key, f"{heading} [ms]", columns, rows)
-    if len(rows) > TALL:
-        text = text.replace('class="scroll"', 'class="scroll tall"', 1)
-    return section(heading, text, "What takes most time in a step comes first. A click on a header sorts.", f"section-{key}")
+    text = table(key, f"{heading} [ms]", columns, rows, style="bare tall" if len(rows) > TALL else "bare")
+    return section(f"{heading} [ms]", text, "What takes most time in a step comes first. A click on a header sorts.", f"section-{key}")
 
 
 def pair_cells(rows, name, most):

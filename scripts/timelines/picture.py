@@ -27,7 +27,8 @@ def style(theme=None):
         return "".join((
             f"svg{{background:{surface['page']};font:12px system-ui,'DejaVu Sans',sans-serif}}\n",
             f"text{{fill:{surface['text']}}}.small{{font-size:11px;fill:{surface['muted']}}}",
-            ".n{font-size:10px;text-anchor:middle}\n",
+            ".n{font-size:10px;text-anchor:middle}"
+            f".t{{font-weight:600;paint-order:stroke;stroke:{surface['page']};stroke-width:4px}}\n",
             "".join(f".{name}{{fill:{inks[name[pick] == 'b']}}}" for name in ("ww", "wb", "bw", "bb")),
             f"\n.lane{{fill:{surface['lane']}}}.axis{{stroke:{surface['line']}}}.mem{{fill:{surface['memory']}}}"
             f".arena{{stroke:{surface['edge']};stroke-dasharray:4 3}}.end{{stroke:{surface['edge']}}}\n",
@@ -123,9 +124,12 @@ class Painter:
 
     def worker(self, part, worker, y):
         """Draws the tracks of a worker, and returns the y below them."""
-        it, top = part.timeline.workers[worker], y
+        it = part.timeline.workers[worker]
         is_roomy = self.lane >= 12
-        self.text(8, y + (15 if is_roomy else 9), clip(it.name, 20), "" if is_roomy else ' class="small"')
+        self.text(8, y + (13 if is_roomy else 9), clip(it.name, 20), "" if is_roomy else ' class="small"')
+        if is_roomy and it.stages:
+            words = f"stage {it.stages[0]}" if len(it.stages) == 1 else "stages " + ", ".join(map(str, it.stages))
+            self.text(8, y + 26, clip(words, 22), ' class="small"')
         for (is_copy, _), spans in sorted(part.rows[worker].items()):
             height = self.copy if is_copy else self.lane
             self.add(f'<rect class="lane" x="{LEFT}" y="{y}" width="{self.width - LEFT - RIGHT}" height="{height}"/>\n')
@@ -142,8 +146,6 @@ class Painter:
             if is_roomy:
                 self.text(8, y + 14, f"memory ≤ {bytes_text(max(value for _, value in memory))}", ' class="small"')
             y += self.memory
-        if is_roomy and it.stages and y - top >= 30 and not memory:
-            self.text(8, top + 29, clip("stages " + ", ".join(map(str, it.stages)), 24), ' class="small"')
         return y
 
     def mark(self, part, worker, span, y, height, is_copy):
@@ -231,7 +233,7 @@ class Painter:
             words += f"; every {part.every}th worker"
         if not part.marks:
             words += "; no spans"
-        self.text(8, y + 14, clip(words, int((self.width - 16) / 7.5)), ' font-weight="600"')
+        self.text(8, y + 14, clip(words, int((self.width - 16) / 7.5)), ' class="t"')
         y += 26
         top = y
         if part.waits:

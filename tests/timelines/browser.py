@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 SKIPPED = 77  # the exit status of a test without its tool
@@ -252,6 +253,17 @@ class Browser:
             event["text"] = "\r"
         self.send("Input.dispatchKeyEvent", {"type": "keyDown", **event})
         self.send("Input.dispatchKeyEvent", {"type": "keyUp", **{k: v for k, v in event.items() if k != "text"}})
+
+    def pixel(self, x, y):
+        """The colour on the display at a place of the viewport, as "#rrggbb"."""
+        offset = self.evaluate("[scrollX, scrollY]")
+        data, at, parts = self.screenshot(clip=(x + offset[0], y + offset[1], 1, 1)), 8, b""
+        while at < len(data):
+            size = int.from_bytes(data[at : at + 4], "big")
+            if data[at + 4 : at + 8] == b"IDAT":
+                parts += data[at + 8 : at + 8 + size]
+            at += size + 12
+        return "#" + zlib.decompress(parts)[1:4].hex()  # the first pixel of a PNG is the same in all of its filters
 
     def screenshot(self, path=None, whole=False, clip=None):
         """A PNG of the viewport, of the whole page, or of (x, y, width, height). Returns its bytes; writes them to `path`."""
