@@ -117,9 +117,9 @@ function legend() {
   });
   const extra = (name, words) => list.append(element("li", {}, element("span", { className: `swatch ${name}` }), words));
   if (models.some((m) => m.workers.some((w) => w.stages.length > 1))) list.append(element("li", { className: "muted" }, "paler: a worker's later stage"));
-  if (models.some((m) => m.data.start.length)) extra("idle-data", "waits for data");
+  if (models.some((m) => m.data.start.length)) extra("data", "waits for data");
   if (models.some((m) => m.memory.some((it) => it.time.length)))
-    extra("memory", models.some((m) => m.workers.some((w) => w.planned)) ? "memory alive, planned size dashed; each worker has its own scale" : "memory alive; each worker has its own scale");
+    extra("memory", models.some((m) => m.workers.some((w) => w.planned)) ? "memory alive, dashed: planned (each worker's own scale)" : "memory alive (each worker's own scale)");
   return list;
 }
 

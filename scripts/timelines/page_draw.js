@@ -81,13 +81,13 @@ function hatch(context, kind, scale) {
 // Rows of one timeline, from above: {kind, worker, row, y, height} in CSS pixels, and the height of all.
 function layout(model, isCompact) {
   const hasLayers = Boolean(model.layers) && !isCompact;
-  const heights = isCompact ? { compute: 10, copy: 3, memory: 8, gap: 5 }
+  const heights = isCompact ? { compute: 12, copy: 3, memory: 8, gap: 5 }
     : { compute: hasLayers ? 34 : 24, copy: 7, memory: 24, gap: 12 };
   const tracks = [], blocks = [];
   let y = 4;
   if (model.data.start.length) {
     tracks.push({ kind: "data", worker: -1, y, height: isCompact ? 6 : 8 });
-    y += (isCompact ? 6 : 8) + heights.gap / 2;
+    y += (isCompact ? 6 : 8) + heights.gap;
   }
   const shown = Math.min(model.workers.length, MOST_WORKERS);
   for (let worker = 0; worker < shown; worker++) {
@@ -123,8 +123,9 @@ function addShare(kind, x0, x1, width) {
     shares[c * KINDS.length + kind] += Math.max(Math.min(x1, c + 1) - Math.max(x0, c), 1 / LEVELS / 2);
 }
 
-// Draws the shares, stacked from below in the order of the legend. Neighbours of equal height are one rectangle.
-function paintShares(context, left, y, width, height) {
+// Draws the shares, stacked from below in the order of the legend. Neighbours of equal height are one rectangle. The lowest
+// has at least `least` levels, so that a short span does not vanish.
+function paintShares(context, left, y, width, height, least) {
   const count = KINDS.length, tops = new Uint8Array(width + 1), bases = new Uint8Array(width + 1), below = new Float32Array(width);
   const full = new Float32Array(width).fill(1);
   for (let c = 0; c < width; c++) {
@@ -138,7 +139,7 @@ function paintShares(context, left, y, width, height) {
       const share = shares[c * count + k] * full[c], base = Math.round(below[c] * LEVELS);
       below[c] += share;
       bases[c] = base;
-      tops[c] = share > 0 ? Math.max(Math.round(below[c] * LEVELS), base === 0 ? 1 : base) : base;
+      tops[c] = share > 0 ? Math.max(Math.round(below[c] * LEVELS), base === 0 ? least : base) : base;
       any ||= tops[c] > base;
     }
     if (!any) continue;
@@ -174,7 +175,7 @@ function paintRow(context, model, row, place) {
       narrow++;
     }
   }
-  if (narrow) paintShares(context, left, y, width, height);
+  if (narrow) paintShares(context, left, y, width, height, row.isCopy ? LEVELS / 2 : 1);
   for (const i of wide) {
     const x0 = Math.max(0, Math.round((row.start[i] - from) * scale)), x1 = Math.min(width, Math.round((row.end[i] - from) * scale));
     const gap = x1 - x0 > 4 ? 1 : 0, kind = row.kind[i];
@@ -207,10 +208,10 @@ function labelOf(model, id, room, ratio) {
 function paintLabels(context, model, row, wide, place, hasLayers) {
   const { left, y, width, height, from, scale, ratio } = place;
   if (height < 10 * ratio) return;
-  const middle = y + (hasLayers ? 9 * ratio : height / 2);
+  const middle = y + (hasLayers ? 9 * ratio : height / 2), size = height < 16 * ratio ? 9.5 : 11;
   context.textAlign = "center";
   context.textBaseline = "middle";
-  context.font = `${11 * ratio}px ${FONT}`;
+  context.font = `${size * ratio}px ${FONT}`;
   for (const i of wide) {
     const x0 = Math.max(0, (row.start[i] - from) * scale), x1 = Math.min(width, (row.end[i] - from) * scale);
     if (x1 - x0 < 9 * ratio) continue;
@@ -220,7 +221,7 @@ function paintLabels(context, model, row, wide, place, hasLayers) {
     if (lines) { // the pattern must not run through the text
       const half = (text.length * 3.4 + 2) * ratio;
       context.fillStyle = colour;
-      context.fillRect(left + (x0 + x1) / 2 - half, middle - 7 * ratio, 2 * half, 14 * ratio);
+      context.fillRect(left + (x0 + x1) / 2 - half, Math.max(y, middle - 7 * ratio), 2 * half, Math.min(height, 14 * ratio));
     }
     context.fillStyle = inkOn(colour);
     context.fillText(text, left + (x0 + x1) / 2, middle + 0.5 * ratio);
@@ -309,24 +310,26 @@ function paintData(context, model, track, place, bottom) {
   }
 }
 
+// Where steps begin and end; the lines of the chosen one are darker, and above the others.
 function paintSteps(context, model, place, bottom) {
   const { left, width, from, to, scale, ratio } = place, { start, end } = model.steps;
   context.lineWidth = ratio;
+  const line = (time, colour, strength) => {
+    const x = Math.round((time - from) * scale);
+    if (x < 0 || x > width) return;
+    context.strokeStyle = colour;
+    context.globalAlpha = strength;
+    context.beginPath();
+    context.moveTo(left + x + 0.5, 0);
+    context.lineTo(left + x + 0.5, bottom);
+    context.stroke();
+  };
   let before = -Infinity;
-  for (let i = after(end, from); i < start.length && start[i] <= to; i++) {
-    for (const time of [start[i], end[i]]) {
-      const x = Math.round((time - from) * scale);
-      if (x < 0 || x > width || x - before < 3) continue;
-      before = x;
-      context.strokeStyle = i === model.step ? colours.text : colours.edge;
-      context.globalAlpha = i === model.step ? 0.55 : 0.35;
-      context.beginPath();
-      context.moveTo(left + x + 0.5, 0);
-      context.lineTo(left + x + 0.5, bottom);
-      context.stroke();
-      context.globalAlpha = 1;
-    }
-  }
+  for (let i = after(end, from); i < start.length && start[i] <= to; i++)
+    for (const time of i === model.step ? [] : [start[i], end[i]])
+      if ((time - before) * scale >= 3) line(before = time, colours.edge, 0.35);
+  if (model.step >= 0) [start[model.step], end[model.step]].forEach((time) => line(time, colours.text, 0.55));
+  context.globalAlpha = 1;
 }
 
 function fit(context, text, room) {

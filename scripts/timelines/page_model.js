@@ -185,6 +185,7 @@ function markText(value, distance) {
   const [unit, scale] = distance >= 1000 ? ["s", 1e-3] : distance >= 1e-1 || largest >= 100 ? ["ms", 1]
     : distance >= 1e-4 ? ["µs", 1e3] : ["ns", 1e6];
   const digits = Math.max(0, Math.min(9, -Math.floor(Math.log10(distance * scale) + 1e-9)));
-  const number = (value * scale).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-  return `${number === "-0" ? "0" : number} ${unit}`;
+  if (Math.abs(value) < distance / 2) return "0";
+  const number = Math.abs(value * scale).toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  return `${value < 0 ? "−" : ""}${number} ${unit}`;
 }

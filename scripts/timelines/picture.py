@@ -272,7 +272,7 @@ class Painter:
         if any(part.waits for part in self.parts):
             entries.append(("d", "waits for data"))
         if self.most:
-            entries.append(("mem", "memory alive, planned size dashed; each worker has its own scale"))
+            entries.append(("mem", "memory alive, dashed: planned (each worker's own scale)"))
         if not self.each:
             entries.append(("", "columns: shares of the time"))
         x = LEFT

@@ -132,7 +132,7 @@ class Drawing(Page):
         self.open_small()
         browser.evaluate("gpipe.show(0, 20)")
         self.settle()
-        y = browser.evaluate("gpipe.place(0, 0)")["y"] - 9
+        y = browser.evaluate("gpipe.place(0, 0)")["y"] - 12 - 4
         for time, expected in ((11, "#3f3f8f"), (9, "#f0f2f4"), (13, "#f0f2f4")):
             self.assert_colour((172 + 992 * time / 20, y), expected)
 
@@ -188,7 +188,7 @@ class Drawing(Page):
         browser.emulate(height=2400)
         browser.evaluate("gpipe.showAll()")
         self.assertEqual(self.drawn()["spans"], 64 * 50)
-        self.assertEqual(browser.evaluate("gpipe.place(0, 63).height"), 10)
+        self.assertEqual(browser.evaluate("gpipe.place(0, 63).height"), 12)
         self.assertLess(browser.evaluate("document.querySelector('.tracks').clientHeight"), 64 * 30)
 
     def test_one_worker_without_steps(self):
