@@ -249,16 +249,21 @@ function paintMarks() {
 function paintWaits(context, block, id, ratio) {
   const { arrows, spans } = block.model, own = boxOf(block, id);
   if (!own) return;
-  const draw = (target, depth) => waitsOf(block.model, target).forEach(([other], index) => {
-    const from = boxOf(block, other), to = boxOf(block, target);
-    if (!from || !to) return;
+  const draw = (target, head, depth) => waitsOf(block.model, target).forEach(([other], index) => {
+    const from = boxOf(block, other);
+    if (!from) return;
     paintOutline(context, from, colours.muted, ratio);
-    paintArrow(context, from, to, colours.text, index === 0 ? 2 : 1.2, ratio);
-    drawn.arrows++;
-    if (spans.copy[other] && depth < 3) draw(other, depth + 1); // a copy is short: what it waited for is of more interest
+    // A copy is short, and what it waited for is of more interest: the arrow goes on, or passes by a copy that is hardly seen.
+    const isCopy = spans.copy[other] && depth < 4, isSeen = from.width >= 12 * ratio;
+    const isPassed = isCopy && !isSeen && waitsOf(block.model, other).length > 0;
+    if (!isPassed) {
+      paintArrow(context, from, head, colours.text, index === 0 ? 2 : 1.2, ratio);
+      drawn.arrows++;
+    }
+    if (isCopy) draw(other, isPassed ? head : from, depth + 1);
   });
   drawn.arrows = 0;
-  draw(id, 0);
+  draw(id, own, 0);
   for (const other of arrows?.users(id) ?? []) {
     const box = boxOf(block, other);
     if (box) paintOutline(context, box, colours.edge, ratio);

@@ -471,8 +471,8 @@ function paintOutline(context, box, colour, ratio) {
 // From the end of a dependency to the start of what waited for it.
 function paintArrow(context, from, to, colour, width, ratio) {
   const x0 = from.x + from.width, y0 = from.y + from.height / 2, x1 = to.x, y1 = to.y + to.height / 2;
-  const bend = Math.max(14 * ratio, Math.min(80 * ratio, Math.abs(x1 - x0) / 2 + Math.abs(y1 - y0) / 6));
-  const tip = 7 * ratio;
+  const away = Math.hypot(x1 - x0, y1 - y0), tip = Math.min(7 * ratio, Math.max(3 * ratio, away / 3));
+  const bend = Math.min(80 * ratio, Math.max(10 * ratio, Math.abs(x1 - x0) / 2), away / 2);
   context.lineJoin = "round";
   for (const [pen, stroke] of [[width + 2.5, colours.page], [width, colour]]) { // a rim keeps the arrow visible on any colour
     context.strokeStyle = context.fillStyle = stroke;

@@ -344,6 +344,13 @@ class Mouse(Page):
         browser.click(*self.middle(0, 3))
         self.settle()
         self.assertEqual(browser.evaluate("gpipe.drawn.arrows"), 3)
+        browser.key("a")
+        for _ in range(8):
+            browser.key("-")
+        browser.emulate(width=900)  # now the copies are less than 12 pixels wide: one arrow passes by both
+        self.settle()
+        self.assertLess(browser.evaluate("gpipe.place(0, 1).width"), 12)
+        self.assertEqual(browser.evaluate("gpipe.drawn.arrows"), 1)
 
     def test_a_link_of_the_details_pins_what_it_names(self):
         self.open_small()
