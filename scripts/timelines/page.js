@@ -200,7 +200,8 @@ function schedule() {
 function paint() {
   const began = performance.now();
   wanted = false;
-  if (blocks.some((block) => block.isStale && isNear(block.canvas))) {
+  const isStale = blocks.some((block) => block.isStale && isNear(block.canvas));
+  if (isStale) {
     Object.assign(drawn, { redraws: drawn.redraws + 1, spans: 0, examined: 0, rects: 0, labels: 0 });
     resize(axis);
     paintAxis(axis, view);
@@ -213,7 +214,7 @@ function paint() {
     block.isStale = false;
   }
   paintMarks();
-  drawn.ms = performance.now() - began;
+  if (isStale) drawn.ms = performance.now() - began;
   drawn.firstMs ??= performance.now();
   waiting.splice(0).forEach((resolve) => resolve());
 }
