@@ -201,15 +201,12 @@ class Painter:
         """Half pixels, each as high as the most that is alive in it."""
         times = [time for time, _ in points]
         first, last = bisect_right(times, part.start), bisect_left(times, part.end)
-        value = points[first - 1][1] if first else 0
-        highest = {0: value}
-        for time, value_then in points[first:last]:
+        alive = points[first - 1][1] if first else 0
+        highest = {0: alive}  # half pixel -> from there on; one that holds a change is as high as the most in it
+        for time, value in points[first:last]:
             at = int((time - part.start) * self.scale * 2)
-            highest[at] = max(highest.get(at, 0), value_then)
-            highest.setdefault(at + 1, value_then)
-            if highest[at + 1] < value_then or time == times[last - 1]:
-                highest[at + 1] = value_then
-            value = value_then
+            highest[at] = max(highest.get(at, alive), value)
+            highest[at + 1] = alive = value
         scale, bottom = (self.memory - 1) / self.most[worker], y + self.memory
         path = [f"M{LEFT} {bottom}"]
         end = LEFT + part.length * self.scale

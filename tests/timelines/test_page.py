@@ -11,7 +11,7 @@ from browser import SHIFT, Browser, BrowserError, skip_without_browser  # noqa: 
 from timelines import colours, page  # noqa: E402
 from timelines.timeline import Timeline, Worker  # noqa: E402
 
-HOSTILE = "</script><script>window.hacked=1</script><img src=x onerror=\"window.hacked=2\">'\"&<!--"
+HOSTILE = "</script x=1 </script><script>window.hacked=1</script><img src=x onerror=\"window.hacked=2\">'\"&<!--"
 TOLERANCE = 3  # of a colour channel: a display may round
 
 
@@ -210,6 +210,7 @@ class Drawing(Page):
             for key in ("+", "ArrowLeft", "n", "0", "a", ".", "w", "Escape"):
                 browser.key(key)
             self.assertEqual(self.drawn()["spans"], 0)
+            self.assertIsNotNone(self.state()["from"])
             if timelines:
                 self.assertIn("This timeline has no spans.", browser.evaluate("document.body.innerText"))
 
@@ -279,7 +280,8 @@ class Mouse(Page):
         self.open_small()
         browser.evaluate("gpipe.show(2, 7)")
         y = self.middle(0, 5)[1]
-        browser.drag((700, y), (700 - 992 / 5, y))  # a fifth of the track: 1 ms
+        start = 172 + 992 * 0.9  # on B s0 m0, which a drag must not pin
+        browser.drag((start, y), (start - 992 / 5, y))  # a fifth of the track: 1 ms
         state = self.state()
         self.assertAlmostEqual(state["from"], 3, delta=0.01)
         self.assertAlmostEqual(state["to"], 8, delta=0.01)
@@ -471,6 +473,7 @@ class Keys(Page):
         browser.evaluate("document.querySelector('.tracks').focus()")
         browser.key("Tab")  # focus by a key is visible
         self.assertEqual(browser.evaluate("getComputedStyle(document.activeElement).outlineStyle"), "solid")
+        self.assertEqual(browser.evaluate("getComputedStyle(document.activeElement).outlineWidth"), "2px")
 
 
 class Themes(Page):

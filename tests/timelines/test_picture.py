@@ -79,6 +79,14 @@ class Marks(unittest.TestCase):
         planned = next(it.get("d") for it in elements(text, "path") if it.get("class") == "arena")
         self.assertAlmostEqual(bottom - float(planned.split()[1].partition("H")[0]), 19, delta=0.1)
 
+    def test_memory_that_is_taken_for_a_moment_is_seen(self):
+        timeline = samples.small()
+        timeline.memory = {0: [(0.0, samples.MIB), (5.0, 4 * samples.MIB), (5.0001, 2 * samples.MIB), (5.0002, 2 * samples.MIB)]}
+        path = next(it.get("d") for it in elements(picture.svg([timeline]), "path") if it.get("class") == "mem")
+        bottom = float(re.match(r"M\d+ ([\d.]+)", path)[1])
+        levels = [round(bottom - float(y), 2) for y in re.findall(r"V([\d.]+)", path)]
+        self.assertEqual(levels, [4.8, 19, 9.5, 0])  # 1, 4 and 2 of 4 MiB on 19 pixels, rounded to tenths
+
     def test_many_spans_become_shares(self):
         """8 workers with 90 % of their time computed: half forward, half backward."""
         text = picture.svg([samples.many(100_000)], steps=1)
