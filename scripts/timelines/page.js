@@ -342,9 +342,11 @@ function showDetails() {
   if (!pinned) return;
   const model = models[pinned.timeline], id = pinned.span;
   const waits = waitsOf(model, id).map(([other, end]) => {
-    const gap = model.spans.start[id] - end;
+    const start = model.spans.start[id], gap = start - end;
+    const when = gap >= 0 ? `ended ${timeText(gap)} before the start`
+      : `began ${timeText(start - model.spans.start[other])} before the start, and ended ${timeText(-gap)} after it`;
     const link = button(nameOf(model, other), "pin this instruction", () => pin(pinned.timeline, other));
-    return element("li", {}, link, ` on ${model.workers[model.spans.worker[other]].name}, ended ${timeText(Math.abs(gap))} ${gap >= 0 ? "before" : "after"} the start`);
+    return element("li", {}, link, ` on ${model.workers[model.spans.worker[other]].name}, ${when}`);
   });
   const layers = layersOf(model, id).slice(0, 6).map(([name, length]) => element("li", {}, `${name}: ${timeText(length)}`));
   const close = button("×", "close (Escape)", () => pin(-1, -1));
@@ -401,6 +403,7 @@ function hover(block, event) {
   const time = baseOf(model) + timeAt(block.canvas, event.clientX);
   hovered = id >= 0 ? { timeline: block.index, span: id } : null;
   cursor.hidden = !inside;
+  cursor.style.top = `${axis.offsetTop}px`;
   cursor.style.left = `${event.clientX - host.getBoundingClientRect().left}px`;
   cursor.dataset.time = inside ? timeText(timeAt(block.canvas, event.clientX)) : "";
   block.canvas.style.cursor = id >= 0 ? "pointer" : inside ? "grab" : "default";
@@ -479,6 +482,7 @@ function listen(block) {
 function showRange(press, time, event) {
   const box = host.getBoundingClientRect(), left = Math.min(press.x, event.clientX);
   cursor.hidden = false;
+  cursor.style.top = `${axis.offsetTop}px`;
   cursor.classList.add("range");
   cursor.style.left = `${left - box.left}px`;
   cursor.style.width = `${Math.abs(event.clientX - press.x)}px`;

@@ -468,9 +468,10 @@ function paintOutline(context, box, colour, ratio) {
   context.strokeRect(box.x - ratio / 2, box.y - ratio, Math.max(3 * ratio, box.width) + ratio, box.height + 2 * ratio);
 }
 
-// From the end of a dependency to the start of what waited for it.
+// From the end of a dependency to the start of what waited for it. A send may last longer than its receive waits for it: of
+// one that ended later, the arrow leaves from its start.
 function paintArrow(context, from, to, colour, width, ratio) {
-  const x0 = from.x + from.width, y0 = from.y + from.height / 2, x1 = to.x, y1 = to.y + to.height / 2;
+  const x0 = from.x + from.width <= to.x + ratio ? from.x + from.width : from.x, y0 = from.y + from.height / 2, x1 = to.x, y1 = to.y + to.height / 2;
   const away = Math.hypot(x1 - x0, y1 - y0), tip = Math.min(7 * ratio, Math.max(3 * ratio, away / 3));
   const bend = Math.min(80 * ratio, Math.max(10 * ratio, Math.abs(x1 - x0) / 2), away / 2);
   context.lineJoin = "round";

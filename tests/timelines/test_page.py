@@ -354,6 +354,24 @@ class Mouse(Page):
         self.assertLess(browser.evaluate("gpipe.place(0, 1).width"), 12)
         self.assertEqual(browser.evaluate("gpipe.drawn.arrows"), 1)
 
+    def test_a_send_that_ends_after_its_receive_began(self):
+        timeline = samples.small()
+        timeline.spans[1].end = 2.75  # the send; the receive begins at 2.5 ms
+        self.open([timeline], waits=[samples.small_waits(timeline)])
+        browser.click(*self.middle(0, 2))
+        self.assertIn("send s0 m0 e0 on cpu:0, began 500 µs before the start, and ended 250 µs after it", self.state()["details"])
+        send, receive = (browser.evaluate(f"gpipe.place(0, {span})") for span in (1, 2))
+        # The arrow leaves from the send's start: between both tracks nothing is drawn right of the receive's start.
+        middle = (send["y"] + receive["y"]) / 2
+        ink = browser.evaluate(f"""(() => {{ const c = document.querySelector('.overlay'), o = c.getBoundingClientRect();
+          const copy = new OffscreenCanvas(c.width, c.height), context = copy.getContext('2d', {{ willReadFrequently: true }});
+          context.drawImage(c, 0, 0);
+          const row = context.getImageData(0, {middle} - o.top, c.width, 1).data, lit = [];
+          for (let x = 0; x < c.width; x++) if (row[4 * x + 3]) lit.push(x + o.left);
+          return [lit[0], lit[lit.length - 1]]; }})()""")
+        self.assertGreater(ink[0], send["x"] - 2)
+        self.assertLess(ink[1], receive["x"] + 8)
+
     def test_a_link_of_the_details_pins_what_it_names(self):
         self.open_small()
         browser.click(*self.middle(0, 5))
