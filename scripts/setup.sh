@@ -2,8 +2,9 @@
 # Installs what is missing to build and test gpipe, and nothing else. Takes a second when nothing is missing.
 #
 #   scripts/setup.sh        what building and testing need
-#   scripts/setup.sh --ci   also what .ci/run needs: clang, its sanitizers and fuzzer, clang-format, clang-tidy
+#   scripts/setup.sh --ci   also what .ci/run needs: clang, its sanitizers and fuzzer, clang-format, clang-tidy, Chromium
 #
+# Without Chromium the tests of pages are skipped: if only its installation fails, set-up goes on with a warning.
 # Debian packages come from apt-get (as root, or with sudo). If the system has no oneDNN 3, the script downloads it from
 # PyPI, pinned by hash, into .deps/onednn of this checkout. docs/dependencies.md says what each package is used for.
 set -euo pipefail
@@ -20,10 +21,11 @@ onednn_folder=.deps/onednn
 packages=(gcc g++ libc6-dev libgomp1 cmake ninja-build pkg-config python3
     libyaml-dev libjansson-dev zlib1g-dev libxxhash-dev libcmocka-dev)
 ci_packages=(clang libclang-rt-14-dev clang-format clang-tidy)
+optional_packages=()
 
 case "${1-}" in
 "") ;;
---ci) packages+=("${ci_packages[@]}") ;;
+--ci) packages+=("${ci_packages[@]}") optional_packages=(chromium) ;;
 *) fail "unknown option $1; the only option is --ci" ;;
 esac
 
@@ -74,6 +76,11 @@ fi
 # Another python3 than Debian's, before it on the path, brings its own pip.
 python3 -c 'import pip' 2>/dev/null || packages+=(python3-pip)
 install_packages "${packages[@]}"
+
+# In a subshell: what fails in it ends only itself.
+for package in ${optional_packages[@]+"${optional_packages[@]}"}; do
+    (install_packages "$package") || say "warning: $package could not be installed; the tests that need it are skipped"
+done
 
 # ---- oneDNN -----------------------------------------------------------------------------------------------------------
 
