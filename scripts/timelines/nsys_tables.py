@@ -4,6 +4,7 @@ Tables and columns differ from version to version, and most versions write only 
 exports that were looked at. Times are integers, in nanoseconds. Nothing here knows steps, workers, or instructions.
 """
 import os
+import re
 import sqlite3
 from urllib.parse import quote
 
@@ -15,6 +16,7 @@ EXPORT = "nsys export --type sqlite"
 PID_MASK = ~0xFFFFFF  # a globalTid without its thread is the globalPid
 
 PUSH_POP, START_END = 59, 60  # NVTX_EVENTS.eventType
+TORCH = re.compile(r", (seq|op_id|sizes|input_op_ids) = .*", re.DOTALL)  # what PyTorch writes after a range's name
 
 COPY_KINDS = {0: "copy", 1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
               10: "PtoP", 11: "unified HtoD", 12: "unified DtoH", 13: "unified DtoD"}
@@ -167,13 +169,14 @@ class Export:
             if name is None or tid is None:
                 continue
             if name not in known:
-                known[name] = is_wanted(name)
-            if not known[name]:
+                plain = TORCH.sub("", name)
+                known[name] = plain if is_wanted(plain) else None
+            if known[name] is None:
                 continue
             if not _is_time(start) or (end is not None and (not _is_time(end) or end < start)):
                 self.backwards += 1
                 continue
-            out.append(Range(start, end, tid, name, kind == PUSH_POP))
+            out.append(Range(start, end, tid, known[name], kind == PUSH_POP))
         out.sort(key=lambda it: it.start)
         return out
 
