@@ -3,16 +3,17 @@
 Ranges. An activity belongs to the step in whose range its thread issued it. A thread without such ranges (PyTorch's backward
 thread) takes those of its process, a process without any takes those of the first process that has some.
 
-Gaps. A gap is a time in which no GPU does anything. Sorted by length, the gaps between iterations stand out: at the boundary the
-lengths drop by a factor. The rule tries the boundaries in the order of this factor, from 2. It takes the first one after which the
-inner steps have equally many activities (10 % around their median). A first or last step with another number is left out: it was
-cut off, or warms up. If no boundary passes, the whole capture is one step.
+Gaps. A gap is a time in which no GPU does anything. Sorted by length, the gaps between iterations stand out: after the shortest
+of them the lengths drop by a factor, and so they do after the gaps between micro-batches. The rule tries these boundaries, the
+longest gaps first: those with a drop of 4 or more, then those of 2 or more. It takes the first one that leaves three or more
+steps with equally many activities (10 % around their median). A first or last step with another number is left out: it was cut
+off, or warms up. If no boundary passes, two steps are enough. If none passes then, the whole capture is one step.
 """
 import fnmatch
 import re
 from bisect import bisect_right
 
-LEAST_DROP = 2.0
+CLEAR_DROP, LEAST_DROP = 4.0, 2.0
 REGULAR = 0.1
 MOST_BOUNDARIES = 50  # that are tried
 
@@ -87,17 +88,20 @@ def by_gaps(activities):
             gaps.append((it.start - until, it.start))
         until = max(until, it.end)
     gaps.sort(reverse=True)
-    for count in _boundaries([length for length, _ in gaps]):
-        found = _regular(starts, sorted(at for _, at in gaps[:count]), until)
-        if found:
-            return found
+    boundaries = _boundaries([length for length, _ in gaps])
+    for least in (3, 2):
+        for count in boundaries:
+            found = _regular(starts, sorted(at for _, at in gaps[:count]), until)
+            if found and len(found[0]) >= least:
+                return found
     return [(starts[0], until)], 0
 
 
 def _boundaries(lengths):
-    """How many of the longest gaps to take, the clearest boundary first."""
-    drops = [(lengths[k - 1] / (lengths[k] if k < len(lengths) else 1), -k) for k in range(1, len(lengths) + 1)]
-    return [-k for drop, k in sorted(drops, reverse=True)[:MOST_BOUNDARIES] if drop >= LEAST_DROP]
+    """How many of the longest gaps to take: the numbers to try, in their order."""
+    drops = [(k, lengths[k - 1] / (lengths[k] if k < len(lengths) else 1)) for k in range(1, len(lengths) + 1)]
+    clear = [k for k, drop in drops if drop >= CLEAR_DROP]
+    return clear[:MOST_BOUNDARIES] + [k for k, drop in drops if LEAST_DROP <= drop < CLEAR_DROP][:MOST_BOUNDARIES]
 
 
 def _regular(starts, cuts, until):
@@ -112,4 +116,4 @@ def _regular(starts, cuts, until):
     steps = list(zip(edges, edges[1:]))
     kept = [step for i, step in enumerate(steps)
             if 0 < i < len(steps) - 1 or abs(counts[i] - typical) <= REGULAR * typical]
-    return (kept, len(steps) - len(kept)) if len(kept) >= 2 else None
+    return kept, len(steps) - len(kept)

@@ -267,7 +267,8 @@ class _Reader:
             self.remarks.append(f"{self.export.unmatched} of {len(activities)} kernels and copies have no call of the CUDA "
                                 "runtime in the export, so their instruction and launch are not known.")
         if self.export.backwards:
-            self.remarks.append(f"{self.export.backwards} rows end before they start, and are left out.")
+            self.remarks.append("1 row ends before it starts, and is left out." if self.export.backwards == 1 else
+                                f"{self.export.backwards} rows end before they start, and are left out.")
 
 
 def _kind(it, op):
