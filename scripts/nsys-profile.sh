@@ -116,7 +116,7 @@ fi
 
 # ---- the run ------------------------------------------------------------------------------------------------------------
 
-profile=(profile --trace=cuda,nvtx,cudnn,cublas --force-overwrite=true --output="$name")
+profile=(profile "--trace=cuda,nvtx,cudnn,cublas" --force-overwrite=true --output="$name")
 if [ -n "$sampling" ]; then
     profile+=(--sample=cpu --cpuctxsw=process-tree)
 else

@@ -4,10 +4,12 @@ A kernel or copy belongs to the instruction (`F s1 m3`) and the step (`step 4`) 
 correlation id leads to the call of the runtime, and the call has thread and time. Programs without such ranges have steps by
 another range or by gaps (nsys_steps), and one worker for each GPU. docs/nsight.md says more.
 """
+import gc
 import json
 import os
 import re
 from bisect import bisect_right
+from operator import attrgetter
 
 from .nsys_steps import ByRanges, by_gaps, matcher
 from .nsys_tables import COPY as COPIES
@@ -25,10 +27,14 @@ def read_nsys(path, options=None):
     """The Timeline of an SQLite export. Of `options`: steps_by, steps, plan (all may be missing). Raises BadInput."""
     path = os.fspath(path)
     export = Export(path)
+    was_collecting = gc.isenabled()
+    gc.disable()  # millions of objects are made and none is garbage: looking for some takes half of the time
     try:
         return _Reader(path, export, options).timeline()
     finally:
         export.close()
+        if was_collecting:
+            gc.enable()
 
 
 class _Reader:
@@ -177,6 +183,8 @@ class _Reader:
                 self.remarks.append("Several processes use a GPU of the same number, and the export does not say "
                                     "whether it is the same GPU: they are taken as one.")
             known = {}
+        if not known:
+            return attrgetter("device")
         return lambda it: known.get((process_number(it.pid), it.device), it.device)
 
     def _instruction(self, label):
@@ -198,27 +206,14 @@ class _Reader:
             spans.append(Span(worker, _kind(it, op), label or it.name, (it.start - zero) / 1e6, (it.end - zero) / 1e6, number,
                               lane, op, stage, micro, bytes=it.bytes if it.what == COPIES else 0,
                               issued=None if it.issued is None else (it.issued - zero) / 1e6, detail=it.name))
-        for worker, streams in enumerate(lanes):
-            self._name_lanes(workers[worker], worker, spans, list(streams))
+        computed = [[0.0] * len(streams) for streams in lanes]
+        for span in spans:
+            if span.kind != COPY:
+                computed[span.worker][span.lane] += span.end - span.start
+        places = [_name_lanes(worker, list(streams), its) for worker, streams, its in zip(workers, lanes, computed)]
+        for span in spans:
+            span.lane = places[span.worker][span.lane]
         return spans
-
-    def _name_lanes(self, worker, index, spans, streams):
-        """Streams by the time that they compute. Those of several processes say whose they are."""
-        computed = [0.0] * len(streams)
-        for span in spans:
-            if span.worker == index and span.kind != COPY:
-                computed[span.lane] += span.end - span.start
-        order = sorted(range(len(streams)), key=lambda lane: (-computed[lane], lane))
-        several = len({pid for pid, _ in streams}) > 1
-        names = [f"stream {streams[lane][1]}" + (f" of process {process_number(streams[lane][0])}" if several else "")
-                 for lane in order]
-        if worker.stages and names:
-            names[0] = "computes"
-        worker.lanes = tuple(names)
-        place = {lane: i for i, lane in enumerate(order)}
-        for span in spans:
-            if span.worker == index:
-                span.lane = place[span.lane]
 
     # ---- the plan, remarks ------------------------------------------------------------------------------------------------
 
@@ -269,6 +264,18 @@ class _Reader:
         if self.export.backwards:
             self.remarks.append("1 row ends before it starts, and is left out." if self.export.backwards == 1 else
                                 f"{self.export.backwards} rows end before they start, and are left out.")
+
+
+def _name_lanes(worker, streams, computed):
+    """Orders streams by the time that they compute, and names them. Returns the new index of each."""
+    order = sorted(range(len(streams)), key=lambda lane: (-computed[lane], lane))
+    several = len({pid for pid, _ in streams}) > 1
+    names = [f"stream {streams[lane][1]}" + (f" of process {process_number(streams[lane][0])}" if several else "")
+             for lane in order]
+    if worker.stages and names:
+        names[0] = "computes"
+    worker.lanes = tuple(names)
+    return {lane: i for i, lane in enumerate(order)}
 
 
 def _kind(it, op):
