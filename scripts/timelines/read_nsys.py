@@ -1,6 +1,6 @@
 """Timelines of Nsight Systems: reads an SQLite export of gpipe-train, torchgpipe, PyTorch, or any other CUDA program.
 
-A kernel or copy belongs to the instruction (`F s1 m3`) and the step (`step 4`) in whose NVTX ranges its thread issued it: the
+A kernel or copy belongs to the instruction (`F s1 m3`) and the step (`step 4`) in whose NVTX ranges its thread issued it. The
 correlation id leads to the call of the runtime, and the call has thread and time. Programs without such ranges have steps by
 another range or by gaps (nsys_steps), and one worker for each GPU. docs/nsight.md says more.
 """
@@ -170,7 +170,7 @@ class _Reader:
         names = [worker.name for worker in workers]
         for i, worker in enumerate(workers):
             if names.count(worker.name) > 1:
-                worker.name = f"worker {i} ({worker.name})"
+                worker.name = f"{worker.name} (worker {i})"
         return workers, lambda it: of_thread.get(it.tid, of_gpu.get(gpu_of(it), -1))
 
     def _gpus(self, activities):
@@ -228,32 +228,31 @@ class _Reader:
                 data = json.load(file)
             if not isinstance(data, dict) or data.get("format") != "gpipe-plan":
                 raise ValueError("is no plan of gpipe-train")
-            at, program, queues = _places(data)
+            programs = _places(data)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise BadInput(f"{path}: cannot be used as a plan ({why}); make it with gpipe-train --plan --json") from None
+        by_step = {}
         for span in timeline.spans:
-            if not span.op:
-                continue
-            found = at.get((timeline.workers[span.worker].stages, span.name))
-            if found is None:
-                raise BadInput(f"{self.path}: has {span.name} on {timeline.workers[span.worker].name}, which {path} has not; "
-                               "give the plan of this run: gpipe-train --plan --json prints it")
-            if span.step >= 0:
-                span.program, span.pc = program, found
+            if span.op and span.step >= 0:
+                by_step.setdefault(span.step, []).append(span)
+        for spans in by_step.values():
+            self._give_places(timeline, path, programs, spans)
         timeline.plan = Plan(data)
-        self._name_queues(timeline, queues)
+        _name_queues(timeline, programs)
 
-    @staticmethod
-    def _name_queues(timeline, queues):
-        """Streams get the names that queues have in a --trace file."""
-        names = [list(worker.lanes) for worker in timeline.workers]
-        for span in timeline.spans:
-            queue = queues.get((timeline.workers[span.worker].stages, span.name)) if span.op else None
-            if queue is not None and QUEUES[queue] not in names[span.worker]:
-                names[span.worker][span.lane] = QUEUES[queue]
-        for worker, its in zip(timeline.workers, names):
-            worker.lanes = tuple(its)
+    def _give_places(self, timeline, path, programs, spans):
+        """Program and pc of the spans of a step: of the first program that trains and has all of their instructions."""
+        keys = [(timeline.workers[span.worker].stages, span.name) for span in spans]
+        for index, places in programs.items():
+            if all(key in places for key in keys):
+                for span, key in zip(spans, keys):
+                    span.program, span.pc = index, places[key][0]
+                return
+        first = next(iter(programs.values()))
+        odd = next(span for span, key in zip(spans, keys) if key not in first)
+        raise BadInput(f"{self.path}: has {odd.name} on {timeline.workers[odd.worker].name}, which {path} has not; "
+                       "give the plan of this run: gpipe-train --plan --json prints it")
 
     def _say_odd(self, activities):
         if not self.export.has_ranges():
@@ -315,17 +314,31 @@ def _fill(activities, numbers):
 
 
 def _places(data):
-    """{(stages, name): pc} and {(stages, name): queue} of the first program that trains, and its index."""
+    """{index of a program that trains: {(stages, name): (pc, queue)}}. Without instructions in the plan: none."""
+    programs = {}
     for index, program in enumerate(data["programs"]):
-        if program["pass"] == "training":
-            at, queues = {}, {}
-            for worker, its in zip(data["workers"], program["workers"]):
-                for pc, instruction in enumerate(its.get("instructions", [])):
-                    key = (tuple(sorted(worker["stages"])), instruction["name"])
-                    at.setdefault(key, pc)
-                    queues.setdefault(key, instruction.get("queue", 0))
-            return at, index, queues
-    raise ValueError("has no program that trains")
+        if program["pass"] != "training":
+            continue
+        programs[index] = places = {}
+        for worker, its in zip(data["workers"], program["workers"]):
+            stages = tuple(sorted(worker["stages"]))
+            for pc, instruction in enumerate(its.get("instructions", [])):
+                places.setdefault((stages, instruction["name"]), (pc, int(instruction.get("queue", 0))))
+    if not programs:
+        raise ValueError("has no program that trains")
+    return programs
+
+
+def _name_queues(timeline, programs):
+    """Streams get the names that queues have in a --trace file."""
+    names = [list(worker.lanes) for worker in timeline.workers]
+    for span in timeline.spans:
+        if span.program >= 0:
+            _, queue = programs[span.program][timeline.workers[span.worker].stages, span.name]
+            if queue < len(QUEUES) and QUEUES[queue] not in names[span.worker]:
+                names[span.worker][span.lane] = QUEUES[queue]
+    for worker, its in zip(timeline.workers, names):
+        worker.lanes = tuple(its)
 
 
 def _say_steps(steps):

@@ -24,6 +24,16 @@ class Made:
         self.row("META_DATA_EXPORT" if "META_DATA_EXPORT" in VERSIONS[version] else "EXPORT_META_DATA",
                  name="EXPORT_PRODUCT_VERSION", value=version)
 
+    @classmethod
+    def again(cls, path, version="2024.6.2"):
+        """The export at `path`, to add rows."""
+        made = cls.__new__(cls)
+        made.db, made.version = sqlite3.connect(path), version
+        made.tables = {name for (name,) in made.db.execute("SELECT name FROM sqlite_master")}
+        made.texts = {value: at for at, value in made.db.execute("SELECT id, value FROM StringIds")}
+        made.calls = {100: made.db.execute("SELECT max(correlationId) FROM CUPTI_ACTIVITY_KIND_RUNTIME").fetchone()[0]}
+        return made
+
     def __enter__(self):
         return self
 

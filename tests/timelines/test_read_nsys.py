@@ -126,7 +126,7 @@ class OurNames(ReaderTest):
                 made.kernel(start, start + 5, 1.5, thread, stream=thread)
         timeline = self.read()
         self.assertEqual([(worker.name, worker.stages) for worker in timeline.workers],
-                         [("worker 0 (cuda:0)", (0,)), ("worker 1 (cuda:0)", (1,))])
+                         [("cuda:0 (worker 0)", (0,)), ("cuda:0 (worker 1)", (1,))])
         self.assertEqual([(span.worker, span.name) for span in timeline.spans], [(0, "F s0 m0"), (1, "F s1 m0")])
 
     def test_a_step_that_one_thread_has_in_part_is_left_out(self):
@@ -206,7 +206,7 @@ class Processes(ReaderTest):
     def test_without_it_a_remark_says_so(self):
         self.make(with_gpus=False)
         timeline = self.read()
-        self.assertEqual([worker.name for worker in timeline.workers], ["worker 0 (cuda:0)", "worker 1 (cuda:0)"])
+        self.assertEqual([worker.name for worker in timeline.workers], ["cuda:0 (worker 0)", "cuda:0 (worker 1)"])
         self.assertEqual(timeline.remarks, ["Several processes use a GPU of the same number, and the export does not say whether "
                                             "it is the same GPU: they are taken as one."])
 
@@ -346,6 +346,20 @@ class Plans(ReaderTest):
                          [("F s0 m0", 1, 1), ("F s0 m1", 1, 3), ("F s0 m1", 1, 3), ("B s0 m0", 1, 4)])
         self.assertEqual(timeline.workers[1].lanes, ("computes", "receives"))
         self.assertEqual(timeline.plan.data, self.PLAN)
+
+    def test_a_smaller_last_mini_batch_has_a_program_of_its_own(self):
+        small = {"pass": "training", "workers": [
+            {"instructions": [{"name": "F s0 m0"}, {"name": "B s0 m0"}]}, {"instructions": [{"name": "F s1 m0"}]}]}
+        plan = dict(self.PLAN, programs=[small, *self.PLAN["programs"]])
+        self.make(plan)
+        with Made.again(self.path) as made:
+            made.range("step 5", 100, 109, 101)
+            made.range("step 5", 100, 109, 102)
+            for thread, stage in ((101, 0), (102, 1)):
+                made.range(f"F s{stage} m0", 101, 102, thread)
+                made.kernel(110, 115, 101, thread, gpu=stage)
+        found = {(span.step, span.program) for span in self.read().spans}
+        self.assertEqual(found, {(4, 2), (5, 0)})
 
     def test_a_plan_of_another_run_is_refused(self):
         other = json.loads(json.dumps(self.PLAN).replace("F s0 m1", "F s0 m7"))
