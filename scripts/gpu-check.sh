@@ -5,7 +5,8 @@
 #
 #   scripts/gpu-check.sh --pack DIR              collects the packages that the GPU machine may lack, in DIR/gpu-pack.tar.gz
 #   scripts/gpu-check.sh [--parts PARTS] [DIR]   runs the checks, with the pack in DIR if it exists. PARTS are some of
-#                                                tests,trainings,figures,sanitizers (default: all, while time is left)
+#                                                tests,trainings,figures,lockstep,sanitizers (default: all, while
+#                                                time is left)
 #   scripts/gpu-check.sh --self-test             without a GPU: preflight, steps, figures, table and pack
 #
 # table.txt, log.txt, kernels.txt and the timelines lie in $OUT (build-gpu/out). Exit status 1 when any step failed. A step that
@@ -20,10 +21,11 @@ out=${OUT:-$work/out}
 case $out in /*) ;; *) out=$here/$out ;; esac
 build=$work/build
 pack=$work/pack
-parts=tests,trainings,figures,sanitizers
+parts=tests,trainings,figures,lockstep,sanitizers
 driver='' peak='' # of the GPU, as text
 steps=$work/steps # NAME.log, NAME.figure and NAME.row of each
 program=$build/gpipe-train
+compare=${GPU_CHECK_COMPARE:-$here/scripts/compare-timelines.py}
 seconds_for_all=${GPU_CHECK_SECONDS:-530}
 # Exit statuses of a step: what is not there is told in its figure.
 skipped=77
@@ -403,16 +405,51 @@ step_pytorch() {
     figure "$(figures pytorch "$steps/$name.json" "$steps/resnet50_f32.run/metrics.jsonl" "$steps/resnet50_tf32.run/metrics.jsonl")"
 }
 
+# $1 stages of the same ResNet-50 on one GPU, with and without lockstep; each further word is a number of micro-batches. The
+# timelines are compared: a line in the table, all of it in lockstep.txt.
+lockstep() {
+    local stages=$1 micro on devices words=()
+    shift
+    devices=$(yes cuda:0 | head -n "$stages" | paste -sd ,)
+    for micro in "$@"; do
+        for on in true false; do
+            "$program" -q --force -o "$steps/$name.run" --trace "$steps/$name.$micro.$on.json" --trace-steps 10:17 \
+                --set train.precision=tf32 --set train.steps=18 --set data.batch=64 --set "pipeline.micro_batches=$micro" \
+                --set "pipeline.devices=[$devices]" --set "pipeline.lockstep=$on" tests/gpu/resnet50.yaml || return 1
+        done
+        compare_lockstep "$stages stages, $micro micro-batches" "$steps/$name.$micro".{true,false}.json || return 1
+        words+=("$micro" "$steps/$name.$micro.compared")
+    done
+    figure "$(figures lockstep "${words[@]}")"
+}
+
+# $2 and $3: with and without lockstep.
+compare_lockstep() {
+    local title=$1
+    shift
+    "$compare" --names lockstep,free --json "$@" >"${1%.true.*}.compared" || return 1
+    { printf '%s\n' "$title" && "$compare" --names lockstep,free "$@" && echo; } >>"$out/lockstep.txt"
+}
+
+step_lockstep_2() { lockstep 2 4 16; }
+step_lockstep_4() { lockstep 4 4 16; }
+
+# The same for two stages by Nsight Systems, which sees kernels and copies as the GPU ran them.
 step_nsys() {
-    local profiler
-    profiler=$(find_toolkit nsys) || skip "nsys is not there"
-    "$profiler" profile --trace=cuda,nvtx --force-overwrite=true -o "$out/profile" \
-        "$program" -q --force -o "$steps/$name.run" --set train.steps=15 tests/gpu/resnet50.yaml || return 1
-    figure "profile.nsys-rep"
+    local on
+    find_toolkit nsys >/dev/null || skip "nsys is not there"
+    for on in true false; do
+        "$here/scripts/nsys-profile.sh" --force --steps 10:13 -o "$steps/$name.4.$on" tests/gpu/resnet50.yaml -q \
+            --set train.precision=tf32 --set data.batch=64 --set pipeline.micro_batches=4 \
+            --set 'pipeline.devices=[cuda:0, cuda:0]' --set "pipeline.lockstep=$on" || return 1
+    done
+    compare_lockstep "2 stages, 4 micro-batches, by Nsight Systems" "$steps/$name.4".{true,false}.sqlite || return 1
+    figure "$(figures lockstep 4 "$steps/$name.4.compared")"
     # What is larger does not come back from that machine.
-    if [ "$(stat -c %s "$out/profile.nsys-rep")" -ge $((16 << 20)) ]; then
-        rm "$out/profile.nsys-rep"
-        figure "the profile has 16 MiB or more"
+    if [ "$(stat -c %s "$steps/$name.4.true.nsys-rep")" -lt $((16 << 20)) ]; then
+        cp "$steps/$name.4.true.nsys-rep" "$out/profile.nsys-rep"
+    else
+        figure "$(cat "$steps/$name.figure"); the profile has 16 MiB or more"
     fi
 }
 
@@ -477,7 +514,7 @@ report() {
 run_all() {
     mkdir -p "$out" "$steps" || return 1
     # What an earlier run left is not this one's.
-    rm -rf "$steps"/*.row "$steps"/*.figure "$out"/*.trace.json* "$out/kernels.txt" "$work/cache"
+    rm -rf "$steps"/*.row "$steps"/*.figure "$out"/*.trace.json* "$out/kernels.txt" "$out/lockstep.txt" "$work/cache"
     unpack "$1" || return 1
     find_machine
     if ! is_ok preflight 60 || ! is_ok build 240; then
@@ -487,6 +524,7 @@ run_all() {
     if is_part tests; then run_gpu_tests; fi
     if is_part trainings; then run_trainings; fi
     if is_part figures; then run_figures; fi
+    if is_part lockstep; then run_lockstep; fi
     if is_part sanitizers; then run_sanitizers; fi
     finish
 }
@@ -521,7 +559,12 @@ run_figures() {
     alone micro_batches 100
     alone pytorch 120
     alone ncu 100
-    alone nsys 40
+}
+
+run_lockstep() {
+    alone lockstep_2 150
+    alone lockstep_4 150
+    alone nsys 150
 }
 
 run_sanitizers() {
@@ -598,7 +641,12 @@ write_fake_machine() {
     write_fake "$fake/cmake" "mkdir -p '$build/tests'; cp '$fake'/build/* '$build/tests/'; mv '$build/tests/gpipe-train' '$build/'"
     write_fake "$fake/ncu" "printf '%s\\n' '\"ID\",\"Kernel Name\",\"gpu__time_duration.sum\",\"dram__bytes.sum\"' '\"0\",\"gp_kernel_sgd(a)\",\"5\",\"9\"'"
     # shellcheck disable=SC2016 # for that program
-    write_fake "$fake/nsys" 'while [ $# -gt 0 ]; do [ "$1" != -o ] || out=$2; shift; done; echo profile >"$out.nsys-rep"'
+    write_fake "$fake/nsys" 'kind=$1; for word; do case $word in --output=*) out=${word#*=} ;; esac; done' \
+        'if [ "$kind" = export ]; then echo "$kind" >"$out"; else echo "$kind" >"$out.nsys-rep"; fi' 'echo "$@" >>"$FAKE_NOTES"'
+    # Says which files it was given, if it is not asked for JSON; A takes 10 ms a step, B 12 ms.
+    # shellcheck disable=SC2016 # for that program
+    write_fake "$fake/compare" 'for word; do [ -e "$word" ] && echo "compared ${word##*/}"; [ "$word" != --json ] || json=1; done >said' \
+        'if [ -z "${json:-}" ]; then cat said; else python3 -B "$FAKE_FIGURES" made-up-comparison; fi; rm said'
     echo 'raise ImportError("none here")' >"$fake/torch/__init__.py"
     mkdir -p "$fake/build"
     write_fake_program "$fake/build/gpipe-train"
@@ -611,7 +659,8 @@ write_fake_machine() {
 # In a process of its own, as everything that follows it; $1: what the preflight's program says, $2: its exit status.
 run_fake() {
     local fake=$work/fake
-    FAKE_SAYS=$1 FAKE_STATUS=$2 PATH=$fake:$PATH PYTHONPATH=$fake "$self" "${@:3}" >"$work/fake.log" 2>&1
+    FAKE_SAYS=$1 FAKE_STATUS=$2 FAKE_NOTES=$work/nsys-notes FAKE_FIGURES=$here/scripts/gpu-figures.py \
+        GPU_CHECK_COMPARE=$fake/compare PATH=$fake:$PATH PYTHONPATH=$fake "$self" "${@:3}" >"$work/fake.log" 2>&1
 }
 
 row_is() { grep -qE "^$1 +$2 +[0-9]+ +$3" "$out/table.txt" || { cat "$out/table.txt" && false; }; }
@@ -632,8 +681,17 @@ test_steps() {
     must row_is micro_batches ok '200 images/s in one micro-batch; four of its size 200 \(1.00 times\)'
     must row_is pytorch skipped 'PyTorch cannot be imported: none here$'
     must row_is ncu ok '1 own kernels in kernels.txt$'
-    must row_is nsys ok profile.nsys-rep
     must grep -q '^forward  relu_forward  *f32  *1 ' "$out/kernels.txt"
+    must [ "$(find "$out" -type f | wc -l)" -le 8 ]
+    must run_fake '1 x NVIDIA H200' 0 --parts lockstep
+    must row_is lockstep_2 ok '4 micro-batches: 10.00 ms a step in lockstep, 12.00 without \(1.20 times\), copies exposed 1.50 and 4.00 ms; 16 micro'
+    must row_is lockstep_4 ok '4 micro-batches: 10.00 ms'
+    must row_is nsys ok '4 micro-batches: 10.00 ms'
+    must [ "$(grep -c '^compared lockstep_[24]\.\(4\|16\)\.\(true\|false\)\.json$' "$out/lockstep.txt")" = 8 ]
+    must [ "$(grep -c '^compared nsys\.4\.\(true\|false\)\.sqlite$' "$out/lockstep.txt")" = 2 ]
+    must [ "$(grep -c '^profile .*--capture-range=cudaProfilerApi .*--capture-steps 10:13 .*pipeline.lockstep=\(true\|false\) ' \
+        "$work/nsys-notes")" = 2 ]
+    must [ -s "$out/profile.nsys-rep" ]
     must [ "$(find "$out" -type f | wc -l)" -le 8 ]
     run_fake '1 x NVIDIA H200' 0 --parts tests && must false
     must row_is gpu_device ok '9 test\(s\) passed$'
@@ -695,12 +753,13 @@ case "${1-}" in
 --self-test) self_test ;;
 --parts)
     parts=${2:-}
-    if [[ ! $parts =~ ^(tests|trainings|figures|sanitizers)(,(tests|trainings|figures|sanitizers))*$ ]]; then
-        echo "gpu-check: --parts takes some of tests,trainings,figures,sanitizers, not \"$parts\"" >&2
+    part='(tests|trainings|figures|lockstep|sanitizers)'
+    if [[ ! $parts =~ ^$part(,$part)*$ ]]; then
+        echo "gpu-check: --parts takes some of tests,trainings,figures,lockstep,sanitizers, not \"$parts\"" >&2
         exit 2
     fi
     run_all "${3:-}"
     ;;
--*) sed -n '2,15s/^# \{0,1\}//p' "$self" && exit 2 ;;
+-*) sed -n '2,16s/^# \{0,1\}//p' "$self" && exit 2 ;;
 *) run_all "${1:-}" ;;
 esac

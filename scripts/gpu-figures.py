@@ -8,6 +8,7 @@
     gpu-figures.py ncu CSV TABLE                       own kernels, measured by Nsight Compute; writes TABLE
     gpu-figures.py micro METRICS METRICS METRICS       images/s of one micro-batch, four of its size, four of a quarter
     gpu-figures.py pytorch RESULTS METRICS METRICS     images/s of PyTorch and of gpipe-train, in f32 and TF32
+    gpu-figures.py lockstep MICRO JSON …               time of a step with lockstep and without, from gpipe-compare --json
     gpu-figures.py table RESULTS                       the table of all steps
     gpu-figures.py --self-test
     gpu-figures.py --try PROGRAM                       runs time_ops on a small network, and reads its output
@@ -252,6 +253,17 @@ def behind_text(rates):
     return "; steps without overlap take %.2f times as long" % (rates[0] / rates[1])
 
 
+def lockstep_text(pairs):
+    """pairs: (micro-batches, what gpipe-compare --json says of a run in lockstep and one without)."""
+    parts = []
+    for micro, compared in pairs:
+        together, free = compared["runs"]
+        exposed = [sum(worker["copy_exposed_ms"] for worker in run["workers"]) for run in (together, free)]
+        parts.append("%s micro-batches: %.2f ms a step in lockstep, %.2f without (%.2f times), copies exposed %.2f and %.2f ms" % (
+            micro, together["step_ms"], free["step_ms"], free["step_ms"] / together["step_ms"], *exposed))
+    return "; ".join(parts)
+
+
 def table_text(lines):
     """Lines of "step<tab>result<tab>seconds<tab>figure"."""
     rows = [line.rstrip("\n").split("\t") for line in lines if line.strip()]
@@ -291,6 +303,12 @@ def made_up_trace():
     return events
 
 
+def made_up_comparison():
+    """What gpipe-compare --json says of two runs of two workers."""
+    return {"runs": [{"step_ms": 10.0, "workers": [{"copy_exposed_ms": 1.0}, {"copy_exposed_ms": 0.5}]},
+                     {"step_ms": 12.0, "workers": [{"copy_exposed_ms": 4.0}, {"copy_exposed_ms": 0.0}]}], "text": ""}
+
+
 def expect(got, want):
     if got != want:
         sys.exit("self-test:\n  got  %r\n  want %r" % (got, want))
@@ -328,6 +346,8 @@ def self_test():
     expect(read_work(lines, peak, "tf32").floor, 4.0)
     expect(read_work(["samples 1", "conv_forward tf32 200 1"], peak, "f32").floor, 0.2)
     expect_error(read_work, ["samples 10"], peak, "f32")
+    expect(lockstep_text([("4", made_up_comparison())]), "4 micro-batches: 10.00 ms a step in lockstep, 12.00 without (1.20 times), "
+           "copies exposed 1.50 and 4.00 ms")
     work = Work(10, 210e9, 40e9, 5.0)
     big = Peak("made up", 100e9, 1000e9, 10e9)
     expect(
@@ -424,6 +444,11 @@ def main(words):
         return self_test()
     if words == ["made-up-trace"]:
         return print(json.dumps({"traceEvents": made_up_trace()}))
+    if words == ["made-up-comparison"]:
+        return print(json.dumps(made_up_comparison()))
+    if len(words) >= 3 and len(words) % 2 and words[0] == "lockstep":
+        texts = [pathlib.Path(path).read_text(encoding="utf-8") for path in words[2::2]]
+        return print(lockstep_text(list(zip(words[1::2], map(json.loads, texts)))))
     if len(words) == 2 and words[0] == "--try":
         return try_program(words[1])
     if len(words) == 4 and words[0] == "ops":

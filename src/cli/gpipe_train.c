@@ -55,8 +55,12 @@ static gp_status train_in(const char *folder, gp_session *session, const gp_opti
                gp_bytes_text(program, session->host.program));
     }
     if (options->verbosity != GP_QUIET) tell_ignored_interrupt();
-    const gp_train_options train_options = {
-        .folder = folder, .verbosity = options->verbosity, .stop = &stop, .trace = options->trace, .resume = resume};
+    const gp_train_options train_options = {.folder = folder,
+                                            .verbosity = options->verbosity,
+                                            .stop = &stop,
+                                            .trace = options->trace,
+                                            .capture = options->capture,
+                                            .resume = resume};
     return gp_train(session, &train_options, err);
 }
 
@@ -86,6 +90,9 @@ static gp_status check_folder(const char *folder, const gp_config *config, const
 /* `resume`: opened where the run goes on, which has locked the folder before; else NULL. */
 static gp_status train(const char *folder, gp_session *session, const gp_options *options, gp_resume *resume,
                        gp_error *err) {
+    int64_t from = resume ? resume->snapshot.reached.step : 0;
+    if (!resume || !resume->finished)
+        GP_RETURN_IF_FAILED(gp_capture_check(&options->capture, session->plan, from, session->steps, err));
     GP_RETURN_IF_FAILED(gp_session_check_machine(session, err));
     prepare_signals();
     if (!resume) {

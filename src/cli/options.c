@@ -12,8 +12,9 @@
 enum { TRACED_STEPS = 100 };
 
 static const char *const known[] = {
-    "--set",          "--plan",    "--svg",     "--expand",     "--resume", "--force", "--trace",   "--trace-steps",
-    "--trace-layers", "--predict", "--weights", "--processors", "--json",   "--help",  "--version", NULL};
+    "--set",   "--plan",        "--svg",          "--expand",        "--resume",  "--force",
+    "--trace", "--trace-steps", "--trace-layers", "--predict",       "--weights", "--processors",
+    "--json",  "--help",        "--version",      "--capture-steps", NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
@@ -41,6 +42,9 @@ const char *gp_options_help(void) {
            "  --trace-steps A:B     record steps A to B (default: 1:100); A alone is one step\n"
            "  --trace-layers        record the layers within the instructions of CPU workers, too; the file becomes\n"
            "                        many times larger (docs/timelines.md)\n"
+           "  --capture-steps A:B   limit the capture of NVIDIA's Nsight Systems to steps A to B; "
+           "scripts/nsys-profile.sh\n"
+           "                        uses it (docs/nsight.md)\n"
            "\n"
            "Instead of training:\n"
            "  --plan                print stages, copies, memory, schedule and predicted time\n"
@@ -81,24 +85,32 @@ const char *gp_options_help(void) {
 }
 
 /* "3:10", or "3" for one step. */
-static gp_status read_steps(const char *text, gp_trace_options *trace, gp_error *err) {
+static gp_status read_steps(const char *option, const char *text, int64_t *first_out, int64_t *last_out,
+                            gp_error *err) {
     int64_t first = 0, last = 0;
     int length = 0;
     bool two = sscanf(text, "%9" SCNd64 ":%9" SCNd64 "%n", &first, &last, &length) == 2 && !text[length];
     bool one = !two && sscanf(text, "%9" SCNd64 "%n", &first, &length) == 1 && !text[length];
     if (one) last = first;
     if (!(one || two) || first < 1 || last < first || !isdigit((unsigned char)*text))
-        return gp_fail(err, GP_USAGE, "option --trace-steps takes the first and the last step, as in 1:100, not \"%s\"",
+        return gp_fail(err, GP_USAGE, "option %s takes the first and the last step, as in 1:100, not \"%s\"", option,
                        text);
-    trace->first = first;
-    trace->last = last;
+    *first_out = first;
+    *last_out = last;
     return GP_OK;
 }
 
 static gp_status take_trace_steps(gp_options *options, const char *word, size_t length, gp_words *rest, gp_error *err) {
     const char *steps = NULL;
     GP_RETURN_IF_FAILED(gp_words_value(rest, word, length, word + length, &steps, err));
-    return read_steps(steps, &options->trace, err);
+    return read_steps("--trace-steps", steps, &options->trace.first, &options->trace.last, err);
+}
+
+static gp_status take_capture_steps(gp_options *options, const char *word, size_t length, gp_words *rest,
+                                    gp_error *err) {
+    const char *steps = NULL;
+    GP_RETURN_IF_FAILED(gp_words_value(rest, word, length, word + length, &steps, err));
+    return read_steps("--capture-steps", steps, &options->capture.first, &options->capture.last, err);
 }
 
 static gp_status take_long(void *taking, const char *word, gp_words *rest, gp_error *err) {
@@ -125,6 +137,7 @@ static gp_status take_long(void *taking, const char *word, gp_words *rest, gp_er
     if (gp_word_is(word, length, "--weights"))
         return gp_words_value(rest, word, length, word + length, &options->weights, err);
     if (gp_word_is(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
+    if (gp_word_is(word, length, "--capture-steps")) return take_capture_steps(options, word, length, rest, err);
     return gp_words_flag_set(word, flags) ? GP_OK : gp_words_refuse(word, length, known, "gpipe-train", err);
 }
 
@@ -151,12 +164,13 @@ static gp_status check_prediction(const gp_options *options, gp_error *err) {
     if (!*options->predict) return gp_fail(err, GP_USAGE, "option --predict needs the name of a file");
     if (options->weights && !*options->weights)
         return gp_fail(err, GP_USAGE, "option --weights needs the name of a file");
-    const char *other = options->resume       ? "--resume"
-                        : options->force      ? "--force"
-                        : options->plan       ? "--plan"
-                        : options->expand     ? "--expand"
-                        : options->trace.path ? "--trace"
-                                              : NULL;
+    const char *other = options->resume         ? "--resume"
+                        : options->force        ? "--force"
+                        : options->plan         ? "--plan"
+                        : options->expand       ? "--expand"
+                        : options->trace.path   ? "--trace"
+                        : options->capture.last ? "--capture-steps"
+                                                : NULL;
     return other ? gp_fail(err, GP_USAGE, "--predict trains nothing: %s cannot be used with it", other) : GP_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
+#include "train/capture.h"
 #include "train/progress.h"
 #include "train/tracing.h"
 
@@ -22,6 +23,7 @@ typedef struct gp_options {
     bool plan, json, expand, force, resume, help, version;
     gp_verbosity verbosity;
     gp_trace_options trace;
+    gp_capture_options capture;
 } gp_options;
 
 /* GP_USAGE with a sentence. Texts are borrowed from argv. */

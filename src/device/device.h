@@ -116,9 +116,13 @@ struct gp_device_kind {
     gp_status (*stream_note)(gp_stream *stream, uint32_t number, gp_error *err);
     uint32_t (*stream_noted)(const gp_stream *stream);
     bool (*lost)(const gp_device *device);
-    /* May be NULL. Name what the calling thread enqueues between them, for profilers of the device; they nest. */
-    void (*mark_begin)(const char *name);
+    /* Both may be NULL. Name what the calling thread enqueues between them, for profilers of the device; they nest.
+     * mark_begin: whether a profiler may be listening. */
+    bool (*mark_begin)(const char *name);
     void (*mark_end)(void);
+    /* May be NULL. Tells the device's profiler, if one is listening, that its capture begins or ends. A profiler sees
+     * all devices of the process; any thread. */
+    gp_status (*capture)(const gp_device_spec *spec, bool begins, gp_error *err);
 };
 
 /* Bytes of the spec's memory that may be reserved, what stands beside them left out; 0: no limit. */

@@ -58,6 +58,7 @@ typedef struct gp_worker {
     uint64_t command; /* that it is carrying out */
     size_t barriers;  /* of its program that it has passed */
     uint32_t note;    /* the last of its program that it has enqueued (pipeline/places.h) */
+    bool named;       /* a profiler may want the names of instructions */
 } gp_worker;
 
 struct gp_run {

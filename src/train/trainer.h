@@ -12,6 +12,7 @@
 #include "pipeline/run.h"
 #include "train/progress.h"
 #include "train/resume.h"
+#include "train/capture.h"
 #include "train/session.h"
 #include "train/tracing.h"
 
@@ -22,6 +23,7 @@ typedef struct gp_train_options {
     const gp_hooks *hooks;             /* for tests; may be NULL */
     double patience; /* seconds before a long first step is reported (first_step.h); 0: the usual ones */
     gp_trace_options trace;
+    gp_capture_options capture;
     const gp_resume *resume; /* what the run goes on from; NULL: it begins */
 } gp_train_options;
 

@@ -125,6 +125,19 @@ static void say_empty_timeline(gp_trainer *t) {
                          trace->path, t->step, trace->first, trace->last);
 }
 
+/* A capture that no step has begun leaves no report of Nsight's. */
+static void end_capture(gp_trainer *t, gp_status status) {
+    const gp_capture_options *asked = &t->options->capture;
+    gp_error failure = {0};
+    if (gp_capture_end(&t->capture, t->session->plan, &failure) != GP_OK)
+        gp_progress_warn(&t->progress, "%s", failure.text);
+    if (status == GP_OK && asked->last && !t->capture.began)
+        gp_progress_warn(&t->progress,
+                         "nothing was captured: the run ended after step %" PRId64
+                         ", and no step of --capture-steps %" PRId64 ":%" PRId64 " ran",
+                         t->step, asked->first, asked->last);
+}
+
 gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     double seconds = gp_now() - t->progress.began;
     gp_account_result *account = NULL;
@@ -144,6 +157,7 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
         if (well && kept != GP_OK) status = say_unsaved(t, status, &unsaved, err);
     }
     say_empty_timeline(t);
+    end_capture(t, status);
     gp_status traced = gp_tracing_close(&t->tracing, status == GP_OK ? err : &later);
     if (status == GP_OK) status = traced;
     if (t->metrics) {

@@ -32,6 +32,7 @@ typedef struct gp_trainer {
     gp_loader *evaluation; /* rests between evaluations; NULL: no evaluation data */
     gp_metrics *metrics;
     gp_tracing *tracing; /* NULL: no timeline */
+    gp_capture capture;
     gp_account *account; /* NULL: nothing is trained */
     gp_progress progress;
     int64_t step;              /* applied so far */

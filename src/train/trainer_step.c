@@ -108,7 +108,8 @@ static gp_status settle(gp_trainer *t, const gp_trainer_work *work, const gp_ste
 
 static bool is_recorded(const gp_trainer *t, int mini, int64_t step) {
     int64_t more = t->under_way.step > 0 && t->under_way.mini == mini;
-    return gp_tracing_records(t->tracing, step) || gp_account_records(t->account, mini, more);
+    return gp_tracing_records(t->tracing, step) || gp_capture_has(&t->capture, step) ||
+           gp_account_records(t->account, mini, more);
 }
 
 /* The workers have ended: no step is under way. What fails on a device comes out later: it may have been the step
@@ -154,7 +155,9 @@ gp_status gp_trainer_catch_up(gp_trainer *t, gp_loader *loader, gp_error *err) {
 
 static gp_status run_alone(gp_trainer *t, const gp_trainer_work *work, gp_error *err) {
     gp_step_result result;
-    if (gp_trainer_batch(t, &work->batch, true, &work->input, &result, err) != GP_OK)
+    if (gp_capture_before(&t->capture, t->session->plan, work->step, err) != GP_OK ||
+        gp_trainer_batch(t, &work->batch, true, &work->input, &result, err) != GP_OK ||
+        gp_capture_after(&t->capture, t->session->plan, work->step, err) != GP_OK)
         return gp_error_context(err, "step %" PRId64 ": ", work->step);
     return settle(t, work, &result, take_seconds(t, work), err);
 }

@@ -282,11 +282,18 @@ static gp_status launch(const gp_cuda_launch *launch, gp_cuda_stream *stream, gp
     return status;
 }
 
-static void mark_begin(const char *name) {
+static bool mark_begin(const char *name) {
     (void)name;
+    return false;
 }
 
 static void mark_end(void) {}
+
+static gp_status capture(bool begins, gp_error *err) {
+    (void)begins;
+    (void)err;
+    return GP_OK;
+}
 
 const gp_cuda_api gp_host_api = {
     .count = count_devices,
@@ -316,4 +323,5 @@ const gp_cuda_api gp_host_api = {
     .plan_run = plan_run,
     .mark_begin = mark_begin,
     .mark_end = mark_end,
+    .capture = capture,
 };

@@ -63,7 +63,8 @@ typedef struct host_thread {
     pthread_t thread;
     int device;
     clock_vector knows;
-    char mark[MARK], label[RECORDER_LABEL]; /* "": none */
+    int marks;                              /* that are open: the step's, in that the instruction's */
+    char mark[MARK], label[RECORDER_LABEL]; /* of the instruction; "": none */
 } host_thread;
 
 static struct {
@@ -561,18 +562,27 @@ static void library_close(gp_cuda_library *library) {
     free(library);
 }
 
-static void set_thread_mark(const char *name) {
+static void set_thread_mark(const char *name, int more) {
     pthread_mutex_lock(&it.lock);
-    snprintf(this_thread()->mark, MARK, "%s", name);
+    host_thread *mine = this_thread();
+    mine->marks += more;
+    snprintf(mine->mark, MARK, "%s", mine->marks == 2 ? name : "");
     pthread_mutex_unlock(&it.lock);
 }
 
-static void mark_begin(const char *name) {
-    set_thread_mark(name);
+static bool mark_begin(const char *name) {
+    set_thread_mark(name, 1);
+    return true;
 }
 
 static void mark_end(void) {
-    set_thread_mark("");
+    set_thread_mark("", -1);
+}
+
+static gp_status capture(bool begins, gp_error *err) {
+    (void)begins;
+    (void)err;
+    return GP_OK;
 }
 
 static const gp_cuda_api table = {
@@ -603,6 +613,7 @@ static const gp_cuda_api table = {
     .plan_run = plan_run,
     .mark_begin = mark_begin,
     .mark_end = mark_end,
+    .capture = capture,
 };
 
 void recorder_begin(const recorder_options *options) {

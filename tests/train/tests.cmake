@@ -10,6 +10,11 @@ gp_test(trainer "unit;threads;fault" 300 gp_train)
 target_sources(test_trainer PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 gp_test(tracing "unit;threads" 120 gp_train)
 target_sources(test_tracing PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
+# Marks for profilers, and when their capture begins and ends: likewise on host memory in a GPU's place.
+gp_test(capture "unit;threads" 120 gp_host_cuda gp_host_kernels gp_train)
+target_sources(test_capture PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
+set_tests_properties(capture PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
+
 # Steps that begin behind one another, through the CUDA device with host memory in a GPU's place.
 gp_test(behind "unit;threads;fault" 300 gp_host_cuda gp_host_kernels gp_train)
 target_sources(test_behind PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)

@@ -113,9 +113,12 @@ typedef struct gp_cuda_api {
     /* "CUDA 13.0, cuDNN 9.19.0"; static storage. NULL: there are none. */
     const char *(*libraries)(void);
 
-    /* Names what follows in the timelines of the toolkit's profilers, until mark_end of the same thread. */
-    void (*mark_begin)(const char *name);
+    /* Names what follows in the timelines of the toolkit's profilers, until mark_end of the same thread; they nest.
+     * mark_begin: whether a profiler may be listening. */
+    bool (*mark_begin)(const char *name);
     void (*mark_end)(void);
+    /* The capture range of the toolkit's profilers. */
+    gp_status (*capture)(bool begins, gp_error *err);
 } gp_cuda_api;
 
 /* The table in use; NULL: the program was built without the toolkit. Set before the first device is opened, by tests

@@ -421,12 +421,18 @@ static gp_status cuda_run_many(gp_stream *stream, const gp_device_op *many, int 
     return gp_cuda_update_many(calls, count, err);
 }
 
-static void cuda_mark_begin(const char *name) {
-    gp_cuda->mark_begin(name);
+static bool cuda_mark_begin(const char *name) {
+    return gp_cuda->mark_begin(name);
 }
 
 static void cuda_mark_end(void) {
     gp_cuda->mark_end();
+}
+
+/* On a device of the run: the call makes a context on the thread's device. */
+static gp_status cuda_capture(const gp_device_spec *spec, bool begins, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_cuda->use(spec->index, err));
+    return gp_cuda->capture(begins, err);
 }
 
 const gp_device_kind gp_cuda_kind = {
@@ -463,4 +469,5 @@ const gp_device_kind gp_cuda_kind = {
     .lost = cuda_lost,
     .mark_begin = cuda_mark_begin,
     .mark_end = cuda_mark_end,
+    .capture = cuda_capture,
 };

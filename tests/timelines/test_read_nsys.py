@@ -1,0 +1,500 @@
+"""The reader of Nsight Systems' exports, on small databases with the tables of real ones (nsys_schemas). Numbers are by hand."""
+import json
+import os
+import sqlite3
+import sys
+import tempfile
+import unittest
+from types import SimpleNamespace
+
+here = os.path.dirname(os.path.realpath(__file__))
+sys.path[:0] = [os.path.join(here, "..", "..", "scripts"), here]
+from nsys_made import Made, global_pid  # noqa: E402
+from timelines.read_nsys import read_nsys  # noqa: E402
+from timelines.timeline import COLLECTIVE, COMPUTE, COPY, BadInput, length, union, without  # noqa: E402
+
+
+def two_stages(made, step=4, at=0, registered=False, whole=True):
+    """A step of two stages on two GPUs and two micro-batches, as gpipe-train marks it. Microseconds from `at`:
+
+    GPU 0  compute  F s0 m0 10-14, F s0 m1 14-18 (two kernels, 14-16 and 16-18), B s0 m0 30-36
+    GPU 1  copy     recv s1 m0 14-15, recv s1 m1 18-19
+           compute  F s1 m0 15-20, F s1 m1 20-25 (its copy within the GPU, 24-25, belongs to it), B s1 m0 25-30
+    """
+    def mark(name, start, end, thread):
+        made.range(name, at + start, at + end, thread, registered=registered)
+
+    made.range(f"step {step}", at, at + 20, 101, registered=registered)
+    made.range(f"step {step}", at, at + 20 if whole else None, 102, registered=registered)
+    mark("F s0 m0", 1, 2, 101)
+    mark("send s0 m0 e0", 2, 2.5, 101)
+    mark("F s0 m1", 3, 5, 101)
+    mark("B s0 m0", 6, 8, 101)
+    mark("recv s1 m0 e0", 1, 2, 102)
+    mark("F s1 m0", 2, 4, 102)
+    mark("recv s1 m1 e0", 4, 5, 102)
+    mark("F s1 m1", 5, 7, 102)
+    mark("B s1 m0", 8, 9, 102)
+    made.kernel(at + 10, at + 14, at + 1.5, 101)
+    made.kernel(at + 14, at + 16, at + 3.5, 101, name="relu")
+    made.kernel(at + 16, at + 18, at + 4, 101)
+    made.kernel(at + 30, at + 36, at + 7, 101)
+    made.copy(at + 14, at + 15, at + 1.5, 102, kind=10, gpu=1)
+    made.kernel(at + 15, at + 20, at + 3, 102, gpu=1)
+    made.copy(at + 18, at + 19, at + 4.5, 102, kind=10, gpu=1)
+    made.kernel(at + 20, at + 24, at + 6, 102, gpu=1)
+    made.copy(at + 24, at + 25, at + 6.5, 102, kind=8, gpu=1, stream=7)
+    made.kernel(at + 25, at + 30, at + 8.5, 102, gpu=1)
+
+
+def micro(milliseconds):
+    return round(milliseconds * 1000)
+
+
+def covered(timeline, worker, kind):
+    """Intervals in microseconds that spans of a kind cover."""
+    return union((span.start * 1000, span.end * 1000) for span in timeline.spans if (span.worker, span.kind) == (worker, kind))
+
+
+class ReaderTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "a b#1.sqlite")
+
+    def read(self, **options):
+        return read_nsys(self.path, SimpleNamespace(**options))
+
+    def refuse(self, sentence, path=None, **options):
+        with self.assertRaises(BadInput) as caught:
+            read_nsys(path or self.path, SimpleNamespace(**options))
+        self.assertEqual(str(caught.exception), f"{path or self.path}: {sentence}")
+
+
+class OurNames(ReaderTest):
+    def check_two_stages(self, timeline):
+        self.assertEqual([(worker.name, worker.stages) for worker in timeline.workers], [("cuda:0", (0,)), ("cuda:1", (1,))])
+        self.assertEqual([(step.number, micro(step.start), micro(step.end)) for step in timeline.steps], [(4, 0, 26)])
+        # GPU 0 computes 4 + 4 + 6 of 26 us; GPU 1 computes 15-30 without a break, and copies 14-15 and 18-19, the latter hidden.
+        self.assertAlmostEqual(length(covered(timeline, 0, COMPUTE)), 14)
+        self.assertAlmostEqual(length(covered(timeline, 1, COMPUTE)), 15)
+        copies = covered(timeline, 1, COPY)
+        self.assertAlmostEqual(length(copies), 2)
+        self.assertAlmostEqual(length(without(copies, covered(timeline, 1, COMPUTE))), 1)
+        self.assertEqual(covered(timeline, 0, COPY), [])
+        names = [(span.name, span.op, span.stage, span.micro, span.step) for span in timeline.spans if span.worker == 0]
+        self.assertEqual(names, [("F s0 m0", "F", 0, 0, 4), ("F s0 m1", "F", 0, 1, 4), ("F s0 m1", "F", 0, 1, 4),
+                                 ("B s0 m0", "B", 0, 0, 4)])
+        self.assertEqual([span.detail for span in timeline.spans if span.worker == 0], ["gemm", "relu", "gemm", "gemm"])
+        # Time 0 is the first activity, at 10 us: the host issued it at 1.5 us.
+        self.assertAlmostEqual(timeline.spans[0].issued * 1000, -8.5)
+        self.assertEqual({span.bytes for span in timeline.spans if span.kind == COPY}, {4096})
+
+    def test_each_version_gives_the_same_timeline(self):
+        for version in ("2022.2.1", "2024.5.1", "2024.6.2", "2026.2.1"):
+            with self.subTest(version=version):
+                with Made(self.path, version) as made:
+                    two_stages(made)
+                timeline = self.read()
+                self.check_two_stages(timeline)
+                self.assertEqual((timeline.source, timeline.name, timeline.remarks), ("nsys", "a b#1.sqlite", []))
+                os.remove(self.path)
+
+    def test_registered_names_are_in_string_ids(self):
+        with Made(self.path) as made:
+            two_stages(made, registered=True)
+        self.check_two_stages(self.read())
+
+    def test_tables_without_rows_do_not_matter(self):
+        with Made(self.path, "2022.2.1") as made:
+            made.table("CUPTI_ACTIVITY_KIND_MEMSET")
+            two_stages(made)
+        self.check_two_stages(self.read())
+
+    def test_streams_are_lanes_and_the_one_that_computes_is_the_first(self):
+        with Made(self.path) as made:
+            two_stages(made)
+        timeline = self.read()
+        self.assertEqual(timeline.workers[1].lanes, ("computes", "stream 8"))
+        self.assertEqual([span.lane for span in timeline.spans if span.worker == 1 and span.op == "recv"], [1, 1])
+
+    def test_two_stages_on_one_gpu_are_two_workers(self):
+        with Made(self.path) as made:
+            for thread, stage, start in ((102, 1, 20), (101, 0, 10)):
+                made.range("step 1", 0, 9, thread)
+                made.range(f"F s{stage} m0", 1, 2, thread)
+                made.kernel(start, start + 5, 1.5, thread, stream=thread)
+        timeline = self.read()
+        self.assertEqual([(worker.name, worker.stages) for worker in timeline.workers],
+                         [("cuda:0 (worker 0)", (0,)), ("cuda:0 (worker 1)", (1,))])
+        self.assertEqual([(span.worker, span.name) for span in timeline.spans], [(0, "F s0 m0"), (1, "F s1 m0")])
+
+    def test_a_step_that_one_thread_has_in_part_is_left_out(self):
+        with Made(self.path) as made:
+            two_stages(made, step=4)
+            two_stages(made, step=5, at=100, whole=False)
+        timeline = self.read()
+        self.assertEqual([step.number for step in timeline.steps], [4])
+        self.assertEqual({span.step for span in timeline.spans if span.start > 0.05}, {-1})
+        self.assertEqual(timeline.remarks, ["The capture has only a part of step 5, which is left out."])
+
+    def test_an_evaluation_belongs_to_no_step(self):
+        with Made(self.path) as made:
+            two_stages(made)
+            made.range("evaluation", 50, 60, 101)
+            made.range("F s0 m0", 51, 52, 101)
+            made.kernel(55, 58, 51.5, 101)
+        timeline = self.read()
+        self.assertEqual([(span.name, span.step) for span in timeline.spans][-1], ("F s0 m0", -1))
+        self.assertEqual(len(timeline.steps), 1)
+
+    def test_work_between_instructions_has_a_worker_and_a_step_but_no_instruction(self):
+        with Made(self.path) as made:
+            two_stages(made)
+            made.copy(9, 10, 0.5, 101, kind=1)  # the scalars of the step
+        first = self.read().spans[0]
+        self.assertEqual((first.worker, first.step, first.op, first.name, first.kind), (0, 4, "", "HtoD", COPY))
+
+    def test_asked_steps_that_are_not_there_are_refused(self):
+        with Made(self.path) as made:
+            two_stages(made, step=4)
+            two_stages(made, step=5, at=100)
+        self.assertEqual(len(self.read(steps=(5, 9)).steps), 2)  # read.choose_steps takes the others out
+        self.refuse("has no step in 7:9; it has steps 4 to 5, so choose --steps among these", steps=(7, 9))
+
+
+class Kinds(ReaderTest):
+    def test_copies_memsets_collectives_and_graphs(self):
+        with Made(self.path) as made:
+            made.copy(0, 1, 0, 1, kind=1, size=10)
+            made.copy(1, 2, 0, 1, kind=2)
+            made.copy(2, 3, 0, 1, kind=8)
+            made.copy(3, 4, 0, 1, kind=10)
+            made.copy(4, 5, 0, 1, kind=77)
+            made.fill(5, 6, 0, 1)
+            made.kernel(6, 7, 0, 1, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+            made.graph(7, 9, 0, 1)
+        found = [(span.name, span.kind) for span in self.read().spans]
+        self.assertEqual(found, [("HtoD", COPY), ("DtoH", COPY), ("DtoD", COPY), ("PtoP", COPY), ("copy", COPY),
+                                 ("memset", COMPUTE), ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", COLLECTIVE),
+                                 ("CUDA graph 5", COMPUTE)])
+        self.assertEqual([span.bytes for span in self.read().spans][:2], [10, 4096])
+
+
+class Processes(ReaderTest):
+    def make(self, with_gpus):
+        """Two processes of one GPU each. Both call it GPU 0, and both count correlation ids from 1."""
+        with Made(self.path, "2026.2.1") as made:
+            for pid, thread, stage, start in ((200, 1, 1, 40), (100, 1, 0, 10)):
+                made.range("step 1", 0, 9, thread, pid=pid)
+                made.range(f"F s{stage} m0", 1, 2, thread, pid=pid)
+                made.kernel(start, start + 10, 1.5, thread, pid=pid)
+                if with_gpus:
+                    made.row("TARGET_INFO_CUDA_DEVICE", gpuId=pid // 100, cudaId=0, pid=pid)
+
+    def test_ids_are_joined_in_each_process(self):
+        self.make(with_gpus=True)
+        timeline = self.read()
+        self.assertEqual([(span.name, round(span.start * 1000)) for span in timeline.spans], [("F s0 m0", 0), ("F s1 m0", 30)])
+
+    def test_the_table_of_devices_tells_the_gpus_apart(self):
+        self.make(with_gpus=True)
+        timeline = self.read()
+        self.assertEqual([worker.name for worker in timeline.workers], ["cuda:1", "cuda:2"])
+        self.assertEqual(timeline.remarks, [])
+
+    def test_without_it_a_remark_says_so(self):
+        self.make(with_gpus=False)
+        timeline = self.read()
+        self.assertEqual([worker.name for worker in timeline.workers], ["cuda:0 (worker 0)", "cuda:0 (worker 1)"])
+        self.assertEqual(timeline.remarks, ["Several processes use a GPU of the same number, and the export does not say whether "
+                                            "it is the same GPU: they are taken as one."])
+
+    def test_an_id_of_another_process_is_no_match(self):
+        with Made(self.path) as made:
+            made.kernel(0, 1, 0, 1, pid=100)
+            made.kernel(2, 3, None, 1, pid=300)
+            made.db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET correlationId = 1 WHERE globalPid = ?", [global_pid(300)])
+        self.assertEqual([span.issued is None for span in self.read().spans], [False, True])
+
+
+class Torch(ReaderTest):
+    """Captures without our names: forward on the main thread (1), backward on PyTorch's own (2)."""
+
+    def iterations(self, made, gaps, kernels=8, first=0, named=None, at=0):
+        """Kernels of 10 us with 1 us between them; after each iteration a gap."""
+        for i, gap in enumerate(gaps):
+            count = first if first and i == 0 else kernels
+            if named:
+                made.range(named.format(i), at, at + 8, 1)
+            for k in range(count):
+                made.kernel(at + 10 + 11 * k, at + 20 + 11 * k, at + 2 + k / 2, 1 + k % 2, gpu=k % 2)
+            at += 20 + 11 * (count - 1) + gap
+        return at
+
+    def test_one_worker_for_each_gpu(self):
+        with Made(self.path) as made:
+            self.iterations(made, [500] * 3)
+        timeline = self.read()
+        self.assertEqual([(worker.name, worker.stages, worker.lanes) for worker in timeline.workers],
+                         [("cuda:0", (), ("stream 7",)), ("cuda:1", (), ("stream 7",))])
+
+    def test_steps_by_gaps(self):
+        with Made(self.path) as made:
+            self.iterations(made, [480, 500, 520, 0])
+        timeline = self.read()
+        # An iteration takes 8 kernels of 10 us and 7 pauses of 1 us: 87 us; 10 us pass before its first kernel.
+        found = [(step.number, round(step.start * 1000), round((step.end - step.start) * 1000)) for step in timeline.steps]
+        self.assertEqual(found, [(1, 0, 87), (2, 577, 87), (3, 1174, 87), (4, 1791, 87)])
+        self.assertEqual(timeline.remarks, [
+            "No NVTX range names steps: steps are found by the gaps between iterations, counted from 1.",
+            "The export has no NVTX ranges, so kernels have no instructions."])
+
+    def test_a_longer_first_iteration_is_left_out(self):
+        with Made(self.path) as made:
+            self.iterations(made, [500] * 5, first=20)
+        timeline = self.read()
+        self.assertEqual(len(timeline.steps), 4)
+        self.assertIn("1 iteration at the ends of the capture differ, and are left out.", timeline.remarks)
+
+    def test_gaps_of_micro_batches_are_no_steps_if_those_of_iterations_are_longer(self):
+        with Made(self.path) as made:
+            at = 0
+            for _ in range(4):
+                at = self.iterations(made, [30, 30, 30], kernels=4, at=at) + 900
+        self.assertEqual(len(self.read().steps), 4)
+
+    def test_irregular_gaps_are_no_steps(self):
+        with Made(self.path) as made:
+            at = 0
+            for count, gap in ((3, 500), (9, 400), (2, 600), (14, 450), (5, 0)):
+                at = self.iterations(made, [gap], kernels=count, at=at)
+        timeline = self.read()
+        self.assertEqual(len(timeline.steps), 1)
+        self.assertEqual(timeline.remarks[0], "No NVTX range names steps, and no gaps repeat: the whole capture is one step. "
+                         "Name the range of a step with --steps-by.")
+
+    def test_steps_by_a_named_range_with_work_of_another_thread(self):
+        with Made(self.path) as made:
+            self.iterations(made, [0] * 3, named="train, op_id = 7{}")
+        timeline = self.read(steps_by="train")
+        self.assertEqual([(step.number, micro(step.end - step.start)) for step in timeline.steps], [(1, 87), (2, 87), (3, 87)])
+        self.assertEqual([sum(span.step == number for span in timeline.spans) for number in (1, 2, 3)], [8, 8, 8])
+
+    def test_numbers_in_the_names_are_kept_if_they_rise(self):
+        with Made(self.path) as made:
+            self.iterations(made, [0] * 3, named="ProfilerStep#1{}")
+        self.assertEqual([step.number for step in self.read(steps_by="ProfilerStep").steps], [10, 11, 12])
+
+    def test_wildcards(self):
+        with Made(self.path) as made:
+            self.iterations(made, [0] * 3, named="epoch 1, batch {} of 9")
+        self.assertEqual([step.number for step in self.read(steps_by="epoch*batch*").steps], [1, 2, 3])
+
+    def test_the_loaders_range_is_waiting_for_data(self):
+        with Made(self.path) as made:
+            self.iterations(made, [500] * 3)
+            made.range("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__, op_id = 3", 110, 130, 1)
+        (waiting,) = self.read().waiting_for_data
+        self.assertEqual([round(time * 1000) for time in waiting], [100, 120])
+
+    def test_a_range_that_is_not_there_is_refused(self):
+        with Made(self.path) as made:
+            self.iterations(made, [0] * 2, named="train_{}")
+            made.range("setup", 0, 1, 1)
+        self.refuse('has no NVTX range named iteration; choose a range that is there once in a step; '
+                    'the rarest are "setup", "train"', steps_by="iteration")
+
+    def test_no_ranges_at_all_and_one_is_asked_for(self):
+        with Made(self.path) as made:
+            self.iterations(made, [0] * 2)
+        self.refuse("has no NVTX range named iteration; the export has no NVTX ranges at all: record with --trace=cuda,nvtx, or "
+                    "leave out --steps-by", steps_by="iteration")
+
+    def test_kernels_without_a_call_join_the_step_in_whose_time_they_run(self):
+        with Made(self.path) as made:
+            self.iterations(made, [100] * 3, named="train_{}")
+            made.kernel(50, 51, None, 1)  # in the first iteration, from 10 to 97
+            made.kernel(150, 151, None, 1)  # after it, before the second
+        timeline = self.read(steps_by="train")
+        self.assertEqual([(micro(span.start), span.step) for span in timeline.spans if span.issued is None], [(40, 0), (140, -1)])
+        self.assertIn("2 of 26 kernels and copies have no call of the CUDA runtime in the export, so their instruction and "
+                      "launch are not known.", timeline.remarks)
+
+
+class Plans(ReaderTest):
+    PLAN = {"format": "gpipe-plan", "version": 1, "workers": [{"stages": [0]}, {"stages": [1]}], "programs": [
+        {"pass": "evaluation", "workers": []},
+        {"pass": "training", "workers": [
+            {"instructions": [{"name": "load s0 m0"}, {"name": "F s0 m0"}, {"name": "send s0 m0 e0"}, {"name": "F s0 m1"},
+                              {"name": "B s0 m0"}]},
+            {"instructions": [{"name": "recv s1 m0 e0", "queue": 1}, {"name": "F s1 m0"}, {"name": "recv s1 m1 e0", "queue": 1},
+                              {"name": "F s1 m1"}, {"name": "B s1 m0"}]}]}]}
+
+    def make(self, plan):
+        with Made(self.path) as made:
+            two_stages(made)
+        beside = self.path[:-len(".sqlite")] + ".plan.json"
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(plan if isinstance(plan, str) else json.dumps(plan))
+        return beside
+
+    def test_the_plan_beside_the_export_gives_program_and_pc(self):
+        self.make(self.PLAN)
+        timeline = self.read()
+        self.assertEqual([(span.name, span.program, span.pc) for span in timeline.spans if span.worker == 0],
+                         [("F s0 m0", 1, 1), ("F s0 m1", 1, 3), ("F s0 m1", 1, 3), ("B s0 m0", 1, 4)])
+        self.assertEqual(timeline.workers[1].lanes, ("computes", "receives"))
+        self.assertEqual(timeline.plan.data, self.PLAN)
+
+    def test_a_smaller_last_mini_batch_has_a_program_of_its_own(self):
+        small = {"pass": "training", "workers": [
+            {"instructions": [{"name": "F s0 m0"}, {"name": "B s0 m0"}]}, {"instructions": [{"name": "F s1 m0"}]}]}
+        plan = dict(self.PLAN, programs=[small, *self.PLAN["programs"]])
+        self.make(plan)
+        with Made.again(self.path) as made:
+            made.range("step 5", 100, 109, 101)
+            made.range("step 5", 100, 109, 102)
+            for thread, stage in ((101, 0), (102, 1)):
+                made.range(f"F s{stage} m0", 101, 102, thread)
+                made.kernel(110, 115, 101, thread, gpu=stage)
+        found = {(span.step, span.program) for span in self.read().spans}
+        self.assertEqual(found, {(4, 2), (5, 0)})
+
+    def test_a_plan_of_another_run_is_refused(self):
+        other = json.loads(json.dumps(self.PLAN).replace("F s0 m1", "F s0 m7"))
+        beside = self.make(other)
+        self.refuse(f"has F s0 m1 on cuda:0, which {beside} has not; give the plan of this run: "
+                    "gpipe-train --plan --json prints it")
+
+    def test_what_is_no_plan_is_refused(self):
+        beside = self.make("{}")
+        with self.assertRaises(BadInput) as caught:
+            self.read()
+        self.assertEqual(str(caught.exception), f"{beside}: cannot be used as a plan (is no plan of gpipe-train); "
+                         "make it with gpipe-train --plan --json")
+
+
+class BadFiles(ReaderTest):
+    def write(self, data):
+        with open(self.path, "wb") as file:
+            file.write(data)
+
+    def made(self):
+        with Made(self.path) as made:
+            for step in range(30):
+                two_stages(made, step=step, at=100 * step)
+        with open(self.path, "rb") as file:
+            return file.read()
+
+    def test_no_sqlite(self):
+        self.write(b"{}" * 100)
+        self.refuse("is no SQLite database; give the export that nsys export --type sqlite FILE.nsys-rep writes")
+
+    def test_empty(self):
+        self.write(b"")
+        self.refuse("is empty; export the report again with nsys export --type sqlite")
+
+    def test_missing(self):
+        self.refuse("cannot be read: no such file or directory; check the name")
+
+    def test_a_folder(self):
+        os.mkdir(self.path)
+        self.refuse("cannot be read: is a directory; check the name")
+
+    def test_a_report_in_place_of_the_export(self):
+        self.refuse("is a report of Nsight Systems; export it with: nsys export --type sqlite -o run.sqlite run.nsys-rep",
+                    path="run.nsys-rep")
+
+    def test_another_database(self):
+        with sqlite3.connect(self.path) as db:
+            db.execute("CREATE TABLE runs (id INTEGER)")
+        db.close()
+        self.refuse("is an SQLite database, but no export of Nsight Systems; make one with nsys export --type sqlite "
+                    "FILE.nsys-rep")
+
+    def test_no_kernels(self):
+        with Made(self.path) as made:
+            made.range("step 1", 0, 1, 1)
+            made.table("CUPTI_ACTIVITY_KIND_KERNEL")
+        self.refuse("has no kernels and no copies of a GPU; record with nsys profile --trace=cuda,nvtx "
+                    "(scripts/nsys-profile.sh does)")
+
+    def test_ranges_of_steps_without_kernels(self):
+        with Made(self.path) as made:
+            made.range("step 1", 0, 10, 1)
+            made.kernel(60, 70, 50, 1)
+        self.refuse("has NVTX ranges of steps, but no whole step with kernels; record more steps")
+
+    def test_cut_off(self):
+        data = self.made()
+        self.write(data[:len(data) // 2])
+        self.refuse(f"is cut off: it has {len(data) // 2} of {len(data)} bytes; copy it or export it again")
+
+    def test_a_damaged_page(self):
+        data = bytearray(self.made())
+        with sqlite3.connect(self.path) as db:
+            (root,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'CUPTI_ACTIVITY_KIND_KERNEL'").fetchone()
+        db.close()
+        data[(root - 1) * 4096:root * 4096] = b"\xa5" * 4096
+        self.write(data)
+        self.refuse("the database is damaged (database disk image is malformed); "
+                    "export the report again with nsys export --type sqlite")
+
+    def test_any_damage_is_a_sentence(self):
+        data = self.made()
+        for page in range(len(data) // 4096):
+            for at in (0, 1, 3, 8, 40, 2000):
+                broken = bytearray(data)
+                broken[page * 4096 + at] ^= 0xFF
+                self.write(broken)
+                try:
+                    self.read()
+                except BadInput as error:
+                    self.assertTrue(str(error).startswith(self.path + ": "), error)
+
+    def test_times_that_run_backwards(self):
+        with Made(self.path) as made:
+            two_stages(made)
+            made.kernel(90, 80, 1.5, 101)
+        timeline = self.read()
+        self.assertEqual((len(timeline.spans), timeline.remarks), (10, ["1 row ends before it starts, and is left out."]))
+        with sqlite3.connect(self.path) as db:
+            db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = start - 5")
+            db.execute("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET end = start - 5")
+        db.close()
+        self.refuse("all 11 kernels and copies end before they start; the clock jumped, so record it again")
+
+    def test_steps_against_time(self):
+        with Made(self.path) as made:
+            for step, start in ((4, 500), (5, 300)):
+                made.range(f"step {step}", 10 * step, 10 * step + 9, 1)
+                made.kernel(start, start + 5, 10 * step + 1, 1)
+        self.refuse("step 4 begins after step 5; the clock jumped, so record it again")
+
+    def test_ids_that_do_not_join(self):
+        with Made(self.path) as made:
+            two_stages(made)
+        with sqlite3.connect(self.path) as db:
+            db.execute("UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET correlationId = correlationId + 1000")
+        db.close()
+        timeline = self.read()
+        self.assertEqual([worker.name for worker in timeline.workers], ["cuda:0", "cuda:1"])
+        self.assertIn("No kernel has its call of the CUDA runtime, so NVTX ranges say nothing about kernels.", timeline.remarks)
+        self.assertIn("10 of 10 kernels and copies have no call of the CUDA runtime in the export, so their instruction and "
+                      "launch are not known.", timeline.remarks)
+
+    def test_odd_values_are_no_reason_to_fail(self):
+        with Made(self.path) as made:
+            two_stages(made)
+        with sqlite3.connect(self.path) as db:
+            db.execute("UPDATE StringIds SET value = CAST(x'ff00fe' AS TEXT) WHERE value = 'relu'")
+            db.execute("UPDATE NVTX_EVENTS SET globalTid = NULL WHERE text = 'F s0 m0'")
+            db.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET globalPid = NULL")
+            db.execute("UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET start = 'soon' WHERE copyKind = 8")
+        db.close()
+        self.assertEqual(len(self.read().spans), 9)
+
+
+if __name__ == "__main__":
+    unittest.main()
