@@ -338,6 +338,7 @@ static int draw(uint32_t test, uint32_t what, int low, int high) {
     return low + (int)(its.word[0] % (uint32_t)(high - low + 1));
 }
 
+/* Launch times are powers of two, so that shares of them are exact. */
 static setting draw_setting(uint32_t test) {
     static const gp_schedule schedules[] = {{GP_SCHEDULE_GPIPE, 1, NULL},       {GP_SCHEDULE_1F1B, 1, NULL},
                                             {GP_SCHEDULE_INTERLEAVED, 2, NULL}, {GP_SCHEDULE_ZB_H1, 1, NULL},
@@ -352,8 +353,8 @@ static setting draw_setting(uint32_t test) {
                  .weight = draw(test, 7, 0, 6),
                  .step = draw(test, 8, 0, 2),
                  .latency = draw(test, 9, 0, 4)};
-    s.model = (gp_issue_model){(gp_issue_copies)draw(test, 10, 0, 2), draw(test, 11, 0, 1) == 1, draw(test, 12, 0, 4),
-                               draw(test, 13, 0, 3), 0};
+    s.model = (gp_issue_model){(gp_issue_copies)draw(test, 10, 0, 2), draw(test, 11, 0, 1) == 1,
+                               draw(test, 12, 0, 1) << draw(test, 16, 0, 2), draw(test, 13, 0, 3), 0};
     if (!s.model.one_host) s.model.wake = draw(test, 14, 0, 2);
     s.lockstep = s.schedule.kind == GP_SCHEDULE_GPIPE && draw(test, 15, 0, 1) == 1;
     return s;
@@ -480,9 +481,10 @@ static void lockstep_without_launch_is_the_ideal(void **state) {
 
 /* ---- deadlocks --------------------------------------------------------------------------------------------------- */
 
+/* The last one. */
 static void remove_instr(gp_program *program, gp_instr_op op) {
-    size_t pc = 0;
-    while (program->instrs[pc].op != op) pc++;
+    size_t pc = program->count - 1;
+    while (program->instrs[pc].op != op) pc--;
     memmove(&program->instrs[pc], &program->instrs[pc + 1], (program->count - pc - 1) * sizeof *program->instrs);
     program->count--;
 }
@@ -493,7 +495,7 @@ static void check_deadlock(const setting *s, gp_instr_op without, const char *me
         gp_error err = {0};
         prepare(&p, s);
         p.set.model.one_host = one == 1;
-        remove_instr(&p.programs->worker[0], without);
+        remove_instr(&p.programs->worker[1], without);
         assert_int_equal(try_issue(&p, &err), GP_PROGRAM);
         assert_string_equal(err.text, message);
         assert_null(p.play);
@@ -504,14 +506,13 @@ static void check_deadlock(const setting *s, gp_instr_op without, const char *me
 static void deadlocks_are_named(void **state) {
     (void)state;
     setting s = two;
-    check_deadlock(
-        &s, GP_INSTR_SEND,
-        "worker 0, instruction 9 (recv s0 m2 e1): deadlock: its host thread waits until micro-batch 2 is sent "
-        "on edge 1, which never happens");
+    check_deadlock(&s, GP_INSTR_SEND,
+                   "worker 0, instruction 13 (recv s0 m0 e1): deadlock: its host thread waits until micro-batch 0 is "
+                   "sent on edge 1, which never happens");
     s.lockstep = true;
     check_deadlock(
         &s, GP_INSTR_BARRIER,
-        "worker 1, instruction 15 (barrier s1): deadlock: its host thread waits at a barrier that only 1 of 2 "
+        "worker 0, instruction 21 (barrier, clock 7): deadlock: its host thread waits at a barrier that only 1 of 2 "
         "workers reach");
 }
 
