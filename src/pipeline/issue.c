@@ -146,8 +146,8 @@ static void let_through(issuer *p, int worker, double time, double end) {
     if (its->end) its->end[d->last] = d->end;
 }
 
-/* When a copy starts that is issued at `time`, as far as it needs its way free. */
-static double copy_beside(issuer *p, int worker, const gp_instr *instr, double start, double seconds) {
+/* When a copy starts whose queue and way must be free. */
+static double copy_beside(issuer *p, int worker, const gp_instr *instr, double start, double seconds, double whole) {
     double *queue = &p->devices[worker].queue[gp_instr_queue(p->stages, instr)];
     start = later(start, *queue);
     if (seconds > 0) {
@@ -155,7 +155,7 @@ static double copy_beside(issuer *p, int worker, const gp_instr *instr, double s
         start = later(start, *way);
         *way = start + seconds;
     }
-    *queue = start + seconds;
+    *queue = start + whole;
     return start;
 }
 
@@ -172,7 +172,7 @@ static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
         let_through(p, from, time, start + whole);
         let_through(p, worker, time, start + whole);
     } else {
-        start = copy_beside(p, worker, instr, start, seconds);
+        start = copy_beside(p, worker, instr, start, seconds, whole);
     }
     d->arrived = later(d->arrived, start + whole);
     keep(p, worker, time, start, start + whole);
@@ -250,23 +250,24 @@ static void send(issuer *p, int worker, const gp_instr *instr) {
         queue_turn(p, to);
 }
 
-/* Data that come from the host, a flag, or a value of the same device. */
+/* A flag, or a value of the same device. */
 static void receive(issuer *p, int worker, const gp_instr *instr, double time) {
     device *d = &p->devices[worker];
-    double ready = p->ready[event_of(p, instr)], start = later(time, ready);
+    double ready = p->ready[event_of(p, instr)], start = later(later(time, ready), d->end);
     d->arrived = later(d->arrived, ready);
     keep(p, worker, time, start, start);
 }
 
 static void load(issuer *p, int worker, const gp_instr *instr, double time) {
     device *d = &p->devices[worker];
-    double seconds = ask(p, p->request->duration, worker, instr);
-    d->arrived = later(d->arrived, time + seconds);
+    double seconds = ask(p, p->request->duration, worker, instr), start = later(time, d->queue[GP_QUEUE_IN]);
+    d->queue[GP_QUEUE_IN] = start + seconds;
+    d->arrived = later(d->arrived, start + seconds);
     p->play->worker[worker].copying += seconds;
-    keep(p, worker, time, time, time + seconds);
+    keep(p, worker, time, start, start + seconds);
 }
 
-/* True: all have met, and go on. */
+/* True: all have met, and go on. Devices do not stop. */
 static bool meet(issuer *p, int worker) {
     int workers = p->programs->workers;
     p->devices[worker].state = IN_BARRIER;
@@ -274,9 +275,10 @@ static bool meet(issuer *p, int worker) {
     if (++p->meeting < workers) return false;
     p->meeting = 0;
     for (int w = 0; w < workers; w++) {
-        double *host = host_of(p, w), came = *host;
-        if (came < p->meeting_time) *host = p->meeting_time + (p->model->one_host ? 0 : p->model->wake);
-        keep(p, w, came, came, *host);
+        double *host = host_of(p, w), over;
+        if (*host < p->meeting_time) *host = p->meeting_time + (p->model->one_host ? 0 : p->model->wake);
+        over = later(*host, p->devices[w].end);
+        keep(p, w, *host, over, over);
         p->devices[w].state = GOES_ON;
         p->devices[w].pc++;
     }

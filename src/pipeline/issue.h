@@ -15,12 +15,12 @@
  * computation that begins to be issued at b and could start at s takes from max(b, s) to max(b + launch, start +
  * duration). It waits for all copies that its host thread issued before it.
  *
- * A copy starts when it is issued, its value is there, and earlier copies of its queue (pipeline/queues.h) and between
- * the same two devices have left the way free. What else it waits for is gp_issue_copies. PyTorch records the event
- * that a copy waits for when the copy is issued, not when the computation is: so a copy waits for all kernels that its
- * source was given before. torchgpipe's authors: "a GPU-to-GPU tensor copy requires to synchronize both GPUs"; lockstep
- * "ensures to register copy commands behind the final kernel of each partition, rather than the middle of a partition"
- * (github.com/kakaobrain/torchgpipe/issues/2).
+ * A copy starts when it is issued, its value is there, the copy before it in its queue (pipeline/queues.h) is over, and
+ * no other one holds the way between the same two devices. What else it waits for is gp_issue_copies. PyTorch records
+ * the event that a copy waits for when the copy is issued, not when the computation is: so a copy waits for all kernels
+ * that its source was given before. torchgpipe's authors: "a GPU-to-GPU tensor copy requires to synchronize both GPUs";
+ * lockstep "ensures to register copy commands behind the final kernel of each partition, rather than the middle of a
+ * partition" (github.com/kakaobrain/torchgpipe/issues/2).
  *
  * Instructions are played in the order of issue, which everything that they wait for precedes: O(n log workers). Pure;
  * one thread.
@@ -53,7 +53,7 @@ typedef struct gp_issue_request {
     const gp_stages *stages;
     const gp_programs *programs;
     gp_issue_model model;
-    gp_duration duration, latency; /* NULL: 0. A copy takes both, and holds its queue and its way for the first. Asked
+    gp_duration duration, latency; /* NULL: 0. A copy takes both, and holds its way for the first. Asked
                                       about the receive */
     const void *context;
     bool timeline; /* keep start, end and time of issue of each instruction */
