@@ -159,6 +159,15 @@ static double copy_beside(issuer *p, int worker, const gp_instr *instr, double s
     return start;
 }
 
+/* The computation for which a copy waits that is issued at `time`, if it is not the one that made the value. */
+static void note_before(issuer *p, int worker, int from, double time, double ready) {
+    const device *source = &p->devices[from];
+    uint32_t *after = p->play->worker[worker].after;
+    if (!after || p->model->copies == GP_ISSUE_BESIDE) return;
+    if (time >= source->begun + source->launch && source->made > ready)
+        after[p->devices[worker].pc] = (uint32_t)source->last + 1;
+}
+
 static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
     device *d = &p->devices[worker];
     gp_play_worker *its = &p->play->worker[worker];
@@ -166,6 +175,7 @@ static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
     double seconds = ask(p, p->request->duration, worker, instr);
     double whole = seconds + ask(p, p->request->latency, worker, instr);
     double ready = p->ready[event_of(p, instr)], start = later(time, ready);
+    note_before(p, worker, from, time, ready);
     if (p->model->copies != GP_ISSUE_BESIDE) start = later(start, issued_over(&p->devices[from], time));
     if (p->model->copies == GP_ISSUE_SAME_QUEUE) {
         start = later(start, d->end);
@@ -389,6 +399,7 @@ static gp_status prepare(issuer *p, gp_error *err) {
         GP_RETURN_IF_FAILED(GP_NEW(&its->start, count, err));
         GP_RETURN_IF_FAILED(GP_NEW(&its->end, count, err));
         GP_RETURN_IF_FAILED(GP_NEW(&its->issued, count, err));
+        GP_RETURN_IF_FAILED(GP_NEW(&its->after, count, err));
     }
     GP_RETURN_IF_FAILED(GP_NEW(&p->devices, workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->turns, workers, err));

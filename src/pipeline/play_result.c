@@ -9,6 +9,7 @@ void gp_play_destroy(gp_play **play) {
         free(it->worker[w].start);
         free(it->worker[w].end);
         free(it->worker[w].issued);
+        free(it->worker[w].after);
     }
     free(it->worker);
     free(it);
