@@ -181,6 +181,7 @@ static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
         start = later(start, d->end);
         let_through(p, from, time, start + whole);
         let_through(p, worker, time, start + whole);
+        d->queue[gp_instr_queue(p->stages, instr)] = start + whole;
     } else {
         start = copy_beside(p, worker, instr, start, seconds, whole);
     }

@@ -332,6 +332,28 @@ static void launching_can_take_longer_than_computing(void **state) {
     check_table(&s, rows, 70, 0);
 }
 
+/* c0s1 and c1s1 wait for F1s0 and F2s0; c2s1 only for F2s0, which made its value. In lockstep no copy waits. */
+static void copies_say_what_they_wait_for(void **state) {
+    (void)state;
+    for (int lockstep = 0; lockstep <= 1; lockstep++) {
+        setting s = two;
+        s.lockstep = lockstep == 1;
+        played p = issue(&s);
+        const gp_program *sender = &p.programs->worker[0], *receiver = &p.programs->worker[1];
+        int receives = 0;
+        for (size_t pc = 0; pc < receiver->count; pc++) {
+            uint32_t after = p.play->worker[1].after[pc];
+            bool waits = receiver->instrs[pc].op == GP_INSTR_RECV && receives++ < 2 && !s.lockstep;
+            assert_int_equal(after > 0, waits);
+            if (!waits) continue;
+            assert_int_equal(sender->instrs[after - 1].op, GP_INSTR_FORWARD);
+            assert_int_equal(sender->instrs[after - 1].micro, receives);
+        }
+        assert_int_equal(receives, 3);
+        fini(&p);
+    }
+}
+
 /* ---- all schedules ----------------------------------------------------------------------------------------------- */
 
 static int draw(uint32_t test, uint32_t what, int low, int high) {
@@ -393,6 +415,17 @@ static void check_computations(const played *p, int worker) {
     }
 }
 
+/* The instructions of each queue run one after another, as readers of timelines demand. */
+static void check_queues(const played *p, int worker) {
+    const gp_play_worker *its = &p->play->worker[worker];
+    double over[GP_QUEUES] = {0};
+    for (size_t pc = 0; pc < p->programs->worker[worker].count; pc++) {
+        gp_queue queue = gp_instr_queue(p->stages, &p->programs->worker[worker].instrs[pc]);
+        assert_true(its->start[pc] >= over[queue] && its->end[pc] >= its->start[pc]);
+        over[queue] = its->end[pc];
+    }
+}
+
 /* Not before its value is there; QUEUED, nor before what its source was issued earlier is over. Whether anything was
  * issued earlier is plain only if issuing takes time. */
 static void check_copies(const played *p, int worker) {
@@ -426,6 +459,7 @@ static void no_model_is_faster_than_the_ideal(void **state) {
         for (int w = 0; w < s.devices; w++) {
             check_computations(&p, w);
             check_copies(&p, w);
+            check_queues(&p, w);
             assert_true(p.play->worker[w].busy == ideal.play->worker[w].busy);
             assert_true(p.play->worker[w].last >= ideal.play->worker[w].last);
             assert_true(p.play->worker[w].first >= ideal.play->worker[w].first || ideal.play->worker[w].busy == 0);
@@ -529,6 +563,7 @@ int main(void) {
         cmocka_unit_test(copies_in_the_same_queue_stop_both_devices),
         cmocka_unit_test(delays_add_up_over_stages),
         cmocka_unit_test(launching_can_take_longer_than_computing),
+        cmocka_unit_test(copies_say_what_they_wait_for),
         cmocka_unit_test(no_model_is_faster_than_the_ideal),
         cmocka_unit_test(beside_and_without_launch_is_the_ideal),
         cmocka_unit_test(lockstep_without_launch_delays_no_copy),
