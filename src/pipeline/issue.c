@@ -261,11 +261,14 @@ static void send(issuer *p, int worker, const gp_instr *instr) {
         queue_turn(p, to);
 }
 
-/* A flag, or a value of the same device. */
+/* A flag, which goes through the computing queue, or a value of the same device. */
 static void receive(issuer *p, int worker, const gp_instr *instr, double time) {
     device *d = &p->devices[worker];
-    double ready = p->ready[event_of(p, instr)], start = later(later(time, ready), d->end);
-    d->arrived = later(d->arrived, ready);
+    gp_queue queue = gp_instr_queue(p->stages, instr);
+    double start = later(time, p->ready[event_of(p, instr)]);
+    start = later(start, queue == GP_QUEUE_COMPUTE ? d->end : d->queue[queue]);
+    if (queue != GP_QUEUE_COMPUTE) d->queue[queue] = start;
+    d->arrived = later(d->arrived, start);
     keep(p, worker, time, start, start);
 }
 
