@@ -34,7 +34,8 @@ static double duration(const void *context, int worker, size_t pc, const gp_inst
     case GP_INSTR_BACKWARD: return q->input[instr->stage] + q->weight[instr->stage];
     case GP_INSTR_BACKWARD_INPUT: return q->input[instr->stage];
     case GP_INSTR_BACKWARD_WEIGHT: return q->weight[instr->stage];
-    case GP_INSTR_SEND: return q->wire > 0 && boundary_of(s, instr) >= 0 ? q->wire : 0;
+    case GP_INSTR_SEND: /* asked where transfers need nobody; the receive, where they are issued */
+    case GP_INSTR_RECV: return q->wire > 0 && boundary_of(s, instr) >= 0 ? q->wire : 0;
     case GP_INSTR_STEP: return q->update[instr->stage];
     default: return 0;
     }
@@ -62,14 +63,18 @@ static double most_in_flight(const gp_program *program, int chunks) {
 
 static gp_status take_answer(const simulation *s, const gp_play *play, gp_what_if_answer *out, gp_error *err) {
     gp_play_span longest = gp_play_longest(play);
-    gp_what_if_answer answer = {play->length, longest.seconds, longest.worker, longest.bubble, NULL};
+    gp_what_if_answer answer = {
+        .step = play->length, .cost = longest.seconds, .longest = longest.worker, .bubble = longest.bubble};
     GP_RETURN_IF_FAILED(GP_NEW(&answer.device, play->workers, err));
     for (int d = 0; d < play->workers; d++) {
         const gp_play_worker *its = &play->worker[d];
         double span = its->last - its->first;
         double in_flight = most_in_flight(&s->programs->worker[d], s->question->chunks);
         answer.device[d] = (gp_what_if_device){span, its->busy, span - its->busy, in_flight};
+        answer.copies += its->copies;
+        answer.delay += its->delay;
     }
+    if (answer.copies > 0) answer.delay /= (double)answer.copies;
     *out = answer;
     return GP_OK;
 }
@@ -106,24 +111,42 @@ static gp_status write_played(const simulation *s, const gp_play *play, const gp
     return GP_OK;
 }
 
+/* On devices that host threads issue to. */
+static gp_status play_issued(const simulation *s, bool timeline, gp_play **out, gp_error *err) {
+    gp_issue_request request = {.stages = s->stages,
+                                .programs = s->programs,
+                                .model = s->question->model,
+                                .duration = duration,
+                                .latency = latency,
+                                .context = s,
+                                .timeline = timeline};
+    return gp_issue_play(&request, out, err);
+}
+
+static gp_status play(const simulation *s, bool timeline, gp_play **out, gp_error *err) {
+    const gp_what_if *q = s->question;
+    gp_play_request request = {.stages = s->stages,
+                               .programs = s->programs,
+                               .copies = s->copies,
+                               .duration = duration,
+                               .latency = latency,
+                               .context = s,
+                               .channels = q->wire > 0,
+                               .processors = q->processors,
+                               .timeline = timeline};
+    return q->issued ? play_issued(s, timeline, out, err) : gp_play_run(&request, out, err);
+}
+
 /* `json`: NULL: is not written. */
 static gp_status play_for(const gp_what_if *question, const taker *json, gp_what_if_answer *out, gp_error *err) {
     simulation s = {.question = question, .schedule = {question->schedule, question->chunks, NULL}};
-    gp_play *play = NULL;
+    gp_play *its = NULL;
     gp_status status = prepare(&s, err);
-    gp_play_request request = {.stages = s.stages,
-                               .programs = s.programs,
-                               .copies = s.copies,
-                               .duration = duration,
-                               .latency = latency,
-                               .context = &s,
-                               .channels = question->wire > 0,
-                               .processors = question->processors,
-                               .timeline = json && s.programs && gp_what_if_json_lists(s.programs)};
-    if (status == GP_OK) status = gp_play_run(&request, &play, err);
-    if (status == GP_OK) status = take_answer(&s, play, out, err);
-    if (status == GP_OK && json) status = write_played(&s, play, out, json, err);
-    gp_play_destroy(&play);
+    bool timeline = json && s.programs && gp_what_if_json_lists(s.programs);
+    if (status == GP_OK) status = play(&s, timeline, &its, err);
+    if (status == GP_OK) status = take_answer(&s, its, out, err);
+    if (status == GP_OK && json) status = write_played(&s, its, out, json, err);
+    gp_play_destroy(&its);
     gp_programs_destroy(&s.programs);
     gp_stages_destroy(&s.stages);
     free(s.copies);
@@ -153,12 +176,21 @@ static double column_of(const gp_what_if_device *device, column which) {
     return 0;
 }
 
+static void write_model(const gp_what_if *q, const gp_what_if_answer *a, FILE *out) {
+    fprintf(out,
+            "\"device\": {\"copies\": \"%s\", \"hosts\": \"%s\", \"launch\": %.12g, \"launch_copy\": %.12g, "
+            "\"wake\": %.12g}, \"copies\": %zu, \"copy_delay\": %.12g, ",
+            gp_what_if_copies[q->model.copies], gp_what_if_hosts[q->model.one_host], q->model.launch,
+            q->model.launch_copy, q->model.wake, a->copies, a->delay);
+}
+
 /* What the answer is, without the end of the object. */
 static void write_json(const gp_what_if *q, const gp_what_if_answer *a, FILE *out) {
     static const char *const names[] = {"spans", "busy", "waiting", "in_flight"};
     fprintf(out, "{\"schedule\": \"%s\", \"stages\": %d, \"chunks\": %d, \"micro_batches\": %d, ",
             gp_schedule_kind_name(q->schedule), q->devices, q->chunks, q->micro_batches);
     if (q->processors) fprintf(out, "\"processors\": %d, ", q->processors);
+    if (q->issued) write_model(q, a, out);
     fprintf(out, "\"step\": %.12g, \"cost\": %.12g, \"longest\": %d, \"bubble\": %.12g", a->step, a->cost, a->longest,
             a->bubble);
     for (int c = SPAN; c <= IN_FLIGHT; c++) {
@@ -174,9 +206,17 @@ static void write_table(const gp_what_if *q, const gp_what_if_answer *a, FILE *o
     if (q->chunks > 1) fprintf(out, " of %d chunks", q->chunks);
     fprintf(out, ", %d micro-batch%s", q->micro_batches, q->micro_batches == 1 ? "" : "es");
     if (q->processors) fprintf(out, ", %d processor%s", q->processors, q->processors == 1 ? "" : "s");
+    if (q->lockstep && q->issued) fputs(", lockstep", out);
     fputs("\n", out);
+    if (q->issued)
+        fprintf(out, "issued  copies %s, %s; launch %g ms, of a copy %g ms, wake %g ms\n",
+                gp_what_if_copies[q->model.copies],
+                q->model.one_host ? "one host thread" : "one host thread per device", q->model.launch,
+                q->model.launch_copy, q->model.wake);
     fprintf(out, "step    %.3f ms\n", a->step);
-    fprintf(out, "bubble  %.2f %% of the longest span, %.3f ms of stage %d\n\n", 100 * a->bubble, a->cost, a->longest);
+    fprintf(out, "bubble  %.2f %% of the longest span, %.3f ms of stage %d\n", 100 * a->bubble, a->cost, a->longest);
+    if (q->issued) fprintf(out, "copies  %zu, which start %.3f ms late on average\n", a->copies, a->delay);
+    fputs("\n", out);
     fputs("  stage         span         busy      waiting  in flight\n", out);
     for (int d = 0; d < q->devices; d++) {
         const gp_what_if_device *its = &a->device[d];

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "config/config.h"
 #include "config/tree.h"
+#include "pipeline/issue.h"
 
 /* What is asked. Times in milliseconds for one micro-batch, of a stage, of which a device has `chunks`. */
 typedef struct gp_what_if {
@@ -23,7 +24,12 @@ typedef struct gp_what_if {
     gp_checkpoint_mode checkpoint;
     bool lockstep;
     int processors; /* that the devices share, each with one thread; 0: each computes by itself */
+    bool issued;    /* by host threads, to devices as in `model`; else nothing needs to be issued */
+    gp_issue_model model;
 } gp_what_if;
+
+/* Words of `device` in the file: [gp_issue_copies] and [one_host], NULL at the end. */
+extern const char *const gp_what_if_copies[], *const gp_what_if_hosts[];
 
 /* GP_CONFIG with its place for what it does not say or says wrong. */
 GP_MUST_USE gp_status gp_what_if_read(const gp_yaml *root, const char *path, gp_what_if *out, gp_error *err);
@@ -41,6 +47,8 @@ typedef struct gp_what_if_answer {
     double cost;   /* the longest span */
     int longest;   /* whose */
     double bubble; /* (cost − busy) / cost, of that one */
+    size_t copies; /* between devices; only where instructions are issued */
+    double delay;  /* of a copy, on average: from the end of the computation that made its value to its start */
     gp_what_if_device *device;
 } gp_what_if_answer;
 

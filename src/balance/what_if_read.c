@@ -6,6 +6,8 @@
 #include "config/read.h"
 
 static const double most_ms = 1e9, most_rate = 1e6;
+const char *const gp_what_if_copies[] = {"beside", "queued", "same_queue", NULL};
+const char *const gp_what_if_hosts[] = {"per_device", "one", NULL};
 
 typedef struct reader {
     const gp_yaml *root;
@@ -91,6 +93,42 @@ static gp_status read_ways(reader *r, gp_error *err) {
     return GP_OK;
 }
 
+static gp_status read_launch(const gp_yaml *device, const char *key, const char *name, double *out, gp_error *err) {
+    const gp_yaml *node = gp_yaml_get(device, key);
+    return node ? gp_read_number(node, name, 0, most_ms, 0, out, err) : GP_OK;
+}
+
+/* Devices that host threads issue to (pipeline/issue.h). */
+static gp_status read_device(const reader *r, gp_error *err) {
+    static const char *const known[] = {"copies", "hosts", "launch", "launch_copy", "wake", NULL};
+    const gp_yaml *device = gp_yaml_get(r->root, "device"), *node;
+    gp_issue_model *model = &r->to->model;
+    int choice = 0;
+    if (!device) return GP_OK;
+    if (r->to->processors > 0)
+        return gp_fail_at(err, GP_CONFIG, device->place,
+                          "device: cannot be combined with processors; remove one of the two keys");
+    GP_RETURN_IF_FAILED(gp_read_mapping(device, "device", err));
+    GP_RETURN_IF_FAILED(gp_check_keys(device, "device", known, NULL, err));
+    if ((node = gp_yaml_get(device, "copies")))
+        GP_RETURN_IF_FAILED(gp_read_choice(node, "device.copies", gp_what_if_copies, &choice, err));
+    model->copies = (gp_issue_copies)choice;
+    choice = 0;
+    if ((node = gp_yaml_get(device, "hosts")))
+        GP_RETURN_IF_FAILED(gp_read_choice(node, "device.hosts", gp_what_if_hosts, &choice, err));
+    model->one_host = choice == 1;
+    GP_RETURN_IF_FAILED(read_launch(device, "launch", "device.launch", &model->launch, err));
+    model->launch_copy = model->launch;
+    GP_RETURN_IF_FAILED(read_launch(device, "launch_copy", "device.launch_copy", &model->launch_copy, err));
+    GP_RETURN_IF_FAILED(read_launch(device, "wake", "device.wake", &model->wake, err));
+    node = gp_yaml_get(device, "wake");
+    if (model->one_host && node)
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "device.wake: one host thread waits for no other; remove it, or write hosts: per_device");
+    r->to->issued = true;
+    return GP_OK;
+}
+
 /* ---- times ------------------------------------------------------------------------------------------------------- */
 
 static int device_of(const reader *r, int stage) {
@@ -161,14 +199,15 @@ static gp_status read_copies(const reader *r, gp_error *err) {
 }
 
 static gp_status read_all(reader *r, gp_error *err) {
-    static const char *const known[] = {"schedule",        "stages",    "micro_batches", "chunks",     "forward",
-                                        "backward_input",  "copy",      "latency",       "bytes",      "bandwidth",
-                                        "backward_weight", "recompute", "update",        "checkpoint", "lockstep",
-                                        "processors",      NULL};
+    static const char *const known[] = {
+        "schedule", "stages",     "micro_batches", "chunks",     "forward",         "backward_input",
+        "copy",     "latency",    "bytes",         "bandwidth",  "backward_weight", "recompute",
+        "update",   "checkpoint", "lockstep",      "processors", "device",          NULL};
     gp_what_if *to = r->to;
     GP_RETURN_IF_FAILED(gp_check_keys(r->root, "simulation", known, NULL, err));
     GP_RETURN_IF_FAILED(read_sizes(r, err));
     GP_RETURN_IF_FAILED(read_ways(r, err));
+    GP_RETURN_IF_FAILED(read_device(r, err));
     GP_RETURN_IF_FAILED(need_times(r, "forward", &to->forward, err));
     GP_RETURN_IF_FAILED(need_times(r, "backward_input", &to->input, err));
     GP_RETURN_IF_FAILED(need_times(r, "backward_weight", &to->weight, err));

@@ -8,6 +8,7 @@
 #define GP_PIPELINE_PLAY_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/status.h"
 #include "pipeline/queues.h"
@@ -44,9 +45,14 @@ typedef struct gp_play_request {
 /* One worker's mini-batch. */
 typedef struct gp_play_worker {
     double *start, *end; /* [pc]; NULL: not kept */
-    double busy;         /* sum of its computations, from start to end: sharing processors makes them longer */
-    double copying;      /* likewise of its loads and receives; POSTED: 0 */
-    double first, last;  /* its computations begin and end; those that take no time do not count */
+    double *issued;  /* [pc] from when its device may start it; NULL: not kept, or no host threads (pipeline/issue.h) */
+    uint32_t *after; /* likewise: of a copy, pc + 1 of the computation that was issued to its source before it, if it
+                        waits for that one and not only for the one that made its value; 0: none */
+    double busy;     /* sum of its computations, from start to end: sharing processors makes them longer */
+    double copying;  /* likewise of its loads and receives; POSTED: 0 */
+    double first, last; /* its computations begin and end; those that take no time do not count */
+    size_t copies;      /* from other devices into its own; pipeline/issue.h only */
+    double delay; /* sum over them: from the end of the computation that made the value to the start of the copy */
 } gp_play_worker;
 
 typedef struct gp_play {

@@ -8,6 +8,8 @@ void gp_play_destroy(gp_play **play) {
     for (int w = 0; it->worker && w < it->workers; w++) {
         free(it->worker[w].start);
         free(it->worker[w].end);
+        free(it->worker[w].issued);
+        free(it->worker[w].after);
     }
     free(it->worker);
     free(it->arrived);

@@ -28,6 +28,11 @@ static bool has_queues(const writer *w, int worker) {
     return w->played->copies && w->played->copies[worker] == GP_PLAY_QUEUED;
 }
 
+/* Host threads issue to the worker's device, which has queues (pipeline/issue.h). */
+static bool is_issued(const writer *w, int worker) {
+    return w->its->play->worker[worker].issued != NULL;
+}
+
 /* ---- where the copies are ---------------------------------------------------------------------------------------- */
 
 static size_t copy_number(const writer *w, uint32_t edge, uint16_t micro) {
@@ -121,20 +126,47 @@ static void write_marks(writer *w, size_t pc) {
         write_wait(w, w->worker, w->mark_of[queues->wait[i]]);
 }
 
+/* A copy waits for computations that were issued to its source before it; a computation waits for the copies that were
+ * issued to its own device before it. */
+static void write_issued_waits(writer *w, size_t pc, const gp_instr *instr) {
+    const gp_stages *stages = w->played->stages;
+    const gp_program *program = &w->played->programs->worker[w->worker];
+    if (instr->op == GP_INSTR_RECV) {
+        uint32_t after = w->its->play->worker[w->worker].after[pc];
+        write_event(w, GP_WAIT_SENT, instr->edge, instr->micro);
+        if (after > 0) write_wait(w, w->played->programs->worker_of_stage[stages->edges[instr->edge].from], after - 1);
+        return;
+    }
+    if (gp_instr_queue(stages, instr) != GP_QUEUE_COMPUTE) return;
+    /* Up to the computation before it, which has waited for the copies before that. */
+    bool found[GP_QUEUES] = {false};
+    for (size_t at = pc; at-- > 0;) {
+        gp_queue queue = gp_instr_queue(stages, &program->instrs[at]);
+        if (queue == GP_QUEUE_COMPUTE) {
+            if (program->instrs[at].op != GP_INSTR_SEND && program->instrs[at].op != GP_INSTR_BARRIER) return;
+        } else if (!found[queue]) {
+            found[queue] = true;
+            write_wait(w, w->worker, at);
+        }
+    }
+}
+
 /* A queue does not stop at a barrier: the thread that fills the queues does. */
 static void write_waits(writer *w, size_t pc, const gp_instr *instr) {
-    bool queued = has_queues(w, w->worker);
+    bool queued = has_queues(w, w->worker), issued = is_issued(w, w->worker);
     w->any = false;
     fputs(",\"waits\":[", w->out);
-    if (w->played->waits)
+    if (issued)
+        write_issued_waits(w, pc, instr);
+    else if (w->played->waits)
         write_events(w, &w->played->waits->worker[w->worker], pc);
     else if (instr->op == GP_INSTR_RECV)
         write_event(w, GP_WAIT_SENT, instr->edge, instr->micro);
     if (queued) write_marks(w, pc);
-    if (!queued && instr->op == GP_INSTR_BARRIER) write_barrier(w, true);
+    if (!queued && !issued && instr->op == GP_INSTR_BARRIER) write_barrier(w, true);
     fputs("]", w->out);
     w->any = false;
-    if (queued && instr->op == GP_INSTR_BARRIER) {
+    if ((queued || issued) && instr->op == GP_INSTR_BARRIER) {
         fputs(",\"host_waits\":[", w->out);
         write_barrier(w, false);
         fputs("]", w->out);
@@ -159,7 +191,7 @@ static void write_copy(const writer *w, const gp_instr *instr) {
 static void write_instr(writer *w, size_t pc) {
     const gp_instr *instr = &w->played->programs->worker[w->worker].instrs[pc];
     const gp_play_worker *times = &w->its->play->worker[w->worker];
-    int queue = has_queues(w, w->worker) ? (int)gp_instr_queue(w->played->stages, instr) : 0;
+    int queue = has_queues(w, w->worker) || times->issued ? (int)gp_instr_queue(w->played->stages, instr) : 0;
     char name[GP_INSTR_TEXT];
     fprintf(w->out, "%s%s{\"name\":\"%s\",\"op\":\"%s\",\"stage\":%d", pc ? "," : "", w->its->lines ? "\n" : "",
             gp_instr_text(name, instr), gp_instr_op_name(instr->op), (int)instr->stage);
@@ -168,6 +200,7 @@ static void write_instr(writer *w, size_t pc) {
     write_copy(w, instr);
     fprintf(w->out, ",\"start_ms\":%.12g,\"end_ms\":%.12g", w->its->milliseconds * times->start[pc],
             w->its->milliseconds * times->end[pc]);
+    if (times->issued) fprintf(w->out, ",\"issued_ms\":%.12g", w->its->milliseconds * times->issued[pc]);
     if (instr->op == GP_INSTR_SEND && w->its->play->arrived)
         fprintf(w->out, ",\"arrives_ms\":%.12g",
                 w->its->milliseconds * w->its->play->arrived[copy_number(w, instr->edge, instr->micro)]);

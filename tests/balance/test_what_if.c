@@ -159,6 +159,26 @@ static void times_are_taken_as_written(void **state) {
                1 + 4 + 4 + 1 + 1 + 1);
 }
 
+/* The tables of tests/pipeline/test_issue.c, read from files. */
+static void devices_are_taken_as_written(void **state) {
+    (void)state;
+#define TWO                                                                                                            \
+    "{schedule: gpipe, stages: 2, micro_batches: 3, forward: 4, backward_input: 2, backward_weight: 2, copy: 1, "
+    check_step(TWO "device: {}}", 34);
+    check_step(TWO "device: {copies: beside, hosts: one}}", 34);
+    check_step(TWO "device: {copies: queued, hosts: one}}", 38);
+    check_step(TWO "device: {copies: queued, hosts: one}, lockstep: true}", 34);
+    check_step(TWO "device: {copies: queued}}", 50);
+    check_step(TWO "device: {copies: queued, launch: 2, launch_copy: 1}}", 42);
+    check_step(TWO "device: {copies: queued, launch: 2, launch_copy: 1, wake: 1}, lockstep: true}", 36);
+    check_step(TWO "device: {copies: same_queue}, lockstep: true}", 38);
+    /* 2 MB at 2 GB/s: 1 ms for which a copy holds its queue; besides, 0.5 ms on its way. c0s1 5.5, F0s1 to 9.5, … */
+    check_step("{schedule: gpipe, stages: 2, micro_batches: 3, forward: 4, backward_input: 2, backward_weight: 2, "
+               "latency: 0.5, bytes: 2000000, bandwidth: 2, device: {}}",
+               35);
+#undef TWO
+}
+
 #define TIMES ", forward: 1, backward_input: 1, backward_weight: 1"
 
 static void wrong_files_are_sentences(void **state) {
@@ -209,6 +229,34 @@ static void wrong_files_are_sentences(void **state) {
          "a.yaml:1:54: bytes: a copy at this bandwidth takes longer than 1e+09 ms"},
         {"{schedule: 1f1b, stages: 2, micro_batches: 2, lockstep: true" TIMES "}",
          "a.yaml:1:57: lockstep: only the schedule gpipe has it, not 1f1b"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: queued" TIMES "}",
+         "a.yaml:1:55: device: needs a mapping (key: value), not \"queued\""},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: [queued]" TIMES "}",
+         "a.yaml:1:55: device: needs a mapping (key: value), not a list"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {copy: queued}" TIMES "}",
+         "a.yaml:1:56: device: unknown key \"copy\"; known are copies, hosts, launch, launch_copy, wake"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {copies: behind}" TIMES "}",
+         "a.yaml:1:64: device.copies: \"behind\" is none of beside, queued, same_queue"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {copies: [queued]}" TIMES "}",
+         "a.yaml:1:64: device.copies: needs one of beside, queued, same_queue, not a list"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {hosts: 2}" TIMES "}",
+         "a.yaml:1:63: device.hosts: \"2\" is none of per_device, one"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {launch: -1}" TIMES "}",
+         "a.yaml:1:64: device.launch: -1 is too small; it must be at least 0"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {launch: .inf}" TIMES "}",
+         "a.yaml:1:64: device.launch: \".inf\" is not a number"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {launch: 2e9}" TIMES "}",
+         "a.yaml:1:64: device.launch: 2e9 is too large; it must be at most 1e+09"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {launch_copy: fast}" TIMES "}",
+         "a.yaml:1:69: device.launch_copy: \"fast\" is not a number"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {wake: 1 ms}" TIMES "}",
+         "a.yaml:1:62: device.wake: \"1 ms\" is not a number"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {hosts: one, wake: 1}" TIMES "}",
+         "a.yaml:1:74: device.wake: one host thread waits for no other; remove it, or write hosts: per_device"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, processors: 2, device: {}" TIMES "}",
+         "a.yaml:1:70: device: cannot be combined with processors; remove one of the two keys"},
+        {"{schedule: 1f1b, stages: 2, micro_batches: 2, device: {}, device: {}" TIMES "}",
+         "a.yaml:1:59: key \"device\" occurs twice; the first is in line 1"},
         {"{schedule: 1f1b, stages: 2, micro_batches: 2, checkpoint: often" TIMES "}",
          "a.yaml:1:59: checkpoint: \"often\" is none of never, except_last, always"},
         {"{schedule: 1f1b, stage: 2, micro_batches: 2" TIMES "}",
@@ -232,7 +280,7 @@ static void broken_files_do_no_harm(void **state) {
     (void)state;
     static const char good[] = "schedule: {interleaved: {chunks: 2}}\nstages: 3\nmicro_batches: 6\nforward: [1, 2, 3]\n"
                                "backward_input: 2.5\nbackward_weight: 1e0\nlatency: 0.1\nbytes: 2 MiB\nbandwidth: 9\n"
-                               "checkpoint: always\nupdate: 1\n";
+                               "checkpoint: always\nupdate: 1\ndevice: {copies: queued, launch: 0.1, wake: 1}\n";
     static const char bytes[] = "0123456789-+.eE{}[]:, \n\"'#abfz&*";
     int taken = 0;
     for (uint32_t i = 0; i < 20000; i++) {
@@ -266,6 +314,7 @@ int main(void) {
         cmocka_unit_test(bubbles_are_as_the_formulas_say),
         cmocka_unit_test(micro_batches_in_flight_are_as_published),
         cmocka_unit_test(times_are_taken_as_written),
+        cmocka_unit_test(devices_are_taken_as_written),
         cmocka_unit_test(wrong_files_are_sentences),
         cmocka_unit_test(broken_files_do_no_harm),
     };

@@ -101,6 +101,29 @@ class Simulate(unittest.TestCase):
         done = self.run_program("--simulate", self.write(text.replace("%s", "1f1b", 1) % ", processors: 2"))
         self.assertTrue(done.stdout.startswith("1f1b, 4 stages, 8 micro-batches, 2 processors\n"))
 
+    def test_devices_that_host_threads_issue_to(self):
+        """The tables of tests/pipeline/test_issue.c: of six copies two wait 4 ms for a computation, one 1 ms for a copy."""
+        text = ("{schedule: gpipe, stages: 2, micro_batches: 3, forward: 4, backward_input: 2, backward_weight: 2, copy: 1, "
+                "lockstep: %s, device: {copies: queued, hosts: one}}")
+        answer = self.simulate(text % "false")
+        self.assertEqual(answer["device"],
+                         {"copies": "queued", "hosts": "one", "launch": 0, "launch_copy": 0, "wake": 0})
+        self.assertEqual((answer["step"], answer["copies"]), (38, 6))
+        self.assertAlmostEqual(answer["copy_delay"], (4 + 4 + 1) / 6)
+        answer = self.simulate(text % "true")
+        self.assertEqual((answer["step"], answer["copy_delay"]), (34, 0))
+        done = self.run_program("--simulate", self.write(text % "true"))
+        self.assertEqual(done.stdout,
+                         "gpipe, 2 stages, 3 micro-batches, lockstep\n"
+                         "issued  copies queued, one host thread; launch 0 ms, of a copy 0 ms, wake 0 ms\n"
+                         "step    34.000 ms\n"
+                         "bubble  29.41 % of the longest span, 34.000 ms of stage 0\n"
+                         "copies  6, which start 0.000 ms late on average\n"
+                         "\n"
+                         "  stage         span         busy      waiting  in flight\n"
+                         "      0       34.000       24.000       10.000          3\n"
+                         "      1       24.000       24.000        0.000          3\n")
+
     def test_the_programs_of_a_simulation(self):
         """Two devices, one micro-batch, copies of 0.25 ms: F from 0 to 1, its value arrives at 1.25; F to 2.25, B to 4.25 (of two
         parts of 1 ms); its gradient arrives at 4.5; B to 6.5, and the update of 0.5 ms ends at 7."""

@@ -19,6 +19,7 @@ target_sources(test_mutants PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c ${CM
                ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c ${CMAKE_CURRENT_LIST_DIR}/wrapper.c
                ${CMAKE_CURRENT_LIST_DIR}/shadow.c ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c
                ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)
+gp_test(issue "unit;pipeline" 60 gp_pipeline)
 gp_test(kept "unit;pipeline" 60 gp_pipeline gp_ref)
 target_sources(test_kept PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 gp_test(plan_size "unit;pipeline" 60 gp_pipeline gp_ref)
