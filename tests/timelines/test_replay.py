@@ -163,6 +163,21 @@ class Random(unittest.TestCase):
         self.each(30, check)
 
 
+class Sizes(unittest.TestCase):
+    def test_a_smaller_last_micro_batch_keeps_its_size(self):
+        # 10 samples in 3 micro-batches: 4, 4 and 2. F takes 4, 6 and 2 ms on stage 0, and 8, 10 and 3 ms on stage 1.
+        pipeline = Pipeline(2, 3)
+        times = {(0, 0): 4.0, (0, 1): 6.0, (0, 2): 2.0, (1, 0): 8.0, (1, 1): 10.0, (1, 2): 3.0}
+        plan = pipeline.plan()
+        plan.data["programs"][0].update(samples=10, micro_batches=3)
+        made = pipeline.timeline(lambda it: times[it["stage"], it["micro"]] if it["op"] == "F" else 0.0)
+        made.plan = plan
+        graph = Graphs(made).of(1)
+        durations = replay.durations_of(graph, *replay.times_of(graph, made.spans))
+        for played, wanted in ((replay.steady, [5, 5, 2, 9, 9, 3]), (replay.equal, [7, 7, 2.5, 7, 7, 2.5])):
+            self.assertEqual([d for node, d in zip(graph.nodes, played(graph, durations)) if node.op == "F"], wanted)
+
+
 class Schedules(unittest.TestCase):
     def test_bubble_of_gpipe(self):
         for stages, micro in ((2, 2), (3, 5), (4, 8)):
