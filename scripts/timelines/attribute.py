@@ -265,7 +265,7 @@ class _Step:
         for start, end in idle:
             i = first.get(end)
             node = self.node_of.get(i, -1) if self.graph else -1
-            if i is None and self.graph and indexes:
+            if i is None and self.graph:
                 self.walk.tail(add, w, self._last_stage(indexes), start, end)
             elif node >= 0:
                 self.walk.explain(add, w, node, start, end)
@@ -273,7 +273,8 @@ class _Step:
                 self._guess(add, w, i, start, end)
 
     def _last_stage(self, indexes):
-        return self.timeline.spans[max(indexes, key=lambda i: self.timeline.spans[i].end)].stage
+        last = max(indexes, key=lambda i: self.timeline.spans[i].end, default=None)
+        return -1 if last is None else self.timeline.spans[last].stage
 
     def _launch(self, add, start, end):
         """Time without another cause: waiting for data if the trainer had none, else the host's launching."""

@@ -50,14 +50,14 @@ static long channels_of(const_dnnl_primitive_desc_t about, dnnl_query_t query) {
     return dnnl_memory_desc_query(layout, dnnl_query_dims, (void *)&dim) == dnnl_success ? (long)(*dim)[0] : 0;
 }
 
-dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream, int count,
-                                     const dnnl_exec_arg_t *arguments) {
+dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream, int nargs,
+                                     const dnnl_exec_arg_t *args) {
     const_dnnl_primitive_desc_t about = NULL;
     if (slow.channels > 0 && dnnl_primitive_get_primitive_desc(primitive, &about) == dnnl_success &&
         (channels_of(about, dnnl_query_weights_md) == slow.channels ||
          channels_of(about, dnnl_query_diff_weights_md) == slow.channels))
         rest();
-    return REAL(dnnl_primitive_execute)(primitive, stream, count, arguments);
+    return REAL(dnnl_primitive_execute)(primitive, stream, nargs, args);
 }
 
 /* Without "restrict", and with -fno-builtin: memmove must not become memcpy here. */

@@ -110,6 +110,9 @@ class Random(unittest.TestCase):
             for plan, names in ((True, True), (False, True), (False, False)):
                 gaps = self.random.choice((None, lambda: self.random.choice((0, 0, self.random.random()))))
                 made = pipeline.timeline(self.any_duration, gaps, plan, names)
+                for span in made.spans:
+                    span.issued = self.random.choice((None, span.start, span.start - self.random.random()))
+                made.waiting_for_data = [(at, at + 0.5) for at in range(-1, 30, 2)]
                 whole = made.steps[0].end - made.steps[0].start
                 for share in attribute(made)[1]:
                     self.assertEqual(tuple(share.idle_by), IDLE_KEYS)
