@@ -61,12 +61,12 @@ dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stre
 }
 
 /* Without "restrict", and with -fno-builtin: memmove must not become memcpy here. */
-void *memcpy(void *to, const void *from, size_t bytes) {
-    if (slow.copy > 0 && bytes == slow.copy) rest();
-    return memmove(to, from, bytes);
+void *memcpy(void *dest, const void *src, size_t n) {
+    if (slow.copy > 0 && n == slow.copy) rest();
+    return memmove(dest, src, n);
 }
 
-ssize_t pread(int file, void *to, size_t bytes, off_t from) {
-    if (slow.read > 0 && bytes == slow.read) rest();
-    return REAL(pread)(file, to, bytes, from);
+ssize_t pread(int fd, void *buf, size_t nbytes, off_t offset) {
+    if (slow.read > 0 && nbytes == slow.read) rest();
+    return REAL(pread)(fd, buf, nbytes, offset);
 }
