@@ -78,6 +78,7 @@ class Walk:
         self.graph, self.starts, self.ends = graph, starts, ends
         self.gap = gap  # (add, node, from, to): divides time in which a node's inputs were ready and it had not started
         self.issued = issued or (lambda i: None)
+        self.end = max(range(len(ends)), key=ends.__getitem__, default=-1)  # the node that ends the step
 
     def last(self, i, until):
         """What node i waited for: (end, node) of the last one to end, and when the last barrier opened; both at most `until`.
@@ -117,9 +118,8 @@ class Walk:
 
     def tail(self, add, own, stage, start, end):
         """The idle time of worker `own` from its last instruction, on `stage`, to the end of the step."""
-        last = max(range(len(self.graph.nodes)), key=lambda j: self.ends[j], default=-1)
-        at = end if last < 0 else min(end, self.ends[last])
-        i, after = last, _Place(own, stage)
+        i, after = self.end, _Place(own, stage)
+        at = end if i < 0 else min(end, self.ends[i])
         if at < end:
             add(LAUNCH, max(at, start), end)
         while i >= 0 and at > start:
@@ -215,7 +215,8 @@ class _Step:
     """One step of a timeline, as recorded."""
 
     def __init__(self, timeline, graphs, step, data):
-        self.timeline, self.step, self.data = timeline, step, data
+        self.timeline, self.step = timeline, step
+        self.data = [(start, end) for start, end in data if start < step.end and end > step.start]
         self.indexes = graphs.spans(step.number)
         self.all_ends = None  # per worker: when its activities ended, sorted
         self.planned = timeline.source in ("plan", "simulation")
@@ -264,7 +265,7 @@ class _Step:
         for start, end in idle:
             i = first.get(end)
             node = self.node_of.get(i, -1) if self.graph else -1
-            if i is None and self.graph and indexes:
+            if i is None and self.graph:
                 self.walk.tail(add, w, self._last_stage(indexes), start, end)
             elif node >= 0:
                 self.walk.explain(add, w, node, start, end)
@@ -272,7 +273,8 @@ class _Step:
                 self._guess(add, w, i, start, end)
 
     def _last_stage(self, indexes):
-        return self.timeline.spans[max(indexes, key=lambda i: self.timeline.spans[i].end)].stage
+        last = max(indexes, key=lambda i: self.timeline.spans[i].end, default=None)
+        return -1 if last is None else self.timeline.spans[last].stage
 
     def _launch(self, add, start, end):
         """Time without another cause: waiting for data if the trainer had none, else the host's launching."""

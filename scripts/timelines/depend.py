@@ -23,6 +23,7 @@ class Node:
     stage: int = -1
     micro: int = -1
     edge: int = -1
+    samples: int = -1  # of its micro-batch; -1: not known
     before: int = -1  # node before it in its queue; -1: none
     waits: list = field(default_factory=list)  # other nodes that must end first
     meets: list = field(default_factory=list)  # of a barrier: nodes that must end first
@@ -94,6 +95,15 @@ def _arrivals(nodes, barriers):
     return [nodes[j].before for j in barriers if nodes[j].before >= 0]
 
 
+def samples_of(program, micro):
+    """The samples of a micro-batch: all have the same number, but the last one may have fewer. -1: not known."""
+    samples, count = program.get("samples") or 0, program.get("micro_batches") or 0
+    if micro < 0 or samples <= 0 or count <= 0:
+        return -1
+    most = -(-samples // count)
+    return max(0, min(most, samples - micro * most))
+
+
 def plan_graph(program):
     """The graph of a plan's program, without spans, and places[worker][pc] = node. The program is checked by its reader."""
     nodes, places, waits = [], [], []
@@ -102,8 +112,9 @@ def plan_graph(program):
         for instruction in worker.get("instructions", []):
             queue = instruction.get("queue", 0)
             edge = instruction.get("edge", edge_of(instruction.get("name", "")))
-            node = Node(w, queue, instruction.get("op", ""), instruction.get("stage", -1), instruction.get("micro", -1),
-                        -1 if edge is None else edge, last.get(queue, -1))
+            micro = instruction.get("micro", -1)
+            node = Node(w, queue, instruction.get("op", ""), instruction.get("stage", -1), micro, -1 if edge is None else edge,
+                        samples_of(program, micro), last.get(queue, -1))
             last[queue] = len(nodes)
             its.append(len(nodes))
             nodes.append(node)
@@ -255,7 +266,8 @@ class Graphs:
         if not planned or not _fits(self.timeline, indexes, *planned):
             return named_graph(self.timeline, indexes)
         graph, places = planned
-        nodes = [Node(n.worker, n.queue, n.op, n.stage, n.micro, n.edge, n.before, n.waits, n.meets) for n in graph.nodes]
+        nodes = [Node(n.worker, n.queue, n.op, n.stage, n.micro, n.edge, n.samples, n.before, n.waits, n.meets)
+                 for n in graph.nodes]
         for i in indexes:
             span = self.timeline.spans[i]
             if span.pc >= 0:

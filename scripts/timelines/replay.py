@@ -57,8 +57,8 @@ def _means(durations, keys):
 
 
 def steady(graph, durations):
-    """Each duration replaced by the mean of its kind: of its op on its stage, or of its edge."""
-    keys = [(n.op, n.stage, n.edge) for n in graph.nodes]
+    """Each duration replaced by the mean of its kind: same op, stage, edge, and size of the micro-batch."""
+    keys = [(n.op, n.stage, n.edge, n.samples) for n in graph.nodes]
     means = _means(durations, keys)
     return [means[key] for key in keys]
 
@@ -69,9 +69,9 @@ def equal(graph, durations):
     stages = {}
     for node, duration in zip(graph.nodes, calm):
         if node.op not in COPY_OPS:
-            stages.setdefault(node.op, {})[node.stage] = duration
-    means = {op: sum(its.values()) / len(its) for op, its in stages.items()}
-    return [duration if node.op in COPY_OPS else means[node.op] for node, duration in zip(graph.nodes, calm)]
+            stages.setdefault((node.op, node.samples), {})[node.stage] = duration
+    means = {key: sum(its.values()) / len(its) for key, its in stages.items()}
+    return [duration if node.op in COPY_OPS else means[node.op, node.samples] for node, duration in zip(graph.nodes, calm)]
 
 
 def free_copies(graph, durations):

@@ -50,23 +50,23 @@ static long channels_of(const_dnnl_primitive_desc_t about, dnnl_query_t query) {
     return dnnl_memory_desc_query(layout, dnnl_query_dims, (void *)&dim) == dnnl_success ? (long)(*dim)[0] : 0;
 }
 
-dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream, int count,
-                                     const dnnl_exec_arg_t *arguments) {
+dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stream_t stream, int nargs,
+                                     const dnnl_exec_arg_t *args) {
     const_dnnl_primitive_desc_t about = NULL;
     if (slow.channels > 0 && dnnl_primitive_get_primitive_desc(primitive, &about) == dnnl_success &&
         (channels_of(about, dnnl_query_weights_md) == slow.channels ||
          channels_of(about, dnnl_query_diff_weights_md) == slow.channels))
         rest();
-    return REAL(dnnl_primitive_execute)(primitive, stream, count, arguments);
+    return REAL(dnnl_primitive_execute)(primitive, stream, nargs, args);
 }
 
 /* Without "restrict", and with -fno-builtin: memmove must not become memcpy here. */
-void *memcpy(void *to, const void *from, size_t bytes) {
-    if (slow.copy > 0 && bytes == slow.copy) rest();
-    return memmove(to, from, bytes);
+void *memcpy(void *dest, const void *src, size_t n) {
+    if (slow.copy > 0 && n == slow.copy) rest();
+    return memmove(dest, src, n);
 }
 
-ssize_t pread(int file, void *to, size_t bytes, off_t from) {
-    if (slow.read > 0 && bytes == slow.read) rest();
-    return REAL(pread)(file, to, bytes, from);
+ssize_t pread(int fd, void *buf, size_t nbytes, off_t offset) {
+    if (slow.read > 0 && nbytes == slow.read) rest();
+    return REAL(pread)(fd, buf, nbytes, offset);
 }

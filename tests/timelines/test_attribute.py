@@ -3,7 +3,7 @@ import unittest
 
 from drawn import draw, name_of, sends, timeline  # noqa: I100; it sets the path
 from timelines.attribute import attribute, between, schedule_bubble
-from timelines.timeline import COMPUTE, COPY, IDLE_KEYS, Plan, Span, Step
+from timelines.timeline import COMPUTE, COPY, IDLE_KEYS, Plan, Span, Step, Worker
 
 GPIPE = """
     0: F0F1F2............B2B2B1B1B0B0
@@ -116,6 +116,14 @@ class Host(Drawn):
         # The trainer had no mini-batch from 2 to 4; the host issued the rest a millisecond later.
         drawn = draw("0: F0F0......F1", waiting_for_data=[(2.0, 4.0)])
         self.check(drawn, 0, 3, data=2, launch=1)
+
+    def test_a_worker_without_spans_waits_for_the_others(self):
+        drawn = draw("""
+            0: F0F0..
+            1: ....F0
+        """)
+        drawn.workers.append(Worker("cpu:2", (2,)))
+        self.check(drawn, 2, 3, earlier_stage=3)
 
     def test_gaps_between_steps(self):
         drawn = draw("0: F0F0")

@@ -110,6 +110,9 @@ class Random(unittest.TestCase):
             for plan, names in ((True, True), (False, True), (False, False)):
                 gaps = self.random.choice((None, lambda: self.random.choice((0, 0, self.random.random()))))
                 made = pipeline.timeline(self.any_duration, gaps, plan, names)
+                for span in made.spans:
+                    span.issued = self.random.choice((None, span.start, span.start - self.random.random()))
+                made.waiting_for_data = [(at, at + 0.5) for at in range(-1, 30, 2)]
                 whole = made.steps[0].end - made.steps[0].start
                 for share in attribute(made)[1]:
                     self.assertEqual(tuple(share.idle_by), IDLE_KEYS)
@@ -161,6 +164,21 @@ class Random(unittest.TestCase):
                         self.assertIn("send", [made.spans[j].op for j in found])
 
         self.each(30, check)
+
+
+class Sizes(unittest.TestCase):
+    def test_a_smaller_last_micro_batch_keeps_its_size(self):
+        # 10 samples in 3 micro-batches: 4, 4 and 2. F takes 4, 6 and 2 ms on stage 0, and 8, 10 and 3 ms on stage 1.
+        pipeline = Pipeline(2, 3)
+        times = {(0, 0): 4.0, (0, 1): 6.0, (0, 2): 2.0, (1, 0): 8.0, (1, 1): 10.0, (1, 2): 3.0}
+        plan = pipeline.plan()
+        plan.data["programs"][0].update(samples=10, micro_batches=3)
+        made = pipeline.timeline(lambda it: times[it["stage"], it["micro"]] if it["op"] == "F" else 0.0)
+        made.plan = plan
+        graph = Graphs(made).of(1)
+        durations = replay.durations_of(graph, *replay.times_of(graph, made.spans))
+        for played, wanted in ((replay.steady, [5, 5, 2, 9, 9, 3]), (replay.equal, [7, 7, 2.5, 7, 7, 2.5])):
+            self.assertEqual([d for node, d in zip(graph.nodes, played(graph, durations)) if node.op == "F"], wanted)
 
 
 class Schedules(unittest.TestCase):

@@ -82,7 +82,7 @@ class Against(Figures):
         a, b = run_of((10, 20, {"copy": 0})), run_of((10, 0, {"copy": 18}))
         text = sentence([a, b])
         self.assertEqual(text, "B is 1.07× faster than A (30.0 → 28.0 ms a step): copies exposed 20.0 → 0.00 ms, "
-                               "waiting for copies 0.00 → 18.0 ms.")
+                               "waiting for a copy 0.00 → 18.0 ms.")
 
     def test_the_wait_for_data_between_steps_is_apart(self):
         a, b = run_of((10, 0, {})), run_of((10, 0, {}), data=20.0)
