@@ -2,7 +2,7 @@
 """How long the page of timelines takes in a headless browser: until its spans are drawn, for a redraw, and its size.
 
 bench/page.py [REPEATS]. Needs Chromium. Times are medians; the worst is beside them. The timelines are made up: 8 workers, 10
-steps, instructions of 1 ms without gaps. All of them are in view at the first drawing.
+steps, instructions of 1 ms without gaps; each waited for two others. All of them are in view at the first drawing.
 """
 import os
 import pathlib
@@ -35,9 +35,11 @@ def measure(browser, path, repeats):
 
 
 def row(browser, folder, count, repeats):
-    began = time.perf_counter()
     path = pathlib.Path(folder, "page.html")
-    page.write_page(path, [samples.many(count)], None, dependencies=[None])
+    timeline = samples.many(count)
+    waits = samples.many_waits(timeline)
+    began = time.perf_counter()
+    page.write_page(path, [timeline], None, dependencies=[waits])
     written = time.perf_counter() - began
     first, redraws, spans = measure(browser, path, repeats)
     assert spans == count, (spans, count)

@@ -54,6 +54,8 @@ def finite(value):
     if isinstance(value, dict):
         return {clean(str(key)): finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
+        if set(map(type, value)) <= {int}:
+            return value  # long columns need no copy
         return [finite(item) for item in value]
     return value
 

@@ -135,8 +135,9 @@ function toolbar() {
 
 function stepChoice(model, index) {
   const select = element("select", { ariaLabel: `step of ${model.name}` });
+  const isPlan = model.source === "plan" || model.source === "simulation";
   model.steps.number.forEach((number, i) =>
-    select.append(element("option", { value: String(i) }, `step ${number}: ${timeText(model.steps.end[i] - model.steps.start[i])}`)));
+    select.append(element("option", { value: String(i) }, `${isPlan ? "predicted step" : `step ${number}`}: ${timeText(model.steps.end[i] - model.steps.start[i])}`)));
   select.value = String(model.step);
   select.hidden = !model.steps.number.length;
   select.addEventListener("change", () => chooseStep(index, Number(select.value)));

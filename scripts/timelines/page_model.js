@@ -91,19 +91,24 @@ function readRows(spans, workers) {
   return rows;
 }
 
-// For each span, where its dependencies stand in `other`; the same for those that depend on it.
+// of(i): what span i waited for; users(i): what waited for span i, which is worked out at the first question.
 function readArrows(raw, count) {
   if (!raw) return null;
   const counts = column(Int32Array, raw.count, count), first = new Int32Array(count + 1);
   for (let i = 0; i < count; i++) first[i + 1] = first[i] + counts[i];
-  const other = Int32Array.from(raw.back), users = new Map();
-  for (let i = 0; i < count; i++)
-    for (let a = first[i]; a < first[i + 1]; a++) {
-      other[a] = i - other[a];
-      if (!users.has(other[a])) users.set(other[a], []);
-      users.get(other[a]).push(i);
-    }
-  return { of: (i) => Array.from(other.subarray(first[i], first[i + 1])), users: (i) => users.get(i) ?? [] };
+  const other = Int32Array.from(raw.back);
+  for (let i = 0; i < count; i++) for (let a = first[i]; a < first[i + 1]; a++) other[a] = i - other[a];
+  let known = null;
+  const users = () => {
+    const map = new Map();
+    for (let i = 0; i < count; i++)
+      for (let a = first[i]; a < first[i + 1]; a++) {
+        if (!map.has(other[a])) map.set(other[a], []);
+        map.get(other[a]).push(i);
+      }
+    return map;
+  };
+  return { of: (i) => Array.from(other.subarray(first[i], first[i + 1])), users: (i) => (known ??= users()).get(i) ?? [] };
 }
 
 function readLayers(raw, quantum, workers) {

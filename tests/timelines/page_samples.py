@@ -64,6 +64,15 @@ def many(count, workers=8, steps=10):
     return Timeline(f"{count} spans", "trace", [Worker(f"cpu:{w}", (w,)) for w in range(workers)], spans, all_steps)
 
 
+def many_waits(timeline):
+    """Each span of many() waited for the one before it on its worker, and for the one before it in the list."""
+    last, waits = {}, []
+    for index, span in enumerate(timeline.spans):
+        waits.append(sorted({other for other in (last.get(span.worker, -1), index - 1) if other >= 0}))
+        last[span.worker] = index
+    return waits
+
+
 def comparison(timelines, text="B is 1.50× slower than A."):
     """What gpipe-compare --json prints for small(): the figures of its step 1, and more of them for a second run."""
     runs = []

@@ -152,7 +152,8 @@ class Drawing(Page):
         self.assertIn("Longest layers\nconv1: 1.50 ms\nrelu: 500 µs", self.state()["details"])
 
     def test_a_hundred_thousand_spans(self):
-        self.open([samples.many(100_000)])
+        timeline = samples.many(100_000)
+        self.open([timeline], waits=[samples.many_waits(timeline)])
         browser.evaluate("gpipe.showAll()")
         drawn = self.drawn()
         self.assertEqual(drawn["spans"], 100_000)
@@ -169,6 +170,10 @@ class Drawing(Page):
         # The view of 50 ms begins in step 5, whose start is 5000 ms: 50 spans for each worker, one more at the edge.
         self.assertLessEqual(drawn["examined"], 8 * 52)
         self.assertGreaterEqual(drawn["spans"], 8 * 50)
+        browser.evaluate("gpipe.pin(0, 80_003)")
+        self.assertIn("Waited for", self.state()["details"])
+        browser.key("w")
+        self.assertEqual(self.state()["pinned"]["span"], 80_002)  # it ends last; the other wait is span 79,995
 
     def test_narrow_spans_are_shares_of_their_column(self):
         """Spans that fill a quarter of the time fill a quarter of the height."""

@@ -16,6 +16,6 @@ foreach(path ${timeline_tests})
   cmake_path(GET path STEM name)
   string(REPLACE "test_" "timelines_" name ${name})
   add_test(NAME ${name} COMMAND Python3::Interpreter ${path} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  set_tests_properties(${name} PROPERTIES LABELS "scripts" TIMEOUT 120 SKIP_RETURN_CODE 77
+  set_tests_properties(${name} PROPERTIES LABELS "scripts" TIMEOUT 300 SKIP_RETURN_CODE 77
                        ENVIRONMENT "GPIPE_TRAIN=$<TARGET_FILE:gpipe-train>;GPIPE_BALANCE=$<TARGET_FILE:gpipe-balance>${slow_library}")
 endforeach()
