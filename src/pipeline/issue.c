@@ -34,6 +34,12 @@ typedef struct turn {
     int worker;
 } turn;
 
+/* What an edge carries of a micro-batch. */
+typedef struct value {
+    double sent;  /* when the host thread had issued the computation that made it; NaN: not yet */
+    double ready; /* when that was over */
+} value;
+
 typedef struct issuer {
     const gp_issue_request *request;
     const gp_issue_model *model;
@@ -41,8 +47,8 @@ typedef struct issuer {
     const gp_programs *programs;
     gp_play *play;
     device *devices;
-    double *sent, *ready; /* [edge·pieces + micro] when the host thread had issued what made the value (NaN: not yet);
-                             when the value was there */
+    value *values; /* [edge·pieces + micro] */
+    bool *copies;  /* [edge] it goes from one device to another, and is no flag */
     gp_channels channels;
     int meeting; /* devices in the barrier */
     double meeting_time;
@@ -74,9 +80,7 @@ static double *host_of(issuer *p, int worker) {
 }
 
 static bool is_copy(const issuer *p, const gp_instr *instr) {
-    const gp_edge *edge = &p->stages->edges[instr->edge];
-    const int *worker = p->programs->worker_of_stage;
-    return !gp_edge_is_fixed(edge) && worker[edge->from] != worker[edge->to];
+    return p->copies[instr->edge];
 }
 
 static act act_of(const issuer *p, const gp_instr *instr) {
@@ -174,7 +178,7 @@ static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
     int from = p->programs->worker_of_stage[p->stages->edges[instr->edge].from];
     double seconds = ask(p, p->request->duration, worker, instr);
     double whole = seconds + ask(p, p->request->latency, worker, instr);
-    double ready = p->ready[event_of(p, instr)], start = later(time, ready);
+    double ready = p->values[event_of(p, instr)].ready, start = later(time, ready);
     note_before(p, worker, from, time, ready);
     if (p->model->copies != GP_ISSUE_BESIDE) start = later(start, issued_over(&p->devices[from], time));
     if (p->model->copies == GP_ISSUE_SAME_QUEUE) {
@@ -199,7 +203,7 @@ static bool next_time(const issuer *p, int worker, const gp_instr *instr, double
     double host = p->model->one_host ? p->host : p->devices[worker].host;
     *time = host;
     if (instr->op != GP_INSTR_RECV) return true;
-    double sent = p->sent[event_of(p, instr)];
+    double sent = p->values[event_of(p, instr)].sent;
     if (isnan(sent)) return false;
     if (sent > host) *time = sent + p->model->wake;
     if (is_copy(p, instr)) *time += p->model->launch_copy;
@@ -254,8 +258,7 @@ static void send(issuer *p, int worker, const gp_instr *instr) {
     int to = p->programs->worker_of_stage[p->stages->edges[instr->edge].to];
     size_t event = event_of(p, instr);
     double host = *host_of(p, worker);
-    p->sent[event] = host;
-    p->ready[event] = d->made;
+    p->values[event] = (value){host, d->made};
     keep(p, worker, host, d->made, d->made);
     if (!p->model->one_host && p->devices[to].state == WAITS_FOR_VALUE && p->devices[to].until == event)
         queue_turn(p, to);
@@ -265,7 +268,7 @@ static void send(issuer *p, int worker, const gp_instr *instr) {
 static void receive(issuer *p, int worker, const gp_instr *instr, double time) {
     device *d = &p->devices[worker];
     gp_queue queue = gp_instr_queue(p->stages, instr);
-    double start = later(time, p->ready[event_of(p, instr)]);
+    double start = later(time, p->values[event_of(p, instr)].ready);
     start = later(start, queue == GP_QUEUE_COMPUTE ? d->end : d->queue[queue]);
     if (queue != GP_QUEUE_COMPUTE) d->queue[queue] = start;
     d->arrived = later(d->arrived, start);
@@ -390,6 +393,7 @@ static gp_status check_over(const issuer *p, gp_error *err) {
 
 static gp_status prepare(issuer *p, gp_error *err) {
     int workers = p->programs->workers;
+    const int *worker = p->programs->worker_of_stage;
     size_t events = 0;
     if (!gp_size_mul(p->stages->edge_count, (size_t)p->programs->pieces, &events))
         return gp_fail(err, GP_MEMORY, "too many copies");
@@ -407,9 +411,13 @@ static gp_status prepare(issuer *p, gp_error *err) {
     }
     GP_RETURN_IF_FAILED(GP_NEW(&p->devices, workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->turns, workers, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&p->sent, events, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&p->ready, events, err));
-    for (size_t i = 0; i < events; i++) p->sent[i] = NAN;
+    GP_RETURN_IF_FAILED(GP_NEW(&p->values, events, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&p->copies, p->stages->edge_count, err));
+    for (size_t i = 0; i < events; i++) p->values[i].sent = NAN;
+    for (size_t e = 0; e < p->stages->edge_count; e++) {
+        const gp_edge *edge = &p->stages->edges[e];
+        p->copies[e] = !gp_edge_is_fixed(edge) && worker[edge->from] != worker[edge->to];
+    }
     return gp_channels_init(&p->channels, p->stages, p->programs, err);
 }
 
@@ -429,8 +437,8 @@ gp_status gp_issue_play(const gp_issue_request *request, gp_play **out, gp_error
     gp_channels_fini(&p.channels);
     free(p.devices);
     free(p.turns);
-    free(p.sent);
-    free(p.ready);
+    free(p.values);
+    free(p.copies);
     if (status != GP_OK)
         gp_play_destroy(&p.play);
     else
