@@ -30,8 +30,7 @@ typedef struct device {
 /* What a host thread does next, and when. */
 typedef struct turn {
     double time;
-    act act;
-    int worker;
+    int act, worker;
 } turn;
 
 /* What an edge carries of a micro-batch. */
@@ -215,23 +214,27 @@ static bool comes_first(const turn *a, const turn *b) {
     return a->act != b->act ? a->act < b->act : a->worker < b->worker;
 }
 
-static void push(issuer *p, turn its) {
-    int at = p->turn_count++;
+/* Into a gap of the heap, or above it. */
+static void rise(issuer *p, int at, turn its) {
     for (; at > 0 && comes_first(&its, &p->turns[(at - 1) / 2]); at = (at - 1) / 2)
         p->turns[at] = p->turns[(at - 1) / 2];
     p->turns[at] = its;
 }
 
+static void push(issuer *p, turn its) {
+    rise(p, p->turn_count++, its);
+}
+
+/* The gap goes down to a leaf without a look at the last turn, which most often belongs there. */
 static turn pop(issuer *p) {
     turn first = p->turns[0], last = p->turns[--p->turn_count];
     int at = 0;
     for (int child = 1; child < p->turn_count; child = 2 * at + 1) {
-        if (child + 1 < p->turn_count && comes_first(&p->turns[child + 1], &p->turns[child])) child++;
-        if (!comes_first(&p->turns[child], &last)) break;
+        child += child + 1 < p->turn_count && comes_first(&p->turns[child + 1], &p->turns[child]);
         p->turns[at] = p->turns[child];
         at = child;
     }
-    p->turns[at] = last;
+    rise(p, at, last);
     return first;
 }
 
@@ -242,7 +245,7 @@ static bool next_turn(issuer *p, int worker, turn *out) {
     d->state = OVER;
     if (!instr) return false;
     out->worker = worker;
-    out->act = act_of(p, instr);
+    out->act = (int)act_of(p, instr);
     d->state = next_time(p, worker, instr, &out->time) ? GOES_ON : WAITS_FOR_VALUE;
     if (d->state == WAITS_FOR_VALUE) d->until = event_of(p, instr);
     return d->state == GOES_ON;
