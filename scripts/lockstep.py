@@ -4,7 +4,7 @@
     scripts/lockstep.py [--balance build/gpipe-balance] [--check | --tables]
 
 Without an option it writes the tables into docs/lockstep.md and the pictures into docs/pictures/. --tables leaves out the
-pictures. --check writes nothing, and fails if a table in the page is not what the program prints.
+pictures. --check writes nothing, and exits with status 1 if a table in the page is not what the program prints.
 """
 import argparse
 import json
@@ -28,6 +28,10 @@ class Failure(Exception):
     """A sentence for the user."""
 
 
+class OutOfDate(Failure):
+    """A table in the page is not what the program prints."""
+
+
 class Simulator:
     """Runs gpipe-balance --simulate on files that it writes."""
 
@@ -46,12 +50,12 @@ class Simulator:
     def text(self, question, name="question.yaml"):
         """What the program prints as JSON."""
         try:
-            done = subprocess.run([self.program, "--simulate", self.file(question, name), "--json"], capture_output=True, text=True,
-                                  timeout=300, check=False)
+            done = subprocess.run([self.program, "--simulate", self.file(question, name), "--json"], capture_output=True,
+                                  text=True, timeout=300, check=False)
         except OSError as error:
             raise Failure(f"{self.program}: {error.strerror}; build it, or name another one with --balance") from error
         if done.returncode:
-            raise Failure(f"{self.program} --simulate fails: {done.stderr.strip()}")
+            raise Failure(f"{self.program} --simulate fails: {done.stderr.strip() or f'exit status {done.returncode}'}")
         return done.stdout
 
     def answer(self, question):
@@ -151,7 +155,8 @@ def published(simulator):
             row("streams", "+ copy streams", copy, "beside", False),
             row("portals", "+ portals", shorter, "beside", True)]
     return [f"Forward pass of a micro-batch: {forward:g} ms.", ""] + lines_of(
-        ["torchgpipe", "published, samples/s", "utilization", "simulated `copies`", "copy, ms", "simulated, samples/s", "busy"], rows)
+        ["torchgpipe", "published, samples/s", "utilization", "simulated `copies`", "copy, ms", "simulated, samples/s", "busy"],
+        rows)
 
 
 TABLES = {
@@ -181,7 +186,8 @@ def check_page(page, simulator):
     """Fails with the first table that differs."""
     for name, make in TABLES.items():
         if replace_table(page, name, make(simulator)) != page:
-            raise Failure(f"docs/lockstep.md: the table '{name}' is not what gpipe-balance --simulate prints; run scripts/lockstep.py")
+            raise OutOfDate(f"docs/lockstep.md: the table '{name}' is not what gpipe-balance --simulate prints; "
+                            "run scripts/lockstep.py")
 
 
 # ---- the pictures ----------------------------------------------------------------------------------------------------
@@ -203,6 +209,7 @@ PICTURES = (
 
 def draw(simulator, folder):
     """Writes the pictures with scripts/timelines."""
+    sys.path.insert(0, os.path.join(ROOT, "scripts"))
     from timelines import picture
     from timelines.read import read
 
@@ -239,7 +246,7 @@ def main():
             draw(simulator, os.path.join(ROOT, "docs", "pictures"))
     except (Failure, OSError) as error:
         print(f"lockstep: {error}", file=sys.stderr)
-        return 1
+        return 1 if isinstance(error, OutOfDate) else 2
     return 0
 
 

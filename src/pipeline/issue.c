@@ -30,9 +30,14 @@ typedef struct device {
 /* What a host thread does next, and when. */
 typedef struct turn {
     double time;
-    act act;
-    int worker;
+    int act, worker;
 } turn;
+
+/* What an edge carries of a micro-batch. */
+typedef struct value {
+    double sent;  /* when the host thread had issued the computation that made it; NaN: not yet */
+    double ready; /* when that was over */
+} value;
 
 typedef struct issuer {
     const gp_issue_request *request;
@@ -41,8 +46,8 @@ typedef struct issuer {
     const gp_programs *programs;
     gp_play *play;
     device *devices;
-    double *sent, *ready; /* [edge·pieces + micro] when the host thread had issued what made the value (NaN: not yet);
-                             when the value was there */
+    value *values; /* [edge·pieces + micro] */
+    bool *copies;  /* [edge] it goes from one device to another, and is no flag */
     gp_channels channels;
     int meeting; /* devices in the barrier */
     double meeting_time;
@@ -74,9 +79,7 @@ static double *host_of(issuer *p, int worker) {
 }
 
 static bool is_copy(const issuer *p, const gp_instr *instr) {
-    const gp_edge *edge = &p->stages->edges[instr->edge];
-    const int *worker = p->programs->worker_of_stage;
-    return !gp_edge_is_fixed(edge) && worker[edge->from] != worker[edge->to];
+    return p->copies[instr->edge];
 }
 
 static act act_of(const issuer *p, const gp_instr *instr) {
@@ -174,7 +177,7 @@ static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
     int from = p->programs->worker_of_stage[p->stages->edges[instr->edge].from];
     double seconds = ask(p, p->request->duration, worker, instr);
     double whole = seconds + ask(p, p->request->latency, worker, instr);
-    double ready = p->ready[event_of(p, instr)], start = later(time, ready);
+    double ready = p->values[event_of(p, instr)].ready, start = later(time, ready);
     note_before(p, worker, from, time, ready);
     if (p->model->copies != GP_ISSUE_BESIDE) start = later(start, issued_over(&p->devices[from], time));
     if (p->model->copies == GP_ISSUE_SAME_QUEUE) {
@@ -199,7 +202,7 @@ static bool next_time(const issuer *p, int worker, const gp_instr *instr, double
     double host = p->model->one_host ? p->host : p->devices[worker].host;
     *time = host;
     if (instr->op != GP_INSTR_RECV) return true;
-    double sent = p->sent[event_of(p, instr)];
+    double sent = p->values[event_of(p, instr)].sent;
     if (isnan(sent)) return false;
     if (sent > host) *time = sent + p->model->wake;
     if (is_copy(p, instr)) *time += p->model->launch_copy;
@@ -211,23 +214,27 @@ static bool comes_first(const turn *a, const turn *b) {
     return a->act != b->act ? a->act < b->act : a->worker < b->worker;
 }
 
-static void push(issuer *p, turn its) {
-    int at = p->turn_count++;
+/* Into a gap of the heap, or above it. */
+static void rise(issuer *p, int at, turn its) {
     for (; at > 0 && comes_first(&its, &p->turns[(at - 1) / 2]); at = (at - 1) / 2)
         p->turns[at] = p->turns[(at - 1) / 2];
     p->turns[at] = its;
 }
 
+static void push(issuer *p, turn its) {
+    rise(p, p->turn_count++, its);
+}
+
+/* The gap goes down to a leaf without a look at the last turn, which most often belongs there. */
 static turn pop(issuer *p) {
     turn first = p->turns[0], last = p->turns[--p->turn_count];
     int at = 0;
     for (int child = 1; child < p->turn_count; child = 2 * at + 1) {
-        if (child + 1 < p->turn_count && comes_first(&p->turns[child + 1], &p->turns[child])) child++;
-        if (!comes_first(&p->turns[child], &last)) break;
+        child += child + 1 < p->turn_count && comes_first(&p->turns[child + 1], &p->turns[child]);
         p->turns[at] = p->turns[child];
         at = child;
     }
-    p->turns[at] = last;
+    rise(p, at, last);
     return first;
 }
 
@@ -238,7 +245,7 @@ static bool next_turn(issuer *p, int worker, turn *out) {
     d->state = OVER;
     if (!instr) return false;
     out->worker = worker;
-    out->act = act_of(p, instr);
+    out->act = (int)act_of(p, instr);
     d->state = next_time(p, worker, instr, &out->time) ? GOES_ON : WAITS_FOR_VALUE;
     if (d->state == WAITS_FOR_VALUE) d->until = event_of(p, instr);
     return d->state == GOES_ON;
@@ -254,8 +261,7 @@ static void send(issuer *p, int worker, const gp_instr *instr) {
     int to = p->programs->worker_of_stage[p->stages->edges[instr->edge].to];
     size_t event = event_of(p, instr);
     double host = *host_of(p, worker);
-    p->sent[event] = host;
-    p->ready[event] = d->made;
+    p->values[event] = (value){host, d->made};
     keep(p, worker, host, d->made, d->made);
     if (!p->model->one_host && p->devices[to].state == WAITS_FOR_VALUE && p->devices[to].until == event)
         queue_turn(p, to);
@@ -265,7 +271,7 @@ static void send(issuer *p, int worker, const gp_instr *instr) {
 static void receive(issuer *p, int worker, const gp_instr *instr, double time) {
     device *d = &p->devices[worker];
     gp_queue queue = gp_instr_queue(p->stages, instr);
-    double start = later(time, p->ready[event_of(p, instr)]);
+    double start = later(time, p->values[event_of(p, instr)].ready);
     start = later(start, queue == GP_QUEUE_COMPUTE ? d->end : d->queue[queue]);
     if (queue != GP_QUEUE_COMPUTE) d->queue[queue] = start;
     d->arrived = later(d->arrived, start);
@@ -390,6 +396,7 @@ static gp_status check_over(const issuer *p, gp_error *err) {
 
 static gp_status prepare(issuer *p, gp_error *err) {
     int workers = p->programs->workers;
+    const int *worker = p->programs->worker_of_stage;
     size_t events = 0;
     if (!gp_size_mul(p->stages->edge_count, (size_t)p->programs->pieces, &events))
         return gp_fail(err, GP_MEMORY, "too many copies");
@@ -407,9 +414,13 @@ static gp_status prepare(issuer *p, gp_error *err) {
     }
     GP_RETURN_IF_FAILED(GP_NEW(&p->devices, workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->turns, workers, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&p->sent, events, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&p->ready, events, err));
-    for (size_t i = 0; i < events; i++) p->sent[i] = NAN;
+    GP_RETURN_IF_FAILED(GP_NEW(&p->values, events, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&p->copies, p->stages->edge_count, err));
+    for (size_t i = 0; i < events; i++) p->values[i].sent = NAN;
+    for (size_t e = 0; e < p->stages->edge_count; e++) {
+        const gp_edge *edge = &p->stages->edges[e];
+        p->copies[e] = !gp_edge_is_fixed(edge) && worker[edge->from] != worker[edge->to];
+    }
     return gp_channels_init(&p->channels, p->stages, p->programs, err);
 }
 
@@ -429,8 +440,8 @@ gp_status gp_issue_play(const gp_issue_request *request, gp_play **out, gp_error
     gp_channels_fini(&p.channels);
     free(p.devices);
     free(p.turns);
-    free(p.sent);
-    free(p.ready);
+    free(p.values);
+    free(p.copies);
     if (status != GP_OK)
         gp_play_destroy(&p.play);
     else

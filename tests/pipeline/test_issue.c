@@ -1,6 +1,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -288,6 +289,20 @@ static void copies_in_the_same_queue_stop_both_devices(void **state) {
     fini(&p);
 }
 
+/* A copy into a device stops the next copy out of it: c0s2, whose value is there at 9, waits for c1s1. */
+static void copies_in_the_same_queue_stop_each_other(void **state) {
+    (void)state;
+    static const row rows[] = {{"c0 s1", 0, 4, 5},   {"F0 s1", 0, 5, 9},   {"c1 s1", 0, 9, 10},
+                               {"c0 s2", 0, 10, 11}, {"F1 s1", 0, 11, 15}, {NULL, 0, 0, 0}};
+    setting s = two;
+    s.devices = 3;
+    s.lockstep = true;
+    s.model.copies = GP_ISSUE_SAME_QUEUE;
+    played p = issue(&s);
+    for (int i = 0; rows[i].name; i++) check_row(&p, &rows[i]);
+    fini(&p);
+}
+
 /* The delay adds up over stages. Order of issue:
  *     F0s0 | F1s0 c0s1 F0s1 | F2s0 c1s1 F1s1 c0s2 F0s2 | c2s1 F2s1 c1s2 F1s2 | c2s2 F2s2 | B2s2 | g2s1 B2s1 B1s2 | …
  * c0s1 waits for F1s0 (4 instead of 2), and c0s2 for F1s1 (9 instead of 7): F0s2 starts at 10; in lockstep, at 6. */
@@ -494,6 +509,42 @@ static void beside_and_without_launch_is_the_ideal(void **state) {
     }
 }
 
+typedef struct hold {
+    int from, to;
+    double start;
+} hold;
+
+static size_t find_holds(const played *p, hold *out) {
+    size_t count = 0;
+    for (int w = 0; w < p->programs->workers; w++)
+        for (size_t pc = 0; pc < p->programs->worker[w].count; pc++) {
+            const gp_instr *instr = &p->programs->worker[w].instrs[pc];
+            const gp_edge *edge = &p->stages->edges[instr->edge];
+            int from = instr->op == GP_INSTR_RECV ? p->programs->worker_of_stage[edge->from] : w;
+            if (from != w && !gp_edge_is_fixed(edge)) out[count++] = (hold){from, w, p->play->worker[w].start[pc]};
+        }
+    return count;
+}
+
+/* Activations and gradients that go from one device to another: schedules with several stages on a device have both. */
+static void one_copy_at_a_time_between_two_devices(void **state) {
+    (void)state;
+    for (uint32_t test = 0; test < TESTS / 3; test++) {
+        hold holds[512];
+        setting s = draw_setting(test);
+        s.wire = draw(test, 20, 1, 4);
+        s.forward = draw(test, 21, 0, 2); /* so that copies crowd */
+        played p = issue(&s);
+        size_t count = find_holds(&p, holds);
+        assert_true(count <= 512);
+        for (size_t i = 0; i < count; i++)
+            for (size_t j = 0; j < i; j++)
+                if (holds[i].from == holds[j].from && holds[i].to == holds[j].to)
+                    assert_true(fabs(holds[i].start - holds[j].start) >= s.wire);
+        fini(&p);
+    }
+}
+
 /* If nothing takes time to issue and no stage recomputes, computations delay no copy in lockstep: its step is that of
  * copies beside computations, and no longer than without lockstep. */
 static void lockstep_without_launch_delays_no_copy(void **state) {
@@ -561,7 +612,9 @@ int main(void) {
         cmocka_unit_test(copies_fall_between_kernels),
         cmocka_unit_test(lockstep_takes_time_of_hosts),
         cmocka_unit_test(copies_in_the_same_queue_stop_both_devices),
+        cmocka_unit_test(copies_in_the_same_queue_stop_each_other),
         cmocka_unit_test(delays_add_up_over_stages),
+        cmocka_unit_test(one_copy_at_a_time_between_two_devices),
         cmocka_unit_test(launching_can_take_longer_than_computing),
         cmocka_unit_test(copies_say_what_they_wait_for),
         cmocka_unit_test(no_model_is_faster_than_the_ideal),
