@@ -1,0 +1,2 @@
+MARKER="x"
+def svg(runs,title): return ""
