@@ -101,7 +101,8 @@ def check_output(path, option, marker, runs):
         return
     try:
         with open(path, "rb") as file:
-            ours = marker.encode() in file.read(4096)
+            file.seek(max(0, about.st_size - 200))
+            ours = marker.encode() in file.read()
     except OSError:
         ours = False
     if not ours:

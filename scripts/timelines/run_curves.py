@@ -4,7 +4,7 @@ A spike of one step stays visible, since each row keeps its smallest and its lar
 """
 from array import array
 
-MOST_ROWS = 40000  # of all runs of a page
+MOST_ROWS = 24000  # of all runs of a page
 FEWEST_ROWS = 500  # of a run
 MOST_EVALUATIONS = 4000  # of a run
 MOST_EVENTS = 1000  # of a run
@@ -45,10 +45,10 @@ def join(values, bucket):
 
 
 def rounded(value):
-    """Seven digits: enough for a figure, short in a page."""
+    """Six digits: enough for a figure, short in a page."""
     if value is None or value != value:
         return None
-    short = float("%.7g" % value)
+    short = float("%.6g" % value)
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
 
 

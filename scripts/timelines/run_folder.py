@@ -7,6 +7,7 @@ import json
 import math
 import os
 import stat
+import sys
 from array import array
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ LONGEST_LINE = 1 << 20  # bytes
 MOST_REMARKS = 5  # of one kind
 NUMBERS = ("loss", "accuracy", "lr", "grad_norm", "samples", "seconds", "data_seconds", "time")
 NOT_FINITE = {"loss": "loss", "grad_norm": "norm of the gradients"}
-NAN = math.nan
+NAN, LARGEST = math.nan, sys.float_info.max
 
 
 @dataclass
@@ -84,6 +85,7 @@ class _Reader:
         self.run, self.file_name, self.line = run, file_name, 0
         self.told, self.untimed, self.went_back = {}, False, 0
         self.last_time = 0.0
+        self.values = [(key, column) for key, column in run.columns.items() if key != "time"]
 
     def remark(self, kind, text):
         self.told[kind] = self.told.get(kind, 0) + 1
@@ -96,7 +98,7 @@ class _Reader:
     def take(self, text):
         """One whole line. Returns whether it was an event."""
         try:
-            event = json.loads(text)
+            event = json.loads(str(text, "utf-8"))
         except (ValueError, RecursionError):
             self.skip("is not JSON")
             return False
@@ -135,10 +137,9 @@ class _Reader:
         run.steps.append(step)
         epoch = event.get("epoch")
         run.epochs.append(epoch if is_count(epoch) else 0)
-        for key, column in run.columns.items():
-            if key != "time":
-                value = event.get(key)
-                column.append(value if type(value) is float and math.isfinite(value) else number(value))
+        for key, column in self.values:
+            value = event.get(key)
+            column.append(value if type(value) is float and -LARGEST < value < LARGEST else number(value))
         run.columns["time"].append(self.time(event))
         for key, words in NOT_FINITE.items():
             if key in event and math.isnan(run.columns[key][-1]):
@@ -234,7 +235,7 @@ def _read_lines(run, path, reader):
 
 def _is_json(line):
     try:
-        json.loads(line)
+        json.loads(str(line, "utf-8"))
         return True
     except (ValueError, RecursionError):
         return False
