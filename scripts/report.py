@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""gpipe-report: one page, and a short table, for runs of gpipe-train. docs/reports.md describes both."""
+"""gpipe-report: a table and one page for runs of gpipe-train (docs/reports.md)."""
 import argparse
 import json
 import os
-import re
 import stat
 import sys
 
@@ -12,23 +11,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__))))
 from timelines import run_figures, run_page, run_picture  # noqa: E402
 from timelines.run_folder import read_run  # noqa: E402
 from timelines.timeline import BadInput  # noqa: E402
+from timelines.version import version  # noqa: E402
 
+DESCRIPTION = ("Prints a table of runs of gpipe-train and what differs between their configurations, and writes one page with their "
+               "curves, plans and reports. docs/reports.md describes both.")
 PAGE = "report.html"
 RUN_FILES = ("metrics.jsonl", "config.yaml", "model.safetensors", "best.safetensors", "plan.json", "snapshots")
-VERSION = re.compile(r"project\(gpipe VERSION ([0-9.]+)")
-
-
-def version():
-    """That of the checkout, or of the installed tree."""
-    here = os.path.dirname(os.path.realpath(__file__))
-    for name, pattern in ((os.path.join(here, "timelines", "VERSION"), r"([0-9.]+)"),
-                          (os.path.join(here, "..", "CMakeLists.txt"), r"VERSION ([0-9.]+)")):
-        try:
-            with open(name, encoding="utf-8") as file:
-                return re.search(pattern, file.read().split("project(", 1)[-1])[1]
-        except (OSError, TypeError):
-            continue
-    return "unknown"
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,8 +25,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments):
-    parser = Parser(prog="gpipe-report", allow_abbrev=False, description=__doc__.partition(".")[0].partition(": ")[2] + ".",
-                    epilog="Exit status: 0 done; 1 an output cannot be written; 2 the command line or a run folder is wrong.")
+    parser = Parser(prog="gpipe-report", allow_abbrev=False, description=DESCRIPTION, epilog="Exit status: 0 done; 1 an output cannot be written; 2 the command line or a run folder is wrong.")
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run folder, as gpipe-train -o writes it")
     parser.add_argument("-o", metavar="FILE", dest="output",
                         help="the page (default %s; with --text, --json or --svg there is no page without -o)" % PAGE)
