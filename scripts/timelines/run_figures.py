@@ -3,14 +3,19 @@ import math
 from statistics import median
 
 from .run_config import differences, line_differences
+from .run_folder import is_count
 
 STATUS = {"done": "done", "interrupted": "interrupted", "failed": "failed", "running": "running",
           "no end": "no end: killed, or it still runs"}
 
 
 def known(value):
-    """None for NaN, which JSON does not have."""
-    return None if value is None or (isinstance(value, float) and not math.isfinite(value)) else value
+    """The same data with None for NaN and infinity, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: known(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [known(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _last(values):
@@ -69,16 +74,16 @@ def figures(run):
     times += [one["time"] for one in run.events]
     times = [value for value in times if known(value) is not None]
     planned = run.about.get("steps")
-    return {
+    return known({
         "name": run.name, "folder": run.path, "status": run.status, "version": run.about.get("version"),
-        "steps": run.steps[-1] if run.steps else 0, "planned_steps": planned if isinstance(planned, int) else None,
+        "steps": run.steps[-1] if run.steps else 0, "planned_steps": planned if is_count(planned) else None,
         "devices": [device for device in run.about.get("devices") or [] if isinstance(device, str)]
         if isinstance(run.about.get("devices"), list) else [],
         "epoch": run.epochs[-1] if run.epochs else 0, "seconds": max(times) if times else 0.0,
         "training": training, "evaluations": {"count": len(run.evaluations), **evaluations},
         "grad_norm": _both(run.columns["grad_norm"], run.steps, _lower)["last"], "lr": _last(run.columns["lr"]),
         "speed": _speed(run), "memory": _memory(run), "account": run.account,
-        "events": [{**one, "time": known(one["time"])} for one in run.events], "remarks": run.remarks}
+        "events": run.events, "remarks": run.remarks})
 
 
 def differing(runs):
@@ -164,18 +169,25 @@ def _with_step(best):
     return "%s (%d)" % (short(best["value"]), best["step"]) if best else "-"
 
 
-def cells(one):
-    """The row of a run in the table: [(head, cell)]."""
+def cells(one, evaluated=True):
+    """The row of a run in the table: [(head, cell)]. evaluated: some run has evaluations; their best values are shown then."""
     training, evaluations, speed = one["training"], one["evaluations"], one["speed"]
+    of = evaluations if evaluated else training
     steps = "%d/%d" % (one["steps"], one["planned_steps"]) if one["planned_steps"] else str(one["steps"])
     rate = speed["median_samples_per_second"]
     memory = (one["memory"] or {}).get("resident_bytes")
     return [("run", one["name"]), ("status", one["status"]), ("steps", steps), ("time", duration(one["seconds"])),
-            ("loss", short(training["loss"]["last"])),
-            ("eval loss", short(evaluations["loss"]["last"])), ("best (step)", _with_step(evaluations["loss"]["best"])),
-            ("accuracy", short(evaluations["accuracy"]["last"])), ("best (step)", _with_step(evaluations["accuracy"]["best"])),
+            ("loss", short(training["loss"]["last"])), *([("eval loss", short(of["loss"]["last"]))] if evaluated else []),
+            ("best (step)", _with_step(of["loss"]["best"])), ("accuracy", short(of["accuracy"]["last"])),
+            ("best (step)", _with_step(of["accuracy"]["best"])),
             ("samples/s", "-" if rate is None else "%.0f" % rate), ("data", share(speed["data_share"])),
             ("memory", size(memory) if isinstance(memory, int) else "-")]
+
+
+def table_cells(data):
+    """cells() of all runs."""
+    evaluated = any(one["evaluations"]["count"] for one in data["runs"])
+    return [cells(one, evaluated) for one in data["runs"]]
 
 
 def table(rows, right=()):
@@ -188,7 +200,7 @@ def table(rows, right=()):
 
 def text(data):
     """What the program prints: the runs, what differs, remarks."""
-    rows = [cells(one) for one in data["runs"]]
+    rows = table_cells(data)
     lines = table([[head for head, _ in rows[0]]] + [[cell for _, cell in row] for row in rows], right=range(2, 12))
     names = [one["name"] for one in data["runs"]]
     differs = data["differences"]

@@ -21,6 +21,7 @@ MOST_REMARKS = 5  # of one kind
 NUMBERS = ("loss", "accuracy", "lr", "grad_norm", "samples", "seconds", "data_seconds", "time")
 NOT_FINITE = {"loss": "loss", "grad_norm": "norm of the gradients"}
 NAN, LARGEST = math.nan, sys.float_info.max
+DECODER = json.JSONDecoder(parse_constant=lambda name: None)  # NaN and Infinity, which are not JSON, count as null
 
 
 @dataclass
@@ -98,7 +99,7 @@ class _Reader:
     def take(self, text):
         """One whole line. Returns whether it was an event."""
         try:
-            event = json.loads(str(text, "utf-8"))
+            event = DECODER.decode(str(text, "utf-8"))
         except (ValueError, RecursionError):
             self.skip("is not JSON")
             return False
@@ -235,7 +236,7 @@ def _read_lines(run, path, reader):
 
 def _is_json(line):
     try:
-        json.loads(str(line, "utf-8"))
+        DECODER.decode(str(line, "utf-8"))
         return True
     except (ValueError, RecursionError):
         return False

@@ -409,15 +409,25 @@
     leave();
     redraw();
   }
+  // Positive values that differ by a factor of 100 and more: on a linear axis the small ones would all look alike.
+  function isWide(key) {
+    let low = Infinity, high = -Infinity;
+    for (const run of data.runs) {
+      if (!run.curves[key]) continue;
+      for (const v of run.curves[key].min) if (v !== null && v < low) low = v;
+      for (const v of run.curves[key].max) if (v !== null && v > high) high = v;
+    }
+    return low > 0 && high >= 100 * low;
+  }
   function build(curve) {
     const has = data.runs.some((run) => run.curves[curve.key] || (curve.evaluated && run.evaluations.some((one) => one[curve.key] !== null)));
     if (!has) return;
     const figure = element("figure", "chart"), caption = element("figcaption", ""), log = element("button", "", "log");
-    const chart = { ...curve, log: false, canvas: element("canvas", "") };
+    const chart = { ...curve, log: curve.key === "loss" && isWide(curve.key), canvas: element("canvas", "") };
     caption.append(element("span", "", curve.unit ? `${curve.title} [${curve.unit}]` : curve.title), log);
     log.type = "button";
     log.title = "logarithmic axis; values up to 0 are left out";
-    log.setAttribute("aria-pressed", "false");
+    log.setAttribute("aria-pressed", String(chart.log));
     log.addEventListener("click", () => {
       chart.log = !chart.log;
       log.setAttribute("aria-pressed", String(chart.log));

@@ -3,10 +3,11 @@ import base64
 
 from . import run_curves
 from .html_parts import Cell, Column, bytes_text, escape, frame, milliseconds, read_part, section, stacked_bars, table
-from .run_figures import cells, duration, sentence
+from .run_figures import duration, sentence, table_cells
 
 MARKER = "<!-- gpipe-report -->"  # at the end of the page: it may be written over
 COLOURS = 8
+LARGEST = 1e18  # a larger number of bytes or seconds is no measurement
 
 TERMS = (("computing", "computing", "account-computing"), ("copying", "copying", "account-copying"),
          ("waiting", "waiting", "account-waiting"))
@@ -35,13 +36,15 @@ def value_at(data, *keys):
             data = data[key]
         else:
             return None
-    return data if isinstance(data, (int, float)) and not isinstance(data, bool) and data == data else None
+    if not isinstance(data, (int, float)) or isinstance(data, bool):
+        return None
+    return data if -LARGEST < data < LARGEST else None
 
 
 # ---- sections ------------------------------------------------------------------------------------------------------
 
 def runs_section(data):
-    rows = [cells(one) for one in data["runs"]]
+    rows = table_cells(data)
     columns = [Column(head, "text" if i < 2 else "number") for i, (head, _) in enumerate(rows[0])]
     body = table("runs", "Runs", columns, [[name_cell(i, row[0][1])] + [cell for _, cell in row[1:]] for i, row in enumerate(rows)])
     remarks = "".join("<li>%s</li>\n" % escape(remark) for one in data["runs"] for remark in one["remarks"])
@@ -155,7 +158,7 @@ def memory_section(data):
 def plan_picture(run):
     """(HTML, sentence): one of them is empty."""
     if not run.plan_path:
-        return "", "%s has no plan.json: gpipe-train writes it from version 0.2 on" % run.name
+        return "", "%s has no plan.json, as runs of older versions" % run.name
     from .picture import svg
     from .read import read
     from .timeline import BadInput
