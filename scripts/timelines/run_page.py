@@ -3,7 +3,10 @@ import base64
 
 from . import run_curves
 from .html_parts import Cell, Column, bytes_text, escape, frame, milliseconds, read_part, section, stacked_bars, table
+from .picture import svg
+from .read import read
 from .run_figures import duration, sentence, table_cells
+from .timeline import BadInput
 
 MARKER = "<!-- gpipe-report -->"  # at the end of the page: it may be written over
 COLOURS = 8
@@ -155,33 +158,36 @@ def memory_section(data):
     return section("Memory planned beside resident", table("memory", "Host memory", columns, rows), name="memory")
 
 
-def plan_picture(run):
-    """(HTML, sentence): one of them is empty."""
+def plan_pictures(run):
+    """The plan as SVG for light and for dark readers, or a sentence why there is none."""
     if not run.plan_path:
-        return "", "%s has no plan.json, as runs of older versions" % run.name
-    from .picture import svg
-    from .read import read
-    from .timeline import BadInput
+        return "%s has no plan.json, as runs of older versions" % run.name
     try:
-        text = svg([read(run.plan_path)])
+        plan = [read(run.plan_path)]
+        return tuple(svg(plan, title="", theme=theme) for theme in ("light", "dark"))
     except BadInput as problem:
-        return "", "%s: the plan cannot be drawn: %s" % (run.name, problem)
+        return "the plan of %s cannot be drawn: %s" % (run.name, problem)
+
+
+def image(text, theme, name):
+    """An image, since the style sheet of one SVG would change all of the page."""
     encoded = base64.b64encode(text.encode("utf-8", "backslashreplace")).decode("ascii")
-    return '<img class="plan-picture" alt="the plan of %s" src="data:image/svg+xml;base64,%s">\n' % (escape(run.name), encoded), ""
+    return '<img class="plan-picture %s" alt="the plan of %s" src="data:image/svg+xml;base64,%s">\n' % (theme, escape(name), encoded)
 
 
 def plan_section(runs):
-    body, notes, seen = "", [], {}
+    body, notes, drawn = "", [], {}
     for run in runs:
-        picture, note = plan_picture(run)
-        if note:
-            notes.append(note)
-        elif picture.partition("src=")[2] in seen:
-            notes.append("%s has the plan of %s" % (run.name, seen[picture.partition("src=")[2]]))
+        pictures = plan_pictures(run)
+        if isinstance(pictures, str):
+            notes.append(pictures)
+        elif pictures in drawn:
+            notes.append("%s has the plan of %s" % (run.name, drawn[pictures]))
         else:
-            seen[picture.partition("src=")[2]] = run.name
-            body += "<h3>%s</h3>\n%s" % (escape(run.name), picture)
-    return section("Plan", body, ". ".join(notes) + "." if notes else "", "plan")
+            drawn[pictures] = run.name
+            body += "<h3>%s</h3>\n%s" % (escape(run.name), "".join(
+                image(text, theme, run.name) for text, theme in zip(pictures, ("light", "dark"))))
+    return section("Plan", body, ". ".join(notes) + "." if notes else "As plan.json of the run folder has it.", "plan")
 
 
 def events_section(data):
