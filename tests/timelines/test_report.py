@@ -3,6 +3,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -301,6 +302,19 @@ class BadInput(Report):
             ("a", "--text", "-o", "x.html"): "--text writes no page: leave out -o",
         }.items():
             self.refuse(sentence, *arguments)
+
+    def test_help_readme_and_page_have_the_same_options(self):
+        option = re.compile(r"(?<![\w-])(-\w(?![\w-])|--[a-z][a-z-]*)")
+        asked = self.report("--help")
+        self.assertEqual((asked.returncode, asked.stderr), (0, ""))
+        listed = {name for line in asked.stdout.splitlines() if line.startswith("  -") for name in option.findall(line[:24])}
+        self.assertGreater(len(listed), 8)
+        [synopsis] = [line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("    gpipe-report ")]
+        self.assertEqual(set(option.findall(synopsis)), listed - {"-h", "--help", "--version"})
+        page = (ROOT / "docs/reports.md").read_text(encoding="utf-8")
+        self.assertLessEqual(listed - {"-h", "--help", "--version", "--title"}, set(option.findall(page)))
+        done = self.report("--version")
+        self.assertRegex(done.stdout, r"\Agpipe-report \d+\.\d+\.\d+\n\Z")
 
     def test_outputs_that_are_no_reports_stay(self):
         folder = self.run_folder("a")
