@@ -25,13 +25,16 @@ class Parser(argparse.ArgumentParser):
 
 
 def parse(arguments):
-    parser = Parser(prog="gpipe-report", allow_abbrev=False, description=DESCRIPTION, epilog="Exit status: 0 done; 1 an output cannot be written; 2 the command line or a run folder is wrong.")
+    parser = Parser(prog="gpipe-report", allow_abbrev=False, description=DESCRIPTION,
+                    formatter_class=lambda prog: argparse.HelpFormatter(prog, width=100),
+                    epilog="Exit status: 0 done; 1 an output cannot be written; 2 the command line or a run folder is wrong.")
     parser.add_argument("runs", metavar="RUN", nargs="+", help="a run folder, as gpipe-train -o writes it")
     parser.add_argument("-o", metavar="FILE", dest="output",
-                        help="the page (default %s; with --text, --json or --svg there is no page without -o)" % PAGE)
+                        help="the page (default %s; with --text, --json, --svg or --png there is no page without -o)" % PAGE)
     parser.add_argument("--text", action="store_true", help="print the table only; write no page")
     parser.add_argument("--json", action="store_true", help="print the numbers of the table and more as JSON instead of the table")
     parser.add_argument("--svg", metavar="FILE", help="write the curves as a picture")
+    parser.add_argument("--png", metavar="FILE", help="the same as PNG, if a converter is installed")
     parser.add_argument("--names", metavar="A,B", help="names of the runs, in their order (default: the names of the folders)")
     parser.add_argument("--title", metavar="TEXT", help="title of the page (default: the names)")
     parser.add_argument("--version", action="version", version="gpipe-report " + version())
@@ -96,11 +99,11 @@ def check_output(path, option, marker, runs):
         raise BadInput("%s: exists and is no report: choose another name with %s, or remove it" % (path, option))
 
 
-def write(path, text):
-    """All of it or nothing: a file takes its name when it is whole."""
-    data = text.encode("utf-8", "backslashreplace")
+def write(path, data):
+    """All of it or nothing: a file takes its name when it is whole. Returns its size."""
+    data = data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
     try:
-        special = os.path.exists(path) and not os.path.isfile(path)
+        special = os.path.exists(path) and not os.path.isfile(path)  # /dev/stdout and pipes cannot be replaced
         target = os.path.realpath(path)
         temporary = target if special else "%s.tmp-%d" % (target, os.getpid())
         try:
@@ -113,36 +116,48 @@ def write(path, text):
                 os.unlink(temporary)
             raise
     except OSError as problem:
-        print("gpipe-report: %s: cannot be written: %s" % (path, problem.strerror), file=sys.stderr)
-        sys.exit(1)
+        raise CannotWrite("%s: cannot be written: %s" % (path, problem.strerror)) from None
     return len(data)
+
+
+class CannotWrite(Exception):
+    """An output that cannot be written."""
+
+
+def outputs(options):
+    """[(words, path, option, marker)] of the files to write."""
+    others = options.text or options.json or options.svg is not None or options.png is not None
+    page = options.output if options.output is not None or others else PAGE
+    if options.text and page is not None:
+        raise BadInput("--text writes no page: leave out -o")
+    files = [("page", page, "-o", run_page.MARKER), ("picture", options.svg, "--svg", run_picture.MARKER),
+             ("picture", options.png, "--png", run_picture.PNG_MARKER)]
+    files = [file for file in files if file[1] is not None]
+    for index, (_, path, option, marker) in enumerate(files):
+        check_output(path, option, marker, options.runs)
+        for _, other, its, _ in files[:index]:
+            if os.path.realpath(path) == os.path.realpath(other):
+                raise BadInput("%s: is named with %s and with %s: choose two names" % (path, its, option))
+    return files
 
 
 def work(options):
     refuse_repeats(options.runs)
     names = name_runs(options.runs, options.names)
-    page = options.output if options.output is not None else None if options.text or options.json or options.svg is not None else PAGE
-    if options.text and page:
-        raise BadInput("--text writes no page: leave out -o")
-    if page is not None:
-        check_output(page, "-o", run_page.MARKER, options.runs)
-    if options.svg is not None:
-        check_output(options.svg, "--svg", run_picture.MARKER, options.runs)
+    files = outputs(options)
     runs = [read_run(path, name) for path, name in zip(options.runs, names)]
     data = run_figures.of_runs(runs)
     data["text"] = run_figures.text(data)
     title = options.title or ", ".join(names)
-    written = []
-    if page is not None:
-        written.append(("page", page, write(page, run_page.page(runs, data, title))))
-    if options.svg is not None:
-        written.append(("picture", options.svg, write(options.svg, run_picture.svg(runs, title))))
+    makers = {"-o": lambda: run_page.page(runs, data, title), "--svg": lambda: run_picture.svg(runs, title),
+              "--png": lambda: run_picture.png(runs, title)}
+    written = [(words, path, write(path, makers[option]())) for words, path, option, _ in files]
     if options.json:
         print(json.dumps(data, indent=1, allow_nan=False))
         return
     print(data["text"], end="")
-    for what, path, count in written:
-        print("%s: %s (%s)" % (what, run_figures.printable(path), run_figures.size(count)))
+    for words, path, count in written:
+        print("%s: %s (%s)" % (words, run_figures.printable(path), run_figures.size(count)))
 
 
 def main(arguments=None):
@@ -154,6 +169,9 @@ def main(arguments=None):
     except BadInput as problem:
         print("gpipe-report: %s" % run_figures.printable(problem), file=sys.stderr)
         return 2
+    except CannotWrite as problem:
+        print("gpipe-report: %s" % run_figures.printable(problem), file=sys.stderr)
+        return 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -1,9 +1,15 @@
-"""A static picture of runs: the curves with their evaluations, as SVG that follows the reader's light or dark theme."""
+"""Static pictures of runs: the curves with their evaluations, as SVG that follows the reader's light or dark theme, and as PNG."""
+import os
+import struct
+import tempfile
+import zlib
 from html import escape
 
-from . import colours, run_curves
+from . import colours, picture_png, run_curves
+from .timeline import BadInput
 
 MARKER = "<!-- gpipe-report -->"  # at the end of the file: it may be written over
+PNG_MARKER = "Software\0gpipe-report"  # in the last chunk but one of a PNG
 WIDTH, HEIGHT, GAP = 440, 190, 26  # of a panel
 LEFT, BOTTOM, TOP = 56, 20, 22
 POINTS = 600  # rows of a curve
@@ -130,3 +136,17 @@ def svg(runs, title):
     return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" fill="none">\n%s'
             '<text x="20" y="28" font-size="14" font-weight="600">%s</text>\n%s%s</svg>\n%s\n' %
             (width, height, width, height, style(), _plain(title), "".join(legend), drawn, MARKER))
+
+
+def png(runs, title):
+    """The same picture as the bytes of a PNG. Raises BadInput if no converter is installed."""
+    with tempfile.TemporaryDirectory(prefix="gpipe-report-") as folder:
+        path = os.path.join(folder, "curves.png")
+        try:
+            picture_png.convert(svg(runs, title), path)
+        except BadInput as problem:
+            raise BadInput("--png: %s" % str(problem).partition(": ")[2]) from None
+        with open(path, "rb") as file:
+            data = file.read()
+    note = b"tEXt" + PNG_MARKER.encode()
+    return data[:-12] + struct.pack(">I", len(note) - 4) + note + struct.pack(">I", zlib.crc32(note)) + data[-12:]

@@ -278,11 +278,22 @@ class BadInput(Report):
             self.refuse(sentence, name)
         self.assertFalse((self.folder / "report.html").exists())
 
-    @unittest.skipIf(os.geteuid() == 0, "root may read everything")
     def test_no_permission(self):
         metrics = self.run_folder("a") / "metrics.jsonl"
         metrics.chmod(0)
-        self.refuse("a/metrics.jsonl: cannot be read: Permission denied; check who may read it", "a")
+        other = {"user": 65534, "group": 65534, "extra_groups": []} if os.geteuid() == 0 else {}  # root may read everything
+        self.folder.chmod(0o755)
+        command = [sys.executable, SCRIPT, "a"]
+        if subprocess.run([sys.executable, SCRIPT, "--version"], cwd=self.folder, capture_output=True, **other).returncode != 0:
+            self.skipTest("another user cannot read the scripts")
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, **other)
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, "gpipe-report: a/metrics.jsonl: cannot be read: Permission denied; check who may read it\n"))
+        self.folder.joinpath("a").chmod(0)
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, **other)
+        self.assertEqual((done.returncode, done.stderr),
+                         (2, "gpipe-report: a: cannot be read: Permission denied; name a folder that gpipe-train -o wrote\n"))
+        self.folder.joinpath("a").chmod(0o700)
 
     def test_command_lines(self):
         self.run_folder("a")
@@ -299,6 +310,7 @@ class BadInput(Report):
             ("a", "b", "--names", "x,"): '--names: "" is empty: give each run a name of its own',
             ("a", "-o", ""): "option -o needs the name of a file",
             ("a", "-o", "b"): "b: is a folder: choose the name of a file with -o",
+            ("a", "-o", "x", "--svg", "./x"): "./x: is named with -o and with --svg: choose two names",
             ("a", "--text", "-o", "x.html"): "--text writes no page: leave out -o",
         }.items():
             self.refuse(sentence, *arguments)
@@ -319,7 +331,7 @@ class BadInput(Report):
     def test_outputs_that_are_no_reports_stay(self):
         folder = self.run_folder("a")
         (self.folder / "thesis.html").write_text("<html>my life</html>")
-        for option in ("-o", "--svg"):
+        for option in ("-o", "--svg", "--png"):
             self.refuse("thesis.html: exists and is no report: choose another name with %s, or remove it" % option,
                         "a", option, "thesis.html")
             for name in ("metrics.jsonl", "model.safetensors", "plan.json"):
