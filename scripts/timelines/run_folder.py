@@ -21,7 +21,7 @@ MOST_REMARKS = 5  # of one kind
 NUMBERS = ("loss", "accuracy", "lr", "grad_norm", "samples", "seconds", "data_seconds", "time")
 NOT_FINITE = {"loss": "loss", "grad_norm": "norm of the gradients"}
 NAN, LARGEST = math.nan, sys.float_info.max
-DECODER = json.JSONDecoder(parse_constant=lambda name: None)  # NaN and Infinity, which are not JSON, count as null
+DECODER = json.JSONDecoder()
 
 
 @dataclass

@@ -32,10 +32,10 @@ STEPS = [
 EVALUATIONS = [{"event": "eval", "step": 2, "epoch": 1, "loss": 1.5, "accuracy": 0.625, "seconds": 0.1, "time": 1.5},
                {"event": "eval", "step": 4, "epoch": 2, "loss": 1.75, "accuracy": 0.625, "seconds": 0.1, "time": 2.75}]
 ACCOUNT = {"source": "counted", "steps": 3, "recorded": 2,
-           "expected": {"step": 0.25, "bubble": 0.5, "busy": [0.125, 0.125], "copying": [0.025, 0.025], "waiting": [0.1, 0.1]},
+           "expected": {"step": 0.2, "bubble": 0.5, "busy": [0.125, 0.125], "copying": [0.025, 0.025], "waiting": [0.05, 0.05]},
            "measured": {"step": 0.5, "bubble": 0.625, "busy": [0.2, 0.175], "copying": [0.05, 0.05], "waiting": [0.25, 0.275],
                         "median": 0.45},
-           "off": {"computing": 0.0625, "copying": 0.0275, "waiting": 0.16}, "data": {"steps": 4, "seconds": 0.2, "share": 0.125},
+           "off": {"computing": 0.0625, "copying": 0.0275, "waiting": 0.21}, "data": {"steps": 4, "seconds": 0.2, "share": 0.125},
            "stolen": 0.0, "planned_bytes": 4 << 20, "program_bytes": 1 << 20, "resident_bytes": 3 << 20,
            "host": {"arenas": 2 << 20, "threads": 1 << 20}}
 END = {"event": "end", "status": "done", "steps": 4, "seconds": 2.5, "account": ACCOUNT, "time": 3.0}

@@ -164,6 +164,7 @@ class Page(unittest.TestCase):
         self.assertAlmostEqual(values[499], 11.4)
         self.assertAlmostEqual(values[508], 11.4)
         self.assertAlmostEqual(values[509], 1.5)
+        self.assertNotEqual(self.pixel("loss", 505, 11.4), self.pixel("loss", 520, 11.4))  # the mean is drawn
         self.page.move(*self.place("loss", 500))
         self.assertEqual(self.tip(), ["loss, step 500", "a, step 500 100; mean of 10: 11.4", "a, evaluation after step 500 1.5"])
         self.js(select + ".value = '1'; %s.dispatchEvent(new Event('change'))" % select)
@@ -223,12 +224,12 @@ class Page(unittest.TestCase):
         self.run_folder("a")
         self.open("a")
         cells = "[...document.querySelectorAll('#table-%s tbody tr')].map((row) => [...row.cells].map((one) => one.innerText))"
-        self.assertEqual(self.js(cells % "account"), [["a", "250 ms", "500 ms", "250 ms", "62.5 ms", "27.5 ms", "160 ms", "50.0 %", "62.5 %",
+        self.assertEqual(self.js(cells % "account"), [["a", "200 ms", "500 ms", "300 ms", "62.5 ms", "27.5 ms", "210 ms", "50.0 %", "62.5 %",
                                                        "12.5 %", "0.0 %", "counted"]])
         self.assertEqual(self.js(cells % "memory")[-3:], [["planned, in all", "4.00 MiB"], ["resident, measured", "3.00 MiB"],
                                                           ["resident beside planned", "75.0 %"]])
         bars = self.js("[...document.querySelectorAll('#bars-workers-0 .bar')].map((bar) => bar.innerText.replace(/\\s+/g, ' '))")
-        self.assertEqual(bars, ["worker 0 (cpu), predicted 250 ms", "worker 0 (cpu), measured 500 ms", "worker 1 (cpu), predicted 250 ms",
+        self.assertEqual(bars, ["worker 0 (cpu), predicted 200 ms", "worker 0 (cpu), measured 500 ms", "worker 1 (cpu), predicted 200 ms",
                                 "worker 1 (cpu), measured 500 ms"])
         self.assertIn("a has no plan.json", self.js("document.getElementById('plan').innerText"))
 
