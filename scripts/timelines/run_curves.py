@@ -9,14 +9,14 @@ FEWEST_ROWS = 500  # of a run
 MOST_EVALUATIONS = 4000  # of a run
 MOST_EVENTS = 1000  # of a run
 
-# key, title, unit, factor, where evaluations have it, and the scale's own limits
+# key, title, unit, whether it is smoothed: a learning rate is no measurement, and its jumps must stay
 CURVES = (
-    ("loss", "loss", "", 1),
-    ("accuracy", "accuracy", "", 1),
-    ("lr", "learning rate", "", 1),
-    ("grad_norm", "norm of the gradients", "", 1),
-    ("samples_per_second", "samples/s", "", 1),
-    ("data_ms", "waiting for data before a step", "ms", 1),
+    ("loss", "loss", "", True),
+    ("accuracy", "accuracy", "", True),
+    ("lr", "learning rate", "", False),
+    ("grad_norm", "norm of the gradients", "", True),
+    ("samples_per_second", "samples/s", "", True),
+    ("data_ms", "waiting for data before a step", "ms", True),
 )
 EVALUATED = ("loss", "accuracy")
 

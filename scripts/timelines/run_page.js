@@ -23,6 +23,7 @@
 
   // The mean of the last `window` steps, in whole rows; rows without a value do not count.
   function smoothed(run, key) {
+    if (!data.curves.find((curve) => curve.key === key).smooth) return run.curves[key].mean;
     const name = `${key} ${state.window}`;
     if (run.smooth[name]) return run.smooth[name];
     const mean = run.curves[key].mean, rows = Math.max(1, Math.round(state.window / run.bucket));
@@ -243,7 +244,7 @@
     eachRun(chart, (run, r, begin, end) => {
       ctx.strokeStyle = colours.runs[r];
       ctx.lineJoin = "round";
-      ctx.globalAlpha = state.window > 1 || run.bucket > 1 ? 0.3 : 1;
+      ctx.globalAlpha = (chart.smooth && state.window > 1) || run.bucket > 1 ? 0.3 : 1;
       ctx.lineWidth = 1;
       band(chart, ctx, px, py, run, begin, end);
       ctx.globalAlpha = 1;
@@ -293,7 +294,7 @@
     const { mean, min, max } = run.curves[chart.key], unit = chart.unit ? ` ${chart.unit}` : "";
     const its = min[i] !== max[i] ? `${text(mean[i])}${unit} (${text(min[i])} to ${text(max[i])})` : text(mean[i]) + unit;
     const over = Math.max(1, Math.round(state.window / run.bucket)) * run.bucket;
-    return state.window > 1 && over > run.bucket ? `${its}; mean of ${over}: ${text(smoothed(run, chart.key)[i])}` : its;
+    return chart.smooth && state.window > 1 && over > run.bucket ? `${its}; mean of ${over}: ${text(smoothed(run, chart.key)[i])}` : its;
   }
   function fillTip(chart, x) {
     tip.replaceChildren(element("div", "head", `${chart.title}, ${xText(x)}`));

@@ -163,8 +163,9 @@ def plan_pictures(run):
     if not run.plan_path:
         return "%s has no plan.json, as runs of older versions" % run.name
     try:
-        plan = [read(run.plan_path)]
-        return tuple(svg(plan, title="", theme=theme) for theme in ("light", "dark"))
+        plan = read(run.plan_path)
+        plan.name = run.name
+        return tuple(svg([plan], title="", theme=theme) for theme in ("light", "dark"))
     except BadInput as problem:
         return "the plan of %s cannot be drawn: %s" % (run.name, problem)
 
@@ -176,17 +177,13 @@ def image(text, theme, name):
 
 
 def plan_section(runs):
-    body, notes, drawn = "", [], {}
+    body, notes = "", []
     for run in runs:
         pictures = plan_pictures(run)
         if isinstance(pictures, str):
             notes.append(pictures)
-        elif pictures in drawn:
-            notes.append("%s has the plan of %s" % (run.name, drawn[pictures]))
         else:
-            drawn[pictures] = run.name
-            body += "<h3>%s</h3>\n%s" % (escape(run.name), "".join(
-                image(text, theme, run.name) for text, theme in zip(pictures, ("light", "dark"))))
+            body += "".join(image(text, theme, run.name) for text, theme in zip(pictures, ("light", "dark")))
     return section("Plan", body, ". ".join(notes) + "." if notes else "As plan.json of the run folder has it.", "plan")
 
 
@@ -215,8 +212,8 @@ def page(runs, data, title):
     """The HTML. `data` is run_figures.of_runs of the same runs."""
     lengths, begin = windows(runs)
     curves = {"runs": [run_curves.of_run(run, len(runs)) for run in runs], "windows": lengths, "window": begin,
-              "curves": [{"key": key, "title": text, "unit": unit, "evaluated": key in run_curves.EVALUATED}
-                         for key, text, unit, *_ in run_curves.CURVES]}
+              "curves": [{"key": key, "title": text, "unit": unit, "smooth": smooth, "evaluated": key in run_curves.EVALUATED}
+                         for key, text, unit, smooth in run_curves.CURVES]}
     body = "".join((runs_section(data), curves_section(curves), differences_section(data), account_section(data), memory_section(data),
                     plan_section(runs), events_section(data), configurations_section(runs)))
     return frame(title, body, lead=sentence(data), data={"curves": curves}, styles=[read_part("run_page.css")],

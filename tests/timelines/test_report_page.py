@@ -24,8 +24,8 @@ def spiky(count, at):
     """Losses of 1, and one of 100 after step `at`; an evaluation after each quarter."""
     yield START
     for step in range(1, count + 1):
-        yield {"event": "step", "step": step, "epoch": 1, "loss": 100 if step == at else 1 + step % 2, "lr": 0.1, "samples": 10,
-               "seconds": 0.5, "data_seconds": 0, "time": step * 0.5}
+        yield {"event": "step", "step": step, "epoch": 1, "loss": 100 if step == at else 1 + step % 2, "lr": 0.2 if step < at else 0.1,
+               "samples": 10, "seconds": 0.5, "data_seconds": 0, "time": step * 0.5}
         if step % (count // 4) == 0:
             yield {"event": "eval", "step": step, "loss": 1.5, "accuracy": 0.5, "time": step * 0.5}
 
@@ -76,6 +76,7 @@ class Page(unittest.TestCase):
 
     def pixel(self, key, x, value):
         """The colour of the canvas where a value is drawn."""
+        self.drawn()
         return self.js("""(() => {
             const chart = gpipeReport.charts.find((one) => one.key === %r), ratio = devicePixelRatio;
             const at = gpipeReport.place(%r, %r, %r), frame = chart.canvas.getBoundingClientRect();
@@ -167,6 +168,8 @@ class Page(unittest.TestCase):
         self.assertNotEqual(self.pixel("loss", 505, 11.4), self.pixel("loss", 520, 11.4))  # the mean is drawn
         self.page.move(*self.place("loss", 500))
         self.assertEqual(self.tip(), ["loss, step 500", "a, step 500 100; mean of 10: 11.4", "a, evaluation after step 500 1.5"])
+        self.page.move(*self.place("lr", 500))  # a rate is not smoothed
+        self.assertEqual(self.tip()[:2], ["learning rate, step 500", "a, step 500 0.1"])
         self.js(select + ".value = '1'; %s.dispatchEvent(new Event('change'))" % select)
         self.assertEqual(self.js("gpipeReport.smoothed(0, 'loss')[499]"), 100)
 
@@ -233,6 +236,36 @@ class Page(unittest.TestCase):
                                 "worker 1 (cpu), measured 500 ms"])
         self.assertIn("a has no plan.json", self.js("document.getElementById('plan').innerText"))
 
+    def test_the_plan_is_drawn_in_both_themes(self):
+        folder = self.run_folder("planned")
+        plan = {"format": "gpipe-plan", "version": 1, "kind": "plan", "name": "c.yaml", "times": "counted", "source": "counted", "schedule": "gpipe",
+                "lockstep": False, "processors": 0, "identity": "0123456789abcdef",
+                "stages": [{"worker": 0, "first_layer": 0, "layers": 1, "parameters": 1, "checkpoint": "never"}],
+                "workers": [{"name": "cpu:0", "device": "cpu", "threads": 1, "stages": [0], "arena_bytes": 100, "memory": {}}], "edges": [],
+                "programs": [{"pass": "training", "samples": 10, "micro_batches": 1, "step_ms": 3.0, "bubble": 0.0, "workers": [
+                    {"busy_ms": 3.0, "copy_ms": 0.0, "instructions": [
+                        {"name": "F s0 m0", "op": "F", "stage": 0, "micro": 0, "clock": 0, "queue": 0, "start_ms": 0.0, "end_ms": 1.0,
+                         "bytes_alive": 10, "waits": []},
+                        {"name": "B s0 m0", "op": "B", "stage": 0, "micro": 0, "clock": 1, "queue": 0, "start_ms": 1.0, "end_ms": 3.0,
+                         "bytes_alive": 10, "waits": []}]}]}]}
+        images = "[...document.querySelectorAll('.plan-picture')].map((one) => [one.naturalWidth > 100, one.offsetWidth > 100])"
+        (folder / "plan.json").write_text(json.dumps(plan))
+        self.open("planned")
+        self.assertEqual(self.js(images), [[True, True], [True, False]])
+        self.page.key("t")
+        self.assertEqual(self.js(images), [[True, False], [True, True]])
+        self.page.emulate(dark=True)
+        self.open("planned")
+        self.assertEqual(self.js(images), [[True, False], [True, True]])
+        self.page.emulate(dark=False)
+        for text in ("{", "{}", json.dumps({**plan, "workers": 3}), json.dumps({**plan, "version": 2})):
+            (folder / "plan.json").write_text(text)
+            self.open("planned")
+            shown = self.js("document.getElementById('plan').innerText")
+            self.assertIn("the plan of planned cannot be drawn: ", shown)
+            self.assertIn("plan.json", shown)
+        (folder / "plan.json").unlink()
+
     def test_both_themes(self):
         self.run_folder("a")
         self.open("a")
@@ -258,7 +291,8 @@ class Page(unittest.TestCase):
         text = (self.folder / "a.svg").read_text()
         band = re.search(r'class="band s1" d="([^"]*)"', text)[1]
         for _ in range(2):  # the second replaces the first
-            subprocess.run([sys.executable, ROOT / "scripts/report.py", "a", "--png", "a.png"], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([sys.executable, ROOT / "scripts/report.py", "a", "--png", "a.png"], cwd=self.folder, check=True,
+                           stdout=subprocess.DEVNULL)
         self.page.open(self.folder / "a.png")
         self.assertGreater(self.js("document.images[0].naturalWidth"), 900)
         heights = [[float(y) for y in re.findall(r"[\d.]+", part)[1:]] for part in band.split("M")[1:]]
