@@ -13,8 +13,8 @@ from timelines.run_folder import read_run  # noqa: E402
 from timelines.timeline import BadInput  # noqa: E402
 from timelines.version import version  # noqa: E402
 
-DESCRIPTION = ("Prints a table of runs of gpipe-train and what differs between their configurations, and writes one page with their "
-               "curves, plans and reports. docs/reports.md describes both.")
+DESCRIPTION = ("Prints a table of runs of gpipe-train and what differs between their configurations, and writes one page with "
+               "their curves, plans and reports. docs/reports.md describes both.")
 PAGE = "report.html"
 RUN_FILES = ("metrics.jsonl", "config.yaml", "model.safetensors", "best.safetensors", "plan.json", "snapshots")
 
@@ -32,7 +32,8 @@ def parse(arguments):
     parser.add_argument("-o", metavar="FILE", dest="output",
                         help="the page (default %s; with --text, --json, --svg or --png there is no page without -o)" % PAGE)
     parser.add_argument("--text", action="store_true", help="print the table only; write no page")
-    parser.add_argument("--json", action="store_true", help="print the numbers of the table and more as JSON instead of the table")
+    parser.add_argument("--json", action="store_true",
+                        help="print the numbers of the table and more as JSON instead of the table")
     parser.add_argument("--svg", metavar="FILE", help="write the curves as a picture")
     parser.add_argument("--png", metavar="FILE", help="the same as PNG, if a converter is installed")
     parser.add_argument("--names", metavar="A,B", help="names of the runs, in their order (default: the names of the folders)")

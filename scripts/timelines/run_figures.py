@@ -119,7 +119,7 @@ def sentence(data):
             return "Best evaluation, %s: %s." % (key, _listed(
                 ["%s %s at step %d" % (name, short(its["value"]), its["step"]) for name, its in best]))
     last = [(one["name"], one["training"]["loss"]["last"], one["steps"]) for one in data["runs"]]
-    return "Last loss: %s." % _listed(["%s %s at step %d" % (name, short(value), step) if value is not None else "%s has none" % name
+    return "Last loss: %s." % _listed(["%s has none" % name if value is None else "%s %s at step %d" % (name, short(value), step)
                                        for name, value, step in last])
 
 

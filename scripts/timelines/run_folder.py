@@ -311,7 +311,8 @@ def check_folder(path):
         file = os.stat(metrics)
     except FileNotFoundError:
         if os.path.isdir(path):
-            raise BadInput("%s: is no run folder: it has no %s; name a folder that gpipe-train -o wrote" % (path, METRICS)) from None
+            raise BadInput("%s: is no run folder: it has no %s; name a folder that gpipe-train -o wrote" %
+                           (path, METRICS)) from None
         raise BadInput("%s: no such folder: name a folder that gpipe-train -o wrote" % path) from None
     except (OSError, ValueError) as problem:
         raise BadInput("%s: cannot be read: %s; name a folder that gpipe-train -o wrote" %
@@ -341,7 +342,8 @@ def read_run(path, name=None):
                 metrics, count - MOST_REMARKS, "are skipped" if kind == "skipped" else "repeat steps"))
     if reader.untimed:
         _count_time(run)
-        run.remarks.append("%s: not every line has a time, so the time is the sum of the steps' and evaluations' seconds" % metrics)
+        run.remarks.append("%s: not every line has a time, so the time is the sum of the steps' and evaluations' seconds" %
+                           metrics)
     if run.status == "no end" and _holder(path):
         run.status = "running"
     if not run.steps and not run.evaluations:

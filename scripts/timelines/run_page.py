@@ -10,6 +10,7 @@ from .timeline import BadInput
 
 MARKER = "<!-- gpipe-report -->"  # at the end of the page: it may be written over
 COLOURS = 8
+WINDOWS = (1, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000)  # steps
 LARGEST = 1e18  # a larger number of bytes or seconds is no measurement
 
 TERMS = (("computing", "computing", "account-computing"), ("copying", "copying", "account-copying"),
@@ -49,7 +50,8 @@ def value_at(data, *keys):
 def runs_section(data):
     rows = table_cells(data)
     columns = [Column(head, "text" if i < 2 else "number") for i, (head, _) in enumerate(rows[0])]
-    body = table("runs", "Runs", columns, [[name_cell(i, row[0][1])] + [cell for _, cell in row[1:]] for i, row in enumerate(rows)])
+    shown = [[name_cell(i, row[0][1])] + [cell for _, cell in row[1:]] for i, row in enumerate(rows)]
+    body = table("runs", "Runs", columns, shown)
     remarks = "".join("<li>%s</li>\n" % escape(remark) for one in data["runs"] for remark in one["remarks"])
     return body + ('<ul class="remarks note">\n%s</ul>\n' % remarks if remarks else "")
 
@@ -65,14 +67,15 @@ def curves_section(curves):
         '<button type="button" data-axis="step" aria-pressed="true">steps</button>'
         '<button type="button" data-axis="time" aria-pressed="false">time</button></span>'
         '<span class="group"><select id="window" aria-label="smoothing">%s</select></span>'
-        '<span class="group"><button type="button" id="reset" title="everything (0, or a double click)">all</button></span>%s</div>\n' %
+        '<span class="group"><button type="button" id="reset" title="everything (0, or a double click)">all</button></span>%s'
+        '</div>\n' %
         (windows, boxes))
     joined = [run for run in curves["runs"] if run["bucket"] > 1]
-    note = ("Drag over a curve to zoom in, Shift and drag to move, Ctrl and the wheel to zoom, a double click for everything. Keys: + and -, "
-            "left and right, 0. Lines are means, faint bands single steps. Circles are evaluations, vertical lines events.")
+    note = ("Drag over a curve to zoom in, Shift and drag to move, Ctrl and the wheel to zoom, a double click for everything. "
+            "Keys: + and -, left and right, 0. Lines are means, faint bands single steps. Circles are evaluations, vertical lines events.")
     if joined:
-        note += " To keep the page small, a point stands for several steps: %s. Its band shows their smallest and largest value." % \
-            ", ".join("%s %d" % (run["name"], run["bucket"]) for run in joined)
+        note += (" To keep the page small, a point stands for several steps: %s. Its band shows their smallest and largest value." %
+                 ", ".join("%s %d" % (run["name"], run["bucket"]) for run in joined))
     missing = [title for key, title, *_ in run_curves.CURVES if not any(
         key in run["curves"] or key in run_curves.EVALUATED and any(one[key] is not None for one in run["evaluations"])
         for run in curves["runs"])]
@@ -99,11 +102,12 @@ def account_rows(index, one):
     expected, measured = value_at(account, "expected", "step"), value_at(account, "measured", "step")
     known = expected is not None and measured is not None
     off = [value_at(account, "off", term) for term, *_ in TERMS]
-    shares = [value_at(account, "expected", "bubble"), value_at(account, "measured", "bubble"), value_at(account, "data", "share"),
-              value_at(account, "stolen")]
+    shares = [value_at(account, *keys)
+              for keys in (("expected", "bubble"), ("measured", "bubble"), ("data", "share"), ("stolen",))]
     times = [expected, measured, measured - expected if known else None, *off]
     return [name_cell(index, one["name"]), *(Cell(time, milliseconds(None if time is None else 1e3 * time)) for time in times),
-            *(Cell(share, "–" if share is None else "%.1f %%" % (100 * share)) for share in shares), str(account.get("source", ""))]
+            *(Cell(share, "–" if share is None else "%.1f %%" % (100 * share)) for share in shares),
+            str(account.get("source", ""))]
 
 
 def bars_of_workers(one):
@@ -126,7 +130,7 @@ def bars_of_workers(one):
 def account_section(data):
     with_account = [(i, one) for i, one in enumerate(data["runs"]) if one["account"]]
     without = [one["name"] for one in data["runs"] if not one["account"]]
-    note = "" if not without else "No report: %s. A run writes it when it ends, after at least two full steps." % ", ".join(without)
+    note = "No report: %s. A run writes it when it ends, after at least two full steps." % ", ".join(without) if without else ""
     body = ""
     if with_account:
         columns = [Column("run"), *(Column(head, "number") for head in (
@@ -144,7 +148,8 @@ def memory_section(data):
     if not have:
         return ""
     rows = []
-    kinds = dict.fromkeys(kind for _, one in have for kind in (one["memory"]["host"] if isinstance(one["memory"]["host"], dict) else {}))
+    hosts = [one["memory"]["host"] for _, one in have]
+    kinds = dict.fromkeys(kind for host in hosts if isinstance(host, dict) for kind in host)
     for kind in kinds:
         values = [value_at(one["memory"], "host", kind) for _, one in have]
         rows.append([HOST_KINDS.get(kind, kind), *(Cell(value, bytes_text(value)) for value in values)])
@@ -173,7 +178,8 @@ def plan_pictures(run):
 def image(text, theme, name):
     """An image, since the style sheet of one SVG would change all of the page."""
     encoded = base64.b64encode(text.encode("utf-8", "backslashreplace")).decode("ascii")
-    return '<img class="plan-picture %s" alt="the plan of %s" src="data:image/svg+xml;base64,%s">\n' % (theme, escape(name), encoded)
+    return '<img class="plan-picture %s" alt="the plan of %s" src="data:image/svg+xml;base64,%s">\n' % (
+        theme, escape(name), encoded)
 
 
 def plan_section(runs):
@@ -188,24 +194,28 @@ def plan_section(runs):
 
 
 def events_section(data):
-    rows = [[name_cell(i, one["name"]), event["step"], Cell(event["time"], "–" if event["time"] is None else duration(event["time"])),
-             event["kind"], event["text"]] for i, one in enumerate(data["runs"]) for event in one["events"][:run_curves.MOST_EVENTS]]
+    rows = []
+    for i, one in enumerate(data["runs"]):
+        for event in one["events"][:run_curves.MOST_EVENTS]:
+            time = Cell(event["time"], "–" if event["time"] is None else duration(event["time"]))
+            rows.append([name_cell(i, one["name"]), event["step"], time, event["kind"], event["text"]])
     columns = [Column("run"), Column("step", "number", 0), Column("time", "number"), Column("event"), Column("text")]
     return section("Events", table("events", "Resumed, changed, saved, ended", columns, rows), name="events") if rows else ""
 
 
 def configurations_section(runs):
-    body = "".join("<details><summary>%s</summary><pre>%s</pre></details>\n" %
-                   (escape(run.name), "\n".join(escape(line) for line in run.config_text[:200000].split("\n"))) for run in runs if run.config_text)
+    body = ""
+    for run in runs:
+        text = "\n".join(escape(line) for line in run.config_text[:200000].split("\n"))
+        body += "<details><summary>%s</summary><pre>%s</pre></details>\n" % (escape(run.name), text) if run.config_text else ""
     return section("Configurations", body, "As they ran, from each config.yaml.", "configurations") if body else ""
 
 
 def windows(runs):
     """Lengths of smoothing that make sense for the longest run; the first is what the page begins with."""
     most = max((len(run.steps) for run in runs), default=0)
-    all_windows = [n for n in (1, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000) if n == 1 or n <= most / 4]
-    begin = max((n for n in all_windows if n <= max(1, most / 30)), default=1)
-    return all_windows, begin
+    lengths = [n for n in WINDOWS if n == 1 or n <= most / 4]
+    return lengths, max(n for n in lengths if n <= max(1, most / 30))
 
 
 def page(runs, data, title):
@@ -214,7 +224,7 @@ def page(runs, data, title):
     curves = {"runs": [run_curves.of_run(run, len(runs)) for run in runs], "windows": lengths, "window": begin,
               "curves": [{"key": key, "title": text, "unit": unit, "smooth": smooth, "evaluated": key in run_curves.EVALUATED}
                          for key, text, unit, smooth in run_curves.CURVES]}
-    body = "".join((runs_section(data), curves_section(curves), differences_section(data), account_section(data), memory_section(data),
-                    plan_section(runs), events_section(data), configurations_section(runs)))
+    body = "".join((runs_section(data), curves_section(curves), differences_section(data), account_section(data),
+                    memory_section(data), plan_section(runs), events_section(data), configurations_section(runs)))
     return frame(title, body, lead=sentence(data), data={"curves": curves}, styles=[read_part("run_page.css")],
-                 scripts=[read_part("run_page.js")]) + MARKER + "\n"
+                 scripts=[read_part("run_data.js"), read_part("run_page.js")]) + MARKER + "\n"

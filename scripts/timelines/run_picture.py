@@ -1,4 +1,4 @@
-"""Static pictures of runs: the curves with their evaluations, as SVG that follows the reader's light or dark theme, and as PNG."""
+"""Static pictures of runs: curves and evaluations, as SVG that follows the reader's light or dark theme, and as PNG."""
 import os
 import struct
 import tempfile
@@ -101,7 +101,8 @@ class Panel:
                 parts.append('<path class="line %s" d="%s"/>' % (style, "".join(mean)))
         for index, its in self.marks:
             style = "s%d" % (index % len(colours.SERIES) + 1)
-            parts += ['<circle class="mark %s" cx="%.1f" cy="%.1f" r="2.5"/>' % (style, self.x(step), self.y(value)) for step, value in its]
+            parts += ['<circle class="mark %s" cx="%.1f" cy="%.1f" r="2.5"/>' % (style, self.x(step), self.y(value))
+                      for step, value in its]
         return "\n".join(parts) + "\n</g>\n"
 
 
@@ -109,7 +110,8 @@ def style():
     """Both themes."""
     def one(pick):
         surface = {name: (light, dark)[pick] for name, light, dark in colours.SURFACES}
-        return ("svg{background:%(page)s}text{fill:%(text)s}.tick{fill:%(muted)s}.grid{stroke:%(lane)s}.mark{fill:%(page)s}" % surface +
+        rules = "svg{background:%(page)s}text{fill:%(text)s}.tick{fill:%(muted)s}.grid{stroke:%(lane)s}.mark{fill:%(page)s}"
+        return (rules % surface +
                 "".join(".s%d{stroke:%s}" % (i, pair[pick]) for i, pair in enumerate(colours.SERIES, 1)))
     return ("<style>svg{font:12px system-ui,sans-serif}.title{font-weight:600}.tick{font-size:10px}.end{text-anchor:end}"
             ".middle{text-anchor:middle}.line{stroke-width:1.5;stroke-linejoin:round}.band{opacity:.4}.mark{stroke-width:1.2}%s"
@@ -132,7 +134,8 @@ def svg(runs, title):
         x += needed
     top = y + 22
     height = top + -(-len(panels) // COLUMNS) * (HEIGHT + GAP)
-    drawn = "".join(panel.svg(20 + i % COLUMNS * (WIDTH + GAP), top + i // COLUMNS * (HEIGHT + GAP)) for i, panel in enumerate(panels))
+    drawn = "".join(panel.svg(20 + i % COLUMNS * (WIDTH + GAP), top + i // COLUMNS * (HEIGHT + GAP))
+                    for i, panel in enumerate(panels))
     return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" fill="none">\n%s'
             '<text x="20" y="28" font-size="14" font-weight="600">%s</text>\n%s%s</svg>\n%s\n' %
             (width, height, width, height, style(), _plain(title), "".join(legend), drawn, MARKER))
