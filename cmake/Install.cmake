@@ -33,3 +33,26 @@ install(TARGETS gpipe-train gpipe-balance RUNTIME DESTINATION ${CMAKE_INSTALL_BI
 install(FILES README.md LICENSE DESTINATION ${GP_INSTALL_DATA})
 install(DIRECTORY docs configs DESTINATION ${GP_INSTALL_DATA})
 install(PROGRAMS scripts/fetch-digits.sh scripts/digits.py DESTINATION ${GP_INSTALL_DATA}/scripts)
+
+# The scripts that read runs and timelines, with their modules, and a launcher in bin/ for those that users type. A launcher
+# finds its script relative to itself, through links too.
+install(PROGRAMS scripts/report.py DESTINATION ${GP_INSTALL_DATA}/scripts)
+foreach(script compare-timelines.py nsys-profile.sh)
+  install(PROGRAMS scripts/${script} DESTINATION ${GP_INSTALL_DATA}/scripts OPTIONAL)
+endforeach()
+install(DIRECTORY scripts/timelines DESTINATION ${GP_INSTALL_DATA}/scripts
+        FILES_MATCHING PATTERN "*.py" PATTERN "*.js" PATTERN "*.css" PATTERN __pycache__ EXCLUDE)
+file(WRITE ${CMAKE_BINARY_DIR}/VERSION "${PROJECT_VERSION}\n")
+install(FILES ${CMAKE_BINARY_DIR}/VERSION DESTINATION ${GP_INSTALL_DATA})
+file(RELATIVE_PATH data_from_programs ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_DATADIR}/gpipe)
+foreach(pair gpipe-compare:compare-timelines.py gpipe-report:report.py)
+  string(REPLACE ":" ";" pair ${pair})
+  list(GET pair 0 launcher)
+  list(GET pair 1 script)
+  if(EXISTS ${CMAKE_SOURCE_DIR}/scripts/${script})
+    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/launchers/${launcher} @ONLY CONTENT [=[#!/bin/sh
+exec python3 -B "$(dirname "$(readlink -f "$0")")/@data_from_programs@/scripts/@script@" "$@"
+]=])
+    install(PROGRAMS ${CMAKE_BINARY_DIR}/launchers/${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()

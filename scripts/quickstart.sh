@@ -45,6 +45,10 @@ What to try next:
   build/gpipe-train -o runs/three --force --set 'pipeline.devices=[cpu, cpu, cpu]' --set pipeline.checkpoint=never \
       configs/digits.yaml
       trains with three stages and without recomputation. The model is the same again
+  build/gpipe-train -q -o runs/fast --force --set optimizer.sgd.lr=0.2 configs/digits.yaml
+  scripts/report.py runs/digits runs/fast
+      trains with a larger learning rate, prints what came of both runs, and writes a page with their curves: report.html
+      (installed, the program is gpipe-report)
   build/gpipe-train --predict y.safetensors --weights runs/digits/best.safetensors configs/digits.yaml
       writes what the best model predicts for the held-out digits
   build/gpipe-train configs/mnist.yaml

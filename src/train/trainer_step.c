@@ -86,7 +86,7 @@ static gp_status settle(gp_trainer *t, const gp_trainer_work *work, const gp_ste
                              .samples = work->batch.samples,
                              .seconds = seconds,
                              .data_seconds = work->data_seconds,
-                             .normed = t->session->config->optimizer.clip_norm > 0,
+                             .normed = t->session->norms || t->session->config->optimizer.clip_norm > 0,
                              .grad_norm = result->grad_norm};
     gp_first_step_end(&t->progress.watch);
     gp_tracing_result(t->tracing, true, record.step, record.epoch, record.loss);

@@ -995,12 +995,7 @@ class Plan(Group):
         """What README says of the digits' plan, on every processor; "…" stands for what it leaves out."""
         with open(os.path.join(HERE, "../../README.md"), encoding="utf-8") as file:
             blocks = [block for block in file.read().split("```")[1::2] if "stages\n" in block or "does not fit" in block]
-        os.mkdir(self.path("configs"))
-        shutil.copy(os.path.join(HERE, "../../configs/digits.yaml"), self.path("configs"))
-        os.makedirs(self.path("data/digits"))
-        for name, count in (("train", 1437), ("eval", 360)):
-            write_tensors(self.path(f"data/digits/{name}.safetensors"), x=("F32", [count, 1, 8, 8], bytes(count * 256)),
-                          y=("I64", [count], bytes(count * 8)))
+        self.write_digits(1437, 360)
         plan, refusal = blocks
         command, message = refusal.strip().splitlines()
         arguments = shlex.split(command)[2:]
@@ -1009,6 +1004,38 @@ class Plan(Group):
             text = getattr(self.run_program(*options), got)
             pattern = ".*".join(re.escape(part) for part in wanted.strip("\n").split("…"))
             self.assertTrue(re.search(pattern, text, re.DOTALL), (wanted, text))
+
+    def test_readmes_report(self):
+        """README's comparison of two runs, with one epoch of other data: the same commands, columns and differences."""
+        with open(os.path.join(HERE, "../../README.md"), encoding="utf-8") as file:
+            [block] = [block for block in file.read().split("```")[1::2] if "scripts/report.py" in block]
+        shown = block.strip().splitlines()
+        commands = [shlex.split(line[2:]) for line in shown if line.startswith("$ ")]
+        self.write_digits(256, 16)
+        for train in ["-q", "-o", "runs/digits", "configs/digits.yaml"], commands[0][1:]:
+            self.expect([*train, *sets(["train.epochs=1"])], 0)
+        self.assertEqual((commands[0][0], commands[1][0]), ("build/gpipe-train", "scripts/report.py"))
+        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "../../scripts/report.py"), *commands[1][1:]], cwd=self.folder,
+                              capture_output=True, text=True, encoding="utf-8", timeout=PATIENCE)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        printed, wanted = done.stdout.splitlines(), shown[len(commands):]
+        self.assertEqual(len(printed), len(wanted))
+        for got, line in zip(printed, wanted):
+            if line.startswith("optimizer."):
+                self.assertEqual(got, line)
+            number = r"[0-9]+(\.[0-9]+)?(e[-+][0-9]+)?"
+            pattern = re.sub(r"(?<![\w.])%s" % number, "#", " ".join(line.split()))
+            self.assertEqual(re.sub(r"(?<![\w.])%s" % number, "#", " ".join(got.split())), pattern)
+        self.assertTrue(os.path.getsize(self.path("report.html")) > 50000)
+
+    def write_digits(self, train, evaluation):
+        """configs/digits.yaml, with generated samples in place of its data."""
+        os.mkdir(self.path("configs"))
+        shutil.copy(os.path.join(HERE, "../../configs/digits.yaml"), self.path("configs"))
+        os.makedirs(self.path("data/digits"))
+        for name, count in (("train", train), ("eval", evaluation)):
+            write_tensors(self.path(f"data/digits/{name}.safetensors"), x=("F32", [count, 1, 8, 8], bytes(count * 256)),
+                          y=("I64", [count], bytes(count * 8)))
 
     def test_configurations_of_the_pages(self):
         """README's own network trains from weights and on data like those of its script; that of the page for torchgpipe is planned."""
@@ -1167,7 +1194,11 @@ class Norms(Group):
         folder = self.run_folder
         quiet = self.train("-q")
         self.assertEqual(read_model(quiet), read_model(folder))
-        self.assertEqual(results(quiet), results(folder))
+        verbose = results(folder)
+        printed = [line.pop("grad_norm") for line in verbose if line["event"] == "step"]
+        self.assertEqual(results(quiet), verbose)
+        for step, its in norms.items():
+            self.assertEqual("%.4g" % printed[step - 1], its["all"][0])
         self.assertEqual(list(self.norms("train.steps=5", "train.eval_every=3")), [1, 3, 5])
         for cut in (["pipeline.devices=[cpu]"], ["pipeline.devices=[cpu, cpu, cpu, cpu]", "pipeline.checkpoint=never"]):
             self.assertEqual(self.norms(*cut), norms, cut)

@@ -125,6 +125,37 @@ class Install(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertTrue(os.listdir(os.path.join(self.home, ".cache/gpipe/profiles")))
 
+    def test_scripts_of_runs_and_timelines(self):
+        """Launchers in bin/ work in the moved tree and through a link, and leave no file in it."""
+        before = sorted(os.path.join(folder, name) for folder, _, names in os.walk(self.tree) for name in names)
+        modules = os.path.join(CHECKOUT, "scripts/timelines")
+        self.assertEqual(sorted(os.listdir(self.path("share/gpipe/scripts/timelines"))),
+                         sorted(name for name in os.listdir(modules) if name.endswith((".py", ".js", ".css"))))
+        with open(os.path.join(CHECKOUT, "CMakeLists.txt")) as file:
+            version = re.search(r"project\(gpipe VERSION (\S+)", file.read())[1]
+        link = os.path.join(self.folder, "link to report")
+        os.symlink(self.path("bin/gpipe-report"), link)
+        for program, name, script in (("bin/gpipe-report", "gpipe-report", "report.py"), (link, "gpipe-report", "report.py"),
+                                      ("bin/gpipe-compare", "gpipe-compare", "compare-timelines.py")):
+            self.assertEqual(os.path.exists(self.path(program)), os.path.exists(os.path.join(CHECKOUT, "scripts", script)))
+            if not os.path.exists(self.path(program)):
+                continue
+            done = self.run_installed(program, "--version")
+            self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "%s %s\n" % (name, version), ""))
+            done = self.run_installed(program, "--help")
+            self.assertEqual((done.returncode, done.stdout.split()[:2], done.stderr), (0, ["usage:", name], ""))
+        self.assertEqual(os.path.exists(self.path("share/gpipe/scripts/nsys-profile.sh")),
+                         os.path.exists(os.path.join(CHECKOUT, "scripts/nsys-profile.sh")))
+        run = os.path.join(self.elsewhere, "run")
+        os.mkdir(run)
+        with open(os.path.join(run, "metrics.jsonl"), "w") as file:
+            file.write('{"event":"step","step":1,"loss":0.5,"lr":0.1,"samples":8,"seconds":0.5,"data_seconds":0,"time":1}\n')
+        done = self.run_installed("bin/gpipe-report", "run", "-o", "page.html")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        with open(os.path.join(self.elsewhere, "page.html")) as file:
+            self.assertTrue(file.read().endswith("<!-- gpipe-report -->\n"))
+        self.assertEqual(sorted(os.path.join(folder, name) for folder, _, names in os.walk(self.tree) for name in names), before)
+
     def test_links_between_documents(self):
         """Each leads to a file of the tree."""
         root = self.path("share/gpipe")
