@@ -8,16 +8,15 @@ import os
 import shutil
 import struct
 import subprocess
-import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "scripts"))
-from timelines.attribute import attribute  # noqa: E402
-from timelines.depend import dependencies  # noqa: E402
-from timelines.figures import figures  # noqa: E402
-from timelines.read import read  # noqa: E402
-from timelines.sentence import costs_most, sentence  # noqa: E402
+from said import unknown_numbers  # noqa: I100; it sets the path
+from timelines.attribute import attribute
+from timelines.depend import dependencies
+from timelines.figures import figures
+from timelines.read import read
+from timelines.sentence import costs_most, sentence
 
 TRAIN = os.environ.get("GPIPE_TRAIN", "build/gpipe-train")
 BALANCE = os.environ.get("GPIPE_BALANCE", "build/gpipe-balance")
@@ -80,11 +79,17 @@ class Runs(unittest.TestCase):
 
 @unittest.skipUnless(SLOW, "GP_SLOW_LIBRARY names no library: sanitizers build none")
 class Causes(Runs):
+    def say(self, run):
+        """The sentence; its numbers stand in the figures."""
+        text = sentence([run])
+        self.assertEqual(unknown_numbers(text, [run]), [], text)
+        return text
+
     def test_a_slow_layer(self):
         # Stage 0 is the smaller one by far. Its convolution sleeps in each pass: stage 1 waits.
         timeline = self.record({"GP_SLOW_MS": "20", "GP_SLOW_CHANNELS": "23"}, balance="[2, 6]", first=23, second=24)
         run = figures(timeline)
-        text = sentence([run])
+        text = self.say(run)
         self.assertEqual(costs_most(run)[1:], (1, "imbalance"), text)
         self.assertIn("stage 0 computes", text)
         self.assertIn("times as long as predicted", text)
@@ -94,7 +99,7 @@ class Causes(Runs):
 
     def test_a_bad_balance(self):
         run = figures(self.record(balance="[7, 1]", first=32, second=64))
-        text = sentence([run])
+        text = self.say(run)
         self.assertEqual(costs_most(run)[1:], (1, "imbalance"), text)
         self.assertIn("stage 0 computes", text)
         self.assertIn("the plan has this balance too", text)
@@ -104,7 +109,7 @@ class Causes(Runs):
         timeline = self.record({"GP_SLOW_MS": "20", "GP_SLOW_COPY": str(4 * 23 * 28 * 28 * 4)}, stages=3, balance="[2, 2, 4]",
                                first=23)
         run = figures(timeline)
-        text = sentence([run])
+        text = self.say(run)
         self.assertEqual(costs_most(run)[1:], (2, "copy"), text)  # worker 2 waits for stage 1, which copies
         for worker in run["workers"][:2]:
             self.assertGreater(worker["copy_exposed_ms"], worker["busy_ms"])
@@ -119,7 +124,7 @@ class Causes(Runs):
         data = f"{{idx: {{images: {images}, labels: {labels}}}}}"
         timeline = self.record({"GP_SLOW_MS": "10", "GP_SLOW_READ": "784"}, data=data, steps=8)
         run = figures(timeline)
-        text = sentence([run])
+        text = self.say(run)
         self.assertIn("the loader is too slow", text)
         self.assertGreater(run["between_data_ms"], run["step_ms"])
 

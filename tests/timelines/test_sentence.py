@@ -1,14 +1,11 @@
 """The sentences on top: of runs with given figures. Each number stands in the figures, and the clauses make up the difference."""
-import os
 import random
-import re
-import sys
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "..", "scripts"))
-from timelines.sentence import COVERED, ms, named, noise, sentence, terms, times  # noqa: E402
-from timelines.stages import stage_rows  # noqa: E402
-from timelines.timeline import IDLE_KEYS  # noqa: E402
+from said import unknown_numbers  # noqa: I100; it sets the path
+from timelines.sentence import COVERED, ms, named, noise, sentence, terms
+from timelines.stages import stage_rows
+from timelines.timeline import IDLE_KEYS
 
 
 def run_of(*workers, spread=0.0, instructions=(), data=0.0, layers=(), **more):
@@ -30,24 +27,9 @@ def row(op, stage, total, predicted=None, count=4):
     return {"op": op, "stage": stage, "count": count, "median_ms": total / count, "total_ms": total, "predicted_ms": predicted}
 
 
-def numbers(value):
-    """All numbers in nested dicts and lists."""
-    if isinstance(value, dict):
-        value = value.values()
-    if isinstance(value, (list, type({}.values()))):
-        return [number for it in value for number in numbers(it)]
-    return [value] if isinstance(value, (int, float)) else []
-
-
 class Figures(unittest.TestCase):
     def check_numbers(self, text, runs):
-        """Each number of the text is one of the figures as the sentences write it, or the ratio of two steps."""
-        found = [number for run in runs for number in numbers(run)]
-        known = {form for number in found for form in (ms(number), times(number) if number else "", f"{100 * number:.0f}")}
-        known |= {times(a["step_ms"] / b["step_ms"]) for a in runs for b in runs}
-        known |= {str(i) for i in range(len(runs[0]["workers"]))}  # numbers of workers and stages
-        for number in re.findall(r"\d+(?:\.\d+)?", re.sub(r"cpu:\d+|layer \S+", "", text)):
-            self.assertIn(number, known, text)
+        self.assertEqual(unknown_numbers(text, runs), [], text)
 
 
 class Against(Figures):
