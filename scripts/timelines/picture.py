@@ -67,7 +67,7 @@ class Part:
         self.workers = range(0, count, self.every)
         self.rows = {worker: {} for worker in self.workers}  # worker -> {(is copy, lane): spans}
         for span in spans:
-            if span.end > self.start and span.start < self.end and span.worker in self.rows:
+            if self.start < span.end > span.start < self.end and span.worker in self.rows:
                 self.rows[span.worker].setdefault((span.kind == COPY, span.lane), []).append(span)
         for rows in self.rows.values():
             if not any(not is_copy for is_copy, _ in rows):

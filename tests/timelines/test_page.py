@@ -188,6 +188,14 @@ class Drawing(Page):
         self.assert_colour((600, box["y"] + 24 - 2), colour("f"))
         self.assert_colour((600, box["y"] + 24 - 12), "#f0f2f4")
 
+    def test_what_takes_no_time_is_not_drawn(self):
+        timeline = samples.small(steps=1)
+        timeline.spans[1].end = timeline.spans[1].start  # the send
+        timeline.spans[2].start = timeline.spans[2].end  # the receive
+        self.open([timeline])
+        self.assertEqual(self.drawn()["spans"], 5)
+        self.assertNotIn("copy", browser.evaluate("document.querySelector('.legend').innerText"))
+
     def test_64_workers_are_compact_and_all_drawn(self):
         self.open([samples.many(64 * 50, workers=64, steps=1)])
         browser.emulate(height=2400)

@@ -48,6 +48,11 @@ class Marks(unittest.TestCase):
             self.assertAlmostEqual(width, TRACK * (end - start) / 10, delta=0.6)  # half a pixel is left free
         self.assertGreater(found["recv s1 m0 e0"][2], found["step s0"][2])  # worker 1 stands below worker 0
 
+    def test_what_takes_no_time_is_not_drawn(self):
+        timeline = samples.small()
+        timeline.spans[1].end = timeline.spans[1].start  # the send
+        self.assertNotIn("send s0 m0 e0", marks(picture.svg([timeline])))
+
     def test_two_timelines_share_the_axis(self):
         """B's step lasts 15 ms, so A's ends at two thirds of the axis."""
         text = picture.svg([samples.small("a.json"), samples.small("b.json", pace=1.5)])
