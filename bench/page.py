@@ -44,8 +44,8 @@ def row(browser, folder, count, repeats):
     first, redraws, spans = measure(browser, path, repeats)
     assert spans == count, (spans, count)
     size = os.path.getsize(path)
-    return (f"{count:>9,} {size / 2**20:>9.2f} {size / count:>10.1f} {written:>9.2f} {statistics.median(first):>9.2f} {max(first):>7.2f} "
-            f"{statistics.median(redraws):>10.1f} {max(redraws):>7.1f}")
+    return (f"{count:>9,} {size / 2**20:>9.2f} {size / count:>10.1f} {written:>9.2f} "
+            f"{statistics.median(first):>9.2f} {max(first):>7.2f} {statistics.median(redraws):>10.1f} {max(redraws):>7.1f}")
 
 
 def main():

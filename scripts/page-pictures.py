@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes docs/pictures/timelines-light.png and timelines-dark.png: the page of two runs that differ in their balance.
 
-scripts/page-pictures.py [BUILD]. Needs Chromium. The times are those of this machine, so it should be idle. Each run takes seconds.
+scripts/page-pictures.py [BUILD]. Needs Chromium. The times are those of this machine, so it should be idle.
+Each run takes seconds.
 """
 import os
 import pathlib

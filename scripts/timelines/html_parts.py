@@ -143,7 +143,8 @@ def table(name, caption, columns, rows, note="", style=""):
                     for row in rows)
     note = f'<p class="note">{escape(note)}</p>' if note else ""
     return (f'<div class="scroll{" tall" if "tall" in style.split() else ""}" tabindex="0" role="region" '
-            f'aria-label="{escape(caption)}"><table class="sortable{" bare" if "bare" in style.split() else ""}" id="table-{escape(name)}"><caption>{escape(caption)}</caption>\n'
+            f'aria-label="{escape(caption)}"><table class="sortable{" bare" if "bare" in style.split() else ""}" '
+            f'id="table-{escape(name)}"><caption>{escape(caption)}</caption>\n'
             f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{lines}</tbody></table></div>{note}\n")
 
 

@@ -109,7 +109,7 @@ function paintSwatches() {
 
 function legend() {
   const used = new Set(), list = element("ul", { className: "legend" });
-  models.forEach((model) => model.spans.kind.forEach((kind) => used.add(kind)));
+  models.forEach(({ spans }) => spans.kind.forEach((kind, i) => spans.end[i] > spans.start[i] && used.add(kind)));
   KINDS.forEach((kind, index) => {
     if (!used.has(index)) return;
     const words = kind.letter ? `${kind.words} (${kind.letter})` : kind.words;

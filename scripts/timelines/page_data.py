@@ -37,7 +37,8 @@ def quantum_of(timeline):
 
 def typical_step(timeline):
     """The index of the step whose length is the median; -1 if there are no steps."""
-    order = sorted(range(len(timeline.steps)), key=lambda i: timeline.steps[i].end - timeline.steps[i].start)
+    lengths = [round(step.end - step.start, 9) for step in timeline.steps]  # of equal steps the earlier comes first
+    order = sorted(range(len(lengths)), key=lengths.__getitem__)
     return order[(len(order) - 1) // 2] if order else -1
 
 

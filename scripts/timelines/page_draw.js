@@ -167,7 +167,7 @@ function paintRow(context, model, row, place) {
   drawn.examined += last - first;
   for (let i = first; i < last; i++) {
     const x0 = (row.start[i] - from) * scale, x1 = (row.end[i] - from) * scale;
-    if (x1 <= 0 || x0 >= width) continue;
+    if (x1 <= 0 || x0 >= width || x1 <= x0) continue; // in simulations some instructions take no time
     drawn.spans++;
     if (x1 - x0 >= WIDE) wide.push(i);
     else {

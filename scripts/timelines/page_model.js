@@ -166,7 +166,7 @@ function timeText(ms) {
   if (size >= 999.5) return threeDigits(ms / 1e3) + " s";
   if (size >= 0.9995) return threeDigits(ms) + " ms";
   if (size >= 0.0009995) return threeDigits(ms * 1e3) + " µs";
-  return ms === 0 ? "0" : threeDigits(ms * 1e6) + " ns";
+  return size < 5e-9 ? "0" : threeDigits(ms * 1e6) + " ns"; // what is left of a difference of equal times is no length
 }
 
 function bytesText(bytes) {

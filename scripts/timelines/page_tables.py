@@ -170,7 +170,8 @@ def pair_section(key, heading, head, runs, label):
                 row.append(ratio(rows_of.get(name, {}).get("total_ms"), found[0].get(name, {}).get("total_ms")))
         rows.append(row)
     text = table(key, f"{heading} [ms]", columns, rows, style="bare tall" if len(rows) > TALL else "bare")
-    return section(f"{heading} [ms]", text, "What takes most time in a step comes first. A click on a header sorts.", f"section-{key}")
+    return section(f"{heading} [ms]", text, "What takes most time in a step comes first. A click on a header sorts.",
+                   f"section-{key}")
 
 
 def pair_cells(rows, name, most):

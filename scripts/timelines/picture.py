@@ -42,7 +42,8 @@ def style(theme=None):
 
 def mix(over, below, part):
     """The colour of `over` that covers a part of `below`."""
-    return "#" + "".join(f"{round(int(over[at:at + 2], 16) * part + int(below[at:at + 2], 16) * (1 - part)):02x}" for at in (1, 3, 5))
+    pairs = [(int(over[at:at + 2], 16), int(below[at:at + 2], 16)) for at in (1, 3, 5)]
+    return "#" + "".join(f"{round(top * part + ground * (1 - part)):02x}" for top, ground in pairs)
 
 
 def ink(kind, part):
@@ -67,7 +68,7 @@ class Part:
         self.workers = range(0, count, self.every)
         self.rows = {worker: {} for worker in self.workers}  # worker -> {(is copy, lane): spans}
         for span in spans:
-            if span.end > self.start and span.start < self.end and span.worker in self.rows:
+            if self.start < span.end > span.start < self.end and span.worker in self.rows:
                 self.rows[span.worker].setdefault((span.kind == COPY, span.lane), []).append(span)
         for rows in self.rows.values():
             if not any(not is_copy for is_copy, _ in rows):
@@ -262,7 +263,8 @@ class Painter:
 
     def legend(self, y):
         """The kinds that are there. Returns the y below."""
-        used = {colours.kind_of(span) for part in self.parts for rows in part.rows.values() for spans in rows.values() for span in spans}
+        used = {colours.kind_of(span) for part in self.parts for rows in part.rows.values()
+                for spans in rows.values() for span in spans}
         entries = [(kind[0], f"{kind[1]} ({kind[2]})" if kind[2] else kind[1]) for kind in colours.KINDS if kind[0] in used]
         if self.each and any(len(worker.stages) > 1 for part in self.parts for worker in part.timeline.workers):
             entries.append(("", "paler: a worker's later stage"))
@@ -280,7 +282,9 @@ class Painter:
             if kind:
                 high = 4 if kind == "c" else 12
                 place = f'x="{x}" y="{y + (12 - high) / 2:g}" width="12" height="{high}"'
-                self.add(f'<rect class="{kind}" {place}/>' + (f'<rect fill="url(#h-{kind})" {place}/>' if kind in HATCHES else ""))
+                self.add(f'<rect class="{kind}" {place}/>')
+                if kind in HATCHES:
+                    self.add(f'<rect fill="url(#h-{kind})" {place}/>')
             self.text(x + (18 if kind else 0), y + 10, words)
             x += width
         return y + 26
@@ -335,7 +339,8 @@ def svg(timelines, comparison=None, steps=None, width=1200, title=None, theme=No
     lines, painter.out = painter.out, []
     painter.axis(top, y - 8)
     lines[axis_at:axis_at] = painter.out
-    patterns = "".join(f'<pattern id="h-{kind}" width="6" height="6" patternUnits="userSpaceOnUse"><path class="h" d="{path}"/></pattern>'
+    patterns = "".join(f'<pattern id="h-{kind}" width="6" height="6" patternUnits="userSpaceOnUse">'
+                       f'<path class="h" d="{path}"/></pattern>'
                        for kind, path in HATCHES.items())
     return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {y}" width="{width}" height="{y}" fill="none">\n'
             f"{style(theme)}<defs>{patterns}</defs>\n{''.join(lines)}</svg>\n")

@@ -29,8 +29,8 @@ def by_inkscape(source, target, _):
 
 def by_browser(name):
     def command(source, target, size):
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-                 "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND"]
+        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+                 "--no-first-run", "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND"]
         return [name, *flags, f"--user-data-dir={os.path.dirname(source)}/profile", f"--window-size={size[0]},{size[1]}",
                 f"--force-device-scale-factor={SCALE}", f"--screenshot={target}", "file://" + source]
     return command
@@ -43,7 +43,8 @@ def by_magick(name):
 def draws_svg(name):
     """Whether an ImageMagick uses librsvg: its own renderer knows no style sheets."""
     try:
-        run = subprocess.run([name, "-list", "format"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False)
+        run = subprocess.run([name, "-list", "format"], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE,
+                             check=False)
     except (OSError, subprocess.TimeoutExpired):
         return False
     return run.returncode == 0 and re.search(rb"^\s*SVG\b.*RSVG", run.stdout, re.MULTILINE) is not None
@@ -102,8 +103,8 @@ def convert(svg_text, path):
             tried.append(os.path.basename(command[0]))
     if tried:
         raise BadInput(f"{path}: {', '.join(tried)} did not convert the picture; write it with --svg and convert that file")
-    raise BadInput(f"{path}: no converter from SVG to PNG is installed; install librsvg2-bin (rsvg-convert), inkscape or chromium, "
-                   "or write the picture with --svg")
+    raise BadInput(f"{path}: no converter from SVG to PNG is installed; install librsvg2-bin (rsvg-convert), inkscape or "
+                   "chromium, or write the picture with --svg")
 
 
 def copy(source, path):

@@ -78,17 +78,19 @@ def comparison(timelines, text="B is 1.50× slower than A."):
     runs = []
     for index, timeline in enumerate(timelines):
         pace = 1 + index / 2
-        idle = {"earlier_stage": 3.0, "later_stage": 0.0, "copy": 0.5, "collective": 0.0, "imbalance": 3.0, "launch": 0.0, "data": 0.0}
+        idle = {"earlier_stage": 3.0, "later_stage": 0.0, "copy": 0.5, "collective": 0.0, "imbalance": 3.0, "launch": 0.0,
+                "data": 0.0}
         workers = [{"name": worker.name, "stages": list(worker.stages), "busy_ms": (6.0, 3.0)[w] * pace, "copy_ms": 0.5 * pace,
                     "copy_exposed_ms": 0.5 * pace, "idle_ms": (3.5, 6.5)[w] * pace,
                     "idle": {key: value * pace * (0 if w == 0 and key == "earlier_stage" else 1) for key, value in idle.items()}}
                    for w, worker in enumerate(timeline.workers[:2])]
         rows = [("B", 0, 3.0), ("F", 0, 2.0), ("B", 1, 2.0), ("F", 1, 1.0), ("step", 0, 1.0)]
-        runs.append({"name": timeline.name, "steps": len(timeline.steps), "step_ms": 10.0 * pace, "between_ms": 2.0, "bubble": 0.55,
-                     "workers": workers, "memory": [{"peak_bytes": 3 * MIB, "planned_bytes": 4 * MIB}] * 2,
+        runs.append({"name": timeline.name, "steps": len(timeline.steps), "step_ms": 10.0 * pace, "between_ms": 2.0,
+                     "bubble": 0.55, "workers": workers, "memory": [{"peak_bytes": 3 * MIB, "planned_bytes": 4 * MIB}] * 2,
                      "instructions": [{"op": op, "stage": stage, "count": 1, "median_ms": ms * pace, "total_ms": ms * pace,
                                        "share": ms / 9, "predicted_ms": 1.0 if (op, stage) == ("F", 0) else None}
                                       for op, stage, ms in rows],
-                     "layers": [{"layer": "conv1", "op": "F", "count": 1, "median_ms": 1.5 * pace, "total_ms": 1.5 * pace, "share": 0.75},
-                                {"layer": "relu", "op": "F", "count": 1, "median_ms": 0.5 * pace, "total_ms": 0.5 * pace, "share": 0.25}]})
+                     "layers": [{"layer": layer, "op": "F", "count": 1, "median_ms": ms * pace, "total_ms": ms * pace,
+                                 "share": ms / 2}
+                                for layer, ms in (("conv1", 1.5), ("relu", 0.5))]})
     return {"runs": runs, "text": text, "tables": []}

@@ -14,8 +14,8 @@ from timelines.timeline import BadInput  # noqa: E402
 
 class Numbers(unittest.TestCase):
     def test_times_have_the_unit_that_suits_them(self):
-        cases = {0: "0 ms", 1e-5: "10.0 ns", 0.0123: "12.3 µs", 0.99949: "999 µs", 0.9996: "1.00 ms", 12.345: "12.3 ms", 999.4: "999 ms",
-                 999.6: "1.00 s", 12345: "12.3 s", -2.5: "-2.50 ms", 1e9: "1,000,000 s"}
+        cases = {0: "0 ms", 1e-5: "10.0 ns", 0.0123: "12.3 µs", 0.99949: "999 µs", 0.9996: "1.00 ms", 12.345: "12.3 ms",
+                 999.4: "999 ms", 999.6: "1.00 s", 12345: "12.3 s", -2.5: "-2.50 ms", 1e9: "1,000,000 s"}
         self.assertEqual({value: parts.milliseconds(value) for value in cases}, cases)
         for value in (None, float("nan"), float("inf")):
             self.assertEqual(parts.milliseconds(value), "–")
@@ -59,7 +59,8 @@ class Html(unittest.TestCase):
         self.assertIn('<td class="number">–</td>', made)
 
     def test_bars_without_values(self):
-        self.assertNotIn('class="part', parts.stacked_bars("b", "c", [("w", {"x": 0.0, "y": None}, "")], [("x", "X", "k"), ("y", "Y", "k")]))
+        made = parts.stacked_bars("b", "c", [("w", {"x": 0.0, "y": None}, "")], [("x", "X", "k"), ("y", "Y", "k")])
+        self.assertNotIn('class="part', made)
 
     def test_each_script_has_its_hash(self):
         """The hash of "1" is what `printf 1 | openssl dgst -sha256 -binary | base64` prints."""
@@ -84,7 +85,8 @@ class Files(unittest.TestCase):
     def test_what_cannot_be_written_is_one_sentence(self):
         (self.folder / "file").write_text("")
         for path in (self.folder / "none/page.html", self.folder / "file/page.html", self.folder):
-            with self.assertRaisesRegex(BadInput, f"^{re.escape(str(path))}: cannot be written: [A-Z][a-z ]+; name a file in a folder"):
+            words = f"^{re.escape(str(path))}: cannot be written: [A-Z][a-z ]+; name a file in a folder"
+            with self.assertRaisesRegex(BadInput, words):
                 parts.write(path, "x")
         self.assertEqual(os.listdir(self.folder), ["file"])
 

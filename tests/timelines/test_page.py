@@ -112,6 +112,15 @@ class Drawing(Page):
         self.assertAlmostEqual(first["x"], second["x"], delta=0.01)
         self.assertAlmostEqual(second["width"] / first["width"], 1.5, delta=0.01)
 
+    def test_of_equal_steps_the_first_is_chosen(self):
+        """Three steps of 26 µs, whose floating-point lengths differ in the last digits: the first is the median of them."""
+        timeline = samples.small(steps=3)
+        for step, start in zip(timeline.steps, (0.0, 0.1, 0.3)):
+            step.start, step.end = start, start + 0.026
+        self.assertEqual(sorted(timeline.steps, key=lambda step: step.end - step.start)[1], timeline.steps[0])
+        self.open([timeline])
+        self.assertEqual(self.state()["steps"], [1])  # of equal steps in their order, the middle one
+
     def test_memory_is_an_area_up_to_the_planned_size(self):
         self.open_small()
         browser.evaluate("gpipe.show(0, 10)")
@@ -161,7 +170,8 @@ class Drawing(Page):
         self.assertLessEqual(drawn["rects"], 8 * 992 * 3)
         self.assertGreater(drawn["rects"], 8)
         self.assertLess(drawn["firstMs"], 20_000)  # only a guard against what hangs; bench/page.py measures
-        print(f"100,000 spans: first drawing {drawn['firstMs']:.0f} ms after the navigation, redraw {drawn['ms']:.0f} ms", file=sys.stderr)
+        print(f"100,000 spans: first drawing {drawn['firstMs']:.0f} ms after the navigation, redraw {drawn['ms']:.0f} ms",
+              file=sys.stderr)
         x, y = self.middle(0, 4)
         for dy in (0, 24 / 2 - 2):
             self.assertIn(browser.pixel(600, y + dy), (colour("f"), colour("b")))
@@ -187,6 +197,14 @@ class Drawing(Page):
         box = browser.evaluate("gpipe.place(0, 0)")
         self.assert_colour((600, box["y"] + 24 - 2), colour("f"))
         self.assert_colour((600, box["y"] + 24 - 12), "#f0f2f4")
+
+    def test_what_takes_no_time_is_not_drawn(self):
+        timeline = samples.small(steps=1)
+        timeline.spans[1].end = timeline.spans[1].start  # the send
+        timeline.spans[2].start = timeline.spans[2].end  # the receive
+        self.open([timeline])
+        self.assertEqual(self.drawn()["spans"], 5)
+        self.assertNotIn("copy", browser.evaluate("document.querySelector('.legend').innerText"))
 
     def test_64_workers_are_compact_and_all_drawn(self):
         self.open([samples.many(64 * 50, workers=64, steps=1)])
@@ -242,7 +260,8 @@ class Drawing(Page):
     def test_sharp_on_displays_of_two_pixels_per_pixel(self):
         browser.emulate(scale=2)
         self.open_small()
-        self.assertEqual(browser.evaluate("(() => { const c = document.querySelector('.tracks'); return c.width / c.clientWidth; })()"), 2)
+        tracks = "document.querySelector('.tracks')"
+        self.assertEqual(browser.evaluate(f"{tracks}.width / {tracks}.clientWidth"), 2)
         x, y = self.middle(0, 5)
         self.assert_colour((x + 30, y), colour("b"))
 
@@ -278,7 +297,8 @@ class Mouse(Page):
         before = self.state()
         _, y = self.middle(0, 5)
         browser.wheel(60, y, 200)
-        browser.evaluate("new Promise((done) => { const look = () => scrollY > 0 ? done() : requestAnimationFrame(look); look(); })")
+        browser.evaluate("new Promise((done) => {"
+                         " const look = () => scrollY > 0 ? done() : requestAnimationFrame(look); look(); })")
         self.assertEqual((self.state()["from"], self.state()["to"]), (before["from"], before["to"]))
 
     def test_a_drag_moves_the_time(self):
@@ -336,7 +356,8 @@ class Mouse(Page):
         state = self.state()
         self.assertEqual(state["pinned"], {"timeline": 0, "span": 5})
         # B s0 m0 starts at 6 ms. B s1 m0 ended then; F s0 m0 ended at 2 ms.
-        self.assertIn("Waited for\nB s1 m0 on cpu:1, ended 0 before the start\nF s0 m0 on cpu:0, ended 4.00 ms before the start", state["details"])
+        self.assertIn("Waited for\nB s1 m0 on cpu:1, ended 0 before the start\n"
+                      "F s0 m0 on cpu:0, ended 4.00 ms before the start", state["details"])
         self.assertEqual(browser.evaluate("gpipe.drawn.arrows"), 2)
         self.assertGreater(browser.evaluate(LIT_PIXELS), 300)
         browser.key("Escape")
@@ -400,7 +421,8 @@ class Mouse(Page):
 
     def test_a_click_on_the_strip_chooses_a_step(self):
         self.open_small()
-        box = browser.evaluate("(() => { const b = document.querySelector('.strip').getBoundingClientRect(); return [b.x, b.y, b.width, b.height]; })()")
+        box = browser.evaluate("(() => { const b = document.querySelector('.strip').getBoundingClientRect();"
+                               " return [b.x, b.y, b.width, b.height]; })()")
         # Step 2 of A lasts from 12 to 27 of 27 ms.
         browser.click(box[0] + 148 + (box[2] - 160) * 20 / 27, box[1] + box[3] / 2)
         self.assertEqual(self.state()["steps"], [1, 0])
@@ -410,7 +432,8 @@ class Mouse(Page):
         self.open_small()
         texts = browser.evaluate("[...document.querySelectorAll('select')[1].options].map((o) => o.text)")
         self.assertEqual(texts, ["step 1: 15.0 ms", "step 2: 22.5 ms"])
-        browser.evaluate("(() => { const s = document.querySelectorAll('select')[1]; s.value = '1'; s.dispatchEvent(new Event('change')); })()")
+        browser.evaluate("(() => { const s = document.querySelectorAll('select')[1]; s.value = '1';"
+                         " s.dispatchEvent(new Event('change')); })()")
         self.assertEqual(self.state()["steps"], [0, 1])
 
 
@@ -489,7 +512,7 @@ class Keys(Page):
         reached = []
         for _ in range(60):
             browser.key("Tab")
-            reached.append(browser.evaluate("(() => { const e = document.activeElement; return e.id || e.className || e.tagName; })()"))
+            reached.append(browser.evaluate("((e) => e.id || e.className || e.tagName)(document.activeElement)"))
         for name in ("theme", "SELECT", "tracks", "scroll", "BUTTON"):
             self.assertIn(name, reached)
         self.assertGreater(reached.count("BUTTON"), 15)  # of the toolbar and of the tables' headers
@@ -566,7 +589,8 @@ TEXT_COLOURS = """(() => {
 
 class Tables(Page):
     def column(self, table, index):
-        return browser.evaluate(f"[...document.querySelectorAll('#table-{table} tbody tr')].map((r) => r.cells[{index}].textContent)")
+        rows = f"[...document.querySelectorAll('#table-{table} tbody tr')]"
+        return browser.evaluate(f"{rows}.map((row) => row.cells[{index}].textContent)")
 
     def click_header(self, table, index):
         browser.evaluate(f"document.querySelectorAll('#table-{table} th button')[{index}].click()")
@@ -575,9 +599,10 @@ class Tables(Page):
         self.open_small()
         self.assertEqual(self.column("instructions", 0)[0], "B s0")
         heads = browser.evaluate("[...document.querySelectorAll('#table-instructions th')].map((h) => h.textContent)")
-        self.assertEqual(heads, ["instruction", "A: count", "A: median", "A: in a step", "A: share", "A: predicted", "A: measured / predicted",
-                                 "B: count", "B: median", "B: in a step", "B: share", "B: predicted", "B: measured / predicted", "B / A"])
-        row = browser.evaluate("[...document.querySelectorAll('#table-instructions tbody tr')].map((r) => [...r.cells].map((c) => c.textContent))"
+        of_each = ("count", "median", "in a step", "share", "predicted", "measured / predicted")
+        self.assertEqual(heads, ["instruction", *(f"{run}: {name}" for run in "AB" for name in of_each), "B / A"])
+        row = browser.evaluate("[...document.querySelectorAll('#table-instructions tbody tr')]"
+                               ".map((r) => [...r.cells].map((c) => c.textContent))"
                                ".find((r) => r[0] === 'F s0')")
         self.assertEqual(row, ["F s0", "1", "2.000", "2.00", "22.2 %", "1.000", "▲ 2.00×",
                                "1", "3.000", "3.00", "22.2 %", "1.000", "▲ 3.00×", "▲ 1.50×"])
@@ -588,7 +613,8 @@ class Tables(Page):
         self.assertEqual([float(text) for text in self.column("instructions", 3)], [3, 2, 2, 1, 1])
         self.click_header("instructions", 3)
         self.assertEqual([float(text) for text in self.column("instructions", 3)], [1, 1, 2, 2, 3])
-        self.assertEqual(browser.evaluate("document.querySelectorAll('#table-instructions th')[3].getAttribute('aria-sort')"), "ascending")
+        head = "document.querySelectorAll('#table-instructions th')[3]"
+        self.assertEqual(browser.evaluate(f"{head}.getAttribute('aria-sort')"), "ascending")
         self.click_header("instructions", 0)
         self.assertEqual(self.column("instructions", 0), ["B s0", "B s1", "F s0", "F s1", "step s0"])
         self.click_header("instructions", 5)  # rows without a value stay below
@@ -598,9 +624,11 @@ class Tables(Page):
 
     def test_bars_of_idle_time_have_the_lengths_of_the_numbers(self):
         self.open_small()
-        bars = browser.evaluate("[...document.querySelectorAll('#bars-idle .bar')].map((b) => [b.querySelector('.bar-label').textContent, "
+        bars = browser.evaluate("[...document.querySelectorAll('#bars-idle .bar')].map((b) => ["
+                                "b.querySelector('.bar-label').textContent, "
                                 "b.querySelector('.bar-parts').getBoundingClientRect().width, "
-                                "...[...b.querySelectorAll('.part')].map((p) => [p.className, p.getBoundingClientRect().width])])")
+                                "...[...b.querySelectorAll('.part')]"
+                                ".map((p) => [p.className, p.getBoundingClientRect().width])])")
         self.assertEqual([bar[0] for bar in bars], ["A  cpu:0", "B  cpu:0", "A  cpu:1", "B  cpu:1"])
         # The longest is B's cpu:1 with 9.75 ms; A's cpu:1 has 3 ms earlier stage, 0.5 ms copy, 3 ms imbalance.
         _, whole, *parts = bars[2]

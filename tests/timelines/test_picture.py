@@ -41,12 +41,18 @@ class Marks(unittest.TestCase):
         """A step of 10 ms fills the axis; of 7 instructions each has a mark."""
         found = marks(picture.svg([samples.small()]))
         self.assertEqual(len(found), 7)
-        for name, kind, start, end in (("F s0 m0", "f", 0, 2), ("send s0 m0 e0", "c", 2, 2.5), ("B s0 m0", "b", 6, 9), ("step s0", "u", 9, 10)):
+        for name, kind, start, end in (("F s0 m0", "f", 0, 2), ("send s0 m0 e0", "c", 2, 2.5), ("B s0 m0", "b", 6, 9),
+                                       ("step s0", "u", 9, 10)):
             its_kind, x, _, width = found[name]
             self.assertEqual(its_kind, kind)
             self.assertAlmostEqual(x, picture.LEFT + TRACK * start / 10, delta=0.01)
             self.assertAlmostEqual(width, TRACK * (end - start) / 10, delta=0.6)  # half a pixel is left free
         self.assertGreater(found["recv s1 m0 e0"][2], found["step s0"][2])  # worker 1 stands below worker 0
+
+    def test_what_takes_no_time_is_not_drawn(self):
+        timeline = samples.small()
+        timeline.spans[1].end = timeline.spans[1].start  # the send
+        self.assertNotIn("send s0 m0 e0", marks(picture.svg([timeline])))
 
     def test_two_timelines_share_the_axis(self):
         """B's step lasts 15 ms, so A's ends at two thirds of the axis."""
@@ -195,7 +201,8 @@ class Png(unittest.TestCase):
         picture.png(self.path, [samples.small()])
 
     def test_without_a_converter_the_message_names_them(self):
-        with self.assertRaisesRegex(BadInput, r"picture\.png: no converter from SVG to PNG is installed; install librsvg2-bin .*inkscape or chromium"):
+        words = r"picture\.png: no converter from SVG to PNG is installed; install librsvg2-bin .*inkscape or chromium"
+        with self.assertRaisesRegex(BadInput, words):
             self.with_path(self.draw)
         self.assertFalse(os.path.exists(self.path))
 
@@ -206,7 +213,10 @@ class Png(unittest.TestCase):
 
     def test_the_next_converter_is_tried(self):
         self.program("rsvg-convert", "exit 0\n")
-        self.program("inkscape", r"""for i; do case "$i" in --export-filename=*) printf '\211PNG\r\n\032\n' >"${i#*=}";; esac; done""" + "\n")
+        self.program("inkscape", r"""for i; do
+case "$i" in --export-filename=*) printf '\211PNG\r\n\032\n' >"${i#*=}";; esac
+done
+""")
         self.with_path(self.draw)
         self.assertEqual(pathlib.Path(self.path).read_bytes(), b"\x89PNG\r\n\x1a\n")
 
@@ -214,7 +224,8 @@ class Png(unittest.TestCase):
         self.program("convert", "echo '      SVG  SVG       rw+   Scalable Vector Graphics (XML 2.9.14)'\n")
         with self.assertRaisesRegex(BadInput, "no converter"):
             self.with_path(self.draw)
-        self.program("convert", r"""case "$*" in "-list format") echo '      SVG  SVG       rw+   Scalable Vector Graphics (RSVG 2.54.7)';;
+        self.program("convert", r"""case "$*" in
+"-list format") echo '      SVG  SVG       rw+   Scalable Vector Graphics (RSVG 2.54.7)';;
 *) for last; do :; done; printf '\211PNG\r\n\032\n' >"${last#png:}";; esac""" + "\n")
         self.with_path(self.draw)
         self.assertTrue(os.path.exists(self.path))
