@@ -593,7 +593,8 @@ class Resume(Runs):
                          r"the run goes on\n$")
         # An interrupted run is not saved without one.
         self.mark = time.time_ns()
-        process = self.start("--force", "--set", "train={steps: 4000000000}", prepare=lambda: limit_files(OPTIONS.program, model + 1000))
+        limit = os.path.getsize(snapshots(self.alone)[0]) - 1000
+        process = self.start("--force", *alone, "--set", "train={steps: 4000000000}", prepare=lambda: limit_files(OPTIONS.program, limit))
         self.await_lines(process, 2)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=PATIENCE)
