@@ -13,6 +13,7 @@ typedef struct simulation {
     gp_stages *stages;
     gp_programs *programs;
     gp_play_copies *copies; /* [device] */
+    bool timeline;          /* times of instructions are kept */
 } simulation;
 
 /* The later stage of an edge between two devices; −1: it takes no time. */
@@ -111,6 +112,7 @@ static gp_status play_for(const gp_what_if *question, const taker *json, gp_what
     simulation s = {.question = question, .schedule = {question->schedule, question->chunks, NULL}};
     gp_play *play = NULL;
     gp_status status = prepare(&s, err);
+    s.timeline = status == GP_OK && json && gp_what_if_json_lists(s.programs);
     gp_play_request request = {.stages = s.stages,
                                .programs = s.programs,
                                .copies = s.copies,
@@ -119,7 +121,7 @@ static gp_status play_for(const gp_what_if *question, const taker *json, gp_what
                                .context = &s,
                                .channels = question->wire > 0,
                                .processors = question->processors,
-                               .timeline = json && s.programs && gp_what_if_json_lists(s.programs)};
+                               .timeline = s.timeline};
     if (status == GP_OK) status = gp_play_run(&request, &play, err);
     if (status == GP_OK) status = take_answer(&s, play, out, err);
     if (status == GP_OK && json) status = write_played(&s, play, out, json, err);

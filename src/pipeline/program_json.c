@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -18,10 +19,11 @@ typedef struct writer {
     FILE *out;
     places at;
     int worker;
-    size_t *alive;     /* [pc]; NULL: not known */
-    uint32_t *mark_of; /* [mark] pc; NULL: no queues */
-    size_t barriers;   /* of the worker so far */
-    bool any;          /* some wait of the instruction is written */
+    size_t *alive;          /* [pc]; NULL: not known */
+    uint32_t *mark_of;      /* [mark] pc; NULL: no queues, or their marks are not known */
+    size_t last[GP_QUEUES]; /* of the worker so far: pc + 1 of the last instruction in each queue; 0: none */
+    size_t barriers;        /* of the worker so far */
+    bool any;               /* some wait of the instruction is written */
 } writer;
 
 static bool has_queues(const writer *w, int worker) {
@@ -115,6 +117,13 @@ static void write_barrier(writer *w, bool threads) {
         write_others(w, threads);
 }
 
+/* If marks are not known, a computation waits for all copies that its worker's program has before it. */
+static void write_copies_before(writer *w, const gp_instr *instr) {
+    if (instr->op == GP_INSTR_SEND || gp_instr_queue(w->played->stages, instr) != GP_QUEUE_COMPUTE) return;
+    for (int queue = GP_QUEUE_IN; queue < GP_QUEUES; queue++)
+        if (w->last[queue]) write_wait(w, w->worker, w->last[queue] - 1);
+}
+
 static void write_marks(writer *w, size_t pc) {
     const gp_queue_waits *queues = &w->played->queues->worker[w->worker].within;
     for (size_t i = queues->first[pc]; i < queues->first[pc + 1]; i++)
@@ -130,7 +139,8 @@ static void write_waits(writer *w, size_t pc, const gp_instr *instr) {
         write_events(w, &w->played->waits->worker[w->worker], pc);
     else if (instr->op == GP_INSTR_RECV)
         write_event(w, GP_WAIT_SENT, instr->edge, instr->micro);
-    if (queued) write_marks(w, pc);
+    if (queued && w->played->queues) write_marks(w, pc);
+    if (queued && !w->played->queues) write_copies_before(w, instr);
     if (!queued && instr->op == GP_INSTR_BARRIER) write_barrier(w, true);
     fputs("]", w->out);
     w->any = false;
@@ -140,6 +150,7 @@ static void write_waits(writer *w, size_t pc, const gp_instr *instr) {
         fputs("]", w->out);
     }
     w->barriers += instr->op == GP_INSTR_BARRIER;
+    w->last[gp_instr_queue(w->played->stages, instr)] = pc + 1;
 }
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
@@ -177,7 +188,7 @@ static void write_instr(writer *w, size_t pc) {
 }
 
 static gp_status find_marks(writer *w, gp_error *err) {
-    if (!has_queues(w, w->worker)) return GP_OK;
+    if (!has_queues(w, w->worker) || !w->played->queues) return GP_OK;
     const gp_worker_queues *queues = &w->played->queues->worker[w->worker];
     GP_RETURN_IF_FAILED(GP_NEW(&w->mark_of, queues->marks, err));
     for (size_t pc = 0; pc < w->played->programs->worker[w->worker].count; pc++)
@@ -188,6 +199,7 @@ static gp_status find_marks(writer *w, gp_error *err) {
 static gp_status write_instructions(writer *w, gp_error *err) {
     size_t count = w->played->programs->worker[w->worker].count;
     w->barriers = 0;
+    memset(w->last, 0, sizeof w->last);
     gp_status status = find_marks(w, err);
     if (status == GP_OK && w->its->follow) status = GP_NEW(&w->alive, count, err);
     if (status == GP_OK && w->its->follow) status = w->its->follow(w->its->context, w->worker, w->alive, err);
