@@ -13,6 +13,7 @@ typedef struct simulation {
     gp_stages *stages;
     gp_programs *programs;
     gp_play_copies *copies; /* [device] */
+    bool timeline;          /* times of instructions are kept */
 } simulation;
 
 /* The later stage of an edge between two devices; −1: it takes no time. */
@@ -112,18 +113,18 @@ static gp_status write_played(const simulation *s, const gp_play *play, const gp
 }
 
 /* On devices that host threads issue to. */
-static gp_status play_issued(const simulation *s, bool timeline, gp_play **out, gp_error *err) {
+static gp_status play_issued(const simulation *s, gp_play **out, gp_error *err) {
     gp_issue_request request = {.stages = s->stages,
                                 .programs = s->programs,
                                 .model = s->question->model,
                                 .duration = duration,
                                 .latency = latency,
                                 .context = s,
-                                .timeline = timeline};
+                                .timeline = s->timeline};
     return gp_issue_play(&request, out, err);
 }
 
-static gp_status play(const simulation *s, bool timeline, gp_play **out, gp_error *err) {
+static gp_status play(const simulation *s, gp_play **out, gp_error *err) {
     const gp_what_if *q = s->question;
     gp_play_request request = {.stages = s->stages,
                                .programs = s->programs,
@@ -133,8 +134,8 @@ static gp_status play(const simulation *s, bool timeline, gp_play **out, gp_erro
                                .context = s,
                                .channels = q->wire > 0,
                                .processors = q->processors,
-                               .timeline = timeline};
-    return q->issued ? play_issued(s, timeline, out, err) : gp_play_run(&request, out, err);
+                               .timeline = s->timeline};
+    return q->issued ? play_issued(s, out, err) : gp_play_run(&request, out, err);
 }
 
 /* `json`: NULL: is not written. */
@@ -142,8 +143,8 @@ static gp_status play_for(const gp_what_if *question, const taker *json, gp_what
     simulation s = {.question = question, .schedule = {question->schedule, question->chunks, NULL}};
     gp_play *its = NULL;
     gp_status status = prepare(&s, err);
-    bool timeline = json && s.programs && gp_what_if_json_lists(s.programs);
-    if (status == GP_OK) status = play(&s, timeline, &its, err);
+    s.timeline = status == GP_OK && json && gp_what_if_json_lists(s.programs);
+    if (status == GP_OK) status = play(&s, &its, err);
     if (status == GP_OK) status = take_answer(&s, its, out, err);
     if (status == GP_OK && json) status = write_played(&s, its, out, json, err);
     gp_play_destroy(&its);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -18,19 +19,17 @@ typedef struct writer {
     FILE *out;
     places at;
     int worker;
-    size_t *alive;     /* [pc]; NULL: not known */
-    uint32_t *mark_of; /* [mark] pc; NULL: no queues */
-    size_t barriers;   /* of the worker so far */
-    bool any;          /* some wait of the instruction is written */
+    size_t *alive;          /* [pc]; NULL: not known */
+    uint32_t *mark_of;      /* [mark] pc; NULL: no queues, or their marks are not known */
+    size_t last[GP_QUEUES]; /* of the worker so far: pc + 1 of the last instruction in each queue; 0: none */
+    size_t barriers;        /* of the worker so far */
+    bool any;               /* some wait of the instruction is written */
 } writer;
 
+/* Devices that host threads issue to have queues, too (pipeline/issue.h). */
 static bool has_queues(const writer *w, int worker) {
+    if (w->its->play->worker[worker].issued) return true;
     return w->played->copies && w->played->copies[worker] == GP_PLAY_QUEUED;
-}
-
-/* Host threads issue to the worker's device, which has queues (pipeline/issue.h). */
-static bool is_issued(const writer *w, int worker) {
-    return w->its->play->worker[worker].issued != NULL;
 }
 
 /* ---- where the copies are ---------------------------------------------------------------------------------------- */
@@ -120,58 +119,48 @@ static void write_barrier(writer *w, bool threads) {
         write_others(w, threads);
 }
 
+/* If marks are not known, a computation waits for all copies that its worker's program has before it. */
+static void write_copies_before(writer *w, const gp_instr *instr) {
+    if (instr->op == GP_INSTR_SEND || gp_instr_queue(w->played->stages, instr) != GP_QUEUE_COMPUTE) return;
+    for (int queue = GP_QUEUE_IN; queue < GP_QUEUES; queue++)
+        if (w->last[queue]) write_wait(w, w->worker, w->last[queue] - 1);
+}
+
 static void write_marks(writer *w, size_t pc) {
     const gp_queue_waits *queues = &w->played->queues->worker[w->worker].within;
     for (size_t i = queues->first[pc]; i < queues->first[pc + 1]; i++)
         write_wait(w, w->worker, w->mark_of[queues->wait[i]]);
 }
 
-/* A copy waits for computations that were issued to its source before it; a computation waits for the copies that were
- * issued to its own device before it. */
-static void write_issued_waits(writer *w, size_t pc, const gp_instr *instr) {
-    const gp_stages *stages = w->played->stages;
-    const gp_program *program = &w->played->programs->worker[w->worker];
-    if (instr->op == GP_INSTR_RECV) {
-        uint32_t after = w->its->play->worker[w->worker].after[pc];
-        write_event(w, GP_WAIT_SENT, instr->edge, instr->micro);
-        if (after > 0) write_wait(w, w->played->programs->worker_of_stage[stages->edges[instr->edge].from], after - 1);
-        return;
-    }
-    if (gp_instr_queue(stages, instr) != GP_QUEUE_COMPUTE) return;
-    /* Up to the computation before it, which has waited for the copies before that. */
-    bool found[GP_QUEUES] = {false};
-    for (size_t at = pc; at-- > 0;) {
-        gp_queue queue = gp_instr_queue(stages, &program->instrs[at]);
-        if (queue == GP_QUEUE_COMPUTE) {
-            if (program->instrs[at].op != GP_INSTR_SEND && program->instrs[at].op != GP_INSTR_BARRIER) return;
-        } else if (!found[queue]) {
-            found[queue] = true;
-            write_wait(w, w->worker, at);
-        }
-    }
+/* A copy waits for a computation that was issued to its source before it, besides the one that made its value. */
+static void write_after(writer *w, size_t pc, const gp_instr *instr) {
+    uint32_t after = w->its->play->worker[w->worker].after[pc];
+    int from = w->played->stages->edges[instr->edge].from;
+    if (after > 0) write_wait(w, w->played->programs->worker_of_stage[from], after - 1);
 }
 
 /* A queue does not stop at a barrier: the thread that fills the queues does. */
 static void write_waits(writer *w, size_t pc, const gp_instr *instr) {
-    bool queued = has_queues(w, w->worker), issued = is_issued(w, w->worker);
+    bool queued = has_queues(w, w->worker);
     w->any = false;
     fputs(",\"waits\":[", w->out);
-    if (issued)
-        write_issued_waits(w, pc, instr);
-    else if (w->played->waits)
+    if (w->played->waits)
         write_events(w, &w->played->waits->worker[w->worker], pc);
     else if (instr->op == GP_INSTR_RECV)
         write_event(w, GP_WAIT_SENT, instr->edge, instr->micro);
-    if (queued) write_marks(w, pc);
-    if (!queued && !issued && instr->op == GP_INSTR_BARRIER) write_barrier(w, true);
+    if (instr->op == GP_INSTR_RECV && w->its->play->worker[w->worker].after) write_after(w, pc, instr);
+    if (queued && w->played->queues) write_marks(w, pc);
+    if (queued && !w->played->queues) write_copies_before(w, instr);
+    if (!queued && instr->op == GP_INSTR_BARRIER) write_barrier(w, true);
     fputs("]", w->out);
     w->any = false;
-    if ((queued || issued) && instr->op == GP_INSTR_BARRIER) {
+    if (queued && instr->op == GP_INSTR_BARRIER) {
         fputs(",\"host_waits\":[", w->out);
         write_barrier(w, false);
         fputs("]", w->out);
     }
     w->barriers += instr->op == GP_INSTR_BARRIER;
+    w->last[gp_instr_queue(w->played->stages, instr)] = pc + 1;
 }
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
@@ -191,7 +180,7 @@ static void write_copy(const writer *w, const gp_instr *instr) {
 static void write_instr(writer *w, size_t pc) {
     const gp_instr *instr = &w->played->programs->worker[w->worker].instrs[pc];
     const gp_play_worker *times = &w->its->play->worker[w->worker];
-    int queue = has_queues(w, w->worker) || times->issued ? (int)gp_instr_queue(w->played->stages, instr) : 0;
+    int queue = has_queues(w, w->worker) ? (int)gp_instr_queue(w->played->stages, instr) : 0;
     char name[GP_INSTR_TEXT];
     fprintf(w->out, "%s%s{\"name\":\"%s\",\"op\":\"%s\",\"stage\":%d", pc ? "," : "", w->its->lines ? "\n" : "",
             gp_instr_text(name, instr), gp_instr_op_name(instr->op), (int)instr->stage);
@@ -210,7 +199,7 @@ static void write_instr(writer *w, size_t pc) {
 }
 
 static gp_status find_marks(writer *w, gp_error *err) {
-    if (!has_queues(w, w->worker)) return GP_OK;
+    if (!has_queues(w, w->worker) || !w->played->queues) return GP_OK;
     const gp_worker_queues *queues = &w->played->queues->worker[w->worker];
     GP_RETURN_IF_FAILED(GP_NEW(&w->mark_of, queues->marks, err));
     for (size_t pc = 0; pc < w->played->programs->worker[w->worker].count; pc++)
@@ -221,6 +210,7 @@ static gp_status find_marks(writer *w, gp_error *err) {
 static gp_status write_instructions(writer *w, gp_error *err) {
     size_t count = w->played->programs->worker[w->worker].count;
     w->barriers = 0;
+    memset(w->last, 0, sizeof w->last);
     gp_status status = find_marks(w, err);
     if (status == GP_OK && w->its->follow) status = GP_NEW(&w->alive, count, err);
     if (status == GP_OK && w->its->follow) status = w->its->follow(w->its->context, w->worker, w->alive, err);

@@ -12,9 +12,11 @@
 #include "pipeline/play.h"
 
 typedef struct gp_program_json {
-    const gp_play_request *played; /* programs and waits; its durations are not asked */
-    const gp_play *play;           /* of these programs */
-    double milliseconds;           /* in a unit of the play's time */
+    /* Programs and waits; its durations are not asked. Where copies are QUEUED and `queues` is NULL, a computation
+     * waits for all copies that stand before it. */
+    const gp_play_request *played;
+    const gp_play *play; /* of these programs */
+    double milliseconds; /* in a unit of the play's time */
     /* Bytes that a load, send or receive moves, and bytes alive on a worker while each of its instructions runs. NULL:
      * not known. */
     size_t (*bytes)(const void *context, const gp_instr *instr);

@@ -159,6 +159,32 @@ static void barriers_wait_for_whom_they_meet(void **state) {
     toy_fini(&t);
 }
 
+/* Queues without marks: F of a device waits for the last of its copies that stand before it, a send for none. */
+static void a_computation_waits_for_the_copies_before_it(void **state) {
+    (void)state;
+    toy t;
+    gp_play *play = NULL;
+    gp_error err = {0};
+    toy_init_chain(&t, 2, false);
+    gp_programs *programs = toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true});
+    gp_play_request request = {.stages = t.stages, .programs = programs, .duration = duration, .timeline = true};
+    assert_int_equal(gp_play_run(&request, &play, &err), GP_OK);
+    const gp_play_copies copies[] = {GP_PLAY_QUEUED, GP_PLAY_QUEUED};
+    request.copies = copies;
+    char *text =
+        write_json(&(gp_program_json){.played = &request, .play = play, .milliseconds = 1, .instructions = true});
+    /* Worker 0: load m0, F m0, send, load m1, F m1, send, receive of a gradient, B m1, receive, B m0. */
+    expect_waits(text, "F s0 m0", "[[0,0]]");
+    expect_waits(text, "F s0 m1", "[[0,3]]");
+    expect_waits(text, "send s0 m1 e0", "[]");
+    expect_waits(text, "B s0 m1", "[[0,3],[0,6]]");
+    expect_waits(text, "B s0 m0", "[[0,3],[0,8]]");
+    free(text);
+    gp_play_destroy(&play);
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+}
+
 /* A transfer that needs no worker: the send says when it arrives, also where transfers share a channel. */
 static double latency(const void *context, int worker, size_t pc, const gp_instr *instr) {
     (void)context;
@@ -294,6 +320,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_small_program_to_the_letter),
         cmocka_unit_test(barriers_wait_for_whom_they_meet),
+        cmocka_unit_test(a_computation_waits_for_the_copies_before_it),
         cmocka_unit_test(posted_sends_say_when_they_arrive),
         cmocka_unit_test(size_counts_instructions_and_meetings),
         cmocka_unit_test(every_field_counts),
