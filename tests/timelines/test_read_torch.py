@@ -79,6 +79,8 @@ class Content(Case):
         events[-1]["name"] = "iteration 3"
         timeline = read(self.trace(events), Options(steps_by="iteration"))
         self.assertEqual([it.step for it in timeline.spans], [1, 1, 2, 2, 2, 2])
+        events[-1]["name"] = "iteration"
+        self.assertEqual([it.step for it in read(self.trace(events), Options(steps_by="iteration")).spans], [1, 1, 2, 2, 2, 2])
         events[-1]["name"] = "iteration 4"
         self.refused("t.json: has no range epoch; its ranges are ProfilerStep#4, ProfilerStep#5, iteration 3, iteration 4",
                      read, self.trace(events), Options(steps_by="epoch"))
