@@ -97,11 +97,14 @@ class Figures(Case):
         self.almost(row, {"count": 0, "median_ms": 1.0, "total_ms": 0.0})
 
     def test_rows_of_layers(self):
-        # conv F: 1 + 2 ms, conv B: 3 ms, relu F: 2 ms: together 8.
+        # conv F: 0–1 and 2–3 of micro-batch 0 are one duration of 2 ms; micro-batch 1 takes 1 ms: median 1.5, together 3.
+        # conv B: 3 ms. relu F: 2 ms. Together 8. An evaluation does not count.
+        def layer(name, op, start, end, step, micro):
+            return LayerSpan(0, name, op, float(start), float(end), step, 0, micro)
         timeline = read(self.trace(draw(TWO_GPUS, NAMES)))
-        timeline.layers = [LayerSpan(0, "conv", "F", 0.0, 1.0, 1), LayerSpan(0, "relu", "F", 1.0, 3.0, 1),
-                           LayerSpan(0, "conv", "F", 4.0, 6.0, 1), LayerSpan(0, "conv", "B", 12.0, 15.0, 1),
-                           LayerSpan(0, "conv", "F", 30.0, 40.0, -1), LayerSpan(0, "only evaluated", "F", 40.0, 50.0, -1)]
+        timeline.layers = [layer("conv", "F", 0, 1, 1, 0), layer("relu", "F", 1, 2, 1, 0), layer("conv", "F", 2, 3, 1, 0),
+                           layer("relu", "F", 3, 4, 1, 0), layer("conv", "F", 4, 5, 1, 1), layer("conv", "B", 12, 15, 1, 0),
+                           layer("conv", "F", 30, 40, -1, 0), layer("only evaluated", "F", 40, 50, -1, 0)]
         rows = figures(timeline, causes_of(timeline))["layers"]
         self.assertEqual([(row["layer"], row["op"], row["count"]) for row in rows], [("conv", "F", 2), ("conv", "B", 1), ("relu", "F", 1)])
         self.almost(rows[0], {"median_ms": 1.5, "total_ms": 3.0, "share": 3 / 8})
