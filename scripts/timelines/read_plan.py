@@ -43,6 +43,9 @@ def check_plan(path, data):
         raise BadInput(f"{path}: is a plan of version {text(str(data.get('version')))[:20]}, and this program reads version 1; "
                        "use programs of one version")
     workers = _list_of_objects(path, data, "workers", "")
+    for w, worker in enumerate(workers):
+        if "arena_bytes" in worker and whole(worker["arena_bytes"]) < 0:
+            raise BadInput(f"{path}: workers[{w}].arena_bytes is no whole number from 0; {AGAIN}")
     for p, program in enumerate(_list_of_objects(path, data, "programs", "")):
         where = f"programs[{p}]."
         its = _list_of_objects(path, program, "workers", where)

@@ -157,6 +157,8 @@ class Bad(Case):
         self.bad(plan(version=2), "is a plan of version 2, and this program reads version 1; use programs of one version")
         self.bad(plan(workers=3), f"workers is no list of objects; {AGAIN}")
         self.bad(plan(programs=[3]), f"programs is no list of objects; {AGAIN}")
+        for value in (None, "4", -1, 0.5):
+            self.bad(plan(workers=[{}, {"arena_bytes": value}]), f"workers[1].arena_bytes is no whole number from 0; {AGAIN}")
         self.bad(plan(workers=[{}]), f"programs[0].workers has 2 entries for 1 workers; {AGAIN}")
         self.bad(plan(programs=[{**PROGRAM, "pass": "x"}]), f"programs[0].pass is neither training nor evaluation; {AGAIN}")
         self.bad(plan(programs=[]), "the plan trains no step, so it has no step time; plan a run with train.epochs or train.steps")
