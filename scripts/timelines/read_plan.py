@@ -53,6 +53,9 @@ def check_plan(path, data):
             raise BadInput(f"{path}: {where}workers has {len(its)} entries for {len(workers)} workers; {AGAIN}")
         if program.get("pass") not in ("training", "evaluation"):
             raise BadInput(f"{path}: {where}pass is neither training nor evaluation; {AGAIN}")
+        for key in ("samples", "micro_batches"):
+            if key in program and whole(program[key]) < 0:
+                raise BadInput(f"{path}: {where}{key} is no whole number from 0; {AGAIN}")
         for w, worker in enumerate(its):
             if "instructions" in worker:
                 _check_instructions(path, worker, f"{where}workers[{w}].", its)

@@ -161,6 +161,8 @@ class Bad(Case):
             self.bad(plan(workers=[{}, {"arena_bytes": value}]), f"workers[1].arena_bytes is no whole number from 0; {AGAIN}")
         self.bad(plan(workers=[{}]), f"programs[0].workers has 2 entries for 1 workers; {AGAIN}")
         self.bad(plan(programs=[{**PROGRAM, "pass": "x"}]), f"programs[0].pass is neither training nor evaluation; {AGAIN}")
+        for key in ("samples", "micro_batches"):
+            self.bad(plan(programs=[{**PROGRAM, key: "8"}]), f"programs[0].{key} is no whole number from 0; {AGAIN}")
         self.bad(plan(programs=[]), "the plan trains no step, so it has no step time; plan a run with train.epochs or train.steps")
         self.bad(plan(programs=[{**PROGRAM, "workers": [{}, {}]}]), f"the plan has no instructions; {AGAIN}")
 
