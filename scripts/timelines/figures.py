@@ -6,6 +6,7 @@ between_ms and workers; the other keys are extra.
 from dataclasses import dataclass, field
 from statistics import mean, median
 
+from . import attribute
 from .read import number, text, whole
 from .timeline import COLLECTIVE, COMPUTE, COPY, IDLE_KEYS, length, union, without
 
@@ -53,13 +54,6 @@ class Causes:
 
     @classmethod
     def of(cls, timeline):
-        try:
-            from . import attribute
-        except ImportError:  # until branch `cause` is merged
-            from types import SimpleNamespace
-
-            none = SimpleNamespace(idle_by=dict.fromkeys(IDLE_KEYS, 1.0))
-            return cls({step.number: [none] * len(timeline.workers) for step in timeline.steps})
         return cls(attribute.attribute(timeline), attribute.between(timeline), attribute.schedule_bubble(timeline))
 
 

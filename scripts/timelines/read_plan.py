@@ -1,6 +1,7 @@
 """Timelines of plans: gpipe-train --plan --json, and gpipe-balance --simulate --json. A plan is one step as it is predicted."""
 import os
 
+from .depend import NoOrder, plan_graph
 from .read import number, read_json, text, whole
 from .timeline import COMPUTE, COPY, BadInput, Plan, Span, Step, Timeline, Worker
 
@@ -59,7 +60,17 @@ def check_plan(path, data):
         for w, worker in enumerate(its):
             if "instructions" in worker:
                 _check_instructions(path, worker, f"{where}workers[{w}].", its)
+        _check_order(path, program, where)
     return data
+
+
+def _check_order(path, program, where):
+    """Instructions that wait for one another in a circle would never run."""
+    if any(worker.get("instructions") for worker in program["workers"]):
+        try:
+            plan_graph(program)
+        except NoOrder:
+            raise BadInput(f"{path}: {where}workers: instructions wait for one another in a circle; {AGAIN}") from None
 
 
 def _check_instructions(path, worker, where, workers):
