@@ -4,6 +4,7 @@ from statistics import median
 
 from .figures import figures, instruction_times
 from .read import say_steps
+from .sentence import sentence
 from .tables import WIDTH, change, clip, ms, percent, ratio, size, table
 from .timeline import IDLE_KEYS, BadInput
 
@@ -25,7 +26,7 @@ def compare(timelines, totals=False):
     """
     check_workers(timelines, totals)
     runs = [figures(timeline) for timeline in timelines]
-    text = sentence(timelines, runs)
+    text = sentence(runs)  # gives each run its rows of stages, too
     tables = [legend(timelines, runs), *summary(runs), *idle_table(runs)]
     if not totals:
         tables += [worker_table(runs), worker_idle_table(runs), *stage_tables(runs)]
@@ -50,17 +51,6 @@ def check_workers(timelines, totals):
 
 def say_workers(count):
     return f"{count} worker" + ("s" if count != 1 else "")
-
-
-def sentence(timelines, runs):
-    """The sentence on top. It gives each run its rows of stages."""
-    try:
-        from .sentence import sentence as words
-    except ImportError:  # until branch `cause` is merged
-        for run in runs:
-            run["stages"] = []
-        return ""
-    return words(runs)
 
 
 def legend(timelines, runs):

@@ -6,6 +6,7 @@ between_ms and workers; the other keys are extra.
 from dataclasses import dataclass, field
 from statistics import mean, median
 
+from . import attribute
 from .read import number, text, whole
 from .timeline import COLLECTIVE, COMPUTE, COPY, IDLE_KEYS, length, union, without
 
@@ -53,13 +54,6 @@ class Causes:
 
     @classmethod
     def of(cls, timeline):
-        try:
-            from . import attribute
-        except ImportError:  # until branch `cause` is merged
-            from types import SimpleNamespace
-
-            none = SimpleNamespace(idle_by=dict.fromkeys(IDLE_KEYS, 1.0))
-            return cls({step.number: [none] * len(timeline.workers) for step in timeline.steps})
         return cls(attribute.attribute(timeline), attribute.between(timeline), attribute.schedule_bubble(timeline))
 
 
@@ -200,12 +194,17 @@ def _shared(rows):
 
 
 def layer_rows(timeline):
-    """A row for each layer and pass, longest in all first; none if the timeline has no spans of layers."""
-    found = {}
-    for layer in timeline.layers:
-        if layer.step >= 0:
-            found.setdefault((layer.layer, layer.op), {}).setdefault(layer.step, []).append(layer.end - layer.start)
-    return _shared([{"layer": name, "op": op, **_row(timeline, by_step)} for (name, op), by_step in found.items()])
+    """A row for each layer and op, longest in all first; none if the timeline has no spans of layers.
+
+    The spans of a layer in one instruction (its kernels, or those for inputs and for weights) are one duration.
+    """
+    parts, found = {}, {}
+    for it in timeline.layers:
+        if it.step >= 0:
+            parts.setdefault((it.layer, it.op, it.step, it.worker, it.stage, it.micro), []).append((it.start, it.end))
+    for (layer, op, step, *_), intervals in parts.items():
+        found.setdefault((layer, op), {}).setdefault(step, []).append(length(union(intervals)))
+    return _shared([{"layer": layer, "op": op, **_row(timeline, by_step)} for (layer, op), by_step in found.items()])
 
 
 def predicted_times(timeline):

@@ -1,6 +1,7 @@
 """Timelines of plans: gpipe-train --plan --json, and gpipe-balance --simulate --json. A plan is one step as it is predicted."""
 import os
 
+from .depend import NoOrder, plan_graph
 from .read import number, read_json, text, whole
 from .timeline import COMPUTE, COPY, BadInput, Plan, Span, Step, Timeline, Worker
 
@@ -43,6 +44,9 @@ def check_plan(path, data):
         raise BadInput(f"{path}: is a plan of version {text(str(data.get('version')))[:20]}, and this program reads version 1; "
                        "use programs of one version")
     workers = _list_of_objects(path, data, "workers", "")
+    for w, worker in enumerate(workers):
+        if "arena_bytes" in worker and whole(worker["arena_bytes"]) < 0:
+            raise BadInput(f"{path}: workers[{w}].arena_bytes is no whole number from 0; {AGAIN}")
     for p, program in enumerate(_list_of_objects(path, data, "programs", "")):
         where = f"programs[{p}]."
         its = _list_of_objects(path, program, "workers", where)
@@ -50,10 +54,23 @@ def check_plan(path, data):
             raise BadInput(f"{path}: {where}workers has {len(its)} entries for {len(workers)} workers; {AGAIN}")
         if program.get("pass") not in ("training", "evaluation"):
             raise BadInput(f"{path}: {where}pass is neither training nor evaluation; {AGAIN}")
+        for key in ("samples", "micro_batches"):
+            if key in program and whole(program[key]) < 0:
+                raise BadInput(f"{path}: {where}{key} is no whole number from 0; {AGAIN}")
         for w, worker in enumerate(its):
             if "instructions" in worker:
                 _check_instructions(path, worker, f"{where}workers[{w}].", its)
+        _check_order(path, program, where)
     return data
+
+
+def _check_order(path, program, where):
+    """Instructions that wait for one another in a circle would never run."""
+    if any(worker.get("instructions") for worker in program["workers"]):
+        try:
+            plan_graph(program)
+        except NoOrder:
+            raise BadInput(f"{path}: {where}workers: instructions wait for one another in a circle; {AGAIN}") from None
 
 
 def _check_instructions(path, worker, where, workers):

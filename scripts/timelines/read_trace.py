@@ -234,14 +234,13 @@ def check_lanes(path, spans, lanes=None):
 
 
 def steps_of(path, spans):
-    """The steps: from the first to the last activity of each number. They must come in the order of their numbers."""
+    """The steps of spans sorted by start: from the first to the last activity of each number, which must count up."""
     bounds = {}
     for span in spans:
         if span.step >= 0:
             old = bounds.get(span.step)
             bounds[span.step] = (min(old[0], span.start), max(old[1], span.end)) if old else (span.start, span.end)
     steps = [Step(number, start, end) for number, (start, end) in bounds.items()]
-    steps.sort(key=lambda step: (step.start, step.number))
     for before, step in zip(steps, steps[1:]):
         if step.number < before.number:
             raise BadInput(f"{path}: step {step.number} begins after step {before.number}; "

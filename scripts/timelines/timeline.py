@@ -3,6 +3,7 @@
 Readers (read_trace, read_plan, read_nsys) make a Timeline from a file; figures, attribution, tables and pages use nothing else.
 Times are milliseconds from the timeline's zero, as floats; durations likewise.
 """
+import sys
 from dataclasses import dataclass, field
 
 # Kinds of spans. Waiting has no spans: it is the time in which a worker has none.
@@ -13,6 +14,9 @@ KINDS = (COMPUTE, COPY, COLLECTIVE)
 
 # Where idle time goes: the keys of the contract, in the order of the tables.
 IDLE_KEYS = ("earlier_stage", "later_stage", "copy", "collective", "imbalance", "launch", "data")
+
+
+SLOTS = {"slots": True} if sys.version_info >= (3, 10) else {}  # less memory for what there are many of
 
 
 class BadInput(Exception):
@@ -26,7 +30,7 @@ class Worker:
     lanes: tuple = ("computes",)  # what runs side by side on it, for the tracks of a page
 
 
-@dataclass(slots=True)
+@dataclass(**SLOTS)
 class Span:
     """Something that a worker did. Several spans may belong to one instruction: the kernels of a forward pass."""
 
@@ -47,7 +51,7 @@ class Span:
     detail: str = ""  # the kernel's name, what a copy carries
 
 
-@dataclass(slots=True)
+@dataclass(**SLOTS)
 class LayerSpan:
     """The part of an instruction that computes one layer. Not counted as busy: the instruction is."""
 
@@ -61,7 +65,7 @@ class LayerSpan:
     micro: int = -1
 
 
-@dataclass(slots=True)
+@dataclass(**SLOTS)
 class Step:
     """From the first to the last activity of any worker in one training step."""
 

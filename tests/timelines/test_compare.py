@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import unittest
+import xml.etree.ElementTree
 import zlib
 
 from plans import plan, run_of
@@ -95,6 +96,8 @@ class Text(Command):
         self.assertEqual(rows[:2], ["instruction A: count median a step share B: count median a step share B/A",
                                     "F s0 2 4.00 8.00 30.8 % 2 7.00 14.00 46.7 % 1.75×"])
         self.assertIn("B s0 1 4.00 4.00 15.4 % 1 2.00 2.00 6.7 % 0.50×", rows)
+        # One sentence on top, with numbers of the tables: the steps are as long as one another.
+        self.assertTrue(text.startswith("B is as fast as A: 20.0 and 20.0 ms a step"), text[:200])
         self.assertIn("A: The file has no plan, so nothing predicted is beside what was measured.", text)
 
     def test_no_line_is_wider_than_100_columns(self):
@@ -181,6 +184,19 @@ class Files(Command):
         self.refused_with("-o has an empty name; name a file", first, "-o", "")
         self.refused_with("p.html: is named with -o and with --svg; choose two names", first, "-o", self.path("p.html"), "--svg",
                           self.path("p.html"))
+
+    def test_a_page_and_a_picture(self):
+        first, second = self.two()
+        page, picture = self.path("r.html"), self.path("p.svg")
+        for _ in range(2):  # the second time over the first
+            text = self.ok(first, second, "-o", page, "--svg", picture)
+        self.assertIn("F s0", text)
+        with open(page, encoding="utf-8") as file:
+            content = file.read()
+        self.assertTrue(content.startswith("<!DOCTYPE html>") and content.endswith("<!-- gpipe-compare -->\n"))
+        self.assertEqual(xml.etree.ElementTree.parse(picture).getroot().tag, "{http://www.w3.org/2000/svg}svg")
+        self.assertEqual(sorted(os.listdir(self.folder.name)), ["a.json", "b.json", "p.svg", "r.html"])
+        self.refused_with("none/r.html: cannot be written: no such file or directory", first, "-o", self.path("none/r.html"), status=1)
 
     def test_replacing(self):
         def make(path):

@@ -51,14 +51,14 @@ class Figures(Case):
             self.assertAlmostEqual(sum(worker["idle"].values()), worker["idle_ms"], places=9)
 
     def three_steps(self):
-        """The same step, once as it is, once 3 times and once 2 times as long: 20, 60, 40 ms; gaps of 5 and 7 ms."""
-        return (draw(TWO_GPUS, NAMES, 1) + draw(TWO_GPUS, NAMES, 2, 25.0, 3.0, False) + draw(TWO_GPUS, NAMES, 3, 92.0, 2.0, False))
+        """The same step, once as it is, once 4 times and once 2 times as long: 20, 80, 40 ms; gaps of 5 and 7 ms."""
+        return (draw(TWO_GPUS, NAMES, 1) + draw(TWO_GPUS, NAMES, 2, 25.0, 4.0, False) + draw(TWO_GPUS, NAMES, 3, 112.0, 2.0, False))
 
     def test_medians_over_steps(self):
-        # lengths 20, 40, 60: median 40, quartiles 30 and 50. busy 12, 24, 36: median 24. gaps 5 and 7: median 6.
+        # lengths 20, 40, 80: median 40, quartiles 30 and 60. busy 12, 24, 48: median 24. gaps 5 and 7: median 6.
         run = self.figures(self.three_steps())
         self.almost(run, {"steps": 3, "first_step": 1, "last_step": 3, "step_ms": 40.0, "between_ms": 6.0, "gaps": 2, "bubble": 0.5,
-                          "step_spread": {"min_ms": 20.0, "lower_ms": 30.0, "upper_ms": 50.0, "max_ms": 60.0}})
+                          "step_spread": {"min_ms": 20.0, "lower_ms": 30.0, "upper_ms": 60.0, "max_ms": 80.0}})
         self.almost(run["workers"][0], {"busy_ms": 24.0, "copy_ms": 8.0, "copy_exposed_ms": 4.0, "idle_ms": 12.0})
         self.almost(run["workers"][1], {"busy_ms": 16.0, "copy_ms": 4.0, "copy_exposed_ms": 4.0, "idle_ms": 20.0})
 
@@ -70,7 +70,7 @@ class Figures(Case):
         self.almost(figures(timeline, causes), {"between_data_ms": 2.5, "schedule_bubble": 0.25})
 
     def test_rows_of_instructions(self):
-        # A step of three: F s0 takes 4 + 4, then 12 + 12, then 8 + 8. Durations 4 4 8 8 12 12: median 8; sums 8 24 16: median 16.
+        # F s0 takes 4 + 4, then 16 + 16, then 8 + 8. Durations 4 4 8 8 16 16: median 8; sums 8 32 16: median 16.
         # All sums, medians: F s0 16, B s0 8, F s1 8, B s1 8, recv s0 8, recv s1 4: together 52.
         rows = {(row["op"], row["stage"]): row for row in self.figures(self.three_steps())["instructions"]}
         self.almost(rows["F", 0], {"count": 2, "median_ms": 8.0, "total_ms": 16.0, "share": 16 / 52, "predicted_ms": None})
@@ -97,20 +97,23 @@ class Figures(Case):
         self.almost(row, {"count": 0, "median_ms": 1.0, "total_ms": 0.0})
 
     def test_rows_of_layers(self):
-        # conv F: 1 + 2 ms, conv B: 3 ms, relu F: 2 ms: together 8.
+        # conv F: 0–1 and 2–3 of micro-batch 0 are one duration of 2 ms; micro-batch 1 takes 1 ms: median 1.5, together 3.
+        # conv B: 3 ms. relu F: 2 ms. Together 8. An evaluation does not count.
+        def layer(name, op, start, end, step, micro):
+            return LayerSpan(0, name, op, float(start), float(end), step, 0, micro)
         timeline = read(self.trace(draw(TWO_GPUS, NAMES)))
-        timeline.layers = [LayerSpan(0, "conv", "F", 0.0, 1.0, 1), LayerSpan(0, "relu", "F", 1.0, 3.0, 1),
-                           LayerSpan(0, "conv", "F", 4.0, 6.0, 1), LayerSpan(0, "conv", "B", 12.0, 15.0, 1),
-                           LayerSpan(0, "conv", "F", 30.0, 40.0, -1)]
+        timeline.layers = [layer("conv", "F", 0, 1, 1, 0), layer("relu", "F", 1, 2, 1, 0), layer("conv", "F", 2, 3, 1, 0),
+                           layer("relu", "F", 3, 4, 1, 0), layer("conv", "F", 4, 5, 1, 1), layer("conv", "B", 12, 15, 1, 0),
+                           layer("conv", "F", 30, 40, -1, 0), layer("only evaluated", "F", 40, 50, -1, 0)]
         rows = figures(timeline, causes_of(timeline))["layers"]
         self.assertEqual([(row["layer"], row["op"], row["count"]) for row in rows], [("conv", "F", 2), ("conv", "B", 1), ("relu", "F", 1)])
         self.almost(rows[0], {"median_ms": 1.5, "total_ms": 3.0, "share": 3 / 8})
 
     def test_memory(self):
         # Alive before the steps counts if it is still alive when they begin; what follows the last step does not count.
-        events = draw(TWO_GPUS, NAMES, at=10.0) + [counter(0, 1, 900), counter(0, 9, 500), counter(0, 15, 700), counter(0, 31, 1000)]
+        events = draw(TWO_GPUS, NAMES, at=10.0) + [counter(0, 1, 900), counter(0, 9, 800), counter(0, 15, 700), counter(0, 31, 1000)]
         run = self.figures(events)
-        self.assertEqual(run["memory"], [{"peak_bytes": 700.0, "planned_bytes": None, "arena_bytes": None},
+        self.assertEqual(run["memory"], [{"peak_bytes": 800.0, "planned_bytes": None, "arena_bytes": None},
                                          {"peak_bytes": None, "planned_bytes": None, "arena_bytes": None}])
 
     def test_gaps_with_an_evaluation_or_missing_steps_are_left_out(self):

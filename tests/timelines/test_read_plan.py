@@ -8,7 +8,9 @@ import unittest
 from plans import PROGRAM, plan, run_of
 from traces import ROOT, Case
 
+from timelines.compare import compare
 from timelines.figures import Causes, figures
+from timelines.page import page
 from timelines.read import Options, read
 from timelines.timeline import IDLE_KEYS, BadInput
 
@@ -157,8 +159,12 @@ class Bad(Case):
         self.bad(plan(version=2), "is a plan of version 2, and this program reads version 1; use programs of one version")
         self.bad(plan(workers=3), f"workers is no list of objects; {AGAIN}")
         self.bad(plan(programs=[3]), f"programs is no list of objects; {AGAIN}")
+        for value in (None, "4", -1, 0.5):
+            self.bad(plan(workers=[{}, {"arena_bytes": value}]), f"workers[1].arena_bytes is no whole number from 0; {AGAIN}")
         self.bad(plan(workers=[{}]), f"programs[0].workers has 2 entries for 1 workers; {AGAIN}")
         self.bad(plan(programs=[{**PROGRAM, "pass": "x"}]), f"programs[0].pass is neither training nor evaluation; {AGAIN}")
+        for key in ("samples", "micro_batches"):
+            self.bad(plan(programs=[{**PROGRAM, key: "8"}]), f"programs[0].{key} is no whole number from 0; {AGAIN}")
         self.bad(plan(programs=[]), "the plan trains no step, so it has no step time; plan a run with train.epochs or train.steps")
         self.bad(plan(programs=[{**PROGRAM, "workers": [{}, {}]}]), f"the plan has no instructions; {AGAIN}")
 
@@ -183,6 +189,12 @@ class Bad(Case):
         for waits in (3, None, [3], [[0]], [[0, 99]], [[2, 0]], [[0, -1]], [[0, "1"]]):
             self.bad(self.changed(waits=waits), f"{at} (F s0 m1): waits names no instruction; {AGAIN}")
 
+    def test_instructions_in_a_circle(self):
+        # F s1 m0 waits for its own backward pass, which comes after it in the queue.
+        data = plan()
+        data["programs"][0]["workers"][1]["instructions"][1]["waits"] = [[1, 2]]
+        self.bad(data, f"programs[0].workers: instructions wait for one another in a circle; {AGAIN}")
+
     def test_the_plan_of_a_trace(self):
         self.refused(f"t.json: the plan is no object; {AGAIN}", read, self.trace(run_of(), plan=[1]))
         self.refused(f"plan.json: is no plan; {AGAIN}", read, self.trace(run_of()), Options(plan=self.write({"a": 1}, "plan.json")))
@@ -201,7 +213,9 @@ class Damaged(Case):
         path = self.write(json.dumps(data))
         try:
             timeline = read(path)
-            json.dumps(figures(timeline), allow_nan=False)
+            comparison = compare([timeline])
+            json.dumps(comparison, allow_nan=False)
+            page([timeline], comparison)
         except BadInput as problem:
             self.assertTrue(str(problem).startswith(path + ": "), problem)
             self.assertNotIn("\n", str(problem))
@@ -211,14 +225,14 @@ class Damaged(Case):
     def test_each_value_replaced(self):
         text, survived = json.dumps(plan()), 0
         for where in self.places(plan()):
-            for value in (None, True, -1, 0, 1 << 70, 1e300, float("nan"), "", "\ud800", [], [1], {}):
+            for value in (None, -1, 1 << 70, float("nan"), "\ud800", [], {}):
                 data = json.loads(text)
                 holder = data
                 for key in where[:-1]:
                     holder = holder[key]
                 holder[where[-1]] = value
                 survived += self.survives(data)
-        self.assertGreater(survived, 100)
+        self.assertGreater(survived, 50)
 
     def test_each_value_of_the_plan_of_a_trace_replaced(self):
         for where in self.places(plan()):

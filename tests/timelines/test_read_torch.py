@@ -1,10 +1,12 @@
 """Reading timelines of PyTorch's profiler, which have no names of ours."""
+import json
 import random
 import unittest
 
 from traces import Case
 
 from timelines.figures import Causes, figures
+from timelines.compare import compare
 from timelines.read import Options, read
 from timelines.timeline import IDLE_KEYS, BadInput
 
@@ -79,6 +81,8 @@ class Content(Case):
         events[-1]["name"] = "iteration 3"
         timeline = read(self.trace(events), Options(steps_by="iteration"))
         self.assertEqual([it.step for it in timeline.spans], [1, 1, 2, 2, 2, 2])
+        events[-1]["name"] = "iteration"
+        self.assertEqual([it.step for it in read(self.trace(events), Options(steps_by="iteration")).spans], [1, 1, 2, 2, 2, 2])
         events[-1]["name"] = "iteration 4"
         self.refused("t.json: has no range epoch; its ranges are ProfilerStep#4, ProfilerStep#5, iteration 3, iteration 4",
                      read, self.trace(events), Options(steps_by="epoch"))
@@ -128,7 +132,7 @@ class Bad(Case):
 
     def survives(self, events):
         try:
-            read(self.trace(events))
+            json.dumps(compare([read(self.trace(events))] * 2), allow_nan=False)
         except BadInput as problem:
             self.assertNotIn("\n", str(problem))
 

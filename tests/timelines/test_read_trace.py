@@ -8,6 +8,7 @@ import unittest
 
 from traces import NAMES, ROOT, TWO_GPUS, Case, counter, draw, span, track
 
+from timelines.compare import compare
 from timelines.read import Options, read
 from timelines.read_trace import unique_names
 from timelines.timeline import BadInput
@@ -176,7 +177,8 @@ class Damaged(Case):
     def survives(self, data):
         path = self.write(data)
         try:
-            read(path)
+            timeline = read(path)
+            json.dumps(compare([timeline, timeline]), allow_nan=False)
         except BadInput as problem:
             self.assertTrue(str(problem).startswith(path + ": "), problem)
             self.assertNotIn("\n", str(problem))
