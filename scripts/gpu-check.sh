@@ -624,7 +624,8 @@ write_fake() {
 # gpipe-train's files as far as figures read them: 36 steps and a timeline.
 write_fake_program() {
     # shellcheck disable=SC2016 # for that program
-    write_fake "$1" 'while [ $# -gt 0 ]; do case $1 in -o) run=$2 ;; --trace) trace=$2 ;; esac; shift; done' 'mkdir -p "$run"' \
+    write_fake "$1" '[ "$1" != --plan ] || { echo "{\"device\":\"cuda\"}"; exit; }' \
+        'while [ $# -gt 0 ]; do case $1 in -o) run=$2 ;; --trace) trace=$2 ;; esac; shift; done' 'mkdir -p "$run"' \
         "for step in {1..36}; do echo '{\"event\": \"step\", \"samples\": 100, \"seconds\": 0.5}'; done >\"\$run/metrics.jsonl\"" \
         "[ -z \"\${trace:-}\" ] || python3 -B '$here/scripts/gpu-figures.py' made-up-trace >\"\$trace\""
 }

@@ -132,8 +132,9 @@ class NsysProfile(unittest.TestCase):
         self.assertFalse(os.path.exists(os.path.join(self.folder, "net.plan.json")))
 
     def test_a_run_without_a_gpu_is_refused_unless_all_of_it_is_captured(self):
-        self.expect(self.run_script("net.yaml", DEVICE="cpu"), 2, "nsys-profile: net.yaml: no stage is on a GPU, so there is nothing "
-                    "to capture: name GPUs with --set 'pipeline.devices=[cuda:0]', or record a timeline with gpipe-train --trace\n")
+        self.expect(self.run_script("net.yaml", DEVICE="cpu"), 2, "nsys-profile: net.yaml: no stage is on a GPU, so there is "
+                    "nothing to capture: name GPUs with --set 'pipeline.devices=[cuda:0]', or record a timeline with "
+                    "gpipe-train --trace\n")
         self.assertEqual(len(self.calls()), 1)  # the plan
         self.assertFalse(os.path.exists(os.path.join(self.folder, "net.plan.json")))
         self.expect(self.run_script("--steps", "all", "net.yaml", DEVICE="cpu"), 0)
