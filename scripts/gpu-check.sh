@@ -624,7 +624,8 @@ write_fake() {
 # gpipe-train's files as far as figures read them: 36 steps and a timeline.
 write_fake_program() {
     # shellcheck disable=SC2016 # for that program
-    write_fake "$1" 'while [ $# -gt 0 ]; do case $1 in -o) run=$2 ;; --trace) trace=$2 ;; esac; shift; done' 'mkdir -p "$run"' \
+    write_fake "$1" '[ "$1" != --plan ] || { echo "{\"device\":\"cuda\"}"; exit; }' 'echo "$@" >>"${FAKE_NOTES:-/dev/null}"' \
+        'while [ $# -gt 0 ]; do case $1 in -o) run=$2 ;; --trace) trace=$2 ;; esac; shift; done' 'mkdir -p "$run"' \
         "for step in {1..36}; do echo '{\"event\": \"step\", \"samples\": 100, \"seconds\": 0.5}'; done >\"\$run/metrics.jsonl\"" \
         "[ -z \"\${trace:-}\" ] || python3 -B '$here/scripts/gpu-figures.py' made-up-trace >\"\$trace\""
 }
@@ -663,6 +664,8 @@ run_fake() {
         GPU_CHECK_COMPARE=$fake/compare PATH=$fake:$PATH PYTHONPATH=$fake "$self" "${@:3}" >"$work/fake.log" 2>&1
 }
 
+# How many calls of made-up programs look like that.
+notes() { [ "$(grep -c -- "$2" "$work/nsys-notes")" = "$1" ] || { cat "$work/nsys-notes" && false; }; }
 row_is() { grep -qE "^$1 +$2 +[0-9]+ +$3" "$out/table.txt" || { cat "$out/table.txt" && false; }; }
 
 # Without a driver nothing is built. With one every step of a part runs, and its figure is made of what its program says.
@@ -689,8 +692,12 @@ test_steps() {
     must row_is nsys ok '4 micro-batches: 10.00 ms'
     must [ "$(grep -c '^compared lockstep_[24]\.\(4\|16\)\.\(true\|false\)\.json$' "$out/lockstep.txt")" = 8 ]
     must [ "$(grep -c '^compared nsys\.4\.\(true\|false\)\.sqlite$' "$out/lockstep.txt")" = 2 ]
-    must [ "$(grep -c '^profile .*--capture-range=cudaProfilerApi .*--capture-steps 10:13 .*pipeline.lockstep=\(true\|false\) ' \
-        "$work/nsys-notes")" = 2 ]
+    local on
+    for on in true false; do
+        must notes 1 "^profile .*--capture-range=cudaProfilerApi .*--capture-steps 10:13 .*pipeline.lockstep=$on "
+        must notes 2 "^-q .*--trace .*pipeline.micro_batches=.* pipeline.devices=\[cuda:0,cuda:0\] --set pipeline.lockstep=$on "
+        must notes 2 "^-q .*--trace .*pipeline.devices=\[cuda:0,cuda:0,cuda:0,cuda:0\] --set pipeline.lockstep=$on "
+    done
     must [ -s "$out/profile.nsys-rep" ]
     must [ "$(find "$out" -type f | wc -l)" -le 8 ]
     run_fake '1 x NVIDIA H200' 0 --parts tests && must false

@@ -112,13 +112,17 @@ done
 if ! "$program" --plan --json ${settings[@]+"${settings[@]}"} "$config" >"$name.plan.json" 2>/dev/null; then
     rm -f "$name.plan.json"
     say "this gpipe-train writes no plan as JSON, so nothing predicted will be beside the capture"
+elif [ "$steps" != all ] && ! grep -qE '"device": *"cuda' "$name.plan.json"; then
+    rm -f "$name.plan.json"
+    refuse "$config: no stage is on a GPU, so there is nothing to capture: name GPUs with" \
+        "--set 'pipeline.devices=[cuda:0]', or record a timeline with gpipe-train --trace"
 fi
 
 # ---- the run ------------------------------------------------------------------------------------------------------------
 
 profile=(profile "--trace=cuda,nvtx,cudnn,cublas" --force-overwrite=true --output="$name")
 if [ -n "$sampling" ]; then
-    profile+=(--sample=cpu --cpuctxsw=process-tree)
+    profile+=(--sample=process-tree --cpuctxsw=process-tree)
 else
     profile+=(--sample=none --cpuctxsw=none)
 fi

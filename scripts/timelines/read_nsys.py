@@ -232,6 +232,11 @@ class _Reader:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             why = getattr(error, "strerror", None) or str(error)
             raise BadInput(f"{path}: cannot be used as a plan ({why}); make it with gpipe-train --plan --json") from None
+        others = [worker for worker in data["workers"] if "cuda" not in str(worker.get("device", "cuda"))]
+        if others:
+            names = ", ".join(str(worker.get("name")) for worker in others)
+            self.remarks.append(f"The plan is not beside the capture: Nsight records GPUs, and not {names}.")
+            return
         by_step = {}
         for span in timeline.spans:
             if span.op and span.step >= 0:

@@ -265,6 +265,11 @@ class Usage(Group):
             ("c.yaml", "--trace-steps"): "option --trace-steps needs a value\n",
             **{("--trace-steps=" + bad, "c.yaml"): "option --trace-steps takes the first and the last step, as in 1:100, "
                f'not "{bad}"\n' for bad in ("0:2", "5:4", "1:", ":3", "-1:3", "1:2:3", "x", " 1:2", "1e2", "9999999999")},
+            ("c.yaml", "--capture-steps"): "option --capture-steps needs a value\n",
+            ("--capture-steps=2:1", "c.yaml"): 'option --capture-steps takes the first and the last step, as in 1:100, not "2:1"\n',
+            ("--predict", "p", "--capture-steps=1", "c.yaml"): "--predict trains nothing: --capture-steps cannot be used with it\n",
+            ("--capture-steps=1", "c.yaml"): "--capture-steps 1:1: no device of the run has a profiler: name a GPU in "
+                                             "pipeline.devices, or record a timeline with --trace\n",
             ("c.yaml", "--processors=2"): "option --processors needs --plan: a run uses the processors that it may use\n",
             **{("--plan", "--processors", bad, "c.yaml"): "option --processors takes a whole number from 1 to 4096, not "
                f'"{bad}"\n' for bad in ("0", "-1", "4097", "2x", "", "1e2")},

@@ -29,7 +29,7 @@ with open(os.environ["NOTES"], "a") as notes:
     notes.write(json.dumps(["program", *sys.argv[1:]]) + "\\n")
 if os.environ.get("NO_JSON"):
     sys.exit("unknown option --json")
-print('{"format":"gpipe-plan"}')
+print('{"format":"gpipe-plan","workers":[{"device":"%s"}]}' % os.environ.get("DEVICE", "cuda"))
 """
 
 
@@ -82,7 +82,7 @@ class NsysProfile(unittest.TestCase):
         self.assertTrue(done.stdout.startswith("wrote net.sqlite\nnext: "), done.stdout)
         self.assertTrue(done.stdout.endswith(" net.sqlite -o net.html\n"), done.stdout)
         with open(os.path.join(self.folder, "net.plan.json"), encoding="utf-8") as file:
-            self.assertEqual(json.load(file), {"format": "gpipe-plan"})
+            self.assertEqual(json.load(file), {"format": "gpipe-plan", "workers": [{"device": "cuda"}]})
 
     def test_options_after_the_configuration_are_the_programs(self):
         self.write("a net.yaml", "")
@@ -104,7 +104,7 @@ class NsysProfile(unittest.TestCase):
     def test_the_processors_are_sampled_only_on_demand(self):
         self.expect(self.run_script("--cpu-sampling", "net.yaml"), 0)
         profile = self.calls()[1]
-        self.assertIn("--sample=cpu", profile)
+        self.assertIn("--sample=process-tree", profile)
         self.assertNotIn("--sample=none", profile)
 
     def test_a_run_that_nsys_has_ended_after_the_capture_is_no_failure(self):
@@ -130,6 +130,14 @@ class NsysProfile(unittest.TestCase):
         self.expect(self.run_script("net.yaml", NO_JSON="1"), 0, "nsys-profile: this gpipe-train writes no plan as JSON, so "
                     "nothing predicted will be beside the capture\n")
         self.assertFalse(os.path.exists(os.path.join(self.folder, "net.plan.json")))
+
+    def test_a_run_without_a_gpu_is_refused_unless_all_of_it_is_captured(self):
+        self.expect(self.run_script("net.yaml", DEVICE="cpu"), 2, "nsys-profile: net.yaml: no stage is on a GPU, so there is "
+                    "nothing to capture: name GPUs with --set 'pipeline.devices=[cuda:0]', or record a timeline with "
+                    "gpipe-train --trace\n")
+        self.assertEqual(len(self.calls()), 1)  # the plan
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "net.plan.json")))
+        self.expect(self.run_script("--steps", "all", "net.yaml", DEVICE="cpu"), 0)
 
     def test_no_report(self):
         self.expect(self.run_script("net.yaml", NSYS_NO_REPORT="1"), 1,

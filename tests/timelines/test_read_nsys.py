@@ -155,6 +155,29 @@ class OurNames(ReaderTest):
         first = self.read().spans[0]
         self.assertEqual((first.worker, first.step, first.op, first.name, first.kind), (0, 4, "", "HtoD", COPY))
 
+    def test_work_after_an_instruction_is_not_its_work(self):
+        with Made(self.path) as made:
+            two_stages(made)
+            made.copy(40, 41, 15, 102, kind=2, gpu=1)  # B s1 m0 has been issued by 9, and the step goes on to 20
+        last = self.read().spans[-1]
+        self.assertEqual((last.step, last.op, last.name), (4, "", "DtoH"))
+
+    def test_a_step_that_one_thread_does_not_have_is_left_out(self):
+        with Made(self.path) as made:
+            two_stages(made, step=4)
+            made.range("step 5", 100, 120, 101)
+            made.kernel(110, 112, 105, 101)
+        timeline = self.read()
+        self.assertEqual([step.number for step in timeline.steps], [4])
+        self.assertEqual(timeline.remarks, ["The capture has only a part of step 5, which is left out."])
+
+    def test_a_call_within_a_call_of_the_same_id_does_not_hide_it(self):
+        with Made(self.path) as made:
+            two_stages(made)
+            made.row("CUPTI_ACTIVITY_KIND_RUNTIME", start=5900, end=5950, globalTid=global_pid(100) + 101, correlationId=1)
+        first = self.read().spans[0]
+        self.assertEqual((first.name, micro(first.issued)), ("F s0 m0", -8))
+
     def test_asked_steps_that_are_not_there_are_refused(self):
         with Made(self.path) as made:
             two_stages(made, step=4)
@@ -179,6 +202,20 @@ class Kinds(ReaderTest):
                                  ("memset", COMPUTE), ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", COLLECTIVE),
                                  ("CUDA graph 5", COMPUTE)])
         self.assertEqual([span.bytes for span in self.read().spans][:2], [10, 4096])
+
+
+    def test_what_instructions_make_of_copies_and_kernels(self):
+        with Made(self.path) as made:
+            made.range("step 1", 0, 9, 1)
+            for at, name in ((1, "F s0 m0"), (3, "recv s0 m0 e1"), (5, "load s0 m1")):
+                made.range(name, at, at + 1, 1)
+                made.copy(10 * at, 10 * at + 1, at + 0.1, 1, kind=8)
+                made.copy(10 * at + 1, 10 * at + 2, at + 0.2, 1, kind=1)
+                made.kernel(10 * at + 2, 10 * at + 3, at + 0.3, 1)
+        found = [(span.op, span.detail, span.kind) for span in self.read().spans]
+        self.assertEqual(found, [("F", "DtoD", COMPUTE), ("F", "HtoD", COPY), ("F", "gemm", COMPUTE),
+                                 ("recv", "DtoD", COPY), ("recv", "HtoD", COPY), ("recv", "gemm", COPY),
+                                 ("load", "DtoD", COPY), ("load", "HtoD", COPY), ("load", "gemm", COPY)])
 
 
 class Processes(ReaderTest):
@@ -274,6 +311,34 @@ class Torch(ReaderTest):
         self.assertEqual(timeline.remarks[0], "No NVTX range names steps, and no gaps repeat: the whole capture is one step. "
                          "Name the range of a step with --steps-by.")
 
+    def test_a_pause_in_the_middle_does_not_make_two_steps(self):
+        with Made(self.path) as made:
+            self.iterations(made, [500, 500, 9000, 500, 500, 500])
+        self.assertEqual(len(self.read().steps), 6)
+
+    def test_somewhat_longer_gaps_after_every_third_iteration_do_not_make_it_a_step(self):
+        with Made(self.path) as made:
+            self.iterations(made, [500, 500, 1500] * 3)
+        self.assertEqual(len(self.read().steps), 9)
+
+    def test_a_range_within_a_range_of_that_name_is_no_step(self):
+        with Made(self.path) as made:
+            self.iterations(made, [0] * 3, named="train")
+            made.range("train", 1, 2.2, 1)
+        timeline = self.read(steps_by="train")
+        self.assertEqual([sum(span.step == number for span in timeline.spans) for number in (1, 2, 3)], [8, 8, 8])
+
+    def test_threads_without_ranges_take_those_of_their_process(self):
+        with Made(self.path) as made:
+            for pid, shift in ((100, 0), (200, 5)):
+                for i in range(2):
+                    at = 100 * i + shift
+                    made.range(f"train {i + 1}", at, at + 10, 1, pid=pid)
+                    made.kernel(at + 20, at + 30, at + 8, 2, pid=pid, gpu=pid // 200)
+        # In process 200, thread 2 issues at 13, which is after the step of process 100, and in that of its own.
+        found = [(span.worker, span.step) for span in self.read(steps_by="train").spans]
+        self.assertEqual(found, [(0, 1), (1, 1), (0, 2), (1, 2)])
+
     def test_steps_by_a_named_range_with_work_of_another_thread(self):
         with Made(self.path) as made:
             self.iterations(made, [0] * 3, named="train, op_id = 7{}")
@@ -366,6 +431,14 @@ class Plans(ReaderTest):
         beside = self.make(other)
         self.refuse(f"has F s0 m1 on cuda:0, which {beside} has not; give the plan of this run: "
                     "gpipe-train --plan --json prints it")
+
+    def test_a_plan_with_workers_that_nsight_does_not_record_is_not_joined(self):
+        workers = [{"stages": [0], "device": "cuda", "name": "cuda:0"}, {"stages": [1], "device": "cpu", "name": "cpu:0"}]
+        self.make(dict(self.PLAN, workers=workers))
+        timeline = self.read()
+        self.assertIsNone(timeline.plan)
+        self.assertEqual({span.pc for span in timeline.spans}, {-1})
+        self.assertEqual(timeline.remarks, ["The plan is not beside the capture: Nsight records GPUs, and not cpu:0."])
 
     def test_what_is_no_plan_is_refused(self):
         beside = self.make("{}")
