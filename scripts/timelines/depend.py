@@ -6,14 +6,14 @@ A Graph has a Node for each instruction of one step. A node waits for the node b
 import re
 from dataclasses import dataclass, field
 
-from .timeline import COLLECTIVE, COMPUTE, COPY
+from .timeline import COLLECTIVE, COMPUTE, COPY, SLOTS
 
 COPY_OPS = ("load", "send", "recv")
 COLLECTIVE_OPS = ("norm", "clip", "barrier")
 _EDGE = re.compile(r"\be(\d+)\b")
 
 
-@dataclass(slots=True)
+@dataclass(**SLOTS)
 class Node:
     """One instruction. A node without spans was not recorded, and takes no time."""
 
