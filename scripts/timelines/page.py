@@ -18,7 +18,7 @@ HELP = """<dialog id="help" aria-label="mouse and keys"><h2>Mouse and keys</h2><
 </dl><form method="dialog"><p><button>Close</button></p></form></dialog>
 """
 
-SCRIPTS = ("page_model.js", "page_draw.js", "page.js")
+SCRIPTS = ("page_model.js", "page_draw.js", "page_tracks.js", "page.js", "page_input.js")
 
 
 def script():
