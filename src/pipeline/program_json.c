@@ -119,9 +119,9 @@ static void write_barrier(writer *w, bool threads) {
         write_others(w, threads);
 }
 
-/* If marks are not known, a computation waits for all copies that its worker's program has before it. */
+/* If marks are not known, a forward or backward pass waits for all copies that its worker's program has before it. */
 static void write_copies_before(writer *w, const gp_instr *instr) {
-    if (instr->op == GP_INSTR_SEND || gp_instr_queue(w->played->stages, instr) != GP_QUEUE_COMPUTE) return;
+    if (instr->op != GP_INSTR_FORWARD && instr->op != GP_INSTR_RECOMPUTE && !gp_instr_is_backward(instr)) return;
     for (int queue = GP_QUEUE_IN; queue < GP_QUEUES; queue++)
         if (w->last[queue]) write_wait(w, w->worker, w->last[queue] - 1);
 }
