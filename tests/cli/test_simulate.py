@@ -161,6 +161,24 @@ class Simulate(unittest.TestCase):
                             self.assertEqual([(it["op"], it["edge"], it["micro"]) for it in its], [("send", i["edge"], i["micro"])])
                 self.assertEqual(program["step_ms"], answer["step"])
 
+    def test_instructions_that_host_threads_issue(self):
+        """None starts before it is issued, before the one before it in its queue has ended, or before its waits have."""
+        for device in ("copies: beside", "copies: queued, hosts: one, launch: 0.1", "copies: same_queue", "launch: 0.1, wake: 0.1"):
+            for schedule in ("gpipe", "gpipe, lockstep: true", "1f1b", "{interleaved: {chunks: 2}}"):
+                answer = self.simulate("{schedule: %s, stages: 4, micro_batches: 8, forward: 1, backward_input: 1.5, backward_weight: 1, "
+                                       "copy: 0.25, device: {%s}}" % (schedule, device))
+                program, queues = answer["programs"][0], set()
+                for worker in program["workers"]:
+                    before = {}
+                    for i in worker["instructions"]:
+                        queues.add(i["queue"])
+                        ends = [program["workers"][w]["instructions"][pc]["end_ms"] for w, pc in i["waits"]]
+                        ready = max([before.get(i["queue"], 0), i["issued_ms"], *ends])
+                        self.assertGreaterEqual(i["end_ms" if i["op"] == "barrier" else "start_ms"], ready - 1e-9, i)
+                        before[i["queue"]] = i["end_ms"]
+                self.assertEqual(queues, {0, 1, 2})
+                self.assertEqual(program["step_ms"], answer["step"])
+
     def test_a_long_simulation_lists_no_instructions(self):
         answer = self.simulate("{schedule: 1f1b, stages: 40, micro_batches: 2000, forward: 1, backward_input: 1, backward_weight: 1}")
         self.assertRegex(answer["left_out"], r"\A\d{6} instructions; simulate fewer micro-batches to see them\Z")
