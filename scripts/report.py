@@ -80,7 +80,7 @@ def check_output(path, option, marker, runs):
         raise BadInput("option %s needs the name of a file" % option)
     folder, name = os.path.split(os.path.abspath(path))
     for run in runs:
-        if name in RUN_FILES and os.path.isdir(folder) and os.path.samefile(folder, run):
+        if name in RUN_FILES and os.path.isdir(folder) and os.path.isdir(run) and os.path.samefile(folder, run):
             raise BadInput("%s: is a file of the run %s: choose another name with %s" % (path, run, option))
     try:
         about = os.stat(path)

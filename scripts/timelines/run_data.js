@@ -67,7 +67,9 @@ const runData = (() => {
     return minutes < 120 ? `${minutes} min ${rest} s` : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
   }
   function ticks(low, high, most) {
-    const raw = (high - low) / Math.max(1, most), power = 10 ** Math.floor(Math.log10(raw));
+    const raw = (high - low) / Math.max(1, most);
+    if (!(raw > 1e-290 && raw < 1e290) || Math.abs(low) > 1e12 * raw) return [low]; // doubles have no round values between
+    const power = 10 ** Math.floor(Math.log10(raw));
     const step = power * ([1, 2, 5, 10].find((n) => n * power >= raw) || 10), out = [];
     for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) out.push(Number((i * step).toPrecision(12)));
     return out;

@@ -72,9 +72,10 @@ def curves_section(curves):
         (windows, boxes))
     joined = [run for run in curves["runs"] if run["bucket"] > 1]
     note = ("Drag over a curve to zoom in, Shift and drag to move, Ctrl and the wheel to zoom, a double click for everything. "
-            "Keys: + and -, left and right, 0. Lines are means, faint bands single steps. Circles are evaluations, vertical lines events.")
+            "Keys: + and -, left and right, 0. Thick lines are means, thin lines single steps. Circles are evaluations, "
+            "vertical lines events.")
     if joined:
-        note += (" To keep the page small, a point stands for several steps: %s. Its band shows their smallest and largest value." %
+        note += (" To keep the page small, a point stands for several steps: %s. It shows their smallest and largest value." %
                  ", ".join("%s %d" % (run["name"], run["bucket"]) for run in joined))
     missing = [title for key, title, *_ in run_curves.CURVES if not any(
         key in run["curves"] or key in run_curves.EVALUATED and any(one[key] is not None for one in run["evaluations"])

@@ -1,4 +1,5 @@
 """Static pictures of runs: curves and evaluations, as SVG that follows the reader's light or dark theme, and as PNG."""
+import math
 import os
 import struct
 import tempfile
@@ -23,14 +24,11 @@ def _plain(text):
 
 def nice_ticks(low, high, most=4):
     """Round values from low to high."""
-    raw, power = (high - low) / most, 1.0
-    if not raw > 0:
-        return [low]
-    while power > raw:
-        power /= 10
-    while power * 10 <= raw:
-        power *= 10
-    step = next(n * power for n in (1, 2, 5, 10) if n * power >= raw * 0.999999)
+    raw = (high - low) / most
+    if not 1e-290 < raw < 1e290 or abs(low) > 1e12 * raw:
+        return [low]  # floats have no round values between
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(n * power for n in (1, 2, 5, 10) if n * power >= raw * 0.999999 or n == 10)
     first = -int(-low // step) if low >= 0 else int(low / step)
     return [n * step for n in range(first, first + most + 3) if low - 1e-9 * step <= n * step <= high + 1e-9 * step]
 
@@ -68,6 +66,8 @@ class Panel:
         return LEFT + (WIDTH - LEFT) * ((step - self.first) / span if span else 0.5)
 
     def y(self, value):
+        if self.high - self.low == math.inf:
+            return HEIGHT / 2
         return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - self.low) / (self.high - self.low)
 
     def axes(self):

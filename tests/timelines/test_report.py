@@ -14,7 +14,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts/report.py"
 sys.path.insert(0, str(ROOT / "scripts"))
-from timelines import run_curves, run_figures  # noqa: E402
+from timelines import run_curves, run_figures, run_picture  # noqa: E402
 from timelines.run_config import differences, line_differences, read_config  # noqa: E402
 from timelines.run_folder import read_run  # noqa: E402
 
@@ -84,8 +84,9 @@ class Report(unittest.TestCase):
         return path
 
     def report(self, *arguments):
-        return subprocess.run([sys.executable, SCRIPT, *map(os.fspath, arguments)], cwd=self.folder, capture_output=True, text=True,
-                              stdin=subprocess.DEVNULL, encoding="utf-8", timeout=100)
+        command = [sys.executable, SCRIPT, *map(os.fspath, arguments)]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, stdin=subprocess.DEVNULL, encoding="utf-8",
+                              timeout=100)
 
     def text(self, *arguments):
         done = self.report("--text", *arguments)
@@ -107,8 +108,8 @@ class Numbers(Report):
         self.run_folder("a")
         data = self.json("a")
         [one] = data["runs"]
-        self.assertEqual({key: one[key] for key in ("name", "status", "version", "steps", "planned_steps", "epoch", "seconds", "lr",
-                                                    "grad_norm", "remarks")},
+        keys = ("name", "status", "version", "steps", "planned_steps", "epoch", "seconds", "lr", "grad_norm", "remarks")
+        self.assertEqual({key: one[key] for key in keys},
                          {"name": "a", "status": "done", "version": "0.1.0", "steps": 4, "planned_steps": 4, "epoch": 2,
                           "seconds": 3.0, "lr": 0.25, "grad_norm": 2.0, "remarks": []})
         self.assertEqual(one["training"], {"loss": {"last": 1.0, "best": {"value": 0.5, "step": 2}},
@@ -174,7 +175,8 @@ Best evaluation, accuracy: old 0.625 at step 2, new run 0.625 at step 2.
 class Events(Report):
     def test_of_a_run_that_was_resumed_and_changed(self):
         events = [START, *STEPS[:2], {"event": "end", "status": "interrupted", "steps": 2, "time": 1.3},
-                  {"event": "resume", "step": 2, "changes": {"optimizer.sgd.lr": 0.25, "data.shuffle": True}, "steps": 9, "time": 1.3},
+                  {"event": "resume", "step": 2, "changes": {"optimizer.sgd.lr": 0.25, "data.shuffle": True}, "steps": 9,
+                   "time": 1.3},
                   STEPS[2], {"event": "change", "step": 4, "changes": {"data.batch": 20}, "time": 2.1}, STEPS[3]]
         folder = self.run_folder("a", events)
         (folder / "snapshots").mkdir()
@@ -191,12 +193,13 @@ class Events(Report):
         again = {**STEPS[1], "loss": 9.0, "time": 2.6}
         run = read_run(self.run_folder("a", [*STEPS[:2], EVALUATIONS[0], *STEPS[2:], again, {**STEPS[2], "time": 2.7}]))
         self.assertEqual((list(run.steps), list(run.columns["loss"]), run.evaluations), ([1, 2, 3], [4.0, 9.0, 2.0], []))
-        self.assertEqual(run.remarks, ["%s/a/metrics.jsonl:6: step 2 comes after step 4; the earlier lines of these steps are left out" %
-                                       self.folder])
+        sentence = "%s/a/metrics.jsonl:6: step 2 comes after step 4; the earlier lines of these steps are left out"
+        self.assertEqual(run.remarks, [sentence % self.folder])
 
     def test_a_run_that_holds_its_folder_is_running(self):
         folder = self.run_folder("a", [START, STEPS[0]])
-        code = "import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print(1, flush=True); sys.stdin.read()"
+        code = ("import fcntl, os, sys; fcntl.flock(os.open(sys.argv[1], os.O_RDONLY), fcntl.LOCK_EX); print(1, flush=True); "
+                "sys.stdin.read()")
         with subprocess.Popen([sys.executable, "-c", code, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
             holder.stdout.readline()
             with open("/proc/locks") as file:
@@ -243,7 +246,8 @@ class Lines(Report):
                "data_seconds": {}, "accuracy": None, "grad_norm": 1e308, "time": "now"}
         text = lines([{**START, "steps": "many", "devices": 3, "version": ["x"]}, odd]) + \
             '{"event":"eval","step":1,"loss":NaN,"accuracy":1e999,"time":-5}\n' + \
-            '{"event":"end","status":7,"account":{"expected":{"step":1e999,"busy":7},"measured":[],"host":3,"planned_bytes":1%s}}\n' % ("0" * 400)
+            '{"event":"end","status":7,"account":{"expected":{"step":1e999,"busy":7},"measured":[],"host":3,' \
+            '"planned_bytes":1%s}}\n' % ("0" * 400)
         folder = self.run_folder("a", text)
         [one] = self.json(folder)["runs"]
         self.assertEqual((one["status"], one["planned_steps"], one["devices"], one["evaluations"]["accuracy"]["last"]),
@@ -276,6 +280,8 @@ class BadInput(Report):
             "x" * 300: "x" * 300 + ": cannot be read: File name too long; " + wrote,
         }.items():
             self.refuse(sentence, name)
+        self.refuse("none: no such folder: " + wrote, "none", "-o", "empty/metrics.jsonl")
+        self.assertEqual(os.listdir(self.folder / "empty"), [])
         self.assertFalse((self.folder / "report.html").exists())
 
     def test_no_permission(self):
@@ -323,7 +329,8 @@ class BadInput(Report):
         self.assertEqual((asked.returncode, asked.stderr), (0, ""))
         listed = {name for line in asked.stdout.splitlines() if line.startswith("  -") for name in option.findall(line[:24])}
         self.assertGreater(len(listed), 8)
-        [synopsis] = [line for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("    gpipe-report ")]
+        readme = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+        [synopsis] = [line for line in readme if line.startswith("    gpipe-report ")]
         self.assertEqual(set(option.findall(synopsis)), listed - {"-h", "--help", "--version"})
         page = (ROOT / "docs/reports.md").read_text(encoding="utf-8")
         self.assertLessEqual(listed - {"-h", "--help", "--version", "--title"}, set(option.findall(page)))
@@ -337,7 +344,8 @@ class BadInput(Report):
             self.refuse("thesis.html: exists and is no report: choose another name with %s, or remove it" % option,
                         "a", option, "thesis.html")
             for name in ("metrics.jsonl", "model.safetensors", "plan.json"):
-                self.refuse("a/%s: is a file of the run a: choose another name with %s" % (name, option), "a", option, "a/" + name)
+                self.refuse("a/%s: is a file of the run a: choose another name with %s" % (name, option), "a", option,
+                            "a/" + name)
         self.assertEqual((self.folder / "thesis.html").read_text(), "<html>my life</html>")
         self.assertEqual((folder / "metrics.jsonl").read_text(), lines(WHOLE))
         self.assertFalse((folder / "plan.json").exists())
@@ -367,13 +375,15 @@ class Configurations(Report):
     def test_as_gpipe_train_writes_them(self):
         self.assertEqual(read_config(CONFIG % "0.5"), {
             "model.layers.0.conv.out": "32", "model.layers.1.add": "[-1, stem]", "model.layers.2": "odd: name",
-            "model.layers.3.0": "a", "model.layers.3.1": "b", "data.train.tensors": 'a"b\\c\u2028.safetensors', "data.empty": "{}",
-            "data.none": "", "optimizer.sgd.lr": "0.5", "changes.3.optimizer.sgd.lr": "0.25"})
+            "model.layers.3.0": "a", "model.layers.3.1": "b", "data.train.tensors": 'a"b\\c\u2028.safetensors',
+            "data.empty": "{}", "data.none": "", "optimizer.sgd.lr": "0.5", "changes.3.optimizer.sgd.lr": "0.25"})
 
     def test_other_yaml_is_compared_by_lines(self):
-        for text in ("a: &x 1\n", "a: {b: 1}\n", "a:\n  - b\n c: 1\n", "just words\n", "a: 1\na: 2\n", "a: 'x'\n", "a: |\n  text\n", ""):
+        for text in ("a: &x 1\n", "a: {b: 1}\n", "a:\n  - b\n c: 1\n", "just words\n", "a: 1\na: 2\n", "a: 'x'\n",
+                     "a: |\n  text\n", ""):
             self.assertIsNone(read_config(text), text)
-        self.assertEqual(line_differences(["a: 1\nb: {c: 2}\n", "b: {c: 2}\nd: 3\n"]), [("a: 1", ["yes", None]), ("d: 3", [None, "yes"])])
+        self.assertEqual(line_differences(["a: 1\nb: {c: 2}\n", "b: {c: 2}\nd: 3\n"]),
+                         [("a: 1", ["yes", None]), ("d: 3", [None, "yes"])])
         self.run_folder("a", config="x: {y: 1}\nz: 2\n")
         self.run_folder("b", config="x: {y: 3}\nz: 2\n")
         data = self.json("a", "b")
@@ -389,8 +399,8 @@ class Configurations(Report):
         if not os.path.exists(program):
             self.skipTest("gpipe-train is not built")
         config = """{model: {input: {shape: [1, 4, 4]}, layers: [{conv: {out: 2, kernel: 3, name: "a b: c"}}, relu, flatten,
-                    {linear: 2}], loss: cross_entropy}, data: {train: {synthetic: {samples: 8}}, batch: 4}, optimizer: {sgd: {lr: 0.1}},
-                    train: {steps: %d}, %s}"""
+                    {linear: 2}], loss: cross_entropy}, data: {train: {synthetic: {samples: 8}}, batch: 4},
+                    optimizer: {sgd: {lr: 0.1}}, train: {steps: %d}, %s}"""
         for name, steps, more in (("a", 2, "pipeline: {devices: [cpu, cpu]}"), ("b", 3, "changes: {2: {optimizer.sgd.lr: 0.2}}")):
             (self.folder / (name + ".yaml")).write_text(config % (steps, more))
             subprocess.run([program, "-q", "-o", name, name + ".yaml"], cwd=self.folder, check=True,
@@ -401,8 +411,10 @@ class Configurations(Report):
         self.assertEqual(found["train.steps"], ["2", "3"])
         self.assertEqual(found["changes.2.optimizer.sgd.lr"], [None, "0.2"])
         self.assertEqual(found["pipeline.devices.1.cpu.threads"], ["1", None])
-        self.assertEqual([(one["status"], one["steps"], one["remarks"]) for one in data["runs"]], [("done", 2, []), ("done", 3, [])])
-        self.assertIn(("change", 2, "optimizer.sgd.lr: 0.2"), [(event["kind"], event["step"], event["text"]) for event in data["runs"][1]["events"]])
+        self.assertEqual([(one["status"], one["steps"], one["remarks"]) for one in data["runs"]],
+                         [("done", 2, []), ("done", 3, [])])
+        self.assertIn(("change", 2, "optimizer.sgd.lr: 0.2"),
+                      [(event["kind"], event["step"], event["text"]) for event in data["runs"][1]["events"]])
 
 
 class Curves(Report):
@@ -416,6 +428,14 @@ class Curves(Report):
         self.assertEqual((max(curve["max"]), curve["min"]), (50.0, 1))
         self.assertEqual(curve["mean"][77777 // 9], 6.44444)  # (8 + 50) / 9
         self.assertEqual(len(curve["mean"]), 11112)
+
+    def test_pictures_of_extreme_values(self):
+        self.assertEqual([run_picture.nice_ticks(*limits) for limits in ((0, 4), (-1, 1), (0.1, 0.35))],
+                         [[0, 1, 2, 3, 4], [-1, -0.5, 0, 0.5, 1], [0.1, 0.2, 0.30000000000000004]])
+        for limits in ((-1e308, 1e308), (0, 5e-324), (1e16, 1e16 + 2), (3, 3)):
+            self.assertEqual(run_picture.nice_ticks(*limits), [limits[0]])
+            runs = [read_run(self.run_folder("a%g%g" % limits, [{**step, "loss": loss} for step, loss in zip(STEPS, limits)]))]
+            self.assertIn("</svg>", run_picture.svg(runs, "extreme"))
 
     def test_short_runs_keep_every_step(self):
         run = read_run(self.run_folder("a"))

@@ -24,8 +24,8 @@ def spiky(count, at):
     """Losses of 1, and one of 100 after step `at`; an evaluation after each quarter."""
     yield START
     for step in range(1, count + 1):
-        yield {"event": "step", "step": step, "epoch": 1, "loss": 100 if step == at else 1 + step % 2, "lr": 0.2 if step < at else 0.1,
-               "samples": 10, "seconds": 0.5, "data_seconds": 0, "time": step * 0.5}
+        yield {"event": "step", "step": step, "epoch": 1, "loss": 100 if step == at else 1 + step % 2,
+               "lr": 0.2 if step < at else 0.1, "samples": 10, "seconds": 0.5, "data_seconds": 0, "time": step * 0.5}
         if step % (count // 4) == 0:
             yield {"event": "eval", "step": step, "loss": 1.5, "accuracy": 0.5, "time": step * 0.5}
 
@@ -100,8 +100,8 @@ class Page(unittest.TestCase):
         self.page.move(*self.place("data_ms", 3))
         self.assertEqual(self.tip(), ["waiting for data before a step, step 3", "a, step 3 100 ms", "b, step 3 100 ms"])
         self.page.move(*self.place("accuracy", 4))
-        self.assertEqual(self.tip(), ["accuracy, step 4", "a, step 4 0.5", "a, evaluation after step 4 0.625", "a, step 4: done end",
-                                      "b, step 4 0.5"])
+        self.assertEqual(self.tip(), ["accuracy, step 4", "a, step 4 0.5", "a, evaluation after step 4 0.625",
+                                      "a, step 4: done end", "b, step 4 0.5"])
         for key, step, value in (("loss", 3, 2), ("loss", 2, 1), ("accuracy", 2, 0.75), ("lr", 3, 0.25)):
             self.assertNotEqual(self.pixel(key, step, value), self.pixel(key, step - 0.5, value * 1.02 + 0.05), (key, step))
         self.js("document.querySelector('[data-run=\"1\"]').click()")
@@ -198,8 +198,9 @@ class Page(unittest.TestCase):
         self.assertTrue(self.tip()[1].startswith("long, steps 33,331–33,333 34.3333 (1 to 100); mean of "), self.tip())
 
     def test_hostile_names_are_text(self):
-        self.run_folder("a", [{**START, "devices": [EVIL]}, {"event": "resume", "step": 0, "changes": {EVIL: EVIL}, "devices": [EVIL]},
-                              *STEPS, {**END, "account": {**END["account"], "source": EVIL, "host": {EVIL: 1}}}],
+        self.run_folder("a", [{**START, "devices": [EVIL]},
+                              {"event": "resume", "step": 0, "changes": {EVIL: EVIL}, "devices": [EVIL]}, *STEPS,
+                              {**END, "account": {**END["account"], "source": EVIL, "host": {EVIL: 1}}}],
                         "a: %s\n" % EVIL)
         self.run_folder("b", config="a: &x 1\n" + EVIL)
         self.open("a", "b", "--names", EVIL + ",other", "--title", EVIL)
@@ -213,6 +214,9 @@ class Page(unittest.TestCase):
     def test_runs_of_all_kinds_open(self):
         kinds = {"one step": STEPS[:1], "evaluations only": [START, {**EVALUATIONS[0], "step": 0}], "begun": [START],
                  "not finite": [START, {**STEPS[0], "loss": None}], "resumed": [*WHOLE, {"event": "resume", "step": 4}],
+                 "large": [{**STEPS[0], "loss": -1e308}, {**STEPS[1], "loss": 1e308}],
+                 "small": [{**STEPS[0], "loss": 5e-324}, {**STEPS[1], "loss": 0.0}],
+                 "near": [{**STEPS[0], "loss": 1e16}, {**STEPS[1], "loss": 1e16 + 2}],
                  "no time": [{"event": "step", "step": 1}, {"event": "step", "step": 5, "loss": 1e-30}]}
         for name, events in kinds.items():
             self.run_folder(name, events)
@@ -227,27 +231,28 @@ class Page(unittest.TestCase):
         self.run_folder("a")
         self.open("a")
         cells = "[...document.querySelectorAll('#table-%s tbody tr')].map((row) => [...row.cells].map((one) => one.innerText))"
-        self.assertEqual(self.js(cells % "account"), [["a", "200 ms", "500 ms", "300 ms", "62.5 ms", "27.5 ms", "210 ms", "50.0 %", "62.5 %",
-                                                       "12.5 %", "0.0 %", "counted"]])
+        self.assertEqual(self.js(cells % "account"), [["a", "200 ms", "500 ms", "300 ms", "62.5 ms", "27.5 ms", "210 ms",
+                                                       "50.0 %", "62.5 %", "12.5 %", "0.0 %", "counted"]])
         self.assertEqual(self.js(cells % "memory")[-3:], [["planned, in all", "4.00 MiB"], ["resident, measured", "3.00 MiB"],
                                                           ["resident beside planned", "75.0 %"]])
         bars = self.js("[...document.querySelectorAll('#bars-workers-0 .bar')].map((bar) => bar.innerText.replace(/\\s+/g, ' '))")
-        self.assertEqual(bars, ["worker 0 (cpu), predicted 200 ms", "worker 0 (cpu), measured 500 ms", "worker 1 (cpu), predicted 200 ms",
-                                "worker 1 (cpu), measured 500 ms"])
+        self.assertEqual(bars, ["worker 0 (cpu), predicted 200 ms", "worker 0 (cpu), measured 500 ms",
+                                "worker 1 (cpu), predicted 200 ms", "worker 1 (cpu), measured 500 ms"])
         self.assertIn("a has no plan.json", self.js("document.getElementById('plan').innerText"))
 
     def test_the_plan_is_drawn_in_both_themes(self):
         folder = self.run_folder("planned")
-        plan = {"format": "gpipe-plan", "version": 1, "kind": "plan", "name": "c.yaml", "times": "counted", "source": "counted", "schedule": "gpipe",
-                "lockstep": False, "processors": 0, "identity": "0123456789abcdef",
+        plan = {"format": "gpipe-plan", "version": 1, "kind": "plan", "name": "c.yaml", "times": "counted", "source": "counted",
+                "schedule": "gpipe", "lockstep": False, "processors": 0, "identity": "0123456789abcdef",
                 "stages": [{"worker": 0, "first_layer": 0, "layers": 1, "parameters": 1, "checkpoint": "never"}],
-                "workers": [{"name": "cpu:0", "device": "cpu", "threads": 1, "stages": [0], "arena_bytes": 100, "memory": {}}], "edges": [],
+                "workers": [{"name": "cpu:0", "device": "cpu", "threads": 1, "stages": [0], "arena_bytes": 100, "memory": {}}],
+                "edges": [],
                 "programs": [{"pass": "training", "samples": 10, "micro_batches": 1, "step_ms": 3.0, "bubble": 0.0, "workers": [
                     {"busy_ms": 3.0, "copy_ms": 0.0, "instructions": [
-                        {"name": "F s0 m0", "op": "F", "stage": 0, "micro": 0, "clock": 0, "queue": 0, "start_ms": 0.0, "end_ms": 1.0,
-                         "bytes_alive": 10, "waits": []},
-                        {"name": "B s0 m0", "op": "B", "stage": 0, "micro": 0, "clock": 1, "queue": 0, "start_ms": 1.0, "end_ms": 3.0,
-                         "bytes_alive": 10, "waits": []}]}]}]}
+                        {"name": "F s0 m0", "op": "F", "stage": 0, "micro": 0, "clock": 0, "queue": 0, "start_ms": 0.0,
+                         "end_ms": 1.0, "bytes_alive": 10, "waits": []},
+                        {"name": "B s0 m0", "op": "B", "stage": 0, "micro": 0, "clock": 1, "queue": 0, "start_ms": 1.0,
+                         "end_ms": 3.0, "bytes_alive": 10, "waits": []}]}]}]}
         images = "[...document.querySelectorAll('.plan-picture')].map((one) => [one.naturalWidth > 100, one.offsetWidth > 100])"
         (folder / "plan.json").write_text(json.dumps(plan))
         self.open("planned")
@@ -280,8 +285,9 @@ class Page(unittest.TestCase):
 
     def test_the_static_picture(self):
         self.run_folder("a", spiky(1000, 500))
-        self.run_folder(EVIL.replace("/", "|"))
-        subprocess.run([sys.executable, ROOT / "scripts/report.py", "a", EVIL.replace("/", "|"), "--svg", "a.svg"], cwd=self.folder, check=True,
+        evil = EVIL.replace("/", "|")
+        self.run_folder(evil)
+        subprocess.run([sys.executable, ROOT / "scripts/report.py", "a", evil, "--svg", "a.svg"], cwd=self.folder, check=True,
                        stdout=subprocess.DEVNULL)
         self.page.open(self.folder / "a.svg")
         self.assertEqual(self.js("document.documentElement.tagName"), "svg")
