@@ -36,10 +36,8 @@ install(PROGRAMS scripts/fetch-digits.sh scripts/digits.py DESTINATION ${GP_INST
 
 # The scripts that read runs and timelines, with their modules, and a launcher in bin/ for those that users type. A launcher
 # finds its script relative to itself, through links too.
-install(PROGRAMS scripts/report.py DESTINATION ${GP_INSTALL_DATA}/scripts)
-foreach(script compare-timelines.py nsys-profile.sh)
-  install(PROGRAMS scripts/${script} DESTINATION ${GP_INSTALL_DATA}/scripts OPTIONAL)
-endforeach()
+install(PROGRAMS scripts/report.py scripts/compare-timelines.py scripts/nsys-profile.sh
+        DESTINATION ${GP_INSTALL_DATA}/scripts)
 install(DIRECTORY scripts/timelines DESTINATION ${GP_INSTALL_DATA}/scripts
         FILES_MATCHING PATTERN "*.py" PATTERN "*.js" PATTERN "*.css" PATTERN __pycache__ EXCLUDE)
 file(WRITE ${CMAKE_BINARY_DIR}/VERSION "${PROJECT_VERSION}\n")
@@ -49,10 +47,8 @@ foreach(pair gpipe-compare:compare-timelines.py gpipe-report:report.py)
   string(REPLACE ":" ";" pair ${pair})
   list(GET pair 0 launcher)
   list(GET pair 1 script)
-  if(EXISTS ${CMAKE_SOURCE_DIR}/scripts/${script})
-    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/launchers/${launcher} @ONLY CONTENT [=[#!/bin/sh
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/launchers/${launcher} @ONLY CONTENT [=[#!/bin/sh
 exec python3 -B "$(dirname "$(readlink -f "$0")")/@data_from_programs@/scripts/@script@" "$@"
 ]=])
-    install(PROGRAMS ${CMAKE_BINARY_DIR}/launchers/${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR})
-  endif()
+  install(PROGRAMS ${CMAKE_BINARY_DIR}/launchers/${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR})
 endforeach()
