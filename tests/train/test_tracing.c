@@ -344,10 +344,11 @@ static gp_status fail_there(void *context, const gp_site *site, gp_error *err) {
     return gp_fail(err, GP_INTERNAL, "a fault");
 }
 
-/* The other worker stops at some instruction of the same step, and has recorded some of its layers. */
-static void expect_whole_timeline(fault there) {
+/* Before the instruction runs, or after: then its layers are recorded, but it is not. The other workers stop at some
+ * instruction of the same step. */
+static void expect_whole_timeline(fault there, bool after) {
     const char *folder = fixture_new_folder(), *path = fixture_path("fault.json");
-    const gp_hooks hooks = {.context = &there, .after = fail_there};
+    const gp_hooks hooks = {.context = &there, .before = after ? NULL : fail_there, .after = after ? fail_there : NULL};
     gp_error err = {0};
     gp_session *session = fixture_session(FIXTURE_CHANGES("train={steps: 3}"));
     assert_int_equal(gp_folder_make(folder, &err), GP_OK);
@@ -374,7 +375,7 @@ static void a_run_that_fails_in_a_step_leaves_a_whole_timeline(void **state) {
     const gp_plan *plan = session->plan;
     const gp_programs *programs = plan->minis[gp_plan_find(plan, true, 16)].programs;
     for (int w = 0; w < plan->workers; w++)
-        for (size_t pc = 0; pc < programs->worker[w].count; pc += 5) expect_whole_timeline((fault){w, 2, pc});
+        for (size_t pc = 0; pc < programs->worker[w].count; pc += 5) expect_whole_timeline((fault){w, 2, pc}, pc % 2);
     gp_session_close(&session);
 }
 
