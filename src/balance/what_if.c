@@ -35,7 +35,7 @@ static double duration(const void *context, int worker, size_t pc, const gp_inst
     case GP_INSTR_BACKWARD: return q->input[instr->stage] + q->weight[instr->stage];
     case GP_INSTR_BACKWARD_INPUT: return q->input[instr->stage];
     case GP_INSTR_BACKWARD_WEIGHT: return q->weight[instr->stage];
-    case GP_INSTR_SEND: /* asked where transfers need nobody; the receive, where they are issued */
+    case GP_INSTR_SEND: /* asked if transfers are posted; the receive is asked if they are issued */
     case GP_INSTR_RECV: return q->wire > 0 && boundary_of(s, instr) >= 0 ? q->wire : 0;
     case GP_INSTR_STEP: return q->update[instr->stage];
     default: return 0;

@@ -37,7 +37,7 @@
 typedef enum gp_issue_copies {
     GP_ISSUE_BESIDE,     /* nothing: an event stands directly after the computation whose value is copied */
     GP_ISSUE_QUEUED,     /* all kernels that were issued to its source device before it. At equal times a computation
-                            without     launch time counts as issued before a copy */
+                            without launch time counts as issued before a copy */
     GP_ISSUE_SAME_QUEUE, /* it goes through the computing queues of both devices, which compute nothing meanwhile:
                             torchgpipe before version 0.0.3, which copied on the default streams */
 } gp_issue_copies;
@@ -53,8 +53,8 @@ typedef struct gp_issue_request {
     const gp_stages *stages;
     const gp_programs *programs;
     gp_issue_model model;
-    gp_duration duration, latency; /* NULL: 0. A copy takes both, and holds its way for the first. Asked
-                                      about the receive */
+    gp_duration duration, latency; /* NULL: 0. A copy takes both, and holds its way for the first. They
+                                      are asked for the receive */
     const void *context;
     bool timeline; /* keep start, end and time of issue of each instruction */
 } gp_issue_request;

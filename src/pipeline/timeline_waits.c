@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-/* Where things stand in the programs of one mini-batch plan. */
+/* Where copies and barriers are in the programs of one mini-batch plan. */
 typedef struct places {
     size_t *sends, *receives; /* [edge·pieces + micro] pc + 1; 0: none */
     size_t **barriers;        /* [worker][barrier] pc */
@@ -26,7 +26,7 @@ struct gp_wait_finder {
     starts *starts; /* [worker] */
 };
 
-/* ---- where things stand ------------------------------------------------------------------------------------------ */
+/* ---- copies and barriers ----------------------------------------------------------------------------------------- */
 
 static gp_status list_program(const gp_program *program, int pieces, places *its, int worker, gp_error *err) {
     size_t **barriers = &its->barriers[worker], capacity = 0, count = 0;
@@ -153,7 +153,7 @@ static cause last_mail(const gp_wait_finder *finder, const gp_span *span, size_t
     return last;
 }
 
-/* The worker that came last to a barrier where all meet. */
+/* The worker that came last to a barrier at which all meet. */
 static cause last_to_come(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch, size_t barrier) {
     cause last = {0};
     for (int w = 0; w < finder->plan->workers; w++) {

@@ -87,7 +87,7 @@ static gp_status run_updates(const run_site *site, size_t first, int count, gp_e
     return gp_error_context(err, "%s: ", gp_op_name(placed[0].prepared->desc.kind));
 }
 
-/* What happens behind ops that ran, or were skipped: notes for failures, and the time for a timeline of layers. */
+/* What happens after ops that ran, or were skipped: notes for failures, and the time for a timeline of layers. */
 typedef struct follower {
     bool notes;
     double since;    /* gp_note_behind's */

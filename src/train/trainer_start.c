@@ -102,16 +102,18 @@ static gp_status remove_snapshots(const gp_trainer *t, gp_error *err) {
     return status;
 }
 
+static gp_status remove_own(const gp_trainer *t, const char *name, gp_error *err) {
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, name, &path, err));
+    gp_status status = remove_file(t, path, err);
+    free(path);
+    return status;
+}
+
 /* Where --force writes over a run, its models go before a configuration stands there that is not theirs. */
 static gp_status remove_old_run(const gp_trainer *t, gp_error *err) {
-    static const char *const names[] = {"model.safetensors", "best.safetensors"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path = NULL;
-        GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, names[i], &path, err));
-        gp_status status = remove_file(t, path, err);
-        free(path);
-        GP_RETURN_IF_FAILED(status);
-    }
+    GP_RETURN_IF_FAILED(remove_own(t, "model.safetensors", err));
+    GP_RETURN_IF_FAILED(remove_own(t, "best.safetensors", err));
     return remove_snapshots(t, err);
 }
 
@@ -250,6 +252,13 @@ static gp_status create_loaders(gp_trainer *t, int64_t step, gp_error *err) {
     return GP_OK;
 }
 
+/* The old plan goes first: a run that is killed between the two files leaves no plan of another configuration. */
+static gp_status write_config_and_plan(gp_trainer *t, gp_error *err) {
+    GP_RETURN_IF_FAILED(remove_own(t, "plan.json", err));
+    GP_RETURN_IF_FAILED(write_config(t, err));
+    return gp_trainer_write_plan(t, err);
+}
+
 gp_status gp_trainer_open(gp_trainer *t, gp_carried *carried, gp_error *err) {
     const gp_resume *resume = t->options->resume;
     gp_session *session = t->session;
@@ -275,8 +284,7 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(remove_stale(t, err));
     GP_RETURN_IF_FAILED(check_disk(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
-    GP_RETURN_IF_FAILED(write_config(t, err));
-    GP_RETURN_IF_FAILED(gp_trainer_write_plan(t, err));
+    GP_RETURN_IF_FAILED(write_config_and_plan(t, err));
     GP_RETURN_IF_FAILED(open_metrics(t, err));
     if (t->options->resume) keep_changes(t, t->options->resume);
     return GP_OK;

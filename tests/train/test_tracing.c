@@ -317,6 +317,68 @@ static size_t count_ticks(json_t *events, const gp_plan *plan, int worker) {
     return ticks;
 }
 
+/* The instruction's span in the same mini-batch, and around it. */
+static bool has_instruction_around(json_t *events, json_t *layer) {
+    double from = time_of(layer, "ts"), to = from + time_of(layer, "dur");
+    int track = (int)json_integer_value(json_object_get(layer, "tid"));
+    size_t i;
+    json_t *event;
+    json_array_foreach(events, i, event) {
+        if (!is_instruction(event, track) || !json_equal(argument(event, "pc"), argument(layer, "pc")) ||
+            !json_equal(argument(event, "step"), argument(layer, "step")))
+            continue;
+        double start = time_of(event, "ts");
+        if (start <= from + 0.0005 && to <= start + time_of(event, "dur") + 0.0005) return true;
+    }
+    return false;
+}
+
+typedef struct fault {
+    int worker, step;
+    size_t pc;
+} fault;
+
+static gp_status fail_there(void *context, const gp_site *site, gp_error *err) {
+    const fault *there = context;
+    if (site->worker != there->worker || (int)site->step != there->step || site->pc != there->pc) return GP_OK;
+    return gp_fail(err, GP_INTERNAL, "a fault");
+}
+
+/* Before the instruction runs, or after: then its layers are recorded, but it is not. The other workers stop at some
+ * instruction of the same step. */
+static void expect_whole_timeline(fault there, bool after) {
+    const char *folder = fixture_new_folder(), *path = fixture_path("fault.json");
+    const gp_hooks hooks = {.context = &there, .before = after ? NULL : fail_there, .after = after ? fail_there : NULL};
+    gp_error err = {0};
+    gp_session *session = fixture_session(FIXTURE_CHANGES("train={steps: 3}"));
+    assert_int_equal(gp_folder_make(folder, &err), GP_OK);
+    const gp_train_options options = {.folder = folder,
+                                      .verbosity = GP_QUIET,
+                                      .hooks = &hooks,
+                                      .trace = {.path = path, .first = 1, .last = 3, .layers = true}};
+    assert_int_equal(gp_train(session, &options, &err), GP_INTERNAL);
+    gp_session_close(&session);
+    json_t *events = events_of(path), *event;
+    size_t i, layers = 0;
+    json_array_foreach(events, i, event) {
+        if (strcmp(text_of(event, "cat"), "layer") != 0) continue;
+        if (!has_instruction_around(events, event)) fail_msg("worker %d, pc %zu", there.worker, there.pc);
+        layers++;
+    }
+    assert_true(layers > 10);
+    json_decref(events);
+}
+
+static void a_run_that_fails_in_a_step_leaves_a_whole_timeline(void **state) {
+    (void)state;
+    gp_session *session = fixture_session(NULL);
+    const gp_plan *plan = session->plan;
+    const gp_programs *programs = plan->minis[gp_plan_find(plan, true, 16)].programs;
+    for (int w = 0; w < plan->workers; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc += 5) expect_whole_timeline((fault){w, 2, pc}, pc % 2);
+    gp_session_close(&session);
+}
+
 static size_t planned_records(const char *const *changes, const gp_trace_options *trace) {
     gp_error err = {0};
     gp_session *session = NULL;
@@ -433,6 +495,7 @@ int main(void) {
         cmocka_unit_test(a_step_that_is_not_finite_has_no_loss),
         cmocka_unit_test(a_wait_for_data_belongs_to_the_step_that_it_delays),
         cmocka_unit_test(layers_take_what_is_planned),
+        cmocka_unit_test(a_run_that_fails_in_a_step_leaves_a_whole_timeline),
         cmocka_unit_test(recording_does_not_change_the_result),
         cmocka_unit_test(a_run_that_only_evaluates_is_traced_too),
         cmocka_unit_test(a_file_that_cannot_be_written_is_an_error),

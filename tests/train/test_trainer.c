@@ -1,6 +1,7 @@
 /* Whole runs in the test's own process, on a small data set: what is written, what ends a run, and what is left. */
 #include "train/trainer.h"
 
+#include <errno.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -8,9 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/replace.h"
 #include "data/safetensors.h"
 #include "train/fixture.h"
 #include "train/saver.h"
@@ -585,6 +589,37 @@ static void a_loss_that_is_not_finite_is_not_trained_on(void **state) {
     assert_true(equal_models(folder, run(FIXTURE_CHANGES("optimizer.sgd.lr=1e30", "train.steps=1"))));
 }
 
+/* As a kill between the two files: plan.json is not put in place. */
+static int refuse_plan(const char *from, const char *to) {
+    if (!strstr(to, "plan.json")) return rename(from, to);
+    errno = EIO;
+    return -1;
+}
+
+/* With --force, and when it goes on. */
+static void no_run_leaves_the_plan_of_another_configuration(void **state) {
+    (void)state;
+    const gp_file_calls calls = {write, fsync, refuse_plan, fstat, fstatfs};
+    const char *const saving[] = {"train.steps=2", "train.save_every=1", NULL};
+    const char *const other[] = {"train.steps=3", "pipeline={devices: [cpu]}", NULL};
+    for (int goes_on = 0; goes_on < 2; goes_on++) {
+        const char *folder = run(saving);
+        assert_int_equal(access(in(folder, "plan.json"), F_OK), 0);
+        gp_resume resume;
+        gp_error err = {0};
+        gp_session *session = goes_on ? fixture_resume(FIXTURE_CONFIG, other, folder, &resume) : fixture_session(other);
+        const gp_train_options options = {.folder = folder, .verbosity = GP_QUIET, .resume = goes_on ? &resume : NULL};
+        gp_file_set_calls(&calls);
+        gp_status status = gp_train(session, &options, &err);
+        gp_file_set_calls(NULL);
+        assert_int_equal(status, GP_IO);
+        assert_non_null(strstr(err.text, "plan.json"));
+        assert_int_equal(access(in(folder, "plan.json"), F_OK), -1);
+        gp_session_close(&session);
+        if (goes_on) gp_resume_close(&resume);
+    }
+}
+
 /* ---- being asked to stop ----------------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t stop;
@@ -833,6 +868,7 @@ int main(void) {
         cmocka_unit_test(a_loss_that_is_not_finite_is_not_trained_on),
         cmocka_unit_test(where_a_loss_went_wrong_is_named_the_same_for_every_cut),
         cmocka_unit_test(a_second_pass_that_fails_hides_no_cause),
+        cmocka_unit_test(no_run_leaves_the_plan_of_another_configuration),
         cmocka_unit_test(a_run_ends_after_the_step_in_which_it_is_asked),
         cmocka_unit_test(an_evaluation_is_given_up_without_an_event),
         cmocka_unit_test(an_evaluation_asked_in_its_last_mini_batch_is_whole),
