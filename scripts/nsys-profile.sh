@@ -10,7 +10,7 @@
 #   --help            print this text
 #
 # The run folder is NAME.run, unless the options of gpipe-train name one. $GPIPE_PROGRAM names the program; else it is
-# build/gpipe-train, or the one in PATH. Exit status: 0 recorded; 1 nsys is missing, or the run failed; 2 wrong usage.
+# build/gpipe-train, the one installed with this script, or the one in PATH. Exit status: 0 recorded; 1 nsys is missing, or the run failed; 2 wrong usage.
 # docs/nsight.md has more.
 set -uo pipefail
 
@@ -80,6 +80,8 @@ find_program() {
         command -v "$GPIPE_PROGRAM"
     elif [ -x "$here/../build/gpipe-train" ]; then
         printf '%s\n' "$here/../build/gpipe-train"
+    elif [ -x "$here/../../../bin/gpipe-train" ]; then # this script is installed in share/gpipe/scripts/
+        printf '%s\n' "$here/../../../bin/gpipe-train"
     else
         command -v gpipe-train
     fi
