@@ -162,7 +162,9 @@ def _slow_copies(run):
     if not rows:
         return ""
     row = max(rows, key=lambda it: it["total_ms"])
-    text = f": {COPIES[row['op']]} of stage {row['stage']} take {ms(row['median_ms'])} ms each"
+    text = f": {COPIES[row['op']]} of stage {row['stage']} take {ms(row['total_ms'])} ms, the median {ms(row['median_ms'])} ms"
+    if run.get("source") == "trace" and row["op"] == "send":
+        return text + ". A send copies nothing, so its thread had no processor"
     return text if row.get("predicted_ms") is None else f"{text}, predicted {ms(row['predicted_ms'])} ms"
 
 

@@ -150,7 +150,16 @@ class One(Figures):
         run = run_of((10, 20, {}), (10, 0, {"copy": 20}), instructions=[row("F", 0, 10, 2.0), row("recv", 1, 80, 0.5)])
         text = sentence([run])
         self.assertEqual(text, "Of 30.0 ms a step, worker 0 (cpu:0) copies 20.0 ms and computes nothing meanwhile: receives "
-                               "of stage 1 take 20.0 ms each, predicted 0.50 ms.")
+                               "of stage 1 take 80.0 ms, the median 20.0 ms, predicted 0.50 ms.")
+        self.check_numbers(text, [run])
+
+    def test_sends_that_wait_for_a_processor(self):
+        # Nine sends of a CPU worker: most are short, and two lost the processor. The median alone does not explain 2.4 ms.
+        rows = [row("F", 0, 4), {**row("send", 1, 2.3, 0.0, 9), "median_ms": 0.023}]
+        run = run_of((4, 0.8, {}), (2, 2.4, {"launch": 0.4}), instructions=rows, source="trace")
+        text = sentence([run])
+        self.assertTrue(text.endswith("and computes nothing meanwhile: sends of stage 1 take 2.3 ms, the median 0.02 ms. A send "
+                                      "copies nothing, so its thread had no processor."), text)
         self.check_numbers(text, [run])
 
     def test_a_slow_loader(self):
