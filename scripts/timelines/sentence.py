@@ -4,6 +4,7 @@ from .timeline import IDLE_KEYS
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TERMS = ("busy_ms", "copy_exposed_ms") + IDLE_KEYS
+BUSY = 0.99  # a worker that computes for this part of the step is hardly ever idle
 COVERED = 0.8  # of the difference of the steps, by what the sentence names
 ALIKE = 0.5  # the plan has a stage's balance too if it predicted at least this part of what the stage exceeds the mean by
 NOTCH = 1.57  # times the middle half by the root of the count: how exact a median is (McGill, Tukey and Larsen 1978)
@@ -137,6 +138,8 @@ def _one(run):
     name = f"worker {w} ({worker['name']})"
     if amount <= 0:
         return f"of {ms(run['step_ms'])} ms a step, {name} computes {ms(worker['busy_ms'])} ms, and no worker is idle."
+    if all(it["busy_ms"] >= BUSY * run["step_ms"] for it in run["workers"]):
+        return f"of {ms(run['step_ms'])} ms a step, {name} computes {ms(worker['busy_ms'])} ms, and workers are hardly ever idle."
     if key == "copy_exposed_ms":
         return (f"of {ms(run['step_ms'])} ms a step, {name} copies {ms(amount)} ms and computes nothing meanwhile"
                 f"{_cause(run, key)}.")

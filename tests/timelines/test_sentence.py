@@ -179,6 +179,11 @@ class One(Figures):
         self.assertEqual(sentence([run_of((10, 0, {}))]),
                          "Of 10.0 ms a step, worker 0 (cpu:0) computes 10.0 ms, and no worker is idle.")
 
+    def test_an_idle_time_that_is_nothing_has_no_cause(self):
+        run = run_of((99.9, 0.01, {"launch": 0.09}))
+        self.assertEqual(sentence([run]), "Of 100.0 ms a step, worker 0 (cpu:0) computes 99.9 ms, and workers are hardly ever idle.")
+        self.check_numbers(sentence([run]), [run])
+
 
 if __name__ == "__main__":
     unittest.main()
