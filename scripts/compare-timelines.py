@@ -80,7 +80,11 @@ def load(args):
     options = Options(steps=args.steps, steps_by=args.steps_by, plan=args.plan or "")
     names = args.names.split(",") if args.names is not None else None
     if names and len(names) != len(args.files):
-        raise BadInput(f"--names has {len(names)} names for {len(args.files)} files; give each file one name, separated by commas")
+        raise BadInput(f"--names has {len(names)} name{'s' * (len(names) > 1)} for {len(args.files)} "
+                       f"file{'s' * (len(args.files) > 1)}; give each file one name, separated by commas")
+    for i, name in enumerate(names or []):
+        if not name.strip() or name in names[:i]:
+            raise BadInput(f'--names: "{name}" is {"given twice" if name.strip() else "empty"}; give each file a name of its own')
     timelines = [read(path, options) for path in args.files]
     bases = [timeline.name for timeline in timelines]
     for index, timeline in enumerate(timelines):

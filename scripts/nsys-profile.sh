@@ -10,14 +10,15 @@
 #   --help            print this text
 #
 # The run folder is NAME.run, unless the options of gpipe-train name one. $GPIPE_PROGRAM names the program; else it is
-# build/gpipe-train, the one installed with this script, or the one in PATH. Exit status: 0 recorded; 1 nsys is missing, or the run failed; 2 wrong usage.
+# build/gpipe-train, the one installed with this script, or the one in PATH.
+# Exit status: 0 recorded; 1 nsys is missing, or the run failed; 2 wrong usage.
 # docs/nsight.md has more.
 set -uo pipefail
 
 self=${BASH_SOURCE[0]}
 here=$(cd "$(dirname "$self")" && pwd)
 
-help() { sed -n '2,14s/^# \{0,1\}//p' "$self"; }
+help() { sed -n '2,15s/^# \{0,1\}//p' "$self"; }
 say() { printf 'nsys-profile: %s\n' "$*" >&2; }
 refuse() {
     say "$@"
@@ -80,7 +81,7 @@ find_program() {
         command -v "$GPIPE_PROGRAM"
     elif [ -x "$here/../build/gpipe-train" ]; then
         printf '%s\n' "$here/../build/gpipe-train"
-    elif [ -x "$here/../../../bin/gpipe-train" ]; then # installed
+    elif [ -x "$here/../../../bin/gpipe-train" ]; then # this script is installed in share/gpipe/scripts/
         printf '%s\n' "$here/../../../bin/gpipe-train"
     else
         command -v gpipe-train

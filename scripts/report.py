@@ -47,7 +47,8 @@ def name_runs(paths, given):
     if given is not None:
         names = given.split(",")
         if len(names) != len(paths):
-            raise BadInput("--names has %d names, but there are %d runs: give one name for each run" % (len(names), len(paths)))
+            raise BadInput("--names has %d name%s for %d run%s: give one name for each run" %
+                           (len(names), "s" * (len(names) > 1), len(paths), "s" * (len(paths) > 1)))
     else:
         whole = [os.path.realpath(path).strip(os.sep).split(os.sep) for path in paths]
         most = max(len(parts) for parts in whole)

@@ -101,7 +101,10 @@ function listen(block) {
     const start = block.model.spans.start[id] - base, end = block.model.spans.end[id] - base, margin = (end - start) * 0.1;
     show(start - margin, end + margin);
   });
-  canvas.addEventListener("wheel", (event) => wheel(canvas, event), { passive: false });
+  canvas.addEventListener("wheel", (event) => {
+    wheel(canvas, event);
+    if (!press) hover(block, event);
+  }, { passive: false });
   strip.addEventListener("click", (event) => {
     const box = strip.getBoundingClientRect(), { start, end } = block.model.steps;
     const time = block.model.from + ((event.clientX - box.left - GUTTER) / (box.width - GUTTER - RIGHT)) * (block.model.to - block.model.from);
@@ -149,6 +152,7 @@ addEventListener("keydown", (event) => {
   const action = ACTIONS[event.key];
   if (!action || !models.length) return;
   event.preventDefault();
+  leave(); // what the mouse is over may move, and its time with it
   action();
 });
 

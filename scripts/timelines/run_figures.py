@@ -111,13 +111,15 @@ def of_runs(runs):
 
 
 def sentence(data):
-    """One sentence with the best evaluations, or the losses where there is none; each number stands in the table."""
+    """One sentence with the best evaluations, or the losses if there is none; each number stands in the table."""
     for key in ("accuracy", "loss"):
         best = [(one["name"], one["evaluations"][key]["best"]) for one in data["runs"] if one["evaluations"][key]["best"]]
-        if len(best) == len(data["runs"]):
+        if best:
             best.sort(key=lambda pair: pair[1]["value"], reverse=key == "accuracy")
-            return "Best evaluation, %s: %s." % (key, _listed(
-                ["%s %s at step %d" % (name, short(its["value"]), its["step"]) for name, its in best]))
+            parts = ["%s %s at step %d" % (name, short(its["value"]), its["step"]) for name, its in best]
+            named = [name for name, _ in best]
+            parts += ["%s has none" % one["name"] for one in data["runs"] if one["name"] not in named]
+            return "Best evaluation, %s: %s." % (key, _listed(parts))
     last = [(one["name"], one["training"]["loss"]["last"], one["steps"]) for one in data["runs"]]
     return "Last loss: %s." % _listed(["%s has none" % name if value is None else "%s %s at step %d" % (name, short(value), step)
                                        for name, value, step in last])

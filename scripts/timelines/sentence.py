@@ -4,8 +4,11 @@ from .timeline import IDLE_KEYS
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 TERMS = ("busy_ms", "copy_exposed_ms") + IDLE_KEYS
+BUSY = 0.99  # a worker that computes for this part of the step is hardly ever idle
 COVERED = 0.8  # of the difference of the steps, by what the sentence names
-ALIKE = 0.8  # the plan has a stage's share of the mean too if it predicted at least this part of it
+ALIKE = 0.5  # the plan has a stage's balance too if it predicted at least this part of what the stage exceeds the mean by
+NOTCH = 1.57  # times the middle half by the root of the count: how exact a median is (McGill, Tukey and Larsen 1978)
+CLOSE = 1.05  # medians whose ratio is less are called equally fast if the steps spread more; else the sentence asks for steps
 WORDS = {
     "busy_ms": "computing",
     "copy_exposed_ms": "copies exposed",
@@ -53,7 +56,18 @@ def terms(run):
 
 def noise(a, b):
     """Differences of at most this many milliseconds are within the spread of the steps of A or B: their middle half."""
-    return max(run["step_spread"]["upper_ms"] - run["step_spread"]["lower_ms"] for run in (a, b))
+    return max(_middle_half(run) for run in (a, b))
+
+
+def _middle_half(run):
+    return run["step_spread"]["upper_ms"] - run["step_spread"]["lower_ms"]
+
+
+def apart(a, b):
+    """Whether the steps tell which run is faster: the middle halves are apart, and so are the intervals of the medians."""
+    fast, slow = sorted((a, b), key=lambda run: run["step_ms"])
+    exact = sum(NOTCH * _middle_half(run) / run.get("steps", 1) ** 0.5 for run in (a, b))
+    return fast["step_spread"]["upper_ms"] < slow["step_spread"]["lower_ms"] and slow["step_ms"] - fast["step_ms"] > exact
 
 
 def named(a, b):
@@ -73,12 +87,10 @@ def named(a, b):
 
 def _against(a, b, letter):
     still = noise(a, b)
-    if abs(b["step_ms"] - a["step_ms"]) <= still:
-        text = (f"{letter} is as fast as A: {ms(a['step_ms'])} and {ms(b['step_ms'])} ms a step, "
-                "which is within the spread of the steps")
-        return text + _loader(a, b, still) + "."
     ratio = a["step_ms"] / b["step_ms"] if b["step_ms"] else float("inf")
     how = f"{times(ratio)}× faster" if ratio >= 1 else f"{times(1 / ratio) if ratio else '∞'}× slower"
+    if how.startswith("1.00×") or not apart(a, b):
+        return _alike(a, b, letter, still)
     before, after = terms(a), terms(b)
     chosen = named(a, b)
     clauses = [f"{WORDS[key]} {ms(before[key])} → {ms(after[key])} ms" for key in chosen]
@@ -87,6 +99,17 @@ def _against(a, b, letter):
     clauses += [f"{WORDS[key]} unchanged ({ms(before[key])} and {ms(after[key])} ms)" for key in unchanged]
     return (f"{letter} is {how} than A ({ms(a['step_ms'])} → {ms(b['step_ms'])} ms a step): "
             f"{', '.join(clauses)}{_loader(a, b, still)}.")
+
+
+def _alike(a, b, letter, still):
+    """Neither run is faster: the medians are equal, or the steps vary too much to tell."""
+    low, high = sorted((a["step_ms"], b["step_ms"]))
+    if high >= CLOSE * low and high > low:
+        how = "slower" if b["step_ms"] > a["step_ms"] else "faster"
+        return (f"{letter} may be {how} than A ({ms(a['step_ms'])} → {ms(b['step_ms'])} ms a step), but their steps vary too much "
+                f"to tell; record more steps{_loader(a, b, still)}.")
+    within = ", which is within the spread of the steps" if ms(low) != ms(high) and still > 0 else ""
+    return f"{letter} is as fast as A: {ms(a['step_ms'])} and {ms(b['step_ms'])} ms a step{within}{_loader(a, b, still)}."
 
 
 def _loader(a, b, still):
@@ -115,6 +138,8 @@ def _one(run):
     name = f"worker {w} ({worker['name']})"
     if amount <= 0:
         return f"of {ms(run['step_ms'])} ms a step, {name} computes {ms(worker['busy_ms'])} ms, and no worker is idle."
+    if all(it["busy_ms"] >= BUSY * run["step_ms"] for it in run["workers"]):
+        return f"of {ms(run['step_ms'])} ms a step, {name} computes {ms(worker['busy_ms'])} ms, and workers are hardly ever idle."
     if key == "copy_exposed_ms":
         return (f"of {ms(run['step_ms'])} ms a step, {name} copies {ms(amount)} ms and computes nothing meanwhile"
                 f"{_cause(run, key)}.")
@@ -140,7 +165,9 @@ def _slow_copies(run):
     if not rows:
         return ""
     row = max(rows, key=lambda it: it["total_ms"])
-    text = f": {COPIES[row['op']]} of stage {row['stage']} take {ms(row['median_ms'])} ms each"
+    text = f": {COPIES[row['op']]} of stage {row['stage']} take {ms(row['total_ms'])} ms, the median {ms(row['median_ms'])} ms"
+    if run.get("source") == "trace" and row["op"] == "send":
+        return text + ". A send copies nothing, so its thread had no processor"
     return text if row.get("predicted_ms") is None else f"{text}, predicted {ms(row['predicted_ms'])} ms"
 
 
@@ -153,7 +180,7 @@ def _slow_stage(run):
     planned = slow["planned_of_mean"]
     if planned is None or slow["of_predicted"] is None:
         return text + _slow_layer(run, slow)
-    if planned >= ALIKE * slow["of_mean"]:
+    if planned - 1 >= ALIKE * (slow["of_mean"] - 1):
         return f"{text}, and the plan has this balance too ({times(planned)} times the mean)"
     others = [row for row in run["stages"][1:] if row["of_predicted"] is not None][:1]
     beside = "".join(f", stage {row['stage']} {times(row['of_predicted'])} times" for row in others)

@@ -69,7 +69,9 @@ class Json(Command):
         os.mkdir(self.path("x"))
         other = self.trace(draw(TWO_GPUS, NAMES), "x/a.json")
         self.assertEqual([run["name"] for run in json.loads(self.ok(first, other, "--json"))["runs"]], [first, other])
-        self.refused_with("--names has 1 names for 2 files; give each file one name, separated by commas", first, second, "--names", "x")
+        self.refused_with("--names has 1 name for 2 files; give each file one name, separated by commas", first, second, "--names", "x")
+        self.refused_with('--names: "x" is given twice; give each file a name of its own', first, second, "--names", "x,x")
+        self.refused_with('--names: "" is empty; give each file a name of its own', first, second, "--names", ",")
 
 
 class Text(Command):

@@ -57,6 +57,18 @@ class NsysProfile(unittest.TestCase):
         return subprocess.run(["bash", SCRIPT, *words], cwd=self.folder, capture_output=True, text=True, check=False,
                               env={"PATH": path, "NOTES": self.notes, "GPIPE_PROGRAM": self.program, **env})
 
+    def test_an_installed_script_runs_the_program_of_its_tree(self):
+        os.makedirs(os.path.join(self.folder, "prefix/share/gpipe/scripts"))
+        os.mkdir(os.path.join(self.folder, "prefix/bin"))
+        with open(SCRIPT, encoding="utf-8") as file:
+            script = self.write("prefix/share/gpipe/scripts/nsys-profile.sh", file.read())
+        self.write("prefix/bin/gpipe-train", PROGRAM)
+        made = subprocess.run(["bash", script, "net.yaml"], cwd=self.folder, capture_output=True, text=True, check=False,
+                              env={"PATH": f"{self.bin}:/usr/bin:/bin", "NOTES": self.notes})
+        self.assertEqual(made.returncode, 0, made.stderr)
+        profile = next(call for call in self.calls() if call[:2] == ["nsys", "profile"])
+        self.assertTrue(any(os.path.realpath(word) == os.path.join(self.folder, "prefix/bin/gpipe-train") for word in profile))
+
     def calls(self):
         with open(self.notes, encoding="utf-8") as file:
             return [json.loads(line) for line in file]

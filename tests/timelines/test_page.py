@@ -467,6 +467,23 @@ class Keys(Page):
         browser.key("a")
         self.assertGreaterEqual(self.state()["to"], 39.5)
 
+    def test_the_time_at_the_mouse_follows_the_view(self):
+        self.open_small()
+        browser.move(*self.middle(0, 0))
+        self.assertIn("F s0 m0", self.state()["tip"])
+        browser.key("+")  # the mouse is over another time now
+        self.assertIsNone(self.state()["tip"])
+        self.assertIsNone(self.state()["hovered"])
+        self.assertTrue(browser.evaluate("document.querySelector('.cursor').hidden"))
+        browser.key("0")
+        x, y = self.middle(0, 0)
+        browser.key("+")
+        browser.move(x, y)
+        before = browser.evaluate("document.querySelector('.cursor').dataset.time")
+        browser.wheel(x, y, 0, right=400)
+        self.settle()
+        self.assertNotEqual(browser.evaluate("document.querySelector('.cursor').dataset.time"), before)
+
     def test_n_and_p_change_the_step_of_all_timelines(self):
         self.open_small()
         x = browser.evaluate("gpipe.place(0, 7).x")

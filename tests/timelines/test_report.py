@@ -144,6 +144,11 @@ Best evaluation, accuracy: old 0.625 at step 2, new run 0.625 at step 2.
             "a    no end      4  2.5 s     1      0.5 (2)       0.5     0.75 (2)         35  14.3%       -", "",
             "Last loss: a 1 at step 4."])
 
+    def test_a_run_without_evaluations_beside_others(self):
+        self.run_folder("a")
+        self.run_folder("b", STEPS)
+        self.assertEqual(self.text("a", "b").splitlines()[-1], "Best evaluation, accuracy: a 0.625 at step 2, b has none.")
+
     def test_names_come_from_the_ends_of_the_paths(self):
         for name in ("x/a", "y/a"):
             self.run_folder(name)
@@ -313,7 +318,7 @@ class BadInput(Report):
             ("a", "--frobnicate"): "unrecognized arguments: --frobnicate" + see,
             ("a", "./a"): "./a: is the same run as a: name each run once",
             ("a", "link"): "link: is the same run as a: name each run once",
-            ("a", "b", "--names", "x"): "--names has 1 names, but there are 2 runs: give one name for each run",
+            ("a", "b", "--names", "x"): "--names has 1 name for 2 runs: give one name for each run",
             ("a", "b", "--names", "x,x"): '--names: "x" is given twice: give each run a name of its own',
             ("a", "b", "--names", "x,"): '--names: "" is empty: give each run a name of its own',
             ("a", "-o", ""): "option -o needs the name of a file",
