@@ -26,9 +26,9 @@ class WorkerShare:
     idle_by: dict = field(default_factory=lambda: dict.fromkeys(IDLE_KEYS, 0.0))
 
 
-def attribute(timeline):
-    """{step number: [WorkerShare per worker]}."""
-    graphs = Graphs(timeline)
+def attribute(timeline, graphs=None):
+    """{step number: [WorkerShare per worker]}. `graphs`: those of the timeline if they exist already."""
+    graphs = graphs or Graphs(timeline)
     data = union(timeline.waiting_for_data)
     return {step.number: _Step(timeline, graphs, step, data).shares() for step in timeline.steps}
 
@@ -46,12 +46,12 @@ def between(timeline):
     return result
 
 
-def schedule_bubble(timeline):
+def schedule_bubble(timeline, graphs=None):
     """{step number: bubble that the schedule alone would have}: all stages equally long, copies free, nothing else.
 
-    Steps without names are left out.
+    Steps without names are left out. `graphs` as in attribute().
     """
-    graphs = Graphs(timeline)
+    graphs = graphs or Graphs(timeline)
     result = {}
     for step in timeline.steps:
         graph = _graph_of(graphs, step)

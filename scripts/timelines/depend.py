@@ -245,6 +245,7 @@ class Graphs:
         for i, span in enumerate(timeline.spans):
             self.by_step.setdefault(span.step, []).append(i)
         self.programs = {}
+        self.made = {}
 
     def spans(self, number):
         """Indexes of the step's spans, sorted by start."""
@@ -259,7 +260,12 @@ class Graphs:
         return self.programs[index]
 
     def of(self, number):
-        """The graph of a step; None: its spans have no names."""
+        """The graph of a step; None: its spans have no names. It is made once, so do not change it. Raises NoOrder."""
+        if number not in self.made:
+            self.made[number] = self._make(number)
+        return self.made[number]
+
+    def _make(self, number):
         indexes = self.spans(number)
         programs = {self.timeline.spans[i].program for i in indexes if self.timeline.spans[i].pc >= 0}
         planned = self._program(programs.pop()) if len(programs) == 1 else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from statistics import mean, median
 
 from . import attribute
+from .depend import Graphs
 from .read import number, text, whole
 from .timeline import COLLECTIVE, COMPUTE, COPY, IDLE_KEYS, length, union, without
 
@@ -54,7 +55,8 @@ class Causes:
 
     @classmethod
     def of(cls, timeline):
-        return cls(attribute.attribute(timeline), attribute.between(timeline), attribute.schedule_bubble(timeline))
+        graphs = Graphs(timeline)
+        return cls(attribute.attribute(timeline, graphs), attribute.between(timeline), attribute.schedule_bubble(timeline, graphs))
 
 
 def cover(timeline):

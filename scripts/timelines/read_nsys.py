@@ -13,8 +13,8 @@ from operator import attrgetter
 
 from .nsys_steps import ByRanges, by_gaps, matcher
 from .nsys_tables import COPY as COPIES
-from .nsys_tables import DEVICE_TO_DEVICE, FILL, Export, process_number
-from .timeline import COLLECTIVE, COMPUTE, COPY, BadInput, Plan, Span, Step, Timeline, Worker
+from .nsys_tables import DEVICE_TO_DEVICE, Export, process_number
+from .timeline import COMPUTE, COPY, BadInput, Plan, Span, Step, Timeline, Worker, kind_of_nccl
 
 INSTRUCTION = re.compile(r"(load|F|R|B|I|W|send|recv|norm|clip|step) s(\d{1,6})(?: m(\d{1,6}))?(?: e\d+)?$")
 STEP = re.compile(r"step \d{1,12}$")
@@ -287,9 +287,9 @@ def _kind(it, op):
         # Inside a forward or backward pass, a copy within the GPU is a part of computing.
         is_inner = it.copy_kind == DEVICE_TO_DEVICE and op and op not in COPYING
         return COMPUTE if is_inner else COPY
-    if it.what != FILL and it.name.lower().startswith("nccl"):
-        return COLLECTIVE
-    return COPY if op in COPYING else COMPUTE
+    if op in COPYING:
+        return COPY
+    return kind_of_nccl(it.name) or COMPUTE
 
 
 def _by_thread(ranges):

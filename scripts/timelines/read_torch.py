@@ -13,7 +13,7 @@ import re
 
 from .read import text, whole
 from .read_trace import steps_of, times
-from .timeline import COLLECTIVE, COMPUTE, COPY, BadInput, Span, Timeline, Worker
+from .timeline import COMPUTE, COPY, BadInput, Span, Timeline, Worker, kind_of_nccl
 
 PROFILER_STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 GPU_KINDS = {"kernel": COMPUTE, "gpu_memcpy": COPY, "gpu_memset": COMPUTE, "memcpy": COPY, "memset": COMPUTE}
@@ -99,17 +99,11 @@ def _gpu_spans(events, launched):
         args = event["args"] if isinstance(event.get("args"), dict) else {}
         name = text(event.get("name"))
         correlation = _correlation(event)
-        spans.append(Span(worker, _kind(kind, name), name, start, end, -1, lane, bytes=whole(args.get("bytes"), 0),
+        spans.append(Span(worker, kind_of_nccl(name) or kind, name, start, end, -1, lane, bytes=whole(args.get("bytes"), 0),
                           issued=launched.get(correlation) if correlation >= 0 else None, detail=name))
     workers = [Worker(f"cuda:{device}", (), tuple(f"stream {stream}" for stream in lanes[index]))
                for device, index in order.items()]
     return spans, workers
-
-
-def _kind(kind, name):
-    if "nccl" not in name.lower():
-        return kind
-    return COPY if "sendrecv" in name.lower().replace("_", "") else COLLECTIVE
 
 
 def _device(event):

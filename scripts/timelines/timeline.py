@@ -108,6 +108,14 @@ class Timeline:
     remarks: list = field(default_factory=list)  # sentences about what the file could not say
 
 
+def kind_of_nccl(name):
+    """The kind of a kernel of NCCL, by its name: sends and receives are copies. None: it is another kernel."""
+    name = name.lower()
+    if "nccl" not in name:
+        return None
+    return COPY if "sendrecv" in name.replace("_", "") else COLLECTIVE
+
+
 def union(intervals):
     """Disjoint intervals, sorted, that cover what the given (start, end) cover."""
     merged = []

@@ -204,6 +204,17 @@ class Kinds(ReaderTest):
         self.assertEqual([span.bytes for span in self.read().spans][:2], [10, 4096])
 
 
+    def test_sends_and_receives_of_nccl_are_copies_as_in_captures_of_pytorch(self):
+        with Made(self.path) as made:
+            made.range("step 1", 0, 9, 1)
+            for at, name in ((1, "F s0 m0"), (3, "recv s0 m0 e1"), (5, "norm s0")):
+                made.range(name, at, at + 1, 1)
+            made.kernel(10, 12, 1.1, 1, name="ncclDevKernel_SendRecv")
+            made.kernel(30, 32, 3.1, 1, name="ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t")
+            made.kernel(33, 34, 3.2, 1, name="ncclDevKernel_Broadcast_RING_LL")
+            made.kernel(50, 52, 5.1, 1, name="ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+        self.assertEqual([span.kind for span in self.read().spans], [COPY, COPY, COPY, COLLECTIVE])
+
     def test_what_instructions_make_of_copies_and_kernels(self):
         with Made(self.path) as made:
             made.range("step 1", 0, 9, 1)
