@@ -414,7 +414,8 @@ class Causes(ReaderTest):
             made.copy(14, 15, 0.5, 102, kind=10, gpu=1)
             made.kernel(15, 20, 2.5, 102, gpu=1)
             made.kernel(20, 30, 4.5, 102, gpu=1)
-        terms = [{key: round(value * 1000) for key, value in share.idle_by.items() if value} for share in attribute(self.read())[1]]
+        terms = [{key: round(value * 1000) for key, value in share.idle_by.items() if value}
+                 for share in attribute(self.read())[1]]
         # From 14 to 30, of it 14-15 for the copy of worker 1. With equal stages its 15 µs of F and B were 14.
         self.assertEqual(terms[0], {"copy": 1, "later_stage": 14, "imbalance": 1})
         self.assertEqual(terms[1], {"earlier_stage": 13, "copy": 1})
@@ -550,7 +551,8 @@ class BadFiles(ReaderTest):
     def test_a_damaged_name_of_a_table_is_one_printable_line(self):
         data = self.made()
         for damage in (b"\xe7", b"\n"):
-            self.write(data.replace(b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL", b"CREATE TABLE CUPTI" + damage + b"ACTIVITY_KIND_KERNEL")
+            self.write(data.replace(b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL",
+                                    b"CREATE TABLE CUPTI" + damage + b"ACTIVITY_KIND_KERNEL")
                        .replace(b"CUPTI_ACTIVITY_KIND_KERNELCUPTI", b"CUPTI" + damage + b"ACTIVITY_KIND_KERNELCUPTI"))
             with self.assertRaises(BadInput) as raised:
                 self.read()
