@@ -160,17 +160,43 @@ def _rank(span, op):
     return span.start, span.end, op == "recv"
 
 
+def _sources(nodes):
+    """{index of a receive: the stage that its value came from}; those that are not known are missing. `nodes` as in feeds().
+
+    Exports of Nsight have no sends, since a GPU does nothing in them. There a value of a micro-batch is a gradient if the next
+    stage has begun its backward pass.
+    """
+    senders = {(n.edge, n.micro): n.stage for n in nodes if n.op == "send" and n.edge >= 0}
+    sources, begun = {}, set()
+    for i, node in enumerate(nodes):
+        s, m = node.stage, node.micro
+        if node.op == "recv":
+            if (node.edge, m) in senders:
+                sources[i] = senders[node.edge, m]
+            elif m >= 0 and not senders:
+                if ("B", s + 1, m) in begun:
+                    sources[i] = s + 1
+                elif ("F", s - 1, m) in begun:
+                    sources[i] = s - 1
+        elif node.op in ("F", "B", "I"):
+            begun.add(("F" if node.op == "F" else "B", s, m))
+    return sources
+
+
 def feeds(nodes):
     """For each node the earlier nodes whose results it reads, as the names say. `nodes` are sorted by start."""
-    senders = {(n.edge, n.micro): n.stage for n in nodes if n.op == "send" and n.edge >= 0}
+    sources = _sources(nodes)
     made, sent, came, into = {}, {}, {}, {}
     result = []
     for i, node in enumerate(nodes):
         s, m, op = node.stage, node.micro, node.op
         found = []
         if op == "recv":
-            source = senders.get((node.edge, m), -1)
-            found = [sent[node.edge, m]] if (node.edge, m) in sent else []
+            source = sources.get(i, -1)
+            if (node.edge, m) in sent:
+                found = [sent[node.edge, m]]
+            elif i in sources:
+                found = [made[o, source, m] for o in (("F",) if source < s else ("B", "I")) if (o, source, m) in made]
             came.setdefault((s, m, source < s if source >= 0 else None), []).append(i)
             into.setdefault(s, []).append(i)
         elif op == "load":
@@ -225,11 +251,11 @@ def _guess_slots(timeline, nodes):
 
     The receiver may be late in ending that span, since it says before that the value was pulled.
     """
-    senders = {(n.edge, n.micro): n.stage for n in nodes if n.op == "send" and n.edge >= 0}
+    sources = _sources(nodes)
     last = {}
     for i, node in enumerate(nodes):
         if node.op == "recv":
-            last[senders.get((node.edge, node.micro), -1)] = i
+            last[sources.get(i, -1)] = i
         elif node.op in ("F", "R", "B", "I"):
             node.pulled = last.get(node.stage, -1)
 

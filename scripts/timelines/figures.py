@@ -56,7 +56,8 @@ class Causes:
     @classmethod
     def of(cls, timeline):
         graphs = Graphs(timeline)
-        return cls(attribute.attribute(timeline, graphs), attribute.between(timeline), attribute.schedule_bubble(timeline, graphs))
+        shares, bubbles = attribute.attribute(timeline, graphs), attribute.schedule_bubble(timeline, graphs)
+        return cls(shares, attribute.between(timeline), bubbles)
 
 
 def cover(timeline):

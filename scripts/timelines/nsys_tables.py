@@ -8,6 +8,7 @@ import re
 import sqlite3
 from urllib.parse import quote
 
+from .read import text as printable
 from .timeline import BadInput
 
 SQLITE = b"SQLite format 3\0"
@@ -67,8 +68,9 @@ class Export:
         """The rows of a query. A damaged page becomes a sentence, whenever it is met."""
         try:
             yield from self.db.execute(sql, values)
-        except (sqlite3.DatabaseError, OverflowError) as error:
-            raise BadInput(f"{self.path}: the database is damaged ({error}); export the report again with {EXPORT}") from None
+        except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError) as error:  # the message may have a damaged text
+            why = "a text is not UTF-8" if isinstance(error, UnicodeDecodeError) else printable(str(error))
+            raise BadInput(f"{self.path}: the database is damaged ({why}); export the report again with {EXPORT}") from None
 
     def _has(self, table, *columns):
         """Whether the table is there with all of these columns."""

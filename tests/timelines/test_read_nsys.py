@@ -10,6 +10,7 @@ from types import SimpleNamespace
 here = os.path.dirname(os.path.realpath(__file__))
 sys.path[:0] = [os.path.join(here, "..", "..", "scripts"), here]
 from nsys_made import Made, global_pid  # noqa: E402
+from timelines.attribute import attribute  # noqa: E402
 from timelines.read_nsys import read_nsys  # noqa: E402
 from timelines.timeline import COLLECTIVE, COMPUTE, COPY, BadInput, length, union, without  # noqa: E402
 
@@ -398,6 +399,28 @@ class Torch(ReaderTest):
                       "launch are not known.", timeline.remarks)
 
 
+class Causes(ReaderTest):
+    def test_receives_wait_for_stages_though_sends_have_no_activity(self):
+        """GPU 0: F 10-14, receives 30-31, B 31-40. GPU 1: receives 14-15, F 15-20, B 20-30. All was issued before 10."""
+        with Made(self.path) as made:
+            for thread, names in ((101, ("F s0 m0", "send s0 m0 e0", "recv s0 m0 e1", "B s0 m0")),
+                                  (102, ("recv s1 m0 e0", "F s1 m0", "B s1 m0", "send s1 m0 e1"))):
+                made.range("step 1", 0, 9, thread)
+                for at, name in enumerate(names):
+                    made.range(name, 2 * at, 2 * at + 1, thread)
+            made.kernel(10, 14, 0.5, 101)
+            made.copy(30, 31, 4.5, 101, kind=10)
+            made.kernel(31, 40, 6.5, 101)
+            made.copy(14, 15, 0.5, 102, kind=10, gpu=1)
+            made.kernel(15, 20, 2.5, 102, gpu=1)
+            made.kernel(20, 30, 4.5, 102, gpu=1)
+        terms = [{key: round(value * 1000) for key, value in share.idle_by.items() if value}
+                 for share in attribute(self.read())[1]]
+        # From 14 to 30, of it 14-15 for the copy of worker 1. With equal stages its 15 µs of F and B were 14.
+        self.assertEqual(terms[0], {"copy": 1, "later_stage": 14, "imbalance": 1})
+        self.assertEqual(terms[1], {"earlier_stage": 13, "copy": 1})
+
+
 class Plans(ReaderTest):
     PLAN = {"format": "gpipe-plan", "version": 1, "workers": [{"stages": [0]}, {"stages": [1]}], "programs": [
         {"pass": "evaluation", "workers": []},
@@ -524,6 +547,17 @@ class BadFiles(ReaderTest):
         self.write(data)
         self.refuse("the database is damaged (database disk image is malformed); "
                     "export the report again with nsys export --type sqlite")
+
+    def test_a_damaged_name_of_a_table_is_one_printable_line(self):
+        data = self.made()
+        for damage in (b"\xe7", b"\n"):
+            self.write(data.replace(b"CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL",
+                                    b"CREATE TABLE CUPTI" + damage + b"ACTIVITY_KIND_KERNEL")
+                       .replace(b"CUPTI_ACTIVITY_KIND_KERNELCUPTI", b"CUPTI" + damage + b"ACTIVITY_KIND_KERNELCUPTI"))
+            with self.assertRaises(BadInput) as raised:
+                self.read()
+            self.assertIn("the database is damaged (", str(raised.exception))
+            self.assertTrue(str(raised.exception).isprintable())
 
     def test_any_damage_is_a_sentence(self):
         data = self.made()
