@@ -122,10 +122,27 @@ def _loader(a, b, still):
 
 # ---- one run ------------------------------------------------------------------------------------------------------------
 
+def beyond_the_schedule(run, worker):
+    """The waits for other stages of a worker, less what the schedule alone makes it wait: {key: milliseconds}.
+
+    With a bubble b of the schedule, a worker that computes for t milliseconds waits t·b/(1−b)."""
+    share = run.get("schedule_bubble") or 0.0
+    waits = {key: worker["idle"][key] for key in ("earlier_stage", "later_stage")}
+    own, whole = worker["busy_ms"] * share / (1 - share) if share < 1 else 0.0, sum(waits.values())
+    return {key: max(0.0, wait - own * wait / whole) if whole > 0 else 0.0 for key, wait in waits.items()}
+
+
 def costs_most(run):
-    """(milliseconds, worker, key): the largest part of a worker's step in which it computes nothing."""
+    """(milliseconds, worker, key): the largest part of a worker's step in which it computes nothing.
+
+    Waits that the schedule itself makes count only if nothing else costs 5 % of the step: no change of a stage, a copy or a
+    loader shortens them."""
     found = [(it["idle"][key], w, key) for w, it in enumerate(run["workers"]) for key in IDLE_KEYS]
+    beyond = [beyond_the_schedule(run, it) for it in run["workers"]]
     found += [(it["copy_exposed_ms"], w, "copy_exposed_ms") for w, it in enumerate(run["workers"])]
+    first = max(found, key=lambda it: (beyond[it[1]].get(it[2], it[0]), it[0], -it[1]))
+    if beyond[first[1]].get(first[2], first[0]) >= 0.05 * run["step_ms"]:
+        return first
     return max(found, key=lambda it: (it[0], -it[1]))
 
 
@@ -144,6 +161,8 @@ def _one(run):
         return (f"of {ms(run['step_ms'])} ms a step, {name} copies {ms(amount)} ms and computes nothing meanwhile"
                 f"{_cause(run, key)}.")
     part = "most of it" if amount >= worker["idle_ms"] / 2 else "the largest part of it"
+    if amount < max(worker["idle"].values()):
+        part = "beyond the schedule's own waits most of it"
     return (f"of {ms(run['step_ms'])} ms a step, {name} idles {ms(worker['idle_ms'])} ms, "
             f"{part} {WORDS[key]} {ms(amount)} ms{_cause(run, key)}.")
 

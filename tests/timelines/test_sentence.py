@@ -169,11 +169,25 @@ class One(Figures):
         self.check_numbers(text, [run])
 
     def test_a_bubble(self):
-        run = run_of((10, 0, {"later_stage": 6, "launch": 5}))
+        run = run_of((10, 0, {"later_stage": 8, "launch": 3}))
         text = sentence([run])
-        self.assertEqual(text, "Of 21.0 ms a step, worker 0 (cpu:0) idles 11.0 ms, most of it waiting for a later stage 6.0 ms: "
+        self.assertEqual(text, "Of 21.0 ms a step, worker 0 (cpu:0) idles 11.0 ms, most of it waiting for a later stage 8.0 ms: "
                                "the bubble is 50 %, and 20 % is the schedule's own.")
         self.check_numbers(text, [run])
+
+    def test_waits_of_the_schedule_hide_no_other_cause(self):
+        # A bubble of 20 %: with 10 ms of computing the schedule makes the worker wait 10·0.2/0.8 = 2.5 of the 6 ms.
+        run = run_of((10, 0, {"later_stage": 6, "launch": 5}))
+        text = sentence([run])
+        self.assertEqual(text, "Of 21.0 ms a step, worker 0 (cpu:0) idles 11.0 ms, beyond the schedule's own waits most of it the "
+                               "host's launching 5.0 ms.")
+        self.check_numbers(text, [run])
+        # Two workers: the second waits 4 ms for copies, the first 2.5 ms for the schedule and 3.5 ms besides.
+        text = sentence([run_of((10, 0, {"earlier_stage": 6}), (10, 0, {"earlier_stage": 2.5, "copy": 4}))])
+        self.assertIn("worker 1 (cpu:1) idles 6.5 ms, most of it waiting for a copy 4.0 ms", text)
+        # If all that is left is small, the schedule's own waits are named.
+        text = sentence([run_of((10, 0, {"later_stage": 2.6, "launch": 0.3}))])
+        self.assertIn("most of it waiting for a later stage 2.6 ms", text)
 
     def test_nothing_idles(self):
         self.assertEqual(sentence([run_of((10, 0, {}))]),
