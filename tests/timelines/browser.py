@@ -63,9 +63,15 @@ def find_browser():
 
 
 def skip_without_browser():
-    """Ends a test program with status 77 if there is no browser."""
+    """Ends a test program with status 77 if there is no browser, or if it cannot run on this machine."""
     if not find_browser():
         print(f"skipped: no browser ({', '.join(NAMES)}) is on the path: install Debian's package chromium", file=sys.stderr)
+        sys.exit(SKIPPED)
+    try:
+        with Browser():
+            pass
+    except BrowserError as error:
+        print(f"skipped: {find_browser()} does not start on this machine: {error}", file=sys.stderr)
         sys.exit(SKIPPED)
 
 
