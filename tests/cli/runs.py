@@ -101,7 +101,10 @@ class Runs(unittest.TestCase):
         start = time.monotonic()
         def begun():
             path = os.path.join(self.run_folder, "metrics.jsonl")
-            return os.path.exists(path) and os.stat(path).st_mtime_ns > self.mark
+            try:
+                return os.stat(path).st_mtime_ns > self.mark
+            except FileNotFoundError:  # not yet; or --force has removed it just now
+                return False
         while not begun() and process.poll() is None:
             self.assertLess(time.monotonic() - start, PATIENCE)
             time.sleep(0.001)
