@@ -222,7 +222,7 @@ static bool fits_within(size_t limit, int batch) {
     snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu, count: 2}}]", limit);
     if (batch > 0) snprintf(samples, sizeof samples, "data.batch=%d", batch);
     bool fit = false;
-    for (int m = 0; m < 5 && !fit; m++) {
+    for (int m = 0; m < 5 && !fit && (batch == 0 || 1 << m <= batch); m++) {
         for (int c = 0; c < 2 && !fit; c++) {
             gp_error err = {0};
             gp_session *session = NULL;
