@@ -18,15 +18,15 @@ from timelines.page import write_page  # noqa: E402
 from timelines.read import read  # noqa: E402
 
 BALANCES = {"equal-layers": "[36, 35]", "equal-times": "[52, 19]"}
-SETTINGS = ("pipeline.devices=[cpu, cpu]", "pipeline.micro_batches=8", "train.epochs=1", "data.train={synthetic: {samples: 320}}")
+SETTINGS = ("pipeline.devices=[cpu, cpu]", "pipeline.micro_batches=8", "train.epochs=1", "data.train={synthetic: {samples: 800}}")
 WIDTH, MOST_BYTES = 1280, 200_000
 
 
 def record(program, folder, name, balance):
-    """A timeline of steps 3 to 8."""
+    """A timeline of steps 3 to 22."""
     trace = folder / f"{name}.json"
     options = [f"--set={setting}" for setting in (*SETTINGS, f"pipeline.balance={balance}")]
-    subprocess.run([program, "-q", "-o", folder / name, "--trace", trace, "--trace-steps", "3:8", *options,
+    subprocess.run([program, "-q", "-o", folder / name, "--trace", trace, "--trace-steps", "3:22", *options,
                     ROOT / "configs/resnet-synthetic.yaml"], check=True, env={**os.environ, "XDG_CACHE_HOME": str(folder)})
     return trace
 
