@@ -6,18 +6,13 @@
 #include <string.h>
 
 #include "base/memory.h"
-
-/* Where each copy is sent and received, and where each worker's barriers are. */
-typedef struct places {
-    uint32_t *sent, *pulled; /* [edge·pieces + micro] pc; on the workers of the edge's stages */
-    uint32_t **barrier;      /* [worker][number] pc; NULL: barriers do not wait for all workers */
-} places;
+#include "pipeline/program_index.h"
 
 typedef struct writer {
     const gp_program_json *its;
     const gp_play_request *played;
     FILE *out;
-    places at;
+    gp_program_index at;
     int worker;
     size_t *alive;          /* [pc]; NULL: not known */
     uint32_t *mark_of;      /* [mark] pc; NULL: no queues, or their marks are not known */
@@ -32,54 +27,10 @@ static bool has_queues(const writer *w, int worker) {
     return w->played->copies && w->played->copies[worker] == GP_PLAY_QUEUED;
 }
 
-/* ---- where the copies are ---------------------------------------------------------------------------------------- */
-
-static size_t copy_number(const writer *w, uint32_t edge, uint16_t micro) {
-    return (size_t)edge * (size_t)w->played->programs->pieces + micro;
-}
-
 static size_t count_barriers(const gp_program *program) {
     size_t count = 0;
     for (size_t pc = 0; pc < program->count; pc++) count += program->instrs[pc].op == GP_INSTR_BARRIER;
     return count;
-}
-
-static gp_status find_barriers(writer *w, gp_error *err) {
-    const gp_programs *programs = w->played->programs;
-    size_t barriers = count_barriers(&programs->worker[0]);
-    if (w->played->meets || barriers == 0) return GP_OK;
-    GP_RETURN_IF_FAILED(GP_NEW(&w->at.barrier, programs->workers, err));
-    for (int other = 0; other < programs->workers; other++) {
-        const gp_program *program = &programs->worker[other];
-        GP_RETURN_IF_FAILED(GP_NEW(&w->at.barrier[other], barriers, err));
-        for (size_t pc = 0, number = 0; pc < program->count && number < barriers; pc++)
-            if (program->instrs[pc].op == GP_INSTR_BARRIER) w->at.barrier[other][number++] = (uint32_t)pc;
-    }
-    return GP_OK;
-}
-
-static gp_status find_places(writer *w, gp_error *err) {
-    const gp_programs *programs = w->played->programs;
-    size_t copies;
-    if (!gp_size_mul(w->played->stages->edge_count, (size_t)programs->pieces, &copies))
-        return gp_fail(err, GP_MEMORY, "too many copies");
-    GP_RETURN_IF_FAILED(GP_NEW(&w->at.sent, copies, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&w->at.pulled, copies, err));
-    for (int other = 0; other < programs->workers; other++)
-        for (size_t pc = 0; pc < programs->worker[other].count; pc++) {
-            const gp_instr *instr = &programs->worker[other].instrs[pc];
-            if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_RECV) continue;
-            uint32_t *of = instr->op == GP_INSTR_SEND ? w->at.sent : w->at.pulled;
-            of[copy_number(w, instr->edge, instr->micro)] = (uint32_t)pc;
-        }
-    return find_barriers(w, err);
-}
-
-static void free_places(writer *w) {
-    for (int other = 0; w->at.barrier && other < w->played->programs->workers; other++) free(w->at.barrier[other]);
-    free(w->at.barrier);
-    free(w->at.sent);
-    free(w->at.pulled);
 }
 
 /* ---- waits ------------------------------------------------------------------------------------------------------- */
@@ -92,8 +43,9 @@ static void write_wait(writer *w, int worker, size_t pc) {
 static void write_event(writer *w, gp_wait_kind kind, uint32_t edge, uint16_t micro) {
     const gp_edge *its = &w->played->stages->edges[edge];
     int stage = kind == GP_WAIT_SENT ? its->from : its->to;
-    const uint32_t *of = kind == GP_WAIT_SENT ? w->at.sent : w->at.pulled;
-    write_wait(w, w->played->programs->worker_of_stage[stage], of[copy_number(w, edge, micro)]);
+    const size_t *of = kind == GP_WAIT_SENT ? w->at.sends : w->at.receives;
+    size_t place = of[gp_program_index_copy(&w->at, edge, micro)];
+    write_wait(w, w->played->programs->worker_of_stage[stage], place - 1);
 }
 
 static void write_events(writer *w, const gp_worker_waits *waits, size_t at) {
@@ -107,7 +59,7 @@ static void write_others(writer *w, bool threads) {
     const gp_programs *programs = w->played->programs;
     for (int other = 0; other < programs->workers; other++) {
         if (other == w->worker || (threads && has_queues(w, other))) continue;
-        uint32_t pc = w->at.barrier[other][w->barriers];
+        size_t pc = w->at.barriers[other][w->barriers];
         if (pc > 0) write_wait(w, other, pc - 1);
     }
 }
@@ -192,7 +144,7 @@ static void write_instr(writer *w, size_t pc) {
     if (times->issued) fprintf(w->out, ",\"issued_ms\":%.12g", w->its->milliseconds * times->issued[pc]);
     if (instr->op == GP_INSTR_SEND && w->its->play->arrived)
         fprintf(w->out, ",\"arrives_ms\":%.12g",
-                w->its->milliseconds * w->its->play->arrived[copy_number(w, instr->edge, instr->micro)]);
+                w->its->milliseconds * w->its->play->arrived[gp_program_index_copy(&w->at, instr->edge, instr->micro)]);
     if (w->alive) fprintf(w->out, ",\"bytes_alive\":%zu", w->alive[pc]);
     write_waits(w, pc, instr);
     fputs("}", w->out);
@@ -228,7 +180,8 @@ static gp_status write_instructions(writer *w, gp_error *err) {
 
 gp_status gp_program_json_write(const gp_program_json *its, FILE *out, gp_error *err) {
     writer w = {.its = its, .played = its->played, .out = out};
-    gp_status status = its->instructions ? find_places(&w, err) : GP_OK;
+    gp_status status =
+        its->instructions ? gp_program_index_init(its->played->stages, its->played->programs, &w.at, err) : GP_OK;
     fputs("\"workers\":[", out);
     for (; w.worker < its->play->workers && status == GP_OK; w.worker++) {
         const gp_play_worker *worker = &its->play->worker[w.worker];
@@ -238,7 +191,7 @@ gp_status gp_program_json_write(const gp_program_json *its, FILE *out, gp_error 
         fputs("}", out);
     }
     fputs("]", out);
-    free_places(&w);
+    gp_program_index_fini(&w.at);
     return status;
 }
 

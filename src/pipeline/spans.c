@@ -85,7 +85,7 @@ gp_ticks *gp_spans_ticks(const gp_worker *worker) {
 
 bool gp_spans_marks(const gp_worker *worker) {
     const gp_recorder *recorder = worker->run->recorder;
-    return recorder && recorder->ticks && kind_of(worker)->mark_begin;
+    return worker->named && recorder && recorder->ticks;
 }
 
 static gp_status time_of(gp_worker *worker, size_t event, uint64_t *out, gp_error *err) {

@@ -5,13 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-
-/* Where copies and barriers are in the programs of one mini-batch plan. */
-typedef struct places {
-    size_t *sends, *receives; /* [edge·pieces + micro] pc + 1; 0: none */
-    size_t **barriers;        /* [worker][barrier] pc */
-    size_t barrier_count;     /* of each worker */
-} places;
+#include "pipeline/program_index.h"
 
 /* Where the mini-batches of a worker's lane begin. */
 typedef struct starts {
@@ -22,36 +16,9 @@ typedef struct starts {
 struct gp_wait_finder {
     const gp_plan *plan;
     const gp_recorder *recorder;
-    places *places; /* [mini] */
-    starts *starts; /* [worker] */
+    gp_program_index *programs; /* [mini] */
+    starts *starts;             /* [worker] */
 };
-
-/* ---- copies and barriers ----------------------------------------------------------------------------------------- */
-
-static gp_status list_program(const gp_program *program, int pieces, places *its, int worker, gp_error *err) {
-    size_t **barriers = &its->barriers[worker], capacity = 0, count = 0;
-    for (size_t pc = 0; pc < program->count; pc++) {
-        const gp_instr *instr = &program->instrs[pc];
-        size_t mail = (size_t)instr->edge * (size_t)pieces + instr->micro;
-        if (instr->op == GP_INSTR_SEND) its->sends[mail] = pc + 1;
-        if (instr->op == GP_INSTR_RECV) its->receives[mail] = pc + 1;
-        if (instr->op != GP_INSTR_BARRIER) continue;
-        GP_RETURN_IF_FAILED(GP_GROW(barriers, &capacity, count + 1, err));
-        (*barriers)[count++] = pc;
-    }
-    its->barrier_count = count;
-    return GP_OK;
-}
-
-static gp_status list_places(const gp_plan *plan, const gp_mini_plan *mini, places *its, gp_error *err) {
-    size_t mails = plan->stages->edge_count * (size_t)mini->pieces;
-    GP_RETURN_IF_FAILED(GP_NEW(&its->sends, mails, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&its->receives, mails, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&its->barriers, plan->workers, err));
-    for (int w = 0; w < plan->workers; w++)
-        GP_RETURN_IF_FAILED(list_program(&mini->programs->worker[w], mini->pieces, its, w, err));
-    return GP_OK;
-}
 
 static gp_status list_starts(const gp_lane *lane, starts *out, gp_error *err) {
     for (size_t i = 0; i < lane->count; i++) {
@@ -67,10 +34,10 @@ gp_status gp_wait_finder_create(const gp_plan *plan, const gp_recorder *recorder
     GP_RETURN_IF_FAILED(GP_NEW(&finder, 1, err));
     finder->plan = plan;
     finder->recorder = recorder;
-    gp_status status = GP_NEW(&finder->places, plan->mini_count, err);
+    gp_status status = GP_NEW(&finder->programs, plan->mini_count, err);
     if (status == GP_OK) status = GP_NEW(&finder->starts, plan->workers, err);
     for (int m = 0; m < plan->mini_count && status == GP_OK; m++)
-        status = list_places(plan, &plan->minis[m], &finder->places[m], err);
+        status = gp_program_index_init(plan->stages, plan->minis[m].programs, &finder->programs[m], err);
     for (int w = 0; w < plan->workers && status == GP_OK; w++)
         status = list_starts(&recorder->lanes[w], &finder->starts[w], err);
     if (status != GP_OK)
@@ -80,19 +47,12 @@ gp_status gp_wait_finder_create(const gp_plan *plan, const gp_recorder *recorder
     return status;
 }
 
-static void free_places(places *its, int workers) {
-    free(its->sends);
-    free(its->receives);
-    for (int w = 0; its->barriers && w < workers; w++) free(its->barriers[w]);
-    free(its->barriers);
-}
-
 void gp_wait_finder_destroy(gp_wait_finder **finder) {
     gp_wait_finder *it = *finder;
     if (!it) return;
-    for (int m = 0; it->places && m < it->plan->mini_count; m++) free_places(&it->places[m], it->plan->workers);
+    for (int m = 0; it->programs && m < it->plan->mini_count; m++) gp_program_index_fini(&it->programs[m]);
     for (int w = 0; it->starts && w < it->plan->workers; w++) free(it->starts[w].first);
-    free(it->places);
+    free(it->programs);
     free(it->starts);
     free(it);
     *finder = NULL;
@@ -129,25 +89,25 @@ static const gp_span *find_span(const gp_wait_finder *finder, int worker, size_t
     return span->index == pc ? span : NULL;
 }
 
-static cause mail_cause(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch, const gp_wait *wait) {
+static cause copy_cause(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch, const gp_wait *wait) {
     const gp_mini_plan *mini = &finder->plan->minis[span->group];
     const gp_edge *edge = &finder->plan->stages->edges[wait->edge];
-    const places *its = &finder->places[span->group];
-    size_t mail = (size_t)wait->edge * (size_t)mini->pieces + wait->micro;
+    const gp_program_index *its = &finder->programs[span->group];
+    size_t copy = gp_program_index_copy(its, wait->edge, wait->micro);
     bool sent = wait->kind == GP_WAIT_SENT;
     cause found = {.worker = mini->programs->worker_of_stage[sent ? edge->from : edge->to]};
-    size_t place = sent ? its->sends[mail] : its->receives[mail];
+    size_t place = sent ? its->sends[copy] : its->receives[copy];
     if (place == 0) return found;
     found.pc = place - 1;
     found.span = find_span(finder, found.worker, mini_batch, found.pc);
     return found;
 }
 
-static cause last_mail(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch,
+static cause last_copy(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch,
                        const gp_worker_waits *waits, size_t which) {
     cause last = {0};
     for (size_t i = waits->first[which]; i < waits->first[which + 1]; i++) {
-        cause its = mail_cause(finder, span, mini_batch, &waits->items[i]);
+        cause its = copy_cause(finder, span, mini_batch, &waits->items[i]);
         if (its.span && (!last.span || its.span->ended > last.span->ended)) last = its;
     }
     return last;
@@ -157,7 +117,7 @@ static cause last_mail(const gp_wait_finder *finder, const gp_span *span, size_t
 static cause last_to_come(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch, size_t barrier) {
     cause last = {0};
     for (int w = 0; w < finder->plan->workers; w++) {
-        cause its = {.worker = w, .pc = finder->places[span->group].barriers[w][barrier]};
+        cause its = {.worker = w, .pc = finder->programs[span->group].barriers[w][barrier]};
         its.span = find_span(finder, w, mini_batch, its.pc);
         if (its.span && (!last.span || its.span->started > last.span->started)) last = its;
     }
@@ -167,13 +127,13 @@ static cause last_to_come(const gp_wait_finder *finder, const gp_span *span, siz
 static cause find_cause(const gp_wait_finder *finder, int worker, size_t index, bool barrier) {
     const gp_span *span = &finder->recorder->lanes[worker].spans[index];
     const gp_mini_plan *mini = &finder->plan->minis[span->group];
-    const places *stands = &finder->places[span->group];
+    const gp_program_index *stands = &finder->programs[span->group];
     const starts *its = &finder->starts[worker];
     size_t mini_batch = find_last(its->first, its->count, index);
-    if (!barrier) return last_mail(finder, span, mini_batch, &mini->waits->worker[worker], span->index);
-    size_t which = find_last(stands->barriers[worker], stands->barrier_count, span->index);
+    if (!barrier) return last_copy(finder, span, mini_batch, &mini->waits->worker[worker], span->index);
+    size_t which = find_last(stands->barriers[worker], stands->barrier_count[worker], span->index);
     if (!mini->meets) return last_to_come(finder, span, mini_batch, which);
-    return last_mail(finder, span, mini_batch, &mini->meets->worker[worker], which);
+    return last_copy(finder, span, mini_batch, &mini->meets->worker[worker], which);
 }
 
 /* ---- in words ---------------------------------------------------------------------------------------------------- */
