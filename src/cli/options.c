@@ -189,6 +189,9 @@ static gp_status check_together(const gp_options *options, gp_error *err) {
         return gp_fail(err, GP_USAGE, "option --trace needs the name of a file");
     if (options->trace.last && !options->trace.path)
         return gp_fail(err, GP_USAGE, "option --trace-steps needs --trace FILE");
+    if (options->capture.last && (options->plan || options->expand))
+        return gp_fail(err, GP_USAGE, "option --capture-steps needs a run: it cannot be used with %s",
+                       options->plan ? "--plan" : "--expand");
     if (options->trace.layers && !options->trace.path)
         return gp_fail(err, GP_USAGE, "option --trace-layers needs --trace FILE");
     return check_prediction(options, err);

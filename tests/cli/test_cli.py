@@ -262,6 +262,7 @@ class Usage(Group):
             ("c.yaml", "--trace="): "option --trace needs the name of a file\n",
             ("c.yaml", "--trace-steps", "1:2"): "option --trace-steps needs --trace FILE\n",
             ("c.yaml", "--trace-layers"): "option --trace-layers needs --trace FILE\n",
+            ("c.yaml", "--plan", "--capture-steps", "1:2"): "option --capture-steps needs a run: it cannot be used with --plan\n",
             ("c.yaml", "--trace-steps"): "option --trace-steps needs a value\n",
             **{("--trace-steps=" + bad, "c.yaml"): "option --trace-steps takes the first and the last step, as in 1:100, "
                f'not "{bad}"\n' for bad in ("0:2", "5:4", "1:", ":3", "-1:3", "1:2:3", "x", " 1:2", "1e2", "9999999999")},
