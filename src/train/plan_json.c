@@ -67,8 +67,8 @@ static void write_stage(const gp_plan *plan, int s, FILE *out) {
             gp_plan_has_programs(plan) ? "file" : gp_checkpoint_mode_name(plan->checkpoints[s]));
 }
 
-/* Several workers on the host are numbered, since all their devices have index 0. Several on one GPU are told apart by
- * a number after it. */
+/* Several workers on the host are numbered, since all their devices have index 0. Several on one GPU have a number
+ * after it. */
 static void write_worker_name(const gp_plan *plan, int worker, FILE *out) {
     const gp_device_spec *device = &plan->devices[worker];
     int before = 0;

@@ -89,7 +89,7 @@ static played issue(const setting *s) {
     return p;
 }
 
-/* The model without host threads: a copy starts when its value is there, and needs nobody. */
+/* The model without host threads: a copy starts when its value is there. */
 static played play_ideal(const setting *s) {
     played p;
     gp_error err = {0};
