@@ -162,7 +162,7 @@ def _one(run):
                 f"{_cause(run, key)}.")
     part = "most of it" if amount >= worker["idle_ms"] / 2 else "the largest part of it"
     if amount < max(worker["idle"].values()):
-        part = "beyond the schedule's own waits most of it"
+        part = "apart from the schedule's own waits mostly"
     return (f"of {ms(run['step_ms'])} ms a step, {name} idles {ms(worker['idle_ms'])} ms, "
             f"{part} {WORDS[key]} {ms(amount)} ms{_cause(run, key)}.")
 

@@ -179,7 +179,7 @@ class One(Figures):
         # A bubble of 20 %: with 10 ms of computing the schedule makes the worker wait 10·0.2/0.8 = 2.5 of the 6 ms.
         run = run_of((10, 0, {"later_stage": 6, "launch": 5}))
         text = sentence([run])
-        self.assertEqual(text, "Of 21.0 ms a step, worker 0 (cpu:0) idles 11.0 ms, beyond the schedule's own waits most of it the "
+        self.assertEqual(text, "Of 21.0 ms a step, worker 0 (cpu:0) idles 11.0 ms, apart from the schedule's own waits mostly the "
                                "host's launching 5.0 ms.")
         self.check_numbers(text, [run])
         # Two workers: the second waits 4 ms for copies, the first 2.5 ms for the schedule and 3.5 ms besides.
