@@ -271,7 +271,7 @@ GP_MUST_USE gp_status gp_config_resolved(const gp_config *config, gp_yaml_docume
 int gp_config_changes_until(const gp_config *config, int64_t step);
 gp_config *gp_config_phase(gp_config *config, int changes);
 /* Why the key may not change within a run; NULL: it may, if the model keeps its shapes and sums their order
- * (train/may_change.h). */
+ * (session/may_change.h). */
 const char *gp_change_refusal(const char *path);
 /* Whether one path is the other, or lies below it. */
 bool gp_paths_meet(const char *a, const char *b);
