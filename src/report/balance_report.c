@@ -106,8 +106,8 @@ static double stage_seconds(const cut *c, int s) {
     double seconds = 0;
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
-        bool computes = instr->op == GP_INSTR_FORWARD || instr->op == GP_INSTR_RECOMPUTE || gp_instr_is_backward(instr);
-        if (computes && instr->stage == s) seconds += gp_durations_computing(&c->durations, instr);
+        if (gp_instr_computes(instr) && gp_instr_has_micro(instr) && instr->stage == s)
+            seconds += gp_durations_computing(&c->durations, instr);
     }
     return seconds / c->durations.mini->pieces;
 }
