@@ -225,11 +225,7 @@ static gp_status run_program(gp_worker *worker, gp_error *err) {
         char text[GP_INSTR_TEXT];
         return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
     }
-    if (command->worker != worker->index) return GP_OK;
-    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
-    if (kind->copy_out(worker->queue[GP_QUEUE_COMPUTE], command->host, worker->arena + command->offset, command->bytes,
-                       err) == GP_OK)
-        return GP_OK;
+    if (gp_worker_copy_block(worker, command->blocks, false, err) == GP_OK) return GP_OK;
     return gp_error_context(err, "worker %d, end of the step: ", worker->index);
 }
 
