@@ -198,6 +198,31 @@ static void check_table(const gp_key_table *table, const char *path) {
     if (table->alone && !table->keys) fail_msg("%s has no key that could stand alone", path);
 }
 
+/* A key that stands in the wrong section is answered with its path, and every such path is in the table. */
+static void homes_are_paths_of_the_table(void **state) {
+    (void)state;
+    static const char *const none[] = {"nothing", "pipeline", NULL};
+    static const char *const shared[] = {"train", "eval", "threads", "input", "rules", "changes", NULL};
+    for (const gp_key *section = gp_config_table.keys; section->name; section++) {
+        for (const gp_key *key = section->table ? section->table->keys : NULL; key && key->name; key++) {
+            char path[80];
+            const char *home = gp_home_of(key->name, none);
+            snprintf(path, sizeof path, "%s.%s", section->name, key->name);
+            if (gp_index_of(key->name, shared) >= 0)
+                assert_null(home);
+            else if (!home || strcmp(home, path) != 0)
+                fail_msg("%s is said to be %s", path, home ? home : "nowhere");
+        }
+    }
+    static const char *const options[] = {"lr", "momentum", "nesterov", "weight_decay"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        char path[80];
+        snprintf(path, sizeof path, "optimizer.sgd.%s", options[i]);
+        assert_string_equal(gp_home_of(options[i], none), path);
+    }
+    assert_string_equal(gp_home_of("betas", none), "optimizer.adam.betas");
+}
+
 static void rows_are_whole(void **state) {
     (void)state;
     check_table(&gp_config_table, "configuration");
@@ -232,9 +257,8 @@ static void rules_come_from_the_deepest_row(void **state) {
 
 int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_document_lists_every_key),
-        cmocka_unit_test(the_sections_have_a_line_for_each_key),
-        cmocka_unit_test(rows_are_whole),
+        cmocka_unit_test(the_document_lists_every_key),    cmocka_unit_test(the_sections_have_a_line_for_each_key),
+        cmocka_unit_test(homes_are_paths_of_the_table),    cmocka_unit_test(rows_are_whole),
         cmocka_unit_test(rules_come_from_the_deepest_row),
     };
     if (count == 2 && strcmp(arguments[1], "--print") == 0) {
