@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "pipeline/stage_plan.h"
+#include "compile/stage_plan.h"
 
 double gp_counted_seconds(double flops, double bytes, int threads) {
     const gp_rates rates = gp_rates_assumed(threads);

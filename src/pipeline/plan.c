@@ -8,10 +8,10 @@
 #include "pipeline/meets.h"
 #include "pipeline/memory.h"
 #include "pipeline/plan_size.h"
-#include "pipeline/schedule.h"
-#include "pipeline/schedule_file.h"
-#include "pipeline/slots.h"
-#include "pipeline/validate.h"
+#include "schedule/schedule.h"
+#include "schedule/schedule_file.h"
+#include "schedule/slots.h"
+#include "schedule/validate.h"
 
 static int64_t divide_up(int64_t a, int64_t b) {
     return (a + b - 1) / b;
@@ -29,6 +29,15 @@ int gp_plan_find(const gp_plan *plan, bool training, int64_t samples) {
     for (int m = 0; m < plan->mini_count; m++)
         if (plan->minis[m].training == training && plan->minis[m].samples == samples) return m;
     return -1;
+}
+
+int gp_plan_largest_mini(const gp_plan *plan) {
+    int best = 0;
+    for (int m = 1; m < plan->mini_count; m++) {
+        const gp_mini_plan *is = &plan->minis[m], *was = &plan->minis[best];
+        if (is->training != was->training ? is->training : is->samples > was->samples) best = m;
+    }
+    return best;
 }
 
 static gp_status check_request(const gp_plan_request *request, gp_error *err) {

@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "train/rate.h"
+#include "session/rate.h"
 #include "train/trainer_internal.h"
 
 bool gp_trainer_stopping(const gp_trainer *t) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "pipeline/diagnose.h"
-#include "train/folder.h"
+#include "store/folder.h"
 #include "train/trainer_internal.h"
 
 typedef struct evaluation {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "train/folder.h"
+#include "store/folder.h"
 #include "train/trainer_internal.h"
 
 enum { HOW_FAR = 96 };

@@ -1,7 +1,7 @@
 /* The trainer's snapshots: when they are due, and what became of them. */
 #include <inttypes.h>
 
-#include "train/rate.h"
+#include "session/rate.h"
 #include "train/trainer_internal.h"
 
 /* Samples of the epoch of the last step that were taken. */

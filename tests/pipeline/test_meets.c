@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "pipeline/meets.h"
-#include "pipeline/toy_graph.h"
+#include "schedule/toy_graph.h"
 
 enum { MOST = 8, LINE = 400 };
 

@@ -1,0 +1,43 @@
+/* The queues of a device: copies run in queues of their own, beside computations. An instruction always goes to the
+ * same queue. What queues wait for in one another is derived in pipeline/queues.h and simulated in schedule/play.h.
+ *
+ * Pure; any thread. */
+#ifndef GP_SCHEDULE_QUEUE_H
+#define GP_SCHEDULE_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "schedule/program.h"
+
+typedef enum gp_queue {
+    GP_QUEUE_COMPUTE, /* and what is sent: an event behind what made it; flags and norms, between fixed places */
+    GP_QUEUE_IN,      /* loads; activations and skips that are received */
+    GP_QUEUE_BACK,    /* gradients that are received */
+    GP_QUEUES
+} gp_queue;
+
+gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr);
+
+typedef struct gp_queue_waits {
+    uint32_t
+        *first; /* [pc], instructions + 1 entries: instruction pc waits for wait[first[pc]] … wait[first[pc+1]−1] */
+    int *wait;  /* marks */
+    size_t count, capacity;
+    bool *known; /* [as the items of gp_worker_waits]: the queue need not wait for that event, only the host */
+} gp_queue_waits;
+
+typedef struct gp_worker_queues {
+    int *mark; /* [pc] number of the mark behind the instruction; −1: none */
+    int marks;
+    gp_queue_waits within; /* the mini-batch */
+    gp_queue_waits behind; /* besides, where it begins behind another: of that one's marks and events */
+} gp_worker_queues;
+
+typedef struct gp_program_queues {
+    int workers;
+    gp_worker_queues *worker;
+} gp_program_queues;
+
+#endif
