@@ -6,7 +6,6 @@
 
 #include "base/memory.h"
 #include "config/config_internal.h"
-#include "config/tree_internal.h"
 
 enum { MOST_CHANGES = 1000 };
 

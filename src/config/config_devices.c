@@ -4,7 +4,6 @@
 
 #include "base/memory.h"
 #include "config/config_internal.h"
-#include "config/tree_internal.h"
 
 enum { MAX_THREADS = 1024 };
 
