@@ -10,6 +10,12 @@
 
 #include "config/tree.h"
 
+/* A name as the configuration says it. */
+typedef struct gp_placed_name {
+    const char *text; /* borrowed */
+    gp_place place;
+} gp_placed_name;
+
 /* A text in quotation marks for a message: control characters escaped, cut with "…" where it is long. */
 typedef struct gp_shown {
     char text[100];

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config.h"
 #include "schedule/lives.h"
+#include "schedule/order.h"
 #include "schedule/play.h"
 #include "schedule/waits.h"
 

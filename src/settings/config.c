@@ -1,11 +1,11 @@
-#include "config/config.h"
+#include "settings/config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config_internal.h"
+#include "settings/tables_internal.h"
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 

@@ -1,13 +1,14 @@
-/* What the readers of the configuration share: texts in messages, and the tables of the sections. For src/config/ only.
+/* What the readers of the configuration share: texts in messages, and the tables of the sections. For src/settings/
+ * only.
  *
  * What a reader allocates gp_config_destroy frees, also after a failure. One thread.
  */
-#ifndef GP_CONFIG_CONFIG_INTERNAL_H
-#define GP_CONFIG_CONFIG_INTERNAL_H
+#ifndef GP_SETTINGS_TABLES_INTERNAL_H
+#define GP_SETTINGS_TABLES_INTERNAL_H
 
 #include <stdio.h>
 
-#include "config/config.h"
+#include "settings/config.h"
 
 /* The tables of the sections, and that of the whole configuration. */
 extern const gp_key_table gp_config_table, gp_data_table, gp_pipeline_table, gp_optimizer_table, gp_train_table;
