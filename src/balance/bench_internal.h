@@ -19,7 +19,7 @@ int gp_bench_routines(const gp_plan *plan, int stage, gp_bench_routine out[GP_BE
 
 /* Memory as it would be in training: parameters, what enters the stage, gradients that arrive. */
 GP_MUST_USE gp_status gp_bench_load(gp_bench *bench, int stage, gp_error *err);
-/* Enqueues one op, addresses put in. */
-gp_device_op gp_bench_place(const gp_bench *bench, int stage, const gp_exec_op *op);
+/* Ops of a stage, bound. */
+void gp_bench_bind(const gp_bench *bench, int stage, const gp_exec_op *ops, size_t count, gp_device_op *out);
 
 #endif

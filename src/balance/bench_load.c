@@ -92,8 +92,9 @@ static gp_status refresh(gp_bench *bench, int s, gp_error *err) {
     const gp_device_kind *kind = bench->request.spec.kind;
     const gp_op_args args = {0};
     for (size_t o = 0; o < routine->count; o++) {
-        gp_device_op op = gp_bench_place(bench, s, &routine->ops[o]);
-        GP_RETURN_IF_FAILED(kind->run(bench->stream, op.prepared, op.operands, op.workspace, &args, err));
+        gp_device_op op;
+        gp_bench_bind(bench, s, &routine->ops[o], 1, &op);
+        GP_RETURN_IF_FAILED(kind->run(bench->stream, &op, &args, err));
     }
     return GP_OK;
 }

@@ -23,16 +23,10 @@ int gp_bench_routines(const gp_plan *plan, int stage, gp_bench_routine out[GP_BE
     return GP_BENCH_ROUTINES;
 }
 
-gp_device_op gp_bench_place(const gp_bench *bench, int stage, const gp_exec_op *op) {
-    const gp_stage_plan *its = &bench->plan->stage[stage];
+void gp_bench_bind(const gp_bench *bench, int stage, const gp_exec_op *ops, size_t count, gp_device_op *out) {
     const gp_slot_choice slots = {{0}};
-    gp_device_op placed = {.prepared = op->prepared};
-    for (uint32_t i = 0; i < op->prepared->desc.operands; i++)
-        if (op->operand[i].area != GP_AREA_NONE)
-            placed.operands[i] = bench->arena + gp_plan_offset(bench->plan, its, &slots, 0, op->operand[i]);
-    if (op->workspace.area != GP_AREA_NONE)
-        placed.workspace = bench->arena + gp_plan_offset(bench->plan, its, &slots, 0, op->workspace);
-    return placed;
+    const gp_bases bases = gp_bases_of(bench->plan, &bench->plan->stage[stage], &slots, 0, (char *)bench->arena);
+    for (size_t i = 0; i < count; i++) gp_bind_op(&bench->bindings, &bases, &ops[i], &out[i]);
 }
 
 /* Updates that the device does in one launch, as a worker hands them over: how many stand here together. */
@@ -49,11 +43,10 @@ static size_t count_together(const gp_bench *bench, const gp_routine *routine, s
 static gp_status run_ops(gp_bench *bench, int stage, const gp_exec_op *ops, size_t count, gp_error *err) {
     const gp_device_kind *kind = bench->request.spec.kind;
     const gp_op_args args = {0};
-    gp_device_op placed[GP_RUN_MANY];
-    placed[0] = gp_bench_place(bench, stage, ops);
-    for (size_t i = 1; i < count; i++) placed[i] = gp_bench_place(bench, stage, &ops[i]);
-    if (count > 1) return kind->run_many(bench->stream, placed, (int)count, &args, err);
-    return kind->run(bench->stream, placed[0].prepared, placed[0].operands, placed[0].workspace, &args, err);
+    gp_device_op bound[GP_RUN_MANY];
+    gp_bench_bind(bench, stage, ops, count, bound);
+    if (count > 1) return kind->run_many(bench->stream, bound, (int)count, &args, err);
+    return kind->run(bench->stream, bound, &args, err);
 }
 
 /* What a launch of several took is shared out by the bytes that each moves. */

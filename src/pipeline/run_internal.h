@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/sync.h"
+#include "pipeline/bound.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/run.h"
 
@@ -55,6 +56,7 @@ typedef struct gp_worker {
     int mark_count;
     gp_spans *spans; /* NULL until somebody traces */
     char *arena;
+    gp_bindings bindings;
     uint64_t command; /* that it is carrying out */
     size_t barriers;  /* of its program that it has passed */
     uint32_t note;    /* the last of its program that it has enqueued (pipeline/places.h) */

@@ -1,8 +1,8 @@
 /* What the CPU device's files share: one run of one op, and loops over it. Internal to device/cpu.
  *
  * Every op has a prepare function (planning; any thread; fills what gp_device_kind.prepare promises) and a run function
- * (in the worker's thread, which may share out loops over the device's pool). No op allocates while it runs, but for
- * what oneDNN does itself.
+ * (in the worker's thread, which may share out loops over the device's pool). No op allocates while it runs. oneDNN
+ * does: dnnl_primitive_execute keeps its arguments in a hash table.
  */
 #ifndef GP_DEVICE_CPU_CPU_CALL_H
 #define GP_DEVICE_CPU_CPU_CALL_H
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "device/cpu/cpu_pool.h"
+#include "device/device.h"
 #include "device/rows.h"
 
 struct dnnl_stream;
@@ -23,6 +24,7 @@ typedef struct gp_cpu_call {
     const gp_op_args *args;
     gp_cpu_pool *pool;
     struct dnnl_stream *onednn;
+    gp_bound *bound;
 } gp_cpu_call;
 
 typedef struct gp_cpu_op {
