@@ -44,10 +44,14 @@ static dnnl_status_t add(execution *e, int slot, const_dnnl_memory_desc_t layout
     return dnnl_success;
 }
 
+static bool has_scratchpad(const gp_onednn_step *step) {
+    return dnnl_memory_desc_get_size(step->scratchpad) > 0;
+}
+
 static dnnl_status_t bind_step(gp_bound *bound, const gp_onednn_step *step, execution **out) {
     execution *e = *out = &bound->execution[bound->count++];
     e->primitive = step->primitive;
-    if (dnnl_memory_desc_get_size(step->scratchpad) == 0) return dnnl_success;
+    if (!has_scratchpad(step)) return dnnl_success;
     return add(e, DNNL_ARG_SCRATCHPAD, step->scratchpad, (struct source){WORKSPACE, 0});
 }
 
@@ -87,10 +91,13 @@ static size_t size_of(const gp_onednn_plan *plan) {
 }
 
 size_t gp_cpu_onednn_bound_bytes(const gp_prepared *prepared) {
-    enum { MEMORY = 1280 }; /* bytes of a memory object, as malloc gives them */
+    enum { MEMORY = 832 }; /* bytes of a memory object, as malloc gives them */
     const gp_onednn_plan *plan = prepared->context;
     if (!plan) return 0;
-    return size_of(plan) + (size_t)(plan->arguments + 1 + 3 * count_moves(plan)) * MEMORY;
+    size_t memories = (size_t)plan->arguments + has_scratchpad(&plan->main);
+    for (int i = 0; i < plan->arguments; i++)
+        if (plan->argument[i].move.primitive) memories += 2 + has_scratchpad(&plan->argument[i].move);
+    return size_of(plan) + memories * MEMORY;
 }
 
 gp_status gp_cpu_onednn_bind(const gp_prepared *prepared, gp_bound **out, gp_error *err) {
