@@ -37,27 +37,6 @@ gp_status gp_read_options(const gp_choice *choice, const char *what, const char 
     return GP_OK;
 }
 
-gp_status gp_require(const gp_yaml *mapping, gp_place place, const char *what, const char *key, const char *example,
-                     const gp_yaml **out, gp_error *err) {
-    const gp_yaml *value = gp_yaml_get(mapping, key);
-    if (!value) return gp_fail_at(err, GP_CONFIG, place, "%s: %s is missing, as in %s", what, key, example);
-    *out = value;
-    return GP_OK;
-}
-
-gp_status gp_read_optional_boolean(const gp_yaml *mapping, const char *key, const char *what, bool *out,
-                                   gp_error *err) {
-    const gp_yaml *node = gp_yaml_get(mapping, key);
-    return node ? gp_read_boolean(node, what, out, err) : GP_OK;
-}
-
-gp_status gp_read_path(const gp_yaml *node, const char *what, const char *folder, char **out, gp_error *err) {
-    const char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_read_text(node, what, &path, err));
-    if (path[0] == '/') return gp_copy_text(out, path, err);
-    return gp_format_text(out, err, "%s/%s", strcmp(folder, "/") == 0 ? "" : folder, path);
-}
-
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static gp_status find_folder(const char *path, char **out, gp_error *err) {
@@ -76,11 +55,38 @@ static gp_status find_folder(const char *path, char **out, gp_error *err) {
     return status;
 }
 
-static gp_status read_model(gp_config *config, const gp_yaml *root, gp_error *err) {
-    GP_RETURN_IF_FAILED(
-        gp_require(root, root->place, "configuration", "model", "model: {layers: […], …}", &config->model, err));
-    return gp_read_mapping(config->model, "model", err);
+static gp_status read_model(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                            gp_error *err) {
+    (void)key;
+    ((gp_config *)base)->model = node;
+    return gp_read_mapping(node, at->what, err);
 }
+
+static const gp_key_type model_type = {"mapping", read_model, NULL, NULL};
+
+/* The rooms above read the model. */
+static const gp_key model_keys[] = {
+    {"input", &gp_elsewhere_type, GP_FIXED("the shapes of the model are those of its parameters")},
+    {"layers", &gp_elsewhere_type, .unsaid = NULL},
+    {"loss", &gp_elsewhere_type, GP_FIXED("losses before and after the change could not be compared")},
+    {"rules", &gp_elsewhere_type, .unsaid = NULL},
+    {0},
+};
+static const gp_key_table model_table = {.keys = model_keys};
+
+#define AT(field) offsetof(gp_config, field)
+
+static const gp_key config_keys[] = {
+    {"model", &model_type, .table = &model_table, .example = "model: {layers: […], …}"},
+    {"data", &gp_table_type, AT(data), .table = &gp_data_table, .example = "data: {train: …, batch: 64}"},
+    {"pipeline", &gp_table_type, AT(pipeline), .table = &gp_pipeline_table, .unsaid = "{}", .change = GP_CHANGE_FREELY},
+    {"optimizer", &gp_table_type, AT(optimizer), .table = &gp_optimizer_table,
+     .example = "optimizer: {sgd: {lr: 0.02, momentum: 0.9}}"},
+    {"train", &gp_table_type, AT(train), .table = &gp_train_table, .example = "train: {epochs: 2}"},
+    {"changes", &gp_elsewhere_type, .unsaid = NULL}, /* is read last, by config_changes.c */
+    {0},
+};
+const gp_key_table gp_config_table = {.keys = config_keys};
 
 /* What needs two sections. */
 static gp_status check_sections(const gp_config *config, const gp_yaml *root, gp_error *err) {
@@ -96,22 +102,12 @@ static gp_status check_sections(const gp_config *config, const gp_yaml *root, gp
 }
 
 static gp_status read_sections(gp_config *config, gp_error *err) {
-    static const char *const known[] = {"model", "data", "pipeline", "optimizer", "train", "changes", NULL};
     const gp_yaml *root = gp_yaml_root(config->document);
-    const gp_yaml *data = NULL, *optimizer = NULL, *train = NULL;
     if (!root) return gp_fail(err, GP_CONFIG, "%s: the configuration is empty", config->path);
-    GP_RETURN_IF_FAILED(gp_read_mapping(root, "configuration", err));
-    GP_RETURN_IF_FAILED(gp_check_keys(root, "configuration", known, NULL, err));
-    GP_RETURN_IF_FAILED(read_model(config, root, err));
-    GP_RETURN_IF_FAILED(
-        gp_require(root, root->place, "configuration", "data", "data: {train: …, batch: 64}", &data, err));
-    GP_RETURN_IF_FAILED(gp_read_data(config, data, err));
-    GP_RETURN_IF_FAILED(gp_read_pipeline(config, gp_yaml_get(root, "pipeline"), err));
-    GP_RETURN_IF_FAILED(gp_require(root, root->place, "configuration", "optimizer",
-                                   "optimizer: {sgd: {lr: 0.02, momentum: 0.9}}", &optimizer, err));
-    GP_RETURN_IF_FAILED(gp_read_optimizer(config, optimizer, err));
-    GP_RETURN_IF_FAILED(gp_require(root, root->place, "configuration", "train", "train: {epochs: 2}", &train, err));
-    GP_RETURN_IF_FAILED(gp_read_train(config, train, err));
+    gp_key_context at = {.what = "configuration", .folder = config->folder, .place = root->place};
+    config->train.epochs.epochs = true;
+    config->train.steps = -1;
+    GP_RETURN_IF_FAILED(gp_read_table(&gp_config_table, root, &at, config, err));
     return check_sections(config, root, err);
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
+#include "config/keys.h"
 #include "config/read.h"
 #include "config/tree.h"
 
@@ -96,12 +97,6 @@ typedef struct gp_device_config {
     size_t memory;    /* bytes; 0: not said */
     gp_place place;
 } gp_device_config;
-
-/* A name as the configuration says it. */
-typedef struct gp_placed_name {
-    const char *text; /* borrowed */
-    gp_place place;
-} gp_placed_name;
 
 typedef enum gp_balance_mode { GP_BALANCE_AUTO, GP_BALANCE_SIZE, GP_BALANCE_LAYERS } gp_balance_mode;
 typedef enum gp_checkpoint_mode {
@@ -270,6 +265,8 @@ GP_MUST_USE gp_status gp_config_resolved(const gp_config *config, gp_yaml_docume
 /* How many changes hold in a step; the configuration after so many of them. */
 int gp_config_changes_until(const gp_config *config, int64_t step);
 gp_config *gp_config_phase(gp_config *config, int changes);
+/* What a run that goes on may do with the key. */
+gp_key_change gp_change_rule(const char *path);
 /* Why the key may not change within a run; NULL: it may, if the model keeps its shapes and sums their order
  * (session/may_change.h). */
 const char *gp_change_refusal(const char *path);

@@ -1,10 +1,9 @@
-/* `pipeline.balance` where it names layers, and `pipeline.together`. Whether there are such layers the graph says. */
+/* `pipeline.balance` and `pipeline.together`. Whether the layers that they name exist is known to the graph. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "config/config_internal.h"
-#include "config/tree_internal.h"
 
 /* "3x3" is a name. */
 static bool is_number(const gp_yaml *item) {
@@ -14,19 +13,14 @@ static bool is_number(const gp_yaml *item) {
     return *end == '\0' || item->text[strspn(item->text, "+-.0123456789")] == '\0';
 }
 
-bool gp_balance_has_names(const gp_yaml *list) {
+static bool has_names(const gp_yaml *list) {
     for (size_t i = 0; i < list->count; i++)
         if (list->items[i]->kind == GP_YAML_SCALAR && list->items[i]->text[0] && !is_number(list->items[i]))
             return true;
     return false;
 }
 
-static gp_status read_name(const gp_yaml *node, const char *what, gp_placed_name *out, gp_error *err) {
-    out->place = node->place;
-    return gp_read_text(node, what, &out->text, err);
-}
-
-gp_status gp_read_balance_names(gp_pipeline_config *pipeline, const gp_yaml *list, gp_error *err) {
+static gp_status read_names(gp_pipeline_config *pipeline, const gp_yaml *list, gp_error *err) {
     static const char what[] = "pipeline.balance";
     if (list->count >= GP_MAX_STAGES)
         return gp_fail_at(err, GP_CONFIG, list->place, "%s: the list has %zu entries; it may have at most %d", what,
@@ -40,7 +34,7 @@ gp_status gp_read_balance_names(gp_pipeline_config *pipeline, const gp_yaml *lis
                 "%s: %s is a number among names; a list has either the number of layers of each stage, or the "
                 "names of the first layers of the later stages",
                 what, gp_show(item->text).text);
-        GP_RETURN_IF_FAILED(read_name(item, what, &pipeline->first[i], err));
+        GP_RETURN_IF_FAILED(gp_read_name(item, what, &pipeline->first[i], err));
         pipeline->first_count++;
         for (size_t j = 0; j < i; j++)
             if (strcmp(pipeline->first[j].text, pipeline->first[i].text) == 0)
@@ -50,8 +44,66 @@ gp_status gp_read_balance_names(gp_pipeline_config *pipeline, const gp_yaml *lis
     return GP_OK;
 }
 
-gp_status gp_read_together(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
-    static const char what[] = "pipeline.together";
+static gp_status read_balance_list(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+    static const char what[] = "pipeline.balance";
+    size_t count = 0;
+    if (has_names(node)) return read_names(pipeline, node, err);
+    GP_RETURN_IF_FAILED(GP_NEW(&pipeline->layers, GP_MAX_STAGES, err));
+    GP_RETURN_IF_FAILED(gp_read_integers(node, what, 1, INT32_MAX, GP_MAX_STAGES, pipeline->layers, &count, err));
+    bool one_each = pipeline->stages == pipeline->device_count;
+    bool suits = pipeline->stages == 0 || (int)count == pipeline->stages;
+    if (!suits && !pipeline->finds_balance)
+        return gp_fail_at(err, GP_CONFIG, node->place,
+                          "%s: has %zu %s, but there %s %d %s%s; each needs one, which pipeline.balance=auto finds",
+                          what, count, count == 1 ? "entry" : "entries", pipeline->stages == 1 ? "is" : "are",
+                          pipeline->stages, one_each ? "device" : "stage", pipeline->stages == 1 ? "" : "s");
+    pipeline->balance = suits ? GP_BALANCE_LAYERS : GP_BALANCE_AUTO;
+    pipeline->layers_count = (int)count;
+    return GP_OK;
+}
+
+static gp_status read_balance(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                              gp_error *err) {
+    gp_pipeline_config *pipeline = base;
+    int mode = 0;
+    gp_suggestion suggestion = {""};
+    if (node->kind == GP_YAML_SEQUENCE) return read_balance_list(pipeline, node, err);
+    if (node->kind == GP_YAML_SCALAR) suggestion = gp_suggest(node->text, key->names);
+    if (node->kind == GP_YAML_MAPPING || gp_index_of(node->text, key->names) < 0)
+        return gp_fail_at(
+            err, GP_CONFIG, node->place,
+            "%s: needs auto, size, the layers per stage, as in [4, 4], or the first layers of the later stages, as in "
+            "[conv4_1], not %s%s",
+            at->what, gp_show_node(node).text, suggestion.text);
+    GP_RETURN_IF_FAILED(gp_read_choice(node, at->what, key->names, &mode, err));
+    pipeline->balance = (gp_balance_mode)mode;
+    return GP_OK;
+}
+
+static void write_balance(FILE *file, const gp_key *key, const void *base) {
+    const gp_pipeline_config *pipeline = base;
+    if (pipeline->balance == GP_BALANCE_AUTO && pipeline->first_count > 0) {
+        gp_write_names(file, pipeline->first, pipeline->first_count);
+        return;
+    }
+    if (pipeline->balance != GP_BALANCE_LAYERS) {
+        fputs(key->names[pipeline->balance], file);
+        return;
+    }
+    for (int i = 0; i < pipeline->layers_count; i++)
+        fprintf(file, "%s%lld", i ? ", " : "[", (long long)pipeline->layers[i]);
+    fputs("]", file);
+}
+
+const gp_key_type gp_balance_type = {"list of numbers of layers, or of names", read_balance, write_balance, NULL};
+
+/* ---- together ---------------------------------------------------------------------------------------------------- */
+
+static gp_status read_together(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                               gp_error *err) {
+    gp_pipeline_config *pipeline = base;
+    const char *what = at->what;
+    (void)key;
     if (node->kind != GP_YAML_SEQUENCE)
         return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list of pairs of layers, as in [[a, b]], not %s",
                           what, gp_show_node(node).text);
@@ -62,27 +114,26 @@ gp_status gp_read_together(gp_pipeline_config *pipeline, const gp_yaml *node, gp
             return gp_fail_at(err, GP_CONFIG, pair->place, "%s: needs pairs of layers, as in [[a, b]], not %s", what,
                               gp_show_node(pair).text);
         for (int side = 0; side < 2; side++)
-            GP_RETURN_IF_FAILED(read_name(pair->items[side], what, &pipeline->together[i].layer[side], err));
+            GP_RETURN_IF_FAILED(gp_read_name(pair->items[side], what, &pipeline->together[i].layer[side], err));
         pipeline->together_count++;
     }
     return GP_OK;
 }
 
-void gp_write_balance_names(FILE *file, const gp_pipeline_config *pipeline) {
-    for (int i = 0; i < pipeline->first_count; i++) {
-        fputs(i ? ", " : "[", file);
-        gp_yaml_write_quoted(file, pipeline->first[i].text);
+static void write_together(FILE *file, const gp_key *key, const void *base) {
+    const gp_pipeline_config *pipeline = base;
+    (void)key;
+    fputs("[", file);
+    for (int i = 0; i < pipeline->together_count; i++) {
+        if (i > 0) fputs(", ", file);
+        gp_write_names(file, pipeline->together[i].layer, 2);
     }
     fputs("]", file);
 }
 
-void gp_write_together(FILE *file, const gp_pipeline_config *pipeline) {
-    for (int i = 0; i < pipeline->together_count; i++) {
-        fputs(i ? ", [" : "[[", file);
-        gp_yaml_write_quoted(file, pipeline->together[i].layer[0].text);
-        fputs(", ", file);
-        gp_yaml_write_quoted(file, pipeline->together[i].layer[1].text);
-        fputs("]", file);
-    }
-    fputs("]", file);
+static bool is_together_said(const gp_key *key, const void *base) {
+    (void)key;
+    return ((const gp_pipeline_config *)base)->together_count > 0;
 }
+
+const gp_key_type gp_together_type = {"list of pairs of layers", read_together, write_together, is_together_said};

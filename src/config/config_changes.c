@@ -21,26 +21,15 @@ bool gp_paths_meet(const char *a, const char *b) {
     return is_below(a, b) || is_below(b, a);
 }
 
+gp_key_change gp_change_rule(const char *path) {
+    const char *reason;
+    return gp_find_change(&gp_config_table, path, &reason);
+}
+
 const char *gp_change_refusal(const char *path) {
-    static const struct {
-        const char *path, *reason;
-    } fixed[] = {
-        {"optimizer.sgd", "the kind of the optimizer stays, since its states are kept"},
-        {"optimizer.adam", "the kind of the optimizer stays, since its states are kept"},
-        {"optimizer.adamw", "the kind of the optimizer stays, since its states are kept"},
-        {"train.seed", "the order of samples, dropout and augmentation follow from it"},
-        {"train.init", "it is read before the first step only"},
-        {"data.shuffle", "the order of samples in an epoch follows from it"},
-        {"data.train", "an epoch goes through the samples that it began with"},
-        {"data.eval", "evaluations before and after the change could not be compared"},
-        {"model.input", "the shapes of the model are those of its parameters"},
-        {"model.loss", "losses before and after the change could not be compared"},
-    };
-    if (is_below(path, "data.train.transform")) return NULL;
-    bool kind = is_below(path, "optimizer");
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        if (kind ? strcmp(path, fixed[i].path) == 0 : is_below(path, fixed[i].path)) return fixed[i].reason;
-    return NULL;
+    const char *reason;
+    (void)gp_find_change(&gp_config_table, path, &reason);
+    return reason;
 }
 
 /* ---- settings ---------------------------------------------------------------------------------------------------- */

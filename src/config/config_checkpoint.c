@@ -1,10 +1,9 @@
-/* pipeline.checkpoint: one mode for all stages, or one for each; and what is kept all the same. */
+/* `pipeline.checkpoint`: one mode for all stages, or one for each; and what is kept all the same. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "config/config_internal.h"
-#include "config/tree_internal.h"
 
 static const char what[] = "pipeline.checkpoint";
 static const char *const mode_names[] = {"never", "except_last", "always", NULL}; /* by gp_checkpoint_mode */
@@ -60,59 +59,62 @@ static gp_status read_list(gp_pipeline_config *pipeline, const gp_yaml *node, gp
     return check_count(pipeline, node, err);
 }
 
-static gp_status read_mode(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
+static gp_status read_mode(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                           gp_error *err) {
+    gp_pipeline_config *pipeline = base;
     int mode = 0;
     if (node->kind == GP_YAML_SEQUENCE) return read_list(pipeline, node, err);
-    GP_RETURN_IF_FAILED(gp_read_choice(node, what, mode_names, &mode, err));
+    GP_RETURN_IF_FAILED(gp_read_choice(node, at->what, key->names, &mode, err));
     pipeline->checkpoint = (gp_checkpoint_mode)mode;
     return GP_OK;
 }
 
-static gp_status read_keep(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
-    static const char key[] = "pipeline.checkpoint.keep";
-    if (node->kind != GP_YAML_SEQUENCE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list of layers, as in [conv1, layer2.0], not %s",
-                          key, gp_show_node(node).text);
-    GP_RETURN_IF_FAILED(GP_NEW(&pipeline->keep, node->count, err));
-    for (size_t i = 0; i < node->count; i++) {
-        pipeline->keep[i].place = node->items[i]->place;
-        GP_RETURN_IF_FAILED(gp_read_text(node->items[i], key, &pipeline->keep[i].text, err));
-        pipeline->keep_count++;
-    }
-    return GP_OK;
-}
-
-gp_status gp_read_checkpoint(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
-    static const char *const known[] = {"mode", "keep", NULL};
-    pipeline->checkpoint_place = node->place;
-    if (node->kind != GP_YAML_MAPPING) return read_mode(pipeline, node, err);
-    GP_RETURN_IF_FAILED(gp_check_keys(node, what, known, NULL, err));
-    const gp_yaml *mode = gp_yaml_get(node, "mode"), *keep = gp_yaml_get(node, "keep");
-    if (mode) GP_RETURN_IF_FAILED(read_mode(pipeline, mode, err));
-    return keep ? read_keep(pipeline, keep, err) : GP_OK;
-}
-
-static void write_modes(FILE *file, const gp_pipeline_config *pipeline) {
+static void write_mode(FILE *file, const gp_key *key, const void *base) {
+    const gp_pipeline_config *pipeline = base;
     if (!pipeline->checkpoints) {
-        fputs(mode_names[pipeline->checkpoint], file);
+        fputs(key->names[pipeline->checkpoint], file);
         return;
     }
     for (int s = 0; s < pipeline->checkpoint_count; s++)
-        fprintf(file, "%s%s", s ? ", " : "[", mode_names[pipeline->checkpoints[s]]);
+        fprintf(file, "%s%s", s ? ", " : "[", key->names[pipeline->checkpoints[s]]);
     fputs("]", file);
 }
 
+static const gp_key_type mode_type = {"list of modes", read_mode, write_mode, NULL};
+
+static gp_status read_keep(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                           gp_error *err) {
+    gp_pipeline_config *pipeline = base;
+    (void)key;
+    if (node->kind != GP_YAML_SEQUENCE)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list of layers, as in [conv1, layer2.0], not %s",
+                          at->what, gp_show_node(node).text);
+    GP_RETURN_IF_FAILED(GP_NEW(&pipeline->keep, node->count, err));
+    for (size_t i = 0; i < node->count; i++)
+        GP_RETURN_IF_FAILED(gp_read_name(node->items[i], at->what, &pipeline->keep[pipeline->keep_count++], err));
+    return GP_OK;
+}
+
+static void write_keep(FILE *file, const gp_key *key, const void *base) {
+    const gp_pipeline_config *pipeline = base;
+    (void)key;
+    gp_write_names(file, pipeline->keep, pipeline->keep_count);
+}
+
+static bool is_keep_said(const gp_key *key, const void *base) {
+    (void)key;
+    return ((const gp_pipeline_config *)base)->keep_count > 0;
+}
+
+static const gp_key_type keep_type = {"list of layers", read_keep, write_keep, is_keep_said};
+
+static const gp_key checkpoint_keys[] = {
+    {"mode", &mode_type, .unsaid = "except_last", .names = mode_names, .flags = GP_KEY_UNNAMED},
+    {"keep", &keep_type, .unsaid = NULL},
+    {0},
+};
+const gp_key_table gp_checkpoint_table = {.keys = checkpoint_keys, .alone = GP_ALONE_ANY};
+
 void gp_write_checkpoint(FILE *file, const gp_pipeline_config *pipeline) {
-    if (pipeline->keep_count == 0) {
-        write_modes(file, pipeline);
-        return;
-    }
-    fputs("{mode: ", file);
-    write_modes(file, pipeline);
-    fputs(", keep: [", file);
-    for (int i = 0; i < pipeline->keep_count; i++) {
-        if (i) fputs(", ", file);
-        gp_yaml_write_quoted(file, pipeline->keep[i].text);
-    }
-    fputs("]}", file);
+    gp_write_table(file, &gp_checkpoint_table, pipeline);
 }

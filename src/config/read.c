@@ -196,6 +196,11 @@ gp_status gp_read_text(const gp_yaml *node, const char *what, const char **out, 
     return GP_OK;
 }
 
+gp_status gp_read_name(const gp_yaml *node, const char *what, gp_placed_name *out, gp_error *err) {
+    out->place = node->place;
+    return gp_read_text(node, what, &out->text, err);
+}
+
 gp_status gp_read_choice(const gp_yaml *node, const char *what, const char *const *choices, int *out, gp_error *err) {
     if (node->kind != GP_YAML_SCALAR || is_nothing(node))
         return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs one of %s, not %s", what, gp_list_names(choices).text,

@@ -23,6 +23,12 @@ GP_MUST_USE gp_status gp_read_number(const gp_yaml *node, const char *what, doub
 GP_MUST_USE gp_status gp_read_boolean(const gp_yaml *node, const char *what, bool *out, gp_error *err);
 /* Borrowed from the node; not empty. */
 GP_MUST_USE gp_status gp_read_text(const gp_yaml *node, const char *what, const char **out, gp_error *err);
+/* A name as the configuration says it. */
+typedef struct gp_placed_name {
+    const char *text; /* borrowed */
+    gp_place place;
+} gp_placed_name;
+GP_MUST_USE gp_status gp_read_name(const gp_yaml *node, const char *what, gp_placed_name *out, gp_error *err);
 /* Bytes: 4096, 512 MiB, 4GiB, 1.5 GiB; KiB, MiB, GiB, TiB. */
 GP_MUST_USE gp_status gp_read_bytes(const gp_yaml *node, const char *what, size_t *out, gp_error *err);
 /* Index into `choices` (NULL-terminated); a message names the nearest. */

@@ -22,7 +22,6 @@ const char *gp_cpu_onednn_version(void);
 /* Gradients of weights: without the bias, which cpu_weights.c adds up. */
 GP_MUST_USE gp_status gp_cpu_conv_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err);
-GP_MUST_USE gp_status gp_cpu_reorder_prepare(gp_prepared *prepared, gp_error *err);
 /* See gp_device_kind. *out is NULL for an op that none of the above has prepared. */
 GP_MUST_USE gp_status gp_cpu_onednn_bind(const gp_prepared *prepared, gp_bound **out, gp_error *err);
 void gp_cpu_onednn_unbind(gp_bound *bound);
