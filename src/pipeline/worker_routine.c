@@ -83,7 +83,8 @@ typedef struct follower {
 } follower;
 
 static follower follow(const run_site *site) {
-    follower its = {.notes = site->stage->spec.kind->stream_note != NULL, .ticks = gp_spans_ticks(site->worker)};
+    follower its = {.notes = site->worker->run->notes && site->stage->spec.kind->stream_note != NULL,
+                    .ticks = gp_spans_ticks(site->worker)};
     if (its.ticks) gp_ticks_add(its.ticks, gp_clock());
     return its;
 }
