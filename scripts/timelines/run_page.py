@@ -19,7 +19,7 @@ HOST_KINDS = {"arenas": "arenas of CPU workers", "training_data": "data, trainin
               "shuffled_order": "data, shuffled order", "reading": "data, samples while they are read",
               "sources": "data, inflated files and tables", "state_copy": "copy of the run's state",
               "parameter": "largest parameter", "records": "records for the report and timeline",
-              "signals": "signals and events between workers", "libraries": "kernels", "headers": "headers", "threads": "threads"}
+              "signals": "signals and events between workers", "bound": "bound ops", "libraries": "kernels", "headers": "headers", "threads": "threads"}
 
 
 def colour(index):

@@ -146,6 +146,7 @@ static gp_status open_bench(gp_bench *bench, gp_error *err) {
     GP_RETURN_IF_FAILED(spec->kind->open(spec, &bench->device, err));
     GP_RETURN_IF_FAILED(spec->kind->stream_create(bench->device, false, &bench->stream, err));
     GP_RETURN_IF_FAILED(reserve(bench, err));
+    GP_RETURN_IF_FAILED(gp_bindings_init(bench->plan, -1, &bench->bindings, err));
     for (int s = 0; s < bench->plan->stages->count; s++) GP_RETURN_IF_FAILED(add_stage(bench, s, err));
     return create_events(bench, err);
 }
@@ -160,6 +161,7 @@ gp_status gp_bench_open(const gp_bench_request *request, gp_bench *out, gp_error
 void gp_bench_close(gp_bench *bench) {
     const gp_device_kind *kind = bench->request.spec.kind;
     if (bench->stream) kind->stream_destroy(bench->stream);
+    gp_bindings_fini(&bench->bindings);
     for (size_t e = 0; bench->events && e <= bench->op_count; e++)
         if (bench->events[e]) kind->event_destroy(bench->events[e]);
     if (bench->arena) kind->unreserve(bench->device, bench->arena);

@@ -7,7 +7,7 @@
 #define GP_BALANCE_BENCH_H
 
 #include "balance/profile.h"
-#include "pipeline/plan.h"
+#include "pipeline/bound.h"
 
 typedef struct gp_bench_request {
     const gp_graph *graph;
@@ -44,6 +44,7 @@ typedef struct gp_bench {
     gp_plan *plan;
     gp_device *device;
     gp_stream *stream;
+    gp_bindings bindings;
     unsigned char *arena;
     size_t arena_bytes;
     int loaded;       /* the stage whose parameters are in the arena; −1: none */

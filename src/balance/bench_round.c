@@ -9,10 +9,10 @@
 static gp_status launch(gp_bench *bench, const gp_bench_op *ops, gp_error *err) {
     const gp_device_kind *kind = bench->request.spec.kind;
     const gp_op_args args = {0};
-    gp_device_op placed[GP_RUN_MANY];
-    for (int i = 0; i < ops->launch; i++) placed[i] = gp_bench_place(bench, ops->stage, ops[i].op);
-    if (ops->launch > 1) return kind->run_many(bench->stream, placed, ops->launch, &args, err);
-    return kind->run(bench->stream, placed[0].prepared, placed[0].operands, placed[0].workspace, &args, err);
+    gp_device_op bound[GP_RUN_MANY];
+    for (int i = 0; i < ops->launch; i++) gp_bench_bind(bench, ops->stage, ops[i].op, &bound[i]);
+    if (ops->launch > 1) return kind->run_many(bench->stream, bound, ops->launch, &args, err);
+    return kind->run(bench->stream, bound, &args, err);
 }
 
 /* The time of a launch of several ops is divided by the bytes that each op moves. */

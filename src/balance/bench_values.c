@@ -88,16 +88,10 @@ static gp_status load_scalars(gp_bench *bench, const gp_stage_plan *stage, gp_er
     return kind->stream_finish(bench->stream, NULL, err);
 }
 
-gp_device_op gp_bench_place(const gp_bench *bench, int stage, const gp_exec_op *op) {
-    const gp_stage_plan *its = &bench->plan->stage[stage];
+void gp_bench_bind(const gp_bench *bench, int stage, const gp_exec_op *op, gp_device_op *out) {
     const gp_slot_choice slots = {{0}};
-    gp_device_op placed = {.prepared = op->prepared};
-    for (uint32_t i = 0; i < op->prepared->desc.operands; i++)
-        if (op->operand[i].area != GP_AREA_NONE)
-            placed.operands[i] = bench->arena + gp_plan_offset(bench->plan, its, &slots, 0, op->operand[i]);
-    if (op->workspace.area != GP_AREA_NONE)
-        placed.workspace = bench->arena + gp_plan_offset(bench->plan, its, &slots, 0, op->workspace);
-    return placed;
+    const gp_bases bases = gp_bases_of(bench->plan, &bench->plan->stage[stage], &slots, 0, (char *)bench->arena);
+    gp_bind_op(&bench->bindings, &bases, op, out);
 }
 
 static gp_status refresh(gp_bench *bench, int s, gp_error *err) {
@@ -105,8 +99,9 @@ static gp_status refresh(gp_bench *bench, int s, gp_error *err) {
     const gp_device_kind *kind = bench->request.spec.kind;
     const gp_op_args args = {0};
     for (size_t o = 0; o < routine->count; o++) {
-        gp_device_op op = gp_bench_place(bench, s, &routine->ops[o]);
-        GP_RETURN_IF_FAILED(kind->run(bench->stream, op.prepared, op.operands, op.workspace, &args, err));
+        gp_device_op op;
+        gp_bench_bind(bench, s, &routine->ops[o], &op);
+        GP_RETURN_IF_FAILED(kind->run(bench->stream, &op, &args, err));
     }
     return GP_OK;
 }

@@ -6,8 +6,8 @@
 
 #include "balance/bench.h"
 
-/* An op with its addresses in the arena. */
-gp_device_op gp_bench_place(const gp_bench *bench, int stage, const gp_exec_op *op);
+/* Binds an op to its addresses in the arena. */
+void gp_bench_bind(const gp_bench *bench, int stage, const gp_exec_op *op, gp_device_op *out);
 /* Fills the arena as in training: parameters, what enters the stage, gradients that arrive. */
 GP_MUST_USE gp_status gp_bench_load(gp_bench *bench, int stage, gp_error *err);
 

@@ -35,10 +35,14 @@ typedef struct gp_device_spec {
     size_t memory; /* bytes that may be used; 0: what the machine has */
 } gp_device_spec;
 
-/* One op with its addresses; see run. */
+/* The objects of a library with which one stream runs a prepared op; see bind. */
+typedef struct gp_bound gp_bound;
+
+/* A bound op: a prepared op with its addresses. */
 typedef struct gp_device_op {
     const gp_prepared *prepared;
-    void *operands[GP_MAX_OPERANDS];
+    gp_bound *bound;                 /* of `bind`; NULL: the op needs none */
+    void *operands[GP_MAX_OPERANDS]; /* NULL: the operand is absent */
     void *workspace;
 } gp_device_op;
 
@@ -94,9 +98,14 @@ struct gp_device_kind {
      * calling thread, any, until it is there or the run is cancelled. NULL where on_host. */
     gp_status (*fetch)(gp_device *device, void *host_to, const void *address, size_t bytes, const gp_cancel *cancel,
                        gp_error *err);
-    /* Enqueues an op. operands[i] is the address of operand i or NULL where it is absent. */
-    gp_status (*run)(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                     const gp_op_args *args, gp_error *err);
+    /* All three NULL: no op needs a bound object. bind makes the objects that an op's runs use, so that no run
+     * allocates. One stream's thread uses them, for any addresses, until unbind. *out may be NULL: the op needs none.
+     * bound_bytes: what bind takes of the host's memory, about; any thread. */
+    gp_status (*bind)(const gp_prepared *prepared, gp_bound **out, gp_error *err);
+    void (*unbind)(gp_bound *bound);
+    size_t (*bound_bytes)(const gp_prepared *prepared);
+    /* Enqueues an op. */
+    gp_status (*run)(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err);
 
     /* May be NULL. Enqueues several updates of parameters of one kind (sgd, adam), of which none writes what another
      * reads or writes: as if one after the other, in fewer launches. At most GP_RUN_MANY. */
@@ -124,6 +133,10 @@ struct gp_device_kind {
      * all devices of the process; any thread. */
     gp_status (*capture)(const gp_device_spec *spec, bool begins, gp_error *err);
 };
+
+/* Binds an op, enqueues it once, and unbinds it. The prepared op says how many operands there are. */
+GP_MUST_USE gp_status gp_device_run(const gp_device_kind *kind, gp_stream *stream, const gp_prepared *prepared,
+                                    void *const operands[], void *workspace, const gp_op_args *args, gp_error *err);
 
 /* Bytes of the spec's memory that may be reserved, what stands beside them left out; 0: no limit. */
 static inline size_t gp_device_room(const gp_device_spec *spec) {

@@ -192,6 +192,7 @@ typedef struct gp_operand_storage {
 typedef struct gp_prepared gp_prepared;
 struct gp_prepared {
     gp_op_desc desc;
+    uint32_t number;  /* among the ops of its cache, from 0 */
     size_t workspace; /* bytes, aligned to GP_ALIGNMENT; contents need not survive a run */
     gp_operand_storage operand[GP_MAX_OPERANDS];
     uint16_t in_place[GP_MAX_OPERANDS]; /* of a written operand: bit i set: it may have the address of read operand i */

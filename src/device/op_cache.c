@@ -18,7 +18,7 @@ struct gp_op_cache {
     pthread_mutex_t lock; /* guards all below, and is held while a kind prepares: nothing is prepared twice */
     cache_entry **bucket;
     size_t buckets; /* a power of two */
-    size_t entries;
+    uint32_t entries;
 };
 
 enum { FIRST_BUCKETS = 64 };
@@ -115,7 +115,7 @@ static gp_status add_entry(gp_op_cache *cache, uint64_t hash, const gp_device_ki
     cache_entry **head = &cache->bucket[hash & (cache->buckets - 1)];
     entry->next = *head;
     *head = entry;
-    cache->entries++;
+    entry->prepared.number = cache->entries++;
     *out = entry;
     return GP_OK;
 }

@@ -19,9 +19,13 @@ static gp_status note(gp_worker *worker, const gp_instr *instr, uint32_t number,
     return plan->devices[worker->index].kind->stream_note(queue, number, err);
 }
 
+void gp_run_note(gp_run *run, bool notes) {
+    run->notes = notes;
+}
+
 gp_status gp_places_begin(gp_worker *worker, const gp_site *site, gp_error *err) {
     if (site->pc == 0) worker->note = 0;
-    if (!has_notes(worker->run->plan->devices[worker->index].kind, site->instr)) return GP_OK;
+    if (!worker->run->notes || !has_notes(worker->run->plan->devices[worker->index].kind, site->instr)) return GP_OK;
     return note(worker, site->instr, ++worker->note, err);
 }
 
@@ -30,7 +34,7 @@ gp_status gp_places_pass(gp_worker *worker, const gp_instr *instr, gp_error *err
 }
 
 gp_status gp_places_end(gp_worker *worker, const gp_site *site, gp_error *err) {
-    if (!has_notes(worker->run->plan->devices[worker->index].kind, site->instr)) return GP_OK;
+    if (!worker->run->notes || !has_notes(worker->run->plan->devices[worker->index].kind, site->instr)) return GP_OK;
     return note(worker, site->instr, 0, err);
 }
 
@@ -131,7 +135,8 @@ void gp_places_tell(const gp_run *run, gp_error *err) {
         for (int before = 0; before < w && !told; before++) told = same_device(plan, before, w);
         if (told || !spec->kind->lost || !spec->kind->lost(run->workers[w].device)) continue;
         list_places(run, w, list);
-        gp_error_context(err, "%s:%d failed %s%s; reported by ", spec->kind->name, spec->index,
-                         list[0] ? "in " : "between two instructions", list);
+        const char *where = list[0] ? " in " : " between two instructions";
+        if (!run->notes) where = " (-v finds out in which instruction)";
+        gp_error_context(err, "%s:%d failed%s%s; reported by ", spec->kind->name, spec->index, where, list);
     }
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "pipeline/bound.h"
 #include "pipeline/meets.h"
 #include "pipeline/memory.h"
 #include "pipeline/plan_size.h"
@@ -212,6 +213,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_l
     }
     GP_RETURN_IF_FAILED(list_sizes(plan, sizes, err));
     GP_RETURN_IF_FAILED(plan_stages(plan, request, sizes, err));
+    GP_RETURN_IF_FAILED(gp_bindings_plan(plan, err));
     for (int m = 0; m < plan->mini_count && gp_plan_has_queues(plan); m++)
         GP_RETURN_IF_FAILED(gp_mini_queues(plan, &plan->minis[m], GP_QUEUES_MEMORY, err));
     return gp_memory_lay_out(plan, err);
@@ -266,6 +268,7 @@ void gp_plan_destroy(gp_plan **plan) {
     free(it->devices);
     free(it->arena);
     free(it->transient_base);
+    free(it->bound);
     gp_op_cache_destroy(&it->cache);
     gp_stages_destroy(&it->stages);
     free(it);

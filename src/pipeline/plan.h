@@ -85,6 +85,7 @@ typedef struct gp_plan {
     gp_device_spec *devices; /* [worker] */
     size_t *arena;           /* [worker] bytes */
     size_t *transient_base;  /* [worker] from the arena's start */
+    size_t *bound;           /* [worker] bytes of the host's memory that bound ops take, about (pipeline/bound.h) */
     gp_mini_plan *minis;
     int mini_count;
     int processors; /* that all threads of the workers on the host share, for predictions. 0: one for each thread */

@@ -37,6 +37,7 @@ static gp_status open_worker(gp_worker *worker, gp_error *err) {
         GP_RETURN_IF_FAILED(kind->stream_create(worker->device, q != GP_QUEUE_COMPUTE, &worker->queue[q], err));
     GP_RETURN_IF_FAILED(kind->reserve(worker->device, plan->arena[worker->index], &arena, err));
     worker->arena = arena;
+    GP_RETURN_IF_FAILED(gp_bindings_init(plan, worker->index, &worker->bindings, err));
     GP_RETURN_IF_FAILED(create_marks(worker, err));
     return gp_channels_create_events(worker, err);
 }
@@ -52,6 +53,7 @@ static void close_worker(gp_worker *worker) {
     gp_channels_destroy_events(worker);
     destroy_marks(worker);
     gp_spans_destroy(worker);
+    gp_bindings_fini(&worker->bindings);
     if (worker->arena) kind->unreserve(worker->device, worker->arena);
     if (worker->device) kind->close(worker->device);
 }

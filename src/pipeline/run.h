@@ -37,6 +37,9 @@ typedef struct gp_run gp_run;
 
 /* Starts the workers. The plan is borrowed until destroy. Parameters, states and statistics are zero until written. */
 GP_MUST_USE gp_status gp_run_create(const gp_plan *plan, const gp_hooks *hooks, gp_run **out, gp_error *err);
+/* Whether the queues of devices write progress notes, so that a late failure is placed; at first they do not. Between
+ * steps. */
+void gp_run_note(gp_run *run, bool notes);
 /* Joins all workers, whatever happened. */
 void gp_run_destroy(gp_run **run);
 

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "base/sync.h"
+#include "pipeline/bound.h"
 #include "pipeline/copy_order.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/run.h"
@@ -76,6 +77,7 @@ typedef struct gp_worker {
     int mark_count;
     gp_spans *spans; /* NULL until somebody traces */
     char *arena;
+    gp_bindings bindings;
     uint64_t command; /* number of its last command; the trainer writes it before it raises `posted` */
     size_t barriers;  /* of its program that it has passed */
     uint32_t note;    /* the last of its program that it has enqueued (pipeline/places.h) */
@@ -85,6 +87,7 @@ typedef struct gp_worker {
 struct gp_run {
     const gp_plan *plan;
     gp_hooks hooks;
+    bool notes; /* see gp_run_note; written by the trainer between commands */
     gp_recorder *recorder; /* NULL: none; written by the trainer between commands */
     gp_watch *watches;     /* [worker]; NULL: nobody looks at values; written by the trainer between commands */
     gp_cancel cancel;

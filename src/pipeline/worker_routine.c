@@ -1,4 +1,4 @@
-/* Routines on a device: addresses put in, op after op enqueued. */
+/* Routines on a device: bound op after bound op is enqueued. */
 #include <stdio.h>
 
 #include "pipeline/layer_ticks.h"
@@ -13,54 +13,41 @@ typedef struct run_site {
     const gp_stage_plan *stage;
     const gp_routine *routine;
     const gp_instr *instr;
-    gp_slot_choice slots;
+    gp_bases bases;
     gp_op_args args;
     bool marks; /* the device is told which layer each op is for */
 } run_site;
 
-static gp_device_op place_op(const run_site *site, const gp_exec_op *op) {
-    const gp_plan *plan = site->worker->run->plan;
-    gp_device_op placed = {.prepared = op->prepared};
-    for (uint32_t i = 0; i < op->prepared->desc.operands; i++)
-        if (op->operand[i].area != GP_AREA_NONE)
-            placed.operands[i] = site->worker->arena +
-                                 gp_plan_offset(plan, site->stage, &site->slots, site->instr->micro, op->operand[i]);
-    if (op->workspace.area != GP_AREA_NONE)
-        placed.workspace =
-            site->worker->arena + gp_plan_offset(plan, site->stage, &site->slots, site->instr->micro, op->workspace);
-    return placed;
-}
-
 /* Part after part, so that what each makes can be looked at. */
-static gp_status watch_parts(const run_site *site, const gp_exec_op *op, const gp_device_op *placed, gp_error *err) {
+static gp_status watch_parts(const run_site *site, const gp_exec_op *op, const gp_device_op *bound, gp_error *err) {
     gp_worker *worker = site->worker;
     for (int p = 0; p < op->part_count; p++) {
         const gp_part *part = &op->part[p];
         gp_exec_op its = {.prepared = part->prepared, .node = part->node};
         void *operands[GP_MAX_OPERANDS] = {NULL};
         for (uint32_t i = 0; i < part->prepared->desc.operands; i++) {
-            if (part->operand[i] >= 0) operands[i] = placed->operands[part->operand[i]];
+            if (part->operand[i] >= 0) operands[i] = bound->operands[part->operand[i]];
             if (gp_op_writes(part->prepared->desc.kind, (int)i)) its.role[i] = part->role;
         }
-        GP_RETURN_IF_FAILED(site->stage->spec.kind->run(worker->queue[GP_QUEUE_COMPUTE], part->prepared, operands,
-                                                        placed->workspace, &site->args, err));
+        GP_RETURN_IF_FAILED(gp_device_run(site->stage->spec.kind, worker->queue[GP_QUEUE_COMPUTE], part->prepared,
+                                          operands, bound->workspace, &site->args, err));
         GP_RETURN_IF_FAILED(gp_watch_op(worker, &its, operands, site->instr, err));
     }
     return GP_OK;
 }
 
-static gp_status run_whole(const run_site *site, const gp_exec_op *op, const gp_device_op *placed, gp_error *err) {
+static gp_status run_whole(const run_site *site, const gp_exec_op *op, const gp_device_op *bound, gp_error *err) {
     gp_worker *worker = site->worker;
-    GP_RETURN_IF_FAILED(site->stage->spec.kind->run(worker->queue[GP_QUEUE_COMPUTE], op->prepared, placed->operands,
-                                                    placed->workspace, &site->args, err));
-    return worker->run->watches ? gp_watch_op(worker, op, placed->operands, site->instr, err) : GP_OK;
+    GP_RETURN_IF_FAILED(site->stage->spec.kind->run(worker->queue[GP_QUEUE_COMPUTE], bound, &site->args, err));
+    return worker->run->watches ? gp_watch_op(worker, op, bound->operands, site->instr, err) : GP_OK;
 }
 
 static gp_status run_op(const run_site *site, const gp_exec_op *op, gp_error *err) {
     gp_worker *worker = site->worker;
-    gp_device_op placed = place_op(site, op);
+    gp_device_op bound;
+    gp_bind_op(&worker->bindings, &site->bases, op, &bound);
     bool parts = worker->run->watches && op->part_count > 0;
-    gp_status status = parts ? watch_parts(site, op, &placed, err) : run_whole(site, op, &placed, err);
+    gp_status status = parts ? watch_parts(site, op, &bound, err) : run_whole(site, op, &bound, err);
     if (status == GP_OK) return GP_OK;
     if (op->node < 0) return gp_error_context(err, "%s: ", gp_op_name(op->prepared->desc.kind));
     return gp_error_context(err, "layer \"%s\": ", worker->run->plan->graph->nodes[op->node].name);
@@ -79,12 +66,13 @@ static int count_updates(const run_site *site, size_t first) {
 }
 
 static gp_status run_updates(const run_site *site, size_t first, int count, gp_error *err) {
-    gp_device_op placed[GP_RUN_MANY];
-    for (int i = 0; i < count; i++) placed[i] = place_op(site, &site->routine->ops[first + (size_t)i]);
-    if (site->stage->spec.kind->run_many(site->worker->queue[GP_QUEUE_COMPUTE], placed, count, &site->args, err) ==
+    gp_device_op bound[GP_RUN_MANY];
+    for (int i = 0; i < count; i++)
+        gp_bind_op(&site->worker->bindings, &site->bases, &site->routine->ops[first + (size_t)i], &bound[i]);
+    if (site->stage->spec.kind->run_many(site->worker->queue[GP_QUEUE_COMPUTE], bound, count, &site->args, err) ==
         GP_OK)
         return GP_OK;
-    return gp_error_context(err, "%s: ", gp_op_name(placed[0].prepared->desc.kind));
+    return gp_error_context(err, "%s: ", gp_op_name(bound[0].prepared->desc.kind));
 }
 
 /* What happens after ops that ran, or were skipped: notes for failures, and the time for a timeline of layers. */
@@ -95,7 +83,8 @@ typedef struct follower {
 } follower;
 
 static follower follow(const run_site *site) {
-    follower its = {.notes = site->stage->spec.kind->stream_note != NULL, .ticks = gp_spans_ticks(site->worker)};
+    follower its = {.notes = site->worker->run->notes && site->stage->spec.kind->stream_note != NULL,
+                    .ticks = gp_spans_ticks(site->worker)};
     if (its.ticks) gp_ticks_add(its.ticks, gp_clock());
     return its;
 }
@@ -132,11 +121,13 @@ static gp_status run_ops(const run_site *site, size_t first, int count, gp_error
 
 gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
                             const gp_instr *instr, int64_t first_sample, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    const gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
     run_site site = {.worker = worker,
                      .stage = stage,
                      .routine = routine,
                      .instr = instr,
-                     .slots = gp_instr_slots(worker->run->plan->stages, instr),
+                     .bases = gp_bases_of(plan, stage, &slots, instr->micro, worker->arena),
                      .args = {.first_sample = first_sample},
                      .marks = gp_spans_marks(worker)};
     follower its = follow(&site);

@@ -43,6 +43,7 @@ static void plan_devices(const gp_plan *plan, gp_host_memory *out) {
         gp_host_kind kind = plan->devices[w].kind->on_host ? GP_HOST_ARENAS : GP_HOST_PINNED;
         size_t bytes = kind == GP_HOST_ARENAS ? plan->arena[w] : gp_memory_pinned(plan, w);
         out->bytes[kind] = gp_size_plus(out->bytes[kind], bytes);
+        out->bytes[GP_HOST_BOUND] = gp_size_plus(out->bytes[GP_HOST_BOUND], plan->bound[w]);
         if (kind == GP_HOST_ARENAS && plan->devices[w].kind->libraries) out->bytes[GP_HOST_LIBRARIES] = LIBRARIES;
     }
 }
@@ -272,6 +273,7 @@ static const char *advice_for(int kind) {
     case GP_HOST_RUN: return "lower pipeline.micro_batches";
     case GP_HOST_STATE:
     case GP_HOST_PARAMETER:
+    case GP_HOST_BOUND:
     case GP_HOST_LIBRARIES:
     case GP_HOST_HEADERS: return "use a smaller model";
     case GP_HOST_THREADS: return "use fewer threads or smaller stacks (ulimit -s)";

@@ -29,6 +29,7 @@ typedef struct gp_session gp_session; /* session/session.h */
     X(PARAMETER, "largest parameter, while it is loaded", "parameter")                                                 \
     X(RECORDS, "records for the report and timeline", "records")                                                       \
     X(RUN, "signals and events between workers", "signals")                                                            \
+    X(BOUND, "bound ops of workers, est.", "bound")                                                                    \
     X(PINNED, "pinned for GPUs, est.", "pinned")                                                                       \
     X(LIBRARIES, "kernels that libraries make, est.", "libraries")                                                     \
     X(HEADERS, "headers of files, est.", "headers")                                                                    \

@@ -147,6 +147,7 @@ static gp_status prepare(predictor *p, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&p->memory, most, err));
     if (p->shape.rank >= 3) GP_RETURN_IF_FAILED(GP_NEW(&p->plain, most, err));
     GP_RETURN_IF_FAILED(gp_run_create(p->session->plan, NULL, &p->run, err));
+    gp_run_note(p->run, p->options->verbosity == GP_VERBOSE);
     return gp_weights_load(p->run, p->session->plan, &p->session->config->train, err);
 }
 

@@ -268,6 +268,7 @@ gp_status gp_trainer_open(gp_trainer *t, gp_carried *carried, gp_error *err) {
     if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
     if (!carried) GP_RETURN_IF_FAILED(start_saver(t, err));
     GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
+    gp_run_note(t->run, t->options->verbosity == GP_VERBOSE);
     if (!carried) return create_loaders(t, resume ? resume->snapshot.reached.step : 0, err);
     GP_RETURN_IF_FAILED(gp_carried_give(carried, t->run, session->plan, err));
     gp_carried_fini(carried);

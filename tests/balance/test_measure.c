@@ -56,20 +56,18 @@ static void spend(const gp_op_desc *desc) {
     fake.now += takes;
 }
 
-static gp_status run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                     const gp_op_args *args, gp_error *err) {
-    spend(&prepared->desc);
+static gp_status run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
+    spend(&op->prepared->desc);
     if (fake.was != stream) fake.turns++;
     fake.was = stream;
-    return gp_ref_kind.run(stream, prepared, operands, workspace, args, err);
+    return gp_ref_kind.run(stream, op, args, err);
 }
 
 static gp_status run_many(gp_stream *stream, const gp_device_op *ops, int count, const gp_op_args *args,
                           gp_error *err) {
     fake.together += (uint64_t)count;
     spend(&ops[0].prepared->desc);
-    for (int i = 0; i < count; i++)
-        GP_RETURN_IF_FAILED(gp_ref_kind.run(stream, ops[i].prepared, ops[i].operands, ops[i].workspace, args, err));
+    for (int i = 0; i < count; i++) GP_RETURN_IF_FAILED(gp_ref_kind.run(stream, &ops[i], args, err));
     return GP_OK;
 }
 
@@ -373,10 +371,9 @@ static void updates_in_one_launch_share_its_time(void **state) {
 }
 
 /* A device that fails ends it, with all given back (AddressSanitizer looks). */
-static gp_status fails(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                       const gp_op_args *args, gp_error *err) {
+static gp_status fails(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
     if (++fake.runs == 30) return gp_fail(err, GP_DEVICE, "it broke");
-    return gp_ref_kind.run(stream, prepared, operands, workspace, args, err);
+    return gp_ref_kind.run(stream, op, args, err);
 }
 
 static void a_failure_is_told(void **state) {
@@ -402,8 +399,7 @@ static struct {
 static _Thread_local int thread_number;
 static _Thread_local bool has_met;
 
-static gp_status meet(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                      const gp_op_args *args, gp_error *err) {
+static gp_status meet(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
     if (!has_met) {
         has_met = true;
         thread_number = atomic_fetch_add(&meeting.threads, 1) + 1;
@@ -413,17 +409,16 @@ static gp_status meet(gp_stream *stream, const gp_prepared *prepared, void *cons
         return gp_fail(err, GP_DEVICE, "it broke");
     }
     while (meeting.failing && thread_number != meeting.failing && !atomic_load(&meeting.failed)) sched_yield();
-    return gp_ref_kind.run(stream, prepared, operands, workspace, args, err);
+    return gp_ref_kind.run(stream, op, args, err);
 }
 
 /* A device that is not on the host may be called by the thread alone that opened it, this one. */
 static atomic_bool was_called_elsewhere;
 static pthread_t this_thread;
 
-static gp_status meet_at_home(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                              const gp_op_args *args, gp_error *err) {
+static gp_status meet_at_home(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
     if (!pthread_equal(pthread_self(), this_thread)) atomic_store(&was_called_elsewhere, true);
-    return meet(stream, prepared, operands, workspace, args, err);
+    return meet(stream, op, args, err);
 }
 
 static gp_status fetch_nothing(gp_device *device, void *host_to, const void *address, size_t bytes,

@@ -157,10 +157,9 @@ static uint64_t fake_clock(void) {
 
 /* Computes nothing; takes as long as these rates say. */
 static const gp_rates fake = {.flops = 1e9, .bytes = 2e8, .latency = 2e-6};
-static gp_status run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                     const gp_op_args *args, gp_error *err) {
-    (void)stream, (void)operands, (void)workspace, (void)args, (void)err;
-    now += (uint64_t)(1e9 * gp_rates_seconds(&fake, prepared->flops, prepared->bytes));
+static gp_status run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
+    (void)stream, (void)args, (void)err;
+    now += (uint64_t)(1e9 * gp_rates_seconds(&fake, op->prepared->flops, op->prepared->bytes));
     return GP_OK;
 }
 

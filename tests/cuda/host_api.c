@@ -114,7 +114,7 @@ static gp_status run_in_tf32(const gp_prepared *prepared, void *const operands[]
         if (status == GP_OK && operand[i] && is_factor(desc->kind, i))
             status = cut_off(&desc->operand[i], &operand[i], err);
     }
-    if (status == GP_OK) status = gp_ref_kind.run(NULL, prepared, operand, workspace, &args, err);
+    if (status == GP_OK) status = gp_device_run(&gp_ref_kind, NULL, prepared, operand, workspace, &args, err);
     for (int i = 0; i < (int)desc->operands; i++)
         if (operand[i] != operands[i]) free(operand[i]);
     return status;
@@ -124,7 +124,7 @@ static gp_status run_in_tf32(const gp_prepared *prepared, void *const operands[]
 gp_status gp_host_plan_run(const gp_prepared *prepared, void *const operands[], void *workspace, gp_error *err) {
     gp_op_args args = {0};
     if (prepared->desc.flags & GP_OP_TF32) return run_in_tf32(prepared, operands, workspace, err);
-    return gp_ref_kind.run(NULL, prepared, operands, workspace, &args, err);
+    return gp_device_run(&gp_ref_kind, NULL, prepared, operands, workspace, &args, err);
 }
 
 static gp_status plan_run(gp_cuda_library *library, const gp_prepared *prepared, void *const operands[],

@@ -60,12 +60,11 @@ static void write_label(char *text, size_t bytes) {
         snprintf(text, bytes, "layers \"%s\" to \"%s\"", nodes[first].name, nodes[last].name);
 }
 
-static gp_status run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                     const gp_op_args *args, gp_error *err) {
+static gp_status run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
     char label[RECORDER_LABEL];
     write_label(label, sizeof label);
     recorder_label(label);
-    gp_status status = gp_cuda_kind.run(stream, prepared, operands, workspace, args, err);
+    gp_status status = gp_cuda_kind.run(stream, op, args, err);
     recorder_label("");
     here.given++;
     return status;

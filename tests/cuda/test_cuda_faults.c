@@ -167,7 +167,24 @@ static void late_failures_are_placed(void **state) {
     gp_cuda_lost_patience = patience;
 }
 
+/* Without notes the sentence says how to find out more. */
+static void a_late_failure_without_notes_says_what_to_do(void **state) {
+    (void)state;
+    const long patience = gp_cuda_lost_patience;
+    harness_options options = training_options(&fused, GP_CHECKPOINT_EXCEPT_LAST, false, 1);
+    gp_error err = {0};
+    options.no_notes = true;
+    gp_cuda_lost_patience = 100;
+    recorder_begin(&(recorder_options){RECORDER_EAGER, 3, 1, -1, -1, 40, 0, 0});
+    assert_int_equal(training_run(&options, 2, false, NULL, &err), GP_DEVICE);
+    assert_null(recorder_end(NULL));
+    if (!strstr(err.text, "cuda:0 failed (-v finds out in which instruction); reported by worker "))
+        fail_msg("%s", err.text);
+    gp_cuda_lost_patience = patience;
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_fails), cmocka_unit_test(late_failures_are_placed)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_call_fails), cmocka_unit_test(late_failures_are_placed),
+                                       cmocka_unit_test(a_late_failure_without_notes_says_what_to_do)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

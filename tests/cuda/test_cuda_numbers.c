@@ -41,7 +41,7 @@ static void run(const gp_op_desc *desc, void *const host[]) {
         memcpy(address[i], host[i], bytes);
     }
     if (prepared->workspace) ASSERT_OK(gp_cuda_kind.reserve(device, prepared->workspace, &workspace, &err));
-    ASSERT_OK(gp_cuda_kind.run(stream, prepared, address, workspace, &(gp_op_args){0}, &err));
+    ASSERT_OK(gp_device_run(&gp_cuda_kind, stream, prepared, address, workspace, &(gp_op_args){0}, &err));
     ASSERT_OK(gp_cuda_kind.stream_finish(stream, NULL, &err));
     for (int i = 0; i < (int)desc->operands; i++) {
         if (host[i]) memcpy(host[i], address[i], gp_tensor_bytes(&desc->operand[i]));

@@ -217,7 +217,7 @@ static unsigned char *bench_run(const bench *b, const trial *t, int skip) {
         if (i != skip) memcpy(address[i], t->host[i], gp_tensor_bytes(&desc->operand[i]));
     }
     void *workspace = b->prepared->workspace ? b->block + b->workspace : NULL;
-    if (gp_cuda_kind.run(b->stream, b->prepared, address, workspace, &t->op_case.args, &err) != GP_OK ||
+    if (gp_device_run(&gp_cuda_kind, b->stream, b->prepared, address, workspace, &t->op_case.args, &err) != GP_OK ||
         gp_cuda_kind.stream_finish(b->stream, NULL, &err) != GP_OK)
         fail_msg("%s: %s", gp_op_case_text(text, &t->op_case), err.text);
     memcpy(image, b->block, b->bytes);

@@ -51,7 +51,8 @@ static void run(const gp_op_desc *desc, const float *x, float *y) {
     ASSERT_OK(gp_cuda_kind.stream_create(device, false, &stream, &err));
     ASSERT_OK(gp_cuda_kind.reserve(device, 2 * second, (void **)&block, &err));
     memcpy(block, x, bytes);
-    ASSERT_OK(gp_cuda_kind.run(stream, prepared, (void *const[]){block, block + second}, NULL, &args, &err));
+    ASSERT_OK(
+        gp_device_run(&gp_cuda_kind, stream, prepared, (void *const[]){block, block + second}, NULL, &args, &err));
     ASSERT_OK(gp_cuda_kind.stream_finish(stream, NULL, &err));
     memcpy(y, block + second, bytes);
     gp_cuda_kind.unreserve(device, block);

@@ -99,7 +99,8 @@ static char *run_each(fixture *f) {
     assert_non_null(image);
     gp_host_api_set_care(GP_HOST_ONCE);
     for (int i = 0; i < f->count; i++)
-        ASSERT_OK(gp_cuda_kind.run(f->stream, f->op[i].prepared, f->op[i].operands, NULL, &(gp_op_args){0}, &err));
+        ASSERT_OK(gp_device_run(&gp_cuda_kind, f->stream, f->op[i].prepared, f->op[i].operands, NULL, &(gp_op_args){0},
+                                &err));
     gp_host_api_set_care(GP_HOST_RANGES);
     memcpy(image, f->block, BLOCK_BYTES);
     return image;

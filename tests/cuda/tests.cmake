@@ -61,3 +61,7 @@ foreach(name cuda_order cuda_faults cuda_marks cuda_room)
                  ${CMAKE_CURRENT_SOURCE_DIR}/pipeline/harness.c)
   set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
 endforeach()
+gp_test(cuda_allocations "pipeline;threads" 300 gp_pipeline gp_cpu gp_host_cuda)
+target_sources(test_cuda_allocations PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/pipeline/allocations.c
+               ${CMAKE_CURRENT_SOURCE_DIR}/pipeline/harness.c)
+set_tests_properties(cuda_allocations PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)

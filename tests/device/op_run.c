@@ -77,7 +77,7 @@ static gp_status reorder(bench *b, const gp_tensor *tensor, gp_format from_forma
     void *workspace = NULL;
     if (prepared->workspace) GP_RETURN_IF_FAILED(b->kind->reserve(b->device, prepared->workspace, &workspace, err));
     gp_op_args args = {0};
-    gp_status status = b->kind->run(b->stream, prepared, (void *const[]){from, to}, workspace, &args, err);
+    gp_status status = gp_device_run(b->kind, b->stream, prepared, (void *const[]){from, to}, workspace, &args, err);
     if (status == GP_OK) status = b->kind->stream_finish(b->stream, NULL, err);
     if (workspace) b->kind->unreserve(b->device, workspace);
     return status;
@@ -151,7 +151,7 @@ static gp_status run_prepared(bench *b, const gp_prepared *prepared, const gp_op
                               gp_error *err) {
     parts p = {0};
     GP_RETURN_IF_FAILED(carry_in(b, prepared, host, &p, err));
-    GP_RETURN_IF_FAILED(b->kind->run(b->stream, prepared, p.own, p.workspace, &op_case->args, err));
+    GP_RETURN_IF_FAILED(gp_device_run(b->kind, b->stream, prepared, p.own, p.workspace, &op_case->args, err));
     GP_RETURN_IF_FAILED(b->kind->stream_finish(b->stream, NULL, err));
     GP_RETURN_IF_FAILED(check_guards(b, prepared, &p, err));
     return carry_out(b, prepared, host, &p, err);

@@ -228,7 +228,7 @@ static gp_status bench_run(const bench *b, const trial *t, int skip, unsigned ch
         if (i != skip) GP_RETURN_IF_FAILED(gp_cpu_kind.copy_in(b->stream, address[i], t->host[i], bytes, err));
     }
     void *workspace = b->prepared->workspace ? b->block + b->workspace : NULL;
-    GP_RETURN_IF_FAILED(gp_cpu_kind.run(b->stream, b->prepared, address, workspace, &t->op_case.args, err));
+    GP_RETURN_IF_FAILED(gp_device_run(&gp_cpu_kind, b->stream, b->prepared, address, workspace, &t->op_case.args, err));
     unsigned char *copy = malloc(b->bytes);
     if (!copy) return gp_fail(err, GP_MEMORY, "out of memory");
     GP_RETURN_IF_FAILED(gp_cpu_kind.copy_out(b->stream, copy, b->block, b->bytes, err));

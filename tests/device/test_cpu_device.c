@@ -146,7 +146,8 @@ static void test_wrong_addresses(void **state) {
     float x[12] = {0};
     gp_op_args args = {0};
     ASSERT_OK(gp_op_prepare(f.cache, &gp_cpu_kind, &desc, &prepared, &err));
-    assert_int_equal(gp_cpu_kind.run(f.stream, prepared, (void *const[]){x, NULL}, NULL, &args, &err), GP_INTERNAL);
+    assert_int_equal(gp_device_run(&gp_cpu_kind, f.stream, prepared, (void *const[]){x, NULL}, NULL, &args, &err),
+                     GP_INTERNAL);
     assert_string_equal(err.text, "relu_forward: operand y has no address");
     close_fixture(&f);
 }
@@ -169,8 +170,9 @@ static void test_wrong_target(void **state) {
     double partial[2], workspace[64];
     gp_op_args args = {0};
     assert_true(prepared->workspace <= sizeof workspace);
-    assert_int_equal(gp_cpu_kind.run(f.stream, prepared, (void *const[]){x, target, partial}, workspace, &args, &err),
-                     GP_DATA);
+    assert_int_equal(
+        gp_device_run(&gp_cpu_kind, f.stream, prepared, (void *const[]){x, target, partial}, workspace, &args, &err),
+        GP_DATA);
     assert_string_equal(
         err.text, "cross_entropy_forward: target 3 of row 1 is not a class: classes are 0 to 2, and -100 is ignored");
     close_fixture(&f);
@@ -200,7 +202,7 @@ static void check_statistics(const fixture *f, int64_t rows, int64_t width) {
         x[i] = (float)(1000 + sum - 6);
     }
     gp_op_args args = {0};
-    ASSERT_OK(gp_cpu_kind.run(f->stream, prepared, (void *const[]){x, stats}, workspace, &args, &err));
+    ASSERT_OK(gp_device_run(&gp_cpu_kind, f->stream, prepared, (void *const[]){x, stats}, workspace, &args, &err));
     for (int64_t c = 0; c < width; c++) {
         double mean = 0, squares = 0;
         for (int64_t r = 0; r < rows; r++) mean += (double)x[r * width + c] / (double)rows;

@@ -43,7 +43,7 @@ static void run(const fixture *f, const gp_prepared *prepared, void *const opera
     void *workspace = NULL;
     gp_op_args args = {0};
     ASSERT_OK(gp_cpu_kind.reserve(f->device, prepared->workspace, &workspace, &err));
-    ASSERT_OK(gp_cpu_kind.run(f->stream, prepared, operands, workspace, &args, &err));
+    ASSERT_OK(gp_device_run(&gp_cpu_kind, f->stream, prepared, operands, workspace, &args, &err));
     gp_cpu_kind.unreserve(f->device, workspace);
 }
 

@@ -1075,7 +1075,7 @@ static void test_run_wants_its_operands(void **state) {
     assert_int_equal(gp_op_cache_create(&cache, &err), GP_OK);
     assert_int_equal(gp_op_prepare(cache, &gp_ref_kind, &b.op_case.desc, &prepared, &err), GP_OK);
     void *const operands[] = {b.host[0], NULL, b.host[2]};
-    assert_int_equal(gp_ref_kind.run(NULL, prepared, operands, NULL, &args, &err), GP_INTERNAL);
+    assert_int_equal(gp_device_run(&gp_ref_kind, NULL, prepared, operands, NULL, &args, &err), GP_INTERNAL);
     assert_string_equal(err.text, "add: operand b has no address");
     gp_op_cache_destroy(&cache);
     op_bench_fini(&b);

@@ -412,7 +412,7 @@ static void check_in_place(gp_op_cache *cache, gp_op_kind kind, int number, int 
     void *operands[GP_MAX_OPERANDS];
     memcpy(operands, one.host, sizeof operands);
     operands[to] = operands[from];
-    assert_int_equal(gp_ref_kind.run(NULL, prepared, operands, NULL, &one.op_case.args, &err), GP_OK);
+    assert_int_equal(gp_device_run(&gp_ref_kind, NULL, prepared, operands, NULL, &one.op_case.args, &err), GP_OK);
     assert_memory_equal(operands[to], apart.host[to], gp_tensor_bytes(&apart.op_case.desc.operand[to]));
     op_bench_fini(&apart);
     op_bench_fini(&one);

@@ -223,7 +223,7 @@ static void run(const wide_op *op, int64_t first, int64_t count, unsigned char *
     void *address[GP_MAX_OPERANDS] = {NULL};
     assert_int_equal(prepared->workspace, 0);
     for (int i = 0; i < (int)prepared->desc.operands; i++) address[i] = address_of(op, i, first, out, index);
-    ASSERT_OK(gp_cuda_kind.run(memory.stream, prepared, address, NULL, &args, &err));
+    ASSERT_OK(gp_device_run(&gp_cuda_kind, memory.stream, prepared, address, NULL, &args, &err));
 }
 
 static void poison(unsigned char *at, size_t bytes) {

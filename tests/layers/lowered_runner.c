@@ -256,7 +256,7 @@ double *runner_get(lowered_runner *runner, gp_role role, int index) {
 static void run_prepared(lowered_runner *runner, const gp_prepared *prepared, void *const operands[]) {
     gp_error err = {0};
     void *workspace = prepared->workspace ? reserve(runner, prepared->workspace) : NULL;
-    check(runner->kind->run(runner->stream, prepared, operands, workspace, &runner->args, &err), &err);
+    check(gp_device_run(runner->kind, runner->stream, prepared, operands, workspace, &runner->args, &err), &err);
     check(runner->kind->stream_finish(runner->stream, NULL, &err), &err);
     if (workspace) runner->kind->unreserve(runner->device, workspace);
 }

@@ -87,6 +87,7 @@ static gp_status write_param(harness *h, int p, gp_error *err) {
 
 gp_status harness_try_start(harness *h, const gp_hooks *hooks, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_run_create(h->plan, hooks, &h->run, err));
+    gp_run_note(h->run, !h->options.no_notes);
     for (int p = 0; p < h->graph->param_count; p++) GP_RETURN_IF_FAILED(write_param(h, p, err));
     return gp_run_refresh(h->run, err);
 }

@@ -32,6 +32,7 @@ typedef struct harness_options {
     double clip_norm;          /* 0: not clipped */
     bool norms;                /* found though nothing is clipped */
     bool unfused;              /* each op by itself */
+    bool no_notes;             /* queues write no progress notes */
 } harness_options;
 
 typedef struct harness {

@@ -169,15 +169,14 @@ static gp_status pull(gp_stream *stream_, void *to, const gp_device *from, const
     return after(&call, err);
 }
 
-static gp_status run(gp_stream *stream_, const gp_prepared *prepared, void *const operands[], void *workspace,
-                     const gp_op_args *args, gp_error *err) {
+static gp_status run(gp_stream *stream_, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
     wrapper_stream *stream = (wrapper_stream *)stream_;
     wrapper_call call = call_of(WRAPPER_RUN, stream->device);
-    call.prepared = prepared;
-    call.operands = operands;
-    call.workspace = workspace;
+    call.prepared = op->prepared;
+    call.operands = op->operands;
+    call.workspace = op->workspace;
     GP_RETURN_IF_FAILED(before(&call, err));
-    GP_RETURN_IF_FAILED(inner_kind->run(stream->inner, prepared, operands, workspace, args, err));
+    GP_RETURN_IF_FAILED(inner_kind->run(stream->inner, op, args, err));
     return after(&call, err);
 }
 
@@ -209,6 +208,9 @@ const gp_device_kind *wrapper_kind(const gp_device_kind *inner, const wrapper_ho
         .copy_in = copy_in,
         .copy_out = copy_out,
         .pull = pull,
+        .bind = inner->bind,
+        .unbind = inner->unbind,
+        .bound_bytes = inner->bound_bytes,
         .run = run,
     };
     return &kind;

@@ -42,6 +42,8 @@ static void a_run_takes_what_it_reserves(void **state) {
     assert_int_equal(host->bytes[GP_HOST_PARAMETER], 8 * 8 * 9 * sizeof(float));
     assert_int_equal(host->bytes[GP_HOST_PINNED], 0);
     assert_in_range(host->bytes[GP_HOST_RUN], 1, 64 << 10);
+    assert_true(plan->bound[0] > 0 && plan->bound[1] > 0);
+    assert_int_equal(host->bytes[GP_HOST_BOUND], plan->bound[0] + plan->bound[1]);
     assert_int_equal(host->threads, 2 + 3 + 3 + 1); /* workers, readers, the saver */
     assert_int_equal(host->planned, sum_of(host));
     assert_int_equal(host->program, 0); /* not measured yet */

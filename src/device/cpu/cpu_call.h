@@ -1,7 +1,7 @@
 /* What the CPU device's files share: one run of one op, and loops over it. Internal to device/cpu.
  *
  * An op is prepared while planning, in any thread, and runs in the worker's thread, which may share out loops over the
- * device's pool. No op allocates while it runs, but for what oneDNN does itself.
+ * device's pool. No op allocates while it runs. oneDNN does: dnnl_primitive_execute keeps its arguments in a hash table.
  */
 #ifndef GP_DEVICE_CPU_CPU_CALL_H
 #define GP_DEVICE_CPU_CPU_CALL_H
@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "device/cpu/cpu_pool.h"
+#include "device/device.h"
 #include "device/rows.h"
 
 struct dnnl_stream;
@@ -22,6 +23,7 @@ typedef struct gp_cpu_call {
     const gp_op_args *args;
     gp_cpu_pool *pool;
     struct dnnl_stream *onednn;
+    gp_bound *bound;
 } gp_cpu_call;
 
 typedef struct gp_cpu_op {

@@ -81,17 +81,17 @@ static void cpu_stream_destroy(gp_stream *stream) {
     free(stream);
 }
 
-static gp_status cpu_run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                         const gp_op_args *args, gp_error *err) {
-    const gp_op_desc *desc = &prepared->desc;
+static gp_status cpu_run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
+    const gp_op_desc *desc = &op->prepared->desc;
     for (int i = 0; i < (int)desc->operands; i++) {
-        if ((operands[i] != NULL) != (desc->operand[i].present != 0)) {
+        if ((op->operands[i] != NULL) != (desc->operand[i].present != 0)) {
             return gp_fail(err, GP_INTERNAL, "%s: operand %s %s", gp_op_name(desc->kind),
                            gp_op_operand_name(desc->kind, i),
-                           operands[i] ? "has an address but is absent" : "has no address");
+                           op->operands[i] ? "has an address but is absent" : "has no address");
         }
     }
-    gp_cpu_call call = {prepared, operands, workspace, args, stream->device->pool, stream->onednn};
+    gp_cpu_call call = {op->prepared,         op->operands,   op->workspace, args,
+                        stream->device->pool, stream->onednn, op->bound};
     return ops[desc->kind]->run(&call, err);
 }
 
@@ -106,5 +106,8 @@ const gp_device_kind gp_cpu_kind = {
     .close = cpu_close,
     .stream_create = cpu_stream_create,
     .stream_destroy = cpu_stream_destroy,
+    .bind = gp_cpu_onednn_bind,
+    .unbind = gp_cpu_onednn_unbind,
+    .bound_bytes = gp_cpu_onednn_bound_bytes,
     .run = cpu_run,
 };

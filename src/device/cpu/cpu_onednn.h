@@ -22,7 +22,11 @@ const char *gp_cpu_onednn_version(void);
 /* Gradients of weights: without the bias, which cpu_weights.c adds up. */
 GP_MUST_USE gp_status gp_cpu_conv_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err);
-/* Runs what one of the above has prepared. */
+/* See gp_device_kind. *out is NULL for an op that none of the above has prepared. */
+GP_MUST_USE gp_status gp_cpu_onednn_bind(const gp_prepared *prepared, gp_bound **out, gp_error *err);
+void gp_cpu_onednn_unbind(gp_bound *bound);
+size_t gp_cpu_onednn_bound_bytes(const gp_prepared *prepared);
+/* Runs what one of the above has prepared, with call->bound. */
 GP_MUST_USE gp_status gp_cpu_onednn_run(const gp_cpu_call *call, gp_error *err);
 void gp_cpu_onednn_release(gp_prepared *prepared);
 

@@ -1,6 +1,6 @@
-/* What lies between the two halves of cpu_onednn.h: cpu_onednn_ops.c says what each op asks of oneDNN, cpu_onednn.c
- * makes it and runs it. Internal to these two. A plan belongs to the prepared op that it stands in and is read-only
- * once made: any thread may run it.
+/* What the files of cpu_onednn.h share: cpu_onednn_ops.c says what each op asks of oneDNN, cpu_onednn.c makes it,
+ * cpu_onednn_bound.c binds it and runs it. Internal to these three. A plan belongs to the prepared op that it stands in
+ * and is read-only once made: any thread may run it.
  */
 #ifndef GP_DEVICE_CPU_CPU_ONEDNN_PLAN_H
 #define GP_DEVICE_CPU_CPU_ONEDNN_PLAN_H

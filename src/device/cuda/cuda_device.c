@@ -355,11 +355,10 @@ static gp_status check_operands(const gp_op_desc *desc, void *const operands[], 
     return GP_OK;
 }
 
-static gp_status cuda_run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                          const gp_op_args *args, gp_error *err) {
-    const gp_op_desc *desc = &prepared->desc;
-    GP_RETURN_IF_FAILED(check_operands(desc, operands, err));
-    gp_cuda_call call = {prepared, operands, workspace, args, stream->handle, stream->library};
+static gp_status cuda_run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
+    const gp_op_desc *desc = &op->prepared->desc;
+    GP_RETURN_IF_FAILED(check_operands(desc, op->operands, err));
+    gp_cuda_call call = {op->prepared, op->operands, op->workspace, args, stream->handle, stream->library};
     return ops[desc->kind]->run(&call, err);
 }
 

@@ -65,20 +65,18 @@ static void ref_stream_destroy(gp_stream *stream) {
     free(stream);
 }
 
-static gp_status ref_run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
-                         const gp_op_args *args, gp_error *err) {
+static gp_status ref_run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
     (void)stream;
-    (void)workspace;
-    const gp_op_desc *desc = &prepared->desc;
+    const gp_op_desc *desc = &op->prepared->desc;
     ref_call call = {.desc = desc, .args = args, .err = err};
     for (int i = 0; i < (int)desc->operands; i++) {
         const gp_tensor *tensor = &desc->operand[i];
-        if ((operands[i] != NULL) != (tensor->present != 0)) {
+        if ((op->operands[i] != NULL) != (tensor->present != 0)) {
             return gp_fail(err, GP_INTERNAL, "%s: operand %s %s", gp_op_name(desc->kind),
                            gp_op_operand_name(desc->kind, i),
                            tensor->present ? "has no address" : "has an address but is absent");
         }
-        call.operand[i] = (ref_view){tensor, operands[i]};
+        call.operand[i] = (ref_view){tensor, op->operands[i]};
     }
     return loops[desc->kind](&call);
 }
