@@ -1,5 +1,15 @@
 #include "device/device.h"
 
+gp_status gp_device_op_check(const gp_device_op *op, gp_error *err) {
+    const gp_op_desc *desc = &op->prepared->desc;
+    for (int i = 0; i < (int)desc->operands; i++)
+        if ((op->operands[i] != NULL) != (desc->operand[i].present != 0))
+            return gp_fail(err, GP_INTERNAL, "%s: operand %s %s", gp_op_name(desc->kind),
+                           gp_op_operand_name(desc->kind, i),
+                           op->operands[i] ? "has an address but is absent" : "has no address");
+    return GP_OK;
+}
+
 gp_status gp_device_run(const gp_device_kind *kind, gp_stream *stream, const gp_prepared *prepared,
                         void *const operands[], void *workspace, const gp_op_args *args, gp_error *err) {
     gp_device_op op = {.prepared = prepared, .workspace = workspace};

@@ -134,6 +134,8 @@ struct gp_device_kind {
     gp_status (*capture)(const gp_device_spec *spec, bool begins, gp_error *err);
 };
 
+/* GP_INTERNAL if an operand that is present has no address, or an absent one has. */
+GP_MUST_USE gp_status gp_device_op_check(const gp_device_op *op, gp_error *err);
 /* Binds an op, enqueues it once, and unbinds it. The prepared op says how many operands there are. */
 GP_MUST_USE gp_status gp_device_run(const gp_device_kind *kind, gp_stream *stream, const gp_prepared *prepared,
                                     void *const operands[], void *workspace, const gp_op_args *args, gp_error *err);

@@ -87,7 +87,7 @@ typedef struct gp_worker {
 struct gp_run {
     const gp_plan *plan;
     gp_hooks hooks;
-    bool notes; /* see gp_run_note; written by the trainer between commands */
+    bool notes;            /* see gp_run_note; written by the trainer between commands */
     gp_recorder *recorder; /* NULL: none; written by the trainer between commands */
     gp_watch *watches;     /* [worker]; NULL: nobody looks at values; written by the trainer between commands */
     gp_cancel cancel;

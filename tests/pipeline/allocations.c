@@ -33,6 +33,8 @@ extern void *__libc_realloc(void *block, size_t bytes);
 extern void *__libc_memalign(size_t alignment, size_t bytes);
 extern void __libc_free(void *block);
 
+// NOLINTBEGIN(readability-inconsistent-declaration-parameter-name)
+
 static void take_down(const void *caller) {
     if (!atomic_load_explicit(&counting, memory_order_relaxed) || is_excused) return;
     long at = atomic_fetch_add(&count, 1);
@@ -74,6 +76,8 @@ int posix_memalign(void **out, size_t alignment, size_t bytes) {
     *out = __libc_memalign(alignment, bytes);
     return *out ? 0 : ENOMEM;
 }
+
+// NOLINTEND(readability-inconsistent-declaration-parameter-name)
 
 bool allocations_are_counted(void) {
     return true;

@@ -1,7 +1,7 @@
 /* What the CPU device's files share: one run of one op, and loops over it. Internal to device/cpu.
  *
  * An op is prepared while planning, in any thread, and runs in the worker's thread, which may share out loops over the
- * device's pool. No op allocates while it runs. oneDNN does: dnnl_primitive_execute keeps its arguments in a hash table.
+ * device's pool. No op allocates while it runs, but oneDNN does: it keeps the arguments of a primitive in a hash table.
  */
 #ifndef GP_DEVICE_CPU_CPU_CALL_H
 #define GP_DEVICE_CPU_CPU_CALL_H

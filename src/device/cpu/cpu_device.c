@@ -82,17 +82,10 @@ static void cpu_stream_destroy(gp_stream *stream) {
 }
 
 static gp_status cpu_run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
-    const gp_op_desc *desc = &op->prepared->desc;
-    for (int i = 0; i < (int)desc->operands; i++) {
-        if ((op->operands[i] != NULL) != (desc->operand[i].present != 0)) {
-            return gp_fail(err, GP_INTERNAL, "%s: operand %s %s", gp_op_name(desc->kind),
-                           gp_op_operand_name(desc->kind, i),
-                           op->operands[i] ? "has an address but is absent" : "has no address");
-        }
-    }
+    GP_RETURN_IF_FAILED(gp_device_op_check(op, err));
     gp_cpu_call call = {op->prepared,         op->operands,   op->workspace, args,
                         stream->device->pool, stream->onednn, op->bound};
-    return ops[desc->kind]->run(&call, err);
+    return ops[op->prepared->desc.kind]->run(&call, err);
 }
 
 const gp_device_kind gp_cpu_kind = {

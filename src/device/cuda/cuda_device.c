@@ -346,20 +346,10 @@ static gp_status cuda_fetch(gp_device *device, void *host_to, const void *addres
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
-static gp_status check_operands(const gp_op_desc *desc, void *const operands[], gp_error *err) {
-    for (int i = 0; i < (int)desc->operands; i++)
-        if ((operands[i] != NULL) != (desc->operand[i].present != 0))
-            return gp_fail(err, GP_INTERNAL, "%s: operand %s %s", gp_op_name(desc->kind),
-                           gp_op_operand_name(desc->kind, i),
-                           operands[i] ? "has an address but is absent" : "has no address");
-    return GP_OK;
-}
-
 static gp_status cuda_run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
-    const gp_op_desc *desc = &op->prepared->desc;
-    GP_RETURN_IF_FAILED(check_operands(desc, op->operands, err));
+    GP_RETURN_IF_FAILED(gp_device_op_check(op, err));
     gp_cuda_call call = {op->prepared, op->operands, op->workspace, args, stream->handle, stream->library};
-    return ops[desc->kind]->run(&call, err);
+    return ops[op->prepared->desc.kind]->run(&call, err);
 }
 
 /* Only updates have a launch for many. */
@@ -369,7 +359,7 @@ static gp_status cuda_run_many(gp_stream *stream, const gp_device_op *many, int 
     assert(count <= GP_RUN_MANY);
     for (int i = 0; i < count; i++) {
         const gp_device_op *op = &many[i];
-        GP_RETURN_IF_FAILED(check_operands(&op->prepared->desc, op->operands, err));
+        GP_RETURN_IF_FAILED(gp_device_op_check(op, err));
         calls[i] = (gp_cuda_call){op->prepared, op->operands, op->workspace, args, stream->handle, stream->library};
     }
     return gp_cuda_update_many(calls, count, err);

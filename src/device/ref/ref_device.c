@@ -69,15 +69,8 @@ static gp_status ref_run(gp_stream *stream, const gp_device_op *op, const gp_op_
     (void)stream;
     const gp_op_desc *desc = &op->prepared->desc;
     ref_call call = {.desc = desc, .args = args, .err = err};
-    for (int i = 0; i < (int)desc->operands; i++) {
-        const gp_tensor *tensor = &desc->operand[i];
-        if ((op->operands[i] != NULL) != (tensor->present != 0)) {
-            return gp_fail(err, GP_INTERNAL, "%s: operand %s %s", gp_op_name(desc->kind),
-                           gp_op_operand_name(desc->kind, i),
-                           tensor->present ? "has no address" : "has an address but is absent");
-        }
-        call.operand[i] = (ref_view){tensor, op->operands[i]};
-    }
+    GP_RETURN_IF_FAILED(gp_device_op_check(op, err));
+    for (int i = 0; i < (int)desc->operands; i++) call.operand[i] = (ref_view){&desc->operand[i], op->operands[i]};
     return loops[desc->kind](&call);
 }
 
