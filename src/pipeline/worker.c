@@ -49,16 +49,9 @@ static gp_status meet(gp_worker *worker, const gp_mini_plan *mini, gp_error *err
 
 static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_run *run = worker->run;
+    if (gp_instr_computes(instr)) return compute(worker, mini, instr, err);
     switch (instr->op) {
     case GP_INSTR_LOAD: return load(worker, mini, instr, run->command.input, err);
-    case GP_INSTR_FORWARD:
-    case GP_INSTR_RECOMPUTE:
-    case GP_INSTR_BACKWARD:
-    case GP_INSTR_BACKWARD_INPUT:
-    case GP_INSTR_BACKWARD_WEIGHT:
-    case GP_INSTR_NORM:
-    case GP_INSTR_CLIP:
-    case GP_INSTR_STEP: return compute(worker, mini, instr, err);
     case GP_INSTR_SEND: return gp_channel_send(worker, mini, instr, err);
     case GP_INSTR_RECV: return gp_channel_receive(worker, mini, instr, err);
     case GP_INSTR_BARRIER: return meet(worker, mini, err);

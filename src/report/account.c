@@ -32,7 +32,7 @@ struct gp_account {
     int64_t all_steps; /* of any size; sums over them */
     double all_seconds, data_seconds;
 };
-_Static_assert(sizeof(gp_account) <= GP_ACCOUNT_BYTES, "the plan of the host's memory counts the account");
+_Static_assert(sizeof(gp_account) <= GP_ACCOUNT_BYTES, "planned memory is too small");
 
 static gp_status open_sums(gp_account *account, gp_error *err) {
     const gp_programs *programs = account->session->plan->minis[account->mini].programs;

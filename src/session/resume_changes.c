@@ -62,21 +62,14 @@ static bool is_below(const char *path, const char *prefix) {
 
 /* Keys that change no number. They are as the file and the command line say now. */
 static bool is_of_machine(const char *path) {
-    static const char *const keys[] = {"train.save_every", "train.keep", "data.threads"};
     static const char checkpoint[] = ".checkpoint";
     size_t length = strlen(path), end = sizeof checkpoint - 1;
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (is_below(path, keys[i])) return true;
+    if (gp_change_rule(path) == GP_CHANGE_MACHINE) return true;
     return is_below(path, "model.layers") && length > end && strcmp(path + length - end, checkpoint) == 0;
 }
 
 static bool is_end(const char *path) {
     return strcmp(path, "train.epochs") == 0 || strcmp(path, "train.steps") == 0;
-}
-
-/* Keys that may change in the file as well. */
-static bool is_free(const char *path) {
-    return is_below(path, "pipeline") || is_end(path) || is_below(path, "train.eval_every");
 }
 
 static bool is_cut(const char *path) {
@@ -180,7 +173,7 @@ static gp_status decide(const merge *m, const difference *its, bool *takes, gp_e
     *takes = true;
     if (is_of_machine(its->path)) return GP_OK;
     *takes = set || edited; /* else it was said when the run began, or on an earlier --resume */
-    if (!*takes || is_free(its->path)) return GP_OK;
+    if (!*takes || gp_change_rule(its->path) == GP_CHANGE_FREELY) return GP_OK;
     return set && !gp_change_refusal(its->path) ? GP_OK : refuse(m, its, err);
 }
 
