@@ -43,7 +43,8 @@ void gp_run_note(gp_run *run, bool notes);
 /* Joins all workers, whatever happened. */
 void gp_run_destroy(gp_run **run);
 
-/* What a run takes of the host's memory beside the arenas: workers, and the signals and events of every copy. Pure. */
+/* Bytes of the host's memory that a run takes beside the arenas: workers, and channels with room for the copies that
+ * can be in flight. Pure. */
 size_t gp_run_bytes(const gp_plan *plan);
 
 /* One mini-batch. Input and target stay untouched until the call returns. */
