@@ -29,19 +29,16 @@ static size_t count_slots(const gp_plan *plan, const gp_edge *edge) {
     return (size_t)slots[GP_FRAME_OUTBOX] + (size_t)slots[GP_FRAME_SAVED];
 }
 
-/* The events of the sender's slot: of the one that it sends from, or begins anew. */
+/* The events of the sender's slot: of the one that the instruction sends from, or begins. */
 static gp_copy_events *events_of(gp_run *run, uint32_t edge, const gp_instr *instr) {
     const gp_stages *stages = run->plan->stages;
+    const gp_accesses accesses = gp_instr_accesses(stages, instr);
     gp_channel *channel = &run->channels[edge];
-    gp_frame frame = GP_FRAME_OUTBOX;
-    uint16_t slot = 0;
+    int use = instr->op == GP_INSTR_SEND ? GP_SENDS : GP_BEGINS, frame = 0;
     if (gp_edge_is_fixed(&stages->edges[edge])) return channel->events;
-    if (instr->op == GP_INSTR_SEND)
-        gp_instr_sends_from(stages, instr, &frame, &slot);
-    else
-        (void)gp_instr_begins(stages, instr, &frame, &slot);
+    while (frame < GP_FRAMES - 1 && !(accesses.frame[frame].uses & use)) frame++;
     size_t first = frame == GP_FRAME_SAVED ? (size_t)run->plan->stage[instr->stage].slots[GP_FRAME_OUTBOX] : 0;
-    return &channel->events[first + slot];
+    return &channel->events[first + gp_instr_get_slot(instr, accesses.frame[frame])];
 }
 
 /* ---- open, close ------------------------------------------------------------------------------------------------- */
