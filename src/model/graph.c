@@ -120,7 +120,7 @@ static gp_status add_loss(gp_graph *graph, const gp_choice *choice, const gp_lay
     node->inputs[1] = GP_VALUE_TARGET;
     GP_RETURN_IF_FAILED(infer_node(graph, node, 1, err));
     graph->values[GP_VALUE_TARGET].shape = node->layer->output;
-    graph->values[GP_VALUE_TARGET].dtype = type->target_is_class ? GP_I64 : graph->types.storage;
+    graph->values[GP_VALUE_TARGET].dtype = node->layer->type->target_is_class ? GP_I64 : graph->types.storage;
     return GP_OK;
 }
 
