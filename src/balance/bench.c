@@ -19,7 +19,6 @@ static gp_status make_plan(gp_bench *bench, const int64_t *layers, int stages, g
                                           .layers = layers,
                                           .stages = stages,
                                           .devices = devices,
-                                          .real = request->real,
                                           .update = request->update,
                                           .clip_norm = request->clip_norm,
                                           .batch = size.samples,

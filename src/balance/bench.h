@@ -14,7 +14,6 @@ typedef struct gp_bench_request {
     gp_device_spec spec;
     gp_update update;
     double clip_norm;
-    gp_dtype real;
     int64_t samples;         /* of the micro-batch */
     size_t memory;           /* bytes that an arena may have; 0: as many as the device gives */
     uint64_t (*clock)(void); /* nanoseconds */

@@ -26,12 +26,12 @@ static gp_status spread(gp_bench *bench, const chunk *from, size_t offset, size_
 }
 
 /* In [middle − about, middle + about). */
-static void draw(chunk *out, gp_dtype real, double middle, double about) {
-    size_t count = CHUNK / gp_dtype_size(real);
+static void draw(chunk *out, gp_dtype dtype, double middle, double about) {
+    size_t count = CHUNK / gp_dtype_size(dtype);
     for (size_t i = 0; i < count; i++) {
         gp_philox words = gp_philox_draw(1, (gp_philox){{(uint32_t)(i / 4), 0, 0, 0}});
         double value = middle + about * (2 * gp_philox_uniform(words.word[i % 4]) - 1);
-        if (real == GP_F64)
+        if (dtype == GP_F64)
             out->f64[i] = value;
         else
             out->f32[i] = (float)value;
@@ -44,7 +44,7 @@ static gp_status load_params(gp_bench *bench, const gp_stage_plan *stage, chunk 
         const gp_param_plan *param = &stage->params[p];
         const gp_param_spec *spec = &graph->params[param->param].spec;
         bool constant = spec->init == GP_INIT_CONSTANT;
-        draw(with, bench->plan->real, constant ? spec->value : 0, constant ? 0 : spec->value);
+        draw(with, bench->plan->types.master, constant ? spec->value : 0, constant ? 0 : spec->value);
         GP_RETURN_IF_FAILED(spread(bench, with, stage->base + param->master, param->bytes, err));
         /* The device may still read the chunk, which the next parameter overwrites. */
         GP_RETURN_IF_FAILED(bench->request.spec.kind->stream_finish(bench->stream, NULL, err));
@@ -60,14 +60,14 @@ static gp_status load_values(gp_bench *bench, int s, const chunk *with, gp_error
     const gp_slot_choice slots = {{0}};
     for (size_t i = 0; i < takes->count; i++) {
         const gp_value *value = &plan->graph->values[takes->items[i]];
-        if (value->dtype != GP_F32) continue; /* classes: 0 is one */
-        gp_tensor tensor = gp_tensor_samples(plan->real, sized->samples, value->shape);
+        if (!gp_dtype_is_real(value->dtype)) continue; /* classes: 0 is one */
+        gp_tensor tensor = gp_tensor_samples(value->dtype, sized->samples, value->shape);
         size_t at = gp_plan_offset(plan, stage, &slots, 0, (gp_address){GP_AREA_STASH, stage->takes[i], 0});
         GP_RETURN_IF_FAILED(spread(bench, with, at, gp_tensor_bytes(&tensor), err));
     }
     for (size_t i = 0; i < grads->count; i++) {
         const gp_value *value = &plan->graph->values[plan->stages->edges[grads->items[i]].value];
-        gp_tensor tensor = gp_tensor_samples(plan->real, sized->samples, value->shape);
+        gp_tensor tensor = gp_tensor_samples(value->dtype, sized->samples, value->shape);
         size_t at = gp_plan_offset(plan, stage, &slots, 0, (gp_address){GP_AREA_GRAD, stage->grad_in[i], 0});
         GP_RETURN_IF_FAILED(spread(bench, with, at, gp_tensor_bytes(&tensor), err));
     }
@@ -113,7 +113,7 @@ static gp_status load_stage(gp_bench *bench, int s, chunk *with, gp_error *err) 
     GP_RETURN_IF_FAILED(spread(bench, with, 0, bench->plan->arena[stage->worker], err));
     GP_RETURN_IF_FAILED(kind->stream_finish(bench->stream, NULL, err));
     GP_RETURN_IF_FAILED(load_params(bench, stage, with, err));
-    draw(with, bench->plan->real, 0, 1);
+    draw(with, bench->plan->types.storage, 0, 1);
     GP_RETURN_IF_FAILED(load_values(bench, s, with, err));
     GP_RETURN_IF_FAILED(kind->stream_finish(bench->stream, NULL, err));
     GP_RETURN_IF_FAILED(load_scalars(bench, stage, err));

@@ -21,7 +21,7 @@ static gp_status count_node(const gp_graph *graph, int node, int64_t samples, do
                             double *seconds, gp_error *err) {
     const gp_node *its = &graph->nodes[node];
     gp_lowering lowering;
-    gp_lowering_init(&lowering, GP_F32, samples, (uint32_t)node);
+    gp_lowering_init(&lowering, graph->types, samples, (uint32_t)node);
     lowering.evaluate_only = true; /* what training forbids is the plan's to refuse */
     gp_status status = its->layer->type->lower(its->layer, &lowering, err);
     if (status != GP_OK) gp_node_error(its, err);
@@ -74,7 +74,8 @@ static bool size_of_node(const gp_graph *graph, int node, int64_t samples, int s
     }
     for (int i = 0; i < its->param_count; i++) {
         const gp_param *param = &graph->params[its->first_param + i];
-        if (!add_bytes(param->spec.shape, gp_dtype_size(GP_F32), param->trained ? 2 + states : 1, bytes)) return false;
+        if (!add_bytes(param->spec.shape, gp_dtype_size(graph->types.master), param->trained ? 2 + states : 1, bytes))
+            return false;
     }
     return true;
 }

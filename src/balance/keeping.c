@@ -10,7 +10,6 @@ typedef struct reader {
     gp_keeping *out;
     const gp_graph *graph;
     int first; /* node */
-    gp_dtype real;
     int64_t samples;
     gp_rates rates;  /* of the stage's device */
     double *counted; /* [layer] seconds of computing it again */
@@ -43,7 +42,7 @@ static gp_status read_node(const reader *r, int n, gp_error *err) {
     int index = r->first + n;
     const gp_node *node = &r->graph->nodes[index];
     gp_lowering lowering;
-    gp_lowering_init(&lowering, r->real, r->samples, (uint32_t)index);
+    gp_lowering_init(&lowering, r->graph->types, r->samples, (uint32_t)index);
     lowering.evaluate_only = true; /* what training forbids is the plan's to refuse */
     gp_status status = node->layer->type->lower(node->layer, &lowering, err);
     if (status != GP_OK) gp_node_error(node, err);
@@ -75,7 +74,7 @@ static void find_bytes(const reader *r, int n, const gp_stage_plan *planned, boo
     layer->fixed = output < 0;
     if (layer->fixed || kept) return;
     const gp_value *value = &r->graph->values[output];
-    gp_tensor tensor = gp_tensor_samples(r->real, r->samples, value->shape);
+    gp_tensor tensor = gp_tensor_samples(value->dtype, r->samples, value->shape);
     int64_t bytes = (int64_t)gp_align_up(gp_tensor_bytes(&tensor), GP_ALIGNMENT);
     int64_t copies = planned->slots[GP_FRAME_STASH] - (layer->read ? planned->slots[GP_FRAME_SAVED] : 0);
     layer->bytes = copies > 0 ? bytes * copies : 0;
@@ -113,8 +112,7 @@ static gp_status read_nodes(reader *r, gp_error *err) {
 gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, int stage, int64_t samples, const bool *keeps,
                           const gp_profile *profile, gp_error *err) {
     const gp_stage *its = &plan->stages->stage[stage];
-    reader r = {keeping,    plan->graph, its->first_node,
-                plan->real, samples,     gp_profile_rates(profile, &plan->stage[stage].spec),
+    reader r = {keeping, plan->graph, its->first_node, samples, gp_profile_rates(profile, &plan->stage[stage].spec),
                 NULL};
     *keeping = (gp_keeping){.count = its->node_count};
     gp_status status = read_nodes(&r, err);
@@ -142,7 +140,7 @@ static void share_out(const reader *r, const bool *never_ran, const bool *runs, 
 
 gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *keeps, double *share, gp_error *err) {
     gp_keeping all = {.count = graph->node_count};
-    reader r = {&all, graph, 0, GP_F32, samples, gp_rates_assumed(1), NULL};
+    reader r = {&all, graph, 0, samples, gp_rates_assumed(1), NULL};
     bool *runs = NULL, *none = NULL, *before = NULL, any = false;
     for (int i = 0; i < graph->layer_count; i++) share[i] = 1;
     for (int n = 0; n < graph->node_count; n++) any = any || keeps[n];

@@ -10,7 +10,7 @@ static gp_status find_kept(const gp_graph *graph, int64_t samples, bool *kept, g
     for (int n = 0; n < graph->node_count; n++) {
         const gp_node *its = &graph->nodes[n];
         gp_lowering lowering;
-        gp_lowering_init(&lowering, GP_F32, samples, (uint32_t)n);
+        gp_lowering_init(&lowering, graph->types, samples, (uint32_t)n);
         gp_status status = its->layer->type->lower(its->layer, &lowering, err);
         if (status != GP_OK) gp_node_error(its, err);
         for (size_t o = 0; o < lowering.count && status == GP_OK; o++) {

@@ -23,7 +23,6 @@ static gp_status open_bench(measure *m, const gp_device_spec *spec, gp_error *er
                                     .spec = *spec,
                                     .update = request->update,
                                     .clip_norm = request->clip_norm,
-                                    .real = GP_F32,
                                     .samples = request->samples,
                                     .memory = request->memory,
                                     .clock = m->clock};

@@ -33,7 +33,7 @@ static uint64_t hash_op(uint64_t hash, const gp_lowered_op *op) {
 static gp_status hash_node(const gp_graph *graph, int n, uint64_t *hash, gp_error *err) {
     const gp_node *node = &graph->nodes[n];
     gp_lowering lowering;
-    gp_lowering_init(&lowering, GP_F32, HASHED_SAMPLES, (uint32_t)n);
+    gp_lowering_init(&lowering, graph->types, HASHED_SAMPLES, (uint32_t)n);
     gp_status status = node->layer->type->lower(node->layer, &lowering, err);
     if (status != GP_OK) status = gp_node_error(node, err);
     uint64_t h = hash_number(*hash, node->unit);

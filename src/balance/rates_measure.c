@@ -83,7 +83,6 @@ static gp_status measure(const gp_graph *graph, const gp_device_spec *spec, doub
     const gp_bench_request request = {.graph = graph,
                                       .spec = {.kind = spec->kind, .index = spec->index, .threads = spec->threads},
                                       .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}},
-                                      .real = GP_F32,
                                       .samples = spec->kind->on_host ? SAMPLES_ON_HOST : SAMPLES_ELSEWHERE,
                                       .clock = clock ? clock : gp_clock};
     GP_RETURN_IF_FAILED(gp_bench_open(&request, &bench, err));

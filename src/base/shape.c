@@ -16,6 +16,14 @@ size_t gp_dtype_size(gp_dtype dtype) {
     return 0;
 }
 
+bool gp_dtype_is_real(gp_dtype dtype) {
+    return dtype == GP_F32 || dtype == GP_F64 || dtype == GP_BF16 || dtype == GP_F16;
+}
+
+gp_types gp_types_of(gp_dtype dtype) {
+    return (gp_types){dtype, dtype, dtype, dtype};
+}
+
 const char *gp_dtype_name(gp_dtype dtype) {
     switch (dtype) {
 #define GP_DTYPE_NAME(suffix, bytes, name)                                                                             \

@@ -16,7 +16,9 @@
     X(F64, 8, "F64")                                                                                                   \
     X(I32, 4, "I32")                                                                                                   \
     X(I64, 8, "I64")                                                                                                   \
-    X(U8, 1, "U8")
+    X(U8, 1, "U8")                                                                                                     \
+    X(BF16, 2, "BF16")                                                                                                 \
+    X(F16, 2, "F16")
 
 typedef enum gp_dtype {
 #define GP_DTYPE_ENUM(suffix, bytes, name) GP_##suffix,
@@ -24,7 +26,19 @@ typedef enum gp_dtype {
 #undef GP_DTYPE_ENUM
 } gp_dtype;
 
+/* What a plan computes with. Integers (classes, tokens) have their own dtype wherever they stand. */
+typedef struct gp_types {
+    gp_dtype master;     /* parameters and optimizer state, as updates and files have them */
+    gp_dtype storage;    /* values and their gradients, between ops */
+    gp_dtype compute;    /* parameters as ops read them */
+    gp_dtype accumulate; /* sums: gradients of parameters, statistics */
+} gp_types;
+
 size_t gp_dtype_size(gp_dtype dtype);
+/* No integer. */
+bool gp_dtype_is_real(gp_dtype dtype);
+/* All four of one dtype. */
+gp_types gp_types_of(gp_dtype dtype);
 const char *gp_dtype_name(gp_dtype dtype);
 /* By safetensors' name; false where there is none of that name. */
 bool gp_dtype_find(const char *name, gp_dtype *out);

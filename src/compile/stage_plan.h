@@ -150,7 +150,7 @@ typedef struct gp_stage_plan {
 typedef struct gp_stage_request {
     const gp_stages *stages;
     gp_op_cache *cache;
-    gp_dtype real;
+    gp_types types;
     gp_update update;
     double clip_norm;
     bool predict;
@@ -176,7 +176,7 @@ GP_MUST_USE gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_req
 void gp_stage_plan_fini(gp_stage_plan *plan);
 
 /* Of a value for so many samples. */
-size_t gp_value_bytes(const gp_graph *graph, gp_dtype real, int value, int64_t samples);
+size_t gp_value_bytes(const gp_graph *graph, int value, int64_t samples);
 /* Makes the stage's transient area large enough for a routine. */
 void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine);
 

@@ -12,7 +12,7 @@ gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *requ
     for (int i = 0; i < stage->node_count && status == GP_OK; i++) {
         int index = stage->first_node + i;
         const gp_node *node = &request->stages->graph->nodes[index];
-        gp_lowering_init(&lowering.nodes[i], request->real, samples, (uint32_t)index);
+        gp_lowering_init(&lowering.nodes[i], request->types, samples, (uint32_t)index);
         lowering.nodes[i].evaluate_only = !trains;
         lowering.nodes[i].predict = request->predict;
         status = node->layer->type->lower(node->layer, &lowering.nodes[i], err);
@@ -98,7 +98,8 @@ gp_status gp_stage_prepare_flat(const gp_stage_plan *plan, const gp_stage_reques
                                 size_t bytes, const gp_prepared **out, gp_error *err) {
     gp_op_desc desc;
     gp_op_desc_init(&desc, kind);
-    int64_t elements = (int64_t)(bytes / gp_dtype_size(request->real));
-    for (int i = 0; i < gp_op_operand_count(kind); i++) desc.operand[i] = gp_tensor_plain(request->real, 1, &elements);
+    int64_t elements = (int64_t)(bytes / gp_dtype_size(request->types.accumulate));
+    for (int i = 0; i < gp_op_operand_count(kind); i++)
+        desc.operand[i] = gp_tensor_plain(request->types.accumulate, 1, &elements);
     return gp_stage_prepare_own(plan, request, &desc, out, err);
 }

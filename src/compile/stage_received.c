@@ -8,9 +8,9 @@
 
 _Static_assert(GP_ROUTINES <= 8, "a routine is a bit of a byte");
 
-size_t gp_value_bytes(const gp_graph *graph, gp_dtype real, int value, int64_t samples) {
+size_t gp_value_bytes(const gp_graph *graph, int value, int64_t samples) {
     const gp_value *v = &graph->values[value];
-    gp_tensor tensor = gp_tensor_samples(v->dtype == GP_F32 ? real : v->dtype, samples, v->shape);
+    gp_tensor tensor = gp_tensor_samples(v->dtype, samples, v->shape);
     return gp_tensor_bytes(&tensor);
 }
 
@@ -29,7 +29,7 @@ static gp_status place(const gp_stage_request *request, const gp_indices *list, 
     (*out)[0] = start;
     for (size_t i = 0; i < list->count; i++) {
         int value = edges ? request->stages->edges[list->items[i]].value : list->items[i];
-        size_t bytes = samples > 0 ? gp_value_bytes(request->stages->graph, request->real, value, samples) : 0;
+        size_t bytes = samples > 0 ? gp_value_bytes(request->stages->graph, value, samples) : 0;
         (*out)[i + 1] = (*out)[i] + gp_align_up(bytes, GP_ALIGNMENT);
     }
     return GP_OK;

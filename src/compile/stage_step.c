@@ -39,7 +39,7 @@ static gp_status stage_passes(const gp_stage_plan *plan, const gp_stage_request 
     const gp_node *its = &request->stages->graph->nodes[node];
     if (!its->layer->type->lower_mini_batch) return GP_OK;
     gp_lowering lowering;
-    gp_lowering_init(&lowering, request->real, samples, (uint32_t)node);
+    gp_lowering_init(&lowering, request->types, samples, (uint32_t)node);
     lowering.pieces = pieces;
     lowering.last = last;
     gp_status status = its->layer->type->lower_mini_batch(its->layer, &lowering, err);
@@ -52,7 +52,7 @@ static gp_status stage_passes(const gp_stage_plan *plan, const gp_stage_request 
 }
 
 gp_tensor gp_stage_param_tensor(const gp_stage_request *request, int param, gp_format format) {
-    gp_tensor tensor = gp_tensor_param(request->real, request->stages->graph->params[param].spec.shape);
+    gp_tensor tensor = gp_tensor_param(request->types.master, request->stages->graph->params[param].spec.shape);
     tensor.format = format;
     return tensor;
 }

@@ -11,14 +11,9 @@ gp_status gp_compiler_thing(gp_stage_compiler *compiler, size_t bytes, int *out,
     return GP_OK;
 }
 
-gp_dtype gp_compiler_dtype(const gp_stage_compiler *compiler, int value) {
-    gp_dtype dtype = compiler->graph->values[value].dtype;
-    return dtype == GP_F32 ? compiler->request->real : dtype;
-}
-
 static gp_status value_thing(gp_stage_compiler *compiler, int value, int *out, gp_error *err) {
-    gp_tensor tensor =
-        gp_tensor_samples(gp_compiler_dtype(compiler, value), compiler->samples, compiler->graph->values[value].shape);
+    gp_tensor tensor = gp_tensor_samples(compiler->graph->values[value].dtype, compiler->samples,
+                                         compiler->graph->values[value].shape);
     return gp_compiler_thing(compiler, gp_tensor_bytes(&tensor), out, err);
 }
 

@@ -39,7 +39,6 @@ int gp_compiler_value(const gp_stage_compiler *compiler, int value);
 static inline int gp_compiler_output(const gp_stage_compiler *compiler, int node) {
     return compiler->value_thing[(int)compiler->stage->takes.count + node];
 }
-gp_dtype gp_compiler_dtype(const gp_stage_compiler *compiler, int value);
 
 /* The temporaries of one pass of a node; *first is the thing of temporary 0. */
 GP_MUST_USE gp_status gp_compiler_temps(gp_stage_compiler *compiler, int node, int *first, gp_error *err);

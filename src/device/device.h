@@ -50,7 +50,7 @@ enum { GP_RUN_MANY = 256 };
 
 struct gp_device_kind {
     const char *name;
-    bool computes_f64; /* ref only */
+    unsigned computes; /* bit gp_dtype: it has ops that compute in it */
     bool on_host;      /* its memory is the host's: any thread may read what an event that has happened stands behind */
 
     size_t beside; /* bytes that an open device takes of its memory beside what is reserved, about */

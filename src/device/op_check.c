@@ -90,7 +90,7 @@ static gp_status check_present(const gp_op_desc *desc, int i, gp_error *err) {
         return gp_op_refuse(desc, err, "rank of %s is %d, which must be 0 to %d", name, tensor->rank,
                             GP_TENSOR_MAX_RANK);
     }
-    if ((int)tensor->dtype < GP_F32 || (int)tensor->dtype > GP_U8) {
+    if (gp_dtype_size(tensor->dtype) == 0) {
         return gp_op_refuse(desc, err, "%d is not a dtype, in %s", (int)tensor->dtype, name);
     }
     for (int d = tensor->rank; d < GP_TENSOR_MAX_RANK; d++) {
@@ -147,8 +147,8 @@ static gp_status check_dtypes(const gp_op_desc *desc, gp_error *err) {
             GP_RETURN_IF_FAILED(check_fixed_dtype(desc, i, operand->type, err));
             continue;
         }
-        if (operand->type != GP_OPERAND_ANY && tensor->dtype != GP_F32 && tensor->dtype != GP_F64) {
-            return gp_op_refuse(desc, err, "%s is %s, which must be F32 or F64", operand->name,
+        if (operand->type != GP_OPERAND_ANY && !gp_dtype_is_real(tensor->dtype)) {
+            return gp_op_refuse(desc, err, "%s is %s, which must be F32, F64, BF16 or F16", operand->name,
                                 gp_dtype_name(tensor->dtype));
         }
         if (first < 0) first = i;

@@ -71,11 +71,12 @@ static gp_status check_windows(const gp_op_desc *desc, int64_t count_pad, const 
                             (long long)pool->pad[1], (long long)pool->kernel[0], (long long)pool->kernel[1]);
     }
     for (int d = 0; d < 2; d++) {
+        int64_t padded = in[d] + 2 * pool->pad[d];
         int64_t least = gp_pool_outputs(in[d], pool->kernel[d], pool->stride[d], pool->pad[d], false);
         int64_t most = gp_pool_outputs(in[d], pool->kernel[d], pool->stride[d], pool->pad[d], true);
         if (most < 1) {
             return gp_op_refuse(desc, err, "kernel %lld is larger than the padded input of %lld",
-                                (long long)pool->kernel[d], (long long)(in[d] + 2 * pool->pad[d]));
+                                (long long)pool->kernel[d], (long long)padded);
         }
         if (windows[d] != least && windows[d] != most) {
             return gp_op_refuse(desc, err, "%lld windows over %lld elements, which must be %lld%s",

@@ -70,20 +70,20 @@ static int batch_norm_params(const gp_layer *layer, gp_param_spec specs[GP_LAYER
     return count;
 }
 
-static gp_tensor pair_tensor(gp_dtype real, int64_t channels) {
-    return gp_tensor_plain(real, 2, (const int64_t[]){2, channels});
+static gp_tensor pair_tensor(gp_dtype dtype, int64_t channels) {
+    return gp_tensor_plain(dtype, 2, (const int64_t[]){2, channels});
 }
 
 /* What norm_statistics leaves: mean, variance, what rounding took from the mean. */
-static gp_tensor stats_tensor(gp_dtype real, int64_t channels) {
-    return gp_tensor_plain(real, 2, (const int64_t[]){3, channels});
+static gp_tensor stats_tensor(gp_dtype dtype, int64_t channels) {
+    return gp_tensor_plain(dtype, 2, (const int64_t[]){3, channels});
 }
 
 static gp_status lower_apply(const batch_norm *self, gp_lowering *lowering, gp_pass pass, gp_ref mean, gp_ref variance,
                              gp_error *err) {
     places place = places_of(self);
     gp_tensor x = gp_layer_samples(lowering, self->layer.inputs[0]);
-    gp_tensor vector = gp_layer_vector(lowering->real, channels_of(&self->layer));
+    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels_of(&self->layer));
     gp_lowered_op *op = NULL;
     GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, GP_OP_NORM_APPLY, &op, err));
     op->desc.attributes.norm.eps = self->eps;
@@ -103,7 +103,8 @@ static gp_status lower_forward(const batch_norm *self, gp_lowering *lowering, in
     gp_lowered_op *op = NULL;
     GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_FORWARD, GP_LOWERED_ONCE, GP_OP_NORM_STATISTICS, &op, err));
     gp_lowered_operand(op, GP_NORM_STATISTICS_X, gp_layer_samples(lowering, self->layer.inputs[0]), GP_ROLE_INPUT, 0);
-    gp_lowered_operand(op, GP_NORM_STATISTICS_STATS, stats_tensor(lowering->real, channels), GP_ROLE_STATS, stats);
+    gp_lowered_operand(op, GP_NORM_STATISTICS_STATS, stats_tensor(lowering->types.accumulate, channels), GP_ROLE_STATS,
+                       stats);
     return lower_apply(self, lowering, GP_PASS_FORWARD, (gp_ref){GP_ROLE_STATS, stats, 0},
                        (gp_ref){GP_ROLE_STATS, stats, channels}, err);
 }
@@ -112,7 +113,7 @@ static gp_status lower_forward(const batch_norm *self, gp_lowering *lowering, in
 static void lower_backward_reads(const batch_norm *self, const gp_lowering *lowering, int stats, gp_lowered_op *op) {
     int64_t channels = channels_of(&self->layer);
     gp_tensor x = gp_layer_samples(lowering, self->layer.inputs[0]);
-    gp_tensor vector = gp_layer_vector(lowering->real, channels);
+    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels);
     op->desc.attributes.norm.eps = self->eps;
     gp_lowered_operand(op, GP_NORM_BACKWARD_REDUCE_X, x, GP_ROLE_INPUT, 0);
     gp_lowered_operand(op, GP_NORM_BACKWARD_REDUCE_DY, x, GP_ROLE_GRAD_OUTPUT, 0);
@@ -129,8 +130,8 @@ static gp_status lower_backward(const batch_norm *self, gp_lowering *lowering, i
     int64_t channels = channels_of(&self->layer);
     places place = places_of(self);
     gp_tensor x = gp_layer_samples(lowering, self->layer.inputs[0]);
-    gp_tensor vector = gp_layer_vector(lowering->real, channels);
-    gp_tensor pair = pair_tensor(lowering->real, channels);
+    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels);
+    gp_tensor pair = pair_tensor(lowering->types.accumulate, channels);
     gp_lowered_op *op = NULL;
     int sums = 0;
     GP_RETURN_IF_FAILED(gp_lowering_temp(lowering, pair, &sums, err));
@@ -155,7 +156,7 @@ static gp_status lower_backward(const batch_norm *self, gp_lowering *lowering, i
 static gp_status lower_frozen_backward(const batch_norm *self, gp_lowering *lowering, gp_error *err) {
     places place = places_of(self);
     gp_tensor x = gp_layer_samples(lowering, self->layer.inputs[0]);
-    gp_tensor vector = gp_layer_vector(lowering->real, channels_of(&self->layer));
+    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels_of(&self->layer));
     gp_lowered_op *op = NULL;
     int zero = 0;
     GP_RETURN_IF_FAILED(gp_lowering_temp(lowering, vector, &zero, err));
@@ -193,7 +194,8 @@ static gp_status batch_norm_lower(const gp_layer *layer, gp_lowering *lowering, 
                        "a micro-batch of 1 sample has one value per channel, whose variance is 0: take a larger batch "
                        "or fewer micro_batches, so that every micro-batch has 2 samples or more (data.drop_last leaves "
                        "out a last mini-batch that is too small)");
-    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, stats_tensor(lowering->real, channels_of(layer)), &stats, err));
+    GP_RETURN_IF_FAILED(
+        gp_lowering_stats(lowering, stats_tensor(lowering->types.accumulate, channels_of(layer)), &stats, err));
     GP_RETURN_IF_FAILED(lower_forward(self, lowering, stats, err));
     GP_RETURN_IF_FAILED(lower_with_running(self, lowering, GP_PASS_EVALUATE, err));
     return lower_backward(self, lowering, stats, err);
@@ -203,12 +205,12 @@ static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering 
     const batch_norm *self = (const batch_norm *)layer;
     places place = places_of(self);
     int64_t channels = channels_of(layer), rows = rows_per_sample(layer);
-    gp_tensor vector = gp_layer_vector(lowering->real, channels);
+    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels);
     gp_lowered_op *op = NULL;
     int stats = 0;
     if (layer->frozen) return GP_OK;
     GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
-    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, stats_tensor(lowering->real, channels), &stats, err));
+    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, stats_tensor(lowering->types.accumulate, channels), &stats, err));
     GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_COMMIT, 0, GP_OP_NORM_COMMIT, &op, err));
     op->desc.attributes.norm.eps = self->eps;
     op->desc.attributes.norm.momentum = self->momentum;
@@ -216,7 +218,7 @@ static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering 
     op->desc.attributes.norm.rows_last = lowering->last * rows;
     gp_layer_scalars(op, GP_NORM_COMMIT_SCALARS);
     gp_lowered_operand(op, GP_NORM_COMMIT_STATS,
-                       gp_tensor_plain(lowering->real, 3, (const int64_t[]){lowering->pieces, 3, channels}),
+                       gp_tensor_plain(lowering->types.accumulate, 3, (const int64_t[]){lowering->pieces, 3, channels}),
                        GP_ROLE_STATS_ALL, stats);
     gp_lowered_operand(op, GP_NORM_COMMIT_MEAN, vector, GP_ROLE_PARAM, place.mean);
     gp_lowered_operand(op, GP_NORM_COMMIT_VARIANCE, vector, GP_ROLE_PARAM, place.variance);

@@ -91,8 +91,8 @@ static conv_tensors tensors_of(const conv *self, const gp_lowering *lowering) {
     conv_params(&self->layer, specs);
     conv_tensors tensors = {.x = gp_layer_samples(lowering, self->layer.inputs[0]),
                             .y = gp_layer_samples(lowering, self->layer.output),
-                            .weight = gp_tensor_param(lowering->real, specs[WEIGHT].shape),
-                            .bias = gp_tensor_param(lowering->real, specs[BIAS].shape)};
+                            .weight = gp_tensor_param(lowering->types.compute, specs[WEIGHT].shape),
+                            .bias = gp_tensor_param(lowering->types.compute, specs[BIAS].shape)};
     tensors.weight.format = GP_FORMAT_ANY;
     return tensors;
 }

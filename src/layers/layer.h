@@ -45,7 +45,7 @@ typedef struct gp_layer_type {
     const char *main_option;    /* which may stand alone as its value (max_pool: 2 is kernel); NULL: none */
     size_t size;                /* of the instance, whose first member is a gp_layer */
     bool loss;                  /* takes prediction and target, makes no value */
-    gp_dtype target_dtype;      /* of a loss: GP_I64 classes; GP_F32 numbers, in the model's real type */
+    bool target_is_class;       /* of a loss: its target is classes, I64; else numbers, stored as values are */
     int inputs_min, inputs_max; /* values taken */
 
     /* Reads the options into the zeroed instance. GP_CONFIG with place. */

@@ -57,8 +57,8 @@ static linear_tensors tensors_of(const linear *self, const gp_lowering *lowering
     linear_params(&self->layer, specs);
     return (linear_tensors){.x = gp_layer_samples(lowering, self->layer.inputs[0]),
                             .y = gp_layer_samples(lowering, self->layer.output),
-                            .weight = gp_tensor_param(lowering->real, specs[WEIGHT].shape),
-                            .bias = gp_tensor_param(lowering->real, specs[BIAS].shape)};
+                            .weight = gp_tensor_param(lowering->types.compute, specs[WEIGHT].shape),
+                            .bias = gp_tensor_param(lowering->types.compute, specs[BIAS].shape)};
 }
 
 static gp_status add_op(const linear *self, gp_lowering *lowering, gp_pass pass, gp_op_kind kind, gp_lowered_op **out,

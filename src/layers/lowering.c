@@ -5,9 +5,9 @@
 
 #include "base/memory.h"
 
-void gp_lowering_init(gp_lowering *lowering, gp_dtype real, int64_t samples, uint32_t node) {
+void gp_lowering_init(gp_lowering *lowering, gp_types types, int64_t samples, uint32_t node) {
     memset(lowering, 0, sizeof *lowering);
-    lowering->real = real;
+    lowering->types = types;
     lowering->samples = samples;
     lowering->pieces = 1;
     lowering->last = samples;

@@ -74,7 +74,7 @@ typedef struct gp_lowered_tensors {
 
 typedef struct gp_lowering {
     /* What is asked for. */
-    gp_dtype real;      /* GP_F32, or GP_F64 on ref: of values and parameters */
+    gp_types types;     /* values are `storage`, parameters `compute`, statistics and sums `accumulate` */
     int64_t samples;    /* of the micro-batch (FORWARD, EVALUATE, BACKWARD) */
     int64_t pieces;     /* micro-batches of the mini-batch (TOTAL, COMMIT) */
     int64_t last;       /* samples of the last micro-batch (COMMIT); the others have `samples` */
@@ -87,7 +87,7 @@ typedef struct gp_lowering {
     gp_lowered_tensors sides, stats, temps;
 } gp_lowering;
 
-void gp_lowering_init(gp_lowering *lowering, gp_dtype real, int64_t samples, uint32_t node);
+void gp_lowering_init(gp_lowering *lowering, gp_types types, int64_t samples, uint32_t node);
 void gp_lowering_fini(gp_lowering *lowering);
 
 /* Appends an op; *out is valid until the next is appended. */

@@ -99,7 +99,7 @@ static gp_status group_norm_infer(gp_layer *layer, const gp_shape *inputs, int c
 static gp_tensor values_of(const gp_layer *layer, const gp_lowering *lowering) {
     gp_tensor samples = gp_layer_samples(lowering, layer->output);
     if (samples.rank != 3) return samples;
-    return gp_tensor_plain(lowering->real, 2, (const int64_t[]){gp_tensor_rows(&samples), samples.dim[2]});
+    return gp_tensor_plain(lowering->types.storage, 2, (const int64_t[]){gp_tensor_rows(&samples), samples.dim[2]});
 }
 
 static int64_t channels_of(const gp_layer *layer) {
@@ -130,13 +130,13 @@ static gp_status add_op(const sample_norm *self, gp_lowering *lowering, gp_pass 
 
 static gp_tensor stats_tensor(const sample_norm *self, const gp_lowering *lowering) {
     const int64_t dim[] = {values_of(&self->layer, lowering).dim[0], groups_of(self), 2};
-    return gp_tensor_plain(lowering->real, 3, dim);
+    return gp_tensor_plain(lowering->types.accumulate, 3, dim);
 }
 
 /* side < 0: nobody needs the statistics. */
 static gp_status lower_forward(const sample_norm *self, gp_lowering *lowering, gp_pass pass, int side, gp_error *err) {
     gp_tensor x = values_of(&self->layer, lowering);
-    gp_tensor vector = gp_layer_vector(lowering->real, channels_of(&self->layer));
+    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels_of(&self->layer));
     gp_lowered_op *op = NULL;
     GP_RETURN_IF_FAILED(add_op(self, lowering, pass, GP_OP_GROUP_NORM_FORWARD, &op, err));
     gp_lowered_operand(op, GP_GROUP_NORM_FORWARD_X, x, GP_ROLE_INPUT, 0);
@@ -164,7 +164,7 @@ _Static_assert((int)GP_GROUP_NORM_BACKWARD_DATA_X == (int)GP_GROUP_NORM_BACKWARD
 
 /* Weights first: dx may then be written over dy. */
 static gp_status lower_backward(const sample_norm *self, gp_lowering *lowering, int side, gp_error *err) {
-    gp_tensor vector = gp_layer_vector(lowering->real, channels_of(&self->layer));
+    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels_of(&self->layer));
     gp_lowered_op *op = NULL;
     if (self->affine) {
         GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, GP_OP_GROUP_NORM_BACKWARD_WEIGHTS, &op, err));

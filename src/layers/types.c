@@ -135,7 +135,7 @@ gp_status gp_layer_fits(const gp_layer *layer, const gp_lowering *lowering, gp_e
 }
 
 gp_tensor gp_layer_samples(const gp_lowering *lowering, gp_shape shape) {
-    return gp_tensor_samples(lowering->real, lowering->samples, shape);
+    return gp_tensor_samples(lowering->types.storage, lowering->samples, shape);
 }
 
 gp_tensor gp_layer_vector(gp_dtype dtype, int64_t count) {

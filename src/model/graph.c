@@ -98,7 +98,7 @@ static gp_status add_layer(gp_graph *graph, const gp_entries *entries, int index
     node->output = FIRST_OUTPUT + index;
     graph->values[node->output] = (gp_value){.name = node->name,
                                              .shape = node->layer->output,
-                                             .dtype = GP_F32,
+                                             .dtype = graph->types.storage,
                                              .producer = index,
                                              .needs_grad = makes_gradient(graph, node)};
     return GP_OK;
@@ -120,7 +120,7 @@ static gp_status add_loss(gp_graph *graph, const gp_choice *choice, const gp_lay
     node->inputs[1] = GP_VALUE_TARGET;
     GP_RETURN_IF_FAILED(infer_node(graph, node, 1, err));
     graph->values[GP_VALUE_TARGET].shape = node->layer->output;
-    graph->values[GP_VALUE_TARGET].dtype = type->target_dtype;
+    graph->values[GP_VALUE_TARGET].dtype = node->layer->type->target_is_class ? GP_I64 : graph->types.storage;
     return GP_OK;
 }
 
@@ -166,12 +166,13 @@ static gp_status fill_graph(gp_graph *graph, const gp_yaml *model, const gp_entr
     gp_choice loss_choice;
     const gp_layer_type *loss_type = NULL;
     size_t param_capacity = 0;
+    graph->types = gp_types_of(GP_F32);
     graph->layer_count = entries->unit_count;
     graph->value_count = FIRST_OUTPUT + entries->count;
     GP_RETURN_IF_FAILED(GP_NEW(&graph->nodes, entries->count + 1, err));
     GP_RETURN_IF_FAILED(GP_NEW(&graph->unit_end, graph->layer_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&graph->values, graph->value_count, err));
-    graph->values[GP_VALUE_INPUT] = (gp_value){.name = "input", .dtype = GP_F32, .producer = -1};
+    graph->values[GP_VALUE_INPUT] = (gp_value){.name = "input", .dtype = graph->types.storage, .producer = -1};
     graph->values[GP_VALUE_TARGET] = (gp_value){.name = "target", .producer = -1};
     GP_RETURN_IF_FAILED(gp_model_input(model, &graph->values[GP_VALUE_INPUT].shape, err));
     for (int i = 0; i < entries->count; i++) GP_RETURN_IF_FAILED(add_layer(graph, entries, i, &param_capacity, err));
@@ -216,6 +217,12 @@ void gp_graph_destroy(gp_graph **graph) {
     free(self->params);
     free(self);
     *graph = NULL;
+}
+
+void gp_graph_set_types(gp_graph *graph, gp_types types) {
+    graph->types = types;
+    for (int v = 0; v < graph->value_count; v++)
+        if (gp_dtype_is_real(graph->values[v].dtype)) graph->values[v].dtype = types.storage;
 }
 
 void gp_graph_allow_tf32(gp_graph *graph) {

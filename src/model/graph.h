@@ -27,7 +27,7 @@ typedef struct gp_use {
 typedef struct gp_value {
     const char *name; /* of the layer that makes it; "input", "target" */
     gp_shape shape;   /* of one sample */
-    gp_dtype dtype;   /* GP_F32 stands for the model's real type; GP_I64 classes */
+    gp_dtype dtype;   /* gp_graph.types.storage, or the integers of an input or of classes */
     int producer;     /* node; −1 for input and target */
     gp_use *uses;     /* in the order of execution; never empty, but for an unused input */
     int use_count;
@@ -64,6 +64,7 @@ typedef struct gp_graph {
     gp_param *params;
     int param_count;
     gp_names param_names; /* of gp_graph_find_param */
+    gp_types types;       /* F32, until gp_graph_set_types */
 } gp_graph;
 
 /* `model` is borrowed for the call; names and places it lent stay valid as long as its document (places). GP_CONFIG
@@ -74,6 +75,8 @@ GP_MUST_USE gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_er
 GP_MUST_USE gp_status gp_graph_build_list(const gp_yaml *model, const gp_yaml *layers, gp_graph **out, gp_error *err);
 void gp_graph_destroy(gp_graph **graph);
 
+/* Before anything is lowered or planned. */
+void gp_graph_set_types(gp_graph *graph, gp_types types);
 /* Lets all layers compute in TF32 where a device can; before anything is lowered. */
 void gp_graph_allow_tf32(gp_graph *graph);
 
@@ -83,9 +86,9 @@ int gp_graph_find_param(const gp_graph *graph, const char *name);
 int64_t gp_graph_param_elements(const gp_graph *graph);
 /* Of these, the elements of frozen layers. */
 int64_t gp_graph_frozen_elements(const gp_graph *graph);
-/* Initial value of a parameter into `out` (elements of `real`, PyTorch's order), from counters: key = seed, counter =
- * (parameter's name, element). */
-void gp_param_initialise(const gp_param *param, uint64_t seed, gp_dtype real, void *out);
+/* Initial value of a parameter into `out` (elements of `dtype`, F32 or F64, PyTorch's order), from counters: key =
+ * seed, counter = (parameter's name, element). */
+void gp_param_initialise(const gp_param *param, uint64_t seed, gp_dtype dtype, void *out);
 /* "conv \"a\": kernel 7 is larger than …" with the node's place before it, for what a layer said of itself. */
 gp_status gp_node_error(const gp_node *node, gp_error *err);
 

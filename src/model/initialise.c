@@ -5,8 +5,8 @@
 
 enum { LANES = 4 };
 
-static void store(void *out, gp_dtype real, int64_t element, double value) {
-    if (real == GP_F64)
+static void store(void *out, gp_dtype dtype, int64_t element, double value) {
+    if (dtype == GP_F64)
         ((double *)out)[element] = value;
     else
         ((float *)out)[element] = (float)value;
@@ -26,7 +26,7 @@ static void make_normal(const gp_philox *draw, double values[LANES]) {
     }
 }
 
-static void fill(const gp_param *param, uint64_t seed, gp_dtype real, int64_t elements, void *out) {
+static void fill(const gp_param *param, uint64_t seed, gp_dtype dtype, int64_t elements, void *out) {
     uint64_t name = gp_hash_text(param->name);
     for (int64_t first = 0; first < elements; first += LANES) {
         gp_philox counter = {{(uint32_t)(first / LANES), (uint32_t)name, (uint32_t)(name >> 32), GP_RANDOM_INITIAL}};
@@ -37,18 +37,18 @@ static void fill(const gp_param *param, uint64_t seed, gp_dtype real, int64_t el
         else
             make_uniform(&draw, values);
         for (int lane = 0; lane < LANES && first + lane < elements; lane++)
-            store(out, real, first + lane, values[lane] * param->spec.value);
+            store(out, dtype, first + lane, values[lane] * param->spec.value);
     }
 }
 
-void gp_param_initialise(const gp_param *param, uint64_t seed, gp_dtype real, void *out) {
+void gp_param_initialise(const gp_param *param, uint64_t seed, gp_dtype dtype, void *out) {
     int64_t elements = 1;
     for (int i = 0; i < param->spec.shape.rank; i++) elements *= param->spec.shape.dim[i];
     switch (param->spec.init) {
     case GP_INIT_CONSTANT:
-        for (int64_t i = 0; i < elements; i++) store(out, real, i, param->spec.value);
+        for (int64_t i = 0; i < elements; i++) store(out, dtype, i, param->spec.value);
         break;
     case GP_INIT_UNIFORM:
-    case GP_INIT_NORMAL: fill(param, seed, real, elements, out); break;
+    case GP_INIT_NORMAL: fill(param, seed, dtype, elements, out); break;
     }
 }

@@ -101,7 +101,7 @@ void gp_instr_copy(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr
     gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
     gp_address address = copy_address(plan, gp_mini_sized(mini, stage, instr->micro), instr);
     *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
-    *bytes = gp_value_bytes(plan->graph, plan->real, edge->value, gp_mini_samples(mini, instr->micro));
+    *bytes = gp_value_bytes(plan->graph, edge->value, gp_mini_samples(mini, instr->micro));
 }
 
 bool gp_instr_load(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int value, size_t *offset,
@@ -112,7 +112,7 @@ bool gp_instr_load(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr
     gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
     gp_address address = {GP_AREA_STASH, stage->takes[take], 0};
     *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
-    *bytes = gp_value_bytes(plan->graph, plan->real, value, gp_mini_samples(mini, instr->micro));
+    *bytes = gp_value_bytes(plan->graph, value, gp_mini_samples(mini, instr->micro));
     return true;
 }
 

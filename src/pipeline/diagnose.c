@@ -7,10 +7,6 @@
 #include "base/memory.h"
 #include "pipeline/run_internal.h"
 
-static bool is_real(gp_dtype dtype) {
-    return dtype == GP_F32 || dtype == GP_F64;
-}
-
 /* ---- what comes first -------------------------------------------------------------------------------------------- */
 
 /* The loss ends a forward pass and begins a backward pass; the input comes before all layers. Within a node what was
@@ -100,7 +96,7 @@ gp_status gp_watch_params(gp_worker *worker, gp_error *err) {
             /* Training uses running statistics only of frozen layers. */
             if (param->spec.buffer && training && !plan->graph->nodes[param->node].layer->frozen) continue;
             gp_finding place = {.node = param->node, .role = {GP_ROLE_PARAM, param->index}};
-            GP_RETURN_IF_FAILED(look_flat(worker, GP_QUEUE_COMPUTE, place, plan->real,
+            GP_RETURN_IF_FAILED(look_flat(worker, GP_QUEUE_COMPUTE, place, plan->types.master,
                                           worker->arena + stage->base + stage->params[i].master, stage->params[i].bytes,
                                           err));
         }
@@ -111,8 +107,8 @@ gp_status gp_watch_params(gp_worker *worker, gp_error *err) {
 gp_status gp_watch_load(gp_worker *worker, const gp_instr *instr, int value, const void *address, size_t bytes,
                         gp_error *err) {
     const gp_graph *graph = worker->run->plan->graph;
-    gp_dtype dtype = graph->values[value].dtype == GP_F32 ? worker->run->plan->real : graph->values[value].dtype;
-    if (!is_real(dtype)) return GP_OK;
+    gp_dtype dtype = graph->values[value].dtype;
+    if (!gp_dtype_is_real(dtype)) return GP_OK;
     int node = value == GP_VALUE_INPUT ? -1 : graph->node_count - 1;
     return look_flat(worker, GP_QUEUE_IN, at(worker, instr, node, (gp_operand_role){GP_ROLE_INPUT, value}), dtype,
                      address, bytes, err);
@@ -123,7 +119,8 @@ gp_status gp_watch_op(gp_worker *worker, const gp_exec_op *op, void *const opera
     if (op->node < 0 || (instr->op != GP_INSTR_FORWARD && !gp_instr_is_backward(instr))) return GP_OK;
     for (uint32_t i = 0; i < op->prepared->desc.operands; i++) {
         const gp_tensor *tensor = &op->prepared->desc.operand[i];
-        if (!operands[i] || !is_real(tensor->dtype) || !gp_op_writes(op->prepared->desc.kind, (int)i)) continue;
+        if (!operands[i] || !gp_dtype_is_real(tensor->dtype) || !gp_op_writes(op->prepared->desc.kind, (int)i))
+            continue;
         GP_RETURN_IF_FAILED(look(worker, GP_QUEUE_COMPUTE, at(worker, instr, op->node, op->role[i]), tensor,
                                  operands[i], op->prepared->operand[i].bytes, err));
     }

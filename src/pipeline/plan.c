@@ -21,8 +21,12 @@ static int64_t divide_up(int64_t a, int64_t b) {
 static gp_status check_request(const gp_plan_request *request, gp_error *err) {
     for (int w = 0; w < gp_schedule_workers(&request->schedule, request->stages); w++) {
         const gp_device_spec *spec = &request->devices[w];
-        if (request->real == GP_F64 && !spec->kind->computes_f64)
-            return gp_fail(err, GP_UNSUPPORTED, "device %s does not compute in f64", spec->kind->name);
+        const gp_types *types = &request->graph->types;
+        const gp_dtype all[] = {types->master, types->storage, types->compute, types->accumulate};
+        for (size_t t = 0; t < sizeof all / sizeof all[0]; t++)
+            if (!(spec->kind->computes >> all[t] & 1))
+                return gp_fail(err, GP_UNSUPPORTED, "device %s does not compute in %s", spec->kind->name,
+                               gp_dtype_name(all[t]));
     }
     return GP_OK;
 }
@@ -156,7 +160,7 @@ static void find_forwards(const gp_plan *plan, const gp_stage_plan *stage, gp_st
 static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, const size_list *sizes, gp_error *err) {
     gp_stage_request stage_request = {.stages = plan->stages,
                                       .cache = plan->cache,
-                                      .real = plan->real,
+                                      .types = plan->types,
                                       .update = plan->update,
                                       .clip_norm = plan->clip_norm,
                                       .predict = request->predict,
@@ -224,7 +228,7 @@ gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error
     size_list sizes = {0};
     GP_RETURN_IF_FAILED(GP_NEW(&plan, 1, err));
     plan->graph = request->graph;
-    plan->real = request->real;
+    plan->types = request->graph->types;
     plan->update = request->update;
     plan->clip_norm = request->clip_norm;
     plan->micro_batches = request->micro_batches;

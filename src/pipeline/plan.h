@@ -31,7 +31,6 @@ typedef struct gp_plan_request {
     const int64_t *layers; /* per stage */
     int stages;
     const gp_device_spec *devices; /* one per worker */
-    gp_dtype real;                 /* GP_F32; GP_F64 where every device computes it */
     gp_update update;
     double clip_norm; /* > 0: gradients are clipped to this norm of them all (torch.nn.utils.clip_grad_norm_);
                          a step whose norm is not finite changes nothing */
@@ -71,7 +70,7 @@ typedef struct gp_mini_plan {
 
 typedef struct gp_plan {
     const gp_graph *graph;
-    gp_dtype real;
+    gp_types types; /* the graph's */
     gp_update update;
     double clip_norm;
     int micro_batches;

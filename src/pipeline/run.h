@@ -75,7 +75,7 @@ GP_MUST_USE gp_status gp_run_begin(gp_run *run, int mini, const gp_step_input *i
 GP_MUST_USE gp_status gp_run_end(gp_run *run, gp_step_result *result, gp_error *err);
 
 /* What the loss was given by the evaluation that ran last, of mini-batch plan `mini`: [samples, …] in the order of
- * memory, of plan->real. The plan was made with `predict`. */
+ * memory, of plan->types.storage. The plan was made with `predict`. */
 GP_MUST_USE gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err);
 
 /* Squares of the gradients of trained parameters, in the order of the graph, of the step that ran last. The plan was
@@ -86,7 +86,7 @@ GP_MUST_USE gp_status gp_run_squares(gp_run *run, double *out, gp_error *err);
  * its program). The caller has reserved room for the step's programs. NULL: nothing is recorded. */
 void gp_run_record(gp_run *run, gp_recorder *recorder);
 
-/* A tensor of a parameter, in PyTorch's order, of plan->real; `host` is what it is copied to or from. */
+/* A tensor of a parameter, in PyTorch's order, of plan->types.master; `host` is what it is copied to or from. */
 typedef struct gp_tensor_copy {
     int param, state; /* state −1: the parameter itself; else the optimizer's */
     void *host;

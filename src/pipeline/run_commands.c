@@ -94,7 +94,7 @@ gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
     int64_t elements;
     if (!stats || !gp_shape_elements(plan->graph->nodes[stats->node].layer->inputs[0], &elements))
         return gp_fail(err, GP_INTERNAL, "the plan keeps no prediction");
-    size_t sample = (size_t)elements * gp_dtype_size(plan->real);
+    size_t sample = (size_t)elements * gp_dtype_size(plan->types.storage);
     GP_RETURN_IF_FAILED(GP_NEW(&blocks, its->pieces, err));
     for (int m = 0; m < its->pieces; m++)
         blocks[m] = (gp_block){.worker = last->worker,

@@ -107,7 +107,7 @@ static size_t edge_bytes(const gp_plan *plan, size_t e) {
     const gp_edge *edge = &plan->stages->edges[e];
     const gp_mini_plan *mini = &plan->minis[gp_plan_largest_mini(plan)];
     size_t offset, bytes;
-    if (!gp_edge_is_fixed(edge)) return gp_value_bytes(plan->graph, plan->real, edge->value, mini->piece);
+    if (!gp_edge_is_fixed(edge)) return gp_value_bytes(plan->graph, edge->value, mini->piece);
     const gp_instr send = {.op = GP_INSTR_SEND, .stage = (uint16_t)edge->from, .edge = (uint32_t)e};
     gp_instr_copy(plan, mini, &send, &offset, &bytes);
     return bytes;

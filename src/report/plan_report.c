@@ -61,7 +61,7 @@ static void write_header(const gp_report *report) {
             plan->graph->nodes[plan->graph->node_count - 1].layer->type->name,
             gp_report_count(parameters, gp_graph_param_elements(plan->graph), "parameter"));
     if (frozen > 0) fprintf(report->out, ", %s of them frozen,", gp_report_number(parameters, frozen));
-    fprintf(report->out, " in %s\n", gp_dtype_name(plan->real));
+    fprintf(report->out, " in %s\n", gp_dtype_name(plan->types.master));
     int kept = 0;
     for (int s = 0; s < plan->stages->count; s++) kept += plan->stage[s].kept;
     fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s",

@@ -64,7 +64,6 @@ static gp_plan_request request_plan(const gp_session *session, const gp_plan_cho
                              .stages = config->pipeline.stages,
                              .schedule = session->schedule,
                              .devices = session->devices,
-                             .real = GP_F32,
                              .update = session->update,
                              .clip_norm = config->optimizer.clip_norm,
                              .predict = session->predicts,

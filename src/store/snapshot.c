@@ -89,7 +89,7 @@ void gp_state_items(const gp_state_layout *layout, const void *block, gp_safeten
         const gp_state_tensor *tensor = &layout->tensors[i];
         gp_shape shape = layout->plan->graph->params[tensor->param].spec.shape;
         items[i] = (gp_safetensors_item){.name = tensor->name,
-                                         .dtype = layout->plan->real,
+                                         .dtype = layout->plan->types.master,
                                          .rank = shape.rank,
                                          .data = (const char *)block + tensor->offset};
         for (int d = 0; d < shape.rank; d++) items[i].dim[d] = shape.dim[d];
@@ -118,12 +118,12 @@ static gp_status refuse_values(const gp_state_layout *layout, const gp_state_ten
 }
 
 gp_status gp_state_check_finite(const gp_state_layout *layout, const void *block, int count, gp_error *err) {
-    gp_dtype real = layout->plan->real;
+    gp_dtype dtype = layout->plan->types.master;
     char text[GP_NONFINITE_TEXT];
     for (int i = 0; i < count; i++) {
         const gp_state_tensor *tensor = &layout->tensors[i];
-        int64_t elements = (int64_t)(tensor->bytes / gp_dtype_size(real));
-        gp_nonfinite found = gp_nonfinite_find(real, (const char *)block + tensor->offset, elements);
+        int64_t elements = (int64_t)(tensor->bytes / gp_dtype_size(dtype));
+        gp_nonfinite found = gp_nonfinite_find(dtype, (const char *)block + tensor->offset, elements);
         if (found.count > 0) return refuse_values(layout, tensor, gp_nonfinite_text(text, found, elements), err);
     }
     return GP_OK;

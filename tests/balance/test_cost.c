@@ -178,7 +178,6 @@ static planned plan_chain(const char *layer, int width, int stages, int micro_ba
                                .layers = layers,
                                .stages = stages,
                                .devices = devices,
-                               .real = GP_F32,
                                .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}},
                                .batch = size.samples,
                                .micro_batches = micro_batches,

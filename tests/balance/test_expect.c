@@ -48,7 +48,6 @@ static planned make(gp_schedule_kind schedule, int64_t samples) {
                                      .layers = layers,
                                      .stages = 2,
                                      .devices = devices,
-                                     .real = GP_F32,
                                      .update = {.op = GP_OP_SGD},
                                      .batch = 32,
                                      .micro_batches = 4,

@@ -79,7 +79,6 @@ static gp_plan *make_plan(const gp_graph *graph) {
                                      .layers = layers,
                                      .stages = 2,
                                      .devices = devices,
-                                     .real = GP_F32,
                                      .update = {.op = GP_OP_SGD},
                                      .batch = 32,
                                      .micro_batches = 4,

@@ -352,8 +352,14 @@ static void test_dtypes(void **state) {
     assert_string_equal(gp_dtype_name(GP_F64), "F64");
     assert_true(gp_dtype_find("I32", &dtype));
     assert_int_equal(dtype, GP_I32);
-    assert_false(gp_dtype_find("BF16", &dtype));
-    assert_int_equal(dtype, GP_I32);
+    assert_true(gp_dtype_find("BF16", &dtype));
+    assert_int_equal(dtype, GP_BF16);
+    assert_int_equal(gp_dtype_size(GP_BF16), 2);
+    assert_int_equal(gp_dtype_size(GP_F16), 2);
+    assert_false(gp_dtype_find("F8", &dtype));
+    assert_int_equal(dtype, GP_BF16);
+    assert_true(gp_dtype_is_real(GP_F16) && gp_dtype_is_real(GP_F64));
+    assert_false(gp_dtype_is_real(GP_I32) || gp_dtype_is_real(GP_I64) || gp_dtype_is_real(GP_U8));
 }
 
 static void test_shapes(void **state) {

@@ -17,7 +17,6 @@ static harness_options options_of(const char *model, const int64_t *layers, int 
                              .layers = layers,
                              .stages = stages,
                              .kind = kind,
-                             .real = GP_F32,
                              .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                              .micro_batches = 3,
                              .batch = 9,

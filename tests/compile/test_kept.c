@@ -21,7 +21,6 @@ static void plan(harness *h, int stages, const gp_checkpoint_mode *modes, uint64
                                .layers = stages == 1 ? whole : halves,
                                .stages = stages,
                                .kind = &gp_ref_kind,
-                               .real = GP_F32,
                                .checkpoints = modes,
                                .keeps = keeps,
                                .micro_batches = 3,

@@ -56,7 +56,6 @@ static void run_step(bool records, bool layers) {
                                         .layers = (const int64_t[]){5},
                                         .stages = 1,
                                         .kind = &gp_cuda_kind,
-                                        .real = GP_F32,
                                         .micro_batches = 1,
                                         .batch = 2});
     harness_start(&h, NULL);

@@ -18,7 +18,6 @@ harness_options training_options(const training_cut *its, gp_checkpoint_mode mod
                              .layers = its->layers,
                              .stages = its->stages,
                              .kind = &gp_cuda_kind,
-                             .real = GP_F32,
                              .checkpoint = mode,
                              .lockstep = lockstep,
                              .micro_batches = MICRO_BATCHES,

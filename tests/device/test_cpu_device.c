@@ -125,6 +125,8 @@ static void test_refusals(void **state) {
     fixture f;
     open_fixture(&f, 1, 0);
     assert_refused(&f, relu_desc(GP_F64), "cpu: relu_forward does not take F64 as its operand x");
+    assert_refused(&f, relu_desc(GP_BF16), "cpu: relu_forward does not take BF16 as its operand x");
+    assert_refused(&f, conv_weights_desc(0, GP_F16), "cpu: conv_backward_weights computes in F32 only, not in F16");
     assert_refused(&f, conv_weights_desc(0, GP_F64), "cpu: conv_backward_weights computes in F32 only, not in F64");
     assert_refused(&f, conv_weights_desc(GP_OP_ACCUMULATE, GP_F32),
                    "cpu: conv_backward_weights cannot add to its output: oneDNN overwrites it");

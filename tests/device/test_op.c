@@ -132,7 +132,7 @@ static void test_refuses_in_general(void **state) {
     REFUSES(ADD, 3, "op add: stride 16 of dimension 2 of b makes its elements overlap", operand[1].stride[2] = 16);
     REFUSES(ADD, 3, "op add: b is too large", operand[1].dim[0] = INT64_MAX / 4);
     REFUSES(ADD, 3, "op add: b is too large", operand[1].stride[0] = INT64_MAX / 2 - 1000);
-    REFUSES(ADD, 3, "op add: a is I32, which must be F32 or F64", operand[0].dtype = GP_I32);
+    REFUSES(ADD, 3, "op add: a is I32, which must be F32, F64, BF16 or F16", operand[0].dtype = GP_I32);
     REFUSES(ADD, 3, "op add: y is F64 and a is F32, which must be equal", operand[2].dtype = GP_F64);
     REFUSES(COPY, 3, "op copy: y is I64 and x is F32, which must be equal", operand[1].dtype = GP_I64);
     REFUSES(MAX_POOL_FORWARD, 9, "op max_pool_forward: index is I32, which must be U8", operand[2].dtype = GP_I32);
@@ -351,7 +351,7 @@ static void test_refuses_the_rest(void **state) {
             desc->attributes.element_loss.reserved = 1);
     REFUSES(ELEMENT_LOSS_FORWARD, 3, "op element_loss_forward: target is [3, 4, 17], which must be [3, 4, 4, 17]",
             operand[1] = tensor_of(3, 3, 4, 17, 0));
-    REFUSES(ELEMENT_LOSS_FORWARD, 3, "op element_loss_forward: target is I64, which must be F32 or F64",
+    REFUSES(ELEMENT_LOSS_FORWARD, 3, "op element_loss_forward: target is I64, which must be F32, F64, BF16 or F16",
             operand[1].dtype = GP_I64);
     REFUSES(ELEMENT_LOSS_BACKWARD, 3, "op element_loss_backward: dx is [48, 17], which must be [3, 4, 4, 17]",
             operand[3] = tensor_of(2, 48, 17, 0, 0));

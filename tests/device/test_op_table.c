@@ -49,8 +49,8 @@ static void add_lower(char *text, const char *words) {
 }
 
 static void add_operand(char *text, const gp_operand_info *operand) {
-    static const char *const types[] = {[GP_OPERAND_REAL] = "the op's real type",
-                                        [GP_OPERAND_WEIGHTS] = "the op's real type, in any format of the device",
+    static const char *const types[] = {[GP_OPERAND_REAL] = "the op's type",
+                                        [GP_OPERAND_WEIGHTS] = "the op's type, in any format of the device",
                                         [GP_OPERAND_ANY] = "any type",
                                         [GP_OPERAND_INDEX] = "U8, or I32 for large windows",
                                         [GP_OPERAND_I64] = "I64",

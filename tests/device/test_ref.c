@@ -1064,6 +1064,20 @@ static void test_device_memory_and_copies(void **state) {
     assert_int_equal(kind->open(&threads, &a, &err), GP_UNSUPPORTED);
 }
 
+static void test_refuses_narrow_reals(void **state) {
+    (void)state;
+    gp_op_desc desc;
+    gp_op_cache *cache;
+    gp_error err = {0};
+    const gp_prepared *prepared;
+    gp_op_desc_init(&desc, GP_OP_ADD);
+    for (int i = 0; i < 3; i++) desc.operand[i] = gp_tensor_plain(GP_BF16, 1, (const int64_t[]){3});
+    assert_int_equal(gp_op_cache_create(&cache, &err), GP_OK);
+    assert_int_equal(gp_op_prepare(cache, &gp_ref_kind, &desc, &prepared, &err), GP_UNSUPPORTED);
+    assert_string_equal(err.text, "ref: add does not take BF16 as its operand a");
+    gp_op_cache_destroy(&cache);
+}
+
 static void test_run_wants_its_operands(void **state) {
     (void)state;
     op_bench b = begin(GP_OP_ADD);
@@ -1115,6 +1129,7 @@ int main(void) {
         cmocka_unit_test(test_sgd_rounds_as_f32),
         cmocka_unit_test(test_adam),
         cmocka_unit_test(test_device_memory_and_copies),
+        cmocka_unit_test(test_refuses_narrow_reals),
         cmocka_unit_test(test_run_wants_its_operands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

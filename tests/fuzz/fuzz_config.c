@@ -55,7 +55,6 @@ static gp_status plan(const gp_config *config, const gp_graph *graph, const int6
                                .stages = config->pipeline.stages,
                                .schedule = {config->pipeline.schedule.kind, config->pipeline.schedule.chunks, NULL},
                                .devices = devices,
-                               .real = GP_F32,
                                .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}},
                                .batch = config->data.batch,
                                .micro_batches = config->pipeline.micro_batches,

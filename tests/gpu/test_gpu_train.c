@@ -49,7 +49,6 @@ static harness_options options_of(const network *net, int cut, const gp_device_k
                              .layers = net->layers[cut],
                              .stages = stages_of_cut[cut],
                              .kind = kind,
-                             .real = GP_F32,
                              .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                              .lockstep = true,
                              .micro_batches = MICRO_BATCHES,

@@ -87,7 +87,6 @@ static gp_status time_session(const gp_session *session, gp_error *err) {
                                       .spec = plan->devices[0],
                                       .update = session->update,
                                       .clip_norm = plan->clip_norm,
-                                      .real = plan->real,
                                       .samples = session->config->data.batch / plan->micro_batches,
                                       .clock = gp_clock};
     GP_RETURN_IF_FAILED(gp_bench_open(&request, &bench, err));

@@ -105,9 +105,9 @@ static void make_layer(lowered_runner *runner, const runner_options *options) {
 static void lower(lowered_runner *runner, const runner_options *options) {
     gp_error err = {0};
     const gp_layer_type *type = runner->layer->type;
-    gp_lowering_init(&runner->lowering, options->real, options->samples, 5);
+    gp_lowering_init(&runner->lowering, gp_types_of(options->real), options->samples, 5);
     check(type->lower(runner->layer, &runner->lowering, &err), &err);
-    gp_lowering_init(&runner->mini, options->real, options->samples, 5);
+    gp_lowering_init(&runner->mini, gp_types_of(options->real), options->samples, 5);
     runner->mini.pieces = options->pieces;
     runner->mini.last = options->last ? options->last : options->samples;
     if (type->lower_mini_batch) check(type->lower_mini_batch(runner->layer, &runner->mini, &err), &err);
@@ -116,14 +116,14 @@ static void lower(lowered_runner *runner, const runner_options *options) {
 
 static void add_values(lowered_runner *runner) {
     const gp_layer *layer = runner->layer;
-    gp_dtype real = runner->lowering.real;
+    gp_dtype real = runner->lowering.types.storage;
     int64_t samples = runner->lowering.samples;
     for (int i = 0; i < layer->input_count; i++) {
         add_block(runner, GP_ROLE_INPUT, i, gp_tensor_samples(real, samples, layer->inputs[i]), 1);
         add_block(runner, GP_ROLE_GRAD_INPUT, i, gp_tensor_samples(real, samples, layer->inputs[i]), 1);
     }
     if (layer->type->loss) {
-        gp_dtype target = layer->type->target_dtype == GP_F32 ? real : layer->type->target_dtype;
+        gp_dtype target = layer->type->target_is_class ? GP_I64 : real;
         add_block(runner, GP_ROLE_INPUT, 1, gp_tensor_samples(target, samples, layer->output), 1);
         return;
     }
@@ -136,9 +136,9 @@ static void add_own(lowered_runner *runner) {
     gp_param_spec specs[GP_LAYER_MAX_PARAMS];
     int count = runner->layer->type->params ? runner->layer->type->params(runner->layer, specs) : 0;
     for (int i = 0; i < count; i++) {
-        add_block(runner, GP_ROLE_PARAM, i, gp_tensor_param(lowering->real, specs[i].shape), 1);
+        add_block(runner, GP_ROLE_PARAM, i, gp_tensor_param(lowering->types.compute, specs[i].shape), 1);
         if (!specs[i].buffer)
-            add_block(runner, GP_ROLE_GRAD_PARAM, i, gp_tensor_param(lowering->real, specs[i].shape), 1);
+            add_block(runner, GP_ROLE_GRAD_PARAM, i, gp_tensor_param(lowering->types.compute, specs[i].shape), 1);
     }
     for (size_t i = 0; i < lowering->sides.count; i++)
         add_block(runner, GP_ROLE_SIDE, (int)i, lowering->sides.items[i], 1);

@@ -82,7 +82,7 @@ static gp_layer *create(const layer_case *it) {
 static gp_lowering lower(const gp_layer *layer, gp_dtype real, int64_t samples) {
     gp_error err = {0};
     gp_lowering lowering;
-    gp_lowering_init(&lowering, real, samples, 77);
+    gp_lowering_init(&lowering, gp_types_of(real), samples, 77);
     lowering.pieces = 3;
     lowering.last = samples - 1;
     check(layer->type->lower(layer, &lowering, &err), &err);
@@ -101,8 +101,8 @@ static void test_table(void **state) {
             assert_non_null(type->read);
             assert_non_null(type->infer);
             assert_non_null(type->lower);
-            assert_int_equal(type->classes != NULL, type->target_dtype == GP_I64);
-            assert_int_equal(type->ignore != NULL, type->target_dtype == GP_I64);
+            assert_int_equal(type->classes != NULL, type->target_is_class);
+            assert_int_equal(type->ignore != NULL, type->target_is_class);
         }
         for (const char *const *name = gp_layer_names_later(loss); *name; name++)
             assert_null(gp_layer_type_find(*name, loss));
@@ -174,7 +174,7 @@ static void test_operands_fit(void **state) {
             gp_layer *layer = create(&cases[i]);
             gp_lowering lowering = lower(layer, real ? GP_F64 : GP_F32, 3), mini;
             check_operands(&lowering);
-            gp_lowering_init(&mini, real ? GP_F64 : GP_F32, 3, 77);
+            gp_lowering_init(&mini, gp_types_of(real ? GP_F64 : GP_F32), 3, 77);
             mini.pieces = 4;
             mini.last = 2;
             if (layer->type->lower_mini_batch) {
@@ -270,8 +270,8 @@ static void test_prediction_is_kept(void **state) {
         gp_error err = {0};
         gp_layer *layer = create(&cases[i]);
         gp_lowering lowering, mini;
-        gp_lowering_init(&lowering, GP_F64, 3, 77);
-        gp_lowering_init(&mini, GP_F64, 3, 77);
+        gp_lowering_init(&lowering, gp_types_of(GP_F64), 3, 77);
+        gp_lowering_init(&mini, gp_types_of(GP_F64), 3, 77);
         lowering.predict = mini.predict = true;
         int64_t elements = 0, whole = 0;
         check(layer->type->lower(layer, &lowering, &err), &err);
@@ -341,7 +341,7 @@ static void test_commit_counts_rows(void **state) {
     gp_lowering mini;
     (void)state;
     gp_layer *layer = create(&norm);
-    gp_lowering_init(&mini, GP_F32, 5, 0);
+    gp_lowering_init(&mini, gp_types_of(GP_F32), 5, 0);
     mini.pieces = 4;
     mini.last = 2;
     check(layer->type->lower_mini_batch(layer, &mini, &err), &err);
@@ -359,7 +359,7 @@ static gp_status lower_norm(const gp_shape *shape, int64_t samples, bool evaluat
     layer_case norm = {"batch_norm", 1, {*shape}, false};
     gp_lowering lowering;
     gp_layer *layer = create(&norm);
-    gp_lowering_init(&lowering, GP_F32, samples, 0);
+    gp_lowering_init(&lowering, gp_types_of(GP_F32), samples, 0);
     lowering.evaluate_only = evaluate_only;
     gp_status status = layer->type->lower(layer, &lowering, err);
     gp_lowering_fini(&lowering);
@@ -388,7 +388,7 @@ static void test_too_many_samples(void **state) {
         gp_error err = {0};
         gp_lowering lowering;
         gp_layer *layer = create(&cases[i]);
-        gp_lowering_init(&lowering, GP_F32, INT64_MAX / 16, 0);
+        gp_lowering_init(&lowering, gp_types_of(GP_F32), INT64_MAX / 16, 0);
         assert_int_equal(layer->type->lower(layer, &lowering, &err), GP_CONFIG);
         assert_non_null(strstr(err.text, "is larger than any memory"));
         gp_lowering_fini(&lowering);

@@ -33,13 +33,13 @@ void harness_plan(harness *h, const harness_options *options) {
     int count = 1;
     if (options->last) sizes[count++] = (gp_mini_size){options->last, true};
     if (options->evaluation) sizes[count++] = (gp_mini_size){options->evaluation, false};
+    gp_graph_set_types(h->graph, gp_types_of(options->real));
     gp_plan_request request = {
         .graph = h->graph,
         .layers = options->layers,
         .schedule = options->schedule,
         .stages = options->stages,
         .devices = specs,
-        .real = options->real,
         .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9, .decay = 1e-4, .nesterov = 1}},
         .clip_norm = options->clip_norm,
         .norms = options->norms,
@@ -79,7 +79,7 @@ static gp_status write_param(harness *h, int p, gp_error *err) {
     void *values = NULL;
     assert_true(gp_shape_elements(h->graph->params[p].spec.shape, &elements));
     must(gp_new_array(&values, (size_t)elements, sizeof(double), err), err);
-    gp_param_initialise(&h->graph->params[p], 7, h->plan->real, values);
+    gp_param_initialise(&h->graph->params[p], 7, h->plan->types.master, values);
     gp_status status = gp_run_write(h->run, &(gp_tensor_copy){p, -1, values}, 1, err);
     free(values);
     return status;
@@ -99,7 +99,7 @@ void harness_start(harness *h, const gp_hooks *hooks) {
 
 static void put_real(const harness *h, void *to, int64_t i, uint32_t word) {
     double value = 2 * gp_philox_uniform(word) - 1;
-    if (h->plan->real == GP_F64)
+    if (h->plan->types.master == GP_F64)
         ((double *)to)[i] = value;
     else
         ((float *)to)[i] = (float)value;
@@ -155,7 +155,7 @@ uint64_t harness_hash(harness *h) {
         int states = h->graph->params[p].trained ? h->plan->update.states : 0;
         for (int s = -1; s < states; s++) {
             must(gp_run_read(h->run, &(gp_tensor_copy){p, s, values}, 1, &err), &err);
-            hash = gp_hash_bytes(hash, values, (uint64_t)elements * gp_dtype_size(h->plan->real));
+            hash = gp_hash_bytes(hash, values, (uint64_t)elements * gp_dtype_size(h->plan->types.master));
         }
         free(values);
     }

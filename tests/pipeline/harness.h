@@ -41,7 +41,7 @@ typedef struct harness {
     gp_plan *plan;
     gp_run *run;
     int64_t input_elements, target_elements; /* of a sample */
-    int64_t classes;                         /* 0: targets are numbers of the plan's real type */
+    int64_t classes;                         /* 0: targets are numbers */
     void *input;                             /* of the larger mini-batch */
     void *target;
     harness_options options;

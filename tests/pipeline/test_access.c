@@ -145,7 +145,6 @@ static void check_cut(const cut *c) {
                                      .stages = c->stages,
                                      .schedule = c->schedule,
                                      .kind = &gp_ref_kind,
-                                     .real = GP_F32,
                                      .checkpoint = c->checkpoint,
                                      .keeps = c->keeps,
                                      .micro_batches = 3,

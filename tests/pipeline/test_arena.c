@@ -35,7 +35,6 @@ static harness_options options_of(const cut *its, const gp_device_kind *kind, gp
                              .layers = its->layers,
                              .stages = its->stages,
                              .kind = kind,
-                             .real = GP_F32,
                              .checkpoint = mode,
                              /* Every third output is kept where there is no lockstep. */
                              .keeps = lockstep ? 0 : UINT64_C(0x2492492492492492),

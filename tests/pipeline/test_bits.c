@@ -280,7 +280,6 @@ static void test_frozen_takes_no_gradients(void **state) {
                                             .layers = its->layers,
                                             .stages = its->stages,
                                             .kind = &gp_ref_kind,
-                                            .real = GP_F32,
                                             .micro_batches = 4,
                                             .batch = 10});
         const gp_stages *stages = h.plan->stages;

@@ -43,7 +43,6 @@ static const harness_options skips = {
     .layers = one_skips,
     .stages = 1,
     .kind = &gp_cpu_kind,
-    .real = GP_F32,
     .micro_batches = 4,
     .batch = 10,
     .last = 7,

@@ -257,7 +257,6 @@ static void check(const fault *with, const gp_device_kind *kind, int cut, gp_che
                                      .layers = with->layers[cut],
                                      .stages = stages,
                                      .kind = kind,
-                                     .real = GP_F32,
                                      .checkpoint = mode,
                                      .lockstep = mode != GP_CHECKPOINT_NEVER,
                                      .clip_norm = 1,
@@ -301,7 +300,6 @@ static void test_nothing_to_find(void **state) {
                                      .layers = (const int64_t[]){8, 9},
                                      .stages = 2,
                                      .kind = &gp_cpu_kind,
-                                     .real = GP_F32,
                                      .micro_batches = 4,
                                      .batch = SAMPLES};
     harness_plan(&h, &options);

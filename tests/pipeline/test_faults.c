@@ -108,7 +108,6 @@ static harness_options options_of(int stages, gp_checkpoint_mode checkpoint, boo
                              .layers = stages == 2 ? two : three,
                              .stages = stages,
                              .kind = &gp_ref_kind,
-                             .real = GP_F32,
                              .checkpoint = checkpoint,
                              .lockstep = lockstep,
                              .micro_batches = 2,

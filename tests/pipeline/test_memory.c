@@ -27,7 +27,6 @@ static void plan_small_with(harness *h, int stages, gp_checkpoint_mode mode, boo
                                .layers = stages == 1 ? one_layer : two_layers,
                                .stages = stages,
                                .kind = &gp_ref_kind,
-                               .real = GP_F32,
                                .checkpoint = mode,
                                .micro_batches = 2,
                                .batch = 2,
@@ -293,7 +292,6 @@ static void test_categories_sum_up(void **state) {
                                            .layers = cuts[c].layers,
                                            .stages = cuts[c].stages,
                                            .kind = kinds[k],
-                                           .real = GP_F32,
                                            .checkpoint = (gp_checkpoint_mode)mode,
                                            .lockstep = c % 2,
                                            .micro_batches = 4,
@@ -315,7 +313,6 @@ static size_t arena_of(int worker, gp_checkpoint_mode mode, int micro_batches) {
                                .layers = cuts[1].layers,
                                .stages = cuts[1].stages,
                                .kind = &gp_ref_kind,
-                               .real = GP_F32,
                                .checkpoint = mode,
                                .lockstep = true,
                                .micro_batches = micro_batches,
@@ -361,7 +358,6 @@ static void check_copies(const char *model, const gp_device_kind *kind, int movi
                                .layers = layers,
                                .stages = 1,
                                .kind = kind,
-                               .real = GP_F32,
                                .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                                .micro_batches = 2,
                                .batch = 4,
@@ -407,7 +403,6 @@ static void test_freezing_saves_memory(void **state) {
                                             .layers = layers,
                                             .stages = 2,
                                             .kind = &gp_cpu_kind,
-                                            .real = GP_F32,
                                             .checkpoint = GP_CHECKPOINT_NEVER,
                                             .micro_batches = 4,
                                             .batch = 16});
@@ -425,6 +420,34 @@ static void test_freezing_saves_memory(void **state) {
     assert_true(bytes[1][1][GP_MEMORY_OPTIMIZER] > 0);
 }
 
+/* The graph says the dtype of each value; a plan has the graph's types, and its devices must compute in them. */
+static void test_types_are_the_graphs(void **state) {
+    (void)state;
+    harness h;
+    gp_error err = {0};
+    gp_plan *plan = NULL;
+    const gp_device_spec spec = {&gp_ref_kind, 0, 1, 0};
+    const gp_mini_size size = {2, true};
+    plan_small(&h, 1, GP_CHECKPOINT_NEVER);
+    assert_int_equal(h.plan->types.master, GP_F32);
+    h.graph->values[GP_VALUE_INPUT].dtype = GP_I32; /* tokens */
+    gp_graph_set_types(h.graph, (gp_types){GP_F32, GP_BF16, GP_F32, GP_F64});
+    assert_int_equal(gp_value_bytes(h.graph, GP_VALUE_INPUT, 3), 3 * 4 * 4);
+    assert_int_equal(gp_value_bytes(h.graph, GP_VALUE_TARGET, 3), 3 * 8);
+    assert_int_equal(gp_value_bytes(h.graph, GP_VALUE_TARGET + 1, 3), 3 * 3 * 2);
+    const gp_plan_request request = {.graph = h.graph,
+                                     .layers = one_layer,
+                                     .stages = 1,
+                                     .devices = &spec,
+                                     .batch = 2,
+                                     .micro_batches = 2,
+                                     .sizes = &size,
+                                     .size_count = 1};
+    assert_int_equal(gp_plan_create(&request, &plan, &err), GP_UNSUPPORTED);
+    assert_string_equal(err.text, "device ref does not compute in BF16");
+    harness_end(&h);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_stage_by_hand),
@@ -436,6 +459,7 @@ int main(void) {
         cmocka_unit_test(test_checkpointing_saves_memory),
         cmocka_unit_test(test_identity_is_in_place),
         cmocka_unit_test(test_freezing_saves_memory),
+        cmocka_unit_test(test_types_are_the_graphs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,6 @@ static void train(const gp_device_kind *kind, const gp_device_kind *odd, double 
                                         .stages = 4,
                                         .kind = kind,
                                         .odd = odd,
-                                        .real = GP_F32,
                                         .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                                         .lockstep = true,
                                         .micro_batches = 4,

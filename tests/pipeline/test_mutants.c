@@ -130,7 +130,6 @@ static void make_trial(trial *t, const cut *its, int pieces, bool training) {
                                .stages = its->stages,
                                .schedule = its->schedule,
                                .kind = wrapper_kind(its->kind, &device_hooks),
-                               .real = GP_F32,
                                .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                                .micro_batches = MOST_PIECES,
                                .batch = 10,

@@ -15,7 +15,7 @@ enum { SAMPLES = 10 };
 
 static void put(harness *h, int64_t sample, double value) {
     int64_t at = sample * h->input_elements + h->input_elements / 2;
-    if (h->plan->real == GP_F64)
+    if (h->plan->types.master == GP_F64)
         ((double *)h->input)[at] = value;
     else
         ((float *)h->input)[at] = (float)value;
@@ -104,7 +104,6 @@ static void check_overflow(const gp_device_kind *kind, int stages, const int64_t
                                .layers = layers,
                                .stages = stages,
                                .kind = kind,
-                               .real = GP_F32,
                                .norms = norms,
                                .clip_norm = clips ? 1 : 0,
                                .micro_batches = 4,

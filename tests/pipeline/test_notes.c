@@ -108,7 +108,6 @@ static void fused_ops_are_all_their_layers(void **state) {
                                         .layers = layers,
                                         .stages = 1,
                                         .kind = &gp_ref_kind,
-                                        .real = GP_F32,
                                         .checkpoint = GP_CHECKPOINT_NEVER,
                                         .micro_batches = 3,
                                         .batch = 9});

@@ -86,7 +86,6 @@ static void instructions_are_exact(void **state) {
                                        .stages = few ? 2 : 4,
                                        .schedule = schedules[s],
                                        .kind = &gp_ref_kind,
-                                       .real = GP_F32,
                                        .checkpoint = (gp_checkpoint_mode)(way % 3),
                                        .lockstep = gpipe && way % 4 < 2,
                                        .micro_batches = 5,
@@ -127,7 +126,6 @@ static void instructions_of_a_file_are_exact(void **state) {
                                    .stages = 2,
                                    .schedule = schedule,
                                    .kind = &gp_ref_kind,
-                                   .real = GP_F32,
                                    .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                                    .micro_batches = pieces,
                                    .batch = 6};
@@ -168,7 +166,6 @@ static void bytes_are_near(void **state) {
                                    .stages = STAGES,
                                    .schedule = {.kind = way % 2 ? GP_SCHEDULE_ZB_H1 : GP_SCHEDULE_GPIPE, .chunks = 1},
                                    .kind = kinds[way / 4],
-                                   .real = GP_F32,
                                    .checkpoint = way % 4 < 2 ? GP_CHECKPOINT_ALWAYS : GP_CHECKPOINT_NEVER,
                                    .lockstep = way % 4 == 0,
                                    .micro_batches = MICRO_BATCHES,
@@ -204,7 +201,6 @@ static void too_large_a_plan_is_refused(void **state) {
                                .layers = (const int64_t[]){8, 9},
                                .stages = 2,
                                .kind = &gp_ref_kind,
-                               .real = GP_F32,
                                .checkpoint = GP_CHECKPOINT_ALWAYS,
                                .micro_batches = 4,
                                .batch = 8};

@@ -344,7 +344,6 @@ static void whatever_is_touched_is_in_order(void **state) {
                                                 .stages = cuts[c].stages,
                                                 .schedule = cuts[c].schedule,
                                                 .kind = &gp_ref_kind,
-                                                .real = GP_F32,
                                                 .checkpoint = (gp_checkpoint_mode)mode,
                                                 .lockstep = cuts[c].schedule.kind == GP_SCHEDULE_GPIPE &&
                                                             (c + (size_t)mode) % 2 == 0,

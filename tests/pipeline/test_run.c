@@ -20,7 +20,6 @@ static const harness_options options = {
     .layers = cut,
     .stages = STAGES,
     .kind = &gp_ref_kind,
-    .real = GP_F32,
     .micro_batches = 3,
     .batch = SAMPLES,
 };

@@ -208,7 +208,6 @@ static void an_order_trains_to_the_bits_of_its_schedule(void **state) {
                                .layers = layers,
                                .stages = 2,
                                .kind = &gp_cpu_kind,
-                               .real = GP_F32,
                                .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                                .micro_batches = 4,
                                .batch = 10,

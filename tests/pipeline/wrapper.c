@@ -189,7 +189,7 @@ const gp_device_kind *wrapper_kind(const gp_device_kind *inner, const wrapper_ho
     hooks = *its_hooks;
     kind = (gp_device_kind){
         .name = inner->name,
-        .computes_f64 = inner->computes_f64,
+        .computes = inner->computes,
         .on_host = inner->on_host,
         .prepare = prepare_inner,
         .release = release_inner,

@@ -70,7 +70,6 @@ static planned make(const char *model, setup its) {
                                .layers = layers,
                                .stages = its.stages,
                                .devices = devices,
-                               .real = GP_F32,
                                .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}},
                                .batch = 10,
                                .micro_batches = its.micro_batches,

@@ -73,7 +73,7 @@ void lowered_ops_collect(const network *its, lowered_ops *out) {
     for (int n = 0; n < graph->node_count; n++) {
         const gp_node *node = &graph->nodes[n];
         gp_lowering lowering;
-        gp_lowering_init(&lowering, GP_F32, its->samples, (uint32_t)n);
+        gp_lowering_init(&lowering, gp_types_of(GP_F32), its->samples, (uint32_t)n);
         if (node->layer->type->lower(node->layer, &lowering, &err) != GP_OK) stop(node->name, &err);
         add_library_ops(out, node, &lowering);
         gp_lowering_fini(&lowering);

@@ -90,7 +90,7 @@ static gp_status cpu_run(gp_stream *stream, const gp_device_op *op, const gp_op_
 
 const gp_device_kind gp_cpu_kind = {
     .name = "cpu",
-    .computes_f64 = false,
+    .computes = 1U << GP_F32,
     GP_HOST_FUNCTIONS,
     .prepare = cpu_prepare,
     .release = cpu_release,

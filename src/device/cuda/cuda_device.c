@@ -381,7 +381,7 @@ static gp_status cuda_capture(const gp_device_spec *spec, bool begins, gp_error 
 
 const gp_device_kind gp_cuda_kind = {
     .name = "cuda",
-    .computes_f64 = false,
+    .computes = 1U << GP_F32,
     .beside = GP_CUDA_BESIDE,
     .pinned = cuda_pinned,
     .prepare = cuda_prepare,

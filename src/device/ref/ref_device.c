@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "device/host.h"
+#include "device/op_info.h"
 #include "device/ref/ref_ops.h"
 #include "device/rows.h"
 
@@ -24,6 +25,12 @@ static gp_status ref_prepare(gp_prepared *prepared, gp_error *err) {
         }
     }
     for (int i = 0; i < (int)desc->operands; i++) {
+        const gp_operand_info *operand = &gp_op_info_of(desc->kind)->operand[i];
+        gp_dtype dtype = desc->operand[i].dtype;
+        if (operand->type <= GP_OPERAND_WEIGHTS && dtype != GP_F32 && dtype != GP_F64) {
+            return gp_fail(err, GP_UNSUPPORTED, "ref: %s does not take %s as its operand %s", gp_op_name(desc->kind),
+                           gp_dtype_name(dtype), operand->name);
+        }
         prepared->operand[i] = (gp_operand_storage){GP_FORMAT_PLAIN, gp_tensor_bytes(&desc->operand[i])};
     }
     prepared->workspace = 0;
@@ -76,7 +83,7 @@ static gp_status ref_run(gp_stream *stream, const gp_device_op *op, const gp_op_
 
 const gp_device_kind gp_ref_kind = {
     .name = "ref",
-    .computes_f64 = true,
+    .computes = 1U << GP_F32 | 1U << GP_F64,
     GP_HOST_FUNCTIONS,
     .prepare = ref_prepare,
     .release = ref_release,
