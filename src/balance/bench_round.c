@@ -10,7 +10,8 @@ static gp_status launch(gp_bench *bench, const gp_bench_op *ops, gp_error *err) 
     const gp_device_kind *kind = bench->request.spec.kind;
     const gp_op_args args = {0};
     gp_device_op placed[GP_RUN_MANY];
-    for (int i = 0; i < ops->launch; i++) placed[i] = gp_bench_place(bench, ops->stage, ops[i].op);
+    placed[0] = gp_bench_place(bench, ops->stage, ops->op);
+    for (int i = 1; i < ops->launch; i++) placed[i] = gp_bench_place(bench, ops->stage, ops[i].op);
     if (ops->launch > 1) return kind->run_many(bench->stream, placed, ops->launch, &args, err);
     return kind->run(bench->stream, placed[0].prepared, placed[0].operands, placed[0].workspace, &args, err);
 }

@@ -31,7 +31,9 @@ static label name_key(const object *in, const char *key) {
 }
 
 static gp_status refuse(const object *in, const char *key, const char *rule, gp_error *err) {
-    return gp_fail_at(err, GP_DATA, gp_yaml_get(in->node, key)->place, "%s: must be %s", name_key(in, key).text, rule);
+    const gp_yaml *node = gp_yaml_get(in->node, key);
+    return gp_fail_at(err, GP_DATA, node ? node->place : in->node->place, "%s: must be %s", name_key(in, key).text,
+                      rule);
 }
 
 static gp_status refuse_missing(const object *in, const char *key, gp_error *err) {
