@@ -241,7 +241,6 @@ static gp_status read_copies(const object *root, gp_profile *profile, gp_error *
 static gp_status check_format(const object *root, gp_error *err) {
     int64_t format = 0;
     const gp_yaml *node = gp_yaml_get(root->node, "gpipe_profile");
-    if (!node) return gp_fail_at(err, GP_DATA, root->node->place, "not a profile: \"gpipe_profile\" is missing");
     GP_RETURN_IF_FAILED(read_integer(root, "gpipe_profile", 1, INT64_MAX, 0, &format, err));
     if (format == GP_PROFILE_FORMAT) return GP_OK;
     return gp_fail_at(err, GP_DATA, node->place,
@@ -293,7 +292,7 @@ static gp_status read_document(gp_yaml_document *document, const char *path, gp_
     gp_profile *profile = NULL;
     gp_status status = GP_NEW(&profile, 1, err);
     if (status == GP_OK) status = gp_copy_text(&profile->path, path, err);
-    if (status == GP_OK && (!root.node || root.node->kind != GP_YAML_MAPPING))
+    if (status == GP_OK && !gp_yaml_get(root.node, "gpipe_profile"))
         status = gp_fail_at(err, GP_DATA, (gp_place){path, 1, 1}, "not a profile: \"gpipe_profile\" is missing");
     if (status == GP_OK) status = read_root(&root, profile, err);
     gp_yaml_destroy(&document);
