@@ -18,11 +18,12 @@ import re
 import sys
 import tempfile
 
-ORDER = ["base", "config", "device", "trace", "data", "layers", "model", "checkpoint", "pipeline", "balance", "train",
-         "cli"]
-FORBIDDEN = {("device", "config"): "a device is told what it needs, it reads no configuration"}
+ORDER = ["base", "config", "device", "trace", "data", "layers", "model", "checkpoint", "schedule", "compile", "pipeline",
+         "balance", "settings", "store", "session", "tune", "report", "train", "cli"]
+FORBIDDEN = {("device", "config"): "a device is told what it needs, it reads no configuration",
+             ("schedule", "device"): "a schedule is made and simulated without devices"}
 SUB_ROOMS = {"device": ["ref", "cpu", "cuda"]}
-CHOOSERS = ["train", "cli"]
+CHOOSERS = ["session", "cli"]
 SOURCES = {".c", ".h", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]*)"|<([^>]*)>)')
 
@@ -112,9 +113,9 @@ GOOD = {
     "device/ref/ref.h": '#include "device/device.h"\n',
     "layers/layer.h": '#include "config/config.h"\n#include "device/device.h"\n',
     "pipeline/plan.h": '#include "layers/layer.h"\n',
-    "train/devices.c": '#include "device/cpu/cpu.h"\n#include "pipeline/plan.h"\n',
-    "cli/common/options.h": '#include "train/devices.h"\n',
-    "train/devices.h": "",
+    "session/devices.c": '#include "device/cpu/cpu.h"\n#include "pipeline/plan.h"\n',
+    "cli/common/options.h": '#include "session/devices.h"\n',
+    "session/devices.h": "",
 }
 # (file, its text, the line that must be named, words of the message)
 BAD = [
@@ -123,9 +124,10 @@ BAD = [
     ("layers/angle.c", "#include <pipeline/plan.h>\n", 1, "pipeline stands above layers"),
     ("device/up.c", '#include "device/cpu/cpu.h"\n', 1, "device/cpu stands above device"),
     ("device/conf.c", '#include "config/config.h"\n', 1, "device may not use config"),
+    ("schedule/spec.c", '#include "device/device.h"\n', 1, "schedule may not use device"),
     ("device/cpu/conf.c", '#include "config/config.h"\n', 1, "device may not use config"),
     ("device/cpu/twin.c", '#include "device/ref/ref.h"\n', 1, "do not know each other"),
-    ("train/inside.c", '#include "device/cpu/cpu_ops.h"\n', 1, "is internal to device/cpu"),
+    ("session/inside.c", '#include "device/cpu/cpu_ops.h"\n', 1, "is internal to device/cpu"),
     ("pipeline/cpu.c", '#include "device/cpu/cpu.h"\n', 1, "pipeline knows no particular device"),
     ("config/inside.c", '#include "base/base_internal.h"\n', 1, "is for base/ only"),
     ("device/near.c", '#include "device.h"\n', 1, "no such file"),

@@ -1,6 +1,6 @@
 """Colours of pages and pictures, for light and dark readers: one list, from which CSS is made.
 
-The kinds of instructions have the colours and the order of `gpipe-train --plan --svg` (src/train/plan_svg.c).
+The kinds of instructions have the colours and the order of `gpipe-train --plan --svg` (src/report/plan_svg.c).
 """
 
 # Class, word of the legend, letter inside a mark, colour in light, colour in dark.

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "pipeline/stage_plan.h"
+#include "compile/stage_plan.h"
 
 static gp_status refuse_sum(const gp_graph *graph, int node, const char *what, gp_error *err) {
     gp_status status =

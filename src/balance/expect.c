@@ -4,7 +4,7 @@
 
 #include "balance/cost.h"
 #include "base/memory.h"
-#include "pipeline/play.h"
+#include "schedule/play.h"
 
 /* ---- from a profile ---------------------------------------------------------------------------------------------- */
 

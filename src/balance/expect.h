@@ -7,7 +7,7 @@
 #include "balance/profile.h"
 #include "base/status.h"
 #include "pipeline/plan.h"
-#include "pipeline/play.h"
+#include "schedule/play.h"
 
 /* Times of the instructions of one of a plan's mini-batches.
  *

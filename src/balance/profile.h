@@ -14,7 +14,7 @@
 #include "base/status.h"
 #include "device/device.h"
 #include "model/graph.h"
-#include "pipeline/stage_plan.h"
+#include "compile/stage_plan.h"
 
 /* X(suffix, name in the file) */
 #define GP_PROFILE_TIME_MAP(X)                                                                                         \

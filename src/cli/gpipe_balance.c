@@ -3,16 +3,16 @@
 
 #include "balance/profile_file.h"
 #include "balance/profile_words.h"
-#include "balance/what_if.h"
+#include "tune/what_if.h"
 #include "base/printable.h"
 #include "base/replace.h"
 #include "cli/balance_options.h"
 #include "cli/process.h"
 #include "config/splice.h"
-#include "train/balance_report.h"
-#include "train/balance_write.h"
-#include "train/inputs.h"
-#include "train/search.h"
+#include "report/balance_report.h"
+#include "report/balance_write.h"
+#include "session/inputs.h"
+#include "tune/search.h"
 
 /* Says it for people; JSON has "under_load". */
 static void tell_written(const gp_balance_options *options, const char *what, bool under_load, double slowdown) {

@@ -1,83 +1,66 @@
 #include "device/op.h"
 
 #include <assert.h>
+#include <ctype.h>
 #include <pthread.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "device/op_info.h"
 
-enum { OPERAND_NAME = 12 };
-
-typedef struct operand_info {
-    bool reads, writes, optional;
-    char name[OPERAND_NAME];
-} operand_info;
-
-typedef struct op_info {
-    int operands;
-    operand_info operand[GP_MAX_OPERANDS];
-} op_info;
-
-static const char *const op_names[GP_OP_KINDS] = {
-#define NAME_OF(suffix, name, operands) [GP_OP_##suffix] = name,
-    GP_OP_MAP(NAME_OF)
-#undef NAME_OF
+/* How the table writes access, type and flags. */
+enum {
+    IN = GP_OPERAND_READ,
+    OVER = GP_OPERAND_READ | GP_OPERAND_REPLACED,
+    OUT = GP_OPERAND_WRITTEN,
+    UPDATE = GP_OPERAND_READ | GP_OPERAND_WRITTEN,
+    MAYBE_IN = IN | GP_OPERAND_OPTIONAL,
+    MAYBE_OUT = OUT | GP_OPERAND_OPTIONAL,
+    MAYBE_UPDATE = UPDATE | GP_OPERAND_OPTIONAL
 };
+enum { ACCUMULATES = GP_OP_ACCUMULATES, PRODUCT = GP_OP_PRODUCT, FORMATS = GP_OP_FORMATS };
 
-static const char *const op_operands[GP_OP_KINDS] = {
-#define OPERANDS_OF(suffix, name, operands) [GP_OP_##suffix] = operands,
-    GP_OP_MAP(OPERANDS_OF)
-#undef OPERANDS_OF
+#define OPERAND(context, operand) OPERAND_OF operand,
+#define OPERAND_OF(NAME, access, type, shape)                                                                          \
+    { #NAME, (access), GP_OPERAND_##type, shape }
+#define BYTES(attributes) BYTES_##attributes = sizeof(gp_##attributes##_attributes),
+enum { BYTES_none = 0, GP_ATTRIBUTES_MAP(BYTES) };
+#define GP_OP(NAME, name_, attributes_, rule, flags_, operations, of, gradients, meaning, ...)                         \
+    [GP_OP_##NAME] = {.name = #name_,                                                                                  \
+                      .attributes = BYTES_##attributes_,                                                               \
+                      .flags = flags_,                                                                                 \
+                      .operands = GP_EACH_COUNT(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1),   \
+                      .operand = {GP_EACH(OPERAND, , __VA_ARGS__)}},
+static gp_op_info table[GP_OP_KINDS] = {
+#include "device/op_table.inc"
 };
+static pthread_once_t table_once = PTHREAD_ONCE_INIT;
 
-static op_info op_table[GP_OP_KINDS];
-static pthread_once_t op_table_once = PTHREAD_ONCE_INIT;
-
-static const char *parse_operand(const char *text, operand_info *out) {
-    out->reads = *text == '<' || *text == '+';
-    out->writes = *text == '>' || *text == '+';
-    assert(out->reads || out->writes);
-    text++;
-    out->optional = *text == '?';
-    if (out->optional) text++;
-    size_t length = strcspn(text, " ");
-    assert(length > 0 && length < OPERAND_NAME);
-    memcpy(out->name, text, length);
-    text += length;
-    return text + strspn(text, " ");
+/* Operands have capitals in the table, for the names of their positions. */
+static void lower_names(void) {
+    for (int kind = 0; kind < GP_OP_KINDS; kind++)
+        for (int i = 0; i < table[kind].operands; i++)
+            for (char *c = table[kind].operand[i].name; *c; c++) *c = (char)tolower((unsigned char)*c);
 }
 
-static void parse_operands(void) {
-    for (int kind = 0; kind < GP_OP_KINDS; kind++) {
-        op_info *info = &op_table[kind];
-        const char *text = op_operands[kind];
-        while (*text) {
-            assert(info->operands < GP_MAX_OPERANDS);
-            text = parse_operand(text, &info->operand[info->operands]);
-            info->operands++;
-        }
-    }
-}
-
-static const op_info *info_of(gp_op_kind kind) {
-    pthread_once(&op_table_once, parse_operands);
+const gp_op_info *gp_op_info_of(gp_op_kind kind) {
+    pthread_once(&table_once, lower_names);
     assert((int)kind >= 0 && kind < GP_OP_KINDS);
-    return &op_table[kind];
+    return &table[kind];
 }
 
-static const operand_info *operand_of(gp_op_kind kind, int operand) {
-    const op_info *info = info_of(kind);
+static const gp_operand_info *operand_of(gp_op_kind kind, int operand) {
+    const gp_op_info *info = gp_op_info_of(kind);
     assert(operand >= 0 && operand < info->operands);
     return &info->operand[operand];
 }
 
 const char *gp_op_name(gp_op_kind kind) {
-    assert((int)kind >= 0 && kind < GP_OP_KINDS);
-    return op_names[kind];
+    return gp_op_info_of(kind)->name;
 }
 
 int gp_op_operand_count(gp_op_kind kind) {
-    return info_of(kind)->operands;
+    return gp_op_info_of(kind)->operands;
 }
 
 const char *gp_op_operand_name(gp_op_kind kind, int operand) {
@@ -85,21 +68,31 @@ const char *gp_op_operand_name(gp_op_kind kind, int operand) {
 }
 
 bool gp_op_reads(gp_op_kind kind, int operand) {
-    return operand_of(kind, operand)->reads;
+    return operand_of(kind, operand)->access & GP_OPERAND_READ;
 }
 
 bool gp_op_writes(gp_op_kind kind, int operand) {
-    return operand_of(kind, operand)->writes;
+    return operand_of(kind, operand)->access & GP_OPERAND_WRITTEN;
 }
 
 bool gp_op_optional(gp_op_kind kind, int operand) {
-    return operand_of(kind, operand)->optional;
+    return operand_of(kind, operand)->access & GP_OPERAND_OPTIONAL;
 }
 
 void gp_op_desc_init(gp_op_desc *desc, gp_op_kind kind) {
     memset(desc, 0, sizeof *desc);
     desc->kind = kind;
     desc->operands = (uint32_t)gp_op_operand_count(kind);
+}
+
+size_t gp_op_desc_bytes(const gp_op_desc *desc) {
+    return offsetof(gp_op_desc, operand) + desc->operands * sizeof desc->operand[0];
+}
+
+/* Zeroed before they are filled, padding too. */
+bool gp_op_desc_equal(const gp_op_desc *a, const gp_op_desc *b) {
+    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c)
+    return a->operands == b->operands && memcmp(a, b, gp_op_desc_bytes(a)) == 0;
 }
 
 /* Too large a tensor is refused by gp_op_desc_check; until then its numbers stand still at the end of the range. */

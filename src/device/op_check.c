@@ -1,19 +1,8 @@
-#include "device/op_check.h"
-
-#include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/memory.h"
-
-gp_status gp_op_refuse(const gp_op_desc *desc, gp_error *err, const char *format, ...) {
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return gp_fail(err, GP_INTERNAL, "op %s: %s", gp_op_name(desc->kind), text);
-}
+#include "device/op_info.h"
+#include "device/op_rules.h"
 
 static bool all_zero(const void *bytes, size_t count) {
     const unsigned char *byte = bytes;
@@ -34,12 +23,11 @@ static gp_status check_head(const gp_op_desc *desc, gp_error *err) {
     if (desc->flags & ~(uint32_t)(GP_OP_ACCUMULATE | GP_OP_TF32)) {
         return gp_op_refuse(desc, err, "unknown flags 0x%x", desc->flags);
     }
-    bool weights = desc->kind == GP_OP_CONV_BACKWARD_WEIGHTS || desc->kind == GP_OP_LINEAR_BACKWARD_WEIGHTS ||
-                   desc->kind == GP_OP_GROUP_NORM_BACKWARD_WEIGHTS;
-    if ((desc->flags & GP_OP_ACCUMULATE) && !weights) {
+    unsigned flags = gp_op_info_of(desc->kind)->flags;
+    if ((desc->flags & GP_OP_ACCUMULATE) && !(flags & GP_OP_ACCUMULATES)) {
         return gp_op_refuse(desc, err, "accumulates, which only gradients of weights can");
     }
-    if ((desc->flags & GP_OP_TF32) && (desc->kind < GP_OP_CONV_FORWARD || desc->kind > GP_OP_LINEAR_BACKWARD_WEIGHTS)) {
+    if ((desc->flags & GP_OP_TF32) && !(flags & GP_OP_PRODUCT)) {
         return gp_op_refuse(desc, err, "may round to TF32, which only convolutions and products can");
     }
     return GP_OK;
@@ -51,7 +39,7 @@ static gp_status check_unused_bytes(const gp_op_desc *desc, gp_error *err) {
     if (!all_zero(&desc->operand[desc->operands], unused_operands * sizeof desc->operand[0])) {
         return gp_op_refuse(desc, err, "operands after its last are not zero");
     }
-    size_t used = gp_op_attribute_bytes(desc->kind);
+    size_t used = gp_op_info_of(desc->kind)->attributes;
     if (!all_zero((const char *)&desc->attributes + used, sizeof desc->attributes - used)) {
         return gp_op_refuse(desc, err, "attributes that it does not have are not zero");
     }
@@ -114,54 +102,35 @@ static gp_status check_present(const gp_op_desc *desc, int i, gp_error *err) {
     return check_extent(desc, i, err);
 }
 
-static bool operand_named(const gp_op_desc *desc, int i, const char *name) {
-    return strcmp(gp_op_operand_name(desc->kind, i), name) == 0;
-}
-
 static gp_status check_format(const gp_op_desc *desc, int i, gp_error *err) {
+    const gp_op_info *info = gp_op_info_of(desc->kind);
     const gp_tensor *tensor = &desc->operand[i];
+    const char *name = info->operand[i].name;
+    bool weights = info->operand[i].type == GP_OPERAND_WEIGHTS, moves = info->flags & GP_OP_FORMATS;
     if (tensor->format == GP_FORMAT_PLAIN) return GP_OK;
-    const char *name = gp_op_operand_name(desc->kind, i);
-    bool weights = operand_named(desc, i, "w") || operand_named(desc, i, "dw");
     if (tensor->format == GP_FORMAT_ANY) {
         return weights ? GP_OK : gp_op_refuse(desc, err, "%s has an open format, which only weights may have", name);
     }
-    bool moves =
-        desc->kind == GP_OP_ADD || desc->kind == GP_OP_COPY || desc->kind == GP_OP_REORDER || desc->kind == GP_OP_FILL;
     if (!weights && !moves) return gp_op_refuse(desc, err, "%s must be plain", name);
     if (!gp_tensor_contiguous(tensor)) return gp_op_refuse(desc, err, "%s is neither plain nor contiguous", name);
     if (desc->kind != GP_OP_REORDER && moves && tensor->format != desc->operand[0].format) {
         return gp_op_refuse(desc, err, "formats %u of %s and %u of %s differ", tensor->format, name,
-                            desc->operand[0].format, gp_op_operand_name(desc->kind, 0));
+                            desc->operand[0].format, info->operand[0].name);
     }
     return GP_OK;
 }
 
-/* The dtype that an operand of this name has whatever the op computes in; false for all others. */
-static bool fixed_dtype(const gp_op_desc *desc, int i, gp_dtype *out) {
-    const struct {
-        const char *name;
-        gp_dtype dtype;
-    } fixed[] = {{"index", gp_pool_index_dtype(&desc->attributes.pool)},
-                 {"target", GP_I64},
-                 {"partial", GP_F64},
-                 {"sum", GP_F64},
-                 {"squares", GP_F64},
-                 {"scalars", GP_U8}};
-    bool element_loss = desc->kind == GP_OP_ELEMENT_LOSS_FORWARD || desc->kind == GP_OP_ELEMENT_LOSS_BACKWARD;
-    if (element_loss && operand_named(desc, i, "target")) return false; /* a real, like what is compared with it */
-    for (size_t f = 0; f < sizeof fixed / sizeof fixed[0]; f++) {
-        if (operand_named(desc, i, fixed[f].name)) {
-            *out = fixed[f].dtype;
-            return true;
-        }
+static gp_status check_fixed_dtype(const gp_op_desc *desc, int i, gp_operand_type type, gp_error *err) {
+    const gp_dtype fixed[] = {[GP_OPERAND_INDEX] = gp_pool_index_dtype(&desc->attributes.pool),
+                              [GP_OPERAND_I64] = GP_I64,
+                              [GP_OPERAND_F64] = GP_F64,
+                              [GP_OPERAND_SCALARS] = GP_U8};
+    const gp_tensor *tensor = &desc->operand[i], scalars = gp_tensor_scalars();
+    if (tensor->dtype != fixed[type]) {
+        return gp_op_refuse(desc, err, "%s is %s, which must be %s", gp_op_operand_name(desc->kind, i),
+                            gp_dtype_name(tensor->dtype), gp_dtype_name(fixed[type]));
     }
-    return false;
-}
-
-static gp_status check_scalars(const gp_op_desc *desc, int i, gp_error *err) {
-    const gp_tensor scalars = gp_tensor_scalars();
-    if (memcmp(&desc->operand[i], &scalars, sizeof scalars) != 0) {
+    if (type == GP_OPERAND_SCALARS && memcmp(tensor, &scalars, sizeof scalars) != 0) {
         return gp_op_refuse(desc, err, "scalars must be u8 [%zu]", sizeof(gp_step_scalars));
     }
     return GP_OK;
@@ -169,27 +138,22 @@ static gp_status check_scalars(const gp_op_desc *desc, int i, gp_error *err) {
 
 /* All real operands of an op have one dtype, in which it computes; ops that only move bytes take any. */
 static gp_status check_dtypes(const gp_op_desc *desc, gp_error *err) {
-    bool any = desc->kind == GP_OP_COPY || desc->kind == GP_OP_REORDER || desc->kind == GP_OP_FILL;
     int first = -1;
     for (int i = 0; i < (int)desc->operands; i++) {
         const gp_tensor *tensor = &desc->operand[i];
+        const gp_operand_info *operand = &gp_op_info_of(desc->kind)->operand[i];
         if (!tensor->present) continue;
-        const char *name = gp_op_operand_name(desc->kind, i);
-        gp_dtype fixed;
-        if (fixed_dtype(desc, i, &fixed)) {
-            if (tensor->dtype != fixed) {
-                return gp_op_refuse(desc, err, "%s is %s, which must be %s", name, gp_dtype_name(tensor->dtype),
-                                    gp_dtype_name(fixed));
-            }
-            if (operand_named(desc, i, "scalars")) GP_RETURN_IF_FAILED(check_scalars(desc, i, err));
+        if (operand->type >= GP_OPERAND_INDEX) {
+            GP_RETURN_IF_FAILED(check_fixed_dtype(desc, i, operand->type, err));
             continue;
         }
-        if (!any && tensor->dtype != GP_F32 && tensor->dtype != GP_F64) {
-            return gp_op_refuse(desc, err, "%s is %s, which must be F32 or F64", name, gp_dtype_name(tensor->dtype));
+        if (operand->type != GP_OPERAND_ANY && tensor->dtype != GP_F32 && tensor->dtype != GP_F64) {
+            return gp_op_refuse(desc, err, "%s is %s, which must be F32 or F64", operand->name,
+                                gp_dtype_name(tensor->dtype));
         }
         if (first < 0) first = i;
         if (tensor->dtype != desc->operand[first].dtype) {
-            return gp_op_refuse(desc, err, "%s is %s and %s is %s, which must be equal", name,
+            return gp_op_refuse(desc, err, "%s is %s and %s is %s, which must be equal", operand->name,
                                 gp_dtype_name(tensor->dtype), gp_op_operand_name(desc->kind, first),
                                 gp_dtype_name(desc->operand[first].dtype));
         }
@@ -208,5 +172,8 @@ gp_status gp_op_desc_check(const gp_op_desc *desc, gp_error *err) {
     for (int i = 0; i < (int)desc->operands; i++) {
         if (desc->operand[i].present) GP_RETURN_IF_FAILED(check_format(desc, i, err));
     }
-    return gp_op_check_kind(desc, err);
+    gp_op_sizes sizes;
+    GP_RETURN_IF_FAILED(gp_op_sizes_take(desc, &sizes, err));
+    GP_RETURN_IF_FAILED(gp_op_apply_rule(desc, &sizes, err));
+    return gp_op_sizes_check(desc, &sizes, err);
 }

@@ -24,7 +24,7 @@ static gp_status batch_norm_read(gp_layer *layer, const gp_choice *choice, gp_er
     batch_norm *self = (batch_norm *)layer;
     self->momentum = 0.1;
     self->affine = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     const gp_yaml *momentum = gp_layer_option(choice, "momentum", false);
     const gp_yaml *affine = gp_layer_option(choice, "affine", false);
     GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, true, &self->eps, err));
@@ -145,10 +145,9 @@ static gp_status lower_backward(const batch_norm *self, gp_lowering *lowering, i
     gp_lowered_operand(op, GP_NORM_BACKWARD_DATA_DX, x, GP_ROLE_GRAD_INPUT, 0);
     if (!self->affine) return GP_OK;
 
-    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_BACKWARD, GP_LOWERED_WEIGHTS, vector,
-                                      (gp_ref){GP_ROLE_TEMP, sums, 0}, (gp_ref){GP_ROLE_GRAD_PARAM, place.gamma, 0},
-                                      err));
-    return gp_layer_copy(lowering, GP_PASS_BACKWARD, GP_LOWERED_WEIGHTS, vector, (gp_ref){GP_ROLE_TEMP, sums, channels},
+    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_BACKWARD, vector, (gp_ref){GP_ROLE_TEMP, sums, 0},
+                                      (gp_ref){GP_ROLE_GRAD_PARAM, place.gamma, 0}, err));
+    return gp_layer_copy(lowering, GP_PASS_BACKWARD, vector, (gp_ref){GP_ROLE_TEMP, sums, channels},
                          (gp_ref){GP_ROLE_GRAD_PARAM, place.beta, 0}, err);
 }
 

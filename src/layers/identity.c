@@ -9,7 +9,7 @@ static gp_status identity_read(gp_layer *layer, const gp_choice *choice, gp_erro
     static const char *const known[] = {NULL};
     (void)layer;
     GP_RETURN_IF_FAILED(gp_layer_no_main(choice, err));
-    return gp_layer_check_options(choice, known, err);
+    return gp_layer_check_options(layer, choice, known, err);
 }
 
 static gp_status identity_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
@@ -25,9 +25,9 @@ static gp_status identity_lower(const gp_layer *layer, gp_lowering *lowering, gp
     const gp_ref grad_input = {GP_ROLE_GRAD_INPUT, 0, 0}, grad_output = {GP_ROLE_GRAD_OUTPUT, 0, 0};
     GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
     gp_tensor tensor = gp_layer_samples(lowering, layer->output);
-    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_FORWARD, 0, tensor, input, output, err));
-    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_EVALUATE, 0, tensor, input, output, err));
-    return gp_layer_copy(lowering, GP_PASS_BACKWARD, 0, tensor, grad_output, grad_input, err);
+    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_FORWARD, tensor, input, output, err));
+    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_EVALUATE, tensor, input, output, err));
+    return gp_layer_copy(lowering, GP_PASS_BACKWARD, tensor, grad_output, grad_input, err);
 }
 
 const gp_layer_type gp_identity_type = {

@@ -28,7 +28,7 @@ static gp_status read_affine(sample_norm *self, const gp_choice *choice, bool ot
 static gp_status instance_norm_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {"eps", "affine", NULL};
     sample_norm *self = (sample_norm *)layer;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, true, &self->eps, err));
     return read_affine(self, choice, false, err);
 }
@@ -37,14 +37,14 @@ static gp_status layer_norm_read(gp_layer *layer, const gp_choice *choice, gp_er
     static const char *const known[] = {"eps", NULL};
     sample_norm *self = (sample_norm *)layer;
     self->affine = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     return gp_layer_read_eps(choice, true, &self->eps, err);
 }
 
 static gp_status group_norm_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {"groups", "eps", "affine", NULL};
     sample_norm *self = (sample_norm *)layer;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     const gp_yaml *groups = gp_layer_option(choice, "groups", true);
     GP_RETURN_IF_FAILED(gp_layer_required(choice, groups, "groups", "group_norm: 32", err));
     GP_RETURN_IF_FAILED(gp_read_integer(groups, "group_norm: groups", 1, GP_LAYER_MAX_DIMENSION, &self->groups, err));
@@ -120,9 +120,9 @@ static int sample_norm_params(const gp_layer *layer, gp_param_spec specs[GP_LAYE
 }
 
 /* An op of this layer's attributes. */
-static gp_status add_op(const sample_norm *self, gp_lowering *lowering, gp_pass pass, unsigned flags, gp_op_kind kind,
+static gp_status add_op(const sample_norm *self, gp_lowering *lowering, gp_pass pass, gp_op_kind kind,
                         gp_lowered_op **op, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, flags, kind, op, err));
+    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, kind, op, err));
     (*op)->desc.attributes.group_norm.eps = self->eps;
     (*op)->desc.attributes.group_norm.groups = groups_of(self);
     return GP_OK;
@@ -138,7 +138,7 @@ static gp_status lower_forward(const sample_norm *self, gp_lowering *lowering, g
     gp_tensor x = values_of(&self->layer, lowering);
     gp_tensor vector = gp_layer_vector(lowering->real, channels_of(&self->layer));
     gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(add_op(self, lowering, pass, 0, GP_OP_GROUP_NORM_FORWARD, &op, err));
+    GP_RETURN_IF_FAILED(add_op(self, lowering, pass, GP_OP_GROUP_NORM_FORWARD, &op, err));
     gp_lowered_operand(op, GP_GROUP_NORM_FORWARD_X, x, GP_ROLE_INPUT, 0);
     if (self->affine) {
         gp_lowered_operand(op, GP_GROUP_NORM_FORWARD_GAMMA, vector, GP_ROLE_PARAM, WEIGHT);
@@ -167,13 +167,12 @@ static gp_status lower_backward(const sample_norm *self, gp_lowering *lowering, 
     gp_tensor vector = gp_layer_vector(lowering->real, channels_of(&self->layer));
     gp_lowered_op *op = NULL;
     if (self->affine) {
-        GP_RETURN_IF_FAILED(
-            add_op(self, lowering, GP_PASS_BACKWARD, GP_LOWERED_WEIGHTS, GP_OP_GROUP_NORM_BACKWARD_WEIGHTS, &op, err));
+        GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, GP_OP_GROUP_NORM_BACKWARD_WEIGHTS, &op, err));
         lower_backward_reads(self, lowering, side, op);
         gp_lowered_operand(op, GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA, vector, GP_ROLE_GRAD_PARAM, WEIGHT);
         gp_lowered_operand(op, GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA, vector, GP_ROLE_GRAD_PARAM, BIAS);
     }
-    GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, 0, GP_OP_GROUP_NORM_BACKWARD_DATA, &op, err));
+    GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, GP_OP_GROUP_NORM_BACKWARD_DATA, &op, err));
     lower_backward_reads(self, lowering, side, op);
     if (self->affine) gp_lowered_operand(op, GP_GROUP_NORM_BACKWARD_DATA_GAMMA, vector, GP_ROLE_PARAM, WEIGHT);
     gp_lowered_operand(op, GP_GROUP_NORM_BACKWARD_DATA_DX, values_of(&self->layer, lowering), GP_ROLE_GRAD_INPUT, 0);

@@ -10,18 +10,18 @@
 
 enum { MAX_OPTIONS = 16 };
 
-gp_status gp_layer_check_options(const gp_choice *choice, const char *const *known, gp_error *err) {
+gp_status gp_layer_check_options(const gp_layer *layer, const gp_choice *choice, const char *const *known,
+                                 gp_error *err) {
     static const char *const later[] = {"tie", "lr_mult", "decay_mult", "phase", NULL};
-    const gp_layer_type *type = gp_layer_type_find(choice->kind, false);
     const char *all[MAX_OPTIONS + 1];
     int count = 0;
     for (; known[count]; count++) all[count] = known[count];
     assert(count + 5 <= MAX_OPTIONS);
     all[count++] = "name";
     all[count++] = "from";
-    if (type && type->params) all[count++] = "init";
+    if (layer->type->params) all[count++] = "init";
     all[count++] = "freeze";
-    if (type) all[count++] = "checkpoint";
+    all[count++] = "checkpoint";
     all[count] = NULL;
     return choice->options ? gp_check_keys(choice->options, choice->kind, all, later, err) : GP_OK;
 }
@@ -146,10 +146,9 @@ void gp_layer_scalars(gp_lowered_op *op, int position) {
     gp_lowered_operand(op, position, gp_tensor_scalars(), GP_ROLE_SCALARS, 0);
 }
 
-gp_status gp_layer_copy(gp_lowering *lowering, gp_pass pass, unsigned flags, gp_tensor tensor, gp_ref from, gp_ref to,
-                        gp_error *err) {
+gp_status gp_layer_copy(gp_lowering *lowering, gp_pass pass, gp_tensor tensor, gp_ref from, gp_ref to, gp_error *err) {
     gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, flags, GP_OP_COPY, &op, err));
+    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, GP_OP_COPY, &op, err));
     gp_lowered_slice(op, GP_COPY_X, tensor, from.role, from.index, from.first);
     gp_lowered_slice(op, GP_COPY_Y, tensor, to.role, to.index, to.first);
     return GP_OK;

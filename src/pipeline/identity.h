@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "pipeline/plan.h"
-#include "pipeline/program.h"
+#include "schedule/program.h"
 
 /* Goes on from `hash` (0 to begin) over the placement of stages and every field of every instruction. */
 uint64_t gp_identity_programs(uint64_t hash, const gp_programs *programs);

@@ -14,8 +14,8 @@
 
 #include "base/status.h"
 #include "device/device.h"
-#include "pipeline/program.h"
-#include "pipeline/waits.h"
+#include "schedule/program.h"
+#include "schedule/waits.h"
 
 /* As gp_waits, by barrier in place of instruction: barrier b of a worker, from 0, waits for items[first[b]] …
  * items[first[b+1]−1], all GP_WAIT_PULLED. *out stays NULL where all workers meet, and where there are no barriers. The

@@ -6,7 +6,7 @@
 #ifndef GP_PIPELINE_NOTES_H
 #define GP_PIPELINE_NOTES_H
 
-#include "pipeline/routine.h"
+#include "compile/routine.h"
 
 /* Seconds of work that come before a note, at least. A note takes about a microsecond. Written by tests alone, before
  * workers are. */

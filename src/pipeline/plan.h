@@ -13,12 +13,12 @@
 
 #include "base/machine_memory.h"
 #include "base/status.h"
-#include "config/config.h"
-#include "pipeline/order.h"
-#include "pipeline/program.h"
+#include "checkpoint/policy.h"
+#include "schedule/order.h"
+#include "schedule/program.h"
 #include "pipeline/queues.h"
-#include "pipeline/stage_plan.h"
-#include "pipeline/waits.h"
+#include "compile/stage_plan.h"
+#include "schedule/waits.h"
 
 /* A size of mini-batch that the run meets. */
 typedef struct gp_mini_size {
@@ -97,6 +97,8 @@ void gp_plan_destroy(gp_plan **plan);
 
 /* Index of the mini-batch plan; −1 where the size is not planned. */
 int gp_plan_find(const gp_plan *plan, bool training, int64_t samples);
+/* The mini-batch that reports are about, index in plan->minis: the largest that trains, else the largest. */
+int gp_plan_largest_mini(const gp_plan *plan);
 /* Threads that compute at the same time on the host's processors: those of all workers on the host. */
 int gp_plan_threads(const gp_plan *plan);
 /* Whether these are more than plan->processors, so that they take turns. */

@@ -4,8 +4,8 @@
 
 #include "base/memory.h"
 #include "checkpoint/policy.h"
-#include "pipeline/schedule.h"
-#include "pipeline/schedule_file.h"
+#include "schedule/emit.h"
+#include "schedule/schedule_file.h"
 
 /* One mini-batch's. */
 typedef struct amount {

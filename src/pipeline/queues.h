@@ -1,5 +1,5 @@
-/* Queues: a worker's device works through several at once, so that copies run beside computations. Which queue each
- * instruction goes to, and what a queue must wait for: in the same worker, and of what stands in pipeline/waits.h.
+/* Queues: a worker's device works through several at once, so that copies run beside computations. What a queue must
+ * wait for: in the other queues of its worker, and of what stands in schedule/waits.h.
  *
  * What loads and receives write is read by computations, and what computations have read is overwritten when the slot
  * begins its next life: behind the last instruction of one queue stands a mark, an event, that the other one waits for.
@@ -12,40 +12,12 @@
 #ifndef GP_PIPELINE_QUEUES_H
 #define GP_PIPELINE_QUEUES_H
 
-#include "pipeline/program.h"
-#include "pipeline/stage_plan.h"
-#include "pipeline/waits.h"
-
-typedef enum gp_queue {
-    GP_QUEUE_COMPUTE, /* and what is sent: an event behind what made it; flags and norms, between fixed places */
-    GP_QUEUE_IN,      /* loads; activations and skips that are received */
-    GP_QUEUE_BACK,    /* gradients that are received */
-    GP_QUEUES
-} gp_queue;
+#include "compile/stage_plan.h"
+#include "schedule/program.h"
+#include "schedule/queue.h"
+#include "schedule/waits.h"
 
 enum { GP_QUEUES_MEMORY = 32 << 20 }; /* bytes: what plans give */
-
-gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr);
-
-typedef struct gp_queue_waits {
-    uint32_t
-        *first; /* [pc], instructions + 1 entries: instruction pc waits for wait[first[pc]] … wait[first[pc+1]−1] */
-    int *wait;  /* marks */
-    size_t count, capacity;
-    bool *known; /* [as the items of gp_worker_waits]: the queue need not wait for that event, only the host */
-} gp_queue_waits;
-
-typedef struct gp_worker_queues {
-    int *mark; /* [pc] number of the mark behind the instruction; −1: none */
-    int marks;
-    gp_queue_waits within; /* the mini-batch */
-    gp_queue_waits behind; /* besides, where it begins behind another: of that one's marks and events */
-} gp_worker_queues;
-
-typedef struct gp_program_queues {
-    int workers;
-    gp_worker_queues *worker;
-} gp_program_queues;
 
 typedef struct gp_queues_request {
     const gp_stages *stages;

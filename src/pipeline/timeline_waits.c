@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "pipeline/program_index.h"
+#include "schedule/program_index.h"
 
 /* Where the mini-batches of a worker's lane begin. */
 typedef struct starts {

@@ -1,15 +1,8 @@
 #include "trace/recorder.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 #include "base/memory.h"
-
-uint64_t gp_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
 
 gp_status gp_recorder_create(int lanes, gp_recorder **out, gp_error *err) {
     gp_recorder *recorder = NULL;

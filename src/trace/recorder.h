@@ -10,10 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
 #include "base/status.h"
-
-/* Nanoseconds of the monotonic clock. */
-uint64_t gp_clock(void);
 
 /* One thing that was done: an instruction, or what the lane's owner numbers otherwise. */
 typedef struct gp_span {

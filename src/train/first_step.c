@@ -7,11 +7,12 @@
 #include <time.h>
 
 #include "balance/expect.h"
+#include "base/clock.h"
 #include "base/memory.h"
-#include "train/plan_report.h"
-#include "train/plan_report_parts.h"
+#include "report/plan_report.h"
+#include "report/plan_report_parts.h"
 #include "train/progress.h"
-#include "train/ticker.h"
+#include "base/ticker.h"
 
 static const double terminal_patience = 3, pipe_patience = 10, turn = 0.2;
 enum { STACK = 256 << 10 };
@@ -38,7 +39,7 @@ static void predict(gp_first_step *w) {
     gp_error ignored = {0};
     char text[GP_REPORT_NUMBER];
     const gp_plan *plan = w->session->plan;
-    int mini = gp_plan_report_mini(plan);
+    int mini = gp_plan_largest_mini(plan);
     if (!plan->minis[mini].training) return;
     if (gp_expect(plan, mini, w->session->profile, &expected, &ignored) != GP_OK) return;
     snprintf(w->predicted, sizeof w->predicted, "; a step is predicted to take %s",
@@ -48,7 +49,7 @@ static void predict(gp_first_step *w) {
 
 static void say(gp_first_step *w, phase now, double seconds) {
     /* As the plan has them: a mini-batch of fewer samples has fewer than the configuration allows. */
-    int micro_batches = w->session->plan->minis[gp_plan_report_mini(w->session->plan)].pieces;
+    int micro_batches = w->session->plan->minis[gp_plan_largest_mini(w->session->plan)].pieces;
     switch (now) {
     case PREPARING:
         gp_ticker_say(&w->ticker, "before the first step: memory, initial values and files, %.0f s so far", seconds);

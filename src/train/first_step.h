@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "train/session.h"
+#include "session/session.h"
 
 typedef struct gp_first_step gp_first_step;
 

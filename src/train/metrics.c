@@ -136,17 +136,6 @@ gp_status gp_metrics_reopen(const char *path, int64_t bytes, double began, gp_me
     return closed == GP_OK || closed == GP_IO ? status : closed;
 }
 
-bool gp_metrics_ends_within_line(const char *path) {
-    struct stat about;
-    char last = '\n';
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0) return false;
-    bool any = fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0;
-    if (any && pread(fd, &last, 1, about.st_size - 1) != 1) last = '\n';
-    close(fd);
-    return last != '\n';
-}
-
 int64_t gp_metrics_bytes(const gp_metrics *metrics) {
     return (int64_t)metrics->end + (int64_t)metrics->waiting_bytes;
 }

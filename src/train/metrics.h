@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "train/account.h"
-#include "train/session.h"
+#include "report/account.h"
+#include "session/session.h"
 
 typedef struct gp_metrics gp_metrics;
 
@@ -26,8 +26,6 @@ GP_MUST_USE gp_status gp_metrics_open(const char *path, double began, gp_metrics
  * cut back to its last whole line. A missing file is created. */
 GP_MUST_USE gp_status gp_metrics_reopen(const char *path, int64_t bytes, double began, gp_metrics **out, bool *lost,
                                         gp_error *err);
-/* Whether the file's last line is not whole: the run was killed while it wrote. False where that cannot be known. */
-bool gp_metrics_ends_within_line(const char *path);
 /* GP_IO where lines still wait, or the system reports only now that bytes could not be written. */
 GP_MUST_USE gp_status gp_metrics_close(gp_metrics **metrics, gp_error *err);
 

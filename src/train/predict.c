@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/finite.h"
 #include "base/memory.h"
 #include "base/printable.h"
@@ -15,9 +16,9 @@
 #include "data/safetensors.h"
 #include "layers/types.h"
 #include "pipeline/run.h"
-#include "train/inputs.h"
-#include "train/loaders.h"
-#include "train/weights.h"
+#include "session/inputs.h"
+#include "session/loaders.h"
+#include "store/weights.h"
 
 static const char tensor_name[] = "y";
 
@@ -138,23 +139,8 @@ static gp_status predict_all(predictor *p, gp_error *err) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-static gp_shape prediction_shape(const gp_session *session) {
-    const gp_graph *graph = session->graph;
-    return graph->nodes[graph->node_count - 1].layer->inputs[GP_LOSS_PREDICTION];
-}
-
-size_t gp_predict_bytes(const gp_session *session) {
-    gp_shape shape = prediction_shape(session);
-    size_t blocks = shape.rank < 3 ? 1 : 2, sum = 0;
-    int64_t elements;
-    if (!gp_shape_elements(shape, &elements)) return SIZE_MAX;
-    bool fits = gp_size_mul((size_t)elements * sizeof(float), (size_t)session->config->data.batch, &sum) &&
-                gp_size_mul(sum, blocks, &sum);
-    return fits ? sum : SIZE_MAX;
-}
-
 static gp_status prepare(predictor *p, gp_error *err) {
-    p->shape = prediction_shape(p->session);
+    p->shape = gp_prediction_shape(p->session);
     if (!gp_shape_elements(p->shape, &p->elements)) return gp_fail(err, GP_INTERNAL, "a prediction has no size");
     size_t most = (size_t)p->session->config->data.batch * (size_t)p->elements;
     GP_RETURN_IF_FAILED(check_path(p, err));

@@ -12,7 +12,7 @@
 
 #include "base/status.h"
 #include "train/progress.h"
-#include "train/session.h"
+#include "session/session.h"
 
 typedef struct gp_predict_options {
     const char *path;
@@ -20,8 +20,6 @@ typedef struct gp_predict_options {
     const volatile sig_atomic_t *stop; /* not 0: end after the current mini-batch, and write nothing; may be NULL */
 } gp_predict_options;
 
-/* What it takes of the host's memory for a mini-batch; SIZE_MAX: too much. */
-size_t gp_predict_bytes(const gp_session *session);
 /* The session was opened with weights. GP_USAGE where the file is one that the configuration names, or is there and
  * not such a file as this writes; GP_INTERRUPTED: it was asked to stop. */
 GP_MUST_USE gp_status gp_predict(gp_session *session, const gp_predict_options *options, gp_error *err);

@@ -9,21 +9,16 @@
 #include <unistd.h>
 
 #include "balance/profile_words.h"
+#include "base/clock.h"
 #include "base/finite.h"
 #include "base/memory.h"
 #include "base/printable.h"
-#include "train/plan_report.h"
-#include "train/precision.h"
-#include "train/processors.h"
+#include "report/plan_report.h"
+#include "session/precision.h"
+#include "session/processors.h"
 
 /* Seconds between lines. */
 static const double terminal_pause = 0.2, pipe_pause = 10;
-
-double gp_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
     const double least = 0.1, most = 1e6;
@@ -61,7 +56,7 @@ void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_s
     if (verbosity == GP_QUIET) return;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     /* A mini-batch of fewer samples has fewer micro-batches than the configuration allows. */
-    int micro_batches = session->plan->minis[gp_plan_report_mini(session->plan)].pieces;
+    int micro_batches = session->plan->minis[gp_plan_largest_mini(session->plan)].pieces;
     size_t arena = 0;
     char bytes[32], checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     for (int w = 0; w < session->plan->workers; w++)

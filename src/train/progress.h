@@ -9,7 +9,7 @@
 
 #include "train/first_step.h"
 #include "train/metrics.h"
-#include "train/session.h"
+#include "session/session.h"
 
 typedef enum gp_verbosity { GP_QUIET, GP_NORMAL, GP_VERBOSE } gp_verbosity;
 
@@ -24,8 +24,6 @@ typedef struct gp_progress {
     bool open_line;        /* a line on the terminal that has no end yet */
     gp_first_step *watch;  /* until the first step is over; NULL: nothing is said of it */
 } gp_progress;
-
-double gp_now(void); /* seconds of a monotonic clock */
 
 /* A loss for people: "2.3026", "0.01235", "1.5e+73", "nan". Four decimals from 0.1 to a million, four significant
  * digits outside. buffer is returned. */

@@ -7,7 +7,7 @@
 #include "pipeline/layer_ticks.h"
 #include "pipeline/timeline.h"
 #include "train/tracing_data.h"
-#include "train/tracing_steps.h"
+#include "pipeline/tracing_steps.h"
 
 struct gp_tracing {
     gp_trace_options options;
@@ -23,20 +23,6 @@ struct gp_tracing {
     int64_t evaluations;  /* of them, of evaluations */
     gp_error failed;      /* what went wrong with the file */
 };
-
-gp_status gp_tracing_check(const gp_trace_options *options, int64_t from, int64_t steps, gp_error *err) {
-    int64_t first = options->first, last = options->last;
-    if (!options->path || (first <= steps && last > from) || (steps == 0 && first == 1)) return GP_OK;
-    if (steps == 0)
-        return gp_fail(err, GP_USAGE,
-                       "--trace-steps %" PRId64 ":%" PRId64 ": the run trains no step, so the timeline would be empty: "
-                       "for its evaluation, begin with step 1",
-                       first, last);
-    return gp_fail(err, GP_USAGE,
-                   "--trace-steps %" PRId64 ":%" PRId64 ": the run has steps %" PRId64 " to %" PRId64
-                   ", so the timeline would be empty: choose some of these",
-                   first, last, from + 1, steps);
-}
 
 gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, gp_tracing **out, gp_error *err) {
     gp_tracing *tracing = NULL;

@@ -15,21 +15,10 @@
 #include "base/status.h"
 #include "data/loader.h"
 #include "pipeline/run.h"
-#include "train/plan_json.h"
-
-/* What is asked for. */
-typedef struct gp_trace_options {
-    const char *path;    /* NULL: no timeline */
-    int64_t first, last; /* steps, from 1; evaluations that follow one of them are recorded too, as many mini-batches as
-                            steps at most */
-    bool layers;         /* the layers within instructions, too */
-} gp_trace_options;
+#include "session/trace_options.h"
+#include "report/plan_json.h"
 
 typedef struct gp_tracing gp_tracing;
-
-/* GP_USAGE if the timeline would be empty: a run that goes on from step `from` (0: begins) and ends after `steps` runs
- * none of the steps. */
-GP_MUST_USE gp_status gp_tracing_check(const gp_trace_options *options, int64_t from, int64_t steps, gp_error *err);
 
 /* Creates the file, so that a wrong name is found before the run. *out is NULL where no timeline is asked for. GP_IO.
  */

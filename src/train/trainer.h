@@ -11,9 +11,9 @@
 #include "base/status.h"
 #include "pipeline/run.h"
 #include "train/progress.h"
-#include "train/resume.h"
+#include "session/resume.h"
 #include "train/capture.h"
-#include "train/session.h"
+#include "session/session.h"
 #include "train/tracing.h"
 
 typedef struct gp_train_options {

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 
 #include "pipeline/diagnose.h"
-#include "train/folder.h"
+#include "store/folder.h"
+#include "base/clock.h"
 #include "train/trainer_internal.h"
 
 typedef struct evaluation {

@@ -9,9 +9,9 @@
 
 #include "data/loader.h"
 #include "pipeline/diagnose.h"
-#include "train/account.h"
-#include "train/rate.h"
-#include "train/saver.h"
+#include "report/account.h"
+#include "session/rate.h"
+#include "store/saver.h"
 #include "train/trainer.h"
 
 /* A step with what it was begun with; the batch is the loader's. */

@@ -6,15 +6,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/replace.h"
-#include "train/disk.h"
-#include "train/folder.h"
-#include "train/inputs.h"
-#include "train/loaders.h"
-#include "train/plan_json.h"
-#include "train/rate.h"
+#include "store/disk.h"
+#include "store/folder.h"
+#include "session/inputs.h"
+#include "session/loaders.h"
+#include "report/plan_json.h"
+#include "session/rate.h"
 #include "train/trainer_internal.h"
-#include "train/weights.h"
+#include "store/weights.h"
 
 static gp_status write_config(gp_trainer *t, gp_error *err) {
     char *path = NULL;

@@ -102,7 +102,7 @@ class Simulate(unittest.TestCase):
         self.assertTrue(done.stdout.startswith("1f1b, 4 stages, 8 micro-batches, 2 processors\n"))
 
     def test_devices_that_host_threads_issue_to(self):
-        """The tables of tests/pipeline/test_issue.c: of six copies two wait 4 ms for a computation, one 1 ms for a copy."""
+        """The tables of tests/schedule/test_issue.c: of six copies two wait 4 ms for a computation, one 1 ms for a copy."""
         text = ("{schedule: gpipe, stages: 2, micro_batches: 3, forward: 4, backward_input: 2, backward_weight: 2, copy: 1, "
                 "lockstep: %s, device: {copies: queued, hosts: one}}")
         answer = self.simulate(text % "false")

@@ -1,6 +1,6 @@
 #include "failing/opened.h"
 
-#include "train/fixture.h"
+#include "session/fixture.h"
 
 gp_status opened_config(const char *name, const char *const *changes, gp_config **out, gp_error *err) {
     int count = 0;

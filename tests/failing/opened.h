@@ -2,7 +2,7 @@
 #ifndef GP_TESTS_FAILING_OPENED_H
 #define GP_TESTS_FAILING_OPENED_H
 
-#include "train/session.h"
+#include "session/session.h"
 
 /* The configuration file `name` of the fixture's folder; `changes` as --set takes them, NULL-terminated, may be NULL.
  */

@@ -14,12 +14,12 @@
 #include "device/cpu/cpu.h"
 #include "failing/each.h"
 #include "failing/opened.h"
-#include "train/balance_report.h"
-#include "train/balance_write.h"
-#include "train/expand.h"
-#include "train/fixture.h"
-#include "train/plan_report.h"
-#include "train/search.h"
+#include "report/balance_report.h"
+#include "report/balance_write.h"
+#include "report/expand.h"
+#include "session/fixture.h"
+#include "report/plan_report.h"
+#include "tune/search.h"
 
 /* Something of everything that a configuration can hold. */
 static const char everything[] =

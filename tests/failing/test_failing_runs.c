@@ -8,8 +8,8 @@
 
 #include "failing/each.h"
 #include "failing/opened.h"
-#include "train/fixture.h"
-#include "train/folder.h"
+#include "session/fixture.h"
+#include "store/folder.h"
 #include "train/trainer.h"
 
 static const char *const short_run[] = {"train.epochs=1", "train.save_every=2", "optimizer.clip_norm=5",

@@ -17,6 +17,6 @@ endif()
 foreach(name failing_reads failing_runs)
   gp_test(${name} "fault" 600 gp_train)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/calls.c ${CMAKE_CURRENT_LIST_DIR}/each.c
-                 ${CMAKE_CURRENT_LIST_DIR}/opened.c ${CMAKE_CURRENT_SOURCE_DIR}/train/fixture.c)
+                 ${CMAKE_CURRENT_LIST_DIR}/opened.c ${CMAKE_CURRENT_SOURCE_DIR}/session/fixture.c)
   target_link_options(test_${name} PRIVATE ${calls})
 endforeach()

@@ -5,10 +5,10 @@
 
 #include "fuzz/fuzz.h"
 #include "fuzz/fuzz_stages.h"
-#include "pipeline/schedule.h"
-#include "pipeline/schedule_file.h"
-#include "pipeline/slots.h"
-#include "pipeline/validate.h"
+#include "schedule/emit.h"
+#include "schedule/schedule_file.h"
+#include "schedule/slots.h"
+#include "schedule/validate.h"
 
 static void check_round_trip(const gp_programs *programs) {
     gp_error err = {0};

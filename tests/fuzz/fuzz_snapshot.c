@@ -5,7 +5,7 @@
 
 #include "config/tree.h"
 #include "fuzz/fuzz.h"
-#include "train/snapshot.h"
+#include "store/snapshot.h"
 
 enum { START = 8, MARK = sizeof GP_SAFETENSORS_SUMMED - 1 };
 

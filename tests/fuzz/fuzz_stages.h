@@ -2,7 +2,7 @@
 #ifndef GP_TESTS_FUZZ_FUZZ_STAGES_H
 #define GP_TESTS_FUZZ_FUZZ_STAGES_H
 
-#include "pipeline/stages.h"
+#include "schedule/stages.h"
 
 enum { FUZZ_MOST_STAGES = 4 };
 

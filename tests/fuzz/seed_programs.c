@@ -4,8 +4,8 @@
 
 #include "fuzz/fuzz.h"
 #include "fuzz/fuzz_stages.h"
-#include "pipeline/schedule.h"
-#include "pipeline/slots.h"
+#include "schedule/emit.h"
+#include "schedule/slots.h"
 
 static void write_seed(const char *folder, const gp_schedule_request *request) {
     gp_error err = {0};

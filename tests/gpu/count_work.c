@@ -5,7 +5,7 @@
  * and before them "samples <of the mini-batch>". scripts/gpu-figures.py makes a floor of it. */
 #include <stdio.h>
 
-#include "train/session.h"
+#include "session/session.h"
 
 static void print_routine(const gp_routine *routine, bool first) {
     for (size_t i = 0; i < routine->count; i++) {

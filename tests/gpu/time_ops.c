@@ -12,7 +12,7 @@
 
 #include "balance/bench.h"
 #include "trace/recorder.h"
-#include "train/session.h"
+#include "session/session.h"
 
 #ifdef GPU_ON_HOST
 #include "cuda/host_api.h"

@@ -17,16 +17,16 @@
 #include "base/philox.h"
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
-#include "pipeline/interpreter.h"
+#include "schedule/interpreter.h"
 #include "pipeline/meets.h"
 #include "pipeline/memory.h"
-#include "pipeline/mutate.h"
+#include "schedule/mutate.h"
 #include "pipeline/networks.h"
-#include "pipeline/schedule.h"
+#include "schedule/emit.h"
 #include "pipeline/shadow.h"
-#include "pipeline/slots.h"
-#include "pipeline/toy_graph.h"
-#include "pipeline/validate.h"
+#include "schedule/slots.h"
+#include "schedule/toy_graph.h"
+#include "schedule/validate.h"
 
 enum { MOST_STAGES = 4, MOST_PIECES = 5, STEPS = 2, INTERLEAVINGS = 5, MOST_REASONS = 100, SEEDS_PER_MUTANT = 1 << 12 };
 

@@ -15,7 +15,7 @@
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
 #include "pipeline/plan_size.h"
-#include "pipeline/schedule_file.h"
+#include "schedule/schedule_file.h"
 
 /* ---- bytes in use, counted at each call (the linker wraps them) ---------------------------------------------------
  */

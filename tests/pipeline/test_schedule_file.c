@@ -9,11 +9,11 @@
 #include "device/cpu/cpu.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
-#include "pipeline/schedule.h"
-#include "pipeline/schedule_file.h"
-#include "pipeline/slots.h"
-#include "pipeline/toy_graph.h"
-#include "pipeline/validate.h"
+#include "schedule/emit.h"
+#include "schedule/schedule_file.h"
+#include "schedule/slots.h"
+#include "schedule/toy_graph.h"
+#include "schedule/validate.h"
 
 static gp_schedule_file *parse(const char *text) {
     gp_schedule_file *file = NULL;

@@ -1,33 +1,27 @@
-foreach(name schedule orders program program_json slots meets play validate)
-  gp_test(${name} "unit;pipeline" 60 gp_pipeline)
-  target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c)
-endforeach()
-target_sources(test_validate PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c ${CMAKE_CURRENT_LIST_DIR}/mutate.c)
+set(schedule ${CMAKE_CURRENT_LIST_DIR}/../schedule)
 # What the workers do: each of these starts them.
-foreach(name arena bits delays diagnose faults fuse memory mixed mutants nonfinite queues
-        schedule_file)
+foreach(name arena bits delays diagnose faults memory mixed mutants nonfinite queues run schedule_file)
   gp_test(${name} "pipeline;threads" 900 gp_pipeline gp_ref gp_cpu)
   # As the program has it: OpenMP's threads would spin while they wait, on processors that others need.
   set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 endforeach()
-target_sources(test_schedule_file PRIVATE ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c)
+target_sources(test_schedule_file PRIVATE ${schedule}/toy_graph.c)
 target_sources(test_faults PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c)
 target_sources(test_arena PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c
                ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)
-target_sources(test_mutants PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c ${CMAKE_CURRENT_LIST_DIR}/mutate.c
-               ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c ${CMAKE_CURRENT_LIST_DIR}/wrapper.c
-               ${CMAKE_CURRENT_LIST_DIR}/shadow.c ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c
-               ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)
-gp_test(issue "unit;pipeline" 60 gp_pipeline)
-gp_test(kept "unit;pipeline" 60 gp_pipeline gp_ref)
-target_sources(test_kept PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
+target_sources(test_mutants PRIVATE ${schedule}/interpreter.c ${schedule}/mutate.c ${schedule}/toy_graph.c
+               ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c
+               ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)
 gp_test(plan_size "unit;pipeline" 60 gp_pipeline gp_ref)
-target_sources(test_plan_size PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 target_link_options(test_plan_size PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free)
+gp_test(access "unit;pipeline" 60 gp_pipeline gp_ref)
 gp_test(notes "unit;pipeline" 60 gp_pipeline gp_ref)
-target_sources(test_notes PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
+gp_test(copy_order "unit;pipeline" 60 gp_pipeline gp_ref)
 gp_test(timeline "unit;pipeline" 60 gp_pipeline gp_ref PkgConfig::JANSSON)
-target_sources(test_timeline PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
+foreach(name access copy_order plan_size notes timeline)
+  target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
+endforeach()
 set_tests_properties(memory mixed PROPERTIES LABELS "pipeline;threads;machine")
-set_tests_properties(kept PROPERTIES LABELS "unit;pipeline;machine")
+gp_test(meets "unit;pipeline" 60 gp_pipeline)
+target_sources(test_meets PRIVATE ${schedule}/toy_graph.c)

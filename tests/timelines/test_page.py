@@ -579,7 +579,7 @@ class Themes(Page):
                     self.assertGreaterEqual(colours.contrast(kind[3 + pick], lane), 3, kind)
 
     def test_the_colours_are_those_of_the_plans_picture(self):
-        source = pathlib.Path(__file__).resolve().parents[2].joinpath("src/train/plan_svg.c").read_text(encoding="utf-8")
+        source = pathlib.Path(__file__).resolve().parents[2].joinpath("src/report/plan_svg.c").read_text(encoding="utf-8")
         light, _, dark = source.partition("prefers-color-scheme:dark")
         for name, _, _, day, night in colours.KINDS[:7]:
             self.assertIn(f".{name}{{fill:{day}}}", light)

@@ -12,9 +12,9 @@
 #include "cuda/host_api.h"
 #include "data/safetensors.h"
 #include "pipeline/memory.h"
-#include "train/fixture.h"
-#include "train/precision.h"
-#include "train/snapshot.h"
+#include "session/fixture.h"
+#include "session/precision.h"
+#include "store/snapshot.h"
 #include "train/trainer.h"
 
 enum { BATCH = 4, SAMPLES = 98, EPOCH = 25, STEPS = 50, ELEMENTS = 32, SPOILT_STEP = 20 };

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "cuda/host_api.h"
-#include "pipeline/program.h"
-#include "train/fixture.h"
+#include "schedule/program.h"
+#include "session/fixture.h"
 #include "train/trainer.h"
 
 /* The program records steps 2 to 9 for its report, so that they run alone in any case. */

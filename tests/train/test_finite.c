@@ -7,10 +7,10 @@
 #include <unistd.h>
 
 #include "data/safetensors.h"
-#include "train/fixture.h"
+#include "session/fixture.h"
 #include "train/predict.h"
-#include "train/resume.h"
-#include "train/snapshot.h"
+#include "session/resume.h"
+#include "store/snapshot.h"
 #include "train/trainer.h"
 
 /* Inputs of 1000 that say nothing of the class: gradients stay large, whatever the weights. */

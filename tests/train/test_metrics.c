@@ -14,7 +14,7 @@
 
 #include "base/philox.h"
 #include "trace/recorder.h"
-#include "train/fixture.h"
+#include "session/fixture.h"
 
 /* In place of the library's: a file that takes nothing and says nothing of it, as POSIX lets some do; and signals that
  * come before anything is written. */

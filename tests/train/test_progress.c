@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "train/fixture.h"
+#include "session/fixture.h"
 #include "train/trainer.h"
 
 static int streams[2];

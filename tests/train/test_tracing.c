@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "pipeline/memory.h"
-#include "train/fixture.h"
-#include "train/folder.h"
+#include "session/fixture.h"
+#include "store/folder.h"
 
 enum { MAX_ARROWS = 4096 };
 
@@ -460,10 +460,10 @@ static void an_empty_timeline_is_refused(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gp_error err = {0};
         const gp_trace_options options = {.path = "t.json", .first = cases[i].first, .last = cases[i].last}, none = {0};
-        gp_status status = gp_tracing_check(&options, cases[i].from, cases[i].steps, &err);
+        gp_status status = gp_trace_options_check(&options, cases[i].from, cases[i].steps, &err);
         assert_int_equal(status, cases[i].refused ? GP_USAGE : GP_OK);
         if (cases[i].refused) assert_ptr_equal(strstr(err.text, cases[i].refused), err.text);
-        assert_int_equal(gp_tracing_check(&none, cases[i].from, cases[i].steps, &err), GP_OK);
+        assert_int_equal(gp_trace_options_check(&none, cases[i].from, cases[i].steps, &err), GP_OK);
     }
 }
 

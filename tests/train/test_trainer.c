@@ -16,8 +16,8 @@
 
 #include "base/replace.h"
 #include "data/safetensors.h"
-#include "train/fixture.h"
-#include "train/saver.h"
+#include "session/fixture.h"
+#include "store/saver.h"
 
 static gp_status train_session(gp_session *session, const char *folder, const gp_hooks *hooks,
                                const volatile sig_atomic_t *stop, gp_error *err) {

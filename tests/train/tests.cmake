@@ -1,21 +1,16 @@
-gp_test(plan_report "unit;machine" 60 gp_train gp_ref)
-gp_test(rate "unit" 60 gp_train)
-gp_test(processors "unit" 60 gp_train)
-foreach(name balance disk finite folder host_memory metrics plan_json profiling progress search snapshot weights session)
+foreach(name finite metrics progress)
   gp_test(${name} "unit" 120 gp_train)
-  target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 endforeach()
-set_tests_properties(balance host_memory search session PROPERTIES LABELS "unit;machine")
 gp_test(trainer "unit;threads;fault" 300 gp_train)
-target_sources(test_trainer PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 gp_test(tracing "unit;threads" 120 gp_train)
-target_sources(test_tracing PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 # Marks for profilers, and when their capture begins and ends: likewise on host memory in a GPU's place.
 gp_test(capture "unit;threads" 120 gp_host_cuda gp_host_kernels gp_train)
-target_sources(test_capture PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 set_tests_properties(capture PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
 
 # Steps that begin behind one another, through the CUDA device with host memory in a GPU's place.
 gp_test(behind "unit;threads;fault" 300 gp_host_cuda gp_host_kernels gp_train)
-target_sources(test_behind PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
 set_tests_properties(behind PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
+
+foreach(name finite metrics progress trainer tracing capture behind)
+  target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../session/fixture.c)
+endforeach()

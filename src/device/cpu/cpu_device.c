@@ -1,18 +1,16 @@
 #include "device/cpu/cpu.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "device/cpu/cpu_onednn.h"
 #include "device/cpu/cpu_ops.h"
+#include "device/host.h"
 
 struct gp_device {
+    gp_host host; /* first */
     gp_cpu_pool *pool;
-    size_t limit; /* bytes; 0: what the machine has */
-    size_t reserved;
 };
 
 struct gp_stream {
@@ -20,99 +18,33 @@ struct gp_stream {
     struct dnnl_stream *onednn;
 };
 
-/* Work is done when the call that enqueues it returns, so all that an event holds is whether it was recorded. */
-struct gp_event {
-    atomic_bool recorded;
-};
-
-/* Stands before each block, so that the block can be given back without its size. */
-typedef union block_head {
-    size_t bytes;
-    unsigned char space[GP_ALIGNMENT];
-} block_head;
-
-/* From plain to plain is a copy, of whatever dtype and rank; oneDNN has the rest, and leaves a context. */
-static gp_status reorder_prepare(gp_prepared *prepared, gp_error *err) {
-    const gp_tensor *operand = prepared->desc.operand;
-    bool plain = operand[GP_COPY_X].format == GP_FORMAT_PLAIN && operand[GP_COPY_Y].format == GP_FORMAT_PLAIN;
-    return plain ? gp_cpu_copy_prepare(prepared, err) : gp_cpu_reorder_prepare(prepared, err);
-}
-
-static gp_status reorder_run(const gp_cpu_call *call, gp_error *err) {
-    return call->prepared->context ? gp_cpu_onednn_run(call, err) : gp_cpu_copy_run(call, err);
-}
-
-static const gp_cpu_op ops[GP_OP_KINDS] = {
-    [GP_OP_CONV_FORWARD] = {gp_cpu_conv_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_CONV_BACKWARD_DATA] = {gp_cpu_conv_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_CONV_BACKWARD_WEIGHTS] = {gp_cpu_conv_weights_prepare, gp_cpu_conv_weights_run, gp_cpu_onednn_release},
-    [GP_OP_LINEAR_FORWARD] = {gp_cpu_linear_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_LINEAR_BACKWARD_DATA] = {gp_cpu_linear_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_LINEAR_BACKWARD_WEIGHTS] = {gp_cpu_linear_weights_prepare, gp_cpu_linear_weights_run, gp_cpu_onednn_release},
-    [GP_OP_REORDER] = {reorder_prepare, reorder_run, gp_cpu_onednn_release},
-    [GP_OP_NORM_STATISTICS] = {gp_cpu_norm_statistics_prepare, gp_cpu_norm_statistics_run, NULL},
-    [GP_OP_NORM_APPLY] = {gp_cpu_norm_apply_prepare, gp_cpu_norm_apply_run, NULL},
-    [GP_OP_NORM_BACKWARD_REDUCE] = {gp_cpu_norm_backward_reduce_prepare, gp_cpu_norm_backward_reduce_run, NULL},
-    [GP_OP_NORM_BACKWARD_DATA] = {gp_cpu_norm_backward_data_prepare, gp_cpu_norm_backward_data_run, NULL},
-    [GP_OP_NORM_APPLY_RELU] = {gp_cpu_norm_apply_relu_prepare, gp_cpu_norm_apply_relu_run, NULL},
-    [GP_OP_NORM_RELU_BACKWARD_REDUCE] = {gp_cpu_norm_relu_backward_reduce_prepare, gp_cpu_norm_relu_backward_reduce_run,
-                                         NULL},
-    [GP_OP_NORM_RELU_BACKWARD_DATA] = {gp_cpu_norm_relu_backward_data_prepare, gp_cpu_norm_relu_backward_data_run,
-                                       NULL},
-    [GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE] = {gp_cpu_norm_add_relu_backward_reduce_prepare,
-                                             gp_cpu_norm_add_relu_backward_reduce_run, NULL},
-    [GP_OP_GROUP_NORM_FORWARD] = {gp_cpu_group_norm_forward_prepare, gp_cpu_group_norm_forward_run, NULL},
-    [GP_OP_GROUP_NORM_BACKWARD_DATA] = {gp_cpu_group_norm_backward_data_prepare, gp_cpu_group_norm_backward_data_run,
-                                        NULL},
-    [GP_OP_GROUP_NORM_BACKWARD_WEIGHTS] = {gp_cpu_group_norm_backward_weights_prepare,
-                                           gp_cpu_group_norm_backward_weights_run, NULL},
-    [GP_OP_RELU_FORWARD] = {gp_cpu_relu_forward_prepare, gp_cpu_relu_forward_run, NULL},
-    [GP_OP_RELU_BACKWARD] = {gp_cpu_relu_backward_prepare, gp_cpu_relu_backward_run, NULL},
-    [GP_OP_ACTIVATION_FORWARD] = {gp_cpu_activation_forward_prepare, gp_cpu_activation_forward_run, NULL},
-    [GP_OP_ACTIVATION_BACKWARD] = {gp_cpu_activation_backward_prepare, gp_cpu_activation_backward_run, NULL},
-    [GP_OP_MAX_POOL_FORWARD] = {gp_cpu_max_pool_forward_prepare, gp_cpu_max_pool_forward_run, NULL},
-    [GP_OP_MAX_POOL_BACKWARD] = {gp_cpu_max_pool_backward_prepare, gp_cpu_max_pool_backward_run, NULL},
-    [GP_OP_AVG_POOL_FORWARD] = {gp_cpu_avg_pool_prepare, gp_cpu_avg_pool_forward_run, NULL},
-    [GP_OP_AVG_POOL_BACKWARD] = {gp_cpu_avg_pool_prepare, gp_cpu_avg_pool_backward_run, NULL},
-    [GP_OP_UPSAMPLE_FORWARD] = {gp_cpu_upsample_prepare, gp_cpu_upsample_forward_run, NULL},
-    [GP_OP_UPSAMPLE_BACKWARD] = {gp_cpu_upsample_prepare, gp_cpu_upsample_backward_run, NULL},
-    [GP_OP_MEAN_POOL_FORWARD] = {gp_cpu_mean_pool_prepare, gp_cpu_mean_pool_forward_run, NULL},
-    [GP_OP_MEAN_POOL_BACKWARD] = {gp_cpu_mean_pool_prepare, gp_cpu_mean_pool_backward_run, NULL},
-    [GP_OP_FLATTEN] = {gp_cpu_flatten_prepare, gp_cpu_flatten_run, NULL},
-    [GP_OP_UNFLATTEN] = {gp_cpu_flatten_prepare, gp_cpu_unflatten_run, NULL},
-    [GP_OP_DROPOUT] = {gp_cpu_dropout_prepare, gp_cpu_dropout_run, NULL},
-    [GP_OP_ADD] = {gp_cpu_add_prepare, gp_cpu_add_run, NULL},
-    [GP_OP_COPY] = {gp_cpu_copy_prepare, gp_cpu_copy_run, NULL},
-    [GP_OP_FILL] = {gp_cpu_fill_prepare, gp_cpu_fill_run, NULL},
-    [GP_OP_CROSS_ENTROPY_FORWARD] = {gp_cpu_cross_entropy_forward_prepare, gp_cpu_cross_entropy_forward_run, NULL},
-    [GP_OP_CROSS_ENTROPY_BACKWARD] = {gp_cpu_cross_entropy_backward_prepare, gp_cpu_cross_entropy_backward_run, NULL},
-    [GP_OP_ELEMENT_LOSS_FORWARD] = {gp_cpu_element_loss_forward_prepare, gp_cpu_element_loss_forward_run, NULL},
-    [GP_OP_ELEMENT_LOSS_BACKWARD] = {gp_cpu_element_loss_backward_prepare, gp_cpu_element_loss_backward_run, NULL},
-    [GP_OP_LOSS_TOTAL] = {gp_cpu_loss_total_prepare, gp_cpu_loss_total_run, NULL},
-    [GP_OP_NORM_COMMIT] = {gp_cpu_norm_commit_prepare, gp_cpu_norm_commit_run, NULL},
-    [GP_OP_SQUARE_SUM] = {gp_cpu_square_sum_prepare, gp_cpu_square_sum_run, NULL},
-    [GP_OP_CLIP_TOTAL] = {gp_cpu_clip_total_prepare, gp_cpu_clip_total_run, NULL},
-    [GP_OP_SGD] = {gp_cpu_sgd_prepare, gp_cpu_sgd_run, NULL},
-    [GP_OP_ADAM] = {gp_cpu_adam_prepare, gp_cpu_adam_run, NULL},
+static const gp_cpu_op *const ops[GP_OP_KINDS] = {
+#define GP_OP(NAME, name, ...) [GP_OP_##NAME] = &gp_cpu_##name,
+#include "device/op_table.inc"
 };
 
 static gp_status cpu_prepare(gp_prepared *prepared, gp_error *err) {
+    const gp_cpu_op *op = ops[prepared->desc.kind];
     if (prepared->desc.threads < 1) {
         return gp_fail(err, GP_INTERNAL, "cpu: %s cannot be prepared for 0 threads", gp_op_name(prepared->desc.kind));
     }
-    return ops[prepared->desc.kind].prepare(prepared, err);
+    if (op->prepare) return op->prepare(prepared, err);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", err));
+    if (op->book) op->book(prepared);
+    return GP_OK;
 }
 
 static void cpu_release(gp_prepared *prepared) {
-    if (ops[prepared->desc.kind].release) ops[prepared->desc.kind].release(prepared);
+    if (ops[prepared->desc.kind]->release) ops[prepared->desc.kind]->release(prepared);
 }
 
 static gp_status cpu_open(const gp_device_spec *spec, gp_device **out, gp_error *err) {
-    if (spec->index != 0) return gp_fail(err, GP_DEVICE, "cpu:%d: there is only one device of this kind", spec->index);
-    if (spec->threads < 1) return gp_fail(err, GP_DEVICE, "cpu: %d threads: it needs at least 1", spec->threads);
     gp_device *device;
+    gp_host host;
+    GP_RETURN_IF_FAILED(gp_host_init(&host, spec, err));
+    if (spec->threads < 1) return gp_fail(err, GP_DEVICE, "cpu: %d threads: it needs at least 1", spec->threads);
     GP_RETURN_IF_FAILED(GP_NEW(&device, 1, err));
-    device->limit = spec->memory;
+    device->host = host;
     gp_status status = gp_cpu_pool_create(spec->threads, &device->pool, err);
     if (status != GP_OK) {
         free(device);
@@ -124,34 +56,9 @@ static gp_status cpu_open(const gp_device_spec *spec, gp_device **out, gp_error 
 
 static void cpu_close(gp_device *device) {
     if (!device) return;
-    assert(device->reserved == 0);
+    assert(device->host.reserved == 0);
     gp_cpu_pool_destroy(&device->pool);
     free(device);
-}
-
-static gp_status cpu_reserve(gp_device *device, size_t bytes, void **out, gp_error *err) {
-    size_t size, reserved;
-    bool fits =
-        gp_size_add(bytes, sizeof(block_head) + GP_ALIGNMENT, &size) && gp_size_add(device->reserved, bytes, &reserved);
-    if (!fits || (device->limit && reserved > device->limit)) {
-        return gp_fail(err, GP_MEMORY, "cpu: needs %zu more bytes, but %zu of its %zu bytes are in use", bytes,
-                       device->reserved, device->limit);
-    }
-    block_head *head = aligned_alloc(GP_ALIGNMENT, gp_align_up(sizeof *head + bytes, GP_ALIGNMENT));
-    if (!head)
-        return gp_fail(err, GP_MEMORY, "cpu: cannot reserve %zu bytes: the machine has too little memory", bytes);
-    memset(head, 0, sizeof *head + bytes); /* every page is touched now: no later step finds the memory gone */
-    head->bytes = bytes;
-    device->reserved = reserved;
-    *out = head + 1;
-    return GP_OK;
-}
-
-static void cpu_unreserve(gp_device *device, void *block) {
-    if (!block) return;
-    block_head *head = (block_head *)block - 1;
-    device->reserved -= head->bytes;
-    free(head);
 }
 
 static gp_status cpu_stream_create(gp_device *device, bool copies, gp_stream **out, gp_error *err) {
@@ -174,68 +81,6 @@ static void cpu_stream_destroy(gp_stream *stream) {
     free(stream);
 }
 
-static gp_status cpu_event_create(gp_device *device, bool timed, gp_event **out, gp_error *err) {
-    (void)device;
-    (void)timed;
-    gp_event *event;
-    GP_RETURN_IF_FAILED(GP_NEW(&event, 1, err));
-    atomic_init(&event->recorded, false);
-    *out = event;
-    return GP_OK;
-}
-
-static void cpu_event_destroy(gp_event *event) {
-    free(event);
-}
-
-static gp_status cpu_event_record(gp_event *event, gp_stream *stream, gp_error *err) {
-    (void)stream;
-    (void)err;
-    atomic_store_explicit(&event->recorded, true, memory_order_release);
-    return GP_OK;
-}
-
-static gp_status cpu_stream_wait(gp_stream *stream, const gp_event *event, gp_error *err) {
-    (void)stream;
-    if (atomic_load_explicit(&event->recorded, memory_order_acquire)) return GP_OK;
-    return gp_fail(err, GP_INTERNAL, "cpu: a stream waits for an event that was never recorded");
-}
-
-static gp_status cpu_event_finish(const gp_event *event, const gp_cancel *cancel, gp_error *err) {
-    (void)cancel;
-    return cpu_stream_wait(NULL, event, err);
-}
-
-static gp_status cpu_stream_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
-    (void)stream;
-    (void)cancel;
-    (void)err;
-    return GP_OK;
-}
-
-static gp_status cpu_copy_in(gp_stream *stream, void *device_to, const void *host_from, size_t bytes, gp_error *err) {
-    (void)stream;
-    (void)err;
-    memcpy(device_to, host_from, bytes);
-    return GP_OK;
-}
-
-static gp_status cpu_copy_out(gp_stream *stream, void *host_to, const void *device_from, size_t bytes, gp_error *err) {
-    (void)stream;
-    (void)err;
-    memcpy(host_to, device_from, bytes);
-    return GP_OK;
-}
-
-static gp_status cpu_pull(gp_stream *stream, void *to, const gp_device *from, const void *address, size_t bytes,
-                          gp_error *err) {
-    (void)stream;
-    (void)from;
-    (void)err;
-    memcpy(to, address, bytes);
-    return GP_OK;
-}
-
 static gp_status cpu_run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
                          const gp_op_args *args, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
@@ -247,30 +92,19 @@ static gp_status cpu_run(gp_stream *stream, const gp_prepared *prepared, void *c
         }
     }
     gp_cpu_call call = {prepared, operands, workspace, args, stream->device->pool, stream->onednn};
-    return ops[desc->kind].run(&call, err);
+    return ops[desc->kind]->run(&call, err);
 }
 
 const gp_device_kind gp_cpu_kind = {
     .name = "cpu",
     .computes_f64 = false,
-    .on_host = true,
+    GP_HOST_FUNCTIONS,
     .prepare = cpu_prepare,
     .release = cpu_release,
     .libraries = gp_cpu_onednn_version,
     .open = cpu_open,
     .close = cpu_close,
-    .reserve = cpu_reserve,
-    .unreserve = cpu_unreserve,
     .stream_create = cpu_stream_create,
     .stream_destroy = cpu_stream_destroy,
-    .event_create = cpu_event_create,
-    .event_destroy = cpu_event_destroy,
-    .event_record = cpu_event_record,
-    .stream_wait = cpu_stream_wait,
-    .event_finish = cpu_event_finish,
-    .stream_finish = cpu_stream_finish,
-    .copy_in = cpu_copy_in,
-    .copy_out = cpu_copy_out,
-    .pull = cpu_pull,
     .run = cpu_run,
 };

@@ -1,122 +1,18 @@
 #include "device/ref/ref.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
+#include "device/host.h"
 #include "device/ref/ref_ops.h"
-
-typedef struct ref_device {
-    size_t limit; /* bytes; 0: none but the machine's */
-    size_t reserved;
-} ref_device;
-
-/* A stream or an event. Work is done when the call that enqueues it returns: there is nothing that these would have to
- * remember. */
-typedef struct ref_token {
-    int unused;
-} ref_token;
-
-/* Stands before each block, so that the block can be given back without its size. */
-typedef union block_head {
-    size_t bytes;
-    unsigned char space[GP_ALIGNMENT];
-} block_head;
+#include "device/rows.h"
 
 typedef gp_status ref_loop(const ref_call *call);
 
 static ref_loop *const loops[GP_OP_KINDS] = {
-    [GP_OP_CONV_FORWARD] = ref_conv_forward,
-    [GP_OP_CONV_BACKWARD_DATA] = ref_conv_backward_data,
-    [GP_OP_CONV_BACKWARD_WEIGHTS] = ref_conv_backward_weights,
-    [GP_OP_LINEAR_FORWARD] = ref_linear_forward,
-    [GP_OP_LINEAR_BACKWARD_DATA] = ref_linear_backward_data,
-    [GP_OP_LINEAR_BACKWARD_WEIGHTS] = ref_linear_backward_weights,
-    [GP_OP_NORM_STATISTICS] = ref_norm_statistics,
-    [GP_OP_NORM_APPLY] = ref_norm_apply,
-    [GP_OP_NORM_BACKWARD_REDUCE] = ref_norm_backward_reduce,
-    [GP_OP_NORM_BACKWARD_DATA] = ref_norm_backward_data,
-    [GP_OP_NORM_APPLY_RELU] = ref_norm_apply_relu,
-    [GP_OP_NORM_RELU_BACKWARD_REDUCE] = ref_norm_relu_backward_reduce,
-    [GP_OP_NORM_RELU_BACKWARD_DATA] = ref_norm_relu_backward_data,
-    [GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE] = ref_norm_add_relu_backward_reduce,
-    [GP_OP_GROUP_NORM_FORWARD] = ref_group_norm_forward,
-    [GP_OP_GROUP_NORM_BACKWARD_DATA] = ref_group_norm_backward_data,
-    [GP_OP_GROUP_NORM_BACKWARD_WEIGHTS] = ref_group_norm_backward_weights,
-    [GP_OP_RELU_FORWARD] = ref_relu_forward,
-    [GP_OP_RELU_BACKWARD] = ref_relu_backward,
-    [GP_OP_ACTIVATION_FORWARD] = ref_activation_forward,
-    [GP_OP_ACTIVATION_BACKWARD] = ref_activation_backward,
-    [GP_OP_MAX_POOL_FORWARD] = ref_max_pool_forward,
-    [GP_OP_MAX_POOL_BACKWARD] = ref_max_pool_backward,
-    [GP_OP_AVG_POOL_FORWARD] = ref_avg_pool_forward,
-    [GP_OP_AVG_POOL_BACKWARD] = ref_avg_pool_backward,
-    [GP_OP_UPSAMPLE_FORWARD] = ref_upsample_forward,
-    [GP_OP_UPSAMPLE_BACKWARD] = ref_upsample_backward,
-    [GP_OP_MEAN_POOL_FORWARD] = ref_mean_pool_forward,
-    [GP_OP_MEAN_POOL_BACKWARD] = ref_mean_pool_backward,
-    [GP_OP_FLATTEN] = ref_flatten,
-    [GP_OP_UNFLATTEN] = ref_unflatten,
-    [GP_OP_DROPOUT] = ref_dropout,
-    [GP_OP_ADD] = ref_add,
-    [GP_OP_COPY] = ref_copy,
-    [GP_OP_CROSS_ENTROPY_FORWARD] = ref_cross_entropy_forward,
-    [GP_OP_CROSS_ENTROPY_BACKWARD] = ref_cross_entropy_backward,
-    [GP_OP_ELEMENT_LOSS_FORWARD] = ref_element_loss_forward,
-    [GP_OP_ELEMENT_LOSS_BACKWARD] = ref_element_loss_backward,
-    [GP_OP_LOSS_TOTAL] = ref_loss_total,
-    [GP_OP_NORM_COMMIT] = ref_norm_commit,
-    [GP_OP_SQUARE_SUM] = ref_square_sum,
-    [GP_OP_CLIP_TOTAL] = ref_clip_total,
-    [GP_OP_SGD] = ref_sgd,
-    [GP_OP_ADAM] = ref_adam,
-    [GP_OP_REORDER] = ref_copy,
-    [GP_OP_FILL] = ref_fill,
+#define GP_OP(NAME, name, ...) [GP_OP_##NAME] = ref_##name,
+#include "device/op_table.inc"
 };
-
-/* Pairs of a read and a written operand that may have one address: every element is read before it is written, and
- * by nobody afterwards. */
-static const struct {
-    gp_op_kind kind;
-    int read, written;
-} in_place_pairs[] = {
-    {GP_OP_RELU_FORWARD, GP_RELU_FORWARD_X, GP_RELU_FORWARD_Y},
-    {GP_OP_RELU_BACKWARD, GP_RELU_BACKWARD_Y, GP_RELU_BACKWARD_DX},
-    {GP_OP_RELU_BACKWARD, GP_RELU_BACKWARD_DY, GP_RELU_BACKWARD_DX},
-    {GP_OP_ACTIVATION_FORWARD, GP_ACTIVATION_FORWARD_X, GP_ACTIVATION_FORWARD_Y},
-    {GP_OP_ACTIVATION_BACKWARD, GP_ACTIVATION_BACKWARD_A, GP_ACTIVATION_BACKWARD_DX},
-    {GP_OP_ACTIVATION_BACKWARD, GP_ACTIVATION_BACKWARD_DY, GP_ACTIVATION_BACKWARD_DX},
-    {GP_OP_ADD, GP_ADD_A, GP_ADD_Y},
-    {GP_OP_ADD, GP_ADD_B, GP_ADD_Y},
-    {GP_OP_COPY, GP_COPY_X, GP_COPY_Y},
-    {GP_OP_DROPOUT, GP_DROPOUT_X, GP_DROPOUT_Y},
-    {GP_OP_NORM_APPLY, GP_NORM_APPLY_X, GP_NORM_APPLY_Y},
-    {GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_X, GP_NORM_BACKWARD_DATA_DX},
-    {GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_DY, GP_NORM_BACKWARD_DATA_DX},
-    {GP_OP_NORM_APPLY_RELU, GP_NORM_APPLY_RELU_X, GP_NORM_APPLY_RELU_Y},
-    {GP_OP_NORM_RELU_BACKWARD_DATA, GP_NORM_RELU_BACKWARD_DATA_X, GP_NORM_RELU_BACKWARD_DATA_DX},
-    {GP_OP_NORM_RELU_BACKWARD_DATA, GP_NORM_RELU_BACKWARD_DATA_DY, GP_NORM_RELU_BACKWARD_DATA_DX},
-    {GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE, GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ},
-    {GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ},
-    {GP_OP_GROUP_NORM_FORWARD, GP_GROUP_NORM_FORWARD_X, GP_GROUP_NORM_FORWARD_Y},
-    {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_X, GP_GROUP_NORM_BACKWARD_DATA_DX},
-    {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_DY, GP_GROUP_NORM_BACKWARD_DATA_DX},
-    {GP_OP_CROSS_ENTROPY_BACKWARD, GP_CROSS_ENTROPY_BACKWARD_X, GP_CROSS_ENTROPY_BACKWARD_DX},
-    {GP_OP_ELEMENT_LOSS_BACKWARD, GP_ELEMENT_LOSS_BACKWARD_X, GP_ELEMENT_LOSS_BACKWARD_DX},
-};
-
-static bool same_layout(const gp_tensor *a, const gp_tensor *b) {
-    return gp_tensor_same_dims(a, b) && memcmp(a->stride, b->stride, sizeof a->stride) == 0;
-}
-
-static void mark_in_place(gp_prepared *prepared) {
-    for (size_t p = 0; p < sizeof in_place_pairs / sizeof in_place_pairs[0]; p++) {
-        if (in_place_pairs[p].kind != prepared->desc.kind) continue;
-        int read = in_place_pairs[p].read, written = in_place_pairs[p].written;
-        if (!same_layout(&prepared->desc.operand[read], &prepared->desc.operand[written])) continue;
-        prepared->in_place[written] |= (uint8_t)(1u << read);
-    }
-}
 
 static gp_status ref_prepare(gp_prepared *prepared, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
@@ -131,7 +27,7 @@ static gp_status ref_prepare(gp_prepared *prepared, gp_error *err) {
         prepared->operand[i] = (gp_operand_storage){GP_FORMAT_PLAIN, gp_tensor_bytes(&desc->operand[i])};
     }
     prepared->workspace = 0;
-    mark_in_place(prepared);
+    gp_op_allow_in_place(prepared);
     return GP_OK;
 }
 
@@ -140,13 +36,13 @@ static void ref_release(gp_prepared *prepared) {
 }
 
 static gp_status ref_open(const gp_device_spec *spec, gp_device **out, gp_error *err) {
-    if (spec->index != 0) return gp_fail(err, GP_DEVICE, "ref:%d: there is only one device of this kind", spec->index);
+    gp_host host, *device;
+    GP_RETURN_IF_FAILED(gp_host_init(&host, spec, err));
     if (spec->threads > 1) {
         return gp_fail(err, GP_UNSUPPORTED, "ref: %d threads: it has only 1", spec->threads);
     }
-    ref_device *device;
     GP_RETURN_IF_FAILED(GP_NEW(&device, 1, err));
-    device->limit = spec->memory;
+    *device = host;
     *out = (gp_device *)device;
     return GP_OK;
 }
@@ -155,105 +51,18 @@ static void ref_close(gp_device *device) {
     free(device);
 }
 
-static gp_status ref_reserve(gp_device *device_, size_t bytes, void **out, gp_error *err) {
-    ref_device *device = (ref_device *)device_;
-    size_t size, reserved;
-    bool fits =
-        gp_size_add(bytes, sizeof(block_head) + GP_ALIGNMENT, &size) && gp_size_add(device->reserved, bytes, &reserved);
-    if (!fits || (device->limit && reserved > device->limit)) {
-        return gp_fail(err, GP_MEMORY, "ref: needs %zu more bytes, but %zu of its %zu bytes are in use", bytes,
-                       device->reserved, device->limit);
-    }
-    block_head *head = aligned_alloc(GP_ALIGNMENT, gp_align_up(sizeof *head + bytes, GP_ALIGNMENT));
-    if (!head)
-        return gp_fail(err, GP_MEMORY, "ref: cannot reserve %zu bytes: the machine has too little memory", bytes);
-    memset(head, 0, sizeof *head + bytes); /* every page is touched now: no later step finds the memory gone */
-    head->bytes = bytes;
-    device->reserved = reserved;
-    *out = head + 1;
-    return GP_OK;
-}
-
-static void ref_unreserve(gp_device *device, void *block) {
-    if (!block) return;
-    block_head *head = (block_head *)block - 1;
-    ((ref_device *)device)->reserved -= head->bytes;
-    free(head);
-}
-
+/* A stream remembers nothing: its address tells it apart. */
 static gp_status ref_stream_create(gp_device *device, bool copies, gp_stream **out, gp_error *err) {
+    char *stream;
     (void)device;
     (void)copies;
-    ref_token *stream;
     GP_RETURN_IF_FAILED(GP_NEW(&stream, 1, err));
-    *out = (gp_stream *)stream;
+    *out = (gp_stream *)(void *)stream;
     return GP_OK;
 }
 
 static void ref_stream_destroy(gp_stream *stream) {
     free(stream);
-}
-
-static gp_status ref_event_create(gp_device *device, bool timed, gp_event **out, gp_error *err) {
-    (void)device;
-    (void)timed;
-    ref_token *event;
-    GP_RETURN_IF_FAILED(GP_NEW(&event, 1, err));
-    *out = (gp_event *)event;
-    return GP_OK;
-}
-
-static void ref_event_destroy(gp_event *event) {
-    free(event);
-}
-
-static gp_status ref_event_record(gp_event *event, gp_stream *stream, gp_error *err) {
-    (void)event;
-    (void)stream;
-    (void)err;
-    return GP_OK;
-}
-
-static gp_status ref_stream_wait(gp_stream *stream, const gp_event *event, gp_error *err) {
-    (void)stream;
-    (void)event;
-    (void)err;
-    return GP_OK;
-}
-
-static gp_status ref_event_finish(const gp_event *event, const gp_cancel *cancel, gp_error *err) {
-    (void)cancel;
-    return ref_stream_wait(NULL, event, err);
-}
-
-static gp_status ref_stream_finish(gp_stream *stream, const gp_cancel *cancel, gp_error *err) {
-    (void)stream;
-    (void)cancel;
-    (void)err;
-    return GP_OK;
-}
-
-static gp_status ref_copy_in(gp_stream *stream, void *device_to, const void *host_from, size_t bytes, gp_error *err) {
-    (void)stream;
-    (void)err;
-    memcpy(device_to, host_from, bytes);
-    return GP_OK;
-}
-
-static gp_status ref_copy_out(gp_stream *stream, void *host_to, const void *device_from, size_t bytes, gp_error *err) {
-    (void)stream;
-    (void)err;
-    memcpy(host_to, device_from, bytes);
-    return GP_OK;
-}
-
-static gp_status ref_pull(gp_stream *stream, void *to, const gp_device *from, const void *address, size_t bytes,
-                          gp_error *err) {
-    (void)stream;
-    (void)from;
-    (void)err;
-    memcpy(to, address, bytes);
-    return GP_OK;
 }
 
 static gp_status ref_run(gp_stream *stream, const gp_prepared *prepared, void *const operands[], void *workspace,
@@ -277,23 +86,12 @@ static gp_status ref_run(gp_stream *stream, const gp_prepared *prepared, void *c
 const gp_device_kind gp_ref_kind = {
     .name = "ref",
     .computes_f64 = true,
-    .on_host = true,
+    GP_HOST_FUNCTIONS,
     .prepare = ref_prepare,
     .release = ref_release,
     .open = ref_open,
     .close = ref_close,
-    .reserve = ref_reserve,
-    .unreserve = ref_unreserve,
     .stream_create = ref_stream_create,
     .stream_destroy = ref_stream_destroy,
-    .event_create = ref_event_create,
-    .event_destroy = ref_event_destroy,
-    .event_record = ref_event_record,
-    .stream_wait = ref_stream_wait,
-    .event_finish = ref_event_finish,
-    .stream_finish = ref_stream_finish,
-    .copy_in = ref_copy_in,
-    .copy_out = ref_copy_out,
-    .pull = ref_pull,
     .run = ref_run,
 };

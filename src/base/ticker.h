@@ -1,0 +1,29 @@
+/* What the program says while something takes long: on a terminal one line that is rewritten, in a pipe or a file a
+ * line now and then.
+ *
+ * One thread at a time. The stream is borrowed. */
+#ifndef GP_BASE_TICKER_H
+#define GP_BASE_TICKER_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+
+typedef struct gp_ticker {
+    FILE *out; /* NULL: nothing is said */
+    bool terminal, open_line;
+    double said; /* when the last line was; seconds of a monotonic clock */
+} gp_ticker;
+
+gp_ticker gp_ticker_on(FILE *out);
+/* Whether the next line is due: 0.2 s after the last on a terminal, else 10 s. */
+bool gp_ticker_is_due(const gp_ticker *ticker);
+/* A line, now. */
+void gp_ticker_say(gp_ticker *ticker, const char *format, ...) GP_PRINTF(2, 3);
+/* A line that stays on a terminal too. */
+void gp_ticker_tell(gp_ticker *ticker, const char *format, ...) GP_PRINTF(2, 3);
+/* Clears the line on a terminal; others may print again. */
+void gp_ticker_end(gp_ticker *ticker);
+
+#endif

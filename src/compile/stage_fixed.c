@@ -1,0 +1,177 @@
+/* What outlives the step: the formats of weights, and parameters, working copies, gradients, optimizer state and
+ * statistics at fixed offsets. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "compile/stage_internal.h"
+
+static gp_status note_choices(gp_stage_plan *plan, const gp_graph *graph, int node, int op_index,
+                              const gp_lowered_op *op, const gp_prepared *prepared, gp_error *err) {
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) {
+        if (op->desc.operand[i].format != GP_FORMAT_ANY) continue;
+        GP_RETURN_IF_FAILED(GP_GROW(&plan->choices, &plan->choice_capacity, plan->choice_count + 1, err));
+        plan->choices[plan->choice_count++] = (gp_format_choice){node,
+                                                                 op_index,
+                                                                 i,
+                                                                 op->ref[i].role,
+                                                                 graph->nodes[node].first_param + op->ref[i].index,
+                                                                 prepared->operand[i].format,
+                                                                 prepared->operand[i].bytes};
+    }
+    return GP_OK;
+}
+
+static gp_status note_stats(gp_stage_plan *plan, int node, const gp_lowering *lowering, gp_error *err) {
+    for (size_t i = 0; i < lowering->stats.count; i++) {
+        GP_RETURN_IF_FAILED(GP_GROW(&plan->stats, &plan->stats_capacity, plan->stats_count + 1, err));
+        plan->stats[plan->stats_count++] = (gp_stats_plan){node, (int)i, gp_tensor_bytes(&lowering->stats.items[i]), 0};
+    }
+    return GP_OK;
+}
+
+/* Where nothing trains, no other pass than EVALUATE asks: a working copy for it would be made and never read. */
+gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
+    const gp_graph *graph = request->stages->graph;
+    gp_stage_lowering lowering;
+    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, request->full_samples, false, &lowering, err));
+    gp_status status = GP_OK;
+    for (int n = 0; n < lowering.count && status == GP_OK; n++) {
+        int node = gp_stage_of(plan, request)->first_node + n;
+        status = note_stats(plan, node, &lowering.nodes[n], err);
+        for (size_t o = 0; o < lowering.nodes[n].count && status == GP_OK; o++) {
+            const gp_lowered_op *op = &lowering.nodes[n].ops[o];
+            if (gp_lowered_is_dead(graph, node, op) || (!request->trains && op->pass != GP_PASS_EVALUATE)) continue;
+            const gp_prepared *prepared;
+            status = gp_stage_prepare(plan, request, node, (int)o, op, 0, false, &prepared, err);
+            if (status == GP_OK) status = note_choices(plan, graph, node, (int)o, op, prepared, err);
+        }
+    }
+    gp_stage_lowering_fini(&lowering);
+    return status;
+}
+
+/* Offsets are given out one after another, aligned. */
+static size_t reserve(gp_stage_plan *plan, gp_memory_kind kind, size_t bytes) {
+    size_t offset = plan->fixed;
+    size_t aligned = gp_align_up(bytes, GP_ALIGNMENT);
+    plan->fixed += aligned;
+    plan->memory[kind] += aligned;
+    return offset;
+}
+
+static gp_status list_params(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
+    const gp_graph *graph = request->stages->graph;
+    const gp_stage *stage = gp_stage_of(plan, request);
+    int count = 0;
+    for (int n = 0; n < stage->node_count; n++) count += graph->nodes[stage->first_node + n].param_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->params, count, err));
+    for (int n = 0; n < stage->node_count; n++) {
+        const gp_node *node = &graph->nodes[stage->first_node + n];
+        for (int i = 0; i < node->param_count; i++) {
+            gp_param_plan *param = &plan->params[plan->param_count++];
+            int64_t elements;
+            param->param = node->first_param + i;
+            param->trained = request->trains && graph->params[param->param].trained;
+            if (!gp_shape_elements(graph->params[param->param].spec.shape, &elements))
+                return gp_fail(err, GP_INTERNAL, "parameter %s has no size", graph->params[param->param].name);
+            param->bytes = (size_t)elements * gp_dtype_size(request->real);
+            param->grad_bytes = param->trained ? param->bytes : 0;
+        }
+    }
+    return GP_OK;
+}
+
+static gp_param_plan *find_param(gp_stage_plan *plan, int param) {
+    return plan->param_count ? &plan->params[param - plan->params[0].param] : NULL;
+}
+
+static gp_status add_copy(const gp_graph *graph, gp_param_plan *param, const gp_format_choice *choice, gp_error *err) {
+    for (int i = 0; i < param->copy_count; i++)
+        if (param->copies[i].format == choice->format) return GP_OK;
+    if (param->copy_count == GP_MAX_WORKING_COPIES)
+        return gp_fail(err, GP_UNSUPPORTED, "the device wants more than %d formats of %s", GP_MAX_WORKING_COPIES,
+                       graph->params[param->param].name);
+    param->copies[param->copy_count++] = (gp_working_copy){choice->format, choice->bytes, 0};
+    return GP_OK;
+}
+
+static gp_status apply_choices(gp_stage_plan *plan, const gp_graph *graph, gp_error *err) {
+    for (size_t i = 0; i < plan->choice_count; i++) {
+        const gp_format_choice *choice = &plan->choices[i];
+        if (choice->format == GP_FORMAT_PLAIN) continue;
+        gp_param_plan *param = find_param(plan, choice->param);
+        if (choice->role == GP_ROLE_GRAD_PARAM) {
+            param->grad_format = choice->format;
+            param->grad_bytes = choice->bytes;
+        } else {
+            GP_RETURN_IF_FAILED(add_copy(graph, param, choice, err));
+        }
+    }
+    return GP_OK;
+}
+
+/* The last stage has everybody's. */
+static void place_squares(gp_stage_plan *plan, const gp_stage_request *request) {
+    plan->squares_before = request->squares_before;
+    for (int i = 0; i < plan->param_count && request->stages->norms; i++)
+        if (plan->params[i].trained) plan->params[i].square = plan->square_count++;
+    bool last = plan->stage == request->stages->count - 1;
+    size_t count = plan->square_count + (last ? plan->squares_before : 0);
+    plan->squares = reserve(plan, GP_MEMORY_STATISTICS, count * sizeof(double));
+}
+
+gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
+    GP_RETURN_IF_FAILED(list_params(plan, request, err));
+    GP_RETURN_IF_FAILED(apply_choices(plan, request->stages->graph, err));
+    plan->scalars = reserve(plan, GP_MEMORY_STATISTICS, sizeof(gp_step_scalars));
+    for (size_t i = 0; i < plan->stats_count; i++)
+        plan->stats[i].offset = reserve(plan, GP_MEMORY_STATISTICS, plan->stats[i].bytes * (size_t)request->max_pieces);
+    place_squares(plan, request);
+    for (int i = 0; i < plan->param_count; i++)
+        plan->params[i].master = reserve(plan, GP_MEMORY_PARAMETERS, plan->params[i].bytes);
+    for (int i = 0; i < plan->param_count; i++)
+        for (int c = 0; c < plan->params[i].copy_count; c++)
+            plan->params[i].copies[c].offset = reserve(plan, GP_MEMORY_WORKING, plan->params[i].copies[c].bytes);
+    for (int i = 0; i < plan->param_count; i++)
+        if (plan->params[i].trained)
+            plan->params[i].grad = reserve(plan, GP_MEMORY_GRADIENTS, plan->params[i].grad_bytes);
+    for (int i = 0; i < plan->param_count; i++)
+        for (int s = 0; s < request->update.states && plan->params[i].trained; s++)
+            plan->params[i].state[s] = reserve(plan, GP_MEMORY_OPTIMIZER, plan->params[i].bytes);
+    return GP_OK;
+}
+
+const gp_param_plan *gp_stage_plan_param(const gp_stage_plan *plan, int param) {
+    if (!plan->param_count || param < plan->params[0].param) return NULL;
+    int index = param - plan->params[0].param;
+    return index < plan->param_count ? &plan->params[index] : NULL;
+}
+
+gp_address gp_stage_param_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index,
+                                  gp_format format) {
+    const gp_param_plan *param = gp_stage_plan_param(plan, graph->nodes[node].first_param + index);
+    for (int c = 0; c < param->copy_count && format != GP_FORMAT_PLAIN; c++)
+        if (param->copies[c].format == format) return (gp_address){GP_AREA_FIXED, param->copies[c].offset, 0};
+    return (gp_address){GP_AREA_FIXED, param->master, 0};
+}
+
+gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index) {
+    const gp_param_plan *param = gp_stage_plan_param(plan, graph->nodes[node].first_param + index);
+    return (gp_address){GP_AREA_FIXED, param->grad, 0};
+}
+
+gp_address gp_stage_stats_address(const gp_stage_plan *plan, int node, int index, bool all) {
+    for (size_t i = 0; i < plan->stats_count; i++)
+        if (plan->stats[i].node == node && plan->stats[i].index == index)
+            return (gp_address){GP_AREA_FIXED, plan->stats[i].offset, all ? 0 : plan->stats[i].bytes};
+    return (gp_address){GP_AREA_NONE, 0, 0};
+}
+
+gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stage *stage, const gp_param_plan *param) {
+    size_t first = stage->norm_out < 0 ? plan->squares_before : 0;
+    return (gp_address){GP_AREA_FIXED, plan->squares + (first + param->square) * sizeof(double), 0};
+}
+
+gp_address gp_stage_scalars_address(const gp_stage_plan *plan) {
+    return (gp_address){GP_AREA_FIXED, plan->scalars, 0};
+}

@@ -1,0 +1,68 @@
+/* What the files that make a stage's plan share: lowering its nodes, preparing ops, addresses of what is fixed.
+ *
+ * Internal to stage_*.c. The plan owns what comes of it; one thread while a plan is made. */
+#ifndef GP_COMPILE_STAGE_INTERNAL_H
+#define GP_COMPILE_STAGE_INTERNAL_H
+
+#include "compile/stage_plan.h"
+
+/* The lowerings of a stage's nodes for one size of micro-batch. Owned by the caller. `trains`: some training program
+ * meets this size, so that what training forbids is refused. */
+typedef struct gp_stage_lowering {
+    gp_lowering *nodes; /* node_count of the stage */
+    int count;
+} gp_stage_lowering;
+
+GP_MUST_USE gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *request, int64_t samples,
+                                     bool trains, gp_stage_lowering *out, gp_error *err);
+void gp_stage_lowering_fini(gp_stage_lowering *lowering);
+
+static inline const gp_stage *gp_stage_of(const gp_stage_plan *plan, const gp_stage_request *request) {
+    return &request->stages->stage[plan->stage];
+}
+
+/* Prepares a lowered op for the stage's device, in the formats that were chosen (`chosen`), or freely. flags are added
+ * to the descriptor's. */
+GP_MUST_USE gp_status gp_stage_prepare(const gp_stage_plan *plan, const gp_stage_request *request, int node,
+                                       int op_index, const gp_lowered_op *op, unsigned flags, bool chosen,
+                                       const gp_prepared **out, gp_error *err);
+/* A descriptor of the planner's own. */
+GP_MUST_USE gp_status gp_stage_prepare_own(const gp_stage_plan *plan, const gp_stage_request *request,
+                                           const gp_op_desc *desc, const gp_prepared **out, gp_error *err);
+/* y = a + b, or y = x where b is absent, on flat tensors of `bytes` bytes. */
+GP_MUST_USE gp_status gp_stage_prepare_flat(const gp_stage_plan *plan, const gp_stage_request *request, gp_op_kind kind,
+                                            size_t bytes, const gp_prepared **out, gp_error *err);
+
+/* An operand at a place in the fixed area. */
+static inline gp_staged_operand gp_stage_fixed(size_t offset) {
+    return (gp_staged_operand){.thing = -1, .fixed = {GP_AREA_FIXED, offset, 0}};
+}
+/* Stages a parameter's gradient in plain order: *out is where it lies, or, where the device's own order is another,
+ * `thing`, which a reorder makes. */
+GP_MUST_USE gp_status gp_stage_plain_grad(const gp_stage_plan *plan, const gp_stage_request *request,
+                                          const gp_param_plan *param, int thing, gp_staged_list *list,
+                                          gp_staged_operand *out, gp_error *err);
+gp_tensor gp_stage_param_tensor(const gp_stage_request *request, int param, gp_format format);
+
+/* Addresses in the fixed area. */
+gp_address gp_stage_param_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index,
+                                  gp_format format);
+gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index);
+gp_address gp_stage_stats_address(const gp_stage_plan *plan, int node, int index, bool all);
+gp_address gp_stage_scalars_address(const gp_stage_plan *plan);
+/* Of a parameter's square. */
+gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stage *stage, const gp_param_plan *param);
+
+/* Steps of gp_stage_plan_init. */
+GP_MUST_USE gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
+GP_MUST_USE gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
+GP_MUST_USE gp_status gp_stage_place_received(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
+GP_MUST_USE gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized,
+                                       gp_error *err);
+/* Behind its routines. */
+GP_MUST_USE gp_status gp_stage_find_users(const gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized,
+                                          gp_error *err);
+GP_MUST_USE gp_status gp_stage_compile_norm(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
+GP_MUST_USE gp_status gp_stage_compile_refresh(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);
+
+#endif

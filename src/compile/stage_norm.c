@@ -1,0 +1,65 @@
+/* The norm of all gradients together: each parameter's square on its own stage, their sum on the last one. A parameter
+ * stands whole on one stage, and the squares add up in the order of the graph, so that no cut changes a bit. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "compile/stage_internal.h"
+
+static gp_staged_op new_op(void) {
+    gp_staged_op op = {.node = -1, .always = true};
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
+    return op;
+}
+
+static gp_status stage_square(const gp_stage_plan *plan, const gp_stage_request *request, int index,
+                              gp_staged_list *list, gp_error *err) {
+    const gp_param_plan *param = &plan->params[index];
+    gp_staged_op op = new_op();
+    op.owner = param->param + 1;
+    gp_op_desc desc;
+    gp_op_desc_init(&desc, GP_OP_SQUARE_SUM);
+    GP_RETURN_IF_FAILED(gp_stage_plain_grad(plan, request, param, index, list, &op.operand[GP_SQUARE_SUM_X], err));
+    desc.operand[GP_SQUARE_SUM_X] = gp_stage_param_tensor(request, param->param, GP_FORMAT_PLAIN);
+    desc.operand[GP_SQUARE_SUM_SUM] = gp_tensor_plain(GP_F64, 1, (const int64_t[]){1});
+    op.operand[GP_SQUARE_SUM_SUM].fixed = gp_stage_square_address(plan, gp_stage_of(plan, request), param);
+    GP_RETURN_IF_FAILED(gp_stage_prepare_own(plan, request, &desc, &op.prepared, err));
+    return gp_staged_add(list, op, err);
+}
+
+static gp_status compile_squares(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
+    gp_staged_list list = {0};
+    gp_thing *things = NULL;
+    gp_status status = GP_NEW(&things, plan->param_count, err);
+    for (int i = 0; i < plan->param_count && status == GP_OK; i++) {
+        things[i].bytes = plan->params[i].bytes;
+        if (plan->params[i].trained) status = stage_square(plan, request, i, &list, err);
+    }
+    if (status == GP_OK) status = gp_routine_build(&list, NULL, things, (size_t)plan->param_count, &plan->norm, err);
+    free(things);
+    free(list.items);
+    return status;
+}
+
+static gp_status compile_clip(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
+    int64_t count = (int64_t)(plan->squares_before + plan->square_count);
+    if (plan->stage != request->stages->count - 1 || count == 0) return GP_OK;
+    gp_staged_list list = {0};
+    gp_staged_op op = new_op();
+    gp_op_desc desc;
+    gp_op_desc_init(&desc, GP_OP_CLIP_TOTAL);
+    desc.attributes.clip.max_norm = request->clip_norm;
+    desc.operand[GP_CLIP_TOTAL_SQUARES] = gp_tensor_plain(GP_F64, 1, &count);
+    desc.operand[GP_CLIP_TOTAL_SCALARS] = gp_tensor_scalars();
+    op.operand[GP_CLIP_TOTAL_SQUARES] = gp_stage_fixed(plan->squares);
+    op.operand[GP_CLIP_TOTAL_SCALARS].fixed = gp_stage_scalars_address(plan);
+    gp_status status = gp_stage_prepare_own(plan, request, &desc, &op.prepared, err);
+    if (status == GP_OK) status = gp_staged_add(&list, op, err);
+    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, &plan->clip, err);
+    free(list.items);
+    return status;
+}
+
+gp_status gp_stage_compile_norm(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
+    GP_RETURN_IF_FAILED(compile_squares(plan, request, err));
+    return compile_clip(plan, request, err);
+}

@@ -1,0 +1,152 @@
+#include "compile/stage_things.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+gp_status gp_compiler_thing(gp_stage_compiler *compiler, size_t bytes, int *out, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_GROW(&compiler->things, &compiler->thing_capacity, compiler->thing_count + 1, err));
+    *out = (int)compiler->thing_count;
+    compiler->things[compiler->thing_count++] = (gp_thing){.bytes = bytes};
+    return GP_OK;
+}
+
+gp_dtype gp_compiler_dtype(const gp_stage_compiler *compiler, int value) {
+    gp_dtype dtype = compiler->graph->values[value].dtype;
+    return dtype == GP_F32 ? compiler->request->real : dtype;
+}
+
+static gp_status value_thing(gp_stage_compiler *compiler, int value, int *out, gp_error *err) {
+    gp_tensor tensor =
+        gp_tensor_samples(gp_compiler_dtype(compiler, value), compiler->samples, compiler->graph->values[value].shape);
+    return gp_compiler_thing(compiler, gp_tensor_bytes(&tensor), out, err);
+}
+
+int gp_compiler_value(const gp_stage_compiler *compiler, int value) {
+    const gp_stage *stage = compiler->stage;
+    int producer = compiler->graph->values[value].producer;
+    if (producer >= stage->first_node && producer < stage->first_node + stage->node_count)
+        return compiler->value_thing[(int)stage->takes.count + producer - stage->first_node];
+    size_t low = 0, high = stage->takes.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (stage->takes.items[middle] == value) return compiler->value_thing[middle];
+        if (stage->takes.items[middle] < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}
+
+static gp_status make_forward_things(gp_stage_compiler *compiler, gp_error *err) {
+    const gp_stage *stage = compiler->stage;
+    for (size_t i = 0; i < stage->takes.count; i++)
+        GP_RETURN_IF_FAILED(value_thing(compiler, stage->takes.items[i], &compiler->value_thing[i], err));
+    for (int n = 0; n < stage->node_count; n++) {
+        int output = compiler->graph->nodes[stage->first_node + n].output;
+        int *thing = &compiler->value_thing[(int)stage->takes.count + n];
+        *thing = -1;
+        if (output >= 0) GP_RETURN_IF_FAILED(value_thing(compiler, output, thing, err));
+        const gp_lowered_tensors *sides = &compiler->lowering.nodes[n].sides;
+        compiler->first_side[n] = (int)compiler->thing_count;
+        for (size_t i = 0; i < sides->count; i++) {
+            int side;
+            GP_RETURN_IF_FAILED(gp_compiler_thing(compiler, gp_tensor_bytes(&sides->items[i]), &side, err));
+        }
+    }
+    return GP_OK;
+}
+
+gp_status gp_stage_compiler_init(gp_stage_compiler *compiler, const gp_stage_plan *plan,
+                                 const gp_stage_request *request, int64_t samples, bool trains, gp_error *err) {
+    const gp_stage *stage = gp_stage_of(plan, request);
+    *compiler = (gp_stage_compiler){
+        .plan = plan, .request = request, .graph = request->stages->graph, .stage = stage, .samples = samples};
+    GP_RETURN_IF_FAILED(gp_stage_lower(plan, request, samples, trains, &compiler->lowering, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&compiler->value_thing, stage->takes.count + (size_t)stage->node_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&compiler->first_side, stage->node_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&compiler->grad_in, stage->grad_in.count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&compiler->grad_out, stage->grad_out.count, err));
+    return make_forward_things(compiler, err);
+}
+
+void gp_stage_compiler_fini(gp_stage_compiler *compiler) {
+    gp_stage_lowering_fini(&compiler->lowering);
+    free(compiler->things);
+    free(compiler->value_thing);
+    free(compiler->first_side);
+    free(compiler->forward.items);
+    free(compiler->evaluate.items);
+    free(compiler->backward.items);
+    free(compiler->grad_in);
+    free(compiler->grad_out);
+    free(compiler->kept);
+    free(compiler->held);
+    free(compiler->at_hand);
+    free(compiler->copies);
+    *compiler = (gp_stage_compiler){0};
+}
+
+gp_status gp_compiler_temps(gp_stage_compiler *compiler, int node, int *first, gp_error *err) {
+    const gp_lowered_tensors *temps = &compiler->lowering.nodes[node - compiler->stage->first_node].temps;
+    *first = (int)compiler->thing_count;
+    for (size_t i = 0; i < temps->count; i++) {
+        int thing;
+        GP_RETURN_IF_FAILED(gp_compiler_thing(compiler, gp_tensor_bytes(&temps->items[i]), &thing, err));
+    }
+    return GP_OK;
+}
+
+bool gp_compiler_operand(const gp_stage_compiler *compiler, int node, int first_temp, const gp_lowered_op *op,
+                         const gp_prepared *prepared, int position, gp_staged_operand *out) {
+    const gp_ref *ref = &op->ref[position];
+    const gp_node *its = &compiler->graph->nodes[node];
+    size_t first = (size_t)ref->first * gp_dtype_size(op->desc.operand[position].dtype);
+    *out = (gp_staged_operand){.thing = -1, .role = {ref->role, ref->index}};
+    switch (ref->role) {
+    case GP_ROLE_NONE: return true;
+    case GP_ROLE_INPUT: out->thing = gp_compiler_value(compiler, its->inputs[ref->index]); break;
+    case GP_ROLE_OUTPUT: out->thing = gp_compiler_value(compiler, its->output); break;
+    case GP_ROLE_SIDE: out->thing = compiler->first_side[node - compiler->stage->first_node] + ref->index; break;
+    case GP_ROLE_TEMP: out->thing = first_temp + ref->index; break;
+    case GP_ROLE_PARAM:
+        out->fixed = gp_stage_param_address(compiler->plan, compiler->graph, node, ref->index,
+                                            prepared->desc.operand[position].format);
+        break;
+    case GP_ROLE_STATS: out->fixed = gp_stage_stats_address(compiler->plan, node, ref->index, false); break;
+    case GP_ROLE_SCALARS: out->fixed = gp_stage_scalars_address(compiler->plan); break;
+    default: return false;
+    }
+    if (out->thing >= 0)
+        out->first = first;
+    else
+        out->fixed.offset += first;
+    return true;
+}
+
+static gp_status stage_op(gp_stage_compiler *compiler, int node, int op_index, const gp_lowered_op *op, int first_temp,
+                          gp_staged_list *list, gp_error *err) {
+    gp_staged_op staged = {.node = node, .once = (op->flags & GP_LOWERED_ONCE) != 0};
+    GP_RETURN_IF_FAILED(
+        gp_stage_prepare(compiler->plan, compiler->request, node, op_index, op, 0, true, &staged.prepared, err));
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) {
+        if (!gp_compiler_operand(compiler, node, first_temp, op, staged.prepared, i, &staged.operand[i]))
+            return gp_fail(err, GP_INTERNAL, "%s: has an operand that a forward pass cannot have",
+                           gp_op_name(op->desc.kind));
+        if (staged.operand[i].fixed.area != GP_AREA_NONE && gp_op_writes(op->desc.kind, i)) staged.always = true;
+    }
+    return gp_staged_add(list, staged, err);
+}
+
+gp_status gp_compiler_forward(gp_stage_compiler *compiler, gp_pass pass, gp_staged_list *list, gp_error *err) {
+    for (int n = 0; n < compiler->lowering.count; n++) {
+        int node = compiler->stage->first_node + n, first_temp;
+        const gp_lowering *lowering = &compiler->lowering.nodes[n];
+        GP_RETURN_IF_FAILED(gp_compiler_temps(compiler, node, &first_temp, err));
+        for (size_t o = 0; o < lowering->count; o++)
+            if (lowering->ops[o].pass == pass)
+                GP_RETURN_IF_FAILED(stage_op(compiler, node, (int)o, &lowering->ops[o], first_temp, list, err));
+    }
+    return GP_OK;
+}

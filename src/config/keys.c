@@ -1,0 +1,203 @@
+#include "config/keys.h"
+
+#include <string.h>
+
+/* Names of rows as the readers of mappings want them. */
+typedef struct name_list {
+    const char *text[GP_MAX_KEYS + 1];
+} name_list;
+
+static name_list names_of_keys(const gp_key *keys, const char *const *later) {
+    name_list names = {{NULL}};
+    size_t count = 0;
+    for (; keys && keys->name && count < GP_MAX_KEYS; keys++) names.text[count++] = keys->name;
+    for (; later && *later && count < GP_MAX_KEYS; later++) names.text[count++] = *later;
+    return names;
+}
+
+static name_list names_of_kinds(const gp_key_kind *kinds) {
+    name_list names = {{NULL}};
+    for (size_t i = 0; kinds[i].name && i < GP_MAX_KEYS; i++) names.text[i] = kinds[i].name;
+    return names;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static gp_status read_value(const gp_key *key, const gp_yaml *node, const gp_key_context *at, bool named, void *base,
+                            gp_error *err) {
+    char what[GP_KEY_TEXT];
+    gp_key_context inner = {.what = at->what, .joint = ".", .folder = at->folder, .place = node->place};
+    if (named && !(key->flags & GP_KEY_UNNAMED)) {
+        snprintf(what, sizeof what, "%s%s%s", at->joint ? at->what : "", at->joint ? at->joint : "", key->name);
+        inner.what = what;
+    }
+    return key->type->read(key, node, &inner, base, err);
+}
+
+static gp_status read_default(const gp_key *key, const gp_key_context *at, void *base, gp_error *err) {
+    gp_yaml scalar = {.kind = GP_YAML_SCALAR, .place = at->place, .text = key->unsaid};
+    gp_yaml_document *document = NULL;
+    if (!strchr("[{", *key->unsaid)) return read_value(key, &scalar, at, true, base, err);
+    GP_RETURN_IF_FAILED(gp_yaml_parse_at(key->unsaid, strlen(key->unsaid), at->place, &document, err));
+    gp_status status = read_value(key, gp_yaml_root(document), at, true, base, err);
+    gp_yaml_destroy(&document);
+    return status;
+}
+
+/* `node`: NULL if the key is absent. `named`: messages name the key, not only its mapping. */
+static gp_status read_key(const gp_key_table *table, const gp_key *key, const gp_yaml *node, const gp_key_context *at,
+                          bool named, void *base, gp_error *err) {
+    if (key->place) *(gp_place *)((char *)base + key->place) = node ? node->place : at->place;
+    if (key->given && node) *(bool *)((char *)base + key->given) = true;
+    if (node) return read_value(key, node, at, named, base, err);
+    if (key->example && table->needs)
+        return gp_fail_at(err, GP_CONFIG, at->place, "%s: needs %s", at->what, table->needs);
+    if (key->example)
+        return gp_fail_at(err, GP_CONFIG, at->place, "%s: %s is missing, as in %s", at->what, key->name, key->example);
+    return key->unsaid ? read_default(key, at, base, err) : GP_OK;
+}
+
+static gp_status read_keys(const gp_key_table *table, const gp_yaml *mapping, const gp_key_context *at, void *base,
+                           gp_error *err) {
+    for (unsigned first = GP_KEY_FIRST;; first = 0) {
+        for (const gp_key *key = table->keys; key && key->name; key++) {
+            const gp_yaml *node = mapping ? gp_yaml_get(mapping, key->name) : NULL;
+            if ((key->flags & GP_KEY_FIRST) == first)
+                GP_RETURN_IF_FAILED(read_key(table, key, node, at, true, base, err));
+        }
+        if (!first) break;
+    }
+    return table->check ? table->check(mapping, at, base, err) : GP_OK;
+}
+
+/* The first key's value in the place of the mapping. */
+static gp_status read_alone(const gp_key_table *table, const gp_yaml *node, const gp_key_context *at, bool named,
+                            void *base, gp_error *err) {
+    GP_RETURN_IF_FAILED(read_key(table, table->keys, node, at, named, base, err));
+    for (const gp_key *key = table->keys + 1; key->name; key++)
+        GP_RETURN_IF_FAILED(read_key(table, key, NULL, at, true, base, err));
+    return GP_OK;
+}
+
+gp_status gp_read_kind_options(const gp_key_table *table, const gp_choice *choice, const gp_key_context *at, void *base,
+                               gp_error *err) {
+    name_list known = names_of_keys(table->keys, NULL);
+    const gp_yaml *options = NULL;
+    if (choice->main && table->alone)
+        return read_alone(table, choice->main, at, table->alone != GP_ALONE_UNNAMED, base, err);
+    if (choice->main && table->needs)
+        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: needs %s", at->what, table->needs);
+    GP_RETURN_IF_FAILED(gp_read_options(choice, at->what, known.text, table->later_keys, &options, err));
+    return read_keys(table, options, at, base, err);
+}
+
+static gp_status read_kind(const gp_key_table *table, const gp_yaml *node, const gp_key_context *at, void *base,
+                           gp_error *err) {
+    name_list known = names_of_kinds(table->kinds), beside = names_of_keys(table->keys, table->later_keys);
+    bool alone = !beside.text[0];
+    gp_choice choice;
+    char what[GP_KEY_TEXT];
+    int index = 0;
+    GP_RETURN_IF_FAILED(
+        gp_read_known_kind(node, at->what, alone ? NULL : known.text, alone ? NULL : beside.text, &choice, err));
+    GP_RETURN_IF_FAILED(gp_find_kind(&choice, at->what, known.text, table->later_kinds, &index, err));
+    for (const char *const *later = table->later_keys; later && *later; later++) {
+        const gp_yaml *key = gp_yaml_key(node, *later);
+        if (key) return gp_fail_at(err, GP_CONFIG, key->place, "%s: \"%s\" is not available yet", at->what, key->text);
+    }
+    const gp_key_kind *kind = &table->kinds[index];
+    *(int *)((char *)base + table->kind) = kind->value;
+    if (table->kind_place) *(gp_place *)((char *)base + table->kind_place) = choice.place;
+    snprintf(what, sizeof what, "%s.%s", at->what, kind->name);
+    gp_key_context inner = {.what = table->short_names ? kind->name : what,
+                            .joint = table->short_names ? ": " : ".",
+                            .folder = at->folder,
+                            .place = choice.place};
+    return gp_read_kind_options(&kind->options, &choice, &inner, base, err);
+}
+
+gp_status gp_read_table(const gp_key_table *table, const gp_yaml *node, const gp_key_context *at, void *base,
+                        gp_error *err) {
+    if (table->kinds) {
+        GP_RETURN_IF_FAILED(read_kind(table, node, at, base, err));
+        return read_keys(table, node, at, base, err);
+    }
+    bool alone = table->alone == GP_ALONE_ANY ? node->kind != GP_YAML_MAPPING
+                                              : table->alone == GP_ALONE_SCALAR && node->kind == GP_YAML_SCALAR;
+    if (alone) return read_alone(table, node, at, false, base, err);
+    name_list known = names_of_keys(table->keys, NULL);
+    GP_RETURN_IF_FAILED(gp_read_mapping(node, at->what, err));
+    GP_RETURN_IF_FAILED(gp_check_keys(node, at->what, known.text, table->later_keys, err));
+    return read_keys(table, node, at, base, err);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static bool is_said(const gp_key *key, const void *base) {
+    if (key->flags & GP_KEY_QUIET) return *(const bool *)((const char *)base + key->given);
+    return key->unsaid || key->example || !key->type->is_said || key->type->is_said(key, base);
+}
+
+static void write_keys(FILE *file, const gp_key *key, const void *base) {
+    for (; key && key->name; key++) {
+        if (!is_said(key, base)) continue;
+        fprintf(file, "%s: ", key->name);
+        key->type->write(file, key, base);
+        fputs(", ", file);
+    }
+}
+
+static const gp_key_kind *chosen_kind(const gp_key_table *table, const void *base) {
+    const gp_key_kind *kind = table->kinds;
+    while (kind && kind->name && kind->value != *(const int *)((const char *)base + table->kind)) kind++;
+    return kind;
+}
+
+void gp_write_table(FILE *file, const gp_key_table *table, const void *base) {
+    const gp_key_kind *kind = chosen_kind(table, base);
+    const gp_key *first = table->keys;
+    bool others = !first || !(first->flags & GP_KEY_UNNAMED);
+    for (const gp_key *key = first; key && key->name && !others; key++) others = key > first && is_said(key, base);
+    if (kind && !kind->options.keys && !first) {
+        fputs(kind->name, file);
+    } else if (!kind && !others) {
+        first->type->write(file, first, base);
+    } else {
+        fputs("{", file);
+        if (kind) fprintf(file, "%s: ", kind->name);
+        if (kind) gp_write_table(file, &kind->options, base);
+        if (kind && first) fputs(", ", file);
+        write_keys(file, first, base);
+        fputs("}", file);
+    }
+}
+
+/* ---- what a run may change --------------------------------------------------------------------------------------- */
+
+static bool is_segment(const char *path, size_t length, const char *name) {
+    return strncmp(path, name, length) == 0 && name[length] == '\0';
+}
+
+gp_key_change gp_find_change(const gp_key_table *table, const char *path, const char **reason) {
+    gp_key_change change = GP_CHANGE_BY_STEP;
+    *reason = NULL;
+    while (table && *path) {
+        size_t length = strcspn(path, ".");
+        bool last = path[length] == '\0';
+        const gp_key *key = table->keys;
+        const gp_key_kind *kind = table->kinds;
+        while (key && key->name && !is_segment(path, length, key->name)) key++;
+        while (kind && kind->name && !is_segment(path, length, kind->name)) kind++;
+        bool is_key = key && key->name, is_kind = kind && kind->name;
+        if (is_key && key->change) {
+            change = key->change;
+            *reason = key->fixed;
+        } else if (is_kind && kind->fixed && last) {
+            change = GP_CHANGE_NEVER;
+            *reason = kind->fixed;
+        }
+        table = is_key ? key->table : is_kind ? &kind->options : NULL;
+        path += length + !last;
+    }
+    return change;
+}

@@ -1,0 +1,273 @@
+#include "report/plan_json.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "balance/expect.h"
+#include "balance/profile_words.h"
+#include "base/json_text.h"
+#include "base/memory.h"
+#include "base/replace.h"
+#include "pipeline/identity.h"
+#include "pipeline/memory.h"
+#include "schedule/program_json.h"
+#include "report/plan_report.h"
+#include "session/session.h"
+
+gp_plan_json gp_plan_json_of(const gp_session *session) {
+    return (gp_plan_json){.plan = session->plan, .profile = session->profile, .config = session->whole->path};
+}
+
+/* ---- the head ---------------------------------------------------------------------------------------------------- */
+
+static const char *times_of(const gp_profile *profile) {
+    if (gp_profile_is_counted(profile)) return "counted";
+    return profile->scaled ? "scaled" : "profile";
+}
+
+static gp_status write_head(const gp_plan_json *its, FILE *out, gp_error *err) {
+    const gp_plan *plan = its->plan;
+    const char *slash = strrchr(its->config, '/');
+    char *source = NULL;
+    GP_RETURN_IF_FAILED(gp_profile_source(its->profile, &source, err));
+    fputs("{\"format\":\"gpipe-plan\",\"version\":1,\"kind\":\"plan\",\"name\":", out);
+    gp_json_text(out, slash ? slash + 1 : its->config);
+    fprintf(out, ",\n\"times\":\"%s\",\"source\":", times_of(its->profile));
+    gp_json_text(out, source);
+    fprintf(out, ",\n\"schedule\":\"%s\",\"lockstep\":%s,\"processors\":%d,\n\"identity\":\"%016" PRIx64 "\"",
+            gp_schedule_kind_name(plan->schedule.kind), gp_plan_has_barriers(plan) ? "true" : "false", plan->processors,
+            gp_identity_plan(plan));
+    free(source);
+    return GP_OK;
+}
+
+/* ---- layers, stages, workers, copies ----------------------------------------------------------------------------- */
+
+static void write_layers(const gp_plan *plan, FILE *out) {
+    fputs(",\n\"layers\":[", out);
+    for (int n = 0; n < plan->graph->node_count; n++) {
+        const gp_node *node = &plan->graph->nodes[n];
+        fputs(n ? ",\n{\"name\":" : "\n{\"name\":", out);
+        gp_json_text(out, node->name);
+        fprintf(out, ",\"kind\":\"%s\",\"stage\":%d,\"layer\":%d}", node->layer->type->name,
+                plan->stages->stage_of_node[n], node->unit);
+    }
+    fputs("]", out);
+}
+
+/* The loss has the number of the last layer: it is no layer that a balance counts. */
+static void write_stage(const gp_plan *plan, int s, FILE *out) {
+    const gp_stage *stage = &plan->stages->stage[s];
+    const gp_node *nodes = plan->graph->nodes;
+    int first = nodes[stage->first_node].unit, last = nodes[stage->first_node + stage->node_count - 1].unit;
+    fprintf(out,
+            "%s\n{\"worker\":%d,\"first_layer\":%d,\"layers\":%d,\"parameters\":%" PRId64 ",\"checkpoint\":\"%s\"}",
+            s ? "," : "", plan->stage[s].worker, first, last - first + 1, gp_plan_stage_parameters(plan, s),
+            gp_plan_has_programs(plan) ? "file" : gp_checkpoint_mode_name(plan->checkpoints[s]));
+}
+
+/* Several workers on the host are numbered, since all their devices have index 0. Several on one GPU have a number
+ * after it. */
+static void write_worker_name(const gp_plan *plan, int worker, FILE *out) {
+    const gp_device_spec *device = &plan->devices[worker];
+    int before = 0;
+    for (int w = 0; w < worker; w++)
+        before +=
+            plan->devices[w].kind == device->kind && (device->kind->on_host || plan->devices[w].index == device->index);
+    if (device->kind->on_host)
+        fprintf(out, "\"%s:%d\"", device->kind->name, before);
+    else if (before == 0)
+        fprintf(out, "\"%s:%d\"", device->kind->name, device->index);
+    else
+        fprintf(out, "\"%s:%d #%d\"", device->kind->name, device->index, before + 1);
+}
+
+static void write_worker(const gp_plan *plan, int worker, FILE *out) {
+    const gp_device_spec *device = &plan->devices[worker];
+    size_t kinds[GP_MEMORY_KINDS] = {0};
+    bool any = false;
+    fputs(worker ? ",\n{\"name\":" : "\n{\"name\":", out);
+    write_worker_name(plan, worker, out);
+    fprintf(out, ",\"device\":\"%s\",\"threads\":%d,\"stages\":[", device->kind->name, device->threads);
+    for (int s = 0; s < plan->stages->count; s++) {
+        if (plan->stage[s].worker != worker) continue;
+        fprintf(out, "%s%d", any ? "," : "", s);
+        any = true;
+        for (int k = 0; k < GP_MEMORY_KINDS; k++) kinds[k] += plan->stage[s].memory[k];
+    }
+    fprintf(out, "],\"arena_bytes\":%zu,\"memory\":{", plan->arena[worker]);
+    for (int k = 0; k < GP_MEMORY_KINDS; k++)
+        fprintf(out, "%s\"%s\":%zu", k ? "," : "", gp_memory_kind_name((gp_memory_kind)k), kinds[k]);
+    fputs("}}", out);
+}
+
+/* Of a micro-batch that is whole in the largest mini-batch. */
+static size_t edge_bytes(const gp_plan *plan, size_t e) {
+    const gp_edge *edge = &plan->stages->edges[e];
+    const gp_mini_plan *mini = &plan->minis[gp_plan_largest_mini(plan)];
+    size_t offset, bytes;
+    if (!gp_edge_is_fixed(edge)) return gp_value_bytes(plan->graph, plan->real, edge->value, mini->piece);
+    const gp_instr send = {.op = GP_INSTR_SEND, .stage = (uint16_t)edge->from, .edge = (uint32_t)e};
+    gp_instr_copy(plan, mini, &send, &offset, &bytes);
+    return bytes;
+}
+
+static void write_edges(const gp_plan *plan, FILE *out) {
+    fputs(",\n\"edges\":[", out);
+    for (size_t e = 0; e < plan->stages->edge_count; e++) {
+        const gp_edge *edge = &plan->stages->edges[e];
+        fprintf(out, "%s\n{\"from\":%d,\"to\":%d,\"carries\":\"%s\",\"bytes\":%zu}", e ? "," : "", edge->from, edge->to,
+                gp_edge_kind_name(edge->kind), edge_bytes(plan, e));
+    }
+    fputs("]", out);
+}
+
+/* ---- programs ---------------------------------------------------------------------------------------------------- */
+
+typedef struct source {
+    const gp_plan *plan;
+    int mini;
+} source;
+
+static size_t instr_bytes(const void *context, const gp_instr *instr) {
+    const source *from = context;
+    const gp_mini_plan *mini = &from->plan->minis[from->mini];
+    size_t offset, bytes = 0, sum = 0;
+    if (instr->op != GP_INSTR_LOAD) {
+        gp_instr_copy(from->plan, mini, instr, &offset, &bytes);
+        return bytes;
+    }
+    for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++)
+        if (gp_instr_load(from->plan, mini, instr, value, &offset, &bytes)) sum += bytes;
+    return sum;
+}
+
+static gp_status follow_memory(const void *context, int worker, size_t *bytes, gp_error *err) {
+    const source *from = context;
+    return gp_memory_follow(from->plan, from->mini, worker, bytes, err);
+}
+
+static void write_program_head(const gp_mini_plan *mini, const gp_play *play, FILE *out) {
+    double busy = 0;
+    for (int w = 0; w < play->workers; w++) busy += play->worker[w].busy;
+    double bubble = play->length > 0 ? 1 - busy / (play->length * play->workers) : 0;
+    fprintf(out, "{\"pass\":\"%s\",\"samples\":%" PRId64 ",\"micro_batches\":%d,\"step_ms\":%.12g,\"bubble\":%.12g,",
+            mini->training ? "training" : "evaluation", mini->samples, mini->pieces, 1000 * play->length, bubble);
+}
+
+static gp_status write_program(const gp_plan_json *its, int m, bool instructions, FILE *out, gp_error *err) {
+    const gp_plan *plan = its->plan;
+    const gp_mini_plan *mini = &plan->minis[m];
+    const source from = {plan, m};
+    gp_play_copies *copies = NULL;
+    gp_play *play = NULL;
+    gp_status status = GP_NEW(&copies, plan->workers, err);
+    if (status == GP_OK) status = gp_expect_play(plan, m, its->profile, &play, err);
+    if (status == GP_OK) {
+        for (int w = 0; w < plan->workers; w++)
+            copies[w] = plan->devices[w].kind->on_host ? GP_PLAY_PULLED : GP_PLAY_QUEUED;
+        const gp_play_request played = {.stages = plan->stages,
+                                        .programs = mini->programs,
+                                        .waits = mini->waits,
+                                        .meets = mini->meets,
+                                        .queues = mini->queues,
+                                        .copies = copies};
+        const gp_program_json program = {.played = &played,
+                                         .play = play,
+                                         .milliseconds = 1000,
+                                         .bytes = instr_bytes,
+                                         .follow = follow_memory,
+                                         .context = &from,
+                                         .instructions = instructions,
+                                         .lines = true};
+        fputs(m ? ",\n" : "\n", out);
+        write_program_head(mini, play, out);
+        status = gp_program_json_write(&program, out, err);
+        fputs("}", out);
+    }
+    gp_play_destroy(&play);
+    free(copies);
+    return status;
+}
+
+/* Says what is left out, if so. */
+static bool has_instructions(const gp_plan_json *its, FILE *out) {
+    size_t size = 0, count = 0;
+    for (int m = 0; m < its->plan->mini_count; m++) {
+        const gp_programs *programs = its->plan->minis[m].programs;
+        size = gp_size_plus(size, gp_program_json_size(programs, its->plan->minis[m].meets));
+        for (int w = 0; w < programs->workers; w++) count += programs->worker[w].count;
+    }
+    if (its->all || size <= GP_PROGRAM_JSON_MOST) return true;
+    fprintf(out, ",\n\"left_out\":\"%zu instructions; gpipe-train --plan --json prints them\"", count);
+    return false;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+gp_status gp_plan_json_write(const gp_plan_json *its, FILE *out, gp_error *err) {
+    const gp_plan *plan = its->plan;
+    GP_RETURN_IF_FAILED(write_head(its, out, err));
+    write_layers(plan, out);
+    fputs(",\n\"stages\":[", out);
+    for (int s = 0; s < plan->stages->count; s++) write_stage(plan, s, out);
+    fputs("],\n\"workers\":[", out);
+    for (int w = 0; w < plan->workers; w++) write_worker(plan, w, out);
+    fputs("]", out);
+    write_edges(plan, out);
+    bool instructions = has_instructions(its, out);
+    fputs(",\n\"programs\":[", out);
+    for (int m = 0; m < plan->mini_count; m++) GP_RETURN_IF_FAILED(write_program(its, m, instructions, out, err));
+    fputs("]}", out);
+    return GP_OK;
+}
+
+gp_status gp_plan_json_print(const gp_plan_json *its, FILE *out, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_plan_json_write(its, out, err));
+    fputs("\n", out);
+    if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "the plan could not be written");
+    return GP_OK;
+}
+
+/* ---- files ------------------------------------------------------------------------------------------------------- */
+
+/* What the stream writes goes into a file, or is only counted. */
+typedef struct target {
+    gp_replacing *file; /* NULL: none */
+    uint64_t bytes;
+    gp_error failed; /* of the file */
+} target;
+
+static ssize_t take_bytes(void *cookie, const char *data, size_t bytes) {
+    target *to = cookie;
+    to->bytes += bytes;
+    if (!to->file || to->failed.status != GP_OK) return (ssize_t)bytes;
+    to->failed.status = gp_file_add(to->file, data, bytes, &to->failed);
+    return (ssize_t)bytes;
+}
+
+static gp_status write_to(const gp_plan_json *its, target *to, gp_error *err) {
+    FILE *out = fopencookie(to, "w", (cookie_io_functions_t){.write = take_bytes});
+    if (!out) return gp_fail(err, GP_MEMORY, "no memory for the plan as JSON");
+    gp_status status = gp_plan_json_write(its, out, err);
+    fputs("\n", out);
+    fclose(out);
+    if (status != GP_OK || to->failed.status == GP_OK) return status;
+    if (err) *err = to->failed;
+    return to->failed.status;
+}
+
+gp_status gp_plan_json_replace(const gp_plan_json *its, const char *path, gp_error *err) {
+    target to = {0};
+    GP_RETURN_IF_FAILED(gp_file_begin(path, &to.file, err));
+    gp_status status = write_to(its, &to, err);
+    return gp_file_end(&to.file, status, err);
+}
+
+gp_status gp_plan_json_bytes(const gp_plan_json *its, uint64_t *out, gp_error *err) {
+    target to = {0};
+    GP_RETURN_IF_FAILED(write_to(its, &to, err));
+    *out = to.bytes;
+    return GP_OK;
+}

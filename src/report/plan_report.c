@@ -1,0 +1,204 @@
+#include "report/plan_report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "balance/profile_words.h"
+#include "base/memory.h"
+#include "base/printable.h"
+#include "report/plan_report_parts.h"
+#include "session/processors.h"
+
+int64_t gp_plan_stage_parameters(const gp_plan *plan, int s) {
+    int64_t sum = 0, elements;
+    for (int i = 0; i < plan->stage[s].param_count; i++) {
+        const gp_param_plan *param = &plan->stage[s].params[i];
+        if (!plan->graph->params[param->param].spec.buffer &&
+            gp_shape_elements(plan->graph->params[param->param].spec.shape, &elements))
+            sum += elements;
+    }
+    return sum;
+}
+
+static void find_extremes(gp_report *report) {
+    const gp_plan *plan = report->plan;
+    for (int s = 1; s < plan->stages->count; s++) {
+        if (plan->arena[plan->stage[s].worker] > plan->arena[plan->stage[report->largest].worker]) report->largest = s;
+        if (report->expected.busy[plan->stage[s].worker] > report->expected.busy[plan->stage[report->busiest].worker])
+            report->busiest = s;
+    }
+}
+
+/* All stages, or the first, the last and the extremes. */
+static gp_status choose_shown(gp_report *report, gp_error *err) {
+    int stages = report->plan->stages->count;
+    GP_RETURN_IF_FAILED(GP_NEW(&report->shown, stages, err));
+    for (int s = 0; s < stages; s++)
+        if (stages <= GP_REPORT_ALL_STAGES || s <= 1 || s == stages - 1 || s == report->largest || s == report->busiest)
+            report->shown[report->shown_count++] = s;
+    return GP_OK;
+}
+
+static void write_size(const gp_report *report, const gp_mini_plan *mini) {
+    char samples[GP_REPORT_NUMBER], of[GP_REPORT_NUMBER];
+    fprintf(report->out, "%-10s %s: ", mini->training ? "training" : "evaluation",
+            gp_report_count(samples, mini->samples, "sample"));
+    if (mini->last != mini->piece)
+        fprintf(report->out, "%d micro-batch%s of %s, one of %s\n", mini->pieces - 1, mini->pieces == 2 ? "" : "es",
+                gp_report_number(of, mini->piece), gp_report_number(samples, mini->last));
+    else
+        fprintf(report->out, "%d micro-batch%s of %s\n", mini->pieces, mini->pieces == 1 ? "" : "es",
+                gp_report_number(of, mini->piece));
+}
+
+static void write_header(const gp_report *report) {
+    const gp_plan *plan = report->plan;
+    char layers[GP_REPORT_NUMBER], parameters[GP_REPORT_NUMBER], stages[GP_REPORT_NUMBER];
+    char checkpoint[GP_PLAN_CHECKPOINT_TEXT];
+    int64_t frozen = gp_graph_frozen_elements(plan->graph);
+    fprintf(report->out, "model        %s and %s, %s", gp_report_count(layers, plan->graph->layer_count, "layer"),
+            plan->graph->nodes[plan->graph->node_count - 1].layer->type->name,
+            gp_report_count(parameters, gp_graph_param_elements(plan->graph), "parameter"));
+    if (frozen > 0) fprintf(report->out, ", %s of them frozen,", gp_report_number(parameters, frozen));
+    fprintf(report->out, " in %s\n", gp_dtype_name(plan->real));
+    int kept = 0;
+    for (int s = 0; s < plan->stages->count; s++) kept += plan->stage[s].kept;
+    fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s",
+            gp_report_count(stages, plan->stages->count, "stage"), gp_schedule_kind_name(plan->schedule.kind),
+            gp_plan_has_barriers(plan) ? "on" : "off", gp_plan_checkpoint_text(checkpoint, plan));
+    if (kept) fprintf(report->out, ", %s kept", gp_report_count(layers, kept, "output"));
+    fputs("\n", report->out);
+    for (int m = 0; m < plan->mini_count; m++) {
+        fputs(m ? "             " : "mini-batches ", report->out);
+        write_size(report, &plan->minis[m]);
+    }
+}
+
+static void write_device(const gp_report *report, const gp_device_spec *spec) {
+    char text[64];
+    if (!spec->kind->on_host)
+        snprintf(text, sizeof text, "%s:%d", spec->kind->name, spec->index);
+    else if (spec->threads > 1)
+        snprintf(text, sizeof text, "%s, %d threads", spec->kind->name, spec->threads);
+    else
+        snprintf(text, sizeof text, "%s", spec->kind->name);
+    gp_report_cell(report->out, text, 16, false);
+}
+
+/* "conv 0 … relu a" */
+static gp_status write_layers(const gp_report *report, const gp_stage *stage, gp_error *err) {
+    const gp_graph *graph = report->plan->graph;
+    int last = stage->first_node + stage->node_count - 1;
+    if (graph->nodes[last].output < 0) last--; /* the loss */
+    const gp_node *from = &graph->nodes[stage->first_node], *to = &graph->nodes[last];
+    char *text = NULL;
+    if (from == to)
+        GP_RETURN_IF_FAILED(gp_format_text(&text, err, "%s %s", from->layer->type->name, from->name));
+    else
+        GP_RETURN_IF_FAILED(gp_format_text(&text, err, "%s %s … %s %s", from->layer->type->name, from->name,
+                                           to->layer->type->name, to->name));
+    char count[GP_REPORT_NUMBER];
+    fprintf(report->out, "%7s  ", gp_report_number(count, to->unit - from->unit + 1));
+    gp_report_cell(report->out, text, 28, false);
+    free(text);
+    return GP_OK;
+}
+
+static gp_status write_stage(const gp_report *report, int s, gp_error *err) {
+    const gp_plan *plan = report->plan;
+    char parameters[GP_REPORT_NUMBER];
+    double busy =
+        report->expected.seconds > 0 ? report->expected.busy[plan->stage[s].worker] / report->expected.seconds : 0;
+    fprintf(report->out, "  %5d  ", s);
+    write_device(report, &plan->devices[plan->stage[s].worker]);
+    GP_RETURN_IF_FAILED(write_layers(report, &plan->stages->stage[s], err));
+    gp_report_cell(report->out, gp_report_number(parameters, gp_plan_stage_parameters(plan, s)), 15, true);
+    fprintf(report->out, "%6.0f%%", 100 * busy);
+    if (plan->stages->count > GP_REPORT_ALL_STAGES) {
+        if (s == report->largest) fputs(" largest", report->out);
+        if (s == report->busiest) fputs(" busiest", report->out);
+    }
+    fputs("\n", report->out);
+    return GP_OK;
+}
+
+static gp_status write_stages(const gp_report *report, gp_error *err) {
+    const gp_plan *plan = report->plan;
+    fprintf(report->out, "\nstages\n  %5s  %-16s%7s  %-28s%15s%7s\n", "stage", "device", "layers", "from … to",
+            "parameters", "busy");
+    for (int i = 0; i < report->shown_count; i++) {
+        if (i > 0 && report->shown[i] > report->shown[i - 1] + 1) fputs("      …\n", report->out);
+        GP_RETURN_IF_FAILED(write_stage(report, report->shown[i], err));
+    }
+    char layers[GP_REPORT_NUMBER], parameters[GP_REPORT_NUMBER];
+    if (plan->stages->count == 1) return GP_OK;
+    double busy = 1 - report->expected.bubble;
+    fprintf(report->out, "  %5s  %-16s%7s  %-28s", "all", "", gp_report_number(layers, plan->graph->layer_count), "");
+    gp_report_cell(report->out, gp_report_number(parameters, gp_graph_param_elements(plan->graph)), 15, true);
+    fprintf(report->out, "%6.0f%%\n", 100 * busy);
+    return GP_OK;
+}
+
+static void write_expected(const gp_report *report) {
+    const gp_mini_plan *mini = &report->plan->minis[report->mini];
+    const gp_expectation *expected = &report->expected;
+    char samples[GP_REPORT_NUMBER], time[GP_REPORT_NUMBER], rate[GP_REPORT_NUMBER];
+    fprintf(report->out, "\npredicted    %s of %s: %s", mini->training ? "a step" : "an evaluation",
+            gp_report_count(samples, mini->samples, "sample"), gp_report_seconds(time, expected->seconds));
+    if (expected->seconds > 0)
+        fprintf(report->out, " (%s samples/s)",
+                gp_report_number(rate, (int64_t)((double)mini->samples / expected->seconds)));
+    fprintf(report->out, ", bubble %.0f%%\n             ", 100 * expected->bubble);
+}
+
+/* Where the predicted time comes from. */
+static gp_status write_source(const gp_report *report, gp_error *err) {
+    char *source = NULL, *taking = NULL;
+    gp_status status = gp_profile_source(report->profile, &source, err);
+    if (status == GP_OK)
+        status = gp_profile_taking(report->profile, (int64_t)time(NULL), GP_PROFILE_MEASURED_AGAIN, &taking, err);
+    if (status == GP_OK) gp_print(report->out, "%s\n", source);
+    if (status == GP_OK && *taking) gp_print(report->out, "             %s\n", taking);
+    free(source);
+    free(taking);
+    return status;
+}
+
+void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {
+    int64_t samples = plan->minis[gp_plan_largest_mini(plan)].samples;
+    if (plan->micro_batches <= samples) return;
+    fprintf(out,
+            "%s pipeline.micro_batches: %d is more than the %" PRId64 " sample%s of a mini-batch, which has %" PRId64
+            " micro-batch%s of 1 sample\n",
+            report ? "warning     " : "warning:", plan->micro_batches, samples, samples == 1 ? "" : "s", samples,
+            samples == 1 ? "" : "es");
+}
+
+static gp_status write_report(gp_report *report, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_expect(report->plan, report->mini, report->profile, &report->expected, err));
+    find_extremes(report);
+    GP_RETURN_IF_FAILED(choose_shown(report, err));
+    write_header(report);
+    GP_RETURN_IF_FAILED(write_stages(report, err));
+    gp_report_copies(report);
+    GP_RETURN_IF_FAILED(gp_report_memory(report, err));
+    if (report->host) gp_report_host(report);
+    GP_RETURN_IF_FAILED(gp_report_schedule(report, err));
+    write_expected(report);
+    GP_RETURN_IF_FAILED(write_source(report, err));
+    gp_processors_warn(report->plan, true, report->out);
+    gp_micro_batches_warn(report->plan, true, report->out);
+    if (fflush(report->out) != 0 || ferror(report->out))
+        return gp_fail(err, GP_IO, "the report of the plan could not be written");
+    return GP_OK;
+}
+
+gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, const gp_host_memory *host, FILE *out,
+                         gp_error *err) {
+    gp_report report = {.plan = plan, .profile = profile, .host = host, .out = out, .mini = gp_plan_largest_mini(plan)};
+    gp_status status = write_report(&report, err);
+    free(report.expected.busy);
+    free(report.shown);
+    return status;
+}

@@ -1,0 +1,98 @@
+/* The report's table of copies: edge by edge, or kind by kind where there are many. */
+#include "base/memory.h"
+#include "report/plan_report_parts.h"
+
+enum { MOST_ROWS = 20 };
+
+/* A copy of micro-batch 0, the way the executor asks for it. */
+static size_t edge_bytes(const gp_report *report, size_t edge) {
+    const gp_mini_plan *mini = &report->plan->minis[report->mini];
+    size_t offset, bytes;
+    gp_instr send = {.op = GP_INSTR_SEND, .stage = (uint16_t)report->plan->stages->edges[edge].from};
+    send.edge = (uint32_t)edge;
+    gp_instr_copy(report->plan, mini, &send, &offset, &bytes);
+    return bytes;
+}
+
+/* Forward-only plans have no gradients, no flag and no norms. */
+static bool is_used(const gp_report *report, const gp_edge *edge) {
+    return report->plan->minis[report->mini].training || edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
+}
+
+static const char *value_text(const gp_report *report, const gp_edge *edge) {
+    if (edge->kind == GP_EDGE_FLAG) return "whether the loss is finite";
+    if (edge->kind == GP_EDGE_NORM) return "squares of gradients";
+    return report->plan->graph->values[edge->value].name;
+}
+
+static void write_edge(const gp_report *report, size_t index) {
+    const gp_edge *edge = &report->plan->stages->edges[index];
+    char text[32], number[GP_REPORT_NUMBER];
+    size_t bytes = edge_bytes(report, index);
+    fputs("  ", report->out);
+    gp_report_cell(report->out, gp_edge_kind_name(edge->kind), 12, false);
+    gp_report_cell(report->out, value_text(report, edge), 38, false);
+    fprintf(report->out, "%6d → %-6d", edge->from, edge->to);
+    gp_report_cell(report->out, gp_report_number(number, (int64_t)bytes), 14, true);
+    gp_report_cell(report->out, gp_bytes_text(text, bytes), 12, true);
+    fputs("\n", report->out);
+}
+
+static void write_edges(const gp_report *report) {
+    fprintf(report->out, "  %-12s%-38s%s%14s\n", "kind", "value", "stage → stage ", "bytes");
+    for (size_t i = 0; i < report->plan->stages->edge_count; i++)
+        if (is_used(report, &report->plan->stages->edges[i])) write_edge(report, i);
+}
+
+static void write_kind(const gp_report *report, gp_edge_kind kind) {
+    const gp_stages *stages = report->plan->stages;
+    size_t sum = 0, most = 0, largest = 0;
+    int64_t count = 0;
+    for (size_t i = 0; i < stages->edge_count; i++) {
+        if (stages->edges[i].kind != kind || !is_used(report, &stages->edges[i])) continue;
+        size_t bytes = edge_bytes(report, i);
+        count++;
+        sum += bytes;
+        if (bytes <= most) continue;
+        most = bytes;
+        largest = i;
+    }
+    if (count == 0) return;
+    char number[GP_REPORT_NUMBER], all[32], one[32];
+    fputs("  ", report->out);
+    gp_report_cell(report->out, gp_edge_kind_name(kind), 12, false);
+    gp_report_cell(report->out, gp_report_number(number, count), 10, true);
+    gp_report_cell(report->out, gp_bytes_text(all, sum), 14, true);
+    fprintf(report->out, "  %s: ", gp_bytes_text(one, most));
+    gp_report_cell(report->out, value_text(report, &stages->edges[largest]), 28, false);
+    fprintf(report->out, " %d → %d\n", stages->edges[largest].from, stages->edges[largest].to);
+}
+
+static void write_kinds(const gp_report *report) {
+    fprintf(report->out, "  %-12s%10s%14s  %s\n", "kind", "copies", "in all", "the largest");
+    write_kind(report, GP_EDGE_ACTIVATION);
+    write_kind(report, GP_EDGE_SKIP);
+    write_kind(report, GP_EDGE_GRADIENT);
+    write_kind(report, GP_EDGE_FLAG);
+    write_kind(report, GP_EDGE_NORM);
+}
+
+void gp_report_copies(const gp_report *report) {
+    const gp_stages *stages = report->plan->stages;
+    char number[GP_REPORT_NUMBER];
+    size_t used = 0;
+    for (size_t i = 0; i < stages->edge_count; i++) used += is_used(report, &stages->edges[i]);
+    if (used == 0) {
+        fputs("\ncopies between stages: none\n", report->out);
+        return;
+    }
+    fprintf(report->out, "\ncopies between stages, of a micro-batch of %s%s\n",
+            gp_report_count(number, gp_mini_samples(&report->plan->minis[report->mini], 0), "sample"),
+            report->plan->minis[report->mini].training
+                ? (stages->norms ? " (flags, norms: of a mini-batch)" : " (flags: of a mini-batch)")
+                : "");
+    if (used > MOST_ROWS)
+        write_kinds(report);
+    else
+        write_edges(report);
+}

@@ -1,0 +1,255 @@
+/* What a search found, for people, for programs, and for the configuration. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "balance/when.h"
+#include "base/memory.h"
+#include "base/printable.h"
+#include "config/splice.h"
+#include "config/tree.h"
+#include "report/balance_write.h"
+#include "report/command_text.h"
+#include "report/plan_report_parts.h"
+#include "tune/search.h"
+
+enum { FASTEST = 3, MOST_ROWS = 8, FIRST_TEXT = 40 };
+
+/* The largest memory of those before it, all of which are faster, is more than its own. */
+static bool saves_memory(const gp_search *search, size_t index) {
+    for (size_t i = 0; i < index; i++)
+        if (search->items[i].memory <= search->items[index].memory) return false;
+    return true;
+}
+
+static void write_balance(FILE *out, const gp_candidate *it) {
+    for (int s = 0; s < it->stages; s++) fprintf(out, "%s%" PRId64, s ? ", " : "[", it->layers[s]);
+    fputs("]", out);
+}
+
+/* The time beside that of the first plan, the memory beside that of the plan that needs least. */
+static void write_comparison(const gp_search *search, const gp_candidate *it, FILE *out) {
+    const gp_candidate *first = &search->items[0];
+    size_t least = first->memory;
+    double slower = 100 * (it->seconds / first->seconds - 1);
+    for (size_t i = 0; i < search->count; i++)
+        if (search->items[i].memory < least) least = search->items[i].memory;
+    bool other = it->seconds > first->seconds || it->seconds < first->seconds;
+    if (other) fprintf(out, "%.1f%% %s", slower > 0 ? slower : -slower, slower > 0 ? "slower" : "faster");
+    if (it->memory > least)
+        fprintf(out, "%s%.1f%% more memory", other ? ", " : "", 100 * ((double)it->memory / (double)least - 1));
+    if (!other && it->memory <= least) fputs("-", out);
+}
+
+/* One mode and nothing else. */
+static bool is_uniform(const gp_candidate *it) {
+    return it->checkpoint[0] != '[' && it->checkpoint[0] != '{';
+}
+
+/* "the first device", "the first 2 devices" */
+static const char *first_devices(char text[FIRST_TEXT], int count) {
+    if (count == 1) return "the first device";
+    snprintf(text, FIRST_TEXT, "the first %d devices", count);
+    return text;
+}
+
+static bool is_on_few(const gp_search *search, const gp_candidate *it) {
+    return it->workers < search->config->pipeline.device_count;
+}
+
+static void write_row(const gp_search *search, const gp_candidate *it, FILE *out) {
+    char seconds[GP_REPORT_NUMBER], bytes[32];
+    fprintf(out, "  %6d  ", it->micro_batches);
+    gp_report_cell(out, it->schedule, 27, false);
+    gp_report_cell(out, is_uniform(it) ? it->checkpoint : "by stage", 12, false);
+    gp_report_cell(out, gp_report_seconds(seconds, it->seconds), 10, true);
+    fprintf(out, "%6.0f%%", 100 * it->bubble);
+    gp_report_cell(out, gp_bytes_text(bytes, it->memory), 12, true);
+    fputs("  ", out);
+    write_comparison(search, it, out);
+    fputs("\n          balance ", out);
+    write_balance(out, it);
+    char first[FIRST_TEXT];
+    if (is_on_few(search, it)) fprintf(out, " on %s", first_devices(first, it->workers));
+    if (it->workers > 1) {
+        fputs("; memory of the workers", out);
+        for (int w = 0; w < it->workers && w < GP_REPORT_ALL_STAGES; w++)
+            fprintf(out, "%s %s", w ? "," : "", gp_bytes_text(bytes, it->arena[w]));
+    }
+    if (!is_uniform(it)) fprintf(out, "\n          checkpoint %s", it->checkpoint);
+    fputs("\n", out);
+}
+
+/* What --set changed of devices and batch is not in the file; and whether it says something of lockstep. */
+static gp_status check_file(const gp_search *search, const char *path, bool *lockstep, gp_error *err) {
+    gp_config *config = NULL;
+    GP_RETURN_IF_FAILED(gp_search_load(path, NULL, 0, &config, err));
+    gp_status status = gp_balance_check_file(search->config, NULL, config, path, err);
+    int64_t batch = config->data.batch;
+    *lockstep = gp_yaml_find(config->document, "pipeline.lockstep") != NULL;
+    gp_config_destroy(&config);
+    if (status != GP_OK || batch == search->config->data.batch) return status;
+    return gp_fail(err, GP_USAGE,
+                   "--write: the search was for data.batch %" PRId64 " (--set), but %s has %" PRId64
+                   "; change the file first",
+                   search->config->data.batch, path, batch);
+}
+
+/* Nothing where --set says what the file does not, so that --write would be refused. */
+static gp_status write_search_command(const gp_search *search, const gp_command *command, FILE *out, gp_error *err) {
+    bool lockstep;
+    gp_status status = GP_OK;
+    if (command->override_count > 0) status = check_file(search, command->config, &lockstep, err);
+    if (status == GP_USAGE || status == GP_CONFIG) *err = (gp_error){0};
+    if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
+    fputs("to write it  gpipe-balance --search --write", out);
+    gp_command_write_profile(command, out);
+    gp_command_write_processors(command, out);
+    gp_command_write_overrides(command, (const char *const[]){NULL}, out);
+    gp_command_write_config(command, out);
+    fputs("\n", out);
+    return GP_OK;
+}
+
+/* What a search finds of its own. */
+static const char *const searched[] = {"pipeline.micro_batches", "pipeline.schedule", "pipeline.checkpoint",
+                                       "pipeline.lockstep",      "pipeline.balance",  NULL};
+static const char *const searched_on_few[] = {"pipeline.micro_batches",
+                                              "pipeline.schedule",
+                                              "pipeline.checkpoint",
+                                              "pipeline.lockstep",
+                                              "pipeline.balance",
+                                              "pipeline.devices",
+                                              NULL};
+
+static void write_training(const gp_search *search, const gp_candidate *it, const char *balance,
+                           const gp_command *command, FILE *out) {
+    char number[16];
+    snprintf(number, sizeof number, "%d", it->micro_batches);
+    fputs("to train     gpipe-train", out);
+    gp_command_write_overrides(command, is_on_few(search, it) ? searched_on_few : searched, out);
+    if (is_on_few(search, it)) gp_command_write_set("pipeline.devices", search->few_devices, out);
+    gp_command_write_set("pipeline.micro_batches", number, out);
+    gp_command_write_set("pipeline.schedule", it->schedule, out);
+    fputs(" \\\n              ", out);
+    gp_command_write_set("pipeline.checkpoint", it->checkpoint, out);
+    gp_command_write_set("pipeline.lockstep", "auto", out);
+    gp_command_write_set("pipeline.balance", balance, out);
+    gp_command_write_config(command, out);
+    fputs("\n", out);
+}
+
+static gp_status write_commands(const gp_search *search, FILE *out, gp_error *err) {
+    const gp_search_request *request = search->request;
+    const gp_candidate *fastest = &search->items[0];
+    const gp_command command = {request->config, request->overrides, request->override_count, request->profile,
+                                request->processors};
+    char *balance = NULL;
+    fputs("\n", out);
+    GP_RETURN_IF_FAILED(write_search_command(search, &command, out, err));
+    GP_RETURN_IF_FAILED(gp_balance_text(fastest->layers, fastest->stages, &balance, err));
+    write_training(search, fastest, balance, &command, out);
+    free(balance);
+    return GP_OK;
+}
+
+/* How old the profiles are, and the load that they were taken under. */
+static void write_profiles(const gp_search *search, FILE *out) {
+    char age[GP_WHEN_TEXT];
+    if (search->oldest == 0 && !search->under_load) return;
+    fprintf(out, "             profiles: %d measured now", search->measured);
+    if (search->oldest > 0)
+        fprintf(out, ", the oldest taken %s", gp_when_age(age, search->oldest, (int64_t)time(NULL)));
+    fprintf(out, ", slowdown up to %.2f%s\n", search->slowdown, search->under_load ? ": under load" : "");
+}
+
+static void write_processors(const gp_search *search, FILE *out) {
+    char threads[GP_REPORT_NUMBER], processors[GP_REPORT_NUMBER], few[FIRST_TEXT];
+    if (search->threads <= search->processors) return;
+    fprintf(out, "warning      %s compute on %s, so they take turns; the steps below include this\n             ",
+            gp_report_count(threads, search->threads, "thread"),
+            gp_report_count(processors, search->processors, "processor"));
+    if (!search->few)
+        fprintf(out, "give the device at most %s\n", gp_report_count(threads, search->processors, "thread"));
+    else if (is_on_few(search, &search->items[0]))
+        fprintf(out, "use only %s: with all of them a step is at most %.0f%% faster\n", first_devices(few, search->few),
+                100 * GP_SEARCH_GAIN);
+    else
+        fprintf(out, "plans on only %s do not fit, or are more than %.0f%% slower\n", first_devices(few, search->few),
+                100 * GP_SEARCH_GAIN);
+}
+
+gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
+    int devices = search->config->pipeline.device_count;
+    fprintf(out, "search       %d plans for a batch of %" PRId64 " on %d device%s: %zu fit", search->tried,
+            search->config->data.batch, devices, devices == 1 ? "" : "s", search->count);
+    if (search->too_large) fprintf(out, ", %d need too much memory", search->too_large);
+    if (search->refused) fprintf(out, ", %d are not possible", search->refused);
+    fputs("\n", out);
+    write_profiles(search, out);
+    if (search->why[0]) gp_print(out, "             the first plan left out, %s\n", search->why);
+    write_processors(search, out);
+    fputs("\n  micro-\n  batches schedule                   checkpoint        step  bubble      memory  compared\n",
+          out);
+    int rows = 0;
+    for (size_t i = 0; i < search->count && rows < MOST_ROWS; i++) {
+        if (i >= FASTEST && !saves_memory(search, i)) continue;
+        write_row(search, &search->items[i], out);
+        rows++;
+    }
+    if (rows > 1)
+        fputs("  compared: time with the first plan, memory (of the largest worker) with the plan that needs least\n",
+              out);
+    GP_RETURN_IF_FAILED(write_commands(search, out, err));
+    if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "the result of the search could not be written");
+    return GP_OK;
+}
+
+static json_t *pack(const gp_candidate *it) {
+    json_t *balance = json_array(), *memory = json_array();
+    for (int s = 0; s < it->stages; s++) json_array_append_new(balance, json_integer(it->layers[s]));
+    for (int w = 0; w < it->workers; w++) json_array_append_new(memory, json_integer((json_int_t)it->arena[w]));
+    return json_pack("{s:i, s:s, s:s, s:i, s:o, s:f, s:f, s:o}", "micro_batches", it->micro_batches, "schedule",
+                     it->schedule, "checkpoint", it->checkpoint, "workers", it->workers, "balance", balance, "step",
+                     it->seconds * 1e3, "bubble", it->bubble, "memory", memory);
+}
+
+gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
+    json_t *plans = json_array();
+    for (size_t i = 0; i < search->count; i++) json_array_append_new(plans, pack(&search->items[i]));
+    json_t *root =
+        json_pack("{s:I, s:i, s:i, s:i, s:f, s:b, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch,
+                  "processors", search->processors, "threads", search->threads, "measured", search->measured,
+                  "slowdown", search->slowdown, "under_load", search->under_load, "tried", search->tried, "too_large",
+                  search->too_large, "refused", search->refused, "plans", plans);
+    int failed = !root || json_dumpf(root, out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));
+    json_decref(root);
+    fputs("\n", out);
+    if (failed || fflush(out) != 0) return gp_fail(err, GP_IO, "the result of the search could not be written");
+    return GP_OK;
+}
+
+/* ---- into the configuration -------------------------------------------------------------------------------------- */
+
+gp_status gp_search_write(const gp_search *search, const char *path, gp_error *err) {
+    const gp_candidate *it = &search->items[0];
+    char number[16], *balance = NULL;
+    bool lockstep = false;
+    GP_RETURN_IF_FAILED(check_file(search, path, &lockstep, err));
+    GP_RETURN_IF_FAILED(gp_balance_text(it->layers, it->stages, &balance, err));
+    snprintf(number, sizeof number, "%d", it->micro_batches);
+    gp_yaml_setting settings[] = {{"micro_batches", number},
+                                  {"schedule", it->schedule},
+                                  {"checkpoint", it->checkpoint},
+                                  {"balance", balance},
+                                  {NULL, NULL},
+                                  {NULL, NULL}};
+    int count = 4;
+    if (lockstep) settings[count++] = (gp_yaml_setting){"lockstep", "auto"};
+    if (is_on_few(search, it)) settings[count++] = (gp_yaml_setting){"devices", search->few_devices};
+    gp_status status = gp_yaml_splice_file(path, "pipeline", settings, count, err);
+    free(balance);
+    return status;
+}

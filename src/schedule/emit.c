@@ -1,0 +1,225 @@
+#include "schedule/emit.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "schedule/schedule_file.h"
+#include "schedule/validate.h"
+
+/* How far a stage's tasks have come. */
+typedef struct progress {
+    int forwards, inputs, weights;
+} progress;
+
+typedef struct generator {
+    const gp_schedule_request *request;
+    const gp_order *order;
+    gp_programs *programs;
+    gp_program *program; /* of the worker at hand */
+    int worker;
+    progress *stages; /* [stage] */
+    uint32_t clock;
+} generator;
+
+static gp_status emit(generator *g, gp_instr_op op, int stage, int micro, unsigned flags, gp_error *err) {
+    gp_instr instr = {.op = (uint8_t)op,
+                      .flags = (uint8_t)flags,
+                      .stage = (uint16_t)stage,
+                      .micro = (uint16_t)micro,
+                      .clock = g->clock};
+    return gp_program_add(g->program, instr, err);
+}
+
+static gp_status emit_copy(generator *g, gp_instr_op op, int edge, int stage, int micro, unsigned flags,
+                           gp_error *err) {
+    GP_RETURN_IF_FAILED(emit(g, op, stage, micro, flags, err));
+    g->program->instrs[g->program->count - 1].edge = (uint32_t)edge;
+    return GP_OK;
+}
+
+static gp_status emit_copies(generator *g, gp_instr_op op, const gp_indices *edges, int stage, int micro,
+                             unsigned flags, gp_error *err) {
+    for (size_t i = 0; i < edges->count; i++)
+        GP_RETURN_IF_FAILED(emit_copy(g, op, edges->items[i], stage, micro, flags, err));
+    return GP_OK;
+}
+
+static const gp_stage *stage_of(const generator *g, const gp_task *task) {
+    return &g->request->stages->stage[task->stage];
+}
+
+static bool keeps(const generator *g, const gp_task *task) {
+    const gp_schedule_request *request = g->request;
+    gp_checkpoint_mode mode = request->checkpoints ? request->checkpoints[task->stage] : request->checkpoint;
+    return request->training && gp_checkpoint_keeps(mode, task->micro, request->pieces);
+}
+
+static bool begins_backward(const gp_task *task) {
+    return task->op == GP_TASK_BACKWARD || task->op == GP_TASK_BACKWARD_INPUT;
+}
+
+static gp_status emit_recompute(generator *g, const gp_task *task, gp_error *err) {
+    if (!begins_backward(task) || keeps(g, task)) return GP_OK;
+    g->clock = task->clock - 1;
+    return emit(g, GP_INSTR_RECOMPUTE, task->stage, task->micro, 0, err);
+}
+
+static gp_status emit_receives(generator *g, const gp_task *task, gp_error *err) {
+    const gp_stage *stage = stage_of(g, task);
+    if (begins_backward(task)) return emit_copies(g, GP_INSTR_RECV, &stage->grad_in, task->stage, task->micro, 0, err);
+    if (task->op != GP_TASK_FORWARD) return GP_OK;
+    if (stage->loads_input || stage->loads_target)
+        GP_RETURN_IF_FAILED(emit(g, GP_INSTR_LOAD, task->stage, task->micro, 0, err));
+    return emit_copies(g, GP_INSTR_RECV, &stage->in, task->stage, task->micro, 0, err);
+}
+
+static gp_status emit_forward(generator *g, const gp_task *task, gp_error *err) {
+    const gp_stage *stage = stage_of(g, task);
+    bool last = ++g->stages[task->stage].forwards == g->request->pieces;
+    unsigned keep = keeps(g, task) ? GP_INSTR_KEEP : 0;
+    GP_RETURN_IF_FAILED(emit(g, GP_INSTR_FORWARD, task->stage, task->micro, keep | (last ? GP_INSTR_LAST : 0), err));
+    GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_SEND, &stage->out, task->stage, task->micro, keep, err));
+    if (!last || !g->request->training || g->request->stages->norms) return GP_OK;
+    return emit_copies(g, GP_INSTR_SEND, &stage->flag_out, task->stage, g->request->pieces - 1, 0, err);
+}
+
+static gp_status emit_norm(generator *g, int s, gp_error *err) {
+    const gp_stage *stage = &g->request->stages->stage[s];
+    GP_RETURN_IF_FAILED(emit(g, GP_INSTR_NORM, s, 0, 0, err));
+    if (stage->norm_out < 0) return GP_OK;
+    return emit_copy(g, GP_INSTR_SEND, stage->norm_out, s, g->request->pieces - 1, 0, err);
+}
+
+/* The norm of a stage's gradients follows the last task that adds to them. */
+static gp_status emit_backward(generator *g, const gp_task *task, gp_error *err) {
+    static const gp_instr_op ops[] = {[GP_TASK_BACKWARD] = GP_INSTR_BACKWARD,
+                                      [GP_TASK_BACKWARD_INPUT] = GP_INSTR_BACKWARD_INPUT,
+                                      [GP_TASK_BACKWARD_WEIGHT] = GP_INSTR_BACKWARD_WEIGHT};
+    progress *stage = &g->stages[task->stage];
+    bool input = begins_backward(task), weight = task->op != GP_TASK_BACKWARD_INPUT;
+    bool first = (!input || stage->inputs == 0) && (!weight || stage->weights == 0);
+    GP_RETURN_IF_FAILED(emit(g, ops[task->op], task->stage, task->micro, first ? GP_INSTR_FIRST : 0, err));
+    stage->inputs += input;
+    stage->weights += weight;
+    if (input)
+        GP_RETURN_IF_FAILED(
+            emit_copies(g, GP_INSTR_SEND, &stage_of(g, task)->grad_out, task->stage, task->micro, 0, err));
+    if (!weight || stage->weights < g->request->pieces || !g->request->stages->norms) return GP_OK;
+    return emit_norm(g, task->stage, err);
+}
+
+static gp_status emit_task(generator *g, const gp_task *task, gp_error *err) {
+    return task->op == GP_TASK_FORWARD ? emit_forward(g, task, err) : emit_backward(g, task, err);
+}
+
+static gp_status emit_tasks(generator *g, gp_error *err) {
+    const gp_worker_order *its = &g->order->worker[g->worker];
+    for (size_t i = 0; i < its->count; i++) {
+        GP_RETURN_IF_FAILED(emit_recompute(g, &its->tasks[i], err));
+        g->clock = its->tasks[i].clock;
+        GP_RETURN_IF_FAILED(emit_receives(g, &its->tasks[i], err));
+        GP_RETURN_IF_FAILED(emit_task(g, &its->tasks[i], err));
+    }
+    return GP_OK;
+}
+
+static gp_status emit_clocks(generator *g, gp_error *err) {
+    const gp_worker_order *its = &g->order->worker[g->worker];
+    int first = 0; /* of the worker's stages: any one will do */
+    while (g->order->worker_of_stage[first] != g->worker) first++;
+    size_t next = 0;
+    uint32_t clocks = gp_order_clocks(g->order);
+    for (uint32_t clock = 0; clock < clocks; clock++) {
+        const gp_task *task = next < its->count && its->tasks[next].clock == clock ? &its->tasks[next++] : NULL;
+        g->clock = clock;
+        if (task) GP_RETURN_IF_FAILED(emit_receives(g, task, err));
+        GP_RETURN_IF_FAILED(emit(g, GP_INSTR_BARRIER, first, 0, 0, err));
+        if (task) GP_RETURN_IF_FAILED(emit_task(g, task, err));
+        if (next < its->count && its->tasks[next].clock == clock + 1)
+            GP_RETURN_IF_FAILED(emit_recompute(g, &its->tasks[next], err));
+    }
+    return GP_OK;
+}
+
+static gp_status emit_clip(generator *g, int s, gp_error *err) {
+    const gp_stage *stage = &g->request->stages->stage[s];
+    int last = g->request->pieces - 1;
+    GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_RECV, &stage->norm_in, s, last, 0, err));
+    GP_RETURN_IF_FAILED(emit(g, GP_INSTR_CLIP, s, 0, 0, err));
+    return emit_copies(g, GP_INSTR_SEND, &stage->flag_out, s, last, 0, err);
+}
+
+static gp_status emit_end(generator *g, gp_error *err) {
+    const gp_stages *stages = g->request->stages;
+    int last = stages->count - 1;
+    g->clock = gp_order_clocks(g->order) - 1;
+    if (stages->norms && g->order->worker_of_stage[last] == g->worker) GP_RETURN_IF_FAILED(emit_clip(g, last, err));
+    for (int s = 0; s < last; s++)
+        if (g->order->worker_of_stage[s] == g->worker)
+            GP_RETURN_IF_FAILED(
+                emit_copy(g, GP_INSTR_RECV, stages->stage[s].flag_in, s, g->request->pieces - 1, 0, err));
+    for (int s = 0; s < stages->count; s++)
+        if (g->order->worker_of_stage[s] == g->worker) GP_RETURN_IF_FAILED(emit(g, GP_INSTR_STEP, s, 0, 0, err));
+    return GP_OK;
+}
+
+static gp_status generate(generator *g, gp_error *err) {
+    for (g->worker = 0; g->worker < g->order->workers; g->worker++) {
+        g->program = &g->programs->worker[g->worker];
+        GP_RETURN_IF_FAILED(g->request->lockstep ? emit_clocks(g, err) : emit_tasks(g, err));
+        if (g->request->training) GP_RETURN_IF_FAILED(emit_end(g, err));
+        gp_program_trim(g->program);
+    }
+    return GP_OK;
+}
+
+static bool computes(const gp_instr *instr) {
+    return instr->op == GP_INSTR_FORWARD || gp_instr_is_backward(instr);
+}
+
+/* Those of the order, in place of what the file says: what stands between two tasks belongs to the first. */
+static void set_clocks(const gp_worker_order *its, gp_program *program) {
+    size_t task = 0;
+    uint32_t clock = 0;
+    for (size_t pc = 0; pc < program->count; pc++) {
+        if (computes(&program->instrs[pc])) clock = its->tasks[task++].clock;
+        program->instrs[pc].clock = clock;
+    }
+}
+
+/* As the file has them; later steps may trust their numbers. */
+static gp_status copy_programs(const gp_stages *stages, const gp_schedule_file *file, gp_programs **out,
+                               gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_programs_check_parts(stages, file->programs, err));
+    GP_RETURN_IF_FAILED(gp_programs_copy(file->programs, out, err));
+    for (int w = 0; w < (*out)->workers; w++) set_clocks(&file->order->worker[w], &(*out)->worker[w]);
+    return GP_OK;
+}
+
+bool gp_schedule_has_programs(const gp_schedule *schedule, bool training, int pieces) {
+    const gp_schedule_file *file = schedule->kind == GP_SCHEDULE_FILE ? schedule->file : NULL;
+    return file && file->programs && training && file->programs->pieces == pieces;
+}
+
+gp_status gp_schedule_programs(const gp_schedule_request *request, gp_programs **out, gp_error *err) {
+    if (gp_schedule_has_programs(&request->schedule, request->training, request->pieces))
+        return copy_programs(request->stages, request->schedule.file, out, err);
+    generator g = {.request = request};
+    gp_order *order = NULL;
+    int workers = gp_schedule_workers(&request->schedule, request->stages->count);
+    GP_RETURN_IF_FAILED(gp_order_create(&request->schedule, workers, request->pieces, &order, err));
+    g.order = order;
+    gp_status status = request->training ? GP_OK : gp_order_keep_forwards(order, err);
+    if (status == GP_OK) status = GP_NEW(&g.stages, request->stages->count, err);
+    if (status == GP_OK)
+        status = gp_programs_create(workers, order->worker_of_stage, order->stages, request->pieces, request->training,
+                                    order->descending, &g.programs, err);
+    if (status == GP_OK) status = generate(&g, err);
+    free(g.stages);
+    gp_order_destroy(&order);
+    if (status != GP_OK)
+        gp_programs_destroy(&g.programs);
+    else
+        *out = g.programs;
+    return status;
+}

@@ -1,0 +1,31 @@
+/* Programs from orders: adds to what each worker computes the loads, copies, recomputes, barriers and the step.
+ *
+ * It knows no schedule's name. Slots are left 0: schedule/slots.h assigns them. Pure; any thread.
+ */
+#ifndef GP_SCHEDULE_EMIT_H
+#define GP_SCHEDULE_EMIT_H
+
+#include <stdbool.h>
+
+#include "base/status.h"
+#include "checkpoint/policy.h"
+#include "schedule/order.h"
+#include "schedule/program.h"
+
+typedef struct gp_schedule_request {
+    const gp_stages *stages;               /* as many as the schedule places on its workers */
+    int pieces;                            /* micro-batches of this mini-batch */
+    gp_checkpoint_mode checkpoint;         /* of every stage */
+    const gp_checkpoint_mode *checkpoints; /* not NULL: of each in place of that */
+    bool lockstep; /* every clock is: all copies, barrier, all computations (torchgpipe, 2004.09910, section 3.2) */
+    bool training;
+    gp_schedule schedule;
+} gp_schedule_request;
+
+/* A recompute stands in the clock before its backward, so that it need not wait for the gradient. GP_PROGRAM where a
+ * file's order cannot be carried out. */
+GP_MUST_USE gp_status gp_schedule_programs(const gp_schedule_request *request, gp_programs **out, gp_error *err);
+/* Whether those are programs of a file, as they stand: what is kept and where barriers are they say themselves. */
+bool gp_schedule_has_programs(const gp_schedule *schedule, bool training, int pieces);
+
+#endif

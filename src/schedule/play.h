@@ -1,0 +1,80 @@
+/* Plays programs without devices: when each instruction would start and end, given how long each takes.
+ *
+ * Waits, barriers and the order on each worker are those of the executor, read from the same programs. It is how slots
+ * find their lives, how the validator proves that nothing deadlocks, what --plan expects of a step, and what
+ * gpipe-balance compares schedules by. Pure; one thread.
+ */
+#ifndef GP_SCHEDULE_PLAY_H
+#define GP_SCHEDULE_PLAY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "schedule/queue.h"
+#include "schedule/waits.h"
+
+/* Seconds (or any unit) that an instruction takes once it has started; ≥ 0. */
+typedef double (*gp_duration)(const void *context, int worker, size_t pc, const gp_instr *instr);
+
+/* Who copies what a worker receives. */
+typedef enum gp_play_copies {
+    GP_PLAY_PULLED, /* its thread, which does nothing else meanwhile */
+    GP_PLAY_QUEUED, /* its device's queues (schedule/access.h), beside computations */
+    GP_PLAY_POSTED, /* the transport, from when it is sent: a receive only waits until it has arrived */
+} gp_play_copies;
+
+typedef struct gp_play_request {
+    const gp_stages *stages;
+    const gp_programs *programs;
+    const gp_waits *waits;           /* those programs'; NULL: nobody waits for a slot, as if there were enough */
+    const gp_waits *meets;           /* likewise, by barrier; NULL: threads all meet in each */
+    const gp_program_queues *queues; /* likewise; not NULL where a worker's copies are QUEUED */
+    const gp_play_copies *copies;    /* [worker]; NULL: PULLED */
+    gp_duration duration, latency;   /* NULL: 0. A copy takes both, and holds its channel and queue for the first. Asked
+                                        about the receive; where copies are POSTED, about the send */
+    const void *context;
+    bool channels; /* from each worker to each other one copy at a time, as they ask; else any number at once */
+    /* > 0: the threads of all workers share so many processors (schedule/sharing.h) when they compute, and when they
+     * copy; a device's queues and copies on channels need none. 0: a processor for each thread. */
+    int processors;
+    const int *threads; /* [worker] that its computations need; a copy needs one. NULL: one each */
+    bool timeline;      /* keep start and end of each instruction */
+} gp_play_request;
+
+/* One worker's mini-batch. */
+typedef struct gp_play_worker {
+    double *start, *end; /* [pc]; NULL: not kept */
+    double *issued;  /* [pc] from when its device may start it; NULL: not kept, or no host threads (schedule/issue.h) */
+    uint32_t *after; /* likewise: of a copy, pc + 1 of the computation that was issued to its source before it, if it
+                        waits for that one and not only for the one that made its value; 0: none */
+    double busy;     /* sum of its computations, from start to end: sharing processors makes them longer */
+    double copying;  /* likewise of its loads and receives; POSTED: 0 */
+    double first, last; /* its computations begin and end; those that take no time do not count */
+    size_t copies;      /* from other devices into its own; schedule/issue.h only */
+    double delay; /* sum over them: from the end of the computation that made the value to the start of the copy */
+} gp_play_worker;
+
+typedef struct gp_play {
+    int workers;
+    gp_play_worker *worker;
+    double length;   /* end of the last instruction */
+    double *arrived; /* [edge·micro-batches + micro]; NULL: not all copies are POSTED, or times are not kept */
+} gp_play;
+
+/* GP_PROGRAM with the sentence where the programs deadlock: which worker waits at which instruction for what. */
+GP_MUST_USE gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *err);
+/* The same for workers that pull, with start and end. */
+GP_MUST_USE gp_status gp_play_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
+                                     gp_duration duration, const void *context, gp_play **out, gp_error *err);
+void gp_play_destroy(gp_play **play);
+
+/* The longest time from the first computation of a worker to its last, the worker, and the share of that time in which
+ * it computes nothing. */
+typedef struct gp_play_span {
+    int worker;
+    double seconds, bubble;
+} gp_play_span;
+gp_play_span gp_play_longest(const gp_play *play);
+
+#endif

@@ -1,0 +1,41 @@
+#include "schedule/program_index.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+static gp_status list_program(const gp_program *program, gp_program_index *out, int worker, gp_error *err) {
+    size_t capacity = 0, *count = &out->barrier_count[worker];
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *instr = &program->instrs[pc];
+        if (instr->op == GP_INSTR_SEND) out->sends[gp_program_index_copy(out, instr->edge, instr->micro)] = pc + 1;
+        if (instr->op == GP_INSTR_RECV) out->receives[gp_program_index_copy(out, instr->edge, instr->micro)] = pc + 1;
+        if (instr->op != GP_INSTR_BARRIER) continue;
+        GP_RETURN_IF_FAILED(GP_GROW(&out->barriers[worker], &capacity, *count + 1, err));
+        out->barriers[worker][(*count)++] = pc;
+    }
+    return GP_OK;
+}
+
+gp_status gp_program_index_init(const gp_stages *stages, const gp_programs *programs, gp_program_index *out,
+                                gp_error *err) {
+    size_t copies;
+    *out = (gp_program_index){.workers = programs->workers, .pieces = programs->pieces};
+    if (!gp_size_mul(stages->edge_count, (size_t)programs->pieces, &copies))
+        return gp_fail(err, GP_MEMORY, "too many copies");
+    GP_RETURN_IF_FAILED(GP_NEW(&out->sends, copies, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&out->receives, copies, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&out->barriers, programs->workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&out->barrier_count, programs->workers, err));
+    for (int w = 0; w < programs->workers; w++) GP_RETURN_IF_FAILED(list_program(&programs->worker[w], out, w, err));
+    return GP_OK;
+}
+
+void gp_program_index_fini(gp_program_index *index) {
+    for (int w = 0; index->barriers && w < index->workers; w++) free(index->barriers[w]);
+    free(index->barriers);
+    free(index->barrier_count);
+    free(index->sends);
+    free(index->receives);
+    *index = (gp_program_index){0};
+}

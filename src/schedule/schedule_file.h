@@ -1,0 +1,36 @@
+/* A schedule from a file: an order of tasks, or programs in their text form (schedule/program.h).
+ *
+ * An order has a line per worker, tasks apart by spaces or commas, F, B, I or W and the micro-batch; where a worker has
+ * several stages, the how manyeth of them stands before the letter:
+ *
+ *   # two workers, four stages, placed as a V
+ *   on 0 1 1 0
+ *   0F0 0F1 1F0 1B0 …
+ *   0F0 1F0 0F1 1F1 …
+ *
+ * Without `on`, stage s is on worker s mod workers. Where a W follows, B is the backward for inputs. The file is for so
+ * many micro-batches as it names; a mini-batch that has fewer leaves out the others' tasks, an evaluation all but the
+ * forwards. Programs are carried out as they stand (slots are assigned anew) where a mini-batch has as many
+ * micro-batches as they have, and else stand for the order of their tasks.
+ *
+ * Owned by the caller; read-only once it is read, any thread.
+ */
+#ifndef GP_SCHEDULE_SCHEDULE_FILE_H
+#define GP_SCHEDULE_SCHEDULE_FILE_H
+
+#include "base/status.h"
+#include "schedule/order.h"
+#include "schedule/program.h"
+
+typedef struct gp_schedule_file {
+    gp_order *order;
+    gp_programs *programs; /* NULL: the file is an order */
+} gp_schedule_file;
+
+/* GP_CONFIG: with path:line:column for what is wrong in the file, with the path where it cannot be read. */
+GP_MUST_USE gp_status gp_schedule_file_read(const char *path, gp_schedule_file **out, gp_error *err);
+/* The same from text; `name` is copied. */
+GP_MUST_USE gp_status gp_schedule_file_parse(const char *text, const char *name, gp_schedule_file **out, gp_error *err);
+void gp_schedule_file_destroy(gp_schedule_file **file);
+
+#endif

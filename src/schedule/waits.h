@@ -1,0 +1,48 @@
+/* What each instruction waits for, derived from the programs: executor, player and validator use the same list.
+ *
+ * recv waits until its micro-batch was sent on its edge. An instruction that begins a new life of a slot waits until
+ * all that was sent from the slot's last life has been pulled; in a gradient slot the backward does, since what is
+ * received lies beside it. Pure; the result is read-only, any thread.
+ *
+ * A mini-batch may begin behind another one of the same programs that is still under way on devices: then an
+ * instruction that writes what others pulled in that one waits for it, besides.
+ */
+#ifndef GP_SCHEDULE_WAITS_H
+#define GP_SCHEDULE_WAITS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "schedule/program.h"
+
+typedef enum gp_wait_kind { GP_WAIT_SENT, GP_WAIT_PULLED } gp_wait_kind;
+
+typedef struct gp_wait {
+    uint32_t edge;
+    uint16_t micro;
+    uint16_t kind; /* gp_wait_kind */
+} gp_wait;
+
+/* One worker's: instruction pc waits for items[first[pc]] … items[first[pc+1]−1]. */
+typedef struct gp_worker_waits {
+    uint32_t *first; /* instructions + 1 entries */
+    gp_wait *items;
+    size_t count, capacity;
+} gp_worker_waits;
+
+typedef struct gp_waits {
+    int workers;
+    gp_worker_waits *worker;
+} gp_waits;
+
+/* `slots`: also the waits for slots (false while none are assigned). */
+GP_MUST_USE gp_status gp_waits_create(const gp_stages *stages, const gp_programs *programs, bool slots, gp_waits **out,
+                                      gp_error *err);
+/* What is waited for besides where a mini-batch that trains begins behind another: all kinds are GP_WAIT_PULLED, in
+ * that one. Of slots: what is begun first in each. Of fixed places: what is sent from there. */
+GP_MUST_USE gp_status gp_waits_create_behind(const gp_stages *stages, const gp_programs *programs, gp_waits **out,
+                                             gp_error *err);
+void gp_waits_destroy(gp_waits **waits);
+
+#endif

@@ -1,0 +1,303 @@
+#include "session/host_memory.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/memory.h"
+#include "layers/types.h"
+#include "pipeline/layer_ticks.h"
+#include "pipeline/memory.h"
+#include "session/loaders.h"
+#include "session/rate.h"
+#include "session/session.h"
+#include "store/snapshot.h"
+#include "pipeline/tracing_steps.h"
+
+enum {
+    STACK_USED = 64 << 10, /* of a thread's stack, its heap and its control block; measured with 64 workers */
+    LIBRARIES = 8 << 20,   /* kernels that oneDNN makes once in a process, when it first multiplies; 5.6 MiB measured */
+    HEADER_ENTRY = 1 << 10, /* of a tensor in a file's header, as text and as jansson's objects */
+};
+
+static const struct {
+    const char *name, *key;
+} kinds[GP_HOST_KINDS] = {
+#define HOST_NAME(suffix, name, key) {name, key},
+    GP_HOST_MAP(HOST_NAME)
+#undef HOST_NAME
+};
+
+const char *gp_host_kind_name(gp_host_kind kind) {
+    return kinds[kind].name;
+}
+
+const char *gp_host_kind_key(gp_host_kind kind) {
+    return kinds[kind].key;
+}
+
+/* ---- kind by kind ------------------------------------------------------------------------------------------------ */
+
+static void plan_devices(const gp_plan *plan, gp_host_memory *out) {
+    for (int w = 0; w < plan->workers; w++) {
+        gp_host_kind kind = plan->devices[w].kind->on_host ? GP_HOST_ARENAS : GP_HOST_PINNED;
+        size_t bytes = kind == GP_HOST_ARENAS ? plan->arena[w] : gp_memory_pinned(plan, w);
+        out->bytes[kind] = gp_size_plus(out->bytes[kind], bytes);
+        if (kind == GP_HOST_ARENAS && plan->devices[w].kind->libraries) out->bytes[GP_HOST_LIBRARIES] = LIBRARIES;
+    }
+}
+
+static void add_loader(const gp_loader_memory *loader, gp_host_kind kind, gp_host_memory *out) {
+    out->bytes[kind] = loader->batches;
+    out->bytes[GP_HOST_ORDER] = gp_size_plus(out->bytes[GP_HOST_ORDER], loader->order);
+    out->bytes[GP_HOST_READING] = gp_size_plus(out->bytes[GP_HOST_READING], loader->scratch);
+    out->bytes[GP_HOST_RECORDS] = gp_size_plus(out->bytes[GP_HOST_RECORDS], loader->records);
+}
+
+static void plan_data(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
+    if (session->steps > 0) {
+        const gp_loader_options options = gp_loaders_training(session, session->after, trace);
+        gp_loader_memory_plan(session->train, &session->spec, &options, &out->training);
+        add_loader(&out->training, GP_HOST_TRAINING, out);
+    }
+    if (session->eval) {
+        const gp_loader_options options = gp_loaders_evaluation(session, trace);
+        gp_loader_memory_plan(session->eval, &session->spec, &options, &out->evaluation);
+        add_loader(&out->evaluation, GP_HOST_EVALUATION, out);
+    }
+    if (session->train) out->bytes[GP_HOST_SOURCES] = gp_dataset_held(session->train);
+    if (session->eval)
+        out->bytes[GP_HOST_SOURCES] = gp_size_plus(out->bytes[GP_HOST_SOURCES], gp_dataset_held(session->eval));
+}
+
+gp_shape gp_prediction_shape(const gp_session *session) {
+    const gp_graph *graph = session->graph;
+    return graph->nodes[graph->node_count - 1].layer->inputs[GP_LOSS_PREDICTION];
+}
+
+static size_t prediction_bytes(const gp_session *session) {
+    gp_shape shape = gp_prediction_shape(session);
+    size_t blocks = shape.rank < 3 ? 1 : 2, sum = 0;
+    int64_t elements;
+    if (!gp_shape_elements(shape, &elements)) return SIZE_MAX;
+    bool fits = gp_size_mul((size_t)elements * sizeof(float), (size_t)session->config->data.batch, &sum) &&
+                gp_size_mul(sum, blocks, &sum);
+    return fits ? sum : SIZE_MAX;
+}
+
+/* A prediction reads a file of weights and writes one tensor; a run writes all that it is. */
+static void plan_state(const gp_session *session, gp_host_memory *out) {
+    const gp_plan *plan = session->plan;
+    size_t tensors = (size_t)plan->graph->param_count;
+    out->bytes[GP_HOST_PARAMETER] = gp_run_largest_param(plan); /* store/params.h */
+    if (session->predicts) {
+        out->bytes[GP_HOST_PREDICTION] = prediction_bytes(session);
+    } else {
+        out->bytes[GP_HOST_STATE] = gp_state_bytes(plan);
+        tensors *= 1 + (size_t)plan->update.states;
+    }
+    out->bytes[GP_HOST_HEADERS] = gp_size_times(tensors, HEADER_ENTRY);
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------------- */
+
+/* The most instructions that worker w has in a mini-batch that trains, or in one that does not. */
+static size_t most_instructions(const gp_plan *plan, int w, bool training) {
+    size_t most = 0;
+    for (int m = 0; m < plan->mini_count; m++) {
+        size_t count = plan->minis[m].programs->worker[w].count;
+        if (plan->minis[m].training == training && count > most) most = count;
+    }
+    return most;
+}
+
+/* The same for the times of layers. */
+static size_t most_ticks(const gp_plan *plan, int w, bool training) {
+    size_t most = 0;
+    for (int m = 0; m < plan->mini_count; m++) {
+        size_t count = plan->minis[m].training == training ? gp_mini_ticks(plan, &plan->minis[m], w) : 0;
+        if (count > most) most = count;
+    }
+    return most;
+}
+
+/* So many mini-batches that train, each with `training` records, and so many that do not. */
+static size_t add_records(int64_t steps, size_t training, int64_t evaluated, size_t evaluation) {
+    return gp_size_plus(gp_size_times((size_t)steps, training), gp_size_times((size_t)evaluated, evaluation));
+}
+
+static size_t plan_timeline(const gp_session *session, const gp_trace_options *trace) {
+    int64_t steps, evaluated;
+    gp_loaders_count_traced(session, trace, &steps, &evaluated);
+    if (steps + evaluated == 0) return 0;
+    size_t bytes = gp_lane_bytes((size_t)(steps + 2 * evaluated)); /* waits for data; the end of each evaluation, too */
+    bytes = gp_size_plus(bytes, gp_tracing_steps_bytes((size_t)(steps + evaluated)));
+    for (int w = 0; w < session->plan->workers; w++) {
+        const gp_plan *plan = session->plan;
+        size_t spans =
+            add_records(steps, most_instructions(plan, w, true), evaluated, most_instructions(plan, w, false));
+        bytes = gp_size_plus(bytes, gp_lane_bytes(spans));
+        if (!trace->layers) continue;
+        size_t ticks = add_records(steps, most_ticks(plan, w, true), evaluated, most_ticks(plan, w, false));
+        bytes = gp_size_plus(bytes, gp_ticks_bytes(ticks));
+    }
+    return bytes;
+}
+
+static size_t account_bytes(const gp_plan *plan) {
+    const gp_programs *programs = plan->minis[gp_plan_largest_mini(plan)].programs;
+    size_t bytes = GP_ACCOUNT_BYTES + GP_ACCOUNT_TIMES * sizeof(double);
+    for (int w = 0; w < programs->workers; w++) {
+        size_t count = programs->worker[w].count;
+        bytes += gp_lane_bytes(count) + count * sizeof(double);
+    }
+    return bytes;
+}
+
+/* The account's recorder, and what each worker writes a step's spans into. */
+static void plan_records(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
+    const gp_plan *plan = session->plan;
+    size_t bytes = plan_timeline(session, trace);
+    bool traces = bytes > 0;
+    if (session->steps > 0) bytes = gp_size_plus(bytes, account_bytes(plan));
+    for (int w = 0; w < plan->workers && (traces || session->steps > 0); w++) {
+        size_t train = most_instructions(plan, w, true), other = most_instructions(plan, w, false);
+        bytes = gp_size_plus(bytes, gp_lane_bytes(traces && other > train ? other : train));
+    }
+    out->bytes[GP_HOST_RECORDS] = gp_size_plus(out->bytes[GP_HOST_RECORDS], bytes);
+}
+
+/* ---- threads ----------------------------------------------------------------------------------------------------- */
+
+/* A CPU worker of n threads has n − 1 of our own beside it, and libgomp gives it as many. */
+static int count_threads(const gp_session *session, const gp_host_memory *host) {
+    int threads = host->training.slots > 0 ? host->training.threads : 0;
+    if (host->evaluation.slots > 0) threads += host->evaluation.threads;
+    for (int w = 0; w < session->plan->workers; w++) {
+        const gp_device_spec *device = &session->plan->devices[w];
+        threads += 1 + (device->kind->on_host ? 2 * (device->threads - 1) : 0);
+    }
+    return threads + !session->predicts; /* the saver's */
+}
+
+static size_t stack_bytes(void) {
+    pthread_attr_t attributes;
+    size_t bytes = 0, guard = 0;
+    if (pthread_attr_init(&attributes) != 0) return 0;
+    pthread_attr_getstacksize(&attributes, &bytes);
+    pthread_attr_getguardsize(&attributes, &guard);
+    pthread_attr_destroy(&attributes);
+    return bytes + guard;
+}
+
+static void plan_threads(const gp_session *session, gp_host_memory *out) {
+    out->threads = count_threads(session, out);
+    out->stacks = gp_size_times((size_t)out->threads, stack_bytes());
+    out->bytes[GP_HOST_THREADS] = gp_size_times((size_t)out->threads, STACK_USED);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+void gp_host_memory_plan(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
+    *out = (gp_host_memory){0};
+    plan_devices(session->plan, out);
+    plan_data(session, trace, out);
+    plan_state(session, out);
+    plan_records(session, trace, out);
+    out->bytes[GP_HOST_RUN] = gp_run_bytes(session->plan);
+    plan_threads(session, out);
+    for (int k = 0; k < GP_HOST_KINDS; k++) out->planned = gp_size_plus(out->planned, out->bytes[k]);
+}
+
+void gp_host_memory_measure(gp_host_memory *host) {
+    gp_machine_memory machine;
+    gp_machine_memory_read("", &machine);
+    size_t resident = machine.taken[GP_LIMIT_PHYSICAL], held = host->bytes[GP_HOST_SOURCES];
+    host->program = resident > held ? resident - held : 0;
+    gp_process_peak_reset();
+}
+
+/* ---- whether it fits --------------------------------------------------------------------------------------------- */
+
+/* What of a kind is still to be taken: the sources are there already, and a thread takes its whole stack of the address
+ * space. */
+static size_t kind_to_come(const gp_host_memory *host, gp_memory_limit limit, int kind) {
+    if (kind == GP_HOST_SOURCES) return 0;
+    if (kind == GP_HOST_THREADS && limit == GP_LIMIT_ADDRESS_SPACE) return host->stacks;
+    return host->bytes[kind];
+}
+
+static size_t to_come(const gp_host_memory *host, gp_memory_limit limit) {
+    size_t bytes = 0;
+    for (int k = 0; k < GP_HOST_KINDS; k++) bytes = gp_size_plus(bytes, kind_to_come(host, limit, k));
+    return bytes;
+}
+
+enum { MOST_NAMED = 3 };
+
+/* The kinds of which most is to come, the largest first; how many. */
+static int find_largest(const gp_host_memory *host, gp_memory_limit limit, int largest[MOST_NAMED]) {
+    bool found[GP_HOST_KINDS] = {false};
+    for (int i = 0; i < MOST_NAMED; i++) {
+        int most = -1;
+        for (int k = 0; k < GP_HOST_KINDS; k++) {
+            size_t bytes = kind_to_come(host, limit, k);
+            if (!found[k] && bytes > 0 && (most < 0 || bytes > kind_to_come(host, limit, most))) most = k;
+        }
+        if (most < 0) return i;
+        found[most] = true;
+        largest[i] = most;
+    }
+    return MOST_NAMED;
+}
+
+/* "arenas of CPU workers: 62.1 MiB; data, training: …" */
+static void name_largest(const gp_host_memory *host, gp_memory_limit limit, const int *largest, int count, char *text,
+                         size_t size) {
+    size_t used = 0;
+    char bytes[32];
+    for (int i = 0; i < count && used < size; i++) {
+        int wrote = snprintf(text + used, size - used, "%s%s: %s", used ? "; " : "", kinds[largest[i]].name,
+                             gp_bytes_text(bytes, kind_to_come(host, limit, largest[i])));
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+}
+
+/* What makes the kind smaller. */
+static const char *advice_for(int kind) {
+    switch (kind) {
+    case GP_HOST_ORDER: return "set data.shuffle: false, which needs none of it";
+    case GP_HOST_READING: return "lower data.threads";
+    case GP_HOST_RECORDS: return "trace fewer steps (--trace-steps), or lower pipeline.micro_batches";
+    case GP_HOST_RUN: return "lower pipeline.micro_batches";
+    case GP_HOST_STATE:
+    case GP_HOST_PARAMETER:
+    case GP_HOST_LIBRARIES:
+    case GP_HOST_HEADERS: return "use a smaller model";
+    case GP_HOST_THREADS: return "use fewer threads or smaller stacks (ulimit -s)";
+    default: return "lower data.batch";
+    }
+}
+
+/* Of the limits that the run exceeds, the one that leaves least; GP_MEMORY_LIMITS: it exceeds none. */
+static gp_memory_limit exceeded(const gp_host_memory *host, const gp_machine_memory *machine) {
+    int least = GP_MEMORY_LIMITS;
+    for (int i = 0; i < GP_MEMORY_LIMITS; i++) {
+        size_t left = gp_machine_memory_left(machine, (gp_memory_limit)i);
+        if (to_come(host, (gp_memory_limit)i) <= left) continue;
+        if (least == GP_MEMORY_LIMITS || left < gp_machine_memory_left(machine, (gp_memory_limit)least)) least = i;
+    }
+    return (gp_memory_limit)least;
+}
+
+gp_status gp_host_memory_check(const gp_host_memory *host, const gp_machine_memory *machine, gp_error *err) {
+    char needed[32], all[32], left[32], names[256] = "";
+    int largest[MOST_NAMED] = {0};
+    gp_memory_limit limit = exceeded(host, machine);
+    if (limit == GP_MEMORY_LIMITS) return GP_OK;
+    name_largest(host, limit, largest, find_largest(host, limit, largest), names, sizeof names);
+    return gp_fail(err, GP_MEMORY, "the run needs %s more memory (%s), but %s, %s in all, has %s left; %s",
+                   gp_bytes_text(needed, to_come(host, limit)), names, gp_memory_limit_name(limit),
+                   gp_bytes_text(all, machine->limit[limit]),
+                   gp_bytes_text(left, gp_machine_memory_left(machine, limit)), advice_for(largest[0]));
+}

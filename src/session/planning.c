@@ -1,0 +1,150 @@
+#include "session/planning.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "session/balancing.h"
+#include "session/ordering.h"
+
+enum { MOST_SIZES = 6 };
+
+/* Sizes of mini-batches that `steps` steps over `count` samples meet. */
+static int add_sizes(gp_mini_size *sizes, int64_t count, int64_t batch, int64_t steps, bool training) {
+    int added = 0;
+    if (count >= batch) sizes[added++] = (gp_mini_size){batch, training};
+    if (count % batch && steps > count / batch) sizes[added++] = (gp_mini_size){count % batch, training};
+    return added;
+}
+
+/* What an epoch that begins within, after a change, adds to the sizes. */
+static int add_head(const gp_session *session, gp_mini_size *sizes, int count) {
+    const gp_data_config *data = &session->config->data;
+    const gp_epoch_part *part = &session->epochs.part[session->epochs.count - 1];
+    int64_t left = session->epochs.samples - part->taken, last = left % data->batch;
+    const int64_t wanted[2] = {left >= data->batch ? data->batch : 0, data->drop_last ? 0 : last};
+    if (part->taken == 0) return 0;
+    int added = 0;
+    for (int i = 0; i < 2; i++) {
+        bool has = wanted[i] == 0;
+        for (int k = 0; k < count + added; k++) has = has || (sizes[k].training && sizes[k].samples == wanted[i]);
+        if (!has) sizes[count + added++] = (gp_mini_size){wanted[i], true};
+    }
+    return added;
+}
+
+static int list_sizes(const gp_session *session, gp_mini_size sizes[MOST_SIZES]) {
+    const gp_data_config *data = &session->config->data;
+    int count = 0;
+    if (session->balances) sizes[count++] = (gp_mini_size){data->batch, true};
+    /* The data are not looked at then; a full mini-batch takes the most. */
+    if (session->balances && data->eval.kind != GP_SOURCE_NONE) sizes[count++] = (gp_mini_size){data->batch, false};
+    if (session->steps > 0) {
+        int64_t met = session->steps < session->epoch_steps ? session->steps : session->epoch_steps;
+        count += add_sizes(sizes, gp_dataset_count(session->train), data->batch, met, true);
+        count += add_head(session, sizes, count);
+    }
+    if (session->eval)
+        count += add_sizes(sizes + count, gp_dataset_count(session->eval), data->batch, INT64_MAX, false);
+    return count;
+}
+
+/* What a request points to, as long as it is used. */
+typedef struct requested {
+    gp_mini_size sizes[MOST_SIZES];
+    gp_machine_memory machine;
+} requested;
+
+static gp_plan_request request_plan(const gp_session *session, const gp_plan_choice *with, requested *to) {
+    if (session->limited)
+        to->machine = session->given;
+    else
+        gp_machine_memory_read("", &to->machine);
+    const gp_config *config = session->config;
+    return (gp_plan_request){.graph = session->graph,
+                             .stages = config->pipeline.stages,
+                             .schedule = session->schedule,
+                             .devices = session->devices,
+                             .real = GP_F32,
+                             .update = session->update,
+                             .clip_norm = config->optimizer.clip_norm,
+                             .predict = session->predicts,
+                             .norms = session->norms,
+                             .batch = config->data.batch,
+                             .micro_batches = (int)with->micro_batches,
+                             .checkpoint = with->always ? GP_CHECKPOINT_ALWAYS : config->pipeline.checkpoint,
+                             .checkpoints = with->always ? NULL : config->pipeline.checkpoints,
+                             .keeps = with->always ? session->own_keeps : session->keeps,
+                             .lockstep = config->pipeline.lockstep,
+                             .sizes = to->sizes,
+                             .size_count = list_sizes(session, to->sizes),
+                             .processors = session->processors,
+                             .host_memory = &to->machine};
+}
+
+static gp_status make_cut(const gp_session *session, const gp_plan_choice *with, const int64_t *layers, gp_plan **out,
+                          gp_error *err) {
+    requested to;
+    gp_plan_request request = request_plan(session, with, &to);
+    request.layers = layers;
+    return gp_plan_create(&request, out, err);
+}
+
+/* The balance that is asked for, and its plan. Where the plan does not fit: what the solver says of it. */
+gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with, int64_t *layers, gp_plan **out,
+                           char missing[GP_ERROR_TEXT], gp_error *err) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int64_t piece = (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
+    requested to;
+    gp_balancing_costs costs;
+    gp_balance balance;
+    missing[0] = '\0';
+    if (with->balance == GP_BALANCE_LAYERS) {
+        memcpy(layers, pipeline->layers, (size_t)pipeline->layers_count * sizeof *layers);
+        return make_cut(session, with, layers, out, err);
+    }
+    GP_RETURN_IF_FAILED(gp_balancing_costs_init(
+        &costs, session,
+        &(gp_balancing_choice){piece, with->micro_batches, with->always, with->balance == GP_BALANCE_SIZE}, err));
+    const gp_balance_request request = {request_plan(session, with, &to), costs.devices, costs.stage_layers,
+                                        session->rules};
+    gp_status status = gp_balance_find(&request, layers, out, &balance, err);
+    if (status == GP_OK) memcpy(missing, balance.missing, sizeof balance.missing);
+    if (status == GP_OK) gp_balance_fini(&balance);
+    gp_balancing_costs_fini(&costs);
+    return status;
+}
+
+/* The order of the devices is found by time, whatever the configuration says of the balance. */
+gp_status gp_planning_order_devices(gp_session *session, const gp_plan_choice *with, gp_error *err) {
+    requested to;
+    gp_balancing_costs costs;
+    GP_RETURN_IF_FAILED(gp_balancing_costs_init(
+        &costs, session, &(gp_balancing_choice){gp_session_piece(session), with->micro_batches, with->always, false},
+        err));
+    const gp_balance_request request = {request_plan(session, with, &to), costs.devices, costs.stage_layers,
+                                        session->rules};
+    gp_status status = gp_ordering_apply(session, &request, err);
+    gp_balancing_costs_fini(&costs);
+    return status;
+}
+
+gp_plan_choice gp_planning_configured(const gp_session *session) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    return (gp_plan_choice){pipeline->micro_batches, false, session->balances ? GP_BALANCE_AUTO : pipeline->balance};
+}
+
+gp_status gp_session_plan_cut(const gp_session *session, const int64_t *layers, gp_plan **out, gp_error *err) {
+    const gp_plan_choice now = gp_planning_configured(session);
+    return make_cut(session, &now, layers, out, err);
+}
+
+gp_status gp_session_plan_policy(const gp_session *session, const gp_checkpoint_mode *modes, const bool *keeps,
+                                 gp_plan **out, gp_error *err) {
+    const gp_plan_choice now = gp_planning_configured(session);
+    requested to;
+    gp_plan_request request = request_plan(session, &now, &to);
+    request.layers = session->layers;
+    request.checkpoints = modes;
+    request.keeps = keeps;
+    return gp_plan_create(&request, out, err);
+}

@@ -1,0 +1,318 @@
+#include "session/profiling.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "balance/load.h"
+#include "balance/profile_file.h"
+#include "balance/profile_kept.h"
+#include "balance/profile_words.h"
+#include "base/machine_memory.h"
+#include "base/memory.h"
+#include "session/balancing.h"
+#include "session/counting.h"
+#include "session/devices.h"
+#include "base/ticker.h"
+
+/* Before a run, profiling takes these seconds at most; if its share of the run is less than the least, there is nothing
+ * to gain. */
+static const double least_seconds = 0.5, most_seconds = 10;
+
+/* What finding a profile goes by. */
+typedef struct search {
+    gp_session *session;
+    const gp_session_options *options;
+    gp_device_spec *devices; /* that differ */
+    int count;
+    gp_device_spec *company; /* of the host, equal to some of those */
+    int company_count;
+    bool at_once;
+    gp_identity_request request;
+    gp_profile_identity now;
+    char *path; /* where it is kept; NULL: nowhere */
+    gp_ticker ticker;
+} search;
+
+/* What is told while layers are timed. */
+typedef struct told {
+    gp_ticker *ticker;
+    const char *what;
+    double seconds; /* that it may take */
+} told;
+
+static bool is_first_of_its_kind(const gp_device_spec *devices, int at) {
+    gp_device_spec pair[2];
+    for (int d = 0; d < at; d++)
+        if (gp_profile_distinct((gp_device_spec[]){devices[d], devices[at]}, 2, pair) == 1) return false;
+    return true;
+}
+
+static int threads_of(const gp_device_spec *spec) {
+    return spec->threads > 1 ? spec->threads : 1;
+}
+
+/* Devices of the host work at the same time, as in training, as far as the machine has processors for all: with fewer
+ * they would wait for one another more than stages do, which wait for copies too. */
+static gp_status find_company(search *s, gp_error *err) {
+    const gp_device_spec *devices = s->session->devices;
+    int count = s->session->config->pipeline.device_count, processors = gp_machine_processors();
+    for (int d = 0; d < s->count; d++)
+        if (s->devices[d].kind->on_host) processors -= threads_of(&s->devices[d]);
+    s->at_once = processors >= 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&s->company, count, err));
+    for (int d = 0; d < count; d++) {
+        if (!devices[d].kind->on_host || is_first_of_its_kind(devices, d)) continue;
+        processors -= threads_of(&devices[d]);
+        if (processors < 0) continue;
+        s->company[s->company_count] = devices[d];
+        s->company[s->company_count++].memory = 0; /* a bound on plans */
+    }
+    return GP_OK;
+}
+
+static int count_on_host(const search *s) {
+    int on_host = s->company_count;
+    for (int d = 0; d < s->count; d++) on_host += s->devices[d].kind->on_host;
+    return on_host;
+}
+
+static gp_status begin(search *s, gp_error *err) {
+    const gp_session *session = s->session;
+    const gp_config *config = session->config;
+    int devices = config->pipeline.device_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&s->devices, devices, err));
+    s->count = gp_profile_distinct(session->devices, devices, s->devices);
+    GP_RETURN_IF_FAILED(find_company(s, err));
+    s->request = (gp_identity_request){.graph = session->graph,
+                                       .devices = s->devices,
+                                       .device_count = s->count,
+                                       .update = &session->update,
+                                       .tf32 = config->train.precision == GP_PRECISION_TF32,
+                                       .norms = config->optimizer.clip_norm > 0,
+                                       .samples = gp_session_piece(session),
+                                       .together = s->at_once || count_on_host(s) == 0 ? count_on_host(s) : 1};
+    GP_RETURN_IF_FAILED(gp_profile_identify(&s->request, &s->now, err));
+    return gp_profile_path("profiles", &s->now, s->devices, s->count, &s->path, err);
+}
+
+/* What somebody names is used, whatever it is of: that is how plans for other machines are made. */
+static gp_status take_named(search *s, gp_error *err) {
+    gp_profile *profile = NULL;
+    char *difference = NULL;
+    GP_RETURN_IF_FAILED(gp_profile_read(s->options->profile, &profile, err));
+    gp_status status = gp_profile_check(profile, s->session->graph, &s->now, s->devices, s->count, err);
+    if (status == GP_OK) status = gp_profile_describe_difference(&profile->identity, &s->now, &difference, err);
+    if (status != GP_OK) {
+        gp_profile_destroy(&profile);
+        return status;
+    }
+    s->session->profile = profile;
+    s->session->profile_difference = difference;
+    return GP_OK;
+}
+
+/* That timing the layers may take; 0: the run is too short for it. */
+static gp_status seconds_to_measure(const search *s, double *out, gp_error *err) {
+    *out = s->options->seconds;
+    if (*out > 0) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_counting_share_of_run(s->session, out, err));
+    *out = *out < least_seconds ? 0 : *out > most_seconds ? most_seconds : *out;
+    return GP_OK;
+}
+
+/* Of what one host device may take where it does not say. */
+static size_t memory_at_a_time(const search *s) {
+    int on_host = count_on_host(s);
+    size_t left = gp_machine_memory_free();
+    return on_host && left < SIZE_MAX ? left / 2 / (size_t)on_host + 1 : 0;
+}
+
+/* ---- measuring --------------------------------------------------------------------------------------------------- */
+
+static void tell_progress(void *context, double seconds, int rounds) {
+    told *t = context;
+    char late[64] = "";
+    if (!gp_ticker_is_due(t->ticker)) return;
+    if (seconds > t->seconds) snprintf(late, sizeof late, "; few rounds were timed, so that it takes longer");
+    gp_ticker_say(t->ticker, "timing %s: round %d, %.0f s of at most %.0f s%s", t->what, rounds + 1, seconds,
+                  t->seconds, late);
+}
+
+/* "71 layers on cpu and cpu, 2 threads, micro-batches of 8 samples" */
+static gp_status describe(const search *s, char **out, gp_error *err) {
+    char devices[160] = "", text[48];
+    size_t used = 0;
+    for (int d = 0; d < s->count && used < sizeof devices - 1; d++) {
+        const gp_device_spec *spec = &s->devices[d];
+        int wrote = snprintf(devices + used, sizeof devices - used, "%s%s", d ? " and " : "",
+                             gp_device_text(text, spec->kind->name, spec->index, spec->threads));
+        used += wrote > 0 ? (size_t)wrote : 0;
+    }
+    int layers = s->session->graph->layer_count;
+    return gp_format_text(out, err, "%d layer%s on %s, micro-batches of %" PRId64 " sample%s", layers,
+                          layers == 1 ? "" : "s", devices, s->request.samples, s->request.samples == 1 ? "" : "s");
+}
+
+static gp_status measure(search *s, double seconds, told *telling, gp_error *err) {
+    gp_session *session = s->session;
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    double micro_batches = pipeline->micro_batches;
+    double recomputes = 0; /* mean of the stages */
+    for (int i = 0; i < pipeline->stages; i++)
+        recomputes +=
+            gp_balancing_recomputes(gp_pipeline_checkpoint(pipeline, i), pipeline->micro_batches) / pipeline->stages;
+    const gp_measure_request request = {.graph = session->graph,
+                                        .devices = s->devices,
+                                        .device_count = s->count,
+                                        .at_once = s->at_once,
+                                        .company = s->company,
+                                        .company_count = s->company_count,
+                                        .update = session->update,
+                                        .clip_norm = session->config->optimizer.clip_norm,
+                                        .samples = s->request.samples,
+                                        .mix = {1 - recomputes, 1 / micro_batches},
+                                        .seconds = seconds,
+                                        .memory = memory_at_a_time(s),
+                                        .watch = {tell_progress, telling}};
+    gp_profile *profile = NULL;
+    GP_RETURN_IF_FAILED(gp_profile_create(&s->now, session->graph, s->devices, s->count, &profile, err));
+    gp_status status = gp_profile_measure(&request, profile, &session->measured, err);
+    if (status != GP_OK) {
+        gp_profile_destroy(&profile);
+        return status;
+    }
+    session->profile = profile;
+    return GP_OK;
+}
+
+/* A cache that cannot be written loses time, and nothing else. */
+static gp_status keep(search *s, gp_error *err) {
+    gp_error ignored = {0};
+    const char *path = s->options->profile_out ? s->options->profile_out : s->path;
+    if (s->options->profile_out) GP_RETURN_IF_FAILED(gp_profile_write(s->session->profile, path, err));
+    if (!s->options->profile_out && (!path || gp_profile_keep(s->session->profile, path, &ignored) != GP_OK))
+        return GP_OK;
+    return gp_copy_text(&s->session->profile->path, path, err);
+}
+
+/* In a pipe a short measurement needs no line. */
+static gp_status measure_for(search *s, double seconds, gp_error *err) {
+    char *what = NULL;
+    GP_RETURN_IF_FAILED(describe(s, &what, err));
+    told telling = {&s->ticker, what, seconds};
+    if (seconds >= 1 || s->ticker.terminal) gp_ticker_say(&s->ticker, "timing %s: at most %.0f s", what, seconds);
+    gp_status status = measure(s, seconds, &telling, err);
+    gp_ticker_end(&s->ticker);
+    free(what);
+    return status;
+}
+
+static gp_status measure_and_keep(search *s, gp_error *err) {
+    double seconds;
+    GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
+    if (!(seconds > 0)) return GP_OK;
+    GP_RETURN_IF_FAILED(measure_for(s, seconds, err));
+    return keep(s, err);
+}
+
+/* ---- a profile that was taken under load ------------------------------------------------------------------------- */
+
+static int threads_at_work(const search *s) {
+    int threads = 0;
+    for (int d = 0; d < s->count; d++) {
+        int its = s->devices[d].kind->on_host ? threads_of(&s->devices[d]) : 0;
+        threads = s->at_once ? threads + its : its > threads ? its : threads;
+    }
+    for (int c = 0; c < s->company_count; c++) threads += threads_of(&s->company[c]);
+    return threads > 0 ? threads : 1;
+}
+
+/* False if the machine is loaded now too: another profile would be no better. */
+static bool is_quiet_now(search *s, const gp_profile *kept) {
+    double others = s->options->load ? *s->options->load : gp_load_now();
+    if (!gp_load_is_high(others, threads_at_work(s), gp_machine_processors())) return true;
+    gp_ticker_tell(
+        &s->ticker,
+        "the profile was taken under load (slowdown %.2f), and other programs keep %.1f processors busy now: "
+        "it is not taken again",
+        gp_profile_slowdown(kept), others);
+    return false;
+}
+
+/* The new profile stays if it was not taken under load. Of two that were, the one with the smaller slowdown stays. */
+static gp_status choose(search *s, gp_profile *kept, gp_error *err) {
+    gp_session *session = s->session;
+    if (!gp_profile_under_load(session->profile) ||
+        gp_profile_slowdown(session->profile) <= gp_profile_slowdown(kept)) {
+        gp_profile_destroy(&kept);
+        return keep(s, err);
+    }
+    gp_profile_destroy(&session->profile);
+    session->profile = kept;
+    session->measured = (gp_measured){0};
+    gp_ticker_tell(&s->ticker, "a new profile came out slower than the kept one (slowdown %.2f): the kept one stays",
+                   gp_profile_slowdown(kept));
+    return GP_OK;
+}
+
+static gp_status take_again(search *s, gp_error *err) {
+    gp_profile *kept = s->session->profile;
+    double seconds;
+    GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
+    if (!(seconds > 0) || !is_quiet_now(s, kept)) return GP_OK;
+    gp_ticker_tell(&s->ticker, "the profile was taken under load (slowdown %.2f): it is taken again",
+                   gp_profile_slowdown(kept));
+    s->session->profile = NULL;
+    gp_status status = measure_for(s, seconds, err);
+    if (status == GP_OK) return choose(s, kept, err);
+    gp_profile_destroy(&kept);
+    return status;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+/* Nothing is to be chosen on one stage, or where every layer is one, or where every stage's first is named; a run
+ * without steps has no time to save. */
+static bool is_worth_measuring(const gp_session *session, const gp_session_options *options) {
+    const gp_pipeline_config *pipeline = &session->config->pipeline;
+    if (options->profiling != GP_PROFILING_MEASURE || options->balances) return options->balances;
+    return pipeline->balance == GP_BALANCE_AUTO && pipeline->first_count < pipeline->stages - 1 &&
+           session->graph->layer_count > pipeline->stages && session->steps > 0;
+}
+
+static gp_status find_profile(search *s, gp_error *err) {
+    gp_session *session = s->session;
+    if (!s->options->again)
+        GP_RETURN_IF_FAILED(
+            gp_profile_find_kept(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err));
+    bool measures = is_worth_measuring(session, s->options);
+    if (session->profile && measures && gp_profile_under_load(session->profile)) return take_again(s, err);
+    if (!session->profile && measures) GP_RETURN_IF_FAILED(measure_and_keep(s, err));
+    if (session->profile) return GP_OK;
+    return gp_profile_find_near(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err);
+}
+
+static gp_status find(search *s, gp_error *err) {
+    GP_RETURN_IF_FAILED(begin(s, err));
+    if (s->options->profile) return take_named(s, err);
+    GP_RETURN_IF_FAILED(find_profile(s, err));
+    const gp_counting_request counting = {s->options, s->devices, s->count, &s->ticker};
+    return gp_counting_find_rates(s->session, &counting, err);
+}
+
+gp_status gp_profiling_find(gp_session *session, const gp_session_options *options, gp_error *err) {
+    search s = {.session = session, .options = options, .ticker = gp_ticker_on(options->notice)};
+    if (options->profiling == GP_PROFILING_NONE) return GP_OK;
+    if (options->given && *options->given) {
+        session->profile = *options->given;
+        *options->given = NULL;
+        return GP_OK;
+    }
+    gp_status status = find(&s, err);
+    gp_profile_identity_fini(&s.now);
+    free(s.devices);
+    free(s.company);
+    free(s.path);
+    return status;
+}

@@ -1,0 +1,121 @@
+#include "session/resume.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "store/folder.h"
+#include "session/resume_changes.h"
+
+/* Only what is proven damaged: what passes (no memory, too many open files, no right to read) proves nothing of the
+ * file, and going on from an older one would end with the newer one's removal. */
+static gp_status pass_over(gp_resume *resume, const gp_error *cause, gp_error *err) {
+    char *both = NULL;
+    if (cause->status != GP_DATA) {
+        if (err) *err = *cause;
+        return cause->status;
+    }
+    GP_RETURN_IF_FAILED(gp_format_text(&both, err, "%s%s%s", resume->passed_over ? resume->passed_over : "",
+                                       resume->passed_over ? "; " : "", cause->text));
+    free(resume->passed_over);
+    resume->passed_over = both;
+    return GP_OK;
+}
+
+/* Whether the snapshot of a step can be used: *usable, or its reason among those passed over. */
+static gp_status try_snapshot(gp_config **config, const char *folder, int64_t step, gp_resume *resume, bool *usable,
+                              gp_error *err) {
+    gp_error cause = {0};
+    *usable = false;
+    free(resume->path);
+    resume->path = NULL;
+    GP_RETURN_IF_FAILED(gp_snapshot_path(folder, step, &resume->path, err));
+    if (gp_snapshot_open(resume->path, &resume->snapshot, &cause) != GP_OK) return pass_over(resume, &cause, err);
+    gp_status status = GP_OK;
+    if (resume->snapshot.reached.step != step)
+        status = gp_fail(&cause, GP_DATA, "%s: it is of step %" PRId64, resume->path, resume->snapshot.reached.step);
+    *usable = status == GP_OK;
+    if (*usable) return gp_resume_merge(config, &resume->snapshot, resume->path, &resume->changes, err);
+    gp_snapshot_close(&resume->snapshot);
+    return pass_over(resume, &cause, err);
+}
+
+/* What to do instead: without a folder, with a finished run in it, with anything else. */
+static gp_status refuse_without_snapshots(const char *folder, gp_error *err) {
+    char *model = NULL;
+    if (access(folder, F_OK) != 0) return gp_fail(err, GP_USAGE, "there is no run in %s: leave out --resume", folder);
+    GP_RETURN_IF_FAILED(gp_folder_file(folder, "model.safetensors", &model, err));
+    char *absolute = realpath(model, NULL); /* paths of --set are relative to the configuration's folder */
+    gp_status status =
+        absolute
+            ? gp_fail(err, GP_USAGE,
+                      "%s has a model but no snapshots (train.save_every writes them); to train on from the model, "
+                      "without the optimizer's state: -o ANOTHER --set train.init=%s",
+                      folder, absolute)
+            : gp_fail(err, GP_USAGE,
+                      "%s has no snapshots to go on from: train.save_every writes them, and so does Ctrl-C", folder);
+    free(absolute);
+    free(model);
+    return status;
+}
+
+static gp_status find_snapshot(gp_config **config, const char *folder, gp_resume *resume, gp_error *err) {
+    int64_t *steps = NULL;
+    int count = 0;
+    bool usable = false;
+    GP_RETURN_IF_FAILED(gp_snapshot_list(folder, &steps, &count, err));
+    gp_status status = count == 0 ? refuse_without_snapshots(folder, err) : GP_OK;
+    for (int i = 0; i < count && !usable && status == GP_OK; i++)
+        status = try_snapshot(config, folder, steps[i], resume, &usable, err);
+    free(steps);
+    if (status == GP_OK && !usable)
+        status = gp_fail(err, GP_DATA, "no snapshot of %s can be used: %s", folder, resume->passed_over);
+    return status;
+}
+
+/* A model of another step stands there where its own could not be written, or the end has moved; half of the line that
+ * says that the run ended, where it was killed meanwhile. */
+static gp_status find_finished(const gp_session *session, const char *folder, gp_resume *resume, gp_error *err) {
+    const gp_reached *reached = &resume->snapshot.reached;
+    int64_t saved = -1;
+    char *metrics = NULL;
+    bool evaluated = !session->eval || reached->evaluated == reached->step || reached->step > session->steps;
+    GP_RETURN_IF_FAILED(gp_folder_model_step(folder, "model.safetensors", &saved, err));
+    GP_RETURN_IF_FAILED(gp_folder_file(folder, "metrics.jsonl", &metrics, err));
+    resume->finished =
+        reached->step >= session->steps && evaluated && saved == reached->step && !gp_folder_ends_within_line(metrics);
+    free(metrics);
+    return GP_OK;
+}
+
+gp_status gp_resume_open(gp_config **config, const char *folder, gp_resume *out, gp_error *err) {
+    gp_resume resume = {0};
+    gp_status status = find_snapshot(config, folder, &resume, err);
+    const gp_reached *reached = &resume.snapshot.reached;
+    /* An evaluation that was not made is that of the configuration before a change. */
+    resume.step = reached->due && reached->step > 0 ? reached->step : reached->step + 1;
+    if (status != GP_OK)
+        gp_resume_close(&resume);
+    else
+        *out = resume;
+    return status;
+}
+
+gp_status gp_resume_check(gp_resume *resume, const gp_session *session, const char *folder, gp_error *err) {
+    int64_t step = resume->snapshot.reached.step;
+    bool changed = session->changes != gp_config_changes_until(session->whole, step) || session->after == step;
+    if (gp_snapshot_check(&resume->snapshot, session->plan, changed, err) != GP_OK)
+        return gp_error_context(err, "%s: ", resume->path);
+    return find_finished(session, folder, resume, err);
+}
+
+void gp_resume_close(gp_resume *resume) {
+    gp_snapshot_close(&resume->snapshot);
+    gp_settings_fini(&resume->changes);
+    free(resume->path);
+    free(resume->passed_over);
+    *resume = (gp_resume){0};
+}

@@ -1,0 +1,210 @@
+#include "settings/config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "settings/tables_internal.h"
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+static gp_status find_folder(const char *path, char **out, gp_error *err) {
+    const char *slash = strrchr(path, '/');
+    char *folder = NULL;
+    if (!slash)
+        GP_RETURN_IF_FAILED(gp_copy_text(&folder, ".", err));
+    else
+        GP_RETURN_IF_FAILED(gp_format_text(&folder, err, "%.*s", slash == path ? 1 : (int)(slash - path), path));
+    char *absolute = realpath(folder, NULL);
+    int cause = errno;
+    gp_status status = GP_OK;
+    if (!absolute) status = gp_fail(err, GP_CONFIG, "%s: the folder %s: %s", path, folder, strerror(cause));
+    free(folder);
+    if (absolute) *out = absolute;
+    return status;
+}
+
+static gp_status read_model(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                            gp_error *err) {
+    (void)key;
+    ((gp_config *)base)->model = node;
+    return gp_read_mapping(node, at->what, err);
+}
+
+static const gp_key_type model_type = {"mapping", read_model, NULL, NULL};
+
+/* The rooms above read the model. */
+static const gp_key model_keys[] = {
+    {"input", &gp_elsewhere_type, GP_FIXED("the shapes of the model are those of its parameters")},
+    {"layers", &gp_elsewhere_type, .unsaid = NULL},
+    {"loss", &gp_elsewhere_type, GP_FIXED("losses before and after the change could not be compared")},
+    {"rules", &gp_elsewhere_type, .unsaid = NULL},
+    {0},
+};
+static const gp_key_table model_table = {.keys = model_keys};
+
+#define AT(field) offsetof(gp_config, field)
+
+static const gp_key config_keys[] = {
+    {"model", &model_type, .table = &model_table, .example = "model: {layers: […], …}"},
+    {"data", &gp_table_type, AT(data), .table = &gp_data_table, .example = "data: {train: …, batch: 64}"},
+    {"pipeline", &gp_table_type, AT(pipeline), .table = &gp_pipeline_table, .unsaid = "{}", .change = GP_CHANGE_FREELY},
+    {"optimizer", &gp_table_type, AT(optimizer), .table = &gp_optimizer_table,
+     .example = "optimizer: {sgd: {lr: 0.02, momentum: 0.9}}"},
+    {"train", &gp_table_type, AT(train), .table = &gp_train_table, .example = "train: {epochs: 2}"},
+    {"changes", &gp_elsewhere_type, .unsaid = NULL}, /* is read last, by config_changes.c */
+    {0},
+};
+const gp_key_table gp_config_table = {.keys = config_keys};
+
+/* What needs two sections. */
+static gp_status check_sections(const gp_config *config, const gp_yaml *root, gp_error *err) {
+    const gp_yaml *data = gp_yaml_get(root, "data");
+    bool trains = config->train.steps != 0;
+    if (trains && config->data.train.kind == GP_SOURCE_NONE)
+        return gp_fail_at(err, GP_CONFIG, data->place,
+                          "data: train is missing, as in train: {tensors: file.safetensors}");
+    if (!trains && config->data.eval.kind == GP_SOURCE_NONE)
+        return gp_fail_at(err, GP_CONFIG, data->place,
+                          "data: eval is missing; without training (train.steps: 0, --predict) only data.eval is read");
+    return GP_OK;
+}
+
+static gp_status read_sections(gp_config *config, gp_error *err) {
+    const gp_yaml *root = gp_yaml_root(config->document);
+    if (!root) return gp_fail(err, GP_CONFIG, "%s: the configuration is empty", config->path);
+    gp_key_context at = {.what = "configuration", .folder = config->folder, .place = root->place};
+    config->train.epochs.epochs = true;
+    config->train.steps = -1;
+    GP_RETURN_IF_FAILED(gp_read_table(&gp_config_table, root, &at, config, err));
+    return check_sections(config, root, err);
+}
+
+static gp_status read_all(gp_config *config, gp_error *err) {
+    GP_RETURN_IF_FAILED(read_sections(config, err));
+    const gp_yaml *changes = gp_yaml_get(gp_yaml_root(config->document), "changes");
+    return changes ? gp_read_changes(config, changes, err) : GP_OK;
+}
+
+static gp_status keep_overrides(gp_config *config, const char *const *overrides, int count, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&config->override, count, err));
+    for (int i = 0; i < count; i++) {
+        GP_RETURN_IF_FAILED(gp_copy_text(&config->override[i], overrides[i], err));
+        config->override_count++;
+    }
+    return GP_OK;
+}
+
+static gp_status load_into(gp_config *config, const char *path, const char *const *overrides, int override_count,
+                           gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_copy_text(&config->path, path, err));
+    GP_RETURN_IF_FAILED(gp_yaml_load(path, &config->document, err));
+    GP_RETURN_IF_FAILED(find_folder(path, &config->folder, err));
+    GP_RETURN_IF_FAILED(gp_yaml_text(config->document, "the file of the run", &config->file_text, err));
+    GP_RETURN_IF_FAILED(keep_overrides(config, overrides, override_count, err));
+    for (int i = 0; i < override_count && !config->apart; i++)
+        GP_RETURN_IF_FAILED(gp_yaml_override(config->document, overrides[i], err));
+    return read_all(config, err);
+}
+
+static gp_status read_like(gp_config *config, const gp_config *like, bool whole, gp_error *err) {
+    config->pipeline.finds_balance = like->pipeline.finds_balance;
+    GP_RETURN_IF_FAILED(gp_copy_text(&config->path, like->path, err));
+    GP_RETURN_IF_FAILED(gp_copy_text(&config->folder, like->folder, err));
+    if (!whole) return read_sections(config, err);
+    GP_RETURN_IF_FAILED(gp_copy_text(&config->file_text, like->file_text, err));
+    GP_RETURN_IF_FAILED(keep_overrides(config, (const char *const *)like->override, like->override_count, err));
+    return read_all(config, err);
+}
+
+static gp_status read_document(const gp_config *like, gp_yaml_document **document, bool whole, gp_config **out,
+                               gp_error *err) {
+    gp_config *config = NULL;
+    gp_status status = GP_NEW(&config, 1, err);
+    if (status != GP_OK) {
+        gp_yaml_destroy(document);
+        return status;
+    }
+    config->document = *document;
+    *document = NULL;
+    status = read_like(config, like, whole, err);
+    if (status != GP_OK)
+        gp_config_destroy(&config);
+    else
+        *out = config;
+    return status;
+}
+
+gp_status gp_config_read_phase(const gp_config *like, gp_yaml_document **document, gp_config **out, gp_error *err) {
+    return read_document(like, document, false, out, err);
+}
+
+gp_status gp_config_read_whole(const gp_config *like, gp_yaml_document **document, gp_config **out, gp_error *err) {
+    return read_document(like, document, true, out, err);
+}
+
+static gp_status load(const char *path, const char *const *overrides, int override_count, bool finds_balance,
+                      bool apart, gp_config **out, gp_error *err) {
+    gp_config *config = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&config, 1, err));
+    config->pipeline.finds_balance = finds_balance;
+    config->apart = apart;
+    gp_status status = load_into(config, path, overrides, override_count, err);
+    if (status != GP_OK) {
+        gp_config_destroy(&config);
+        return status;
+    }
+    *out = config;
+    return GP_OK;
+}
+
+gp_status gp_config_load(const char *path, const char *const *overrides, int override_count, gp_config **out,
+                         gp_error *err) {
+    return load(path, overrides, override_count, false, false, out, err);
+}
+
+gp_status gp_config_load_to_balance(const char *path, const char *const *overrides, int override_count, gp_config **out,
+                                    gp_error *err) {
+    return load(path, overrides, override_count, true, false, out, err);
+}
+
+gp_status gp_config_load_to_resume(const char *path, const char *const *overrides, int override_count, gp_config **out,
+                                   gp_error *err) {
+    gp_error second = {0};
+    gp_status status = load(path, overrides, override_count, false, false, out, err);
+    if (status != GP_CONFIG && status != GP_USAGE) return status;
+    return load(path, overrides, override_count, false, true, out, &second) == GP_OK ? GP_OK : status;
+}
+
+static void free_source(gp_source_config *source) {
+    free(source->images);
+    free(source->labels);
+    free(source->file);
+    gp_free_transforms(source);
+}
+
+void gp_config_destroy(gp_config **config) {
+    if (!config || !*config) return;
+    gp_free_changes(*config);
+    for (int i = 0; i < (*config)->override_count; i++) free((*config)->override[i]);
+    free((*config)->override);
+    free((*config)->file_text);
+    free_source(&(*config)->data.train);
+    free_source(&(*config)->data.eval);
+    free((*config)->pipeline.devices);
+    free((*config)->pipeline.layers);
+    free((*config)->pipeline.checkpoints);
+    free((*config)->pipeline.keep);
+    free((*config)->pipeline.schedule.file);
+    free((*config)->pipeline.first);
+    free((*config)->pipeline.together);
+    free((*config)->optimizer.lr_milestones);
+    free((*config)->train.init);
+    free((*config)->train.init_skip);
+    free((*config)->folder);
+    gp_yaml_destroy(&(*config)->document);
+    free((*config)->path);
+    free(*config);
+    *config = NULL;
+}

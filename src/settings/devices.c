@@ -1,0 +1,182 @@
+/* `pipeline.devices`: reading, as text, and when two devices are the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "settings/tables_internal.h"
+
+enum { MAX_THREADS = 1024 };
+
+bool gp_device_configs_equal(const gp_device_config *a, const gp_device_config *b) {
+    return strcmp(a->kind, b->kind) == 0 && a->index == b->index && a->threads == b->threads && a->memory == b->memory;
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* One entry of the list, which stands for `count` equal workers. */
+typedef struct entry {
+    gp_device_config device;
+    int64_t count;
+} entry;
+
+#define AT(field) offsetof(entry, field)
+#define MEMORY                                                                                                         \
+    { "memory", &gp_bytes_type, AT(device.memory), .unsaid = NULL }
+#define COUNT                                                                                                          \
+    {                                                                                                                  \
+        "count", &gp_int64_type, AT(count), .unsaid = "1", .integer = { 1, GP_MAX_STAGES }                             \
+    }
+
+static const gp_key cpu_keys[] = {
+    {"threads", &gp_int_type, AT(device.threads), .unsaid = "1", .integer = {1, MAX_THREADS}}, MEMORY, COUNT, {0}};
+static const gp_key other_keys[] = {MEMORY, COUNT, {0}};
+static const gp_key_kind devices[] = {
+    {"cpu", .options = {.keys = cpu_keys, .alone = GP_ALONE_UNNAMED}},
+    {"cuda", .options = {.keys = other_keys}},
+    {"ref", .options = {.keys = other_keys}},
+    {0},
+};
+/* "cuda:1" is kind cuda, index 1; "cuda" is cuda:0. */
+static gp_status read_name(const gp_choice *choice, const char *what, entry *out, const gp_key_table **options,
+                           gp_error *err) {
+    static const char *const named[] = {"cpu", "cuda", NULL};
+    size_t length = strcspn(choice->kind, ":");
+    const char *index = choice->kind + length;
+    char base[32];
+    snprintf(base, sizeof base, "%.*s", (int)(length < sizeof base ? length : sizeof base - 1), choice->kind);
+    const gp_key_kind *kind = devices;
+    while (kind->name && strcmp(kind->name, base) != 0) kind++;
+    size_t value = 0;
+    bool cuda = kind->name && strcmp(base, "cuda") == 0;
+    bool numbered = cuda && *index && gp_yaml_index(index + 1, strlen(index + 1), &value) && value < 1024;
+    if (!kind->name || (*index && !numbered)) {
+        gp_suggestion suggestion = gp_suggest(base, named);
+        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown device %s%s", what, gp_show(choice->kind).text,
+                          cuda || strstr(suggestion.text, "cuda") ? "; a GPU is cuda:0, cuda:1, …"
+                          : suggestion.text[0]                    ? suggestion.text
+                                                                  : "; this version has cpu");
+    }
+    out->device = (gp_device_config){.kind = kind->name, .index = (int)value, .threads = 1, .place = choice->place};
+    *options = &kind->options;
+    return GP_OK;
+}
+
+static gp_status read_entry(const gp_yaml *node, const gp_key_context *at, entry *out, gp_error *err) {
+    const gp_key_table *options = NULL;
+    gp_choice choice;
+    char what[48];
+    if (node->kind == GP_YAML_SEQUENCE)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: replicas of a stage (a list) are not available yet",
+                          at->what);
+    GP_RETURN_IF_FAILED(gp_read_kind(node, at->what, NULL, &choice, err));
+    GP_RETURN_IF_FAILED(read_name(&choice, at->what, out, &options, err));
+    snprintf(what, sizeof what, "%s.%s", at->what, choice.kind);
+    gp_key_context inner = {.what = what, .joint = ".", .folder = at->folder, .place = choice.place};
+    return gp_read_kind_options(options, &choice, &inner, out, err);
+}
+
+static gp_status append(gp_pipeline_config *pipeline, const entry *its, size_t *capacity, gp_error *err) {
+    if (pipeline->device_count + its->count > GP_MAX_STAGES)
+        return gp_fail_at(err, GP_CONFIG, its->device.place, "pipeline.devices: more than %d devices",
+                          (int)GP_MAX_STAGES);
+    GP_RETURN_IF_FAILED(GP_GROW(&pipeline->devices, capacity, pipeline->device_count + its->count, err));
+    for (int64_t i = 0; i < its->count; i++) pipeline->devices[pipeline->device_count++] = its->device;
+    return GP_OK;
+}
+
+/* "cuda" without a number, alone or with options. */
+static bool is_first_gpu(const gp_yaml *item) {
+    return item->kind == GP_YAML_SCALAR ? strcmp(item->text, "cuda") == 0 : gp_yaml_get(item, "cuda") != NULL;
+}
+
+/* It is cuda:0. Who writes it twice wants two GPUs. */
+static gp_status check_first_gpu(const gp_yaml *list, gp_error *err) {
+    bool has = false;
+    for (size_t i = 0; i < list->count; i++) {
+        if (!is_first_gpu(list->items[i])) continue;
+        if (has)
+            return gp_fail_at(err, GP_CONFIG, list->items[i]->place,
+                              "pipeline.devices.%zu: cuda is cuda:0, which the list has already; write cuda:0, cuda:1",
+                              i);
+        has = true;
+    }
+    return GP_OK;
+}
+
+static gp_status read_devices(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
+                              gp_error *err) {
+    size_t capacity = 0;
+    (void)key;
+    if (node->kind != GP_YAML_SEQUENCE)
+        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list, as in [cpu, cpu], not %s", at->what,
+                          gp_show_node(node).text);
+    if (node->count == 0) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list is empty", at->what);
+    for (size_t i = 0; i < node->count; i++) {
+        entry next = {.count = 1};
+        char what[40];
+        snprintf(what, sizeof what, "%s.%zu", at->what, i);
+        gp_key_context inner = {.what = what, .folder = at->folder, .place = node->items[i]->place};
+        GP_RETURN_IF_FAILED(read_entry(node->items[i], &inner, &next, err));
+        GP_RETURN_IF_FAILED(append(base, &next, &capacity, err));
+    }
+    return check_first_gpu(node, err);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static void write_device(FILE *file, const gp_device_config *device, int count) {
+    const char *comma = "";
+    bool cuda = strcmp(device->kind, "cuda") == 0;
+    fprintf(file, "{%s", device->kind);
+    if (cuda) fprintf(file, ":%d", device->index);
+    fputs(": {", file);
+    if (strcmp(device->kind, "cpu") == 0) {
+        fprintf(file, "threads: %d", device->threads);
+        comma = ", ";
+    }
+    if (device->memory) {
+        fprintf(file, "%smemory: %zu", comma, device->memory);
+        comma = ", ";
+    }
+    if (count > 1) fprintf(file, "%scount: %d", comma, count);
+    fputs("}}", file);
+}
+
+/* A long run of equal devices is written as one entry. */
+static void write_all(FILE *file, const gp_pipeline_config *pipeline) {
+    enum { LONG_RUN = 16 };
+    fputs("[", file);
+    for (int i = 0; i < pipeline->device_count;) {
+        const gp_device_config *device = &pipeline->devices[i];
+        int run = 1;
+        while (i + run < pipeline->device_count && gp_device_configs_equal(device, device + run)) run++;
+        if (run <= LONG_RUN) run = 1;
+        if (i > 0) fputs(", ", file);
+        write_device(file, device, run);
+        i += run;
+    }
+    fputs("]", file);
+}
+
+static void write_devices(FILE *file, const gp_key *key, const void *base) {
+    (void)key;
+    write_all(file, base);
+}
+
+const gp_key_type gp_devices_type = {"list", read_devices, write_devices, NULL};
+const gp_key_table gp_device_table = {.kinds = devices};
+
+gp_status gp_config_devices_text(const gp_pipeline_config *pipeline, char **out, gp_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = open_memstream(&text, &bytes);
+    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the devices");
+    write_all(file, pipeline);
+    bool failed = ferror(file) != 0;
+    if (fclose(file) != 0 || failed) {
+        free(text);
+        return gp_fail(err, GP_MEMORY, "out of memory: the devices");
+    }
+    *out = text;
+    return GP_OK;
+}

@@ -1,0 +1,195 @@
+#include "store/folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/replace.h"
+#include "data/safetensors.h"
+
+static const char *const run_files[] = {"metrics.jsonl",    "model.safetensors", "config.yaml",
+                                        "best.safetensors", "plan.json",         "snapshots"};
+enum { RUN_FILES = sizeof run_files / sizeof *run_files, SNAPSHOTS = RUN_FILES - 1 };
+
+const char *gp_folder_own(int index) {
+    return index < RUN_FILES ? run_files[index] : NULL;
+}
+
+bool gp_folder_is_own_file(const char *name) {
+    for (int i = 0; i < SNAPSHOTS; i++)
+        if (strcmp(name, run_files[i]) == 0) return true;
+    return false;
+}
+
+/* The entry of what was made there; a folder that cannot be read cannot be opened to be synced. */
+static gp_status sync_parent(const char *path, gp_error *err) {
+    const char *slash = strrchr(path, '/');
+    char *parent = NULL;
+    GP_RETURN_IF_FAILED(gp_format_text(&parent, err, "%.*s%s", slash ? (int)(slash - path) : 0, path,
+                                       !slash          ? "."
+                                       : slash == path ? "/"
+                                                       : ""));
+    gp_status status = access(parent, R_OK) == 0 ? gp_file_sync(parent, err) : GP_OK;
+    free(parent);
+    return status;
+}
+
+static gp_status make_part(const char *folder, const char *part, gp_error *err) {
+    struct stat found;
+    if (mkdir(part, 0777) == 0) return sync_parent(part, err);
+    if (errno == EEXIST && stat(part, &found) == 0 && S_ISDIR(found.st_mode)) return GP_OK;
+    return gp_fail(err, GP_IO, "the run folder %s cannot be made: %s: %s", folder, part,
+                   strerror(errno == EEXIST ? ENOTDIR : errno));
+}
+
+gp_status gp_folder_make(const char *path, gp_error *err) {
+    char *part = NULL;
+    GP_RETURN_IF_FAILED(gp_copy_text(&part, path, err));
+    gp_status status = GP_OK;
+    for (char *at = part + 1; status == GP_OK; at++) {
+        char ended = *at;
+        if (ended != '/' && ended != '\0') continue;
+        *at = '\0';
+        status = make_part(path, part, err);
+        *at = ended;
+        if (ended == '\0') break;
+    }
+    free(part);
+    return status;
+}
+
+static gp_status refuse_link(const char *path, gp_error *err) {
+    char to[PATH_MAX];
+    ssize_t length = readlink(path, to, sizeof to - 1);
+    to[length < 0 ? 0 : length] = '\0';
+    return gp_fail(
+        err, GP_USAGE,
+        "%s: is a symbolic link to %s, and a run writes only into its own folder: remove the link, or choose "
+        "another folder with -o (the folder itself may be a link)",
+        path, to);
+}
+
+gp_status gp_folder_check_entry(const char *folder, const char *name, gp_error *err) {
+    struct stat about;
+    char *path = NULL;
+    GP_RETURN_IF_FAILED(gp_folder_file(folder, name, &path, err));
+    gp_status status = GP_OK;
+    bool holds = strcmp(name, run_files[SNAPSHOTS]) == 0;
+    if (lstat(path, &about) != 0)
+        status = GP_OK; /* The call that makes it says why it cannot be made. */
+    else if (S_ISLNK(about.st_mode))
+        status = refuse_link(path, err);
+    else if (holds && !S_ISDIR(about.st_mode))
+        status =
+            gp_fail(err, GP_USAGE,
+                    "%s: is not a folder, and a run keeps its snapshots there: remove it, or choose another folder "
+                    "with -o",
+                    path);
+    else if (!holds && !S_ISREG(about.st_mode))
+        status =
+            gp_fail(err, GP_USAGE, "%s: %s, and a run writes a file there: remove it, or choose another folder with -o",
+                    path, S_ISDIR(about.st_mode) ? "is a folder" : "is not a regular file");
+    free(path);
+    return status;
+}
+
+gp_status gp_folder_check_own(const char *folder, gp_error *err) {
+    for (int i = 0; i < RUN_FILES; i++) GP_RETURN_IF_FAILED(gp_folder_check_entry(folder, run_files[i], err));
+    return GP_OK;
+}
+
+gp_status gp_folder_check_unused(const char *path, gp_error *err) {
+    for (int i = 0; i < RUN_FILES; i++) {
+        char *file = NULL;
+        GP_RETURN_IF_FAILED(gp_folder_file(path, run_files[i], &file, err));
+        bool used = access(file, F_OK) == 0;
+        free(file);
+        if (used)
+            return gp_fail(err, GP_USAGE,
+                           "%s already holds a run (%s): choose another folder with -o, continue that run with "
+                           "--resume, or replace it with --force",
+                           path, run_files[i]);
+    }
+    return GP_OK;
+}
+
+gp_status gp_folder_check_config(const char *path, const char *config, gp_error *err) {
+    static const char head[] = "# gpipe-train ";
+    char *file = NULL, found[sizeof head] = "";
+    GP_RETURN_IF_FAILED(gp_folder_file(path, "config.yaml", &file, err));
+    bool same = gp_file_is(file, config);
+    FILE *opened = same ? fopen(file, "re") : NULL;
+    bool ours = opened && fread(found, 1, sizeof head - 1, opened) == sizeof head - 1 && strcmp(found, head) == 0;
+    if (opened) fclose(opened);
+    free(file);
+    if (!same || ours) return GP_OK;
+    return gp_fail(err, GP_USAGE,
+                   "%s: the run would write its config.yaml over the configuration %s: choose another folder with -o",
+                   path, config);
+}
+
+/* The file descriptor stays open: with the process the kernel closes it, and the lock goes. */
+gp_status gp_folder_lock(const char *path, gp_error *err) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0) return GP_OK;
+    int why = errno;
+    close(fd);
+    if (why != EWOULDBLOCK) return GP_OK;
+    return gp_fail(err, GP_USAGE,
+                   "%s is in use by another gpipe-train: wait until it ends, or choose another folder with -o", path);
+}
+
+gp_status gp_folder_default(const char *config_path, char **out, gp_error *err) {
+    const char *slash = strrchr(config_path, '/');
+    const char *name = slash ? slash + 1 : config_path;
+    size_t length = strlen(name);
+    static const char *const endings[] = {".yaml", ".yml"};
+    for (size_t i = 0; i < 2; i++) {
+        size_t ending = strlen(endings[i]);
+        if (length > ending && strcmp(name + length - ending, endings[i]) == 0) {
+            length -= ending;
+            break;
+        }
+    }
+    return gp_format_text(out, err, "runs/%.*s", (int)length, name);
+}
+
+gp_status gp_folder_file(const char *folder, const char *name, char **out, gp_error *err) {
+    return gp_format_text(out, err, "%s/%s", folder, name);
+}
+
+gp_status gp_folder_model_step(const char *folder, const char *name, int64_t *out, gp_error *err) {
+    char *path = NULL, *end = NULL;
+    gp_safetensors *file = NULL;
+    gp_error cause = {0};
+    GP_RETURN_IF_FAILED(gp_folder_file(folder, name, &path, err));
+    gp_status status = gp_safetensors_open(path, &file, &cause);
+    free(path);
+    if (status != GP_OK && status != GP_DATA) {
+        if (err) *err = cause;
+        return status;
+    }
+    const char *text = status == GP_OK ? gp_safetensors_metadata(file, "step") : NULL;
+    int64_t step = text ? strtoll(text, &end, 10) : -1;
+    *out = text && end != text && !*end && step >= 0 ? step : -1;
+    gp_safetensors_close(&file);
+    return GP_OK;
+}
+
+bool gp_folder_ends_within_line(const char *path) {
+    struct stat about;
+    char last = '\n';
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return false;
+    bool any = fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && about.st_size > 0;
+    if (any && pread(fd, &last, 1, about.st_size - 1) != 1) last = '\n';
+    close(fd);
+    return last != '\n';
+}

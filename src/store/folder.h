@@ -1,0 +1,42 @@
+/* The run folder: where it is, whether it may be used, and the names of what lies in it.
+ *
+ * Texts that functions give belong to the caller. One thread. */
+#ifndef GP_STORE_FOLDER_H
+#define GP_STORE_FOLDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* Makes the folder, parents included, and syncs what names them. GP_IO where it cannot be made. */
+GP_MUST_USE gp_status gp_folder_make(const char *path, gp_error *err);
+/* The names of what a run writes into its folder, from 0; NULL: there are no more. */
+const char *gp_folder_own(int index);
+/* Whether a run writes a file of that name there; `snapshots` is a folder. */
+bool gp_folder_is_own_file(const char *name);
+/* A run writes only into its own folder. The folder may be reached through a link; what a run writes in it may not be
+ * links, nor anything but files and the folder `snapshots`. GP_USAGE says what to do. What is not there is no fault. */
+GP_MUST_USE gp_status gp_folder_check_own(const char *folder, gp_error *err);
+/* The same for one of these names, before it is written. */
+GP_MUST_USE gp_status gp_folder_check_entry(const char *folder, const char *name, gp_error *err);
+/* GP_USAGE where the folder holds a run. What it says lasts as long as the lock. */
+GP_MUST_USE gp_status gp_folder_check_unused(const char *path, gp_error *err);
+/* GP_USAGE where the folder's config.yaml is the configuration that is to run, and somebody's own, which the run would
+ * write over: not one that a run has left. */
+GP_MUST_USE gp_status gp_folder_check_config(const char *path, const char *config, gp_error *err);
+/* Holds the folder for this process until it ends, however it ends. GP_USAGE where another one holds it. A folder that
+ * is not there, or whose file system has no locks, is not held. */
+GP_MUST_USE gp_status gp_folder_lock(const char *path, gp_error *err);
+/* runs/<name of the configuration without folder and .yaml>; owned by the caller. */
+GP_MUST_USE gp_status gp_folder_default(const char *config_path, char **out, gp_error *err);
+/* <folder>/<name>; owned by the caller. */
+GP_MUST_USE gp_status gp_folder_file(const char *folder, const char *name, char **out, gp_error *err);
+/* The step whose weights a model in the folder holds, by its metadata; −1 where it does not say, is broken or is not
+ * there. GP_IO or GP_MEMORY where that could not be found out. */
+GP_MUST_USE gp_status gp_folder_model_step(const char *folder, const char *name, int64_t *out, gp_error *err);
+/* Whether the last line of a text file is not whole, because the run was killed while it wrote. False if that cannot be
+ * known. */
+bool gp_folder_ends_within_line(const char *path);
+
+#endif

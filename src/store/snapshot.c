@@ -1,0 +1,373 @@
+#include "store/snapshot.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/finite.h"
+#include "base/memory.h"
+#include "store/params.h"
+
+static const char version[] = "2", older_version[] = "1";
+static const char prefix[] = "optimizer/";
+static const char file_start[] = "step-", file_end[] = ".safetensors";
+enum { NUMBER = 32, STEP_DIGITS = 8 };
+
+/* PyTorch's names, by how many states there are. */
+static const char *const state_names[GP_UPDATE_MAX_STATES + 1][GP_UPDATE_MAX_STATES] = {
+    {NULL}, {"momentum_buffer"}, {"exp_avg", "exp_avg_sq"}};
+
+/* ---- the tensors ------------------------------------------------------------------------------------------------- */
+
+static const gp_param_plan *find_param(const gp_plan *plan, int param) {
+    return gp_stage_plan_param(&plan->stage[plan->stages->stage_of_node[plan->graph->params[param].node]], param);
+}
+
+static int states_of(const gp_plan *plan, int param) {
+    return find_param(plan, param)->trained ? plan->update.states : 0;
+}
+
+size_t gp_state_bytes(const gp_plan *plan) {
+    size_t sum = 0;
+    for (int p = 0; p < plan->graph->param_count; p++) {
+        size_t bytes = gp_align_up(find_param(plan, p)->bytes, GP_ALIGNMENT);
+        for (int s = -1; s < states_of(plan, p); s++)
+            if (!gp_size_add(sum, bytes, &sum)) return SIZE_MAX;
+    }
+    return sum;
+}
+
+static gp_status add_tensor(gp_state_layout *layout, int param, int state, gp_error *err) {
+    gp_state_tensor *tensor = &layout->tensors[layout->count];
+    const char *name = layout->plan->graph->params[param].name;
+    if (state < 0)
+        GP_RETURN_IF_FAILED(gp_copy_text(&tensor->name, name, err));
+    else
+        GP_RETURN_IF_FAILED(gp_format_text(&tensor->name, err, "%s%s/%s", prefix, name,
+                                           state_names[layout->plan->update.states][state]));
+    tensor->param = param;
+    tensor->state = state;
+    tensor->offset = layout->bytes;
+    tensor->bytes = find_param(layout->plan, param)->bytes;
+    layout->bytes += gp_align_up(tensor->bytes, GP_ALIGNMENT);
+    layout->count++;
+    return GP_OK;
+}
+
+static gp_status add_tensors(gp_state_layout *layout, gp_error *err) {
+    int params = layout->plan->graph->param_count;
+    if (gp_state_bytes(layout->plan) == SIZE_MAX) return gp_fail(err, GP_MEMORY, "the state has no size");
+    GP_RETURN_IF_FAILED(GP_NEW(&layout->tensors, params * (1 + layout->plan->update.states), err));
+    for (int p = 0; p < params; p++) GP_RETURN_IF_FAILED(add_tensor(layout, p, -1, err));
+    layout->params = params;
+    for (int p = 0; p < params; p++)
+        for (int s = 0; s < states_of(layout->plan, p); s++) GP_RETURN_IF_FAILED(add_tensor(layout, p, s, err));
+    return GP_OK;
+}
+
+gp_status gp_state_layout_init(gp_state_layout *layout, const gp_plan *plan, gp_error *err) {
+    *layout = (gp_state_layout){.plan = plan};
+    gp_status status = add_tensors(layout, err);
+    if (status != GP_OK) gp_state_layout_fini(layout);
+    return status;
+}
+
+void gp_state_layout_fini(gp_state_layout *layout) {
+    for (int i = 0; i < layout->count; i++) free(layout->tensors[i].name);
+    free(layout->tensors);
+    *layout = (gp_state_layout){0};
+}
+
+void gp_state_items(const gp_state_layout *layout, const void *block, gp_safetensors_item *items) {
+    for (int i = 0; i < layout->count; i++) {
+        const gp_state_tensor *tensor = &layout->tensors[i];
+        gp_shape shape = layout->plan->graph->params[tensor->param].spec.shape;
+        items[i] = (gp_safetensors_item){.name = tensor->name,
+                                         .dtype = layout->plan->real,
+                                         .rank = shape.rank,
+                                         .data = (const char *)block + tensor->offset};
+        for (int d = 0; d < shape.rank; d++) items[i].dim[d] = shape.dim[d];
+    }
+}
+
+gp_status gp_state_copies(const gp_state_layout *layout, char *block, gp_tensor_copy **out, gp_error *err) {
+    gp_tensor_copy *copies = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&copies, layout->count, err));
+    for (int i = 0; i < layout->count; i++) {
+        const gp_state_tensor *tensor = &layout->tensors[i];
+        copies[i] = (gp_tensor_copy){tensor->param, tensor->state, block ? block + tensor->offset : NULL};
+    }
+    *out = copies;
+    return GP_OK;
+}
+
+/* linear "a": weight; linear "a": exp_avg_sq of weight */
+static gp_status refuse_values(const gp_state_layout *layout, const gp_state_tensor *tensor, const char *values,
+                               gp_error *err) {
+    const gp_param *param = &layout->plan->graph->params[tensor->param];
+    const gp_node *node = &layout->plan->graph->nodes[param->node];
+    const char *state = tensor->state < 0 ? "" : state_names[layout->plan->update.states][tensor->state];
+    return gp_fail(err, GP_NUMERIC, "%s \"%.200s\": %s%s%s is not finite: %s", node->layer->type->name, node->name,
+                   state, *state ? " of " : "", param->spec.suffix, values);
+}
+
+gp_status gp_state_check_finite(const gp_state_layout *layout, const void *block, int count, gp_error *err) {
+    gp_dtype real = layout->plan->real;
+    char text[GP_NONFINITE_TEXT];
+    for (int i = 0; i < count; i++) {
+        const gp_state_tensor *tensor = &layout->tensors[i];
+        int64_t elements = (int64_t)(tensor->bytes / gp_dtype_size(real));
+        gp_nonfinite found = gp_nonfinite_find(real, (const char *)block + tensor->offset, elements);
+        if (found.count > 0) return refuse_values(layout, tensor, gp_nonfinite_text(text, found, elements), err);
+    }
+    return GP_OK;
+}
+
+int gp_is_optimizer_tensor(const char *name) {
+    return strncmp(name, prefix, sizeof prefix - 1) == 0;
+}
+
+/* ---- the files --------------------------------------------------------------------------------------------------- */
+
+gp_status gp_snapshot_path(const char *folder, int64_t step, char **out, gp_error *err) {
+    return gp_format_text(out, err, "%s/snapshots/%s%0*" PRId64 "%s", folder, file_start, STEP_DIGITS, step, file_end);
+}
+
+/* The step in a file's name; −1 where it is no snapshot's. */
+static int64_t step_of(const char *name) {
+    if (strncmp(name, file_start, sizeof file_start - 1) != 0) return -1;
+    const char *digits = name + sizeof file_start - 1;
+    size_t length = strspn(digits, "0123456789");
+    if (length < STEP_DIGITS || length > 18 || strcmp(digits + length, file_end) != 0) return -1;
+    if (length > STEP_DIGITS && *digits == '0') return -1;
+    return strtoll(digits, NULL, 10);
+}
+
+bool gp_snapshot_is_name(const char *name) {
+    return step_of(name) >= 0;
+}
+
+static int newest_first(const void *a, const void *b) {
+    int64_t first = *(const int64_t *)a, second = *(const int64_t *)b;
+    return first < second ? 1 : first > second ? -1 : 0;
+}
+
+gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err) {
+    char *path = NULL;
+    int64_t *found = NULL;
+    size_t capacity = 0, used = 0;
+    gp_status status = GP_OK;
+    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", folder));
+    DIR *entries = opendir(path);
+    if (!entries && errno != ENOENT && errno != ENOTDIR)
+        status = gp_fail(err, GP_IO, "%s: cannot be read: %s", path, strerror(errno));
+    const struct dirent *entry;
+    while (entries && status == GP_OK && (entry = readdir(entries)) != NULL) {
+        int64_t step = step_of(entry->d_name);
+        if (step < 0) continue;
+        status = GP_GROW(&found, &capacity, used + 1, err);
+        if (status == GP_OK) found[used++] = step;
+    }
+    if (entries) closedir(entries);
+    free(path);
+    if (status != GP_OK) {
+        free(found);
+        return status;
+    }
+    if (used > 1) qsort(found, used, sizeof *found, newest_first);
+    *steps = found;
+    *count = (int)used;
+    return GP_OK;
+}
+
+/* The numbers of gp_reached, each as a text that reads back to the same value. X(name, place, is a whole number) */
+#define REACHED_MAP(X)                                                                                                 \
+    X(step, 1)                                                                                                         \
+    X(epoch, 1)                                                                                                        \
+    X(evaluated, 1)                                                                                                    \
+    X(loss, 0)                                                                                                         \
+    X(accuracy, 0)                                                                                                     \
+    X(best_step, 1)                                                                                                    \
+    X(best, 0)                                                                                                         \
+    X(metrics_bytes, 1)
+/* Those that version 1 lacks. */
+#define REACHED_MORE(X)                                                                                                \
+    X(samples, 1)                                                                                                      \
+    X(steps, 1)                                                                                                        \
+    X(due, 1)
+
+enum {
+#define REACHED_ENUM(name, whole) REACHED_##name,
+    REACHED_MAP(REACHED_ENUM) REACHED_MORE(REACHED_ENUM)
+#undef REACHED_ENUM
+        REACHED_COUNT
+};
+
+gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count, const gp_reached *reached,
+                            const char *config, gp_error *err) {
+    char numbers[REACHED_COUNT][NUMBER];
+    const char *metadata[2 * (REACHED_COUNT + 4) + 1] = {
+        "format", "pt", "snapshot", version, "config", config, "file", reached->file_text ? reached->file_text : ""};
+#define WRITE_NUMBER(name, whole)                                                                                      \
+    if (whole)                                                                                                         \
+        snprintf(numbers[REACHED_##name], NUMBER, "%" PRId64, (int64_t)reached->name);                                 \
+    else                                                                                                               \
+        snprintf(numbers[REACHED_##name], NUMBER, "%.17g", (double)reached->name);                                     \
+    metadata[8 + 2 * REACHED_##name] = #name;                                                                          \
+    metadata[9 + 2 * REACHED_##name] = numbers[REACHED_##name];
+    REACHED_MAP(WRITE_NUMBER)
+    REACHED_MORE(WRITE_NUMBER)
+#undef WRITE_NUMBER
+    struct stat about;
+    if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && unlink(path) != 0)
+        return gp_fail(err, GP_IO, "%s: is a link that cannot be removed: %s", path, strerror(errno));
+    return gp_safetensors_write_summed(path, items, count, metadata, err);
+}
+
+/* With room for the numbers and the checksum, which are not known yet. */
+gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items, size_t count, const char *config,
+                             uint64_t *bytes, gp_error *err) {
+    enum { ROOM = (REACHED_COUNT + 2) * 2 * NUMBER };
+    char room[ROOM + 1];
+    memset(room, '0', ROOM);
+    room[ROOM] = '\0';
+    const char *metadata[] = {"config", config, "snapshot", room, NULL};
+    return gp_safetensors_check(path, items, count, metadata, bytes, err);
+}
+
+static gp_status read_number(const gp_safetensors *file, const char *path, const char *key, bool whole,
+                             int64_t *integer, double *number, gp_error *err) {
+    const char *text = gp_safetensors_metadata(file, key);
+    char *end = NULL;
+    if (text && whole)
+        *integer = strtoll(text, &end, 10);
+    else if (text)
+        *number = strtod(text, &end);
+    if (!text || end == text || *end) return gp_fail(err, GP_DATA, "%s: its metadata have no number \"%s\"", path, key);
+    return GP_OK;
+}
+
+static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error *err) {
+    int64_t integer = 0;
+    double number = 0;
+    const char *found = gp_safetensors_metadata(snapshot->file, "snapshot");
+    bool newer = found && strcmp(found, version) == 0;
+    if (!newer && !(found && strcmp(found, older_version) == 0))
+        return gp_fail(err, GP_DATA, "%s: is of version %s of this format; this program reads versions %s and %s", path,
+                       found ? found : "none", older_version, version);
+    snapshot->config = gp_safetensors_metadata(snapshot->file, "config");
+    if (!snapshot->config) return gp_fail(err, GP_DATA, "%s: its metadata have no configuration", path);
+#define READ_NUMBER(name, whole)                                                                                       \
+    GP_RETURN_IF_FAILED(read_number(snapshot->file, path, #name, whole, &integer, &number, err));                      \
+    if (whole)                                                                                                         \
+        snapshot->reached.name = (__typeof__(snapshot->reached.name))integer;                                          \
+    else                                                                                                               \
+        snapshot->reached.name = (__typeof__(snapshot->reached.name))number;
+    REACHED_MAP(READ_NUMBER)
+    if (newer) {
+        REACHED_MORE(READ_NUMBER)
+        snapshot->reached.file_text = gp_safetensors_metadata(snapshot->file, "file");
+    }
+#undef READ_NUMBER
+    const gp_reached *reached = &snapshot->reached;
+    if (reached->step < 0 || reached->step > UINT32_MAX || reached->epoch < 0 || reached->metrics_bytes < 0 ||
+        reached->samples < 0 || reached->steps < 0)
+        return gp_fail(err, GP_DATA, "%s: its metadata have impossible numbers", path);
+    return GP_OK;
+}
+
+gp_status gp_snapshot_open(const char *path, gp_snapshot *out, gp_error *err) {
+    gp_snapshot snapshot = {0};
+    GP_RETURN_IF_FAILED(gp_safetensors_open(path, &snapshot.file, err));
+    gp_status status = gp_safetensors_check_sum(snapshot.file, err);
+    if (status == GP_OK) status = read_metadata(&snapshot, path, err);
+    if (status != GP_OK)
+        gp_snapshot_close(&snapshot);
+    else
+        *out = snapshot;
+    return status;
+}
+
+void gp_snapshot_close(gp_snapshot *snapshot) {
+    gp_safetensors_close(&snapshot->file);
+    *snapshot = (gp_snapshot){0};
+}
+
+/* ---- into a run -------------------------------------------------------------------------------------------------- */
+
+gp_status gp_tensor_check(const gp_safetensor *tensor, const char *name, gp_shape wanted, gp_error *err) {
+    if (!tensor) return gp_fail(err, GP_DATA, "tensor \"%s\" is missing", name);
+    gp_shape shape = {0};
+    char wanted_text[GP_SHAPE_TEXT], found_text[GP_SHAPE_TEXT];
+    for (int i = 0; i < tensor->rank && i < GP_MAX_RANK; i++) shape.dim[shape.rank++] = tensor->dim[i];
+    if (tensor->rank != wanted.rank || !gp_shape_equal(shape, wanted))
+        return gp_fail(err, GP_DATA, "tensor \"%s\" has shape %s%s, but the model's is %s", name,
+                       gp_shape_text(found_text, shape), tensor->rank > GP_MAX_RANK ? " and more" : "",
+                       gp_shape_text(wanted_text, wanted));
+    if (!tensor->known || tensor->dtype != GP_F32)
+        return gp_fail(err, GP_DATA, "tensor \"%s\" is of type %s, but weights are F32", name, tensor->dtype_name);
+    return GP_OK;
+}
+
+gp_status gp_tensor_read(gp_safetensors *file, const char *name, void *values, size_t bytes, gp_error *err) {
+    char text[GP_NONFINITE_TEXT];
+    int64_t elements = (int64_t)(bytes / sizeof(float));
+    GP_RETURN_IF_FAILED(gp_safetensors_read(file, gp_safetensors_find(file, name), 0, bytes, values, err));
+    gp_nonfinite found = gp_nonfinite_find(GP_F32, values, elements);
+    if (found.count == 0) return GP_OK;
+    return gp_fail(err, GP_DATA, "%s: tensor \"%s\" is not finite: %s", gp_safetensors_path(file), name,
+                   gp_nonfinite_text(text, found, elements));
+}
+
+static gp_status check_tensor(const gp_snapshot *snapshot, const gp_state_layout *layout, int index, gp_error *err) {
+    const gp_state_tensor *wanted = &layout->tensors[index];
+    return gp_tensor_check(gp_safetensors_find(snapshot->file, wanted->name), wanted->name,
+                           layout->plan->graph->params[wanted->param].spec.shape, err);
+}
+
+gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, bool changed, gp_error *err) {
+    gp_state_layout layout;
+    gp_status status = gp_state_layout_init(&layout, plan, err);
+    if (status != GP_OK) return status;
+    for (int i = 0; i < layout.count && status == GP_OK; i++)
+        if (!changed || layout.tensors[i].state < 0 || gp_safetensors_find(snapshot->file, layout.tensors[i].name))
+            status = check_tensor(snapshot, &layout, i, err);
+    if (status == GP_OK && !changed && gp_safetensors_count(snapshot->file) != (size_t)layout.count)
+        status = gp_fail(err, GP_DATA, "it has %zu tensors, but the run has %d", gp_safetensors_count(snapshot->file),
+                         layout.count);
+    gp_state_layout_fini(&layout);
+    return status;
+}
+
+typedef struct loading {
+    const gp_snapshot *snapshot;
+    const gp_state_layout *layout;
+} loading;
+
+/* A state that the file lacks begins with zeros, as in the first step of a run. */
+static gp_status load_tensor(void *context, int index, void *host, size_t bytes, gp_error *err) {
+    const loading *its = context;
+    const gp_state_tensor *tensor = &its->layout->tensors[index];
+    bool lacks = tensor->state >= 0 && !gp_safetensors_find(its->snapshot->file, tensor->name);
+    if (!lacks) return gp_tensor_read(its->snapshot->file, tensor->name, host, bytes, err);
+    memset(host, 0, bytes);
+    return GP_OK;
+}
+
+gp_status gp_snapshot_load(const gp_snapshot *snapshot, gp_run *run, const gp_plan *plan, gp_error *err) {
+    gp_state_layout layout;
+    GP_RETURN_IF_FAILED(gp_state_layout_init(&layout, plan, err));
+    loading its = {snapshot, &layout};
+    gp_tensor_copy *copies = NULL;
+    gp_status status = gp_state_copies(&layout, NULL, &copies, err);
+    if (status == GP_OK) status = gp_params_write(run, plan, copies, layout.count, load_tensor, &its, err);
+    free(copies);
+    gp_state_layout_fini(&layout);
+    return status;
+}

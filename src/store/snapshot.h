@@ -1,0 +1,98 @@
+/* Snapshots: the files that hold all that a run needs to go on.
+ *
+ * A snapshot is a safetensors file with a checksum over every byte: the model's tensors as in model.safetensors, the
+ * optimizer's states as `optimizer/<parameter>/<state>`, and in its metadata how far the run was and its configuration
+ * (docs/snapshots.md). Functions of the plan and of files; an open snapshot belongs to one thread. */
+#ifndef GP_STORE_SNAPSHOT_H
+#define GP_STORE_SNAPSHOT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/status.h"
+#include "data/safetensors.h"
+#include "pipeline/run.h"
+
+/* How far a run is: what it needs to go on, beside its tensors. */
+typedef struct gp_reached {
+    int64_t step, epoch;   /* applied; of the last step; from 1, 0: none yet */
+    int64_t evaluated;     /* step of the last whole evaluation; −1: none yet */
+    double loss;           /* of the last step */
+    double accuracy;       /* of the last evaluation; < 0: none */
+    int64_t best_step;     /* whose evaluation is the best; −1: none yet */
+    double best;           /* its accuracy, or its loss */
+    int64_t metrics_bytes; /* of metrics.jsonl */
+    /* From version 2 of the format on; 0 and NULL in a file of version 1. */
+    int64_t samples;       /* of epoch `epoch` that were taken; all of them: it has ended */
+    int64_t steps;         /* after which the run is to end */
+    int64_t due;           /* 1: an evaluation follows this step, and was not made */
+    const char *file_text; /* the user's configuration file without overrides, as YAML; borrowed */
+} gp_reached;
+
+/* One tensor of a run's state: its place in the one block that a copy takes, and how it is called in files. */
+typedef struct gp_state_tensor {
+    int param, state; /* of gp_run_read; state −1: the parameter itself */
+    char *name;
+    size_t offset, bytes;
+} gp_state_tensor;
+
+/* All of them, the parameters first. */
+typedef struct gp_state_layout {
+    const gp_plan *plan; /* borrowed */
+    gp_state_tensor *tensors;
+    int count;
+    int params; /* the first ones, which are the model's */
+    size_t bytes;
+} gp_state_layout;
+
+GP_MUST_USE gp_status gp_state_layout_init(gp_state_layout *layout, const gp_plan *plan, gp_error *err);
+void gp_state_layout_fini(gp_state_layout *layout);
+/* What a copy of the run's state takes. */
+size_t gp_state_bytes(const gp_plan *plan);
+/* Whether the first `count` tensors of a copy in `block` are finite. GP_NUMERIC names the first that is not: layer,
+ * tensor, how much of it. */
+GP_MUST_USE gp_status gp_state_check_finite(const gp_state_layout *layout, const void *block, int count, gp_error *err);
+/* items[i]: tensor i with its data in `block`. */
+void gp_state_items(const gp_state_layout *layout, const void *block, gp_safetensors_item *items);
+
+/* A list for gp_run_read or gp_run_write, with each tensor's place in `block` (NULL: without places); the caller's. */
+GP_MUST_USE gp_status gp_state_copies(const gp_state_layout *layout, char *block, gp_tensor_copy **out, gp_error *err);
+
+/* <folder>/snapshots/step-00000500.safetensors; owned by the caller. */
+GP_MUST_USE gp_status gp_snapshot_path(const char *folder, int64_t step, char **out, gp_error *err);
+/* The steps of the folder's snapshots, newest first; owned by the caller. None where there is no such folder. */
+GP_MUST_USE gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err);
+/* Whether a file of that name in `snapshots` is one. */
+bool gp_snapshot_is_name(const char *name);
+/* Writes one; a link of that name is replaced, and what it leads to stays. `items`: of gp_state_items. */
+GP_MUST_USE gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
+                                        const gp_reached *reached, const char *config, gp_error *err);
+
+/* Whether one can be written at all: there are bounds for its tensors and its header. *bytes: its size at most. */
+GP_MUST_USE gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items, size_t count,
+                                         const char *config, uint64_t *bytes, gp_error *err);
+
+typedef struct gp_snapshot {
+    gp_safetensors *file; /* owned */
+    gp_reached reached;
+    const char *config; /* the configuration as it ran, YAML; borrowed from file */
+} gp_snapshot;
+
+/* GP_DATA where the file is missing, or is not to the byte what was written; GP_IO or GP_MEMORY where that could not
+ * be found out. */
+GP_MUST_USE gp_status gp_snapshot_open(const char *path, gp_snapshot *out, gp_error *err);
+void gp_snapshot_close(gp_snapshot *snapshot);
+/* Whether it has the tensors of this plan and no others. `changed`: the run goes on with another configuration, and
+ * states of the optimizer may be missing or too many. GP_DATA names the tensor. */
+GP_MUST_USE gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, bool changed, gp_error *err);
+/* Writes its tensors into a run; the thread that calls gp_run_*. */
+GP_MUST_USE gp_status gp_snapshot_load(const gp_snapshot *snapshot, gp_run *run, const gp_plan *plan, gp_error *err);
+
+/* A tensor of a file (NULL: it is not there) as the model wants it: its shape, F32. GP_DATA says what is otherwise. */
+GP_MUST_USE gp_status gp_tensor_check(const gp_safetensor *tensor, const char *name, gp_shape wanted, gp_error *err);
+/* Reads a tensor that passed that check: all its `bytes`. GP_DATA: a value is not finite. */
+GP_MUST_USE gp_status gp_tensor_read(gp_safetensors *file, const char *name, void *values, size_t bytes, gp_error *err);
+/* A tensor of an optimizer in a snapshot, which those who want a model leave alone. */
+int gp_is_optimizer_tensor(const char *name);
+
+#endif

@@ -1,0 +1,334 @@
+#include "tune/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "balance/expect.h"
+#include "balance/profile_words.h"
+#include "base/memory.h"
+#include "model/graph.h"
+#include "session/devices.h"
+#include "tune/search_stages.h"
+#include "session/session.h"
+#include "base/ticker.h"
+
+enum { MOST_SIZES = 14, OWN_OVERRIDES = 6, OVERRIDE_TEXT = 80 };
+
+static const char *const schedules[] = {"gpipe", "1f1b", "{interleaved: {chunks: 2}}", "zb_h1", "zb_h2", "zb_v"};
+enum { SCHEDULES = sizeof schedules / sizeof *schedules, ON_ONE_DEVICE = 2 };
+
+typedef struct searcher {
+    const gp_search_request *request;
+    gp_search *search;
+    const char **overrides; /* the request's, then its own */
+    char own[OWN_OVERRIDES - 1][OVERRIDE_TEXT];
+    char *few;           /* "pipeline.devices=[…]", of the plans on fewer devices; NULL: there are none */
+    bool on_few;         /* those are tried now */
+    double seconds;      /* that measuring one size may take */
+    gp_profile *profile; /* of the size at hand; NULL: none yet */
+    int sizes[MOST_SIZES];
+    int size_count;
+    bool limited; /* some device has a memory */
+    gp_ticker ticker;
+    int begun; /* plans, for the ticker */
+} searcher;
+
+static void set_overrides(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint) {
+    snprintf(s->own[0], OVERRIDE_TEXT, "pipeline.micro_batches=%d", micro_batches);
+    snprintf(s->own[1], OVERRIDE_TEXT, "pipeline.balance=auto");
+    snprintf(s->own[2], OVERRIDE_TEXT, "pipeline.schedule=%s", schedule);
+    snprintf(s->own[3], OVERRIDE_TEXT, "pipeline.checkpoint=%s", gp_checkpoint_mode_name(checkpoint));
+    snprintf(s->own[4], OVERRIDE_TEXT, "pipeline.lockstep=auto");
+    for (int i = 0; i < OWN_OVERRIDES - 1; i++) s->overrides[s->request->override_count + i] = s->own[i];
+    s->overrides[s->request->override_count + OWN_OVERRIDES - 1] = s->few;
+}
+
+gp_status gp_search_load(const char *path, const char *const *overrides, int override_count, gp_config **out,
+                         gp_error *err) {
+    static const char *const aside[] = {"pipeline.balance=auto", "pipeline.schedule=gpipe",
+                                        "pipeline.checkpoint=never"};
+    enum { ASIDE = sizeof aside / sizeof *aside };
+    const char **all = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&all, (size_t)override_count + ASIDE, err));
+    for (int i = 0; i < override_count; i++) all[i] = overrides[i];
+    for (int i = 0; i < ASIDE; i++) all[override_count + i] = aside[i];
+    gp_status status = gp_config_load(path, all, override_count + ASIDE, out, err);
+    free(all);
+    return status;
+}
+
+static void fini_candidate(gp_candidate *it) {
+    free(it->checkpoint);
+    free(it->layers);
+    free(it->arena);
+}
+
+static gp_status take_plan(const gp_session *session, const gp_plan *plan, gp_candidate *it, gp_error *err) {
+    gp_expectation expected = {0};
+    int mini = gp_plan_find(plan, true, session->config->data.batch);
+    if (mini < 0) return gp_fail(err, GP_INTERNAL, "no plan for a full mini-batch");
+    it->stages = plan->stages->count;
+    it->workers = plan->workers;
+    it->threads = gp_plan_threads(plan);
+    GP_RETURN_IF_FAILED(GP_NEW(&it->layers, it->stages, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&it->arena, it->workers, err));
+    memcpy(it->layers, session->layers, (size_t)it->stages * sizeof *it->layers);
+    memcpy(it->arena, plan->arena, (size_t)it->workers * sizeof *it->arena);
+    for (int w = 0; w < it->workers; w++)
+        if (it->arena[w] > it->memory) it->memory = it->arena[w];
+    GP_RETURN_IF_FAILED(gp_expect(plan, mini, session->profile, &expected, err));
+    it->seconds = expected.seconds;
+    it->bubble = expected.bubble;
+    free(expected.busy);
+    return GP_OK;
+}
+
+static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
+    const gp_search_request *request = s->request;
+    gp_config *config = NULL;
+    GP_RETURN_IF_FAILED(gp_config_load(request->config, s->overrides,
+                                       request->override_count + OWN_OVERRIDES - !s->on_few, &config, err));
+    const gp_session_options options = {.balances = true,
+                                        .tries = true,
+                                        .profiling = GP_PROFILING_MEASURE,
+                                        .profile = request->profile,
+                                        .given = request->profile ? NULL : &s->profile,
+                                        .again = request->again,
+                                        .seconds = s->seconds,
+                                        .processors = request->processors,
+                                        .notice = request->notice,
+                                        .machine = request->machine};
+    return gp_session_open_for(&config, &options, out, err);
+}
+
+static void note_why(gp_search *search, const gp_candidate *it, const char *checkpoint, const char *why) {
+    if (search->why[0]) return;
+    snprintf(search->why, sizeof search->why, "%d micro-batch%s, schedule %s, checkpoint %s: %s", it->micro_batches,
+             it->micro_batches == 1 ? "" : "es", it->schedule, checkpoint, why);
+}
+
+/* What a plan cannot be is remembered, not an error; what would stop any run is one, as memory that has run out. A plan
+ * that is too large for what is left is GP_UNSUPPORTED (pipeline/plan_size.h). */
+static bool is_refusal(gp_status status) {
+    return status == GP_CONFIG || status == GP_UNSUPPORTED;
+}
+
+/* *it is taken over, whatever happens. */
+static gp_status add(gp_search *search, gp_status status, gp_candidate *it, gp_error *err) {
+    if (status == GP_OK) status = GP_GROW(&search->items, &search->capacity, search->count + 1, err);
+    if (status == GP_OK)
+        search->items[search->count++] = *it;
+    else
+        fini_candidate(it);
+    return status;
+}
+
+/* Where memory suffices, less recomputing is none, and that may have been tried. */
+static bool is_known(const gp_search *search, const gp_candidate *it) {
+    for (size_t i = 0; i < search->count; i++) {
+        const gp_candidate *other = &search->items[i];
+        if (other->micro_batches == it->micro_batches && other->workers == it->workers &&
+            strcmp(other->schedule, it->schedule) == 0 && strcmp(other->checkpoint, it->checkpoint) == 0 &&
+            memcmp(other->layers, it->layers, (size_t)it->stages * sizeof *it->layers) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The cut of a session that recomputes everywhere, with less of that where there is room. */
+static gp_status try_stages(searcher *s, const gp_session *session, const gp_candidate *always, gp_error *err) {
+    gp_stage_policy policy;
+    gp_candidate it = {.micro_batches = always->micro_batches, .schedule = always->schedule};
+    gp_status status = gp_search_stages(session, &policy, err);
+    if (status == GP_OK && policy.plan) {
+        status = take_plan(session, policy.plan, &it, err);
+        if (status == GP_OK) status = gp_stage_policy_text(session, &policy, &it.checkpoint, err);
+        bool known = status == GP_OK && is_known(s->search, &it);
+        s->search->tried += !known;
+        if (known)
+            fini_candidate(&it);
+        else
+            status = add(s->search, status, &it, err);
+    }
+    gp_stage_policy_fini(&policy);
+    if (!is_refusal(status)) return status;
+    *err = (gp_error){0}; /* the candidates with one mode say why */
+    return GP_OK;
+}
+
+static gp_status add_fitting(searcher *s, const gp_session *session, gp_candidate *it, gp_checkpoint_mode checkpoint,
+                             gp_error *err) {
+    gp_status status = gp_copy_text(&it->checkpoint, gp_checkpoint_mode_name(checkpoint), err);
+    if (status == GP_OK) status = take_plan(session, session->plan, it, err);
+    status = add(s->search, status, it, err);
+    if (status != GP_OK || checkpoint != GP_CHECKPOINT_ALWAYS || !s->limited) return status;
+    return try_stages(s, session, it, err);
+}
+
+static void note_profile(gp_search *search, const gp_profile *profile) {
+    double slowdown = gp_profile_slowdown(profile);
+    if (profile->taken > 0 && (search->oldest == 0 || profile->taken < search->oldest)) search->oldest = profile->taken;
+    if (slowdown > search->slowdown) search->slowdown = slowdown;
+    search->under_load = search->under_load || gp_profile_under_load(profile);
+}
+
+static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint,
+                     gp_error *err) {
+    gp_search *search = s->search;
+    gp_session *session = NULL;
+    gp_candidate it = {.micro_batches = micro_batches, .schedule = schedule};
+    set_overrides(s, micro_batches, schedule, checkpoint);
+    search->tried++;
+    gp_status status = open_candidate(s, &session, err);
+    if (is_refusal(status)) {
+        search->refused++;
+        note_why(search, &it, gp_checkpoint_mode_name(checkpoint), err->text);
+        *err = (gp_error){0};
+        return GP_OK;
+    }
+    if (status != GP_OK) return status;
+    search->measured += session->measured.rounds > 0;
+    note_profile(search, session->profile);
+    if (session->unfit.status == GP_OK) {
+        status = add_fitting(s, session, &it, checkpoint, err);
+    } else {
+        search->too_large++;
+        note_why(search, &it, gp_checkpoint_mode_name(checkpoint), session->unfit.text);
+    }
+    if (!s->request->profile) {
+        s->profile = session->profile;
+        session->profile = NULL;
+    }
+    gp_session_close(&session);
+    return status;
+}
+
+static void add_size(searcher *s, int64_t size) {
+    for (int i = 0; i < s->size_count; i++)
+        if (s->sizes[i] == size) return;
+    if (s->size_count < MOST_SIZES) s->sizes[s->size_count++] = (int)size;
+}
+
+/* What is wrong with the model is so with all plans. */
+static gp_status check_model(const gp_config *config, gp_error *err) {
+    gp_graph *graph = NULL;
+    gp_status status = gp_graph_build(config->model, &graph, err);
+    gp_graph_destroy(&graph);
+    return status;
+}
+
+static int threads_of(const gp_device_config *device) {
+    return strcmp(device->kind, "cuda") == 0 ? 0 : device->threads > 1 ? device->threads : 1;
+}
+
+/* As many of the first devices as have a processor for each of their threads, and one at least. */
+static gp_status find_few(searcher *s, gp_error *err) {
+    gp_search *search = s->search;
+    gp_pipeline_config pipeline = search->config->pipeline;
+    int count = pipeline.device_count, threads = 0;
+    search->processors = s->request->processors > 0 ? s->request->processors : gp_machine_processors();
+    for (int d = 0; d < count; d++) {
+        search->threads += threads_of(&pipeline.devices[d]);
+        if (search->threads <= search->processors) threads = d + 1;
+    }
+    if (search->threads <= search->processors || count == 1) return GP_OK;
+    pipeline.device_count = search->few = threads > 0 ? threads : 1;
+    GP_RETURN_IF_FAILED(gp_config_devices_text(&pipeline, &search->few_devices, err));
+    return gp_format_text(&s->few, err, "pipeline.devices=%s", search->few_devices);
+}
+
+/* Powers of two, what the configuration says, and a micro-batch for each sample. */
+static gp_status find_sizes(searcher *s, gp_error *err) {
+    GP_RETURN_IF_FAILED(
+        gp_search_load(s->request->config, s->request->overrides, s->request->override_count, &s->search->config, err));
+    const gp_config *config = s->search->config;
+    GP_RETURN_IF_FAILED(check_model(config, err));
+    int64_t batch = config->data.batch;
+    int64_t most = batch < GP_MAX_MICRO_BATCHES ? batch : GP_MAX_MICRO_BATCHES;
+    if (config->pipeline.micro_batches <= most) add_size(s, config->pipeline.micro_batches);
+    for (int64_t m = 1; m <= most; m *= 2) add_size(s, m);
+    add_size(s, most);
+    s->seconds = s->request->seconds / s->size_count;
+    for (int d = 0; d < config->pipeline.device_count; d++) s->limited |= config->pipeline.devices[d].memory > 0;
+    return find_few(s, err);
+}
+
+static int compare(const void *a, const void *b) {
+    const gp_candidate *x = a, *y = b;
+    if (x->seconds != y->seconds) return x->seconds < y->seconds ? -1 : 1;
+    if (x->memory != y->memory) return x->memory < y->memory ? -1 : 1;
+    return x->micro_batches - y->micro_batches;
+}
+
+/* See gp_search.items. */
+static void recommend(gp_search *search) {
+    gp_candidate *items = search->items;
+    size_t at = 0;
+    while (at < search->count && items[at].threads > search->processors) at++;
+    if (at == search->count || items[at].seconds > (1 + GP_SEARCH_GAIN) * items[0].seconds) return;
+    gp_candidate chosen = items[at];
+    memmove(items + 1, items, at * sizeof *items);
+    items[0] = chosen;
+}
+
+static int count_schedules(int devices) {
+    return devices > 1 ? SCHEDULES : ON_ONE_DEVICE;
+}
+
+static void tell_progress(searcher *s) {
+    if (!gp_ticker_is_due(&s->ticker)) return;
+    int kinds = count_schedules(s->search->config->pipeline.device_count);
+    if (s->few) kinds += count_schedules(s->search->few);
+    gp_ticker_say(&s->ticker, "trying plans: %d of %d", s->begun + 1,
+                  s->size_count * kinds * (GP_CHECKPOINT_ALWAYS + 1));
+}
+
+static gp_status try_size(searcher *s, int micro_batches, gp_error *err) {
+    int kinds = count_schedules(s->on_few ? s->search->few : s->search->config->pipeline.device_count);
+    for (int k = 0; k < kinds; k++) {
+        for (int mode = GP_CHECKPOINT_NEVER; mode <= GP_CHECKPOINT_ALWAYS; mode++) {
+            tell_progress(s);
+            s->begun++;
+            GP_RETURN_IF_FAILED(try(s, micro_batches, schedules[k], (gp_checkpoint_mode)mode, err));
+        }
+    }
+    return GP_OK;
+}
+
+/* The profile of a size has the times of all devices, and so of fewer. */
+static gp_status try_all(searcher *s, gp_error *err) {
+    for (int i = 0; i < s->size_count; i++) {
+        s->on_few = false;
+        GP_RETURN_IF_FAILED(try_size(s, s->sizes[i], err));
+        s->on_few = s->few != NULL;
+        if (s->on_few) GP_RETURN_IF_FAILED(try_size(s, s->sizes[i], err));
+        gp_profile_destroy(&s->profile);
+    }
+    if (s->search->count == 0)
+        return gp_fail(err, GP_CONFIG, "none of %d plans fits; the first one, %s", s->search->tried, s->search->why);
+    qsort(s->search->items, s->search->count, sizeof *s->search->items, compare);
+    recommend(s->search);
+    return GP_OK;
+}
+
+gp_status gp_search_run(const gp_search_request *request, gp_search *out, gp_error *err) {
+    *out = (gp_search){.request = request};
+    searcher s = {.request = request, .search = out, .ticker = gp_ticker_on(request->notice)};
+    GP_RETURN_IF_FAILED(GP_NEW(&s.overrides, request->override_count + OWN_OVERRIDES, err));
+    for (int i = 0; i < request->override_count; i++) s.overrides[i] = request->overrides[i];
+    gp_status status = find_sizes(&s, err);
+    if (status == GP_OK) status = try_all(&s, err);
+    gp_ticker_end(&s.ticker);
+    gp_profile_destroy(&s.profile);
+    free(s.overrides);
+    free(s.few);
+    return status;
+}
+
+void gp_search_fini(gp_search *search) {
+    for (size_t i = 0; i < search->count; i++) fini_candidate(&search->items[i]);
+    free(search->items);
+    free(search->few_devices);
+    gp_config_destroy(&search->config);
+    *search = (gp_search){0};
+}

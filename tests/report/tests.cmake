@@ -1,0 +1,6 @@
+gp_test(plan_report "unit;machine" 60 gp_report)
+foreach(name balance plan_json)
+  gp_test(${name} "unit" 120 gp_train)
+  target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/../session/fixture.c)
+endforeach()
+set_tests_properties(balance PROPERTIES LABELS "unit;machine")

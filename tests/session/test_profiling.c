@@ -1,0 +1,291 @@
+/* Which times a session plans with: kept, measured, scaled or counted ones; and what it leaves for later sessions. No
+ * result depends on how long anything takes. */
+#include "session/profiling.h"
+
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "balance/expect.h"
+#include "balance/profile_file.h"
+#include "balance/profile_kept.h"
+#include "balance/profile_words.h"
+#include "balance/rates_measure.h"
+#include "device/cpu/cpu.h"
+#include "report/balance_report.h"
+#include "session/fixture.h"
+
+static const gp_device_spec cpu = {.kind = &gp_cpu_kind, .threads = 1};
+
+/* Nothing is kept yet. */
+static void use_new_cache(void) {
+    setenv("XDG_CACHE_HOME", fixture_new_folder(), 1);
+}
+
+static bool has_rates(void) {
+    gp_rates rates;
+    gp_error err = {0};
+    bool found = false;
+    assert_int_equal(gp_rates_find(&cpu, 2, &rates, &found, &err), GP_OK);
+    return found;
+}
+
+/* The kept profile of the rates, as measured on a slow machine at another time. */
+static void slow_down_rates(void) {
+    glob_t found;
+    char pattern[500];
+    gp_profile *profile = NULL;
+    gp_error err = {0};
+    snprintf(pattern, sizeof pattern, "%s/gpipe/rates/*.json", getenv("XDG_CACHE_HOME"));
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    assert_int_equal(gp_profile_read(found.gl_pathv[0], &profile, &err), GP_OK);
+    for (int i = 0; i < profile->layer_count; i++)
+        for (int t = 0; t < GP_PROFILE_TIMES; t++) profile->devices[0].layers[i].time[t] = 5e3;
+    profile->taken = 1763838164;
+    profile->load = 0;
+    assert_int_equal(gp_profile_keep(profile, found.gl_pathv[0], &err), GP_OK);
+    gp_profile_destroy(&profile);
+    globfree(&found);
+}
+
+static gp_session *open_with(const gp_session_options *options, const char *const *changes) {
+    gp_config *config = fixture_config(FIXTURE_CONFIG, changes);
+    gp_session *session = NULL;
+    gp_error err = {0};
+    if (gp_session_open_for(&config, options, &session, &err) != GP_OK) fail_msg("%s", err.text);
+    return session;
+}
+
+/* As gpipe-balance opens it, on a machine where other programs keep `load` processors busy; what it tells. */
+static gp_session *balance(double load, char **told) {
+    size_t bytes = 0;
+    FILE *notice = open_memstream(told, &bytes);
+    assert_non_null(notice);
+    gp_session *session = open_with(
+        &(gp_session_options){
+            .balances = true, .profiling = GP_PROFILING_MEASURE, .seconds = 0.01, .load = &load, .notice = notice},
+        NULL);
+    fclose(notice);
+    return session;
+}
+
+static gp_session *find(const char *const *changes) {
+    return open_with(&(gp_session_options){.profiling = GP_PROFILING_FIND}, changes);
+}
+
+static void rates_are_used_if_there_are_some(void **state) {
+    (void)state;
+    const gp_rates_request request = {.seconds = 1e-9, .processors = 2};
+    gp_rates rates;
+    gp_error err = {0};
+    use_new_cache();
+    gp_session *session = find(NULL);
+    assert_null(session->profile);
+    gp_session_close(&session);
+    assert_int_equal(gp_rates_measure(&cpu, &request, &rates, &err), GP_OK);
+    slow_down_rates();
+    session = find(NULL);
+    assert_true(session->profile && gp_profile_is_counted(session->profile));
+    gp_expectation assumed, measured;
+    assert_int_equal(gp_expect(session->plan, 0, NULL, &assumed, &err), GP_OK);
+    assert_int_equal(gp_expect(session->plan, 0, session->profile, &measured, &err), GP_OK);
+    assert_true(measured.seconds > 1000 * assumed.seconds);
+    free(assumed.busy);
+    free(measured.busy);
+    char *source = NULL;
+    assert_int_equal(gp_profile_source(session->profile, &source, &err), GP_OK);
+    assert_string_equal(source, "counted, with this machine's measured rates of 2025-11-22; no profile fits");
+    free(source);
+    gp_session_close(&session);
+    session = fixture_session(NULL); /* one that uses no times */
+    assert_null(session->profile);
+    gp_session_close(&session);
+}
+
+static void balancing_leaves_rates_and_a_profile(void **state) {
+    (void)state;
+    char *told = NULL;
+    use_new_cache();
+    gp_session *session = balance(0, &told);
+    assert_true(session->measured.rounds > 0 && session->profile->path && session->profile->taken > 0);
+    assert_true(has_rates());
+    gp_session_close(&session);
+    free(told);
+    session = find(NULL);
+    assert_false(gp_profile_is_counted(session->profile));
+    assert_int_equal(session->profile->scaled, 0);
+    gp_session_close(&session);
+}
+
+/* A run measures rates if it is long enough, though its balance is given; planning measures nothing. */
+static void a_long_run_leaves_rates(void **state) {
+    (void)state;
+    const gp_session_options run = {.profiling = GP_PROFILING_MEASURE};
+    use_new_cache();
+    gp_session *session = open_with(&run, FIXTURE_CHANGES("pipeline.balance=[3, 5]"));
+    assert_null(session->profile);
+    assert_false(has_rates());
+    gp_session_close(&session);
+    const char *const *without_end = FIXTURE_CHANGES("pipeline.balance=[3, 5]", "train.epochs=100000000");
+    session = find(without_end);
+    assert_false(has_rates());
+    gp_session_close(&session);
+    session = open_with(&run, without_end);
+    assert_true(session->profile && gp_profile_is_counted(session->profile) && has_rates());
+    gp_session_close(&session);
+}
+
+static void expect_rates(const gp_session *session, bool under_load) {
+    char *source = NULL;
+    gp_error err = {0};
+    assert_non_null(session->profile);
+    assert_int_equal(gp_profile_source(session->profile, &source, &err), GP_OK);
+    assert_int_equal(strstr(source, " (taken under load); no profile fits") != NULL, under_load);
+    assert_int_equal(session->profile->devices[0].rates.under_load, under_load);
+    free(source);
+}
+
+/* Planning uses them and says so; the next run that may measure rates replaces them. */
+static void rates_taken_under_load_are_measured_again(void **state) {
+    (void)state;
+    const double loads[] = {1000, 0};
+    const char *const *without_end = FIXTURE_CHANGES("pipeline.balance=[3, 5]", "train.epochs=100000000");
+    use_new_cache();
+    for (int i = 0; i < 2; i++) {
+        const gp_session_options run = {.profiling = GP_PROFILING_MEASURE, .load = &loads[i]};
+        gp_session *session = open_with(&run, without_end);
+        expect_rates(session, i == 0);
+        gp_session_close(&session);
+        session = find(NULL);
+        expect_rates(session, i == 0);
+        gp_session_close(&session);
+    }
+}
+
+/* Each layer keeps the ratio of its measured time to its counted one. */
+static void other_micro_batches_are_scaled(void **state) {
+    (void)state;
+    char *told = NULL, *source = NULL, wanted[400];
+    gp_error err = {0};
+    use_new_cache();
+    gp_session *session = balance(0, &told);
+    snprintf(wanted, sizeof wanted, "scaled from the profile %s, of micro-batches of 4 samples",
+             session->profile->path);
+    gp_session_close(&session);
+    free(told);
+    /* What is no file is not waited for. */
+    char pipe[500];
+    snprintf(pipe, sizeof pipe, "%s/gpipe/profiles/0.json", getenv("XDG_CACHE_HOME"));
+    assert_int_equal(mkfifo(pipe, S_IRUSR | S_IWUSR), 0);
+    session = find(FIXTURE_CHANGES("pipeline.micro_batches=8"));
+    assert_int_equal(session->profile->scaled, 4);
+    assert_int_equal(session->profile->identity.samples, 2);
+    assert_int_equal(gp_profile_source(session->profile, &source, &err), GP_OK);
+    assert_string_equal(source, wanted);
+    free(source);
+    gp_session_close(&session);
+    session = find(FIXTURE_CHANGES("model.layers.7.linear.out=4", "pipeline.micro_batches=8"));
+    assert_true(gp_profile_is_counted(session->profile)); /* another model */
+    gp_session_close(&session);
+}
+
+/* The kept profile, as measured under another load. */
+static void spoil(const gp_session *session, double slowdown, double load) {
+    gp_profile *profile = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_profile_read(session->profile->path, &profile, &err), GP_OK);
+    profile->load = load;
+    for (int d = 0; d < profile->device_count; d++) profile->devices[d].slowdown = slowdown;
+    assert_int_equal(gp_profile_keep(profile, session->profile->path, &err), GP_OK);
+    gp_profile_destroy(&profile);
+}
+
+/* The report of gpipe-balance, for a profile that was found, and for one that --profile names. */
+static void expect_remedy(const gp_session *session) {
+    gp_error err = {0};
+    for (int named = 0; named < 2; named++) {
+        const gp_command command = {.config = "c.yaml", .profile = named ? "p.json" : NULL};
+        const char *wanted = named ? "slowdown 900.00: under load\n"
+                                   : "slowdown 900.00: under load; measure again when the machine is quiet: "
+                                     "gpipe-balance --again\n";
+        char *text = NULL;
+        size_t bytes = 0;
+        FILE *out = open_memstream(&text, &bytes);
+        assert_int_equal(gp_balance_report(session, &command, out, &err), GP_OK);
+        fclose(out);
+        if (!strstr(text, wanted)) fail_msg("%s is not in\n%s", wanted, text);
+        free(text);
+    }
+}
+
+static void expect_balanced(double load, bool measured, const char *wanted) {
+    char *told = NULL;
+    gp_session *session = balance(load, &told);
+    assert_true((session->measured.rounds > 0) == measured);
+    assert_string_equal(told, wanted);
+    if (load > 0) expect_remedy(session);
+    gp_session_close(&session);
+    free(told);
+}
+
+static void a_profile_taken_under_load_is_taken_again(void **state) {
+    (void)state;
+    char *told = NULL;
+    use_new_cache();
+    gp_session *session = balance(0, &told);
+    free(told);
+    spoil(session, 1.14, 2);
+    expect_balanced(0, false, "");
+    spoil(session, 900, 0.2); /* nothing else ran: the slowdown is the machine's own */
+    expect_balanced(0, false, "");
+    spoil(session, 900, 2);
+    expect_balanced(
+        4096, false,
+        "the profile was taken under load (slowdown 900.00), and other programs keep 4096.0 processors busy "
+        "now: it is not taken again\n");
+    expect_balanced(0, true, "the profile was taken under load (slowdown 900.00): it is taken again\n");
+    gp_profile *kept = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_profile_read(session->profile->path, &kept, &err), GP_OK);
+    assert_true(gp_profile_slowdown(kept) < 900);
+    gp_profile_destroy(&kept);
+    spoil(session, 900, -1); /* an old file, which says nothing of the load */
+    expect_balanced(0, true, "the profile was taken under load (slowdown 900.00): it is taken again\n");
+    /* A run that would not measure a profile does not take it again. */
+    spoil(session, 900, 2);
+    gp_session *run = open_with(&(gp_session_options){.profiling = GP_PROFILING_MEASURE}, NULL);
+    assert_int_equal(run->measured.rounds, 0);
+    gp_session_close(&run);
+    gp_session_close(&session);
+}
+
+static void what_is_measured_is_told(void **state) {
+    (void)state;
+    char *told = NULL;
+    size_t bytes = 0;
+    FILE *notice = open_memstream(&told, &bytes);
+    assert_non_null(notice);
+    use_new_cache();
+    gp_session *session = open_with(
+        &(gp_session_options){.balances = true, .profiling = GP_PROFILING_MEASURE, .seconds = 1, .notice = notice},
+        FIXTURE_CHANGES("pipeline.devices=[cpu, {cpu: 2}]", "model.layers=[flatten, linear: 3]"));
+    fclose(notice);
+    static const char wanted[] = "timing 2 layers on cpu and cpu, 2 threads, micro-batches of 4 samples: at most 1 s\n";
+    if (strncmp(told, wanted, sizeof wanted - 1) != 0) fail_msg("%s", told);
+    free(told);
+    gp_session_close(&session);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rates_are_used_if_there_are_some), cmocka_unit_test(balancing_leaves_rates_and_a_profile),
+        cmocka_unit_test(a_long_run_leaves_rates),          cmocka_unit_test(rates_taken_under_load_are_measured_again),
+        cmocka_unit_test(other_micro_batches_are_scaled),   cmocka_unit_test(a_profile_taken_under_load_is_taken_again),
+        cmocka_unit_test(what_is_measured_is_told),
+    };
+    return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
+}

@@ -1,0 +1,8 @@
+foreach(name rate processors)
+  gp_test(${name} "unit" 60 gp_session)
+endforeach()
+foreach(name host_memory profiling session)
+  gp_test(${name} "unit" 120 gp_train)
+  target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)
+endforeach()
+set_tests_properties(host_memory session PROPERTIES LABELS "unit;machine")

@@ -1,0 +1,143 @@
+#include "store/folder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/replace.h"
+#include "session/fixture.h"
+
+static void expect_default(const char *config, const char *wanted) {
+    char *folder = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_folder_default(config, &folder, &err), GP_OK);
+    assert_string_equal(folder, wanted);
+    free(folder);
+}
+
+static void the_default_is_named_after_the_configuration(void **state) {
+    (void)state;
+    expect_default("digits.yaml", "runs/digits");
+    expect_default("../configs/digits.yml", "runs/digits");
+    expect_default("/a/b.c/digits.v2.yaml", "runs/digits.v2");
+    expect_default("digits", "runs/digits");
+    expect_default("digits.yaml.bak", "runs/digits.yaml.bak");
+    expect_default("x/.yaml", "runs/.yaml");
+}
+
+static void files_lie_in_the_folder(void **state) {
+    (void)state;
+    char *file = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_folder_file("runs/a", "metrics.jsonl", &file, &err), GP_OK);
+    assert_string_equal(file, "runs/a/metrics.jsonl");
+    free(file);
+}
+
+static void prepare_makes_folder_and_parents(void **state) {
+    (void)state;
+    gp_error err = {0};
+    assert_int_equal(gp_folder_make(fixture_path("p/q//r/"), &err), GP_OK);
+    assert_int_equal(fixture_count_entries(fixture_path("p/q/r")), 0);
+    /* Again: an empty folder is not a used one, nor is one with other files. */
+    assert_int_equal(gp_folder_make(fixture_path("p/q/r"), &err), GP_OK);
+    fixture_write_text("p/q/r/notes.txt", "mine");
+    assert_int_equal(gp_folder_check_unused(fixture_path("p/q/r"), &err), GP_OK);
+    assert_int_equal(gp_folder_make("/", &err), GP_OK);
+}
+
+static char synced[4][600];
+static int syncs;
+
+static int note_fsync(int fd) {
+    char link[32];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    assert_in_range(syncs, 0, 3);
+    ssize_t length = readlink(link, synced[syncs], sizeof synced[0] - 1);
+    assert_true(length > 0);
+    synced[syncs++][length] = 0;
+    return 0;
+}
+
+/* Each folder that was made has its entry on the disk; those that were there are left alone. */
+static void what_is_made_is_synced(void **state) {
+    (void)state;
+    const gp_file_calls calls = {write, note_fsync, rename, fstat, fstatfs};
+    gp_error err = {0};
+    gp_file_set_calls(&calls);
+    assert_int_equal(gp_folder_make(fixture_path("synced/a/b"), &err), GP_OK);
+    assert_int_equal(gp_folder_make(fixture_path("synced/a"), &err), GP_OK);
+    gp_file_set_calls(NULL);
+    assert_int_equal(syncs, 3);
+    assert_string_equal(strrchr(synced[1], '/'), "/synced");
+    assert_string_equal(strrchr(synced[2], '/'), "/a");
+}
+
+static void a_used_folder_needs_force(void **state) {
+    (void)state;
+    static const char *const files[] = {"metrics.jsonl",    "model.safetensors", "config.yaml",
+                                        "best.safetensors", "plan.json",         "snapshots"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        gp_error err = {0};
+        char name[64], wanted[700];
+        snprintf(name, sizeof name, "used%zu", i);
+        const char *folder = fixture_path(name);
+        assert_int_equal(gp_folder_make(folder, &err), GP_OK);
+        snprintf(name, sizeof name, "used%zu/%s", i, files[i]);
+        fixture_write_text(name, "");
+        assert_int_equal(gp_folder_check_unused(folder, &err), GP_USAGE);
+        snprintf(wanted, sizeof wanted,
+                 "%s already holds a run (%s): choose another folder with -o, continue that run with --resume, or "
+                 "replace it with --force",
+                 folder, files[i]);
+        assert_string_equal(err.text, wanted);
+        assert_int_equal(gp_folder_make(folder, &err), GP_OK);
+        assert_int_equal(access(fixture_path(name), F_OK), 0);
+    }
+}
+
+static void a_file_in_the_way_is_named(void **state) {
+    (void)state;
+    gp_error err = {0};
+    char wanted[1300];
+    fixture_write_text("file", "");
+    assert_int_equal(gp_folder_make(fixture_path("file/a/b"), &err), GP_IO);
+    snprintf(wanted, sizeof wanted, "the run folder %s cannot be made: %s: Not a directory", fixture_path("file/a/b"),
+             fixture_path("file"));
+    assert_string_equal(err.text, wanted);
+    assert_int_equal(gp_folder_make(fixture_path("file"), &err), GP_IO);
+    snprintf(wanted, sizeof wanted, "the run folder %s cannot be made: %s: Not a directory", fixture_path("file"),
+             fixture_path("file"));
+    assert_string_equal(err.text, wanted);
+}
+
+/* Two open descriptors of one process lock against each other as those of two processes do. */
+static void a_locked_folder_is_in_use(void **state) {
+    (void)state;
+    gp_error err = {0};
+    char wanted[700];
+    const char *folder = fixture_path("locked");
+    assert_int_equal(gp_folder_lock(folder, &err), GP_OK); /* it is not there */
+    assert_int_equal(gp_folder_make(folder, &err), GP_OK);
+    assert_int_equal(gp_folder_lock(folder, &err), GP_OK);
+    assert_int_equal(gp_folder_lock(folder, &err), GP_USAGE);
+    snprintf(wanted, sizeof wanted,
+             "%s is in use by another gpipe-train: wait until it ends, or choose another folder with -o", folder);
+    assert_string_equal(err.text, wanted);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_default_is_named_after_the_configuration),
+        cmocka_unit_test(files_lie_in_the_folder),
+        cmocka_unit_test(prepare_makes_folder_and_parents),
+        cmocka_unit_test(what_is_made_is_synced),
+        cmocka_unit_test(a_used_folder_needs_force),
+        cmocka_unit_test(a_file_in_the_way_is_named),
+        cmocka_unit_test(a_locked_folder_is_in_use),
+    };
+    return cmocka_run_group_tests_name("folder", tests, fixture_make, fixture_remove);
+}
