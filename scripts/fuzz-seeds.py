@@ -133,7 +133,7 @@ def make_idx(folder):
 
 
 def make_profile(folder):
-    layer = {"name": "a", "forward": [1.5, 1, 2], "backward_input": 0, "backward_weight": 3e-5, "recompute": 1, "update": 0}
+    layer = {"name": "a", "forward": 1.5, "backward_input": 0, "backward_weight": 3e-5, "recompute": 1, "update": 0}
     device = {"device": "cpu", "threads": 2, "slowdown": 1.25, "layers": [layer, {**layer, "name": "b"}]}
     whole = {"gpipe_profile": 2, "program": "0", "machine": "m", "libraries": "", "precision": "f32", "optimizer": "sgd",
              "model": "0123456789abcdef", "micro_batch": 8, "devices": [device, {**device, "device": "cuda:1"}],
@@ -142,7 +142,7 @@ def make_profile(folder):
                "devices": [{"device": "cuda", "layers": [{"forward": 1, "backward": 2}]}]}
     for name, profile in (("whole", whole), ("by_hand", by_hand)):
         write(folder / "seeds", name, json.dumps(profile).encode())
-    write_dictionary(folder, {f'"{word}":' for word in words("balance")} | {"1e999", "-1", "null", "[1,2,3]", '"cuda:', "[]", "{}"})
+    write_dictionary(folder, {f'"{word}":' for word in words("balance")} | {"1e999", "-1", "null", '"cuda:', "[]", "{}"})
 
 
 def make_splice(folder):

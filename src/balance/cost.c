@@ -5,11 +5,6 @@
 #include "base/memory.h"
 #include "compile/stage_plan.h"
 
-double gp_counted_seconds(double flops, double bytes, int threads) {
-    const gp_rates rates = gp_rates_assumed(threads);
-    return gp_rates_seconds(&rates, flops, bytes);
-}
-
 static gp_status refuse_sum(const gp_graph *graph, int node, const char *what, gp_error *err) {
     gp_status status =
         gp_fail(err, GP_UNSUPPORTED, "the %s up to this layer add up to more than 64 bits can hold", what);

@@ -10,9 +10,6 @@
 #include "device/op.h"
 #include "model/graph.h"
 
-/* Seconds of an op that makes `flops` and moves `bytes`, at the rates that are assumed of `threads` threads. */
-double gp_counted_seconds(double flops, double bytes, int threads);
-
 /* cost[i] in picoseconds of layer i (graph->layer_count of them; the loss is added to the last) for one micro-batch of
  * `samples`, forward, backward and `recomputes` times forward again, on one thread; without what no training needs
  * (gradients of the input). The sum fits an int64 (GP_UNSUPPORTED where it does not); GP_CONFIG with its place for what

@@ -37,13 +37,13 @@ static uint64_t hash_identity(const gp_profile_identity *identity, const gp_devi
     return hash;
 }
 
-gp_status gp_profile_path(const gp_profile_identity *identity, const gp_device_spec *devices, int count, char **out,
-                          gp_error *err) {
+gp_status gp_profile_path(const char *folder, const gp_profile_identity *identity, const gp_device_spec *devices,
+                          int count, char **out, gp_error *err) {
     char *cache = NULL;
     *out = NULL;
     GP_RETURN_IF_FAILED(gp_cache_folder(&cache, err));
     if (!cache) return GP_OK;
-    gp_status status = gp_format_text(out, err, "%s/profiles/%016" PRIx64 "-%016" PRIx64 ".json", cache,
+    gp_status status = gp_format_text(out, err, "%s/%s/%016" PRIx64 "-%016" PRIx64 ".json", cache, folder,
                                       identity->model, hash_identity(identity, devices, count));
     free(cache);
     return status;

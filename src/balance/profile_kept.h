@@ -1,4 +1,4 @@
-/* Profiles that are kept from run to run: a file for each in gpipe/profiles/ of the cache folder (cache.h).
+/* Profiles that are kept from run to run: a file for each in the cache folder (cache.h).
  *
  * Any thread; processes may share the folder. */
 #ifndef GP_BALANCE_PROFILE_KEPT_H
@@ -6,9 +6,10 @@
 
 #include "balance/profile_identity.h"
 
-/* Where the profile of this identity and these devices is kept; owned by the caller; NULL if there is no cache. */
-GP_MUST_USE gp_status gp_profile_path(const gp_profile_identity *identity, const gp_device_spec *devices, int count,
-                                      char **out, gp_error *err);
+/* Where the profile of this identity and these devices is kept, in a folder of the cache: "profiles", "rates". Owned by
+ * the caller; NULL if there is no cache. */
+GP_MUST_USE gp_status gp_profile_path(const char *folder, const gp_profile_identity *identity,
+                                      const gp_device_spec *devices, int count, char **out, gp_error *err);
 /* The profile that is kept there; NULL if there is none that fits. A damaged one does not fit. */
 GP_MUST_USE gp_status gp_profile_find_kept(const char *path, const gp_profile_identity *identity, const gp_graph *graph,
                                            const gp_device_spec *devices, int count, gp_profile **out, gp_error *err);

@@ -30,8 +30,9 @@ static label name_key(const object *in, const char *key) {
     return out;
 }
 
-static gp_status refuse(const object *in, const char *key, const char *rule, gp_error *err) {
-    return gp_fail_at(err, GP_DATA, gp_yaml_get(in->node, key)->place, "%s: must be %s", name_key(in, key).text, rule);
+/* `node`: the key's value. */
+static gp_status refuse(const object *in, const char *key, const gp_yaml *node, const char *rule, gp_error *err) {
+    return gp_fail_at(err, GP_DATA, node->place, "%s: must be %s", name_key(in, key).text, rule);
 }
 
 static gp_status refuse_missing(const object *in, const char *key, gp_error *err) {
@@ -44,7 +45,7 @@ static gp_status refuse_missing(const object *in, const char *key, gp_error *err
 static gp_status read_text(const object *in, const char *key, char **out, gp_error *err) {
     const gp_yaml *node = gp_yaml_get(in->node, key);
     if (!node) return GP_OK;
-    if (node->kind != GP_YAML_SCALAR) return refuse(in, key, "a text", err);
+    if (node->kind != GP_YAML_SCALAR) return refuse(in, key, node, "a text", err);
     return gp_copy_text(out, node->text, err);
 }
 
@@ -76,7 +77,8 @@ static gp_status read_time(const object *in, const char *key, double usual, doub
 static gp_status find_list(const object *in, const char *key, const gp_yaml **out, gp_error *err) {
     *out = gp_yaml_get(in->node, key);
     if (!*out) return refuse_missing(in, key, err);
-    if ((*out)->kind != GP_YAML_SEQUENCE || (*out)->count == 0) return refuse(in, key, "a list that is not empty", err);
+    if ((*out)->kind != GP_YAML_SEQUENCE || (*out)->count == 0)
+        return refuse(in, key, *out, "a list that is not empty", err);
     return GP_OK;
 }
 
@@ -169,7 +171,7 @@ static gp_status read_device_name(const object *in, gp_profile_device *device, g
         text[length] && sscanf(text + length, ":%4d%n", &device->index, &end) == 1 && !text[length + (size_t)end];
     if (!read_kind(text, length, device->kind) ||
         (text[length] && !(numbered && device->index >= 0 && strcmp(device->kind, "cpu") != 0)))
-        return refuse(in, "device", "cpu, cuda, cuda:0, …", err);
+        return refuse(in, "device", node, "cpu, cuda, cuda:0, …", err);
     return GP_OK;
 }
 
@@ -210,14 +212,14 @@ static gp_status read_end(const object *copy, const char *key, char out[16], gp_
     const gp_yaml *node = gp_yaml_get(copy->node, key);
     if (!node) return refuse_missing(copy, key, err);
     bool known = node->kind == GP_YAML_SCALAR && read_kind(node->text, strlen(node->text), out);
-    return known ? GP_OK : refuse(copy, key, "a kind of device: cpu, cuda or host", err);
+    return known ? GP_OK : refuse(copy, key, node, "a kind of device: cpu, cuda or host", err);
 }
 
 static gp_status read_copies(const object *root, gp_profile *profile, gp_error *err) {
     static const char *const known[] = {"from", "to", "latency", "per_mib", NULL};
     const gp_yaml *copies = gp_yaml_get(root->node, "copies");
     if (!copies) return GP_OK;
-    if (copies->kind != GP_YAML_SEQUENCE) return refuse(root, "copies", "a list", err);
+    if (copies->kind != GP_YAML_SEQUENCE) return refuse(root, "copies", copies, "a list", err);
     GP_RETURN_IF_FAILED(GP_NEW(&profile->copies, copies->count, err));
     for (size_t c = 0; c < copies->count; c++) {
         gp_profile_copy *copy = &profile->copies[profile->copy_count++];
@@ -238,11 +240,10 @@ static gp_status read_copies(const object *root, gp_profile *profile, gp_error *
 
 static gp_status check_format(const object *root, gp_error *err) {
     int64_t format = 0;
-    if (!gp_yaml_get(root->node, "gpipe_profile"))
-        return gp_fail_at(err, GP_DATA, root->node->place, "not a profile: \"gpipe_profile\" is missing");
+    const gp_yaml *node = gp_yaml_get(root->node, "gpipe_profile");
     GP_RETURN_IF_FAILED(read_integer(root, "gpipe_profile", 1, INT64_MAX, 0, &format, err));
     if (format == GP_PROFILE_FORMAT) return GP_OK;
-    return gp_fail_at(err, GP_DATA, gp_yaml_get(root->node, "gpipe_profile")->place,
+    return gp_fail_at(err, GP_DATA, node->place,
                       "gpipe_profile: is %" PRId64 ", a format of %s version; this version reads format %d", format,
                       format < GP_PROFILE_FORMAT ? "an earlier" : "a later", (int)GP_PROFILE_FORMAT);
 }
@@ -255,7 +256,8 @@ static gp_status read_identity(const object *root, gp_profile_identity *identity
     bool valid = !model || (strlen(model) == 16 && strspn(model, "0123456789abcdef") == 16);
     identity->model = model && valid ? strtoull(model, NULL, 16) : 0;
     free(model);
-    if (!valid) return refuse(root, "model", "16 hexadecimal digits", err);
+    const gp_yaml *node = gp_yaml_get(root->node, "model");
+    if (node && !valid) return refuse(root, "model", node, "16 hexadecimal digits", err);
     GP_RETURN_IF_FAILED(read_integer(root, "micro_batch", 1, INT64_C(1) << 40, 0, &identity->samples, err));
     return read_integer(root, "together", 0, GP_PROFILE_MAX_DEVICES, 0, &identity->together, err);
 }
@@ -278,7 +280,7 @@ static gp_status read_root(const object *root, gp_profile *profile, gp_error *er
     GP_RETURN_IF_FAILED(read_identity(root, &profile->identity, err));
     const gp_yaml *taken = gp_yaml_get(root->node, "taken");
     if (taken && (taken->kind != GP_YAML_SCALAR || !gp_when_parse(taken->text, &profile->taken)))
-        return refuse(root, "taken", "a time such as \"2026-11-22T19:02:44Z\"", err);
+        return refuse(root, "taken", taken, "a time such as \"2026-11-22T19:02:44Z\"", err);
     GP_RETURN_IF_FAILED(read_number(root, "load", 0, MOST_LOAD, -1, &profile->load, err));
     GP_RETURN_IF_FAILED(read_devices(root, profile, err));
     return read_copies(root, profile, err);
@@ -290,7 +292,7 @@ static gp_status read_document(gp_yaml_document *document, const char *path, gp_
     gp_profile *profile = NULL;
     gp_status status = GP_NEW(&profile, 1, err);
     if (status == GP_OK) status = gp_copy_text(&profile->path, path, err);
-    if (status == GP_OK && (!root.node || root.node->kind != GP_YAML_MAPPING))
+    if (status == GP_OK && !gp_yaml_get(root.node, "gpipe_profile"))
         status = gp_fail_at(err, GP_DATA, (gp_place){path, 1, 1}, "not a profile: \"gpipe_profile\" is missing");
     if (status == GP_OK) status = read_root(&root, profile, err);
     gp_yaml_destroy(&document);

@@ -1,5 +1,7 @@
 #include "balance/rates.h"
 
+#include <math.h>
+
 /* Enough for ops to settle on the side where they belong. */
 enum { FIT_TURNS = 20 };
 
@@ -31,28 +33,33 @@ typedef struct sums {
     double flops, flop_seconds, bytes, byte_seconds;
 } sums;
 
-static sums add_up(const gp_rated_op *ops, size_t count, const gp_rates *rates) {
+static bool counts(const gp_timed_work *work) {
+    return work->ops > 0 && work->seconds > 0;
+}
+
+static sums add_up(const gp_timed_work *work, size_t count, const gp_rates *rates) {
     sums all = {0};
     for (size_t i = 0; i < count; i++) {
-        double seconds = ops[i].seconds - rates->latency;
-        if (!(seconds > 0)) continue;
-        if (is_computing(rates, ops[i].flops, ops[i].bytes)) {
-            all.flops += ops[i].flops;
+        double seconds = work[i].seconds - work[i].ops * rates->latency;
+        if (!counts(&work[i]) || !(seconds > 0)) continue;
+        if (is_computing(rates, work[i].flops, work[i].bytes)) {
+            all.flops += work[i].flops;
             all.flop_seconds += seconds;
         } else {
-            all.bytes += ops[i].bytes;
+            all.bytes += work[i].bytes;
             all.byte_seconds += seconds;
         }
     }
     return all;
 }
 
-void gp_rates_fit(const gp_rated_op *ops, size_t count, gp_rates *rates) {
-    rates->latency = count > 0 ? ops[0].seconds : 0;
-    for (size_t i = 1; i < count; i++)
-        if (ops[i].seconds < rates->latency) rates->latency = ops[i].seconds;
+void gp_rates_fit(const gp_timed_work *work, size_t count, gp_rates *rates) {
+    double latency = HUGE_VAL;
+    for (size_t i = 0; i < count; i++)
+        if (counts(&work[i]) && work[i].seconds / work[i].ops < latency) latency = work[i].seconds / work[i].ops;
+    rates->latency = latency < HUGE_VAL ? latency : 0;
     for (int turn = 0; turn < FIT_TURNS; turn++) {
-        sums all = add_up(ops, count, rates);
+        sums all = add_up(work, count, rates);
         if (all.flops > 0) rates->flops = all.flops / all.flop_seconds;
         if (all.bytes > 0) rates->bytes = all.bytes / all.byte_seconds;
     }

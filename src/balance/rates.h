@@ -1,7 +1,6 @@
 /* How fast a device computes and moves memory: by its rates, counted operations and bytes become seconds.
  *
- * Plain data. Rates are assumed, or measured once per machine and device (rates_measure.h) and kept in a file
- * (rates_file.h). Pure; any thread. */
+ * Plain data. Rates are assumed, or measured once per machine and device (rates_measure.h). Pure; any thread. */
 #ifndef GP_BALANCE_RATES_H
 #define GP_BALANCE_RATES_H
 
@@ -31,13 +30,14 @@ gp_rates gp_rates_of_threads(const gp_rates *one, int threads);
  * the latency. */
 double gp_rates_seconds(const gp_rates *rates, double flops, double bytes);
 
-/* An op that was timed. */
-typedef struct gp_rated_op {
+/* Ops that were timed together. */
+typedef struct gp_timed_work {
     double flops, bytes, seconds;
-} gp_rated_op;
-/* Sets flops, bytes and latency: the latency is the shortest op; of the ops that compute longer than they move memory,
- * the sum of the counted times is that of the measured ones, and so of the others. A rate that no op shows stays as it
- * is in *rates, which must be above 0. */
-void gp_rates_fit(const gp_rated_op *ops, size_t count, gp_rates *rates);
+    int ops;
+} gp_timed_work;
+/* Sets flops, bytes and latency. The latency is the time of the shortest op. For the work that computes longer than it
+ * moves memory, the sum of the counted times is that of the measured ones; so for the other work. A rate without work
+ * stays as it is in *rates, which must be above 0. Work without ops or time does not count. */
+void gp_rates_fit(const gp_timed_work *work, size_t count, gp_rates *rates);
 
 #endif

@@ -81,7 +81,6 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
                                                 .again = options->again || options->out,
                                                 .seconds = options->seconds,
                                                 .processors = options->processors,
-                                                .program = "gpipe-balance",
                                                 .notice = options->quiet ? NULL : stderr};
     GP_RETURN_IF_FAILED(gp_session_open_for(&config, &session_options, &session, err));
     status = balance(session, options, err);

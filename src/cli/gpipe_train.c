@@ -199,7 +199,6 @@ static gp_status run_in(const char *folder, gp_config **config, const gp_options
                                                 .resumes = options->resume,
                                                 .step = resume ? resume->step : 0,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
-                                                .program = "gpipe-train",
                                                 .notice = options->verbosity == GP_QUIET ? NULL
                                                           : options->json                ? stderr
                                                                                          : stdout,

@@ -4,11 +4,8 @@
 #include <time.h>
 
 #include "balance/cost.h"
-#include "balance/load.h"
-#include "balance/rates_file.h"
 #include "balance/rates_measure.h"
 #include "base/memory.h"
-#include "base/printable.h"
 #include "session/devices.h"
 
 /* Of the time that a run should take, measuring may take this share. */
@@ -50,36 +47,26 @@ static gp_status rates_are_worth_it(const counting *s, int missing, bool *out, g
     return GP_OK;
 }
 
-/* Without rates, plans assume some: a device that cannot be measured, and a cache that cannot be written, do not fail
- * the session. */
+/* Without rates, plans assume some: a device that cannot be measured does not fail the session. */
 static gp_status measure_rates(counting *s, const gp_device_spec *spec, gp_rates *rates, bool *measured,
                                gp_error *err) {
     gp_error why = {0};
     char text[48];
-    gp_load since;
     double share = share_of_run * s->with->options->seconds;
     double seconds = share > 0 && share < GP_RATES_SECONDS ? share : GP_RATES_SECONDS;
     if (s->with->ticker->terminal)
         gp_ticker_say(s->with->ticker, "measuring the rates of %s, once for this machine: about a second",
                       gp_device_text(text, spec->kind->name, spec->index, spec->threads));
-    gp_load_begin(&since);
-    gp_status status = gp_rates_measure(spec, seconds, NULL, rates, &why);
-    if (status == GP_OK) {
-        double others = s->with->options->load ? *s->with->options->load : gp_load_others(&since);
-        int threads = !spec->kind->on_host || spec->threads < 1 ? 1 : spec->threads;
-        *measured = true;
-        rates->under_load = gp_load_is_high(others, threads, gp_machine_processors());
-        status = gp_rates_keep(spec, rates, &why);
-    }
+    const gp_rates_request request = {
+        .seconds = seconds, .processors = gp_machine_processors(), .load = s->with->options->load};
+    gp_status status = gp_rates_measure(spec, &request, rates, &why);
+    if (status == GP_OK) *measured = true;
     gp_ticker_end(s->with->ticker);
     return status == GP_MEMORY ? gp_fail(err, status, "%s", why.text) : GP_OK;
 }
 
 static gp_status find_rates(counting *s, int d, gp_rates *rates, bool *found, gp_error *err) {
-    char *warning = NULL;
-    GP_RETURN_IF_FAILED(gp_rates_find(&s->with->devices[d], rates, found, &warning, err));
-    if (warning && s->with->options->program) gp_print(stderr, "%s: warning: %s\n", s->with->options->program, warning);
-    free(warning);
+    GP_RETURN_IF_FAILED(gp_rates_find(&s->with->devices[d], gp_machine_processors(), rates, found, err));
     int64_t age = (int64_t)time(NULL) - rates->taken;
     bool old = s->session->measured.rounds > 0 && (age < 0 || age > RATES_LAST);
     if (*found && old) *found = false;

@@ -93,7 +93,7 @@ static gp_status begin(search *s, gp_error *err) {
                                        .samples = gp_session_piece(session),
                                        .together = s->at_once || count_on_host(s) == 0 ? count_on_host(s) : 1};
     GP_RETURN_IF_FAILED(gp_profile_identify(&s->request, &s->now, err));
-    return gp_profile_path(&s->now, s->devices, s->count, &s->path, err);
+    return gp_profile_path("profiles", &s->now, s->devices, s->count, &s->path, err);
 }
 
 /* What somebody names is used, whatever it is of: that is how plans for other machines are made. */

@@ -47,7 +47,6 @@ typedef struct gp_session_options {
     bool again;              /* measured though one was kept */
     double seconds;          /* that measuring may take; 0: as long as the run is worth */
     const double *load;      /* processors that other programs keep busy now; NULL: measured. Borrowed for the call */
-    const char *program;     /* not NULL: warnings go to standard error, under this name. Borrowed for the call */
     const gp_machine_memory
         *machine;                  /* what planning may take; NULL: what this machine leaves. Borrowed for the call */
     int processors;                /* that predictions share among the workers; 0: those this process may use */
@@ -75,7 +74,7 @@ struct gp_session {
     char *profile_difference; /* what of a profile that was named does not fit; NULL, or "": all does */
     gp_measured measured;     /* rounds 0: the profile was not measured now */
     int *order;               /* [worker] the device, as configured, that stands there; NULL: as configured */
-    gp_device_order orders;  /* where order is not NULL: what finding it came to */
+    gp_device_order orders;   /* where order is not NULL: what finding it came to */
     gp_cut_rule *rules;       /* [layer] where a cut must be and may not be */
     bool *keeps;              /* [node] its output is kept although its stage recomputes */
     bool *own_keeps;          /* those that layers ask for themselves, and pipeline.checkpoint does not */

@@ -96,7 +96,6 @@ static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
                                         .again = request->again,
                                         .seconds = s->seconds,
                                         .processors = request->processors,
-                                        .program = "gpipe-balance",
                                         .notice = request->notice,
                                         .machine = request->machine};
     return gp_session_open_for(&config, &options, out, err);

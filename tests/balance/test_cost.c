@@ -32,6 +32,11 @@ static built build(const char *text) {
     return model;
 }
 
+static double counted_seconds(double flops, double bytes, int threads) {
+    const gp_rates rates = gp_rates_assumed(threads);
+    return gp_rates_seconds(&rates, flops, bytes);
+}
+
 /* `width` to `width`, `count` times. */
 static built build_chain(const char *layer, int width, int count) {
     size_t bytes = 200 + (size_t)count * 64, used = 0;
@@ -52,10 +57,10 @@ static void release(built *model) {
 
 static void test_roofline(void **state) {
     (void)state;
-    expect_near(gp_counted_seconds(5e10, 5e9, 1), 1, 1e-12);
-    expect_near(gp_counted_seconds(1e11, 5e9, 1), 2, 1e-12);
-    expect_near(gp_counted_seconds(5e10, 2e10, 1), 4, 1e-12);
-    expect_near(gp_counted_seconds(1e11, 5e9, 4), 0.5, 1e-12);
+    expect_near(counted_seconds(5e10, 5e9, 1), 1, 1e-12);
+    expect_near(counted_seconds(1e11, 5e9, 1), 2, 1e-12);
+    expect_near(counted_seconds(5e10, 2e10, 1), 4, 1e-12);
+    expect_near(counted_seconds(1e11, 5e9, 4), 0.5, 1e-12);
 }
 
 static double moved(double elements) {
@@ -207,7 +212,7 @@ static void release_plan(planned *p) {
 static double seconds_of(const gp_routine *routine) {
     double seconds = 0;
     for (size_t o = 0; o < routine->count; o++)
-        seconds += gp_counted_seconds(routine->ops[o].prepared->flops, routine->ops[o].prepared->bytes, 1);
+        seconds += counted_seconds(routine->ops[o].prepared->flops, routine->ops[o].prepared->bytes, 1);
     return seconds;
 }
 
@@ -222,7 +227,7 @@ static void test_expect_uniform(void **state) {
             planned p = plan_chain("linear: {out: 64}", 64, n, m, false, true);
             double copy = 16 * 64 * 4 / GP_COUNTED_BYTES_PER_SECOND;
             double target = 16 * 8 / GP_COUNTED_BYTES_PER_SECOND;
-            double layer = gp_counted_seconds(2.0 * 16 * 64 * 64 + 16 * 64, 4.0 * (2 * 16 * 64 + 64 * 64 + 64), 1);
+            double layer = counted_seconds(2.0 * 16 * 64 * 64 + 16 * 64, 4.0 * (2 * 16 * 64 + 64 * 64 + 64), 1);
             const gp_mini_plan *mini = &p.plan->minis[0];
             double whole = seconds_of(&gp_mini_sized(mini, &p.plan->stage[n - 1], 0)->routine[GP_ROUTINE_EVALUATE]);
             double loss = whole - layer, total = seconds_of(&mini->total[n - 1]);
@@ -263,7 +268,7 @@ static void test_expect_first_backward(void **state) {
     double first = 0, rest = 0;
     for (size_t o = 0; o < sized->routine[GP_ROUTINE_BACKWARD].count; o++) {
         const gp_exec_op *op = &sized->routine[GP_ROUTINE_BACKWARD].ops[o];
-        double seconds = gp_counted_seconds(op->prepared->flops, op->prepared->bytes, 1);
+        double seconds = counted_seconds(op->prepared->flops, op->prepared->bytes, 1);
         if (op->when != GP_WHEN_REST) first += seconds;
         if (op->when != GP_WHEN_FIRST) rest += seconds;
     }

@@ -206,8 +206,8 @@ static bool is_same(const char *model, int64_t samples, gp_update update) {
     char *path = NULL, *other_path = NULL;
     gp_error err = {0};
     setenv("XDG_CACHE_HOME", "/nowhere", 1);
-    assert_int_equal(gp_profile_path(&one, &cpu, 1, &path, &err), GP_OK);
-    assert_int_equal(gp_profile_path(&other, &cpu, 1, &other_path, &err), GP_OK);
+    assert_int_equal(gp_profile_path("profiles", &one, &cpu, 1, &path, &err), GP_OK);
+    assert_int_equal(gp_profile_path("profiles", &other, &cpu, 1, &other_path, &err), GP_OK);
     assert_int_equal(strncmp(path, "/nowhere/gpipe/profiles/", 24), 0);
     assert_true((strcmp(path, other_path) == 0) == same);
     free(path);
@@ -244,8 +244,8 @@ static void an_identity_is_of_all_that_matters(void **state) {
     gp_error err = {0};
     other.together = 2;
     assert_false(gp_profile_identity_equal(&one, &other));
-    assert_int_equal(gp_profile_path(&one, &cpu, 1, &path, &err), GP_OK);
-    assert_int_equal(gp_profile_path(&other, &cpu, 1, &other_path, &err), GP_OK);
+    assert_int_equal(gp_profile_path("profiles", &one, &cpu, 1, &path, &err), GP_OK);
+    assert_int_equal(gp_profile_path("profiles", &other, &cpu, 1, &other_path, &err), GP_OK);
     assert_string_not_equal(path, other_path);
     free(path);
     free(other_path);
@@ -306,7 +306,7 @@ static void a_kept_profile_is_found_where_it_fits(void **state) {
     gp_profile_identity identity = identify(MODEL, 4, sgd), other = identify(MODEL, 8, sgd);
     assert_non_null(mkdtemp(folder));
     setenv("XDG_CACHE_HOME", folder, 1);
-    assert_int_equal(gp_profile_path(&identity, &cpu, 1, &path, &err), GP_OK);
+    assert_int_equal(gp_profile_path("profiles", &identity, &cpu, 1, &path, &err), GP_OK);
     assert_null(find_kept(path, &model, &identity));
     gp_profile *profile = make(&model);
     profile->taken = 1763838164;
@@ -345,11 +345,11 @@ static void without_a_folder_nothing_is_kept(void **state) {
     char *path = NULL;
     setenv("XDG_CACHE_HOME", "relative", 1);
     setenv("HOME", "/home/x", 1);
-    assert_int_equal(gp_profile_path(&identity, &cpu, 1, &path, &err), GP_OK);
+    assert_int_equal(gp_profile_path("profiles", &identity, &cpu, 1, &path, &err), GP_OK);
     assert_int_equal(strncmp(path, "/home/x/.cache/gpipe/profiles/", 30), 0);
     free(path);
     unsetenv("HOME");
-    assert_int_equal(gp_profile_path(&identity, &cpu, 1, &path, &err), GP_OK);
+    assert_int_equal(gp_profile_path("profiles", &identity, &cpu, 1, &path, &err), GP_OK);
     assert_null(path);
     gp_profile_identity_fini(&identity);
 }

@@ -1,4 +1,4 @@
-/* Rates: how they make costs of counted work, how they follow from timed ops, and the files that keep them. */
+/* Rates: how they make costs of counted work, how they follow from timed ops, and where they are kept. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,6 @@
 #include "balance/cost.h"
 #include "balance/expect.h"
 #include "balance/load.h"
-#include "balance/rates_file.h"
 #include "balance/rates_measure.h"
 #include "balance/when.h"
 #include "device/cpu/cpu.h"
@@ -131,20 +130,21 @@ static void a_plan_takes_what_rates_say(void **state) {
 /* Ops of 3e9 operations and 5e8 bytes a second, each 1 ms beside. */
 static void rates_follow_from_times(void **state) {
     (void)state;
-    gp_rated_op ops[] = {{0, 0, 0},     {6e9, 1e6, 0}, {3e9, 1e8, 0}, {1e9, 1e3, 0},
-                         {1e3, 5e8, 0}, {1e6, 2e8, 0}, {1e3, 1e9, 0}};
-    const size_t count = sizeof ops / sizeof *ops;
+    gp_timed_work work[] = {{0, 0, 0, 1},     {6e9, 1e6, 0, 2}, {3e9, 1e8, 0, 1}, {1e9, 1e3, 0, 1},
+                            {1e3, 5e8, 0, 3}, {1e6, 2e8, 0, 1}, {1e3, 1e9, 0, 1}, {1e9, 1e9, 0, 0}};
+    const size_t count = sizeof work / sizeof *work;
     const gp_rates truth = {.flops = 3e9, .bytes = 5e8, .latency = 1e-3};
-    for (size_t i = 0; i < count; i++) ops[i].seconds = gp_rates_seconds(&truth, ops[i].flops, ops[i].bytes);
+    for (size_t i = 0; i < count; i++)
+        work[i].seconds = gp_rates_seconds(&truth, work[i].flops, work[i].bytes) + (work[i].ops - 1) * truth.latency;
     gp_rates rates = gp_rates_assumed(1);
-    gp_rates_fit(ops, count, &rates);
+    gp_rates_fit(work, count, &rates);
     expect_near(rates.flops, truth.flops);
     expect_near(rates.bytes, truth.bytes);
     expect_near(rates.latency, truth.latency);
     gp_rates none = gp_rates_assumed(1);
-    gp_rates_fit(ops, 0, &none);
+    gp_rates_fit(work, 0, &none);
     expect_near(none.flops, GP_COUNTED_FLOPS_PER_SECOND);
-    gp_rates_fit(&ops[1], 2, &none); /* of ops that compute: the rate of bytes stays */
+    gp_rates_fit(&work[1], 2, &none); /* of ops that compute: the rate of bytes stays */
     expect_near(none.bytes, GP_COUNTED_BYTES_PER_SECOND);
 }
 
@@ -162,20 +162,6 @@ static gp_status run(gp_stream *stream, const gp_device_op *op, const gp_op_args
     return GP_OK;
 }
 
-static void a_device_is_measured_by_its_ops(void **state) {
-    (void)state;
-    gp_device_kind kind = gp_ref_kind;
-    gp_rates rates;
-    gp_error err = {0};
-    kind.run = run;
-    if (gp_rates_measure(&(gp_device_spec){.kind = &kind, .threads = 1}, 1e-9, fake_clock, &rates, &err) != GP_OK)
-        fail_msg("%s", err.text);
-    assert_true(fabs(rates.flops / fake.flops - 1) < 0.05 && fabs(rates.bytes / fake.bytes - 1) < 0.05);
-    assert_true(rates.latency < 1e-4 && rates.copy_bytes > 0 && rates.taken > 0);
-}
-
-/* ---- files ------------------------------------------------------------------------------------------------------- */
-
 static char folder[] = "/tmp/gp-test-rates-XXXXXX";
 
 static int make_folder(void **state) {
@@ -186,114 +172,69 @@ static int make_folder(void **state) {
 static int remove_folder(void **state) {
     char command[80];
     (void)state;
-    snprintf(command, sizeof command, "rm -r %s", folder);
+    snprintf(command, sizeof command, "rm -rf %s", folder);
     return system(command);
 }
 
-static const gp_rates some = {.flops = 55e9, .bytes = 8e9, .latency = 4e-7, .copy_bytes = 2e10, .taken = 1763838164};
+static void expect_fake(const gp_rates *rates, double factor) {
+    double flops = rates->flops / fake.flops / factor, bytes = rates->bytes / fake.bytes / factor;
+    if (!(fabs(flops - 1) < 0.05 && fabs(bytes - 1) < 0.05)) fail_msg("%g %g", flops, bytes);
+    assert_true(rates->latency < 1e-4 && rates->copy_bytes > 0 && rates->taken > 0);
+}
 
-static bool find(const gp_device_spec *spec, gp_rates *out, char **warning) {
+static bool find(const gp_device_spec *spec, gp_rates *out) {
     bool found = false;
     gp_error err = {0};
-    if (gp_rates_find(spec, out, &found, warning, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_rates_find(spec, 2, out, &found, &err) != GP_OK) fail_msg("%s", err.text);
     return found;
 }
 
-static void keep(const gp_device_spec *spec) {
-    gp_error err = {0};
-    if (gp_rates_keep(spec, &some, &err) != GP_OK) fail_msg("%s", err.text);
+/* It has any number of threads. */
+static gp_status open_any(const gp_device_spec *spec, gp_device **out, gp_error *err) {
+    gp_device_spec one = *spec;
+    one.threads = 1;
+    return gp_ref_kind.open(&one, out, err);
 }
 
-static char *path_of(const gp_device_spec *spec) {
-    char *path = NULL;
-    gp_error err = {0};
-    if (gp_rates_path(spec, &path, &err) != GP_OK) fail_msg("%s", err.text);
-    return path;
-}
-
-static void what_is_kept_is_found(void **state) {
+/* A device is measured by its ops, and what is kept is found. The rates of three threads follow from those of one,
+ * until they are measured. */
+static void a_device_is_measured_once(void **state) {
     (void)state;
-    gp_device_spec three = cpu;
-    const gp_device_spec other = {.kind = &gp_ref_kind, .threads = 1};
+    gp_device_kind kind = gp_ref_kind;
+    kind.run = run;
+    kind.open = open_any;
+    const gp_device_spec one = {.kind = &kind, .threads = 1}, three = {.kind = &kind, .threads = 3};
+    const double busy = 1.9;
+    gp_rates_request request = {.seconds = 1e-9, .clock = fake_clock, .processors = 2, .load = &busy};
     gp_rates rates;
-    char *warning = NULL;
-    assert_false(find(&cpu, &rates, &warning));
-    assert_null(warning);
-    keep(&cpu);
-    assert_true(find(&cpu, &rates, &warning));
-    expect_near(rates.flops, some.flops);
-    expect_near(rates.bytes, some.bytes);
-    expect_near(rates.latency, some.latency);
-    expect_near(rates.copy_bytes, some.copy_bytes);
-    assert_int_equal(rates.taken, some.taken);
-    assert_false(find(&other, &rates, &warning)); /* another kind */
-    three.threads = 3;
-    assert_true(find(&three, &rates, &warning));
-    expect_near(rates.flops, 3 * some.flops);
-    keep(&three);
-    assert_true(find(&three, &rates, &warning)); /* its own come first */
-    expect_near(rates.flops, some.flops);
-    assert_null(warning);
+    gp_error err = {0};
+    assert_false(find(&one, &rates));
+    if (gp_rates_measure(&one, &request, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    expect_fake(&rates, 1);
+    assert_true(rates.under_load && find(&one, &rates) && rates.under_load);
+    expect_fake(&rates, 1);
+    assert_false(find(&cpu, &rates)); /* another kind */
+    assert_true(find(&three, &rates));
+    expect_fake(&rates, 3);
+    const double quiet = 0.1;
+    request.load = &quiet;
+    if (gp_rates_measure(&three, &request, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_true(!rates.under_load && find(&three, &rates));
+    expect_fake(&rates, 1);
 }
 
-static void write_file(const char *path, const char *text) {
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-}
-
-static void expect_damaged(const char *path, const char *text, const char *why) {
-    gp_rates rates;
-    char *warning = NULL, wanted[400];
-    write_file(path, text);
-    assert_false(find(&cpu, &rates, &warning));
-    snprintf(wanted, sizeof wanted, "%s:%s; the file is ignored, gpipe-balance replaces it", path, why);
-    assert_non_null(warning);
-    assert_string_equal(warning, wanted);
-    free(warning);
-}
-
-/* The kept text with one part in it replaced. */
-static const char *with(const char *text, const char *old, const char *new) {
-    static char changed[1000];
-    const char *at = strstr(text, old);
-    assert_non_null(at);
-    snprintf(changed, sizeof changed, "%.*s%s%s", (int)(at - text), text, new, at + strlen(old));
-    return changed;
-}
-
-static void a_damaged_file_is_ignored_with_a_warning(void **state) {
+/* It is measured again. */
+static void a_damaged_file_is_not_found(void **state) {
     (void)state;
-    char *path = path_of(&cpu), text[1000] = "", *warning = NULL;
+    char command[200];
+    gp_device_kind kind = gp_ref_kind;
+    kind.run = run;
+    const gp_device_spec spec = {.kind = &kind, .threads = 1};
     gp_rates rates;
-    keep(&cpu);
-    FILE *file = fopen(path, "r");
-    assert_non_null(file);
-    assert_true(fread(text, 1, sizeof text - 1, file) > 100);
-    fclose(file);
-    expect_damaged(path, "", "1:1: \"gpipe_rates\" is missing: the file holds no rates");
-    expect_damaged(path, "{}", "1:1: \"gpipe_rates\" is missing: the file holds no rates");
-    expect_damaged(path, with(text, "55.0", "0"), "8:13: gflops: 0 is too small; it must be at least 0.001");
-    expect_damaged(path, with(text, "\"gb_per_s\"", "\"gb\""), "1:1: \"gb_per_s\" is missing");
-    expect_damaged(path, with(text, "2025-", "2025/"),
-                   "6:12: \"taken\" must be a time such as \"2026-11-22T19:02:44Z\"");
-    unlink(path);
-    assert_int_equal(mkdir(path, 0700), 0);
-    assert_false(find(&cpu, &rates, &warning));
-    assert_non_null(warning);
-    free(warning);
-    warning = NULL;
-    rmdir(path);
-    write_file(path, with(text, "\"gpipe_rates\": 1", "\"gpipe_rates\": 2")); /* of a later version */
-    assert_false(find(&cpu, &rates, &warning));
-    assert_null(warning);
-    write_file(path, with(text, "\"machine\": \"", "\"machine\": \"not ")); /* of another machine */
-    assert_false(find(&cpu, &rates, &warning));
-    assert_null(warning);
-    write_file(path, text);
-    assert_true(find(&cpu, &rates, &warning));
-    free(path);
+    assert_true(find(&spec, &rates));
+    snprintf(command, sizeof command, "for f in %s/gpipe/rates/*; do echo '{' > $f; done", folder);
+    assert_int_equal(system(command), 0);
+    assert_false(find(&spec, &rates));
 }
 
 /* ---- time and load ----------------------------------------------------------------------------------------------- */
@@ -338,9 +279,8 @@ int main(void) {
         cmocka_unit_test(layers_cost_what_rates_say),
         cmocka_unit_test(a_plan_takes_what_rates_say),
         cmocka_unit_test(rates_follow_from_times),
-        cmocka_unit_test(a_device_is_measured_by_its_ops),
-        cmocka_unit_test(what_is_kept_is_found),
-        cmocka_unit_test(a_damaged_file_is_ignored_with_a_warning),
+        cmocka_unit_test(a_device_is_measured_once),
+        cmocka_unit_test(a_damaged_file_is_not_found),
         cmocka_unit_test(times_are_texts),
         cmocka_unit_test(load_is_what_others_leave_too_little_for),
     };

@@ -69,7 +69,7 @@ static char *path_of(int64_t samples, int64_t together) {
     gp_profile_identity identity = identify(samples, together);
     char *path = NULL;
     gp_error err = {0};
-    if (gp_profile_path(&identity, &cpu, 1, &path, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_profile_path("profiles", &identity, &cpu, 1, &path, &err) != GP_OK) fail_msg("%s", err.text);
     gp_profile_identity_fini(&identity);
     return path;
 }

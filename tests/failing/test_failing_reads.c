@@ -9,7 +9,7 @@
 
 #include <zlib.h>
 
-#include "balance/rates_file.h"
+#include "balance/rates_measure.h"
 #include "data/loader.h"
 #include "device/cpu/cpu.h"
 #include "failing/each.h"
@@ -183,10 +183,10 @@ static gp_status balance(gp_error *err) {
 /* The rates are new, so that they are read and not measured; if a call fails that finds the file, they are measured. */
 static void write_balanced(void) {
     const gp_device_spec cpu = {.kind = &gp_cpu_kind, .threads = 1};
-    gp_rates rates = gp_rates_assumed(1);
+    const gp_rates_request request = {.seconds = 1e-9, .processors = 2};
+    gp_rates rates;
     gp_error err = {0};
-    rates.taken = (int64_t)time(NULL);
-    if (gp_rates_keep(&cpu, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_rates_measure(&cpu, &request, &rates, &err) != GP_OK) fail_msg("%s", err.text);
     fixture_write_text("balanced.yaml", balanced);
 }
 

@@ -2,6 +2,7 @@
  * result depends on how long anything takes. */
 #include "session/profiling.h"
 
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "balance/profile_file.h"
 #include "balance/profile_kept.h"
 #include "balance/profile_words.h"
-#include "balance/rates_file.h"
+#include "balance/rates_measure.h"
 #include "device/cpu/cpu.h"
 #include "report/balance_report.h"
 #include "session/fixture.h"
@@ -24,18 +25,31 @@ static void use_new_cache(void) {
     setenv("XDG_CACHE_HOME", fixture_new_folder(), 1);
 }
 
-static char *rates_path(void) {
-    char *path = NULL;
+static bool has_rates(void) {
+    gp_rates rates;
     gp_error err = {0};
-    if (gp_rates_path(&cpu, &path, &err) != GP_OK) fail_msg("%s", err.text);
-    return path;
+    bool found = false;
+    assert_int_equal(gp_rates_find(&cpu, 2, &rates, &found, &err), GP_OK);
+    return found;
 }
 
-static bool has_rates(void) {
-    char *path = rates_path();
-    bool has = access(path, F_OK) == 0;
-    free(path);
-    return has;
+/* The kept profile of the rates, as measured on a slow machine at another time. */
+static void slow_down_rates(void) {
+    glob_t found;
+    char pattern[500];
+    gp_profile *profile = NULL;
+    gp_error err = {0};
+    snprintf(pattern, sizeof pattern, "%s/gpipe/rates/*.json", getenv("XDG_CACHE_HOME"));
+    assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+    assert_int_equal(found.gl_pathc, 1);
+    assert_int_equal(gp_profile_read(found.gl_pathv[0], &profile, &err), GP_OK);
+    for (int i = 0; i < profile->layer_count; i++)
+        for (int t = 0; t < GP_PROFILE_TIMES; t++) profile->devices[0].layers[i].time[t] = 5e3;
+    profile->taken = 1763838164;
+    profile->load = 0;
+    assert_int_equal(gp_profile_keep(profile, found.gl_pathv[0], &err), GP_OK);
+    gp_profile_destroy(&profile);
+    globfree(&found);
 }
 
 static gp_session *open_with(const gp_session_options *options, const char *const *changes) {
@@ -65,13 +79,15 @@ static gp_session *find(const char *const *changes) {
 
 static void rates_are_used_if_there_are_some(void **state) {
     (void)state;
-    const gp_rates slow = {.flops = 1e6, .bytes = 1e6, .copy_bytes = 1e6, .taken = 1763838164};
+    const gp_rates_request request = {.seconds = 1e-9, .processors = 2};
+    gp_rates rates;
     gp_error err = {0};
     use_new_cache();
     gp_session *session = find(NULL);
     assert_null(session->profile);
     gp_session_close(&session);
-    assert_int_equal(gp_rates_keep(&cpu, &slow, &err), GP_OK);
+    assert_int_equal(gp_rates_measure(&cpu, &request, &rates, &err), GP_OK);
+    slow_down_rates();
     session = find(NULL);
     assert_true(session->profile && gp_profile_is_counted(session->profile));
     gp_expectation assumed, measured;
