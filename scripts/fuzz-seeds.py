@@ -135,10 +135,10 @@ def make_idx(folder):
 def make_profile(folder):
     layer = {"name": "a", "forward": [1.5, 1, 2], "backward_input": 0, "backward_weight": 3e-5, "recompute": 1, "update": 0}
     device = {"device": "cpu", "threads": 2, "slowdown": 1.25, "layers": [layer, {**layer, "name": "b"}]}
-    whole = {"gpipe_profile": 1, "program": "0", "machine": "m", "libraries": "", "precision": "f32", "optimizer": "sgd",
+    whole = {"gpipe_profile": 2, "program": "0", "machine": "m", "libraries": "", "precision": "f32", "optimizer": "sgd",
              "model": "0123456789abcdef", "micro_batch": 8, "devices": [device, {**device, "device": "cuda:1"}],
              "copies": [{"from": "host", "to": "cpu", "latency": 0.001, "per_mib": 0.1}]}
-    by_hand = {"gpipe_profile": 1, "micro_batch": 8,
+    by_hand = {"gpipe_profile": 2, "micro_batch": 8,
                "devices": [{"device": "cuda", "layers": [{"forward": 1, "backward": 2}]}]}
     for name, profile in (("whole", whole), ("by_hand", by_hand)):
         write(folder / "seeds", name, json.dumps(profile).encode())

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "balance/balance_problem.h"
+#include "balance/cut.h"
 #include "base/memory.h"
 #include "pipeline/memory.h"
 

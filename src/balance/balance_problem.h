@@ -1,10 +1,27 @@
-/* The solver's problem of a graph on the devices of a plan. Part of gp_balance_find.
+/* The solver's problem (cut_problem.h) of a graph on the devices of a plan.
  *
  * Owns all arrays but the request's, which it borrows. One thread. */
 #ifndef GP_BALANCE_BALANCE_PROBLEM_H
 #define GP_BALANCE_BALANCE_PROBLEM_H
 
-#include "balance/balance.h"
+#include "balance/cut_problem.h"
+#include "pipeline/plan.h"
+
+/* What a worker's device makes of a micro-batch. */
+typedef struct gp_balance_device {
+    const int64_t *layers; /* [layer] picoseconds: forward, backward, recomputing as often as the checkpoint mode asks;
+                              or any other cost, in units of its own. Equal devices share the array */
+    double copy_latency, copy_per_byte; /* of a copy to it, in the same units */
+    double load_latency, load_per_byte; /* of input and targets, from the host */
+} gp_balance_device;
+
+typedef struct gp_balance_request {
+    gp_plan_request plan;             /* all but `layers` */
+    const gp_balance_device *devices; /* [worker] */
+    /* [stage] layers in place of its device's, where checkpoint modes differ; equal ones share the array. NULL: none */
+    const int64_t *const *stage_layers;
+    const gp_cut_rule *rules; /* [layer]; NULL: all free */
+} gp_balance_request;
 
 typedef struct gp_balance_problem {
     gp_cut_problem cut;

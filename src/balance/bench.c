@@ -1,12 +1,9 @@
 #include "balance/bench.h"
 
-#include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "balance/bench_internal.h"
 #include "balance/cost.h"
-#include "balance/partition.h"
+#include "balance/cut.h"
 #include "base/memory.h"
 
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */
@@ -42,7 +39,7 @@ static gp_status cut(gp_bench *bench, int stages, gp_error *err) {
     gp_status status = GP_NEW(&cost, count, err);
     if (status == GP_OK) status = GP_NEW(&layers, stages, err);
     if (status == GP_OK) status = gp_cost_by_size(request->graph, request->samples, request->update.states, cost, err);
-    if (status == GP_OK) status = gp_partition_min_max(cost, count, stages, layers, err);
+    if (status == GP_OK) status = gp_cut_list(cost, count, stages, layers, err);
     if (status == GP_OK) status = make_plan(bench, layers, stages, err);
     free(cost);
     free(layers);
@@ -56,7 +53,7 @@ static size_t largest_arena(const gp_plan *plan) {
     return most;
 }
 
-/* An arena for one stage at a time, in as few stages as it takes. */
+/* An arena for one stage at a time, with as few stages as fit. */
 static gp_status reserve(gp_bench *bench, gp_error *err) {
     const gp_bench_request *request = &bench->request;
     int most = request->graph->layer_count;
@@ -73,7 +70,7 @@ static gp_status reserve(gp_bench *bench, gp_error *err) {
             bench->arena_bytes = bytes;
             return GP_OK;
         }
-        /* What no layer alone has room for is no want of memory that would pass. */
+        /* Less memory in use would not help. */
         if (status == GP_MEMORY && stages == most) return err->status = GP_UNSUPPORTED;
         if (status != GP_MEMORY) return status;
         gp_plan_destroy(&bench->plan);
@@ -82,27 +79,65 @@ static gp_status reserve(gp_bench *bench, gp_error *err) {
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
-static gp_status expect_routine(gp_bench *bench, const gp_routine *routine, gp_sampled_pass pass, gp_error *err) {
-    if (routine->count + 1 > bench->time_count) bench->time_count = routine->count + 1;
-    for (size_t o = 0; o < routine->count; o++)
-        GP_RETURN_IF_FAILED(gp_samples_expect(&bench->samples, routine->ops[o].prepared, pass, err));
+/* Updates that the device does in one launch, as a worker gives them to it: how many begin here. */
+static int count_launch(const gp_bench *bench, const gp_routine *routine, size_t first) {
+    gp_op_kind kind = routine->ops[first].prepared->desc.kind;
+    size_t count = 1;
+    if (!bench->request.spec.kind->run_many || kind != bench->request.update.op) return 1;
+    while (first + count < routine->count && count < GP_RUN_MANY &&
+           routine->ops[first + count].prepared->desc.kind == kind)
+        count++;
+    return (int)count;
+}
+
+static gp_status add_routine(gp_bench *bench, int stage, const gp_routine *routine, gp_bench_pass pass, gp_error *err) {
+    gp_when other = pass == GP_BENCH_BACKWARD_FIRST  ? GP_WHEN_REST
+                    : pass == GP_BENCH_BACKWARD_REST ? GP_WHEN_FIRST
+                                                     : GP_WHEN_ALWAYS;
+    GP_RETURN_IF_FAILED(GP_GROW(&bench->ops, &bench->op_capacity, bench->op_count + routine->count, err));
+    for (size_t o = 0, launched = 0; o < routine->count; o++) {
+        int launch = o < launched ? 0 : count_launch(bench, routine, o);
+        launched += (size_t)launch;
+        if (other != GP_WHEN_ALWAYS && routine->ops[o].when == other) continue;
+        size_t like = 0;
+        while (like < bench->op_count &&
+               (bench->ops[like].op->prepared != routine->ops[o].prepared || bench->ops[like].pass != pass))
+            like++;
+        bench->ops[bench->op_count++] = (gp_bench_op){&routine->ops[o], stage, pass, launch, like};
+    }
     return GP_OK;
 }
 
-static gp_status expect_stage(gp_bench *bench, int s, gp_error *err) {
-    gp_bench_routine routines[GP_BENCH_ROUTINES];
-    int count = gp_bench_routines(bench->plan, s, routines);
-    for (int r = 0; r < count; r++)
-        GP_RETURN_IF_FAILED(expect_routine(bench, routines[r].routine, routines[r].pass, err));
+/* In the order of a round: each routine finds what an earlier one made. */
+static gp_status add_stage(gp_bench *bench, int stage, gp_error *err) {
+    const gp_mini_plan *mini = &bench->plan->minis[0];
+    const gp_stage_plan *its = &bench->plan->stage[stage];
+    const gp_routine *routine = gp_mini_sized(mini, its, 0)->routine;
+    const struct {
+        const gp_routine *routine;
+        gp_bench_pass pass;
+    } all[] = {
+        {&routine[GP_ROUTINE_KEEP], GP_BENCH_KEEP},
+        {&mini->total[stage], GP_BENCH_UPDATE},
+        {&routine[GP_ROUTINE_BACKWARD], GP_BENCH_BACKWARD_FIRST},
+        {&routine[GP_ROUTINE_DISCARD], GP_BENCH_DISCARD},
+        {&routine[GP_ROUTINE_RECOMPUTE], GP_BENCH_RECOMPUTE},
+        {&routine[GP_ROUTINE_BACKWARD], GP_BENCH_BACKWARD_REST},
+        {&its->norm, GP_BENCH_UPDATE},
+        {&its->clip, GP_BENCH_UPDATE},
+        {&mini->step[stage], GP_BENCH_UPDATE},
+    };
+    for (size_t r = 0; r < sizeof all / sizeof *all; r++)
+        GP_RETURN_IF_FAILED(add_routine(bench, stage, all[r].routine, all[r].pass, err));
     return GP_OK;
 }
 
 static gp_status create_events(gp_bench *bench, gp_error *err) {
     const gp_device_kind *kind = bench->request.spec.kind;
     if (!kind->event_elapsed) return GP_OK;
-    GP_RETURN_IF_FAILED(GP_NEW(&bench->events, bench->time_count, err));
-    for (; bench->event_count < bench->time_count; bench->event_count++)
-        GP_RETURN_IF_FAILED(kind->event_create(bench->device, true, &bench->events[bench->event_count], err));
+    GP_RETURN_IF_FAILED(GP_NEW(&bench->events, bench->op_count + 1, err));
+    for (size_t e = 0; e <= bench->op_count; e++)
+        GP_RETURN_IF_FAILED(kind->event_create(bench->device, true, &bench->events[e], err));
     return GP_OK;
 }
 
@@ -111,9 +146,7 @@ static gp_status open_bench(gp_bench *bench, gp_error *err) {
     GP_RETURN_IF_FAILED(spec->kind->open(spec, &bench->device, err));
     GP_RETURN_IF_FAILED(spec->kind->stream_create(bench->device, false, &bench->stream, err));
     GP_RETURN_IF_FAILED(reserve(bench, err));
-    for (int s = 0; s < bench->plan->stages->count; s++) GP_RETURN_IF_FAILED(expect_stage(bench, s, err));
-    gp_samples_sort(&bench->samples);
-    GP_RETURN_IF_FAILED(GP_NEW(&bench->times, bench->time_count, err));
+    for (int s = 0; s < bench->plan->stages->count; s++) GP_RETURN_IF_FAILED(add_stage(bench, s, err));
     return create_events(bench, err);
 }
 
@@ -127,55 +160,13 @@ gp_status gp_bench_open(const gp_bench_request *request, gp_bench *out, gp_error
 void gp_bench_close(gp_bench *bench) {
     const gp_device_kind *kind = bench->request.spec.kind;
     if (bench->stream) kind->stream_destroy(bench->stream);
-    for (size_t e = 0; e < bench->event_count; e++) kind->event_destroy(bench->events[e]);
+    for (size_t e = 0; bench->events && e <= bench->op_count; e++)
+        if (bench->events[e]) kind->event_destroy(bench->events[e]);
     if (bench->arena) kind->unreserve(bench->device, bench->arena);
     if (bench->device) kind->close(bench->device);
     free(bench->events);
-    free(bench->times);
-    free(bench->totals);
-    gp_samples_fini(&bench->samples);
+    free(bench->ops);
+    free(bench->seconds);
     gp_plan_destroy(&bench->plan);
     *bench = (gp_bench){.loaded = -1};
-}
-
-/* Medians of all ops of a round, one after another. */
-static gp_status add_medians(const gp_bench *bench, int stage, double *sum, gp_error *err) {
-    gp_bench_routine routines[GP_BENCH_ROUTINES];
-    int count = gp_bench_routines(bench->plan, stage, routines);
-    for (int r = 0; r < count; r++) {
-        for (size_t o = 0; o < routines[r].routine->count; o++) {
-            const gp_exec_op *op = &routines[r].routine->ops[o];
-            gp_estimate its;
-            if (op->when != GP_WHEN_ALWAYS && op->when == routines[r].skipped) continue;
-            GP_RETURN_IF_FAILED(
-                gp_samples_estimate(gp_samples_find(&bench->samples, op->prepared, routines[r].pass), &its, err));
-            *sum += its.median;
-        }
-    }
-    return GP_OK;
-}
-
-gp_status gp_bench_slowdown(const gp_bench *bench, double *out, gp_error *err) {
-    double *totals = NULL, sum = 0;
-    size_t from = bench->total_count > 1, count = bench->total_count - from; /* the first is cold */
-    *out = 1;
-    if (count == 0) return GP_OK;
-    for (int s = 0; s < bench->plan->stages->count; s++) GP_RETURN_IF_FAILED(add_medians(bench, s, &sum, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&totals, count, err));
-    memcpy(totals, bench->totals + from, count * sizeof *totals);
-    if (sum > 0) *out = gp_median(totals, count).median / sum;
-    free(totals);
-    return GP_OK;
-}
-
-gp_status gp_bench_width(const gp_bench *bench, double *out, gp_error *err) {
-    double widths = 0, medians = 0;
-    for (size_t i = 0; i < bench->samples.count; i++) {
-        gp_estimate its;
-        GP_RETURN_IF_FAILED(gp_samples_estimate(&bench->samples.ops[i], &its, err));
-        widths += (its.high - its.low) / 2;
-        medians += its.median;
-    }
-    *out = medians > 0 ? widths / medians : 0;
-    return GP_OK;
 }

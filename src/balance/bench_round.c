@@ -1,159 +1,125 @@
-/* A round: the routines of all stages run op by op, each op timed. */
-#include <string.h>
+/* Rounds of a bench: each op runs in its place and is timed; medians of these times. */
+#include <math.h>
+#include <stdlib.h>
 
-#include "balance/bench_internal.h"
+#include "balance/bench_values.h"
+#include "balance/median.h"
 #include "base/memory.h"
 
-int gp_bench_routines(const gp_plan *plan, int stage, gp_bench_routine out[GP_BENCH_ROUTINES]) {
-    const gp_mini_plan *mini = &plan->minis[0];
-    const gp_stage_plan *its = &plan->stage[stage];
-    const gp_routine *routine = gp_mini_sized(mini, its, 0)->routine;
-    const gp_bench_routine all[GP_BENCH_ROUTINES] = {
-        {&routine[GP_ROUTINE_KEEP], GP_SAMPLED_KEEP, GP_WHEN_ALWAYS},
-        {&mini->total[stage], GP_SAMPLED_UPDATE, GP_WHEN_ALWAYS},
-        {&routine[GP_ROUTINE_BACKWARD], GP_SAMPLED_BACKWARD, GP_WHEN_REST},
-        {&routine[GP_ROUTINE_DISCARD], GP_SAMPLED_DISCARD, GP_WHEN_ALWAYS},
-        {&routine[GP_ROUTINE_RECOMPUTE], GP_SAMPLED_RECOMPUTE, GP_WHEN_ALWAYS},
-        {&routine[GP_ROUTINE_BACKWARD], GP_SAMPLED_BACKWARD, GP_WHEN_FIRST},
-        {&its->norm, GP_SAMPLED_UPDATE, GP_WHEN_ALWAYS},
-        {&its->clip, GP_SAMPLED_UPDATE, GP_WHEN_ALWAYS},
-        {&mini->step[stage], GP_SAMPLED_UPDATE, GP_WHEN_ALWAYS},
-    };
-    memcpy(out, all, sizeof all);
-    return GP_BENCH_ROUTINES;
-}
-
-gp_device_op gp_bench_place(const gp_bench *bench, int stage, const gp_exec_op *op) {
-    const gp_stage_plan *its = &bench->plan->stage[stage];
-    const gp_slot_choice slots = {{0}};
-    gp_device_op placed = {.prepared = op->prepared};
-    for (uint32_t i = 0; i < op->prepared->desc.operands; i++)
-        if (op->operand[i].area != GP_AREA_NONE)
-            placed.operands[i] = bench->arena + gp_plan_offset(bench->plan, its, &slots, 0, op->operand[i]);
-    if (op->workspace.area != GP_AREA_NONE)
-        placed.workspace = bench->arena + gp_plan_offset(bench->plan, its, &slots, 0, op->workspace);
-    return placed;
-}
-
-/* Updates that the device does in one launch, as a worker hands them over: how many stand here together. */
-static size_t count_together(const gp_bench *bench, const gp_routine *routine, size_t first) {
-    gp_op_kind kind = routine->ops[first].prepared->desc.kind;
-    size_t count = 1;
-    if (!bench->request.spec.kind->run_many || kind != bench->request.update.op) return 1;
-    while (first + count < routine->count && count < GP_RUN_MANY &&
-           routine->ops[first + count].prepared->desc.kind == kind)
-        count++;
-    return count;
-}
-
-static gp_status run_ops(gp_bench *bench, int stage, const gp_exec_op *ops, size_t count, gp_error *err) {
+static gp_status launch(gp_bench *bench, const gp_bench_op *ops, gp_error *err) {
     const gp_device_kind *kind = bench->request.spec.kind;
     const gp_op_args args = {0};
     gp_device_op placed[GP_RUN_MANY];
-    placed[0] = gp_bench_place(bench, stage, ops);
-    for (size_t i = 1; i < count; i++) placed[i] = gp_bench_place(bench, stage, &ops[i]);
-    if (count > 1) return kind->run_many(bench->stream, placed, (int)count, &args, err);
+    for (int i = 0; i < ops->launch; i++) placed[i] = gp_bench_place(bench, ops->stage, ops[i].op);
+    if (ops->launch > 1) return kind->run_many(bench->stream, placed, ops->launch, &args, err);
     return kind->run(bench->stream, placed[0].prepared, placed[0].operands, placed[0].workspace, &args, err);
 }
 
-/* What a launch of several took is shared out by the bytes that each moves. */
-static void share_out(const gp_exec_op *ops, size_t count, double seconds, double *times) {
+/* The time of a launch of several ops is divided by the bytes that each op moves. */
+static void share_out(const gp_bench_op *ops, double seconds, double *times) {
     double bytes = 0;
-    for (size_t i = 0; i < count; i++) bytes += ops[i].prepared->bytes;
-    for (size_t i = 0; i < count; i++) times[i] = count > 1 ? seconds * ops[i].prepared->bytes / bytes : seconds;
+    for (int i = 0; i < ops->launch; i++) bytes += ops[i].op->prepared->bytes;
+    for (int i = 0; i < ops->launch; i++)
+        times[i] = ops->launch > 1 ? seconds * ops[i].op->prepared->bytes / bytes : seconds;
 }
 
-/* One run of a routine. Times of ops that were left out are negative. */
-typedef struct run {
-    gp_bench *bench;
-    int stage;
-    const gp_bench_routine *its;
-    bool only_new; /* ops that were timed before are left out */
-    const gp_bench_pace *pace;
-} run;
-
-static bool is_left_out(const run *r, const gp_exec_op *op) {
-    if (op->when != GP_WHEN_ALWAYS && op->when == r->its->skipped) return true;
-    if (r->pace->over(r->pace->context)) return true;
-    return r->only_new && gp_samples_find(&r->bench->samples, op->prepared, r->its->pass)->count > 0;
-}
-
-/* Where calls return when the work is done: by the clock. */
-static gp_status run_by_clock(const run *r, gp_error *err) {
-    const gp_routine *routine = r->its->routine;
-    gp_bench *bench = r->bench;
-    for (size_t o = 0; o < routine->count;) {
-        size_t count = count_together(bench, routine, o);
-        const gp_exec_op *ops = &routine->ops[o];
-        bench->times[o] = -1;
-        if (count > 1 || !is_left_out(r, ops)) {
-            uint64_t from = bench->request.clock();
-            GP_RETURN_IF_FAILED(run_ops(bench, r->stage, ops, count, err));
-            share_out(ops, count, (double)(bench->request.clock() - from) * 1e-9, &bench->times[o]);
-        }
-        o += count;
-    }
-    return GP_OK;
-}
-
-/* Elsewhere by events between the ops, looked at when all is done. */
-static gp_status run_by_events(const run *r, gp_error *err) {
-    const gp_device_kind *kind = r->bench->request.spec.kind;
-    const gp_routine *routine = r->its->routine;
-    gp_bench *bench = r->bench;
-    if (routine->count == 0) return GP_OK;
-    GP_RETURN_IF_FAILED(kind->event_record(bench->events[0], bench->stream, err));
-    for (size_t o = 0; o < routine->count;) {
-        size_t count = count_together(bench, routine, o);
-        const gp_exec_op *ops = &routine->ops[o];
-        if (count > 1 || !is_left_out(r, ops)) GP_RETURN_IF_FAILED(run_ops(bench, r->stage, ops, count, err));
-        o += count;
-        GP_RETURN_IF_FAILED(kind->event_record(bench->events[o], bench->stream, err));
-    }
+/* Events between the ops of a device that works later than it is told to; all are read when the stage is done. */
+static gp_status read_events(gp_bench *bench, size_t first, size_t end, double *times, gp_error *err) {
+    const gp_device_kind *kind = bench->request.spec.kind;
     GP_RETURN_IF_FAILED(kind->stream_finish(bench->stream, NULL, err));
-    for (size_t o = 0; o < routine->count;) {
-        size_t count = count_together(bench, routine, o);
-        const gp_exec_op *ops = &routine->ops[o];
+    for (size_t o = first, next; o < end; o = next) {
         double nanoseconds = 0;
-        bench->times[o] = -1;
-        if (count > 1 || !is_left_out(r, ops)) {
-            GP_RETURN_IF_FAILED(kind->event_elapsed(bench->events[o], bench->events[o + count], &nanoseconds, err));
-            share_out(ops, count, nanoseconds * 1e-9, &bench->times[o]);
-        }
-        o += count;
+        next = o + (size_t)bench->ops[o].launch;
+        GP_RETURN_IF_FAILED(kind->event_elapsed(bench->events[o], bench->events[next], &nanoseconds, err));
+        share_out(&bench->ops[o], nanoseconds * 1e-9, &times[o]);
     }
     return GP_OK;
 }
 
-static gp_status run_routine(const run *r, bool cold, gp_error *err) {
-    gp_bench *bench = r->bench;
-    const gp_routine *routine = r->its->routine;
-    gp_status status = bench->events ? run_by_events(r, err) : run_by_clock(r, err);
-    for (size_t o = 0; o < routine->count && status == GP_OK; o++) {
-        if (bench->times[o] < 0) continue;
-        bench->total += bench->times[o];
-        status = gp_samples_add(gp_samples_find(&bench->samples, routine->ops[o].prepared, r->its->pass),
-                                bench->times[o], cold, err);
+/* Ops `first` … `end` − 1 are those of one stage. */
+static gp_status run_stage(gp_bench *bench, size_t first, size_t end, double *times, gp_bench_stop stop, void *context,
+                           bool *stopped, gp_error *err) {
+    const gp_device_kind *kind = bench->request.spec.kind;
+    GP_RETURN_IF_FAILED(gp_bench_load(bench, bench->ops[first].stage, err));
+    if (bench->events) GP_RETURN_IF_FAILED(kind->event_record(bench->events[first], bench->stream, err));
+    for (size_t o = first, next; o < end; o = next) {
+        next = o + (size_t)bench->ops[o].launch;
+        *stopped = stop(context);
+        if (*stopped) return kind->stream_finish(bench->stream, NULL, err);
+        uint64_t from = bench->request.clock();
+        GP_RETURN_IF_FAILED(launch(bench, &bench->ops[o], err));
+        if (bench->events)
+            GP_RETURN_IF_FAILED(kind->event_record(bench->events[next], bench->stream, err));
+        else
+            share_out(&bench->ops[o], (double)(bench->request.clock() - from) * 1e-9, &times[o]);
     }
+    return bench->events ? read_events(bench, first, end, times, err) : GP_OK;
+}
+
+gp_status gp_bench_round(gp_bench *bench, gp_bench_stop stop, void *context, gp_error *err) {
+    bool stopped = false;
+    GP_RETURN_IF_FAILED(GP_GROW(&bench->seconds, &bench->capacity, (bench->rounds + 1) * bench->op_count, err));
+    double *times = bench->seconds + bench->rounds * bench->op_count;
+    for (size_t first = 0, end; first < bench->op_count && !stopped; first = end) {
+        for (end = first; end < bench->op_count && bench->ops[end].stage == bench->ops[first].stage;) end++;
+        if (run_stage(bench, first, end, times, stop, context, &stopped, err) != GP_OK)
+            return gp_error_context(err, "timing on %s: ", bench->request.spec.kind->name);
+    }
+    bench->rounds += !stopped;
+    return GP_OK;
+}
+
+/* ---- medians ----------------------------------------------------------------------------------------------------- */
+
+static double time_of(const gp_bench *bench, size_t round, size_t op) {
+    return bench->seconds[round * bench->op_count + op];
+}
+
+/* The times of all ops like this one; how many. */
+static size_t list_times(const gp_bench *bench, size_t first, size_t op, double *values) {
+    size_t count = 0;
+    for (size_t o = op; o < bench->op_count; o++)
+        for (size_t r = first; r < bench->rounds && bench->ops[o].like == op; r++)
+            values[count++] = time_of(bench, r, o);
+    return count;
+}
+
+/* The standard error of a median is 1.25 σ/√n, and the quartiles of a normal distribution are 1.35 σ apart: half of a
+ * 95 % interval is 1.82 times their distance, by √n. */
+static void find_medians(const gp_bench *bench, double *values, double *widths, gp_bench_medians *out) {
+    size_t first = bench->rounds > 1; /* that counts */
+    double sum = 0, width = 0;
+    for (size_t o = 0; o < bench->op_count; o++) {
+        size_t like = bench->ops[o].like;
+        if (like == o) {
+            size_t count = list_times(bench, first, o, values);
+            gp_median its = gp_median_of(values, count);
+            out->op[o] = its.median;
+            widths[o] = 1.82 * its.spread / sqrt((double)count);
+        }
+        out->op[o] = out->op[like];
+        sum += out->op[like];
+        width += widths[like];
+    }
+    for (size_t r = first; r < bench->rounds; r++) {
+        values[r - first] = 0;
+        for (size_t o = 0; o < bench->op_count; o++) values[r - first] += time_of(bench, r, o);
+    }
+    out->width = sum > 0 ? width / sum : 0;
+    out->slowdown = sum > 0 ? gp_median_of(values, bench->rounds - first).median / sum : 1;
+}
+
+gp_status gp_bench_find_medians(const gp_bench *bench, gp_bench_medians *out, gp_error *err) {
+    double *values = NULL, *widths = NULL;
+    gp_bench_medians medians = {0};
+    gp_status status = GP_NEW(&values, bench->rounds * (bench->op_count + 1), err);
+    if (status == GP_OK) status = GP_NEW(&widths, bench->op_count, err);
+    if (status == GP_OK) status = GP_NEW(&medians.op, bench->op_count, err);
+    if (status == GP_OK) {
+        find_medians(bench, values, widths, &medians);
+        *out = medians;
+    }
+    free(values);
+    free(widths);
     return status;
-}
-
-gp_status gp_bench_round(gp_bench *bench, bool cold, const gp_bench_pace *pace, gp_error *err) {
-    bool whole = true;
-    bench->total = 0;
-    for (int s = 0; s < bench->plan->stages->count; s++) {
-        gp_bench_routine routines[GP_BENCH_ROUTINES];
-        int count = gp_bench_routines(bench->plan, s, routines);
-        GP_RETURN_IF_FAILED(gp_bench_load(bench, s, err));
-        for (int i = 0; i < count; i++) {
-            const run r = {bench, s, &routines[i], cold && pace->late(pace->context), pace};
-            whole = whole && !r.only_new;
-            if (run_routine(&r, cold, err) != GP_OK)
-                return gp_error_context(err, "timing on %s: ", bench->request.spec.kind->name);
-        }
-    }
-    if (!whole || pace->over(pace->context)) return GP_OK;
-    GP_RETURN_IF_FAILED(GP_GROW(&bench->totals, &bench->total_capacity, bench->total_count + 1, err));
-    bench->totals[bench->total_count++] = bench->total;
-    return GP_OK;
 }

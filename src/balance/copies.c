@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "balance/median.h"
 #include "base/memory.h"
 
 enum { SIZES = 5, TIMES = 15, SMALLEST = 1 << 10, FACTOR = 8 }; /* 1 KiB … 4 MiB */
@@ -63,7 +64,7 @@ static gp_status time_copies(const route *r, size_t bytes, size_t room, double *
         at = at + 2 * bytes <= room ? gp_align_up(at + bytes, GP_ALIGNMENT) : 0;
         if (at + bytes > room) at = 0;
     }
-    *out = gp_median(times, TIMES).median;
+    *out = gp_median_of(times, TIMES).median;
     return GP_OK;
 }
 

@@ -10,7 +10,7 @@
 
 static void measure_all(const gp_span_index *index, gp_span *span, const int64_t *layers, gp_cut_numbers *numbers) {
     for (int s = 0, first = 0; s < index->problem->stage_count; first += (int)layers[s++])
-        numbers[s] = gp_cut_stage_numbers(index, span, s, first, first + (int)layers[s]);
+        numbers[s] = gp_span_numbers(index, span, s, first, first + (int)layers[s]);
 }
 
 gp_status gp_cut_measure(const gp_cut_problem *problem, const int64_t *layers, gp_cut_numbers *numbers, gp_error *err) {
@@ -108,5 +108,23 @@ gp_status gp_cut_solve(const gp_cut_problem *problem, int64_t *layers, gp_cut_re
     GP_RETURN_IF_FAILED(gp_span_index_init(&index, problem, err));
     gp_status status = solve(&index, layers, out, err);
     gp_span_index_fini(&index);
+    return status;
+}
+
+gp_status gp_cut_list(const int64_t *cost, int count, int stages, int64_t *layers, gp_error *err) {
+    const gp_cut_kind kind = {cost, NULL};
+    gp_cut_problem problem = {
+        .layer_count = count, .kinds = &kind, .kind_count = 1, .worker_count = stages, .stage_count = stages};
+    gp_cut_worker *workers = NULL;
+    gp_cut_stage *of = NULL;
+    gp_cut_result result;
+    gp_status status = GP_NEW(&workers, stages > 0 ? stages : 0, err);
+    if (status == GP_OK) status = GP_NEW(&of, stages > 0 ? stages : 0, err);
+    for (int s = 0; s < stages && status == GP_OK; s++) of[s].worker = s;
+    problem.workers = workers;
+    problem.stages = of;
+    if (status == GP_OK) status = gp_cut_solve(&problem, layers, &result, err);
+    free(workers);
+    free(of);
     return status;
 }

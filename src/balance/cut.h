@@ -1,85 +1,12 @@
-/* Cuts a sequence of layers into stages for unequal devices: exact, as a pure function on arrays of numbers.
+/* Cuts a sequence of layers into stages for unequal devices: exact, as pure functions on arrays of numbers.
  *
- * A stage's cost is what its layers cost on its device, and what it costs to copy to it each value that it uses and
- * does not make: once per value however many of its layers use it, a skip like any other, its gradient's way back
- * charged to the using stage too. The bottleneck of a cut is its most expensive stage; the solver finds the least there
- * is among the cuts that fit their devices' memory and respect what is said of single places (docs/balance.md has the
- * method). Costs are integers (picoseconds, or bytes), so that sums depend on no order and ties are ties.
- *
- * The problem and all that it points to belong to the caller, and are only read. Any thread.
- */
+ * The bottleneck of a cut is its most expensive stage. The solver finds the least bottleneck of all cuts that fit their
+ * devices' memory and keep the rules (docs/balance.md has the method). Any thread. */
 #ifndef GP_BALANCE_CUT_H
 #define GP_BALANCE_CUT_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
+#include "balance/cut_problem.h"
 #include "base/status.h"
-
-/* A value that layers use. */
-typedef struct gp_cut_value {
-    int producer;      /* layer; −1: none, it is loaded wherever it is used */
-    const int *users;  /* layers, ascending, each once, behind the producer */
-    int user_count;    /* ≥ 1 */
-    int64_t bytes;     /* of one micro-batch; where nothing has a memory limit, not looked at */
-    int64_t gradients; /* bytes of its gradient; 0: nobody needs it */
-} gp_cut_value;
-
-/* Bytes of a layer. */
-typedef struct gp_cut_bytes {
-    int64_t fixed;     /* parameters, gradients, optimizer state: whatever outlives the step */
-    int64_t saved;     /* per micro-batch, from its forward (or recompute) to its backward */
-    int64_t transient; /* while one of its passes runs */
-} gp_cut_bytes;
-
-/* What a kind of device makes of layers and values. */
-typedef struct gp_cut_kind {
-    const int64_t *layers; /* [layer] cost, ≥ 0 */
-    const int64_t *copies; /* [value] cost of having it on a stage that uses it and does not make it, ≥ 0; NULL: none */
-} gp_cut_kind;
-
-typedef struct gp_cut_worker {
-    int kind;
-    int64_t memory;   /* bytes that its stages may take together; 0: no limit */
-    const char *name; /* for messages */
-} gp_cut_worker;
-
-/* A stage's worker, and how many micro-batches it has alive at once under its schedule and checkpoint mode. */
-typedef struct gp_cut_stage {
-    int worker;
-    int stash;    /* of what enters it */
-    int saved;    /* of what its layers keep for backward */
-    int outbox;   /* of what it gives to later stages, beside what is saved */
-    int gradient; /* of gradients that come and go */
-} gp_cut_stage;
-
-/* What may be between a layer and the one before it. */
-typedef enum gp_cut_rule { GP_CUT_FREE, GP_CUT_MUST, GP_CUT_NEVER } gp_cut_rule;
-
-typedef struct gp_cut_problem {
-    int layer_count;
-    const char *const *layer_names; /* [layer], for messages; NULL: by index */
-    const gp_cut_bytes *bytes;      /* [layer]; NULL: memory is not looked at */
-    const gp_cut_rule *rules;       /* [layer], the first one's has no meaning; NULL: all free */
-    const gp_cut_value *values;
-    int value_count;
-    const gp_cut_kind *kinds;
-    int kind_count;
-    const gp_cut_worker *workers;
-    int worker_count;
-    const gp_cut_stage *stages;
-    int stage_count;
-    const int *stage_kinds; /* [stage] what its worker is for it, where that depends on the stage; NULL: the worker's */
-} gp_cut_problem;
-
-static inline int gp_cut_kind_of(const gp_cut_problem *problem, int stage) {
-    return problem->stage_kinds ? problem->stage_kinds[stage] : problem->workers[problem->stages[stage].worker].kind;
-}
-
-typedef struct gp_cut_result {
-    int64_t bottleneck; /* the most that a worker's stages cost together */
-    int64_t bound;      /* no cut has less: equal to the bottleneck where every worker has one stage */
-} gp_cut_result;
 
 /* layers[s] ≥ 1 for each stage, so that the bottleneck is the least possible. Among the cuts that reach it: the one
  * whose stages, first to last, come as near as they can to an equal share of what is left (the layers left, over the
@@ -94,12 +21,9 @@ typedef struct gp_cut_result {
  * bytes. GP_UNSUPPORTED where costs or bytes together exceed an int64. */
 GP_MUST_USE gp_status gp_cut_solve(const gp_cut_problem *problem, int64_t *layers, gp_cut_result *out, gp_error *err);
 
-/* What a stage of a cut costs and takes. */
-typedef struct gp_cut_numbers {
-    int64_t computing, copying;
-    int64_t bytes;     /* all but transients */
-    int64_t transient; /* the most of its layers' */
-} gp_cut_numbers;
+/* The same for a list of costs, of equal devices without limits. */
+GP_MUST_USE gp_status gp_cut_list(const int64_t *cost, int count, int stages, int64_t *layers, gp_error *err);
+
 /* numbers[stage] of any cut, rules or not. */
 GP_MUST_USE gp_status gp_cut_measure(const gp_cut_problem *problem, const int64_t *layers, gp_cut_numbers *numbers,
                                      gp_error *err);

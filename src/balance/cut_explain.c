@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "balance/cut_workers.h"
 #include "base/memory.h"
 
 typedef struct layer_text {

@@ -8,11 +8,6 @@
 static const char costs_exceed[] = "balance: the costs of the layers and copies exceed the range of 64-bit integers";
 static const char bytes_exceed[] = "balance: the bytes of the layers and values exceed the range of 64-bit integers";
 
-gp_cut_rule gp_cut_rule_at(const gp_cut_problem *problem, int layer) {
-    bool inside = layer > 0 && layer < problem->layer_count;
-    return inside && problem->rules ? problem->rules[layer] : GP_CUT_FREE;
-}
-
 static gp_status list_uses(gp_span_index *index, gp_error *err) {
     const gp_cut_problem *p = index->problem;
     size_t uses = 0;
@@ -188,4 +183,18 @@ int64_t gp_span_bytes(const gp_span *span, const gp_cut_stage *stage) {
 
 int64_t gp_span_floor(const gp_span *span, const gp_cut_stage *stage) {
     return span->fixed + span->saved * stage->saved + span->transient;
+}
+
+gp_cut_numbers gp_span_numbers(const gp_span_index *index, gp_span *span, int stage, int first, int end) {
+    const gp_cut_stage *it = &index->problem->stages[stage];
+    int kind = gp_cut_kind_of(index->problem, stage);
+    gp_span_begin(index, span, first);
+    while (span->end < end) gp_span_extend(index, span);
+    gp_cut_numbers numbers = {.copying = span->copies[kind]};
+    numbers.computing = gp_span_cost(index, span, kind) - numbers.copying;
+    if (index->problem->bytes) {
+        numbers.bytes = gp_span_bytes(span, it);
+        numbers.transient = span->transient;
+    }
+    return numbers;
 }

@@ -5,7 +5,8 @@
 #ifndef GP_BALANCE_CUT_SPAN_H
 #define GP_BALANCE_CUT_SPAN_H
 
-#include "balance/cut.h"
+#include "balance/cut_problem.h"
+#include "base/status.h"
 
 /* A use of a value by a layer. */
 typedef struct gp_span_use {
@@ -33,9 +34,6 @@ typedef struct gp_span {
     int64_t *copies;           /* [kind]; the caller's */
 } gp_span;
 
-/* Free at both ends. */
-gp_cut_rule gp_cut_rule_at(const gp_cut_problem *problem, int layer);
-
 /* GP_UNSUPPORTED where costs or bytes together exceed an int64. */
 GP_MUST_USE gp_status gp_span_index_init(gp_span_index *index, const gp_cut_problem *problem, gp_error *err);
 void gp_span_index_fini(gp_span_index *index);
@@ -57,5 +55,8 @@ int64_t gp_span_cost(const gp_span_index *index, const gp_span *span, int kind);
 int64_t gp_span_bytes(const gp_span *span, const gp_cut_stage *stage);
 /* Bytes that no longer span has less of. */
 int64_t gp_span_floor(const gp_span *span, const gp_cut_stage *stage);
+
+/* What layers first … end − 1 cost and take as this stage; `span` becomes theirs. */
+gp_cut_numbers gp_span_numbers(const gp_span_index *index, gp_span *span, int stage, int first, int end);
 
 #endif

@@ -21,24 +21,6 @@ typedef struct score {
     int64_t cost[3]; /* the dearest first */
 } score;
 
-gp_cut_numbers gp_cut_stage_numbers(const gp_span_index *index, gp_span *span, int stage, int first, int end) {
-    const gp_cut_stage *it = &index->problem->stages[stage];
-    int kind = gp_cut_kind_of(index->problem, stage);
-    gp_span_begin(index, span, first);
-    while (span->end < end) gp_span_extend(index, span);
-    gp_cut_numbers numbers = {.copying = span->copies[kind]};
-    numbers.computing = gp_span_cost(index, span, kind) - numbers.copying;
-    if (index->problem->bytes) {
-        numbers.bytes = gp_span_bytes(span, it);
-        numbers.transient = span->transient;
-    }
-    return numbers;
-}
-
-bool gp_cut_shares_workers(const gp_cut_problem *problem) {
-    return problem->stage_count > problem->worker_count;
-}
-
 static int64_t cost_of(const gp_cut_numbers *numbers) {
     return numbers->computing + numbers->copying;
 }
@@ -85,7 +67,7 @@ static void move_cut(mover *m, int stage, int place) {
     m->first[stage] = place;
     for (int s = stage - 1; s <= stage; s++) {
         m->cost[stages[s].worker] -= cost_of(&m->numbers[s]);
-        m->numbers[s] = gp_cut_stage_numbers(m->index, m->span, s, m->first[s], m->first[s + 1]);
+        m->numbers[s] = gp_span_numbers(m->index, m->span, s, m->first[s], m->first[s + 1]);
         m->cost[stages[s].worker] += cost_of(&m->numbers[s]);
     }
 }
@@ -156,7 +138,7 @@ static gp_status improve(mover *m, int64_t *layers, gp_cut_result *out, gp_error
     const gp_cut_problem *p = m->index->problem;
     for (int s = 0; s < p->stage_count; s++) m->first[s + 1] = m->first[s] + (int)layers[s];
     for (int s = 0; s < p->stage_count; s++) {
-        m->numbers[s] = gp_cut_stage_numbers(m->index, m->span, s, m->first[s], m->first[s + 1]);
+        m->numbers[s] = gp_span_numbers(m->index, m->span, s, m->first[s], m->first[s + 1]);
         m->cost[p->stages[s].worker] += cost_of(&m->numbers[s]);
     }
     bool moved = true;

@@ -7,11 +7,6 @@
 
 #include "balance/cut_span.h"
 
-/* What a stage of a span costs and takes; `span` is grown over layers [first, end). */
-gp_cut_numbers gp_cut_stage_numbers(const gp_span_index *index, gp_span *span, int stage, int first, int end);
-
-/* Whether some worker has several stages. */
-bool gp_cut_shares_workers(const gp_cut_problem *problem);
 /* Moves single cuts of layers[stage] as long as that makes the dearer of the two workers concerned cheaper, or what
  * they take beyond their memory less. out->bottleneck is that of the cut; out->bound is raised to what the workers
  * together cannot go below. GP_CONFIG where the stages of some worker still do not fit together; which does not prove

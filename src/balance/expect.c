@@ -27,7 +27,7 @@ static void add_up(const gp_plan *plan, int s, const gp_profile *profile, double
     for (int layer = plan->graph->nodes[stage->first_node].unit; layer <= last; layer++) {
         for (int t = 0; t < GP_PROFILE_TIMES; t++)
             if (t != GP_PROFILE_TIME_RECOMPUTE || (again && is_in(again, plan->graph, layer)))
-                out[t] += row->slowdown * row->layers[layer].time[t].median;
+                out[t] += row->slowdown * row->layers[layer].time[t];
     }
 }
 

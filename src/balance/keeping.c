@@ -90,8 +90,8 @@ static void find_times(const reader *r, const gp_stage_plan *planned, const gp_p
         for (int m = 0; m < r->out->count && row && row->layers; m++)
             if (nodes[m].unit == nodes[n].unit) all += r->counted[m];
         if (row && row->layers && all > 0)
-            seconds = row->slowdown * row->layers[nodes[n].unit].time[GP_PROFILE_TIME_RECOMPUTE].median *
-                      r->counted[n] / all * (double)r->samples / (double)profile->identity.samples;
+            seconds = row->slowdown * row->layers[nodes[n].unit].time[GP_PROFILE_TIME_RECOMPUTE] * r->counted[n] / all *
+                      (double)r->samples / (double)profile->identity.samples;
         r->out->layers[n].time = seconds * 1e12 < 0x1p52 ? (int64_t)(seconds * 1e12) : INT64_C(1) << 52;
     }
 }

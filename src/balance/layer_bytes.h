@@ -4,7 +4,7 @@
 #ifndef GP_BALANCE_LAYER_BYTES_H
 #define GP_BALANCE_LAYER_BYTES_H
 
-#include "balance/cut.h"
+#include "balance/cut_problem.h"
 #include "pipeline/plan.h"
 
 /* Raises bytes[layer] to what the layers take on the device of worker `worker` of a plan. At most GP_MAX_STAGES layers.

@@ -5,6 +5,7 @@
 
 #include "balance/copies.h"
 #include "balance/load.h"
+#include "balance/profile_file.h"
 #include "base/memory.h"
 #include "trace/recorder.h"
 
@@ -39,6 +40,15 @@ static gp_status open_benches(measure *m, gp_error *err) {
     return GP_OK;
 }
 
+static gp_status read_bench(const gp_bench *bench, gp_bench_mix mix, gp_profile_device *row, gp_error *err) {
+    gp_bench_medians medians;
+    GP_RETURN_IF_FAILED(gp_bench_find_medians(bench, &medians, err));
+    gp_bench_add_layers(bench, medians.op, mix, row->layers);
+    row->slowdown = medians.slowdown;
+    free(medians.op);
+    return GP_OK;
+}
+
 static int count_together(const measure *m) {
     int on_host = 0;
     for (int b = 0; b < m->open; b++) on_host += m->benches[b].request.spec.kind->on_host;
@@ -61,12 +71,8 @@ static gp_status run_measure(measure *m, gp_profile *profile, gp_measured *out, 
     GP_RETURN_IF_FAILED(gp_rounds_run(&rounds, out, err));
     profile->load = gp_load_others(&load);
     profile->taken = (int64_t)time(NULL);
-    for (int d = 0; d < request->device_count; d++) {
-        gp_profile_device *row = &profile->devices[d];
-        GP_RETURN_IF_FAILED(gp_bench_layers(&m->benches[d], request->mix, row->layers, err));
-        GP_RETURN_IF_FAILED(gp_bench_slowdown(&m->benches[d], &row->slowdown, err));
-        row->hurried = m->benches[d].total_count == 0;
-    }
+    for (int d = 0; d < request->device_count; d++)
+        GP_RETURN_IF_FAILED(read_bench(&m->benches[d], request->mix, &profile->devices[d], err));
     GP_RETURN_IF_FAILED(gp_measure_copies(m->benches, request->device_count, profile, err));
     gp_profile_round(profile);
     profile->identity.together = count_together(m);

@@ -16,12 +16,17 @@ const char *gp_profile_time_name(gp_profile_time time) {
     return names[time];
 }
 
+const char *gp_profile_text_name(gp_profile_text_kind text) {
+    static const char *const names[GP_PROFILE_TEXTS] = {
+#define TEXT_NAME(suffix, name, differs) [GP_PROFILE_TEXT_##suffix] = name,
+        GP_PROFILE_TEXT_MAP(TEXT_NAME)
+#undef TEXT_NAME
+    };
+    return names[text];
+}
+
 void gp_profile_identity_fini(gp_profile_identity *identity) {
-    free(identity->program);
-    free(identity->machine);
-    free(identity->libraries);
-    free(identity->precision);
-    free(identity->optimizer);
+    for (int t = 0; t < GP_PROFILE_TEXTS; t++) free(identity->text[t]);
     *identity = (gp_profile_identity){0};
 }
 

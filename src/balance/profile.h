@@ -32,13 +32,8 @@ typedef enum gp_profile_time {
 } gp_profile_time;
 const char *gp_profile_time_name(gp_profile_time time);
 
-/* Seconds: the median, and an interval about it that holds it 95 times of 100 (all three equal where nobody said). */
-typedef struct gp_estimate {
-    double median, low, high;
-} gp_estimate;
-
 typedef struct gp_layer_times {
-    gp_estimate time[GP_PROFILE_TIMES];
+    double time[GP_PROFILE_TIMES]; /* seconds, medians */
 } gp_layer_times;
 
 enum { GP_PROFILE_ANY_INDEX = -1, GP_PROFILE_MAX_DEVICES = 4096 };
@@ -49,10 +44,9 @@ typedef struct gp_profile_device {
     int threads;            /* of a CPU device; else 1 */
     gp_layer_times *layers; /* NULL: times are counted, by these rates */
     gp_rates rates;
-    /* How many times as long whole passes took as the medians of their parts add up to: what interrupts few of the
-     * parts, as a busy machine's other programs do. Costs and expectations have it in. */
+    /* How many times as long whole rounds took as the medians of their ops add up to. Other programs interrupt few of
+     * the ops, but most rounds. Costs and predictions include it. */
     double slowdown;
-    bool hurried; /* no whole pass was timed, so that the slowdown is not known, and is 1 */
 } gp_profile_device;
 
 /* Copies take latency + bytes × per_byte seconds. */
@@ -61,22 +55,36 @@ typedef struct gp_profile_copy {
     double latency, per_byte;
 } gp_profile_copy;
 
-/* What times depend on. Texts and numbers that are not said are NULL and 0: they fit everything. */
+/* Texts that times depend on. X(suffix, name in the file, how a profile with another text was taken) */
+#define GP_PROFILE_TEXT_MAP(X)                                                                                         \
+    X(MACHINE, "machine", "on another machine")         /* "AMD EPYC, 2 CPUs" */                                       \
+    X(LIBRARIES, "libraries", "with other libraries")   /* "oneDNN 3.1.1" */                                           \
+    X(PROGRAM, "program", "by another version")         /* "0.1.0" */                                                  \
+    X(PRECISION, "precision", "in another precision")   /* "f32" */                                                    \
+    X(OPTIMIZER, "optimizer", "with another optimizer") /* "sgd, 1 state" */
+
+typedef enum gp_profile_text_kind {
+#define GP_PROFILE_TEXT_ENUM(suffix, name, differs) GP_PROFILE_TEXT_##suffix,
+    GP_PROFILE_TEXT_MAP(GP_PROFILE_TEXT_ENUM)
+#undef GP_PROFILE_TEXT_ENUM
+        GP_PROFILE_TEXTS
+} gp_profile_text_kind;
+const char *gp_profile_text_name(gp_profile_text_kind text);
+
+/* What times depend on. A missing text is NULL, a missing number 0: they fit everything. */
 typedef struct gp_profile_identity {
-    char *program, *machine, *libraries; /* "0.1.0"; "AMD EPYC, 2 CPUs"; "oneDNN 3.1.1" */
-    char *precision, *optimizer;         /* "f32"; "sgd, 1 state" */
-    uint64_t model;                      /* of layers, their options and shapes (gp_profile_model) */
-    int64_t samples;                     /* of the micro-batch; ≥ 1 */
-    int64_t together;                    /* devices of the host that worked at the same time */
+    char *text[GP_PROFILE_TEXTS];
+    uint64_t model;   /* of layers, their options and shapes (gp_profile_model) */
+    int64_t samples;  /* of the micro-batch; ≥ 1 */
+    int64_t together; /* devices of the host that worked at the same time */
 } gp_profile_identity;
 
 typedef struct gp_profile {
     gp_profile_identity identity;
-    char *path;    /* of the file it came from; NULL: measured now */
-    int64_t taken; /* when it was measured, in seconds since 1970; 0: not known */
-    double load;   /* processors that other programs kept busy meanwhile; negative: not known */
-    int64_t
-        scaled; /* samples of the micro-batches that it was measured with, if its times are scaled; 0: they are not */
+    char *path;         /* of the file it came from; NULL: measured now */
+    int64_t taken;      /* when it was measured, in seconds since 1970; 0: not known */
+    double load;        /* processors that other programs kept busy meanwhile; negative: not known */
+    int64_t scaled;     /* samples of the micro-batches that it was measured with; 0: its times are not scaled */
     bool other_company; /* it was measured with another number of devices at work than it is used for */
     int layer_count;    /* 0: it has rates only, and times are counted */
     char **names;       /* [layer]; NULL where nobody said */
@@ -102,8 +110,6 @@ bool gp_profile_is_counted(const gp_profile *profile);
 
 /* The device's row: its own, or that of its kind; NULL where there is none. */
 const gp_profile_device *gp_profile_find(const gp_profile *profile, const gp_device_spec *spec);
-/* Rounds all times to what is written, so that a profile that is read again is the same to the bit. */
-void gp_profile_round(gp_profile *profile);
 /* NULL where there is none. */
 const gp_profile_copy *gp_profile_find_copy(const gp_profile *profile, const char *from, const char *to);
 /* The name of a layer as `balance` counts: its first node's. */
@@ -114,17 +120,6 @@ const char *gp_device_text(char buffer[48], const char *kind, int index, int thr
 /* Devices that differ in what times depend on, in the order in which they stand; how many are returned. `out` has room
  * for `count`. */
 int gp_profile_distinct(const gp_device_spec *devices, int count, gp_device_spec *out);
-
-/* Reads a file of any origin. GP_DATA with path:line:column where it is damaged, or no profile. */
-GP_MUST_USE gp_status gp_profile_read(const char *path, gp_profile **out, gp_error *err);
-/* The same from memory; `path` is for messages. */
-GP_MUST_USE gp_status gp_profile_parse(const char *text, size_t bytes, const char *path, gp_profile **out,
-                                       gp_error *err);
-/* What each profile that is written begins with. */
-extern const char gp_profile_head[];
-GP_MUST_USE gp_status gp_profile_write(const gp_profile *profile, const char *path, gp_error *err);
-/* The same as a text, owned by the caller. */
-GP_MUST_USE gp_status gp_profile_text(const gp_profile *profile, char **out, gp_error *err);
 
 /* Whether it has times for each of the devices. */
 bool gp_profile_has_devices(const gp_profile *profile, const gp_device_spec *devices, int count);

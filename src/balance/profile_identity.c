@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "balance/cache.h"
 #include "base/memory.h"
@@ -77,11 +76,13 @@ static gp_status describe_optimizer(const gp_identity_request *request, char **o
 
 gp_status gp_profile_identify(const gp_identity_request *request, gp_profile_identity *out, gp_error *err) {
     gp_profile_identity identity = {.samples = request->samples, .together = request->together};
-    gp_status status = gp_copy_text(&identity.program, GP_VERSION, err);
-    if (status == GP_OK) status = gp_cache_machine(&identity.machine, err);
-    if (status == GP_OK) status = list_libraries(request->devices, request->device_count, &identity.libraries, err);
-    if (status == GP_OK) status = gp_copy_text(&identity.precision, request->tf32 ? "tf32" : "f32", err);
-    if (status == GP_OK) status = describe_optimizer(request, &identity.optimizer, err);
+    char **text = identity.text;
+    gp_status status = gp_copy_text(&text[GP_PROFILE_TEXT_PROGRAM], GP_VERSION, err);
+    if (status == GP_OK) status = gp_cache_machine(&text[GP_PROFILE_TEXT_MACHINE], err);
+    if (status == GP_OK)
+        status = list_libraries(request->devices, request->device_count, &text[GP_PROFILE_TEXT_LIBRARIES], err);
+    if (status == GP_OK) status = gp_copy_text(&text[GP_PROFILE_TEXT_PRECISION], request->tf32 ? "tf32" : "f32", err);
+    if (status == GP_OK) status = describe_optimizer(request, &text[GP_PROFILE_TEXT_OPTIMIZER], err);
     if (status == GP_OK) status = gp_profile_model(request->graph, &identity.model, err);
     if (status != GP_OK)
         gp_profile_identity_fini(&identity);
@@ -94,32 +95,31 @@ static bool same_text(const char *a, const char *b) {
     return a == b || (a && b && strcmp(a, b) == 0);
 }
 
+bool gp_profile_identity_akin(const gp_profile_identity *a, const gp_profile_identity *b) {
+    for (int t = 0; t < GP_PROFILE_TEXTS; t++)
+        if (!same_text(a->text[t], b->text[t])) return false;
+    return a->model == b->model;
+}
+
 bool gp_profile_identity_equal(const gp_profile_identity *a, const gp_profile_identity *b) {
-    return same_text(a->program, b->program) && same_text(a->machine, b->machine) &&
-           same_text(a->libraries, b->libraries) && same_text(a->precision, b->precision) &&
-           same_text(a->optimizer, b->optimizer) && a->model == b->model && a->samples == b->samples &&
-           a->together == b->together;
+    return gp_profile_identity_akin(a, b) && a->samples == b->samples && a->together == b->together;
 }
 
 gp_status gp_profile_describe_difference(const gp_profile_identity *profile, const gp_profile_identity *now, char **out,
                                          gp_error *err) {
-    const struct {
-        const char *what, *then, *now;
-    } texts[] = {
-        {"on another machine", profile->machine, now->machine},
-        {"with other libraries", profile->libraries, now->libraries},
-        {"by another version", profile->program, now->program},
-        {"in another precision", profile->precision, now->precision},
-        {"with another optimizer", profile->optimizer, now->optimizer},
+    static const char *const differs[GP_PROFILE_TEXTS] = {
+#define TEXT_DIFFERS(suffix, name, differs) [GP_PROFILE_TEXT_##suffix] = differs,
+        GP_PROFILE_TEXT_MAP(TEXT_DIFFERS)
+#undef TEXT_DIFFERS
     };
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
     if (!file) return gp_fail(err, GP_MEMORY, "out of memory: a profile");
     const char *comma = "";
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (!texts[i].then || strcmp(texts[i].then, texts[i].now) == 0) continue;
-        fprintf(file, "%s%s (%s)", comma, texts[i].what, texts[i].then);
+    for (int t = 0; t < GP_PROFILE_TEXTS; t++) {
+        if (!profile->text[t] || strcmp(profile->text[t], now->text[t]) == 0) continue;
+        fprintf(file, "%s%s (%s)", comma, differs[t], profile->text[t]);
         comma = ", ";
     }
     if (profile->together && profile->together != now->together) {
@@ -135,64 +135,4 @@ gp_status gp_profile_describe_difference(const gp_profile_identity *profile, con
     }
     *out = text;
     return GP_OK;
-}
-
-/* ---- the files ----------------------------------------------------------------------------------------------------*/
-
-static uint64_t hash_text(uint64_t hash, const char *text) {
-    return gp_hash_bytes(hash, text, strlen(text) + 1);
-}
-
-static uint64_t hash_identity(const gp_profile_identity *identity, const gp_device_spec *devices, int count) {
-    uint64_t hash = hash_text(0, identity->program);
-    hash = hash_text(hash, identity->machine);
-    hash = hash_text(hash, identity->libraries);
-    hash = hash_text(hash, identity->precision);
-    hash = hash_text(hash, identity->optimizer);
-    hash = gp_hash_bytes(hash, &identity->model, sizeof identity->model);
-    hash = hash_number(hash, identity->samples);
-    hash = hash_number(hash, identity->together);
-    for (int d = 0; d < count; d++) {
-        hash = hash_text(hash, devices[d].kind->name);
-        hash = hash_number(hash, devices[d].index);
-        hash = hash_number(hash, devices[d].threads);
-    }
-    return hash;
-}
-
-gp_status gp_profile_path(const gp_profile_identity *identity, const gp_device_spec *devices, int count, char **out,
-                          gp_error *err) {
-    char *cache = NULL;
-    *out = NULL;
-    GP_RETURN_IF_FAILED(gp_cache_folder(&cache, err));
-    if (!cache) return GP_OK;
-    gp_status status =
-        gp_format_text(out, err, "%s/profiles/%016" PRIx64 ".json", cache, hash_identity(identity, devices, count));
-    free(cache);
-    return status;
-}
-
-gp_status gp_profile_find_kept(const char *path, const gp_profile_identity *identity, const gp_graph *graph,
-                               const gp_device_spec *devices, int count, gp_profile **out, gp_error *err) {
-    gp_profile *profile = NULL;
-    gp_error why = {0};
-    *out = NULL;
-    if (!path || access(path, F_OK) != 0) return GP_OK;
-    gp_status status = gp_profile_read(path, &profile, &why);
-    if (status == GP_MEMORY) return gp_fail(err, status, "%s", why.text);
-    bool fits = status == GP_OK && gp_profile_identity_equal(&profile->identity, identity) &&
-                profile->layer_count == graph->layer_count && gp_profile_has_devices(profile, devices, count);
-    if (fits)
-        *out = profile;
-    else
-        gp_profile_destroy(&profile);
-    return GP_OK;
-}
-
-gp_status gp_profile_keep(const gp_profile *profile, const char *path, gp_error *err) {
-    char *text = NULL;
-    GP_RETURN_IF_FAILED(gp_profile_text(profile, &text, err));
-    gp_status status = gp_cache_write(path, text, err);
-    free(text);
-    return status;
 }

@@ -14,23 +14,8 @@ double gp_profile_slowdown(const gp_profile *profile) {
     return most;
 }
 
-bool gp_profile_is_hurried(const gp_profile *profile) {
-    bool any = false;
-    for (int d = 0; d < profile->device_count; d++) any = any || profile->devices[d].hurried;
-    return any && profile->load >= 0;
-}
-
-const char *gp_profile_slowdown_text(char buffer[GP_SLOWDOWN_TEXT], const gp_profile *profile) {
-    if (gp_profile_is_hurried(profile))
-        snprintf(buffer, GP_SLOWDOWN_TEXT, "slowdown not known");
-    else
-        snprintf(buffer, GP_SLOWDOWN_TEXT, "slowdown %.2f", gp_profile_slowdown(profile));
-    return buffer;
-}
-
 bool gp_profile_under_load(const gp_profile *profile) {
     bool quiet = profile->load >= 0 && profile->load < GP_PROFILE_QUIET;
-    if (gp_profile_is_hurried(profile) && profile->load >= GP_PROFILE_QUIET) return !gp_profile_is_counted(profile);
     return !gp_profile_is_counted(profile) && gp_profile_slowdown(profile) >= GP_PROFILE_SLOWED && !quiet;
 }
 
@@ -66,13 +51,10 @@ gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err
 }
 
 gp_status gp_profile_taking(const gp_profile *profile, int64_t now, const char *remedy, char **out, gp_error *err) {
-    char age[GP_WHEN_TEXT], slowdown[GP_SLOWDOWN_TEXT];
+    char age[GP_WHEN_TEXT], taken[GP_WHEN_TEXT + 16] = "";
     if (gp_profile_is_counted(profile)) return gp_copy_text(out, "", err);
     bool loaded = gp_profile_under_load(profile);
-    const char *under = loaded ? ": under load" : "", *then = loaded ? remedy : "";
-    gp_profile_slowdown_text(slowdown, profile);
-    if (profile->taken > 0)
-        return gp_format_text(out, err, "taken %s, %s%s%s", gp_when_age(age, profile->taken, now), slowdown, under,
-                              then);
-    return gp_format_text(out, err, "%s%s%s", slowdown, under, then);
+    if (profile->taken > 0) snprintf(taken, sizeof taken, "taken %s, ", gp_when_age(age, profile->taken, now));
+    return gp_format_text(out, err, "%sslowdown %.2f%s%s", taken, gp_profile_slowdown(profile),
+                          loaded ? ": under load" : "", loaded ? remedy : "");
 }

@@ -1,5 +1,4 @@
-/* What people are told of the times that a prediction stands on: where they come from, how old they are, and under what
- * load they were taken.
+/* Texts about the times of a prediction: where they come from, how old they are, and under what load they were taken.
  *
  * Pure; any thread. */
 #ifndef GP_BALANCE_PROFILE_WORDS_H
@@ -8,19 +7,12 @@
 #include "balance/profile.h"
 
 /* From this slowdown on, a profile was taken under load; unless other programs are known to have used less than
- * GP_PROFILE_QUIET processors meanwhile: then the slowdown is the machine's own. If the slowdown is not known, that
- * load decides. */
+ * GP_PROFILE_QUIET processors meanwhile: then the machine itself causes the slowdown. */
 #define GP_PROFILE_SLOWED 1.15
 #define GP_PROFILE_QUIET  0.25
 
 /* Of its devices, the greatest. */
 double gp_profile_slowdown(const gp_profile *profile);
-/* Whether the slowdown of one of the devices is not known. A profile that does not say its load was written by hand,
- * and its slowdown is 1 if it does not say that. */
-bool gp_profile_is_hurried(const gp_profile *profile);
-enum { GP_SLOWDOWN_TEXT = 32 };
-/* "slowdown 1.31", "slowdown not known"; buffer is returned. */
-const char *gp_profile_slowdown_text(char buffer[GP_SLOWDOWN_TEXT], const gp_profile *profile);
 bool gp_profile_under_load(const gp_profile *profile);
 
 /* Where predicted times come from: "from the profile /…/x.json", "counted, with assumed rates; …". `profile` may be

@@ -5,20 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "balance/profile.h"
+#include "balance/profile_file.h"
 #include "balance/when.h"
 #include "base/memory.h"
 #include "base/replace.h"
 
 const char gp_profile_head[] = "{\n  \"gpipe_profile\"";
-
-/* Milliseconds, with as many digits as a measurement has. */
-static void write_time(FILE *file, gp_estimate time) {
-    if (time.low == time.median && time.high == time.median)
-        fprintf(file, "%.6g", time.median / 1e-3);
-    else
-        fprintf(file, "[%.6g, %.6g, %.6g]", time.median / 1e-3, time.low / 1e-3, time.high / 1e-3);
-}
 
 /* As it is read. */
 static void round_to(const char *format, double unit, double *value) {
@@ -33,12 +25,7 @@ void gp_profile_round(gp_profile *profile) {
         gp_profile_device *device = &profile->devices[d];
         round_to("%.4g", 1, &device->slowdown);
         for (int i = 0; i < profile->layer_count; i++)
-            for (int t = 0; t < GP_PROFILE_TIMES; t++) {
-                gp_estimate *time = &device->layers[i].time[t];
-                round_to("%.6g", 1e-3, &time->median);
-                round_to("%.6g", 1e-3, &time->low);
-                round_to("%.6g", 1e-3, &time->high);
-            }
+            for (int t = 0; t < GP_PROFILE_TIMES; t++) round_to("%.6g", 1e-3, &device->layers[i].time[t]);
     }
     for (int c = 0; c < profile->copy_count; c++) {
         round_to("%.6g", 1e-3, &profile->copies[c].latency);
@@ -56,19 +43,13 @@ static gp_status write_text(FILE *file, const char *text, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status write_member(FILE *file, const char *name, const char *text, gp_error *err) {
-    if (!text) return GP_OK;
-    fprintf(file, ",\n  \"%s\": ", name);
-    return write_text(file, text, err);
-}
-
 static gp_status write_identity(FILE *file, const gp_profile_identity *identity, gp_error *err) {
-    fprintf(file, "%s: 1", gp_profile_head);
-    GP_RETURN_IF_FAILED(write_member(file, "program", identity->program, err));
-    GP_RETURN_IF_FAILED(write_member(file, "machine", identity->machine, err));
-    GP_RETURN_IF_FAILED(write_member(file, "libraries", identity->libraries, err));
-    GP_RETURN_IF_FAILED(write_member(file, "precision", identity->precision, err));
-    GP_RETURN_IF_FAILED(write_member(file, "optimizer", identity->optimizer, err));
+    fprintf(file, "%s: %d", gp_profile_head, GP_PROFILE_FORMAT);
+    for (int t = 0; t < GP_PROFILE_TEXTS; t++) {
+        if (!identity->text[t]) continue;
+        fprintf(file, ",\n  \"%s\": ", gp_profile_text_name((gp_profile_text_kind)t));
+        GP_RETURN_IF_FAILED(write_text(file, identity->text[t], err));
+    }
     if (identity->model) fprintf(file, ",\n  \"model\": \"%016" PRIx64 "\"", identity->model);
     fprintf(file, ",\n  \"micro_batch\": %" PRId64, identity->samples);
     if (identity->together) fprintf(file, ",\n  \"together\": %" PRId64, identity->together);
@@ -90,10 +71,9 @@ static gp_status write_layers(FILE *file, const gp_profile *profile, const gp_pr
             GP_RETURN_IF_FAILED(write_text(file, profile->names[i], err));
             fputs(", ", file);
         }
-        for (int t = 0; t < GP_PROFILE_TIMES; t++) {
-            fprintf(file, "%s\"%s\": ", t ? ", " : "", gp_profile_time_name((gp_profile_time)t));
-            write_time(file, device->layers[i].time[t]);
-        }
+        for (int t = 0; t < GP_PROFILE_TIMES; t++)
+            fprintf(file, "%s\"%s\": %.6g", t ? ", " : "", gp_profile_time_name((gp_profile_time)t),
+                    device->layers[i].time[t] / 1e-3);
         fputs("}", file);
     }
     return GP_OK;
@@ -106,9 +86,7 @@ static gp_status write_devices(FILE *file, const gp_profile *profile, gp_error *
         bool indexed = strcmp(device->kind, "cuda") == 0 && device->index != GP_PROFILE_ANY_INDEX;
         fprintf(file, "%s\n    {\"device\": \"%s", d ? "," : "", device->kind);
         if (indexed) fprintf(file, ":%d", device->index);
-        fprintf(file, "\", \"threads\": %d", device->threads);
-        if (!device->hurried) fprintf(file, ", \"slowdown\": %.4g", device->slowdown);
-        fputs(", \"layers\": [", file);
+        fprintf(file, "\", \"threads\": %d, \"slowdown\": %.4g, \"layers\": [", device->threads, device->slowdown);
         GP_RETURN_IF_FAILED(write_layers(file, profile, device, err));
         fputs("\n    ]}", file);
     }

@@ -1,18 +1,19 @@
 #include "balance/rates_file.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "balance/cache.h"
 #include "balance/profile.h"
 #include "balance/when.h"
 #include "base/memory.h"
 #include "base/philox.h"
+#include "base/text_file.h"
+#include "config/read.h"
 
 enum { MOST_BYTES = 1 << 16 };
 
@@ -84,46 +85,41 @@ static void list_members(gp_rates *rates, member out[MEMBERS]) {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static bool is_text(const json_t *root, const char *key, const char *text) {
-    const char *is = json_string_value(json_object_get(root, key));
-    return is && strcmp(is, text) == 0;
+static bool is_text(const gp_yaml *root, const char *key, const char *text) {
+    const gp_yaml *is = gp_yaml_get(root, key);
+    return is && is->kind == GP_YAML_SCALAR && strcmp(is->text, text) == 0;
 }
 
-/* What is wrong with the file; "": nothing. */
-static void read_numbers(const json_t *root, gp_rates *out, char why[GP_ERROR_TEXT]) {
+/* GP_CONFIG: the file is damaged. */
+static gp_status read_numbers(const gp_yaml *root, gp_rates *out, gp_error *err) {
     member members[MEMBERS];
     list_members(out, members);
-    why[0] = '\0';
-    for (int i = 0; i < MEMBERS && !why[0]; i++) {
-        const json_t *value = json_object_get(root, members[i].key);
-        double number = json_number_value(value);
-        if (!json_is_number(value) || !(number >= members[i].least && number <= members[i].most))
-            snprintf(why, GP_ERROR_TEXT, "\"%s\" must be a number from %g to %g", members[i].key, members[i].least,
-                     members[i].most);
-        *members[i].value = number * members[i].unit;
+    for (int i = 0; i < MEMBERS; i++) {
+        const gp_yaml *node = gp_yaml_get(root, members[i].key);
+        if (!node) return gp_fail_at(err, GP_CONFIG, root->place, "\"%s\" is missing", members[i].key);
+        GP_RETURN_IF_FAILED(
+            gp_read_number(node, members[i].key, members[i].least, members[i].most, 0, members[i].value, err));
+        *members[i].value *= members[i].unit;
     }
-    out->under_load = json_is_true(json_object_get(root, "under_load"));
-    const char *taken = json_string_value(json_object_get(root, "taken"));
-    if (!why[0] && !(taken && gp_when_parse(taken, &out->taken)))
-        snprintf(why, GP_ERROR_TEXT, "\"taken\" must be a time such as \"2026-11-22T19:02:44Z\"");
+    const gp_yaml *loaded = gp_yaml_get(root, "under_load"), *taken = gp_yaml_get(root, "taken");
+    if (loaded) GP_RETURN_IF_FAILED(gp_read_boolean(loaded, "under_load", &out->under_load, err));
+    if (taken && taken->kind == GP_YAML_SCALAR && gp_when_parse(taken->text, &out->taken)) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, taken ? taken->place : root->place,
+                      "\"taken\" must be a time such as \"2026-11-22T19:02:44Z\"");
 }
 
-static gp_status warn(const char *path, const char *why, char **warning, gp_error *err) {
-    return gp_format_text(warning, err, "%s: %s; the file is ignored, gpipe-balance replaces it", path, why);
-}
-
-static gp_status take_root(json_t *root, const char *path, const identity *of, gp_rates *out, bool *found,
-                           char **warning, gp_error *err) {
-    char why[GP_ERROR_TEXT];
+/* *found false: rates of another machine, or of another version's format. */
+static gp_status read_root(const gp_yaml *root, const char *path, const identity *of, gp_rates *out, bool *found,
+                           gp_error *err) {
     gp_rates rates = {0};
-    if (!json_is_integer(json_object_get(root, "gpipe_rates")))
-        return warn(path, "\"gpipe_rates\" is missing: the file holds no rates", warning, err);
-    if (json_integer_value(json_object_get(root, "gpipe_rates")) != 1) return GP_OK; /* of a later version */
-    if (!is_text(root, "machine", of->machine) || !is_text(root, "libraries", of->libraries) ||
+    int64_t format = 0;
+    const gp_yaml *node = gp_yaml_get(root, "gpipe_rates");
+    if (!node) return gp_fail(err, GP_CONFIG, "%s:1:1: \"gpipe_rates\" is missing: the file holds no rates", path);
+    GP_RETURN_IF_FAILED(gp_read_integer(node, "gpipe_rates", 1, INT64_MAX, &format, err));
+    if (format != 1 || !is_text(root, "machine", of->machine) || !is_text(root, "libraries", of->libraries) ||
         !is_text(root, "device", of->device))
         return GP_OK;
-    read_numbers(root, &rates, why);
-    if (why[0]) return warn(path, why, warning, err);
+    GP_RETURN_IF_FAILED(read_numbers(root, &rates, err));
     *out = rates;
     *found = true;
     return GP_OK;
@@ -131,23 +127,19 @@ static gp_status take_root(json_t *root, const char *path, const identity *of, g
 
 static gp_status read_file(const char *path, const identity *of, gp_rates *out, bool *found, char **warning,
                            gp_error *err) {
-    struct stat info;
-    json_error_t wrong;
-    char why[GP_ERROR_TEXT];
-    *found = false;
-    if (stat(path, &info) != 0) return GP_OK;
-    if (!S_ISREG(info.st_mode)) return warn(path, "not a regular file", warning, err);
-    if (info.st_size > MOST_BYTES) return warn(path, "the file is too large", warning, err);
-    errno = 0;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &wrong);
-    if (!root && errno == ENOMEM) return gp_fail(err, GP_MEMORY, "out of memory: the rates %s", path);
-    if (!root) {
-        snprintf(why, sizeof why, "line %d: not valid JSON: %s", wrong.line > 0 ? wrong.line : 1, wrong.text);
-        return warn(path, why, warning, err);
-    }
-    gp_status status = take_root(root, path, of, out, found, warning, err);
-    json_decref(root);
-    return status;
+    gp_yaml_document *document = NULL;
+    gp_error why = {0};
+    char *text = NULL;
+    size_t bytes = 0;
+    if (access(path, F_OK) != 0) return GP_OK;
+    gp_status status = gp_text_file_read(path, MOST_BYTES, "a file of rates", &text, &bytes, &why);
+    if (status == GP_OK) status = gp_yaml_parse(text, bytes, path, &document, &why);
+    if (status == GP_OK) status = read_root(gp_yaml_root(document), path, of, out, found, &why);
+    gp_yaml_destroy(&document);
+    free(text);
+    if (status == GP_OK) return GP_OK;
+    if (status == GP_MEMORY) return gp_fail(err, status, "%s", why.text);
+    return gp_format_text(warning, err, "%s; the file is ignored, gpipe-balance replaces it", why.text);
 }
 
 static gp_status find_own(const gp_device_spec *spec, gp_rates *out, bool *found, char **warning, gp_error *err) {

@@ -35,24 +35,19 @@ static gp_status build(gp_yaml_document **document, gp_graph **graph, gp_error *
     return gp_graph_build(gp_yaml_root(*document), graph, err);
 }
 
-/* Of everything that was timed; whole rounds are `slowdown` times as long. */
+/* Whole rounds are `slowdown` times as long as the medians add up to. */
 static gp_status fit(const gp_bench *bench, gp_rates *rates, gp_error *err) {
-    const gp_samples *samples = &bench->samples;
+    gp_bench_medians medians;
     gp_rated_op *ops = NULL;
-    double slowdown;
-    GP_RETURN_IF_FAILED(gp_bench_slowdown(bench, &slowdown, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&ops, samples->count, err));
-    size_t count = 0;
-    gp_status status = GP_OK;
-    for (size_t i = 0; i < samples->count && status == GP_OK; i++) {
-        gp_estimate its;
-        status = gp_samples_estimate(&samples->ops[i], &its, err);
-        if (status != GP_OK || samples->ops[i].count == 0) continue;
-        ops[count++] =
-            (gp_rated_op){samples->ops[i].prepared->flops, samples->ops[i].prepared->bytes, slowdown * its.median};
+    GP_RETURN_IF_FAILED(gp_bench_find_medians(bench, &medians, err));
+    gp_status status = GP_NEW(&ops, bench->op_count, err);
+    for (size_t o = 0; o < bench->op_count && status == GP_OK; o++) {
+        const gp_prepared *prepared = bench->ops[o].op->prepared;
+        ops[o] = (gp_rated_op){prepared->flops, prepared->bytes, medians.slowdown * medians.op[o]};
     }
-    if (status == GP_OK) gp_rates_fit(ops, count, rates);
+    if (status == GP_OK) gp_rates_fit(ops, bench->op_count, rates);
     free(ops);
+    free(medians.op);
     return status;
 }
 

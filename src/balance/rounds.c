@@ -11,23 +11,22 @@
 
 typedef struct rounds rounds;
 
-/* Benches that take turns in one thread. */
+/* A thread, and the benches that take turns in it. */
 typedef struct lane {
     rounds *all;
-    gp_bench **benches;
-    int count;
-    bool timed; /* false: company */
-    bool known; /* well enough: from then on it is company for the others */
-    int rounds;
-    double width;
     pthread_t thread;
     bool started;
+    bool timed; /* false: company */
+    bool known; /* the medians, well enough: from then on the lane is company for the others */
+    int rounds;
+    double width;
 } lane;
 
 struct rounds {
     const gp_rounds_request *request;
     lane *lanes;
     int count;
+    int *lane_of;       /* [bench] */
     atomic_int unknown; /* lanes that are timed and not known yet */
     gp_cancel cancel;
 };
@@ -36,51 +35,47 @@ static double elapsed(const rounds *all) {
     return (double)(all->request->clock() - all->request->from) * 1e-9;
 }
 
-static bool is_late(const void *context) {
-    const lane *l = context;
-    return elapsed(l->all) >= l->all->request->seconds;
-}
-
-/* Whether the round that is under way is not needed. Asked before each op; lane 0 is the calling thread's. */
-static bool is_over(const void *context) {
+/* A timed lane is known after whole rounds only, so its first round is always completed. Lane 0 belongs to the calling
+ * thread. */
+static bool is_over(void *context) {
     const lane *l = context;
     const gp_rounds_watch *watch = &l->all->request->watch;
     if (watch->tell && l == &l->all->lanes[0]) watch->tell(watch->context, elapsed(l->all), l->rounds);
     return atomic_load(&l->all->unknown) == 0 || gp_cancelled(&l->all->cancel);
 }
 
-static gp_status find_width(const lane *l, double *out, gp_error *err) {
-    *out = 0;
-    for (int i = 0; i < l->count; i++) {
-        double width;
-        GP_RETURN_IF_FAILED(gp_bench_width(l->benches[i], &width, err));
-        if (width > *out) *out = width;
+static gp_status find_width(lane *l, gp_error *err) {
+    const rounds *all = l->all;
+    l->width = 0;
+    for (int b = 0; b < all->request->count; b++) {
+        gp_bench_medians medians;
+        if (&all->lanes[all->lane_of[b]] != l) continue;
+        GP_RETURN_IF_FAILED(gp_bench_find_medians(&all->request->benches[b], &medians, err));
+        free(medians.op);
+        if (medians.width > l->width) l->width = medians.width;
     }
     return GP_OK;
 }
 
-/* Few rounds say little where neighbours are noisy: then it may take longer. */
-static bool has_had_its_time(const lane *l) {
-    double times = elapsed(l->all) / l->all->request->seconds;
-    return times >= (l->rounds < GP_MEASURE_FEW_ROUNDS ? 3 : 1);
-}
-
-/* How narrow it is by now is looked at ever more seldom (`look`: after that many rounds): that takes time too. */
+/* Looking takes time too, so the lane looks after `look` rounds, and then ever more seldom. Few rounds say little on a
+ * machine with other work: then they may take longer. */
 static gp_status look_at(lane *l, int *look, gp_error *err) {
-    bool late = has_had_its_time(l);
+    bool late = elapsed(l->all) >= l->all->request->seconds * (l->rounds < GP_MEASURE_FEW_ROUNDS ? 3 : 1);
     if (!late && l->rounds < *look) return GP_OK;
     *look += *look / 4;
-    GP_RETURN_IF_FAILED(find_width(l, &l->width, err));
+    GP_RETURN_IF_FAILED(find_width(l, err));
     l->known = late || l->width <= GP_MEASURE_NARROW;
     if (l->known) atomic_fetch_sub(&l->all->unknown, 1);
     return GP_OK;
 }
 
 static gp_status run_lane(lane *l, gp_error *err) {
-    const gp_bench_pace pace = {.late = is_late, .over = is_over, .context = l};
+    const rounds *all = l->all;
     int look = GP_MEASURE_ROUNDS;
-    for (bool cold = true; !is_over(l); cold = false) {
-        for (int i = 0; i < l->count; i++) GP_RETURN_IF_FAILED(gp_bench_round(l->benches[i], cold, &pace, err));
+    while (!is_over(l)) {
+        for (int b = 0; b < all->request->count; b++)
+            if (&all->lanes[all->lane_of[b]] == l)
+                GP_RETURN_IF_FAILED(gp_bench_round(&all->request->benches[b], is_over, l, err));
         if (!l->timed || l->known) continue;
         l->rounds++;
         GP_RETURN_IF_FAILED(look_at(l, &look, err));
@@ -101,32 +96,25 @@ static bool has_own_thread(const gp_rounds_request *request, int bench) {
     return request->at_once && request->benches[bench].request.spec.kind->on_host;
 }
 
-static gp_status add_lane(rounds *all, int first, gp_error *err) {
-    lane *its = &all->lanes[all->count];
-    GP_RETURN_IF_FAILED(GP_NEW(&its->benches, all->request->count, err));
-    its->all = all;
-    its->timed = first < all->request->timed;
-    all->count++;
-    if (its->timed) atomic_fetch_add(&all->unknown, 1);
-    return GP_OK;
-}
-
-/* Lane 0 is the calling thread's, which opened the devices: of those that take turns, which only that thread may call;
- * where there are none, of the first bench. */
+/* Lane 0 has the benches that take turns: only the calling thread, which opened their devices, may use them. If there
+ * are none, it has the first bench. */
 static gp_status make_lanes(rounds *all, gp_error *err) {
     const gp_rounds_request *request = all->request;
-    GP_RETURN_IF_FAILED(GP_NEW(&all->lanes, request->count, err));
-    for (int own = 0; own < 2; own++)
-        for (int b = 0; b < request->count; b++) {
-            if (has_own_thread(request, b) != own) continue;
-            if (own || all->count == 0) GP_RETURN_IF_FAILED(add_lane(all, b, err));
-            lane *its = &all->lanes[all->count - 1];
-            its->benches[its->count++] = &request->benches[b];
-        }
+    bool turns = false;
+    GP_RETURN_IF_FAILED(GP_NEW(&all->lanes, request->count + 1, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&all->lane_of, request->count, err));
+    for (int b = 0; b < request->count; b++) turns = turns || !has_own_thread(request, b);
+    all->count = turns;
+    for (int b = 0; b < request->count; b++) {
+        lane *its = &all->lanes[all->lane_of[b] = has_own_thread(request, b) ? all->count++ : 0];
+        its->all = all;
+        its->timed = its->timed || b < request->timed;
+    }
+    for (int i = 0; i < all->count; i++) atomic_fetch_add(&all->unknown, all->lanes[i].timed);
     return GP_OK;
 }
 
-/* Signals stay the business of the calling thread. */
+/* The calling thread alone handles signals. */
 static void start_lanes(rounds *all) {
     sigset_t signals, before;
     int failed = 0;
@@ -147,12 +135,11 @@ static gp_status run_lanes(rounds *all, gp_measured *out, gp_error *err) {
     GP_RETURN_IF_FAILED(make_lanes(all, err));
     start_lanes(all);
     work(&all->lanes[0]);
-    for (int i = 1; i < all->count; i++)
-        if (all->lanes[i].started) pthread_join(all->lanes[i].thread, NULL);
     out->rounds = 0;
     out->width = 0;
     for (int i = 0; i < all->count; i++) {
         const lane *its = &all->lanes[i];
+        if (its->started) pthread_join(its->thread, NULL);
         if (!its->timed) continue;
         if (out->rounds == 0 || its->rounds < out->rounds) out->rounds = its->rounds;
         if (its->width > out->width) out->width = its->width;
@@ -165,8 +152,8 @@ gp_status gp_rounds_run(const gp_rounds_request *request, gp_measured *out, gp_e
     atomic_init(&all.unknown, 0);
     GP_RETURN_IF_FAILED(gp_cancel_init(&all.cancel, err));
     gp_status status = run_lanes(&all, out, err);
-    for (int i = 0; i < all.count; i++) free(all.lanes[i].benches);
     free(all.lanes);
+    free(all.lane_of);
     gp_cancel_fini(&all.cancel);
     return status;
 }

@@ -8,5 +8,7 @@
 
 /* Nanoseconds of the monotonic clock. */
 uint64_t gp_clock(void);
+/* The same in seconds. */
+double gp_now(void);
 
 #endif

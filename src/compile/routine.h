@@ -17,7 +17,7 @@
 #include "base/status.h"
 #include "device/op.h"
 #include "layers/lowering.h"
-#include "schedule/waits.h"
+#include "schedule/access.h"
 
 /* GP_AREA_STASH … GP_AREA_GRAD are gp_frame + 1. */
 typedef enum gp_area {

@@ -62,12 +62,12 @@ static gp_status stage_reorder(const gp_stage_plan *plan, const gp_stage_request
                                gp_error *err) {
     gp_op_desc desc;
     gp_op_desc_init(&desc, GP_OP_REORDER);
-    desc.operand[GP_COPY_X] = gp_stage_param_tensor(request, param, from);
-    desc.operand[GP_COPY_Y] = gp_stage_param_tensor(request, param, to);
+    desc.operand[GP_REORDER_X] = gp_stage_param_tensor(request, param, from);
+    desc.operand[GP_REORDER_Y] = gp_stage_param_tensor(request, param, to);
     gp_staged_op op = {.node = -1, .owner = param + 1, .always = true};
     for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
-    op.operand[GP_COPY_X] = x;
-    op.operand[GP_COPY_Y] = y;
+    op.operand[GP_REORDER_X] = x;
+    op.operand[GP_REORDER_Y] = y;
     GP_RETURN_IF_FAILED(gp_stage_prepare_own(plan, request, &desc, &op.prepared, err));
     return gp_staged_add(list, op, err);
 }

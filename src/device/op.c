@@ -21,15 +21,14 @@ enum {
 enum { ACCUMULATES = GP_OP_ACCUMULATES, PRODUCT = GP_OP_PRODUCT, FORMATS = GP_OP_FORMATS };
 
 #define OPERAND(context, operand) OPERAND_OF operand,
-#define OPERAND_OF(NAME, access, type, shape) {#NAME, (access), GP_OPERAND_##type, shape}
+#define OPERAND_OF(NAME, access, type, shape)                                                                          \
+    { #NAME, (access), GP_OPERAND_##type, shape }
 #define BYTES(attributes) BYTES_##attributes = sizeof(gp_##attributes##_attributes),
 enum { BYTES_none = 0, GP_ATTRIBUTES_MAP(BYTES) };
-#define GP_OP(NAME, name_, devices, attributes_, rule, flags_, operations, of, first, second, meaning_, ...)           \
+#define GP_OP(NAME, name_, attributes_, rule, flags_, operations, of, gradients, meaning, ...)                         \
     [GP_OP_##NAME] = {.name = #name_,                                                                                  \
-                      .meaning = meaning_,                                                                             \
-                      .attributes = BYTES_##attributes_,                                                             \
+                      .attributes = BYTES_##attributes_,                                                               \
                       .flags = flags_,                                                                                 \
-                      .gradient = {GP_OP_##first, GP_OP_##second},                                                     \
                       .operands = GP_EACH_COUNT(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1),   \
                       .operand = {GP_EACH(OPERAND, , __VA_ARGS__)}},
 static gp_op_info table[GP_OP_KINDS] = {

@@ -31,16 +31,15 @@ enum { GP_MAX_OPERANDS = 8 };
 typedef enum gp_op_kind {
 #define GP_OP(NAME, ...) GP_OP_##NAME,
 #include "device/op_table.inc"
-    GP_OP_KINDS,
-    GP_OP_NONE = GP_OP_KINDS
+    GP_OP_KINDS
 } gp_op_kind;
 
 /* Positions of operands in gp_op_desc.operand, by op: GP_<OP>_<OPERAND>. */
-#define GP_POSITION(OP, operand) GP_POSITION_NAMED(OP, GP_POSITION_NAME operand),
+#define GP_POSITION(OP, operand)                    GP_POSITION_NAMED(OP, GP_POSITION_NAME operand),
 #define GP_POSITION_NAME(NAME, access, type, shape) NAME
-#define GP_POSITION_NAMED(OP, NAME) GP_POSITION_JOINED(OP, NAME)
-#define GP_POSITION_JOINED(OP, NAME) GP_##OP##_##NAME
-#define GP_OP(NAME, name, devices, attributes, rule, flags, operations, of, gradient, gradient2, meaning, ...)         \
+#define GP_POSITION_NAMED(OP, NAME)                 GP_POSITION_JOINED(OP, NAME)
+#define GP_POSITION_JOINED(OP, NAME)                GP_##OP##_##NAME
+#define GP_OP(NAME, name, attributes, rule, flags, operations, of, gradients, meaning, ...)                            \
     enum { GP_EACH(GP_POSITION, NAME, __VA_ARGS__) };
 #include "device/op_table.inc"
 
@@ -194,10 +193,10 @@ struct gp_prepared {
     gp_op_desc desc;
     size_t workspace; /* bytes, aligned to GP_ALIGNMENT; contents need not survive a run */
     gp_operand_storage operand[GP_MAX_OPERANDS];
-    uint8_t in_place[GP_MAX_OPERANDS]; /* of a written operand: bit i set: it may have the address of read operand i */
-    double flops;                      /* counted: multiplications and additions */
-    double bytes;                      /* counted: read and written once */
-    void *context;                     /* the device kind's own */
+    uint16_t in_place[GP_MAX_OPERANDS]; /* of a written operand: bit i set: it may have the address of read operand i */
+    double flops;                       /* counted: multiplications and additions */
+    double bytes;                       /* counted: read and written once */
+    void *context;                      /* the device kind's own */
 };
 
 /* What changes from run to run of one prepared op. */

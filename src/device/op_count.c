@@ -33,12 +33,14 @@ static double window(const gp_op_desc *desc) {
 }
 
 static double count_flops(const gp_op_desc *desc) {
+    /* clang-format off */
     switch (desc->kind) {
-#define GP_OP(NAME, name, devices, attributes, rule, flags, operations, operand, ...)                                  \
-    case GP_OP_##NAME: return (operations)*elements(desc, GP_##NAME##_##operand);
+#define GP_OP(NAME, name, attributes, rule, flags, operations, operand, ...)                                  \
+    case GP_OP_##NAME: return (operations) * elements(desc, GP_##NAME##_##operand);
 #include "device/op_table.inc"
     case GP_OP_KINDS: break;
     }
+    /* clang-format on */
     return 0;
 }
 

@@ -1,4 +1,5 @@
-/* Inside the device room: a row of op_table.inc. Static storage; any thread. */
+/* Inside the device room: what checks and devices read of a row of op_table.inc, which explains the words. Static
+ * storage; any thread. */
 #ifndef GP_DEVICE_OP_INFO_H
 #define GP_DEVICE_OP_INFO_H
 
@@ -26,10 +27,9 @@ typedef struct gp_operand_info {
 } gp_operand_info;
 
 typedef struct gp_op_info {
-    const char *name, *meaning;
+    const char *name;
     size_t attributes; /* bytes */
     unsigned flags;
-    gp_op_kind gradient[2];
     int operands;
     gp_operand_info operand[GP_MAX_OPERANDS];
 } gp_op_info;

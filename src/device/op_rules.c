@@ -171,8 +171,7 @@ static gp_status rule_dropout(const gp_op_desc *desc, gp_op_sizes *sizes, gp_err
     if (dropout->channels > 1 || dropout->reserved) {
         return gp_op_refuse(desc, err, "channels must be 0 or 1, reserved 0");
     }
-    if (dropout->channels && x->rank != 4)
-        return gp_op_refuse(desc, err, "rank of x is %d, which must be 4", x->rank);
+    if (dropout->channels && x->rank != 4) return gp_op_refuse(desc, err, "rank of x is %d, which must be 4", x->rank);
     if (dropout->node >> 24 || dropout->purpose >> 8) {
         return gp_op_refuse(desc, err, "node %u and purpose %u do not fit one word of a counter", dropout->node,
                             dropout->purpose);
@@ -245,7 +244,7 @@ static gp_status rule_adam(const gp_op_desc *desc, gp_op_sizes *sizes, gp_error 
 
 gp_status gp_op_apply_rule(const gp_op_desc *desc, gp_op_sizes *sizes, gp_error *err) {
     static rule *const rules[GP_OP_KINDS] = {
-#define GP_OP(NAME, name, devices, attributes, rule, ...) [GP_OP_##NAME] = rule_##rule,
+#define GP_OP(NAME, name, attributes, rule, ...) [GP_OP_##NAME] = rule_##rule,
 #include "device/op_table.inc"
     };
     return rules[desc->kind](desc, sizes, err);

@@ -1,5 +1,5 @@
-/* Inside the device room: the rules of op_table.inc. A rule checks the attributes of a descriptor, and computes the sizes
- * that no operand sets. Pure; any thread; refusals are GP_INTERNAL. */
+/* Inside the device room: the rules of op_table.inc. A rule checks the attributes of a descriptor, and computes the
+ * sizes that no operand sets. Pure; any thread; refusals are GP_INTERNAL. */
 #ifndef GP_DEVICE_OP_RULES_H
 #define GP_DEVICE_OP_RULES_H
 

@@ -58,8 +58,7 @@ gp_status gp_op_sizes_take(const gp_op_desc *desc, gp_op_sizes *out, gp_error *e
     memset(out, 0, sizeof *out);
     for (int i = 0; i < info->operands; i++) {
         const char *shape = info->operand[i].shape;
-        if (desc->operand[i].present && sets_sizes(shape))
-            GP_RETURN_IF_FAILED(take_operand(desc, i, shape, out, err));
+        if (desc->operand[i].present && sets_sizes(shape)) GP_RETURN_IF_FAILED(take_operand(desc, i, shape, out, err));
     }
     return GP_OK;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "device/op_info.h"
 
 bool gp_rows_find(const gp_tensor *tensor, gp_rows *out) {
     gp_rows rows = {1, 1, 1};
@@ -33,48 +34,46 @@ gp_rows gp_rows_of(const gp_tensor *tensor) {
     return rows;
 }
 
-static bool dtype_fits(char letter, gp_dtype dtype) {
-    switch (letter) {
-    case 'f': return dtype == GP_F32;
-    case 'd': return dtype == GP_F64;
-    case 'l': return dtype == GP_I64;
-    case 'i': return dtype == GP_U8 || dtype == GP_I32;
-    case 's': return dtype == GP_U8;
-    default: return letter == '*';
-    }
-}
-
-gp_status gp_op_prepare_plain(gp_prepared *prepared, const char *device, const char *types, gp_error *err) {
+gp_status gp_op_prepare_plain(gp_prepared *prepared, const char *device, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
-    for (int i = 0; i < (int)desc->operands; i++) {
+    const gp_op_info *info = gp_op_info_of(desc->kind);
+    for (int i = 0; i < info->operands; i++) {
         const gp_tensor *tensor = &desc->operand[i];
-        if (!tensor->present) continue;
-        const char *name = gp_op_operand_name(desc->kind, i);
         gp_rows rows;
-        if (!dtype_fits(types[i], tensor->dtype)) {
-            return gp_fail(err, GP_UNSUPPORTED, "%s: %s does not take %s as its operand %s", device,
-                           gp_op_name(desc->kind), gp_dtype_name(tensor->dtype), name);
+        if (!tensor->present) continue;
+        if (info->operand[i].type <= GP_OPERAND_WEIGHTS && tensor->dtype != GP_F32) {
+            return gp_fail(err, GP_UNSUPPORTED, "%s: %s does not take %s as its operand %s", device, info->name,
+                           gp_dtype_name(tensor->dtype), info->operand[i].name);
         }
         if (tensor->format != GP_FORMAT_PLAIN && tensor->format != GP_FORMAT_ANY) {
             return gp_fail(err, GP_UNSUPPORTED, "%s: %s takes its operand %s in the plain format only, not in %u",
-                           device, gp_op_name(desc->kind), name, tensor->format);
+                           device, info->name, info->operand[i].name, tensor->format);
         }
         if (!gp_rows_find(tensor, &rows)) {
             return gp_fail(err, GP_UNSUPPORTED, "%s: %s: the rows of operand %s must have equal distances", device,
-                           gp_op_name(desc->kind), name);
+                           info->name, info->operand[i].name);
         }
-        prepared->operand[i].format = GP_FORMAT_PLAIN;
-        prepared->operand[i].bytes = gp_tensor_bytes(tensor);
+        prepared->operand[i] = (gp_operand_storage){GP_FORMAT_PLAIN, gp_tensor_bytes(tensor)};
     }
+    gp_op_allow_in_place(prepared);
     return GP_OK;
 }
 
-void gp_op_allow_in_place(gp_prepared *prepared, int written, int read) {
-    gp_rows to, from;
+static bool lie_alike(const gp_tensor *a, const gp_tensor *b) {
+    gp_rows rows_a, rows_b;
+    return a->dtype == b->dtype && gp_tensor_same_dims(a, b) && gp_rows_find(a, &rows_a) && gp_rows_find(b, &rows_b) &&
+           memcmp(&rows_a, &rows_b, sizeof rows_a) == 0;
+}
+
+void gp_op_allow_in_place(gp_prepared *prepared) {
+    const gp_op_info *info = gp_op_info_of(prepared->desc.kind);
     const gp_tensor *tensor = prepared->desc.operand;
-    if (!gp_rows_find(&tensor[written], &to) || !gp_rows_find(&tensor[read], &from)) return;
-    if (tensor[written].dtype == tensor[read].dtype && memcmp(&to, &from, sizeof to) == 0)
-        prepared->in_place[written] = (uint8_t)(prepared->in_place[written] | 1U << read);
+    int written = 0;
+    while (!(info->operand[written].access & GP_OPERAND_WRITTEN)) written++;
+    for (int read = 0; read < info->operands; read++) {
+        if (info->operand[read].access & GP_OPERAND_REPLACED && lie_alike(&tensor[written], &tensor[read]))
+            prepared->in_place[written] = (uint16_t)(prepared->in_place[written] | 1U << read);
+    }
 }
 
 size_t gp_op_book(gp_prepared *prepared, size_t bytes) {

@@ -19,12 +19,11 @@ static inline bool gp_rows_dense(gp_rows rows) {
     return rows.pitch == rows.width || rows.count == 1;
 }
 
-/* The storage of every operand, plain, and the checks that own loops need: rows of one pitch, and the dtypes that
- * `types` gives by operand, one letter each: f F32, d F64, l I64, i U8 or I32, * any, s the step's scalars.
- * GP_UNSUPPORTED: the sentence begins with `device`. */
-GP_MUST_USE gp_status gp_op_prepare_plain(gp_prepared *prepared, const char *device, const char *types, gp_error *err);
-/* States that the written operand may have the address of the read one, where the two lie alike in memory. */
-void gp_op_allow_in_place(gp_prepared *prepared, int written, int read);
+/* What loops and kernels of our own need: real operands are F32, formats plain, rows of one pitch. States the storage
+ * of every operand, and gp_op_allow_in_place. GP_UNSUPPORTED: the sentence begins with `device`. */
+GP_MUST_USE gp_status gp_op_prepare_plain(gp_prepared *prepared, const char *device, gp_error *err);
+/* States which operands the first output may replace (OVER in op_table.inc): those that lie like it in memory. */
+void gp_op_allow_in_place(gp_prepared *prepared);
 /* Aligned bytes at the end of the prepared op's workspace; returns their offset. */
 size_t gp_op_book(gp_prepared *prepared, size_t bytes);
 

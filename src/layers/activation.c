@@ -20,7 +20,7 @@ static gp_status relu_read(gp_layer *layer, const gp_choice *choice, gp_error *e
     static const char *const known[] = {NULL};
     (void)layer;
     GP_RETURN_IF_FAILED(gp_layer_no_main(choice, err));
-    return gp_layer_check_options(choice, known, err);
+    return gp_layer_check_options(layer, choice, known, err);
 }
 
 static gp_status lower_relu(gp_lowering *lowering, gp_pass pass, gp_tensor tensor, gp_error *err) {
@@ -66,7 +66,7 @@ static gp_status leaky_relu_read(gp_layer *layer, const gp_choice *choice, gp_er
     activation *self = (activation *)layer;
     self->function = GP_LEAKY_RELU;
     self->slope = 0.01;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     const gp_yaml *slope = gp_layer_option(choice, "slope", true);
     if (!slope) return GP_OK;
     return gp_read_number(slope, "leaky_relu: slope", -INFINITY, INFINITY, 0, &self->slope, err);
@@ -76,7 +76,7 @@ static gp_status gelu_read(gp_layer *layer, const gp_choice *choice, gp_error *e
     static const char *const known[] = {"tanh", NULL};
     activation *self = (activation *)layer;
     bool approximate = false;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     const gp_yaml *tanh = gp_layer_option(choice, "tanh", true);
     if (tanh) GP_RETURN_IF_FAILED(gp_read_boolean(tanh, "gelu: tanh", &approximate, err));
     self->function = approximate ? GP_GELU_TANH : GP_GELU;
@@ -88,7 +88,7 @@ static gp_status plain_read(gp_layer *layer, const gp_choice *choice, gp_error *
     activation *self = (activation *)layer;
     self->function = layer->type == &gp_silu_type ? GP_SILU : layer->type == &gp_sigmoid_type ? GP_SIGMOID : GP_TANH;
     GP_RETURN_IF_FAILED(gp_layer_no_main(choice, err));
-    return gp_layer_check_options(choice, known, err);
+    return gp_layer_check_options(layer, choice, known, err);
 }
 
 static gp_status lower_forward(const activation *self, gp_lowering *lowering, gp_pass pass, gp_error *err) {

@@ -24,7 +24,7 @@ static gp_status batch_norm_read(gp_layer *layer, const gp_choice *choice, gp_er
     batch_norm *self = (batch_norm *)layer;
     self->momentum = 0.1;
     self->affine = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     const gp_yaml *momentum = gp_layer_option(choice, "momentum", false);
     const gp_yaml *affine = gp_layer_option(choice, "affine", false);
     GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, true, &self->eps, err));

@@ -37,7 +37,7 @@ static gp_status conv_read(gp_layer *layer, const gp_choice *choice, gp_error *e
     conv *self = (conv *)layer;
     self->attributes = (gp_conv_attributes){.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
     self->bias = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     const gp_yaml *out = gp_layer_option(choice, "out", true);
     GP_RETURN_IF_FAILED(gp_layer_required(choice, out, "out", "conv: {out: 16, kernel: 3}", err));
     GP_RETURN_IF_FAILED(gp_read_integer(out, "conv: out", 1, GP_LAYER_MAX_DIMENSION, &self->out, err));

@@ -13,7 +13,7 @@ static gp_status dropout_read(gp_layer *layer, const gp_choice *choice, gp_error
     static const char *const known[] = {"p", "channels", NULL};
     dropout *self = (dropout *)layer;
     self->p = 0.5;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     const gp_yaml *p = gp_layer_option(choice, "p", true);
     if (p) GP_RETURN_IF_FAILED(gp_read_number(p, "dropout: p", 0, 1, 0, &self->p, err));
     const gp_yaml *channels = gp_layer_option(choice, "channels", false);

@@ -9,7 +9,7 @@ static gp_status flatten_read(gp_layer *layer, const gp_choice *choice, gp_error
     static const char *const known[] = {NULL};
     (void)layer;
     GP_RETURN_IF_FAILED(gp_layer_no_main(choice, err));
-    return gp_layer_check_options(choice, known, err);
+    return gp_layer_check_options(layer, choice, known, err);
 }
 
 static gp_status flatten_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {

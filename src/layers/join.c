@@ -10,7 +10,7 @@ typedef struct join {
 static gp_status join_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {NULL};
     (void)layer;
-    return gp_layer_check_options(choice, known, err);
+    return gp_layer_check_options(layer, choice, known, err);
 }
 
 static gp_status add_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {

@@ -94,7 +94,8 @@ void gp_layer_destroy(gp_layer **layer);
 GP_MUST_USE gp_status gp_layer_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_error *err);
 /* gp_check_keys for a layer's options (`known`: its own, NULL-terminated), with what every layer knows added, and what
  * every layer will know. */
-GP_MUST_USE gp_status gp_layer_check_options(const gp_choice *choice, const char *const *known, gp_error *err);
+GP_MUST_USE gp_status gp_layer_check_options(const gp_layer *layer, const gp_choice *choice, const char *const *known,
+                                             gp_error *err);
 /* What the option `init` says of the layer's parameters, into their specs. GP_CONFIG with place. */
 GP_MUST_USE gp_status gp_layer_read_init(const gp_choice *choice, gp_param_spec *specs, int count, gp_error *err);
 

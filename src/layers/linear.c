@@ -15,7 +15,7 @@ static gp_status linear_read(gp_layer *layer, const gp_choice *choice, gp_error 
     static const char *const known[] = {"out", "bias", "transposed", NULL};
     linear *self = (linear *)layer;
     self->bias = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     const gp_yaml *out = gp_layer_option(choice, "out", true);
     GP_RETURN_IF_FAILED(gp_layer_required(choice, out, "out", "linear: {out: 10}", err));
     GP_RETURN_IF_FAILED(gp_read_integer(out, "linear: out", 1, GP_LAYER_MAX_DIMENSION, &self->out, err));

@@ -70,7 +70,7 @@ static gp_status window_read(window_pool *self, const gp_choice *choice, const c
 
 static gp_status max_pool_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {"kernel", "stride", "pad", "ceil", NULL};
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     return window_read((window_pool *)layer, choice, "max_pool: 2", err);
 }
 
@@ -78,7 +78,7 @@ static gp_status avg_pool_read(gp_layer *layer, const gp_choice *choice, gp_erro
     static const char *const known[] = {"kernel", "stride", "pad", "ceil", "count_pad", NULL};
     window_pool *self = (window_pool *)layer;
     bool count_pad = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     GP_RETURN_IF_FAILED(window_read(self, choice, "avg_pool: 2", err));
     GP_RETURN_IF_FAILED(read_boolean(choice, "count_pad", &count_pad, err));
     self->attributes.count_pad = count_pad ? 1 : 0;
@@ -147,7 +147,7 @@ static gp_status global_avg_pool_read(gp_layer *layer, const gp_choice *choice, 
     static const char *const known[] = {NULL};
     (void)layer;
     GP_RETURN_IF_FAILED(gp_layer_no_main(choice, err));
-    return gp_layer_check_options(choice, known, err);
+    return gp_layer_check_options(layer, choice, known, err);
 }
 
 static gp_status global_avg_pool_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output,

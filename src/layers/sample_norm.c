@@ -28,7 +28,7 @@ static gp_status read_affine(sample_norm *self, const gp_choice *choice, bool ot
 static gp_status instance_norm_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {"eps", "affine", NULL};
     sample_norm *self = (sample_norm *)layer;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, true, &self->eps, err));
     return read_affine(self, choice, false, err);
 }
@@ -37,14 +37,14 @@ static gp_status layer_norm_read(gp_layer *layer, const gp_choice *choice, gp_er
     static const char *const known[] = {"eps", NULL};
     sample_norm *self = (sample_norm *)layer;
     self->affine = true;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     return gp_layer_read_eps(choice, true, &self->eps, err);
 }
 
 static gp_status group_norm_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {"groups", "eps", "affine", NULL};
     sample_norm *self = (sample_norm *)layer;
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     const gp_yaml *groups = gp_layer_option(choice, "groups", true);
     GP_RETURN_IF_FAILED(gp_layer_required(choice, groups, "groups", "group_norm: 32", err));
     GP_RETURN_IF_FAILED(gp_read_integer(groups, "group_norm: groups", 1, GP_LAYER_MAX_DIMENSION, &self->groups, err));

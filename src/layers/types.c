@@ -10,18 +10,18 @@
 
 enum { MAX_OPTIONS = 16 };
 
-gp_status gp_layer_check_options(const gp_choice *choice, const char *const *known, gp_error *err) {
+gp_status gp_layer_check_options(const gp_layer *layer, const gp_choice *choice, const char *const *known,
+                                 gp_error *err) {
     static const char *const later[] = {"tie", "lr_mult", "decay_mult", "phase", NULL};
-    const gp_layer_type *type = gp_layer_type_find(choice->kind, false);
     const char *all[MAX_OPTIONS + 1];
     int count = 0;
     for (; known[count]; count++) all[count] = known[count];
     assert(count + 5 <= MAX_OPTIONS);
     all[count++] = "name";
     all[count++] = "from";
-    if (type && type->params) all[count++] = "init";
+    if (layer->type->params) all[count++] = "init";
     all[count++] = "freeze";
-    if (type) all[count++] = "checkpoint";
+    all[count++] = "checkpoint";
     all[count] = NULL;
     return choice->options ? gp_check_keys(choice->options, choice->kind, all, later, err) : GP_OK;
 }

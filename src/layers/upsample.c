@@ -8,7 +8,7 @@ typedef struct upsample {
 
 static gp_status upsample_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {"scale", NULL};
-    GP_RETURN_IF_FAILED(gp_layer_check_options(choice, known, err));
+    GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
     const gp_yaml *scale = gp_layer_option(choice, "scale", true);
     GP_RETURN_IF_FAILED(gp_layer_required(choice, scale, "scale", "upsample: 2", err));
     return gp_read_pair(scale, "upsample: scale", 1, GP_LAYER_MAX_WINDOW, ((upsample *)layer)->scale, err);

@@ -9,7 +9,7 @@
 #include "model/builtin.h"
 #include "model/rules.h"
 
-enum { MAX_INPUT_RANK = 3, DEFAULT_CLASSES = 1000 };
+enum { MAX_INPUT_RANK = 3 };
 
 static const gp_built_in *const built_ins[] = {&gp_resnet_model, &gp_vgg_model};
 
@@ -17,22 +17,6 @@ const gp_built_in *gp_built_in_find(const char *name) {
     for (size_t i = 0; i < sizeof built_ins / sizeof *built_ins; i++)
         if (strcmp(built_ins[i]->name, name) == 0) return built_ins[i];
     return NULL;
-}
-
-gp_status gp_built_in_read(const gp_choice *choice, const char *const *depths, int *depth, int64_t *classes,
-                           gp_error *err) {
-    const gp_yaml *options = choice->options;
-    const gp_yaml *depth_node = choice->main ? choice->main : options ? gp_yaml_get(options, "depth") : NULL;
-    const gp_yaml *classes_node = options ? gp_yaml_get(options, "classes") : NULL;
-    char what[48];
-    if (!depth_node)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: depth is missing: %s: {depth: %s, classes: 10}",
-                          choice->kind, choice->kind, depths[0]);
-    snprintf(what, sizeof what, "%s: depth", choice->kind);
-    GP_RETURN_IF_FAILED(gp_read_choice(depth_node, what, depths, depth, err));
-    *classes = DEFAULT_CLASSES;
-    snprintf(what, sizeof what, "%s: classes", choice->kind);
-    return classes_node ? gp_read_integer(classes_node, what, 1, GP_LAYER_MAX_DIMENSION, classes, err) : GP_OK;
 }
 
 /* What the layers are: `layers`, or a built-in model; NULL where neither stands there. */
@@ -139,13 +123,9 @@ static void remove_key(gp_yaml *mapping, const char *key) {
     mapping->count = kept;
 }
 
-gp_status gp_model_expand(gp_yaml *model, gp_layer_list *list, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_model_check(model, err));
-    GP_RETURN_IF_FAILED(gp_model_ruled_layers(model, list, err));
-    if (!list->made) return GP_OK;
+void gp_model_put_layers(gp_yaml *model, const gp_layer_list *list) {
     gp_yaml_pair *pair = &model->pairs[find_layers(model, NULL) - model->pairs];
     pair->key->text = "layers";
     pair->value = gp_yaml_root(list->made);
     remove_key(model, "rules");
-    return GP_OK;
 }

@@ -21,6 +21,8 @@ GP_MUST_USE gp_status gp_model_input(const gp_yaml *model, gp_shape *out, gp_err
 /* Of a model that has been checked. */
 GP_MUST_USE gp_status gp_model_layers(const gp_yaml *model, gp_layer_list *out, gp_error *err);
 void gp_layer_list_fini(gp_layer_list *list);
+/* Puts a list that was made in the place of what stands for it, and takes the rules out, in the tree itself. */
+void gp_model_put_layers(gp_yaml *model, const gp_layer_list *list);
 
 /* Puts the list, with the rules resolved, in the place of the built-in model or of the list, in the tree itself, and
  * takes the rules out of it. The tree then borrows from *list, which must live as long and is the caller's to release.

@@ -197,15 +197,6 @@ gp_status gp_graph_build_list(const gp_yaml *model, const gp_yaml *layers, gp_gr
     return GP_OK;
 }
 
-gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_error *err) {
-    gp_layer_list list = {0};
-    GP_RETURN_IF_FAILED(gp_model_check(model, err));
-    GP_RETURN_IF_FAILED(gp_model_ruled_layers(model, &list, err));
-    gp_status status = gp_graph_build_list(model, list.layers, out, err);
-    gp_layer_list_fini(&list);
-    return status;
-}
-
 static void fini_node(gp_node *node) {
     free(node->name);
     free(node->inputs);

@@ -5,36 +5,10 @@
 #include "pipeline/plan.h"
 
 gp_slot_choice gp_instr_slots(const gp_stages *stages, const gp_instr *instr) {
+    const gp_accesses its = gp_instr_accesses(stages, instr);
     gp_slot_choice choice = {{0}};
-    switch (instr->op) {
-    case GP_INSTR_FORWARD:
-        choice.slot[GP_FRAME_STASH] = instr->slot;
-        choice.slot[instr->flags & GP_INSTR_KEEP ? GP_FRAME_SAVED : GP_FRAME_OUTBOX] = instr->work;
-        break;
-    case GP_INSTR_RECOMPUTE:
-        choice.slot[GP_FRAME_STASH] = instr->slot;
-        choice.slot[GP_FRAME_SAVED] = instr->work;
-        break;
-    case GP_INSTR_BACKWARD:
-    case GP_INSTR_BACKWARD_INPUT:
-    case GP_INSTR_BACKWARD_WEIGHT:
-        choice.slot[GP_FRAME_STASH] = instr->slot;
-        choice.slot[GP_FRAME_SAVED] = instr->work;
-        choice.slot[GP_FRAME_GRAD] = instr->grad;
-        break;
-    case GP_INSTR_LOAD: choice.slot[GP_FRAME_STASH] = instr->slot; break;
-    case GP_INSTR_SEND: {
-        gp_frame frame;
-        uint16_t slot;
-        gp_instr_sends_from(stages, instr, &frame, &slot);
-        choice.slot[frame] = slot;
-        break;
-    }
-    case GP_INSTR_RECV:
-        choice.slot[stages->edges[instr->edge].kind == GP_EDGE_GRADIENT ? GP_FRAME_GRAD : GP_FRAME_STASH] = instr->slot;
-        break;
-    default: break;
-    }
+    for (int f = 0; f < GP_FRAMES; f++)
+        if (its.frame[f].uses) choice.slot[f] = gp_instr_get_slot(instr, its.frame[f]);
     return choice;
 }
 
@@ -204,18 +178,10 @@ gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int wor
     case GP_INSTR_RECV:
         gp_instr_copy(plan, mini, instr, &offset, &bytes);
         return touch(out, offset, bytes, instr->op == GP_INSTR_RECV, err);
-    case GP_INSTR_FORWARD:
-        GP_RETURN_IF_FAILED(touch_routine(plan, stage, instr, gp_instr_routine(mini, stage, instr), out, err));
-        if (instr->flags & GP_INSTR_LAST)
-            return touch_routine(plan, stage, instr, &mini->total[instr->stage], out, err);
-        return GP_OK;
-    case GP_INSTR_RECOMPUTE:
-    case GP_INSTR_BACKWARD:
-    case GP_INSTR_BACKWARD_INPUT:
-    case GP_INSTR_BACKWARD_WEIGHT:
-    case GP_INSTR_NORM:
-    case GP_INSTR_CLIP: return touch_routine(plan, stage, instr, gp_instr_routine(mini, stage, instr), out, err);
-    case GP_INSTR_STEP: return touch_routine(plan, stage, instr, &mini->step[instr->stage], out, err);
-    default: return GP_OK;
+    default: break;
     }
+    const gp_routine *routines[GP_INSTR_ROUTINES];
+    int count = gp_instr_routines(plan, mini, instr, routines);
+    for (int r = 0; r < count; r++) GP_RETURN_IF_FAILED(touch_routine(plan, stage, instr, routines[r], out, err));
+    return GP_OK;
 }

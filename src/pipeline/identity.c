@@ -18,8 +18,7 @@ static uint64_t add_text(uint64_t hash, const char *text) {
 
 /* work and grad share their place with the edge: only one of both is the instruction's. */
 static uint64_t add_instr(uint64_t hash, const gp_instr *instr) {
-    bool copies = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
-    uint64_t operand = copies ? instr->edge : (uint64_t)instr->grad << 16 | instr->work;
+    uint64_t operand = gp_instr_has_edge(instr) ? instr->edge : (uint64_t)instr->grad << 16 | instr->work;
     hash = add_number(hash, (uint64_t)instr->op | (uint64_t)instr->flags << 8 | (uint64_t)instr->stage << 16 |
                                 (uint64_t)instr->micro << 32 | (uint64_t)instr->slot << 48);
     return add_number(hash, operand << 32 | instr->clock);

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "schedule/lives.h"
 
 static const gp_memory_kind frame_kind[GP_FRAMES] = {GP_MEMORY_STASH, GP_MEMORY_SAVED, GP_MEMORY_COPIES,
                                                      GP_MEMORY_COPIES};
@@ -78,9 +77,9 @@ static void set_alive(alive *a, int stage, gp_frame frame, int micro, bool on) {
 }
 
 static void before_instr(alive *a, const gp_instr *instr) {
-    gp_frame frame;
-    uint16_t slot;
-    if (gp_instr_begins(a->plan->stages, instr, &frame, &slot)) set_alive(a, instr->stage, frame, instr->micro, true);
+    const gp_accesses its = gp_instr_accesses(a->plan->stages, instr);
+    for (int f = 0; f < GP_FRAMES; f++)
+        if (its.frame[f].uses & GP_BEGINS) set_alive(a, instr->stage, (gp_frame)f, instr->micro, true);
 }
 
 static void after_instr(alive *a, const gp_instr *instr) {
@@ -90,16 +89,14 @@ static void after_instr(alive *a, const gp_instr *instr) {
         if (ends & 1) set_alive(a, instr->stage, (gp_frame)f, instr->micro, false);
 }
 
-static size_t routine_bytes(const gp_routine *routine) {
-    return routine ? routine->transient + routine->workspace : 0;
-}
-
 static size_t running_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
-    if (instr->op == GP_INSTR_STEP) return routine_bytes(&mini->step[instr->stage]);
-    size_t bytes = routine_bytes(gp_instr_routine(mini, &plan->stage[instr->stage], instr));
-    bool totals = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
-    size_t total = totals ? routine_bytes(&mini->total[instr->stage]) : 0;
-    return total > bytes ? total : bytes;
+    const gp_routine *routines[GP_INSTR_ROUTINES];
+    size_t most = 0;
+    for (int r = gp_instr_routines(plan, mini, instr, routines) - 1; r >= 0; r--) {
+        size_t bytes = routines[r]->transient + routines[r]->workspace;
+        if (bytes > most) most = bytes;
+    }
+    return most;
 }
 
 gp_status gp_memory_follow(const gp_plan *plan, int mini, int worker, size_t *bytes, gp_error *err) {

@@ -151,22 +151,17 @@ static gp_status use(deriver *d, walker *w, gp_queue queue, gp_frame frame, uint
     return GP_OK;
 }
 
+/* What is sent needs no wait: it stands in the queue of its computation, and lies beside what is received. */
 static gp_status use_slots(deriver *d, walker *w, gp_queue queue, gp_error *err) {
+    static const gp_frame received[] = {GP_FRAME_STASH, GP_FRAME_GRAD};
     const gp_instr *instr = &w->program->instrs[w->pc];
-    switch (instr->op) {
-    case GP_INSTR_LOAD:
-    case GP_INSTR_FORWARD:
-    case GP_INSTR_RECOMPUTE: return use(d, w, queue, GP_FRAME_STASH, instr->slot, err);
-    case GP_INSTR_BACKWARD:
-    case GP_INSTR_BACKWARD_INPUT:
-    case GP_INSTR_BACKWARD_WEIGHT:
-        GP_RETURN_IF_FAILED(use(d, w, queue, GP_FRAME_STASH, instr->slot, err));
-        return use(d, w, queue, GP_FRAME_GRAD, instr->grad, err);
-    case GP_INSTR_RECV:
-        if (queue == GP_QUEUE_COMPUTE) return GP_OK;
-        return use(d, w, queue, queue == GP_QUEUE_BACK ? GP_FRAME_GRAD : GP_FRAME_STASH, instr->slot, err);
-    default: return GP_OK;
+    const gp_accesses its = gp_instr_accesses(d->stages, instr);
+    for (int i = 0; i < 2; i++) {
+        gp_access access = its.frame[received[i]];
+        if (!(access.uses & (GP_READS | GP_WRITES))) continue;
+        GP_RETURN_IF_FAILED(use(d, w, queue, received[i], gp_instr_get_slot(instr, access), err));
     }
+    return GP_OK;
 }
 
 /* ---- between workers --------------------------------------------------------------------------------------------- */
@@ -237,7 +232,6 @@ static void count_slots(const deriver *d, walker *w) {
     w->parts[0] = w->parts[1] = 0;
     for (size_t pc = 0; pc < w->program->count; pc++) {
         const gp_instr *instr = &w->program->instrs[pc];
-        bool backward = gp_instr_is_backward(instr);
         if (!w->place[instr->stage]) {
             w->place[instr->stage] = ++w->places;
             for (int i = 0; i < 2; i++) {
@@ -245,9 +239,12 @@ static void count_slots(const deriver *d, walker *w) {
                 if (parts > w->parts[i]) w->parts[i] = parts;
             }
         }
-        if (instr->slot >= w->slots[0]) w->slots[0] = (size_t)instr->slot + 1;
-        if (instr->slot >= w->slots[1]) w->slots[1] = (size_t)instr->slot + 1;
-        if (backward && instr->grad >= w->slots[1]) w->slots[1] = (size_t)instr->grad + 1;
+        const gp_accesses its = gp_instr_accesses(d->stages, instr);
+        for (int i = 0; i < 2; i++) {
+            gp_access access = its.frame[i == 0 ? GP_FRAME_STASH : GP_FRAME_GRAD];
+            size_t slot = access.uses ? gp_instr_get_slot(instr, access) : 0;
+            if (slot >= w->slots[i]) w->slots[i] = slot + 1;
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-/* Queues: a worker's device works through several at once, so that copies run beside computations. Which queue each
- * instruction goes to, and what a queue must wait for: in the same worker, and of what stands in schedule/waits.h.
+/* Queues: a worker's device works through several at once, so that copies run beside computations. What a queue must
+ * wait for: in the other queues of its worker, and of what stands in schedule/waits.h.
  *
  * What loads and receives write is read by computations, and what computations have read is overwritten when the slot
  * begins its next life: behind the last instruction of one queue stands a mark, an event, that the other one waits for.
@@ -12,9 +12,9 @@
 #ifndef GP_PIPELINE_QUEUES_H
 #define GP_PIPELINE_QUEUES_H
 
+#include "compile/stage_plan.h"
 #include "schedule/program.h"
 #include "schedule/queue.h"
-#include "compile/stage_plan.h"
 #include "schedule/waits.h"
 
 enum { GP_QUEUES_MEMORY = 32 << 20 }; /* bytes: what plans give */

@@ -99,37 +99,54 @@ static gp_status refresh(gp_worker *worker, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status obey(gp_worker *worker, gp_error *err) {
-    const gp_command *command = &worker->run->command;
+gp_status gp_worker_copy_block(gp_worker *worker, const gp_block *block, bool in, gp_error *err) {
     const gp_device_kind *kind = kind_of(worker);
-    bool mine = command->worker == worker->index;
+    gp_stream *queue = worker->queue[GP_QUEUE_COMPUTE];
+    char *at = worker->arena + block->offset;
+    if (block->worker != worker->index) return GP_OK;
+    return in ? kind->copy_in(queue, at, block->host, block->bytes, err)
+              : kind->copy_out(queue, block->host, at, block->bytes, err);
+}
+
+static gp_status finish(gp_worker *worker, gp_error *err) {
+    return kind_of(worker)->stream_finish(worker->queue[GP_QUEUE_COMPUTE], &worker->run->cancel, err);
+}
+
+/* Each copy ends before the next begins, so that a device needs no more pinned memory than for the largest. */
+static gp_status copy_blocks(gp_worker *worker, bool in, gp_error *err) {
+    const gp_command *command = &worker->run->command;
+    for (size_t i = 0; i < command->block_count; i++) {
+        if (command->blocks[i].worker != worker->index) continue;
+        GP_RETURN_IF_FAILED(gp_worker_copy_block(worker, &command->blocks[i], in, err));
+        GP_RETURN_IF_FAILED(finish(worker, err));
+    }
+    return GP_OK;
+}
+
+static gp_status obey(gp_worker *worker, gp_error *err) {
     gp_status status = GP_OK;
-    switch (command->kind) {
+    switch (worker->run->command.kind) {
     case GP_COMMAND_STEP: return gp_worker_step(worker, err);
-    case GP_COMMAND_READ:
-        if (mine)
-            status = kind->copy_out(worker->queue[GP_QUEUE_COMPUTE], command->host, worker->arena + command->offset,
-                                    command->bytes, err);
+    case GP_COMMAND_READ: status = copy_blocks(worker, false, err); break;
+    case GP_COMMAND_WRITE: status = copy_blocks(worker, true, err); break;
+    case GP_COMMAND_REFRESH:
+        status = refresh(worker, err);
+        if (status == GP_OK) status = finish(worker, err);
         break;
-    case GP_COMMAND_WRITE:
-        if (mine)
-            status = kind->copy_in(worker->queue[GP_QUEUE_COMPUTE], worker->arena + command->offset, command->host,
-                                   command->bytes, err);
-        break;
-    case GP_COMMAND_REFRESH: status = refresh(worker, err); break;
     case GP_COMMAND_NONE:
     case GP_COMMAND_QUIT: return GP_OK;
     }
-    if (status == GP_OK) status = kind->stream_finish(worker->queue[GP_QUEUE_COMPUTE], &worker->run->cancel, err);
     return status == GP_OK ? GP_OK : gp_error_context(err, "worker %d: ", worker->index);
 }
 
 /* Raises the flag and wakes all that sleep. */
 static void cancel_run(gp_run *run, const gp_error *cause) {
     if (!gp_cancel_raise(&run->cancel, cause)) return;
-    gp_signal_wake(&run->posted);
     gp_signal_wake(&run->barrier.generation);
-    for (int w = 0; w < run->plan->workers; w++) gp_signal_wake(&run->workers[w].done);
+    for (int w = 0; w < run->plan->workers; w++) {
+        gp_signal_wake(&run->workers[w].posted);
+        gp_signal_wake(&run->workers[w].done);
+    }
     for (size_t i = 0; i < run->plan->stages->edge_count * (size_t)run->max_pieces; i++) {
         gp_signal_wake(&run->mail[i].sent);
         gp_signal_wake(&run->mail[i].pulled);
@@ -142,11 +159,10 @@ static void *work(void *argument) {
     gp_error err = {0};
     gp_status status = open_worker(worker, &err);
     if (status != GP_OK) status = gp_error_context(&err, "worker %d: ", worker->index);
-    while (status == GP_OK) {
-        gp_signal_raise(&worker->done, worker->command + 1);
-        status = gp_signal_wait(&run->posted, worker->command + 1, &run->cancel, &err);
+    for (uint64_t command = 0; status == GP_OK; command = worker->command) {
+        gp_signal_raise(&worker->done, command + 1);
+        status = gp_signal_wait(&worker->posted, command + 1, &run->cancel, &err);
         if (status != GP_OK) break;
-        worker->command++;
         if (run->command.kind == GP_COMMAND_QUIT) return NULL;
         status = obey(worker, &err);
     }
@@ -160,37 +176,38 @@ static void join_workers(gp_run *run) {
     for (int w = 0; w < run->plan->workers; w++) run->workers[w].started = false;
 }
 
-/* Until every worker has carried out the last command; where the run was cancelled, until every worker has ended, since
- * what the command lent them is the caller's again, and then the first cause. */
+/* Until every worker has carried out its last command. After a cancellation, until every worker has ended, since the
+ * command's memory is the caller's again; then the first cause. */
 static gp_status wait_for_workers(gp_run *run, gp_error *err) {
     for (int w = 0; w < run->plan->workers; w++) {
-        if (gp_signal_wait(&run->workers[w].done, run->commands + 1, &run->cancel, err) == GP_OK) continue;
+        gp_worker *worker = &run->workers[w];
+        if (gp_signal_wait(&worker->done, worker->command + 1, &run->cancel, err) == GP_OK) continue;
         join_workers(run);
         return gp_cancel_cause(&run->cancel, err);
     }
     return GP_OK;
 }
 
-static gp_status post(gp_run *run, const gp_command *command, gp_error *err) {
-    gp_status cause = gp_cancel_cause(&run->cancel, err);
-    if (cause != GP_OK) return cause;
+static void wake(gp_run *run, gp_worker *worker) {
+    if (worker->command == run->commands) return;
+    worker->command = run->commands;
+    run->wakes++;
+    gp_signal_raise(&worker->posted, run->commands);
+}
+
+static void give(gp_run *run, const gp_command *command) {
+    bool blocks = command->kind == GP_COMMAND_READ || command->kind == GP_COMMAND_WRITE;
     run->command = *command;
     run->commands++;
-    gp_signal_raise(&run->posted, run->commands);
-    return wait_for_workers(run, err);
+    for (size_t i = 0; i < command->block_count && blocks; i++) wake(run, &run->workers[command->blocks[i].worker]);
+    for (int w = 0; w < run->plan->workers && !blocks; w++) wake(run, &run->workers[w]);
 }
 
-/* A run that has failed says why, whatever was under way. */
-static gp_status check_rest(gp_run *run, gp_error *err) {
+gp_status gp_run_post(gp_run *run, const gp_command *command, gp_error *err) {
     gp_status cause = gp_cancel_cause(&run->cancel, err);
-    if (cause != GP_OK || run->under_way == 0) return cause;
-    return gp_fail(err, GP_INTERNAL, "a step is under way");
-}
-
-/* What a run does between steps. */
-static gp_status post_at_rest(gp_run *run, const gp_command *command, gp_error *err) {
-    GP_RETURN_IF_FAILED(check_rest(run, err));
-    return post(run, command, err);
+    if (cause != GP_OK) return cause;
+    give(run, command);
+    return wait_for_workers(run, err);
 }
 
 static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
@@ -199,7 +216,6 @@ static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
         if (plan->minis[m].pieces > run->max_pieces) run->max_pieces = plan->minis[m].pieces;
     if (!gp_size_mul(plan->stages->edge_count, (size_t)run->max_pieces, &mails))
         return gp_fail(err, GP_MEMORY, "too many copies");
-    gp_signal_init(&run->posted);
     gp_barrier_init(&run->barrier, plan->workers);
     run->mail = aligned_alloc(_Alignof(gp_mail), (mails ? mails : 1) * sizeof *run->mail);
     run->workers = aligned_alloc(_Alignof(gp_worker), (size_t)plan->workers * sizeof *run->workers);
@@ -218,6 +234,7 @@ static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
     for (int w = 0; w < plan->workers; w++) {
         run->workers[w].run = run;
         run->workers[w].index = w;
+        gp_signal_init(&run->workers[w].posted);
         gp_signal_init(&run->workers[w].done);
     }
     return GP_OK;
@@ -238,22 +255,6 @@ static gp_status start_workers(gp_run *run, gp_error *err) {
     return wait_for_workers(run, err);
 }
 
-static gp_status clear_params(gp_run *run, gp_error *err) {
-    const gp_plan *plan = run->plan;
-    for (int p = 0; p < plan->graph->param_count; p++) {
-        const gp_stage_plan *stage = &plan->stage[plan->stages->stage_of_node[plan->graph->params[p].node]];
-        const gp_param_plan *param = gp_stage_plan_param(stage, p);
-        void *zeros = NULL;
-        GP_RETURN_IF_FAILED(gp_new_array(&zeros, 1, param->bytes, err));
-        gp_status status = GP_OK;
-        int states = param->trained ? plan->update.states : 0;
-        for (int s = -1; s < states && status == GP_OK; s++) status = gp_run_write(run, p, s, zeros, err);
-        free(zeros);
-        GP_RETURN_IF_FAILED(status);
-    }
-    return GP_OK;
-}
-
 gp_status gp_run_create(const gp_plan *plan, const gp_hooks *hooks, gp_run **out, gp_error *err) {
     gp_run *run = NULL;
     void *block = aligned_alloc(_Alignof(gp_run), sizeof(gp_run));
@@ -268,7 +269,7 @@ gp_status gp_run_create(const gp_plan *plan, const gp_hooks *hooks, gp_run **out
     }
     status = prepare_run(run, plan, err);
     if (status == GP_OK) status = start_workers(run, err);
-    if (status == GP_OK) status = clear_params(run, err);
+    if (status == GP_OK) status = gp_run_clear(run, err);
     if (status != GP_OK) {
         gp_run_destroy(&run);
         return status;
@@ -280,16 +281,14 @@ gp_status gp_run_create(const gp_plan *plan, const gp_hooks *hooks, gp_run **out
 /* Workers that are idle leave at the word; those that wait for one another leave because the run is cancelled. */
 static void stop_workers(gp_run *run) {
     const gp_error stopped = {GP_CANCELLED, "the run was stopped"};
-    gp_command quit = {.kind = GP_COMMAND_QUIT};
+    const gp_command quit = {.kind = GP_COMMAND_QUIT};
     bool idle = !gp_cancelled(&run->cancel);
     for (int w = 0; w < run->plan->workers; w++)
-        idle = idle && run->workers[w].started && gp_signal_reached(&run->workers[w].done, run->commands + 1);
-    if (idle) {
-        run->command = quit;
-        gp_signal_raise(&run->posted, ++run->commands);
-    } else {
+        idle = idle && run->workers[w].started && gp_signal_reached(&run->workers[w].done, run->workers[w].command + 1);
+    if (idle)
+        give(run, &quit);
+    else
         cancel_run(run, &stopped);
-    }
     join_workers(run);
     for (int w = 0; w < run->plan->workers; w++) end_queues(&run->workers[w]);
     for (int w = 0; w < run->plan->workers; w++) close_worker(&run->workers[w]);
@@ -306,120 +305,8 @@ void gp_run_destroy(gp_run **run) {
     *run = NULL;
 }
 
-static gp_command step_command(gp_run *run, int turn) {
-    const gp_stage_plan *last = &run->plan->stage[run->plan->stages->count - 1];
-    return (gp_command){.kind = GP_COMMAND_STEP,
-                        .mini = run->mini,
-                        .worker = last->worker,
-                        .offset = last->base + last->scalars,
-                        .bytes = sizeof run->report[turn],
-                        .host = &run->report[turn]};
-}
-
-static gp_step_result result_of(const gp_step_scalars *report) {
-    return (gp_step_result){report->loss_sum, report->right, report->finite != 0, report->grad_norm, report->clip};
-}
-
-gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
-    GP_RETURN_IF_FAILED(check_rest(run, err));
-    run->mini = mini;
-    run->turn = 0;
-    gp_command command = step_command(run, run->turn);
-    command.begins = command.ends = true;
-    command.input = input;
-    GP_RETURN_IF_FAILED(post(run, &command, err));
-    *result = result_of(&run->report[run->turn]);
-    return GP_OK;
-}
-
-gp_status gp_run_begin(gp_run *run, int mini, const gp_step_input *input, gp_error *err) {
-    bool behind = run->under_way > 0;
-    if (behind && (run->under_way == 2 || mini != run->mini || !gp_plan_overlaps(run->plan, mini) || run->recorder))
-        return gp_fail(err, GP_INTERNAL, "a step cannot begin: the step that is running must end first");
-    run->mini = mini;
-    run->turn = behind ? 1 - run->turn : 0;
-    gp_command command = step_command(run, run->turn);
-    command.begins = true;
-    command.behind = behind;
-    command.input = input;
-    GP_RETURN_IF_FAILED(post(run, &command, err));
-    run->under_way++;
-    return GP_OK;
-}
-
-gp_status gp_run_end(gp_run *run, gp_step_result *result, gp_error *err) {
-    if (run->under_way == 0) return gp_fail(err, GP_INTERNAL, "no step is under way");
-    int turn = run->under_way == 2 ? 1 - run->turn : run->turn;
-    gp_command command = step_command(run, turn);
-    command.ends = true;
-    command.before = run->under_way == 2;
-    GP_RETURN_IF_FAILED(post(run, &command, err));
-    run->under_way--;
-    *result = result_of(&run->report[turn]);
-    return GP_OK;
-}
-
-gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
-    const gp_plan *plan = run->plan;
-    const gp_mini_plan *its = &plan->minis[mini];
-    const gp_stage_plan *last = &plan->stage[plan->stages->count - 1];
-    int loss = plan->graph->node_count - 1;
-    const gp_stats_plan *stats = NULL;
-    int64_t elements;
-    for (size_t i = 0; i < last->stats_count; i++)
-        if (last->stats[i].node == loss && last->stats[i].index == GP_LOSS_STATS_PREDICTION) stats = &last->stats[i];
-    if (!stats || !gp_shape_elements(plan->graph->nodes[loss].layer->inputs[0], &elements))
-        return gp_fail(err, GP_INTERNAL, "the plan keeps no prediction");
-    size_t sample = (size_t)elements * gp_dtype_size(plan->real);
-    for (int m = 0; m < its->pieces; m++) {
-        gp_command command = {.kind = GP_COMMAND_READ,
-                              .worker = last->worker,
-                              .offset = last->base + stats->offset + (size_t)m * stats->bytes,
-                              .bytes = (size_t)gp_mini_samples(its, m) * sample,
-                              .host = (char *)out + (size_t)(its->piece * m) * sample};
-        GP_RETURN_IF_FAILED(post_at_rest(run, &command, err));
-    }
-    return GP_OK;
-}
-
-gp_status gp_run_squares(gp_run *run, double *out, gp_error *err) {
-    const gp_stage_plan *last = &run->plan->stage[run->plan->stages->count - 1];
-    if (!run->plan->stages->norms) return gp_fail(err, GP_INTERNAL, "the plan computes no norms");
-    gp_command command = {.kind = GP_COMMAND_READ,
-                          .worker = last->worker,
-                          .offset = last->base + last->squares,
-                          .bytes = (last->squares_before + last->square_count) * sizeof(double),
-                          .host = out};
-    return post_at_rest(run, &command, err);
-}
-
-void gp_run_record(gp_run *run, gp_recorder *recorder) {
-    run->recorder = recorder;
-}
-
-static gp_status move_param(gp_run *run, gp_command_kind kind, int param, int state, void *host, gp_error *err) {
-    const gp_plan *plan = run->plan;
-    const gp_stage_plan *stage = &plan->stage[plan->stages->stage_of_node[plan->graph->params[param].node]];
-    const gp_param_plan *its = gp_stage_plan_param(stage, param);
-    gp_command command = {.kind = kind,
-                          .worker = stage->worker,
-                          .offset = stage->base + (state < 0 ? its->master : its->state[state]),
-                          .bytes = its->bytes,
-                          .host = host};
-    return post_at_rest(run, &command, err);
-}
-
-gp_status gp_run_read(gp_run *run, int param, int state, void *out, gp_error *err) {
-    return move_param(run, GP_COMMAND_READ, param, state, out, err);
-}
-
-gp_status gp_run_write(gp_run *run, int param, int state, const void *values, gp_error *err) {
-    return move_param(run, GP_COMMAND_WRITE, param, state, (void *)(uintptr_t)values, err);
-}
-
-gp_status gp_run_refresh(gp_run *run, gp_error *err) {
-    gp_command command = {.kind = GP_COMMAND_REFRESH};
-    return post_at_rest(run, &command, err);
+uint64_t gp_run_wakes(const gp_run *run) {
+    return run->wakes;
 }
 
 void *gp_run_arena(const gp_run *run, int worker) {

@@ -82,12 +82,22 @@ GP_MUST_USE gp_status gp_run_squares(gp_run *run, double *out, gp_error *err);
  * its program). The caller has reserved room for the step's programs. NULL: nothing is recorded. */
 void gp_run_record(gp_run *run, gp_recorder *recorder);
 
-/* A parameter's tensors, in PyTorch's order, of plan->real. `state` −1: the parameter itself; else the optimizer's. */
-GP_MUST_USE gp_status gp_run_read(gp_run *run, int param, int state, void *out, gp_error *err);
-GP_MUST_USE gp_status gp_run_write(gp_run *run, int param, int state, const void *values, gp_error *err);
+/* A tensor of a parameter, in PyTorch's order, of plan->real; `host` is what it is copied to or from. */
+typedef struct gp_tensor_copy {
+    int param, state; /* state −1: the parameter itself; else the optimizer's */
+    void *host;
+} gp_tensor_copy;
+
+/* One command for the whole list. It wakes only the workers that have one of these parameters. */
+GP_MUST_USE gp_status gp_run_read(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err);
+GP_MUST_USE gp_status gp_run_write(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err);
+/* Bytes of the plan's largest parameter. Pure. */
+size_t gp_run_largest_param(const gp_plan *plan);
 /* Brings the working copies up to date after writes. */
 GP_MUST_USE gp_status gp_run_refresh(gp_run *run, gp_error *err);
 
+/* How often commands woke a worker so far, for tests. Between calls. */
+uint64_t gp_run_wakes(const gp_run *run);
 /* A worker's arena, for tests: exactly plan->arena[worker] bytes. Only from hooks of that worker, or between calls. */
 void *gp_run_arena(const gp_run *run, int worker);
 

@@ -20,6 +20,14 @@ int gp_run_marks(const gp_plan *plan, int worker) {
     return most;
 }
 
+size_t gp_run_largest_param(const gp_plan *plan) {
+    size_t most = 0;
+    for (int s = 0; s < plan->stages->count; s++)
+        for (int p = 0; p < plan->stage[s].param_count; p++)
+            if (plan->stage[s].params[p].bytes > most) most = plan->stage[s].params[p].bytes;
+    return most;
+}
+
 /* There are at most 2^31 edges of 2^12 micro-batches: no sum overflows. */
 size_t gp_run_bytes(const gp_plan *plan) {
     size_t bytes = sizeof(gp_run) + (size_t)plan->workers * sizeof(gp_worker);

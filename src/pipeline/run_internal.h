@@ -20,16 +20,23 @@ typedef enum gp_command_kind {
     GP_COMMAND_QUIT
 } gp_command_kind;
 
-/* What the workers are to do; written by the trainer before it raises `posted`, read by the workers after. */
+/* A range of a worker's arena, and the host memory that it is copied to or from. */
+typedef struct gp_block {
+    int worker;
+    size_t offset, bytes;
+    void *host;
+} gp_block;
+
+/* A command to some or all workers. The trainer writes it before it raises `posted` of these workers, and writes the
+ * next one when they are done. */
 typedef struct gp_command {
     gp_command_kind kind;
-    int worker; /* STEP, READ, WRITE: whose turn it is; others skip */
+    const gp_block *blocks; /* READ, WRITE: of all workers, each takes its own; STEP: one, read after the step */
+    size_t block_count;
     int mini;
     /* STEP: it is begun, ended, or both; begun behind one that is under way, ended before one. */
     bool begins, ends, behind, before;
     const gp_step_input *input; /* of what is begun */
-    size_t offset, bytes;       /* in the arena; STEP: what is read when the step is done */
-    void *host;
 } gp_command;
 
 /* One edge and micro-batch: what was sent, where it lies, and that it was pulled. A signal tells the other worker's
@@ -48,14 +55,15 @@ typedef struct gp_worker {
     int index;
     pthread_t thread;
     bool started;
-    gp_signal done; /* commands carried out */
+    gp_signal posted; /* number of its last command; the trainer raises it */
+    gp_signal done;   /* number of the last command that it carried out, + 1 */
     gp_device *device;
     gp_stream *queue[GP_QUEUES];
     gp_event **marks; /* as many as a program has */
     int mark_count;
     gp_spans *spans; /* NULL until somebody traces */
     char *arena;
-    uint64_t command; /* that it is carrying out */
+    uint64_t command; /* number of its last command; the trainer writes it before it raises `posted` */
     size_t barriers;  /* of its program that it has passed */
     uint32_t note;    /* the last of its program that it has enqueued (pipeline/places.h) */
     bool named;       /* a profiler may want the names of instructions */
@@ -68,9 +76,9 @@ struct gp_run {
     gp_watch *watches;     /* [worker]; NULL: nobody looks at values; written by the trainer between commands */
     gp_cancel cancel;
     gp_barrier barrier;
-    gp_signal posted; /* number of the last command */
     gp_command command;
     uint64_t commands;         /* posted so far; trainer only, as what follows */
+    uint64_t wakes;            /* of workers, by all commands */
     int under_way;             /* steps: 0 … 2 */
     int mini;                  /* theirs */
     int turn;                  /* of the one that was begun last */
@@ -89,6 +97,12 @@ static inline gp_mail *gp_run_mail(gp_run *run, uint32_t edge, uint16_t micro) {
 int gp_run_marks(const gp_plan *plan, int worker);
 /* Worker's thread: enqueues the program of a mini-batch, or waits until it is carried out, or both. */
 GP_MUST_USE gp_status gp_worker_step(gp_worker *worker, gp_error *err);
+/* Worker's thread: enqueues the copy of a block, if it is this worker's. */
+GP_MUST_USE gp_status gp_worker_copy_block(gp_worker *worker, const gp_block *block, bool in, gp_error *err);
+/* Trainer's thread: writes zeros to all parameters and states. */
+GP_MUST_USE gp_status gp_run_clear(gp_run *run, gp_error *err);
+/* Trainer's thread: gives a command to its workers, and waits until they have carried it out. */
+GP_MUST_USE gp_status gp_run_post(gp_run *run, const gp_command *command, gp_error *err);
 /* Worker's thread: runs a routine with these slots. */
 GP_MUST_USE gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
                                         const gp_instr *instr, int64_t first_sample, gp_error *err);

@@ -87,16 +87,9 @@ static gp_status meet(gp_worker *worker, const gp_mini_plan *mini, gp_error *err
 
 static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_run *run = worker->run;
+    if (gp_instr_computes(instr)) return compute(worker, mini, instr, err);
     switch (instr->op) {
     case GP_INSTR_LOAD: return load(worker, mini, instr, run->command.input, err);
-    case GP_INSTR_FORWARD:
-    case GP_INSTR_RECOMPUTE:
-    case GP_INSTR_BACKWARD:
-    case GP_INSTR_BACKWARD_INPUT:
-    case GP_INSTR_BACKWARD_WEIGHT:
-    case GP_INSTR_NORM:
-    case GP_INSTR_CLIP:
-    case GP_INSTR_STEP: return compute(worker, mini, instr, err);
     case GP_INSTR_SEND: return send_value(worker, mini, instr, err);
     case GP_INSTR_RECV: return receive(worker, mini, instr, err);
     case GP_INSTR_BARRIER: return meet(worker, mini, err);
@@ -232,11 +225,7 @@ static gp_status run_program(gp_worker *worker, gp_error *err) {
         char text[GP_INSTR_TEXT];
         return gp_error_context(err, "worker %d, %s: ", worker->index, gp_instr_text(text, site.instr));
     }
-    if (command->worker != worker->index) return GP_OK;
-    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
-    if (kind->copy_out(worker->queue[GP_QUEUE_COMPUTE], command->host, worker->arena + command->offset, command->bytes,
-                       err) == GP_OK)
-        return GP_OK;
+    if (gp_worker_copy_block(worker, command->blocks, false, err) == GP_OK) return GP_OK;
     return gp_error_context(err, "worker %d, end of the step: ", worker->index);
 }
 

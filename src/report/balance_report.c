@@ -96,8 +96,8 @@ static void report_fini(report *r) {
 }
 
 static double micro_batch_seconds(const gp_layer_times *layer) {
-    return layer->time[GP_PROFILE_TIME_FORWARD].median + layer->time[GP_PROFILE_TIME_BACKWARD_INPUT].median +
-           layer->time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median;
+    return layer->time[GP_PROFILE_TIME_FORWARD] + layer->time[GP_PROFILE_TIME_BACKWARD_INPUT] +
+           layer->time[GP_PROFILE_TIME_BACKWARD_WEIGHT];
 }
 
 /* What a micro-batch takes of the stage, what is computed again for it included: the mean over all of them. */
@@ -106,8 +106,8 @@ static double stage_seconds(const cut *c, int s) {
     double seconds = 0;
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
-        bool computes = instr->op == GP_INSTR_FORWARD || instr->op == GP_INSTR_RECOMPUTE || gp_instr_is_backward(instr);
-        if (computes && instr->stage == s) seconds += gp_durations_computing(&c->durations, instr);
+        if (gp_instr_computes(instr) && gp_instr_has_micro(instr) && instr->stage == s)
+            seconds += gp_durations_computing(&c->durations, instr);
     }
     return seconds / c->durations.mini->pieces;
 }
@@ -140,9 +140,8 @@ static gp_status write_layer(const report *r, const gp_profile_device *device, i
     fputs("  ", r->out);
     gp_report_cell(r->out, name, NAME, false);
     free(name);
-    write_seconds(r->out, layer->time[GP_PROFILE_TIME_FORWARD].median);
-    write_seconds(r->out, layer->time[GP_PROFILE_TIME_BACKWARD_INPUT].median +
-                              layer->time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median);
+    write_seconds(r->out, layer->time[GP_PROFILE_TIME_FORWARD]);
+    write_seconds(r->out, layer->time[GP_PROFILE_TIME_BACKWARD_INPUT] + layer->time[GP_PROFILE_TIME_BACKWARD_WEIGHT]);
     fputs("  ", r->out);
     write_bar(r->out, most > 0 ? micro_batch_seconds(layer) / most : 0);
     gp_report_cell(r->out, gp_bytes_text(bytes, (size_t)r->bytes[i]), 12, true);
@@ -267,7 +266,7 @@ static void write_other(const report *r, const char *what, const cut *other) {
 /* The order of the devices, where that was found too, and what it is worth. */
 static gp_status write_order(const report *r, gp_error *err) {
     const gp_session *session = r->session;
-    const gp_balance_order *orders = &session->orders;
+    const gp_device_order *orders = &session->orders;
     char *devices = NULL, count[GP_REPORT_NUMBER];
     if (!session->order) return GP_OK;
     GP_RETURN_IF_FAILED(gp_config_devices_text(&session->config->pipeline, &devices, err));
@@ -384,7 +383,7 @@ static json_t *pack_cut(const report *r, const cut *c) {
 static json_t *pack_times(const gp_layer_times *layer) {
     json_t *times = json_object();
     for (int t = 0; t < GP_PROFILE_TIMES; t++)
-        json_object_set_new(times, gp_profile_time_name((gp_profile_time)t), json_real(layer->time[t].median * 1e3));
+        json_object_set_new(times, gp_profile_time_name((gp_profile_time)t), json_real(layer->time[t] * 1e3));
     return times;
 }
 

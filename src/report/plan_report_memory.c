@@ -112,13 +112,12 @@ static void write_instr(const gp_plan *plan, const column *its, int kind, char t
     strcpy(text, "-");
     if (its->worker < 0) return;
     const gp_instr *instr = peak_instr(plan, its);
-    if (instr->op == GP_INSTR_STEP || instr->op == GP_INSTR_BARRIER || instr->op == GP_INSTR_NORM ||
-        instr->op == GP_INSTR_CLIP)
-        snprintf(text, GP_INSTR_TEXT, "%s", gp_report_op(instr->op));
+    if (!gp_instr_has_micro(instr))
+        snprintf(text, GP_INSTR_TEXT, "%s", gp_instr_op_name(instr->op));
     else if (plan->workers == plan->stages->count)
-        snprintf(text, GP_INSTR_TEXT, "%s m%u", gp_report_op(instr->op), instr->micro);
+        snprintf(text, GP_INSTR_TEXT, "%s m%u", gp_instr_op_name(instr->op), instr->micro);
     else
-        snprintf(text, GP_INSTR_TEXT, "%s s%u m%u", gp_report_op(instr->op), instr->stage, instr->micro);
+        snprintf(text, GP_INSTR_TEXT, "%s s%u m%u", gp_instr_op_name(instr->op), instr->stage, instr->micro);
 }
 
 static void write_index(const gp_plan *plan, const column *its, int kind, char text[GP_INSTR_TEXT]) {

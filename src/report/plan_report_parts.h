@@ -34,8 +34,6 @@ typedef struct gp_report {
 /* Writes text into `width` columns, to the right of them where `right`; cut with "…" where it is longer, or as it is
  * where width is 0. One character counts as one column. */
 void gp_report_cell(FILE *out, const char *text, int width, bool right);
-/* "F", "recv" */
-const char *gp_report_op(int op);
 /* "12,345" into buffer, which is returned. */
 const char *gp_report_number(char buffer[GP_REPORT_NUMBER], int64_t number);
 /* "12.3 ms". */

@@ -29,11 +29,10 @@ static void fill_timeline(timeline *t, const gp_programs *programs) {
     for (int w = 0; w < programs->workers; w++)
         for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
             const gp_instr *instr = &programs->worker[w].instrs[pc];
-            if (instr->op != GP_INSTR_FORWARD && instr->op != GP_INSTR_RECOMPUTE && !gp_instr_is_backward(instr))
-                continue;
+            if (!gp_instr_computes(instr) || !gp_instr_has_micro(instr)) continue;
             char *cell = t->cells[instr->stage * t->clocks + (int)instr->clock];
             size_t used = strlen(cell);
-            snprintf(cell + used, CELL - used, "%s%u", gp_report_op(instr->op), instr->micro);
+            snprintf(cell + used, CELL - used, "%s%u", gp_instr_op_name(instr->op), instr->micro);
         }
 }
 
@@ -82,7 +81,7 @@ static void report_instructions(const gp_report *report) {
     if (most > least) fprintf(report->out, " to %s", gp_report_number(text[2], most));
     fputs(" on each worker\n   ", report->out);
     for (int op = 0; op < GP_INSTR_OPS; op++)
-        if (of[op]) fprintf(report->out, " %s %s", gp_report_op(op), gp_report_number(text[0], of[op]));
+        if (of[op]) fprintf(report->out, " %s %s", gp_instr_op_name(op), gp_report_number(text[0], of[op]));
     fputs("\n", report->out);
 }
 

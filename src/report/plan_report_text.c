@@ -5,15 +5,6 @@
 #include "base/printable.h"
 #include "report/plan_report_parts.h"
 
-const char *gp_report_op(int op) {
-    static const char *const names[GP_INSTR_OPS] = {
-#define OP_NAME(suffix, name) [GP_INSTR_##suffix] = name,
-        GP_INSTR_MAP(OP_NAME)
-#undef OP_NAME
-    };
-    return names[op];
-}
-
 /* Of a text as it is printed: each character that is not printed is a '?'. */
 static int columns_of(const char *text) {
     int columns = 0;

@@ -15,7 +15,7 @@
  * computation that begins to be issued at b and could start at s takes from max(b, s) to max(b + launch, start +
  * duration). It waits for all copies that its host thread issued before it.
  *
- * A copy starts when it is issued, its value is there, the copy before it in its queue (schedule/queue.h) is over, and
+ * A copy starts when it is issued, its value is there, the copy before it in its queue (schedule/access.h) is over, and
  * no other one holds the way between the same two devices. What else it waits for is gp_issue_copies. PyTorch records
  * the event that a copy waits for when the copy is issued, not when the computation is: so a copy waits for all kernels
  * that its source was given before. torchgpipe's authors: "a GPU-to-GPU tensor copy requires to synchronize both GPUs";

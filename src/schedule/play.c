@@ -151,10 +151,10 @@ static bool meet(player *p, agent *a) {
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
 
-static void add_up(gp_play_worker *its, gp_instr_op op, double start, double seconds) {
-    if (op == GP_INSTR_LOAD || op == GP_INSTR_RECV) {
+static void add_up(gp_play_worker *its, const gp_instr *instr, double start, double seconds) {
+    if (instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV) {
         its->copying += seconds;
-    } else if (op != GP_INSTR_SEND && seconds > 0) {
+    } else if (gp_instr_computes(instr) && seconds > 0) {
         its->busy += seconds;
         if (start < its->first) its->first = start;
         if (start + seconds > its->last) its->last = start + seconds;
@@ -168,7 +168,7 @@ static void finish(player *p, agent *a, const gp_instr *instr, double start, dou
         its->start[a->pc] = start;
         its->end[a->pc] = end;
     }
-    add_up(its, instr->op, start, end - start);
+    add_up(its, instr, start, end - start);
     if (end > p->play->length) p->play->length = end;
     a->clock = a->queue < 0 ? end : free_at;
     if (a->queue >= 0 && p->request.queues->worker[a->worker].mark[a->pc] >= 0) {

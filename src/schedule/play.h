@@ -20,7 +20,7 @@ typedef double (*gp_duration)(const void *context, int worker, size_t pc, const 
 /* Who copies what a worker receives. */
 typedef enum gp_play_copies {
     GP_PLAY_PULLED, /* its thread, which does nothing else meanwhile */
-    GP_PLAY_QUEUED, /* its device's queues (schedule/queue.h), beside computations */
+    GP_PLAY_QUEUED, /* its device's queues (schedule/access.h), beside computations */
     GP_PLAY_POSTED, /* the transport, from when it is sent: a receive only waits until it has arrived */
 } gp_play_copies;
 

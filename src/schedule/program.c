@@ -94,28 +94,20 @@ bool gp_programs_have_norms(const gp_programs *programs) {
     return false;
 }
 
-static const char *const op_names[] = {
-#define GP_INSTR_NAME(suffix, name) name,
-    GP_INSTR_MAP(GP_INSTR_NAME)
-#undef GP_INSTR_NAME
-};
-
 const char *gp_instr_op_name(int op) {
-    return op >= 0 && op < GP_INSTR_OPS ? op_names[op] : "?";
+    return op >= 0 && op < GP_INSTR_OPS ? gp_instr_rows[op].name : "?";
 }
 
 const char *gp_instr_text(char buffer[GP_INSTR_TEXT], const gp_instr *instr) {
     const char *name = gp_instr_op_name(instr->op);
-    switch (instr->op) {
-    case GP_INSTR_BARRIER: snprintf(buffer, GP_INSTR_TEXT, "%s, clock %u", name, instr->clock); break;
-    case GP_INSTR_NORM:
-    case GP_INSTR_CLIP:
-    case GP_INSTR_STEP: snprintf(buffer, GP_INSTR_TEXT, "%s s%u", name, instr->stage); break;
-    case GP_INSTR_SEND:
-    case GP_INSTR_RECV:
+    unsigned traits = instr->op < GP_INSTR_OPS ? gp_instr_rows[instr->op].traits : GP_HAS_MICRO;
+    if (instr->op == GP_INSTR_BARRIER)
+        snprintf(buffer, GP_INSTR_TEXT, "%s, clock %u", name, instr->clock);
+    else if (traits & GP_HAS_EDGE)
         snprintf(buffer, GP_INSTR_TEXT, "%s s%u m%u e%u", name, instr->stage, instr->micro, instr->edge);
-        break;
-    default: snprintf(buffer, GP_INSTR_TEXT, "%s s%u m%u", name, instr->stage, instr->micro);
-    }
+    else if (traits & GP_HAS_MICRO)
+        snprintf(buffer, GP_INSTR_TEXT, "%s s%u m%u", name, instr->stage, instr->micro);
+    else
+        snprintf(buffer, GP_INSTR_TEXT, "%s s%u", name, instr->stage);
     return buffer;
 }

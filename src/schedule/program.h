@@ -14,60 +14,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "schedule/stages.h"
-
-/* X(suffix, name in the text form) */
-#define GP_INSTR_MAP(X)                                                                                                \
-    X(LOAD, "load")         /* input, target or both of a micro-batch, from the host into the stash */                 \
-    X(FORWARD, "F")         /* flag KEEP: leaves in a saved slot what backward needs; else only what others take */    \
-    X(RECOMPUTE, "R")       /* from the stash, into a saved slot */                                                    \
-    X(BACKWARD, "B")        /* for inputs and weights */                                                               \
-    X(BACKWARD_INPUT, "I")  /* for inputs; leaves in the gradient slot what the one for weights needs */               \
-    X(BACKWARD_WEIGHT, "W") /* for weights; ends the lives of stash and saved slot */                                  \
-    X(SEND, "send")         /* says that what an edge carries can be pulled */                                         \
-    X(RECV, "recv")         /* pulls it */                                                                             \
-    X(BARRIER, "barrier")   /* lockstep: workers meet on the host (pipeline/meets.h) */                                \
-    X(NORM, "norm")         /* squares of the stage's gradients, after its last backward; where norms are asked for */ \
-    X(CLIP, "clip")         /* last stage: the norm of them all, and what gradients are clipped by */                  \
-    X(STEP, "step")         /* commits statistics, updates parameters; last */
-
-typedef enum gp_instr_op {
-#define GP_INSTR_ENUM(suffix, name) GP_INSTR_##suffix,
-    GP_INSTR_MAP(GP_INSTR_ENUM)
-#undef GP_INSTR_ENUM
-        GP_INSTR_OPS
-} gp_instr_op;
-
-enum gp_instr_flags {
-    GP_INSTR_KEEP = 1,  /* F: keep for backward; send: from the saved slot, not the outbox */
-    GP_INSTR_FIRST = 2, /* B, I, W: the first of the mini-batch on this stage: overwrites gradients */
-    GP_INSTR_LAST = 4,  /* F: the last of the mini-batch on this stage: the loss's total follows */
-};
-
-/* Slots are instances of a stage's frames, one number space each:
- *   slot   stash: what entered the stage; F, R, B, I, W, load, recv of activations and skips
- *          send of activations and skips: outbox slot, or saved slot where KEEP
- *          send, recv of gradients: gradient slot
- *   work   F with KEEP, R, B, I, W: saved slot; F without: outbox slot
- *   grad   B, I, W: gradient slot (received and leaving gradients of one micro-batch, and those between I and W) */
-typedef struct gp_instr {
-    uint8_t op;    /* gp_instr_op */
-    uint8_t flags; /* gp_instr_flags */
-    uint16_t stage;
-    uint16_t micro; /* micro-batch */
-    uint16_t slot;
-    union {
-        uint32_t edge; /* send, recv */
-        struct {
-            uint16_t work, grad; /* F, R, B, I, W */
-        };
-    };
-    uint32_t clock; /* of the schedule; for people and for lockstep */
-} gp_instr;
-
-_Static_assert(sizeof(gp_instr) == 16, "an instruction is 16 bytes");
-
-enum { GP_SLOT_MAX = UINT16_MAX };
+#include "schedule/access.h"
 
 /* One worker's. */
 typedef struct gp_program {
@@ -97,18 +44,6 @@ GP_MUST_USE gp_status gp_programs_copy(const gp_programs *programs, gp_programs 
 GP_MUST_USE gp_status gp_program_add(gp_program *program, gp_instr instr, gp_error *err);
 /* Gives back the room that adding left over: up to as much as the instructions take. */
 void gp_program_trim(gp_program *program);
-
-/* B and I: what stages before wait for. */
-static inline bool gp_instr_begins_backward(const gp_instr *instr) {
-    return instr->op == GP_INSTR_BACKWARD || instr->op == GP_INSTR_BACKWARD_INPUT;
-}
-/* B and W: the last use of what the micro-batch has kept. */
-static inline bool gp_instr_ends_backward(const gp_instr *instr) {
-    return instr->op == GP_INSTR_BACKWARD || instr->op == GP_INSTR_BACKWARD_WEIGHT;
-}
-static inline bool gp_instr_is_backward(const gp_instr *instr) {
-    return gp_instr_begins_backward(instr) || gp_instr_ends_backward(instr);
-}
 
 /* Whether there is an instruction that finds the norm of gradients. */
 bool gp_programs_have_norms(const gp_programs *programs);

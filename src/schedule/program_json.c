@@ -73,7 +73,7 @@ static void write_barrier(writer *w, bool threads) {
 
 /* If marks are not known, a forward or backward pass waits for all copies that its worker's program has before it. */
 static void write_copies_before(writer *w, const gp_instr *instr) {
-    if (instr->op != GP_INSTR_FORWARD && instr->op != GP_INSTR_RECOMPUTE && !gp_instr_is_backward(instr)) return;
+    if (!gp_instr_computes(instr) || !gp_instr_has_micro(instr)) return;
     for (int queue = GP_QUEUE_IN; queue < GP_QUEUES; queue++)
         if (w->last[queue]) write_wait(w, w->worker, w->last[queue] - 1);
 }
@@ -117,15 +117,9 @@ static void write_waits(writer *w, size_t pc, const gp_instr *instr) {
 
 /* ---- instructions ------------------------------------------------------------------------------------------------ */
 
-static bool has_micro(const gp_instr *instr) {
-    return instr->op != GP_INSTR_BARRIER && instr->op != GP_INSTR_NORM && instr->op != GP_INSTR_CLIP &&
-           instr->op != GP_INSTR_STEP;
-}
-
 static void write_copy(const writer *w, const gp_instr *instr) {
-    bool copies = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
-    if (copies) fprintf(w->out, ",\"edge\":%" PRIu32, instr->edge);
-    if ((copies || instr->op == GP_INSTR_LOAD) && w->its->bytes)
+    if (gp_instr_has_edge(instr)) fprintf(w->out, ",\"edge\":%" PRIu32, instr->edge);
+    if (gp_instr_has_micro(instr) && !gp_instr_computes(instr) && w->its->bytes)
         fprintf(w->out, ",\"bytes\":%zu", w->its->bytes(w->its->context, instr));
 }
 
@@ -136,7 +130,7 @@ static void write_instr(writer *w, size_t pc) {
     char name[GP_INSTR_TEXT];
     fprintf(w->out, "%s%s{\"name\":\"%s\",\"op\":\"%s\",\"stage\":%d", pc ? "," : "", w->its->lines ? "\n" : "",
             gp_instr_text(name, instr), gp_instr_op_name(instr->op), (int)instr->stage);
-    if (has_micro(instr)) fprintf(w->out, ",\"micro\":%d", (int)instr->micro);
+    if (gp_instr_has_micro(instr)) fprintf(w->out, ",\"micro\":%d", (int)instr->micro);
     fprintf(w->out, ",\"clock\":%" PRIu32 ",\"queue\":%d", instr->clock, queue);
     write_copy(w, instr);
     fprintf(w->out, ",\"start_ms\":%.12g,\"end_ms\":%.12g", w->its->milliseconds * times->start[pc],

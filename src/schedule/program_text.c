@@ -58,39 +58,26 @@ enum { FLAG_NAMES = sizeof flag_names / sizeof *flag_names };
 
 #define BIT(suffix) (1U << FIELD_##suffix)
 
-static const char *const op_names[GP_INSTR_OPS] = {
-#define OP_NAME(suffix, name) name,
-    GP_INSTR_MAP(OP_NAME)
-#undef OP_NAME
-};
-
-/* What each operation says of itself. F has an outbox slot, or a saved one where it keeps. */
-static const struct {
-    unsigned fields;
-    uint8_t flags;
-} ops[GP_INSTR_OPS] = {
-    [GP_INSTR_LOAD] = {BIT(STAGE) | BIT(MICRO) | BIT(STASH) | BIT(CLOCK), 0},
-    [GP_INSTR_FORWARD] = {BIT(STAGE) | BIT(MICRO) | BIT(STASH) | BIT(SAVED) | BIT(OUTBOX) | BIT(CLOCK),
-                          GP_INSTR_KEEP | GP_INSTR_LAST},
-    [GP_INSTR_RECOMPUTE] = {BIT(STAGE) | BIT(MICRO) | BIT(STASH) | BIT(SAVED) | BIT(CLOCK), 0},
-    [GP_INSTR_BACKWARD] = {BIT(STAGE) | BIT(MICRO) | BIT(STASH) | BIT(SAVED) | BIT(GRAD) | BIT(CLOCK), GP_INSTR_FIRST},
-    [GP_INSTR_BACKWARD_INPUT] = {BIT(STAGE) | BIT(MICRO) | BIT(STASH) | BIT(SAVED) | BIT(GRAD) | BIT(CLOCK),
-                                 GP_INSTR_FIRST},
-    [GP_INSTR_BACKWARD_WEIGHT] = {BIT(STAGE) | BIT(MICRO) | BIT(STASH) | BIT(SAVED) | BIT(GRAD) | BIT(CLOCK),
-                                  GP_INSTR_FIRST},
-    [GP_INSTR_SEND] = {BIT(STAGE) | BIT(MICRO) | BIT(EDGE) | BIT(SLOT) | BIT(CLOCK), GP_INSTR_KEEP},
-    [GP_INSTR_RECV] = {BIT(STAGE) | BIT(MICRO) | BIT(EDGE) | BIT(SLOT) | BIT(CLOCK), 0},
-    [GP_INSTR_BARRIER] = {BIT(STAGE) | BIT(CLOCK), 0},
-    [GP_INSTR_NORM] = {BIT(STAGE) | BIT(CLOCK), 0},
-    [GP_INSTR_CLIP] = {BIT(STAGE) | BIT(CLOCK), 0},
-    [GP_INSTR_STEP] = {BIT(STAGE) | BIT(CLOCK), 0},
-};
+/* The field that shows the slot of a frame, if no edge decides which frame it is. */
+static const unsigned frame_bits[GP_FRAMES] = {BIT(STASH), BIT(SAVED), BIT(OUTBOX), BIT(GRAD)};
 static const unsigned needed_fields = BIT(STAGE) | BIT(MICRO) | BIT(EDGE);
 
+/* The fields of an operation, with the flag keep or without it. */
+static unsigned fields_with(uint8_t op, bool keep) {
+    const gp_instr_row *row = &gp_instr_rows[op];
+    unsigned its = BIT(STAGE) | BIT(CLOCK) | (row->traits & GP_HAS_MICRO ? BIT(MICRO) : 0);
+    if (row->traits & GP_HAS_EDGE) return its | BIT(EDGE) | BIT(SLOT);
+    for (int f = 0; f < GP_FRAMES; f++)
+        if (row->slots[keep ? GP_ACCESS_KEEP : GP_ACCESS_PLAIN].frame[f].uses) its |= frame_bits[f];
+    return its;
+}
+
 static unsigned fields_of(const gp_instr *instr) {
-    unsigned of_op = ops[instr->op].fields;
-    if (instr->op != GP_INSTR_FORWARD) return of_op;
-    return of_op & ~(instr->flags & GP_INSTR_KEEP ? BIT(OUTBOX) : BIT(SAVED));
+    return fields_with(instr->op, instr->flags & GP_INSTR_KEEP);
+}
+
+static unsigned fields_of_op(uint8_t op) {
+    return fields_with(op, false) | (gp_instr_rows[op].flags & GP_INSTR_KEEP ? fields_with(op, true) : 0);
 }
 
 static uint32_t get_field(const gp_instr *instr, int field) {
@@ -123,7 +110,7 @@ static void set_field(gp_instr *instr, int field, uint32_t value) {
 
 /* Whether the text would read back to the same bytes: no field is used that the operation does not have. */
 static bool has_text(const gp_instr *instr) {
-    if (instr->op >= GP_INSTR_OPS || (instr->flags & ~ops[instr->op].flags)) return false;
+    if (instr->op >= GP_INSTR_OPS || (instr->flags & ~gp_instr_rows[instr->op].flags)) return false;
     gp_instr shown = {.op = instr->op, .flags = instr->flags};
     for (int f = 0; f < FIELDS; f++) {
         if (!(fields_of(instr) & 1U << f)) continue;
@@ -134,7 +121,7 @@ static bool has_text(const gp_instr *instr) {
 }
 
 static void write_instr(FILE *file, const gp_instr *instr) {
-    fputs(op_names[instr->op], file);
+    fputs(gp_instr_op_name(instr->op), file);
     for (int f = 0; f < FIELDS; f++) {
         if (f == FIELD_CLOCK)
             for (int i = 0; i < FLAG_NAMES; i++)
@@ -355,9 +342,9 @@ static bool find_field(token t, int *field, const char **digits) {
 static gp_status read_field(reader *r, token t, gp_instr *instr, unsigned *seen, gp_error *err) {
     int field = 0;
     const char *digits = NULL, *end = t.text + t.length;
-    if (!find_field(t, &field, &digits) || !(ops[instr->op].fields & 1U << field))
+    if (!find_field(t, &field, &digits) || !(fields_of_op(instr->op) & 1U << field))
         return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\" is not a field or flag of %s", show(t).text,
-                          op_names[instr->op]);
+                          gp_instr_op_name(instr->op));
     if (*seen & 1U << field)
         return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\" sets %s a second time", show(t).text, fields[field].what);
     uint32_t value;
@@ -372,7 +359,7 @@ static gp_status read_field(reader *r, token t, gp_instr *instr, unsigned *seen,
 static gp_status read_flag(reader *r, token t, gp_instr *instr, bool *found, gp_error *err) {
     *found = false;
     for (int i = 0; i < FLAG_NAMES; i++) {
-        if (!token_is(t, flag_names[i].name) || !(ops[instr->op].flags & flag_names[i].flag)) continue;
+        if (!token_is(t, flag_names[i].name) || !(gp_instr_rows[instr->op].flags & flag_names[i].flag)) continue;
         if (instr->flags & flag_names[i].flag)
             return gp_fail_at(err, GP_CONFIG, r->place, "\"%s\" occurs twice", flag_names[i].name);
         instr->flags = (uint8_t)(instr->flags | flag_names[i].flag);
@@ -383,7 +370,7 @@ static gp_status read_flag(reader *r, token t, gp_instr *instr, bool *found, gp_
 
 static gp_status read_instr(reader *r, token name, gp_error *err) {
     gp_instr instr = {0};
-    while (instr.op < GP_INSTR_OPS && !token_is(name, op_names[instr.op])) instr.op++;
+    while (instr.op < GP_INSTR_OPS && !token_is(name, gp_instr_op_name(instr.op))) instr.op++;
     if (instr.op == GP_INSTR_OPS)
         return gp_fail_at(err, GP_CONFIG, r->place, "unknown instruction \"%s\"", show(name).text);
     if (r->workers_seen == 0)
@@ -395,11 +382,11 @@ static gp_status read_instr(reader *r, token name, gp_error *err) {
         GP_RETURN_IF_FAILED(read_flag(r, t, &instr, &flag, err));
         if (!flag) GP_RETURN_IF_FAILED(read_field(r, t, &instr, &seen, err));
     }
-    unsigned missing = ops[instr.op].fields & needed_fields & ~seen;
+    unsigned missing = fields_of_op(instr.op) & needed_fields & ~seen;
     for (int f = 0; f < FIELDS; f++)
         if (missing & 1U << f)
-            return gp_fail_at(err, GP_CONFIG, place, "%s needs %s, such as \"%s0\"", op_names[instr.op], fields[f].what,
-                              fields[f].prefix);
+            return gp_fail_at(err, GP_CONFIG, place, "%s needs %s, such as \"%s0\"", gp_instr_op_name(instr.op),
+                              fields[f].what, fields[f].prefix);
     if (seen & ~fields_of(&instr))
         return gp_fail_at(err, GP_CONFIG, place, "F with keep has a saved slot, F without keep has an outbox slot");
     gp_program *program = &r->programs->worker[r->workers_seen - 1];

@@ -1,24 +1,11 @@
-/* The queues of a device: copies run in queues of their own, beside computations. An instruction always goes to the
- * same queue. What queues wait for in one another is derived in pipeline/queues.h and simulated in schedule/play.h.
- *
- * Pure; any thread. */
+/* What the queues of a device wait for in one another: derived in pipeline/queues.h, simulated in schedule/play.h.
+ * Plain data. */
 #ifndef GP_SCHEDULE_QUEUE_H
 #define GP_SCHEDULE_QUEUE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include "schedule/program.h"
-
-typedef enum gp_queue {
-    GP_QUEUE_COMPUTE, /* and what is sent: an event behind what made it; flags and norms, between fixed places */
-    GP_QUEUE_IN,      /* loads; activations and skips that are received */
-    GP_QUEUE_BACK,    /* gradients that are received */
-    GP_QUEUES
-} gp_queue;
-
-gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr);
 
 typedef struct gp_queue_waits {
     uint32_t

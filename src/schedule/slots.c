@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "schedule/lives.h"
 #include "schedule/play.h"
 
 /* Lives of the slots of one stage and frame: which micro-batch has which slot, and when each slot is free again. */
@@ -44,11 +43,8 @@ static double unit_duration(const void *context, int worker, size_t pc, const gp
     }
 }
 
-static gp_status begin_life(pool *p, int micro, double now, uint16_t *slot, gp_error *err) {
-    if (p->slot_of_micro[micro] >= 0) {
-        *slot = (uint16_t)p->slot_of_micro[micro];
-        return GP_OK;
-    }
+static gp_status begin_life(pool *p, int micro, double now, gp_error *err) {
+    if (p->slot_of_micro[micro] >= 0) return GP_OK;
     while (p->lowest < p->slots && p->free_at[p->lowest] == DBL_MAX) p->lowest++;
     size_t s = p->lowest;
     while (s < p->slots && p->free_at[s] >= now) s++;
@@ -59,7 +55,6 @@ static gp_status begin_life(pool *p, int micro, double now, uint16_t *slot, gp_e
     }
     p->free_at[s] = DBL_MAX;
     p->slot_of_micro[micro] = (int)s;
-    *slot = (uint16_t)s;
     return GP_OK;
 }
 
@@ -77,61 +72,31 @@ static void end_life(const assigner *a, pool *p, int micro, double ended) {
     p->slot_of_micro[micro] = -1;
 }
 
-static void note_send(assigner *a, pool *p, const gp_instr *instr) {
+static void note_send(const assigner *a, pool *p, const gp_instr *instr) {
     double pulled = a->pulled_at[(size_t)instr->edge * (size_t)a->programs->pieces + instr->micro];
     if (pulled > p->end_of_micro[instr->micro]) p->end_of_micro[instr->micro] = pulled;
 }
 
-/* What sends without a slot is refused by the validator, who knows why. */
-static void assign_send(assigner *a, gp_instr *instr) {
-    gp_frame frame;
-    uint16_t slot;
-    if (gp_edge_is_fixed(&a->stages->edges[instr->edge])) return;
-    gp_instr_sends_from(a->stages, instr, &frame, &slot);
-    pool *p = &a->pools[frame];
-    if (p->slot_of_micro[instr->micro] < 0) return;
-    instr->slot = (uint16_t)p->slot_of_micro[instr->micro];
-    note_send(a, p, instr);
-}
-
-static gp_status begin_backward(assigner *a, gp_instr *instr, double now, gp_error *err) {
-    GP_RETURN_IF_FAILED(begin_life(&a->pools[GP_FRAME_STASH], instr->micro, now, &instr->slot, err));
-    GP_RETURN_IF_FAILED(begin_life(&a->pools[GP_FRAME_SAVED], instr->micro, now, &instr->work, err));
-    return begin_life(&a->pools[GP_FRAME_GRAD], instr->micro, now, &instr->grad, err);
-}
-
-static gp_status begin_lives(assigner *a, gp_instr *instr, double now, gp_error *err) {
-    pool *pools = a->pools;
-    int micro = instr->micro;
-    switch (instr->op) {
-    case GP_INSTR_LOAD: return begin_life(&pools[GP_FRAME_STASH], micro, now, &instr->slot, err);
-    case GP_INSTR_RECV:
-        if (gp_edge_is_fixed(&a->stages->edges[instr->edge])) return GP_OK;
-        return begin_life(
-            &pools[a->stages->edges[instr->edge].kind == GP_EDGE_GRADIENT ? GP_FRAME_GRAD : GP_FRAME_STASH], micro, now,
-            &instr->slot, err);
-    case GP_INSTR_SEND: assign_send(a, instr); return GP_OK;
-    case GP_INSTR_FORWARD:
-        GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_STASH], micro, now, &instr->slot, err));
-        if (instr->flags & GP_INSTR_KEEP) return begin_life(&pools[GP_FRAME_SAVED], micro, now, &instr->work, err);
-        if (a->stages->stage[instr->stage].out.count == 0) return GP_OK;
-        return begin_life(&pools[GP_FRAME_OUTBOX], micro, now, &instr->work, err);
-    case GP_INSTR_RECOMPUTE:
-        GP_RETURN_IF_FAILED(begin_life(&pools[GP_FRAME_STASH], micro, now, &instr->slot, err));
-        return begin_life(&pools[GP_FRAME_SAVED], micro, now, &instr->work, err);
-    case GP_INSTR_BACKWARD:
-    case GP_INSTR_BACKWARD_INPUT:
-    case GP_INSTR_BACKWARD_WEIGHT: return begin_backward(a, instr, now, err);
-    default: return GP_OK;
+/* A send without a slot is refused by the validator, which knows why. */
+static gp_status assign_slots(assigner *a, gp_instr *instr, double now, gp_error *err) {
+    const gp_accesses its = gp_instr_accesses(a->stages, instr);
+    for (int f = 0; f < GP_FRAMES; f++) {
+        pool *p = &a->pools[f];
+        bool sends = its.frame[f].uses & GP_SENDS;
+        if (!its.frame[f].uses || (sends && p->slot_of_micro[instr->micro] < 0)) continue;
+        if (sends) note_send(a, p, instr);
+        GP_RETURN_IF_FAILED(begin_life(p, instr->micro, now, err));
+        gp_instr_set_slot(instr, its.frame[f], (uint16_t)p->slot_of_micro[instr->micro]);
     }
+    return GP_OK;
 }
 
 /* `before`: when the computation before this instruction began, which a receive that goes ahead runs beside. */
 static gp_status assign_instr(assigner *a, int worker, size_t pc, double before, gp_error *err) {
     gp_instr *instr = &a->programs->worker[worker].instrs[pc];
     double now = a->play->worker[worker].start[pc], ended = a->play->worker[worker].end[pc];
-    if (a->ahead && (instr->op == GP_INSTR_RECV || instr->op == GP_INSTR_LOAD) && before < now) now = before;
-    GP_RETURN_IF_FAILED(begin_lives(a, instr, now, err));
+    if (a->ahead && gp_instr_queue(a->stages, instr) != GP_QUEUE_COMPUTE && before < now) now = before;
+    GP_RETURN_IF_FAILED(assign_slots(a, instr, now, err));
     unsigned ends = gp_life_end(a->stages, a->programs->training, instr, &a->lives[instr->micro]);
     for (int f = 0; f < GP_FRAMES && ends; f++, ends >>= 1)
         if (ends & 1) end_life(a, &a->pools[f], instr->micro, instr->op == GP_INSTR_SEND ? -DBL_MAX : ended);
@@ -227,19 +192,17 @@ gp_status gp_slots_assign(const gp_stages *stages, gp_programs *programs, const 
     return status;
 }
 
-static void raise_count(gp_slot_counts *counts, gp_frame frame, uint16_t slot) {
-    if (counts->frame[frame] < slot + 1) counts->frame[frame] = slot + 1;
-}
-
 void gp_slots_count(const gp_stages *stages, const gp_programs *programs, gp_slot_counts *counts) {
     for (int w = 0; w < programs->workers; w++) {
         const gp_program *program = &programs->worker[w];
         for (size_t pc = 0; pc < program->count; pc++) {
             const gp_instr *instr = &program->instrs[pc];
-            gp_frame frame;
-            uint16_t slot;
-            if (gp_instr_begins(stages, instr, &frame, &slot)) raise_count(&counts[instr->stage], frame, slot);
-            if (instr->op == GP_INSTR_FORWARD) raise_count(&counts[instr->stage], GP_FRAME_STASH, instr->slot);
+            const gp_accesses its = gp_instr_accesses(stages, instr);
+            for (int f = 0; f < GP_FRAMES; f++) {
+                int *count = &counts[instr->stage].frame[f];
+                int least = its.frame[f].uses ? gp_instr_get_slot(instr, its.frame[f]) + 1 : 0;
+                if (*count < least) *count = least;
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 #define GP_SCHEDULE_SLOTS_H
 
 #include "base/status.h"
-#include "schedule/waits.h"
+#include "schedule/program.h"
 
 /* Slots that a stage's frames need. */
 typedef struct gp_slot_counts {

@@ -6,18 +6,16 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "schedule/lives.h"
 #include "schedule/order.h"
 #include "schedule/play.h"
 #include "schedule/waits.h"
 
 /* What has happened to one micro-batch on the stage at hand. */
 typedef struct piece {
-    bool loaded, forward, kept, recomputed, backward; /* backward: for inputs at least */
-    bool weight;                                      /* backward for weights too */
-    size_t received, grads_received;                  /* copies */
-    gp_life life;
-    bool lives[GP_FRAMES]; /* has a slot of the frame now: slot[frame] */
+    bool loaded, forward, kept, recomputed, backward;  /* backward: for inputs at least */
+    bool weight;                                       /* backward for weights too */
+    size_t received, grads_received, sent, grads_sent; /* copies */
+    bool lives[GP_FRAMES];                             /* has a slot of the frame now: slot[frame] */
     uint16_t slot[GP_FRAMES];
 } piece;
 
@@ -229,15 +227,30 @@ static gp_status hold(checker *c, gp_frame frame, uint16_t slot, gp_error *err) 
     return GP_OK;
 }
 
-/* What the instruction was the last to use is free. */
+static void free_slot(checker *c, gp_frame frame) {
+    piece *p = &c->pieces[c->instr->micro];
+    if (p->lives[frame]) c->holders[frame][p->slot[frame]].micro = -1;
+    p->lives[frame] = false;
+}
+
+/* What the instruction was the last to use is free: the validator's own reading, not the one of schedule/access.h. */
 static void release(checker *c) {
     piece *p = &c->pieces[c->instr->micro];
-    unsigned ends = gp_life_end(c->stages, c->programs->training, c->instr, &p->life);
-    for (int f = 0; f < GP_FRAMES; f++) {
-        if (!(ends & 1U << f)) continue;
-        if (p->lives[f]) c->holders[f][p->slot[f]].micro = -1;
-        p->lives[f] = false;
+    switch (c->instr->op) {
+    case GP_INSTR_FORWARD:
+        if (!c->programs->training) free_slot(c, GP_FRAME_STASH);
+        break;
+    case GP_INSTR_BACKWARD:
+    case GP_INSTR_BACKWARD_WEIGHT:
+        free_slot(c, GP_FRAME_STASH);
+        free_slot(c, GP_FRAME_SAVED);
+        break;
+    case GP_INSTR_SEND:
+        if (p->sent == c->stage->out.count) free_slot(c, GP_FRAME_OUTBOX);
+        break;
+    default: return;
     }
+    if (p->weight && p->grads_sent == c->stage->grad_out.count) free_slot(c, GP_FRAME_GRAD);
 }
 
 static gp_status mark_copied(checker *c, uint8_t which, gp_error *err) {
@@ -391,6 +404,7 @@ static gp_status check_send(checker *c, piece *p, gp_error *err) {
     if (kind == GP_EDGE_FLAG || kind == GP_EDGE_NORM) return check_fixed_copy(c, kind, err);
     if (kind == GP_EDGE_GRADIENT) {
         if (!p->backward) return refuse(c, err, "is sent before the backward that computes it");
+        p->grads_sent++;
         return hold(c, GP_FRAME_GRAD, c->instr->slot, err);
     }
     if (!p->forward) return refuse(c, err, "is sent before the forward that computes it");
@@ -399,6 +413,7 @@ static gp_status check_send(checker *c, piece *p, gp_error *err) {
                       p->kept ? "needs the flag keep: the forward kept the value in its saved slot"
                               : "must not have the flag keep: the forward has no saved slot");
     if (p->kept && p->weight) return refuse(c, err, "is sent after the backward that frees the saved slot");
+    p->sent++;
     return hold(c, p->kept ? GP_FRAME_SAVED : GP_FRAME_OUTBOX, c->instr->slot, err);
 }
 

@@ -4,53 +4,6 @@
 
 #include "base/memory.h"
 
-const char *gp_frame_name(gp_frame frame) {
-    switch (frame) {
-    case GP_FRAME_STASH: return "stash";
-    case GP_FRAME_SAVED: return "saved";
-    case GP_FRAME_OUTBOX: return "outbox";
-    case GP_FRAME_GRAD: return "gradient";
-    case GP_FRAMES: break;
-    }
-    return "?";
-}
-
-static bool set_begin(gp_frame which, uint16_t number, gp_frame *frame, uint16_t *slot) {
-    *frame = which;
-    *slot = number;
-    return true;
-}
-
-bool gp_instr_begins(const gp_stages *stages, const gp_instr *instr, gp_frame *frame, uint16_t *slot) {
-    switch (instr->op) {
-    case GP_INSTR_LOAD: return set_begin(GP_FRAME_STASH, instr->slot, frame, slot);
-    case GP_INSTR_FORWARD:
-        if (instr->flags & GP_INSTR_KEEP) return set_begin(GP_FRAME_SAVED, instr->work, frame, slot);
-        return stages->stage[instr->stage].out.count > 0 && set_begin(GP_FRAME_OUTBOX, instr->work, frame, slot);
-    case GP_INSTR_RECOMPUTE: return set_begin(GP_FRAME_SAVED, instr->work, frame, slot);
-    case GP_INSTR_BACKWARD:
-    case GP_INSTR_BACKWARD_INPUT: return set_begin(GP_FRAME_GRAD, instr->grad, frame, slot);
-    case GP_INSTR_RECV:
-        switch (stages->edges[instr->edge].kind) {
-        case GP_EDGE_ACTIVATION:
-        case GP_EDGE_SKIP: return set_begin(GP_FRAME_STASH, instr->slot, frame, slot);
-        case GP_EDGE_GRADIENT: return set_begin(GP_FRAME_GRAD, instr->slot, frame, slot);
-        case GP_EDGE_FLAG:
-        case GP_EDGE_NORM: return false;
-        }
-        return false;
-    default: return false;
-    }
-}
-
-void gp_instr_sends_from(const gp_stages *stages, const gp_instr *instr, gp_frame *frame, uint16_t *slot) {
-    *slot = instr->slot;
-    if (stages->edges[instr->edge].kind == GP_EDGE_GRADIENT)
-        *frame = GP_FRAME_GRAD;
-    else
-        *frame = instr->flags & GP_INSTR_KEEP ? GP_FRAME_SAVED : GP_FRAME_OUTBOX;
-}
-
 /* The life of one slot as its worker's program goes on. */
 typedef struct slot_life {
     uint64_t stage_slot; /* stage·65536 + slot, +1; 0: no life yet */
@@ -83,16 +36,8 @@ static gp_status add_wait(gp_worker_waits *waits, gp_wait wait, gp_error *err) {
     return GP_OK;
 }
 
-/* The life that an instruction may begin; NULL: none. */
-static slot_life *begun_life(const gp_stages *stages, const gp_instr *instr, life_table *tables) {
-    gp_frame frame;
-    uint16_t slot;
-    /* What arrives in a gradient slot lies beside what was sent from it, which only the backward overwrites. */
-    bool beside = instr->op == GP_INSTR_RECV && stages->edges[instr->edge].kind == GP_EDGE_GRADIENT;
-    if (beside || !gp_instr_begins(stages, instr, &frame, &slot)) return NULL;
-    return find_life(&tables[frame], instr->stage, slot);
-}
-
+/* Waits of an instruction that begins the slot's lifetime. Before that, all that was sent from the previous lifetime
+ * must be pulled. */
 static gp_status begin_life(slot_life *life, const gp_instr *instr, gp_worker_waits *waits, gp_error *err) {
     if (life->micro == instr->micro) return GP_OK;
     for (size_t i = 0; i < life->count; i++) GP_RETURN_IF_FAILED(add_wait(waits, life->sent[i], err));
@@ -101,15 +46,22 @@ static gp_status begin_life(slot_life *life, const gp_instr *instr, gp_worker_wa
     return GP_OK;
 }
 
-static gp_status follow_slots(const gp_stages *stages, const gp_instr *instr, life_table *tables,
-                              gp_worker_waits *waits, gp_error *err) {
-    slot_life *begun = begun_life(stages, instr, tables);
-    if (begun) GP_RETURN_IF_FAILED(begin_life(begun, instr, waits, err));
-    if (instr->op == GP_INSTR_SEND && !gp_edge_is_fixed(&stages->edges[instr->edge])) {
-        gp_frame frame;
-        uint16_t slot;
-        gp_instr_sends_from(stages, instr, &frame, &slot);
-        slot_life *life = find_life(&tables[frame], instr->stage, slot);
+static gp_status begin_lives(const gp_stages *stages, const gp_instr *instr, life_table *tables, gp_worker_waits *waits,
+                             gp_error *err) {
+    const gp_accesses its = gp_instr_accesses(stages, instr);
+    for (int f = 0; f < GP_FRAMES; f++) {
+        if ((its.frame[f].uses & (GP_BEGINS | GP_BESIDE)) != GP_BEGINS) continue;
+        slot_life *life = find_life(&tables[f], instr->stage, gp_instr_get_slot(instr, its.frame[f]));
+        GP_RETURN_IF_FAILED(begin_life(life, instr, waits, err));
+    }
+    return GP_OK;
+}
+
+static gp_status note_sends(const gp_stages *stages, const gp_instr *instr, life_table *tables, gp_error *err) {
+    const gp_accesses its = gp_instr_accesses(stages, instr);
+    for (int f = 0; f < GP_FRAMES; f++) {
+        if (!(its.frame[f].uses & GP_SENDS)) continue;
+        slot_life *life = find_life(&tables[f], instr->stage, gp_instr_get_slot(instr, its.frame[f]));
         GP_RETURN_IF_FAILED(GP_GROW(&life->sent, &life->capacity, life->count + 1, err));
         life->sent[life->count++] = (gp_wait){instr->edge, instr->micro, GP_WAIT_PULLED};
     }
@@ -150,7 +102,8 @@ static gp_status derive_worker(const gp_stages *stages, const gp_program *progra
         waits->first[pc] = (uint32_t)waits->count;
         if (instr->op == GP_INSTR_RECV)
             GP_RETURN_IF_FAILED(add_wait(waits, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, err));
-        if (tables) GP_RETURN_IF_FAILED(follow_slots(stages, instr, tables, waits, err));
+        if (tables) GP_RETURN_IF_FAILED(begin_lives(stages, instr, tables, waits, err));
+        if (tables) GP_RETURN_IF_FAILED(note_sends(stages, instr, tables, err));
         waits->first[pc + 1] = (uint32_t)waits->count;
     }
     return GP_OK;
@@ -183,9 +136,8 @@ static gp_status derive_behind(const gp_stages *stages, const gp_program *progra
     GP_RETURN_IF_FAILED(GP_NEW(&waits->first, program->count + 1, err));
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
-        slot_life *begun = begun_life(stages, instr, tables);
         waits->first[pc] = (uint32_t)waits->count;
-        if (begun) GP_RETURN_IF_FAILED(begin_life(begun, instr, waits, err));
+        GP_RETURN_IF_FAILED(begin_lives(stages, instr, tables, waits, err));
         GP_RETURN_IF_FAILED(follow_fixed(stages, instr, pieces, waits, err));
         waits->first[pc + 1] = (uint32_t)waits->count;
     }

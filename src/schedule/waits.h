@@ -45,14 +45,4 @@ GP_MUST_USE gp_status gp_waits_create_behind(const gp_stages *stages, const gp_p
                                              gp_error *err);
 void gp_waits_destroy(gp_waits **waits);
 
-/* Frames that have slots. */
-typedef enum gp_frame { GP_FRAME_STASH, GP_FRAME_SAVED, GP_FRAME_OUTBOX, GP_FRAME_GRAD, GP_FRAMES } gp_frame;
-const char *gp_frame_name(gp_frame frame);
-
-/* Which slot an instruction may begin a life of (it does where the slot last belonged to another micro-batch, or to
- * none); false: none. */
-bool gp_instr_begins(const gp_stages *stages, const gp_instr *instr, gp_frame *frame, uint16_t *slot);
-/* Which slot a send reads. */
-void gp_instr_sends_from(const gp_stages *stages, const gp_instr *instr, gp_frame *frame, uint16_t *slot);
-
 #endif

@@ -24,11 +24,10 @@ static gp_status profiled_layers(const gp_profile *profile, const gp_graph *grap
     double scale = 1e12 * row->slowdown * (double)with->samples / (double)profile->identity.samples;
     int64_t total = 0;
     for (int i = 0; i < graph->layer_count; i++) {
-        const gp_estimate *time = row->layers[i].time;
+        const double *time = row->layers[i].time;
         double picoseconds =
-            scale *
-            (time[GP_PROFILE_TIME_FORWARD].median + recomputes * share[i] * time[GP_PROFILE_TIME_RECOMPUTE].median +
-             time[GP_PROFILE_TIME_BACKWARD_INPUT].median + time[GP_PROFILE_TIME_BACKWARD_WEIGHT].median);
+            scale * (time[GP_PROFILE_TIME_FORWARD] + recomputes * share[i] * time[GP_PROFILE_TIME_RECOMPUTE] +
+                     time[GP_PROFILE_TIME_BACKWARD_INPUT] + time[GP_PROFILE_TIME_BACKWARD_WEIGHT]);
         if (picoseconds >= 0x1p62 || !gp_int64_add(total, (int64_t)picoseconds, &total))
             return refuse_sum(profile, graph, i, err);
         cost[i] = (int64_t)picoseconds;

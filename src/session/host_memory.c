@@ -70,15 +70,6 @@ static void plan_data(const gp_session *session, const gp_trace_options *trace, 
         out->bytes[GP_HOST_SOURCES] = gp_size_plus(out->bytes[GP_HOST_SOURCES], gp_dataset_held(session->eval));
 }
 
-/* What parameters go through when they are initialised, loaded, or looked at for their norms. */
-static size_t largest_parameter(const gp_plan *plan) {
-    size_t most = 0;
-    for (int s = 0; s < plan->stages->count; s++)
-        for (int p = 0; p < plan->stage[s].param_count; p++)
-            if (plan->stage[s].params[p].bytes > most) most = plan->stage[s].params[p].bytes;
-    return most;
-}
-
 gp_shape gp_prediction_shape(const gp_session *session) {
     const gp_graph *graph = session->graph;
     return graph->nodes[graph->node_count - 1].layer->inputs[GP_LOSS_PREDICTION];
@@ -98,7 +89,7 @@ static size_t prediction_bytes(const gp_session *session) {
 static void plan_state(const gp_session *session, gp_host_memory *out) {
     const gp_plan *plan = session->plan;
     size_t tensors = (size_t)plan->graph->param_count;
-    out->bytes[GP_HOST_PARAMETER] = largest_parameter(plan);
+    out->bytes[GP_HOST_PARAMETER] = gp_run_largest_param(plan); /* store/params.h */
     if (session->predicts) {
         out->bytes[GP_HOST_PREDICTION] = prediction_bytes(session);
     } else {

@@ -18,7 +18,7 @@ gp_status gp_ordering_apply(gp_session *session, const gp_balance_request *reque
     gp_pipeline_config *pipeline = &session->config->pipeline;
     int count = pipeline->device_count;
     GP_RETURN_IF_FAILED(GP_NEW(&session->order, count, err));
-    GP_RETURN_IF_FAILED(gp_balance_find_order(request, session->order, &session->orders, err));
+    GP_RETURN_IF_FAILED(gp_device_order_find(request, session->order, &session->orders, err));
     GP_RETURN_IF_FAILED(permute(session->devices, sizeof *session->devices, session->order, count, err));
     return permute(pipeline->devices, sizeof *pipeline->devices, session->order, count, err);
 }

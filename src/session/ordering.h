@@ -5,10 +5,11 @@
 #define GP_SESSION_ORDERING_H
 
 #include "balance/balance.h"
+#include "balance/device_order.h"
 #include "session/session.h"
 
 /* Places the session's devices in the order in which the dearest stage is cheapest, and says so in session->order.
- * `request` is that of the session's plan, with the devices as they stood. Fails as gp_balance_find_order. */
+ * `request` is that of the session's plan, with the devices as they stood. Fails as gp_device_order_find. */
 GP_MUST_USE gp_status gp_ordering_apply(gp_session *session, const gp_balance_request *request, gp_error *err);
 /* Whether the order that was found is the one that the configuration has. */
 bool gp_ordering_is_as_given(const gp_session *session);

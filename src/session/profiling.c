@@ -5,9 +5,9 @@
 #include <time.h>
 
 #include "balance/load.h"
-#include "balance/profile_identity.h"
+#include "balance/profile_file.h"
+#include "balance/profile_kept.h"
 #include "balance/profile_words.h"
-#include "balance/scale.h"
 #include "base/machine_memory.h"
 #include "base/memory.h"
 #include "session/balancing.h"
@@ -230,22 +230,21 @@ static int threads_at_work(const search *s) {
 
 /* False if the machine is loaded now too: another profile would be no better. */
 static bool is_quiet_now(search *s, const gp_profile *kept) {
-    char slowdown[GP_SLOWDOWN_TEXT];
     double others = s->options->load ? *s->options->load : gp_load_now();
     if (!gp_load_is_high(others, threads_at_work(s), gp_machine_processors())) return true;
-    gp_ticker_tell(&s->ticker,
-                   "the profile was taken under load (%s), and other programs keep %.1f processors busy now: "
-                   "it is not taken again",
-                   gp_profile_slowdown_text(slowdown, kept), others);
+    gp_ticker_tell(
+        &s->ticker,
+        "the profile was taken under load (slowdown %.2f), and other programs keep %.1f processors busy now: "
+        "it is not taken again",
+        gp_profile_slowdown(kept), others);
     return false;
 }
 
-/* The new profile stays if it was not taken under load. Of two that were, the one with the smaller slowdown stays; a
- * slowdown that is not known counts as greater. */
+/* The new profile stays if it was not taken under load. Of two that were, the one with the smaller slowdown stays. */
 static gp_status choose(search *s, gp_profile *kept, gp_error *err) {
     gp_session *session = s->session;
-    bool better = !gp_profile_under_load(session->profile) || gp_profile_is_hurried(kept);
-    if (better || gp_profile_slowdown(session->profile) <= gp_profile_slowdown(kept)) {
+    if (!gp_profile_under_load(session->profile) ||
+        gp_profile_slowdown(session->profile) <= gp_profile_slowdown(kept)) {
         gp_profile_destroy(&kept);
         return keep(s, err);
     }
@@ -259,12 +258,11 @@ static gp_status choose(search *s, gp_profile *kept, gp_error *err) {
 
 static gp_status take_again(search *s, gp_error *err) {
     gp_profile *kept = s->session->profile;
-    char slowdown[GP_SLOWDOWN_TEXT];
     double seconds;
     GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
     if (!(seconds > 0) || !is_quiet_now(s, kept)) return GP_OK;
-    gp_ticker_tell(&s->ticker, "the profile was taken under load (%s): it is taken again",
-                   gp_profile_slowdown_text(slowdown, kept));
+    gp_ticker_tell(&s->ticker, "the profile was taken under load (slowdown %.2f): it is taken again",
+                   gp_profile_slowdown(kept));
     s->session->profile = NULL;
     gp_status status = measure_for(s, seconds, err);
     if (status == GP_OK) return choose(s, kept, err);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 #include "balance/balance.h"
+#include "balance/device_order.h"
 #include "balance/measure.h"
 #include "base/status.h"
 #include "settings/config.h"
@@ -74,7 +75,7 @@ struct gp_session {
     char *profile_difference; /* what of a profile that was named does not fit; NULL, or "": all does */
     gp_measured measured;     /* rounds 0: the profile was not measured now */
     int *order;               /* [worker] the device, as configured, that stands there; NULL: as configured */
-    gp_balance_order orders;  /* where order is not NULL: what finding it came to */
+    gp_device_order orders;  /* where order is not NULL: what finding it came to */
     gp_cut_rule *rules;       /* [layer] where a cut must be and may not be */
     bool *keeps;              /* [node] its output is kept although its stage recomputes */
     bool *own_keeps;          /* those that layers ask for themselves, and pipeline.checkpoint does not */

@@ -35,7 +35,8 @@ GP_MUST_USE gp_status gp_folder_file(const char *folder, const char *name, char 
 /* The step whose weights a model in the folder holds, by its metadata; −1 where it does not say, is broken or is not
  * there. GP_IO or GP_MEMORY where that could not be found out. */
 GP_MUST_USE gp_status gp_folder_model_step(const char *folder, const char *name, int64_t *out, gp_error *err);
-/* Whether the last line of a text file is not whole, because the run was killed while it wrote. False if that cannot be known. */
+/* Whether the last line of a text file is not whole, because the run was killed while it wrote. False if that cannot be
+ * known. */
 bool gp_folder_ends_within_line(const char *path);
 
 #endif

@@ -19,6 +19,7 @@ struct gp_saver {
     char *folder, *config;
     int64_t keep;
     gp_safetensors_item *items;
+    gp_tensor_copy *copies; /* of the run's tensors into `block` */
     gp_saver_sizes sizes;
     bool started;
     pthread_t thread;
@@ -169,6 +170,7 @@ static gp_status prepare(gp_saver *saver, const gp_plan *plan, const char *folde
     GP_RETURN_IF_FAILED(reserve(saver, err));
     GP_RETURN_IF_FAILED(GP_NEW(&saver->items, saver->layout.count, err));
     gp_state_items(&saver->layout, saver->block, saver->items);
+    GP_RETURN_IF_FAILED(gp_state_copies(&saver->layout, saver->block, &saver->copies, err));
     GP_RETURN_IF_FAILED(check_possible(saver, err));
     return start(saver, err);
 }
@@ -202,6 +204,7 @@ void gp_saver_destroy(gp_saver **saver) {
     pthread_mutex_destroy(&it->lock);
     gp_state_layout_fini(&it->layout);
     free(it->items);
+    free(it->copies);
     free(it->block);
     free(it->folder);
     free(it->config);
@@ -237,10 +240,7 @@ gp_status gp_saver_poll(gp_saver *saver, gp_error *err) {
 
 /* Into the block, the first `count` of them. They must be finite. */
 static gp_status copy_tensors(gp_saver *saver, gp_run *run, int count, gp_error *err) {
-    for (int i = 0; i < count; i++) {
-        const gp_state_tensor *tensor = &saver->layout.tensors[i];
-        GP_RETURN_IF_FAILED(gp_run_read(run, tensor->param, tensor->state, saver->block + tensor->offset, err));
-    }
+    GP_RETURN_IF_FAILED(gp_run_read(run, saver->copies, count, err));
     return gp_state_check_finite(&saver->layout, saver->block, count, err);
 }
 

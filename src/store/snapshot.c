@@ -12,6 +12,7 @@
 
 #include "base/finite.h"
 #include "base/memory.h"
+#include "store/params.h"
 
 static const char version[] = "2", older_version[] = "1";
 static const char prefix[] = "optimizer/";
@@ -93,6 +94,17 @@ void gp_state_items(const gp_state_layout *layout, const void *block, gp_safeten
                                          .data = (const char *)block + tensor->offset};
         for (int d = 0; d < shape.rank; d++) items[i].dim[d] = shape.dim[d];
     }
+}
+
+gp_status gp_state_copies(const gp_state_layout *layout, char *block, gp_tensor_copy **out, gp_error *err) {
+    gp_tensor_copy *copies = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&copies, layout->count, err));
+    for (int i = 0; i < layout->count; i++) {
+        const gp_state_tensor *tensor = &layout->tensors[i];
+        copies[i] = (gp_tensor_copy){tensor->param, tensor->state, block ? block + tensor->offset : NULL};
+    }
+    *out = copies;
+    return GP_OK;
 }
 
 /* linear "a": weight; linear "a": exp_avg_sq of weight */
@@ -333,23 +345,29 @@ gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, bo
     return status;
 }
 
+typedef struct loading {
+    const gp_snapshot *snapshot;
+    const gp_state_layout *layout;
+} loading;
+
 /* A state that the file lacks begins with zeros, as in the first step of a run. */
-static gp_status load_tensor(const gp_snapshot *snapshot, gp_run *run, const gp_state_tensor *tensor, gp_error *err) {
-    void *values = NULL;
-    if (tensor->state >= 0 && !gp_safetensors_find(snapshot->file, tensor->name)) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_new_array(&values, 1, tensor->bytes, err));
-    gp_status status = gp_tensor_read(snapshot->file, tensor->name, values, tensor->bytes, err);
-    if (status == GP_OK) status = gp_run_write(run, tensor->param, tensor->state, values, err);
-    free(values);
-    return status;
+static gp_status load_tensor(void *context, int index, void *host, size_t bytes, gp_error *err) {
+    const loading *its = context;
+    const gp_state_tensor *tensor = &its->layout->tensors[index];
+    bool lacks = tensor->state >= 0 && !gp_safetensors_find(its->snapshot->file, tensor->name);
+    if (!lacks) return gp_tensor_read(its->snapshot->file, tensor->name, host, bytes, err);
+    memset(host, 0, bytes);
+    return GP_OK;
 }
 
 gp_status gp_snapshot_load(const gp_snapshot *snapshot, gp_run *run, const gp_plan *plan, gp_error *err) {
     gp_state_layout layout;
     GP_RETURN_IF_FAILED(gp_state_layout_init(&layout, plan, err));
-    gp_status status = GP_OK;
-    for (int i = 0; i < layout.count && status == GP_OK; i++)
-        status = load_tensor(snapshot, run, &layout.tensors[i], err);
+    loading its = {snapshot, &layout};
+    gp_tensor_copy *copies = NULL;
+    gp_status status = gp_state_copies(&layout, NULL, &copies, err);
+    if (status == GP_OK) status = gp_params_write(run, plan, copies, layout.count, load_tensor, &its, err);
+    free(copies);
     gp_state_layout_fini(&layout);
-    return status == GP_OK ? gp_run_refresh(run, err) : status;
+    return status;
 }

@@ -55,6 +55,9 @@ GP_MUST_USE gp_status gp_state_check_finite(const gp_state_layout *layout, const
 /* items[i]: tensor i with its data in `block`. */
 void gp_state_items(const gp_state_layout *layout, const void *block, gp_safetensors_item *items);
 
+/* A list for gp_run_read or gp_run_write, with each tensor's place in `block` (NULL: without places); the caller's. */
+GP_MUST_USE gp_status gp_state_copies(const gp_state_layout *layout, char *block, gp_tensor_copy **out, gp_error *err);
+
 /* <folder>/snapshots/step-00000500.safetensors; owned by the caller. */
 GP_MUST_USE gp_status gp_snapshot_path(const char *folder, int64_t step, char **out, gp_error *err);
 /* The steps of the folder's snapshots, newest first; owned by the caller. None where there is no such folder. */

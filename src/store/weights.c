@@ -6,29 +6,8 @@
 
 #include "base/memory.h"
 #include "data/safetensors.h"
+#include "store/params.h"
 #include "store/snapshot.h"
-
-static gp_status new_values(const gp_param *param, void **out, int64_t *elements, gp_error *err) {
-    if (!gp_shape_elements(param->spec.shape, elements))
-        return gp_fail(err, GP_INTERNAL, "parameter %s has no size", param->name);
-    return gp_new_array(out, (size_t)*elements, sizeof(float), err);
-}
-
-static gp_status initialise_param(gp_run *run, const gp_param *param, int index, uint64_t seed, gp_error *err) {
-    void *values = NULL;
-    int64_t elements;
-    GP_RETURN_IF_FAILED(new_values(param, &values, &elements, err));
-    gp_param_initialise(param, seed, GP_F32, values);
-    gp_status status = gp_run_write(run, index, -1, values, err);
-    free(values);
-    return status;
-}
-
-gp_status gp_weights_initialise(gp_run *run, const gp_plan *plan, uint64_t seed, gp_error *err) {
-    for (int p = 0; p < plan->graph->param_count; p++)
-        GP_RETURN_IF_FAILED(initialise_param(run, &plan->graph->params[p], p, seed, err));
-    return gp_run_refresh(run, err);
-}
 
 /* Whether `name` is `layer` or lies below it. */
 static bool is_below(const char *name, const char *layer) {
@@ -171,26 +150,45 @@ gp_status gp_weights_check(const gp_graph *graph, const gp_train_config *train, 
     return status;
 }
 
-static gp_status load_param(gp_run *run, const gp_param *param, int index, gp_safetensors *file, gp_error *err) {
-    void *values = NULL;
-    int64_t elements;
-    GP_RETURN_IF_FAILED(new_values(param, &values, &elements, err));
-    gp_status status = gp_tensor_read(file, param->name, values, (size_t)elements * sizeof(float), err);
-    if (status == GP_OK) status = gp_run_write(run, index, -1, values, err);
-    free(values);
+/* ---- into a run -------------------------------------------------------------------------------------------------- */
+
+typedef struct source {
+    const gp_graph *graph;
+    uint64_t seed;
+    const gp_train_config *train; /* what it skips begins from the seed */
+    gp_safetensors *file;         /* NULL: all parameters begin from the seed */
+} source;
+
+static gp_status fill_param(void *context, int index, void *host, size_t bytes, gp_error *err) {
+    const source *from = context;
+    const gp_param *param = &from->graph->params[index];
+    if (from->file && !is_skipped(from->train, param->name))
+        return gp_tensor_read(from->file, param->name, host, bytes, err);
+    gp_param_initialise(param, from->seed, GP_F32, host);
+    return GP_OK;
+}
+
+static gp_status write_params(gp_run *run, const gp_plan *plan, source *from, gp_error *err) {
+    gp_tensor_copy *copies = NULL;
+    int count = plan->graph->param_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&copies, count, err));
+    for (int p = 0; p < count; p++) copies[p] = (gp_tensor_copy){.param = p, .state = -1};
+    gp_status status = gp_params_write(run, plan, copies, count, fill_param, from, err);
+    free(copies);
     return status;
 }
 
+gp_status gp_weights_initialise(gp_run *run, const gp_plan *plan, uint64_t seed, gp_error *err) {
+    source from = {.graph = plan->graph, .seed = seed};
+    return write_params(run, plan, &from, err);
+}
+
 gp_status gp_weights_load(gp_run *run, const gp_plan *plan, const gp_train_config *train, gp_error *err) {
-    gp_safetensors *file = NULL;
+    source from = {.graph = plan->graph, .seed = train->seed, .train = train};
     GP_RETURN_IF_FAILED(check_skips(plan->graph, train, err));
-    GP_RETURN_IF_FAILED(gp_safetensors_open(train->init, &file, err));
-    gp_status status = check_file(plan->graph, train, file, err);
-    for (int p = 0; p < plan->graph->param_count && status == GP_OK; p++) {
-        const gp_param *param = &plan->graph->params[p];
-        status = is_skipped(train, param->name) ? initialise_param(run, param, p, train->seed, err)
-                                                : load_param(run, param, p, file, err);
-    }
-    gp_safetensors_close(&file);
-    return status == GP_OK ? gp_run_refresh(run, err) : status;
+    GP_RETURN_IF_FAILED(gp_safetensors_open(train->init, &from.file, err));
+    gp_status status = check_file(plan->graph, train, from.file, err);
+    if (status == GP_OK) status = write_params(run, plan, &from, err);
+    gp_safetensors_close(&from.file);
+    return status;
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "balance/expect.h"
+#include "base/clock.h"
 #include "base/memory.h"
 #include "report/plan_report.h"
 #include "report/plan_report_parts.h"

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "store/params.h"
 
 /* Sums of squares, of a layer or of all. */
 typedef struct squares {
@@ -13,17 +14,22 @@ typedef struct squares {
     bool trained; /* some parameter has a gradient */
 } squares;
 
-static gp_status square_of(gp_run *run, const gp_plan *plan, int param, double *out, gp_error *err) {
-    float *values = NULL;
-    int64_t elements;
-    double sum = 0;
-    if (!gp_shape_elements(plan->graph->params[param].spec.shape, &elements))
-        return gp_fail(err, GP_INTERNAL, "parameter %s has no size", plan->graph->params[param].name);
-    GP_RETURN_IF_FAILED(GP_NEW(&values, elements, err));
-    gp_status status = gp_run_read(run, param, -1, values, err);
-    for (int64_t i = 0; i < elements && status == GP_OK; i++) sum += (double)values[i] * values[i];
-    free(values);
-    *out = sum;
+static gp_status add_square(void *context, int index, void *host, size_t bytes, gp_error *err) {
+    double *sums = context;
+    const float *values = host;
+    (void)err;
+    for (size_t i = 0; i < bytes / sizeof *values; i++) sums[index] += (double)values[i] * values[i];
+    return GP_OK;
+}
+
+/* [param] sums of squares. */
+static gp_status read_squares(gp_run *run, const gp_plan *plan, double *sums, gp_error *err) {
+    gp_tensor_copy *copies = NULL;
+    int count = plan->graph->param_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&copies, count, err));
+    for (int p = 0; p < count; p++) copies[p] = (gp_tensor_copy){.param = p, .state = -1};
+    gp_status status = gp_params_read(run, plan, copies, count, add_square, sums, err);
+    free(copies);
     return status;
 }
 
@@ -34,29 +40,25 @@ static void print_line(gp_progress *progress, const char *name, const squares *o
 }
 
 /* Takes the squares of the layer's trained parameters from *next on. */
-static gp_status add_layer(gp_run *run, const gp_plan *plan, const gp_node *node, const double **next, squares *out,
-                           gp_error *err) {
-    for (int i = 0; i < node->param_count; i++) {
-        const gp_param *param = &plan->graph->params[node->first_param + i];
-        double square = 0;
+static squares add_layer(const gp_plan *plan, const gp_node *node, const double *params, const double **next) {
+    squares sum = {0};
+    for (int p = node->first_param; p < node->first_param + node->param_count; p++) {
+        const gp_param *param = &plan->graph->params[p];
         if (param->spec.buffer) continue;
-        GP_RETURN_IF_FAILED(square_of(run, plan, node->first_param + i, &square, err));
-        out->params += square;
+        sum.params += params[p];
         if (!param->trained) continue;
-        out->grad += *(*next)++;
-        out->trained = true;
+        sum.grad += *(*next)++;
+        sum.trained = true;
     }
-    return GP_OK;
+    return sum;
 }
 
-static gp_status print_layers(gp_progress *progress, gp_run *run, const gp_plan *plan, const double *grads,
-                              gp_error *err) {
+static void print_layers(gp_progress *progress, const gp_plan *plan, const double *params, const double *grads) {
     squares all = {0};
     for (int n = 0; n < plan->graph->node_count; n++) {
         const gp_node *node = &plan->graph->nodes[n];
-        squares its = {0};
+        const squares its = add_layer(plan, node, params, &grads);
         char name[160];
-        GP_RETURN_IF_FAILED(add_layer(run, plan, node, &grads, &its, err));
         if (its.params == 0 && !its.trained) continue;
         snprintf(name, sizeof name, "%s %s", node->layer->type->name, node->name);
         print_line(progress, name, &its);
@@ -65,19 +67,20 @@ static gp_status print_layers(gp_progress *progress, gp_run *run, const gp_plan 
         all.trained = all.trained || its.trained;
     }
     print_line(progress, "all", &all);
-    return GP_OK;
 }
 
 gp_status gp_norms_print(gp_progress *progress, gp_run *run, const gp_plan *plan, int64_t step, gp_error *err) {
-    double *grads = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&grads, plan->graph->param_count, err));
-    gp_status status = gp_run_squares(run, grads, err);
+    double *sums = NULL; /* of gradients, then of parameters */
+    int count = plan->graph->param_count;
+    char title[48];
+    GP_RETURN_IF_FAILED(GP_NEW(&sums, (size_t)2 * (size_t)count, err));
+    gp_status status = gp_run_squares(run, sums, err);
+    if (status == GP_OK) status = read_squares(run, plan, sums + count, err);
     if (status == GP_OK) {
-        char title[48];
         snprintf(title, sizeof title, "norms after step %" PRId64, step);
         gp_progress_detail(progress, "%-34s %11s %11s", title, "gradient", "parameters");
-        status = print_layers(progress, run, plan, grads, err);
+        print_layers(progress, plan, sums + count, sums);
     }
-    free(grads);
+    free(sums);
     return status;
 }

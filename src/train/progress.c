@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "balance/profile_words.h"
+#include "base/clock.h"
 #include "base/finite.h"
 #include "base/memory.h"
 #include "base/printable.h"
@@ -18,12 +19,6 @@
 
 /* Seconds between lines. */
 static const double terminal_pause = 0.2, pipe_pause = 10;
-
-double gp_now(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
     const double least = 0.1, most = 1e6;

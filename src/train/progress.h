@@ -25,8 +25,6 @@ typedef struct gp_progress {
     gp_first_step *watch;  /* until the first step is over; NULL: nothing is said of it */
 } gp_progress;
 
-double gp_now(void); /* seconds of a monotonic clock */
-
 /* A loss for people: "2.3026", "0.01235", "1.5e+73", "nan". Four decimals from 0.1 to a million, four significant
  * digits outside. buffer is returned. */
 enum { GP_LOSS_TEXT = 32 };

@@ -6,45 +6,6 @@
 #include "session/rate.h"
 #include "train/trainer_internal.h"
 
-bool gp_trainer_stopping(const gp_trainer *t) {
-    return t->options->stop && *t->options->stop;
-}
-
-gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64_t step) {
-    return (gp_step_input){.input = batch->input,
-                           .target = batch->target,
-                           .seed = t->session->config->train.seed,
-                           .step = (uint32_t)step,
-                           .rate = gp_rate(&t->session->config->optimizer, t->length, step),
-                           .divisor = batch->counts > 0 ? (double)batch->counts : 1};
-}
-
-gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, const gp_step_input *input,
-                           gp_step_result *result, gp_error *err) {
-    int mini;
-    GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, training, batch->samples, &mini, err));
-    GP_RETURN_IF_FAILED(gp_tracing_before(t->tracing, t->run, mini, input->step, err));
-    if (training)
-        GP_RETURN_IF_FAILED(gp_account_before(t->account, t->run, mini, gp_tracing_recorder(t->tracing), err));
-    double began = gp_now();
-    gp_status status = gp_run_step(t->run, mini, input, result, err);
-    if (training && status == GP_OK) gp_account_after(t->account, t->run, mini, gp_now() - began);
-    gp_tracing_after(t->tracing, t->run, input->step);
-    return status;
-}
-
-gp_status gp_trainer_take(gp_trainer *t, gp_loader *loader, const gp_batch **out, gp_error *err) {
-    bool training = loader == t->training;
-    int64_t step = t->step + (t->under_way.step > 0) + training;
-    GP_RETURN_IF_FAILED(gp_tracing_before_take(t->tracing, training, step, err));
-    uint64_t began = gp_clock();
-    gp_status status = gp_loader_take(loader, out, err);
-    uint64_t ended = gp_clock();
-    t->data_seconds = 1e-9 * (double)(ended - began);
-    gp_tracing_after_take(t->tracing, training, step, began, ended);
-    return status;
-}
-
 /* Said once: the file's lines wait in memory from now on. */
 static void watch_metrics(gp_trainer *t) {
     gp_error failure = {0};

@@ -15,12 +15,12 @@ void gp_carried_fini(gp_carried *carried) {
 
 static gp_status take_state(const gp_trainer *t, gp_carried *out, gp_error *err) {
     gp_carried carried = {0};
+    gp_tensor_copy *copies = NULL;
     gp_status status = gp_state_layout_init(&carried.layout, t->session->plan, err);
     if (status == GP_OK) status = GP_NEW(&carried.block, carried.layout.bytes, err);
-    for (int i = 0; i < carried.layout.count && status == GP_OK; i++) {
-        const gp_state_tensor *tensor = &carried.layout.tensors[i];
-        status = gp_run_read(t->run, tensor->param, tensor->state, carried.block + tensor->offset, err);
-    }
+    if (status == GP_OK) status = gp_state_copies(&carried.layout, carried.block, &copies, err);
+    if (status == GP_OK) status = gp_run_read(t->run, copies, carried.layout.count, err);
+    free(copies);
     if (status != GP_OK)
         gp_carried_fini(&carried);
     else
@@ -37,12 +37,16 @@ static const gp_state_tensor *find_tensor(const gp_state_layout *layout, const c
 /* A state that there was not begins with zeros, as in the first step of a run. */
 gp_status gp_carried_give(gp_carried *carried, gp_run *run, const gp_plan *plan, gp_error *err) {
     gp_state_layout layout;
+    gp_tensor_copy *copies = NULL;
+    int count = 0;
     GP_RETURN_IF_FAILED(gp_state_layout_init(&layout, plan, err));
-    gp_status status = GP_OK;
+    gp_status status = GP_NEW(&copies, layout.count, err);
     for (int i = 0; i < layout.count && status == GP_OK; i++) {
         const gp_state_tensor *to = &layout.tensors[i], *from = find_tensor(&carried->layout, to->name);
-        if (from) status = gp_run_write(run, to->param, to->state, carried->block + from->offset, err);
+        if (from) copies[count++] = (gp_tensor_copy){to->param, to->state, carried->block + from->offset};
     }
+    if (status == GP_OK) status = gp_run_write(run, copies, count, err);
+    free(copies);
     gp_state_layout_fini(&layout);
     return status == GP_OK ? gp_run_refresh(run, err) : status;
 }

@@ -6,6 +6,7 @@
 
 #include "pipeline/diagnose.h"
 #include "store/folder.h"
+#include "base/clock.h"
 #include "train/trainer_internal.h"
 
 typedef struct evaluation {

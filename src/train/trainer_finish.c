@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "store/folder.h"
+#include "base/clock.h"
 #include "train/trainer_internal.h"
 
 enum { HOW_FAR = 96 };

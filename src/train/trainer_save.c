@@ -1,6 +1,7 @@
 /* The trainer's snapshots: when they are due, and what became of them. */
 #include <inttypes.h>
 
+#include "base/clock.h"
 #include "session/rate.h"
 #include "train/trainer_internal.h"
 
@@ -31,13 +32,6 @@ gp_reached gp_trainer_reached(const gp_trainer *t) {
                         .steps = t->session->steps,
                         .due = evaluation_is_missing(t),
                         .file_text = t->session->whole->file_text};
-}
-
-bool gp_trainer_saves(const gp_trainer *t, int64_t step) {
-    const gp_every *every = &t->session->config->train.save_every;
-    if (t->saved == step || step == 0) return false;
-    if (every->time.count > 0) return gp_time_is_due(every->time, t->length, step);
-    return every->minutes > 0 && gp_now() - t->saved_at >= 60 * every->minutes;
 }
 
 gp_status gp_trainer_refuse_state(gp_trainer *t, gp_error *err) {

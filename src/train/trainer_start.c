@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/replace.h"
 #include "store/disk.h"
 #include "store/folder.h"

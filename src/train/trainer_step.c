@@ -8,13 +8,8 @@
 
 #include "pipeline/diagnose.h"
 #include "train/norms.h"
+#include "base/clock.h"
 #include "train/trainer_internal.h"
-
-bool gp_trainer_evaluates(const gp_trainer *t, int64_t step) {
-    if (!t->session->eval) return false;
-    if (step == t->session->steps || (t->session->changes > 0 && step == t->session->after)) return true;
-    return gp_time_is_due(t->session->config->train.eval_every, t->length, step);
-}
 
 static bool norms_are_due(const gp_trainer *t, int64_t step) {
     if (t->options->verbosity != GP_VERBOSE || !t->session->norms) return false;

@@ -11,8 +11,7 @@
 #include <cmocka.h>
 
 #include "balance/cut.h"
-#include "balance/cut_orders.h"
-#include "balance/partition.h"
+#include "balance/device_order.h"
 #include "base/philox.h"
 
 enum { LAYERS = 10, STAGES = 5, KINDS = 3, VALUES = 24 };
@@ -331,57 +330,6 @@ static void test_shared_memory(void **state) {
     if (!strstr(err.text, "balance: no cut was found in which all stages of worker ")) fail_msg("%s", err.text);
 }
 
-/* torchgpipe's published balances; ours may be better. */
-static void test_published(void **state) {
-    (void)state;
-    static const struct {
-        int count, stages;
-        int64_t cost[20], theirs[4];
-    } cases[] = {{6, 2, {1, 2, 3, 4, 5, 6}, {4, 2}},
-                 {6, 2, {6, 5, 4, 3, 2, 1}, {2, 4}},
-                 {20, 4, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}, {10, 4, 3, 3}},
-                 {8, 3, {10, 1, 1, 1, 1, 1, 1, 10}, {2, 2, 4}}};
-    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        gp_cut_kind kind = {cases[c].cost, NULL};
-        gp_cut_worker workers[4] = {{0}};
-        gp_cut_stage stages[4] = {{.worker = 0}, {.worker = 1}, {.worker = 2}, {.worker = 3}};
-        gp_cut_problem problem = {.layer_count = cases[c].count,
-                                  .kinds = &kind,
-                                  .kind_count = 1,
-                                  .workers = workers,
-                                  .worker_count = cases[c].stages,
-                                  .stages = stages,
-                                  .stage_count = cases[c].stages};
-        int64_t layers[4], partition[4];
-        gp_cut_result result;
-        gp_error err = {0};
-        assert_int_equal(gp_cut_solve(&problem, layers, &result, &err), GP_OK);
-        assert_true(result.bottleneck <= bottleneck_of(&problem, cases[c].theirs));
-        assert_int_equal(gp_partition_min_max(cases[c].cost, problem.layer_count, problem.stage_count, partition, &err),
-                         GP_OK);
-        for (int s = 0; s < problem.stage_count; s++) assert_int_equal(layers[s], partition[s]);
-    }
-}
-
-/* Of lists of numbers alone it makes what gp_partition_min_max makes, ties included. */
-static void test_chains(void **state) {
-    (void)state;
-    trial t;
-    for (int i = 0; i < 5000; i++) {
-        draw_trial(&t, false, false);
-        int64_t layers[STAGES], partition[STAGES];
-        gp_cut_result result;
-        gp_error err = {0};
-        t.problem.value_count = 0;
-        t.problem.kind_count = 1;
-        for (int s = 0; s < t.problem.stage_count; s++) t.workers[s].kind = 0;
-        assert_int_equal(gp_cut_solve(&t.problem, layers, &result, &err), GP_OK);
-        assert_int_equal(
-            gp_partition_min_max(t.costs[0], t.problem.layer_count, t.problem.stage_count, partition, &err), GP_OK);
-        for (int s = 0; s < t.problem.stage_count; s++) assert_int_equal(layers[s], partition[s]);
-    }
-}
-
 typedef struct ordering {
     const gp_cut_problem *given;
     int64_t least; /* −1: no order has a cut */
@@ -422,7 +370,7 @@ static void test_orders(void **state) {
         gp_error err = {0};
         ordering o = {&t.problem, -1};
         order_from(&o, 0, all, taken);
-        gp_status status = gp_cut_solve_orders(&t.problem, order, layers, &count, &result, &err);
+        gp_status status = gp_device_order_solve(&t.problem, order, layers, &count, &result, &err);
         assert_int_equal(status, o.least < 0 ? GP_CONFIG : GP_OK);
         if (status != GP_OK) continue;
         gp_cut_worker workers[STAGES];
@@ -466,7 +414,7 @@ static void test_order_of_memories(void **state) {
     assert_string_equal(err.text,
                         "balance: no cut into 3 stages fits; one does with 5 B more for each limit (cuda:0 has "
                         "12 B, cuda:1 has 6 B, cuda:2 has 12 B)");
-    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &count, &result, &err), GP_OK);
+    assert_int_equal(gp_device_order_solve(&problem, order, layers, &count, &result, &err), GP_OK);
     assert_true(order[0] == 1 && order[1] == 0 && order[2] == 2);
     assert_int_equal(count, 3);
     /* 12 devices of which no two are equal have 12! orders; 11 equal ones and another have 12. */
@@ -475,12 +423,12 @@ static void test_order_of_memories(void **state) {
     problem.layer_count = problem.worker_count = problem.stage_count = 12;
     problem.bytes = NULL;
     for (int w = 0; w < 12; w++) workers[w] = (gp_cut_worker){0, w + 1, "cpu"};
-    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &count, &result, &err), GP_CONFIG);
+    assert_int_equal(gp_device_order_solve(&problem, order, layers, &count, &result, &err), GP_CONFIG);
     assert_int_equal(count, 479001600);
     assert_string_equal(err.text,
                         "balance: 12 devices of 12 kinds have more orders than the 10000 that --orders can try");
     for (int w = 0; w < 11; w++) workers[w].memory = 1;
-    assert_int_equal(gp_cut_solve_orders(&problem, order, layers, &count, &result, &err), GP_OK);
+    assert_int_equal(gp_device_order_solve(&problem, order, layers, &count, &result, &err), GP_OK);
     assert_int_equal(count, 12);
     for (int w = 0; w < 12; w++) assert_int_equal(order[w], w);
 }
@@ -521,8 +469,6 @@ int main(void) {
         cmocka_unit_test(test_shared_memory),
         cmocka_unit_test(test_orders),
         cmocka_unit_test(test_order_of_memories),
-        cmocka_unit_test(test_published),
-        cmocka_unit_test(test_chains),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

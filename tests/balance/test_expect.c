@@ -11,11 +11,12 @@
 #include <cmocka.h>
 
 #include "balance/expect.h"
+#include "balance/profile_file.h"
 #include "device/ref/ref.h"
 
 /* Powers of two of milliseconds: each sum says what is in it. */
 static const char profile_text[] =
-    "{\"gpipe_profile\": 1, \"micro_batch\": 8, \"devices\": [{\"device\": \"ref\", \"slowdown\": 2, \"layers\": [\n"
+    "{\"gpipe_profile\": 2, \"micro_batch\": 8, \"devices\": [{\"device\": \"ref\", \"slowdown\": 2, \"layers\": [\n"
     "{\"forward\": 1, \"backward_input\": 0, \"backward_weight\": 16, \"recompute\": 256, \"update\": 4096},\n"
     "{\"forward\": 2, \"backward_input\": 32, \"backward_weight\": 0, \"recompute\": 512, \"update\": 0},\n"
     "{\"forward\": 4, \"backward_input\": 64, \"backward_weight\": 128, \"recompute\": 1024, \"update\": 8192},\n"

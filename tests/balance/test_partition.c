@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "balance/partition.h"
+#include "balance/cut.h"
 #include "base/philox.h"
 
 enum { MOST = 14 };
@@ -75,7 +75,7 @@ static void try_all(search *s, int stage, int first) {
 
 static void partition(const int64_t *cost, int count, int stages, int64_t *layers) {
     gp_error err = {0};
-    if (gp_partition_min_max(cost, count, stages, layers, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_cut_list(cost, count, stages, layers, &err) != GP_OK) fail_msg("%s", err.text);
     int64_t sum = 0;
     for (int s = 0; s < stages; s++) {
         assert_true(layers[s] >= 1);
@@ -156,8 +156,8 @@ static void test_large_costs(void **state) {
     assert_true(layers[0] == 1 && layers[1] == 2);
     static const int64_t too_much[] = {INT64_MAX - 2, 2, 1};
     gp_error err = {0};
-    assert_int_equal(gp_partition_min_max(too_much, 3, 2, layers, &err), GP_UNSUPPORTED);
-    assert_string_equal(err.text, "balance: the costs of layers 0 to 2 exceed the range of 64-bit integers");
+    assert_int_equal(gp_cut_list(too_much, 3, 2, layers, &err), GP_UNSUPPORTED);
+    assert_string_equal(err.text, "balance: the costs of the layers and copies exceed the range of 64-bit integers");
 }
 
 static void test_too_many_stages(void **state) {
@@ -165,9 +165,9 @@ static void test_too_many_stages(void **state) {
     static const int64_t cost[] = {1, 1};
     int64_t layers[3] = {9, 9, 9};
     gp_error err = {0};
-    assert_int_equal(gp_partition_min_max(cost, 2, 3, layers, &err), GP_CONFIG);
+    assert_int_equal(gp_cut_list(cost, 2, 3, layers, &err), GP_CONFIG);
     assert_string_equal(err.text, "balance: 2 layers cannot be cut into 3 stages of at least one layer each");
-    assert_int_equal(gp_partition_min_max(cost, 2, 0, layers, &err), GP_CONFIG);
+    assert_int_equal(gp_cut_list(cost, 2, 0, layers, &err), GP_CONFIG);
     assert_int_equal(layers[0], 9);
 }
 

@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "balance/json_place.h"
-#include "balance/profile_identity.h"
+#include "balance/profile_file.h"
+#include "balance/profile_kept.h"
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 
@@ -80,41 +80,37 @@ static void what_is_damaged_is_refused_with_its_place(void **state) {
 static void what_is_cut_off_is_refused(void **state) {
     (void)state;
     static const char text[] =
-        "{\"gpipe_profile\": 1, \"micro_batch\": 8, \"devices\": [{\"device\": \"cpu\", \"threads\": 2,\n"
-        "\"layers\": [{\"name\": \"a\", \"forward\": [1.5, 1, 2], \"backward\": 3}]}],\n"
+        "{\"gpipe_profile\": 2, \"micro_batch\": 8, \"devices\": [{\"device\": \"cpu\", \"threads\": 2,\n"
+        "\"layers\": [{\"name\": \"a\", \"forward\": 1.5, \"backward\": 3}]}],\n"
         "\"copies\": [{\"from\": \"host\", \"to\": \"cpu\", \"latency\": 0.001, \"per_mib\": 0.1}]}";
     for (size_t bytes = 0; bytes + 1 < sizeof text; bytes++) {
         gp_profile *profile = NULL;
         gp_error err = {0};
         assert_int_equal(gp_profile_parse(text, bytes, "p.json", &profile, &err), GP_DATA);
-        if (strncmp(err.text, "p.json:", 7) != 0 || !strstr(err.text, ": not valid JSON: ")) fail_msg("%s", err.text);
+        if (strncmp(err.text, "p.json:", 7) != 0) fail_msg("%s", err.text);
     }
     gp_profile *profile = parse(text);
     gp_profile_destroy(&profile);
 }
 
-static void expect_estimate(gp_estimate is, double median, double low, double high) {
-    assert_true(is.median == median * 1e-3 && is.low == low * 1e-3 && is.high == high * 1e-3);
-}
-
 static void what_is_left_out_has_its_usual_value(void **state) {
     (void)state;
     gp_profile *profile =
-        parse("{\"gpipe_profile\": 1, \"micro_batch\": 8, \"devices\": [{\"device\": \"cpu\", "
-              "\"layers\": [{\"forward\": [3, 2, 5], \"backward\": 4}, {\"forward\": 1, "
+        parse("{\"gpipe_profile\": 2, \"micro_batch\": 8, \"devices\": [{\"device\": \"cpu\", "
+              "\"layers\": [{\"forward\": 3, \"backward\": 4}, {\"forward\": 1, "
               "\"backward_input\": 2, \"backward_weight\": 3, \"recompute\": 0.5, \"update\": 7}]}]}");
-    const gp_estimate *first = profile->devices[0].layers[0].time, *second = profile->devices[0].layers[1].time;
-    expect_estimate(first[GP_PROFILE_TIME_FORWARD], 3, 2, 5);
-    expect_estimate(first[GP_PROFILE_TIME_BACKWARD_INPUT], 2, 2, 2);
-    expect_estimate(first[GP_PROFILE_TIME_BACKWARD_WEIGHT], 2, 2, 2);
-    expect_estimate(first[GP_PROFILE_TIME_RECOMPUTE], 3, 2, 5);
-    expect_estimate(first[GP_PROFILE_TIME_UPDATE], 0, 0, 0);
-    expect_estimate(second[GP_PROFILE_TIME_BACKWARD_WEIGHT], 3, 3, 3);
-    expect_estimate(second[GP_PROFILE_TIME_RECOMPUTE], 0.5, 0.5, 0.5);
-    expect_estimate(second[GP_PROFILE_TIME_UPDATE], 7, 7, 7);
+    const double *first = profile->devices[0].layers[0].time, *second = profile->devices[0].layers[1].time;
+    assert_true(first[GP_PROFILE_TIME_FORWARD] == 3 * 1e-3);
+    assert_true(first[GP_PROFILE_TIME_BACKWARD_INPUT] == 2 * 1e-3);
+    assert_true(first[GP_PROFILE_TIME_BACKWARD_WEIGHT] == 2 * 1e-3);
+    assert_true(first[GP_PROFILE_TIME_RECOMPUTE] == 3 * 1e-3);
+    assert_true(first[GP_PROFILE_TIME_UPDATE] == 0 * 1e-3);
+    assert_true(second[GP_PROFILE_TIME_BACKWARD_WEIGHT] == 3 * 1e-3);
+    assert_true(second[GP_PROFILE_TIME_RECOMPUTE] == 0.5 * 1e-3);
+    assert_true(second[GP_PROFILE_TIME_UPDATE] == 7 * 1e-3);
     assert_int_equal(profile->layer_count, 2);
     assert_null(profile->names[0]);
-    assert_null(profile->identity.machine);
+    assert_null(profile->identity.text[GP_PROFILE_TEXT_MACHINE]);
     assert_int_equal(profile->identity.samples, 8);
     assert_int_equal(profile->copy_count, 0);
     gp_profile_destroy(&profile);
@@ -123,15 +119,15 @@ static void what_is_left_out_has_its_usual_value(void **state) {
 static void what_is_written_reads_back(void **state) {
     (void)state;
     static const char text[] = "{\n"
-                               "  \"gpipe_profile\": 1,\n"
-                               "  \"program\": \"0.1.0\",\n"
+                               "  \"gpipe_profile\": 2,\n"
                                "  \"machine\": \"a \\\"b\\\" é\",\n"
                                "  \"libraries\": \"\",\n"
+                               "  \"program\": \"0.1.0\",\n"
                                "  \"model\": \"00000000000000ff\",\n"
                                "  \"micro_batch\": 16,\n"
                                "  \"devices\": [\n"
                                "    {\"device\": \"cuda:3\", \"threads\": 1, \"slowdown\": 1.25, \"layers\": [\n"
-                               "      {\"name\": \"a\", \"forward\": [1.5, 1.25, 1.75], \"backward_input\": 0, "
+                               "      {\"name\": \"a\", \"forward\": 1.5, \"backward_input\": 0, "
                                "\"backward_weight\": 2, \"recompute\": 1.25, \"update\": 0.001}\n"
                                "    ]},\n"
                                "    {\"device\": \"cpu\", \"threads\": 2, \"slowdown\": 1, \"layers\": [\n"
@@ -156,7 +152,7 @@ static void what_is_written_reads_back(void **state) {
 
 #define TIMES        "{\"forward\": 1, \"backward\": 2}"
 #define NAMED(name)  "{\"name\": \"" name "\", \"forward\": 1, \"backward\": 2}"
-#define FILE_OF(...) "{\"gpipe_profile\": 1, \"micro_batch\": 4, \"devices\": [" __VA_ARGS__ "]}"
+#define FILE_OF(...) "{\"gpipe_profile\": 2, \"micro_batch\": 4, \"devices\": [" __VA_ARGS__ "]}"
 
 static void check_use(const char *text, const gp_device_spec *spec, const char *sentence) {
     built model = build(MODEL);
@@ -184,7 +180,7 @@ static void another_models_or_devices_are_refused(void **state) {
     check_use(FILE_OF("{\"device\": \"cuda:1\", \"layers\": [" TIMES ", " TIMES "]}, {\"device\": \"cpu\", "
                       "\"threads\": 4, \"layers\": [" TIMES ", " TIMES "]}"),
               &cpu, "p.json: the profile has no times for device cpu, only for cuda:1 and others");
-    check_use("{\"gpipe_profile\": 1, \"model\": \"0000000000000006\", \"micro_batch\": 4, \"devices\": "
+    check_use("{\"gpipe_profile\": 2, \"model\": \"0000000000000006\", \"micro_batch\": 4, \"devices\": "
               "[{\"device\": \"cpu\", \"layers\": [" TIMES ", " TIMES "]}]}",
               &cpu,
               "p.json: the profile is of another model: its layers have the same names, but other options or shapes");
@@ -272,9 +268,9 @@ static void the_difference_is_told(void **state) {
     free(text);
     then.together = 0; /* not said */
     char machine[] = "a phone, 8 CPUs", libraries[] = "oneDNN 9.9.9";
-    then.machine = machine;
-    then.libraries = libraries;
-    then.program = NULL; /* not said */
+    then.text[GP_PROFILE_TEXT_MACHINE] = machine;
+    then.text[GP_PROFILE_TEXT_LIBRARIES] = libraries;
+    then.text[GP_PROFILE_TEXT_PROGRAM] = NULL; /* not said */
     then.samples = 32;
     assert_int_equal(gp_profile_describe_difference(&then, &one, &text, &err), GP_OK);
     assert_string_equal(text, "on another machine (a phone, 8 CPUs), with other libraries (oneDNN 9.9.9), with "
@@ -290,8 +286,7 @@ static gp_profile *make(const built *model) {
     gp_error err = {0};
     assert_int_equal(gp_profile_create(&identity, model->graph, &cpu, 1, &profile, &err), GP_OK);
     for (int i = 0; i < 2; i++)
-        for (int t = 0; t < GP_PROFILE_TIMES; t++)
-            profile->devices[0].layers[i].time[t] = (gp_estimate){1e-3 * i + t, 1e-3 * i + t, 1e-3 * i + t + 1};
+        for (int t = 0; t < GP_PROFILE_TIMES; t++) profile->devices[0].layers[i].time[t] = 1e-3 * i + t;
     return profile;
 }
 
@@ -331,7 +326,7 @@ static void a_kept_profile_is_found_where_it_fits(void **state) {
     gp_profile_destroy(&found);
     assert_null(find_kept(path, &model, &other)); /* somebody copied it there */
     FILE *file = fopen(path, "w");
-    fputs("{\"gpipe_profile\": 1", file);
+    fputs("{\"gpipe_profile\": 2", file);
     fclose(file);
     assert_null(find_kept(path, &model, &identity)); /* damaged: measured anew */
     gp_profile_destroy(&profile);
@@ -341,15 +336,6 @@ static void a_kept_profile_is_found_where_it_fits(void **state) {
     free(path);
     snprintf(command, sizeof command, "rm -r %s", folder);
     assert_int_equal(system(command), 0);
-}
-
-/* A NUL behind a number, which the parser takes: the place behind it is found, and found at all. */
-static void places_behind_a_nul_are_found(void **state) {
-    (void)state;
-    static const char text[] = "{\"a\": [1.25\0, 2], \"b\": 3}";
-    gp_place place = gp_json_place(text, sizeof text - 1, "p", (gp_json_step[]){{"b", 0}}, 1);
-    assert_int_equal(place.line, 1);
-    assert_int_equal(place.column, 24);
 }
 
 static void without_a_folder_nothing_is_kept(void **state) {
@@ -398,7 +384,6 @@ int main(void) {
         cmocka_unit_test(an_identity_is_of_all_that_matters),
         cmocka_unit_test(the_difference_is_told),
         cmocka_unit_test(a_kept_profile_is_found_where_it_fits),
-        cmocka_unit_test(places_behind_a_nul_are_found),
         cmocka_unit_test(without_a_folder_nothing_is_kept),
         cmocka_unit_test(rows_are_found_by_device),
     };

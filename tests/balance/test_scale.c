@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "balance/cost.h"
-#include "balance/profile_identity.h"
+#include "balance/profile_kept.h"
 #include "balance/profile_words.h"
 #include "balance/scale.h"
 #include "device/cpu/cpu.h"
@@ -60,8 +60,7 @@ static gp_profile *make(int64_t samples, int64_t together, double seconds) {
     gp_error err = {0};
     if (gp_profile_create(&identity, graph, &cpu, 1, &profile, &err) != GP_OK) fail_msg("%s", err.text);
     for (int i = 0; i < LAYERS; i++)
-        for (int t = 0; t < GP_PROFILE_TIMES; t++)
-            profile->devices[0].layers[i].time[t] = (gp_estimate){seconds, seconds, seconds};
+        for (int t = 0; t < GP_PROFILE_TIMES; t++) profile->devices[0].layers[i].time[t] = seconds;
     return profile;
 }
 
@@ -110,7 +109,7 @@ static void times_change_as_counted_costs_do(void **state) {
         double ratio = (double)after[i] / (double)before[i];
         assert_true(ratio > 1 && ratio <= 3.001); /* parameters are read once, whatever the micro-batch */
         for (int t = 0; t < GP_PROFILE_TIMES; t++) {
-            double is = profile->devices[0].layers[i].time[t].median / 0.25;
+            double is = profile->devices[0].layers[i].time[t] / 0.25;
             assert_true(fabs(is - (t == GP_PROFILE_TIME_UPDATE ? 1 : ratio)) < 1e-9);
         }
     }
@@ -190,14 +189,6 @@ static void sources_have_words(void **state) {
     assert_false(gp_profile_under_load(profile));
     profile->load = 0.25;
     assert_true(gp_profile_under_load(profile));
-    profile->devices[0].slowdown = 1;
-    profile->devices[0].hurried = true;
-    expect_words(profile, "from the profile taken now",
-                 "taken 2 hours ago, slowdown not known: under load; gpipe-balance measures it again");
-    profile->load = 0.24;
-    expect_words(profile, "from the profile taken now", "taken 2 hours ago, slowdown not known");
-    profile->devices[0].slowdown = 1.15;
-    profile->devices[0].hurried = false;
     profile->load = 0;
     profile->scaled = 1;
     profile->other_company = true;

@@ -63,7 +63,7 @@ class Search(unittest.TestCase):
         self.addCleanup(shutil.rmtree, self.folder)
         self.write("c.yaml", CONFIG)
         layers = [{"forward": time, "backward": 2 * time} for time in TIMES]
-        self.write("p.json", json.dumps({"gpipe_profile": 1, "micro_batch": 4,
+        self.write("p.json", json.dumps({"gpipe_profile": 2, "micro_batch": 4,
                                          "devices": [{"device": "cpu", "layers": layers}]}))
 
     def path(self, name):
@@ -152,7 +152,7 @@ class Search(unittest.TestCase):
         self.write("c.yaml", BLOCKS.replace("MEMORY", str(memory)))
         layers = [{"forward": 5, "backward": 10}] * 3
         copies = [{"from": start, "to": "cpu", "latency": 1, "per_mib": 0.05} for start in ("host", "cpu")]
-        self.write("p.json", json.dumps({"gpipe_profile": 1, "micro_batch": 1, "copies": copies,
+        self.write("p.json", json.dumps({"gpipe_profile": 2, "micro_batch": 1, "copies": copies,
                                          "devices": [{"device": "cpu", "layers": layers}]}))
         return self.search()["plans"]
 

@@ -261,7 +261,7 @@ static void steps_under_way_are_left_alone(void **state) {
     assert_int_equal(harness_begin(&h, options.last, true, 2, &err), GP_INTERNAL);
     assert_int_equal(harness_begin(&h, options.evaluation, false, 2, &err), GP_INTERNAL);
     assert_int_equal(harness_step(&h, options.batch, true, 2, &result, &err), GP_INTERNAL);
-    assert_int_equal(gp_run_read(h.run, 0, -1, &value, &err), GP_INTERNAL);
+    assert_int_equal(gp_run_read(h.run, &(gp_tensor_copy){0, -1, &value}, 1, &err), GP_INTERNAL);
     begin_with(&h, 0, 2);
     assert_int_equal(harness_begin(&h, options.batch, true, 3, &err), GP_INTERNAL);
     must(gp_run_end(h.run, &result, &err), &err);
@@ -290,7 +290,7 @@ static void a_run_that_failed_says_why(void **state) {
     begin_with(&h, 0, 1);
     assert_int_equal(harness_begin(&h, options.batch, true, 2, &err), GP_DEVICE);
     assert_int_equal(harness_step(&h, options.batch, true, 3, &result, &err), GP_DEVICE);
-    assert_int_equal(gp_run_read(h.run, 0, -1, &value, &err), GP_DEVICE);
+    assert_int_equal(gp_run_read(h.run, &(gp_tensor_copy){0, -1, &value}, 1, &err), GP_DEVICE);
     assert_int_equal(gp_run_end(h.run, &result, &err), GP_DEVICE);
     assert_non_null(strstr(err.text, "made to fail"));
     harness_end(&h);

@@ -6,6 +6,7 @@ target_include_directories(gp_op_cases PUBLIC ${CMAKE_CURRENT_LIST_DIR}/..)
 target_link_libraries(gp_op_cases PRIVATE gp_warnings PUBLIC gp_device ${CMOCKA_LIBRARY})
 
 gp_test(op "unit" 60 gp_op_cases gp_ref)
+gp_test(op_table "unit" 60 gp_device)
 gp_test(ref "unit" 60 gp_op_cases gp_ref)
 gp_test(ref_properties "unit" 120 gp_op_cases gp_ref)
 gp_test(cpu "unit;machine" 300 gp_op_cases gp_cpu gp_ref)

@@ -91,7 +91,7 @@ static const char searched[] = "model:\n"
                                "optimizer: {sgd: {lr: 0.1, momentum: 0.9}}\n"
                                "train: {epochs: 1}\n";
 static const char searched_times[] =
-    "{\"gpipe_profile\": 1, \"micro_batch\": 2, \"devices\": [{\"device\": \"cpu\", \"layers\": ["
+    "{\"gpipe_profile\": 2, \"micro_batch\": 2, \"devices\": [{\"device\": \"cpu\", \"layers\": ["
     "{\"forward\": 1, \"backward\": 2}, {\"forward\": 1, \"backward\": 2}, {\"forward\": 1, \"backward\": 2}, "
     "{\"forward\": 1, \"backward\": 2}, {\"forward\": 1, \"backward\": 2}]}]}\n";
 
@@ -217,6 +217,12 @@ static bool was_closed_or_unknown(const char *failed) {
            strcmp(failed, "flock") == 0 || strcmp(failed, "fstat") == 0 || strcmp(failed, calls_shrinking) == 0;
 }
 
+/* Rates whose file cannot be read are measured. */
+static bool was_closed_or_unknown_or_rates(const char *failed) {
+    return was_closed_or_unknown(failed) || strcmp(failed, "access") == 0 || strcmp(failed, "open") == 0 ||
+           strcmp(failed, "read") == 0;
+}
+
 static gp_status take_all(gp_loader *loader, gp_error *err) {
     const gp_batch *batch;
     do GP_RETURN_IF_FAILED(gp_loader_take(loader, &batch, err));
@@ -254,7 +260,7 @@ static const each_scenario planning_builtin = {"plan resnet18", NULL, plan_built
                                                100};
 static const each_scenario loading = {"data", NULL, load_data, was_only_closed, 400};
 
-static const each_scenario balancing = {"balance", write_balanced, balance, was_closed_or_unknown, 160};
+static const each_scenario balancing = {"balance", write_balanced, balance, was_closed_or_unknown_or_rates, 160};
 
 static const each_scenario searching = {"search", write_searched, search, was_closed_or_unknown, 200};
 

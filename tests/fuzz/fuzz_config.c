@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include "balance/cost.h"
-#include "balance/partition.h"
-#include "settings/config.h"
+#include "balance/cut.h"
 #include "device/ref/ref.h"
 #include "fuzz/fuzz.h"
 #include "model/graph.h"
 #include "pipeline/memory.h"
 #include "pipeline/plan.h"
+#include "settings/config.h"
 
 enum { MOST_OVERRIDES = 8, MOST_STAGES = 6, MOST_MICRO_BATCHES = 16, MOST_LAYERS = 48 };
 
@@ -41,7 +41,7 @@ static gp_status cut(const gp_config *config, const gp_graph *graph, int64_t lay
     }
     GP_RETURN_IF_FAILED(config->pipeline.balance == GP_BALANCE_AUTO ? gp_cost_by_time(graph, piece, 0, costs, err)
                                                                     : gp_cost_by_size(graph, piece, 1, costs, err));
-    return gp_partition_min_max(costs, graph->layer_count, config->pipeline.stages, layers, err);
+    return gp_cut_list(costs, graph->layer_count, config->pipeline.stages, layers, err);
 }
 
 static gp_status plan(const gp_config *config, const gp_graph *graph, const int64_t *layers, gp_plan **out,

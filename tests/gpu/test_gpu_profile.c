@@ -52,9 +52,9 @@ static void expect_times(const gp_profile *profile) {
     double sum = 0;
     for (int i = 0; i < profile->layer_count; i++)
         for (int t = 0; t < GP_PROFILE_TIMES; t++) {
-            gp_estimate time = profile->devices[0].layers[i].time[t];
-            assert_true(time.low >= 0 && time.low <= time.median && time.median <= time.high && time.high < 1);
-            sum += time.median;
+            double time = profile->devices[0].layers[i].time[t];
+            assert_true(time >= 0 && time < 1);
+            sum += time;
         }
     if (gpu_is_real()) assert_true(sum > 0);
     assert_int_equal(profile->copy_count, 2);

@@ -8,9 +8,9 @@
  * and step. scripts/gpu-figures.py makes a table of it. Built with GPU_ON_HOST, host memory stands in the GPU's place.
  */
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
-#include "balance/bench_internal.h"
+#include "balance/bench.h"
 #include "trace/recorder.h"
 #include "session/session.h"
 
@@ -21,7 +21,7 @@ enum { ROUNDS = 2 };
 enum { ROUNDS = 16 };
 #endif
 
-static bool never(const void *context) {
+static bool never(void *context) {
     (void)context;
     return false;
 }
@@ -48,41 +48,36 @@ static gp_status time_copy(const gp_bench *bench, double *rate, gp_error *err) {
     return status;
 }
 
-static gp_status print_routine(const gp_bench *bench, const gp_bench_routine *its, const char *pass, gp_error *err) {
-    for (size_t o = 0; o < its->routine->count; o++) {
-        const gp_exec_op *op = &its->routine->ops[o];
-        const gp_prepared *prepared = op->prepared;
-        gp_estimate seconds;
-        if (op->when != GP_WHEN_ALWAYS && op->when == its->skipped) continue;
-        GP_RETURN_IF_FAILED(gp_samples_estimate(gp_samples_find(&bench->samples, prepared, its->pass), &seconds, err));
-        printf("%s %s %s %s %.17g %.17g %.9g\n", pass, op->node < 0 ? "-" : bench->plan->graph->nodes[op->node].name,
-               gp_op_name(prepared->desc.kind), prepared->desc.flags & GP_OP_TF32 ? "tf32" : "f32", prepared->flops,
-               prepared->bytes, seconds.median);
-    }
-    return GP_OK;
+static const char *name_pass(gp_bench_pass pass) {
+    static const char *const names[] = {[GP_BENCH_KEEP] = "forward",
+                                        [GP_BENCH_BACKWARD_FIRST] = "backward",
+                                        [GP_BENCH_BACKWARD_REST] = "adding",
+                                        [GP_BENCH_UPDATE] = "step"};
+    return pass < sizeof names / sizeof *names ? names[pass] : NULL;
 }
 
-static gp_status print_stage(const gp_bench *bench, int stage, gp_error *err) {
-    gp_bench_routine routines[GP_BENCH_ROUTINES];
-    int count = gp_bench_routines(bench->plan, stage, routines);
-    for (int r = 0; r < count; r++) {
-        const char *pass = NULL;
-        if (routines[r].pass == GP_SAMPLED_KEEP) pass = "forward";
-        if (routines[r].pass == GP_SAMPLED_BACKWARD) pass = routines[r].skipped == GP_WHEN_REST ? "backward" : "adding";
-        if (routines[r].pass == GP_SAMPLED_UPDATE) pass = "step";
-        if (pass) GP_RETURN_IF_FAILED(print_routine(bench, &routines[r], pass, err));
+static gp_status print_ops(const gp_bench *bench, gp_error *err) {
+    gp_bench_medians medians;
+    GP_RETURN_IF_FAILED(gp_bench_find_medians(bench, &medians, err));
+    for (size_t o = 0; o < bench->op_count; o++) {
+        const gp_exec_op *op = bench->ops[o].op;
+        const gp_prepared *prepared = op->prepared;
+        const char *pass = name_pass(bench->ops[o].pass);
+        if (!pass) continue;
+        printf("%s %s %s %s %.17g %.17g %.9g\n", pass, op->node < 0 ? "-" : bench->plan->graph->nodes[op->node].name,
+               gp_op_name(prepared->desc.kind), prepared->desc.flags & GP_OP_TF32 ? "tf32" : "f32", prepared->flops,
+               prepared->bytes, medians.op[o]);
     }
+    free(medians.op);
     return GP_OK;
 }
 
 static gp_status time_rounds(gp_bench *bench, gp_error *err) {
-    const gp_bench_pace pace = {never, never, NULL};
     double rate = 0;
-    for (int round = 0; round < ROUNDS; round++) GP_RETURN_IF_FAILED(gp_bench_round(bench, round == 0, &pace, err));
+    for (int round = 0; round < ROUNDS; round++) GP_RETURN_IF_FAILED(gp_bench_round(bench, never, NULL, err));
     GP_RETURN_IF_FAILED(time_copy(bench, &rate, err));
     printf("samples %lld\ncopy %.9g\n", (long long)bench->request.samples, rate);
-    for (int s = 0; s < bench->plan->stages->count; s++) GP_RETURN_IF_FAILED(print_stage(bench, s, err));
-    return GP_OK;
+    return print_ops(bench, err);
 }
 
 static gp_status time_session(const gp_session *session, gp_error *err) {

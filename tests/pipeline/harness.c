@@ -80,7 +80,7 @@ static gp_status write_param(harness *h, int p, gp_error *err) {
     assert_true(gp_shape_elements(h->graph->params[p].spec.shape, &elements));
     must(gp_new_array(&values, (size_t)elements, sizeof(double), err), err);
     gp_param_initialise(&h->graph->params[p], 7, h->plan->real, values);
-    gp_status status = gp_run_write(h->run, p, -1, values, err);
+    gp_status status = gp_run_write(h->run, &(gp_tensor_copy){p, -1, values}, 1, err);
     free(values);
     return status;
 }
@@ -153,7 +153,7 @@ uint64_t harness_hash(harness *h) {
         must(gp_new_array(&values, (size_t)elements, sizeof(double), &err), &err);
         int states = h->graph->params[p].trained ? h->plan->update.states : 0;
         for (int s = -1; s < states; s++) {
-            must(gp_run_read(h->run, p, s, values, &err), &err);
+            must(gp_run_read(h->run, &(gp_tensor_copy){p, s, values}, 1, &err), &err);
             hash = gp_hash_bytes(hash, values, (uint64_t)elements * gp_dtype_size(h->plan->real));
         }
         free(values);

@@ -30,10 +30,10 @@ static void set_param(harness *h, const char *name, int64_t at, double value) {
     assert_true(p >= 0 && gp_shape_elements(h->graph->params[p].spec.shape, &elements));
     values = malloc((size_t)elements * sizeof *values);
     assert_non_null(values);
-    assert_int_equal(gp_run_read(h->run, p, -1, values, &err), GP_OK);
+    assert_int_equal(gp_run_read(h->run, &(gp_tensor_copy){p, -1, values}, 1, &err), GP_OK);
     for (int64_t i = 0; i < elements; i++)
         if (at < 0 || at == i) values[i] = (float)value;
-    assert_int_equal(gp_run_write(h->run, p, -1, values, &err), GP_OK);
+    assert_int_equal(gp_run_write(h->run, &(gp_tensor_copy){p, -1, values}, 1, &err), GP_OK);
     assert_int_equal(gp_run_refresh(h->run, &err), GP_OK);
     free(values);
 }

@@ -70,10 +70,10 @@ static void expect_cause(harness *h, const char *expected) {
     assert_int_equal(harness_step(h, SAMPLES, true, 2, &result, &err), GP_INJECTED);
     assert_string_equal(err.text, expected);
     err = (gp_error){0};
-    assert_int_equal(gp_run_read(h->run, 0, -1, values, &err), GP_INJECTED);
+    assert_int_equal(gp_run_read(h->run, &(gp_tensor_copy){0, -1, values}, 1, &err), GP_INJECTED);
     assert_string_equal(err.text, expected);
     err = (gp_error){0};
-    assert_int_equal(gp_run_write(h->run, 0, -1, values, &err), GP_INJECTED);
+    assert_int_equal(gp_run_write(h->run, &(gp_tensor_copy){0, -1, values}, 1, &err), GP_INJECTED);
     assert_string_equal(err.text, expected);
     err = (gp_error){0};
     assert_int_equal(gp_run_refresh(h->run, &err), GP_INJECTED);
@@ -238,7 +238,7 @@ static gp_status attempt(harness *h, gp_error *err) {
     GP_RETURN_IF_FAILED(harness_try_start(h, NULL, err));
     GP_RETURN_IF_FAILED(harness_step(h, SAMPLES, true, 1, &result, err));
     GP_RETURN_IF_FAILED(harness_step(h, EVALUATED, false, 1, &result, err));
-    return gp_run_read(h->run, 0, -1, values, err);
+    return gp_run_read(h->run, &(gp_tensor_copy){0, -1, values}, 1, err);
 }
 
 /* Every call of a kind, one after another; the number of them. */
@@ -260,7 +260,7 @@ static int break_device(wrapper_call_kind kind) {
             assert_memory_equal(err.text, "worker ", 7);
             assert_string_equal(err.text + strlen(err.text) - strlen(": the device broke"), ": the device broke");
             if (h.run) {
-                assert_int_equal(gp_run_read(h.run, 0, -1, values, &again), GP_DEVICE);
+                assert_int_equal(gp_run_read(h.run, &(gp_tensor_copy){0, -1, values}, 1, &again), GP_DEVICE);
                 assert_string_equal(again.text, err.text);
             }
         }

@@ -90,7 +90,7 @@ static void fill_param(harness *h, const char *name, float value) {
     int p = gp_graph_find_param(h->graph, name);
     for (int i = 0; i < 16; i++) values[i] = i % 5 ? value : -value;
     assert_true(p >= 0);
-    assert_int_equal(gp_run_write(h->run, p, -1, values, &err), GP_OK);
+    assert_int_equal(gp_run_write(h->run, &(gp_tensor_copy){p, -1, values}, 1, &err), GP_OK);
     assert_int_equal(gp_run_refresh(h->run, &err), GP_OK);
 }
 

@@ -1,6 +1,6 @@
 set(schedule ${CMAKE_CURRENT_LIST_DIR}/../schedule)
 # What the workers do: each of these starts them.
-foreach(name arena bits delays diagnose faults memory mixed mutants nonfinite queues schedule_file)
+foreach(name arena bits delays diagnose faults memory mixed mutants nonfinite queues run schedule_file)
   gp_test(${name} "pipeline;threads" 900 gp_pipeline gp_ref gp_cpu)
   # As the program has it: OpenMP's threads would spin while they wait, on processors that others need.
   set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
@@ -15,9 +15,10 @@ target_sources(test_mutants PRIVATE ${schedule}/interpreter.c ${schedule}/mutate
                ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)
 gp_test(plan_size "unit;pipeline" 60 gp_pipeline gp_ref)
 target_link_options(test_plan_size PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free)
+gp_test(access "unit;pipeline" 60 gp_pipeline gp_ref)
 gp_test(notes "unit;pipeline" 60 gp_pipeline gp_ref)
 gp_test(timeline "unit;pipeline" 60 gp_pipeline gp_ref PkgConfig::JANSSON)
-foreach(name plan_size notes timeline)
+foreach(name access plan_size notes timeline)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 endforeach()
 set_tests_properties(memory mixed PROPERTIES LABELS "pipeline;threads;machine")

@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 
 #include "session/fixture.h"
+#include "store/saver.h"
+#include "store/weights.h"
 
 static gp_session *session;
 static gp_state_layout layout;
@@ -194,6 +196,27 @@ static void values_that_are_not_finite_are_refused(void **state) {
     gp_run_destroy(&run);
 }
 
+/* Not once for each of its tensors; and loading goes through a buffer, a group of tensors at a time. */
+static void a_snapshot_wakes_each_worker_once(void **state) {
+    (void)state;
+    gp_error err = {0};
+    gp_run *run = NULL;
+    gp_saver *saver = NULL;
+    const gp_reached reached = {.step = 1};
+    int workers = session->plan->workers;
+    assert_int_equal(workers, 2);
+    if (gp_run_create(session->plan, NULL, &run, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_int_equal(gp_run_wakes(run), workers); /* zeros */
+    if (gp_weights_initialise(run, session->plan, 1, &err) != GP_OK) fail_msg("%s", err.text);
+    uint64_t before = gp_run_wakes(run);
+    assert_in_range(before, 3 * workers, (unsigned)(workers + session->graph->param_count));
+    if (gp_saver_create(session->plan, fixture_new_folder(), "", 1, &saver, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_saver_snapshot(saver, run, &reached, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_int_equal(gp_run_wakes(run) - before, workers);
+    gp_saver_destroy(&saver);
+    gp_run_destroy(&run);
+}
+
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
 static void only_snapshots_are_listed(void **state) {
@@ -232,6 +255,7 @@ int main(void) {
         cmocka_unit_test(metadata_that_no_run_writes_are_named),
         cmocka_unit_test(other_tensors_than_the_runs_are_refused),
         cmocka_unit_test(values_that_are_not_finite_are_refused),
+        cmocka_unit_test(a_snapshot_wakes_each_worker_once),
         cmocka_unit_test(only_snapshots_are_listed),
     };
     return cmocka_run_group_tests(tests, make, remove_all);

@@ -11,7 +11,7 @@ static const char config[] = FIXTURE_MODEL "data: {train: {tensors: d.safetensor
                                            "train: {steps: 1}\n";
 #define LAYER "{\"forward\": 5, \"backward\": 10}"
 static const char times[] =
-    "{\"gpipe_profile\": 1, \"micro_batch\": 4, \"devices\": [{\"device\": \"cpu\", \"layers\": [" LAYER ", " LAYER
+    "{\"gpipe_profile\": 2, \"micro_batch\": 4, \"devices\": [{\"device\": \"cpu\", \"layers\": [" LAYER ", " LAYER
     ", " LAYER ", " LAYER ", " LAYER ", " LAYER ", " LAYER ", " LAYER "]}]}\n";
 
 static gp_status search(size_t left, gp_search *out, gp_error *err) {

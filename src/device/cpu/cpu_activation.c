@@ -181,13 +181,7 @@ static const struct {
     [GP_SIGMOID] = {sigmoid_forward, sigmoid_backward},          [GP_TANH] = {tanh_forward, tanh_backward},
 };
 
-gp_status gp_cpu_activation_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ff", err));
-    gp_op_allow_in_place(prepared, GP_ACTIVATION_FORWARD_Y, GP_ACTIVATION_FORWARD_X);
-    return GP_OK;
-}
-
-gp_status gp_cpu_activation_forward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_activation_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_activation_attributes *activation = &call->prepared->desc.attributes.activation;
     float slope = (float)activation->slope;
@@ -196,14 +190,9 @@ gp_status gp_cpu_activation_forward_run(const gp_cpu_call *call, gp_error *err) 
     return GP_OK;
 }
 
-gp_status gp_cpu_activation_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fff", err));
-    gp_op_allow_in_place(prepared, GP_ACTIVATION_BACKWARD_DX, GP_ACTIVATION_BACKWARD_A);
-    gp_op_allow_in_place(prepared, GP_ACTIVATION_BACKWARD_DX, GP_ACTIVATION_BACKWARD_DY);
-    return GP_OK;
-}
+const gp_cpu_op gp_cpu_activation_forward = {.run = run_activation_forward};
 
-gp_status gp_cpu_activation_backward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_activation_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_activation_attributes *activation = &call->prepared->desc.attributes.activation;
     float slope = (float)activation->slope;
@@ -211,3 +200,5 @@ gp_status gp_cpu_activation_backward_run(const gp_cpu_call *call, gp_error *err)
                  spans[activation->function].backward, &slope);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_activation_backward = {.run = run_activation_backward};

@@ -2,10 +2,6 @@
 
 #include "device/cpu/cpu_ops.h"
 
-gp_status gp_cpu_adam_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "sffff", err);
-}
-
 /* What a step multiplies with; rounded to f32 once, as PyTorch's loops round their scalars. */
 typedef struct adam_numbers {
     float clip;
@@ -65,7 +61,7 @@ static void adam_span_of_large_share(const void *context, float *const at[GP_SPA
     }
 }
 
-gp_status gp_cpu_adam_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_adam(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_step_scalars *scalars = call->operand[GP_ADAM_SCALARS];
     if (!scalars->finite) return GP_OK;
@@ -74,3 +70,5 @@ gp_status gp_cpu_adam_run(const gp_cpu_call *call, gp_error *err) {
                          n.share < 0.5F ? adam_span : adam_span_of_large_share, &n);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_adam = {.run = run_adam};

@@ -11,8 +11,8 @@ static int64_t blocks_of(gp_rows x) {
     return (x.count * x.width + GP_CPU_BLOCK - 1) / GP_CPU_BLOCK;
 }
 
-void gp_op_book_blocks(gp_prepared *prepared, gp_rows x) {
-    gp_op_book(prepared, (size_t)blocks_of(x) * sizeof(double));
+void gp_cpu_book_blocks(gp_prepared *prepared) {
+    gp_op_book(prepared, (size_t)blocks_of(gp_rows_of(&prepared->desc.operand[0])) * sizeof(double));
 }
 
 static void sum_each(void *context, int64_t begin, int64_t end) {

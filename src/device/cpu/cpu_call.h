@@ -1,8 +1,7 @@
 /* What the CPU device's files share: one run of one op, and loops over it. Internal to device/cpu.
  *
- * Every op has a prepare function (planning; any thread; fills what gp_device_kind.prepare promises) and a run function
- * (in the worker's thread, which may share out loops over the device's pool). No op allocates while it runs, but for
- * what oneDNN does itself.
+ * An op is prepared while planning, in any thread, and runs in the worker's thread, which may share out loops over the
+ * device's pool. No op allocates while it runs, but for what oneDNN does itself.
  */
 #ifndef GP_DEVICE_CPU_CPU_CALL_H
 #define GP_DEVICE_CPU_CPU_CALL_H
@@ -26,7 +25,8 @@ typedef struct gp_cpu_call {
 } gp_cpu_call;
 
 typedef struct gp_cpu_op {
-    gp_status (*prepare)(gp_prepared *prepared, gp_error *err);
+    gp_status (*prepare)(gp_prepared *prepared, gp_error *err); /* NULL: gp_op_prepare_plain, then book */
+    void (*book)(gp_prepared *prepared);                        /* the workspace; NULL: none */
     gp_status (*run)(const gp_cpu_call *call, gp_error *err);
     void (*release)(gp_prepared *prepared); /* NULL: nothing to release */
 } gp_cpu_op;

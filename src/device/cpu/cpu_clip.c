@@ -11,13 +11,6 @@ typedef struct square_loop {
     const float *x_at;
 } square_loop;
 
-gp_status gp_cpu_square_sum_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fd", err));
-    gp_rows x = gp_rows_of(&prepared->desc.operand[GP_SQUARE_SUM_X]);
-    gp_op_book_blocks(prepared, x);
-    return GP_OK;
-}
-
 static void add_squares(double lanes[LANES], const float *x, int64_t count) {
     int64_t i = 0;
     for (; i + LANES <= count; i += LANES)
@@ -40,7 +33,7 @@ static double block_sum(const void *context, int64_t begin, int64_t end) {
     return lanes[0];
 }
 
-gp_status gp_cpu_square_sum_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_square_sum(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     square_loop loop = {gp_cpu_rows(call, GP_SQUARE_SUM_X), call->operand[GP_SQUARE_SUM_X]};
     double sum = gp_cpu_sum_blocks(call, loop.x, gp_cpu_grain(GP_CPU_BLOCK), block_sum, &loop);
@@ -48,12 +41,10 @@ gp_status gp_cpu_square_sum_run(const gp_cpu_call *call, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_cpu_clip_total_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "ds", err);
-}
+const gp_cpu_op gp_cpu_square_sum = {.book = gp_cpu_book_blocks, .run = run_square_sum};
 
 /* torch.nn.utils.clip_grad_norm_ has the same small number in its divisor. */
-gp_status gp_cpu_clip_total_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_clip_total(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_op_desc *desc = &call->prepared->desc;
     const double *squares = call->operand[GP_CLIP_TOTAL_SQUARES];
@@ -66,3 +57,5 @@ gp_status gp_cpu_clip_total_run(const gp_cpu_call *call, gp_error *err) {
     if (most > 0 && !isfinite(scalars->grad_norm)) scalars->finite = 0;
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_clip_total = {.run = run_clip_total};

@@ -94,6 +94,14 @@ static void sum_columns(gp_cpu_pool *pool, sum_context *sum) {
     gp_cpu_pool_for(pool, sum->width, GP_COLUMN_TILE, add_blocks, sum);
 }
 
+size_t gp_cpu_column_bytes(gp_rows x) {
+    return 2 * gp_cpu_column_sum_bytes(x);
+}
+
+void gp_cpu_column_book(gp_prepared *prepared) {
+    gp_op_book(prepared, gp_cpu_column_bytes(gp_rows_of(&prepared->desc.operand[0])));
+}
+
 size_t gp_cpu_column_sum_bytes(gp_rows x) {
     return (size_t)(gp_column_blocks(x.count) * x.width) * sizeof(double);
 }

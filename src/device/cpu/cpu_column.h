@@ -21,6 +21,10 @@ static inline int64_t gp_column_blocks(int64_t rows) {
 /* Every block of every tile, over the pool. */
 void gp_cpu_column_blocks(gp_cpu_pool *pool, int64_t rows, int64_t columns, gp_column_block block, void *context);
 
+/* Two f64 for each block and column of x; books them for operand 0, at the beginning of the workspace. */
+size_t gp_cpu_column_bytes(gp_rows x);
+void gp_cpu_column_book(gp_prepared *prepared);
+
 /* Workspace of the two sums below, which add in f64. */
 size_t gp_cpu_column_sum_bytes(gp_rows x);
 /* out[c] = Σ x[r,c], or added to out[c] where accumulate. */

@@ -31,80 +31,24 @@ typedef union block_head {
     unsigned char space[GP_ALIGNMENT];
 } block_head;
 
-/* From plain to plain is a copy, of whatever dtype and rank; oneDNN has the rest, and leaves a context. */
-static gp_status reorder_prepare(gp_prepared *prepared, gp_error *err) {
-    const gp_tensor *operand = prepared->desc.operand;
-    bool plain = operand[GP_COPY_X].format == GP_FORMAT_PLAIN && operand[GP_COPY_Y].format == GP_FORMAT_PLAIN;
-    return plain ? gp_cpu_copy_prepare(prepared, err) : gp_cpu_reorder_prepare(prepared, err);
-}
-
-static gp_status reorder_run(const gp_cpu_call *call, gp_error *err) {
-    return call->prepared->context ? gp_cpu_onednn_run(call, err) : gp_cpu_copy_run(call, err);
-}
-
-static const gp_cpu_op ops[GP_OP_KINDS] = {
-    [GP_OP_CONV_FORWARD] = {gp_cpu_conv_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_CONV_BACKWARD_DATA] = {gp_cpu_conv_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_CONV_BACKWARD_WEIGHTS] = {gp_cpu_conv_weights_prepare, gp_cpu_conv_weights_run, gp_cpu_onednn_release},
-    [GP_OP_LINEAR_FORWARD] = {gp_cpu_linear_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_LINEAR_BACKWARD_DATA] = {gp_cpu_linear_prepare, gp_cpu_onednn_run, gp_cpu_onednn_release},
-    [GP_OP_LINEAR_BACKWARD_WEIGHTS] = {gp_cpu_linear_weights_prepare, gp_cpu_linear_weights_run, gp_cpu_onednn_release},
-    [GP_OP_REORDER] = {reorder_prepare, reorder_run, gp_cpu_onednn_release},
-    [GP_OP_NORM_STATISTICS] = {gp_cpu_norm_statistics_prepare, gp_cpu_norm_statistics_run, NULL},
-    [GP_OP_NORM_APPLY] = {gp_cpu_norm_apply_prepare, gp_cpu_norm_apply_run, NULL},
-    [GP_OP_NORM_BACKWARD_REDUCE] = {gp_cpu_norm_backward_reduce_prepare, gp_cpu_norm_backward_reduce_run, NULL},
-    [GP_OP_NORM_BACKWARD_DATA] = {gp_cpu_norm_backward_data_prepare, gp_cpu_norm_backward_data_run, NULL},
-    [GP_OP_NORM_APPLY_RELU] = {gp_cpu_norm_apply_relu_prepare, gp_cpu_norm_apply_relu_run, NULL},
-    [GP_OP_NORM_RELU_BACKWARD_REDUCE] = {gp_cpu_norm_relu_backward_reduce_prepare, gp_cpu_norm_relu_backward_reduce_run,
-                                         NULL},
-    [GP_OP_NORM_RELU_BACKWARD_DATA] = {gp_cpu_norm_relu_backward_data_prepare, gp_cpu_norm_relu_backward_data_run,
-                                       NULL},
-    [GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE] = {gp_cpu_norm_add_relu_backward_reduce_prepare,
-                                             gp_cpu_norm_add_relu_backward_reduce_run, NULL},
-    [GP_OP_GROUP_NORM_FORWARD] = {gp_cpu_group_norm_forward_prepare, gp_cpu_group_norm_forward_run, NULL},
-    [GP_OP_GROUP_NORM_BACKWARD_DATA] = {gp_cpu_group_norm_backward_data_prepare, gp_cpu_group_norm_backward_data_run,
-                                        NULL},
-    [GP_OP_GROUP_NORM_BACKWARD_WEIGHTS] = {gp_cpu_group_norm_backward_weights_prepare,
-                                           gp_cpu_group_norm_backward_weights_run, NULL},
-    [GP_OP_RELU_FORWARD] = {gp_cpu_relu_forward_prepare, gp_cpu_relu_forward_run, NULL},
-    [GP_OP_RELU_BACKWARD] = {gp_cpu_relu_backward_prepare, gp_cpu_relu_backward_run, NULL},
-    [GP_OP_ACTIVATION_FORWARD] = {gp_cpu_activation_forward_prepare, gp_cpu_activation_forward_run, NULL},
-    [GP_OP_ACTIVATION_BACKWARD] = {gp_cpu_activation_backward_prepare, gp_cpu_activation_backward_run, NULL},
-    [GP_OP_MAX_POOL_FORWARD] = {gp_cpu_max_pool_forward_prepare, gp_cpu_max_pool_forward_run, NULL},
-    [GP_OP_MAX_POOL_BACKWARD] = {gp_cpu_max_pool_backward_prepare, gp_cpu_max_pool_backward_run, NULL},
-    [GP_OP_AVG_POOL_FORWARD] = {gp_cpu_avg_pool_prepare, gp_cpu_avg_pool_forward_run, NULL},
-    [GP_OP_AVG_POOL_BACKWARD] = {gp_cpu_avg_pool_prepare, gp_cpu_avg_pool_backward_run, NULL},
-    [GP_OP_UPSAMPLE_FORWARD] = {gp_cpu_upsample_prepare, gp_cpu_upsample_forward_run, NULL},
-    [GP_OP_UPSAMPLE_BACKWARD] = {gp_cpu_upsample_prepare, gp_cpu_upsample_backward_run, NULL},
-    [GP_OP_MEAN_POOL_FORWARD] = {gp_cpu_mean_pool_prepare, gp_cpu_mean_pool_forward_run, NULL},
-    [GP_OP_MEAN_POOL_BACKWARD] = {gp_cpu_mean_pool_prepare, gp_cpu_mean_pool_backward_run, NULL},
-    [GP_OP_FLATTEN] = {gp_cpu_flatten_prepare, gp_cpu_flatten_run, NULL},
-    [GP_OP_UNFLATTEN] = {gp_cpu_flatten_prepare, gp_cpu_unflatten_run, NULL},
-    [GP_OP_DROPOUT] = {gp_cpu_dropout_prepare, gp_cpu_dropout_run, NULL},
-    [GP_OP_ADD] = {gp_cpu_add_prepare, gp_cpu_add_run, NULL},
-    [GP_OP_COPY] = {gp_cpu_copy_prepare, gp_cpu_copy_run, NULL},
-    [GP_OP_FILL] = {gp_cpu_fill_prepare, gp_cpu_fill_run, NULL},
-    [GP_OP_CROSS_ENTROPY_FORWARD] = {gp_cpu_cross_entropy_forward_prepare, gp_cpu_cross_entropy_forward_run, NULL},
-    [GP_OP_CROSS_ENTROPY_BACKWARD] = {gp_cpu_cross_entropy_backward_prepare, gp_cpu_cross_entropy_backward_run, NULL},
-    [GP_OP_ELEMENT_LOSS_FORWARD] = {gp_cpu_element_loss_forward_prepare, gp_cpu_element_loss_forward_run, NULL},
-    [GP_OP_ELEMENT_LOSS_BACKWARD] = {gp_cpu_element_loss_backward_prepare, gp_cpu_element_loss_backward_run, NULL},
-    [GP_OP_LOSS_TOTAL] = {gp_cpu_loss_total_prepare, gp_cpu_loss_total_run, NULL},
-    [GP_OP_NORM_COMMIT] = {gp_cpu_norm_commit_prepare, gp_cpu_norm_commit_run, NULL},
-    [GP_OP_SQUARE_SUM] = {gp_cpu_square_sum_prepare, gp_cpu_square_sum_run, NULL},
-    [GP_OP_CLIP_TOTAL] = {gp_cpu_clip_total_prepare, gp_cpu_clip_total_run, NULL},
-    [GP_OP_SGD] = {gp_cpu_sgd_prepare, gp_cpu_sgd_run, NULL},
-    [GP_OP_ADAM] = {gp_cpu_adam_prepare, gp_cpu_adam_run, NULL},
+static const gp_cpu_op *const ops[GP_OP_KINDS] = {
+#define GP_OP(NAME, name, ...) [GP_OP_##NAME] = &gp_cpu_##name,
+#include "device/op_table.inc"
 };
 
 static gp_status cpu_prepare(gp_prepared *prepared, gp_error *err) {
+    const gp_cpu_op *op = ops[prepared->desc.kind];
     if (prepared->desc.threads < 1) {
         return gp_fail(err, GP_INTERNAL, "cpu: %s cannot be prepared for 0 threads", gp_op_name(prepared->desc.kind));
     }
-    return ops[prepared->desc.kind].prepare(prepared, err);
+    if (op->prepare) return op->prepare(prepared, err);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", err));
+    if (op->book) op->book(prepared);
+    return GP_OK;
 }
 
 static void cpu_release(gp_prepared *prepared) {
-    if (ops[prepared->desc.kind].release) ops[prepared->desc.kind].release(prepared);
+    if (ops[prepared->desc.kind]->release) ops[prepared->desc.kind]->release(prepared);
 }
 
 static gp_status cpu_open(const gp_device_spec *spec, gp_device **out, gp_error *err) {
@@ -247,7 +191,7 @@ static gp_status cpu_run(gp_stream *stream, const gp_prepared *prepared, void *c
         }
     }
     gp_cpu_call call = {prepared, operands, workspace, args, stream->device->pool, stream->onednn};
-    return ops[desc->kind].run(&call, err);
+    return ops[desc->kind]->run(&call, err);
 }
 
 const gp_device_kind gp_cpu_kind = {

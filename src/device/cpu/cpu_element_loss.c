@@ -9,13 +9,6 @@ typedef struct element_loop {
     gp_rows x, target;
 } element_loop;
 
-gp_status gp_cpu_element_loss_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ffd", err));
-    gp_rows x = gp_rows_of(&prepared->desc.operand[GP_ELEMENT_LOSS_FORWARD_X]);
-    gp_op_book_blocks(prepared, x);
-    return GP_OK;
-}
-
 static double sum_squares(const float *x, const float *target, int64_t count) {
     double sum = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -50,7 +43,7 @@ static double block_sum(const void *context, int64_t begin, int64_t end) {
     return sum;
 }
 
-gp_status gp_cpu_element_loss_forward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_element_loss_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     element_loop loop = {.function = (gp_element_loss)call->prepared->desc.attributes.element_loss.function,
                          .x_at = call->operand[GP_ELEMENT_LOSS_FORWARD_X],
@@ -63,11 +56,7 @@ gp_status gp_cpu_element_loss_forward_run(const gp_cpu_call *call, gp_error *err
     return GP_OK;
 }
 
-gp_status gp_cpu_element_loss_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ffsf", err));
-    gp_op_allow_in_place(prepared, GP_ELEMENT_LOSS_BACKWARD_DX, GP_ELEMENT_LOSS_BACKWARD_X);
-    return GP_OK;
-}
+const gp_cpu_op gp_cpu_element_loss_forward = {.book = gp_cpu_book_blocks, .run = run_element_loss_forward};
 
 static void mse_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     const double scale = 2 / *(const double *)context;
@@ -88,7 +77,7 @@ static void bce_span(const void *context, float *const at[GP_SPAN_OPERANDS], int
     }
 }
 
-gp_status gp_cpu_element_loss_backward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_element_loss_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_step_scalars *scalars = call->operand[GP_ELEMENT_LOSS_BACKWARD_SCALARS];
     bool mse = call->prepared->desc.attributes.element_loss.function == GP_ELEMENT_MSE;
@@ -96,3 +85,5 @@ gp_status gp_cpu_element_loss_backward_run(const gp_cpu_call *call, gp_error *er
     gp_cpu_spans(call, operands, mse ? mse_span : bce_span, &scalars->divisor);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_element_loss_backward = {.run = run_element_loss_backward};

@@ -4,12 +4,6 @@
 
 #include "device/dropout_mask.h"
 
-gp_status gp_cpu_relu_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ff", err));
-    gp_op_allow_in_place(prepared, GP_RELU_FORWARD_Y, GP_RELU_FORWARD_X);
-    return GP_OK;
-}
-
 /* Written so that NaN stays and −0 becomes 0. */
 static void relu_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     (void)context;
@@ -19,18 +13,13 @@ static void relu_span(const void *context, float *const at[GP_SPAN_OPERANDS], in
     for (int64_t i = 0; i < count; i++) y[i] = x[i] <= 0 ? 0 : x[i];
 }
 
-gp_status gp_cpu_relu_forward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_relu_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     gp_cpu_spans(call, (const int[]){GP_RELU_FORWARD_Y, GP_RELU_FORWARD_X, -1}, relu_span, NULL);
     return GP_OK;
 }
 
-gp_status gp_cpu_relu_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fff", err));
-    gp_op_allow_in_place(prepared, GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_Y);
-    gp_op_allow_in_place(prepared, GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_DY);
-    return GP_OK;
-}
+const gp_cpu_op gp_cpu_relu_forward = {.run = run_relu_forward};
 
 static void relu_backward_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     (void)context;
@@ -43,19 +32,14 @@ static void relu_backward_span(const void *context, float *const at[GP_SPAN_OPER
     }
 }
 
-gp_status gp_cpu_relu_backward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_relu_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     gp_cpu_spans(call, (const int[]){GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_Y, GP_RELU_BACKWARD_DY}, relu_backward_span,
                  NULL);
     return GP_OK;
 }
 
-gp_status gp_cpu_add_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fff", err));
-    gp_op_allow_in_place(prepared, GP_ADD_Y, GP_ADD_A);
-    gp_op_allow_in_place(prepared, GP_ADD_Y, GP_ADD_B);
-    return GP_OK;
-}
+const gp_cpu_op gp_cpu_relu_backward = {.run = run_relu_backward};
 
 static void add_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     (void)context;
@@ -65,11 +49,13 @@ static void add_span(const void *context, float *const at[GP_SPAN_OPERANDS], int
     for (int64_t i = 0; i < count; i++) y[i] = a[i] + b[i];
 }
 
-gp_status gp_cpu_add_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_add(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     gp_cpu_spans(call, (const int[]){GP_ADD_Y, GP_ADD_A, GP_ADD_B}, add_span, NULL);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_add = {.run = run_add};
 
 /* Copy and fill move bytes: any dtype. */
 
@@ -117,28 +103,22 @@ static void move_bytes(const gp_cpu_call *call, int to, int from) {
     }
 }
 
-gp_status gp_cpu_copy_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "**", err));
-    gp_op_allow_in_place(prepared, GP_COPY_Y, GP_COPY_X);
-    return GP_OK;
-}
-
-gp_status gp_cpu_copy_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_copy(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     if (call->operand[GP_COPY_Y] == call->operand[GP_COPY_X]) return GP_OK; /* in place */
     move_bytes(call, GP_COPY_Y, GP_COPY_X);
     return GP_OK;
 }
 
-gp_status gp_cpu_fill_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "*", err);
-}
+const gp_cpu_op gp_cpu_copy = {.run = run_copy};
 
-gp_status gp_cpu_fill_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_fill(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     move_bytes(call, GP_FILL_Y, -1);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_fill = {.run = run_fill};
 
 /* A sample as `places` rows of `width` elements, and where they stand in PyTorch's order: a picture's channels come
  * first there, everything else lies as it does here. */
@@ -150,10 +130,6 @@ typedef struct sample_view {
 static sample_view sample_of(const gp_tensor *tensor) {
     gp_rows rows = gp_rows_of(tensor);
     return (sample_view){rows.count / tensor->dim[0], rows.width, rows.pitch, tensor->rank == 4};
-}
-
-gp_status gp_cpu_flatten_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "ff", err);
 }
 
 /* Flatten and its reverse transpose [places, width] of each sample, in tiles so that both sides stay in the cache. */
@@ -204,23 +180,21 @@ static void flatten_any(const gp_cpu_call *call, int picture, int flat) {
                     flatten_samples, &loop);
 }
 
-gp_status gp_cpu_flatten_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_flatten(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     flatten_any(call, GP_FLATTEN_X, GP_FLATTEN_Y);
     return GP_OK;
 }
 
-gp_status gp_cpu_unflatten_run(const gp_cpu_call *call, gp_error *err) {
+const gp_cpu_op gp_cpu_flatten = {.run = run_flatten};
+
+static gp_status run_unflatten(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     flatten_any(call, GP_FLATTEN_Y, GP_FLATTEN_X);
     return GP_OK;
 }
 
-gp_status gp_cpu_dropout_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fsf", err));
-    gp_op_allow_in_place(prepared, GP_DROPOUT_Y, GP_DROPOUT_X);
-    return GP_OK;
-}
+const gp_cpu_op gp_cpu_unflatten = {.run = run_unflatten};
 
 typedef struct dropout_loop {
     const gp_dropout_attributes *dropout;
@@ -302,7 +276,7 @@ static void dropout_channel_strips(void *context, int64_t begin, int64_t end) {
             dropout_channel_tile(loop, i / strips, i % strips * DROPOUT_ROWS, channel);
 }
 
-gp_status gp_cpu_dropout_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_dropout(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_op_desc *desc = &call->prepared->desc;
     dropout_loop loop = {.dropout = &desc->attributes.dropout,
@@ -325,3 +299,5 @@ gp_status gp_cpu_dropout_run(const gp_cpu_call *call, gp_error *err) {
     gp_cpu_pool_for(call->pool, desc->operand[GP_DROPOUT_X].dim[0] * strips, grain, dropout_strips, &loop);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_dropout = {.run = run_dropout};

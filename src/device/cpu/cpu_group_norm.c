@@ -108,12 +108,6 @@ static void gather(const group_loop *loop, const group_item *item, const tile *t
 
 /* Forward: the mean, then the squares of what is left, then y. */
 
-gp_status gp_cpu_group_norm_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffff", err));
-    gp_op_allow_in_place(prepared, GP_GROUP_NORM_FORWARD_Y, GP_GROUP_NORM_FORWARD_X);
-    return GP_OK;
-}
-
 static void find_means(const group_loop *loop, const group_item *item, double mean[GP_COLUMN_TILE]) {
     for (int64_t g = 0; g < item->groups; g++) mean[g] = 0;
     for (tile t = {0}; next_tile(item, &t);) {
@@ -189,7 +183,7 @@ static void for_items(const gp_cpu_call *call, group_loop *loop, gp_cpu_range ra
     gp_cpu_pool_for(call->pool, items, gp_cpu_grain(loop->rows * loop->width * loop->groups_of_item), range, loop);
 }
 
-gp_status gp_cpu_group_norm_forward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_group_norm_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     group_loop loop = loop_of(call);
     loop.y = gp_cpu_rows(call, GP_GROUP_NORM_FORWARD_Y);
@@ -201,14 +195,9 @@ gp_status gp_cpu_group_norm_forward_run(const gp_cpu_call *call, gp_error *err) 
     return GP_OK;
 }
 
-/* Gradient of the input, with g = dy·gamma and k elements in a group: dx = d·(g − Σg/k − (x−m)·d²·Σg·(x−m)/k). */
+const gp_cpu_op gp_cpu_group_norm_forward = {.run = run_group_norm_forward};
 
-gp_status gp_cpu_group_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffff", err));
-    gp_op_allow_in_place(prepared, GP_GROUP_NORM_BACKWARD_DATA_DX, GP_GROUP_NORM_BACKWARD_DATA_X);
-    gp_op_allow_in_place(prepared, GP_GROUP_NORM_BACKWARD_DATA_DX, GP_GROUP_NORM_BACKWARD_DATA_DY);
-    return GP_OK;
-}
+/* Gradient of the input, with g = dy·gamma and k elements in a group: dx = d·(g − Σg/k − (x−m)·d²·Σg·(x−m)/k). */
 
 static void find_sums(const group_loop *loop, const group_item *item, const double *mean, double sum[GP_COLUMN_TILE],
                       double product[GP_COLUMN_TILE]) {
@@ -272,7 +261,7 @@ static void backward_items(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_group_norm_backward_data_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_group_norm_backward_data(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     group_loop loop = loop_of(call);
     loop.dy = gp_cpu_rows(call, GP_GROUP_NORM_BACKWARD_DATA_DY);
@@ -285,14 +274,9 @@ gp_status gp_cpu_group_norm_backward_data_run(const gp_cpu_call *call, gp_error 
     return GP_OK;
 }
 
-/* Gradients of gamma and beta: over the rows of all samples, in blocks, then the blocks in their order. */
+const gp_cpu_op gp_cpu_group_norm_backward_data = {.run = run_group_norm_backward_data};
 
-gp_status gp_cpu_group_norm_backward_weights_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffff", err));
-    gp_rows rows = gp_rows_of(&prepared->desc.operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_X]);
-    gp_op_book(prepared, (size_t)(gp_column_blocks(rows.count) * 2 * rows.width) * sizeof(double));
-    return GP_OK;
-}
+/* Gradients of gamma and beta: over the rows of all samples, in blocks, then the blocks in their order. */
 
 /* Mean and 1/deviation of columns [column, column+columns) of one sample. */
 static void load_stats(const group_loop *loop, int64_t sample, int64_t column, int64_t columns, float *mean,
@@ -346,7 +330,7 @@ static void merge_weights(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_group_norm_backward_weights_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_group_norm_backward_weights(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     group_loop loop = loop_of(call);
     loop.dy = gp_cpu_rows(call, GP_GROUP_NORM_BACKWARD_WEIGHTS_DY);
@@ -359,3 +343,6 @@ gp_status gp_cpu_group_norm_backward_weights_run(const gp_cpu_call *call, gp_err
     gp_cpu_pool_for(call->pool, loop.x.width, GP_COLUMN_TILE, merge_weights, &loop);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_group_norm_backward_weights = {.book = gp_cpu_column_book,
+                                                      .run = run_group_norm_backward_weights};

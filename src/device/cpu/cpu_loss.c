@@ -56,11 +56,9 @@ static int64_t blocks_of(gp_rows x) {
     return (x.count + BLOCK_ROWS - 1) / BLOCK_ROWS;
 }
 
-gp_status gp_cpu_cross_entropy_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fld", err));
+static void book_cross_entropy_forward(gp_prepared *prepared) {
     gp_rows x = gp_rows_of(&prepared->desc.operand[GP_CROSS_ENTROPY_FORWARD_X]);
     gp_op_book(prepared, (size_t)blocks_of(x) * 2 * sizeof(double));
-    return GP_OK;
 }
 
 static void forward_blocks(void *context, int64_t begin, int64_t end) {
@@ -81,7 +79,7 @@ static void forward_blocks(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_cross_entropy_forward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_cross_entropy_forward(const gp_cpu_call *call, gp_error *err) {
     loss_loop loop = {.x = gp_cpu_rows(call, GP_CROSS_ENTROPY_FORWARD_X),
                       .x_at = call->operand[GP_CROSS_ENTROPY_FORWARD_X],
                       .target = call->operand[GP_CROSS_ENTROPY_FORWARD_TARGET],
@@ -101,11 +99,7 @@ gp_status gp_cpu_cross_entropy_forward_run(const gp_cpu_call *call, gp_error *er
     return GP_OK;
 }
 
-gp_status gp_cpu_cross_entropy_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "flsf", err));
-    gp_op_allow_in_place(prepared, GP_CROSS_ENTROPY_BACKWARD_DX, GP_CROSS_ENTROPY_BACKWARD_X);
-    return GP_OK;
-}
+const gp_cpu_op gp_cpu_cross_entropy_forward = {.book = book_cross_entropy_forward, .run = run_cross_entropy_forward};
 
 static void backward_rows(void *context, int64_t begin, int64_t end) {
     const loss_loop *loop = context;
@@ -129,7 +123,7 @@ static void backward_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_cross_entropy_backward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_cross_entropy_backward(const gp_cpu_call *call, gp_error *err) {
     const gp_step_scalars *scalars = call->operand[GP_CROSS_ENTROPY_BACKWARD_SCALARS];
     loss_loop loop = {.x = gp_cpu_rows(call, GP_CROSS_ENTROPY_BACKWARD_X),
                       .x_at = call->operand[GP_CROSS_ENTROPY_BACKWARD_X],
@@ -144,11 +138,9 @@ gp_status gp_cpu_cross_entropy_backward_run(const gp_cpu_call *call, gp_error *e
     return GP_OK;
 }
 
-gp_status gp_cpu_loss_total_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "ds", err);
-}
+const gp_cpu_op gp_cpu_cross_entropy_backward = {.run = run_cross_entropy_backward};
 
-gp_status gp_cpu_loss_total_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_loss_total(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     gp_rows pieces = gp_cpu_rows(call, GP_LOSS_TOTAL_PARTIAL);
     const double *partial = call->operand[GP_LOSS_TOTAL_PARTIAL];
@@ -163,3 +155,5 @@ gp_status gp_cpu_loss_total_run(const gp_cpu_call *call, gp_error *err) {
     scalars->finite = scalars->finite && isfinite(loss);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_loss_total = {.run = run_loss_total};

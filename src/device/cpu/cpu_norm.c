@@ -4,11 +4,6 @@
 
 #include "device/cpu/cpu_ops.h"
 
-size_t gp_cpu_norm_partial_bytes(const gp_tensor *x) {
-    gp_rows rows = gp_rows_of(x);
-    return (size_t)(gp_column_blocks(rows.count) * 2 * rows.width) * sizeof(double);
-}
-
 static double inverse_deviation(const gp_cpu_norm_loop *loop, int64_t c) {
     return 1 / sqrt((double)loop->variance[c] + loop->norm->eps);
 }
@@ -30,12 +25,6 @@ void gp_cpu_norm_find_slopes(const gp_cpu_norm_loop *loop, float *mean, float *s
 
 /* Statistics: each block in two passes over rows that are still in the cache, so that a large mean costs no digits;
  * then the blocks are merged in their order (Chan, Golub, LeVeque 1979). */
-
-gp_status gp_cpu_norm_statistics_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ff", err));
-    gp_op_book(prepared, gp_cpu_norm_partial_bytes(&prepared->desc.operand[GP_NORM_STATISTICS_X]));
-    return GP_OK;
-}
 
 static void statistics_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const gp_cpu_norm_loop *loop = context;
@@ -82,7 +71,7 @@ static void merge_statistics(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_norm_statistics_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_norm_statistics(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     gp_cpu_norm_loop loop = {.x = gp_cpu_rows(call, GP_NORM_STATISTICS_X),
                              .x_at = call->operand[GP_NORM_STATISTICS_X],
@@ -94,13 +83,12 @@ gp_status gp_cpu_norm_statistics_run(const gp_cpu_call *call, gp_error *err) {
     return GP_OK;
 }
 
+const gp_cpu_op gp_cpu_norm_statistics = {.book = gp_cpu_column_book, .run = run_norm_statistics};
+
 /* Application. */
 
-gp_status gp_cpu_norm_apply_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ffffff", err));
-    gp_op_allow_in_place(prepared, GP_NORM_APPLY_Y, GP_NORM_APPLY_X);
+static void book_norm_apply(gp_prepared *prepared) {
     gp_op_book(prepared, 2 * sizeof(float) * (size_t)gp_rows_of(&prepared->desc.operand[GP_NORM_APPLY_X]).width);
-    return GP_OK;
 }
 
 static void apply_rows(void *context, int64_t begin, int64_t end) {
@@ -114,7 +102,7 @@ static void apply_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_norm_apply_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_norm_apply(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     gp_cpu_norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
                              .x = gp_cpu_rows(call, GP_NORM_APPLY_X),
@@ -131,13 +119,9 @@ gp_status gp_cpu_norm_apply_run(const gp_cpu_call *call, gp_error *err) {
     return GP_OK;
 }
 
-/* Gradients of gamma and beta. */
+const gp_cpu_op gp_cpu_norm_apply = {.book = book_norm_apply, .run = run_norm_apply};
 
-gp_status gp_cpu_norm_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffff", err));
-    gp_op_book(prepared, gp_cpu_norm_partial_bytes(&prepared->desc.operand[GP_NORM_BACKWARD_REDUCE_X]));
-    return GP_OK;
-}
+/* Gradients of gamma and beta. */
 
 void gp_cpu_norm_store_sums(const gp_cpu_norm_loop *loop, int64_t block, int64_t column, int64_t columns,
                             const float *products, const float *sums) {
@@ -182,7 +166,7 @@ void gp_cpu_norm_reduce(gp_cpu_pool *pool, gp_cpu_norm_loop *loop, gp_column_blo
     gp_cpu_pool_for(pool, loop->x.width, GP_COLUMN_TILE, merge_sums, loop);
 }
 
-gp_status gp_cpu_norm_backward_reduce_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_norm_backward_reduce(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     gp_cpu_norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
                              .x = gp_cpu_rows(call, GP_NORM_BACKWARD_REDUCE_X),
@@ -198,15 +182,13 @@ gp_status gp_cpu_norm_backward_reduce_run(const gp_cpu_call *call, gp_error *err
     return GP_OK;
 }
 
+const gp_cpu_op gp_cpu_norm_backward_reduce = {.book = gp_cpu_column_book, .run = run_norm_backward_reduce};
+
 /* Gradient of the input: dx = a·(dy − s − (x − mean)·p) with three coefficients for each channel. */
 
-gp_status gp_cpu_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffffff", err));
-    gp_op_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_X);
-    gp_op_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_DY);
+static void book_norm_backward_data(gp_prepared *prepared) {
     int64_t width = gp_rows_of(&prepared->desc.operand[GP_NORM_BACKWARD_DATA_X]).width;
     gp_op_book(prepared, 3 * sizeof(float) * (size_t)width);
-    return GP_OK;
 }
 
 static void backward_rows(void *context, int64_t begin, int64_t end) {
@@ -221,7 +203,7 @@ static void backward_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_norm_backward_data_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_norm_backward_data(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     gp_cpu_norm_loop loop = {.norm = &call->prepared->desc.attributes.norm,
                              .x = gp_cpu_rows(call, GP_NORM_BACKWARD_DATA_X),
@@ -245,3 +227,5 @@ gp_status gp_cpu_norm_backward_data_run(const gp_cpu_call *call, gp_error *err) 
     gp_cpu_pool_for(call->pool, loop.x.count, gp_cpu_grain(width), backward_rows, &loop);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_norm_backward_data = {.book = book_norm_backward_data, .run = run_norm_backward_data};

@@ -19,7 +19,6 @@ typedef struct gp_cpu_norm_loop {
 static inline double *gp_cpu_norm_partial(const gp_cpu_norm_loop *loop, int64_t block, int64_t which) {
     return loop->partial + (block * 2 + which) * loop->x.width;
 }
-size_t gp_cpu_norm_partial_bytes(const gp_tensor *x);
 /* y = (x − mean)·scale + shift, [columns] each. */
 void gp_cpu_norm_find_scales(const gp_cpu_norm_loop *loop, float *scale, float *shift);
 /* dx = scale·(dy − dy_mean − (x − mean)·slope), [columns] each. */

@@ -18,11 +18,8 @@ static float relu(float z) {
 
 /* Forward. */
 
-gp_status gp_cpu_norm_apply_relu_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffffff", err));
-    gp_op_allow_in_place(prepared, GP_NORM_APPLY_RELU_Y, GP_NORM_APPLY_RELU_X);
+static void book_norm_apply_relu(gp_prepared *prepared) {
     gp_op_book(prepared, 2 * sizeof(float) * (size_t)gp_rows_of(&prepared->desc.operand[GP_NORM_APPLY_RELU_X]).width);
-    return GP_OK;
 }
 
 static void apply_rows(void *context, int64_t begin, int64_t end) {
@@ -52,7 +49,7 @@ static void apply_and_add_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_norm_apply_relu_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_norm_apply_relu(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     relu_loop loop = {.norm = {.norm = &call->prepared->desc.attributes.norm,
                                .x = gp_cpu_rows(call, GP_NORM_APPLY_RELU_X),
@@ -73,14 +70,14 @@ gp_status gp_cpu_norm_apply_relu_run(const gp_cpu_call *call, gp_error *err) {
     return GP_OK;
 }
 
+const gp_cpu_op gp_cpu_norm_apply_relu = {.book = book_norm_apply_relu, .run = run_norm_apply_relu};
+
 /* Gradients of gamma and beta where nothing was added. */
 
-gp_status gp_cpu_norm_relu_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
+static void book_norm_relu_backward_reduce(gp_prepared *prepared) {
     const gp_tensor *x = &prepared->desc.operand[GP_NORM_RELU_BACKWARD_REDUCE_X];
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffffff", err));
-    gp_op_book(prepared, gp_cpu_norm_partial_bytes(x));
+    gp_cpu_column_book(prepared);
     gp_op_book(prepared, 2 * sizeof(float) * (size_t)gp_rows_of(x).width);
-    return GP_OK;
 }
 
 static void reduce_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
@@ -101,7 +98,7 @@ static void reduce_block(void *context, int64_t block, int64_t row, int64_t rows
     gp_cpu_norm_store_sums(&loop->norm, block, column, columns, products, sums);
 }
 
-gp_status gp_cpu_norm_relu_backward_reduce_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_norm_relu_backward_reduce(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_op_desc *desc = &call->prepared->desc;
     relu_loop loop = {.norm = {.norm = &desc->attributes.norm,
@@ -116,22 +113,21 @@ gp_status gp_cpu_norm_relu_backward_reduce_run(const gp_cpu_call *call, gp_error
                                .y_at = call->operand[GP_NORM_RELU_BACKWARD_REDUCE_SUMS],
                                .sums_pitch = desc->operand[GP_NORM_RELU_BACKWARD_REDUCE_SUMS].stride[0],
                                .partial = call->workspace}};
-    size_t partial = gp_cpu_norm_partial_bytes(&desc->operand[GP_NORM_RELU_BACKWARD_REDUCE_X]);
+    size_t partial = gp_cpu_column_bytes(gp_rows_of(&desc->operand[GP_NORM_RELU_BACKWARD_REDUCE_X]));
     loop.norm.coefficient = (float *)((char *)call->workspace + gp_align_up(partial, GP_ALIGNMENT));
     gp_cpu_norm_find_scales(&loop.norm, loop.norm.coefficient, loop.norm.coefficient + loop.norm.x.width);
     gp_cpu_norm_reduce(call->pool, &loop.norm, reduce_block);
     return GP_OK;
 }
 
+const gp_cpu_op gp_cpu_norm_relu_backward_reduce = {.book = book_norm_relu_backward_reduce,
+                                                    .run = run_norm_relu_backward_reduce};
+
 /* Gradient of the input where nothing was added: dx = a·(dz − s − (x − mean)·p). */
 
-gp_status gp_cpu_norm_relu_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ffffffff", err));
-    gp_op_allow_in_place(prepared, GP_NORM_RELU_BACKWARD_DATA_DX, GP_NORM_RELU_BACKWARD_DATA_X);
-    gp_op_allow_in_place(prepared, GP_NORM_RELU_BACKWARD_DATA_DX, GP_NORM_RELU_BACKWARD_DATA_DY);
+static void book_norm_relu_backward_data(gp_prepared *prepared) {
     int64_t width = gp_rows_of(&prepared->desc.operand[GP_NORM_RELU_BACKWARD_DATA_X]).width;
     gp_op_book(prepared, 4 * sizeof(float) * (size_t)width);
-    return GP_OK;
 }
 
 static void backward_rows(void *context, int64_t begin, int64_t end) {
@@ -150,7 +146,7 @@ static void backward_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_norm_relu_backward_data_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_norm_relu_backward_data(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_op_desc *desc = &call->prepared->desc;
     gp_cpu_norm_loop loop = {.norm = &desc->attributes.norm,
@@ -175,15 +171,10 @@ gp_status gp_cpu_norm_relu_backward_data_run(const gp_cpu_call *call, gp_error *
     return GP_OK;
 }
 
-/* The gradient of the sum, and those of gamma and beta. */
+const gp_cpu_op gp_cpu_norm_relu_backward_data = {.book = book_norm_relu_backward_data,
+                                                  .run = run_norm_relu_backward_data};
 
-gp_status gp_cpu_norm_add_relu_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "fffffff", err));
-    gp_op_allow_in_place(prepared, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y);
-    gp_op_allow_in_place(prepared, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY);
-    gp_op_book(prepared, gp_cpu_norm_partial_bytes(&prepared->desc.operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_X]));
-    return GP_OK;
-}
+/* The gradient of the sum, and those of gamma and beta. */
 
 static void reduce_sum_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
     const relu_loop *loop = context;
@@ -206,7 +197,7 @@ static void reduce_sum_block(void *context, int64_t block, int64_t row, int64_t 
     gp_cpu_norm_store_sums(&loop->norm, block, column, columns, products, sums);
 }
 
-gp_status gp_cpu_norm_add_relu_backward_reduce_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_norm_add_relu_backward_reduce(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_op_desc *desc = &call->prepared->desc;
     relu_loop loop = {.norm = {.norm = &desc->attributes.norm,
@@ -226,3 +217,6 @@ gp_status gp_cpu_norm_add_relu_backward_reduce_run(const gp_cpu_call *call, gp_e
     gp_cpu_norm_reduce(call->pool, &loop.norm, reduce_sum_block);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_norm_add_relu_backward_reduce = {.book = gp_cpu_column_book,
+                                                        .run = run_norm_add_relu_backward_reduce};

@@ -22,7 +22,6 @@ const char *gp_cpu_onednn_version(void);
 /* Gradients of weights: without the bias, which cpu_weights.c adds up. */
 GP_MUST_USE gp_status gp_cpu_conv_prepare(gp_prepared *prepared, gp_error *err);
 GP_MUST_USE gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err);
-GP_MUST_USE gp_status gp_cpu_reorder_prepare(gp_prepared *prepared, gp_error *err);
 /* Runs what one of the above has prepared. */
 GP_MUST_USE gp_status gp_cpu_onednn_run(const gp_cpu_call *call, gp_error *err);
 void gp_cpu_onednn_release(gp_prepared *prepared);

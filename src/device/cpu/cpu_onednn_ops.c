@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "device/cpu/cpu_onednn_plan.h"
+#include "device/cpu/cpu_ops.h"
 
 static dnnl_status_t describe(int rank, const int64_t *dim, const int64_t *stride, dnnl_memory_desc_t *out) {
     dnnl_dims_t dims, strides;
@@ -382,7 +383,7 @@ static gp_status linear_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_err
 
 gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err) {
     gp_onednn_plan *plan = NULL;
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ffff", err));
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", err));
     GP_RETURN_IF_FAILED(gp_onednn_plan_start(prepared, &plan, err));
     gp_status status = linear_plan(prepared, plan, err);
     if (status != GP_OK) gp_cpu_onednn_release(prepared);
@@ -399,7 +400,7 @@ static int64_t groups_of(const gp_tensor *t) {
 
 static gp_status reorder_add(gp_prepared *prepared, gp_onednn_plan *plan, int operand, int64_t groups, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
-    bool written = operand == GP_COPY_Y;
+    bool written = operand == GP_REORDER_Y;
     dnnl_memory_desc_t given = NULL, wanted = NULL;
     GP_RETURN_IF_FAILED(given_weights(desc, &desc->operand[operand], groups, &given, err));
     dnnl_status_t status = dnnl_memory_desc_clone(&wanted, given);
@@ -412,10 +413,10 @@ static gp_status reorder_add(gp_prepared *prepared, gp_onednn_plan *plan, int op
 
 static gp_status reorder_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
-    int64_t groups = groups_of(&desc->operand[GP_COPY_X]);
-    if (groups == 1) groups = groups_of(&desc->operand[GP_COPY_Y]);
-    GP_RETURN_IF_FAILED(reorder_add(prepared, plan, GP_COPY_X, groups, err));
-    GP_RETURN_IF_FAILED(reorder_add(prepared, plan, GP_COPY_Y, groups, err));
+    int64_t groups = groups_of(&desc->operand[GP_REORDER_X]);
+    if (groups == 1) groups = groups_of(&desc->operand[GP_REORDER_Y]);
+    GP_RETURN_IF_FAILED(reorder_add(prepared, plan, GP_REORDER_X, groups, err));
+    GP_RETURN_IF_FAILED(reorder_add(prepared, plan, GP_REORDER_Y, groups, err));
     dnnl_primitive_desc_t reorder;
     dnnl_status_t status =
         dnnl_reorder_primitive_desc_create(&reorder, plan->argument[0].given, gp_onednn_engine(),
@@ -426,8 +427,10 @@ static gp_status reorder_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_er
     return result;
 }
 
-gp_status gp_cpu_reorder_prepare(gp_prepared *prepared, gp_error *err) {
+static gp_status prepare_reorder(gp_prepared *prepared, gp_error *err) {
     const gp_tensor *operand = prepared->desc.operand;
+    if (operand[GP_REORDER_X].format == GP_FORMAT_PLAIN && operand[GP_REORDER_Y].format == GP_FORMAT_PLAIN)
+        return gp_op_prepare_plain(prepared, "cpu", err);
     for (int i = 0; i < 2; i++) {
         if (operand[i].format == GP_FORMAT_ANY || operand[i].rank != 4) {
             return gp_fail(err, GP_UNSUPPORTED,
@@ -440,3 +443,18 @@ gp_status gp_cpu_reorder_prepare(gp_prepared *prepared, gp_error *err) {
     if (status != GP_OK) gp_cpu_onednn_release(prepared);
     return status;
 }
+
+/* From plain to plain is a copy, of any dtype and rank. */
+static gp_status run_reorder(const gp_cpu_call *call, gp_error *err) {
+    return call->prepared->context ? gp_cpu_onednn_run(call, err) : gp_cpu_copy.run(call, err);
+}
+
+const gp_cpu_op gp_cpu_reorder = {.prepare = prepare_reorder, .run = run_reorder, .release = gp_cpu_onednn_release};
+const gp_cpu_op gp_cpu_conv_forward = {
+    .prepare = gp_cpu_conv_prepare, .run = gp_cpu_onednn_run, .release = gp_cpu_onednn_release};
+const gp_cpu_op gp_cpu_conv_backward_data = {
+    .prepare = gp_cpu_conv_prepare, .run = gp_cpu_onednn_run, .release = gp_cpu_onednn_release};
+const gp_cpu_op gp_cpu_linear_forward = {
+    .prepare = gp_cpu_linear_prepare, .run = gp_cpu_onednn_run, .release = gp_cpu_onednn_release};
+const gp_cpu_op gp_cpu_linear_backward_data = {
+    .prepare = gp_cpu_linear_prepare, .run = gp_cpu_onednn_run, .release = gp_cpu_onednn_release};

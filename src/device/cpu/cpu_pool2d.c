@@ -28,10 +28,6 @@ static void kernel_range(const pool_loop *loop, int side, int64_t out, int64_t *
     *last = loop->in[side] - begin < loop->pool.kernel[side] ? loop->in[side] - begin : loop->pool.kernel[side];
 }
 
-gp_status gp_cpu_max_pool_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "ffi", err);
-}
-
 /* The first of equals wins, NaN over all, the first of them. */
 static void take_larger(float *best, int32_t *place, const float *x, int32_t k, int64_t channels) {
     GP_INDEPENDENT
@@ -106,7 +102,7 @@ static pool_loop max_pool_loop(const gp_cpu_call *call, int in, int out, int ind
     return loop;
 }
 
-gp_status gp_cpu_max_pool_forward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_max_pool_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     pool_loop loop = max_pool_loop(call, GP_MAX_POOL_FORWARD_X, GP_MAX_POOL_FORWARD_Y, GP_MAX_POOL_FORWARD_INDEX);
     loop.from = call->operand[GP_MAX_POOL_FORWARD_X];
@@ -119,9 +115,7 @@ gp_status gp_cpu_max_pool_forward_run(const gp_cpu_call *call, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_cpu_max_pool_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "iff", err);
-}
+const gp_cpu_op gp_cpu_max_pool_forward = {.run = run_max_pool_forward};
 
 /* The outputs along one side whose windows hold input place `in`: [*first, *last). */
 static void output_range(const pool_loop *loop, int side, int64_t in, int64_t *first, int64_t *last) {
@@ -181,7 +175,7 @@ static void gather_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_max_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_max_pool_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     pool_loop loop = max_pool_loop(call, GP_MAX_POOL_BACKWARD_DX, GP_MAX_POOL_BACKWARD_DY, GP_MAX_POOL_BACKWARD_INDEX);
     loop.from = call->operand[GP_MAX_POOL_BACKWARD_DY];
@@ -193,9 +187,7 @@ gp_status gp_cpu_max_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_cpu_avg_pool_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "ff", err);
-}
+const gp_cpu_op gp_cpu_max_pool_backward = {.run = run_max_pool_backward};
 
 /* Places that a window counts along one side, see op.h. */
 static int64_t counted_places(const pool_loop *loop, int side, int64_t out) {
@@ -254,7 +246,7 @@ static pool_loop avg_pool_loop(const gp_cpu_call *call, int in, int out, int fro
                        .to_pitch = gp_cpu_rows(call, to).pitch};
 }
 
-gp_status gp_cpu_avg_pool_forward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_avg_pool_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     pool_loop loop =
         avg_pool_loop(call, GP_AVG_POOL_FORWARD_X, GP_AVG_POOL_FORWARD_Y, GP_AVG_POOL_FORWARD_X, GP_AVG_POOL_FORWARD_Y);
@@ -263,6 +255,8 @@ gp_status gp_cpu_avg_pool_forward_run(const gp_cpu_call *call, gp_error *err) {
     gp_cpu_pool_for(call->pool, samples * loop.out[0], gp_cpu_grain(work), mean_rows, &loop);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_avg_pool_forward = {.run = run_avg_pool_forward};
 
 /* One place of the input gathers the shares of the windows that hold it, last to first, as gather_place does. */
 static void share_place(const pool_loop *loop, int64_t n, int64_t h, int64_t w, int64_t channel) {
@@ -294,7 +288,7 @@ static void share_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_avg_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_avg_pool_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     pool_loop loop = avg_pool_loop(call, GP_AVG_POOL_BACKWARD_DX, GP_AVG_POOL_BACKWARD_DY, GP_AVG_POOL_BACKWARD_DY,
                                    GP_AVG_POOL_BACKWARD_DX);
@@ -303,9 +297,7 @@ gp_status gp_cpu_avg_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_cpu_mean_pool_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "ff", err);
-}
+const gp_cpu_op gp_cpu_avg_pool_backward = {.run = run_avg_pool_backward};
 
 /* The mean over `places` rows of one tile: blocks in f32, their sums in f64. */
 static void mean_tile(const pool_loop *loop, int64_t n, int64_t channel) {
@@ -341,13 +333,15 @@ static pool_loop mean_pool_loop(const gp_cpu_call *call, int in, int from, int t
                        .to_pitch = gp_cpu_rows(call, to).pitch};
 }
 
-gp_status gp_cpu_mean_pool_forward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_mean_pool_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     pool_loop loop = mean_pool_loop(call, GP_MEAN_POOL_FORWARD_X, GP_MEAN_POOL_FORWARD_X, GP_MEAN_POOL_FORWARD_Y);
     int64_t samples = call->prepared->desc.operand[GP_MEAN_POOL_FORWARD_X].dim[0];
     gp_cpu_pool_for(call->pool, samples * loop.tiles, gp_cpu_grain(loop.in[0] * loop.in[1] * TILE), mean_tiles, &loop);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_mean_pool_forward = {.run = run_mean_pool_forward};
 
 /* Items are places of all samples. */
 static void spread_places(void *context, int64_t begin, int64_t end) {
@@ -360,10 +354,12 @@ static void spread_places(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_mean_pool_backward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_mean_pool_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     pool_loop loop = mean_pool_loop(call, GP_MEAN_POOL_BACKWARD_DX, GP_MEAN_POOL_BACKWARD_DY, GP_MEAN_POOL_BACKWARD_DX);
     int64_t places = gp_cpu_rows(call, GP_MEAN_POOL_BACKWARD_DX).count;
     gp_cpu_pool_for(call->pool, places, gp_cpu_grain(loop.channels), spread_places, &loop);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_mean_pool_backward = {.run = run_mean_pool_backward};

@@ -1,9 +1,5 @@
 #include "device/cpu/cpu_ops.h"
 
-gp_status gp_cpu_sgd_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "sfff", err);
-}
-
 typedef struct sgd_numbers {
     float rate, momentum, decay, clip;
     bool nesterov;
@@ -35,7 +31,7 @@ static void sgd_momentum_span(const void *context, float *const at[GP_SPAN_OPERA
     }
 }
 
-gp_status gp_cpu_sgd_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_sgd(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_step_scalars *scalars = call->operand[GP_SGD_SCALARS];
     const gp_sgd_attributes *attributes = &call->prepared->desc.attributes.sgd;
@@ -48,9 +44,7 @@ gp_status gp_cpu_sgd_run(const gp_cpu_call *call, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_cpu_norm_commit_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "sfff", err);
-}
+const gp_cpu_op gp_cpu_sgd = {.run = run_sgd};
 
 /* Mean and unbiased variance of one channel over all pieces: Chan, Golub, LeVeque 1979, in order of index. */
 static void merge_pieces(const gp_op_desc *desc, const float *stats, int64_t channel, double *mean, double *variance) {
@@ -70,7 +64,7 @@ static void merge_pieces(const gp_op_desc *desc, const float *stats, int64_t cha
     *variance = squares / (rows - 1);
 }
 
-gp_status gp_cpu_norm_commit_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_norm_commit(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     const gp_op_desc *desc = &call->prepared->desc;
     const gp_step_scalars *scalars = call->operand[GP_NORM_COMMIT_SCALARS];
@@ -85,3 +79,5 @@ gp_status gp_cpu_norm_commit_run(const gp_cpu_call *call, gp_error *err) {
     }
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_norm_commit = {.run = run_norm_commit};

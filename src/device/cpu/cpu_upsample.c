@@ -15,10 +15,6 @@ typedef struct upsample_loop {
     float *to;
 } upsample_loop;
 
-gp_status gp_cpu_upsample_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cpu", "ff", err);
-}
-
 static upsample_loop loop_of(const gp_cpu_call *call, int small, int large) {
     const int64_t *in = call->prepared->desc.operand[small].dim, *out = call->prepared->desc.operand[large].dim;
     return (upsample_loop){.height = in[1],
@@ -43,7 +39,7 @@ static void spread_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_upsample_forward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_upsample_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     upsample_loop loop = loop_of(call, GP_UPSAMPLE_FORWARD_X, GP_UPSAMPLE_FORWARD_Y);
     loop.from = call->operand[GP_UPSAMPLE_FORWARD_X];
@@ -53,6 +49,8 @@ gp_status gp_cpu_upsample_forward_run(const gp_cpu_call *call, gp_error *err) {
                     gp_cpu_grain(loop.width * loop.columns * loop.channels), spread_rows, &loop);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_upsample_forward = {.run = run_upsample_forward};
 
 /* One place of the small picture, up to TILE channels: row by row of its block, in f64. */
 static void sum_block(const upsample_loop *loop, int64_t row, int64_t w, int64_t channel) {
@@ -80,7 +78,7 @@ static void sum_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-gp_status gp_cpu_upsample_backward_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_upsample_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
     upsample_loop loop = loop_of(call, GP_UPSAMPLE_BACKWARD_DX, GP_UPSAMPLE_BACKWARD_DY);
     loop.from = call->operand[GP_UPSAMPLE_BACKWARD_DY];
@@ -90,3 +88,5 @@ gp_status gp_cpu_upsample_backward_run(const gp_cpu_call *call, gp_error *err) {
     gp_cpu_pool_for(call->pool, samples * loop.height, gp_cpu_grain(work), sum_rows, &loop);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_upsample_backward = {.run = run_upsample_backward};

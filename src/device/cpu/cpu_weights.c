@@ -50,14 +50,14 @@ static bool is_product_of_columns(const gp_op_desc *desc) {
            gp_rows_find(&desc->operand[GP_CONV_BACKWARD_WEIGHTS_X], &rows) && gp_rows_find(&desc->operand[DY], &rows);
 }
 
-gp_status gp_cpu_conv_weights_prepare(gp_prepared *prepared, gp_error *err) {
+static gp_status prepare_conv(gp_prepared *prepared, gp_error *err) {
     if (!is_product_of_columns(&prepared->desc)) return with_bias(prepared, gp_cpu_conv_prepare(prepared, err), err);
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", "ffff", err));
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", err));
     gp_op_book(prepared, gp_cpu_column_sum_bytes(gp_rows_of(&prepared->desc.operand[DY])));
     return GP_OK;
 }
 
-gp_status gp_cpu_conv_weights_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_conv(const gp_cpu_call *call, gp_error *err) {
     const gp_tensor *dw = &call->prepared->desc.operand[GP_CONV_BACKWARD_WEIGHTS_DW];
     if (call->prepared->context) {
         GP_RETURN_IF_FAILED(gp_cpu_onednn_run(call, err));
@@ -71,12 +71,17 @@ gp_status gp_cpu_conv_weights_run(const gp_cpu_call *call, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_cpu_linear_weights_prepare(gp_prepared *prepared, gp_error *err) {
+static gp_status prepare_linear(gp_prepared *prepared, gp_error *err) {
     return with_bias(prepared, gp_cpu_linear_prepare(prepared, err), err);
 }
 
-gp_status gp_cpu_linear_weights_run(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_linear(const gp_cpu_call *call, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cpu_onednn_run(call, err));
     run_bias(call);
     return GP_OK;
 }
+
+const gp_cpu_op gp_cpu_conv_backward_weights = {
+    .prepare = prepare_conv, .run = run_conv, .release = gp_cpu_onednn_release};
+const gp_cpu_op gp_cpu_linear_backward_weights = {
+    .prepare = prepare_linear, .run = run_linear, .release = gp_cpu_onednn_release};

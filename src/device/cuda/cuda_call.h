@@ -1,8 +1,8 @@
 /* What the CUDA device's files share: one run of one op, and launches with the memory that they touch. Internal to
  * device/cuda.
  *
- * Every op has a prepare function (planning; any thread; no device) and a run function (in the worker's thread; only
- * enqueues). The shape of a launch follows from the descriptor alone, and so do the bits of its result. */
+ * An op is prepared while planning, in any thread and without a device; its run function only enqueues, in the worker's
+ * thread. The shape of a launch follows from the descriptor alone, and so do the bits of its result. */
 #ifndef GP_DEVICE_CUDA_CUDA_CALL_H
 #define GP_DEVICE_CUDA_CUDA_CALL_H
 
@@ -19,8 +19,10 @@ typedef struct gp_cuda_call {
 } gp_cuda_call;
 
 typedef struct gp_cuda_op {
-    gp_status (*prepare)(gp_prepared *prepared, gp_error *err);
+    gp_status (*prepare)(gp_prepared *prepared, gp_error *err); /* NULL: gp_op_prepare_plain, then book */
+    void (*book)(gp_prepared *prepared);                        /* the workspace; NULL: none */
     gp_status (*run)(const gp_cuda_call *call, gp_error *err);
+    void (*release)(gp_prepared *prepared); /* NULL: nothing to release */
 } gp_cuda_op;
 
 enum { GP_CUDA_BLOCK = 256 };

@@ -1,21 +1,17 @@
 #include "device/cuda/cuda_ops.h"
 #include "device/cuda/cuda_sums.h"
 
-gp_status gp_cuda_square_sum_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fd", err));
+static void book_square_sum(gp_prepared *prepared) {
     gp_cuda_sum_book(prepared, gp_cuda_sum_blocks(gp_rows_of(&prepared->desc.operand[GP_SQUARE_SUM_X])), 1);
-    return GP_OK;
 }
 
-gp_status gp_cuda_square_sum_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_square_sum(const gp_cuda_call *call, gp_error *err) {
     return gp_cuda_sum_elements(call, GP_KERNEL_square_sum, GP_SQUARE_SUM_X, -1, 0, 1, GP_SQUARE_SUM_SUM, err);
 }
 
-gp_status gp_cuda_clip_total_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "ds", err);
-}
+const gp_cuda_op gp_cuda_square_sum = {.book = book_square_sum, .run = run_square_sum};
 
-gp_status gp_cuda_clip_total_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_clip_total(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     gp_step_scalars *scalars = call->operand[GP_CLIP_TOTAL_SCALARS];
     gp_kernel_clip_total_args args = {.squares = call->operand[GP_CLIP_TOTAL_SQUARES],
@@ -29,3 +25,5 @@ gp_status gp_cuda_clip_total_run(const gp_cuda_call *call, gp_error *err) {
     gp_cuda_writes(&launch, call, GP_CLIP_TOTAL_SCALARS);
     return gp_cuda_enqueue(call, &launch, err);
 }
+
+const gp_cuda_op gp_cuda_clip_total = {.run = run_clip_total};

@@ -34,8 +34,23 @@ gp_kernel_columns gp_cuda_columns_mapped(int64_t samples, int64_t rows, int64_t 
     return columns;
 }
 
+gp_kernel_columns gp_cuda_columns_of(const gp_op_desc *desc) {
+    gp_rows x = gp_rows_of(&desc->operand[0]);
+    return gp_cuda_columns_summed(1, x.count, x.width);
+}
+
+gp_kernel_columns gp_cuda_columns_over(const gp_cuda_call *call, bool by_four) {
+    gp_rows x = gp_cuda_rows(call, 0);
+    return gp_cuda_columns_mapped(1, x.count, by_four ? x.width / 4 : x.width);
+}
+
 size_t gp_cuda_columns_bytes(const gp_kernel_columns *columns) {
     return (size_t)(columns->samples * columns->blocks * 2 * columns->width) * sizeof(double);
+}
+
+void gp_cuda_columns_book(gp_prepared *prepared) {
+    gp_kernel_columns columns = gp_cuda_columns_of(&prepared->desc);
+    gp_op_book(prepared, gp_cuda_columns_bytes(&columns));
 }
 
 gp_cuda_launch gp_cuda_columns_launch(gp_cuda_kernel kernel, const gp_kernel_columns *columns, const void *args,

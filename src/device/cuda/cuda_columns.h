@@ -9,8 +9,13 @@
 gp_kernel_columns gp_cuda_columns_summed(int64_t samples, int64_t rows, int64_t width);
 /* For what goes over all elements, `width` counting columns, or fours of them. */
 gp_kernel_columns gp_cuda_columns_mapped(int64_t samples, int64_t rows, int64_t width);
+/* The two for all rows of operand 0 together; by_four: in fours of columns. */
+gp_kernel_columns gp_cuda_columns_of(const gp_op_desc *desc);
+gp_kernel_columns gp_cuda_columns_over(const gp_cuda_call *call, bool by_four);
 /* Of the partial results: two f64 for each block and column. */
 size_t gp_cuda_columns_bytes(const gp_kernel_columns *columns);
+/* Books those of gp_cuda_columns_of. */
+void gp_cuda_columns_book(gp_prepared *prepared);
 /* A launch over all blocks; a launch over the tiles only, which combines the blocks of one sample. */
 gp_cuda_launch gp_cuda_columns_launch(gp_cuda_kernel kernel, const gp_kernel_columns *columns, const void *args,
                                       size_t args_bytes);

@@ -45,52 +45,9 @@ struct gp_event {
     atomic_bool recorded;
 };
 
-static const gp_cuda_op ops[GP_OP_KINDS] = {
-    [GP_OP_CONV_BACKWARD_WEIGHTS] = {gp_cuda_weights_prepare, gp_cuda_weights_run},
-    [GP_OP_LINEAR_BACKWARD_WEIGHTS] = {gp_cuda_weights_prepare, gp_cuda_weights_run},
-    [GP_OP_RELU_FORWARD] = {gp_cuda_relu_forward_prepare, gp_cuda_relu_forward_run},
-    [GP_OP_RELU_BACKWARD] = {gp_cuda_relu_backward_prepare, gp_cuda_relu_backward_run},
-    [GP_OP_ACTIVATION_FORWARD] = {gp_cuda_activation_forward_prepare, gp_cuda_activation_forward_run},
-    [GP_OP_ACTIVATION_BACKWARD] = {gp_cuda_activation_backward_prepare, gp_cuda_activation_backward_run},
-    [GP_OP_DROPOUT] = {gp_cuda_dropout_prepare, gp_cuda_dropout_run},
-    [GP_OP_MAX_POOL_FORWARD] = {gp_cuda_max_pool_forward_prepare, gp_cuda_max_pool_forward_run},
-    [GP_OP_MAX_POOL_BACKWARD] = {gp_cuda_max_pool_backward_prepare, gp_cuda_max_pool_backward_run},
-    [GP_OP_AVG_POOL_FORWARD] = {gp_cuda_avg_pool_prepare, gp_cuda_avg_pool_forward_run},
-    [GP_OP_AVG_POOL_BACKWARD] = {gp_cuda_avg_pool_prepare, gp_cuda_avg_pool_backward_run},
-    [GP_OP_UPSAMPLE_FORWARD] = {gp_cuda_resize_prepare, gp_cuda_upsample_forward_run},
-    [GP_OP_UPSAMPLE_BACKWARD] = {gp_cuda_resize_prepare, gp_cuda_upsample_backward_run},
-    [GP_OP_MEAN_POOL_FORWARD] = {gp_cuda_resize_prepare, gp_cuda_mean_pool_forward_run},
-    [GP_OP_MEAN_POOL_BACKWARD] = {gp_cuda_resize_prepare, gp_cuda_mean_pool_backward_run},
-    [GP_OP_FLATTEN] = {gp_cuda_flatten_prepare, gp_cuda_flatten_run},
-    [GP_OP_UNFLATTEN] = {gp_cuda_flatten_prepare, gp_cuda_unflatten_run},
-    [GP_OP_COPY] = {gp_cuda_copy_prepare, gp_cuda_copy_run},
-    [GP_OP_FILL] = {gp_cuda_fill_prepare, gp_cuda_fill_run},
-    [GP_OP_ADD] = {gp_cuda_add_prepare, gp_cuda_add_run},
-    [GP_OP_REORDER] = {gp_cuda_reorder_prepare, gp_cuda_reorder_run},
-    [GP_OP_NORM_STATISTICS] = {gp_cuda_norm_statistics_prepare, gp_cuda_norm_statistics_run},
-    [GP_OP_NORM_APPLY] = {gp_cuda_norm_apply_prepare, gp_cuda_norm_apply_run},
-    [GP_OP_NORM_BACKWARD_REDUCE] = {gp_cuda_norm_backward_reduce_prepare, gp_cuda_norm_backward_reduce_run},
-    [GP_OP_NORM_BACKWARD_DATA] = {gp_cuda_norm_backward_data_prepare, gp_cuda_norm_backward_data_run},
-    [GP_OP_NORM_APPLY_RELU] = {gp_cuda_norm_apply_relu_prepare, gp_cuda_norm_apply_relu_run},
-    [GP_OP_NORM_RELU_BACKWARD_REDUCE] = {gp_cuda_norm_relu_backward_reduce_prepare,
-                                         gp_cuda_norm_relu_backward_reduce_run},
-    [GP_OP_NORM_RELU_BACKWARD_DATA] = {gp_cuda_norm_relu_backward_data_prepare, gp_cuda_norm_relu_backward_data_run},
-    [GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE] = {gp_cuda_norm_add_relu_backward_reduce_prepare,
-                                             gp_cuda_norm_add_relu_backward_reduce_run},
-    [GP_OP_NORM_COMMIT] = {gp_cuda_norm_commit_prepare, gp_cuda_norm_commit_run},
-    [GP_OP_GROUP_NORM_FORWARD] = {gp_cuda_group_norm_forward_prepare, gp_cuda_group_norm_forward_run},
-    [GP_OP_GROUP_NORM_BACKWARD_DATA] = {gp_cuda_group_norm_backward_data_prepare, gp_cuda_group_norm_backward_data_run},
-    [GP_OP_GROUP_NORM_BACKWARD_WEIGHTS] = {gp_cuda_group_norm_backward_weights_prepare,
-                                           gp_cuda_group_norm_backward_weights_run},
-    [GP_OP_SQUARE_SUM] = {gp_cuda_square_sum_prepare, gp_cuda_square_sum_run},
-    [GP_OP_CLIP_TOTAL] = {gp_cuda_clip_total_prepare, gp_cuda_clip_total_run},
-    [GP_OP_CROSS_ENTROPY_FORWARD] = {gp_cuda_cross_entropy_forward_prepare, gp_cuda_cross_entropy_forward_run},
-    [GP_OP_CROSS_ENTROPY_BACKWARD] = {gp_cuda_cross_entropy_backward_prepare, gp_cuda_cross_entropy_backward_run},
-    [GP_OP_ELEMENT_LOSS_FORWARD] = {gp_cuda_element_loss_forward_prepare, gp_cuda_element_loss_forward_run},
-    [GP_OP_ELEMENT_LOSS_BACKWARD] = {gp_cuda_element_loss_backward_prepare, gp_cuda_element_loss_backward_run},
-    [GP_OP_LOSS_TOTAL] = {gp_cuda_loss_total_prepare, gp_cuda_loss_total_run},
-    [GP_OP_SGD] = {gp_cuda_sgd_prepare, gp_cuda_sgd_run},
-    [GP_OP_ADAM] = {gp_cuda_adam_prepare, gp_cuda_adam_run},
+static const gp_cuda_op *const ops[GP_OP_KINDS] = {
+#define GP_OP(NAME, name, ...) [GP_OP_##NAME] = &gp_cuda_##name,
+#include "device/op_table.inc"
 };
 
 bool gp_cuda_built(void) {
@@ -100,8 +57,11 @@ bool gp_cuda_built(void) {
 /* ---- planning ---------------------------------------------------------------------------------------------------- */
 
 static gp_status cuda_prepare(gp_prepared *prepared, gp_error *err) {
-    const gp_cuda_op *op = &ops[prepared->desc.kind];
-    return op->prepare ? op->prepare(prepared, err) : gp_cuda->plan_create(prepared, err);
+    const gp_cuda_op *op = ops[prepared->desc.kind];
+    if (op->prepare) return op->prepare(prepared, err);
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", err));
+    if (op->book) op->book(prepared);
+    return GP_OK;
 }
 
 static const char *cuda_libraries(void) {
@@ -109,11 +69,7 @@ static const char *cuda_libraries(void) {
 }
 
 static void cuda_release(gp_prepared *prepared) {
-    if (!prepared->context) return;
-    if (ops[prepared->desc.kind].run) /* a plan and kernels: gradients of weights only */
-        gp_cuda_weights_release(prepared);
-    else
-        gp_cuda->plan_destroy(prepared->context);
+    if (ops[prepared->desc.kind]->release) ops[prepared->desc.kind]->release(prepared);
 }
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
@@ -403,9 +359,8 @@ static gp_status cuda_run(gp_stream *stream, const gp_prepared *prepared, void *
                           const gp_op_args *args, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
     GP_RETURN_IF_FAILED(check_operands(desc, operands, err));
-    if (!ops[desc->kind].run) return gp_cuda->plan_run(stream->library, prepared, operands, workspace, err);
     gp_cuda_call call = {prepared, operands, workspace, args, stream->handle, stream->library};
-    return ops[desc->kind].run(&call, err);
+    return ops[desc->kind]->run(&call, err);
 }
 
 /* Only updates have a launch for many. */

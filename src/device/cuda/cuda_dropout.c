@@ -4,12 +4,6 @@
 #include "device/cuda/cuda_ops.h"
 #include "device/dropout_mask.h"
 
-gp_status gp_cuda_dropout_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fsf", err));
-    gp_op_allow_in_place(prepared, GP_DROPOUT_Y, GP_DROPOUT_X);
-    return GP_OK;
-}
-
 /* The least word >> 8 that gp_dropout_keeps: word·2^−24 ≥ p. Exact: p·2^24 is. */
 static uint32_t threshold_of(const gp_dropout_attributes *dropout) {
     return (uint32_t)ceil(dropout->p * 0x1p24);
@@ -45,7 +39,7 @@ static void join_rows(const gp_cuda_call *call, gp_kernel_dropout_args *args) {
     args->by_four = gp_cuda_aligned(call, (const int[]){GP_DROPOUT_X, GP_DROPOUT_Y}, 2) && args->width % 4 == 0;
 }
 
-gp_status gp_cuda_dropout_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_dropout(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     gp_kernel_dropout_args args = arguments(call);
     gp_cuda_kernel kernel = GP_KERNEL_dropout_rows;
@@ -67,3 +61,5 @@ gp_status gp_cuda_dropout_run(const gp_cuda_call *call, gp_error *err) {
     gp_cuda_reads_bytes(&launch, args.step, sizeof *args.step);
     return gp_cuda_enqueue(call, &launch, err);
 }
+
+const gp_cuda_op gp_cuda_dropout = {.run = run_dropout};

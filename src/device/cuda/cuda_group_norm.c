@@ -74,13 +74,6 @@ static gp_kernel_columns mapped(const gp_cuda_call *call, bool by_four) {
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-gp_status gp_cuda_group_norm_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fffff", err));
-    gp_op_allow_in_place(prepared, GP_GROUP_NORM_FORWARD_Y, GP_GROUP_NORM_FORWARD_X);
-    book_samples(prepared);
-    return GP_OK;
-}
-
 static gp_status forward_rows(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     gp_kernel_group_row_args args = {.stats = stats_of(call, GP_GROUP_NORM_FORWARD_STATS),
@@ -109,7 +102,7 @@ static gp_status find_statistics(const gp_cuda_call *call, gp_error *err) {
     return combine(call, GP_KERNEL_group_statistics, &args, -1, GP_GROUP_NORM_FORWARD_STATS, err);
 }
 
-gp_status gp_cuda_group_norm_forward_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_group_norm_forward(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     if (one_row(desc)) return forward_rows(call, err);
     GP_RETURN_IF_FAILED(find_statistics(call, err));
@@ -132,15 +125,9 @@ gp_status gp_cuda_group_norm_forward_run(const gp_cuda_call *call, gp_error *err
     return gp_cuda_enqueue(call, &launch, err);
 }
 
-/* ---- gradient of the input --------------------------------------------------------------------------------------- */
+const gp_cuda_op gp_cuda_group_norm_forward = {.book = book_samples, .run = run_group_norm_forward};
 
-gp_status gp_cuda_group_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fffff", err));
-    gp_op_allow_in_place(prepared, GP_GROUP_NORM_BACKWARD_DATA_DX, GP_GROUP_NORM_BACKWARD_DATA_X);
-    gp_op_allow_in_place(prepared, GP_GROUP_NORM_BACKWARD_DATA_DX, GP_GROUP_NORM_BACKWARD_DATA_DY);
-    book_samples(prepared);
-    return GP_OK;
-}
+/* ---- gradient of the input --------------------------------------------------------------------------------------- */
 
 static gp_status backward_rows(const gp_cuda_call *call, gp_error *err) {
     gp_kernel_group_row_args args = {.stats = stats_of(call, GP_GROUP_NORM_BACKWARD_DATA_STATS),
@@ -192,7 +179,7 @@ static gp_status find_sums(const gp_cuda_call *call, const gp_kernel_columns *co
     return combine(call, GP_KERNEL_group_sums, &args, GP_GROUP_NORM_BACKWARD_DATA_GAMMA, -1, err);
 }
 
-gp_status gp_cuda_group_norm_backward_data_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_group_norm_backward_data(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     const int rows[] = {GP_GROUP_NORM_BACKWARD_DATA_X, GP_GROUP_NORM_BACKWARD_DATA_DY, GP_GROUP_NORM_BACKWARD_DATA_DX};
     if (one_row(desc)) return backward_rows(call, err);
@@ -218,23 +205,13 @@ gp_status gp_cuda_group_norm_backward_data_run(const gp_cuda_call *call, gp_erro
     return gp_cuda_enqueue(call, &launch, err);
 }
 
+const gp_cuda_op gp_cuda_group_norm_backward_data = {.book = book_samples, .run = run_group_norm_backward_data};
+
 /* ---- gradients of gamma and beta: all samples' rows together ----------------------------------------------------- */
 
-static gp_kernel_columns all_columns(const gp_op_desc *desc) {
-    gp_rows x = gp_rows_of(&desc->operand[0]);
-    return gp_cuda_columns_summed(1, x.count, x.width);
-}
-
-gp_status gp_cuda_group_norm_backward_weights_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fffff", err));
-    gp_kernel_columns columns = all_columns(&prepared->desc);
-    gp_op_book(prepared, gp_cuda_columns_bytes(&columns));
-    return GP_OK;
-}
-
-gp_status gp_cuda_group_norm_backward_weights_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_group_norm_backward_weights(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
-    gp_kernel_column_totals_args args = {.columns = all_columns(desc),
+    gp_kernel_column_totals_args args = {.columns = gp_cuda_columns_of(desc),
                                          .partial = call->workspace,
                                          .first = call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA],
                                          .second = call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA],
@@ -246,3 +223,6 @@ gp_status gp_cuda_group_norm_backward_weights_run(const gp_cuda_call *call, gp_e
     gp_cuda_writes(&launch, call, GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA);
     return gp_cuda_enqueue(call, &launch, err);
 }
+
+const gp_cuda_op gp_cuda_group_norm_backward_weights = {.book = gp_cuda_columns_book,
+                                                        .run = run_group_norm_backward_weights};

@@ -15,10 +15,8 @@ static int64_t blocks_of(gp_rows x) {
     return (x.count + rows - 1) / rows;
 }
 
-gp_status gp_cuda_cross_entropy_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fld", err));
+static void book_cross_entropy_forward(gp_prepared *prepared) {
     gp_cuda_sum_book(prepared, blocks_of(gp_rows_of(&prepared->desc.operand[GP_CROSS_ENTROPY_FORWARD_X])), 2);
-    return GP_OK;
 }
 
 static gp_kernel_cross_entropy_args cross_entropy_args(const gp_cuda_call *call) {
@@ -34,7 +32,7 @@ static gp_kernel_cross_entropy_args cross_entropy_args(const gp_cuda_call *call)
                                           .smoothing = attributes->smoothing};
 }
 
-gp_status gp_cuda_cross_entropy_forward_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_cross_entropy_forward(const gp_cuda_call *call, gp_error *err) {
     gp_kernel_cross_entropy_args args = cross_entropy_args(call);
     int64_t blocks = blocks_of(gp_cuda_rows(call, GP_CROSS_ENTROPY_FORWARD_X));
     args.partial = gp_cuda_sum_partial(call, blocks, call->operand[GP_CROSS_ENTROPY_FORWARD_PARTIAL]);
@@ -47,13 +45,9 @@ gp_status gp_cuda_cross_entropy_forward_run(const gp_cuda_call *call, gp_error *
     return gp_cuda_sum_combine(call, blocks, 2, GP_CROSS_ENTROPY_FORWARD_PARTIAL, err);
 }
 
-gp_status gp_cuda_cross_entropy_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "flsf", err));
-    gp_op_allow_in_place(prepared, GP_CROSS_ENTROPY_BACKWARD_DX, GP_CROSS_ENTROPY_BACKWARD_X);
-    return GP_OK;
-}
+const gp_cuda_op gp_cuda_cross_entropy_forward = {.book = book_cross_entropy_forward, .run = run_cross_entropy_forward};
 
-gp_status gp_cuda_cross_entropy_backward_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_cross_entropy_backward(const gp_cuda_call *call, gp_error *err) {
     const gp_step_scalars *scalars = call->operand[GP_CROSS_ENTROPY_BACKWARD_SCALARS];
     gp_kernel_cross_entropy_args args = cross_entropy_args(call);
     args.divisor = &scalars->divisor;
@@ -68,27 +62,23 @@ gp_status gp_cuda_cross_entropy_backward_run(const gp_cuda_call *call, gp_error 
     return gp_cuda_enqueue(call, &launch, err);
 }
 
+const gp_cuda_op gp_cuda_cross_entropy_backward = {.run = run_cross_entropy_backward};
+
 /* ---- losses of single elements ----------------------------------------------------------------------------------- */
 
-gp_status gp_cuda_element_loss_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "ffd", err));
+static void book_element_loss_forward(gp_prepared *prepared) {
     gp_cuda_sum_book(prepared, gp_cuda_sum_blocks(gp_rows_of(&prepared->desc.operand[GP_ELEMENT_LOSS_FORWARD_X])), 2);
-    return GP_OK;
 }
 
-gp_status gp_cuda_element_loss_forward_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_element_loss_forward(const gp_cuda_call *call, gp_error *err) {
     return gp_cuda_sum_elements(call, GP_KERNEL_element_loss_sum, GP_ELEMENT_LOSS_FORWARD_X,
                                 GP_ELEMENT_LOSS_FORWARD_TARGET, call->prepared->desc.attributes.element_loss.function,
                                 2, GP_ELEMENT_LOSS_FORWARD_PARTIAL, err);
 }
 
-gp_status gp_cuda_element_loss_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "ffsf", err));
-    gp_op_allow_in_place(prepared, GP_ELEMENT_LOSS_BACKWARD_DX, GP_ELEMENT_LOSS_BACKWARD_X);
-    return GP_OK;
-}
+const gp_cuda_op gp_cuda_element_loss_forward = {.book = book_element_loss_forward, .run = run_element_loss_forward};
 
-gp_status gp_cuda_element_loss_backward_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_element_loss_backward(const gp_cuda_call *call, gp_error *err) {
     const int rows[] = {GP_ELEMENT_LOSS_BACKWARD_X, GP_ELEMENT_LOSS_BACKWARD_TARGET, GP_ELEMENT_LOSS_BACKWARD_DX};
     const gp_step_scalars *scalars = call->operand[GP_ELEMENT_LOSS_BACKWARD_SCALARS];
     gp_rows x = gp_cuda_rows(call, GP_ELEMENT_LOSS_BACKWARD_X);
@@ -113,13 +103,11 @@ gp_status gp_cuda_element_loss_backward_run(const gp_cuda_call *call, gp_error *
     return gp_cuda_enqueue(call, &launch, err);
 }
 
+const gp_cuda_op gp_cuda_element_loss_backward = {.run = run_element_loss_backward};
+
 /* ---- the step's loss --------------------------------------------------------------------------------------------- */
 
-gp_status gp_cuda_loss_total_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "ds", err);
-}
-
-gp_status gp_cuda_loss_total_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_loss_total(const gp_cuda_call *call, gp_error *err) {
     gp_rows pieces = gp_cuda_rows(call, GP_LOSS_TOTAL_PARTIAL);
     gp_step_scalars *scalars = call->operand[GP_LOSS_TOTAL_SCALARS];
     gp_kernel_loss_total_args args = {.partial = call->operand[GP_LOSS_TOTAL_PARTIAL],
@@ -133,3 +121,5 @@ gp_status gp_cuda_loss_total_run(const gp_cuda_call *call, gp_error *err) {
     gp_cuda_writes(&launch, call, GP_LOSS_TOTAL_SCALARS);
     return gp_cuda_enqueue(call, &launch, err);
 }
+
+const gp_cuda_op gp_cuda_loss_total = {.run = run_loss_total};

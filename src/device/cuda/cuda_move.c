@@ -62,23 +62,17 @@ gp_status gp_cuda_copy_plain(const gp_cuda_call *call, int y, int x, gp_error *e
                 err);
 }
 
-gp_status gp_cuda_copy_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "**", err));
-    gp_op_allow_in_place(prepared, GP_COPY_Y, GP_COPY_X);
-    return GP_OK;
-}
-
-gp_status gp_cuda_copy_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_copy(const gp_cuda_call *call, gp_error *err) {
     return gp_cuda_copy_plain(call, GP_COPY_Y, GP_COPY_X, err);
 }
 
-gp_status gp_cuda_fill_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "*", err);
-}
+const gp_cuda_op gp_cuda_copy = {.run = run_copy};
 
-gp_status gp_cuda_fill_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_fill(const gp_cuda_call *call, gp_error *err) {
     return gp_cuda_copy_plain(call, GP_FILL_Y, -1, err);
 }
+
+const gp_cuda_op gp_cuda_fill = {.run = run_fill};
 
 /* ---- matrices that are turned ---------------------------------------------------------------------------------------
  */
@@ -114,11 +108,7 @@ static samples samples_of(const gp_cuda_call *call, int operand) {
     return s;
 }
 
-gp_status gp_cuda_flatten_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "ff", err);
-}
-
-gp_status gp_cuda_flatten_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_flatten(const gp_cuda_call *call, gp_error *err) {
     samples from = samples_of(call, GP_FLATTEN_X);
     int64_t to = gp_cuda_rows(call, GP_FLATTEN_Y).pitch;
     if (from.turned)
@@ -142,7 +132,9 @@ gp_status gp_cuda_flatten_run(const gp_cuda_call *call, gp_error *err) {
                 err);
 }
 
-gp_status gp_cuda_unflatten_run(const gp_cuda_call *call, gp_error *err) {
+const gp_cuda_op gp_cuda_flatten = {.run = run_flatten};
+
+static gp_status run_unflatten(const gp_cuda_call *call, gp_error *err) {
     samples to = samples_of(call, GP_FLATTEN_Y);
     int64_t from = gp_cuda_rows(call, GP_FLATTEN_X).pitch;
     if (to.turned)
@@ -165,3 +157,5 @@ gp_status gp_cuda_unflatten_run(const gp_cuda_call *call, gp_error *err) {
                                       .x_pitch = to.width},
                 err);
 }
+
+const gp_cuda_op gp_cuda_unflatten = {.run = run_unflatten};

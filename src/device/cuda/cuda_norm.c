@@ -1,34 +1,13 @@
 #include "device/cuda/cuda_columns.h"
 #include "device/cuda/cuda_ops.h"
 
-static gp_kernel_columns summed(const gp_op_desc *desc) {
-    gp_rows x = gp_rows_of(&desc->operand[0]);
-    return gp_cuda_columns_summed(1, x.count, x.width);
-}
-
-static gp_kernel_columns mapped(const gp_cuda_call *call, bool by_four) {
-    gp_rows x = gp_cuda_rows(call, 0);
-    return gp_cuda_columns_mapped(1, x.count, by_four ? x.width / 4 : x.width);
-}
-
-static gp_status prepare_summed(gp_prepared *prepared, const char *types, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", types, err));
-    gp_kernel_columns columns = summed(&prepared->desc);
-    gp_op_book(prepared, gp_cuda_columns_bytes(&columns));
-    return GP_OK;
-}
-
 /* ---- statistics -------------------------------------------------------------------------------------------------- */
 
-gp_status gp_cuda_norm_statistics_prepare(gp_prepared *prepared, gp_error *err) {
-    return prepare_summed(prepared, "ff", err);
-}
-
-gp_status gp_cuda_norm_statistics_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_norm_statistics(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     float *stats = call->operand[GP_NORM_STATISTICS_STATS];
     int64_t stride = desc->operand[GP_NORM_STATISTICS_STATS].stride[0];
-    gp_kernel_norm_statistics_args args = {.columns = summed(desc),
+    gp_kernel_norm_statistics_args args = {.columns = gp_cuda_columns_of(desc),
                                            .partial = call->workspace,
                                            .mean = stats,
                                            .variance = stats + stride,
@@ -40,17 +19,13 @@ gp_status gp_cuda_norm_statistics_run(const gp_cuda_call *call, gp_error *err) {
     return gp_cuda_enqueue(call, &launch, err);
 }
 
+const gp_cuda_op gp_cuda_norm_statistics = {.book = gp_cuda_columns_book, .run = run_norm_statistics};
+
 /* ---- application ------------------------------------------------------------------------------------------------- */
 
-gp_status gp_cuda_norm_apply_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "ffffff", err));
-    gp_op_allow_in_place(prepared, GP_NORM_APPLY_Y, GP_NORM_APPLY_X);
-    return GP_OK;
-}
-
-gp_status gp_cuda_norm_apply_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_norm_apply(const gp_cuda_call *call, gp_error *err) {
     bool four = gp_cuda_by_four(call, (const int[]){GP_NORM_APPLY_X, GP_NORM_APPLY_Y}, 2);
-    gp_kernel_norm_apply_args args = {.columns = mapped(call, four),
+    gp_kernel_norm_apply_args args = {.columns = gp_cuda_columns_over(call, four),
                                       .by_four = four,
                                       .x = call->operand[GP_NORM_APPLY_X],
                                       .mean = call->operand[GP_NORM_APPLY_MEAN],
@@ -67,11 +42,9 @@ gp_status gp_cuda_norm_apply_run(const gp_cuda_call *call, gp_error *err) {
     return gp_cuda_enqueue(call, &launch, err);
 }
 
-/* ---- backward ---------------------------------------------------------------------------------------------------- */
+const gp_cuda_op gp_cuda_norm_apply = {.run = run_norm_apply};
 
-gp_status gp_cuda_norm_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
-    return prepare_summed(prepared, "fffff", err);
-}
+/* ---- backward ---------------------------------------------------------------------------------------------------- */
 
 static gp_status sum_products(const gp_cuda_call *call, const gp_kernel_columns *columns, gp_error *err) {
     gp_kernel_norm_products_args args = {.columns = *columns,
@@ -89,25 +62,20 @@ static gp_status sum_products(const gp_cuda_call *call, const gp_kernel_columns 
     return gp_cuda_enqueue(call, &launch, err);
 }
 
-gp_status gp_cuda_norm_backward_reduce_run(const gp_cuda_call *call, gp_error *err) {
-    const gp_kernel_columns columns = summed(&call->prepared->desc);
+static gp_status run_norm_backward_reduce(const gp_cuda_call *call, gp_error *err) {
+    const gp_kernel_columns columns = gp_cuda_columns_of(&call->prepared->desc);
     GP_RETURN_IF_FAILED(sum_products(call, &columns, err));
     return gp_cuda_columns_totals(call, &columns, GP_NORM_BACKWARD_REDUCE_VARIANCE, GP_NORM_BACKWARD_REDUCE_SUMS, err);
 }
 
-gp_status gp_cuda_norm_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fffffff", err));
-    gp_op_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_X);
-    gp_op_allow_in_place(prepared, GP_NORM_BACKWARD_DATA_DX, GP_NORM_BACKWARD_DATA_DY);
-    return GP_OK;
-}
+const gp_cuda_op gp_cuda_norm_backward_reduce = {.book = gp_cuda_columns_book, .run = run_norm_backward_reduce};
 
-gp_status gp_cuda_norm_backward_data_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_norm_backward_data(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     const int rows[] = {GP_NORM_BACKWARD_DATA_X, GP_NORM_BACKWARD_DATA_DY, GP_NORM_BACKWARD_DATA_DX};
     const float *sums = call->operand[GP_NORM_BACKWARD_DATA_SUMS];
     bool four = gp_cuda_by_four(call, rows, 3);
-    gp_kernel_norm_backward_args args = {.columns = mapped(call, four),
+    gp_kernel_norm_backward_args args = {.columns = gp_cuda_columns_over(call, four),
                                          .by_four = four,
                                          .x = call->operand[GP_NORM_BACKWARD_DATA_X],
                                          .dy = call->operand[GP_NORM_BACKWARD_DATA_DY],
@@ -127,13 +95,11 @@ gp_status gp_cuda_norm_backward_data_run(const gp_cuda_call *call, gp_error *err
     return gp_cuda_enqueue(call, &launch, err);
 }
 
+const gp_cuda_op gp_cuda_norm_backward_data = {.run = run_norm_backward_data};
+
 /* ---- running statistics ------------------------------------------------------------------------------------------ */
 
-gp_status gp_cuda_norm_commit_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "sfff", err);
-}
-
-gp_status gp_cuda_norm_commit_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_norm_commit(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     const gp_tensor *stats = &desc->operand[GP_NORM_COMMIT_STATS];
     const gp_step_scalars *scalars = call->operand[GP_NORM_COMMIT_SCALARS];
@@ -154,3 +120,5 @@ gp_status gp_cuda_norm_commit_run(const gp_cuda_call *call, gp_error *err) {
     gp_cuda_writes(&launch, call, GP_NORM_COMMIT_VARIANCE);
     return gp_cuda_enqueue(call, &launch, err);
 }
+
+const gp_cuda_op gp_cuda_norm_commit = {.run = run_norm_commit};

@@ -3,29 +3,13 @@
 #include "device/cuda/cuda_columns.h"
 #include "device/cuda/cuda_ops.h"
 
-static gp_kernel_columns summed(const gp_op_desc *desc) {
-    gp_rows x = gp_rows_of(&desc->operand[0]);
-    return gp_cuda_columns_summed(1, x.count, x.width);
-}
-
-static gp_kernel_columns mapped(const gp_cuda_call *call, bool by_four) {
-    gp_rows x = gp_cuda_rows(call, 0);
-    return gp_cuda_columns_mapped(1, x.count, by_four ? x.width / 4 : x.width);
-}
-
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-gp_status gp_cuda_norm_apply_relu_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fffffff", err));
-    gp_op_allow_in_place(prepared, GP_NORM_APPLY_RELU_Y, GP_NORM_APPLY_RELU_X);
-    return GP_OK;
-}
-
-gp_status gp_cuda_norm_apply_relu_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_norm_apply_relu(const gp_cuda_call *call, gp_error *err) {
     const float *addend = call->operand[GP_NORM_APPLY_RELU_ADDEND];
     const int rows[] = {GP_NORM_APPLY_RELU_X, GP_NORM_APPLY_RELU_Y, addend ? GP_NORM_APPLY_RELU_ADDEND : -1};
     bool four = gp_cuda_by_four(call, rows, 3);
-    gp_kernel_norm_apply_relu_args args = {.apply = {.columns = mapped(call, four),
+    gp_kernel_norm_apply_relu_args args = {.apply = {.columns = gp_cuda_columns_over(call, four),
                                                      .by_four = four,
                                                      .x = call->operand[GP_NORM_APPLY_RELU_X],
                                                      .mean = call->operand[GP_NORM_APPLY_RELU_MEAN],
@@ -45,23 +29,14 @@ gp_status gp_cuda_norm_apply_relu_run(const gp_cuda_call *call, gp_error *err) {
     return gp_cuda_enqueue(call, &launch, err);
 }
 
+const gp_cuda_op gp_cuda_norm_apply_relu = {.run = run_norm_apply_relu};
+
 /* ---- gradients of gamma and beta --------------------------------------------------------------------------------- */
 
-static gp_status prepare_summed(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "fffffff", err));
-    gp_kernel_columns columns = summed(&prepared->desc);
-    gp_op_book(prepared, gp_cuda_columns_bytes(&columns));
-    return GP_OK;
-}
-
-gp_status gp_cuda_norm_relu_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
-    return prepare_summed(prepared, err);
-}
-
-gp_status gp_cuda_norm_relu_backward_reduce_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_norm_relu_backward_reduce(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     gp_kernel_norm_relu_products_args args = {
-        .products = {.columns = summed(desc),
+        .products = {.columns = gp_cuda_columns_of(desc),
                      .x = call->operand[GP_NORM_RELU_BACKWARD_REDUCE_X],
                      .dy = call->operand[GP_NORM_RELU_BACKWARD_REDUCE_DY],
                      .mean = call->operand[GP_NORM_RELU_BACKWARD_REDUCE_MEAN],
@@ -82,16 +57,12 @@ gp_status gp_cuda_norm_relu_backward_reduce_run(const gp_cuda_call *call, gp_err
                                   GP_NORM_RELU_BACKWARD_REDUCE_SUMS, err);
 }
 
-gp_status gp_cuda_norm_add_relu_backward_reduce_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(prepare_summed(prepared, err));
-    gp_op_allow_in_place(prepared, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y);
-    gp_op_allow_in_place(prepared, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY);
-    return GP_OK;
-}
+const gp_cuda_op gp_cuda_norm_relu_backward_reduce = {.book = gp_cuda_columns_book,
+                                                      .run = run_norm_relu_backward_reduce};
 
-gp_status gp_cuda_norm_add_relu_backward_reduce_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_norm_add_relu_backward_reduce(const gp_cuda_call *call, gp_error *err) {
     gp_kernel_norm_relu_products_args args = {
-        .products = {.columns = summed(&call->prepared->desc),
+        .products = {.columns = gp_cuda_columns_of(&call->prepared->desc),
                      .x = call->operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_X],
                      .dy = call->operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY],
                      .mean = call->operand[GP_NORM_ADD_RELU_BACKWARD_REDUCE_MEAN],
@@ -113,22 +84,18 @@ gp_status gp_cuda_norm_add_relu_backward_reduce_run(const gp_cuda_call *call, gp
                                   GP_NORM_ADD_RELU_BACKWARD_REDUCE_SUMS, err);
 }
 
+const gp_cuda_op gp_cuda_norm_add_relu_backward_reduce = {.book = gp_cuda_columns_book,
+                                                          .run = run_norm_add_relu_backward_reduce};
+
 /* ---- gradient of the input --------------------------------------------------------------------------------------- */
 
-gp_status gp_cuda_norm_relu_backward_data_prepare(gp_prepared *prepared, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "ffffffff", err));
-    gp_op_allow_in_place(prepared, GP_NORM_RELU_BACKWARD_DATA_DX, GP_NORM_RELU_BACKWARD_DATA_X);
-    gp_op_allow_in_place(prepared, GP_NORM_RELU_BACKWARD_DATA_DX, GP_NORM_RELU_BACKWARD_DATA_DY);
-    return GP_OK;
-}
-
-gp_status gp_cuda_norm_relu_backward_data_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_norm_relu_backward_data(const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
     const int rows[] = {GP_NORM_RELU_BACKWARD_DATA_X, GP_NORM_RELU_BACKWARD_DATA_DY, GP_NORM_RELU_BACKWARD_DATA_DX};
     const float *sums = call->operand[GP_NORM_RELU_BACKWARD_DATA_SUMS];
     bool four = gp_cuda_by_four(call, rows, 3);
     gp_kernel_norm_relu_backward_args args = {
-        .backward = {.columns = mapped(call, four),
+        .backward = {.columns = gp_cuda_columns_over(call, four),
                      .by_four = four,
                      .x = call->operand[GP_NORM_RELU_BACKWARD_DATA_X],
                      .dy = call->operand[GP_NORM_RELU_BACKWARD_DATA_DY],
@@ -150,3 +117,5 @@ gp_status gp_cuda_norm_relu_backward_data_run(const gp_cuda_call *call, gp_error
     gp_cuda_writes(&launch, call, GP_NORM_RELU_BACKWARD_DATA_DX);
     return gp_cuda_enqueue(call, &launch, err);
 }
+
+const gp_cuda_op gp_cuda_norm_relu_backward_data = {.run = run_norm_relu_backward_data};

@@ -1,18 +1,6 @@
 /* max_pool and avg_pool. */
 #include "device/cuda/cuda_ops.h"
 
-gp_status gp_cuda_max_pool_forward_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "ffi", err);
-}
-
-gp_status gp_cuda_max_pool_backward_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "iff", err);
-}
-
-gp_status gp_cuda_avg_pool_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "ff", err);
-}
-
 /* What a pool reads and writes; index < 0: none. */
 typedef struct parts {
     int to, from, index;
@@ -56,22 +44,30 @@ static gp_status run(const gp_cuda_call *call, gp_cuda_kernel kernel, parts p, g
     return gp_cuda_enqueue(call, &launch, err);
 }
 
-gp_status gp_cuda_max_pool_forward_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_max_pool_forward(const gp_cuda_call *call, gp_error *err) {
     int index = call->operand[GP_MAX_POOL_FORWARD_INDEX] ? (int)GP_MAX_POOL_FORWARD_INDEX : -1;
     return run(call, GP_KERNEL_max_pool_forward, (parts){GP_MAX_POOL_FORWARD_Y, GP_MAX_POOL_FORWARD_X, index, true},
                err);
 }
 
-gp_status gp_cuda_max_pool_backward_run(const gp_cuda_call *call, gp_error *err) {
+const gp_cuda_op gp_cuda_max_pool_forward = {.run = run_max_pool_forward};
+
+static gp_status run_max_pool_backward(const gp_cuda_call *call, gp_error *err) {
     return run(call, GP_KERNEL_max_pool_backward,
                (parts){GP_MAX_POOL_BACKWARD_DX, GP_MAX_POOL_BACKWARD_DY, GP_MAX_POOL_BACKWARD_INDEX, false}, err);
 }
 
-gp_status gp_cuda_avg_pool_forward_run(const gp_cuda_call *call, gp_error *err) {
+const gp_cuda_op gp_cuda_max_pool_backward = {.run = run_max_pool_backward};
+
+static gp_status run_avg_pool_forward(const gp_cuda_call *call, gp_error *err) {
     return run(call, GP_KERNEL_avg_pool_forward, (parts){GP_AVG_POOL_FORWARD_Y, GP_AVG_POOL_FORWARD_X, -1, true}, err);
 }
 
-gp_status gp_cuda_avg_pool_backward_run(const gp_cuda_call *call, gp_error *err) {
+const gp_cuda_op gp_cuda_avg_pool_forward = {.run = run_avg_pool_forward};
+
+static gp_status run_avg_pool_backward(const gp_cuda_call *call, gp_error *err) {
     return run(call, GP_KERNEL_avg_pool_backward, (parts){GP_AVG_POOL_BACKWARD_DX, GP_AVG_POOL_BACKWARD_DY, -1, false},
                err);
 }
+
+const gp_cuda_op gp_cuda_avg_pool_backward = {.run = run_avg_pool_backward};

@@ -1,10 +1,6 @@
 /* upsample and mean_pool. */
 #include "device/cuda/cuda_ops.h"
 
-gp_status gp_cuda_resize_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "ff", err);
-}
-
 /* All four read operand 0 and write operand 1. */
 enum { FROM = 0, TO = 1 };
 
@@ -35,19 +31,25 @@ static gp_status run_by_item(const gp_cuda_call *call, gp_cuda_kernel kernel, bo
     return enqueue(call, &launch, err);
 }
 
-gp_status gp_cuda_upsample_forward_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_upsample_forward(const gp_cuda_call *call, gp_error *err) {
     return run_by_item(call, GP_KERNEL_upsample_forward, true, err);
 }
 
-gp_status gp_cuda_upsample_backward_run(const gp_cuda_call *call, gp_error *err) {
+const gp_cuda_op gp_cuda_upsample_forward = {.run = run_upsample_forward};
+
+static gp_status run_upsample_backward(const gp_cuda_call *call, gp_error *err) {
     return run_by_item(call, GP_KERNEL_upsample_backward, false, err);
 }
 
-gp_status gp_cuda_mean_pool_backward_run(const gp_cuda_call *call, gp_error *err) {
+const gp_cuda_op gp_cuda_upsample_backward = {.run = run_upsample_backward};
+
+static gp_status run_mean_pool_backward(const gp_cuda_call *call, gp_error *err) {
     return run_by_item(call, GP_KERNEL_mean_pool_backward, true, err);
 }
 
-gp_status gp_cuda_mean_pool_forward_run(const gp_cuda_call *call, gp_error *err) {
+const gp_cuda_op gp_cuda_mean_pool_backward = {.run = run_mean_pool_backward};
+
+static gp_status run_mean_pool_forward(const gp_cuda_call *call, gp_error *err) {
     gp_kernel_resize_args args = arguments(call, false);
     int64_t packs = args.channels / (args.by_four ? 4 : 1);
     int64_t chunks = (packs + GP_KERNEL_MEAN_LANES - 1) / GP_KERNEL_MEAN_LANES;
@@ -55,3 +57,5 @@ gp_status gp_cuda_mean_pool_forward_run(const gp_cuda_call *call, gp_error *err)
                                                   args.count * chunks, GP_KERNEL_MEAN_THREADS, &args, sizeof args);
     return enqueue(call, &launch, err);
 }
+
+const gp_cuda_op gp_cuda_mean_pool_forward = {.run = run_mean_pool_forward};

@@ -137,18 +137,14 @@ gp_status gp_cuda_update_many(const gp_cuda_call *calls, int count, gp_error *er
     return GP_OK;
 }
 
-gp_status gp_cuda_sgd_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "sfff", err);
-}
-
-gp_status gp_cuda_sgd_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_sgd(const gp_cuda_call *call, gp_error *err) {
     return gp_cuda_update_many(call, 1, err);
 }
 
-gp_status gp_cuda_adam_prepare(gp_prepared *prepared, gp_error *err) {
-    return gp_op_prepare_plain(prepared, "cuda", "sffff", err);
-}
+const gp_cuda_op gp_cuda_sgd = {.run = run_sgd};
 
-gp_status gp_cuda_adam_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_adam(const gp_cuda_call *call, gp_error *err) {
     return gp_cuda_update_many(call, 1, err);
 }
+
+const gp_cuda_op gp_cuda_adam = {.run = run_adam};

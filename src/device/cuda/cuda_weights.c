@@ -1,5 +1,6 @@
-/* Gradients of weights and biases: the weights' through a library's plan, the bias's as sums down the columns of dy. No
- * library's own way does both in one pass over dy that is known to be there while planning, and adds up. */
+/* Convolutions and products, through a library's plan. Gradients of weights and biases: the weights' through a
+ * library's plan, the bias's as sums down the columns of dy. No library's own way does both in one pass over dy that is
+ * known to be there while planning, and adds up. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,15 @@ static gp_status prepare_bias(gp_prepared *prepared, weights *self, gp_error *er
     return GP_OK;
 }
 
-gp_status gp_cuda_weights_prepare(gp_prepared *prepared, gp_error *err) {
+static void release_weights(gp_prepared *prepared) {
+    weights *self = prepared->context;
+    if (!self) return;
+    gp_cuda->plan_destroy(self->product.context);
+    free(self);
+    prepared->context = NULL;
+}
+
+static gp_status prepare_weights(gp_prepared *prepared, gp_error *err) {
     weights *self;
     GP_RETURN_IF_FAILED(GP_NEW(&self, 1, err));
     gp_prepared *product = &self->product;
@@ -49,15 +58,8 @@ gp_status gp_cuda_weights_prepare(gp_prepared *prepared, gp_error *err) {
     prepared->workspace = product->workspace;
     memcpy(prepared->operand, product->operand, sizeof prepared->operand);
     if (prepared->desc.operand[DB].present) status = prepare_bias(prepared, self, err);
-    if (status != GP_OK) gp_cuda_weights_release(prepared);
+    if (status != GP_OK) release_weights(prepared);
     return status;
-}
-
-void gp_cuda_weights_release(gp_prepared *prepared) {
-    weights *self = prepared->context;
-    gp_cuda->plan_destroy(self->product.context);
-    free(self);
-    prepared->context = NULL;
 }
 
 static gp_status sum_bias(const gp_cuda_call *call, const weights *self, gp_error *err) {
@@ -79,7 +81,7 @@ static gp_status sum_bias(const gp_cuda_call *call, const weights *self, gp_erro
     return gp_cuda_enqueue(call, &launch, err);
 }
 
-gp_status gp_cuda_weights_run(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_weights(const gp_cuda_call *call, gp_error *err) {
     const weights *self = call->prepared->context;
     void *operand[GP_MAX_OPERANDS];
     memcpy(operand, call->operand, (size_t)call->prepared->desc.operands * sizeof *operand);
@@ -87,3 +89,27 @@ gp_status gp_cuda_weights_run(const gp_cuda_call *call, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_cuda->plan_run(call->library, &self->product, operand, call->workspace, err));
     return call->operand[DB] ? sum_bias(call, self, err) : GP_OK;
 }
+
+const gp_cuda_op gp_cuda_conv_backward_weights = {
+    .prepare = prepare_weights, .run = run_weights, .release = release_weights};
+const gp_cuda_op gp_cuda_linear_backward_weights = {
+    .prepare = prepare_weights, .run = run_weights, .release = release_weights};
+
+/* ---- what a library's plan does alone ---------------------------------------------------------------------------- */
+
+static gp_status prepare_plan(gp_prepared *prepared, gp_error *err) {
+    return gp_cuda->plan_create(prepared, err);
+}
+
+static gp_status run_plan(const gp_cuda_call *call, gp_error *err) {
+    return gp_cuda->plan_run(call->library, call->prepared, call->operand, call->workspace, err);
+}
+
+static void release_plan(gp_prepared *prepared) {
+    if (prepared->context) gp_cuda->plan_destroy(prepared->context);
+}
+
+const gp_cuda_op gp_cuda_conv_forward = {.prepare = prepare_plan, .run = run_plan, .release = release_plan};
+const gp_cuda_op gp_cuda_conv_backward_data = {.prepare = prepare_plan, .run = run_plan, .release = release_plan};
+const gp_cuda_op gp_cuda_linear_forward = {.prepare = prepare_plan, .run = run_plan, .release = release_plan};
+const gp_cuda_op gp_cuda_linear_backward_data = {.prepare = prepare_plan, .run = run_plan, .release = release_plan};

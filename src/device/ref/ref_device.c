@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "device/ref/ref_ops.h"
+#include "device/rows.h"
 
 typedef struct ref_device {
     size_t limit; /* bytes; 0: none but the machine's */
@@ -26,97 +27,9 @@ typedef union block_head {
 typedef gp_status ref_loop(const ref_call *call);
 
 static ref_loop *const loops[GP_OP_KINDS] = {
-    [GP_OP_CONV_FORWARD] = ref_conv_forward,
-    [GP_OP_CONV_BACKWARD_DATA] = ref_conv_backward_data,
-    [GP_OP_CONV_BACKWARD_WEIGHTS] = ref_conv_backward_weights,
-    [GP_OP_LINEAR_FORWARD] = ref_linear_forward,
-    [GP_OP_LINEAR_BACKWARD_DATA] = ref_linear_backward_data,
-    [GP_OP_LINEAR_BACKWARD_WEIGHTS] = ref_linear_backward_weights,
-    [GP_OP_NORM_STATISTICS] = ref_norm_statistics,
-    [GP_OP_NORM_APPLY] = ref_norm_apply,
-    [GP_OP_NORM_BACKWARD_REDUCE] = ref_norm_backward_reduce,
-    [GP_OP_NORM_BACKWARD_DATA] = ref_norm_backward_data,
-    [GP_OP_NORM_APPLY_RELU] = ref_norm_apply_relu,
-    [GP_OP_NORM_RELU_BACKWARD_REDUCE] = ref_norm_relu_backward_reduce,
-    [GP_OP_NORM_RELU_BACKWARD_DATA] = ref_norm_relu_backward_data,
-    [GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE] = ref_norm_add_relu_backward_reduce,
-    [GP_OP_GROUP_NORM_FORWARD] = ref_group_norm_forward,
-    [GP_OP_GROUP_NORM_BACKWARD_DATA] = ref_group_norm_backward_data,
-    [GP_OP_GROUP_NORM_BACKWARD_WEIGHTS] = ref_group_norm_backward_weights,
-    [GP_OP_RELU_FORWARD] = ref_relu_forward,
-    [GP_OP_RELU_BACKWARD] = ref_relu_backward,
-    [GP_OP_ACTIVATION_FORWARD] = ref_activation_forward,
-    [GP_OP_ACTIVATION_BACKWARD] = ref_activation_backward,
-    [GP_OP_MAX_POOL_FORWARD] = ref_max_pool_forward,
-    [GP_OP_MAX_POOL_BACKWARD] = ref_max_pool_backward,
-    [GP_OP_AVG_POOL_FORWARD] = ref_avg_pool_forward,
-    [GP_OP_AVG_POOL_BACKWARD] = ref_avg_pool_backward,
-    [GP_OP_UPSAMPLE_FORWARD] = ref_upsample_forward,
-    [GP_OP_UPSAMPLE_BACKWARD] = ref_upsample_backward,
-    [GP_OP_MEAN_POOL_FORWARD] = ref_mean_pool_forward,
-    [GP_OP_MEAN_POOL_BACKWARD] = ref_mean_pool_backward,
-    [GP_OP_FLATTEN] = ref_flatten,
-    [GP_OP_UNFLATTEN] = ref_unflatten,
-    [GP_OP_DROPOUT] = ref_dropout,
-    [GP_OP_ADD] = ref_add,
-    [GP_OP_COPY] = ref_copy,
-    [GP_OP_CROSS_ENTROPY_FORWARD] = ref_cross_entropy_forward,
-    [GP_OP_CROSS_ENTROPY_BACKWARD] = ref_cross_entropy_backward,
-    [GP_OP_ELEMENT_LOSS_FORWARD] = ref_element_loss_forward,
-    [GP_OP_ELEMENT_LOSS_BACKWARD] = ref_element_loss_backward,
-    [GP_OP_LOSS_TOTAL] = ref_loss_total,
-    [GP_OP_NORM_COMMIT] = ref_norm_commit,
-    [GP_OP_SQUARE_SUM] = ref_square_sum,
-    [GP_OP_CLIP_TOTAL] = ref_clip_total,
-    [GP_OP_SGD] = ref_sgd,
-    [GP_OP_ADAM] = ref_adam,
-    [GP_OP_REORDER] = ref_copy,
-    [GP_OP_FILL] = ref_fill,
+#define GP_OP(NAME, name, ...) [GP_OP_##NAME] = ref_##name,
+#include "device/op_table.inc"
 };
-
-/* Pairs of a read and a written operand that may have one address: every element is read before it is written, and
- * by nobody afterwards. */
-static const struct {
-    gp_op_kind kind;
-    int read, written;
-} in_place_pairs[] = {
-    {GP_OP_RELU_FORWARD, GP_RELU_FORWARD_X, GP_RELU_FORWARD_Y},
-    {GP_OP_RELU_BACKWARD, GP_RELU_BACKWARD_Y, GP_RELU_BACKWARD_DX},
-    {GP_OP_RELU_BACKWARD, GP_RELU_BACKWARD_DY, GP_RELU_BACKWARD_DX},
-    {GP_OP_ACTIVATION_FORWARD, GP_ACTIVATION_FORWARD_X, GP_ACTIVATION_FORWARD_Y},
-    {GP_OP_ACTIVATION_BACKWARD, GP_ACTIVATION_BACKWARD_A, GP_ACTIVATION_BACKWARD_DX},
-    {GP_OP_ACTIVATION_BACKWARD, GP_ACTIVATION_BACKWARD_DY, GP_ACTIVATION_BACKWARD_DX},
-    {GP_OP_ADD, GP_ADD_A, GP_ADD_Y},
-    {GP_OP_ADD, GP_ADD_B, GP_ADD_Y},
-    {GP_OP_COPY, GP_COPY_X, GP_COPY_Y},
-    {GP_OP_DROPOUT, GP_DROPOUT_X, GP_DROPOUT_Y},
-    {GP_OP_NORM_APPLY, GP_NORM_APPLY_X, GP_NORM_APPLY_Y},
-    {GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_X, GP_NORM_BACKWARD_DATA_DX},
-    {GP_OP_NORM_BACKWARD_DATA, GP_NORM_BACKWARD_DATA_DY, GP_NORM_BACKWARD_DATA_DX},
-    {GP_OP_NORM_APPLY_RELU, GP_NORM_APPLY_RELU_X, GP_NORM_APPLY_RELU_Y},
-    {GP_OP_NORM_RELU_BACKWARD_DATA, GP_NORM_RELU_BACKWARD_DATA_X, GP_NORM_RELU_BACKWARD_DATA_DX},
-    {GP_OP_NORM_RELU_BACKWARD_DATA, GP_NORM_RELU_BACKWARD_DATA_DY, GP_NORM_RELU_BACKWARD_DATA_DX},
-    {GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE, GP_NORM_ADD_RELU_BACKWARD_REDUCE_Y, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ},
-    {GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DY, GP_NORM_ADD_RELU_BACKWARD_REDUCE_DZ},
-    {GP_OP_GROUP_NORM_FORWARD, GP_GROUP_NORM_FORWARD_X, GP_GROUP_NORM_FORWARD_Y},
-    {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_X, GP_GROUP_NORM_BACKWARD_DATA_DX},
-    {GP_OP_GROUP_NORM_BACKWARD_DATA, GP_GROUP_NORM_BACKWARD_DATA_DY, GP_GROUP_NORM_BACKWARD_DATA_DX},
-    {GP_OP_CROSS_ENTROPY_BACKWARD, GP_CROSS_ENTROPY_BACKWARD_X, GP_CROSS_ENTROPY_BACKWARD_DX},
-    {GP_OP_ELEMENT_LOSS_BACKWARD, GP_ELEMENT_LOSS_BACKWARD_X, GP_ELEMENT_LOSS_BACKWARD_DX},
-};
-
-static bool same_layout(const gp_tensor *a, const gp_tensor *b) {
-    return gp_tensor_same_dims(a, b) && memcmp(a->stride, b->stride, sizeof a->stride) == 0;
-}
-
-static void mark_in_place(gp_prepared *prepared) {
-    for (size_t p = 0; p < sizeof in_place_pairs / sizeof in_place_pairs[0]; p++) {
-        if (in_place_pairs[p].kind != prepared->desc.kind) continue;
-        int read = in_place_pairs[p].read, written = in_place_pairs[p].written;
-        if (!same_layout(&prepared->desc.operand[read], &prepared->desc.operand[written])) continue;
-        prepared->in_place[written] |= (uint8_t)(1u << read);
-    }
-}
 
 static gp_status ref_prepare(gp_prepared *prepared, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
@@ -131,7 +44,7 @@ static gp_status ref_prepare(gp_prepared *prepared, gp_error *err) {
         prepared->operand[i] = (gp_operand_storage){GP_FORMAT_PLAIN, gp_tensor_bytes(&desc->operand[i])};
     }
     prepared->workspace = 0;
-    mark_in_place(prepared);
+    gp_op_allow_in_place(prepared);
     return GP_OK;
 }
 

@@ -110,6 +110,10 @@ gp_status ref_copy(const ref_call *call) {
     return GP_OK;
 }
 
+gp_status ref_reorder(const ref_call *call) {
+    return ref_copy(call);
+}
+
 gp_status ref_fill(const ref_call *call) {
     const ref_view *y = &call->operand[GP_FILL_Y];
     size_t size = gp_dtype_size(y->tensor->dtype);

@@ -59,52 +59,10 @@ int64_t ref_row(const gp_tensor *tensor, int64_t row);
 int64_t ref_sample_element(const gp_tensor *tensor, int64_t n, int64_t element);
 
 /* By family. GP_DATA from cross entropy where a target names no class; else nothing fails. */
-gp_status ref_conv_forward(const ref_call *call);
-gp_status ref_conv_backward_data(const ref_call *call);
-gp_status ref_conv_backward_weights(const ref_call *call);
-gp_status ref_linear_forward(const ref_call *call);
-gp_status ref_linear_backward_data(const ref_call *call);
-gp_status ref_linear_backward_weights(const ref_call *call);
+#define GP_OP(NAME, name, ...) gp_status ref_##name(const ref_call *call);
+#include "device/op_table.inc"
+
 /* 1/√(variance+eps); variance: its operand. */
 double ref_inverse_deviation(const ref_call *call, int variance, int64_t c);
-gp_status ref_norm_statistics(const ref_call *call);
-gp_status ref_norm_apply(const ref_call *call);
-gp_status ref_norm_backward_reduce(const ref_call *call);
-gp_status ref_norm_backward_data(const ref_call *call);
-gp_status ref_norm_apply_relu(const ref_call *call);
-gp_status ref_norm_relu_backward_reduce(const ref_call *call);
-gp_status ref_norm_relu_backward_data(const ref_call *call);
-gp_status ref_norm_add_relu_backward_reduce(const ref_call *call);
-gp_status ref_norm_commit(const ref_call *call);
-gp_status ref_group_norm_forward(const ref_call *call);
-gp_status ref_group_norm_backward_data(const ref_call *call);
-gp_status ref_group_norm_backward_weights(const ref_call *call);
-gp_status ref_relu_forward(const ref_call *call);
-gp_status ref_relu_backward(const ref_call *call);
-gp_status ref_activation_forward(const ref_call *call);
-gp_status ref_activation_backward(const ref_call *call);
-gp_status ref_max_pool_forward(const ref_call *call);
-gp_status ref_max_pool_backward(const ref_call *call);
-gp_status ref_avg_pool_forward(const ref_call *call);
-gp_status ref_avg_pool_backward(const ref_call *call);
-gp_status ref_upsample_forward(const ref_call *call);
-gp_status ref_upsample_backward(const ref_call *call);
-gp_status ref_mean_pool_forward(const ref_call *call);
-gp_status ref_mean_pool_backward(const ref_call *call);
-gp_status ref_flatten(const ref_call *call);
-gp_status ref_unflatten(const ref_call *call);
-gp_status ref_dropout(const ref_call *call);
-gp_status ref_add(const ref_call *call);
-gp_status ref_copy(const ref_call *call);
-gp_status ref_fill(const ref_call *call);
-gp_status ref_cross_entropy_forward(const ref_call *call);
-gp_status ref_cross_entropy_backward(const ref_call *call);
-gp_status ref_element_loss_forward(const ref_call *call);
-gp_status ref_element_loss_backward(const ref_call *call);
-gp_status ref_loss_total(const ref_call *call);
-gp_status ref_square_sum(const ref_call *call);
-gp_status ref_clip_total(const ref_call *call);
-gp_status ref_sgd(const ref_call *call);
-gp_status ref_adam(const ref_call *call);
 
 #endif

@@ -37,7 +37,7 @@ static roles roles_of(gp_op_kind kind) {
 gp_status gp_cublaslt_plan_fill(gp_prepared *prepared, gp_cuda_plan *plan, gp_error *err) {
     if (plan->desc.kind == GP_OP_LINEAR_BACKWARD_WEIGHTS && plan->desc.operand[GP_LINEAR_BACKWARD_WEIGHTS_DB].present)
         return gp_fail(err, GP_UNSUPPORTED, "cuda: a product sums no gradient of a bias");
-    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", "ffff", err));
+    GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cuda", err));
     for (int i = 0; i < (int)plan->desc.operands; i++) plan->desc.operand[i].format = GP_FORMAT_PLAIN;
     plan->workspace = gp_cuda_product_workspace(&plan->desc.operand[roles_of(plan->desc.kind).d]);
     return GP_OK;

@@ -10,10 +10,6 @@
 #include "device/cuda/toolkit/libraries.h"
 #include "device/cuda/toolkit/plan.h"
 
-int64_t gp_cuda_alignment(const gp_tensor *tensor) {
-    return gp_tensor_contiguous(tensor) ? 16 : (int64_t)gp_dtype_size(tensor->dtype);
-}
-
 const char *gp_cuda_libraries(void) {
     static char text[64]; /* the same whoever writes it */
     gp_error ignored;

@@ -1,8 +1,9 @@
-/* What lies in the arena while ops are timed: ordinary numbers, since zeros, NaNs and denormals take other times. */
+/* The arena holds ordinary numbers while ops are timed: zeros, NaNs and denormals take other times. */
+#include "balance/bench_values.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "balance/bench_internal.h"
 #include "base/memory.h"
 #include "base/philox.h"
 
@@ -14,7 +15,7 @@ typedef union chunk {
     unsigned char bytes[CHUNK];
 } chunk;
 
-/* The same chunk over and over, `bytes` of it in all. */
+/* Copies the chunk again and again, `bytes` in all. */
 static gp_status spread(gp_bench *bench, const chunk *from, size_t offset, size_t bytes, gp_error *err) {
     const gp_device_kind *kind = bench->request.spec.kind;
     for (size_t at = 0; at < bytes; at += CHUNK) {
@@ -45,7 +46,7 @@ static gp_status load_params(gp_bench *bench, const gp_stage_plan *stage, chunk 
         bool constant = spec->init == GP_INIT_CONSTANT;
         draw(with, bench->plan->real, constant ? spec->value : 0, constant ? 0 : spec->value);
         GP_RETURN_IF_FAILED(spread(bench, with, stage->base + param->master, param->bytes, err));
-        /* The chunk is written anew, and a device may still be reading it. */
+        /* The device may still read the chunk, which the next parameter overwrites. */
         GP_RETURN_IF_FAILED(bench->request.spec.kind->stream_finish(bench->stream, NULL, err));
     }
     return GP_OK;
@@ -73,7 +74,7 @@ static gp_status load_values(gp_bench *bench, int s, const chunk *with, gp_error
     return GP_OK;
 }
 
-/* A rate of 0: updates do all that they do, and change nothing that would grow. */
+/* With a learning rate of 0, updates do all their work, and no number grows. */
 static gp_status load_scalars(gp_bench *bench, const gp_stage_plan *stage, gp_error *err) {
     const gp_device_kind *kind = bench->request.spec.kind;
     gp_step_scalars scalars;
@@ -85,6 +86,18 @@ static gp_status load_scalars(gp_bench *bench, const gp_stage_plan *stage, gp_er
     GP_RETURN_IF_FAILED(
         kind->copy_in(bench->stream, bench->arena + stage->base + stage->scalars, &scalars, sizeof scalars, err));
     return kind->stream_finish(bench->stream, NULL, err);
+}
+
+gp_device_op gp_bench_place(const gp_bench *bench, int stage, const gp_exec_op *op) {
+    const gp_stage_plan *its = &bench->plan->stage[stage];
+    const gp_slot_choice slots = {{0}};
+    gp_device_op placed = {.prepared = op->prepared};
+    for (uint32_t i = 0; i < op->prepared->desc.operands; i++)
+        if (op->operand[i].area != GP_AREA_NONE)
+            placed.operands[i] = bench->arena + gp_plan_offset(bench->plan, its, &slots, 0, op->operand[i]);
+    if (op->workspace.area != GP_AREA_NONE)
+        placed.workspace = bench->arena + gp_plan_offset(bench->plan, its, &slots, 0, op->workspace);
+    return placed;
 }
 
 static gp_status refresh(gp_bench *bench, int s, gp_error *err) {

@@ -1,0 +1,104 @@
+/* The ops of a stage's layers, and how they are prepared for its device. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "compile/stage_internal.h"
+
+gp_status gp_stage_lower(const gp_stage_plan *plan, const gp_stage_request *request, int64_t samples, bool trains,
+                         gp_stage_lowering *out, gp_error *err) {
+    const gp_stage *stage = gp_stage_of(plan, request);
+    gp_stage_lowering lowering = {NULL, stage->node_count};
+    gp_status status = GP_NEW(&lowering.nodes, stage->node_count, err);
+    for (int i = 0; i < stage->node_count && status == GP_OK; i++) {
+        int index = stage->first_node + i;
+        const gp_node *node = &request->stages->graph->nodes[index];
+        gp_lowering_init(&lowering.nodes[i], request->real, samples, (uint32_t)index);
+        lowering.nodes[i].evaluate_only = !trains;
+        lowering.nodes[i].predict = request->predict;
+        status = node->layer->type->lower(node->layer, &lowering.nodes[i], err);
+        if (status != GP_OK) status = gp_node_error(node, err);
+    }
+    if (status != GP_OK) {
+        gp_stage_lowering_fini(&lowering);
+        return status;
+    }
+    *out = lowering;
+    return GP_OK;
+}
+
+void gp_stage_lowering_fini(gp_stage_lowering *lowering) {
+    for (int i = 0; lowering->nodes && i < lowering->count; i++) gp_lowering_fini(&lowering->nodes[i]);
+    free(lowering->nodes);
+    *lowering = (gp_stage_lowering){0};
+}
+
+/* Whether anybody wants what a backward op writes there. */
+static bool is_wanted(const gp_graph *graph, int node, const gp_ref *ref) {
+    if (ref->role == GP_ROLE_GRAD_INPUT) return graph->values[graph->nodes[node].inputs[ref->index]].needs_grad;
+    if (ref->role == GP_ROLE_GRAD_PARAM) return graph->params[graph->nodes[node].first_param + ref->index].trained;
+    return true;
+}
+
+bool gp_lowered_is_dead(const gp_graph *graph, int node, const gp_lowered_op *op) {
+    if (op->pass != GP_PASS_BACKWARD) return false;
+    bool writes = false;
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) {
+        if (op->ref[i].role == GP_ROLE_NONE || !gp_op_writes(op->desc.kind, i)) continue;
+        writes = true;
+        if (is_wanted(graph, node, &op->ref[i])) return false;
+    }
+    return writes;
+}
+
+static const gp_format_choice *find_choice(const gp_stage_plan *plan, int node, int op, int operand) {
+    size_t low = 0, high = plan->choice_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        const gp_format_choice *choice = &plan->choices[middle];
+        int order = choice->node != node ? choice->node - node
+                    : choice->op != op   ? choice->op - op
+                                         : choice->operand - operand;
+        if (order == 0) return choice;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+gp_status gp_stage_prepare_own(const gp_stage_plan *plan, const gp_stage_request *request, const gp_op_desc *desc,
+                               const gp_prepared **out, gp_error *err) {
+    gp_op_desc threaded = *desc;
+    threaded.threads = (uint32_t)plan->spec.threads;
+    return gp_op_prepare(request->cache, plan->spec.kind, &threaded, out, err);
+}
+
+gp_status gp_stage_prepare(const gp_stage_plan *plan, const gp_stage_request *request, int node, int op_index,
+                           const gp_lowered_op *op, unsigned flags, bool chosen, const gp_prepared **out,
+                           gp_error *err) {
+    gp_op_desc desc = op->desc;
+    desc.flags |= flags;
+    for (int i = 0; i < GP_MAX_OPERANDS && chosen; i++) {
+        if (desc.operand[i].format != GP_FORMAT_ANY) continue;
+        const gp_format_choice *choice = find_choice(plan, node, op_index, i);
+        if (!choice)
+            return gp_fail(err, GP_INTERNAL, "no format was chosen for operand %d of %s", i, gp_op_name(desc.kind));
+        desc.operand[i].format = choice->format;
+    }
+    gp_status status = gp_stage_prepare_own(plan, request, &desc, out, err);
+    if (status != GP_OK && err) {
+        err->status = status;
+        return gp_node_error(&request->stages->graph->nodes[node], err);
+    }
+    return status;
+}
+
+gp_status gp_stage_prepare_flat(const gp_stage_plan *plan, const gp_stage_request *request, gp_op_kind kind,
+                                size_t bytes, const gp_prepared **out, gp_error *err) {
+    gp_op_desc desc;
+    gp_op_desc_init(&desc, kind);
+    int64_t elements = (int64_t)(bytes / gp_dtype_size(request->real));
+    for (int i = 0; i < gp_op_operand_count(kind); i++) desc.operand[i] = gp_tensor_plain(request->real, 1, &elements);
+    return gp_stage_prepare_own(plan, request, &desc, out, err);
+}

@@ -1,0 +1,176 @@
+/* The commands of a run: steps and their halves, and copies of parameters, predictions and squares. The trainer's
+ * thread. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "pipeline/run_internal.h"
+
+/* A run that has failed returns its cause; a step must not be under way. */
+static gp_status check_rest(gp_run *run, gp_error *err) {
+    gp_status cause = gp_cancel_cause(&run->cancel, err);
+    if (cause != GP_OK || run->under_way == 0) return cause;
+    return gp_fail(err, GP_INTERNAL, "a step is under way");
+}
+
+static gp_status copy_blocks(gp_run *run, bool in, const gp_block *blocks, size_t count, gp_error *err) {
+    const gp_command command = {
+        .kind = in ? GP_COMMAND_WRITE : GP_COMMAND_READ, .blocks = blocks, .block_count = count};
+    GP_RETURN_IF_FAILED(check_rest(run, err));
+    return gp_run_post(run, &command, err);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static const gp_stage_plan *last_stage(const gp_run *run) {
+    return &run->plan->stage[run->plan->stages->count - 1];
+}
+
+static gp_block report_block(gp_run *run, int turn) {
+    const gp_stage_plan *last = last_stage(run);
+    return (gp_block){last->worker, last->base + last->scalars, sizeof run->report[turn], &run->report[turn]};
+}
+
+static gp_step_result result_of(const gp_step_scalars *report) {
+    return (gp_step_result){report->loss_sum, report->right, report->finite != 0, report->grad_norm, report->clip};
+}
+
+static gp_status post_step(gp_run *run, gp_command command, int turn, gp_error *err) {
+    const gp_block report = report_block(run, turn);
+    command.kind = GP_COMMAND_STEP;
+    command.mini = run->mini;
+    command.blocks = &report;
+    command.block_count = 1;
+    return gp_run_post(run, &command, err);
+}
+
+gp_status gp_run_step(gp_run *run, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
+    GP_RETURN_IF_FAILED(check_rest(run, err));
+    run->mini = mini;
+    run->turn = 0;
+    const gp_command command = {.begins = true, .ends = true, .input = input};
+    GP_RETURN_IF_FAILED(post_step(run, command, run->turn, err));
+    *result = result_of(&run->report[run->turn]);
+    return GP_OK;
+}
+
+gp_status gp_run_begin(gp_run *run, int mini, const gp_step_input *input, gp_error *err) {
+    bool behind = run->under_way > 0;
+    if (behind && (run->under_way == 2 || mini != run->mini || !gp_plan_overlaps(run->plan, mini) || run->recorder))
+        return gp_fail(err, GP_INTERNAL, "a step cannot begin: the step that is running must end first");
+    run->mini = mini;
+    run->turn = behind ? 1 - run->turn : 0;
+    const gp_command command = {.begins = true, .behind = behind, .input = input};
+    GP_RETURN_IF_FAILED(post_step(run, command, run->turn, err));
+    run->under_way++;
+    return GP_OK;
+}
+
+gp_status gp_run_end(gp_run *run, gp_step_result *result, gp_error *err) {
+    if (run->under_way == 0) return gp_fail(err, GP_INTERNAL, "no step is under way");
+    int turn = run->under_way == 2 ? 1 - run->turn : run->turn;
+    const gp_command command = {.ends = true, .before = run->under_way == 2};
+    GP_RETURN_IF_FAILED(post_step(run, command, turn, err));
+    run->under_way--;
+    *result = result_of(&run->report[turn]);
+    return GP_OK;
+}
+
+/* ---- what the last stage has after a step ------------------------------------------------------------------------ */
+
+static const gp_stats_plan *find_prediction(const gp_run *run) {
+    const gp_stage_plan *last = last_stage(run);
+    for (size_t i = 0; i < last->stats_count; i++)
+        if (last->stats[i].node == run->plan->graph->node_count - 1 && last->stats[i].index == GP_LOSS_STATS_PREDICTION)
+            return &last->stats[i];
+    return NULL;
+}
+
+gp_status gp_run_prediction(gp_run *run, int mini, void *out, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    const gp_mini_plan *its = &plan->minis[mini];
+    const gp_stage_plan *last = last_stage(run);
+    const gp_stats_plan *stats = find_prediction(run);
+    gp_block *blocks = NULL;
+    int64_t elements;
+    if (!stats || !gp_shape_elements(plan->graph->nodes[stats->node].layer->inputs[0], &elements))
+        return gp_fail(err, GP_INTERNAL, "the plan keeps no prediction");
+    size_t sample = (size_t)elements * gp_dtype_size(plan->real);
+    GP_RETURN_IF_FAILED(GP_NEW(&blocks, its->pieces, err));
+    for (int m = 0; m < its->pieces; m++)
+        blocks[m] = (gp_block){.worker = last->worker,
+                               .offset = last->base + stats->offset + (size_t)m * stats->bytes,
+                               .bytes = (size_t)gp_mini_samples(its, m) * sample,
+                               .host = (char *)out + (size_t)(its->piece * m) * sample};
+    gp_status status = copy_blocks(run, false, blocks, (size_t)its->pieces, err);
+    free(blocks);
+    return status;
+}
+
+gp_status gp_run_squares(gp_run *run, double *out, gp_error *err) {
+    const gp_stage_plan *last = last_stage(run);
+    if (!run->plan->stages->norms) return gp_fail(err, GP_INTERNAL, "the plan computes no norms");
+    const gp_block block = {.worker = last->worker,
+                            .offset = last->base + last->squares,
+                            .bytes = (last->squares_before + last->square_count) * sizeof(double),
+                            .host = out};
+    return copy_blocks(run, false, &block, 1, err);
+}
+
+void gp_run_record(gp_run *run, gp_recorder *recorder) {
+    run->recorder = recorder;
+}
+
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
+
+static gp_block param_block(const gp_plan *plan, const gp_tensor_copy *copy) {
+    const gp_stage_plan *stage = &plan->stage[plan->stages->stage_of_node[plan->graph->params[copy->param].node]];
+    const gp_param_plan *its = gp_stage_plan_param(stage, copy->param);
+    size_t offset = copy->state < 0 ? its->master : its->state[copy->state];
+    return (gp_block){stage->worker, stage->base + offset, its->bytes, copy->host};
+}
+
+static gp_status copy_params(gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_error *err) {
+    gp_block *blocks = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&blocks, count, err));
+    for (int i = 0; i < count; i++) blocks[i] = param_block(run->plan, &copies[i]);
+    gp_status status = copy_blocks(run, in, blocks, (size_t)count, err);
+    free(blocks);
+    return status;
+}
+
+gp_status gp_run_read(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err) {
+    return copy_params(run, false, copies, count, err);
+}
+
+gp_status gp_run_write(gp_run *run, const gp_tensor_copy *copies, int count, gp_error *err) {
+    return copy_params(run, true, copies, count, err);
+}
+
+gp_status gp_run_refresh(gp_run *run, gp_error *err) {
+    const gp_command command = {.kind = GP_COMMAND_REFRESH};
+    GP_RETURN_IF_FAILED(check_rest(run, err));
+    return gp_run_post(run, &command, err);
+}
+
+/* All parameters and states from one block of zeros. */
+static int list_zeros(const gp_plan *plan, void *zeros, gp_tensor_copy *out) {
+    int count = 0;
+    for (int p = 0; p < plan->graph->param_count; p++) {
+        const gp_stage_plan *stage = &plan->stage[plan->stages->stage_of_node[plan->graph->params[p].node]];
+        int states = gp_stage_plan_param(stage, p)->trained ? plan->update.states : 0;
+        for (int s = -1; s < states; s++) out[count++] = (gp_tensor_copy){p, s, zeros};
+    }
+    return count;
+}
+
+gp_status gp_run_clear(gp_run *run, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    gp_tensor_copy *copies = NULL;
+    void *zeros = NULL;
+    gp_status status = GP_NEW(&copies, plan->graph->param_count * (1 + plan->update.states), err);
+    if (status == GP_OK) status = gp_new_array(&zeros, 1, gp_run_largest_param(plan), err);
+    if (status == GP_OK) status = gp_run_write(run, copies, list_zeros(plan, zeros, copies), err);
+    free(zeros);
+    free(copies);
+    return status;
+}

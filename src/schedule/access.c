@@ -1,0 +1,73 @@
+#include "schedule/access.h"
+
+#include <string.h>
+
+#define STASH(field, uses)                    [GP_FRAME_STASH] = {offsetof(gp_instr, field), uses}
+#define SAVED(field, uses)                    [GP_FRAME_SAVED] = {offsetof(gp_instr, field), uses}
+#define OUTBOX(field, uses)                   [GP_FRAME_OUTBOX] = {offsetof(gp_instr, field), uses}
+#define GRAD(field, uses)                     [GP_FRAME_GRAD] = {offsetof(gp_instr, field), uses}
+#define PLAIN(...)                            [GP_ACCESS_PLAIN] = {.frame = {__VA_ARGS__}}
+#define KEEP(...)                             [GP_ACCESS_KEEP] = {.frame = {__VA_ARGS__}}
+#define GRADIENT(...)                         [GP_ACCESS_GRADIENT] = {.frame = {__VA_ARGS__}}
+#define NO_SLOTS                              PLAIN({0})
+#define ROW(suffix, name, traits, flags, ...) [GP_INSTR_##suffix] = {name, traits, flags, {__VA_ARGS__}},
+
+const gp_instr_row gp_instr_rows[GP_INSTR_OPS] = {GP_INSTR_MAP(ROW)};
+
+const char *gp_frame_name(gp_frame frame) {
+    static const char *const names[GP_FRAMES] = {"stash", "saved", "outbox", "gradient"};
+    return names[frame];
+}
+
+static gp_access_variant variant_of(const gp_stages *stages, const gp_instr *instr) {
+    if (gp_instr_has_edge(instr)) {
+        const gp_edge *edge = &stages->edges[instr->edge];
+        if (gp_edge_is_fixed(edge)) return GP_ACCESS_FIXED;
+        if (edge->kind == GP_EDGE_GRADIENT) return GP_ACCESS_GRADIENT;
+    }
+    return instr->flags & GP_INSTR_KEEP ? GP_ACCESS_KEEP : GP_ACCESS_PLAIN;
+}
+
+/* A stage that sends nothing has no outbox. */
+gp_accesses gp_instr_accesses(const gp_stages *stages, const gp_instr *instr) {
+    gp_accesses its = gp_instr_rows[instr->op].slots[variant_of(stages, instr)];
+    if (stages->stage[instr->stage].out.count == 0) its.frame[GP_FRAME_OUTBOX] = (gp_access){0};
+    return its;
+}
+
+uint16_t gp_instr_get_slot(const gp_instr *instr, gp_access access) {
+    uint16_t slot;
+    memcpy(&slot, (const char *)instr + access.at, sizeof slot);
+    return slot;
+}
+
+void gp_instr_set_slot(gp_instr *instr, gp_access access, uint16_t slot) {
+    memcpy((char *)instr + access.at, &slot, sizeof slot);
+}
+
+gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr) {
+    if (gp_instr_computes(instr)) return GP_QUEUE_COMPUTE;
+    gp_accesses its = gp_instr_accesses(stages, instr);
+    if (its.frame[GP_FRAME_GRAD].uses & GP_WRITES) return GP_QUEUE_BACK;
+    return its.frame[GP_FRAME_STASH].uses & GP_WRITES ? GP_QUEUE_IN : GP_QUEUE_COMPUTE;
+}
+
+/* Saved slots are sent before the backward, which ends them. */
+static bool all_sent(const gp_stage *stage, gp_frame frame, const gp_life *life) {
+    if (frame == GP_FRAME_OUTBOX) return life->sent == stage->out.count;
+    return frame != GP_FRAME_GRAD || life->grads_sent == stage->grad_out.count;
+}
+
+unsigned gp_life_end(const gp_stages *stages, bool training, const gp_instr *instr, gp_life *life) {
+    const gp_accesses its = gp_instr_accesses(stages, instr);
+    const unsigned ends = training ? GP_ENDS : GP_ENDS | GP_ENDS_FORWARD;
+    unsigned ended = 0;
+    for (int f = 0; f < GP_FRAMES; f++) {
+        unsigned uses = its.frame[f].uses;
+        if (uses & GP_SENDS) (*(f == GP_FRAME_GRAD ? &life->grads_sent : &life->sent))++;
+        if (uses & ends) life->over |= 1U << f;
+        bool last = uses & (ends | GP_SENDS) && life->over & 1U << f;
+        if (last && all_sent(&stages->stage[instr->stage], (gp_frame)f, life)) ended |= 1U << f;
+    }
+    return ended;
+}

@@ -1,0 +1,137 @@
+/* The table of ops: docs/ops.md says what it says, and every op of a backward pass is named by an op of a forward pass.
+ * With GP_WRITE_DOCS set, writes docs/ops.md instead. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/op_info.h"
+
+enum { DOCUMENT = 1 << 16 };
+
+static const char *const documents = GP_TEST_SOURCE_DIR "/../docs/ops.md";
+
+typedef struct row {
+    const char *attributes, *gradients, *meaning;
+} row;
+
+static const row rows[GP_OP_KINDS] = {
+#define GP_OP(NAME, name, attributes, rule, flags, operations, operand, gradients, meaning, ...)                       \
+    [GP_OP_##NAME] = {#attributes, #gradients, meaning},
+#include "device/op_table.inc"
+};
+
+static const char *const head =
+    "# Ops\n\n"
+    "This page is made from `src/device/op_table.inc`, which also explains the shapes: a digit is a size, a small "
+    "letter\n"
+    "a size that the operand sets, a capital the same size elsewhere, `*` any dimensions, `&` the same dimensions. "
+    "The\n"
+    "test `op_table` compares the two; `GP_WRITE_DOCS=1 build/tests/test_op_table` writes the page again.\n";
+
+static void add(char *text, const char *format, ...) {
+    size_t length = strlen(text);
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text + length, DOCUMENT - length, format, args);
+    va_end(args);
+    assert_true(strlen(text) < DOCUMENT - 1);
+}
+
+static void add_lower(char *text, const char *words) {
+    for (; *words; words++) add(text, "%c", tolower((unsigned char)*words));
+}
+
+static void add_operand(char *text, const gp_operand_info *operand) {
+    static const char *const types[] = {[GP_OPERAND_REAL] = "the op's real type",
+                                        [GP_OPERAND_WEIGHTS] = "the op's real type, in any format of the device",
+                                        [GP_OPERAND_ANY] = "any type",
+                                        [GP_OPERAND_INDEX] = "U8, or I32 for large windows",
+                                        [GP_OPERAND_I64] = "I64",
+                                        [GP_OPERAND_F64] = "F64",
+                                        [GP_OPERAND_SCALARS] = "the numbers of the step"};
+    bool read = operand->access & GP_OPERAND_READ, written = operand->access & GP_OPERAND_WRITTEN;
+    add(text, "| `%s` | %s%s%s | %s | %s%s%s |\n", operand->name,
+        read && written ? "updated"
+        : read          ? "read"
+                        : "written",
+        operand->access & GP_OPERAND_OPTIONAL ? ", may be absent" : "",
+        operand->access & GP_OPERAND_REPLACED ? ", the first output may replace it" : "", types[operand->type],
+        operand->shape[0] == '?' ? "" : "`", operand->shape[0] == '?' ? "" : operand->shape,
+        operand->shape[0] == '?' ? "" : "`");
+}
+
+static void add_op(char *text, gp_op_kind kind) {
+    const gp_op_info *info = gp_op_info_of(kind);
+    add(text, "\n## %s\n\n%s.\n\n| operand | access | type | shape |\n|---|---|---|---|\n", info->name,
+        rows[kind].meaning);
+    for (int i = 0; i < info->operands; i++) add_operand(text, &info->operand[i]);
+    bool attributes = strcmp(rows[kind].attributes, "none") != 0,
+         gradients = strcmp(rows[kind].gradients, "(NONE)") != 0;
+    if (attributes || gradients) add(text, "\n");
+    if (attributes) add(text, "Attributes: `gp_%s_attributes`.%s", rows[kind].attributes, gradients ? " " : "\n");
+    if (!gradients) return;
+    add(text, "Gradients: ");
+    for (const char *at = rows[kind].gradients + 1; *at; at += strspn(at, ", )")) {
+        size_t length = strcspn(at, ",)");
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        add(text, "`");
+        add_lower(text, name);
+        at += length;
+        add(text, *at == ',' ? "`, " : "`.\n");
+    }
+}
+
+static void test_document(void **state) {
+    (void)state;
+    static char made[DOCUMENT], there[DOCUMENT];
+    add(made, "%s", head);
+    for (int kind = 0; kind < GP_OP_KINDS; kind++) add_op(made, (gp_op_kind)kind);
+    bool write = getenv("GP_WRITE_DOCS") != NULL;
+    FILE *file = fopen(documents, write ? "w" : "r");
+    assert_non_null(file);
+    if (write)
+        assert_true(fputs(made, file) >= 0);
+    else
+        there[fread(there, 1, sizeof there - 1, file)] = 0;
+    fclose(file);
+    if (!write && strcmp(made, there) != 0)
+        fail_msg("docs/ops.md is not what the table says: run GP_WRITE_DOCS=1 build/tests/test_op_table");
+}
+
+static bool is_a_gradient(gp_op_kind kind) {
+    char name[64] = "";
+    add_lower(name, gp_op_name(kind));
+    for (int other = 0; other < GP_OP_KINDS; other++) {
+        static char gradients[512];
+        gradients[0] = 0;
+        add_lower(gradients, rows[other].gradients);
+        for (char *word = strtok(gradients, "(), "); word; word = strtok(NULL, "(), "))
+            if (strcmp(word, name) == 0) return true;
+    }
+    return false;
+}
+
+static void test_every_backward_op_is_a_gradient(void **state) {
+    (void)state;
+    for (int kind = 0; kind < GP_OP_KINDS; kind++) {
+        bool backward = strstr(gp_op_name((gp_op_kind)kind), "_backward") != NULL;
+        if (backward && !is_a_gradient((gp_op_kind)kind))
+            fail_msg("%s is the gradient of no op", gp_op_name((gp_op_kind)kind));
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_document),
+        cmocka_unit_test(test_every_backward_op_is_a_gradient),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

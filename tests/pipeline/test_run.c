@@ -1,0 +1,117 @@
+/* What a run costs beside its instructions: which workers a command wakes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "device/ref/ref.h"
+#include "pipeline/harness.h"
+#include "pipeline/networks.h"
+
+enum { STAGES = 3, SAMPLES = 6 };
+
+static const int64_t cut[STAGES] = {2, 6, 9};
+
+static const harness_options options = {
+    .model = network_skips,
+    .layers = cut,
+    .stages = STAGES,
+    .kind = &gp_ref_kind,
+    .real = GP_F32,
+    .micro_batches = 3,
+    .batch = SAMPLES,
+};
+
+static uint64_t wakes_since(const harness *h, uint64_t *before) {
+    uint64_t now = gp_run_wakes(h->run), since = now - *before;
+    *before = now;
+    return since;
+}
+
+static int stage_of(const harness *h, int param) {
+    return h->plan->stages->stage_of_node[h->graph->params[param].node];
+}
+
+/* Each tensor's place in one block. */
+static gp_tensor_copy *list_params(const harness *h, double *block) {
+    gp_tensor_copy *copies = calloc((size_t)h->graph->param_count, sizeof *copies);
+    assert_non_null(copies);
+    for (int p = 0; p < h->graph->param_count; p++) {
+        copies[p] = (gp_tensor_copy){p, -1, block};
+        block += gp_run_largest_param(h->plan) / sizeof *block + 1;
+    }
+    return copies;
+}
+
+static void a_command_wakes_the_workers_that_it_concerns(void **state) {
+    (void)state;
+    harness h;
+    gp_error err = {0};
+    gp_step_result result;
+    harness_plan(&h, &options);
+    harness_start(&h, NULL);
+    int count = h.graph->param_count;
+    double *block = calloc((size_t)count, gp_run_largest_param(h.plan) + sizeof *block);
+    gp_tensor_copy *copies = list_params(&h, block);
+    uint64_t before = gp_run_wakes(h.run);
+    assert_int_equal(harness_step(&h, SAMPLES, true, 1, &result, &err), GP_OK);
+    assert_int_equal(wakes_since(&h, &before), STAGES);
+    assert_int_equal(gp_run_refresh(h.run, &err), GP_OK);
+    assert_int_equal(wakes_since(&h, &before), STAGES);
+    assert_int_equal(gp_run_read(h.run, copies, 1, &err), GP_OK);
+    assert_int_equal(wakes_since(&h, &before), 1);
+    assert_int_equal(gp_run_read(h.run, copies, count, &err), GP_OK);
+    assert_int_equal(wakes_since(&h, &before), STAGES);
+    assert_int_equal(gp_run_write(h.run, copies, count, &err), GP_OK);
+    assert_int_equal(wakes_since(&h, &before), STAGES);
+    int others = 0;
+    while (others < count && stage_of(&h, others) == stage_of(&h, 0)) others++;
+    assert_in_range(others, 2, count - 1);
+    assert_int_equal(gp_run_read(h.run, copies, others, &err), GP_OK);
+    assert_int_equal(wakes_since(&h, &before), 1);
+    assert_int_equal(gp_run_read(h.run, copies, 0, &err), GP_OK);
+    assert_int_equal(wakes_since(&h, &before), 0);
+    free(copies);
+    free(block);
+    harness_end(&h);
+}
+
+/* A list has the same values as its tensors one by one, whatever stages they are on. */
+static void a_list_is_what_its_tensors_are(void **state) {
+    (void)state;
+    harness h;
+    gp_error err = {0};
+    harness_plan(&h, &options);
+    harness_start(&h, NULL);
+    int count = h.graph->param_count;
+    size_t most = gp_run_largest_param(h.plan);
+    double *block = calloc((size_t)count, most + sizeof *block), *one = calloc(1, most);
+    gp_tensor_copy *copies = list_params(&h, block);
+    for (int round = 0; round < 2; round++) {
+        uint64_t hash = harness_hash(&h);
+        assert_int_equal(gp_run_read(h.run, copies, count, &err), GP_OK);
+        for (int p = 0; p < count; p++) {
+            size_t bytes = gp_stage_plan_param(&h.plan->stage[stage_of(&h, p)], p)->bytes;
+            assert_int_equal(gp_run_read(h.run, &(gp_tensor_copy){p, -1, one}, 1, &err), GP_OK);
+            assert_memory_equal(one, copies[p].host, bytes);
+            ((float *)copies[p].host)[0] += 1;
+        }
+        assert_int_equal(gp_run_write(h.run, copies, count, &err), GP_OK);
+        assert_int_not_equal(harness_hash(&h), hash);
+    }
+    free(copies);
+    free(block);
+    free(one);
+    harness_end(&h);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_command_wakes_the_workers_that_it_concerns),
+        cmocka_unit_test(a_list_is_what_its_tensors_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
