@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "schedule/orders.h"
+#include "schedule/schedules.h"
 #include "schedule/schedule_file.h"
 
 static const struct {

@@ -1,6 +1,6 @@
 /* Orders: what each worker computes in one mini-batch, and in which order. No copies, no memory, no model.
  *
- * A schedule is a function that makes an order of a number of workers and micro-batches; schedule/schedule.h makes
+ * A schedule is a function that makes an order of a number of workers and micro-batches; schedule/emit.h makes
  * programs of it. Plain data owned by its creator.
  */
 #ifndef GP_SCHEDULE_ORDER_H
