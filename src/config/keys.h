@@ -97,6 +97,7 @@ struct gp_key {
     const gp_key_table *table;
     size_t place; /* offset of the value's place; 0: none */
     size_t given; /* offset of a flag that is set if the configuration has the key; 0: none */
+    size_t count; /* offset of the number of entries of a list, which is written if it has any; 0: no list */
     unsigned flags;
     gp_key_change change;
     const char *fixed; /* GP_CHANGE_NEVER: the reason */

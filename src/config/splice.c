@@ -255,16 +255,10 @@ static gp_status apply(const char *text, const edit *e, char **out, gp_error *er
 
 /* ---- the check --------------------------------------------------------------------------------------------------- */
 
-static bool ignores_nothing(const char *path) {
-    (void)path;
-    return false;
-}
-
 static gp_status compare(gp_yaml_document *then, gp_yaml_document *now, const char *name, const char *path,
                          gp_error *err) {
     gp_yaml_difference difference = {0};
-    GP_RETURN_IF_FAILED(
-        gp_yaml_find_difference(gp_yaml_root(then), gp_yaml_root(now), ignores_nothing, &difference, err));
+    GP_RETURN_IF_FAILED(gp_yaml_find_difference("", gp_yaml_root(then), gp_yaml_root(now), &difference, err));
     if (!difference.path) return GP_OK;
     gp_status status =
         gp_fail(err, GP_CONFIG, "%s: %s cannot be changed in place without changing %s too; write it by hand", name,
@@ -293,14 +287,12 @@ static gp_status check(gp_yaml_document *then, const char *text, const char *nam
 static gp_status says_so(gp_yaml_document *then, const char *text, const char *name, const char *path,
                          const char *value, bool *out, gp_error *err) {
     gp_yaml_document *put = NULL;
-    gp_yaml_difference difference = {0};
+    bool differs = true;
     GP_RETURN_IF_FAILED(gp_yaml_parse(text, strlen(text), name, &put, err));
     gp_error ignored = {0};
     gp_status status = gp_yaml_put(put, path, value, &ignored);
-    if (status == GP_OK)
-        status = gp_yaml_find_difference(gp_yaml_root(then), gp_yaml_root(put), ignores_nothing, &difference, &ignored);
-    *out = status == GP_OK && !difference.path;
-    free(difference.path);
+    if (status == GP_OK) status = gp_yaml_differ("", gp_yaml_root(then), gp_yaml_root(put), &differs, &ignored);
+    *out = status == GP_OK && !differs;
     gp_yaml_destroy(&put);
     /* What else is wrong the edit finds, and says. */
     return status == GP_MEMORY ? gp_fail(err, status, "%s", ignored.text) : GP_OK;

@@ -116,10 +116,11 @@ bool gp_yaml_is_whole(const char *path);
  * configuration; "": they are roots. */
 GP_MUST_USE gp_status gp_yaml_each_difference(const char *path, const gp_yaml *before, const gp_yaml *now,
                                               gp_yaml_visit visit, void *context, gp_error *err);
-/* The first one. Mappings but model.rules have no order; 0.10 and 0.1 are the same number. `ignored` says which paths,
- * with all below them, make no difference. */
-GP_MUST_USE gp_status gp_yaml_find_difference(const gp_yaml *before, const gp_yaml *now,
-                                              bool (*ignored)(const char *path), gp_yaml_difference *out,
-                                              gp_error *err);
+/* The first one. Mappings but model.rules have no order; 0.10 and 0.1 are the same number. */
+GP_MUST_USE gp_status gp_yaml_find_difference(const char *path, const gp_yaml *before, const gp_yaml *now,
+                                              gp_yaml_difference *out, gp_error *err);
+/* Whether there is one. */
+GP_MUST_USE gp_status gp_yaml_differ(const char *path, const gp_yaml *before, const gp_yaml *now, bool *out,
+                                     gp_error *err);
 
 #endif

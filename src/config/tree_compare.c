@@ -6,7 +6,6 @@
 #include "config/tree.h"
 
 typedef struct comparison {
-    bool (*ignored)(const char *path); /* NULL: none is */
     gp_yaml_visit visit;
     void *context;
     bool ends; /* the visitor wants no more */
@@ -96,7 +95,6 @@ static gp_status compare_whole(const char *path, const gp_yaml *before, const gp
 }
 
 static gp_status compare(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now, gp_error *err) {
-    if (c->ignored && c->ignored(path)) return GP_OK;
     if (before && now && before->kind == now->kind) {
         bool whole = now->kind == GP_YAML_MAPPING && gp_yaml_is_whole(path), same = false;
         if (whole) GP_RETURN_IF_FAILED(compare_whole(path, before, now, &same, err));
@@ -132,11 +130,19 @@ static gp_status keep_first(void *context, const gp_yaml_difference *difference,
     return GP_OK;
 }
 
-gp_status gp_yaml_find_difference(const gp_yaml *before, const gp_yaml *now, bool (*ignored)(const char *path),
-                                  gp_yaml_difference *out, gp_error *err) {
-    comparison c = {.ignored = ignored, .visit = keep_first};
+gp_status gp_yaml_find_difference(const char *path, const gp_yaml *before, const gp_yaml *now, gp_yaml_difference *out,
+                                  gp_error *err) {
+    comparison c = {.visit = keep_first};
     first_difference first = {&c, out};
     c.context = &first;
     *out = (gp_yaml_difference){0};
-    return compare(&c, "", before, now, err);
+    return compare(&c, path, before, now, err);
+}
+
+gp_status gp_yaml_differ(const char *path, const gp_yaml *before, const gp_yaml *now, bool *out, gp_error *err) {
+    comparison c = {.visit = note_any};
+    c.context = &c;
+    GP_RETURN_IF_FAILED(compare(&c, path, before, now, err));
+    *out = c.ends;
+    return GP_OK;
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text_stream.h"
 #include "base/printable.h"
 #include "base/replace.h"
 #include "config/tree_internal.h"
@@ -145,22 +146,11 @@ static void write_comment(FILE *file, const char *comment) {
 }
 
 gp_status gp_yaml_text(const gp_yaml_document *document, const char *comment, char **out, gp_error *err) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    bool failed = !file;
-    if (file) {
-        write_comment(file, comment);
-        if (document->root) write_node(file, document->root, 0, false);
-        failed = ferror(file) != 0;
-        if (fclose(file) != 0) failed = true;
-    }
-    if (failed || !text) {
-        free(text);
-        return gp_fail(err, GP_MEMORY, "out of memory: a configuration as text");
-    }
-    *out = text;
-    return GP_OK;
+    gp_text_stream stream;
+    GP_RETURN_IF_FAILED(gp_text_begin(&stream, "a configuration as text", err));
+    write_comment(stream.file, comment);
+    if (document->root) write_node(stream.file, document->root, 0, false);
+    return gp_text_end(&stream, GP_OK, out, err);
 }
 
 gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, const char *path, gp_error *err) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text_stream.h"
 #include "balance/profile_identity.h"
 #include "config/splice.h"
 #include "model/graph.h"
@@ -64,13 +65,11 @@ gp_status gp_balance_check_written(const gp_session *session, const char *path, 
 }
 
 gp_status gp_balance_text(const int64_t *layers, int stages, char **out, gp_error *err) {
-    size_t bytes = 0;
-    FILE *file = open_memstream(out, &bytes);
-    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the balance");
-    for (int s = 0; s < stages; s++) fprintf(file, "%s%" PRId64, s ? ", " : "[", layers[s]);
-    fputs("]", file);
-    bool failed = ferror(file) != 0;
-    return fclose(file) != 0 || failed ? gp_fail(err, GP_MEMORY, "out of memory: the balance") : GP_OK;
+    gp_text_stream stream;
+    GP_RETURN_IF_FAILED(gp_text_begin(&stream, "the balance", err));
+    for (int s = 0; s < stages; s++) fprintf(stream.file, "%s%" PRId64, s ? ", " : "[", layers[s]);
+    fputs("]", stream.file);
+    return gp_text_end(&stream, GP_OK, out, err);
 }
 
 gp_status gp_balance_write(const gp_session *session, const char *path, gp_error *err) {

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text_stream.h"
 #include "schedule/order.h"
 
 /* X(suffix, text before the number, highest number, what it is) */
@@ -154,20 +155,9 @@ static gp_status write_all(FILE *file, const gp_programs *programs, gp_error *er
 }
 
 gp_status gp_programs_write(const gp_programs *programs, char **out, gp_error *err) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the text of the programs");
-    gp_status status = write_all(file, programs, err);
-    bool broken = ferror(file);
-    if ((fclose(file) != 0 || broken) && status == GP_OK)
-        status = gp_fail(err, GP_MEMORY, "out of memory: the text of the programs");
-    if (status != GP_OK) {
-        free(text);
-        return status;
-    }
-    *out = text;
-    return GP_OK;
+    gp_text_stream stream;
+    GP_RETURN_IF_FAILED(gp_text_begin(&stream, "the text of the programs", err));
+    return gp_text_end(&stream, write_all(stream.file, programs, err), out, err);
 }
 
 typedef struct reader {

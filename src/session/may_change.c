@@ -48,18 +48,10 @@ static gp_status compare_graphs(const gp_graph *before, const gp_graph *now, gp_
     return GP_OK;
 }
 
-static gp_status find_any(void *context, const gp_yaml_difference *difference, gp_error *err) {
-    bool *found = context;
-    (void)difference;
-    (void)err;
-    *found = true;
-    return GP_OK;
-}
-
 static gp_status check_model(const gp_config *before, const gp_config *now, gp_error *err) {
     gp_graph *then = NULL, *after = NULL;
     bool differs = false;
-    GP_RETURN_IF_FAILED(gp_yaml_each_difference("model", before->model, now->model, find_any, &differs, err));
+    GP_RETURN_IF_FAILED(gp_yaml_differ("model", before->model, now->model, &differs, err));
     if (!differs) return GP_OK;
     GP_RETURN_IF_FAILED(gp_graph_build(before->model, &then, err));
     gp_status status = gp_graph_build(now->model, &after, err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text_stream.h"
 #include "session/may_change.h"
 
 enum { SHOWN = 120 };
@@ -315,10 +316,9 @@ static gp_status write_held(const merge *m, bool replaces, FILE *file, gp_error 
 
 /* "{501: {optimizer.sgd.lr: 0.01}, }"; *any: it is not empty. */
 static gp_status write_changes(const merge *m, bool replaces, char **out, bool *any, gp_error *err) {
-    size_t bytes = 0;
-    char *text = NULL;
-    FILE *file = open_memstream(&text, &bytes);
-    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the changes of a run");
+    gp_text_stream stream;
+    GP_RETURN_IF_FAILED(gp_text_begin(&stream, "the changes of a run", err));
+    FILE *file = stream.file;
     fputs("{", file);
     gp_status status = write_held(m, replaces, file, err);
     if (!replaces && m->added.count > 0) gp_write_change(file, m->step + 1, &m->added);
@@ -326,14 +326,7 @@ static gp_status write_changes(const merge *m, bool replaces, char **out, bool *
         gp_write_change(file, m->run->changes[i].step, &m->run->changes[i].settings);
     *any = ftell(file) > 1;
     fputs("}", file);
-    bool failed = ferror(file) != 0;
-    if ((fclose(file) != 0 || failed) && status == GP_OK)
-        status = gp_fail(err, GP_MEMORY, "out of memory: the changes of a run");
-    if (status != GP_OK)
-        free(text);
-    else
-        *out = text;
-    return status;
+    return gp_text_end(&stream, status, out, err);
 }
 
 static gp_status read_result(const merge *m, gp_yaml_document *base, gp_config **out, gp_error *err) {
@@ -345,27 +338,19 @@ static gp_status read_result(const merge *m, gp_yaml_document *base, gp_config *
     return status == GP_OK ? gp_config_read_whole(m->user, &document, out, err) : status;
 }
 
-/* The user's own configuration stays if it says the same: its messages know lines. */
-static gp_status says_the_same(const merge *m, gp_yaml_document *base, bool *out, gp_error *err) {
-    differences all = {0};
-    gp_status status =
-        gp_yaml_each_difference("", gp_yaml_root(base), gp_yaml_root(m->asked), add_difference, &all, err);
-    *out = all.count == 0;
-    free_differences(&all);
-    return status;
-}
-
 static gp_status make_result(const merge *m, gp_config **out, gp_error *err) {
     bool now = m->held > 0 && m->run->changes[m->held - 1].step == m->step + 1;
-    bool replaces = (now || m->step == 0) && m->added.count > 0, any = false, same = false;
+    bool replaces = (now || m->step == 0) && m->added.count > 0, any = false, differs = true;
     gp_yaml_document *base = NULL;
     char *changes = NULL;
     GP_RETURN_IF_FAILED(gp_yaml_copy(replaces && m->held == 0 ? m->next : m->phase[0], &base, err));
     gp_status status = write_changes(m, replaces, &changes, &any, err);
     gp_yaml_remove(base, "changes");
     if (status == GP_OK && any) status = gp_yaml_put(base, "changes", changes, err);
-    if (status == GP_OK && !any && m->user->change_count == 0) status = says_the_same(m, base, &same, err);
-    if (status == GP_OK && !same) status = read_result(m, base, out, err);
+    /* The user's own configuration stays if it says the same: its messages know lines. */
+    if (status == GP_OK && !any && m->user->change_count == 0)
+        status = gp_yaml_differ("", gp_yaml_root(base), gp_yaml_root(m->asked), &differs, err);
+    if (status == GP_OK && differs) status = read_result(m, base, out, err);
     free(changes);
     gp_yaml_destroy(&base);
     return status;

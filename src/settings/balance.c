@@ -143,9 +143,4 @@ static void write_together(FILE *file, const gp_key *key, const void *base) {
     fputs("]", file);
 }
 
-static bool is_together_said(const gp_key *key, const void *base) {
-    (void)key;
-    return ((const gp_pipeline_config *)base)->together_count > 0;
-}
-
-const gp_key_type gp_together_type = {"list of pairs of layers", read_together, write_together, is_together_said};
+const gp_key_type gp_together_type = {"list of pairs of layers", read_together, write_together, NULL};

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text_stream.h"
 #include "settings/tables_internal.h"
 
 enum { MOST_CHANGES = 1000 };
@@ -43,18 +44,10 @@ void gp_settings_fini(gp_settings *settings) {
 }
 
 static gp_status flow_text(const gp_yaml *node, char **out, gp_error *err) {
-    size_t bytes = 0;
-    char *text = NULL;
-    FILE *file = open_memstream(&text, &bytes);
-    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: a change of the configuration");
-    gp_yaml_write_flow(file, node);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) {
-        free(text);
-        return gp_fail(err, GP_MEMORY, "out of memory: a change of the configuration");
-    }
-    *out = text;
-    return GP_OK;
+    gp_text_stream stream;
+    GP_RETURN_IF_FAILED(gp_text_begin(&stream, "a change of the configuration", err));
+    gp_yaml_write_flow(stream.file, node);
+    return gp_text_end(&stream, GP_OK, out, err);
 }
 
 static gp_status add_setting(gp_settings *settings, const char *path, const gp_yaml *value, gp_error *err) {
@@ -80,14 +73,6 @@ static bool are_alike_lists(const gp_yaml *before, const gp_yaml *now) {
     return before->kind == GP_YAML_SEQUENCE && now->kind == GP_YAML_SEQUENCE && before->count == now->count;
 }
 
-static gp_status has_difference(void *context, const gp_yaml_difference *difference, gp_error *err) {
-    bool *found = context;
-    (void)difference;
-    (void)err;
-    *found = true;
-    return GP_OK;
-}
-
 static gp_status list_settings(gp_settings *settings, const char *path, const gp_yaml *before, const gp_yaml *now,
                                gp_error *err);
 
@@ -105,7 +90,7 @@ static gp_status list_child(gp_settings *settings, const char *path, const char 
 static gp_status list_settings(gp_settings *settings, const char *path, const gp_yaml *before, const gp_yaml *now,
                                gp_error *err) {
     bool differs = !before, mappings = before && before->kind == GP_YAML_MAPPING && now->kind == GP_YAML_MAPPING;
-    if (before) GP_RETURN_IF_FAILED(gp_yaml_each_difference(path, before, now, has_difference, &differs, err));
+    if (before) GP_RETURN_IF_FAILED(gp_yaml_differ(path, before, now, &differs, err));
     if (!differs) return GP_OK;
     if (mappings && !gp_yaml_is_whole(path) && (!*path || !lacks_key(before, now))) {
         for (size_t i = 0; i < now->count; i++) {

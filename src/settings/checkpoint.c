@@ -78,16 +78,11 @@ static void write_keep(FILE *file, const gp_key *key, const void *base) {
     gp_write_names(file, pipeline->keep, pipeline->keep_count);
 }
 
-static bool is_keep_said(const gp_key *key, const void *base) {
-    (void)key;
-    return ((const gp_pipeline_config *)base)->keep_count > 0;
-}
-
-static const gp_key_type keep_type = {"list of layers", read_keep, write_keep, is_keep_said};
+static const gp_key_type keep_type = {"list of layers", read_keep, write_keep, NULL};
 
 static const gp_key checkpoint_keys[] = {
     {"mode", &mode_type, .unsaid = "except_last", .names = gp_checkpoint_names, .flags = GP_KEY_UNNAMED},
-    {"keep", &keep_type, .unsaid = NULL},
+    {"keep", &keep_type, .count = offsetof(gp_pipeline_config, keep_count)},
     {0},
 };
 const gp_key_table gp_checkpoint_table = {.keys = checkpoint_keys, .alone = GP_ALONE_ANY};

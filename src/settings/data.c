@@ -68,7 +68,8 @@ static const gp_key synthetic_keys[] = {
 };
 static const gp_key beside_source[] = {
     {"take", &take_type, GP_IF_GIVEN(AT(take)), .place = AT(take_place)},
-    {"transform", &gp_transforms_type, .table = &gp_transform_table, .change = GP_CHANGE_BY_STEP},
+    {"transform", &gp_transforms_type, .table = &gp_transform_table, .count = AT(transform_count),
+     .change = GP_CHANGE_BY_STEP},
     {0},
 };
 static const char *const later_target[] = {"target", NULL}, *const later_name[] = {"name", NULL},

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text_stream.h"
 #include "settings/tables_internal.h"
 
 enum { MAX_THREADS = 1024 };
@@ -167,16 +168,8 @@ const gp_key_type gp_devices_type = {"list", read_devices, write_devices, NULL};
 const gp_key_table gp_device_table = {.kinds = devices};
 
 gp_status gp_config_devices_text(const gp_pipeline_config *pipeline, char **out, gp_error *err) {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the devices");
-    write_all(file, pipeline);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) {
-        free(text);
-        return gp_fail(err, GP_MEMORY, "out of memory: the devices");
-    }
-    *out = text;
-    return GP_OK;
+    gp_text_stream stream;
+    GP_RETURN_IF_FAILED(gp_text_begin(&stream, "the devices", err));
+    write_all(stream.file, pipeline);
+    return gp_text_end(&stream, GP_OK, out, err);
 }

@@ -98,7 +98,7 @@ static const char *const balances[] = {"auto", "size", NULL}, *const later[] = {
 static const gp_key pipeline_keys[] = {
     {"devices", &gp_devices_type, .table = &gp_device_table, .unsaid = "[cpu]", .flags = GP_KEY_FIRST},
     {"balance", &gp_balance_type, .names = balances, .unsaid = "auto", .place = AT(balance_place)},
-    {"together", &gp_together_type, .unsaid = NULL},
+    {"together", &gp_together_type, .count = AT(together_count)},
     {"micro_batches", &gp_int_type, AT(micro_batches), .unsaid = "1", .integer = {1, GP_MAX_MICRO_BATCHES},
      .place = AT(micro_batches_place)},
     {"schedule", &schedule_type, .table = &schedule_table, .unsaid = "gpipe", .flags = GP_KEY_FIRST},

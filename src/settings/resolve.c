@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/text_stream.h"
 #include "settings/tables_internal.h"
 
 /* Each section is written anew from the typed configuration, so that no choice can be forgotten. The texts are YAML's
@@ -11,18 +12,13 @@
 /* A section of the table, or `changes`. */
 static gp_status put_section(const gp_config *config, const gp_key *section, gp_yaml_document *to, gp_error *err) {
     char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the resolved configuration");
+    gp_text_stream stream;
+    GP_RETURN_IF_FAILED(gp_text_begin(&stream, "the resolved configuration", err));
     if (section->type == &gp_table_type)
-        gp_table_type.write(file, section, config);
+        gp_table_type.write(stream.file, section, config);
     else
-        gp_write_changes(file, config);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) {
-        free(text);
-        return gp_fail(err, GP_MEMORY, "out of memory: the resolved configuration");
-    }
+        gp_write_changes(stream.file, config);
+    GP_RETURN_IF_FAILED(gp_text_end(&stream, GP_OK, &text, err));
     gp_status status = gp_yaml_put(to, section->name, text, err);
     free(text);
     return status;

@@ -28,17 +28,12 @@ static void write_skip(FILE *file, const gp_key *key, const void *base) {
     gp_write_names(file, train->init_skip, train->init_skip_count);
 }
 
-static bool is_skip_said(const gp_key *key, const void *base) {
-    (void)key;
-    return ((const gp_train_config *)base)->init_skip_count > 0;
-}
-
-static const gp_key_type skip_type = {"list of layers", read_skip, write_skip, is_skip_said};
+static const gp_key_type skip_type = {"list of layers", read_skip, write_skip, NULL};
 
 static const gp_key init_keys[] = {
     {"file", &gp_path_type, AT(init), .example = "{file: weights.safetensors, skip: [fc]}", .place = AT(init_place),
      .flags = GP_KEY_UNNAMED},
-    {"skip", &skip_type, .unsaid = NULL},
+    {"skip", &skip_type, .count = AT(init_skip_count)},
     {0},
 };
 static const gp_key_table init_table = {.keys = init_keys, .alone = GP_ALONE_ANY};

@@ -187,12 +187,7 @@ static void write_transforms(FILE *file, const gp_key *key, const void *base) {
     fputs("]", file);
 }
 
-static bool are_transforms_said(const gp_key *key, const void *base) {
-    (void)key;
-    return ((const gp_source_config *)base)->transform_count > 0;
-}
-
-const gp_key_type gp_transforms_type = {"list", read_transforms, write_transforms, are_transforms_said};
+const gp_key_type gp_transforms_type = {"list", read_transforms, write_transforms, NULL};
 
 void gp_free_transforms(gp_source_config *source) {
     for (int i = 0; i < source->transform_count; i++) {

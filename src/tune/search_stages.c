@@ -6,6 +6,7 @@
 
 #include "balance/keeping.h"
 #include "base/memory.h"
+#include "base/text_stream.h"
 
 enum { MODES = GP_CHECKPOINT_ALWAYS + 1, MOST_TRIES = 4 };
 
@@ -162,19 +163,11 @@ static gp_status describe(const gp_graph *graph, const gp_stage_policy *policy, 
 }
 
 gp_status gp_stage_policy_text(const gp_session *session, const gp_stage_policy *policy, char **out, gp_error *err) {
-    char *text = NULL;
-    size_t bytes = 0;
+    gp_text_stream stream;
     gp_pipeline_config pipeline;
-    FILE *file = open_memstream(&text, &bytes);
-    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: the checkpoint policy");
+    GP_RETURN_IF_FAILED(gp_text_begin(&stream, "the checkpoint policy", err));
     gp_status status = describe(session->graph, policy, &pipeline, err);
-    if (status == GP_OK) gp_write_checkpoint(file, &pipeline);
+    if (status == GP_OK) gp_write_checkpoint(stream.file, &pipeline);
     free(pipeline.keep);
-    bool failed = ferror(file) != 0 || status != GP_OK;
-    if (fclose(file) != 0 || failed) {
-        free(text);
-        return gp_fail(err, GP_MEMORY, "out of memory: the checkpoint policy");
-    }
-    *out = text;
-    return GP_OK;
+    return gp_text_end(&stream, status, out, err);
 }

@@ -21,7 +21,7 @@ import bad_files
 import surroundings  # noqa: F401
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-CORPUS = os.path.join(HERE, "../config/corpus")
+CORPUS = os.path.join(HERE, "../settings/corpus")
 SECONDS, MEBIBYTES = 1, 256
 LEAST = 400  # cases of both kinds
 OPTIONS = None

@@ -7,12 +7,12 @@
 
 #include "balance/cost.h"
 #include "balance/cut.h"
-#include "settings/config.h"
 #include "device/ref/ref.h"
 #include "fuzz/fuzz.h"
 #include "model/graph.h"
 #include "pipeline/memory.h"
 #include "pipeline/plan.h"
+#include "settings/config.h"
 
 enum { MOST_OVERRIDES = 8, MOST_STAGES = 6, MOST_MICRO_BATCHES = 16, MOST_LAYERS = 48 };
 
