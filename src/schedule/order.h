@@ -12,6 +12,12 @@
 
 #include "base/status.h"
 
+enum {
+    GP_MAX_STAGES = 4096, /* = workers for now */
+    GP_MAX_MICRO_BATCHES = 4096,
+    GP_MAX_PLANNED = 1 << 23, /* stages times micro-batches of a plan or a simulation: some GiB */
+};
+
 /* X(suffix, letter in the text form). Of a stage and micro-batch there is a forward, and either a backward or one for
  * inputs and, later, one for weights. */
 #define GP_TASK_MAP(X)                                                                                                 \

@@ -7,7 +7,6 @@
 
 #include "base/memory.h"
 #include "base/text_file.h"
-#include "config/config.h"
 
 enum { MOST_BYTES = 1 << 30, SHOWN_BYTES = 24 };
 

@@ -214,6 +214,15 @@ static const struct {
     [GP_SCHEDULE_ZB_V] = {zb_v, 2, false, true, true},
 };
 
+const char *gp_schedule_kind_name(gp_schedule_kind kind) {
+    static const char *const names[] = {
+#define GP_SCHEDULE_NAME(suffix, name) name,
+        GP_SCHEDULE_MAP(GP_SCHEDULE_NAME)
+#undef GP_SCHEDULE_NAME
+    };
+    return names[kind];
+}
+
 static const gp_order *file_order(const gp_schedule *schedule) {
     return schedule->kind == GP_SCHEDULE_FILE ? schedule->file->order : NULL;
 }

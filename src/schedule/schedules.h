@@ -5,8 +5,25 @@
 #ifndef GP_SCHEDULE_SCHEDULES_H
 #define GP_SCHEDULE_SCHEDULES_H
 
-#include "config/config.h"
 #include "schedule/order.h"
+
+/* The schedules. X(enumerator suffix, name in the configuration) */
+#define GP_SCHEDULE_MAP(X)                                                                                             \
+    X(GPIPE, "gpipe")                                                                                                  \
+    X(1F1B, "1f1b")                                                                                                    \
+    X(INTERLEAVED, "interleaved")                                                                                      \
+    X(ZB_H1, "zb_h1")                                                                                                  \
+    X(ZB_H2, "zb_h2")                                                                                                  \
+    X(ZB_V, "zb_v")                                                                                                    \
+    X(FILE, "file")
+
+typedef enum gp_schedule_kind {
+#define GP_SCHEDULE_ENUM(suffix, name) GP_SCHEDULE_##suffix,
+    GP_SCHEDULE_MAP(GP_SCHEDULE_ENUM)
+#undef GP_SCHEDULE_ENUM
+        GP_SCHEDULES
+} gp_schedule_kind;
+const char *gp_schedule_kind_name(gp_schedule_kind kind);
 
 struct gp_schedule_file;
 
