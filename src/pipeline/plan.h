@@ -14,7 +14,7 @@
 #include "base/machine_memory.h"
 #include "base/status.h"
 #include "checkpoint/policy.h"
-#include "schedule/order.h"
+#include "schedule/schedules.h"
 #include "schedule/program.h"
 #include "pipeline/queues.h"
 #include "compile/stage_plan.h"

@@ -14,15 +14,6 @@ typedef struct amount {
     uint64_t places; /* micro-batches times edges, fixed ones included: what tables by edge and micro-batch have */
 } amount;
 
-static bool splits_backward(const gp_schedule *schedule) {
-    switch (schedule->kind) {
-    case GP_SCHEDULE_ZB_H1:
-    case GP_SCHEDULE_ZB_H2:
-    case GP_SCHEDULE_ZB_V: return true;
-    default: return false;
-    }
-}
-
 static uint64_t count_recomputes(gp_checkpoint_mode mode, int pieces) {
     uint64_t count = 0;
     for (int m = 0; m < pieces; m++) count += !gp_checkpoint_keeps(mode, m, pieces);
@@ -55,7 +46,7 @@ static uint64_t count_generated(const gp_plan *plan, const gp_mini_plan *mini) {
         count += pieces * count_each(&stages->stage[s], mini->training);
         if (!mini->training) continue;
         count += count_recomputes(plan->checkpoints[s], mini->pieces);
-        if (splits_backward(&plan->schedule)) count += pieces;
+        if (gp_schedule_splits_backward(&plan->schedule)) count += pieces;
     }
     return mini->training ? count + count_once(stages) : count;
 }

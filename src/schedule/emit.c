@@ -12,7 +12,7 @@ typedef struct progress {
 } progress;
 
 typedef struct generator {
-    const gp_schedule_request *request;
+    const gp_emit_request *request;
     const gp_order *order;
     gp_programs *programs;
     gp_program *program; /* of the worker at hand */
@@ -49,7 +49,7 @@ static const gp_stage *stage_of(const generator *g, const gp_task *task) {
 }
 
 static bool keeps(const generator *g, const gp_task *task) {
-    const gp_schedule_request *request = g->request;
+    const gp_emit_request *request = g->request;
     gp_checkpoint_mode mode = request->checkpoints ? request->checkpoints[task->stage] : request->checkpoint;
     return request->training && gp_checkpoint_keeps(mode, task->micro, request->pieces);
 }
@@ -196,18 +196,13 @@ static gp_status copy_programs(const gp_stages *stages, const gp_schedule_file *
     return GP_OK;
 }
 
-bool gp_schedule_has_programs(const gp_schedule *schedule, bool training, int pieces) {
-    const gp_schedule_file *file = schedule->kind == GP_SCHEDULE_FILE ? schedule->file : NULL;
-    return file && file->programs && training && file->programs->pieces == pieces;
-}
-
-gp_status gp_schedule_programs(const gp_schedule_request *request, gp_programs **out, gp_error *err) {
+gp_status gp_programs_emit(const gp_emit_request *request, gp_programs **out, gp_error *err) {
     if (gp_schedule_has_programs(&request->schedule, request->training, request->pieces))
         return copy_programs(request->stages, request->schedule.file, out, err);
     generator g = {.request = request};
     gp_order *order = NULL;
     int workers = gp_schedule_workers(&request->schedule, request->stages->count);
-    GP_RETURN_IF_FAILED(gp_order_create(&request->schedule, workers, request->pieces, &order, err));
+    GP_RETURN_IF_FAILED(gp_schedule_order(&request->schedule, workers, request->pieces, &order, err));
     g.order = order;
     gp_status status = request->training ? GP_OK : gp_order_keep_forwards(order, err);
     if (status == GP_OK) status = GP_NEW(&g.stages, request->stages->count, err);

@@ -9,10 +9,10 @@
 
 #include "base/status.h"
 #include "checkpoint/policy.h"
-#include "schedule/order.h"
 #include "schedule/program.h"
+#include "schedule/schedules.h"
 
-typedef struct gp_schedule_request {
+typedef struct gp_emit_request {
     const gp_stages *stages;               /* as many as the schedule places on its workers */
     int pieces;                            /* micro-batches of this mini-batch */
     gp_checkpoint_mode checkpoint;         /* of every stage */
@@ -20,12 +20,10 @@ typedef struct gp_schedule_request {
     bool lockstep; /* every clock is: all copies, barrier, all computations (torchgpipe, 2004.09910, section 3.2) */
     bool training;
     gp_schedule schedule;
-} gp_schedule_request;
+} gp_emit_request;
 
 /* A recompute stands in the clock before its backward, so that it need not wait for the gradient. GP_PROGRAM where a
  * file's order cannot be carried out. */
-GP_MUST_USE gp_status gp_schedule_programs(const gp_schedule_request *request, gp_programs **out, gp_error *err);
-/* Whether those are programs of a file, as they stand: what is kept and where barriers are they say themselves. */
-bool gp_schedule_has_programs(const gp_schedule *schedule, bool training, int pieces);
+GP_MUST_USE gp_status gp_programs_emit(const gp_emit_request *request, gp_programs **out, gp_error *err);
 
 #endif

@@ -5,58 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "schedule/schedules.h"
-#include "schedule/schedule_file.h"
 
-static const struct {
-    gp_order_generator generate;
-    bool descending;
-} kinds[] = {
-    [GP_SCHEDULE_GPIPE] = {gp_order_gpipe, true},
-    [GP_SCHEDULE_1F1B] = {gp_order_1f1b, false},
-    [GP_SCHEDULE_INTERLEAVED] = {gp_order_interleaved, false},
-    [GP_SCHEDULE_ZB_H1] = {gp_order_zb_h1, false},
-    [GP_SCHEDULE_ZB_H2] = {gp_order_zb_h2, false},
-    [GP_SCHEDULE_ZB_V] = {gp_order_zb_v, false},
-};
-
-const char *gp_schedule_kind_name(gp_schedule_kind kind) {
-    static const char *const names[] = {
-#define GP_SCHEDULE_NAME(suffix, name) name,
-        GP_SCHEDULE_MAP(GP_SCHEDULE_NAME)
-#undef GP_SCHEDULE_NAME
-    };
-    return names[kind];
-}
-
-int gp_schedule_stages(const gp_schedule *schedule, int workers) {
-    switch (schedule->kind) {
-    case GP_SCHEDULE_INTERLEAVED: return workers * schedule->chunks;
-    case GP_SCHEDULE_ZB_V: return 2 * workers;
-    case GP_SCHEDULE_FILE: return schedule->file->order->stages;
-    default: return workers;
-    }
-}
-
-void gp_schedule_place(const gp_schedule *schedule, int workers, int *worker_of_stage) {
-    int stages = gp_schedule_stages(schedule, workers);
-    for (int s = 0; s < stages; s++) {
-        worker_of_stage[s] = s % workers;
-        if (schedule->kind == GP_SCHEDULE_ZB_V && s >= workers) worker_of_stage[s] = stages - 1 - s;
-        if (schedule->kind == GP_SCHEDULE_FILE) worker_of_stage[s] = schedule->file->order->worker_of_stage[s];
-    }
-}
-
-int gp_schedule_workers(const gp_schedule *schedule, int stages) {
-    switch (schedule->kind) {
-    case GP_SCHEDULE_INTERLEAVED: return stages / schedule->chunks;
-    case GP_SCHEDULE_ZB_V: return stages / 2;
-    case GP_SCHEDULE_FILE: return schedule->file->order->workers;
-    default: return stages;
-    }
-}
-
-gp_status gp_order_create_empty(int workers, int stages, int pieces, bool descending, gp_order **out, gp_error *err) {
+gp_status gp_order_create(int workers, int stages, int pieces, bool descending, gp_order **out, gp_error *err) {
     gp_order *order = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&order, 1, err));
     *order = (gp_order){.workers = workers, .stages = stages, .pieces = pieces, .descending = descending};
@@ -87,33 +37,6 @@ gp_status gp_order_add(gp_order *order, int worker, gp_task_op op, int stage, in
     GP_RETURN_IF_FAILED(GP_GROW(&its->tasks, &its->capacity, its->count + 1, err));
     its->tasks[its->count++] = (gp_task){(uint8_t)op, (uint16_t)stage, (uint16_t)micro, 0};
     return GP_OK;
-}
-
-/* A file's order, without the micro-batches that this mini-batch does not have. */
-static gp_status copy_file(const gp_order *file, gp_order *order, gp_error *err) {
-    for (int w = 0; w < file->workers; w++)
-        for (size_t i = 0; i < file->worker[w].count; i++) {
-            const gp_task *task = &file->worker[w].tasks[i];
-            if (task->micro >= order->pieces) continue;
-            GP_RETURN_IF_FAILED(gp_order_add(order, w, task->op, task->stage, task->micro, err));
-        }
-    return GP_OK;
-}
-
-gp_status gp_order_create(const gp_schedule *schedule, int workers, int pieces, gp_order **out, gp_error *err) {
-    bool file = schedule->kind == GP_SCHEDULE_FILE;
-    bool descending = file ? schedule->file->order->descending : kinds[schedule->kind].descending;
-    gp_order *order = NULL;
-    GP_RETURN_IF_FAILED(
-        gp_order_create_empty(workers, gp_schedule_stages(schedule, workers), pieces, descending, &order, err));
-    gp_schedule_place(schedule, workers, order->worker_of_stage);
-    gp_status status = file ? copy_file(schedule->file->order, order, err) : kinds[schedule->kind].generate(order, err);
-    if (status == GP_OK) status = gp_order_set_clocks(order, true, err);
-    if (status != GP_OK)
-        gp_order_destroy(&order);
-    else
-        *out = order;
-    return status;
 }
 
 gp_status gp_order_keep_forwards(gp_order *order, gp_error *err) {

@@ -1,7 +1,7 @@
 /* Orders: what each worker computes in one mini-batch, and in which order. No copies, no memory, no model.
  *
- * A schedule is a function that makes an order of a number of workers and micro-batches; schedule/emit.h makes
- * programs of it. Plain data owned by its creator.
+ * A schedule makes an order (schedule/schedules.h); programs are made of it (schedule/emit.h). Plain data owned by its
+ * creator; functions are pure.
  */
 #ifndef GP_SCHEDULE_ORDER_H
 #define GP_SCHEDULE_ORDER_H
@@ -55,51 +55,13 @@ typedef struct gp_order {
     bool descending; /* order in which backward takes micro-batches, the same on every stage */
 } gp_order;
 
-/* The schedules. X(enumerator suffix, name in the configuration) */
-#define GP_SCHEDULE_MAP(X)                                                                                             \
-    X(GPIPE, "gpipe")                                                                                                  \
-    X(1F1B, "1f1b")                                                                                                    \
-    X(INTERLEAVED, "interleaved")                                                                                      \
-    X(ZB_H1, "zb_h1")                                                                                                  \
-    X(ZB_H2, "zb_h2")                                                                                                  \
-    X(ZB_V, "zb_v")                                                                                                    \
-    X(FILE, "file")
-
-typedef enum gp_schedule_kind {
-#define GP_SCHEDULE_ENUM(suffix, name) GP_SCHEDULE_##suffix,
-    GP_SCHEDULE_MAP(GP_SCHEDULE_ENUM)
-#undef GP_SCHEDULE_ENUM
-        GP_SCHEDULES
-} gp_schedule_kind;
-const char *gp_schedule_kind_name(gp_schedule_kind kind);
-
-struct gp_schedule_file;
-
-/* A schedule, and what it was told. */
-typedef struct gp_schedule {
-    gp_schedule_kind kind;
-    int chunks;                          /* INTERLEAVED: stages per worker */
-    const struct gp_schedule_file *file; /* FILE: borrowed (schedule/schedule_file.h) */
-} gp_schedule;
-
-/* Stages that a schedule places on `workers` workers. */
-int gp_schedule_stages(const gp_schedule *schedule, int workers);
-/* The reverse. */
-int gp_schedule_workers(const gp_schedule *schedule, int stages);
-/* Where it puts them: worker_of_stage[stage]. */
-void gp_schedule_place(const gp_schedule *schedule, int workers, int *worker_of_stage);
-
-/* The order of a mini-batch that trains, clocks set. Any number of micro-batches up to the most. GP_PROGRAM where a
- * file's cannot be carried out. */
-GP_MUST_USE gp_status gp_order_create(const gp_schedule *schedule, int workers, int pieces, gp_order **out,
+/* Without tasks; places of stages are all 0. */
+GP_MUST_USE gp_status gp_order_create(int workers, int stages, int pieces, bool descending, gp_order **out,
                                       gp_error *err);
 void gp_order_destroy(gp_order **order);
 /* Keeps the forwards only, as an evaluation has them, and sets the clocks anew. */
 GP_MUST_USE gp_status gp_order_keep_forwards(gp_order *order, gp_error *err);
 
-/* Without tasks. */
-GP_MUST_USE gp_status gp_order_create_empty(int workers, int stages, int pieces, bool descending, gp_order **out,
-                                            gp_error *err);
 GP_MUST_USE gp_status gp_order_add(gp_order *order, int worker, gp_task_op op, int stage, int micro, gp_error *err);
 /* Checks that every stage and micro-batch has its tasks once, backward in the declared order, and sets the clocks.
  * GP_PROGRAM with the sentence where not, or where tasks wait for one another in a circle. */

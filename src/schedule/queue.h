@@ -1,5 +1,6 @@
 /* What the queues of a device wait for in one another: derived in pipeline/queues.h, simulated in schedule/play.h.
- * Plain data. */
+ *
+ * Plain data, owned by its creator; any thread. */
 #ifndef GP_SCHEDULE_QUEUE_H
 #define GP_SCHEDULE_QUEUE_H
 

@@ -243,7 +243,7 @@ static gp_status make_order(const reader *r, gp_order **out, gp_error *err) {
         return gp_fail_at(err, GP_CONFIG, r->place,
                           "%zu tasks are too few for %d stages and %d micro-batches: %zu are needed", r->count, stages,
                           r->pieces, 2 * (size_t)stages * (size_t)r->pieces);
-    GP_RETURN_IF_FAILED(gp_order_create_empty(r->workers, stages, r->pieces, false, &order, err));
+    GP_RETURN_IF_FAILED(gp_order_create(r->workers, stages, r->pieces, false, &order, err));
     gp_status status = fill_order(r, order, err);
     if (status != GP_OK)
         gp_order_destroy(&order);
@@ -287,8 +287,8 @@ static gp_status order_of_programs(const gp_programs *programs, gp_order **out, 
     if (!programs->training)
         return gp_fail(err, GP_CONFIG, "%s: its programs are for evaluation; a schedule needs programs for training",
                        programs->source);
-    GP_RETURN_IF_FAILED(gp_order_create_empty(programs->workers, programs->stages, programs->pieces,
-                                              programs->descending, &order, err));
+    GP_RETURN_IF_FAILED(
+        gp_order_create(programs->workers, programs->stages, programs->pieces, programs->descending, &order, err));
     gp_status status = add_tasks(programs, order, err);
     if (status != GP_OK)
         gp_order_destroy(&order);

@@ -1,12 +1,16 @@
 #include "schedule/schedules.h"
 
+#include "schedule/schedule_file.h"
+
 #define ADD(op, stage, micro) GP_RETURN_IF_FAILED(gp_order_add(order, worker, GP_TASK_##op, stage, micro, err))
 
 static int least(int a, int b) {
     return a < b ? a : b;
 }
 
-gp_status gp_order_gpipe(gp_order *order, gp_error *err) {
+/* GPipe (Huang et al., 1811.06965, section 2.3; torchgpipe, 2004.09910, section 3.2): all forwards, then all backwards,
+ * last micro-batch first. */
+static gp_status gpipe(gp_order *order, gp_error *err) {
     for (int worker = 0; worker < order->workers; worker++) {
         for (int m = 0; m < order->pieces; m++) ADD(FORWARD, worker, m);
         for (int m = order->pieces - 1; m >= 0; m--) ADD(BACKWARD, worker, m);
@@ -14,7 +18,9 @@ gp_status gp_order_gpipe(gp_order *order, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_order_1f1b(gp_order *order, gp_error *err) {
+/* 1F1B, PipeDream-flush (Narayanan et al., 2006.09503). With p workers, worker s counted from 0: p−s−1 forwards, then
+ * forward and backward in turn. */
+static gp_status one_f_one_b(gp_order *order, gp_error *err) {
     int pieces = order->pieces;
     for (int worker = 0; worker < order->workers; worker++) {
         int warm_up = least(order->workers - worker - 1, pieces), backward = 0;
@@ -59,7 +65,10 @@ static void walk_on(group_walk *walk) {
     walk->micro = walk->first;
 }
 
-gp_status gp_order_interleaved(gp_order *order, gp_error *err) {
+/* Interleaved 1F1B (Narayanan et al., 2104.04473, section 2.2): v stages per worker, stage c·p + s on worker s. Groups
+ * of micro-batches go through a worker's stages one after another; 2(p−s−1) + (v−1)·group forwards to warm up. Groups
+ * of p if p divides the micro-batches. Else groups of p or some more, the larger ones first, to avoid deadlocks. */
+static gp_status interleaved(gp_order *order, gp_error *err) {
     for (int worker = 0; worker < order->workers; worker++) {
         group_walk forward = start_walk(order), backward = forward;
         int chunks = forward.chunks, tasks = chunks * order->pieces;
@@ -80,7 +89,9 @@ gp_status gp_order_interleaved(gp_order *order, gp_error *err) {
 
 /* ---- zero bubble ------------------------------------------------------------------------------------------------- */
 
-gp_status gp_order_zb_h1(gp_order *order, gp_error *err) {
+/* Zero bubble, ZB-H1 (Qi et al., 2401.10241, section 2): backward for inputs and for weights apart. It has 1F1B's
+ * memory, and a W once more than s I are done. */
+static gp_status zb_h1(gp_order *order, gp_error *err) {
     int pieces = order->pieces;
     for (int worker = 0; worker < order->workers; worker++) {
         int forward = 0, weight = 0;
@@ -95,7 +106,8 @@ gp_status gp_order_zb_h1(gp_order *order, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_order_zb_h2(gp_order *order, gp_error *err) {
+/* ZB-H2 (the same, section 2): 2(p−s)−1 forwards to warm up, and a W once more than 2s I are done. */
+static gp_status zb_h2(gp_order *order, gp_error *err) {
     int pieces = order->pieces;
     for (int worker = 0; worker < order->workers; worker++) {
         int forward = 0, weight = 0;
@@ -174,7 +186,8 @@ static gp_status drain_v(v_worker *v, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_order_zb_v(gp_order *order, gp_error *err) {
+/* ZB-V (Qi et al., 2405.15362): two stages per worker, s and 2p−1−s, so that the second half comes back in a V. */
+static gp_status zb_v(gp_order *order, gp_error *err) {
     for (int worker = 0; worker < order->workers; worker++) {
         v_worker v = {.order = order, .worker = worker, .stage = {worker, order->stages - 1 - worker}};
         GP_RETURN_IF_FAILED(warm_up_v(&v, err));
@@ -182,4 +195,94 @@ gp_status gp_order_zb_v(gp_order *order, gp_error *err) {
         GP_RETURN_IF_FAILED(drain_v(&v, err));
     }
     return GP_OK;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
+/* By gp_schedule_kind. */
+static const struct {
+    gp_status (*add_tasks)(gp_order *order, gp_error *err); /* to an order without tasks */
+    int chunks;                                             /* stages per worker; 0: as configured */
+    bool descending, splits_backward;
+    bool folds; /* the second half of the stages goes back over the workers */
+} schedules[] = {
+    [GP_SCHEDULE_GPIPE] = {gpipe, 1, true, false, false},
+    [GP_SCHEDULE_1F1B] = {one_f_one_b, 1, false, false, false},
+    [GP_SCHEDULE_INTERLEAVED] = {interleaved, 0, false, false, false},
+    [GP_SCHEDULE_ZB_H1] = {zb_h1, 1, false, true, false},
+    [GP_SCHEDULE_ZB_H2] = {zb_h2, 1, false, true, false},
+    [GP_SCHEDULE_ZB_V] = {zb_v, 2, false, true, true},
+};
+
+const char *gp_schedule_kind_name(gp_schedule_kind kind) {
+    static const char *const names[] = {
+#define GP_SCHEDULE_NAME(suffix, name) name,
+        GP_SCHEDULE_MAP(GP_SCHEDULE_NAME)
+#undef GP_SCHEDULE_NAME
+    };
+    return names[kind];
+}
+
+static const gp_order *file_order(const gp_schedule *schedule) {
+    return schedule->kind == GP_SCHEDULE_FILE ? schedule->file->order : NULL;
+}
+
+static int chunks_of(const gp_schedule *schedule) {
+    int chunks = schedules[schedule->kind].chunks;
+    return chunks ? chunks : schedule->chunks;
+}
+
+int gp_schedule_stages(const gp_schedule *schedule, int workers) {
+    const gp_order *file = file_order(schedule);
+    return file ? file->stages : workers * chunks_of(schedule);
+}
+
+int gp_schedule_workers(const gp_schedule *schedule, int stages) {
+    const gp_order *file = file_order(schedule);
+    return file ? file->workers : stages / chunks_of(schedule);
+}
+
+void gp_schedule_place(const gp_schedule *schedule, int workers, int *worker_of_stage) {
+    const gp_order *file = file_order(schedule);
+    int stages = gp_schedule_stages(schedule, workers);
+    for (int s = 0; s < stages; s++) {
+        bool back = !file && schedules[schedule->kind].folds && s >= workers;
+        worker_of_stage[s] = file ? file->worker_of_stage[s] : back ? stages - 1 - s : s % workers;
+    }
+}
+
+bool gp_schedule_splits_backward(const gp_schedule *schedule) {
+    return !file_order(schedule) && schedules[schedule->kind].splits_backward;
+}
+
+bool gp_schedule_has_programs(const gp_schedule *schedule, bool training, int pieces) {
+    const gp_schedule_file *file = schedule->kind == GP_SCHEDULE_FILE ? schedule->file : NULL;
+    return file && file->programs && training && file->programs->pieces == pieces;
+}
+
+/* A file's order, without the micro-batches that this mini-batch does not have. */
+static gp_status copy_file(const gp_order *file, gp_order *order, gp_error *err) {
+    for (int w = 0; w < file->workers; w++)
+        for (size_t i = 0; i < file->worker[w].count; i++) {
+            const gp_task *task = &file->worker[w].tasks[i];
+            if (task->micro >= order->pieces) continue;
+            GP_RETURN_IF_FAILED(gp_order_add(order, w, task->op, task->stage, task->micro, err));
+        }
+    return GP_OK;
+}
+
+gp_status gp_schedule_order(const gp_schedule *schedule, int workers, int pieces, gp_order **out, gp_error *err) {
+    const gp_order *file = file_order(schedule);
+    bool descending = file ? file->descending : schedules[schedule->kind].descending;
+    gp_order *order = NULL;
+    GP_RETURN_IF_FAILED(
+        gp_order_create(workers, gp_schedule_stages(schedule, workers), pieces, descending, &order, err));
+    gp_schedule_place(schedule, workers, order->worker_of_stage);
+    gp_status status = file ? copy_file(file, order, err) : schedules[schedule->kind].add_tasks(order, err);
+    if (status == GP_OK) status = gp_order_set_clocks(order, true, err);
+    if (status != GP_OK)
+        gp_order_destroy(&order);
+    else
+        *out = order;
+    return status;
 }

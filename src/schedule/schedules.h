@@ -1,28 +1,53 @@
-/* The schedules: each a function that lists the tasks of every worker, tested against literal tables.
+/* The schedules: which tasks each worker carries out, in which order, and on which worker each stage is.
  *
- * They add to an order that the caller owns; pure but for that, any thread. */
+ * Each named schedule is a function and a row of a table in schedules.c; an order or programs may also come from a file
+ * (schedule/schedule_file.h). Pure; any thread. */
 #ifndef GP_SCHEDULE_SCHEDULES_H
 #define GP_SCHEDULE_SCHEDULES_H
 
 #include "schedule/order.h"
 
-/* Adds all tasks to an order without any; clocks are set later. p workers, worker s counted from 0, m micro-batches. */
-typedef gp_status (*gp_order_generator)(gp_order *order, gp_error *err);
+/* The schedules. X(enumerator suffix, name in the configuration) */
+#define GP_SCHEDULE_MAP(X)                                                                                             \
+    X(GPIPE, "gpipe")                                                                                                  \
+    X(1F1B, "1f1b")                                                                                                    \
+    X(INTERLEAVED, "interleaved")                                                                                      \
+    X(ZB_H1, "zb_h1")                                                                                                  \
+    X(ZB_H2, "zb_h2")                                                                                                  \
+    X(ZB_V, "zb_v")                                                                                                    \
+    X(FILE, "file")
 
-/* GPipe (Huang et al., 1811.06965, section 2.3; torchgpipe, 2004.09910, section 3.2): all forwards, then all backwards,
- * last micro-batch first. */
-GP_MUST_USE gp_status gp_order_gpipe(gp_order *order, gp_error *err);
-/* 1F1B, PipeDream-flush (Narayanan et al., 2006.09503): p−s−1 forwards, then forward and backward in turn. */
-GP_MUST_USE gp_status gp_order_1f1b(gp_order *order, gp_error *err);
-/* Interleaved 1F1B (Narayanan et al., 2104.04473, section 2.2): v stages per worker, stage c·p + s on worker s. Groups
- * of micro-batches go through a worker's stages one after another; 2(p−s−1) + (v−1)·group forwards to warm up. Groups
- * of p where p divides m; else of p or some more, the larger ones first, without which there would be deadlocks. */
-GP_MUST_USE gp_status gp_order_interleaved(gp_order *order, gp_error *err);
-/* Zero bubble, ZB-H1 and ZB-H2 (Qi et al., 2401.10241, section 2): backward for inputs and for weights apart. H1 has
- * 1F1B's memory, and a W once more than s I are done; H2 2(p−s)−1 forwards to warm up, and a W once more than 2s. */
-GP_MUST_USE gp_status gp_order_zb_h1(gp_order *order, gp_error *err);
-GP_MUST_USE gp_status gp_order_zb_h2(gp_order *order, gp_error *err);
-/* ZB-V (Qi et al., 2405.15362): two stages per worker, s and 2p−1−s, so that the second half comes back in a V. */
-GP_MUST_USE gp_status gp_order_zb_v(gp_order *order, gp_error *err);
+typedef enum gp_schedule_kind {
+#define GP_SCHEDULE_ENUM(suffix, name) GP_SCHEDULE_##suffix,
+    GP_SCHEDULE_MAP(GP_SCHEDULE_ENUM)
+#undef GP_SCHEDULE_ENUM
+        GP_SCHEDULES
+} gp_schedule_kind;
+const char *gp_schedule_kind_name(gp_schedule_kind kind);
+
+struct gp_schedule_file;
+
+/* A schedule and its options. */
+typedef struct gp_schedule {
+    gp_schedule_kind kind;
+    int chunks;                          /* INTERLEAVED: stages per worker */
+    const struct gp_schedule_file *file; /* FILE: borrowed */
+} gp_schedule;
+
+/* Stages that a schedule places on `workers` workers. */
+int gp_schedule_stages(const gp_schedule *schedule, int workers);
+/* The reverse. */
+int gp_schedule_workers(const gp_schedule *schedule, int stages);
+/* Where it puts them: worker_of_stage[stage]. */
+void gp_schedule_place(const gp_schedule *schedule, int workers, int *worker_of_stage);
+/* Whether its backward pass is two tasks; FILE: false, each task of the file says it. */
+bool gp_schedule_splits_backward(const gp_schedule *schedule);
+/* Whether a mini-batch has the programs of a file, as they stand. They say what is kept and where barriers are. */
+bool gp_schedule_has_programs(const gp_schedule *schedule, bool training, int pieces);
+
+/* The order of a mini-batch that trains, clocks set. Any number of micro-batches up to the most. GP_PROGRAM if a file's
+ * order cannot be carried out. */
+GP_MUST_USE gp_status gp_schedule_order(const gp_schedule *schedule, int workers, int pieces, gp_order **out,
+                                        gp_error *err);
 
 #endif

@@ -19,7 +19,7 @@
 #include "config/read.h"
 #include "config/tree.h"
 #include "data/options.h"
-#include "schedule/order.h"
+#include "schedule/schedules.h"
 
 enum { GP_MAX_LOADER_THREADS = 256, GP_MAX_MILESTONES = 4096 };
 

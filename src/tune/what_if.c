@@ -83,13 +83,13 @@ static gp_status take_answer(const simulation *s, const gp_play *play, gp_what_i
 static gp_status prepare(simulation *s, gp_error *err) {
     const gp_what_if *q = s->question;
     GP_RETURN_IF_FAILED(gp_stages_create_chain(q->devices * q->chunks, &s->stages, err));
-    gp_schedule_request request = {.stages = s->stages,
+    gp_emit_request request = {.stages = s->stages,
                                    .pieces = q->micro_batches,
                                    .checkpoint = q->checkpoint,
                                    .lockstep = q->lockstep,
                                    .training = true,
                                    .schedule = s->schedule};
-    GP_RETURN_IF_FAILED(gp_schedule_programs(&request, &s->programs, err));
+    GP_RETURN_IF_FAILED(gp_programs_emit(&request, &s->programs, err));
     GP_RETURN_IF_FAILED(GP_NEW(&s->copies, q->devices, err));
     for (int d = 0; d < q->devices; d++) s->copies[d] = GP_PLAY_POSTED;
     return GP_OK;

@@ -34,13 +34,13 @@ static void check_schedule(const char *text) {
     gp_status status = gp_schedule_file_parse(text, "text", &file, &err);
     fuzz_check(status, &err);
     if (status != GP_OK) return;
-    gp_schedule_request request = {.stages = fuzz_stages(file->order->stages),
+    gp_emit_request request = {.stages = fuzz_stages(file->order->stages),
                                    .pieces = file->order->pieces,
                                    .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
                                    .training = true,
                                    .schedule = {.kind = GP_SCHEDULE_FILE, .file = file}};
     gp_programs *programs = NULL;
-    if (request.stages) status = gp_schedule_programs(&request, &programs, &err);
+    if (request.stages) status = gp_programs_emit(&request, &programs, &err);
     if (programs && status == GP_OK) status = gp_slots_assign(request.stages, programs, NULL, &err);
     if (programs && status == GP_OK) status = gp_programs_validate(request.stages, programs, &err);
     fuzz_check(status, &err);

@@ -7,11 +7,11 @@
 #include "schedule/emit.h"
 #include "schedule/slots.h"
 
-static void write_seed(const char *folder, const gp_schedule_request *request) {
+static void write_seed(const char *folder, const gp_emit_request *request) {
     gp_error err = {0};
     gp_programs *programs = NULL;
     char *text = NULL, path[4096];
-    FUZZ_PROMISE(gp_schedule_programs(request, &programs, &err) == GP_OK);
+    FUZZ_PROMISE(gp_programs_emit(request, &programs, &err) == GP_OK);
     FUZZ_PROMISE(gp_slots_assign(request->stages, programs, NULL, &err) == GP_OK);
     FUZZ_PROMISE(gp_programs_write(programs, &text, &err) == GP_OK);
     snprintf(path, sizeof path, "%s/s%d-m%d-c%d-l%d-t%d", folder, request->stages->count, request->pieces,
@@ -27,7 +27,7 @@ int main(int argc, char **argv) {
     for (int stages = 1; stages <= FUZZ_MOST_STAGES; stages++)
         for (int pieces = 1; pieces <= 3; pieces++)
             for (int i = 0; i < 12; i++) {
-                gp_schedule_request request = {.stages = fuzz_stages(stages),
+                gp_emit_request request = {.stages = fuzz_stages(stages),
                                                .pieces = pieces,
                                                .checkpoint = (gp_checkpoint_mode)(i % 3),
                                                .lockstep = i / 3 % 2,

@@ -61,13 +61,13 @@ static void prepare(played *p, const setting *s) {
     gp_error err = {0};
     *p = (played){.set = *s};
     assert_int_equal(gp_stages_create_chain(gp_schedule_stages(&s->schedule, s->devices), &p->stages, &err), GP_OK);
-    gp_schedule_request request = {.stages = p->stages,
+    gp_emit_request request = {.stages = p->stages,
                                    .pieces = s->pieces,
                                    .checkpoint = s->checkpoint,
                                    .lockstep = s->lockstep,
                                    .training = true,
                                    .schedule = s->schedule};
-    assert_int_equal(gp_schedule_programs(&request, &p->programs, &err), GP_OK);
+    assert_int_equal(gp_programs_emit(&request, &p->programs, &err), GP_OK);
 }
 
 static gp_status try_issue(played *p, gp_error *err) {

@@ -30,7 +30,7 @@ static const char *render(const gp_order *order, int worker) {
 static gp_order *make(gp_schedule schedule, int workers, int pieces) {
     gp_order *order = NULL;
     gp_error err = {0};
-    if (gp_order_create(&schedule, workers, pieces, &order, &err) != GP_OK)
+    if (gp_schedule_order(&schedule, workers, pieces, &order, &err) != GP_OK)
         fail_msg("schedule %d, %d workers, %d micro-batches: %s", schedule.kind, workers, pieces, err.text);
     return order;
 }
@@ -173,7 +173,7 @@ typedef struct bad_task {
 static void check_refused(const bad_task *tasks, int count, const char *message) {
     gp_order *order = NULL;
     gp_error err = {0};
-    assert_int_equal(gp_order_create_empty(2, 2, 1, false, &order, &err), GP_OK);
+    assert_int_equal(gp_order_create(2, 2, 1, false, &order, &err), GP_OK);
     order->worker_of_stage[1] = 1;
     for (int i = 0; i < count; i++)
         assert_int_equal(gp_order_add(order, tasks[i].worker, tasks[i].op, tasks[i].stage, tasks[i].micro, &err),

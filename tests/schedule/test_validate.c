@@ -297,6 +297,24 @@ static void broken_keeping_is_named(void **state) {
     toy_fini(&t);
 }
 
+/* Between the two halves of a backward its slots are still needed, also if its gradients have been sent. */
+static void broken_halves_are_named(void **state) {
+    (void)state;
+    static const edit edits[] = {
+        {1, "F s1 m1", "F s1 m1 stash=1 saved=0 keep",
+         "worker 1, instruction 7 (F s1 m1): overwrites saved slot 0, which micro-batch 0 still needs"},
+        {1, "I s1 m1", "I s1 m1 stash=1 saved=1 grad=0",
+         "worker 1, instruction 8 (I s1 m1): overwrites gradient slot 0, which micro-batch 0 still needs"},
+    };
+    toy t;
+    toy_init_chain(&t, 2, false);
+    check_edits(
+        &t,
+        toy_programs_of(&t, (gp_schedule){.kind = GP_SCHEDULE_ZB_H1}, (toy_run){3, GP_CHECKPOINT_NEVER, false, true}),
+        edits, sizeof edits / sizeof *edits);
+    toy_fini(&t);
+}
+
 static void broken_evaluation_is_named(void **state) {
     (void)state;
     static const edit edits[] = {
@@ -465,17 +483,12 @@ static void mutants_are_refused_or_harmless(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(schedules_are_valid),
-        cmocka_unit_test(several_stages_per_worker_are_valid),
-        cmocka_unit_test(large_plans_are_valid),
-        cmocka_unit_test(broken_training_is_named),
-        cmocka_unit_test(broken_norms_are_named),
-        cmocka_unit_test(norms_out_of_place_are_named),
-        cmocka_unit_test(broken_keeping_is_named),
-        cmocka_unit_test(broken_evaluation_is_named),
-        cmocka_unit_test(deadlocks_are_found),
-        cmocka_unit_test(wrong_sizes_are_refused),
-        cmocka_unit_test(mutants_are_refused_or_harmless),
+        cmocka_unit_test(schedules_are_valid),        cmocka_unit_test(several_stages_per_worker_are_valid),
+        cmocka_unit_test(large_plans_are_valid),      cmocka_unit_test(broken_training_is_named),
+        cmocka_unit_test(broken_norms_are_named),     cmocka_unit_test(norms_out_of_place_are_named),
+        cmocka_unit_test(broken_keeping_is_named),    cmocka_unit_test(broken_halves_are_named),
+        cmocka_unit_test(broken_evaluation_is_named), cmocka_unit_test(deadlocks_are_found),
+        cmocka_unit_test(wrong_sizes_are_refused),    cmocka_unit_test(mutants_are_refused_or_harmless),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

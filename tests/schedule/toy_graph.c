@@ -77,13 +77,13 @@ void toy_fini(toy *t) {
 static gp_programs *schedule_as(const toy *t, gp_schedule schedule, toy_run run) {
     gp_programs *programs = NULL;
     gp_error err = {0};
-    gp_schedule_request request = {.stages = t->stages,
+    gp_emit_request request = {.stages = t->stages,
                                    .pieces = run.pieces,
                                    .checkpoint = run.checkpoint,
                                    .lockstep = run.lockstep,
                                    .training = run.training,
                                    .schedule = schedule};
-    if (gp_schedule_programs(&request, &programs, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_programs_emit(&request, &programs, &err) != GP_OK) fail_msg("%s", err.text);
     return programs;
 }
 

@@ -4,7 +4,7 @@
 #define TOY_GRAPH_H
 
 #include "checkpoint/policy.h"
-#include "schedule/order.h"
+#include "schedule/schedules.h"
 #include "schedule/program.h"
 
 /* What layer `from` makes is an input of layer `to` too; from < to. */
