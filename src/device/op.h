@@ -6,8 +6,7 @@
  *
  * Tensors are written in the order of memory: pictures [n,h,w,c], token rows [n,t,w], vectors [n,w]; the last dimension
  * is contiguous, the others have strides in elements, so that a slice of channels is a tensor too. Parameters stand in
- * PyTorch's order: conv [out,in/groups,kh,kw], linear [out,in]; they may have a format of the device's own instead
- * (working copies, gradients of weights).
+ * PyTorch's order: conv [out,in/groups,kh,kw], linear [out,in]; they may have a format of the device's own instead.
  *
  * Descriptors are plain data, compared and hashed by their bytes: zero-initialise them, padding included
  * (gp_op_desc_init). The same descriptor gives the same kernel and so the same bits, whatever stands beside it.
@@ -36,10 +35,10 @@ typedef enum gp_op_kind {
 } gp_op_kind;
 
 /* Positions of operands in gp_op_desc.operand, by op: GP_<OP>_<OPERAND>. */
-#define GP_POSITION(OP, operand) GP_POSITION_NAMED(OP, GP_POSITION_NAME operand),
+#define GP_POSITION(OP, operand)                    GP_POSITION_NAMED(OP, GP_POSITION_NAME operand),
 #define GP_POSITION_NAME(NAME, access, type, shape) NAME
-#define GP_POSITION_NAMED(OP, NAME) GP_POSITION_JOINED(OP, NAME)
-#define GP_POSITION_JOINED(OP, NAME) GP_##OP##_##NAME
+#define GP_POSITION_NAMED(OP, NAME)                 GP_POSITION_JOINED(OP, NAME)
+#define GP_POSITION_JOINED(OP, NAME)                GP_##OP##_##NAME
 #define GP_OP(NAME, name, devices, attributes, rule, flags, operations, of, gradient, gradient2, meaning, ...)         \
     enum { GP_EACH(GP_POSITION, NAME, __VA_ARGS__) };
 #include "device/op_table.inc"

@@ -107,14 +107,8 @@ static gp_status obey(gp_worker *worker, gp_error *err) {
     switch (command->kind) {
     case GP_COMMAND_STEP: return gp_worker_step(worker, err);
     case GP_COMMAND_READ:
-        if (mine)
-            status = kind->copy_out(worker->queue[GP_QUEUE_COMPUTE], command->host, worker->arena + command->offset,
-                                    command->bytes, err);
-        break;
     case GP_COMMAND_WRITE:
-        if (mine)
-            status = kind->copy_in(worker->queue[GP_QUEUE_COMPUTE], worker->arena + command->offset, command->host,
-                                   command->bytes, err);
+        if (mine) status = gp_worker_copy(worker, command, command->kind == GP_COMMAND_WRITE, err);
         break;
     case GP_COMMAND_REFRESH: status = refresh(worker, err); break;
     case GP_COMMAND_NONE:
@@ -405,7 +399,8 @@ static gp_status move_param(gp_run *run, gp_command_kind kind, int param, int st
                           .worker = stage->worker,
                           .offset = stage->base + (state < 0 ? its->master : its->state[state]),
                           .bytes = its->bytes,
-                          .host = host};
+                          .host = host,
+                          .param = its};
     return post_at_rest(run, &command, err);
 }
 

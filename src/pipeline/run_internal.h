@@ -30,6 +30,7 @@ typedef struct gp_command {
     const gp_step_input *input; /* of what is begun */
     size_t offset, bytes;       /* in the arena; STEP: what is read when the step is done */
     void *host;
+    const gp_param_plan *param; /* READ, WRITE: whose tensor it is; NULL: no parameter's */
 } gp_command;
 
 /* One edge and micro-batch: what was sent, where it lies, and that it was pulled. A signal tells the other worker's
@@ -89,6 +90,8 @@ static inline gp_mail *gp_run_mail(gp_run *run, uint32_t edge, uint16_t micro) {
 int gp_run_marks(const gp_plan *plan, int worker);
 /* Worker's thread: enqueues the program of a mini-batch, or waits until it is carried out, or both. */
 GP_MUST_USE gp_status gp_worker_step(gp_worker *worker, gp_error *err);
+/* Worker's thread: enqueues a WRITE (`in`) or READ. A parameter is in PyTorch's order on the host. */
+GP_MUST_USE gp_status gp_worker_copy(gp_worker *worker, const gp_command *command, bool in, gp_error *err);
 /* Worker's thread: runs a routine with these slots. */
 GP_MUST_USE gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
                                         const gp_instr *instr, int64_t first_sample, gp_error *err);
