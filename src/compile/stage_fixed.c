@@ -16,7 +16,8 @@ static gp_status note_choices(gp_stage_plan *plan, const gp_graph *graph, int no
                                                                  op->ref[i].role,
                                                                  graph->nodes[node].first_param + op->ref[i].index,
                                                                  prepared->operand[i].format,
-                                                                 prepared->operand[i].bytes};
+                                                                 prepared->operand[i].bytes,
+                                                                 prepared->flops / (double)prepared->operand[i].bytes};
     }
     return GP_OK;
 }
@@ -85,19 +86,18 @@ static gp_param_plan *find_param(gp_stage_plan *plan, int param) {
     return plan->param_count ? &plan->params[param - plan->params[0].param] : NULL;
 }
 
-static gp_status add_copy(const gp_graph *graph, gp_param_plan *param, const gp_format_choice *choice, gp_error *err) {
-    if (param->format == choice->format) return GP_OK;
-    for (int i = 0; i < param->copy_count; i++)
-        if (param->copies[i].format == choice->format) return GP_OK;
-    if (param->copy_count == GP_MAX_WORKING_COPIES)
-        return gp_fail(err, GP_UNSUPPORTED, "the device wants more than %d formats of %s", GP_MAX_WORKING_COPIES,
-                       graph->params[param->param].name);
-    param->copies[param->copy_count++] = (gp_working_copy){choice->format, choice->bytes, 0};
-    return GP_OK;
+/* Operations for each byte of weights. With less work a reorder takes more than a twentieth of the op's time
+ * (bench/results/2026-11-23-weights.txt). */
+enum { LITTLE_WORK = 256 };
+
+/* Whether a second format is stored, and renewed once per step. Else each run of the op has a reorder before it. */
+static bool is_stored(const gp_stage_request *request, const gp_param_plan *param, const gp_format_choice *choice) {
+    bool again = request->repeats || !param->trained;
+    return choice->format != param->format && again && choice->work < LITTLE_WORK;
 }
 
 /* The first op that reads a parameter is that of its forward pass: its format is the master's. */
-static gp_status apply_choices(gp_stage_plan *plan, const gp_graph *graph, gp_error *err) {
+static void apply_choices(gp_stage_plan *plan, const gp_stage_request *request) {
     for (size_t i = 0; i < plan->choice_count; i++) {
         const gp_format_choice *choice = &plan->choices[i];
         gp_param_plan *param = find_param(plan, choice->param);
@@ -107,13 +107,12 @@ static gp_status apply_choices(gp_stage_plan *plan, const gp_graph *graph, gp_er
         } else if (param->stored == 0) {
             param->format = choice->format;
             param->stored = choice->bytes;
-        } else {
-            GP_RETURN_IF_FAILED(add_copy(graph, param, choice, err));
+        } else if (is_stored(request, param, choice) && param->copy.bytes == 0) {
+            param->copy = (gp_working_copy){choice->format, choice->bytes, 0};
         }
     }
     for (int i = 0; i < plan->param_count; i++)
         if (plan->params[i].stored == 0) plan->params[i].stored = plan->params[i].bytes;
-    return GP_OK;
 }
 
 /* Between PyTorch's order on the host and the format: where the device's memory is another one, a tensor in PyTorch's
@@ -145,7 +144,7 @@ static void place_squares(gp_stage_plan *plan, const gp_stage_request *request) 
 
 gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     GP_RETURN_IF_FAILED(list_params(plan, request, err));
-    GP_RETURN_IF_FAILED(apply_choices(plan, request->stages->graph, err));
+    apply_choices(plan, request);
     GP_RETURN_IF_FAILED(prepare_moves(plan, request, err));
     plan->scalars = reserve(plan, GP_MEMORY_STATISTICS, sizeof(gp_step_scalars));
     for (size_t i = 0; i < plan->stats_count; i++)
@@ -154,8 +153,7 @@ gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *requ
     for (int i = 0; i < plan->param_count; i++)
         plan->params[i].master = reserve(plan, GP_MEMORY_PARAMETERS, plan->params[i].stored);
     for (int i = 0; i < plan->param_count; i++)
-        for (int c = 0; c < plan->params[i].copy_count; c++)
-            plan->params[i].copies[c].offset = reserve(plan, GP_MEMORY_WORKING, plan->params[i].copies[c].bytes);
+        plan->params[i].copy.offset = reserve(plan, GP_MEMORY_WORKING, plan->params[i].copy.bytes);
     for (int i = 0; i < plan->param_count; i++)
         if (plan->params[i].trained)
             plan->params[i].grad = reserve(plan, GP_MEMORY_GRADIENTS, plan->params[i].grad_bytes);
@@ -174,9 +172,9 @@ const gp_param_plan *gp_stage_plan_param(const gp_stage_plan *plan, int param) {
 gp_address gp_stage_param_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index,
                                   gp_format format) {
     const gp_param_plan *param = gp_stage_plan_param(plan, graph->nodes[node].first_param + index);
-    for (int c = 0; c < param->copy_count && format != param->format; c++)
-        if (param->copies[c].format == format) return (gp_address){GP_AREA_FIXED, param->copies[c].offset, 0};
-    return (gp_address){GP_AREA_FIXED, param->master, 0};
+    if (format == param->format) return (gp_address){GP_AREA_FIXED, param->master, 0};
+    if (param->copy.bytes && format == param->copy.format) return (gp_address){GP_AREA_FIXED, param->copy.offset, 0};
+    return (gp_address){GP_AREA_NONE, 0, 0};
 }
 
 gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index) {

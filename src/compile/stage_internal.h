@@ -47,6 +47,7 @@ static inline gp_tensor gp_stage_flat_tensor(const gp_stage_request *request, si
 }
 
 /* Addresses in the fixed area. */
+/* NONE: it is not stored in that format. */
 gp_address gp_stage_param_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index,
                                   gp_format format);
 gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index);

@@ -61,14 +61,13 @@ typedef struct gp_format_choice {
     int param;             /* of the graph */
     gp_format format;
     size_t bytes;
+    double work; /* operations of the op for each byte of the operand */
 } gp_format_choice;
 
 typedef struct gp_working_copy {
     gp_format format;
     size_t bytes, offset;
 } gp_working_copy;
-
-enum { GP_MAX_WORKING_COPIES = 4 };
 
 /* The master and the optimizer's states lie in one format: that of the forward pass. */
 typedef struct gp_param_plan {
@@ -82,9 +81,8 @@ typedef struct gp_param_plan {
     bool trained;                   /* in this plan */
     gp_format grad_format;
     size_t grad, grad_bytes;
-    size_t square; /* where norms are found: which of the stage's squares its gradient's is */
-    int copy_count;
-    gp_working_copy copies[GP_MAX_WORKING_COPIES];
+    size_t square;        /* where norms are found: which of the stage's squares its gradient's is */
+    gp_working_copy copy; /* bytes 0: none */
 } gp_param_plan;
 
 /* STATS of one node: one after another for each micro-batch. */
@@ -168,6 +166,7 @@ typedef struct gp_stage_request {
     bool any_discard;      /* some in training do not */
     bool any_whole;        /* some program's backwards are for inputs and weights together */
     bool any_split;        /* some are apart */
+    bool repeats;          /* some mini-batch that trains has several micro-batches */
     const int64_t *sizes;  /* every size of micro-batch that a program meets */
     const bool *size_trains, *size_evaluates;
     int size_count;

@@ -64,10 +64,9 @@ static gp_status stage_reorder(const gp_stage_plan *plan, const gp_stage_request
 
 static gp_status stage_refresh(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
                                gp_staged_list *list, gp_error *err) {
-    for (int c = 0; c < param->copy_count; c++)
-        GP_RETURN_IF_FAILED(stage_reorder(plan, request, param->param, param->format, gp_stage_fixed(param->master),
-                                          param->copies[c].format, gp_stage_fixed(param->copies[c].offset), list, err));
-    return GP_OK;
+    if (param->copy.bytes == 0) return GP_OK;
+    return stage_reorder(plan, request, param->param, param->format, gp_stage_fixed(param->master), param->copy.format,
+                         gp_stage_fixed(param->copy.offset), list, err);
 }
 
 /* The gradient in the master's format: where it lies, or `thing`, which a reorder makes. */

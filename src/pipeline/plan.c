@@ -215,8 +215,11 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .size_trains = sizes->trains,
                                       .size_evaluates = sizes->evaluates,
                                       .size_count = sizes->count};
-    for (int m = 0; m < plan->mini_count; m++)
-        if (plan->minis[m].pieces > stage_request.max_pieces) stage_request.max_pieces = plan->minis[m].pieces;
+    for (int m = 0; m < plan->mini_count; m++) {
+        int pieces = plan->minis[m].pieces;
+        if (pieces > stage_request.max_pieces) stage_request.max_pieces = pieces;
+        if (pieces > 1 && plan->minis[m].training) stage_request.repeats = true;
+    }
     GP_RETURN_IF_FAILED(GP_NEW(&plan->stage, plan->stages->count, err));
     for (int s = 0; s < plan->stages->count; s++) {
         gp_stage_plan *stage = &plan->stage[s];

@@ -14,7 +14,7 @@
 #include "device/cpu/cpu.h"
 #include "pipeline/harness.h"
 
-enum { BATCH = 8, STEPS = 3 };
+enum { BATCH = 8, LARGE = 32, STEPS = 3 };
 
 /* Channels that fill no register, groups, strides, and a linear layer, whose weights are plain. */
 static const char model[] = "input: {shape: [5, 9, 8]}\n"
@@ -37,22 +37,26 @@ static void must(gp_status status) {
     if (status != GP_OK) fail_msg("%s", err.text);
 }
 
+static harness_options options_of(int stages, int micro_batches, int64_t batch) {
+    return (harness_options){.model = model,
+                             .layers = stages == 1 ? one : two,
+                             .stages = stages,
+                             .kind = &gp_cpu_kind,
+                             .real = GP_F32,
+                             .micro_batches = micro_batches,
+                             .batch = batch,
+                             .norms = true};
+}
+
 static void start(harness *h, int stages, int micro_batches) {
-    const harness_options options = {.model = model,
-                                     .layers = stages == 1 ? one : two,
-                                     .stages = stages,
-                                     .kind = &gp_cpu_kind,
-                                     .real = GP_F32,
-                                     .micro_batches = micro_batches,
-                                     .batch = BATCH,
-                                     .norms = true};
+    const harness_options options = options_of(stages, micro_batches, BATCH);
     harness_plan(h, &options);
     harness_start(h, NULL);
 }
 
-static void train(harness *h) {
+static void train(harness *h, int64_t samples) {
     gp_step_result result;
-    for (uint32_t step = 1; step <= STEPS; step++) must(harness_step(h, BATCH, true, step, &result, &err));
+    for (uint32_t step = 1; step <= STEPS; step++) must(harness_step(h, samples, true, step, &result, &err));
     assert_true(result.finite);
 }
 
@@ -91,10 +95,8 @@ static void add_sizes(harness *h, const gp_stage_plan *stage, const gp_param_pla
     assert_true(param->stored >= param->bytes);
     its->padded += param->stored > param->bytes;
     its->memory[GP_MEMORY_PARAMETERS] += gp_align_up(param->stored, GP_ALIGNMENT);
-    for (int c = 0; c < param->copy_count; c++) {
-        assert_true(param->copies[c].format != param->format);
-        its->memory[GP_MEMORY_WORKING] += gp_align_up(param->copies[c].bytes, GP_ALIGNMENT);
-    }
+    if (param->copy.bytes) assert_true(param->copy.format != param->format);
+    its->memory[GP_MEMORY_WORKING] += gp_align_up(param->copy.bytes, GP_ALIGNMENT);
     if (!param->trained) return;
     its->memory[GP_MEMORY_GRADIENTS] += gp_align_up(param->grad_bytes, GP_ALIGNMENT);
     its->memory[GP_MEMORY_OPTIMIZER] += (size_t)h->plan->update.states * gp_align_up(param->stored, GP_ALIGNMENT);
@@ -188,7 +190,7 @@ static void padding_stays_zero_and_adds_nothing_to_norms(void **state) {
             harness h;
             double square = 0, sum = 0, *squares = NULL;
             start(&h, stages, micro_batches);
-            train(&h);
+            train(&h, BATCH);
             for_each_param(&h, check_tensors, &square);
             must(GP_NEW(&squares, h.graph->param_count, &err));
             must(gp_run_squares(h.run, squares, &err));
@@ -225,9 +227,88 @@ static void the_host_reads_what_it_wrote(void **state) {
     start(&h, 2, 2);
     for_each_param(&h, write_and_read, &draw);
     must(gp_run_refresh(h.run, &err));
-    train(&h);
+    train(&h, BATCH);
     for_each_param(&h, check_tensors, &square);
     harness_end(&h);
+}
+
+/* ---- second formats ---------------------------------------------------------------------------------------------- */
+
+static int count_copies(const harness *h, bool *all_are_renewed) {
+    const gp_stage_plan *stage = &h->plan->stage[0];
+    int copies = 0;
+    for (int p = 0; p < stage->param_count; p++) copies += stage->params[p].copy.bytes > 0;
+    *all_are_renewed = stage->refresh.count == (size_t)copies;
+    return copies;
+}
+
+/* One micro-batch: a reorder before each op. Several: stored, where the op has little work for each weight. */
+static void a_second_format_is_stored_where_that_pays(void **state) {
+    (void)state;
+    static const struct {
+        int micro_batches;
+        int64_t batch;
+    } runs[] = {{1, BATCH}, {2, BATCH}, {2, LARGE}};
+    int copies[3], reorders[3];
+    for (int r = 0; r < 3; r++) {
+        harness h;
+        bool all;
+        const harness_options options = options_of(1, runs[r].micro_batches, runs[r].batch);
+        harness_plan(&h, &options);
+        copies[r] = count_copies(&h, &all);
+        assert_true(all);
+        reorders[r] = harness_ops(&h, GP_ROUTINE_BACKWARD, GP_OP_REORDER);
+        harness_end(&h);
+    }
+    assert_int_equal(copies[0], 0);
+    assert_true(reorders[0] > 0);
+    assert_int_equal(copies[1], reorders[0]);
+    assert_int_equal(reorders[1], 0);
+    assert_true(copies[2] > 0);
+    assert_true(reorders[2] > 0);
+    assert_int_equal(copies[2] + reorders[2], copies[1]);
+}
+
+/* No step changes it: it is renewed when parameters are loaded, never again. */
+static void a_second_format_of_a_frozen_layer_is_stored(void **state) {
+    (void)state;
+    static const char frozen[] = "input: {shape: [5, 9, 8]}\n"
+                                 "layers:\n"
+                                 "  - conv: {out: 24, kernel: 3, pad: 1}\n"
+                                 "  - conv: {out: 24, kernel: 3, pad: 1, freeze: true}\n"
+                                 "  - flatten\n"
+                                 "  - linear: 5\n"
+                                 "loss: cross_entropy\n";
+    harness h;
+    bool all;
+    harness_options options = options_of(1, 1, 4);
+    options.model = frozen;
+    options.layers = (const int64_t[]){4};
+    harness_plan(&h, &options);
+    assert_int_equal(count_copies(&h, &all), 1);
+    assert_int_equal(harness_ops(&h, GP_ROUTINE_BACKWARD, GP_OP_REORDER), 0);
+    for (size_t o = 0; o < h.plan->minis[0].step[0].count; o++)
+        assert_int_not_equal(h.plan->minis[0].step[0].ops[o].owner - 1, h.plan->stage[0].params[2].param);
+    harness_end(&h);
+}
+
+/* Mini-batches of one sample: in a plan that has mini-batches of two as well, and in one that has not. */
+static void a_second_format_changes_no_bit(void **state) {
+    (void)state;
+    uint64_t hash[2];
+    for (int stored = 0; stored < 2; stored++) {
+        harness h;
+        bool all;
+        harness_options options = options_of(1, 1 + stored, 1 + stored);
+        options.last = stored;
+        harness_plan(&h, &options);
+        assert_int_equal(count_copies(&h, &all) > 0, stored);
+        harness_start(&h, NULL);
+        train(&h, 1);
+        hash[stored] = harness_hash(&h);
+        harness_end(&h);
+    }
+    assert_true(hash[0] == hash[1]);
 }
 
 int main(void) {
@@ -235,6 +316,9 @@ int main(void) {
         cmocka_unit_test(a_parameter_is_stored_as_its_forward_pass_reads_it),
         cmocka_unit_test(padding_stays_zero_and_adds_nothing_to_norms),
         cmocka_unit_test(the_host_reads_what_it_wrote),
+        cmocka_unit_test(a_second_format_is_stored_where_that_pays),
+        cmocka_unit_test(a_second_format_of_a_frozen_layer_is_stored),
+        cmocka_unit_test(a_second_format_changes_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
