@@ -45,7 +45,7 @@ static gp_status load_params(gp_bench *bench, const gp_stage_plan *stage, chunk 
         const gp_param_spec *spec = &graph->params[param->param].spec;
         bool constant = spec->init == GP_INIT_CONSTANT;
         draw(with, bench->plan->types.master, constant ? spec->value : 0, constant ? 0 : spec->value);
-        GP_RETURN_IF_FAILED(spread(bench, with, stage->base + param->master, param->bytes, err));
+        GP_RETURN_IF_FAILED(spread(bench, with, stage->base + param->master, param->stored, err));
         /* The device may still read the chunk, which the next parameter overwrites. */
         GP_RETURN_IF_FAILED(bench->request.spec.kind->stream_finish(bench->stream, NULL, err));
     }

@@ -85,7 +85,7 @@ static gp_profile_time time_of(const gp_lowered_op *op) {
 static gp_status count_node(const bench_network *of, int node, gp_timed_work *work, gp_error *err) {
     const gp_node *its = &of->graph->nodes[node];
     gp_lowering lowering;
-    gp_lowering_init(&lowering, GP_F32, of->identity.samples, (uint32_t)node);
+    gp_lowering_init(&lowering, of->graph->types, of->identity.samples, (uint32_t)node);
     gp_status status = its->layer->type->lower(its->layer, &lowering, err);
     for (size_t o = 0; o < lowering.count && status == GP_OK; o++) {
         const gp_lowered_op *op = &lowering.ops[o];

@@ -184,6 +184,7 @@ static gp_status stage_node_op(folder *f, node_grads *grads, int op_index, const
         gp_stage_prepare(compiler->plan, compiler->request, grads->node, op_index, op, 0, true, &staged.prepared, err));
     for (int i = 0; i < GP_MAX_OPERANDS; i++)
         GP_RETURN_IF_FAILED(resolve(f, grads, op, staged.prepared, i, &staged.operand[i], err));
+    GP_RETURN_IF_FAILED(gp_compiler_gather(compiler, &staged, &compiler->backward, err));
     if (makes_param_grads(op)) return stage_param_grads(compiler, op_index, op, staged, err);
     return gp_staged_add(&compiler->backward, staged, err);
 }

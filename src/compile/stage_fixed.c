@@ -16,7 +16,8 @@ static gp_status note_choices(gp_stage_plan *plan, const gp_graph *graph, int no
                                                                  op->ref[i].role,
                                                                  graph->nodes[node].first_param + op->ref[i].index,
                                                                  prepared->operand[i].format,
-                                                                 prepared->operand[i].bytes};
+                                                                 prepared->operand[i].bytes,
+                                                                 prepared->flops / (double)prepared->operand[i].bytes};
     }
     return GP_OK;
 }
@@ -85,27 +86,48 @@ static gp_param_plan *find_param(gp_stage_plan *plan, int param) {
     return plan->param_count ? &plan->params[param - plan->params[0].param] : NULL;
 }
 
-static gp_status add_copy(const gp_graph *graph, gp_param_plan *param, const gp_format_choice *choice, gp_error *err) {
-    for (int i = 0; i < param->copy_count; i++)
-        if (param->copies[i].format == choice->format) return GP_OK;
-    if (param->copy_count == GP_MAX_WORKING_COPIES)
-        return gp_fail(err, GP_UNSUPPORTED, "the device wants more than %d formats of %s", GP_MAX_WORKING_COPIES,
-                       graph->params[param->param].name);
-    param->copies[param->copy_count++] = (gp_working_copy){choice->format, choice->bytes, 0};
-    return GP_OK;
+/* Operations for each byte of weights. With less work a reorder takes more than a twentieth of the op's time
+ * (bench/results/2026-11-23-weights.txt). */
+enum { LITTLE_WORK = 256 };
+
+/* Whether a second format is stored, and renewed once per step. Else each run of the op has a reorder before it. */
+static bool is_stored(const gp_stage_request *request, const gp_param_plan *param, const gp_format_choice *choice) {
+    bool again = request->repeats || !param->trained;
+    return choice->format != param->format && again && choice->work < LITTLE_WORK;
 }
 
-static gp_status apply_choices(gp_stage_plan *plan, const gp_graph *graph, gp_error *err) {
+/* The first op that reads a parameter is that of its forward pass: its format is the master's. */
+static void apply_choices(gp_stage_plan *plan, const gp_stage_request *request) {
     for (size_t i = 0; i < plan->choice_count; i++) {
         const gp_format_choice *choice = &plan->choices[i];
-        if (choice->format == GP_FORMAT_PLAIN) continue;
         gp_param_plan *param = find_param(plan, choice->param);
         if (choice->role == GP_ROLE_GRAD_PARAM) {
             param->grad_format = choice->format;
             param->grad_bytes = choice->bytes;
-        } else {
-            GP_RETURN_IF_FAILED(add_copy(graph, param, choice, err));
+        } else if (param->stored == 0) {
+            param->format = choice->format;
+            param->stored = choice->bytes;
+        } else if (is_stored(request, param, choice) && param->copy.bytes == 0) {
+            param->copy = (gp_working_copy){choice->format, choice->bytes, 0};
         }
+    }
+    for (int i = 0; i < plan->param_count; i++)
+        if (plan->params[i].stored == 0) plan->params[i].stored = plan->params[i].bytes;
+}
+
+/* Between PyTorch's order on the host and the format: where the device's memory is another one, a tensor in PyTorch's
+ * order lies in the transient area in between. */
+static gp_status prepare_moves(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
+    for (int i = 0; i < plan->param_count; i++) {
+        gp_param_plan *param = &plan->params[i];
+        if (param->format == GP_FORMAT_PLAIN) continue;
+        GP_RETURN_IF_FAILED(
+            gp_stage_prepare_reorder(plan, request, param->param, GP_FORMAT_PLAIN, param->format, &param->load, err));
+        GP_RETURN_IF_FAILED(
+            gp_stage_prepare_reorder(plan, request, param->param, param->format, GP_FORMAT_PLAIN, &param->save, err));
+        const gp_prepared *larger = param->load->workspace > param->save->workspace ? param->load : param->save;
+        size_t staged = plan->spec.kind->on_host ? 0 : gp_align_up(param->bytes, GP_ALIGNMENT);
+        gp_stage_plan_fit(plan, &(gp_routine){.transient = staged, .workspace = larger->workspace});
     }
     return GP_OK;
 }
@@ -122,22 +144,22 @@ static void place_squares(gp_stage_plan *plan, const gp_stage_request *request) 
 
 gp_status gp_stage_place_fixed(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     GP_RETURN_IF_FAILED(list_params(plan, request, err));
-    GP_RETURN_IF_FAILED(apply_choices(plan, request->stages->graph, err));
+    apply_choices(plan, request);
+    GP_RETURN_IF_FAILED(prepare_moves(plan, request, err));
     plan->scalars = reserve(plan, GP_MEMORY_STATISTICS, sizeof(gp_step_scalars));
     for (size_t i = 0; i < plan->stats_count; i++)
         plan->stats[i].offset = reserve(plan, GP_MEMORY_STATISTICS, plan->stats[i].bytes * (size_t)request->max_pieces);
     place_squares(plan, request);
     for (int i = 0; i < plan->param_count; i++)
-        plan->params[i].master = reserve(plan, GP_MEMORY_PARAMETERS, plan->params[i].bytes);
+        plan->params[i].master = reserve(plan, GP_MEMORY_PARAMETERS, plan->params[i].stored);
     for (int i = 0; i < plan->param_count; i++)
-        for (int c = 0; c < plan->params[i].copy_count; c++)
-            plan->params[i].copies[c].offset = reserve(plan, GP_MEMORY_WORKING, plan->params[i].copies[c].bytes);
+        plan->params[i].copy.offset = reserve(plan, GP_MEMORY_WORKING, plan->params[i].copy.bytes);
     for (int i = 0; i < plan->param_count; i++)
         if (plan->params[i].trained)
             plan->params[i].grad = reserve(plan, GP_MEMORY_GRADIENTS, plan->params[i].grad_bytes);
     for (int i = 0; i < plan->param_count; i++)
         for (int s = 0; s < request->update.states && plan->params[i].trained; s++)
-            plan->params[i].state[s] = reserve(plan, GP_MEMORY_OPTIMIZER, plan->params[i].bytes);
+            plan->params[i].state[s] = reserve(plan, GP_MEMORY_OPTIMIZER, plan->params[i].stored);
     return GP_OK;
 }
 
@@ -150,9 +172,9 @@ const gp_param_plan *gp_stage_plan_param(const gp_stage_plan *plan, int param) {
 gp_address gp_stage_param_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index,
                                   gp_format format) {
     const gp_param_plan *param = gp_stage_plan_param(plan, graph->nodes[node].first_param + index);
-    for (int c = 0; c < param->copy_count && format != GP_FORMAT_PLAIN; c++)
-        if (param->copies[c].format == format) return (gp_address){GP_AREA_FIXED, param->copies[c].offset, 0};
-    return (gp_address){GP_AREA_FIXED, param->master, 0};
+    if (format == param->format) return (gp_address){GP_AREA_FIXED, param->master, 0};
+    if (param->copy.bytes && format == param->copy.format) return (gp_address){GP_AREA_FIXED, param->copy.offset, 0};
+    return (gp_address){GP_AREA_NONE, 0, 0};
 }
 
 gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index) {

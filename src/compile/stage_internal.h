@@ -33,18 +33,22 @@ GP_MUST_USE gp_status gp_stage_prepare_own(const gp_stage_plan *plan, const gp_s
 GP_MUST_USE gp_status gp_stage_prepare_flat(const gp_stage_plan *plan, const gp_stage_request *request, gp_op_kind kind,
                                             size_t bytes, const gp_prepared **out, gp_error *err);
 
+/* Reorders a parameter, or what has its shape. */
+GP_MUST_USE gp_status gp_stage_prepare_reorder(const gp_stage_plan *plan, const gp_stage_request *request, int param,
+                                               gp_format from, gp_format to, const gp_prepared **out, gp_error *err);
+
 /* An operand at a place in the fixed area. */
 static inline gp_staged_operand gp_stage_fixed(size_t offset) {
     return (gp_staged_operand){.thing = -1, .fixed = {GP_AREA_FIXED, offset, 0}};
 }
-/* Stages a parameter's gradient in plain order: *out is where it lies, or, where the device's own order is another,
- * `thing`, which a reorder makes. */
-GP_MUST_USE gp_status gp_stage_plain_grad(const gp_stage_plan *plan, const gp_stage_request *request,
-                                          const gp_param_plan *param, int thing, gp_staged_list *list,
-                                          gp_staged_operand *out, gp_error *err);
-gp_tensor gp_stage_param_tensor(const gp_stage_request *request, int param, gp_format format);
+/* `bytes` bytes of a parameter in any format, one element after another, padding included. */
+static inline gp_tensor gp_stage_flat_tensor(const gp_stage_request *request, size_t bytes) {
+    return gp_tensor_plain(request->types.master, 1,
+                           &(int64_t){(int64_t)(bytes / gp_dtype_size(request->types.master))});
+}
 
 /* Addresses in the fixed area. */
+/* NONE: it is not stored in that format. */
 gp_address gp_stage_param_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index,
                                   gp_format format);
 gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *graph, int node, int index);

@@ -11,15 +11,15 @@ static gp_staged_op new_op(void) {
     return op;
 }
 
-static gp_status stage_square(const gp_stage_plan *plan, const gp_stage_request *request, int index,
+/* In the gradient's own format, whose padding is zero and adds nothing. */
+static gp_status stage_square(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
                               gp_staged_list *list, gp_error *err) {
-    const gp_param_plan *param = &plan->params[index];
     gp_staged_op op = new_op();
     op.owner = param->param + 1;
     gp_op_desc desc;
     gp_op_desc_init(&desc, GP_OP_SQUARE_SUM);
-    GP_RETURN_IF_FAILED(gp_stage_plain_grad(plan, request, param, index, list, &op.operand[GP_SQUARE_SUM_X], err));
-    desc.operand[GP_SQUARE_SUM_X] = gp_stage_param_tensor(request, param->param, GP_FORMAT_PLAIN);
+    desc.operand[GP_SQUARE_SUM_X] = gp_stage_flat_tensor(request, param->grad_bytes);
+    op.operand[GP_SQUARE_SUM_X].fixed = (gp_address){GP_AREA_FIXED, param->grad, 0};
     desc.operand[GP_SQUARE_SUM_SUM] = gp_tensor_plain(GP_F64, 1, (const int64_t[]){1});
     op.operand[GP_SQUARE_SUM_SUM].fixed = gp_stage_square_address(plan, gp_stage_of(plan, request), param);
     GP_RETURN_IF_FAILED(gp_stage_prepare_own(plan, request, &desc, &op.prepared, err));
@@ -28,14 +28,10 @@ static gp_status stage_square(const gp_stage_plan *plan, const gp_stage_request 
 
 static gp_status compile_squares(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     gp_staged_list list = {0};
-    gp_thing *things = NULL;
-    gp_status status = GP_NEW(&things, plan->param_count, err);
-    for (int i = 0; i < plan->param_count && status == GP_OK; i++) {
-        things[i].bytes = plan->params[i].bytes;
-        if (plan->params[i].trained) status = stage_square(plan, request, i, &list, err);
-    }
-    if (status == GP_OK) status = gp_routine_build(&list, NULL, things, (size_t)plan->param_count, &plan->norm, err);
-    free(things);
+    gp_status status = GP_OK;
+    for (int i = 0; i < plan->param_count && status == GP_OK; i++)
+        if (plan->params[i].trained) status = stage_square(plan, request, &plan->params[i], &list, err);
+    if (status == GP_OK) status = gp_routine_build(&list, NULL, NULL, 0, &plan->norm, err);
     free(list.items);
     return status;
 }

@@ -1,10 +1,10 @@
 /* One stage's plan: where its parameters and buffers lie, and a routine for each of its instructions.
  *
  * Made in three steps from the graph, the stage's nodes and its device: the formats that the device wants for weights
- * (found at the full micro-batch's size, and the same for every other size); what outlives the step (parameters,
- * working copies, gradients, optimizer state, statistics) at fixed offsets, and what is received at those of a slot;
- * then for each size of micro-batch the frames and routines. Touches no device. Owned by the plan; read-only once it is
- * made, any thread.
+ * (found at the full micro-batch's size, and the same for every other size); what outlives the step (parameters in the
+ * format of their forward pass, working copies, gradients, optimizer state, statistics) at fixed offsets, and what is
+ * received at those of a slot; then for each size of micro-batch the frames and routines. Touches no device. Owned by
+ * the plan; read-only once it is made, any thread.
  */
 #ifndef GP_COMPILE_STAGE_PLAN_H
 #define GP_COMPILE_STAGE_PLAN_H
@@ -61,6 +61,7 @@ typedef struct gp_format_choice {
     int param;             /* of the graph */
     gp_format format;
     size_t bytes;
+    double work; /* operations of the op for each byte of the operand */
 } gp_format_choice;
 
 typedef struct gp_working_copy {
@@ -68,19 +69,20 @@ typedef struct gp_working_copy {
     size_t bytes, offset;
 } gp_working_copy;
 
-enum { GP_MAX_WORKING_COPIES = 4 };
-
+/* The master and the optimizer's states lie in one format: that of the forward pass. */
 typedef struct gp_param_plan {
-    int param;     /* of the graph */
-    size_t bytes;  /* of the master, plain */
+    int param;    /* of the graph */
+    size_t bytes; /* in PyTorch's order, as files and the host have it */
+    gp_format format;
+    size_t stored; /* bytes of the master and of each state; padding is zero */
     size_t master; /* offsets from the stage's start */
     size_t state[GP_UPDATE_MAX_STATES];
-    bool trained; /* in this plan */
+    const gp_prepared *load, *save; /* reorders from PyTorch's order to the format, and back; NULL: they are the same */
+    bool trained;                   /* in this plan */
     gp_format grad_format;
     size_t grad, grad_bytes;
-    size_t square; /* where norms are found: which of the stage's squares its gradient's is */
-    int copy_count;
-    gp_working_copy copies[GP_MAX_WORKING_COPIES];
+    size_t square;        /* where norms are found: which of the stage's squares its gradient's is */
+    gp_working_copy copy; /* bytes 0: none */
 } gp_param_plan;
 
 /* STATS of one node: one after another for each micro-batch. */
@@ -164,6 +166,7 @@ typedef struct gp_stage_request {
     bool any_discard;      /* some in training do not */
     bool any_whole;        /* some program's backwards are for inputs and weights together */
     bool any_split;        /* some are apart */
+    bool repeats;          /* some mini-batch that trains has several micro-batches */
     const int64_t *sizes;  /* every size of micro-batch that a program meets */
     const bool *size_trains, *size_evaluates;
     int size_count;

@@ -103,3 +103,14 @@ gp_status gp_stage_prepare_flat(const gp_stage_plan *plan, const gp_stage_reques
         desc.operand[i] = gp_tensor_plain(request->types.accumulate, 1, &elements);
     return gp_stage_prepare_own(plan, request, &desc, out, err);
 }
+
+gp_status gp_stage_prepare_reorder(const gp_stage_plan *plan, const gp_stage_request *request, int param,
+                                   gp_format from, gp_format to, const gp_prepared **out, gp_error *err) {
+    gp_op_desc desc;
+    gp_op_desc_init(&desc, GP_OP_REORDER);
+    for (int i = 0; i < 2; i++)
+        desc.operand[i] = gp_tensor_param(request->types.master, request->stages->graph->params[param].spec.shape);
+    desc.operand[GP_REORDER_X].format = from;
+    desc.operand[GP_REORDER_Y].format = to;
+    return gp_stage_prepare_own(plan, request, &desc, out, err);
+}

@@ -1,6 +1,6 @@
-/* The routines of a mini-batch: the loss's total, the step (statistics committed, gradients brought into plain order,
- * parameters updated, working copies refreshed), and the refresh alone, for parameters that were written from outside.
- */
+/* The routines of a mini-batch: the loss's total, the step (statistics committed, gradients brought into the format of
+ * the parameters, parameters updated, working copies refreshed), and the refresh alone, for parameters that were
+ * written from outside. An update goes from element to element and needs no order; padding stays zero in it. */
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -51,44 +51,31 @@ static gp_status stage_passes(const gp_stage_plan *plan, const gp_stage_request 
     return status;
 }
 
-gp_tensor gp_stage_param_tensor(const gp_stage_request *request, int param, gp_format format) {
-    gp_tensor tensor = gp_tensor_param(request->types.master, request->stages->graph->params[param].spec.shape);
-    tensor.format = format;
-    return tensor;
-}
-
 static gp_status stage_reorder(const gp_stage_plan *plan, const gp_stage_request *request, int param, gp_format from,
                                gp_staged_operand x, gp_format to, gp_staged_operand y, gp_staged_list *list,
                                gp_error *err) {
-    gp_op_desc desc;
-    gp_op_desc_init(&desc, GP_OP_REORDER);
-    desc.operand[GP_REORDER_X] = gp_stage_param_tensor(request, param, from);
-    desc.operand[GP_REORDER_Y] = gp_stage_param_tensor(request, param, to);
     gp_staged_op op = {.node = -1, .owner = param + 1, .always = true};
     for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
     op.operand[GP_REORDER_X] = x;
     op.operand[GP_REORDER_Y] = y;
-    GP_RETURN_IF_FAILED(gp_stage_prepare_own(plan, request, &desc, &op.prepared, err));
+    GP_RETURN_IF_FAILED(gp_stage_prepare_reorder(plan, request, param, from, to, &op.prepared, err));
     return gp_staged_add(list, op, err);
 }
 
 static gp_status stage_refresh(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
                                gp_staged_list *list, gp_error *err) {
-    for (int c = 0; c < param->copy_count; c++)
-        GP_RETURN_IF_FAILED(stage_reorder(plan, request, param->param, GP_FORMAT_PLAIN, gp_stage_fixed(param->master),
-                                          param->copies[c].format, gp_stage_fixed(param->copies[c].offset), list, err));
-    return GP_OK;
+    if (param->copy.bytes == 0) return GP_OK;
+    return stage_reorder(plan, request, param->param, param->format, gp_stage_fixed(param->master), param->copy.format,
+                         gp_stage_fixed(param->copy.offset), list, err);
 }
 
-gp_status gp_stage_plain_grad(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
-                              int thing, gp_staged_list *list, gp_staged_operand *out, gp_error *err) {
-    *out = gp_stage_fixed(param->grad);
-    if (param->grad_format == GP_FORMAT_PLAIN) return GP_OK;
-    gp_staged_operand plain = {.thing = thing};
-    GP_RETURN_IF_FAILED(
-        stage_reorder(plan, request, param->param, param->grad_format, *out, GP_FORMAT_PLAIN, plain, list, err));
-    *out = plain;
-    return GP_OK;
+/* The gradient in the master's format: where it lies, or `thing`, which a reorder makes. */
+static gp_status stage_grad(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
+                            int thing, gp_staged_list *list, gp_staged_operand *out, gp_error *err) {
+    gp_staged_operand grad = gp_stage_fixed(param->grad), ordered = {.thing = thing};
+    *out = param->grad_format == param->format ? grad : ordered;
+    if (out->thing < 0) return GP_OK;
+    return stage_reorder(plan, request, param->param, param->grad_format, grad, param->format, ordered, list, err);
 }
 
 static void set_attributes(const gp_update *update, const gp_param_spec *spec, gp_op_desc *desc) {
@@ -105,13 +92,13 @@ static void set_attributes(const gp_update *update, const gp_param_spec *spec, g
 static gp_status stage_update(const gp_stage_plan *plan, const gp_stage_request *request, const gp_param_plan *param,
                               int thing, gp_staged_list *list, gp_error *err) {
     gp_staged_operand grad;
-    GP_RETURN_IF_FAILED(gp_stage_plain_grad(plan, request, param, thing, list, &grad, err));
+    GP_RETURN_IF_FAILED(stage_grad(plan, request, param, thing, list, &grad, err));
     gp_op_desc desc;
     gp_op_desc_init(&desc, request->update.op);
     set_attributes(&request->update, &request->stages->graph->params[param->param].spec, &desc);
     gp_staged_op op = {.node = -1, .owner = param->param + 1, .always = true};
     for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
-    gp_tensor tensor = gp_stage_param_tensor(request, param->param, GP_FORMAT_PLAIN);
+    gp_tensor tensor = gp_stage_flat_tensor(request, param->stored);
     int64_t scalars = (int64_t)sizeof(gp_step_scalars);
     desc.operand[0] = gp_tensor_plain(GP_U8, 1, &scalars);
     op.operand[0].fixed = gp_stage_scalars_address(plan);
@@ -134,7 +121,7 @@ static gp_status build_step(const gp_stage_plan *plan, const gp_stage_request *r
     gp_status status = GP_NEW(&things, plan->param_count, err);
     for (int i = 0; i < plan->param_count && status == GP_OK; i++) {
         const gp_param_plan *param = &plan->params[i];
-        things[i].bytes = param->bytes;
+        things[i].bytes = param->stored;
         if (!param->trained) continue;
         status = stage_update(plan, request, param, i, list, err);
     }

@@ -120,6 +120,25 @@ bool gp_compiler_operand(const gp_stage_compiler *compiler, int node, int first_
     return true;
 }
 
+gp_status gp_compiler_gather(gp_stage_compiler *compiler, gp_staged_op *op, gp_staged_list *list, gp_error *err) {
+    for (int i = 0; i < (int)op->prepared->desc.operands; i++) {
+        const gp_operand_storage *wanted = &op->prepared->operand[i];
+        gp_staged_operand *operand = &op->operand[i];
+        if (operand->role.role != GP_ROLE_PARAM || operand->fixed.area != GP_AREA_NONE) continue;
+        const gp_param_plan *param =
+            gp_stage_plan_param(compiler->plan, compiler->graph->nodes[op->node].first_param + operand->role.index);
+        gp_staged_op reorder = {.node = op->node};
+        for (int o = 0; o < GP_MAX_OPERANDS; o++) reorder.operand[o].thing = -1;
+        GP_RETURN_IF_FAILED(gp_compiler_thing(compiler, wanted->bytes, &operand->thing, err));
+        GP_RETURN_IF_FAILED(gp_stage_prepare_reorder(compiler->plan, compiler->request, param->param, param->format,
+                                                     wanted->format, &reorder.prepared, err));
+        reorder.operand[GP_REORDER_X] = gp_stage_fixed(param->master);
+        reorder.operand[GP_REORDER_Y] = *operand;
+        GP_RETURN_IF_FAILED(gp_staged_add(list, reorder, err));
+    }
+    return GP_OK;
+}
+
 static gp_status stage_op(gp_stage_compiler *compiler, int node, int op_index, const gp_lowered_op *op, int first_temp,
                           gp_staged_list *list, gp_error *err) {
     gp_staged_op staged = {.node = node, .once = (op->flags & GP_LOWERED_ONCE) != 0};
@@ -131,6 +150,7 @@ static gp_status stage_op(gp_stage_compiler *compiler, int node, int op_index, c
                            gp_op_name(op->desc.kind));
         if (staged.operand[i].fixed.area != GP_AREA_NONE && gp_op_writes(op->desc.kind, i)) staged.always = true;
     }
+    GP_RETURN_IF_FAILED(gp_compiler_gather(compiler, &staged, list, err));
     return gp_staged_add(list, staged, err);
 }
 

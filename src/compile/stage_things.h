@@ -47,6 +47,10 @@ GP_MUST_USE gp_status gp_compiler_temps(gp_stage_compiler *compiler, int node, i
 bool gp_compiler_operand(const gp_stage_compiler *compiler, int node, int first_temp, const gp_lowered_op *op,
                          const gp_prepared *prepared, int position, gp_staged_operand *out);
 
+/* Before an op that reads a parameter in a format that is not stored: stages a reorder of it into a thing. */
+GP_MUST_USE gp_status gp_compiler_gather(gp_stage_compiler *compiler, gp_staged_op *op, gp_staged_list *list,
+                                         gp_error *err);
+
 /* Stages the ops of FORWARD or EVALUATE. */
 GP_MUST_USE gp_status gp_compiler_forward(gp_stage_compiler *compiler, gp_pass pass, gp_staged_list *list,
                                           gp_error *err);

@@ -6,8 +6,7 @@
  *
  * Tensors are written in the order of memory: pictures [n,h,w,c], token rows [n,t,w], vectors [n,w]; the last dimension
  * is contiguous, the others have strides in elements, so that a slice of channels is a tensor too. Parameters stand in
- * PyTorch's order: conv [out,in/groups,kh,kw], linear [out,in]; they may have a format of the device's own instead
- * (working copies, gradients of weights).
+ * PyTorch's order: conv [out,in/groups,kh,kw], linear [out,in]; they may have a format of the device's own instead.
  *
  * Descriptors are plain data, compared and hashed by their first gp_op_desc_bytes: zero-initialise them, padding
  * included (gp_op_desc_init). The same descriptor gives the same kernel and so the same bits, whatever stands beside

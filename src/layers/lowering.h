@@ -33,7 +33,7 @@ typedef enum gp_role {
     GP_ROLE_OUTPUT,      /* value made */
     GP_ROLE_GRAD_INPUT,  /* gradient of input `index`: written, once per backward pass, or not at all */
     GP_ROLE_GRAD_OUTPUT, /* gradient of the output: complete when the backward pass begins */
-    GP_ROLE_PARAM,       /* parameter or buffer; a format other than plain asks for a working copy */
+    GP_ROLE_PARAM,       /* parameter or buffer; stored in the format of its forward pass */
     GP_ROLE_GRAD_PARAM,  /* gradient of a parameter: this micro-batch's share; whoever plans adds them up */
     GP_ROLE_SIDE,        /* made by FORWARD, needed by BACKWARD (pool indices); recomputed with it */
     GP_ROLE_STATS,       /* made once per micro-batch and kept until the step's end (batch statistics, partial losses);

@@ -96,9 +96,11 @@ gp_status gp_watch_params(gp_worker *worker, gp_error *err) {
             /* Training uses running statistics only of frozen layers. */
             if (param->spec.buffer && training && !plan->graph->nodes[param->node].layer->frozen) continue;
             gp_finding place = {.node = param->node, .role = {GP_ROLE_PARAM, param->index}};
-            GP_RETURN_IF_FAILED(look_flat(worker, GP_QUEUE_COMPUTE, place, plan->types.master,
-                                          worker->arena + stage->base + stage->params[i].master, stage->params[i].bytes,
-                                          err));
+            gp_tensor tensor = gp_tensor_param(plan->types.master, param->spec.shape);
+            tensor.format = stage->params[i].format;
+            GP_RETURN_IF_FAILED(look(worker, GP_QUEUE_COMPUTE, place, &tensor,
+                                     worker->arena + stage->base + stage->params[i].master, stage->params[i].stored,
+                                     err));
         }
     }
     return GP_OK;

@@ -66,11 +66,11 @@ static gp_status blame_file(const gp_plan *plan, gp_status status, gp_error *err
 
 static gp_status schedule_mini(const gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
     gp_emit_request request = {.stages = plan->stages,
-                                   .pieces = mini->pieces,
-                                   .checkpoints = plan->checkpoints,
-                                   .lockstep = plan->lockstep,
-                                   .training = mini->training,
-                                   .schedule = plan->schedule};
+                               .pieces = mini->pieces,
+                               .checkpoints = plan->checkpoints,
+                               .lockstep = plan->lockstep,
+                               .training = mini->training,
+                               .schedule = plan->schedule};
     GP_RETURN_IF_FAILED(gp_programs_emit(&request, &mini->programs, err));
     GP_RETURN_IF_FAILED(assign_slots(plan, mini, err));
     return gp_programs_validate(plan->stages, mini->programs, err);
@@ -174,8 +174,11 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .size_trains = sizes->trains,
                                       .size_evaluates = sizes->evaluates,
                                       .size_count = sizes->count};
-    for (int m = 0; m < plan->mini_count; m++)
-        if (plan->minis[m].pieces > stage_request.max_pieces) stage_request.max_pieces = plan->minis[m].pieces;
+    for (int m = 0; m < plan->mini_count; m++) {
+        int pieces = plan->minis[m].pieces;
+        if (pieces > stage_request.max_pieces) stage_request.max_pieces = pieces;
+        if (pieces > 1 && plan->minis[m].training) stage_request.repeats = true;
+    }
     GP_RETURN_IF_FAILED(GP_NEW(&plan->stage, plan->stages->count, err));
     for (int s = 0; s < plan->stages->count; s++) {
         gp_stage_plan *stage = &plan->stage[s];

@@ -67,15 +67,6 @@ static gp_status refresh(gp_worker *worker, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_worker_copy_block(gp_worker *worker, const gp_block *block, bool in, gp_error *err) {
-    const gp_device_kind *kind = kind_of(worker);
-    gp_stream *queue = worker->queue[GP_QUEUE_COMPUTE];
-    char *at = worker->arena + block->offset;
-    if (block->worker != worker->index) return GP_OK;
-    return in ? kind->copy_in(queue, at, block->host, block->bytes, err)
-              : kind->copy_out(queue, block->host, at, block->bytes, err);
-}
-
 static gp_status finish(gp_worker *worker, gp_error *err) {
     return kind_of(worker)->stream_finish(worker->queue[GP_QUEUE_COMPUTE], &worker->run->cancel, err);
 }

@@ -27,7 +27,7 @@ static const gp_stage_plan *last_stage(const gp_run *run) {
 
 static gp_block report_block(gp_run *run, int turn) {
     const gp_stage_plan *last = last_stage(run);
-    return (gp_block){last->worker, last->base + last->scalars, sizeof run->report[turn], &run->report[turn]};
+    return (gp_block){last->worker, last->base + last->scalars, sizeof run->report[turn], &run->report[turn], NULL};
 }
 
 static gp_step_result result_of(const gp_step_scalars *report) {
@@ -126,7 +126,7 @@ static gp_block param_block(const gp_plan *plan, const gp_tensor_copy *copy) {
     const gp_stage_plan *stage = &plan->stage[plan->stages->stage_of_node[plan->graph->params[copy->param].node]];
     const gp_param_plan *its = gp_stage_plan_param(stage, copy->param);
     size_t offset = copy->state < 0 ? its->master : its->state[copy->state];
-    return (gp_block){stage->worker, stage->base + offset, its->bytes, copy->host};
+    return (gp_block){stage->worker, stage->base + offset, its->bytes, copy->host, its};
 }
 
 static gp_status copy_params(gp_run *run, bool in, const gp_tensor_copy *copies, int count, gp_error *err) {

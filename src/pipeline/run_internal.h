@@ -25,8 +25,9 @@ typedef enum gp_command_kind {
 /* A range of a worker's arena, and the host memory that it is copied to or from. */
 typedef struct gp_block {
     int worker;
-    size_t offset, bytes;
+    size_t offset, bytes; /* in PyTorch's order */
     void *host;
+    const gp_param_plan *param; /* whose tensor it is; NULL: no parameter's */
 } gp_block;
 
 /* A command to some or all workers. The trainer writes it before it raises `posted` of these workers, and writes the
@@ -108,7 +109,8 @@ struct gp_run {
 int gp_run_marks(const gp_plan *plan, int worker);
 /* Worker's thread: enqueues the program of a mini-batch, or waits until it is carried out, or both. */
 GP_MUST_USE gp_status gp_worker_step(gp_worker *worker, gp_error *err);
-/* Worker's thread: enqueues the copy of a block, if it is this worker's. */
+/* Worker's thread: enqueues the copy of a block, if it is this worker's. A parameter is in PyTorch's order on the host.
+ */
 GP_MUST_USE gp_status gp_worker_copy_block(gp_worker *worker, const gp_block *block, bool in, gp_error *err);
 /* Trainer's thread: writes zeros to all parameters and states. */
 GP_MUST_USE gp_status gp_run_clear(gp_run *run, gp_error *err);

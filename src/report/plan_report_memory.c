@@ -183,7 +183,7 @@ static void write_block(const gp_report *report, const column *columns, int coun
 static void explain_working_copies(const gp_report *report) {
     for (int s = 0; s < report->plan->stages->count; s++) {
         if (report->plan->stage[s].memory[GP_MEMORY_WORKING] == 0) continue;
-        fputs("  (working copies: the parameters again, in the formats that the device computes with)\n", report->out);
+        fputs("  (working copies: parameters again, in the formats of their backward passes)\n", report->out);
         return;
     }
 }

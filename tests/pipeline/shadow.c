@@ -150,11 +150,10 @@ static void begin_program(const shadow *s, worker_shadow *w) {
         shadow_set_owner(w, stage->base + stage->scalars, sizeof(gp_step_scalars), MINI_BATCH);
         for (int p = 0; p < stage->param_count; p++) {
             const gp_param_plan *param = &stage->params[p];
-            shadow_set_owner(w, stage->base + param->master, param->bytes, KEPT);
-            for (int c = 0; c < param->copy_count; c++)
-                shadow_set_owner(w, stage->base + param->copies[c].offset, param->copies[c].bytes, KEPT);
+            shadow_set_owner(w, stage->base + param->master, param->stored, KEPT);
+            shadow_set_owner(w, stage->base + param->copy.offset, param->copy.bytes, KEPT);
             for (int n = 0; n < plan->update.states && param->trained; n++)
-                shadow_set_owner(w, stage->base + param->state[n], param->bytes, KEPT);
+                shadow_set_owner(w, stage->base + param->state[n], param->stored, KEPT);
         }
     }
     for (size_t pc = 0; pc < program->count; pc++) {

@@ -87,11 +87,10 @@ static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int piece
     }
     for (int p = 0; p < stage->param_count; p++) {
         const gp_param_plan *param = &stage->params[p];
-        bool kept = within(at, bytes, param->master, param->bytes);
-        for (int c = 0; c < param->copy_count; c++)
-            kept = kept || within(at, bytes, param->copies[c].offset, param->copies[c].bytes);
+        bool kept = within(at, bytes, param->master, param->stored);
+        kept = kept || within(at, bytes, param->copy.offset, param->copy.bytes);
         for (int i = 0; i < GP_UPDATE_MAX_STATES && param->trained; i++)
-            kept = kept || (param->state[i] && within(at, bytes, param->state[i], param->bytes));
+            kept = kept || (param->state[i] && within(at, bytes, param->state[i], param->stored));
         bool grad = param->trained && within(at, bytes, param->grad, param->grad_bytes);
         if (!kept && !grad) continue;
         *out = (part){.owner = kept ? KEPT : MINI_BATCH,

@@ -418,7 +418,8 @@ static bool is_read(const gp_stage_plan *stage, size_t offset) {
     return false;
 }
 
-/* Whether there is one that only the backward pass reads is the device's choice, and here it has one. */
+/* The forward pass reads the parameters themselves. The backward pass of the second convolution needs another format.
+ */
 static void a_working_copy_is_there_to_be_read(void **state) {
     (void)state;
     size_t bytes[2];
@@ -429,14 +430,13 @@ static void a_working_copy_is_there_to_be_read(void **state) {
         for (int s = 0; s < session->plan->stages->count; s++) {
             const gp_stage_plan *stage = &session->plan->stage[s];
             for (int i = 0; i < stage->param_count; i++)
-                for (int c = 0; c < stage->params[i].copy_count; c++)
-                    assert_true(is_read(stage, stage->params[i].copies[c].offset));
+                if (stage->params[i].copy.bytes) assert_true(is_read(stage, stage->params[i].copy.offset));
         }
         bytes[trains] = memory_of(session, GP_MEMORY_WORKING);
         gp_session_close(&session);
     }
-    assert_true(bytes[0] > 0);
-    assert_true(bytes[0] < bytes[1]);
+    assert_int_equal(bytes[0], 0);
+    assert_true(bytes[1] > 0);
 }
 
 static void expect_opens(const char *text, const char *const *changes) {

@@ -24,8 +24,7 @@ static gp_status check_operands(const gp_op_desc *desc, gp_error *err) {
     return GP_OK;
 }
 
-/* Where the device may choose: tensor cores want the channels last, the others turn pictures and weights themselves,
- * and a working copy would be made for nothing. */
+/* Tensor cores want the channels last. The other engines turn pictures and weights themselves. */
 static gp_format choose_format(const gp_op_desc *desc, const gp_tensor *w) {
     bool one_place = w->dim[2] * w->dim[3] == 1, one_channel = w->dim[1] == 1;
     if (one_place || one_channel) return GP_FORMAT_PLAIN; /* either way the same bytes */
