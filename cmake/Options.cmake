@@ -19,7 +19,7 @@ target_compile_definitions(gp_options INTERFACE _GNU_SOURCE GP_VERSION="${PROJEC
 # Bits must not depend on what the compiler fuses: a*b+c is rounded twice unless fma() is written.
 target_compile_options(gp_options INTERFACE -ffp-contract=off)
 if(GP_SANITIZE)
-  target_compile_options(gp_options INTERFACE -fsanitize=${GP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g)
+  target_compile_options(gp_options INTERFACE -fsanitize=${GP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all -g1)
   target_link_options(gp_options INTERFACE -fsanitize=${GP_SANITIZE})
   # Where every access is checked no loop becomes vectors, and clang says so of each that was asked to.
   if(CMAKE_C_COMPILER_ID STREQUAL "Clang")

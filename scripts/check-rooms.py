@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 ORDER = ["base", "config", "device", "trace", "data", "layers", "model", "checkpoint", "schedule", "compile", "pipeline",
-         "balance", "store", "session", "tune", "report", "train", "cli"]
+         "balance", "settings", "store", "session", "tune", "report", "train", "cli"]
 FORBIDDEN = {("device", "config"): "a device is told what it needs, it reads no configuration",
              ("schedule", "device"): "a schedule is made and simulated without devices"}
 SUB_ROOMS = {"device": ["ref", "cpu", "cuda"]}

@@ -3,7 +3,7 @@
 
 Usage: fuzz-seeds.py FOLDER
 
-FOLDER/<target>/seeds/ and FOLDER/<target>/dictionary. Seeds of configurations come from configs/, tests/config/corpus/
+FOLDER/<target>/seeds/ and FOLDER/<target>/dictionary. Seeds of configurations come from configs/, tests/settings/corpus/
 (overrides as comment lines "#--set …") and tests/golden/training/; those of data files are written here. Words come from
 the string literals of the sources, so that a new key is in the dictionary as soon as it exists.
 """
@@ -41,7 +41,7 @@ def write_dictionary(folder, entries):
 def make_config(folder):
     seeds = folder / "seeds"
     for path in itertools.chain((ROOT / "configs").glob("*.yaml"), (ROOT / "tests/golden/training").glob("**/*.yaml"),
-                                (ROOT / "tests/config/corpus").glob("*.yaml")):
+                                (ROOT / "tests/settings/corpus").glob("*.yaml")):
         overrides = path.with_suffix(".set")
         lines = overrides.read_text().splitlines() if overrides.exists() else []
         head = "".join(f"#--set {line}\n" for line in lines)

@@ -21,8 +21,8 @@ static uint64_t hash_number(uint64_t hash, int64_t number) {
 static uint64_t hash_op(uint64_t hash, const gp_lowered_op *op) {
     hash = hash_number(hash, op->pass);
     hash = hash_number(hash, op->flags);
-    hash = gp_hash_bytes(hash, &op->desc, sizeof op->desc);
-    for (int i = 0; i < GP_MAX_OPERANDS; i++) {
+    hash = gp_hash_bytes(hash, &op->desc, gp_op_desc_bytes(&op->desc));
+    for (uint32_t i = 0; i < op->desc.operands; i++) {
         hash = hash_number(hash, op->ref[i].role);
         hash = hash_number(hash, op->ref[i].index);
         hash = hash_number(hash, op->ref[i].first);

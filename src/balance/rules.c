@@ -6,7 +6,6 @@
 
 #include "balance/profile.h"
 #include "base/memory.h"
-#include "config/read.h"
 
 /* Nodes that a name stands for. */
 typedef struct named {
@@ -64,15 +63,15 @@ static gp_status begin_stage(const gp_graph *graph, const gp_placed_name *name, 
     return GP_OK;
 }
 
-static gp_status begin_stages(const gp_graph *graph, const gp_pipeline_config *pipeline, int stages, gp_cut_rule *rules,
+static gp_status begin_stages(const gp_graph *graph, const gp_layer_rules *asked, int stages, gp_cut_rule *rules,
                               gp_error *err) {
     int layer = 0;
-    for (int i = 0; i < pipeline->first_count; i++) {
-        GP_RETURN_IF_FAILED(begin_stage(graph, &pipeline->first[i], layer, &layer, err));
+    for (int i = 0; i < asked->first_count; i++) {
+        GP_RETURN_IF_FAILED(begin_stage(graph, &asked->first[i], layer, &layer, err));
         if (i == stages - 1)
-            return gp_fail_at(err, GP_CONFIG, pipeline->first[i].place,
+            return gp_fail_at(err, GP_CONFIG, asked->first[i].place,
                               "pipeline.balance: names %d layers, but there %s %d stage%s after the first",
-                              pipeline->first_count, stages == 2 ? "is" : "are", stages - 1, stages == 2 ? "" : "s");
+                              asked->first_count, stages == 2 ? "is" : "are", stages - 1, stages == 2 ? "" : "s");
         rules[layer] = GP_CUT_MUST;
     }
     return GP_OK;
@@ -98,37 +97,37 @@ static gp_status keep_together(const gp_graph *graph, const gp_bound_layers *bou
     return GP_OK;
 }
 
-gp_status gp_balance_rules(const gp_graph *graph, const gp_pipeline_config *pipeline, int stages, gp_cut_rule *rules,
+gp_status gp_balance_rules(const gp_graph *graph, const gp_layer_rules *asked, int stages, gp_cut_rule *rules,
                            gp_error *err) {
     for (int i = 0; i < graph->layer_count; i++) rules[i] = GP_CUT_FREE;
-    GP_RETURN_IF_FAILED(begin_stages(graph, pipeline, stages, rules, err));
+    GP_RETURN_IF_FAILED(begin_stages(graph, asked, stages, rules, err));
     int places = graph->layer_count - 1;
-    for (int i = 0; i < pipeline->together_count; i++)
-        GP_RETURN_IF_FAILED(keep_together(graph, &pipeline->together[i], rules, err));
+    for (int i = 0; i < asked->together_count; i++)
+        GP_RETURN_IF_FAILED(keep_together(graph, &asked->together[i], rules, err));
     for (int i = 1; i < graph->layer_count; i++) places -= rules[i] == GP_CUT_NEVER;
-    if (pipeline->together_count == 0 || places >= stages - 1) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, pipeline->together[0].layer[0].place,
+    if (asked->together_count == 0 || places >= stages - 1) return GP_OK;
+    return gp_fail_at(err, GP_CONFIG, asked->together[0].layer[0].place,
                       "pipeline.together: leaves %d place%s to cut, but %d stages need %d", places,
                       places == 1 ? "" : "s", stages, stages - 1);
 }
 
-gp_status gp_balance_keeps(const gp_graph *graph, const gp_pipeline_config *pipeline, bool *keeps, gp_error *err) {
+gp_status gp_balance_keeps(const gp_graph *graph, const gp_layer_rules *asked, bool *keeps, gp_error *err) {
     for (int n = 0; n < graph->node_count; n++) keeps[n] = graph->nodes[n].layer->keeps;
-    for (int i = 0; i < pipeline->keep_count; i++) {
+    for (int i = 0; i < asked->keep_count; i++) {
         named nodes;
-        if (!find_named(graph, pipeline->keep[i].text, &nodes))
-            return refuse_unknown(graph, "pipeline.checkpoint.keep", &pipeline->keep[i], err);
+        if (!find_named(graph, asked->keep[i].text, &nodes))
+            return refuse_unknown(graph, "pipeline.checkpoint.keep", &asked->keep[i], err);
         keeps[nodes.last] = true;
     }
     return GP_OK;
 }
 
-gp_status gp_balance_check_together(const gp_graph *graph, const gp_pipeline_config *pipeline, const gp_cut_rule *rules,
+gp_status gp_balance_check_together(const gp_graph *graph, const gp_layer_rules *asked, const gp_cut_rule *rules,
                                     gp_error *err) {
     int64_t first = 0;
-    for (int s = 0; s < pipeline->layers_count; first += pipeline->layers[s++])
+    for (int s = 0; s < asked->layers_count; first += asked->layers[s++])
         if (s > 0 && first < graph->layer_count && rules[first] == GP_CUT_NEVER)
-            return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
+            return gp_fail_at(err, GP_CONFIG, asked->place,
                               "pipeline.balance: stage %d begins with layer \"%s\", which pipeline.together keeps "
                               "on one stage with the layer before it",
                               s, gp_layer_name(graph, (int)first));

@@ -5,7 +5,16 @@
 
 #include <stdbool.h>
 
-#include "config/config.h"
+typedef enum gp_checkpoint_mode {
+    GP_CHECKPOINT_NEVER,
+    GP_CHECKPOINT_EXCEPT_LAST,
+    GP_CHECKPOINT_ALWAYS
+} gp_checkpoint_mode;
+extern const char *const gp_checkpoint_names[]; /* by mode; NULL at the end */
+const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode);
+enum { GP_CHECKPOINT_TEXT = 256 };
+/* "always" where all are; else "[always, never]", cut with "…" where it is long. buffer is returned. */
+const char *gp_checkpoint_text(char buffer[GP_CHECKPOINT_TEXT], const gp_checkpoint_mode *modes, int count);
 
 /* `except_last` keeps the last of `pieces` micro-batches, whose backward follows at once; `never` recomputes none and
  * so keeps all. */

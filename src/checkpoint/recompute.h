@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { GP_RECOMPUTE_OPERANDS = 8 };
+enum { GP_RECOMPUTE_OPERANDS = 16 };
 
 /* The things that one op reads and writes; `always`: it has an effect that no thing shows (a gradient, a statistic). */
 typedef struct gp_op_use {

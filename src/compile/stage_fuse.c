@@ -137,32 +137,24 @@ _Static_assert((int)GP_NORM_APPLY_RELU_X == (int)GP_NORM_APPLY_X &&
                    (int)GP_NORM_APPLY_RELU_BETA == (int)GP_NORM_APPLY_BETA,
                "x to beta stand at the same places");
 
-static void add_part(gp_staged_op *whole, const gp_staged_op *op, int written, const int8_t operand[GP_MAX_OPERANDS]) {
+static void add_part(gp_staged_op *whole, const gp_staged_op *op, int written, const int8_t *operand, int count) {
     gp_part *part = &whole->part[whole->part_count++];
     *part = (gp_part){.prepared = op->prepared, .node = op->node, .role = op->operand[written].role};
-    for (int i = 0; i < GP_MAX_OPERANDS; i++) part->operand[i] = operand[i];
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) part->operand[i] = i < count ? operand[i] : NONE;
 }
 
 static void list_parts(const fuser *f, const group *its, gp_staged_op *whole) {
-    static const int8_t norm[GP_MAX_OPERANDS] = {GP_NORM_APPLY_RELU_X,
-                                                 GP_NORM_APPLY_RELU_MEAN,
-                                                 GP_NORM_APPLY_RELU_VARIANCE,
-                                                 GP_NORM_APPLY_RELU_GAMMA,
-                                                 GP_NORM_APPLY_RELU_BETA,
-                                                 GP_NORM_APPLY_RELU_Y,
-                                                 NONE,
-                                                 NONE};
-    int8_t add[GP_MAX_OPERANDS] = {
-        GP_NORM_APPLY_RELU_ADDEND, GP_NORM_APPLY_RELU_ADDEND, GP_NORM_APPLY_RELU_Y, NONE, NONE, NONE, NONE, NONE};
-    static const int8_t relu[GP_MAX_OPERANDS] = {
-        GP_NORM_APPLY_RELU_Y, GP_NORM_APPLY_RELU_Y, NONE, NONE, NONE, NONE, NONE, NONE};
+    static const int8_t norm[] = {GP_NORM_APPLY_RELU_X,     GP_NORM_APPLY_RELU_MEAN, GP_NORM_APPLY_RELU_VARIANCE,
+                                  GP_NORM_APPLY_RELU_GAMMA, GP_NORM_APPLY_RELU_BETA, GP_NORM_APPLY_RELU_Y};
+    int8_t add[] = {GP_NORM_APPLY_RELU_ADDEND, GP_NORM_APPLY_RELU_ADDEND, GP_NORM_APPLY_RELU_Y};
+    static const int8_t relu[] = {GP_NORM_APPLY_RELU_Y, GP_NORM_APPLY_RELU_Y};
     const gp_staged_op *ops = f->list->items;
-    add_part(whole, &ops[its->norm], GP_NORM_APPLY_Y, norm);
+    add_part(whole, &ops[its->norm], GP_NORM_APPLY_Y, norm, 6);
     if (its->add != NONE) {
         add[its->side] = GP_NORM_APPLY_RELU_Y;
-        add_part(whole, &ops[its->add], GP_ADD_Y, add);
+        add_part(whole, &ops[its->add], GP_ADD_Y, add, 3);
     }
-    add_part(whole, &ops[its->relu], GP_RELU_FORWARD_Y, relu);
+    add_part(whole, &ops[its->relu], GP_RELU_FORWARD_Y, relu, 2);
 }
 
 /* The whole stands where relu stood: all that it reads is there by then. */

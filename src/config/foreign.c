@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "config/config_internal.h"
+#include "config/names.h"
 
 /* What users of PyTorch, torchgpipe, Caffe, Keras, Megatron and DeepSpeed type for what exists here too: the names that
  * are far from ours in spelling. One name may stand for several of ours; the first that is known in the place where it

@@ -3,9 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config_internal.h"
 #include "config/keys.h"
-#include "config/tree_internal.h"
 
 #define VALUE(type)       ((type *)((char *)base + key->offset))
 #define CONST_VALUE(type) ((const type *)((const char *)base + key->offset))

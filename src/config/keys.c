@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "config/config_internal.h"
-
 /* Names of rows as the readers of mappings want them. */
 typedef struct name_list {
     const char *text[GP_MAX_KEYS + 1];

@@ -1,9 +1,10 @@
+#include "config/names.h"
+
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "config/config_internal.h"
 #include "config/foreign.h"
 
 enum {

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "config/names.h"
 #include "config/tree.h"
 
 /* Plain scalars: an integer is decimal digits with an optional sign (1_000 is not); a number is what C's strtod reads
@@ -23,11 +24,6 @@ GP_MUST_USE gp_status gp_read_number(const gp_yaml *node, const char *what, doub
 GP_MUST_USE gp_status gp_read_boolean(const gp_yaml *node, const char *what, bool *out, gp_error *err);
 /* Borrowed from the node; not empty. */
 GP_MUST_USE gp_status gp_read_text(const gp_yaml *node, const char *what, const char **out, gp_error *err);
-/* A name as the configuration says it. */
-typedef struct gp_placed_name {
-    const char *text; /* borrowed */
-    gp_place place;
-} gp_placed_name;
 GP_MUST_USE gp_status gp_read_name(const gp_yaml *node, const char *what, gp_placed_name *out, gp_error *err);
 /* Bytes: 4096, 512 MiB, 4GiB, 1.5 GiB; KiB, MiB, GiB, TiB. */
 GP_MUST_USE gp_status gp_read_bytes(const gp_yaml *node, const char *what, size_t *out, gp_error *err);
@@ -63,28 +59,6 @@ GP_MUST_USE gp_status gp_read_mapping(const gp_yaml *node, const char *what, gp_
  * name that is reserved for later (`later`, NULL-terminated, may be NULL) says so. */
 GP_MUST_USE gp_status gp_check_keys(const gp_yaml *mapping, const char *what, const char *const *known,
                                     const char *const *later, gp_error *err);
-/* The one of `known` that `name` means or misspells; NULL if none is near, or if `name` is known to mean something
- * else.
- */
-const char *gp_nearest_name(const char *name, const char *const *known);
-/* Whether `name` means one of `later` (NULL-terminated, may be NULL): names that a later version will have. */
-bool gp_is_later(const char *name, const char *const *later);
-
-/* The end of a message about a name that is not in `known`: "; did you mean out?", or advice about what users of other
- * programs call so ("; this version has no recurrent layers"), or "". */
-typedef struct gp_suggestion {
-    char text[200];
-} gp_suggestion;
-gp_suggestion gp_suggest(const char *name, const char *const *known);
-/* The advice alone. */
-gp_suggestion gp_advise(const char *name, const char *const *known);
-
-/* "never, except_last, always" */
-typedef struct gp_listing {
-    char text[400];
-} gp_listing;
-gp_listing gp_list_names(const char *const *names);
-
 /* Wherever a kind is chosen: `relu`; `max_pool: 2` (its main option); `conv: {out: 3}`. */
 typedef struct gp_choice {
     const char *kind;       /* borrowed */
@@ -101,5 +75,15 @@ GP_MUST_USE gp_status gp_read_kind(const gp_yaml *node, const char *what, const 
  * is the node's path. */
 GP_MUST_USE gp_status gp_read_known_kind(const gp_yaml *node, const char *what, const char *const *kinds,
                                          const char *const *beside, gp_choice *out, gp_error *err);
+
+/* The kind's index in `known`. A kind of `later` is not available yet; another is unknown, with the nearest. */
+GP_MUST_USE gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *const *known,
+                                   const char *const *later, int *out, gp_error *err);
+
+/* The kind's options as a mapping with known keys, or alone: *out is NULL then. A value in place of a mapping is
+ * refused.
+ */
+GP_MUST_USE gp_status gp_read_options(const gp_choice *choice, const char *what, const char *const *known,
+                                      const char *const *later, const gp_yaml **out, gp_error *err);
 
 #endif

@@ -61,6 +61,8 @@ gp_yaml *gp_yaml_root(gp_yaml_document *document);
 gp_yaml *gp_yaml_get(const gp_yaml *mapping, const char *key);
 /* The key's own node, for its place. */
 gp_yaml *gp_yaml_key(const gp_yaml *mapping, const char *key);
+/* Decimal digits as an index; false for anything else. */
+bool gp_yaml_index(const char *text, size_t length, size_t *out);
 /* By path from the root, "model.layers.3.conv.out": sequences take an index. NULL where there is none. */
 gp_yaml *gp_yaml_find(gp_yaml_document *document, const char *path);
 
@@ -81,6 +83,8 @@ GP_MUST_USE gp_status gp_yaml_put_node(gp_yaml_document *document, const char *p
 void gp_yaml_remove(gp_yaml_document *document, const char *path);
 /* The tree below a node as YAML on one line. */
 void gp_yaml_write_flow(FILE *file, const gp_yaml *node);
+/* The text in double quotes, escaped so that YAML reads the same text. */
+void gp_yaml_write_quoted(FILE *file, const char *text);
 /* A subtree as a document of its own, with the places of its nodes; its texts stay the first document's, which must
  * outlive it. Nothing of it is shared: what was an alias is a node of its own. */
 GP_MUST_USE gp_status gp_yaml_copy_node(const gp_yaml *node, gp_yaml_document **out, gp_error *err);

@@ -1,5 +1,4 @@
-/* What the files of the YAML tree share: the document's memory and the parser of values. For src/config/tree*.c and the
- * writer of resolved configurations only.
+/* What the files of the YAML tree share: the document's memory and the parser of values. For src/config/tree*.c only.
  *
  * All nodes and texts lie in blocks of the document and go with it; an edit leaves what it replaces there. One thread.
  */
@@ -50,9 +49,5 @@ GP_MUST_USE gp_status gp_yaml_parse_value(gp_yaml_document *document, const char
 
 /* One step of a path: a mapping's value, or a sequence's item by index; NULL where there is none. */
 gp_yaml *gp_yaml_child(const gp_yaml *node, const char *segment, size_t length);
-/* Decimal digits as an index; false for anything else. */
-bool gp_yaml_index(const char *text, size_t length, size_t *out);
-/* The text in double quotes, escaped so that YAML reads the same text. */
-void gp_yaml_write_quoted(FILE *file, const char *text);
 
 #endif

@@ -14,7 +14,7 @@
 
 #include "base/shape.h"
 #include "base/status.h"
-#include "config/config.h"
+#include "data/options.h"
 
 typedef struct gp_dataset gp_dataset;
 

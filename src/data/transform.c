@@ -9,6 +9,15 @@
 #include "base/memory.h"
 #include "base/philox.h"
 
+const char *gp_transform_name(gp_transform_kind kind) {
+    static const char *const names[] = {
+#define GP_TRANSFORM_NAME(suffix, name) name,
+        GP_TRANSFORM_MAP(GP_TRANSFORM_NAME)
+#undef GP_TRANSFORM_NAME
+    };
+    return names[kind];
+}
+
 typedef struct picture {
     int64_t height, width, channels;
 } picture;

@@ -12,7 +12,6 @@
 
 #include "base/shape.h"
 #include "base/status.h"
-#include "config/config.h"
 #include "data/dataset.h"
 
 typedef struct gp_transforms gp_transforms;

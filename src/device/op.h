@@ -9,8 +9,9 @@
  * PyTorch's order: conv [out,in/groups,kh,kw], linear [out,in]; they may have a format of the device's own instead
  * (working copies, gradients of weights).
  *
- * Descriptors are plain data, compared and hashed by their bytes: zero-initialise them, padding included
- * (gp_op_desc_init). The same descriptor gives the same kernel and so the same bits, whatever stands beside it.
+ * Descriptors are plain data, compared and hashed by their first gp_op_desc_bytes: zero-initialise them, padding
+ * included (gp_op_desc_init). The same descriptor gives the same kernel and so the same bits, whatever stands beside
+ * it.
  *
  * Descriptors and tensors are plain values of whoever fills them; prepared ops belong to a gp_op_cache. Any thread.
  */
@@ -25,7 +26,7 @@
 #include "base/status.h"
 #include "device/op_each.h"
 
-enum { GP_MAX_OPERANDS = 8 };
+enum { GP_MAX_OPERANDS = 16 };
 
 /* The ops and their operands: op_table.inc, which is also the list of what they compute. */
 typedef enum gp_op_kind {
@@ -156,12 +157,12 @@ typedef struct gp_op_desc {
     uint32_t flags;
     uint32_t threads; /* of the device: part of what is computed, since bits depend on it */
     uint32_t operands;
-    gp_tensor operand[GP_MAX_OPERANDS];
     union {
 #define GP_ATTRIBUTES_MEMBER(name) gp_##name##_attributes name;
         GP_ATTRIBUTES_MAP(GP_ATTRIBUTES_MEMBER)
 #undef GP_ATTRIBUTES_MEMBER
     } attributes;
+    gp_tensor operand[GP_MAX_OPERANDS]; /* last: gp_op_desc_bytes */
 } gp_op_desc;
 
 /* Numbers that change from step to step. One block per stage, in its arena; the worker writes it when a step starts
@@ -215,6 +216,9 @@ bool gp_op_optional(gp_op_kind kind, int operand);
 
 /* Zeroes desc, padding included, and sets kind and operand count. */
 void gp_op_desc_init(gp_op_desc *desc, gp_op_kind kind);
+/* Bytes of desc that say something: to the end of its last operand. */
+size_t gp_op_desc_bytes(const gp_op_desc *desc);
+bool gp_op_desc_equal(const gp_op_desc *a, const gp_op_desc *b);
 /* A plain contiguous tensor of `rank` dimensions, outermost first. rank 0 gives a present number. */
 gp_tensor gp_tensor_plain(gp_dtype dtype, int rank, const int64_t *dim);
 /* The tensor of n samples of a PyTorch-order sample shape: [C,h,w] → [n,h,w,C]; [t,w] → [n,t,w]; [w] → [n,w]; [] → [n].

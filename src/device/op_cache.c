@@ -62,7 +62,7 @@ void gp_op_cache_destroy(gp_op_cache **cache_at) {
 }
 
 static uint64_t hash_of(const gp_device_kind *kind, const gp_op_desc *desc) {
-    return gp_hash_bytes(gp_hash_bytes(0, desc, sizeof *desc), &kind, sizeof kind);
+    return gp_hash_bytes(gp_hash_bytes(0, desc, gp_op_desc_bytes(desc)), &kind, sizeof kind);
 }
 
 /* Caller holds cache->lock. */
@@ -70,11 +70,8 @@ static cache_entry *find_entry(const gp_op_cache *cache, uint64_t hash, const gp
                                const gp_op_desc *desc) {
     cache_entry *entry = cache->bucket[hash & (cache->buckets - 1)];
     while (entry) {
-        /* Zeroed before they are filled, padding too; where 0 and −0 differ, one more is prepared. */
-        if (entry->hash == hash && entry->kind == kind &&
-            // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c)
-            memcmp(&entry->prepared.desc, desc, sizeof *desc) == 0)
-            break;
+        /* If 0 and −0 differ, one more is prepared. */
+        if (entry->hash == hash && entry->kind == kind && gp_op_desc_equal(&entry->prepared.desc, desc)) break;
         entry = entry->next;
     }
     return entry;

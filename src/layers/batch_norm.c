@@ -145,10 +145,9 @@ static gp_status lower_backward(const batch_norm *self, gp_lowering *lowering, i
     gp_lowered_operand(op, GP_NORM_BACKWARD_DATA_DX, x, GP_ROLE_GRAD_INPUT, 0);
     if (!self->affine) return GP_OK;
 
-    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_BACKWARD, GP_LOWERED_WEIGHTS, vector,
-                                      (gp_ref){GP_ROLE_TEMP, sums, 0}, (gp_ref){GP_ROLE_GRAD_PARAM, place.gamma, 0},
-                                      err));
-    return gp_layer_copy(lowering, GP_PASS_BACKWARD, GP_LOWERED_WEIGHTS, vector, (gp_ref){GP_ROLE_TEMP, sums, channels},
+    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_BACKWARD, vector, (gp_ref){GP_ROLE_TEMP, sums, 0},
+                                      (gp_ref){GP_ROLE_GRAD_PARAM, place.gamma, 0}, err));
+    return gp_layer_copy(lowering, GP_PASS_BACKWARD, vector, (gp_ref){GP_ROLE_TEMP, sums, channels},
                          (gp_ref){GP_ROLE_GRAD_PARAM, place.beta, 0}, err);
 }
 

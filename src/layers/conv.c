@@ -97,9 +97,9 @@ static conv_tensors tensors_of(const conv *self, const gp_lowering *lowering) {
     return tensors;
 }
 
-static gp_status add_op(const conv *self, gp_lowering *lowering, gp_pass pass, unsigned flags, gp_op_kind kind,
-                        gp_lowered_op **out, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, flags, kind, out, err));
+static gp_status add_op(const conv *self, gp_lowering *lowering, gp_pass pass, gp_op_kind kind, gp_lowered_op **out,
+                        gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, kind, out, err));
     (*out)->desc.flags = gp_layer_op_flags(&self->layer);
     (*out)->desc.attributes.conv = self->attributes;
     return GP_OK;
@@ -108,7 +108,7 @@ static gp_status add_op(const conv *self, gp_lowering *lowering, gp_pass pass, u
 static gp_status lower_forward(const conv *self, const conv_tensors *tensors, gp_lowering *lowering, gp_pass pass,
                                gp_error *err) {
     gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(add_op(self, lowering, pass, 0, GP_OP_CONV_FORWARD, &op, err));
+    GP_RETURN_IF_FAILED(add_op(self, lowering, pass, GP_OP_CONV_FORWARD, &op, err));
     gp_lowered_operand(op, GP_CONV_FORWARD_X, tensors->x, GP_ROLE_INPUT, 0);
     gp_lowered_operand(op, GP_CONV_FORWARD_W, tensors->weight, GP_ROLE_PARAM, WEIGHT);
     if (self->bias) gp_lowered_operand(op, GP_CONV_FORWARD_B, tensors->bias, GP_ROLE_PARAM, BIAS);
@@ -119,14 +119,13 @@ static gp_status lower_forward(const conv *self, const conv_tensors *tensors, gp
 /* Weights first: dx may then be written over dy. */
 static gp_status lower_backward(const conv *self, const conv_tensors *tensors, gp_lowering *lowering, gp_error *err) {
     gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(
-        add_op(self, lowering, GP_PASS_BACKWARD, GP_LOWERED_WEIGHTS, GP_OP_CONV_BACKWARD_WEIGHTS, &op, err));
+    GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, GP_OP_CONV_BACKWARD_WEIGHTS, &op, err));
     gp_lowered_operand(op, GP_CONV_BACKWARD_WEIGHTS_X, tensors->x, GP_ROLE_INPUT, 0);
     gp_lowered_operand(op, GP_CONV_BACKWARD_WEIGHTS_DY, tensors->y, GP_ROLE_GRAD_OUTPUT, 0);
     gp_lowered_operand(op, GP_CONV_BACKWARD_WEIGHTS_DW, tensors->weight, GP_ROLE_GRAD_PARAM, WEIGHT);
     if (self->bias) gp_lowered_operand(op, GP_CONV_BACKWARD_WEIGHTS_DB, tensors->bias, GP_ROLE_GRAD_PARAM, BIAS);
 
-    GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, 0, GP_OP_CONV_BACKWARD_DATA, &op, err));
+    GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, GP_OP_CONV_BACKWARD_DATA, &op, err));
     gp_lowered_operand(op, GP_CONV_BACKWARD_DATA_DY, tensors->y, GP_ROLE_GRAD_OUTPUT, 0);
     gp_lowered_operand(op, GP_CONV_BACKWARD_DATA_W, tensors->weight, GP_ROLE_PARAM, WEIGHT);
     gp_lowered_operand(op, GP_CONV_BACKWARD_DATA_DX, tensors->x, GP_ROLE_GRAD_INPUT, 0);

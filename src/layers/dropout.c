@@ -34,7 +34,7 @@ static gp_status dropout_infer(gp_layer *layer, const gp_shape *inputs, int coun
 static gp_status lower_masked(const dropout *self, gp_lowering *lowering, gp_pass pass, gp_tensor tensor, gp_role from,
                               gp_role to, gp_error *err) {
     gp_lowered_op *op = NULL;
-    if (self->p == 0) return gp_layer_copy(lowering, pass, 0, tensor, (gp_ref){from, 0, 0}, (gp_ref){to, 0, 0}, err);
+    if (self->p == 0) return gp_layer_copy(lowering, pass, tensor, (gp_ref){from, 0, 0}, (gp_ref){to, 0, 0}, err);
     if (self->p == 1) {
         GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, GP_OP_FILL, &op, err));
         gp_lowered_operand(op, GP_FILL_Y, tensor, to, 0);
@@ -56,7 +56,7 @@ static gp_status dropout_lower(const gp_layer *layer, gp_lowering *lowering, gp_
     GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
     gp_tensor tensor = gp_layer_samples(lowering, layer->output);
     GP_RETURN_IF_FAILED(lower_masked(self, lowering, GP_PASS_FORWARD, tensor, GP_ROLE_INPUT, GP_ROLE_OUTPUT, err));
-    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_EVALUATE, 0, tensor, (gp_ref){GP_ROLE_INPUT, 0, 0},
+    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_EVALUATE, tensor, (gp_ref){GP_ROLE_INPUT, 0, 0},
                                       (gp_ref){GP_ROLE_OUTPUT, 0, 0}, err));
     return lower_masked(self, lowering, GP_PASS_BACKWARD, tensor, GP_ROLE_GRAD_OUTPUT, GP_ROLE_GRAD_INPUT, err);
 }

@@ -25,9 +25,9 @@ static gp_status identity_lower(const gp_layer *layer, gp_lowering *lowering, gp
     const gp_ref grad_input = {GP_ROLE_GRAD_INPUT, 0, 0}, grad_output = {GP_ROLE_GRAD_OUTPUT, 0, 0};
     GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
     gp_tensor tensor = gp_layer_samples(lowering, layer->output);
-    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_FORWARD, 0, tensor, input, output, err));
-    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_EVALUATE, 0, tensor, input, output, err));
-    return gp_layer_copy(lowering, GP_PASS_BACKWARD, 0, tensor, grad_output, grad_input, err);
+    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_FORWARD, tensor, input, output, err));
+    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_EVALUATE, tensor, input, output, err));
+    return gp_layer_copy(lowering, GP_PASS_BACKWARD, tensor, grad_output, grad_input, err);
 }
 
 const gp_layer_type gp_identity_type = {

@@ -56,7 +56,7 @@ static gp_status add_lower(const gp_layer *layer, gp_lowering *lowering, gp_erro
     GP_RETURN_IF_FAILED(lower_sum(layer, lowering, GP_PASS_FORWARD, tensor, first, err));
     GP_RETURN_IF_FAILED(lower_sum(layer, lowering, GP_PASS_EVALUATE, tensor, first, err));
     for (int i = 0; i < layer->input_count; i++)
-        GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_BACKWARD, 0, tensor, (gp_ref){GP_ROLE_GRAD_OUTPUT, 0, 0},
+        GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_BACKWARD, tensor, (gp_ref){GP_ROLE_GRAD_OUTPUT, 0, 0},
                                           (gp_ref){GP_ROLE_GRAD_INPUT, i, 0}, err));
     return GP_OK;
 }

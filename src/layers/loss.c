@@ -16,7 +16,7 @@ gp_status gp_loss_declare(const gp_layer *layer, gp_lowering *lowering, gp_error
 gp_status gp_loss_keep_prediction(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     const gp_ref from = {GP_ROLE_INPUT, GP_LOSS_PREDICTION, 0}, to = {GP_ROLE_STATS, GP_LOSS_STATS_PREDICTION, 0};
     if (!lowering->predict) return GP_OK;
-    return gp_layer_copy(lowering, GP_PASS_EVALUATE, 0, gp_layer_samples(lowering, layer->inputs[GP_LOSS_PREDICTION]),
+    return gp_layer_copy(lowering, GP_PASS_EVALUATE, gp_layer_samples(lowering, layer->inputs[GP_LOSS_PREDICTION]),
                          from, to, err);
 }
 

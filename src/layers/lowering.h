@@ -56,8 +56,7 @@ typedef struct gp_ref {
 } gp_ref;
 
 enum gp_lowered_flags {
-    GP_LOWERED_ONCE = 1,    /* FORWARD only: not repeated by a recompute (statistics, partial losses) */
-    GP_LOWERED_WEIGHTS = 2, /* BACKWARD: part of the backward for weights; the others are for inputs */
+    GP_LOWERED_ONCE = 1, /* FORWARD only: not repeated by a recompute (statistics, partial losses) */
 };
 
 typedef struct gp_lowered_op {

@@ -120,9 +120,9 @@ static int sample_norm_params(const gp_layer *layer, gp_param_spec specs[GP_LAYE
 }
 
 /* An op of this layer's attributes. */
-static gp_status add_op(const sample_norm *self, gp_lowering *lowering, gp_pass pass, unsigned flags, gp_op_kind kind,
+static gp_status add_op(const sample_norm *self, gp_lowering *lowering, gp_pass pass, gp_op_kind kind,
                         gp_lowered_op **op, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, flags, kind, op, err));
+    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, kind, op, err));
     (*op)->desc.attributes.group_norm.eps = self->eps;
     (*op)->desc.attributes.group_norm.groups = groups_of(self);
     return GP_OK;
@@ -138,7 +138,7 @@ static gp_status lower_forward(const sample_norm *self, gp_lowering *lowering, g
     gp_tensor x = values_of(&self->layer, lowering);
     gp_tensor vector = gp_layer_vector(lowering->real, channels_of(&self->layer));
     gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(add_op(self, lowering, pass, 0, GP_OP_GROUP_NORM_FORWARD, &op, err));
+    GP_RETURN_IF_FAILED(add_op(self, lowering, pass, GP_OP_GROUP_NORM_FORWARD, &op, err));
     gp_lowered_operand(op, GP_GROUP_NORM_FORWARD_X, x, GP_ROLE_INPUT, 0);
     if (self->affine) {
         gp_lowered_operand(op, GP_GROUP_NORM_FORWARD_GAMMA, vector, GP_ROLE_PARAM, WEIGHT);
@@ -167,13 +167,12 @@ static gp_status lower_backward(const sample_norm *self, gp_lowering *lowering, 
     gp_tensor vector = gp_layer_vector(lowering->real, channels_of(&self->layer));
     gp_lowered_op *op = NULL;
     if (self->affine) {
-        GP_RETURN_IF_FAILED(
-            add_op(self, lowering, GP_PASS_BACKWARD, GP_LOWERED_WEIGHTS, GP_OP_GROUP_NORM_BACKWARD_WEIGHTS, &op, err));
+        GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, GP_OP_GROUP_NORM_BACKWARD_WEIGHTS, &op, err));
         lower_backward_reads(self, lowering, side, op);
         gp_lowered_operand(op, GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA, vector, GP_ROLE_GRAD_PARAM, WEIGHT);
         gp_lowered_operand(op, GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA, vector, GP_ROLE_GRAD_PARAM, BIAS);
     }
-    GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, 0, GP_OP_GROUP_NORM_BACKWARD_DATA, &op, err));
+    GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, GP_OP_GROUP_NORM_BACKWARD_DATA, &op, err));
     lower_backward_reads(self, lowering, side, op);
     if (self->affine) gp_lowered_operand(op, GP_GROUP_NORM_BACKWARD_DATA_GAMMA, vector, GP_ROLE_PARAM, WEIGHT);
     gp_lowered_operand(op, GP_GROUP_NORM_BACKWARD_DATA_DX, values_of(&self->layer, lowering), GP_ROLE_GRAD_INPUT, 0);

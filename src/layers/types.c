@@ -146,10 +146,9 @@ void gp_layer_scalars(gp_lowered_op *op, int position) {
     gp_lowered_operand(op, position, gp_tensor_scalars(), GP_ROLE_SCALARS, 0);
 }
 
-gp_status gp_layer_copy(gp_lowering *lowering, gp_pass pass, unsigned flags, gp_tensor tensor, gp_ref from, gp_ref to,
-                        gp_error *err) {
+gp_status gp_layer_copy(gp_lowering *lowering, gp_pass pass, gp_tensor tensor, gp_ref from, gp_ref to, gp_error *err) {
     gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, flags, GP_OP_COPY, &op, err));
+    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, GP_OP_COPY, &op, err));
     gp_lowered_slice(op, GP_COPY_X, tensor, from.role, from.index, from.first);
     gp_lowered_slice(op, GP_COPY_Y, tensor, to.role, to.index, to.first);
     return GP_OK;

@@ -81,8 +81,8 @@ gp_tensor gp_layer_vector(gp_dtype dtype, int64_t count);
 /* The step's scalars as operand `position`. */
 void gp_layer_scalars(gp_lowered_op *op, int position);
 /* Adds y = x for two tensors of equal dimensions. */
-GP_MUST_USE gp_status gp_layer_copy(gp_lowering *lowering, gp_pass pass, unsigned flags, gp_tensor tensor, gp_ref from,
-                                    gp_ref to, gp_error *err);
+GP_MUST_USE gp_status gp_layer_copy(gp_lowering *lowering, gp_pass pass, gp_tensor tensor, gp_ref from, gp_ref to,
+                                    gp_error *err);
 
 /* Inputs of losses. */
 enum { GP_LOSS_PREDICTION, GP_LOSS_TARGET };

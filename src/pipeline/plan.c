@@ -9,7 +9,7 @@
 #include "pipeline/meets.h"
 #include "pipeline/memory.h"
 #include "pipeline/plan_size.h"
-#include "schedule/schedule.h"
+#include "schedule/emit.h"
 #include "schedule/schedule_file.h"
 #include "schedule/slots.h"
 #include "schedule/validate.h"

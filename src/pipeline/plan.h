@@ -13,7 +13,7 @@
 
 #include "base/machine_memory.h"
 #include "base/status.h"
-#include "config/config.h"
+#include "checkpoint/policy.h"
 #include "schedule/order.h"
 #include "schedule/program.h"
 #include "pipeline/queues.h"

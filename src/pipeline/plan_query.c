@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "pipeline/plan.h"
-#include "schedule/schedule.h"
+#include "schedule/emit.h"
 
 int64_t gp_mini_samples(const gp_mini_plan *mini, int micro) {
     return micro == mini->pieces - 1 ? mini->last : mini->piece;

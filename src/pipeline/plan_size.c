@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "checkpoint/policy.h"
-#include "schedule/schedule.h"
+#include "schedule/emit.h"
 #include "schedule/schedule_file.h"
 
 /* One mini-batch's. */

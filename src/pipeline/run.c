@@ -5,45 +5,11 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "pipeline/run_internal.h"
+#include "pipeline/channel.h"
 #include "pipeline/spans.h"
 
 static const gp_device_kind *kind_of(const gp_worker *worker) {
     return worker->run->plan->devices[worker->index].kind;
-}
-
-/* Whether the worker has the sending (or the receiving) end of an edge. */
-static bool has_end(const gp_worker *worker, const gp_edge *edge, bool sending) {
-    return worker->run->plan->stage[sending ? edge->from : edge->to].worker == worker->index;
-}
-
-static gp_status create_events(gp_worker *worker, gp_error *err) {
-    gp_run *run = worker->run;
-    const gp_stages *stages = run->plan->stages;
-    for (uint32_t e = 0; e < stages->edge_count; e++) {
-        for (int m = 0; m < run->max_pieces; m++) {
-            gp_mail *mail = gp_run_mail(run, e, (uint16_t)m);
-            if (has_end(worker, &stages->edges[e], true))
-                GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, false, &mail->sent_event, err));
-            if (has_end(worker, &stages->edges[e], false))
-                GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, false, &mail->pulled_event, err));
-        }
-    }
-    return GP_OK;
-}
-
-static void destroy_events(gp_worker *worker) {
-    gp_run *run = worker->run;
-    const gp_stages *stages = run->plan->stages;
-    for (uint32_t e = 0; e < stages->edge_count; e++) {
-        for (int m = 0; m < run->max_pieces; m++) {
-            gp_mail *mail = gp_run_mail(run, e, (uint16_t)m);
-            if (mail->sent_event && has_end(worker, &stages->edges[e], true))
-                kind_of(worker)->event_destroy(mail->sent_event);
-            if (mail->pulled_event && has_end(worker, &stages->edges[e], false))
-                kind_of(worker)->event_destroy(mail->pulled_event);
-        }
-    }
 }
 
 static gp_status create_marks(gp_worker *worker, gp_error *err) {
@@ -73,7 +39,7 @@ static gp_status open_worker(gp_worker *worker, gp_error *err) {
     worker->arena = arena;
     GP_RETURN_IF_FAILED(gp_bindings_init(plan, worker->index, &worker->bindings, err));
     GP_RETURN_IF_FAILED(create_marks(worker, err));
-    return create_events(worker, err);
+    return gp_channels_create_events(worker, err);
 }
 
 /* Of all workers before any closes: what is under way in one may use what another reserved. */
@@ -84,7 +50,7 @@ static void end_queues(gp_worker *worker) {
 
 static void close_worker(gp_worker *worker) {
     const gp_device_kind *kind = kind_of(worker);
-    destroy_events(worker);
+    gp_channels_destroy_events(worker);
     destroy_marks(worker);
     gp_spans_destroy(worker);
     gp_bindings_fini(&worker->bindings);
@@ -149,10 +115,7 @@ static void cancel_run(gp_run *run, const gp_error *cause) {
         gp_signal_wake(&run->workers[w].posted);
         gp_signal_wake(&run->workers[w].done);
     }
-    for (size_t i = 0; i < run->plan->stages->edge_count * (size_t)run->max_pieces; i++) {
-        gp_signal_wake(&run->mail[i].sent);
-        gp_signal_wake(&run->mail[i].pulled);
-    }
+    gp_channels_wake(run);
 }
 
 static void *work(void *argument) {
@@ -213,25 +176,10 @@ gp_status gp_run_post(gp_run *run, const gp_command *command, gp_error *err) {
 }
 
 static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
-    size_t mails;
-    for (int m = 0; m < plan->mini_count; m++)
-        if (plan->minis[m].pieces > run->max_pieces) run->max_pieces = plan->minis[m].pieces;
-    if (!gp_size_mul(plan->stages->edge_count, (size_t)run->max_pieces, &mails))
-        return gp_fail(err, GP_MEMORY, "too many copies");
     gp_barrier_init(&run->barrier, plan->workers);
-    run->mail = aligned_alloc(_Alignof(gp_mail), (mails ? mails : 1) * sizeof *run->mail);
+    GP_RETURN_IF_FAILED(gp_channels_open(run, err));
     run->workers = aligned_alloc(_Alignof(gp_worker), (size_t)plan->workers * sizeof *run->workers);
-    if (!run->mail || !run->workers) {
-        free(run->workers); /* none to stop */
-        run->workers = NULL;
-        return gp_fail(err, GP_MEMORY, "out of memory: %zu copies", mails);
-    }
-    for (size_t i = 0; i < mails; i++) {
-        gp_signal_init(&run->mail[i].sent);
-        gp_signal_init(&run->mail[i].pulled);
-        run->mail[i].sent_event = run->mail[i].pulled_event = NULL;
-        run->mail[i].address = NULL;
-    }
+    if (!run->workers) return gp_fail(err, GP_MEMORY, "out of memory: %d workers", plan->workers);
     memset(run->workers, 0, (size_t)plan->workers * sizeof *run->workers);
     for (int w = 0; w < plan->workers; w++) {
         run->workers[w].run = run;
@@ -302,7 +250,7 @@ void gp_run_destroy(gp_run **run) {
     if (it->workers) stop_workers(it);
     gp_cancel_fini(&it->cancel);
     free(it->workers);
-    free(it->mail);
+    gp_channels_close(it);
     free(it);
     *run = NULL;
 }

@@ -1,15 +1,8 @@
 /* What a run takes of the host's memory beside its workers' arenas. */
 #include "base/memory.h"
-#include "pipeline/run_internal.h"
+#include "pipeline/channel.h"
 
 enum { EVENT = 32 }; /* bytes of an event, as malloc gives them */
-
-static size_t most_pieces(const gp_plan *plan) {
-    int most = 0;
-    for (int m = 0; m < plan->mini_count; m++)
-        if (plan->minis[m].pieces > most) most = plan->minis[m].pieces;
-    return (size_t)most;
-}
 
 int gp_run_marks(const gp_plan *plan, int worker) {
     int most = 0;
@@ -28,10 +21,8 @@ size_t gp_run_largest_param(const gp_plan *plan) {
     return most;
 }
 
-/* There are at most 2^31 edges of 2^12 micro-batches: no sum overflows. */
 size_t gp_run_bytes(const gp_plan *plan) {
     size_t bytes = sizeof(gp_run) + (size_t)plan->workers * sizeof(gp_worker);
-    bytes += plan->stages->edge_count * most_pieces(plan) * (sizeof(gp_mail) + (size_t)2 * EVENT);
     for (int w = 0; w < plan->workers; w++) bytes += (size_t)gp_run_marks(plan, w) * (sizeof(gp_event *) + EVENT);
-    return bytes;
+    return gp_size_plus(bytes, gp_channels_bytes(plan));
 }

@@ -1,4 +1,4 @@
-/* What the files of a run share: the run itself, its workers, their mail and the command they carry out.
+/* What the files of a run share: the run itself, its workers, their channels and the command they carry out.
  *
  * The run owns all of it. Each field says who writes it; what both sides use lies behind a signal. Functions here are
  * for the worker's own thread. */
@@ -9,6 +9,7 @@
 
 #include "base/sync.h"
 #include "pipeline/bound.h"
+#include "pipeline/copy_order.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/run.h"
 
@@ -40,14 +41,26 @@ typedef struct gp_command {
     const gp_step_input *input; /* of what is begun */
 } gp_command;
 
-/* One edge and micro-batch: what was sent, where it lies, and that it was pulled. A signal tells the other worker's
- * thread that the event was recorded (signals count commands); the event makes its stream wait for the work itself. */
-typedef struct gp_mail {
-    gp_signal sent, pulled;
-    gp_event *sent_event;   /* of the sender's device */
-    gp_event *pulled_event; /* of the receiver's */
-    const void *address;    /* written before `sent` is raised, read after */
-} gp_mail;
+/* Events of the copies from one slot of the sender; NULL: that end's device does at once what it is given. */
+typedef struct gp_copy_events {
+    gp_event *sent;   /* of the sender's device */
+    gp_event *pulled; /* of the receiver's */
+} gp_copy_events;
+
+/* A copy in flight; the sender writes it before it raises `sent`. */
+typedef struct gp_copy {
+    const void *address;
+    gp_copy_events *events;
+} gp_copy;
+
+/* The path of an edge. A signal tells the other worker's thread how many copies of a step were sent, or received; the
+ * event makes its stream wait for the work itself. */
+typedef struct gp_channel {
+    gp_signal sent, pulled; /* command << 16 | copies in it so far */
+    gp_copy *copies;        /* [number of the copy % in_flight] */
+    gp_copy_events *events; /* [slot that was sent from] */
+    size_t in_flight, slots;
+} gp_channel;
 
 typedef struct gp_spans gp_spans; /* pipeline/spans.h */
 
@@ -87,14 +100,9 @@ struct gp_run {
     int turn;                  /* of the one that was begun last */
     gp_step_scalars report[2]; /* [turn] what it comes to */
     gp_worker *workers;
-    gp_mail *mail; /* [edge·max_pieces + micro] */
-    int max_pieces;
+    gp_copy_orders *orders;
+    gp_channel *channels; /* [edge] */
 };
-
-/* The mail of an edge and micro-batch. */
-static inline gp_mail *gp_run_mail(gp_run *run, uint32_t edge, uint16_t micro) {
-    return &run->mail[(size_t)edge * (size_t)run->max_pieces + micro];
-}
 
 /* Events that mark places of the worker's queues, in the mini-batch that has most of them. */
 int gp_run_marks(const gp_plan *plan, int worker);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "pipeline/channel.h"
 #include "pipeline/places.h"
 #include "pipeline/run_internal.h"
 #include "pipeline/spans.h"
@@ -25,43 +26,6 @@ static gp_status load(gp_worker *worker, const gp_mini_plan *mini, const gp_inst
     return GP_OK;
 }
 
-static gp_status send_value(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
-    size_t offset, bytes;
-    gp_instr_copy(worker->run->plan, mini, instr, &offset, &bytes);
-    gp_mail *mail = gp_run_mail(worker->run, instr->edge, instr->micro);
-    mail->address = worker->arena + offset;
-    GP_RETURN_IF_FAILED(worker->run->plan->devices[worker->index].kind->event_record(
-        mail->sent_event, worker->queue[GP_QUEUE_COMPUTE], err));
-    gp_signal_raise(&mail->sent, worker->command);
-    return GP_OK;
-}
-
-/* Through the host's memory where the two ends are of different kinds. */
-static gp_status pull(gp_worker *worker, gp_stream *queue, void *to, const gp_worker *from, const void *address,
-                      size_t bytes, gp_error *err) {
-    const gp_run *run = worker->run;
-    const gp_device_kind *here = run->plan->devices[worker->index].kind;
-    const gp_device_kind *there = run->plan->devices[from->index].kind;
-    if (here == there) return here->pull(queue, to, from->device, address, bytes, err);
-    if (there->on_host) return here->copy_in(queue, to, address, bytes, err);
-    if (here->on_host) return there->fetch(from->device, to, address, bytes, &run->cancel, err);
-    return gp_fail(err, GP_UNSUPPORTED, "copies from %s to %s are not available", there->name, here->name);
-}
-
-static gp_status receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
-    const gp_plan *plan = worker->run->plan;
-    size_t offset, bytes;
-    gp_instr_copy(plan, mini, instr, &offset, &bytes);
-    gp_mail *mail = gp_run_mail(worker->run, instr->edge, instr->micro);
-    gp_stream *queue = worker->queue[gp_instr_queue(plan->stages, instr)];
-    int from = mini->programs->worker_of_stage[plan->stages->edges[instr->edge].from];
-    GP_RETURN_IF_FAILED(
-        pull(worker, queue, worker->arena + offset, &worker->run->workers[from], mail->address, bytes, err));
-    GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->event_record(mail->pulled_event, queue, err));
-    gp_signal_raise(&mail->pulled, worker->command);
-    return GP_OK;
-}
-
 static gp_status compute(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     const gp_routine *routines[GP_INSTR_ROUTINES];
@@ -78,10 +42,8 @@ static gp_status meet(gp_worker *worker, const gp_mini_plan *mini, gp_error *err
     size_t barrier = worker->barriers++;
     if (!mini->meets) return gp_barrier_meet(&run->barrier, &run->cancel, err);
     const gp_worker_waits *its = &mini->meets->worker[worker->index];
-    for (size_t i = its->first[barrier]; i < its->first[barrier + 1]; i++) {
-        gp_mail *mail = gp_run_mail(run, its->items[i].edge, its->items[i].micro);
-        GP_RETURN_IF_FAILED(gp_signal_wait(&mail->pulled, worker->command, &run->cancel, err));
-    }
+    for (size_t i = its->first[barrier]; i < its->first[barrier + 1]; i++)
+        GP_RETURN_IF_FAILED(gp_channel_wait(worker, mini, &its->items[i], err));
     return GP_OK;
 }
 
@@ -90,25 +52,11 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     if (gp_instr_computes(instr)) return compute(worker, mini, instr, err);
     switch (instr->op) {
     case GP_INSTR_LOAD: return load(worker, mini, instr, run->command.input, err);
-    case GP_INSTR_SEND: return send_value(worker, mini, instr, err);
-    case GP_INSTR_RECV: return receive(worker, mini, instr, err);
+    case GP_INSTR_SEND: return gp_channel_send(worker, mini, instr, err);
+    case GP_INSTR_RECV: return gp_channel_receive(worker, mini, instr, err);
     case GP_INSTR_BARRIER: return meet(worker, mini, err);
     default: return gp_fail(err, GP_INTERNAL, "no such instruction: %d", instr->op);
     }
-}
-
-/* An event of another kind of device is the host's to wait for. */
-static gp_status wait_for_event(gp_worker *worker, const gp_mini_plan *mini, const gp_wait *wait, gp_stream *queue,
-                                gp_error *err) {
-    const gp_plan *plan = worker->run->plan;
-    const gp_edge *edge = &plan->stages->edges[wait->edge];
-    const gp_mail *mail = gp_run_mail(worker->run, wait->edge, wait->micro);
-    bool sent = wait->kind == GP_WAIT_SENT;
-    int other = mini->programs->worker_of_stage[sent ? edge->from : edge->to];
-    const gp_device_kind *kind = plan->devices[other].kind;
-    const gp_event *event = sent ? mail->sent_event : mail->pulled_event;
-    if (kind == plan->devices[worker->index].kind) return kind->stream_wait(queue, event, err);
-    return kind->event_finish(event, &worker->run->cancel, err);
 }
 
 static gp_status wait_for_marks(gp_worker *worker, const gp_queue_waits *waits, size_t pc, gp_stream *queue,
@@ -125,21 +73,20 @@ static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc
     gp_run *run = worker->run;
     const gp_worker_waits *waits = &mini->waits->worker[worker->index];
     const gp_worker_queues *queues = mini->queues ? &mini->queues->worker[worker->index] : NULL;
-    gp_stream *queue =
-        worker->queue[gp_instr_queue(run->plan->stages, &mini->programs->worker[worker->index].instrs[pc])];
+    const gp_instr *instr = &mini->programs->worker[worker->index].instrs[pc];
+    gp_stream *queue = worker->queue[gp_instr_queue(run->plan->stages, instr)];
     if (run->command.behind && queues) { /* never without */
         const gp_worker_waits *behind = &mini->behind->worker[worker->index];
         for (size_t i = behind->first[pc]; i < behind->first[pc + 1]; i++)
             if (!queues->behind.known[i])
-                GP_RETURN_IF_FAILED(wait_for_event(worker, mini, &behind->items[i], queue, err));
+                GP_RETURN_IF_FAILED(gp_channel_wait_event(worker, mini, instr, &behind->items[i], queue, err));
         GP_RETURN_IF_FAILED(wait_for_marks(worker, &queues->behind, pc, queue, err));
     }
     for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++) {
         const gp_wait *wait = &waits->items[i];
-        gp_mail *mail = gp_run_mail(run, wait->edge, wait->micro);
-        gp_signal *signal = wait->kind == GP_WAIT_SENT ? &mail->sent : &mail->pulled;
-        GP_RETURN_IF_FAILED(gp_signal_wait(signal, worker->command, &run->cancel, err));
-        if (!queues || !queues->within.known[i]) GP_RETURN_IF_FAILED(wait_for_event(worker, mini, wait, queue, err));
+        GP_RETURN_IF_FAILED(gp_channel_wait(worker, mini, wait, err));
+        if (!queues || !queues->within.known[i])
+            GP_RETURN_IF_FAILED(gp_channel_wait_event(worker, mini, instr, wait, queue, err));
     }
     return queues ? wait_for_marks(worker, &queues->within, pc, queue, err) : GP_OK;
 }

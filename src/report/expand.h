@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "config/config.h"
+#include "settings/config.h"
 
 /* Takes the configuration, whatever happens: *config is NULL afterwards. Prints it whole, the model as a list, defaults
  * and paths written out (a balance that is `auto` or `size` stays so): it trains to the same bits. Needs no data.

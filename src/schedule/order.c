@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "schedule/orders.h"
+#include "schedule/schedules.h"
 #include "schedule/schedule_file.h"
 
 static const struct {
@@ -19,6 +19,15 @@ static const struct {
     [GP_SCHEDULE_ZB_H2] = {gp_order_zb_h2, false},
     [GP_SCHEDULE_ZB_V] = {gp_order_zb_v, false},
 };
+
+const char *gp_schedule_kind_name(gp_schedule_kind kind) {
+    static const char *const names[] = {
+#define GP_SCHEDULE_NAME(suffix, name) name,
+        GP_SCHEDULE_MAP(GP_SCHEDULE_NAME)
+#undef GP_SCHEDULE_NAME
+    };
+    return names[kind];
+}
 
 int gp_schedule_stages(const gp_schedule *schedule, int workers) {
     switch (schedule->kind) {

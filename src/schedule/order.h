@@ -1,6 +1,6 @@
 /* Orders: what each worker computes in one mini-batch, and in which order. No copies, no memory, no model.
  *
- * A schedule is a function that makes an order of a number of workers and micro-batches; schedule/schedule.h makes
+ * A schedule is a function that makes an order of a number of workers and micro-batches; schedule/emit.h makes
  * programs of it. Plain data owned by its creator.
  */
 #ifndef GP_SCHEDULE_ORDER_H
@@ -11,7 +11,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "config/config.h"
+
+enum {
+    GP_MAX_STAGES = 4096, /* = workers for now */
+    GP_MAX_MICRO_BATCHES = 4096,
+    GP_MAX_PLANNED = 1 << 23, /* stages times micro-batches of a plan or a simulation: some GiB */
+};
 
 /* X(suffix, letter in the text form). Of a stage and micro-batch there is a forward, and either a backward or one for
  * inputs and, later, one for weights. */
@@ -49,6 +54,24 @@ typedef struct gp_order {
     int pieces;      /* micro-batches */
     bool descending; /* order in which backward takes micro-batches, the same on every stage */
 } gp_order;
+
+/* The schedules. X(enumerator suffix, name in the configuration) */
+#define GP_SCHEDULE_MAP(X)                                                                                             \
+    X(GPIPE, "gpipe")                                                                                                  \
+    X(1F1B, "1f1b")                                                                                                    \
+    X(INTERLEAVED, "interleaved")                                                                                      \
+    X(ZB_H1, "zb_h1")                                                                                                  \
+    X(ZB_H2, "zb_h2")                                                                                                  \
+    X(ZB_V, "zb_v")                                                                                                    \
+    X(FILE, "file")
+
+typedef enum gp_schedule_kind {
+#define GP_SCHEDULE_ENUM(suffix, name) GP_SCHEDULE_##suffix,
+    GP_SCHEDULE_MAP(GP_SCHEDULE_ENUM)
+#undef GP_SCHEDULE_ENUM
+        GP_SCHEDULES
+} gp_schedule_kind;
+const char *gp_schedule_kind_name(gp_schedule_kind kind);
 
 struct gp_schedule_file;
 

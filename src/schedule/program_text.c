@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config.h"
+#include "schedule/order.h"
 
 /* X(suffix, text before the number, highest number, what it is) */
 #define FIELD_MAP(X)                                                                                                   \

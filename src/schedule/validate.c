@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config.h"
+#include "schedule/order.h"
 #include "schedule/play.h"
 #include "schedule/waits.h"
 

@@ -5,7 +5,7 @@
 #define GP_SESSION_DEVICES_H
 
 #include "base/status.h"
-#include "config/config.h"
+#include "settings/config.h"
 #include "device/device.h"
 
 /* GP_UNSUPPORTED with the device's place where this build does not have the kind. */

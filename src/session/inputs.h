@@ -8,7 +8,7 @@
 #include <stdbool.h>
 
 #include "base/status.h"
-#include "config/config.h"
+#include "settings/config.h"
 
 /* Whether the configuration reads the file that this path leads to. */
 bool gp_inputs_has(const gp_config *config, const char *path);

@@ -5,7 +5,7 @@
 #define GP_SESSION_MAY_CHANGE_H
 
 #include "base/status.h"
-#include "config/config.h"
+#include "settings/config.h"
 
 /* GP_CONFIG without a place, if the layers, their connections or the shapes of their parameters differ, or if the
  * schedule adds up gradients in another order. GP_CONFIG with a place, if a model or a schedule file is wrong. */

@@ -151,13 +151,13 @@ static gp_status find_rules(gp_session *session, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     GP_RETURN_IF_FAILED(GP_NEW(&session->rules, session->graph->layer_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->keeps, session->graph->node_count, err));
-    GP_RETURN_IF_FAILED(gp_balance_keeps(session->graph, pipeline, session->keeps, err));
-    gp_pipeline_config without = *pipeline;
+    gp_layer_rules asked = gp_pipeline_rules(pipeline), without = asked;
+    GP_RETURN_IF_FAILED(gp_balance_keeps(session->graph, &asked, session->keeps, err));
     without.keep_count = 0;
     GP_RETURN_IF_FAILED(GP_NEW(&session->own_keeps, session->graph->node_count, err));
     GP_RETURN_IF_FAILED(gp_balance_keeps(session->graph, &without, session->own_keeps, err));
-    GP_RETURN_IF_FAILED(gp_balance_rules(session->graph, pipeline, pipeline->stages, session->rules, err));
-    return session->balances ? GP_OK : gp_balance_check_together(session->graph, pipeline, session->rules, err);
+    GP_RETURN_IF_FAILED(gp_balance_rules(session->graph, &asked, pipeline->stages, session->rules, err));
+    return session->balances ? GP_OK : gp_balance_check_together(session->graph, &asked, session->rules, err);
 }
 
 /* Training that changes no parameter is a mistake. */

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "config/config.h"
+#include "settings/config.h"
 #include "session/epochs.h"
 
 typedef struct gp_run_length {

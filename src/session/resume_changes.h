@@ -7,7 +7,7 @@
 #define GP_SESSION_RESUME_CHANGES_H
 
 #include "base/status.h"
-#include "config/config.h"
+#include "settings/config.h"
 #include "store/snapshot.h"
 
 /* `*config`: of the file and the command line; it becomes that of the run, whose `changes` then have an entry for the

@@ -12,7 +12,7 @@
 #include "balance/device_order.h"
 #include "balance/measure.h"
 #include "base/status.h"
-#include "config/config.h"
+#include "settings/config.h"
 #include "data/loader.h"
 #include "model/graph.h"
 #include "pipeline/plan.h"

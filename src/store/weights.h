@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "config/config.h"
+#include "settings/config.h"
 #include "pipeline/run.h"
 
 /* Initial values by PyTorch's defaults, from the seed. */

@@ -15,7 +15,7 @@
 
 #include "base/machine_memory.h"
 #include "base/status.h"
-#include "config/config.h"
+#include "settings/config.h"
 
 /* Taking turns costs what no prediction knows: caches, and other programs' turns. It must gain more than this share. */
 #define GP_SEARCH_GAIN 0.1

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "tune/what_if_json.h"
 #include "schedule/play.h"
-#include "schedule/schedule.h"
+#include "schedule/emit.h"
 
 typedef struct simulation {
     const gp_what_if *question;

@@ -10,7 +10,7 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "config/config.h"
+#include "settings/config.h"
 #include "config/tree.h"
 #include "schedule/issue.h"
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "data/safetensors.h"
+#include "settings/config.h"
 
 enum { SAMPLES = 4, CHANNELS = 3, HEIGHT = 9, WIDTH = 12, MOST = 16 * 17 * CHANNELS };
 static const uint64_t golden_seed = (1ULL << 33) + 7;

@@ -3,7 +3,7 @@ gp_test(idx "unit;fault" 120 gp_data)
 gp_test(tensors "unit" 60 gp_data)
 gp_test(explain "unit" 60 gp_data)
 gp_test(synthetic "unit" 60 gp_data)
-gp_test(transform "unit" 60 gp_data)
+gp_test(transform "unit" 60 gp_settings)
 gp_test(loader "unit;threads" 60 gp_data)
 
 find_program(GP_PYTHON python3 REQUIRED)

@@ -128,10 +128,22 @@ static void test_every_backward_op_is_a_gradient(void **state) {
     }
 }
 
+/* As many operands as an op may have: the macros reach them all. */
+#define FIRST_OF(context, a) context + a,
+static void test_sixteen_entries(void **state) {
+    (void)state;
+    const int numbers[] = {GP_EACH(FIRST_OF, 100, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)};
+    const int one[] = {GP_EACH(FIRST_OF, 200, 7)};
+    assert_int_equal(sizeof numbers / sizeof numbers[0], GP_MAX_OPERANDS);
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) assert_int_equal(numbers[i], 100 + i);
+    assert_int_equal(one[0], 207);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_document),
         cmocka_unit_test(test_every_backward_op_is_a_gradient),
+        cmocka_unit_test(test_sixteen_entries),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1043,6 +1043,8 @@ static void test_device_memory_and_copies(void **state) {
     char sent[1000], received[1000] = {0};
     for (size_t i = 0; i < sizeof sent; i++) sent[i] = (char)(i * 7);
     assert_int_equal(kind->copy_in(stream, block_a, sent, sizeof sent, &err), GP_OK);
+    assert_int_equal(kind->stream_wait(other, event, &err), GP_INTERNAL);
+    assert_string_equal(err.text, "ref: a stream waits for an event that was never recorded");
     assert_int_equal(kind->event_record(event, stream, &err), GP_OK);
     assert_int_equal(kind->stream_wait(other, event, &err), GP_OK);
     assert_int_equal(kind->pull(other, block_b, a, block_a, sizeof sent, &err), GP_OK);

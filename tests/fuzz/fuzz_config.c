@@ -7,7 +7,7 @@
 
 #include "balance/cost.h"
 #include "balance/cut.h"
-#include "config/config.h"
+#include "settings/config.h"
 #include "device/ref/ref.h"
 #include "fuzz/fuzz.h"
 #include "model/graph.h"

@@ -5,7 +5,7 @@
 
 #include "fuzz/fuzz.h"
 #include "fuzz/fuzz_stages.h"
-#include "schedule/schedule.h"
+#include "schedule/emit.h"
 #include "schedule/schedule_file.h"
 #include "schedule/slots.h"
 #include "schedule/validate.h"

@@ -4,7 +4,7 @@
 
 #include "fuzz/fuzz.h"
 #include "fuzz/fuzz_stages.h"
-#include "schedule/schedule.h"
+#include "schedule/emit.h"
 #include "schedule/slots.h"
 
 static void write_seed(const char *folder, const gp_schedule_request *request) {

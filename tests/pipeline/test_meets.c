@@ -52,7 +52,7 @@ static void check_table(int stages, bool skips, const char *const *lines) {
     toy_fini(&t);
 }
 
-/* Edges as in test_schedule.c. */
+/* Edges as in test_emit.c. */
 static void tables(void **state) {
     (void)state;
     check_table(1, false, (const char *[]){""});

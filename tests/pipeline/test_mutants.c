@@ -22,7 +22,7 @@
 #include "pipeline/memory.h"
 #include "schedule/mutate.h"
 #include "pipeline/networks.h"
-#include "schedule/schedule.h"
+#include "schedule/emit.h"
 #include "pipeline/shadow.h"
 #include "schedule/slots.h"
 #include "schedule/toy_graph.h"

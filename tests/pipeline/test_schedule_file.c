@@ -9,7 +9,7 @@
 #include "device/cpu/cpu.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
-#include "schedule/schedule.h"
+#include "schedule/emit.h"
 #include "schedule/schedule_file.h"
 #include "schedule/slots.h"
 #include "schedule/toy_graph.h"

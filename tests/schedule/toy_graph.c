@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
-#include "schedule/schedule.h"
+#include "schedule/emit.h"
 #include "schedule/slots.h"
 
 static void add_use(gp_graph *graph, int value, int node) {

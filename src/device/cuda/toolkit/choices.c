@@ -35,7 +35,7 @@ static choices known;
 static bool was_read, unsaved; /* unsaved: the file lacks something, or is none */
 
 uint64_t gp_choice_key(const gp_op_desc *desc, const char *device, size_t version) {
-    uint64_t hash = gp_hash_bytes(0, desc, sizeof *desc);
+    uint64_t hash = gp_hash_bytes(0, desc, gp_op_desc_bytes(desc));
     hash = gp_hash_bytes(hash, &version, sizeof version);
     return gp_hash_bytes(hash, device, strlen(device));
 }

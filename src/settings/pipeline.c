@@ -1,7 +1,7 @@
 /* The keys of `pipeline`. */
 #include <string.h>
 
-#include "config/config_internal.h"
+#include "settings/tables_internal.h"
 
 /* ---- schedule ---------------------------------------------------------------------------------------------------- */
 
@@ -23,10 +23,6 @@ static const gp_key_kind schedules[] = {
 };
 static const gp_key_table schedule_table = {.kinds = schedules, .kind = AT(kind), .kind_place = AT(place)};
 #undef AT
-
-const char *gp_schedule_kind_name(gp_schedule_kind kind) {
-    return schedules[kind].name;
-}
 
 gp_status gp_read_schedule(const gp_yaml *node, const char *folder, gp_schedule_config *out, gp_error *err) {
     gp_key_context at = {.what = "pipeline.schedule", .joint = ".", .folder = folder, .place = node->place};

@@ -1,8 +1,8 @@
 /* The schedules: each a function that lists the tasks of every worker, tested against literal tables.
  *
  * They add to an order that the caller owns; pure but for that, any thread. */
-#ifndef GP_SCHEDULE_ORDERS_H
-#define GP_SCHEDULE_ORDERS_H
+#ifndef GP_SCHEDULE_SCHEDULES_H
+#define GP_SCHEDULE_SCHEDULES_H
 
 #include "schedule/order.h"
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "config/config.h"
+#include "settings/config.h"
 
 static gp_error err;
 static char folder[] = "/tmp/gp-test-config-XXXXXX";

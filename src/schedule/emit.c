@@ -1,4 +1,4 @@
-#include "schedule/schedule.h"
+#include "schedule/emit.h"
 
 #include <stdlib.h>
 

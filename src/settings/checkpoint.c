@@ -1,35 +1,12 @@
 /* `pipeline.checkpoint`: one mode for all stages, or one for each; and what is kept all the same. */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/memory.h"
-#include "config/config_internal.h"
+#include "settings/tables_internal.h"
 
 static const char what[] = "pipeline.checkpoint";
-static const char *const mode_names[] = {"never", "except_last", "always", NULL}; /* by gp_checkpoint_mode */
-
-const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode) {
-    return mode_names[mode];
-}
-
 gp_checkpoint_mode gp_pipeline_checkpoint(const gp_pipeline_config *pipeline, int stage) {
     return pipeline->checkpoints ? pipeline->checkpoints[stage] : pipeline->checkpoint;
-}
-
-const char *gp_checkpoint_text(char buffer[GP_CHECKPOINT_TEXT], const gp_checkpoint_mode *modes, int count) {
-    enum { SHOWN = 16 };
-    int same = 1;
-    size_t used = 0;
-    while (same < count && modes[same] == modes[0]) same++;
-    if (same == count) {
-        snprintf(buffer, GP_CHECKPOINT_TEXT, "%s", mode_names[modes[0]]);
-        return buffer;
-    }
-    for (int s = 0; s < count && s < SHOWN; s++)
-        used +=
-            (size_t)snprintf(buffer + used, GP_CHECKPOINT_TEXT - used, "%s%s", s ? ", " : "[", mode_names[modes[s]]);
-    snprintf(buffer + used, GP_CHECKPOINT_TEXT - used, "%s]", count > SHOWN ? ", …" : "");
-    return buffer;
 }
 
 /* Where a file says how many stages there are, who reads that checks the count. */
@@ -53,7 +30,7 @@ static gp_status read_list(gp_pipeline_config *pipeline, const gp_yaml *node, gp
         char name[48];
         int mode = 0;
         snprintf(name, sizeof name, "%s.%zu", what, i);
-        GP_RETURN_IF_FAILED(gp_read_choice(node->items[i], name, mode_names, &mode, err));
+        GP_RETURN_IF_FAILED(gp_read_choice(node->items[i], name, gp_checkpoint_names, &mode, err));
         pipeline->checkpoints[i] = (gp_checkpoint_mode)mode;
     }
     return check_count(pipeline, node, err);
@@ -109,7 +86,7 @@ static bool is_keep_said(const gp_key *key, const void *base) {
 static const gp_key_type keep_type = {"list of layers", read_keep, write_keep, is_keep_said};
 
 static const gp_key checkpoint_keys[] = {
-    {"mode", &mode_type, .unsaid = "except_last", .names = mode_names, .flags = GP_KEY_UNNAMED},
+    {"mode", &mode_type, .unsaid = "except_last", .names = gp_checkpoint_names, .flags = GP_KEY_UNNAMED},
     {"keep", &keep_type, .unsaid = NULL},
     {0},
 };

@@ -1,6 +1,6 @@
 /* The keys of `train`. */
 #include "base/memory.h"
-#include "config/config_internal.h"
+#include "settings/tables_internal.h"
 
 #define AT(field) offsetof(gp_train_config, field)
 

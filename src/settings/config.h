@@ -4,80 +4,24 @@
  * borrowed from the document that the configuration owns. Built by one thread, then read-only, but for
  * gp_config_resolve.
  */
-#ifndef GP_CONFIG_CONFIG_H
-#define GP_CONFIG_CONFIG_H
+#ifndef GP_SETTINGS_CONFIG_H
+#define GP_SETTINGS_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
+#include "balance/rules.h"
 #include "base/status.h"
+#include "checkpoint/policy.h"
 #include "config/keys.h"
 #include "config/read.h"
 #include "config/tree.h"
+#include "data/options.h"
+#include "schedule/order.h"
 
-enum {
-    GP_MAX_STAGES = 4096, /* = workers for now */
-    GP_MAX_MICRO_BATCHES = 4096,
-    GP_MAX_PLANNED = 1 << 23, /* stages times micro-batches of a plan or a simulation: some GiB */
-    GP_MAX_TRANSFORMS = 64,
-    GP_MAX_LOADER_THREADS = 256,
-    GP_MAX_MILESTONES = 4096,
-};
-
-/* A number for each channel of a picture, or one for all. */
-typedef struct gp_channel_values {
-    double *value; /* owned */
-    int count;     /* ≥ 1 */
-} gp_channel_values;
-
-/* Entries of `transform`, torchvision's. X(enumerator suffix, name) */
-#define GP_TRANSFORM_MAP(X)                                                                                            \
-    X(RANDOM_CROP, "random_crop")                                                                                      \
-    X(CENTER_CROP, "center_crop")                                                                                      \
-    X(PAD, "pad")                                                                                                      \
-    X(RANDOM_HORIZONTAL_FLIP, "random_horizontal_flip")                                                                \
-    X(RANDOM_VERTICAL_FLIP, "random_vertical_flip")                                                                    \
-    X(NORMALIZE, "normalize")                                                                                          \
-    X(RANDOM_ERASING, "random_erasing")
-typedef enum gp_transform_kind {
-#define GP_TRANSFORM_ENUM(suffix, name) GP_TRANSFORM_##suffix,
-    GP_TRANSFORM_MAP(GP_TRANSFORM_ENUM)
-#undef GP_TRANSFORM_ENUM
-} gp_transform_kind;
-const char *gp_transform_name(gp_transform_kind kind);
-
-typedef struct gp_transform_config {
-    gp_transform_kind kind;
-    gp_place place;
-    int64_t size[2];             /* crops: height, width */
-    int64_t pad[4];              /* random_crop, pad: left, top, right, bottom */
-    double p;                    /* flips, random_erasing: 0 … 1 */
-    double scale[2];             /* random_erasing: least and most share of the picture */
-    double ratio[2];             /* random_erasing: least and most height/width */
-    gp_channel_values fill;      /* random_crop, pad; random_erasing: its value */
-    gp_channel_values mean, std; /* normalize */
-} gp_transform_config;
-
-/* One source of samples: data.train or data.eval. */
-typedef enum gp_source_kind { GP_SOURCE_NONE, GP_SOURCE_IDX, GP_SOURCE_TENSORS, GP_SOURCE_SYNTHETIC } gp_source_kind;
-typedef struct gp_source_config {
-    gp_source_kind kind;
-    gp_place place;
-    char *images; /* idx: absolute paths, owned */
-    char *labels;
-    bool normalise; /* idx: (value/255 − mean)/std */
-    double mean, std;
-    char *file;      /* tensors */
-    int64_t samples; /* synthetic */
-    uint64_t seed;   /* synthetic */
-    bool take;       /* samples [take_from, take_to) only */
-    int64_t take_from, take_to;
-    gp_place take_place;
-    gp_transform_config *transforms; /* in order; owned */
-    int transform_count;
-} gp_source_config;
+enum { GP_MAX_LOADER_THREADS = 256, GP_MAX_MILESTONES = 4096 };
 
 typedef struct gp_data_config {
     gp_source_config train; /* GP_SOURCE_NONE where absent */
@@ -99,34 +43,12 @@ typedef struct gp_device_config {
 } gp_device_config;
 
 typedef enum gp_balance_mode { GP_BALANCE_AUTO, GP_BALANCE_SIZE, GP_BALANCE_LAYERS } gp_balance_mode;
-typedef enum gp_checkpoint_mode {
-    GP_CHECKPOINT_NEVER,
-    GP_CHECKPOINT_EXCEPT_LAST,
-    GP_CHECKPOINT_ALWAYS
-} gp_checkpoint_mode;
-
-typedef enum gp_schedule_kind {
-    GP_SCHEDULE_GPIPE,
-    GP_SCHEDULE_1F1B,
-    GP_SCHEDULE_INTERLEAVED,
-    GP_SCHEDULE_ZB_H1,
-    GP_SCHEDULE_ZB_H2,
-    GP_SCHEDULE_ZB_V,
-    GP_SCHEDULE_FILE,
-    GP_SCHEDULES
-} gp_schedule_kind;
-
 typedef struct gp_schedule_config {
     gp_schedule_kind kind;
     int chunks;     /* stages per device: interleaved what it was told, zb_v 2, the others 1 */
     char *file;     /* FILE: absolute path; owned */
     gp_place place; /* of the file's name, or of the kind */
 } gp_schedule_config;
-
-/* Two layers on one stage, and so all between them. */
-typedef struct gp_bound_layers {
-    gp_placed_name layer[2];
-} gp_bound_layers;
 
 typedef struct gp_pipeline_config {
     gp_device_config *devices; /* owned */
@@ -231,14 +153,10 @@ struct gp_config {
     bool apart; /* the overrides are not applied: they do not suit the file (gp_config_load_to_resume) */
 };
 
-const char *gp_checkpoint_mode_name(gp_checkpoint_mode mode);
+gp_layer_rules gp_pipeline_rules(const gp_pipeline_config *pipeline);
 gp_checkpoint_mode gp_pipeline_checkpoint(const gp_pipeline_config *pipeline, int stage);
-enum { GP_CHECKPOINT_TEXT = 256 };
-/* "always" where all are; else "[always, never]", cut with "…" where it is long. buffer is returned. */
-const char *gp_checkpoint_text(char buffer[GP_CHECKPOINT_TEXT], const gp_checkpoint_mode *modes, int count);
 /* As config.yaml has pipeline.checkpoint, on one line. */
 void gp_write_checkpoint(FILE *file, const gp_pipeline_config *pipeline);
-const char *gp_schedule_kind_name(gp_schedule_kind kind);
 /* What stands at `pipeline.schedule`, paths from `folder`; the caller frees out->file, on failure too. */
 GP_MUST_USE gp_status gp_read_schedule(const gp_yaml *node, const char *folder, gp_schedule_config *out, gp_error *err);
 const char *gp_precision_name(gp_precision precision);

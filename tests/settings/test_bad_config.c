@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "config/config.h"
+#include "settings/config.h"
 
 enum { MAX_CASES = 1000, MAX_OVERRIDES = 8, LEAST_CASES = 60 };
 
@@ -123,8 +123,8 @@ int main(void) {
         cmocka_unit_test(refuses_the_corpus),
         cmocka_unit_test(has_a_configuration_for_each_message),
     };
-    if (chdir(GP_TEST_SOURCE_DIR "/config/corpus") != 0) {
-        perror(GP_TEST_SOURCE_DIR "/config/corpus");
+    if (chdir(GP_TEST_SOURCE_DIR "/settings/corpus") != 0) {
+        perror(GP_TEST_SOURCE_DIR "/settings/corpus");
         return 1;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);

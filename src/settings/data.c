@@ -1,7 +1,7 @@
 /* The keys of `data`. */
 #include <math.h>
 
-#include "config/config_internal.h"
+#include "settings/tables_internal.h"
 
 /* ---- sources ----------------------------------------------------------------------------------------------------- */
 

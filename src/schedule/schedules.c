@@ -1,4 +1,4 @@
-#include "schedule/orders.h"
+#include "schedule/schedules.h"
 
 #define ADD(op, stage, micro) GP_RETURN_IF_FAILED(gp_order_add(order, worker, GP_TASK_##op, stage, micro, err))
 

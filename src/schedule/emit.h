@@ -2,8 +2,8 @@
  *
  * It knows no schedule's name. Slots are left 0: schedule/slots.h assigns them. Pure; any thread.
  */
-#ifndef GP_SCHEDULE_SCHEDULE_H
-#define GP_SCHEDULE_SCHEDULE_H
+#ifndef GP_SCHEDULE_EMIT_H
+#define GP_SCHEDULE_EMIT_H
 
 #include <stdbool.h>
 

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "config/config_internal.h"
+#include "settings/tables_internal.h"
 
 enum { MOST_TEXT = 1 << 18 };
 
@@ -228,6 +228,22 @@ static void rows_are_whole(void **state) {
     check_table(&gp_config_table, "configuration");
 }
 
+/* The rows of kinds carry the names that the rooms below give to them. */
+static void kinds_have_the_names_of_their_rooms(void **state) {
+    (void)state;
+    const gp_key *schedule = gp_pipeline_table.keys;
+    while (strcmp(schedule->name, "schedule") != 0) schedule++;
+    for (int i = 0; i < GP_SCHEDULES; i++) {
+        assert_int_equal(schedule->table->kinds[i].value, i);
+        assert_string_equal(schedule->table->kinds[i].name, gp_schedule_kind_name((gp_schedule_kind)i));
+    }
+    assert_null(schedule->table->kinds[GP_SCHEDULES].name);
+    for (int i = 0; gp_transform_table.kinds[i].name; i++) {
+        assert_int_equal(gp_transform_table.kinds[i].value, i);
+        assert_string_equal(gp_transform_table.kinds[i].name, gp_transform_name((gp_transform_kind)i));
+    }
+}
+
 static void rules_come_from_the_deepest_row(void **state) {
     (void)state;
     static const struct {
@@ -257,9 +273,9 @@ static void rules_come_from_the_deepest_row(void **state) {
 
 int main(int count, char **arguments) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_document_lists_every_key),    cmocka_unit_test(the_sections_have_a_line_for_each_key),
-        cmocka_unit_test(homes_are_paths_of_the_table),    cmocka_unit_test(rows_are_whole),
-        cmocka_unit_test(rules_come_from_the_deepest_row),
+        cmocka_unit_test(the_document_lists_every_key),        cmocka_unit_test(the_sections_have_a_line_for_each_key),
+        cmocka_unit_test(homes_are_paths_of_the_table),        cmocka_unit_test(rows_are_whole),
+        cmocka_unit_test(kinds_have_the_names_of_their_rooms), cmocka_unit_test(rules_come_from_the_deepest_row),
     };
     if (count == 2 && strcmp(arguments[1], "--print") == 0) {
         print_list(stdout);

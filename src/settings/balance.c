@@ -3,7 +3,19 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config_internal.h"
+#include "settings/tables_internal.h"
+
+gp_layer_rules gp_pipeline_rules(const gp_pipeline_config *pipeline) {
+    return (gp_layer_rules){.first = pipeline->first,
+                            .first_count = pipeline->first_count,
+                            .together = pipeline->together,
+                            .together_count = pipeline->together_count,
+                            .keep = pipeline->keep,
+                            .keep_count = pipeline->keep_count,
+                            .layers = pipeline->layers,
+                            .layers_count = pipeline->layers_count,
+                            .place = pipeline->balance_place};
+}
 
 /* "3x3" is a name. */
 static bool is_number(const gp_yaml *item) {

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config_internal.h"
+#include "settings/tables_internal.h"
 
 /* Each section is written anew from the typed configuration, so that no choice can be forgotten. The texts are YAML's
  * flow style; the tree's writer lays them out. */

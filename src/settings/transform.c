@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config_internal.h"
+#include "settings/tables_internal.h"
 
 enum { MAX_SIZE = 1 << 16, MAX_VALUES = 1024 };
 
@@ -158,10 +158,6 @@ static const gp_key_kind transforms[] = {
 };
 const gp_key_table gp_transform_table = {
     .kinds = transforms, .kind = AT(kind), .kind_place = AT(place), .short_names = true};
-
-const char *gp_transform_name(gp_transform_kind kind) {
-    return transforms[kind].name;
-}
 
 /* ---- the list ---------------------------------------------------------------------------------------------------- */
 

@@ -1,41 +1,11 @@
-#include "config/config.h"
+#include "settings/config.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config_internal.h"
-
-/* ---- shared by the sections -------------------------------------------------------------------------------------- */
-
-gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *const *known, const char *const *later,
-                       int *out, gp_error *err) {
-    int index = gp_index_of(choice->kind, known);
-    gp_shown kind = gp_show(choice->kind);
-    gp_suggestion suggestion = gp_suggest(choice->kind, known);
-    if (index < 0 && gp_is_later(choice->kind, later))
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: %s is not available yet; this version has %s%s", what,
-                          kind.text, gp_list_names(known).text, gp_advise(choice->kind, known).text);
-    if (index < 0 && suggestion.text[0])
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown %s%s", what, kind.text, suggestion.text);
-    if (index < 0)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown %s; this version has %s", what, kind.text,
-                          gp_list_names(known).text);
-    *out = index;
-    return GP_OK;
-}
-
-gp_status gp_read_options(const gp_choice *choice, const char *what, const char *const *known, const char *const *later,
-                          const gp_yaml **out, gp_error *err) {
-    if (choice->main && !known[0]) return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s: has no options", what);
-    if (choice->main)
-        return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s: needs a mapping of its options (%s), not %s", what,
-                          gp_list_names(known).text, gp_show_node(choice->main).text);
-    if (choice->options) GP_RETURN_IF_FAILED(gp_check_keys(choice->options, what, known, later, err));
-    *out = choice->options;
-    return GP_OK;
-}
+#include "settings/tables_internal.h"
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 

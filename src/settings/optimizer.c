@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config_internal.h"
+#include "settings/tables_internal.h"
 
 #define AT(field) offsetof(gp_optimizer_config, field)
 #define ANY_SIZE  .number = {0, INFINITY}

@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config_internal.h"
-#include "config/tree_internal.h"
+#include "settings/tables_internal.h"
 
 enum { MOST_CHANGES = 1000 };
 

@@ -3,8 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "config/config_internal.h"
-#include "config/tree_internal.h"
+#include "settings/tables_internal.h"
 
 enum { MAX_THREADS = 1024 };
 

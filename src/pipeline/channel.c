@@ -1,0 +1,211 @@
+#include "pipeline/channel.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+enum { NUMBER_BITS = 16 };
+_Static_assert(GP_MAX_MICRO_BATCHES < 1 << NUMBER_BITS, "copies of a step are counted in the low bits of a signal");
+
+static const gp_device_kind *kind_of(const gp_run *run, int worker) {
+    return run->plan->devices[worker].kind;
+}
+
+static bool needs_events(const gp_device_kind *kind) {
+    return !kind->on_host || kind->stream_turn;
+}
+
+static int worker_at(const gp_plan *plan, const gp_edge *edge, bool sending) {
+    return plan->stage[sending ? edge->from : edge->to].worker;
+}
+
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
+
+/* Slots from which an edge sends. */
+static size_t count_slots(const gp_plan *plan, const gp_edge *edge) {
+    const int *slots = plan->stage[edge->from].slots;
+    if (gp_edge_is_fixed(edge)) return 1;
+    if (edge->kind == GP_EDGE_GRADIENT) return (size_t)slots[GP_FRAME_GRAD];
+    return (size_t)slots[GP_FRAME_OUTBOX] + (size_t)slots[GP_FRAME_SAVED];
+}
+
+/* The events of the sender's slot: of the one that the instruction sends from, or begins. */
+static gp_copy_events *events_of(gp_run *run, uint32_t edge, const gp_instr *instr) {
+    const gp_stages *stages = run->plan->stages;
+    const gp_accesses accesses = gp_instr_accesses(stages, instr);
+    gp_channel *channel = &run->channels[edge];
+    int use = instr->op == GP_INSTR_SEND ? GP_SENDS : GP_BEGINS, frame = 0;
+    if (gp_edge_is_fixed(&stages->edges[edge])) return channel->events;
+    while (frame < GP_FRAMES - 1 && !(accesses.frame[frame].uses & use)) frame++;
+    size_t first = frame == GP_FRAME_SAVED ? (size_t)run->plan->stage[instr->stage].slots[GP_FRAME_OUTBOX] : 0;
+    return &channel->events[first + gp_instr_get_slot(instr, accesses.frame[frame])];
+}
+
+/* ---- open, close ------------------------------------------------------------------------------------------------- */
+
+static gp_status open_channel(const gp_run *run, uint32_t edge, gp_error *err) {
+    gp_channel *channel = &run->channels[edge];
+    channel->in_flight = run->orders->in_flight[edge];
+    channel->slots = count_slots(run->plan, &run->plan->stages->edges[edge]);
+    GP_RETURN_IF_FAILED(GP_NEW(&channel->copies, channel->in_flight, err));
+    return GP_NEW(&channel->events, channel->slots, err);
+}
+
+gp_status gp_channels_open(gp_run *run, gp_error *err) {
+    size_t edges = run->plan->stages->edge_count;
+    GP_RETURN_IF_FAILED(gp_copy_orders_create(run->plan, &run->orders, err));
+    run->channels = aligned_alloc(_Alignof(gp_channel), (edges ? edges : 1) * sizeof *run->channels);
+    if (!run->channels) return gp_fail(err, GP_MEMORY, "out of memory: %zu channels", edges);
+    for (size_t e = 0; e < edges; e++) {
+        run->channels[e] = (gp_channel){.copies = NULL};
+        gp_signal_init(&run->channels[e].sent);
+        gp_signal_init(&run->channels[e].pulled);
+    }
+    for (size_t e = 0; e < edges; e++) GP_RETURN_IF_FAILED(open_channel(run, (uint32_t)e, err));
+    return GP_OK;
+}
+
+void gp_channels_close(gp_run *run) {
+    for (size_t e = 0; run->channels && e < run->plan->stages->edge_count; e++) {
+        free(run->channels[e].copies);
+        free(run->channels[e].events);
+    }
+    free(run->channels);
+    gp_copy_orders_destroy(&run->orders);
+}
+
+size_t gp_channels_bytes(const gp_plan *plan) {
+    enum { EVENT = 32 }; /* bytes of an event, as malloc gives them */
+    gp_copy_orders *orders = NULL;
+    if (gp_copy_orders_create(plan, &orders, NULL) != GP_OK) return SIZE_MAX;
+    size_t bytes = orders->bytes + orders->edges * sizeof(gp_channel);
+    for (size_t e = 0; e < orders->edges; e++) {
+        const gp_edge *edge = &plan->stages->edges[e];
+        size_t events = 0;
+        for (int end = 0; end < 2; end++) events += needs_events(plan->devices[worker_at(plan, edge, end == 0)].kind);
+        bytes += orders->in_flight[e] * sizeof(gp_copy);
+        bytes += count_slots(plan, edge) * (sizeof(gp_copy_events) + events * EVENT);
+    }
+    gp_copy_orders_destroy(&orders);
+    return bytes;
+}
+
+void gp_channels_wake(gp_run *run) {
+    for (size_t e = 0; e < run->plan->stages->edge_count; e++) {
+        gp_signal_wake(&run->channels[e].sent);
+        gp_signal_wake(&run->channels[e].pulled);
+    }
+}
+
+gp_status gp_channels_create_events(gp_worker *worker, gp_error *err) {
+    const gp_run *run = worker->run;
+    const gp_device_kind *kind = kind_of(run, worker->index);
+    for (size_t e = 0; e < run->plan->stages->edge_count && needs_events(kind); e++) {
+        const gp_edge *edge = &run->plan->stages->edges[e];
+        gp_channel *channel = &run->channels[e];
+        for (size_t s = 0; s < channel->slots; s++) {
+            if (worker_at(run->plan, edge, true) == worker->index)
+                GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &channel->events[s].sent, err));
+            if (worker_at(run->plan, edge, false) == worker->index)
+                GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &channel->events[s].pulled, err));
+        }
+    }
+    return GP_OK;
+}
+
+void gp_channels_destroy_events(gp_worker *worker) {
+    const gp_run *run = worker->run;
+    for (size_t e = 0; e < run->plan->stages->edge_count; e++) {
+        const gp_edge *edge = &run->plan->stages->edges[e];
+        for (size_t s = 0; s < run->channels[e].slots; s++) {
+            const gp_copy_events *events = &run->channels[e].events[s];
+            if (events->sent && worker_at(run->plan, edge, true) == worker->index)
+                kind_of(run, worker->index)->event_destroy(events->sent);
+            if (events->pulled && worker_at(run->plan, edge, false) == worker->index)
+                kind_of(run, worker->index)->event_destroy(events->pulled);
+        }
+    }
+}
+
+/* ---- copies ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t number_of(const gp_worker *worker, const gp_mini_plan *mini, uint32_t edge, bool received,
+                          uint16_t micro) {
+    const gp_run *run = worker->run;
+    return gp_copy_number(run->orders, (int)(mini - run->plan->minis), edge, received, micro);
+}
+
+/* What the signal reaches with the copy of that number. */
+static uint64_t value_of(const gp_worker *worker, uint64_t number) {
+    return (worker->command << NUMBER_BITS) + number + 1;
+}
+
+/* That of the micro-batch, from its send until the sender has waited for its receive. */
+static gp_copy *find_copy(const gp_worker *worker, const gp_mini_plan *mini, uint32_t edge, uint16_t micro) {
+    const gp_channel *channel = &worker->run->channels[edge];
+    return &channel->copies[number_of(worker, mini, edge, false, micro) % channel->in_flight];
+}
+
+gp_status gp_channel_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    gp_run *run = worker->run;
+    size_t offset, bytes;
+    gp_instr_copy(run->plan, mini, instr, &offset, &bytes);
+    gp_copy *copy = find_copy(worker, mini, instr->edge, instr->micro);
+    *copy = (gp_copy){worker->arena + offset, events_of(run, instr->edge, instr)};
+    if (copy->events->sent)
+        GP_RETURN_IF_FAILED(
+            kind_of(run, worker->index)->event_record(copy->events->sent, worker->queue[GP_QUEUE_COMPUTE], err));
+    uint64_t number = number_of(worker, mini, instr->edge, false, instr->micro);
+    gp_signal_raise(&run->channels[instr->edge].sent, value_of(worker, number));
+    return GP_OK;
+}
+
+/* Through the host's memory where the two ends are of different kinds. */
+static gp_status pull(gp_worker *worker, gp_stream *queue, void *to, const gp_worker *from, const void *address,
+                      size_t bytes, gp_error *err) {
+    const gp_run *run = worker->run;
+    const gp_device_kind *here = kind_of(run, worker->index), *there = kind_of(run, from->index);
+    if (here == there) return here->pull(queue, to, from->device, address, bytes, err);
+    if (there->on_host) return here->copy_in(queue, to, address, bytes, err);
+    if (here->on_host) return there->fetch(from->device, to, address, bytes, &run->cancel, err);
+    return gp_fail(err, GP_UNSUPPORTED, "copies from %s to %s are not available", there->name, here->name);
+}
+
+gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    gp_run *run = worker->run;
+    const gp_plan *plan = run->plan;
+    size_t offset, bytes;
+    gp_instr_copy(plan, mini, instr, &offset, &bytes);
+    const gp_copy *copy = find_copy(worker, mini, instr->edge, instr->micro);
+    gp_event *pulled = copy->events->pulled;
+    gp_stream *queue = worker->queue[gp_instr_queue(plan->stages, instr)];
+    const gp_worker *from = &run->workers[worker_at(plan, &plan->stages->edges[instr->edge], true)];
+    GP_RETURN_IF_FAILED(pull(worker, queue, worker->arena + offset, from, copy->address, bytes, err));
+    if (pulled) GP_RETURN_IF_FAILED(kind_of(run, worker->index)->event_record(pulled, queue, err));
+    uint64_t number = number_of(worker, mini, instr->edge, true, instr->micro);
+    gp_signal_raise(&run->channels[instr->edge].pulled, value_of(worker, number));
+    return GP_OK;
+}
+
+/* ---- waits ------------------------------------------------------------------------------------------------------- */
+
+gp_status gp_channel_wait(gp_worker *worker, const gp_mini_plan *mini, const gp_wait *wait, gp_error *err) {
+    gp_channel *channel = &worker->run->channels[wait->edge];
+    bool pulled = wait->kind == GP_WAIT_PULLED;
+    uint64_t number = number_of(worker, mini, wait->edge, pulled, wait->micro);
+    return gp_signal_wait(pulled ? &channel->pulled : &channel->sent, value_of(worker, number), &worker->run->cancel,
+                          err);
+}
+
+/* An event of another kind of device is the host's to wait for. */
+gp_status gp_channel_wait_event(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_wait *wait,
+                                gp_stream *queue, gp_error *err) {
+    gp_run *run = worker->run;
+    bool sent = wait->kind == GP_WAIT_SENT;
+    const gp_event *event = sent ? find_copy(worker, mini, wait->edge, wait->micro)->events->sent
+                                 : events_of(run, wait->edge, instr)->pulled;
+    const gp_device_kind *kind = kind_of(run, worker_at(run->plan, &run->plan->stages->edges[wait->edge], sent));
+    if (!event) return GP_OK;
+    if (kind == kind_of(run, worker->index)) return kind->stream_wait(queue, event, err);
+    return kind->event_finish(event, &run->cancel, err);
+}

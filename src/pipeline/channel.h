@@ -1,0 +1,36 @@
+/* Channels: how workers of one process hand over what edges carry. The sender says that the copy can begin, the
+ * receiver copies and says that it has.
+ *
+ * A channel has room for as many copies as can be in flight (pipeline/copy_order.h), and events for as many slots as
+ * the sender has: a slot is not used again before it was pulled, and neither are its events.
+ *
+ * The run owns its channels. The trainer's thread opens and closes them; the rest is for the worker's own thread. */
+#ifndef GP_PIPELINE_CHANNEL_H
+#define GP_PIPELINE_CHANNEL_H
+
+#include "pipeline/run_internal.h"
+
+/* May be closed after a failure too. */
+GP_MUST_USE gp_status gp_channels_open(gp_run *run, gp_error *err);
+void gp_channels_close(gp_run *run);
+/* Bytes that the channels of a run take. Pure. SIZE_MAX: that could not be found out. */
+size_t gp_channels_bytes(const gp_plan *plan);
+/* Any thread: wakes all that wait for a copy. */
+void gp_channels_wake(gp_run *run);
+
+/* The events of the worker's own device. */
+GP_MUST_USE gp_status gp_channels_create_events(gp_worker *worker, gp_error *err);
+void gp_channels_destroy_events(gp_worker *worker);
+
+GP_MUST_USE gp_status gp_channel_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
+                                      gp_error *err);
+/* After the wait for its send. */
+GP_MUST_USE gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
+                                         gp_error *err);
+/* On the host: until the copy of this command was sent, or pulled. */
+GP_MUST_USE gp_status gp_channel_wait(gp_worker *worker, const gp_mini_plan *mini, const gp_wait *wait, gp_error *err);
+/* Makes the queue wait for the work itself. `instr`: the worker's instruction that waits. */
+GP_MUST_USE gp_status gp_channel_wait_event(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
+                                            const gp_wait *wait, gp_stream *queue, gp_error *err);
+
+#endif
