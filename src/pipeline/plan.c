@@ -61,11 +61,11 @@ static gp_status blame_file(const gp_plan *plan, gp_status status, gp_error *err
 
 static gp_status schedule_mini(const gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
     gp_emit_request request = {.stages = plan->stages,
-                                   .pieces = mini->pieces,
-                                   .checkpoints = plan->checkpoints,
-                                   .lockstep = plan->lockstep,
-                                   .training = mini->training,
-                                   .schedule = plan->schedule};
+                               .pieces = mini->pieces,
+                               .checkpoints = plan->checkpoints,
+                               .lockstep = plan->lockstep,
+                               .training = mini->training,
+                               .schedule = plan->schedule};
     GP_RETURN_IF_FAILED(gp_programs_emit(&request, &mini->programs, err));
     GP_RETURN_IF_FAILED(assign_slots(plan, mini, err));
     return gp_programs_validate(plan->stages, mini->programs, err);
