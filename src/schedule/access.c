@@ -1,7 +1,5 @@
 #include "schedule/access.h"
 
-#include <string.h>
-
 #define STASH(field, uses)                    [GP_FRAME_STASH] = {offsetof(gp_instr, field), uses}
 #define SAVED(field, uses)                    [GP_FRAME_SAVED] = {offsetof(gp_instr, field), uses}
 #define OUTBOX(field, uses)                   [GP_FRAME_OUTBOX] = {offsetof(gp_instr, field), uses}
@@ -33,16 +31,6 @@ gp_accesses gp_instr_accesses(const gp_stages *stages, const gp_instr *instr) {
     gp_accesses its = gp_instr_rows[instr->op].slots[variant_of(stages, instr)];
     if (stages->stage[instr->stage].out.count == 0) its.frame[GP_FRAME_OUTBOX] = (gp_access){0};
     return its;
-}
-
-uint16_t gp_instr_get_slot(const gp_instr *instr, gp_access access) {
-    uint16_t slot;
-    memcpy(&slot, (const char *)instr + access.at, sizeof slot);
-    return slot;
-}
-
-void gp_instr_set_slot(gp_instr *instr, gp_access access, uint16_t slot) {
-    memcpy((char *)instr + access.at, &slot, sizeof slot);
 }
 
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr) {

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "schedule/stages.h"
 
@@ -136,8 +137,14 @@ extern const gp_instr_row gp_instr_rows[GP_INSTR_OPS];
 /* The slots that an instruction uses. */
 gp_accesses gp_instr_accesses(const gp_stages *stages, const gp_instr *instr);
 /* The slot of a frame that it uses. */
-uint16_t gp_instr_get_slot(const gp_instr *instr, gp_access access);
-void gp_instr_set_slot(gp_instr *instr, gp_access access, uint16_t slot);
+static inline uint16_t gp_instr_get_slot(const gp_instr *instr, gp_access access) {
+    uint16_t slot;
+    memcpy(&slot, (const char *)instr + access.at, sizeof slot);
+    return slot;
+}
+static inline void gp_instr_set_slot(gp_instr *instr, gp_access access, uint16_t slot) {
+    memcpy((char *)instr + access.at, &slot, sizeof slot);
+}
 
 static inline bool gp_instr_computes(const gp_instr *instr) {
     return gp_instr_rows[instr->op].traits & GP_COMPUTES;

@@ -46,22 +46,16 @@ static gp_status begin_life(slot_life *life, const gp_instr *instr, gp_worker_wa
     return GP_OK;
 }
 
-static gp_status begin_lives(const gp_stages *stages, const gp_instr *instr, life_table *tables, gp_worker_waits *waits,
-                             gp_error *err) {
+/* `waits`: of the instruction. `sends`: also notes what it sends. */
+static gp_status follow_slots(const gp_stages *stages, const gp_instr *instr, life_table *tables, bool sends,
+                              gp_worker_waits *waits, gp_error *err) {
     const gp_accesses its = gp_instr_accesses(stages, instr);
     for (int f = 0; f < GP_FRAMES; f++) {
-        if ((its.frame[f].uses & (GP_BEGINS | GP_BESIDE)) != GP_BEGINS) continue;
+        unsigned uses = its.frame[f].uses;
+        if (!(uses & (GP_BEGINS | GP_SENDS)) || uses & GP_BESIDE) continue;
         slot_life *life = find_life(&tables[f], instr->stage, gp_instr_get_slot(instr, its.frame[f]));
-        GP_RETURN_IF_FAILED(begin_life(life, instr, waits, err));
-    }
-    return GP_OK;
-}
-
-static gp_status note_sends(const gp_stages *stages, const gp_instr *instr, life_table *tables, gp_error *err) {
-    const gp_accesses its = gp_instr_accesses(stages, instr);
-    for (int f = 0; f < GP_FRAMES; f++) {
-        if (!(its.frame[f].uses & GP_SENDS)) continue;
-        slot_life *life = find_life(&tables[f], instr->stage, gp_instr_get_slot(instr, its.frame[f]));
+        if (uses & GP_BEGINS) GP_RETURN_IF_FAILED(begin_life(life, instr, waits, err));
+        if (!sends || !(uses & GP_SENDS)) continue;
         GP_RETURN_IF_FAILED(GP_GROW(&life->sent, &life->capacity, life->count + 1, err));
         life->sent[life->count++] = (gp_wait){instr->edge, instr->micro, GP_WAIT_PULLED};
     }
@@ -102,8 +96,7 @@ static gp_status derive_worker(const gp_stages *stages, const gp_program *progra
         waits->first[pc] = (uint32_t)waits->count;
         if (instr->op == GP_INSTR_RECV)
             GP_RETURN_IF_FAILED(add_wait(waits, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, err));
-        if (tables) GP_RETURN_IF_FAILED(begin_lives(stages, instr, tables, waits, err));
-        if (tables) GP_RETURN_IF_FAILED(note_sends(stages, instr, tables, err));
+        if (tables) GP_RETURN_IF_FAILED(follow_slots(stages, instr, tables, true, waits, err));
         waits->first[pc + 1] = (uint32_t)waits->count;
     }
     return GP_OK;
@@ -137,7 +130,7 @@ static gp_status derive_behind(const gp_stages *stages, const gp_program *progra
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
         waits->first[pc] = (uint32_t)waits->count;
-        GP_RETURN_IF_FAILED(begin_lives(stages, instr, tables, waits, err));
+        GP_RETURN_IF_FAILED(follow_slots(stages, instr, tables, false, waits, err));
         GP_RETURN_IF_FAILED(follow_fixed(stages, instr, pieces, waits, err));
         waits->first[pc + 1] = (uint32_t)waits->count;
     }

@@ -84,11 +84,11 @@ static gp_status prepare(simulation *s, gp_error *err) {
     const gp_what_if *q = s->question;
     GP_RETURN_IF_FAILED(gp_stages_create_chain(q->devices * q->chunks, &s->stages, err));
     gp_emit_request request = {.stages = s->stages,
-                                   .pieces = q->micro_batches,
-                                   .checkpoint = q->checkpoint,
-                                   .lockstep = q->lockstep,
-                                   .training = true,
-                                   .schedule = s->schedule};
+                               .pieces = q->micro_batches,
+                               .checkpoint = q->checkpoint,
+                               .lockstep = q->lockstep,
+                               .training = true,
+                               .schedule = s->schedule};
     GP_RETURN_IF_FAILED(gp_programs_emit(&request, &s->programs, err));
     GP_RETURN_IF_FAILED(GP_NEW(&s->copies, q->devices, err));
     for (int d = 0; d < q->devices; d++) s->copies[d] = GP_PLAY_POSTED;

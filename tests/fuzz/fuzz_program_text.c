@@ -35,10 +35,10 @@ static void check_schedule(const char *text) {
     fuzz_check(status, &err);
     if (status != GP_OK) return;
     gp_emit_request request = {.stages = fuzz_stages(file->order->stages),
-                                   .pieces = file->order->pieces,
-                                   .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
-                                   .training = true,
-                                   .schedule = {.kind = GP_SCHEDULE_FILE, .file = file}};
+                               .pieces = file->order->pieces,
+                               .checkpoint = GP_CHECKPOINT_EXCEPT_LAST,
+                               .training = true,
+                               .schedule = {.kind = GP_SCHEDULE_FILE, .file = file}};
     gp_programs *programs = NULL;
     if (request.stages) status = gp_programs_emit(&request, &programs, &err);
     if (programs && status == GP_OK) status = gp_slots_assign(request.stages, programs, NULL, &err);

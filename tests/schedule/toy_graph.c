@@ -78,11 +78,11 @@ static gp_programs *schedule_as(const toy *t, gp_schedule schedule, toy_run run)
     gp_programs *programs = NULL;
     gp_error err = {0};
     gp_emit_request request = {.stages = t->stages,
-                                   .pieces = run.pieces,
-                                   .checkpoint = run.checkpoint,
-                                   .lockstep = run.lockstep,
-                                   .training = run.training,
-                                   .schedule = schedule};
+                               .pieces = run.pieces,
+                               .checkpoint = run.checkpoint,
+                               .lockstep = run.lockstep,
+                               .training = run.training,
+                               .schedule = schedule};
     if (gp_programs_emit(&request, &programs, &err) != GP_OK) fail_msg("%s", err.text);
     return programs;
 }
