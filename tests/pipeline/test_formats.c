@@ -138,7 +138,7 @@ static void reorder(harness *h, const gp_stage_plan *stage, const gp_param_plan 
     must(gp_cpu_kind.stream_create(device, false, &stream, &err));
     must(gp_cpu_kind.reserve(device, prepared->workspace, &workspace, &err));
     void *operands[GP_MAX_OPERANDS] = {[GP_REORDER_X] = (void *)(uintptr_t)x, [GP_REORDER_Y] = y};
-    must(gp_cpu_kind.run(stream, prepared, operands, workspace, &(gp_op_args){0}, &err));
+    must(gp_device_run(&gp_cpu_kind, stream, prepared, operands, workspace, &(gp_op_args){0}, &err));
     gp_cpu_kind.unreserve(device, workspace);
     gp_cpu_kind.stream_destroy(stream);
     gp_cpu_kind.close(device);
@@ -172,7 +172,7 @@ static void check_tensors(harness *h, const gp_stage_plan *stage, const gp_param
     for (int s = -1; s < (param->trained ? h->plan->update.states : 0); s++) {
         check_padding(h, stage, param, param->format, param->stored, arena + (s < 0 ? param->master : param->state[s]),
                       &plain);
-        must(gp_run_read(h->run, param->param, s, values, &err));
+        must(gp_run_read(h->run, &(gp_tensor_copy){param->param, s, values}, 1, &err));
         assert_memory_equal(plain, values, param->bytes);
         free(plain);
     }
@@ -211,8 +211,8 @@ static void write_and_read(harness *h, const gp_stage_plan *stage, const gp_para
     for (int s = -1; s < (param->trained ? h->plan->update.states : 0); s++) {
         for (size_t i = 0; i < param->bytes / sizeof *out; i++)
             out[i] = (float)(*draw = *draw * 1664525U + 1013904223U) * 0x1p-32F;
-        must(gp_run_write(h->run, param->param, s, out, &err));
-        must(gp_run_read(h->run, param->param, s, in, &err));
+        must(gp_run_write(h->run, &(gp_tensor_copy){param->param, s, out}, 1, &err));
+        must(gp_run_read(h->run, &(gp_tensor_copy){param->param, s, in}, 1, &err));
         assert_memory_equal(out, in, param->bytes);
     }
     free(out);
