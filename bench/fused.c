@@ -106,7 +106,7 @@ static double seconds_of(const bench *b, const work *its) {
         }
         must(gp_op_prepare(b->cache, &gp_cpu_kind, &desc, &prepared, &err), &err);
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-        must(gp_cpu_kind.run(b->stream, prepared, operands, b->workspace, &args, &err), &err);
+        must(gp_device_run(&gp_cpu_kind, b->stream, prepared, operands, b->workspace, &args, &err), &err);
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
         seconds += (double)(to.tv_sec - from.tv_sec) + 1e-9 * (double)(to.tv_nsec - from.tv_nsec);
     }

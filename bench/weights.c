@@ -75,7 +75,7 @@ static double milliseconds(const bench *b, const gp_prepared *prepared) {
     for (int r = 0; r < ROUNDS; r++) {
         struct timespec from, to;
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
-        must(gp_cpu_kind.run(b->stream, prepared, operands, workspace, &args, &err), &err);
+        must(gp_device_run(&gp_cpu_kind, b->stream, prepared, operands, workspace, &args, &err), &err);
         clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
         double took = 1e3 * (double)(to.tv_sec - from.tv_sec) + 1e-6 * (double)(to.tv_nsec - from.tv_nsec);
         if (took < least) least = took;
