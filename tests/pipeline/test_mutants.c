@@ -18,8 +18,8 @@
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "schedule/interpreter.h"
-#include "pipeline/meets.h"
-#include "pipeline/memory.h"
+#include "plan/meets.h"
+#include "plan/memory.h"
 #include "schedule/mutate.h"
 #include "pipeline/networks.h"
 #include "schedule/emit.h"
@@ -182,11 +182,11 @@ static gp_programs *make_programs(const trial *t, gp_checkpoint_mode mode, bool 
     gp_programs *programs = NULL;
     gp_error err = {0};
     gp_emit_request request = {.stages = t->h.plan->stages,
-                                   .pieces = t->pieces,
-                                   .checkpoint = mode,
-                                   .lockstep = lockstep,
-                                   .training = t->training,
-                                   .schedule = t->h.plan->schedule};
+                               .pieces = t->pieces,
+                               .checkpoint = mode,
+                               .lockstep = lockstep,
+                               .training = t->training,
+                               .schedule = t->h.plan->schedule};
     assert_int_equal(gp_programs_emit(&request, &programs, &err), GP_OK);
     assert_int_equal(gp_slots_assign(t->h.plan->stages, programs, NULL, &err), GP_OK);
     return programs;
