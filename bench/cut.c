@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "balance/cut.h"
+#include "cut/cut.h"
 #include "base/philox.h"
 
 enum { SAMPLES = 9 };

@@ -10,6 +10,7 @@ Every #include "..." is checked, and every <...> that names a file under src/:
     one header, the one with its name (device/cpu/cpu.h), and only the rooms in CHOOSERS, which turn the names of the
     configuration into devices, include that;
   - a header *_internal.h is included in its own folder only.
+A room has at most MOST_FILES files, so that a person can look through it.
 Prints file:line for each include that does otherwise, and exits with 1.
 """
 import argparse
@@ -18,14 +19,15 @@ import re
 import sys
 import tempfile
 
-ORDER = ["base", "config", "device", "trace", "data", "layers", "model", "checkpoint", "schedule", "compile", "pipeline",
-         "balance", "settings", "store", "session", "tune", "report", "train", "cli"]
+ORDER = ["base", "cut", "config", "device", "trace", "data", "layers", "model", "checkpoint", "schedule", "compile", "plan",
+         "pipeline", "profile", "balance", "settings", "store", "session", "tune", "report", "train", "cli"]
 FORBIDDEN = {("device", "config"): "a device is told what it needs, it reads no configuration",
              ("data", "config"): "a source is told what it needs (data/options.h), it reads no configuration",
              ("schedule", "config"): "a schedule is told what it needs, it reads no configuration",
              ("schedule", "device"): "a schedule is made and simulated without devices"}
 SUB_ROOMS = {"device": ["ref", "cpu", "cuda"]}
 CHOOSERS = ["session", "cli"]
+MOST_FILES = 40
 SOURCES = {".c", ".h", ".cu", ".cuh"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]*)"|<([^>]*)>)')
 
@@ -100,6 +102,10 @@ def check_tree(src):
             messages.append(f"{src / path}: {path.parts[0]} is not a room that scripts/check-rooms.py knows")
         else:
             messages += check_file(src, path)
+    for folder in sorted({path.parent for path in files}):
+        count = sum(path.parent == folder for path in files)
+        if count > MOST_FILES:
+            messages.append(f"{src / folder}: has {count} files, more than {MOST_FILES}; make two rooms of it")
     return len(files), messages
 
 
@@ -158,6 +164,9 @@ def self_test():
             place = f"{src / name}:{line}: " if line else f"{src / name}: "
             assert len(messages) == 1 and messages[0].startswith(place) and words in messages[0], (name, messages)
             (src / name).unlink()
+        write_tree(src, {f"base/more{i}.h": "" for i in range(MOST_FILES)})
+        messages = check_tree(src)[1]
+        assert len(messages) == 1 and messages[0].startswith(f"{src / 'base'}: has "), messages
     print(f"check-rooms: finds each of {len(BAD)} wrong includes, and nothing else")
 
 

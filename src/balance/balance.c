@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "balance/cut.h"
+#include "cut/cut.h"
 #include "base/memory.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 
 /* Cuts that are tried where the first does not fit. */
 enum { MOST_TRIES = 12 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "balance/layer_bytes.h"
-#include "balance/profile.h"
+#include "profile/profile.h"
 #include "base/memory.h"
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */

@@ -4,8 +4,8 @@
 #ifndef GP_BALANCE_BALANCE_PROBLEM_H
 #define GP_BALANCE_BALANCE_PROBLEM_H
 
-#include "balance/cut_problem.h"
-#include "pipeline/plan.h"
+#include "cut/cut_problem.h"
+#include "plan/plan.h"
 
 /* What a worker's device makes of a micro-batch. */
 typedef struct gp_balance_device {

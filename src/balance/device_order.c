@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "balance/cut.h"
-#include "balance/cut_search.h"
+#include "cut/cut.h"
+#include "cut/cut_search.h"
 #include "base/memory.h"
 
 typedef struct orders {

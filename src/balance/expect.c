@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#include "balance/cost.h"
+#include "profile/cost.h"
 #include "base/memory.h"
 #include "schedule/play.h"
 

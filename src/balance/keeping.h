@@ -5,9 +5,9 @@
 #ifndef GP_BALANCE_KEEPING_H
 #define GP_BALANCE_KEEPING_H
 
-#include "balance/profile.h"
+#include "profile/profile.h"
 #include "checkpoint/keep.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 
 typedef struct gp_keeping {
     gp_keep_layer *layers; /* [node of the stage], the loss too; time in picoseconds */

@@ -4,8 +4,8 @@
 #ifndef GP_BALANCE_LAYER_BYTES_H
 #define GP_BALANCE_LAYER_BYTES_H
 
-#include "balance/cut_problem.h"
-#include "pipeline/plan.h"
+#include "cut/cut_problem.h"
+#include "plan/plan.h"
 
 /* Raises bytes[layer] to what the layers take on the device of worker `worker` of a plan. At most GP_MAX_STAGES layers.
  */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "balance/profile.h"
+#include "profile/profile.h"
 #include "base/memory.h"
 
 /* Nodes that a name stands for. */

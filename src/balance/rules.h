@@ -5,7 +5,7 @@
 #ifndef GP_BALANCE_RULES_H
 #define GP_BALANCE_RULES_H
 
-#include "balance/cut_problem.h"
+#include "cut/cut_problem.h"
 #include "config/names.h"
 #include "model/graph.h"
 

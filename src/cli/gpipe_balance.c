@@ -1,8 +1,8 @@
 /* gpipe-balance: options and exit status. Everything that a test would want to call lives in the rooms below. */
 #include <stdio.h>
 
-#include "balance/profile_file.h"
-#include "balance/profile_words.h"
+#include "profile/profile_file.h"
+#include "profile/profile_words.h"
 #include "tune/what_if.h"
 #include "base/printable.h"
 #include "base/replace.h"

@@ -18,7 +18,7 @@
 #include "report/plan_json.h"
 #include "report/plan_report.h"
 #include "report/plan_svg.h"
-#include "session/precision.h"
+#include "report/precision.h"
 #include "train/predict.h"
 #include "train/trainer.h"
 
@@ -68,7 +68,8 @@ static gp_status resume_in(const char *folder, gp_session *session, const gp_opt
                            gp_error *err) {
     GP_RETURN_IF_FAILED(gp_resume_check(resume, session, folder, err));
     if (!resume->finished) {
-        GP_RETURN_IF_FAILED(gp_trace_options_check(&options->trace, resume->snapshot.reached.step, session->steps, err));
+        GP_RETURN_IF_FAILED(
+            gp_trace_options_check(&options->trace, resume->snapshot.reached.step, session->steps, err));
         return train_in(folder, session, options, resume, err);
     }
     if (options->verbosity != GP_QUIET)

@@ -172,7 +172,7 @@ typedef struct gp_stage_request {
     int size_count;
 } gp_stage_request;
 
-/* Fills a zeroed plan whose stage, worker and spec are set; slots and base are the memory plan's (pipeline/memory.h).
+/* Fills a zeroed plan whose stage, worker and spec are set; slots and base are the memory plan's (plan/memory.h).
  * GP_CONFIG with the layer's place for what a layer refuses, GP_UNSUPPORTED for what the device cannot do. On failure
  * the caller still calls gp_stage_plan_fini. */
 GP_MUST_USE gp_status gp_stage_plan_init(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);

@@ -1,7 +1,7 @@
 /* Channels: how workers of one process hand over what edges carry. The sender says that the copy can begin, the
  * receiver copies and says that it has.
  *
- * A channel has room for as many copies as can be in flight (pipeline/copy_order.h), and events for as many slots as
+ * A channel has room for as many copies as can be in flight (plan/copy_order.h), and events for as many slots as
  * the sender has: a slot is not used again before it was pulled, and neither are its events.
  *
  * The run owns its channels. The trainer's thread opens and closes them; the rest is for the worker's own thread. */

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 #include "trace/recorder.h"
 
 /* Where a worker is. */

@@ -8,8 +8,8 @@
 #include <pthread.h>
 
 #include "base/sync.h"
-#include "pipeline/bound.h"
-#include "pipeline/copy_order.h"
+#include "plan/bound.h"
+#include "plan/copy_order.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/run.h"
 

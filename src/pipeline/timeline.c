@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 #include "pipeline/timeline_layers.h"
 #include "pipeline/timeline_waits.h"
 

@@ -7,7 +7,7 @@
 #define GP_PIPELINE_TIMELINE_H
 
 #include "base/status.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 #include "trace/chrome.h"
 #include "trace/recorder.h"
 

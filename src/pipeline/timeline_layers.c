@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "pipeline/layer_ticks.h"
+#include "plan/layer_ticks.h"
 
 enum { ARGS_TEXT = 256, OP_TEXT = 16 };
 

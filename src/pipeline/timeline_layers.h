@@ -3,7 +3,7 @@
 #ifndef GP_PIPELINE_TIMELINE_LAYERS_H
 #define GP_PIPELINE_TIMELINE_LAYERS_H
 
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 #include "trace/chrome.h"
 #include "trace/recorder.h"
 

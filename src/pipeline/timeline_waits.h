@@ -6,7 +6,7 @@
 #ifndef GP_PIPELINE_TIMELINE_WAITS_H
 #define GP_PIPELINE_TIMELINE_WAITS_H
 
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 #include "trace/recorder.h"
 
 typedef struct gp_wait_finder gp_wait_finder;

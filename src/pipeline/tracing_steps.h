@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 #include "trace/chrome.h"
 #include "trace/recorder.h"
 

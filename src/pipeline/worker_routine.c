@@ -1,7 +1,7 @@
 /* Routines on a device: bound op after bound op is enqueued. */
 #include <stdio.h>
 
-#include "pipeline/layer_ticks.h"
+#include "plan/layer_ticks.h"
 #include "pipeline/notes.h"
 #include "pipeline/places.h"
 #include "pipeline/run_internal.h"

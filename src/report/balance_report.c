@@ -6,13 +6,13 @@
 #include <string.h>
 #include <time.h>
 
-#include "balance/cost.h"
+#include "profile/cost.h"
 #include "balance/expect.h"
-#include "balance/profile_words.h"
-#include "balance/when.h"
+#include "profile/profile_words.h"
+#include "profile/when.h"
 #include "base/memory.h"
 #include "base/printable.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 #include "report/balance_write.h"
 #include "session/ordering.h"
 #include "report/plan_report_parts.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/text_stream.h"
-#include "balance/profile_identity.h"
+#include "profile/profile_identity.h"
 #include "config/splice.h"
 #include "model/graph.h"
 #include "session/ordering.h"

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "balance/expect.h"
-#include "balance/profile_words.h"
+#include "profile/profile_words.h"
 #include "base/json_text.h"
 #include "base/memory.h"
 #include "base/replace.h"
-#include "pipeline/identity.h"
-#include "pipeline/memory.h"
+#include "plan/identity.h"
+#include "plan/memory.h"
 #include "schedule/program_json.h"
 #include "report/plan_report.h"
 #include "session/session.h"

@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "balance/profile.h"
+#include "profile/profile.h"
 #include "base/status.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 
 typedef struct gp_session gp_session; /* session/session.h */
 

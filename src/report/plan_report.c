@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "balance/profile_words.h"
+#include "profile/profile_words.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "report/plan_report_parts.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 #include "report/plan_report_parts.h"
 
 enum { LABEL = 19, COLUMN = 13, PER_BLOCK = (GP_REPORT_COLUMNS - LABEL) / COLUMN };

@@ -10,7 +10,7 @@
 
 #include "balance/expect.h"
 #include "base/status.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 #include "report/plan_report.h"
 
 enum {

@@ -7,7 +7,7 @@
 #include "balance/expect.h"
 #include "base/memory.h"
 #include "base/replace.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 #include "report/plan_report_parts.h"
 
 enum {

@@ -9,9 +9,9 @@
 
 #include <stdio.h>
 
-#include "balance/profile.h"
+#include "profile/profile.h"
 #include "base/status.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 #include "schedule/play.h"
 
 typedef struct gp_plan_picture {

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "balance/when.h"
+#include "profile/when.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "config/splice.h"

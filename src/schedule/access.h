@@ -82,7 +82,7 @@ typedef enum gp_access_variant {
     /* pulls it */                                                                                                     \
     X(RECV, "recv", GP_HAS_MICRO | GP_HAS_EDGE, 0, PLAIN(STASH(slot, GP_BEGINS | GP_WRITES)),                          \
       GRADIENT(GRAD(slot, GP_BEGINS | GP_WRITES | GP_BESIDE)))                                                         \
-    /* lockstep: workers meet on the host (pipeline/meets.h) */                                                        \
+    /* lockstep: workers meet on the host (plan/meets.h) */                                                            \
     X(BARRIER, "barrier", 0, 0, NO_SLOTS)                                                                              \
     /* squares of the stage's gradients, after its last backward; if the norm is computed */                           \
     X(NORM, "norm", GP_COMPUTES, 0, NO_SLOTS)                                                                          \

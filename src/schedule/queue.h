@@ -1,4 +1,4 @@
-/* What the queues of a device wait for in one another: derived in pipeline/queues.h, simulated in schedule/play.h.
+/* What the queues of a device wait for in one another: derived in plan/queues.h, simulated in schedule/play.h.
  *
  * Plain data, owned by its creator; any thread. */
 #ifndef GP_SCHEDULE_QUEUE_H

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "balance/cost.h"
-#include "balance/rates_measure.h"
+#include "profile/cost.h"
+#include "profile/rates_measure.h"
 #include "base/memory.h"
 #include "session/devices.h"
 

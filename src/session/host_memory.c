@@ -6,10 +6,10 @@
 
 #include "base/memory.h"
 #include "layers/types.h"
-#include "pipeline/layer_ticks.h"
-#include "pipeline/memory.h"
+#include "plan/layer_ticks.h"
+#include "plan/memory.h"
 #include "session/loaders.h"
-#include "session/rate.h"
+#include "settings/rate.h"
 #include "session/session.h"
 #include "store/snapshot.h"
 #include "pipeline/tracing_steps.h"

@@ -12,7 +12,7 @@
 #include "base/shape.h"
 #include "base/status.h"
 #include "data/loader.h"
-#include "session/trace_options.h"
+#include "trace/trace_options.h"
 
 typedef struct gp_session gp_session; /* session/session.h */
 

@@ -1,6 +1,6 @@
 #include "session/loaders.h"
 
-#include "session/rate.h"
+#include "settings/rate.h"
 
 /* Whether a step may begin while the one before is under way: then its mini-batch is held, too. */
 static bool may_overlap(const gp_plan *plan) {

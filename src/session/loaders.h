@@ -10,7 +10,7 @@
 
 #include "data/loader.h"
 #include "session/session.h"
-#include "session/trace_options.h"
+#include "trace/trace_options.h"
 
 enum { GP_PREFETCH = 3 }; /* mini-batches that are read ahead */
 

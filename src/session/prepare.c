@@ -5,7 +5,7 @@
 
 #include "balance/rules.h"
 #include "base/memory.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 #include "session/devices.h"
 #include "session/planning.h"
 #include "session/profiling.h"

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 
 /* Ticks since the machine started, of all processors; 0 where it does not say. */
 typedef struct gp_processor_times {

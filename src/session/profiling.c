@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "balance/load.h"
-#include "balance/profile_file.h"
-#include "balance/profile_kept.h"
-#include "balance/profile_words.h"
+#include "profile/load.h"
+#include "profile/profile_file.h"
+#include "profile/profile_kept.h"
+#include "profile/profile_words.h"
 #include "base/machine_memory.h"
 #include "base/memory.h"
 #include "session/balancing.h"

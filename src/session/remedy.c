@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 
 static bool would_fit(const gp_session *session, const gp_plan_choice *with) {
     gp_plan *plan = NULL;

@@ -10,15 +10,15 @@
 
 #include "balance/balance.h"
 #include "balance/device_order.h"
-#include "balance/measure.h"
+#include "profile/measure.h"
 #include "base/status.h"
 #include "settings/config.h"
 #include "data/loader.h"
 #include "model/graph.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 #include "schedule/schedule_file.h"
 #include "session/host_memory.h"
-#include "session/rate.h"
+#include "settings/rate.h"
 
 /* Where times come from, for `balance: auto` and expectations. */
 typedef enum gp_profiling {

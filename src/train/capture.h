@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 
 typedef struct gp_capture_options {
     int64_t first, last; /* steps, from 1; 0: none */

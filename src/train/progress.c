@@ -8,13 +8,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "balance/profile_words.h"
+#include "profile/profile_words.h"
 #include "base/clock.h"
 #include "base/finite.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "report/plan_report.h"
-#include "session/precision.h"
+#include "report/precision.h"
 #include "session/processors.h"
 
 /* Seconds between lines. */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "pipeline/layer_ticks.h"
+#include "plan/layer_ticks.h"
 #include "pipeline/timeline.h"
 #include "train/tracing_data.h"
 #include "pipeline/tracing_steps.h"

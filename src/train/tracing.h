@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "data/loader.h"
 #include "pipeline/run.h"
-#include "session/trace_options.h"
+#include "trace/trace_options.h"
 #include "report/plan_json.h"
 
 typedef struct gp_tracing gp_tracing;

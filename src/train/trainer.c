@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "session/rate.h"
+#include "settings/rate.h"
 #include "train/trainer_internal.h"
 
 /* Said once: the file's lines wait in memory from now on. */

@@ -10,7 +10,7 @@
 #include "data/loader.h"
 #include "pipeline/diagnose.h"
 #include "report/account.h"
-#include "session/rate.h"
+#include "settings/rate.h"
 #include "store/saver.h"
 #include "train/trainer.h"
 

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 
 #include "base/clock.h"
-#include "session/rate.h"
+#include "settings/rate.h"
 #include "train/trainer_internal.h"
 
 /* Samples of the epoch of the last step that were taken. */

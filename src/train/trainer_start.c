@@ -13,7 +13,7 @@
 #include "session/inputs.h"
 #include "session/loaders.h"
 #include "report/plan_json.h"
-#include "session/rate.h"
+#include "settings/rate.h"
 #include "train/trainer_internal.h"
 #include "store/weights.h"
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "balance/expect.h"
-#include "balance/profile_words.h"
+#include "profile/profile_words.h"
 #include "base/memory.h"
 #include "model/graph.h"
 #include "session/devices.h"
@@ -108,7 +108,7 @@ static void note_why(gp_search *search, const gp_candidate *it, const char *chec
 }
 
 /* What a plan cannot be is remembered, not an error; what would stop any run is one, as memory that has run out. A plan
- * that is too large for what is left is GP_UNSUPPORTED (pipeline/plan_size.h). */
+ * that is too large for what is left is GP_UNSUPPORTED (plan/plan_size.h). */
 static bool is_refusal(gp_status status) {
     return status == GP_CONFIG || status == GP_UNSUPPORTED;
 }

@@ -5,7 +5,7 @@
 
 #include "base/json_text.h"
 #include "base/memory.h"
-#include "pipeline/identity.h"
+#include "plan/identity.h"
 #include "schedule/program_json.h"
 
 static void write_workers(const gp_programs *programs, FILE *out) {

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "balance/expect.h"
-#include "balance/profile_file.h"
+#include "profile/profile_file.h"
 #include "device/ref/ref.h"
 
 /* Powers of two of milliseconds: each sum says what is in it. */

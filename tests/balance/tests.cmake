@@ -1,8 +1,1 @@
-gp_test(cut "unit" 60 gp_balance)
-gp_test(partition "unit" 60 gp_balance)
-gp_test(cost "unit;machine" 60 gp_balance gp_ref gp_cpu)
-gp_test(profile "unit;fault" 60 gp_balance gp_ref gp_cpu)
-gp_test(measure "unit" 60 gp_balance gp_ref)
-gp_test(rates "unit;fault" 60 gp_balance gp_ref gp_cpu)
-gp_test(scale "unit;fault" 60 gp_balance gp_cpu)
 gp_test(expect "unit" 60 gp_balance gp_ref)

@@ -190,7 +190,7 @@ class Plans(Json):
         self.assertEqual(kinds, {"send", "recv", "mark", "barrier"} if "gpus" in PLANS else {"send", "recv", "barrier"})
 
     def test_barriers(self):
-        """Without GPUs a barrier waits for the receives that copy from its worker (pipeline/meets.h); on a shared GPU all meet."""
+        """Without GPUs a barrier waits for the receives that copy from its worker (plan/meets.h); on a shared GPU all meet."""
         program = self.plan(FOUR + ["pipeline.lockstep=true"])["programs"][0]
         first = next(i for i in program["workers"][0]["instructions"] if i["op"] == "barrier" and i["waits"])
         for at, pc in first["waits"]:

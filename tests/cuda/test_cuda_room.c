@@ -12,7 +12,7 @@
 #include "cuda/training.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_staging.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 
 #define MIB ((size_t)1 << 20)
 

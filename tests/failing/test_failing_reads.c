@@ -9,7 +9,7 @@
 
 #include <zlib.h>
 
-#include "balance/rates_measure.h"
+#include "profile/rates_measure.h"
 #include "data/loader.h"
 #include "device/cpu/cpu.h"
 #include "failing/each.h"

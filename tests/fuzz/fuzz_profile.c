@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "balance/profile_file.h"
+#include "profile/profile_file.h"
 #include "fuzz/fuzz.h"
 
 static void check_numbers(const gp_profile *profile) {

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "balance/measure.h"
+#include "profile/measure.h"
 #include "device/cuda/cuda.h"
 #include "gpu/gpu.h"
 #include "pipeline/networks.h"

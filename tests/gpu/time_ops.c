@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "balance/bench.h"
+#include "profile/bench.h"
 #include "trace/recorder.h"
 #include "session/session.h"
 

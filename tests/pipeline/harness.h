@@ -8,7 +8,7 @@
 
 #include "config/tree.h"
 #include "model/graph.h"
-#include "pipeline/plan.h"
+#include "plan/plan.h"
 #include "pipeline/run.h"
 #include "size.h"
 

@@ -13,7 +13,7 @@
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pipeline/allocations.h"
-#include "pipeline/bound.h"
+#include "plan/bound.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
 

@@ -13,7 +13,7 @@
 
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
-#include "pipeline/layer_ticks.h"
+#include "plan/layer_ticks.h"
 #include "pipeline/networks.h"
 #include "pipeline/timeline.h"
 #include "pipeline/timeline_waits.h"

@@ -1,6 +1,6 @@
 set(schedule ${CMAKE_CURRENT_LIST_DIR}/../schedule)
 # What the workers do: each of these starts them.
-foreach(name allocations arena bits delays diagnose faults formats memory mixed mutants nonfinite queues run schedule_file)
+foreach(name allocations arena bits delays diagnose faults formats mixed mutants nonfinite run schedule_file)
   gp_test(${name} "pipeline;threads" 900 gp_pipeline gp_ref gp_cpu)
   # As the program has it: OpenMP's threads would spin while they wait, on processors that others need.
   set_tests_properties(${name} PROPERTIES ENVIRONMENT OMP_WAIT_POLICY=passive)
@@ -14,15 +14,9 @@ target_sources(test_arena PRIVATE ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CU
 target_sources(test_mutants PRIVATE ${schedule}/interpreter.c ${schedule}/mutate.c ${schedule}/toy_graph.c
                ${CMAKE_CURRENT_LIST_DIR}/wrapper.c ${CMAKE_CURRENT_LIST_DIR}/shadow.c
                ${CMAKE_CURRENT_LIST_DIR}/shadow_rules.c ${CMAKE_CURRENT_LIST_DIR}/shadow_ops.c)
-gp_test(plan_size "unit;pipeline" 60 gp_pipeline gp_ref)
-target_link_options(test_plan_size PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free)
-gp_test(access "unit;pipeline" 60 gp_pipeline gp_ref)
 gp_test(notes "unit;pipeline" 60 gp_pipeline gp_ref)
-gp_test(copy_order "unit;pipeline" 60 gp_pipeline gp_ref)
 gp_test(timeline "unit;pipeline" 60 gp_pipeline gp_ref PkgConfig::JANSSON)
-foreach(name access copy_order plan_size notes timeline)
+foreach(name notes timeline)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/harness.c)
 endforeach()
-set_tests_properties(memory mixed PROPERTIES LABELS "pipeline;threads;machine")
-gp_test(meets "unit;pipeline" 60 gp_pipeline)
-target_sources(test_meets PRIVATE ${schedule}/toy_graph.c)
+set_tests_properties(mixed PROPERTIES LABELS "pipeline;threads;machine")

@@ -13,7 +13,7 @@
 #include "base/memory.h"
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 #include "report/plan_report.h"
 
 static const char picture_model[] = "input: {shape: [1, 12, 12]}\n"

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "pipeline/meets.h"
-#include "pipeline/queues.h"
+#include "plan/meets.h"
+#include "plan/queues.h"
 #include "schedule/play.h"
 #include "schedule/toy_graph.h"
 

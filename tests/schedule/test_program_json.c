@@ -9,9 +9,9 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "pipeline/identity.h"
-#include "pipeline/meets.h"
-#include "pipeline/queues.h"
+#include "plan/identity.h"
+#include "plan/meets.h"
+#include "plan/queues.h"
 #include "schedule/toy_graph.h"
 
 /* Forward 2, recompute 1, backward 3, a copy 0.5, all else nothing: sums are exact. */

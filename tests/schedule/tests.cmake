@@ -3,7 +3,7 @@ foreach(name emit schedules program slots validate)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c)
 endforeach()
 target_sources(test_validate PRIVATE ${CMAKE_CURRENT_LIST_DIR}/interpreter.c ${CMAKE_CURRENT_LIST_DIR}/mutate.c)
-# Barriers of lockstep depend on devices (src/pipeline/meets.h).
+# Barriers of lockstep depend on devices (src/plan/meets.h).
 foreach(name program_json play)
   gp_test(${name} "unit;pipeline" 60 gp_pipeline)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/toy_graph.c)

@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "balance/expect.h"
-#include "balance/profile_file.h"
-#include "balance/profile_kept.h"
-#include "balance/profile_words.h"
-#include "balance/rates_measure.h"
+#include "profile/profile_file.h"
+#include "profile/profile_kept.h"
+#include "profile/profile_words.h"
+#include "profile/rates_measure.h"
 #include "device/cpu/cpu.h"
 #include "report/balance_report.h"
 #include "session/fixture.h"

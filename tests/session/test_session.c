@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "balance/cost.h"
+#include "profile/cost.h"
 #include "base/memory.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 #include "session/devices.h"
 #include "session/fixture.h"
 

@@ -1,6 +1,4 @@
-foreach(name rate processors)
-  gp_test(${name} "unit" 60 gp_session)
-endforeach()
+gp_test(processors "unit" 60 gp_session)
 foreach(name host_memory profiling session)
   gp_test(${name} "unit" 120 gp_train)
   target_sources(test_${name} PRIVATE ${CMAKE_CURRENT_LIST_DIR}/fixture.c)

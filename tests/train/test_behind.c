@@ -11,9 +11,9 @@
 
 #include "cuda/host_api.h"
 #include "data/safetensors.h"
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 #include "session/fixture.h"
-#include "session/precision.h"
+#include "report/precision.h"
 #include "store/snapshot.h"
 #include "train/trainer.h"
 

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "pipeline/memory.h"
+#include "plan/memory.h"
 #include "session/fixture.h"
 #include "store/folder.h"
 

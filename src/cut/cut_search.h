@@ -1,0 +1,43 @@
+/* Which cuts there are under a bound: for every place between layers the stages that can begin there so that they and
+ * all behind them keep within it.
+ *
+ * Owned by the solver that makes it; borrows the index. One thread. */
+#ifndef GP_CUT_CUT_SEARCH_H
+#define GP_CUT_CUT_SEARCH_H
+
+#include "cut/cut_span.h"
+
+typedef struct gp_cut_search {
+    const gp_span_index *index;
+    int words;     /* of 64 stages each */
+    uint64_t *can; /* [layers + 1][words] bit s: stages s … cover the layers from here on; the end: their number */
+    int *least,
+        *most;       /* [layers + 1] the stages that could begin here as far as sums of costs say; least > most: none */
+    int *places;     /* [layers + 1] where a cut may be, before the layer itself */
+    int *musts;      /* [layers + 1] where one must be, likewise */
+    int class_count; /* of stages that are alike in all that a span's cost and bytes depend on */
+    int *class_of;   /* [stage] */
+    int *of_class;   /* [class] its first stage */
+    uint64_t *members;     /* [class][words] */
+    gp_cut_stage roomiest; /* the fewest alive of each, on a worker with the most memory */
+    int64_t most_memory;   /* INT64_MAX: some worker has no limit */
+    bool free;             /* rules are not looked at */
+    int64_t more;          /* bytes that every limit is raised by */
+    gp_span span;
+} gp_cut_search;
+
+GP_MUST_USE gp_status gp_cut_search_init(gp_cut_search *search, const gp_span_index *index, gp_error *err);
+void gp_cut_search_fini(gp_cut_search *search);
+
+/* What of a search that failed would have to be larger for it to find more: the least cost above the bound, the least
+ * bytes that a limit would have to grow by. INT64_MAX: nothing. */
+typedef struct gp_cut_short {
+    int64_t cost, bytes;
+} gp_cut_short;
+
+/* Fills `can` for stages that cost at most `bound` each; true where all stages together cover the layers. */
+bool gp_cut_search_run(gp_cut_search *search, int64_t bound, gp_cut_short *missing);
+/* After a run that said true: the cut that gp_cut_solve documents. */
+void gp_cut_search_pick(gp_cut_search *search, int64_t bound, int64_t *layers);
+
+#endif

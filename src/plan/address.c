@@ -1,0 +1,187 @@
+/* Addresses of instructions: what plan.h promises about offsets in an arena. */
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "plan/plan.h"
+
+gp_slot_choice gp_instr_slots(const gp_stages *stages, const gp_instr *instr) {
+    const gp_accesses its = gp_instr_accesses(stages, instr);
+    gp_slot_choice choice = {{0}};
+    for (int f = 0; f < GP_FRAMES; f++)
+        if (its.frame[f].uses) choice.slot[f] = gp_instr_get_slot(instr, its.frame[f]);
+    return choice;
+}
+
+size_t gp_plan_offset(const gp_plan *plan, const gp_stage_plan *stage, const gp_slot_choice *slots, int micro,
+                      gp_address address) {
+    switch (address.area) {
+    case GP_AREA_STASH:
+    case GP_AREA_SAVED:
+    case GP_AREA_OUTBOX:
+    case GP_AREA_GRAD: {
+        gp_frame frame = (gp_frame)(address.area - 1);
+        return stage->base + stage->frame_base[frame] + slots->slot[frame] * stage->frame_stride[frame] +
+               address.offset;
+    }
+    case GP_AREA_FIXED: return stage->base + address.offset + address.per_micro * (size_t)micro;
+    case GP_AREA_TRANSIENT: return plan->transient_base[stage->worker] + address.offset;
+    case GP_AREA_NONE: break;
+    }
+    return 0;
+}
+
+bool gp_instr_routine_kind(bool training, const gp_instr *instr, gp_routine_kind *kind) {
+    switch (instr->op) {
+    case GP_INSTR_FORWARD:
+        *kind = instr->flags & GP_INSTR_KEEP ? GP_ROUTINE_KEEP : GP_ROUTINE_DISCARD;
+        if (!training) *kind = GP_ROUTINE_EVALUATE;
+        return true;
+    case GP_INSTR_RECOMPUTE: *kind = GP_ROUTINE_RECOMPUTE; return true;
+    case GP_INSTR_BACKWARD: *kind = GP_ROUTINE_BACKWARD; return true;
+    case GP_INSTR_BACKWARD_INPUT: *kind = GP_ROUTINE_BACKWARD_INPUT; return true;
+    case GP_INSTR_BACKWARD_WEIGHT: *kind = GP_ROUTINE_BACKWARD_WEIGHT; return true;
+    default: return false;
+    }
+}
+
+const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan *stage, const gp_instr *instr) {
+    gp_routine_kind kind;
+    if (gp_instr_routine_kind(mini->training, instr, &kind))
+        return &gp_mini_sized(mini, stage, instr->micro)->routine[kind];
+    switch (instr->op) {
+    case GP_INSTR_NORM: return &stage->norm;
+    case GP_INSTR_CLIP: return &stage->clip;
+    default: return NULL;
+    }
+}
+
+int gp_instr_routines(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr,
+                      const gp_routine *out[GP_INSTR_ROUTINES]) {
+    out[0] = instr->op == GP_INSTR_STEP ? &mini->step[instr->stage]
+                                        : gp_instr_routine(mini, &plan->stage[instr->stage], instr);
+    if (!out[0]) return 0;
+    if (instr->op != GP_INSTR_FORWARD || !(instr->flags & GP_INSTR_LAST)) return 1;
+    out[1] = &mini->total[instr->stage];
+    return 2;
+}
+
+static gp_address copy_address(const gp_plan *plan, const gp_sized *sized, const gp_instr *instr) {
+    const gp_edge *edge = &plan->stages->edges[instr->edge];
+    const gp_stage *stage = &plan->stages->stage[instr->stage];
+    const gp_stage_plan *its = &plan->stage[instr->stage];
+    bool send = instr->op == GP_INSTR_SEND;
+    if (edge->kind == GP_EDGE_GRADIENT) {
+        const gp_indices *edges = send ? &stage->grad_out : &stage->grad_in;
+        const size_t *offsets = send ? its->grad_out : its->grad_in;
+        return (gp_address){GP_AREA_GRAD, offsets[gp_indices_find(edges, (int)instr->edge)], 0};
+    }
+    if (!send) return (gp_address){GP_AREA_STASH, its->takes[gp_indices_find(&stage->takes, edge->value)], 0};
+    int give = gp_indices_find(&stage->gives, edge->value);
+    if (instr->flags & GP_INSTR_KEEP) return (gp_address){GP_AREA_SAVED, sized->gives_saved[give], 0};
+    return (gp_address){GP_AREA_OUTBOX, sized->gives_outbox[give], 0};
+}
+
+void gp_instr_copy(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, size_t *offset,
+                   size_t *bytes) {
+    const gp_edge *edge = &plan->stages->edges[instr->edge];
+    const gp_stage_plan *stage = &plan->stage[instr->stage];
+    if (edge->kind == GP_EDGE_FLAG) {
+        size_t first = offsetof(gp_step_scalars, loss_sum);
+        *offset = stage->base + stage->scalars + first;
+        *bytes = sizeof(gp_step_scalars) - first;
+        return;
+    }
+    if (edge->kind == GP_EDGE_NORM) {
+        const gp_stage_plan *from = &plan->stage[edge->from];
+        size_t first = instr->op == GP_INSTR_SEND ? 0 : from->squares_before;
+        *offset = stage->base + stage->squares + first * sizeof(double);
+        *bytes = from->square_count * sizeof(double);
+        return;
+    }
+    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
+    gp_address address = copy_address(plan, gp_mini_sized(mini, stage, instr->micro), instr);
+    *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
+    *bytes = gp_value_bytes(plan->graph, edge->value, gp_mini_samples(mini, instr->micro));
+}
+
+bool gp_instr_load(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int value, size_t *offset,
+                   size_t *bytes) {
+    const gp_stage_plan *stage = &plan->stage[instr->stage];
+    int take = gp_indices_find(&plan->stages->stage[instr->stage].takes, value);
+    if (take < 0) return false;
+    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
+    gp_address address = {GP_AREA_STASH, stage->takes[take], 0};
+    *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
+    *bytes = gp_value_bytes(plan->graph, value, gp_mini_samples(mini, instr->micro));
+    return true;
+}
+
+static gp_status touch(gp_touches *out, size_t offset, size_t bytes, bool write, gp_error *err) {
+    if (bytes == 0) return GP_OK; /* squares of a stage without parameters */
+    GP_RETURN_IF_FAILED(GP_GROW(&out->items, &out->capacity, out->count + 1, err));
+    out->items[out->count++] = (gp_touch){offset, bytes, write};
+    return GP_OK;
+}
+
+/* Where an operand is a slice, its rows one by one: what lies between them is another's. */
+static gp_status touch_operand(gp_touches *out, size_t offset, const gp_prepared *prepared, int operand, bool write,
+                               gp_error *err) {
+    const gp_tensor *tensor = &prepared->desc.operand[operand];
+    if (tensor->format != GP_FORMAT_PLAIN || gp_tensor_contiguous(tensor))
+        return touch(out, offset, prepared->operand[operand].bytes, write, err);
+    size_t element = gp_dtype_size(tensor->dtype);
+    size_t width = (size_t)tensor->dim[tensor->rank - 1] * element;
+    for (int64_t row = 0, rows = gp_tensor_rows(tensor); row < rows; row++) {
+        size_t at = 0;
+        for (int64_t d = tensor->rank - 2, rest = row; d >= 0; rest /= tensor->dim[d--])
+            at += (size_t)(rest % tensor->dim[d] * tensor->stride[d]) * element;
+        GP_RETURN_IF_FAILED(touch(out, offset + at, width, write, err));
+    }
+    return GP_OK;
+}
+
+static gp_status touch_routine(const gp_plan *plan, const gp_stage_plan *stage, const gp_instr *instr,
+                               const gp_routine *routine, gp_touches *out, gp_error *err) {
+    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
+    gp_when skipped = gp_instr_skips(instr);
+    for (size_t o = 0; o < routine->count; o++) {
+        const gp_exec_op *op = &routine->ops[o];
+        if (op->when == skipped) continue;
+        for (int pass = 0; pass < 2; pass++)
+            for (int i = 0; i < GP_MAX_OPERANDS; i++) {
+                if (op->operand[i].area == GP_AREA_NONE) continue;
+                gp_op_kind kind = op->prepared->desc.kind;
+                bool adds = (op->prepared->desc.flags & GP_OP_ACCUMULATE) && gp_op_writes(kind, i);
+                if (pass == 0 ? !(gp_op_reads(kind, i) || adds) : !gp_op_writes(kind, i)) continue;
+                size_t offset = gp_plan_offset(plan, stage, &slots, instr->micro, op->operand[i]);
+                GP_RETURN_IF_FAILED(touch_operand(out, offset, op->prepared, i, pass == 1, err));
+            }
+        if (op->workspace.area == GP_AREA_NONE) continue;
+        size_t offset = gp_plan_offset(plan, stage, &slots, instr->micro, op->workspace);
+        GP_RETURN_IF_FAILED(touch(out, offset, op->prepared->workspace, true, err));
+    }
+    return GP_OK;
+}
+
+gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int worker, size_t pc, gp_touches *out,
+                          gp_error *err) {
+    const gp_instr *instr = &mini->programs->worker[worker].instrs[pc];
+    const gp_stage_plan *stage = &plan->stage[instr->stage];
+    size_t offset, bytes;
+    switch (instr->op) {
+    case GP_INSTR_LOAD:
+        for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++)
+            if (gp_instr_load(plan, mini, instr, value, &offset, &bytes))
+                GP_RETURN_IF_FAILED(touch(out, offset, bytes, true, err));
+        return GP_OK;
+    case GP_INSTR_SEND:
+    case GP_INSTR_RECV:
+        gp_instr_copy(plan, mini, instr, &offset, &bytes);
+        return touch(out, offset, bytes, instr->op == GP_INSTR_RECV, err);
+    default: break;
+    }
+    const gp_routine *routines[GP_INSTR_ROUTINES];
+    int count = gp_instr_routines(plan, mini, instr, routines);
+    for (int r = 0; r < count; r++) GP_RETURN_IF_FAILED(touch_routine(plan, stage, instr, routines[r], out, err));
+    return GP_OK;
+}

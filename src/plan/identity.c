@@ -1,0 +1,70 @@
+#include "plan/identity.h"
+
+#include <string.h>
+
+#include "base/philox.h"
+
+/* Byte by byte from the lowest, so that the order of bytes in memory does not count. */
+static uint64_t add_number(uint64_t hash, uint64_t number) {
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(number >> (8 * i));
+    return gp_hash_bytes(hash, bytes, sizeof bytes);
+}
+
+/* With the 0 at its end, which parts it from the next one. */
+static uint64_t add_text(uint64_t hash, const char *text) {
+    return gp_hash_bytes(hash, text, strlen(text) + 1);
+}
+
+/* work and grad share their place with the edge: only one of both is the instruction's. */
+static uint64_t add_instr(uint64_t hash, const gp_instr *instr) {
+    uint64_t operand = gp_instr_has_edge(instr) ? instr->edge : (uint64_t)instr->grad << 16 | instr->work;
+    hash = add_number(hash, (uint64_t)instr->op | (uint64_t)instr->flags << 8 | (uint64_t)instr->stage << 16 |
+                                (uint64_t)instr->micro << 32 | (uint64_t)instr->slot << 48);
+    return add_number(hash, operand << 32 | instr->clock);
+}
+
+uint64_t gp_identity_programs(uint64_t hash, const gp_programs *programs) {
+    hash = add_number(hash, (uint64_t)programs->workers);
+    hash = add_number(hash, (uint64_t)programs->stages);
+    hash = add_number(hash, (uint64_t)programs->pieces);
+    hash = add_number(hash, (uint64_t)programs->training | (uint64_t)programs->descending << 1);
+    for (int s = 0; s < programs->stages; s++) hash = add_number(hash, (uint64_t)programs->worker_of_stage[s]);
+    for (int w = 0; w < programs->workers; w++) {
+        const gp_program *program = &programs->worker[w];
+        hash = add_number(hash, program->count);
+        for (size_t pc = 0; pc < program->count; pc++) hash = add_instr(hash, &program->instrs[pc]);
+    }
+    return hash;
+}
+
+static uint64_t add_stages(uint64_t hash, const gp_plan *plan) {
+    const gp_stages *stages = plan->stages;
+    for (int n = 0; n < plan->graph->node_count; n++) {
+        hash = add_text(hash, plan->graph->nodes[n].name);
+        hash = add_text(hash, plan->graph->nodes[n].layer->type->name);
+        hash = add_number(hash, (uint64_t)stages->stage_of_node[n]);
+    }
+    for (size_t e = 0; e < stages->edge_count; e++) {
+        const gp_edge *edge = &stages->edges[e];
+        hash = add_number(hash, (uint64_t)edge->kind);
+        hash = add_number(hash, (uint64_t)edge->from);
+        hash = add_number(hash, (uint64_t)edge->to);
+        hash = add_number(hash, (uint64_t)edge->elements);
+    }
+    return hash;
+}
+
+uint64_t gp_identity_plan(const gp_plan *plan) {
+    uint64_t hash = add_stages(0, plan);
+    for (int w = 0; w < plan->workers; w++) {
+        hash = add_text(hash, plan->devices[w].kind->name);
+        hash = add_number(hash, (uint64_t)plan->devices[w].index);
+        hash = add_number(hash, (uint64_t)plan->devices[w].threads);
+    }
+    for (int m = 0; m < plan->mini_count; m++) {
+        hash = add_number(hash, (uint64_t)plan->minis[m].samples);
+        hash = gp_identity_programs(hash, plan->minis[m].programs);
+    }
+    return hash;
+}

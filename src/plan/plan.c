@@ -1,0 +1,285 @@
+#include "plan/plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "plan/bound.h"
+#include "plan/meets.h"
+#include "plan/memory.h"
+#include "plan/plan_size.h"
+#include "schedule/emit.h"
+#include "schedule/schedule_file.h"
+#include "schedule/slots.h"
+#include "schedule/validate.h"
+
+static int64_t divide_up(int64_t a, int64_t b) {
+    return (a + b - 1) / b;
+}
+
+static gp_status check_request(const gp_plan_request *request, gp_error *err) {
+    for (int w = 0; w < gp_schedule_workers(&request->schedule, request->stages); w++) {
+        const gp_device_spec *spec = &request->devices[w];
+        const gp_types *types = &request->graph->types;
+        const gp_dtype all[] = {types->master, types->storage, types->compute, types->accumulate};
+        for (size_t t = 0; t < sizeof all / sizeof all[0]; t++)
+            if (!(spec->kind->computes >> all[t] & 1))
+                return gp_fail(err, GP_UNSUPPORTED, "device %s does not compute in %s", spec->kind->name,
+                               gp_dtype_name(all[t]));
+    }
+    return GP_OK;
+}
+
+static gp_status cut_mini_batches(gp_plan *plan, const gp_plan_request *request, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->minis, request->size_count, err));
+    for (int i = 0; i < request->size_count; i++) {
+        const gp_mini_size *size = &request->sizes[i];
+        if (gp_plan_find(plan, size->training, size->samples) >= 0) continue;
+        gp_mini_plan *mini = &plan->minis[plan->mini_count++];
+        mini->training = size->training;
+        mini->samples = size->samples;
+        mini->piece = divide_up(size->samples, request->micro_batches);
+        mini->pieces = (int)divide_up(size->samples, mini->piece);
+        mini->last = size->samples - mini->piece * (mini->pieces - 1);
+    }
+    return GP_OK;
+}
+
+static gp_status assign_slots(const gp_plan *plan, const gp_mini_plan *mini, gp_error *err) {
+    bool *ahead = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&ahead, plan->workers, err));
+    for (int w = 0; w < plan->workers; w++) ahead[w] = !plan->devices[w].kind->on_host;
+    gp_status status = gp_slots_assign(plan->stages, mini->programs, ahead, err);
+    free(ahead);
+    return status;
+}
+
+/* What a file says is the configuration's fault, and the file is named. */
+static gp_status blame_file(const gp_plan *plan, gp_status status, gp_error *err) {
+    const gp_schedule_file *file = plan->schedule.file;
+    if (status != GP_PROGRAM || plan->schedule.kind != GP_SCHEDULE_FILE) return status;
+    const char *name = file->programs ? file->programs->source : NULL;
+    if (name && strncmp(err->text, name, strlen(name)) != 0) gp_error_context(err, "%s: ", name);
+    return err->status = GP_CONFIG;
+}
+
+static gp_status schedule_mini(const gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
+    gp_emit_request request = {.stages = plan->stages,
+                               .pieces = mini->pieces,
+                               .checkpoints = plan->checkpoints,
+                               .lockstep = plan->lockstep,
+                               .training = mini->training,
+                               .schedule = plan->schedule};
+    GP_RETURN_IF_FAILED(gp_programs_emit(&request, &mini->programs, err));
+    GP_RETURN_IF_FAILED(assign_slots(plan, mini, err));
+    return gp_programs_validate(plan->stages, mini->programs, err);
+}
+
+static gp_status make_programs(gp_plan *plan, gp_mini_plan *mini, gp_error *err) {
+    gp_status status = schedule_mini(plan, mini, err);
+    if (status != GP_OK) return blame_file(plan, status, err);
+    GP_RETURN_IF_FAILED(gp_waits_create(plan->stages, mini->programs, true, &mini->waits, err));
+    GP_RETURN_IF_FAILED(gp_meets_create(plan->stages, mini->programs, plan->devices, &mini->meets, err));
+    if (!mini->training || !gp_plan_works_on(plan)) return GP_OK;
+    return gp_waits_create_behind(plan->stages, mini->programs, &mini->behind, err);
+}
+
+bool gp_plan_overlaps(const gp_plan *plan, int mini) {
+    return plan->minis[mini].behind != NULL;
+}
+
+gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory, gp_error *err) {
+    gp_queues_request request = {.stages = plan->stages,
+                                 .programs = mini->programs,
+                                 .waits = mini->waits,
+                                 .behind = mini->behind,
+                                 .plans = plan->stage,
+                                 .piece_sized = mini->piece_sized,
+                                 .last_sized = mini->last_sized,
+                                 .memory = memory};
+    return gp_queues_create(&request, &mini->queues, err);
+}
+
+/* Sizes of micro-batches, each once. */
+typedef struct size_list {
+    int64_t *samples;
+    bool *trains, *evaluates;
+    int count;
+} size_list;
+
+static int add_size(size_list *list, int64_t samples, bool training) {
+    int i = 0;
+    while (i < list->count && list->samples[i] != samples) i++;
+    if (i == list->count) list->samples[list->count++] = samples;
+    if (training)
+        list->trains[i] = true;
+    else
+        list->evaluates[i] = true;
+    return i;
+}
+
+static gp_status list_sizes(gp_plan *plan, size_list *list, gp_error *err) {
+    int most = 2 * plan->mini_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&list->samples, most, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&list->trains, most, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&list->evaluates, most, err));
+    for (int m = 0; m < plan->mini_count; m++) {
+        gp_mini_plan *mini = &plan->minis[m];
+        mini->last_sized = add_size(list, mini->last, mini->training);
+        mini->piece_sized = mini->pieces > 1 ? add_size(list, mini->piece, mini->training) : mini->last_sized;
+    }
+    return GP_OK;
+}
+
+/* Whether some program that trains has such an instruction. */
+static bool any_instr(const gp_plan *plan, gp_instr_op op) {
+    for (int m = 0; m < plan->mini_count; m++)
+        for (int w = 0; w < plan->workers && plan->minis[m].training; w++) {
+            const gp_program *program = &plan->minis[m].programs->worker[w];
+            for (size_t pc = 0; pc < program->count; pc++)
+                if (program->instrs[pc].op == op) return true;
+        }
+    return false;
+}
+
+/* Which forwards a stage has in training. A program from a file may have others than its mode says. */
+static void find_forwards(const gp_plan *plan, const gp_stage_plan *stage, gp_stage_request *request) {
+    request->any_keep = request->any_discard = false;
+    for (int m = 0; m < plan->mini_count; m++) {
+        if (!plan->minis[m].training) continue;
+        const gp_program *program = &plan->minis[m].programs->worker[stage->worker];
+        for (size_t pc = 0; pc < program->count; pc++) {
+            const gp_instr *instr = &program->instrs[pc];
+            if (instr->op != GP_INSTR_FORWARD || instr->stage != stage->stage) continue;
+            *(instr->flags & GP_INSTR_KEEP ? &request->any_keep : &request->any_discard) = true;
+        }
+    }
+}
+
+static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, const size_list *sizes, gp_error *err) {
+    gp_stage_request stage_request = {.stages = plan->stages,
+                                      .cache = plan->cache,
+                                      .types = plan->types,
+                                      .update = plan->update,
+                                      .clip_norm = plan->clip_norm,
+                                      .predict = request->predict,
+                                      .unfused = request->unfused,
+                                      .keeps = request->keeps,
+                                      .full_samples = divide_up(request->batch, request->micro_batches),
+                                      .trains = any_instr(plan, GP_INSTR_FORWARD),
+                                      .any_whole = any_instr(plan, GP_INSTR_BACKWARD),
+                                      .any_split = any_instr(plan, GP_INSTR_BACKWARD_INPUT),
+                                      .sizes = sizes->samples,
+                                      .size_trains = sizes->trains,
+                                      .size_evaluates = sizes->evaluates,
+                                      .size_count = sizes->count};
+    for (int m = 0; m < plan->mini_count; m++) {
+        int pieces = plan->minis[m].pieces;
+        if (pieces > stage_request.max_pieces) stage_request.max_pieces = pieces;
+        if (pieces > 1 && plan->minis[m].training) stage_request.repeats = true;
+    }
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->stage, plan->stages->count, err));
+    for (int s = 0; s < plan->stages->count; s++) {
+        gp_stage_plan *stage = &plan->stage[s];
+        stage->stage = s;
+        stage->worker = plan->minis[0].programs->worker_of_stage[s];
+        stage->spec = plan->devices[stage->worker];
+        find_forwards(plan, stage, &stage_request);
+        GP_RETURN_IF_FAILED(gp_stage_plan_init(stage, &stage_request, err));
+        stage_request.squares_before += stage->square_count;
+        for (int m = 0; m < plan->mini_count; m++) {
+            gp_mini_plan *mini = &plan->minis[m];
+            GP_RETURN_IF_FAILED(gp_stage_mini_batch(stage, &stage_request, mini->pieces, mini->piece, mini->last,
+                                                    mini->training, &mini->total[s], &mini->step[s], err));
+            gp_stage_plan_fit(stage, &mini->total[s]);
+            gp_stage_plan_fit(stage, &mini->step[s]);
+        }
+    }
+    return GP_OK;
+}
+
+static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_list *sizes, gp_error *err) {
+    GP_RETURN_IF_FAILED(check_request(request, err));
+    GP_RETURN_IF_FAILED(gp_stages_create(request->graph, request->layers, request->stages, &plan->stages, err));
+    if (request->norms || request->clip_norm > 0) GP_RETURN_IF_FAILED(gp_stages_add_norms(plan->stages, err));
+    GP_RETURN_IF_FAILED(gp_op_cache_create(&plan->cache, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->checkpoints, request->stages, err));
+    for (int s = 0; s < request->stages; s++)
+        plan->checkpoints[s] = request->checkpoints ? request->checkpoints[s] : request->checkpoint;
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->devices, plan->workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->arena, plan->workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&plan->transient_base, plan->workers, err));
+    memcpy(plan->devices, request->devices, (size_t)plan->workers * sizeof *plan->devices);
+    GP_RETURN_IF_FAILED(cut_mini_batches(plan, request, err));
+    GP_RETURN_IF_FAILED(gp_plan_check_size(plan, request->host_memory, err));
+    for (int m = 0; m < plan->mini_count; m++) {
+        GP_RETURN_IF_FAILED(make_programs(plan, &plan->minis[m], err));
+        GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].total, plan->stages->count, err));
+        GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].step, plan->stages->count, err));
+    }
+    GP_RETURN_IF_FAILED(list_sizes(plan, sizes, err));
+    GP_RETURN_IF_FAILED(plan_stages(plan, request, sizes, err));
+    GP_RETURN_IF_FAILED(gp_bindings_plan(plan, err));
+    for (int m = 0; m < plan->mini_count && gp_plan_has_queues(plan); m++)
+        GP_RETURN_IF_FAILED(gp_mini_queues(plan, &plan->minis[m], GP_QUEUES_MEMORY, err));
+    return gp_memory_lay_out(plan, err);
+}
+
+gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error *err) {
+    gp_plan *plan = NULL;
+    size_list sizes = {0};
+    GP_RETURN_IF_FAILED(GP_NEW(&plan, 1, err));
+    plan->graph = request->graph;
+    plan->types = request->graph->types;
+    plan->update = request->update;
+    plan->clip_norm = request->clip_norm;
+    plan->micro_batches = request->micro_batches;
+    plan->lockstep = request->lockstep;
+    plan->processors = request->processors;
+    plan->schedule = request->schedule;
+    plan->workers = gp_schedule_workers(&request->schedule, request->stages);
+    gp_status status = make_plan(plan, request, &sizes, err);
+    free(sizes.samples);
+    free(sizes.trains);
+    free(sizes.evaluates);
+    if (status != GP_OK)
+        gp_plan_destroy(&plan);
+    else
+        *out = plan;
+    return status;
+}
+
+void gp_plan_destroy(gp_plan **plan) {
+    gp_plan *it = *plan;
+    if (!it) return;
+    int stages = it->stages ? it->stages->count : 0;
+    for (int m = 0; m < it->mini_count; m++) {
+        gp_mini_plan *mini = &it->minis[m];
+        for (int s = 0; s < stages; s++) {
+            if (mini->total) gp_routine_fini(&mini->total[s]);
+            if (mini->step) gp_routine_fini(&mini->step[s]);
+        }
+        free(mini->total);
+        free(mini->step);
+        gp_waits_destroy(&mini->waits);
+        gp_waits_destroy(&mini->meets);
+        gp_waits_destroy(&mini->behind);
+        gp_queues_destroy(&mini->queues);
+        gp_programs_destroy(&mini->programs);
+    }
+    for (int s = 0; it->stage && s < stages; s++) gp_stage_plan_fini(&it->stage[s]);
+    free(it->stage);
+    free(it->minis);
+    free(it->checkpoints);
+    free(it->devices);
+    free(it->arena);
+    free(it->transient_base);
+    free(it->bound);
+    gp_op_cache_destroy(&it->cache);
+    gp_stages_destroy(&it->stages);
+    free(it);
+    *plan = NULL;
+}
+
+/* ---- what is said of it ------------------------------------------------------------------------------------------ */

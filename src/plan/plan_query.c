@@ -1,0 +1,86 @@
+/* Questions about a plan that other files ask. */
+#include <stdio.h>
+
+#include "plan/plan.h"
+#include "schedule/emit.h"
+
+int64_t gp_mini_samples(const gp_mini_plan *mini, int micro) {
+    return micro == mini->pieces - 1 ? mini->last : mini->piece;
+}
+
+const gp_sized *gp_mini_sized(const gp_mini_plan *mini, const gp_stage_plan *stage, int micro) {
+    return &stage->sized[micro == mini->pieces - 1 ? mini->last_sized : mini->piece_sized];
+}
+
+int gp_plan_find(const gp_plan *plan, bool training, int64_t samples) {
+    for (int m = 0; m < plan->mini_count; m++)
+        if (plan->minis[m].training == training && plan->minis[m].samples == samples) return m;
+    return -1;
+}
+
+int gp_plan_largest_mini(const gp_plan *plan) {
+    int best = 0;
+    for (int m = 1; m < plan->mini_count; m++) {
+        const gp_mini_plan *is = &plan->minis[m], *was = &plan->minis[best];
+        if (is->training != was->training ? is->training : is->samples > was->samples) best = m;
+    }
+    return best;
+}
+
+int gp_plan_threads(const gp_plan *plan) {
+    int threads = 0;
+    for (int w = 0; w < plan->workers; w++)
+        if (plan->devices[w].kind->on_host) threads += plan->devices[w].threads > 1 ? plan->devices[w].threads : 1;
+    return threads;
+}
+
+bool gp_plan_shares(const gp_plan *plan) {
+    return plan->processors > 0 && gp_plan_threads(plan) > plan->processors;
+}
+
+bool gp_plan_works_on(const gp_plan *plan) {
+    for (int w = 0; w < plan->workers; w++)
+        if (plan->devices[w].kind->stream_turn) return true;
+    return false;
+}
+
+bool gp_plan_has_queues(const gp_plan *plan) {
+    for (int w = 0; w < plan->workers; w++)
+        if (!plan->devices[w].kind->on_host) return true;
+    return gp_plan_works_on(plan);
+}
+
+static bool has_programs(const gp_plan *plan, const gp_mini_plan *mini) {
+    return gp_schedule_has_programs(&plan->schedule, mini->training, mini->pieces);
+}
+
+bool gp_plan_has_programs(const gp_plan *plan) {
+    for (int m = 0; m < plan->mini_count; m++)
+        if (has_programs(plan, &plan->minis[m])) return true;
+    return false;
+}
+
+bool gp_plan_has_barriers(const gp_plan *plan) {
+    for (int m = 0; m < plan->mini_count; m++) {
+        const gp_program *first = &plan->minis[m].programs->worker[0];
+        if (!has_programs(plan, &plan->minis[m])) continue;
+        for (size_t pc = 0; pc < first->count; pc++)
+            if (first->instrs[pc].op == GP_INSTR_BARRIER) return true;
+    }
+    return plan->lockstep;
+}
+
+const char *gp_plan_checkpoint_text(char buffer[GP_PLAN_CHECKPOINT_TEXT], const gp_plan *plan) {
+    char text[GP_CHECKPOINT_TEXT];
+    bool others = false;
+    gp_checkpoint_text(text, plan->checkpoints, plan->stages->count);
+    for (int m = 0; m < plan->mini_count; m++)
+        others = others || (plan->minis[m].training && !has_programs(plan, &plan->minis[m]));
+    if (!gp_plan_has_programs(plan))
+        snprintf(buffer, GP_PLAN_CHECKPOINT_TEXT, "%s", text);
+    else if (others)
+        snprintf(buffer, GP_PLAN_CHECKPOINT_TEXT, "as the file says, for other mini-batches %s", text);
+    else
+        snprintf(buffer, GP_PLAN_CHECKPOINT_TEXT, "as the file says");
+    return buffer;
+}

@@ -1,0 +1,139 @@
+#include "plan/plan_size.h"
+
+#include <inttypes.h>
+
+#include "base/memory.h"
+#include "checkpoint/policy.h"
+#include "schedule/emit.h"
+#include "schedule/schedule_file.h"
+
+/* One mini-batch's. */
+typedef struct amount {
+    uint64_t instrs;
+    uint64_t copies; /* micro-batches that go over an edge */
+    uint64_t places; /* micro-batches times edges, fixed ones included: what tables by edge and micro-batch have */
+} amount;
+
+static uint64_t count_recomputes(gp_checkpoint_mode mode, int pieces) {
+    uint64_t count = 0;
+    for (int m = 0; m < pieces; m++) count += !gp_checkpoint_keeps(mode, m, pieces);
+    return count;
+}
+
+/* What a stage does in each micro-batch but for recomputing and backward for weights. */
+static uint64_t count_each(const gp_stage *stage, bool training) {
+    uint64_t count = 1 + stage->in.count + stage->out.count + (stage->loads_input || stage->loads_target);
+    return training ? count + 1 + stage->grad_in.count + stage->grad_out.count : count;
+}
+
+/* Once in a mini-batch: the step, the norm, what travels with them. */
+static uint64_t count_once(const gp_stages *stages) {
+    uint64_t each = (uint64_t)stages->count, others = each - 1;
+    return each + 2 * others + (stages->norms ? each + 2 * others + 1 : 0);
+}
+
+/* All workers have each clock's barrier; only gpipe has them, with a stage on each worker. */
+static uint64_t count_barriers(const gp_plan *plan, const gp_mini_plan *mini) {
+    uint64_t clocks = (uint64_t)mini->pieces + (uint64_t)plan->stages->count - 1;
+    if (!plan->lockstep || plan->schedule.kind != GP_SCHEDULE_GPIPE) return 0;
+    return (uint64_t)plan->workers * clocks * (mini->training ? 2 : 1);
+}
+
+static uint64_t count_generated(const gp_plan *plan, const gp_mini_plan *mini) {
+    const gp_stages *stages = plan->stages;
+    uint64_t pieces = (uint64_t)mini->pieces, count = count_barriers(plan, mini);
+    for (int s = 0; s < stages->count; s++) {
+        count += pieces * count_each(&stages->stage[s], mini->training);
+        if (!mini->training) continue;
+        count += count_recomputes(plan->checkpoints[s], mini->pieces);
+        if (gp_schedule_splits_backward(&plan->schedule)) count += pieces;
+    }
+    return mini->training ? count + count_once(stages) : count;
+}
+
+/* The programs or the order of a file: backward is whole or in two parts as each task says. */
+static uint64_t count_of_file(const gp_plan *plan, const gp_mini_plan *mini) {
+    const gp_schedule_file *file = plan->schedule.file;
+    uint64_t count = 0, weights = 0;
+    if (gp_schedule_has_programs(&plan->schedule, mini->training, mini->pieces)) {
+        for (int w = 0; w < file->programs->workers; w++) count += file->programs->worker[w].count;
+        return count;
+    }
+    for (int w = 0; w < file->order->workers && mini->training; w++)
+        for (size_t i = 0; i < file->order->worker[w].count; i++) {
+            const gp_task *task = &file->order->worker[w].tasks[i];
+            weights += task->op == GP_TASK_BACKWARD_WEIGHT && task->micro < mini->pieces;
+        }
+    return count_generated(plan, mini) + weights;
+}
+
+static amount amount_of(const gp_plan *plan, const gp_mini_plan *mini) {
+    const gp_stages *stages = plan->stages;
+    uint64_t pieces = (uint64_t)mini->pieces;
+    bool file = plan->schedule.kind == GP_SCHEDULE_FILE;
+    amount its = {.instrs = file ? count_of_file(plan, mini) : count_generated(plan, mini),
+                  .places = pieces * stages->edge_count};
+    for (size_t e = 0; e < stages->edge_count; e++) {
+        bool forward = stages->edges[e].kind == GP_EDGE_ACTIVATION || stages->edges[e].kind == GP_EDGE_SKIP;
+        if (forward || mini->training) its.copies += gp_edge_is_fixed(&stages->edges[e]) ? 1 : pieces;
+    }
+    return its;
+}
+
+/* What a mini-batch keeps: its programs, and for each copy the wait for what is sent and the one for its slot. */
+static uint64_t kept_bytes(const gp_plan *plan, const gp_mini_plan *mini, const amount *its) {
+    bool queues = gp_plan_has_queues(plan), behind = mini->training && gp_plan_works_on(plan);
+    uint64_t each = sizeof(gp_instr) + sizeof(*mini->waits->worker->first);
+    uint64_t copy = (plan->lockstep ? 3 : 2) * sizeof(gp_wait);
+    if (queues) each += sizeof(*mini->queues->worker->mark) + sizeof(*mini->queues->worker->within.first);
+    if (queues) copy += 2 * sizeof(*mini->queues->worker->within.known);
+    if (behind) each += sizeof(*mini->behind->worker->first) + sizeof(*mini->queues->worker->behind.first);
+    return its->instrs * each + its->copies * copy;
+}
+
+/* What queues know behind each instruction: of all workers where that is little, else of their own one. */
+static uint64_t known_bytes(const gp_plan *plan, const gp_mini_plan *mini, const amount *its) {
+    uint64_t rounds = mini->training && gp_plan_works_on(plan) ? 2 : 1;
+    uint64_t own = rounds * GP_QUEUES * sizeof(uint32_t);
+    uint64_t all = (its->instrs + 2 * its->places) * own * (uint64_t)plan->workers;
+    if (!gp_plan_has_queues(plan)) return 0;
+    return all <= GP_QUEUES_MEMORY ? all : its->instrs * own;
+}
+
+/* What is there besides for a while: a play's times of instructions and copies, and either the order in which slots are
+ * assigned, or what queues know. The order of tasks and the room in which programs grow take less. */
+static uint64_t passing_bytes(const gp_plan *plan, const gp_mini_plan *mini, const amount *its) {
+    uint64_t played = its->instrs * 2 * sizeof(double) + its->places * sizeof(double);
+    uint64_t slots = played + its->instrs * (sizeof(uint32_t) + sizeof(double)) + its->places * sizeof(double);
+    uint64_t knows = known_bytes(plan, mini, its);
+    return slots > knows ? slots : knows;
+}
+
+gp_plan_size gp_plan_estimate(const gp_plan *plan) {
+    gp_plan_size size = {0};
+    uint64_t passing = 0;
+    for (int m = 0; m < plan->mini_count; m++) {
+        const gp_mini_plan *mini = &plan->minis[m];
+        const amount its = amount_of(plan, mini);
+        uint64_t now = passing_bytes(plan, mini, &its);
+        size.instructions += its.instrs;
+        size.bytes += kept_bytes(plan, mini, &its);
+        if (now > passing) passing = now;
+    }
+    size.bytes += passing;
+    return size;
+}
+
+gp_status gp_plan_check_size(const gp_plan *plan, const gp_machine_memory *machine, gp_error *err) {
+    char needed[32], all[32], left[32];
+    if (!machine) return GP_OK;
+    const gp_plan_size size = gp_plan_estimate(plan);
+    gp_memory_limit limit = gp_machine_memory_least(machine);
+    if (size.bytes <= gp_machine_memory_left(machine, limit)) return GP_OK;
+    return gp_fail(err, GP_UNSUPPORTED,
+                   "planning %d micro-batches on %d stages needs %s more memory for %" PRIu64
+                   " instructions, but %s, %s in all, has %s left; fewer micro-batches or stages need less",
+                   plan->micro_batches, plan->stages->count, gp_bytes_text(needed, (size_t)size.bytes),
+                   size.instructions, gp_memory_limit_name(limit), gp_bytes_text(all, machine->limit[limit]),
+                   gp_bytes_text(left, gp_machine_memory_left(machine, limit)));
+}

@@ -1,0 +1,85 @@
+/* Inside the room: one device on which the ops of a model are timed, each in its place.
+ *
+ * The bench has a plan of its own: the whole model in one stage, or in as few stages as fit one after another. A round
+ * runs the routines of that plan as a worker would: op after op, in the same order, at the same addresses. So an op
+ * finds in the caches what it finds in training. The creator owns the bench; one thread. */
+#ifndef GP_PROFILE_BENCH_H
+#define GP_PROFILE_BENCH_H
+
+#include "profile/profile.h"
+#include "plan/bound.h"
+
+typedef struct gp_bench_request {
+    const gp_graph *graph;
+    gp_device_spec spec;
+    gp_update update;
+    double clip_norm;
+    int64_t samples;         /* of the micro-batch */
+    size_t memory;           /* bytes that an arena may have; 0: as many as the device gives */
+    uint64_t (*clock)(void); /* nanoseconds */
+} gp_bench_request;
+
+typedef enum gp_bench_pass {
+    GP_BENCH_KEEP,
+    GP_BENCH_DISCARD,
+    GP_BENCH_RECOMPUTE,
+    GP_BENCH_BACKWARD_FIRST, /* overwrites gradients */
+    GP_BENCH_BACKWARD_REST,  /* adds to them */
+    GP_BENCH_UPDATE
+} gp_bench_pass;
+
+/* An op of a round. */
+typedef struct gp_bench_op {
+    const gp_exec_op *op;
+    int stage;
+    gp_bench_pass pass;
+    int launch; /* ops from here on that the device does in one launch; 0: an earlier op launches this one */
+    size_t
+        like; /* the first op of the round with the same descriptor in the same pass: their times count as one op's */
+} gp_bench_op;
+
+typedef struct gp_bench {
+    gp_bench_request request;
+    gp_plan *plan;
+    gp_device *device;
+    gp_stream *stream;
+    gp_bindings bindings;
+    unsigned char *arena;
+    size_t arena_bytes;
+    int loaded;       /* the stage whose parameters are in the arena; −1: none */
+    gp_bench_op *ops; /* in the order of a round */
+    size_t op_count, op_capacity;
+    gp_event **events; /* [op_count + 1]; NULL: the clock tells the time */
+    double *seconds;   /* [round][op] */
+    size_t capacity;
+    size_t rounds; /* that were completed */
+} gp_bench;
+
+/* GP_CONFIG if a layer refuses, GP_UNSUPPORTED if the memory does not hold a single layer. */
+GP_MUST_USE gp_status gp_bench_open(const gp_bench_request *request, gp_bench *out, gp_error *err);
+void gp_bench_close(gp_bench *bench);
+
+/* Asked before each op; once it returns true, the round ends and does not count. */
+typedef bool (*gp_bench_stop)(void *context);
+/* Every routine of every stage once. */
+GP_MUST_USE gp_status gp_bench_round(gp_bench *bench, gp_bench_stop stop, void *context, gp_error *err);
+
+/* The first round is cold: it counts only if there is no other. A ResNet-101 has 370 layers, but only dozens of ops
+ * that differ, so one round times each of them many times. */
+typedef struct gp_bench_medians {
+    double *op;      /* [op] seconds; the caller frees it */
+    double width;    /* half of the 95 % intervals of all medians together, by the sum of the medians */
+    double slowdown; /* how many times as long a whole round takes as the medians of its ops add up to */
+} gp_bench_medians;
+/* After at least one round. */
+GP_MUST_USE gp_status gp_bench_find_medians(const gp_bench *bench, gp_bench_medians *out, gp_error *err);
+
+/* Shares of an average micro-batch. */
+typedef struct gp_bench_mix {
+    double keeps; /* forwards that keep what backward needs */
+    double first; /* backwards that overwrite gradients; the others add */
+} gp_bench_mix;
+/* Adds the medians of the ops to the times of their layers. */
+void gp_bench_add_layers(const gp_bench *bench, const double *medians, gp_bench_mix mix, gp_layer_times *layers);
+
+#endif

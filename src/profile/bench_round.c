@@ -1,0 +1,125 @@
+/* Rounds of a bench: each op runs in its place and is timed; medians of these times. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "profile/bench_values.h"
+#include "profile/median.h"
+#include "base/memory.h"
+
+static gp_status launch(gp_bench *bench, const gp_bench_op *ops, gp_error *err) {
+    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_op_args args = {0};
+    gp_device_op bound[GP_RUN_MANY];
+    for (int i = 0; i < ops->launch; i++) gp_bench_bind(bench, ops->stage, ops[i].op, &bound[i]);
+    if (ops->launch > 1) return kind->run_many(bench->stream, bound, ops->launch, &args, err);
+    return kind->run(bench->stream, bound, &args, err);
+}
+
+/* The time of a launch of several ops is divided by the bytes that each op moves. */
+static void share_out(const gp_bench_op *ops, double seconds, double *times) {
+    double bytes = 0;
+    for (int i = 0; i < ops->launch; i++) bytes += ops[i].op->prepared->bytes;
+    for (int i = 0; i < ops->launch; i++)
+        times[i] = ops->launch > 1 ? seconds * ops[i].op->prepared->bytes / bytes : seconds;
+}
+
+/* Events between the ops of a device that works later than it is told to; all are read when the stage is done. */
+static gp_status read_events(gp_bench *bench, size_t first, size_t end, double *times, gp_error *err) {
+    const gp_device_kind *kind = bench->request.spec.kind;
+    GP_RETURN_IF_FAILED(kind->stream_finish(bench->stream, NULL, err));
+    for (size_t o = first, next; o < end; o = next) {
+        double nanoseconds = 0;
+        next = o + (size_t)bench->ops[o].launch;
+        GP_RETURN_IF_FAILED(kind->event_elapsed(bench->events[o], bench->events[next], &nanoseconds, err));
+        share_out(&bench->ops[o], nanoseconds * 1e-9, &times[o]);
+    }
+    return GP_OK;
+}
+
+/* Ops `first` … `end` − 1 are those of one stage. */
+static gp_status run_stage(gp_bench *bench, size_t first, size_t end, double *times, gp_bench_stop stop, void *context,
+                           bool *stopped, gp_error *err) {
+    const gp_device_kind *kind = bench->request.spec.kind;
+    GP_RETURN_IF_FAILED(gp_bench_load(bench, bench->ops[first].stage, err));
+    if (bench->events) GP_RETURN_IF_FAILED(kind->event_record(bench->events[first], bench->stream, err));
+    for (size_t o = first, next; o < end; o = next) {
+        next = o + (size_t)bench->ops[o].launch;
+        *stopped = stop(context);
+        if (*stopped) return kind->stream_finish(bench->stream, NULL, err);
+        uint64_t from = bench->request.clock();
+        GP_RETURN_IF_FAILED(launch(bench, &bench->ops[o], err));
+        if (bench->events)
+            GP_RETURN_IF_FAILED(kind->event_record(bench->events[next], bench->stream, err));
+        else
+            share_out(&bench->ops[o], (double)(bench->request.clock() - from) * 1e-9, &times[o]);
+    }
+    return bench->events ? read_events(bench, first, end, times, err) : GP_OK;
+}
+
+gp_status gp_bench_round(gp_bench *bench, gp_bench_stop stop, void *context, gp_error *err) {
+    bool stopped = false;
+    GP_RETURN_IF_FAILED(GP_GROW(&bench->seconds, &bench->capacity, (bench->rounds + 1) * bench->op_count, err));
+    double *times = bench->seconds + bench->rounds * bench->op_count;
+    for (size_t first = 0, end; first < bench->op_count && !stopped; first = end) {
+        for (end = first; end < bench->op_count && bench->ops[end].stage == bench->ops[first].stage;) end++;
+        if (run_stage(bench, first, end, times, stop, context, &stopped, err) != GP_OK)
+            return gp_error_context(err, "timing on %s: ", bench->request.spec.kind->name);
+    }
+    bench->rounds += !stopped;
+    return GP_OK;
+}
+
+/* ---- medians ----------------------------------------------------------------------------------------------------- */
+
+static double time_of(const gp_bench *bench, size_t round, size_t op) {
+    return bench->seconds[round * bench->op_count + op];
+}
+
+/* The times of all ops like this one; how many. */
+static size_t list_times(const gp_bench *bench, size_t first, size_t op, double *values) {
+    size_t count = 0;
+    for (size_t o = op; o < bench->op_count; o++)
+        for (size_t r = first; r < bench->rounds && bench->ops[o].like == op; r++)
+            values[count++] = time_of(bench, r, o);
+    return count;
+}
+
+/* The standard error of a median is 1.25 σ/√n, and the quartiles of a normal distribution are 1.35 σ apart: half of a
+ * 95 % interval is 1.82 times their distance, by √n. */
+static void find_medians(const gp_bench *bench, double *values, double *widths, gp_bench_medians *out) {
+    size_t first = bench->rounds > 1; /* that counts */
+    double sum = 0, width = 0;
+    for (size_t o = 0; o < bench->op_count; o++) {
+        size_t like = bench->ops[o].like;
+        if (like == o) {
+            size_t count = list_times(bench, first, o, values);
+            gp_median its = gp_median_of(values, count);
+            out->op[o] = its.median;
+            widths[o] = 1.82 * its.spread / sqrt((double)count);
+        }
+        out->op[o] = out->op[like];
+        sum += out->op[like];
+        width += widths[like];
+    }
+    for (size_t r = first; r < bench->rounds; r++) {
+        values[r - first] = 0;
+        for (size_t o = 0; o < bench->op_count; o++) values[r - first] += time_of(bench, r, o);
+    }
+    out->width = sum > 0 ? width / sum : 0;
+    out->slowdown = sum > 0 ? gp_median_of(values, bench->rounds - first).median / sum : 1;
+}
+
+gp_status gp_bench_find_medians(const gp_bench *bench, gp_bench_medians *out, gp_error *err) {
+    double *values = NULL, *widths = NULL;
+    gp_bench_medians medians = {0};
+    gp_status status = GP_NEW(&values, bench->rounds * (bench->op_count + 1), err);
+    if (status == GP_OK) status = GP_NEW(&widths, bench->op_count, err);
+    if (status == GP_OK) status = GP_NEW(&medians.op, bench->op_count, err);
+    if (status == GP_OK) {
+        find_medians(bench, values, widths, &medians);
+        *out = medians;
+    }
+    free(values);
+    free(widths);
+    return status;
+}

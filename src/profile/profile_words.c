@@ -1,0 +1,60 @@
+#include "profile/profile_words.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "profile/when.h"
+#include "base/memory.h"
+
+double gp_profile_slowdown(const gp_profile *profile) {
+    double most = 0;
+    for (int d = 0; d < profile->device_count; d++)
+        if (profile->devices[d].slowdown > most) most = profile->devices[d].slowdown;
+    return most;
+}
+
+bool gp_profile_under_load(const gp_profile *profile) {
+    bool quiet = profile->load >= 0 && profile->load < GP_PROFILE_QUIET;
+    return !gp_profile_is_counted(profile) && gp_profile_slowdown(profile) >= GP_PROFILE_SLOWED && !quiet;
+}
+
+/* Rates of several devices may be of several days: the oldest. */
+static gp_status counted_source(const gp_profile *profile, char **out, gp_error *err) {
+    char date[GP_WHEN_TEXT];
+    int64_t oldest = 0;
+    bool all = profile != NULL, loaded = false;
+    for (int d = 0; profile && d < profile->device_count; d++) {
+        int64_t taken = profile->devices[d].rates.taken;
+        if (taken == 0) all = false;
+        if (taken > 0 && profile->devices[d].rates.under_load) loaded = true;
+        if (taken > 0 && (oldest == 0 || taken < oldest)) oldest = taken;
+    }
+    if (oldest == 0)
+        return gp_copy_text(out, "counted, with assumed rates; no profile fits; gpipe-balance measures one", err);
+    return gp_format_text(out, err, "counted, with this machine's measured rates of %s%s%s; no profile fits",
+                          gp_when_date(date, oldest), loaded ? " (taken under load)" : "",
+                          all ? "" : ", and assumed ones of some devices");
+}
+
+gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err) {
+    if (gp_profile_is_counted(profile)) return counted_source(profile, out, err);
+    const char *path = profile->path ? profile->path : "taken now";
+    char company[80] = "", size[80] = "";
+    if (profile->other_company)
+        snprintf(company, sizeof company, ", taken with %" PRId64 " of the host's devices at work",
+                 profile->identity.together);
+    if (profile->scaled)
+        snprintf(size, sizeof size, ", of micro-batches of %" PRId64 " sample%s", profile->scaled,
+                 profile->scaled == 1 ? "" : "s");
+    return gp_format_text(out, err, "%sfrom the profile %s%s%s", profile->scaled ? "scaled " : "", path, size, company);
+}
+
+gp_status gp_profile_taking(const gp_profile *profile, int64_t now, const char *remedy, char **out, gp_error *err) {
+    char age[GP_WHEN_TEXT], taken[GP_WHEN_TEXT + 16] = "";
+    if (gp_profile_is_counted(profile)) return gp_copy_text(out, "", err);
+    bool loaded = gp_profile_under_load(profile);
+    if (profile->taken > 0) snprintf(taken, sizeof taken, "taken %s, ", gp_when_age(age, profile->taken, now));
+    return gp_format_text(out, err, "%sslowdown %.2f%s%s", taken, gp_profile_slowdown(profile),
+                          loaded ? ": under load" : "", loaded ? remedy : "");
+}

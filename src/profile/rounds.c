@@ -1,0 +1,159 @@
+#include "profile/rounds.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/sync.h"
+
+typedef struct rounds rounds;
+
+/* A thread, and the benches that take turns in it. */
+typedef struct lane {
+    rounds *all;
+    pthread_t thread;
+    bool started;
+    bool timed; /* false: company */
+    bool known; /* the medians, well enough: from then on the lane is company for the others */
+    int rounds;
+    double width;
+} lane;
+
+struct rounds {
+    const gp_rounds_request *request;
+    lane *lanes;
+    int count;
+    int *lane_of;       /* [bench] */
+    atomic_int unknown; /* lanes that are timed and not known yet */
+    gp_cancel cancel;
+};
+
+static double elapsed(const rounds *all) {
+    return (double)(all->request->clock() - all->request->from) * 1e-9;
+}
+
+/* A timed lane is known after whole rounds only, so its first round is always completed. Lane 0 belongs to the calling
+ * thread. */
+static bool is_over(void *context) {
+    const lane *l = context;
+    const gp_rounds_watch *watch = &l->all->request->watch;
+    if (watch->tell && l == &l->all->lanes[0]) watch->tell(watch->context, elapsed(l->all), l->rounds);
+    return atomic_load(&l->all->unknown) == 0 || gp_cancelled(&l->all->cancel);
+}
+
+static gp_status find_width(lane *l, gp_error *err) {
+    const rounds *all = l->all;
+    l->width = 0;
+    for (int b = 0; b < all->request->count; b++) {
+        gp_bench_medians medians;
+        if (&all->lanes[all->lane_of[b]] != l) continue;
+        GP_RETURN_IF_FAILED(gp_bench_find_medians(&all->request->benches[b], &medians, err));
+        free(medians.op);
+        if (medians.width > l->width) l->width = medians.width;
+    }
+    return GP_OK;
+}
+
+/* Looking takes time too, so the lane looks after `look` rounds, and then ever more seldom. Few rounds say little on a
+ * machine with other work: then they may take longer. */
+static gp_status look_at(lane *l, int *look, gp_error *err) {
+    bool late = elapsed(l->all) >= l->all->request->seconds * (l->rounds < GP_MEASURE_FEW_ROUNDS ? 3 : 1);
+    if (!late && l->rounds < *look) return GP_OK;
+    *look += *look / 4;
+    GP_RETURN_IF_FAILED(find_width(l, err));
+    l->known = late || l->width <= GP_MEASURE_NARROW;
+    if (l->known) atomic_fetch_sub(&l->all->unknown, 1);
+    return GP_OK;
+}
+
+static gp_status run_lane(lane *l, gp_error *err) {
+    const rounds *all = l->all;
+    int look = GP_MEASURE_ROUNDS;
+    while (!is_over(l)) {
+        for (int b = 0; b < all->request->count; b++)
+            if (&all->lanes[all->lane_of[b]] == l)
+                GP_RETURN_IF_FAILED(gp_bench_round(&all->request->benches[b], is_over, l, err));
+        if (!l->timed || l->known) continue;
+        l->rounds++;
+        GP_RETURN_IF_FAILED(look_at(l, &look, err));
+    }
+    return GP_OK;
+}
+
+static void *work(void *argument) {
+    lane *l = argument;
+    gp_error failure = {0};
+    if (run_lane(l, &failure) != GP_OK) gp_cancel_raise(&l->all->cancel, &failure);
+    return NULL;
+}
+
+/* ---- lanes ------------------------------------------------------------------------------------------------------- */
+
+static bool has_own_thread(const gp_rounds_request *request, int bench) {
+    return request->at_once && request->benches[bench].request.spec.kind->on_host;
+}
+
+/* Lane 0 has the benches that take turns: only the calling thread, which opened their devices, may use them. If there
+ * are none, it has the first bench. */
+static gp_status make_lanes(rounds *all, gp_error *err) {
+    const gp_rounds_request *request = all->request;
+    bool turns = false;
+    GP_RETURN_IF_FAILED(GP_NEW(&all->lanes, request->count + 1, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&all->lane_of, request->count, err));
+    for (int b = 0; b < request->count; b++) turns = turns || !has_own_thread(request, b);
+    all->count = turns;
+    for (int b = 0; b < request->count; b++) {
+        lane *its = &all->lanes[all->lane_of[b] = has_own_thread(request, b) ? all->count++ : 0];
+        its->all = all;
+        its->timed = its->timed || b < request->timed;
+    }
+    for (int i = 0; i < all->count; i++) atomic_fetch_add(&all->unknown, all->lanes[i].timed);
+    return GP_OK;
+}
+
+/* The calling thread alone handles signals. */
+static void start_lanes(rounds *all) {
+    sigset_t signals, before;
+    int failed = 0;
+    sigfillset(&signals);
+    pthread_sigmask(SIG_SETMASK, &signals, &before);
+    for (int i = 1; i < all->count && !failed; i++) {
+        failed = pthread_create(&all->lanes[i].thread, NULL, work, &all->lanes[i]);
+        all->lanes[i].started = !failed;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!failed) return;
+    gp_error failure = {0};
+    (void)gp_fail(&failure, GP_MEMORY, "timing: a thread could not be started: %s", strerror(failed));
+    gp_cancel_raise(&all->cancel, &failure);
+}
+
+static gp_status run_lanes(rounds *all, gp_measured *out, gp_error *err) {
+    GP_RETURN_IF_FAILED(make_lanes(all, err));
+    start_lanes(all);
+    work(&all->lanes[0]);
+    out->rounds = 0;
+    out->width = 0;
+    for (int i = 0; i < all->count; i++) {
+        const lane *its = &all->lanes[i];
+        if (its->started) pthread_join(its->thread, NULL);
+        if (!its->timed) continue;
+        if (out->rounds == 0 || its->rounds < out->rounds) out->rounds = its->rounds;
+        if (its->width > out->width) out->width = its->width;
+    }
+    return gp_cancel_cause(&all->cancel, err);
+}
+
+gp_status gp_rounds_run(const gp_rounds_request *request, gp_measured *out, gp_error *err) {
+    rounds all = {.request = request};
+    atomic_init(&all.unknown, 0);
+    GP_RETURN_IF_FAILED(gp_cancel_init(&all.cancel, err));
+    gp_status status = run_lanes(&all, out, err);
+    free(all.lanes);
+    free(all.lane_of);
+    gp_cancel_fini(&all.cancel);
+    return status;
+}

@@ -1,0 +1,5 @@
+gp_test(cost "unit;machine" 60 gp_balance gp_ref gp_cpu)
+gp_test(profile "unit;fault" 60 gp_profile gp_ref gp_cpu)
+gp_test(measure "unit" 60 gp_profile gp_ref)
+gp_test(rates "unit;fault" 60 gp_balance gp_ref gp_cpu)
+gp_test(scale "unit;fault" 60 gp_profile gp_cpu)
