@@ -74,10 +74,10 @@ void gp_channels_close(gp_run *run) {
     gp_copy_orders_destroy(&run->orders);
 }
 
-size_t gp_channels_bytes(const gp_plan *plan) {
+gp_status gp_channels_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
     enum { EVENT = 32 }; /* bytes of an event, as malloc gives them */
     gp_copy_orders *orders = NULL;
-    if (gp_copy_orders_create(plan, &orders, NULL) != GP_OK) return SIZE_MAX;
+    GP_RETURN_IF_FAILED(gp_copy_orders_create(plan, &orders, err));
     size_t bytes = orders->bytes + orders->edges * sizeof(gp_channel);
     for (size_t e = 0; e < orders->edges; e++) {
         const gp_edge *edge = &plan->stages->edges[e];
@@ -87,7 +87,8 @@ size_t gp_channels_bytes(const gp_plan *plan) {
         bytes += count_slots(plan, edge) * (sizeof(gp_copy_events) + events * EVENT);
     }
     gp_copy_orders_destroy(&orders);
-    return bytes;
+    *out = bytes;
+    return GP_OK;
 }
 
 void gp_channels_wake(gp_run *run) {

@@ -44,8 +44,8 @@ void gp_run_note(gp_run *run, bool notes);
 void gp_run_destroy(gp_run **run);
 
 /* Bytes of the host's memory that a run takes beside the arenas: workers, and channels with room for the copies that
- * can be in flight. Pure. */
-size_t gp_run_bytes(const gp_plan *plan);
+ * can be in flight. GP_MEMORY. */
+GP_MUST_USE gp_status gp_run_bytes(const gp_plan *plan, size_t *out, gp_error *err);
 
 /* One mini-batch. Input and target stay untouched until the call returns. */
 typedef struct gp_step_input {

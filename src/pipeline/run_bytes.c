@@ -21,8 +21,11 @@ size_t gp_run_largest_param(const gp_plan *plan) {
     return most;
 }
 
-size_t gp_run_bytes(const gp_plan *plan) {
+gp_status gp_run_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
+    size_t channels;
+    GP_RETURN_IF_FAILED(gp_channels_bytes(plan, &channels, err));
     size_t bytes = sizeof(gp_run) + (size_t)plan->workers * sizeof(gp_worker);
     for (int w = 0; w < plan->workers; w++) bytes += (size_t)gp_run_marks(plan, w) * (sizeof(gp_event *) + EVENT);
-    return gp_size_plus(bytes, gp_channels_bytes(plan));
+    *out = gp_size_plus(bytes, channels);
+    return GP_OK;
 }

@@ -199,15 +199,17 @@ static void plan_threads(const gp_session *session, gp_host_memory *out) {
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
 
-void gp_host_memory_plan(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
+gp_status gp_host_memory_plan(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out,
+                              gp_error *err) {
     *out = (gp_host_memory){0};
+    GP_RETURN_IF_FAILED(gp_run_bytes(session->plan, &out->bytes[GP_HOST_RUN], err));
     plan_devices(session->plan, out);
     plan_data(session, trace, out);
     plan_state(session, out);
     plan_records(session, trace, out);
-    out->bytes[GP_HOST_RUN] = gp_run_bytes(session->plan);
     plan_threads(session, out);
     for (int k = 0; k < GP_HOST_KINDS; k++) out->planned = gp_size_plus(out->planned, out->bytes[k]);
+    return GP_OK;
 }
 
 void gp_host_memory_measure(gp_host_memory *host) {

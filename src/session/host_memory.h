@@ -60,8 +60,9 @@ enum { GP_ACCOUNT_BYTES = 256, GP_ACCOUNT_TIMES = 4096 };
 
 /* The shape of one prediction. */
 gp_shape gp_prediction_shape(const gp_session *session);
-/* For a session that is planned. `trace`: the timeline that is asked for; NULL: none. */
-void gp_host_memory_plan(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out);
+/* For a session that is planned. GP_MEMORY. `trace`: the timeline that is asked for; NULL: none. */
+GP_MUST_USE gp_status gp_host_memory_plan(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out,
+                                          gp_error *err);
 /* Before the run begins: takes down what the program holds without it. From now on the process's peak is the run's. */
 void gp_host_memory_measure(gp_host_memory *host);
 /* GP_MEMORY if the run needs more than this machine, its control group or its address space leaves. */

@@ -241,7 +241,7 @@ gp_status gp_session_prepare(gp_session *session, const gp_session_options *opti
     if (options->orders) GP_RETURN_IF_FAILED(gp_planning_order_devices(session, &now, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
     GP_RETURN_IF_FAILED(gp_planning_make(session, &now, session->layers, &session->plan, missing, err));
-    if (!session->balances) gp_host_memory_plan(session, options->trace, &session->host);
+    if (!session->balances) GP_RETURN_IF_FAILED(gp_host_memory_plan(session, options->trace, &session->host, err));
     if (gp_memory_check(session->plan, &worker, &session->unfit) == GP_OK || session->tries) return GP_OK;
     *err = session->unfit;
     return gp_remedy_refuse(session, &now, worker, missing, err);

@@ -83,12 +83,13 @@ static void memory_follows_what_is_in_flight(void **state) {
                                .kind = &gp_ref_kind,
                                .real = GP_F32};
     size_t bytes[2];
+    gp_error err = {0};
     for (int i = 0; i < 2; i++) {
         harness h;
         options.micro_batches = i ? 64 : 16;
         options.batch = options.micro_batches;
         harness_plan(&h, &options);
-        bytes[i] = gp_run_bytes(h.plan);
+        assert_int_equal(gp_run_bytes(h.plan, &bytes[i], &err), GP_OK);
         harness_end(&h);
     }
     assert_int_equal(bytes[0], bytes[1]);

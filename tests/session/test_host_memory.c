@@ -212,11 +212,11 @@ static void no_size_is_too_large(void **state) {
     assert_int_equal(gp_session_check_machine(session, &err), GP_OK);
     assert_true(session->host.program > 0);
     session->plan->arena[0] = (size_t)1 << 50;
-    gp_host_memory_plan(session, NULL, &session->host);
+    assert_int_equal(gp_host_memory_plan(session, NULL, &session->host, &err), GP_OK);
     assert_int_equal(gp_session_check_machine(session, &err), GP_MEMORY);
     assert_non_null(strstr(err.text, "the run needs 1.00 PiB more memory (arenas of CPU workers: 1.00 PiB; "));
     session->plan->arena[0] = SIZE_MAX;
-    gp_host_memory_plan(session, NULL, &session->host);
+    assert_int_equal(gp_host_memory_plan(session, NULL, &session->host, &err), GP_OK);
     assert_true(session->host.planned == SIZE_MAX);
     assert_int_equal(gp_session_check_machine(session, &err), GP_MEMORY);
     gp_session_close(&session);
