@@ -16,12 +16,6 @@ const char *gp_memory_kind_name(gp_memory_kind kind) {
     return "?";
 }
 
-void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine) {
-    if (routine->transient + routine->workspace <= plan->transient + plan->workspace) return;
-    plan->transient = routine->transient;
-    plan->workspace = routine->workspace;
-}
-
 static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&plan->sized, request->size_count, err));
     plan->sized_count = request->size_count;

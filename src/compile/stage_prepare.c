@@ -114,3 +114,9 @@ gp_status gp_stage_prepare_reorder(const gp_stage_plan *plan, const gp_stage_req
     desc.operand[GP_REORDER_Y].format = to;
     return gp_stage_prepare_own(plan, request, &desc, out, err);
 }
+
+void gp_stage_plan_fit(gp_stage_plan *plan, const gp_routine *routine) {
+    if (routine->transient + routine->workspace <= plan->transient + plan->workspace) return;
+    plan->transient = routine->transient;
+    plan->workspace = routine->workspace;
+}

@@ -1,32 +1,16 @@
 #include "config/names.h"
 
-#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "config/foreign.h"
 
-enum {
-    LONGEST = 64, /* longer names are near nothing */
-    SHORT = 4,
-};
-
-/* Without case, '_', '-', '.' and blanks; false where it is too long. */
-static bool fold(const char *name, char out[LONGEST + 1]) {
-    size_t used = 0;
-    for (; *name; name++) {
-        if (strchr("_-. ", *name)) continue;
-        if (used == LONGEST) return false;
-        out[used++] = (char)tolower((unsigned char)*name);
-    }
-    out[used] = '\0';
-    return true;
-}
+enum { SHORT = 4 };
 
 /* Insertions, deletions, changes and swaps of neighbours that make one text of the other. */
 static int edit_distance(const char *a, const char *b) {
-    int rows[3][LONGEST + 1];
+    int rows[3][GP_LONGEST_NAME + 1];
     int *before = rows[0], *above = rows[1], *row = rows[2];
     int columns = (int)strlen(b);
     for (int j = 0; j <= columns; j++) above[j] = j;
@@ -61,40 +45,35 @@ static bool is_short_misspelling(const char *typed, const char *name) {
 /* The only name that begins so: "norm" is "normal". */
 static const char *find_beginning(const char *folded, const char *const *known) {
     enum { LEAST = 3 };
-    char other[LONGEST + 1];
+    char other[GP_LONGEST_NAME + 1];
     const char *found = NULL;
     for (size_t i = 0; known[i] && strlen(folded) >= LEAST; i++) {
-        if (!fold(known[i], other) || strncmp(other, folded, strlen(folded)) != 0) continue;
+        if (!gp_fold_name(known[i], other) || strncmp(other, folded, strlen(folded)) != 0) continue;
         if (found) return NULL;
         found = known[i];
     }
     return found;
 }
 
-bool gp_same_name(const char *a, const char *b) {
-    char folded[LONGEST + 1] = "", other[LONGEST + 1] = "";
-    return fold(a, folded) && fold(b, other) && folded[0] && strcmp(folded, other) == 0;
-}
-
 bool gp_is_later(const char *name, const char *const *later) {
-    char folded[LONGEST + 1];
+    char folded[GP_LONGEST_NAME + 1];
     if (!later) return false;
     for (size_t i = 0; later[i]; i++)
         if (gp_same_name(name, later[i])) return true;
-    return fold(name, folded) && gp_foreign_name(folded, later);
+    return gp_fold_name(name, folded) && gp_foreign_name(folded, later);
 }
 
 const char *gp_nearest_name(const char *name, const char *const *known) {
-    char folded[LONGEST + 1] = "", other[LONGEST + 1] = "";
-    if (!fold(name, folded) || folded[0] == '\0') return NULL;
+    char folded[GP_LONGEST_NAME + 1] = "", other[GP_LONGEST_NAME + 1] = "";
+    if (!gp_fold_name(name, folded) || folded[0] == '\0') return NULL;
     for (size_t i = 0; known[i]; i++)
-        if (fold(known[i], other) && strcmp(folded, other) == 0) return known[i];
+        if (gp_fold_name(known[i], other) && strcmp(folded, other) == 0) return known[i];
     const char *nearest = gp_foreign_name(folded, known);
     if (nearest || gp_foreign_advice(folded, known) || gp_foreign_home(folded, known)) return nearest;
     if (folded[strspn(folded, "0123456789")] == '\0') return NULL; /* no number is a misspelling of another */
     int least = misspelling_distance((int)strlen(folded));
     for (size_t i = 0; known[i]; i++) {
-        if (!fold(known[i], other)) continue;
+        if (!gp_fold_name(known[i], other)) continue;
         int distance = edit_distance(folded, other);
         if (distance > least || distance >= (int)strlen(other) || (nearest && distance == least)) continue;
         if (strlen(folded) <= SHORT && !is_short_misspelling(folded, other)) continue;
@@ -102,12 +81,6 @@ const char *gp_nearest_name(const char *name, const char *const *known) {
         nearest = known[i];
     }
     return nearest ? nearest : find_beginning(folded, known);
-}
-
-int gp_index_of(const char *name, const char *const *names) {
-    for (int i = 0; names && names[i]; i++)
-        if (strcmp(names[i], name) == 0) return i;
-    return -1;
 }
 
 gp_shown gp_show(const char *text) {
@@ -138,14 +111,14 @@ gp_shown gp_show_node(const gp_yaml *node) {
 }
 
 const char *gp_home_of(const char *name, const char *const *known) {
-    char folded[LONGEST + 1];
-    return fold(name, folded) ? gp_foreign_home(folded, known) : NULL;
+    char folded[GP_LONGEST_NAME + 1];
+    return gp_fold_name(name, folded) ? gp_foreign_home(folded, known) : NULL;
 }
 
 gp_suggestion gp_advise(const char *name, const char *const *known) {
     gp_suggestion advice = {""};
-    char folded[LONGEST + 1];
-    const char *sentence = fold(name, folded) ? gp_foreign_advice(folded, known) : NULL;
+    char folded[GP_LONGEST_NAME + 1];
+    const char *sentence = gp_fold_name(name, folded) ? gp_foreign_advice(folded, known) : NULL;
     if (sentence) snprintf(advice.text, sizeof advice.text, "; %s", sentence);
     return advice;
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 
+#include "config/fold.h"
 #include "config/tree.h"
 
 /* A name as the configuration says it. */
@@ -27,10 +28,6 @@ gp_shown gp_show_node(const gp_yaml *node);
 
 /* "optimizer.sgd.lr" for a name that means a key of another section than the one whose keys are `known`; NULL: none. */
 const char *gp_home_of(const char *name, const char *const *known);
-/* Whether two names are equal without case, '_', '-', '.' and blanks. */
-bool gp_same_name(const char *a, const char *b);
-/* Index of a name in a NULL-terminated list, which may be NULL; −1 where it is not there. */
-int gp_index_of(const char *name, const char *const *names);
 
 /* The one of `known` that `name` means or misspells; NULL if none is near, or if `name` is known to mean something
  * else.

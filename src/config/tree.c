@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/text_file.h"
 #include "config/tree_internal.h"
 
 struct gp_yaml_block {
@@ -79,44 +78,6 @@ void gp_yaml_destroy(gp_yaml_document **document) {
     }
     free(*document);
     *document = NULL;
-}
-
-gp_status gp_yaml_parse(const char *text, size_t bytes, const char *name, gp_yaml_document **out, gp_error *err) {
-    gp_yaml_document *document = NULL;
-    GP_RETURN_IF_FAILED(gp_yaml_create(name, &document, err));
-    gp_yaml_source source = {.name = document->name, .lines = true};
-    gp_status status = gp_yaml_parse_value(document, text, bytes, source, &document->root, err);
-    if (status != GP_OK) {
-        gp_yaml_destroy(&document);
-        return status;
-    }
-    *out = document;
-    return GP_OK;
-}
-
-static void place_all(gp_yaml *node, gp_place place) {
-    node->place = place;
-    for (size_t i = 0; node->kind != GP_YAML_SCALAR && i < node->count; i++) {
-        if (node->kind == GP_YAML_MAPPING) node->pairs[i].key->place = place;
-        place_all(node->kind == GP_YAML_MAPPING ? node->pairs[i].value : node->items[i], place);
-    }
-}
-
-gp_status gp_yaml_parse_at(const char *text, size_t bytes, gp_place place, gp_yaml_document **out, gp_error *err) {
-    gp_yaml_document *document = NULL;
-    GP_RETURN_IF_FAILED(gp_yaml_parse(text, bytes, place.path ? place.path : "", &document, err));
-    if (document->root) place_all(document->root, place);
-    *out = document;
-    return GP_OK;
-}
-
-gp_status gp_yaml_load(const char *path, gp_yaml_document **out, gp_error *err) {
-    char *text = NULL;
-    size_t bytes = 0;
-    GP_RETURN_IF_FAILED(gp_text_file_read(path, GP_YAML_MAX_BYTES, "a configuration", &text, &bytes, err));
-    gp_status status = gp_yaml_parse(text, bytes, path, out, err);
-    free(text);
-    return status;
 }
 
 gp_yaml *gp_yaml_root(gp_yaml_document *document) {

@@ -46,6 +46,8 @@ typedef struct gp_watch {
     size_t capacity;
 } gp_watch;
 
+/* Whether a finding comes before another one in the order of the search. */
+bool gp_finding_is_before(const gp_finding *a, const gp_finding *b);
 /* Worker's thread: looks at its parameters, at data that it loaded, at what an op wrote. */
 GP_MUST_USE gp_status gp_watch_params(gp_worker *worker, gp_error *err);
 GP_MUST_USE gp_status gp_watch_load(gp_worker *worker, const gp_instr *instr, int value, const void *address,

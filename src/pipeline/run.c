@@ -126,46 +126,6 @@ static void *work(void *argument) {
     return NULL;
 }
 
-static void join_workers(gp_run *run) {
-    for (int w = 0; w < run->plan->workers; w++)
-        if (run->workers[w].started) pthread_join(run->workers[w].thread, NULL);
-    for (int w = 0; w < run->plan->workers; w++) run->workers[w].started = false;
-}
-
-/* Until every worker has carried out its last command. After a cancellation, until every worker has ended, since the
- * command's memory is the caller's again; then the first cause. */
-static gp_status wait_for_workers(gp_run *run, gp_error *err) {
-    for (int w = 0; w < run->plan->workers; w++) {
-        gp_worker *worker = &run->workers[w];
-        if (gp_signal_wait(&worker->done, worker->command + 1, &run->cancel, err) == GP_OK) continue;
-        join_workers(run);
-        return gp_cancel_cause(&run->cancel, err);
-    }
-    return GP_OK;
-}
-
-static void wake(gp_run *run, gp_worker *worker) {
-    if (worker->command == run->commands) return;
-    worker->command = run->commands;
-    run->wakes++;
-    gp_signal_raise(&worker->posted, run->commands);
-}
-
-static void give(gp_run *run, const gp_command *command) {
-    bool blocks = command->kind == GP_COMMAND_READ || command->kind == GP_COMMAND_WRITE;
-    run->command = *command;
-    run->commands++;
-    for (size_t i = 0; i < command->block_count && blocks; i++) wake(run, &run->workers[command->blocks[i].worker]);
-    for (int w = 0; w < run->plan->workers && !blocks; w++) wake(run, &run->workers[w]);
-}
-
-gp_status gp_run_post(gp_run *run, const gp_command *command, gp_error *err) {
-    gp_status cause = gp_cancel_cause(&run->cancel, err);
-    if (cause != GP_OK) return cause;
-    give(run, command);
-    return wait_for_workers(run, err);
-}
-
 static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
     gp_barrier_init(&run->barrier, plan->workers);
     GP_RETURN_IF_FAILED(gp_channels_open(run, err));
@@ -193,7 +153,7 @@ static gp_status start_workers(gp_run *run, gp_error *err) {
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) return gp_fail(err, GP_MEMORY, "worker %d: its thread could not be started: %s", w, strerror(failed));
-    return wait_for_workers(run, err);
+    return gp_run_wait(run, err);
 }
 
 gp_status gp_run_create(const gp_plan *plan, const gp_hooks *hooks, gp_run **out, gp_error *err) {
@@ -227,10 +187,10 @@ static void stop_workers(gp_run *run) {
     for (int w = 0; w < run->plan->workers; w++)
         idle = idle && run->workers[w].started && gp_signal_reached(&run->workers[w].done, run->workers[w].command + 1);
     if (idle)
-        give(run, &quit);
+        gp_run_give(run, &quit);
     else
         cancel_run(run, &stopped);
-    join_workers(run);
+    gp_run_join(run);
     for (int w = 0; w < run->plan->workers; w++) end_queues(&run->workers[w]);
     for (int w = 0; w < run->plan->workers; w++) close_worker(&run->workers[w]);
 }

@@ -116,6 +116,11 @@ GP_MUST_USE gp_status gp_worker_copy_block(gp_worker *worker, const gp_block *bl
 GP_MUST_USE gp_status gp_run_clear(gp_run *run, gp_error *err);
 /* Trainer's thread: gives a command to its workers, and waits until they have carried it out. */
 GP_MUST_USE gp_status gp_run_post(gp_run *run, const gp_command *command, gp_error *err);
+/* Ends the threads of all workers. */
+void gp_run_join(gp_run *run);
+/* The two halves of gp_run_post. */
+void gp_run_give(gp_run *run, const gp_command *command);
+GP_MUST_USE gp_status gp_run_wait(gp_run *run, gp_error *err);
 /* Worker's thread: runs a routine with these slots. */
 GP_MUST_USE gp_status gp_worker_routine(gp_worker *worker, const gp_stage_plan *stage, const gp_routine *routine,
                                         const gp_instr *instr, int64_t first_sample, gp_error *err);

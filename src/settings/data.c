@@ -53,7 +53,7 @@ static const gp_key_type source_type = {"source", read_source, write_source, is_
 static const gp_key idx_keys[] = {
     {"images", &gp_path_type, AT(images), .example = "images: train-images.gz"},
     {"labels", &gp_path_type, AT(labels), .example = "labels: train-labels.gz"},
-    {"mean", &gp_number_type, AT(mean), .unsaid = "0", .number = {-INFINITY, INFINITY}, GP_IF_GIVEN(AT(normalise))},
+    {"mean", &gp_number_type, AT(mean), .unsaid = "0", .number = {-INFINITY, INFINITY, 0}, GP_IF_GIVEN(AT(normalise))},
     {"std", &gp_number_type, AT(std), .unsaid = "1", .number = {0, INFINITY, 1}, GP_IF_GIVEN(AT(normalise))},
     {0},
 };

@@ -6,7 +6,7 @@
 #include "settings/tables_internal.h"
 
 #define AT(field) offsetof(gp_optimizer_config, field)
-#define ANY_SIZE  .number = {0, INFINITY}
+#define ANY_SIZE  .number = {0, INFINITY, 0}
 #define SHARE     .number = {0, 1, 2} /* less than 1 */
 
 /* ---- kinds ------------------------------------------------------------------------------------------------------- */
@@ -115,12 +115,12 @@ static void write_milestones(FILE *file, const gp_key *key, const void *base) {
 static const gp_key_type milestones_type = {"list of ascending times", read_milestones, write_milestones, NULL};
 
 static const gp_key step_keys[] = {
-    {"every", &gp_time_type, AT(lr_every), .example = "step: {every: 30 epochs, gamma: 0.1}", .integer = {1}},
+    {"every", &gp_time_type, AT(lr_every), .example = "step: {every: 30 epochs, gamma: 0.1}", .integer = {1, 0}},
     {"gamma", &gp_number_type, AT(lr_gamma), .unsaid = "0.1", ANY_SIZE},
     {0},
 };
 static const gp_key multistep_keys[] = {
-    {"milestones", &milestones_type, .example = "multistep: {milestones: [500], gamma: 0.1}", .integer = {1}},
+    {"milestones", &milestones_type, .example = "multistep: {milestones: [500], gamma: 0.1}", .integer = {1, 0}},
     {"gamma", &gp_number_type, AT(lr_gamma), .unsaid = "0.1", ANY_SIZE},
     {0},
 };
@@ -136,7 +136,7 @@ static const gp_key_table rate_table = {.kinds = rates, .kind = AT(lr_schedule)}
 
 static const gp_key warmup_keys[] = {
     {"length", &gp_time_type, AT(warmup), .example = "{length: 500, from: 0.1}"},
-    {"from", &gp_number_type, AT(warmup_from), .unsaid = "0", .number = {0, 1}},
+    {"from", &gp_number_type, AT(warmup_from), .unsaid = "0", .number = {0, 1, 0}},
     {0},
 };
 static const gp_key_table warmup_table = {.keys = warmup_keys, .alone = GP_ALONE_SCALAR};

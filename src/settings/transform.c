@@ -115,7 +115,7 @@ static const gp_key_type range_type = {"`[minimum, maximum]`", read_range, write
 
 /* ---- the kinds --------------------------------------------------------------------------------------------------- */
 
-#define ANY   .number = {-INFINITY, INFINITY}
+#define ANY   .number = {-INFINITY, INFINITY, 0}
 #define SIDES .integer = {0, MAX_SIZE}
 #define SIZE(shown)                                                                                                    \
     { "size", &size_type, AT(size), .integer = {1, MAX_SIZE}, .example = (shown) }
@@ -123,7 +123,7 @@ static const gp_key_type range_type = {"`[minimum, maximum]`", read_range, write
     { (name), &values_type, AT(fill), .unsaid = "0", ANY }
 #define PROBABILITY                                                                                                    \
     {                                                                                                                  \
-        "p", &gp_number_type, AT(p), .unsaid = "0.5", .number = { 0, 1 }                                               \
+        "p", &gp_number_type, AT(p), .unsaid = "0.5", .number = { 0, 1, 0 }                                            \
     }
 
 static const gp_key random_crop_keys[] = {
@@ -139,7 +139,7 @@ static const gp_key normalize_keys[] = {
 };
 static const gp_key erasing_keys[] = {
     PROBABILITY,
-    {"scale", &range_type, AT(scale), .unsaid = "[0.02, 0.33]", .number = {0, 1}},
+    {"scale", &range_type, AT(scale), .unsaid = "[0.02, 0.33]", .number = {0, 1, 0}},
     {"ratio", &range_type, AT(ratio), .unsaid = "[0.3, 3.3]", .number = {0, INFINITY, 1}},
     FILL("value"),
     {0},

@@ -8,6 +8,8 @@ endfunction()
 
 gp_script_test(check_rooms scripts/check-rooms.py)
 gp_script_test(check_rooms_itself scripts/check-rooms.py --self-test)
+gp_script_test(check_circles scripts/check-circles.py ${PROJECT_BINARY_DIR})
+gp_script_test(check_circles_itself scripts/check-circles.py --self-test)
 gp_script_test(check_headers scripts/check-headers.py --cc ${CMAKE_C_COMPILER})
 gp_script_test(check_headers_itself scripts/check-headers.py --self-test --cc ${CMAKE_C_COMPILER})
 gp_script_test(check_docs scripts/check-docs.py)
