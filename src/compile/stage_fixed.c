@@ -97,10 +97,18 @@ static bool is_stored(const gp_stage_request *request, const gp_param_plan *para
 }
 
 /* The first op that reads a parameter is that of its forward pass: its format is the master's. */
+/* Adam without eps divides 0 by 0 in padding. */
+static bool may_have_padding(const gp_update *update) {
+    return update->op != GP_OP_ADAM || (float)update->adam.eps > 0;
+}
+
 static void apply_choices(gp_stage_plan *plan, const gp_stage_request *request) {
     for (size_t i = 0; i < plan->choice_count; i++) {
         const gp_format_choice *choice = &plan->choices[i];
         gp_param_plan *param = find_param(plan, choice->param);
+        bool padded = choice->bytes != param->bytes;
+        if (choice->role != GP_ROLE_GRAD_PARAM && param->stored == 0 && padded && !may_have_padding(&request->update))
+            param->stored = param->bytes;
         if (choice->role == GP_ROLE_GRAD_PARAM) {
             param->grad_format = choice->format;
             param->grad_bytes = choice->bytes;

@@ -5,7 +5,7 @@
  * only that worker's thread calls it afterwards, but for the functions marked "any thread"; a device on_host may pass
  * from thread to thread between calls.
  *
- * Memories are separate: an address that gp_device_reserve returned is given to the ops and copies of that device only;
+ * Memories are separate: an address that `reserve` returned is given to the ops and copies of that device only;
  * the host reads and writes it through copies. Another worker's memory is reached by `pull`, and where it is of another
  * kind, by copy_in from a host's and `fetch` from any other; nothing else.
  * Streams are queues in order; on cpu and ref they are synchronous in the calling thread, and an event is recorded when

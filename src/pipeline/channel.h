@@ -13,7 +13,7 @@
 /* May be closed after a failure too. */
 GP_MUST_USE gp_status gp_channels_open(gp_run *run, gp_error *err);
 void gp_channels_close(gp_run *run);
-/* Bytes that the channels of a run take. Pure. SIZE_MAX: that could not be found out. */
+/* Bytes that the channels of a run take. GP_MEMORY. */
 GP_MUST_USE gp_status gp_channels_bytes(const gp_plan *plan, size_t *out, gp_error *err);
 /* Any thread: wakes all that wait for a copy. */
 void gp_channels_wake(gp_run *run);

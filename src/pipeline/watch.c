@@ -45,42 +45,49 @@ static void look_at_plain(gp_finding *finding, const gp_tensor *tensor, const vo
     }
 }
 
-static gp_status fetch(gp_worker *worker, gp_queue queue, gp_watch *watch, const void *address, size_t bytes,
-                       gp_error *err) {
-    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
-    if (bytes > watch->capacity) {
-        free(watch->values);
-        watch->values = NULL;
-        watch->capacity = 0;
-        GP_RETURN_IF_FAILED(gp_new_array(&watch->values, bytes, 1, err));
-        watch->capacity = bytes;
-    }
-    GP_RETURN_IF_FAILED(kind->copy_out(worker->queue[queue], watch->values, address, bytes, err));
-    return kind->stream_finish(worker->queue[queue], &worker->run->cancel, err);
-}
-
-/* `queue` is where it was written. `place` says where the tensor stands; a device's own format is looked at as it lies,
- * and its padding is zeros. */
-static gp_status look(gp_worker *worker, gp_queue queue, gp_finding place, const gp_tensor *tensor, const void *address,
-                      size_t bytes, gp_error *err) {
-    gp_watch *watch = &worker->run->watches[worker->index];
-    place.found = true;
-    if (!gp_finding_is_before(&place, &watch->finding)) return GP_OK;
-    GP_RETURN_IF_FAILED(fetch(worker, queue, watch, address, bytes, err));
-    if (tensor->format == GP_FORMAT_PLAIN)
-        look_at_plain(&place, tensor, watch->values);
-    else
-        look_at_row(&place, tensor->dtype, watch->values, 0, (int64_t)(bytes / gp_dtype_size(tensor->dtype)));
-    place.elements = gp_tensor_elements(tensor);
-    if (place.bad > 0) watch->finding = place;
+static gp_status grow(gp_watch *watch, size_t bytes, gp_error *err) {
+    if (bytes <= watch->capacity) return GP_OK;
+    free(watch->values);
+    watch->values = NULL;
+    watch->capacity = 0;
+    GP_RETURN_IF_FAILED(gp_new_array(&watch->values, bytes, 1, err));
+    watch->capacity = bytes;
     return GP_OK;
 }
 
-static gp_status look_flat(gp_worker *worker, gp_queue queue, gp_finding place, gp_dtype dtype, const void *address,
-                           size_t bytes, gp_error *err) {
-    int64_t elements = (int64_t)(bytes / gp_dtype_size(dtype));
-    gp_tensor tensor = gp_tensor_plain(dtype, 1, &elements);
-    return look(worker, queue, place, &tensor, address, bytes, err);
+/* Where a tensor lies in the arena: `queue` wrote it; a parameter may have a format of its own there. */
+typedef struct source {
+    gp_queue queue;
+    const gp_param_plan *param; /* NULL: no parameter */
+    const void *address;
+    size_t bytes;
+} source;
+
+/* To watch->values; a parameter in PyTorch's order. */
+static gp_status fetch(gp_worker *worker, gp_watch *watch, const source *from, gp_error *err) {
+    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
+    gp_stream *queue = worker->queue[from->queue];
+    size_t offset = (size_t)((const char *)from->address - (const char *)worker->arena);
+    const gp_block block = {worker->index, offset, from->bytes, watch->values, from->param};
+    GP_RETURN_IF_FAILED(from->param ? gp_worker_copy_block(worker, &block, false, err)
+                                    : kind->copy_out(queue, watch->values, from->address, from->bytes, err));
+    return kind->stream_finish(queue, &worker->run->cancel, err);
+}
+
+/* `place` says where the tensor stands. What is no parameter is looked at as it lies. */
+static gp_status look(gp_worker *worker, gp_finding place, const gp_tensor *tensor, const source *from, gp_error *err) {
+    gp_watch *watch = &worker->run->watches[worker->index];
+    place.found = true;
+    if (!gp_finding_is_before(&place, &watch->finding)) return GP_OK;
+    GP_RETURN_IF_FAILED(grow(watch, from->bytes, err));
+    GP_RETURN_IF_FAILED(fetch(worker, watch, from, err));
+    if (tensor->format == GP_FORMAT_PLAIN)
+        look_at_plain(&place, tensor, watch->values);
+    else
+        look_at_row(&place, tensor->dtype, watch->values, 0, (int64_t)(from->bytes / gp_dtype_size(tensor->dtype)));
+    place.elements = gp_tensor_elements(tensor);
+    if (place.bad > 0) watch->finding = place;
+    return GP_OK;
 }
 
 gp_status gp_watch_params(gp_worker *worker, gp_error *err) {
@@ -94,10 +101,9 @@ gp_status gp_watch_params(gp_worker *worker, gp_error *err) {
             if (param->spec.buffer && training && !plan->graph->nodes[param->node].layer->frozen) continue;
             gp_finding place = {.node = param->node, .role = {GP_ROLE_PARAM, param->index}};
             gp_tensor tensor = gp_tensor_param(plan->types.master, param->spec.shape);
-            tensor.format = stage->params[i].format;
-            GP_RETURN_IF_FAILED(look(worker, GP_QUEUE_COMPUTE, place, &tensor,
-                                     worker->arena + stage->base + stage->params[i].master, stage->params[i].stored,
-                                     err));
+            const source from = {GP_QUEUE_COMPUTE, &stage->params[i],
+                                 worker->arena + stage->base + stage->params[i].master, stage->params[i].bytes};
+            GP_RETURN_IF_FAILED(look(worker, place, &tensor, &from, err));
         }
     }
     return GP_OK;
@@ -109,8 +115,10 @@ gp_status gp_watch_load(gp_worker *worker, const gp_instr *instr, int value, con
     gp_dtype dtype = graph->values[value].dtype;
     if (!gp_dtype_is_real(dtype)) return GP_OK;
     int node = value == GP_VALUE_INPUT ? -1 : graph->node_count - 1;
-    return look_flat(worker, GP_QUEUE_IN, at(worker, instr, node, (gp_operand_role){GP_ROLE_INPUT, value}), dtype,
-                     address, bytes, err);
+    int64_t elements = (int64_t)(bytes / gp_dtype_size(dtype));
+    const gp_tensor tensor = gp_tensor_plain(dtype, 1, &elements);
+    const source from = {GP_QUEUE_IN, NULL, address, bytes};
+    return look(worker, at(worker, instr, node, (gp_operand_role){GP_ROLE_INPUT, value}), &tensor, &from, err);
 }
 
 gp_status gp_watch_op(gp_worker *worker, const gp_exec_op *op, void *const operands[], const gp_instr *instr,
@@ -120,8 +128,8 @@ gp_status gp_watch_op(gp_worker *worker, const gp_exec_op *op, void *const opera
         const gp_tensor *tensor = &op->prepared->desc.operand[i];
         if (!operands[i] || !gp_dtype_is_real(tensor->dtype) || !gp_op_writes(op->prepared->desc.kind, (int)i))
             continue;
-        GP_RETURN_IF_FAILED(look(worker, GP_QUEUE_COMPUTE, at(worker, instr, op->node, op->role[i]), tensor,
-                                 operands[i], op->prepared->operand[i].bytes, err));
+        const source from = {GP_QUEUE_COMPUTE, NULL, operands[i], op->prepared->operand[i].bytes};
+        GP_RETURN_IF_FAILED(look(worker, at(worker, instr, op->node, op->role[i]), tensor, &from, err));
     }
     return GP_OK;
 }

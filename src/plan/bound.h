@@ -4,7 +4,8 @@
  * address, which follows from the instruction; the address of an operand is the base of its area plus a fixed offset.
  * So a thousand micro-batches need no more bound ops than one.
  *
- * Bindings belong to the worker, whose thread makes, uses and destroys them. What is said of a plan: any thread. */
+ * Bindings belong to the worker. One thread at a time makes, uses and destroys them. Functions of a plan: any thread.
+ */
 #ifndef GP_PLAN_BOUND_H
 #define GP_PLAN_BOUND_H
 

@@ -32,6 +32,7 @@ enum { SAMPLES_ON_HOST = 4, SAMPLES_ELSEWHERE = 128 };
 /* The network on a device, as what a profile is of. */
 typedef struct bench_network {
     gp_device_spec spec;
+    gp_yaml_document *document; /* places in the graph point into it */
     gp_graph *graph;
     gp_update update;
     gp_profile_identity identity;
@@ -40,12 +41,12 @@ typedef struct bench_network {
 
 static void network_fini(bench_network *of) {
     gp_graph_destroy(&of->graph);
+    gp_yaml_destroy(&of->document);
     gp_profile_identity_fini(&of->identity);
     free(of->path);
 }
 
 static gp_status fill_network(bench_network *of, gp_error *err) {
-    gp_yaml_document *document = NULL;
     const gp_identity_request request = {.device_count = 1,
                                          .devices = &of->spec,
                                          .update = &of->update,
@@ -53,9 +54,8 @@ static gp_status fill_network(bench_network *of, gp_error *err) {
                                          .together = of->spec.kind->on_host};
     gp_identity_request with = request;
     gp_status status =
-        gp_yaml_parse(network, strlen(network), "the network that rates are measured on", &document, err);
-    if (status == GP_OK) status = gp_graph_build(gp_yaml_root(document), &of->graph, err);
-    gp_yaml_destroy(&document);
+        gp_yaml_parse(network, strlen(network), "the network that rates are measured on", &of->document, err);
+    if (status == GP_OK) status = gp_graph_build(gp_yaml_root(of->document), &of->graph, err);
     with.graph = of->graph;
     if (status == GP_OK) status = gp_profile_identify(&with, &of->identity, err);
     if (status == GP_OK) status = gp_profile_path("rates", &of->identity, &of->spec, 1, &of->path, err);

@@ -53,7 +53,7 @@ static const gp_key config_keys[] = {
     {"optimizer", &gp_table_type, AT(optimizer), .table = &gp_optimizer_table,
      .example = "optimizer: {sgd: {lr: 0.02, momentum: 0.9}}"},
     {"train", &gp_table_type, AT(train), .table = &gp_train_table, .example = "train: {epochs: 2}"},
-    {"changes", &gp_elsewhere_type, .unsaid = NULL}, /* is read last, by config_changes.c */
+    {"changes", &gp_elsewhere_type, .unsaid = NULL}, /* is read last, by changes.c */
     {0},
 };
 const gp_key_table gp_config_table = {.keys = config_keys};

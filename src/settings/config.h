@@ -159,7 +159,6 @@ gp_checkpoint_mode gp_pipeline_checkpoint(const gp_pipeline_config *pipeline, in
 void gp_write_checkpoint(FILE *file, const gp_pipeline_config *pipeline);
 /* What stands at `pipeline.schedule`, paths from `folder`; the caller frees out->file, on failure too. */
 GP_MUST_USE gp_status gp_read_schedule(const gp_yaml *node, const char *folder, gp_schedule_config *out, gp_error *err);
-const char *gp_precision_name(gp_precision precision);
 
 /* `overrides`: the arguments of --set, in order. GP_CONFIG or GP_USAGE with a place. The second for who looks for a
  * balance. */

@@ -66,10 +66,15 @@ static const gp_key synthetic_keys[] = {
     {"seed", &gp_int64_type, AT(seed), .unsaid = "1", .integer = {0, INT64_MAX}},
     {0},
 };
-static const gp_key beside_source[] = {
+static const gp_key beside_train[] = {
     {"take", &take_type, GP_IF_GIVEN(AT(take)), .place = AT(take_place)},
     {"transform", &gp_transforms_type, .table = &gp_transform_table, .count = AT(transform_count),
      .change = GP_CHANGE_BY_STEP},
+    {0},
+};
+static const gp_key beside_eval[] = {
+    {"take", &take_type, GP_IF_GIVEN(AT(take)), .place = AT(take_place)},
+    {"transform", &gp_transforms_type, .table = &gp_transform_table, .count = AT(transform_count)},
     {0},
 };
 static const char *const later_target[] = {"target", NULL}, *const later_name[] = {"name", NULL},
@@ -81,14 +86,12 @@ static const gp_key_kind sources[] = {
     {"synthetic", GP_SOURCE_SYNTHETIC, .options = {.keys = synthetic_keys, .alone = GP_ALONE_ANY}},
     {0},
 };
-static const gp_key_table source_table = {
-    .keys = beside_source,
-    .kinds = sources,
-    .kind = AT(kind),
-    .kind_place = AT(place),
-    .later_kinds = later_sources,
-    .later_keys = later_name,
-};
+#define SOURCE_TABLE(beside)                                                                                           \
+    {                                                                                                                  \
+        .keys = (beside), .kinds = sources, .kind = AT(kind), .kind_place = AT(place), .later_kinds = later_sources,   \
+        .later_keys = later_name                                                                                       \
+    }
+static const gp_key_table train_table = SOURCE_TABLE(beside_train), eval_table = SOURCE_TABLE(beside_eval);
 #undef AT
 
 /* ---- the section ------------------------------------------------------------------------------------------------- */
@@ -111,9 +114,9 @@ static void write_batch(FILE *file, const gp_key *key, const void *base) {
 static const gp_key_type batch_type = {"integer", read_batch, write_batch, NULL};
 
 static const gp_key data_keys[] = {
-    {"train", &source_type, AT(train), .table = &source_table,
+    {"train", &source_type, AT(train), .table = &train_table,
      GP_FIXED("an epoch goes through the samples that it began with")},
-    {"eval", &source_type, AT(eval), .table = &source_table,
+    {"eval", &source_type, AT(eval), .table = &eval_table,
      GP_FIXED("evaluations before and after the change could not be compared")},
     {"batch", &batch_type, AT(batch), .integer = {1, INT32_MAX}, .example = "batch: 64", .place = AT(batch_place)},
     {"shuffle", &gp_boolean_type, AT(shuffle), .unsaid = "true",

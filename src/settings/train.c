@@ -41,10 +41,6 @@ static const gp_key_table init_table = {.keys = init_keys, .alone = GP_ALONE_ANY
 static const char *const precisions[] = {"f32", "tf32", NULL}; /* by gp_precision */
 static const char *const later_precisions[] = {"bf16", "f16", NULL};
 
-const char *gp_precision_name(gp_precision precision) {
-    return precisions[precision];
-}
-
 static gp_status check_length(const gp_yaml *mapping, const gp_key_context *at, const void *base, gp_error *err) {
     const gp_train_config *train = base;
     (void)at;

@@ -34,13 +34,14 @@ void harness_plan(harness *h, const harness_options *options) {
     if (options->last) sizes[count++] = (gp_mini_size){options->last, true};
     if (options->evaluation) sizes[count++] = (gp_mini_size){options->evaluation, false};
     gp_graph_set_types(h->graph, gp_types_of(options->real));
+    const gp_update sgd = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9, .decay = 1e-4, .nesterov = 1}};
     gp_plan_request request = {
         .graph = h->graph,
         .layers = options->layers,
         .schedule = options->schedule,
         .stages = options->stages,
         .devices = specs,
-        .update = {.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9, .decay = 1e-4, .nesterov = 1}},
+        .update = options->update ? *options->update : sgd,
         .clip_norm = options->clip_norm,
         .norms = options->norms,
         .unfused = options->unfused,

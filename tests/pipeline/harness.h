@@ -31,6 +31,7 @@ typedef struct harness_options {
     const gp_device_kind *odd; /* of every second worker; NULL: as the others */
     double clip_norm;          /* 0: not clipped */
     bool norms;                /* found though nothing is clipped */
+    const gp_update *update;   /* NULL: SGD with momentum */
     bool unfused;              /* each op by itself */
     bool no_notes;             /* queues write no progress notes */
 } harness_options;

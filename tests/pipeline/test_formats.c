@@ -311,10 +311,32 @@ static void a_second_format_changes_no_bit(void **state) {
     assert_true(hash[0] == hash[1]);
 }
 
+/* Adam without eps divides 0 by 0 where a parameter has padding. */
+static void check_unpadded(harness *h, const gp_stage_plan *stage, const gp_param_plan *param, void *context) {
+    (void)h;
+    (void)stage;
+    (void)context;
+    assert_int_equal(param->stored, param->bytes);
+}
+
+static void adam_without_eps_meets_no_padding(void **state) {
+    (void)state;
+    const gp_update adam = {.op = GP_OP_ADAM, .states = 2, .adam = {.beta1 = 0.9, .beta2 = 0.999}};
+    for (int micro_batches = 1; micro_batches <= 2; micro_batches++) {
+        harness h;
+        harness_options options = options_of(1, micro_batches, BATCH);
+        options.update = &adam;
+        harness_plan(&h, &options);
+        for_each_param(&h, check_unpadded, NULL);
+        harness_end(&h);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_parameter_is_stored_as_its_forward_pass_reads_it),
         cmocka_unit_test(padding_stays_zero_and_adds_nothing_to_norms),
+        cmocka_unit_test(adam_without_eps_meets_no_padding),
         cmocka_unit_test(the_host_reads_what_it_wrote),
         cmocka_unit_test(a_second_format_is_stored_where_that_pays),
         cmocka_unit_test(a_second_format_of_a_frozen_layer_is_stored),

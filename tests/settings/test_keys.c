@@ -252,6 +252,7 @@ static void rules_come_from_the_deepest_row(void **state) {
     } cases[] = {{"data.batch", GP_CHANGE_BY_STEP},
                  {"data.train.idx.images", GP_CHANGE_NEVER},
                  {"data.train.transform.0.pad", GP_CHANGE_BY_STEP},
+                 {"data.eval.transform.0.pad", GP_CHANGE_NEVER},
                  {"data.threads", GP_CHANGE_MACHINE},
                  {"train.save_every", GP_CHANGE_MACHINE},
                  {"train.keep", GP_CHANGE_MACHINE},
