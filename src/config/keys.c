@@ -140,11 +140,12 @@ static bool is_said(const gp_key *key, const void *base) {
 }
 
 static void write_keys(FILE *file, const gp_key *key, const void *base) {
+    const char *separator = "";
     for (; key && key->name; key++) {
         if (!is_said(key, base)) continue;
-        fprintf(file, "%s: ", key->name);
+        fprintf(file, "%s%s: ", separator, key->name);
         key->type->write(file, key, base);
-        fputs(", ", file);
+        separator = ", ";
     }
 }
 
