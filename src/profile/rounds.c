@@ -77,6 +77,7 @@ static gp_status run_lane(lane *l, gp_error *err) {
             if (&all->lanes[all->lane_of[b]] == l)
                 GP_RETURN_IF_FAILED(gp_bench_round(&all->request->benches[b], is_over, l, err));
         if (!l->timed || l->known) continue;
+        if (gp_cancelled(&all->cancel)) break; /* another lane failed; the round may not be whole */
         l->rounds++;
         GP_RETURN_IF_FAILED(look_at(l, &look, err));
     }
