@@ -287,7 +287,7 @@ static void what_a_refusal_proposes_fits(void **state) {
         size_t least = largest_arena(session), span = most - least;
         gp_session_close(&session);
         /* From less than any change makes fit to almost enough. */
-        for (size_t limit = least > 2 * span ? least - span : least / 2; limit < most; limit += 1 + span / 6) {
+        for (size_t limit = least > 4 * span ? least - 2 * span : least / 2; limit < most; limit += 1 + span / 6) {
             char devices[96], remedy[4][96];
             gp_error err = {0};
             snprintf(devices, sizeof devices, "pipeline.devices=[{cpu: {memory: %zu}}, {cpu: {memory: %zu}}]", limit,
