@@ -58,6 +58,7 @@ CASES = {
               ["--set", "pipeline={devices: [cpu], micro_batches: 4}"]),
     "resnet": ("ResNet-18, one stage: whole mini-batches of 32 / 4 micro-batches", RESNET,
                [*RESNET, "--set", "pipeline={devices: [cpu], micro_batches: 4}"]),
+    "resnet_two": ("ResNet-18, mini-batches of 32: two stages, 4 micro-batches / one stage", [*RESNET, *TWO], RESNET),
     "pictures": ("ResNet-18 at 112x112, one stage: whole mini-batches of 8 / 4 micro-batches", PICTURES,
                  [*PICTURES, "--set", "pipeline={devices: [cpu], micro_batches: 4}"]),
     "recompute": ("two stages, 4 micro-batches: checkpoint never / always",

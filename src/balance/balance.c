@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cut/cut.h"
 #include "base/memory.h"
+#include "cut/cut.h"
 #include "plan/memory.h"
 
 /* Cuts that are tried where the first does not fit. */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "balance/layer_bytes.h"
-#include "profile/profile.h"
 #include "base/memory.h"
+#include "profile/profile.h"
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cut/cut.h"
 #include "cut/cut_search.h"
-#include "base/memory.h"
 
 typedef struct orders {
     const gp_cut_problem *given;

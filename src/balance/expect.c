@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "profile/cost.h"
 #include "base/memory.h"
+#include "profile/cost.h"
 #include "schedule/play.h"
 
 /* ---- from a profile ---------------------------------------------------------------------------------------------- */

@@ -4,9 +4,9 @@
 #ifndef GP_BALANCE_EXPECT_H
 #define GP_BALANCE_EXPECT_H
 
-#include "profile/profile.h"
 #include "base/status.h"
 #include "plan/plan.h"
+#include "profile/profile.h"
 #include "schedule/play.h"
 
 /* Times of the instructions of one of a plan's mini-batches.

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "profile/cost.h"
 #include "base/memory.h"
+#include "profile/cost.h"
 
 /* Nodes in a row as a stage's layers. */
 typedef struct reader {

@@ -5,9 +5,9 @@
 #ifndef GP_BALANCE_KEEPING_H
 #define GP_BALANCE_KEEPING_H
 
-#include "profile/profile.h"
 #include "checkpoint/keep.h"
 #include "plan/plan.h"
+#include "profile/profile.h"
 
 typedef struct gp_keeping {
     gp_keep_layer *layers; /* [node of the stage], the loss too; time in picoseconds */

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/profile.h"
 #include "base/memory.h"
+#include "profile/profile.h"
 
 /* Nodes that a name stands for. */
 typedef struct named {

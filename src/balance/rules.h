@@ -5,8 +5,8 @@
 #ifndef GP_BALANCE_RULES_H
 #define GP_BALANCE_RULES_H
 
-#include "cut/cut_problem.h"
 #include "config/names.h"
+#include "cut/cut_problem.h"
 #include "model/graph.h"
 
 /* Two layers on one stage, and so all between them. */

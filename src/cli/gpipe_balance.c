@@ -1,18 +1,18 @@
 /* gpipe-balance: options and exit status. Everything that a test would want to call lives in the rooms below. */
 #include <stdio.h>
 
-#include "profile/profile_file.h"
-#include "profile/profile_words.h"
-#include "tune/what_if.h"
 #include "base/printable.h"
 #include "base/replace.h"
 #include "cli/balance_options.h"
 #include "cli/process.h"
 #include "config/splice.h"
+#include "profile/profile_file.h"
+#include "profile/profile_words.h"
 #include "report/balance_report.h"
 #include "report/balance_write.h"
 #include "session/inputs.h"
 #include "tune/search.h"
+#include "tune/what_if.h"
 
 /* Says it for people; JSON has "under_load". */
 static void tell_written(const gp_balance_options *options, const char *what, bool under_load, double slowdown) {

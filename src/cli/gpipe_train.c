@@ -7,18 +7,18 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/replace.h"
 #include "base/memory.h"
 #include "base/printable.h"
+#include "base/replace.h"
 #include "cli/options.h"
 #include "cli/process.h"
 #include "report/expand.h"
-#include "store/folder.h"
-#include "session/inputs.h"
 #include "report/plan_json.h"
 #include "report/plan_report.h"
 #include "report/plan_svg.h"
 #include "report/precision.h"
+#include "session/inputs.h"
+#include "store/folder.h"
 #include "train/predict.h"
 #include "train/trainer.h"
 

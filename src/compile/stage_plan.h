@@ -14,8 +14,8 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "device/device.h"
 #include "compile/routine.h"
+#include "device/device.h"
 #include "schedule/slots.h"
 #include "schedule/stages.h"
 

@@ -18,7 +18,7 @@
 enum {
     GP_YAML_MAX_BYTES = 16 << 20,  /* of a file */
     GP_YAML_MAX_DEPTH = 64,        /* of nesting */
-    GP_YAML_MAX_NODES = 1 << 17,   /* after aliases are followed: an alias counts its target's nodes anew */
+    GP_YAML_MAX_NODES = 1 << 17,   /* after aliases are followed: an alias counts its target's nodes again */
     GP_YAML_MAX_SCALAR = 64 << 10, /* bytes of one scalar */
 };
 

@@ -4,9 +4,9 @@
 #include <yaml.h>
 
 #include "base/memory.h"
-#include "base/text_file.h"
 #include "base/philox.h"
 #include "base/printable.h"
+#include "base/text_file.h"
 #include "config/tree_internal.h"
 
 typedef struct anchor {

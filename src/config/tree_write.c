@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text_stream.h"
 #include "base/printable.h"
 #include "base/replace.h"
+#include "base/text_stream.h"
 #include "config/tree_internal.h"
 
 static void write_indent(FILE *file, int depth) {

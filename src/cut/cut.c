@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cut/cut_explain.h"
 #include "cut/cut_search.h"
 #include "cut/cut_workers.h"
-#include "base/memory.h"
 
 static void measure_all(const gp_span_index *index, gp_span *span, const int64_t *layers, gp_cut_numbers *numbers) {
     for (int s = 0, first = 0; s < index->problem->stage_count; first += (int)layers[s++])
@@ -26,7 +26,7 @@ gp_status gp_cut_measure(const gp_cut_problem *problem, const int64_t *layers, g
 
 /* ---- the least bottleneck ---------------------------------------------------------------------------------------- */
 
-static int64_t dearest(gp_cut_search *search, const int64_t *layers, gp_cut_numbers *numbers) {
+static int64_t bottleneck(gp_cut_search *search, const int64_t *layers, gp_cut_numbers *numbers) {
     int64_t most = 0;
     measure_all(search->index, &search->span, layers, numbers);
     for (int s = 0; s < search->index->problem->stage_count; s++)
@@ -64,12 +64,12 @@ static gp_status find_bottleneck(gp_cut_search *search, int64_t *layers, gp_cut_
     gp_cut_short missing;
     int64_t low = lower_bound(search->index);
     GP_RETURN_IF_FAILED(find_some(search, &low, layers, err));
-    int64_t high = dearest(search, layers, numbers);
+    int64_t high = bottleneck(search, layers, numbers);
     while (low < high) {
         int64_t bound = low + (high - low) / 2;
         if (gp_cut_search_run(search, bound, &missing)) {
             gp_cut_search_pick(search, bound, layers);
-            high = dearest(search, layers, numbers);
+            high = bottleneck(search, layers, numbers);
         } else {
             low = missing.cost;
         }

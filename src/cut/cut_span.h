@@ -5,8 +5,8 @@
 #ifndef GP_CUT_CUT_SPAN_H
 #define GP_CUT_CUT_SPAN_H
 
-#include "cut/cut_problem.h"
 #include "base/status.h"
+#include "cut/cut_problem.h"
 
 /* A use of a value by a layer. */
 typedef struct gp_span_use {

@@ -18,7 +18,7 @@ typedef struct mover {
 /* What the workers of up to three stages in a row have of a cut: less is better, the first that differs decides. */
 typedef struct score {
     int64_t excess;  /* bytes beyond their memory */
-    int64_t cost[3]; /* the dearest first */
+    int64_t cost[3]; /* the largest first */
 } score;
 
 static int64_t cost_of(const gp_cut_numbers *numbers) {

@@ -8,10 +8,10 @@
 #include <pthread.h>
 
 #include "base/sync.h"
-#include "plan/bound.h"
-#include "plan/copy_order.h"
 #include "pipeline/diagnose.h"
 #include "pipeline/run.h"
+#include "plan/bound.h"
+#include "plan/copy_order.h"
 
 typedef enum gp_command_kind {
     GP_COMMAND_NONE,

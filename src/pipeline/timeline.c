@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "plan/memory.h"
 #include "pipeline/timeline_layers.h"
 #include "pipeline/timeline_waits.h"
+#include "plan/memory.h"
 
 enum {
     ARGS_TEXT = 512,

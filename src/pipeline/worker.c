@@ -67,8 +67,8 @@ static gp_status wait_for_marks(gp_worker *worker, const gp_queue_waits *waits, 
     return GP_OK;
 }
 
-/* Other workers' instructions, then those of the worker's other queues. What the mini-batch before did is enqueued: the
- * host need not wait for that, and its events have not been recorded anew. */
+/* First for instructions of other workers, then for those of the worker's other queues. The mini-batch before is
+ * enqueued already: the host need not wait for it, and its events still stand for it. */
 static gp_status wait_for(gp_worker *worker, const gp_mini_plan *mini, size_t pc, gp_error *err) {
     gp_run *run = worker->run;
     const gp_worker_waits *waits = &mini->waits->worker[worker->index];
@@ -124,7 +124,7 @@ static gp_status one_instr(gp_worker *worker, const gp_mini_plan *mini, const gp
     return gp_spans_end(worker, site, err);
 }
 
-/* Behind a step that is under way what was found out of that one stays, until it is found out anew. */
+/* If another step is still under way, its results stay until this step overwrites them. */
 static gp_status write_scalars(gp_worker *worker, const gp_command *command, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
     size_t bytes = command->behind ? offsetof(gp_step_scalars, loss_sum) : sizeof(gp_step_scalars);

@@ -1,11 +1,11 @@
 /* Routines on a device: bound op after bound op is enqueued. */
 #include <stdio.h>
 
-#include "plan/layer_ticks.h"
 #include "pipeline/notes.h"
 #include "pipeline/places.h"
 #include "pipeline/run_internal.h"
 #include "pipeline/spans.h"
+#include "plan/layer_ticks.h"
 
 /* What a routine is run with. */
 typedef struct run_site {

@@ -14,10 +14,10 @@
 #include "base/machine_memory.h"
 #include "base/status.h"
 #include "checkpoint/policy.h"
-#include "schedule/schedules.h"
-#include "schedule/program.h"
-#include "plan/queues.h"
 #include "compile/stage_plan.h"
+#include "plan/queues.h"
+#include "schedule/program.h"
+#include "schedule/schedules.h"
 #include "schedule/waits.h"
 
 /* A size of mini-batch that the run meets. */

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "profile/cost.h"
-#include "cut/cut.h"
 #include "base/memory.h"
+#include "cut/cut.h"
+#include "profile/cost.h"
 
 /* ---- the plan ---------------------------------------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
 #ifndef GP_PROFILE_BENCH_H
 #define GP_PROFILE_BENCH_H
 
-#include "profile/profile.h"
 #include "plan/bound.h"
+#include "profile/profile.h"
 
 typedef struct gp_bench_request {
     const gp_graph *graph;

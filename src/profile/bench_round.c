@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "profile/bench_values.h"
 #include "profile/median.h"
-#include "base/memory.h"
 
 static gp_status launch(gp_bench *bench, const gp_bench_op *ops, gp_error *err) {
     const gp_device_kind *kind = bench->request.spec.kind;

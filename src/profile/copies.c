@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/median.h"
 #include "base/memory.h"
+#include "profile/median.h"
 
 enum { SIZES = 5, TIMES = 15, SMALLEST = 1 << 10, FACTOR = 8 }; /* 1 KiB … 4 MiB */
 

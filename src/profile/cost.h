@@ -5,10 +5,10 @@
 
 #include <stdint.h>
 
-#include "profile/rates.h"
 #include "base/status.h"
 #include "device/op.h"
 #include "model/graph.h"
+#include "profile/rates.h"
 
 /* cost[i] in picoseconds of layer i (graph->layer_count of them; the loss is added to the last) for one micro-batch of
  * `samples`, forward, backward and `recomputes` times forward again, on one thread; without what no training needs

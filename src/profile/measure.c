@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "profile/copies.h"
 #include "profile/load.h"
 #include "profile/profile_file.h"
-#include "base/memory.h"
 #include "trace/recorder.h"
 
 typedef struct measure {

@@ -10,11 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "profile/rates.h"
 #include "base/status.h"
+#include "compile/stage_plan.h"
 #include "device/device.h"
 #include "model/graph.h"
-#include "compile/stage_plan.h"
+#include "profile/rates.h"
 
 /* X(suffix, name in the file) */
 #define GP_PROFILE_TIME_MAP(X)                                                                                         \

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/cache.h"
 #include "base/memory.h"
 #include "base/philox.h"
+#include "profile/cache.h"
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 

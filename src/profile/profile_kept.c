@@ -7,11 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/memory.h"
+#include "base/philox.h"
 #include "profile/cache.h"
 #include "profile/profile_file.h"
 #include "profile/scale.h"
-#include "base/memory.h"
-#include "base/philox.h"
 
 /* The name of a file begins with the number of its model: files of other models need not be read. */
 enum { MODEL_DIGITS = 16 };

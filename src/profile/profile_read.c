@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/profile_file.h"
-#include "profile/when.h"
 #include "base/memory.h"
 #include "base/text_file.h"
 #include "config/read.h"
+#include "profile/profile_file.h"
+#include "profile/when.h"
 
 enum { MOST_BYTES = 8 << 20, MOST_THREADS = 1024, MOST_LOAD = 1 << 20 };
 static const double most_milliseconds = 1e9; /* eleven days */

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "profile/when.h"
 #include "base/memory.h"
+#include "profile/when.h"
 
 double gp_profile_slowdown(const gp_profile *profile) {
     double most = 0;

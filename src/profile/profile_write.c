@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/profile_file.h"
-#include "profile/when.h"
 #include "base/memory.h"
 #include "base/replace.h"
+#include "profile/profile_file.h"
+#include "profile/when.h"
 
 const char gp_profile_head[] = "{\n  \"gpipe_profile\"";
 

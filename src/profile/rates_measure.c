@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
+#include "config/tree.h"
 #include "profile/load.h"
 #include "profile/measure.h"
 #include "profile/profile_kept.h"
-#include "base/memory.h"
-#include "config/tree.h"
 
 /* Layers that compute and layers that move memory, none of which a device fuses with the next; tensors of 2 MiB on the
  * host, 64 MiB on a device of many lanes. */

@@ -5,9 +5,9 @@
 #ifndef GP_PROFILE_RATES_MEASURE_H
 #define GP_PROFILE_RATES_MEASURE_H
 
-#include "profile/rates.h"
 #include "base/status.h"
 #include "device/device.h"
+#include "profile/rates.h"
 
 /* Seconds that measuring one device usually takes, the preparation of its ops included. */
 #define GP_RATES_SECONDS 0.5

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "profile/cost.h"
 #include "base/memory.h"
+#include "profile/cost.h"
 
 static void scale_rows(gp_profile *profile, const int64_t *before, const int64_t *after, double proportion) {
     for (int d = 0; d < profile->device_count; d++)

@@ -6,16 +6,16 @@
 #include <string.h>
 #include <time.h>
 
-#include "profile/cost.h"
 #include "balance/expect.h"
-#include "profile/profile_words.h"
-#include "profile/when.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "plan/memory.h"
+#include "profile/cost.h"
+#include "profile/profile_words.h"
+#include "profile/when.h"
 #include "report/balance_write.h"
-#include "session/ordering.h"
 #include "report/plan_report_parts.h"
+#include "session/ordering.h"
 #include "session/processors.h"
 
 enum { BAR = 12, NAME = 26 };

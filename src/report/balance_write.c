@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/text_stream.h"
-#include "profile/profile_identity.h"
 #include "config/splice.h"
 #include "model/graph.h"
+#include "profile/profile_identity.h"
 #include "session/ordering.h"
 
 /* A balance is of layers, their options and shapes. */

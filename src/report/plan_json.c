@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "balance/expect.h"
-#include "profile/profile_words.h"
 #include "base/json_text.h"
 #include "base/memory.h"
 #include "base/replace.h"
 #include "plan/identity.h"
 #include "plan/memory.h"
-#include "schedule/program_json.h"
+#include "profile/profile_words.h"
 #include "report/plan_report.h"
+#include "schedule/program_json.h"
 #include "session/session.h"
 
 gp_plan_json gp_plan_json_of(const gp_session *session) {

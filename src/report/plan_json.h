@@ -10,9 +10,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "profile/profile.h"
 #include "base/status.h"
 #include "plan/plan.h"
+#include "profile/profile.h"
 
 typedef struct gp_session gp_session; /* session/session.h */
 

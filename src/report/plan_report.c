@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "profile/profile_words.h"
 #include "base/memory.h"
 #include "base/printable.h"
+#include "profile/profile_words.h"
 #include "report/plan_report_parts.h"
 #include "session/processors.h"
 

@@ -6,9 +6,9 @@
 
 #include <stdio.h>
 
-#include "profile/profile.h"
 #include "base/status.h"
 #include "plan/plan.h"
+#include "profile/profile.h"
 #include "session/host_memory.h"
 
 /* Stages (layers, parameters, device), copies, memory kind by kind with each worker's arena and peak (the instruction

@@ -9,9 +9,9 @@
 
 #include <stdio.h>
 
-#include "profile/profile.h"
 #include "base/status.h"
 #include "plan/plan.h"
+#include "profile/profile.h"
 #include "schedule/play.h"
 
 typedef struct gp_plan_picture {

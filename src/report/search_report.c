@@ -5,11 +5,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "profile/when.h"
 #include "base/memory.h"
 #include "base/printable.h"
 #include "config/splice.h"
 #include "config/tree.h"
+#include "profile/when.h"
 #include "report/balance_write.h"
 #include "report/command_text.h"
 #include "report/plan_report_parts.h"

@@ -59,7 +59,7 @@ typedef struct gp_order {
 GP_MUST_USE gp_status gp_order_create(int workers, int stages, int pieces, bool descending, gp_order **out,
                                       gp_error *err);
 void gp_order_destroy(gp_order **order);
-/* Keeps the forwards only, as an evaluation has them, and sets the clocks anew. */
+/* Keeps the forwards only, for an evaluation, and sets their clocks. */
 GP_MUST_USE gp_status gp_order_keep_forwards(gp_order *order, gp_error *err);
 
 GP_MUST_USE gp_status gp_order_add(gp_order *order, int worker, gp_task_op op, int stage, int micro, gp_error *err);

@@ -8,10 +8,10 @@
  *   0F0 0F1 1F0 1B0 …
  *   0F0 1F0 0F1 1F1 …
  *
- * Without `on`, stage s is on worker s mod workers. Where a W follows, B is the backward for inputs. The file is for so
- * many micro-batches as it names; a mini-batch that has fewer leaves out the others' tasks, an evaluation all but the
- * forwards. Programs are carried out as they stand (slots are assigned anew) where a mini-batch has as many
- * micro-batches as they have, and else stand for the order of their tasks.
+ * Without `on`, stage s is on worker s mod workers. If a W follows, B is the backward for inputs. The file is for as
+ * many micro-batches as it names. A mini-batch that has fewer leaves out the tasks of the others; an evaluation keeps
+ * the forwards only. Programs are carried out as they stand, except for their slots, if a mini-batch has as many
+ * micro-batches as they have. Else only the order of their tasks counts.
  *
  * Owned by the caller; read-only once it is read, any thread.
  */

@@ -104,7 +104,7 @@ static gp_status derive_worker(const gp_stages *stages, const gp_program *progra
 
 /* ---- behind another mini-batch ----------------------------------------------------------------------------------- */
 
-/* All slots begin anew, also where it is the same micro-batch as before. */
+/* Every slot begins a new lifetime, even if the micro-batch has the same number as before. */
 static void end_lives(life_table tables[GP_FRAMES]) {
     for (int f = 0; f < GP_FRAMES; f++)
         for (size_t i = 0; i < tables[f].size; i++) tables[f].items[i].micro = -1;

@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "profile/cost.h"
 #include "balance/keeping.h"
 #include "base/memory.h"
+#include "profile/cost.h"
 
 double gp_balancing_recomputes(gp_checkpoint_mode checkpoint, int64_t micro_batches) {
     return checkpoint == GP_CHECKPOINT_NEVER         ? 0

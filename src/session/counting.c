@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/memory.h"
 #include "profile/cost.h"
 #include "profile/rates_measure.h"
-#include "base/memory.h"
 #include "session/devices.h"
 
 /* Of the time that a run should take, measuring may take this share. */

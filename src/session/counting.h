@@ -4,8 +4,8 @@
 #ifndef GP_SESSION_COUNTING_H
 #define GP_SESSION_COUNTING_H
 
-#include "session/session.h"
 #include "base/ticker.h"
+#include "session/session.h"
 
 /* Seconds that measuring may take before the run, by how long the run should take by counted costs. */
 GP_MUST_USE gp_status gp_counting_share_of_run(const gp_session *session, double *out, gp_error *err);

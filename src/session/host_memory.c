@@ -6,13 +6,13 @@
 
 #include "base/memory.h"
 #include "layers/types.h"
+#include "pipeline/tracing_steps.h"
 #include "plan/layer_ticks.h"
 #include "plan/memory.h"
 #include "session/loaders.h"
-#include "settings/rate.h"
 #include "session/session.h"
+#include "settings/rate.h"
 #include "store/snapshot.h"
-#include "pipeline/tracing_steps.h"
 
 enum {
     STACK_USED = 64 << 10, /* of a thread's stack, its heap and its control block; measured with 64 workers */

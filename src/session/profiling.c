@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/machine_memory.h"
+#include "base/memory.h"
+#include "base/ticker.h"
 #include "profile/load.h"
 #include "profile/profile_file.h"
 #include "profile/profile_kept.h"
 #include "profile/profile_words.h"
-#include "base/machine_memory.h"
-#include "base/memory.h"
 #include "session/balancing.h"
 #include "session/counting.h"
 #include "session/devices.h"
-#include "base/ticker.h"
 
 /* Before a run, profiling takes these seconds at most; if its share of the run is less than the least, there is nothing
  * to gain. */

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "store/folder.h"
 #include "session/resume_changes.h"
+#include "store/folder.h"
 
 /* Only what is proven damaged: what passes (no memory, too many open files, no right to read) proves nothing of the
  * file, and going on from an older one would end with the newer one's removal. */

@@ -10,14 +10,14 @@
 
 #include "balance/balance.h"
 #include "balance/device_order.h"
-#include "profile/measure.h"
 #include "base/status.h"
-#include "settings/config.h"
 #include "data/loader.h"
 #include "model/graph.h"
 #include "plan/plan.h"
+#include "profile/measure.h"
 #include "schedule/schedule_file.h"
 #include "session/host_memory.h"
+#include "settings/config.h"
 #include "settings/rate.h"
 
 /* Where times come from, for `balance: auto` and expectations. */

@@ -6,8 +6,8 @@
 #include "base/text_stream.h"
 #include "settings/tables_internal.h"
 
-/* Each section is written anew from the typed configuration, so that no choice can be forgotten. The texts are YAML's
- * flow style; the tree's writer lays them out. */
+/* Each section is written from the typed configuration, so that every value stands in it, defaults too. The texts are
+ * in YAML's flow style; the writer of the tree lays them out. */
 
 /* A section of the table, or `changes`. */
 static gp_status put_section(const gp_config *config, const gp_key *section, gp_yaml_document *to, gp_error *err) {

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "settings/config.h"
 #include "pipeline/run.h"
+#include "settings/config.h"
 
 /* Initial values by PyTorch's defaults, from the seed. */
 GP_MUST_USE gp_status gp_weights_initialise(gp_run *run, const gp_plan *plan, uint64_t seed, gp_error *err);

@@ -9,10 +9,10 @@
 #include "balance/expect.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/ticker.h"
 #include "report/plan_report.h"
 #include "report/plan_report_parts.h"
 #include "train/progress.h"
-#include "base/ticker.h"
 
 static const double terminal_patience = 3, pipe_patience = 10, turn = 0.2;
 enum { STACK = 256 << 10 };

@@ -11,8 +11,8 @@
 #include <stddef.h>
 
 #include "base/status.h"
-#include "train/progress.h"
 #include "session/session.h"
+#include "train/progress.h"
 
 typedef struct gp_predict_options {
     const char *path;

@@ -8,11 +8,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "profile/profile_words.h"
 #include "base/clock.h"
 #include "base/finite.h"
 #include "base/memory.h"
 #include "base/printable.h"
+#include "profile/profile_words.h"
 #include "report/plan_report.h"
 #include "report/precision.h"
 #include "session/processors.h"

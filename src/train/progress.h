@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "session/session.h"
 #include "train/first_step.h"
 #include "train/metrics.h"
-#include "session/session.h"
 
 typedef enum gp_verbosity { GP_QUIET, GP_NORMAL, GP_VERBOSE } gp_verbosity;
 

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "plan/layer_ticks.h"
 #include "pipeline/timeline.h"
-#include "train/tracing_data.h"
 #include "pipeline/tracing_steps.h"
+#include "plan/layer_ticks.h"
+#include "train/tracing_data.h"
 
 struct gp_tracing {
     gp_trace_options options;

@@ -15,8 +15,8 @@
 #include "base/status.h"
 #include "data/loader.h"
 #include "pipeline/run.h"
-#include "trace/trace_options.h"
 #include "report/plan_json.h"
+#include "trace/trace_options.h"
 
 typedef struct gp_tracing gp_tracing;
 

@@ -10,10 +10,10 @@
 
 #include "base/status.h"
 #include "pipeline/run.h"
-#include "train/progress.h"
 #include "session/resume.h"
-#include "train/capture.h"
 #include "session/session.h"
+#include "train/capture.h"
+#include "train/progress.h"
 #include "train/tracing.h"
 
 typedef struct gp_train_options {

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "pipeline/diagnose.h"
 #include "store/folder.h"
-#include "base/clock.h"
 #include "train/trainer_internal.h"
 
 typedef struct evaluation {

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "store/folder.h"
 #include "base/clock.h"
+#include "store/folder.h"
 #include "train/trainer_internal.h"
 
 enum { HOW_FAR = 96 };

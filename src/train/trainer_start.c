@@ -8,14 +8,14 @@
 
 #include "base/clock.h"
 #include "base/replace.h"
-#include "store/disk.h"
-#include "store/folder.h"
+#include "report/plan_json.h"
 #include "session/inputs.h"
 #include "session/loaders.h"
-#include "report/plan_json.h"
 #include "settings/rate.h"
-#include "train/trainer_internal.h"
+#include "store/disk.h"
+#include "store/folder.h"
 #include "store/weights.h"
+#include "train/trainer_internal.h"
 
 static gp_status write_config(gp_trainer *t, gp_error *err) {
     char *path = NULL;

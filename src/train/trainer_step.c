@@ -6,9 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "pipeline/diagnose.h"
 #include "train/norms.h"
-#include "base/clock.h"
 #include "train/trainer_internal.h"
 
 static bool norms_are_due(const gp_trainer *t, int64_t step) {

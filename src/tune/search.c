@@ -4,13 +4,13 @@
 #include <string.h>
 
 #include "balance/expect.h"
-#include "profile/profile_words.h"
 #include "base/memory.h"
-#include "model/graph.h"
-#include "session/devices.h"
-#include "tune/search_stages.h"
-#include "session/session.h"
 #include "base/ticker.h"
+#include "model/graph.h"
+#include "profile/profile_words.h"
+#include "session/devices.h"
+#include "session/session.h"
+#include "tune/search_stages.h"
 
 enum { MOST_SIZES = 14, OWN_OVERRIDES = 6, OVERRIDE_TEXT = 80 };
 

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "tune/what_if_json.h"
-#include "schedule/play.h"
 #include "schedule/emit.h"
+#include "schedule/play.h"
+#include "tune/what_if_json.h"
 
 typedef struct simulation {
     const gp_what_if *question;

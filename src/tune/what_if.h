@@ -10,9 +10,9 @@
 #include <stdio.h>
 
 #include "base/status.h"
-#include "settings/config.h"
 #include "config/tree.h"
 #include "schedule/issue.h"
+#include "settings/config.h"
 
 /* What is asked. Times in milliseconds for one micro-batch, of a stage, of which a device has `chunks`. */
 typedef struct gp_what_if {

@@ -6,9 +6,9 @@
 
 #include <stdio.h>
 
-#include "tune/what_if.h"
 #include "base/status.h"
 #include "schedule/play.h"
+#include "tune/what_if.h"
 
 /* A simulation that has been played. */
 typedef struct gp_what_if_played {

@@ -1,9 +1,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "tune/what_if.h"
 #include "base/memory.h"
 #include "config/read.h"
+#include "tune/what_if.h"
 
 static const double most_ms = 1e9, most_rate = 1e6;
 const char *const gp_what_if_copies[] = {"beside", "queued", "same_queue", NULL};

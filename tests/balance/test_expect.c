@@ -11,8 +11,8 @@
 #include <cmocka.h>
 
 #include "balance/expect.h"
-#include "profile/profile_file.h"
 #include "device/ref/ref.h"
+#include "profile/profile_file.h"
 
 /* Powers of two of milliseconds: each sum says what is in it. */
 static const char profile_text[] =

@@ -13,8 +13,8 @@
 #include "cuda/accesses.h"
 #include "cuda/host_api.h"
 #include "cuda/host_kernels.h"
-#include "device/rows.h"
 #include "device/cuda/cuda_api.h"
+#include "device/rows.h"
 
 enum { POISON = 0xA5, MOST_DEVICES = 8 };
 

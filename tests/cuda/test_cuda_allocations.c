@@ -88,8 +88,6 @@ static gp_status end_program(void *context, const gp_site *site, gp_error *err) 
 /* ---- runs ---------------------------------------------------------------------------------------------------------
  */
 
-enum { BATCH = 9, LAST = 5, EVALUATED = 4 };
-
 static void must(gp_status status, const gp_error *err) {
     if (status != GP_OK) fail_msg("%s", err->text);
 }
@@ -133,7 +131,6 @@ static void look_at(const harness_options *options) {
 
 static void no_step_allocates_or_waits(void **state) {
     (void)state;
-    static const int64_t one[] = {NETWORK_SKIPS_LAYERS}, two[] = {8, 9};
     gp_cuda_api table = gp_host_api;
     table.note = note;
     table.launch = launch;
@@ -144,23 +141,10 @@ static void no_step_allocates_or_waits(void **state) {
     table.event_done = event_done;
     gp_cuda = &table;
     gp_host_api_set_care(GP_HOST_ONCE);
-    for (int way = 0; way < 12; way++) {
-        bool split = way % 2;
-        const harness_options options = {.model = network_skips,
-                                         .layers = split ? two : one,
-                                         .stages = split ? 2 : 1,
-                                         .kind = &gp_cuda_kind,
-                                         .real = GP_F32,
-                                         .checkpoint = (gp_checkpoint_mode)(way / 2 % 3),
-                                         .lockstep = way < 6,
-                                         .micro_batches = 3,
-                                         .batch = BATCH,
-                                         .last = LAST,
-                                         .evaluation = EVALUATED,
-                                         .devices = 2,
-                                         .no_notes = way % 4 < 2,
-                                         .norms = true,
-                                         .clip_norm = 0.5};
+    for (int way = 0; way < ALLOCATIONS_WAYS; way++) {
+        harness_options options = allocations_way(way, &gp_cuda_kind);
+        options.devices = 2;
+        options.no_notes = way % 4 < 2;
         look_at(&options);
     }
 }

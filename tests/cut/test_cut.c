@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "cut/cut.h"
 #include "balance/device_order.h"
 #include "base/philox.h"
+#include "cut/cut.h"
 
 enum { LAYERS = 10, STAGES = 5, KINDS = 3, VALUES = 24 };
 

@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "cut/cut.h"
 #include "base/philox.h"
+#include "cut/cut.h"
 
 enum { MOST = 14 };
 

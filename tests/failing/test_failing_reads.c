@@ -9,16 +9,16 @@
 
 #include <zlib.h>
 
-#include "profile/rates_measure.h"
 #include "data/loader.h"
 #include "device/cpu/cpu.h"
 #include "failing/each.h"
 #include "failing/opened.h"
+#include "profile/rates_measure.h"
 #include "report/balance_report.h"
 #include "report/balance_write.h"
 #include "report/expand.h"
-#include "session/fixture.h"
 #include "report/plan_report.h"
+#include "session/fixture.h"
 #include "tune/search.h"
 
 /* Something of everything that a configuration can hold. */

@@ -5,13 +5,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "profile/cost.h"
 #include "cut/cut.h"
 #include "device/ref/ref.h"
 #include "fuzz/fuzz.h"
 #include "model/graph.h"
 #include "plan/memory.h"
 #include "plan/plan.h"
+#include "profile/cost.h"
 #include "settings/config.h"
 
 enum { MOST_OVERRIDES = 8, MOST_STAGES = 6, MOST_MICRO_BATCHES = 16, MOST_LAYERS = 48 };

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/profile_file.h"
 #include "fuzz/fuzz.h"
+#include "profile/profile_file.h"
 
 static void check_numbers(const gp_profile *profile) {
     FUZZ_PROMISE(profile->layer_count > 0 && profile->device_count > 0 && profile->identity.samples > 0);

@@ -2,8 +2,8 @@
 #ifndef GP_TESTS_FUZZ_FUZZ_SAMPLES_H
 #define GP_TESTS_FUZZ_FUZZ_SAMPLES_H
 
-#include "settings/config.h"
 #include "data/source.h"
+#include "settings/config.h"
 
 /* Opens and closes the source itself for what its samples are; then the same files as a data set that wants just
  * that. */

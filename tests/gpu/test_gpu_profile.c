@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "profile/measure.h"
 #include "device/cuda/cuda.h"
 #include "gpu/gpu.h"
 #include "pipeline/networks.h"
+#include "profile/measure.h"
 
 /* Bytes that timing may take; 0: as many as there are. */
 typedef struct limits {

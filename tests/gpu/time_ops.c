@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "profile/bench.h"
-#include "trace/recorder.h"
 #include "session/session.h"
+#include "trace/recorder.h"
 
 #ifdef GPU_ON_HOST
 #include "cuda/host_api.h"

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "pipeline/networks.h"
+
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define GP_OTHER_MALLOC
 #elif defined(__has_feature)
@@ -154,4 +156,22 @@ void allocations_print(void) {
         dladdr(callers[i], &info);
         printf("    %s+%#tx\n", file, (const char *)callers[i] - (const char *)info.dli_fbase);
     }
+}
+
+harness_options allocations_way(int way, const gp_device_kind *kind) {
+    static const int64_t one[] = {NETWORK_SKIPS_LAYERS}, two[] = {8, 9};
+    bool split = way % 2;
+    return (harness_options){.model = network_skips,
+                             .layers = split ? two : one,
+                             .stages = split ? 2 : 1,
+                             .kind = kind,
+                             .real = GP_F32,
+                             .checkpoint = (gp_checkpoint_mode)(way / 2 % 3),
+                             .lockstep = way < 6,
+                             .micro_batches = 3,
+                             .batch = BATCH,
+                             .last = LAST,
+                             .evaluation = EVALUATED,
+                             .norms = true,
+                             .clip_norm = 0.5};
 }

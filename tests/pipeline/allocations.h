@@ -7,6 +7,8 @@
 
 #include <stdbool.h>
 
+#include "pipeline/harness.h"
+
 /* false: a sanitizer has its own malloc. */
 bool allocations_are_counted(void);
 void allocations_begin(void);
@@ -19,5 +21,10 @@ long allocations_of_all(void);
 void allocations_print(void);
 /* What the calling thread does from here on is not counted, if `excused`. */
 void allocations_excuse(bool excused);
+
+/* The runs whose steps must not allocate: one and two stages, all checkpoint modes, with and without lockstep, three
+ * micro-batches, a last mini-batch, evaluations, clipping. */
+enum { ALLOCATIONS_WAYS = 12, BATCH = 9, LAST = 5, EVALUATED = 4 };
+harness_options allocations_way(int way, const gp_device_kind *kind);
 
 #endif

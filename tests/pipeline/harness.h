@@ -8,8 +8,8 @@
 
 #include "config/tree.h"
 #include "model/graph.h"
-#include "plan/plan.h"
 #include "pipeline/run.h"
+#include "plan/plan.h"
 #include "size.h"
 
 typedef struct harness_options {

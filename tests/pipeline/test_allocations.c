@@ -13,11 +13,9 @@
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pipeline/allocations.h"
-#include "plan/bound.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
-
-enum { BATCH = 9, LAST = 5, EVALUATED = 4 };
+#include "plan/bound.h"
 
 static const struct {
     int64_t samples;
@@ -57,24 +55,10 @@ static void of_libraries_only(const harness_options *options, bool onednn) {
 }
 
 static void no_step_allocates(const gp_device_kind *kind, int threads) {
-    static const int64_t one[] = {NETWORK_SKIPS_LAYERS}, two[] = {8, 9};
     if (!allocations_are_counted()) skip();
-    for (int way = 0; way < 12; way++) {
-        bool split = way % 2;
-        const harness_options options = {.model = network_skips,
-                                         .layers = split ? two : one,
-                                         .stages = split ? 2 : 1,
-                                         .kind = kind,
-                                         .real = GP_F32,
-                                         .checkpoint = (gp_checkpoint_mode)(way / 2 % 3),
-                                         .lockstep = way < 6,
-                                         .micro_batches = 3,
-                                         .batch = BATCH,
-                                         .last = LAST,
-                                         .evaluation = EVALUATED,
-                                         .threads = threads,
-                                         .norms = true,
-                                         .clip_norm = 0.5};
+    for (int way = 0; way < ALLOCATIONS_WAYS; way++) {
+        harness_options options = allocations_way(way, kind);
+        options.threads = threads;
         of_libraries_only(&options, kind == &gp_cpu_kind);
     }
 }

@@ -12,8 +12,8 @@
 #include "base/philox.h"
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
-#include "pipeline/shadow.h"
 #include "pipeline/networks.h"
+#include "pipeline/shadow.h"
 
 enum { MAX_STAGES = 5, BATCH = 10, LAST = 7, EVALUATED = 9 };
 

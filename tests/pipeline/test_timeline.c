@@ -13,10 +13,10 @@
 
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
-#include "plan/layer_ticks.h"
 #include "pipeline/networks.h"
 #include "pipeline/timeline.h"
 #include "pipeline/timeline_waits.h"
+#include "plan/layer_ticks.h"
 
 enum { STAGES = 2 };
 static const uint64_t origin = 5000000000; /* nanoseconds */

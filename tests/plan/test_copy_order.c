@@ -6,9 +6,9 @@
 #include <cmocka.h>
 
 #include "device/ref/ref.h"
-#include "plan/copy_order.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
+#include "plan/copy_order.h"
 
 enum { PIECES = 4 };
 

@@ -11,8 +11,8 @@
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
-#include "plan/memory.h"
 #include "pipeline/networks.h"
+#include "plan/memory.h"
 
 /* Everything here takes less than one unit of alignment, 128 bytes: so bytes are units counted. */
 enum { UNIT = GP_ALIGNMENT };

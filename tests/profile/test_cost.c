@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "profile/cost.h"
 #include "balance/expect.h"
 #include "device/ref/ref.h"
+#include "profile/cost.h"
 
 typedef struct built {
     gp_yaml_document *document;

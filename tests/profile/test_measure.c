@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
+#include "device/ref/ref.h"
 #include "profile/copies.h"
 #include "profile/measure.h"
 #include "profile/median.h"
-#include "device/ref/ref.h"
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 

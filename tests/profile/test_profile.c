@@ -12,10 +12,10 @@
 
 #include <cmocka.h>
 
-#include "profile/profile_file.h"
-#include "profile/profile_kept.h"
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
+#include "profile/profile_file.h"
+#include "profile/profile_kept.h"
 
 #define MODEL                                                                                                          \
     "input: {shape: [6]}\n"                                                                                            \

@@ -12,13 +12,13 @@
 
 #include <cmocka.h>
 
-#include "profile/cost.h"
 #include "balance/expect.h"
+#include "device/cpu/cpu.h"
+#include "device/ref/ref.h"
+#include "profile/cost.h"
 #include "profile/load.h"
 #include "profile/rates_measure.h"
 #include "profile/when.h"
-#include "device/cpu/cpu.h"
-#include "device/ref/ref.h"
 
 static const gp_device_spec cpu = {.kind = &gp_cpu_kind, .threads = 1};
 

@@ -10,11 +10,11 @@
 
 #include <cmocka.h>
 
+#include "device/cpu/cpu.h"
 #include "profile/cost.h"
 #include "profile/profile_kept.h"
 #include "profile/profile_words.h"
 #include "profile/scale.h"
-#include "device/cpu/cpu.h"
 
 static const char model[] = "input: {shape: [64]}\n"
                             "layers: [linear: 64, relu, linear: 8]\n"

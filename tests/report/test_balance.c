@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "profile/cost.h"
 #include "base/memory.h"
 #include "plan/memory.h"
+#include "profile/cost.h"
 #include "session/balancing.h"
 #include "session/fixture.h"
 

@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "base/philox.h"
-#include "schedule/issue.h"
 #include "schedule/emit.h"
+#include "schedule/issue.h"
 
 /* A chain of stages, one for each device but interleaved and zb_v. Times are small whole numbers or halves of them, so
  * that sums are exact. */

@@ -4,8 +4,8 @@
 #define TOY_GRAPH_H
 
 #include "checkpoint/policy.h"
-#include "schedule/schedules.h"
 #include "schedule/program.h"
+#include "schedule/schedules.h"
 
 /* What layer `from` makes is an input of layer `to` too; from < to. */
 typedef struct toy_skip {

@@ -7,10 +7,10 @@
 
 #include "base/memory.h"
 #include "report/account.h"
-#include "train/metrics.h"
 #include "report/plan_report.h"
 #include "store/saver.h"
 #include "store/snapshot.h"
+#include "train/metrics.h"
 
 #include "session/fixture.h"
 

@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 #include "balance/expect.h"
+#include "device/cpu/cpu.h"
 #include "profile/profile_file.h"
 #include "profile/profile_kept.h"
 #include "profile/profile_words.h"
 #include "profile/rates_measure.h"
-#include "device/cpu/cpu.h"
 #include "report/balance_report.h"
 #include "session/fixture.h"
 

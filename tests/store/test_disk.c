@@ -11,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "store/disk.h"
 #include "session/fixture.h"
+#include "store/disk.h"
 
 static const gp_disk_use usual = {.model = 1000,
                                   .snapshot = 3000,

@@ -14,11 +14,11 @@
 
 #include <cmocka.h>
 
-#include "device/op_cases.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/toolkit/choices.h"
 #include "device/cuda/toolkit/cudnn_device.h"
 #include "device/cuda/toolkit/plan.h"
+#include "device/op_cases.h"
 #include "toolkit/lowered_ops.h"
 
 static const char *const devices[] = {"h100", "a100"};

@@ -12,8 +12,8 @@
 #include "cuda/host_api.h"
 #include "data/safetensors.h"
 #include "plan/memory.h"
-#include "session/fixture.h"
 #include "report/precision.h"
+#include "session/fixture.h"
 #include "store/snapshot.h"
 #include "train/trainer.h"
 

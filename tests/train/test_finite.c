@@ -8,9 +8,9 @@
 
 #include "data/safetensors.h"
 #include "session/fixture.h"
-#include "train/predict.h"
 #include "session/resume.h"
 #include "store/snapshot.h"
+#include "train/predict.h"
 #include "train/trainer.h"
 
 /* Inputs of 1000 that say nothing of the class: gradients stay large, whatever the weights. */

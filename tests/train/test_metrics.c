@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "base/philox.h"
-#include "trace/recorder.h"
 #include "session/fixture.h"
+#include "trace/recorder.h"
 
 /* In place of the library's: a file that takes nothing and says nothing of it, as POSIX lets some do; and signals that
  * come before anything is written. */

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "tune/what_if.h"
 #include "base/philox.h"
+#include "tune/what_if.h"
 
 static gp_status try_read(const char *text, size_t bytes, gp_what_if *out, gp_error *err) {
     gp_yaml_document *document = NULL;

@@ -187,7 +187,7 @@ static gp_status choose_algorithm(const gp_cuda_library *library, const gp_cuda_
 
 /* ---- products made ready ----------------------------------------------------------------------------------------- */
 
-/* The bias's address is set anew in each run; the heuristics want to see one. */
+/* Each run sets the address of the bias; the heuristics need any address. */
 static gp_status set_bias(const gp_cuda_plan *plan, const gp_cublaslt_built *built, void *const operands[],
                           gp_error *err) {
     int bias = roles_of(plan->desc.kind).bias;
