@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/machine_processors.h"
 #include "base/memory.h"
 #include "pipeline/channel.h"
 #include "pipeline/spans.h"
@@ -109,10 +110,17 @@ static void cancel_run(gp_run *run, const gp_error *cause) {
     gp_channels_wake(run);
 }
 
+/* Threads that the worker starts inherit its processors: those of its device and of libraries. */
+static void pin(const gp_worker *worker) {
+    const cpu_set_t *its = worker->run->processors ? &worker->run->processors[worker->index] : NULL;
+    if (its && CPU_COUNT(its) > 0) (void)pthread_setaffinity_np(pthread_self(), sizeof *its, its);
+}
+
 static void *work(void *argument) {
     gp_worker *worker = argument;
     gp_run *run = worker->run;
     gp_error err = {0};
+    pin(worker);
     gp_status status = open_worker(worker, &err);
     if (status != GP_OK) status = gp_error_context(&err, "worker %d: ", worker->index);
     for (uint64_t command = 0; status == GP_OK; command = worker->command) {
@@ -124,6 +132,23 @@ static void *work(void *argument) {
     }
     cancel_run(run, &err);
     return NULL;
+}
+
+/* Without enough processors no worker is pinned. */
+static gp_status divide_processors(gp_run *run, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    cpu_set_t allowed;
+    int *threads = NULL;
+    if (!plan->pin || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&threads, plan->workers, err));
+    gp_status status = GP_NEW(&run->processors, plan->workers, err);
+    for (int w = 0; w < plan->workers; w++) threads[w] = plan->devices[w].kind->on_host ? plan->devices[w].threads : 0;
+    if (status == GP_OK && !gp_processors_divide("", &allowed, threads, plan->workers, run->processors)) {
+        free(run->processors);
+        run->processors = NULL;
+    }
+    free(threads);
+    return status;
 }
 
 static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
@@ -138,7 +163,7 @@ static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
         gp_signal_init(&run->workers[w].posted);
         gp_signal_init(&run->workers[w].done);
     }
-    return GP_OK;
+    return divide_processors(run, err);
 }
 
 /* Signals stay the business of the calling thread: workers inherit a mask that blocks them. */
@@ -201,9 +226,14 @@ void gp_run_destroy(gp_run **run) {
     if (it->workers) stop_workers(it);
     gp_cancel_fini(&it->cancel);
     free(it->workers);
+    free(it->processors);
     gp_channels_close(it);
     free(it);
     *run = NULL;
+}
+
+bool gp_run_is_pinned(const gp_run *run) {
+    return run->processors != NULL;
 }
 
 uint64_t gp_run_wakes(const gp_run *run) {

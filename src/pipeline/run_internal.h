@@ -6,6 +6,7 @@
 #define GP_PIPELINE_RUN_INTERNAL_H
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "base/sync.h"
 #include "pipeline/diagnose.h"
@@ -101,6 +102,7 @@ struct gp_run {
     int turn;                  /* of the one that was begun last */
     gp_step_scalars report[2]; /* [turn] what it comes to */
     gp_worker *workers;
+    cpu_set_t *processors; /* [worker] that its threads run on, and no other worker's; NULL: workers are not pinned */
     gp_copy_orders *orders;
     gp_channel *channels; /* [edge] */
 };

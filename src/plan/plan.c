@@ -237,6 +237,7 @@ gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error
     plan->micro_batches = request->micro_batches;
     plan->lockstep = request->lockstep;
     plan->processors = request->processors;
+    plan->pin = request->pin;
     plan->schedule = request->schedule;
     plan->workers = gp_schedule_workers(&request->schedule, request->stages);
     gp_status status = make_plan(plan, request, &sizes, err);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/machine_processors.h"
 #include "base/memory.h"
 #include "profile/cost.h"
 #include "profile/rates_measure.h"

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/machine_processors.h"
 #include "base/memory.h"
 #include "session/devices.h"
 #include "session/may_change.h"

@@ -77,6 +77,7 @@ static gp_plan_request request_plan(const gp_session *session, const gp_plan_cho
                              .sizes = to->sizes,
                              .size_count = list_sizes(session, to->sizes),
                              .processors = session->processors,
+                             .pin = config->pipeline.pin,
                              .host_memory = &to->machine};
 }
 

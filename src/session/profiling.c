@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/machine_processors.h"
 #include "base/machine_memory.h"
 #include "base/memory.h"
 #include "base/ticker.h"

@@ -72,6 +72,7 @@ typedef struct gp_pipeline_config {
     gp_placed_name *keep; /* layers, or all below a name, whose outputs recomputing finds; keep_count of them; owned */
     int keep_count;
     gp_place checkpoint_place;
+    bool pin, pin_given;
     bool lockstep; /* auto resolved: on for gpipe on GPUs alone, which copy beside computing. Only gpipe has it */
 } gp_pipeline_config;
 

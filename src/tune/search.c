@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "balance/expect.h"
+#include "base/machine_processors.h"
 #include "base/memory.h"
 #include "base/ticker.h"
 #include "model/graph.h"
