@@ -1086,9 +1086,8 @@ class Plan(Group):
             self.assertEqual(out.count("2 threads compute on 1 processor, so they take turns; "), count)
         too_few = ("gpipe-train: warning: pipeline.pin: this process may not use a processor for each of its 2 threads (affinity mask, "
                    "or CPU quota of its control group), so they are not pinned\n")
-        for pin in "true", "false":
-            process = self.expect(["--force", "-o", "run", "--set", f"pipeline.pin={pin}", "c.yaml"], 0, prepare=on_one_processor)
-            self.assertEqual(process.err, too_few if pin == "true" else "")
+        for pin, err in ("true", too_few), ("false", ""):
+            self.expect(["--force", "-o", "run", *sets([f"pipeline.pin={pin}"]), "c.yaml"], 0, err, prepare=on_one_processor)
 
     def test_it_is_the_plan_of_the_run(self):
         """-v prints the plan before it trains; its norms are in the plan where there is clip_norm, and else its own."""
