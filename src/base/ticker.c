@@ -33,17 +33,6 @@ void gp_ticker_say(gp_ticker *ticker, const char *format, ...) {
     ticker->said = now();
 }
 
-void gp_ticker_tell(gp_ticker *ticker, const char *format, ...) {
-    va_list args;
-    if (!ticker->out) return;
-    gp_ticker_end(ticker);
-    va_start(args, format);
-    gp_print_list(ticker->out, format, args);
-    va_end(args);
-    fputs("\n", ticker->out);
-    fflush(ticker->out);
-}
-
 void gp_ticker_end(gp_ticker *ticker) {
     if (!ticker->open_line) return;
     fputs("\r\033[K", ticker->out);

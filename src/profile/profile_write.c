@@ -20,7 +20,6 @@ static void round_to(const char *format, double unit, double *value) {
 }
 
 void gp_profile_round(gp_profile *profile) {
-    round_to("%.3g", 1, &profile->load);
     for (int d = 0; d < profile->device_count; d++) {
         gp_profile_device *device = &profile->devices[d];
         round_to("%.4g", 1, &device->slowdown);
@@ -56,11 +55,10 @@ static gp_status write_identity(FILE *file, const gp_profile_identity *identity,
     return GP_OK;
 }
 
-/* When and how it was measured, as far as that is known. */
+/* When it was measured, if that is known. */
 static void write_taking(FILE *file, const gp_profile *profile) {
     char when[GP_WHEN_TEXT];
     if (profile->taken > 0) fprintf(file, ",\n  \"taken\": \"%s\"", gp_when_text(when, profile->taken));
-    if (profile->load >= 0) fprintf(file, ",\n  \"load\": %.3g", profile->load);
 }
 
 static gp_status write_layers(FILE *file, const gp_profile *profile, const gp_profile_device *device, gp_error *err) {

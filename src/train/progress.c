@@ -37,16 +37,15 @@ static void end_line(gp_progress *progress) {
     progress->open_line = false;
 }
 
-/* The profile that predictions stand on, with its age and load. If that cannot be said, the run goes on. */
+/* The profile that predictions stand on, with its age. If that cannot be said, the run goes on. */
 static void print_source(const gp_session *session) {
-    char *source = NULL, *taking = NULL;
+    char *source = NULL, taking[GP_TAKING_TEXT];
     gp_error ignored = {0};
-    if (gp_profile_is_counted(session->profile)) return;
-    if (gp_profile_source(session->profile, &source, &ignored) == GP_OK &&
-        gp_profile_taking(session->profile, (int64_t)time(NULL), GP_PROFILE_MEASURED_AGAIN, &taking, &ignored) == GP_OK)
-        gp_print(stdout, "predicted times: %s; %s\n", source, taking);
+    if (gp_profile_is_counted(session->profile) || gp_profile_source(session->profile, &source, &ignored) != GP_OK)
+        return;
+    gp_print(stdout, "predicted times: %s; %s\n", source,
+             gp_profile_taking(taking, session->profile, (int64_t)time(NULL)));
     free(source);
-    free(taking);
 }
 
 void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session, const char *folder) {
