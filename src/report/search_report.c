@@ -217,11 +217,10 @@ static json_t *pack(const gp_candidate *it) {
 gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
     json_t *plans = json_array();
     for (size_t i = 0; i < search->count; i++) json_array_append_new(plans, pack(&search->items[i]));
-    json_t *root =
-        json_pack("{s:I, s:i, s:i, s:i, s:f, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch,
-                  "processors", search->processors, "threads", search->threads, "measured", search->measured,
-                  "slowdown", search->slowdown, "tried", search->tried, "too_large",
-                  search->too_large, "refused", search->refused, "plans", plans);
+    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:f, s:i, s:i, s:i, s:o}", "batch",
+                             (json_int_t)search->config->data.batch, "processors", search->processors, "threads",
+                             search->threads, "measured", search->measured, "slowdown", search->slowdown, "tried",
+                             search->tried, "too_large", search->too_large, "refused", search->refused, "plans", plans);
     int failed = !root || json_dumpf(root, out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     json_decref(root);
     fputs("\n", out);

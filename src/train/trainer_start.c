@@ -260,18 +260,19 @@ static gp_status write_config_and_plan(gp_trainer *t, gp_error *err) {
     return gp_trainer_write_plan(t, err);
 }
 
-gp_status gp_trainer_open(gp_trainer *t, gp_carried *carried, gp_error *err) {
+gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     const gp_resume *resume = t->options->resume;
+    bool begins = !t->saver;
     gp_session *session = t->session;
     t->length = gp_session_length(session);
     t->progress.steps = session->steps;
     if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
-    if (!carried) GP_RETURN_IF_FAILED(start_saver(t, err));
+    if (begins) GP_RETURN_IF_FAILED(start_saver(t, err));
     GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
     gp_run_note(t->run, t->options->verbosity == GP_VERBOSE);
-    if (!carried) return create_loaders(t, resume ? resume->snapshot.reached.step : 0, err);
-    GP_RETURN_IF_FAILED(gp_carried_give(carried, t->run, session->plan, err));
-    gp_carried_fini(carried);
+    if (begins) return create_loaders(t, resume ? resume->snapshot.reached.step : 0, err);
+    GP_RETURN_IF_FAILED(gp_saver_give(t->saver, t->run, session->plan, err));
+    gp_saver_destroy(&t->saver);
     GP_RETURN_IF_FAILED(start_saver(t, err));
     return create_loaders(t, t->step, err);
 }
@@ -282,7 +283,7 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     t->capture.asked = t->options->capture;
     GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
     gp_tracing_plan(t->tracing, &json);
-    GP_RETURN_IF_FAILED(gp_trainer_open(t, NULL, err));
+    GP_RETURN_IF_FAILED(gp_trainer_open(t, err));
     GP_RETURN_IF_FAILED(remove_stale(t, err));
     GP_RETURN_IF_FAILED(check_disk(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));

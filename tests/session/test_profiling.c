@@ -61,8 +61,7 @@ static gp_session *open_with(const gp_session_options *options, const char *cons
 
 /* As gpipe-balance opens it. */
 static gp_session *balance(void) {
-    return open_with(
-        &(gp_session_options){.balances = true, .profiling = GP_PROFILING_MEASURE, .seconds = 0.01}, NULL);
+    return open_with(&(gp_session_options){.balances = true, .profiling = GP_PROFILING_MEASURE, .seconds = 0.01}, NULL);
 }
 
 static gp_session *find(const char *const *changes) {
@@ -174,8 +173,7 @@ static void what_is_measured_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_are_used_if_there_are_some), cmocka_unit_test(balancing_leaves_rates_and_a_profile),
-        cmocka_unit_test(a_long_run_leaves_rates),
-        cmocka_unit_test(other_micro_batches_are_scaled),
+        cmocka_unit_test(a_long_run_leaves_rates),          cmocka_unit_test(other_micro_batches_are_scaled),
         cmocka_unit_test(what_is_measured_is_told),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
