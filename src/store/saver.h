@@ -46,9 +46,9 @@ GP_MUST_USE gp_status gp_saver_check(gp_saver *saver, gp_run *run, gp_error *err
  * optimizer that there was not begins with zeros, as in the first step of a run. */
 GP_MUST_USE gp_status gp_saver_give(const gp_saver *saver, gp_run *run, const gp_plan *plan, gp_error *err);
 
-/* The model's tensors alone, written before it returns. `metadata` as gp_safetensors_write's. GP_NUMERIC: one of them
- * is not finite, and the file stays as it was. */
-GP_MUST_USE gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *path, const char *const *metadata,
+/* The model's tensors alone, in the file `name` of the folder, written before it returns. `metadata` as
+ * gp_safetensors_write's. GP_NUMERIC: one of them is not finite, and the file stays as it was. */
+GP_MUST_USE gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *name, const char *const *metadata,
                                      gp_error *err);
 
 #endif

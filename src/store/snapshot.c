@@ -121,8 +121,11 @@ int gp_is_optimizer_tensor(const char *name) {
 
 /* ---- the files --------------------------------------------------------------------------------------------------- */
 
-gp_status gp_snapshot_path(const char *folder, int64_t step, char **out, gp_error *err) {
-    return gp_format_text(out, err, "%s/snapshots/%s%0*" PRId64 "%s", folder, file_start, STEP_DIGITS, step, file_end);
+gp_path gp_snapshot_path(const char *folder, int64_t step) {
+    gp_path path;
+    snprintf(path.text, sizeof path.text, "%s/snapshots/%s%0*" PRId64 "%s", folder, file_start, STEP_DIGITS, step,
+             file_end);
+    return path;
 }
 
 /* The step in a file's name; −1 where it is no snapshot's. */
@@ -145,14 +148,13 @@ static int newest_first(const void *a, const void *b) {
 }
 
 gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err) {
-    char *path = NULL;
+    const gp_path path = gp_folder_file(folder, "snapshots");
     int64_t *found = NULL;
     size_t capacity = 0, used = 0;
     gp_status status = GP_OK;
-    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", folder));
-    DIR *entries = opendir(path);
+    DIR *entries = opendir(path.text);
     if (!entries && errno != ENOENT && errno != ENOTDIR)
-        status = gp_fail(err, GP_IO, "%s: cannot be read: %s", path, strerror(errno));
+        status = gp_fail(err, GP_IO, "%s: cannot be read: %s", path.text, strerror(errno));
     const struct dirent *entry;
     while (entries && status == GP_OK && (entry = readdir(entries)) != NULL) {
         int64_t step = step_of(entry->d_name);
@@ -161,7 +163,6 @@ gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_e
         if (status == GP_OK) found[used++] = step;
     }
     if (entries) closedir(entries);
-    free(path);
     if (status != GP_OK) {
         free(found);
         return status;

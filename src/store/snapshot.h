@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "data/safetensors.h"
 #include "pipeline/run.h"
+#include "store/folder.h"
 
 /* How far a run is: what it needs to go on, beside its tensors. */
 typedef struct gp_reached {
@@ -50,8 +51,8 @@ size_t gp_state_bytes(const gp_plan *plan);
  * tensor, how much of it. */
 GP_MUST_USE gp_status gp_state_check_finite(const gp_state_layout *layout, int count, gp_error *err);
 
-/* <folder>/snapshots/step-00000500.safetensors; owned by the caller. */
-GP_MUST_USE gp_status gp_snapshot_path(const char *folder, int64_t step, char **out, gp_error *err);
+/* <folder>/snapshots/step-00000500.safetensors */
+gp_path gp_snapshot_path(const char *folder, int64_t step);
 /* The steps of the folder's snapshots, newest first; owned by the caller. None where there is no such folder. */
 GP_MUST_USE gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err);
 /* Whether a file of that name in `snapshots` is one. */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "store/folder.h"
 #include "train/trainer_internal.h"
 
 enum { HOW_FAR = 96 };
@@ -22,12 +21,10 @@ static void name_snapshot(const gp_trainer *t, gp_error *err) {
 }
 
 static gp_status save_model(gp_trainer *t, gp_error *err) {
-    char step[24], *path = NULL;
+    char step[24];
     snprintf(step, sizeof step, "%" PRId64, t->step);
     const char *metadata[] = {"format", "pt", "step", step, NULL};
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "model.safetensors", &path, err));
-    gp_status status = gp_saver_model(t->saver, t->run, path, metadata, err);
-    free(path);
+    gp_status status = gp_saver_model(t->saver, t->run, "model.safetensors", metadata, err);
     if (status == GP_IO) name_snapshot(t, err);
     return status;
 }

@@ -762,10 +762,9 @@ static void make_version_1(const char *folder, int64_t step) {
     gp_error err = {0};
     gp_snapshot snapshot;
     gp_state_layout layout;
-    char *path = NULL;
+    const gp_path path = gp_snapshot_path(folder, step);
     gp_session *session = fixture_session(NULL);
-    assert_int_equal(gp_snapshot_path(folder, step, &path, &err), GP_OK);
-    assert_int_equal(gp_snapshot_open(path, &snapshot, &err), GP_OK);
+    assert_int_equal(gp_snapshot_open(path.text, &snapshot, &err), GP_OK);
     for (int i = 0; i < KEYS; i++) {
         metadata[2 * i + 2] = keys[i];
         metadata[2 * i + 3] = gp_safetensors_metadata(snapshot.file, keys[i]);
@@ -778,9 +777,8 @@ static void make_version_1(const char *folder, int64_t step) {
         size_t bytes = (size_t)(tensor->end - tensor->begin);
         assert_int_equal(gp_tensor_read(snapshot.file, tensor->name, layout.copies[i].host, bytes, &err), GP_OK);
     }
-    assert_int_equal(gp_safetensors_write_summed(path, layout.items, (size_t)layout.count, metadata, &err), GP_OK);
+    assert_int_equal(gp_safetensors_write_summed(path.text, layout.items, (size_t)layout.count, metadata, &err), GP_OK);
     free(block);
-    free(path);
     gp_state_layout_fini(&layout);
     gp_snapshot_close(&snapshot);
     gp_session_close(&session);
