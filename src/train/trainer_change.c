@@ -53,8 +53,8 @@ static gp_status open_next(gp_trainer *t, gp_error *err) {
 
 static void say_change(gp_trainer *t, const gp_change *change) {
     for (int i = 0; i < change->settings.count; i++)
-        gp_progress_end(&t->progress, "from step %" PRId64 " on: %s is %s", change->step, change->settings.item[i].path,
-                        change->settings.item[i].value);
+        gp_progress_line(&t->progress, "from step %" PRId64 " on: %s is %s", change->step,
+                         change->settings.item[i].path, change->settings.item[i].value);
 }
 
 /* A snapshot that cannot be written is no reason to end a run that could go on. */

@@ -193,8 +193,8 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     if (resume->passed_over) gp_progress_warn(&t->progress, "not used: %s", resume->passed_over);
     gp_progress_resume(&t->progress, t->step, resume->path.text);
     for (int i = 0; i < resume->changes.count; i++)
-        gp_progress_end(&t->progress, "from step %" PRId64 " on: %s is %s", t->step + 1, resume->changes.item[i].path,
-                        resume->changes.item[i].value);
+        gp_progress_line(&t->progress, "from step %" PRId64 " on: %s is %s", t->step + 1, resume->changes.item[i].path,
+                         resume->changes.item[i].value);
     return GP_OK;
 }
 
