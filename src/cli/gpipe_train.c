@@ -146,13 +146,10 @@ static gp_status load_for_prediction(const gp_options *options, gp_config **out,
 }
 
 static gp_status find_weights(const gp_options *options, char **out, gp_error *err) {
-    char *folder = NULL;
+    const gp_path folder = gp_folder_default(options->config);
     if (options->weights) return gp_copy_text(out, options->weights, err);
-    if (options->folder) return gp_folder_file(options->folder, "model.safetensors", out, err);
-    GP_RETURN_IF_FAILED(gp_folder_default(options->config, &folder, err));
-    gp_status status = gp_folder_file(folder, "model.safetensors", out, err);
-    free(folder);
-    return status;
+    const gp_path model = gp_folder_file(options->folder ? options->folder : folder.text, "model.safetensors");
+    return gp_copy_text(out, model.text, err);
 }
 
 static gp_status predict(const gp_options *options, gp_error *err) {
@@ -225,15 +222,13 @@ static gp_status run_on(const char *folder, gp_config **config, const gp_options
 }
 
 static gp_status run_with(gp_config **config, const gp_options *options, gp_error *err) {
-    char *chosen = NULL;
-    gp_status status = options->folder ? GP_OK : gp_folder_default(options->config, &chosen, err);
-    const char *folder = options->folder ? options->folder : chosen;
-    if (status == GP_OK) status = check_outputs(folder, *config, options, err);
+    const gp_path usual = gp_folder_default(options->config);
+    const char *folder = options->folder ? options->folder : usual.text;
+    gp_status status = check_outputs(folder, *config, options, err);
     if (status == GP_OK)
         status = options->resume && !options->plan ? run_on(folder, config, options, err)
                                                    : run_in(folder, config, options, NULL, err);
     gp_config_destroy(config);
-    free(chosen);
     return status;
 }
 

@@ -5,7 +5,6 @@
 
 #include "base/memory.h"
 #include "profile/copies.h"
-#include "profile/load.h"
 #include "profile/profile_file.h"
 #include "trace/recorder.h"
 
@@ -65,10 +64,7 @@ static gp_status run_measure(measure *m, gp_profile *profile, gp_measured *out, 
                                       .seconds = request->seconds,
                                       .clock = m->clock,
                                       .watch = request->watch};
-    gp_load load;
-    gp_load_begin(&load);
     GP_RETURN_IF_FAILED(gp_rounds_run(&rounds, out, err));
-    profile->load = gp_load_others(&load);
     profile->taken = (int64_t)time(NULL);
     for (int d = 0; d < request->device_count; d++)
         GP_RETURN_IF_FAILED(read_bench(&m->benches[d], request->mix, &profile->devices[d], err));

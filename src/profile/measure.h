@@ -27,7 +27,7 @@ typedef struct gp_measure_request {
 } gp_measure_request;
 
 /* Fills a profile that was made for these devices (gp_profile_create): times of layers and copies, how many devices
- * worked at the same time, when it was taken, and the load that other programs made meanwhile. */
+ * worked at the same time, and when it was taken. */
 GP_MUST_USE gp_status gp_profile_measure(const gp_measure_request *request, gp_profile *profile, gp_measured *out,
                                          gp_error *err);
 

@@ -47,7 +47,6 @@ static gp_status make_rows(gp_profile *profile, const gp_device_spec *devices, i
 gp_status gp_profile_create_counted(const gp_device_spec *devices, int count, gp_profile **out, gp_error *err) {
     gp_profile *profile = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&profile, 1, err));
-    profile->load = -1;
     gp_status status = make_rows(profile, devices, count, err);
     if (status != GP_OK)
         gp_profile_destroy(&profile);
@@ -75,7 +74,6 @@ gp_status gp_profile_create(gp_profile_identity *identity, const gp_graph *graph
     }
     profile->identity = *identity;
     *identity = (gp_profile_identity){0};
-    profile->load = -1;
     profile->layer_count = graph->layer_count;
     status = GP_NEW(&profile->names, graph->layer_count, err);
     for (int i = 0; i < graph->layer_count && status == GP_OK; i++)

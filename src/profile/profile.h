@@ -83,7 +83,6 @@ typedef struct gp_profile {
     gp_profile_identity identity;
     char *path;         /* of the file it came from; NULL: measured now */
     int64_t taken;      /* when it was measured, in seconds since 1970; 0: not known */
-    double load;        /* processors that other programs kept busy meanwhile; negative: not known */
     int64_t scaled;     /* samples of the micro-batches that it was measured with; 0: its times are not scaled */
     bool other_company; /* it was measured with another number of devices at work than it is used for */
     int layer_count;    /* 0: it has rates only, and times are counted */

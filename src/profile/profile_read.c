@@ -10,7 +10,7 @@
 #include "profile/profile_file.h"
 #include "profile/when.h"
 
-enum { MOST_BYTES = 8 << 20, MOST_THREADS = 1024, MOST_LOAD = 1 << 20 };
+enum { MOST_BYTES = 8 << 20, MOST_THREADS = 1024 };
 static const double most_milliseconds = 1e9; /* eleven days */
 
 /* A mapping, and its name in messages: "devices.0.layers.3". */
@@ -271,7 +271,7 @@ static gp_status read_root(const object *root, gp_profile *profile, gp_error *er
                                         "micro_batch",
                                         "together",
                                         "taken",
-                                        "load",
+                                        "load", /* of earlier versions; ignored */
                                         "devices",
                                         "copies",
                                         NULL};
@@ -281,7 +281,6 @@ static gp_status read_root(const object *root, gp_profile *profile, gp_error *er
     const gp_yaml *taken = gp_yaml_get(root->node, "taken");
     if (taken && (taken->kind != GP_YAML_SCALAR || !gp_when_parse(taken->text, &profile->taken)))
         return refuse(root, "taken", taken, "a time such as \"2026-11-22T19:02:44Z\"", err);
-    GP_RETURN_IF_FAILED(read_number(root, "load", 0, MOST_LOAD, -1, &profile->load, err));
     GP_RETURN_IF_FAILED(read_devices(root, profile, err));
     return read_copies(root, profile, err);
 }

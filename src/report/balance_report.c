@@ -169,22 +169,15 @@ static gp_status write_layers(const report *r, gp_error *err) {
     return GP_OK;
 }
 
-/* Age and load of a profile that was kept; of one that was measured now only a load. */
-static gp_status write_taking(const report *r, gp_error *err) {
+/* The age of a profile that was kept. */
+static void write_taking(const report *r) {
     const gp_session *session = r->session;
-    const gp_profile *profile = session->profile;
-    char *taking = NULL;
-    bool known = profile->taken > 0 && session->measured.rounds == 0;
-    if (!known && !gp_profile_under_load(profile)) return GP_OK;
-    /* A profile in a file that the user names is not measured again. */
-    const char *remedy = r->command->profile ? "" : "; measure again when the machine is quiet: gpipe-balance --again";
-    GP_RETURN_IF_FAILED(gp_profile_taking(profile, (int64_t)time(NULL), remedy, &taking, err));
-    fprintf(r->out, "             %s\n", taking);
-    free(taking);
-    return GP_OK;
+    char taking[GP_TAKING_TEXT];
+    if (session->profile->taken > 0 && session->measured.rounds == 0)
+        fprintf(r->out, "             %s\n", gp_profile_taking(taking, session->profile, (int64_t)time(NULL)));
 }
 
-static gp_status write_origin(const report *r, gp_error *err) {
+static void write_origin(const report *r) {
     const gp_session *session = r->session;
     const gp_profile *profile = session->profile;
     if (session->measured.rounds > 0) {
@@ -201,7 +194,7 @@ static gp_status write_origin(const report *r, gp_error *err) {
         if (session->profile_difference && *session->profile_difference)
             gp_print(r->out, "             taken %s\n", session->profile_difference);
     }
-    return write_taking(r, err);
+    write_taking(r);
 }
 
 /* How much longer rounds took than the medians add up to, where that is not next to nothing. */
@@ -350,7 +343,7 @@ static void write_expected(const report *r) {
 
 static gp_status write_report(report *r, gp_error *err) {
     GP_RETURN_IF_FAILED(report_init(r, err));
-    GP_RETURN_IF_FAILED(write_origin(r, err));
+    write_origin(r);
     write_slowdowns(r);
     GP_RETURN_IF_FAILED(write_layers(r, err));
     GP_RETURN_IF_FAILED(write_stages(r, err));
@@ -468,8 +461,6 @@ static gp_status write_json(report *r, gp_error *err) {
         char when[GP_WHEN_TEXT];
         json_object_set_new(root, "taken_at", json_string(gp_when_text(when, session->profile->taken)));
     }
-    if (session->profile->load >= 0) json_object_set_new(root, "load", json_real(session->profile->load));
-    json_object_set_new(root, "under_load", json_boolean(gp_profile_under_load(session->profile)));
     if (session->profile_difference && *session->profile_difference)
         json_object_set_new(root, "taken", json_string(session->profile_difference));
     int failed = json_dumpf(root, r->out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));

@@ -154,15 +154,13 @@ static void write_expected(const gp_report *report) {
 
 /* Where the predicted time comes from. */
 static gp_status write_source(const gp_report *report, gp_error *err) {
-    char *source = NULL, *taking = NULL;
-    gp_status status = gp_profile_source(report->profile, &source, err);
-    if (status == GP_OK)
-        status = gp_profile_taking(report->profile, (int64_t)time(NULL), GP_PROFILE_MEASURED_AGAIN, &taking, err);
-    if (status == GP_OK) gp_print(report->out, "%s\n", source);
-    if (status == GP_OK && *taking) gp_print(report->out, "             %s\n", taking);
+    char *source = NULL, taking[GP_TAKING_TEXT];
+    GP_RETURN_IF_FAILED(gp_profile_source(report->profile, &source, err));
+    gp_print(report->out, "%s\n", source);
     free(source);
-    free(taking);
-    return status;
+    if (*gp_profile_taking(taking, report->profile, (int64_t)time(NULL)))
+        fprintf(report->out, "             %s\n", taking);
+    return GP_OK;
 }
 
 void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {

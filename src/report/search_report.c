@@ -155,14 +155,12 @@ static gp_status write_commands(const gp_search *search, FILE *out, gp_error *er
     return GP_OK;
 }
 
-/* How old the profiles are, and the load that they were taken under. */
+/* How old the profiles are, and how disturbed. */
 static void write_profiles(const gp_search *search, FILE *out) {
     char age[GP_WHEN_TEXT];
-    if (search->oldest == 0 && !search->under_load) return;
-    fprintf(out, "             profiles: %d measured now", search->measured);
-    if (search->oldest > 0)
-        fprintf(out, ", the oldest taken %s", gp_when_age(age, search->oldest, (int64_t)time(NULL)));
-    fprintf(out, ", slowdown up to %.2f%s\n", search->slowdown, search->under_load ? ": under load" : "");
+    if (search->oldest == 0) return;
+    fprintf(out, "             profiles: %d measured now, the oldest taken %s, slowdown up to %.2f\n", search->measured,
+            gp_when_age(age, search->oldest, (int64_t)time(NULL)), search->slowdown);
 }
 
 static void write_processors(const gp_search *search, FILE *out) {
@@ -219,11 +217,10 @@ static json_t *pack(const gp_candidate *it) {
 gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
     json_t *plans = json_array();
     for (size_t i = 0; i < search->count; i++) json_array_append_new(plans, pack(&search->items[i]));
-    json_t *root =
-        json_pack("{s:I, s:i, s:i, s:i, s:f, s:b, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch,
-                  "processors", search->processors, "threads", search->threads, "measured", search->measured,
-                  "slowdown", search->slowdown, "under_load", search->under_load, "tried", search->tried, "too_large",
-                  search->too_large, "refused", search->refused, "plans", plans);
+    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:f, s:i, s:i, s:i, s:o}", "batch",
+                             (json_int_t)search->config->data.batch, "processors", search->processors, "threads",
+                             search->threads, "measured", search->measured, "slowdown", search->slowdown, "tried",
+                             search->tried, "too_large", search->too_large, "refused", search->refused, "plans", plans);
     int failed = !root || json_dumpf(root, out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));
     json_decref(root);
     fputs("\n", out);

@@ -58,23 +58,21 @@ static gp_status measure_rates(counting *s, const gp_device_spec *spec, gp_rates
     if (s->with->ticker->terminal)
         gp_ticker_say(s->with->ticker, "measuring the rates of %s, once for this machine: about a second",
                       gp_device_text(text, spec->kind->name, spec->index, spec->threads));
-    const gp_rates_request request = {
-        .seconds = seconds, .processors = gp_machine_processors(), .load = s->with->options->load};
-    gp_status status = gp_rates_measure(spec, &request, rates, &why);
+    gp_status status = gp_rates_measure(spec, seconds, NULL, rates, &why);
     if (status == GP_OK) *measured = true;
     gp_ticker_end(s->with->ticker);
     return status == GP_MEMORY ? gp_fail(err, status, "%s", why.text) : GP_OK;
 }
 
 static gp_status find_rates(counting *s, int d, gp_rates *rates, bool *found, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_rates_find(&s->with->devices[d], gp_machine_processors(), rates, found, err));
+    GP_RETURN_IF_FAILED(gp_rates_find(&s->with->devices[d], rates, found, err));
     int64_t age = (int64_t)time(NULL) - rates->taken;
     bool old = s->session->measured.rounds > 0 && (age < 0 || age > RATES_LAST);
     if (*found && old) *found = false;
     return GP_OK;
 }
 
-/* Rows keep the rates that are assumed, if none are found or measured. Those taken under load are measured again. */
+/* Rows keep the rates that are assumed, if none are found or measured. */
 static gp_status fill_rates(counting *s, gp_profile *counted, bool *any, gp_error *err) {
     bool *found = NULL, worth = false;
     int missing = 0;
@@ -82,11 +80,11 @@ static gp_status fill_rates(counting *s, gp_profile *counted, bool *any, gp_erro
     gp_status status = GP_OK;
     for (int d = 0; d < s->with->count && status == GP_OK; d++) {
         status = find_rates(s, d, &counted->devices[d].rates, &found[d], err);
-        if (status == GP_OK) missing += !found[d] || counted->devices[d].rates.under_load;
+        missing += !found[d];
     }
     if (status == GP_OK) status = rates_are_worth_it(s, missing, &worth, err);
     for (int d = 0; d < s->with->count && status == GP_OK; d++) {
-        if ((!found[d] || counted->devices[d].rates.under_load) && worth)
+        if (!found[d] && worth)
             status = measure_rates(s, &s->with->devices[d], &counted->devices[d].rates, &found[d], err);
         *any = *any || found[d];
     }

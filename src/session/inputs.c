@@ -122,32 +122,20 @@ static gp_status check_own(const gp_config *config, const char *folder, const ch
 static gp_status check_snapshots(const gp_config *config, const char *folder, const char *trace, gp_error *err) {
     int64_t *steps = NULL;
     int count = 0;
-    char *own = NULL;
     const char *slash = trace ? strrchr(trace, '/') : NULL, *name = slash ? slash + 1 : trace;
     GP_RETURN_IF_FAILED(gp_snapshot_list(folder, &steps, &count, err));
     gp_status status = GP_OK;
-    for (int i = 0; i < count && status == GP_OK; i++) {
-        status = gp_snapshot_path(folder, steps[i], &own, err);
-        if (status == GP_OK) status = check_own(config, folder, own, trace, err);
-        free(own);
-        own = NULL;
-    }
+    for (int i = 0; i < count && status == GP_OK; i++)
+        status = check_own(config, folder, gp_snapshot_path(folder, steps[i]).text, trace, err);
     free(steps);
     /* A snapshot that is not there yet. */
     if (status != GP_OK || !name || !gp_snapshot_is_name(name)) return status;
-    GP_RETURN_IF_FAILED(gp_format_text(&own, err, "%s/snapshots/%s", folder, name));
-    status = check_own(config, folder, own, trace, err);
-    free(own);
-    return status;
+    const gp_path snapshots = gp_folder_file(folder, "snapshots");
+    return check_own(config, folder, gp_folder_file(snapshots.text, name).text, trace, err);
 }
 
 gp_status gp_inputs_check_folder(const gp_config *config, const char *folder, const char *trace, gp_error *err) {
-    for (int i = 0; gp_folder_own(i); i++) {
-        char *own = NULL;
-        GP_RETURN_IF_FAILED(gp_folder_file(folder, gp_folder_own(i), &own, err));
-        gp_status status = check_own(config, folder, own, trace, err);
-        free(own);
-        GP_RETURN_IF_FAILED(status);
-    }
+    for (int i = 0; gp_folder_own(i); i++)
+        GP_RETURN_IF_FAILED(check_own(config, folder, gp_folder_file(folder, gp_folder_own(i)).text, trace, err));
     return check_snapshots(config, folder, trace, err);
 }

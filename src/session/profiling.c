@@ -8,10 +8,8 @@
 #include "base/machine_memory.h"
 #include "base/memory.h"
 #include "base/ticker.h"
-#include "profile/load.h"
 #include "profile/profile_file.h"
 #include "profile/profile_kept.h"
-#include "profile/profile_words.h"
 #include "session/balancing.h"
 #include "session/counting.h"
 #include "session/devices.h"
@@ -198,77 +196,18 @@ static gp_status keep(search *s, gp_error *err) {
 }
 
 /* In a pipe a short measurement needs no line. */
-static gp_status measure_for(search *s, double seconds, gp_error *err) {
+static gp_status measure_and_keep(search *s, gp_error *err) {
     char *what = NULL;
+    double seconds;
+    GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
+    if (!(seconds > 0)) return GP_OK;
     GP_RETURN_IF_FAILED(describe(s, &what, err));
     told telling = {&s->ticker, what, seconds};
     if (seconds >= 1 || s->ticker.terminal) gp_ticker_say(&s->ticker, "timing %s: at most %.0f s", what, seconds);
     gp_status status = measure(s, seconds, &telling, err);
     gp_ticker_end(&s->ticker);
     free(what);
-    return status;
-}
-
-static gp_status measure_and_keep(search *s, gp_error *err) {
-    double seconds;
-    GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
-    if (!(seconds > 0)) return GP_OK;
-    GP_RETURN_IF_FAILED(measure_for(s, seconds, err));
-    return keep(s, err);
-}
-
-/* ---- a profile that was taken under load ------------------------------------------------------------------------- */
-
-static int threads_at_work(const search *s) {
-    int threads = 0;
-    for (int d = 0; d < s->count; d++) {
-        int its = s->devices[d].kind->on_host ? threads_of(&s->devices[d]) : 0;
-        threads = s->at_once ? threads + its : its > threads ? its : threads;
-    }
-    for (int c = 0; c < s->company_count; c++) threads += threads_of(&s->company[c]);
-    return threads > 0 ? threads : 1;
-}
-
-/* False if the machine is loaded now too: another profile would be no better. */
-static bool is_quiet_now(search *s, const gp_profile *kept) {
-    double others = s->options->load ? *s->options->load : gp_load_now();
-    if (!gp_load_is_high(others, threads_at_work(s), gp_machine_processors())) return true;
-    gp_ticker_tell(
-        &s->ticker,
-        "the profile was taken under load (slowdown %.2f), and other programs keep %.1f processors busy now: "
-        "it is not taken again",
-        gp_profile_slowdown(kept), others);
-    return false;
-}
-
-/* The new profile stays if it was not taken under load. Of two that were, the one with the smaller slowdown stays. */
-static gp_status choose(search *s, gp_profile *kept, gp_error *err) {
-    gp_session *session = s->session;
-    if (!gp_profile_under_load(session->profile) ||
-        gp_profile_slowdown(session->profile) <= gp_profile_slowdown(kept)) {
-        gp_profile_destroy(&kept);
-        return keep(s, err);
-    }
-    gp_profile_destroy(&session->profile);
-    session->profile = kept;
-    session->measured = (gp_measured){0};
-    gp_ticker_tell(&s->ticker, "a new profile came out slower than the kept one (slowdown %.2f): the kept one stays",
-                   gp_profile_slowdown(kept));
-    return GP_OK;
-}
-
-static gp_status take_again(search *s, gp_error *err) {
-    gp_profile *kept = s->session->profile;
-    double seconds;
-    GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
-    if (!(seconds > 0) || !is_quiet_now(s, kept)) return GP_OK;
-    gp_ticker_tell(&s->ticker, "the profile was taken under load (slowdown %.2f): it is taken again",
-                   gp_profile_slowdown(kept));
-    s->session->profile = NULL;
-    gp_status status = measure_for(s, seconds, err);
-    if (status == GP_OK) return choose(s, kept, err);
-    gp_profile_destroy(&kept);
-    return status;
+    return status == GP_OK ? keep(s, err) : status;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
@@ -287,9 +226,7 @@ static gp_status find_profile(search *s, gp_error *err) {
     if (!s->options->again)
         GP_RETURN_IF_FAILED(
             gp_profile_find_kept(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err));
-    bool measures = is_worth_measuring(session, s->options);
-    if (session->profile && measures && gp_profile_under_load(session->profile)) return take_again(s, err);
-    if (!session->profile && measures) GP_RETURN_IF_FAILED(measure_and_keep(s, err));
+    if (!session->profile && is_worth_measuring(session, s->options)) GP_RETURN_IF_FAILED(measure_and_keep(s, err));
     if (session->profile) return GP_OK;
     return gp_profile_find_near(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err);
 }

@@ -46,7 +46,6 @@ typedef struct gp_session_options {
     const char *profile_out; /* where a profile that is measured is written; NULL: where such are kept */
     bool again;              /* measured though one was kept */
     double seconds;          /* that measuring may take; 0: as long as the run is worth */
-    const double *load;      /* processors that other programs keep busy now; NULL: measured. Borrowed for the call */
     const gp_machine_memory
         *machine;                  /* what planning may take; NULL: what this machine leaves. Borrowed for the call */
     int processors;                /* that predictions share among the workers; 0: those this process may use */

@@ -33,37 +33,38 @@ static int states_of(const gp_plan *plan, int param) {
     return find_param(plan, param)->trained ? plan->update.states : 0;
 }
 
+static size_t place_bytes(const gp_plan *plan, int param) {
+    return gp_align_up(find_param(plan, param)->bytes, GP_ALIGNMENT);
+}
+
 size_t gp_state_bytes(const gp_plan *plan) {
     size_t sum = 0;
-    for (int p = 0; p < plan->graph->param_count; p++) {
-        size_t bytes = gp_align_up(find_param(plan, p)->bytes, GP_ALIGNMENT);
-        for (int s = -1; s < states_of(plan, p); s++)
-            if (!gp_size_add(sum, bytes, &sum)) return SIZE_MAX;
-    }
+    for (int p = 0; p < plan->graph->param_count; p++)
+        sum = gp_size_plus(sum, gp_size_times(place_bytes(plan, p), (size_t)(1 + states_of(plan, p))));
     return sum;
 }
 
 static gp_status add_tensor(gp_state_layout *layout, int param, int state, gp_error *err) {
-    gp_state_tensor *tensor = &layout->tensors[layout->count];
-    const char *name = layout->plan->graph->params[param].name;
+    const gp_plan *plan = layout->plan;
+    const gp_param *its = &plan->graph->params[param];
+    gp_safetensors_item *item = &layout->items[layout->count];
+    char *name = NULL;
     if (state < 0)
-        GP_RETURN_IF_FAILED(gp_copy_text(&tensor->name, name, err));
+        GP_RETURN_IF_FAILED(gp_copy_text(&name, its->name, err));
     else
-        GP_RETURN_IF_FAILED(gp_format_text(&tensor->name, err, "%s%s/%s", prefix, name,
-                                           state_names[layout->plan->update.states][state]));
-    tensor->param = param;
-    tensor->state = state;
-    tensor->offset = layout->bytes;
-    tensor->bytes = find_param(layout->plan, param)->bytes;
-    layout->bytes += gp_align_up(tensor->bytes, GP_ALIGNMENT);
-    layout->count++;
+        GP_RETURN_IF_FAILED(
+            gp_format_text(&name, err, "%s%s/%s", prefix, its->name, state_names[plan->update.states][state]));
+    *item = (gp_safetensors_item){.name = name, .dtype = plan->types.master, .rank = its->spec.shape.rank};
+    for (int d = 0; d < item->rank; d++) item->dim[d] = its->spec.shape.dim[d];
+    layout->copies[layout->count++] = (gp_tensor_copy){.param = param, .state = state};
     return GP_OK;
 }
 
 static gp_status add_tensors(gp_state_layout *layout, gp_error *err) {
-    int params = layout->plan->graph->param_count;
-    if (gp_state_bytes(layout->plan) == SIZE_MAX) return gp_fail(err, GP_MEMORY, "the state has no size");
-    GP_RETURN_IF_FAILED(GP_NEW(&layout->tensors, params * (1 + layout->plan->update.states), err));
+    int params = layout->plan->graph->param_count, most = params * (1 + layout->plan->update.states);
+    if (layout->bytes == SIZE_MAX) return gp_fail(err, GP_MEMORY, "the state has no size");
+    GP_RETURN_IF_FAILED(GP_NEW(&layout->items, most, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&layout->copies, most, err));
     for (int p = 0; p < params; p++) GP_RETURN_IF_FAILED(add_tensor(layout, p, -1, err));
     layout->params = params;
     for (int p = 0; p < params; p++)
@@ -72,43 +73,28 @@ static gp_status add_tensors(gp_state_layout *layout, gp_error *err) {
 }
 
 gp_status gp_state_layout_init(gp_state_layout *layout, const gp_plan *plan, gp_error *err) {
-    *layout = (gp_state_layout){.plan = plan};
+    *layout = (gp_state_layout){.plan = plan, .bytes = gp_state_bytes(plan)};
     gp_status status = add_tensors(layout, err);
     if (status != GP_OK) gp_state_layout_fini(layout);
     return status;
 }
 
 void gp_state_layout_fini(gp_state_layout *layout) {
-    for (int i = 0; i < layout->count; i++) free(layout->tensors[i].name);
-    free(layout->tensors);
+    for (int i = 0; i < layout->count; i++) free((char *)layout->items[i].name);
+    free(layout->items);
+    free(layout->copies);
     *layout = (gp_state_layout){0};
 }
 
-void gp_state_items(const gp_state_layout *layout, const void *block, gp_safetensors_item *items) {
+void gp_state_layout_place(gp_state_layout *layout, char *block) {
     for (int i = 0; i < layout->count; i++) {
-        const gp_state_tensor *tensor = &layout->tensors[i];
-        gp_shape shape = layout->plan->graph->params[tensor->param].spec.shape;
-        items[i] = (gp_safetensors_item){.name = tensor->name,
-                                         .dtype = layout->plan->types.master,
-                                         .rank = shape.rank,
-                                         .data = (const char *)block + tensor->offset};
-        for (int d = 0; d < shape.rank; d++) items[i].dim[d] = shape.dim[d];
+        layout->items[i].data = layout->copies[i].host = block;
+        block += place_bytes(layout->plan, layout->copies[i].param);
     }
-}
-
-gp_status gp_state_copies(const gp_state_layout *layout, char *block, gp_tensor_copy **out, gp_error *err) {
-    gp_tensor_copy *copies = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&copies, layout->count, err));
-    for (int i = 0; i < layout->count; i++) {
-        const gp_state_tensor *tensor = &layout->tensors[i];
-        copies[i] = (gp_tensor_copy){tensor->param, tensor->state, block ? block + tensor->offset : NULL};
-    }
-    *out = copies;
-    return GP_OK;
 }
 
 /* linear "a": weight; linear "a": exp_avg_sq of weight */
-static gp_status refuse_values(const gp_state_layout *layout, const gp_state_tensor *tensor, const char *values,
+static gp_status refuse_values(const gp_state_layout *layout, const gp_tensor_copy *tensor, const char *values,
                                gp_error *err) {
     const gp_param *param = &layout->plan->graph->params[tensor->param];
     const gp_node *node = &layout->plan->graph->nodes[param->node];
@@ -117,13 +103,13 @@ static gp_status refuse_values(const gp_state_layout *layout, const gp_state_ten
                    state, *state ? " of " : "", param->spec.suffix, values);
 }
 
-gp_status gp_state_check_finite(const gp_state_layout *layout, const void *block, int count, gp_error *err) {
+gp_status gp_state_check_finite(const gp_state_layout *layout, int count, gp_error *err) {
     gp_dtype dtype = layout->plan->types.master;
     char text[GP_NONFINITE_TEXT];
     for (int i = 0; i < count; i++) {
-        const gp_state_tensor *tensor = &layout->tensors[i];
-        int64_t elements = (int64_t)(tensor->bytes / gp_dtype_size(dtype));
-        gp_nonfinite found = gp_nonfinite_find(dtype, (const char *)block + tensor->offset, elements);
+        const gp_tensor_copy *tensor = &layout->copies[i];
+        int64_t elements = (int64_t)(find_param(layout->plan, tensor->param)->bytes / gp_dtype_size(dtype));
+        gp_nonfinite found = gp_nonfinite_find(dtype, tensor->host, elements);
         if (found.count > 0) return refuse_values(layout, tensor, gp_nonfinite_text(text, found, elements), err);
     }
     return GP_OK;
@@ -135,8 +121,11 @@ int gp_is_optimizer_tensor(const char *name) {
 
 /* ---- the files --------------------------------------------------------------------------------------------------- */
 
-gp_status gp_snapshot_path(const char *folder, int64_t step, char **out, gp_error *err) {
-    return gp_format_text(out, err, "%s/snapshots/%s%0*" PRId64 "%s", folder, file_start, STEP_DIGITS, step, file_end);
+gp_path gp_snapshot_path(const char *folder, int64_t step) {
+    gp_path path;
+    snprintf(path.text, sizeof path.text, "%s/snapshots/%s%0*" PRId64 "%s", folder, file_start, STEP_DIGITS, step,
+             file_end);
+    return path;
 }
 
 /* The step in a file's name; −1 where it is no snapshot's. */
@@ -159,14 +148,13 @@ static int newest_first(const void *a, const void *b) {
 }
 
 gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err) {
-    char *path = NULL;
+    const gp_path path = gp_folder_file(folder, "snapshots");
     int64_t *found = NULL;
     size_t capacity = 0, used = 0;
     gp_status status = GP_OK;
-    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", folder));
-    DIR *entries = opendir(path);
+    DIR *entries = opendir(path.text);
     if (!entries && errno != ENOENT && errno != ENOTDIR)
-        status = gp_fail(err, GP_IO, "%s: cannot be read: %s", path, strerror(errno));
+        status = gp_fail(err, GP_IO, "%s: cannot be read: %s", path.text, strerror(errno));
     const struct dirent *entry;
     while (entries && status == GP_OK && (entry = readdir(entries)) != NULL) {
         int64_t step = step_of(entry->d_name);
@@ -175,7 +163,6 @@ gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_e
         if (status == GP_OK) found[used++] = step;
     }
     if (entries) closedir(entries);
-    free(path);
     if (status != GP_OK) {
         free(found);
         return status;
@@ -325,19 +312,20 @@ gp_status gp_tensor_read(gp_safetensors *file, const char *name, void *values, s
                    gp_nonfinite_text(text, found, elements));
 }
 
-static gp_status check_tensor(const gp_snapshot *snapshot, const gp_state_layout *layout, int index, gp_error *err) {
-    const gp_state_tensor *wanted = &layout->tensors[index];
-    return gp_tensor_check(gp_safetensors_find(snapshot->file, wanted->name), wanted->name,
-                           layout->plan->graph->params[wanted->param].spec.shape, err);
+static gp_status check_tensor(const gp_snapshot *snapshot, const gp_state_layout *layout, int index, bool changed,
+                              gp_error *err) {
+    const gp_tensor_copy *wanted = &layout->copies[index];
+    const char *name = layout->items[index].name;
+    const gp_safetensor *found = gp_safetensors_find(snapshot->file, name);
+    if (changed && wanted->state >= 0 && !found) return GP_OK;
+    return gp_tensor_check(found, name, layout->plan->graph->params[wanted->param].spec.shape, err);
 }
 
 gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, bool changed, gp_error *err) {
     gp_state_layout layout;
     gp_status status = gp_state_layout_init(&layout, plan, err);
     if (status != GP_OK) return status;
-    for (int i = 0; i < layout.count && status == GP_OK; i++)
-        if (!changed || layout.tensors[i].state < 0 || gp_safetensors_find(snapshot->file, layout.tensors[i].name))
-            status = check_tensor(snapshot, &layout, i, err);
+    for (int i = 0; i < layout.count && status == GP_OK; i++) status = check_tensor(snapshot, &layout, i, changed, err);
     if (status == GP_OK && !changed && gp_safetensors_count(snapshot->file) != (size_t)layout.count)
         status = gp_fail(err, GP_DATA, "it has %zu tensors, but the run has %d", gp_safetensors_count(snapshot->file),
                          layout.count);
@@ -353,9 +341,9 @@ typedef struct loading {
 /* A state that the file lacks begins with zeros, as in the first step of a run. */
 static gp_status load_tensor(void *context, int index, void *host, size_t bytes, gp_error *err) {
     const loading *its = context;
-    const gp_state_tensor *tensor = &its->layout->tensors[index];
-    bool lacks = tensor->state >= 0 && !gp_safetensors_find(its->snapshot->file, tensor->name);
-    if (!lacks) return gp_tensor_read(its->snapshot->file, tensor->name, host, bytes, err);
+    const char *name = its->layout->items[index].name;
+    bool lacks = its->layout->copies[index].state >= 0 && !gp_safetensors_find(its->snapshot->file, name);
+    if (!lacks) return gp_tensor_read(its->snapshot->file, name, host, bytes, err);
     memset(host, 0, bytes);
     return GP_OK;
 }
@@ -364,10 +352,7 @@ gp_status gp_snapshot_load(const gp_snapshot *snapshot, gp_run *run, const gp_pl
     gp_state_layout layout;
     GP_RETURN_IF_FAILED(gp_state_layout_init(&layout, plan, err));
     loading its = {snapshot, &layout};
-    gp_tensor_copy *copies = NULL;
-    gp_status status = gp_state_copies(&layout, NULL, &copies, err);
-    if (status == GP_OK) status = gp_params_write(run, plan, copies, layout.count, load_tensor, &its, err);
-    free(copies);
+    gp_status status = gp_params_write(run, plan, layout.copies, layout.count, load_tensor, &its, err);
     gp_state_layout_fini(&layout);
     return status;
 }

@@ -36,7 +36,7 @@ static gp_status read_squares(gp_run *run, const gp_plan *plan, double *sums, gp
 static void print_line(gp_progress *progress, const char *name, const squares *of) {
     char grad[16] = "-";
     if (of->trained) snprintf(grad, sizeof grad, "%.4g", sqrt(of->grad));
-    gp_progress_detail(progress, "  %-32s %11s %11.4g", name, grad, sqrt(of->params));
+    gp_progress_line(progress, "  %-32s %11s %11.4g", name, grad, sqrt(of->params));
 }
 
 /* Takes the squares of the layer's trained parameters from *next on. */
@@ -78,7 +78,7 @@ gp_status gp_norms_print(gp_progress *progress, gp_run *run, const gp_plan *plan
     if (status == GP_OK) status = read_squares(run, plan, sums + count, err);
     if (status == GP_OK) {
         snprintf(title, sizeof title, "norms after step %" PRId64, step);
-        gp_progress_detail(progress, "%-34s %11s %11s", title, "gradient", "parameters");
+        gp_progress_line(progress, "%-34s %11s %11s", title, "gradient", "parameters");
         print_layers(progress, plan, sums + count, sums);
     }
     free(sums);

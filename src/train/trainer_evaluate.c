@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "pipeline/diagnose.h"
-#include "store/folder.h"
 #include "train/trainer_internal.h"
 
 typedef struct evaluation {
@@ -54,14 +53,11 @@ static gp_status evaluate_batches(gp_trainer *t, evaluation *out, gp_error *err)
 }
 
 static gp_status save_best(gp_trainer *t, const char *figure, double value, gp_error *err) {
-    char step[24], number[32], *path = NULL;
+    char step[24], number[32];
     snprintf(step, sizeof step, "%" PRId64, t->step);
     snprintf(number, sizeof number, "%.9g", value);
     const char *metadata[] = {"format", "pt", "step", step, figure, number, NULL};
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "best.safetensors", &path, err));
-    gp_status status = gp_saver_model(t->saver, t->run, path, metadata, err);
-    free(path);
-    return status;
+    return gp_saver_model(t->saver, t->run, "best.safetensors", metadata, err);
 }
 
 /* Evaluations are compared by accuracy, or by loss where the loss has no classes. Only those that

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "store/folder.h"
 #include "train/trainer_internal.h"
 
 enum { HOW_FAR = 96 };
@@ -22,12 +21,10 @@ static void name_snapshot(const gp_trainer *t, gp_error *err) {
 }
 
 static gp_status save_model(gp_trainer *t, gp_error *err) {
-    char step[24], *path = NULL;
+    char step[24];
     snprintf(step, sizeof step, "%" PRId64, t->step);
     const char *metadata[] = {"format", "pt", "step", step, NULL};
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "model.safetensors", &path, err));
-    gp_status status = gp_saver_model(t->saver, t->run, path, metadata, err);
-    free(path);
+    gp_status status = gp_saver_model(t->saver, t->run, "model.safetensors", metadata, err);
     if (status == GP_IO) name_snapshot(t, err);
     return status;
 }
@@ -66,13 +63,13 @@ static void say_done(gp_trainer *t, double seconds) {
     const char *folder = t->options->folder;
     char loss[GP_LOSS_TEXT];
     if (t->step == 0)
-        gp_progress_end(&t->progress, "done: evaluated in %.1f s; model saved in %s", seconds, folder);
+        gp_progress_line(&t->progress, "done: evaluated in %.1f s; model saved in %s", seconds, folder);
     else if (t->accuracy >= 0)
-        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %s, accuracy %.4f; model saved in %s",
-                        t->step, seconds, gp_loss_text(loss, t->loss), t->accuracy, folder);
+        gp_progress_line(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %s, accuracy %.4f; model saved in %s",
+                         t->step, seconds, gp_loss_text(loss, t->loss), t->accuracy, folder);
     else
-        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %s; model saved in %s", t->step, seconds,
-                        gp_loss_text(loss, t->loss), folder);
+        gp_progress_line(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %s; model saved in %s", t->step,
+                         seconds, gp_loss_text(loss, t->loss), folder);
 }
 
 /* "interrupted after 3 of 8 steps" */
@@ -90,13 +87,13 @@ static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, 
     if (status == GP_OK && !t->interrupted)
         say_done(t, seconds);
     else if (saved && snapshot)
-        gp_progress_end(&t->progress, "%s; model and snapshot saved in %s%s", how_far(t, status, far),
-                        t->options->folder,
-                        status == GP_NUMERIC ? "" : ": --resume goes on"); /* but would fail there again */
+        gp_progress_line(&t->progress, "%s; model and snapshot saved in %s%s", how_far(t, status, far),
+                         t->options->folder,
+                         status == GP_NUMERIC ? "" : ": --resume goes on"); /* but would fail there again */
     else if (saved)
-        gp_progress_end(&t->progress, "%s; model saved in %s", how_far(t, status, far), t->options->folder);
+        gp_progress_line(&t->progress, "%s; model saved in %s", how_far(t, status, far), t->options->folder);
     else
-        gp_progress_end(&t->progress, "%s; no model saved", how_far(t, status, far));
+        gp_progress_line(&t->progress, "%s; no model saved", how_far(t, status, far));
 }
 
 static void say_best(gp_trainer *t) {

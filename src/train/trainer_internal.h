@@ -82,24 +82,16 @@ GP_MUST_USE gp_status gp_trainer_abandon(gp_trainer *t, gp_error *err);
 bool gp_trainer_evaluates(const gp_trainer *t, int64_t step);
 bool gp_trainer_saves(const gp_trainer *t, int64_t step);
 
-/* The run's state between two configurations. */
-typedef struct gp_carried {
-    gp_state_layout layout; /* its plan is gone */
-    char *block;
-} gp_carried;
-
 /* Everything before the first step: workers, initial values, the run folder's files. */
 GP_MUST_USE gp_status gp_trainer_start(gp_trainer *t, gp_error *err);
 /* plan.json of the run folder: the plan of the configuration that holds. */
 GP_MUST_USE gp_status gp_trainer_write_plan(gp_trainer *t, gp_error *err);
-/* What belongs to one configuration: workers, loaders, saver. `carried`: the state that the workers get; it is freed
- * before the saver reserves its own copy; NULL: none. */
-GP_MUST_USE gp_status gp_trainer_open(gp_trainer *t, gp_carried *carried, gp_error *err);
+/* What belongs to one configuration: workers, loaders, saver. The saver of the configuration before (NULL: there was
+ * none) gives its copy of the state to the workers, and is destroyed before the next saver reserves its own. */
+GP_MUST_USE gp_status gp_trainer_open(gp_trainer *t, gp_error *err);
 /* After the last step of a configuration: everything is opened again with the next one, and goes on from the same
  * state. A snapshot of that step stands first. */
 GP_MUST_USE gp_status gp_trainer_change(gp_trainer *t, gp_error *err);
-void gp_carried_fini(gp_carried *carried);
-GP_MUST_USE gp_status gp_carried_give(gp_carried *carried, gp_run *run, const gp_plan *plan, gp_error *err);
 /* What a snapshot says of the run. */
 gp_reached gp_trainer_reached(const gp_trainer *t);
 /* After each step and its evaluation: a snapshot where one is due, and what became of the one before. Fails where the
