@@ -15,7 +15,6 @@
 #include "profile/when.h"
 #include "report/balance_write.h"
 #include "report/plan_report_parts.h"
-#include "session/ordering.h"
 #include "session/processors.h"
 
 enum { BAR = 12, NAME = 26 };
@@ -268,15 +267,15 @@ static gp_status write_order(const report *r, gp_error *err) {
     const gp_report_text count = gp_report_count(orders->count, "order");
     if (orders->least < 0)
         fprintf(r->out, "\norder        no cut fits in any of %s, by the sizes of single layers\n", count.text);
-    else if (gp_ordering_is_as_given(session))
+    else if (!session->moved)
         fprintf(r->out, "\norder        as configured: the best of %s\n", count.text);
     else
         fprintf(r->out, "\norder        %s\n", devices);
-    if (!gp_ordering_is_as_given(session) && orders->given >= 0)
+    if (session->moved && orders->given >= 0)
         fprintf(r->out,
                 "             the best of %s: in the configured order, the bottleneck stage takes %.2f times as long\n",
                 count.text, orders->least > 0 ? (double)orders->given / (double)orders->least : 1);
-    else if (!gp_ordering_is_as_given(session))
+    else if (session->moved)
         fprintf(r->out, "             the best of %s: in the configured order, no cut fits\n", count.text);
     free(devices);
     return GP_OK;
@@ -299,7 +298,7 @@ static gp_status write_balance_command(const report *r, bool moved, gp_error *er
 
 static gp_status write_what_to_type(const report *r, gp_error *err) {
     const gp_session *session = r->session;
-    bool moved = session->order && !gp_ordering_is_as_given(session);
+    bool moved = session->moved;
     char *devices = NULL, *layers = NULL;
     if (moved) GP_RETURN_IF_FAILED(gp_config_devices_text(&session->config->pipeline, &devices, err));
     gp_status status = gp_balance_text(r->found.layers, r->stages, &layers, err);

@@ -277,7 +277,8 @@ static void write_title(const painter *p, const gp_plan_picture *picture) {
         "<text x=\"%d\" y=\"24\" font-size=\"14\">%s, %s on %s, %d micro-batch%s, checkpoint %s: %s, bubble %.1f %%",
         (int)LEFT, gp_schedule_kind_name(p->plan->schedule.kind), gp_report_count(p->plan->stages->count, "stage").text,
         gp_report_count(p->plan->workers, "worker").text, p->mini->pieces, p->mini->pieces == 1 ? "" : "es",
-        gp_plan_checkpoint_text(checkpoint, p->plan), gp_report_seconds(p->play->length).text, 100 * gp_play_bubble(p->play));
+        gp_plan_checkpoint_text(checkpoint, p->plan), gp_report_seconds(p->play->length).text,
+        100 * gp_play_bubble(p->play));
     fprintf(p->out, " (%s)", picture->source);
     if (!p->each) fputs("; shares of the time", p->out);
     if (p->every > 1) fprintf(p->out, "; every %dth worker", p->every);
