@@ -15,7 +15,6 @@
 #include "profile/when.h"
 #include "report/balance_write.h"
 #include "report/plan_report_parts.h"
-#include "session/ordering.h"
 #include "session/processors.h"
 
 enum { BAR = 12, NAME = 26 };
@@ -124,8 +123,7 @@ static void write_bar(FILE *out, double share) {
 }
 
 static void write_seconds(FILE *out, double seconds) {
-    char text[GP_REPORT_NUMBER];
-    gp_report_cell(out, seconds > 0 ? gp_report_seconds(text, seconds) : "0", 10, true);
+    gp_report_cell(out, seconds > 0 ? gp_report_seconds(seconds).text : "0", 10, true);
 }
 
 static gp_status write_layer(const report *r, const gp_profile_device *device, int i, double most, gp_error *err) {
@@ -133,7 +131,7 @@ static gp_status write_layer(const report *r, const gp_profile_device *device, i
     const gp_layer_times *layer = &device->layers[i];
     const gp_node *node = &graph->nodes[i > 0 ? graph->unit_end[i - 1] : 0];
     int64_t largest = 1;
-    char *name = NULL, bytes[32];
+    char *name = NULL;
     for (int j = 0; j < graph->layer_count; j++)
         if (r->bytes[j] > largest) largest = r->bytes[j];
     GP_RETURN_IF_FAILED(gp_format_text(&name, err, "%s %s", node->layer->type->name, node->name));
@@ -144,7 +142,7 @@ static gp_status write_layer(const report *r, const gp_profile_device *device, i
     write_seconds(r->out, layer->time[GP_PROFILE_TIME_BACKWARD_INPUT] + layer->time[GP_PROFILE_TIME_BACKWARD_WEIGHT]);
     fputs("  ", r->out);
     write_bar(r->out, most > 0 ? micro_batch_seconds(layer) / most : 0);
-    gp_report_cell(r->out, gp_bytes_text(bytes, (size_t)r->bytes[i]), 12, true);
+    gp_report_cell(r->out, gp_report_bytes((size_t)r->bytes[i]).text, 12, true);
     fputs("  ", r->out);
     write_bar(r->out, (double)r->bytes[i] / (double)largest);
     fputs("\n", r->out);
@@ -156,11 +154,10 @@ static gp_status write_layers(const report *r, gp_error *err) {
     for (int d = 0; d < profile->device_count; d++) {
         const gp_profile_device *device = &profile->devices[d];
         double most = 0;
-        char text[48];
         for (int i = 0; i < profile->layer_count; i++)
             if (micro_batch_seconds(&device->layers[i]) > most) most = micro_batch_seconds(&device->layers[i]);
-        fprintf(r->out, "\nlayers on %s, a micro-batch of %" PRId64,
-                gp_device_text(text, device->kind, device->index, device->threads), profile->identity.samples);
+        fprintf(r->out, "\nlayers on %s, a micro-batch of %" PRId64, gp_report_profiled(device).text,
+                profile->identity.samples);
         if (profile->identity.samples != gp_session_piece(r->session))
             fprintf(r->out, "; memory of one of %" PRId64, gp_session_piece(r->session));
         fprintf(r->out, "\n  %-*s%10s%10s  %-*s%12s\n", NAME, "layer", "forward", "backward", BAR, "time", "memory");
@@ -181,10 +178,9 @@ static void write_origin(const report *r) {
     const gp_session *session = r->session;
     const gp_profile *profile = session->profile;
     if (session->measured.rounds > 0) {
-        char seconds[GP_REPORT_NUMBER], rounds[GP_REPORT_NUMBER];
         fprintf(r->out, "profile      measured in %s, %s, within ±%.1f%%",
-                gp_report_seconds(seconds, session->measured.seconds),
-                gp_report_count(rounds, session->measured.rounds, "round"), 100 * session->measured.width);
+                gp_report_seconds(session->measured.seconds).text,
+                gp_report_count(session->measured.rounds, "round").text, 100 * session->measured.width);
         if (profile->identity.together > 1)
             fprintf(r->out, ", %" PRId64 " devices of the host at work", profile->identity.together);
         fputs("\n", r->out);
@@ -202,11 +198,10 @@ static void write_slowdowns(const report *r) {
     const gp_profile *profile = r->session->profile;
     for (int d = 0; d < profile->device_count; d++) {
         const gp_profile_device *device = &profile->devices[d];
-        char text[48];
         if (device->slowdown >= 0.995 && device->slowdown < 1.005) continue;
         fprintf(r->out,
                 "             on %s whole rounds took %.2f times as long as the sum of the times below (slowdown)\n",
-                gp_device_text(text, device->kind, device->index, device->threads), device->slowdown);
+                gp_report_profiled(device).text, device->slowdown);
     }
 }
 
@@ -227,9 +222,9 @@ static gp_status write_stages(const report *r, gp_error *err) {
     for (int s = 0; s < r->stages; s++) {
         const gp_device_spec *spec = &plan->stage[s].spec;
         int64_t last = first + r->found.layers[s] - 1;
-        char device[48], *span = NULL;
+        char *span = NULL;
         fprintf(r->out, "  %5d  ", s);
-        gp_report_cell(r->out, gp_device_text(device, spec->kind->name, spec->index, spec->threads), 16, false);
+        gp_report_cell(r->out, gp_report_device(spec).text, 16, false);
         fprintf(r->out, "%7" PRId64 "  ", r->found.layers[s]);
         GP_RETURN_IF_FAILED(gp_format_text(&span, err, "%s … %s", gp_layer_name(plan->graph, (int)first),
                                            gp_layer_name(plan->graph, (int)last)));
@@ -248,10 +243,9 @@ static gp_status write_stages(const report *r, gp_error *err) {
 }
 
 static void write_other(const report *r, const char *what, const cut *other) {
-    char seconds[GP_REPORT_NUMBER];
     fprintf(r->out, "             %s ", what);
     write_balance(r->out, other->layers, r->stages);
-    fprintf(r->out, ": %s, %.2f times as long\n", gp_report_seconds(seconds, other->expected.seconds),
+    fprintf(r->out, ": %s, %.2f times as long\n", gp_report_seconds(other->expected.seconds).text,
             r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1);
     if (!other->fits) fprintf(r->out, "             it does not fit: %s\n", other->missing.text);
 }
@@ -260,22 +254,22 @@ static void write_other(const report *r, const char *what, const cut *other) {
 static gp_status write_order(const report *r, gp_error *err) {
     const gp_session *session = r->session;
     const gp_device_order *orders = &session->orders;
-    char *devices = NULL, count[GP_REPORT_NUMBER];
+    char *devices = NULL;
     if (!session->order) return GP_OK;
     GP_RETURN_IF_FAILED(gp_config_devices_text(&session->config->pipeline, &devices, err));
-    gp_report_count(count, orders->count, "order");
+    const gp_report_text count = gp_report_count(orders->count, "order");
     if (orders->least < 0)
-        fprintf(r->out, "\norder        no cut fits in any of %s, by the sizes of single layers\n", count);
-    else if (gp_ordering_is_as_given(session))
-        fprintf(r->out, "\norder        as configured: the best of %s\n", count);
+        fprintf(r->out, "\norder        no cut fits in any of %s, by the sizes of single layers\n", count.text);
+    else if (!session->moved)
+        fprintf(r->out, "\norder        as configured: the best of %s\n", count.text);
     else
         fprintf(r->out, "\norder        %s\n", devices);
-    if (!gp_ordering_is_as_given(session) && orders->given >= 0)
+    if (session->moved && orders->given >= 0)
         fprintf(r->out,
                 "             the best of %s: in the configured order, the bottleneck stage takes %.2f times as long\n",
-                count, orders->least > 0 ? (double)orders->given / (double)orders->least : 1);
-    else if (!gp_ordering_is_as_given(session))
-        fprintf(r->out, "             the best of %s: in the configured order, no cut fits\n", count);
+                count.text, orders->least > 0 ? (double)orders->given / (double)orders->least : 1);
+    else if (session->moved)
+        fprintf(r->out, "             the best of %s: in the configured order, no cut fits\n", count.text);
     free(devices);
     return GP_OK;
 }
@@ -297,7 +291,7 @@ static gp_status write_balance_command(const report *r, bool moved, gp_error *er
 
 static gp_status write_what_to_type(const report *r, gp_error *err) {
     const gp_session *session = r->session;
-    bool moved = session->order && !gp_ordering_is_as_given(session);
+    bool moved = session->moved;
     char *devices = NULL, *layers = NULL;
     if (moved) GP_RETURN_IF_FAILED(gp_config_devices_text(&session->config->pipeline, &devices, err));
     gp_status status = gp_balance_text(r->found.layers, r->stages, &layers, err);
@@ -321,19 +315,18 @@ static gp_status write_what_to_type(const report *r, gp_error *err) {
 }
 
 static void write_expected(const report *r) {
-    char samples[GP_REPORT_NUMBER], seconds[GP_REPORT_NUMBER];
     const gp_session *session = r->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     fprintf(r->out, "\npredicted    a step of %s: %s, bubble %.0f%%\n",
-            gp_report_count(samples, session->config->data.batch, "sample"),
-            gp_report_seconds(seconds, r->found.expected.seconds), 100 * r->found.expected.bubble);
+            gp_report_count(session->config->data.batch, "sample").text,
+            gp_report_seconds(r->found.expected.seconds).text, 100 * r->found.expected.bubble);
     if (r->stages > 1) write_other(r, "the even cut", &r->even);
     if (r->configured.layers) write_other(r, "the configured", &r->configured);
     if (!r->configured.layers && pipeline->layers_count > 0) {
         fputs("             the configured ", r->out);
         write_balance(r->out, pipeline->layers, pipeline->layers_count);
-        fprintf(r->out, " is not a cut of %s into %s\n", gp_report_count(samples, session->graph->layer_count, "layer"),
-                gp_report_count(seconds, r->stages, "stage"));
+        fprintf(r->out, " is not a cut of %s into %s\n", gp_report_count(session->graph->layer_count, "layer").text,
+                gp_report_count(r->stages, "stage").text);
     }
     gp_processors_warn(r->found.plan, true, r->out);
     fputs("\nbalance      ", r->out);
@@ -387,9 +380,7 @@ static json_t *pack_layers(const report *r) {
         json_t *devices = json_object();
         for (int d = 0; d < profile->device_count; d++) {
             const gp_profile_device *device = &profile->devices[d];
-            char text[48];
-            json_object_set_new(devices, gp_device_text(text, device->kind, device->index, device->threads),
-                                pack_times(&device->layers[i]));
+            json_object_set_new(devices, gp_report_profiled(device).text, pack_times(&device->layers[i]));
         }
         json_array_append_new(layers, json_pack("{s:s, s:I, s:o}", "name", gp_layer_name(r->session->graph, i), "bytes",
                                                 (json_int_t)r->bytes[i], "times", devices));
@@ -401,10 +392,8 @@ static json_t *pack_stages(const report *r) {
     json_t *stages = json_array();
     for (int s = 0; s < r->stages; s++) {
         const gp_device_spec *spec = &r->found.plan->stage[s].spec;
-        char text[48];
         json_array_append_new(stages,
-                              json_pack("{s:s, s:i, s:I, s:f, s:f}", "device",
-                                        gp_device_text(text, spec->kind->name, spec->index, spec->threads), "worker",
+                              json_pack("{s:s, s:i, s:I, s:f, s:f}", "device", gp_report_device(spec).text, "worker",
                                         r->found.plan->stage[s].worker, "layers", (json_int_t)r->found.layers[s],
                                         "micro_batch", stage_seconds(&r->found, s) * 1e3, "busy",
                                         r->found.expected.busy[r->found.plan->stage[s].worker] * 1e3));
@@ -417,9 +406,7 @@ static json_t *pack_slowdowns(const report *r) {
     json_t *slowdowns = json_object();
     for (int d = 0; d < profile->device_count; d++) {
         const gp_profile_device *device = &profile->devices[d];
-        char text[48];
-        json_object_set_new(slowdowns, gp_device_text(text, device->kind, device->index, device->threads),
-                            json_real(device->slowdown));
+        json_object_set_new(slowdowns, gp_report_profiled(device).text, json_real(device->slowdown));
     }
     return slowdowns;
 }

@@ -8,7 +8,6 @@
 #include "config/splice.h"
 #include "model/graph.h"
 #include "profile/profile_identity.h"
-#include "session/ordering.h"
 
 /* A balance is of layers, their options and shapes. */
 static gp_status check_model(const gp_config *found, const gp_config *file, const char *path, gp_error *err) {
@@ -74,7 +73,7 @@ gp_status gp_balance_text(const int64_t *layers, int stages, char **out, gp_erro
 
 gp_status gp_balance_write(const gp_session *session, const char *path, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    bool moved = session->order && !gp_ordering_is_as_given(session);
+    bool moved = session->moved;
     char *layers = NULL, *devices = NULL;
     GP_RETURN_IF_FAILED(gp_balance_check_written(session, path, err));
     gp_status status = gp_balance_text(session->layers, pipeline->stages, &layers, err);

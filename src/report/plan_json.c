@@ -149,11 +149,9 @@ static gp_status follow_memory(const void *context, int worker, size_t *bytes, g
 }
 
 static void write_program_head(const gp_mini_plan *mini, const gp_play *play, FILE *out) {
-    double busy = 0;
-    for (int w = 0; w < play->workers; w++) busy += play->worker[w].busy;
-    double bubble = play->length > 0 ? 1 - busy / (play->length * play->workers) : 0;
     fprintf(out, "{\"pass\":\"%s\",\"samples\":%" PRId64 ",\"micro_batches\":%d,\"step_ms\":%.12g,\"bubble\":%.12g,",
-            mini->training ? "training" : "evaluation", mini->samples, mini->pieces, 1000 * play->length, bubble);
+            mini->training ? "training" : "evaluation", mini->samples, mini->pieces, 1000 * play->length,
+            gp_play_bubble(play));
 }
 
 static gp_status write_program(const gp_plan_json *its, int m, bool instructions, FILE *out, gp_error *err) {

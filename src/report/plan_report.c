@@ -41,33 +41,31 @@ static gp_status choose_shown(gp_report *report, gp_error *err) {
 }
 
 static void write_size(const gp_report *report, const gp_mini_plan *mini) {
-    char samples[GP_REPORT_NUMBER], of[GP_REPORT_NUMBER];
     fprintf(report->out, "%-10s %s: ", mini->training ? "training" : "evaluation",
-            gp_report_count(samples, mini->samples, "sample"));
+            gp_report_count(mini->samples, "sample").text);
     if (mini->last != mini->piece)
         fprintf(report->out, "%d micro-batch%s of %s, one of %s\n", mini->pieces - 1, mini->pieces == 2 ? "" : "es",
-                gp_report_number(of, mini->piece), gp_report_number(samples, mini->last));
+                gp_report_number(mini->piece).text, gp_report_number(mini->last).text);
     else
         fprintf(report->out, "%d micro-batch%s of %s\n", mini->pieces, mini->pieces == 1 ? "" : "es",
-                gp_report_number(of, mini->piece));
+                gp_report_number(mini->piece).text);
 }
 
 static void write_header(const gp_report *report) {
     const gp_plan *plan = report->plan;
-    char layers[GP_REPORT_NUMBER], parameters[GP_REPORT_NUMBER], stages[GP_REPORT_NUMBER];
     char checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     int64_t frozen = gp_graph_frozen_elements(plan->graph);
-    fprintf(report->out, "model        %s and %s, %s", gp_report_count(layers, plan->graph->layer_count, "layer"),
+    fprintf(report->out, "model        %s and %s, %s", gp_report_count(plan->graph->layer_count, "layer").text,
             plan->graph->nodes[plan->graph->node_count - 1].layer->type->name,
-            gp_report_count(parameters, gp_graph_param_elements(plan->graph), "parameter"));
-    if (frozen > 0) fprintf(report->out, ", %s of them frozen,", gp_report_number(parameters, frozen));
+            gp_report_count(gp_graph_param_elements(plan->graph), "parameter").text);
+    if (frozen > 0) fprintf(report->out, ", %s of them frozen,", gp_report_number(frozen).text);
     fprintf(report->out, " in %s\n", gp_dtype_name(plan->types.master));
     int kept = 0;
     for (int s = 0; s < plan->stages->count; s++) kept += plan->stage[s].kept;
     fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s",
-            gp_report_count(stages, plan->stages->count, "stage"), gp_schedule_kind_name(plan->schedule.kind),
+            gp_report_count(plan->stages->count, "stage").text, gp_schedule_kind_name(plan->schedule.kind),
             gp_plan_has_barriers(plan) ? "on" : "off", gp_plan_checkpoint_text(checkpoint, plan));
-    if (kept) fprintf(report->out, ", %s kept", gp_report_count(layers, kept, "output"));
+    if (kept) fprintf(report->out, ", %s kept", gp_report_count(kept, "output").text);
     fputs("\n", report->out);
     for (int m = 0; m < plan->mini_count; m++) {
         fputs(m ? "             " : "mini-batches ", report->out);
@@ -98,8 +96,7 @@ static gp_status write_layers(const gp_report *report, const gp_stage *stage, gp
     else
         GP_RETURN_IF_FAILED(gp_format_text(&text, err, "%s %s … %s %s", from->layer->type->name, from->name,
                                            to->layer->type->name, to->name));
-    char count[GP_REPORT_NUMBER];
-    fprintf(report->out, "%7s  ", gp_report_number(count, to->unit - from->unit + 1));
+    fprintf(report->out, "%7s  ", gp_report_number(to->unit - from->unit + 1).text);
     gp_report_cell(report->out, text, 28, false);
     free(text);
     return GP_OK;
@@ -107,13 +104,12 @@ static gp_status write_layers(const gp_report *report, const gp_stage *stage, gp
 
 static gp_status write_stage(const gp_report *report, int s, gp_error *err) {
     const gp_plan *plan = report->plan;
-    char parameters[GP_REPORT_NUMBER];
     double busy =
         report->expected.seconds > 0 ? report->expected.busy[plan->stage[s].worker] / report->expected.seconds : 0;
     fprintf(report->out, "  %5d  ", s);
     write_device(report, &plan->devices[plan->stage[s].worker]);
     GP_RETURN_IF_FAILED(write_layers(report, &plan->stages->stage[s], err));
-    gp_report_cell(report->out, gp_report_number(parameters, gp_plan_stage_parameters(plan, s)), 15, true);
+    gp_report_cell(report->out, gp_report_number(gp_plan_stage_parameters(plan, s)).text, 15, true);
     fprintf(report->out, "%6.0f%%", 100 * busy);
     if (plan->stages->count > GP_REPORT_ALL_STAGES) {
         if (s == report->largest) fputs(" largest", report->out);
@@ -131,11 +127,10 @@ static gp_status write_stages(const gp_report *report, gp_error *err) {
         if (i > 0 && report->shown[i] > report->shown[i - 1] + 1) fputs("      …\n", report->out);
         GP_RETURN_IF_FAILED(write_stage(report, report->shown[i], err));
     }
-    char layers[GP_REPORT_NUMBER], parameters[GP_REPORT_NUMBER];
     if (plan->stages->count == 1) return GP_OK;
     double busy = 1 - report->expected.bubble;
-    fprintf(report->out, "  %5s  %-16s%7s  %-28s", "all", "", gp_report_number(layers, plan->graph->layer_count), "");
-    gp_report_cell(report->out, gp_report_number(parameters, gp_graph_param_elements(plan->graph)), 15, true);
+    fprintf(report->out, "  %5s  %-16s%7s  %-28s", "all", "", gp_report_number(plan->graph->layer_count).text, "");
+    gp_report_cell(report->out, gp_report_number(gp_graph_param_elements(plan->graph)).text, 15, true);
     fprintf(report->out, "%6.0f%%\n", 100 * busy);
     return GP_OK;
 }
@@ -143,12 +138,11 @@ static gp_status write_stages(const gp_report *report, gp_error *err) {
 static void write_expected(const gp_report *report) {
     const gp_mini_plan *mini = &report->plan->minis[report->mini];
     const gp_expectation *expected = &report->expected;
-    char samples[GP_REPORT_NUMBER], time[GP_REPORT_NUMBER], rate[GP_REPORT_NUMBER];
     fprintf(report->out, "\npredicted    %s of %s: %s", mini->training ? "a step" : "an evaluation",
-            gp_report_count(samples, mini->samples, "sample"), gp_report_seconds(time, expected->seconds));
+            gp_report_count(mini->samples, "sample").text, gp_report_seconds(expected->seconds).text);
     if (expected->seconds > 0)
         fprintf(report->out, " (%s samples/s)",
-                gp_report_number(rate, (int64_t)((double)mini->samples / expected->seconds)));
+                gp_report_number((int64_t)((double)mini->samples / expected->seconds)).text);
     fprintf(report->out, ", bubble %.0f%%\n             ", 100 * expected->bubble);
 }
 

@@ -35,9 +35,9 @@ void gp_report_host(const gp_report *report) {
     for (int k = 0; k < GP_HOST_KINDS; k++) {
         if (host->bytes[k] == 0) continue;
         describe(host, (gp_host_kind)k, label, sizeof label);
-        write_line(report, label, gp_bytes_text(bytes, host->bytes[k]));
+        write_line(report, label, gp_report_bytes(host->bytes[k]).text);
     }
-    write_line(report, "all of the run", gp_bytes_text(bytes, host->planned));
+    write_line(report, "all of the run", gp_report_bytes(host->planned).text);
     snprintf(bytes, sizeof bytes, "%zu", host->planned);
     write_line(report, "  in bytes", bytes);
 }

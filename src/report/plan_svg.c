@@ -111,9 +111,9 @@ static void draw_mark(const painter *p, const gp_instr *instr, mark_kind kind, c
             width, height);
     double pale = kind == MARK_COPY || kind == MARK_UPDATE ? 1 : paleness(p, instr->stage);
     if (pale < 1) fprintf(p->out, " fill-opacity=\"%.2f\"", pale);
-    char text[GP_INSTR_TEXT], start[GP_REPORT_NUMBER], length[GP_REPORT_NUMBER];
+    char text[GP_INSTR_TEXT];
     fprintf(p->out, "><title>%s: %s from %s</title></rect>\n", gp_instr_text(text, instr),
-            gp_report_seconds(length, when[1] - when[0]), gp_report_seconds(start, when[0]));
+            gp_report_seconds(when[1] - when[0]).text, gp_report_seconds(when[0]).text);
     char number[16];
     snprintf(number, sizeof number, "%u", instr->micro);
     if (kind < MARK_UPDATE && height >= 12 && width >= 4 + 6 * (double)strlen(number))
@@ -231,13 +231,12 @@ static void draw_axis(const painter *p, double height) {
     step *= rough / step > 5 ? 10 : rough / step > 2 ? 5 : rough / step > 1 ? 2 : 1;
     for (int i = 0; i * step <= p->play->length; i++) {
         double at = i * step;
-        char buffer[GP_REPORT_NUMBER];
-        const char *text = at > 0 ? gp_report_seconds(buffer, at) : "0";
-        bool fits = x_of(p, at) + 3 + SMALL_WIDTH * (double)strlen(text) <= WIDTH;
+        const gp_report_text its = at > 0 ? gp_report_seconds(at) : (gp_report_text){"0"};
+        bool fits = x_of(p, at) + 3 + SMALL_WIDTH * (double)strlen(its.text) <= WIDTH;
         fprintf(p->out,
                 "<path class=\"axis\" d=\"M%.2f %dV%.1f\"/><text class=\"small\" x=\"%.2f\" y=\"%d\"%s>%s</text>\n",
                 x_of(p, at), TOP - 12, height, x_of(p, at) + (fits ? 3 : -3), TOP - 8,
-                fits ? "" : " text-anchor=\"end\"", text);
+                fits ? "" : " text-anchor=\"end\"", its.text);
     }
 }
 
@@ -272,18 +271,14 @@ static void draw_legend(const painter *p) {
 }
 
 static void write_title(const painter *p, const gp_plan_picture *picture) {
-    double busy = 0;
-    for (int w = 0; w < p->plan->workers; w++) busy += p->play->worker[w].busy;
-    double bubble = p->play->length > 0 ? 1 - busy / (p->play->length * p->plan->workers) : 0;
-    char stages[GP_REPORT_NUMBER], workers[GP_REPORT_NUMBER], time[GP_REPORT_NUMBER],
-        checkpoint[GP_PLAN_CHECKPOINT_TEXT];
+    char checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     fprintf(
         p->out,
         "<text x=\"%d\" y=\"24\" font-size=\"14\">%s, %s on %s, %d micro-batch%s, checkpoint %s: %s, bubble %.1f %%",
-        (int)LEFT, gp_schedule_kind_name(p->plan->schedule.kind),
-        gp_report_count(stages, p->plan->stages->count, "stage"), gp_report_count(workers, p->plan->workers, "worker"),
-        p->mini->pieces, p->mini->pieces == 1 ? "" : "es", gp_plan_checkpoint_text(checkpoint, p->plan),
-        gp_report_seconds(time, p->play->length), 100 * bubble);
+        (int)LEFT, gp_schedule_kind_name(p->plan->schedule.kind), gp_report_count(p->plan->stages->count, "stage").text,
+        gp_report_count(p->plan->workers, "worker").text, p->mini->pieces, p->mini->pieces == 1 ? "" : "es",
+        gp_plan_checkpoint_text(checkpoint, p->plan), gp_report_seconds(p->play->length).text,
+        100 * gp_play_bubble(p->play));
     fprintf(p->out, " (%s)", picture->source);
     if (!p->each) fputs("; shares of the time", p->out);
     if (p->every > 1) fprintf(p->out, "; every %dth worker", p->every);
@@ -291,7 +286,6 @@ static void write_title(const painter *p, const gp_plan_picture *picture) {
 }
 
 static gp_status draw_worker(const painter *p, int worker, double y, gp_error *err) {
-    char alive[32];
     bool labels = p->lane >= 12;
     fprintf(p->out, "<text x=\"8\" y=\"%.1f\"%s>worker %d</text>\n", y + p->lane / 2 + 4,
             labels ? "" : " class=\"small\"", worker);
@@ -302,7 +296,7 @@ static gp_status draw_worker(const painter *p, int worker, double y, gp_error *e
     y += p->lane + p->copy + 3;
     if (labels)
         fprintf(p->out, "<text class=\"small\" x=\"8\" y=\"%.1f\">%s</text>\n", y + p->mem / 2 + 4,
-                gp_bytes_text(alive, p->plan->arena[worker]));
+                gp_report_bytes(p->plan->arena[worker]).text);
     return draw_memory(p, worker, y, err);
 }
 

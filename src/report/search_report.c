@@ -60,13 +60,12 @@ static bool is_on_few(const gp_search *search, const gp_candidate *it) {
 }
 
 static void write_row(const gp_search *search, const gp_candidate *it, FILE *out) {
-    char seconds[GP_REPORT_NUMBER], bytes[32];
     fprintf(out, "  %6d  ", it->micro_batches);
     gp_report_cell(out, it->schedule, 27, false);
     gp_report_cell(out, is_uniform(it) ? it->checkpoint : "by stage", 12, false);
-    gp_report_cell(out, gp_report_seconds(seconds, it->seconds), 10, true);
+    gp_report_cell(out, gp_report_seconds(it->seconds).text, 10, true);
     fprintf(out, "%6.0f%%", 100 * it->bubble);
-    gp_report_cell(out, gp_bytes_text(bytes, it->memory), 12, true);
+    gp_report_cell(out, gp_report_bytes(it->memory).text, 12, true);
     fputs("  ", out);
     write_comparison(search, it, out);
     fputs("\n          balance ", out);
@@ -76,7 +75,7 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
     if (it->workers > 1) {
         fputs("; memory of the workers", out);
         for (int w = 0; w < it->workers && w < GP_REPORT_ALL_STAGES; w++)
-            fprintf(out, "%s %s", w ? "," : "", gp_bytes_text(bytes, it->arena[w]));
+            fprintf(out, "%s %s", w ? "," : "", gp_report_bytes(it->arena[w]).text);
     }
     if (!is_uniform(it)) fprintf(out, "\n          checkpoint %s", it->checkpoint);
     fputs("\n", out);
@@ -164,13 +163,12 @@ static void write_profiles(const gp_search *search, FILE *out) {
 }
 
 static void write_processors(const gp_search *search, FILE *out) {
-    char threads[GP_REPORT_NUMBER], processors[GP_REPORT_NUMBER], few[FIRST_TEXT];
+    char few[FIRST_TEXT];
     if (search->threads <= search->processors) return;
     fprintf(out, "warning      %s compute on %s, so they take turns; the steps below include this\n             ",
-            gp_report_count(threads, search->threads, "thread"),
-            gp_report_count(processors, search->processors, "processor"));
+            gp_report_count(search->threads, "thread").text, gp_report_count(search->processors, "processor").text);
     if (!search->few)
-        fprintf(out, "give the device at most %s\n", gp_report_count(threads, search->processors, "thread"));
+        fprintf(out, "give the device at most %s\n", gp_report_count(search->processors, "thread").text);
     else if (is_on_few(search, &search->items[0]))
         fprintf(out, "use only %s: with all of them a step is at most %.0f%% faster\n", first_devices(few, search->few),
                 100 * GP_SEARCH_GAIN);

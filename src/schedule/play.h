@@ -76,5 +76,7 @@ typedef struct gp_play_span {
     double seconds, bubble;
 } gp_play_span;
 gp_play_span gp_play_longest(const gp_play *play);
+/* Share of all workers' time, up to the end of the last instruction, in which they compute nothing. */
+double gp_play_bubble(const gp_play *play);
 
 #endif

@@ -26,3 +26,9 @@ gp_play_span gp_play_longest(const gp_play *play) {
     if (longest.seconds > 0) longest.bubble = (longest.seconds - play->worker[longest.worker].busy) / longest.seconds;
     return longest;
 }
+
+double gp_play_bubble(const gp_play *play) {
+    double busy = 0;
+    for (int w = 0; w < play->workers; w++) busy += play->worker[w].busy;
+    return play->length > 0 ? 1 - busy / (play->length * play->workers) : 0;
+}

@@ -91,7 +91,7 @@ static void plan_state(const gp_session *session, gp_host_memory *out) {
     const gp_plan *plan = session->plan;
     size_t tensors = (size_t)plan->graph->param_count;
     out->bytes[GP_HOST_PARAMETER] = gp_run_largest_param(plan); /* store/params.h */
-    if (session->predicts) {
+    if (session->options.weights) {
         out->bytes[GP_HOST_PREDICTION] = prediction_bytes(session);
     } else {
         out->bytes[GP_HOST_STATE] = gp_state_bytes(plan);
@@ -178,7 +178,7 @@ static int count_threads(const gp_session *session, const gp_host_memory *host) 
         const gp_device_spec *device = &session->plan->devices[w];
         threads += 1 + (device->kind->on_host ? 2 * (device->threads - 1) : 0);
     }
-    return threads + !session->predicts; /* the saver's */
+    return threads + (session->options.weights ? 0 : 1); /* the saver's */
 }
 
 static size_t stack_bytes(void) {

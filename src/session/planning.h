@@ -4,14 +4,7 @@
 #ifndef GP_SESSION_PLANNING_H
 #define GP_SESSION_PLANNING_H
 
-#include "session/session.h"
-
-/* What a plan can be made with in place of what the configuration says. */
-typedef struct gp_plan_choice {
-    int64_t micro_batches;
-    bool always; /* recomputing everywhere */
-    gp_balance_mode balance;
-} gp_plan_choice;
+#include "session/balancing.h"
 
 /* What the configuration says. A session that looks for a balance finds it by time. */
 gp_plan_choice gp_planning_configured(const gp_session *session);
@@ -19,7 +12,8 @@ gp_plan_choice gp_planning_configured(const gp_session *session);
  * else "". */
 GP_MUST_USE gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with, int64_t *layers,
                                        gp_plan **out, char missing[GP_ERROR_TEXT], gp_error *err);
-/* Finds the order of the devices by time, whatever the configuration says of the balance. */
-GP_MUST_USE gp_status gp_planning_order_devices(gp_session *session, const gp_plan_choice *with, gp_error *err);
+/* Places the devices in the order whose bottleneck costs least, by time whatever the configuration says of the balance.
+ * Fails as gp_device_order_find. */
+GP_MUST_USE gp_status gp_planning_order_devices(gp_session *session, gp_error *err);
 
 #endif

@@ -7,6 +7,6 @@
 #include "session/session.h"
 
 /* GP_CONFIG with a place; GP_DATA for data files and train.init; GP_UNSUPPORTED if planning takes too much memory. */
-GP_MUST_USE gp_status gp_session_prepare(gp_session *session, const gp_session_options *options, gp_error *err);
+GP_MUST_USE gp_status gp_session_prepare(gp_session *session, gp_error *err);
 
 #endif

@@ -11,27 +11,12 @@
 #include "profile/profile_file.h"
 #include "profile/profile_kept.h"
 #include "session/balancing.h"
-#include "session/counting.h"
 #include "session/devices.h"
+#include "session/profiling_internal.h"
 
 /* Before a run, profiling takes these seconds at most; if its share of the run is less than the least, there is nothing
  * to gain. */
 static const double least_seconds = 0.5, most_seconds = 10;
-
-/* What finding a profile goes by. */
-typedef struct search {
-    gp_session *session;
-    const gp_session_options *options;
-    gp_device_spec *devices; /* that differ */
-    int count;
-    gp_device_spec *company; /* of the host, equal to some of those */
-    int company_count;
-    bool at_once;
-    gp_identity_request request;
-    gp_profile_identity now;
-    char *path; /* where it is kept; NULL: nowhere */
-    gp_ticker ticker;
-} search;
 
 /* What is told while layers are timed. */
 typedef struct told {
@@ -53,7 +38,7 @@ static int threads_of(const gp_device_spec *spec) {
 
 /* Devices of the host work at the same time, as in training, as far as the machine has processors for all: with fewer
  * they would wait for one another more than stages do, which wait for copies too. */
-static gp_status find_company(search *s, gp_error *err) {
+static gp_status find_company(gp_profile_search *s, gp_error *err) {
     const gp_device_spec *devices = s->session->devices;
     int count = s->session->config->pipeline.device_count, processors = gp_machine_processors();
     for (int d = 0; d < s->count; d++)
@@ -70,13 +55,13 @@ static gp_status find_company(search *s, gp_error *err) {
     return GP_OK;
 }
 
-static int count_on_host(const search *s) {
+static int count_on_host(const gp_profile_search *s) {
     int on_host = s->company_count;
     for (int d = 0; d < s->count; d++) on_host += s->devices[d].kind->on_host;
     return on_host;
 }
 
-static gp_status begin(search *s, gp_error *err) {
+static gp_status begin(gp_profile_search *s, gp_error *err) {
     const gp_session *session = s->session;
     const gp_config *config = session->config;
     int devices = config->pipeline.device_count;
@@ -96,7 +81,7 @@ static gp_status begin(search *s, gp_error *err) {
 }
 
 /* What somebody names is used, whatever it is of: that is how plans for other machines are made. */
-static gp_status take_named(search *s, gp_error *err) {
+static gp_status take_named(gp_profile_search *s, gp_error *err) {
     gp_profile *profile = NULL;
     char *difference = NULL;
     GP_RETURN_IF_FAILED(gp_profile_read(s->options->profile, &profile, err));
@@ -112,7 +97,7 @@ static gp_status take_named(search *s, gp_error *err) {
 }
 
 /* That timing the layers may take; 0: the run is too short for it. */
-static gp_status seconds_to_measure(const search *s, double *out, gp_error *err) {
+static gp_status seconds_to_measure(const gp_profile_search *s, double *out, gp_error *err) {
     *out = s->options->seconds;
     if (*out > 0) return GP_OK;
     GP_RETURN_IF_FAILED(gp_counting_share_of_run(s->session, out, err));
@@ -121,7 +106,7 @@ static gp_status seconds_to_measure(const search *s, double *out, gp_error *err)
 }
 
 /* Of what one host device may take where it does not say. */
-static size_t memory_at_a_time(const search *s) {
+static size_t memory_at_a_time(const gp_profile_search *s) {
     int on_host = count_on_host(s);
     size_t left = gp_machine_memory_free();
     return on_host && left < SIZE_MAX ? left / 2 / (size_t)on_host + 1 : 0;
@@ -139,7 +124,7 @@ static void tell_progress(void *context, double seconds, int rounds) {
 }
 
 /* "71 layers on cpu and cpu, 2 threads, micro-batches of 8 samples" */
-static gp_status describe(const search *s, char **out, gp_error *err) {
+static gp_status describe(const gp_profile_search *s, char **out, gp_error *err) {
     char devices[160] = "", text[48];
     size_t used = 0;
     for (int d = 0; d < s->count && used < sizeof devices - 1; d++) {
@@ -153,7 +138,7 @@ static gp_status describe(const search *s, char **out, gp_error *err) {
                           layers == 1 ? "" : "s", devices, s->request.samples, s->request.samples == 1 ? "" : "s");
 }
 
-static gp_status measure(search *s, double seconds, told *telling, gp_error *err) {
+static gp_status measure(gp_profile_search *s, double seconds, told *telling, gp_error *err) {
     gp_session *session = s->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     double micro_batches = pipeline->micro_batches;
@@ -186,7 +171,7 @@ static gp_status measure(search *s, double seconds, told *telling, gp_error *err
 }
 
 /* A cache that cannot be written loses time, and nothing else. */
-static gp_status keep(search *s, gp_error *err) {
+static gp_status keep(gp_profile_search *s, gp_error *err) {
     gp_error ignored = {0};
     const char *path = s->options->profile_out ? s->options->profile_out : s->path;
     if (s->options->profile_out) GP_RETURN_IF_FAILED(gp_profile_write(s->session->profile, path, err));
@@ -196,7 +181,7 @@ static gp_status keep(search *s, gp_error *err) {
 }
 
 /* In a pipe a short measurement needs no line. */
-static gp_status measure_and_keep(search *s, gp_error *err) {
+static gp_status measure_and_keep(gp_profile_search *s, gp_error *err) {
     char *what = NULL;
     double seconds;
     GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
@@ -221,7 +206,7 @@ static bool is_worth_measuring(const gp_session *session, const gp_session_optio
            session->graph->layer_count > pipeline->stages && session->steps > 0;
 }
 
-static gp_status find_profile(search *s, gp_error *err) {
+static gp_status find_profile(gp_profile_search *s, gp_error *err) {
     gp_session *session = s->session;
     if (!s->options->again)
         GP_RETURN_IF_FAILED(
@@ -231,16 +216,16 @@ static gp_status find_profile(search *s, gp_error *err) {
     return gp_profile_find_near(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err);
 }
 
-static gp_status find(search *s, gp_error *err) {
+static gp_status find(gp_profile_search *s, gp_error *err) {
     GP_RETURN_IF_FAILED(begin(s, err));
     if (s->options->profile) return take_named(s, err);
     GP_RETURN_IF_FAILED(find_profile(s, err));
-    const gp_counting_request counting = {s->options, s->devices, s->count, &s->ticker};
-    return gp_counting_find_rates(s->session, &counting, err);
+    return gp_counting_find_rates(s, err);
 }
 
-gp_status gp_profiling_find(gp_session *session, const gp_session_options *options, gp_error *err) {
-    search s = {.session = session, .options = options, .ticker = gp_ticker_on(options->notice)};
+gp_status gp_profiling_find(gp_session *session, gp_error *err) {
+    const gp_session_options *options = &session->options;
+    gp_profile_search s = {.session = session, .options = options, .ticker = gp_ticker_on(options->notice)};
     if (options->profiling == GP_PROFILING_NONE) return GP_OK;
     if (options->given && *options->given) {
         session->profile = *options->given;

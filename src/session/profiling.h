@@ -7,8 +7,8 @@
 
 #include "session/session.h"
 
-/* Sets session->profile as options->profiling says, which may leave it NULL. If the session measures, it also leaves
+/* Sets session->profile as session->options say, which may leave it NULL. If the session measures, it also leaves
  * rates for later sessions, if this machine has none and the run is long enough for it. */
-GP_MUST_USE gp_status gp_profiling_find(gp_session *session, const gp_session_options *options, gp_error *err);
+GP_MUST_USE gp_status gp_profiling_find(gp_session *session, gp_error *err);
 
 #endif

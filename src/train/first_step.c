@@ -37,13 +37,12 @@ struct gp_first_step {
 static void predict(gp_first_step *w) {
     gp_expectation expected = {0};
     gp_error ignored = {0};
-    char text[GP_REPORT_NUMBER];
     const gp_plan *plan = w->session->plan;
     int mini = gp_plan_largest_mini(plan);
     if (!plan->minis[mini].training) return;
     if (gp_expect(plan, mini, w->session->profile, &expected, &ignored) != GP_OK) return;
-    snprintf(w->predicted, sizeof w->predicted, "; a step is predicted to take %s",
-             gp_report_seconds(text, expected.seconds));
+    snprintf(w->predicted, sizeof w->predicted, "; a step is predicted to take %.30s",
+             gp_report_seconds(expected.seconds).text);
     free(expected.busy);
 }
 

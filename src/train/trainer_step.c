@@ -12,7 +12,7 @@
 #include "train/trainer_internal.h"
 
 static bool norms_are_due(const gp_trainer *t, int64_t step) {
-    if (t->options->verbosity != GP_VERBOSE || !t->session->norms) return false;
+    if (t->options->verbosity != GP_VERBOSE || !t->session->options.norms) return false;
     return step == 1 || step == t->session->steps ||
            gp_time_is_due(t->session->config->train.eval_every, t->length, step);
 }
@@ -81,7 +81,7 @@ static gp_status settle(gp_trainer *t, const gp_trainer_work *work, const gp_ste
                              .samples = work->batch.samples,
                              .seconds = seconds,
                              .data_seconds = work->data_seconds,
-                             .normed = t->session->norms || t->session->config->optimizer.clip_norm > 0,
+                             .normed = t->session->options.norms || t->session->config->optimizer.clip_norm > 0,
                              .grad_norm = result->grad_norm};
     gp_first_step_end(&t->progress.watch);
     gp_tracing_result(t->tracing, true, record.step, record.epoch, record.loss);

@@ -1,9 +1,10 @@
-/* Cells and numbers of the plan's report. */
+#include "report/text.h"
+
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/printable.h"
-#include "report/plan_report_parts.h"
 
 /* Of a text as it is printed: each character that is not printed is a '?'. */
 static int columns_of(const char *text) {
@@ -35,29 +36,47 @@ void gp_report_cell(FILE *out, const char *text, int width, bool right) {
     if (!right) fprintf(out, "%*s", padding, "");
 }
 
-const char *gp_report_number(char buffer[GP_REPORT_NUMBER], int64_t number) {
-    char digits[GP_REPORT_NUMBER];
+gp_report_text gp_report_number(int64_t number) {
+    gp_report_text its;
+    char digits[24], *to = its.text;
     int length = snprintf(digits, sizeof digits, "%" PRId64, number);
-    char *to = buffer;
     for (int i = 0; i < length; i++) {
         *to++ = digits[i];
         if ((length - i) % 3 == 1 && i + 1 < length && digits[i] != '-') *to++ = ',';
     }
     *to = '\0';
-    return buffer;
+    return its;
 }
 
-const char *gp_report_seconds(char buffer[GP_REPORT_NUMBER], double seconds) {
+gp_report_text gp_report_seconds(double seconds) {
     static const char *const units[] = {"s", "ms", "µs"};
+    gp_report_text its;
     size_t unit = 0;
     for (; seconds < 1 && unit + 1 < sizeof units / sizeof *units; unit++) seconds *= 1000;
-    snprintf(buffer, GP_REPORT_NUMBER, "%.3g %s", seconds, units[unit]);
-    if (seconds >= 1000) snprintf(buffer, GP_REPORT_NUMBER, "%.0f %s", seconds, units[unit]);
-    return buffer;
+    snprintf(its.text, sizeof its.text, seconds >= 1000 ? "%.0f %s" : "%.3g %s", seconds, units[unit]);
+    return its;
 }
 
-const char *gp_report_count(char buffer[GP_REPORT_NUMBER], int64_t number, const char *singular) {
-    char text[GP_REPORT_NUMBER];
-    snprintf(buffer, GP_REPORT_NUMBER, "%.30s %s%s", gp_report_number(text, number), singular, number == 1 ? "" : "s");
-    return buffer;
+gp_report_text gp_report_count(int64_t number, const char *singular) {
+    gp_report_text its;
+    snprintf(its.text, sizeof its.text, "%.30s %s%s", gp_report_number(number).text, singular, number == 1 ? "" : "s");
+    return its;
+}
+
+gp_report_text gp_report_bytes(size_t bytes) {
+    gp_report_text its;
+    gp_bytes_text(its.text, bytes);
+    return its;
+}
+
+gp_report_text gp_report_device(const gp_device_spec *spec) {
+    gp_report_text its;
+    gp_device_text(its.text, spec->kind->name, spec->index, spec->threads);
+    return its;
+}
+
+gp_report_text gp_report_profiled(const gp_profile_device *device) {
+    gp_report_text its;
+    gp_device_text(its.text, device->kind, device->index, device->threads);
+    return its;
 }

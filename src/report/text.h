@@ -1,0 +1,35 @@
+/* Numbers, times, sizes and table cells in the reports for people.
+ *
+ * A text is a value: it lives until the end of the expression that asks for it, as in gp_report_count(3, "step").text.
+ * Any thread. */
+#ifndef GP_REPORT_TEXT_H
+#define GP_REPORT_TEXT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "device/device.h"
+#include "profile/profile.h"
+
+typedef struct gp_report_text {
+    char text[64];
+} gp_report_text;
+
+/* "12,345" */
+gp_report_text gp_report_number(int64_t number);
+/* "12.3 ms" */
+gp_report_text gp_report_seconds(double seconds);
+/* "1 layer", "12,345 layers": `singular` takes an s. */
+gp_report_text gp_report_count(int64_t number, const char *singular);
+/* "1.5 MiB" */
+gp_report_text gp_report_bytes(size_t bytes);
+/* As profiles name devices: "cpu, 2 threads", "cuda:1". */
+gp_report_text gp_report_device(const gp_device_spec *spec);
+gp_report_text gp_report_profiled(const gp_profile_device *device);
+
+/* Writes text into `width` columns, to the right of them where `right`; cut with "…" where it is longer, or as it is
+ * where width is 0. One character counts as one column. */
+void gp_report_cell(FILE *out, const char *text, int width, bool right);
+
+#endif
