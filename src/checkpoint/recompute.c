@@ -11,14 +11,16 @@ void gp_recompute_kept(const gp_op_use *forward, size_t forward_count, const gp_
             if (written_scratch[backward[o].reads[i]]) kept[backward[o].reads[i]] = true;
 }
 
+bool gp_recompute_runs(const gp_op_use *op, const bool *at_hand, bool *needed) {
+    bool runs = op->always;
+    for (int i = 0; i < op->write_count && !runs; i++) runs = needed[op->writes[i]];
+    for (int i = 0; i < op->read_count && runs; i++)
+        if (!at_hand || !at_hand[op->reads[i]]) needed[op->reads[i]] = true;
+    return runs;
+}
+
 void gp_recompute_select(const gp_op_use *ops, size_t count, const bool *at_hand, bool *needed, bool *run) {
-    for (size_t o = count; o-- > 0;) {
-        run[o] = ops[o].always;
-        for (int i = 0; i < ops[o].write_count && !run[o]; i++) run[o] = needed[ops[o].writes[i]];
-        if (!run[o]) continue;
-        for (int i = 0; i < ops[o].read_count; i++)
-            if (!at_hand || !at_hand[ops[o].reads[i]]) needed[ops[o].reads[i]] = true;
-    }
+    for (size_t o = count; o-- > 0;) run[o] = gp_recompute_runs(&ops[o], at_hand, needed);
 }
 
 static void select_without(const gp_op_use *ops, size_t count, const bool *wanted, size_t things, const bool *at_hand,
