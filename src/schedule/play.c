@@ -430,14 +430,3 @@ gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *e
         *out = p.play;
     return status;
 }
-
-gp_status gp_play_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
-                         gp_duration duration, const void *context, gp_play **out, gp_error *err) {
-    gp_play_request request = {.stages = stages,
-                               .programs = programs,
-                               .waits = waits,
-                               .duration = duration,
-                               .context = context,
-                               .timeline = true};
-    return gp_play_run(&request, out, err);
-}

@@ -64,9 +64,6 @@ typedef struct gp_play {
 
 /* GP_PROGRAM with the sentence where the programs deadlock: which worker waits at which instruction for what. */
 GP_MUST_USE gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *err);
-/* The same for workers that pull, with start and end. */
-GP_MUST_USE gp_status gp_play_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
-                                     gp_duration duration, const void *context, gp_play **out, gp_error *err);
 void gp_play_destroy(gp_play **play);
 
 /* The longest time from the first computation of a worker to its last, the worker, and the share of that time in which
