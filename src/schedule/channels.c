@@ -1,6 +1,5 @@
 #include "schedule/channels.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
@@ -38,45 +37,12 @@ gp_status gp_channels_init(gp_channels *channels, const gp_stages *stages, const
 void gp_channels_fini(gp_channels *channels) {
     free(channels->of_edge);
     free(channels->free_at);
-    free(channels->heap);
     *channels = (gp_channels){0};
 }
 
-static bool is_before(const gp_transfer *a, const gp_transfer *b) {
-    return a->time < b->time || (a->time == b->time && a->order < b->order);
-}
-
-gp_status gp_channels_ask(gp_channels *channels, gp_transfer transfer, gp_error *err) {
-    GP_RETURN_IF_FAILED(GP_GROW(&channels->heap, &channels->capacity, channels->count + 1, err));
-    transfer.order = channels->asked++;
-    size_t at = channels->count++;
-    for (; at > 0 && is_before(&transfer, &channels->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        channels->heap[at] = channels->heap[(at - 1) / 2];
-    channels->heap[at] = transfer;
-    return GP_OK;
-}
-
-static void take_top(gp_channels *channels) {
-    gp_transfer last = channels->heap[--channels->count];
-    size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < channels->count; at = child) {
-        if (child + 1 < channels->count && is_before(&channels->heap[child + 1], &channels->heap[child])) child++;
-        if (!is_before(&channels->heap[child], &last)) break;
-        channels->heap[at] = channels->heap[child];
-    }
-    channels->heap[at] = last;
-}
-
-double gp_channels_peek(const gp_channels *channels) {
-    return channels->count ? channels->heap[0].time : INFINITY;
-}
-
-bool gp_channels_next(gp_channels *channels, gp_transfer *out, double *start) {
-    if (channels->count == 0) return false;
-    *out = channels->heap[0];
-    take_top(channels);
-    double *free_at = &channels->free_at[channels->of_edge[out->edge]];
-    *start = *free_at > out->time ? *free_at : out->time;
-    *free_at = *start + out->seconds;
-    return true;
+double gp_channels_take(gp_channels *channels, uint32_t edge, double time, double seconds) {
+    double *free_at = &channels->free_at[channels->of_edge[edge]];
+    double start = *free_at > time ? *free_at : time;
+    *free_at = start + seconds;
+    return start;
 }

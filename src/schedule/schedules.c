@@ -8,116 +8,85 @@ static int least(int a, int b) {
     return a < b ? a : b;
 }
 
+/* How a worker with one stage goes through the micro-batches. */
+typedef struct turns {
+    int warm_up; /* forwards before forward and backward alternate */
+    int lag;     /* backwards for inputs that may be done before the first one for weights; −1: backward is whole */
+} turns;
+
+static gp_status add_turns(gp_order *order, int worker, turns its, gp_error *err) {
+    int pieces = order->pieces, forward = 0, weight = 0;
+    while (forward < least(its.warm_up, pieces)) ADD(FORWARD, worker, forward++);
+    for (int done = 0; done < pieces; done++) {
+        int micro = order->descending ? pieces - 1 - done : done;
+        if (forward < pieces) ADD(FORWARD, worker, forward++);
+        if (its.lag < 0)
+            ADD(BACKWARD, worker, micro);
+        else
+            ADD(BACKWARD_INPUT, worker, micro);
+        if (its.lag >= 0 && done + 1 - weight > its.lag) ADD(BACKWARD_WEIGHT, worker, weight++);
+    }
+    while (its.lag >= 0 && weight < pieces) ADD(BACKWARD_WEIGHT, worker, weight++);
+    return GP_OK;
+}
+
 /* GPipe (Huang et al., 1811.06965, section 2.3; torchgpipe, 2004.09910, section 3.2): all forwards, then all backwards,
  * last micro-batch first. */
-static gp_status gpipe(gp_order *order, gp_error *err) {
-    for (int worker = 0; worker < order->workers; worker++) {
-        for (int m = 0; m < order->pieces; m++) ADD(FORWARD, worker, m);
-        for (int m = order->pieces - 1; m >= 0; m--) ADD(BACKWARD, worker, m);
-    }
-    return GP_OK;
+static gp_status gpipe(gp_order *order, int worker, gp_error *err) {
+    return add_turns(order, worker, (turns){order->pieces, -1}, err);
 }
 
 /* 1F1B, PipeDream-flush (Narayanan et al., 2006.09503). With p workers, worker s counted from 0: p−s−1 forwards, then
  * forward and backward in turn. */
-static gp_status one_f_one_b(gp_order *order, gp_error *err) {
-    int pieces = order->pieces;
-    for (int worker = 0; worker < order->workers; worker++) {
-        int warm_up = least(order->workers - worker - 1, pieces), backward = 0;
-        for (int m = 0; m < warm_up; m++) ADD(FORWARD, worker, m);
-        for (int m = warm_up; m < pieces; m++) {
-            ADD(FORWARD, worker, m);
-            ADD(BACKWARD, worker, backward++);
-        }
-        while (backward < pieces) ADD(BACKWARD, worker, backward++);
-    }
-    return GP_OK;
+static gp_status one_f_one_b(gp_order *order, int worker, gp_error *err) {
+    return add_turns(order, worker, (turns){order->workers - worker - 1, -1}, err);
 }
 
-/* ---- interleaved ------------------------------------------------------------------------------------------------- */
-
-/* Where the walk over groups, a worker's stages and a group's micro-batches is. */
-typedef struct group_walk {
-    int workers, chunks, pieces, groups;
-    int group, first, chunk, micro;
-} group_walk;
-
-static group_walk start_walk(const gp_order *order) {
-    int groups = order->pieces / order->workers;
-    return (group_walk){.workers = order->workers,
-                        .chunks = order->stages / order->workers,
-                        .pieces = order->pieces,
-                        .groups = groups > 0 ? groups : 1};
+/* Zero bubble, ZB-H1 (Qi et al., 2401.10241, section 2): backward for inputs and for weights apart. It has 1F1B's
+ * memory, and a W once more than s I are done. */
+static gp_status zb_h1(gp_order *order, int worker, gp_error *err) {
+    return add_turns(order, worker, (turns){order->workers - worker - 1, worker}, err);
 }
 
-static int group_size(const group_walk *walk) {
-    return walk->pieces / walk->groups + (walk->group < walk->pieces % walk->groups);
+/* ZB-H2 (the same, section 2): 2(p−s)−1 forwards before the first I, and a W once more than 2s I are done. */
+static gp_status zb_h2(gp_order *order, int worker, gp_error *err) {
+    return add_turns(order, worker, (turns){2 * (order->workers - worker - 1), 2 * worker}, err);
 }
 
-static void walk_on(group_walk *walk) {
-    int size = group_size(walk);
-    if (++walk->micro < walk->first + size) return;
-    if (++walk->chunk == walk->chunks) {
-        walk->chunk = 0;
-        walk->first += size;
-        walk->group++;
-    }
-    walk->micro = walk->first;
+/* Groups into which interleaved stages divide the micro-batches: of as many as there are workers, or some more. */
+static int count_groups(const gp_order *order) {
+    return order->pieces < order->workers ? 1 : order->pieces / order->workers;
+}
+
+/* Task `i` of a worker in one direction: groups of micro-batches go through its stages one after another. The first
+ * groups have a micro-batch more than the others. */
+static void find_task(const gp_order *order, int i, int *chunk, int *micro) {
+    int chunks = order->stages / order->workers, groups = count_groups(order);
+    int size = order->pieces / groups, first = 0, larger = order->pieces % groups * (size + 1);
+    if (i < larger * chunks)
+        size++;
+    else
+        first = larger;
+    i -= first * chunks;
+    *chunk = i / size % chunks;
+    *micro = first + i / (size * chunks) * size + i % size;
 }
 
 /* Interleaved 1F1B (Narayanan et al., 2104.04473, section 2.2): v stages per worker, stage c·p + s on worker s. Groups
  * of micro-batches go through a worker's stages one after another; 2(p−s−1) + (v−1)·group forwards to warm up. Groups
  * of p if p divides the micro-batches. Else groups of p or some more, the larger ones first, to avoid deadlocks. */
-static gp_status interleaved(gp_order *order, gp_error *err) {
-    for (int worker = 0; worker < order->workers; worker++) {
-        group_walk forward = start_walk(order), backward = forward;
-        int chunks = forward.chunks, tasks = chunks * order->pieces;
-        int warm_up =
-            least(tasks, 2 * (order->workers - worker - 1) + (chunks - 1) * least(group_size(&forward), tasks));
-        for (int done = 0; done < tasks + warm_up; done++) {
-            if (done < tasks) {
-                ADD(FORWARD, forward.chunk * order->workers + worker, forward.micro);
-                walk_on(&forward);
-            }
-            if (done < warm_up) continue;
-            ADD(BACKWARD, (chunks - 1 - backward.chunk) * order->workers + worker, backward.micro);
-            walk_on(&backward);
+static gp_status interleaved(gp_order *order, int worker, gp_error *err) {
+    int chunks = order->stages / order->workers, tasks = chunks * order->pieces, groups = count_groups(order);
+    int largest = (order->pieces + groups - 1) / groups, chunk, micro;
+    int warm_up = least(tasks, 2 * (order->workers - worker - 1) + (chunks - 1) * largest);
+    for (int done = 0; done < tasks + warm_up; done++) {
+        if (done < tasks) {
+            find_task(order, done, &chunk, &micro);
+            ADD(FORWARD, chunk * order->workers + worker, micro);
         }
-    }
-    return GP_OK;
-}
-
-/* ---- zero bubble ------------------------------------------------------------------------------------------------- */
-
-/* Zero bubble, ZB-H1 (Qi et al., 2401.10241, section 2): backward for inputs and for weights apart. It has 1F1B's
- * memory, and a W once more than s I are done. */
-static gp_status zb_h1(gp_order *order, gp_error *err) {
-    int pieces = order->pieces;
-    for (int worker = 0; worker < order->workers; worker++) {
-        int forward = 0, weight = 0;
-        while (forward < least(order->workers - worker - 1, pieces)) ADD(FORWARD, worker, forward++);
-        for (int m = 0; m < pieces; m++) {
-            if (forward < pieces) ADD(FORWARD, worker, forward++);
-            ADD(BACKWARD_INPUT, worker, m);
-            if (m + 1 - weight > worker) ADD(BACKWARD_WEIGHT, worker, weight++);
-        }
-        while (weight < pieces) ADD(BACKWARD_WEIGHT, worker, weight++);
-    }
-    return GP_OK;
-}
-
-/* ZB-H2 (the same, section 2): 2(p−s)−1 forwards to warm up, and a W once more than 2s I are done. */
-static gp_status zb_h2(gp_order *order, gp_error *err) {
-    int pieces = order->pieces;
-    for (int worker = 0; worker < order->workers; worker++) {
-        int forward = 0, weight = 0;
-        while (forward < least(2 * (order->workers - worker) - 1, pieces)) ADD(FORWARD, worker, forward++);
-        for (int m = 0; m < pieces; m++) {
-            ADD(BACKWARD_INPUT, worker, m);
-            if (m + 1 - weight > 2 * worker) ADD(BACKWARD_WEIGHT, worker, weight++);
-            if (forward < pieces) ADD(FORWARD, worker, forward++);
-        }
-        while (weight < pieces) ADD(BACKWARD_WEIGHT, worker, weight++);
+        if (done < warm_up) continue;
+        find_task(order, done - warm_up, &chunk, &micro);
+        ADD(BACKWARD, (chunks - 1 - chunk) * order->workers + worker, micro);
     }
     return GP_OK;
 }
@@ -187,22 +156,17 @@ static gp_status drain_v(v_worker *v, gp_error *err) {
 }
 
 /* ZB-V (Qi et al., 2405.15362): two stages per worker, s and 2p−1−s, so that the second half comes back in a V. */
-static gp_status zb_v(gp_order *order, gp_error *err) {
-    for (int worker = 0; worker < order->workers; worker++) {
-        v_worker v = {.order = order, .worker = worker, .stage = {worker, order->stages - 1 - worker}};
-        GP_RETURN_IF_FAILED(warm_up_v(&v, err));
-        GP_RETURN_IF_FAILED(steady_v(&v, err));
-        GP_RETURN_IF_FAILED(drain_v(&v, err));
-    }
-    return GP_OK;
+static gp_status zb_v(gp_order *order, int worker, gp_error *err) {
+    v_worker v = {.order = order, .worker = worker, .stage = {worker, order->stages - 1 - worker}};
+    GP_RETURN_IF_FAILED(warm_up_v(&v, err));
+    GP_RETURN_IF_FAILED(steady_v(&v, err));
+    return drain_v(&v, err);
 }
-
-/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 /* By gp_schedule_kind. */
 static const struct {
-    gp_status (*add_tasks)(gp_order *order, gp_error *err); /* to an order without tasks */
-    int chunks;                                             /* stages per worker; 0: as configured */
+    gp_status (*add_tasks)(gp_order *order, int worker, gp_error *err); /* the worker's, to an order without them */
+    int chunks;                                                         /* stages per worker; 0: as configured */
     bool descending, splits_backward;
     bool folds; /* the second half of the stages goes back over the workers */
 } schedules[] = {
@@ -278,7 +242,9 @@ gp_status gp_schedule_order(const gp_schedule *schedule, int workers, int pieces
     GP_RETURN_IF_FAILED(
         gp_order_create(workers, gp_schedule_stages(schedule, workers), pieces, descending, &order, err));
     gp_schedule_place(schedule, workers, order->worker_of_stage);
-    gp_status status = file ? copy_file(file, order, err) : schedules[schedule->kind].add_tasks(order, err);
+    gp_status status = file ? copy_file(file, order, err) : GP_OK;
+    for (int w = 0; w < workers && !file && status == GP_OK; w++)
+        status = schedules[schedule->kind].add_tasks(order, w, err);
     if (status == GP_OK) status = gp_order_set_clocks(order, true, err);
     if (status != GP_OK)
         gp_order_destroy(&order);

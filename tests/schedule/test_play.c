@@ -31,7 +31,13 @@ static double duration(const void *context, int worker, size_t pc, const gp_inst
 static gp_status try_play(const toy *t, const gp_programs *programs, times each, gp_play **out, gp_error *err) {
     gp_waits *waits = NULL;
     GP_RETURN_IF_FAILED(gp_waits_create(t->stages, programs, true, &waits, err));
-    gp_status status = gp_play_create(t->stages, programs, waits, duration, &each, out, err);
+    gp_play_request request = {.stages = t->stages,
+                               .programs = programs,
+                               .waits = waits,
+                               .duration = duration,
+                               .context = &each,
+                               .timeline = true};
+    gp_status status = gp_play_run(&request, out, err);
     gp_waits_destroy(&waits);
     return status;
 }
