@@ -10,6 +10,7 @@
 #include "base/ticker.h"
 #include "profile/profile_file.h"
 #include "profile/profile_kept.h"
+#include "profile/profile_words.h"
 #include "session/balancing.h"
 #include "session/devices.h"
 #include "session/profiling_internal.h"
@@ -17,6 +18,11 @@
 /* Before a run, profiling takes these seconds at most; if its share of the run is less than the least, there is nothing
  * to gain. */
 static const double least_seconds = 0.5, most_seconds = 10;
+
+/* A kept profile with this slowdown is measured again, but not within these seconds: what disturbed it may still run.
+ */
+static const double slowed = 1.15;
+enum { MAY_STILL_RUN = 600 };
 
 /* What is told while layers are timed. */
 typedef struct told {
@@ -180,8 +186,8 @@ static gp_status keep(gp_profile_search *s, gp_error *err) {
     return gp_copy_text(&s->session->profile->path, path, err);
 }
 
-/* In a pipe a short measurement needs no line. */
-static gp_status measure_and_keep(gp_profile_search *s, gp_error *err) {
+/* Leaves the session without a profile if the run is too short. In a pipe a short measurement needs no line. */
+static gp_status measure_in_time(gp_profile_search *s, gp_error *err) {
     char *what = NULL;
     double seconds;
     GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
@@ -192,7 +198,26 @@ static gp_status measure_and_keep(gp_profile_search *s, gp_error *err) {
     gp_status status = measure(s, seconds, &telling, err);
     gp_ticker_end(&s->ticker);
     free(what);
-    return status == GP_OK ? keep(s, err) : status;
+    return status;
+}
+
+/* `kept`: NULL: none; it stays if nothing is measured. */
+static gp_status measure_and_keep(gp_profile_search *s, gp_profile *kept, gp_error *err) {
+    gp_session *session = s->session;
+    session->profile = NULL;
+    gp_status status = measure_in_time(s, err);
+    if (status == GP_OK && session->profile) {
+        gp_profile_destroy(&kept);
+        return keep(s, err);
+    }
+    session->profile = kept;
+    return status;
+}
+
+/* Other programs took part of the machine while it was measured, some time ago. */
+static bool is_slowed(const gp_profile *kept) {
+    int64_t age = (int64_t)time(NULL) - kept->taken;
+    return gp_profile_slowdown(kept) >= slowed && (age < 0 || age >= MAY_STILL_RUN);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
@@ -211,7 +236,8 @@ static gp_status find_profile(gp_profile_search *s, gp_error *err) {
     if (!s->options->again)
         GP_RETURN_IF_FAILED(
             gp_profile_find_kept(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err));
-    if (!session->profile && is_worth_measuring(session, s->options)) GP_RETURN_IF_FAILED(measure_and_keep(s, err));
+    if (is_worth_measuring(session, s->options) && (!session->profile || is_slowed(session->profile)))
+        GP_RETURN_IF_FAILED(measure_and_keep(s, session->profile, err));
     if (session->profile) return GP_OK;
     return gp_profile_find_near(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err);
 }

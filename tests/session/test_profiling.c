@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "balance/expect.h"
@@ -96,6 +97,40 @@ static void rates_are_used_if_there_are_some(void **state) {
     gp_session_close(&session);
 }
 
+/* Gives the kept profile this slowdown and age. */
+static void spoil(const gp_session *session, double slowdown, int64_t age) {
+    gp_profile *profile = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_profile_read(session->profile->path, &profile, &err), GP_OK);
+    profile->devices[0].slowdown = slowdown;
+    profile->taken = (int64_t)time(NULL) - age;
+    assert_int_equal(gp_profile_keep(profile, session->profile->path, &err), GP_OK);
+    gp_profile_destroy(&profile);
+}
+
+static void a_slowed_profile_is_measured_again(void **state) {
+    static const struct {
+        double slowdown;
+        int64_t age;
+        bool again;
+    } cases[] = {{900, 3600, true}, {900, 60, false}, {1.1, 3600, false}};
+    (void)state;
+    use_new_cache();
+    gp_session *session = balance();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        spoil(session, cases[i].slowdown, cases[i].age);
+        gp_session_close(&session);
+        session = balance();
+        assert_int_equal(session->measured.rounds > 0, cases[i].again);
+        assert_int_equal(gp_profile_slowdown(session->profile) == cases[i].slowdown, !cases[i].again);
+    }
+    spoil(session, 900, 3600); /* a run without a choice measures nothing */
+    gp_session_close(&session);
+    session = find(NULL);
+    assert_true(gp_profile_slowdown(session->profile) == 900);
+    gp_session_close(&session);
+}
+
 static void balancing_leaves_rates_and_a_profile(void **state) {
     (void)state;
     use_new_cache();
@@ -174,7 +209,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_are_used_if_there_are_some), cmocka_unit_test(balancing_leaves_rates_and_a_profile),
         cmocka_unit_test(a_long_run_leaves_rates),          cmocka_unit_test(other_micro_batches_are_scaled),
-        cmocka_unit_test(what_is_measured_is_told),
+        cmocka_unit_test(what_is_measured_is_told),         cmocka_unit_test(a_slowed_profile_is_measured_again),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }
