@@ -183,9 +183,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     GP_RETURN_IF_FAILED(write_source(report, err));
     gp_processors_warn(report->plan, true, report->out);
     gp_micro_batches_warn(report->plan, true, report->out);
-    if (fflush(report->out) != 0 || ferror(report->out))
-        return gp_fail(err, GP_IO, "the report of the plan could not be written");
-    return GP_OK;
+    return gp_report_end(report->out, "the report of the plan", err);
 }
 
 gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, const gp_host_memory *host, FILE *out,
