@@ -15,7 +15,7 @@
 #include "profile/when.h"
 #include "report/balance_write.h"
 #include "report/plan_report_parts.h"
-#include "session/processors.h"
+#include "report/warnings.h"
 
 enum { BAR = 12, NAME = 26 };
 

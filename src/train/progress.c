@@ -14,8 +14,7 @@
 #include "base/printable.h"
 #include "profile/profile_words.h"
 #include "report/plan_report.h"
-#include "report/precision.h"
-#include "session/processors.h"
+#include "report/warnings.h"
 
 /* Seconds between lines. */
 static const double terminal_pause = 0.2, pipe_pause = 10;
