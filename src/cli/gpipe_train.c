@@ -16,7 +16,7 @@
 #include "report/plan_json.h"
 #include "report/plan_report.h"
 #include "report/plan_svg.h"
-#include "report/precision.h"
+#include "report/warnings.h"
 #include "session/inputs.h"
 #include "store/folder.h"
 #include "train/predict.h"

@@ -15,7 +15,7 @@
 #include "profile/when.h"
 #include "report/balance_write.h"
 #include "report/plan_report_parts.h"
-#include "session/processors.h"
+#include "report/warnings.h"
 
 enum { BAR = 12, NAME = 26 };
 
@@ -205,12 +205,6 @@ static void write_slowdowns(const report *r) {
     }
 }
 
-static void write_balance(FILE *out, const int64_t *layers, int stages) {
-    fputs("[", out);
-    for (int s = 0; s < stages; s++) fprintf(out, "%s%" PRId64, s ? ", " : "", layers[s]);
-    fputs("]", out);
-}
-
 static gp_status write_stages(const report *r, gp_error *err) {
     const gp_plan *plan = r->found.plan;
     double most = 0;
@@ -244,7 +238,7 @@ static gp_status write_stages(const report *r, gp_error *err) {
 
 static void write_other(const report *r, const char *what, const cut *other) {
     fprintf(r->out, "             %s ", what);
-    write_balance(r->out, other->layers, r->stages);
+    gp_balance_write_layers(r->out, other->layers, r->stages);
     fprintf(r->out, ": %s, %.2f times as long\n", gp_report_seconds(other->expected.seconds).text,
             r->found.expected.seconds > 0 ? other->expected.seconds / r->found.expected.seconds : 1);
     if (!other->fits) fprintf(r->out, "             it does not fit: %s\n", other->missing.text);
@@ -274,40 +268,19 @@ static gp_status write_order(const report *r, gp_error *err) {
     return GP_OK;
 }
 
-/* Nothing where --set says what the file does not, so that --write would be refused. */
-static gp_status write_balance_command(const report *r, bool moved, gp_error *err) {
-    gp_status status = GP_OK;
-    if (r->command->override_count > 0) status = gp_balance_check_written(r->session, r->command->config, err);
-    if (status == GP_USAGE || status == GP_CONFIG) *err = (gp_error){0};
-    if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
-    fprintf(r->out, "to write it  gpipe-balance%s --write", moved ? " --orders" : "");
-    gp_command_write_profile(r->command, r->out);
-    gp_command_write_processors(r->command, r->out);
-    gp_command_write_overrides(r->command, (const char *const[]){NULL}, r->out);
-    gp_command_write_config(r->command, r->out);
-    fputs("\n", r->out);
-    return GP_OK;
-}
-
 static gp_status write_what_to_type(const report *r, gp_error *err) {
     const gp_session *session = r->session;
-    bool moved = session->moved;
+    const char *option = session->moved ? " --orders" : "";
     char *devices = NULL, *layers = NULL;
-    if (moved) GP_RETURN_IF_FAILED(gp_config_devices_text(&session->config->pipeline, &devices, err));
-    gp_status status = gp_balance_text(r->found.layers, r->stages, &layers, err);
+    gp_status status = gp_balance_text(r->found.layers, r->stages, &layers, err), checked = GP_OK;
+    if (status == GP_OK) status = gp_config_devices_text(&session->config->pipeline, &devices, err);
     if (status == GP_OK) {
+        const gp_command_set sets[] = {{"pipeline.devices", devices}, {"pipeline.balance", layers}};
         fprintf(r->out, "             in the configuration, under pipeline:  balance: %s\n", layers);
-        if (moved) fprintf(r->out, "             and  devices: %s\n", devices);
-        status = write_balance_command(r, moved, err);
-    }
-    if (status == GP_OK) {
-        fputs("to train     gpipe-train", r->out);
-        gp_command_write_overrides(
-            r->command, (const char *const[]){"pipeline.balance", moved ? "pipeline.devices" : NULL, NULL}, r->out);
-        if (moved) gp_command_write_set("pipeline.devices", devices, r->out);
-        gp_command_write_set("pipeline.balance", layers, r->out);
-        gp_command_write_config(r->command, r->out);
-        fputs("\n", r->out);
+        if (session->moved) fprintf(r->out, "             and  devices: %s\n", devices);
+        if (r->command->override_count > 0) checked = gp_balance_check_written(session, r->command->config, err);
+        status = gp_command_write_again(r->command, option, checked, r->out, err);
+        if (status == GP_OK) gp_command_train(r->command, sets + !session->moved, 1 + session->moved, 0, r->out);
     }
     free(layers);
     free(devices);
@@ -324,13 +297,13 @@ static void write_expected(const report *r) {
     if (r->configured.layers) write_other(r, "the configured", &r->configured);
     if (!r->configured.layers && pipeline->layers_count > 0) {
         fputs("             the configured ", r->out);
-        write_balance(r->out, pipeline->layers, pipeline->layers_count);
+        gp_balance_write_layers(r->out, pipeline->layers, pipeline->layers_count);
         fprintf(r->out, " is not a cut of %s into %s\n", gp_report_count(session->graph->layer_count, "layer").text,
                 gp_report_count(r->stages, "stage").text);
     }
     gp_processors_warn(r->found.plan, true, r->out);
     fputs("\nbalance      ", r->out);
-    write_balance(r->out, r->found.layers, r->stages);
+    gp_balance_write_layers(r->out, r->found.layers, r->stages);
     fputs("\n", r->out);
 }
 
@@ -345,16 +318,13 @@ static gp_status write_report(report *r, gp_error *err) {
     return write_what_to_type(r, err);
 }
 
-static gp_status end_report(report *r, gp_status status, gp_error *err) {
-    if (status == GP_OK && (fflush(r->out) != 0 || ferror(r->out)))
-        status = gp_fail(err, GP_IO, "the report of the balance could not be written");
-    report_fini(r);
-    return status;
-}
+static const char whole[] = "the report of the balance";
 
 gp_status gp_balance_report(const gp_session *session, const gp_command *command, FILE *out, gp_error *err) {
     report r = {.session = session, .command = command, .out = out};
-    return end_report(&r, write_report(&r, err), err);
+    gp_status status = write_report(&r, err);
+    report_fini(&r);
+    return status == GP_OK ? gp_report_end(out, whole, err) : status;
 }
 
 /* ---- for programs ------------------------------------------------------------------------------------------------ */
@@ -430,33 +400,30 @@ static json_t *pack_path(const char *path, gp_error *err) {
     return printable;
 }
 
-static gp_status write_json(report *r, gp_error *err) {
+/* A member is left out if its value is NULL. */
+static json_t *pack_report(report *r, gp_error *err) {
     const gp_session *session = r->session;
-    GP_RETURN_IF_FAILED(report_init(r, err));
+    const gp_profile *profile = session->profile;
+    const char *difference = session->profile_difference;
+    char when[GP_WHEN_TEXT];
     json_t *root = pack_cut(r, &r->found);
-    json_object_set_new(root, "stages", pack_stages(r));
-    json_object_set_new(root, "even", pack_cut(r, &r->even));
-    if (session->order) json_object_set_new(root, "order", pack_order(r));
-    if (r->configured.layers) json_object_set_new(root, "configured", pack_cut(r, &r->configured));
-    json_object_set_new(root, "processors", json_integer(r->found.plan->processors));
-    json_object_set_new(root, "threads", json_integer(gp_plan_threads(r->found.plan)));
-    json_object_set_new(root, "slowdown", pack_slowdowns(r));
-    json_object_set_new(root, "layers", pack_layers(r));
-    if (session->profile->path) json_object_set_new(root, "profile", pack_path(session->profile->path, err));
-    json_object_set_new(root, "measured", json_boolean(session->measured.rounds > 0));
-    if (session->profile->taken > 0) {
-        char when[GP_WHEN_TEXT];
-        json_object_set_new(root, "taken_at", json_string(gp_when_text(when, session->profile->taken)));
-    }
-    if (session->profile_difference && *session->profile_difference)
-        json_object_set_new(root, "taken", json_string(session->profile_difference));
-    int failed = json_dumpf(root, r->out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));
-    json_decref(root);
-    fputs("\n", r->out);
-    return failed ? gp_fail(err, GP_IO, "the report of the balance could not be written") : GP_OK;
+    json_t *rest = json_pack(
+        "{s:o, s:o, s:o*, s:o*, s:i, s:i, s:o, s:o, s:o*, s:b, s:s*, s:o*}", "stages", pack_stages(r), "even",
+        pack_cut(r, &r->even), "order", session->order ? pack_order(r) : NULL, "configured",
+        r->configured.layers ? pack_cut(r, &r->configured) : NULL, "processors", r->found.plan->processors, "threads",
+        gp_plan_threads(r->found.plan), "slowdown", pack_slowdowns(r), "layers", pack_layers(r), "profile",
+        profile->path ? pack_path(profile->path, err) : NULL, "measured", session->measured.rounds > 0, "taken_at",
+        profile->taken > 0 ? gp_when_text(when, profile->taken) : NULL, "taken",
+        difference && *difference ? json_string(difference) : NULL);
+    json_object_update(root, rest);
+    json_decref(rest);
+    return root;
 }
 
 gp_status gp_balance_report_json(const gp_session *session, FILE *out, gp_error *err) {
     report r = {.session = session, .out = out};
-    return end_report(&r, write_json(&r, err), err);
+    gp_status status = report_init(&r, err);
+    if (status == GP_OK) status = gp_report_json(pack_report(&r, err), out, whole, err);
+    report_fini(&r);
+    return status;
 }

@@ -63,11 +63,15 @@ gp_status gp_balance_check_written(const gp_session *session, const char *path, 
         "--write: the balance is for the schedule of --set, but %s has a different one; change the file first", path);
 }
 
+void gp_balance_write_layers(FILE *out, const int64_t *layers, int stages) {
+    for (int s = 0; s < stages; s++) fprintf(out, "%s%" PRId64, s ? ", " : "[", layers[s]);
+    fputs("]", out);
+}
+
 gp_status gp_balance_text(const int64_t *layers, int stages, char **out, gp_error *err) {
     gp_text_stream stream;
     GP_RETURN_IF_FAILED(gp_text_begin(&stream, "the balance", err));
-    for (int s = 0; s < stages; s++) fprintf(stream.file, "%s%" PRId64, s ? ", " : "[", layers[s]);
-    fputs("]", stream.file);
+    gp_balance_write_layers(stream.file, layers, stages);
     return gp_text_end(&stream, GP_OK, out, err);
 }
 

@@ -12,6 +12,7 @@
 #include "plan/memory.h"
 #include "profile/profile_words.h"
 #include "report/plan_report.h"
+#include "report/text.h"
 #include "schedule/program_json.h"
 #include "session/session.h"
 
@@ -224,8 +225,7 @@ gp_status gp_plan_json_write(const gp_plan_json *its, FILE *out, gp_error *err) 
 gp_status gp_plan_json_print(const gp_plan_json *its, FILE *out, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_plan_json_write(its, out, err));
     fputs("\n", out);
-    if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "the plan could not be written");
-    return GP_OK;
+    return gp_report_end(out, "the plan", err);
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include "base/printable.h"
 #include "profile/profile_words.h"
 #include "report/plan_report_parts.h"
-#include "session/processors.h"
+#include "report/warnings.h"
 
 int64_t gp_plan_stage_parameters(const gp_plan *plan, int s) {
     int64_t sum = 0, elements;
@@ -157,16 +157,6 @@ static gp_status write_source(const gp_report *report, gp_error *err) {
     return GP_OK;
 }
 
-void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {
-    int64_t samples = plan->minis[gp_plan_largest_mini(plan)].samples;
-    if (plan->micro_batches <= samples) return;
-    fprintf(out,
-            "%s pipeline.micro_batches: %d is more than the %" PRId64 " sample%s of a mini-batch, which has %" PRId64
-            " micro-batch%s of 1 sample\n",
-            report ? "warning     " : "warning:", plan->micro_batches, samples, samples == 1 ? "" : "s", samples,
-            samples == 1 ? "" : "es");
-}
-
 static gp_status write_report(gp_report *report, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_expect(report->plan, report->mini, report->profile, &report->expected, err));
     find_extremes(report);
@@ -181,9 +171,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     GP_RETURN_IF_FAILED(write_source(report, err));
     gp_processors_warn(report->plan, true, report->out);
     gp_micro_batches_warn(report->plan, true, report->out);
-    if (fflush(report->out) != 0 || ferror(report->out))
-        return gp_fail(err, GP_IO, "the report of the plan could not be written");
-    return GP_OK;
+    return gp_report_end(report->out, "the report of the plan", err);
 }
 
 gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, const gp_host_memory *host, FILE *out,

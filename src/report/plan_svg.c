@@ -7,6 +7,7 @@
 #include "balance/expect.h"
 #include "base/memory.h"
 #include "base/replace.h"
+#include "base/text_stream.h"
 #include "plan/memory.h"
 #include "report/plan_report_parts.h"
 
@@ -60,8 +61,8 @@ static const char style[] =
 typedef struct painter {
     const gp_plan *plan;
     const gp_mini_plan *mini;
-    const gp_play *play;
-    int mini_index;
+    const gp_profile *profile;
+    gp_play *play; /* of the mini-batch, with the timeline; in seconds */
     FILE *out;
     double scale;           /* pixels per second */
     bool each;              /* every instruction is a mark of its own; else shares of the time are drawn */
@@ -121,23 +122,6 @@ static void draw_mark(const painter *p, const gp_instr *instr, mark_kind kind, c
                 number);
 }
 
-static bool is_shown(const gp_instr *instr, bool copies) {
-    mark_kind kind = kind_of(instr);
-    return kind != MARK_NONE && (kind == MARK_COPY) == copies;
-}
-
-static void draw_marks(const painter *p, int worker, bool copies, double y, double height) {
-    const gp_program *program = &p->mini->programs->worker[worker];
-    const gp_play_worker *its = &p->play->worker[worker];
-    for (size_t pc = 0; pc < program->count; pc++) {
-        const gp_instr *instr = &program->instrs[pc];
-        if (!is_shown(instr, copies) || its->end[pc] <= its->start[pc]) continue;
-        draw_mark(p, instr, kind_of(instr), (const double[]){its->start[pc], its->end[pc]}, y, height);
-    }
-}
-
-/* ---- shares ------------------------------------------------------------------------------------------------------ */
-
 enum { COLUMN = 2, COLUMNS = (WIDTH - LEFT - RIGHT) / COLUMN };
 
 /* What part of each column's time goes to each kind. */
@@ -167,28 +151,26 @@ static void draw_share(const painter *p, const shares *all, int kind, double y, 
     fputs("\"/>\n", p->out);
 }
 
-/* Where there are too many to see each. */
-static gp_status draw_shares(const painter *p, int worker, bool copies, double y, double height, gp_error *err) {
+/* Of a worker: its copies, or its computations. Each is a mark; if there are too many to see each, shares. */
+static gp_status draw_lane(const painter *p, int worker, bool copies, double y, double height, gp_error *err) {
     const gp_program *program = &p->mini->programs->worker[worker];
     const gp_play_worker *its = &p->play->worker[worker];
     bool there[MARKS] = {false};
     shares *all = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&all, 1, err));
+    if (!p->each) GP_RETURN_IF_FAILED(GP_NEW(&all, 1, err));
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
-        if (!is_shown(instr, copies)) continue;
-        there[kind_of(instr)] = true;
-        add_share(p, all, kind_of(instr), its->start[pc], its->end[pc]);
+        mark_kind kind = kind_of(instr);
+        if (kind == MARK_NONE || (kind == MARK_COPY) != copies) continue;
+        there[kind] = true;
+        if (!p->each)
+            add_share(p, all, kind, its->start[pc], its->end[pc]);
+        else if (its->end[pc] > its->start[pc])
+            draw_mark(p, instr, kind, (const double[]){its->start[pc], its->end[pc]}, y, height);
     }
-    for (int k = 0; k < MARKS; k++)
+    for (int k = 0; k < MARKS && !p->each; k++)
         if (there[k]) draw_share(p, all, k, y, height);
     free(all);
-    return GP_OK;
-}
-
-static gp_status draw_lane(const painter *p, int worker, bool copies, double y, double height, gp_error *err) {
-    if (!p->each) return draw_shares(p, worker, copies, y, height, err);
-    draw_marks(p, worker, copies, y, height);
     return GP_OK;
 }
 
@@ -217,7 +199,7 @@ static void draw_alive(const painter *p, int worker, const size_t *bytes, double
 static gp_status draw_memory(const painter *p, int worker, double y, gp_error *err) {
     size_t *bytes = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&bytes, p->mini->programs->worker[worker].count, err));
-    gp_status status = gp_memory_follow(p->plan, p->mini_index, worker, bytes, err);
+    gp_status status = gp_memory_follow(p->plan, gp_plan_largest_mini(p->plan), worker, bytes, err);
     if (status == GP_OK) draw_alive(p, worker, bytes, y);
     free(bytes);
     return status;
@@ -270,7 +252,12 @@ static void draw_legend(const painter *p) {
             x, x + 16);
 }
 
-static void write_title(const painter *p, const gp_plan_picture *picture) {
+static const char *source_of(const gp_profile *profile) {
+    if (gp_profile_is_counted(profile)) return "counted";
+    return profile->scaled ? "scaled from a profile" : "profiled";
+}
+
+static void write_title(const painter *p) {
     char checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     fprintf(
         p->out,
@@ -279,7 +266,7 @@ static void write_title(const painter *p, const gp_plan_picture *picture) {
         gp_report_count(p->plan->workers, "worker").text, p->mini->pieces, p->mini->pieces == 1 ? "" : "es",
         gp_plan_checkpoint_text(checkpoint, p->plan), gp_report_seconds(p->play->length).text,
         100 * gp_play_bubble(p->play));
-    fprintf(p->out, " (%s)", picture->source);
+    fprintf(p->out, " (%s)", source_of(p->profile));
     if (!p->each) fputs("; shares of the time", p->out);
     if (p->every > 1) fprintf(p->out, "; every %dth worker", p->every);
     fputs("</text>\n", p->out);
@@ -319,49 +306,32 @@ static void choose_sizes(painter *p) {
 
 const char gp_plan_svg_head[] = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
 
-gp_status gp_plan_svg(const gp_plan_picture *picture, FILE *out, gp_error *err) {
-    painter p = {.plan = picture->plan,
-                 .mini = &picture->plan->minis[picture->mini],
-                 .play = picture->play,
-                 .mini_index = picture->mini,
-                 .out = out};
-    choose_sizes(&p);
-    double each = p.lane + p.copy + 3 + p.mem + p.gap;
-    int shown = (p.plan->workers + p.every - 1) / p.every;
+static gp_status draw(painter *p, gp_error *err) {
+    choose_sizes(p);
+    double each = p->lane + p->copy + 3 + p->mem + p->gap;
+    int shown = (p->plan->workers + p->every - 1) / p->every;
     double height = TOP + each * shown;
-    fprintf(out, "%s viewBox=\"0 0 %d %.0f\" width=\"%d\" height=\"%.0f\" fill=\"none\">\n%s", gp_plan_svg_head, WIDTH,
-            height, WIDTH, height, style);
-    write_title(&p, picture);
-    draw_legend(&p);
-    draw_axis(&p, height - p.gap);
-    for (int i = 0; i < shown; i++) GP_RETURN_IF_FAILED(draw_worker(&p, i * p.every, TOP + each * i, err));
-    fputs("</svg>\n", out);
+    fprintf(p->out, "%s viewBox=\"0 0 %d %.0f\" width=\"%d\" height=\"%.0f\" fill=\"none\">\n%s", gp_plan_svg_head,
+            WIDTH, height, WIDTH, height, style);
+    write_title(p);
+    draw_legend(p);
+    draw_axis(p, height - p->gap);
+    for (int i = 0; i < shown; i++) GP_RETURN_IF_FAILED(draw_worker(p, i * p->every, TOP + each * i, err));
+    fputs("</svg>\n", p->out);
     return GP_OK;
 }
 
-static gp_status draw_text(const gp_plan_picture *picture, char **text, size_t *bytes, gp_error *err) {
-    FILE *out = open_memstream(text, bytes);
-    if (!out) return gp_fail(err, GP_MEMORY, "no memory for the picture of the plan");
-    gp_status status = gp_plan_svg(picture, out, err);
-    if (fclose(out) != 0 && status == GP_OK) status = gp_fail(err, GP_MEMORY, "no memory for the picture of the plan");
-    return status;
-}
-
-static const char *source_of(const gp_profile *profile) {
-    if (gp_profile_is_counted(profile)) return "counted";
-    return profile->scaled ? "scaled from a profile" : "profiled";
-}
-
 gp_status gp_plan_svg_write(const gp_plan *plan, const gp_profile *profile, const char *path, gp_error *err) {
-    gp_plan_picture picture = {plan, gp_plan_largest_mini(plan), NULL, source_of(profile)};
-    gp_play *play = NULL;
+    int mini = gp_plan_largest_mini(plan);
+    painter p = {.plan = plan, .mini = &plan->minis[mini], .profile = profile};
+    gp_text_stream stream;
     char *text = NULL;
-    size_t bytes = 0;
-    GP_RETURN_IF_FAILED(gp_expect_play(plan, picture.mini, profile, &play, err));
-    picture.play = play;
-    gp_status status = draw_text(&picture, &text, &bytes, err);
-    if (status == GP_OK) status = gp_file_replace(path, &(gp_bytes){text, bytes}, 1, err);
+    GP_RETURN_IF_FAILED(gp_expect_play(plan, mini, profile, &p.play, err));
+    gp_status status = gp_text_begin(&stream, "the picture of the plan", err);
+    p.out = stream.file;
+    if (status == GP_OK) status = gp_text_end(&stream, draw(&p, err), &text, err);
+    if (status == GP_OK) status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
     free(text);
-    gp_play_destroy(&play);
+    gp_play_destroy(&p.play);
     return status;
 }

@@ -80,3 +80,15 @@ gp_report_text gp_report_profiled(const gp_profile_device *device) {
     gp_device_text(its.text, device->kind, device->index, device->threads);
     return its;
 }
+
+gp_status gp_report_end(FILE *out, const char *what, gp_error *err) {
+    if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "%s could not be written", what);
+    return GP_OK;
+}
+
+gp_status gp_report_json(json_t *root, FILE *out, const char *what, gp_error *err) {
+    int failed = !root || json_dumpf(root, out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6)) != 0;
+    json_decref(root);
+    fputs("\n", out);
+    return failed ? gp_fail(err, GP_IO, "%s could not be written", what) : gp_report_end(out, what, err);
+}

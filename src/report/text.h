@@ -5,6 +5,7 @@
 #ifndef GP_REPORT_TEXT_H
 #define GP_REPORT_TEXT_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -31,5 +32,10 @@ gp_report_text gp_report_profiled(const gp_profile_device *device);
 /* Writes text into `width` columns, to the right of them where `right`; cut with "…" where it is longer, or as it is
  * where width is 0. One character counts as one column. */
 void gp_report_cell(FILE *out, const char *text, int width, bool right);
+
+/* The end of what `what` names: GP_IO if the stream did not take all of it. */
+GP_MUST_USE gp_status gp_report_end(FILE *out, const char *what, gp_error *err);
+/* An object, which is taken over, and the end. NULL: it could not be made. */
+GP_MUST_USE gp_status gp_report_json(json_t *root, FILE *out, const char *what, gp_error *err);
 
 #endif

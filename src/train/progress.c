@@ -13,8 +13,7 @@
 #include "base/printable.h"
 #include "profile/profile_words.h"
 #include "report/plan_report.h"
-#include "report/precision.h"
-#include "session/processors.h"
+#include "report/warnings.h"
 
 const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
     const double least = 0.1, most = 1e6;
