@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include "base/memory.h"
-#include "profile/copies.h"
 #include "profile/profile_file.h"
 #include "trace/recorder.h"
 
