@@ -81,7 +81,7 @@ static uint64_t first_time(const gp_tracing *tracing) {
 }
 
 static void write_waits(const gp_tracing *tracing, int track, gp_chrome *chrome) {
-    gp_chrome_name_track(chrome, track, "pipeline: waits for data");
+    gp_chrome_name_track(chrome, track, track, "pipeline: waits for data");
     for (size_t i = 0; i < tracing->waits->count; i++) {
         const gp_span *span = &tracing->waits->spans[i];
         char args[TEXT];
@@ -110,7 +110,7 @@ static int write_loader(const gp_loader *loader, const char *pass, int track, gp
             snprintf(name, sizeof name, "loader (%s)", pass);
         else
             snprintf(name, sizeof name, "loader (%s), thread %d", pass, i);
-        gp_chrome_name_track(chrome, track, name);
+        gp_chrome_name_track(chrome, track, track, name);
         for (size_t s = 0; s < count; s++) write_span(&spans[s], pass, track, chrome);
         track++;
     }
