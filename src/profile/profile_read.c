@@ -263,6 +263,8 @@ static gp_status read_root(const object *root, gp_profile *profile, gp_error *er
                                         "precision",     "optimizer", "model",     "micro_batch",
                                         "together",      "taken",     "load", /* of earlier versions; ignored */
                                         "devices",       "copies",    NULL};
+    if (!gp_yaml_get(root->node, "gpipe_profile"))
+        return gp_fail_at(err, GP_DATA, (gp_place){profile->path, 1, 1}, "not a profile: \"gpipe_profile\" is missing");
     GP_RETURN_IF_FAILED(check_format(root, err));
     GP_RETURN_IF_FAILED(gp_check_keys(root->node, "profile", known, NULL, err));
     GP_RETURN_IF_FAILED(read_identity(root, &profile->identity, err));
@@ -273,27 +275,19 @@ static gp_status read_root(const object *root, gp_profile *profile, gp_error *er
     return read_copies(root, profile, err);
 }
 
-/* Takes the document. The readers of the configuration fail with GP_CONFIG. */
-static gp_status read_document(gp_yaml_document *document, const char *path, gp_profile **out, gp_error *err) {
-    const object root = {.node = gp_yaml_root(document)};
+/* The readers of the configuration fail with GP_CONFIG. */
+gp_status gp_profile_parse(const char *text, size_t bytes, const char *path, gp_profile **out, gp_error *err) {
+    gp_yaml_document *document = NULL;
     gp_profile *profile = NULL;
-    gp_status status = GP_NEW(&profile, 1, err);
+    gp_status status = gp_yaml_parse(text, bytes, path, &document, err);
+    if (status == GP_OK) status = GP_NEW(&profile, 1, err);
     if (status == GP_OK) status = gp_copy_text(&profile->path, path, err);
-    if (status == GP_OK && !gp_yaml_get(root.node, "gpipe_profile"))
-        status = gp_fail_at(err, GP_DATA, (gp_place){path, 1, 1}, "not a profile: \"gpipe_profile\" is missing");
-    if (status == GP_OK) status = read_root(&root, profile, err);
+    if (status == GP_OK) status = read_root(&(object){.node = gp_yaml_root(document)}, profile, err);
     gp_yaml_destroy(&document);
     if (status == GP_OK)
         *out = profile;
     else
         gp_profile_destroy(&profile);
-    return status == GP_CONFIG ? err->status = GP_DATA : status;
-}
-
-gp_status gp_profile_parse(const char *text, size_t bytes, const char *path, gp_profile **out, gp_error *err) {
-    gp_yaml_document *document = NULL;
-    gp_status status = gp_yaml_parse(text, bytes, path, &document, err);
-    if (status == GP_OK) return read_document(document, path, out, err);
     return status == GP_CONFIG ? err->status = GP_DATA : status;
 }
 

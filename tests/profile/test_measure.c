@@ -18,6 +18,7 @@
 #include "profile/bench.h"
 #include "profile/measure.h"
 #include "profile/median.h"
+#include "profile/rounds.h"
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
