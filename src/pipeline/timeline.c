@@ -65,7 +65,8 @@ static void name_tracks(const gp_plan *plan, gp_chrome *chrome, int worker) {
     for (int q = 0; q < (has_queues(plan, worker) ? GP_QUEUES : 1); q++) {
         snprintf(name, sizeof name, "worker %d (%s:%d), %s%s", worker, device->kind->name, device->index, stages,
                  has_queues(plan, worker) ? queues[q] : "");
-        gp_chrome_name_track(chrome, track_of(plan, worker, (gp_queue)q), name);
+        int track = track_of(plan, worker, (gp_queue)q);
+        gp_chrome_name_track(chrome, track, track, name);
     }
 }
 
@@ -121,8 +122,8 @@ static void describe_wait(const writer *w, size_t index, bool barrier, char args
 static void write_arrow(const writer *w, const gp_span *span, const gp_instr *instr) {
     uint64_t id = (w->mini_batch * w->plan->stages->edge_count + instr->edge) * (uint64_t)w->max_pieces + instr->micro;
     int track = track_of(w->plan, w->worker, gp_instr_queue(w->plan->stages, instr));
-    if (instr->op == GP_INSTR_SEND) gp_chrome_arrow_from(w->chrome, track, "copy", id, span->started);
-    if (instr->op == GP_INSTR_RECV) gp_chrome_arrow_to(w->chrome, track, "copy", id, span->started);
+    if (instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV)
+        gp_chrome_arrow(w->chrome, instr->op == GP_INSTR_RECV, track, "copy", id, span->started);
 }
 
 /* A queue waits where its track is empty. */

@@ -82,4 +82,16 @@ typedef struct gp_bench_mix {
 /* Adds the medians of the ops to the times of their layers. */
 void gp_bench_add_layers(const gp_bench *bench, const double *medians, gp_bench_mix mix, gp_layer_times *layers);
 
+/* Binds an op to its addresses in the arena. */
+void gp_bench_bind(const gp_bench *bench, int stage, const gp_exec_op *op, gp_device_op *out);
+/* Fills the arena as in training: parameters, what enters the stage, gradients that arrive. */
+GP_MUST_USE gp_status gp_bench_load(gp_bench *bench, int stage, gp_error *err);
+
+/* How long copies take, by their size: between the benches' devices, each pair of kinds once, and from the host into
+ * each. Appended to the profile. Writes over the arenas, so after the last round. */
+GP_MUST_USE gp_status gp_measure_copies(gp_bench *benches, int count, gp_profile *profile, gp_error *err);
+/* Latency and seconds per byte that fit the times of copies of these sizes best, relative errors squared; neither is
+ * negative. count ≥ 1; of one size, all is latency. */
+void gp_fit_copies(const double *bytes, const double *seconds, int count, double *latency, double *per_byte);
+
 #endif

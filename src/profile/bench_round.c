@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "profile/bench_values.h"
+#include "profile/bench.h"
 #include "profile/median.h"
 
 static gp_status launch(gp_bench *bench, const gp_bench_op *ops, gp_error *err) {

@@ -1,5 +1,5 @@
 /* The arena holds ordinary numbers while ops are timed: zeros, NaNs and denormals take other times. */
-#include "profile/bench_values.h"
+#include "profile/bench.h"
 
 #include <stdlib.h>
 #include <string.h>

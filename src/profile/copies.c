@@ -1,4 +1,4 @@
-#include "profile/copies.h"
+#include "profile/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>

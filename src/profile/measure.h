@@ -7,7 +7,13 @@
 #ifndef GP_PROFILE_MEASURE_H
 #define GP_PROFILE_MEASURE_H
 
-#include "profile/rounds.h"
+#include "profile/bench.h"
+
+/* Called by the calling thread between ops: seconds since the time began, and the rounds that it has done. */
+typedef struct gp_rounds_watch {
+    void (*tell)(void *context, double seconds, int rounds); /* NULL: no calls */
+    void *context;
+} gp_rounds_watch;
 
 typedef struct gp_measure_request {
     const gp_graph *graph;
@@ -25,6 +31,12 @@ typedef struct gp_measure_request {
     uint64_t (*clock)(void); /* nanoseconds; NULL: gp_clock */
     gp_rounds_watch watch;
 } gp_measure_request;
+
+/* Of the devices: the fewest rounds and the widest medians. */
+typedef struct gp_measured {
+    int rounds;
+    double seconds, width;
+} gp_measured;
 
 /* Fills a profile that was made for these devices (gp_profile_create): times of layers and copies, how many devices
  * worked at the same time, and when it was taken. */

@@ -108,11 +108,9 @@ bool gp_profile_identity_equal(const gp_profile_identity *a, const gp_profile_id
 
 gp_status gp_profile_describe_difference(const gp_profile_identity *profile, const gp_profile_identity *now, char **out,
                                          gp_error *err) {
-    static const char *const differs[GP_PROFILE_TEXTS] = {
-#define TEXT_DIFFERS(suffix, name, differs) [GP_PROFILE_TEXT_##suffix] = differs,
-        GP_PROFILE_TEXT_MAP(TEXT_DIFFERS)
-#undef TEXT_DIFFERS
-    };
+    static const char *const differs[GP_PROFILE_TEXTS] = {"on another machine", "with other libraries",
+                                                          "by another version", "in another precision",
+                                                          "with another optimizer"};
     gp_text_stream text;
     const char *comma = "";
     GP_RETURN_IF_FAILED(gp_text_begin(&text, "a profile", err));

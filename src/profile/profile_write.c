@@ -36,7 +36,7 @@ static void write_identity(FILE *file, const gp_profile_identity *identity) {
     fprintf(file, "%s: %d", gp_profile_head, GP_PROFILE_FORMAT);
     for (int t = 0; t < GP_PROFILE_TEXTS; t++) {
         if (!identity->text[t]) continue;
-        fprintf(file, ",\n  \"%s\": ", gp_profile_text_name((gp_profile_text_kind)t));
+        fprintf(file, ",\n  \"%s\": ", gp_profile_text_names[t]);
         gp_json_text(file, identity->text[t]);
     }
     if (identity->model) fprintf(file, ",\n  \"model\": \"%016" PRIx64 "\"", identity->model);
@@ -52,7 +52,7 @@ static void write_layer(FILE *file, const char *name, const gp_layer_times *time
         fputs(", ", file);
     }
     for (int t = 0; t < GP_PROFILE_TIMES; t++)
-        fprintf(file, "%s\"%s\": %.6g", t ? ", " : "", gp_profile_time_name((gp_profile_time)t), times->time[t] / 1e-3);
+        fprintf(file, "%s\"%s\": %.6g", t ? ", " : "", gp_profile_time_names[t], times->time[t] / 1e-3);
     fputs("}", file);
 }
 

@@ -339,7 +339,7 @@ static json_t *pack_cut(const report *r, const cut *c) {
 static json_t *pack_times(const gp_layer_times *layer) {
     json_t *times = json_object();
     for (int t = 0; t < GP_PROFILE_TIMES; t++)
-        json_object_set_new(times, gp_profile_time_name((gp_profile_time)t), json_real(layer->time[t] * 1e3));
+        json_object_set_new(times, gp_profile_time_names[t], json_real(layer->time[t] * 1e3));
     return times;
 }
 

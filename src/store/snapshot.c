@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 static const char version[] = "2", older_version[] = "1";
 static const char prefix[] = "optimizer/";
 static const char file_start[] = "step-", file_end[] = ".safetensors";
-enum { NUMBER = 32, STEP_DIGITS = 8 };
+enum { NUMBER_TEXT = 32, STEP_DIGITS = 8 };
 
 /* PyTorch's names, by how many states there are. */
 static const char *const state_names[GP_UPDATE_MAX_STATES + 1][GP_UPDATE_MAX_STATES] = {
@@ -173,44 +174,36 @@ gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_e
     return GP_OK;
 }
 
-/* The numbers of gp_reached, each as a text that reads back to the same value. X(name, place, is a whole number) */
-#define REACHED_MAP(X)                                                                                                 \
-    X(step, 1)                                                                                                         \
-    X(epoch, 1)                                                                                                        \
-    X(evaluated, 1)                                                                                                    \
-    X(loss, 0)                                                                                                         \
-    X(accuracy, 0)                                                                                                     \
-    X(best_step, 1)                                                                                                    \
-    X(best, 0)                                                                                                         \
-    X(metrics_bytes, 1)
-/* Those that version 1 lacks. */
-#define REACHED_MORE(X)                                                                                                \
-    X(samples, 1)                                                                                                      \
-    X(steps, 1)                                                                                                        \
-    X(due, 1)
-
-enum {
-#define REACHED_ENUM(name, whole) REACHED_##name,
-    REACHED_MAP(REACHED_ENUM) REACHED_MORE(REACHED_ENUM)
-#undef REACHED_ENUM
-        REACHED_COUNT
-};
+/* The numbers of gp_reached: their keys, in the order of the file. Each is written as a text that reads back to the
+ * same value. */
+typedef struct number {
+    const char *key;
+    size_t offset;
+    bool real; /* a double; else an int64_t */
+} number;
+#define INTEGER(name)                                                                                                  \
+    { #name, offsetof(gp_reached, name), false }
+#define REAL(name)                                                                                                     \
+    { #name, offsetof(gp_reached, name), true }
+static const number numbers[] = {INTEGER(step),    INTEGER(epoch),     INTEGER(evaluated), REAL(loss),
+                                 REAL(accuracy),   INTEGER(best_step), REAL(best),         INTEGER(metrics_bytes),
+                                 INTEGER(samples), INTEGER(steps),     INTEGER(due)};
+enum { NUMBERS = sizeof numbers / sizeof *numbers, OLDER_NUMBERS = NUMBERS - 3 /* of version 1 */ };
 
 gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count, const gp_reached *reached,
                             const char *config, gp_error *err) {
-    char numbers[REACHED_COUNT][NUMBER];
-    const char *metadata[2 * (REACHED_COUNT + 4) + 1] = {
+    char texts[NUMBERS][NUMBER_TEXT];
+    const char *metadata[2 * (NUMBERS + 4) + 1] = {
         "format", "pt", "snapshot", version, "config", config, "file", reached->file_text ? reached->file_text : ""};
-#define WRITE_NUMBER(name, whole)                                                                                      \
-    if (whole)                                                                                                         \
-        snprintf(numbers[REACHED_##name], NUMBER, "%" PRId64, (int64_t)reached->name);                                 \
-    else                                                                                                               \
-        snprintf(numbers[REACHED_##name], NUMBER, "%.17g", (double)reached->name);                                     \
-    metadata[8 + 2 * REACHED_##name] = #name;                                                                          \
-    metadata[9 + 2 * REACHED_##name] = numbers[REACHED_##name];
-    REACHED_MAP(WRITE_NUMBER)
-    REACHED_MORE(WRITE_NUMBER)
-#undef WRITE_NUMBER
+    for (int i = 0; i < NUMBERS; i++) {
+        const char *value = (const char *)reached + numbers[i].offset;
+        if (numbers[i].real)
+            snprintf(texts[i], NUMBER_TEXT, "%.17g", *(const double *)(const void *)value);
+        else
+            snprintf(texts[i], NUMBER_TEXT, "%" PRId64, *(const int64_t *)(const void *)value);
+        metadata[8 + 2 * i] = numbers[i].key;
+        metadata[9 + 2 * i] = texts[i];
+    }
     struct stat about;
     if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && unlink(path) != 0)
         return gp_fail(err, GP_IO, "%s: is a link that cannot be removed: %s", path, strerror(errno));
@@ -220,7 +213,7 @@ gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, 
 /* With room for the numbers and the checksum, which are not known yet. */
 gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items, size_t count, const char *config,
                              uint64_t *bytes, gp_error *err) {
-    enum { ROOM = (REACHED_COUNT + 2) * 2 * NUMBER };
+    enum { ROOM = (NUMBERS + 2) * 2 * NUMBER_TEXT };
     char room[ROOM + 1];
     memset(room, '0', ROOM);
     room[ROOM] = '\0';
@@ -228,21 +221,21 @@ gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items,
     return gp_safetensors_check(path, items, count, metadata, bytes, err);
 }
 
-static gp_status read_number(const gp_safetensors *file, const char *path, const char *key, bool whole,
-                             int64_t *integer, double *number, gp_error *err) {
-    const char *text = gp_safetensors_metadata(file, key);
+static gp_status read_number(const gp_safetensors *file, const char *path, const number *its, gp_reached *out,
+                             gp_error *err) {
+    const char *text = gp_safetensors_metadata(file, its->key);
+    void *value = (char *)out + its->offset;
     char *end = NULL;
-    if (text && whole)
-        *integer = strtoll(text, &end, 10);
+    if (text && its->real)
+        *(double *)value = strtod(text, &end);
     else if (text)
-        *number = strtod(text, &end);
-    if (!text || end == text || *end) return gp_fail(err, GP_DATA, "%s: its metadata have no number \"%s\"", path, key);
+        *(int64_t *)value = strtoll(text, &end, 10);
+    if (!text || end == text || *end)
+        return gp_fail(err, GP_DATA, "%s: its metadata have no number \"%s\"", path, its->key);
     return GP_OK;
 }
 
 static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error *err) {
-    int64_t integer = 0;
-    double number = 0;
     const char *found = gp_safetensors_metadata(snapshot->file, "snapshot");
     bool newer = found && strcmp(found, version) == 0;
     if (!newer && !(found && strcmp(found, older_version) == 0))
@@ -250,18 +243,9 @@ static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error
                        found ? found : "none", older_version, version);
     snapshot->config = gp_safetensors_metadata(snapshot->file, "config");
     if (!snapshot->config) return gp_fail(err, GP_DATA, "%s: its metadata have no configuration", path);
-#define READ_NUMBER(name, whole)                                                                                       \
-    GP_RETURN_IF_FAILED(read_number(snapshot->file, path, #name, whole, &integer, &number, err));                      \
-    if (whole)                                                                                                         \
-        snapshot->reached.name = (__typeof__(snapshot->reached.name))integer;                                          \
-    else                                                                                                               \
-        snapshot->reached.name = (__typeof__(snapshot->reached.name))number;
-    REACHED_MAP(READ_NUMBER)
-    if (newer) {
-        REACHED_MORE(READ_NUMBER)
-        snapshot->reached.file_text = gp_safetensors_metadata(snapshot->file, "file");
-    }
-#undef READ_NUMBER
+    for (int i = 0; i < (newer ? NUMBERS : OLDER_NUMBERS); i++)
+        GP_RETURN_IF_FAILED(read_number(snapshot->file, path, &numbers[i], &snapshot->reached, err));
+    if (newer) snapshot->reached.file_text = gp_safetensors_metadata(snapshot->file, "file");
     const gp_reached *reached = &snapshot->reached;
     if (reached->step < 0 || reached->step > UINT32_MAX || reached->epoch < 0 || reached->metrics_bytes < 0 ||
         reached->samples < 0 || reached->steps < 0)

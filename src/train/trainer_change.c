@@ -23,9 +23,9 @@ static void close_timeline(gp_trainer *t) {
     const gp_trace_options *trace = &t->options->trace;
     gp_error failure = {0};
     if (!t->tracing) return;
-    if (trace->last > t->step && trace->first <= t->step)
+    if (trace->last > t->reached.step && trace->first <= t->reached.step)
         gp_progress_warn(&t->progress, "the timeline ends with step %" PRId64 ", since the configuration changes",
-                         t->step);
+                         t->reached.step);
     if (gp_tracing_close(&t->tracing, &failure) != GP_OK) gp_progress_warn(&t->progress, "%s", failure.text);
 }
 
@@ -42,7 +42,7 @@ static gp_status open_next(gp_trainer *t, gp_error *err) {
     const gp_trace_options *trace = &t->options->trace;
     GP_RETURN_IF_FAILED(gp_session_change(t->session, err));
     const gp_plan_json json = gp_plan_json_of(t->session);
-    if (trace->path && trace->first > t->step)
+    if (trace->path && trace->first > t->reached.step)
         GP_RETURN_IF_FAILED(gp_tracing_open(trace, t->session->plan, &t->tracing, err));
     gp_tracing_plan(t->tracing, &json);
     GP_RETURN_IF_FAILED(gp_trainer_open(t, err));

@@ -32,9 +32,9 @@ static gp_status open_metrics(gp_trainer *t, gp_error *err) {
                               : gp_metrics_open(path.text, t->progress.began, &t->metrics, err);
     GP_RETURN_IF_FAILED(status);
     if (lost) gp_progress_warn(&t->progress, "%s lacks lines of steps before the snapshot", path.text);
-    status = resume ? gp_metrics_resume(t->metrics, t->session, t->step, &resume->changes, err)
+    status = resume ? gp_metrics_resume(t->metrics, t->session, t->reached.step, &resume->changes, err)
                     : gp_metrics_start(t->metrics, t->session, err);
-    t->metrics_bytes = gp_metrics_bytes(t->metrics);
+    t->reached.metrics_bytes = gp_metrics_bytes(t->metrics);
     return status;
 }
 
@@ -173,7 +173,7 @@ static gp_status begin(gp_trainer *t, gp_error *err) {
 static gp_status check_best(gp_trainer *t, gp_error *err) {
     int64_t step = -1;
     GP_RETURN_IF_FAILED(gp_folder_model_step(t->options->folder, "best.safetensors", &step, err));
-    t->best_differs = step != t->best_step;
+    t->best_differs = step != t->reached.best_step;
     return GP_OK;
 }
 
@@ -182,19 +182,14 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_snapshot_load(&resume->snapshot, t->run, t->session->plan, err));
     t->weights = true;
     gp_saver_tidy(t->saver, reached->step);
-    t->step = t->saved = reached->step;
-    t->epoch = reached->epoch;
-    t->loss = reached->loss;
-    t->accuracy = reached->accuracy;
-    t->evaluated = reached->evaluated;
-    t->best_step = reached->best_step;
-    t->best = reached->best;
+    t->reached = *reached;
+    t->saved = reached->step;
     GP_RETURN_IF_FAILED(check_best(t, err));
     if (resume->passed_over) gp_progress_warn(&t->progress, "not used: %s", resume->passed_over);
-    gp_progress_resume(&t->progress, t->step, resume->path.text);
+    gp_progress_resume(&t->progress, t->reached.step, resume->path.text);
     for (int i = 0; i < resume->changes.count; i++)
-        gp_progress_line(&t->progress, "from step %" PRId64 " on: %s is %s", t->step + 1, resume->changes.item[i].path,
-                         resume->changes.item[i].value);
+        gp_progress_line(&t->progress, "from step %" PRId64 " on: %s is %s", t->reached.step + 1,
+                         resume->changes.item[i].path, resume->changes.item[i].value);
     return GP_OK;
 }
 
@@ -205,7 +200,7 @@ static void keep_changes(gp_trainer *t, const gp_resume *resume) {
     gp_reached reached = resume->snapshot.reached;
     gp_error failure = {0};
     if (resume->changes.count == 0 || !reached.file_text) return;
-    reached.metrics_bytes = t->metrics_bytes;
+    reached.metrics_bytes = t->reached.metrics_bytes;
     reached.file_text = t->session->whole->file_text;
     if (gp_saver_rewrite(t->saver, resume->snapshot.file, &reached, &failure) != GP_OK)
         gp_progress_warn(&t->progress, "no snapshot has the changed keys yet: %s; the run goes on", failure.text);
@@ -249,7 +244,7 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_saver_give(t->saver, t->run, session->plan, err));
     gp_saver_destroy(&t->saver);
     GP_RETURN_IF_FAILED(start_saver(t, err));
-    return create_loaders(t, t->step, err);
+    return create_loaders(t, t->reached.step, err);
 }
 
 gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {

@@ -15,9 +15,10 @@
 #include <cmocka.h>
 
 #include "device/ref/ref.h"
-#include "profile/copies.h"
+#include "profile/bench.h"
 #include "profile/measure.h"
 #include "profile/median.h"
+#include "profile/rounds.h"
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
