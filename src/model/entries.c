@@ -82,7 +82,7 @@ static gp_status enter_name(gp_entries *entries, const gp_choice *choice, const 
 /* Layers that take several values have `from` for their main option. */
 static const gp_yaml *from_of(const gp_entry *entry) {
     const gp_choice *choice = &entry->choice;
-    if (choice->main) return entry->type->inputs_max > 1 ? choice->main : NULL;
+    if (choice->main) return entry->type->joins ? choice->main : NULL;
     return choice->options ? gp_yaml_get(choice->options, "from") : NULL;
 }
 
