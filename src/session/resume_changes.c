@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "base/text_stream.h"
-#include "session/may_change.h"
+#include "session/session_internal.h"
 
 enum { SHOWN = 120 };
 
