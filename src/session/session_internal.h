@@ -7,6 +7,7 @@
 
 #include "session/balancing.h"
 #include "session/session.h"
+#include "store/snapshot.h"
 
 /* Makes the configuration after so many changes the session's. */
 void gp_session_set_phase(gp_session *session, int changes);
@@ -40,5 +41,16 @@ GP_MUST_USE gp_status gp_planning_order_devices(gp_session *session, gp_error *e
  * gp_planning_make) and with what would make the plan fit. Returns GP_CONFIG, with the place of the device. */
 gp_status gp_remedy_refuse(const gp_session *session, const gp_plan_choice *now, int worker, const char *missing,
                            gp_error *err);
+
+/* The configuration that a run goes on with: its own, as its snapshot has it, and what the user changes now.
+ *
+ * Three texts are compared: the configuration that held when the snapshot was written, the user's file then, and the
+ * file and command line now. What --set names changes. What changed in the file alone may be a key that is free. All
+ * else stays as the run had it.
+ * `*config`: of the file and the command line; it becomes that of the run, whose `changes` then have an entry for the
+ * step after the snapshot where numbers change there. `path` of the snapshot is for messages. `changes` gets every key
+ * that changes now, to be freed. GP_CONFIG names a key that may not change; *config stays then. */
+GP_MUST_USE gp_status gp_resume_merge(gp_config **config, const gp_snapshot *snapshot, const char *path,
+                                      gp_settings *changes, gp_error *err);
 
 #endif
