@@ -21,12 +21,11 @@ enum { BAR = 12, NAME = 26 };
 
 /* A cut of the layers, and what it promises. */
 typedef struct cut {
-    int64_t *layers; /* [stage] */
+    const int64_t *layers; /* [stage]; borrowed */
     gp_plan *plan;
     gp_expectation expected;
-    gp_durations durations; /* of the mini-batch that trains, the plan's first */
-    bool fits;              /* into the memory that the devices may use */
-    gp_error missing;       /* else: what does not */
+    bool fits;        /* into the memory that the devices may use */
+    gp_error missing; /* else: what does not */
 } cut;
 
 typedef struct report {
@@ -34,64 +33,50 @@ typedef struct report {
     const gp_command *command; /* for people only */
     FILE *out;
     int stages;
-    int64_t *bytes;              /* [layer] */
-    cut found, even, configured; /* configured: layers NULL where the configuration names none */
+    int64_t *bytes, *even_layers; /* [layer]; [stage] */
+    cut found, even, configured;  /* configured: layers NULL where the configuration names none */
+    gp_durations durations;       /* of the mini-batch that trains, the first of the found plan */
 } report;
 
 /* ---- what is reported -------------------------------------------------------------------------------------------- */
 
 static void cut_fini(cut *c) {
-    gp_durations_fini(&c->durations);
     free(c->expected.busy);
     gp_plan_destroy(&c->plan);
-    free(c->layers);
 }
 
-/* Takes over the layers. */
-static gp_status look_at(const report *r, int64_t *layers, cut *out, gp_error *err) {
+static gp_status look_at(const report *r, const int64_t *layers, cut *out, gp_error *err) {
+    int worker;
     out->layers = layers;
     GP_RETURN_IF_FAILED(gp_session_plan_cut(r->session, layers, &out->plan, err));
-    int worker;
     out->fits = gp_memory_check(out->plan, &worker, &out->missing) == GP_OK;
-    GP_RETURN_IF_FAILED(gp_expect(out->plan, 0, r->session->profile, &out->expected, err));
-    return gp_durations_init(out->plan, 0, r->session->profile, &out->durations, err);
-}
-
-static gp_status copy_layers(const report *r, const int64_t *from, int64_t **out, gp_error *err) {
-    GP_RETURN_IF_FAILED(GP_NEW(out, r->stages, err));
-    memcpy(*out, from, (size_t)r->stages * sizeof **out);
-    return GP_OK;
-}
-
-/* The same number of layers on each stage, the first ones having one more where that does not come out even. */
-static gp_status look_at_even(report *r, gp_error *err) {
-    int64_t *layers = NULL, count = r->session->graph->layer_count;
-    GP_RETURN_IF_FAILED(GP_NEW(&layers, r->stages, err));
-    for (int s = 0; s < r->stages; s++) layers[s] = count / r->stages + (s < count % r->stages);
-    return look_at(r, layers, &r->even, err);
+    return gp_expect(out->plan, 0, r->session->profile, &out->expected, err);
 }
 
 static gp_status report_init(report *r, gp_error *err) {
     const gp_session *session = r->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    int64_t *layers = NULL;
+    int layers = session->graph->layer_count;
     r->stages = session->plan->stages->count;
-    GP_RETURN_IF_FAILED(GP_NEW(&r->bytes, session->graph->layer_count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&r->bytes, layers, err));
     GP_RETURN_IF_FAILED(
         gp_cost_by_size(session->graph, gp_session_piece(session), session->update.states, r->bytes, err));
-    GP_RETURN_IF_FAILED(copy_layers(r, session->layers, &layers, err));
-    GP_RETURN_IF_FAILED(look_at(r, layers, &r->found, err));
-    GP_RETURN_IF_FAILED(look_at_even(r, err));
-    if (pipeline->balance != GP_BALANCE_LAYERS) return GP_OK;
-    GP_RETURN_IF_FAILED(copy_layers(r, pipeline->layers, &layers, err));
-    return look_at(r, layers, &r->configured, err);
+    GP_RETURN_IF_FAILED(look_at(r, session->layers, &r->found, err));
+    GP_RETURN_IF_FAILED(gp_durations_init(r->found.plan, 0, session->profile, &r->durations, err));
+    /* The same number of layers on each stage, the first ones having one more where that does not come out even. */
+    GP_RETURN_IF_FAILED(GP_NEW(&r->even_layers, r->stages, err));
+    for (int s = 0; s < r->stages; s++) r->even_layers[s] = layers / r->stages + (s < layers % r->stages);
+    GP_RETURN_IF_FAILED(look_at(r, r->even_layers, &r->even, err));
+    return pipeline->balance == GP_BALANCE_LAYERS ? look_at(r, pipeline->layers, &r->configured, err) : GP_OK;
 }
 
 static void report_fini(report *r) {
     cut_fini(&r->found);
     cut_fini(&r->even);
     cut_fini(&r->configured);
+    gp_durations_fini(&r->durations);
     free(r->bytes);
+    free(r->even_layers);
 }
 
 static double micro_batch_seconds(const gp_layer_times *layer) {
@@ -100,15 +85,16 @@ static double micro_batch_seconds(const gp_layer_times *layer) {
 }
 
 /* What a micro-batch takes of the stage, what is computed again for it included: the mean over all of them. */
-static double stage_seconds(const cut *c, int s) {
-    const gp_program *program = &c->durations.mini->programs->worker[c->plan->stage[s].worker];
+static double stage_seconds(const report *r, int s) {
+    const gp_mini_plan *mini = r->durations.mini;
+    const gp_program *program = &mini->programs->worker[r->found.plan->stage[s].worker];
     double seconds = 0;
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
         if (gp_instr_computes(instr) && gp_instr_has_micro(instr) && instr->stage == s)
-            seconds += gp_durations_computing(&c->durations, instr);
+            seconds += gp_durations_computing(&r->durations, instr);
     }
-    return seconds / c->durations.mini->pieces;
+    return seconds / mini->pieces;
 }
 
 /* ---- for people -------------------------------------------------------------------------------------------------- */
@@ -126,18 +112,15 @@ static void write_seconds(FILE *out, double seconds) {
     gp_report_cell(out, seconds > 0 ? gp_report_seconds(seconds).text : "0", 10, true);
 }
 
-static gp_status write_layer(const report *r, const gp_profile_device *device, int i, double most, gp_error *err) {
+static void write_layer(const report *r, const gp_profile_device *device, int i, double most) {
     const gp_graph *graph = r->session->graph;
     const gp_layer_times *layer = &device->layers[i];
     const gp_node *node = &graph->nodes[i > 0 ? graph->unit_end[i - 1] : 0];
     int64_t largest = 1;
-    char *name = NULL;
     for (int j = 0; j < graph->layer_count; j++)
         if (r->bytes[j] > largest) largest = r->bytes[j];
-    GP_RETURN_IF_FAILED(gp_format_text(&name, err, "%s %s", node->layer->type->name, node->name));
     fputs("  ", r->out);
-    gp_report_cell(r->out, name, NAME, false);
-    free(name);
+    gp_report_format_cell(r->out, NAME, "%s %s", node->layer->type->name, node->name);
     write_seconds(r->out, layer->time[GP_PROFILE_TIME_FORWARD]);
     write_seconds(r->out, layer->time[GP_PROFILE_TIME_BACKWARD_INPUT] + layer->time[GP_PROFILE_TIME_BACKWARD_WEIGHT]);
     fputs("  ", r->out);
@@ -146,10 +129,9 @@ static gp_status write_layer(const report *r, const gp_profile_device *device, i
     fputs("  ", r->out);
     write_bar(r->out, (double)r->bytes[i] / (double)largest);
     fputs("\n", r->out);
-    return GP_OK;
 }
 
-static gp_status write_layers(const report *r, gp_error *err) {
+static void write_layers(const report *r) {
     const gp_profile *profile = r->session->profile;
     for (int d = 0; d < profile->device_count; d++) {
         const gp_profile_device *device = &profile->devices[d];
@@ -161,9 +143,8 @@ static gp_status write_layers(const report *r, gp_error *err) {
         if (profile->identity.samples != gp_session_piece(r->session))
             fprintf(r->out, "; memory of one of %" PRId64, gp_session_piece(r->session));
         fprintf(r->out, "\n  %-*s%10s%10s  %-*s%12s\n", NAME, "layer", "forward", "backward", BAR, "time", "memory");
-        for (int i = 0; i < profile->layer_count; i++) GP_RETURN_IF_FAILED(write_layer(r, device, i, most, err));
+        for (int i = 0; i < profile->layer_count; i++) write_layer(r, device, i, most);
     }
-    return GP_OK;
 }
 
 /* The age of a profile that was kept. */
@@ -205,35 +186,30 @@ static void write_slowdowns(const report *r) {
     }
 }
 
-static gp_status write_stages(const report *r, gp_error *err) {
+static void write_stages(const report *r) {
     const gp_plan *plan = r->found.plan;
+    const gp_expectation *expected = &r->found.expected;
     double most = 0;
     int64_t first = 0;
     for (int s = 0; s < r->stages; s++)
-        if (stage_seconds(&r->found, s) > most) most = stage_seconds(&r->found, s);
+        if (stage_seconds(r, s) > most) most = stage_seconds(r, s);
     fprintf(r->out, "\nstages\n  %5s  %-16s%7s  %-28s%10s  %-*s%7s\n", "stage", "device", "layers", "from … to", "time",
             BAR, "", "busy");
     for (int s = 0; s < r->stages; s++) {
         const gp_device_spec *spec = &plan->stage[s].spec;
         int64_t last = first + r->found.layers[s] - 1;
-        char *span = NULL;
         fprintf(r->out, "  %5d  ", s);
         gp_report_cell(r->out, gp_report_device(spec).text, 16, false);
         fprintf(r->out, "%7" PRId64 "  ", r->found.layers[s]);
-        GP_RETURN_IF_FAILED(gp_format_text(&span, err, "%s … %s", gp_layer_name(plan->graph, (int)first),
-                                           gp_layer_name(plan->graph, (int)last)));
-        gp_report_cell(r->out, span, 28, false);
-        free(span);
-        write_seconds(r->out, stage_seconds(&r->found, s));
+        gp_report_format_cell(r->out, 28, "%s … %s", gp_layer_name(plan->graph, (int)first),
+                              gp_layer_name(plan->graph, (int)last));
+        write_seconds(r->out, stage_seconds(r, s));
         fputs("  ", r->out);
-        write_bar(r->out, most > 0 ? stage_seconds(&r->found, s) / most : 0);
+        write_bar(r->out, most > 0 ? stage_seconds(r, s) / most : 0);
         fprintf(r->out, "%6.0f%%\n",
-                r->found.expected.seconds > 0
-                    ? 100 * r->found.expected.busy[r->found.plan->stage[s].worker] / r->found.expected.seconds
-                    : 0);
+                expected->seconds > 0 ? 100 * expected->busy[plan->stage[s].worker] / expected->seconds : 0);
         first = last + 1;
     }
-    return GP_OK;
 }
 
 static void write_other(const report *r, const char *what, const cut *other) {
@@ -311,8 +287,8 @@ static gp_status write_report(report *r, gp_error *err) {
     GP_RETURN_IF_FAILED(report_init(r, err));
     write_origin(r);
     write_slowdowns(r);
-    GP_RETURN_IF_FAILED(write_layers(r, err));
-    GP_RETURN_IF_FAILED(write_stages(r, err));
+    write_layers(r);
+    write_stages(r);
     GP_RETURN_IF_FAILED(write_order(r, err));
     write_expected(r);
     return write_what_to_type(r, err);
@@ -365,7 +341,7 @@ static json_t *pack_stages(const report *r) {
         json_array_append_new(stages,
                               json_pack("{s:s, s:i, s:I, s:f, s:f}", "device", gp_report_device(spec).text, "worker",
                                         r->found.plan->stage[s].worker, "layers", (json_int_t)r->found.layers[s],
-                                        "micro_batch", stage_seconds(&r->found, s) * 1e3, "busy",
+                                        "micro_batch", stage_seconds(r, s) * 1e3, "busy",
                                         r->found.expected.busy[r->found.plan->stage[s].worker] * 1e3));
     }
     return stages;

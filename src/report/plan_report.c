@@ -74,41 +74,35 @@ static void write_header(const gp_report *report) {
 }
 
 static void write_device(const gp_report *report, const gp_device_spec *spec) {
-    char text[64];
     if (!spec->kind->on_host)
-        snprintf(text, sizeof text, "%s:%d", spec->kind->name, spec->index);
+        gp_report_format_cell(report->out, 16, "%s:%d", spec->kind->name, spec->index);
     else if (spec->threads > 1)
-        snprintf(text, sizeof text, "%s, %d threads", spec->kind->name, spec->threads);
+        gp_report_format_cell(report->out, 16, "%s, %d threads", spec->kind->name, spec->threads);
     else
-        snprintf(text, sizeof text, "%s", spec->kind->name);
-    gp_report_cell(report->out, text, 16, false);
+        gp_report_cell(report->out, spec->kind->name, 16, false);
 }
 
 /* "conv 0 … relu a" */
-static gp_status write_layers(const gp_report *report, const gp_stage *stage, gp_error *err) {
+static void write_layers(const gp_report *report, const gp_stage *stage) {
     const gp_graph *graph = report->plan->graph;
     int last = stage->first_node + stage->node_count - 1;
     if (graph->nodes[last].output < 0) last--; /* the loss */
     const gp_node *from = &graph->nodes[stage->first_node], *to = &graph->nodes[last];
-    char *text = NULL;
-    if (from == to)
-        GP_RETURN_IF_FAILED(gp_format_text(&text, err, "%s %s", from->layer->type->name, from->name));
-    else
-        GP_RETURN_IF_FAILED(gp_format_text(&text, err, "%s %s … %s %s", from->layer->type->name, from->name,
-                                           to->layer->type->name, to->name));
     fprintf(report->out, "%7s  ", gp_report_number(to->unit - from->unit + 1).text);
-    gp_report_cell(report->out, text, 28, false);
-    free(text);
-    return GP_OK;
+    if (from == to)
+        gp_report_format_cell(report->out, 28, "%s %s", from->layer->type->name, from->name);
+    else
+        gp_report_format_cell(report->out, 28, "%s %s … %s %s", from->layer->type->name, from->name,
+                              to->layer->type->name, to->name);
 }
 
-static gp_status write_stage(const gp_report *report, int s, gp_error *err) {
+static void write_stage(const gp_report *report, int s) {
     const gp_plan *plan = report->plan;
     double busy =
         report->expected.seconds > 0 ? report->expected.busy[plan->stage[s].worker] / report->expected.seconds : 0;
     fprintf(report->out, "  %5d  ", s);
     write_device(report, &plan->devices[plan->stage[s].worker]);
-    GP_RETURN_IF_FAILED(write_layers(report, &plan->stages->stage[s], err));
+    write_layers(report, &plan->stages->stage[s]);
     gp_report_cell(report->out, gp_report_number(gp_plan_stage_parameters(plan, s)).text, 15, true);
     fprintf(report->out, "%6.0f%%", 100 * busy);
     if (plan->stages->count > GP_REPORT_ALL_STAGES) {
@@ -116,23 +110,20 @@ static gp_status write_stage(const gp_report *report, int s, gp_error *err) {
         if (s == report->busiest) fputs(" busiest", report->out);
     }
     fputs("\n", report->out);
-    return GP_OK;
 }
 
-static gp_status write_stages(const gp_report *report, gp_error *err) {
+static void write_stages(const gp_report *report) {
     const gp_plan *plan = report->plan;
     fprintf(report->out, "\nstages\n  %5s  %-16s%7s  %-28s%15s%7s\n", "stage", "device", "layers", "from … to",
             "parameters", "busy");
     for (int i = 0; i < report->shown_count; i++) {
         if (i > 0 && report->shown[i] > report->shown[i - 1] + 1) fputs("      …\n", report->out);
-        GP_RETURN_IF_FAILED(write_stage(report, report->shown[i], err));
+        write_stage(report, report->shown[i]);
     }
-    if (plan->stages->count == 1) return GP_OK;
-    double busy = 1 - report->expected.bubble;
+    if (plan->stages->count == 1) return;
     fprintf(report->out, "  %5s  %-16s%7s  %-28s", "all", "", gp_report_number(plan->graph->layer_count).text, "");
     gp_report_cell(report->out, gp_report_number(gp_graph_param_elements(plan->graph)).text, 15, true);
-    fprintf(report->out, "%6.0f%%\n", 100 * busy);
-    return GP_OK;
+    fprintf(report->out, "%6.0f%%\n", 100 * (1 - report->expected.bubble));
 }
 
 static void write_expected(const gp_report *report) {
@@ -162,7 +153,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     find_extremes(report);
     GP_RETURN_IF_FAILED(choose_shown(report, err));
     write_header(report);
-    GP_RETURN_IF_FAILED(write_stages(report, err));
+    write_stages(report);
     gp_report_copies(report);
     GP_RETURN_IF_FAILED(gp_report_memory(report, err));
     if (report->host) gp_report_host(report);

@@ -1,6 +1,7 @@
 #include "report/text.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -34,6 +35,15 @@ void gp_report_cell(FILE *out, const char *text, int width, bool right) {
     if (right) fprintf(out, "%*s", padding, "");
     write_columns(out, text, columns);
     if (!right) fprintf(out, "%*s", padding, "");
+}
+
+void gp_report_format_cell(FILE *out, int width, const char *format, ...) {
+    char text[512]; /* more than any cell shows */
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    gp_report_cell(out, text, width, false);
 }
 
 gp_report_text gp_report_number(int64_t number) {

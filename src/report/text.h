@@ -32,6 +32,8 @@ gp_report_text gp_report_profiled(const gp_profile_device *device);
 /* Writes text into `width` columns, to the right of them where `right`; cut with "…" where it is longer, or as it is
  * where width is 0. One character counts as one column. */
 void gp_report_cell(FILE *out, const char *text, int width, bool right);
+/* The same of a formatted text, to the left; width above 0. */
+void gp_report_format_cell(FILE *out, int width, const char *format, ...) GP_PRINTF(3, 4);
 
 /* The end of what `what` names: GP_IO if the stream did not take all of it. */
 GP_MUST_USE gp_status gp_report_end(FILE *out, const char *what, gp_error *err);

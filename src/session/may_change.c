@@ -1,4 +1,4 @@
-#include "session/may_change.h"
+#include "session/session_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

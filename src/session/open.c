@@ -5,8 +5,6 @@
 #include "base/machine_processors.h"
 #include "base/memory.h"
 #include "session/devices.h"
-#include "session/may_change.h"
-#include "session/prepare.h"
 #include "session/session_internal.h"
 
 static gp_status set_weights(gp_session *session, gp_error *err) {

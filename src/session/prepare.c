@@ -1,4 +1,4 @@
-#include "session/prepare.h"
+#include "session/session_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,10 +7,6 @@
 #include "base/memory.h"
 #include "plan/memory.h"
 #include "session/devices.h"
-#include "session/planning.h"
-#include "session/profiling.h"
-#include "session/remedy.h"
-#include "session/session_internal.h"
 #include "store/weights.h"
 
 static void describe_samples(gp_session *session) {

@@ -1,4 +1,4 @@
-#include "session/profiling.h"
+#include "session/session_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/machine_processors.h"
 #include "base/machine_memory.h"
 #include "base/memory.h"
-#include "base/ticker.h"
+#include "base/text_stream.h"
 #include "profile/profile_file.h"
 #include "profile/profile_kept.h"
 #include "profile/profile_words.h"
@@ -23,13 +23,6 @@ static const double least_seconds = 0.5, most_seconds = 10;
  */
 static const double slowed = 1.15;
 enum { MAY_STILL_RUN = 600 };
-
-/* What is told while layers are timed. */
-typedef struct told {
-    gp_ticker *ticker;
-    const char *what;
-    double seconds; /* that it may take */
-} told;
 
 static bool is_first_of_its_kind(const gp_device_spec *devices, int at) {
     gp_device_spec pair[2];
@@ -102,12 +95,11 @@ static gp_status take_named(gp_profile_search *s, gp_error *err) {
     return GP_OK;
 }
 
-/* That timing the layers may take; 0: the run is too short for it. */
-static gp_status seconds_to_measure(const gp_profile_search *s, double *out, gp_error *err) {
-    *out = s->options->seconds;
-    if (*out > 0) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_counting_share_of_run(s->session, out, err));
-    *out = *out < least_seconds ? 0 : *out > most_seconds ? most_seconds : *out;
+static gp_status find_seconds(gp_profile_search *s, gp_error *err) {
+    s->seconds = s->options->seconds;
+    if (s->seconds > 0) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_counting_share_of_run(s->session, &s->seconds, err));
+    s->seconds = s->seconds < least_seconds ? 0 : s->seconds > most_seconds ? most_seconds : s->seconds;
     return GP_OK;
 }
 
@@ -121,30 +113,32 @@ static size_t memory_at_a_time(const gp_profile_search *s) {
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
 
 static void tell_progress(void *context, double seconds, int rounds) {
-    told *t = context;
-    char late[64] = "";
-    if (!gp_ticker_is_due(t->ticker)) return;
-    if (seconds > t->seconds) snprintf(late, sizeof late, "; few rounds were timed, so that it takes longer");
-    gp_ticker_say(t->ticker, "timing %s: round %d, %.0f s of at most %.0f s%s", t->what, rounds + 1, seconds,
-                  t->seconds, late);
+    gp_profile_search *s = context;
+    if (!gp_ticker_is_due(&s->ticker)) return;
+    gp_ticker_say(&s->ticker, "timing %s: round %d, %.0f s of at most %.0f s%s", s->what, rounds + 1, seconds,
+                  s->seconds, seconds > s->seconds ? "; few rounds were timed, so that it takes longer" : "");
 }
 
 /* "71 layers on cpu and cpu, 2 threads, micro-batches of 8 samples" */
-static gp_status describe(const gp_profile_search *s, char **out, gp_error *err) {
-    char devices[160] = "", text[48];
-    size_t used = 0;
-    for (int d = 0; d < s->count && used < sizeof devices - 1; d++) {
-        const gp_device_spec *spec = &s->devices[d];
-        int wrote = snprintf(devices + used, sizeof devices - used, "%s%s", d ? " and " : "",
-                             gp_device_text(text, spec->kind->name, spec->index, spec->threads));
-        used += wrote > 0 ? (size_t)wrote : 0;
-    }
+static gp_status describe(gp_profile_search *s, gp_error *err) {
     int layers = s->session->graph->layer_count;
-    return gp_format_text(out, err, "%d layer%s on %s, micro-batches of %" PRId64 " sample%s", layers,
-                          layers == 1 ? "" : "s", devices, s->request.samples, s->request.samples == 1 ? "" : "s");
+    gp_text_stream stream;
+    char text[48];
+    free(s->what);
+    s->what = NULL;
+    GP_RETURN_IF_FAILED(gp_text_begin(&stream, "what is timed", err));
+    fprintf(stream.file, "%d layer%s on ", layers, layers == 1 ? "" : "s");
+    for (int d = 0; d < s->count; d++) {
+        const gp_device_spec *spec = &s->devices[d];
+        fprintf(stream.file, "%s%s", d ? " and " : "",
+                gp_device_text(text, spec->kind->name, spec->index, spec->threads));
+    }
+    fprintf(stream.file, ", micro-batches of %" PRId64 " sample%s", s->request.samples,
+            s->request.samples == 1 ? "" : "s");
+    return gp_text_end(&stream, GP_OK, &s->what, err);
 }
 
-static gp_status measure(gp_profile_search *s, double seconds, told *telling, gp_error *err) {
+static gp_status measure(gp_profile_search *s, gp_error *err) {
     gp_session *session = s->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     double micro_batches = pipeline->micro_batches;
@@ -162,9 +156,9 @@ static gp_status measure(gp_profile_search *s, double seconds, told *telling, gp
                                         .clip_norm = session->config->optimizer.clip_norm,
                                         .samples = s->request.samples,
                                         .mix = {1 - recomputes, 1 / micro_batches},
-                                        .seconds = seconds,
+                                        .seconds = s->seconds,
                                         .memory = memory_at_a_time(s),
-                                        .watch = {tell_progress, telling}};
+                                        .watch = {tell_progress, s}};
     gp_profile *profile = NULL;
     GP_RETURN_IF_FAILED(gp_profile_create(&s->now, session->graph, s->devices, s->count, &profile, err));
     gp_status status = gp_profile_measure(&request, profile, &session->measured, err);
@@ -186,27 +180,22 @@ static gp_status keep(gp_profile_search *s, gp_error *err) {
     return gp_copy_text(&s->session->profile->path, path, err);
 }
 
-/* Leaves the session without a profile if the run is too short. In a pipe a short measurement needs no line. */
-static gp_status measure_in_time(gp_profile_search *s, gp_error *err) {
-    char *what = NULL;
-    double seconds;
-    GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
-    if (!(seconds > 0)) return GP_OK;
-    GP_RETURN_IF_FAILED(describe(s, &what, err));
-    told telling = {&s->ticker, what, seconds};
-    if (seconds >= 1 || s->ticker.terminal) gp_ticker_say(&s->ticker, "timing %s: at most %.0f s", what, seconds);
-    gp_status status = measure(s, seconds, &telling, err);
+/* In a pipe a short measurement needs no line. */
+static gp_status measure_and_tell(gp_profile_search *s, gp_error *err) {
+    GP_RETURN_IF_FAILED(describe(s, err));
+    if (s->seconds >= 1 || s->ticker.terminal)
+        gp_ticker_say(&s->ticker, "timing %s: at most %.0f s", s->what, s->seconds);
+    gp_status status = measure(s, err);
     gp_ticker_end(&s->ticker);
-    free(what);
     return status;
 }
 
-/* `kept`: NULL: none; it stays if nothing is measured. */
+/* `kept`: NULL: none; it stays if measuring fails. */
 static gp_status measure_and_keep(gp_profile_search *s, gp_profile *kept, gp_error *err) {
     gp_session *session = s->session;
     session->profile = NULL;
-    gp_status status = measure_in_time(s, err);
-    if (status == GP_OK && session->profile) {
+    gp_status status = measure_and_tell(s, err);
+    if (status == GP_OK) {
         gp_profile_destroy(&kept);
         return keep(s, err);
     }
@@ -236,8 +225,9 @@ static gp_status find_profile(gp_profile_search *s, gp_error *err) {
     if (!s->options->again)
         GP_RETURN_IF_FAILED(
             gp_profile_find_kept(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err));
-    if (is_worth_measuring(session, s->options) && (!session->profile || is_slowed(session->profile)))
-        GP_RETURN_IF_FAILED(measure_and_keep(s, session->profile, err));
+    bool wanted = is_worth_measuring(session, s->options) && (!session->profile || is_slowed(session->profile));
+    if (wanted) GP_RETURN_IF_FAILED(find_seconds(s, err));
+    if (wanted && s->seconds > 0) GP_RETURN_IF_FAILED(measure_and_keep(s, session->profile, err));
     if (session->profile) return GP_OK;
     return gp_profile_find_near(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err);
 }
@@ -263,5 +253,6 @@ gp_status gp_profiling_find(gp_session *session, gp_error *err) {
     free(s.devices);
     free(s.company);
     free(s.path);
+    free(s.what);
     return status;
 }

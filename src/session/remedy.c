@@ -1,4 +1,4 @@
-#include "session/remedy.h"
+#include "session/session_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

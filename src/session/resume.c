@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "session/resume_changes.h"
+#include "session/session_internal.h"
 #include "store/folder.h"
 
 /* Only what is proven damaged: what passes (no memory, too many open files, no right to read) proves nothing of the

@@ -1,6 +1,6 @@
 /* Which times a session plans with: kept, measured, scaled or counted ones; and what it leaves for later sessions. No
  * result depends on how long anything takes. */
-#include "session/profiling.h"
+#include "session/session.h"
 
 #include <glob.h>
 #include <stdio.h>
