@@ -96,7 +96,7 @@ static void *work(void *argument) {
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 static bool has_own_thread(const rounds *all, int bench) {
-    return all->request->at_once && all->benches[bench].request.spec.kind->on_host;
+    return all->request->at_once && all->benches[bench].spec.kind->on_host;
 }
 
 /* Lane 0 has the benches that take turns: only the calling thread, which opened their devices, may use them. If there
