@@ -1,6 +1,5 @@
 #include "pipeline/run.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,17 +165,12 @@ static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
     return divide_processors(run, err);
 }
 
-/* Signals stay the business of the calling thread: workers inherit a mask that blocks them. */
 static gp_status start_workers(gp_run *run, gp_error *err) {
-    sigset_t all, before;
     int failed = 0, w = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (w < run->plan->workers && !failed) {
-        failed = pthread_create(&run->workers[w].thread, NULL, work, &run->workers[w]);
+        failed = gp_thread_start(&run->workers[w].thread, 0, work, &run->workers[w]);
         if (!failed) run->workers[w++].started = true;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) return gp_fail(err, GP_MEMORY, "worker %d: its thread could not be started: %s", w, strerror(failed));
     return gp_run_wait(run, err);
 }

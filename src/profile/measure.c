@@ -16,15 +16,7 @@ typedef struct measure {
 } measure;
 
 static gp_status open_bench(measure *m, const gp_device_spec *spec, gp_error *err) {
-    const gp_measure_request *request = &m->request;
-    const gp_bench_request bench = {.graph = request->graph,
-                                    .spec = *spec,
-                                    .update = request->update,
-                                    .clip_norm = request->clip_norm,
-                                    .samples = request->samples,
-                                    .memory = request->memory,
-                                    .clock = request->clock};
-    GP_RETURN_IF_FAILED(gp_bench_open(&bench, &m->benches[m->open], err));
+    GP_RETURN_IF_FAILED(gp_bench_open(&m->request, spec, &m->benches[m->open], err));
     m->open++;
     return GP_OK;
 }
@@ -37,7 +29,7 @@ static gp_status open_benches(measure *m, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status read_bench(const gp_bench *bench, gp_bench_mix mix, gp_profile_device *row, gp_error *err) {
+static gp_status read_bench(const gp_bench *bench, gp_measure_mix mix, gp_profile_device *row, gp_error *err) {
     gp_bench_medians medians;
     GP_RETURN_IF_FAILED(gp_bench_find_medians(bench, &medians, err));
     gp_bench_add_layers(bench, medians.op, mix, row->layers);
@@ -48,7 +40,7 @@ static gp_status read_bench(const gp_bench *bench, gp_bench_mix mix, gp_profile_
 
 static int count_together(const measure *m) {
     int on_host = 0;
-    for (int b = 0; b < m->open; b++) on_host += m->benches[b].request.spec.kind->on_host;
+    for (int b = 0; b < m->open; b++) on_host += m->benches[b].spec.kind->on_host;
     return m->request.at_once || on_host == 0 ? on_host : 1;
 }
 

@@ -46,19 +46,17 @@ static void network_fini(bench_network *of) {
 }
 
 static gp_status fill_network(bench_network *of, gp_error *err) {
-    const gp_identity_request request = {.device_count = 1,
+    GP_RETURN_IF_FAILED(
+        gp_yaml_parse(network, strlen(network), "the network that rates are measured on", &of->document, err));
+    GP_RETURN_IF_FAILED(gp_graph_build(gp_yaml_root(of->document), &of->graph, err));
+    const gp_identity_request request = {.graph = of->graph,
+                                         .device_count = 1,
                                          .devices = &of->spec,
                                          .update = &of->update,
                                          .samples = of->spec.kind->on_host ? SAMPLES_ON_HOST : SAMPLES_ELSEWHERE,
                                          .together = of->spec.kind->on_host};
-    gp_identity_request with = request;
-    gp_status status =
-        gp_yaml_parse(network, strlen(network), "the network that rates are measured on", &of->document, err);
-    if (status == GP_OK) status = gp_graph_build(gp_yaml_root(of->document), &of->graph, err);
-    with.graph = of->graph;
-    if (status == GP_OK) status = gp_profile_identify(&with, &of->identity, err);
-    if (status == GP_OK) status = gp_profile_path("rates", &of->identity, &of->spec, 1, &of->path, err);
-    return status;
+    GP_RETURN_IF_FAILED(gp_profile_identify(&request, &of->identity, err));
+    return gp_profile_path("rates", &of->identity, &of->spec, 1, &of->path, err);
 }
 
 static gp_status network_init(bench_network *of, const gp_device_spec *spec, int threads, gp_error *err) {

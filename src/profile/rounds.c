@@ -1,7 +1,6 @@
 #include "profile/rounds.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +96,7 @@ static void *work(void *argument) {
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
 static bool has_own_thread(const rounds *all, int bench) {
-    return all->request->at_once && all->benches[bench].request.spec.kind->on_host;
+    return all->request->at_once && all->benches[bench].spec.kind->on_host;
 }
 
 /* Lane 0 has the benches that take turns: only the calling thread, which opened their devices, may use them. If there
@@ -117,17 +116,12 @@ static gp_status make_lanes(rounds *all, gp_error *err) {
     return GP_OK;
 }
 
-/* The calling thread alone handles signals. */
 static void start_lanes(rounds *all) {
-    sigset_t signals, before;
     int failed = 0;
-    sigfillset(&signals);
-    pthread_sigmask(SIG_SETMASK, &signals, &before);
     for (int i = 1; i < all->count && !failed; i++) {
-        failed = pthread_create(&all->lanes[i].thread, NULL, work, &all->lanes[i]);
+        failed = gp_thread_start(&all->lanes[i].thread, 0, work, &all->lanes[i]);
         all->lanes[i].started = !failed;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!failed) return;
     gp_error failure = {0};
     (void)gp_fail(&failure, GP_MEMORY, "timing: a thread could not be started: %s", strerror(failed));

@@ -7,7 +7,7 @@
 #ifndef GP_PROFILE_ROUNDS_H
 #define GP_PROFILE_ROUNDS_H
 
-#include "profile/measure.h"
+#include "profile/bench.h"
 
 /* The width of the medians (bench.h) that ends the rounds early. */
 #define GP_MEASURE_NARROW 0.02

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 
 #include "base/memory.h"
 #include "base/replace.h"
+#include "base/sync.h"
 #include "store/folder.h"
 
 struct gp_saver {
@@ -100,13 +100,8 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Signals are the business of the main thread. */
 static gp_status start(gp_saver *saver, gp_error *err) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&saver->thread, NULL, work, saver);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = gp_thread_start(&saver->thread, 0, work, saver);
     if (failed) return gp_fail(err, GP_MEMORY, "the saver's thread cannot be started: %s", strerror(failed));
     saver->started = true;
     return GP_OK;

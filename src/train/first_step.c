@@ -2,13 +2,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "balance/expect.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/sync.h"
 #include "base/ticker.h"
 #include "report/plan_report.h"
 #include "report/plan_report_parts.h"
@@ -95,20 +95,6 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Signals stay the business of the calling thread. */
-static bool start(gp_first_step *w) {
-    sigset_t signals, before;
-    pthread_attr_t small;
-    if (pthread_attr_init(&small) != 0) return false;
-    pthread_attr_setstacksize(&small, STACK);
-    sigfillset(&signals);
-    pthread_sigmask(SIG_SETMASK, &signals, &before);
-    bool started = pthread_create(&w->thread, &small, work, w) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&small);
-    return started;
-}
-
 static void destroy(gp_first_step *w) {
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->lock);
@@ -125,7 +111,7 @@ gp_first_step *gp_first_step_watch(const gp_session *session, FILE *to, double p
     w->began = gp_now();
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->changed, NULL);
-    if (start(w)) return w;
+    if (gp_thread_start(&w->thread, STACK, work, w) == 0) return w;
     destroy(w);
     return NULL;
 }

@@ -8,6 +8,7 @@
 #include "pipeline/timeline.h"
 #include "pipeline/tracing_steps.h"
 #include "plan/layer_ticks.h"
+#include "report/plan_json.h"
 #include "trace/chrome.h"
 #include "trace/recorder.h"
 
@@ -15,12 +16,12 @@ enum { TEXT = 128, SHORT_WAIT = 1000 /* nanoseconds: a mini-batch that is there 
 
 struct gp_tracing {
     gp_trace_options options;
-    const gp_plan *plan;
+    const gp_session *session;
+    const gp_plan *plan;   /* of the session */
     gp_chrome *chrome;     /* NULL: written */
     gp_recorder *recorder; /* a lane for each worker, and one more for the waits for data */
     gp_lane *waits;        /* that lane: from `issued` to `ended`; group 1: for a training step, 0: for an evaluation */
     gp_loader *training, *evaluation; /* NULL: none */
-    gp_plan_json json;                /* of the plan; plan NULL: the file does not have it */
     gp_tracing_steps steps;
     bool taking;          /* the take that is under way is recorded */
     bool recording;       /* the mini-batch that runs */
@@ -29,14 +30,15 @@ struct gp_tracing {
     gp_error failed;      /* what went wrong with the file */
 };
 
-gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, gp_tracing **out, gp_error *err) {
+gp_status gp_tracing_open(const gp_trace_options *options, const gp_session *session, gp_tracing **out, gp_error *err) {
     gp_tracing *tracing = NULL;
     *out = NULL;
     if (!options->path) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&tracing, 1, err));
     tracing->options = *options;
-    tracing->plan = plan;
-    gp_status status = gp_recorder_create(plan->workers + 1, &tracing->recorder, err);
+    tracing->session = session;
+    tracing->plan = session->plan;
+    gp_status status = gp_recorder_create(tracing->plan->workers + 1, &tracing->recorder, err);
     if (status == GP_OK && options->layers) status = gp_recorder_add_ticks(tracing->recorder, err);
     if (status == GP_OK) status = gp_chrome_open(options->path, &tracing->chrome, err);
     if (status != GP_OK) {
@@ -44,13 +46,9 @@ gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, 
         free(tracing);
         return status;
     }
-    tracing->waits = &tracing->recorder->lanes[plan->workers];
+    tracing->waits = &tracing->recorder->lanes[tracing->plan->workers];
     *out = tracing;
     return GP_OK;
-}
-
-void gp_tracing_plan(gp_tracing *tracing, const gp_plan_json *json) {
-    if (tracing) tracing->json = *json;
 }
 
 void gp_tracing_loaders(gp_tracing *tracing, gp_loader *training, gp_loader *evaluation) {
@@ -136,8 +134,8 @@ static void write_file(gp_tracing *tracing) {
         status = gp_tracing_steps_write(&tracing->steps, tracing->plan, tracing->recorder, next, tracing->chrome,
                                         &tracing->failed);
     write_tracks(tracing, next + 1, tracing->chrome);
-    if (status == GP_OK && tracing->json.plan)
-        status = gp_plan_json_write(&tracing->json, gp_chrome_data(tracing->chrome, "plan"), &tracing->failed);
+    const gp_plan_json json = gp_plan_json_of(tracing->session);
+    if (status == GP_OK) status = gp_plan_json_write(&json, gp_chrome_data(tracing->chrome, "plan"), &tracing->failed);
     gp_status closed = gp_chrome_close(&tracing->chrome, status == GP_OK ? &tracing->failed : &later);
     tracing->failed.status = status == GP_OK ? closed : status;
     gp_recorder_destroy(&tracing->recorder);

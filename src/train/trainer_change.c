@@ -41,10 +41,8 @@ static void write_next_plan(gp_trainer *t) {
 static gp_status open_next(gp_trainer *t, gp_error *err) {
     const gp_trace_options *trace = &t->options->trace;
     GP_RETURN_IF_FAILED(gp_session_change(t->session, err));
-    const gp_plan_json json = gp_plan_json_of(t->session);
     if (trace->path && trace->first > t->reached.step)
-        GP_RETURN_IF_FAILED(gp_tracing_open(trace, t->session->plan, &t->tracing, err));
-    gp_tracing_plan(t->tracing, &json);
+        GP_RETURN_IF_FAILED(gp_tracing_open(trace, t->session, &t->tracing, err));
     GP_RETURN_IF_FAILED(gp_trainer_open(t, err));
     t->weights = true;
     write_next_plan(t);

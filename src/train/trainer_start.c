@@ -248,11 +248,8 @@ gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
 }
 
 gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
-    gp_session *session = t->session;
-    const gp_plan_json json = gp_plan_json_of(session);
     t->capture.asked = t->options->capture;
-    GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
-    gp_tracing_plan(t->tracing, &json);
+    GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, t->session, &t->tracing, err));
     GP_RETURN_IF_FAILED(gp_trainer_open(t, err));
     remove_stale(t);
     GP_RETURN_IF_FAILED(check_disk(t, err));
