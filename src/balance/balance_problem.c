@@ -33,8 +33,7 @@ static gp_status list_values(gp_balance_problem *problem, const gp_balance_reque
         int producer = its->producer < 0 ? -1 : graph->nodes[its->producer].unit;
         int count = list_users(graph, its, producer, users);
         if (count == 0) continue;
-        gp_tensor tensor = gp_tensor_samples(its->dtype, samples, its->shape);
-        int64_t bytes = (int64_t)gp_align_up(gp_tensor_bytes(&tensor), GP_ALIGNMENT);
+        int64_t bytes = (int64_t)gp_align_up(gp_value_bytes(graph, v, samples), GP_ALIGNMENT);
         problem->values[problem->cut.value_count++] =
             (gp_cut_value){producer, users, count, bytes, its->needs_grad ? bytes : 0};
         users += count;

@@ -12,9 +12,7 @@ gp_status gp_compiler_thing(gp_stage_compiler *compiler, size_t bytes, int *out,
 }
 
 static gp_status value_thing(gp_stage_compiler *compiler, int value, int *out, gp_error *err) {
-    gp_tensor tensor = gp_tensor_samples(compiler->graph->values[value].dtype, compiler->samples,
-                                         compiler->graph->values[value].shape);
-    return gp_compiler_thing(compiler, gp_tensor_bytes(&tensor), out, err);
+    return gp_compiler_thing(compiler, gp_value_bytes(compiler->graph, value, compiler->samples), out, err);
 }
 
 int gp_compiler_value(const gp_stage_compiler *compiler, int value) {
