@@ -92,15 +92,14 @@ static gp_status list_workers(gp_balance_problem *problem, const gp_balance_requ
     int stages = request->plan.stages;
     kind_list kinds = {0};
     GP_RETURN_IF_FAILED(GP_NEW(&problem->workers, workers, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&problem->worker_names, workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&problem->stage_kinds, stages, err));
     GP_RETURN_IF_FAILED(GP_NEW(&kinds.items, workers + stages, err));
     for (int w = 0; w < workers; w++) {
         const gp_device_spec *spec = &request->plan.devices[w];
         size_t room = gp_device_room(spec);
         int64_t memory = room > INT64_MAX ? INT64_MAX : (int64_t)room;
-        snprintf(problem->worker_names[w], sizeof problem->worker_names[w], "worker %d", w);
-        problem->workers[w] = (gp_cut_worker){add_kind(&kinds, &request->devices[w]), memory, problem->worker_names[w]};
+        problem->workers[w] = (gp_cut_worker){.kind = add_kind(&kinds, &request->devices[w]), .memory = memory};
+        snprintf(problem->workers[w].name, sizeof problem->workers[w].name, "worker %d", w);
     }
     for (int s = 0; s < stages && request->stage_layers; s++) {
         gp_balance_device device = request->devices[problem->stages[s].worker];
@@ -181,7 +180,6 @@ void gp_balance_problem_fini(gp_balance_problem *problem) {
     free(problem->kinds);
     free(problem->copies);
     free(problem->workers);
-    free(problem->worker_names);
     free(problem->stages);
     free(problem->stage_kinds);
     free(problem->bytes);

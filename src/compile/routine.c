@@ -26,6 +26,12 @@ void gp_routine_fini(gp_routine *routine) {
     *routine = (gp_routine){0};
 }
 
+gp_staged_op gp_staged_new(int node) {
+    gp_staged_op op = {.node = node};
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
+    return op;
+}
+
 gp_status gp_staged_add(gp_staged_list *list, gp_staged_op op, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&list->items, &list->capacity, list->count + 1, err));
     list->items[list->count++] = op;

@@ -114,6 +114,8 @@ typedef struct gp_staged_list {
     size_t count, capacity;
 } gp_staged_list;
 
+/* An op without operands. */
+gp_staged_op gp_staged_new(int node);
 GP_MUST_USE gp_status gp_staged_add(gp_staged_list *list, gp_staged_op op, gp_error *err);
 
 /* Ops with run[i] (all where run is NULL), in order. things are changed: each that is used gets its place. */
