@@ -18,8 +18,8 @@ typedef struct orders {
     int *best_order;        /* of the best order so far; of no meaning unless found */
     int64_t *best_layers;
     bool found;
-    gp_cut_result least;
-    gp_error why; /* what the first order without a cut said */
+    int64_t least; /* its bottleneck */
+    gp_error why;  /* what the first order without a cut said */
 } orders;
 
 /* How many orders differ; INT64_MAX: too many to count. *kinds: of workers. */
@@ -47,7 +47,7 @@ static gp_status may_be_better(const orders *o, bool *out, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_span_index_init(&index, &o->problem, err));
     gp_status status = gp_cut_search_init(&search, &index, err);
     if (status == GP_OK) {
-        *out = o->least.bottleneck > 0 && gp_cut_search_run(&search, o->least.bottleneck - 1, &missing);
+        *out = o->least > 0 && gp_cut_search_run(&search, o->least - 1, &missing);
         gp_cut_search_fini(&search);
     }
     gp_span_index_fini(&index);
@@ -57,22 +57,22 @@ static gp_status may_be_better(const orders *o, bool *out, gp_error *err) {
 /* An order without a cut is passed over. */
 static gp_status try_order(orders *o, gp_error *err) {
     int workers = o->given->worker_count;
-    gp_cut_result result;
+    int64_t bottleneck;
     gp_error cause = {0};
     bool better;
     for (int w = 0; w < workers; w++) o->workers[w] = o->given->workers[o->order[w]];
     GP_RETURN_IF_FAILED(may_be_better(o, &better, err));
     if (!better) return GP_OK;
-    gp_status status = gp_cut_solve(&o->problem, o->layers, &result, &cause);
+    gp_status status = gp_cut_solve(&o->problem, o->layers, &bottleneck, &cause);
     if (status != GP_OK && o->why.status == GP_OK) o->why = cause;
     if (status == GP_CONFIG) return GP_OK;
     if (status != GP_OK) {
         if (err) *err = cause;
         return status;
     }
-    if (o->found && result.bottleneck >= o->least.bottleneck) return GP_OK;
+    if (o->found && bottleneck >= o->least) return GP_OK;
     o->found = true;
-    o->least = result;
+    o->least = bottleneck;
     memcpy(o->best_order, o->order, (size_t)workers * sizeof *o->best_order);
     memcpy(o->best_layers, o->layers, (size_t)o->given->stage_count * sizeof *o->best_layers);
     return GP_OK;
@@ -115,7 +115,7 @@ static gp_status try_all(orders *o, int64_t *count, gp_error *err) {
 }
 
 gp_status gp_device_order_solve(const gp_cut_problem *problem, int *order, int64_t *layers, int64_t *count,
-                                gp_cut_result *out, gp_error *err) {
+                                int64_t *bottleneck, gp_error *err) {
     orders o = {.given = problem, .problem = *problem};
     int *numbers = NULL;
     int64_t *cuts = NULL;
@@ -137,7 +137,7 @@ gp_status gp_device_order_solve(const gp_cut_problem *problem, int *order, int64
     if (status == GP_OK) {
         memcpy(order, o.best_order, workers * sizeof *order);
         memcpy(layers, o.best_layers, stages * sizeof *layers);
-        *out = o.least;
+        *bottleneck = o.least;
     }
     free(o.workers);
     free(o.placed);
@@ -168,14 +168,14 @@ static gp_status add_memory(gp_balance_problem *problem, const gp_balance_reques
 
 static gp_status find(gp_balance_problem *problem, const gp_balance_request *request, int64_t *layers, int *order,
                       gp_device_order *out, gp_error *err) {
-    gp_cut_result given, least;
+    int64_t given, least;
     gp_error why = {0};
     for (int w = 0; w < problem->cut.worker_count; w++) order[w] = w;
     GP_RETURN_IF_FAILED(gp_cut_solve(&problem->cut, layers, &given, err));
     if (any_limit(problem) && problem->cut.layer_count <= GP_MAX_STAGES) {
         GP_RETURN_IF_FAILED(add_memory(problem, request, layers, err));
         gp_status alone = gp_cut_solve(&problem->cut, layers, &given, &why);
-        if (alone != GP_OK) given.bottleneck = -1;
+        if (alone != GP_OK) given = -1;
         if (alone != GP_OK && alone != GP_CONFIG) {
             *err = why;
             return alone;
@@ -187,8 +187,8 @@ static gp_status find(gp_balance_problem *problem, const gp_balance_request *req
         *err = why;
         return status;
     }
-    out->given = given.bottleneck;
-    out->least = least.bottleneck;
+    out->given = given;
+    out->least = least;
     return GP_OK;
 }
 

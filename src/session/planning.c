@@ -95,7 +95,6 @@ gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with
     int64_t piece = (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
     requested to;
     gp_balancing_costs costs;
-    gp_balance balance;
     missing[0] = '\0';
     if (with->balance == GP_BALANCE_LAYERS) {
         memcpy(layers, pipeline->layers, (size_t)pipeline->layers_count * sizeof *layers);
@@ -106,9 +105,7 @@ gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with
         &(gp_balancing_choice){piece, with->micro_batches, with->always, with->balance == GP_BALANCE_SIZE}, err));
     const gp_balance_request request = {request_plan(session, with, &to), costs.devices, costs.stage_layers,
                                         session->rules};
-    gp_status status = gp_balance_find(&request, layers, out, &balance, err);
-    if (status == GP_OK) memcpy(missing, balance.missing, sizeof balance.missing);
-    if (status == GP_OK) gp_balance_fini(&balance);
+    gp_status status = gp_balance_find(&request, layers, out, missing, err);
     gp_balancing_costs_fini(&costs);
     return status;
 }
