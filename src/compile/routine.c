@@ -200,9 +200,6 @@ static void emit(const builder *b, gp_routine *out) {
         size_t workspace = gp_align_up(workspace_of(op), GP_ALIGNMENT);
         if (workspace > 0) exec->workspace = (gp_address){GP_AREA_TRANSIENT, out->transient, 0};
         if (workspace > out->workspace) out->workspace = workspace;
-        if (op->when == GP_WHEN_FIRST) continue;
-        out->flops += op->prepared->flops;
-        out->bytes += op->prepared->bytes;
     }
 }
 

@@ -75,9 +75,8 @@ typedef struct gp_exec_op {
 typedef struct gp_routine {
     gp_exec_op *ops;
     size_t count;
-    size_t transient;    /* bytes of the transient area, workspaces not counted */
-    size_t workspace;    /* the largest; stands behind the transients */
-    double flops, bytes; /* of one run (WHEN_REST) */
+    size_t transient; /* bytes of the transient area, workspaces not counted */
+    size_t workspace; /* the largest; stands behind the transients */
 } gp_routine;
 
 void gp_routine_fini(gp_routine *routine);
