@@ -3,11 +3,11 @@
 #include <string.h>
 
 void gp_recompute_kept(const gp_op_use *forward, size_t forward_count, const gp_op_use *backward, size_t backward_count,
-                       bool *kept, bool *written_scratch) {
+                       const bool *runs, bool *kept, bool *written_scratch) {
     for (size_t o = 0; o < forward_count; o++)
         for (int i = 0; i < forward[o].write_count; i++) written_scratch[forward[o].writes[i]] = true;
     for (size_t o = 0; o < backward_count; o++)
-        for (int i = 0; i < backward[o].read_count; i++)
+        for (int i = 0; i < backward[o].read_count && runs[o]; i++)
             if (written_scratch[backward[o].reads[i]]) kept[backward[o].reads[i]] = true;
 }
 

@@ -16,10 +16,10 @@ typedef struct gp_op_use {
     bool always;
 } gp_op_use;
 
-/* kept[t] becomes true for each thing that `forward` writes and `backward` reads. kept: one per thing, false at first.
- */
+/* kept[t] becomes true for each thing that `forward` writes and an op of `backward` reads that runs. kept: one per
+ * thing, false at first, like the scratch. */
 void gp_recompute_kept(const gp_op_use *forward, size_t forward_count, const gp_op_use *backward, size_t backward_count,
-                       bool *kept, bool *written_scratch);
+                       const bool *runs, bool *kept, bool *written_scratch);
 
 /* Whether an op runs, once all ops after it are decided: it does if it has to, or writes something needed. Then what it
  * reads and is not at_hand (NULL: nothing is) becomes needed too. All other functions here, and keep.h, follow this. */

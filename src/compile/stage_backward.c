@@ -6,6 +6,7 @@
  * else by an addition of its own.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "compile/stage_things.h"
@@ -15,21 +16,12 @@ typedef struct folder {
     int *sum; /* [position of the value]: thing that holds its gradient so far; −1: none yet */
 } folder;
 
-static int position_of(const gp_stage_compiler *compiler, int value) {
-    const gp_stage *stage = compiler->stage;
-    int producer = compiler->graph->values[value].producer;
-    if (producer >= stage->first_node && producer < stage->first_node + stage->node_count)
-        return (int)stage->takes.count + producer - stage->first_node;
-    return gp_indices_find(&stage->takes, value);
-}
-
 static gp_status add_flat(gp_stage_compiler *compiler, int node, gp_op_kind kind, size_t bytes, gp_when when,
                           const gp_staged_operand *operands, int count, bool always, gp_error *err) {
-    gp_staged_op op = {.node = node, .when = when, .always = always};
-    for (int i = 0; i < GP_MAX_OPERANDS; i++) {
-        op.operand[i].thing = -1;
-        if (i < count) op.operand[i] = operands[i];
-    }
+    gp_staged_op op = gp_staged_new(node);
+    op.when = when;
+    op.always = always;
+    memcpy(op.operand, operands, (size_t)count * sizeof *operands);
     GP_RETURN_IF_FAILED(gp_stage_prepare_flat(compiler->plan, compiler->request, kind, bytes, &op.prepared, err));
     return gp_staged_add(&compiler->backward, op, err);
 }
@@ -41,7 +33,7 @@ static gp_staged_operand whole(int thing) {
 /* The share of the node's input `index`. */
 static gp_status fold(folder *f, int node, int index, int share, gp_error *err) {
     int value = f->compiler->graph->nodes[node].inputs[index];
-    int *sum = &f->sum[position_of(f->compiler, value)];
+    int *sum = &f->sum[gp_compiler_position(f->compiler, value)];
     if (*sum < 0) {
         *sum = share;
         return GP_OK;
@@ -195,7 +187,7 @@ static gp_status stage_node(folder *f, int node, gp_error *err) {
     const gp_lowering *lowering = &compiler->lowering.nodes[node - compiler->stage->first_node];
     node_grads grads = {.node = node, .output = -1};
     if (its->output >= 0) {
-        grads.output = f->sum[position_of(compiler, its->output)];
+        grads.output = f->sum[gp_compiler_position(compiler, its->output)];
         if (grads.output < 0) return GP_OK; /* nothing that is trained lies on this path */
     }
     GP_RETURN_IF_FAILED(GP_NEW(&grads.inputs, its->input_count, err));
@@ -222,7 +214,7 @@ static gp_status finish_outgoing(folder *f, gp_error *err) {
     gp_status status = GP_OK;
     for (size_t i = 0; i < edges->count && status == GP_OK; i++) {
         int value = compiler->request->stages->edges[edges->items[i]].value;
-        int sum = f->sum[position_of(compiler, value)];
+        int sum = f->sum[gp_compiler_position(compiler, value)];
         if (sum < 0) {
             status = gp_fail(err, GP_INTERNAL, "no gradient for \"%s\"", compiler->graph->values[value].name);
             break;
@@ -254,7 +246,7 @@ gp_status gp_compiler_backward(gp_stage_compiler *compiler, gp_error *err) {
         int value = compiler->request->stages->edges[stage->grad_in.items[i]].value;
         size_t bytes = compiler->things[gp_compiler_value(compiler, value)].bytes;
         status = gp_compiler_thing(compiler, bytes, &compiler->grad_in[i], err);
-        if (status == GP_OK) f.sum[position_of(compiler, value)] = compiler->grad_in[i];
+        if (status == GP_OK) f.sum[gp_compiler_position(compiler, value)] = compiler->grad_in[i];
     }
     for (int n = stage->node_count - 1; n >= 0 && status == GP_OK; n--)
         status = stage_node(&f, stage->first_node + n, err);

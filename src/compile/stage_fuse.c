@@ -72,8 +72,9 @@ static bool same_address(const gp_staged_operand *a, const gp_staged_operand *b)
 }
 
 static gp_staged_op like(const gp_staged_op *op) {
-    gp_staged_op whole = {.node = op->node, .when = op->when, .weight = op->weight};
-    for (int i = 0; i < GP_MAX_OPERANDS; i++) whole.operand[i].thing = NONE;
+    gp_staged_op whole = gp_staged_new(op->node);
+    whole.when = op->when;
+    whole.weight = op->weight;
     return whole;
 }
 

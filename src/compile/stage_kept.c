@@ -34,8 +34,7 @@ gp_status gp_compiler_copy_kept(gp_stage_compiler *c, gp_error *err) {
     for (size_t i = 0; i < c->stage->gives.count; i++) {
         int thing = gp_compiler_value(c, c->stage->gives.items[i]);
         if (!c->at_hand[thing]) continue;
-        gp_staged_op op = {.node = -1};
-        for (int o = 0; o < GP_MAX_OPERANDS; o++) op.operand[o].thing = -1;
+        gp_staged_op op = gp_staged_new(-1);
         op.operand[GP_COPY_X].thing = thing;
         op.operand[GP_COPY_Y].thing = c->copies[i];
         GP_RETURN_IF_FAILED(

@@ -12,26 +12,20 @@ gp_status gp_compiler_thing(gp_stage_compiler *compiler, size_t bytes, int *out,
 }
 
 static gp_status value_thing(gp_stage_compiler *compiler, int value, int *out, gp_error *err) {
-    gp_tensor tensor = gp_tensor_samples(compiler->graph->values[value].dtype, compiler->samples,
-                                         compiler->graph->values[value].shape);
-    return gp_compiler_thing(compiler, gp_tensor_bytes(&tensor), out, err);
+    return gp_compiler_thing(compiler, gp_value_bytes(compiler->graph, value, compiler->samples), out, err);
 }
 
-int gp_compiler_value(const gp_stage_compiler *compiler, int value) {
+int gp_compiler_position(const gp_stage_compiler *compiler, int value) {
     const gp_stage *stage = compiler->stage;
     int producer = compiler->graph->values[value].producer;
     if (producer >= stage->first_node && producer < stage->first_node + stage->node_count)
-        return compiler->value_thing[(int)stage->takes.count + producer - stage->first_node];
-    size_t low = 0, high = stage->takes.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (stage->takes.items[middle] == value) return compiler->value_thing[middle];
-        if (stage->takes.items[middle] < value)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return -1;
+        return (int)stage->takes.count + producer - stage->first_node;
+    return gp_indices_find(&stage->takes, value);
+}
+
+int gp_compiler_value(const gp_stage_compiler *compiler, int value) {
+    int position = gp_compiler_position(compiler, value);
+    return position < 0 ? -1 : compiler->value_thing[position];
 }
 
 static gp_status make_forward_things(gp_stage_compiler *compiler, gp_error *err) {
@@ -127,8 +121,7 @@ gp_status gp_compiler_gather(gp_stage_compiler *compiler, gp_staged_op *op, gp_s
         if (operand->role.role != GP_ROLE_PARAM || operand->fixed.area != GP_AREA_NONE) continue;
         const gp_param_plan *param =
             gp_stage_plan_param(compiler->plan, compiler->graph->nodes[op->node].first_param + operand->role.index);
-        gp_staged_op reorder = {.node = op->node};
-        for (int o = 0; o < GP_MAX_OPERANDS; o++) reorder.operand[o].thing = -1;
+        gp_staged_op reorder = gp_staged_new(op->node);
         GP_RETURN_IF_FAILED(gp_compiler_thing(compiler, wanted->bytes, &operand->thing, err));
         GP_RETURN_IF_FAILED(gp_stage_prepare_reorder(compiler->plan, compiler->request, param->param, param->format,
                                                      wanted->format, &reorder.prepared, err));

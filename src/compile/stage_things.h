@@ -33,6 +33,8 @@ GP_MUST_USE gp_status gp_stage_compiler_init(gp_stage_compiler *compiler, const 
 void gp_stage_compiler_fini(gp_stage_compiler *compiler);
 
 GP_MUST_USE gp_status gp_compiler_thing(gp_stage_compiler *compiler, size_t bytes, int *out, gp_error *err);
+/* Position of a value in value_thing; −1 if the stage neither takes nor makes it. */
+int gp_compiler_position(const gp_stage_compiler *compiler, int value);
 /* The thing of a value that the stage takes or makes; −1 where it does neither. */
 int gp_compiler_value(const gp_stage_compiler *compiler, int value);
 /* That of a node of the stage, counted from its first one. */

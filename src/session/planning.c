@@ -104,16 +104,13 @@ gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     requested to;
     gp_balance_request request;
-    gp_balance balance;
     missing[0] = '\0';
     if (with->balance == GP_BALANCE_LAYERS) {
         memcpy(layers, pipeline->layers, (size_t)pipeline->layers_count * sizeof *layers);
         return make_cut(session, with, layers, out, err);
     }
     GP_RETURN_IF_FAILED(request_balance(session, with, &to, &request, err));
-    gp_status status = gp_balance_find(&request, layers, out, &balance, err);
-    if (status == GP_OK) memcpy(missing, balance.missing, sizeof balance.missing);
-    if (status == GP_OK) gp_balance_fini(&balance);
+    gp_status status = gp_balance_find(&request, layers, out, missing, err);
     gp_balancing_costs_fini(&to.costs);
     return status;
 }

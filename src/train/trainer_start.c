@@ -254,11 +254,11 @@ gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
     remove_stale(t);
     GP_RETURN_IF_FAILED(check_disk(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
-    if (session->plan->pin && !gp_run_is_pinned(t->run))
+    if (t->session->plan->pin && !gp_run_is_pinned(t->run))
         gp_progress_warn(&t->progress,
                          "pipeline.pin: this process may not use a processor for each of its %d threads "
                          "(affinity mask, or CPU quota of its control group), so they are not pinned",
-                         gp_plan_threads(session->plan));
+                         gp_plan_threads(t->session->plan));
     GP_RETURN_IF_FAILED(write_config_and_plan(t, err));
     GP_RETURN_IF_FAILED(open_metrics(t, err));
     if (t->options->resume) keep_changes(t, t->options->resume);
