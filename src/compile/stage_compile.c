@@ -31,6 +31,47 @@ typedef struct selection {
     bool *input, *weight; /* of backward, where it is split */
 } selection;
 
+/* ---- outputs that a stage keeps although it recomputes ----------------------------------------------------------- */
+
+bool gp_compiler_keeps(const gp_stage_compiler *compiler, int node) {
+    const gp_stage_request *request = compiler->request;
+    return request->any_discard && request->keeps && request->keeps[node] && compiler->graph->nodes[node].output >= 0;
+}
+
+/* They stand in the stash, from each forward to the micro-batch's backward. A value that also leaves is sent from
+ * another place, since a receive may still read it then: `copies`. */
+static gp_status find_kept(gp_stage_compiler *c, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&c->copies, c->stage->gives.count, err));
+    for (size_t i = 0; i < c->stage->gives.count; i++) {
+        int value = c->stage->gives.items[i];
+        c->copies[i] = -1;
+        if (!gp_compiler_keeps(c, c->graph->values[value].producer)) continue;
+        size_t bytes = c->things[gp_compiler_value(c, value)].bytes;
+        GP_RETURN_IF_FAILED(gp_compiler_thing(c, bytes, &c->copies[i], err));
+    }
+    GP_RETURN_IF_FAILED(GP_NEW(&c->at_hand, c->thing_count, err));
+    for (int n = 0; n < c->stage->node_count; n++)
+        if (gp_compiler_keeps(c, c->stage->first_node + n)) c->at_hand[gp_compiler_output(c, n)] = true;
+    return GP_OK;
+}
+
+/* After all other ops of the forward pass. */
+static gp_status copy_kept(gp_stage_compiler *c, gp_error *err) {
+    for (size_t i = 0; i < c->stage->gives.count; i++) {
+        int thing = gp_compiler_value(c, c->stage->gives.items[i]);
+        if (!c->at_hand[thing]) continue;
+        gp_staged_op op = gp_staged_new(-1);
+        op.operand[GP_COPY_X].thing = thing;
+        op.operand[GP_COPY_Y].thing = c->copies[i];
+        GP_RETURN_IF_FAILED(
+            gp_stage_prepare_flat(c->plan, c->request, GP_OP_COPY, c->things[thing].bytes, &op.prepared, err));
+        GP_RETURN_IF_FAILED(gp_staged_add(&c->forward, op, err));
+    }
+    return GP_OK;
+}
+
+/* ---- which ops run ----------------------------------------------------------------------------------------------- */
+
 /* What is left for recompute to run, and what stays in `kept` and at hand. */
 static void select_recompute(gp_stage_compiler *c, gp_op_use *forward, bool *scratch, bool *run) {
     for (size_t o = 0; o < c->forward.count; o++) {
@@ -60,7 +101,7 @@ static gp_status select_ops(gp_stage_compiler *c, selection *out, int *kept, gp_
         select_recompute(c, forward, scratch, out->recompute);
         *kept = 0;
         for (size_t t = 0; t < c->thing_count; t++) *kept += c->at_hand[t];
-        status = gp_compiler_copy_kept(c, err);
+        status = copy_kept(c, err);
     }
     free(forward);
     free(backward);
@@ -218,7 +259,7 @@ gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request,
     if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);
     if (status == GP_OK && !request->unfused) status = gp_compiler_fuse(&c, err);
-    if (status == GP_OK && sized->training) status = gp_compiler_find_kept(&c, err);
+    if (status == GP_OK && sized->training) status = find_kept(&c, err);
     if (status == GP_OK && sized->training) status = select_ops(&c, &run, &plan->kept, err);
     if (status == GP_OK && sized->training && request->any_split) status = split_backward(&c, &run, err);
     if (status == GP_OK) status = GP_NEW(&at, c.thing_count, err);
