@@ -6,20 +6,20 @@
 #include "checkpoint/recompute.h"
 #include "compile/stage_things.h"
 
-/* What the checkpoint room needs to know of staged ops. *things: what the uses point into. */
-static gp_status list_uses(const gp_staged_list *list, gp_op_use **out, int **things, gp_error *err) {
+_Static_assert((int)GP_RECOMPUTE_OPERANDS == (int)GP_MAX_OPERANDS, "an op's uses fit");
+
+/* What the checkpoint room needs to know of staged ops. */
+static gp_status list_uses(const gp_staged_list *list, gp_op_use **out, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(out, list->count, err));
-    GP_RETURN_IF_FAILED(GP_NEW(things, 2 * GP_MAX_OPERANDS * list->count, err));
     for (size_t o = 0; o < list->count; o++) {
         const gp_staged_op *op = &list->items[o];
-        int *reads = *things + 2 * GP_MAX_OPERANDS * o, *writes = reads + GP_MAX_OPERANDS;
         gp_op_use *use = &(*out)[o];
-        *use = (gp_op_use){.reads = reads, .writes = writes, .always = op->always};
+        use->always = op->always;
         for (int i = 0; i < GP_MAX_OPERANDS; i++) {
             int thing = op->operand[i].thing;
             if (thing < 0) continue;
-            if (gp_op_reads(op->prepared->desc.kind, i)) reads[use->read_count++] = thing;
-            if (gp_op_writes(op->prepared->desc.kind, i)) writes[use->write_count++] = thing;
+            if (gp_op_reads(op->prepared->desc.kind, i)) use->reads[use->read_count++] = thing;
+            if (gp_op_writes(op->prepared->desc.kind, i)) use->writes[use->write_count++] = thing;
         }
     }
     return GP_OK;
@@ -85,10 +85,9 @@ static void select_recompute(gp_stage_compiler *c, gp_op_use *forward, bool *scr
 /* *kept: how many outputs of layers are kept although the stage recomputes. */
 static gp_status select_ops(gp_stage_compiler *c, selection *out, int *kept, gp_error *err) {
     gp_op_use *forward = NULL, *backward = NULL;
-    int *forward_things = NULL, *backward_things = NULL;
     bool *needed = NULL, *scratch = NULL;
-    gp_status status = list_uses(&c->forward, &forward, &forward_things, err);
-    if (status == GP_OK) status = list_uses(&c->backward, &backward, &backward_things, err);
+    gp_status status = list_uses(&c->forward, &forward, err);
+    if (status == GP_OK) status = list_uses(&c->backward, &backward, err);
     if (status == GP_OK) status = GP_NEW(&needed, c->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&scratch, c->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&c->kept, c->thing_count, err);
@@ -105,8 +104,6 @@ static gp_status select_ops(gp_stage_compiler *c, selection *out, int *kept, gp_
     }
     free(forward);
     free(backward);
-    free(forward_things);
-    free(backward_things);
     free(needed);
     free(scratch);
     return status;
