@@ -9,12 +9,7 @@ gp_keep_result gp_keep_measure(const gp_keep_layer *layers, int count, const boo
     gp_keep_result sum = {0};
     for (int i = 0; i < count; i++) runs[i] = layers[i].read && !kept[i]; /* wanted, until its turn comes */
     for (int i = count - 1; i >= 0; i--) {
-        const gp_op_use use = {.reads = layers[i].inputs,
-                               .writes = &i,
-                               .read_count = layers[i].input_count,
-                               .write_count = 1,
-                               .always = layers[i].more};
-        runs[i] = gp_recompute_runs(&use, kept, runs);
+        runs[i] = gp_recompute_read(layers[i].more || runs[i], layers[i].inputs, layers[i].input_count, kept, runs);
         if (kept[i]) sum.bytes += layers[i].bytes;
         if (runs[i]) sum.time += layers[i].time;
     }

@@ -11,16 +11,18 @@ void gp_recompute_kept(const gp_op_use *forward, size_t forward_count, const gp_
             if (written_scratch[backward[o].reads[i]]) kept[backward[o].reads[i]] = true;
 }
 
-bool gp_recompute_runs(const gp_op_use *op, const bool *at_hand, bool *needed) {
-    bool runs = op->always;
-    for (int i = 0; i < op->write_count && !runs; i++) runs = needed[op->writes[i]];
-    for (int i = 0; i < op->read_count && runs; i++)
-        if (!at_hand || !at_hand[op->reads[i]]) needed[op->reads[i]] = true;
+bool gp_recompute_read(bool runs, const int *reads, int read_count, const bool *at_hand, bool *needed) {
+    for (int i = 0; i < read_count && runs; i++)
+        if (!at_hand || !at_hand[reads[i]]) needed[reads[i]] = true;
     return runs;
 }
 
 void gp_recompute_select(const gp_op_use *ops, size_t count, const bool *at_hand, bool *needed, bool *run) {
-    for (size_t o = count; o-- > 0;) run[o] = gp_recompute_runs(&ops[o], at_hand, needed);
+    for (size_t o = count; o-- > 0;) {
+        run[o] = ops[o].always;
+        for (int i = 0; i < ops[o].write_count && !run[o]; i++) run[o] = needed[ops[o].writes[i]];
+        gp_recompute_read(run[o], ops[o].reads, ops[o].read_count, at_hand, needed);
+    }
 }
 
 static void select_without(const gp_op_use *ops, size_t count, const bool *wanted, size_t things, const bool *at_hand,

@@ -9,9 +9,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { GP_RECOMPUTE_OPERANDS = 16 };
+
 /* The things that one op reads and writes; `always`: it has an effect that no thing shows (a gradient, a statistic). */
 typedef struct gp_op_use {
-    const int *reads, *writes;
+    int reads[GP_RECOMPUTE_OPERANDS], writes[GP_RECOMPUTE_OPERANDS];
     int read_count, write_count;
     bool always;
 } gp_op_use;
@@ -21,9 +23,10 @@ typedef struct gp_op_use {
 void gp_recompute_kept(const gp_op_use *forward, size_t forward_count, const gp_op_use *backward, size_t backward_count,
                        const bool *runs, bool *kept, bool *written_scratch);
 
-/* Whether an op runs, once all ops after it are decided: it does if it has to, or writes something needed. Then what it
- * reads and is not at_hand (NULL: nothing is) becomes needed too. All other functions here, and keep.h, follow this. */
-bool gp_recompute_runs(const gp_op_use *op, const bool *at_hand, bool *needed);
+/* The rule that all functions here and keep.h follow, from the last op to the first: an op `runs` if it has to, or if
+ * what it writes is needed; then what it reads and is not at_hand (NULL: nothing is) becomes needed too. Gives `runs`.
+ */
+bool gp_recompute_read(bool runs, const int *reads, int read_count, const bool *at_hand, bool *needed);
 
 /* run[o] becomes true for each op that the wanted things need, directly or through others, and for each `always` op.
  * needed: one per thing, true for what is wanted; more become true on the way, but none of those at_hand (NULL: none),

@@ -6,20 +6,20 @@
 #include "checkpoint/recompute.h"
 #include "compile/stage_things.h"
 
-/* What the checkpoint room needs to know of staged ops. *things: what the uses point into. */
-static gp_status list_uses(const gp_staged_list *list, gp_op_use **out, int **things, gp_error *err) {
+_Static_assert((int)GP_RECOMPUTE_OPERANDS == (int)GP_MAX_OPERANDS, "an op's uses fit");
+
+/* What the checkpoint room needs to know of staged ops. */
+static gp_status list_uses(const gp_staged_list *list, gp_op_use **out, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(out, list->count, err));
-    GP_RETURN_IF_FAILED(GP_NEW(things, 2 * GP_MAX_OPERANDS * list->count, err));
     for (size_t o = 0; o < list->count; o++) {
         const gp_staged_op *op = &list->items[o];
-        int *reads = *things + 2 * GP_MAX_OPERANDS * o, *writes = reads + GP_MAX_OPERANDS;
         gp_op_use *use = &(*out)[o];
-        *use = (gp_op_use){.reads = reads, .writes = writes, .always = op->always};
+        use->always = op->always;
         for (int i = 0; i < GP_MAX_OPERANDS; i++) {
             int thing = op->operand[i].thing;
             if (thing < 0) continue;
-            if (gp_op_reads(op->prepared->desc.kind, i)) reads[use->read_count++] = thing;
-            if (gp_op_writes(op->prepared->desc.kind, i)) writes[use->write_count++] = thing;
+            if (gp_op_reads(op->prepared->desc.kind, i)) use->reads[use->read_count++] = thing;
+            if (gp_op_writes(op->prepared->desc.kind, i)) use->writes[use->write_count++] = thing;
         }
     }
     return GP_OK;
@@ -30,6 +30,47 @@ typedef struct selection {
     bool *backward, *recompute;
     bool *input, *weight; /* of backward, where it is split */
 } selection;
+
+/* ---- outputs that a stage keeps although it recomputes ----------------------------------------------------------- */
+
+bool gp_compiler_keeps(const gp_stage_compiler *compiler, int node) {
+    const gp_stage_request *request = compiler->request;
+    return request->any_discard && request->keeps && request->keeps[node] && compiler->graph->nodes[node].output >= 0;
+}
+
+/* They stand in the stash, from each forward to the micro-batch's backward. A value that also leaves is sent from
+ * another place, since a receive may still read it then: `copies`. */
+static gp_status find_kept(gp_stage_compiler *c, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&c->copies, c->stage->gives.count, err));
+    for (size_t i = 0; i < c->stage->gives.count; i++) {
+        int value = c->stage->gives.items[i];
+        c->copies[i] = -1;
+        if (!gp_compiler_keeps(c, c->graph->values[value].producer)) continue;
+        size_t bytes = c->things[gp_compiler_value(c, value)].bytes;
+        GP_RETURN_IF_FAILED(gp_compiler_thing(c, bytes, &c->copies[i], err));
+    }
+    GP_RETURN_IF_FAILED(GP_NEW(&c->at_hand, c->thing_count, err));
+    for (int n = 0; n < c->stage->node_count; n++)
+        if (gp_compiler_keeps(c, c->stage->first_node + n)) c->at_hand[gp_compiler_output(c, n)] = true;
+    return GP_OK;
+}
+
+/* After all other ops of the forward pass. */
+static gp_status copy_kept(gp_stage_compiler *c, gp_error *err) {
+    for (size_t i = 0; i < c->stage->gives.count; i++) {
+        int thing = gp_compiler_value(c, c->stage->gives.items[i]);
+        if (!c->at_hand[thing]) continue;
+        gp_staged_op op = gp_staged_new(-1);
+        op.operand[GP_COPY_X].thing = thing;
+        op.operand[GP_COPY_Y].thing = c->copies[i];
+        GP_RETURN_IF_FAILED(
+            gp_stage_prepare_flat(c->plan, c->request, GP_OP_COPY, c->things[thing].bytes, &op.prepared, err));
+        GP_RETURN_IF_FAILED(gp_staged_add(&c->forward, op, err));
+    }
+    return GP_OK;
+}
+
+/* ---- which ops run ----------------------------------------------------------------------------------------------- */
 
 /* What is left for recompute to run, and what stays in `kept` and at hand. */
 static void select_recompute(gp_stage_compiler *c, gp_op_use *forward, bool *scratch, bool *run) {
@@ -44,10 +85,9 @@ static void select_recompute(gp_stage_compiler *c, gp_op_use *forward, bool *scr
 /* *kept: how many outputs of layers are kept although the stage recomputes. */
 static gp_status select_ops(gp_stage_compiler *c, selection *out, int *kept, gp_error *err) {
     gp_op_use *forward = NULL, *backward = NULL;
-    int *forward_things = NULL, *backward_things = NULL;
     bool *needed = NULL, *scratch = NULL;
-    gp_status status = list_uses(&c->forward, &forward, &forward_things, err);
-    if (status == GP_OK) status = list_uses(&c->backward, &backward, &backward_things, err);
+    gp_status status = list_uses(&c->forward, &forward, err);
+    if (status == GP_OK) status = list_uses(&c->backward, &backward, err);
     if (status == GP_OK) status = GP_NEW(&needed, c->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&scratch, c->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&c->kept, c->thing_count, err);
@@ -60,12 +100,10 @@ static gp_status select_ops(gp_stage_compiler *c, selection *out, int *kept, gp_
         select_recompute(c, forward, scratch, out->recompute);
         *kept = 0;
         for (size_t t = 0; t < c->thing_count; t++) *kept += c->at_hand[t];
-        status = gp_compiler_copy_kept(c, err);
+        status = copy_kept(c, err);
     }
     free(forward);
     free(backward);
-    free(forward_things);
-    free(backward_things);
     free(needed);
     free(scratch);
     return status;
@@ -218,7 +256,7 @@ gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request,
     if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);
     if (status == GP_OK && !request->unfused) status = gp_compiler_fuse(&c, err);
-    if (status == GP_OK && sized->training) status = gp_compiler_find_kept(&c, err);
+    if (status == GP_OK && sized->training) status = find_kept(&c, err);
     if (status == GP_OK && sized->training) status = select_ops(&c, &run, &plan->kept, err);
     if (status == GP_OK && sized->training && request->any_split) status = split_backward(&c, &run, err);
     if (status == GP_OK) status = GP_NEW(&at, c.thing_count, err);

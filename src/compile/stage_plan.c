@@ -6,14 +6,10 @@
 #include "compile/stage_internal.h"
 
 const char *gp_memory_kind_name(gp_memory_kind kind) {
-    switch (kind) {
-#define GP_MEMORY_NAME(suffix, name)                                                                                   \
-    case GP_MEMORY_##suffix: return name;
-        GP_MEMORY_MAP(GP_MEMORY_NAME)
+#define GP_MEMORY_NAME(suffix, name) [GP_MEMORY_##suffix] = name,
+    static const char *const names[] = {GP_MEMORY_MAP(GP_MEMORY_NAME)};
 #undef GP_MEMORY_NAME
-    case GP_MEMORY_KINDS: break;
-    }
-    return "?";
+    return names[kind];
 }
 
 static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {

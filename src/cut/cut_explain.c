@@ -32,14 +32,8 @@ gp_status gp_cut_check_places(const gp_cut_problem *problem, gp_error *err) {
     if (stages < 1 || stages > layers)
         return gp_fail(err, GP_CONFIG, "balance: %d layer%s cannot be cut into %d stages of at least one layer each",
                        layers, plural(layers), stages);
-    if (places + 1 < stages)
-        return gp_fail(err, GP_CONFIG,
-                       "balance: the layers that stay together leave %d place%s to cut, but %d stages need %d", places,
-                       plural(places), stages, stages - 1);
-    if (musts > stages - 1)
-        return gp_fail(err, GP_CONFIG, "balance: %d layers must begin a later stage, but there %s %d later stage%s",
-                       musts, stages == 2 ? "is" : "are", stages - 1, plural(stages - 1));
-    return GP_OK;
+    if (places + 1 >= stages && musts < stages) return GP_OK;
+    return gp_fail(err, GP_CONFIG, "balance: no cut into %d stages keeps the rules", stages);
 }
 
 /* ---- layers that fit nowhere ------------------------------------------------------------------------------------- */

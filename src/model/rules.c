@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "config/read.h"
 #include "model/entries.h"
+#include "model/expand.h"
 #include "model/graph.h"
 
 enum { WHAT = 120 };
@@ -266,10 +267,12 @@ static gp_status own_list(gp_layer_list *list, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_model_ruled_layers(const gp_yaml *model, gp_layer_list *out, gp_error *err) {
-    const gp_yaml *rules = gp_yaml_get(model, "rules");
+/* The layers of a model, with its rules resolved. The list borrows from the model's document. */
+static gp_status ruled_layers(const gp_yaml *model, gp_layer_list *out, gp_error *err) {
     gp_layer_list list = {0};
     gp_graph *graph = NULL;
+    GP_RETURN_IF_FAILED(gp_model_check(model, err));
+    const gp_yaml *rules = gp_yaml_get(model, "rules");
     if (rules) GP_RETURN_IF_FAILED(gp_read_mapping(rules, "model.rules", err));
     GP_RETURN_IF_FAILED(gp_model_layers(model, &list, err));
     gp_status status = GP_OK;
@@ -284,5 +287,19 @@ gp_status gp_model_ruled_layers(const gp_yaml *model, gp_layer_list *out, gp_err
         return status;
     }
     *out = list;
+    return GP_OK;
+}
+
+gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_error *err) {
+    gp_layer_list list = {0};
+    GP_RETURN_IF_FAILED(ruled_layers(model, &list, err));
+    gp_status status = gp_graph_build_list(model, list.layers, out, err);
+    gp_layer_list_fini(&list);
+    return status;
+}
+
+gp_status gp_model_expand(gp_yaml *model, gp_layer_list *list, gp_error *err) {
+    GP_RETURN_IF_FAILED(ruled_layers(model, list, err));
+    if (list->made) gp_model_put_layers(model, list);
     return GP_OK;
 }

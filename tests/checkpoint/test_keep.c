@@ -106,7 +106,6 @@ static void the_same_ops_are_left(void **state) {
     for (uint32_t n = 0; n < GRAPHS; n++) {
         model m = make(n, n % 2 == 0);
         gp_op_use ops[MOST];
-        int writes[MOST][2];
         bool kept[MOST], runs[MOST], run[MOST] = {false}, wanted[2 * MOST] = {false}, at_hand[2 * MOST] = {false},
                                      needed[2 * MOST];
         gp_keep_result found = {0};
@@ -116,9 +115,8 @@ static void the_same_ops_are_left(void **state) {
         gp_keep_measure(m.layers, m.count, kept, runs);
         for (int i = 0; i < m.count; i++) {
             const gp_keep_layer *layer = &m.layers[i];
-            writes[i][0] = i;
-            writes[i][1] = MOST + i;
-            ops[i] = (gp_op_use){layer->inputs, writes[i], layer->input_count, 2, false};
+            ops[i] = (gp_op_use){.writes = {i, MOST + i}, .write_count = 2, .read_count = layer->input_count};
+            for (int j = 0; j < layer->input_count; j++) ops[i].reads[j] = layer->inputs[j];
             wanted[i] = layer->read;
             wanted[MOST + i] = layer->more;
             at_hand[i] = kept[i];
