@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "schedule/program_index.h"
 
 /* Goes through all receives of activations, skips and gradients from another worker that stand before some barrier. */
 typedef struct walk {
@@ -12,12 +13,6 @@ typedef struct walk {
     size_t pc;
     size_t barrier; /* passed by this worker */
 } walk;
-
-static size_t count_barriers(const gp_program *program) {
-    size_t count = 0;
-    for (size_t pc = 0; pc < program->count; pc++) count += program->instrs[pc].op == GP_INSTR_BARRIER;
-    return count;
-}
 
 /* The next receive, which stands after `w->barrier` barriers of its program; NULL: there are no more. *from: the
  * worker that it copies from. */
@@ -79,7 +74,7 @@ static gp_status fill(const gp_stages *stages, const gp_programs *programs, size
 
 gp_status gp_meets_create(const gp_stages *stages, const gp_programs *programs, const gp_device_spec *devices,
                           gp_waits **out, gp_error *err) {
-    size_t barriers = count_barriers(&programs->worker[0]);
+    size_t barriers = gp_program_count(&programs->worker[0], GP_INSTR_BARRIER);
     gp_waits *meets = NULL;
     if (barriers == 0 || any_share(devices, programs->workers)) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&meets, 1, err));

@@ -132,29 +132,20 @@ static gp_status list_sizes(gp_plan *plan, size_list *list, gp_error *err) {
     return GP_OK;
 }
 
-/* Whether some program that trains has such an instruction. */
-static bool any_instr(const gp_plan *plan, gp_instr_op op) {
-    for (int m = 0; m < plan->mini_count; m++)
-        for (int w = 0; w < plan->workers && plan->minis[m].training; w++) {
-            const gp_program *program = &plan->minis[m].programs->worker[w];
-            for (size_t pc = 0; pc < program->count; pc++)
-                if (program->instrs[pc].op == op) return true;
-        }
-    return false;
-}
-
-/* Which forwards a stage has in training. A program from a file may have others than its mode says. */
-static void find_forwards(const gp_plan *plan, const gp_stage_plan *stage, gp_stage_request *request) {
-    request->any_keep = request->any_discard = false;
+/* Which instructions a stage has in training, as bits 1 << operation; of forwards those that keep: 1 << GP_INSTR_OPS.
+ * A program from a file may have other forwards than its mode says. */
+static unsigned find_ops(const gp_plan *plan, int stage) {
+    unsigned found = 0;
     for (int m = 0; m < plan->mini_count; m++) {
-        if (!plan->minis[m].training) continue;
-        const gp_program *program = &plan->minis[m].programs->worker[stage->worker];
-        for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_programs *programs = plan->minis[m].programs;
+        const gp_program *program = &programs->worker[programs->worker_of_stage[stage]];
+        for (size_t pc = 0; pc < program->count && plan->minis[m].training; pc++) {
             const gp_instr *instr = &program->instrs[pc];
-            if (instr->op != GP_INSTR_FORWARD || instr->stage != stage->stage) continue;
-            *(instr->flags & GP_INSTR_KEEP ? &request->any_keep : &request->any_discard) = true;
+            bool keeps = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_KEEP;
+            if (instr->stage == stage) found |= 1U << (keeps ? (int)GP_INSTR_OPS : (int)instr->op);
         }
     }
+    return found;
 }
 
 static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, const size_list *sizes, gp_error *err) {
@@ -167,15 +158,18 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
                                       .unfused = request->unfused,
                                       .keeps = request->keeps,
                                       .full_samples = divide_up(request->batch, request->micro_batches),
-                                      .trains = any_instr(plan, GP_INSTR_FORWARD),
-                                      .any_whole = any_instr(plan, GP_INSTR_BACKWARD),
-                                      .any_split = any_instr(plan, GP_INSTR_BACKWARD_INPUT),
                                       .sizes = sizes->samples,
                                       .size_trains = sizes->trains,
                                       .size_evaluates = sizes->evaluates,
                                       .size_count = sizes->count};
+    for (int s = 0; s < plan->stages->count; s++) {
+        unsigned ops = find_ops(plan, s);
+        stage_request.any_whole |= ops >> GP_INSTR_BACKWARD & 1;
+        stage_request.any_split |= ops >> GP_INSTR_BACKWARD_INPUT & 1;
+    }
     for (int m = 0; m < plan->mini_count; m++) {
         int pieces = plan->minis[m].pieces;
+        if (plan->minis[m].training) stage_request.trains = true;
         if (pieces > stage_request.max_pieces) stage_request.max_pieces = pieces;
         if (pieces > 1 && plan->minis[m].training) stage_request.repeats = true;
     }
@@ -185,7 +179,9 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
         stage->stage = s;
         stage->worker = plan->minis[0].programs->worker_of_stage[s];
         stage->spec = plan->devices[stage->worker];
-        find_forwards(plan, stage, &stage_request);
+        unsigned ops = find_ops(plan, s);
+        stage_request.any_keep = ops >> GP_INSTR_OPS & 1;
+        stage_request.any_discard = ops >> GP_INSTR_FORWARD & 1;
         GP_RETURN_IF_FAILED(gp_stage_plan_init(stage, &stage_request, err));
         stage_request.squares_before += stage->square_count;
         for (int m = 0; m < plan->mini_count; m++) {

@@ -363,9 +363,7 @@ static gp_status check_over(const issuer *p, gp_error *err) {
 static gp_status prepare(issuer *p, gp_error *err) {
     int workers = p->programs->workers;
     const int *worker = p->programs->worker_of_stage;
-    size_t events = 0;
-    if (!gp_size_mul(p->stages->edge_count, (size_t)p->programs->pieces, &events))
-        return gp_fail(err, GP_MEMORY, "too many copies");
+    size_t events = p->stages->edge_count * (size_t)p->programs->pieces;
     GP_RETURN_IF_FAILED(gp_play_begin(p->programs, p->request->timeline, true, &p->play, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->devices, workers, err));
     GP_RETURN_IF_FAILED(GP_GROW(&p->turns.items, &p->turns.capacity, workers, err));

@@ -362,8 +362,7 @@ static void share_processors(player *p) {
 
 static gp_status prepare(player *p, gp_error *err) {
     size_t kinds = p->request.waits ? 2 : 1;
-    if (!gp_size_mul(p->stages->edge_count, (size_t)p->programs->pieces, &p->events))
-        return gp_fail(err, GP_MEMORY, "too many copies");
+    p->events = p->stages->edge_count * (size_t)p->programs->pieces;
     GP_RETURN_IF_FAILED(gp_play_begin(p->programs, p->request.timeline, false, &p->play, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->when, kinds * p->events, err));
     for (size_t i = 0; i < kinds * p->events; i++) p->when[i] = NAN;
