@@ -24,8 +24,6 @@ gp_status gp_run_diagnose(gp_run *run, int mini, const gp_step_input *input, gp_
     return status;
 }
 
-/* ---- saying it --------------------------------------------------------------------------------------------------- */
-
 static void name_tensor(char *buffer, size_t size, const gp_graph *graph, bool training, const gp_finding *finding) {
     const gp_node *node = &graph->nodes[finding->node];
     int index = finding->role.index;

@@ -4,8 +4,6 @@
 #include "base/memory.h"
 #include "pipeline/run_internal.h"
 
-/* ---- what comes first -------------------------------------------------------------------------------------------- */
-
 /* The loss ends a forward pass and begins a backward pass; the input comes before all layers. Within a node what was
  * seen first stays: a node's ops are one worker's, in order. */
 bool gp_finding_is_before(const gp_finding *a, const gp_finding *b) {
@@ -22,8 +20,6 @@ static gp_finding at(const gp_worker *worker, const gp_instr *instr, int node, g
     int turn = backward && programs->descending ? programs->pieces - 1 - instr->micro : instr->micro;
     return (gp_finding){.backward = backward, .turn = turn, .micro = instr->micro, .node = node, .role = role};
 }
-
-/* ---- looking at values ------------------------------------------------------------------------------------------- */
 
 static void look_at_row(gp_finding *finding, gp_dtype dtype, const void *values, int64_t first, int64_t count) {
     const char *row = (const char *)values + (size_t)first * gp_dtype_size(dtype);
@@ -65,7 +61,7 @@ typedef struct source {
 
 /* To watch->values; a parameter in PyTorch's order. */
 static gp_status fetch(gp_worker *worker, gp_watch *watch, const source *from, gp_error *err) {
-    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
+    const gp_device_kind *kind = gp_worker_kind(worker);
     gp_stream *queue = worker->queue[from->queue];
     size_t offset = (size_t)((const char *)from->address - (const char *)worker->arena);
     const gp_block block = {worker->index, offset, from->bytes, watch->values, from->param};

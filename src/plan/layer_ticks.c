@@ -4,8 +4,6 @@
 
 #include "base/printable.h"
 
-/* ---- counting ---------------------------------------------------------------------------------------------------- */
-
 size_t gp_instr_ticks(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
     const gp_routine *routines[GP_INSTR_ROUTINES];
     int count = gp_instr_routines(plan, mini, instr, routines);
@@ -24,8 +22,6 @@ size_t gp_mini_ticks(const gp_plan *plan, const gp_mini_plan *mini, int worker) 
     for (size_t pc = 0; pc < program->count; pc++) ticks += gp_instr_ticks(plan, mini, &program->instrs[pc]);
     return ticks;
 }
-
-/* ---- naming ------------------------------------------------------------------------------------------------------ */
 
 /* Whole characters only. */
 static void add_name(char buffer[GP_LAYER_TEXT], const char *name) {

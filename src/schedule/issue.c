@@ -89,8 +89,6 @@ static act act_of(const issuer *p, const gp_instr *instr) {
     }
 }
 
-/* ---- devices ----------------------------------------------------------------------------------------------------- */
-
 static void keep(issuer *p, int worker, double issued, double start, double end) {
     gp_play_worker *its = &p->play->worker[worker];
     if (end > p->play->length) p->play->length = end;
@@ -184,8 +182,6 @@ static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
     its->copies++;
     its->delay += start - ready;
 }
-
-/* ---- host threads ------------------------------------------------------------------------------------------------ */
 
 /* From when the instruction can be issued, a copy: has been. False: its host thread waits for another one. */
 static bool next_time(const issuer *p, int worker, const gp_instr *instr, double *time) {
@@ -337,8 +333,6 @@ static void one_for_all(issuer *p) {
             for (int w = 0; w < workers; w++) moved = sweep_device(p, w, clock) || moved;
         }
 }
-
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static gp_status check_over(const issuer *p, gp_error *err) {
     for (int w = 0; w < p->programs->workers; w++) {

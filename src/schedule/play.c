@@ -84,8 +84,6 @@ static bool wait_until(agent *a, sleep_kind sleeps, size_t until, double when, d
     return true;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------------------------- */
-
 /* False: the agent sleeps until what it waits for happens. */
 static bool events_over(player *p, agent *a, const gp_worker_waits *waits, size_t at, double *time) {
     for (size_t i = waits->first[at]; i < waits->first[at + 1]; i++) {
@@ -149,8 +147,6 @@ static bool meet(player *p, agent *a) {
     p->meeting = 0;
     return true;
 }
-
-/* ---- instructions ------------------------------------------------------------------------------------------------ */
 
 static void add_up(gp_play_worker *its, const gp_instr *instr, double start, double seconds) {
     if (instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV) {
@@ -297,8 +293,6 @@ static gp_status next_event(player *p, gp_error *err) {
     go_on_after(p, a, a->clock, end);
     return GP_OK;
 }
-
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
 
 static gp_status say_deadlock(const player *p, const agent *a, gp_error *err) {
     if (a->sleeps == IN_BARRIER)

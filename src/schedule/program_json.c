@@ -27,8 +27,6 @@ static bool has_queues(const writer *w, int worker) {
     return w->played->copies && w->played->copies[worker] == GP_PLAY_QUEUED;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------------------------- */
-
 static void write_wait(writer *w, int worker, size_t pc) {
     fprintf(w->out, "%s[%d,%zu]", w->any ? "," : "", worker, pc);
     w->any = true;
@@ -108,8 +106,6 @@ static void write_waits(writer *w, size_t pc, const gp_instr *instr) {
     w->barriers += instr->op == GP_INSTR_BARRIER;
     w->last[gp_instr_queue(w->played->stages, instr)] = pc + 1;
 }
-
-/* ---- instructions ------------------------------------------------------------------------------------------------ */
 
 static void write_copy(const writer *w, const gp_instr *instr) {
     if (gp_instr_has_edge(instr)) fprintf(w->out, ",\"edge\":%" PRIu32, instr->edge);
