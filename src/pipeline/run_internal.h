@@ -90,7 +90,7 @@ struct gp_run {
     gp_hooks hooks;
     bool notes;            /* see gp_run_note; written by the trainer between commands */
     gp_recorder *recorder; /* NULL: none; written by the trainer between commands */
-    gp_watch *watches;     /* [worker]; NULL: nobody looks at values; written by the trainer between commands */
+    gp_finding *watches;   /* [worker] the first that it saw; NULL: no worker looks at values. Written as recorder */
     gp_cancel cancel;
     gp_barrier barrier;
     gp_command command;

@@ -33,6 +33,8 @@ typedef enum gp_task_op {
         GP_TASK_OPS
 } gp_task_op;
 
+extern const char gp_task_letters[GP_TASK_OPS];
+
 typedef struct gp_task {
     uint8_t op; /* gp_task_op */
     uint16_t stage;
@@ -55,7 +57,7 @@ typedef struct gp_order {
     bool descending; /* order in which backward takes micro-batches, the same on every stage */
 } gp_order;
 
-/* Without tasks; places of stages are all 0. */
+/* Without tasks; places of stages are all 0. The caller destroys it after a failure, too. */
 GP_MUST_USE gp_status gp_order_create(int workers, int stages, int pieces, bool descending, gp_order **out,
                                       gp_error *err);
 void gp_order_destroy(gp_order **order);

@@ -81,15 +81,10 @@ static gp_status add_task(gp_worker_order *its, gp_task task, gp_place place, gp
 }
 
 static gp_status read_task(reader *r, gp_error *err) {
-    static const char letters[] = {
-#define LETTER(suffix, letter) letter,
-        GP_TASK_MAP(LETTER)
-#undef LETTER
-    };
     static const char wanted[] = "F, B, I or W and a micro-batch, as in F0, or 1F0 on a worker's second stage";
     const char *begin = r->at;
     int chunk = isdigit((unsigned char)*r->at) ? read_number(r, GP_MAX_STAGES - 1) : 0;
-    const char *letter = *r->at ? memchr(letters, *r->at, sizeof letters) : NULL;
+    const char *letter = *r->at ? memchr(gp_task_letters, *r->at, GP_TASK_OPS) : NULL;
     if (chunk < 0 || !letter) return refuse_word(r, begin, wanted, err);
     r->at++;
     int micro = read_number(r, GP_MAX_MICRO_BATCHES - 1);
@@ -97,7 +92,7 @@ static gp_status read_task(reader *r, gp_error *err) {
     if (chunk >= r->chunks) r->chunks = chunk + 1;
     if (micro >= r->pieces) r->pieces = micro + 1;
     r->tasks++;
-    const gp_task task = {(uint8_t)(letter - letters), (uint16_t)chunk, (uint16_t)micro, 0};
+    const gp_task task = {(uint8_t)(letter - gp_task_letters), (uint16_t)chunk, (uint16_t)micro, 0};
     return add_task(&r->worker[r->workers - 1], task, r->place, err);
 }
 
@@ -224,9 +219,9 @@ static gp_status fill_order(reader *r, gp_order *order, gp_error *err) {
     return status;
 }
 
+/* After a failure too the order is the caller's. */
 static gp_status make_order(reader *r, gp_order **out, gp_error *err) {
     int stages = r->on ? r->on_count : r->workers * r->chunks;
-    gp_order *order = NULL;
     if (stages > GP_MAX_STAGES)
         return gp_fail_at(err, GP_CONFIG, r->place, "%d stages are too many; at most %d are possible", stages,
                           (int)GP_MAX_STAGES);
@@ -238,13 +233,8 @@ static gp_status make_order(reader *r, gp_order **out, gp_error *err) {
         return gp_fail_at(err, GP_CONFIG, r->place,
                           "%zu tasks are too few for %d stages and %d micro-batches: %zu are needed", r->tasks, stages,
                           r->pieces, 2 * (size_t)stages * (size_t)r->pieces);
-    GP_RETURN_IF_FAILED(gp_order_create(r->workers, stages, r->pieces, false, &order, err));
-    gp_status status = fill_order(r, order, err);
-    if (status != GP_OK)
-        gp_order_destroy(&order);
-    else
-        *out = order;
-    return status;
+    GP_RETURN_IF_FAILED(gp_order_create(r->workers, stages, r->pieces, false, out, err));
+    return fill_order(r, *out, err);
 }
 
 static gp_status add_instr(const gp_programs *programs, gp_order *order, int worker, gp_task_op op, size_t pc,
@@ -273,19 +263,14 @@ static gp_status add_tasks(const gp_programs *programs, gp_order *order, gp_erro
     return set_clocks(order, programs->source, err);
 }
 
+/* Likewise. */
 static gp_status order_of_programs(const gp_programs *programs, gp_order **out, gp_error *err) {
-    gp_order *order = NULL;
     if (!programs->training)
         return gp_fail(err, GP_CONFIG, "%s: its programs are for evaluation; a schedule needs programs for training",
                        programs->source);
     GP_RETURN_IF_FAILED(
-        gp_order_create(programs->workers, programs->stages, programs->pieces, programs->descending, &order, err));
-    gp_status status = add_tasks(programs, order, err);
-    if (status != GP_OK)
-        gp_order_destroy(&order);
-    else
-        *out = order;
-    return status;
+        gp_order_create(programs->workers, programs->stages, programs->pieces, programs->descending, out, err));
+    return add_tasks(programs, *out, err);
 }
 
 /* The first word that is not in a comment. */

@@ -15,17 +15,12 @@ typedef struct lister {
 /* The tasks of the text, one after another, so many times; small letters are of the second stage. Each takes the next
  * micro-batch; those that are not there are left out. */
 static gp_status list(lister *its, int times, const char *tasks, gp_error *err) {
-    static const char letters[] = {
-#define LETTER(suffix, letter) letter,
-        GP_TASK_MAP(LETTER)
-#undef LETTER
-    };
     gp_order *order = its->order;
     for (; times > 0; times--)
         for (const char *at = tasks; *at; at++) {
             int second = islower((unsigned char)*at) != 0;
-            const char *letter = memchr(letters, toupper((unsigned char)*at), sizeof letters);
-            gp_task_op op = (gp_task_op)(letter - letters);
+            const char *letter = memchr(gp_task_letters, toupper((unsigned char)*at), GP_TASK_OPS);
+            gp_task_op op = (gp_task_op)(letter - gp_task_letters);
             int micro = its->next[second][op]++;
             if (micro >= order->pieces) continue;
             if (order->descending && op != GP_TASK_FORWARD) micro = order->pieces - 1 - micro;
@@ -195,16 +190,24 @@ static gp_status copy_file(const gp_order *file, gp_order *order, gp_error *err)
     return GP_OK;
 }
 
+static gp_status add_tasks(const gp_schedule *schedule, gp_order *order, gp_error *err) {
+    if (file_order(schedule)) return copy_file(file_order(schedule), order, err);
+    for (int w = 0; w < order->workers; w++) {
+        lister its = {.order = order, .worker = w, .stage = {w, order->stages - 1 - w}};
+        GP_RETURN_IF_FAILED(schedules[schedule->kind].list(&its, err));
+    }
+    return GP_OK;
+}
+
 gp_status gp_schedule_order(const gp_schedule *schedule, int workers, int pieces, gp_order **out, gp_error *err) {
     const gp_order *file = file_order(schedule);
     bool descending = file ? file->descending : schedules[schedule->kind].descending;
     gp_order *order = NULL;
-    GP_RETURN_IF_FAILED(
-        gp_order_create(workers, gp_schedule_stages(schedule, workers), pieces, descending, &order, err));
-    gp_schedule_place(schedule, workers, order->worker_of_stage);
-    gp_status status = file ? copy_file(file, order, err) : GP_OK;
-    for (int w = 0; w < workers && !file && status == GP_OK; w++)
-        status = schedules[schedule->kind].list(&(lister){order, w, {w, order->stages - 1 - w}, {{0}}}, err);
+    gp_status status = gp_order_create(workers, gp_schedule_stages(schedule, workers), pieces, descending, &order, err);
+    if (status == GP_OK) {
+        gp_schedule_place(schedule, workers, order->worker_of_stage);
+        status = add_tasks(schedule, order, err);
+    }
     if (status == GP_OK) status = gp_order_set_clocks(order, true, err);
     if (status != GP_OK)
         gp_order_destroy(&order);
