@@ -77,17 +77,11 @@ static done *done_of(const clockmaker *c, int stage, int micro) {
     return &c->done[(size_t)stage * (size_t)c->order->pieces + (size_t)micro];
 }
 
-const char gp_task_letters[GP_TASK_OPS] = {
-#define GP_TASK_LETTER(suffix, letter) letter,
-    GP_TASK_MAP(GP_TASK_LETTER)
-#undef GP_TASK_LETTER
-};
-
 static gp_status refuse(const clockmaker *c, int worker, const gp_task *task, const char *why, gp_error *err) {
     const gp_worker_order *its = &c->order->worker[worker];
     gp_place place = its->places ? its->places[task - its->tasks] : (gp_place){0};
     char what[200];
-    snprintf(what, sizeof what, "worker %d, %c%u of stage %u: %s", worker, gp_task_letters[task->op], task->micro,
+    snprintf(what, sizeof what, "worker %d, %c%u of stage %u: %s", worker, GP_TASK_LETTERS[task->op], task->micro,
              task->stage, why);
     return place.line ? gp_fail_at(err, GP_PROGRAM, place, "%s", what) : gp_fail(err, GP_PROGRAM, "%s", what);
 }

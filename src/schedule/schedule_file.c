@@ -84,15 +84,15 @@ static gp_status read_task(reader *r, gp_error *err) {
     static const char wanted[] = "F, B, I or W and a micro-batch, as in F0, or 1F0 on a worker's second stage";
     const char *begin = r->at;
     int chunk = isdigit((unsigned char)*r->at) ? read_number(r, GP_MAX_STAGES - 1) : 0;
-    const char *letter = *r->at ? memchr(gp_task_letters, *r->at, GP_TASK_OPS) : NULL;
-    if (chunk < 0 || !letter) return refuse_word(r, begin, wanted, err);
+    gp_task_op op = gp_task_named(*r->at);
+    if (chunk < 0 || op == GP_TASK_OPS) return refuse_word(r, begin, wanted, err);
     r->at++;
     int micro = read_number(r, GP_MAX_MICRO_BATCHES - 1);
     if (micro < 0 || !word_ends(r)) return refuse_word(r, begin, wanted, err);
     if (chunk >= r->chunks) r->chunks = chunk + 1;
     if (micro >= r->pieces) r->pieces = micro + 1;
     r->tasks++;
-    const gp_task task = {(uint8_t)(letter - gp_task_letters), (uint16_t)chunk, (uint16_t)micro, 0};
+    const gp_task task = {(uint8_t)op, (uint16_t)chunk, (uint16_t)micro, 0};
     return add_task(&r->worker[r->workers - 1], task, r->place, err);
 }
 

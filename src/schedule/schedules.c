@@ -1,7 +1,6 @@
 #include "schedule/schedules.h"
 
 #include <ctype.h>
-#include <string.h>
 
 #include "schedule/schedule_file.h"
 
@@ -19,8 +18,7 @@ static gp_status list(lister *its, int times, const char *tasks, gp_error *err) 
     for (; times > 0; times--)
         for (const char *at = tasks; *at; at++) {
             int second = islower((unsigned char)*at) != 0;
-            const char *letter = memchr(gp_task_letters, toupper((unsigned char)*at), GP_TASK_OPS);
-            gp_task_op op = (gp_task_op)(letter - gp_task_letters);
+            gp_task_op op = gp_task_named((char)toupper((unsigned char)*at));
             int micro = its->next[second][op]++;
             if (micro >= order->pieces) continue;
             if (order->descending && op != GP_TASK_FORWARD) micro = order->pieces - 1 - micro;
