@@ -17,9 +17,9 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
     plan->sized_count = request->size_count;
     for (int i = 0; i < request->size_count; i++) {
         gp_sized *sized = &plan->sized[i];
-        sized->samples = request->sizes[i];
-        sized->training = request->size_trains[i];
-        sized->evaluation = request->size_evaluates[i];
+        sized->samples = request->sizes[i].samples;
+        sized->training = request->sizes[i].training;
+        sized->evaluation = request->sizes[i].evaluation;
         GP_RETURN_IF_FAILED(gp_stage_compile(plan, request, sized, err));
         GP_RETURN_IF_FAILED(gp_stage_find_users(plan, request, sized, err));
         for (int r = 0; r < GP_ROUTINES; r++) gp_stage_plan_fit(plan, &sized->routine[r]);

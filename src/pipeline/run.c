@@ -8,29 +8,37 @@
 #include "pipeline/channel.h"
 #include "pipeline/spans.h"
 
-static const gp_device_kind *kind_of(const gp_worker *worker) {
-    return worker->run->plan->devices[worker->index].kind;
+enum { EVENT = 32 }; /* bytes of an event, as malloc gives them */
+
+/* Events that mark places of the worker's queues, in the mini-batch that has most of them. */
+static int count_marks(const gp_plan *plan, int worker) {
+    int most = 0;
+    for (int m = 0; m < plan->mini_count; m++) {
+        const gp_program_queues *queues = plan->minis[m].queues;
+        if (queues && queues->worker[worker].marks > most) most = queues->worker[worker].marks;
+    }
+    return most;
 }
 
 static gp_status create_marks(gp_worker *worker, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
-    int most = gp_run_marks(plan, worker->index);
+    int most = count_marks(plan, worker->index);
     GP_RETURN_IF_FAILED(GP_NEW(&worker->marks, most, err));
     worker->mark_count = most;
     for (int i = 0; i < most; i++)
-        GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, false, &worker->marks[i], err));
+        GP_RETURN_IF_FAILED(gp_worker_kind(worker)->event_create(worker->device, false, &worker->marks[i], err));
     return GP_OK;
 }
 
 static void destroy_marks(gp_worker *worker) {
     for (int i = 0; i < worker->mark_count; i++)
-        if (worker->marks[i]) kind_of(worker)->event_destroy(worker->marks[i]);
+        if (worker->marks[i]) gp_worker_kind(worker)->event_destroy(worker->marks[i]);
     free(worker->marks);
 }
 
 static gp_status open_worker(gp_worker *worker, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
-    const gp_device_kind *kind = kind_of(worker);
+    const gp_device_kind *kind = gp_worker_kind(worker);
     void *arena;
     GP_RETURN_IF_FAILED(kind->open(&plan->devices[worker->index], &worker->device, err));
     for (int q = 0; q < GP_QUEUES; q++)
@@ -45,11 +53,11 @@ static gp_status open_worker(gp_worker *worker, gp_error *err) {
 /* Of all workers before any closes: what is under way in one may use what another reserved. */
 static void end_queues(gp_worker *worker) {
     for (int q = 0; q < GP_QUEUES; q++)
-        if (worker->queue[q]) kind_of(worker)->stream_destroy(worker->queue[q]);
+        if (worker->queue[q]) gp_worker_kind(worker)->stream_destroy(worker->queue[q]);
 }
 
 static void close_worker(gp_worker *worker) {
-    const gp_device_kind *kind = kind_of(worker);
+    const gp_device_kind *kind = gp_worker_kind(worker);
     gp_channels_destroy_events(worker);
     destroy_marks(worker);
     gp_spans_destroy(worker);
@@ -68,7 +76,7 @@ static gp_status refresh(gp_worker *worker, gp_error *err) {
 }
 
 static gp_status finish(gp_worker *worker, gp_error *err) {
-    return kind_of(worker)->stream_finish(worker->queue[GP_QUEUE_COMPUTE], &worker->run->cancel, err);
+    return gp_worker_kind(worker)->stream_finish(worker->queue[GP_QUEUE_COMPUTE], &worker->run->cancel, err);
 }
 
 /* Each copy ends before the next begins, so that a device needs no more pinned memory than for the largest. */
@@ -236,4 +244,21 @@ uint64_t gp_run_wakes(const gp_run *run) {
 
 void *gp_run_arena(const gp_run *run, int worker) {
     return run->workers[worker].arena;
+}
+
+size_t gp_run_largest_param(const gp_plan *plan) {
+    size_t most = 0;
+    for (int s = 0; s < plan->stages->count; s++)
+        for (int p = 0; p < plan->stage[s].param_count; p++)
+            if (plan->stage[s].params[p].bytes > most) most = plan->stage[s].params[p].bytes;
+    return most;
+}
+
+gp_status gp_run_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
+    size_t channels;
+    GP_RETURN_IF_FAILED(gp_channels_bytes(plan, &channels, err));
+    size_t bytes = sizeof(gp_run) + (size_t)plan->workers * sizeof(gp_worker);
+    for (int w = 0; w < plan->workers; w++) bytes += (size_t)count_marks(plan, w) * (sizeof(gp_event *) + EVENT);
+    *out = gp_size_plus(bytes, channels);
+    return GP_OK;
 }

@@ -40,8 +40,6 @@ size_t gp_tracing_steps_bytes(size_t count) {
     return gp_grown_bytes(count, sizeof(gp_traced_step));
 }
 
-/* ---- the track --------------------------------------------------------------------------------------------------- */
-
 typedef struct range {
     uint64_t first, last;
 } range;

@@ -4,31 +4,26 @@
 
 #include "base/memory.h"
 
-/* An edge with the workers at its ends, to be sorted by them. */
-typedef struct ends {
-    int from, to, edge;
-} ends;
-
-static int compare_ends(const void *left, const void *right) {
-    const ends *a = left, *b = right;
-    if (a->from != b->from) return a->from < b->from ? -1 : 1;
-    if (a->to != b->to) return a->to < b->to ? -1 : 1;
-    return (a->edge > b->edge) - (a->edge < b->edge);
+static int compare(const void *left, const void *right) {
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return (a > b) - (a < b);
 }
 
+/* Sorts the edges by the workers at their ends. */
 gp_status gp_channels_init(gp_channels *channels, const gp_stages *stages, const gp_programs *programs, gp_error *err) {
-    ends *sorted = NULL;
-    int channel = -1;
+    uint64_t *sorted = NULL; /* the workers above, the edge in the lower half */
     GP_RETURN_IF_FAILED(GP_NEW(&channels->of_edge, stages->edge_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&channels->free_at, stages->edge_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&sorted, stages->edge_count, err));
-    for (size_t e = 0; e < stages->edge_count; e++)
-        sorted[e] = (ends){programs->worker_of_stage[stages->edges[e].from],
-                           programs->worker_of_stage[stages->edges[e].to], (int)e};
-    qsort(sorted, stages->edge_count, sizeof *sorted, compare_ends);
     for (size_t e = 0; e < stages->edge_count; e++) {
-        if (e == 0 || sorted[e].from != sorted[e - 1].from || sorted[e].to != sorted[e - 1].to) channel++;
-        channels->of_edge[sorted[e].edge] = channel;
+        int from = programs->worker_of_stage[stages->edges[e].from],
+            to = programs->worker_of_stage[stages->edges[e].to];
+        sorted[e] = (uint64_t)from << 48 | (uint64_t)to << 32 | e;
+    }
+    qsort(sorted, stages->edge_count, sizeof *sorted, compare);
+    for (size_t e = 0, channel = 0; e < stages->edge_count; e++) {
+        if (e > 0 && sorted[e] >> 32 != sorted[e - 1] >> 32) channel++;
+        channels->of_edge[(uint32_t)sorted[e]] = (int)channel;
     }
     free(sorted);
     return GP_OK;

@@ -89,8 +89,6 @@ static act act_of(const issuer *p, const gp_instr *instr) {
     }
 }
 
-/* ---- devices ----------------------------------------------------------------------------------------------------- */
-
 static void keep(issuer *p, int worker, double issued, double start, double end) {
     gp_play_worker *its = &p->play->worker[worker];
     if (end > p->play->length) p->play->length = end;
@@ -184,8 +182,6 @@ static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
     its->copies++;
     its->delay += start - ready;
 }
-
-/* ---- host threads ------------------------------------------------------------------------------------------------ */
 
 /* From when the instruction can be issued, a copy: has been. False: its host thread waits for another one. */
 static bool next_time(const issuer *p, int worker, const gp_instr *instr, double *time) {
@@ -338,8 +334,6 @@ static void one_for_all(issuer *p) {
         }
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
-
 static gp_status check_over(const issuer *p, gp_error *err) {
     for (int w = 0; w < p->programs->workers; w++) {
         const device *d = &p->devices[w];
@@ -363,9 +357,7 @@ static gp_status check_over(const issuer *p, gp_error *err) {
 static gp_status prepare(issuer *p, gp_error *err) {
     int workers = p->programs->workers;
     const int *worker = p->programs->worker_of_stage;
-    size_t events = 0;
-    if (!gp_size_mul(p->stages->edge_count, (size_t)p->programs->pieces, &events))
-        return gp_fail(err, GP_MEMORY, "too many copies");
+    size_t events = p->stages->edge_count * (size_t)p->programs->pieces;
     GP_RETURN_IF_FAILED(gp_play_begin(p->programs, p->request->timeline, true, &p->play, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->devices, workers, err));
     GP_RETURN_IF_FAILED(GP_GROW(&p->turns.items, &p->turns.capacity, workers, err));

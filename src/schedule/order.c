@@ -7,16 +7,10 @@
 #include "base/memory.h"
 
 gp_status gp_order_create(int workers, int stages, int pieces, bool descending, gp_order **out, gp_error *err) {
-    gp_order *order = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&order, 1, err));
-    *order = (gp_order){.workers = workers, .stages = stages, .pieces = pieces, .descending = descending};
-    gp_status status = GP_NEW(&order->worker, workers, err);
-    if (status == GP_OK) status = GP_NEW(&order->worker_of_stage, stages, err);
-    if (status != GP_OK)
-        gp_order_destroy(&order);
-    else
-        *out = order;
-    return status;
+    GP_RETURN_IF_FAILED(GP_NEW(out, 1, err));
+    **out = (gp_order){.workers = workers, .stages = stages, .pieces = pieces, .descending = descending};
+    GP_RETURN_IF_FAILED(GP_NEW(&(*out)->worker, workers, err));
+    return GP_NEW(&(*out)->worker_of_stage, stages, err);
 }
 
 void gp_order_destroy(gp_order **order) {
@@ -83,17 +77,11 @@ static done *done_of(const clockmaker *c, int stage, int micro) {
     return &c->done[(size_t)stage * (size_t)c->order->pieces + (size_t)micro];
 }
 
-static const char task_letters[] = {
-#define GP_TASK_LETTER(suffix, letter) letter,
-    GP_TASK_MAP(GP_TASK_LETTER)
-#undef GP_TASK_LETTER
-};
-
 static gp_status refuse(const clockmaker *c, int worker, const gp_task *task, const char *why, gp_error *err) {
     const gp_worker_order *its = &c->order->worker[worker];
     gp_place place = its->places ? its->places[task - its->tasks] : (gp_place){0};
     char what[200];
-    snprintf(what, sizeof what, "worker %d, %c%u of stage %u: %s", worker, task_letters[task->op], task->micro,
+    snprintf(what, sizeof what, "worker %d, %c%u of stage %u: %s", worker, GP_TASK_LETTERS[task->op], task->micro,
              task->stage, why);
     return place.line ? gp_fail_at(err, GP_PROGRAM, place, "%s", what) : gp_fail(err, GP_PROGRAM, "%s", what);
 }

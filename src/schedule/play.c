@@ -84,8 +84,6 @@ static bool wait_until(agent *a, sleep_kind sleeps, size_t until, double when, d
     return true;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------------------------- */
-
 /* False: the agent sleeps until what it waits for happens. */
 static bool events_over(player *p, agent *a, const gp_worker_waits *waits, size_t at, double *time) {
     for (size_t i = waits->first[at]; i < waits->first[at + 1]; i++) {
@@ -149,8 +147,6 @@ static bool meet(player *p, agent *a) {
     p->meeting = 0;
     return true;
 }
-
-/* ---- instructions ------------------------------------------------------------------------------------------------ */
 
 static void add_up(gp_play_worker *its, const gp_instr *instr, double start, double seconds) {
     if (instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV) {
@@ -298,8 +294,6 @@ static gp_status next_event(player *p, gp_error *err) {
     return GP_OK;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
-
 static gp_status say_deadlock(const player *p, const agent *a, gp_error *err) {
     if (a->sleeps == IN_BARRIER)
         return gp_programs_refuse(p->programs, a->worker, a->pc, err,
@@ -362,8 +356,7 @@ static void share_processors(player *p) {
 
 static gp_status prepare(player *p, gp_error *err) {
     size_t kinds = p->request.waits ? 2 : 1;
-    if (!gp_size_mul(p->stages->edge_count, (size_t)p->programs->pieces, &p->events))
-        return gp_fail(err, GP_MEMORY, "too many copies");
+    p->events = p->stages->edge_count * (size_t)p->programs->pieces;
     GP_RETURN_IF_FAILED(gp_play_begin(p->programs, p->request.timeline, false, &p->play, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->when, kinds * p->events, err));
     for (size_t i = 0; i < kinds * p->events; i++) p->when[i] = NAN;

@@ -4,6 +4,12 @@
 
 #include "base/memory.h"
 
+size_t gp_program_count(const gp_program *program, gp_instr_op op) {
+    size_t count = 0;
+    for (size_t pc = 0; pc < program->count; pc++) count += program->instrs[pc].op == op;
+    return count;
+}
+
 static gp_status list_program(const gp_program *program, gp_program_index *out, int worker, gp_error *err) {
     size_t capacity = 0, *count = &out->barrier_count[worker];
     for (size_t pc = 0; pc < program->count; pc++) {
@@ -19,10 +25,8 @@ static gp_status list_program(const gp_program *program, gp_program_index *out, 
 
 gp_status gp_program_index_init(const gp_stages *stages, const gp_programs *programs, gp_program_index *out,
                                 gp_error *err) {
-    size_t copies;
+    size_t copies = stages->edge_count * (size_t)programs->pieces;
     *out = (gp_program_index){.workers = programs->workers, .pieces = programs->pieces};
-    if (!gp_size_mul(stages->edge_count, (size_t)programs->pieces, &copies))
-        return gp_fail(err, GP_MEMORY, "too many copies");
     GP_RETURN_IF_FAILED(GP_NEW(&out->sends, copies, err));
     GP_RETURN_IF_FAILED(GP_NEW(&out->receives, copies, err));
     GP_RETURN_IF_FAILED(GP_NEW(&out->barriers, programs->workers, err));

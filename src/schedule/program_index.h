@@ -21,6 +21,9 @@ GP_MUST_USE gp_status gp_program_index_init(const gp_stages *stages, const gp_pr
                                             gp_error *err);
 void gp_program_index_fini(gp_program_index *index);
 
+/* How many of its instructions have that operation. */
+size_t gp_program_count(const gp_program *program, gp_instr_op op);
+
 /* The number of what an edge carries of a micro-batch. */
 static inline size_t gp_program_index_copy(const gp_program_index *index, uint32_t edge, uint16_t micro) {
     return (size_t)edge * (size_t)index->pieces + micro;

@@ -106,7 +106,7 @@ static gp_status assign_instr(assigner *a, int worker, size_t pc, gp_error *err)
 }
 
 static gp_status init_pools(assigner *a, int stage, gp_error *err) {
-    for (pool *p = &a->pools[stage * GP_FRAMES], *end = p + GP_FRAMES; p < end; p++) {
+    for (pool *p = &a->pools[(size_t)stage * GP_FRAMES], *end = p + GP_FRAMES; p < end; p++) {
         GP_RETURN_IF_FAILED(GP_NEW(&p->slot_of_micro, a->programs->pieces, err));
         GP_RETURN_IF_FAILED(GP_NEW(&p->end_of_micro, a->programs->pieces, err));
         for (int m = 0; m < a->programs->pieces; m++) {
@@ -118,7 +118,7 @@ static gp_status init_pools(assigner *a, int stage, gp_error *err) {
 }
 
 static void fini_pools(assigner *a) {
-    for (pool *p = a->pools, *end = p + a->programs->stages * GP_FRAMES; p && p < end; p++) {
+    for (pool *p = a->pools, *end = p + (size_t)a->programs->stages * GP_FRAMES; p < end; p++) {
         free(p->slot_of_micro);
         free(p->end_of_micro);
         free(p->free_at);
