@@ -335,7 +335,7 @@ static gp_status read_result(const merge *m, gp_yaml_document *base, gp_config *
 
 static gp_status make_result(const merge *m, gp_config **out, gp_error *err) {
     bool now = m->held > 0 && m->run->changes[m->held - 1].step == m->step + 1;
-    bool replaces = (now || m->step == 0) && m->added.count > 0, any = false, differs = true;
+    bool replaces = (now || m->step == 0) && m->added.count > 0, any = false;
     gp_yaml_document *base = NULL;
     char *changes = NULL;
     GP_RETURN_IF_FAILED(gp_yaml_copy(replaces && m->held == 0 ? m->next : m->phase[0], &base, err));
@@ -343,9 +343,9 @@ static gp_status make_result(const merge *m, gp_config **out, gp_error *err) {
     gp_yaml_remove(base, "changes");
     if (status == GP_OK && any) status = gp_yaml_put(base, "changes", changes, err);
     /* The user's own configuration stays if it says the same: its messages know lines. */
-    if (status == GP_OK && !any && m->user->change_count == 0)
-        status = gp_yaml_differ("", gp_yaml_root(base), gp_yaml_root(m->asked), &differs, err);
-    if (status == GP_OK && differs) status = read_result(m, base, out, err);
+    bool same = status == GP_OK && !any && m->user->change_count == 0 &&
+                !gp_yaml_differ("", gp_yaml_root(base), gp_yaml_root(m->asked));
+    if (status == GP_OK && !same) status = read_result(m, base, out, err);
     free(changes);
     gp_yaml_destroy(&base);
     return status;
