@@ -181,14 +181,6 @@ void gp_saver_destroy(gp_saver **saver) {
     *saver = NULL;
 }
 
-/* Caller holds the lock. */
-static gp_status take_failure(gp_saver *saver, gp_error *err) {
-    gp_status status = saver->failure.status;
-    if (status != GP_OK && err) *err = saver->failure;
-    saver->failure.status = GP_OK;
-    return status;
-}
-
 static void wait_until_idle(gp_saver *saver) {
     pthread_mutex_lock(&saver->lock);
     while (saver->busy) pthread_cond_wait(&saver->change, &saver->lock);
@@ -202,7 +194,9 @@ gp_status gp_saver_wait(gp_saver *saver, gp_error *err) {
 
 gp_status gp_saver_poll(gp_saver *saver, gp_error *err) {
     pthread_mutex_lock(&saver->lock);
-    gp_status status = saver->busy ? GP_OK : take_failure(saver, err);
+    gp_status status = saver->busy ? GP_OK : saver->failure.status;
+    if (status != GP_OK && err) *err = saver->failure;
+    if (status != GP_OK) saver->failure.status = GP_OK;
     pthread_mutex_unlock(&saver->lock);
     return status;
 }
