@@ -5,7 +5,6 @@
 #include "balance/expect.h"
 #include "base/machine_memory.h"
 #include "base/memory.h"
-#include "profile/median.h"
 #include "report/plan_report.h"
 #include "session/processors.h"
 
@@ -149,6 +148,16 @@ void gp_account_add(gp_account *account, double seconds, double data_seconds) {
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */
 
+static int compare_times(const void *left, const void *right) {
+    const double *a = left, *b = right;
+    return (*a > *b) - (*a < *b);
+}
+
+static double find_median(double *times, size_t count) {
+    qsort(times, count, sizeof *times, compare_times);
+    return count % 2 ? times[count / 2] : (times[count / 2 - 1] + times[count / 2]) / 2;
+}
+
 /* What is left of a step, which lasts as long on every worker. A device's queues copy beside its computations. */
 static void set_waiting(gp_account_share *share, const gp_device_kind *kind, double length) {
     double waiting = length - share->busy - (kind->on_host ? share->copying : 0);
@@ -223,7 +232,7 @@ gp_status gp_account_settle(gp_account *account, gp_account_result **out, gp_err
                                   .profiled = !gp_profile_is_counted(account->session->profile),
                                   .steps = account->steps,
                                   .recorded = account->recorded,
-                                  .median = gp_median_of(account->times, account->time_count).median,
+                                  .median = find_median(account->times, account->time_count),
                                   .all_steps = account->all_steps,
                                   .all_seconds = account->all_seconds,
                                   .data_seconds = account->data_seconds};
