@@ -255,6 +255,5 @@ int main(int argc, char **argv) {
         printf("gpipe-train %s\n", GP_VERSION);
     else if (status == GP_OK)
         status = run_with(&options, &err);
-    gp_options_fini(&options);
     return gp_process_end("gpipe-train", status, &err);
 }
