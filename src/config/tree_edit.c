@@ -158,8 +158,6 @@ gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *
     return parse_and_assign(&e, value, err);
 }
 
-/* ---- nodes of another document ----------------------------------------------------------------------------------- */
-
 static gp_status copy_as(const char *name, const gp_yaml *root, gp_yaml_document **out, gp_error *err) {
     gp_yaml_document *copy = NULL;
     GP_RETURN_IF_FAILED(gp_yaml_create(name, &copy, err));

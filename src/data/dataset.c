@@ -280,8 +280,6 @@ gp_status gp_dataset_read(const gp_dataset *dataset, gp_sample_key key, void *sc
     return read_numbers(dataset, place, scratch, target, counts, err);
 }
 
-/* ---- what is not finite ------------------------------------------------------------------------------------------ */
-
 /* "x[17, 0, 2]": where element `element` of a sample is in its tensor. */
 static void write_index(FILE *out, const char *tensor, int64_t sample, gp_shape shape, int64_t element) {
     int64_t index[GP_MAX_RANK];

@@ -112,8 +112,6 @@ void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order
     }
 }
 
-/* ---- what it takes ----------------------------------------------------------------------------------------------- */
-
 static size_t sample_bytes(gp_shape shape, gp_dtype dtype) {
     int64_t elements;
     return gp_shape_elements(shape, &elements) ? gp_size_times((size_t)elements, gp_dtype_size(dtype)) : SIZE_MAX;
@@ -160,8 +158,6 @@ void gp_loader_memory_plan(const gp_dataset *dataset, const gp_sample_spec *spec
     out->records =
         gp_size_times(gp_size_times((size_t)options->recorded, sizeof(gp_loader_span)), (size_t)out->threads);
 }
-
-/* ---- what is read next ------------------------------------------------------------------------------------------- */
 
 static slot *slot_of(const gp_loader *self, int64_t number) {
     return &self->slots[number % self->memory.slots];
