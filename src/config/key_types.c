@@ -183,14 +183,4 @@ static bool is_table_said(const gp_key *key, const void *base) {
 
 const gp_key_type gp_table_type = {"mapping", read_table, write_table, is_table_said};
 
-static gp_status read_nothing(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
-                              gp_error *err) {
-    (void)key;
-    (void)node;
-    (void)at;
-    (void)base;
-    (void)err;
-    return GP_OK;
-}
-
-const gp_key_type gp_elsewhere_type = {"", read_nothing, NULL, NULL};
+const gp_key_type gp_elsewhere_type = {"", NULL, NULL, NULL};

@@ -29,7 +29,7 @@ static gp_status read_value(const gp_key *key, const gp_yaml *node, const gp_key
         snprintf(what, sizeof what, "%s%s%s", at->joint ? at->what : "", at->joint ? at->joint : "", key->name);
         inner.what = what;
     }
-    return key->type->read(key, node, &inner, base, err);
+    return key->type->read ? key->type->read(key, node, &inner, base, err) : GP_OK;
 }
 
 static gp_status read_default(const gp_key *key, const gp_key_context *at, void *base, gp_error *err) {

@@ -218,10 +218,6 @@ int64_t gp_dataset_count(const gp_dataset *dataset) {
     return dataset->count;
 }
 
-bool gp_dataset_has_target(const gp_dataset *dataset) {
-    return dataset->source->has_target;
-}
-
 size_t gp_dataset_scratch(const gp_dataset *dataset) {
     return dataset->raw_bytes + 2 * dataset->buffer_bytes;
 }
@@ -299,11 +295,10 @@ static void write_place(FILE *out, const gp_dataset *self, bool target, int64_t 
     fprintf(out, "sample %" PRId64 " of %s: ", sample, place->path);
     write_index(out, place->tensor ? place->tensor : target ? "labels" : "images", sample, shape, element);
     if (isfinite(place->value))
-        fprintf(out, " is %g, at byte %" PRIu64 "%s", place->value, place->offset,
-                place->inflated ? " (inflated)" : "");
+        fprintf(out, " is %g", place->value);
     else
-        fprintf(out, " is %s, at byte %" PRIu64 "%s", gp_finite_name(gp_finite_of(place->value)), place->offset,
-                place->inflated ? " (inflated)" : "");
+        fprintf(out, " is %s", gp_finite_name(gp_finite_of(place->value)));
+    fprintf(out, ", at byte %" PRIu64 "%s", place->offset, place->inflated ? " (inflated)" : "");
     if (!isfinite(place->value)) return;
     if (self->source->dtype == GP_U8 && !target)
         fputs(", and mean and std make it infinite", out);

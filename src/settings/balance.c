@@ -17,6 +17,14 @@ gp_layer_rules gp_pipeline_rules(const gp_pipeline_config *pipeline) {
                             .place = pipeline->balance_place};
 }
 
+gp_status gp_refuse_count(const gp_pipeline_config *pipeline, const gp_yaml *list, const char *what, const char *remedy,
+                          gp_error *err) {
+    int stages = pipeline->stages;
+    return gp_refuse(list->place, what, err, "has %zu %s, but there %s %d %s%s; each needs one, %s", list->count,
+                     list->count == 1 ? "entry" : "entries", stages == 1 ? "is" : "are", stages,
+                     stages == pipeline->device_count ? "device" : "stage", stages == 1 ? "" : "s", remedy);
+}
+
 /* "3x3" is a name. */
 static bool is_number(const gp_yaml *item) {
     char *end;
@@ -61,13 +69,9 @@ static gp_status read_balance_list(gp_pipeline_config *pipeline, const gp_yaml *
     if (has_names(node)) return read_names(pipeline, node, err);
     GP_RETURN_IF_FAILED(GP_NEW(&pipeline->layers, GP_MAX_STAGES, err));
     GP_RETURN_IF_FAILED(gp_read_integers(node, what, 1, INT32_MAX, GP_MAX_STAGES, pipeline->layers, &count, err));
-    bool one_each = pipeline->stages == pipeline->device_count;
     bool suits = pipeline->stages == 0 || (int)count == pipeline->stages;
     if (!suits && !pipeline->finds_balance)
-        return gp_refuse(node->place, what, err,
-                         "has %zu %s, but there %s %d %s%s; each needs one, which pipeline.balance=auto finds", count,
-                         count == 1 ? "entry" : "entries", pipeline->stages == 1 ? "is" : "are", pipeline->stages,
-                         one_each ? "device" : "stage", pipeline->stages == 1 ? "" : "s");
+        return gp_refuse_count(pipeline, node, what, "which pipeline.balance=auto finds", err);
     pipeline->balance = suits ? GP_BALANCE_LAYERS : GP_BALANCE_AUTO;
     pipeline->layers_count = (int)count;
     return GP_OK;

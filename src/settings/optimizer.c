@@ -137,26 +137,13 @@ static const gp_key warmup_keys[] = {
 };
 static const gp_key_table warmup_table = {.keys = warmup_keys, .alone = GP_ALONE_SCALAR};
 
-static gp_status read_no_decay(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
-                               gp_error *err) {
-    int which = 0;
-    (void)base;
-    return gp_read_choice(node, at->what, key->names, &which, err);
-}
-
-static void write_no_decay(FILE *file, const gp_key *key, const void *base) {
-    (void)base;
-    fputs(key->names[0], file);
-}
-
-static const gp_key_type no_decay_type = {"", read_no_decay, write_no_decay, NULL};
 static const char *const left_alone[] = {"norms_and_biases", NULL};
 
 static const gp_key optimizer_keys[] = {
     {"lr_schedule", &gp_table_type, .table = &rate_table, .unsaid = "constant"},
     {"warmup", &gp_table_type, .table = &warmup_table, .unsaid = "0"},
     {"clip_norm", &gp_number_type, AT(clip_norm), .number = {0, INFINITY, 1}},
-    {"no_decay", &no_decay_type, .names = left_alone, GP_IF_GIVEN(AT(no_decay))},
+    {"no_decay", &gp_choice_type, AT(left_alone), .names = left_alone, GP_IF_GIVEN(AT(no_decay))},
     {0},
 };
 const gp_key_table gp_optimizer_table = {.keys = optimizer_keys, .kinds = optimizers, .kind = AT(kind)};
