@@ -1,5 +1,7 @@
 #include "device/cpu/cpu_call.h"
 
+#include "device/op_info.h"
+
 typedef struct span_loop {
     gp_cpu_span span;
     const void *context;
@@ -25,18 +27,15 @@ static void span_rows(void *context, int64_t begin, int64_t end) {
     }
 }
 
-void gp_cpu_spans(const gp_cpu_call *call, const int operand[3], gp_cpu_span span, const void *context) {
-    gp_cpu_spans_of_four(call, (const int[]){operand[0], operand[1], operand[2], -1}, span, context);
-}
-
-void gp_cpu_spans_of_four(const gp_cpu_call *call, const int operand[4], gp_cpu_span span, const void *context) {
+void gp_cpu_spans(const gp_cpu_call *call, gp_cpu_span span, const void *context) {
+    const gp_op_info *info = gp_op_info_of(call->prepared->desc.kind);
     span_loop loop = {.span = span, .context = context};
     bool dense = true;
     int64_t count = 0;
-    for (int i = 0; i < GP_SPAN_OPERANDS; i++) {
-        if (operand[i] < 0) continue;
-        loop.base[i] = call->operand[operand[i]];
-        loop.rows[i] = gp_cpu_rows(call, operand[i]);
+    for (int i = 0; i < info->operands; i++) {
+        if (!call->operand[i] || info->operand[i].type != GP_OPERAND_REAL) continue;
+        loop.base[i] = call->operand[i];
+        loop.rows[i] = gp_cpu_rows(call, i);
         loop.width = loop.rows[i].width;
         count = loop.rows[i].count;
         dense = dense && gp_rows_dense(loop.rows[i]);
@@ -45,4 +44,14 @@ void gp_cpu_spans_of_four(const gp_cpu_call *call, const int operand[4], gp_cpu_
         gp_cpu_pool_for(call->pool, count * loop.width, GP_CPU_GRAIN, span_elements, &loop);
     else
         gp_cpu_pool_for(call->pool, count, gp_cpu_grain(loop.width), span_rows, &loop);
+}
+
+gp_cpu_views gp_cpu_views_of(const gp_cpu_call *call) {
+    const gp_op_info *info = gp_op_info_of(call->prepared->desc.kind);
+    gp_cpu_views views = {0};
+    for (int i = 0; i < info->operands; i++)
+        if (call->operand[i])
+            views.named[info->operand[i].named] =
+                (gp_cpu_view){call->operand[i], gp_cpu_rows(call, i), &call->prepared->desc.operand[i]};
+    return views;
 }

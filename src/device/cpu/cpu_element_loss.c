@@ -60,16 +60,16 @@ const gp_cpu_op gp_cpu_element_loss_forward = {.book = gp_cpu_book_blocks, .run 
 
 static void mse_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     const double scale = 2 / *(const double *)context;
-    float *dx = at[0];
-    const float *x = at[1], *target = at[2];
+    float *dx = at[GP_ELEMENT_LOSS_BACKWARD_DX];
+    const float *x = at[GP_ELEMENT_LOSS_BACKWARD_X], *target = at[GP_ELEMENT_LOSS_BACKWARD_TARGET];
     GP_INDEPENDENT
     for (int64_t i = 0; i < count; i++) dx[i] = (float)(((double)x[i] - (double)target[i]) * scale);
 }
 
 static void bce_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     const double divisor = *(const double *)context;
-    float *dx = at[0];
-    const float *x = at[1], *target = at[2];
+    float *dx = at[GP_ELEMENT_LOSS_BACKWARD_DX];
+    const float *x = at[GP_ELEMENT_LOSS_BACKWARD_X], *target = at[GP_ELEMENT_LOSS_BACKWARD_TARGET];
     for (int64_t i = 0; i < count; i++) {
         double small = (double)expf(-fabsf(x[i]));
         double sigmoid = (x[i] >= 0 ? 1 : small) / (1 + small);
@@ -81,8 +81,7 @@ static gp_status run_element_loss_backward(const gp_cpu_call *call, gp_error *er
     (void)err;
     const gp_step_scalars *scalars = call->operand[GP_ELEMENT_LOSS_BACKWARD_SCALARS];
     bool mse = call->prepared->desc.attributes.element_loss.function == GP_ELEMENT_MSE;
-    const int operands[] = {GP_ELEMENT_LOSS_BACKWARD_DX, GP_ELEMENT_LOSS_BACKWARD_X, GP_ELEMENT_LOSS_BACKWARD_TARGET};
-    gp_cpu_spans(call, operands, mse ? mse_span : bce_span, &scalars->divisor);
+    gp_cpu_spans(call, mse ? mse_span : bce_span, &scalars->divisor);
     return GP_OK;
 }
 
