@@ -1,5 +1,7 @@
 #include "device/cpu/cpu_call.h"
 
+#include <string.h>
+
 #include "device/op_info.h"
 
 typedef struct span_loop {
@@ -46,12 +48,12 @@ void gp_cpu_spans(const gp_cpu_call *call, gp_cpu_span span, const void *context
         gp_cpu_pool_for(call->pool, count, gp_cpu_grain(loop.width), span_rows, &loop);
 }
 
-gp_cpu_views gp_cpu_views_of(const gp_cpu_call *call) {
-    const gp_op_info *info = gp_op_info_of(call->prepared->desc.kind);
-    gp_cpu_views views = {0};
+void gp_cpu_find_views(const gp_cpu_call *call, gp_cpu_views *out) {
+    const gp_op_desc *desc = &call->prepared->desc;
+    const gp_op_info *info = gp_op_info_of(desc->kind);
+    memset(out, 0, sizeof *out);
     for (int i = 0; i < info->operands; i++)
         if (call->operand[i])
-            views.named[info->operand[i].named] =
-                (gp_cpu_view){call->operand[i], gp_cpu_rows(call, i), &call->prepared->desc.operand[i]};
-    return views;
+            out->named[info->operand[i].named] =
+                (gp_cpu_view){call->operand[i], gp_rows_of(&desc->operand[i]), &desc->operand[i]};
 }

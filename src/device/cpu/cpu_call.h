@@ -65,7 +65,7 @@ typedef union gp_cpu_views {
 #undef GP_CPU_VIEW
     };
 } gp_cpu_views;
-gp_cpu_views gp_cpu_views_of(const gp_cpu_call *call);
+void gp_cpu_find_views(const gp_cpu_call *call, gp_cpu_views *out);
 
 /* Tells the compiler that the iterations of the next loop are independent though its pointers may be equal (in place).
  */

@@ -17,19 +17,18 @@ typedef struct group_loop {
     bool accumulate;
 } group_loop;
 
-static group_loop loop_of(const gp_cpu_call *call) {
+static void begin(const gp_cpu_call *call, group_loop *loop) {
     const gp_op_desc *desc = &call->prepared->desc;
-    group_loop loop = {.at = gp_cpu_views_of(call),
-                       .groups = desc->attributes.group_norm.groups,
-                       .eps = desc->attributes.group_norm.eps,
-                       .partial = call->workspace,
-                       .accumulate = desc->flags & GP_OP_ACCUMULATE};
-    loop.to = loop.at.y.at ? loop.at.y : loop.at.dx;
-    loop.rows = loop.at.x.rows.count / desc->operand[0].dim[0];
-    loop.width = loop.at.x.rows.width / loop.groups;
-    loop.groups_of_item = loop.width < GP_COLUMN_TILE ? GP_COLUMN_TILE / loop.width : 1;
-    loop.items_of_sample = (loop.groups + loop.groups_of_item - 1) / loop.groups_of_item;
-    return loop;
+    gp_cpu_find_views(call, &loop->at);
+    loop->to = loop->at.y.at ? loop->at.y : loop->at.dx;
+    loop->groups = desc->attributes.group_norm.groups;
+    loop->eps = desc->attributes.group_norm.eps;
+    loop->partial = call->workspace;
+    loop->accumulate = desc->flags & GP_OP_ACCUMULATE;
+    loop->rows = loop->at.x.rows.count / desc->operand[0].dim[0];
+    loop->width = loop->at.x.rows.width / loop->groups;
+    loop->groups_of_item = loop->width < GP_COLUMN_TILE ? GP_COLUMN_TILE / loop->width : 1;
+    loop->items_of_sample = (loop->groups + loop->groups_of_item - 1) / loop->groups_of_item;
 }
 
 static float *stats_at(const group_loop *loop, int64_t sample, int64_t group) {
@@ -172,7 +171,8 @@ static void forward_items(void *context, int64_t begin, int64_t end) {
 }
 
 static gp_status run_items(const gp_cpu_call *call, gp_cpu_range range) {
-    group_loop loop = loop_of(call);
+    group_loop loop;
+    begin(call, &loop);
     int64_t items = loop.at.x.rows.count / loop.rows * loop.items_of_sample;
     gp_cpu_pool_for(call->pool, items, gp_cpu_grain(loop.rows * loop.width * loop.groups_of_item), range, &loop);
     return GP_OK;
@@ -313,7 +313,8 @@ static void merge_weights(void *context, int64_t begin, int64_t end) {
 
 static gp_status run_group_norm_backward_weights(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    group_loop loop = loop_of(call);
+    group_loop loop;
+    begin(call, &loop);
     gp_cpu_column_blocks(call->pool, loop.at.x.rows.count, loop.at.x.rows.width, weights_block, &loop);
     gp_cpu_pool_for(call->pool, loop.at.x.rows.width, GP_COLUMN_TILE, merge_weights, &loop);
     return GP_OK;

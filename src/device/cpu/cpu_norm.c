@@ -63,19 +63,20 @@ static void find_coefficients(norm_loop *loop) {
     }
 }
 
-static norm_loop loop_of(const gp_cpu_call *call) {
+static void begin(const gp_cpu_call *call, norm_loop *loop) {
     const gp_op_desc *desc = &call->prepared->desc;
-    norm_loop loop = {.norm = &desc->attributes.norm, .at = gp_cpu_views_of(call)};
-    int64_t width = loop.at.x.rows.width;
+    loop->norm = &desc->attributes.norm;
+    loop->scale = loop->shift = loop->dy_mean = loop->slope = NULL;
+    gp_cpu_find_views(call, &loop->at);
+    int64_t width = loop->at.x.rows.width;
     int coefficients = coefficients_of(desc->kind);
-    float *first = (float *)(void *)((char *)call->workspace + partial_bytes(desc->kind, loop.at.x.rows));
-    loop.partial = call->workspace;
-    if (coefficients > 0) loop.scale = first;
-    if (coefficients > 2) loop.dy_mean = first + width;
-    if (coefficients > 2) loop.slope = first + 2 * width;
-    if (coefficients == 2 || coefficients == 4) loop.shift = first + (coefficients - 1) * width;
-    if (loop.scale) find_coefficients(&loop);
-    return loop;
+    float *first = (float *)(void *)((char *)call->workspace + partial_bytes(desc->kind, loop->at.x.rows));
+    loop->partial = call->workspace;
+    if (coefficients > 0) loop->scale = first;
+    if (coefficients > 2) loop->dy_mean = first + width;
+    if (coefficients > 2) loop->slope = first + 2 * width;
+    if (coefficients == 2 || coefficients == 4) loop->shift = first + (coefficients - 1) * width;
+    if (loop->scale) find_coefficients(loop);
 }
 
 /* Statistics: each block in two passes over rows that are still in the cache, so that a large mean costs no digits;
@@ -128,7 +129,8 @@ static void merge_statistics(void *context, int64_t begin, int64_t end) {
 
 static gp_status run_norm_statistics(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    norm_loop loop = loop_of(call);
+    norm_loop loop;
+    begin(call, &loop);
     gp_cpu_column_blocks(call->pool, loop.at.x.rows.count, loop.at.x.rows.width, statistics_block, &loop);
     gp_cpu_pool_for(call->pool, loop.at.x.rows.width, GP_COLUMN_TILE, merge_statistics, &loop);
     return GP_OK;
@@ -211,7 +213,8 @@ static void backward_relu_rows(void *context, int64_t begin, int64_t end) {
 
 static gp_status run_rows(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    norm_loop loop = loop_of(call);
+    norm_loop loop;
+    begin(call, &loop);
     gp_op_kind kind = call->prepared->desc.kind;
     gp_cpu_range range = kind == GP_OP_NORM_APPLY           ? apply_rows
                          : kind == GP_OP_NORM_BACKWARD_DATA ? backward_rows
@@ -309,7 +312,8 @@ static void merge_sums(void *context, int64_t begin, int64_t end) {
 
 static gp_status run_reduce(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    norm_loop loop = loop_of(call);
+    norm_loop loop;
+    begin(call, &loop);
     gp_column_block block = loop.at.dz.at ? reduce_add_relu_block : loop.scale ? reduce_relu_block : reduce_block;
     gp_cpu_column_blocks(call->pool, loop.at.x.rows.count, loop.at.x.rows.width, block, &loop);
     gp_cpu_pool_for(call->pool, loop.at.x.rows.width, GP_COLUMN_TILE, merge_sums, &loop);

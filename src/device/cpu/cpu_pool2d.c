@@ -18,7 +18,8 @@ typedef struct pool_loop {
 } pool_loop;
 
 static pool_loop loop_of(const gp_cpu_call *call) {
-    gp_cpu_views views = gp_cpu_views_of(call);
+    gp_cpu_views views;
+    gp_cpu_find_views(call, &views);
     bool forward = views.x.at;
     gp_cpu_view from = forward ? views.x : views.dy, to = forward ? views.y : views.dx;
     const int64_t *in = (forward ? from : to).tensor->dim, *out = (forward ? to : from).tensor->dim;

@@ -17,7 +17,8 @@ typedef struct upsample_loop {
 } upsample_loop;
 
 static upsample_loop loop_of(const gp_cpu_call *call) {
-    gp_cpu_views views = gp_cpu_views_of(call);
+    gp_cpu_views views;
+    gp_cpu_find_views(call, &views);
     bool forward = views.x.at;
     gp_cpu_view small = forward ? views.x : views.dx, large = forward ? views.y : views.dy;
     const int64_t *in = small.tensor->dim, *out = large.tensor->dim;
