@@ -47,8 +47,8 @@ static gp_play_copies copies_of(const player *p, int worker) {
     return p->request.copies ? p->request.copies[worker] : GP_PLAY_PULLED;
 }
 
-static double ask(const player *p, gp_duration duration, int worker, size_t pc) {
-    return duration ? duration(p->request.context, worker, pc, &p->programs->worker[worker].instrs[pc]) : 0;
+static double ask(const player *p, gp_duration duration, int worker, size_t pc, const gp_instr *instr) {
+    return duration ? duration(p->request.context, worker, pc, instr) : 0;
 }
 
 static size_t event_of(const player *p, gp_wait_kind kind, uint32_t edge, uint16_t micro) {
@@ -210,9 +210,9 @@ static gp_status send(player *p, agent *a, const gp_instr *instr, double time, g
         happened(p, GP_WAIT_SENT, instr->edge, instr->micro, time);
         return GP_OK;
     }
-    double seconds = ask(p, p->request.duration, a->worker, pc);
+    double seconds = ask(p, p->request.duration, a->worker, pc, instr);
     if (uses_channel(p, instr, seconds)) return ask_from(p, a, pc, true, time, seconds, err);
-    arrive(p, instr, time + seconds + ask(p, p->request.latency, a->worker, pc));
+    arrive(p, instr, time + seconds + ask(p, p->request.latency, a->worker, pc, instr));
     return GP_OK;
 }
 
@@ -223,14 +223,14 @@ static gp_status carry_out(player *p, agent *a, const gp_instr *instr, double ti
         finish(p, a, instr, time, time, time);
         return GP_OK;
     }
-    double seconds = ask(p, p->request.duration, a->worker, a->pc);
+    double seconds = ask(p, p->request.duration, a->worker, a->pc, instr);
     bool channel = uses_channel(p, instr, seconds);
     if (channel || (p->shares && a->queue < 0 && seconds > 0)) {
         a->sleeps = ASKS;
         a->clock = time;
         return ask_from(p, a, a->pc, channel, time, seconds, err);
     }
-    double latency = copy ? ask(p, p->request.latency, a->worker, a->pc) : 0;
+    double latency = copy ? ask(p, p->request.latency, a->worker, a->pc, instr) : 0;
     finish(p, a, instr, time, time + seconds, time + seconds + latency);
     return GP_OK;
 }
@@ -258,7 +258,7 @@ static gp_status go_on(player *p, agent *a, gp_error *err) {
 /* What an agent asked for is over. */
 static void go_on_after(player *p, agent *a, double start, double over) {
     const gp_instr *instr = &p->programs->worker[a->worker].instrs[a->pc];
-    double latency = instr->op == GP_INSTR_RECV ? ask(p, p->request.latency, a->worker, a->pc) : 0;
+    double latency = instr->op == GP_INSTR_RECV ? ask(p, p->request.latency, a->worker, a->pc, instr) : 0;
     finish(p, a, instr, start, over, over + latency);
     wake(p, (int)(a - p->agents));
 }
@@ -273,7 +273,7 @@ static gp_status grant(player *p, const gp_heap_item *its, gp_error *err) {
     }
     double start = gp_channels_take(&p->channels, instr->edge, its->time, its->seconds), over = start + its->seconds;
     if (instr->op == GP_INSTR_SEND)
-        arrive(p, instr, over + ask(p, p->request.latency, a->worker, its->what));
+        arrive(p, instr, over + ask(p, p->request.latency, a->worker, its->what, instr));
     else
         go_on_after(p, a, start, over);
     return GP_OK;

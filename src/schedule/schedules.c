@@ -14,15 +14,20 @@ typedef struct lister {
 /* The tasks of the text, one after another, so many times; small letters are of the second stage. Each takes the next
  * micro-batch; those that are not there are left out. */
 static gp_status list(lister *its, int times, const char *tasks, gp_error *err) {
+    enum { MOST = 6 };
     gp_order *order = its->order;
+    gp_task_op op[MOST];
+    int second[MOST], count = 0;
+    for (; tasks[count]; count++) {
+        op[count] = gp_task_named((char)toupper((unsigned char)tasks[count]));
+        second[count] = islower((unsigned char)tasks[count]) != 0;
+    }
     for (; times > 0; times--)
-        for (const char *at = tasks; *at; at++) {
-            int second = islower((unsigned char)*at) != 0;
-            gp_task_op op = gp_task_named((char)toupper((unsigned char)*at));
-            int micro = its->next[second][op]++;
+        for (int t = 0; t < count; t++) {
+            int micro = its->next[second[t]][op[t]]++;
             if (micro >= order->pieces) continue;
-            if (order->descending && op != GP_TASK_FORWARD) micro = order->pieces - 1 - micro;
-            GP_RETURN_IF_FAILED(gp_order_add(order, its->worker, op, its->stage[second], micro, err));
+            if (order->descending && op[t] != GP_TASK_FORWARD) micro = order->pieces - 1 - micro;
+            GP_RETURN_IF_FAILED(gp_order_add(order, its->worker, op[t], its->stage[second[t]], micro, err));
         }
     return GP_OK;
 }
