@@ -19,6 +19,8 @@ static FILE *open_below(const char *root, const char *name) {
     return length > 0 && (size_t)length < sizeof path ? fopen(path, "re") : NULL;
 }
 
+/* ---- files with a line "label: 123 kB" --------------------------------------------------------------------------- */
+
 /* The number after a label; SIZE_MAX: none ("unlimited" is none either). */
 static size_t read_labelled(const char *root, const char *name, const char *label, size_t unit) {
     char line[256];
@@ -44,6 +46,8 @@ static void read_taken(const char *root, gp_machine_memory *out) {
     out->taken[GP_LIMIT_PHYSICAL] = out->taken[GP_LIMIT_CGROUP] = gp_size_times(resident, (size_t)page);
     out->taken[GP_LIMIT_ADDRESS_SPACE] = gp_size_times(size, (size_t)page);
 }
+
+/* ---- control groups ---------------------------------------------------------------------------------------------- */
 
 /* One hierarchy of control groups: v2, or v1's of the memory controller. */
 typedef struct hierarchy {
@@ -142,6 +146,8 @@ static size_t read_cgroup(const char *root) {
     return first < second ? first : second;
 }
 
+/* ---- all limits -------------------------------------------------------------------------------------------------- */
+
 /* Without /proc, as in some containers. */
 static void ask_system(gp_machine_memory *out) {
     struct rlimit space;
@@ -186,6 +192,8 @@ const char *gp_memory_limit_name(gp_memory_limit limit) {
                                                         "the address space (RLIMIT_AS, ulimit -v)"};
     return names[limit];
 }
+
+/* ---- this process ------------------------------------------------------------------------------------------------ */
 
 size_t gp_process_peak(const char *root) {
     size_t peak = read_labelled(root, "/proc/self/status", "VmHWM:", 1024);
