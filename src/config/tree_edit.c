@@ -14,7 +14,7 @@ typedef struct edit {
 
 static int depth_of(const gp_yaml *node) {
     int deepest = 0;
-    for (size_t i = 0; i < gp_yaml_children(node); i++) {
+    for (size_t i = 0; node->items && i < gp_yaml_children(node); i++) {
         int depth = depth_of(node->items[i]);
         if (depth > deepest) deepest = depth;
     }
