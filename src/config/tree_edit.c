@@ -155,23 +155,6 @@ gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *
     return parse_and_assign(&e, value, err);
 }
 
-gp_status gp_yaml_copy_tree(gp_yaml_document *document, const gp_yaml *tree, int depth, gp_place place, gp_yaml **out,
-                            gp_error *err) {
-    gp_yaml *node = NULL;
-    void *children = NULL;
-    size_t count = gp_yaml_children(tree);
-    if (tree->kind != GP_YAML_SCALAR && depth > GP_YAML_MAX_DEPTH)
-        return gp_fail_at(err, GP_CONFIG, place, "nested deeper than %d levels", (int)GP_YAML_MAX_DEPTH);
-    GP_RETURN_IF_FAILED(gp_yaml_new_node(document, tree->kind, place, &node, err));
-    *node = *tree;
-    if (count) GP_RETURN_IF_FAILED(gp_yaml_allocate(document, count * sizeof *node->items, &children, err));
-    node->items = children;
-    for (size_t i = 0; i < count; i++)
-        GP_RETURN_IF_FAILED(gp_yaml_copy_tree(document, tree->items[i], depth + 1, place, &node->items[i], err));
-    *out = node;
-    return GP_OK;
-}
-
 static gp_status copy_as(const char *name, const gp_yaml *root, gp_yaml_document **out, gp_error *err) {
     gp_yaml_document *copy = NULL;
     GP_RETURN_IF_FAILED(gp_yaml_create(name, &copy, err));
