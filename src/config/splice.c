@@ -122,7 +122,7 @@ static gp_status plan_edit(const change *c, edit *out, gp_error *err) {
     if (section && section->alias)
         return gp_fail(err, GP_CONFIG, "%s: %s comes from an alias: write %s into what the anchor names", c->name,
                        c->section, c->entry);
-    if (value) return replace_value(c, section, value, out, err);
+    if (section && value) return replace_value(c, section, value, out, err);
     if (section && section->kind == GP_YAML_MAPPING) return edit_mapping(c, section, c->entry, out, err);
     if (section && section->from == section->to) {
         out->from = out->to = byte_of(c->text, section->from);

@@ -1,5 +1,6 @@
 #include "config/tree.h"
 
+#include <assert.h>
 #include <stdalign.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -69,6 +70,7 @@ gp_status gp_yaml_copy_tree(gp_yaml_document *document, const gp_yaml *tree, int
     if (tree->kind != GP_YAML_SCALAR && depth > GP_YAML_MAX_DEPTH)
         return gp_fail_at(err, GP_CONFIG, place, "nested deeper than %d levels", (int)GP_YAML_MAX_DEPTH);
     GP_RETURN_IF_FAILED(gp_yaml_new_node(document, tree->kind, place, &node, err));
+    assert(node);
     *node = *tree;
     if (count) GP_RETURN_IF_FAILED(gp_yaml_allocate(document, count * sizeof *node->items, &children, err));
     node->items = children;

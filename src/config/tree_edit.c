@@ -14,7 +14,7 @@ typedef struct edit {
 
 static int depth_of(const gp_yaml *node) {
     int deepest = 0;
-    for (size_t i = 0; i < gp_yaml_children(node); i++) {
+    for (size_t i = 0; node->items && i < gp_yaml_children(node); i++) {
         int depth = depth_of(node->items[i]);
         if (depth > deepest) deepest = depth;
     }
@@ -190,7 +190,7 @@ void gp_yaml_remove(gp_yaml_document *document, const char *path) {
         node = gp_yaml_child(node, path, length);
         path += length + 1;
     }
-    gp_yaml_pair *pair = gp_yaml_find_pair(node, path, strlen(path));
+    gp_yaml_pair *pair = node ? gp_yaml_find_pair(node, path, strlen(path)) : NULL;
     if (!pair) return;
     memmove(pair, pair + 1, (size_t)(&node->pairs[--node->count] - pair) * sizeof *pair);
 }
