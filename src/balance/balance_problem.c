@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "balance/layer_bytes.h"
 #include "base/memory.h"
@@ -45,9 +44,10 @@ static gp_status list_values(gp_balance_problem *problem, const gp_balance_reque
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 static bool costs_equal(const gp_balance_device *a, const gp_balance_device *b) {
-    const double x[] = {a->copy_latency, a->copy_per_byte, a->load_latency, a->load_per_byte};
-    const double y[] = {b->copy_latency, b->copy_per_byte, b->load_latency, b->load_per_byte};
-    return a->layers == b->layers && memcmp(x, y, sizeof x) == 0;
+    return a->layers == b->layers && !(a->copy_latency < b->copy_latency || a->copy_latency > b->copy_latency) &&
+           !(a->copy_per_byte < b->copy_per_byte || a->copy_per_byte > b->copy_per_byte) &&
+           !(a->load_latency < b->load_latency || a->load_latency > b->load_latency) &&
+           !(a->load_per_byte < b->load_per_byte || a->load_per_byte > b->load_per_byte);
 }
 
 static gp_status fill_kind(gp_balance_problem *problem, const gp_balance_device *device, gp_error *err) {

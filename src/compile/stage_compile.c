@@ -33,11 +33,6 @@ typedef struct selection {
 
 /* ---- outputs that a stage keeps although it recomputes ----------------------------------------------------------- */
 
-bool gp_compiler_keeps(const gp_stage_compiler *compiler, int node) {
-    const gp_stage_request *request = compiler->request;
-    return request->any_discard && request->keeps && request->keeps[node] && compiler->graph->nodes[node].output >= 0;
-}
-
 /* They stand in the stash, from each forward to the micro-batch's backward. A value that also leaves is sent from
  * another place, since a receive may still read it then: `copies`. */
 static gp_status find_kept(gp_stage_compiler *c, gp_error *err) {

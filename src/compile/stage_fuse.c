@@ -141,8 +141,8 @@ _Static_assert((int)GP_NORM_APPLY_RELU_X == (int)GP_NORM_APPLY_X &&
 /* Where the whole has an operand of a part. What lies between the parts lies in the place of the result. */
 static int8_t place_of(const gp_staged_op *whole, const gp_staged_operand *operand) {
     if (operand->thing == NONE && operand->fixed.area == GP_AREA_NONE) return NONE;
-    for (int8_t i = 0; i < GP_NORM_APPLY_RELU_Y; i++)
-        if (same_address(&whole->operand[i], operand)) return i;
+    for (int i = 0; i < GP_NORM_APPLY_RELU_Y; i++)
+        if (same_address(&whole->operand[i], operand)) return (int8_t)i;
     return GP_NORM_APPLY_RELU_Y;
 }
 

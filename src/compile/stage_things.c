@@ -28,6 +28,11 @@ int gp_compiler_value(const gp_stage_compiler *compiler, int value) {
     return position < 0 ? -1 : compiler->value_thing[position];
 }
 
+bool gp_compiler_keeps(const gp_stage_compiler *compiler, int node) {
+    const gp_stage_request *request = compiler->request;
+    return request->any_discard && request->keeps && request->keeps[node] && compiler->graph->nodes[node].output >= 0;
+}
+
 static gp_status make_forward_things(gp_stage_compiler *compiler, gp_error *err) {
     const gp_stage *stage = compiler->stage;
     for (size_t i = 0; i < stage->takes.count; i++)
@@ -169,7 +174,7 @@ gp_status gp_compiler_forward(gp_stage_compiler *compiler, gp_pass pass, gp_stag
         const gp_lowering *lowering = &compiler->lowering.nodes[n];
         GP_RETURN_IF_FAILED(gp_compiler_temps(compiler, node, &first_temp, err));
         for (size_t o = 0; o < lowering->count; o++) {
-            gp_staged_op op;
+            gp_staged_op op = {0};
             if (lowering->ops[o].pass != pass) continue;
             GP_RETURN_IF_FAILED(gp_compiler_resolve(compiler, node, (int)o, first_temp, NULL, list, &op, err));
             GP_RETURN_IF_FAILED(gp_staged_add(list, op, err));

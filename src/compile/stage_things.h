@@ -42,6 +42,9 @@ static inline int gp_compiler_output(const gp_stage_compiler *compiler, int node
     return compiler->value_thing[(int)compiler->stage->takes.count + node];
 }
 
+/* Whether the stage may keep a node's output although it recomputes. */
+bool gp_compiler_keeps(const gp_stage_compiler *compiler, int node);
+
 /* The temporaries of one pass of a node; *first is the thing of temporary 0. */
 GP_MUST_USE gp_status gp_compiler_temps(gp_stage_compiler *compiler, int node, int *first, gp_error *err);
 /* Gradients of one node while its backward ops are staged. */
@@ -60,8 +63,6 @@ GP_MUST_USE gp_status gp_compiler_forward(gp_stage_compiler *compiler, gp_pass p
                                           gp_error *err);
 /* Stages the backward pass: gradients of values fold from the last user to the first, shares of parameters add up. */
 GP_MUST_USE gp_status gp_compiler_backward(gp_stage_compiler *compiler, gp_error *err);
-/* Whether the stage may keep a node's output although it recomputes. */
-bool gp_compiler_keeps(const gp_stage_compiler *compiler, int node);
 /* Has the device do groups of ops as one where it can, in all three lists: the same bits. */
 GP_MUST_USE gp_status gp_compiler_fuse(gp_stage_compiler *compiler, gp_error *err);
 
