@@ -14,11 +14,11 @@
 enum { DEVICES = 4 };
 static const size_t device_bytes = (size_t)1 << 40;
 
-struct gp_cuda_stream {
+struct CUstream_st { /* gp_cuda_stream */
     char unused;
 };
 
-struct gp_cuda_event {
+struct CUevent_st { /* gp_cuda_event */
     char unused;
 };
 

@@ -40,14 +40,14 @@ typedef struct work {
     struct work *next;
 } work;
 
-struct gp_cuda_stream {
+struct CUstream_st { /* gp_cuda_stream */
     int device, number;
     clock_vector now; /* of what was enqueued last */
     work *first, *last;
     bool open;
 };
 
-struct gp_cuda_event {
+struct CUevent_st { /* gp_cuda_event */
     int device;
     bool timed;
     size_t record; /* number of the last one + 1; 0: none */

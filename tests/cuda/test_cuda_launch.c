@@ -41,8 +41,8 @@ static void fixture_init(fixture *f) {
     f->y = tensor_of(f, 0);
     f->a = tensor_of(f, 1000);
     f->b = tensor_of(f, -20);
-    f->args = (gp_kernel_map_args){
-        .y = f->y, .a = f->a, .b = f->b, .rows = ROWS, .width = WIDTH, PITCH, PITCH, PITCH, .by_four = 0};
+    f->args =
+        (gp_kernel_map_args){.y = {f->y, PITCH}, .a = {f->a, PITCH}, .b = {f->b, PITCH}, .rows = ROWS, .width = WIDTH};
     f->launch = (gp_cuda_launch){.kernel = GP_KERNEL_add,
                                  .grid = {(ROWS * WIDTH + BLOCK - 1) / BLOCK, 1, 1},
                                  .block = BLOCK,
@@ -105,9 +105,9 @@ static void test_orders(void **state) {
     (void)state;
     fixture f;
     fixture_init(&f);
-    f.args.y = f.a + PITCH; /* what the next row is yet to read */
+    f.args.y.at = f.a + PITCH; /* what the next row is yet to read */
     f.args.rows = ROWS - 1;
-    f.launch.own_write[0] = rows_of(f.args.y);
+    f.launch.own_write[0] = rows_of(f.args.y.at);
     f.launch.own_write[0].rows--;
     expect(&f, gp_host_launch_orders, "kernel add: another order of threads gives other bits: write 0, byte ");
     fixture_fini(&f);

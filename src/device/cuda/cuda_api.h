@@ -18,8 +18,9 @@
 #include "device/cuda/kernels/kernels.h"
 #include "device/op.h"
 
-typedef struct gp_cuda_stream gp_cuda_stream;
-typedef struct gp_cuda_event gp_cuda_event;
+/* By the toolkit's names, so that cudaStream_t and cudaEvent_t are addresses of these. */
+typedef struct CUstream_st gp_cuda_stream;
+typedef struct CUevent_st gp_cuda_event;
 /* Formats of this kind. Weights of convolutions, [out,in/groups,kh,kw], stored as [out,kh,kw,in/groups]: what tensor
  * cores want. */
 enum { GP_CUDA_FORMAT_CHANNELS_LAST = 1 };

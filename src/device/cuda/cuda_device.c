@@ -13,13 +13,6 @@
 #include "device/cuda/cuda_staging.h"
 #include "device/cuda/cuda_update.h"
 
-#ifdef GP_CUDA_TOOLKIT
-extern const gp_cuda_api gp_cuda_toolkit;
-const gp_cuda_api *gp_cuda = &gp_cuda_toolkit;
-#else
-const gp_cuda_api *gp_cuda = NULL;
-#endif
-
 struct gp_device {
     int index;
     pthread_mutex_t fetching; /* guards `fetches`, which is made when it is first needed */
@@ -115,20 +108,16 @@ static void cuda_unreserve(gp_device *device, void *block) {
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */
 
-static void pause_briefly(void) {
-    const struct timespec time = {.tv_nsec = 20000};
-    nanosleep(&time, NULL);
-}
-
 /* Polls, so that a run that is cancelled is left at once. */
 static gp_status wait_for(gp_cuda_event *event, const gp_cancel *cancel, gp_error *err) {
     enum { SPINS = 2000 };
+    const struct timespec pause = {.tv_nsec = 20000};
     for (long turn = 0;; turn++) {
         bool done = false;
         GP_RETURN_IF_FAILED(gp_cuda->event_done(event, &done, err));
         if (done) return GP_OK;
         if (cancel && gp_cancelled(cancel)) return gp_fail(err, GP_CANCELLED, "cancelled");
-        if (turn >= SPINS) pause_briefly();
+        if (turn >= SPINS) nanosleep(&pause, NULL);
     }
 }
 

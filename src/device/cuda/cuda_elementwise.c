@@ -1,9 +1,40 @@
-/* relu, add, and the other activation functions. */
-#include "device/cuda/cuda_map.h"
+/* What goes over up to three tensors of equal dimensions, element by element (kernels/map.cuh). */
+#include "device/cuda/cuda_call.h"
+
+/* Rows that lie one behind the other in all operands are one. */
+static void join_rows(gp_kernel_map_args *args) {
+    if (args->y.pitch != args->width || args->a.pitch != args->width || (args->b.at && args->b.pitch != args->width))
+        return;
+    args->width *= args->rows;
+    args->rows = 1;
+}
+
+/* Of the operands in the op's roles: y, a, b. */
+static gp_kernel_map_args map_args(const gp_cuda_call *call) {
+    const gp_cuda_role *role = call->op->role;
+    gp_rows y = gp_cuda_rows(call, role[0]);
+    gp_kernel_map_args args = {.y = gp_cuda_view(call, role[0]),
+                               .a = gp_cuda_view(call, role[1]),
+                               .b = gp_cuda_view(call, role[2]),
+                               .rows = y.count,
+                               .width = y.width};
+    join_rows(&args);
+    args.by_four =
+        args.rows == 1 ? gp_cuda_aligned(call, role, 3) && args.width % 4 == 0 : gp_cuda_by_four(call, role, 3);
+    return args;
+}
+
+/* Enqueues a kernel whose arguments are, or begin with, what map_args gave. */
+static gp_status map(const gp_cuda_call *call, gp_cuda_kernel kernel, const gp_kernel_map_args *args, size_t args_bytes,
+                     gp_error *err) {
+    int64_t items = args->rows * (args->by_four ? args->width / 4 : args->width);
+    gp_cuda_launch launch = gp_cuda_launch_items(kernel, items, args, args_bytes);
+    return gp_cuda_enqueue_op(call, &launch, err);
+}
 
 static gp_status run_map(const gp_cuda_call *call, gp_error *err) {
-    gp_kernel_map_args args = gp_cuda_map_args(call);
-    return gp_cuda_map(call, gp_cuda_kernel_for(call, call->op->kernel), &args, sizeof args, err);
+    gp_kernel_map_args args = map_args(call);
+    return map(call, gp_cuda_kernel_for(call, call->op->kernel), &args, sizeof args, err);
 }
 
 const gp_cuda_op gp_cuda_relu_forward = {
@@ -15,11 +46,22 @@ const gp_cuda_op gp_cuda_add = {.run = run_map, .kernel = GP_KERNEL_add, .role =
 static gp_status run_activation(const gp_cuda_call *call, gp_error *err) {
     const gp_activation_attributes *activation = &call->prepared->desc.attributes.activation;
     gp_kernel_activation_args args = {
-        .map = gp_cuda_map_args(call), .function = (int32_t)activation->function, .slope = (float)activation->slope};
-    return gp_cuda_map(call, gp_cuda_kernel_for(call, call->op->kernel), &args.map, sizeof args, err);
+        .map = map_args(call), .function = (int32_t)activation->function, .slope = (float)activation->slope};
+    return map(call, gp_cuda_kernel_for(call, call->op->kernel), &args.map, sizeof args, err);
 }
 
 const gp_cuda_op gp_cuda_activation_forward = {
     .run = run_activation, .kernel = GP_KERNEL_activation_forward, .role = {GP_ROLE_Y, GP_ROLE_X}};
 const gp_cuda_op gp_cuda_activation_backward = {
     .run = run_activation, .kernel = GP_KERNEL_activation_backward, .role = {GP_ROLE_DX, GP_ROLE_A, GP_ROLE_DY}};
+
+static gp_status run_element_loss_backward(const gp_cuda_call *call, gp_error *err) {
+    const gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
+    gp_kernel_element_loss_args args = {.map = map_args(call),
+                                        .divisor = &scalars->divisor,
+                                        .function = call->prepared->desc.attributes.element_loss.function};
+    return map(call, GP_KERNEL_element_loss_backward, &args.map, sizeof args, err);
+}
+
+const gp_cuda_op gp_cuda_element_loss_backward = {.run = run_element_loss_backward,
+                                                  .role = {GP_ROLE_DX, GP_ROLE_X, GP_ROLE_TARGET}};

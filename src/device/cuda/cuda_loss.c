@@ -1,4 +1,3 @@
-#include "device/cuda/cuda_map.h"
 #include "device/cuda/cuda_sums.h"
 
 /* ---- cross entropy ----------------------------------------------------------------------------------------------- */
@@ -70,17 +69,6 @@ static gp_status run_element_loss_forward(const gp_cuda_call *call, gp_error *er
 }
 
 const gp_cuda_op gp_cuda_element_loss_forward = {.book = book_element_loss_forward, .run = run_element_loss_forward};
-
-static gp_status run_element_loss_backward(const gp_cuda_call *call, gp_error *err) {
-    const gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
-    gp_kernel_element_loss_args args = {.map = gp_cuda_map_args(call),
-                                        .divisor = &scalars->divisor,
-                                        .function = call->prepared->desc.attributes.element_loss.function};
-    return gp_cuda_map(call, GP_KERNEL_element_loss_backward, &args.map, sizeof args, err);
-}
-
-const gp_cuda_op gp_cuda_element_loss_backward = {.run = run_element_loss_backward,
-                                                  .role = {GP_ROLE_DX, GP_ROLE_X, GP_ROLE_TARGET}};
 
 /* ---- the step's loss --------------------------------------------------------------------------------------------- */
 

@@ -1,12 +1,35 @@
 #include "device/cuda/kernels/dropout.h"
 #include "device/cuda/kernels/index.cuh"
 #include "device/cuda/kernels/pack.cuh"
-#include "device/cuda/kernels/philox.cuh"
+
+/* Philox 4×32-10, as base/philox.h has it for the host: the same words from the same seed and counter. */
+struct draw_words {
+    uint32_t word[4];
+};
+
+static __device__ inline draw_words philox_draw(uint64_t seed, draw_words counter) {
+    uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t product0 = (uint64_t)0xD2511F53U * counter.word[0];
+        uint64_t product1 = (uint64_t)0xCD9E8D57U * counter.word[2];
+        counter = {{(uint32_t)(product1 >> 32) ^ counter.word[1] ^ key0, (uint32_t)product1,
+                    (uint32_t)(product0 >> 32) ^ counter.word[3] ^ key1, (uint32_t)product0}};
+        key0 += 0x9E3779B9U;
+        key1 += 0xBB67AE85U;
+    }
+    return counter;
+}
+
+/* A word by number, without an array that has to lie in memory. */
+static __device__ inline uint32_t draw_word(const draw_words &draw, int number) {
+    uint32_t low = number & 1 ? draw.word[1] : draw.word[0], high = number & 1 ? draw.word[3] : draw.word[2];
+    return number & 2 ? high : low;
+}
 
 /* The draw of elements (or channels) 4·group to 4·group+3 of sample n. */
-static __device__ inline gp_draw draw_group(const gp_kernel_dropout_args &args, int64_t n, int64_t group) {
-    return gp_philox_draw(*args.seed,
-                          {{(uint32_t)group, (uint32_t)(args.first_sample + n), args.node_and_purpose, *args.step}});
+static __device__ inline draw_words draw_group(const gp_kernel_dropout_args &args, int64_t n, int64_t group) {
+    return philox_draw(*args.seed,
+                       {{(uint32_t)group, (uint32_t)(args.first_sample + n), args.node_and_purpose, *args.step}});
 }
 
 static __device__ inline float drop(const gp_kernel_dropout_args &args, uint32_t word, float x) {
@@ -14,7 +37,7 @@ static __device__ inline float drop(const gp_kernel_dropout_args &args, uint32_t
 }
 
 /* Of a whole draw. */
-static __device__ inline void drop_four(const gp_kernel_dropout_args &args, const gp_draw &draw, float *y,
+static __device__ inline void drop_four(const gp_kernel_dropout_args &args, const draw_words &draw, float *y,
                                         const float *from) {
     gp_pack<4> x = gp_pack_load<4>(from), out;
     for (int i = 0; i < 4; i++) out.at[i] = drop(args, draw.word[i], x.at[i]);
@@ -26,7 +49,7 @@ template <typename index> static __device__ void rows(const gp_kernel_dropout_ar
     gp_place_of<index> at;
     const index width = (index)args.width, sample = (index)args.places * width;
     if (!gp_place_find(args.count, (sample + 3) / 4, &at)) return;
-    gp_draw draw = draw_group(args, at.row, at.column);
+    draw_words draw = draw_group(args, at.row, at.column);
     const index first = 4 * at.column, base = at.row * (index)args.places;
     if (args.by_four) {
         index row = first / width, column = first - row * width;
@@ -37,7 +60,7 @@ template <typename index> static __device__ void rows(const gp_kernel_dropout_ar
     for (int i = 0; i < 4 && first + i < sample; i++) {
         index row = (first + i) / width, column = first + i - row * width;
         float x = args.x.at[(base + row) * (index)args.x.pitch + column];
-        args.y.at[(base + row) * (index)args.y.pitch + column] = drop(args, gp_draw_word(draw, i), x);
+        args.y.at[(base + row) * (index)args.y.pitch + column] = drop(args, draw_word(draw, i), x);
     }
 }
 
@@ -49,12 +72,12 @@ template <typename index> static __device__ void pictures(const gp_kernel_dropou
     if (!gp_place_find(args.count * quads, args.width, &at)) return;
     index n = at.row / quads, first = 4 * (at.row - n * quads), element = at.column * places + first;
     index group = element / 4;
-    gp_draw draw = draw_group(args, n, group);
+    draw_words draw = draw_group(args, n, group);
     for (int i = 0; i < 4 && first + i < places; i++) {
         if ((element + i) / 4 != group) draw = draw_group(args, n, ++group);
         index row = n * places + first + i;
         float x = args.x.at[row * (index)args.x.pitch + at.column];
-        args.y.at[row * (index)args.y.pitch + at.column] = drop(args, gp_draw_word(draw, (int)((element + i) % 4)), x);
+        args.y.at[row * (index)args.y.pitch + at.column] = drop(args, draw_word(draw, (int)((element + i) % 4)), x);
     }
 }
 
@@ -64,14 +87,14 @@ template <typename index> static __device__ void channels(const gp_kernel_dropou
     const index width = (index)args.width;
     if (!gp_place_find(args.count * args.places, (args.width + 3) / 4, &at)) return;
     const index first = 4 * at.column;
-    gp_draw draw = draw_group(args, at.row / (index)args.places, at.column);
+    draw_words draw = draw_group(args, at.row / (index)args.places, at.column);
     const float *x = args.x.at + at.row * (index)args.x.pitch + first;
     float *y = args.y.at + at.row * (index)args.y.pitch + first;
     if (args.by_four) {
         drop_four(args, draw, y, x);
         return;
     }
-    for (int i = 0; i < 4 && first + i < width; i++) y[i] = drop(args, gp_draw_word(draw, i), x[i]);
+    for (int i = 0; i < 4 && first + i < width; i++) y[i] = drop(args, draw_word(draw, i), x[i]);
 }
 
 GP_KERNEL_BOTH(dropout_rows, gp_kernel_dropout_args, rows)

@@ -3,34 +3,16 @@
 #include "device/cuda/kernels/elementwise.h"
 #include "device/cuda/kernels/map.cuh"
 
-struct relu_forward_of {
-    __device__ float operator()(float a, float) const {
-        return a <= 0 ? 0 : a;
-    }
-};
-
-struct relu_backward_of { /* a is y, b is dy */
-    __device__ float operator()(float a, float b) const {
-        return a > 0 ? b : 0;
-    }
-};
-
-struct add_of {
-    __device__ float operator()(float a, float b) const {
-        return a + b;
-    }
-};
-
 template <typename index> static __device__ void relu_forward(const gp_kernel_map_args &args) {
-    gp_map<index>(args, relu_forward_of{});
+    gp_map<index>(args, [](float x, float) { return x <= 0 ? 0 : x; });
 }
 
 template <typename index> static __device__ void relu_backward(const gp_kernel_map_args &args) {
-    gp_map<index>(args, relu_backward_of{});
+    gp_map<index>(args, [](float y, float dy) { return y > 0 ? dy : 0; });
 }
 
 template <typename index> static __device__ void add(const gp_kernel_map_args &args) {
-    gp_map<index>(args, add_of{});
+    gp_map<index>(args, [](float a, float b) { return a + b; });
 }
 
 GP_KERNEL_BOTH(relu_forward, gp_kernel_map_args, relu_forward)

@@ -3,14 +3,12 @@
 #ifndef GP_DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 #define GP_DEVICE_CUDA_KERNELS_ELEMENTWISE_H
 
-#include <stdint.h>
+#include "device/cuda/kernels/rows.h"
 
 /* Up to three tensors of equal dimensions as rows; pitches and the width count elements. */
 typedef struct gp_kernel_map_args {
-    float *y;
-    const float *a, *b;
+    gp_kernel_rows y, a, b;
     int64_t rows, width;
-    int64_t y_pitch, a_pitch, b_pitch;
     int64_t by_four; /* each thread has four elements, all addresses and pitches being multiples of 16 bytes; else 0 */
 } gp_kernel_map_args;
 

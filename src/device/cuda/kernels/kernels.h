@@ -16,7 +16,6 @@
 #include "device/cuda/kernels/move.h"
 #include "device/cuda/kernels/norm.h"
 #include "device/cuda/kernels/pool.h"
-#include "device/cuda/kernels/resize.h"
 #include "device/cuda/kernels/sums.h"
 #include "device/cuda/kernels/update.h"
 

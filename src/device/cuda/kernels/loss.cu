@@ -103,26 +103,21 @@ __global__ void gp_kernel_cross_entropy_backward(gp_kernel_cross_entropy_args ar
 
 /* ---- losses of single elements ----------------------------------------------------------------------------------- */
 
-struct squared_error_gradient {
-    double divisor;
-    __device__ float operator()(float x, float target) const {
-        return (float)(((double)x - (double)target) * (2 / divisor));
-    }
-};
+static __device__ float squared_error_gradient(float x, float target, double divisor) {
+    return (float)(((double)x - (double)target) * (2 / divisor));
+}
 
-struct bce_logits_gradient {
-    double divisor;
-    __device__ float operator()(float x, float target) const {
-        double small = (double)expf(-fabsf(x)), sigmoid = (x >= 0 ? 1 : small) / (1 + small);
-        return (float)((sigmoid - (double)target) / divisor);
-    }
-};
+static __device__ float bce_logits_gradient(float x, float target, double divisor) {
+    double small = (double)expf(-fabsf(x)), sigmoid = (x >= 0 ? 1 : small) / (1 + small);
+    return (float)((sigmoid - (double)target) / divisor);
+}
 
 __global__ void gp_kernel_element_loss_backward(gp_kernel_element_loss_args args) {
-    if (args.function == 0)
-        gp_map<int64_t>(args.map, squared_error_gradient{*args.divisor});
-    else
-        gp_map<int64_t>(args.map, bce_logits_gradient{*args.divisor});
+    const double divisor = *args.divisor;
+    const bool squared = args.function == 0;
+    gp_map<int64_t>(args.map, [=](float x, float target) {
+        return squared ? squared_error_gradient(x, target, divisor) : bce_logits_gradient(x, target, divisor);
+    });
 }
 
 __global__ void gp_kernel_loss_total(gp_kernel_loss_total_args args) {

@@ -4,7 +4,6 @@
 #define GP_DEVICE_CUDA_KERNELS_LOSS_H
 
 #include "device/cuda/kernels/elementwise.h"
-#include "device/cuda/kernels/rows.h"
 
 enum { GP_KERNEL_LOSS_THREADS = 256 };
 

@@ -9,10 +9,10 @@
 
 template <int count, typename index, typename function>
 static __device__ inline void gp_map_pack(const gp_kernel_map_args &args, function f, index row, index column) {
-    gp_pack<count> a = gp_pack_load<count>(args.a + row * (index)args.a_pitch + column), b = {}, y;
-    if (args.b) b = gp_pack_load<count>(args.b + row * (index)args.b_pitch + column);
+    gp_pack<count> a = gp_pack_load<count>(args.a.at + row * (index)args.a.pitch + column), b = {}, y;
+    if (args.b.at) b = gp_pack_load<count>(args.b.at + row * (index)args.b.pitch + column);
     for (int i = 0; i < count; i++) y.at[i] = f(a.at[i], b.at[i]);
-    gp_pack_store(args.y + row * (index)args.y_pitch + column, y);
+    gp_pack_store(args.y.at + row * (index)args.y.pitch + column, y);
 }
 
 /* y = f(a, b), b being 0 where there is none. */

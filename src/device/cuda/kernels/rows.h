@@ -1,4 +1,5 @@
-/* Rows of a tensor as kernels get them. Plain data; addresses are the device's. */
+/* Rows of a tensor as kernels get them. Plain data, made by the thread that launches; addresses are the device's, and
+ * belong to the op's operands. */
 #ifndef GP_DEVICE_CUDA_KERNELS_ROWS_H
 #define GP_DEVICE_CUDA_KERNELS_ROWS_H
 

@@ -3,26 +3,16 @@
 #include "device/cuda/kernels/pack.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 
-struct square_of {
-    static __device__ double of(float a, float) {
-        return (double)a * (double)a;
-    }
-};
-
-struct squared_error_of { /* a is x, b the target */
-    static __device__ double of(float a, float b) {
-        double difference = (double)a - (double)b;
-        return difference * difference;
-    }
-};
-
 /* Neither form of the exponential overflows, and no difference of large numbers is left. */
-struct bce_logits_of {
-    static __device__ double of(float a, float b) {
-        double rest = (double)log1pf(expf(-fabsf(a)));
-        return rest + ((double)(a > 0 ? a : 0) - (double)a * (double)b);
-    }
-};
+static __device__ double bce_logits(float x, float target) {
+    double rest = (double)log1pf(expf(-fabsf(x)));
+    return rest + ((double)(x > 0 ? x : 0) - (double)x * (double)target);
+}
+
+static __device__ double squared_error(float x, float target) {
+    double difference = (double)x - (double)target;
+    return difference * difference;
+}
 
 static __device__ const float *element(const gp_kernel_sum_args &args, const gp_kernel_rows &of, int64_t i) {
     if (args.rows == 1) return of.at + i;
@@ -30,29 +20,29 @@ static __device__ const float *element(const gp_kernel_sum_args &args, const gp_
     return of.at + row * of.pitch + (i - row * args.width);
 }
 
-template <typename function> static __device__ double sum_four(const gp_kernel_sum_args &args, int64_t i) {
+template <typename function> static __device__ double sum_four(const gp_kernel_sum_args &args, function f, int64_t i) {
     gp_pack<4> a = gp_pack_load<4>(element(args, args.a, i)), b = {};
     if (args.b.at) b = gp_pack_load<4>(element(args, args.b, i));
     double sum = 0;
-    for (int k = 0; k < 4; k++) sum += function::of(a.at[k], b.at[k]);
+    for (int k = 0; k < 4; k++) sum += f(a.at[k], b.at[k]);
     return sum;
 }
 
-template <typename function> static __device__ double sum_one(const gp_kernel_sum_args &args, int64_t i) {
-    return function::of(*element(args, args.a, i), args.b.at ? *element(args, args.b, i) : 0);
+template <typename function> static __device__ double sum_one(const gp_kernel_sum_args &args, function f, int64_t i) {
+    return f(*element(args, args.a, i), args.b.at ? *element(args, args.b, i) : 0);
 }
 
 /* What the thread has of its block. */
-template <typename function> static __device__ double sum_of(const gp_kernel_sum_args &args) {
+template <typename function> static __device__ double sum_of(const gp_kernel_sum_args &args, function f) {
     int64_t first = (int64_t)blockIdx.x * GP_KERNEL_SUM_BLOCK, last = first + GP_KERNEL_SUM_BLOCK;
     if (last > args.rows * args.width) last = args.rows * args.width;
     double sum = 0;
     for (int64_t i = first + 4 * (int64_t)threadIdx.x; i < last; i += 4 * (int64_t)blockDim.x) {
         double four = 0;
         if (args.by_four)
-            four = sum_four<function>(args, i);
+            four = sum_four(args, f, i);
         else
-            for (int64_t k = i; k < i + 4 && k < last; k++) four += sum_one<function>(args, k);
+            for (int64_t k = i; k < i + 4 && k < last; k++) four += sum_one(args, f, k);
         sum += four;
     }
     return sum;
@@ -60,13 +50,14 @@ template <typename function> static __device__ double sum_of(const gp_kernel_sum
 
 __global__ void gp_kernel_square_sum(gp_kernel_sum_args args) {
     __shared__ double shared[GP_MOST_WARPS];
-    double sum = gp_block_sum(shared, sum_of<square_of>(args));
+    double sum = gp_block_sum(shared, sum_of(args, [](float x, float) { return (double)x * (double)x; }));
     if (threadIdx.x == 0) args.partial[blockIdx.x] = sum;
 }
 
 __global__ void gp_kernel_element_loss_sum(gp_kernel_sum_args args) {
     __shared__ double shared[GP_MOST_WARPS];
-    double own = args.function == 0 ? sum_of<squared_error_of>(args) : sum_of<bce_logits_of>(args);
+    double own = args.function == 0 ? sum_of(args, [](float x, float target) { return squared_error(x, target); })
+                                    : sum_of(args, [](float x, float target) { return bce_logits(x, target); });
     double sum = gp_block_sum(shared, own);
     if (threadIdx.x != 0) return;
     args.partial[2 * (int64_t)blockIdx.x] = sum;

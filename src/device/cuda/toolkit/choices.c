@@ -85,43 +85,22 @@ static void make_folders(const char *path) {
     (void)mkdir(folder, S_IRWXU);
 }
 
-static bool read_key(const char **at, uint64_t *out) {
-    char *end;
-    *out = strtoull(*at, &end, 16);
-    bool read = end != *at;
-    *at = end;
-    return read;
-}
-
-static bool read_number(const char **at, int64_t *out) {
-    char *end;
-    *out = strtoll(*at, &end, 10);
-    bool read = end != *at;
-    *at = end;
-    return read;
-}
-
-static bool read_mark(const char **at, char mark) {
-    if (**at != mark) return false;
-    ++*at;
-    return true;
-}
-
 /* The sum is of all that stands behind it, the line's end included. */
 static bool read_line(const char *line, choice *out) {
     uint64_t sum;
-    int64_t knobs;
-    const char *at = line;
+    int end = 0;
     *out = (choice){0};
-    if (!read_key(&at, &sum) || !read_mark(&at, ' ') || sum != gp_hash_text(at)) return false;
-    if (!read_key(&at, &out->key) || !read_number(&at, &out->engine.id) || !read_number(&at, &knobs)) return false;
-    if (knobs < 0 || knobs > GP_CUDNN_MAX_KNOBS) return false;
-    out->engine.knobs = (int)knobs;
+    if (sscanf(line, "%16" SCNx64 " %n", &sum, &end) != 1 || sum != gp_hash_text(line + end)) return false;
+    line += end;
+    if (sscanf(line, "%16" SCNx64 " %20" SCNd64 " %3d%n", &out->key, &out->engine.id, &out->engine.knobs, &end) != 3)
+        return false;
+    if (out->engine.knobs < 0 || out->engine.knobs > GP_CUDNN_MAX_KNOBS) return false;
     for (int i = 0; i < out->engine.knobs; i++) {
         struct gp_cudnn_knob *knob = &out->engine.knob[i];
-        if (!read_number(&at, &knob->type) || !read_mark(&at, '=') || !read_number(&at, &knob->value)) return false;
+        line += end;
+        if (sscanf(line, "%20" SCNd64 "=%20" SCNd64 "%n", &knob->type, &knob->value, &end) != 2) return false;
     }
-    return read_mark(&at, '\n') && *at == '\0';
+    return strcmp(line + end, "\n") == 0;
 }
 
 /* Adds what the file has to `in`, but where `in` knows better; false where some of it is no choice. */

@@ -10,15 +10,15 @@ typedef struct picture {
     bool is_virtual; /* lives within the graph only */
 } picture;
 
-static gp_cudnn_part tensor_part(gp_cudnn_parts *parts, const picture *p) {
+static gp_cudnn_part tensor_part(gp_cudnn_parts *parts, picture p) {
     const cudnnDataType_t type = CUDNN_DATA_FLOAT;
     gp_cudnn_part part = gp_cudnn_part_new(parts, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     gp_cudnn_part_set(parts, part, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    gp_cudnn_part_set(parts, part, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, RANK, p->dim);
-    gp_cudnn_part_set(parts, part, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, RANK, p->stride);
-    gp_cudnn_part_set_int64(parts, part, CUDNN_ATTR_TENSOR_UNIQUE_ID, p->id);
-    gp_cudnn_part_set_int64(parts, part, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, p->alignment);
-    gp_cudnn_part_set(parts, part, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &p->is_virtual);
+    gp_cudnn_part_set(parts, part, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, RANK, p.dim);
+    gp_cudnn_part_set(parts, part, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, RANK, p.stride);
+    gp_cudnn_part_set_int64(parts, part, CUDNN_ATTR_TENSOR_UNIQUE_ID, p.id);
+    gp_cudnn_part_set_int64(parts, part, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, p.alignment);
+    gp_cudnn_part_set(parts, part, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &p.is_virtual);
     gp_cudnn_part_finish(parts, part, "tensor");
     return part;
 }
@@ -73,30 +73,37 @@ static gp_cudnn_part convolution_part(gp_cudnn_parts *parts, const gp_conv_attri
     return part;
 }
 
-/* What cuDNN calls the parts of one direction. */
+/* The operands of one direction, and what cuDNN calls its parts. */
 typedef struct direction {
+    int x, w, y; /* the input, the weights, the output, or their gradients */
     cudnnBackendDescriptorType_t type;
     cudnnBackendAttributeName_t convolution, input, weights, output, alpha, beta;
 } direction;
 
 static const direction directions[] = {
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+    {GP_CONV_FORWARD_X, GP_CONV_FORWARD_W, GP_CONV_FORWARD_Y, CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+     CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    {GP_CONV_BACKWARD_DATA_DX, GP_CONV_BACKWARD_DATA_W, GP_CONV_BACKWARD_DATA_DY,
+     CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
-    {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+    {GP_CONV_BACKWARD_WEIGHTS_X, GP_CONV_BACKWARD_WEIGHTS_DW, GP_CONV_BACKWARD_WEIGHTS_DY,
+     CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
+static const direction *direction_of(const gp_op_desc *desc) {
+    return &directions[desc->kind - GP_OP_CONV_FORWARD];
+}
+
 static gp_cudnn_part operation_part(gp_cudnn_parts *parts, const gp_op_desc *desc, gp_cudnn_part x, gp_cudnn_part w,
                                     gp_cudnn_part y) {
-    const direction *to = &directions[desc->kind - GP_OP_CONV_FORWARD];
+    const direction *to = direction_of(desc);
     const float alpha = 1, beta = desc->flags & GP_OP_ACCUMULATE ? 1.0F : 0.0F;
     gp_cudnn_part convolution = convolution_part(parts, &desc->attributes.conv);
     gp_cudnn_part part = gp_cudnn_part_new(parts, to->type);
@@ -134,44 +141,24 @@ static gp_cudnn_part graph_part(gp_cudnn_parts *parts, const gp_cudnn_part *oper
     return graph;
 }
 
-static gp_cudnn_part picture_part(gp_cudnn_parts *parts, const gp_op_desc *desc, int operand) {
-    picture p = picture_of(desc, operand);
-    return tensor_part(parts, &p);
-}
-
-static gp_cudnn_part weights_part(gp_cudnn_parts *parts, const gp_op_desc *desc, int operand) {
-    picture p = weights_of(desc, operand);
-    return tensor_part(parts, &p);
-}
-
-static gp_cudnn_part forward_graph(gp_cudnn_parts *parts, const gp_op_desc *desc) {
-    gp_cudnn_part x = picture_part(parts, desc, GP_CONV_FORWARD_X);
-    gp_cudnn_part w = weights_part(parts, desc, GP_CONV_FORWARD_W);
-    gp_cudnn_part y = picture_part(parts, desc, GP_CONV_FORWARD_Y);
-    if (!desc->operand[GP_CONV_FORWARD_B].present) {
-        gp_cudnn_part only = operation_part(parts, desc, x, w, y);
-        return graph_part(parts, &only, 1);
-    }
-    picture between = picture_of(desc, GP_CONV_FORWARD_Y), bias = bias_of(desc, GP_CONV_FORWARD_B);
+/* The convolution, then the addition. */
+static gp_cudnn_part biased_graph(gp_cudnn_parts *parts, const gp_op_desc *desc, gp_cudnn_part x, gp_cudnn_part w,
+                                  gp_cudnn_part y) {
+    picture between = picture_of(desc, GP_CONV_FORWARD_Y);
     between.id = INTERMEDIATE;
     between.is_virtual = true;
-    gp_cudnn_part product = tensor_part(parts, &between), b = tensor_part(parts, &bias);
+    gp_cudnn_part product = tensor_part(parts, between), b = tensor_part(parts, bias_of(desc, GP_CONV_FORWARD_B));
     gp_cudnn_part operations[] = {operation_part(parts, desc, x, w, product), addition_part(parts, product, b, y)};
     return graph_part(parts, operations, 2);
 }
 
 gp_cudnn_part gp_cudnn_graph_make(gp_cudnn_parts *parts, const gp_op_desc *desc) {
-    gp_cudnn_part x, w, y;
-    if (desc->kind == GP_OP_CONV_FORWARD) return forward_graph(parts, desc);
-    if (desc->kind == GP_OP_CONV_BACKWARD_DATA) {
-        x = picture_part(parts, desc, GP_CONV_BACKWARD_DATA_DX);
-        w = weights_part(parts, desc, GP_CONV_BACKWARD_DATA_W);
-        y = picture_part(parts, desc, GP_CONV_BACKWARD_DATA_DY);
-    } else {
-        x = picture_part(parts, desc, GP_CONV_BACKWARD_WEIGHTS_X);
-        w = weights_part(parts, desc, GP_CONV_BACKWARD_WEIGHTS_DW);
-        y = picture_part(parts, desc, GP_CONV_BACKWARD_WEIGHTS_DY);
-    }
+    const direction *to = direction_of(desc);
+    gp_cudnn_part x = tensor_part(parts, picture_of(desc, to->x));
+    gp_cudnn_part w = tensor_part(parts, weights_of(desc, to->w));
+    gp_cudnn_part y = tensor_part(parts, picture_of(desc, to->y));
+    if (desc->kind == GP_OP_CONV_FORWARD && desc->operand[GP_CONV_FORWARD_B].present)
+        return biased_graph(parts, desc, x, w, y);
     gp_cudnn_part only = operation_part(parts, desc, x, w, y);
     return graph_part(parts, &only, 1);
 }

@@ -14,16 +14,10 @@ enum {
     GP_CUDNN_MOST_PACKS = 2048
 };
 
-typedef struct gp_cudnn_pack {
-    size_t plan;                          /* number */
-    void *address[GP_CUDNN_OPERANDS + 1]; /* the last is the workspace's */
-    gp_cudnn_part pack;                   /* NULL: the place is free */
-} gp_cudnn_pack;
-
 /* Zero-initialised: empty. */
 typedef struct gp_cudnn_packs {
-    gp_cudnn_pack *place; /* by a hash of plan and addresses; the next free place where that one is taken */
-    size_t count, places; /* places: a power of two, at least twice as many as packs; or 0 */
+    void *tree; /* search.h's, of gp_cudnn_pack */
+    size_t count;
 } gp_cudnn_packs;
 
 /* The pack of these addresses; it belongs to the collection until the next call. `desc` is that of the plan. */

@@ -58,7 +58,7 @@ void gp_cuda_plan_destroy(gp_cuda_plan *plan) {
 gp_status gp_cuda_library_open(gp_cuda_stream *stream, gp_cuda_library **out, gp_error *err) {
     gp_cuda_library *library;
     GP_RETURN_IF_FAILED(GP_NEW(&library, 1, err));
-    library->stream = (cudaStream_t)(void *)stream;
+    library->stream = stream;
     gp_choices_save(); /* what planning has chosen, before any of it is run */
     gp_status status = GP_OK;
     if (atomic_load(&convolutions)) status = gp_cudnn_handle(library, err);
@@ -94,6 +94,10 @@ static gp_status ready_of(gp_cuda_library *library, const gp_cuda_plan *plan, gp
     if (!library->ready[plan->number]) GP_RETURN_IF_FAILED(GP_NEW(&library->ready[plan->number], 1, err));
     *out = library->ready[plan->number];
     return GP_OK;
+}
+
+int64_t gp_cuda_alignment(const gp_tensor *tensor) {
+    return gp_tensor_contiguous(tensor) ? 16 : (int64_t)gp_dtype_size(tensor->dtype);
 }
 
 /* Plans were made for these alignments (gp_cuda_alignment). */

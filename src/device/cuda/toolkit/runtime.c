@@ -42,14 +42,6 @@ static gp_status check(cudaError_t code, const char *call, gp_error *err) {
                    cudaGetErrorString(code));
 }
 
-static cudaStream_t stream_of(gp_cuda_stream *stream) {
-    return (cudaStream_t)(void *)stream;
-}
-
-static cudaEvent_t event_of(gp_cuda_event *event) {
-    return (cudaEvent_t)(void *)event;
-}
-
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 static gp_status count(int *out, gp_error *err) {
@@ -141,36 +133,36 @@ static gp_status stream_create(bool urgent, gp_cuda_stream **out, gp_error *err)
         check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange", err));
     GP_RETURN_IF_FAILED(check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, urgent ? greatest : least),
                               "cudaStreamCreateWithPriority", err));
-    *out = (gp_cuda_stream *)(void *)stream;
+    *out = stream;
     return GP_OK;
 }
 
 static void stream_destroy(gp_cuda_stream *stream) {
-    (void)cudaStreamDestroy(stream_of(stream));
+    (void)cudaStreamDestroy(stream);
 }
 
 static gp_status event_create(bool timed, gp_cuda_event **out, gp_error *err) {
     cudaEvent_t event = NULL;
     GP_RETURN_IF_FAILED(check(cudaEventCreateWithFlags(&event, timed ? cudaEventDefault : cudaEventDisableTiming),
                               "cudaEventCreateWithFlags", err));
-    *out = (gp_cuda_event *)(void *)event;
+    *out = event;
     return GP_OK;
 }
 
 static void event_destroy(gp_cuda_event *event) {
-    (void)cudaEventDestroy(event_of(event));
+    (void)cudaEventDestroy(event);
 }
 
 static gp_status event_record(gp_cuda_event *event, gp_cuda_stream *stream, gp_error *err) {
-    return check(cudaEventRecord(event_of(event), stream_of(stream)), "cudaEventRecord", err);
+    return check(cudaEventRecord(event, stream), "cudaEventRecord", err);
 }
 
 static gp_status event_wait(gp_cuda_stream *stream, gp_cuda_event *event, gp_error *err) {
-    return check(cudaStreamWaitEvent(stream_of(stream), event_of(event), 0), "cudaStreamWaitEvent", err);
+    return check(cudaStreamWaitEvent(stream, event, 0), "cudaStreamWaitEvent", err);
 }
 
 static gp_status event_done(gp_cuda_event *event, bool *out, gp_error *err) {
-    cudaError_t code = cudaEventQuery(event_of(event));
+    cudaError_t code = cudaEventQuery(event);
     *out = code == cudaSuccess;
     if (code == cudaErrorNotReady) {
         (void)cudaGetLastError();
@@ -180,7 +172,7 @@ static gp_status event_done(gp_cuda_event *event, bool *out, gp_error *err) {
 }
 
 static gp_status event_elapsed(gp_cuda_event *from, gp_cuda_event *to, float *out, gp_error *err) {
-    return check(cudaEventElapsedTime(out, event_of(from), event_of(to)), "cudaEventElapsedTime", err);
+    return check(cudaEventElapsedTime(out, from, to), "cudaEventElapsedTime", err);
 }
 
 /* ---- work -------------------------------------------------------------------------------------------------------- */
@@ -192,13 +184,12 @@ static gp_status copy(void *to, const void *from, size_t bytes, gp_cuda_directio
         [GP_CUDA_OUT] = cudaMemcpyDeviceToHost,
         [GP_CUDA_WITHIN] = cudaMemcpyDeviceToDevice,
     };
-    return check(cudaMemcpyAsync(to, from, bytes, kinds[direction], stream_of(stream)), "cudaMemcpyAsync", err);
+    return check(cudaMemcpyAsync(to, from, bytes, kinds[direction], stream), "cudaMemcpyAsync", err);
 }
 
 static gp_status copy_peer(void *to, int to_index, const void *from, int from_index, size_t bytes,
                            gp_cuda_stream *stream, gp_error *err) {
-    return check(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, stream_of(stream)), "cudaMemcpyPeerAsync",
-                 err);
+    return check(cudaMemcpyPeerAsync(to, to_index, from, from_index, bytes, stream), "cudaMemcpyPeerAsync", err);
 }
 
 /* The driver's own call: the runtime has none, and the program links no driver. */
@@ -221,8 +212,7 @@ static void find_write_value(void) {
 static gp_status note(_Atomic uint32_t *host_at, uint32_t number, gp_cuda_stream *stream, gp_error *err) {
     (void)pthread_once(&write_value_once, find_write_value);
     if (!write_value) return GP_OK;
-    CUresult code =
-        write_value(stream_of(stream), (CUdeviceptr)(uintptr_t)host_at, number, CU_STREAM_WRITE_VALUE_DEFAULT);
+    CUresult code = write_value(stream, (CUdeviceptr)(uintptr_t)host_at, number, CU_STREAM_WRITE_VALUE_DEFAULT);
     if (code == CUDA_ERROR_NOT_SUPPORTED) return GP_OK;
     /* The runtime has the driver's numbers. */
     return check((cudaError_t)code, "cuStreamWriteValue32", err);
@@ -231,8 +221,7 @@ static gp_status note(_Atomic uint32_t *host_at, uint32_t number, gp_cuda_stream
 static gp_status launch(const gp_cuda_launch *launch, gp_cuda_stream *stream, gp_error *err) {
     void *args[] = {(void *)(uintptr_t)launch->args};
     dim3 grid = {launch->grid[0], launch->grid[1], launch->grid[2]}, block = {launch->block, 1, 1};
-    cudaError_t code =
-        cudaLaunchKernel(gp_cuda_kernel_functions[launch->kernel], grid, block, args, 0, stream_of(stream));
+    cudaError_t code = cudaLaunchKernel(gp_cuda_kernel_functions[launch->kernel], grid, block, args, 0, stream);
     if (code == cudaSuccess) return GP_OK;
     check(code, "cudaLaunchKernel", err);
     return gp_error_context(err, "kernel %s: ", gp_cuda_kernel_names[launch->kernel]);
