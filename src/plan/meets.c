@@ -27,7 +27,7 @@ static const gp_instr *next_copy(walk *w, int *from) {
         while (w->pc < program->count) {
             const gp_instr *instr = &program->instrs[w->pc++];
             w->barrier += instr->op == GP_INSTR_BARRIER;
-            if (instr->op != GP_INSTR_RECV || gp_edge_is_fixed(&w->stages->edges[instr->edge])) continue;
+            if (instr->op != GP_INSTR_RECV) continue;
             *from = w->programs->worker_of_stage[w->stages->edges[instr->edge].from];
             if (*from != w->worker) return instr;
         }

@@ -97,9 +97,9 @@ gp_status gp_account_before(gp_account *account, gp_run *run, int mini, gp_recor
 
 /* As schedule/play.h adds up. */
 static void add_span(gp_account_share *share, const gp_instr *instr, double seconds) {
-    if (instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV)
+    if (gp_instr_copies(instr))
         share->copying += seconds;
-    else if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_BARRIER)
+    else if (gp_instr_computes(instr))
         share->busy += seconds;
 }
 

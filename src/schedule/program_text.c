@@ -5,9 +5,10 @@
  *   load s0 m0 stash=0 @0
  *   F s0 m0 stash=0 outbox=0 @0
  *   send s0 m0 e0 slot=0 @0
+ *   post s0 c0 @3
  *
  * Older texts have pieces= for micro_batches=. `on` is the worker of each stage, @ the clock. What is 0 may be left
- * out, but for stage, micro-batch and edge.
+ * out, but for stage, micro-batch, edge and collective.
  */
 #include "schedule/program.h"
 
@@ -27,6 +28,7 @@
     X(STAGE, "s", GP_MAX_STAGES - 1, "the stage")                                                                      \
     X(MICRO, "m", GP_MAX_MICRO_BATCHES - 1, "the micro-batch")                                                         \
     X(EDGE, "e", UINT32_MAX, "the edge")                                                                               \
+    X(COLLECTIVE, "c", UINT32_MAX, "the collective")                                                                   \
     X(STASH, "stash=", UINT16_MAX, "the stash slot")                                                                   \
     X(SLOT, "slot=", UINT16_MAX, "the slot")                                                                           \
     X(SAVED, "saved=", UINT16_MAX, "the saved slot")                                                                   \
@@ -61,13 +63,14 @@ enum { FLAG_NAMES = sizeof flag_names / sizeof *flag_names };
 
 /* The field that shows the slot of a frame, if no edge decides which frame it is. */
 static const unsigned frame_bits[GP_FRAMES] = {BIT(STASH), BIT(SAVED), BIT(OUTBOX), BIT(GRAD)};
-static const unsigned needed_fields = BIT(STAGE) | BIT(MICRO) | BIT(EDGE);
+static const unsigned needed_fields = BIT(STAGE) | BIT(MICRO) | BIT(EDGE) | BIT(COLLECTIVE);
 
 /* The fields of an operation, with the flag keep or without it. */
 static unsigned fields_with(uint8_t op, bool keep) {
     const gp_instr_row *row = &gp_instr_rows[op];
     unsigned its = BIT(STAGE) | BIT(CLOCK) | (row->traits & GP_HAS_MICRO ? BIT(MICRO) : 0);
     if (row->traits & GP_HAS_EDGE) return its | BIT(EDGE) | BIT(SLOT);
+    if (row->traits & GP_HAS_COLLECTIVE) return its | BIT(COLLECTIVE);
     for (int f = 0; f < GP_FRAMES; f++)
         if (row->slots[keep ? GP_ACCESS_KEEP : GP_ACCESS_PLAIN].frame[f].uses) its |= frame_bits[f];
     return its;
@@ -86,6 +89,7 @@ static uint32_t get_field(const gp_instr *instr, int field) {
     case FIELD_STAGE: return instr->stage;
     case FIELD_MICRO: return instr->micro;
     case FIELD_EDGE: return instr->edge;
+    case FIELD_COLLECTIVE: return instr->collective;
     case FIELD_STASH:
     case FIELD_SLOT: return instr->slot;
     case FIELD_SAVED:
@@ -100,6 +104,7 @@ static void set_field(gp_instr *instr, int field, uint32_t value) {
     case FIELD_STAGE: instr->stage = (uint16_t)value; break;
     case FIELD_MICRO: instr->micro = (uint16_t)value; break;
     case FIELD_EDGE: instr->edge = value; break;
+    case FIELD_COLLECTIVE: instr->collective = value; break;
     case FIELD_STASH:
     case FIELD_SLOT: instr->slot = (uint16_t)value; break;
     case FIELD_SAVED:

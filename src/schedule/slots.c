@@ -172,8 +172,11 @@ static void find_pulls(assigner *a) {
 
 gp_status gp_slots_assign(const gp_stages *stages, gp_programs *programs, const bool *ahead, gp_error *err) {
     assigner a = {.stages = stages, .programs = programs};
+    gp_waits *waits = NULL;
     gp_play *play = NULL;
-    gp_status status = gp_play_create(stages, programs, NULL, unit_duration, NULL, &play, err);
+    gp_status status = gp_waits_create(stages, programs, false, &waits, err);
+    if (status == GP_OK) status = gp_play_create(stages, programs, waits, unit_duration, NULL, &play, err);
+    gp_waits_destroy(&waits);
     if (status == GP_OK) status = GP_NEW(&a.pulled_at, stages->edge_count * (size_t)programs->pieces, err);
     if (status == GP_OK) {
         a.play = play;

@@ -12,6 +12,7 @@ typedef struct simulation {
     gp_schedule schedule;
     gp_stages *stages;
     gp_programs *programs;
+    gp_waits *waits;
     gp_play_copies *copies; /* [device] */
     bool timeline;          /* times of instructions are kept */
 } simulation;
@@ -20,7 +21,7 @@ typedef struct simulation {
 static int boundary_of(const simulation *s, const gp_instr *instr) {
     const gp_edge *edge = &s->stages->edges[instr->edge];
     const int *device = s->programs->worker_of_stage;
-    if (gp_edge_is_fixed(edge) || device[edge->from] == device[edge->to]) return -1;
+    if (device[edge->from] == device[edge->to]) return -1;
     return edge->from > edge->to ? edge->from : edge->to;
 }
 
@@ -90,6 +91,7 @@ static gp_status prepare(simulation *s, gp_error *err) {
                                .training = true,
                                .schedule = s->schedule};
     GP_RETURN_IF_FAILED(gp_programs_emit(&request, &s->programs, err));
+    GP_RETURN_IF_FAILED(gp_waits_create(s->stages, s->programs, false, &s->waits, err));
     GP_RETURN_IF_FAILED(GP_NEW(&s->copies, q->devices, err));
     for (int d = 0; d < q->devices; d++) s->copies[d] = GP_PLAY_POSTED;
     return GP_OK;
@@ -105,7 +107,7 @@ static void write_json(const gp_what_if *q, const gp_what_if_answer *a, FILE *ou
 
 static gp_status write_played(const simulation *s, const gp_play *play, const gp_what_if_answer *answer,
                               const taker *json, gp_error *err) {
-    const gp_what_if_played played = {s->question, s->stages, s->programs, s->copies, play};
+    const gp_what_if_played played = {s->question, s->stages, s->programs, s->waits, s->copies, play};
     write_json(s->question, answer, json->out);
     GP_RETURN_IF_FAILED(gp_what_if_json(&played, json->path, json->out, err));
     fputs("}\n", json->out);
@@ -116,6 +118,7 @@ static gp_status write_played(const simulation *s, const gp_play *play, const gp
 static gp_status play_issued(const simulation *s, gp_play **out, gp_error *err) {
     gp_issue_request request = {.stages = s->stages,
                                 .programs = s->programs,
+                                .waits = s->waits,
                                 .model = s->question->model,
                                 .duration = duration,
                                 .latency = latency,
@@ -128,6 +131,7 @@ static gp_status play(const simulation *s, gp_play **out, gp_error *err) {
     const gp_what_if *q = s->question;
     gp_play_request request = {.stages = s->stages,
                                .programs = s->programs,
+                               .waits = s->waits,
                                .copies = s->copies,
                                .duration = duration,
                                .latency = latency,
@@ -148,6 +152,7 @@ static gp_status play_for(const gp_what_if *question, const taker *json, gp_what
     if (status == GP_OK) status = take_answer(&s, its, out, err);
     if (status == GP_OK && json) status = write_played(&s, its, out, json, err);
     gp_play_destroy(&its);
+    gp_waits_destroy(&s.waits);
     gp_programs_destroy(&s.programs);
     gp_stages_destroy(&s.stages);
     free(s.copies);

@@ -29,7 +29,8 @@ static void write_edges(const gp_stages *stages, FILE *out) {
     for (size_t e = 0; e < stages->edge_count; e++)
         fprintf(out, "%s{\"from\": %d, \"to\": %d, \"carries\": \"%s\"}", e ? ", " : "", stages->edges[e].from,
                 stages->edges[e].to, gp_edge_kind_name(stages->edges[e].kind));
-    fputs("]", out);
+    fputs("], ", out);
+    gp_collectives_json_write(stages, out);
 }
 
 bool gp_what_if_json_lists(const gp_programs *programs) {
@@ -46,7 +47,8 @@ static bool has_instructions(const gp_programs *programs, FILE *out) {
 
 gp_status gp_what_if_json(const gp_what_if_played *its, const char *path, FILE *out, gp_error *err) {
     const gp_play *play = its->play;
-    const gp_play_request played = {.stages = its->stages, .programs = its->programs, .copies = its->copies};
+    const gp_play_request played = {
+        .stages = its->stages, .programs = its->programs, .waits = its->waits, .copies = its->copies};
     const char *slash = strrchr(path, '/');
     double busy = 0;
     for (int w = 0; w < play->workers; w++) busy += play->worker[w].busy;

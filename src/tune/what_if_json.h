@@ -15,6 +15,7 @@ typedef struct gp_what_if_played {
     const gp_what_if *question;
     const gp_stages *stages;
     const gp_programs *programs;
+    const gp_waits *waits;
     const gp_play_copies *copies; /* [device] */
     const gp_play *play;          /* with its timeline, if these programs want it */
 } gp_what_if_played;
