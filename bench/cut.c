@@ -136,7 +136,7 @@ static void run(const model_kind *kind, int layers, int stages) {
                                   .stages = m.stage,
                                   .stage_count = stages};
         int64_t *cut = block((size_t)stages, sizeof *cut), sum = 0;
-        gp_cut_result result = {0};
+        int64_t result = 0;
         gp_error err = {0};
         struct timespec before, after;
         for (int l = 0; l < layers; l++) sum += m.costs[0][l];
@@ -146,7 +146,7 @@ static void run(const model_kind *kind, int layers, int stages) {
         seconds[i] = (double)(after.tv_sec - before.tv_sec) + 1e-9 * (double)(after.tv_nsec - before.tv_nsec);
         if (status == GP_OK) {
             possible++;
-            ratio += (double)result.bottleneck * stages / (double)sum;
+            ratio += (double)result * stages / (double)sum;
         }
         free(cut);
         free_model(&m);

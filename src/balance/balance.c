@@ -19,8 +19,7 @@ typedef struct finder {
     size_t excess;         /* of the best: the most that a worker is over its memory */
     int64_t *limits;       /* [worker] as the devices have them */
     int64_t *apart;        /* [worker] by how much a plan takes more than the solver's bytes */
-    gp_cut_result cut;     /* of the best */
-    gp_balance *out;
+    char *missing;
 } finder;
 
 static size_t excess_of(const gp_plan *plan) {
@@ -34,7 +33,7 @@ static size_t excess_of(const gp_plan *plan) {
 
 /* Plans the cut at hand, and keeps it where it is the first or nearer to fitting; *plan is valid for as long as no
  * other is taken. */
-static gp_status take(finder *f, const gp_cut_result *cut, gp_plan **plan, gp_error *err) {
+static gp_status take(finder *f, gp_plan **plan, gp_error *err) {
     gp_plan_request request = f->request->plan;
     request.layers = f->now;
     GP_RETURN_IF_FAILED(gp_plan_create(&request, plan, err));
@@ -43,7 +42,6 @@ static gp_status take(finder *f, const gp_cut_result *cut, gp_plan **plan, gp_er
     gp_plan_destroy(&f->plan);
     f->plan = *plan;
     f->excess = excess;
-    f->cut = *cut;
     memcpy(f->layers, f->now, (size_t)request.stages * sizeof *f->layers);
     return GP_OK;
 }
@@ -81,16 +79,15 @@ static void set_limits(finder *f, int share) {
 static gp_status search(finder *f, gp_error *err) {
     int share = 0, next = 8;
     for (int i = 0; i < MOST_TRIES && f->excess > 0; i++) {
-        gp_cut_result cut;
+        int64_t bottleneck;
         gp_plan *plan = NULL;
         gp_error why = {0};
         set_limits(f, share);
-        gp_status status = gp_cut_solve(&f->problem.cut, f->now, &cut, &why);
+        gp_status status = gp_cut_solve(&f->problem.cut, f->now, &bottleneck, &why);
         if (status == GP_CONFIG) {
             static const char prefix[] = "balance: ";
             bool prefixed = strncmp(why.text, prefix, sizeof prefix - 1) == 0;
-            if (i == 0)
-                snprintf(f->out->missing, sizeof f->out->missing, "%s", why.text + (prefixed ? sizeof prefix - 1 : 0));
+            if (i == 0) snprintf(f->missing, GP_ERROR_TEXT, "%s", why.text + (prefixed ? sizeof prefix - 1 : 0));
             if (next == 0) return GP_OK;
             share = next;
             next /= 2;
@@ -100,7 +97,7 @@ static gp_status search(finder *f, gp_error *err) {
             *err = why;
             return status;
         }
-        GP_RETURN_IF_FAILED(take(f, &cut, &plan, err));
+        GP_RETURN_IF_FAILED(take(f, &plan, err));
         status = compare(f, plan, err);
         if (plan != f->plan) gp_plan_destroy(&plan);
         GP_RETURN_IF_FAILED(status);
@@ -121,43 +118,31 @@ static gp_status prepare(finder *f, gp_error *err) {
 }
 
 static gp_status find(finder *f, gp_error *err) {
-    gp_cut_result cut;
+    int64_t bottleneck;
     gp_plan *plan = NULL;
     GP_RETURN_IF_FAILED(prepare(f, err));
-    GP_RETURN_IF_FAILED(gp_cut_solve(&f->problem.cut, f->now, &cut, err));
-    GP_RETURN_IF_FAILED(take(f, &cut, &plan, err));
+    GP_RETURN_IF_FAILED(gp_cut_solve(&f->problem.cut, f->now, &bottleneck, err));
+    GP_RETURN_IF_FAILED(take(f, &plan, err));
     if (f->excess > 0 && f->problem.cut.layer_count <= GP_MAX_STAGES) {
         GP_RETURN_IF_FAILED(gp_balance_problem_add_memory(&f->problem, f->request, plan, err));
         GP_RETURN_IF_FAILED(compare(f, plan, err));
         GP_RETURN_IF_FAILED(search(f, err));
-        for (int w = 0; w < f->problem.cut.worker_count; w++) f->problem.workers[w].memory = f->limits[w];
     }
-    GP_RETURN_IF_FAILED(GP_NEW(&f->out->numbers, f->problem.cut.stage_count, err));
-    GP_RETURN_IF_FAILED(gp_cut_measure(&f->problem.cut, f->layers, f->out->numbers, err));
-    f->out->cut = f->cut;
-    f->out->fits = f->excess == 0;
     return GP_OK;
 }
 
-gp_status gp_balance_find(const gp_balance_request *request, int64_t *layers, gp_plan **plan, gp_balance *out,
-                          gp_error *err) {
-    finder f = {.request = request, .layers = layers, .out = out};
-    *out = (gp_balance){0};
+gp_status gp_balance_find(const gp_balance_request *request, int64_t *layers, gp_plan **plan,
+                          char missing[GP_ERROR_TEXT], gp_error *err) {
+    finder f = {.request = request, .layers = layers, .missing = missing};
+    missing[0] = '\0';
     gp_status status = find(&f, err);
     gp_balance_problem_fini(&f.problem);
     free(f.now);
     free(f.limits);
     free(f.apart);
-    if (status == GP_OK) {
+    if (status == GP_OK)
         *plan = f.plan;
-    } else {
+    else
         gp_plan_destroy(&f.plan);
-        gp_balance_fini(out);
-    }
     return status;
-}
-
-void gp_balance_fini(gp_balance *balance) {
-    free(balance->numbers);
-    balance->numbers = NULL;
 }

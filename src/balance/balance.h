@@ -8,20 +8,13 @@
 
 #include "balance/balance_problem.h"
 
-typedef struct gp_balance {
-    gp_cut_result cut;
-    gp_cut_numbers *numbers;     /* [stage]; bytes and transient only where memory was looked at; owned */
-    bool fits;                   /* the plan keeps within the memory of its devices */
-    char missing[GP_ERROR_TEXT]; /* what the solver says of why none was found that does; "": nothing */
-} gp_balance;
-
 /* layers[stage], as gp_cut_solve documents, and the plan of that cut; the plan of the one that came nearest to fitting
  * where none was found that does. The first cut is the best without regard to memory: where its plan fits, that is all.
  * Else the solver looks at memory too, in layers' bytes as plans of single layers have them and with as many
- * micro-batches alive as the first plan has; it is corrected by what the plans of its cuts take, a few times.
+ * micro-batches alive as the first plan has; it is corrected by what the plans of its cuts take, a few times. missing:
+ * why the solver found no cut that fits; "": it did.
  * GP_CONFIG where rules allow no cut, and as gp_plan_create. */
 GP_MUST_USE gp_status gp_balance_find(const gp_balance_request *request, int64_t *layers, gp_plan **plan,
-                                      gp_balance *out, gp_error *err);
-void gp_balance_fini(gp_balance *balance);
+                                      char missing[GP_ERROR_TEXT], gp_error *err);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "balance/layer_bytes.h"
 #include "base/memory.h"
@@ -33,8 +34,7 @@ static gp_status list_values(gp_balance_problem *problem, const gp_balance_reque
         int producer = its->producer < 0 ? -1 : graph->nodes[its->producer].unit;
         int count = list_users(graph, its, producer, users);
         if (count == 0) continue;
-        gp_tensor tensor = gp_tensor_samples(its->dtype, samples, its->shape);
-        int64_t bytes = (int64_t)gp_align_up(gp_tensor_bytes(&tensor), GP_ALIGNMENT);
+        int64_t bytes = (int64_t)gp_align_up(gp_value_bytes(graph, v, samples), GP_ALIGNMENT);
         problem->values[problem->cut.value_count++] =
             (gp_cut_value){producer, users, count, bytes, its->needs_grad ? bytes : 0};
         users += count;
@@ -45,10 +45,9 @@ static gp_status list_values(gp_balance_problem *problem, const gp_balance_reque
 /* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 static bool costs_equal(const gp_balance_device *a, const gp_balance_device *b) {
-    return a->layers == b->layers && !(a->copy_latency < b->copy_latency || a->copy_latency > b->copy_latency) &&
-           !(a->copy_per_byte < b->copy_per_byte || a->copy_per_byte > b->copy_per_byte) &&
-           !(a->load_latency < b->load_latency || a->load_latency > b->load_latency) &&
-           !(a->load_per_byte < b->load_per_byte || a->load_per_byte > b->load_per_byte);
+    const double x[] = {a->copy_latency, a->copy_per_byte, a->load_latency, a->load_per_byte};
+    const double y[] = {b->copy_latency, b->copy_per_byte, b->load_latency, b->load_per_byte};
+    return a->layers == b->layers && memcmp(x, y, sizeof x) == 0;
 }
 
 static gp_status fill_kind(gp_balance_problem *problem, const gp_balance_device *device, gp_error *err) {
@@ -93,15 +92,14 @@ static gp_status list_workers(gp_balance_problem *problem, const gp_balance_requ
     int stages = request->plan.stages;
     kind_list kinds = {0};
     GP_RETURN_IF_FAILED(GP_NEW(&problem->workers, workers, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&problem->worker_names, workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&problem->stage_kinds, stages, err));
     GP_RETURN_IF_FAILED(GP_NEW(&kinds.items, workers + stages, err));
     for (int w = 0; w < workers; w++) {
         const gp_device_spec *spec = &request->plan.devices[w];
         size_t room = gp_device_room(spec);
         int64_t memory = room > INT64_MAX ? INT64_MAX : (int64_t)room;
-        snprintf(problem->worker_names[w], sizeof problem->worker_names[w], "worker %d", w);
-        problem->workers[w] = (gp_cut_worker){add_kind(&kinds, &request->devices[w]), memory, problem->worker_names[w]};
+        problem->workers[w] = (gp_cut_worker){.kind = add_kind(&kinds, &request->devices[w]), .memory = memory};
+        snprintf(problem->workers[w].name, sizeof problem->workers[w].name, "worker %d", w);
     }
     for (int s = 0; s < stages && request->stage_layers; s++) {
         gp_balance_device device = request->devices[problem->stages[s].worker];
@@ -182,7 +180,6 @@ void gp_balance_problem_fini(gp_balance_problem *problem) {
     free(problem->kinds);
     free(problem->copies);
     free(problem->workers);
-    free(problem->worker_names);
     free(problem->stages);
     free(problem->stage_kinds);
     free(problem->bytes);

@@ -31,7 +31,6 @@ typedef struct gp_balance_problem {
     gp_cut_kind *kinds;
     int64_t *copies;
     gp_cut_worker *workers;
-    char (*worker_names)[32];
     gp_cut_stage *stages;
     int *stage_kinds;
     gp_cut_bytes *bytes;

@@ -9,63 +9,35 @@
 
 typedef struct orders {
     const gp_cut_problem *given;
-    gp_cut_problem problem; /* with its workers in the order at hand */
+    gp_cut_problem problem; /* with its workers in the current order */
     gp_cut_worker *workers; /* of it */
-    int *kind;              /* [place] which of the workers that differ stands there */
-    int *kind_of;           /* [worker as given] */
-    int64_t *layers;        /* of the order at hand */
-    int *best;              /* [place] kind, in the best order */
-    int64_t count;          /* of orders that differ */
+    int *kind_of;           /* [worker as given] the first worker that is equal to it */
+    bool *placed;           /* [worker as given] */
+    int *order;             /* [place] worker as given */
+    int64_t *layers;        /* of the current order */
+    int *best_order;        /* of the best order so far; of no meaning unless found */
+    int64_t *best_layers;
     bool found;
-    gp_cut_result least;
+    int64_t least; /* its bottleneck */
+    gp_error why;  /* what the first order without a cut said */
 } orders;
 
-static bool are_equal(const gp_cut_worker *a, const gp_cut_worker *b) {
-    return a->kind == b->kind && a->memory == b->memory;
-}
-
-/* How many orders differ; INT64_MAX: too many to count. counts[kind] of workers. */
-static int64_t count_orders(const int *counts, int kinds) {
+/* How many orders differ; INT64_MAX: too many to count. *kinds: of workers. */
+static int64_t count_orders(const orders *o, int *kinds) {
     int64_t product = 1;
-    for (int k = 0, placed = 0; k < kinds; k++)
-        for (int i = 1; i <= counts[k]; i++) {
-            /* (placed choose i), step by step: exact, since each step's product is divisible. */
-            if (!gp_int64_mul(product, ++placed, &product)) return INT64_MAX;
-            product /= i;
-        }
+    *kinds = 0;
+    for (int w = 0; w < o->given->worker_count; w++) {
+        int equal = 1; /* up to this one */
+        for (int v = 0; v < w; v++) equal += o->kind_of[v] == o->kind_of[w];
+        *kinds += equal == 1;
+        /* A multinomial coefficient, worker by worker: each product is divisible. */
+        bool counts = product < INT64_MAX && gp_int64_mul(product, w + 1, &product);
+        product = counts ? product / equal : INT64_MAX;
+    }
     return product;
 }
 
-static gp_status find_kinds(orders *o, gp_error *err) {
-    int count = o->given->worker_count, kinds = 0, *counts = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&counts, count, err));
-    for (int w = 0; w < count; w++) {
-        int same = 0;
-        while (!are_equal(&o->given->workers[same], &o->given->workers[w])) same++;
-        o->kind_of[w] = same < w ? o->kind_of[same] : kinds++;
-        counts[o->kind_of[w]]++;
-    }
-    o->count = count_orders(counts, kinds);
-    free(counts);
-    if (o->count > GP_DEVICE_ORDERS)
-        return gp_fail(err, GP_CONFIG,
-                       "balance: %d devices of %d kinds have more orders than the %d that --orders can try", count,
-                       kinds, (int)GP_DEVICE_ORDERS);
-    return GP_OK;
-}
-
-/* Workers into the places of the order at hand: those of a kind in the order in which they were given. */
-static void place_workers(const orders *o, const int *kinds, int *order) {
-    int count = o->given->worker_count;
-    for (int place = 0; place < count; place++) {
-        int before = 0, w = 0;
-        for (int earlier = 0; earlier < place; earlier++) before += kinds[earlier] == kinds[place];
-        while (o->kind_of[w] != kinds[place] || before-- > 0) w++;
-        order[place] = w;
-    }
-}
-
-/* Whether some cut of the order at hand is below the best so far; where workers have several stages, nobody knows. */
+/* Whether some cut of the current order is below the best so far. Unknown if workers have several stages: true. */
 static gp_status may_be_better(const orders *o, bool *out, gp_error *err) {
     gp_span_index index;
     gp_cut_search search;
@@ -75,100 +47,102 @@ static gp_status may_be_better(const orders *o, bool *out, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_span_index_init(&index, &o->problem, err));
     gp_status status = gp_cut_search_init(&search, &index, err);
     if (status == GP_OK) {
-        *out = o->least.bottleneck > 0 && gp_cut_search_run(&search, o->least.bottleneck - 1, &missing);
+        *out = o->least > 0 && gp_cut_search_run(&search, o->least - 1, &missing);
         gp_cut_search_fini(&search);
     }
     gp_span_index_fini(&index);
     return status;
 }
 
-/* An order without a cut is passed over; `why` has what the first of them said. */
-static gp_status try_order(orders *o, int *order, int64_t *layers, gp_error *why, gp_error *err) {
-    gp_cut_result result;
+/* An order without a cut is passed over. */
+static gp_status try_order(orders *o, gp_error *err) {
+    int workers = o->given->worker_count;
+    int64_t bottleneck;
     gp_error cause = {0};
     bool better;
-    place_workers(o, o->kind, order);
-    for (int w = 0; w < o->given->worker_count; w++) o->workers[w] = o->given->workers[order[w]];
+    for (int w = 0; w < workers; w++) o->workers[w] = o->given->workers[o->order[w]];
     GP_RETURN_IF_FAILED(may_be_better(o, &better, err));
     if (!better) return GP_OK;
-    gp_status status = gp_cut_solve(&o->problem, o->layers, &result, &cause);
-    if (status != GP_OK && why->status == GP_OK) *why = cause;
+    gp_status status = gp_cut_solve(&o->problem, o->layers, &bottleneck, &cause);
+    if (status != GP_OK && o->why.status == GP_OK) o->why = cause;
     if (status == GP_CONFIG) return GP_OK;
     if (status != GP_OK) {
         if (err) *err = cause;
         return status;
     }
-    if (o->found && result.bottleneck >= o->least.bottleneck) return GP_OK;
+    if (o->found && bottleneck >= o->least) return GP_OK;
     o->found = true;
-    o->least = result;
-    memcpy(o->best, o->kind, (size_t)o->given->worker_count * sizeof *o->best);
-    memcpy(layers, o->layers, (size_t)o->given->stage_count * sizeof *layers);
+    o->least = bottleneck;
+    memcpy(o->best_order, o->order, (size_t)workers * sizeof *o->best_order);
+    memcpy(o->best_layers, o->layers, (size_t)o->given->stage_count * sizeof *o->best_layers);
     return GP_OK;
 }
 
-/* The next order of `kinds` in the order of numbers; false after the last. */
-static bool next_order(int *kinds, int count) {
-    int i = count - 2, j = count - 1;
-    while (i >= 0 && kinds[i] >= kinds[i + 1]) i--;
-    if (i < 0) return false;
-    while (kinds[j] <= kinds[i]) j--;
-    int kind = kinds[i];
-    kinds[i] = kinds[j];
-    kinds[j] = kind;
-    for (int a = i + 1, b = count - 1; a < b; a++, b--) {
-        kind = kinds[a];
-        kinds[a] = kinds[b];
-        kinds[b] = kind;
+/* Every order of the workers that are left, from `place` on. Of equal workers the first that is left comes next. */
+static gp_status try_places(orders *o, int place, gp_error *err) {
+    if (place == o->given->worker_count) return try_order(o, err);
+    for (int kind = 0; kind < o->given->worker_count; kind++) {
+        int w = kind;
+        if (o->kind_of[kind] != kind) continue;
+        while (w < o->given->worker_count && (o->placed[w] || o->kind_of[w] != kind)) w++;
+        if (w == o->given->worker_count) continue;
+        o->placed[w] = true;
+        o->order[place] = w;
+        GP_RETURN_IF_FAILED(try_places(o, place + 1, err));
+        o->placed[w] = false;
     }
-    return true;
+    return GP_OK;
 }
 
-static int by_number(const void *a, const void *b) {
-    return *(const int *)a - *(const int *)b;
-}
-
-static gp_status try_all(orders *o, int *order, int64_t *layers, gp_error *err) {
-    int count = o->given->worker_count;
-    gp_error why = {0};
-    GP_RETURN_IF_FAILED(find_kinds(o, err));
-    memcpy(o->kind, o->kind_of, (size_t)count * sizeof *o->kind);
-    GP_RETURN_IF_FAILED(try_order(o, order, layers, &why, err));
-    qsort(o->kind, (size_t)count, sizeof *o->kind, by_number);
-    do {
-        GP_RETURN_IF_FAILED(try_order(o, order, layers, &why, err));
-    } while (next_order(o->kind, count));
+static gp_status try_all(orders *o, int64_t *count, gp_error *err) {
+    const gp_cut_worker *given = o->given->workers;
+    int workers = o->given->worker_count, kinds;
+    for (int w = 0; w < workers; w++) {
+        int *kind = &o->kind_of[w];
+        while (given[*kind].kind != given[w].kind || given[*kind].memory != given[w].memory) ++*kind;
+        o->order[w] = w;
+    }
+    *count = count_orders(o, &kinds);
+    if (*count > GP_DEVICE_ORDERS)
+        return gp_fail(err, GP_CONFIG,
+                       "balance: %d devices of %d kinds have more orders than the %d that --orders can try", workers,
+                       kinds, (int)GP_DEVICE_ORDERS);
+    GP_RETURN_IF_FAILED(try_order(o, err)); /* as given: of equally good orders the first one stays */
+    GP_RETURN_IF_FAILED(try_places(o, 0, err));
     if (o->found) return GP_OK;
-    if (err) *err = why;
-    return why.status;
+    if (err) *err = o->why;
+    return o->why.status;
 }
 
 gp_status gp_device_order_solve(const gp_cut_problem *problem, int *order, int64_t *layers, int64_t *count,
-                                gp_cut_result *out, gp_error *err) {
+                                int64_t *bottleneck, gp_error *err) {
     orders o = {.given = problem, .problem = *problem};
-    int64_t *best = NULL;
-    int *places = NULL;
-    gp_status status = GP_NEW(&o.workers, problem->worker_count, err);
-    if (status == GP_OK) status = GP_NEW(&o.kind, problem->worker_count, err);
-    if (status == GP_OK) status = GP_NEW(&o.kind_of, problem->worker_count, err);
-    if (status == GP_OK) status = GP_NEW(&o.best, problem->worker_count, err);
-    if (status == GP_OK) status = GP_NEW(&o.layers, problem->stage_count, err);
-    if (status == GP_OK) status = GP_NEW(&best, problem->stage_count, err);
-    if (status == GP_OK) status = GP_NEW(&places, problem->worker_count, err);
-    o.problem.workers = o.workers;
-    if (status == GP_OK) status = try_all(&o, places, best, err);
+    int *numbers = NULL;
+    int64_t *cuts = NULL;
+    size_t workers = (size_t)problem->worker_count, stages = (size_t)problem->stage_count;
+    *count = 0;
+    gp_status status = GP_NEW(&o.workers, workers, err);
+    if (status == GP_OK) status = GP_NEW(&o.placed, workers, err);
+    if (status == GP_OK) status = GP_NEW(&numbers, 3 * workers, err);
+    if (status == GP_OK) status = GP_NEW(&cuts, 2 * stages, err);
     if (status == GP_OK) {
-        place_workers(&o, o.best, order);
-        memcpy(layers, best, (size_t)problem->stage_count * sizeof *layers);
-        *out = o.least;
+        o.problem.workers = o.workers;
+        o.kind_of = numbers;
+        o.order = numbers + workers;
+        o.best_order = numbers + 2 * workers;
+        o.layers = cuts;
+        o.best_layers = cuts + stages;
+        status = try_all(&o, count, err);
     }
-    *count = o.count;
+    if (status == GP_OK) {
+        memcpy(order, o.best_order, workers * sizeof *order);
+        memcpy(layers, o.best_layers, stages * sizeof *layers);
+        *bottleneck = o.least;
+    }
     free(o.workers);
-    free(o.kind);
-    free(o.kind_of);
-    free(o.best);
-    free(o.layers);
-    free(best);
-    free(places);
+    free(o.placed);
+    free(numbers);
+    free(cuts);
     return status;
 }
 
@@ -194,14 +168,14 @@ static gp_status add_memory(gp_balance_problem *problem, const gp_balance_reques
 
 static gp_status find(gp_balance_problem *problem, const gp_balance_request *request, int64_t *layers, int *order,
                       gp_device_order *out, gp_error *err) {
-    gp_cut_result given, least;
+    int64_t given, least;
     gp_error why = {0};
     for (int w = 0; w < problem->cut.worker_count; w++) order[w] = w;
     GP_RETURN_IF_FAILED(gp_cut_solve(&problem->cut, layers, &given, err));
     if (any_limit(problem) && problem->cut.layer_count <= GP_MAX_STAGES) {
         GP_RETURN_IF_FAILED(add_memory(problem, request, layers, err));
         gp_status alone = gp_cut_solve(&problem->cut, layers, &given, &why);
-        if (alone != GP_OK) given.bottleneck = -1;
+        if (alone != GP_OK) given = -1;
         if (alone != GP_OK && alone != GP_CONFIG) {
             *err = why;
             return alone;
@@ -213,8 +187,8 @@ static gp_status find(gp_balance_problem *problem, const gp_balance_request *req
         *err = why;
         return status;
     }
-    out->given = given.bottleneck;
-    out->least = least.bottleneck;
+    out->given = given;
+    out->least = least;
     return GP_OK;
 }
 

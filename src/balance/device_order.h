@@ -11,11 +11,11 @@
 enum { GP_DEVICE_ORDERS = 10000 };
 
 /* gp_cut_solve (cut.h) for every order of the problem's workers. order[place] is the worker, as given, that the best
- * order has there; layers and out are those of that order. Of equally good orders the given one comes first, then the
- * first by places. *count is how many orders differ, also on failure; INT64_MAX: too many to count. GP_CONFIG as
- * gp_cut_solve if no order has a cut, and for more than GP_DEVICE_ORDERS. */
+ * order has there; layers and *bottleneck are those of that order. Of equally good orders the given one comes first,
+ * then the first by places. *count is how many orders differ, also on failure; INT64_MAX: too many to count. GP_CONFIG
+ * as gp_cut_solve if no order has a cut, and for more than GP_DEVICE_ORDERS. */
 GP_MUST_USE gp_status gp_device_order_solve(const gp_cut_problem *problem, int *order, int64_t *layers, int64_t *count,
-                                            gp_cut_result *out, gp_error *err);
+                                            int64_t *bottleneck, gp_error *err);
 
 typedef struct gp_device_order {
     int64_t count;        /* orders that differ */

@@ -181,14 +181,11 @@ gp_status gp_expect_play(const gp_plan *plan, int mini, const gp_profile *profil
 
 gp_status gp_expect(const gp_plan *plan, int mini, const gp_profile *profile, gp_expectation *out, gp_error *err) {
     gp_play *played = NULL;
-    double *busy = NULL, sum = 0;
+    double *busy = NULL;
     GP_RETURN_IF_FAILED(gp_expect_play(plan, mini, profile, &played, err));
     gp_status status = GP_NEW(&busy, plan->workers, err);
-    for (int w = 0; w < plan->workers && status == GP_OK; w++) sum += busy[w] = played->worker[w].busy;
-    if (status == GP_OK) {
-        double bubble = played->length > 0 ? 1 - sum / (played->length * plan->workers) : 0;
-        *out = (gp_expectation){played->length, bubble, busy};
-    }
+    for (int w = 0; w < plan->workers && status == GP_OK; w++) busy[w] = played->worker[w].busy;
+    if (status == GP_OK) *out = (gp_expectation){played->length, gp_play_bubble(played), busy};
     gp_play_destroy(&played);
     return status;
 }

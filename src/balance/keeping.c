@@ -1,6 +1,7 @@
 #include "balance/keeping.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "profile/cost.h"
@@ -71,13 +72,10 @@ static void list_inputs(const reader *r, int n, int **next) {
 static void find_bytes(const reader *r, int n, const gp_stage_plan *planned, bool kept) {
     int output = r->graph->nodes[r->first + n].output;
     gp_keep_layer *layer = &r->out->layers[n];
-    layer->fixed = output < 0;
-    if (layer->fixed || kept) return;
-    const gp_value *value = &r->graph->values[output];
-    gp_tensor tensor = gp_tensor_samples(value->dtype, r->samples, value->shape);
-    int64_t bytes = (int64_t)gp_align_up(gp_tensor_bytes(&tensor), GP_ALIGNMENT);
     int64_t copies = planned->slots[GP_FRAME_STASH] - (layer->read ? planned->slots[GP_FRAME_SAVED] : 0);
-    layer->bytes = copies > 0 ? bytes * copies : 0;
+    layer->fixed = output < 0;
+    if (layer->fixed || kept || copies <= 0) return;
+    layer->bytes = copies * (int64_t)gp_align_up(gp_value_bytes(r->graph, output, r->samples), GP_ALIGNMENT);
 }
 
 /* The profile's time of a layer of several nodes is shared out as they are counted. */
@@ -124,40 +122,51 @@ gp_status gp_keeping_init(gp_keeping *keeping, const gp_plan *plan, int stage, i
     return status;
 }
 
-/* `runs` is of all kept; what would not run in any case, behind all that backward reads, counts as if it did: where
- * the cut runs is not known yet. */
-static void share_out(const reader *r, const bool *never_ran, const bool *runs, double *share) {
+/* All nodes of a graph, at assumed rates. */
+static gp_status read_graph(reader *r, gp_keeping *all, const gp_graph *graph, int64_t samples, gp_error *err) {
+    *all = (gp_keeping){.count = graph->node_count};
+    *r = (reader){all, graph, 0, samples, gp_rates_assumed(1), NULL};
+    return read_nodes(r, err);
+}
+
+/* A layer that runs in neither case is behind all that the backward pass reads. It counts as if it ran: the cut may
+ * change that. */
+static void share_out(const reader *r, const bool *runs, const bool *runs_still, double *share) {
     for (int i = 0; i < r->graph->layer_count; i++) {
-        int first = i ? r->graph->unit_end[i - 1] : 0, last = r->graph->unit_end[i];
         double all = 0, left = 0;
-        for (int n = first; n < last; n++) {
+        for (int n = i ? r->graph->unit_end[i - 1] : 0; n < r->graph->unit_end[i]; n++) {
             all += r->counted[n];
-            left += runs[n] || never_ran[n] ? r->counted[n] : 0;
+            left += runs_still[n] || !runs[n] ? r->counted[n] : 0;
         }
         share[i] = all > 0 ? left / all : 1;
     }
 }
 
 gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *keeps, double *share, gp_error *err) {
-    gp_keeping all = {.count = graph->node_count};
-    reader r = {&all, graph, 0, samples, gp_rates_assumed(1), NULL};
-    bool *runs = NULL, *none = NULL, *before = NULL, any = false;
+    size_t count = (size_t)graph->node_count;
+    bool *runs = NULL; /* without kept outputs; with them; then the kept outputs: none */
+    gp_keeping all;
+    reader r;
     for (int i = 0; i < graph->layer_count; i++) share[i] = 1;
-    for (int n = 0; n < graph->node_count; n++) any = any || keeps[n];
-    if (!any) return GP_OK;
-    gp_status status = read_nodes(&r, err);
-    if (status == GP_OK) status = GP_NEW(&runs, graph->node_count, err);
-    if (status == GP_OK) status = GP_NEW(&before, graph->node_count, err);
-    if (status == GP_OK) status = GP_NEW(&none, graph->node_count, err);
+    if (!memchr(keeps, true, count)) return GP_OK;
+    gp_status status = read_graph(&r, &all, graph, samples, err);
+    if (status == GP_OK) status = GP_NEW(&runs, 3 * count, err);
     if (status == GP_OK) {
-        gp_keep_measure(all.layers, all.count, none, before);
-        gp_keep_measure(all.layers, all.count, keeps, runs);
-        for (int n = 0; n < all.count; n++) before[n] = !before[n];
-        share_out(&r, before, runs, share);
+        gp_keep_measure(all.layers, all.count, runs + 2 * count, runs);
+        gp_keep_measure(all.layers, all.count, keeps, runs + count);
+        share_out(&r, runs, runs + count, share);
     }
     free(runs);
-    free(before);
-    free(none);
+    free(r.counted);
+    gp_keeping_fini(&all);
+    return status;
+}
+
+gp_status gp_keeping_read(const gp_graph *graph, int64_t samples, bool *read, gp_error *err) {
+    gp_keeping all;
+    reader r;
+    gp_status status = read_graph(&r, &all, graph, samples, err);
+    for (int n = 0; n < all.count && status == GP_OK; n++) read[n] = all.layers[n].read;
     free(r.counted);
     gp_keeping_fini(&all);
     return status;

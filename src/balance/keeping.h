@@ -24,5 +24,7 @@ void gp_keeping_fini(gp_keeping *keeping);
  * costs; wherever the cut runs. */
 GP_MUST_USE gp_status gp_keeping_shares(const gp_graph *graph, int64_t samples, const bool *keeps, double *share,
                                         gp_error *err);
+/* read[node]: the backward pass reads the node's output. */
+GP_MUST_USE gp_status gp_keeping_read(const gp_graph *graph, int64_t samples, bool *read, gp_error *err);
 
 #endif

@@ -1,6 +1,5 @@
 #include "base/printable.h"
 
-#include <stdint.h>
 #include <string.h>
 
 enum { LONGEST = 8192 }; /* bytes of a line: more than a path has */
@@ -12,20 +11,17 @@ typedef struct range {
 static const range not_printed[] = {{0x00, 0x1F},     {0x7F, 0x9F},     {0x61C, 0x61C},
                                     {0x200E, 0x200F}, {0x2028, 0x202E}, {0x2066, 0x2069}};
 
-/* Bytes of the character at `text`, and its code point; 0: they are no UTF-8 (RFC 3629: shortest form, no surrogates).
- */
-static size_t decode(const unsigned char *text, uint32_t *out) {
+size_t gp_utf8_next(const char *text, size_t left, uint32_t *out) {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t bytes = text[0] < 0x80 ? 1 : text[0] < 0xC0 ? 0 : text[0] < 0xE0 ? 2 : text[0] < 0xF0 ? 3 : 4;
-    if (bytes < 2) {
-        *out = text[0];
-        return bytes;
-    }
-    if (text[0] >= 0xF8) return 0;
-    uint32_t point = text[0] & (0x7FU >> bytes);
+    const unsigned char *byte = (const unsigned char *)text;
+    size_t bytes = byte[0] < 0x80 ? 1 : byte[0] < 0xC0 ? 0 : byte[0] < 0xE0 ? 2 : byte[0] < 0xF0 ? 3 : 4;
+    *out = byte[0];
+    if (bytes < 2) return bytes;
+    if (byte[0] >= 0xF8 || bytes > left) return 0;
+    uint32_t point = byte[0] & (0x7FU >> bytes);
     for (size_t i = 1; i < bytes; i++) {
-        if ((text[i] & 0xC0U) != 0x80U) return 0; /* also the text's end */
-        point = point << 6 | (text[i] & 0x3FU);
+        if ((byte[i] & 0xC0U) != 0x80U) return 0; /* also the text's end */
+        point = point << 6 | (byte[i] & 0x3FU);
     }
     if (point < least[bytes] || point > 0x10FFFF || (point >= 0xD800 && point <= 0xDFFF)) return 0;
     *out = point;
@@ -34,7 +30,7 @@ static size_t decode(const unsigned char *text, uint32_t *out) {
 
 size_t gp_printable_next(const char *text, bool *printable) {
     uint32_t point = 0;
-    size_t bytes = decode((const unsigned char *)text, &point);
+    size_t bytes = gp_utf8_next(text, 4, &point);
     *printable = bytes > 0;
     for (size_t i = 0; i < sizeof not_printed / sizeof *not_printed; i++)
         if (point >= not_printed[i].first && point <= not_printed[i].last) *printable = false;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -12,6 +13,20 @@ enum {
     SPINS = 200,                  /* a few microseconds: shorter than a sleep and a wake-up */
     SLEEP_NANOSECONDS = 100000000 /* a sleeper that nobody woke looks for a cancellation this often */
 };
+
+int gp_thread_start(pthread_t *thread, size_t stack, void *(*work)(void *), void *argument) {
+    sigset_t all, before;
+    pthread_attr_t with;
+    int failed = pthread_attr_init(&with);
+    if (failed) return failed;
+    if (stack > 0) pthread_attr_setstacksize(&with, stack);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* which the thread inherits */
+    failed = pthread_create(thread, &with, work, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&with);
+    return failed;
+}
 
 gp_status gp_cancel_init(gp_cancel *cancel, gp_error *err) {
     memset(cancel, 0, sizeof *cancel);

@@ -16,6 +16,10 @@
 
 #include "base/status.h"
 
+/* Starts a thread that handles no signals: they stay the business of the calling thread. `stack`: its bytes, 0: as many
+ * as usual. Returns 0, or the system's error. */
+int gp_thread_start(pthread_t *thread, size_t stack, void *(*work)(void *), void *argument);
+
 /* Any thread. The error is written once, by the first to raise. */
 typedef struct gp_cancel {
     atomic_bool raised;

@@ -21,8 +21,6 @@ gp_ticker gp_ticker_on(FILE *out);
 bool gp_ticker_is_due(const gp_ticker *ticker);
 /* A line, now. */
 void gp_ticker_say(gp_ticker *ticker, const char *format, ...) GP_PRINTF(2, 3);
-/* A line that stays on a terminal too. */
-void gp_ticker_tell(gp_ticker *ticker, const char *format, ...) GP_PRINTF(2, 3);
 /* Clears the line on a terminal; others may print again. */
 void gp_ticker_end(gp_ticker *ticker);
 

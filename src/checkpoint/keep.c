@@ -1,294 +1,193 @@
 #include "checkpoint/keep.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
+#include "checkpoint/recompute.h"
 
 gp_keep_result gp_keep_measure(const gp_keep_layer *layers, int count, const bool *kept, bool *runs) {
     gp_keep_result sum = {0};
-    for (int i = 0; i < count; i++) runs[i] = layers[i].read; /* wanted, until its turn comes */
+    for (int i = 0; i < count; i++) runs[i] = layers[i].read && !kept[i]; /* wanted, until its turn comes */
     for (int i = count - 1; i >= 0; i--) {
-        runs[i] = layers[i].more || (runs[i] && !kept[i]);
+        runs[i] = gp_recompute_read(layers[i].more || runs[i], layers[i].inputs, layers[i].input_count, kept, runs);
         if (kept[i]) sum.bytes += layers[i].bytes;
-        if (!runs[i]) continue;
-        sum.time += layers[i].time;
-        for (int j = 0; j < layers[i].input_count; j++) runs[layers[i].inputs[j]] = true;
+        if (runs[i]) sum.time += layers[i].time;
     }
     return sum;
 }
 
-/* ---- chains ------------------------------------------------------------------------------------------------------ */
+/* ---- states ------------------------------------------------------------------------------------------------------ */
 
-/* What the layers from one on to the last can come to. */
-typedef struct choice {
-    int64_t bytes, time;
-    int behind; /* the choice of the layers behind, in their arena; −1: there are none */
-    bool kept;
-} choice;
+enum { NO_BIT = -1, ALWAYS = -2 };
 
-/* Choices of which none is better than another in both, by bytes. */
-typedef struct front {
-    choice *items;
-    int count;
-} front;
-
-typedef struct solver {
-    const gp_keep_layer *layers;
-    int count;
-    int64_t budget;
-    choice *arena; /* all fronts, one behind the other */
-    size_t used, capacity;
-    size_t first[2]; /* where the fronts at hand begin: nobody, somebody behind reads the output before it */
-    int size[2];
-    bool too_many;
-} solver;
-
-static bool is_chain(const gp_keep_layer *layers, int count) {
-    for (int i = 0; i < count; i++)
-        if (layers[i].input_count > 1 || (layers[i].input_count == 1 && layers[i].inputs[0] != i - 1)) return false;
-    return true;
+/* bit[layer]: of a state, set if the layer's output is wanted. ALWAYS: it is wanted in every state, or all bits are
+ * taken, which counts as that. NO_BIT: it is not wanted in any. A bit is free again when its layer is decided. */
+static void find_bits(const gp_keep_layer *layers, int count, int *bit) {
+    uint64_t taken = 0;
+    for (int i = 0; i < count; i++) bit[i] = layers[i].read || layers[i].more ? ALWAYS : NO_BIT;
+    for (int i = count - 1; i >= 0; i--) {
+        if (bit[i] >= 0) taken &= ~(UINT64_C(1) << bit[i]);
+        for (int j = 0; j < layers[i].input_count; j++) {
+            int *its = &bit[layers[i].inputs[j]];
+            if (*its != NO_BIT) continue;
+            *its = ~taken ? __builtin_ctzll(~taken) : ALWAYS;
+            if (*its >= 0) taken |= UINT64_C(1) << *its;
+        }
+    }
 }
 
-/* One of a pair goes on to each state of the layer before. */
+/* ---- choices ----------------------------------------------------------------------------------------------------- */
+
+/* What is decided for the layers from one on to the last. */
+typedef struct choice {
+    uint64_t wanted; /* state: bits of the layers before it whose outputs are wanted */
+    int64_t bytes;
+    int64_t time; /* of the layers that run, and of those before that are wanted: as if they ran */
+    int step;     /* in `steps`, of the layer that was decided last */
+    bool kept;    /* the layer that is being decided */
+} choice;
+
+/* One layer of a choice. */
 typedef struct step {
-    int state; /* of the layers behind, that it goes on from */
-    int64_t bytes, time;
+    int next; /* the step of the layer after it */
     bool kept;
 } step;
 
-/* Ways of layer i that lead to state `reads`: it runs and reads the output before it, or not. */
-static int list_steps(const gp_keep_layer *layer, bool reads, step *steps) {
-    int count = 0;
-    for (int state = 0; state < 2; state++) {
-        bool wanted = layer->read || state == 1;
-        bool can_run = layer->more || wanted, can_rest = !layer->more;
-        bool run_reads = layer->input_count > 0;
-        if (can_run && run_reads == reads) steps[count++] = (step){state, 0, layer->time, false};
-        if (can_rest && !reads && !wanted) steps[count++] = (step){state, 0, 0, false};
-        if (can_rest && !reads && wanted && !layer->fixed) steps[count++] = (step){state, layer->bytes, 0, true};
-    }
-    return count;
-}
+typedef struct solver {
+    const gp_keep_layer *layers;
+    int64_t budget;
+    int *bit;
+    choice *choices; /* at most `most`; while a layer is being decided twice as many */
+    int size, most;
+    step *steps;
+    int step_count;
+} solver;
 
-static int by_bytes(const void *a, const void *b) {
+static int by_state(const void *a, const void *b) {
     const choice *x = a, *y = b;
+    if (x->wanted != y->wanted) return x->wanted < y->wanted ? -1 : 1;
     if (x->bytes != y->bytes) return x->bytes < y->bytes ? -1 : 1;
     if (x->time != y->time) return x->time < y->time ? -1 : 1;
-    return x->behind != y->behind ? (x->behind < y->behind ? -1 : 1) : (int)x->kept - (int)y->kept;
+    return x->step != y->step ? (x->step < y->step ? -1 : 1) : (int)x->kept - (int)y->kept;
 }
 
-/* Sorts, and leaves those that are better than all with fewer bytes. */
-static int prune(choice *items, int count) {
+static int by_time(const void *a, const void *b) {
+    const choice *x = a, *y = b;
+    return x->time != y->time ? (x->time < y->time ? -1 : 1) : by_state(a, b);
+}
+
+/* Drops each choice for which another one of its state has no more bytes and no more time. */
+static void drop_dominated(solver *s) {
     int left = 0;
-    qsort(items, (size_t)count, sizeof *items, by_bytes);
-    for (int i = 0; i < count; i++)
-        if (left == 0 || items[i].time < items[left - 1].time) items[left++] = items[i];
-    return left;
-}
-
-static gp_status advance(solver *s, int i, gp_error *err) {
-    size_t first[2], old[2] = {s->first[0], s->first[1]};
-    int size[2];
-    for (int reads = 0; reads < 2; reads++) {
-        step steps[6];
-        int count = list_steps(&s->layers[i], reads == 1, steps), added = 0;
-        size_t most = 0;
-        first[reads] = s->used;
-        for (int k = 0; k < count; k++) most += (size_t)s->size[steps[k].state];
-        GP_RETURN_IF_FAILED(GP_GROW(&s->arena, &s->capacity, s->used + most, err));
-        choice *items = s->arena + s->used;
-        for (int k = 0; k < count; k++)
-            for (int c = 0; c < s->size[steps[k].state]; c++) {
-                size_t at = old[steps[k].state] + (size_t)c;
-                const choice *behind = &s->arena[at];
-                if (behind->bytes > s->budget - steps[k].bytes) break;
-                items[added++] =
-                    (choice){behind->bytes + steps[k].bytes, behind->time + steps[k].time, (int)at, steps[k].kept};
-            }
-        size[reads] = prune(items, added);
-        s->used += (size_t)size[reads];
-        s->too_many = s->too_many || size[reads] > GP_KEEP_MOST || s->used > GP_KEEP_ALL;
+    qsort(s->choices, (size_t)s->size, sizeof *s->choices, by_state);
+    for (int i = 0; i < s->size; i++) {
+        const choice *now = &s->choices[i], *last = left > 0 ? &s->choices[left - 1] : NULL;
+        if (!last || last->wanted != now->wanted || now->time < last->time) s->choices[left++] = *now;
     }
-    memcpy(s->first, first, sizeof first);
-    memcpy(s->size, size, sizeof size);
-    return GP_OK;
+    s->size = left;
 }
 
-/* *exact: it was; else nothing is found. */
-static gp_status solve_by_fronts(const gp_keep_layer *layers, int count, int64_t budget, bool *kept, bool *exact,
-                                 gp_error *err) {
-    solver s = {.layers = layers, .count = count, .budget = budget, .used = 1, .size = {1, 0}};
-    gp_status status = GP_GROW(&s.arena, &s.capacity, 1, err);
-    if (status == GP_OK) s.arena[0] = (choice){.behind = -1};
-    for (int i = count - 1; i >= 0 && status == GP_OK && !s.too_many; i--) status = advance(&s, i, err);
-    *exact = !s.too_many;
-    if (status == GP_OK && *exact) {
-        /* The first layer reads none of the stage's own, so that all that there is ends in one state. */
-        int at = (int)s.first[0] + s.size[0] - 1;
-        for (int i = 0; i < count; i++, at = s.arena[at].behind) kept[i] = s.arena[at].kept;
+/* How far a choice lies above the line from `a` to `b`, with bytes to the right and time upward. */
+static double height(const choice *c, const choice *a, const choice *b) {
+    return (double)(c->time - a->time) * (double)(b->bytes - a->bytes) +
+           (double)(a->time - b->time) * (double)(c->bytes - a->bytes);
+}
+
+/* Leaves one choice of each state in each cell of bytes: the lowest above the line from the choice before the cell to
+ * the one after it. */
+static void thin(solver *s, int64_t cell) {
+    choice *all = s->choices, before = all[0];
+    int left = 0;
+    for (int first = 0, end; first < s->size; first = end) {
+        int best = first;
+        for (end = first; end < s->size && all[end].wanted == all[first].wanted; end++)
+            if (all[end].bytes / cell != all[first].bytes / cell) break;
+        const choice *after = &all[end < s->size && all[end].wanted == all[first].wanted ? end : end - 1];
+        if (before.wanted != all[first].wanted) before = all[first];
+        for (int i = first; i < end; i++)
+            if (height(&all[i], &before, after) < height(&all[best], &before, after)) best = i;
+        before = all[end - 1];
+        all[left++] = all[best];
     }
-    free(s.arena);
-    return status;
+    s->size = left;
 }
 
-/* ---- long chains ------------------------------------------------------------------------------------------------- */
+/* Larger and larger cells; if states are so many that only few choices of each are left, the best states. */
+static void bound(solver *s) {
+    enum { FEW = 16 };
+    int64_t most = 0;
+    for (int c = 0; c < s->size; c++)
+        if (s->choices[c].bytes > most) most = s->choices[c].bytes;
+    for (int64_t cell = most / s->most + 1; s->size > s->most; cell *= 2) {
+        thin(s, cell);
+        if (s->size <= s->most || cell < most / FEW) continue;
+        qsort(s->choices, (size_t)s->size, sizeof *s->choices, by_time);
+        s->size = s->most;
+    }
+}
 
-enum { PRICES = 200 }; /* tried; doubles between two of which there is none are met before */
+/* The layer runs and reads its inputs. */
+static void run(const solver *s, const gp_keep_layer *layer, choice *c) {
+    for (int j = 0; j < layer->input_count; j++) {
+        int input = layer->inputs[j], bit = s->bit[input];
+        if (bit < 0 || c->wanted >> bit & 1) continue;
+        c->wanted |= UINT64_C(1) << bit;
+        c->time += s->layers[input].time;
+    }
+}
 
-/* What is best behind a layer, for each state that it leads to. */
-typedef struct pick {
-    bool kept[2];
-    unsigned char behind[2]; /* the state of the layers behind */
-} pick;
-
-/* The set with the least time + price × bytes. */
-static void choose_at(const gp_keep_layer *layers, int count, double price, pick *picks, bool *kept) {
-    double cost[2] = {0, INFINITY};
-    for (int i = count - 1; i >= 0; i--) {
-        double next[2] = {INFINITY, INFINITY};
-        for (int reads = 0; reads < 2; reads++) {
-            step steps[6];
-            int found = list_steps(&layers[i], reads == 1, steps);
-            for (int k = 0; k < found; k++) {
-                double its = cost[steps[k].state] + (double)steps[k].time + price * (double)steps[k].bytes;
-                if (!(its < next[reads])) continue;
-                next[reads] = its;
-                picks[i].kept[reads] = steps[k].kept;
-                picks[i].behind[reads] = (unsigned char)steps[k].state;
-            }
+/* Each choice in which the layer's output is wanted becomes two: it is kept, or it is not and the layer runs. */
+static void decide(solver *s, int i) {
+    const gp_keep_layer *layer = &s->layers[i];
+    uint64_t own = s->bit[i] >= 0 ? UINT64_C(1) << s->bit[i] : 0;
+    for (int c = 0, count = s->size; c < count; c++) {
+        choice *now = &s->choices[c];
+        if (s->bit[i] != ALWAYS && !(now->wanted & own)) continue;
+        now->wanted &= ~own;
+        if (!layer->more && !layer->fixed && now->bytes <= s->budget - layer->bytes) {
+            choice *keeps = &s->choices[s->size++];
+            *keeps = *now;
+            keeps->kept = true;
+            keeps->bytes += layer->bytes;
+            keeps->time -= layer->time;
         }
-        memcpy(cost, next, sizeof cost);
+        run(s, layer, now);
     }
-    for (int i = 0, state = 0; i < count; i++) {
-        kept[i] = picks[i].kept[state];
-        state = picks[i].behind[state];
-    }
-}
-
-static int64_t bytes_of(const gp_keep_layer *layers, int count, const bool *kept) {
-    int64_t bytes = 0;
-    for (int i = 0; i < count; i++)
-        if (kept[i]) bytes += layers[i].bytes;
-    return bytes;
-}
-
-/* `kept` fits and `more` does not: as many of the first layers as fit as `more` has them. */
-static void mend(const gp_keep_layer *layers, int count, int64_t budget, const bool *more, bool *kept, bool *mixed,
-                 bool *runs) {
-    int fits = 0, over = count;
-    while (over - fits > 1) {
-        int middle = fits + (over - fits) / 2;
-        int64_t bytes = bytes_of(layers, middle, more) + bytes_of(layers + middle, count - middle, kept + middle);
-        *(bytes <= budget ? &fits : &over) = middle;
-    }
-    memcpy(mixed, kept, (size_t)count * sizeof *kept);
-    memcpy(mixed, more, (size_t)fits * sizeof *more);
-    if (gp_keep_measure(layers, count, mixed, runs).time < gp_keep_measure(layers, count, kept, runs).time)
-        memcpy(kept, mixed, (size_t)count * sizeof *kept);
-}
-
-static gp_status solve_by_price(const gp_keep_layer *layers, int count, int64_t budget, bool *kept, bool *runs,
-                                gp_error *err) {
-    pick *picks = NULL;
-    bool *more = NULL, *mixed = NULL;
-    double low = 0, high = 1;
-    gp_status status = GP_NEW(&picks, count, err);
-    if (status == GP_OK) status = GP_NEW(&more, count, err);
-    if (status == GP_OK) status = GP_NEW(&mixed, count, err);
-    if (status == GP_OK) {
-        for (int i = 0; i < count; i++) high += (double)layers[i].time; /* for which no byte is worth it */
-        choose_at(layers, count, high, picks, kept);
-        choose_at(layers, count, low, picks, more);
-        for (int i = 0; i < PRICES; i++) {
-            double price = low + (high - low) / 2;
-            if (!(price > low && price < high)) break;
-            choose_at(layers, count, price, picks, mixed);
-            bool fits = bytes_of(layers, count, mixed) <= budget;
-            memcpy(fits ? kept : more, mixed, (size_t)count * sizeof *mixed);
-            *(fits ? &high : &low) = price;
-        }
-        mend(layers, count, budget, more, kept, mixed, runs);
-    }
-    free(picks);
-    free(more);
-    free(mixed);
-    return status;
-}
-
-/* ---- anything else ----------------------------------------------------------------------------------------------- */
-
-enum { ROUNDS = 4 };
-
-typedef struct gain {
-    int layer;
-    int64_t time, bytes;
-} gain;
-
-/* More time by bytes first. */
-static int by_gain(const void *a, const void *b) {
-    const gain *x = a, *y = b;
-    double left = (double)x->time * (double)(y->bytes + 1), right = (double)y->time * (double)(x->bytes + 1);
-    if (left != right) return left > right ? -1 : 1;
-    return x->layer - y->layer;
-}
-
-static int list_gains(const gp_keep_layer *layers, int count, bool *kept, bool *runs, gain *gains) {
-    int found = 0;
-    int64_t now = gp_keep_measure(layers, count, kept, runs).time;
-    for (int i = 0; i < count; i++) {
-        if (kept[i] || layers[i].more || layers[i].fixed) continue;
-        kept[i] = true;
-        int64_t spared = now - gp_keep_measure(layers, count, kept, runs).time;
-        kept[i] = false;
-        if (spared > 0) gains[found++] = (gain){i, spared, layers[i].bytes};
-    }
-    qsort(gains, (size_t)found, sizeof *gains, by_gain);
-    return found;
-}
-
-/* What others made superfluous makes room. */
-static void drop_useless(const gp_keep_layer *layers, int count, bool *kept, bool *runs) {
-    int64_t time = gp_keep_measure(layers, count, kept, runs).time;
-    for (int i = 0; i < count; i++) {
-        if (!kept[i]) continue;
-        kept[i] = false;
-        if (gp_keep_measure(layers, count, kept, runs).time > time) kept[i] = true;
+    drop_dominated(s);
+    bound(s);
+    for (int c = 0; c < s->size; c++) {
+        choice *now = &s->choices[c];
+        s->steps[s->step_count] = (step){now->step, now->kept};
+        now->step = s->step_count++;
+        now->kept = false;
     }
 }
 
-static void add_greedily(const gp_keep_layer *layers, int count, int64_t budget, bool *kept, bool *runs, gain *gains) {
-    for (int round = 0; round < ROUNDS; round++) {
-        int found = list_gains(layers, count, kept, runs, gains);
-        for (int g = 0; g < found; g++) {
-            gp_keep_result now = gp_keep_measure(layers, count, kept, runs);
-            int i = gains[g].layer;
-            if (gains[g].bytes > budget - now.bytes) continue;
-            kept[i] = true;
-            if (gp_keep_measure(layers, count, kept, runs).time >= now.time) kept[i] = false;
-        }
-        drop_useless(layers, count, kept, runs);
-    }
+static void solve(solver *s, int count, bool *kept) {
+    s->choices[s->size++] = (choice){.step = -1};
+    find_bits(s->layers, count, s->bit);
+    for (int i = count - 1; i >= 0; i--) decide(s, i);
+    qsort(s->choices, (size_t)s->size, sizeof *s->choices, by_time);
+    int at = s->choices[0].step;
+    for (int i = 0; i < count; i++, at = s->steps[at].next) kept[i] = s->steps[at].kept;
 }
 
 gp_status gp_keep_solve(const gp_keep_layer *layers, int count, int64_t budget, bool *kept, gp_keep_result *out,
                         gp_error *err) {
-    bool *runs = NULL, exact = false;
-    gain *gains = NULL;
+    int most = count > 0 && GP_KEEP_STEPS / count < GP_KEEP_CHOICES ? GP_KEEP_STEPS / count : GP_KEEP_CHOICES;
+    solver s = {.layers = layers, .budget = budget > 0 ? budget : 0, .most = most > 0 ? most : 1};
+    bool *runs = NULL;
     gp_status status = GP_NEW(&runs, count, err);
-    if (budget < 0) budget = 0;
-    if (status == GP_OK) status = GP_NEW(&gains, count, err);
-    for (int i = 0; i < count; i++) kept[i] = false;
-    bool chain = is_chain(layers, count);
-    if (status == GP_OK && chain) status = solve_by_fronts(layers, count, budget, kept, &exact, err);
-    if (status == GP_OK && chain && !exact) status = solve_by_price(layers, count, budget, kept, runs, err);
-    if (status == GP_OK && !chain) add_greedily(layers, count, budget, kept, runs, gains);
+    if (status == GP_OK) status = GP_NEW(&s.bit, count, err);
+    if (status == GP_OK) status = GP_NEW(&s.choices, 2 * s.most, err);
+    if (status == GP_OK) status = GP_NEW(&s.steps, (size_t)count * (size_t)s.most, err);
     if (status == GP_OK) {
+        solve(&s, count, kept);
         *out = gp_keep_measure(layers, count, kept, runs);
-        out->exact = exact;
     }
     free(runs);
-    free(gains);
+    free(s.bit);
+    free(s.choices);
+    free(s.steps);
     return status;
 }

@@ -18,10 +18,15 @@ typedef struct gp_op_use {
     bool always;
 } gp_op_use;
 
-/* kept[t] becomes true for each thing that `forward` writes and `backward` reads. kept: one per thing, false at first.
- */
+/* kept[t] becomes true for each thing that `forward` writes and an op of `backward` reads that runs. kept: one per
+ * thing, false at first, like the scratch. */
 void gp_recompute_kept(const gp_op_use *forward, size_t forward_count, const gp_op_use *backward, size_t backward_count,
-                       bool *kept, bool *written_scratch);
+                       const bool *runs, bool *kept, bool *written_scratch);
+
+/* The rule that all functions here and keep.h follow, from the last op to the first: an op `runs` if it has to, or if
+ * what it writes is needed; then what it reads and is not at_hand (NULL: nothing is) becomes needed too. Gives `runs`.
+ */
+bool gp_recompute_read(bool runs, const int *reads, int read_count, const bool *at_hand, bool *needed);
 
 /* run[o] becomes true for each op that the wanted things need, directly or through others, and for each `always` op.
  * needed: one per thing, true for what is wanted; more become true on the way, but none of those at_hand (NULL: none),

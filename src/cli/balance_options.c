@@ -1,17 +1,11 @@
 #include "cli/balance_options.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "cli/words.h"
 
-static const double usual_seconds = 10, most_seconds = 86400;
-
-static const char *const known[] = {"--set",    "--profile",    "--seconds", "--again",    "--json",
-                                    "--write",  "--help",       "--version", "--simulate", "--search",
-                                    "--orders", "--processors", NULL};
+static const double usual_seconds = 10;
 
 const char *gp_balance_options_help(void) {
     return "usage: gpipe-balance [options] config.yaml\n"
@@ -46,47 +40,6 @@ const char *gp_balance_options_help(void) {
            "is wrong.\n";
 }
 
-static gp_status take_seconds(gp_balance_options *options, gp_words *rest, const char *word, size_t length,
-                              gp_error *err) {
-    const char *text = NULL;
-    char *end;
-    GP_RETURN_IF_FAILED(gp_words_value(rest, word, length, word + length, &text, err));
-    options->seconds = strtod(text, &end);
-    if (!*text || *end || !(options->seconds > 0 && options->seconds <= most_seconds))
-        return gp_fail(err, GP_USAGE, "option --seconds takes a number above 0 and up to %g, not \"%s\"", most_seconds,
-                       text);
-    return GP_OK;
-}
-
-static gp_status take_long(void *taking, const char *word, gp_words *rest, gp_error *err) {
-    gp_balance_options *options = taking;
-    size_t length = strcspn(word, "=");
-    const gp_words_flag flags[] = {{"--again", &options->again},     {"--search", &options->search},
-                                   {"--orders", &options->orders},   {"--json", &options->json},
-                                   {"--write", &options->write},     {"--help", &options->help},
-                                   {"--version", &options->version}, {NULL, NULL}};
-    if (gp_word_is(word, length, "--set"))
-        return gp_words_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
-    if (gp_word_is(word, length, "--profile"))
-        return gp_words_value(rest, word, length, word + length, &options->profile, err);
-    if (gp_word_is(word, length, "--simulate"))
-        return gp_words_value(rest, word, length, word + length, &options->simulate, err);
-    if (gp_word_is(word, length, "--processors"))
-        return gp_words_processors(rest, word, length, &options->processors, err);
-    if (gp_word_is(word, length, "--seconds")) return take_seconds(options, rest, word, length, err);
-    return gp_words_flag_set(word, flags) ? GP_OK : gp_words_refuse(word, length, known, "gpipe-balance", err);
-}
-
-static gp_status take_short(void *taking, const char *word, gp_words *rest, gp_error *err) {
-    gp_balance_options *options = taking;
-    switch (word[1]) {
-    case 'h': options->help = true; return GP_OK;
-    case 'q': options->quiet = true; return GP_OK;
-    case 'o': return gp_words_value(rest, "-o", 2, word + 2, &options->out, err);
-    default: return gp_fail(err, GP_USAGE, "unknown option -%c: see gpipe-balance --help", word[1]);
-    }
-}
-
 static gp_status check_simulation(const gp_balance_options *options, gp_error *err) {
     const char *other = options->profile              ? "--profile"
                         : options->out                ? "-o"
@@ -116,12 +69,32 @@ static gp_status check_together(const gp_balance_options *options, gp_error *err
     return other ? gp_fail(err, GP_USAGE, "--profile times nothing, so %s cannot be used with it", other) : GP_OK;
 }
 
+static gp_status read_options(int argc, char **argv, gp_balance_options *to, gp_error *err) {
+    const gp_option table[] = {
+        {"--set", GP_OPTION_LIST, .value = to->overrides, .second = &to->override_count},
+        {"--profile", GP_OPTION_TEXT, .value = &to->profile},
+        {"--seconds", GP_OPTION_SECONDS, .value = &to->seconds},
+        {"--again", GP_OPTION_FLAG, .value = &to->again},
+        {"--json", GP_OPTION_FLAG, .value = &to->json},
+        {"--write", GP_OPTION_FLAG, .value = &to->write},
+        {"--help", GP_OPTION_FLAG, .value = &to->help},
+        {"--version", GP_OPTION_FLAG, .value = &to->version},
+        {"--simulate", GP_OPTION_TEXT, .value = &to->simulate},
+        {"--search", GP_OPTION_FLAG, .value = &to->search},
+        {"--orders", GP_OPTION_FLAG, .value = &to->orders},
+        {"--processors", GP_OPTION_COUNT, .value = &to->processors},
+        {"-h", GP_OPTION_FLAG, .value = &to->help},
+        {"-q", GP_OPTION_FLAG, .value = &to->quiet},
+        {"-o", GP_OPTION_TEXT, .value = &to->out},
+        {0},
+    };
+    return gp_words_read(argc, argv, table, "gpipe-balance", &to->config, err);
+}
+
 gp_status gp_balance_options_parse(int argc, char **argv, gp_balance_options *out, gp_error *err) {
     gp_balance_options options = {0};
-    gp_words rest = {argv, argc, 1};
     GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
-    const gp_words_taker taker = {take_long, take_short, &options, &options.config};
-    gp_status status = gp_words_take(&rest, &taker, err);
+    gp_status status = read_options(argc, argv, &options, err);
     bool informs = options.help || options.version;
     if (status == GP_OK && !informs && !options.config && !options.simulate)
         status = gp_fail(err, GP_USAGE, "no configuration is given; usage: gpipe-balance [options] config.yaml");

@@ -7,19 +7,14 @@
 #include "cli/process.h"
 #include "config/splice.h"
 #include "profile/profile_file.h"
-#include "profile/profile_words.h"
 #include "report/balance_report.h"
 #include "report/balance_write.h"
 #include "session/inputs.h"
 #include "tune/search.h"
 #include "tune/what_if.h"
 
-/* Says it for people; JSON has "under_load". */
-static void tell_written(const gp_balance_options *options, const char *what, bool under_load, double slowdown) {
-    if (options->json) return;
-    gp_print(stdout, "%s: the %s was written", options->config, what);
-    if (under_load) printf("; warning: its times were taken under load (slowdown %.2f)", slowdown);
-    printf("\n");
+static void tell_written(const gp_balance_options *options, const char *what) {
+    if (!options->json) gp_print(stdout, "%s: the %s was written\n", options->config, what);
 }
 
 static gp_status balance(gp_session *session, const gp_balance_options *options, gp_error *err) {
@@ -29,7 +24,7 @@ static gp_status balance(gp_session *session, const gp_balance_options *options,
                                       : gp_balance_report(session, &command, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_balance_write(session, options->config, err));
-    tell_written(options, "balance", gp_profile_under_load(session->profile), gp_profile_slowdown(session->profile));
+    tell_written(options, "balance");
     return GP_OK;
 }
 
@@ -38,7 +33,7 @@ static gp_status report_search(const gp_search *found, const gp_balance_options 
                                       : gp_search_report(found, stdout, err));
     if (!options->write) return GP_OK;
     GP_RETURN_IF_FAILED(gp_search_write(found, options->config, err));
-    tell_written(options, "fastest plan", found->under_load, found->slowdown);
+    tell_written(options, "fastest plan");
     return GP_OK;
 }
 

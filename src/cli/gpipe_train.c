@@ -16,7 +16,7 @@
 #include "report/plan_json.h"
 #include "report/plan_report.h"
 #include "report/plan_svg.h"
-#include "report/precision.h"
+#include "report/warnings.h"
 #include "session/inputs.h"
 #include "store/folder.h"
 #include "train/predict.h"
@@ -46,62 +46,74 @@ static void tell_ignored_interrupt(void) {
     printf("the parent process ignores SIGINT (Ctrl-C): stop the run with SIGTERM (kill %ld)\n", (long)getpid());
 }
 
-static gp_status train_in(const char *folder, gp_session *session, const gp_options *options, const gp_resume *resume,
-                          gp_error *err) {
+/* A run, or its plan. */
+typedef struct run {
+    const gp_options *options;
+    char *folder;
+    gp_config *config; /* NULL: the session has it */
+    gp_session *session;
+    bool goes_on;     /* from a snapshot */
+    gp_resume resume; /* what it goes on from */
+} run;
+
+static void run_fini(run *r) {
+    gp_session_close(&r->session);
+    gp_resume_close(&r->resume);
+    gp_config_destroy(&r->config);
+    free(r->folder);
+}
+
+static gp_status train_on(run *r, gp_error *err) {
+    const gp_options *options = r->options;
+    const gp_train_options train_options = {.folder = r->folder,
+                                            .verbosity = options->verbosity,
+                                            .stop = &stop,
+                                            .trace = options->trace,
+                                            .capture = options->capture,
+                                            .resume = r->goes_on ? &r->resume : NULL};
     if (options->verbosity == GP_VERBOSE) {
+        const gp_session *session = r->session;
         char program[32];
         GP_RETURN_IF_FAILED(gp_plan_report(session->plan, session->profile, &session->host, stdout, err));
         printf("\nhost memory that the program and its libraries hold before the run: %s\n\n",
                gp_bytes_text(program, session->host.program));
     }
     if (options->verbosity != GP_QUIET) tell_ignored_interrupt();
-    const gp_train_options train_options = {.folder = folder,
-                                            .verbosity = options->verbosity,
-                                            .stop = &stop,
-                                            .trace = options->trace,
-                                            .capture = options->capture,
-                                            .resume = resume};
-    return gp_train(session, &train_options, err);
+    return gp_train(r->session, &train_options, err);
 }
 
-static gp_status resume_in(const char *folder, gp_session *session, const gp_options *options, gp_resume *resume,
-                           gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_resume_check(resume, session, folder, err));
-    if (!resume->finished) {
-        GP_RETURN_IF_FAILED(
-            gp_trace_options_check(&options->trace, resume->snapshot.reached.step, session->steps, err));
-        return train_in(folder, session, options, resume, err);
+/* What the folder must allow before anything is written into it. */
+static gp_status check_folder(const run *r, const gp_config *config, gp_error *err) {
+    const gp_options *options = r->options;
+    GP_RETURN_IF_FAILED(gp_folder_check_own(r->folder, err));
+    GP_RETURN_IF_FAILED(gp_folder_check_config(r->folder, options->config, err));
+    GP_RETURN_IF_FAILED(gp_inputs_check_folder(config, r->folder, options->trace.path, err));
+    return options->resume || options->force ? GP_OK : gp_folder_check_unused(r->folder, err);
+}
+
+/* A run that goes on has locked its folder before. */
+static gp_status train(run *r, gp_error *err) {
+    const gp_options *options = r->options;
+    int64_t from = r->resume.snapshot.reached.step, steps = r->session->steps;
+    if (!r->resume.finished)
+        GP_RETURN_IF_FAILED(gp_capture_check(&options->capture, r->session->plan, from, steps, err));
+    GP_RETURN_IF_FAILED(gp_session_check_machine(r->session, err));
+    prepare_signals();
+    if (!r->goes_on) {
+        GP_RETURN_IF_FAILED(gp_folder_make(r->folder, err));
+        GP_RETURN_IF_FAILED(gp_folder_lock(r->folder, err));
     }
+    GP_RETURN_IF_FAILED(check_folder(r, r->session->whole, err));
+    if (r->goes_on) GP_RETURN_IF_FAILED(gp_resume_check(&r->resume, r->session, r->folder, err));
+    if (r->goes_on && !r->resume.finished)
+        GP_RETURN_IF_FAILED(gp_trace_options_check(&options->trace, from, steps, err));
+    if (!r->resume.finished) return train_on(r, err);
     if (options->verbosity != GP_QUIET)
         gp_print(stdout,
                  "%s: nothing is left to do: the run has done %" PRId64 " of %" PRId64
                  " steps; to train on, raise train.steps or train.epochs with --set\n",
-                 folder, resume->snapshot.reached.step, session->steps);
+                 r->folder, from, steps);
     return GP_OK;
-}
-
-/* What the folder must allow before anything is written into it. */
-static gp_status check_folder(const char *folder, const gp_config *config, const gp_options *options, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_folder_check_own(folder, err));
-    GP_RETURN_IF_FAILED(gp_folder_check_config(folder, options->config, err));
-    GP_RETURN_IF_FAILED(gp_inputs_check_folder(config, folder, options->trace.path, err));
-    return options->resume || options->force ? GP_OK : gp_folder_check_unused(folder, err);
-}
-
-/* `resume`: opened where the run goes on, which has locked the folder before; else NULL. */
-static gp_status train(const char *folder, gp_session *session, const gp_options *options, gp_resume *resume,
-                       gp_error *err) {
-    int64_t from = resume ? resume->snapshot.reached.step : 0;
-    if (!resume || !resume->finished)
-        GP_RETURN_IF_FAILED(gp_capture_check(&options->capture, session->plan, from, session->steps, err));
-    GP_RETURN_IF_FAILED(gp_session_check_machine(session, err));
-    prepare_signals();
-    if (!resume) {
-        GP_RETURN_IF_FAILED(gp_folder_make(folder, err));
-        GP_RETURN_IF_FAILED(gp_folder_lock(folder, err));
-    }
-    GP_RETURN_IF_FAILED(check_folder(folder, session->whole, options, err));
-    return resume ? resume_in(folder, session, options, resume, err) : train_in(folder, session, options, NULL, err);
 }
 
 static gp_status print_plan_json(const gp_session *session, const gp_options *options, gp_error *err) {
@@ -146,13 +158,10 @@ static gp_status load_for_prediction(const gp_options *options, gp_config **out,
 }
 
 static gp_status find_weights(const gp_options *options, char **out, gp_error *err) {
-    char *folder = NULL;
+    const gp_path folder = gp_folder_default(options->config);
     if (options->weights) return gp_copy_text(out, options->weights, err);
-    if (options->folder) return gp_folder_file(options->folder, "model.safetensors", out, err);
-    GP_RETURN_IF_FAILED(gp_folder_default(options->config, &folder, err));
-    gp_status status = gp_folder_file(folder, "model.safetensors", out, err);
-    free(folder);
-    return status;
+    const gp_path model = gp_folder_file(options->folder ? options->folder : folder.text, "model.safetensors");
+    return gp_copy_text(out, model.text, err);
 }
 
 static gp_status predict(const gp_options *options, gp_error *err) {
@@ -182,68 +191,54 @@ static gp_status predict(const gp_options *options, gp_error *err) {
 
 /* Before the seconds that finding a balance may take. Another program's folder is in use, whatever it holds; where
  * nothing is said against it, train looks again when it is there, and holds it. */
-static gp_status check_outputs(const char *folder, const gp_config *config, const gp_options *options, gp_error *err) {
+static gp_status check_outputs(const run *r, gp_error *err) {
+    const gp_options *options = r->options;
     gp_error held = {0};
-    GP_RETURN_IF_FAILED(gp_inputs_check_output(config, "--svg", options->svg, err));
+    GP_RETURN_IF_FAILED(gp_inputs_check_output(r->config, "--svg", options->svg, err));
     if (options->svg) GP_RETURN_IF_FAILED(gp_file_check_kind(options->svg, gp_plan_svg_head, "picture of a plan", err));
-    GP_RETURN_IF_FAILED(gp_inputs_check_output(config, "--trace", options->trace.path, err));
+    GP_RETURN_IF_FAILED(gp_inputs_check_output(r->config, "--trace", options->trace.path, err));
     if (options->plan) return GP_OK;
-    gp_status status = check_folder(folder, config, options, err);
-    if (status != GP_OK && gp_folder_lock(folder, &held) != GP_OK) *err = held;
+    gp_status status = check_folder(r, r->config, err);
+    if (status != GP_OK && gp_folder_lock(r->folder, &held) != GP_OK) *err = held;
     return status == GP_OK ? GP_OK : err->status;
 }
 
-/* Takes the configuration. */
-static gp_status run_in(const char *folder, gp_config **config, const gp_options *options, gp_resume *resume,
-                        gp_error *err) {
+static gp_status open_session(run *r, gp_error *err) {
+    const gp_options *options = r->options;
     const gp_session_options session_options = {.norms = options->verbosity == GP_VERBOSE && !options->plan,
                                                 .resumes = options->resume,
-                                                .step = resume ? resume->step : 0,
+                                                .step = r->resume.step,
                                                 .profiling = options->plan ? GP_PROFILING_FIND : GP_PROFILING_MEASURE,
                                                 .notice = options->verbosity == GP_QUIET ? NULL
                                                           : options->json                ? stderr
                                                                                          : stdout,
                                                 .processors = options->processors,
                                                 .trace = &options->trace};
-    gp_session *session = NULL;
-    GP_RETURN_IF_FAILED(gp_session_open_for(config, &session_options, &session, err));
-    gp_status status = options->plan ? print_plan(session, options, err) : train(folder, session, options, resume, err);
-    gp_session_close(&session);
-    return status;
+    return gp_session_open_for(&r->config, &session_options, &r->session, err);
 }
 
-/* Takes the configuration, too. The folder is locked before its snapshot is read: the run goes on with the
- * configuration that the snapshot names. */
-static gp_status run_on(const char *folder, gp_config **config, const gp_options *options, gp_error *err) {
-    gp_resume resume = {0};
-    gp_status status = gp_folder_lock(folder, err);
-    if (status == GP_OK) status = gp_resume_open(config, folder, &resume, err);
-    if (status == GP_OK) status = run_in(folder, config, options, &resume, err);
-    gp_config_destroy(config);
-    gp_resume_close(&resume);
-    return status;
+/* The folder is locked before its snapshot is read: the run goes on with the configuration that the snapshot names. */
+static gp_status plan_or_train(run *r, gp_error *err) {
+    const gp_options *options = r->options;
+    const gp_path usual = gp_folder_default(options->config);
+    GP_RETURN_IF_FAILED(gp_copy_text(&r->folder, options->folder ? options->folder : usual.text, err));
+    GP_RETURN_IF_FAILED(check_outputs(r, err));
+    if (r->goes_on) {
+        GP_RETURN_IF_FAILED(gp_folder_lock(r->folder, err));
+        GP_RETURN_IF_FAILED(gp_resume_open(&r->config, r->folder, &r->resume, err));
+    }
+    GP_RETURN_IF_FAILED(open_session(r, err));
+    return options->plan ? print_plan(r->session, options, err) : train(r, err);
 }
 
-static gp_status run_with(gp_config **config, const gp_options *options, gp_error *err) {
-    char *chosen = NULL;
-    gp_status status = options->folder ? GP_OK : gp_folder_default(options->config, &chosen, err);
-    const char *folder = options->folder ? options->folder : chosen;
-    if (status == GP_OK) status = check_outputs(folder, *config, options, err);
-    if (status == GP_OK)
-        status = options->resume && !options->plan ? run_on(folder, config, options, err)
-                                                   : run_in(folder, config, options, NULL, err);
-    gp_config_destroy(config);
-    free(chosen);
-    return status;
-}
-
-static gp_status run(const gp_options *options, gp_error *err) {
-    gp_config *config = NULL;
+static gp_status run_with(const gp_options *options, gp_error *err) {
+    run r = {.options = options, .goes_on = options->resume && !options->plan && !options->expand};
     if (options->predict) return predict(options, err);
-    bool goes_on = options->resume && !options->plan && !options->expand;
-    GP_RETURN_IF_FAILED((goes_on ? gp_config_load_to_resume : gp_config_load)(options->config, options->overrides,
-                                                                              options->override_count, &config, err));
-    return options->expand ? gp_expand(&config, stdout, err) : run_with(&config, options, err);
+    GP_RETURN_IF_FAILED((r.goes_on ? gp_config_load_to_resume : gp_config_load)(
+        options->config, options->overrides, options->override_count, &r.config, err));
+    gp_status status = options->expand ? gp_expand(&r.config, stdout, err) : plan_or_train(&r, err);
+    run_fini(&r);
+    return status;
 }
 
 int main(int argc, char **argv) {
@@ -256,7 +251,7 @@ int main(int argc, char **argv) {
     else if (status == GP_OK && options.version)
         printf("gpipe-train %s\n", GP_VERSION);
     else if (status == GP_OK)
-        status = run(&options, &err);
+        status = run_with(&options, &err);
     gp_options_fini(&options);
     return gp_process_end("gpipe-train", status, &err);
 }

@@ -1,20 +1,11 @@
 #include "cli/options.h"
 
-#include <ctype.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "cli/words.h"
 
 enum { TRACED_STEPS = 100 };
-
-static const char *const known[] = {
-    "--set",   "--plan",        "--svg",          "--expand",        "--resume",  "--force",
-    "--trace", "--trace-steps", "--trace-layers", "--predict",       "--weights", "--processors",
-    "--json",  "--help",        "--version",      "--capture-steps", NULL};
 
 const char *gp_options_help(void) {
     return "usage: gpipe-train [options] config.yaml\n"
@@ -84,78 +75,6 @@ const char *gp_options_help(void) {
            "configuration is wrong.\n";
 }
 
-/* "3:10", or "3" for one step. */
-static gp_status read_steps(const char *option, const char *text, int64_t *first_out, int64_t *last_out,
-                            gp_error *err) {
-    int64_t first = 0, last = 0;
-    int length = 0;
-    bool two = sscanf(text, "%9" SCNd64 ":%9" SCNd64 "%n", &first, &last, &length) == 2 && !text[length];
-    bool one = !two && sscanf(text, "%9" SCNd64 "%n", &first, &length) == 1 && !text[length];
-    if (one) last = first;
-    if (!(one || two) || first < 1 || last < first || !isdigit((unsigned char)*text))
-        return gp_fail(err, GP_USAGE, "option %s takes the first and the last step, as in 1:100, not \"%s\"", option,
-                       text);
-    *first_out = first;
-    *last_out = last;
-    return GP_OK;
-}
-
-static gp_status take_trace_steps(gp_options *options, const char *word, size_t length, gp_words *rest, gp_error *err) {
-    const char *steps = NULL;
-    GP_RETURN_IF_FAILED(gp_words_value(rest, word, length, word + length, &steps, err));
-    return read_steps("--trace-steps", steps, &options->trace.first, &options->trace.last, err);
-}
-
-static gp_status take_capture_steps(gp_options *options, const char *word, size_t length, gp_words *rest,
-                                    gp_error *err) {
-    const char *steps = NULL;
-    GP_RETURN_IF_FAILED(gp_words_value(rest, word, length, word + length, &steps, err));
-    return read_steps("--capture-steps", steps, &options->capture.first, &options->capture.last, err);
-}
-
-static gp_status take_long(void *taking, const char *word, gp_words *rest, gp_error *err) {
-    gp_options *options = taking;
-    size_t length = strcspn(word, "=");
-    const gp_words_flag flags[] = {{"--plan", &options->plan},
-                                   {"--json", &options->json},
-                                   {"--resume", &options->resume},
-                                   {"--expand", &options->expand},
-                                   {"--trace-layers", &options->trace.layers},
-                                   {"--force", &options->force},
-                                   {"--help", &options->help},
-                                   {"--version", &options->version},
-                                   {NULL, NULL}};
-    if (gp_word_is(word, length, "--set"))
-        return gp_words_value(rest, word, length, word + length, &options->overrides[options->override_count++], err);
-    if (gp_word_is(word, length, "--trace"))
-        return gp_words_value(rest, word, length, word + length, &options->trace.path, err);
-    if (gp_word_is(word, length, "--predict"))
-        return gp_words_value(rest, word, length, word + length, &options->predict, err);
-    if (gp_word_is(word, length, "--svg")) return gp_words_value(rest, word, length, word + length, &options->svg, err);
-    if (gp_word_is(word, length, "--processors"))
-        return gp_words_processors(rest, word, length, &options->processors, err);
-    if (gp_word_is(word, length, "--weights"))
-        return gp_words_value(rest, word, length, word + length, &options->weights, err);
-    if (gp_word_is(word, length, "--trace-steps")) return take_trace_steps(options, word, length, rest, err);
-    if (gp_word_is(word, length, "--capture-steps")) return take_capture_steps(options, word, length, rest, err);
-    return gp_words_flag_set(word, flags) ? GP_OK : gp_words_refuse(word, length, known, "gpipe-train", err);
-}
-
-/* -q, -qv, -oDIR, -o DIR. */
-static gp_status take_short(void *taking, const char *word, gp_words *rest, gp_error *err) {
-    gp_options *options = taking;
-    for (const char *letter = word + 1; *letter; letter++) {
-        switch (*letter) {
-        case 'q': options->verbosity = GP_QUIET; break;
-        case 'v': options->verbosity = GP_VERBOSE; break;
-        case 'h': options->help = true; break;
-        case 'o': return gp_words_value(rest, "-o", 2, letter + 1, &options->folder, err);
-        default: return gp_fail(err, GP_USAGE, "unknown option -%c: see gpipe-train --help", *letter);
-        }
-    }
-    return GP_OK;
-}
-
 static gp_status check_prediction(const gp_options *options, gp_error *err) {
     if (options->weights && !options->predict)
         return gp_fail(err, GP_USAGE,
@@ -197,12 +116,37 @@ static gp_status check_together(const gp_options *options, gp_error *err) {
     return check_prediction(options, err);
 }
 
+static gp_status read_options(int argc, char **argv, gp_options *to, gp_error *err) {
+    const gp_option table[] = {
+        {"--set", GP_OPTION_LIST, .value = to->overrides, .second = &to->override_count},
+        {"--plan", GP_OPTION_FLAG, .value = &to->plan},
+        {"--svg", GP_OPTION_TEXT, .value = &to->svg},
+        {"--expand", GP_OPTION_FLAG, .value = &to->expand},
+        {"--resume", GP_OPTION_FLAG, .value = &to->resume},
+        {"--force", GP_OPTION_FLAG, .value = &to->force},
+        {"--trace", GP_OPTION_TEXT, .value = &to->trace.path},
+        {"--trace-steps", GP_OPTION_STEPS, .value = &to->trace.first, .second = &to->trace.last},
+        {"--trace-layers", GP_OPTION_FLAG, .value = &to->trace.layers},
+        {"--predict", GP_OPTION_TEXT, .value = &to->predict},
+        {"--weights", GP_OPTION_TEXT, .value = &to->weights},
+        {"--processors", GP_OPTION_COUNT, .value = &to->processors},
+        {"--json", GP_OPTION_FLAG, .value = &to->json},
+        {"--help", GP_OPTION_FLAG, .value = &to->help},
+        {"--version", GP_OPTION_FLAG, .value = &to->version},
+        {"--capture-steps", GP_OPTION_STEPS, .value = &to->capture.first, .second = &to->capture.last},
+        {"-q", GP_OPTION_CHOICE, .value = &to->verbosity, .choice = GP_QUIET},
+        {"-v", GP_OPTION_CHOICE, .value = &to->verbosity, .choice = GP_VERBOSE},
+        {"-h", GP_OPTION_FLAG, .value = &to->help},
+        {"-o", GP_OPTION_TEXT, .value = &to->folder},
+        {0},
+    };
+    return gp_words_read(argc, argv, table, "gpipe-train", &to->config, err);
+}
+
 gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err) {
     gp_options options = {.verbosity = GP_NORMAL, .trace = {.first = 1}};
-    gp_words rest = {argv, argc, 1};
     GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
-    const gp_words_taker taker = {take_long, take_short, &options, &options.config};
-    gp_status status = gp_words_take(&rest, &taker, err);
+    gp_status status = read_options(argc, argv, &options, err);
     bool informs = options.help || options.version;
     if (status == GP_OK && !informs && !options.config)
         status = gp_fail(err, GP_USAGE, "no configuration is given; usage: gpipe-train [options] config.yaml");

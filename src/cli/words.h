@@ -1,46 +1,35 @@
-/* The words of a command line, read one after another.
+/* The words of a command line, read by a table of options.
  *
  * By hand: getopt_long takes any prefix of a name, which the next option's name would make ambiguous, and does not say
- * which word it refuses. Borrows argv; the main thread only. */
+ * which word it refuses. Texts are borrowed from argv; the main thread only. */
 #ifndef GP_CLI_WORDS_H
 #define GP_CLI_WORDS_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
 #include "base/status.h"
 
-typedef struct gp_words {
-    char **words;
-    int count, next;
-} gp_words;
+/* What an option sets, and the type of gp_option.value. A value stands after "=", after the letter, or is the next
+ * word. */
+typedef enum gp_option_kind {
+    GP_OPTION_FLAG,    /* bool: true */
+    GP_OPTION_CHOICE,  /* int: `choice` */
+    GP_OPTION_TEXT,    /* const char *: its value */
+    GP_OPTION_LIST,    /* const char *[]: one more value; `second`: the int that counts them */
+    GP_OPTION_COUNT,   /* int: a whole number from 1 to 4096 */
+    GP_OPTION_SECONDS, /* double: above 0, up to a day */
+    GP_OPTION_STEPS,   /* int64_t: the first step of "3:10", or of "3", which is one step; `second`: the last */
+} gp_option_kind;
 
-/* `length` of `word` is the option's name; a value stands behind it ("": none does) or is the next word. */
-GP_MUST_USE gp_status gp_words_value(gp_words *rest, const char *word, size_t length, const char *behind,
-                                     const char **out, gp_error *err);
-/* The value of --processors, likewise: a whole number from 1 to 4096. */
-GP_MUST_USE gp_status gp_words_processors(gp_words *rest, const char *word, size_t length, int *out, gp_error *err);
-bool gp_word_is(const char *word, size_t length, const char *name);
-/* An option that takes no value, and what it sets. */
-typedef struct gp_words_flag {
-    const char *name;
-    bool *is;
-} gp_words_flag;
-/* Whether the word is one of them, which is then set; `flags` ends with a NULL name. */
-bool gp_words_flag_set(const char *word, const gp_words_flag *flags);
+typedef struct gp_option {
+    const char *name; /* "--plan", or "-q", which may stand with other letters: "-qv" */
+    gp_option_kind kind;
+    void *value, *second;
+    int choice;
+} gp_option;
 
-/* Who takes the options: "--plan=x", "-qv". */
-typedef struct gp_words_taker {
-    gp_status (*take_long)(void *options, const char *word, gp_words *rest, gp_error *err);
-    gp_status (*take_short)(void *options, const char *word, gp_words *rest, gp_error *err);
-    void *options;
-    const char **config; /* the one word that is none */
-} gp_words_taker;
-/* All words; behind "--" none is an option. GP_USAGE for a second configuration, and as the taker says. */
-GP_MUST_USE gp_status gp_words_take(gp_words *rest, const gp_words_taker *taker, gp_error *err);
-
-/* GP_USAGE for an option that is not known, or takes no value; `known`: all of the program's, NULL-terminated. */
-gp_status gp_words_refuse(const char *word, size_t length, const char *const *known, const char *program,
-                          gp_error *err);
+/* Reads all words; after "--" none is an option. `options`: up to one without a name. *config: the one word that is no
+ * option; stays if there is none. GP_USAGE for a second one, an unknown option, and a missing, wrong or needless
+ * value. */
+GP_MUST_USE gp_status gp_words_read(int argc, char **argv, const gp_option *options, const char *program,
+                                    const char **config, gp_error *err);
 
 #endif

@@ -26,6 +26,12 @@ void gp_routine_fini(gp_routine *routine) {
     *routine = (gp_routine){0};
 }
 
+gp_staged_op gp_staged_new(int node) {
+    gp_staged_op op = {.node = node};
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) op.operand[i].thing = -1;
+    return op;
+}
+
 gp_status gp_staged_add(gp_staged_list *list, gp_staged_op op, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&list->items, &list->capacity, list->count + 1, err));
     list->items[list->count++] = op;
@@ -194,9 +200,6 @@ static void emit(const builder *b, gp_routine *out) {
         size_t workspace = gp_align_up(workspace_of(op), GP_ALIGNMENT);
         if (workspace > 0) exec->workspace = (gp_address){GP_AREA_TRANSIENT, out->transient, 0};
         if (workspace > out->workspace) out->workspace = workspace;
-        if (op->when == GP_WHEN_FIRST) continue;
-        out->flops += op->prepared->flops;
-        out->bytes += op->prepared->bytes;
     }
 }
 

@@ -75,9 +75,8 @@ typedef struct gp_exec_op {
 typedef struct gp_routine {
     gp_exec_op *ops;
     size_t count;
-    size_t transient;    /* bytes of the transient area, workspaces not counted */
-    size_t workspace;    /* the largest; stands behind the transients */
-    double flops, bytes; /* of one run (WHEN_REST) */
+    size_t transient; /* bytes of the transient area, workspaces not counted */
+    size_t workspace; /* the largest; stands behind the transients */
 } gp_routine;
 
 void gp_routine_fini(gp_routine *routine);
@@ -114,6 +113,8 @@ typedef struct gp_staged_list {
     size_t count, capacity;
 } gp_staged_list;
 
+/* An op without operands. */
+gp_staged_op gp_staged_new(int node);
 GP_MUST_USE gp_status gp_staged_add(gp_staged_list *list, gp_staged_op op, gp_error *err);
 
 /* Ops with run[i] (all where run is NULL), in order. things are changed: each that is used gets its place. */

@@ -6,6 +6,7 @@
  * else by an addition of its own.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "compile/stage_things.h"
@@ -15,21 +16,12 @@ typedef struct folder {
     int *sum; /* [position of the value]: thing that holds its gradient so far; −1: none yet */
 } folder;
 
-static int position_of(const gp_stage_compiler *compiler, int value) {
-    const gp_stage *stage = compiler->stage;
-    int producer = compiler->graph->values[value].producer;
-    if (producer >= stage->first_node && producer < stage->first_node + stage->node_count)
-        return (int)stage->takes.count + producer - stage->first_node;
-    return gp_indices_find(&stage->takes, value);
-}
-
 static gp_status add_flat(gp_stage_compiler *compiler, int node, gp_op_kind kind, size_t bytes, gp_when when,
                           const gp_staged_operand *operands, int count, bool always, gp_error *err) {
-    gp_staged_op op = {.node = node, .when = when, .always = always};
-    for (int i = 0; i < GP_MAX_OPERANDS; i++) {
-        op.operand[i].thing = -1;
-        if (i < count) op.operand[i] = operands[i];
-    }
+    gp_staged_op op = gp_staged_new(node);
+    op.when = when;
+    op.always = always;
+    memcpy(op.operand, operands, (size_t)count * sizeof *operands);
     GP_RETURN_IF_FAILED(gp_stage_prepare_flat(compiler->plan, compiler->request, kind, bytes, &op.prepared, err));
     return gp_staged_add(&compiler->backward, op, err);
 }
@@ -41,7 +33,7 @@ static gp_staged_operand whole(int thing) {
 /* The share of the node's input `index`. */
 static gp_status fold(folder *f, int node, int index, int share, gp_error *err) {
     int value = f->compiler->graph->nodes[node].inputs[index];
-    int *sum = &f->sum[position_of(f->compiler, value)];
+    int *sum = &f->sum[gp_compiler_position(f->compiler, value)];
     if (*sum < 0) {
         *sum = share;
         return GP_OK;
@@ -65,47 +57,6 @@ static bool is_alias(const gp_lowered_op *op, size_t bytes) {
            gp_tensor_same_dims(&op->desc.operand[GP_COPY_X], &op->desc.operand[GP_COPY_Y]) &&
            gp_tensor_bytes(&op->desc.operand[GP_COPY_X]) == bytes &&
            gp_tensor_contiguous(&op->desc.operand[GP_COPY_X]) && gp_tensor_contiguous(&op->desc.operand[GP_COPY_Y]);
-}
-
-/* One node's gradients while its ops are staged. */
-typedef struct node_grads {
-    int node;
-    int output;  /* thing; −1: none */
-    int *inputs; /* [input]: thing of its share; −1: not needed or not made */
-    int first_temp;
-} node_grads;
-
-static gp_status resolve(folder *f, node_grads *grads, const gp_lowered_op *op, const gp_prepared *prepared, int i,
-                         gp_staged_operand *out, gp_error *err) {
-    gp_stage_compiler *compiler = f->compiler;
-    const gp_ref *ref = &op->ref[i];
-    size_t first = (size_t)ref->first * gp_dtype_size(op->desc.operand[i].dtype);
-    if (gp_compiler_operand(compiler, grads->node, grads->first_temp, op, prepared, i, out)) return GP_OK;
-    switch (ref->role) {
-    case GP_ROLE_GRAD_OUTPUT: *out = (gp_staged_operand){.thing = grads->output, .first = first}; break;
-    case GP_ROLE_GRAD_INPUT: {
-        const gp_node *node = &compiler->graph->nodes[grads->node];
-        int *share = &grads->inputs[ref->index];
-        if (*share >= 0 && *share == grads->output)
-            return gp_fail(err, GP_INTERNAL, "%s: would overwrite the gradient of its output",
-                           gp_op_name(op->desc.kind));
-        if (*share < 0) {
-            int value = gp_compiler_value(compiler, node->inputs[ref->index]);
-            GP_RETURN_IF_FAILED(gp_compiler_thing(compiler, compiler->things[value].bytes, share, err));
-        }
-        *out = (gp_staged_operand){.thing = *share, .first = first};
-        break;
-    }
-    case GP_ROLE_GRAD_PARAM:
-        *out = (gp_staged_operand){
-            .thing = -1, .fixed = gp_stage_grad_address(compiler->plan, compiler->graph, grads->node, ref->index)};
-        break;
-    default:
-        return gp_fail(err, GP_INTERNAL, "%s: has an operand that a backward pass cannot have",
-                       gp_op_name(op->desc.kind));
-    }
-    out->role = (gp_operand_role){ref->role, ref->index};
-    return GP_OK;
 }
 
 static bool makes_param_grads(const gp_lowered_op *op) {
@@ -171,20 +122,18 @@ static gp_status stage_param_grads(gp_stage_compiler *compiler, int op_index, co
     return add_shares(compiler, staged, op, err);
 }
 
-static gp_status stage_node_op(folder *f, node_grads *grads, int op_index, const gp_lowered_op *op, gp_error *err) {
-    gp_stage_compiler *compiler = f->compiler;
-    if (gp_lowered_is_dead(compiler->graph, grads->node, op)) return GP_OK;
+static gp_status stage_node_op(gp_stage_compiler *compiler, int node, int op_index, int first_temp,
+                               gp_node_grads *grads, gp_error *err) {
+    const gp_lowered_op *op = &compiler->lowering.nodes[node - compiler->stage->first_node].ops[op_index];
     size_t bytes = grads->output >= 0 ? compiler->things[grads->output].bytes : 0;
+    gp_staged_op staged;
+    if (op->pass != GP_PASS_BACKWARD || gp_lowered_is_dead(compiler->graph, node, op)) return GP_OK;
     if (is_alias(op, bytes) && grads->inputs[op->ref[GP_COPY_Y].index] < 0) {
         grads->inputs[op->ref[GP_COPY_Y].index] = grads->output;
         return GP_OK;
     }
-    gp_staged_op staged = {.node = grads->node};
     GP_RETURN_IF_FAILED(
-        gp_stage_prepare(compiler->plan, compiler->request, grads->node, op_index, op, 0, true, &staged.prepared, err));
-    for (int i = 0; i < GP_MAX_OPERANDS; i++)
-        GP_RETURN_IF_FAILED(resolve(f, grads, op, staged.prepared, i, &staged.operand[i], err));
-    GP_RETURN_IF_FAILED(gp_compiler_gather(compiler, &staged, &compiler->backward, err));
+        gp_compiler_resolve(compiler, node, op_index, first_temp, grads, &compiler->backward, &staged, err));
     if (makes_param_grads(op)) return stage_param_grads(compiler, op_index, op, staged, err);
     return gp_staged_add(&compiler->backward, staged, err);
 }
@@ -192,18 +141,18 @@ static gp_status stage_node_op(folder *f, node_grads *grads, int op_index, const
 static gp_status stage_node(folder *f, int node, gp_error *err) {
     gp_stage_compiler *compiler = f->compiler;
     const gp_node *its = &compiler->graph->nodes[node];
-    const gp_lowering *lowering = &compiler->lowering.nodes[node - compiler->stage->first_node];
-    node_grads grads = {.node = node, .output = -1};
+    size_t count = compiler->lowering.nodes[node - compiler->stage->first_node].count;
+    int first_temp = 0;
+    gp_node_grads grads = {.output = -1};
     if (its->output >= 0) {
-        grads.output = f->sum[position_of(compiler, its->output)];
+        grads.output = f->sum[gp_compiler_position(compiler, its->output)];
         if (grads.output < 0) return GP_OK; /* nothing that is trained lies on this path */
     }
     GP_RETURN_IF_FAILED(GP_NEW(&grads.inputs, its->input_count, err));
     for (int i = 0; i < its->input_count; i++) grads.inputs[i] = -1;
-    gp_status status = gp_compiler_temps(compiler, node, &grads.first_temp, err);
-    for (size_t o = 0; o < lowering->count && status == GP_OK; o++)
-        if (lowering->ops[o].pass == GP_PASS_BACKWARD)
-            status = stage_node_op(f, &grads, (int)o, &lowering->ops[o], err);
+    gp_status status = gp_compiler_temps(compiler, node, &first_temp, err);
+    for (size_t o = 0; o < count && status == GP_OK; o++)
+        status = stage_node_op(compiler, node, (int)o, first_temp, &grads, err);
     for (int i = its->input_count - 1; i >= 0 && status == GP_OK; i--)
         if (grads.inputs[i] >= 0 && compiler->graph->values[its->inputs[i]].needs_grad)
             status = fold(f, node, i, grads.inputs[i], err);
@@ -222,7 +171,7 @@ static gp_status finish_outgoing(folder *f, gp_error *err) {
     gp_status status = GP_OK;
     for (size_t i = 0; i < edges->count && status == GP_OK; i++) {
         int value = compiler->request->stages->edges[edges->items[i]].value;
-        int sum = f->sum[position_of(compiler, value)];
+        int sum = f->sum[gp_compiler_position(compiler, value)];
         if (sum < 0) {
             status = gp_fail(err, GP_INTERNAL, "no gradient for \"%s\"", compiler->graph->values[value].name);
             break;
@@ -254,7 +203,7 @@ gp_status gp_compiler_backward(gp_stage_compiler *compiler, gp_error *err) {
         int value = compiler->request->stages->edges[stage->grad_in.items[i]].value;
         size_t bytes = compiler->things[gp_compiler_value(compiler, value)].bytes;
         status = gp_compiler_thing(compiler, bytes, &compiler->grad_in[i], err);
-        if (status == GP_OK) f.sum[position_of(compiler, value)] = compiler->grad_in[i];
+        if (status == GP_OK) f.sum[gp_compiler_position(compiler, value)] = compiler->grad_in[i];
     }
     for (int n = stage->node_count - 1; n >= 0 && status == GP_OK; n--)
         status = stage_node(&f, stage->first_node + n, err);

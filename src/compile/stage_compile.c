@@ -10,19 +10,18 @@ _Static_assert((int)GP_RECOMPUTE_OPERANDS == (int)GP_MAX_OPERANDS, "an op's uses
 
 /* What the checkpoint room needs to know of staged ops. */
 static gp_status list_uses(const gp_staged_list *list, gp_op_use **out, gp_error *err) {
-    gp_op_use *uses = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&uses, list->count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(out, list->count, err));
     for (size_t o = 0; o < list->count; o++) {
         const gp_staged_op *op = &list->items[o];
-        uses[o].always = op->always;
+        gp_op_use *use = &(*out)[o];
+        use->always = op->always;
         for (int i = 0; i < GP_MAX_OPERANDS; i++) {
             int thing = op->operand[i].thing;
             if (thing < 0) continue;
-            if (gp_op_reads(op->prepared->desc.kind, i)) uses[o].reads[uses[o].read_count++] = thing;
-            if (gp_op_writes(op->prepared->desc.kind, i)) uses[o].writes[uses[o].write_count++] = thing;
+            if (gp_op_reads(op->prepared->desc.kind, i)) use->reads[use->read_count++] = thing;
+            if (gp_op_writes(op->prepared->desc.kind, i)) use->writes[use->write_count++] = thing;
         }
     }
-    *out = uses;
     return GP_OK;
 }
 
@@ -32,46 +31,80 @@ typedef struct selection {
     bool *input, *weight; /* of backward, where it is split */
 } selection;
 
-static void select_backward(gp_stage_compiler *c, bool *needed, gp_op_use *uses, bool *run) {
-    for (size_t i = 0; i < c->stage->grad_out.count; i++) needed[c->grad_out[i]] = true;
-    gp_recompute_select(uses, c->backward.count, NULL, needed, run);
+/* ---- outputs that a stage keeps although it recomputes ----------------------------------------------------------- */
+
+bool gp_compiler_keeps(const gp_stage_compiler *compiler, int node) {
+    const gp_stage_request *request = compiler->request;
+    return request->any_discard && request->keeps && request->keeps[node] && compiler->graph->nodes[node].output >= 0;
 }
 
-/* Uses of the ops that run, packed. */
-static size_t pack_uses(gp_op_use *uses, size_t count, const bool *run) {
-    size_t packed = 0;
-    for (size_t o = 0; o < count; o++)
-        if (run[o]) uses[packed++] = uses[o];
-    return packed;
+/* They stand in the stash, from each forward to the micro-batch's backward. A value that also leaves is sent from
+ * another place, since a receive may still read it then: `copies`. */
+static gp_status find_kept(gp_stage_compiler *c, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(&c->copies, c->stage->gives.count, err));
+    for (size_t i = 0; i < c->stage->gives.count; i++) {
+        int value = c->stage->gives.items[i];
+        c->copies[i] = -1;
+        if (!gp_compiler_keeps(c, c->graph->values[value].producer)) continue;
+        size_t bytes = c->things[gp_compiler_value(c, value)].bytes;
+        GP_RETURN_IF_FAILED(gp_compiler_thing(c, bytes, &c->copies[i], err));
+    }
+    GP_RETURN_IF_FAILED(GP_NEW(&c->at_hand, c->thing_count, err));
+    for (int n = 0; n < c->stage->node_count; n++)
+        if (gp_compiler_keeps(c, c->stage->first_node + n)) c->at_hand[gp_compiler_output(c, n)] = true;
+    return GP_OK;
 }
 
-/* *at_hand: how many things are kept although the stage recomputes. */
-static gp_status select_ops(gp_stage_compiler *c, selection *out, int *at_hand, gp_error *err) {
+/* After all other ops of the forward pass. */
+static gp_status copy_kept(gp_stage_compiler *c, gp_error *err) {
+    for (size_t i = 0; i < c->stage->gives.count; i++) {
+        int thing = gp_compiler_value(c, c->stage->gives.items[i]);
+        if (!c->at_hand[thing]) continue;
+        gp_staged_op op = gp_staged_new(-1);
+        op.operand[GP_COPY_X].thing = thing;
+        op.operand[GP_COPY_Y].thing = c->copies[i];
+        GP_RETURN_IF_FAILED(
+            gp_stage_prepare_flat(c->plan, c->request, GP_OP_COPY, c->things[thing].bytes, &op.prepared, err));
+        GP_RETURN_IF_FAILED(gp_staged_add(&c->forward, op, err));
+    }
+    return GP_OK;
+}
+
+/* ---- which ops run ----------------------------------------------------------------------------------------------- */
+
+/* What is left for recompute to run, and what stays in `kept` and at hand. */
+static void select_recompute(gp_stage_compiler *c, gp_op_use *forward, bool *scratch, bool *run) {
+    for (size_t o = 0; o < c->forward.count; o++) {
+        forward[o].always = false;
+        if (c->forward.items[o].once) forward[o].write_count = 0;
+    }
+    gp_recompute_keep(forward, c->forward.count, c->kept, c->thing_count, c->at_hand, scratch, run);
+    for (size_t t = 0; t < c->thing_count; t++) c->kept[t] = c->kept[t] && !c->at_hand[t];
+}
+
+/* *kept: how many outputs of layers are kept although the stage recomputes. */
+static gp_status select_ops(gp_stage_compiler *c, selection *out, int *kept, gp_error *err) {
     gp_op_use *forward = NULL, *backward = NULL;
-    bool *scratch = NULL;
+    bool *needed = NULL, *scratch = NULL;
     gp_status status = list_uses(&c->forward, &forward, err);
     if (status == GP_OK) status = list_uses(&c->backward, &backward, err);
+    if (status == GP_OK) status = GP_NEW(&needed, c->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&scratch, c->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&c->kept, c->thing_count, err);
     if (status == GP_OK) status = GP_NEW(&out->backward, c->backward.count, err);
     if (status == GP_OK) status = GP_NEW(&out->recompute, c->forward.count + c->stage->gives.count, err);
-    if (status == GP_OK) select_backward(c, scratch, backward, out->backward);
     if (status == GP_OK) {
-        size_t packed = pack_uses(backward, c->backward.count, out->backward);
-        memset(scratch, 0, c->thing_count * sizeof *scratch);
-        gp_recompute_kept(forward, c->forward.count, backward, packed, c->kept, scratch);
-        for (size_t o = 0; o < c->forward.count; o++) {
-            forward[o].always = false;
-            if (c->forward.items[o].once) forward[o].write_count = 0;
-        }
-        gp_recompute_keep(forward, c->forward.count, c->kept, c->thing_count, c->at_hand, scratch, out->recompute);
-        for (size_t t = 0; t < c->thing_count; t++) c->kept[t] = c->kept[t] && !c->at_hand[t];
-        *at_hand = 0;
-        for (size_t t = 0; t < c->thing_count; t++) *at_hand += c->at_hand[t];
+        for (size_t i = 0; i < c->stage->grad_out.count; i++) needed[c->grad_out[i]] = true;
+        gp_recompute_select(backward, c->backward.count, NULL, needed, out->backward);
+        gp_recompute_kept(forward, c->forward.count, backward, c->backward.count, out->backward, c->kept, scratch);
+        select_recompute(c, forward, scratch, out->recompute);
+        *kept = 0;
+        for (size_t t = 0; t < c->thing_count; t++) *kept += c->at_hand[t];
+        status = copy_kept(c, err);
     }
-    if (status == GP_OK) status = gp_compiler_copy_kept(c, err);
     free(forward);
     free(backward);
+    free(needed);
     free(scratch);
     return status;
 }
@@ -102,102 +135,94 @@ static gp_status split_backward(gp_stage_compiler *c, selection *run, gp_error *
     return GP_OK;
 }
 
-/* One half of the backward leaves it to the other, and nothing else would keep it. */
-static bool is_left(const gp_stage_compiler *c, size_t thing) {
-    return c->held[thing] && !c->kept[thing] && !c->at_hand[thing];
-}
-
-static size_t extend(size_t *frame, size_t bytes) {
+static gp_address extend(size_t *frame, gp_area area, size_t bytes) {
     size_t offset = *frame;
     *frame += gp_align_up(bytes, GP_ALIGNMENT);
-    return offset;
+    return (gp_address){area, offset, 0};
 }
 
-/* What one half of a backward leaves to the other goes with the micro-batch's gradients, behind those that are received
- * and sent. */
-static void lay_gradients(gp_stage_compiler *c, gp_sized *sized, size_t *at, bool *placed) {
+/* at[thing]: its place in a slot, from the op that makes it to the last that reads it: what comes in and kept outputs
+ * in the stash, what backward reads in the saved frame. Gradients that come or go stand in the gradient frame, and
+ * after them what one half of a backward leaves to the other. */
+static void place_in_slots(const gp_stage_compiler *c, gp_sized *sized, gp_address *at) {
     const gp_stage *stage = c->stage;
-    size_t *frame = &sized->frame[GP_FRAME_GRAD];
-    *frame = c->plan->grad_out[stage->grad_out.count];
-    for (size_t i = 0; i < stage->grad_in.count; i++) placed[c->grad_in[i]] = true;
-    for (size_t i = 0; i < stage->grad_out.count; i++) placed[c->grad_out[i]] = true;
+    for (size_t t = 0; t < c->thing_count; t++) {
+        if (c->kept[t]) at[t] = extend(&sized->frame[GP_FRAME_SAVED], GP_AREA_SAVED, c->things[t].bytes);
+        if (c->at_hand[t]) at[t] = extend(&sized->frame[GP_FRAME_STASH], GP_AREA_STASH, c->things[t].bytes);
+    }
+    for (size_t i = 0; i < stage->grad_in.count; i++)
+        at[c->grad_in[i]] = (gp_address){GP_AREA_GRAD, c->plan->grad_in[i], 0};
+    for (size_t i = 0; i < stage->grad_out.count; i++)
+        at[c->grad_out[i]] = (gp_address){GP_AREA_GRAD, c->plan->grad_out[i], 0};
+    sized->frame[GP_FRAME_GRAD] = c->plan->grad_out[stage->grad_out.count];
     for (size_t t = 0; c->held && t < c->thing_count; t++)
-        if (is_left(c, t) && !placed[t]) at[t] = extend(frame, c->things[t].bytes);
+        if (c->held[t] && at[t].area == GP_AREA_NONE)
+            at[t] = extend(&sized->frame[GP_FRAME_GRAD], GP_AREA_GRAD, c->things[t].bytes);
 }
 
-/* Offsets of everything that has a place in a frame. at[thing]: of a kept thing in the saved frame, of one at hand in
- * the stash, of one that one half of a backward leaves to the other in the gradient frame. */
-static gp_status lay_frames(gp_stage_compiler *c, gp_sized *sized, size_t *at, gp_error *err) {
+static gp_status lay_frames(const gp_stage_compiler *c, gp_sized *sized, gp_address *at, gp_error *err) {
     const gp_stage *stage = c->stage;
     GP_RETURN_IF_FAILED(GP_NEW(&sized->gives_outbox, stage->gives.count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&sized->gives_saved, stage->gives.count, err));
     sized->frame[GP_FRAME_STASH] = c->plan->takes[stage->takes.count];
-    for (size_t i = 0; i < stage->gives.count; i++)
-        sized->gives_outbox[i] =
-            extend(&sized->frame[GP_FRAME_OUTBOX], c->things[gp_compiler_value(c, stage->gives.items[i])].bytes);
-    if (!sized->training) return GP_OK;
-    for (size_t t = 0; t < c->thing_count; t++) {
-        if (c->kept[t]) at[t] = extend(&sized->frame[GP_FRAME_SAVED], c->things[t].bytes);
-        if (c->at_hand[t]) at[t] = extend(&sized->frame[GP_FRAME_STASH], c->things[t].bytes);
+    for (size_t i = 0; i < stage->takes.count; i++)
+        at[c->value_thing[i]] = (gp_address){GP_AREA_STASH, c->plan->takes[i], 0};
+    for (size_t i = 0; i < stage->gives.count; i++) {
+        size_t bytes = c->things[gp_compiler_value(c, stage->gives.items[i])].bytes;
+        sized->gives_outbox[i] = extend(&sized->frame[GP_FRAME_OUTBOX], GP_AREA_OUTBOX, bytes).offset;
     }
+    if (!sized->training) return GP_OK;
+    place_in_slots(c, sized, at);
     for (size_t i = 0; i < stage->gives.count; i++) {
         int thing = gp_compiler_value(c, stage->gives.items[i]);
-        sized->gives_saved[i] = at[thing];
+        sized->gives_saved[i] = at[thing].offset;
         if (!c->kept[thing] && c->request->any_keep)
-            sized->gives_saved[i] = extend(&sized->frame[GP_FRAME_SAVED], c->things[thing].bytes);
+            sized->gives_saved[i] = extend(&sized->frame[GP_FRAME_SAVED], GP_AREA_SAVED, c->things[thing].bytes).offset;
     }
-    bool *placed = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&placed, c->thing_count, err));
-    lay_gradients(c, sized, at, placed);
-    free(placed);
     return GP_OK;
-}
-
-static void put(gp_thing *things, int thing, gp_area area, size_t offset, bool overwritable) {
-    things[thing].at = (gp_address){area, offset, 0};
-    things[thing].overwritable = overwritable;
 }
 
 static bool is_backward(gp_routine_kind kind) {
     return kind == GP_ROUTINE_BACKWARD || kind == GP_ROUTINE_BACKWARD_INPUT || kind == GP_ROUTINE_BACKWARD_WEIGHT;
 }
 
-/* What lives only until this routine ends can be overwritten in it. */
-static bool is_last_use(const gp_stage_compiler *c, gp_routine_kind kind, int thing) {
-    return is_backward(kind) && !(kind == GP_ROUTINE_BACKWARD_INPUT && c->held[thing]);
+/* Whether a routine finds a thing at its place in a slot. A whole backward leaves nothing to another half. */
+static bool is_in_slot(const gp_stage_compiler *c, gp_routine_kind kind, size_t thing, const gp_address *at) {
+    switch (at->area) {
+    case GP_AREA_STASH: return kind != GP_ROUTINE_EVALUATE || !c->at_hand || !c->at_hand[thing];
+    case GP_AREA_SAVED: return kind == GP_ROUTINE_KEEP || kind == GP_ROUTINE_RECOMPUTE || is_backward(kind);
+    case GP_AREA_GRAD:
+        return is_backward(kind) &&
+               (kind != GP_ROUTINE_BACKWARD || at->offset < c->plan->grad_out[c->stage->grad_out.count]);
+    default: return false;
+    }
 }
 
-/* Places for the things of one routine; all others are the builder's. */
-static void place_things(const gp_stage_compiler *c, const gp_sized *sized, const size_t *at, gp_routine_kind kind,
+/* Places for the things of one routine; all others are the builder's. What lives only until this routine ends can be
+ * overwritten in it. */
+static void place_things(const gp_stage_compiler *c, const gp_sized *sized, const gp_address *at, gp_routine_kind kind,
                          gp_thing *things) {
     const gp_stage *stage = c->stage;
-    bool saves = kind == GP_ROUTINE_KEEP || kind == GP_ROUTINE_RECOMPUTE || is_backward(kind);
     memcpy(things, c->things, c->thing_count * sizeof *things);
-    for (size_t i = 0; i < stage->takes.count; i++)
-        put(things, c->value_thing[i], GP_AREA_STASH, c->plan->takes[i], false);
-    for (size_t t = 0; t < c->thing_count && saves; t++)
-        if (c->kept[t]) put(things, (int)t, GP_AREA_SAVED, at[t], is_last_use(c, kind, (int)t));
-    for (size_t t = 0; t < c->thing_count && (saves || kind == GP_ROUTINE_DISCARD); t++)
-        if (c->at_hand[t]) put(things, (int)t, GP_AREA_STASH, at[t], false);
-    for (size_t i = 0; i < stage->gives.count; i++) {
-        int thing = gp_compiler_value(c, stage->gives.items[i]);
-        if (kind != GP_ROUTINE_EVALUATE && sized->training && c->at_hand[thing])
-            put(things, c->copies[i], GP_AREA_STASH, at[thing], false);
-        if (kind == GP_ROUTINE_KEEP) put(things, thing, GP_AREA_SAVED, sized->gives_saved[i], false);
-        if (kind == GP_ROUTINE_DISCARD || kind == GP_ROUTINE_EVALUATE)
-            put(things, thing, GP_AREA_OUTBOX, sized->gives_outbox[i], false);
-        if (is_backward(kind)) things[thing].overwritable = false; /* others may still be pulling it */
+    for (size_t t = 0; t < c->thing_count; t++) {
+        if (!is_in_slot(c, kind, t, &at[t])) continue;
+        things[t].at = at[t];
+        things[t].overwritable =
+            is_backward(kind) && at[t].area != GP_AREA_STASH && !(kind == GP_ROUTINE_BACKWARD_INPUT && c->held[t]);
     }
-    if (!is_backward(kind)) return;
-    for (size_t t = 0; t < c->thing_count && kind != GP_ROUTINE_BACKWARD; t++)
-        if (is_left(c, t)) put(things, (int)t, GP_AREA_GRAD, at[t], is_last_use(c, kind, (int)t));
-    for (size_t i = 0; i < stage->grad_in.count; i++)
-        put(things, c->grad_in[i], GP_AREA_GRAD, c->plan->grad_in[i], is_last_use(c, kind, c->grad_in[i]));
-    for (size_t i = 0; i < stage->grad_out.count; i++)
-        put(things, c->grad_out[i], GP_AREA_GRAD, c->plan->grad_out[i], false);
+    for (size_t i = 0; i < stage->gives.count; i++) {
+        gp_thing *thing = &things[gp_compiler_value(c, stage->gives.items[i])];
+        if (kind != GP_ROUTINE_EVALUATE && sized->training && c->copies[i] >= 0 && thing->at.area == GP_AREA_STASH)
+            things[c->copies[i]].at = thing->at;
+        if (kind == GP_ROUTINE_KEEP) thing->at = (gp_address){GP_AREA_SAVED, sized->gives_saved[i], 0};
+        if (kind == GP_ROUTINE_DISCARD || kind == GP_ROUTINE_EVALUATE)
+            thing->at = (gp_address){GP_AREA_OUTBOX, sized->gives_outbox[i], 0};
+        thing->overwritable = false; /* others may still be pulling it */
+    }
+    for (size_t i = 0; i < stage->grad_out.count && is_backward(kind); i++) things[c->grad_out[i]].overwritable = false;
 }
 
-static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const size_t *at, gp_routine_kind kind,
+static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const gp_address *at, gp_routine_kind kind,
                        const gp_staged_list *list, const bool *run, gp_error *err) {
     gp_thing *things = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&things, c->thing_count, err));
@@ -207,7 +232,7 @@ static gp_status build(const gp_stage_compiler *c, gp_sized *sized, const size_t
     return status;
 }
 
-static gp_status compile_training(gp_stage_compiler *c, gp_sized *sized, const size_t *at, const selection *run,
+static gp_status compile_training(gp_stage_compiler *c, gp_sized *sized, const gp_address *at, const selection *run,
                                   gp_error *err) {
     if (c->request->any_keep) GP_RETURN_IF_FAILED(build(c, sized, at, GP_ROUTINE_KEEP, &c->forward, NULL, err));
     if (c->request->any_discard) {
@@ -225,13 +250,13 @@ static gp_status compile_training(gp_stage_compiler *c, gp_sized *sized, const s
 gp_status gp_stage_compile(gp_stage_plan *plan, const gp_stage_request *request, gp_sized *sized, gp_error *err) {
     gp_stage_compiler c;
     selection run = {0};
-    size_t *at = NULL;
+    gp_address *at = NULL;
     gp_status status = gp_stage_compiler_init(&c, plan, request, sized->samples, sized->training, err);
     if (status == GP_OK && sized->training) status = gp_compiler_forward(&c, GP_PASS_FORWARD, &c.forward, err);
     if (status == GP_OK && sized->training) status = gp_compiler_backward(&c, err);
     if (status == GP_OK && sized->evaluation) status = gp_compiler_forward(&c, GP_PASS_EVALUATE, &c.evaluate, err);
     if (status == GP_OK && !request->unfused) status = gp_compiler_fuse(&c, err);
-    if (status == GP_OK && sized->training) status = gp_compiler_find_kept(&c, err);
+    if (status == GP_OK && sized->training) status = find_kept(&c, err);
     if (status == GP_OK && sized->training) status = select_ops(&c, &run, &plan->kept, err);
     if (status == GP_OK && sized->training && request->any_split) status = split_backward(&c, &run, err);
     if (status == GP_OK) status = GP_NEW(&at, c.thing_count, err);

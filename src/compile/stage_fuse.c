@@ -72,8 +72,9 @@ static bool same_address(const gp_staged_operand *a, const gp_staged_operand *b)
 }
 
 static gp_staged_op like(const gp_staged_op *op) {
-    gp_staged_op whole = {.node = op->node, .when = op->when, .weight = op->weight};
-    for (int i = 0; i < GP_MAX_OPERANDS; i++) whole.operand[i].thing = NONE;
+    gp_staged_op whole = gp_staged_new(op->node);
+    whole.when = op->when;
+    whole.weight = op->weight;
     return whole;
 }
 
@@ -137,24 +138,18 @@ _Static_assert((int)GP_NORM_APPLY_RELU_X == (int)GP_NORM_APPLY_X &&
                    (int)GP_NORM_APPLY_RELU_BETA == (int)GP_NORM_APPLY_BETA,
                "x to beta stand at the same places");
 
-static void add_part(gp_staged_op *whole, const gp_staged_op *op, int written, const int8_t *operand, int count) {
-    gp_part *part = &whole->part[whole->part_count++];
-    *part = (gp_part){.prepared = op->prepared, .node = op->node, .role = op->operand[written].role};
-    for (int i = 0; i < GP_MAX_OPERANDS; i++) part->operand[i] = i < count ? operand[i] : NONE;
+/* Where the whole has an operand of a part. What lies between the parts lies in the place of the result. */
+static int8_t place_of(const gp_staged_op *whole, const gp_staged_operand *operand) {
+    if (operand->thing == NONE && operand->fixed.area == GP_AREA_NONE) return NONE;
+    for (int8_t i = 0; i < GP_NORM_APPLY_RELU_Y; i++)
+        if (same_address(&whole->operand[i], operand)) return i;
+    return GP_NORM_APPLY_RELU_Y;
 }
 
-static void list_parts(const fuser *f, const group *its, gp_staged_op *whole) {
-    static const int8_t norm[] = {GP_NORM_APPLY_RELU_X,     GP_NORM_APPLY_RELU_MEAN, GP_NORM_APPLY_RELU_VARIANCE,
-                                  GP_NORM_APPLY_RELU_GAMMA, GP_NORM_APPLY_RELU_BETA, GP_NORM_APPLY_RELU_Y};
-    int8_t add[] = {GP_NORM_APPLY_RELU_ADDEND, GP_NORM_APPLY_RELU_ADDEND, GP_NORM_APPLY_RELU_Y};
-    static const int8_t relu[] = {GP_NORM_APPLY_RELU_Y, GP_NORM_APPLY_RELU_Y};
-    const gp_staged_op *ops = f->list->items;
-    add_part(whole, &ops[its->norm], GP_NORM_APPLY_Y, norm, 6);
-    if (its->add != NONE) {
-        add[its->side] = GP_NORM_APPLY_RELU_Y;
-        add_part(whole, &ops[its->add], GP_ADD_Y, add, 3);
-    }
-    add_part(whole, &ops[its->relu], GP_RELU_FORWARD_Y, relu, 2);
+static void add_part(gp_staged_op *whole, const gp_staged_op *op, int written) {
+    gp_part *part = &whole->part[whole->part_count++];
+    *part = (gp_part){.prepared = op->prepared, .node = op->node, .role = op->operand[written].role};
+    for (int i = 0; i < GP_MAX_OPERANDS; i++) part->operand[i] = place_of(whole, &op->operand[i]);
 }
 
 /* The whole stands where relu stood: all that it reads is there by then. */
@@ -173,7 +168,9 @@ static gp_status fuse_forward(const fuser *f, int relu, gp_error *err) {
     take(&whole, &desc, GP_NORM_APPLY_RELU_Y, &ops[relu], GP_RELU_FORWARD_Y);
     GP_RETURN_IF_FAILED(prepare(f, &desc, &whole, &known, err));
     if (!known) return GP_OK;
-    list_parts(f, &its, &whole);
+    add_part(&whole, &ops[its.norm], GP_NORM_APPLY_Y);
+    if (its.add != NONE) add_part(&whole, &ops[its.add], GP_ADD_Y);
+    add_part(&whole, &ops[relu], GP_RELU_FORWARD_Y);
     f->gone[its.norm] = true;
     if (its.add != NONE) f->gone[its.add] = true;
     ops[relu] = whole;

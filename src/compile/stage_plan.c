@@ -6,14 +6,10 @@
 #include "compile/stage_internal.h"
 
 const char *gp_memory_kind_name(gp_memory_kind kind) {
-    switch (kind) {
-#define GP_MEMORY_NAME(suffix, name)                                                                                   \
-    case GP_MEMORY_##suffix: return name;
-        GP_MEMORY_MAP(GP_MEMORY_NAME)
+#define GP_MEMORY_NAME(suffix, name) [GP_MEMORY_##suffix] = name,
+    static const char *const names[] = {GP_MEMORY_MAP(GP_MEMORY_NAME)};
 #undef GP_MEMORY_NAME
-    case GP_MEMORY_KINDS: break;
-    }
-    return "?";
+    return names[kind];
 }
 
 static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
@@ -21,9 +17,9 @@ static gp_status compile_sizes(gp_stage_plan *plan, const gp_stage_request *requ
     plan->sized_count = request->size_count;
     for (int i = 0; i < request->size_count; i++) {
         gp_sized *sized = &plan->sized[i];
-        sized->samples = request->sizes[i];
-        sized->training = request->size_trains[i];
-        sized->evaluation = request->size_evaluates[i];
+        sized->samples = request->sizes[i].samples;
+        sized->training = request->sizes[i].training;
+        sized->evaluation = request->sizes[i].evaluation;
         GP_RETURN_IF_FAILED(gp_stage_compile(plan, request, sized, err));
         GP_RETURN_IF_FAILED(gp_stage_find_users(plan, request, sized, err));
         for (int r = 0; r < GP_ROUTINES; r++) gp_stage_plan_fit(plan, &sized->routine[r]);

@@ -148,6 +148,12 @@ typedef struct gp_stage_plan {
     size_t memory[GP_MEMORY_KINDS];
 } gp_stage_plan;
 
+/* A size of micro-batch, and which programs meet it. */
+typedef struct gp_micro_size {
+    int64_t samples;
+    bool training, evaluation;
+} gp_micro_size;
+
 /* What all stages are planned with. */
 typedef struct gp_stage_request {
     const gp_stages *stages;
@@ -167,8 +173,7 @@ typedef struct gp_stage_request {
     bool any_whole;        /* some program's backwards are for inputs and weights together */
     bool any_split;        /* some are apart */
     bool repeats;          /* some mini-batch that trains has several micro-batches */
-    const int64_t *sizes;  /* every size of micro-batch that a program meets */
-    const bool *size_trains, *size_evaluates;
+    const gp_micro_size *sizes;
     int size_count;
 } gp_stage_request;
 

@@ -50,21 +50,9 @@ bool gp_lowered_is_dead(const gp_graph *graph, int node, const gp_lowered_op *op
     return writes;
 }
 
-static const gp_format_choice *find_choice(const gp_stage_plan *plan, int node, int op, int operand) {
-    size_t low = 0, high = plan->choice_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        const gp_format_choice *choice = &plan->choices[middle];
-        int order = choice->node != node ? choice->node - node
-                    : choice->op != op   ? choice->op - op
-                                         : choice->operand - operand;
-        if (order == 0) return choice;
-        if (order < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
+static int by_operand(const void *a, const void *b) {
+    const gp_format_choice *x = a, *y = b;
+    return x->node != y->node ? x->node - y->node : x->op != y->op ? x->op - y->op : x->operand - y->operand;
 }
 
 gp_status gp_stage_prepare_own(const gp_stage_plan *plan, const gp_stage_request *request, const gp_op_desc *desc,
@@ -81,7 +69,9 @@ gp_status gp_stage_prepare(const gp_stage_plan *plan, const gp_stage_request *re
     desc.flags |= flags;
     for (int i = 0; i < GP_MAX_OPERANDS && chosen; i++) {
         if (desc.operand[i].format != GP_FORMAT_ANY) continue;
-        const gp_format_choice *choice = find_choice(plan, node, op_index, i);
+        const gp_format_choice wanted = {.node = node, .op = op_index, .operand = i};
+        const gp_format_choice *choice =
+            plan->choices ? bsearch(&wanted, plan->choices, plan->choice_count, sizeof wanted, by_operand) : NULL;
         if (!choice)
             return gp_fail(err, GP_INTERNAL, "no format was chosen for operand %d of %s", i, gp_op_name(desc.kind));
         desc.operand[i].format = choice->format;

@@ -18,7 +18,8 @@ size_t gp_value_bytes(const gp_graph *graph, int value, int64_t samples) {
 static int64_t most_samples(const gp_stage_request *request, bool trained) {
     int64_t most = 0;
     for (int i = 0; i < request->size_count; i++)
-        if ((!trained || request->size_trains[i]) && request->sizes[i] > most) most = request->sizes[i];
+        if ((!trained || request->sizes[i].training) && request->sizes[i].samples > most)
+            most = request->sizes[i].samples;
     return most;
 }
 

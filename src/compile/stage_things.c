@@ -12,26 +12,20 @@ gp_status gp_compiler_thing(gp_stage_compiler *compiler, size_t bytes, int *out,
 }
 
 static gp_status value_thing(gp_stage_compiler *compiler, int value, int *out, gp_error *err) {
-    gp_tensor tensor = gp_tensor_samples(compiler->graph->values[value].dtype, compiler->samples,
-                                         compiler->graph->values[value].shape);
-    return gp_compiler_thing(compiler, gp_tensor_bytes(&tensor), out, err);
+    return gp_compiler_thing(compiler, gp_value_bytes(compiler->graph, value, compiler->samples), out, err);
 }
 
-int gp_compiler_value(const gp_stage_compiler *compiler, int value) {
+int gp_compiler_position(const gp_stage_compiler *compiler, int value) {
     const gp_stage *stage = compiler->stage;
     int producer = compiler->graph->values[value].producer;
     if (producer >= stage->first_node && producer < stage->first_node + stage->node_count)
-        return compiler->value_thing[(int)stage->takes.count + producer - stage->first_node];
-    size_t low = 0, high = stage->takes.count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (stage->takes.items[middle] == value) return compiler->value_thing[middle];
-        if (stage->takes.items[middle] < value)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return -1;
+        return (int)stage->takes.count + producer - stage->first_node;
+    return gp_indices_find(&stage->takes, value);
+}
+
+int gp_compiler_value(const gp_stage_compiler *compiler, int value) {
+    int position = gp_compiler_position(compiler, value);
+    return position < 0 ? -1 : compiler->value_thing[position];
 }
 
 static gp_status make_forward_things(gp_stage_compiler *compiler, gp_error *err) {
@@ -93,42 +87,49 @@ gp_status gp_compiler_temps(gp_stage_compiler *compiler, int node, int *first, g
     return GP_OK;
 }
 
-bool gp_compiler_operand(const gp_stage_compiler *compiler, int node, int first_temp, const gp_lowered_op *op,
-                         const gp_prepared *prepared, int position, gp_staged_operand *out) {
-    const gp_ref *ref = &op->ref[position];
+/* False: the pass cannot have an operand of this role. */
+static bool set_operand(const gp_stage_compiler *compiler, int node, int first_temp, const gp_node_grads *grads,
+                        const gp_ref *ref, gp_format format, gp_staged_operand *out) {
     const gp_node *its = &compiler->graph->nodes[node];
-    size_t first = (size_t)ref->first * gp_dtype_size(op->desc.operand[position].dtype);
     *out = (gp_staged_operand){.thing = -1, .role = {ref->role, ref->index}};
     switch (ref->role) {
     case GP_ROLE_NONE: return true;
-    case GP_ROLE_INPUT: out->thing = gp_compiler_value(compiler, its->inputs[ref->index]); break;
-    case GP_ROLE_OUTPUT: out->thing = gp_compiler_value(compiler, its->output); break;
-    case GP_ROLE_SIDE: out->thing = compiler->first_side[node - compiler->stage->first_node] + ref->index; break;
-    case GP_ROLE_TEMP: out->thing = first_temp + ref->index; break;
+    case GP_ROLE_INPUT: out->thing = gp_compiler_value(compiler, its->inputs[ref->index]); return true;
+    case GP_ROLE_OUTPUT: out->thing = gp_compiler_value(compiler, its->output); return true;
+    case GP_ROLE_SIDE: out->thing = compiler->first_side[node - compiler->stage->first_node] + ref->index; return true;
+    case GP_ROLE_TEMP: out->thing = first_temp + ref->index; return true;
     case GP_ROLE_PARAM:
-        out->fixed = gp_stage_param_address(compiler->plan, compiler->graph, node, ref->index,
-                                            prepared->desc.operand[position].format);
-        break;
-    case GP_ROLE_STATS: out->fixed = gp_stage_stats_address(compiler->plan, node, ref->index, false); break;
-    case GP_ROLE_SCALARS: out->fixed = gp_stage_scalars_address(compiler->plan); break;
+        out->fixed = gp_stage_param_address(compiler->plan, compiler->graph, node, ref->index, format);
+        return true;
+    case GP_ROLE_STATS: out->fixed = gp_stage_stats_address(compiler->plan, node, ref->index, false); return true;
+    case GP_ROLE_SCALARS: out->fixed = gp_stage_scalars_address(compiler->plan); return true;
+    case GP_ROLE_GRAD_OUTPUT: out->thing = grads ? grads->output : -1; return grads;
+    case GP_ROLE_GRAD_INPUT: out->thing = grads ? grads->inputs[ref->index] : -1; return grads;
+    case GP_ROLE_GRAD_PARAM:
+        out->fixed = gp_stage_grad_address(compiler->plan, compiler->graph, node, ref->index);
+        return grads;
     default: return false;
     }
-    if (out->thing >= 0)
-        out->first = first;
-    else
-        out->fixed.offset += first;
-    return true;
 }
 
-gp_status gp_compiler_gather(gp_stage_compiler *compiler, gp_staged_op *op, gp_staged_list *list, gp_error *err) {
+static gp_status make_share(gp_stage_compiler *compiler, int node, gp_node_grads *grads, const gp_lowered_op *op,
+                            int index, gp_error *err) {
+    int *share = &grads->inputs[index];
+    if (*share >= 0 && *share == grads->output)
+        return gp_fail(err, GP_INTERNAL, "%s: would overwrite the gradient of its output", gp_op_name(op->desc.kind));
+    if (*share >= 0) return GP_OK;
+    int value = gp_compiler_value(compiler, compiler->graph->nodes[node].inputs[index]);
+    return gp_compiler_thing(compiler, compiler->things[value].bytes, share, err);
+}
+
+static gp_status gather(gp_stage_compiler *compiler, gp_staged_op *op, gp_staged_list *list, gp_error *err) {
     for (int i = 0; i < (int)op->prepared->desc.operands; i++) {
         const gp_operand_storage *wanted = &op->prepared->operand[i];
         gp_staged_operand *operand = &op->operand[i];
         if (operand->role.role != GP_ROLE_PARAM || operand->fixed.area != GP_AREA_NONE) continue;
         const gp_param_plan *param =
             gp_stage_plan_param(compiler->plan, compiler->graph->nodes[op->node].first_param + operand->role.index);
-        gp_staged_op reorder = {.node = op->node};
-        for (int o = 0; o < GP_MAX_OPERANDS; o++) reorder.operand[o].thing = -1;
+        gp_staged_op reorder = gp_staged_new(op->node);
         GP_RETURN_IF_FAILED(gp_compiler_thing(compiler, wanted->bytes, &operand->thing, err));
         GP_RETURN_IF_FAILED(gp_stage_prepare_reorder(compiler->plan, compiler->request, param->param, param->format,
                                                      wanted->format, &reorder.prepared, err));
@@ -139,19 +140,27 @@ gp_status gp_compiler_gather(gp_stage_compiler *compiler, gp_staged_op *op, gp_s
     return GP_OK;
 }
 
-static gp_status stage_op(gp_stage_compiler *compiler, int node, int op_index, const gp_lowered_op *op, int first_temp,
-                          gp_staged_list *list, gp_error *err) {
+gp_status gp_compiler_resolve(gp_stage_compiler *compiler, int node, int op_index, int first_temp, gp_node_grads *grads,
+                              gp_staged_list *list, gp_staged_op *out, gp_error *err) {
+    const gp_lowered_op *op = &compiler->lowering.nodes[node - compiler->stage->first_node].ops[op_index];
     gp_staged_op staged = {.node = node, .once = (op->flags & GP_LOWERED_ONCE) != 0};
     GP_RETURN_IF_FAILED(
         gp_stage_prepare(compiler->plan, compiler->request, node, op_index, op, 0, true, &staged.prepared, err));
     for (int i = 0; i < GP_MAX_OPERANDS; i++) {
-        if (!gp_compiler_operand(compiler, node, first_temp, op, staged.prepared, i, &staged.operand[i]))
-            return gp_fail(err, GP_INTERNAL, "%s: has an operand that a forward pass cannot have",
-                           gp_op_name(op->desc.kind));
-        if (staged.operand[i].fixed.area != GP_AREA_NONE && gp_op_writes(op->desc.kind, i)) staged.always = true;
+        const gp_ref *ref = &op->ref[i];
+        gp_staged_operand *operand = &staged.operand[i];
+        size_t first = (size_t)ref->first * gp_dtype_size(op->desc.operand[i].dtype);
+        if (grads && ref->role == GP_ROLE_GRAD_INPUT)
+            GP_RETURN_IF_FAILED(make_share(compiler, node, grads, op, ref->index, err));
+        if (!set_operand(compiler, node, first_temp, grads, ref, staged.prepared->desc.operand[i].format, operand))
+            return gp_fail(err, GP_INTERNAL, "%s: has an operand that a %s pass cannot have", gp_op_name(op->desc.kind),
+                           grads ? "backward" : "forward");
+        *(operand->thing >= 0 ? &operand->first : &operand->fixed.offset) += first;
+        if (!grads && operand->fixed.area != GP_AREA_NONE && gp_op_writes(op->desc.kind, i)) staged.always = true;
     }
-    GP_RETURN_IF_FAILED(gp_compiler_gather(compiler, &staged, list, err));
-    return gp_staged_add(list, staged, err);
+    GP_RETURN_IF_FAILED(gather(compiler, &staged, list, err));
+    *out = staged;
+    return GP_OK;
 }
 
 gp_status gp_compiler_forward(gp_stage_compiler *compiler, gp_pass pass, gp_staged_list *list, gp_error *err) {
@@ -159,9 +168,12 @@ gp_status gp_compiler_forward(gp_stage_compiler *compiler, gp_pass pass, gp_stag
         int node = compiler->stage->first_node + n, first_temp;
         const gp_lowering *lowering = &compiler->lowering.nodes[n];
         GP_RETURN_IF_FAILED(gp_compiler_temps(compiler, node, &first_temp, err));
-        for (size_t o = 0; o < lowering->count; o++)
-            if (lowering->ops[o].pass == pass)
-                GP_RETURN_IF_FAILED(stage_op(compiler, node, (int)o, &lowering->ops[o], first_temp, list, err));
+        for (size_t o = 0; o < lowering->count; o++) {
+            gp_staged_op op;
+            if (lowering->ops[o].pass != pass) continue;
+            GP_RETURN_IF_FAILED(gp_compiler_resolve(compiler, node, (int)o, first_temp, NULL, list, &op, err));
+            GP_RETURN_IF_FAILED(gp_staged_add(list, op, err));
+        }
     }
     return GP_OK;
 }

@@ -33,6 +33,8 @@ GP_MUST_USE gp_status gp_stage_compiler_init(gp_stage_compiler *compiler, const 
 void gp_stage_compiler_fini(gp_stage_compiler *compiler);
 
 GP_MUST_USE gp_status gp_compiler_thing(gp_stage_compiler *compiler, size_t bytes, int *out, gp_error *err);
+/* Position of a value in value_thing; −1 if the stage neither takes nor makes it. */
+int gp_compiler_position(const gp_stage_compiler *compiler, int value);
 /* The thing of a value that the stage takes or makes; −1 where it does neither. */
 int gp_compiler_value(const gp_stage_compiler *compiler, int value);
 /* That of a node of the stage, counted from its first one. */
@@ -42,26 +44,24 @@ static inline int gp_compiler_output(const gp_stage_compiler *compiler, int node
 
 /* The temporaries of one pass of a node; *first is the thing of temporary 0. */
 GP_MUST_USE gp_status gp_compiler_temps(gp_stage_compiler *compiler, int node, int *first, gp_error *err);
-/* Sets the operand for the roles that all passes know: values, sides, temporaries, parameters, statistics, scalars.
- * False: another role. */
-bool gp_compiler_operand(const gp_stage_compiler *compiler, int node, int first_temp, const gp_lowered_op *op,
-                         const gp_prepared *prepared, int position, gp_staged_operand *out);
+/* Gradients of one node while its backward ops are staged. */
+typedef struct gp_node_grads {
+    int output;  /* thing; −1: none */
+    int *inputs; /* [input]: thing of its share; −1: not needed or not made */
+} gp_node_grads;
 
-/* Before an op that reads a parameter in a format that is not stored: stages a reorder of it into a thing. */
-GP_MUST_USE gp_status gp_compiler_gather(gp_stage_compiler *compiler, gp_staged_op *op, gp_staged_list *list,
-                                         gp_error *err);
+/* Prepares an op, sets its operands, and stages before it the reorders of parameters that are not stored in its format.
+ * grads: NULL in a forward pass; shares of inputs that the op writes are made. The op itself is the caller's to add. */
+GP_MUST_USE gp_status gp_compiler_resolve(gp_stage_compiler *compiler, int node, int op_index, int first_temp,
+                                          gp_node_grads *grads, gp_staged_list *list, gp_staged_op *out, gp_error *err);
 
 /* Stages the ops of FORWARD or EVALUATE. */
 GP_MUST_USE gp_status gp_compiler_forward(gp_stage_compiler *compiler, gp_pass pass, gp_staged_list *list,
                                           gp_error *err);
 /* Stages the backward pass: gradients of values fold from the last user to the first, shares of parameters add up. */
 GP_MUST_USE gp_status gp_compiler_backward(gp_stage_compiler *compiler, gp_error *err);
-/* Outputs that the stage may keep although it recomputes (stage_kept.c). Whether a node's is one; */
+/* Whether the stage may keep a node's output although it recomputes. */
 bool gp_compiler_keeps(const gp_stage_compiler *compiler, int node);
-/* fills at_hand with them; */
-GP_MUST_USE gp_status gp_compiler_find_kept(gp_stage_compiler *compiler, gp_error *err);
-/* forward's copies of those that leave: behind its other ops, which all run before. */
-GP_MUST_USE gp_status gp_compiler_copy_kept(gp_stage_compiler *compiler, gp_error *err);
 /* Has the device do groups of ops as one where it can, in all three lists: the same bits. */
 GP_MUST_USE gp_status gp_compiler_fuse(gp_stage_compiler *compiler, gp_error *err);
 

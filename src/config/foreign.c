@@ -251,6 +251,7 @@ static const char *const homes[] = {
     "pipeline.schedule",
     "pipeline.checkpoint",
     "pipeline.lockstep",
+    "pipeline.pin",
     "optimizer.sgd.lr",
     "optimizer.sgd.momentum",
     "optimizer.sgd.weight_decay",

@@ -57,6 +57,27 @@ gp_status gp_yaml_new_node(gp_yaml_document *document, gp_yaml_kind kind, gp_pla
     return GP_OK;
 }
 
+size_t gp_yaml_children(const gp_yaml *node) {
+    return node->kind == GP_YAML_MAPPING ? 2 * node->count : node->count;
+}
+
+gp_status gp_yaml_copy_tree(gp_yaml_document *document, const gp_yaml *tree, int depth, gp_place place, gp_yaml **out,
+                            gp_error *err) {
+    gp_yaml *node = NULL;
+    void *children = NULL;
+    size_t count = gp_yaml_children(tree);
+    if (tree->kind != GP_YAML_SCALAR && depth > GP_YAML_MAX_DEPTH)
+        return gp_fail_at(err, GP_CONFIG, place, "nested deeper than %d levels", (int)GP_YAML_MAX_DEPTH);
+    GP_RETURN_IF_FAILED(gp_yaml_new_node(document, tree->kind, place, &node, err));
+    *node = *tree;
+    if (count) GP_RETURN_IF_FAILED(gp_yaml_allocate(document, count * sizeof *node->items, &children, err));
+    node->items = children;
+    for (size_t i = 0; i < count; i++)
+        GP_RETURN_IF_FAILED(gp_yaml_copy_tree(document, tree->items[i], depth + 1, place, &node->items[i], err));
+    *out = node;
+    return GP_OK;
+}
+
 gp_status gp_yaml_create(const char *name, gp_yaml_document **out, gp_error *err) {
     gp_yaml_document *document = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&document, 1, err));

@@ -35,9 +35,14 @@ struct gp_yaml {
     gp_place place;   /* where it begins; an override's is path "--set key.path=value", without a line */
     const char *text; /* scalar: NUL-terminated (a NUL inside a scalar is refused) */
     bool quoted;      /* scalar: was in quotes or a block, so it is a string whatever it looks like */
+    bool flow;        /* sequence, mapping: was written with brackets */
+    bool alias;       /* was written as *name; `place` is that of the anchor's value */
     size_t count;     /* sequence: items; mapping: pairs */
-    gp_yaml **items;
-    gp_yaml_pair *pairs;
+    union {
+        gp_yaml **items; /* of a mapping: keys and values by turns */
+        gp_yaml_pair *pairs;
+    };
+    unsigned from, to; /* characters of the text before it, and before its end; a block may end with blanks */
 };
 
 typedef struct gp_yaml_document gp_yaml_document;
@@ -102,25 +107,21 @@ GP_MUST_USE gp_status gp_yaml_write(const gp_yaml_document *document, const char
 /* The same as a text, owned by the caller. */
 GP_MUST_USE gp_status gp_yaml_text(const gp_yaml_document *document, const char *comment, char **out, gp_error *err);
 
-/* Where two trees say something different. */
+/* Where two trees say something different. All is borrowed, the path for one call. */
 typedef struct gp_yaml_difference {
-    char *path;                  /* "train.seed"; NULL: nowhere; owned by the caller */
-    const gp_yaml *before, *now; /* borrowed; NULL: not said */
+    const char *path;            /* "train.seed" */
+    const gp_yaml *before, *now; /* NULL: not said */
 } gp_yaml_difference;
-/* Called for one difference; its path is borrowed for the call. */
+/* Called for one difference; a failure ends the walk. */
 typedef gp_status (*gp_yaml_visit)(void *context, const gp_yaml_difference *difference, gp_error *err);
 /* Whether the mapping at this path is compared and set as a whole: its order counts, and its keys may have dots, so
  * that no path leads into it. */
 bool gp_yaml_is_whole(const char *path);
 /* Visits every difference, those of `now` in its order and then what only `before` says. `path`: of both nodes in the
- * configuration; "": they are roots. */
+ * configuration; "": they are roots. Mappings but model.rules have no order; 0.10 and 0.1 are the same number. */
 GP_MUST_USE gp_status gp_yaml_each_difference(const char *path, const gp_yaml *before, const gp_yaml *now,
                                               gp_yaml_visit visit, void *context, gp_error *err);
-/* The first one. Mappings but model.rules have no order; 0.10 and 0.1 are the same number. */
-GP_MUST_USE gp_status gp_yaml_find_difference(const char *path, const gp_yaml *before, const gp_yaml *now,
-                                              gp_yaml_difference *out, gp_error *err);
 /* Whether there is one. */
-GP_MUST_USE gp_status gp_yaml_differ(const char *path, const gp_yaml *before, const gp_yaml *now, bool *out,
-                                     gp_error *err);
+bool gp_yaml_differ(const char *path, const gp_yaml *before, const gp_yaml *now);
 
 #endif

@@ -2,13 +2,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-#include "config/tree.h"
+#include "config/tree_internal.h"
 
 typedef struct comparison {
     gp_yaml_visit visit;
     void *context;
-    bool ends; /* the visitor wants no more */
+    size_t length; /* of the path */
+    char path[(GP_YAML_MAX_DEPTH + 1) * (GP_YAML_MAX_KEY + 1)];
 } comparison;
 
 /* Of rules the later ones beat the earlier ones; all other mappings have no order. */
@@ -42,107 +42,75 @@ static bool same_scalar(const gp_yaml *a, const gp_yaml *b) {
     return a_end != a->text && b_end != b->text && !*a_end && !*b_end && a_value == b_value;
 }
 
-static gp_status compare(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now, gp_error *err);
+static gp_status compare(comparison *c, const gp_yaml *before, const gp_yaml *now, gp_error *err);
 
-static gp_status compare_child(comparison *c, const char *path, const char *key, const gp_yaml *before,
-                               const gp_yaml *now, gp_error *err) {
-    char *inner = NULL;
-    GP_RETURN_IF_FAILED(gp_format_text(&inner, err, "%s%s%s", path, *path ? "." : "", key));
-    gp_status status = compare(c, inner, before, now, err);
-    free(inner);
+static gp_status compare_child(comparison *c, const char *key, const gp_yaml *before, const gp_yaml *now,
+                               gp_error *err) {
+    size_t length = c->length;
+    c->length += (size_t)snprintf(c->path + length, sizeof c->path - length, "%s%s", length ? "." : "", key);
+    gp_status status = compare(c, before, now, err);
+    c->length = length;
+    c->path[length] = '\0';
     return status;
 }
 
-static gp_status compare_mappings(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now,
-                                  gp_error *err) {
-    for (size_t i = 0; i < now->count && !c->ends; i++) {
+static gp_status compare_mappings(comparison *c, const gp_yaml *before, const gp_yaml *now, gp_error *err) {
+    for (size_t i = 0; i < now->count; i++) {
         const char *key = now->pairs[i].key->text;
-        GP_RETURN_IF_FAILED(compare_child(c, path, key, gp_yaml_get(before, key), now->pairs[i].value, err));
+        GP_RETURN_IF_FAILED(compare_child(c, key, gp_yaml_get(before, key), now->pairs[i].value, err));
     }
-    for (size_t i = 0; i < before->count && !c->ends; i++) {
+    for (size_t i = 0; i < before->count; i++) {
         const char *key = before->pairs[i].key->text;
-        if (!gp_yaml_get(now, key)) GP_RETURN_IF_FAILED(compare_child(c, path, key, before->pairs[i].value, NULL, err));
+        if (!gp_yaml_get(now, key)) GP_RETURN_IF_FAILED(compare_child(c, key, before->pairs[i].value, NULL, err));
     }
     return GP_OK;
 }
 
-static gp_status compare_sequences(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now,
-                                   gp_error *err) {
-    size_t longer = before->count > now->count ? before->count : now->count;
-    for (size_t i = 0; i < longer && !c->ends; i++) {
+static gp_status compare_sequences(comparison *c, const gp_yaml *before, const gp_yaml *now, gp_error *err) {
+    for (size_t i = 0; i < before->count || i < now->count; i++) {
         char key[24];
         snprintf(key, sizeof key, "%zu", i);
-        GP_RETURN_IF_FAILED(compare_child(c, path, key, i < before->count ? before->items[i] : NULL,
+        GP_RETURN_IF_FAILED(compare_child(c, key, i < before->count ? before->items[i] : NULL,
                                           i < now->count ? now->items[i] : NULL, err));
     }
     return GP_OK;
 }
 
-static gp_status note_any(void *context, const gp_yaml_difference *difference, gp_error *err) {
-    comparison *c = context;
+static comparison begin(const char *path, gp_yaml_visit visit, void *context) {
+    comparison c = {.visit = visit, .context = context, .length = strlen(path)};
+    memcpy(c.path, path, c.length);
+    return c;
+}
+
+static gp_status stop(void *context, const gp_yaml_difference *difference, gp_error *err) {
+    (void)context;
     (void)difference;
     (void)err;
-    c->ends = true;
-    return GP_OK;
+    return GP_CANCELLED;
 }
 
-static gp_status compare_whole(const char *path, const gp_yaml *before, const gp_yaml *now, bool *same, gp_error *err) {
-    comparison inner = {.visit = note_any};
-    inner.context = &inner;
-    GP_RETURN_IF_FAILED(compare_mappings(&inner, path, before, now, err));
-    *same = !inner.ends && same_order(before, now);
-    return GP_OK;
+static bool same_whole(const char *path, const gp_yaml *before, const gp_yaml *now) {
+    comparison inner = begin(path, stop, NULL);
+    return compare_mappings(&inner, before, now, NULL) == GP_OK && same_order(before, now);
 }
 
-static gp_status compare(comparison *c, const char *path, const gp_yaml *before, const gp_yaml *now, gp_error *err) {
+static gp_status compare(comparison *c, const gp_yaml *before, const gp_yaml *now, gp_error *err) {
     if (before && now && before->kind == now->kind) {
-        bool whole = now->kind == GP_YAML_MAPPING && gp_yaml_is_whole(path), same = false;
-        if (whole) GP_RETURN_IF_FAILED(compare_whole(path, before, now, &same, err));
-        if (same) return GP_OK;
-        if (now->kind == GP_YAML_MAPPING && !whole) return compare_mappings(c, path, before, now, err);
-        if (now->kind == GP_YAML_SEQUENCE) return compare_sequences(c, path, before, now, err);
+        bool whole = now->kind == GP_YAML_MAPPING && gp_yaml_is_whole(c->path);
+        if (whole && same_whole(c->path, before, now)) return GP_OK;
+        if (now->kind == GP_YAML_MAPPING && !whole) return compare_mappings(c, before, now, err);
+        if (now->kind == GP_YAML_SEQUENCE) return compare_sequences(c, before, now, err);
         if (now->kind == GP_YAML_SCALAR && same_scalar(before, now)) return GP_OK;
     }
-    gp_yaml_difference difference = {NULL, before, now};
-    GP_RETURN_IF_FAILED(gp_copy_text(&difference.path, path, err));
-    gp_status status = c->visit(c->context, &difference, err);
-    free(difference.path);
-    return status;
+    return c->visit(c->context, &(gp_yaml_difference){c->path, before, now}, err);
 }
 
 gp_status gp_yaml_each_difference(const char *path, const gp_yaml *before, const gp_yaml *now, gp_yaml_visit visit,
                                   void *context, gp_error *err) {
-    comparison c = {.visit = visit, .context = context};
-    return compare(&c, path, before, now, err);
+    comparison c = begin(path, visit, context);
+    return compare(&c, before, now, err);
 }
 
-typedef struct first_difference {
-    comparison *of;
-    gp_yaml_difference *out;
-} first_difference;
-
-static gp_status keep_first(void *context, const gp_yaml_difference *difference, gp_error *err) {
-    const first_difference *first = context;
-    GP_RETURN_IF_FAILED(gp_copy_text(&first->out->path, difference->path, err));
-    first->out->before = difference->before;
-    first->out->now = difference->now;
-    first->of->ends = true;
-    return GP_OK;
-}
-
-gp_status gp_yaml_find_difference(const char *path, const gp_yaml *before, const gp_yaml *now, gp_yaml_difference *out,
-                                  gp_error *err) {
-    comparison c = {.visit = keep_first};
-    first_difference first = {&c, out};
-    c.context = &first;
-    *out = (gp_yaml_difference){0};
-    return compare(&c, path, before, now, err);
-}
-
-gp_status gp_yaml_differ(const char *path, const gp_yaml *before, const gp_yaml *now, bool *out, gp_error *err) {
-    comparison c = {.visit = note_any};
-    c.context = &c;
-    GP_RETURN_IF_FAILED(compare(&c, path, before, now, err));
-    *out = c.ends;
-    return GP_OK;
+bool gp_yaml_differ(const char *path, const gp_yaml *before, const gp_yaml *now) {
+    return gp_yaml_each_difference(path, before, now, stop, NULL, NULL) != GP_OK;
 }

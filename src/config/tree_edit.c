@@ -14,12 +14,11 @@ typedef struct edit {
 
 static int depth_of(const gp_yaml *node) {
     int deepest = 0;
-    if (node->kind == GP_YAML_SCALAR) return 0;
-    for (size_t i = 0; i < node->count; i++) {
-        int depth = depth_of(node->kind == GP_YAML_SEQUENCE ? node->items[i] : node->pairs[i].value);
+    for (size_t i = 0; i < gp_yaml_children(node); i++) {
+        int depth = depth_of(node->items[i]);
         if (depth > deepest) deepest = depth;
     }
-    return deepest + 1;
+    return deepest + (node->kind != GP_YAML_SCALAR);
 }
 
 static gp_status check_path(const edit *e, const gp_yaml *value, gp_error *err) {
@@ -49,19 +48,14 @@ static gp_status make_key(const edit *e, const char *segment, size_t length, gp_
 
 /* Room for one more child: blocks of a document do not grow, so the array moves. */
 static gp_status append_slot(const edit *e, gp_yaml *node, gp_yaml *key, gp_yaml ***slot, gp_error *err) {
+    size_t count = gp_yaml_children(node), added = key ? 2 : 1;
     void *larger = NULL;
-    if (node->kind == GP_YAML_SEQUENCE) {
-        GP_RETURN_IF_FAILED(gp_yaml_allocate(e->document, (node->count + 1) * sizeof *node->items, &larger, err));
-        if (node->count) memcpy(larger, node->items, node->count * sizeof *node->items);
-        node->items = larger;
-        *slot = &node->items[node->count++];
-    } else {
-        GP_RETURN_IF_FAILED(gp_yaml_allocate(e->document, (node->count + 1) * sizeof *node->pairs, &larger, err));
-        if (node->count) memcpy(larger, node->pairs, node->count * sizeof *node->pairs);
-        node->pairs = larger;
-        node->pairs[node->count].key = key;
-        *slot = &node->pairs[node->count++].value;
-    }
+    GP_RETURN_IF_FAILED(gp_yaml_allocate(e->document, (count + added) * sizeof *node->items, &larger, err));
+    if (count) memcpy(larger, node->items, count * sizeof *node->items);
+    node->items = larger;
+    node->count++;
+    if (key) node->items[count] = key;
+    *slot = &node->items[count + added - 1];
     return GP_OK;
 }
 
@@ -166,34 +160,10 @@ gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *
 
 /* ---- nodes of another document ----------------------------------------------------------------------------------- */
 
-static gp_status copy_node(gp_yaml_document *document, const gp_yaml *node, gp_yaml **out, gp_error *err) {
-    gp_yaml *copy = NULL;
-    void *children = NULL;
-    GP_RETURN_IF_FAILED(gp_yaml_new_node(document, node->kind, node->place, &copy, err));
-    copy->text = node->text;
-    copy->quoted = node->quoted;
-    if (node->kind == GP_YAML_SEQUENCE) {
-        GP_RETURN_IF_FAILED(gp_yaml_allocate(document, node->count * sizeof *node->items, &children, err));
-        copy->items = children;
-        for (size_t i = 0; i < node->count; i++)
-            GP_RETURN_IF_FAILED(copy_node(document, node->items[i], &copy->items[i], err));
-    } else if (node->kind == GP_YAML_MAPPING) {
-        GP_RETURN_IF_FAILED(gp_yaml_allocate(document, node->count * sizeof *node->pairs, &children, err));
-        copy->pairs = children;
-        for (size_t i = 0; i < node->count; i++) {
-            GP_RETURN_IF_FAILED(copy_node(document, node->pairs[i].key, &copy->pairs[i].key, err));
-            GP_RETURN_IF_FAILED(copy_node(document, node->pairs[i].value, &copy->pairs[i].value, err));
-        }
-    }
-    copy->count = node->count;
-    *out = copy;
-    return GP_OK;
-}
-
-gp_status gp_yaml_copy(const gp_yaml_document *document, gp_yaml_document **out, gp_error *err) {
+static gp_status copy_as(const char *name, const gp_yaml *root, gp_yaml_document **out, gp_error *err) {
     gp_yaml_document *copy = NULL;
-    GP_RETURN_IF_FAILED(gp_yaml_create(document->name, &copy, err));
-    gp_status status = document->root ? copy_node(copy, document->root, &copy->root, err) : GP_OK;
+    GP_RETURN_IF_FAILED(gp_yaml_create(name, &copy, err));
+    gp_status status = root ? gp_yaml_copy_tree(copy, root, 1, root->place, &copy->root, err) : GP_OK;
     if (status != GP_OK)
         gp_yaml_destroy(&copy);
     else
@@ -201,11 +171,19 @@ gp_status gp_yaml_copy(const gp_yaml_document *document, gp_yaml_document **out,
     return status;
 }
 
+gp_status gp_yaml_copy(const gp_yaml_document *document, gp_yaml_document **out, gp_error *err) {
+    return copy_as(document->name, document->root, out, err);
+}
+
+gp_status gp_yaml_copy_node(const gp_yaml *node, gp_yaml_document **out, gp_error *err) {
+    return copy_as(node->place.path ? node->place.path : "", node, out, err);
+}
+
 gp_status gp_yaml_put_node(gp_yaml_document *document, const char *path, gp_place place, const gp_yaml *value,
                            gp_error *err) {
     const edit e = {.document = document, .path = path, .place = place, .refusal = GP_CONFIG};
     gp_yaml *copy = NULL;
-    GP_RETURN_IF_FAILED(copy_node(document, value, &copy, err));
+    GP_RETURN_IF_FAILED(gp_yaml_copy_tree(document, value, 1, value->place, &copy, err));
     return assign(&e, copy, err);
 }
 
@@ -224,18 +202,6 @@ void gp_yaml_remove(gp_yaml_document *document, const char *path) {
         node->count--;
         return;
     }
-}
-
-gp_status gp_yaml_copy_node(const gp_yaml *node, gp_yaml_document **out, gp_error *err) {
-    gp_yaml_document *document = NULL;
-    GP_RETURN_IF_FAILED(gp_yaml_create(node->place.path ? node->place.path : "", &document, err));
-    gp_status status = copy_node(document, node, &document->root, err);
-    if (status != GP_OK) {
-        gp_yaml_destroy(&document);
-        return status;
-    }
-    *out = document;
-    return GP_OK;
 }
 
 gp_status gp_yaml_new_mapping(gp_yaml_document *document, gp_place place, gp_yaml **out, gp_error *err) {

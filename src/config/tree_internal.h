@@ -36,6 +36,13 @@ GP_MUST_USE gp_status gp_yaml_keep_text(gp_yaml_document *document, const char *
 GP_MUST_USE gp_status gp_yaml_new_node(gp_yaml_document *document, gp_yaml_kind kind, gp_place place, gp_yaml **out,
                                        gp_error *err);
 
+/* A copy of a tree that may stand at `depth` collections, the root's being 1; texts are borrowed, places kept. What is
+ * too much is reported at `place`. */
+GP_MUST_USE gp_status gp_yaml_copy_tree(gp_yaml_document *document, const gp_yaml *tree, int depth, gp_place place,
+                                        gp_yaml **out, gp_error *err);
+/* Nodes just below one: items, or keys and values. */
+size_t gp_yaml_children(const gp_yaml *node);
+
 /* Where a text that is parsed comes from. */
 typedef struct gp_yaml_source {
     const char *name; /* lives as long as the document */

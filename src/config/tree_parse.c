@@ -22,31 +22,12 @@ typedef struct parser {
     gp_yaml_source source;
     const char *text;
     size_t bytes;
+    unsigned written; /* characters of the text before the end of the last scalar, alias or bracket */
     anchor *anchors;
     size_t anchor_count, anchor_capacity;
 } parser;
 
 /* ---- characters -------------------------------------------------------------------------------------------------- */
-
-/* Length of the character at `text`, 0 where it is no valid UTF-8. */
-static size_t read_character(const unsigned char *text, size_t left, uint32_t *out) {
-    unsigned char first = text[0];
-    size_t length = first < 0x80 ? 1 : (first & 0xE0U) == 0xC0 ? 2 : (first & 0xF0U) == 0xE0 ? 3 : 4;
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    if (length == 1) {
-        *out = first;
-        return 1;
-    }
-    if ((length == 4 && (first & 0xF8U) != 0xF0) || length > left) return 0;
-    uint32_t value = first & (0x7FU >> length);
-    for (size_t i = 1; i < length; i++) {
-        if ((text[i] & 0xC0U) != 0x80) return 0;
-        value = value << 6 | (text[i] & 0x3FU);
-    }
-    if (value < least[length] || value > 0x10FFFF || (value >= 0xD800 && value < 0xE000)) return 0;
-    *out = value;
-    return length;
-}
 
 /* YAML's printable characters; a byte order mark is let through at the very beginning only. */
 static bool is_allowed(uint32_t value) {
@@ -69,14 +50,15 @@ static gp_place place_of(const parser *p, yaml_mark_t mark) {
 }
 
 /* libyaml would say some of this too, but without a line; and its time grows with the square of the %TAG lines. */
-gp_status gp_yaml_check_text(const char *characters, size_t bytes, gp_yaml_source source, gp_error *err) {
-    const unsigned char *text = (const unsigned char *)characters;
+gp_status gp_yaml_check_text(const char *text, size_t bytes, gp_yaml_source source, gp_error *err) {
     int line = 1, column = 1;
     for (size_t i = 0; i < bytes;) {
         uint32_t value = 0;
-        size_t length = read_character(text + i, bytes - i, &value);
+        size_t length = gp_utf8_next(text + i, bytes - i, &value);
         gp_place place = place_at(source, line, column);
-        if (length == 0) return gp_fail_at(err, GP_CONFIG, place, "byte 0x%02X is not valid UTF-8", (unsigned)text[i]);
+        if (length == 0)
+            return gp_fail_at(err, GP_CONFIG, place, "byte 0x%02X is not valid UTF-8",
+                              (unsigned)(unsigned char)text[i]);
         if (!is_allowed(value))
             return gp_fail_at(err, GP_CONFIG, place, "character U+%04X is not allowed in YAML", (unsigned)value);
         if (column == 1 && bytes - i >= 4 && memcmp(text + i, "%TAG", 4) == 0)
@@ -119,6 +101,9 @@ static gp_status refuse_syntax(const parser *p, gp_error *err) {
 
 static gp_status next_event(parser *p, yaml_event_t *event, gp_error *err) {
     if (!yaml_parser_parse(&p->yaml, event)) return refuse_syntax(p, err);
+    /* The end of a block is an event without a text, where the next token begins. */
+    bool ends = event->type != YAML_SEQUENCE_START_EVENT && event->type != YAML_MAPPING_START_EVENT;
+    if (ends && event->end_mark.index > event->start_mark.index) p->written = (unsigned)event->end_mark.index;
     return GP_OK;
 }
 
@@ -152,36 +137,9 @@ static const anchor *find_anchor(const parser *p, const char *name) {
     return NULL;
 }
 
-static gp_status refuse_depth(gp_place place, gp_error *err) {
-    return gp_fail_at(err, GP_CONFIG, place, "nested deeper than %d levels", (int)GP_YAML_MAX_DEPTH);
-}
-
-/* A copy for an alias, so that an edit of one leaves the other. Texts are shared, places stay the target's; what is too
- * much is reported where the alias stands. */
-static gp_status copy_node(parser *p, const gp_yaml *source, int depth, gp_place alias, gp_yaml **out, gp_error *err) {
-    gp_yaml *node = NULL;
-    if (source->kind != GP_YAML_SCALAR && depth > GP_YAML_MAX_DEPTH) return refuse_depth(alias, err);
-    GP_RETURN_IF_FAILED(gp_yaml_new_node(p->document, source->kind, alias, &node, err));
-    node->place = source->place;
-    node->text = source->text;
-    node->quoted = source->quoted;
-    node->count = source->count;
-    void *children = NULL;
-    if (source->kind == GP_YAML_SEQUENCE) {
-        GP_RETURN_IF_FAILED(gp_yaml_allocate(p->document, node->count * sizeof *node->items, &children, err));
-        node->items = children;
-        for (size_t i = 0; i < node->count; i++)
-            GP_RETURN_IF_FAILED(copy_node(p, source->items[i], depth + 1, alias, &node->items[i], err));
-    } else if (source->kind == GP_YAML_MAPPING) {
-        GP_RETURN_IF_FAILED(gp_yaml_allocate(p->document, node->count * sizeof *node->pairs, &children, err));
-        node->pairs = children;
-        for (size_t i = 0; i < node->count; i++) {
-            GP_RETURN_IF_FAILED(copy_node(p, source->pairs[i].key, depth + 1, alias, &node->pairs[i].key, err));
-            GP_RETURN_IF_FAILED(copy_node(p, source->pairs[i].value, depth + 1, alias, &node->pairs[i].value, err));
-        }
-    }
-    *out = node;
-    return GP_OK;
+static void set_span(gp_yaml *node, const yaml_event_t *event, unsigned to) {
+    node->from = (unsigned)event->start_mark.index;
+    node->to = to;
 }
 
 static gp_status read_alias(parser *p, const yaml_event_t *event, int depth, gp_yaml **out, gp_error *err) {
@@ -191,7 +149,11 @@ static gp_status read_alias(parser *p, const yaml_event_t *event, int depth, gp_
     if (!target) return gp_fail_at(err, GP_CONFIG, place, "alias *%.60s has no anchor &%.60s before it", name, name);
     if (target->open)
         return gp_fail_at(err, GP_CONFIG, place, "alias *%.60s is inside the value of its own anchor", name);
-    return copy_node(p, target->node, depth, place, out, err);
+    /* A copy, so that an edit of one leaves the other. */
+    GP_RETURN_IF_FAILED(gp_yaml_copy_tree(p->document, target->node, depth, place, out, err));
+    set_span(*out, event, p->written);
+    (*out)->alias = true;
+    return GP_OK;
 }
 
 /* ---- nodes ------------------------------------------------------------------------------------------------------- */
@@ -224,6 +186,7 @@ static gp_status read_scalar(parser *p, const yaml_event_t *event, gp_yaml **out
     if (memchr(text, '\0', length)) return gp_fail_at(err, GP_CONFIG, place, "a text must not contain \\0");
     GP_RETURN_IF_FAILED(gp_yaml_new_node(p->document, GP_YAML_SCALAR, place, &node, err));
     GP_RETURN_IF_FAILED(gp_yaml_keep_text(p->document, text, length, &node->text, err));
+    set_span(node, event, (unsigned)event->end_mark.index);
     node->quoted = event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE || must_be_quoted(text);
     GP_RETURN_IF_FAILED(add_anchor(p, (const char *)event->data.scalar.anchor, node, &index, err));
     close_anchor(p, index);
@@ -231,45 +194,15 @@ static gp_status read_scalar(parser *p, const yaml_event_t *event, gp_yaml **out
     return GP_OK;
 }
 
-static gp_status read_sequence(parser *p, const yaml_event_t *start, int depth, gp_yaml **out, gp_error *err) {
-    gp_place place = place_of(p, start->start_mark);
-    gp_yaml *node = NULL;
-    size_t index, capacity = 0, count = 0;
-    gp_yaml **items = NULL;
-    void *kept = NULL;
-    yaml_event_t event;
-    bool ended = false;
-    GP_RETURN_IF_FAILED(refuse_tag(place, start->data.sequence_start.tag, err));
-    GP_RETURN_IF_FAILED(gp_yaml_new_node(p->document, GP_YAML_SEQUENCE, place, &node, err));
-    GP_RETURN_IF_FAILED(add_anchor(p, (const char *)start->data.sequence_start.anchor, node, &index, err));
-    gp_status status = GP_OK;
-    while (status == GP_OK && !ended) {
-        status = next_event(p, &event, err);
-        if (status != GP_OK) break;
-        ended = event.type == YAML_SEQUENCE_END_EVENT;
-        if (!ended) status = GP_GROW(&items, &capacity, count + 1, err);
-        if (!ended && status == GP_OK) status = read_node(p, &event, depth + 1, &items[count++], err);
-        yaml_event_delete(&event);
-    }
-    if (status == GP_OK) status = gp_yaml_allocate(p->document, count * sizeof *items, &kept, err);
-    if (status == GP_OK) {
-        if (count) memcpy(kept, items, count * sizeof *items);
-        node->items = kept;
-        node->count = count;
-        close_anchor(p, index);
-        *out = node;
-    }
-    free(items);
-    return status;
-}
-
-static int compare_keys(const void *a, const void *b) {
-    const gp_yaml *first = *(const gp_yaml *const *)a, *second = *(const gp_yaml *const *)b;
-    return first->text == second->text ? 0 : strcmp(first->text, second->text);
-}
-
 static bool is_before(gp_place a, gp_place b) {
     return a.line != b.line ? a.line < b.line : a.column < b.column;
+}
+
+/* By text, then by place. */
+static int compare_keys(const void *a, const void *b) {
+    const gp_yaml *first = *(const gp_yaml *const *)a, *second = *(const gp_yaml *const *)b;
+    int order = strcmp(first->text, second->text);
+    return order ? order : is_before(first->place, second->place) ? -1 : is_before(second->place, first->place);
 }
 
 /* Sorted, equal keys are neighbours. Reports the pair whose second key comes first. */
@@ -281,11 +214,9 @@ static gp_status check_duplicates(const gp_yaml *mapping, gp_error *err) {
     const gp_yaml *first = NULL, *again = NULL;
     for (size_t i = 0; i + 1 < mapping->count; i++) {
         if (strcmp(keys[i]->text, keys[i + 1]->text) != 0) continue;
-        bool ordered = is_before(keys[i]->place, keys[i + 1]->place);
-        const gp_yaml *later = ordered ? keys[i + 1] : keys[i];
-        if (again && !is_before(later->place, again->place)) continue;
-        again = later;
-        first = ordered ? keys[i] : keys[i + 1];
+        if (again && !is_before(keys[i + 1]->place, again->place)) continue;
+        first = keys[i];
+        again = keys[i + 1];
     }
     free(keys);
     if (!again) return GP_OK;
@@ -311,53 +242,61 @@ static gp_status read_key(parser *p, const yaml_event_t *event, int depth, gp_ya
     return GP_OK;
 }
 
-static gp_status read_mapping(parser *p, const yaml_event_t *start, int depth, gp_yaml **out, gp_error *err) {
-    gp_place place = place_of(p, start->start_mark);
-    gp_yaml *node = NULL, *key = NULL;
-    size_t index, capacity = 0, count = 0;
-    gp_yaml_pair *pairs = NULL;
-    void *kept = NULL;
-    yaml_event_t event;
-    bool ended = false;
-    GP_RETURN_IF_FAILED(refuse_tag(place, start->data.mapping_start.tag, err));
-    GP_RETURN_IF_FAILED(gp_yaml_new_node(p->document, GP_YAML_MAPPING, place, &node, err));
-    GP_RETURN_IF_FAILED(add_anchor(p, (const char *)start->data.mapping_start.anchor, node, &index, err));
-    gp_status status = GP_OK;
-    while (status == GP_OK && !ended) {
-        status = next_event(p, &event, err);
-        if (status != GP_OK) break;
-        ended = event.type == YAML_MAPPING_END_EVENT;
-        if (!ended && !key) {
-            status = read_key(p, &event, depth + 1, &key, err);
-        } else if (!ended) {
-            status = GP_GROW(&pairs, &capacity, count + 1, err);
-            if (status == GP_OK) status = read_node(p, &event, depth + 1, &pairs[count].value, err);
-            if (status == GP_OK) pairs[count++].key = key;
-            key = NULL;
+/* The nodes of a collection up to its end: items, or keys and values by turns. The caller frees *items. */
+static gp_status read_children(parser *p, bool mapping, int depth, gp_yaml ***items, size_t *count, gp_error *err) {
+    yaml_event_type_t end = mapping ? YAML_MAPPING_END_EVENT : YAML_SEQUENCE_END_EVENT;
+    size_t capacity = 0;
+    for (bool ended = false; !ended;) {
+        yaml_event_t event;
+        GP_RETURN_IF_FAILED(next_event(p, &event, err));
+        ended = event.type == end;
+        gp_status status = ended ? GP_OK : GP_GROW(items, &capacity, *count + 1, err);
+        if (!ended && status == GP_OK) {
+            bool key = mapping && *count % 2 == 0;
+            status = (key ? read_key : read_node)(p, &event, depth, &(*items)[*count], err);
+            ++*count;
         }
         yaml_event_delete(&event);
+        GP_RETURN_IF_FAILED(status);
     }
-    if (status == GP_OK) status = gp_yaml_allocate(p->document, count * sizeof *pairs, &kept, err);
+    return GP_OK;
+}
+
+static gp_status read_collection(parser *p, const yaml_event_t *start, int depth, gp_yaml **out, gp_error *err) {
+    bool mapping = start->type == YAML_MAPPING_START_EVENT;
+    gp_place place = place_of(p, start->start_mark);
+    const yaml_char_t *tag = mapping ? start->data.mapping_start.tag : start->data.sequence_start.tag;
+    const yaml_char_t *name = mapping ? start->data.mapping_start.anchor : start->data.sequence_start.anchor;
+    gp_yaml *node = NULL, **items = NULL;
+    size_t index, count = 0;
+    void *kept = NULL;
+    if (depth > GP_YAML_MAX_DEPTH)
+        return gp_fail_at(err, GP_CONFIG, place, "nested deeper than %d levels", (int)GP_YAML_MAX_DEPTH);
+    GP_RETURN_IF_FAILED(refuse_tag(place, tag, err));
+    GP_RETURN_IF_FAILED(gp_yaml_new_node(p->document, mapping ? GP_YAML_MAPPING : GP_YAML_SEQUENCE, place, &node, err));
+    GP_RETURN_IF_FAILED(add_anchor(p, (const char *)name, node, &index, err));
+    gp_status status = read_children(p, mapping, depth + 1, &items, &count, err);
+    if (status == GP_OK) status = gp_yaml_allocate(p->document, count * sizeof *items, &kept, err);
     if (status == GP_OK) {
-        if (count) memcpy(kept, pairs, count * sizeof *pairs);
-        node->pairs = kept;
-        node->count = count;
+        if (count) memcpy(kept, items, count * sizeof *items);
+        node->items = kept;
+        node->count = mapping ? count / 2 : count;
+        node->flow = mapping ? start->data.mapping_start.style == YAML_FLOW_MAPPING_STYLE
+                             : start->data.sequence_start.style == YAML_FLOW_SEQUENCE_STYLE;
+        set_span(node, start, p->written);
         close_anchor(p, index);
-        status = check_duplicates(node, err);
+        *out = node;
     }
-    if (status == GP_OK) *out = node;
-    free(pairs);
-    return status;
+    free(items);
+    return status == GP_OK && mapping ? check_duplicates(node, err) : status;
 }
 
 /* `depth` counts collections, the root's being 1. */
 static gp_status read_node(parser *p, const yaml_event_t *event, int depth, gp_yaml **out, gp_error *err) {
-    bool collection = event->type == YAML_SEQUENCE_START_EVENT || event->type == YAML_MAPPING_START_EVENT;
-    if (collection && depth > GP_YAML_MAX_DEPTH) return refuse_depth(place_of(p, event->start_mark), err);
     switch (event->type) {
     case YAML_SCALAR_EVENT: return read_scalar(p, event, out, err);
-    case YAML_SEQUENCE_START_EVENT: return read_sequence(p, event, depth, out, err);
-    case YAML_MAPPING_START_EVENT: return read_mapping(p, event, depth, out, err);
+    case YAML_SEQUENCE_START_EVENT:
+    case YAML_MAPPING_START_EVENT: return read_collection(p, event, depth, out, err);
     case YAML_ALIAS_EVENT: return read_alias(p, event, depth, out, err);
     default: return gp_fail(err, GP_INTERNAL, "libyaml gave event %d where a node belongs", (int)event->type);
     }
@@ -431,10 +370,7 @@ gp_status gp_yaml_parse(const char *text, size_t bytes, const char *name, gp_yam
 
 static void place_all(gp_yaml *node, gp_place place) {
     node->place = place;
-    for (size_t i = 0; node->kind != GP_YAML_SCALAR && i < node->count; i++) {
-        if (node->kind == GP_YAML_MAPPING) node->pairs[i].key->place = place;
-        place_all(node->kind == GP_YAML_MAPPING ? node->pairs[i].value : node->items[i], place);
-    }
+    for (size_t i = 0; i < gp_yaml_children(node); i++) place_all(node->items[i], place);
 }
 
 gp_status gp_yaml_parse_at(const char *text, size_t bytes, gp_place place, gp_yaml_document **out, gp_error *err) {

@@ -11,31 +11,22 @@ static void write_indent(FILE *file, int depth) {
     for (int i = 0; i < depth; i++) fputs("  ", file);
 }
 
-/* A character of 1 to 3 bytes by its number. */
-static void write_number(FILE *file, const unsigned char *text, size_t bytes) {
-    unsigned point = bytes == 1   ? text[0]
-                     : bytes == 2 ? (text[0] & 0x1FU) << 6 | (text[1] & 0x3FU)
-                                  : (text[0] & 0xFU) << 12 | (text[1] & 0x3FU) << 6 | (text[2] & 0x3FU);
-    fprintf(file, point < 0x100 ? "\\x%02X" : "\\u%04X", point);
-}
-
 /* Characters beyond ASCII stand for themselves, but for those that are not printed (base/printable.h), which YAML's
  * line breaks are among, and for spaces and marks that YAML does not give back. */
-static size_t write_escaped(FILE *file, const unsigned char *text) {
-    unsigned char c = text[0];
+static size_t write_escaped(FILE *file, const char *text) {
     bool printable;
-    size_t bytes = gp_printable_next((const char *)text, &printable);
-    bool is_text = bytes > 1 || c < 0x80;
-    bool not_given_back = (c == 0xC2 && text[1] == 0xA0) || (c == 0xEF && text[1] == 0xBB && text[2] == 0xBF) ||
-                          (c == 0xEF && text[1] == 0xBF && text[2] >= 0xBE);
-    if (c == '"' || c == '\\')
-        fprintf(file, "\\%c", c);
-    else if (c == '\n')
+    uint32_t point;
+    size_t bytes = gp_printable_next(text, &printable);
+    bool known = gp_utf8_next(text, bytes, &point) > 0;
+    bool given_back = point != 0xA0 && point != 0xFEFF && point != 0xFFFE && point != 0xFFFF;
+    if (*text == '"' || *text == '\\')
+        fprintf(file, "\\%c", *text);
+    else if (*text == '\n')
         fputs("\\n", file);
-    else if (c == '\t')
+    else if (*text == '\t')
         fputs("\\t", file);
-    else if (is_text && (!printable || not_given_back))
-        write_number(file, text, bytes);
+    else if (known && (!printable || !given_back))
+        fprintf(file, point < 0x100 ? "\\x%02X" : "\\u%04X", (unsigned)point);
     else
         fwrite(text, 1, bytes, file);
     return bytes;
@@ -43,7 +34,7 @@ static size_t write_escaped(FILE *file, const unsigned char *text) {
 
 void gp_yaml_write_quoted(FILE *file, const char *text) {
     fputc('"', file);
-    for (const unsigned char *at = (const unsigned char *)text; *at;) at += write_escaped(file, at);
+    while (*text) text += write_escaped(file, text);
     fputc('"', file);
 }
 

@@ -26,11 +26,11 @@ gp_status gp_cut_measure(const gp_cut_problem *problem, const int64_t *layers, g
 
 /* ---- the least bottleneck ---------------------------------------------------------------------------------------- */
 
-static int64_t bottleneck(gp_cut_search *search, const int64_t *layers, gp_cut_numbers *numbers) {
+static int64_t bottleneck_of(gp_cut_search *search, const int64_t *layers, gp_cut_numbers *numbers) {
     int64_t most = 0;
     measure_all(search->index, &search->span, layers, numbers);
     for (int s = 0; s < search->index->problem->stage_count; s++)
-        if (numbers[s].computing + numbers[s].copying > most) most = numbers[s].computing + numbers[s].copying;
+        if (numbers[s].cost > most) most = numbers[s].cost;
     return most;
 }
 
@@ -64,12 +64,12 @@ static gp_status find_bottleneck(gp_cut_search *search, int64_t *layers, gp_cut_
     gp_cut_short missing;
     int64_t low = lower_bound(search->index);
     GP_RETURN_IF_FAILED(find_some(search, &low, layers, err));
-    int64_t high = bottleneck(search, layers, numbers);
+    int64_t high = bottleneck_of(search, layers, numbers);
     while (low < high) {
         int64_t bound = low + (high - low) / 2;
         if (gp_cut_search_run(search, bound, &missing)) {
             gp_cut_search_pick(search, bound, layers);
-            high = bottleneck(search, layers, numbers);
+            high = bottleneck_of(search, layers, numbers);
         } else {
             low = missing.cost;
         }
@@ -80,21 +80,20 @@ static gp_status find_bottleneck(gp_cut_search *search, int64_t *layers, gp_cut_
     return GP_OK;
 }
 
-static gp_status solve(const gp_span_index *index, int64_t *layers, gp_cut_result *out, gp_error *err) {
+static gp_status solve(const gp_span_index *index, int64_t *layers, int64_t *bottleneck, gp_error *err) {
     gp_cut_search search;
     gp_cut_numbers *numbers = NULL;
     int64_t *found = NULL;
-    gp_cut_result result = {0};
+    int64_t least = 0;
     GP_RETURN_IF_FAILED(gp_cut_search_init(&search, index, err));
     gp_status status = GP_NEW(&numbers, index->problem->stage_count, err);
     if (status == GP_OK) status = GP_NEW(&found, index->problem->stage_count, err);
-    if (status == GP_OK) status = find_bottleneck(&search, found, numbers, &result.bottleneck, err);
-    result.bound = result.bottleneck;
+    if (status == GP_OK) status = find_bottleneck(&search, found, numbers, &least, err);
     if (status == GP_OK && gp_cut_shares_workers(index->problem))
-        status = gp_cut_share_workers(index, &search.span, found, &result, err);
+        status = gp_cut_share_workers(index, &search.span, found, &least, err);
     if (status == GP_OK) {
         memcpy(layers, found, (size_t)index->problem->stage_count * sizeof *layers);
-        *out = result;
+        *bottleneck = least;
     }
     free(found);
     free(numbers);
@@ -102,11 +101,11 @@ static gp_status solve(const gp_span_index *index, int64_t *layers, gp_cut_resul
     return status;
 }
 
-gp_status gp_cut_solve(const gp_cut_problem *problem, int64_t *layers, gp_cut_result *out, gp_error *err) {
+gp_status gp_cut_solve(const gp_cut_problem *problem, int64_t *layers, int64_t *bottleneck, gp_error *err) {
     gp_span_index index;
     GP_RETURN_IF_FAILED(gp_cut_check_places(problem, err));
     GP_RETURN_IF_FAILED(gp_span_index_init(&index, problem, err));
-    gp_status status = solve(&index, layers, out, err);
+    gp_status status = solve(&index, layers, bottleneck, err);
     gp_span_index_fini(&index);
     return status;
 }
@@ -117,13 +116,13 @@ gp_status gp_cut_list(const int64_t *cost, int count, int stages, int64_t *layer
         .layer_count = count, .kinds = &kind, .kind_count = 1, .worker_count = stages, .stage_count = stages};
     gp_cut_worker *workers = NULL;
     gp_cut_stage *of = NULL;
-    gp_cut_result result;
+    int64_t bottleneck;
     gp_status status = GP_NEW(&workers, stages > 0 ? stages : 0, err);
     if (status == GP_OK) status = GP_NEW(&of, stages > 0 ? stages : 0, err);
     for (int s = 0; s < stages && status == GP_OK; s++) of[s].worker = s;
     problem.workers = workers;
     problem.stages = of;
-    if (status == GP_OK) status = gp_cut_solve(&problem, layers, &result, err);
+    if (status == GP_OK) status = gp_cut_solve(&problem, layers, &bottleneck, err);
     free(workers);
     free(of);
     return status;

@@ -32,14 +32,8 @@ gp_status gp_cut_check_places(const gp_cut_problem *problem, gp_error *err) {
     if (stages < 1 || stages > layers)
         return gp_fail(err, GP_CONFIG, "balance: %d layer%s cannot be cut into %d stages of at least one layer each",
                        layers, plural(layers), stages);
-    if (places + 1 < stages)
-        return gp_fail(err, GP_CONFIG,
-                       "balance: the layers that stay together leave %d place%s to cut, but %d stages need %d", places,
-                       plural(places), stages, stages - 1);
-    if (musts > stages - 1)
-        return gp_fail(err, GP_CONFIG, "balance: %d layers must begin a later stage, but there %s %d later stage%s",
-                       musts, stages == 2 ? "is" : "are", stages - 1, plural(stages - 1));
-    return GP_OK;
+    if (places + 1 >= stages && musts < stages) return GP_OK;
+    return gp_fail(err, GP_CONFIG, "balance: no cut into %d stages keeps the rules", stages);
 }
 
 /* ---- layers that fit nowhere ------------------------------------------------------------------------------------- */
@@ -96,9 +90,8 @@ static int64_t excess_of(gp_cut_search *s, const int64_t *layers) {
     int64_t most = 0;
     for (int stage = 0, first = 0; stage < p->stage_count; first += (int)layers[stage++]) {
         int64_t memory = p->workers[p->stages[stage].worker].memory;
-        gp_span_begin(s->index, &s->span, first);
-        while (s->span.end < first + layers[stage]) gp_span_extend(s->index, &s->span);
-        int64_t excess = gp_span_bytes(&s->span, &p->stages[stage]) + s->span.transient - memory;
+        gp_cut_numbers its = gp_span_numbers(s->index, &s->span, stage, first, first + (int)layers[stage]);
+        int64_t excess = its.bytes + its.transient - memory;
         if (memory > 0 && excess > most) most = excess;
     }
     return most;
@@ -142,20 +135,14 @@ static int64_t common_limit(const gp_cut_problem *p) {
     return p->workers[0].memory;
 }
 
-static bool has_rules(const gp_cut_problem *p) {
-    for (int i = 1; i < p->layer_count; i++)
-        if (gp_cut_rule_at(p, i) != GP_CUT_FREE) return true;
-    return false;
-}
-
 gp_status gp_cut_explain(gp_cut_search *search, gp_error *err) {
     const gp_cut_problem *p = search->index->problem;
     gp_cut_short missing;
     int64_t more = 0;
     char least[32], limit[32], over[32], limits[GP_ERROR_TEXT / 4] = "";
     if (find_too_large(search, err)) return GP_CONFIG;
-    search->free = has_rules(p);
-    const char *hint = search->free && gp_cut_search_run(search, INT64_MAX, &missing)
+    search->free = true;
+    const char *hint = gp_cut_search_run(search, INT64_MAX, &missing)
                            ? "; it fits without the layers named in balance, and without together"
                            : "";
     search->free = false;

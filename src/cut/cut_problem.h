@@ -37,8 +37,8 @@ typedef struct gp_cut_kind {
 
 typedef struct gp_cut_worker {
     int kind;
-    int64_t memory;   /* bytes that its stages may take together; 0: no limit */
-    const char *name; /* for messages */
+    int64_t memory; /* bytes that its stages may take together; 0: no limit */
+    char name[32];  /* for messages */
 } gp_cut_worker;
 
 /* A stage's worker, and how many micro-batches it has alive at once under its schedule and checkpoint mode. */
@@ -86,13 +86,9 @@ static inline gp_cut_rule gp_cut_rule_at(const gp_cut_problem *problem, int laye
 
 /* What a stage of a cut costs and takes. */
 typedef struct gp_cut_numbers {
-    int64_t computing, copying;
+    int64_t cost;
     int64_t bytes;     /* all but transients */
     int64_t transient; /* the most of its layers' */
 } gp_cut_numbers;
-typedef struct gp_cut_result {
-    int64_t bottleneck; /* the most that a worker's stages cost together */
-    int64_t bound;      /* no cut has less: equal to the bottleneck where every worker has one stage */
-} gp_cut_result;
 
 #endif

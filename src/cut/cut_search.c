@@ -53,8 +53,6 @@ gp_status gp_cut_search_init(gp_cut_search *search, const gp_span_index *index, 
     gp_status status = GP_NEW(&search->can, row * words, err);
     if (status == GP_OK) status = GP_NEW(&search->least, row, err);
     if (status == GP_OK) status = GP_NEW(&search->most, row, err);
-    if (status == GP_OK) status = GP_NEW(&search->places, row, err);
-    if (status == GP_OK) status = GP_NEW(&search->musts, row, err);
     if (status == GP_OK) status = GP_NEW(&search->class_of, p->stage_count, err);
     if (status == GP_OK) status = GP_NEW(&search->of_class, p->stage_count, err);
     if (status == GP_OK) status = GP_NEW(&search->members, (size_t)p->stage_count * words, err);
@@ -72,8 +70,6 @@ void gp_cut_search_fini(gp_cut_search *search) {
     free(search->can);
     free(search->least);
     free(search->most);
-    free(search->places);
-    free(search->musts);
     free(search->class_of);
     free(search->of_class);
     free(search->members);
@@ -83,21 +79,13 @@ void gp_cut_search_fini(gp_cut_search *search) {
 
 /* ---- windows ----------------------------------------------------------------------------------------------------- */
 
-static int larger(int a, int b) {
-    return a > b ? a : b;
-}
-
-static int smaller(int a, int b) {
-    return a < b ? a : b;
-}
-
 static void keep_least(int64_t *least, int64_t value) {
     if (value < *least) *least = value;
 }
 
 /* Stages before layer i are at least as many as runs within the bound that reach it from the front, each layer at its
  * cheapest; those behind likewise from the end. A bound below *next changes none of these runs. */
-static void count_runs(gp_cut_search *s, int64_t bound, int64_t *next) {
+static void find_windows(gp_cut_search *s, int64_t bound, int64_t *next) {
     const int64_t *floor = s->index->floor;
     int count = s->index->problem->layer_count, stages = s->index->problem->stage_count;
     s->least[0] = 0;
@@ -118,24 +106,7 @@ static void count_runs(gp_cut_search *s, int64_t bound, int64_t *next) {
         }
         s->most[i] = stages - runs;
     }
-}
-
-static void find_windows(gp_cut_search *s, int64_t bound, int64_t *next) {
-    int count = s->index->problem->layer_count, stages = s->index->problem->stage_count;
-    count_runs(s, bound, next);
-    s->places[0] = s->places[1] = s->musts[0] = s->musts[1] = 0;
-    for (int i = 1; i < count; i++) {
-        s->places[i + 1] = s->places[i] + (rule_at(s, i) != GP_CUT_NEVER);
-        s->musts[i + 1] = s->musts[i] + (rule_at(s, i) == GP_CUT_MUST);
-    }
-    for (int i = 1; i < count; i++) {
-        s->least[i] = larger(s->least[i], s->musts[i] + 1);
-        s->least[i] = larger(s->least[i], stages - 1 - (s->places[count] - s->places[i + 1]));
-        s->most[i] = smaller(s->most[i], s->places[i] + 1);
-        s->most[i] = smaller(s->most[i], stages - 1 - (s->musts[count] - s->musts[i + 1]));
-    }
-    s->most[0] = smaller(smaller(s->most[0], 0), stages - 1 - s->musts[count]);
-    s->least[0] = larger(0, stages - 1 - s->places[count]);
+    if (s->most[0] > 0) s->most[0] = 0;
 }
 
 /* ---- spans as stages --------------------------------------------------------------------------------------------- */

@@ -13,8 +13,6 @@ typedef struct gp_cut_search {
     uint64_t *can; /* [layers + 1][words] bit s: stages s … cover the layers from here on; the end: their number */
     int *least,
         *most;       /* [layers + 1] the stages that could begin here as far as sums of costs say; least > most: none */
-    int *places;     /* [layers + 1] where a cut may be, before the layer itself */
-    int *musts;      /* [layers + 1] where one must be, likewise */
     int class_count; /* of stages that are alike in all that a span's cost and bytes depend on */
     int *class_of;   /* [stage] */
     int *of_class;   /* [class] its first stage */

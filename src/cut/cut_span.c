@@ -187,11 +187,9 @@ int64_t gp_span_floor(const gp_span *span, const gp_cut_stage *stage) {
 
 gp_cut_numbers gp_span_numbers(const gp_span_index *index, gp_span *span, int stage, int first, int end) {
     const gp_cut_stage *it = &index->problem->stages[stage];
-    int kind = gp_cut_kind_of(index->problem, stage);
     gp_span_begin(index, span, first);
     while (span->end < end) gp_span_extend(index, span);
-    gp_cut_numbers numbers = {.copying = span->copies[kind]};
-    numbers.computing = gp_span_cost(index, span, kind) - numbers.copying;
+    gp_cut_numbers numbers = {.cost = gp_span_cost(index, span, gp_cut_kind_of(index->problem, stage))};
     if (index->problem->bytes) {
         numbers.bytes = gp_span_bytes(span, it);
         numbers.transient = span->transient;

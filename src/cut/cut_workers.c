@@ -21,10 +21,6 @@ typedef struct score {
     int64_t cost[3]; /* the largest first */
 } score;
 
-static int64_t cost_of(const gp_cut_numbers *numbers) {
-    return numbers->computing + numbers->copying;
-}
-
 static int64_t excess_of(const mover *m, int worker) {
     const gp_cut_problem *p = m->index->problem;
     int64_t bytes = 0, transient = 0;
@@ -66,9 +62,9 @@ static void move_cut(mover *m, int stage, int place) {
     const gp_cut_stage *stages = m->index->problem->stages;
     m->first[stage] = place;
     for (int s = stage - 1; s <= stage; s++) {
-        m->cost[stages[s].worker] -= cost_of(&m->numbers[s]);
+        m->cost[stages[s].worker] -= m->numbers[s].cost;
         m->numbers[s] = gp_span_numbers(m->index, m->span, s, m->first[s], m->first[s + 1]);
-        m->cost[stages[s].worker] += cost_of(&m->numbers[s]);
+        m->cost[stages[s].worker] += m->numbers[s].cost;
     }
 }
 
@@ -113,12 +109,10 @@ static bool improve_cuts(mover *m, int stage, int cuts, int reach) {
     return moved;
 }
 
-static gp_status finish(mover *m, int64_t *layers, gp_cut_result *out, gp_error *err) {
+static gp_status finish(mover *m, int64_t *layers, int64_t *bottleneck, gp_error *err) {
     const gp_cut_problem *p = m->index->problem;
     char over[32], limit[32];
-    int64_t total = m->index->floor[p->layer_count];
-    int64_t even = total / p->worker_count + (total % p->worker_count > 0);
-    gp_cut_result result = {0, out->bound > even ? out->bound : even};
+    int64_t most = 0;
     for (int w = 0; w < p->worker_count; w++) {
         int64_t excess = excess_of(m, w);
         if (excess > 0)
@@ -127,19 +121,19 @@ static gp_status finish(mover *m, int64_t *layers, gp_cut_result *out, gp_error 
                            "than its %s",
                            p->workers[w].name, gp_bytes_text(over, (size_t)excess),
                            gp_bytes_text(limit, (size_t)p->workers[w].memory));
-        if (m->cost[w] > result.bottleneck) result.bottleneck = m->cost[w];
+        if (m->cost[w] > most) most = m->cost[w];
     }
     for (int s = 0; s < p->stage_count; s++) layers[s] = m->first[s + 1] - m->first[s];
-    *out = result;
+    *bottleneck = most;
     return GP_OK;
 }
 
-static gp_status improve(mover *m, int64_t *layers, gp_cut_result *out, gp_error *err) {
+static gp_status improve(mover *m, int64_t *layers, int64_t *bottleneck, gp_error *err) {
     const gp_cut_problem *p = m->index->problem;
     for (int s = 0; s < p->stage_count; s++) m->first[s + 1] = m->first[s] + (int)layers[s];
     for (int s = 0; s < p->stage_count; s++) {
         m->numbers[s] = gp_span_numbers(m->index, m->span, s, m->first[s], m->first[s + 1]);
-        m->cost[p->stages[s].worker] += cost_of(&m->numbers[s]);
+        m->cost[p->stages[s].worker] += m->numbers[s].cost;
     }
     bool moved = true;
     for (int pass = 0; pass < MOST_PASSES && moved; pass++) {
@@ -147,17 +141,17 @@ static gp_status improve(mover *m, int64_t *layers, gp_cut_result *out, gp_error
         for (int s = 1; s < p->stage_count; s++) moved |= improve_cuts(m, s, 1, REACH);
         for (int s = 1; s + 1 < p->stage_count && !moved; s++) moved |= improve_cuts(m, s, 2, PAIR_REACH);
     }
-    return finish(m, layers, out, err);
+    return finish(m, layers, bottleneck, err);
 }
 
-gp_status gp_cut_share_workers(const gp_span_index *index, gp_span *span, int64_t *layers, gp_cut_result *out,
+gp_status gp_cut_share_workers(const gp_span_index *index, gp_span *span, int64_t *layers, int64_t *bottleneck,
                                gp_error *err) {
     const gp_cut_problem *p = index->problem;
     mover m = {.index = index, .span = span};
     gp_status status = GP_NEW(&m.first, p->stage_count + 1, err);
     if (status == GP_OK) status = GP_NEW(&m.numbers, p->stage_count, err);
     if (status == GP_OK) status = GP_NEW(&m.cost, p->worker_count, err);
-    if (status == GP_OK) status = improve(&m, layers, out, err);
+    if (status == GP_OK) status = improve(&m, layers, bottleneck, err);
     free(m.first);
     free(m.numbers);
     free(m.cost);

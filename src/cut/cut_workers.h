@@ -8,10 +8,9 @@
 #include "cut/cut_span.h"
 
 /* Moves single cuts of layers[stage] as long as that makes the dearer of the two workers concerned cheaper, or what
- * they take beyond their memory less. out->bottleneck is that of the cut; out->bound is raised to what the workers
- * together cannot go below. GP_CONFIG where the stages of some worker still do not fit together; which does not prove
- * that no cut does. */
+ * they take beyond their memory less. *bottleneck is that of the cut. GP_CONFIG where the stages of some worker still
+ * do not fit together; which does not prove that no cut does. */
 GP_MUST_USE gp_status gp_cut_share_workers(const gp_span_index *index, gp_span *span, int64_t *layers,
-                                           gp_cut_result *out, gp_error *err);
+                                           int64_t *bottleneck, gp_error *err);
 
 #endif

@@ -21,7 +21,10 @@ enum {
 typedef struct idx_file {
     gp_data_file file;
     bool gzipped;
+    size_t memory; /* gp_idx_open's */
     gp_spill content;
+    unsigned char head[MAX_HEADER_BYTES];
+    uint64_t inflated; /* bytes that have come; the first of them are in `head` only until the header is known */
     int rank;
     int64_t dim[MAX_IDX_RANK]; /* ≥ 1 each */
     size_t header_bytes;
@@ -69,7 +72,8 @@ static gp_status check_prefix(const idx_file *idx, const unsigned char *bytes, g
 }
 
 /* Reads what the header says from the file's first bytes, of which there are `bytes`, at most MAX_HEADER_BYTES. */
-static gp_status parse_header(idx_file *idx, const unsigned char *head, size_t bytes, gp_error *err) {
+static gp_status parse_header(idx_file *idx, size_t bytes, gp_error *err) {
+    const unsigned char *head = idx->head;
     if (bytes < PREFIX_BYTES) return FAIL_CONTENT(idx, err, bytes, "the file ends within its header%s", "");
     GP_RETURN_IF_FAILED(check_prefix(idx, head, err));
     idx->rank = head[3];
@@ -100,10 +104,9 @@ static gp_status check_length(const idx_file *idx, uint64_t bytes, gp_error *err
 }
 
 static gp_status open_plain(idx_file *idx, gp_error *err) {
-    unsigned char head[MAX_HEADER_BYTES];
-    size_t bytes = idx->file.size < sizeof head ? (size_t)idx->file.size : sizeof head;
-    GP_RETURN_IF_FAILED(gp_data_file_read(&idx->file, 0, bytes, head, err));
-    GP_RETURN_IF_FAILED(parse_header(idx, head, bytes, err));
+    size_t bytes = idx->file.size < MAX_HEADER_BYTES ? (size_t)idx->file.size : MAX_HEADER_BYTES;
+    GP_RETURN_IF_FAILED(gp_data_file_read(&idx->file, 0, bytes, idx->head, err));
+    GP_RETURN_IF_FAILED(parse_header(idx, bytes, err));
     return check_length(idx, idx->file.size, err);
 }
 
@@ -133,8 +136,25 @@ static gp_status refill(const idx_file *idx, inflater *in, gp_error *err) {
  * goes on is found. */
 static size_t wanted_bytes(const idx_file *idx) {
     uint64_t limit = idx->total_bytes ? idx->total_bytes + 1 : MAX_HEADER_BYTES;
-    uint64_t left = limit - idx->content.bytes;
+    uint64_t left = limit - idx->inflated;
     return left < CHUNK_BYTES ? (size_t)left : CHUNK_BYTES;
+}
+
+/* The header is known, or all that there is of it. */
+static gp_status begin_content(idx_file *idx, gp_error *err) {
+    GP_RETURN_IF_FAILED(parse_header(idx, (size_t)idx->inflated, err));
+    if (idx->inflated > idx->total_bytes) return check_length(idx, idx->inflated, err);
+    GP_RETURN_IF_FAILED(gp_spill_open(&idx->content, idx->file.path, idx->total_bytes, idx->memory, err));
+    return gp_spill_append(&idx->content, idx->head, (size_t)idx->inflated, err);
+}
+
+static gp_status take_inflated(idx_file *idx, const unsigned char *from, size_t bytes, gp_error *err) {
+    uint64_t before = idx->inflated;
+    idx->inflated += bytes;
+    if (idx->total_bytes && idx->inflated > idx->total_bytes) return check_length(idx, idx->inflated, err);
+    if (idx->total_bytes) return gp_spill_append(&idx->content, from, bytes, err);
+    memcpy(idx->head + before, from, bytes);
+    return idx->inflated == MAX_HEADER_BYTES ? begin_content(idx, err) : GP_OK;
 }
 
 /* Inflates until the output is full or the member ends; *ended says which. */
@@ -143,19 +163,12 @@ static gp_status inflate_some(idx_file *idx, inflater *in, bool *ended, gp_error
     in->stream.next_out = in->inflated;
     in->stream.avail_out = granted;
     int code = inflate(&in->stream, Z_NO_FLUSH);
-    GP_RETURN_IF_FAILED(gp_spill_append(&idx->content, in->inflated, granted - in->stream.avail_out, err));
+    GP_RETURN_IF_FAILED(take_inflated(idx, in->inflated, granted - in->stream.avail_out, err));
     *ended = code == Z_STREAM_END;
     if (code == Z_OK || code == Z_STREAM_END || code == Z_BUF_ERROR) return GP_OK;
     if (code == Z_MEM_ERROR) return gp_fail(err, GP_MEMORY, "out of memory: inflating %s", idx->file.path);
     return gp_data_fail(err, idx->file.path, inflater_offset(in), "the gzip data is corrupt: %s",
                         in->stream.msg ? in->stream.msg : "it needs a preset dictionary");
-}
-
-static gp_status parse_inflated_header(idx_file *idx, gp_error *err) {
-    unsigned char head[MAX_HEADER_BYTES];
-    size_t bytes = idx->content.bytes < sizeof head ? (size_t)idx->content.bytes : sizeof head;
-    GP_RETURN_IF_FAILED(gp_spill_read(&idx->content, 0, bytes, head, err));
-    return parse_header(idx, head, bytes, err);
 }
 
 /* False at the end of the file. */
@@ -198,13 +211,10 @@ static gp_status inflate_members(idx_file *idx, inflater *in, gp_error *err) {
             GP_RETURN_IF_FAILED(find_member(idx, in, &more, err));
             if (!more) return GP_OK;
         }
-        uint64_t before = idx->content.bytes;
+        uint64_t before = idx->inflated;
         uInt in_before = in->stream.avail_in;
         GP_RETURN_IF_FAILED(inflate_some(idx, in, &ended, err));
-        uint64_t bytes = idx->content.bytes;
-        if (idx->total_bytes == 0 && bytes == MAX_HEADER_BYTES) GP_RETURN_IF_FAILED(parse_inflated_header(idx, err));
-        if (idx->total_bytes && bytes > idx->total_bytes) return check_length(idx, bytes, err);
-        bool idle = bytes == before && in->stream.avail_in == in_before;
+        bool idle = idx->inflated == before && in->stream.avail_in == in_before;
         if (!ended && idle && in->loaded == idx->file.size && in->stream.avail_in == 0) {
             return gp_data_fail(err, idx->file.path, idx->file.size,
                                 "the gzip data is cut off: the file ends within it%s", "");
@@ -225,14 +235,14 @@ static gp_status open_gzipped(idx_file *idx, gp_error *err) {
     free(in);
     if (status != GP_OK) return status;
     /* A file shorter than the longest header had no occasion yet. */
-    if (idx->total_bytes == 0) GP_RETURN_IF_FAILED(parse_inflated_header(idx, err));
-    return check_length(idx, idx->content.bytes, err);
+    if (idx->total_bytes == 0) GP_RETURN_IF_FAILED(begin_content(idx, err));
+    return check_length(idx, idx->inflated, err);
 }
 
 static gp_status open_idx(const char *path, size_t memory, idx_file *idx, gp_error *err) {
     unsigned char magic[2] = {0, 0};
     GP_RETURN_IF_FAILED(gp_data_file_open(path, &idx->file, err));
-    gp_spill_open(&idx->content, idx->file.path, memory);
+    idx->memory = memory;
     if (idx->file.size >= sizeof magic) GP_RETURN_IF_FAILED(gp_data_file_read(&idx->file, 0, sizeof magic, magic, err));
     idx->gzipped = magic[0] == 0x1f && magic[1] == 0x8b;
     return idx->gzipped ? open_gzipped(idx, err) : open_plain(idx, err);

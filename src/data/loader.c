@@ -3,13 +3,13 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/philox.h"
+#include "base/sync.h"
 #include "trace/recorder.h"
 
 enum { CHUNK = 16 }; /* samples that a thread claims at once */
@@ -364,9 +364,7 @@ static gp_status check_options(const gp_loader *self, gp_error *err) {
     return GP_OK;
 }
 
-/* Signals are the business of the main thread. */
 static gp_status start(gp_loader *self, gp_error *err) {
-    sigset_t all, before;
     int failed = 0;
     GP_RETURN_IF_FAILED(GP_NEW(&self->readers, self->options.threads, err));
     for (int i = 0; i < self->options.threads; i++) {
@@ -374,14 +372,11 @@ static gp_status start(gp_loader *self, gp_error *err) {
         GP_RETURN_IF_FAILED(gp_new_array(&self->readers[i].scratch, gp_dataset_scratch(self->dataset), 1, err));
         GP_RETURN_IF_FAILED(GP_NEW(&self->readers[i].spans, self->options.recorded, err));
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (!failed && self->started < self->options.threads) {
         reader *next = &self->readers[self->started];
-        failed = pthread_create(&next->thread, NULL, run, next);
+        failed = gp_thread_start(&next->thread, 0, run, next);
         if (!failed) self->started++;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) return gp_fail(err, GP_MEMORY, "the loader's threads cannot be started: %s", strerror(failed));
     return GP_OK;
 }

@@ -13,14 +13,14 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 enum { HEADER_UNIT = 8 };
 
-static gp_status item_bytes(const char *path, const gp_safetensors_item *item, size_t *out, gp_error *err) {
+/* False: an impossible shape. */
+static bool item_bytes(const gp_safetensors_item *item, size_t *out) {
     size_t bytes = gp_dtype_size(item->dtype);
     bool right = item->rank >= 0 && item->rank <= GP_SAFETENSORS_MAX_RANK;
     for (int i = 0; right && i < item->rank; i++)
         right = item->dim[i] >= 0 && gp_size_mul(bytes, (size_t)item->dim[i], &bytes);
-    if (!right) return gp_fail(err, GP_IO, "%s: tensor \"%s\" has an impossible shape", path, item->name);
     *out = bytes;
-    return GP_OK;
+    return right;
 }
 
 /* NULL: no memory. */
@@ -48,9 +48,14 @@ static gp_status no_memory(const char *path, gp_error *err) {
     return gp_fail(err, GP_MEMORY, "out of memory: the header of %s", path);
 }
 
-static gp_status add_metadata(const char *path, json_t *header, const char *const *metadata, gp_error *err) {
+/* `summed`: zeros stand in the checksum's place. */
+static gp_status add_metadata(const char *path, json_t *header, const char *const *metadata, bool summed,
+                              gp_error *err) {
+    static const char zeros[] = "00000000000000000000000000000000";
+    _Static_assert(sizeof zeros - 1 == GP_CHECKSUM_DIGITS, "as long as the checksum");
     json_t *pairs = json_object();
     if (json_object_set_new(header, "__metadata__", pairs) != 0) return no_memory(path, err);
+    if (summed && json_object_set_new(pairs, "xxh3-128", json_string(zeros)) != 0) return no_memory(path, err);
     for (size_t i = 0; metadata[i]; i += 2) {
         if (json_object_set_new(pairs, metadata[i], json_string(metadata[i + 1])) == 0) continue;
         if (is_utf8(metadata[i]) && is_utf8(metadata[i + 1])) return no_memory(path, err);
@@ -60,12 +65,13 @@ static gp_status add_metadata(const char *path, json_t *header, const char *cons
 }
 
 static gp_status add_items(const char *path, json_t *header, const gp_safetensors_item *items, size_t count,
-                           gp_error *err) {
+                           size_t *data_bytes, gp_error *err) {
     size_t end = 0;
     for (size_t i = 0; i < count; i++) {
         size_t begin = end;
         size_t bytes = 0;
-        GP_RETURN_IF_FAILED(item_bytes(path, &items[i], &bytes, err));
+        if (!item_bytes(&items[i], &bytes))
+            return gp_fail(err, GP_IO, "%s: tensor \"%s\" has an impossible shape", path, items[i].name);
         if (!gp_size_add(begin, bytes, &end) || end > INT64_MAX)
             return gp_fail(err, GP_IO, "%s: the tensors have more bytes than a file can", path);
         if (json_object_get(header, items[i].name))
@@ -76,11 +82,18 @@ static gp_status add_items(const char *path, json_t *header, const gp_safetensor
                            path, items[i].name);
         }
     }
+    *data_bytes = end;
     return GP_OK;
 }
 
+typedef struct head {
+    char *text; /* owned */
+    size_t bytes;
+    size_t data_bytes; /* of the tensors, which follow it */
+} head;
+
 /* The whole head of the file: length, JSON, spaces up to a multiple of eight. */
-static gp_status make_head(const char *path, const json_t *header, char **out, size_t *out_bytes, gp_error *err) {
+static gp_status make_head(const char *path, const json_t *header, head *out, gp_error *err) {
     if (json_object_size(header) > GP_SAFETENSORS_MAX_TENSORS)
         return gp_fail(err, GP_IO, "%s: %zu tensors would be written; at most %d are allowed", path,
                        json_object_size(header), GP_SAFETENSORS_MAX_TENSORS);
@@ -91,58 +104,53 @@ static gp_status make_head(const char *path, const json_t *header, char **out, s
         return gp_fail(err, GP_IO, "%s: the header would have %zu bytes; at most %d are allowed", path, text_bytes,
                        GP_SAFETENSORS_MAX_HEADER);
     }
-    char *head = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&head, sizeof(uint64_t) + padded, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&out->text, sizeof(uint64_t) + padded, err));
     uint64_t length = padded;
-    memcpy(head, &length, sizeof length);
-    memset(head + sizeof length, ' ', padded);
-    if (json_dumpb(header, head + sizeof length, padded, JSON_COMPACT) != text_bytes) {
-        free(head);
-        return gp_fail(err, GP_MEMORY, "out of memory: a header of %zu bytes", text_bytes);
-    }
-    *out = head;
-    *out_bytes = sizeof length + padded;
-    return GP_OK;
+    memcpy(out->text, &length, sizeof length);
+    memset(out->text + sizeof length, ' ', padded);
+    out->bytes = sizeof length + padded;
+    if (json_dumpb(header, out->text + sizeof length, padded, JSON_COMPACT) == text_bytes) return GP_OK;
+    return gp_fail(err, GP_MEMORY, "out of memory: a header of %zu bytes", text_bytes);
 }
 
+/* The caller frees out->text, after a failure too. */
 static gp_status build_head(const char *path, const gp_safetensors_item *items, size_t count,
-                            const char *const *metadata, char **out, size_t *out_bytes, gp_error *err) {
+                            const char *const *metadata, bool summed, head *out, gp_error *err) {
     json_t *header = json_object();
     if (!header) return no_memory(path, err);
-    gp_status status = metadata ? add_metadata(path, header, metadata, err) : GP_OK;
-    if (status == GP_OK) status = add_items(path, header, items, count, err);
-    if (status == GP_OK) status = make_head(path, header, out, out_bytes, err);
+    gp_status status = metadata ? add_metadata(path, header, metadata, summed, err) : GP_OK;
+    if (status == GP_OK) status = add_items(path, header, items, count, &out->data_bytes, err);
+    if (status == GP_OK) status = make_head(path, header, out, err);
     json_decref(header);
     return status;
 }
 
 /* Fills the head's field of zeros with the sum over the whole file, the field being zeros. */
-static gp_status add_checksum(char *head, const gp_bytes *parts, size_t count, gp_error *err) {
+static gp_status add_checksum(const head *of, const gp_safetensors_item *items, size_t count, gp_error *err) {
     gp_checksum *sum = NULL;
+    size_t bytes = 0;
     GP_RETURN_IF_FAILED(gp_checksum_create(&sum, err));
-    for (size_t i = 0; i < count; i++) gp_checksum_add(sum, parts[i].data, parts[i].count);
-    gp_checksum_digits(sum, head + sizeof(uint64_t) + sizeof GP_SAFETENSORS_SUMMED - 1);
+    gp_checksum_add(sum, of->text, of->bytes);
+    for (size_t i = 0; i < count; i++)
+        if (item_bytes(&items[i], &bytes)) gp_checksum_add(sum, items[i].data, bytes);
+    gp_checksum_digits(sum, of->text + sizeof(uint64_t) + sizeof GP_SAFETENSORS_SUMMED - 1);
     gp_checksum_destroy(&sum);
     return GP_OK;
 }
 
 static gp_status write_file(const char *path, const gp_safetensors_item *items, size_t count,
                             const char *const *metadata, bool summed, gp_error *err) {
-    char *head = NULL;
-    size_t head_bytes = 0;
-    gp_bytes *parts = NULL;
-    GP_RETURN_IF_FAILED(build_head(path, items, count, metadata, &head, &head_bytes, err));
-    gp_status status = GP_NEW(&parts, count + 1, err);
-    if (status == GP_OK) parts[0] = (gp_bytes){head, head_bytes};
-    for (size_t i = 0; i < count && status == GP_OK; i++) {
-        parts[i + 1].data = items[i].data;
-        status = item_bytes(path, &items[i], &parts[i + 1].count, err);
-    }
-    if (status == GP_OK && summed) status = add_checksum(head, parts, count + 1, err);
-    if (status == GP_OK) status = gp_file_replace(path, parts, count + 1, err);
-    free(parts);
-    free(head);
-    return status;
+    head its = {0};
+    gp_replacing *file = NULL;
+    size_t bytes = 0;
+    gp_status status = build_head(path, items, count, metadata, summed, &its, err);
+    if (status == GP_OK && summed) status = add_checksum(&its, items, count, err);
+    if (status == GP_OK) status = gp_file_begin(path, &file, err);
+    if (status == GP_OK) status = gp_file_add(file, its.text, its.bytes, err);
+    for (size_t i = 0; i < count && status == GP_OK; i++)
+        if (item_bytes(&items[i], &bytes)) status = gp_file_add(file, items[i].data, bytes, err);
+    free(its.text);
+    return file ? gp_file_end(&file, status, err) : status;
 }
 
 gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
@@ -150,33 +158,18 @@ gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *item
     return write_file(path, items, count, metadata, false, err);
 }
 
-gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *items, size_t count,
-                               const char *const *metadata, uint64_t *bytes, gp_error *err) {
-    char *head = NULL;
-    size_t all = 0;
-    gp_status status = build_head(path, items, count, metadata, &head, &all, err);
-    free(head);
-    for (size_t i = 0; i < count && status == GP_OK; i++) {
-        size_t its = 0;
-        status = item_bytes(path, &items[i], &its, err);
-        if (!gp_size_add(all, its, &all)) all = SIZE_MAX;
-    }
-    if (status == GP_OK) *bytes = all;
-    return status;
-}
-
 gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
                                       const char *const *metadata, gp_error *err) {
-    enum { MOST = 64 };
-    static const char zeros[] = "00000000000000000000000000000000";
-    const char *pairs[MOST + 3] = {"xxh3-128", zeros};
-    size_t texts = 0;
-    _Static_assert(sizeof zeros - 1 == GP_CHECKSUM_DIGITS, "as long as the checksum");
-    for (; metadata[texts]; texts++) {
-        if (texts == MOST) return gp_fail(err, GP_INTERNAL, "%s: too many entries of metadata", path);
-        pairs[texts + 2] = metadata[texts];
-    }
-    return write_file(path, items, count, pairs, true, err);
+    return write_file(path, items, count, metadata, true, err);
+}
+
+gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *items, size_t count,
+                               const char *const *metadata, uint64_t *bytes, gp_error *err) {
+    head its = {0};
+    gp_status status = build_head(path, items, count, metadata, false, &its, err);
+    free(its.text);
+    if (status == GP_OK) *bytes = gp_size_plus(its.bytes, its.data_bytes);
+    return status;
 }
 
 struct gp_safetensors_writer {
@@ -192,17 +185,13 @@ static void free_writer(gp_safetensors_writer *writer) {
 
 static gp_status begin(gp_safetensors_writer *writer, const gp_safetensors_item *items, size_t count,
                        const char *const *metadata, gp_error *err) {
-    char *head = NULL;
-    size_t bytes = 0;
-    GP_RETURN_IF_FAILED(build_head(writer->path, items, count, metadata, &head, &bytes, err));
-    gp_status status = gp_file_begin(writer->path, &writer->file, err);
-    if (status == GP_OK) status = gp_file_add(writer->file, head, bytes, err);
-    for (size_t i = 0; i < count && status == GP_OK; i++) {
-        status = item_bytes(writer->path, &items[i], &bytes, err);
-        writer->missing += bytes;
-    }
+    head its = {0};
+    gp_status status = build_head(writer->path, items, count, metadata, false, &its, err);
+    if (status == GP_OK) status = gp_file_begin(writer->path, &writer->file, err);
+    if (status == GP_OK) status = gp_file_add(writer->file, its.text, its.bytes, err);
     if (status != GP_OK && writer->file) status = gp_file_end(&writer->file, status, err);
-    free(head);
+    writer->missing = its.data_bytes;
+    free(its.text);
     return status;
 }
 

@@ -11,8 +11,6 @@
 #include "base/memory.h"
 #include "base/write_error.h"
 
-enum { LEAST = 64 << 10 };
-
 static const char *temporary_folder(void) {
     const char *folder = getenv("TMPDIR");
     return folder && folder[0] ? folder : "/tmp";
@@ -26,8 +24,19 @@ static gp_status fail_io(const gp_spill *spill, gp_error *err) {
                    why == EFBIG ? "" : "; to use another folder, set TMPDIR");
 }
 
-void gp_spill_open(gp_spill *spill, const char *what, size_t memory) {
-    *spill = (gp_spill){.what = what, .memory = memory, .fd = -1};
+gp_status gp_spill_open(gp_spill *spill, const char *what, uint64_t most, size_t memory, gp_error *err) {
+    char *path = NULL;
+    *spill = (gp_spill){.what = what, .fd = -1};
+    if (most <= memory) {
+        spill->data = malloc(most ? most : 1);
+        return spill->data ? GP_OK : gp_fail(err, GP_MEMORY, "out of memory: %zu bytes of %s", (size_t)most, what);
+    }
+    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/gpipe-train-XXXXXX", temporary_folder()));
+    spill->fd = mkostemp(path, O_CLOEXEC);
+    gp_status status = spill->fd < 0 ? fail_io(spill, err) : GP_OK;
+    if (status == GP_OK) unlink(path);
+    free(path);
+    return status;
 }
 
 void gp_spill_close(gp_spill *spill) {
@@ -48,39 +57,11 @@ static gp_status write_all(gp_spill *spill, const unsigned char *from, size_t by
     return GP_OK;
 }
 
-static gp_status move_to_file(gp_spill *spill, gp_error *err) {
-    char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/gpipe-train-XXXXXX", temporary_folder()));
-    spill->fd = mkostemp(path, O_CLOEXEC);
-    gp_status status = spill->fd < 0 ? fail_io(spill, err) : GP_OK;
-    if (status == GP_OK) unlink(path);
-    free(path);
-    if (status == GP_OK) status = write_all(spill, spill->data, (size_t)spill->bytes, err);
-    free(spill->data);
-    spill->data = NULL;
-    return status;
-}
-
-static gp_status make_room(gp_spill *spill, size_t needed, gp_error *err) {
-    size_t wanted = spill->capacity * 2 < LEAST ? LEAST : spill->capacity * 2;
-    if (wanted < needed) wanted = needed;
-    if (wanted > spill->memory) wanted = spill->memory;
-    unsigned char *larger = realloc(spill->data, wanted);
-    if (!larger) return gp_fail(err, GP_MEMORY, "out of memory: %zu bytes of %s", wanted, spill->what);
-    spill->data = larger;
-    spill->capacity = wanted;
-    return GP_OK;
-}
-
 gp_status gp_spill_append(gp_spill *spill, const void *from, size_t bytes, gp_error *err) {
-    if (spill->fd < 0 && bytes > spill->memory - spill->bytes) GP_RETURN_IF_FAILED(move_to_file(spill, err));
-    if (spill->fd >= 0) {
-        GP_RETURN_IF_FAILED(write_all(spill, from, bytes, err));
-    } else if (bytes > 0) {
-        size_t end = (size_t)spill->bytes + bytes;
-        if (end > spill->capacity) GP_RETURN_IF_FAILED(make_room(spill, end, err));
+    if (spill->data)
         memcpy(spill->data + spill->bytes, from, bytes);
-    }
+    else
+        GP_RETURN_IF_FAILED(write_all(spill, from, bytes, err));
     spill->bytes += bytes;
     return GP_OK;
 }
@@ -91,8 +72,7 @@ size_t gp_spill_held(const gp_spill *spill) {
 
 gp_status gp_spill_read(const gp_spill *spill, uint64_t from, size_t bytes, void *to, gp_error *err) {
     assert(from <= spill->bytes && bytes <= spill->bytes - from);
-    if (bytes == 0) return GP_OK;
-    if (spill->fd < 0) {
+    if (spill->data) {
         memcpy(to, spill->data + from, bytes);
         return GP_OK;
     }

@@ -1,5 +1,5 @@
-/* Inside the room: bytes whose number is not known before they come: in memory up to a bound, beyond it in a temporary
- * file that has no name and goes with its last user.
+/* Inside the room: bytes whose number is known before they come: few in memory, many in a temporary file that has no
+ * name and goes with its last user.
  *
  * Filled by one thread; then any number may read at once. The creator closes.
  */
@@ -13,14 +13,13 @@
 
 typedef struct gp_spill {
     const char *what; /* whose bytes they are, for messages; borrowed */
-    size_t memory;    /* so many at most are held in memory */
     uint64_t bytes;   /* so many there are */
     unsigned char *data;
-    size_t capacity;
     int fd; /* of the temporary file; −1: none */
 } gp_spill;
 
-void gp_spill_open(gp_spill *spill, const char *what, size_t memory);
+/* For `most` bytes, which are held in memory if they are not more than `memory`. */
+GP_MUST_USE gp_status gp_spill_open(gp_spill *spill, const char *what, uint64_t most, size_t memory, gp_error *err);
 void gp_spill_close(gp_spill *spill);
 /* Bytes that are held in memory. */
 size_t gp_spill_held(const gp_spill *spill);

@@ -1,8 +1,6 @@
 #include "device/op.h"
 
 #include <assert.h>
-#include <ctype.h>
-#include <pthread.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -20,9 +18,12 @@ enum {
 };
 enum { ACCUMULATES = GP_OP_ACCUMULATES, PRODUCT = GP_OP_PRODUCT, FORMATS = GP_OP_FORMATS };
 
+#define NAME_TEXT(NAME, name) static const char text_##NAME[] = #name;
+GP_OPERAND_NAMES(NAME_TEXT)
+
 #define OPERAND(context, operand) OPERAND_OF operand,
 #define OPERAND_OF(NAME, access, type, shape)                                                                          \
-    { #NAME, (access), GP_OPERAND_##type, shape }
+    { text_##NAME, GP_NAME_##NAME, (access), GP_OPERAND_##type, shape }
 #define BYTES(attributes) BYTES_##attributes = sizeof(gp_##attributes##_attributes),
 enum { BYTES_none = 0, GP_ATTRIBUTES_MAP(BYTES) };
 #define GP_OP(NAME, name_, attributes_, rule, flags_, operations, of, gradients, meaning, ...)                         \
@@ -31,20 +32,10 @@ enum { BYTES_none = 0, GP_ATTRIBUTES_MAP(BYTES) };
                       .flags = flags_,                                                                                 \
                       .operands = GP_EACH_COUNT(__VA_ARGS__, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1),   \
                       .operand = {GP_EACH(OPERAND, , __VA_ARGS__)}},
-static gp_op_info table[GP_OP_KINDS] = {
+static const gp_op_info table[GP_OP_KINDS] = {
 #include "device/op_table.inc"
 };
-static pthread_once_t table_once = PTHREAD_ONCE_INIT;
-
-/* Operands have capitals in the table, for the names of their positions. */
-static void lower_names(void) {
-    for (int kind = 0; kind < GP_OP_KINDS; kind++)
-        for (int i = 0; i < table[kind].operands; i++)
-            for (char *c = table[kind].operand[i].name; *c; c++) *c = (char)tolower((unsigned char)*c);
-}
-
 const gp_op_info *gp_op_info_of(gp_op_kind kind) {
-    pthread_once(&table_once, lower_names);
     assert((int)kind >= 0 && kind < GP_OP_KINDS);
     return &table[kind];
 }
@@ -65,6 +56,10 @@ int gp_op_operand_count(gp_op_kind kind) {
 
 const char *gp_op_operand_name(gp_op_kind kind, int operand) {
     return operand_of(kind, operand)->name;
+}
+
+gp_operand_name gp_op_operand_named(gp_op_kind kind, int operand) {
+    return operand_of(kind, operand)->named;
 }
 
 bool gp_op_reads(gp_op_kind kind, int operand) {

@@ -43,6 +43,23 @@ typedef enum gp_op_kind {
     enum { GP_EACH(GP_POSITION, NAME, __VA_ARGS__) };
 #include "device/op_table.inc"
 
+/* All names of operands. What several ops share finds its operands by name, wherever they stand. */
+/* clang-format off */
+#define GP_OPERAND_NAMES(EACH)                                                                                         \
+    EACH(A, a) EACH(B, b) EACH(X, x) EACH(Y, y) EACH(W, w) EACH(DX, dx) EACH(DY, dy) EACH(DZ, dz) EACH(DW, dw)         \
+    EACH(DB, db) EACH(STATS, stats) EACH(MEAN, mean) EACH(VARIANCE, variance) EACH(SUMS, sums) EACH(GAMMA, gamma)      \
+    EACH(BETA, beta) EACH(DGAMMA, dgamma) EACH(DBETA, dbeta) EACH(ADDEND, addend) EACH(INDEX, index)                   \
+    EACH(TARGET, target) EACH(PARTIAL, partial) EACH(SCALARS, scalars) EACH(SQUARES, squares) EACH(SUM, sum)           \
+    EACH(GRAD, grad) EACH(MOMENTUM, momentum) EACH(M, m) EACH(V, v) EACH(PARAM, param)
+/* clang-format on */
+
+typedef enum gp_operand_name {
+#define GP_NAMED(NAME, name) GP_NAME_##NAME,
+    GP_OPERAND_NAMES(GP_NAMED)
+#undef GP_NAMED
+        GP_NAMES
+} gp_operand_name;
+
 /* A format of a device kind's own (a blocked layout of weights), by number; 0 is plain: dimensions and strides as the
  * tensor says. Equal numbers are equal layouts within one device kind. */
 typedef uint32_t gp_format;
@@ -151,16 +168,18 @@ enum gp_op_flags {
     GP_OP_TF32 = 2 /* convolutions, products: their factors may be rounded to TF32 (10 bits) where that is faster */
 };
 
+typedef union gp_op_attributes {
+#define GP_ATTRIBUTES_MEMBER(name) gp_##name##_attributes name;
+    GP_ATTRIBUTES_MAP(GP_ATTRIBUTES_MEMBER)
+#undef GP_ATTRIBUTES_MEMBER
+} gp_op_attributes;
+
 typedef struct gp_op_desc {
     gp_op_kind kind;
     uint32_t flags;
     uint32_t threads; /* of the device: part of what is computed, since bits depend on it */
     uint32_t operands;
-    union {
-#define GP_ATTRIBUTES_MEMBER(name) gp_##name##_attributes name;
-        GP_ATTRIBUTES_MAP(GP_ATTRIBUTES_MEMBER)
-#undef GP_ATTRIBUTES_MEMBER
-    } attributes;
+    gp_op_attributes attributes;
     gp_tensor operand[GP_MAX_OPERANDS]; /* last: gp_op_desc_bytes */
 } gp_op_desc;
 
@@ -209,6 +228,7 @@ const char *gp_op_name(gp_op_kind kind);
 /* The kind's operands, as in op_table.inc. */
 int gp_op_operand_count(gp_op_kind kind);
 const char *gp_op_operand_name(gp_op_kind kind, int operand); /* static storage */
+gp_operand_name gp_op_operand_named(gp_op_kind kind, int operand);
 bool gp_op_reads(gp_op_kind kind, int operand);
 bool gp_op_writes(gp_op_kind kind, int operand);
 bool gp_op_optional(gp_op_kind kind, int operand);

@@ -20,7 +20,8 @@ typedef enum gp_operand_type {
 enum { GP_OP_ACCUMULATES = 1, GP_OP_PRODUCT = 2, GP_OP_FORMATS = 4 };
 
 typedef struct gp_operand_info {
-    char name[12];
+    const char *name;
+    gp_operand_name named;
     unsigned access;
     gp_operand_type type;
     const char *shape;

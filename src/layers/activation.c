@@ -4,53 +4,18 @@
 
 #include "layers/types.h"
 
-static gp_status same_shape(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
-    (void)layer;
-    (void)count;
-    (void)err;
-    *output = inputs[0];
-    return GP_OK;
-}
-
-typedef struct relu {
-    gp_layer layer;
-} relu;
-
-static gp_status relu_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {NULL};
-    (void)layer;
-    GP_RETURN_IF_FAILED(gp_layer_no_main(choice, err));
-    return gp_layer_check_options(layer, choice, known, err);
-}
-
-static gp_status lower_relu(gp_lowering *lowering, gp_pass pass, gp_tensor tensor, gp_error *err) {
-    gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, GP_OP_RELU_FORWARD, &op, err));
-    gp_lowered_operand(op, GP_RELU_FORWARD_X, tensor, GP_ROLE_INPUT, 0);
-    gp_lowered_operand(op, GP_RELU_FORWARD_Y, tensor, GP_ROLE_OUTPUT, 0);
-    return GP_OK;
-}
-
 static gp_status relu_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
-    gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
-    gp_tensor tensor = gp_layer_samples(lowering, layer->output);
-    GP_RETURN_IF_FAILED(lower_relu(lowering, GP_PASS_FORWARD, tensor, err));
-    GP_RETURN_IF_FAILED(lower_relu(lowering, GP_PASS_EVALUATE, tensor, err));
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_RELU_BACKWARD, &op, err));
-    gp_lowered_operand(op, GP_RELU_BACKWARD_Y, tensor, GP_ROLE_OUTPUT, 0);
-    gp_lowered_operand(op, GP_RELU_BACKWARD_DY, tensor, GP_ROLE_GRAD_OUTPUT, 0);
-    gp_lowered_operand(op, GP_RELU_BACKWARD_DX, tensor, GP_ROLE_GRAD_INPUT, 0);
-    return GP_OK;
+    gp_layer_ops ops;
+    GP_RETURN_IF_FAILED(gp_layer_begin(layer, lowering, &ops, err));
+    GP_RETURN_IF_FAILED(gp_layer_forward(&ops, GP_OP_RELU_FORWARD, err));
+    return gp_layer_op(&ops, GP_PASS_BACKWARD, 0, GP_OP_RELU_BACKWARD, err);
 }
 
 const gp_layer_type gp_relu_type = {
     .name = "relu",
-    .size = sizeof(relu),
-    .inputs_min = 1,
-    .inputs_max = 1,
-    .read = relu_read,
-    .infer = same_shape,
+    .size = sizeof(gp_layer),
+    .read = gp_layer_read_nothing,
+    .infer = gp_layer_same_shape,
     .lower = relu_lower,
 };
 
@@ -67,9 +32,7 @@ static gp_status leaky_relu_read(gp_layer *layer, const gp_choice *choice, gp_er
     self->function = GP_LEAKY_RELU;
     self->slope = 0.01;
     GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    const gp_yaml *slope = gp_layer_option(choice, "slope", true);
-    if (!slope) return GP_OK;
-    return gp_read_number(slope, "leaky_relu: slope", -INFINITY, INFINITY, 0, &self->slope, err);
+    return gp_layer_read_number(choice, "slope", true, -INFINITY, INFINITY, &self->slope, err);
 }
 
 static gp_status gelu_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
@@ -77,56 +40,35 @@ static gp_status gelu_read(gp_layer *layer, const gp_choice *choice, gp_error *e
     activation *self = (activation *)layer;
     bool approximate = false;
     GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    const gp_yaml *tanh = gp_layer_option(choice, "tanh", true);
-    if (tanh) GP_RETURN_IF_FAILED(gp_read_boolean(tanh, "gelu: tanh", &approximate, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_boolean(choice, "tanh", true, &approximate, err));
     self->function = approximate ? GP_GELU_TANH : GP_GELU;
     return GP_OK;
 }
 
 static gp_status plain_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
-    static const char *const known[] = {NULL};
     activation *self = (activation *)layer;
     self->function = layer->type == &gp_silu_type ? GP_SILU : layer->type == &gp_sigmoid_type ? GP_SIGMOID : GP_TANH;
-    GP_RETURN_IF_FAILED(gp_layer_no_main(choice, err));
-    return gp_layer_check_options(layer, choice, known, err);
-}
-
-static gp_status lower_forward(const activation *self, gp_lowering *lowering, gp_pass pass, gp_error *err) {
-    gp_tensor tensor = gp_layer_samples(lowering, self->layer.output);
-    gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, GP_OP_ACTIVATION_FORWARD, &op, err));
-    op->desc.attributes.activation.function = (uint32_t)self->function;
-    op->desc.attributes.activation.slope = self->slope;
-    gp_lowered_operand(op, GP_ACTIVATION_FORWARD_X, tensor, GP_ROLE_INPUT, 0);
-    gp_lowered_operand(op, GP_ACTIVATION_FORWARD_Y, tensor, GP_ROLE_OUTPUT, 0);
-    return GP_OK;
+    return gp_layer_read_nothing(layer, choice, err);
 }
 
 static gp_status activation_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
+    gp_layer_ops ops;
+    GP_RETURN_IF_FAILED(gp_layer_begin(layer, lowering, &ops, err));
     const activation *self = (const activation *)layer;
-    gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
-    gp_tensor tensor = gp_layer_samples(lowering, layer->output);
     gp_role kept = gp_activation_takes_output(self->function) ? GP_ROLE_OUTPUT : GP_ROLE_INPUT;
-    GP_RETURN_IF_FAILED(lower_forward(self, lowering, GP_PASS_FORWARD, err));
-    GP_RETURN_IF_FAILED(lower_forward(self, lowering, GP_PASS_EVALUATE, err));
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_ACTIVATION_BACKWARD, &op, err));
-    op->desc.attributes.activation.function = (uint32_t)self->function;
-    op->desc.attributes.activation.slope = self->slope;
-    gp_lowered_operand(op, GP_ACTIVATION_BACKWARD_A, tensor, kept, 0);
-    gp_lowered_operand(op, GP_ACTIVATION_BACKWARD_DY, tensor, GP_ROLE_GRAD_OUTPUT, 0);
-    gp_lowered_operand(op, GP_ACTIVATION_BACKWARD_DX, tensor, GP_ROLE_GRAD_INPUT, 0);
-    return GP_OK;
+    ops.attributes.activation.function = (uint32_t)self->function;
+    ops.attributes.activation.slope = self->slope;
+    gp_layer_set(&ops, GP_NAME_A, ops.tensor[GP_NAME_Y], kept, 0);
+    GP_RETURN_IF_FAILED(gp_layer_forward(&ops, GP_OP_ACTIVATION_FORWARD, err));
+    return gp_layer_op(&ops, GP_PASS_BACKWARD, 0, GP_OP_ACTIVATION_BACKWARD, err);
 }
 
 const gp_layer_type gp_leaky_relu_type = {
     .name = "leaky_relu",
     .main_option = "slope",
     .size = sizeof(activation),
-    .inputs_min = 1,
-    .inputs_max = 1,
     .read = leaky_relu_read,
-    .infer = same_shape,
+    .infer = gp_layer_same_shape,
     .lower = activation_lower,
 };
 
@@ -134,39 +76,31 @@ const gp_layer_type gp_gelu_type = {
     .name = "gelu",
     .main_option = "tanh",
     .size = sizeof(activation),
-    .inputs_min = 1,
-    .inputs_max = 1,
     .read = gelu_read,
-    .infer = same_shape,
+    .infer = gp_layer_same_shape,
     .lower = activation_lower,
 };
 
 const gp_layer_type gp_silu_type = {
     .name = "silu",
     .size = sizeof(activation),
-    .inputs_min = 1,
-    .inputs_max = 1,
     .read = plain_read,
-    .infer = same_shape,
+    .infer = gp_layer_same_shape,
     .lower = activation_lower,
 };
 
 const gp_layer_type gp_sigmoid_type = {
     .name = "sigmoid",
     .size = sizeof(activation),
-    .inputs_min = 1,
-    .inputs_max = 1,
     .read = plain_read,
-    .infer = same_shape,
+    .infer = gp_layer_same_shape,
     .lower = activation_lower,
 };
 
 const gp_layer_type gp_tanh_type = {
     .name = "tanh",
     .size = sizeof(activation),
-    .inputs_min = 1,
-    .inputs_max = 1,
     .read = plain_read,
-    .infer = same_shape,
+    .infer = gp_layer_same_shape,
     .lower = activation_lower,
 };

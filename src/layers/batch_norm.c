@@ -25,11 +25,9 @@ static gp_status batch_norm_read(gp_layer *layer, const gp_choice *choice, gp_er
     self->momentum = 0.1;
     self->affine = true;
     GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    const gp_yaml *momentum = gp_layer_option(choice, "momentum", false);
-    const gp_yaml *affine = gp_layer_option(choice, "affine", false);
     GP_RETURN_IF_FAILED(gp_layer_read_eps(choice, true, &self->eps, err));
-    if (momentum) GP_RETURN_IF_FAILED(gp_read_number(momentum, "batch_norm: momentum", 0, 1, 0, &self->momentum, err));
-    return affine ? gp_read_boolean(affine, "batch_norm: affine", &self->affine, err) : GP_OK;
+    GP_RETURN_IF_FAILED(gp_layer_read_number(choice, "momentum", false, 0, 1, &self->momentum, err));
+    return gp_layer_read_boolean(choice, "affine", false, &self->affine, err);
 }
 
 static gp_status batch_norm_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
@@ -56,13 +54,7 @@ static int64_t rows_per_sample(const gp_layer *layer) {
 static int batch_norm_params(const gp_layer *layer, gp_param_spec specs[GP_LAYER_MAX_PARAMS]) {
     const batch_norm *self = (const batch_norm *)layer;
     gp_shape shape = {1, {channels_of(layer)}};
-    int count = 0;
-    if (self->affine) {
-        specs[count++] = (gp_param_spec){
-            .suffix = "weight", .shape = shape, .init = GP_INIT_CONSTANT, .value = 1, .norm_or_bias = true};
-        specs[count++] =
-            (gp_param_spec){.suffix = "bias", .shape = shape, .init = GP_INIT_CONSTANT, .norm_or_bias = true};
-    }
+    int count = self->affine ? gp_layer_affine(channels_of(layer), specs) : 0;
     specs[count++] =
         (gp_param_spec){.suffix = "running_mean", .shape = shape, .init = GP_INIT_CONSTANT, .buffer = true};
     specs[count++] =
@@ -70,82 +62,44 @@ static int batch_norm_params(const gp_layer *layer, gp_param_spec specs[GP_LAYER
     return count;
 }
 
-static gp_tensor pair_tensor(gp_dtype dtype, int64_t channels) {
-    return gp_tensor_plain(dtype, 2, (const int64_t[]){2, channels});
-}
-
 /* What norm_statistics leaves: mean, variance, what rounding took from the mean. */
-static gp_tensor stats_tensor(gp_dtype dtype, int64_t channels) {
-    return gp_tensor_plain(dtype, 2, (const int64_t[]){3, channels});
+static gp_tensor stats_tensor(const gp_layer *layer, const gp_lowering *lowering) {
+    return gp_tensor_plain(lowering->types.accumulate, 2, (const int64_t[]){3, channels_of(layer)});
 }
 
-static gp_status lower_apply(const batch_norm *self, gp_lowering *lowering, gp_pass pass, gp_ref mean, gp_ref variance,
-                             gp_error *err) {
+/* Mean and variance as they stand in the parameters. */
+static void set_running(gp_layer_ops *ops, const gp_layer *layer) {
+    gp_tensor vector = gp_layer_vector(ops->lowering->types.compute, channels_of(layer));
+    places place = places_of((const batch_norm *)layer);
+    gp_layer_set(ops, GP_NAME_MEAN, vector, GP_ROLE_PARAM, place.mean);
+    gp_layer_set(ops, GP_NAME_VARIANCE, vector, GP_ROLE_PARAM, place.variance);
+}
+
+static gp_status lower_forward(gp_layer_ops *ops, const gp_layer *layer, int stats, gp_error *err) {
+    int64_t channels = channels_of(layer);
+    gp_tensor vector = gp_layer_vector(ops->lowering->types.compute, channels);
+    gp_layer_ops statistics = *ops; /* which do not depend on eps */
+    statistics.attributes.norm.eps = 0;
+    gp_layer_set(&statistics, GP_NAME_STATS, stats_tensor(layer, ops->lowering), GP_ROLE_STATS, stats);
+    gp_layer_set_slice(ops, GP_NAME_MEAN, vector, GP_ROLE_STATS, stats, 0);
+    gp_layer_set_slice(ops, GP_NAME_VARIANCE, vector, GP_ROLE_STATS, stats, channels);
+    GP_RETURN_IF_FAILED(gp_layer_op(&statistics, GP_PASS_FORWARD, GP_LOWERED_ONCE, GP_OP_NORM_STATISTICS, err));
+    return gp_layer_op(ops, GP_PASS_FORWARD, 0, GP_OP_NORM_APPLY, err);
+}
+
+static gp_status lower_backward(gp_layer_ops *ops, const gp_layer *layer, gp_error *err) {
+    const batch_norm *self = (const batch_norm *)layer;
+    gp_lowering *lowering = ops->lowering;
+    int64_t channels = channels_of(layer);
     places place = places_of(self);
-    gp_tensor x = gp_layer_samples(lowering, self->layer.inputs[0]);
-    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels_of(&self->layer));
-    gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, GP_OP_NORM_APPLY, &op, err));
-    op->desc.attributes.norm.eps = self->eps;
-    gp_lowered_operand(op, GP_NORM_APPLY_X, x, GP_ROLE_INPUT, 0);
-    gp_lowered_slice(op, GP_NORM_APPLY_MEAN, vector, mean.role, mean.index, mean.first);
-    gp_lowered_slice(op, GP_NORM_APPLY_VARIANCE, vector, variance.role, variance.index, variance.first);
-    if (self->affine) {
-        gp_lowered_operand(op, GP_NORM_APPLY_GAMMA, vector, GP_ROLE_PARAM, place.gamma);
-        gp_lowered_operand(op, GP_NORM_APPLY_BETA, vector, GP_ROLE_PARAM, place.beta);
-    }
-    gp_lowered_operand(op, GP_NORM_APPLY_Y, x, GP_ROLE_OUTPUT, 0);
-    return GP_OK;
-}
-
-static gp_status lower_forward(const batch_norm *self, gp_lowering *lowering, int stats, gp_error *err) {
-    int64_t channels = channels_of(&self->layer);
-    gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_FORWARD, GP_LOWERED_ONCE, GP_OP_NORM_STATISTICS, &op, err));
-    gp_lowered_operand(op, GP_NORM_STATISTICS_X, gp_layer_samples(lowering, self->layer.inputs[0]), GP_ROLE_INPUT, 0);
-    gp_lowered_operand(op, GP_NORM_STATISTICS_STATS, stats_tensor(lowering->types.accumulate, channels), GP_ROLE_STATS,
-                       stats);
-    return lower_apply(self, lowering, GP_PASS_FORWARD, (gp_ref){GP_ROLE_STATS, stats, 0},
-                       (gp_ref){GP_ROLE_STATS, stats, channels}, err);
-}
-
-/* x, dy, mean and variance stand at the same places in both ops of the backward pass. */
-static void lower_backward_reads(const batch_norm *self, const gp_lowering *lowering, int stats, gp_lowered_op *op) {
-    int64_t channels = channels_of(&self->layer);
-    gp_tensor x = gp_layer_samples(lowering, self->layer.inputs[0]);
     gp_tensor vector = gp_layer_vector(lowering->types.compute, channels);
-    op->desc.attributes.norm.eps = self->eps;
-    gp_lowered_operand(op, GP_NORM_BACKWARD_REDUCE_X, x, GP_ROLE_INPUT, 0);
-    gp_lowered_operand(op, GP_NORM_BACKWARD_REDUCE_DY, x, GP_ROLE_GRAD_OUTPUT, 0);
-    gp_lowered_slice(op, GP_NORM_BACKWARD_REDUCE_MEAN, vector, GP_ROLE_STATS, stats, 0);
-    gp_lowered_slice(op, GP_NORM_BACKWARD_REDUCE_VARIANCE, vector, GP_ROLE_STATS, stats, channels);
-}
-_Static_assert((int)GP_NORM_BACKWARD_REDUCE_X == (int)GP_NORM_BACKWARD_DATA_X &&
-                   (int)GP_NORM_BACKWARD_REDUCE_DY == (int)GP_NORM_BACKWARD_DATA_DY &&
-                   (int)GP_NORM_BACKWARD_REDUCE_MEAN == (int)GP_NORM_BACKWARD_DATA_MEAN &&
-                   (int)GP_NORM_BACKWARD_REDUCE_VARIANCE == (int)GP_NORM_BACKWARD_DATA_VARIANCE,
-               "lower_backward_reads serves both");
-
-static gp_status lower_backward(const batch_norm *self, gp_lowering *lowering, int stats, gp_error *err) {
-    int64_t channels = channels_of(&self->layer);
-    places place = places_of(self);
-    gp_tensor x = gp_layer_samples(lowering, self->layer.inputs[0]);
-    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels);
-    gp_tensor pair = pair_tensor(lowering->types.accumulate, channels);
-    gp_lowered_op *op = NULL;
+    gp_tensor pair = gp_tensor_plain(lowering->types.accumulate, 2, (const int64_t[]){2, channels});
     int sums = 0;
     GP_RETURN_IF_FAILED(gp_lowering_temp(lowering, pair, &sums, err));
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_NORM_BACKWARD_REDUCE, &op, err));
-    lower_backward_reads(self, lowering, stats, op);
-    gp_lowered_operand(op, GP_NORM_BACKWARD_REDUCE_SUMS, pair, GP_ROLE_TEMP, sums);
-
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_NORM_BACKWARD_DATA, &op, err));
-    lower_backward_reads(self, lowering, stats, op);
-    if (self->affine) gp_lowered_operand(op, GP_NORM_BACKWARD_DATA_GAMMA, vector, GP_ROLE_PARAM, place.gamma);
-    gp_lowered_operand(op, GP_NORM_BACKWARD_DATA_SUMS, pair, GP_ROLE_TEMP, sums);
-    gp_lowered_operand(op, GP_NORM_BACKWARD_DATA_DX, x, GP_ROLE_GRAD_INPUT, 0);
+    gp_layer_set(ops, GP_NAME_SUMS, pair, GP_ROLE_TEMP, sums);
+    GP_RETURN_IF_FAILED(gp_layer_op(ops, GP_PASS_BACKWARD, 0, GP_OP_NORM_BACKWARD_REDUCE, err));
+    GP_RETURN_IF_FAILED(gp_layer_op(ops, GP_PASS_BACKWARD, 0, GP_OP_NORM_BACKWARD_DATA, err));
     if (!self->affine) return GP_OK;
-
     GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_BACKWARD, vector, (gp_ref){GP_ROLE_TEMP, sums, 0},
                                       (gp_ref){GP_ROLE_GRAD_PARAM, place.gamma, 0}, err));
     return gp_layer_copy(lowering, GP_PASS_BACKWARD, vector, (gp_ref){GP_ROLE_TEMP, sums, channels},
@@ -153,84 +107,73 @@ static gp_status lower_backward(const batch_norm *self, gp_lowering *lowering, i
 }
 
 /* The statistics are constants, so that dx = dy·gamma/√(variance+eps): an application to dy with mean 0. */
-static gp_status lower_frozen_backward(const batch_norm *self, gp_lowering *lowering, gp_error *err) {
+static gp_status lower_frozen(gp_layer_ops *ops, const gp_layer *layer, gp_error *err) {
+    gp_tensor vector = gp_layer_vector(ops->lowering->types.compute, channels_of(layer));
+    gp_layer_ops backward, zero = {.lowering = ops->lowering};
+    int index = 0;
+    set_running(ops, layer);
+    GP_RETURN_IF_FAILED(gp_layer_forward(ops, GP_OP_NORM_APPLY, err));
+    GP_RETURN_IF_FAILED(gp_lowering_temp(ops->lowering, vector, &index, err));
+    gp_layer_set(&zero, GP_NAME_Y, vector, GP_ROLE_TEMP, index);
+    GP_RETURN_IF_FAILED(gp_layer_op(&zero, GP_PASS_BACKWARD, 0, GP_OP_FILL, err));
+    backward = gp_layer_reversed(ops);
+    gp_layer_set(&backward, GP_NAME_MEAN, vector, GP_ROLE_TEMP, index);
+    backward.tensor[GP_NAME_BETA] = (gp_tensor){0};
+    backward.ref[GP_NAME_BETA] = (gp_ref){GP_ROLE_NONE, 0, 0};
+    return gp_layer_op(&backward, GP_PASS_BACKWARD, 0, GP_OP_NORM_APPLY, err);
+}
+
+static gp_status begin(const gp_layer *layer, gp_lowering *lowering, gp_layer_ops *ops, gp_error *err) {
+    const batch_norm *self = (const batch_norm *)layer;
     places place = places_of(self);
-    gp_tensor x = gp_layer_samples(lowering, self->layer.inputs[0]);
-    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels_of(&self->layer));
-    gp_lowered_op *op = NULL;
-    int zero = 0;
-    GP_RETURN_IF_FAILED(gp_lowering_temp(lowering, vector, &zero, err));
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_FILL, &op, err));
-    gp_lowered_operand(op, GP_FILL_Y, vector, GP_ROLE_TEMP, zero);
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_NORM_APPLY, &op, err));
-    op->desc.attributes.norm.eps = self->eps;
-    gp_lowered_operand(op, GP_NORM_APPLY_X, x, GP_ROLE_GRAD_OUTPUT, 0);
-    gp_lowered_operand(op, GP_NORM_APPLY_MEAN, vector, GP_ROLE_TEMP, zero);
-    gp_lowered_operand(op, GP_NORM_APPLY_VARIANCE, vector, GP_ROLE_PARAM, place.variance);
-    if (self->affine) gp_lowered_operand(op, GP_NORM_APPLY_GAMMA, vector, GP_ROLE_PARAM, place.gamma);
-    gp_lowered_operand(op, GP_NORM_APPLY_Y, x, GP_ROLE_GRAD_INPUT, 0);
+    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels_of(layer));
+    GP_RETURN_IF_FAILED(gp_layer_begin(layer, lowering, ops, err));
+    ops->attributes.norm.eps = self->eps;
+    if (!self->affine) return GP_OK;
+    gp_layer_set(ops, GP_NAME_GAMMA, vector, GP_ROLE_PARAM, place.gamma);
+    gp_layer_set(ops, GP_NAME_BETA, vector, GP_ROLE_PARAM, place.beta);
     return GP_OK;
 }
 
-static gp_status lower_with_running(const batch_norm *self, gp_lowering *lowering, gp_pass pass, gp_error *err) {
-    places place = places_of(self);
-    return lower_apply(self, lowering, pass, (gp_ref){GP_ROLE_PARAM, place.mean, 0},
-                       (gp_ref){GP_ROLE_PARAM, place.variance, 0}, err);
-}
-
-static gp_status lower_frozen(const batch_norm *self, gp_lowering *lowering, gp_error *err) {
-    GP_RETURN_IF_FAILED(lower_with_running(self, lowering, GP_PASS_FORWARD, err));
-    GP_RETURN_IF_FAILED(lower_with_running(self, lowering, GP_PASS_EVALUATE, err));
-    return lower_frozen_backward(self, lowering, err);
-}
-
 static gp_status batch_norm_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
-    const batch_norm *self = (const batch_norm *)layer;
+    gp_layer_ops ops;
     int stats = 0;
-    GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
-    if (layer->frozen) return lower_frozen(self, lowering, err);
+    GP_RETURN_IF_FAILED(begin(layer, lowering, &ops, err));
+    if (layer->frozen) return lower_frozen(&ops, layer, err);
     if (!lowering->evaluate_only && lowering->samples * rows_per_sample(layer) == 1)
         return gp_fail(err, GP_CONFIG,
                        "a micro-batch of 1 sample has one value per channel, whose variance is 0: take a larger batch "
                        "or fewer micro_batches, so that every micro-batch has 2 samples or more (data.drop_last leaves "
                        "out a last mini-batch that is too small)");
-    GP_RETURN_IF_FAILED(
-        gp_lowering_stats(lowering, stats_tensor(lowering->types.accumulate, channels_of(layer)), &stats, err));
-    GP_RETURN_IF_FAILED(lower_forward(self, lowering, stats, err));
-    GP_RETURN_IF_FAILED(lower_with_running(self, lowering, GP_PASS_EVALUATE, err));
-    return lower_backward(self, lowering, stats, err);
+    gp_layer_ops evaluate = ops;
+    set_running(&evaluate, layer);
+    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, stats_tensor(layer, lowering), &stats, err));
+    GP_RETURN_IF_FAILED(lower_forward(&ops, layer, stats, err));
+    GP_RETURN_IF_FAILED(gp_layer_op(&evaluate, GP_PASS_EVALUATE, 0, GP_OP_NORM_APPLY, err));
+    return lower_backward(&ops, layer, err);
 }
 
 static gp_status batch_norm_lower_mini_batch(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     const batch_norm *self = (const batch_norm *)layer;
-    places place = places_of(self);
-    int64_t channels = channels_of(layer), rows = rows_per_sample(layer);
-    gp_tensor vector = gp_layer_vector(lowering->types.compute, channels);
-    gp_lowered_op *op = NULL;
+    int64_t rows = rows_per_sample(layer);
+    const int64_t dim[] = {lowering->pieces, 3, channels_of(layer)};
+    gp_layer_ops ops;
     int stats = 0;
     if (layer->frozen) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
-    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, stats_tensor(lowering->types.accumulate, channels), &stats, err));
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_COMMIT, 0, GP_OP_NORM_COMMIT, &op, err));
-    op->desc.attributes.norm.eps = self->eps;
-    op->desc.attributes.norm.momentum = self->momentum;
-    op->desc.attributes.norm.rows_full = lowering->samples * rows;
-    op->desc.attributes.norm.rows_last = lowering->last * rows;
-    gp_layer_scalars(op, GP_NORM_COMMIT_SCALARS);
-    gp_lowered_operand(op, GP_NORM_COMMIT_STATS,
-                       gp_tensor_plain(lowering->types.accumulate, 3, (const int64_t[]){lowering->pieces, 3, channels}),
-                       GP_ROLE_STATS_ALL, stats);
-    gp_lowered_operand(op, GP_NORM_COMMIT_MEAN, vector, GP_ROLE_PARAM, place.mean);
-    gp_lowered_operand(op, GP_NORM_COMMIT_VARIANCE, vector, GP_ROLE_PARAM, place.variance);
-    return GP_OK;
+    GP_RETURN_IF_FAILED(begin(layer, lowering, &ops, err));
+    GP_RETURN_IF_FAILED(gp_lowering_stats(lowering, stats_tensor(layer, lowering), &stats, err));
+    ops.attributes.norm.momentum = self->momentum;
+    ops.attributes.norm.rows_full = lowering->samples * rows;
+    ops.attributes.norm.rows_last = lowering->last * rows;
+    gp_layer_set(&ops, GP_NAME_STATS, gp_tensor_plain(lowering->types.accumulate, 3, dim), GP_ROLE_STATS_ALL, stats);
+    set_running(&ops, layer);
+    return gp_layer_op(&ops, GP_PASS_COMMIT, 0, GP_OP_NORM_COMMIT, err);
 }
 
 const gp_layer_type gp_batch_norm_type = {
     .name = "batch_norm",
     .main_option = "eps",
     .size = sizeof(batch_norm),
-    .inputs_min = 1,
-    .inputs_max = 1,
     .read = batch_norm_read,
     .infer = batch_norm_infer,
     .params = batch_norm_params,

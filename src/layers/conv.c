@@ -11,43 +11,23 @@ typedef struct conv {
     bool bias;
 } conv;
 
-enum { WEIGHT, BIAS };
-
-static gp_status read_window(conv *self, const gp_choice *choice, gp_error *err) {
-    gp_conv_attributes *attributes = &self->attributes;
-    const gp_yaml *kernel = gp_layer_option(choice, "kernel", false);
-    const gp_yaml *stride = gp_layer_option(choice, "stride", false);
-    const gp_yaml *pad = gp_layer_option(choice, "pad", false);
-    const gp_yaml *dilation = gp_layer_option(choice, "dilation", false);
-    GP_RETURN_IF_FAILED(gp_layer_required(choice, kernel, "kernel", "conv: {out: 16, kernel: 3}", err));
-    GP_RETURN_IF_FAILED(gp_read_pair(kernel, "conv: kernel", 1, GP_LAYER_MAX_WINDOW, attributes->kernel, err));
-    if (stride)
-        GP_RETURN_IF_FAILED(gp_read_pair(stride, "conv: stride", 1, GP_LAYER_MAX_WINDOW, attributes->stride, err));
-    if (dilation)
-        GP_RETURN_IF_FAILED(
-            gp_read_pair(dilation, "conv: dilation", 1, GP_LAYER_MAX_WINDOW, attributes->dilation, err));
-    if (pad)
-        GP_RETURN_IF_FAILED(
-            gp_layer_read_pad(pad, "conv: pad", attributes->kernel, attributes->dilation, attributes->pad, err));
-    return GP_OK;
-}
-
 static gp_status conv_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {"out", "kernel", "stride", "pad", "dilation", "groups", "bias", NULL};
+    static const char *const example = "conv: {out: 16, kernel: 3}";
     conv *self = (conv *)layer;
-    self->attributes = (gp_conv_attributes){.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
+    gp_conv_attributes *its = &self->attributes;
+    *its = (gp_conv_attributes){.stride = {1, 1}, .dilation = {1, 1}, .groups = 1};
     self->bias = true;
     GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    const gp_yaml *out = gp_layer_option(choice, "out", true);
-    GP_RETURN_IF_FAILED(gp_layer_required(choice, out, "out", "conv: {out: 16, kernel: 3}", err));
-    GP_RETURN_IF_FAILED(gp_read_integer(out, "conv: out", 1, GP_LAYER_MAX_DIMENSION, &self->out, err));
-    GP_RETURN_IF_FAILED(read_window(self, choice, err));
-    const gp_yaml *groups = gp_layer_option(choice, "groups", false);
-    if (groups)
-        GP_RETURN_IF_FAILED(
-            gp_read_integer(groups, "conv: groups", 1, GP_LAYER_MAX_DIMENSION, &self->attributes.groups, err));
-    const gp_yaml *bias = gp_layer_option(choice, "bias", false);
-    return bias ? gp_read_boolean(bias, "conv: bias", &self->bias, err) : GP_OK;
+    GP_RETURN_IF_FAILED(gp_layer_required(choice, "out", true, example, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_count(choice, "out", true, &self->out, err));
+    GP_RETURN_IF_FAILED(gp_layer_required(choice, "kernel", false, example, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_pair(choice, "kernel", false, 1, its->kernel, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_pair(choice, "stride", false, 1, its->stride, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_pair(choice, "dilation", false, 1, its->dilation, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_pad(choice, its->kernel, its->dilation, its->pad, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_count(choice, "groups", false, &its->groups, err));
+    return gp_layer_read_boolean(choice, "bias", false, &self->bias, err);
 }
 
 static gp_status conv_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
@@ -73,80 +53,25 @@ static int conv_params(const gp_layer *layer, gp_param_spec specs[GP_LAYER_MAX_P
     const int64_t *kernel = self->attributes.kernel;
     int64_t in = layer->inputs[0].dim[0] / self->attributes.groups;
     double bound = 1 / sqrt((double)in * (double)kernel[0] * (double)kernel[1]);
-    specs[WEIGHT] = (gp_param_spec){.suffix = "weight",
-                                    .shape = {4, {self->out, in, kernel[0], kernel[1]}},
-                                    .init = GP_INIT_UNIFORM,
-                                    .value = bound};
-    specs[BIAS] = (gp_param_spec){
-        .suffix = "bias", .shape = {1, {self->out}}, .init = GP_INIT_UNIFORM, .value = bound, .norm_or_bias = true};
-    return self->bias ? 2 : 1;
-}
-
-typedef struct conv_tensors {
-    gp_tensor x, y, weight, bias;
-} conv_tensors;
-
-static conv_tensors tensors_of(const conv *self, const gp_lowering *lowering) {
-    gp_param_spec specs[GP_LAYER_MAX_PARAMS];
-    conv_params(&self->layer, specs);
-    conv_tensors tensors = {.x = gp_layer_samples(lowering, self->layer.inputs[0]),
-                            .y = gp_layer_samples(lowering, self->layer.output),
-                            .weight = gp_tensor_param(lowering->types.compute, specs[WEIGHT].shape),
-                            .bias = gp_tensor_param(lowering->types.compute, specs[BIAS].shape)};
-    tensors.weight.format = GP_FORMAT_ANY;
-    return tensors;
-}
-
-static gp_status add_op(const conv *self, gp_lowering *lowering, gp_pass pass, gp_op_kind kind, gp_lowered_op **out,
-                        gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, kind, out, err));
-    (*out)->desc.flags = gp_layer_op_flags(&self->layer);
-    (*out)->desc.attributes.conv = self->attributes;
-    return GP_OK;
-}
-
-static gp_status lower_forward(const conv *self, const conv_tensors *tensors, gp_lowering *lowering, gp_pass pass,
-                               gp_error *err) {
-    gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(add_op(self, lowering, pass, GP_OP_CONV_FORWARD, &op, err));
-    gp_lowered_operand(op, GP_CONV_FORWARD_X, tensors->x, GP_ROLE_INPUT, 0);
-    gp_lowered_operand(op, GP_CONV_FORWARD_W, tensors->weight, GP_ROLE_PARAM, WEIGHT);
-    if (self->bias) gp_lowered_operand(op, GP_CONV_FORWARD_B, tensors->bias, GP_ROLE_PARAM, BIAS);
-    gp_lowered_operand(op, GP_CONV_FORWARD_Y, tensors->y, GP_ROLE_OUTPUT, 0);
-    return GP_OK;
+    return gp_layer_weights((gp_shape){4, {self->out, in, kernel[0], kernel[1]}}, self->bias, bound, specs);
 }
 
 /* Weights first: dx may then be written over dy. */
-static gp_status lower_backward(const conv *self, const conv_tensors *tensors, gp_lowering *lowering, gp_error *err) {
-    gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, GP_OP_CONV_BACKWARD_WEIGHTS, &op, err));
-    gp_lowered_operand(op, GP_CONV_BACKWARD_WEIGHTS_X, tensors->x, GP_ROLE_INPUT, 0);
-    gp_lowered_operand(op, GP_CONV_BACKWARD_WEIGHTS_DY, tensors->y, GP_ROLE_GRAD_OUTPUT, 0);
-    gp_lowered_operand(op, GP_CONV_BACKWARD_WEIGHTS_DW, tensors->weight, GP_ROLE_GRAD_PARAM, WEIGHT);
-    if (self->bias) gp_lowered_operand(op, GP_CONV_BACKWARD_WEIGHTS_DB, tensors->bias, GP_ROLE_GRAD_PARAM, BIAS);
-
-    GP_RETURN_IF_FAILED(add_op(self, lowering, GP_PASS_BACKWARD, GP_OP_CONV_BACKWARD_DATA, &op, err));
-    gp_lowered_operand(op, GP_CONV_BACKWARD_DATA_DY, tensors->y, GP_ROLE_GRAD_OUTPUT, 0);
-    gp_lowered_operand(op, GP_CONV_BACKWARD_DATA_W, tensors->weight, GP_ROLE_PARAM, WEIGHT);
-    gp_lowered_operand(op, GP_CONV_BACKWARD_DATA_DX, tensors->x, GP_ROLE_GRAD_INPUT, 0);
-    return GP_OK;
-}
-
 static gp_status conv_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     const conv *self = (const conv *)layer;
-    GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
-    conv_tensors tensors = tensors_of(self, lowering);
-    GP_RETURN_IF_FAILED(lower_forward(self, &tensors, lowering, GP_PASS_FORWARD, err));
-    GP_RETURN_IF_FAILED(lower_forward(self, &tensors, lowering, GP_PASS_EVALUATE, err));
-    return lower_backward(self, &tensors, lowering, err);
+    gp_layer_ops ops;
+    GP_RETURN_IF_FAILED(gp_layer_begin(layer, lowering, &ops, err));
+    ops.attributes.conv = self->attributes;
+    gp_layer_set_weights(&ops, layer, GP_FORMAT_ANY);
+    GP_RETURN_IF_FAILED(gp_layer_forward(&ops, GP_OP_CONV_FORWARD, err));
+    GP_RETURN_IF_FAILED(gp_layer_op(&ops, GP_PASS_BACKWARD, 0, GP_OP_CONV_BACKWARD_WEIGHTS, err));
+    return gp_layer_op(&ops, GP_PASS_BACKWARD, 0, GP_OP_CONV_BACKWARD_DATA, err);
 }
 
 const gp_layer_type gp_conv_type = {
     .name = "conv",
     .main_option = "out",
     .size = sizeof(conv),
-    .inputs_min = 1,
-    .inputs_max = 1,
     .read = conv_read,
     .infer = conv_infer,
     .params = conv_params,

@@ -13,12 +13,9 @@ static gp_status cross_entropy_read(gp_layer *layer, const gp_choice *choice, gp
     static const char *const later[] = {"name", "from", "target", "loss_weight", "weight", NULL};
     gp_cross_entropy_attributes *attributes = &((cross_entropy *)layer)->attributes;
     if (choice->options) GP_RETURN_IF_FAILED(gp_check_keys(choice->options, choice->kind, known, later, err));
-    const gp_yaml *smoothing = gp_layer_option(choice, "smoothing", true);
     const gp_yaml *ignore = gp_layer_option(choice, "ignore", false);
     attributes->ignore = -100;
-    if (smoothing)
-        GP_RETURN_IF_FAILED(
-            gp_read_number(smoothing, "cross_entropy: smoothing", 0, 1, 0, &attributes->smoothing, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_number(choice, "smoothing", true, 0, 1, &attributes->smoothing, err));
     if (!ignore) return GP_OK;
     return gp_read_integer(ignore, "cross_entropy: ignore", INT64_MIN, INT64_MAX, &attributes->ignore, err);
 }
@@ -43,36 +40,11 @@ static int64_t cross_entropy_ignore(const gp_layer *layer) {
     return ((const cross_entropy *)layer)->attributes.ignore;
 }
 
-static gp_status lower_forward(const gp_layer *layer, gp_lowering *lowering, gp_pass pass, gp_error *err) {
-    unsigned flags = pass == GP_PASS_FORWARD ? GP_LOWERED_ONCE : 0;
-    gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, flags, GP_OP_CROSS_ENTROPY_FORWARD, &op, err));
-    op->desc.attributes.cross_entropy = ((const cross_entropy *)layer)->attributes;
-    gp_lowered_operand(op, GP_CROSS_ENTROPY_FORWARD_X, gp_layer_samples(lowering, layer->inputs[0]), GP_ROLE_INPUT,
-                       GP_LOSS_PREDICTION);
-    gp_lowered_operand(op, GP_CROSS_ENTROPY_FORWARD_TARGET, gp_tensor_samples(GP_I64, lowering->samples, layer->output),
-                       GP_ROLE_INPUT, GP_LOSS_TARGET);
-    gp_lowered_operand(op, GP_CROSS_ENTROPY_FORWARD_PARTIAL, gp_loss_partial(), GP_ROLE_STATS, GP_LOSS_STATS_PARTIAL);
-    return GP_OK;
-}
-
 static gp_status cross_entropy_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
-    GP_RETURN_IF_FAILED(gp_loss_declare(layer, lowering, err));
-    GP_RETURN_IF_FAILED(lower_forward(layer, lowering, GP_PASS_FORWARD, err));
-    GP_RETURN_IF_FAILED(lower_forward(layer, lowering, GP_PASS_EVALUATE, err));
-    GP_RETURN_IF_FAILED(gp_loss_keep_prediction(layer, lowering, err));
-
-    gp_tensor x = gp_layer_samples(lowering, layer->inputs[0]);
-    gp_lowered_op *op = NULL;
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, GP_PASS_BACKWARD, 0, GP_OP_CROSS_ENTROPY_BACKWARD, &op, err));
-    op->desc.attributes.cross_entropy = ((const cross_entropy *)layer)->attributes;
-    gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_X, x, GP_ROLE_INPUT, GP_LOSS_PREDICTION);
-    gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_TARGET,
-                       gp_tensor_samples(GP_I64, lowering->samples, layer->output), GP_ROLE_INPUT, GP_LOSS_TARGET);
-    gp_layer_scalars(op, GP_CROSS_ENTROPY_BACKWARD_SCALARS);
-    gp_lowered_operand(op, GP_CROSS_ENTROPY_BACKWARD_DX, x, GP_ROLE_GRAD_INPUT, GP_LOSS_PREDICTION);
-    return GP_OK;
+    gp_op_attributes attributes = {.cross_entropy = ((const cross_entropy *)layer)->attributes};
+    gp_tensor target = gp_tensor_samples(GP_I64, lowering->samples, layer->output);
+    return gp_loss_lower(layer, lowering, target, GP_OP_CROSS_ENTROPY_FORWARD, GP_OP_CROSS_ENTROPY_BACKWARD, attributes,
+                         err);
 }
 
 const gp_layer_type gp_cross_entropy_type = {
@@ -81,8 +53,6 @@ const gp_layer_type gp_cross_entropy_type = {
     .size = sizeof(cross_entropy),
     .loss = true,
     .target_is_class = true,
-    .inputs_min = 1,
-    .inputs_max = 1,
     .read = cross_entropy_read,
     .infer = cross_entropy_infer,
     .lower = cross_entropy_lower,

@@ -14,10 +14,8 @@ static gp_status dropout_read(gp_layer *layer, const gp_choice *choice, gp_error
     dropout *self = (dropout *)layer;
     self->p = 0.5;
     GP_RETURN_IF_FAILED(gp_layer_check_options(layer, choice, known, err));
-    const gp_yaml *p = gp_layer_option(choice, "p", true);
-    if (p) GP_RETURN_IF_FAILED(gp_read_number(p, "dropout: p", 0, 1, 0, &self->p, err));
-    const gp_yaml *channels = gp_layer_option(choice, "channels", false);
-    return channels ? gp_read_boolean(channels, "dropout: channels", &self->channels, err) : GP_OK;
+    GP_RETURN_IF_FAILED(gp_layer_read_number(choice, "p", true, 0, 1, &self->p, err));
+    return gp_layer_read_boolean(choice, "channels", false, &self->channels, err);
 }
 
 static gp_status dropout_infer(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
@@ -30,43 +28,26 @@ static gp_status dropout_infer(gp_layer *layer, const gp_shape *inputs, int coun
     return GP_OK;
 }
 
-/* One direction of training: y from x. p = 1 drops everything, and 1/(1−p) is never taken. */
-static gp_status lower_masked(const dropout *self, gp_lowering *lowering, gp_pass pass, gp_tensor tensor, gp_role from,
-                              gp_role to, gp_error *err) {
-    gp_lowered_op *op = NULL;
-    if (self->p == 0) return gp_layer_copy(lowering, pass, tensor, (gp_ref){from, 0, 0}, (gp_ref){to, 0, 0}, err);
-    if (self->p == 1) {
-        GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, GP_OP_FILL, &op, err));
-        gp_lowered_operand(op, GP_FILL_Y, tensor, to, 0);
-        return GP_OK;
-    }
-    GP_RETURN_IF_FAILED(gp_lowering_op(lowering, pass, 0, GP_OP_DROPOUT, &op, err));
-    op->desc.attributes.dropout.p = self->p;
-    op->desc.attributes.dropout.node = lowering->node;
-    op->desc.attributes.dropout.purpose = GP_RANDOM_DROPOUT;
-    op->desc.attributes.dropout.channels = self->channels;
-    gp_lowered_operand(op, GP_DROPOUT_X, tensor, from, 0);
-    gp_layer_scalars(op, GP_DROPOUT_SCALARS);
-    gp_lowered_operand(op, GP_DROPOUT_Y, tensor, to, 0);
-    return GP_OK;
-}
-
+/* p = 1 drops everything, and 1/(1−p) is never taken. */
 static gp_status dropout_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     const dropout *self = (const dropout *)layer;
-    GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
-    gp_tensor tensor = gp_layer_samples(lowering, layer->output);
-    GP_RETURN_IF_FAILED(lower_masked(self, lowering, GP_PASS_FORWARD, tensor, GP_ROLE_INPUT, GP_ROLE_OUTPUT, err));
-    GP_RETURN_IF_FAILED(gp_layer_copy(lowering, GP_PASS_EVALUATE, tensor, (gp_ref){GP_ROLE_INPUT, 0, 0},
-                                      (gp_ref){GP_ROLE_OUTPUT, 0, 0}, err));
-    return lower_masked(self, lowering, GP_PASS_BACKWARD, tensor, GP_ROLE_GRAD_OUTPUT, GP_ROLE_GRAD_INPUT, err);
+    gp_op_kind kind = self->p == 0 ? GP_OP_COPY : self->p == 1 ? GP_OP_FILL : GP_OP_DROPOUT;
+    gp_layer_ops ops;
+    GP_RETURN_IF_FAILED(gp_layer_begin(layer, lowering, &ops, err));
+    gp_layer_ops evaluate = ops;
+    if (kind == GP_OP_DROPOUT)
+        ops.attributes.dropout = (gp_dropout_attributes){
+            .p = self->p, .node = lowering->node, .purpose = GP_RANDOM_DROPOUT, .channels = self->channels};
+    gp_layer_ops backward = gp_layer_reversed(&ops);
+    GP_RETURN_IF_FAILED(gp_layer_op(&ops, GP_PASS_FORWARD, 0, kind, err));
+    GP_RETURN_IF_FAILED(gp_layer_op(&evaluate, GP_PASS_EVALUATE, 0, GP_OP_COPY, err));
+    return gp_layer_op(&backward, GP_PASS_BACKWARD, 0, kind, err);
 }
 
 const gp_layer_type gp_dropout_type = {
     .name = "dropout",
     .main_option = "p",
     .size = sizeof(dropout),
-    .inputs_min = 1,
-    .inputs_max = 1,
     .read = dropout_read,
     .infer = dropout_infer,
     .lower = dropout_lower,

@@ -1,15 +1,8 @@
 /* add and concat: layers that take several values. Their main option is `from`, which the graph reads. */
-#include <limits.h>
-
 #include "layers/types.h"
-
-typedef struct join {
-    gp_layer layer;
-} join;
 
 static gp_status join_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
     static const char *const known[] = {NULL};
-    (void)layer;
     return gp_layer_check_options(layer, choice, known, err);
 }
 
@@ -120,9 +113,8 @@ static gp_status concat_lower(const gp_layer *layer, gp_lowering *lowering, gp_e
 const gp_layer_type gp_add_type = {
     .name = "add",
     .main_option = "from",
-    .size = sizeof(join),
-    .inputs_min = 2,
-    .inputs_max = INT_MAX,
+    .size = sizeof(gp_layer),
+    .joins = true,
     .read = join_read,
     .infer = add_infer,
     .lower = add_lower,
@@ -131,9 +123,8 @@ const gp_layer_type gp_add_type = {
 const gp_layer_type gp_concat_type = {
     .name = "concat",
     .main_option = "from",
-    .size = sizeof(join),
-    .inputs_min = 2,
-    .inputs_max = INT_MAX,
+    .size = sizeof(gp_layer),
+    .joins = true,
     .read = join_read,
     .infer = concat_infer,
     .lower = concat_lower,

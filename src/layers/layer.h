@@ -42,11 +42,11 @@ typedef struct gp_layer gp_layer;
 
 typedef struct gp_layer_type {
     const char *name;
-    const char *main_option;    /* which may stand alone as its value (max_pool: 2 is kernel); NULL: none */
-    size_t size;                /* of the instance, whose first member is a gp_layer */
-    bool loss;                  /* takes prediction and target, makes no value */
-    bool target_is_class;       /* of a loss: its target is classes, I64; else numbers, stored as values are */
-    int inputs_min, inputs_max; /* values taken */
+    const char *main_option; /* which may stand alone as its value (max_pool: 2 is kernel); NULL: none */
+    size_t size;             /* of the instance, whose first member is a gp_layer */
+    bool loss;               /* takes prediction and target, makes no value */
+    bool target_is_class;    /* of a loss: its target is classes, I64; else numbers, stored as values are */
+    bool joins;              /* takes two values or more; else one */
 
     /* Reads the options into the zeroed instance. GP_CONFIG with place. */
     gp_status (*read)(gp_layer *layer, const gp_choice *choice, gp_error *err);

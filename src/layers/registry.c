@@ -1,6 +1,5 @@
 #include <assert.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,25 +7,15 @@
 #include "layers/layer.h"
 #include "layers/types.h"
 
-static const gp_layer_type *const layer_types[] = {
-    &gp_conv_type,       &gp_linear_type,   &gp_batch_norm_type, &gp_instance_norm_type, &gp_layer_norm_type,
-    &gp_group_norm_type, &gp_relu_type,     &gp_leaky_relu_type, &gp_gelu_type,          &gp_silu_type,
-    &gp_sigmoid_type,    &gp_tanh_type,     &gp_max_pool_type,   &gp_avg_pool_type,      &gp_global_avg_pool_type,
-    &gp_upsample_type,   &gp_identity_type, &gp_dropout_type,    &gp_flatten_type,       &gp_add_type,
-    &gp_concat_type,
-};
-static const gp_layer_type *const loss_types[] = {&gp_cross_entropy_type, &gp_mse_type, &gp_bce_logits_type};
+#define TYPE(name) &gp_##name##_type,
+static const gp_layer_type *const layer_types[] = {GP_LAYER_TYPES(TYPE)};
+static const gp_layer_type *const loss_types[] = {GP_LOSS_TYPES(TYPE)};
 
 enum { LAYER_TYPES = sizeof layer_types / sizeof *layer_types, LOSS_TYPES = sizeof loss_types / sizeof *loss_types };
 
-/* In the tables' order; test_layers holds them to each other. */
-static const char *const layer_names[LAYER_TYPES + 1] = {
-    "conv",       "linear",   "batch_norm", "instance_norm", "layer_norm",
-    "group_norm", "relu",     "leaky_relu", "gelu",          "silu",
-    "sigmoid",    "tanh",     "max_pool",   "avg_pool",      "global_avg_pool",
-    "upsample",   "identity", "dropout",    "flatten",       "add",
-    "concat",     NULL};
-static const char *const loss_names[LOSS_TYPES + 1] = {"cross_entropy", "mse", "bce_logits", NULL};
+#define NAME(name) #name,
+static const char *const layer_names[] = {GP_LAYER_TYPES(NAME) NULL};
+static const char *const loss_names[] = {GP_LOSS_TYPES(NAME) NULL};
 
 static const char *const layer_names_later[] = {
     "embedding", "positions",       "attention",         "repeat", "pad", "multiply", "scale", "softmax",
@@ -79,12 +68,9 @@ void gp_layer_destroy(gp_layer **layer) {
 }
 
 static gp_status check_count(const gp_layer_type *type, int count, gp_error *err) {
-    if (count >= type->inputs_min && count <= type->inputs_max) return GP_OK;
-    if (type->inputs_max == INT_MAX)
-        return gp_fail(err, GP_CONFIG, "takes %d values or more, not %d: name them, %s: [a, b]", type->inputs_min,
-                       count, type->name);
-    return gp_fail(err, GP_CONFIG, "takes %d value%s, not %d", type->inputs_max, type->inputs_max == 1 ? "" : "s",
-                   count);
+    if (type->joins ? count >= 2 : count == 1) return GP_OK;
+    if (!type->joins) return gp_fail(err, GP_CONFIG, "takes 1 value, not %d", count);
+    return gp_fail(err, GP_CONFIG, "takes 2 values or more, not %d: name them, %s: [a, b]", count, type->name);
 }
 
 static gp_status check_size(const char *what, gp_shape shape, gp_error *err) {

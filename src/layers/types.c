@@ -31,26 +31,49 @@ const gp_yaml *gp_layer_option(const gp_choice *choice, const char *name, bool m
     return choice->options ? gp_yaml_get(choice->options, name) : NULL;
 }
 
-gp_status gp_layer_no_main(const gp_choice *choice, gp_error *err) {
-    if (!choice->main) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, choice->main->place,
-                      "%s takes no single value; write its options as a mapping, %s: {name: a}", choice->kind,
-                      choice->kind);
-}
-
-gp_status gp_layer_required(const gp_choice *choice, const gp_yaml *option, const char *name, const char *example,
-                            gp_error *err) {
-    if (option) return GP_OK;
+gp_status gp_layer_required(const gp_choice *choice, const char *name, bool main, const char *example, gp_error *err) {
+    if (gp_layer_option(choice, name, main)) return GP_OK;
     return gp_fail_at(err, GP_CONFIG, choice->place, "%s: %s is missing: %s", choice->kind, name, example);
 }
 
+/* What messages call an option: "conv: kernel". */
+typedef struct option_text {
+    char text[64];
+} option_text;
+
+static option_text what(const gp_choice *choice, const char *name) {
+    option_text what;
+    snprintf(what.text, sizeof what.text, "%s: %s", choice->kind, name);
+    return what;
+}
+
+gp_status gp_layer_read_boolean(const gp_choice *choice, const char *name, bool main, bool *out, gp_error *err) {
+    const gp_yaml *option = gp_layer_option(choice, name, main);
+    return option ? gp_read_boolean(option, what(choice, name).text, out, err) : GP_OK;
+}
+
+gp_status gp_layer_read_count(const gp_choice *choice, const char *name, bool main, int64_t *out, gp_error *err) {
+    const gp_yaml *option = gp_layer_option(choice, name, main);
+    return option ? gp_read_integer(option, what(choice, name).text, 1, GP_LAYER_MAX_DIMENSION, out, err) : GP_OK;
+}
+
+gp_status gp_layer_read_number(const gp_choice *choice, const char *name, bool main, double low, double high,
+                               double *out, gp_error *err) {
+    const gp_yaml *option = gp_layer_option(choice, name, main);
+    return option ? gp_read_number(option, what(choice, name).text, low, high, 0, out, err) : GP_OK;
+}
+
+gp_status gp_layer_read_pair(const gp_choice *choice, const char *name, bool main, int64_t low, int64_t out[2],
+                             gp_error *err) {
+    const gp_yaml *option = gp_layer_option(choice, name, main);
+    return option ? gp_read_pair(option, what(choice, name).text, low, GP_LAYER_MAX_WINDOW, out, err) : GP_OK;
+}
+
 gp_status gp_layer_read_eps(const gp_choice *choice, bool main, double *eps, gp_error *err) {
-    char what[64];
     const gp_yaml *option = gp_layer_option(choice, "eps", main);
     *eps = 1e-5;
     if (!option) return GP_OK;
-    snprintf(what, sizeof what, "%s: eps", choice->kind);
-    GP_RETURN_IF_FAILED(gp_read_number(option, what, 0, INFINITY, 1, eps, err));
+    GP_RETURN_IF_FAILED(gp_read_number(option, what(choice, "eps").text, 0, INFINITY, 1, eps, err));
     if (!main || !choice->main || *eps < 1) return GP_OK;
     return gp_fail_at(err, GP_CONFIG, option->place,
                       "%s: %.40s is not a size: the layer takes its size from its input, and a single number is eps; "
@@ -58,31 +81,60 @@ gp_status gp_layer_read_eps(const gp_choice *choice, bool main, double *eps, gp_
                       choice->kind, option->text, choice->kind, choice->kind);
 }
 
-gp_status gp_layer_read_pad(const gp_yaml *pad, const char *what, const int64_t kernel[2], const int64_t dilation[2],
-                            int64_t out[2], gp_error *err) {
-    bool text = pad->kind == GP_YAML_SCALAR;
+gp_status gp_layer_read_pad(const gp_choice *choice, const int64_t kernel[2], const int64_t dilation[2], int64_t out[2],
+                            gp_error *err) {
+    const gp_yaml *pad = gp_layer_option(choice, "pad", false);
+    bool text = pad && pad->kind == GP_YAML_SCALAR;
     bool same = text && strcmp(pad->text, "same") == 0, valid = text && strcmp(pad->text, "valid") == 0;
     int64_t both[2] = {0, 0};
-    if (!same && !valid) return gp_read_pair(pad, what, 0, GP_LAYER_MAX_WINDOW, out, err);
+    if (!same && !valid) return gp_layer_read_pair(choice, "pad", false, 0, out, err);
     for (int axis = 0; axis < 2 && same; axis++) both[axis] = (kernel[axis] - 1) * dilation[axis] / 2;
     if (both[0] == both[1])
         return gp_fail_at(err, GP_CONFIG, pad->place,
-                          "%s: \"%s\" is not an integer; for this kernel, write pad: %" PRId64, what, pad->text,
-                          both[0]);
+                          "%s: pad: \"%s\" is not an integer; for this kernel, write pad: %" PRId64, choice->kind,
+                          pad->text, both[0]);
     return gp_fail_at(err, GP_CONFIG, pad->place,
-                      "%s: \"%s\" is not an integer; for this kernel, write pad: [%" PRId64 ", %" PRId64 "]", what,
-                      pad->text, both[0], both[1]);
+                      "%s: pad: \"%s\" is not an integer; for this kernel, write pad: [%" PRId64 ", %" PRId64 "]",
+                      choice->kind, pad->text, both[0], both[1]);
 }
 
 gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_error *err) {
-    const gp_yaml *option = gp_layer_option(choice, name, false);
     bool given = false;
-    char what[64];
-    if (!option) return GP_OK;
-    snprintf(what, sizeof what, "%s: %s", choice->kind, name);
-    GP_RETURN_IF_FAILED(gp_read_boolean(option, what, &given, err));
+    GP_RETURN_IF_FAILED(gp_layer_read_boolean(choice, name, false, &given, err));
     if (!given) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, option->place, "%s: true is not available yet", what);
+    return gp_fail_at(err, GP_CONFIG, gp_layer_option(choice, name, false)->place, "%s: true is not available yet",
+                      what(choice, name).text);
+}
+
+gp_status gp_layer_read_nothing(gp_layer *layer, const gp_choice *choice, gp_error *err) {
+    static const char *const known[] = {NULL};
+    if (!choice->main) return gp_layer_check_options(layer, choice, known, err);
+    return gp_fail_at(err, GP_CONFIG, choice->main->place,
+                      "%s takes no single value; write its options as a mapping, %s: {name: a}", choice->kind,
+                      choice->kind);
+}
+
+gp_status gp_layer_same_shape(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output, gp_error *err) {
+    (void)layer;
+    (void)count;
+    (void)err;
+    *output = inputs[0];
+    return GP_OK;
+}
+
+int gp_layer_weights(gp_shape weight, bool bias, double bound, gp_param_spec specs[GP_LAYER_MAX_PARAMS]) {
+    specs[GP_WEIGHT] = (gp_param_spec){.suffix = "weight", .shape = weight, .init = GP_INIT_UNIFORM, .value = bound};
+    specs[GP_BIAS] = (gp_param_spec){
+        .suffix = "bias", .shape = {1, {weight.dim[0]}}, .init = GP_INIT_UNIFORM, .value = bound, .norm_or_bias = true};
+    return bias ? 2 : 1;
+}
+
+int gp_layer_affine(int64_t channels, gp_param_spec specs[GP_LAYER_MAX_PARAMS]) {
+    gp_shape shape = {1, {channels}};
+    specs[GP_WEIGHT] =
+        (gp_param_spec){.suffix = "weight", .shape = shape, .init = GP_INIT_CONSTANT, .value = 1, .norm_or_bias = true};
+    specs[GP_BIAS] = (gp_param_spec){.suffix = "bias", .shape = shape, .init = GP_INIT_CONSTANT, .norm_or_bias = true};
+    return 2;
 }
 
 const char *gp_pair_text(char buffer[GP_PAIR_TEXT], const int64_t pair[2]) {
@@ -142,8 +194,66 @@ gp_tensor gp_layer_vector(gp_dtype dtype, int64_t count) {
     return gp_tensor_plain(dtype, 1, &count);
 }
 
-void gp_layer_scalars(gp_lowered_op *op, int position) {
-    gp_lowered_operand(op, position, gp_tensor_scalars(), GP_ROLE_SCALARS, 0);
+gp_status gp_layer_begin(const gp_layer *layer, gp_lowering *lowering, gp_layer_ops *out, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_layer_fits(layer, lowering, err));
+    gp_tensor x = gp_layer_samples(lowering, layer->inputs[0]), y = gp_layer_samples(lowering, layer->output);
+    memset(out, 0, sizeof *out);
+    out->lowering = lowering;
+    gp_layer_set(out, GP_NAME_X, x, GP_ROLE_INPUT, 0);
+    gp_layer_set(out, GP_NAME_Y, y, GP_ROLE_OUTPUT, 0);
+    gp_layer_set(out, GP_NAME_DX, x, GP_ROLE_GRAD_INPUT, 0);
+    gp_layer_set(out, GP_NAME_DY, y, GP_ROLE_GRAD_OUTPUT, 0);
+    gp_layer_set(out, GP_NAME_SCALARS, gp_tensor_scalars(), GP_ROLE_SCALARS, 0);
+    return GP_OK;
+}
+
+void gp_layer_set(gp_layer_ops *ops, gp_operand_name name, gp_tensor tensor, gp_role role, int index) {
+    gp_layer_set_slice(ops, name, tensor, role, index, 0);
+}
+
+void gp_layer_set_slice(gp_layer_ops *ops, gp_operand_name name, gp_tensor tensor, gp_role role, int index,
+                        int64_t first) {
+    ops->tensor[name] = tensor;
+    ops->ref[name] = (gp_ref){role, index, first};
+}
+
+void gp_layer_set_weights(gp_layer_ops *ops, const gp_layer *layer, gp_format format) {
+    gp_param_spec specs[GP_LAYER_MAX_PARAMS];
+    int count = layer->type->params(layer, specs);
+    gp_tensor weight = gp_tensor_param(ops->lowering->types.compute, specs[GP_WEIGHT].shape);
+    weight.format = format;
+    ops->flags = layer->tf32 ? GP_OP_TF32 : 0;
+    gp_layer_set(ops, GP_NAME_W, weight, GP_ROLE_PARAM, GP_WEIGHT);
+    gp_layer_set(ops, GP_NAME_DW, weight, GP_ROLE_GRAD_PARAM, GP_WEIGHT);
+    if (count == 1) return;
+    gp_tensor bias = gp_tensor_param(ops->lowering->types.compute, specs[GP_BIAS].shape);
+    gp_layer_set(ops, GP_NAME_B, bias, GP_ROLE_PARAM, GP_BIAS);
+    gp_layer_set(ops, GP_NAME_DB, bias, GP_ROLE_GRAD_PARAM, GP_BIAS);
+}
+
+gp_layer_ops gp_layer_reversed(const gp_layer_ops *ops) {
+    gp_layer_ops reversed = *ops;
+    gp_layer_set(&reversed, GP_NAME_X, ops->tensor[GP_NAME_DY], GP_ROLE_GRAD_OUTPUT, 0);
+    gp_layer_set(&reversed, GP_NAME_Y, ops->tensor[GP_NAME_DX], GP_ROLE_GRAD_INPUT, 0);
+    return reversed;
+}
+
+gp_status gp_layer_op(const gp_layer_ops *ops, gp_pass pass, unsigned flags, gp_op_kind kind, gp_error *err) {
+    gp_lowered_op *op = NULL;
+    GP_RETURN_IF_FAILED(gp_lowering_op(ops->lowering, pass, flags, kind, &op, err));
+    op->desc.flags = ops->flags;
+    memcpy(&op->desc.attributes, &ops->attributes, sizeof ops->attributes);
+    for (int i = 0; i < (int)op->desc.operands; i++) {
+        gp_operand_name name = gp_op_operand_named(kind, i);
+        op->desc.operand[i] = ops->tensor[name];
+        op->ref[i] = ops->ref[name];
+    }
+    return GP_OK;
+}
+
+gp_status gp_layer_forward(const gp_layer_ops *ops, gp_op_kind kind, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_layer_op(ops, GP_PASS_FORWARD, 0, kind, err));
+    return gp_layer_op(ops, GP_PASS_EVALUATE, 0, kind, err);
 }
 
 gp_status gp_layer_copy(gp_lowering *lowering, gp_pass pass, gp_tensor tensor, gp_ref from, gp_ref to, gp_error *err) {

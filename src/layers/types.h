@@ -11,30 +11,18 @@
 #include "layers/layer.h"
 #include "layers/lowering.h"
 
-extern const gp_layer_type gp_conv_type;
-extern const gp_layer_type gp_linear_type;
-extern const gp_layer_type gp_batch_norm_type;
-extern const gp_layer_type gp_relu_type;
-extern const gp_layer_type gp_instance_norm_type;
-extern const gp_layer_type gp_layer_norm_type;
-extern const gp_layer_type gp_group_norm_type;
-extern const gp_layer_type gp_leaky_relu_type;
-extern const gp_layer_type gp_gelu_type;
-extern const gp_layer_type gp_silu_type;
-extern const gp_layer_type gp_sigmoid_type;
-extern const gp_layer_type gp_tanh_type;
-extern const gp_layer_type gp_max_pool_type;
-extern const gp_layer_type gp_avg_pool_type;
-extern const gp_layer_type gp_global_avg_pool_type;
-extern const gp_layer_type gp_upsample_type;
-extern const gp_layer_type gp_identity_type;
-extern const gp_layer_type gp_dropout_type;
-extern const gp_layer_type gp_flatten_type;
-extern const gp_layer_type gp_add_type;
-extern const gp_layer_type gp_concat_type;
-extern const gp_layer_type gp_cross_entropy_type;
-extern const gp_layer_type gp_mse_type;
-extern const gp_layer_type gp_bce_logits_type;
+/* All types, in the order of messages: each is a gp_<name>_type. */
+/* clang-format off */
+#define GP_LAYER_TYPES(EACH)                                                                                           \
+    EACH(conv) EACH(linear) EACH(batch_norm) EACH(instance_norm) EACH(layer_norm) EACH(group_norm) EACH(relu)          \
+    EACH(leaky_relu) EACH(gelu) EACH(silu) EACH(sigmoid) EACH(tanh) EACH(max_pool) EACH(avg_pool)                      \
+    EACH(global_avg_pool) EACH(upsample) EACH(identity) EACH(dropout) EACH(flatten) EACH(add) EACH(concat)
+#define GP_LOSS_TYPES(EACH) EACH(cross_entropy) EACH(mse) EACH(bce_logits)
+/* clang-format on */
+
+#define GP_DECLARE_TYPE(name) extern const gp_layer_type gp_##name##_type;
+GP_LAYER_TYPES(GP_DECLARE_TYPE)
+GP_LOSS_TYPES(GP_DECLARE_TYPE)
 
 enum {
     GP_LAYER_MAX_WINDOW = 1 << 20
@@ -43,26 +31,46 @@ enum {
 /* The node that holds an option; NULL where it was not given. `main`: the option is the layer's main one, which may
  * stand alone (max_pool: 2). */
 const gp_yaml *gp_layer_option(const gp_choice *choice, const char *name, bool main);
-/* For layers without a main option: GP_CONFIG where a value stands after the layer's name. */
-GP_MUST_USE gp_status gp_layer_no_main(const gp_choice *choice, gp_error *err);
-/* GP_CONFIG with the place of the layer, where the node is NULL: "conv: kernel is missing: …". */
-GP_MUST_USE gp_status gp_layer_required(const gp_choice *choice, const gp_yaml *option, const char *name,
-                                        const char *example, gp_error *err);
+/* GP_CONFIG with the place of the layer, where the option was not given: "conv: kernel is missing: …". */
+GP_MUST_USE gp_status gp_layer_required(const gp_choice *choice, const char *name, bool main, const char *example,
+                                        gp_error *err);
+/* Read one option; where it was not given, *out stays. */
+GP_MUST_USE gp_status gp_layer_read_boolean(const gp_choice *choice, const char *name, bool main, bool *out,
+                                            gp_error *err);
+/* 1 … GP_LAYER_MAX_DIMENSION. */
+GP_MUST_USE gp_status gp_layer_read_count(const gp_choice *choice, const char *name, bool main, int64_t *out,
+                                          gp_error *err);
+GP_MUST_USE gp_status gp_layer_read_number(const gp_choice *choice, const char *name, bool main, double low,
+                                           double high, double *out, gp_error *err);
+/* low … GP_LAYER_MAX_WINDOW. */
+GP_MUST_USE gp_status gp_layer_read_pair(const gp_choice *choice, const char *name, bool main, int64_t low,
+                                         int64_t out[2], gp_error *err);
+/* The option `pad` of a window; "same" and "valid" are refused with the number to write. */
+GP_MUST_USE gp_status gp_layer_read_pad(const gp_choice *choice, const int64_t kernel[2], const int64_t dilation[2],
+                                        int64_t out[2], gp_error *err);
 /* eps of a normalising layer, 1e-5 if it is not given. `main`: a single value is eps; one of 1 or more is refused,
  * since it is meant as the number of channels. */
 GP_MUST_USE gp_status gp_layer_read_eps(const gp_choice *choice, bool main, double *eps, gp_error *err);
-/* The option `pad` of a window; "same" and "valid" are refused with the number to write. */
-GP_MUST_USE gp_status gp_layer_read_pad(const gp_yaml *pad, const char *what, const int64_t kernel[2],
-                                        const int64_t dilation[2], int64_t out[2], gp_error *err);
 /* A boolean option whose other value comes later: it may be given as false. */
 GP_MUST_USE gp_status gp_layer_only_false(const gp_choice *choice, const char *name, gp_error *err);
+/* gp_layer_type.read of layers without options of their own: a value after the layer's name is refused. */
+GP_MUST_USE gp_status gp_layer_read_nothing(gp_layer *layer, const gp_choice *choice, gp_error *err);
 
+/* gp_layer_type.infer of layers whose output has the shape of their first input. */
+GP_MUST_USE gp_status gp_layer_same_shape(gp_layer *layer, const gp_shape *inputs, int count, gp_shape *output,
+                                          gp_error *err);
 /* GP_CONFIG where the shape is no picture. */
 GP_MUST_USE gp_status gp_layer_check_picture(gp_shape input, gp_error *err);
 /* Size of a window's output along one axis, at least 1. GP_CONFIG where the kernel does not fit. `axis` is 0 (height)
  * or 1 (width); `padded` is the whole padded input, for the message. */
 GP_MUST_USE gp_status gp_layer_window(gp_shape input, const int64_t kernel[2], const int64_t stride[2],
                                       const int64_t pad[2], const int64_t dilation[2], int64_t out[2], gp_error *err);
+
+enum { GP_WEIGHT, GP_BIAS };
+/* gp_layer_type.params of products: a weight, and a bias [out] where it has one, both in [−bound, bound). */
+int gp_layer_weights(gp_shape weight, bool bias, double bound, gp_param_spec specs[GP_LAYER_MAX_PARAMS]);
+/* The same of norms: 1 and 0, one for each channel. Returns 2. */
+int gp_layer_affine(int64_t channels, gp_param_spec specs[GP_LAYER_MAX_PARAMS]);
 
 /* "kernel 7" or "kernel 7x5", for messages. */
 enum { GP_PAIR_TEXT = 48 };
@@ -72,14 +80,34 @@ const char *gp_pair_text(char buffer[GP_PAIR_TEXT], const int64_t pair[2]);
 GP_MUST_USE gp_status gp_layer_fits(const gp_layer *layer, const gp_lowering *lowering, gp_error *err);
 /* The tensor of the micro-batch for the shape of one sample, in the model's real type. */
 gp_tensor gp_layer_samples(const gp_lowering *lowering, gp_shape shape);
-/* gp_op_flags of its convolutions and products. */
-static inline uint32_t gp_layer_op_flags(const gp_layer *layer) {
-    return layer->tf32 ? GP_OP_TF32 : 0;
-}
 /* [C]. */
 gp_tensor gp_layer_vector(gp_dtype dtype, int64_t count);
-/* The step's scalars as operand `position`. */
-void gp_layer_scalars(gp_lowered_op *op, int position);
+
+/* What the ops of one layer share. An op takes what its operands' names say here; a name that is not set is an operand
+ * that is absent. */
+typedef struct gp_layer_ops {
+    gp_lowering *lowering;
+    uint32_t flags; /* gp_op_flags of every op */
+    gp_op_attributes attributes;
+    gp_tensor tensor[GP_NAMES];
+    gp_ref ref[GP_NAMES];
+} gp_layer_ops;
+
+/* Begins with gp_layer_fits. Sets x (the first input), y (the output), dx, dy and scalars. */
+GP_MUST_USE gp_status gp_layer_begin(const gp_layer *layer, gp_lowering *lowering, gp_layer_ops *out, gp_error *err);
+void gp_layer_set(gp_layer_ops *ops, gp_operand_name name, gp_tensor tensor, gp_role role, int index);
+/* The same for a slice that begins `first` elements into the whole. */
+void gp_layer_set_slice(gp_layer_ops *ops, gp_operand_name name, gp_tensor tensor, gp_role role, int index,
+                        int64_t first);
+/* Sets w, b, dw, db by the layer's params, and the flags of its products. `format`: of w and dw. */
+void gp_layer_set_weights(gp_layer_ops *ops, const gp_layer *layer, gp_format format);
+/* The backward pass of an op that is its own: x is dy, and y is dx. */
+gp_layer_ops gp_layer_reversed(const gp_layer_ops *ops);
+/* Adds an op. `flags`: gp_lowered_flags. */
+GP_MUST_USE gp_status gp_layer_op(const gp_layer_ops *ops, gp_pass pass, unsigned flags, gp_op_kind kind,
+                                  gp_error *err);
+/* Adds it to FORWARD and to EVALUATE. */
+GP_MUST_USE gp_status gp_layer_forward(const gp_layer_ops *ops, gp_op_kind kind, gp_error *err);
 /* Adds y = x for two tensors of equal dimensions. */
 GP_MUST_USE gp_status gp_layer_copy(gp_lowering *lowering, gp_pass pass, gp_tensor tensor, gp_ref from, gp_ref to,
                                     gp_error *err);
@@ -87,12 +115,10 @@ GP_MUST_USE gp_status gp_layer_copy(gp_lowering *lowering, gp_pass pass, gp_tens
 /* Inputs of losses. */
 enum { GP_LOSS_PREDICTION, GP_LOSS_TARGET };
 
-/* A micro-batch's Σ loss and number right. */
-gp_tensor gp_loss_partial(void);
-/* Declares a loss's STATS; first in its `lower`. */
-GP_MUST_USE gp_status gp_loss_declare(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
-/* Where lowering->predict: EVALUATE copies the prediction to its STATS. */
-GP_MUST_USE gp_status gp_loss_keep_prediction(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
+/* A loss of ops with the operands x, target, partial, dx: declares its STATS, and adds all passes of a micro-batch.
+ * Where lowering->predict, EVALUATE copies the prediction to its STATS. */
+GP_MUST_USE gp_status gp_loss_lower(const gp_layer *layer, gp_lowering *lowering, gp_tensor target, gp_op_kind forward,
+                                    gp_op_kind backward, gp_op_attributes attributes, gp_error *err);
 /* The loss's total: gp_layer_type.lower_mini_batch of every loss. */
 GP_MUST_USE gp_status gp_loss_lower_mini_batch(const gp_layer *layer, gp_lowering *lowering, gp_error *err);
 

@@ -82,7 +82,7 @@ static gp_status enter_name(gp_entries *entries, const gp_choice *choice, const 
 /* Layers that take several values have `from` for their main option. */
 static const gp_yaml *from_of(const gp_entry *entry) {
     const gp_choice *choice = &entry->choice;
-    if (choice->main) return entry->type->inputs_max > 1 ? choice->main : NULL;
+    if (choice->main) return entry->type->joins ? choice->main : NULL;
     return choice->options ? gp_yaml_get(choice->options, "from") : NULL;
 }
 
@@ -146,8 +146,7 @@ static gp_status read_sequential(gp_entries *entries, const gp_choice *choice, i
     const gp_yaml *layers = NULL;
     int index = 0;
     GP_RETURN_IF_FAILED(check_sequential(choice, &layers, err));
-    gp_group group = {
-        .from = gp_yaml_get(choice->options, "from"), .place = choice->place, .parent = parent, .item = item};
+    gp_group group = {.from = gp_yaml_get(choice->options, "from"), .parent = parent, .item = item};
     GP_RETURN_IF_FAILED(add_group(entries, group, layers, &index, err));
     gp_group *its = &entries->groups[index];
     const gp_yaml *freeze = gp_yaml_get(choice->options, "freeze");
@@ -188,7 +187,7 @@ static gp_status read_all(gp_entries *entries, const gp_yaml *layers, size_t cou
     int whole = 0;
     GP_RETURN_IF_FAILED(GP_NEW(&entries->items, count, err));
     GP_RETURN_IF_FAILED(gp_names_init(&entries->names, count_items(layers, 1), err));
-    GP_RETURN_IF_FAILED(add_group(entries, (gp_group){.place = layers->place, .parent = -1}, layers, &whole, err));
+    GP_RETURN_IF_FAILED(add_group(entries, (gp_group){.parent = -1}, layers, &whole, err));
     GP_RETURN_IF_FAILED(gp_copy_text(&entries->groups[whole].name, "", err));
     GP_RETURN_IF_FAILED(gp_copy_text(&entries->groups[whole].prefix, "", err));
     return read_list(entries, layers, whole, err);

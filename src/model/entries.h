@@ -28,11 +28,10 @@ typedef struct gp_group {
     char *name;          /* owned; "" for the whole list */
     char *prefix;        /* owned: of the names in it, "" or "layer1.0.downsample." */
     const gp_yaml *from; /* what enters it; NULL: the output of the item before */
-    gp_place place;
-    bool frozen; /* so are layers in it that do not say otherwise */
-    int parent;  /* group; −1: none */
-    int item;    /* in the parent's list */
-    int first;   /* its entries: [first, end) */
+    bool frozen;         /* so are layers in it that do not say otherwise */
+    int parent;          /* group; −1: none */
+    int item;            /* in the parent's list */
+    int first;           /* its entries: [first, end) */
     int end;
     int *outputs; /* owned: for each of its items, the entry that makes its output */
 } gp_group;

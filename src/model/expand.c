@@ -7,7 +7,6 @@
 #include "config/read.h"
 #include "layers/layer.h"
 #include "model/builtin.h"
-#include "model/rules.h"
 
 enum { MAX_INPUT_RANK = 3 };
 

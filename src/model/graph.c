@@ -8,7 +8,6 @@
 #include "config/read.h"
 #include "model/entries.h"
 #include "model/expand.h"
-#include "model/rules.h"
 
 enum { FIRST_OUTPUT = GP_VALUE_TARGET + 1 };
 

@@ -44,11 +44,7 @@ static void fill(const gp_param *param, uint64_t seed, gp_dtype dtype, int64_t e
 void gp_param_initialise(const gp_param *param, uint64_t seed, gp_dtype dtype, void *out) {
     int64_t elements = 1;
     for (int i = 0; i < param->spec.shape.rank; i++) elements *= param->spec.shape.dim[i];
-    switch (param->spec.init) {
-    case GP_INIT_CONSTANT:
-        for (int64_t i = 0; i < elements; i++) store(out, dtype, i, param->spec.value);
-        break;
-    case GP_INIT_UNIFORM:
-    case GP_INIT_NORMAL: fill(param, seed, dtype, elements, out); break;
-    }
+    if (param->spec.init != GP_INIT_CONSTANT) fill(param, seed, dtype, elements, out);
+    for (int64_t i = 0; i < elements && param->spec.init == GP_INIT_CONSTANT; i++)
+        store(out, dtype, i, param->spec.value);
 }

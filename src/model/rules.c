@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "config/read.h"
 #include "model/entries.h"
+#include "model/expand.h"
 #include "model/graph.h"
 
 enum { WHAT = 120 };
@@ -48,30 +49,19 @@ bool gp_rule_matches(const char *pattern, const char *name) {
     return *pattern == '\0';
 }
 
-static bool is_below(const char *name, const char *above) {
-    size_t length = strlen(above);
-    return strncmp(name, above, length) == 0 && (name[length] == '\0' || name[length] == '.');
+typedef enum match_kind { BELOW, KIND, PATTERN } match_kind;
+
+/* BELOW: the name itself, or what stands below it: layer1, layer1.0.conv1. */
+static bool matches(const gp_node *node, match_kind by, const char *text) {
+    size_t length = strlen(text);
+    if (by == KIND) return strcmp(node->layer->type->name, text) == 0;
+    if (by == PATTERN) return gp_rule_matches(text, node->name);
+    return strncmp(node->name, text, length) == 0 && (node->name[length] == '\0' || node->name[length] == '.');
 }
 
-static bool match_layers(rule *r, bool (*matches)(const char *name, const char *key)) {
+static bool match_layers(rule *r, match_kind by, const char *text) {
     bool any = false;
-    for (int n = 0; n < layers_of(r->graph); n++) {
-        r->layers[n] = matches(r->graph->nodes[n].name, r->key->text);
-        any = any || r->layers[n];
-    }
-    return any;
-}
-
-static bool matches_pattern(const char *name, const char *key) {
-    return gp_rule_matches(key, name);
-}
-
-static bool match_kind(rule *r, const char *kind) {
-    bool any = false;
-    for (int n = 0; n < layers_of(r->graph); n++) {
-        r->layers[n] = strcmp(r->graph->nodes[n].layer->type->name, kind) == 0;
-        any = any || r->layers[n];
-    }
+    for (int n = 0; n < layers_of(r->graph); n++) any |= r->layers[n] = matches(&r->graph->nodes[n], by, text);
     return any;
 }
 
@@ -106,9 +96,9 @@ static gp_status match(rule *r, gp_error *err) {
     bool of_kind = strncmp(r->key->text, kind, sizeof kind - 1) == 0;
     const char *name = r->key->text + (of_kind ? sizeof kind - 1 : 0);
     char near[WHAT];
-    if (!of_kind && match_layers(r, is_below)) return GP_OK;
-    if (match_kind(r, name)) return GP_OK;
-    if (!of_kind && strpbrk(name, "*?") && match_layers(r, matches_pattern)) return GP_OK;
+    if (!of_kind && match_layers(r, BELOW, name)) return GP_OK;
+    if (match_layers(r, KIND, name)) return GP_OK;
+    if (!of_kind && strpbrk(name, "*?") && match_layers(r, PATTERN, name)) return GP_OK;
     if (!of_kind && match_params(r)) return GP_OK;
     if (of_kind)
         return gp_fail_at(err, GP_CONFIG, r->key->place, "model.rules: no layer is of the kind \"%.60s\"%s", name,
@@ -277,10 +267,12 @@ static gp_status own_list(gp_layer_list *list, gp_error *err) {
     return GP_OK;
 }
 
-gp_status gp_model_ruled_layers(const gp_yaml *model, gp_layer_list *out, gp_error *err) {
-    const gp_yaml *rules = gp_yaml_get(model, "rules");
+/* The layers of a model, with its rules resolved. The list borrows from the model's document. */
+static gp_status ruled_layers(const gp_yaml *model, gp_layer_list *out, gp_error *err) {
     gp_layer_list list = {0};
     gp_graph *graph = NULL;
+    GP_RETURN_IF_FAILED(gp_model_check(model, err));
+    const gp_yaml *rules = gp_yaml_get(model, "rules");
     if (rules) GP_RETURN_IF_FAILED(gp_read_mapping(rules, "model.rules", err));
     GP_RETURN_IF_FAILED(gp_model_layers(model, &list, err));
     gp_status status = GP_OK;
@@ -295,5 +287,19 @@ gp_status gp_model_ruled_layers(const gp_yaml *model, gp_layer_list *out, gp_err
         return status;
     }
     *out = list;
+    return GP_OK;
+}
+
+gp_status gp_graph_build(const gp_yaml *model, gp_graph **out, gp_error *err) {
+    gp_layer_list list = {0};
+    GP_RETURN_IF_FAILED(ruled_layers(model, &list, err));
+    gp_status status = gp_graph_build_list(model, list.layers, out, err);
+    gp_layer_list_fini(&list);
+    return status;
+}
+
+gp_status gp_model_expand(gp_yaml *model, gp_layer_list *list, gp_error *err) {
+    GP_RETURN_IF_FAILED(ruled_layers(model, list, err));
+    if (list->made) gp_model_put_layers(model, list);
     return GP_OK;
 }

@@ -10,21 +10,17 @@
 gp_status gp_run_diagnose(gp_run *run, int mini, const gp_step_input *input, gp_finding *out, gp_error *err) {
     gp_step_result result;
     gp_finding first = {0};
-    gp_watch *watches = NULL;
+    gp_finding *watches = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&watches, run->plan->workers, err));
     run->watches = watches;
     gp_status status = gp_run_step(run, mini, input, &result, err);
     run->watches = NULL;
-    for (int w = 0; w < run->plan->workers; w++) {
-        if (gp_finding_is_before(&watches[w].finding, &first)) first = watches[w].finding;
-        free(watches[w].values);
-    }
+    for (int w = 0; w < run->plan->workers; w++)
+        if (gp_finding_is_before(&watches[w], &first)) first = watches[w];
     free(watches);
     if (status == GP_OK) *out = first;
     return status;
 }
-
-/* ---- saying it --------------------------------------------------------------------------------------------------- */
 
 static void name_tensor(char *buffer, size_t size, const gp_graph *graph, bool training, const gp_finding *finding) {
     const gp_node *node = &graph->nodes[finding->node];

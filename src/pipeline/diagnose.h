@@ -39,13 +39,6 @@ const char *gp_finding_text(char buffer[GP_FINDING_TEXT], const gp_plan *plan, i
 
 typedef struct gp_worker gp_worker;
 
-/* One worker's view of a second pass. */
-typedef struct gp_watch {
-    gp_finding finding; /* the first of what it saw */
-    void *values;       /* on the host */
-    size_t capacity;
-} gp_watch;
-
 /* Whether a finding comes before another one in the order of the search. */
 bool gp_finding_is_before(const gp_finding *a, const gp_finding *b);
 /* Worker's thread: looks at its parameters, at data that it loaded, at what an op wrote. */

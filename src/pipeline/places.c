@@ -25,7 +25,7 @@ void gp_run_note(gp_run *run, bool notes) {
 
 gp_status gp_places_begin(gp_worker *worker, const gp_site *site, gp_error *err) {
     if (site->pc == 0) worker->note = 0;
-    if (!worker->run->notes || !has_notes(worker->run->plan->devices[worker->index].kind, site->instr)) return GP_OK;
+    if (!worker->run->notes || !has_notes(gp_worker_kind(worker), site->instr)) return GP_OK;
     return note(worker, site->instr, ++worker->note, err);
 }
 
@@ -34,11 +34,9 @@ gp_status gp_places_pass(gp_worker *worker, const gp_instr *instr, gp_error *err
 }
 
 gp_status gp_places_end(gp_worker *worker, const gp_site *site, gp_error *err) {
-    if (!worker->run->notes || !has_notes(worker->run->plan->devices[worker->index].kind, site->instr)) return GP_OK;
+    if (!worker->run->notes || !has_notes(gp_worker_kind(worker), site->instr)) return GP_OK;
     return note(worker, site->instr, 0, err);
 }
-
-/* ---- where a note stands ----------------------------------------------------------------------------------------- */
 
 /* A program gone through as its worker does, up to the note that is wanted. */
 typedef struct search {
@@ -91,8 +89,6 @@ static const gp_instr *find_note(const gp_plan *plan, const gp_mini_plan *mini, 
     }
     return NULL;
 }
-
-/* ---- what is told ------------------------------------------------------------------------------------------------ */
 
 static bool same_device(const gp_plan *plan, int a, int b) {
     return plan->devices[a].kind == plan->devices[b].kind && plan->devices[a].index == plan->devices[b].index;

@@ -1,36 +1,44 @@
 #include "pipeline/run.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/machine_processors.h"
 #include "base/memory.h"
 #include "pipeline/channel.h"
 #include "pipeline/spans.h"
 
-static const gp_device_kind *kind_of(const gp_worker *worker) {
-    return worker->run->plan->devices[worker->index].kind;
+enum { EVENT = 32 }; /* bytes of an event, as malloc gives them */
+
+/* Events that mark places of the worker's queues, in the mini-batch that has most of them. */
+static int count_marks(const gp_plan *plan, int worker) {
+    int most = 0;
+    for (int m = 0; m < plan->mini_count; m++) {
+        const gp_program_queues *queues = plan->minis[m].queues;
+        if (queues && queues->worker[worker].marks > most) most = queues->worker[worker].marks;
+    }
+    return most;
 }
 
 static gp_status create_marks(gp_worker *worker, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
-    int most = gp_run_marks(plan, worker->index);
+    int most = count_marks(plan, worker->index);
     GP_RETURN_IF_FAILED(GP_NEW(&worker->marks, most, err));
     worker->mark_count = most;
     for (int i = 0; i < most; i++)
-        GP_RETURN_IF_FAILED(kind_of(worker)->event_create(worker->device, false, &worker->marks[i], err));
+        GP_RETURN_IF_FAILED(gp_worker_kind(worker)->event_create(worker->device, false, &worker->marks[i], err));
     return GP_OK;
 }
 
 static void destroy_marks(gp_worker *worker) {
     for (int i = 0; i < worker->mark_count; i++)
-        if (worker->marks[i]) kind_of(worker)->event_destroy(worker->marks[i]);
+        if (worker->marks[i]) gp_worker_kind(worker)->event_destroy(worker->marks[i]);
     free(worker->marks);
 }
 
 static gp_status open_worker(gp_worker *worker, gp_error *err) {
     const gp_plan *plan = worker->run->plan;
-    const gp_device_kind *kind = kind_of(worker);
+    const gp_device_kind *kind = gp_worker_kind(worker);
     void *arena;
     GP_RETURN_IF_FAILED(kind->open(&plan->devices[worker->index], &worker->device, err));
     for (int q = 0; q < GP_QUEUES; q++)
@@ -45,11 +53,11 @@ static gp_status open_worker(gp_worker *worker, gp_error *err) {
 /* Of all workers before any closes: what is under way in one may use what another reserved. */
 static void end_queues(gp_worker *worker) {
     for (int q = 0; q < GP_QUEUES; q++)
-        if (worker->queue[q]) kind_of(worker)->stream_destroy(worker->queue[q]);
+        if (worker->queue[q]) gp_worker_kind(worker)->stream_destroy(worker->queue[q]);
 }
 
 static void close_worker(gp_worker *worker) {
-    const gp_device_kind *kind = kind_of(worker);
+    const gp_device_kind *kind = gp_worker_kind(worker);
     gp_channels_destroy_events(worker);
     destroy_marks(worker);
     gp_spans_destroy(worker);
@@ -68,7 +76,7 @@ static gp_status refresh(gp_worker *worker, gp_error *err) {
 }
 
 static gp_status finish(gp_worker *worker, gp_error *err) {
-    return kind_of(worker)->stream_finish(worker->queue[GP_QUEUE_COMPUTE], &worker->run->cancel, err);
+    return gp_worker_kind(worker)->stream_finish(worker->queue[GP_QUEUE_COMPUTE], &worker->run->cancel, err);
 }
 
 /* Each copy ends before the next begins, so that a device needs no more pinned memory than for the largest. */
@@ -109,10 +117,17 @@ static void cancel_run(gp_run *run, const gp_error *cause) {
     gp_channels_wake(run);
 }
 
+/* Threads that the worker starts inherit its processors: those of its device and of libraries. */
+static void pin(const gp_worker *worker) {
+    const cpu_set_t *its = worker->run->processors ? &worker->run->processors[worker->index] : NULL;
+    if (its && CPU_COUNT(its) > 0) (void)pthread_setaffinity_np(pthread_self(), sizeof *its, its);
+}
+
 static void *work(void *argument) {
     gp_worker *worker = argument;
     gp_run *run = worker->run;
     gp_error err = {0};
+    pin(worker);
     gp_status status = open_worker(worker, &err);
     if (status != GP_OK) status = gp_error_context(&err, "worker %d: ", worker->index);
     for (uint64_t command = 0; status == GP_OK; command = worker->command) {
@@ -124,6 +139,23 @@ static void *work(void *argument) {
     }
     cancel_run(run, &err);
     return NULL;
+}
+
+/* Without enough processors no worker is pinned. */
+static gp_status divide_processors(gp_run *run, gp_error *err) {
+    const gp_plan *plan = run->plan;
+    cpu_set_t allowed;
+    int *threads = NULL;
+    if (!plan->pin || sched_getaffinity(0, sizeof allowed, &allowed) != 0) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_NEW(&threads, plan->workers, err));
+    gp_status status = GP_NEW(&run->processors, plan->workers, err);
+    for (int w = 0; w < plan->workers; w++) threads[w] = plan->devices[w].kind->on_host ? plan->devices[w].threads : 0;
+    if (status == GP_OK && !gp_processors_divide("", &allowed, threads, plan->workers, run->processors)) {
+        free(run->processors);
+        run->processors = NULL;
+    }
+    free(threads);
+    return status;
 }
 
 static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
@@ -138,20 +170,15 @@ static gp_status prepare_run(gp_run *run, const gp_plan *plan, gp_error *err) {
         gp_signal_init(&run->workers[w].posted);
         gp_signal_init(&run->workers[w].done);
     }
-    return GP_OK;
+    return divide_processors(run, err);
 }
 
-/* Signals stay the business of the calling thread: workers inherit a mask that blocks them. */
 static gp_status start_workers(gp_run *run, gp_error *err) {
-    sigset_t all, before;
     int failed = 0, w = 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     while (w < run->plan->workers && !failed) {
-        failed = pthread_create(&run->workers[w].thread, NULL, work, &run->workers[w]);
+        failed = gp_thread_start(&run->workers[w].thread, 0, work, &run->workers[w]);
         if (!failed) run->workers[w++].started = true;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) return gp_fail(err, GP_MEMORY, "worker %d: its thread could not be started: %s", w, strerror(failed));
     return gp_run_wait(run, err);
 }
@@ -201,9 +228,14 @@ void gp_run_destroy(gp_run **run) {
     if (it->workers) stop_workers(it);
     gp_cancel_fini(&it->cancel);
     free(it->workers);
+    free(it->processors);
     gp_channels_close(it);
     free(it);
     *run = NULL;
+}
+
+bool gp_run_is_pinned(const gp_run *run) {
+    return run->processors != NULL;
 }
 
 uint64_t gp_run_wakes(const gp_run *run) {
@@ -212,4 +244,21 @@ uint64_t gp_run_wakes(const gp_run *run) {
 
 void *gp_run_arena(const gp_run *run, int worker) {
     return run->workers[worker].arena;
+}
+
+size_t gp_run_largest_param(const gp_plan *plan) {
+    size_t most = 0;
+    for (int s = 0; s < plan->stages->count; s++)
+        for (int p = 0; p < plan->stage[s].param_count; p++)
+            if (plan->stage[s].params[p].bytes > most) most = plan->stage[s].params[p].bytes;
+    return most;
+}
+
+gp_status gp_run_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
+    size_t channels;
+    GP_RETURN_IF_FAILED(gp_channels_bytes(plan, &channels, err));
+    size_t bytes = sizeof(gp_run) + (size_t)plan->workers * sizeof(gp_worker);
+    for (int w = 0; w < plan->workers; w++) bytes += (size_t)count_marks(plan, w) * (sizeof(gp_event *) + EVENT);
+    *out = gp_size_plus(bytes, channels);
+    return GP_OK;
 }

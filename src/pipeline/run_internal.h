@@ -6,6 +6,7 @@
 #define GP_PIPELINE_RUN_INTERNAL_H
 
 #include <pthread.h>
+#include <sched.h>
 
 #include "base/sync.h"
 #include "pipeline/diagnose.h"
@@ -97,7 +98,7 @@ struct gp_run {
     gp_hooks hooks;
     bool notes;            /* see gp_run_note; written by the trainer between commands */
     gp_recorder *recorder; /* NULL: none; written by the trainer between commands */
-    gp_watch *watches;     /* [worker]; NULL: nobody looks at values; written by the trainer between commands */
+    gp_finding *watches;   /* [worker] the first that it saw; NULL: no worker looks at values. Written as recorder */
     gp_cancel cancel;
     gp_barrier barrier;
     gp_command command;
@@ -108,14 +109,17 @@ struct gp_run {
     int turn;                  /* of the one that was begun last */
     gp_step_scalars report[2]; /* [turn] what it comes to */
     gp_worker *workers;
+    cpu_set_t *processors; /* [worker] that its threads run on, and no other worker's; NULL: workers are not pinned */
     gp_copy_orders *orders;
     gp_channel *channels; /* [edge] */
     gp_joining *joinings; /* [collective·stages + stage] */
     size_t joining_count;
 };
 
-/* Events that mark places of the worker's queues, in the mini-batch that has most of them. */
-int gp_run_marks(const gp_plan *plan, int worker);
+/* The kind of the worker's device. */
+static inline const gp_device_kind *gp_worker_kind(const gp_worker *worker) {
+    return worker->run->plan->devices[worker->index].kind;
+}
 /* Worker's thread: enqueues the program of a mini-batch, or waits until it is carried out, or both. */
 GP_MUST_USE gp_status gp_worker_step(gp_worker *worker, gp_error *err);
 /* Worker's thread: enqueues the copy of a block, if it is this worker's. A parameter is in PyTorch's order on the host.

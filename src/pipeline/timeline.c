@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "pipeline/timeline_layers.h"
 #include "pipeline/timeline_waits.h"
+#include "plan/layer_ticks.h"
 #include "plan/memory.h"
 
 enum {
@@ -23,11 +23,12 @@ typedef struct writer {
     const gp_plan *plan;
     gp_chrome *chrome;
     int worker, max_pieces;
-    uint64_t origin;     /* the timeline's zero by the host's clock */
-    size_t **bytes;      /* [mini]: gp_memory_follow's; NULL until it is needed */
-    size_t alive;        /* as last written */
-    uint64_t mini_batch; /* how many have begun: the same number on every worker for the same mini-batch */
-    gp_layer_reader layers;
+    uint64_t origin;       /* the timeline's zero by the host's clock */
+    size_t **bytes;        /* [mini]: gp_memory_follow's; NULL until it is needed */
+    size_t alive;          /* as last written */
+    uint64_t mini_batch;   /* how many have begun: the same number on every worker for the same mini-batch */
+    const gp_ticks *ticks; /* times of layers; NULL: none were recorded */
+    size_t next_tick;
     const gp_wait_finder *waits;
 } writer;
 
@@ -65,7 +66,8 @@ static void name_tracks(const gp_plan *plan, gp_chrome *chrome, int worker) {
     for (int q = 0; q < (has_queues(plan, worker) ? GP_QUEUES : 1); q++) {
         snprintf(name, sizeof name, "worker %d (%s:%d), %s%s", worker, device->kind->name, device->index, stages,
                  has_queues(plan, worker) ? queues[q] : "");
-        gp_chrome_name_track(chrome, track_of(plan, worker, (gp_queue)q), name);
+        int track = track_of(plan, worker, (gp_queue)q);
+        gp_chrome_name_track(chrome, track, track, name);
     }
 }
 
@@ -88,11 +90,15 @@ static const char *category_of(const gp_instr *instr) {
     return instr->op == GP_INSTR_BARRIER ? "wait" : "copy";
 }
 
+static const char *pass_of(const writer *w, const gp_span *span) {
+    return w->plan->minis[span->group].training ? "training" : "evaluation";
+}
+
 static void describe(const writer *w, const gp_span *span, const gp_instr *instr, char args[ARGS_TEXT]) {
     const gp_mini_plan *mini = &w->plan->minis[span->group];
     int used = snprintf(args, ARGS_TEXT,
                         "\"step\":%" PRIu32 ",\"pass\":\"%s\",\"clock\":%" PRIu32 ",\"program\":%" PRId32 ",\"pc\":%zu",
-                        span->step, mini->training ? "training" : "evaluation", instr->clock, span->group, span->index);
+                        span->step, pass_of(w, span), instr->clock, span->group, span->index);
     if (has_queues(w->plan, w->worker)) {
         uint64_t issued = span->issued - w->origin;
         used += snprintf(args + used, ARGS_TEXT - (size_t)used, ",\"issued\":%" PRIu64 ".%03u", issued / 1000,
@@ -115,14 +121,10 @@ static void describe_wait(const writer *w, size_t index, bool barrier, char args
  * the end that makes the copy one of its own. */
 static void write_arrow(const writer *w, const gp_span *span, const gp_instr *instr, gp_wait event) {
     const gp_stages *stages = w->plan->stages;
-    const gp_wait behind_all = {(uint32_t)stages->collective_count, 0, GP_WAIT_JOINED};
-    uint64_t id = w->mini_batch * gp_event_number(stages, w->max_pieces, &behind_all);
+    uint64_t id = w->mini_batch * gp_event_count(stages, w->max_pieces);
     id += gp_event_number(stages, w->max_pieces, &event);
     int track = track_of(w->plan, w->worker, gp_instr_queue(stages, instr));
-    if (gp_instr_copies(instr))
-        gp_chrome_arrow_to(w->chrome, track, "copy", id, span->started);
-    else
-        gp_chrome_arrow_from(w->chrome, track, "copy", id, span->started);
+    gp_chrome_arrow(w->chrome, gp_instr_copies(instr), track, "copy", id, span->started);
 }
 
 /* Each copy of a collective has one end that is not the root. */
@@ -146,6 +148,36 @@ static void write_wait(const writer *w, size_t index, const gp_span *span, int t
     gp_chrome_span(w->chrome, track, "wait", "wait", span->issued, span->started, own);
 }
 
+/* Layers are spans within the one of their instruction. */
+static void write_layer(const writer *w, const gp_span *span, const gp_instr *instr, const gp_exec_op *op,
+                        uint64_t from, uint64_t to) {
+    const gp_graph *graph = w->plan->graph;
+    char name[GP_LAYER_TEXT], args[ARGS_TEXT];
+    int used = snprintf(
+        args, sizeof args, "\"op\":\"%s\",\"step\":%" PRIu32 ",\"pass\":\"%s\",\"pc\":%zu,\"kind\":\"%s\"",
+        gp_instr_op_name(instr->op), span->step, pass_of(w, span), span->index, gp_op_name(op->prepared->desc.kind));
+    if (op->owner > 0)
+        snprintf(args + used, sizeof args - (size_t)used, ",\"parameter\":\"%s\"",
+                 graph->params[op->owner - 1].spec.suffix);
+    gp_chrome_span(w->chrome, track_of(w->plan, w->worker, GP_QUEUE_COMPUTE), "layer", gp_layer_text(name, graph, op),
+                   from, to, args);
+}
+
+static void write_layers(writer *w, const gp_span *span, const gp_instr *instr) {
+    const gp_routine *routines[GP_INSTR_ROUTINES];
+    if (!w->ticks) return;
+    int count = gp_instr_routines(w->plan, &w->plan->minis[span->group], instr, routines);
+    for (int r = 0; r < count; r++) {
+        uint64_t from = w->ticks->times[w->next_tick++];
+        for (size_t o = 0; o < routines[r]->count; o++) {
+            if (routines[r]->ops[o].when == gp_instr_skips(instr)) continue;
+            uint64_t to = w->ticks->times[w->next_tick++];
+            write_layer(w, span, instr, &routines[r]->ops[o], from, to);
+            from = to;
+        }
+    }
+}
+
 static gp_status write_span(writer *w, size_t index, const gp_span *span, gp_error *err) {
     const gp_instr *instr = &w->plan->minis[span->group].programs->worker[w->worker].instrs[span->index];
     char name[GP_INSTR_TEXT], args[ARGS_TEXT];
@@ -156,7 +188,7 @@ static gp_status write_span(writer *w, size_t index, const gp_span *span, gp_err
     write_wait(w, index, span, track, args);
     if (instr->op == GP_INSTR_BARRIER && !has_queues(w->plan, w->worker)) describe_wait(w, index, true, args);
     gp_chrome_span(w->chrome, track, category_of(instr), name, span->started, span->ended, args);
-    gp_timeline_layers(&w->layers, span, track, w->chrome);
+    write_layers(w, span, instr);
     write_arrows(w, span, instr);
     return write_memory(w, span, err);
 }
@@ -166,8 +198,7 @@ static gp_status write_lane(const gp_plan *plan, const gp_recorder *recorder, co
     const gp_lane *lane = &recorder->lanes[worker];
     writer w = {.plan = plan, .chrome = chrome, .worker = worker, .max_pieces = max_pieces, .origin = origin};
     w.waits = waits;
-    bool layers = recorder->ticks && !has_queues(plan, worker);
-    w.layers = (gp_layer_reader){plan, layers ? &recorder->ticks[worker] : NULL, worker, 0};
+    if (recorder->ticks && !has_queues(plan, worker)) w.ticks = &recorder->ticks[worker];
     name_tracks(plan, chrome, worker);
     gp_status status = GP_NEW(&w.bytes, plan->mini_count, err);
     for (size_t i = 0; i < lane->count && status == GP_OK; i++) status = write_span(&w, i, &lane->spans[i], err);

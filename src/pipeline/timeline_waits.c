@@ -58,8 +58,6 @@ void gp_wait_finder_destroy(gp_wait_finder **finder) {
     *finder = NULL;
 }
 
-/* ---- what came last ---------------------------------------------------------------------------------------------- */
-
 /* An instruction of some worker, and its span. */
 typedef struct cause {
     int worker;
@@ -131,8 +129,6 @@ static cause find_cause(const gp_wait_finder *finder, int worker, size_t index, 
     if (!mini->meets) return last_to_come(finder, span, mini_batch, which);
     return last_copy(finder, span, mini_batch, &mini->meets->worker[worker], which);
 }
-
-/* ---- in words ---------------------------------------------------------------------------------------------------- */
 
 static const char *word_before(const gp_instr *instr, bool barrier) {
     if (barrier) return instr->op == GP_INSTR_BARRIER ? "" : "barrier: ";

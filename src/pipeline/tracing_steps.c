@@ -40,8 +40,6 @@ size_t gp_tracing_steps_bytes(size_t count) {
     return gp_grown_bytes(count, sizeof(gp_traced_step));
 }
 
-/* ---- the track --------------------------------------------------------------------------------------------------- */
-
 typedef struct range {
     uint64_t first, last;
 } range;
@@ -80,7 +78,7 @@ gp_status gp_tracing_steps_write(const gp_tracing_steps *steps, const gp_plan *p
     GP_RETURN_IF_FAILED(GP_NEW(&ranges, steps->count, err));
     for (size_t i = 0; i < steps->count; i++) ranges[i].first = UINT64_MAX;
     for (int w = 0; w < plan->workers; w++) add_lane(steps, plan, &recorder->lanes[w], ranges);
-    gp_chrome_name_track_on_top(chrome, track, "pipeline: steps");
+    gp_chrome_name_track(chrome, track, 0, "pipeline: steps");
     for (size_t i = 0; i < steps->count; i++)
         if (ranges[i].last > 0) write_step(&steps->items[i], &ranges[i], track, chrome);
     free(ranges);

@@ -4,8 +4,6 @@
 #include "base/memory.h"
 #include "pipeline/run_internal.h"
 
-/* ---- what comes first -------------------------------------------------------------------------------------------- */
-
 /* The loss ends a forward pass and begins a backward pass; the input comes before all layers. Within a node what was
  * seen first stays: a node's ops are one worker's, in order. */
 bool gp_finding_is_before(const gp_finding *a, const gp_finding *b) {
@@ -22,8 +20,6 @@ static gp_finding at(const gp_worker *worker, const gp_instr *instr, int node, g
     int turn = backward && programs->descending ? programs->pieces - 1 - instr->micro : instr->micro;
     return (gp_finding){.backward = backward, .turn = turn, .micro = instr->micro, .node = node, .role = role};
 }
-
-/* ---- looking at values ------------------------------------------------------------------------------------------- */
 
 static void look_at_row(gp_finding *finding, gp_dtype dtype, const void *values, int64_t first, int64_t count) {
     const char *row = (const char *)values + (size_t)first * gp_dtype_size(dtype);
@@ -45,16 +41,6 @@ static void look_at_plain(gp_finding *finding, const gp_tensor *tensor, const vo
     }
 }
 
-static gp_status grow(gp_watch *watch, size_t bytes, gp_error *err) {
-    if (bytes <= watch->capacity) return GP_OK;
-    free(watch->values);
-    watch->values = NULL;
-    watch->capacity = 0;
-    GP_RETURN_IF_FAILED(gp_new_array(&watch->values, bytes, 1, err));
-    watch->capacity = bytes;
-    return GP_OK;
-}
-
 /* Where a tensor lies in the arena: `queue` wrote it; a parameter may have a format of its own there. */
 typedef struct source {
     gp_queue queue;
@@ -63,31 +49,33 @@ typedef struct source {
     size_t bytes;
 } source;
 
-/* To watch->values; a parameter in PyTorch's order. */
-static gp_status fetch(gp_worker *worker, gp_watch *watch, const source *from, gp_error *err) {
-    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
+/* To `values`; a parameter in PyTorch's order. */
+static gp_status fetch(gp_worker *worker, void *values, const source *from, gp_error *err) {
     gp_stream *queue = worker->queue[from->queue];
     size_t offset = (size_t)((const char *)from->address - (const char *)worker->arena);
-    const gp_block block = {worker->index, offset, from->bytes, watch->values, from->param};
+    const gp_block block = {worker->index, offset, from->bytes, values, from->param};
+    const gp_device_kind *kind = gp_worker_kind(worker);
     GP_RETURN_IF_FAILED(from->param ? gp_worker_copy_block(worker, &block, false, err)
-                                    : kind->copy_out(queue, watch->values, from->address, from->bytes, err));
+                                    : kind->copy_out(queue, values, from->address, from->bytes, err));
     return kind->stream_finish(queue, &worker->run->cancel, err);
 }
 
 /* `place` says where the tensor stands. What is no parameter is looked at as it lies. */
 static gp_status look(gp_worker *worker, gp_finding place, const gp_tensor *tensor, const source *from, gp_error *err) {
-    gp_watch *watch = &worker->run->watches[worker->index];
+    gp_finding *first = &worker->run->watches[worker->index];
+    void *values = NULL;
     place.found = true;
-    if (!gp_finding_is_before(&place, &watch->finding)) return GP_OK;
-    GP_RETURN_IF_FAILED(grow(watch, from->bytes, err));
-    GP_RETURN_IF_FAILED(fetch(worker, watch, from, err));
-    if (tensor->format == GP_FORMAT_PLAIN)
-        look_at_plain(&place, tensor, watch->values);
-    else
-        look_at_row(&place, tensor->dtype, watch->values, 0, (int64_t)(from->bytes / gp_dtype_size(tensor->dtype)));
+    if (!gp_finding_is_before(&place, first)) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_new_array(&values, from->bytes, 1, err));
+    gp_status status = fetch(worker, values, from, err);
+    if (status == GP_OK && tensor->format == GP_FORMAT_PLAIN)
+        look_at_plain(&place, tensor, values);
+    else if (status == GP_OK)
+        look_at_row(&place, tensor->dtype, values, 0, (int64_t)(from->bytes / gp_dtype_size(tensor->dtype)));
     place.elements = gp_tensor_elements(tensor);
-    if (place.bad > 0) watch->finding = place;
-    return GP_OK;
+    if (place.bad > 0) *first = place;
+    free(values);
+    return status;
 }
 
 gp_status gp_watch_params(gp_worker *worker, gp_error *err) {

@@ -4,7 +4,7 @@
 #include "pipeline/run_internal.h"
 
 gp_status gp_worker_copy_block(gp_worker *worker, const gp_block *block, bool in, gp_error *err) {
-    const gp_device_kind *kind = worker->run->plan->devices[worker->index].kind;
+    const gp_device_kind *kind = gp_worker_kind(worker);
     const gp_prepared *move = !block->param ? NULL : in ? block->param->load : block->param->save;
     gp_stream *queue = worker->queue[GP_QUEUE_COMPUTE];
     char *stored = worker->arena + block->offset;

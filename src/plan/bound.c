@@ -4,8 +4,6 @@
 
 #include "base/memory.h"
 
-/* ---- the ops of a worker ----------------------------------------------------------------------------------------- */
-
 typedef struct cursor {
     const gp_plan *plan;
     int worker; /* negative: all */
@@ -37,10 +35,10 @@ static const gp_prepared *next_op(cursor *c) {
     return NULL;
 }
 
-/* ---- bindings ---------------------------------------------------------------------------------------------------- */
-
-/* Makes the table. Bindings without a table stay empty: nothing of this kind is bound. */
-static gp_status make_table(const gp_plan *plan, int worker, gp_bindings *out, gp_error *err) {
+/* The ops of a worker that a device binds, each once, by number: [number − out->first]. Bindings without ops stay
+ * empty.
+ */
+static gp_status list_ops(const gp_plan *plan, int worker, gp_bindings *out, const gp_prepared ***ops, gp_error *err) {
     const gp_prepared *op;
     uint32_t first = UINT32_MAX, last = 0;
     *out = (gp_bindings){.kind = plan->devices[worker < 0 ? 0 : worker].kind};
@@ -49,56 +47,44 @@ static gp_status make_table(const gp_plan *plan, int worker, gp_bindings *out, g
         if (op->number > last) last = op->number;
     }
     if (first > last) return GP_OK;
-    GP_RETURN_IF_FAILED(GP_NEW(&out->bound, last - first + 1, err));
+    GP_RETURN_IF_FAILED(GP_NEW(ops, last - first + 1, err));
     out->first = first;
     out->count = last - first + 1;
+    for (cursor c = {.plan = plan, .worker = worker}; (op = next_op(&c));) (*ops)[op->number - first] = op;
     return GP_OK;
 }
 
 gp_status gp_bindings_init(const gp_plan *plan, int worker, gp_bindings *out, gp_error *err) {
-    const gp_prepared *op;
-    GP_RETURN_IF_FAILED(make_table(plan, worker, out, err));
-    for (cursor c = {.plan = plan, .worker = worker}; out->count > 0 && (op = next_op(&c));) {
-        gp_bound **bound = &out->bound[op->number - out->first];
-        if (*bound) continue;
-        gp_status status = out->kind->bind(op, bound, err);
-        if (status == GP_OK) continue;
-        gp_bindings_fini(out);
-        return status;
-    }
-    return GP_OK;
+    const gp_prepared **ops = NULL;
+    GP_RETURN_IF_FAILED(list_ops(plan, worker, out, &ops, err));
+    gp_status status = out->count > 0 ? GP_NEW(&out->bound, out->count, err) : GP_OK;
+    for (uint32_t i = 0; i < out->count && status == GP_OK; i++)
+        if (ops[i]) status = out->kind->bind(ops[i], &out->bound[i], err);
+    free(ops);
+    if (status != GP_OK) gp_bindings_fini(out);
+    return status;
 }
 
 void gp_bindings_fini(gp_bindings *bindings) {
-    for (uint32_t i = 0; i < bindings->count; i++)
+    for (uint32_t i = 0; bindings->bound && i < bindings->count; i++)
         if (bindings->bound[i]) bindings->kind->unbind(bindings->bound[i]);
     free(bindings->bound);
     *bindings = (gp_bindings){0};
 }
 
-static gp_status plan_worker(const gp_plan *plan, int worker, size_t *bytes, gp_error *err) {
-    gp_bindings table;
-    bool *counted = NULL;
-    const gp_prepared *op;
-    GP_RETURN_IF_FAILED(make_table(plan, worker, &table, err));
-    *bytes = table.count * sizeof *table.bound;
-    gp_status status = GP_NEW(&counted, table.count, err);
-    for (cursor c = {.plan = plan, .worker = worker}; status == GP_OK && table.count > 0 && (op = next_op(&c));) {
-        if (!counted[op->number - table.first]) *bytes += table.kind->bound_bytes(op);
-        counted[op->number - table.first] = true;
-    }
-    free(counted);
-    gp_bindings_fini(&table);
-    return status;
-}
-
 gp_status gp_bindings_plan(gp_plan *plan, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&plan->bound, plan->workers, err));
-    for (int w = 0; w < plan->workers; w++) GP_RETURN_IF_FAILED(plan_worker(plan, w, &plan->bound[w], err));
+    for (int w = 0; w < plan->workers; w++) {
+        gp_bindings table;
+        const gp_prepared **ops = NULL;
+        GP_RETURN_IF_FAILED(list_ops(plan, w, &table, &ops, err));
+        plan->bound[w] = table.count * sizeof *table.bound;
+        for (uint32_t i = 0; i < table.count; i++)
+            if (ops[i]) plan->bound[w] += table.kind->bound_bytes(ops[i]);
+        free(ops);
+    }
     return GP_OK;
 }
-
-/* ---- addresses --------------------------------------------------------------------------------------------------- */
 
 gp_bases gp_bases_of(const gp_plan *plan, const gp_stage_plan *stage, const gp_slot_choice *slots, int micro,
                      char *arena) {

@@ -4,9 +4,8 @@
 
 #include "base/printable.h"
 
-/* ---- counting ---------------------------------------------------------------------------------------------------- */
-
-size_t gp_instr_ticks(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
+/* Times that an instruction records. */
+static size_t instr_ticks(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
     const gp_routine *routines[GP_INSTR_ROUTINES];
     int count = gp_instr_routines(plan, mini, instr, routines);
     size_t ticks = 0;
@@ -21,11 +20,9 @@ size_t gp_mini_ticks(const gp_plan *plan, const gp_mini_plan *mini, int worker) 
     const gp_program *program = &mini->programs->worker[worker];
     size_t ticks = 0;
     if (plan->devices[worker].kind->event_elapsed) return 0;
-    for (size_t pc = 0; pc < program->count; pc++) ticks += gp_instr_ticks(plan, mini, &program->instrs[pc]);
+    for (size_t pc = 0; pc < program->count; pc++) ticks += instr_ticks(plan, mini, &program->instrs[pc]);
     return ticks;
 }
-
-/* ---- naming ------------------------------------------------------------------------------------------------------ */
 
 /* Whole characters only. */
 static void add_name(char buffer[GP_LAYER_TEXT], const char *name) {

@@ -9,8 +9,6 @@
 
 #include "plan/plan.h"
 
-/* Times that an instruction records. */
-size_t gp_instr_ticks(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr);
 /* Times that a worker records in a mini-batch; 0 if its device works on its own. */
 size_t gp_mini_ticks(const gp_plan *plan, const gp_mini_plan *mini, int worker);
 

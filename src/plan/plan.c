@@ -101,91 +101,69 @@ gp_status gp_mini_queues(const gp_plan *plan, gp_mini_plan *mini, size_t memory,
     return gp_queues_create(&request, &mini->queues, err);
 }
 
-/* Sizes of micro-batches, each once. */
-typedef struct size_list {
-    int64_t *samples;
-    bool *trains, *evaluates;
-    int count;
-} size_list;
-
-static int add_size(size_list *list, int64_t samples, bool training) {
+/* The index of that size in the list, which has each size once. */
+static int add_size(gp_stage_request *list, gp_micro_size *sizes, int64_t samples, bool training) {
     int i = 0;
-    while (i < list->count && list->samples[i] != samples) i++;
-    if (i == list->count) list->samples[list->count++] = samples;
-    if (training)
-        list->trains[i] = true;
-    else
-        list->evaluates[i] = true;
+    while (i < list->size_count && sizes[i].samples != samples) i++;
+    if (i == list->size_count) sizes[list->size_count++].samples = samples;
+    *(training ? &sizes[i].training : &sizes[i].evaluation) = true;
     return i;
 }
 
-static gp_status list_sizes(gp_plan *plan, size_list *list, gp_error *err) {
-    int most = 2 * plan->mini_count;
-    GP_RETURN_IF_FAILED(GP_NEW(&list->samples, most, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&list->trains, most, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&list->evaluates, most, err));
+/* Which instructions a stage has in training, as bits 1 << operation; of forwards those that keep: 1 << GP_INSTR_OPS.
+ * A program from a file may have other forwards than its mode says. */
+static unsigned find_ops(const gp_plan *plan, int stage) {
+    unsigned found = 0;
+    for (int m = 0; m < plan->mini_count; m++) {
+        const gp_programs *programs = plan->minis[m].programs;
+        const gp_program *program = &programs->worker[programs->worker_of_stage[stage]];
+        for (size_t pc = 0; pc < program->count && plan->minis[m].training; pc++) {
+            const gp_instr *instr = &program->instrs[pc];
+            bool keeps = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_KEEP;
+            if (instr->stage == stage) found |= 1U << (keeps ? (int)GP_INSTR_OPS : (int)instr->op);
+        }
+    }
+    return found;
+}
+
+/* What all stages have in common. `sizes` has room for two of each mini-batch. */
+static gp_stage_request describe(gp_plan *plan, const gp_plan_request *request, gp_micro_size *sizes) {
+    gp_stage_request its = {.stages = plan->stages,
+                            .cache = plan->cache,
+                            .types = plan->types,
+                            .update = plan->update,
+                            .clip_norm = plan->clip_norm,
+                            .predict = request->predict,
+                            .unfused = request->unfused,
+                            .keeps = request->keeps,
+                            .full_samples = divide_up(request->batch, request->micro_batches),
+                            .sizes = sizes};
+    for (int s = 0; s < plan->stages->count; s++) {
+        unsigned ops = find_ops(plan, s);
+        its.any_whole |= ops >> GP_INSTR_BACKWARD & 1;
+        its.any_split |= ops >> GP_INSTR_BACKWARD_INPUT & 1;
+    }
     for (int m = 0; m < plan->mini_count; m++) {
         gp_mini_plan *mini = &plan->minis[m];
-        mini->last_sized = add_size(list, mini->last, mini->training);
-        mini->piece_sized = mini->pieces > 1 ? add_size(list, mini->piece, mini->training) : mini->last_sized;
+        if (mini->training) its.trains = true;
+        if (mini->training && mini->pieces > 1) its.repeats = true;
+        if (mini->pieces > its.max_pieces) its.max_pieces = mini->pieces;
+        mini->last_sized = add_size(&its, sizes, mini->last, mini->training);
+        mini->piece_sized = mini->pieces > 1 ? add_size(&its, sizes, mini->piece, mini->training) : mini->last_sized;
     }
-    return GP_OK;
+    return its;
 }
 
-/* Whether some program that trains has such an instruction. */
-static bool any_instr(const gp_plan *plan, gp_instr_op op) {
-    for (int m = 0; m < plan->mini_count; m++)
-        for (int w = 0; w < plan->workers && plan->minis[m].training; w++) {
-            const gp_program *program = &plan->minis[m].programs->worker[w];
-            for (size_t pc = 0; pc < program->count; pc++)
-                if (program->instrs[pc].op == op) return true;
-        }
-    return false;
-}
-
-/* Which forwards a stage has in training. A program from a file may have others than its mode says. */
-static void find_forwards(const gp_plan *plan, const gp_stage_plan *stage, gp_stage_request *request) {
-    request->any_keep = request->any_discard = false;
-    for (int m = 0; m < plan->mini_count; m++) {
-        if (!plan->minis[m].training) continue;
-        const gp_program *program = &plan->minis[m].programs->worker[stage->worker];
-        for (size_t pc = 0; pc < program->count; pc++) {
-            const gp_instr *instr = &program->instrs[pc];
-            if (instr->op != GP_INSTR_FORWARD || instr->stage != stage->stage) continue;
-            *(instr->flags & GP_INSTR_KEEP ? &request->any_keep : &request->any_discard) = true;
-        }
-    }
-}
-
-static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, const size_list *sizes, gp_error *err) {
-    gp_stage_request stage_request = {.stages = plan->stages,
-                                      .cache = plan->cache,
-                                      .types = plan->types,
-                                      .update = plan->update,
-                                      .clip_norm = plan->clip_norm,
-                                      .predict = request->predict,
-                                      .unfused = request->unfused,
-                                      .keeps = request->keeps,
-                                      .full_samples = divide_up(request->batch, request->micro_batches),
-                                      .trains = any_instr(plan, GP_INSTR_FORWARD),
-                                      .any_whole = any_instr(plan, GP_INSTR_BACKWARD),
-                                      .any_split = any_instr(plan, GP_INSTR_BACKWARD_INPUT),
-                                      .sizes = sizes->samples,
-                                      .size_trains = sizes->trains,
-                                      .size_evaluates = sizes->evaluates,
-                                      .size_count = sizes->count};
-    for (int m = 0; m < plan->mini_count; m++) {
-        int pieces = plan->minis[m].pieces;
-        if (pieces > stage_request.max_pieces) stage_request.max_pieces = pieces;
-        if (pieces > 1 && plan->minis[m].training) stage_request.repeats = true;
-    }
+static gp_status plan_stages(gp_plan *plan, gp_stage_request stage_request, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&plan->stage, plan->stages->count, err));
     for (int s = 0; s < plan->stages->count; s++) {
         gp_stage_plan *stage = &plan->stage[s];
         stage->stage = s;
         stage->worker = plan->minis[0].programs->worker_of_stage[s];
         stage->spec = plan->devices[stage->worker];
-        find_forwards(plan, stage, &stage_request);
+        unsigned ops = find_ops(plan, s);
+        stage_request.any_keep = ops >> GP_INSTR_OPS & 1;
+        stage_request.any_discard = ops >> GP_INSTR_FORWARD & 1;
         GP_RETURN_IF_FAILED(gp_stage_plan_init(stage, &stage_request, err));
         stage_request.squares_before += stage->square_count;
         for (int m = 0; m < plan->mini_count; m++) {
@@ -199,7 +177,7 @@ static gp_status plan_stages(gp_plan *plan, const gp_plan_request *request, cons
     return GP_OK;
 }
 
-static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_list *sizes, gp_error *err) {
+static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_micro_size **sizes, gp_error *err) {
     GP_RETURN_IF_FAILED(check_request(request, err));
     GP_RETURN_IF_FAILED(gp_stages_create(request->graph, request->layers, request->stages, &plan->stages, err));
     if (request->norms || request->clip_norm > 0) GP_RETURN_IF_FAILED(gp_stages_add_norms(plan->stages, err));
@@ -218,8 +196,8 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_l
         GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].total, plan->stages->count, err));
         GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].step, plan->stages->count, err));
     }
-    GP_RETURN_IF_FAILED(list_sizes(plan, sizes, err));
-    GP_RETURN_IF_FAILED(plan_stages(plan, request, sizes, err));
+    GP_RETURN_IF_FAILED(GP_NEW(sizes, 2 * plan->mini_count, err));
+    GP_RETURN_IF_FAILED(plan_stages(plan, describe(plan, request, *sizes), err));
     GP_RETURN_IF_FAILED(gp_bindings_plan(plan, err));
     for (int m = 0; m < plan->mini_count && gp_plan_has_queues(plan); m++)
         GP_RETURN_IF_FAILED(gp_mini_queues(plan, &plan->minis[m], GP_QUEUES_MEMORY, err));
@@ -228,7 +206,7 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, size_l
 
 gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error *err) {
     gp_plan *plan = NULL;
-    size_list sizes = {0};
+    gp_micro_size *sizes = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&plan, 1, err));
     plan->graph = request->graph;
     plan->types = request->graph->types;
@@ -237,12 +215,11 @@ gp_status gp_plan_create(const gp_plan_request *request, gp_plan **out, gp_error
     plan->micro_batches = request->micro_batches;
     plan->lockstep = request->lockstep;
     plan->processors = request->processors;
+    plan->pin = request->pin;
     plan->schedule = request->schedule;
     plan->workers = gp_schedule_workers(&request->schedule, request->stages);
     gp_status status = make_plan(plan, request, &sizes, err);
-    free(sizes.samples);
-    free(sizes.trains);
-    free(sizes.evaluates);
+    free(sizes);
     if (status != GP_OK)
         gp_plan_destroy(&plan);
     else

@@ -48,6 +48,7 @@ typedef struct gp_plan_request {
     const gp_mini_size *sizes; /* duplicates are planned once */
     int size_count;
     int processors; /* see gp_plan */
+    bool pin;       /* likewise */
     /* A plan that takes more of it than is left is refused before it is made; NULL: none is. Borrowed for the call. */
     const gp_machine_memory *host_memory;
 } gp_plan_request;
@@ -88,6 +89,7 @@ typedef struct gp_plan {
     gp_mini_plan *minis;
     int mini_count;
     int processors; /* that all threads of the workers on the host share, for predictions. 0: one for each thread */
+    bool pin;       /* each worker on the host has processors of its own, if there are enough; changes no result */
 } gp_plan;
 
 /* GP_CONFIG with a place for what a layer refuses; without one for a partition that does not fit the graph.

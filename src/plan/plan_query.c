@@ -2,7 +2,7 @@
 #include <stdio.h>
 
 #include "plan/plan.h"
-#include "schedule/emit.h"
+#include "schedule/program_index.h"
 
 int64_t gp_mini_samples(const gp_mini_plan *mini, int micro) {
     return micro == mini->pieces - 1 ? mini->last : mini->piece;
@@ -61,12 +61,10 @@ bool gp_plan_has_programs(const gp_plan *plan) {
 }
 
 bool gp_plan_has_barriers(const gp_plan *plan) {
-    for (int m = 0; m < plan->mini_count; m++) {
-        const gp_program *first = &plan->minis[m].programs->worker[0];
-        if (!has_programs(plan, &plan->minis[m])) continue;
-        for (size_t pc = 0; pc < first->count; pc++)
-            if (first->instrs[pc].op == GP_INSTR_BARRIER) return true;
-    }
+    for (int m = 0; m < plan->mini_count; m++)
+        if (has_programs(plan, &plan->minis[m]) &&
+            gp_program_count(&plan->minis[m].programs->worker[0], GP_INSTR_BARRIER) > 0)
+            return true;
     return plan->lockstep;
 }
 

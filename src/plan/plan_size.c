@@ -101,13 +101,14 @@ static uint64_t known_bytes(const gp_plan *plan, const gp_mini_plan *mini, const
     return all <= GP_QUEUES_MEMORY ? all : its->instrs * own;
 }
 
-/* What is there besides for a while: a play's times of instructions and copies, and either the order in which slots are
- * assigned, or what queues know. The order of tasks and the room in which programs grow take less. */
+/* What is there besides for a while: a play's times of instructions and copies, and either what is found out while
+ * slots are assigned and programs are checked, or what queues know. The order of tasks and the room in which programs
+ * grow take less. */
 static uint64_t passing_bytes(const gp_plan *plan, const gp_mini_plan *mini, const amount *its) {
     uint64_t played = its->instrs * 2 * sizeof(double) + its->places * sizeof(double);
-    uint64_t slots = played + its->instrs * (sizeof(uint32_t) + sizeof(double)) + its->places * sizeof(double);
+    uint64_t found = played + its->instrs * (sizeof(uint32_t) + sizeof(double)) + its->places * sizeof(double);
     uint64_t knows = known_bytes(plan, mini, its);
-    return slots > knows ? slots : knows;
+    return found > knows ? found : knows;
 }
 
 gp_plan_size gp_plan_estimate(const gp_plan *plan) {

@@ -282,7 +282,7 @@ static gp_status walk_all(deriver *d, gp_error *err) {
 }
 
 static gp_status derive(deriver *d, gp_program_queues *queues, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_event_count(d->stages, d->programs->pieces, &d->events, err));
+    d->events = gp_event_count(d->stages, d->programs->pieces);
     size_t events = (size_t)d->rounds * d->events;
     GP_RETURN_IF_FAILED(GP_NEW(&d->walkers, d->programs->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&d->happened, events, err));

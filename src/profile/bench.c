@@ -10,11 +10,11 @@
 
 /* Two micro-batches: one that is computed again, one that is kept. */
 static gp_status make_plan(gp_bench *bench, const int64_t *layers, int stages, gp_error *err) {
-    const gp_bench_request *request = &bench->request;
+    const gp_measure_request *request = bench->request;
     const gp_mini_size size = {2 * request->samples, true};
     gp_device_spec *devices = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&devices, stages, err));
-    for (int s = 0; s < stages; s++) devices[s] = request->spec;
+    for (int s = 0; s < stages; s++) devices[s] = bench->spec;
     const gp_plan_request plan_request = {.graph = request->graph,
                                           .layers = layers,
                                           .stages = stages,
@@ -32,7 +32,7 @@ static gp_status make_plan(gp_bench *bench, const int64_t *layers, int stages, g
 }
 
 static gp_status cut(gp_bench *bench, int stages, gp_error *err) {
-    const gp_bench_request *request = &bench->request;
+    const gp_measure_request *request = bench->request;
     int count = request->graph->layer_count;
     int64_t *cost = NULL, *layers = NULL;
     gp_status status = GP_NEW(&cost, count, err);
@@ -54,7 +54,7 @@ static size_t largest_arena(const gp_plan *plan) {
 
 /* An arena for one stage at a time, with as few stages as fit. */
 static gp_status reserve(gp_bench *bench, gp_error *err) {
-    const gp_bench_request *request = &bench->request;
+    const gp_measure_request *request = bench->request;
     int most = request->graph->layer_count;
     for (int stages = 1;; stages = 2 * stages < most ? 2 * stages : most) {
         void *arena = NULL;
@@ -63,7 +63,7 @@ static gp_status reserve(gp_bench *bench, gp_error *err) {
         gp_status status = request->memory && bytes > request->memory
                                ? gp_fail(err, GP_MEMORY, "timing the layers needs %zu bytes at a time, but may use %zu",
                                          bytes, request->memory)
-                               : request->spec.kind->reserve(bench->device, bytes, &arena, err);
+                               : bench->spec.kind->reserve(bench->device, bytes, &arena, err);
         if (status == GP_OK) {
             bench->arena = arena;
             bench->arena_bytes = bytes;
@@ -82,7 +82,7 @@ static gp_status reserve(gp_bench *bench, gp_error *err) {
 static int count_launch(const gp_bench *bench, const gp_routine *routine, size_t first) {
     gp_op_kind kind = routine->ops[first].prepared->desc.kind;
     size_t count = 1;
-    if (!bench->request.spec.kind->run_many || kind != bench->request.update.op) return 1;
+    if (!bench->spec.kind->run_many || kind != bench->request->update.op) return 1;
     while (first + count < routine->count && count < GP_RUN_MANY &&
            routine->ops[first + count].prepared->desc.kind == kind)
         count++;
@@ -132,7 +132,7 @@ static gp_status add_stage(gp_bench *bench, int stage, gp_error *err) {
 }
 
 static gp_status create_events(gp_bench *bench, gp_error *err) {
-    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_device_kind *kind = bench->spec.kind;
     if (!kind->event_elapsed) return GP_OK;
     GP_RETURN_IF_FAILED(GP_NEW(&bench->events, bench->op_count + 1, err));
     for (size_t e = 0; e <= bench->op_count; e++)
@@ -141,7 +141,7 @@ static gp_status create_events(gp_bench *bench, gp_error *err) {
 }
 
 static gp_status open_bench(gp_bench *bench, gp_error *err) {
-    const gp_device_spec *spec = &bench->request.spec;
+    const gp_device_spec *spec = &bench->spec;
     GP_RETURN_IF_FAILED(spec->kind->open(spec, &bench->device, err));
     GP_RETURN_IF_FAILED(spec->kind->stream_create(bench->device, false, &bench->stream, err));
     GP_RETURN_IF_FAILED(reserve(bench, err));
@@ -150,15 +150,15 @@ static gp_status open_bench(gp_bench *bench, gp_error *err) {
     return create_events(bench, err);
 }
 
-gp_status gp_bench_open(const gp_bench_request *request, gp_bench *out, gp_error *err) {
-    *out = (gp_bench){.request = *request, .loaded = -1};
+gp_status gp_bench_open(const gp_measure_request *request, const gp_device_spec *spec, gp_bench *out, gp_error *err) {
+    *out = (gp_bench){.request = request, .spec = *spec, .loaded = -1};
     gp_status status = open_bench(out, err);
     if (status != GP_OK) gp_bench_close(out);
     return status;
 }
 
 void gp_bench_close(gp_bench *bench) {
-    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_device_kind *kind = bench->spec.kind;
     if (bench->stream) kind->stream_destroy(bench->stream);
     gp_bindings_fini(&bench->bindings);
     for (size_t e = 0; bench->events && e <= bench->op_count; e++)

@@ -7,17 +7,7 @@
 #define GP_PROFILE_BENCH_H
 
 #include "plan/bound.h"
-#include "profile/profile.h"
-
-typedef struct gp_bench_request {
-    const gp_graph *graph;
-    gp_device_spec spec;
-    gp_update update;
-    double clip_norm;
-    int64_t samples;         /* of the micro-batch */
-    size_t memory;           /* bytes that an arena may have; 0: as many as the device gives */
-    uint64_t (*clock)(void); /* nanoseconds */
-} gp_bench_request;
+#include "profile/measure.h"
 
 typedef enum gp_bench_pass {
     GP_BENCH_KEEP,
@@ -39,7 +29,8 @@ typedef struct gp_bench_op {
 } gp_bench_op;
 
 typedef struct gp_bench {
-    gp_bench_request request;
+    const gp_measure_request *request; /* with a clock; borrowed */
+    gp_device_spec spec;
     gp_plan *plan;
     gp_device *device;
     gp_stream *stream;
@@ -56,7 +47,8 @@ typedef struct gp_bench {
 } gp_bench;
 
 /* GP_CONFIG if a layer refuses, GP_UNSUPPORTED if the memory does not hold a single layer. */
-GP_MUST_USE gp_status gp_bench_open(const gp_bench_request *request, gp_bench *out, gp_error *err);
+GP_MUST_USE gp_status gp_bench_open(const gp_measure_request *request, const gp_device_spec *spec, gp_bench *out,
+                                    gp_error *err);
 void gp_bench_close(gp_bench *bench);
 
 /* Asked before each op; once it returns true, the round ends and does not count. */
@@ -74,12 +66,19 @@ typedef struct gp_bench_medians {
 /* After at least one round. */
 GP_MUST_USE gp_status gp_bench_find_medians(const gp_bench *bench, gp_bench_medians *out, gp_error *err);
 
-/* Shares of an average micro-batch. */
-typedef struct gp_bench_mix {
-    double keeps; /* forwards that keep what backward needs */
-    double first; /* backwards that overwrite gradients; the others add */
-} gp_bench_mix;
 /* Adds the medians of the ops to the times of their layers. */
-void gp_bench_add_layers(const gp_bench *bench, const double *medians, gp_bench_mix mix, gp_layer_times *layers);
+void gp_bench_add_layers(const gp_bench *bench, const double *medians, gp_measure_mix mix, gp_layer_times *layers);
+
+/* Binds an op to its addresses in the arena. */
+void gp_bench_bind(const gp_bench *bench, int stage, const gp_exec_op *op, gp_device_op *out);
+/* Fills the arena as in training: parameters, what enters the stage, gradients that arrive. */
+GP_MUST_USE gp_status gp_bench_load(gp_bench *bench, int stage, gp_error *err);
+
+/* How long copies take, by their size: between the benches' devices, each pair of kinds once, and from the host into
+ * each. Appended to the profile. Writes over the arenas, so after the last round. */
+GP_MUST_USE gp_status gp_measure_copies(gp_bench *benches, int count, gp_profile *profile, gp_error *err);
+/* Latency and seconds per byte that fit the times of copies of these sizes best, relative errors squared; neither is
+ * negative. count ≥ 1; of one size, all is latency. */
+void gp_fit_copies(const double *bytes, const double *seconds, int count, double *latency, double *per_byte);
 
 #endif

@@ -53,7 +53,7 @@ static gp_profile_time backward_time(const gp_exec_op *op) {
 }
 
 /* Another cut may recompute what this plan does not: then the time is that of the forward pass. */
-static void add_op(const gp_bench *bench, const gp_bench_op *timed, double seconds, gp_bench_mix mix, double *time) {
+static void add_op(const gp_bench *bench, const gp_bench_op *timed, double seconds, gp_measure_mix mix, double *time) {
     switch (timed->pass) {
     case GP_BENCH_KEEP: time[GP_PROFILE_TIME_FORWARD] += mix.keeps * seconds; break;
     case GP_BENCH_DISCARD:
@@ -67,7 +67,7 @@ static void add_op(const gp_bench *bench, const gp_bench_op *timed, double secon
     }
 }
 
-void gp_bench_add_layers(const gp_bench *bench, const double *medians, gp_bench_mix mix, gp_layer_times *layers) {
+void gp_bench_add_layers(const gp_bench *bench, const double *medians, gp_measure_mix mix, gp_layer_times *layers) {
     for (size_t o = 0; o < bench->op_count; o++) {
         int layer = layer_of(bench, &bench->ops[o]);
         if (layer >= 0) add_op(bench, &bench->ops[o], medians[o], mix, layers[layer].time);

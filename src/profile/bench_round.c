@@ -3,11 +3,11 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "profile/bench_values.h"
+#include "profile/bench.h"
 #include "profile/median.h"
 
 static gp_status launch(gp_bench *bench, const gp_bench_op *ops, gp_error *err) {
-    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_device_kind *kind = bench->spec.kind;
     const gp_op_args args = {0};
     gp_device_op bound[GP_RUN_MANY];
     for (int i = 0; i < ops->launch; i++) gp_bench_bind(bench, ops->stage, ops[i].op, &bound[i]);
@@ -25,7 +25,7 @@ static void share_out(const gp_bench_op *ops, double seconds, double *times) {
 
 /* Events between the ops of a device that works later than it is told to; all are read when the stage is done. */
 static gp_status read_events(gp_bench *bench, size_t first, size_t end, double *times, gp_error *err) {
-    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_device_kind *kind = bench->spec.kind;
     GP_RETURN_IF_FAILED(kind->stream_finish(bench->stream, NULL, err));
     for (size_t o = first, next; o < end; o = next) {
         double nanoseconds = 0;
@@ -39,19 +39,19 @@ static gp_status read_events(gp_bench *bench, size_t first, size_t end, double *
 /* Ops `first` … `end` − 1 are those of one stage. */
 static gp_status run_stage(gp_bench *bench, size_t first, size_t end, double *times, gp_bench_stop stop, void *context,
                            bool *stopped, gp_error *err) {
-    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_device_kind *kind = bench->spec.kind;
     GP_RETURN_IF_FAILED(gp_bench_load(bench, bench->ops[first].stage, err));
     if (bench->events) GP_RETURN_IF_FAILED(kind->event_record(bench->events[first], bench->stream, err));
     for (size_t o = first, next; o < end; o = next) {
         next = o + (size_t)bench->ops[o].launch;
         *stopped = stop(context);
         if (*stopped) return kind->stream_finish(bench->stream, NULL, err);
-        uint64_t from = bench->request.clock();
+        uint64_t from = bench->request->clock();
         GP_RETURN_IF_FAILED(launch(bench, &bench->ops[o], err));
         if (bench->events)
             GP_RETURN_IF_FAILED(kind->event_record(bench->events[next], bench->stream, err));
         else
-            share_out(&bench->ops[o], (double)(bench->request.clock() - from) * 1e-9, &times[o]);
+            share_out(&bench->ops[o], (double)(bench->request->clock() - from) * 1e-9, &times[o]);
     }
     return bench->events ? read_events(bench, first, end, times, err) : GP_OK;
 }
@@ -63,7 +63,7 @@ gp_status gp_bench_round(gp_bench *bench, gp_bench_stop stop, void *context, gp_
     for (size_t first = 0, end; first < bench->op_count && !stopped; first = end) {
         for (end = first; end < bench->op_count && bench->ops[end].stage == bench->ops[first].stage;) end++;
         if (run_stage(bench, first, end, times, stop, context, &stopped, err) != GP_OK)
-            return gp_error_context(err, "timing on %s: ", bench->request.spec.kind->name);
+            return gp_error_context(err, "timing on %s: ", bench->spec.kind->name);
     }
     bench->rounds += !stopped;
     return GP_OK;

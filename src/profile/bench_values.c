@@ -1,5 +1,5 @@
 /* The arena holds ordinary numbers while ops are timed: zeros, NaNs and denormals take other times. */
-#include "profile/bench_values.h"
+#include "profile/bench.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ typedef union chunk {
 
 /* Copies the chunk again and again, `bytes` in all. */
 static gp_status spread(gp_bench *bench, const chunk *from, size_t offset, size_t bytes, gp_error *err) {
-    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_device_kind *kind = bench->spec.kind;
     for (size_t at = 0; at < bytes; at += CHUNK) {
         size_t part = bytes - at < CHUNK ? bytes - at : CHUNK;
         GP_RETURN_IF_FAILED(kind->copy_in(bench->stream, bench->arena + offset + at, from->bytes, part, err));
@@ -47,7 +47,7 @@ static gp_status load_params(gp_bench *bench, const gp_stage_plan *stage, chunk 
         draw(with, bench->plan->types.master, constant ? spec->value : 0, constant ? 0 : spec->value);
         GP_RETURN_IF_FAILED(spread(bench, with, stage->base + param->master, param->stored, err));
         /* The device may still read the chunk, which the next parameter overwrites. */
-        GP_RETURN_IF_FAILED(bench->request.spec.kind->stream_finish(bench->stream, NULL, err));
+        GP_RETURN_IF_FAILED(bench->spec.kind->stream_finish(bench->stream, NULL, err));
     }
     return GP_OK;
 }
@@ -76,11 +76,11 @@ static gp_status load_values(gp_bench *bench, int s, const chunk *with, gp_error
 
 /* With a learning rate of 0, updates do all their work, and no number grows. */
 static gp_status load_scalars(gp_bench *bench, const gp_stage_plan *stage, gp_error *err) {
-    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_device_kind *kind = bench->spec.kind;
     gp_step_scalars scalars;
     memset(&scalars, 0, sizeof scalars);
     scalars.seed = scalars.step = 1;
-    scalars.divisor = (double)(2 * bench->request.samples);
+    scalars.divisor = (double)(2 * bench->request->samples);
     scalars.finite = 1;
     scalars.clip = 1;
     GP_RETURN_IF_FAILED(
@@ -96,7 +96,7 @@ void gp_bench_bind(const gp_bench *bench, int stage, const gp_exec_op *op, gp_de
 
 static gp_status refresh(gp_bench *bench, int s, gp_error *err) {
     const gp_routine *routine = &bench->plan->stage[s].refresh;
-    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_device_kind *kind = bench->spec.kind;
     const gp_op_args args = {0};
     for (size_t o = 0; o < routine->count; o++) {
         gp_device_op op;
@@ -107,7 +107,7 @@ static gp_status refresh(gp_bench *bench, int s, gp_error *err) {
 }
 
 static gp_status load_stage(gp_bench *bench, int s, chunk *with, gp_error *err) {
-    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_device_kind *kind = bench->spec.kind;
     const gp_stage_plan *stage = &bench->plan->stage[s];
     memset(with, 0, sizeof *with);
     GP_RETURN_IF_FAILED(spread(bench, with, 0, bench->plan->arena[stage->worker], err));

@@ -1,4 +1,4 @@
-#include "profile/copies.h"
+#include "profile/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ typedef struct route {
 
 /* As a worker pulls: through the host's memory where kinds differ. */
 static gp_status copy(const route *r, size_t at, size_t bytes, gp_error *err) {
-    const gp_device_kind *here = r->to->request.spec.kind, *there = r->from ? r->from->request.spec.kind : NULL;
+    const gp_device_kind *here = r->to->spec.kind, *there = r->from ? r->from->spec.kind : NULL;
     unsigned char *to = r->to->arena + r->to->arena_bytes / 2 + at;
     if (!there) return here->copy_in(r->to->stream, to, (unsigned char *)r->host, bytes, err);
     const unsigned char *from = r->from->arena + at;
@@ -57,10 +57,10 @@ static gp_status time_copies(const route *r, size_t bytes, size_t room, double *
     double times[TIMES];
     size_t at = 0;
     for (int i = 0; i < TIMES; i++) {
-        uint64_t from = to->request.clock();
+        uint64_t from = to->request->clock();
         GP_RETURN_IF_FAILED(copy(r, at, bytes, err));
-        GP_RETURN_IF_FAILED(to->request.spec.kind->stream_finish(to->stream, NULL, err));
-        times[i] = (double)(to->request.clock() - from) * 1e-9;
+        GP_RETURN_IF_FAILED(to->spec.kind->stream_finish(to->stream, NULL, err));
+        times[i] = (double)(to->request->clock() - from) * 1e-9;
         at = at + 2 * bytes <= room ? gp_align_up(at + bytes, GP_ALIGNMENT) : 0;
         if (at + bytes > room) at = 0;
     }
@@ -80,13 +80,13 @@ static gp_status measure_route(const route *r, gp_profile_copy *out, gp_error *e
         if (!(seconds[count] > 0)) seconds[count] = 1e-9; /* less than the clock can tell */
     }
     if (count > 0) gp_fit_copies(bytes, seconds, count, &out->latency, &out->per_byte);
-    snprintf(out->from, sizeof out->from, "%s", r->from ? r->from->request.spec.kind->name : "host");
-    snprintf(out->to, sizeof out->to, "%s", r->to->request.spec.kind->name);
+    snprintf(out->from, sizeof out->from, "%s", r->from ? r->from->spec.kind->name : "host");
+    snprintf(out->to, sizeof out->to, "%s", r->to->spec.kind->name);
     return GP_OK;
 }
 
 static gp_status add_route(const route *r, gp_profile *profile, gp_error *err) {
-    const char *from = r->from ? r->from->request.spec.kind->name : "host", *to = r->to->request.spec.kind->name;
+    const char *from = r->from ? r->from->spec.kind->name : "host", *to = r->to->spec.kind->name;
     if (gp_profile_find_copy(profile, from, to)) return GP_OK;
     GP_RETURN_IF_FAILED(measure_route(r, &profile->copies[profile->copy_count], err));
     profile->copy_count++;

@@ -3,43 +3,33 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
-#include "profile/copies.h"
-#include "profile/load.h"
 #include "profile/profile_file.h"
-#include "trace/recorder.h"
+#include "profile/rounds.h"
 
 typedef struct measure {
-    const gp_measure_request *request;
-    uint64_t (*clock)(void);
+    gp_measure_request request; /* with a clock */
     uint64_t from;
     gp_bench *benches; /* those of the devices, then company */
     int open;
 } measure;
 
 static gp_status open_bench(measure *m, const gp_device_spec *spec, gp_error *err) {
-    const gp_measure_request *request = m->request;
-    const gp_bench_request bench = {.graph = request->graph,
-                                    .spec = *spec,
-                                    .update = request->update,
-                                    .clip_norm = request->clip_norm,
-                                    .samples = request->samples,
-                                    .memory = request->memory,
-                                    .clock = m->clock};
-    GP_RETURN_IF_FAILED(gp_bench_open(&bench, &m->benches[m->open], err));
+    GP_RETURN_IF_FAILED(gp_bench_open(&m->request, spec, &m->benches[m->open], err));
     m->open++;
     return GP_OK;
 }
 
 static gp_status open_benches(measure *m, gp_error *err) {
-    const gp_measure_request *request = m->request;
+    const gp_measure_request *request = &m->request;
     GP_RETURN_IF_FAILED(GP_NEW(&m->benches, request->device_count + request->company_count, err));
     for (int d = 0; d < request->device_count; d++) GP_RETURN_IF_FAILED(open_bench(m, &request->devices[d], err));
     for (int c = 0; c < request->company_count; c++) GP_RETURN_IF_FAILED(open_bench(m, &request->company[c], err));
     return GP_OK;
 }
 
-static gp_status read_bench(const gp_bench *bench, gp_bench_mix mix, gp_profile_device *row, gp_error *err) {
+static gp_status read_bench(const gp_bench *bench, gp_measure_mix mix, gp_profile_device *row, gp_error *err) {
     gp_bench_medians medians;
     GP_RETURN_IF_FAILED(gp_bench_find_medians(bench, &medians, err));
     gp_bench_add_layers(bench, medians.op, mix, row->layers);
@@ -50,38 +40,28 @@ static gp_status read_bench(const gp_bench *bench, gp_bench_mix mix, gp_profile_
 
 static int count_together(const measure *m) {
     int on_host = 0;
-    for (int b = 0; b < m->open; b++) on_host += m->benches[b].request.spec.kind->on_host;
-    return m->request->at_once || on_host == 0 ? on_host : 1;
+    for (int b = 0; b < m->open; b++) on_host += m->benches[b].spec.kind->on_host;
+    return m->request.at_once || on_host == 0 ? on_host : 1;
 }
 
 static gp_status run_measure(measure *m, gp_profile *profile, gp_measured *out, gp_error *err) {
-    const gp_measure_request *request = m->request;
+    const gp_measure_request *request = &m->request;
     GP_RETURN_IF_FAILED(open_benches(m, err));
-    const gp_rounds_request rounds = {.benches = m->benches,
-                                      .count = m->open,
-                                      .timed = request->device_count,
-                                      .at_once = request->at_once,
-                                      .from = m->from,
-                                      .seconds = request->seconds,
-                                      .clock = m->clock,
-                                      .watch = request->watch};
-    gp_load load;
-    gp_load_begin(&load);
-    GP_RETURN_IF_FAILED(gp_rounds_run(&rounds, out, err));
-    profile->load = gp_load_others(&load);
+    GP_RETURN_IF_FAILED(gp_rounds_run(request, m->benches, m->open, m->from, out, err));
     profile->taken = (int64_t)time(NULL);
     for (int d = 0; d < request->device_count; d++)
         GP_RETURN_IF_FAILED(read_bench(&m->benches[d], request->mix, &profile->devices[d], err));
     GP_RETURN_IF_FAILED(gp_measure_copies(m->benches, request->device_count, profile, err));
     gp_profile_round(profile);
     profile->identity.together = count_together(m);
-    out->seconds = (double)(m->clock() - m->from) * 1e-9;
+    out->seconds = (double)(request->clock() - m->from) * 1e-9;
     return GP_OK;
 }
 
 gp_status gp_profile_measure(const gp_measure_request *request, gp_profile *profile, gp_measured *out, gp_error *err) {
-    measure m = {.request = request, .clock = request->clock ? request->clock : gp_clock};
-    m.from = m.clock();
+    measure m = {.request = *request};
+    if (!m.request.clock) m.request.clock = gp_clock;
+    m.from = m.request.clock();
     gp_status status = run_measure(&m, profile, out, err);
     for (int b = 0; b < m.open; b++) gp_bench_close(&m.benches[b]);
     free(m.benches);

@@ -7,53 +7,58 @@
 
 #include "base/memory.h"
 
-const char *gp_profile_time_name(gp_profile_time time) {
-    static const char *const names[GP_PROFILE_TIMES] = {
-#define TIME_NAME(suffix, name) [GP_PROFILE_TIME_##suffix] = name,
-        GP_PROFILE_TIME_MAP(TIME_NAME)
-#undef TIME_NAME
-    };
-    return names[time];
-}
-
-const char *gp_profile_text_name(gp_profile_text_kind text) {
-    static const char *const names[GP_PROFILE_TEXTS] = {
-#define TEXT_NAME(suffix, name, differs) [GP_PROFILE_TEXT_##suffix] = name,
-        GP_PROFILE_TEXT_MAP(TEXT_NAME)
-#undef TEXT_NAME
-    };
-    return names[text];
-}
+const char *const gp_profile_time_names[GP_PROFILE_TIMES] = {"forward", "backward_input", "backward_weight",
+                                                             "recompute", "update"};
+const char *const gp_profile_text_names[GP_PROFILE_TEXTS] = {"machine", "libraries", "program", "precision",
+                                                             "optimizer"};
 
 void gp_profile_identity_fini(gp_profile_identity *identity) {
     for (int t = 0; t < GP_PROFILE_TEXTS; t++) free(identity->text[t]);
     *identity = (gp_profile_identity){0};
 }
 
-static gp_status make_rows(gp_profile *profile, const gp_device_spec *devices, int count, gp_error *err) {
+static gp_status make_row(const gp_device_spec *spec, int layers, gp_profile_device *row, gp_error *err) {
+    snprintf(row->kind, sizeof row->kind, "%s", spec->kind->name);
+    row->index = spec->index;
+    row->threads = spec->kind->on_host ? spec->threads : 1;
+    row->slowdown = 1;
+    row->rates = gp_rates_assumed(row->threads);
+    return layers > 0 ? GP_NEW(&row->layers, layers, err) : GP_OK;
+}
+
+static gp_status fill(gp_profile *profile, const gp_graph *graph, const gp_device_spec *devices, int count,
+                      gp_error *err) {
+    int layers = graph ? graph->layer_count : 0;
+    GP_RETURN_IF_FAILED(GP_NEW(&profile->names, layers, err));
+    for (; profile->layer_count < layers; profile->layer_count++)
+        GP_RETURN_IF_FAILED(
+            gp_copy_text(&profile->names[profile->layer_count], gp_layer_name(graph, profile->layer_count), err));
     GP_RETURN_IF_FAILED(GP_NEW(&profile->devices, count, err));
-    for (int d = 0; d < count; d++) {
-        gp_profile_device *row = &profile->devices[profile->device_count++];
-        snprintf(row->kind, sizeof row->kind, "%s", devices[d].kind->name);
-        row->index = devices[d].index;
-        row->threads = devices[d].kind->on_host ? devices[d].threads : 1;
-        row->slowdown = 1;
-        row->rates = gp_rates_assumed(row->threads);
-        if (profile->layer_count > 0) GP_RETURN_IF_FAILED(GP_NEW(&row->layers, profile->layer_count, err));
+    for (; profile->device_count < count; profile->device_count++)
+        GP_RETURN_IF_FAILED(
+            make_row(&devices[profile->device_count], layers, &profile->devices[profile->device_count], err));
+    return GP_OK;
+}
+
+gp_status gp_profile_create(gp_profile_identity *identity, const gp_graph *graph, const gp_device_spec *devices,
+                            int count, gp_profile **out, gp_error *err) {
+    gp_profile *profile = NULL;
+    GP_RETURN_IF_FAILED(GP_NEW(&profile, 1, err));
+    gp_status status = fill(profile, graph, devices, count, err);
+    if (status != GP_OK) {
+        gp_profile_destroy(&profile);
+        return status;
     }
+    if (identity) {
+        profile->identity = *identity;
+        *identity = (gp_profile_identity){0};
+    }
+    *out = profile;
     return GP_OK;
 }
 
 gp_status gp_profile_create_counted(const gp_device_spec *devices, int count, gp_profile **out, gp_error *err) {
-    gp_profile *profile = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&profile, 1, err));
-    profile->load = -1;
-    gp_status status = make_rows(profile, devices, count, err);
-    if (status != GP_OK)
-        gp_profile_destroy(&profile);
-    else
-        *out = profile;
-    return status;
+    return gp_profile_create(NULL, NULL, devices, count, out, err);
 }
 
 gp_rates gp_profile_rates(const gp_profile *profile, const gp_device_spec *spec) {
@@ -63,29 +68,6 @@ gp_rates gp_profile_rates(const gp_profile *profile, const gp_device_spec *spec)
 
 bool gp_profile_is_counted(const gp_profile *profile) {
     return !profile || profile->layer_count == 0;
-}
-
-gp_status gp_profile_create(gp_profile_identity *identity, const gp_graph *graph, const gp_device_spec *devices,
-                            int count, gp_profile **out, gp_error *err) {
-    gp_profile *profile = NULL;
-    gp_status status = GP_NEW(&profile, 1, err);
-    if (status != GP_OK) {
-        gp_profile_identity_fini(identity);
-        return status;
-    }
-    profile->identity = *identity;
-    *identity = (gp_profile_identity){0};
-    profile->load = -1;
-    profile->layer_count = graph->layer_count;
-    status = GP_NEW(&profile->names, graph->layer_count, err);
-    for (int i = 0; i < graph->layer_count && status == GP_OK; i++)
-        status = gp_copy_text(&profile->names[i], gp_layer_name(graph, i), err);
-    if (status == GP_OK) status = make_rows(profile, devices, count, err);
-    if (status != GP_OK)
-        gp_profile_destroy(&profile);
-    else
-        *out = profile;
-    return status;
 }
 
 void gp_profile_destroy(gp_profile **profile) {

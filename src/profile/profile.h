@@ -16,21 +16,16 @@
 #include "model/graph.h"
 #include "profile/rates.h"
 
-/* X(suffix, name in the file) */
-#define GP_PROFILE_TIME_MAP(X)                                                                                         \
-    X(FORWARD, "forward")                 /* of a micro-batch; the loss belongs to the last layer */                   \
-    X(BACKWARD_INPUT, "backward_input")   /* all of backward but what follows */                                       \
-    X(BACKWARD_WEIGHT, "backward_weight") /* ops that only make gradients of parameters */                             \
-    X(RECOMPUTE, "recompute")             /* forward again, without what is not repeated */                            \
-    X(UPDATE, "update")                   /* once per mini-batch: statistics, norms, parameters, their copies */
-
 typedef enum gp_profile_time {
-#define GP_PROFILE_TIME_ENUM(suffix, name) GP_PROFILE_TIME_##suffix,
-    GP_PROFILE_TIME_MAP(GP_PROFILE_TIME_ENUM)
-#undef GP_PROFILE_TIME_ENUM
-        GP_PROFILE_TIMES
+    GP_PROFILE_TIME_FORWARD,         /* of a micro-batch; the loss belongs to the last layer */
+    GP_PROFILE_TIME_BACKWARD_INPUT,  /* all of backward but what follows */
+    GP_PROFILE_TIME_BACKWARD_WEIGHT, /* ops that only make gradients of parameters */
+    GP_PROFILE_TIME_RECOMPUTE,       /* forward again, without what is not repeated */
+    GP_PROFILE_TIME_UPDATE,          /* once per mini-batch: statistics, norms, parameters, their copies */
+    GP_PROFILE_TIMES
 } gp_profile_time;
-const char *gp_profile_time_name(gp_profile_time time);
+/* Their keys in a file. */
+extern const char *const gp_profile_time_names[GP_PROFILE_TIMES];
 
 typedef struct gp_layer_times {
     double time[GP_PROFILE_TIMES]; /* seconds, medians */
@@ -55,21 +50,17 @@ typedef struct gp_profile_copy {
     double latency, per_byte;
 } gp_profile_copy;
 
-/* Texts that times depend on. X(suffix, name in the file, how a profile with another text was taken) */
-#define GP_PROFILE_TEXT_MAP(X)                                                                                         \
-    X(MACHINE, "machine", "on another machine")         /* "AMD EPYC, 2 CPUs" */                                       \
-    X(LIBRARIES, "libraries", "with other libraries")   /* "oneDNN 3.1.1" */                                           \
-    X(PROGRAM, "program", "by another version")         /* "0.1.0" */                                                  \
-    X(PRECISION, "precision", "in another precision")   /* "f32" */                                                    \
-    X(OPTIMIZER, "optimizer", "with another optimizer") /* "sgd, 1 state" */
-
+/* Texts that times depend on. */
 typedef enum gp_profile_text_kind {
-#define GP_PROFILE_TEXT_ENUM(suffix, name, differs) GP_PROFILE_TEXT_##suffix,
-    GP_PROFILE_TEXT_MAP(GP_PROFILE_TEXT_ENUM)
-#undef GP_PROFILE_TEXT_ENUM
-        GP_PROFILE_TEXTS
+    GP_PROFILE_TEXT_MACHINE,   /* "AMD EPYC, 2 CPUs" */
+    GP_PROFILE_TEXT_LIBRARIES, /* "oneDNN 3.1.1" */
+    GP_PROFILE_TEXT_PROGRAM,   /* "0.1.0" */
+    GP_PROFILE_TEXT_PRECISION, /* "f32" */
+    GP_PROFILE_TEXT_OPTIMIZER, /* "sgd, 1 state" */
+    GP_PROFILE_TEXTS
 } gp_profile_text_kind;
-const char *gp_profile_text_name(gp_profile_text_kind text);
+/* Their keys in a file. */
+extern const char *const gp_profile_text_names[GP_PROFILE_TEXTS];
 
 /* What times depend on. A missing text is NULL, a missing number 0: they fit everything. */
 typedef struct gp_profile_identity {
@@ -83,7 +74,6 @@ typedef struct gp_profile {
     gp_profile_identity identity;
     char *path;         /* of the file it came from; NULL: measured now */
     int64_t taken;      /* when it was measured, in seconds since 1970; 0: not known */
-    double load;        /* processors that other programs kept busy meanwhile; negative: not known */
     int64_t scaled;     /* samples of the micro-batches that it was measured with; 0: its times are not scaled */
     bool other_company; /* it was measured with another number of devices at work than it is used for */
     int layer_count;    /* 0: it has rates only, and times are counted */
@@ -94,7 +84,7 @@ typedef struct gp_profile {
     int copy_count;
 } gp_profile;
 
-/* Zeroed layers for each of `count` devices. The profile takes over the identity's texts, whatever happens. */
+/* Zeroed layers for each of `count` devices. The profile takes over the identity's texts, or leaves them all. */
 GP_MUST_USE gp_status gp_profile_create(gp_profile_identity *identity, const gp_graph *graph,
                                         const gp_device_spec *devices, int count, gp_profile **out, gp_error *err);
 void gp_profile_destroy(gp_profile **profile);

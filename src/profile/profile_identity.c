@@ -7,6 +7,7 @@
 
 #include "base/memory.h"
 #include "base/philox.h"
+#include "base/text_stream.h"
 #include "profile/cache.h"
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
@@ -107,32 +108,23 @@ bool gp_profile_identity_equal(const gp_profile_identity *a, const gp_profile_id
 
 gp_status gp_profile_describe_difference(const gp_profile_identity *profile, const gp_profile_identity *now, char **out,
                                          gp_error *err) {
-    static const char *const differs[GP_PROFILE_TEXTS] = {
-#define TEXT_DIFFERS(suffix, name, differs) [GP_PROFILE_TEXT_##suffix] = differs,
-        GP_PROFILE_TEXT_MAP(TEXT_DIFFERS)
-#undef TEXT_DIFFERS
-    };
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    if (!file) return gp_fail(err, GP_MEMORY, "out of memory: a profile");
+    static const char *const differs[GP_PROFILE_TEXTS] = {"on another machine", "with other libraries",
+                                                          "by another version", "in another precision",
+                                                          "with another optimizer"};
+    gp_text_stream text;
     const char *comma = "";
+    GP_RETURN_IF_FAILED(gp_text_begin(&text, "a profile", err));
     for (int t = 0; t < GP_PROFILE_TEXTS; t++) {
         if (!profile->text[t] || strcmp(profile->text[t], now->text[t]) == 0) continue;
-        fprintf(file, "%s%s (%s)", comma, differs[t], profile->text[t]);
+        fprintf(text.file, "%s%s (%s)", comma, differs[t], profile->text[t]);
         comma = ", ";
     }
     if (profile->together && profile->together != now->together) {
-        fprintf(file, "%swith %" PRId64 " of the host's devices at work, not %" PRId64, comma, profile->together,
+        fprintf(text.file, "%swith %" PRId64 " of the host's devices at work, not %" PRId64, comma, profile->together,
                 now->together);
         comma = ", ";
     }
-    if (profile->samples != now->samples) fprintf(file, "%swith micro-batches of %" PRId64, comma, profile->samples);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0 || failed) {
-        free(text);
-        return gp_fail(err, GP_MEMORY, "out of memory: a profile");
-    }
-    *out = text;
-    return GP_OK;
+    if (profile->samples != now->samples)
+        fprintf(text.file, "%swith micro-batches of %" PRId64, comma, profile->samples);
+    return gp_text_end(&text, GP_OK, out, err);
 }

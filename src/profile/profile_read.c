@@ -10,7 +10,7 @@
 #include "profile/profile_file.h"
 #include "profile/when.h"
 
-enum { MOST_BYTES = 8 << 20, MOST_THREADS = 1024, MOST_LOAD = 1 << 20 };
+enum { MOST_BYTES = 8 << 20, MOST_THREADS = 1024 };
 static const double most_milliseconds = 1e9; /* eleven days */
 
 /* A mapping, and its name in messages: "devices.0.layers.3". */
@@ -107,7 +107,7 @@ static gp_status read_times(const object *layer, double time[GP_PROFILE_TIMES], 
     for (int t = 0; t < GP_PROFILE_TIMES; t++) {
         bool halves = t == GP_PROFILE_TIME_BACKWARD_INPUT || t == GP_PROFILE_TIME_BACKWARD_WEIGHT;
         double usual = t == GP_PROFILE_TIME_RECOMPUTE ? time[GP_PROFILE_TIME_FORWARD] : halves ? backward / 2 : 0;
-        GP_RETURN_IF_FAILED(read_time(layer, gp_profile_time_name((gp_profile_time)t), usual, &time[t], err));
+        GP_RETURN_IF_FAILED(read_time(layer, gp_profile_time_names[t], usual, &time[t], err));
     }
     return GP_OK;
 }
@@ -128,12 +128,8 @@ static gp_status read_layer(const object *layer, gp_profile *profile, gp_profile
 }
 
 static gp_status read_layers(const object *in, gp_profile *profile, gp_profile_device *device, gp_error *err) {
-    static const char *const known[] = {
-#define KNOWN_TIME(suffix, name) name,
-        GP_PROFILE_TIME_MAP(KNOWN_TIME)
-#undef KNOWN_TIME
-            "name",
-        "backward", NULL};
+    static const char *const known[] = {"forward", "backward_input", "backward_weight", "recompute",
+                                        "update",  "name",           "backward",        NULL};
     const gp_yaml *layers;
     object layer;
     GP_RETURN_IF_FAILED(find_list(in, "layers", &layers, err));
@@ -251,7 +247,7 @@ static gp_status check_format(const object *root, gp_error *err) {
 static gp_status read_identity(const object *root, gp_profile_identity *identity, gp_error *err) {
     char *model = NULL;
     for (int t = 0; t < GP_PROFILE_TEXTS; t++)
-        GP_RETURN_IF_FAILED(read_text(root, gp_profile_text_name((gp_profile_text_kind)t), &identity->text[t], err));
+        GP_RETURN_IF_FAILED(read_text(root, gp_profile_text_names[t], &identity->text[t], err));
     GP_RETURN_IF_FAILED(read_text(root, "model", &model, err));
     bool valid = !model || (strlen(model) == 16 && strspn(model, "0123456789abcdef") == 16);
     identity->model = model && valid ? strtoull(model, NULL, 16) : 0;
@@ -263,50 +259,35 @@ static gp_status read_identity(const object *root, gp_profile_identity *identity
 }
 
 static gp_status read_root(const object *root, gp_profile *profile, gp_error *err) {
-    static const char *const known[] = {"gpipe_profile",
-#define KNOWN_TEXT(suffix, name, differs) name,
-                                        GP_PROFILE_TEXT_MAP(KNOWN_TEXT)
-#undef KNOWN_TEXT
-                                            "model",
-                                        "micro_batch",
-                                        "together",
-                                        "taken",
-                                        "load",
-                                        "devices",
-                                        "copies",
-                                        NULL};
+    static const char *const known[] = {"gpipe_profile", "machine",   "libraries", "program",
+                                        "precision",     "optimizer", "model",     "micro_batch",
+                                        "together",      "taken",     "load", /* of earlier versions; ignored */
+                                        "devices",       "copies",    NULL};
+    if (!gp_yaml_get(root->node, "gpipe_profile"))
+        return gp_fail_at(err, GP_DATA, (gp_place){profile->path, 1, 1}, "not a profile: \"gpipe_profile\" is missing");
     GP_RETURN_IF_FAILED(check_format(root, err));
     GP_RETURN_IF_FAILED(gp_check_keys(root->node, "profile", known, NULL, err));
     GP_RETURN_IF_FAILED(read_identity(root, &profile->identity, err));
     const gp_yaml *taken = gp_yaml_get(root->node, "taken");
     if (taken && (taken->kind != GP_YAML_SCALAR || !gp_when_parse(taken->text, &profile->taken)))
         return refuse(root, "taken", taken, "a time such as \"2026-11-22T19:02:44Z\"", err);
-    GP_RETURN_IF_FAILED(read_number(root, "load", 0, MOST_LOAD, -1, &profile->load, err));
     GP_RETURN_IF_FAILED(read_devices(root, profile, err));
     return read_copies(root, profile, err);
 }
 
-/* Takes the document. The readers of the configuration fail with GP_CONFIG. */
-static gp_status read_document(gp_yaml_document *document, const char *path, gp_profile **out, gp_error *err) {
-    const object root = {.node = gp_yaml_root(document)};
+/* The readers of the configuration fail with GP_CONFIG. */
+gp_status gp_profile_parse(const char *text, size_t bytes, const char *path, gp_profile **out, gp_error *err) {
+    gp_yaml_document *document = NULL;
     gp_profile *profile = NULL;
-    gp_status status = GP_NEW(&profile, 1, err);
+    gp_status status = gp_yaml_parse(text, bytes, path, &document, err);
+    if (status == GP_OK) status = GP_NEW(&profile, 1, err);
     if (status == GP_OK) status = gp_copy_text(&profile->path, path, err);
-    if (status == GP_OK && !gp_yaml_get(root.node, "gpipe_profile"))
-        status = gp_fail_at(err, GP_DATA, (gp_place){path, 1, 1}, "not a profile: \"gpipe_profile\" is missing");
-    if (status == GP_OK) status = read_root(&root, profile, err);
+    if (status == GP_OK) status = read_root(&(object){.node = gp_yaml_root(document)}, profile, err);
     gp_yaml_destroy(&document);
     if (status == GP_OK)
         *out = profile;
     else
         gp_profile_destroy(&profile);
-    return status == GP_CONFIG ? err->status = GP_DATA : status;
-}
-
-gp_status gp_profile_parse(const char *text, size_t bytes, const char *path, gp_profile **out, gp_error *err) {
-    gp_yaml_document *document = NULL;
-    gp_status status = gp_yaml_parse(text, bytes, path, &document, err);
-    if (status == GP_OK) return read_document(document, path, out, err);
     return status == GP_CONFIG ? err->status = GP_DATA : status;
 }
 

@@ -14,27 +14,20 @@ double gp_profile_slowdown(const gp_profile *profile) {
     return most;
 }
 
-bool gp_profile_under_load(const gp_profile *profile) {
-    bool quiet = profile->load >= 0 && profile->load < GP_PROFILE_QUIET;
-    return !gp_profile_is_counted(profile) && gp_profile_slowdown(profile) >= GP_PROFILE_SLOWED && !quiet;
-}
-
 /* Rates of several devices may be of several days: the oldest. */
 static gp_status counted_source(const gp_profile *profile, char **out, gp_error *err) {
     char date[GP_WHEN_TEXT];
     int64_t oldest = 0;
-    bool all = profile != NULL, loaded = false;
+    bool all = profile != NULL;
     for (int d = 0; profile && d < profile->device_count; d++) {
         int64_t taken = profile->devices[d].rates.taken;
         if (taken == 0) all = false;
-        if (taken > 0 && profile->devices[d].rates.under_load) loaded = true;
         if (taken > 0 && (oldest == 0 || taken < oldest)) oldest = taken;
     }
     if (oldest == 0)
         return gp_copy_text(out, "counted, with assumed rates; no profile fits; gpipe-balance measures one", err);
-    return gp_format_text(out, err, "counted, with this machine's measured rates of %s%s%s; no profile fits",
-                          gp_when_date(date, oldest), loaded ? " (taken under load)" : "",
-                          all ? "" : ", and assumed ones of some devices");
+    return gp_format_text(out, err, "counted, with this machine's measured rates of %s%s; no profile fits",
+                          gp_when_date(date, oldest), all ? "" : ", and assumed ones of some devices");
 }
 
 gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err) {
@@ -50,11 +43,11 @@ gp_status gp_profile_source(const gp_profile *profile, char **out, gp_error *err
     return gp_format_text(out, err, "%sfrom the profile %s%s%s", profile->scaled ? "scaled " : "", path, size, company);
 }
 
-gp_status gp_profile_taking(const gp_profile *profile, int64_t now, const char *remedy, char **out, gp_error *err) {
+const char *gp_profile_taking(char buffer[GP_TAKING_TEXT], const gp_profile *profile, int64_t now) {
     char age[GP_WHEN_TEXT], taken[GP_WHEN_TEXT + 16] = "";
-    if (gp_profile_is_counted(profile)) return gp_copy_text(out, "", err);
-    bool loaded = gp_profile_under_load(profile);
+    buffer[0] = '\0';
+    if (gp_profile_is_counted(profile)) return buffer;
     if (profile->taken > 0) snprintf(taken, sizeof taken, "taken %s, ", gp_when_age(age, profile->taken, now));
-    return gp_format_text(out, err, "%sslowdown %.2f%s%s", taken, gp_profile_slowdown(profile),
-                          loaded ? ": under load" : "", loaded ? remedy : "");
+    snprintf(buffer, GP_TAKING_TEXT, "%sslowdown %.2f", taken, gp_profile_slowdown(profile));
+    return buffer;
 }

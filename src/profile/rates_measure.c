@@ -5,7 +5,6 @@
 
 #include "base/memory.h"
 #include "config/tree.h"
-#include "profile/load.h"
 #include "profile/measure.h"
 #include "profile/profile_kept.h"
 
@@ -47,19 +46,17 @@ static void network_fini(bench_network *of) {
 }
 
 static gp_status fill_network(bench_network *of, gp_error *err) {
-    const gp_identity_request request = {.device_count = 1,
+    GP_RETURN_IF_FAILED(
+        gp_yaml_parse(network, strlen(network), "the network that rates are measured on", &of->document, err));
+    GP_RETURN_IF_FAILED(gp_graph_build(gp_yaml_root(of->document), &of->graph, err));
+    const gp_identity_request request = {.graph = of->graph,
+                                         .device_count = 1,
                                          .devices = &of->spec,
                                          .update = &of->update,
                                          .samples = of->spec.kind->on_host ? SAMPLES_ON_HOST : SAMPLES_ELSEWHERE,
                                          .together = of->spec.kind->on_host};
-    gp_identity_request with = request;
-    gp_status status =
-        gp_yaml_parse(network, strlen(network), "the network that rates are measured on", &of->document, err);
-    if (status == GP_OK) status = gp_graph_build(gp_yaml_root(of->document), &of->graph, err);
-    with.graph = of->graph;
-    if (status == GP_OK) status = gp_profile_identify(&with, &of->identity, err);
-    if (status == GP_OK) status = gp_profile_path("rates", &of->identity, &of->spec, 1, &of->path, err);
-    return status;
+    GP_RETURN_IF_FAILED(gp_profile_identify(&request, &of->identity, err));
+    return gp_profile_path("rates", &of->identity, &of->spec, 1, &of->path, err);
 }
 
 static gp_status network_init(bench_network *of, const gp_device_spec *spec, int threads, gp_error *err) {
@@ -109,7 +106,7 @@ static void read_copies(const gp_profile *profile, const char *kind, gp_rates *r
     rates->copy_bytes = load->per_byte > 1 / most_copy_bytes ? 1 / load->per_byte : most_copy_bytes;
 }
 
-static gp_status fit(const bench_network *of, const gp_profile *profile, int processors, gp_rates *out, gp_error *err) {
+static gp_status fit(const bench_network *of, const gp_profile *profile, gp_rates *out, gp_error *err) {
     const gp_profile_device *row = &profile->devices[0];
     gp_rates rates = gp_rates_assumed(of->spec.threads);
     gp_timed_work *work = NULL;
@@ -123,7 +120,6 @@ static gp_status fit(const bench_network *of, const gp_profile *profile, int pro
         gp_rates_fit(work, count, &rates);
         read_copies(profile, of->spec.kind->name, &rates);
         rates.taken = profile->taken;
-        rates.under_load = gp_load_is_high(profile->load, of->spec.kind->on_host ? of->spec.threads : 1, processors);
         *out = rates;
     }
     free(work);
@@ -132,53 +128,51 @@ static gp_status fit(const bench_network *of, const gp_profile *profile, int pro
 
 /* ---- kept rates, and new ones ------------------------------------------------------------------------------------ */
 
-static gp_status find_own(const gp_device_spec *spec, int threads, int processors, gp_rates *out, bool *found,
-                          gp_error *err) {
+static gp_status find_own(const gp_device_spec *spec, int threads, gp_rates *out, bool *found, gp_error *err) {
     bench_network of;
     gp_profile *profile = NULL;
     GP_RETURN_IF_FAILED(network_init(&of, spec, threads, err));
     gp_status status = gp_profile_find_kept(of.path, &of.identity, of.graph, &of.spec, 1, &profile, err);
     *found = status == GP_OK && profile;
-    if (*found) status = fit(&of, profile, processors, out, err);
+    if (*found) status = fit(&of, profile, out, err);
     gp_profile_destroy(&profile);
     network_fini(&of);
     return status;
 }
 
-gp_status gp_rates_find(const gp_device_spec *spec, int processors, gp_rates *out, bool *found, gp_error *err) {
+gp_status gp_rates_find(const gp_device_spec *spec, gp_rates *out, bool *found, gp_error *err) {
     gp_rates one;
     int threads = spec->threads > 1 ? spec->threads : 1;
-    GP_RETURN_IF_FAILED(find_own(spec, threads, processors, out, found, err));
+    GP_RETURN_IF_FAILED(find_own(spec, threads, out, found, err));
     if (*found || threads == 1) return GP_OK;
-    GP_RETURN_IF_FAILED(find_own(spec, 1, processors, &one, found, err));
+    GP_RETURN_IF_FAILED(find_own(spec, 1, &one, found, err));
     if (*found) *out = gp_rates_of_threads(&one, threads);
     return GP_OK;
 }
 
-static gp_status measure(bench_network *of, const gp_rates_request *request, gp_profile **out, gp_error *err) {
+static gp_status measure(bench_network *of, double seconds, uint64_t (*clock)(void), gp_profile **out, gp_error *err) {
     const gp_measure_request timed = {.graph = of->graph,
                                       .devices = &of->spec,
                                       .device_count = 1,
                                       .update = of->update,
                                       .samples = of->identity.samples,
                                       .mix = {1, 1},
-                                      .seconds = request->seconds,
-                                      .clock = request->clock};
+                                      .seconds = seconds,
+                                      .clock = clock};
     gp_measured ignored;
     GP_RETURN_IF_FAILED(gp_profile_create(&of->identity, of->graph, &of->spec, 1, out, err));
     of->identity.samples = (*out)->identity.samples;
-    GP_RETURN_IF_FAILED(gp_profile_measure(&timed, *out, &ignored, err));
-    if (request->load) (*out)->load = *request->load;
-    return GP_OK;
+    return gp_profile_measure(&timed, *out, &ignored, err);
 }
 
-gp_status gp_rates_measure(const gp_device_spec *spec, const gp_rates_request *request, gp_rates *out, gp_error *err) {
+gp_status gp_rates_measure(const gp_device_spec *spec, double seconds, uint64_t (*clock)(void), gp_rates *out,
+                           gp_error *err) {
     bench_network of;
     gp_profile *profile = NULL;
     gp_error ignored = {0};
     GP_RETURN_IF_FAILED(network_init(&of, spec, spec->threads > 1 ? spec->threads : 1, err));
-    gp_status status = measure(&of, request, &profile, err);
-    if (status == GP_OK) status = fit(&of, profile, request->processors, out, err);
+    gp_status status = measure(&of, seconds, clock, &profile, err);
+    if (status == GP_OK) status = fit(&of, profile, out, err);
     if (status == GP_OK && of.path && gp_profile_keep(profile, of.path, &ignored) == GP_MEMORY)
         status = gp_fail(err, GP_MEMORY, "%s", ignored.text);
     gp_profile_destroy(&profile);

@@ -1,7 +1,6 @@
 #include "profile/rounds.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +22,10 @@ typedef struct lane {
 } lane;
 
 struct rounds {
-    const gp_rounds_request *request;
+    const gp_measure_request *request;
+    gp_bench *benches;
+    int bench_count;
+    uint64_t from;
     lane *lanes;
     int count;
     int *lane_of;       /* [bench] */
@@ -32,7 +34,7 @@ struct rounds {
 };
 
 static double elapsed(const rounds *all) {
-    return (double)(all->request->clock() - all->request->from) * 1e-9;
+    return (double)(all->request->clock() - all->from) * 1e-9;
 }
 
 /* A timed lane is known after whole rounds only, so its first round is always completed. Lane 0 belongs to the calling
@@ -47,10 +49,10 @@ static bool is_over(void *context) {
 static gp_status find_width(lane *l, gp_error *err) {
     const rounds *all = l->all;
     l->width = 0;
-    for (int b = 0; b < all->request->count; b++) {
+    for (int b = 0; b < all->bench_count; b++) {
         gp_bench_medians medians;
         if (&all->lanes[all->lane_of[b]] != l) continue;
-        GP_RETURN_IF_FAILED(gp_bench_find_medians(&all->request->benches[b], &medians, err));
+        GP_RETURN_IF_FAILED(gp_bench_find_medians(&all->benches[b], &medians, err));
         free(medians.op);
         if (medians.width > l->width) l->width = medians.width;
     }
@@ -73,9 +75,9 @@ static gp_status run_lane(lane *l, gp_error *err) {
     const rounds *all = l->all;
     int look = GP_MEASURE_ROUNDS;
     while (!is_over(l)) {
-        for (int b = 0; b < all->request->count; b++)
+        for (int b = 0; b < all->bench_count; b++)
             if (&all->lanes[all->lane_of[b]] == l)
-                GP_RETURN_IF_FAILED(gp_bench_round(&all->request->benches[b], is_over, l, err));
+                GP_RETURN_IF_FAILED(gp_bench_round(&all->benches[b], is_over, l, err));
         if (!l->timed || l->known) continue;
         if (gp_cancelled(&all->cancel)) break; /* another lane failed; the round may not be whole */
         l->rounds++;
@@ -93,39 +95,33 @@ static void *work(void *argument) {
 
 /* ---- lanes ------------------------------------------------------------------------------------------------------- */
 
-static bool has_own_thread(const gp_rounds_request *request, int bench) {
-    return request->at_once && request->benches[bench].request.spec.kind->on_host;
+static bool has_own_thread(const rounds *all, int bench) {
+    return all->request->at_once && all->benches[bench].spec.kind->on_host;
 }
 
 /* Lane 0 has the benches that take turns: only the calling thread, which opened their devices, may use them. If there
  * are none, it has the first bench. */
 static gp_status make_lanes(rounds *all, gp_error *err) {
-    const gp_rounds_request *request = all->request;
     bool turns = false;
-    GP_RETURN_IF_FAILED(GP_NEW(&all->lanes, request->count + 1, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&all->lane_of, request->count, err));
-    for (int b = 0; b < request->count; b++) turns = turns || !has_own_thread(request, b);
+    GP_RETURN_IF_FAILED(GP_NEW(&all->lanes, all->bench_count + 1, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&all->lane_of, all->bench_count, err));
+    for (int b = 0; b < all->bench_count; b++) turns = turns || !has_own_thread(all, b);
     all->count = turns;
-    for (int b = 0; b < request->count; b++) {
-        lane *its = &all->lanes[all->lane_of[b] = has_own_thread(request, b) ? all->count++ : 0];
+    for (int b = 0; b < all->bench_count; b++) {
+        lane *its = &all->lanes[all->lane_of[b] = has_own_thread(all, b) ? all->count++ : 0];
         its->all = all;
-        its->timed = its->timed || b < request->timed;
+        its->timed = its->timed || b < all->request->device_count;
     }
     for (int i = 0; i < all->count; i++) atomic_fetch_add(&all->unknown, all->lanes[i].timed);
     return GP_OK;
 }
 
-/* The calling thread alone handles signals. */
 static void start_lanes(rounds *all) {
-    sigset_t signals, before;
     int failed = 0;
-    sigfillset(&signals);
-    pthread_sigmask(SIG_SETMASK, &signals, &before);
     for (int i = 1; i < all->count && !failed; i++) {
-        failed = pthread_create(&all->lanes[i].thread, NULL, work, &all->lanes[i]);
+        failed = gp_thread_start(&all->lanes[i].thread, 0, work, &all->lanes[i]);
         all->lanes[i].started = !failed;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!failed) return;
     gp_error failure = {0};
     (void)gp_fail(&failure, GP_MEMORY, "timing: a thread could not be started: %s", strerror(failed));
@@ -148,8 +144,9 @@ static gp_status run_lanes(rounds *all, gp_measured *out, gp_error *err) {
     return gp_cancel_cause(&all->cancel, err);
 }
 
-gp_status gp_rounds_run(const gp_rounds_request *request, gp_measured *out, gp_error *err) {
-    rounds all = {.request = request};
+gp_status gp_rounds_run(const gp_measure_request *request, gp_bench *benches, int count, uint64_t from,
+                        gp_measured *out, gp_error *err) {
+    rounds all = {.request = request, .benches = benches, .bench_count = count, .from = from};
     atomic_init(&all.unknown, 0);
     GP_RETURN_IF_FAILED(gp_cancel_init(&all.cancel, err));
     gp_status status = run_lanes(&all, out, err);

@@ -14,29 +14,10 @@
 /* The fewest rounds: if time is left; if three times the time is not over. Else one. */
 enum { GP_MEASURE_ROUNDS = 8, GP_MEASURE_FEW_ROUNDS = 5 };
 
-/* Called by the calling thread between ops: seconds since the time began, and the rounds that it has done. */
-typedef struct gp_rounds_watch {
-    void (*tell)(void *context, double seconds, int rounds); /* NULL: no calls */
-    void *context;
-} gp_rounds_watch;
-
-typedef struct gp_rounds_request {
-    gp_bench *benches;
-    int count, timed; /* benches; the first so many are timed, the others are company */
-    bool at_once;     /* those on the host, each in a thread */
-    uint64_t from;    /* of the clock, when the time began */
-    double seconds;   /* that it may take */
-    uint64_t (*clock)(void);
-    gp_rounds_watch watch;
-} gp_rounds_request;
-
-/* Of the benches that are timed: the fewest rounds and the widest medians. */
-typedef struct gp_measured {
-    int rounds;
-    double seconds, width;
-} gp_measured;
-
-/* Sets rounds and width. The first failure ends all; GP_MEMORY if a thread cannot be started. */
-GP_MUST_USE gp_status gp_rounds_run(const gp_rounds_request *request, gp_measured *out, gp_error *err);
+/* The first benches are those of the request's devices; the others, up to `count`, are company. The time began at
+ * `from` of the request's clock. Sets rounds and width. The first failure ends all; GP_MEMORY if a thread cannot be
+ * started. */
+GP_MUST_USE gp_status gp_rounds_run(const gp_measure_request *request, gp_bench *benches, int count, uint64_t from,
+                                    gp_measured *out, gp_error *err);
 
 #endif

@@ -5,22 +5,17 @@
 #include <string.h>
 #include <time.h>
 
-static void split(int64_t when, struct tm *out) {
-    const time_t seconds = (time_t)when;
-    if (!gmtime_r(&seconds, out)) *out = (struct tm){.tm_mday = 1, .tm_year = 70};
-}
-
 const char *gp_when_text(char buffer[GP_WHEN_TEXT], int64_t when) {
+    const time_t seconds = (time_t)when;
     struct tm parts;
-    split(when, &parts);
+    if (!gmtime_r(&seconds, &parts)) parts = (struct tm){.tm_mday = 1, .tm_year = 70};
     strftime(buffer, GP_WHEN_TEXT, "%Y-%m-%dT%H:%M:%SZ", &parts);
     return buffer;
 }
 
 const char *gp_when_date(char buffer[GP_WHEN_TEXT], int64_t when) {
-    struct tm parts;
-    split(when, &parts);
-    strftime(buffer, GP_WHEN_TEXT, "%Y-%m-%d", &parts);
+    gp_when_text(buffer, when);
+    *strchr(buffer, 'T') = '\0';
     return buffer;
 }
 

@@ -5,7 +5,7 @@
 #include "balance/expect.h"
 #include "base/machine_memory.h"
 #include "base/memory.h"
-#include "report/plan_report.h"
+#include "profile/median.h"
 #include "session/processors.h"
 
 enum {
@@ -22,9 +22,8 @@ struct gp_account {
     gp_recorder *recording; /* of the step that runs, own or another's; NULL: none */
     size_t *begins;         /* [worker] where the step's spans begin in it */
     int64_t recorded;
-    double length;           /* sum over them */
-    gp_account_share *share; /* [worker] sums over them; waiting is set when it is settled */
-    double **took;           /* [worker][pc] sums over them */
+    double length; /* sum over them */
+    double **took; /* [worker][pc] seconds: sum over them, and when it is settled their mean */
     gp_processor_times from;
     double *times; /* of every `stride`-th step but the first */
     size_t time_count;
@@ -50,7 +49,6 @@ gp_status gp_account_open(const gp_session *session, gp_account **out, gp_error 
     gp_processor_times_read(&account->from);
     gp_status status = gp_recorder_create(workers, &account->own, err);
     if (status == GP_OK) status = GP_NEW(&account->begins, workers, err);
-    if (status == GP_OK) status = GP_NEW(&account->share, workers, err);
     if (status == GP_OK) status = GP_NEW(&account->times, GP_ACCOUNT_TIMES, err);
     if (status == GP_OK) status = open_sums(account, err);
     if (status != GP_OK)
@@ -65,7 +63,6 @@ void gp_account_close(gp_account **account) {
     if (!it) return;
     gp_recorder_destroy(&it->own);
     free(it->begins);
-    free(it->share);
     free(it->times);
     for (int w = 0; it->took && w < it->session->plan->workers; w++) free(it->took[w]);
     free(it->took);
@@ -95,23 +92,13 @@ gp_status gp_account_before(gp_account *account, gp_run *run, int mini, gp_recor
     return GP_OK;
 }
 
-/* As schedule/play.h adds up. */
-static void add_span(gp_account_share *share, const gp_instr *instr, double seconds) {
-    if (gp_instr_copies(instr))
-        share->copying += seconds;
-    else if (gp_instr_computes(instr))
-        share->busy += seconds;
-}
-
 static void add_spans(gp_account *account, double length) {
     const gp_programs *programs = account->session->plan->minis[account->mini].programs;
     for (int w = 0; w < programs->workers; w++) {
         gp_lane *lane = &account->recording->lanes[w];
         for (size_t i = account->begins[w]; i < lane->count; i++) {
             const gp_span *span = &lane->spans[i];
-            double seconds = 1e-9 * (double)(span->ended - span->started);
-            add_span(&account->share[w], &programs->worker[w].instrs[span->index], seconds);
-            account->took[w][span->index] += seconds;
+            account->took[w][span->index] += 1e-9 * (double)(span->ended - span->started);
         }
         if (account->recording == account->own) lane->count = 0;
     }
@@ -148,16 +135,6 @@ void gp_account_add(gp_account *account, double seconds, double data_seconds) {
 
 /* ---- the result -------------------------------------------------------------------------------------------------- */
 
-static int compare_times(const void *left, const void *right) {
-    const double *a = left, *b = right;
-    return (*a > *b) - (*a < *b);
-}
-
-static double find_median(double *times, size_t count) {
-    qsort(times, count, sizeof *times, compare_times);
-    return count % 2 ? times[count / 2] : (times[count / 2 - 1] + times[count / 2]) / 2;
-}
-
 /* What is left of a step, which lasts as long on every worker. A device's queues copy beside its computations. */
 static void set_waiting(gp_account_share *share, const gp_device_kind *kind, double length) {
     double waiting = length - share->busy - (kind->on_host ? share->copying : 0);
@@ -185,41 +162,46 @@ static gp_status expect(const gp_account *account, gp_account_side *side, gp_err
     return GP_OK;
 }
 
-static void measure(const gp_account *account, gp_account_side *side) {
+/* As schedule/play.h adds up. */
+static void add_span(gp_account_share *share, const gp_instr *instr, double seconds) {
+    if (gp_instr_copies(instr))
+        share->copying += seconds;
+    else if (gp_instr_computes(instr))
+        share->busy += seconds;
+}
+
+static void measure(gp_account *account, gp_account_side *side) {
+    const gp_programs *programs = account->session->plan->minis[account->mini].programs;
     double count = (double)account->recorded;
+    for (int w = 0; w < programs->workers; w++)
+        for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
+            account->took[w][pc] /= count;
+            add_span(&side->worker[w], &programs->worker[w].instrs[pc], account->took[w][pc]);
+        }
     side->seconds = account->length / count;
-    for (int w = 0; w < account->session->plan->workers; w++)
-        side->worker[w] = (gp_account_share){account->share[w].busy / count, account->share[w].copying / count, 0};
     add_up(side, account->session->plan, side->seconds);
 }
 
-static gp_status replay(const gp_account *account, double *const *seconds, bool copies, double *out, gp_error *err) {
+/* Seconds of a step whose computations took as long as recorded; `copies`: copies too. */
+static gp_status replay(const gp_account *account, bool copies, double *out, gp_error *err) {
     const gp_session *session = account->session;
+    const gp_replay taken = {account->took, copies};
     gp_play *play = NULL;
-    GP_RETURN_IF_FAILED(
-        gp_expect_replay(session->plan, account->mini, session->profile, &(gp_replay){seconds, copies}, &play, err));
+    GP_RETURN_IF_FAILED(gp_expect_replay(session->plan, account->mini, session->profile, &taken, &play, err));
     *out = play->length;
     gp_play_destroy(&play);
     return GP_OK;
 }
 
 /* Term by term, so that they add up. */
-static gp_status find_off(gp_account *account, gp_account_result *result, gp_error *err) {
-    const gp_programs *programs = account->session->plan->minis[account->mini].programs;
-    double count = (double)account->recorded, computing, both;
-    for (int w = 0; w < programs->workers; w++)
-        for (size_t pc = 0; pc < programs->worker[w].count; pc++) account->took[w][pc] /= count;
-    GP_RETURN_IF_FAILED(replay(account, account->took, false, &computing, err));
-    GP_RETURN_IF_FAILED(replay(account, account->took, true, &both, err));
+static gp_status find_off(const gp_account *account, gp_account_result *result, gp_error *err) {
+    double computing, both;
+    GP_RETURN_IF_FAILED(replay(account, false, &computing, err));
+    GP_RETURN_IF_FAILED(replay(account, true, &both, err));
     result->off = (gp_account_off){.computing = computing - result->expected.seconds,
                                    .copying = both - computing,
-                                   .waiting = account->length / count - both};
+                                   .waiting = result->measured.seconds - both};
     return GP_OK;
-}
-
-static void measure_memory(const gp_host_memory *host, gp_account_result *result) {
-    result->host = *host;
-    result->resident_bytes = gp_process_peak("");
 }
 
 gp_status gp_account_settle(gp_account *account, gp_account_result **out, gp_error *err) {
@@ -232,23 +214,23 @@ gp_status gp_account_settle(gp_account *account, gp_account_result **out, gp_err
                                   .profiled = !gp_profile_is_counted(account->session->profile),
                                   .steps = account->steps,
                                   .recorded = account->recorded,
-                                  .median = find_median(account->times, account->time_count),
+                                  .median = gp_median_of(account->times, account->time_count).median,
                                   .all_steps = account->all_steps,
                                   .all_seconds = account->all_seconds,
-                                  .data_seconds = account->data_seconds};
+                                  .data_seconds = account->data_seconds,
+                                  .stolen = gp_processor_times_stolen(&account->from),
+                                  .host = account->session->host,
+                                  .resident_bytes = gp_process_peak("")};
     gp_status status = GP_NEW(&result->expected.worker, workers, err);
     if (status == GP_OK) status = GP_NEW(&result->measured.worker, workers, err);
     if (status == GP_OK) status = expect(account, &result->expected, err);
+    if (status == GP_OK) measure(account, &result->measured);
     if (status == GP_OK) status = find_off(account, result, err);
-    if (status != GP_OK) {
+    if (status != GP_OK)
         gp_account_result_destroy(&result);
-        return status;
-    }
-    measure(account, &result->measured);
-    measure_memory(&account->session->host, result);
-    result->stolen = gp_processor_times_stolen(&account->from);
-    *out = result;
-    return GP_OK;
+    else
+        *out = result;
+    return status;
 }
 
 double gp_account_data_share(const gp_account_result *result) {

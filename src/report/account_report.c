@@ -113,24 +113,21 @@ static void write_step(const gp_account_result *result, FILE *out) {
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 static void write_data(const gp_account_result *result, FILE *out) {
-    char seconds[GP_REPORT_NUMBER], steps[GP_REPORT_NUMBER];
     double each = result->all_steps > 0 ? result->data_seconds / (double)result->all_steps : 0;
-    write_row(out, "  waiting for data", "-", gp_report_seconds(seconds, each), "");
+    write_row(out, "  waiting for data", "-", gp_report_seconds(each).text, "");
     fprintf(out, "  before each step, %.0f%% of training; mean of %s\n", 100 * gp_account_data_share(result),
-            gp_report_count(steps, result->all_steps, "step"));
+            gp_report_count(result->all_steps, "step").text);
 }
 
 static void write_memory(const gp_account_result *result, FILE *out) {
-    char planned[32], program[32], resident[32];
-    write_row(out, "  host memory", gp_bytes_text(planned, result->host.planned + result->host.program),
-              result->resident_bytes ? gp_bytes_text(resident, result->resident_bytes) : "not known", "");
-    fprintf(out, "  the program and its libraries take %s\n", gp_bytes_text(program, result->host.program));
+    write_row(out, "  host memory", gp_report_bytes(result->host.planned + result->host.program).text,
+              result->resident_bytes ? gp_report_bytes(result->resident_bytes).text : "not known", "");
+    fprintf(out, "  the program and its libraries take %s\n", gp_report_bytes(result->host.program).text);
 }
 
 void gp_account_report(const gp_account_result *result, FILE *out) {
-    char recorded[GP_REPORT_NUMBER], cell[CELL];
-    fprintf(out, "report: mean of %s; predicted from %s\n",
-            gp_report_count(recorded, result->recorded, "recorded step"),
+    char cell[CELL];
+    fprintf(out, "report: mean of %s; predicted from %s\n", gp_report_count(result->recorded, "recorded step").text,
             result->profiled ? "a profile" : "counted costs");
     write_row(out, "", "predicted", "measured", "difference");
     fputs("\n", out);
@@ -145,9 +142,8 @@ void gp_account_report(const gp_account_result *result, FILE *out) {
 /* ---- worker by worker -------------------------------------------------------------------------------------------- */
 
 static void write_pair(FILE *out, double predicted, double measured) {
-    char text[GP_REPORT_NUMBER];
-    gp_report_cell(out, gp_report_seconds(text, predicted), PER_WORKER, true);
-    gp_report_cell(out, gp_report_seconds(text, measured), PER_WORKER, true);
+    gp_report_cell(out, gp_report_seconds(predicted).text, PER_WORKER, true);
+    gp_report_cell(out, gp_report_seconds(measured).text, PER_WORKER, true);
 }
 
 static void write_workers(const gp_account_result *result, FILE *out) {
@@ -163,12 +159,11 @@ static void write_workers(const gp_account_result *result, FILE *out) {
 }
 
 void gp_account_table(const gp_account_result *result, FILE *out) {
-    char steps[GP_REPORT_NUMBER], median[GP_REPORT_NUMBER];
     fprintf(out, "\nworkers in a step, mean of the recorded steps\n  %6s%22s%22s%22s\n  %6s", "worker", "computing",
             "copying", "waiting", "");
     for (int i = 0; i < 3; i++) fprintf(out, "%*s%*s", PER_WORKER, "predicted", PER_WORKER, "measured");
     fputs("\n", out);
     write_workers(result, out);
     fprintf(out, "  median of all %s of this size, without the first: %s\n\n",
-            gp_report_count(steps, result->steps, "step"), gp_report_seconds(median, result->median));
+            gp_report_count(result->steps, "step").text, gp_report_seconds(result->median).text);
 }

@@ -8,7 +8,6 @@
 #include "config/splice.h"
 #include "model/graph.h"
 #include "profile/profile_identity.h"
-#include "session/ordering.h"
 
 /* A balance is of layers, their options and shapes. */
 static gp_status check_model(const gp_config *found, const gp_config *file, const char *path, gp_error *err) {
@@ -64,17 +63,21 @@ gp_status gp_balance_check_written(const gp_session *session, const char *path, 
         "--write: the balance is for the schedule of --set, but %s has a different one; change the file first", path);
 }
 
+void gp_balance_write_layers(FILE *out, const int64_t *layers, int stages) {
+    for (int s = 0; s < stages; s++) fprintf(out, "%s%" PRId64, s ? ", " : "[", layers[s]);
+    fputs("]", out);
+}
+
 gp_status gp_balance_text(const int64_t *layers, int stages, char **out, gp_error *err) {
     gp_text_stream stream;
     GP_RETURN_IF_FAILED(gp_text_begin(&stream, "the balance", err));
-    for (int s = 0; s < stages; s++) fprintf(stream.file, "%s%" PRId64, s ? ", " : "[", layers[s]);
-    fputs("]", stream.file);
+    gp_balance_write_layers(stream.file, layers, stages);
     return gp_text_end(&stream, GP_OK, out, err);
 }
 
 gp_status gp_balance_write(const gp_session *session, const char *path, gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    bool moved = session->order && !gp_ordering_is_as_given(session);
+    bool moved = session->moved;
     char *layers = NULL, *devices = NULL;
     GP_RETURN_IF_FAILED(gp_balance_check_written(session, path, err));
     gp_status status = gp_balance_text(session->layers, pipeline->stages, &layers, err);

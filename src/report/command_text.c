@@ -17,77 +17,76 @@ static quotes quotes_of(const char *text) {
     return is_plain(text) ? NO_QUOTES : gp_is_printable(text) ? PLAIN_QUOTES : ESCAPING_QUOTES;
 }
 
-static void write_plain(const char *text, FILE *out) {
-    for (; *text; text++)
-        if (*text == '\'')
-            fputs("'\\''", out);
-        else
-            fputc(*text, out);
-}
-
-static void write_escaping(const char *text, FILE *out) {
-    while (*text) {
-        bool printable;
-        size_t bytes = gp_printable_next(text, &printable);
-        if (*text == '\'' || *text == '\\') fputc('\\', out);
-        for (; bytes > 0; bytes--, text++)
+static void write_quoted(const char *text, quotes how, FILE *out) {
+    bool printable;
+    for (size_t bytes; *text; text += bytes) {
+        bytes = gp_printable_next(text, &printable);
+        if (how == ESCAPING_QUOTES && (*text == '\'' || *text == '\\')) fputc('\\', out);
+        if (how == PLAIN_QUOTES && *text == '\'') fputs("'\\'", out);
+        for (size_t i = 0; i < bytes; i++)
             if (printable)
-                fputc(*text, out);
+                fputc(text[i], out);
             else
-                fprintf(out, "\\x%02x", (unsigned)(unsigned char)*text);
+                fprintf(out, "\\x%02x", (unsigned)(unsigned char)text[i]);
     }
 }
 
-static void write_quoted(const char *text, quotes how, FILE *out) {
-    if (how == ESCAPING_QUOTES)
-        write_escaping(text, out);
-    else
-        write_plain(text, out);
-}
-
-static const char *const openings[] = {"", "'", "$'"}, *const endings[] = {"", "'", "'"};
-
-void gp_command_write_word(const char *word, FILE *out) {
-    quotes how = *word ? quotes_of(word) : PLAIN_QUOTES;
-    fprintf(out, " %s", openings[how]);
-    write_quoted(word, how, out);
-    fputs(endings[how], out);
-}
-
-void gp_command_write_set(const char *key, const char *value, FILE *out) {
+/* With a space before it. */
+static void write_word(const char *key, const char *joint, const char *value, FILE *out) {
+    static const char *const openings[] = {"", "'", "$'"}, *const endings[] = {"", "'", "'"};
     quotes of_key = quotes_of(key), of_value = quotes_of(value), how = of_key > of_value ? of_key : of_value;
-    fprintf(out, " --set %s", openings[how]);
+    if (!*key && !*value) how = PLAIN_QUOTES;
+    fprintf(out, " %s", openings[how]);
     write_quoted(key, how, out);
-    fputs("=", out);
+    fputs(joint, out);
     write_quoted(value, how, out);
     fputs(endings[how], out);
 }
 
-static bool is_of(const char *override, const char *const *keys) {
+static bool is_of(const char *override, const gp_command_set *sets, int count) {
     size_t length = strcspn(override, "=");
-    while (*keys && (strlen(*keys) != length || strncmp(*keys, override, length) != 0)) keys++;
-    return *keys != NULL;
+    for (int i = 0; i < count; i++)
+        if (strlen(sets[i].key) == length && strncmp(sets[i].key, override, length) == 0) return true;
+    return false;
 }
 
-void gp_command_write_overrides(const gp_command *command, const char *const *later, FILE *out) {
+/* But for those of the keys that the line sets after them. */
+static void write_overrides(const gp_command *command, const gp_command_set *sets, int count, FILE *out) {
     for (int i = 0; i < command->override_count; i++) {
-        if (is_of(command->overrides[i], later)) continue;
+        if (is_of(command->overrides[i], sets, count)) continue;
         fputs(" --set", out);
-        gp_command_write_word(command->overrides[i], out);
+        write_word(command->overrides[i], "", "", out);
     }
 }
 
-void gp_command_write_profile(const gp_command *command, FILE *out) {
-    if (!command->profile) return;
-    fputs(" --profile", out);
-    gp_command_write_word(command->profile, out);
-}
-
-void gp_command_write_processors(const gp_command *command, FILE *out) {
-    if (command->processors) fprintf(out, " --processors %d", command->processors);
-}
-
-void gp_command_write_config(const gp_command *command, FILE *out) {
+static void write_config(const gp_command *command, FILE *out) {
     if (command->config[0] == '-') fputs(" --", out);
-    gp_command_write_word(command->config, out);
+    write_word(command->config, "", "", out);
+    fputs("\n", out);
+}
+
+gp_status gp_command_write_again(const gp_command *command, const char *option, gp_status checked, FILE *out,
+                                 gp_error *err) {
+    bool refused = checked == GP_USAGE || checked == GP_CONFIG;
+    if (refused) *err = (gp_error){0};
+    if (checked != GP_OK) return refused ? GP_OK : checked;
+    fprintf(out, "to write it  gpipe-balance%s --write", option);
+    if (command->profile) {
+        fputs(" --profile", out);
+        write_word(command->profile, "", "", out);
+    }
+    if (command->processors) fprintf(out, " --processors %d", command->processors);
+    write_overrides(command, NULL, 0, out);
+    write_config(command, out);
+    return GP_OK;
+}
+
+void gp_command_train(const gp_command *command, const gp_command_set *sets, int count, int first, FILE *out) {
+    fputs("to train     gpipe-train", out);
+    write_overrides(command, sets, count, out);
+    for (int i = 0; i < count; i++) {
+        fputs(i > 0 && i == first ? " \\\n               --set" : " --set", out);
+        write_word(sets[i].key, "=", sets[i].value, out);
+    }
+    write_config(command, out);
 }

@@ -1,10 +1,13 @@
-/* Command lines in reports, as a shell reads them back.
+/* Command lines in reports, as a shell reads them back. Words are in quotation marks if a shell would not leave them as
+ * they are. If they hold what is not printed (base/printable.h), these are $'…', which bash reads.
  *
  * Writes to a stream; one thread per stream. */
 #ifndef GP_REPORT_COMMAND_TEXT_H
 #define GP_REPORT_COMMAND_TEXT_H
 
 #include <stdio.h>
+
+#include "base/status.h"
 
 /* What the command line said whose repetition is printed. Borrowed. */
 typedef struct gp_command {
@@ -15,14 +18,17 @@ typedef struct gp_command {
     int processors;      /* of --processors; 0: it was not given */
 } gp_command;
 
-/* All with a space before them, in quotation marks where a shell would not leave them as they are. If they hold what is
- * not printed (base/printable.h), these are $'…', which bash reads. */
-void gp_command_write_word(const char *word, FILE *out);
-void gp_command_write_set(const char *key, const char *value, FILE *out); /* --set key=value */
-/* But for those of the keys `later`, NULL-terminated, which the line says again behind them. */
-void gp_command_write_overrides(const gp_command *command, const char *const *later, FILE *out);
-void gp_command_write_profile(const gp_command *command, FILE *out);    /* nothing where there is none */
-void gp_command_write_processors(const gp_command *command, FILE *out); /* likewise */
-void gp_command_write_config(const gp_command *command, FILE *out);
+/* A key of the configuration and its value. */
+typedef struct gp_command_set {
+    const char *key, *value;
+} gp_command_set;
+
+/* "to write it  gpipe-balance --search --write …": the command with `option` and --write. `checked`: whether the file
+ * can take what was found. GP_USAGE and GP_CONFIG mean that --write would be refused: then nothing is printed. */
+GP_MUST_USE gp_status gp_command_write_again(const gp_command *command, const char *option, gp_status checked,
+                                             FILE *out, gp_error *err);
+/* "to train     gpipe-train …": the overrides but those of these keys, and then these. A new line begins after
+ * `first` keys; 0: none does. */
+void gp_command_train(const gp_command *command, const gp_command_set *sets, int count, int first, FILE *out);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "model/expand.h"
 #include "model/graph.h"
+#include "report/text.h"
 
 static gp_status print_expanded(gp_config *config, gp_layer_list *list, FILE *out, gp_error *err) {
     gp_graph *graph = NULL;
@@ -16,8 +17,7 @@ static gp_status print_expanded(gp_config *config, gp_layer_list *list, FILE *ou
         config->document, "gpipe-train " GP_VERSION ": the configuration with its model as a list", &text, err));
     fputs(text, out);
     free(text);
-    if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "the configuration could not be written");
-    return GP_OK;
+    return gp_report_end(out, "the configuration", err);
 }
 
 gp_status gp_expand(gp_config **config, FILE *out, gp_error *err) {

@@ -12,6 +12,7 @@
 #include "plan/memory.h"
 #include "profile/profile_words.h"
 #include "report/plan_report.h"
+#include "report/text.h"
 #include "schedule/program_json.h"
 #include "session/session.h"
 
@@ -133,11 +134,9 @@ static gp_status follow_memory(const void *context, int worker, size_t *bytes, g
 }
 
 static void write_program_head(const gp_mini_plan *mini, const gp_play *play, FILE *out) {
-    double busy = 0;
-    for (int w = 0; w < play->workers; w++) busy += play->worker[w].busy;
-    double bubble = play->length > 0 ? 1 - busy / (play->length * play->workers) : 0;
     fprintf(out, "{\"pass\":\"%s\",\"samples\":%" PRId64 ",\"micro_batches\":%d,\"step_ms\":%.12g,\"bubble\":%.12g,",
-            mini->training ? "training" : "evaluation", mini->samples, mini->pieces, 1000 * play->length, bubble);
+            mini->training ? "training" : "evaluation", mini->samples, mini->pieces, 1000 * play->length,
+            gp_play_bubble(play));
 }
 
 static gp_status write_program(const gp_plan_json *its, int m, bool instructions, FILE *out, gp_error *err) {
@@ -210,8 +209,7 @@ gp_status gp_plan_json_write(const gp_plan_json *its, FILE *out, gp_error *err) 
 gp_status gp_plan_json_print(const gp_plan_json *its, FILE *out, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_plan_json_write(its, out, err));
     fputs("\n", out);
-    if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "the plan could not be written");
-    return GP_OK;
+    return gp_report_end(out, "the plan", err);
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */

@@ -8,7 +8,7 @@
 #include "base/printable.h"
 #include "profile/profile_words.h"
 #include "report/plan_report_parts.h"
-#include "session/processors.h"
+#include "report/warnings.h"
 
 int64_t gp_plan_stage_parameters(const gp_plan *plan, int s) {
     int64_t sum = 0, elements;
@@ -41,33 +41,31 @@ static gp_status choose_shown(gp_report *report, gp_error *err) {
 }
 
 static void write_size(const gp_report *report, const gp_mini_plan *mini) {
-    char samples[GP_REPORT_NUMBER], of[GP_REPORT_NUMBER];
     fprintf(report->out, "%-10s %s: ", mini->training ? "training" : "evaluation",
-            gp_report_count(samples, mini->samples, "sample"));
+            gp_report_count(mini->samples, "sample").text);
     if (mini->last != mini->piece)
         fprintf(report->out, "%d micro-batch%s of %s, one of %s\n", mini->pieces - 1, mini->pieces == 2 ? "" : "es",
-                gp_report_number(of, mini->piece), gp_report_number(samples, mini->last));
+                gp_report_number(mini->piece).text, gp_report_number(mini->last).text);
     else
         fprintf(report->out, "%d micro-batch%s of %s\n", mini->pieces, mini->pieces == 1 ? "" : "es",
-                gp_report_number(of, mini->piece));
+                gp_report_number(mini->piece).text);
 }
 
 static void write_header(const gp_report *report) {
     const gp_plan *plan = report->plan;
-    char layers[GP_REPORT_NUMBER], parameters[GP_REPORT_NUMBER], stages[GP_REPORT_NUMBER];
     char checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     int64_t frozen = gp_graph_frozen_elements(plan->graph);
-    fprintf(report->out, "model        %s and %s, %s", gp_report_count(layers, plan->graph->layer_count, "layer"),
+    fprintf(report->out, "model        %s and %s, %s", gp_report_count(plan->graph->layer_count, "layer").text,
             plan->graph->nodes[plan->graph->node_count - 1].layer->type->name,
-            gp_report_count(parameters, gp_graph_param_elements(plan->graph), "parameter"));
-    if (frozen > 0) fprintf(report->out, ", %s of them frozen,", gp_report_number(parameters, frozen));
+            gp_report_count(gp_graph_param_elements(plan->graph), "parameter").text);
+    if (frozen > 0) fprintf(report->out, ", %s of them frozen,", gp_report_number(frozen).text);
     fprintf(report->out, " in %s\n", gp_dtype_name(plan->types.master));
     int kept = 0;
     for (int s = 0; s < plan->stages->count; s++) kept += plan->stage[s].kept;
     fprintf(report->out, "pipeline     %s, schedule %s, lockstep %s, checkpoint %s",
-            gp_report_count(stages, plan->stages->count, "stage"), gp_schedule_kind_name(plan->schedule.kind),
+            gp_report_count(plan->stages->count, "stage").text, gp_schedule_kind_name(plan->schedule.kind),
             gp_plan_has_barriers(plan) ? "on" : "off", gp_plan_checkpoint_text(checkpoint, plan));
-    if (kept) fprintf(report->out, ", %s kept", gp_report_count(layers, kept, "output"));
+    if (kept) fprintf(report->out, ", %s kept", gp_report_count(kept, "output").text);
     fputs("\n", report->out);
     for (int m = 0; m < plan->mini_count; m++) {
         fputs(m ? "             " : "mini-batches ", report->out);
@@ -76,103 +74,78 @@ static void write_header(const gp_report *report) {
 }
 
 static void write_device(const gp_report *report, const gp_device_spec *spec) {
-    char text[64];
     if (!spec->kind->on_host)
-        snprintf(text, sizeof text, "%s:%d", spec->kind->name, spec->index);
+        gp_report_format_cell(report->out, 16, "%s:%d", spec->kind->name, spec->index);
     else if (spec->threads > 1)
-        snprintf(text, sizeof text, "%s, %d threads", spec->kind->name, spec->threads);
+        gp_report_format_cell(report->out, 16, "%s, %d threads", spec->kind->name, spec->threads);
     else
-        snprintf(text, sizeof text, "%s", spec->kind->name);
-    gp_report_cell(report->out, text, 16, false);
+        gp_report_cell(report->out, spec->kind->name, 16, false);
 }
 
 /* "conv 0 … relu a" */
-static gp_status write_layers(const gp_report *report, const gp_stage *stage, gp_error *err) {
+static void write_layers(const gp_report *report, const gp_stage *stage) {
     const gp_graph *graph = report->plan->graph;
     int last = stage->first_node + stage->node_count - 1;
     if (graph->nodes[last].output < 0) last--; /* the loss */
     const gp_node *from = &graph->nodes[stage->first_node], *to = &graph->nodes[last];
-    char *text = NULL;
+    fprintf(report->out, "%7s  ", gp_report_number(to->unit - from->unit + 1).text);
     if (from == to)
-        GP_RETURN_IF_FAILED(gp_format_text(&text, err, "%s %s", from->layer->type->name, from->name));
+        gp_report_format_cell(report->out, 28, "%s %s", from->layer->type->name, from->name);
     else
-        GP_RETURN_IF_FAILED(gp_format_text(&text, err, "%s %s … %s %s", from->layer->type->name, from->name,
-                                           to->layer->type->name, to->name));
-    char count[GP_REPORT_NUMBER];
-    fprintf(report->out, "%7s  ", gp_report_number(count, to->unit - from->unit + 1));
-    gp_report_cell(report->out, text, 28, false);
-    free(text);
-    return GP_OK;
+        gp_report_format_cell(report->out, 28, "%s %s … %s %s", from->layer->type->name, from->name,
+                              to->layer->type->name, to->name);
 }
 
-static gp_status write_stage(const gp_report *report, int s, gp_error *err) {
+static void write_stage(const gp_report *report, int s) {
     const gp_plan *plan = report->plan;
-    char parameters[GP_REPORT_NUMBER];
     double busy =
         report->expected.seconds > 0 ? report->expected.busy[plan->stage[s].worker] / report->expected.seconds : 0;
     fprintf(report->out, "  %5d  ", s);
     write_device(report, &plan->devices[plan->stage[s].worker]);
-    GP_RETURN_IF_FAILED(write_layers(report, &plan->stages->stage[s], err));
-    gp_report_cell(report->out, gp_report_number(parameters, gp_plan_stage_parameters(plan, s)), 15, true);
+    write_layers(report, &plan->stages->stage[s]);
+    gp_report_cell(report->out, gp_report_number(gp_plan_stage_parameters(plan, s)).text, 15, true);
     fprintf(report->out, "%6.0f%%", 100 * busy);
     if (plan->stages->count > GP_REPORT_ALL_STAGES) {
         if (s == report->largest) fputs(" largest", report->out);
         if (s == report->busiest) fputs(" busiest", report->out);
     }
     fputs("\n", report->out);
-    return GP_OK;
 }
 
-static gp_status write_stages(const gp_report *report, gp_error *err) {
+static void write_stages(const gp_report *report) {
     const gp_plan *plan = report->plan;
     fprintf(report->out, "\nstages\n  %5s  %-16s%7s  %-28s%15s%7s\n", "stage", "device", "layers", "from … to",
             "parameters", "busy");
     for (int i = 0; i < report->shown_count; i++) {
         if (i > 0 && report->shown[i] > report->shown[i - 1] + 1) fputs("      …\n", report->out);
-        GP_RETURN_IF_FAILED(write_stage(report, report->shown[i], err));
+        write_stage(report, report->shown[i]);
     }
-    char layers[GP_REPORT_NUMBER], parameters[GP_REPORT_NUMBER];
-    if (plan->stages->count == 1) return GP_OK;
-    double busy = 1 - report->expected.bubble;
-    fprintf(report->out, "  %5s  %-16s%7s  %-28s", "all", "", gp_report_number(layers, plan->graph->layer_count), "");
-    gp_report_cell(report->out, gp_report_number(parameters, gp_graph_param_elements(plan->graph)), 15, true);
-    fprintf(report->out, "%6.0f%%\n", 100 * busy);
-    return GP_OK;
+    if (plan->stages->count == 1) return;
+    fprintf(report->out, "  %5s  %-16s%7s  %-28s", "all", "", gp_report_number(plan->graph->layer_count).text, "");
+    gp_report_cell(report->out, gp_report_number(gp_graph_param_elements(plan->graph)).text, 15, true);
+    fprintf(report->out, "%6.0f%%\n", 100 * (1 - report->expected.bubble));
 }
 
 static void write_expected(const gp_report *report) {
     const gp_mini_plan *mini = &report->plan->minis[report->mini];
     const gp_expectation *expected = &report->expected;
-    char samples[GP_REPORT_NUMBER], time[GP_REPORT_NUMBER], rate[GP_REPORT_NUMBER];
     fprintf(report->out, "\npredicted    %s of %s: %s", mini->training ? "a step" : "an evaluation",
-            gp_report_count(samples, mini->samples, "sample"), gp_report_seconds(time, expected->seconds));
+            gp_report_count(mini->samples, "sample").text, gp_report_seconds(expected->seconds).text);
     if (expected->seconds > 0)
         fprintf(report->out, " (%s samples/s)",
-                gp_report_number(rate, (int64_t)((double)mini->samples / expected->seconds)));
+                gp_report_number((int64_t)((double)mini->samples / expected->seconds)).text);
     fprintf(report->out, ", bubble %.0f%%\n             ", 100 * expected->bubble);
 }
 
 /* Where the predicted time comes from. */
 static gp_status write_source(const gp_report *report, gp_error *err) {
-    char *source = NULL, *taking = NULL;
-    gp_status status = gp_profile_source(report->profile, &source, err);
-    if (status == GP_OK)
-        status = gp_profile_taking(report->profile, (int64_t)time(NULL), GP_PROFILE_MEASURED_AGAIN, &taking, err);
-    if (status == GP_OK) gp_print(report->out, "%s\n", source);
-    if (status == GP_OK && *taking) gp_print(report->out, "             %s\n", taking);
+    char *source = NULL, taking[GP_TAKING_TEXT];
+    GP_RETURN_IF_FAILED(gp_profile_source(report->profile, &source, err));
+    gp_print(report->out, "%s\n", source);
     free(source);
-    free(taking);
-    return status;
-}
-
-void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {
-    int64_t samples = plan->minis[gp_plan_largest_mini(plan)].samples;
-    if (plan->micro_batches <= samples) return;
-    fprintf(out,
-            "%s pipeline.micro_batches: %d is more than the %" PRId64 " sample%s of a mini-batch, which has %" PRId64
-            " micro-batch%s of 1 sample\n",
-            report ? "warning     " : "warning:", plan->micro_batches, samples, samples == 1 ? "" : "s", samples,
-            samples == 1 ? "" : "es");
+    if (*gp_profile_taking(taking, report->profile, (int64_t)time(NULL)))
+        fprintf(report->out, "             %s\n", taking);
+    return GP_OK;
 }
 
 static gp_status write_report(gp_report *report, gp_error *err) {
@@ -180,7 +153,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     find_extremes(report);
     GP_RETURN_IF_FAILED(choose_shown(report, err));
     write_header(report);
-    GP_RETURN_IF_FAILED(write_stages(report, err));
+    write_stages(report);
     gp_report_copies(report);
     GP_RETURN_IF_FAILED(gp_report_memory(report, err));
     if (report->host) gp_report_host(report);
@@ -189,9 +162,7 @@ static gp_status write_report(gp_report *report, gp_error *err) {
     GP_RETURN_IF_FAILED(write_source(report, err));
     gp_processors_warn(report->plan, true, report->out);
     gp_micro_batches_warn(report->plan, true, report->out);
-    if (fflush(report->out) != 0 || ferror(report->out))
-        return gp_fail(err, GP_IO, "the report of the plan could not be written");
-    return GP_OK;
+    return gp_report_end(report->out, "the report of the plan", err);
 }
 
 gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, const gp_host_memory *host, FILE *out,

@@ -20,8 +20,5 @@ GP_MUST_USE gp_status gp_plan_report(const gp_plan *plan, const gp_profile *prof
 
 /* Elements of the parameters of stage `s`, buffers not counted. */
 int64_t gp_plan_stage_parameters(const gp_plan *plan, int s);
-/* A warning if the configuration has more micro-batches than the mini-batch of the report has samples; else nothing.
- * `report`: as a row of a report, else as one line. */
-void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out);
 
 #endif

@@ -25,9 +25,8 @@ static const char *value_name(const gp_report *report, const gp_edge *edge) {
 }
 
 static void write_bytes(const gp_report *report, size_t bytes) {
-    char text[32], number[GP_REPORT_NUMBER];
-    gp_report_cell(report->out, gp_report_number(number, (int64_t)bytes), 14, true);
-    gp_report_cell(report->out, gp_bytes_text(text, bytes), 12, true);
+    gp_report_cell(report->out, gp_report_number((int64_t)bytes).text, 14, true);
+    gp_report_cell(report->out, gp_report_bytes(bytes).text, 12, true);
     fputs("\n", report->out);
 }
 
@@ -77,12 +76,11 @@ static void write_kind(const gp_report *report, gp_edge_kind kind) {
         largest = i;
     }
     if (count == 0) return;
-    char number[GP_REPORT_NUMBER], all[32], one[32];
     fputs("  ", report->out);
     gp_report_cell(report->out, gp_edge_kind_name(kind), 12, false);
-    gp_report_cell(report->out, gp_report_number(number, count), 10, true);
-    gp_report_cell(report->out, gp_bytes_text(all, sum), 14, true);
-    fprintf(report->out, "  %s: ", gp_bytes_text(one, most));
+    gp_report_cell(report->out, gp_report_number(count).text, 10, true);
+    gp_report_cell(report->out, gp_report_bytes(sum).text, 14, true);
+    fprintf(report->out, "  %s: ", gp_report_bytes(most).text);
     gp_report_cell(report->out, value_name(report, &stages->edges[largest]), 28, false);
     fprintf(report->out, " %d → %d\n", stages->edges[largest].from, stages->edges[largest].to);
 }
@@ -96,7 +94,6 @@ static void write_kinds(const gp_report *report) {
 
 void gp_report_copies(const gp_report *report) {
     const gp_stages *stages = report->plan->stages;
-    char number[GP_REPORT_NUMBER];
     size_t used = 0;
     for (size_t i = 0; i < stages->edge_count; i++) used += is_used(report, &stages->edges[i]);
     if (used == 0) {
@@ -104,7 +101,7 @@ void gp_report_copies(const gp_report *report) {
         return;
     }
     fprintf(report->out, "\ncopies between stages, of a micro-batch of %s%s\n",
-            gp_report_count(number, gp_mini_samples(&report->plan->minis[report->mini], 0), "sample"),
+            gp_report_count(gp_mini_samples(&report->plan->minis[report->mini], 0), "sample").text,
             is_training(report) && stages->norms ? " (gather, broadcast: of a mini-batch)"
             : is_training(report)                ? " (broadcast: of a mini-batch)"
                                                  : "");

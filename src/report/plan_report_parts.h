@@ -4,19 +4,17 @@
 #ifndef GP_REPORT_PLAN_REPORT_PARTS_H
 #define GP_REPORT_PLAN_REPORT_PARTS_H
 
-#include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 
 #include "balance/expect.h"
 #include "base/status.h"
 #include "plan/plan.h"
 #include "report/plan_report.h"
+#include "report/text.h"
 
 enum {
     GP_REPORT_COLUMNS = 100,   /* that the report fits */
     GP_REPORT_ALL_STAGES = 16, /* longer pipelines are summarised */
-    GP_REPORT_NUMBER = 48,
 };
 
 typedef struct gp_report {
@@ -30,16 +28,6 @@ typedef struct gp_report {
     int shown_count;
     int largest, busiest; /* stages */
 } gp_report;
-
-/* Writes text into `width` columns, to the right of them where `right`; cut with "…" where it is longer, or as it is
- * where width is 0. One character counts as one column. */
-void gp_report_cell(FILE *out, const char *text, int width, bool right);
-/* "12,345" into buffer, which is returned. */
-const char *gp_report_number(char buffer[GP_REPORT_NUMBER], int64_t number);
-/* "12.3 ms". */
-const char *gp_report_seconds(char buffer[GP_REPORT_NUMBER], double seconds);
-/* "1 layer", "12,345 layers": `singular` takes an s. */
-const char *gp_report_count(char buffer[GP_REPORT_NUMBER], int64_t number, const char *singular);
 
 void gp_report_copies(const gp_report *report);
 GP_MUST_USE gp_status gp_report_memory(const gp_report *report, gp_error *err);

@@ -76,12 +76,11 @@ static void report_instructions(const gp_report *report) {
         if (count > most) most = count;
         if (count < least) least = count;
     }
-    char text[3][GP_REPORT_NUMBER];
-    fprintf(report->out, "  %s; %s", gp_report_count(text[0], all, "instruction"), gp_report_number(text[1], least));
-    if (most > least) fprintf(report->out, " to %s", gp_report_number(text[2], most));
+    fprintf(report->out, "  %s; %s", gp_report_count(all, "instruction").text, gp_report_number(least).text);
+    if (most > least) fprintf(report->out, " to %s", gp_report_number(most).text);
     fputs(" on each worker\n   ", report->out);
     for (int op = 0; op < GP_INSTR_OPS; op++)
-        if (of[op]) fprintf(report->out, " %s %s", gp_instr_op_name(op), gp_report_number(text[0], of[op]));
+        if (of[op]) fprintf(report->out, " %s %s", gp_instr_op_name(op), gp_report_number(of[op]).text);
     fputs("\n", report->out);
 }
 
@@ -106,9 +105,8 @@ static bool is_split(const gp_programs *programs) {
 gp_status gp_report_schedule(const gp_report *report, gp_error *err) {
     const gp_mini_plan *mini = &report->plan->minis[report->mini];
     int64_t clocks = count_clocks(mini->programs);
-    char number[GP_REPORT_NUMBER];
     fprintf(report->out, "\nschedule of a mini-batch: %d micro-batch%s in %s\n", mini->pieces,
-            mini->pieces == 1 ? "" : "es", gp_report_count(number, clocks, "clock"));
+            mini->pieces == 1 ? "" : "es", gp_report_count(clocks, "clock").text);
     if (report->plan->stages->count <= MOST_STAGES && clocks <= MOST_CLOCKS) {
         fputs(!mini->training ? "  F forward of a micro-batch\n"
               : is_split(mini->programs)

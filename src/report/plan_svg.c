@@ -7,6 +7,7 @@
 #include "balance/expect.h"
 #include "base/memory.h"
 #include "base/replace.h"
+#include "base/text_stream.h"
 #include "plan/memory.h"
 #include "report/plan_report_parts.h"
 
@@ -60,8 +61,8 @@ static const char style[] =
 typedef struct painter {
     const gp_plan *plan;
     const gp_mini_plan *mini;
-    const gp_play *play;
-    int mini_index;
+    const gp_profile *profile;
+    gp_play *play; /* of the mini-batch, with the timeline; in seconds */
     FILE *out;
     double scale;           /* pixels per second */
     bool each;              /* every instruction is a mark of its own; else shares of the time are drawn */
@@ -112,32 +113,15 @@ static void draw_mark(const painter *p, const gp_instr *instr, mark_kind kind, c
             width, height);
     double pale = kind == MARK_COPY || kind == MARK_UPDATE ? 1 : paleness(p, instr->stage);
     if (pale < 1) fprintf(p->out, " fill-opacity=\"%.2f\"", pale);
-    char text[GP_INSTR_TEXT], start[GP_REPORT_NUMBER], length[GP_REPORT_NUMBER];
+    char text[GP_INSTR_TEXT];
     fprintf(p->out, "><title>%s: %s from %s</title></rect>\n", gp_instr_text(text, instr),
-            gp_report_seconds(length, when[1] - when[0]), gp_report_seconds(start, when[0]));
+            gp_report_seconds(when[1] - when[0]).text, gp_report_seconds(when[0]).text);
     char number[16];
     snprintf(number, sizeof number, "%u", instr->micro);
     if (kind < MARK_UPDATE && height >= 12 && width >= 4 + 6 * (double)strlen(number))
         fprintf(p->out, "<text class=\"n\" x=\"%.2f\" y=\"%.1f\">%s</text>\n", from + width / 2, y + height / 2 + 3.5,
                 number);
 }
-
-static bool is_shown(const gp_instr *instr, bool copies) {
-    mark_kind kind = kind_of(instr);
-    return kind != MARK_NONE && (kind == MARK_COPY) == copies;
-}
-
-static void draw_marks(const painter *p, int worker, bool copies, double y, double height) {
-    const gp_program *program = &p->mini->programs->worker[worker];
-    const gp_play_worker *its = &p->play->worker[worker];
-    for (size_t pc = 0; pc < program->count; pc++) {
-        const gp_instr *instr = &program->instrs[pc];
-        if (!is_shown(instr, copies) || its->end[pc] <= its->start[pc]) continue;
-        draw_mark(p, instr, kind_of(instr), (const double[]){its->start[pc], its->end[pc]}, y, height);
-    }
-}
-
-/* ---- shares ------------------------------------------------------------------------------------------------------ */
 
 enum { COLUMN = 2, COLUMNS = (WIDTH - LEFT - RIGHT) / COLUMN };
 
@@ -168,28 +152,26 @@ static void draw_share(const painter *p, const shares *all, int kind, double y, 
     fputs("\"/>\n", p->out);
 }
 
-/* Where there are too many to see each. */
-static gp_status draw_shares(const painter *p, int worker, bool copies, double y, double height, gp_error *err) {
+/* Of a worker: its copies, or its computations. Each is a mark; if there are too many to see each, shares. */
+static gp_status draw_lane(const painter *p, int worker, bool copies, double y, double height, gp_error *err) {
     const gp_program *program = &p->mini->programs->worker[worker];
     const gp_play_worker *its = &p->play->worker[worker];
     bool there[MARKS] = {false};
     shares *all = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&all, 1, err));
+    if (!p->each) GP_RETURN_IF_FAILED(GP_NEW(&all, 1, err));
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
-        if (!is_shown(instr, copies)) continue;
-        there[kind_of(instr)] = true;
-        add_share(p, all, kind_of(instr), its->start[pc], its->end[pc]);
+        mark_kind kind = kind_of(instr);
+        if (kind == MARK_NONE || (kind == MARK_COPY) != copies) continue;
+        there[kind] = true;
+        if (!p->each)
+            add_share(p, all, kind, its->start[pc], its->end[pc]);
+        else if (its->end[pc] > its->start[pc])
+            draw_mark(p, instr, kind, (const double[]){its->start[pc], its->end[pc]}, y, height);
     }
-    for (int k = 0; k < MARKS; k++)
+    for (int k = 0; k < MARKS && !p->each; k++)
         if (there[k]) draw_share(p, all, k, y, height);
     free(all);
-    return GP_OK;
-}
-
-static gp_status draw_lane(const painter *p, int worker, bool copies, double y, double height, gp_error *err) {
-    if (!p->each) return draw_shares(p, worker, copies, y, height, err);
-    draw_marks(p, worker, copies, y, height);
     return GP_OK;
 }
 
@@ -218,7 +200,7 @@ static void draw_alive(const painter *p, int worker, const size_t *bytes, double
 static gp_status draw_memory(const painter *p, int worker, double y, gp_error *err) {
     size_t *bytes = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&bytes, p->mini->programs->worker[worker].count, err));
-    gp_status status = gp_memory_follow(p->plan, p->mini_index, worker, bytes, err);
+    gp_status status = gp_memory_follow(p->plan, gp_plan_largest_mini(p->plan), worker, bytes, err);
     if (status == GP_OK) draw_alive(p, worker, bytes, y);
     free(bytes);
     return status;
@@ -232,13 +214,12 @@ static void draw_axis(const painter *p, double height) {
     step *= rough / step > 5 ? 10 : rough / step > 2 ? 5 : rough / step > 1 ? 2 : 1;
     for (int i = 0; i * step <= p->play->length; i++) {
         double at = i * step;
-        char buffer[GP_REPORT_NUMBER];
-        const char *text = at > 0 ? gp_report_seconds(buffer, at) : "0";
-        bool fits = x_of(p, at) + 3 + SMALL_WIDTH * (double)strlen(text) <= WIDTH;
+        const gp_report_text its = at > 0 ? gp_report_seconds(at) : (gp_report_text){"0"};
+        bool fits = x_of(p, at) + 3 + SMALL_WIDTH * (double)strlen(its.text) <= WIDTH;
         fprintf(p->out,
                 "<path class=\"axis\" d=\"M%.2f %dV%.1f\"/><text class=\"small\" x=\"%.2f\" y=\"%d\"%s>%s</text>\n",
                 x_of(p, at), TOP - 12, height, x_of(p, at) + (fits ? 3 : -3), TOP - 8,
-                fits ? "" : " text-anchor=\"end\"", text);
+                fits ? "" : " text-anchor=\"end\"", its.text);
     }
 }
 
@@ -272,27 +253,27 @@ static void draw_legend(const painter *p) {
             x, x + 16);
 }
 
-static void write_title(const painter *p, const gp_plan_picture *picture) {
-    double busy = 0;
-    for (int w = 0; w < p->plan->workers; w++) busy += p->play->worker[w].busy;
-    double bubble = p->play->length > 0 ? 1 - busy / (p->play->length * p->plan->workers) : 0;
-    char stages[GP_REPORT_NUMBER], workers[GP_REPORT_NUMBER], time[GP_REPORT_NUMBER],
-        checkpoint[GP_PLAN_CHECKPOINT_TEXT];
+static const char *source_of(const gp_profile *profile) {
+    if (gp_profile_is_counted(profile)) return "counted";
+    return profile->scaled ? "scaled from a profile" : "profiled";
+}
+
+static void write_title(const painter *p) {
+    char checkpoint[GP_PLAN_CHECKPOINT_TEXT];
     fprintf(
         p->out,
         "<text x=\"%d\" y=\"24\" font-size=\"14\">%s, %s on %s, %d micro-batch%s, checkpoint %s: %s, bubble %.1f %%",
-        (int)LEFT, gp_schedule_kind_name(p->plan->schedule.kind),
-        gp_report_count(stages, p->plan->stages->count, "stage"), gp_report_count(workers, p->plan->workers, "worker"),
-        p->mini->pieces, p->mini->pieces == 1 ? "" : "es", gp_plan_checkpoint_text(checkpoint, p->plan),
-        gp_report_seconds(time, p->play->length), 100 * bubble);
-    fprintf(p->out, " (%s)", picture->source);
+        (int)LEFT, gp_schedule_kind_name(p->plan->schedule.kind), gp_report_count(p->plan->stages->count, "stage").text,
+        gp_report_count(p->plan->workers, "worker").text, p->mini->pieces, p->mini->pieces == 1 ? "" : "es",
+        gp_plan_checkpoint_text(checkpoint, p->plan), gp_report_seconds(p->play->length).text,
+        100 * gp_play_bubble(p->play));
+    fprintf(p->out, " (%s)", source_of(p->profile));
     if (!p->each) fputs("; shares of the time", p->out);
     if (p->every > 1) fprintf(p->out, "; every %dth worker", p->every);
     fputs("</text>\n", p->out);
 }
 
 static gp_status draw_worker(const painter *p, int worker, double y, gp_error *err) {
-    char alive[32];
     bool labels = p->lane >= 12;
     fprintf(p->out, "<text x=\"8\" y=\"%.1f\"%s>worker %d</text>\n", y + p->lane / 2 + 4,
             labels ? "" : " class=\"small\"", worker);
@@ -303,7 +284,7 @@ static gp_status draw_worker(const painter *p, int worker, double y, gp_error *e
     y += p->lane + p->copy + 3;
     if (labels)
         fprintf(p->out, "<text class=\"small\" x=\"8\" y=\"%.1f\">%s</text>\n", y + p->mem / 2 + 4,
-                gp_bytes_text(alive, p->plan->arena[worker]));
+                gp_report_bytes(p->plan->arena[worker]).text);
     return draw_memory(p, worker, y, err);
 }
 
@@ -326,49 +307,32 @@ static void choose_sizes(painter *p) {
 
 const char gp_plan_svg_head[] = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
 
-gp_status gp_plan_svg(const gp_plan_picture *picture, FILE *out, gp_error *err) {
-    painter p = {.plan = picture->plan,
-                 .mini = &picture->plan->minis[picture->mini],
-                 .play = picture->play,
-                 .mini_index = picture->mini,
-                 .out = out};
-    choose_sizes(&p);
-    double each = p.lane + p.copy + 3 + p.mem + p.gap;
-    int shown = (p.plan->workers + p.every - 1) / p.every;
+static gp_status draw(painter *p, gp_error *err) {
+    choose_sizes(p);
+    double each = p->lane + p->copy + 3 + p->mem + p->gap;
+    int shown = (p->plan->workers + p->every - 1) / p->every;
     double height = TOP + each * shown;
-    fprintf(out, "%s viewBox=\"0 0 %d %.0f\" width=\"%d\" height=\"%.0f\" fill=\"none\">\n%s", gp_plan_svg_head, WIDTH,
-            height, WIDTH, height, style);
-    write_title(&p, picture);
-    draw_legend(&p);
-    draw_axis(&p, height - p.gap);
-    for (int i = 0; i < shown; i++) GP_RETURN_IF_FAILED(draw_worker(&p, i * p.every, TOP + each * i, err));
-    fputs("</svg>\n", out);
+    fprintf(p->out, "%s viewBox=\"0 0 %d %.0f\" width=\"%d\" height=\"%.0f\" fill=\"none\">\n%s", gp_plan_svg_head,
+            WIDTH, height, WIDTH, height, style);
+    write_title(p);
+    draw_legend(p);
+    draw_axis(p, height - p->gap);
+    for (int i = 0; i < shown; i++) GP_RETURN_IF_FAILED(draw_worker(p, i * p->every, TOP + each * i, err));
+    fputs("</svg>\n", p->out);
     return GP_OK;
 }
 
-static gp_status draw_text(const gp_plan_picture *picture, char **text, size_t *bytes, gp_error *err) {
-    FILE *out = open_memstream(text, bytes);
-    if (!out) return gp_fail(err, GP_MEMORY, "no memory for the picture of the plan");
-    gp_status status = gp_plan_svg(picture, out, err);
-    if (fclose(out) != 0 && status == GP_OK) status = gp_fail(err, GP_MEMORY, "no memory for the picture of the plan");
-    return status;
-}
-
-static const char *source_of(const gp_profile *profile) {
-    if (gp_profile_is_counted(profile)) return "counted";
-    return profile->scaled ? "scaled from a profile" : "profiled";
-}
-
 gp_status gp_plan_svg_write(const gp_plan *plan, const gp_profile *profile, const char *path, gp_error *err) {
-    gp_plan_picture picture = {plan, gp_plan_largest_mini(plan), NULL, source_of(profile)};
-    gp_play *play = NULL;
+    int mini = gp_plan_largest_mini(plan);
+    painter p = {.plan = plan, .mini = &plan->minis[mini], .profile = profile};
+    gp_text_stream stream;
     char *text = NULL;
-    size_t bytes = 0;
-    GP_RETURN_IF_FAILED(gp_expect_play(plan, picture.mini, profile, &play, err));
-    picture.play = play;
-    gp_status status = draw_text(&picture, &text, &bytes, err);
-    if (status == GP_OK) status = gp_file_replace(path, &(gp_bytes){text, bytes}, 1, err);
+    GP_RETURN_IF_FAILED(gp_expect_play(plan, mini, profile, &p.play, err));
+    gp_status status = gp_text_begin(&stream, "the picture of the plan", err);
+    p.out = stream.file;
+    if (status == GP_OK) status = gp_text_end(&stream, draw(&p, err), &text, err);
+    if (status == GP_OK) status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
     free(text);
-    gp_play_destroy(&play);
+    gp_play_destroy(&p.play);
     return status;
 }

@@ -7,24 +7,13 @@
 #ifndef GP_REPORT_PLAN_SVG_H
 #define GP_REPORT_PLAN_SVG_H
 
-#include <stdio.h>
-
 #include "base/status.h"
 #include "plan/plan.h"
 #include "profile/profile.h"
-#include "schedule/play.h"
-
-typedef struct gp_plan_picture {
-    const gp_plan *plan;
-    int mini;            /* index in plan->minis */
-    const gp_play *play; /* of its programs, with the timeline; in seconds */
-    const char *source;  /* where the times are from: "counted" */
-} gp_plan_picture;
 
 /* What each such picture begins with. */
 extern const char gp_plan_svg_head[];
 
-GP_MUST_USE gp_status gp_plan_svg(const gp_plan_picture *picture, FILE *out, gp_error *err);
 /* The mini-batch that the report of the plan is about, as it is expected, into a file, whole or not at all. `profile`:
  * NULL for counted times. */
 GP_MUST_USE gp_status gp_plan_svg_write(const gp_plan *plan, const gp_profile *profile, const char *path,

@@ -24,11 +24,6 @@ static bool saves_memory(const gp_search *search, size_t index) {
     return true;
 }
 
-static void write_balance(FILE *out, const gp_candidate *it) {
-    for (int s = 0; s < it->stages; s++) fprintf(out, "%s%" PRId64, s ? ", " : "[", it->layers[s]);
-    fputs("]", out);
-}
-
 /* The time beside that of the first plan, the memory beside that of the plan that needs least. */
 static void write_comparison(const gp_search *search, const gp_candidate *it, FILE *out) {
     const gp_candidate *first = &search->items[0];
@@ -60,23 +55,22 @@ static bool is_on_few(const gp_search *search, const gp_candidate *it) {
 }
 
 static void write_row(const gp_search *search, const gp_candidate *it, FILE *out) {
-    char seconds[GP_REPORT_NUMBER], bytes[32];
     fprintf(out, "  %6d  ", it->micro_batches);
     gp_report_cell(out, it->schedule, 27, false);
     gp_report_cell(out, is_uniform(it) ? it->checkpoint : "by stage", 12, false);
-    gp_report_cell(out, gp_report_seconds(seconds, it->seconds), 10, true);
+    gp_report_cell(out, gp_report_seconds(it->seconds).text, 10, true);
     fprintf(out, "%6.0f%%", 100 * it->bubble);
-    gp_report_cell(out, gp_bytes_text(bytes, it->memory), 12, true);
+    gp_report_cell(out, gp_report_bytes(it->memory).text, 12, true);
     fputs("  ", out);
     write_comparison(search, it, out);
     fputs("\n          balance ", out);
-    write_balance(out, it);
+    gp_balance_write_layers(out, it->layers, it->stages);
     char first[FIRST_TEXT];
     if (is_on_few(search, it)) fprintf(out, " on %s", first_devices(first, it->workers));
     if (it->workers > 1) {
         fputs("; memory of the workers", out);
         for (int w = 0; w < it->workers && w < GP_REPORT_ALL_STAGES; w++)
-            fprintf(out, "%s %s", w ? "," : "", gp_bytes_text(bytes, it->arena[w]));
+            fprintf(out, "%s %s", w ? "," : "", gp_report_bytes(it->arena[w]).text);
     }
     if (!is_uniform(it)) fprintf(out, "\n          checkpoint %s", it->checkpoint);
     fputs("\n", out);
@@ -97,82 +91,45 @@ static gp_status check_file(const gp_search *search, const char *path, bool *loc
                    search->config->data.batch, path, batch);
 }
 
-/* Nothing where --set says what the file does not, so that --write would be refused. */
-static gp_status write_search_command(const gp_search *search, const gp_command *command, FILE *out, gp_error *err) {
-    bool lockstep;
-    gp_status status = GP_OK;
-    if (command->override_count > 0) status = check_file(search, command->config, &lockstep, err);
-    if (status == GP_USAGE || status == GP_CONFIG) *err = (gp_error){0};
-    if (status != GP_OK) return status == GP_USAGE || status == GP_CONFIG ? GP_OK : status;
-    fputs("to write it  gpipe-balance --search --write", out);
-    gp_command_write_profile(command, out);
-    gp_command_write_processors(command, out);
-    gp_command_write_overrides(command, (const char *const[]){NULL}, out);
-    gp_command_write_config(command, out);
-    fputs("\n", out);
-    return GP_OK;
-}
-
-/* What a search finds of its own. */
-static const char *const searched[] = {"pipeline.micro_batches", "pipeline.schedule", "pipeline.checkpoint",
-                                       "pipeline.lockstep",      "pipeline.balance",  NULL};
-static const char *const searched_on_few[] = {"pipeline.micro_batches",
-                                              "pipeline.schedule",
-                                              "pipeline.checkpoint",
-                                              "pipeline.lockstep",
-                                              "pipeline.balance",
-                                              "pipeline.devices",
-                                              NULL};
-
-static void write_training(const gp_search *search, const gp_candidate *it, const char *balance,
-                           const gp_command *command, FILE *out) {
-    char number[16];
-    snprintf(number, sizeof number, "%d", it->micro_batches);
-    fputs("to train     gpipe-train", out);
-    gp_command_write_overrides(command, is_on_few(search, it) ? searched_on_few : searched, out);
-    if (is_on_few(search, it)) gp_command_write_set("pipeline.devices", search->few_devices, out);
-    gp_command_write_set("pipeline.micro_batches", number, out);
-    gp_command_write_set("pipeline.schedule", it->schedule, out);
-    fputs(" \\\n              ", out);
-    gp_command_write_set("pipeline.checkpoint", it->checkpoint, out);
-    gp_command_write_set("pipeline.lockstep", "auto", out);
-    gp_command_write_set("pipeline.balance", balance, out);
-    gp_command_write_config(command, out);
-    fputs("\n", out);
-}
-
 static gp_status write_commands(const gp_search *search, FILE *out, gp_error *err) {
     const gp_search_request *request = search->request;
-    const gp_candidate *fastest = &search->items[0];
+    const gp_candidate *it = &search->items[0];
     const gp_command command = {request->config, request->overrides, request->override_count, request->profile,
                                 request->processors};
-    char *balance = NULL;
+    char *balance = NULL, number[16];
+    bool lockstep, few = is_on_few(search, it);
+    gp_status checked = GP_OK;
     fputs("\n", out);
-    GP_RETURN_IF_FAILED(write_search_command(search, &command, out, err));
-    GP_RETURN_IF_FAILED(gp_balance_text(fastest->layers, fastest->stages, &balance, err));
-    write_training(search, fastest, balance, &command, out);
+    if (request->override_count > 0) checked = check_file(search, request->config, &lockstep, err);
+    GP_RETURN_IF_FAILED(gp_command_write_again(&command, " --search", checked, out, err));
+    GP_RETURN_IF_FAILED(gp_balance_text(it->layers, it->stages, &balance, err));
+    snprintf(number, sizeof number, "%d", it->micro_batches);
+    const gp_command_set sets[] = {{"pipeline.devices", search->few_devices},
+                                   {"pipeline.micro_batches", number},
+                                   {"pipeline.schedule", it->schedule},
+                                   {"pipeline.checkpoint", it->checkpoint},
+                                   {"pipeline.lockstep", "auto"},
+                                   {"pipeline.balance", balance}};
+    gp_command_train(&command, sets + !few, 5 + few, 2 + few, out);
     free(balance);
     return GP_OK;
 }
 
-/* How old the profiles are, and the load that they were taken under. */
+/* How old the profiles are, and how disturbed. */
 static void write_profiles(const gp_search *search, FILE *out) {
     char age[GP_WHEN_TEXT];
-    if (search->oldest == 0 && !search->under_load) return;
-    fprintf(out, "             profiles: %d measured now", search->measured);
-    if (search->oldest > 0)
-        fprintf(out, ", the oldest taken %s", gp_when_age(age, search->oldest, (int64_t)time(NULL)));
-    fprintf(out, ", slowdown up to %.2f%s\n", search->slowdown, search->under_load ? ": under load" : "");
+    if (search->oldest == 0) return;
+    fprintf(out, "             profiles: %d measured now, the oldest taken %s, slowdown up to %.2f\n", search->measured,
+            gp_when_age(age, search->oldest, (int64_t)time(NULL)), search->slowdown);
 }
 
 static void write_processors(const gp_search *search, FILE *out) {
-    char threads[GP_REPORT_NUMBER], processors[GP_REPORT_NUMBER], few[FIRST_TEXT];
+    char few[FIRST_TEXT];
     if (search->threads <= search->processors) return;
     fprintf(out, "warning      %s compute on %s, so they take turns; the steps below include this\n             ",
-            gp_report_count(threads, search->threads, "thread"),
-            gp_report_count(processors, search->processors, "processor"));
+            gp_report_count(search->threads, "thread").text, gp_report_count(search->processors, "processor").text);
     if (!search->few)
-        fprintf(out, "give the device at most %s\n", gp_report_count(threads, search->processors, "thread"));
+        fprintf(out, "give the device at most %s\n", gp_report_count(search->processors, "thread").text);
     else if (is_on_few(search, &search->items[0]))
         fprintf(out, "use only %s: with all of them a step is at most %.0f%% faster\n", first_devices(few, search->few),
                 100 * GP_SEARCH_GAIN);
@@ -203,8 +160,7 @@ gp_status gp_search_report(const gp_search *search, FILE *out, gp_error *err) {
         fputs("  compared: time with the first plan, memory (of the largest worker) with the plan that needs least\n",
               out);
     GP_RETURN_IF_FAILED(write_commands(search, out, err));
-    if (fflush(out) != 0 || ferror(out)) return gp_fail(err, GP_IO, "the result of the search could not be written");
-    return GP_OK;
+    return gp_report_end(out, "the result of the search", err);
 }
 
 static json_t *pack(const gp_candidate *it) {
@@ -219,16 +175,11 @@ static json_t *pack(const gp_candidate *it) {
 gp_status gp_search_report_json(const gp_search *search, FILE *out, gp_error *err) {
     json_t *plans = json_array();
     for (size_t i = 0; i < search->count; i++) json_array_append_new(plans, pack(&search->items[i]));
-    json_t *root =
-        json_pack("{s:I, s:i, s:i, s:i, s:f, s:b, s:i, s:i, s:i, s:o}", "batch", (json_int_t)search->config->data.batch,
-                  "processors", search->processors, "threads", search->threads, "measured", search->measured,
-                  "slowdown", search->slowdown, "under_load", search->under_load, "tried", search->tried, "too_large",
-                  search->too_large, "refused", search->refused, "plans", plans);
-    int failed = !root || json_dumpf(root, out, JSON_ENSURE_ASCII | JSON_INDENT(1) | JSON_REAL_PRECISION(6));
-    json_decref(root);
-    fputs("\n", out);
-    if (failed || fflush(out) != 0) return gp_fail(err, GP_IO, "the result of the search could not be written");
-    return GP_OK;
+    json_t *root = json_pack("{s:I, s:i, s:i, s:i, s:f, s:i, s:i, s:i, s:o}", "batch",
+                             (json_int_t)search->config->data.batch, "processors", search->processors, "threads",
+                             search->threads, "measured", search->measured, "slowdown", search->slowdown, "tried",
+                             search->tried, "too_large", search->too_large, "refused", search->refused, "plans", plans);
+    return gp_report_json(root, out, "the result of the search", err);
 }
 
 /* ---- into the configuration -------------------------------------------------------------------------------------- */

@@ -5,10 +5,11 @@
 
 #include "base/memory.h"
 #include "schedule/channels.h"
+#include "schedule/heap.h"
 
 /* At equal times host threads act in this order. */
 typedef enum act { NO_LAUNCH, COPY, COMPUTATION } act;
-typedef enum host_state { GOES_ON, WAITS_FOR_VALUE, IN_BARRIER, OVER } host_state;
+typedef enum host_state { GOES_ON, WAITS_FOR_VALUE, IN_BARRIER } host_state;
 
 /* A device, and its host thread. */
 typedef struct device {
@@ -28,12 +29,6 @@ typedef struct device {
     double arrived;          /* the last of the copies that were issued into it */
 } device;
 
-/* What a host thread does next, and when. */
-typedef struct turn {
-    double time;
-    int act, worker;
-} turn;
-
 /* What an edge carries of a micro-batch, or a member's part of a collective. */
 typedef struct value {
     double sent;  /* when the host thread had issued the computation that made it; NaN: not yet */
@@ -52,9 +47,8 @@ typedef struct issuer {
     gp_channels channels;
     int meeting; /* devices in the barrier */
     double meeting_time;
-    double host; /* one host thread: from when it can issue the next instruction */
-    turn *turns; /* of one host thread per device: a heap, the first on top */
-    int turn_count;
+    double host;   /* one host thread: from when it can issue the next instruction */
+    gp_heap turns; /* of one host thread per device: what it does next */
 } issuer;
 
 static double later(double a, double b) {
@@ -95,8 +89,6 @@ static act act_of(const issuer *p, const gp_instr *instr) {
     default: return NO_LAUNCH;
     }
 }
-
-/* ---- devices ----------------------------------------------------------------------------------------------------- */
 
 static void keep(issuer *p, int worker, double issued, double start, double end) {
     gp_play_worker *its = &p->play->worker[worker];
@@ -154,11 +146,7 @@ static void let_through(issuer *p, int worker, double time, double end) {
 static double copy_beside(issuer *p, int worker, const gp_instr *instr, double start, double seconds, double whole) {
     double *queue = &p->devices[worker].queue[gp_instr_queue(p->stages, instr)];
     start = later(start, *queue);
-    if (seconds > 0) {
-        double *way = &p->channels.free_at[p->channels.of_edge[instr->edge]];
-        start = later(start, *way);
-        *way = start + seconds;
-    }
+    if (seconds > 0) start = gp_channels_take(&p->channels, instr->edge, start, seconds);
     *queue = start + whole;
     return start;
 }
@@ -196,8 +184,6 @@ static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
     its->delay += start - ready;
 }
 
-/* ---- host threads ------------------------------------------------------------------------------------------------ */
-
 /* From when the instruction can be issued, a copy: has been. False: its host thread waits for another one. */
 static bool next_time(issuer *p, int worker, const gp_instr *instr, double *time) {
     device *d = &p->devices[worker];
@@ -216,50 +202,25 @@ static bool next_time(issuer *p, int worker, const gp_instr *instr, double *time
     return true;
 }
 
-static bool comes_first(const turn *a, const turn *b) {
-    if (a->time != b->time) return a->time < b->time;
-    return a->act != b->act ? a->act < b->act : a->worker < b->worker;
-}
-
-/* Into a gap of the heap, or above it. */
-static void rise(issuer *p, int at, turn its) {
-    for (; at > 0 && comes_first(&its, &p->turns[(at - 1) / 2]); at = (at - 1) / 2)
-        p->turns[at] = p->turns[(at - 1) / 2];
-    p->turns[at] = its;
-}
-
-static void push(issuer *p, turn its) {
-    rise(p, p->turn_count++, its);
-}
-
-/* The gap goes down to a leaf without a look at the last turn, which most often belongs there. */
-static turn pop(issuer *p) {
-    turn first = p->turns[0], last = p->turns[--p->turn_count];
-    int at = 0;
-    for (int child = 1; child < p->turn_count; child = 2 * at + 1) {
-        child += child + 1 < p->turn_count && comes_first(&p->turns[child + 1], &p->turns[child]);
-        p->turns[at] = p->turns[child];
-        at = child;
-    }
-    rise(p, at, last);
-    return first;
-}
-
 /* What the device's host thread does next, if it need not wait. */
-static bool next_turn(issuer *p, int worker, turn *out) {
+static bool next_turn(issuer *p, int worker, gp_heap_item *out) {
     device *d = &p->devices[worker];
     const gp_instr *instr = next_of(p, worker);
-    d->state = OVER;
+    d->state = GOES_ON;
     if (!instr) return false;
-    out->worker = worker;
-    out->act = (int)act_of(p, instr);
-    d->state = next_time(p, worker, instr, &out->time) ? GOES_ON : WAITS_FOR_VALUE;
-    return d->state == GOES_ON;
+    if (!next_time(p, worker, instr, &out->time)) {
+        d->state = WAITS_FOR_VALUE;
+        return false;
+    }
+    out->rank = (uint64_t)act_of(p, instr) << 32 | (uint32_t)worker;
+    out->who = (uint32_t)worker;
+    return true;
 }
 
+/* There is room for a turn of each device. */
 static void queue_turn(issuer *p, int worker) {
-    turn its;
-    if (next_turn(p, worker, &its)) push(p, its);
+    gp_heap_item its = {0};
+    if (next_turn(p, worker, &its)) gp_heap_rise(&p->turns, p->turns.count++, its);
 }
 
 /* The host thread of the stage's worker goes on if it waits for the event. */
@@ -344,23 +305,24 @@ static void issue(issuer *p, int worker, const gp_instr *instr, double time) {
 }
 
 /* As long as nothing that another host thread does comes first. */
-static void go_on(issuer *p, turn its) {
+static void go_on(issuer *p, gp_heap_item its) {
+    int worker = (int)its.who;
     do {
-        const gp_instr *instr = next_of(p, its.worker);
+        const gp_instr *instr = next_of(p, worker);
         if (instr->op == GP_INSTR_BARRIER) {
-            bool all = meet(p, its.worker);
+            bool all = meet(p, worker);
             for (int w = 0; all && w < p->programs->workers; w++) queue_turn(p, w);
             return;
         }
-        issue(p, its.worker, instr, its.time);
-        if (!next_turn(p, its.worker, &its)) return;
-    } while (p->turn_count == 0 || comes_first(&its, &p->turns[0]));
-    push(p, its);
+        issue(p, worker, instr, its.time);
+        if (!next_turn(p, worker, &its)) return;
+    } while (p->turns.count == 0 || gp_heap_before(&its, &p->turns.items[0]));
+    gp_heap_rise(&p->turns, p->turns.count++, its);
 }
 
 static void one_for_each(issuer *p) {
     for (int w = 0; w < p->programs->workers; w++) queue_turn(p, w);
-    while (p->turn_count > 0) go_on(p, pop(p));
+    while (p->turns.count > 0) go_on(p, gp_heap_pop(&p->turns));
 }
 
 /* What the device has up to that clock, until it must wait. True: something was issued. */
@@ -393,8 +355,6 @@ static void one_for_all(issuer *p) {
         }
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
-
 static gp_status check_over(const issuer *p, gp_error *err) {
     for (int w = 0; w < p->programs->workers; w++) {
         const device *d = &p->devices[w];
@@ -418,22 +378,10 @@ static gp_status check_over(const issuer *p, gp_error *err) {
 static gp_status prepare(issuer *p, gp_error *err) {
     int workers = p->programs->workers;
     const int *worker = p->programs->worker_of_stage;
-    size_t events;
-    GP_RETURN_IF_FAILED(gp_event_count(p->stages, p->programs->pieces, &events, err));
-    p->play->workers = workers;
-    GP_RETURN_IF_FAILED(GP_NEW(&p->play->worker, workers, err));
-    for (int w = 0; w < workers; w++) {
-        gp_play_worker *its = &p->play->worker[w];
-        size_t count = p->programs->worker[w].count;
-        its->first = INFINITY;
-        if (!p->request->timeline) continue;
-        GP_RETURN_IF_FAILED(GP_NEW(&its->start, count, err));
-        GP_RETURN_IF_FAILED(GP_NEW(&its->end, count, err));
-        GP_RETURN_IF_FAILED(GP_NEW(&its->issued, count, err));
-        GP_RETURN_IF_FAILED(GP_NEW(&its->after, count, err));
-    }
+    size_t events = gp_event_count(p->stages, p->programs->pieces);
+    GP_RETURN_IF_FAILED(gp_play_begin(p->programs, p->request->timeline, true, &p->play, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->devices, workers, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&p->turns, workers, err));
+    GP_RETURN_IF_FAILED(GP_GROW(&p->turns.items, &p->turns.capacity, workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->values, events, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->copies, p->stages->edge_count, err));
     for (size_t i = 0; i < events; i++) p->values[i].sent = NAN;
@@ -446,8 +394,7 @@ static gp_status prepare(issuer *p, gp_error *err) {
 
 gp_status gp_issue_play(const gp_issue_request *request, gp_play **out, gp_error *err) {
     issuer p = {.request = request, .model = &request->model, .stages = request->stages, .programs = request->programs};
-    gp_status status = GP_NEW(&p.play, 1, err);
-    if (status == GP_OK) status = prepare(&p, err);
+    gp_status status = prepare(&p, err);
     if (status == GP_OK) {
         if (p.model->one_host)
             one_for_all(&p);
@@ -455,16 +402,10 @@ gp_status gp_issue_play(const gp_issue_request *request, gp_play **out, gp_error
             one_for_each(&p);
         status = check_over(&p, err);
     }
-    for (int w = 0; status == GP_OK && w < p.play->workers; w++)
-        if (p.play->worker[w].first > p.play->worker[w].last) p.play->worker[w].first = 0;
     gp_channels_fini(&p.channels);
     free(p.devices);
-    free(p.turns);
+    free(p.turns.items);
     free(p.values);
     free(p.copies);
-    if (status != GP_OK)
-        gp_play_destroy(&p.play);
-    else
-        *out = p.play;
-    return status;
+    return gp_play_end(&p.play, status, out);
 }

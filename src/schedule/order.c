@@ -7,16 +7,10 @@
 #include "base/memory.h"
 
 gp_status gp_order_create(int workers, int stages, int pieces, bool descending, gp_order **out, gp_error *err) {
-    gp_order *order = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&order, 1, err));
-    *order = (gp_order){.workers = workers, .stages = stages, .pieces = pieces, .descending = descending};
-    gp_status status = GP_NEW(&order->worker, workers, err);
-    if (status == GP_OK) status = GP_NEW(&order->worker_of_stage, stages, err);
-    if (status != GP_OK)
-        gp_order_destroy(&order);
-    else
-        *out = order;
-    return status;
+    GP_RETURN_IF_FAILED(GP_NEW(out, 1, err));
+    **out = (gp_order){.workers = workers, .stages = stages, .pieces = pieces, .descending = descending};
+    GP_RETURN_IF_FAILED(GP_NEW(&(*out)->worker, workers, err));
+    return GP_NEW(&(*out)->worker_of_stage, stages, err);
 }
 
 void gp_order_destroy(gp_order **order) {
@@ -59,22 +53,23 @@ uint32_t gp_order_clocks(const gp_order *order) {
     return last + 1;
 }
 
-/* ---- clocks ------------------------------------------------------------------------------------------------------ */
-
 /* The clock after forward, backward for inputs and backward for weights of a micro-batch on a stage; 0: not yet. */
 typedef struct done {
     uint32_t forward, input, weight;
 } done;
 
+/* Micro-batches whose backward for inputs, or for weights, is done on a stage. */
+typedef struct backwards {
+    int inputs, weights;
+} backwards;
+
 typedef struct clockmaker {
     gp_order *order;
-    done *done;     /* [stage·pieces + micro] */
-    size_t *next;   /* [worker] */
-    int *backwards; /* [stage] micro-batches whose backward for inputs is done */
-    int *weights;   /* [stage] likewise for weights */
-    int *sleeper;   /* [worker] who sleeps until this one goes on, +1: a list through `after` */
-    int *after;     /* [worker] the next in the list that it is in, +1 */
-    int *awake;     /* workers that may go on: each is here, sleeps, or is at its end */
+    done *done;       /* [stage·pieces + micro] */
+    backwards *taken; /* [stage] */
+    size_t *next;     /* [worker] its next task */
+    bool *woken;      /* [worker] it is in `awake` */
+    int *awake;       /* workers that may go on */
     int awake_count;
 } clockmaker;
 
@@ -82,17 +77,11 @@ static done *done_of(const clockmaker *c, int stage, int micro) {
     return &c->done[(size_t)stage * (size_t)c->order->pieces + (size_t)micro];
 }
 
-static const char task_letters[] = {
-#define GP_TASK_LETTER(suffix, letter) letter,
-    GP_TASK_MAP(GP_TASK_LETTER)
-#undef GP_TASK_LETTER
-};
-
 static gp_status refuse(const clockmaker *c, int worker, const gp_task *task, const char *why, gp_error *err) {
     const gp_worker_order *its = &c->order->worker[worker];
     gp_place place = its->places ? its->places[task - its->tasks] : (gp_place){0};
     char what[200];
-    snprintf(what, sizeof what, "worker %d, %c%u of stage %u: %s", worker, task_letters[task->op], task->micro,
+    snprintf(what, sizeof what, "worker %d, %c%u of stage %u: %s", worker, GP_TASK_LETTERS[task->op], task->micro,
              task->stage, why);
     return place.line ? gp_fail_at(err, GP_PROGRAM, place, "%s", what) : gp_fail(err, GP_PROGRAM, "%s", what);
 }
@@ -127,55 +116,46 @@ static gp_status check_task(clockmaker *c, int worker, const gp_task *task, gp_e
     case GP_TASK_BACKWARD_INPUT:
         if (its->input) return refuse(c, worker, task, "a second backward", err);
         if (!its->forward) return refuse(c, worker, task, "comes before its forward", err);
-        return check_turn(c, worker, task, &c->backwards[task->stage], err);
+        return check_turn(c, worker, task, &c->taken[task->stage].inputs, err);
     default:
         if (its->weight) return refuse(c, worker, task, "a second backward for weights", err);
         if (!its->input) return refuse(c, worker, task, "comes before its backward for inputs", err);
-        return check_turn(c, worker, task, &c->weights[task->stage], err);
+        return check_turn(c, worker, task, &c->taken[task->stage].weights, err);
     }
 }
 
+static void wake(clockmaker *c, int worker) {
+    if (c->woken[worker]) return;
+    c->woken[worker] = true;
+    c->awake[c->awake_count++] = worker;
+}
+
+/* Whoever computes the next stage of that direction may wait for it. */
 static gp_status finish_task(clockmaker *c, int worker, gp_task *task, uint32_t clock, gp_error *err) {
     done *its = done_of(c, task->stage, task->micro);
+    int next = task->op == GP_TASK_FORWARD ? task->stage + 1 : task->stage - 1;
     task->clock = clock;
     if (task->op == GP_TASK_FORWARD) its->forward = clock + 1;
     if (task->op == GP_TASK_BACKWARD || task->op == GP_TASK_BACKWARD_INPUT) its->input = clock + 1;
-    if (task->op == GP_TASK_BACKWARD_WEIGHT) its->weight = clock + 1;
+    if (task->op == GP_TASK_BACKWARD || task->op == GP_TASK_BACKWARD_WEIGHT) its->weight = clock + 1;
+    if (next >= 0 && next < c->order->stages) wake(c, c->order->worker_of_stage[next]);
     if (task->op != GP_TASK_BACKWARD) return GP_OK;
-    its->weight = clock + 1;
-    return check_turn(c, worker, task, &c->weights[task->stage], err);
-}
-
-/* What is waited for in the worker's own order stands later there, and never comes. */
-static void sleep_until(clockmaker *c, int worker, int other) {
-    if (other == worker) return;
-    c->after[worker] = c->sleeper[other];
-    c->sleeper[other] = worker + 1;
-}
-
-static void wake_sleepers(clockmaker *c, int worker) {
-    for (int w = c->sleeper[worker]; w; w = c->after[w - 1]) c->awake[c->awake_count++] = w - 1;
-    c->sleeper[worker] = 0;
+    return check_turn(c, worker, task, &c->taken[task->stage].weights, err);
 }
 
 /* Until the worker's order ends, or it waits for another's task. */
 static gp_status go_on(clockmaker *c, int worker, gp_error *err) {
     gp_worker_order *its = &c->order->worker[worker];
-    size_t before = c->next[worker];
-    for (; c->next[worker] < its->count; c->next[worker]++) {
-        gp_task *task = &its->tasks[c->next[worker]];
-        uint32_t clock = c->next[worker] ? its->tasks[c->next[worker] - 1].clock + 1 : 0;
+    for (size_t *next = &c->next[worker]; *next < its->count; ++*next) {
+        gp_task *task = &its->tasks[*next];
+        uint32_t clock = *next ? its->tasks[*next - 1].clock + 1 : 0;
         uint32_t ready = ready_at(c, task);
-        if (ready == 0) {
-            sleep_until(c, worker,
-                        c->order->worker_of_stage[task->op == GP_TASK_FORWARD ? task->stage - 1 : task->stage + 1]);
-            break;
-        }
+        if (ready == 0) break;
         if (ready != UINT32_MAX && ready > clock) clock = ready;
         GP_RETURN_IF_FAILED(check_task(c, worker, task, err));
         GP_RETURN_IF_FAILED(finish_task(c, worker, task, clock, err));
     }
-    if (c->next[worker] > before) wake_sleepers(c, worker);
+    c->woken[worker] = false;
     return GP_OK;
 }
 
@@ -216,24 +196,25 @@ static gp_status say_what_lacks(const clockmaker *c, bool training, gp_error *er
     return GP_OK;
 }
 
+static gp_status set_clocks(clockmaker *c, bool training, gp_error *err) {
+    const gp_order *order = c->order;
+    GP_RETURN_IF_FAILED(GP_NEW(&c->done, (size_t)order->stages * (size_t)order->pieces, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->taken, order->stages, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->next, order->workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->woken, order->workers, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->awake, order->workers, err));
+    for (int w = order->workers - 1; w >= 0; w--) wake(c, w);
+    while (c->awake_count > 0) GP_RETURN_IF_FAILED(go_on(c, c->awake[--c->awake_count], err));
+    return say_what_lacks(c, training, err);
+}
+
 gp_status gp_order_set_clocks(gp_order *order, bool training, gp_error *err) {
     clockmaker c = {.order = order};
-    gp_status status = GP_NEW(&c.done, (size_t)order->stages * (size_t)order->pieces, err);
-    if (status == GP_OK) status = GP_NEW(&c.next, order->workers, err);
-    if (status == GP_OK) status = GP_NEW(&c.sleeper, order->workers, err);
-    if (status == GP_OK) status = GP_NEW(&c.after, order->workers, err);
-    if (status == GP_OK) status = GP_NEW(&c.awake, order->workers, err);
-    if (status == GP_OK) status = GP_NEW(&c.backwards, order->stages, err);
-    if (status == GP_OK) status = GP_NEW(&c.weights, order->stages, err);
-    for (int w = order->workers - 1; w >= 0 && status == GP_OK; w--) c.awake[c.awake_count++] = w;
-    while (c.awake_count > 0 && status == GP_OK) status = go_on(&c, c.awake[--c.awake_count], err);
-    if (status == GP_OK) status = say_what_lacks(&c, training, err);
+    gp_status status = set_clocks(&c, training, err);
     free(c.done);
+    free(c.taken);
     free(c.next);
-    free(c.sleeper);
-    free(c.after);
+    free(c.woken);
     free(c.awake);
-    free(c.backwards);
-    free(c.weights);
     return status;
 }

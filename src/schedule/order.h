@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/status.h"
 
@@ -18,20 +19,21 @@ enum {
     GP_MAX_PLANNED = 1 << 23, /* stages times micro-batches of a plan or a simulation: some GiB */
 };
 
-/* X(suffix, letter in the text form). Of a stage and micro-batch there is a forward, and either a backward or one for
- * inputs and, later, one for weights. */
-#define GP_TASK_MAP(X)                                                                                                 \
-    X(FORWARD, 'F')                                                                                                    \
-    X(BACKWARD, 'B')        /* for inputs and weights */                                                               \
-    X(BACKWARD_INPUT, 'I')  /* what stages before wait for */                                                          \
-    X(BACKWARD_WEIGHT, 'W') /* nobody waits for it but the step */
-
+/* Of a stage and micro-batch there is a forward, and either a backward or one for inputs and, later, one for weights.
+ */
 typedef enum gp_task_op {
-#define GP_TASK_ENUM(suffix, letter) GP_TASK_##suffix,
-    GP_TASK_MAP(GP_TASK_ENUM)
-#undef GP_TASK_ENUM
-        GP_TASK_OPS
+    GP_TASK_FORWARD,
+    GP_TASK_BACKWARD,        /* for inputs and weights */
+    GP_TASK_BACKWARD_INPUT,  /* what stages before wait for */
+    GP_TASK_BACKWARD_WEIGHT, /* only the step waits for it */
+    GP_TASK_OPS
 } gp_task_op;
+/* In the text form, by gp_task_op. */
+#define GP_TASK_LETTERS "FBIW"
+/* GP_TASK_OPS: no task has that letter. */
+static inline gp_task_op gp_task_named(char letter) {
+    return (gp_task_op)strcspn(GP_TASK_LETTERS, (char[]){letter, '\0'});
+}
 
 typedef struct gp_task {
     uint8_t op; /* gp_task_op */
@@ -55,7 +57,7 @@ typedef struct gp_order {
     bool descending; /* order in which backward takes micro-batches, the same on every stage */
 } gp_order;
 
-/* Without tasks; places of stages are all 0. */
+/* Without tasks; places of stages are all 0. The caller destroys it after a failure, too. */
 GP_MUST_USE gp_status gp_order_create(int workers, int stages, int pieces, bool descending, gp_order **out,
                                       gp_error *err);
 void gp_order_destroy(gp_order **order);

@@ -7,7 +7,8 @@
 #include "schedule/channels.h"
 #include "schedule/sharing.h"
 
-typedef enum sleep_kind { AWAKE, ON_EVENT, ON_MARK, IN_BARRIER, ON_CHANNEL, ON_PROCESSOR } sleep_kind;
+/* ASKS: for a channel or for processors. */
+typedef enum sleep_kind { AWAKE, ON_EVENT, ON_MARK, IN_BARRIER, ASKS } sleep_kind;
 
 /* What goes through a program in order: a thread through all of it; a device's queue through what is its. */
 typedef struct agent {
@@ -15,7 +16,7 @@ typedef struct agent {
     int queue; /* gp_queue; −1: a thread */
     size_t pc;
     size_t barriers; /* that it has passed */
-    double clock;    /* the last of its instructions is over; ON_PROCESSOR: its instruction begins */
+    double clock;    /* the last of its instructions is over; ASKS: its instruction may begin */
     sleep_kind sleeps;
     size_t until;         /* ON_EVENT: its number; ON_MARK: the mark */
     const gp_wait *event; /* ON_EVENT */
@@ -35,6 +36,8 @@ typedef struct player {
     double **marks; /* [worker][mark], likewise; NULL: no queues */
     int *awake;     /* agents that can go on */
     int awake_count;
+    gp_heap asks;   /* copies that ask for their channel, and jobs that ask for processors */
+    uint64_t asked; /* for a channel, so far */
     gp_channels channels;
     gp_sharing sharing;
     bool shares; /* threads need more processors than there are */
@@ -44,8 +47,8 @@ static gp_play_copies copies_of(const player *p, int worker) {
     return p->request.copies ? p->request.copies[worker] : GP_PLAY_PULLED;
 }
 
-static double ask(const player *p, gp_duration duration, const agent *a, const gp_instr *instr) {
-    return duration ? duration(p->request.context, a->worker, a->pc, instr) : 0;
+static double ask(const player *p, gp_duration duration, int worker, size_t pc) {
+    return duration ? duration(p->request.context, worker, pc, &p->programs->worker[worker].instrs[pc]) : 0;
 }
 
 static size_t number_of(const player *p, const gp_wait *event) {
@@ -89,8 +92,6 @@ static bool wait_until(agent *a, sleep_kind sleeps, size_t until, double when, d
     return true;
 }
 
-/* ---- waits ------------------------------------------------------------------------------------------------------- */
-
 /* False: the agent sleeps until what it waits for happens. */
 static bool events_over(player *p, agent *a, const gp_worker_waits *waits, size_t at, double *time) {
     for (size_t i = waits->first[at]; i < waits->first[at + 1]; i++) {
@@ -113,18 +114,22 @@ static bool waits_over(player *p, agent *a, double *time) {
     return true;
 }
 
-/* A thread waits for what its barrier waits for. False: it sleeps until then. */
-static bool meet_some(player *p, agent *a) {
+static void pass_barrier(player *p, agent *a, double end) {
     gp_play_worker *its = &p->play->worker[a->worker];
-    double time = a->clock;
-    if (!events_over(p, a, &p->request.meets->worker[a->worker], a->barriers, &time)) return false;
     if (its->start) {
         its->start[a->pc] = a->clock;
-        its->end[a->pc] = time;
+        its->end[a->pc] = end;
     }
-    a->clock = time;
+    a->clock = end;
     a->barriers++;
     a->pc++;
+}
+
+/* A thread waits for what its barrier waits for. False: it sleeps until then. */
+static bool meet_some(player *p, agent *a) {
+    double time = a->clock;
+    if (!events_over(p, a, &p->request.meets->worker[a->worker], a->barriers, &time)) return false;
+    pass_barrier(p, a, time);
     return true;
 }
 
@@ -136,13 +141,7 @@ static bool meet(player *p, agent *a) {
     for (int i = 0; i < p->first[p->programs->workers]; i++) {
         agent *other = &p->agents[i];
         if (other->sleeps != IN_BARRIER) continue;
-        gp_play_worker *its = &p->play->worker[other->worker];
-        if (its->start) {
-            its->start[other->pc] = other->clock;
-            its->end[other->pc] = p->meeting_time;
-        }
-        other->clock = p->meeting_time;
-        other->pc++;
+        pass_barrier(p, other, p->meeting_time);
         if (other == a)
             other->sleeps = AWAKE;
         else
@@ -151,8 +150,6 @@ static bool meet(player *p, agent *a) {
     p->meeting = 0;
     return true;
 }
-
-/* ---- instructions ------------------------------------------------------------------------------------------------ */
 
 static void add_up(gp_play_worker *its, const gp_instr *instr, double start, double seconds) {
     if (gp_instr_copies(instr)) {
@@ -190,74 +187,56 @@ static int threads_of(const player *p, int worker) {
     return p->request.threads && p->request.threads[worker] > 1 ? p->request.threads[worker] : 1;
 }
 
-/* True: the thread sleeps until processors have done the work. */
-static bool takes_processors(player *p, agent *a, const gp_instr *instr, double time, double seconds) {
-    if (!p->shares || a->queue >= 0 || !(seconds > 0)) return false;
-    a->sleeps = ON_PROCESSOR;
-    a->clock = time;
-    gp_sharing_add(&p->sharing, &(gp_job){.time = time,
-                                          .seconds = seconds,
-                                          .threads = gp_instr_copies(instr) ? 1 : threads_of(p, a->worker),
-                                          .who = (int)(a - p->agents)});
-    return true;
+/* The agent, or a posted copy that its program has at `pc`, asks for a channel or for processors. At equal times
+ * channels come first, in the order in which they are asked for. */
+static gp_status ask_from(player *p, const agent *a, size_t pc, bool channel, double time, double seconds,
+                          gp_error *err) {
+    uint64_t who = (uint64_t)(a - p->agents), rank = channel ? p->asked++ : UINT64_C(1) << 63 | who;
+    return gp_heap_push(&p->asks, (gp_heap_item){time, rank, seconds, (uint32_t)who, (uint32_t)pc}, err);
 }
 
 /* A transfer that needs nobody has arrived. */
-static void arrive(player *p, uint32_t edge, uint16_t micro, double time) {
-    happened(p, (gp_wait){edge, micro, GP_WAIT_SENT}, time);
-    happened(p, (gp_wait){edge, micro, GP_WAIT_PULLED}, time);
+static void arrive(player *p, const gp_instr *instr, double time) {
+    happened(p, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, time);
+    happened(p, (gp_wait){instr->edge, instr->micro, GP_WAIT_PULLED}, time);
 }
 
 static bool uses_channel(const player *p, const gp_instr *instr, double seconds) {
-    if (!p->request.channels || !(seconds > 0)) return false;
+    if (!p->request.channels || !gp_instr_has_edge(instr) || !(seconds > 0)) return false;
     const gp_edge *edge = &p->stages->edges[instr->edge];
     return p->programs->worker_of_stage[edge->from] != p->programs->worker_of_stage[edge->to];
 }
 
 static gp_status send(player *p, agent *a, const gp_instr *instr, double time, gp_error *err) {
     int to = p->programs->worker_of_stage[p->stages->edges[instr->edge].to];
-    bool posted = copies_of(p, to) == GP_PLAY_POSTED;
-    double seconds = posted ? ask(p, p->request.duration, a, instr) : 0;
-    double latency = posted ? ask(p, p->request.latency, a, instr) : 0;
+    size_t pc = a->pc;
     finish(p, a, instr, time, time, time);
-    if (posted && uses_channel(p, instr, seconds))
-        return gp_channels_ask(&p->channels,
-                               (gp_transfer){.time = time,
-                                             .seconds = seconds,
-                                             .latency = latency,
-                                             .edge = instr->edge,
-                                             .micro = instr->micro,
-                                             .who = -1},
-                               err);
-    if (posted)
-        arrive(p, instr->edge, instr->micro, time + seconds + latency);
-    else
+    if (copies_of(p, to) != GP_PLAY_POSTED) {
         happened(p, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, time);
+        return GP_OK;
+    }
+    double seconds = ask(p, p->request.duration, a->worker, pc);
+    if (uses_channel(p, instr, seconds)) return ask_from(p, a, pc, true, time, seconds, err);
+    arrive(p, instr, time + seconds + ask(p, p->request.latency, a->worker, pc));
     return GP_OK;
-}
-
-static gp_status receive(player *p, agent *a, const gp_instr *instr, double time, gp_error *err) {
-    if (copies_of(p, a->worker) == GP_PLAY_POSTED) {
-        finish(p, a, instr, time, time, time);
-        return GP_OK;
-    }
-    double seconds = ask(p, p->request.duration, a, instr), latency = ask(p, p->request.latency, a, instr);
-    if (!uses_channel(p, instr, seconds)) {
-        if (takes_processors(p, a, instr, time, seconds)) return GP_OK;
-        finish(p, a, instr, time, time + seconds, time + seconds + latency);
-        return GP_OK;
-    }
-    a->sleeps = ON_CHANNEL;
-    return gp_channels_ask(
-        &p->channels, (gp_transfer){time, seconds, latency, instr->edge, instr->micro, (int)(a - p->agents), 0}, err);
 }
 
 static gp_status carry_out(player *p, agent *a, const gp_instr *instr, double time, gp_error *err) {
     if (instr->op == GP_INSTR_SEND) return send(p, a, instr, time, err);
-    if (instr->op == GP_INSTR_RECV) return receive(p, a, instr, time, err);
-    double seconds = ask(p, p->request.duration, a, instr);
-    if (takes_processors(p, a, instr, time, seconds)) return GP_OK;
-    finish(p, a, instr, time, time + seconds, time + seconds);
+    bool copy = instr->op == GP_INSTR_RECV;
+    if (copy && copies_of(p, a->worker) == GP_PLAY_POSTED) {
+        finish(p, a, instr, time, time, time);
+        return GP_OK;
+    }
+    double seconds = ask(p, p->request.duration, a->worker, a->pc);
+    bool channel = uses_channel(p, instr, seconds);
+    if (channel || (p->shares && a->queue < 0 && seconds > 0)) {
+        a->sleeps = ASKS;
+        a->clock = time;
+        return ask_from(p, a, a->pc, channel, time, seconds, err);
+    }
+    double latency = copy ? ask(p, p->request.latency, a->worker, a->pc) : 0;
+    finish(p, a, instr, time, time + seconds, time + seconds + latency);
     return GP_OK;
 }
 
@@ -281,47 +260,44 @@ static gp_status go_on(player *p, agent *a, gp_error *err) {
     return GP_OK;
 }
 
-/* One transfer that waited for its channel. */
-static void grant(player *p) {
-    gp_transfer transfer;
-    double start;
-    if (!gp_channels_next(&p->channels, &transfer, &start)) return;
-    double over = start + transfer.seconds, end = over + transfer.latency;
-    if (transfer.who < 0) {
-        arrive(p, transfer.edge, transfer.micro, end);
-        return;
-    }
-    agent *a = &p->agents[transfer.who];
-    finish(p, a, &p->programs->worker[a->worker].instrs[a->pc], start, over, end);
-    wake(p, transfer.who);
-}
-
-/* The next event of the processors. */
-static void share(player *p) {
-    gp_job job;
-    double over;
-    if (!gp_sharing_next(&p->sharing, &job, &over)) return;
-    agent *a = &p->agents[job.who];
+/* What an agent asked for is over. */
+static void go_on_after(player *p, agent *a, double start, double over) {
     const gp_instr *instr = &p->programs->worker[a->worker].instrs[a->pc];
-    double latency = instr->op == GP_INSTR_RECV ? ask(p, p->request.latency, a, instr) : 0;
-    finish(p, a, instr, a->clock, over, over + latency);
-    wake(p, job.who);
+    double latency = instr->op == GP_INSTR_RECV ? ask(p, p->request.latency, a->worker, a->pc) : 0;
+    finish(p, a, instr, start, over, over + latency);
+    wake(p, (int)(a - p->agents));
 }
 
-/* Called when no agent can go on, so that no agent asks for an earlier time than the earliest event. False: no event
- * is left. */
-static bool next_event(player *p) {
-    double transfer = p->request.channels ? gp_channels_peek(&p->channels) : INFINITY;
-    double job = p->shares ? gp_sharing_peek(&p->sharing) : INFINITY;
-    if (isinf(transfer) && isinf(job)) return false;
-    if (transfer <= job)
-        grant(p);
+static gp_status grant(player *p, const gp_heap_item *its, gp_error *err) {
+    agent *a = &p->agents[its->who];
+    const gp_instr *instr = &p->programs->worker[a->worker].instrs[its->what];
+    if (!uses_channel(p, instr, its->seconds)) {
+        bool copies = instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV;
+        int threads = copies ? 1 : threads_of(p, a->worker);
+        return gp_sharing_begin(&p->sharing, its->time, its->seconds, threads, (int)its->who, err);
+    }
+    double start = gp_channels_take(&p->channels, instr->edge, its->time, its->seconds), over = start + its->seconds;
+    if (instr->op == GP_INSTR_SEND)
+        arrive(p, instr, over + ask(p, p->request.latency, a->worker, its->what));
     else
-        share(p);
-    return true;
+        go_on_after(p, a, start, over);
+    return GP_OK;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* Called when no agent can go on, so that no agent asks for an earlier time than the earliest event. At equal times
+ * jobs end before others begin. */
+static gp_status next_event(player *p, gp_error *err) {
+    double end = gp_sharing_first_end(&p->sharing);
+    const gp_heap_item *first = p->asks.count > 0 ? &p->asks.items[0] : NULL;
+    bool job = first && first->rank >> 63;
+    if (first && (job ? first->time < end : first->time <= end)) {
+        gp_heap_item its = gp_heap_pop(&p->asks);
+        return grant(p, &its, err);
+    }
+    agent *a = &p->agents[gp_sharing_end(&p->sharing)];
+    go_on_after(p, a, a->clock, end);
+    return GP_OK;
+}
 
 static gp_status say_deadlock(const player *p, const agent *a, gp_error *err) {
     if (a->sleeps == IN_BARRIER)
@@ -337,9 +313,9 @@ static gp_status say_deadlock(const player *p, const agent *a, gp_error *err) {
 }
 
 static gp_status play(player *p, gp_error *err) {
-    do {
-        while (p->awake_count > 0) GP_RETURN_IF_FAILED(go_on(p, &p->agents[p->awake[--p->awake_count]], err));
-    } while (next_event(p));
+    while (p->awake_count > 0 || p->asks.count > 0 || p->sharing.jobs.count > 0)
+        GP_RETURN_IF_FAILED(p->awake_count > 0 ? go_on(p, &p->agents[p->awake[--p->awake_count]], err)
+                                               : next_event(p, err));
     const agent *last = NULL; /* a mark that does not come is another agent's fault */
     for (int i = p->first[p->programs->workers] - 1; i >= 0; i--) {
         const agent *a = &p->agents[i];
@@ -372,33 +348,23 @@ static gp_status make_agents(player *p, gp_error *err) {
 }
 
 /* Enough processors for all threads change nothing. */
-static gp_status share_processors(player *p, gp_error *err) {
+static void share_processors(player *p) {
     int64_t threads = 0;
     int workers = p->programs->workers;
     for (int w = 0; w < workers; w++)
         if (copies_of(p, w) != GP_PLAY_QUEUED) threads += threads_of(p, w);
     p->shares = p->request.processors > 0 && threads > p->request.processors;
-    return p->shares ? gp_sharing_init(&p->sharing, p->request.processors, p->first[workers], err) : GP_OK;
+    p->sharing.processors = p->request.processors;
 }
 
 static gp_status prepare(player *p, gp_error *err) {
-    int workers = p->programs->workers;
-    size_t events;
-    GP_RETURN_IF_FAILED(gp_event_count(p->stages, p->programs->pieces, &events, err));
-    p->play->workers = workers;
-    GP_RETURN_IF_FAILED(GP_NEW(&p->play->worker, workers, err));
-    for (int w = 0; w < workers; w++) {
-        gp_play_worker *its = &p->play->worker[w];
-        its->first = INFINITY;
-        if (!p->request.timeline) continue;
-        GP_RETURN_IF_FAILED(GP_NEW(&its->start, p->programs->worker[w].count, err));
-        GP_RETURN_IF_FAILED(GP_NEW(&its->end, p->programs->worker[w].count, err));
-    }
+    size_t events = gp_event_count(p->stages, p->programs->pieces);
+    GP_RETURN_IF_FAILED(gp_play_begin(p->programs, p->request.timeline, false, &p->play, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->when, events, err));
     for (size_t i = 0; i < events; i++) p->when[i] = NAN;
     if (p->request.channels) GP_RETURN_IF_FAILED(gp_channels_init(&p->channels, p->stages, p->programs, err));
-    GP_RETURN_IF_FAILED(make_agents(p, err));
-    return share_processors(p, err);
+    share_processors(p);
+    return make_agents(p, err);
 }
 
 static bool all_are_posted(const player *p) {
@@ -409,13 +375,11 @@ static bool all_are_posted(const player *p) {
 
 gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *err) {
     player p = {.request = *request, .stages = request->stages, .programs = request->programs};
-    gp_status status = GP_NEW(&p.play, 1, err);
-    if (status == GP_OK) status = prepare(&p, err);
+    gp_status status = prepare(&p, err);
     if (status == GP_OK) status = play(&p, err);
-    for (int w = 0; status == GP_OK && w < p.play->workers; w++)
-        if (p.play->worker[w].first > p.play->worker[w].last) p.play->worker[w].first = 0;
     gp_channels_fini(&p.channels);
-    gp_sharing_fini(&p.sharing);
+    free(p.asks.items);
+    free(p.sharing.jobs.items);
     for (int w = 0; p.marks && w < p.programs->workers; w++) free(p.marks[w]);
     free(p.marks);
     free(p.agents);
@@ -425,20 +389,5 @@ gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *e
         p.play->arrived = p.when; /* GP_WAIT_SENT come first */
     else
         free(p.when);
-    if (status != GP_OK)
-        gp_play_destroy(&p.play);
-    else
-        *out = p.play;
-    return status;
-}
-
-gp_status gp_play_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
-                         gp_duration duration, const void *context, gp_play **out, gp_error *err) {
-    gp_play_request request = {.stages = stages,
-                               .programs = programs,
-                               .waits = waits,
-                               .duration = duration,
-                               .context = context,
-                               .timeline = true};
-    return gp_play_run(&request, out, err);
+    return gp_play_end(&p.play, status, out);
 }

@@ -64,10 +64,13 @@ typedef struct gp_play {
 
 /* GP_PROGRAM with the sentence where the programs deadlock: which worker waits at which instruction for what. */
 GP_MUST_USE gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *err);
-/* The same for workers that pull, with start and end. */
-GP_MUST_USE gp_status gp_play_create(const gp_stages *stages, const gp_programs *programs, const gp_waits *waits,
-                                     gp_duration duration, const void *context, gp_play **out, gp_error *err);
 void gp_play_destroy(gp_play **play);
+
+/* For players: a result in which nothing has happened yet, to be ended after a failure too. The end of a play that
+ * failed destroys it; else a worker that computes nothing begins at 0. */
+GP_MUST_USE gp_status gp_play_begin(const gp_programs *programs, bool timeline, bool issued, gp_play **out,
+                                    gp_error *err);
+GP_MUST_USE gp_status gp_play_end(gp_play **play, gp_status status, gp_play **out);
 
 /* The longest time from the first computation of a worker to its last, the worker, and the share of that time in which
  * it computes nothing. */
@@ -76,5 +79,7 @@ typedef struct gp_play_span {
     double seconds, bubble;
 } gp_play_span;
 gp_play_span gp_play_longest(const gp_play *play);
+/* Share of all workers' time, up to the end of the last instruction, in which they compute nothing. */
+double gp_play_bubble(const gp_play *play);
 
 #endif

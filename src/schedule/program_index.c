@@ -4,6 +4,12 @@
 
 #include "base/memory.h"
 
+size_t gp_program_count(const gp_program *program, gp_instr_op op) {
+    size_t count = 0;
+    for (size_t pc = 0; pc < program->count; pc++) count += program->instrs[pc].op == op;
+    return count;
+}
+
 static gp_status list_program(const gp_program *program, gp_program_index *out, int worker, gp_error *err) {
     size_t capacity = 0, *count = &out->barrier_count[worker];
     for (size_t pc = 0; pc < program->count; pc++) {
@@ -19,9 +25,8 @@ static gp_status list_program(const gp_program *program, gp_program_index *out, 
 
 gp_status gp_program_index_init(const gp_stages *stages, const gp_programs *programs, gp_program_index *out,
                                 gp_error *err) {
-    size_t events;
+    size_t events = gp_event_count(stages, programs->pieces);
     *out = (gp_program_index){.stages = stages, .workers = programs->workers, .pieces = programs->pieces};
-    GP_RETURN_IF_FAILED(gp_event_count(stages, programs->pieces, &events, err));
     GP_RETURN_IF_FAILED(GP_NEW(&out->places, events, err));
     GP_RETURN_IF_FAILED(GP_NEW(&out->barriers, programs->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&out->barrier_count, programs->workers, err));

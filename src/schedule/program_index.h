@@ -22,6 +22,9 @@ GP_MUST_USE gp_status gp_program_index_init(const gp_stages *stages, const gp_pr
                                             gp_error *err);
 void gp_program_index_fini(gp_program_index *index);
 
+/* How many of its instructions have that operation. */
+size_t gp_program_count(const gp_program *program, gp_instr_op op);
+
 /* pc + 1 of the instruction that makes the event happen, on the worker of gp_event_stage; 0: none. */
 static inline size_t gp_program_index_place(const gp_program_index *index, const gp_wait *event) {
     return index->places[gp_event_number(index->stages, index->pieces, event)];

@@ -27,14 +27,6 @@ static bool has_queues(const writer *w, int worker) {
     return w->played->copies && w->played->copies[worker] == GP_PLAY_QUEUED;
 }
 
-static size_t count_barriers(const gp_program *program) {
-    size_t count = 0;
-    for (size_t pc = 0; pc < program->count; pc++) count += program->instrs[pc].op == GP_INSTR_BARRIER;
-    return count;
-}
-
-/* ---- waits ------------------------------------------------------------------------------------------------------- */
-
 static void write_wait(writer *w, int worker, size_t pc) {
     fprintf(w->out, "%s[%d,%zu]", w->any ? "," : "", worker, pc);
     w->any = true;
@@ -106,8 +98,6 @@ static void write_waits(writer *w, size_t pc, const gp_instr *instr) {
     w->barriers += instr->op == GP_INSTR_BARRIER;
     w->last[gp_instr_queue(w->played->stages, instr)] = pc + 1;
 }
-
-/* ---- instructions ------------------------------------------------------------------------------------------------ */
 
 static void write_copy(const writer *w, const gp_instr *instr) {
     if (gp_instr_has_edge(instr)) fprintf(w->out, ",\"edge\":%" PRIu32, instr->edge);
@@ -198,8 +188,9 @@ void gp_collectives_json_write(const gp_stages *stages, FILE *out) {
 size_t gp_program_json_size(const gp_programs *programs, const gp_waits *meets) {
     size_t count = 0, others = (size_t)programs->workers - 1;
     for (int w = 0; w < programs->workers; w++) {
+        size_t barriers = meets ? 0 : gp_program_count(&programs->worker[w], GP_INSTR_BARRIER);
         count = gp_size_plus(count, programs->worker[w].count);
-        if (!meets) count = gp_size_plus(count, gp_size_times(count_barriers(&programs->worker[w]), others) / 4);
+        count = gp_size_plus(count, gp_size_times(barriers, others) / 4);
     }
     return count;
 }

@@ -23,21 +23,21 @@
 #include "base/text_stream.h"
 #include "schedule/order.h"
 
-/* X(suffix, text before the number, highest number, what it is) */
+/* X(suffix, text before the number, highest number, what it is, member of gp_instr) */
 #define FIELD_MAP(X)                                                                                                   \
-    X(STAGE, "s", GP_MAX_STAGES - 1, "the stage")                                                                      \
-    X(MICRO, "m", GP_MAX_MICRO_BATCHES - 1, "the micro-batch")                                                         \
-    X(EDGE, "e", UINT32_MAX, "the edge")                                                                               \
-    X(COLLECTIVE, "c", UINT32_MAX, "the collective")                                                                   \
-    X(STASH, "stash=", UINT16_MAX, "the stash slot")                                                                   \
-    X(SLOT, "slot=", UINT16_MAX, "the slot")                                                                           \
-    X(SAVED, "saved=", UINT16_MAX, "the saved slot")                                                                   \
-    X(OUTBOX, "outbox=", UINT16_MAX, "the outbox slot")                                                                \
-    X(GRAD, "grad=", UINT16_MAX, "the gradient slot")                                                                  \
-    X(CLOCK, "@", UINT32_MAX, "the clock")
+    X(STAGE, "s", GP_MAX_STAGES - 1, "the stage", stage)                                                               \
+    X(MICRO, "m", GP_MAX_MICRO_BATCHES - 1, "the micro-batch", micro)                                                  \
+    X(EDGE, "e", UINT32_MAX, "the edge", edge)                                                                         \
+    X(COLLECTIVE, "c", UINT32_MAX, "the collective", collective)                                                       \
+    X(STASH, "stash=", UINT16_MAX, "the stash slot", slot)                                                             \
+    X(SLOT, "slot=", UINT16_MAX, "the slot", slot)                                                                     \
+    X(SAVED, "saved=", UINT16_MAX, "the saved slot", work)                                                             \
+    X(OUTBOX, "outbox=", UINT16_MAX, "the outbox slot", work)                                                          \
+    X(GRAD, "grad=", UINT16_MAX, "the gradient slot", grad)                                                            \
+    X(CLOCK, "@", UINT32_MAX, "the clock", clock)
 
 enum {
-#define FIELD_ENUM(suffix, prefix, highest, what) FIELD_##suffix,
+#define FIELD_ENUM(suffix, ...) FIELD_##suffix,
     FIELD_MAP(FIELD_ENUM)
 #undef FIELD_ENUM
         FIELDS
@@ -47,8 +47,9 @@ static const struct {
     const char *prefix;
     uint32_t highest;
     const char *what;
+    size_t at; /* in gp_instr: 16 bits, or 32 if the number needs them */
 } fields[FIELDS] = {
-#define FIELD_ROW(suffix, prefix, highest, what) {prefix, highest, what},
+#define FIELD_ROW(suffix, prefix, highest, what, member) {prefix, highest, what, offsetof(gp_instr, member)},
     FIELD_MAP(FIELD_ROW)
 #undef FIELD_ROW
 };
@@ -85,33 +86,16 @@ static unsigned fields_of_op(uint8_t op) {
 }
 
 static uint32_t get_field(const gp_instr *instr, int field) {
-    switch (field) {
-    case FIELD_STAGE: return instr->stage;
-    case FIELD_MICRO: return instr->micro;
-    case FIELD_EDGE: return instr->edge;
-    case FIELD_COLLECTIVE: return instr->collective;
-    case FIELD_STASH:
-    case FIELD_SLOT: return instr->slot;
-    case FIELD_SAVED:
-    case FIELD_OUTBOX: return instr->work;
-    case FIELD_GRAD: return instr->grad;
-    default: return instr->clock;
-    }
+    const void *at = (const char *)instr + fields[field].at;
+    return fields[field].highest > UINT16_MAX ? *(const uint32_t *)at : *(const uint16_t *)at;
 }
 
 static void set_field(gp_instr *instr, int field, uint32_t value) {
-    switch (field) {
-    case FIELD_STAGE: instr->stage = (uint16_t)value; break;
-    case FIELD_MICRO: instr->micro = (uint16_t)value; break;
-    case FIELD_EDGE: instr->edge = value; break;
-    case FIELD_COLLECTIVE: instr->collective = value; break;
-    case FIELD_STASH:
-    case FIELD_SLOT: instr->slot = (uint16_t)value; break;
-    case FIELD_SAVED:
-    case FIELD_OUTBOX: instr->work = (uint16_t)value; break;
-    case FIELD_GRAD: instr->grad = (uint16_t)value; break;
-    default: instr->clock = value;
-    }
+    void *at = (char *)instr + fields[field].at;
+    if (fields[field].highest > UINT16_MAX)
+        *(uint32_t *)at = value;
+    else
+        *(uint16_t *)at = (uint16_t)value;
 }
 
 /* Whether the text would read back to the same bytes: no field is used that the operation does not have. */

@@ -10,18 +10,11 @@
 
 enum { MOST_BYTES = 1 << 30, SHOWN_BYTES = 24 };
 
-/* One task as it stands there; the stage is known once all are read. */
-typedef struct word {
-    gp_place place;
-    int worker, chunk, micro;
-    gp_task_op op;
-} word;
-
 typedef struct reader {
     const char *at, *line_start;
     gp_place place;
-    word *words;
-    size_t count, capacity;
+    gp_worker_order *worker; /* a task's stage is which of its worker's stages, as long as these are not known */
+    size_t capacity, tasks;
     int workers, chunks, pieces;
     int *on; /* [stage] the worker; NULL: not said */
     int on_count;
@@ -78,34 +71,38 @@ static gp_status read_on(reader *r, gp_error *err) {
     return GP_OK;
 }
 
+static gp_status add_task(gp_worker_order *its, gp_task task, gp_place place, gp_error *err) {
+    size_t places = its->capacity;
+    GP_RETURN_IF_FAILED(GP_GROW(&its->places, &places, its->count + 1, err));
+    GP_RETURN_IF_FAILED(GP_GROW(&its->tasks, &its->capacity, its->count + 1, err));
+    its->places[its->count] = place;
+    its->tasks[its->count++] = task;
+    return GP_OK;
+}
+
 static gp_status read_task(reader *r, gp_error *err) {
-    static const char letters[] = {
-#define LETTER(suffix, letter) letter,
-        GP_TASK_MAP(LETTER)
-#undef LETTER
-    };
     static const char wanted[] = "F, B, I or W and a micro-batch, as in F0, or 1F0 on a worker's second stage";
     const char *begin = r->at;
-    word it = {.place = r->place, .worker = r->workers - 1};
-    if (isdigit((unsigned char)*r->at)) it.chunk = read_number(r, GP_MAX_STAGES - 1);
-    const char *letter = *r->at ? memchr(letters, *r->at, sizeof letters) : NULL;
-    if (it.chunk < 0 || !letter) return refuse_word(r, begin, wanted, err);
-    it.op = (gp_task_op)(letter - letters);
+    int chunk = isdigit((unsigned char)*r->at) ? read_number(r, GP_MAX_STAGES - 1) : 0;
+    gp_task_op op = gp_task_named(*r->at);
+    if (chunk < 0 || op == GP_TASK_OPS) return refuse_word(r, begin, wanted, err);
     r->at++;
-    it.micro = read_number(r, GP_MAX_MICRO_BATCHES - 1);
-    if (it.micro < 0 || !word_ends(r)) return refuse_word(r, begin, wanted, err);
-    if (it.chunk >= r->chunks) r->chunks = it.chunk + 1;
-    if (it.micro >= r->pieces) r->pieces = it.micro + 1;
-    GP_RETURN_IF_FAILED(GP_GROW(&r->words, &r->capacity, r->count + 1, err));
-    r->words[r->count++] = it;
-    return GP_OK;
+    int micro = read_number(r, GP_MAX_MICRO_BATCHES - 1);
+    if (micro < 0 || !word_ends(r)) return refuse_word(r, begin, wanted, err);
+    if (chunk >= r->chunks) r->chunks = chunk + 1;
+    if (micro >= r->pieces) r->pieces = micro + 1;
+    r->tasks++;
+    const gp_task task = {(uint8_t)op, (uint16_t)chunk, (uint16_t)micro, 0};
+    return add_task(&r->worker[r->workers - 1], task, r->place, err);
 }
 
 static gp_status read_line(reader *r, gp_error *err) {
     if (!next_word(r)) return GP_OK;
     if (strncmp(r->at, "on", 2) == 0 && strchr(" \t,\r\n", r->at[2])) return read_on(r, err);
-    if (++r->workers > GP_MAX_STAGES)
+    if (r->workers == GP_MAX_STAGES)
         return gp_fail_at(err, GP_CONFIG, r->place, "more than %d workers", (int)GP_MAX_STAGES);
+    GP_RETURN_IF_FAILED(GP_GROW(&r->worker, &r->capacity, r->workers + 1, err));
+    r->workers++;
     do GP_RETURN_IF_FAILED(read_task(r, err));
     while (next_word(r));
     return GP_OK;
@@ -123,15 +120,13 @@ static gp_status read_lines(reader *r, gp_error *err) {
     return GP_OK;
 }
 
-/* ---- the order of what was read ---------------------------------------------------------------------------------- */
-
 static gp_status place_stages(const reader *r, gp_order *order, gp_error *err) {
     for (int s = 0; s < order->stages; s++) {
-        order->worker_of_stage[s] = r->on ? r->on[s] : s % r->workers;
-        if (order->worker_of_stage[s] < r->workers) continue;
+        order->worker_of_stage[s] = r->on ? r->on[s] : s % order->workers;
+        if (order->worker_of_stage[s] < order->workers) continue;
         return gp_fail_at(err, GP_CONFIG, r->on_place,
                           "stage %d is on worker %d, but there are %d workers, counted from 0", s,
-                          order->worker_of_stage[s], r->workers);
+                          order->worker_of_stage[s], order->workers);
     }
     return GP_OK;
 }
@@ -156,14 +151,25 @@ static int stage_of(const stage_list *stages, int worker, int chunk) {
     return at < stages->first[worker + 1] ? stages->items[at] : -1;
 }
 
-static gp_status refuse_chunk(const stage_list *stages, const word *it, gp_error *err) {
-    int count = stages->first[it->worker + 1] - stages->first[it->worker];
+static gp_status refuse_chunk(const stage_list *stages, int worker, int chunk, gp_place place, gp_error *err) {
+    int count = stages->first[worker + 1] - stages->first[worker];
     if (count == 0)
-        return gp_fail_at(err, GP_CONFIG, it->place, "worker %d has no stage: \"on\" must name each worker",
-                          it->worker);
-    return gp_fail_at(err, GP_CONFIG, it->place,
-                      "worker %d has %d stage%s: the number before the letter must be from 0 to %d, not %d", it->worker,
-                      count, count == 1 ? "" : "s", count - 1, it->chunk);
+        return gp_fail_at(err, GP_CONFIG, place, "worker %d has no stage: \"on\" must name each worker", worker);
+    return gp_fail_at(err, GP_CONFIG, place,
+                      "worker %d has %d stage%s: the number before the letter must be from 0 to %d, not %d", worker,
+                      count, count == 1 ? "" : "s", count - 1, chunk);
+}
+
+/* From now on each task names its stage among all. */
+static gp_status find_stages(const stage_list *stages, gp_order *order, gp_error *err) {
+    for (int w = 0; w < order->workers; w++)
+        for (size_t i = 0; i < order->worker[w].count; i++) {
+            gp_task *task = &order->worker[w].tasks[i];
+            int stage = stage_of(stages, w, task->stage);
+            if (stage < 0) return refuse_chunk(stages, w, task->stage, order->worker[w].places[i], err);
+            task->stage = (uint16_t)stage;
+        }
+    return GP_OK;
 }
 
 /* A backward of which the part for weights stands apart is the part for inputs. */
@@ -193,30 +199,14 @@ static gp_status set_clocks(gp_order *order, const char *name, gp_error *err) {
     return gp_error_context(err, "%s: ", name);
 }
 
-/* Words stand worker by worker, as tasks do. */
-static gp_status note_places(const reader *r, gp_order *order, gp_error *err) {
-    size_t first = 0;
-    for (int w = 0; w < order->workers; w++) {
-        gp_worker_order *its = &order->worker[w];
-        GP_RETURN_IF_FAILED(GP_NEW(&its->places, its->count, err));
-        for (size_t i = 0; i < its->count; i++) its->places[i] = r->words[first + i].place;
-        first += its->count;
-    }
-    return GP_OK;
-}
-
-static gp_status fill_order(const reader *r, gp_order *order, gp_error *err) {
+static gp_status fill_order(reader *r, gp_order *order, gp_error *err) {
     stage_list stages = {0};
     bool *apart = NULL;
+    memcpy(order->worker, r->worker, (size_t)r->workers * sizeof *r->worker);
+    r->workers = 0; /* the tasks are the order's */
     gp_status status = place_stages(r, order, err);
     if (status == GP_OK) status = list_stages(order, &stages, err);
-    for (size_t i = 0; i < r->count && status == GP_OK; i++) {
-        const word *it = &r->words[i];
-        int stage = stage_of(&stages, it->worker, it->chunk);
-        status =
-            stage < 0 ? refuse_chunk(&stages, it, err) : gp_order_add(order, it->worker, it->op, stage, it->micro, err);
-    }
-    if (status == GP_OK) status = note_places(r, order, err);
+    if (status == GP_OK) status = find_stages(&stages, order, err);
     if (status == GP_OK) status = GP_NEW(&apart, (size_t)order->stages * (size_t)order->pieces, err);
     if (status == GP_OK) {
         split_backwards(order, apart);
@@ -229,9 +219,9 @@ static gp_status fill_order(const reader *r, gp_order *order, gp_error *err) {
     return status;
 }
 
-static gp_status make_order(const reader *r, gp_order **out, gp_error *err) {
+/* After a failure too the order is the caller's. */
+static gp_status make_order(reader *r, gp_order **out, gp_error *err) {
     int stages = r->on ? r->on_count : r->workers * r->chunks;
-    gp_order *order = NULL;
     if (stages > GP_MAX_STAGES)
         return gp_fail_at(err, GP_CONFIG, r->place, "%d stages are too many; at most %d are possible", stages,
                           (int)GP_MAX_STAGES);
@@ -239,33 +229,24 @@ static gp_status make_order(const reader *r, gp_order **out, gp_error *err) {
         return gp_fail_at(err, GP_CONFIG, r->on_place,
                           "%d stages are too few for %d workers: each worker needs at least one", stages, r->workers);
     /* Before anything is reserved for each. */
-    if (r->count / (size_t)r->pieces < 2 * (size_t)stages)
+    if (r->tasks / (size_t)r->pieces < 2 * (size_t)stages)
         return gp_fail_at(err, GP_CONFIG, r->place,
-                          "%zu tasks are too few for %d stages and %d micro-batches: %zu are needed", r->count, stages,
+                          "%zu tasks are too few for %d stages and %d micro-batches: %zu are needed", r->tasks, stages,
                           r->pieces, 2 * (size_t)stages * (size_t)r->pieces);
-    GP_RETURN_IF_FAILED(gp_order_create(r->workers, stages, r->pieces, false, &order, err));
-    gp_status status = fill_order(r, order, err);
-    if (status != GP_OK)
-        gp_order_destroy(&order);
-    else
-        *out = order;
-    return status;
+    GP_RETURN_IF_FAILED(gp_order_create(r->workers, stages, r->pieces, false, out, err));
+    return fill_order(r, *out, err);
 }
 
-/* ---- the order of programs --------------------------------------------------------------------------------------- */
-
-static gp_status add_task(const gp_programs *programs, gp_order *order, int worker, gp_task_op op, size_t pc,
-                          gp_error *err) {
+static gp_status add_instr(const gp_programs *programs, gp_order *order, int worker, gp_task_op op, size_t pc,
+                           gp_error *err) {
     const gp_program *program = &programs->worker[worker];
     const gp_instr *instr = &program->instrs[pc];
-    gp_worker_order *its = &order->worker[worker];
     if (instr->stage >= order->stages || instr->micro >= order->pieces ||
         order->worker_of_stage[instr->stage] != worker)
         return gp_programs_refuse(programs, worker, pc, err,
                                   "there is no such stage on the worker, or no such micro-batch");
-    if (!its->places) GP_RETURN_IF_FAILED(GP_NEW(&its->places, program->count, err));
-    its->places[its->count] = (gp_place){programs->source, (int)program->lines[pc], 1};
-    return gp_order_add(order, worker, op, instr->stage, instr->micro, err);
+    return add_task(&order->worker[worker], (gp_task){(uint8_t)op, instr->stage, instr->micro, 0},
+                    (gp_place){programs->source, (int)program->lines[pc], 1}, err);
 }
 
 static gp_status add_tasks(const gp_programs *programs, gp_order *order, gp_error *err) {
@@ -277,27 +258,20 @@ static gp_status add_tasks(const gp_programs *programs, gp_order *order, gp_erro
     for (int w = 0; w < order->workers; w++)
         for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
             int task = tasks[programs->worker[w].instrs[pc].op] - 1;
-            if (task >= 0) GP_RETURN_IF_FAILED(add_task(programs, order, w, (gp_task_op)task, pc, err));
+            if (task >= 0) GP_RETURN_IF_FAILED(add_instr(programs, order, w, (gp_task_op)task, pc, err));
         }
     return set_clocks(order, programs->source, err);
 }
 
+/* Likewise. */
 static gp_status order_of_programs(const gp_programs *programs, gp_order **out, gp_error *err) {
-    gp_order *order = NULL;
     if (!programs->training)
         return gp_fail(err, GP_CONFIG, "%s: its programs are for evaluation; a schedule needs programs for training",
                        programs->source);
     GP_RETURN_IF_FAILED(
-        gp_order_create(programs->workers, programs->stages, programs->pieces, programs->descending, &order, err));
-    gp_status status = add_tasks(programs, order, err);
-    if (status != GP_OK)
-        gp_order_destroy(&order);
-    else
-        *out = order;
-    return status;
+        gp_order_create(programs->workers, programs->stages, programs->pieces, programs->descending, out, err));
+    return add_tasks(programs, *out, err);
 }
-
-/* ---- the file ---------------------------------------------------------------------------------------------------- */
 
 /* The first word that is not in a comment. */
 static bool are_programs(const char *text) {
@@ -317,7 +291,11 @@ static gp_status parse(const char *text, const char *name, gp_schedule_file *fil
     reader r = {.at = text, .line_start = text, .place = {name, 1, 1}, .chunks = 1, .pieces = 1};
     gp_status status = read_lines(&r, err);
     if (status == GP_OK) status = make_order(&r, &file->order, err);
-    free(r.words);
+    for (int w = 0; w < r.workers; w++) {
+        free(r.worker[w].tasks);
+        free(r.worker[w].places);
+    }
+    free(r.worker);
     free(r.on);
     return status;
 }

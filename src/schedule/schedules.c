@@ -1,208 +1,125 @@
 #include "schedule/schedules.h"
 
+#include <ctype.h>
+
 #include "schedule/schedule_file.h"
 
-#define ADD(op, stage, micro) GP_RETURN_IF_FAILED(gp_order_add(order, worker, GP_TASK_##op, stage, micro, err))
+/* Lists the tasks of one worker. */
+typedef struct lister {
+    gp_order *order;
+    int worker, stage[2];     /* ZB-V has two stages: on the way down the V, and up */
+    int next[2][GP_TASK_OPS]; /* how many tasks are listed */
+} lister;
 
-static int least(int a, int b) {
-    return a < b ? a : b;
+/* The tasks of the text, one after another, so many times; small letters are of the second stage. Each takes the next
+ * micro-batch; those that are not there are left out. */
+static gp_status list(lister *its, int times, const char *tasks, gp_error *err) {
+    gp_order *order = its->order;
+    for (; times > 0; times--)
+        for (const char *at = tasks; *at; at++) {
+            int second = islower((unsigned char)*at) != 0;
+            gp_task_op op = gp_task_named((char)toupper((unsigned char)*at));
+            int micro = its->next[second][op]++;
+            if (micro >= order->pieces) continue;
+            if (order->descending && op != GP_TASK_FORWARD) micro = order->pieces - 1 - micro;
+            GP_RETURN_IF_FAILED(gp_order_add(order, its->worker, op, its->stage[second], micro, err));
+        }
+    return GP_OK;
 }
 
 /* GPipe (Huang et al., 1811.06965, section 2.3; torchgpipe, 2004.09910, section 3.2): all forwards, then all backwards,
  * last micro-batch first. */
-static gp_status gpipe(gp_order *order, gp_error *err) {
-    for (int worker = 0; worker < order->workers; worker++) {
-        for (int m = 0; m < order->pieces; m++) ADD(FORWARD, worker, m);
-        for (int m = order->pieces - 1; m >= 0; m--) ADD(BACKWARD, worker, m);
-    }
-    return GP_OK;
+static gp_status gpipe(lister *its, gp_error *err) {
+    GP_RETURN_IF_FAILED(list(its, its->order->pieces, "F", err));
+    return list(its, its->order->pieces, "B", err);
 }
 
 /* 1F1B, PipeDream-flush (Narayanan et al., 2006.09503). With p workers, worker s counted from 0: p−s−1 forwards, then
  * forward and backward in turn. */
-static gp_status one_f_one_b(gp_order *order, gp_error *err) {
-    int pieces = order->pieces;
-    for (int worker = 0; worker < order->workers; worker++) {
-        int warm_up = least(order->workers - worker - 1, pieces), backward = 0;
-        for (int m = 0; m < warm_up; m++) ADD(FORWARD, worker, m);
-        for (int m = warm_up; m < pieces; m++) {
-            ADD(FORWARD, worker, m);
-            ADD(BACKWARD, worker, backward++);
-        }
-        while (backward < pieces) ADD(BACKWARD, worker, backward++);
-    }
-    return GP_OK;
+static gp_status one_f_one_b(lister *its, gp_error *err) {
+    GP_RETURN_IF_FAILED(list(its, its->order->workers - its->worker - 1, "F", err));
+    return list(its, its->order->pieces, "FB", err);
 }
 
-/* ---- interleaved ------------------------------------------------------------------------------------------------- */
-
-/* Where the walk over groups, a worker's stages and a group's micro-batches is. */
-typedef struct group_walk {
-    int workers, chunks, pieces, groups;
-    int group, first, chunk, micro;
-} group_walk;
-
-static group_walk start_walk(const gp_order *order) {
-    int groups = order->pieces / order->workers;
-    return (group_walk){.workers = order->workers,
-                        .chunks = order->stages / order->workers,
-                        .pieces = order->pieces,
-                        .groups = groups > 0 ? groups : 1};
+/* Zero bubble, ZB-H1 (Qi et al., 2401.10241, section 2): backward for inputs and for weights apart. It has 1F1B's
+ * memory, and a W once more than s I are done. */
+static gp_status zb_h1(lister *its, gp_error *err) {
+    GP_RETURN_IF_FAILED(list(its, its->order->workers - its->worker - 1, "F", err));
+    GP_RETURN_IF_FAILED(list(its, its->worker, "FI", err));
+    return list(its, its->order->pieces, "FIW", err);
 }
 
-static int group_size(const group_walk *walk) {
-    return walk->pieces / walk->groups + (walk->group < walk->pieces % walk->groups);
+/* ZB-H2 (the same, section 2): 2(p−s)−1 forwards before the first I, and a W once more than 2s I are done. */
+static gp_status zb_h2(lister *its, gp_error *err) {
+    GP_RETURN_IF_FAILED(list(its, 2 * (its->order->workers - its->worker - 1), "F", err));
+    GP_RETURN_IF_FAILED(list(its, 2 * its->worker, "FI", err));
+    return list(its, its->order->pieces, "FIW", err);
 }
 
-static void walk_on(group_walk *walk) {
-    int size = group_size(walk);
-    if (++walk->micro < walk->first + size) return;
-    if (++walk->chunk == walk->chunks) {
-        walk->chunk = 0;
-        walk->first += size;
-        walk->group++;
-    }
-    walk->micro = walk->first;
+/* ZB-V (Qi et al., 2405.15362): two stages per worker, s and 2p−1−s, so that the second half comes back in a V. The
+ * order is made for no fewer micro-batches than fill the pipeline. */
+static gp_status zb_v(lister *its, gp_error *err) {
+    int(*next)[GP_TASK_OPS] = its->next;
+    int after = its->order->workers - its->worker, fill = 2 * its->order->workers - 1;
+    int pieces = its->order->pieces > fill ? its->order->pieces : fill;
+    GP_RETURN_IF_FAILED(list(its, 2 * after - 1, "F", err));
+    GP_RETURN_IF_FAILED(list(its, its->worker, "fF", err));
+    GP_RETURN_IF_FAILED(list(its, after, "fiw", err));
+    while (next[1][GP_TASK_FORWARD] < pieces)
+        GP_RETURN_IF_FAILED(list(its, 1, next[0][GP_TASK_FORWARD] < pieces ? "FIWfiw" : "IWfiw", err));
+    GP_RETURN_IF_FAILED(list(its, its->worker, "Ii", err));
+    GP_RETURN_IF_FAILED(list(its, after, "IW", err));
+    GP_RETURN_IF_FAILED(list(its, next[1][GP_TASK_BACKWARD_INPUT] - next[1][GP_TASK_BACKWARD_WEIGHT], "w", err));
+    return list(its, next[0][GP_TASK_BACKWARD_INPUT] - next[0][GP_TASK_BACKWARD_WEIGHT], "W", err);
+}
+
+/* Groups into which interleaved stages divide the micro-batches: of as many as there are workers, or some more. */
+static int count_groups(const gp_order *order) {
+    return order->pieces < order->workers ? 1 : order->pieces / order->workers;
+}
+
+/* Task `i` of a worker in one direction: groups of micro-batches go through its stages one after another. The first
+ * groups have a micro-batch more than the others. */
+static void find_task(const gp_order *order, int i, int *chunk, int *micro) {
+    int chunks = order->stages / order->workers, groups = count_groups(order);
+    int size = order->pieces / groups, first = 0, larger = order->pieces % groups * (size + 1);
+    if (i < larger * chunks)
+        size++;
+    else
+        first = larger;
+    i -= first * chunks;
+    *chunk = i / size % chunks;
+    *micro = first + i / (size * chunks) * size + i % size;
 }
 
 /* Interleaved 1F1B (Narayanan et al., 2104.04473, section 2.2): v stages per worker, stage c·p + s on worker s. Groups
  * of micro-batches go through a worker's stages one after another; 2(p−s−1) + (v−1)·group forwards to warm up. Groups
  * of p if p divides the micro-batches. Else groups of p or some more, the larger ones first, to avoid deadlocks. */
-static gp_status interleaved(gp_order *order, gp_error *err) {
-    for (int worker = 0; worker < order->workers; worker++) {
-        group_walk forward = start_walk(order), backward = forward;
-        int chunks = forward.chunks, tasks = chunks * order->pieces;
-        int warm_up =
-            least(tasks, 2 * (order->workers - worker - 1) + (chunks - 1) * least(group_size(&forward), tasks));
-        for (int done = 0; done < tasks + warm_up; done++) {
-            if (done < tasks) {
-                ADD(FORWARD, forward.chunk * order->workers + worker, forward.micro);
-                walk_on(&forward);
-            }
-            if (done < warm_up) continue;
-            ADD(BACKWARD, (chunks - 1 - backward.chunk) * order->workers + worker, backward.micro);
-            walk_on(&backward);
+static gp_status interleaved(lister *its, gp_error *err) {
+    gp_order *order = its->order;
+    int worker = its->worker;
+    int chunks = order->stages / order->workers, tasks = chunks * order->pieces, groups = count_groups(order);
+    int largest = (order->pieces + groups - 1) / groups, chunk, micro;
+    int warm_up = 2 * (order->workers - worker - 1) + (chunks - 1) * largest;
+    if (warm_up > tasks) warm_up = tasks;
+    for (int done = 0; done < tasks + warm_up; done++) {
+        if (done < tasks) {
+            find_task(order, done, &chunk, &micro);
+            GP_RETURN_IF_FAILED(
+                gp_order_add(order, worker, GP_TASK_FORWARD, chunk * order->workers + worker, micro, err));
         }
+        if (done < warm_up) continue;
+        find_task(order, done - warm_up, &chunk, &micro);
+        int stage = (chunks - 1 - chunk) * order->workers + worker;
+        GP_RETURN_IF_FAILED(gp_order_add(order, worker, GP_TASK_BACKWARD, stage, micro, err));
     }
     return GP_OK;
 }
-
-/* ---- zero bubble ------------------------------------------------------------------------------------------------- */
-
-/* Zero bubble, ZB-H1 (Qi et al., 2401.10241, section 2): backward for inputs and for weights apart. It has 1F1B's
- * memory, and a W once more than s I are done. */
-static gp_status zb_h1(gp_order *order, gp_error *err) {
-    int pieces = order->pieces;
-    for (int worker = 0; worker < order->workers; worker++) {
-        int forward = 0, weight = 0;
-        while (forward < least(order->workers - worker - 1, pieces)) ADD(FORWARD, worker, forward++);
-        for (int m = 0; m < pieces; m++) {
-            if (forward < pieces) ADD(FORWARD, worker, forward++);
-            ADD(BACKWARD_INPUT, worker, m);
-            if (m + 1 - weight > worker) ADD(BACKWARD_WEIGHT, worker, weight++);
-        }
-        while (weight < pieces) ADD(BACKWARD_WEIGHT, worker, weight++);
-    }
-    return GP_OK;
-}
-
-/* ZB-H2 (the same, section 2): 2(p−s)−1 forwards to warm up, and a W once more than 2s I are done. */
-static gp_status zb_h2(gp_order *order, gp_error *err) {
-    int pieces = order->pieces;
-    for (int worker = 0; worker < order->workers; worker++) {
-        int forward = 0, weight = 0;
-        while (forward < least(2 * (order->workers - worker) - 1, pieces)) ADD(FORWARD, worker, forward++);
-        for (int m = 0; m < pieces; m++) {
-            ADD(BACKWARD_INPUT, worker, m);
-            if (m + 1 - weight > 2 * worker) ADD(BACKWARD_WEIGHT, worker, weight++);
-            if (forward < pieces) ADD(FORWARD, worker, forward++);
-        }
-        while (weight < pieces) ADD(BACKWARD_WEIGHT, worker, weight++);
-    }
-    return GP_OK;
-}
-
-/* Of a worker's two stages, down and up the V: how many of each task are listed. */
-typedef struct v_worker {
-    gp_order *order;
-    int worker, stage[2];
-    int forward[2], input[2], weight[2];
-} v_worker;
-
-/* The order is made for no fewer micro-batches than fill the pipeline; those that are not there are left out. */
-static gp_status add_v(v_worker *v, gp_task_op op, int half, gp_error *err) {
-    int *next = op == GP_TASK_FORWARD          ? &v->forward[half]
-                : op == GP_TASK_BACKWARD_INPUT ? &v->input[half]
-                                               : &v->weight[half];
-    int micro = (*next)++;
-    if (micro >= v->order->pieces) return GP_OK;
-    return gp_order_add(v->order, v->worker, op, v->stage[half], micro, err);
-}
-
-#define ADD_V(op, half) GP_RETURN_IF_FAILED(add_v(v, GP_TASK_##op, half, err))
-
-static gp_status backward_v(v_worker *v, int half, gp_error *err) {
-    ADD_V(BACKWARD_INPUT, half);
-    return add_v(v, GP_TASK_BACKWARD_WEIGHT, half, err);
-}
-
-static gp_status warm_up_v(v_worker *v, gp_error *err) {
-    int after = v->order->workers - v->worker;
-    for (int i = 0; i < 2 * after - 1; i++) ADD_V(FORWARD, 0);
-    for (int i = 0; i < v->worker; i++) {
-        ADD_V(FORWARD, 1);
-        ADD_V(FORWARD, 0);
-    }
-    for (int i = 0; i < after; i++) {
-        ADD_V(FORWARD, 1);
-        GP_RETURN_IF_FAILED(backward_v(v, 1, err));
-    }
-    return GP_OK;
-}
-
-static gp_status steady_v(v_worker *v, gp_error *err) {
-    int fill = 2 * v->order->workers - 1;
-    int pieces = v->order->pieces > fill ? v->order->pieces : fill;
-    while (v->forward[1] < v->forward[0] || v->forward[0] < pieces) {
-        if (v->forward[0] < pieces) ADD_V(FORWARD, 0);
-        GP_RETURN_IF_FAILED(backward_v(v, 0, err));
-        ADD_V(FORWARD, 1);
-        GP_RETURN_IF_FAILED(backward_v(v, 1, err));
-    }
-    return GP_OK;
-}
-
-static gp_status drain_v(v_worker *v, gp_error *err) {
-    for (int i = 0; i < v->worker; i++) {
-        ADD_V(BACKWARD_INPUT, 0);
-        ADD_V(BACKWARD_INPUT, 1);
-    }
-    for (int i = 0; i < v->order->workers - v->worker; i++) {
-        ADD_V(BACKWARD_INPUT, 0);
-        ADD_V(BACKWARD_WEIGHT, 0);
-    }
-    while (v->weight[1] < v->input[1]) ADD_V(BACKWARD_WEIGHT, 1);
-    while (v->weight[0] < v->input[0]) ADD_V(BACKWARD_WEIGHT, 0);
-    return GP_OK;
-}
-
-/* ZB-V (Qi et al., 2405.15362): two stages per worker, s and 2p−1−s, so that the second half comes back in a V. */
-static gp_status zb_v(gp_order *order, gp_error *err) {
-    for (int worker = 0; worker < order->workers; worker++) {
-        v_worker v = {.order = order, .worker = worker, .stage = {worker, order->stages - 1 - worker}};
-        GP_RETURN_IF_FAILED(warm_up_v(&v, err));
-        GP_RETURN_IF_FAILED(steady_v(&v, err));
-        GP_RETURN_IF_FAILED(drain_v(&v, err));
-    }
-    return GP_OK;
-}
-
-/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 /* By gp_schedule_kind. */
 static const struct {
-    gp_status (*add_tasks)(gp_order *order, gp_error *err); /* to an order without tasks */
-    int chunks;                                             /* stages per worker; 0: as configured */
+    gp_status (*list)(lister *its, gp_error *err); /* all tasks of a worker */
+    int chunks;                                    /* stages per worker; 0: as configured */
     bool descending, splits_backward;
     bool folds; /* the second half of the stages goes back over the workers */
 } schedules[] = {
@@ -271,14 +188,24 @@ static gp_status copy_file(const gp_order *file, gp_order *order, gp_error *err)
     return GP_OK;
 }
 
+static gp_status add_tasks(const gp_schedule *schedule, gp_order *order, gp_error *err) {
+    if (file_order(schedule)) return copy_file(file_order(schedule), order, err);
+    for (int w = 0; w < order->workers; w++) {
+        lister its = {.order = order, .worker = w, .stage = {w, order->stages - 1 - w}};
+        GP_RETURN_IF_FAILED(schedules[schedule->kind].list(&its, err));
+    }
+    return GP_OK;
+}
+
 gp_status gp_schedule_order(const gp_schedule *schedule, int workers, int pieces, gp_order **out, gp_error *err) {
     const gp_order *file = file_order(schedule);
     bool descending = file ? file->descending : schedules[schedule->kind].descending;
     gp_order *order = NULL;
-    GP_RETURN_IF_FAILED(
-        gp_order_create(workers, gp_schedule_stages(schedule, workers), pieces, descending, &order, err));
-    gp_schedule_place(schedule, workers, order->worker_of_stage);
-    gp_status status = file ? copy_file(file, order, err) : schedules[schedule->kind].add_tasks(order, err);
+    gp_status status = gp_order_create(workers, gp_schedule_stages(schedule, workers), pieces, descending, &order, err);
+    if (status == GP_OK) {
+        gp_schedule_place(schedule, workers, order->worker_of_stage);
+        status = add_tasks(schedule, order, err);
+    }
     if (status == GP_OK) status = gp_order_set_clocks(order, true, err);
     if (status != GP_OK)
         gp_order_destroy(&order);

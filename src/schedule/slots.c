@@ -2,12 +2,11 @@
 
 #include <float.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 #include "schedule/play.h"
 
-/* Lives of the slots of one stage and frame: which micro-batch has which slot, and when each slot is free again. */
+/* Lives of the slots of a stage and frame: which micro-batch has which slot, and when each slot is free again. */
 typedef struct pool {
     int *slot_of_micro;   /* −1: none alive */
     double *end_of_micro; /* when what was sent from it has been pulled, as far as known from the play */
@@ -20,13 +19,12 @@ typedef struct assigner {
     const gp_stages *stages;
     gp_programs *programs;
     const gp_play *play;
-    double *pulled_at;     /* [edge·pieces + micro] */
-    size_t *first;         /* [stage]: where its instructions begin in `pcs` */
-    uint32_t *pcs;         /* of all stages, each one's in its worker's order */
-    double *before;        /* beside pcs: when the last computation before it on its worker began */
-    bool ahead;            /* of the worker at hand */
-    pool pools[GP_FRAMES]; /* of the stage at hand */
-    gp_life *lives;        /* [micro] likewise */
+    double *pulled_at; /* [edge·pieces + micro] */
+    gp_life *lives;    /* [stage·pieces + micro] */
+    /* Of the worker at hand. */
+    bool ahead;
+    double before; /* when its last computation began */
+    pool *pools;   /* [stage·frames + frame] */
 } assigner;
 
 static double unit_duration(const void *context, int worker, size_t pc, const gp_instr *instr) {
@@ -81,7 +79,7 @@ static void note_send(const assigner *a, pool *p, const gp_instr *instr) {
 static gp_status assign_slots(assigner *a, gp_instr *instr, double now, gp_error *err) {
     const gp_accesses its = gp_instr_accesses(a->stages, instr);
     for (int f = 0; f < GP_FRAMES; f++) {
-        pool *p = &a->pools[f];
+        pool *p = &a->pools[instr->stage * GP_FRAMES + f];
         bool sends = its.frame[f].uses & GP_SENDS;
         if (!its.frame[f].uses || (sends && p->slot_of_micro[instr->micro] < 0)) continue;
         if (sends) note_send(a, p, instr);
@@ -91,71 +89,52 @@ static gp_status assign_slots(assigner *a, gp_instr *instr, double now, gp_error
     return GP_OK;
 }
 
-/* `before`: when the computation before this instruction began, which a receive that goes ahead runs beside. */
-static gp_status assign_instr(assigner *a, int worker, size_t pc, double before, gp_error *err) {
+/* A receive that goes ahead runs beside the computation before it. */
+static gp_status assign_instr(assigner *a, int worker, size_t pc, gp_error *err) {
     gp_instr *instr = &a->programs->worker[worker].instrs[pc];
     double now = a->play->worker[worker].start[pc], ended = a->play->worker[worker].end[pc];
-    if (a->ahead && gp_instr_queue(a->stages, instr) != GP_QUEUE_COMPUTE && before < now) now = before;
+    gp_life *life = &a->lives[(size_t)instr->stage * (size_t)a->programs->pieces + instr->micro];
+    if (unit_duration(NULL, worker, pc, instr) > 0) a->before = now;
+    if (a->ahead && gp_instr_queue(a->stages, instr) != GP_QUEUE_COMPUTE && a->before < now) now = a->before;
     GP_RETURN_IF_FAILED(assign_slots(a, instr, now, err));
-    unsigned ends = gp_life_end(a->stages, a->programs->training, instr, &a->lives[instr->micro]);
+    unsigned ends = gp_life_end(a->stages, a->programs->training, instr, life);
     for (int f = 0; f < GP_FRAMES && ends; f++, ends >>= 1)
-        if (ends & 1) end_life(a, &a->pools[f], instr->micro, instr->op == GP_INSTR_SEND ? -DBL_MAX : ended);
+        if (ends & 1)
+            end_life(a, &a->pools[instr->stage * GP_FRAMES + f], instr->micro,
+                     instr->op == GP_INSTR_SEND ? -DBL_MAX : ended);
+    return GP_OK;
+}
+
+static gp_status init_pools(assigner *a, int stage, gp_error *err) {
+    for (pool *p = &a->pools[(size_t)stage * GP_FRAMES], *end = p + GP_FRAMES; p < end; p++) {
+        GP_RETURN_IF_FAILED(GP_NEW(&p->slot_of_micro, a->programs->pieces, err));
+        GP_RETURN_IF_FAILED(GP_NEW(&p->end_of_micro, a->programs->pieces, err));
+        for (int m = 0; m < a->programs->pieces; m++) {
+            p->slot_of_micro[m] = -1;
+            p->end_of_micro[m] = -DBL_MAX;
+        }
+    }
     return GP_OK;
 }
 
 static void fini_pools(assigner *a) {
-    for (int f = 0; f < GP_FRAMES; f++) {
-        pool *p = &a->pools[f];
+    for (pool *p = a->pools, *end = p + (size_t)a->programs->stages * GP_FRAMES; p < end; p++) {
         free(p->slot_of_micro);
         free(p->end_of_micro);
         free(p->free_at);
         *p = (pool){0};
     }
-    free(a->lives);
-    a->lives = NULL;
 }
 
-static gp_status assign_stage(assigner *a, int s, gp_error *err) {
-    int worker = a->programs->worker_of_stage[s];
-    gp_status status = GP_NEW(&a->lives, a->programs->pieces, err);
-    for (int f = 0; f < GP_FRAMES && status == GP_OK; f++) {
-        pool *p = &a->pools[f];
-        status = GP_NEW(&p->slot_of_micro, a->programs->pieces, err);
-        if (status == GP_OK) status = GP_NEW(&p->end_of_micro, a->programs->pieces, err);
-        for (int m = 0; m < a->programs->pieces && status == GP_OK; m++) {
-            p->slot_of_micro[m] = -1;
-            p->end_of_micro[m] = -DBL_MAX;
-        }
-    }
-    for (size_t i = a->first[s]; i < a->first[s + 1] && status == GP_OK; i++)
-        status = assign_instr(a, worker, a->pcs[i], a->before[i], err);
+static gp_status assign_worker(assigner *a, int worker, gp_error *err) {
+    gp_status status = GP_OK;
+    for (int s = 0; s < a->programs->stages && status == GP_OK; s++)
+        if (a->programs->worker_of_stage[s] == worker) status = init_pools(a, s, err);
+    a->before = -DBL_MAX;
+    for (size_t pc = 0; pc < a->programs->worker[worker].count && status == GP_OK; pc++)
+        status = assign_instr(a, worker, pc, err);
     fini_pools(a);
     return status;
-}
-
-static gp_status sort_by_stage(assigner *a, gp_error *err) {
-    const gp_programs *programs = a->programs;
-    size_t *next = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&a->first, programs->stages + 1, err));
-    for (int w = 0; w < programs->workers; w++)
-        for (size_t pc = 0; pc < programs->worker[w].count; pc++) a->first[programs->worker[w].instrs[pc].stage + 1]++;
-    for (int s = 0; s < programs->stages; s++) a->first[s + 1] += a->first[s];
-    GP_RETURN_IF_FAILED(GP_NEW(&a->pcs, a->first[programs->stages], err));
-    GP_RETURN_IF_FAILED(GP_NEW(&a->before, a->first[programs->stages], err));
-    GP_RETURN_IF_FAILED(GP_NEW(&next, programs->stages, err));
-    memcpy(next, a->first, (size_t)programs->stages * sizeof *next);
-    for (int w = 0; w < programs->workers; w++) {
-        double before = -DBL_MAX;
-        for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
-            const gp_instr *instr = &programs->worker[w].instrs[pc];
-            size_t at = next[instr->stage]++;
-            a->pcs[at] = (uint32_t)pc;
-            a->before[at] = before;
-            if (unit_duration(NULL, 0, 0, instr) > 0) before = a->play->worker[w].start[pc];
-        }
-    }
-    free(next);
-    return GP_OK;
 }
 
 static void find_pulls(assigner *a) {
@@ -175,22 +154,22 @@ gp_status gp_slots_assign(const gp_stages *stages, gp_programs *programs, const 
     gp_waits *waits = NULL;
     gp_play *play = NULL;
     gp_status status = gp_waits_create(stages, programs, false, &waits, err);
-    if (status == GP_OK) status = gp_play_create(stages, programs, waits, unit_duration, NULL, &play, err);
+    const gp_play_request request = {
+        .stages = stages, .programs = programs, .waits = waits, .duration = unit_duration, .timeline = true};
+    if (status == GP_OK) status = gp_play_run(&request, &play, err);
     gp_waits_destroy(&waits);
+    a.play = play;
     if (status == GP_OK) status = GP_NEW(&a.pulled_at, stages->edge_count * (size_t)programs->pieces, err);
-    if (status == GP_OK) {
-        a.play = play;
-        find_pulls(&a);
-        status = sort_by_stage(&a, err);
-    }
-    for (int s = 0; s < stages->count && status == GP_OK; s++) {
-        a.ahead = ahead && ahead[programs->worker_of_stage[s]];
-        status = assign_stage(&a, s, err);
+    if (status == GP_OK) status = GP_NEW(&a.lives, (size_t)stages->count * (size_t)programs->pieces, err);
+    if (status == GP_OK) status = GP_NEW(&a.pools, stages->count * GP_FRAMES, err);
+    if (status == GP_OK) find_pulls(&a);
+    for (int w = 0; w < programs->workers && status == GP_OK; w++) {
+        a.ahead = ahead && ahead[w];
+        status = assign_worker(&a, w, err);
     }
     free(a.pulled_at);
-    free(a.first);
-    free(a.pcs);
-    free(a.before);
+    free(a.lives);
+    free(a.pools);
     gp_play_destroy(&play);
     return status;
 }

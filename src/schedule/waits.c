@@ -29,11 +29,9 @@ size_t gp_event_number(const gp_stages *stages, int pieces, const gp_wait *event
     return event->kind * copies + (size_t)event->edge * (size_t)pieces + event->micro;
 }
 
-gp_status gp_event_count(const gp_stages *stages, int pieces, size_t *out, gp_error *err) {
-    size_t joined = stages->collective_count * (size_t)stages->count;
-    if (!gp_size_mul(2 * stages->edge_count, (size_t)pieces, out)) return gp_fail(err, GP_MEMORY, "too many copies");
-    *out = gp_size_plus(*out, joined);
-    return GP_OK;
+size_t gp_event_count(const gp_stages *stages, int pieces) {
+    const gp_wait behind_all = {(uint32_t)stages->collective_count, 0, GP_WAIT_JOINED};
+    return gp_event_number(stages, pieces, &behind_all);
 }
 
 const char *gp_event_text(char buffer[GP_EVENT_TEXT], const gp_wait *event) {

@@ -35,7 +35,7 @@ bool gp_instr_event(const gp_instr *instr, gp_wait *out);
 int gp_event_stage(const gp_stages *stages, const gp_wait *event);
 /* Events of a mini-batch have numbers from 0. First are all SENT, by edge and micro-batch. */
 size_t gp_event_number(const gp_stages *stages, int pieces, const gp_wait *event);
-GP_MUST_USE gp_status gp_event_count(const gp_stages *stages, int pieces, size_t *out, gp_error *err);
+size_t gp_event_count(const gp_stages *stages, int pieces);
 /* "micro-batch 3 is sent on edge 2"; buffer is returned. */
 enum { GP_EVENT_TEXT = 80 };
 const char *gp_event_text(char buffer[GP_EVENT_TEXT], const gp_wait *event);

@@ -12,16 +12,22 @@ double gp_balancing_recomputes(gp_checkpoint_mode checkpoint, int64_t micro_batc
                                                      : 1;
 }
 
+/* Samples of a micro-batch. */
+static int64_t piece_of(const gp_session *session, const gp_plan_choice *with) {
+    return (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
+}
+
 static gp_status refuse_sum(const gp_profile *profile, const gp_graph *graph, int layer, gp_error *err) {
     return gp_fail(err, GP_DATA, "%s: the times up to layer \"%s\" exceed the range of 64-bit picoseconds",
                    profile->path ? profile->path : "the profile", gp_layer_name(graph, layer));
 }
 
-static gp_status profiled_layers(const gp_profile *profile, const gp_graph *graph, const gp_device_spec *spec,
-                                 const gp_balancing_choice *with, double recomputes, const double *share, int64_t *cost,
-                                 gp_error *err) {
+static gp_status profiled_layers(const gp_session *session, const gp_device_spec *spec, const gp_plan_choice *with,
+                                 double recomputes, const double *share, int64_t *cost, gp_error *err) {
+    const gp_profile *profile = session->profile;
+    const gp_graph *graph = session->graph;
     const gp_profile_device *row = gp_profile_find(profile, spec);
-    double scale = 1e12 * row->slowdown * (double)with->samples / (double)profile->identity.samples;
+    double scale = 1e12 * row->slowdown * (double)piece_of(session, with) / (double)profile->identity.samples;
     int64_t total = 0;
     for (int i = 0; i < graph->layer_count; i++) {
         const double *time = row->layers[i].time;
@@ -36,7 +42,7 @@ static gp_status profiled_layers(const gp_profile *profile, const gp_graph *grap
 }
 
 /* Measured rates are those of the device with its threads, assumed ones those of one thread. */
-static gp_status counted_layers(const gp_session *session, const gp_device_spec *spec, const gp_balancing_choice *with,
+static gp_status counted_layers(const gp_session *session, const gp_device_spec *spec, const gp_plan_choice *with,
                                 double recomputes, const double *share, int64_t *cost, gp_error *err) {
     const gp_graph *graph = session->graph;
     gp_rates rates = gp_profile_rates(session->profile, spec);
@@ -44,8 +50,8 @@ static gp_status counted_layers(const gp_session *session, const gp_device_spec 
     int64_t *once = NULL;
     if (rates.taken == 0) rates = gp_rates_assumed(1);
     GP_RETURN_IF_FAILED(GP_NEW(&once, graph->layer_count, err));
-    gp_status status = gp_cost_at_rates(graph, with->samples, 0, &rates, once, err);
-    if (status == GP_OK) status = gp_cost_at_rates(graph, with->samples, recomputes, &rates, cost, err);
+    gp_status status = gp_cost_at_rates(graph, piece_of(session, with), 0, &rates, once, err);
+    if (status == GP_OK) status = gp_cost_at_rates(graph, piece_of(session, with), recomputes, &rates, cost, err);
     for (int i = 0; i < graph->layer_count && status == GP_OK; i++) {
         if (share[i] < 1) cost[i] = once[i] + (int64_t)(share[i] * (double)(cost[i] - once[i]));
         cost[i] /= threads;
@@ -81,7 +87,7 @@ static int find_spec(const gp_device_spec *distinct, int count, const gp_device_
     return d;
 }
 
-static gp_checkpoint_mode mode_of(const gp_session *session, const gp_balancing_choice *with, int stage) {
+static gp_checkpoint_mode mode_of(const gp_session *session, const gp_plan_choice *with, int stage) {
     return with->always ? GP_CHECKPOINT_ALWAYS : gp_pipeline_checkpoint(&session->config->pipeline, stage);
 }
 
@@ -93,30 +99,28 @@ static int64_t *costs_of(const gp_session *session, const gp_balancing_costs *co
     return costs->layers + ((size_t)device * MODES + (size_t)mode) * (size_t)session->graph->layer_count;
 }
 
-static gp_status cost_devices(const gp_session *session, const gp_balancing_choice *with, const gp_device_spec *specs,
+static gp_status cost_devices(const gp_session *session, const gp_plan_choice *with, const gp_device_spec *specs,
                               int count, gp_balancing_costs *out, gp_error *err) {
     bool used[MODES] = {false};
     double *share = NULL;
     for (int s = 0; s < session->config->pipeline.stages; s++) used[mode_of(session, with, s)] = true;
     GP_RETURN_IF_FAILED(GP_NEW(&out->layers, (size_t)count * MODES * (size_t)session->graph->layer_count, err));
     GP_RETURN_IF_FAILED(GP_NEW(&share, session->graph->layer_count, err));
-    gp_status status = gp_keeping_shares(session->graph, with->samples, session->keeps, share, err);
+    gp_status status = gp_keeping_shares(session->graph, piece_of(session, with), session->keeps, share, err);
     for (int d = 0; d < count; d++)
         for (int mode = 0; mode < MODES && status == GP_OK; mode++) {
             int64_t *cost = costs_of(session, out, d, (gp_checkpoint_mode)mode);
             double recomputes = gp_balancing_recomputes((gp_checkpoint_mode)mode, with->micro_batches);
             if (!used[mode]) continue;
-            status =
-                gp_profile_is_counted(session->profile)
-                    ? counted_layers(session, &specs[d], with, recomputes, share, cost, err)
-                    : profiled_layers(session->profile, session->graph, &specs[d], with, recomputes, share, cost, err);
+            status = (gp_profile_is_counted(session->profile) ? counted_layers : profiled_layers)(
+                session, &specs[d], with, recomputes, share, cost, err);
         }
     free(share);
     return status;
 }
 
 /* Where the modes of stages differ, so do the costs of layers on them. */
-static gp_status cost_stages(const gp_session *session, const gp_balancing_choice *with, const gp_device_spec *specs,
+static gp_status cost_stages(const gp_session *session, const gp_plan_choice *with, const gp_device_spec *specs,
                              int count, gp_balancing_costs *out, gp_error *err) {
     int stages = session->config->pipeline.stages, same = 1, *workers = NULL;
     while (same < stages && mode_of(session, with, same) == mode_of(session, with, 0)) same++;
@@ -132,7 +136,7 @@ static gp_status cost_stages(const gp_session *session, const gp_balancing_choic
     return GP_OK;
 }
 
-static gp_status cost_by_time(const gp_session *session, const gp_balancing_choice *with, gp_balancing_costs *out,
+static gp_status cost_by_time(const gp_session *session, const gp_plan_choice *with, gp_balancing_costs *out,
                               gp_error *err) {
     int workers = session->config->pipeline.device_count;
     gp_device_spec *distinct = NULL;
@@ -149,19 +153,20 @@ static gp_status cost_by_time(const gp_session *session, const gp_balancing_choi
     return status;
 }
 
-static gp_status cost_by_size(const gp_session *session, const gp_balancing_choice *with, gp_balancing_costs *out,
+static gp_status cost_by_size(const gp_session *session, const gp_plan_choice *with, gp_balancing_costs *out,
                               gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&out->layers, session->graph->layer_count, err));
     for (int w = 0; w < session->config->pipeline.device_count; w++) out->devices[w].layers = out->layers;
-    return gp_cost_by_size(session->graph, with->samples, session->update.states, out->layers, err);
+    return gp_cost_by_size(session->graph, piece_of(session, with), session->update.states, out->layers, err);
 }
 
-gp_status gp_balancing_costs_init(gp_balancing_costs *costs, const gp_session *session, const gp_balancing_choice *with,
+gp_status gp_balancing_costs_init(gp_balancing_costs *costs, const gp_session *session, const gp_plan_choice *with,
                                   gp_error *err) {
     *costs = (gp_balancing_costs){0};
     gp_status status = GP_NEW(&costs->devices, session->config->pipeline.device_count, err);
     if (status == GP_OK)
-        status = with->by_size ? cost_by_size(session, with, costs, err) : cost_by_time(session, with, costs, err);
+        status = with->balance == GP_BALANCE_SIZE ? cost_by_size(session, with, costs, err)
+                                                  : cost_by_time(session, with, costs, err);
     if (status != GP_OK) gp_balancing_costs_fini(costs);
     return status;
 }

@@ -10,14 +10,15 @@
 /* Share of the micro-batches that a stage of this mode recomputes. */
 double gp_balancing_recomputes(gp_checkpoint_mode checkpoint, int64_t micro_batches);
 
-/* What is balanced for. */
-typedef struct gp_balancing_choice {
-    int64_t samples, micro_batches; /* of a micro-batch; how many */
-    bool always;                    /* recomputing everywhere, in place of what the configuration says */
-    bool by_size;                   /* bytes in place of picoseconds, and nothing for copies */
-} gp_balancing_choice;
+/* What a plan can be made with in place of what the configuration says. */
+typedef struct gp_plan_choice {
+    int64_t micro_batches;
+    bool always; /* recomputing everywhere */
+    gp_balance_mode balance;
+} gp_plan_choice;
 
-/* What layers and copies cost on each device, for gp_balance_find. */
+/* What layers and copies cost on each device, for gp_balance_find: picoseconds; or bytes, and nothing for copies, if
+ * the choice is GP_BALANCE_SIZE. */
 typedef struct gp_balancing_costs {
     gp_balance_device *devices;   /* [worker] */
     const int64_t **stage_layers; /* [stage]; NULL: all stages have one checkpoint mode */
@@ -25,7 +26,7 @@ typedef struct gp_balancing_costs {
 } gp_balancing_costs;
 
 GP_MUST_USE gp_status gp_balancing_costs_init(gp_balancing_costs *costs, const gp_session *session,
-                                              const gp_balancing_choice *with, gp_error *err);
+                                              const gp_plan_choice *with, gp_error *err);
 void gp_balancing_costs_fini(gp_balancing_costs *costs);
 
 #endif

@@ -1,107 +1,94 @@
-#include "session/counting.h"
-
+/* Rates that a session counts costs with: kept ones, or measured now if it is worth it. */
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/machine_processors.h"
 #include "base/memory.h"
 #include "profile/cost.h"
 #include "profile/rates_measure.h"
 #include "session/devices.h"
+#include "session/profiling_internal.h"
 
 /* Of the time that a run should take, measuring may take this share. */
 static const double share_of_run = 0.05;
 
-typedef struct counting {
-    gp_session *session;
-    const gp_counting_request *with;
-} counting;
-
-static gp_status count_seconds(const gp_session *session, double *out, gp_error *err) {
-    int64_t *cost = NULL;
-    double sum = 0;
-    GP_RETURN_IF_FAILED(GP_NEW(&cost, session->graph->layer_count, err));
-    gp_status status = gp_cost_by_time(session->graph, gp_session_piece(session), 0, cost, err);
-    for (int i = 0; i < session->graph->layer_count && status == GP_OK; i++) sum += (double)cost[i] * 1e-12;
-    free(cost);
-    *out = sum;
-    return status;
-}
-
 gp_status gp_counting_share_of_run(const gp_session *session, double *out, gp_error *err) {
-    double micro_batch = 0;
-    GP_RETURN_IF_FAILED(count_seconds(session, &micro_batch, err));
     const gp_pipeline_config *pipeline = &session->config->pipeline;
+    int layers = session->graph->layer_count;
+    int64_t *cost = NULL;
+    double micro_batch = 0; /* seconds */
+    GP_RETURN_IF_FAILED(GP_NEW(&cost, layers, err));
+    gp_status status = gp_cost_by_time(session->graph, gp_session_piece(session), 0, cost, err);
+    for (int i = 0; i < layers && status == GP_OK; i++) micro_batch += (double)cost[i] * 1e-12;
+    free(cost);
     *out = share_of_run * micro_batch * pipeline->micro_batches * (double)session->steps / pipeline->device_count;
-    return GP_OK;
+    return status;
 }
 
 /* Rates that are older are measured again when a profile is taken. */
 enum { RATES_LAST = 3600 };
 
-static gp_status rates_are_worth_it(const counting *s, int missing, bool *out, gp_error *err) {
+static gp_status rates_are_worth_it(const gp_profile_search *s, int missing, bool *out, gp_error *err) {
     double seconds = 0;
-    *out = s->with->options->balances;
-    if (*out || s->with->options->profiling != GP_PROFILING_MEASURE || s->session->steps == 0) return GP_OK;
+    *out = s->options->balances;
+    if (*out || s->options->profiling != GP_PROFILING_MEASURE || s->session->steps == 0) return GP_OK;
     GP_RETURN_IF_FAILED(gp_counting_share_of_run(s->session, &seconds, err));
     *out = seconds >= GP_RATES_SECONDS * missing;
     return GP_OK;
 }
 
 /* Without rates, plans assume some: a device that cannot be measured does not fail the session. */
-static gp_status measure_rates(counting *s, const gp_device_spec *spec, gp_rates *rates, bool *measured,
+static gp_status measure_rates(gp_profile_search *s, const gp_device_spec *spec, gp_rates *rates, bool *measured,
                                gp_error *err) {
     gp_error why = {0};
     char text[48];
-    double share = share_of_run * s->with->options->seconds;
+    double share = share_of_run * s->options->seconds;
     double seconds = share > 0 && share < GP_RATES_SECONDS ? share : GP_RATES_SECONDS;
-    if (s->with->ticker->terminal)
-        gp_ticker_say(s->with->ticker, "measuring the rates of %s, once for this machine: about a second",
+    if (s->ticker.terminal)
+        gp_ticker_say(&s->ticker, "measuring the rates of %s, once for this machine: about a second",
                       gp_device_text(text, spec->kind->name, spec->index, spec->threads));
-    const gp_rates_request request = {
-        .seconds = seconds, .processors = gp_machine_processors(), .load = s->with->options->load};
-    gp_status status = gp_rates_measure(spec, &request, rates, &why);
+    gp_status status = gp_rates_measure(spec, seconds, NULL, rates, &why);
     if (status == GP_OK) *measured = true;
-    gp_ticker_end(s->with->ticker);
+    gp_ticker_end(&s->ticker);
     return status == GP_MEMORY ? gp_fail(err, status, "%s", why.text) : GP_OK;
 }
 
-static gp_status find_rates(counting *s, int d, gp_rates *rates, bool *found, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_rates_find(&s->with->devices[d], gp_machine_processors(), rates, found, err));
+/* A session that has just measured a profile takes no old rates. */
+static gp_status find_rates(gp_profile_search *s, int d, gp_rates *rates, bool *found, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_rates_find(&s->devices[d], rates, found, err));
     int64_t age = (int64_t)time(NULL) - rates->taken;
-    bool old = s->session->measured.rounds > 0 && (age < 0 || age > RATES_LAST);
-    if (*found && old) *found = false;
+    if (s->session->measured.rounds > 0 && (age < 0 || age > RATES_LAST)) *found = false;
     return GP_OK;
 }
 
-/* Rows keep the rates that are assumed, if none are found or measured. Those taken under load are measured again. */
-static gp_status fill_rates(counting *s, gp_profile *counted, bool *any, gp_error *err) {
+/* Rows keep the rates that are assumed, if none are found or measured. */
+static gp_status fill_rates(gp_profile_search *s, gp_profile *counted, bool *any, gp_error *err) {
     bool *found = NULL, worth = false;
     int missing = 0;
-    GP_RETURN_IF_FAILED(GP_NEW(&found, s->with->count, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&found, s->count, err));
     gp_status status = GP_OK;
-    for (int d = 0; d < s->with->count && status == GP_OK; d++) {
+    for (int d = 0; d < s->count && status == GP_OK; d++) {
         status = find_rates(s, d, &counted->devices[d].rates, &found[d], err);
-        if (status == GP_OK) missing += !found[d] || counted->devices[d].rates.under_load;
+        missing += !found[d];
     }
     if (status == GP_OK) status = rates_are_worth_it(s, missing, &worth, err);
-    for (int d = 0; d < s->with->count && status == GP_OK; d++) {
-        if ((!found[d] || counted->devices[d].rates.under_load) && worth)
-            status = measure_rates(s, &s->with->devices[d], &counted->devices[d].rates, &found[d], err);
+    for (int d = 0; d < s->count && status == GP_OK; d++) {
+        if (!found[d] && worth) status = measure_rates(s, &s->devices[d], &counted->devices[d].rates, &found[d], err);
         *any = *any || found[d];
     }
     free(found);
     return status;
 }
 
-gp_status gp_counting_find_rates(gp_session *session, const gp_counting_request *with, gp_error *err) {
-    counting all = {session, with}, *s = &all;
+gp_status gp_counting_find_rates(gp_profile_search *s, gp_error *err) {
+    gp_session *session = s->session;
     gp_profile *counted = NULL;
-    bool any = false, reads_only = s->with->options->profiling == GP_PROFILING_FIND;
-    if (s->session->profile && reads_only) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_profile_create_counted(s->with->devices, s->with->count, &counted, err));
+    bool any = false;
+    if (session->profile && s->options->profiling == GP_PROFILING_FIND) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_profile_create_counted(s->devices, s->count, &counted, err));
     gp_status status = fill_rates(s, counted, &any, err);
-    if (status == GP_OK && any && !s->session->profile)
-        s->session->profile = counted;
+    if (status == GP_OK && any && !session->profile)
+        session->profile = counted;
     else
         gp_profile_destroy(&counted);
     return status;

@@ -1,6 +1,5 @@
 #include "session/devices.h"
 
-#include <sched.h>
 #include <string.h>
 
 #include "device/cpu/cpu.h"
@@ -19,9 +18,4 @@ gp_status gp_device_spec_find(const gp_device_config *config, gp_device_spec *ou
         err, GP_UNSUPPORTED, config->place,
         "device %s:%d: this program was built without CUDA; build it on a machine where CMake finds the CUDA toolkit",
         config->kind, config->index);
-}
-
-int gp_machine_processors(void) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }

@@ -10,7 +10,5 @@
 
 /* GP_UNSUPPORTED with the device's place where this build does not have the kind. */
 GP_MUST_USE gp_status gp_device_spec_find(const gp_device_config *config, gp_device_spec *out, gp_error *err);
-/* Processors that this program may use; 1 where the machine does not say. */
-int gp_machine_processors(void);
 
 #endif

@@ -38,37 +38,42 @@ const char *gp_host_kind_key(gp_host_kind kind) {
 
 /* ---- kind by kind ------------------------------------------------------------------------------------------------ */
 
+static void add(gp_host_memory *out, gp_host_kind kind, size_t bytes) {
+    out->bytes[kind] = gp_size_plus(out->bytes[kind], bytes);
+}
+
 static void plan_devices(const gp_plan *plan, gp_host_memory *out) {
     for (int w = 0; w < plan->workers; w++) {
-        gp_host_kind kind = plan->devices[w].kind->on_host ? GP_HOST_ARENAS : GP_HOST_PINNED;
-        size_t bytes = kind == GP_HOST_ARENAS ? plan->arena[w] : gp_memory_pinned(plan, w);
-        out->bytes[kind] = gp_size_plus(out->bytes[kind], bytes);
-        out->bytes[GP_HOST_BOUND] = gp_size_plus(out->bytes[GP_HOST_BOUND], plan->bound[w]);
-        if (kind == GP_HOST_ARENAS && plan->devices[w].kind->libraries) out->bytes[GP_HOST_LIBRARIES] = LIBRARIES;
+        const gp_device_kind *kind = plan->devices[w].kind;
+        add(out, GP_HOST_BOUND, plan->bound[w]);
+        if (kind->on_host)
+            add(out, GP_HOST_ARENAS, plan->arena[w]);
+        else
+            add(out, GP_HOST_PINNED, gp_memory_pinned(plan, w));
+        if (kind->on_host && kind->libraries) out->bytes[GP_HOST_LIBRARIES] = LIBRARIES;
     }
 }
 
-static void add_loader(const gp_loader_memory *loader, gp_host_kind kind, gp_host_memory *out) {
-    out->bytes[kind] = loader->batches;
-    out->bytes[GP_HOST_ORDER] = gp_size_plus(out->bytes[GP_HOST_ORDER], loader->order);
-    out->bytes[GP_HOST_READING] = gp_size_plus(out->bytes[GP_HOST_READING], loader->scratch);
-    out->bytes[GP_HOST_RECORDS] = gp_size_plus(out->bytes[GP_HOST_RECORDS], loader->records);
+static void plan_loader(const gp_session *session, const gp_dataset *data, const gp_loader_options *options,
+                        gp_host_kind kind, gp_loader_memory *loader, gp_host_memory *out) {
+    gp_loader_memory_plan(data, &session->spec, options, loader);
+    add(out, kind, loader->batches);
+    add(out, GP_HOST_ORDER, loader->order);
+    add(out, GP_HOST_READING, loader->scratch);
+    add(out, GP_HOST_RECORDS, loader->records);
 }
 
 static void plan_data(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
     if (session->steps > 0) {
         const gp_loader_options options = gp_loaders_training(session, session->after, trace);
-        gp_loader_memory_plan(session->train, &session->spec, &options, &out->training);
-        add_loader(&out->training, GP_HOST_TRAINING, out);
+        plan_loader(session, session->train, &options, GP_HOST_TRAINING, &out->training, out);
     }
     if (session->eval) {
         const gp_loader_options options = gp_loaders_evaluation(session, trace);
-        gp_loader_memory_plan(session->eval, &session->spec, &options, &out->evaluation);
-        add_loader(&out->evaluation, GP_HOST_EVALUATION, out);
+        plan_loader(session, session->eval, &options, GP_HOST_EVALUATION, &out->evaluation, out);
     }
-    if (session->train) out->bytes[GP_HOST_SOURCES] = gp_dataset_held(session->train);
-    if (session->eval)
-        out->bytes[GP_HOST_SOURCES] = gp_size_plus(out->bytes[GP_HOST_SOURCES], gp_dataset_held(session->eval));
+    if (session->train) add(out, GP_HOST_SOURCES, gp_dataset_held(session->train));
+    if (session->eval) add(out, GP_HOST_SOURCES, gp_dataset_held(session->eval));
 }
 
 gp_shape gp_prediction_shape(const gp_session *session) {
@@ -78,12 +83,10 @@ gp_shape gp_prediction_shape(const gp_session *session) {
 
 static size_t prediction_bytes(const gp_session *session) {
     gp_shape shape = gp_prediction_shape(session);
-    size_t blocks = shape.rank < 3 ? 1 : 2, sum = 0;
     int64_t elements;
     if (!gp_shape_elements(shape, &elements)) return SIZE_MAX;
-    bool fits = gp_size_mul((size_t)elements * sizeof(float), (size_t)session->config->data.batch, &sum) &&
-                gp_size_mul(sum, blocks, &sum);
-    return fits ? sum : SIZE_MAX;
+    size_t bytes = gp_size_times((size_t)elements * sizeof(float), (size_t)session->config->data.batch);
+    return gp_size_times(bytes, shape.rank < 3 ? 1 : 2);
 }
 
 /* A prediction reads a file of weights and writes one tensor; a run writes all that it is. */
@@ -91,7 +94,7 @@ static void plan_state(const gp_session *session, gp_host_memory *out) {
     const gp_plan *plan = session->plan;
     size_t tensors = (size_t)plan->graph->param_count;
     out->bytes[GP_HOST_PARAMETER] = gp_run_largest_param(plan); /* store/params.h */
-    if (session->predicts) {
+    if (session->options.weights) {
         out->bytes[GP_HOST_PREDICTION] = prediction_bytes(session);
     } else {
         out->bytes[GP_HOST_STATE] = gp_state_bytes(plan);
@@ -102,29 +105,15 @@ static void plan_state(const gp_session *session, gp_host_memory *out) {
 
 /* ---- records ----------------------------------------------------------------------------------------------------- */
 
-/* The most instructions that worker w has in a mini-batch that trains, or in one that does not. */
-static size_t most_instructions(const gp_plan *plan, int w, bool training) {
+/* The most that worker w has in a mini-batch that trains, or in one that does not: instructions, or times of layers. */
+static size_t most_of(const gp_plan *plan, int w, bool training, bool ticks) {
     size_t most = 0;
     for (int m = 0; m < plan->mini_count; m++) {
-        size_t count = plan->minis[m].programs->worker[w].count;
-        if (plan->minis[m].training == training && count > most) most = count;
-    }
-    return most;
-}
-
-/* The same for the times of layers. */
-static size_t most_ticks(const gp_plan *plan, int w, bool training) {
-    size_t most = 0;
-    for (int m = 0; m < plan->mini_count; m++) {
-        size_t count = plan->minis[m].training == training ? gp_mini_ticks(plan, &plan->minis[m], w) : 0;
+        if (plan->minis[m].training != training) continue;
+        size_t count = ticks ? gp_mini_ticks(plan, &plan->minis[m], w) : plan->minis[m].programs->worker[w].count;
         if (count > most) most = count;
     }
     return most;
-}
-
-/* So many mini-batches that train, each with `training` records, and so many that do not. */
-static size_t add_records(int64_t steps, size_t training, int64_t evaluated, size_t evaluation) {
-    return gp_size_plus(gp_size_times((size_t)steps, training), gp_size_times((size_t)evaluated, evaluation));
 }
 
 static size_t plan_timeline(const gp_session *session, const gp_trace_options *trace) {
@@ -133,15 +122,13 @@ static size_t plan_timeline(const gp_session *session, const gp_trace_options *t
     if (steps + evaluated == 0) return 0;
     size_t bytes = gp_lane_bytes((size_t)(steps + 2 * evaluated)); /* waits for data; the end of each evaluation, too */
     bytes = gp_size_plus(bytes, gp_tracing_steps_bytes((size_t)(steps + evaluated)));
-    for (int w = 0; w < session->plan->workers; w++) {
-        const gp_plan *plan = session->plan;
-        size_t spans =
-            add_records(steps, most_instructions(plan, w, true), evaluated, most_instructions(plan, w, false));
-        bytes = gp_size_plus(bytes, gp_lane_bytes(spans));
-        if (!trace->layers) continue;
-        size_t ticks = add_records(steps, most_ticks(plan, w, true), evaluated, most_ticks(plan, w, false));
-        bytes = gp_size_plus(bytes, gp_ticks_bytes(ticks));
-    }
+    for (int w = 0; w < session->plan->workers; w++)
+        for (int ticks = 0; ticks <= trace->layers; ticks++) {
+            size_t training = gp_size_times((size_t)steps, most_of(session->plan, w, true, ticks));
+            size_t all =
+                gp_size_plus(training, gp_size_times((size_t)evaluated, most_of(session->plan, w, false, ticks)));
+            bytes = gp_size_plus(bytes, ticks ? gp_ticks_bytes(all) : gp_lane_bytes(all));
+        }
     return bytes;
 }
 
@@ -158,14 +145,13 @@ static size_t account_bytes(const gp_plan *plan) {
 /* The account's recorder, and what each worker writes a step's spans into. */
 static void plan_records(const gp_session *session, const gp_trace_options *trace, gp_host_memory *out) {
     const gp_plan *plan = session->plan;
-    size_t bytes = plan_timeline(session, trace);
-    bool traces = bytes > 0;
-    if (session->steps > 0) bytes = gp_size_plus(bytes, account_bytes(plan));
-    for (int w = 0; w < plan->workers && (traces || session->steps > 0); w++) {
-        size_t train = most_instructions(plan, w, true), other = most_instructions(plan, w, false);
-        bytes = gp_size_plus(bytes, gp_lane_bytes(traces && other > train ? other : train));
+    size_t timeline = plan_timeline(session, trace);
+    add(out, GP_HOST_RECORDS, timeline);
+    if (session->steps > 0) add(out, GP_HOST_RECORDS, account_bytes(plan));
+    for (int w = 0; w < plan->workers && (timeline > 0 || session->steps > 0); w++) {
+        size_t train = most_of(plan, w, true, false), other = most_of(plan, w, false, false);
+        add(out, GP_HOST_RECORDS, gp_lane_bytes(timeline > 0 && other > train ? other : train));
     }
-    out->bytes[GP_HOST_RECORDS] = gp_size_plus(out->bytes[GP_HOST_RECORDS], bytes);
 }
 
 /* ---- threads ----------------------------------------------------------------------------------------------------- */
@@ -178,7 +164,7 @@ static int count_threads(const gp_session *session, const gp_host_memory *host) 
         const gp_device_spec *device = &session->plan->devices[w];
         threads += 1 + (device->kind->on_host ? 2 * (device->threads - 1) : 0);
     }
-    return threads + !session->predicts; /* the saver's */
+    return threads + (session->options.weights ? 0 : 1); /* the saver's */
 }
 
 static size_t stack_bytes(void) {
@@ -238,32 +224,30 @@ static size_t to_come(const gp_host_memory *host, gp_memory_limit limit) {
 
 enum { MOST_NAMED = 3 };
 
-/* The kinds of which most is to come, the largest first; how many. */
-static int find_largest(const gp_host_memory *host, gp_memory_limit limit, int largest[MOST_NAMED]) {
-    bool found[GP_HOST_KINDS] = {false};
-    for (int i = 0; i < MOST_NAMED; i++) {
-        int most = -1;
-        for (int k = 0; k < GP_HOST_KINDS; k++) {
-            size_t bytes = kind_to_come(host, limit, k);
-            if (!found[k] && bytes > 0 && (most < 0 || bytes > kind_to_come(host, limit, most))) most = k;
-        }
-        if (most < 0) return i;
-        found[most] = true;
-        largest[i] = most;
+/* The kind of which most is to come after those of `named`, which it joins; −1: none is. */
+static int next_largest(const gp_host_memory *host, gp_memory_limit limit, bool named[GP_HOST_KINDS]) {
+    int most = -1;
+    for (int k = 0; k < GP_HOST_KINDS; k++) {
+        size_t bytes = kind_to_come(host, limit, k);
+        if (!named[k] && bytes > 0 && (most < 0 || bytes > kind_to_come(host, limit, most))) most = k;
     }
-    return MOST_NAMED;
+    if (most >= 0) named[most] = true;
+    return most;
 }
 
-/* "arenas of CPU workers: 62.1 MiB; data, training: …" */
-static void name_largest(const gp_host_memory *host, gp_memory_limit limit, const int *largest, int count, char *text,
-                         size_t size) {
+/* "arenas of CPU workers: 62.1 MiB; data, training: …": the largest ones. Returns the first. */
+static int name_largest(const gp_host_memory *host, gp_memory_limit limit, char *text, size_t size) {
+    bool named[GP_HOST_KINDS] = {false};
+    int first = next_largest(host, limit, named), kind = first;
     size_t used = 0;
-    char bytes[32];
-    for (int i = 0; i < count && used < size; i++) {
-        int wrote = snprintf(text + used, size - used, "%s%s: %s", used ? "; " : "", kinds[largest[i]].name,
-                             gp_bytes_text(bytes, kind_to_come(host, limit, largest[i])));
+    for (int i = 0; i < MOST_NAMED && kind >= 0 && used < size; i++) {
+        char bytes[32];
+        int wrote = snprintf(text + used, size - used, "%s%s: %s", used ? "; " : "", kinds[kind].name,
+                             gp_bytes_text(bytes, kind_to_come(host, limit, kind)));
         used += wrote > 0 ? (size_t)wrote : 0;
+        kind = next_largest(host, limit, named);
     }
+    return first;
 }
 
 /* What makes the kind smaller. */
@@ -296,12 +280,11 @@ static gp_memory_limit exceeded(const gp_host_memory *host, const gp_machine_mem
 
 gp_status gp_host_memory_check(const gp_host_memory *host, const gp_machine_memory *machine, gp_error *err) {
     char needed[32], all[32], left[32], names[256] = "";
-    int largest[MOST_NAMED] = {0};
     gp_memory_limit limit = exceeded(host, machine);
     if (limit == GP_MEMORY_LIMITS) return GP_OK;
-    name_largest(host, limit, largest, find_largest(host, limit, largest), names, sizeof names);
+    int largest = name_largest(host, limit, names, sizeof names);
     return gp_fail(err, GP_MEMORY, "the run needs %s more memory (%s), but %s, %s in all, has %s left; %s",
                    gp_bytes_text(needed, to_come(host, limit)), names, gp_memory_limit_name(limit),
                    gp_bytes_text(all, machine->limit[limit]),
-                   gp_bytes_text(left, gp_machine_memory_left(machine, limit)), advice_for(largest[0]));
+                   gp_bytes_text(left, gp_machine_memory_left(machine, limit)), advice_for(largest));
 }

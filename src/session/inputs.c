@@ -11,7 +11,7 @@
 #include "store/folder.h"
 #include "store/snapshot.h"
 
-enum { MOST = 8, MOST_TEXT = 512 /* bytes */ };
+enum { INIT = 8 /* the input that is train.init */, INPUTS, MOST_TEXT = 512 /* bytes */ };
 
 typedef struct input {
     const char *path;    /* NULL: the configuration names none */
@@ -19,12 +19,10 @@ typedef struct input {
     gp_place place;      /* if neither is there */
 } input;
 
-static const char init_key[] = "train.init";
-
-static void list_inputs(const gp_config *config, input out[MOST]) {
+static input input_of(const gp_config *config, int index) {
     const gp_source_config *train = &config->data.train, *eval = &config->data.eval;
     const gp_schedule_config *schedule = &config->pipeline.schedule;
-    const input all[MOST] = {
+    const input all[INPUTS] = {
         {config->path, {NULL}, {0}},
         {train->file, {"data.train.tensors.file", "data.train.tensors"}, train->place},
         {train->images, {"data.train.idx.images"}, train->place},
@@ -33,8 +31,9 @@ static void list_inputs(const gp_config *config, input out[MOST]) {
         {eval->images, {"data.eval.idx.images"}, eval->place},
         {eval->labels, {"data.eval.idx.labels"}, eval->place},
         {schedule->file, {"pipeline.schedule.file"}, schedule->place},
+        [INIT] = {config->train.init, {"train.init.file", "train.init"}, config->train.init_place},
     };
-    memcpy(out, all, sizeof all);
+    return all[index];
 }
 
 static void write_place(const gp_config *config, const char *const keys[2], gp_place place, char text[MOST_TEXT]) {
@@ -51,26 +50,18 @@ static void write_place(const gp_config *config, const char *const keys[2], gp_p
         snprintf(text, MOST_TEXT, "the file of %s (%s)", key, place.path ? place.path : config->path);
 }
 
-/* Whether the path leads to an input; which one it is, as messages say it. */
-static bool find_input(const gp_config *config, const char *path, char text[MOST_TEXT]) {
-    input inputs[MOST];
-    list_inputs(config, inputs);
-    for (int i = 0; i < MOST; i++) {
-        if (!inputs[i].path || !gp_file_is(path, inputs[i].path)) continue;
-        if (inputs[i].keys[0])
-            write_place(config, inputs[i].keys, inputs[i].place, text);
+/* Whether the path leads to one of the inputs from `first` to `last`; which one it is, as messages say it. */
+static bool find_input(const gp_config *config, const char *path, int first, int last, char text[MOST_TEXT]) {
+    for (int i = first; i <= last; i++) {
+        const input its = input_of(config, i);
+        if (!its.path || !gp_file_is(path, its.path)) continue;
+        if (its.keys[0])
+            write_place(config, its.keys, its.place, text);
         else
             snprintf(text, MOST_TEXT, "the configuration");
         return true;
     }
     return false;
-}
-
-static bool find_init(const gp_config *config, const char *path, char text[MOST_TEXT]) {
-    static const char *const keys[2] = {"train.init.file", init_key};
-    if (!config->train.init || !gp_file_is(path, config->train.init)) return false;
-    write_place(config, keys, config->train.init_place, text);
-    return true;
 }
 
 /* "output" or "error" if that stream goes to the file of this path; NULL: neither does. */
@@ -85,13 +76,13 @@ static const char *find_stream(const char *path) {
 
 bool gp_inputs_has(const gp_config *config, const char *path) {
     char text[MOST_TEXT];
-    return find_input(config, path, text) || find_init(config, path, text);
+    return find_input(config, path, 0, INIT, text);
 }
 
 gp_status gp_inputs_check_output(const gp_config *config, const char *option, const char *path, gp_error *err) {
     char text[MOST_TEXT];
     if (!path) return GP_OK;
-    if (find_input(config, path, text) || find_init(config, path, text))
+    if (find_input(config, path, 0, INIT, text))
         return gp_fail(err, GP_USAGE, "%s %s: would write over %s: choose another name", option, path, text);
     const char *stream = find_stream(path);
     if (!stream) return GP_OK;
@@ -102,52 +93,41 @@ gp_status gp_inputs_check_output(const gp_config *config, const char *option, co
 /* Whether `own` holds the weights that the run begins with, and loses them before the new model is whole. */
 static bool loses_init(const gp_config *config, const char *own, char text[MOST_TEXT]) {
     bool is_model = strcmp(strrchr(own, '/'), "/model.safetensors") == 0;
-    return !is_model && access(own, F_OK) == 0 && find_init(config, own, text);
+    return !is_model && access(own, F_OK) == 0 && find_input(config, own, INIT, INIT, text);
 }
 
-/* One file that a run writes or removes. */
-static gp_status check_own(const gp_config *config, const char *folder, const char *own, const char *trace,
-                           gp_error *err) {
+/* One file that a run writes or removes. Frees its path. */
+static gp_status check_own(const gp_config *config, const char *folder, char *own, const char *trace, gp_error *err) {
     char text[MOST_TEXT];
     bool is_config = gp_file_is(own, config->path) && strcmp(strrchr(own, '/'), "/config.yaml") == 0;
-    if ((!is_config && find_input(config, own, text)) || loses_init(config, own, text))
-        return gp_fail(err, GP_USAGE,
-                       "-o %s: the run would remove or write over %s, which is %s: choose another folder with -o",
-                       folder, own, text);
-    if (trace && gp_file_is(trace, own))
-        return gp_fail(err, GP_USAGE, "--trace %s: is %s, which the run writes: choose another name", trace, own);
-    return GP_OK;
+    gp_status status = GP_OK;
+    if ((!is_config && find_input(config, own, 0, INIT - 1, text)) || loses_init(config, own, text))
+        status = gp_fail(err, GP_USAGE,
+                         "-o %s: the run would remove or write over %s, which is %s: choose another folder with -o",
+                         folder, own, text);
+    else if (trace && gp_file_is(trace, own))
+        status = gp_fail(err, GP_USAGE, "--trace %s: is %s, which the run writes: choose another name", trace, own);
+    free(own);
+    return status;
 }
 
 static gp_status check_snapshots(const gp_config *config, const char *folder, const char *trace, gp_error *err) {
     int64_t *steps = NULL;
     int count = 0;
-    char *own = NULL;
     const char *slash = trace ? strrchr(trace, '/') : NULL, *name = slash ? slash + 1 : trace;
     GP_RETURN_IF_FAILED(gp_snapshot_list(folder, &steps, &count, err));
     gp_status status = GP_OK;
-    for (int i = 0; i < count && status == GP_OK; i++) {
-        status = gp_snapshot_path(folder, steps[i], &own, err);
-        if (status == GP_OK) status = check_own(config, folder, own, trace, err);
-        free(own);
-        own = NULL;
-    }
+    for (int i = 0; i < count && status == GP_OK; i++)
+        status = check_own(config, folder, gp_snapshot_path(folder, steps[i]).text, trace, err);
     free(steps);
     /* A snapshot that is not there yet. */
     if (status != GP_OK || !name || !gp_snapshot_is_name(name)) return status;
-    GP_RETURN_IF_FAILED(gp_format_text(&own, err, "%s/snapshots/%s", folder, name));
-    status = check_own(config, folder, own, trace, err);
-    free(own);
-    return status;
+    const gp_path snapshots = gp_folder_file(folder, "snapshots");
+    return check_own(config, folder, gp_folder_file(snapshots.text, name).text, trace, err);
 }
 
 gp_status gp_inputs_check_folder(const gp_config *config, const char *folder, const char *trace, gp_error *err) {
-    for (int i = 0; gp_folder_own(i); i++) {
-        char *own = NULL;
-        GP_RETURN_IF_FAILED(gp_folder_file(folder, gp_folder_own(i), &own, err));
-        gp_status status = check_own(config, folder, own, trace, err);
-        free(own);
-        GP_RETURN_IF_FAILED(status);
-    }
+    for (int i = 0; gp_folder_own(i); i++)
+        GP_RETURN_IF_FAILED(check_own(config, folder, gp_folder_file(folder, gp_folder_own(i)).text, trace, err));
     return check_snapshots(config, folder, trace, err);
 }

@@ -1,4 +1,4 @@
-#include "session/may_change.h"
+#include "session/session_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,9 +50,7 @@ static gp_status compare_graphs(const gp_graph *before, const gp_graph *now, gp_
 
 static gp_status check_model(const gp_config *before, const gp_config *now, gp_error *err) {
     gp_graph *then = NULL, *after = NULL;
-    bool differs = false;
-    GP_RETURN_IF_FAILED(gp_yaml_differ("model", before->model, now->model, &differs, err));
-    if (!differs) return GP_OK;
+    if (!gp_yaml_differ("model", before->model, now->model)) return GP_OK;
     GP_RETURN_IF_FAILED(gp_graph_build(before->model, &then, err));
     gp_status status = gp_graph_build(now->model, &after, err);
     if (status == GP_OK) status = compare_graphs(then, after, err);

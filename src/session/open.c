@@ -2,43 +2,35 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/machine_processors.h"
 #include "base/memory.h"
 #include "session/devices.h"
-#include "session/may_change.h"
-#include "session/prepare.h"
 #include "session/session_internal.h"
 
-static gp_status set_weights(gp_session *session, const char *weights, gp_error *err) {
+static gp_status set_weights(gp_session *session, gp_error *err) {
     gp_train_config *train = &session->config->train;
-    session->predicts = true;
     train->steps = 0;
     free(train->init);
     train->init = NULL;
     train->init_place = (gp_place){0};
     train->init_skip_count = 0;
-    return gp_copy_text(&train->init, weights, err);
+    return gp_copy_text(&train->init, session->options.weights, err);
 }
 
 /* Another session of the same run, with the configuration after so many changes, which it borrows from `like`: `whole`
  * is NULL in it. */
 static gp_status open_phase(const gp_session *like, int changes, gp_session **out, gp_error *err) {
-    const gp_session_options options = {.norms = like->norms,
-                                        .resumes = true, /* weights are the run's own */
-                                        .profiling = like->profiling,
-                                        .machine = like->limited ? &like->given : NULL,
-                                        .trace = like->trace};
     gp_session *session = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&session, 1, err));
     session->whole = like->whole;
-    session->norms = options.norms;
-    session->resumes = true;
-    session->profiling = options.profiling;
-    session->trace = options.trace;
-    session->limited = like->limited;
-    session->given = like->given;
-    session->processors = like->processors;
+    session->options = (gp_session_options){.norms = like->options.norms,
+                                            .resumes = true, /* weights are the run's own */
+                                            .profiling = like->options.profiling,
+                                            .machine = like->options.machine,
+                                            .processors = like->options.processors,
+                                            .trace = like->options.trace};
     gp_session_set_phase(session, changes);
-    gp_status status = gp_session_prepare(session, &options, err);
+    gp_status status = gp_session_prepare(session, err);
     session->whole = NULL;
     if (status != GP_OK)
         gp_session_close(&session);
@@ -93,13 +85,14 @@ static gp_status check_changes(gp_session *session, gp_error *err) {
     return status;
 }
 
-static gp_status open_whole(gp_session *session, const gp_session_options *options, gp_error *err) {
+static gp_status open_whole(gp_session *session, gp_error *err) {
     const gp_config *whole = session->whole;
+    const gp_session_options *options = &session->options;
     bool alone = options->balances || options->tries; /* only the first configuration is looked at */
     int changes = alone ? 0 : options->weights ? whole->change_count : gp_config_changes_until(whole, options->step);
     gp_session_set_phase(session, changes);
-    if (options->weights) GP_RETURN_IF_FAILED(set_weights(session, options->weights, err));
-    GP_RETURN_IF_FAILED(gp_session_prepare(session, options, err));
+    if (options->weights) GP_RETURN_IF_FAILED(set_weights(session, err));
+    GP_RETURN_IF_FAILED(gp_session_prepare(session, err));
     if (alone || options->weights) session->until = INT64_MAX;
     return alone || options->weights ? GP_OK : check_changes(session, err);
 }
@@ -113,16 +106,9 @@ gp_status gp_session_open_for(gp_config **config, const gp_session_options *opti
     }
     session->whole = *config;
     *config = NULL;
-    session->norms = options->norms;
-    session->resumes = options->resumes;
-    session->balances = options->balances;
-    session->tries = options->tries;
-    session->profiling = options->profiling;
-    session->trace = options->trace;
-    session->limited = options->machine != NULL;
-    if (session->limited) session->given = *options->machine;
-    session->processors = options->processors > 0 ? options->processors : gp_machine_processors();
-    status = open_whole(session, options, err);
+    session->options = *options;
+    if (options->processors == 0) session->options.processors = gp_machine_processors();
+    status = open_whole(session, err);
     if (status != GP_OK && options->given && session->profile) {
         *options->given = session->profile;
         session->profile = NULL;

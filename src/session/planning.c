@@ -1,10 +1,9 @@
-#include "session/planning.h"
+#include "session/session_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "session/balancing.h"
-#include "session/ordering.h"
+#include "base/memory.h"
 
 enum { MOST_SIZES = 6 };
 
@@ -35,9 +34,10 @@ static int add_head(const gp_session *session, gp_mini_size *sizes, int count) {
 static int list_sizes(const gp_session *session, gp_mini_size sizes[MOST_SIZES]) {
     const gp_data_config *data = &session->config->data;
     int count = 0;
-    if (session->balances) sizes[count++] = (gp_mini_size){data->batch, true};
+    if (session->options.balances) sizes[count++] = (gp_mini_size){data->batch, true};
     /* The data are not looked at then; a full mini-batch takes the most. */
-    if (session->balances && data->eval.kind != GP_SOURCE_NONE) sizes[count++] = (gp_mini_size){data->batch, false};
+    if (session->options.balances && data->eval.kind != GP_SOURCE_NONE)
+        sizes[count++] = (gp_mini_size){data->batch, false};
     if (session->steps > 0) {
         int64_t met = session->steps < session->epoch_steps ? session->steps : session->epoch_steps;
         count += add_sizes(sizes, gp_dataset_count(session->train), data->batch, met, true);
@@ -52,11 +52,12 @@ static int list_sizes(const gp_session *session, gp_mini_size sizes[MOST_SIZES])
 typedef struct requested {
     gp_mini_size sizes[MOST_SIZES];
     gp_machine_memory machine;
+    gp_balancing_costs costs;
 } requested;
 
 static gp_plan_request request_plan(const gp_session *session, const gp_plan_choice *with, requested *to) {
-    if (session->limited)
-        to->machine = session->given;
+    if (session->options.machine)
+        to->machine = *session->options.machine;
     else
         gp_machine_memory_read("", &to->machine);
     const gp_config *config = session->config;
@@ -66,8 +67,8 @@ static gp_plan_request request_plan(const gp_session *session, const gp_plan_cho
                              .devices = session->devices,
                              .update = session->update,
                              .clip_norm = config->optimizer.clip_norm,
-                             .predict = session->predicts,
-                             .norms = session->norms,
+                             .predict = session->options.weights != NULL,
+                             .norms = session->options.norms,
                              .batch = config->data.batch,
                              .micro_batches = (int)with->micro_batches,
                              .checkpoint = with->always ? GP_CHECKPOINT_ALWAYS : config->pipeline.checkpoint,
@@ -76,7 +77,8 @@ static gp_plan_request request_plan(const gp_session *session, const gp_plan_cho
                              .lockstep = config->pipeline.lockstep,
                              .sizes = to->sizes,
                              .size_count = list_sizes(session, to->sizes),
-                             .processors = session->processors,
+                             .processors = session->options.processors,
+                             .pin = config->pipeline.pin,
                              .host_memory = &to->machine};
 }
 
@@ -88,48 +90,60 @@ static gp_status make_cut(const gp_session *session, const gp_plan_choice *with,
     return gp_plan_create(&request, out, err);
 }
 
-/* The balance that is asked for, and its plan. Where the plan does not fit: what the solver says of it. */
+/* The caller calls gp_balancing_costs_fini(&to->costs). */
+static gp_status request_balance(const gp_session *session, const gp_plan_choice *with, requested *to,
+                                 gp_balance_request *out, gp_error *err) {
+    GP_RETURN_IF_FAILED(gp_balancing_costs_init(&to->costs, session, with, err));
+    *out = (gp_balance_request){request_plan(session, with, to), to->costs.devices, to->costs.stage_layers,
+                                session->rules};
+    return GP_OK;
+}
+
 gp_status gp_planning_make(const gp_session *session, const gp_plan_choice *with, int64_t *layers, gp_plan **out,
                            char missing[GP_ERROR_TEXT], gp_error *err) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    int64_t piece = (session->config->data.batch + with->micro_batches - 1) / with->micro_batches;
     requested to;
-    gp_balancing_costs costs;
-    gp_balance balance;
+    gp_balance_request request;
     missing[0] = '\0';
     if (with->balance == GP_BALANCE_LAYERS) {
         memcpy(layers, pipeline->layers, (size_t)pipeline->layers_count * sizeof *layers);
         return make_cut(session, with, layers, out, err);
     }
-    GP_RETURN_IF_FAILED(gp_balancing_costs_init(
-        &costs, session,
-        &(gp_balancing_choice){piece, with->micro_batches, with->always, with->balance == GP_BALANCE_SIZE}, err));
-    const gp_balance_request request = {request_plan(session, with, &to), costs.devices, costs.stage_layers,
-                                        session->rules};
-    gp_status status = gp_balance_find(&request, layers, out, &balance, err);
-    if (status == GP_OK) memcpy(missing, balance.missing, sizeof balance.missing);
-    if (status == GP_OK) gp_balance_fini(&balance);
-    gp_balancing_costs_fini(&costs);
+    GP_RETURN_IF_FAILED(request_balance(session, with, &to, &request, err));
+    gp_status status = gp_balance_find(&request, layers, out, missing, err);
+    gp_balancing_costs_fini(&to.costs);
     return status;
 }
 
-/* The order of the devices is found by time, whatever the configuration says of the balance. */
-gp_status gp_planning_order_devices(gp_session *session, const gp_plan_choice *with, gp_error *err) {
+static gp_status permute(void *items, size_t size, const int *order, int count, gp_error *err) {
+    char *placed = NULL, *given = items;
+    GP_RETURN_IF_FAILED(GP_NEW(&placed, size * (size_t)count, err));
+    for (int d = 0; d < count; d++) memcpy(placed + size * (size_t)d, given + size * (size_t)order[d], size);
+    memcpy(items, placed, size * (size_t)count);
+    free(placed);
+    return GP_OK;
+}
+
+gp_status gp_planning_order_devices(gp_session *session, gp_error *err) {
+    gp_pipeline_config *pipeline = &session->config->pipeline;
+    const gp_plan_choice by_time = {pipeline->micro_batches, false, GP_BALANCE_AUTO};
+    int count = pipeline->device_count;
     requested to;
-    gp_balancing_costs costs;
-    GP_RETURN_IF_FAILED(gp_balancing_costs_init(
-        &costs, session, &(gp_balancing_choice){gp_session_piece(session), with->micro_batches, with->always, false},
-        err));
-    const gp_balance_request request = {request_plan(session, with, &to), costs.devices, costs.stage_layers,
-                                        session->rules};
-    gp_status status = gp_ordering_apply(session, &request, err);
-    gp_balancing_costs_fini(&costs);
+    gp_balance_request request;
+    GP_RETURN_IF_FAILED(GP_NEW(&session->order, count, err));
+    GP_RETURN_IF_FAILED(request_balance(session, &by_time, &to, &request, err));
+    gp_status status = gp_device_order_find(&request, session->order, &session->orders, err);
+    gp_balancing_costs_fini(&to.costs);
+    for (int d = 0; d < count && status == GP_OK; d++) session->moved = session->moved || session->order[d] != d;
+    if (status == GP_OK) status = permute(session->devices, sizeof *session->devices, session->order, count, err);
+    if (status == GP_OK) status = permute(pipeline->devices, sizeof *pipeline->devices, session->order, count, err);
     return status;
 }
 
 gp_plan_choice gp_planning_configured(const gp_session *session) {
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    return (gp_plan_choice){pipeline->micro_batches, false, session->balances ? GP_BALANCE_AUTO : pipeline->balance};
+    return (gp_plan_choice){pipeline->micro_batches, false,
+                            session->options.balances ? GP_BALANCE_AUTO : pipeline->balance};
 }
 
 gp_status gp_session_plan_cut(const gp_session *session, const int64_t *layers, gp_plan **out, gp_error *err) {

@@ -1,4 +1,4 @@
-#include "session/prepare.h"
+#include "session/session_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,10 +7,6 @@
 #include "base/memory.h"
 #include "plan/memory.h"
 #include "session/devices.h"
-#include "session/planning.h"
-#include "session/profiling.h"
-#include "session/remedy.h"
-#include "session/session_internal.h"
 #include "store/weights.h"
 
 static void describe_samples(gp_session *session) {
@@ -22,7 +18,7 @@ static void describe_samples(gp_session *session) {
                                      .target_dtype = graph->values[GP_VALUE_TARGET].dtype,
                                      .classes = loss->type->classes ? loss->type->classes(loss) : 0,
                                      .ignore = loss->type->ignore ? loss->type->ignore(loss) : 0,
-                                     .target_optional = session->predicts};
+                                     .target_optional = session->options.weights != NULL};
 }
 
 /* What a file said of itself, with the place that named the file before it. */
@@ -115,13 +111,13 @@ static gp_status check_layers(gp_session *session, gp_error *err) {
     int64_t sum = 0;
     for (int s = 0; s < pipeline->layers_count; s++) sum += pipeline->layers[s];
     bool suits = pipeline->balance != GP_BALANCE_LAYERS || sum == layers;
-    if (!suits && session->balances) session->config->pipeline.balance = GP_BALANCE_AUTO;
+    if (!suits && session->options.balances) session->config->pipeline.balance = GP_BALANCE_AUTO;
     if (pipeline->balance != GP_BALANCE_LAYERS && pipeline->stages > layers)
         return gp_fail_at(err, GP_CONFIG, stages_place(pipeline, layers),
                           "%s: %d stages are more than the model's %d layer%s",
                           pipeline->stages == pipeline->device_count ? "pipeline.devices" : "pipeline.schedule",
                           pipeline->stages, layers, layers == 1 ? "" : "s");
-    if (suits || session->balances) return GP_OK;
+    if (suits || session->options.balances) return GP_OK;
     return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
                       "pipeline.balance: the entries add up to %" PRId64 ", but the model has %d layer%s", sum, layers,
                       layers == 1 ? "" : "s");
@@ -157,7 +153,7 @@ static gp_status find_rules(gp_session *session, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&session->own_keeps, session->graph->node_count, err));
     GP_RETURN_IF_FAILED(gp_balance_keeps(session->graph, &without, session->own_keeps, err));
     GP_RETURN_IF_FAILED(gp_balance_rules(session->graph, &asked, pipeline->stages, session->rules, err));
-    return session->balances ? GP_OK : gp_balance_check_together(session->graph, &asked, session->rules, err);
+    return session->options.balances ? GP_OK : gp_balance_check_together(session->graph, &asked, session->rules, err);
 }
 
 /* Training that changes no parameter is a mistake. */
@@ -188,8 +184,8 @@ static gp_status open_schedule_file(gp_session *session, gp_error *err) {
                           "pipeline.schedule.file: is for %d micro-batch%s, fewer than micro_batches: %d",
                           order->pieces, order->pieces == 1 ? "" : "es", pipeline->micro_batches);
     bool suits = pipeline->balance != GP_BALANCE_LAYERS || pipeline->layers_count == order->stages;
-    if (!suits && session->balances) pipeline->balance = GP_BALANCE_AUTO;
-    if (!suits && !session->balances)
+    if (!suits && session->options.balances) pipeline->balance = GP_BALANCE_AUTO;
+    if (!suits && !session->options.balances)
         return gp_fail_at(err, GP_CONFIG, pipeline->balance_place,
                           "pipeline.balance: has %d %s, but the schedule's file has %d stages; each needs one, which "
                           "pipeline.balance=auto finds",
@@ -211,11 +207,12 @@ static gp_status find_schedule(gp_session *session, gp_error *err) {
         (gp_schedule){.kind = schedule->kind, .chunks = schedule->chunks, .file = session->schedule_file};
     /* Programs are carried out as they stand: whether there are norms they say. */
     if (session->schedule_file && session->schedule_file->programs)
-        session->norms = gp_programs_have_norms(session->schedule_file->programs);
+        session->options.norms = gp_programs_have_norms(session->schedule_file->programs);
     return GP_OK;
 }
 
-gp_status gp_session_prepare(gp_session *session, const gp_session_options *options, gp_error *err) {
+gp_status gp_session_prepare(gp_session *session, gp_error *err) {
+    const gp_session_options *options = &session->options;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     const gp_plan_choice now = gp_planning_configured(session);
     char missing[GP_ERROR_TEXT];
@@ -229,20 +226,20 @@ gp_status gp_session_prepare(gp_session *session, const gp_session_options *opti
     GP_RETURN_IF_FAILED(check_layers(session, err));
     GP_RETURN_IF_FAILED(check_planned(session, options->notice, err));
     GP_RETURN_IF_FAILED(find_rules(session, err));
-    if (!session->balances) GP_RETURN_IF_FAILED(open_data(session, err));
+    if (!options->balances) GP_RETURN_IF_FAILED(open_data(session, err));
     GP_RETURN_IF_FAILED(count_steps(session, err));
-    if (options->trace && !session->resumes)
+    if (options->trace && !options->resumes)
         GP_RETURN_IF_FAILED(gp_trace_options_check(options->trace, 0, session->steps, err));
     const gp_train_config *train = &session->config->train;
-    if (train->init && !session->resumes && !session->balances && gp_weights_check(session->graph, train, err) != GP_OK)
+    if (train->init && !options->resumes && !options->balances && gp_weights_check(session->graph, train, err) != GP_OK)
         return named_at(train->init_place, err);
     session->update = make_update(&session->config->optimizer);
-    GP_RETURN_IF_FAILED(gp_profiling_find(session, options, err));
-    if (options->orders) GP_RETURN_IF_FAILED(gp_planning_order_devices(session, &now, err));
+    GP_RETURN_IF_FAILED(gp_profiling_find(session, err));
+    if (options->orders) GP_RETURN_IF_FAILED(gp_planning_order_devices(session, err));
     GP_RETURN_IF_FAILED(GP_NEW(&session->layers, pipeline->stages, err));
     GP_RETURN_IF_FAILED(gp_planning_make(session, &now, session->layers, &session->plan, missing, err));
-    if (!session->balances) GP_RETURN_IF_FAILED(gp_host_memory_plan(session, options->trace, &session->host, err));
-    if (gp_memory_check(session->plan, &worker, &session->unfit) == GP_OK || session->tries) return GP_OK;
+    if (!options->balances) GP_RETURN_IF_FAILED(gp_host_memory_plan(session, options->trace, &session->host, err));
+    if (gp_memory_check(session->plan, &worker, &session->unfit) == GP_OK || options->tries) return GP_OK;
     *err = session->unfit;
     return gp_remedy_refuse(session, &now, worker, missing, err);
 }

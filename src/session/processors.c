@@ -1,6 +1,7 @@
 #include "session/processors.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 
 void gp_processor_times_read(gp_processor_times *out) {
     uint64_t user, nice, system, idle, iowait, irq, softirq, steal;
@@ -20,16 +21,4 @@ double gp_processor_times_stolen(const gp_processor_times *since) {
     if (since->worked == 0 || now.worked < since->worked || now.stolen < since->stolen) return 0;
     double stolen = (double)(now.stolen - since->stolen), worked = (double)(now.worked - since->worked);
     return stolen + worked > 0 ? stolen / (stolen + worked) : 0;
-}
-
-void gp_processors_warn(const gp_plan *plan, bool report, FILE *out) {
-    if (!gp_plan_shares(plan)) return;
-    fprintf(out, "%s %d threads compute on %d processor%s, so they take turns%s",
-            report ? "warning     " : "warning:", gp_plan_threads(plan), plan->processors,
-            plan->processors == 1 ? "" : "s", report ? "; the prediction includes this\n             " : "; ");
-    if (plan->workers == 1)
-        fprintf(out, "give the device at most %d\n", plan->processors);
-    else
-        fprintf(out, "list fewer devices in pipeline.devices, or give them fewer threads: at most %d in all\n",
-                plan->processors);
 }

@@ -1,4 +1,4 @@
-/* The machine's processors: what became of their time (/proc/stat), and whether a plan's threads have to take turns.
+/* The machine's processors: what became of their time (/proc/stat).
  *
  * A virtual machine is told how much of the time that its processors wanted its host gave to others ("steal"). Plain
  * values; any thread. */
@@ -6,9 +6,6 @@
 #define GP_SESSION_PROCESSORS_H
 
 #include <stdint.h>
-#include <stdio.h>
-
-#include "plan/plan.h"
 
 /* Ticks since the machine started, of all processors; 0 where it does not say. */
 typedef struct gp_processor_times {
@@ -18,9 +15,5 @@ typedef struct gp_processor_times {
 void gp_processor_times_read(gp_processor_times *out);
 /* What was stolen since, as a share of that and what was worked; 0 where nothing is known. */
 double gp_processor_times_stolen(const gp_processor_times *since);
-
-/* For people: a warning when more threads compute than there are processors; else nothing. `report`: as a row of a
- * report, else as one line. */
-void gp_processors_warn(const gp_plan *plan, bool report, FILE *out);
 
 #endif

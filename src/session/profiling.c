@@ -1,45 +1,28 @@
-#include "session/profiling.h"
+#include "session/session_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/machine_processors.h"
 #include "base/machine_memory.h"
 #include "base/memory.h"
-#include "base/ticker.h"
-#include "profile/load.h"
+#include "base/text_stream.h"
 #include "profile/profile_file.h"
 #include "profile/profile_kept.h"
 #include "profile/profile_words.h"
 #include "session/balancing.h"
-#include "session/counting.h"
 #include "session/devices.h"
+#include "session/profiling_internal.h"
 
 /* Before a run, profiling takes these seconds at most; if its share of the run is less than the least, there is nothing
  * to gain. */
 static const double least_seconds = 0.5, most_seconds = 10;
 
-/* What finding a profile goes by. */
-typedef struct search {
-    gp_session *session;
-    const gp_session_options *options;
-    gp_device_spec *devices; /* that differ */
-    int count;
-    gp_device_spec *company; /* of the host, equal to some of those */
-    int company_count;
-    bool at_once;
-    gp_identity_request request;
-    gp_profile_identity now;
-    char *path; /* where it is kept; NULL: nowhere */
-    gp_ticker ticker;
-} search;
-
-/* What is told while layers are timed. */
-typedef struct told {
-    gp_ticker *ticker;
-    const char *what;
-    double seconds; /* that it may take */
-} told;
+/* A kept profile with this slowdown is measured again, but not within these seconds: what disturbed it may still run.
+ */
+static const double slowed = 1.15;
+enum { MAY_STILL_RUN = 600 };
 
 static bool is_first_of_its_kind(const gp_device_spec *devices, int at) {
     gp_device_spec pair[2];
@@ -54,7 +37,7 @@ static int threads_of(const gp_device_spec *spec) {
 
 /* Devices of the host work at the same time, as in training, as far as the machine has processors for all: with fewer
  * they would wait for one another more than stages do, which wait for copies too. */
-static gp_status find_company(search *s, gp_error *err) {
+static gp_status find_company(gp_profile_search *s, gp_error *err) {
     const gp_device_spec *devices = s->session->devices;
     int count = s->session->config->pipeline.device_count, processors = gp_machine_processors();
     for (int d = 0; d < s->count; d++)
@@ -71,13 +54,13 @@ static gp_status find_company(search *s, gp_error *err) {
     return GP_OK;
 }
 
-static int count_on_host(const search *s) {
+static int count_on_host(const gp_profile_search *s) {
     int on_host = s->company_count;
     for (int d = 0; d < s->count; d++) on_host += s->devices[d].kind->on_host;
     return on_host;
 }
 
-static gp_status begin(search *s, gp_error *err) {
+static gp_status begin(gp_profile_search *s, gp_error *err) {
     const gp_session *session = s->session;
     const gp_config *config = session->config;
     int devices = config->pipeline.device_count;
@@ -97,7 +80,7 @@ static gp_status begin(search *s, gp_error *err) {
 }
 
 /* What somebody names is used, whatever it is of: that is how plans for other machines are made. */
-static gp_status take_named(search *s, gp_error *err) {
+static gp_status take_named(gp_profile_search *s, gp_error *err) {
     gp_profile *profile = NULL;
     char *difference = NULL;
     GP_RETURN_IF_FAILED(gp_profile_read(s->options->profile, &profile, err));
@@ -112,17 +95,16 @@ static gp_status take_named(search *s, gp_error *err) {
     return GP_OK;
 }
 
-/* That timing the layers may take; 0: the run is too short for it. */
-static gp_status seconds_to_measure(const search *s, double *out, gp_error *err) {
-    *out = s->options->seconds;
-    if (*out > 0) return GP_OK;
-    GP_RETURN_IF_FAILED(gp_counting_share_of_run(s->session, out, err));
-    *out = *out < least_seconds ? 0 : *out > most_seconds ? most_seconds : *out;
+static gp_status find_seconds(gp_profile_search *s, gp_error *err) {
+    s->seconds = s->options->seconds;
+    if (s->seconds > 0) return GP_OK;
+    GP_RETURN_IF_FAILED(gp_counting_share_of_run(s->session, &s->seconds, err));
+    s->seconds = s->seconds < least_seconds ? 0 : s->seconds > most_seconds ? most_seconds : s->seconds;
     return GP_OK;
 }
 
 /* Of what one host device may take where it does not say. */
-static size_t memory_at_a_time(const search *s) {
+static size_t memory_at_a_time(const gp_profile_search *s) {
     int on_host = count_on_host(s);
     size_t left = gp_machine_memory_free();
     return on_host && left < SIZE_MAX ? left / 2 / (size_t)on_host + 1 : 0;
@@ -131,30 +113,32 @@ static size_t memory_at_a_time(const search *s) {
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
 
 static void tell_progress(void *context, double seconds, int rounds) {
-    told *t = context;
-    char late[64] = "";
-    if (!gp_ticker_is_due(t->ticker)) return;
-    if (seconds > t->seconds) snprintf(late, sizeof late, "; few rounds were timed, so that it takes longer");
-    gp_ticker_say(t->ticker, "timing %s: round %d, %.0f s of at most %.0f s%s", t->what, rounds + 1, seconds,
-                  t->seconds, late);
+    gp_profile_search *s = context;
+    if (!gp_ticker_is_due(&s->ticker)) return;
+    gp_ticker_say(&s->ticker, "timing %s: round %d, %.0f s of at most %.0f s%s", s->what, rounds + 1, seconds,
+                  s->seconds, seconds > s->seconds ? "; few rounds were timed, so that it takes longer" : "");
 }
 
 /* "71 layers on cpu and cpu, 2 threads, micro-batches of 8 samples" */
-static gp_status describe(const search *s, char **out, gp_error *err) {
-    char devices[160] = "", text[48];
-    size_t used = 0;
-    for (int d = 0; d < s->count && used < sizeof devices - 1; d++) {
-        const gp_device_spec *spec = &s->devices[d];
-        int wrote = snprintf(devices + used, sizeof devices - used, "%s%s", d ? " and " : "",
-                             gp_device_text(text, spec->kind->name, spec->index, spec->threads));
-        used += wrote > 0 ? (size_t)wrote : 0;
-    }
+static gp_status describe(gp_profile_search *s, gp_error *err) {
     int layers = s->session->graph->layer_count;
-    return gp_format_text(out, err, "%d layer%s on %s, micro-batches of %" PRId64 " sample%s", layers,
-                          layers == 1 ? "" : "s", devices, s->request.samples, s->request.samples == 1 ? "" : "s");
+    gp_text_stream stream;
+    char text[48];
+    free(s->what);
+    s->what = NULL;
+    GP_RETURN_IF_FAILED(gp_text_begin(&stream, "what is timed", err));
+    fprintf(stream.file, "%d layer%s on ", layers, layers == 1 ? "" : "s");
+    for (int d = 0; d < s->count; d++) {
+        const gp_device_spec *spec = &s->devices[d];
+        fprintf(stream.file, "%s%s", d ? " and " : "",
+                gp_device_text(text, spec->kind->name, spec->index, spec->threads));
+    }
+    fprintf(stream.file, ", micro-batches of %" PRId64 " sample%s", s->request.samples,
+            s->request.samples == 1 ? "" : "s");
+    return gp_text_end(&stream, GP_OK, &s->what, err);
 }
 
-static gp_status measure(search *s, double seconds, told *telling, gp_error *err) {
+static gp_status measure(gp_profile_search *s, gp_error *err) {
     gp_session *session = s->session;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     double micro_batches = pipeline->micro_batches;
@@ -172,9 +156,9 @@ static gp_status measure(search *s, double seconds, told *telling, gp_error *err
                                         .clip_norm = session->config->optimizer.clip_norm,
                                         .samples = s->request.samples,
                                         .mix = {1 - recomputes, 1 / micro_batches},
-                                        .seconds = seconds,
+                                        .seconds = s->seconds,
                                         .memory = memory_at_a_time(s),
-                                        .watch = {tell_progress, telling}};
+                                        .watch = {tell_progress, s}};
     gp_profile *profile = NULL;
     GP_RETURN_IF_FAILED(gp_profile_create(&s->now, session->graph, s->devices, s->count, &profile, err));
     gp_status status = gp_profile_measure(&request, profile, &session->measured, err);
@@ -187,7 +171,7 @@ static gp_status measure(search *s, double seconds, told *telling, gp_error *err
 }
 
 /* A cache that cannot be written loses time, and nothing else. */
-static gp_status keep(search *s, gp_error *err) {
+static gp_status keep(gp_profile_search *s, gp_error *err) {
     gp_error ignored = {0};
     const char *path = s->options->profile_out ? s->options->profile_out : s->path;
     if (s->options->profile_out) GP_RETURN_IF_FAILED(gp_profile_write(s->session->profile, path, err));
@@ -197,77 +181,32 @@ static gp_status keep(search *s, gp_error *err) {
 }
 
 /* In a pipe a short measurement needs no line. */
-static gp_status measure_for(search *s, double seconds, gp_error *err) {
-    char *what = NULL;
-    GP_RETURN_IF_FAILED(describe(s, &what, err));
-    told telling = {&s->ticker, what, seconds};
-    if (seconds >= 1 || s->ticker.terminal) gp_ticker_say(&s->ticker, "timing %s: at most %.0f s", what, seconds);
-    gp_status status = measure(s, seconds, &telling, err);
+static gp_status measure_and_tell(gp_profile_search *s, gp_error *err) {
+    GP_RETURN_IF_FAILED(describe(s, err));
+    if (s->seconds >= 1 || s->ticker.terminal)
+        gp_ticker_say(&s->ticker, "timing %s: at most %.0f s", s->what, s->seconds);
+    gp_status status = measure(s, err);
     gp_ticker_end(&s->ticker);
-    free(what);
     return status;
 }
 
-static gp_status measure_and_keep(search *s, gp_error *err) {
-    double seconds;
-    GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
-    if (!(seconds > 0)) return GP_OK;
-    GP_RETURN_IF_FAILED(measure_for(s, seconds, err));
-    return keep(s, err);
-}
-
-/* ---- a profile that was taken under load ------------------------------------------------------------------------- */
-
-static int threads_at_work(const search *s) {
-    int threads = 0;
-    for (int d = 0; d < s->count; d++) {
-        int its = s->devices[d].kind->on_host ? threads_of(&s->devices[d]) : 0;
-        threads = s->at_once ? threads + its : its > threads ? its : threads;
-    }
-    for (int c = 0; c < s->company_count; c++) threads += threads_of(&s->company[c]);
-    return threads > 0 ? threads : 1;
-}
-
-/* False if the machine is loaded now too: another profile would be no better. */
-static bool is_quiet_now(search *s, const gp_profile *kept) {
-    double others = s->options->load ? *s->options->load : gp_load_now();
-    if (!gp_load_is_high(others, threads_at_work(s), gp_machine_processors())) return true;
-    gp_ticker_tell(
-        &s->ticker,
-        "the profile was taken under load (slowdown %.2f), and other programs keep %.1f processors busy now: "
-        "it is not taken again",
-        gp_profile_slowdown(kept), others);
-    return false;
-}
-
-/* The new profile stays if it was not taken under load. Of two that were, the one with the smaller slowdown stays. */
-static gp_status choose(search *s, gp_profile *kept, gp_error *err) {
+/* `kept`: NULL: none; it stays if measuring fails. */
+static gp_status measure_and_keep(gp_profile_search *s, gp_profile *kept, gp_error *err) {
     gp_session *session = s->session;
-    if (!gp_profile_under_load(session->profile) ||
-        gp_profile_slowdown(session->profile) <= gp_profile_slowdown(kept)) {
+    session->profile = NULL;
+    gp_status status = measure_and_tell(s, err);
+    if (status == GP_OK) {
         gp_profile_destroy(&kept);
         return keep(s, err);
     }
-    gp_profile_destroy(&session->profile);
     session->profile = kept;
-    session->measured = (gp_measured){0};
-    gp_ticker_tell(&s->ticker, "a new profile came out slower than the kept one (slowdown %.2f): the kept one stays",
-                   gp_profile_slowdown(kept));
-    return GP_OK;
+    return status;
 }
 
-static gp_status take_again(search *s, gp_error *err) {
-    gp_profile *kept = s->session->profile;
-    double seconds;
-    GP_RETURN_IF_FAILED(seconds_to_measure(s, &seconds, err));
-    if (!(seconds > 0) || !is_quiet_now(s, kept)) return GP_OK;
-    gp_ticker_tell(&s->ticker, "the profile was taken under load (slowdown %.2f): it is taken again",
-                   gp_profile_slowdown(kept));
-    s->session->profile = NULL;
-    gp_status status = measure_for(s, seconds, err);
-    if (status == GP_OK) return choose(s, kept, err);
-    gp_profile_destroy(&kept);
-    return status;
+/* Other programs took part of the machine while it was measured, some time ago. */
+static bool is_slowed(const gp_profile *kept) {
+    int64_t age = (int64_t)time(NULL) - kept->taken;
+    return gp_profile_slowdown(kept) >= slowed && (age < 0 || age >= MAY_STILL_RUN);
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
@@ -281,28 +220,28 @@ static bool is_worth_measuring(const gp_session *session, const gp_session_optio
            session->graph->layer_count > pipeline->stages && session->steps > 0;
 }
 
-static gp_status find_profile(search *s, gp_error *err) {
+static gp_status find_profile(gp_profile_search *s, gp_error *err) {
     gp_session *session = s->session;
     if (!s->options->again)
         GP_RETURN_IF_FAILED(
             gp_profile_find_kept(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err));
-    bool measures = is_worth_measuring(session, s->options);
-    if (session->profile && measures && gp_profile_under_load(session->profile)) return take_again(s, err);
-    if (!session->profile && measures) GP_RETURN_IF_FAILED(measure_and_keep(s, err));
+    bool wanted = is_worth_measuring(session, s->options) && (!session->profile || is_slowed(session->profile));
+    if (wanted) GP_RETURN_IF_FAILED(find_seconds(s, err));
+    if (wanted && s->seconds > 0) GP_RETURN_IF_FAILED(measure_and_keep(s, session->profile, err));
     if (session->profile) return GP_OK;
     return gp_profile_find_near(s->path, &s->now, session->graph, s->devices, s->count, &session->profile, err);
 }
 
-static gp_status find(search *s, gp_error *err) {
+static gp_status find(gp_profile_search *s, gp_error *err) {
     GP_RETURN_IF_FAILED(begin(s, err));
     if (s->options->profile) return take_named(s, err);
     GP_RETURN_IF_FAILED(find_profile(s, err));
-    const gp_counting_request counting = {s->options, s->devices, s->count, &s->ticker};
-    return gp_counting_find_rates(s->session, &counting, err);
+    return gp_counting_find_rates(s, err);
 }
 
-gp_status gp_profiling_find(gp_session *session, const gp_session_options *options, gp_error *err) {
-    search s = {.session = session, .options = options, .ticker = gp_ticker_on(options->notice)};
+gp_status gp_profiling_find(gp_session *session, gp_error *err) {
+    const gp_session_options *options = &session->options;
+    gp_profile_search s = {.session = session, .options = options, .ticker = gp_ticker_on(options->notice)};
     if (options->profiling == GP_PROFILING_NONE) return GP_OK;
     if (options->given && *options->given) {
         session->profile = *options->given;
@@ -314,5 +253,6 @@ gp_status gp_profiling_find(gp_session *session, const gp_session_options *optio
     free(s.devices);
     free(s.company);
     free(s.path);
+    free(s.what);
     return status;
 }

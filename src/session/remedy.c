@@ -1,4 +1,4 @@
-#include "session/remedy.h"
+#include "session/session_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,18 +8,26 @@
 #include "base/memory.h"
 #include "plan/memory.h"
 
-static bool would_fit(const gp_session *session, const gp_plan_choice *with) {
+/* Plans a choice. *fits: whether its plan fits. `missing`: as gp_planning_make; "" if there is no plan. */
+static gp_status try(const gp_session *session, const gp_plan_choice *with, bool *fits, char missing[GP_ERROR_TEXT]) {
     gp_plan *plan = NULL;
     int64_t *layers = NULL;
     gp_error ignored = {0};
-    char missing[GP_ERROR_TEXT];
     int worker;
-    if (GP_NEW(&layers, session->config->pipeline.stages, &ignored) != GP_OK) return false;
-    bool fits = gp_planning_make(session, with, layers, &plan, missing, &ignored) == GP_OK &&
-                gp_memory_check(plan, &worker, &ignored) == GP_OK;
+    missing[0] = '\0';
+    gp_status status = GP_NEW(&layers, session->config->pipeline.stages, &ignored);
+    if (status == GP_OK) status = gp_planning_make(session, with, layers, &plan, missing, &ignored);
+    *fits = status == GP_OK && gp_memory_check(plan, &worker, &ignored) == GP_OK;
+    if (status != GP_OK) missing[0] = '\0';
     gp_plan_destroy(&plan);
     free(layers);
-    return fits;
+    return status;
+}
+
+static bool would_fit(const gp_session *session, const gp_plan_choice *with) {
+    char missing[GP_ERROR_TEXT];
+    bool fits;
+    return try(session, with, &fits, missing) == GP_OK && fits;
 }
 
 /* What planning a choice takes, in instructions and ops: the search for a remedy has a budget of it, a few seconds.
@@ -38,14 +46,10 @@ static bool is_always(const gp_session *session) {
     return pipeline->keep_count == 0;
 }
 
-/* The search for a remedy under way. */
-typedef struct remedy_search {
-    int64_t budget; /* of planning_work; below 0: some choices were not tried */
-} remedy_search;
-
 /* The first of a few changes that makes the plan fit, the cheapest ones to live with first: another balance,
- * recomputing, smaller micro-batches, all of them. `refused`: `now` itself is known not to fit. */
-static bool find_remedy(const gp_session *session, const gp_plan_choice *now, bool refused, remedy_search *search,
+ * recomputing, smaller micro-batches, all of them. `refused`: `now` itself is known not to fit. *budget of
+ * planning_work: below 0, some choices were not tried. */
+static bool find_remedy(const gp_session *session, const gp_plan_choice *now, bool refused, int64_t *budget,
                         gp_plan_choice *out) {
     const gp_balance_mode balances[] = {now->balance, GP_BALANCE_AUTO, GP_BALANCE_SIZE};
     int64_t most =
@@ -56,8 +60,8 @@ static bool find_remedy(const gp_session *session, const gp_plan_choice *now, bo
                 if (b > 0 && balances[b] == now->balance) continue;
                 if (refused && b == 0 && !always && m == now->micro_batches) continue;
                 *out = (gp_plan_choice){m, always > 0, balances[b]};
-                search->budget -= planning_work(session, out);
-                if (search->budget >= 0 && would_fit(session, out)) return true;
+                *budget -= planning_work(session, out);
+                if (*budget >= 0 && would_fit(session, out)) return true;
             }
         }
     }
@@ -65,26 +69,26 @@ static bool find_remedy(const gp_session *session, const gp_plan_choice *now, bo
 }
 
 /* Whether the leanest plan fits: one sample for each micro-batch, all recomputed. */
-static bool leanest_fits(const gp_session *session, remedy_search *search) {
+static bool leanest_fits(const gp_session *session, int64_t *budget) {
     int64_t batch = session->config->data.batch;
     const gp_plan_choice by_time = {batch < GP_MAX_MICRO_BATCHES ? batch : GP_MAX_MICRO_BATCHES, true, GP_BALANCE_AUTO};
     const gp_plan_choice by_size = {by_time.micro_batches, true, GP_BALANCE_SIZE};
-    search->budget -= planning_work(session, &by_time);
-    return search->budget >= 0 && (would_fit(session, &by_time) || would_fit(session, &by_size));
+    *budget -= planning_work(session, &by_time);
+    return *budget >= 0 && (would_fit(session, &by_time) || would_fit(session, &by_size));
 }
 
 /* The same with a smaller batch: a half, a quarter … of it. *batch: the first that fits. */
-static bool find_smaller_batch(const gp_session *session, const gp_plan_choice *now, remedy_search *search,
-                               int64_t *batch, gp_plan_choice *out) {
+static bool find_smaller_batch(const gp_session *session, const gp_plan_choice *now, int64_t *budget, int64_t *batch,
+                               gp_plan_choice *out) {
     gp_config config = *session->config;
     gp_session smaller = *session;
     smaller.config = &config;
     config.data.batch = 1;
-    if (session->config->data.batch == 1 || !leanest_fits(&smaller, search)) return false;
+    if (session->config->data.batch == 1 || !leanest_fits(&smaller, budget)) return false;
     config.data.batch = session->config->data.batch / 2;
-    while (config.data.batch > 1 && !leanest_fits(&smaller, search)) config.data.batch /= 2;
+    while (config.data.batch > 1 && !leanest_fits(&smaller, budget)) config.data.batch /= 2;
     *batch = config.data.batch;
-    return find_remedy(&smaller, now, false, search, out);
+    return find_remedy(&smaller, now, false, budget, out);
 }
 
 /* Whether one layer alone is too large for every device, with the smallest micro-batches and all recomputed. `missing`:
@@ -92,21 +96,12 @@ static bool find_smaller_batch(const gp_session *session, const gp_plan_choice *
 static bool is_one_layer(const gp_session *session, char missing[GP_ERROR_TEXT]) {
     int64_t most =
         session->config->data.batch < GP_MAX_MICRO_BATCHES ? session->config->data.batch : GP_MAX_MICRO_BATCHES;
-    gp_plan *plan = NULL;
-    int64_t *layers = NULL;
-    gp_error ignored = {0};
     gp_status status = GP_CONFIG;
+    bool fits;
     missing[0] = '\0';
-    if (GP_NEW(&layers, session->config->pipeline.stages, &ignored) != GP_OK) return false;
     /* Batch norm refuses a micro-batch of one value for each channel: then twice as large ones are the smallest. */
-    for (int64_t m = most; m > 0 && status == GP_CONFIG; m /= 2) {
-        const gp_plan_choice least = {m, true, GP_BALANCE_AUTO};
-        missing[0] = '\0';
-        status = gp_planning_make(session, &least, layers, &plan, missing, &ignored);
-    }
-    if (status != GP_OK) missing[0] = '\0';
-    gp_plan_destroy(&plan);
-    free(layers);
+    for (int64_t m = most; m > 0 && status == GP_CONFIG; m /= 2)
+        status = try(session, &(gp_plan_choice){m, true, GP_BALANCE_AUTO}, &fits, missing);
     return strncmp(missing, "layer ", 6) == 0;
 }
 
@@ -130,16 +125,16 @@ static void describe_remedy(char text[REMEDY_TEXT], const gp_plan_choice *now, c
 
 /* What is left if no change to the pipeline helps: only what can help is named. `said`: the sentence names such a layer
  * already. */
-static void find_last_resort(const gp_session *session, const gp_plan_choice *now, remedy_search *search, bool said,
+static void find_last_resort(const gp_session *session, const gp_plan_choice *now, int64_t *budget, bool said,
                              char text[REMEDY_TEXT]) {
     char missing[GP_ERROR_TEXT];
     int64_t batch = 0;
     gp_plan_choice then;
-    if (search->budget < 0) {
+    if (*budget < 0) {
         snprintf(text, REMEDY_TEXT,
                  "checkpoint: always, more micro-batches and other balances were tried for a few seconds, and none of "
                  "them makes it fit");
-    } else if (find_smaller_batch(session, now, search, &batch, &then)) {
+    } else if (find_smaller_batch(session, now, budget, &batch, &then)) {
         char remedy[REMEDY_TEXT];
         describe_remedy(remedy, now, &then, batch);
         snprintf(text, REMEDY_TEXT, "with this batch nothing makes it fit; it fits with %.120s", remedy);
@@ -160,15 +155,15 @@ gp_status gp_remedy_refuse(const gp_session *session, const gp_plan_choice *now,
                            gp_error *err) {
     gp_place place = session->config->pipeline.devices[worker].place;
     gp_error cause = *err;
-    remedy_search search = {REMEDY_BUDGET};
+    int64_t budget = REMEDY_BUDGET;
     char why[GP_ERROR_TEXT / 2] = "", text[REMEDY_TEXT];
     if (missing[0]) snprintf(why, sizeof why, "; by the sizes of single layers: %.900s", missing);
     gp_plan_choice then;
-    bool found = find_remedy(session, now, true, &search, &then);
+    bool found = find_remedy(session, now, true, &budget, &then);
     if (found)
         describe_remedy(text, now, &then, 0);
     else
-        find_last_resort(session, now, &search, strncmp(missing, "layer ", 6) == 0, text);
+        find_last_resort(session, now, &budget, strncmp(missing, "layer ", 6) == 0, text);
     return gp_fail_at(err, GP_CONFIG, place, "the plan does not fit: %s%s; %s%s", cause.text, why,
                       found ? "it fits with " : "", text);
 }

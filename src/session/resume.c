@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "session/resume_changes.h"
+#include "session/session_internal.h"
 #include "store/folder.h"
 
 /* Only what is proven damaged: what passes (no memory, too many open files, no right to read) proves nothing of the
@@ -30,25 +30,23 @@ static gp_status try_snapshot(gp_config **config, const char *folder, int64_t st
                               gp_error *err) {
     gp_error cause = {0};
     *usable = false;
-    free(resume->path);
-    resume->path = NULL;
-    GP_RETURN_IF_FAILED(gp_snapshot_path(folder, step, &resume->path, err));
-    if (gp_snapshot_open(resume->path, &resume->snapshot, &cause) != GP_OK) return pass_over(resume, &cause, err);
+    resume->path = gp_snapshot_path(folder, step);
+    if (gp_snapshot_open(resume->path.text, &resume->snapshot, &cause) != GP_OK) return pass_over(resume, &cause, err);
     gp_status status = GP_OK;
     if (resume->snapshot.reached.step != step)
-        status = gp_fail(&cause, GP_DATA, "%s: it is of step %" PRId64, resume->path, resume->snapshot.reached.step);
+        status =
+            gp_fail(&cause, GP_DATA, "%s: it is of step %" PRId64, resume->path.text, resume->snapshot.reached.step);
     *usable = status == GP_OK;
-    if (*usable) return gp_resume_merge(config, &resume->snapshot, resume->path, &resume->changes, err);
+    if (*usable) return gp_resume_merge(config, &resume->snapshot, resume->path.text, &resume->changes, err);
     gp_snapshot_close(&resume->snapshot);
     return pass_over(resume, &cause, err);
 }
 
 /* What to do instead: without a folder, with a finished run in it, with anything else. */
 static gp_status refuse_without_snapshots(const char *folder, gp_error *err) {
-    char *model = NULL;
     if (access(folder, F_OK) != 0) return gp_fail(err, GP_USAGE, "there is no run in %s: leave out --resume", folder);
-    GP_RETURN_IF_FAILED(gp_folder_file(folder, "model.safetensors", &model, err));
-    char *absolute = realpath(model, NULL); /* paths of --set are relative to the configuration's folder */
+    char *absolute = realpath(gp_folder_file(folder, "model.safetensors").text,
+                              NULL); /* paths of --set are relative to the configuration's folder */
     gp_status status =
         absolute
             ? gp_fail(err, GP_USAGE,
@@ -58,7 +56,6 @@ static gp_status refuse_without_snapshots(const char *folder, gp_error *err) {
             : gp_fail(err, GP_USAGE,
                       "%s has no snapshots to go on from: train.save_every writes them, and so does Ctrl-C", folder);
     free(absolute);
-    free(model);
     return status;
 }
 
@@ -81,13 +78,10 @@ static gp_status find_snapshot(gp_config **config, const char *folder, gp_resume
 static gp_status find_finished(const gp_session *session, const char *folder, gp_resume *resume, gp_error *err) {
     const gp_reached *reached = &resume->snapshot.reached;
     int64_t saved = -1;
-    char *metrics = NULL;
     bool evaluated = !session->eval || reached->evaluated == reached->step || reached->step > session->steps;
     GP_RETURN_IF_FAILED(gp_folder_model_step(folder, "model.safetensors", &saved, err));
-    GP_RETURN_IF_FAILED(gp_folder_file(folder, "metrics.jsonl", &metrics, err));
-    resume->finished =
-        reached->step >= session->steps && evaluated && saved == reached->step && !gp_folder_ends_within_line(metrics);
-    free(metrics);
+    resume->finished = reached->step >= session->steps && evaluated && saved == reached->step &&
+                       !gp_folder_ends_within_line(gp_folder_file(folder, "metrics.jsonl").text);
     return GP_OK;
 }
 
@@ -108,14 +102,13 @@ gp_status gp_resume_check(gp_resume *resume, const gp_session *session, const ch
     int64_t step = resume->snapshot.reached.step;
     bool changed = session->changes != gp_config_changes_until(session->whole, step) || session->after == step;
     if (gp_snapshot_check(&resume->snapshot, session->plan, changed, err) != GP_OK)
-        return gp_error_context(err, "%s: ", resume->path);
+        return gp_error_context(err, "%s: ", resume->path.text);
     return find_finished(session, folder, resume, err);
 }
 
 void gp_resume_close(gp_resume *resume) {
     gp_snapshot_close(&resume->snapshot);
     gp_settings_fini(&resume->changes);
-    free(resume->path);
     free(resume->passed_over);
     *resume = (gp_resume){0};
 }

@@ -10,7 +10,7 @@
 #include "store/snapshot.h"
 
 typedef struct gp_resume {
-    char *path; /* of the snapshot; owned */
+    gp_path path; /* of the snapshot */
     gp_snapshot snapshot;
     char *passed_over;   /* why newer ones were not taken, one after another; NULL: none were; owned */
     gp_settings changes; /* what the user changes now; owned */

@@ -1,5 +1,4 @@
-#include "session/resume_changes.h"
-
+/* The configuration that a run goes on with. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,18 +6,13 @@
 
 #include "base/memory.h"
 #include "base/text_stream.h"
-#include "session/may_change.h"
+#include "session/session_internal.h"
 
 enum { SHOWN = 120 };
 
-/* One key that the run's configuration and the user's say differently. */
-typedef struct difference {
-    char *path;
-    const gp_yaml *before, *now; /* NULL: not said */
-} difference;
-
+/* Keys that two configurations say differently. The paths are owned. */
 typedef struct differences {
-    difference *item;
+    gp_yaml_difference *item;
     int count;
     size_t capacity;
 } differences;
@@ -44,8 +38,9 @@ typedef struct merge {
 static gp_status add_difference(void *context, const gp_yaml_difference *found, gp_error *err) {
     differences *all = context;
     GP_RETURN_IF_FAILED(GP_GROW(&all->item, &all->capacity, all->count + 1, err));
-    difference *item = &all->item[all->count];
-    *item = (difference){.before = found->before, .now = found->now};
+    gp_yaml_difference *item = &all->item[all->count];
+    *item = *found;
+    item->path = NULL;
     GP_RETURN_IF_FAILED(gp_copy_text(&item->path, found->path, err));
     all->count++;
     return GP_OK;
@@ -123,7 +118,7 @@ static const char *show(char text[SHOWN], const gp_yaml *node) {
     return text;
 }
 
-static gp_status refuse(const merge *m, const difference *its, gp_error *err) {
+static gp_status refuse(const merge *m, const gp_yaml_difference *its, gp_error *err) {
     char now[SHOWN], before[SHOWN];
     const char *reason = gp_change_refusal(its->path);
     show(now, its->now);
@@ -169,7 +164,7 @@ static gp_status check_changes(const merge *m, gp_error *err) {
 
 /* ---- what changes ------------------------------------------------------------------------------------------------ */
 
-static gp_status decide(const merge *m, const difference *its, bool *takes, gp_error *err) {
+static gp_status decide(const merge *m, const gp_yaml_difference *its, bool *takes, gp_error *err) {
     bool set = is_set(m, its->path), edited = is_edited(m, its->path);
     *takes = true;
     if (is_of_machine(its->path)) return GP_OK;
@@ -202,7 +197,7 @@ static size_t whole_length(const merge *m, const char *path) {
     return strlen(path);
 }
 
-static gp_status take(const merge *m, const difference *its, gp_error *err) {
+static gp_status take(const merge *m, const gp_yaml_difference *its, gp_error *err) {
     char *path = NULL;
     GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%.*s", (int)whole_length(m, its->path), its->path));
     gp_status status = put(m->next, path, gp_yaml_find(m->asked, path), err);
@@ -212,7 +207,7 @@ static gp_status take(const merge *m, const difference *its, gp_error *err) {
 
 static gp_status take_differences(const merge *m, const differences *all, gp_error *err) {
     for (int i = 0; i < all->count; i++) {
-        const difference *its = &all->item[i];
+        const gp_yaml_difference *its = &all->item[i];
         bool takes;
         if (is_below(its->path, "changes")) continue;
         GP_RETURN_IF_FAILED(decide(m, its, &takes, err));
@@ -340,7 +335,7 @@ static gp_status read_result(const merge *m, gp_yaml_document *base, gp_config *
 
 static gp_status make_result(const merge *m, gp_config **out, gp_error *err) {
     bool now = m->held > 0 && m->run->changes[m->held - 1].step == m->step + 1;
-    bool replaces = (now || m->step == 0) && m->added.count > 0, any = false, differs = true;
+    bool replaces = (now || m->step == 0) && m->added.count > 0, any = false;
     gp_yaml_document *base = NULL;
     char *changes = NULL;
     GP_RETURN_IF_FAILED(gp_yaml_copy(replaces && m->held == 0 ? m->next : m->phase[0], &base, err));
@@ -348,9 +343,9 @@ static gp_status make_result(const merge *m, gp_config **out, gp_error *err) {
     gp_yaml_remove(base, "changes");
     if (status == GP_OK && any) status = gp_yaml_put(base, "changes", changes, err);
     /* The user's own configuration stays if it says the same: its messages know lines. */
-    if (status == GP_OK && !any && m->user->change_count == 0)
-        status = gp_yaml_differ("", gp_yaml_root(base), gp_yaml_root(m->asked), &differs, err);
-    if (status == GP_OK && differs) status = read_result(m, base, out, err);
+    bool same = status == GP_OK && !any && m->user->change_count == 0 &&
+                !gp_yaml_differ("", gp_yaml_root(base), gp_yaml_root(m->asked));
+    if (status == GP_OK && !same) status = read_result(m, base, out, err);
     free(changes);
     gp_yaml_destroy(&base);
     return status;

@@ -46,23 +46,21 @@ typedef struct gp_session_options {
     const char *profile_out; /* where a profile that is measured is written; NULL: where such are kept */
     bool again;              /* measured though one was kept */
     double seconds;          /* that measuring may take; 0: as long as the run is worth */
-    const double *load;      /* processors that other programs keep busy now; NULL: measured. Borrowed for the call */
-    const gp_machine_memory
-        *machine;                  /* what planning may take; NULL: what this machine leaves. Borrowed for the call */
+    /* What planning may take; NULL: what this machine leaves. Borrowed while the session is open. */
+    const gp_machine_memory *machine;
     int processors;                /* that predictions share among the workers; 0: those this process may use */
     FILE *notice;                  /* gets progress of work that takes seconds (ticker.h); NULL: none */
     const gp_trace_options *trace; /* the timeline that is asked for; NULL: none. Borrowed while the session is open */
 } gp_session_options;
 
 struct gp_session {
-    gp_config *whole;        /* the run's configuration with its changes; owned */
-    gp_config *config;       /* the one that holds: `whole`, or that of one of its changes */
-    int changes;             /* that hold */
-    int64_t after, until;    /* steps before these changes; the last step with them, INT64_MAX: no change follows */
-    gp_machine_memory given; /* that planning may take of, where `limited`; else what the machine leaves */
-    bool limited;
-    int processors; /* of the plan's predictions */
-    bool predicts, norms, resumes, balances, tries;
+    gp_config *whole;     /* the run's configuration with its changes; owned */
+    gp_config *config;    /* the one that holds: `whole`, or that of one of its changes */
+    int changes;          /* that hold */
+    int64_t after, until; /* steps before these changes; the last step with them, INT64_MAX: no change follows */
+    /* As it was opened with: what is borrowed for the call is gone. `processors` is known; programs of a schedule's
+     * file decide `norms`. */
+    gp_session_options options;
     gp_graph *graph;
     gp_sample_spec spec;
     gp_dataset *train, *eval; /* NULL: none, or not needed */
@@ -74,20 +72,19 @@ struct gp_session {
     char *profile_difference; /* what of a profile that was named does not fit; NULL, or "": all does */
     gp_measured measured;     /* rounds 0: the profile was not measured now */
     int *order;               /* [worker] the device, as configured, that stands there; NULL: as configured */
+    bool moved;               /* that order is not the configured one */
     gp_device_order orders;   /* where order is not NULL: what finding it came to */
     gp_cut_rule *rules;       /* [layer] where a cut must be and may not be */
     bool *keeps;              /* [node] its output is kept although its stage recomputes */
     bool *own_keeps;          /* those that layers ask for themselves, and pipeline.checkpoint does not */
     int64_t *layers;          /* per stage: the balance as it runs */
     gp_plan *plan;
-    gp_host_memory host; /* of the run; not of a session that looks for a balance */
-    gp_error unfit;      /* of a session that tries: why the plan does not fit; GP_OK: it does */
-    int64_t epoch_steps; /* mini-batches per epoch; 0: no training data */
-    gp_epochs epochs;    /* count 0: no training data */
-    int64_t steps;       /* of the whole run, if no change follows */
-    gp_profiling profiling;
-    const gp_trace_options *trace; /* borrowed */
-    gp_host_memory *later;         /* of the later_count configurations that follow */
+    gp_host_memory host;   /* of the run; not of a session that looks for a balance */
+    gp_error unfit;        /* of a session that tries: why the plan does not fit; GP_OK: it does */
+    int64_t epoch_steps;   /* mini-batches per epoch; 0: no training data */
+    gp_epochs epochs;      /* count 0: no training data */
+    int64_t steps;         /* of the whole run, if no change follows */
+    gp_host_memory *later; /* of the later_count configurations that follow */
     int later_count;
 };
 

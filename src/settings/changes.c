@@ -89,9 +89,8 @@ static gp_status list_child(gp_settings *settings, const char *path, const char 
 /* A key that is gone cannot be set: then the mapping around it is the value. */
 static gp_status list_settings(gp_settings *settings, const char *path, const gp_yaml *before, const gp_yaml *now,
                                gp_error *err) {
-    bool differs = !before, mappings = before && before->kind == GP_YAML_MAPPING && now->kind == GP_YAML_MAPPING;
-    if (before) GP_RETURN_IF_FAILED(gp_yaml_differ(path, before, now, &differs, err));
-    if (!differs) return GP_OK;
+    bool mappings = before && before->kind == GP_YAML_MAPPING && now->kind == GP_YAML_MAPPING;
+    if (before && !gp_yaml_differ(path, before, now)) return GP_OK;
     if (mappings && !gp_yaml_is_whole(path) && (!*path || !lacks_key(before, now))) {
         for (size_t i = 0; i < now->count; i++) {
             const char *key = now->pairs[i].key->text;

@@ -72,6 +72,7 @@ typedef struct gp_pipeline_config {
     gp_placed_name *keep; /* layers, or all below a name, whose outputs recomputing finds; keep_count of them; owned */
     int keep_count;
     gp_place checkpoint_place;
+    bool pin, pin_given;
     bool lockstep; /* auto resolved: on for gpipe on GPUs alone, which copy beside computing. Only gpipe has it */
 } gp_pipeline_config;
 
@@ -185,7 +186,7 @@ gp_config *gp_config_phase(gp_config *config, int changes);
 /* What a run that goes on may do with the key. */
 gp_key_change gp_change_rule(const char *path);
 /* Why the key may not change within a run; NULL: it may, if the model keeps its shapes and sums their order
- * (session/may_change.h). */
+ * (session/may_change.c). */
 const char *gp_change_refusal(const char *path);
 /* Whether one path is the other, or lies below it. */
 bool gp_paths_meet(const char *a, const char *b);

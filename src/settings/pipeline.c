@@ -105,6 +105,7 @@ static const gp_key pipeline_keys[] = {
     {"checkpoint", &gp_table_type, .table = &gp_checkpoint_table, .unsaid = "except_last",
      .place = AT(checkpoint_place)},
     {"lockstep", &lockstep_type, .names = lockstep_names, .unsaid = "auto"},
+    {"pin", &gp_boolean_type, AT(pin), .unsaid = "false", GP_IF_GIVEN(AT(pin_given))},
     {0},
 };
 const gp_key_table gp_pipeline_table = {.keys = pipeline_keys, .later_keys = later};

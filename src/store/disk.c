@@ -52,17 +52,10 @@ uint64_t gp_disk_held(const char *folder, const char *init) {
     uint64_t sum = 0;
     int64_t *steps = NULL;
     int count = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char *path = NULL;
-        if (gp_folder_file(folder, names[i], &path, NULL) == GP_OK) sum = plus(sum, held_by(path, init));
-        free(path);
-    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        sum = plus(sum, held_by(gp_folder_file(folder, names[i]).text, init));
     if (gp_snapshot_list(folder, &steps, &count, NULL) != GP_OK) return sum;
-    for (int i = 0; i < count; i++) {
-        char *path = NULL;
-        if (gp_snapshot_path(folder, steps[i], &path, NULL) == GP_OK) sum = plus(sum, held_by(path, init));
-        free(path);
-    }
+    for (int i = 0; i < count; i++) sum = plus(sum, held_by(gp_snapshot_path(folder, steps[i]).text, init));
     free(steps);
     return sum;
 }

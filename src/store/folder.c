@@ -78,26 +78,20 @@ static gp_status refuse_link(const char *path, gp_error *err) {
 
 gp_status gp_folder_check_entry(const char *folder, const char *name, gp_error *err) {
     struct stat about;
-    char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_folder_file(folder, name, &path, err));
-    gp_status status = GP_OK;
+    const gp_path path = gp_folder_file(folder, name);
     bool holds = strcmp(name, run_files[SNAPSHOTS]) == 0;
-    if (lstat(path, &about) != 0)
-        status = GP_OK; /* The call that makes it says why it cannot be made. */
-    else if (S_ISLNK(about.st_mode))
-        status = refuse_link(path, err);
-    else if (holds && !S_ISDIR(about.st_mode))
-        status =
-            gp_fail(err, GP_USAGE,
-                    "%s: is not a folder, and a run keeps its snapshots there: remove it, or choose another folder "
-                    "with -o",
-                    path);
-    else if (!holds && !S_ISREG(about.st_mode))
-        status =
-            gp_fail(err, GP_USAGE, "%s: %s, and a run writes a file there: remove it, or choose another folder with -o",
-                    path, S_ISDIR(about.st_mode) ? "is a folder" : "is not a regular file");
-    free(path);
-    return status;
+    if (lstat(path.text, &about) != 0) return GP_OK; /* The call that makes it says why it cannot be made. */
+    if (S_ISLNK(about.st_mode)) return refuse_link(path.text, err);
+    if (holds && !S_ISDIR(about.st_mode))
+        return gp_fail(err, GP_USAGE,
+                       "%s: is not a folder, and a run keeps its snapshots there: remove it, or choose another folder "
+                       "with -o",
+                       path.text);
+    if (!holds && !S_ISREG(about.st_mode))
+        return gp_fail(err, GP_USAGE,
+                       "%s: %s, and a run writes a file there: remove it, or choose another folder with -o", path.text,
+                       S_ISDIR(about.st_mode) ? "is a folder" : "is not a regular file");
+    return GP_OK;
 }
 
 gp_status gp_folder_check_own(const char *folder, gp_error *err) {
@@ -107,11 +101,7 @@ gp_status gp_folder_check_own(const char *folder, gp_error *err) {
 
 gp_status gp_folder_check_unused(const char *path, gp_error *err) {
     for (int i = 0; i < RUN_FILES; i++) {
-        char *file = NULL;
-        GP_RETURN_IF_FAILED(gp_folder_file(path, run_files[i], &file, err));
-        bool used = access(file, F_OK) == 0;
-        free(file);
-        if (used)
+        if (access(gp_folder_file(path, run_files[i]).text, F_OK) == 0)
             return gp_fail(err, GP_USAGE,
                            "%s already holds a run (%s): choose another folder with -o, continue that run with "
                            "--resume, or replace it with --force",
@@ -122,13 +112,12 @@ gp_status gp_folder_check_unused(const char *path, gp_error *err) {
 
 gp_status gp_folder_check_config(const char *path, const char *config, gp_error *err) {
     static const char head[] = "# gpipe-train ";
-    char *file = NULL, found[sizeof head] = "";
-    GP_RETURN_IF_FAILED(gp_folder_file(path, "config.yaml", &file, err));
-    bool same = gp_file_is(file, config);
-    FILE *opened = same ? fopen(file, "re") : NULL;
+    char found[sizeof head] = "";
+    const gp_path file = gp_folder_file(path, "config.yaml");
+    bool same = gp_file_is(file.text, config);
+    FILE *opened = same ? fopen(file.text, "re") : NULL;
     bool ours = opened && fread(found, 1, sizeof head - 1, opened) == sizeof head - 1 && strcmp(found, head) == 0;
     if (opened) fclose(opened);
-    free(file);
     if (!same || ours) return GP_OK;
     return gp_fail(err, GP_USAGE,
                    "%s: the run would write its config.yaml over the configuration %s: choose another folder with -o",
@@ -146,7 +135,8 @@ gp_status gp_folder_lock(const char *path, gp_error *err) {
                    "%s is in use by another gpipe-train: wait until it ends, or choose another folder with -o", path);
 }
 
-gp_status gp_folder_default(const char *config_path, char **out, gp_error *err) {
+gp_path gp_folder_default(const char *config_path) {
+    gp_path path;
     const char *slash = strrchr(config_path, '/');
     const char *name = slash ? slash + 1 : config_path;
     size_t length = strlen(name);
@@ -158,20 +148,21 @@ gp_status gp_folder_default(const char *config_path, char **out, gp_error *err) 
             break;
         }
     }
-    return gp_format_text(out, err, "runs/%.*s", (int)length, name);
+    snprintf(path.text, sizeof path.text, "runs/%.*s", (int)length, name);
+    return path;
 }
 
-gp_status gp_folder_file(const char *folder, const char *name, char **out, gp_error *err) {
-    return gp_format_text(out, err, "%s/%s", folder, name);
+gp_path gp_folder_file(const char *folder, const char *name) {
+    gp_path path;
+    snprintf(path.text, sizeof path.text, "%s/%s", folder, name);
+    return path;
 }
 
 gp_status gp_folder_model_step(const char *folder, const char *name, int64_t *out, gp_error *err) {
-    char *path = NULL, *end = NULL;
+    char *end = NULL;
     gp_safetensors *file = NULL;
     gp_error cause = {0};
-    GP_RETURN_IF_FAILED(gp_folder_file(folder, name, &path, err));
-    gp_status status = gp_safetensors_open(path, &file, &cause);
-    free(path);
+    gp_status status = gp_safetensors_open(gp_folder_file(folder, name).text, &file, &cause);
     if (status != GP_OK && status != GP_DATA) {
         if (err) *err = cause;
         return status;

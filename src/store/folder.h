@@ -1,13 +1,19 @@
 /* The run folder: where it is, whether it may be used, and the names of what lies in it.
  *
- * Texts that functions give belong to the caller. One thread. */
+ * One thread. */
 #ifndef GP_STORE_FOLDER_H
 #define GP_STORE_FOLDER_H
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "base/status.h"
+
+/* Longer than the system takes: what is cut off here is refused there. */
+typedef struct gp_path {
+    char text[PATH_MAX + 64];
+} gp_path;
 
 /* Makes the folder, parents included, and syncs what names them. GP_IO where it cannot be made. */
 GP_MUST_USE gp_status gp_folder_make(const char *path, gp_error *err);
@@ -28,10 +34,10 @@ GP_MUST_USE gp_status gp_folder_check_config(const char *path, const char *confi
 /* Holds the folder for this process until it ends, however it ends. GP_USAGE where another one holds it. A folder that
  * is not there, or whose file system has no locks, is not held. */
 GP_MUST_USE gp_status gp_folder_lock(const char *path, gp_error *err);
-/* runs/<name of the configuration without folder and .yaml>; owned by the caller. */
-GP_MUST_USE gp_status gp_folder_default(const char *config_path, char **out, gp_error *err);
-/* <folder>/<name>; owned by the caller. */
-GP_MUST_USE gp_status gp_folder_file(const char *folder, const char *name, char **out, gp_error *err);
+/* runs/<name of the configuration without folder and .yaml> */
+gp_path gp_folder_default(const char *config_path);
+/* <folder>/<name> */
+gp_path gp_folder_file(const char *folder, const char *name);
 /* The step whose weights a model in the folder holds, by its metadata; −1 where it does not say, is broken or is not
  * there. GP_IO or GP_MEMORY where that could not be found out. */
 GP_MUST_USE gp_status gp_folder_model_step(const char *folder, const char *name, int64_t *out, gp_error *err);

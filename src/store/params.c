@@ -43,13 +43,24 @@ static gp_status copy_groups(gp_run *run, const gp_plan *plan, bool write, gp_te
     return status;
 }
 
-gp_status gp_params_read(gp_run *run, const gp_plan *plan, gp_tensor_copy *copies, int count, gp_params_visit visit,
-                         void *context, gp_error *err) {
-    return copy_groups(run, plan, false, copies, count, visit, context, err);
+static gp_status copy_all(gp_run *run, const gp_plan *plan, bool write, gp_params_visit visit, void *context,
+                          gp_error *err) {
+    gp_tensor_copy *copies = NULL;
+    int count = plan->graph->param_count;
+    GP_RETURN_IF_FAILED(GP_NEW(&copies, count, err));
+    for (int p = 0; p < count; p++) copies[p] = (gp_tensor_copy){.param = p, .state = -1};
+    gp_status status = copy_groups(run, plan, write, copies, count, visit, context, err);
+    free(copies);
+    return status;
+}
+
+gp_status gp_params_read(gp_run *run, const gp_plan *plan, gp_params_visit visit, void *context, gp_error *err) {
+    return copy_all(run, plan, false, visit, context, err);
 }
 
 gp_status gp_params_write(gp_run *run, const gp_plan *plan, gp_tensor_copy *copies, int count, gp_params_visit visit,
                           void *context, gp_error *err) {
-    GP_RETURN_IF_FAILED(copy_groups(run, plan, true, copies, count, visit, context, err));
+    GP_RETURN_IF_FAILED(copies ? copy_groups(run, plan, true, copies, count, visit, context, err)
+                               : copy_all(run, plan, true, visit, context, err));
     return gp_run_refresh(run, err);
 }

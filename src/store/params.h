@@ -10,10 +10,11 @@
  * written. A failure ends the whole. */
 typedef gp_status (*gp_params_visit)(void *context, int index, void *host, size_t bytes, gp_error *err);
 
-/* Their order is kept; each `host` is set here. */
-GP_MUST_USE gp_status gp_params_read(gp_run *run, const gp_plan *plan, gp_tensor_copy *copies, int count,
-                                     gp_params_visit visit, void *context, gp_error *err);
-/* Then brings the working copies up to date. */
+/* All parameters, in the order of the graph. */
+GP_MUST_USE gp_status gp_params_read(gp_run *run, const gp_plan *plan, gp_params_visit visit, void *context,
+                                     gp_error *err);
+/* Their order is kept; each `host` is set here. NULL: all parameters, in the order of the graph. Then brings the
+ * working copies up to date. */
 GP_MUST_USE gp_status gp_params_write(gp_run *run, const gp_plan *plan, gp_tensor_copy *copies, int count,
                                       gp_params_visit visit, void *context, gp_error *err);
 

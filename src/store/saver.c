@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,15 +10,14 @@
 
 #include "base/memory.h"
 #include "base/replace.h"
+#include "base/sync.h"
 #include "store/folder.h"
 
 struct gp_saver {
     /* Constant once the thread runs. */
-    gp_state_layout layout;
+    gp_state_layout layout; /* with places in `block` */
     char *folder, *config;
     int64_t keep;
-    gp_safetensors_item *items;
-    gp_tensor_copy *copies; /* of the run's tensors into `block` */
     gp_saver_sizes sizes;
     bool started;
     pthread_t thread;
@@ -44,30 +42,15 @@ static gp_status check_entry(const gp_saver *saver, const char *name, gp_error *
 
 /* The folder of snapshots, whose own entry is synced too. */
 static gp_status make_folder(const gp_saver *saver, gp_error *err) {
-    char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", saver->folder));
-    gp_status status = GP_OK;
-    if (mkdir(path, 0777) == 0)
-        status = gp_file_sync(saver->folder, err);
-    else if (errno != EEXIST)
-        status = gp_fail(err, GP_IO, "%s: cannot be made: %s", path, strerror(errno));
-    free(path);
-    return status;
+    const gp_path path = gp_folder_file(saver->folder, "snapshots");
+    if (mkdir(path.text, 0777) == 0) return gp_file_sync(saver->folder, err);
+    return errno == EEXIST ? GP_OK : gp_fail(err, GP_IO, "%s: cannot be made: %s", path.text, strerror(errno));
 }
 
 /* A snapshot says how far metrics.jsonl was. Where somebody took the file away, resuming says so. */
 static gp_status sync_metrics(const gp_saver *saver, gp_error *err) {
-    char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_folder_file(saver->folder, "metrics.jsonl", &path, err));
-    gp_status status = access(path, F_OK) == 0 ? gp_file_sync(path, err) : GP_OK;
-    free(path);
-    return status;
-}
-
-static void remove_snapshot(const gp_saver *saver, int64_t step) {
-    char *path = NULL;
-    if (gp_snapshot_path(saver->folder, step, &path, NULL) == GP_OK) unlink(path);
-    free(path);
+    const gp_path path = gp_folder_file(saver->folder, "metrics.jsonl");
+    return access(path.text, F_OK) == 0 ? gp_file_sync(path.text, err) : GP_OK;
 }
 
 /* What cannot be listed or removed stays: there is only too much of it. `later`: those of later steps go too. */
@@ -76,7 +59,7 @@ static void remove_old(const gp_saver *saver, int64_t newest, bool later) {
     int count = 0;
     if (gp_snapshot_list(saver->folder, &steps, &count, NULL) != GP_OK) return;
     for (int i = 0; i < count; i++)
-        if (steps[i] > newest ? later : kept++ >= saver->keep) remove_snapshot(saver, steps[i]);
+        if (steps[i] > newest ? later : kept++ >= saver->keep) unlink(gp_snapshot_path(saver->folder, steps[i]).text);
     free(steps);
 }
 
@@ -86,18 +69,15 @@ void gp_saver_tidy(gp_saver *saver, int64_t newest) {
 
 static gp_status write_items(const gp_saver *saver, const gp_safetensors_item *items, size_t count,
                              const gp_reached *reached, gp_error *err) {
-    char *path = NULL;
+    const gp_path path = gp_snapshot_path(saver->folder, reached->step);
     GP_RETURN_IF_FAILED(check_entry(saver, "snapshots", err));
     GP_RETURN_IF_FAILED(make_folder(saver, err));
     GP_RETURN_IF_FAILED(sync_metrics(saver, err));
-    GP_RETURN_IF_FAILED(gp_snapshot_path(saver->folder, reached->step, &path, err));
-    gp_status status = gp_snapshot_write(path, items, count, reached, saver->config, err);
-    free(path);
-    return status;
+    return gp_snapshot_write(path.text, items, count, reached, saver->config, err);
 }
 
 static gp_status write_snapshot(const gp_saver *saver, gp_error *err) {
-    GP_RETURN_IF_FAILED(write_items(saver, saver->items, (size_t)saver->layout.count, &saver->reached, err));
+    GP_RETURN_IF_FAILED(write_items(saver, saver->layout.items, (size_t)saver->layout.count, &saver->reached, err));
     remove_old(saver, saver->reached.step, true);
     return GP_OK;
 }
@@ -120,13 +100,8 @@ static void *work(void *argument) {
     return NULL;
 }
 
-/* Signals are the business of the main thread. */
 static gp_status start(gp_saver *saver, gp_error *err) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&saver->thread, NULL, work, saver);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int failed = gp_thread_start(&saver->thread, 0, work, saver);
     if (failed) return gp_fail(err, GP_MEMORY, "the saver's thread cannot be started: %s", strerror(failed));
     saver->started = true;
     return GP_OK;
@@ -148,14 +123,12 @@ static gp_status check_possible(gp_saver *saver, gp_error *err) {
     static const char *const metadata[] = {"format", "pt", "step, accuracy", "of 20 digits and of 20 digits at most",
                                            NULL};
     gp_saver_sizes *sizes = &saver->sizes;
-    char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", saver->folder));
-    gp_status status =
-        gp_snapshot_can_be(path, saver->items, (size_t)saver->layout.count, saver->config, &sizes->snapshot, err);
-    free(path);
+    const gp_path path = gp_folder_file(saver->folder, "snapshots");
+    gp_status status = gp_snapshot_can_be(path.text, saver->layout.items, (size_t)saver->layout.count, saver->config,
+                                          &sizes->snapshot, err);
     if (status != GP_OK) return gp_error_context(err, "no snapshot of this run could be written: ");
     sizes->config = strlen(saver->config);
-    return gp_safetensors_check("model.safetensors", saver->items, (size_t)saver->layout.params, metadata,
+    return gp_safetensors_check("model.safetensors", saver->layout.items, (size_t)saver->layout.params, metadata,
                                 &sizes->model, err);
 }
 
@@ -168,9 +141,7 @@ static gp_status prepare(gp_saver *saver, const gp_plan *plan, const char *folde
     GP_RETURN_IF_FAILED(gp_copy_text(&saver->folder, folder, err));
     GP_RETURN_IF_FAILED(gp_copy_text(&saver->config, config, err));
     GP_RETURN_IF_FAILED(reserve(saver, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&saver->items, saver->layout.count, err));
-    gp_state_items(&saver->layout, saver->block, saver->items);
-    GP_RETURN_IF_FAILED(gp_state_copies(&saver->layout, saver->block, &saver->copies, err));
+    gp_state_layout_place(&saver->layout, saver->block);
     GP_RETURN_IF_FAILED(check_possible(saver, err));
     return start(saver, err);
 }
@@ -203,8 +174,6 @@ void gp_saver_destroy(gp_saver **saver) {
     pthread_cond_destroy(&it->change);
     pthread_mutex_destroy(&it->lock);
     gp_state_layout_fini(&it->layout);
-    free(it->items);
-    free(it->copies);
     free(it->block);
     free(it->folder);
     free(it->config);
@@ -240,8 +209,8 @@ gp_status gp_saver_poll(gp_saver *saver, gp_error *err) {
 
 /* Into the block, the first `count` of them. They must be finite. */
 static gp_status copy_tensors(gp_saver *saver, gp_run *run, int count, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_run_read(run, saver->copies, count, err));
-    return gp_state_check_finite(&saver->layout, saver->block, count, err);
+    GP_RETURN_IF_FAILED(gp_run_read(run, saver->layout.copies, count, err));
+    return gp_state_check_finite(&saver->layout, count, err);
 }
 
 gp_status gp_saver_check(gp_saver *saver, gp_run *run, gp_error *err) {
@@ -258,6 +227,25 @@ gp_status gp_saver_snapshot(gp_saver *saver, gp_run *run, const gp_reached *reac
     pthread_cond_broadcast(&saver->change);
     pthread_mutex_unlock(&saver->lock);
     return GP_OK;
+}
+
+static void *find_copied(const gp_saver *saver, const char *name) {
+    for (int i = 0; i < saver->layout.count; i++)
+        if (strcmp(saver->layout.items[i].name, name) == 0) return saver->layout.copies[i].host;
+    return NULL;
+}
+
+gp_status gp_saver_give(const gp_saver *saver, gp_run *run, const gp_plan *plan, gp_error *err) {
+    gp_state_layout to;
+    int count = 0;
+    GP_RETURN_IF_FAILED(gp_state_layout_init(&to, plan, err));
+    for (int i = 0; i < to.count; i++) {
+        void *copied = find_copied(saver, to.items[i].name);
+        if (copied) to.copies[count++] = (gp_tensor_copy){to.copies[i].param, to.copies[i].state, copied};
+    }
+    gp_status status = gp_run_write(run, to.copies, count, err);
+    gp_state_layout_fini(&to);
+    return status == GP_OK ? gp_run_refresh(run, err) : status;
 }
 
 /* The items of a file's tensors. Their data go to `block`; NULL: *bytes is found, and nothing is read. */
@@ -298,10 +286,10 @@ gp_status gp_saver_rewrite(gp_saver *saver, const gp_safetensors *file, const gp
     return status;
 }
 
-gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *path, const char *const *metadata, gp_error *err) {
-    const char *slash = strrchr(path, '/');
+gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *name, const char *const *metadata, gp_error *err) {
+    const gp_path path = gp_folder_file(saver->folder, name);
     wait_until_idle(saver);
-    GP_RETURN_IF_FAILED(check_entry(saver, slash ? slash + 1 : path, err));
+    GP_RETURN_IF_FAILED(check_entry(saver, name, err));
     GP_RETURN_IF_FAILED(copy_tensors(saver, run, saver->layout.params, err));
-    return gp_safetensors_write(path, saver->items, (size_t)saver->layout.params, metadata, err);
+    return gp_safetensors_write(path.text, saver->layout.items, (size_t)saver->layout.params, metadata, err);
 }

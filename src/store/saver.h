@@ -39,12 +39,16 @@ GP_MUST_USE gp_status gp_saver_wait(gp_saver *saver, gp_error *err);
 /* The same without waiting: GP_OK while it is being written. */
 GP_MUST_USE gp_status gp_saver_poll(gp_saver *saver, gp_error *err);
 
-/* Whether all of the run's state is finite. GP_NUMERIC names the first tensor that is not. */
+/* Copies the state, and writes nothing: whether it is finite. GP_NUMERIC names the first tensor that is not. */
 GP_MUST_USE gp_status gp_saver_check(gp_saver *saver, gp_run *run, gp_error *err);
 
-/* The model's tensors alone, written before it returns. `metadata` as gp_safetensors_write's. GP_NUMERIC: one of them
- * is not finite, and the file stays as it was. */
-GP_MUST_USE gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *path, const char *const *metadata,
+/* Writes the state that was copied last into a run of another plan. The saver's own plan may be gone. A state of the
+ * optimizer that there was not begins with zeros, as in the first step of a run. */
+GP_MUST_USE gp_status gp_saver_give(const gp_saver *saver, gp_run *run, const gp_plan *plan, gp_error *err);
+
+/* The model's tensors alone, in the file `name` of the folder, written before it returns. `metadata` as
+ * gp_safetensors_write's. GP_NUMERIC: one of them is not finite, and the file stays as it was. */
+GP_MUST_USE gp_status gp_saver_model(gp_saver *saver, gp_run *run, const char *name, const char *const *metadata,
                                      gp_error *err);
 
 #endif

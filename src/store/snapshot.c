@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 static const char version[] = "2", older_version[] = "1";
 static const char prefix[] = "optimizer/";
 static const char file_start[] = "step-", file_end[] = ".safetensors";
-enum { NUMBER = 32, STEP_DIGITS = 8 };
+enum { NUMBER_TEXT = 32, STEP_DIGITS = 8 };
 
 /* PyTorch's names, by how many states there are. */
 static const char *const state_names[GP_UPDATE_MAX_STATES + 1][GP_UPDATE_MAX_STATES] = {
@@ -33,37 +34,38 @@ static int states_of(const gp_plan *plan, int param) {
     return find_param(plan, param)->trained ? plan->update.states : 0;
 }
 
+static size_t place_bytes(const gp_plan *plan, int param) {
+    return gp_align_up(find_param(plan, param)->bytes, GP_ALIGNMENT);
+}
+
 size_t gp_state_bytes(const gp_plan *plan) {
     size_t sum = 0;
-    for (int p = 0; p < plan->graph->param_count; p++) {
-        size_t bytes = gp_align_up(find_param(plan, p)->bytes, GP_ALIGNMENT);
-        for (int s = -1; s < states_of(plan, p); s++)
-            if (!gp_size_add(sum, bytes, &sum)) return SIZE_MAX;
-    }
+    for (int p = 0; p < plan->graph->param_count; p++)
+        sum = gp_size_plus(sum, gp_size_times(place_bytes(plan, p), (size_t)(1 + states_of(plan, p))));
     return sum;
 }
 
 static gp_status add_tensor(gp_state_layout *layout, int param, int state, gp_error *err) {
-    gp_state_tensor *tensor = &layout->tensors[layout->count];
-    const char *name = layout->plan->graph->params[param].name;
+    const gp_plan *plan = layout->plan;
+    const gp_param *its = &plan->graph->params[param];
+    gp_safetensors_item *item = &layout->items[layout->count];
+    char *name = NULL;
     if (state < 0)
-        GP_RETURN_IF_FAILED(gp_copy_text(&tensor->name, name, err));
+        GP_RETURN_IF_FAILED(gp_copy_text(&name, its->name, err));
     else
-        GP_RETURN_IF_FAILED(gp_format_text(&tensor->name, err, "%s%s/%s", prefix, name,
-                                           state_names[layout->plan->update.states][state]));
-    tensor->param = param;
-    tensor->state = state;
-    tensor->offset = layout->bytes;
-    tensor->bytes = find_param(layout->plan, param)->bytes;
-    layout->bytes += gp_align_up(tensor->bytes, GP_ALIGNMENT);
-    layout->count++;
+        GP_RETURN_IF_FAILED(
+            gp_format_text(&name, err, "%s%s/%s", prefix, its->name, state_names[plan->update.states][state]));
+    *item = (gp_safetensors_item){.name = name, .dtype = plan->types.master, .rank = its->spec.shape.rank};
+    for (int d = 0; d < item->rank; d++) item->dim[d] = its->spec.shape.dim[d];
+    layout->copies[layout->count++] = (gp_tensor_copy){.param = param, .state = state};
     return GP_OK;
 }
 
 static gp_status add_tensors(gp_state_layout *layout, gp_error *err) {
-    int params = layout->plan->graph->param_count;
-    if (gp_state_bytes(layout->plan) == SIZE_MAX) return gp_fail(err, GP_MEMORY, "the state has no size");
-    GP_RETURN_IF_FAILED(GP_NEW(&layout->tensors, params * (1 + layout->plan->update.states), err));
+    int params = layout->plan->graph->param_count, most = params * (1 + layout->plan->update.states);
+    if (layout->bytes == SIZE_MAX) return gp_fail(err, GP_MEMORY, "the state has no size");
+    GP_RETURN_IF_FAILED(GP_NEW(&layout->items, most, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&layout->copies, most, err));
     for (int p = 0; p < params; p++) GP_RETURN_IF_FAILED(add_tensor(layout, p, -1, err));
     layout->params = params;
     for (int p = 0; p < params; p++)
@@ -72,43 +74,28 @@ static gp_status add_tensors(gp_state_layout *layout, gp_error *err) {
 }
 
 gp_status gp_state_layout_init(gp_state_layout *layout, const gp_plan *plan, gp_error *err) {
-    *layout = (gp_state_layout){.plan = plan};
+    *layout = (gp_state_layout){.plan = plan, .bytes = gp_state_bytes(plan)};
     gp_status status = add_tensors(layout, err);
     if (status != GP_OK) gp_state_layout_fini(layout);
     return status;
 }
 
 void gp_state_layout_fini(gp_state_layout *layout) {
-    for (int i = 0; i < layout->count; i++) free(layout->tensors[i].name);
-    free(layout->tensors);
+    for (int i = 0; i < layout->count; i++) free((char *)layout->items[i].name);
+    free(layout->items);
+    free(layout->copies);
     *layout = (gp_state_layout){0};
 }
 
-void gp_state_items(const gp_state_layout *layout, const void *block, gp_safetensors_item *items) {
+void gp_state_layout_place(gp_state_layout *layout, char *block) {
     for (int i = 0; i < layout->count; i++) {
-        const gp_state_tensor *tensor = &layout->tensors[i];
-        gp_shape shape = layout->plan->graph->params[tensor->param].spec.shape;
-        items[i] = (gp_safetensors_item){.name = tensor->name,
-                                         .dtype = layout->plan->types.master,
-                                         .rank = shape.rank,
-                                         .data = (const char *)block + tensor->offset};
-        for (int d = 0; d < shape.rank; d++) items[i].dim[d] = shape.dim[d];
+        layout->items[i].data = layout->copies[i].host = block;
+        block += place_bytes(layout->plan, layout->copies[i].param);
     }
-}
-
-gp_status gp_state_copies(const gp_state_layout *layout, char *block, gp_tensor_copy **out, gp_error *err) {
-    gp_tensor_copy *copies = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&copies, layout->count, err));
-    for (int i = 0; i < layout->count; i++) {
-        const gp_state_tensor *tensor = &layout->tensors[i];
-        copies[i] = (gp_tensor_copy){tensor->param, tensor->state, block ? block + tensor->offset : NULL};
-    }
-    *out = copies;
-    return GP_OK;
 }
 
 /* linear "a": weight; linear "a": exp_avg_sq of weight */
-static gp_status refuse_values(const gp_state_layout *layout, const gp_state_tensor *tensor, const char *values,
+static gp_status refuse_values(const gp_state_layout *layout, const gp_tensor_copy *tensor, const char *values,
                                gp_error *err) {
     const gp_param *param = &layout->plan->graph->params[tensor->param];
     const gp_node *node = &layout->plan->graph->nodes[param->node];
@@ -117,13 +104,13 @@ static gp_status refuse_values(const gp_state_layout *layout, const gp_state_ten
                    state, *state ? " of " : "", param->spec.suffix, values);
 }
 
-gp_status gp_state_check_finite(const gp_state_layout *layout, const void *block, int count, gp_error *err) {
+gp_status gp_state_check_finite(const gp_state_layout *layout, int count, gp_error *err) {
     gp_dtype dtype = layout->plan->types.master;
     char text[GP_NONFINITE_TEXT];
     for (int i = 0; i < count; i++) {
-        const gp_state_tensor *tensor = &layout->tensors[i];
-        int64_t elements = (int64_t)(tensor->bytes / gp_dtype_size(dtype));
-        gp_nonfinite found = gp_nonfinite_find(dtype, (const char *)block + tensor->offset, elements);
+        const gp_tensor_copy *tensor = &layout->copies[i];
+        int64_t elements = (int64_t)(find_param(layout->plan, tensor->param)->bytes / gp_dtype_size(dtype));
+        gp_nonfinite found = gp_nonfinite_find(dtype, tensor->host, elements);
         if (found.count > 0) return refuse_values(layout, tensor, gp_nonfinite_text(text, found, elements), err);
     }
     return GP_OK;
@@ -135,8 +122,11 @@ int gp_is_optimizer_tensor(const char *name) {
 
 /* ---- the files --------------------------------------------------------------------------------------------------- */
 
-gp_status gp_snapshot_path(const char *folder, int64_t step, char **out, gp_error *err) {
-    return gp_format_text(out, err, "%s/snapshots/%s%0*" PRId64 "%s", folder, file_start, STEP_DIGITS, step, file_end);
+gp_path gp_snapshot_path(const char *folder, int64_t step) {
+    gp_path path;
+    snprintf(path.text, sizeof path.text, "%s/snapshots/%s%0*" PRId64 "%s", folder, file_start, STEP_DIGITS, step,
+             file_end);
+    return path;
 }
 
 /* The step in a file's name; −1 where it is no snapshot's. */
@@ -159,14 +149,13 @@ static int newest_first(const void *a, const void *b) {
 }
 
 gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err) {
-    char *path = NULL;
+    const gp_path path = gp_folder_file(folder, "snapshots");
     int64_t *found = NULL;
     size_t capacity = 0, used = 0;
     gp_status status = GP_OK;
-    GP_RETURN_IF_FAILED(gp_format_text(&path, err, "%s/snapshots", folder));
-    DIR *entries = opendir(path);
+    DIR *entries = opendir(path.text);
     if (!entries && errno != ENOENT && errno != ENOTDIR)
-        status = gp_fail(err, GP_IO, "%s: cannot be read: %s", path, strerror(errno));
+        status = gp_fail(err, GP_IO, "%s: cannot be read: %s", path.text, strerror(errno));
     const struct dirent *entry;
     while (entries && status == GP_OK && (entry = readdir(entries)) != NULL) {
         int64_t step = step_of(entry->d_name);
@@ -175,7 +164,6 @@ gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_e
         if (status == GP_OK) found[used++] = step;
     }
     if (entries) closedir(entries);
-    free(path);
     if (status != GP_OK) {
         free(found);
         return status;
@@ -186,44 +174,36 @@ gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_e
     return GP_OK;
 }
 
-/* The numbers of gp_reached, each as a text that reads back to the same value. X(name, place, is a whole number) */
-#define REACHED_MAP(X)                                                                                                 \
-    X(step, 1)                                                                                                         \
-    X(epoch, 1)                                                                                                        \
-    X(evaluated, 1)                                                                                                    \
-    X(loss, 0)                                                                                                         \
-    X(accuracy, 0)                                                                                                     \
-    X(best_step, 1)                                                                                                    \
-    X(best, 0)                                                                                                         \
-    X(metrics_bytes, 1)
-/* Those that version 1 lacks. */
-#define REACHED_MORE(X)                                                                                                \
-    X(samples, 1)                                                                                                      \
-    X(steps, 1)                                                                                                        \
-    X(due, 1)
-
-enum {
-#define REACHED_ENUM(name, whole) REACHED_##name,
-    REACHED_MAP(REACHED_ENUM) REACHED_MORE(REACHED_ENUM)
-#undef REACHED_ENUM
-        REACHED_COUNT
-};
+/* The numbers of gp_reached: their keys, in the order of the file. Each is written as a text that reads back to the
+ * same value. */
+typedef struct number {
+    const char *key;
+    size_t offset;
+    bool real; /* a double; else an int64_t */
+} number;
+#define INTEGER(name)                                                                                                  \
+    { #name, offsetof(gp_reached, name), false }
+#define REAL(name)                                                                                                     \
+    { #name, offsetof(gp_reached, name), true }
+static const number numbers[] = {INTEGER(step),    INTEGER(epoch),     INTEGER(evaluated), REAL(loss),
+                                 REAL(accuracy),   INTEGER(best_step), REAL(best),         INTEGER(metrics_bytes),
+                                 INTEGER(samples), INTEGER(steps),     INTEGER(due)};
+enum { NUMBERS = sizeof numbers / sizeof *numbers, OLDER_NUMBERS = NUMBERS - 3 /* of version 1 */ };
 
 gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count, const gp_reached *reached,
                             const char *config, gp_error *err) {
-    char numbers[REACHED_COUNT][NUMBER];
-    const char *metadata[2 * (REACHED_COUNT + 4) + 1] = {
+    char texts[NUMBERS][NUMBER_TEXT];
+    const char *metadata[2 * (NUMBERS + 4) + 1] = {
         "format", "pt", "snapshot", version, "config", config, "file", reached->file_text ? reached->file_text : ""};
-#define WRITE_NUMBER(name, whole)                                                                                      \
-    if (whole)                                                                                                         \
-        snprintf(numbers[REACHED_##name], NUMBER, "%" PRId64, (int64_t)reached->name);                                 \
-    else                                                                                                               \
-        snprintf(numbers[REACHED_##name], NUMBER, "%.17g", (double)reached->name);                                     \
-    metadata[8 + 2 * REACHED_##name] = #name;                                                                          \
-    metadata[9 + 2 * REACHED_##name] = numbers[REACHED_##name];
-    REACHED_MAP(WRITE_NUMBER)
-    REACHED_MORE(WRITE_NUMBER)
-#undef WRITE_NUMBER
+    for (int i = 0; i < NUMBERS; i++) {
+        const char *value = (const char *)reached + numbers[i].offset;
+        if (numbers[i].real)
+            snprintf(texts[i], NUMBER_TEXT, "%.17g", *(const double *)(const void *)value);
+        else
+            snprintf(texts[i], NUMBER_TEXT, "%" PRId64, *(const int64_t *)(const void *)value);
+        metadata[8 + 2 * i] = numbers[i].key;
+        metadata[9 + 2 * i] = texts[i];
+    }
     struct stat about;
     if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && unlink(path) != 0)
         return gp_fail(err, GP_IO, "%s: is a link that cannot be removed: %s", path, strerror(errno));
@@ -233,7 +213,7 @@ gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, 
 /* With room for the numbers and the checksum, which are not known yet. */
 gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items, size_t count, const char *config,
                              uint64_t *bytes, gp_error *err) {
-    enum { ROOM = (REACHED_COUNT + 2) * 2 * NUMBER };
+    enum { ROOM = (NUMBERS + 2) * 2 * NUMBER_TEXT };
     char room[ROOM + 1];
     memset(room, '0', ROOM);
     room[ROOM] = '\0';
@@ -241,21 +221,21 @@ gp_status gp_snapshot_can_be(const char *path, const gp_safetensors_item *items,
     return gp_safetensors_check(path, items, count, metadata, bytes, err);
 }
 
-static gp_status read_number(const gp_safetensors *file, const char *path, const char *key, bool whole,
-                             int64_t *integer, double *number, gp_error *err) {
-    const char *text = gp_safetensors_metadata(file, key);
+static gp_status read_number(const gp_safetensors *file, const char *path, const number *its, gp_reached *out,
+                             gp_error *err) {
+    const char *text = gp_safetensors_metadata(file, its->key);
+    void *value = (char *)out + its->offset;
     char *end = NULL;
-    if (text && whole)
-        *integer = strtoll(text, &end, 10);
+    if (text && its->real)
+        *(double *)value = strtod(text, &end);
     else if (text)
-        *number = strtod(text, &end);
-    if (!text || end == text || *end) return gp_fail(err, GP_DATA, "%s: its metadata have no number \"%s\"", path, key);
+        *(int64_t *)value = strtoll(text, &end, 10);
+    if (!text || end == text || *end)
+        return gp_fail(err, GP_DATA, "%s: its metadata have no number \"%s\"", path, its->key);
     return GP_OK;
 }
 
 static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error *err) {
-    int64_t integer = 0;
-    double number = 0;
     const char *found = gp_safetensors_metadata(snapshot->file, "snapshot");
     bool newer = found && strcmp(found, version) == 0;
     if (!newer && !(found && strcmp(found, older_version) == 0))
@@ -263,18 +243,9 @@ static gp_status read_metadata(gp_snapshot *snapshot, const char *path, gp_error
                        found ? found : "none", older_version, version);
     snapshot->config = gp_safetensors_metadata(snapshot->file, "config");
     if (!snapshot->config) return gp_fail(err, GP_DATA, "%s: its metadata have no configuration", path);
-#define READ_NUMBER(name, whole)                                                                                       \
-    GP_RETURN_IF_FAILED(read_number(snapshot->file, path, #name, whole, &integer, &number, err));                      \
-    if (whole)                                                                                                         \
-        snapshot->reached.name = (__typeof__(snapshot->reached.name))integer;                                          \
-    else                                                                                                               \
-        snapshot->reached.name = (__typeof__(snapshot->reached.name))number;
-    REACHED_MAP(READ_NUMBER)
-    if (newer) {
-        REACHED_MORE(READ_NUMBER)
-        snapshot->reached.file_text = gp_safetensors_metadata(snapshot->file, "file");
-    }
-#undef READ_NUMBER
+    for (int i = 0; i < (newer ? NUMBERS : OLDER_NUMBERS); i++)
+        GP_RETURN_IF_FAILED(read_number(snapshot->file, path, &numbers[i], &snapshot->reached, err));
+    if (newer) snapshot->reached.file_text = gp_safetensors_metadata(snapshot->file, "file");
     const gp_reached *reached = &snapshot->reached;
     if (reached->step < 0 || reached->step > UINT32_MAX || reached->epoch < 0 || reached->metrics_bytes < 0 ||
         reached->samples < 0 || reached->steps < 0)
@@ -325,19 +296,20 @@ gp_status gp_tensor_read(gp_safetensors *file, const char *name, void *values, s
                    gp_nonfinite_text(text, found, elements));
 }
 
-static gp_status check_tensor(const gp_snapshot *snapshot, const gp_state_layout *layout, int index, gp_error *err) {
-    const gp_state_tensor *wanted = &layout->tensors[index];
-    return gp_tensor_check(gp_safetensors_find(snapshot->file, wanted->name), wanted->name,
-                           layout->plan->graph->params[wanted->param].spec.shape, err);
+static gp_status check_tensor(const gp_snapshot *snapshot, const gp_state_layout *layout, int index, bool changed,
+                              gp_error *err) {
+    const gp_tensor_copy *wanted = &layout->copies[index];
+    const char *name = layout->items[index].name;
+    const gp_safetensor *found = gp_safetensors_find(snapshot->file, name);
+    if (changed && wanted->state >= 0 && !found) return GP_OK;
+    return gp_tensor_check(found, name, layout->plan->graph->params[wanted->param].spec.shape, err);
 }
 
 gp_status gp_snapshot_check(const gp_snapshot *snapshot, const gp_plan *plan, bool changed, gp_error *err) {
     gp_state_layout layout;
     gp_status status = gp_state_layout_init(&layout, plan, err);
     if (status != GP_OK) return status;
-    for (int i = 0; i < layout.count && status == GP_OK; i++)
-        if (!changed || layout.tensors[i].state < 0 || gp_safetensors_find(snapshot->file, layout.tensors[i].name))
-            status = check_tensor(snapshot, &layout, i, err);
+    for (int i = 0; i < layout.count && status == GP_OK; i++) status = check_tensor(snapshot, &layout, i, changed, err);
     if (status == GP_OK && !changed && gp_safetensors_count(snapshot->file) != (size_t)layout.count)
         status = gp_fail(err, GP_DATA, "it has %zu tensors, but the run has %d", gp_safetensors_count(snapshot->file),
                          layout.count);
@@ -353,9 +325,9 @@ typedef struct loading {
 /* A state that the file lacks begins with zeros, as in the first step of a run. */
 static gp_status load_tensor(void *context, int index, void *host, size_t bytes, gp_error *err) {
     const loading *its = context;
-    const gp_state_tensor *tensor = &its->layout->tensors[index];
-    bool lacks = tensor->state >= 0 && !gp_safetensors_find(its->snapshot->file, tensor->name);
-    if (!lacks) return gp_tensor_read(its->snapshot->file, tensor->name, host, bytes, err);
+    const char *name = its->layout->items[index].name;
+    bool lacks = its->layout->copies[index].state >= 0 && !gp_safetensors_find(its->snapshot->file, name);
+    if (!lacks) return gp_tensor_read(its->snapshot->file, name, host, bytes, err);
     memset(host, 0, bytes);
     return GP_OK;
 }
@@ -364,10 +336,7 @@ gp_status gp_snapshot_load(const gp_snapshot *snapshot, gp_run *run, const gp_pl
     gp_state_layout layout;
     GP_RETURN_IF_FAILED(gp_state_layout_init(&layout, plan, err));
     loading its = {snapshot, &layout};
-    gp_tensor_copy *copies = NULL;
-    gp_status status = gp_state_copies(&layout, NULL, &copies, err);
-    if (status == GP_OK) status = gp_params_write(run, plan, copies, layout.count, load_tensor, &its, err);
-    free(copies);
+    gp_status status = gp_params_write(run, plan, layout.copies, layout.count, load_tensor, &its, err);
     gp_state_layout_fini(&layout);
     return status;
 }

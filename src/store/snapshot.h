@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "data/safetensors.h"
 #include "pipeline/run.h"
+#include "store/folder.h"
 
 /* How far a run is: what it needs to go on, beside its tensors. */
 typedef struct gp_reached {
@@ -29,42 +30,34 @@ typedef struct gp_reached {
     const char *file_text; /* the user's configuration file without overrides, as YAML; borrowed */
 } gp_reached;
 
-/* One tensor of a run's state: its place in the one block that a copy takes, and how it is called in files. */
-typedef struct gp_state_tensor {
-    int param, state; /* of gp_run_read; state −1: the parameter itself */
-    char *name;
-    size_t offset, bytes;
-} gp_state_tensor;
-
-/* All of them, the parameters first. */
+/* The tensors of a run's state, the parameters first, and their places in the one block that a copy takes. */
 typedef struct gp_state_layout {
-    const gp_plan *plan; /* borrowed */
-    gp_state_tensor *tensors;
+    const gp_plan *plan;        /* borrowed */
+    gp_safetensors_item *items; /* as files have them; names are owned */
+    gp_tensor_copy *copies;     /* the same, for gp_run_read and gp_run_write */
     int count;
     int params; /* the first ones, which are the model's */
     size_t bytes;
 } gp_state_layout;
 
+/* Without places: data and host are NULL. */
 GP_MUST_USE gp_status gp_state_layout_init(gp_state_layout *layout, const gp_plan *plan, gp_error *err);
 void gp_state_layout_fini(gp_state_layout *layout);
-/* What a copy of the run's state takes. */
+/* Gives each tensor its place in a block of layout->bytes. */
+void gp_state_layout_place(gp_state_layout *layout, char *block);
+/* What a copy of the run's state takes; SIZE_MAX: no size. */
 size_t gp_state_bytes(const gp_plan *plan);
-/* Whether the first `count` tensors of a copy in `block` are finite. GP_NUMERIC names the first that is not: layer,
+/* Whether the first `count` tensors of a layout with places are finite. GP_NUMERIC names the first that is not: layer,
  * tensor, how much of it. */
-GP_MUST_USE gp_status gp_state_check_finite(const gp_state_layout *layout, const void *block, int count, gp_error *err);
-/* items[i]: tensor i with its data in `block`. */
-void gp_state_items(const gp_state_layout *layout, const void *block, gp_safetensors_item *items);
+GP_MUST_USE gp_status gp_state_check_finite(const gp_state_layout *layout, int count, gp_error *err);
 
-/* A list for gp_run_read or gp_run_write, with each tensor's place in `block` (NULL: without places); the caller's. */
-GP_MUST_USE gp_status gp_state_copies(const gp_state_layout *layout, char *block, gp_tensor_copy **out, gp_error *err);
-
-/* <folder>/snapshots/step-00000500.safetensors; owned by the caller. */
-GP_MUST_USE gp_status gp_snapshot_path(const char *folder, int64_t step, char **out, gp_error *err);
+/* <folder>/snapshots/step-00000500.safetensors */
+gp_path gp_snapshot_path(const char *folder, int64_t step);
 /* The steps of the folder's snapshots, newest first; owned by the caller. None where there is no such folder. */
 GP_MUST_USE gp_status gp_snapshot_list(const char *folder, int64_t **steps, int *count, gp_error *err);
 /* Whether a file of that name in `snapshots` is one. */
 bool gp_snapshot_is_name(const char *name);
-/* Writes one; a link of that name is replaced, and what it leads to stays. `items`: of gp_state_items. */
+/* Writes one; a link of that name is replaced, and what it leads to stays. `items`: of a gp_state_layout. */
 GP_MUST_USE gp_status gp_snapshot_write(const char *path, const gp_safetensors_item *items, size_t count,
                                         const gp_reached *reached, const char *config, gp_error *err);
 

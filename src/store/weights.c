@@ -168,19 +168,9 @@ static gp_status fill_param(void *context, int index, void *host, size_t bytes, 
     return GP_OK;
 }
 
-static gp_status write_params(gp_run *run, const gp_plan *plan, source *from, gp_error *err) {
-    gp_tensor_copy *copies = NULL;
-    int count = plan->graph->param_count;
-    GP_RETURN_IF_FAILED(GP_NEW(&copies, count, err));
-    for (int p = 0; p < count; p++) copies[p] = (gp_tensor_copy){.param = p, .state = -1};
-    gp_status status = gp_params_write(run, plan, copies, count, fill_param, from, err);
-    free(copies);
-    return status;
-}
-
 gp_status gp_weights_initialise(gp_run *run, const gp_plan *plan, uint64_t seed, gp_error *err) {
     source from = {.graph = plan->graph, .seed = seed};
-    return write_params(run, plan, &from, err);
+    return gp_params_write(run, plan, NULL, 0, fill_param, &from, err);
 }
 
 gp_status gp_weights_load(gp_run *run, const gp_plan *plan, const gp_train_config *train, gp_error *err) {
@@ -188,7 +178,7 @@ gp_status gp_weights_load(gp_run *run, const gp_plan *plan, const gp_train_confi
     GP_RETURN_IF_FAILED(check_skips(plan->graph, train, err));
     GP_RETURN_IF_FAILED(gp_safetensors_open(train->init, &from.file, err));
     gp_status status = check_file(plan->graph, train, from.file, err);
-    if (status == GP_OK) status = write_params(run, plan, &from, err);
+    if (status == GP_OK) status = gp_params_write(run, plan, NULL, 0, fill_param, &from, err);
     gp_safetensors_close(&from.file);
     return status;
 }

@@ -79,21 +79,13 @@ void gp_chrome_name_process(gp_chrome *chrome, const char *name) {
     fputs("}}", chrome->file);
 }
 
-static void name_track(gp_chrome *chrome, int track, int order, const char *name) {
+void gp_chrome_name_track(gp_chrome *chrome, int track, int order, const char *name) {
     begin_event(chrome, 'M', track, "thread_name");
     fputs(",\"args\":{\"name\":", chrome->file);
     gp_json_text(chrome->file, name);
     fputs("}}", chrome->file);
     begin_event(chrome, 'M', track, "thread_sort_index");
     fprintf(chrome->file, ",\"args\":{\"sort_index\":%d}}", order);
-}
-
-void gp_chrome_name_track(gp_chrome *chrome, int track, const char *name) {
-    name_track(chrome, track, track, name);
-}
-
-void gp_chrome_name_track_on_top(gp_chrome *chrome, int track, const char *name) {
-    name_track(chrome, track, 0, name);
 }
 
 void gp_chrome_span(gp_chrome *chrome, int track, const char *category, const char *name, uint64_t start, uint64_t end,
@@ -105,19 +97,11 @@ void gp_chrome_span(gp_chrome *chrome, int track, const char *category, const ch
     fprintf(chrome->file, ",\"args\":{%s}}", args);
 }
 
-static void write_arrow(gp_chrome *chrome, char phase, int track, const char *name, uint64_t id, uint64_t time) {
-    begin_event(chrome, phase, track, name);
-    fprintf(chrome->file, ",\"cat\":\"copy\",\"id\":%" PRIu64 "%s", id, phase == 'f' ? ",\"bp\":\"e\"" : "");
+void gp_chrome_arrow(gp_chrome *chrome, bool ends, int track, const char *name, uint64_t id, uint64_t time) {
+    begin_event(chrome, ends ? 'f' : 's', track, name);
+    fprintf(chrome->file, ",\"cat\":\"copy\",\"id\":%" PRIu64 "%s", id, ends ? ",\"bp\":\"e\"" : "");
     write_time(chrome, "ts", time - chrome->origin);
     fputs("}", chrome->file);
-}
-
-void gp_chrome_arrow_from(gp_chrome *chrome, int track, const char *name, uint64_t id, uint64_t time) {
-    write_arrow(chrome, 's', track, name, id, time);
-}
-
-void gp_chrome_arrow_to(gp_chrome *chrome, int track, const char *name, uint64_t id, uint64_t time) {
-    write_arrow(chrome, 'f', track, name, id, time);
 }
 
 void gp_chrome_counter(gp_chrome *chrome, const char *name, const char *unit, uint64_t time, uint64_t value) {

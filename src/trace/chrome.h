@@ -7,6 +7,7 @@
 #ifndef GP_TRACE_CHROME_H
 #define GP_TRACE_CHROME_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -22,15 +23,13 @@ GP_MUST_USE gp_status gp_chrome_close(gp_chrome **chrome, gp_error *err);
 /* Before the first event. */
 void gp_chrome_origin(gp_chrome *chrome, uint64_t origin);
 void gp_chrome_name_process(gp_chrome *chrome, const char *name);
-/* Tracks stand in the order of their numbers, but for one that is on top, above all others. */
-void gp_chrome_name_track(gp_chrome *chrome, int track, const char *name);
-void gp_chrome_name_track_on_top(gp_chrome *chrome, int track, const char *name);
+/* Tracks stand by `order`: their numbers, or 0 for one that is above all others. */
+void gp_chrome_name_track(gp_chrome *chrome, int track, int order, const char *name);
 /* `args`: members of a JSON object without its braces, "" for none. */
 void gp_chrome_span(gp_chrome *chrome, int track, const char *category, const char *name, uint64_t start, uint64_t end,
                     const char *args);
-/* An arrow between two spans: from within the one that is open at `time` on the track, to another likewise. */
-void gp_chrome_arrow_from(gp_chrome *chrome, int track, const char *name, uint64_t id, uint64_t time);
-void gp_chrome_arrow_to(gp_chrome *chrome, int track, const char *name, uint64_t id, uint64_t time);
+/* One end of an arrow between two spans: within the span that is open at `time` on the track. */
+void gp_chrome_arrow(gp_chrome *chrome, bool ends, int track, const char *name, uint64_t id, uint64_t time);
 void gp_chrome_counter(gp_chrome *chrome, const char *name, const char *unit, uint64_t time, uint64_t value);
 /* After the last event: the stream that takes one JSON value, otherData.<key> of the file. */
 FILE *gp_chrome_data(gp_chrome *chrome, const char *key);

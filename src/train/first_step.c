@@ -2,13 +2,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "balance/expect.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/sync.h"
 #include "base/ticker.h"
 #include "report/plan_report.h"
 #include "report/plan_report_parts.h"
@@ -37,13 +37,12 @@ struct gp_first_step {
 static void predict(gp_first_step *w) {
     gp_expectation expected = {0};
     gp_error ignored = {0};
-    char text[GP_REPORT_NUMBER];
     const gp_plan *plan = w->session->plan;
     int mini = gp_plan_largest_mini(plan);
     if (!plan->minis[mini].training) return;
     if (gp_expect(plan, mini, w->session->profile, &expected, &ignored) != GP_OK) return;
-    snprintf(w->predicted, sizeof w->predicted, "; a step is predicted to take %s",
-             gp_report_seconds(text, expected.seconds));
+    snprintf(w->predicted, sizeof w->predicted, "; a step is predicted to take %.30s",
+             gp_report_seconds(expected.seconds).text);
     free(expected.busy);
 }
 
@@ -89,24 +88,11 @@ static void *work(void *argument) {
         long nanoseconds = until.tv_nsec + (long)(pause * 1e9);
         until.tv_sec += nanoseconds / 1000000000;
         until.tv_nsec = nanoseconds % 1000000000;
-        if (pthread_cond_timedwait(&w->changed, &w->lock, &until) == ETIMEDOUT && !w->ended) look(w, &last);
+        if (pthread_cond_clockwait(&w->changed, &w->lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT && !w->ended)
+            look(w, &last);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
-}
-
-/* Signals stay the business of the calling thread. */
-static bool start(gp_first_step *w) {
-    sigset_t signals, before;
-    pthread_attr_t small;
-    if (pthread_attr_init(&small) != 0) return false;
-    pthread_attr_setstacksize(&small, STACK);
-    sigfillset(&signals);
-    pthread_sigmask(SIG_SETMASK, &signals, &before);
-    bool started = pthread_create(&w->thread, &small, work, w) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&small);
-    return started;
 }
 
 static void destroy(gp_first_step *w) {
@@ -118,18 +104,14 @@ static void destroy(gp_first_step *w) {
 gp_first_step *gp_first_step_watch(const gp_session *session, FILE *to, double patience) {
     gp_first_step *w = NULL;
     gp_error ignored = {0};
-    pthread_condattr_t monotonic;
     if (!to || GP_NEW(&w, 1, &ignored) != GP_OK) return NULL;
     w->session = session;
     w->ticker = gp_ticker_on(to);
     w->patience = patience > 0 ? patience : w->ticker.terminal ? terminal_patience : pipe_patience;
     w->began = gp_now();
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-    if (start(w)) return w;
+    pthread_cond_init(&w->changed, NULL);
+    if (gp_thread_start(&w->thread, STACK, work, w) == 0) return w;
     destroy(w);
     return NULL;
 }

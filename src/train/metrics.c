@@ -203,15 +203,25 @@ static json_t *number(double value) {
     return isfinite(value) ? json_real(value) : json_null();
 }
 
+/* Adds a value, which it takes. If memory fails, the whole is dropped: it stays NULL from then on. */
+static void put(json_t **object, const char *key, json_t *value) {
+    if (json_object_set_new(*object, key, value) == 0) return;
+    json_decref(*object);
+    *object = NULL;
+}
+
+static void append(json_t **array, json_t *value) {
+    if (json_array_append_new(*array, value) == 0) return;
+    json_decref(*array);
+    *array = NULL;
+}
+
 /* Takes `object`; NULL: no memory was left for it. Adds "time". Into a block that is large enough: where jansson's own
  * cannot grow, it leaves out keys. */
 static gp_status write_line(gp_metrics *metrics, json_t *object, gp_error *err) {
     const size_t flags = JSON_COMPACT | JSON_REAL_PRECISION(DIGITS);
     double time = 1e-9 * (double)gp_clock() - metrics->origin;
-    if (object && json_object_set_new(object, "time", number(time > 0 ? time : 0)) != 0) {
-        json_decref(object);
-        object = NULL;
-    }
+    put(&object, "time", number(time > 0 ? time : 0));
     size_t length = object ? json_dumpb(object, NULL, 0, flags) : 0;
     char *text = NULL;
     gp_status status = length > 0 ? GP_NEW(&text, length + 1, err) : GP_MEMORY;
@@ -235,35 +245,22 @@ static json_t *describe_checkpoint(const gp_plan *plan) {
     if (gp_plan_has_programs(plan)) return json_string("file");
     if (same == stages) return json_string(gp_checkpoint_mode_name(modes[0]));
     json_t *list = json_array();
-    bool right = true;
-    for (int s = 0; right && s < stages; s++)
-        right = json_array_append_new(list, json_string(gp_checkpoint_mode_name(modes[s]))) == 0;
-    if (right) return list;
-    json_decref(list);
-    return NULL;
+    for (int s = 0; s < stages; s++) append(&list, json_string(gp_checkpoint_mode_name(modes[s])));
+    return list;
 }
 
 /* NULL: no memory. */
 static json_t *describe_run(const gp_session *session) {
     const gp_config *config = session->config;
     json_t *balance = json_array(), *devices = json_array();
-    bool right = true;
-    for (int s = 0; right && s < session->plan->stages->count; s++)
-        right = json_array_append_new(balance, json_integer(session->layers[s])) == 0;
-    for (int w = 0; right && w < session->plan->workers; w++)
-        right = json_array_append_new(devices, json_string(config->pipeline.devices[w].kind)) == 0;
-    json_t *checkpoint = right ? describe_checkpoint(session->plan) : NULL;
-    if (!checkpoint) {
-        json_decref(balance);
-        json_decref(devices);
-        return NULL;
-    }
+    for (int s = 0; s < session->plan->stages->count; s++) append(&balance, json_integer(session->layers[s]));
+    for (int w = 0; w < session->plan->workers; w++) append(&devices, json_string(config->pipeline.devices[w].kind));
     return json_pack("{s:s, s:I, s:i, s:o, s:o, s:i, s:s, s:o, s:b, s:I, s:I, s:I, s:I, s:I}", "version", GP_VERSION,
                      "parameters", (json_int_t)gp_graph_param_elements(session->graph), "layers",
                      session->graph->layer_count, "balance", balance, "devices", devices, "micro_batches",
                      config->pipeline.micro_batches, "schedule", gp_schedule_kind_name(config->pipeline.schedule.kind),
-                     "checkpoint", checkpoint, "lockstep", gp_plan_has_barriers(session->plan), "seed",
-                     (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
+                     "checkpoint", describe_checkpoint(session->plan), "lockstep", gp_plan_has_barriers(session->plan),
+                     "seed", (json_int_t)config->train.seed, "batch", (json_int_t)config->data.batch, "train_samples",
                      (json_int_t)(session->train ? gp_dataset_count(session->train) : 0), "eval_samples",
                      (json_int_t)(session->eval ? gp_dataset_count(session->eval) : 0), "steps",
                      (json_int_t)session->steps);
@@ -271,8 +268,8 @@ static json_t *describe_run(const gp_session *session) {
 
 /* Takes the pairs of `event`, and adds what describes the run. */
 static gp_status write_beginning(gp_metrics *metrics, const gp_session *session, json_t *event, gp_error *err) {
-    json_t *about = event ? describe_run(session) : NULL;
-    if (!about || json_object_update(event, about) != 0) {
+    json_t *about = describe_run(session);
+    if (json_object_update(event, about) != 0) {
         json_decref(event);
         event = NULL; /* no memory: write_line says so */
     }
@@ -294,19 +291,12 @@ static json_t *describe_value(const char *text) {
     return end != text && !*end && isfinite(value) ? json_real(value) : json_string(text);
 }
 
-/* Takes `event`, and adds what was changed. NULL: no memory. */
+/* Takes `event`, and adds what was changed. */
 static json_t *add_changes(json_t *event, const gp_settings *changes) {
     json_t *list = json_object();
-    bool right = event && list;
-    for (int i = 0; right && i < changes->count; i++)
-        right = json_object_set_new(list, changes->item[i].path, describe_value(changes->item[i].value)) == 0;
-    if (right && json_object_set(event, "changes", list) == 0) {
-        json_decref(list);
-        return event;
-    }
-    json_decref(list);
-    json_decref(event);
-    return NULL;
+    for (int i = 0; i < changes->count; i++) put(&list, changes->item[i].path, describe_value(changes->item[i].value));
+    put(&event, "changes", list);
+    return event;
 }
 
 gp_status gp_metrics_resume(gp_metrics *metrics, const gp_session *session, int64_t step, const gp_settings *changes,
@@ -321,20 +311,13 @@ gp_status gp_metrics_change(gp_metrics *metrics, int64_t step, const gp_settings
     return write_line(metrics, add_changes(event, changes), err);
 }
 
-/* Adds a key to `line`; NULL: no memory was left for the line, or none is. */
-static json_t *with_number(json_t *line, const char *key, double value) {
-    if (!line || json_object_set_new(line, key, number(value)) == 0) return line;
-    json_decref(line);
-    return NULL;
-}
-
 gp_status gp_metrics_step(gp_metrics *metrics, const gp_step_record *record, gp_error *err) {
     json_t *line = json_pack("{s:s, s:I, s:I, s:o, s:o, s:I, s:o, s:o}", "event", "step", "step",
                              (json_int_t)record->step, "epoch", (json_int_t)record->epoch, "loss", number(record->loss),
                              "lr", number(record->rate), "samples", (json_int_t)record->samples, "seconds",
                              number(record->seconds), "data_seconds", number(record->data_seconds));
-    if (!isnan(record->accuracy)) line = with_number(line, "accuracy", record->accuracy);
-    if (record->normed) line = with_number(line, "grad_norm", record->grad_norm);
+    if (!isnan(record->accuracy)) put(&line, "accuracy", number(record->accuracy));
+    if (record->normed) put(&line, "grad_norm", number(record->grad_norm));
     return write_line(metrics, line, err);
 }
 
@@ -342,7 +325,7 @@ gp_status gp_metrics_eval(gp_metrics *metrics, const gp_eval_record *record, gp_
     json_t *line = json_pack("{s:s, s:I, s:I, s:o, s:o, s:o}", "event", "eval", "step", (json_int_t)record->step,
                              "epoch", (json_int_t)record->epoch, "loss", number(record->loss), "seconds",
                              number(record->seconds), "data_seconds", number(record->data_seconds));
-    if (!isnan(record->accuracy)) line = with_number(line, "accuracy", record->accuracy);
+    if (!isnan(record->accuracy)) put(&line, "accuracy", number(record->accuracy));
     return write_line(metrics, line, err);
 }
 
@@ -350,42 +333,36 @@ gp_status gp_metrics_eval(gp_metrics *metrics, const gp_eval_record *record, gp_
 static json_t *describe_side(const gp_account_side *side, int workers) {
     static const char *const names[] = {"busy", "copying", "waiting"};
     json_t *about = json_pack("{s:o, s:o}", "step", number(side->seconds), "bubble", number(side->bubble));
-    bool right = about != NULL;
-    for (int i = 0; i < 3 && right; i++) {
+    for (int i = 0; i < 3; i++) {
         json_t *list = json_array();
-        for (int w = 0; w < workers && right; w++) {
+        for (int w = 0; w < workers; w++) {
             const gp_account_share *share = &side->worker[w];
             const double values[] = {share->busy, share->copying, share->waiting};
-            right = json_array_append_new(list, number(values[i])) == 0;
+            append(&list, number(values[i]));
         }
-        right = json_object_set_new(about, names[i], list) == 0 && right;
+        put(&about, names[i], list);
     }
-    if (right) return about;
-    json_decref(about);
-    return NULL;
+    return about;
 }
 
 /* What was planned, kind by kind. NULL: no memory. */
 static json_t *describe_host(const gp_host_memory *host) {
     json_t *kinds = json_object();
-    for (int k = 0; kinds && k < GP_HOST_KINDS; k++) {
-        if (host->bytes[k] == 0) continue;
-        json_t *bytes = json_integer((json_int_t)host->bytes[k]);
-        if (json_object_set_new(kinds, gp_host_kind_key((gp_host_kind)k), bytes) == 0) continue;
-        json_decref(kinds);
-        kinds = NULL;
-    }
+    for (int k = 0; k < GP_HOST_KINDS; k++)
+        if (host->bytes[k] > 0)
+            put(&kinds, gp_host_kind_key((gp_host_kind)k), json_integer((json_int_t)host->bytes[k]));
     return kinds;
 }
 
 static json_t *describe_account(const gp_account_result *account) {
     size_t planned = account->host.planned + account->host.program;
     json_t *expected = describe_side(&account->expected, account->workers);
-    json_t *measured = with_number(describe_side(&account->measured, account->workers), "median", account->median);
+    json_t *measured = describe_side(&account->measured, account->workers);
     json_t *data = json_pack("{s:I, s:o, s:o}", "steps", (json_int_t)account->all_steps, "seconds",
                              number(account->data_seconds), "share", number(gp_account_data_share(account)));
     json_t *off = json_pack("{s:o, s:o, s:o}", "computing", number(account->off.computing), "copying",
                             number(account->off.copying), "waiting", number(account->off.waiting));
+    put(&measured, "median", number(account->median));
     json_t *resident = account->resident_bytes ? json_integer((json_int_t)account->resident_bytes) : json_null();
     return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o, s:o}", "source",
                      account->profiled ? "profile" : "counted", "steps", (json_int_t)account->steps, "recorded",
@@ -399,9 +376,6 @@ gp_status gp_metrics_end(gp_metrics *metrics, const char *status, int64_t steps,
                          const gp_account_result *account, gp_error *err) {
     json_t *line = json_pack("{s:s, s:s, s:I, s:o}", "event", "end", "status", status, "steps", (json_int_t)steps,
                              "seconds", number(seconds));
-    if (line && account && json_object_set_new(line, "account", describe_account(account)) != 0) {
-        json_decref(line);
-        line = NULL;
-    }
+    if (account) put(&line, "account", describe_account(account));
     return write_line(metrics, line, err);
 }

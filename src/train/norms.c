@@ -22,21 +22,10 @@ static gp_status add_square(void *context, int index, void *host, size_t bytes, 
     return GP_OK;
 }
 
-/* [param] sums of squares. */
-static gp_status read_squares(gp_run *run, const gp_plan *plan, double *sums, gp_error *err) {
-    gp_tensor_copy *copies = NULL;
-    int count = plan->graph->param_count;
-    GP_RETURN_IF_FAILED(GP_NEW(&copies, count, err));
-    for (int p = 0; p < count; p++) copies[p] = (gp_tensor_copy){.param = p, .state = -1};
-    gp_status status = gp_params_read(run, plan, copies, count, add_square, sums, err);
-    free(copies);
-    return status;
-}
-
 static void print_line(gp_progress *progress, const char *name, const squares *of) {
     char grad[16] = "-";
     if (of->trained) snprintf(grad, sizeof grad, "%.4g", sqrt(of->grad));
-    gp_progress_detail(progress, "  %-32s %11s %11.4g", name, grad, sqrt(of->params));
+    gp_progress_line(progress, "  %-32s %11s %11.4g", name, grad, sqrt(of->params));
 }
 
 /* Takes the squares of the layer's trained parameters from *next on. */
@@ -75,10 +64,10 @@ gp_status gp_norms_print(gp_progress *progress, gp_run *run, const gp_plan *plan
     char title[48];
     GP_RETURN_IF_FAILED(GP_NEW(&sums, (size_t)2 * (size_t)count, err));
     gp_status status = gp_run_squares(run, sums, err);
-    if (status == GP_OK) status = read_squares(run, plan, sums + count, err);
+    if (status == GP_OK) status = gp_params_read(run, plan, add_square, sums + count, err);
     if (status == GP_OK) {
         snprintf(title, sizeof title, "norms after step %" PRId64, step);
-        gp_progress_detail(progress, "%-34s %11s %11s", title, "gradient", "parameters");
+        gp_progress_line(progress, "%-34s %11s %11s", title, "gradient", "parameters");
         print_layers(progress, plan, sums + count, sums);
     }
     free(sums);

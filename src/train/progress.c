@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/finite.h"
@@ -14,11 +13,7 @@
 #include "base/printable.h"
 #include "profile/profile_words.h"
 #include "report/plan_report.h"
-#include "report/precision.h"
-#include "session/processors.h"
-
-/* Seconds between lines. */
-static const double terminal_pause = 0.2, pipe_pause = 10;
+#include "report/warnings.h"
 
 const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
     const double least = 0.1, most = 1e6;
@@ -33,26 +28,24 @@ const char *gp_loss_text(char buffer[GP_LOSS_TEXT], double loss) {
 
 static void end_line(gp_progress *progress) {
     gp_first_step_clear(progress->watch);
-    if (progress->open_line) printf("\n");
-    progress->open_line = false;
+    if (progress->ticker.open_line) printf("\n");
+    progress->ticker.open_line = false;
 }
 
-/* The profile that predictions stand on, with its age and load. If that cannot be said, the run goes on. */
+/* The profile that predictions stand on, with its age. If that cannot be said, the run goes on. */
 static void print_source(const gp_session *session) {
-    char *source = NULL, *taking = NULL;
+    char *source = NULL, taking[GP_TAKING_TEXT];
     gp_error ignored = {0};
-    if (gp_profile_is_counted(session->profile)) return;
-    if (gp_profile_source(session->profile, &source, &ignored) == GP_OK &&
-        gp_profile_taking(session->profile, (int64_t)time(NULL), GP_PROFILE_MEASURED_AGAIN, &taking, &ignored) == GP_OK)
-        gp_print(stdout, "predicted times: %s; %s\n", source, taking);
+    if (gp_profile_is_counted(session->profile) || gp_profile_source(session->profile, &source, &ignored) != GP_OK)
+        return;
+    gp_print(stdout, "predicted times: %s; %s\n", source,
+             gp_profile_taking(taking, session->profile, (int64_t)time(NULL)));
     free(source);
-    free(taking);
 }
 
 void gp_progress_start(gp_progress *progress, gp_verbosity verbosity, const gp_session *session, const char *folder) {
     *progress = (gp_progress){
-        .verbosity = verbosity, .terminal = isatty(STDOUT_FILENO) == 1, .steps = session->steps, .began = gp_now()};
-    progress->printed = progress->began;
+        .verbosity = verbosity, .ticker = gp_ticker_on(stdout), .steps = session->steps, .began = gp_now()};
     if (verbosity == GP_QUIET) return;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
     /* A mini-batch of fewer samples has fewer micro-batches than the configuration allows. */
@@ -98,20 +91,15 @@ static void duration_text(char buffer[32], double seconds) {
 
 void gp_progress_step(gp_progress *progress, const gp_step_record *record) {
     progress->samples += record->samples;
-    if (progress->verbosity == GP_QUIET) return;
-    double now = gp_now(), since = now - progress->printed;
-    if (since < (progress->terminal ? terminal_pause : pipe_pause)) return;
+    if (progress->verbosity == GP_QUIET || !gp_ticker_is_due(&progress->ticker)) return;
+    double now = gp_now(), rate = (double)progress->samples / (now - progress->ticker.said);
     char left[32], loss[GP_LOSS_TEXT], accuracy[32] = "";
     if (!isnan(record->accuracy)) snprintf(accuracy, sizeof accuracy, "  accuracy %.4f", record->accuracy);
-    progress->rate = (double)progress->samples / since;
     duration_text(left, (now - progress->began) / (double)(record->step - progress->from) *
                             (double)(progress->steps - record->step));
-    printf("%sstep %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  loss %s%s  %.0f samples/s  %s left%s",
-           progress->terminal ? "\r" : "", record->step, progress->steps, record->epoch,
-           gp_loss_text(loss, record->loss), accuracy, progress->rate, left, progress->terminal ? "\033[K" : "\n");
-    fflush(stdout);
-    progress->open_line = progress->terminal;
-    progress->printed = now;
+    gp_ticker_say(&progress->ticker,
+                  "step %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  loss %s%s  %.0f samples/s  %s left", record->step,
+                  progress->steps, record->epoch, gp_loss_text(loss, record->loss), accuracy, rate, left);
     progress->samples = 0;
 }
 
@@ -119,23 +107,11 @@ void gp_progress_eval(gp_progress *progress, const gp_eval_record *record) {
     char text[GP_LOSS_TEXT];
     if (progress->verbosity == GP_QUIET) return;
     gp_first_step_clear(progress->watch);
-    if (progress->open_line) printf("\r\033[K");
-    progress->open_line = false;
+    gp_ticker_end(&progress->ticker);
     if (record->step > 0)
         printf("step %" PRId64 "/%" PRId64 "  epoch %" PRId64 "  ", record->step, progress->steps, record->epoch);
     printf("eval loss %s", gp_loss_text(text, record->loss));
     if (!isnan(record->accuracy)) printf("  accuracy %.4f", record->accuracy);
-    printf("\n");
-    fflush(stdout);
-}
-
-void gp_progress_detail(gp_progress *progress, const char *format, ...) {
-    if (progress->verbosity != GP_VERBOSE) return;
-    end_line(progress);
-    va_list args;
-    va_start(args, format);
-    gp_print_list(stdout, format, args);
-    va_end(args);
     printf("\n");
     fflush(stdout);
 }
@@ -157,7 +133,7 @@ FILE *gp_progress_out(gp_progress *progress) {
     return stdout;
 }
 
-void gp_progress_end(gp_progress *progress, const char *format, ...) {
+void gp_progress_line(gp_progress *progress, const char *format, ...) {
     if (progress->verbosity == GP_QUIET) return;
     end_line(progress);
     va_list args;

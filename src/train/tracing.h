@@ -15,17 +15,15 @@
 #include "base/status.h"
 #include "data/loader.h"
 #include "pipeline/run.h"
-#include "report/plan_json.h"
+#include "session/session.h"
 #include "trace/trace_options.h"
 
 typedef struct gp_tracing gp_tracing;
 
-/* Creates the file, so that a wrong name is found before the run. *out is NULL where no timeline is asked for. GP_IO.
- */
-GP_MUST_USE gp_status gp_tracing_open(const gp_trace_options *options, const gp_plan *plan, gp_tracing **out,
+/* Creates the file, so that a wrong name is found before the run. The session, whose plan the file has as its
+ * otherData.plan, is borrowed until gp_tracing_close. *out is NULL where no timeline is asked for. GP_IO. */
+GP_MUST_USE gp_status gp_tracing_open(const gp_trace_options *options, const gp_session *session, gp_tracing **out,
                                       gp_error *err);
-/* What the file says of the plan, as its otherData.plan; copied, and what it borrows until gp_tracing_close. */
-void gp_tracing_plan(gp_tracing *tracing, const gp_plan_json *json);
 /* The loaders of the run, whose reading is recorded with the steps; NULL: there is none. Borrowed until
  * gp_tracing_close. */
 void gp_tracing_loaders(gp_tracing *tracing, gp_loader *training, gp_loader *evaluation);

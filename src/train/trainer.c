@@ -14,7 +14,8 @@ static void watch_metrics(gp_trainer *t) {
 }
 
 static bool evaluation_is_due(const gp_trainer *t) {
-    return t->under_way.step == 0 && t->evaluated != t->step && gp_trainer_evaluates(t, t->step);
+    return t->under_way.step == 0 && t->reached.evaluated != t->reached.step &&
+           gp_trainer_evaluates(t, t->reached.step);
 }
 
 /* Each turn finishes a step, which a run that was stopped in its evaluation has left to do, and begins the next. */
@@ -26,7 +27,7 @@ static gp_status train_batches(gp_trainer *t, gp_loader *loader, gp_error *err) 
         if (t->interrupted) return GP_OK;
         watch_metrics(t);
         GP_RETURN_IF_FAILED(gp_trainer_save(t, err));
-        if (t->step >= gp_session_last(t->session)) return GP_OK;
+        if (t->reached.step >= gp_session_last(t->session)) return GP_OK;
         t->interrupted = t->under_way.step == 0 && gp_trainer_stopping(t);
         if (t->interrupted) return GP_OK;
         gp_first_step_waits(t->progress.watch);
@@ -41,14 +42,16 @@ static gp_status train(gp_trainer *t, gp_error *err) {
     if (t->session->steps == 0) return gp_trainer_evaluate(t, err);
     for (;;) {
         if (train_batches(t, t->training, err) != GP_OK) return gp_trainer_abandon(t, err);
-        if (t->interrupted || t->step < t->session->until) return GP_OK;
+        if (t->interrupted || t->reached.step < t->session->until) return GP_OK;
         GP_RETURN_IF_FAILED(gp_trainer_change(t, err));
     }
 }
 
 gp_status gp_train(gp_session *session, const gp_train_options *options, gp_error *err) {
-    gp_trainer t = {
-        .session = session, .options = options, .accuracy = -1, .evaluated = -1, .best_step = -1, .saved = -1};
+    gp_trainer t = {.session = session,
+                    .options = options,
+                    .reached = {.accuracy = -1, .evaluated = -1, .best_step = -1},
+                    .saved = -1};
     gp_progress_start(&t.progress, options->verbosity, session, options->folder);
     bool silent = options->verbosity == GP_QUIET || session->steps == 0;
     t.progress.watch = gp_first_step_watch(session, silent ? NULL : stdout, options->patience);

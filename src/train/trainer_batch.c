@@ -31,7 +31,7 @@ gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, 
 
 gp_status gp_trainer_take(gp_trainer *t, gp_loader *loader, const gp_batch **out, gp_error *err) {
     bool training = loader == t->training;
-    int64_t step = t->step + (t->under_way.step > 0) + training;
+    int64_t step = t->reached.step + (t->under_way.step > 0) + training;
     GP_RETURN_IF_FAILED(gp_tracing_before_take(t->tracing, training, step, err));
     uint64_t began = gp_clock();
     gp_status status = gp_loader_take(loader, out, err);

@@ -1,34 +1,15 @@
 /* The trainer between two configurations of one run: everything that belongs to the first is closed, and opened again
  * with the second. */
 #include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/memory.h"
 #include "train/trainer_internal.h"
 
-static gp_status take_state(const gp_trainer *t, gp_carried *out, gp_error *err) {
-    gp_carried carried = {0};
-    gp_tensor_copy *copies = NULL;
-    gp_status status = gp_state_layout_init(&carried.layout, t->session->plan, err);
-    if (status == GP_OK) status = GP_NEW(&carried.block, carried.layout.bytes, err);
-    if (status == GP_OK) status = gp_state_copies(&carried.layout, carried.block, &copies, err);
-    if (status == GP_OK) status = gp_run_read(t->run, copies, carried.layout.count, err);
-    free(copies);
-    if (status != GP_OK)
-        gp_carried_fini(&carried);
-    else
-        *out = carried;
-    return status;
-}
-
-/* Before the state is copied: the copy takes the room that the saver's copy had, so that a change needs no more memory
- * than was planned. */
-static void close_readers(gp_trainer *t) {
+/* A second copy of the state is not planned for: the saver's own carries it over. */
+static gp_status take_state(gp_trainer *t, gp_error *err) {
     gp_loader_destroy(&t->training);
     gp_loader_destroy(&t->evaluation);
-    gp_saver_destroy(&t->saver);
     t->weights = false; /* nothing can save them */
+    return gp_saver_check(t->saver, t->run, err);
 }
 
 /* What else ends with the configuration. */
@@ -42,9 +23,9 @@ static void close_timeline(gp_trainer *t) {
     const gp_trace_options *trace = &t->options->trace;
     gp_error failure = {0};
     if (!t->tracing) return;
-    if (trace->last > t->step && trace->first <= t->step)
+    if (trace->last > t->reached.step && trace->first <= t->reached.step)
         gp_progress_warn(&t->progress, "the timeline ends with step %" PRId64 ", since the configuration changes",
-                         t->step);
+                         t->reached.step);
     if (gp_tracing_close(&t->tracing, &failure) != GP_OK) gp_progress_warn(&t->progress, "%s", failure.text);
 }
 
@@ -57,14 +38,12 @@ static void write_next_plan(gp_trainer *t) {
                          failure.text);
 }
 
-static gp_status open_next(gp_trainer *t, gp_carried *carried, gp_error *err) {
+static gp_status open_next(gp_trainer *t, gp_error *err) {
     const gp_trace_options *trace = &t->options->trace;
     GP_RETURN_IF_FAILED(gp_session_change(t->session, err));
-    const gp_plan_json json = gp_plan_json_of(t->session);
-    if (trace->path && trace->first > t->step)
-        GP_RETURN_IF_FAILED(gp_tracing_open(trace, t->session->plan, &t->tracing, err));
-    gp_tracing_plan(t->tracing, &json);
-    GP_RETURN_IF_FAILED(gp_trainer_open(t, carried, err));
+    if (trace->path && trace->first > t->reached.step)
+        GP_RETURN_IF_FAILED(gp_tracing_open(trace, t->session, &t->tracing, err));
+    GP_RETURN_IF_FAILED(gp_trainer_open(t, err));
     t->weights = true;
     write_next_plan(t);
     return GP_OK;
@@ -72,8 +51,8 @@ static gp_status open_next(gp_trainer *t, gp_carried *carried, gp_error *err) {
 
 static void say_change(gp_trainer *t, const gp_change *change) {
     for (int i = 0; i < change->settings.count; i++)
-        gp_progress_end(&t->progress, "from step %" PRId64 " on: %s is %s", change->step, change->settings.item[i].path,
-                        change->settings.item[i].value);
+        gp_progress_line(&t->progress, "from step %" PRId64 " on: %s is %s", change->step,
+                         change->settings.item[i].path, change->settings.item[i].value);
 }
 
 /* A snapshot that cannot be written is no reason to end a run that could go on. */
@@ -94,14 +73,11 @@ static gp_status save_before(gp_trainer *t, int64_t step, gp_error *err) {
 
 gp_status gp_trainer_change(gp_trainer *t, gp_error *err) {
     const gp_change *change = &t->session->whole->changes[t->session->changes];
-    gp_carried carried = {0};
     GP_RETURN_IF_FAILED(save_before(t, change->step, err));
     close_timeline(t);
-    close_readers(t);
-    gp_status status = take_state(t, &carried, err);
+    gp_status status = take_state(t, err);
     close_parts(t);
-    if (status == GP_OK) status = open_next(t, &carried, err);
-    gp_carried_fini(&carried);
+    if (status == GP_OK) status = open_next(t, err);
     if (status != GP_OK) return gp_error_context(err, "the change at step %" PRId64 ": ", change->step);
     GP_RETURN_IF_FAILED(gp_metrics_change(t->metrics, change->step, &change->settings, err));
     say_change(t, change);

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "pipeline/diagnose.h"
-#include "store/folder.h"
 #include "train/trainer_internal.h"
 
 typedef struct evaluation {
@@ -30,7 +29,7 @@ static gp_status find_origin(gp_trainer *t, const gp_batch *batch, const gp_step
 /* Stops between mini-batches where the run is asked to end. */
 static gp_status evaluate_batches(gp_trainer *t, evaluation *out, gp_error *err) {
     double loss_sum = 0, right = 0, counts = 0;
-    gp_tracing_before_evaluation(t->tracing, t->step);
+    gp_tracing_before_evaluation(t->tracing, t->reached.step);
     GP_RETURN_IF_FAILED(gp_loader_restart(t->evaluation, err));
     for (;;) {
         const gp_batch *batch;
@@ -39,7 +38,7 @@ static gp_status evaluate_batches(gp_trainer *t, evaluation *out, gp_error *err)
         out->data_seconds += t->data_seconds;
         if (!batch) break;
         if (gp_trainer_stopping(t)) return GP_OK;
-        gp_step_input input = gp_trainer_input(t, batch, t->step);
+        gp_step_input input = gp_trainer_input(t, batch, t->reached.step);
         GP_RETURN_IF_FAILED(gp_trainer_batch(t, batch, false, &input, &result, err));
         if (!isfinite(result.loss_sum) && isfinite(loss_sum))
             GP_RETURN_IF_FAILED(find_origin(t, batch, &input, out, err));
@@ -54,14 +53,11 @@ static gp_status evaluate_batches(gp_trainer *t, evaluation *out, gp_error *err)
 }
 
 static gp_status save_best(gp_trainer *t, const char *figure, double value, gp_error *err) {
-    char step[24], number[32], *path = NULL;
-    snprintf(step, sizeof step, "%" PRId64, t->step);
+    char step[24], number[32];
+    snprintf(step, sizeof step, "%" PRId64, t->reached.step);
     snprintf(number, sizeof number, "%.9g", value);
     const char *metadata[] = {"format", "pt", "step", step, figure, number, NULL};
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "best.safetensors", &path, err));
-    gp_status status = gp_saver_model(t->saver, t->run, path, metadata, err);
-    free(path);
-    return status;
+    return gp_saver_model(t->saver, t->run, "best.safetensors", metadata, err);
 }
 
 /* Evaluations are compared by accuracy, or by loss where the loss has no classes. Only those that
@@ -70,7 +66,7 @@ static gp_status save_best(gp_trainer *t, const char *figure, double value, gp_e
 static gp_status keep_best(gp_trainer *t, const evaluation *its, gp_error *err) {
     bool by_accuracy = t->session->spec.classes > 0;
     double value = by_accuracy ? its->accuracy : its->loss;
-    if (t->best_step >= 0 && !(by_accuracy ? value > t->best : value < t->best)) return GP_OK;
+    if (t->reached.best_step >= 0 && !(by_accuracy ? value > t->reached.best : value < t->reached.best)) return GP_OK;
     gp_error failure = {0};
     gp_status status = save_best(t, by_accuracy ? "accuracy" : "loss", value, &failure);
     if (status == GP_IO) {
@@ -81,8 +77,8 @@ static gp_status keep_best(gp_trainer *t, const evaluation *its, gp_error *err) 
         *err = failure;
         return gp_trainer_refuse_state(t, err);
     }
-    t->best_step = t->step;
-    t->best = value;
+    t->reached.best_step = t->reached.step;
+    t->reached.best = value;
     t->best_differs = false;
     return GP_OK;
 }
@@ -97,7 +93,7 @@ static gp_status say_not_finite(gp_trainer *t, const evaluation *its, gp_error *
     gp_progress_warn(&t->progress,
                      "the evaluation after step %" PRId64
                      " is not finite: its loss is %s, and it is never the best%s%s",
-                     t->step, loss, between, its->origin);
+                     t->reached.step, loss, between, its->origin);
     return GP_OK;
 }
 
@@ -106,24 +102,24 @@ gp_status gp_trainer_evaluate(gp_trainer *t, gp_error *err) {
     evaluation its = {0};
     double began = gp_now();
     if (evaluate_batches(t, &its, err) != GP_OK)
-        return gp_error_context(err, "evaluation after step %" PRId64 ": ", t->step);
+        return gp_error_context(err, "evaluation after step %" PRId64 ": ", t->reached.step);
     if (!its.whole) {
         t->interrupted = true;
         return GP_OK;
     }
-    gp_tracing_result(t->tracing, false, t->step, t->epoch, its.loss);
-    t->accuracy = its.accuracy;
-    t->evaluated = t->step;
-    if (t->saved == t->step) t->saved = -1; /* that snapshot lacks what follows */
-    gp_eval_record record = {.step = t->step,
-                             .epoch = t->epoch,
+    gp_tracing_result(t->tracing, false, t->reached.step, t->reached.epoch, its.loss);
+    t->reached.accuracy = its.accuracy;
+    t->reached.evaluated = t->reached.step;
+    if (t->saved == t->reached.step) t->saved = -1; /* that snapshot lacks what follows */
+    gp_eval_record record = {.step = t->reached.step,
+                             .epoch = t->reached.epoch,
                              .loss = its.loss,
                              .accuracy = its.accuracy,
                              .seconds = gp_now() - began,
                              .data_seconds = its.data_seconds};
     gp_progress_eval(&t->progress, &record);
     GP_RETURN_IF_FAILED(gp_metrics_eval(t->metrics, &record, err));
-    t->metrics_bytes = gp_metrics_bytes(t->metrics);
+    t->reached.metrics_bytes = gp_metrics_bytes(t->metrics);
     if (!isfinite(its.loss)) return say_not_finite(t, &its, err);
     return keep_best(t, &its, err);
 }

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "store/folder.h"
 #include "train/trainer_internal.h"
 
 enum { HOW_FAR = 96 };
@@ -22,12 +21,10 @@ static void name_snapshot(const gp_trainer *t, gp_error *err) {
 }
 
 static gp_status save_model(gp_trainer *t, gp_error *err) {
-    char step[24], *path = NULL;
-    snprintf(step, sizeof step, "%" PRId64, t->step);
+    char step[24];
+    snprintf(step, sizeof step, "%" PRId64, t->reached.step);
     const char *metadata[] = {"format", "pt", "step", step, NULL};
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "model.safetensors", &path, err));
-    gp_status status = gp_saver_model(t->saver, t->run, path, metadata, err);
-    free(path);
+    gp_status status = gp_saver_model(t->saver, t->run, "model.safetensors", metadata, err);
     if (status == GP_IO) name_snapshot(t, err);
     return status;
 }
@@ -36,7 +33,7 @@ static gp_status save_model(gp_trainer *t, gp_error *err) {
 static gp_status say_unsaved(gp_trainer *t, gp_status status, const gp_error *cause, gp_error *err) {
     if (status == GP_OK && t->interrupted)
         return gp_fail(err, cause->status, "interrupted after step %" PRId64 ", and no snapshot was written: %s",
-                       t->step, cause->text);
+                       t->reached.step, cause->text);
     gp_progress_warn(&t->progress, "no snapshot of the end was written: %s", cause->text);
     return status;
 }
@@ -65,14 +62,14 @@ static gp_status check_state(gp_trainer *t, gp_status status, gp_error *err) {
 static void say_done(gp_trainer *t, double seconds) {
     const char *folder = t->options->folder;
     char loss[GP_LOSS_TEXT];
-    if (t->step == 0)
-        gp_progress_end(&t->progress, "done: evaluated in %.1f s; model saved in %s", seconds, folder);
-    else if (t->accuracy >= 0)
-        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %s, accuracy %.4f; model saved in %s",
-                        t->step, seconds, gp_loss_text(loss, t->loss), t->accuracy, folder);
+    if (t->reached.step == 0)
+        gp_progress_line(&t->progress, "done: evaluated in %.1f s; model saved in %s", seconds, folder);
+    else if (t->reached.accuracy >= 0)
+        gp_progress_line(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %s, accuracy %.4f; model saved in %s",
+                         t->reached.step, seconds, gp_loss_text(loss, t->reached.loss), t->reached.accuracy, folder);
     else
-        gp_progress_end(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %s; model saved in %s", t->step, seconds,
-                        gp_loss_text(loss, t->loss), folder);
+        gp_progress_line(&t->progress, "done: %" PRId64 " steps in %.1f s, loss %s; model saved in %s", t->reached.step,
+                         seconds, gp_loss_text(loss, t->reached.loss), folder);
 }
 
 /* "interrupted after 3 of 8 steps" */
@@ -81,7 +78,7 @@ static const char *how_far(const gp_trainer *t, gp_status status, char text[HOW_
     if (t->session->steps == 0)
         snprintf(text, HOW_FAR, "%s before the evaluation ended", how);
     else
-        snprintf(text, HOW_FAR, "%s after %" PRId64 " of %" PRId64 " steps", how, t->step, t->session->steps);
+        snprintf(text, HOW_FAR, "%s after %" PRId64 " of %" PRId64 " steps", how, t->reached.step, t->session->steps);
     return text;
 }
 
@@ -90,21 +87,21 @@ static void say_end(gp_trainer *t, gp_status status, bool saved, bool snapshot, 
     if (status == GP_OK && !t->interrupted)
         say_done(t, seconds);
     else if (saved && snapshot)
-        gp_progress_end(&t->progress, "%s; model and snapshot saved in %s%s", how_far(t, status, far),
-                        t->options->folder,
-                        status == GP_NUMERIC ? "" : ": --resume goes on"); /* but would fail there again */
+        gp_progress_line(&t->progress, "%s; model and snapshot saved in %s%s", how_far(t, status, far),
+                         t->options->folder,
+                         status == GP_NUMERIC ? "" : ": --resume goes on"); /* but would fail there again */
     else if (saved)
-        gp_progress_end(&t->progress, "%s; model saved in %s", how_far(t, status, far), t->options->folder);
+        gp_progress_line(&t->progress, "%s; model saved in %s", how_far(t, status, far), t->options->folder);
     else
-        gp_progress_end(&t->progress, "%s; no model saved", how_far(t, status, far));
+        gp_progress_line(&t->progress, "%s; no model saved", how_far(t, status, far));
 }
 
 static void say_best(gp_trainer *t) {
     const char *folder = t->options->folder;
-    if (t->best_differs && t->best_step >= 0)
+    if (t->best_differs && t->reached.best_step >= 0)
         gp_progress_warn(&t->progress,
                          "%s/best.safetensors is not the model of step %" PRId64 ", whose evaluation is the run's best",
-                         folder, t->best_step);
+                         folder, t->reached.best_step);
     else if (t->best_differs)
         gp_progress_warn(&t->progress, "%s/best.safetensors is of an evaluation that is not the run's", folder);
 }
@@ -123,7 +120,7 @@ static void say_empty_timeline(gp_trainer *t) {
         gp_progress_warn(&t->progress,
                          "%s: the timeline is empty: the run ended after step %" PRId64
                          ", and no step of --trace-steps %" PRId64 ":%" PRId64 " ran",
-                         trace->path, t->step, trace->first, trace->last);
+                         trace->path, t->reached.step, trace->first, trace->last);
 }
 
 /* A capture that no step has begun leaves no report of Nsight's. */
@@ -136,7 +133,7 @@ static void end_capture(gp_trainer *t, gp_status status) {
         gp_progress_warn(&t->progress,
                          "nothing was captured: the run ended after step %" PRId64
                          ", and no step of --capture-steps %" PRId64 ":%" PRId64 " ran",
-                         t->step, asked->first, asked->last);
+                         t->reached.step, asked->first, asked->last);
 }
 
 gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
@@ -163,7 +160,8 @@ gp_status gp_trainer_finish(gp_trainer *t, gp_status status, gp_error *err) {
     if (status == GP_OK) status = traced;
     if (t->metrics) {
         const char *how = status != GP_OK ? "failed" : t->interrupted ? "interrupted" : "done";
-        gp_status ended = gp_metrics_end(t->metrics, how, t->step, seconds, account, status == GP_OK ? err : &later);
+        gp_status ended =
+            gp_metrics_end(t->metrics, how, t->reached.step, seconds, account, status == GP_OK ? err : &later);
         if (status == GP_OK) status = ended;
         ended = gp_metrics_close(&t->metrics, status == GP_OK ? err : &later);
         if (status == GP_OK) status = ended;

@@ -35,23 +35,16 @@ typedef struct gp_trainer {
     gp_capture capture;
     gp_account *account; /* NULL: nothing is trained */
     gp_progress progress;
-    int64_t step;              /* applied so far */
-    gp_trainer_work under_way; /* behind that */
+    gp_trainer_work under_way; /* the step after reached.step */
     double ended;              /* when the last step was found to have */
     double data_seconds;       /* that the last gp_trainer_take waited */
-    int64_t epoch;
     gp_run_length length;
-    int64_t evaluated; /* step of the last whole evaluation; −1: none yet */
-    int64_t best_step; /* of the evaluation whose model is best.safetensors; −1: none yet */
-    double best;       /* its accuracy, or its loss */
-    bool best_differs; /* best.safetensors was found to be another evaluation's, or gone, when the run was resumed */
+    gp_reached reached; /* samples, steps, due and file_text are set when a snapshot is taken */
+    bool best_differs;  /* best.safetensors was found to be another evaluation's, or gone, when the run was resumed */
     gp_saver *saver;
-    int64_t metrics_bytes; /* when the last step, or its evaluation, was whole */
-    int64_t saved;         /* step of the snapshot of where the run is; −1: none */
-    double saved_at;       /* when; seconds of a monotonic clock */
-    double loss, accuracy; /* of the last step; of the last evaluation, < 0: none yet, NaN: the loss has
-                              none */
-    bool weights;          /* the run holds weights worth saving */
+    int64_t saved;   /* step of the snapshot of where the run is; −1: none */
+    double saved_at; /* when; seconds of a monotonic clock */
+    bool weights;    /* the run holds weights worth saving */
     bool interrupted;
     bool told; /* the run's error names a tensor that cannot be saved */
 } gp_trainer;
@@ -82,26 +75,16 @@ GP_MUST_USE gp_status gp_trainer_abandon(gp_trainer *t, gp_error *err);
 bool gp_trainer_evaluates(const gp_trainer *t, int64_t step);
 bool gp_trainer_saves(const gp_trainer *t, int64_t step);
 
-/* The run's state between two configurations. */
-typedef struct gp_carried {
-    gp_state_layout layout; /* its plan is gone */
-    char *block;
-} gp_carried;
-
 /* Everything before the first step: workers, initial values, the run folder's files. */
 GP_MUST_USE gp_status gp_trainer_start(gp_trainer *t, gp_error *err);
 /* plan.json of the run folder: the plan of the configuration that holds. */
 GP_MUST_USE gp_status gp_trainer_write_plan(gp_trainer *t, gp_error *err);
-/* What belongs to one configuration: workers, loaders, saver. `carried`: the state that the workers get; it is freed
- * before the saver reserves its own copy; NULL: none. */
-GP_MUST_USE gp_status gp_trainer_open(gp_trainer *t, gp_carried *carried, gp_error *err);
+/* What belongs to one configuration: workers, loaders, saver. The saver of the configuration before (NULL: there was
+ * none) gives its copy of the state to the workers, and is destroyed before the next saver reserves its own. */
+GP_MUST_USE gp_status gp_trainer_open(gp_trainer *t, gp_error *err);
 /* After the last step of a configuration: everything is opened again with the next one, and goes on from the same
  * state. A snapshot of that step stands first. */
 GP_MUST_USE gp_status gp_trainer_change(gp_trainer *t, gp_error *err);
-void gp_carried_fini(gp_carried *carried);
-GP_MUST_USE gp_status gp_carried_give(gp_carried *carried, gp_run *run, const gp_plan *plan, gp_error *err);
-/* What a snapshot says of the run. */
-gp_reached gp_trainer_reached(const gp_trainer *t);
 /* After each step and its evaluation: a snapshot where one is due, and what became of the one before. Fails where the
  * run does. */
 GP_MUST_USE gp_status gp_trainer_save(gp_trainer *t, gp_error *err);

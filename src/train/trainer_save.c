@@ -8,30 +8,15 @@
 /* Samples of the epoch of the last step that were taken. */
 static int64_t taken_samples(const gp_trainer *t) {
     const gp_epochs *epochs = &t->session->epochs;
-    if (epochs->count == 0 || t->step == 0) return 0;
-    const gp_epoch_place next = gp_epochs_place(epochs, t->step);
-    return next.epoch == t->epoch ? next.taken : epochs->samples;
+    if (epochs->count == 0 || t->reached.step == 0) return 0;
+    const gp_epoch_place next = gp_epochs_place(epochs, t->reached.step);
+    return next.epoch == t->reached.epoch ? next.taken : epochs->samples;
 }
 
 /* The evaluation that a change makes by itself is of the new configuration; it follows from the change. */
 static bool evaluation_is_missing(const gp_trainer *t) {
-    bool changed = t->session->changes > 0 && t->step == t->session->after;
-    return !changed && t->evaluated != t->step && gp_trainer_evaluates(t, t->step);
-}
-
-gp_reached gp_trainer_reached(const gp_trainer *t) {
-    return (gp_reached){.step = t->step,
-                        .epoch = t->epoch,
-                        .evaluated = t->evaluated,
-                        .loss = t->loss,
-                        .accuracy = t->accuracy,
-                        .best_step = t->best_step,
-                        .best = t->best,
-                        .metrics_bytes = t->metrics_bytes,
-                        .samples = taken_samples(t),
-                        .steps = t->session->steps,
-                        .due = evaluation_is_missing(t),
-                        .file_text = t->session->whole->file_text};
+    bool changed = t->session->changes > 0 && t->reached.step == t->session->after;
+    return !changed && t->reached.evaluated != t->reached.step && gp_trainer_evaluates(t, t->reached.step);
 }
 
 gp_status gp_trainer_refuse_state(gp_trainer *t, gp_error *err) {
@@ -41,13 +26,16 @@ gp_status gp_trainer_refuse_state(gp_trainer *t, gp_error *err) {
     return gp_fail(err, GP_NUMERIC,
                    "after step %" PRId64 ": %s; such values are not saved, and the run stops; a lower learning rate or "
                    "a warm-up may help",
-                   t->step, cause.text);
+                   t->reached.step, cause.text);
 }
 
 static gp_status save(gp_trainer *t, gp_error *err) {
-    gp_reached reached = gp_trainer_reached(t);
-    if (gp_saver_snapshot(t->saver, t->run, &reached, err) != GP_OK) return gp_trainer_refuse_state(t, err);
-    t->saved = t->step;
+    t->reached.samples = taken_samples(t);
+    t->reached.steps = t->session->steps;
+    t->reached.due = evaluation_is_missing(t);
+    t->reached.file_text = t->session->whole->file_text;
+    if (gp_saver_snapshot(t->saver, t->run, &t->reached, err) != GP_OK) return gp_trainer_refuse_state(t, err);
+    t->saved = t->reached.step;
     t->saved_at = gp_now();
     return GP_OK;
 }
@@ -60,7 +48,7 @@ static void say_failure(gp_trainer *t, gp_status status, const gp_error *failure
 gp_status gp_trainer_save(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};
     say_failure(t, gp_saver_poll(t->saver, &failure), &failure);
-    if (t->under_way.step > 0 || !gp_trainer_saves(t, t->step)) return GP_OK;
+    if (t->under_way.step > 0 || !gp_trainer_saves(t, t->reached.step)) return GP_OK;
     say_failure(t, gp_saver_wait(t->saver, &failure), &failure);
     return save(t, err);
 }
@@ -68,8 +56,8 @@ gp_status gp_trainer_save(gp_trainer *t, gp_error *err) {
 gp_status gp_trainer_save_now(gp_trainer *t, gp_error *err) {
     gp_error failure = {0};
     gp_status before = gp_saver_wait(t->saver, &failure);
-    if (before == GP_OK && t->saved == t->step) return GP_OK;
-    if (t->saved != t->step) say_failure(t, before, &failure);
+    if (before == GP_OK && t->saved == t->reached.step) return GP_OK;
+    if (t->saved != t->reached.step) say_failure(t, before, &failure);
     GP_RETURN_IF_FAILED(save(t, err));
     return gp_saver_wait(t->saver, err);
 }

@@ -17,38 +17,24 @@
 #include "store/weights.h"
 #include "train/trainer_internal.h"
 
-static gp_status write_config(gp_trainer *t, gp_error *err) {
-    char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "config.yaml", &path, err));
-    gp_status status = gp_config_write(t->session->whole, path, err);
-    free(path);
-    return status;
-}
-
 gp_status gp_trainer_write_plan(gp_trainer *t, gp_error *err) {
     const gp_plan_json json = gp_plan_json_of(t->session);
-    char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "plan.json", &path, err));
-    gp_status status = gp_folder_check_entry(t->options->folder, "plan.json", err);
-    if (status == GP_OK) status = gp_plan_json_replace(&json, path, err);
-    free(path);
-    return status;
+    GP_RETURN_IF_FAILED(gp_folder_check_entry(t->options->folder, "plan.json", err));
+    return gp_plan_json_replace(&json, gp_folder_file(t->options->folder, "plan.json").text, err);
 }
 
 static gp_status open_metrics(gp_trainer *t, gp_error *err) {
     const gp_resume *resume = t->options->resume;
-    char *path = NULL;
+    const gp_path path = gp_folder_file(t->options->folder, "metrics.jsonl");
     bool lost = false;
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "metrics.jsonl", &path, err));
-    gp_status status = resume ? gp_metrics_reopen(path, resume->snapshot.reached.metrics_bytes, t->progress.began,
+    gp_status status = resume ? gp_metrics_reopen(path.text, resume->snapshot.reached.metrics_bytes, t->progress.began,
                                                   &t->metrics, &lost, err)
-                              : gp_metrics_open(path, t->progress.began, &t->metrics, err);
-    if (status == GP_OK && lost) gp_progress_warn(&t->progress, "%s lacks lines of steps before the snapshot", path);
-    free(path);
+                              : gp_metrics_open(path.text, t->progress.began, &t->metrics, err);
     GP_RETURN_IF_FAILED(status);
-    status = resume ? gp_metrics_resume(t->metrics, t->session, t->step, &resume->changes, err)
+    if (lost) gp_progress_warn(&t->progress, "%s lacks lines of steps before the snapshot", path.text);
+    status = resume ? gp_metrics_resume(t->metrics, t->session, t->reached.step, &resume->changes, err)
                     : gp_metrics_start(t->metrics, t->session, err);
-    t->metrics_bytes = gp_metrics_bytes(t->metrics);
+    t->reached.metrics_bytes = gp_metrics_bytes(t->metrics);
     return status;
 }
 
@@ -93,22 +79,14 @@ static gp_status remove_snapshots(const gp_trainer *t, gp_error *err) {
     int count = 0;
     GP_RETURN_IF_FAILED(gp_snapshot_list(t->options->folder, &steps, &count, err));
     gp_status status = GP_OK;
-    for (int i = 0; i < count && status == GP_OK; i++) {
-        char *path = NULL;
-        status = gp_snapshot_path(t->options->folder, steps[i], &path, err);
-        if (status == GP_OK) status = remove_file(t, path, err);
-        free(path);
-    }
+    for (int i = 0; i < count && status == GP_OK; i++)
+        status = remove_file(t, gp_snapshot_path(t->options->folder, steps[i]).text, err);
     free(steps);
     return status;
 }
 
 static gp_status remove_own(const gp_trainer *t, const char *name, gp_error *err) {
-    char *path = NULL;
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, name, &path, err));
-    gp_status status = remove_file(t, path, err);
-    free(path);
-    return status;
+    return remove_file(t, gp_folder_file(t->options->folder, name).text, err);
 }
 
 /* Where --force writes over a run, its models go before a configuration stands there that is not theirs. */
@@ -123,14 +101,10 @@ static bool is_input(const void *config, const char *path) {
 }
 
 /* A user may have given the temporary file of a killed run as weights or data: such a file stays. */
-static gp_status remove_stale(const gp_trainer *t, gp_error *err) {
-    char *snapshots = NULL;
+static void remove_stale(const gp_trainer *t) {
     const gp_file_use use = {is_input, t->session->config};
-    GP_RETURN_IF_FAILED(gp_folder_file(t->options->folder, "snapshots", &snapshots, err));
     gp_file_remove_stale(t->options->folder, gp_folder_is_own_file, &use);
-    gp_file_remove_stale(snapshots, gp_snapshot_is_name, &use);
-    free(snapshots);
-    return GP_OK;
+    gp_file_remove_stale(gp_folder_file(t->options->folder, "snapshots").text, gp_snapshot_is_name, &use);
 }
 
 static bool saves_by_time(const gp_every *every) {
@@ -199,7 +173,7 @@ static gp_status begin(gp_trainer *t, gp_error *err) {
 static gp_status check_best(gp_trainer *t, gp_error *err) {
     int64_t step = -1;
     GP_RETURN_IF_FAILED(gp_folder_model_step(t->options->folder, "best.safetensors", &step, err));
-    t->best_differs = step != t->best_step;
+    t->best_differs = step != t->reached.best_step;
     return GP_OK;
 }
 
@@ -208,19 +182,14 @@ static gp_status go_on(gp_trainer *t, const gp_resume *resume, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_snapshot_load(&resume->snapshot, t->run, t->session->plan, err));
     t->weights = true;
     gp_saver_tidy(t->saver, reached->step);
-    t->step = t->saved = reached->step;
-    t->epoch = reached->epoch;
-    t->loss = reached->loss;
-    t->accuracy = reached->accuracy;
-    t->evaluated = reached->evaluated;
-    t->best_step = reached->best_step;
-    t->best = reached->best;
+    t->reached = *reached;
+    t->saved = reached->step;
     GP_RETURN_IF_FAILED(check_best(t, err));
     if (resume->passed_over) gp_progress_warn(&t->progress, "not used: %s", resume->passed_over);
-    gp_progress_resume(&t->progress, t->step, resume->path);
+    gp_progress_resume(&t->progress, t->reached.step, resume->path.text);
     for (int i = 0; i < resume->changes.count; i++)
-        gp_progress_end(&t->progress, "from step %" PRId64 " on: %s is %s", t->step + 1, resume->changes.item[i].path,
-                        resume->changes.item[i].value);
+        gp_progress_line(&t->progress, "from step %" PRId64 " on: %s is %s", t->reached.step + 1,
+                         resume->changes.item[i].path, resume->changes.item[i].value);
     return GP_OK;
 }
 
@@ -231,7 +200,7 @@ static void keep_changes(gp_trainer *t, const gp_resume *resume) {
     gp_reached reached = resume->snapshot.reached;
     gp_error failure = {0};
     if (resume->changes.count == 0 || !reached.file_text) return;
-    reached.metrics_bytes = t->metrics_bytes;
+    reached.metrics_bytes = t->reached.metrics_bytes;
     reached.file_text = t->session->whole->file_text;
     if (gp_saver_rewrite(t->saver, resume->snapshot.file, &reached, &failure) != GP_OK)
         gp_progress_warn(&t->progress, "no snapshot has the changed keys yet: %s; the run goes on", failure.text);
@@ -256,36 +225,40 @@ static gp_status create_loaders(gp_trainer *t, int64_t step, gp_error *err) {
 /* The old plan goes first: a run that is killed between the two files leaves no plan of another configuration. */
 static gp_status write_config_and_plan(gp_trainer *t, gp_error *err) {
     GP_RETURN_IF_FAILED(remove_own(t, "plan.json", err));
-    GP_RETURN_IF_FAILED(write_config(t, err));
+    GP_RETURN_IF_FAILED(
+        gp_config_write(t->session->whole, gp_folder_file(t->options->folder, "config.yaml").text, err));
     return gp_trainer_write_plan(t, err);
 }
 
-gp_status gp_trainer_open(gp_trainer *t, gp_carried *carried, gp_error *err) {
+gp_status gp_trainer_open(gp_trainer *t, gp_error *err) {
     const gp_resume *resume = t->options->resume;
+    bool begins = !t->saver;
     gp_session *session = t->session;
     t->length = gp_session_length(session);
     t->progress.steps = session->steps;
     if (session->steps > 0) GP_RETURN_IF_FAILED(gp_account_open(session, &t->account, err));
-    if (!carried) GP_RETURN_IF_FAILED(start_saver(t, err));
+    if (begins) GP_RETURN_IF_FAILED(start_saver(t, err));
     GP_RETURN_IF_FAILED(gp_run_create(session->plan, t->options->hooks, &t->run, err));
     gp_run_note(t->run, t->options->verbosity == GP_VERBOSE);
-    if (!carried) return create_loaders(t, resume ? resume->snapshot.reached.step : 0, err);
-    GP_RETURN_IF_FAILED(gp_carried_give(carried, t->run, session->plan, err));
-    gp_carried_fini(carried);
+    if (begins) return create_loaders(t, resume ? resume->snapshot.reached.step : 0, err);
+    GP_RETURN_IF_FAILED(gp_saver_give(t->saver, t->run, session->plan, err));
+    gp_saver_destroy(&t->saver);
     GP_RETURN_IF_FAILED(start_saver(t, err));
-    return create_loaders(t, t->step, err);
+    return create_loaders(t, t->reached.step, err);
 }
 
 gp_status gp_trainer_start(gp_trainer *t, gp_error *err) {
-    gp_session *session = t->session;
-    const gp_plan_json json = gp_plan_json_of(session);
     t->capture.asked = t->options->capture;
-    GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, session->plan, &t->tracing, err));
-    gp_tracing_plan(t->tracing, &json);
-    GP_RETURN_IF_FAILED(gp_trainer_open(t, NULL, err));
-    GP_RETURN_IF_FAILED(remove_stale(t, err));
+    GP_RETURN_IF_FAILED(gp_tracing_open(&t->options->trace, t->session, &t->tracing, err));
+    GP_RETURN_IF_FAILED(gp_trainer_open(t, err));
+    remove_stale(t);
     GP_RETURN_IF_FAILED(check_disk(t, err));
     GP_RETURN_IF_FAILED(t->options->resume ? go_on(t, t->options->resume, err) : begin(t, err));
+    if (t->session->plan->pin && !gp_run_is_pinned(t->run))
+        gp_progress_warn(&t->progress,
+                         "pipeline.pin: this process may not use a processor for each of its %d threads "
+                         "(affinity mask, or CPU quota of its control group), so they are not pinned",
+                         gp_plan_threads(t->session->plan));
     GP_RETURN_IF_FAILED(write_config_and_plan(t, err));
     GP_RETURN_IF_FAILED(open_metrics(t, err));
     if (t->options->resume) keep_changes(t, t->options->resume);

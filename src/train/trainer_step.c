@@ -12,7 +12,7 @@
 #include "train/trainer_internal.h"
 
 static bool norms_are_due(const gp_trainer *t, int64_t step) {
-    if (t->options->verbosity != GP_VERBOSE || !t->session->norms) return false;
+    if (t->options->verbosity != GP_VERBOSE || !t->session->options.norms) return false;
     return step == 1 || step == t->session->steps ||
            gp_time_is_due(t->session->config->train.eval_every, t->length, step);
 }
@@ -81,22 +81,22 @@ static gp_status settle(gp_trainer *t, const gp_trainer_work *work, const gp_ste
                              .samples = work->batch.samples,
                              .seconds = seconds,
                              .data_seconds = work->data_seconds,
-                             .normed = t->session->norms || t->session->config->optimizer.clip_norm > 0,
+                             .normed = t->session->options.norms || t->session->config->optimizer.clip_norm > 0,
                              .grad_norm = result->grad_norm};
     gp_first_step_end(&t->progress.watch);
     gp_tracing_result(t->tracing, true, record.step, record.epoch, record.loss);
-    t->epoch = work->batch.epoch;
+    t->reached.epoch = work->batch.epoch;
     if (result->finite) {
-        t->step = work->step;
-        t->loss = record.loss;
+        t->reached.step = work->step;
+        t->reached.loss = record.loss;
     }
     GP_RETURN_IF_FAILED(gp_metrics_step(t->metrics, &record, err));
     if (!result->finite) return refuse_step(t, work, &record, err);
-    t->metrics_bytes = gp_metrics_bytes(t->metrics);
+    t->reached.metrics_bytes = gp_metrics_bytes(t->metrics);
     gp_account_add(t->account, seconds, work->data_seconds);
     gp_progress_step(&t->progress, &record);
-    if (!norms_are_due(t, t->step)) return GP_OK;
-    return gp_norms_print(&t->progress, t->run, t->session->plan, t->step, err);
+    if (!norms_are_due(t, t->reached.step)) return GP_OK;
+    return gp_norms_print(&t->progress, t->run, t->session->plan, t->reached.step, err);
 }
 
 /* ---- one behind the other ---------------------------------------------------------------------------------------- */
@@ -179,7 +179,7 @@ static gp_status check_rate(const gp_trainer_work *work, gp_error *err) {
 
 gp_status gp_trainer_step(gp_trainer *t, const gp_batch *batch, gp_error *err) {
     gp_trainer_work work = {.batch = *batch, .began = gp_now(), .data_seconds = t->data_seconds};
-    work.step = t->step + (t->under_way.step > 0) + 1;
+    work.step = t->reached.step + (t->under_way.step > 0) + 1;
     work.input = gp_trainer_input(t, batch, work.step);
     GP_RETURN_IF_FAILED(check_rate(&work, err));
     GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, true, batch->samples, &work.mini, err));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "balance/expect.h"
+#include "base/machine_processors.h"
 #include "base/memory.h"
 #include "base/ticker.h"
 #include "model/graph.h"
@@ -169,7 +170,6 @@ static void note_profile(gp_search *search, const gp_profile *profile) {
     double slowdown = gp_profile_slowdown(profile);
     if (profile->taken > 0 && (search->oldest == 0 || profile->taken < search->oldest)) search->oldest = profile->taken;
     if (slowdown > search->slowdown) search->slowdown = slowdown;
-    search->under_load = search->under_load || gp_profile_under_load(profile);
 }
 
 static gp_status try(searcher *s, int micro_batches, const char *schedule, gp_checkpoint_mode checkpoint,

@@ -58,7 +58,6 @@ typedef struct gp_search {
     char *few_devices;                /* those, as pipeline.devices says them; owned */
     int64_t oldest;                   /* when the oldest profile was taken, in seconds since 1970; 0: not known */
     double slowdown;                  /* the greatest of all profiles */
-    bool under_load;                  /* a profile was taken under load */
     int tried, too_large, refused;    /* refused: the model forbids it, as batch norm does with too few values,
                                          or planning it takes more memory than is left */
     char why[GP_ERROR_TEXT + 120];    /* the first that was too large or refused: which, and why; "": none */

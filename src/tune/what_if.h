@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "config/tree.h"
 #include "schedule/issue.h"
+#include "schedule/play.h"
 #include "settings/config.h"
 
 /* What is asked. Times in milliseconds for one micro-batch, of a stage, of which a device has `chunks`. */
@@ -50,12 +51,27 @@ typedef struct gp_what_if_answer {
     size_t copies; /* between devices; only where instructions are issued */
     double delay;  /* of a copy, on average: from the end of the computation that made its value to its start */
     gp_what_if_device *device;
+    /* What was played. The play has times of instructions, if these programs are not too long to list. */
+    gp_stages *stages;
+    gp_programs *programs;
+    gp_waits *waits;
+    gp_play_copies *posted; /* [device] GP_PLAY_POSTED */
+    gp_play *play;
 } gp_what_if_answer;
 
+/* The caller calls gp_what_if_answer_fini in any case. */
 GP_MUST_USE gp_status gp_what_if_play(const gp_what_if *question, gp_what_if_answer *out, gp_error *err);
 void gp_what_if_answer_fini(gp_what_if_answer *answer);
+/* Whether the instructions of programs are listed: of long programs they are left out. */
+bool gp_what_if_lists(const gp_programs *programs);
 
-/* Reads the file, plays it, and writes the answer as a table, or as one line of JSON. */
+/* For people. */
+void gp_what_if_table(const gp_what_if *question, const gp_what_if_answer *answer, FILE *out);
+/* As one line: the answer, and the plan as JSON has it (docs/timelines.md). `path`: of the file with the times. The
+ * caller checks the stream. */
+GP_MUST_USE gp_status gp_what_if_json(const gp_what_if *question, const gp_what_if_answer *answer, const char *path,
+                                      FILE *out, gp_error *err);
+/* Reads the file, plays it, and writes the answer as a table, or as JSON. */
 GP_MUST_USE gp_status gp_what_if_answer_file(const char *path, bool json, FILE *out, gp_error *err);
 
 #endif

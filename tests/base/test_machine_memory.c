@@ -10,17 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/roots.h"
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define GIB ((size_t)1 << 30)
-
-static char root[64];
 
 /* The linker wraps fopen: as if there were no /proc. */
 static bool without_proc;
@@ -29,35 +28,6 @@ FILE *__wrap_fopen(const char *path, const char *mode);
 
 FILE *__wrap_fopen(const char *path, const char *mode) {
     return without_proc && strncmp(path, "/proc/", 6) == 0 ? NULL : __real_fopen(path, mode);
-}
-
-/* Writes a file below the root, and the folders that lead to it. */
-static void give(const char *name, const char *text) {
-    char path[512];
-    snprintf(path, sizeof path, "%s%s", root, name);
-    for (char *at = path + strlen(root) + 1; (at = strchr(at, '/')); at++) {
-        *at = '\0';
-        mkdir(path, 0777);
-        *at = '/';
-    }
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
-
-static int make_root(void **state) {
-    (void)state;
-    strcpy(root, "/tmp/gpipe-memory-XXXXXX");
-    assert_non_null(mkdtemp(root));
-    return 0;
-}
-
-static int remove_root(void **state) {
-    char command[96];
-    (void)state;
-    snprintf(command, sizeof command, "rm -r '%s'", root);
-    return system(command);
 }
 
 static void give_process(void) {

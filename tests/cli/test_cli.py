@@ -1084,6 +1084,10 @@ class Plan(Group):
         for options, count in (["-q"], 0), ([], 1), (["-v"], 1):
             out = self.expect(["--force", "-o", "run", *options, "c.yaml"], 0, prepare=on_one_processor).out
             self.assertEqual(out.count("2 threads compute on 1 processor, so they take turns; "), count)
+        too_few = ("gpipe-train: warning: pipeline.pin: this process may not use a processor for each of its 2 threads (affinity mask, "
+                   "or CPU quota of its control group), so they are not pinned\n")
+        for pin, err in ("true", too_few), ("false", ""):
+            self.expect(["--force", "-o", "run", *sets([f"pipeline.pin={pin}"]), "c.yaml"], 0, err, prepare=on_one_processor)
 
     def test_it_is_the_plan_of_the_run(self):
         """-v prints the plan before it trains; its norms are in the plan where there is clip_norm, and else its own."""

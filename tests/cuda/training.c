@@ -31,10 +31,7 @@ harness_options training_options(const training_cut *its, gp_checkpoint_mode mod
 
 /* What a worker has seen goes with the signals that it raises. */
 static size_t word_of(const gp_plan *plan, uint64_t step, const gp_wait *event) {
-    gp_error err = {0};
-    size_t count;
-    if (gp_event_count(plan->stages, MICRO_BATCHES, &count, &err) != GP_OK) fail_msg("%s", err.text);
-    return step * count + gp_event_number(plan->stages, MICRO_BATCHES, event);
+    return step * gp_event_count(plan->stages, MICRO_BATCHES) + gp_event_number(plan->stages, MICRO_BATCHES, event);
 }
 
 static gp_status hear(void *context, const gp_site *site, gp_error *err) {

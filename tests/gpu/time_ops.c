@@ -29,7 +29,7 @@ static bool never(void *context) {
 /* Whole runs of a copy as large as half the arena: by events, or by the clock where there are none. */
 static gp_status time_copy(const gp_bench *bench, double *rate, gp_error *err) {
     enum { COPIES = 16 };
-    const gp_device_kind *kind = bench->request.spec.kind;
+    const gp_device_kind *kind = bench->spec.kind;
     size_t bytes = bench->arena_bytes / 2;
     double nanoseconds = 0;
     gp_event *event[2] = {NULL, NULL};
@@ -76,20 +76,19 @@ static gp_status time_rounds(gp_bench *bench, gp_error *err) {
     double rate = 0;
     for (int round = 0; round < ROUNDS; round++) GP_RETURN_IF_FAILED(gp_bench_round(bench, never, NULL, err));
     GP_RETURN_IF_FAILED(time_copy(bench, &rate, err));
-    printf("samples %lld\ncopy %.9g\n", (long long)bench->request.samples, rate);
+    printf("samples %lld\ncopy %.9g\n", (long long)bench->request->samples, rate);
     return print_ops(bench, err);
 }
 
 static gp_status time_session(const gp_session *session, gp_error *err) {
     const gp_plan *plan = session->plan;
     gp_bench bench;
-    const gp_bench_request request = {.graph = session->graph,
-                                      .spec = plan->devices[0],
-                                      .update = session->update,
-                                      .clip_norm = plan->clip_norm,
-                                      .samples = session->config->data.batch / plan->micro_batches,
-                                      .clock = gp_clock};
-    GP_RETURN_IF_FAILED(gp_bench_open(&request, &bench, err));
+    const gp_measure_request request = {.graph = session->graph,
+                                        .update = session->update,
+                                        .clip_norm = plan->clip_norm,
+                                        .samples = session->config->data.batch / plan->micro_batches,
+                                        .clock = gp_clock};
+    GP_RETURN_IF_FAILED(gp_bench_open(&request, &plan->devices[0], &bench, err));
     gp_status status = time_rounds(&bench, err);
     gp_bench_close(&bench);
     return status;

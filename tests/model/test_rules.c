@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "model/expand.h"
 #include "model/graph.h"
 #include "model/rules.h"
 

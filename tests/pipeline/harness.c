@@ -45,6 +45,7 @@ void harness_plan(harness *h, const harness_options *options) {
         .clip_norm = options->clip_norm,
         .norms = options->norms,
         .unfused = options->unfused,
+        .pin = options->pin,
         .batch = options->batch,
         .micro_batches = options->micro_batches,
         .checkpoint = options->checkpoint,

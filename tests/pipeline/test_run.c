@@ -1,4 +1,5 @@
 /* What a run costs beside its instructions: which workers a command wakes. */
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +8,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
+#include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "pipeline/harness.h"
 #include "pipeline/networks.h"
@@ -107,10 +109,56 @@ static void a_list_is_what_its_tensors_are(void **state) {
     harness_end(&h);
 }
 
+/* The processors that each worker's thread may run on. */
+static gp_status look_at_processors(void *context, const gp_site *site, gp_error *err) {
+    cpu_set_t *sets = context;
+    (void)err;
+    assert_int_equal(sched_getaffinity(0, sizeof *sets, &sets[site->worker]), 0);
+    return GP_OK;
+}
+
+/* Trains one step. Whether workers are pinned. */
+static bool step_pinned(const harness_options *its, cpu_set_t sets[STAGES]) {
+    harness h;
+    gp_error err = {0};
+    gp_step_result result;
+    const gp_hooks hooks = {.context = sets, .before = look_at_processors};
+    harness_plan(&h, its);
+    harness_start(&h, &hooks);
+    assert_int_equal(harness_step(&h, SAMPLES, true, 1, &result, &err), GP_OK);
+    bool pinned = gp_run_is_pinned(h.run);
+    harness_end(&h);
+    return pinned;
+}
+
+static void pinned_workers_share_no_processor(void **state) {
+    (void)state;
+    harness_options its = options;
+    cpu_set_t own, sets[STAGES], both;
+    assert_int_equal(sched_getaffinity(0, sizeof own, &own), 0);
+    its.kind = &gp_cpu_kind;
+    its.stages = 2;
+    its.layers = (const int64_t[]){8, 9};
+    assert_false(step_pinned(&its, sets));
+    assert_true(CPU_EQUAL(&sets[0], &own) && CPU_EQUAL(&sets[1], &own));
+    its.pin = true;
+    if (!step_pinned(&its, sets)) skip();
+    CPU_AND(&both, &sets[0], &sets[1]);
+    assert_int_equal(CPU_COUNT(&sets[0]), 1);
+    assert_int_equal(CPU_COUNT(&sets[1]), 1);
+    assert_int_equal(CPU_COUNT(&both), 0);
+    assert_int_equal(sched_getaffinity(0, sizeof both, &both), 0);
+    assert_true(CPU_EQUAL(&both, &own));
+    its.threads = 1 + CPU_COUNT(&own) / 2;
+    assert_false(step_pinned(&its, sets));
+    assert_true(CPU_EQUAL(&sets[0], &own) && CPU_EQUAL(&sets[1], &own));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_command_wakes_the_workers_that_it_concerns),
         cmocka_unit_test(a_list_is_what_its_tensors_are),
+        cmocka_unit_test(pinned_workers_share_no_processor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -15,9 +15,10 @@
 #include <cmocka.h>
 
 #include "device/ref/ref.h"
-#include "profile/copies.h"
+#include "profile/bench.h"
 #include "profile/measure.h"
 #include "profile/median.h"
+#include "profile/rounds.h"
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 
@@ -172,7 +173,7 @@ static measured measure_as(const char *model, const gp_measure_request *with) {
     request.graph = m.graph;
     request.update = (gp_update){.op = GP_OP_SGD, .states = 1, .sgd = {.momentum = 0.9}};
     request.samples = 4;
-    request.mix = (gp_bench_mix){0.25, 0.25};
+    request.mix = (gp_measure_mix){0.25, 0.25};
     m.status = gp_profile_measure(&request, m.profile, &m.came, &m.err);
     return m;
 }

@@ -16,7 +16,6 @@
 #include "device/cpu/cpu.h"
 #include "device/ref/ref.h"
 #include "profile/cost.h"
-#include "profile/load.h"
 #include "profile/rates_measure.h"
 #include "profile/when.h"
 
@@ -185,7 +184,7 @@ static void expect_fake(const gp_rates *rates, double factor) {
 static bool find(const gp_device_spec *spec, gp_rates *out) {
     bool found = false;
     gp_error err = {0};
-    if (gp_rates_find(spec, 2, out, &found, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_rates_find(spec, out, &found, &err) != GP_OK) fail_msg("%s", err.text);
     return found;
 }
 
@@ -204,22 +203,18 @@ static void a_device_is_measured_once(void **state) {
     kind.run = run;
     kind.open = open_any;
     const gp_device_spec one = {.kind = &kind, .threads = 1}, three = {.kind = &kind, .threads = 3};
-    const double busy = 1.9;
-    gp_rates_request request = {.seconds = 1e-9, .clock = fake_clock, .processors = 2, .load = &busy};
     gp_rates rates;
     gp_error err = {0};
     assert_false(find(&one, &rates));
-    if (gp_rates_measure(&one, &request, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_rates_measure(&one, 1e-9, fake_clock, &rates, &err) != GP_OK) fail_msg("%s", err.text);
     expect_fake(&rates, 1);
-    assert_true(rates.under_load && find(&one, &rates) && rates.under_load);
+    assert_true(find(&one, &rates));
     expect_fake(&rates, 1);
     assert_false(find(&cpu, &rates)); /* another kind */
     assert_true(find(&three, &rates));
     expect_fake(&rates, 3);
-    const double quiet = 0.1;
-    request.load = &quiet;
-    if (gp_rates_measure(&three, &request, &rates, &err) != GP_OK) fail_msg("%s", err.text);
-    assert_true(!rates.under_load && find(&three, &rates));
+    if (gp_rates_measure(&three, 1e-9, fake_clock, &rates, &err) != GP_OK) fail_msg("%s", err.text);
+    assert_true(find(&three, &rates));
     expect_fake(&rates, 1);
 }
 
@@ -237,7 +232,7 @@ static void a_damaged_file_is_not_found(void **state) {
     assert_false(find(&spec, &rates));
 }
 
-/* ---- time and load ----------------------------------------------------------------------------------------------- */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
 
 static void times_are_texts(void **state) {
     (void)state;
@@ -262,17 +257,6 @@ static void times_are_texts(void **state) {
     assert_string_equal(gp_when_age(text, 1000, 999), "in the future");
 }
 
-static void load_is_what_others_leave_too_little_for(void **state) {
-    (void)state;
-    assert_false(gp_load_is_high(0, 2, 2));
-    assert_true(gp_load_is_high(0.5, 2, 2));
-    assert_false(gp_load_is_high(0.2, 2, 2));
-    assert_false(gp_load_is_high(10, 2, 64));
-    assert_true(gp_load_is_high(63, 2, 64));
-    assert_true(gp_load_is_high(1, 8, 2));   /* more threads than processors: they need all */
-    assert_false(gp_load_is_high(-1, 2, 2)); /* not known */
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_op_takes_the_slower_of_two_and_the_latency),
@@ -282,7 +266,6 @@ int main(void) {
         cmocka_unit_test(a_device_is_measured_once),
         cmocka_unit_test(a_damaged_file_is_not_found),
         cmocka_unit_test(times_are_texts),
-        cmocka_unit_test(load_is_what_others_leave_too_little_for),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

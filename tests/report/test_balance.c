@@ -216,7 +216,7 @@ static void each_stage_costs_what_its_mode_asks(void **state) {
             assert_int_equal(gp_cost_by_time(session->graph, 4, cases[i].recomputes[s], cost[s], &err), GP_OK);
         for (int l = 1; l <= cases[i].spared; l++) cost[0][l] = once[l]; /* c.0 and b.0 too: nobody else wants them */
         gp_balancing_costs costs;
-        const gp_balancing_choice choice = {4, 4, false, false};
+        const gp_plan_choice choice = {4, false, GP_BALANCE_AUTO};
         assert_int_equal(gp_balancing_costs_init(&costs, session, &choice, &err), GP_OK);
         for (int s = 0; s < 2; s++)
             for (int l = 0; l < LAYERS; l++) assert_in_range(costs.stage_layers[s][l] - cost[s][l] + 2, 0, 4);

@@ -32,7 +32,13 @@ static double duration(const void *context, int worker, size_t pc, const gp_inst
 static gp_status try_play(const toy *t, const gp_programs *programs, times each, gp_play **out, gp_error *err) {
     gp_waits *waits = NULL;
     GP_RETURN_IF_FAILED(gp_waits_create(t->stages, programs, true, &waits, err));
-    gp_status status = gp_play_create(t->stages, programs, waits, duration, &each, out, err);
+    gp_play_request request = {.stages = t->stages,
+                               .programs = programs,
+                               .waits = waits,
+                               .duration = duration,
+                               .context = &each,
+                               .timeline = true};
+    gp_status status = gp_play_run(&request, out, err);
     gp_waits_destroy(&waits);
     return status;
 }
@@ -516,7 +522,9 @@ static void collects_wait_for_all_posts(void **state) {
         if (norms) toy_add_norms(&t);
         gp_programs *programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, true});
         assert_int_equal(gp_waits_create(t.stages, programs, true, &waits, &err), GP_OK);
-        assert_int_equal(gp_play_create(t.stages, programs, waits, norms_of_stages, NULL, &play, &err), GP_OK);
+        const gp_play_request request = {
+            .stages = t.stages, .programs = programs, .waits = waits, .duration = norms_of_stages, .timeline = true};
+        assert_int_equal(gp_play_run(&request, &play, &err), GP_OK);
         assert_true(start_of(programs, play, 2, GP_INSTR_POST) == (norms ? 10 : 3));
         if (norms) assert_true(start_of(programs, play, 2, GP_INSTR_COLLECT) == 10);
         for (int s = 0; s < 3; s++) assert_true(start_of(programs, play, s, GP_INSTR_STEP) == (norms ? 10 : 6 - s));

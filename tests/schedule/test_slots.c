@@ -119,7 +119,8 @@ static double play_length(const toy *t, const gp_programs *programs, bool slots)
     gp_play *play = NULL;
     gp_error err = {0};
     if (gp_waits_create(t->stages, programs, slots, &waits, &err) != GP_OK) fail_msg("%s", err.text);
-    if (gp_play_create(t->stages, programs, waits, unit, NULL, &play, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_play_request request = {.stages = t->stages, .programs = programs, .waits = waits, .duration = unit};
+    if (gp_play_run(&request, &play, &err) != GP_OK) fail_msg("%s", err.text);
     double length = play->length;
     gp_play_destroy(&play);
     gp_waits_destroy(&waits);

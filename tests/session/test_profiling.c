@@ -1,12 +1,13 @@
 /* Which times a session plans with: kept, measured, scaled or counted ones; and what it leaves for later sessions. No
  * result depends on how long anything takes. */
-#include "session/profiling.h"
+#include "session/session.h"
 
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "balance/expect.h"
@@ -29,7 +30,7 @@ static bool has_rates(void) {
     gp_rates rates;
     gp_error err = {0};
     bool found = false;
-    assert_int_equal(gp_rates_find(&cpu, 2, &rates, &found, &err), GP_OK);
+    assert_int_equal(gp_rates_find(&cpu, &rates, &found, &err), GP_OK);
     return found;
 }
 
@@ -46,7 +47,6 @@ static void slow_down_rates(void) {
     for (int i = 0; i < profile->layer_count; i++)
         for (int t = 0; t < GP_PROFILE_TIMES; t++) profile->devices[0].layers[i].time[t] = 5e3;
     profile->taken = 1763838164;
-    profile->load = 0;
     assert_int_equal(gp_profile_keep(profile, found.gl_pathv[0], &err), GP_OK);
     gp_profile_destroy(&profile);
     globfree(&found);
@@ -60,17 +60,9 @@ static gp_session *open_with(const gp_session_options *options, const char *cons
     return session;
 }
 
-/* As gpipe-balance opens it, on a machine where other programs keep `load` processors busy; what it tells. */
-static gp_session *balance(double load, char **told) {
-    size_t bytes = 0;
-    FILE *notice = open_memstream(told, &bytes);
-    assert_non_null(notice);
-    gp_session *session = open_with(
-        &(gp_session_options){
-            .balances = true, .profiling = GP_PROFILING_MEASURE, .seconds = 0.01, .load = &load, .notice = notice},
-        NULL);
-    fclose(notice);
-    return session;
+/* As gpipe-balance opens it. */
+static gp_session *balance(void) {
+    return open_with(&(gp_session_options){.balances = true, .profiling = GP_PROFILING_MEASURE, .seconds = 0.01}, NULL);
 }
 
 static gp_session *find(const char *const *changes) {
@@ -79,14 +71,13 @@ static gp_session *find(const char *const *changes) {
 
 static void rates_are_used_if_there_are_some(void **state) {
     (void)state;
-    const gp_rates_request request = {.seconds = 1e-9, .processors = 2};
     gp_rates rates;
     gp_error err = {0};
     use_new_cache();
     gp_session *session = find(NULL);
     assert_null(session->profile);
     gp_session_close(&session);
-    assert_int_equal(gp_rates_measure(&cpu, &request, &rates, &err), GP_OK);
+    assert_int_equal(gp_rates_measure(&cpu, 1e-9, NULL, &rates, &err), GP_OK);
     slow_down_rates();
     session = find(NULL);
     assert_true(session->profile && gp_profile_is_counted(session->profile));
@@ -106,15 +97,47 @@ static void rates_are_used_if_there_are_some(void **state) {
     gp_session_close(&session);
 }
 
+/* Gives the kept profile this slowdown and age. */
+static void spoil(const gp_session *session, double slowdown, int64_t age) {
+    gp_profile *profile = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_profile_read(session->profile->path, &profile, &err), GP_OK);
+    profile->devices[0].slowdown = slowdown;
+    profile->taken = (int64_t)time(NULL) - age;
+    assert_int_equal(gp_profile_keep(profile, session->profile->path, &err), GP_OK);
+    gp_profile_destroy(&profile);
+}
+
+static void a_slowed_profile_is_measured_again(void **state) {
+    static const struct {
+        double slowdown;
+        int64_t age;
+        bool again;
+    } cases[] = {{900, 3600, true}, {900, 60, false}, {1.1, 3600, false}};
+    (void)state;
+    use_new_cache();
+    gp_session *session = balance();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        spoil(session, cases[i].slowdown, cases[i].age);
+        gp_session_close(&session);
+        session = balance();
+        assert_int_equal(session->measured.rounds > 0, cases[i].again);
+        assert_int_equal(gp_profile_slowdown(session->profile) == cases[i].slowdown, !cases[i].again);
+    }
+    spoil(session, 900, 3600); /* a run without a choice measures nothing */
+    gp_session_close(&session);
+    session = find(NULL);
+    assert_true(gp_profile_slowdown(session->profile) == 900);
+    gp_session_close(&session);
+}
+
 static void balancing_leaves_rates_and_a_profile(void **state) {
     (void)state;
-    char *told = NULL;
     use_new_cache();
-    gp_session *session = balance(0, &told);
+    gp_session *session = balance();
     assert_true(session->measured.rounds > 0 && session->profile->path && session->profile->taken > 0);
     assert_true(has_rates());
     gp_session_close(&session);
-    free(told);
     session = find(NULL);
     assert_false(gp_profile_is_counted(session->profile));
     assert_int_equal(session->profile->scaled, 0);
@@ -139,44 +162,16 @@ static void a_long_run_leaves_rates(void **state) {
     gp_session_close(&session);
 }
 
-static void expect_rates(const gp_session *session, bool under_load) {
-    char *source = NULL;
-    gp_error err = {0};
-    assert_non_null(session->profile);
-    assert_int_equal(gp_profile_source(session->profile, &source, &err), GP_OK);
-    assert_int_equal(strstr(source, " (taken under load); no profile fits") != NULL, under_load);
-    assert_int_equal(session->profile->devices[0].rates.under_load, under_load);
-    free(source);
-}
-
-/* Planning uses them and says so; the next run that may measure rates replaces them. */
-static void rates_taken_under_load_are_measured_again(void **state) {
-    (void)state;
-    const double loads[] = {1000, 0};
-    const char *const *without_end = FIXTURE_CHANGES("pipeline.balance=[3, 5]", "train.epochs=100000000");
-    use_new_cache();
-    for (int i = 0; i < 2; i++) {
-        const gp_session_options run = {.profiling = GP_PROFILING_MEASURE, .load = &loads[i]};
-        gp_session *session = open_with(&run, without_end);
-        expect_rates(session, i == 0);
-        gp_session_close(&session);
-        session = find(NULL);
-        expect_rates(session, i == 0);
-        gp_session_close(&session);
-    }
-}
-
 /* Each layer keeps the ratio of its measured time to its counted one. */
 static void other_micro_batches_are_scaled(void **state) {
     (void)state;
-    char *told = NULL, *source = NULL, wanted[400];
+    char *source = NULL, wanted[400];
     gp_error err = {0};
     use_new_cache();
-    gp_session *session = balance(0, &told);
+    gp_session *session = balance();
     snprintf(wanted, sizeof wanted, "scaled from the profile %s, of micro-batches of 4 samples",
              session->profile->path);
     gp_session_close(&session);
-    free(told);
     /* What is no file is not waited for. */
     char pipe[500];
     snprintf(pipe, sizeof pipe, "%s/gpipe/profiles/0.json", getenv("XDG_CACHE_HOME"));
@@ -190,76 +185,6 @@ static void other_micro_batches_are_scaled(void **state) {
     gp_session_close(&session);
     session = find(FIXTURE_CHANGES("model.layers.7.linear.out=4", "pipeline.micro_batches=8"));
     assert_true(gp_profile_is_counted(session->profile)); /* another model */
-    gp_session_close(&session);
-}
-
-/* The kept profile, as measured under another load. */
-static void spoil(const gp_session *session, double slowdown, double load) {
-    gp_profile *profile = NULL;
-    gp_error err = {0};
-    assert_int_equal(gp_profile_read(session->profile->path, &profile, &err), GP_OK);
-    profile->load = load;
-    for (int d = 0; d < profile->device_count; d++) profile->devices[d].slowdown = slowdown;
-    assert_int_equal(gp_profile_keep(profile, session->profile->path, &err), GP_OK);
-    gp_profile_destroy(&profile);
-}
-
-/* The report of gpipe-balance, for a profile that was found, and for one that --profile names. */
-static void expect_remedy(const gp_session *session) {
-    gp_error err = {0};
-    for (int named = 0; named < 2; named++) {
-        const gp_command command = {.config = "c.yaml", .profile = named ? "p.json" : NULL};
-        const char *wanted = named ? "slowdown 900.00: under load\n"
-                                   : "slowdown 900.00: under load; measure again when the machine is quiet: "
-                                     "gpipe-balance --again\n";
-        char *text = NULL;
-        size_t bytes = 0;
-        FILE *out = open_memstream(&text, &bytes);
-        assert_int_equal(gp_balance_report(session, &command, out, &err), GP_OK);
-        fclose(out);
-        if (!strstr(text, wanted)) fail_msg("%s is not in\n%s", wanted, text);
-        free(text);
-    }
-}
-
-static void expect_balanced(double load, bool measured, const char *wanted) {
-    char *told = NULL;
-    gp_session *session = balance(load, &told);
-    assert_true((session->measured.rounds > 0) == measured);
-    assert_string_equal(told, wanted);
-    if (load > 0) expect_remedy(session);
-    gp_session_close(&session);
-    free(told);
-}
-
-static void a_profile_taken_under_load_is_taken_again(void **state) {
-    (void)state;
-    char *told = NULL;
-    use_new_cache();
-    gp_session *session = balance(0, &told);
-    free(told);
-    spoil(session, 1.14, 2);
-    expect_balanced(0, false, "");
-    spoil(session, 900, 0.2); /* nothing else ran: the slowdown is the machine's own */
-    expect_balanced(0, false, "");
-    spoil(session, 900, 2);
-    expect_balanced(
-        4096, false,
-        "the profile was taken under load (slowdown 900.00), and other programs keep 4096.0 processors busy "
-        "now: it is not taken again\n");
-    expect_balanced(0, true, "the profile was taken under load (slowdown 900.00): it is taken again\n");
-    gp_profile *kept = NULL;
-    gp_error err = {0};
-    assert_int_equal(gp_profile_read(session->profile->path, &kept, &err), GP_OK);
-    assert_true(gp_profile_slowdown(kept) < 900);
-    gp_profile_destroy(&kept);
-    spoil(session, 900, -1); /* an old file, which says nothing of the load */
-    expect_balanced(0, true, "the profile was taken under load (slowdown 900.00): it is taken again\n");
-    /* A run that would not measure a profile does not take it again. */
-    spoil(session, 900, 2);
-    gp_session *run = open_with(&(gp_session_options){.profiling = GP_PROFILING_MEASURE}, NULL);
-    assert_int_equal(run->measured.rounds, 0);
-    gp_session_close(&run);
     gp_session_close(&session);
 }
 
@@ -283,9 +208,8 @@ static void what_is_measured_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rates_are_used_if_there_are_some), cmocka_unit_test(balancing_leaves_rates_and_a_profile),
-        cmocka_unit_test(a_long_run_leaves_rates),          cmocka_unit_test(rates_taken_under_load_are_measured_again),
-        cmocka_unit_test(other_micro_batches_are_scaled),   cmocka_unit_test(a_profile_taken_under_load_is_taken_again),
-        cmocka_unit_test(what_is_measured_is_told),
+        cmocka_unit_test(a_long_run_leaves_rates),          cmocka_unit_test(other_micro_batches_are_scaled),
+        cmocka_unit_test(what_is_measured_is_told),         cmocka_unit_test(a_slowed_profile_is_measured_again),
     };
     return cmocka_run_group_tests(tests, fixture_make, fixture_remove);
 }

@@ -11,11 +11,7 @@
 #include "session/fixture.h"
 
 static void expect_default(const char *config, const char *wanted) {
-    char *folder = NULL;
-    gp_error err = {0};
-    assert_int_equal(gp_folder_default(config, &folder, &err), GP_OK);
-    assert_string_equal(folder, wanted);
-    free(folder);
+    assert_string_equal(gp_folder_default(config).text, wanted);
 }
 
 static void the_default_is_named_after_the_configuration(void **state) {
@@ -30,11 +26,7 @@ static void the_default_is_named_after_the_configuration(void **state) {
 
 static void files_lie_in_the_folder(void **state) {
     (void)state;
-    char *file = NULL;
-    gp_error err = {0};
-    assert_int_equal(gp_folder_file("runs/a", "metrics.jsonl", &file, &err), GP_OK);
-    assert_string_equal(file, "runs/a/metrics.jsonl");
-    free(file);
+    assert_string_equal(gp_folder_file("runs/a", "metrics.jsonl").text, "runs/a/metrics.jsonl");
 }
 
 static void prepare_makes_folder_and_parents(void **state) {

@@ -65,10 +65,10 @@ static void spans_have_their_times_and_texts(void **state) {
     const uint64_t origin = UINT64_C(9000000000000001);
     gp_chrome *chrome = opened();
     gp_chrome_origin(chrome, origin);
-    gp_chrome_name_track(chrome, 3, "a \"b\" \\ \n\x01 \xc3\xa9");
+    gp_chrome_name_track(chrome, 3, 3, "a \"b\" \\ \n\x01 \xc3\xa9");
     gp_chrome_span(chrome, 3, "compute", "F s1 m3", origin + 1234567, origin + 1234567 + 89, "\"step\":7");
-    gp_chrome_arrow_from(chrome, 3, "copy", INT64_MAX, origin + 5);
-    gp_chrome_arrow_to(chrome, 4, "copy", INT64_MAX, origin + 1006);
+    gp_chrome_arrow(chrome, false, 3, "copy", INT64_MAX, origin + 5);
+    gp_chrome_arrow(chrome, true, 4, "copy", INT64_MAX, origin + 1006);
     gp_chrome_counter(chrome, "memory", "bytes", origin, 77);
     json_t *events = written(&chrome);
     assert_int_equal(json_array_size(events), 6);
@@ -181,8 +181,8 @@ static void ticks_are_kept_beside_the_spans(void **state) {
 static void a_track_may_be_on_top(void **state) {
     (void)state;
     gp_chrome *chrome = opened();
-    gp_chrome_name_track(chrome, 3, "below");
-    gp_chrome_name_track_on_top(chrome, 7, "above");
+    gp_chrome_name_track(chrome, 3, 3, "below");
+    gp_chrome_name_track(chrome, 7, 0, "above");
     json_t *events = written(&chrome);
     static const json_int_t tracks[] = {3, 7}, orders[] = {3, 0};
     for (size_t i = 0; i < 2; i++) {

@@ -12,7 +12,7 @@
 #include "cuda/host_api.h"
 #include "data/safetensors.h"
 #include "plan/memory.h"
-#include "report/precision.h"
+#include "report/warnings.h"
 #include "session/fixture.h"
 #include "store/snapshot.h"
 #include "train/trainer.h"

@@ -49,8 +49,10 @@ static void expect(const char *out, const char *err) {
 /* A run of 1,100 steps, 1,000 of which took 1,000 seconds, whose last line is a day old. */
 static gp_progress far(gp_verbosity verbosity, bool terminal) {
     double now = gp_now();
-    return (gp_progress){
-        .verbosity = verbosity, .terminal = terminal, .steps = 1100, .began = now - 1000, .printed = now - 86400};
+    return (gp_progress){.verbosity = verbosity,
+                         .ticker = {.out = stdout, .terminal = terminal, .said = now - 86400},
+                         .steps = 1100,
+                         .began = now - 1000};
 }
 
 static const gp_step_record thousandth = {.step = 1000, .epoch = 3, .loss = 0.125, .accuracy = 0.5, .samples = 86400};
@@ -64,7 +66,7 @@ static void in_a_pipe_there_are_lines(void **state) {
     gp_progress_eval(&progress, &(gp_eval_record){.step = 1000, .epoch = 3, .loss = 0.25, .accuracy = 0.75});
     gp_progress_eval(&progress, &(gp_eval_record){.step = 0, .epoch = 0, .loss = 0.25, .accuracy = NAN});
     gp_progress_warn(&progress, "%d snapshots", 3);
-    gp_progress_end(&progress, "done: %s", "all");
+    gp_progress_line(&progress, "done: %s", "all");
     expect("step 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  1m40s left\n"
            "step 1000/1100  epoch 3  eval loss 0.2500  accuracy 0.7500\n"
            "eval loss 0.2500\n"
@@ -79,10 +81,10 @@ static void on_a_terminal_a_line_is_rewritten(void **state) {
     begin();
     gp_progress_step(&progress, &thousandth);
     gp_progress_warn(&progress, "a");
-    progress.printed -= 86400;
+    progress.ticker.said -= 86400;
     gp_progress_step(&progress, &thousandth);
     gp_progress_eval(&progress, &(gp_eval_record){.step = 1000, .epoch = 3, .loss = 0.25, .accuracy = NAN});
-    gp_progress_end(&progress, "done");
+    gp_progress_line(&progress, "done");
     expect("\rstep 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  1m40s left\033[K\n"
            "\rstep 1000/1100  epoch 3  loss 0.1250  accuracy 0.5000  1 samples/s  1m40s left\033[K"
            "\r\033[Kstep 1000/1100  epoch 3  eval loss 0.2500\n"
@@ -97,7 +99,7 @@ static void the_time_left_is_that_of_the_steps_so_far(void **state) {
     begin();
     gp_progress_resume(&progress, 500, "a/step-00000500.safetensors");
     gp_progress_step(&progress, &thousandth);
-    progress.printed -= 86400;
+    progress.ticker.said -= 86400;
     progress.steps = 1000 + 3650;
     gp_progress_step(&progress, &thousandth);
     expect("going on after step 500, from a/step-00000500.safetensors\n"
@@ -106,19 +108,16 @@ static void the_time_left_is_that_of_the_steps_so_far(void **state) {
            "");
 }
 
-static void details_are_for_the_verbose_and_warnings_for_all(void **state) {
+static void the_quiet_get_warnings_alone(void **state) {
     (void)state;
-    gp_progress quiet = far(GP_QUIET, false), normal = far(GP_NORMAL, false), verbose = far(GP_VERBOSE, false);
+    gp_progress quiet = far(GP_QUIET, false);
     begin();
     gp_progress_resume(&quiet, 500, "a");
     gp_progress_step(&quiet, &thousandth);
     gp_progress_eval(&quiet, &(gp_eval_record){.step = 1000, .epoch = 3, .loss = 0.25, .accuracy = NAN});
-    gp_progress_detail(&quiet, "quiet");
-    gp_progress_end(&quiet, "done");
-    gp_progress_detail(&normal, "normal");
-    gp_progress_detail(&verbose, "verb%s", "ose");
+    gp_progress_line(&quiet, "done");
     gp_progress_warn(&quiet, "quiet");
-    expect("verbose\n", "gpipe-train: warning: quiet\n");
+    expect("", "gpipe-train: warning: quiet\n");
 }
 
 static void the_start_says_what_is_trained(void **state) {
@@ -266,7 +265,7 @@ int main(void) {
         cmocka_unit_test(in_a_pipe_there_are_lines),
         cmocka_unit_test(on_a_terminal_a_line_is_rewritten),
         cmocka_unit_test(the_time_left_is_that_of_the_steps_so_far),
-        cmocka_unit_test(details_are_for_the_verbose_and_warnings_for_all),
+        cmocka_unit_test(the_quiet_get_warnings_alone),
         cmocka_unit_test(losses_are_short),
         cmocka_unit_test(the_start_says_what_is_trained),
         cmocka_unit_test(a_long_first_step_says_what_it_does),

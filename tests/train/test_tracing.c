@@ -274,7 +274,7 @@ static void a_wait_for_data_belongs_to_the_step_that_it_delays(void **state) {
     gp_tracing *tracing;
     const char *path = fixture_path("d.json");
     const gp_trace_options options = {.path = path, .first = 3, .last = 4};
-    assert_int_equal(gp_tracing_open(&options, session->plan, &tracing, &err), GP_OK);
+    assert_int_equal(gp_tracing_open(&options, session, &tracing, &err), GP_OK);
     for (int take = 0; take < 3; take++) {
         bool training = take < 2;
         int64_t step = take == 0 ? 2 : take == 1 ? 3 : 4;

@@ -762,25 +762,23 @@ static void make_version_1(const char *folder, int64_t step) {
     gp_error err = {0};
     gp_snapshot snapshot;
     gp_state_layout layout;
-    gp_safetensors_item items[64];
-    char *path = NULL;
+    const gp_path path = gp_snapshot_path(folder, step);
     gp_session *session = fixture_session(NULL);
-    assert_int_equal(gp_snapshot_path(folder, step, &path, &err), GP_OK);
-    assert_int_equal(gp_snapshot_open(path, &snapshot, &err), GP_OK);
+    assert_int_equal(gp_snapshot_open(path.text, &snapshot, &err), GP_OK);
     for (int i = 0; i < KEYS; i++) {
         metadata[2 * i + 2] = keys[i];
         metadata[2 * i + 3] = gp_safetensors_metadata(snapshot.file, keys[i]);
     }
     assert_int_equal(gp_state_layout_init(&layout, session->plan, &err), GP_OK);
     char *block = calloc(1, layout.bytes);
-    for (int i = 0; i < layout.count; i++)
-        assert_int_equal(gp_tensor_read(snapshot.file, layout.tensors[i].name, block + layout.tensors[i].offset,
-                                        layout.tensors[i].bytes, &err),
-                         GP_OK);
-    gp_state_items(&layout, block, items);
-    assert_int_equal(gp_safetensors_write_summed(path, items, (size_t)layout.count, metadata, &err), GP_OK);
+    gp_state_layout_place(&layout, block);
+    for (int i = 0; i < layout.count; i++) {
+        const gp_safetensor *tensor = gp_safetensors_find(snapshot.file, layout.items[i].name);
+        size_t bytes = (size_t)(tensor->end - tensor->begin);
+        assert_int_equal(gp_tensor_read(snapshot.file, tensor->name, layout.copies[i].host, bytes, &err), GP_OK);
+    }
+    assert_int_equal(gp_safetensors_write_summed(path.text, layout.items, (size_t)layout.count, metadata, &err), GP_OK);
     free(block);
-    free(path);
     gp_state_layout_fini(&layout);
     gp_snapshot_close(&snapshot);
     gp_session_close(&session);

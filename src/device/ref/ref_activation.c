@@ -42,23 +42,20 @@ static double slope_at(const gp_activation_attributes *activation, double a) {
     return NAN;
 }
 
+static double forward_element(const ref_call *call, int64_t i) {
+    return value_at(&call->desc->attributes.activation, ref_get_element(&call->x, i));
+}
+
 gp_status ref_activation_forward(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_ACTIVATION_FORWARD_X], *y = &call->operand[GP_ACTIVATION_FORWARD_Y];
-    int64_t elements = gp_tensor_elements(x->tensor);
-    for (int64_t i = 0; i < elements; i++) {
-        double value = value_at(&call->desc->attributes.activation, ref_get(x, ref_element(x->tensor, i)));
-        ref_put(y, ref_element(y->tensor, i), value);
-    }
+    ref_write(call, &call->y, forward_element);
     return GP_OK;
 }
 
+static double backward_element(const ref_call *call, int64_t i) {
+    return slope_at(&call->desc->attributes.activation, ref_get_element(&call->a, i)) * ref_get_element(&call->dy, i);
+}
+
 gp_status ref_activation_backward(const ref_call *call) {
-    const ref_view *a = &call->operand[GP_ACTIVATION_BACKWARD_A], *dy = &call->operand[GP_ACTIVATION_BACKWARD_DY];
-    const ref_view *dx = &call->operand[GP_ACTIVATION_BACKWARD_DX];
-    int64_t elements = gp_tensor_elements(a->tensor);
-    for (int64_t i = 0; i < elements; i++) {
-        double slope = slope_at(&call->desc->attributes.activation, ref_get(a, ref_element(a->tensor, i)));
-        ref_put(dx, ref_element(dx->tensor, i), slope * ref_get(dy, ref_element(dy->tensor, i)));
-    }
+    ref_write(call, &call->dx, backward_element);
     return GP_OK;
 }

@@ -3,19 +3,16 @@
 #include <math.h>
 
 gp_status ref_square_sum(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_SQUARE_SUM_X];
+    int64_t elements = gp_tensor_elements(call->x.tensor);
     double sum = 0;
-    for (int64_t i = 0, elements = gp_tensor_elements(x->tensor); i < elements; i++) {
-        double value = ref_get(x, ref_element(x->tensor, i));
-        sum += value * value;
-    }
-    ref_put(&call->operand[GP_SQUARE_SUM_SUM], 0, sum);
+    for (int64_t i = 0; i < elements; i++) sum += ref_get_element(&call->x, i) * ref_get_element(&call->x, i);
+    ref_put(&call->sum, 0, sum);
     return GP_OK;
 }
 
 gp_status ref_clip_total(const ref_call *call) {
-    const ref_view *squares = &call->operand[GP_CLIP_TOTAL_SQUARES];
-    gp_step_scalars *scalars = call->operand[GP_CLIP_TOTAL_SCALARS].data;
+    const ref_view *squares = &call->squares;
+    gp_step_scalars *scalars = call->scalars.data;
     double sum = 0, most = call->desc->attributes.clip.max_norm;
     for (int64_t i = 0; i < squares->tensor->dim[0]; i++) sum += ref_get(squares, i);
     scalars->grad_norm = sqrt(sum);

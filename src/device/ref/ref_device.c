@@ -77,7 +77,8 @@ static gp_status ref_run(gp_stream *stream, const gp_device_op *op, const gp_op_
     const gp_op_desc *desc = &op->prepared->desc;
     ref_call call = {.desc = desc, .args = args, .err = err};
     GP_RETURN_IF_FAILED(gp_device_op_check(op, err));
-    for (int i = 0; i < (int)desc->operands; i++) call.operand[i] = (ref_view){&desc->operand[i], op->operands[i]};
+    for (int i = 0; i < (int)desc->operands; i++)
+        call.named[gp_op_operand_named(desc->kind, i)] = (ref_view){&desc->operand[i], op->operands[i]};
     return loops[desc->kind](&call);
 }
 

@@ -27,51 +27,65 @@ int64_t ref_sample_element(const gp_tensor *tensor, int64_t n, int64_t element) 
     return ref_element(tensor, n * (gp_tensor_elements(tensor) / dim[0]) + element);
 }
 
+void ref_write(const ref_call *call, const ref_view *out, ref_value *value) {
+    int64_t elements = gp_tensor_elements(out->tensor);
+    for (int64_t i = 0; i < elements; i++) ref_put(out, ref_element(out->tensor, i), value(call, i));
+}
+
+void ref_write4(const ref_call *call, const ref_view *out, ref_value4 *value) {
+    const int64_t *dim = out->tensor->dim;
+    for (int64_t a = 0; a < dim[0]; a++)
+        for (int64_t b = 0; b < dim[1]; b++)
+            for (int64_t c = 0; c < dim[2]; c++)
+                for (int64_t d = 0; d < dim[3]; d++) ref_put(out, ref_at4(out, a, b, c, d), value(call, a, b, c, d));
+}
+
+static double relu_element(const ref_call *call, int64_t i) {
+    double value = ref_get_element(&call->x, i);
+    return value > 0 || isnan(value) ? value : 0;
+}
+
 gp_status ref_relu_forward(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_RELU_FORWARD_X], *y = &call->operand[GP_RELU_FORWARD_Y];
-    int64_t elements = gp_tensor_elements(x->tensor);
-    for (int64_t i = 0; i < elements; i++) {
-        double value = ref_get(x, ref_element(x->tensor, i));
-        ref_put(y, ref_element(y->tensor, i), value > 0 || isnan(value) ? value : 0);
-    }
+    ref_write(call, &call->y, relu_element);
     return GP_OK;
 }
 
+static double relu_gradient(const ref_call *call, int64_t i) {
+    return ref_get_element(&call->y, i) > 0 ? ref_get_element(&call->dy, i) : 0;
+}
+
 gp_status ref_relu_backward(const ref_call *call) {
-    const ref_view *y = &call->operand[GP_RELU_BACKWARD_Y], *dy = &call->operand[GP_RELU_BACKWARD_DY];
-    const ref_view *dx = &call->operand[GP_RELU_BACKWARD_DX];
-    int64_t elements = gp_tensor_elements(y->tensor);
-    for (int64_t i = 0; i < elements; i++) {
-        bool passes = ref_get(y, ref_element(y->tensor, i)) > 0;
-        double gradient = ref_get(dy, ref_element(dy->tensor, i));
-        ref_put(dx, ref_element(dx->tensor, i), passes ? gradient : 0);
-    }
+    ref_write(call, &call->dx, relu_gradient);
+    return GP_OK;
+}
+
+static double sum_element(const ref_call *call, int64_t i) {
+    return ref_get_element(&call->a, i) + ref_get_element(&call->b, i);
+}
+
+gp_status ref_add(const ref_call *call) {
+    ref_write(call, &call->y, sum_element);
     return GP_OK;
 }
 
 gp_status ref_flatten(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_FLATTEN_X], *y = &call->operand[GP_FLATTEN_Y];
-    for (int64_t n = 0; n < y->tensor->dim[0]; n++) {
-        for (int64_t e = 0; e < y->tensor->dim[1]; e++) {
+    const ref_view *x = &call->x, *y = &call->y;
+    for (int64_t n = 0; n < y->tensor->dim[0]; n++)
+        for (int64_t e = 0; e < y->tensor->dim[1]; e++)
             ref_put(y, ref_at2(y, n, e), ref_get(x, ref_sample_element(x->tensor, n, e)));
-        }
-    }
     return GP_OK;
 }
 
 gp_status ref_unflatten(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_FLATTEN_X], *y = &call->operand[GP_FLATTEN_Y];
-    for (int64_t n = 0; n < x->tensor->dim[0]; n++) {
-        for (int64_t e = 0; e < x->tensor->dim[1]; e++) {
+    const ref_view *x = &call->x, *y = &call->y;
+    for (int64_t n = 0; n < x->tensor->dim[0]; n++)
+        for (int64_t e = 0; e < x->tensor->dim[1]; e++)
             ref_put(y, ref_sample_element(y->tensor, n, e), ref_get(x, ref_at2(x, n, e)));
-        }
-    }
     return GP_OK;
 }
 
 gp_status ref_dropout(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_DROPOUT_X], *y = &call->operand[GP_DROPOUT_Y];
-    const gp_step_scalars *scalars = call->operand[GP_DROPOUT_SCALARS].data;
+    const ref_view *x = &call->x, *y = &call->y;
     const gp_dropout_attributes *dropout = &call->desc->attributes.dropout;
     double scale = ref_round(x->tensor->dtype, gp_dropout_scale(dropout));
     int64_t samples = x->tensor->dim[0], elements = gp_tensor_elements(x->tensor) / samples;
@@ -79,7 +93,7 @@ gp_status ref_dropout(const ref_call *call) {
     for (int64_t n = 0; n < samples; n++) {
         for (int64_t e = 0; e < elements; e++) {
             int64_t drawn = e / places;
-            gp_philox draw = gp_dropout_draw(dropout, scalars, call->args->first_sample + n, drawn / 4);
+            gp_philox draw = gp_dropout_draw(dropout, call->scalars.data, call->args->first_sample + n, drawn / 4);
             double value = ref_get(x, ref_sample_element(x->tensor, n, e));
             ref_put(y, ref_sample_element(y->tensor, n, e),
                     gp_dropout_keeps(dropout, draw.word[drawn % 4]) ? value * scale : 0);
@@ -88,25 +102,22 @@ gp_status ref_dropout(const ref_call *call) {
     return GP_OK;
 }
 
-gp_status ref_add(const ref_call *call) {
-    const ref_view *a = &call->operand[GP_ADD_A], *b = &call->operand[GP_ADD_B], *y = &call->operand[GP_ADD_Y];
+/* Bytes, of any dtype; without x: zeroes. */
+static void move(const ref_call *call) {
+    const ref_view *x = &call->x, *y = &call->y;
+    size_t size = gp_dtype_size(y->tensor->dtype);
     int64_t elements = gp_tensor_elements(y->tensor);
     for (int64_t i = 0; i < elements; i++) {
-        double sum = ref_get(a, ref_element(a->tensor, i)) + ref_get(b, ref_element(b->tensor, i));
-        ref_put(y, ref_element(y->tensor, i), sum);
+        char *to = (char *)y->data + (size_t)ref_element(y->tensor, i) * size;
+        if (x->data)
+            memcpy(to, (const char *)x->data + (size_t)ref_element(x->tensor, i) * size, size);
+        else
+            memset(to, 0, size);
     }
-    return GP_OK;
 }
 
 gp_status ref_copy(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_COPY_X], *y = &call->operand[GP_COPY_Y];
-    if (x->data == y->data) return GP_OK; /* in place */
-    size_t size = gp_dtype_size(x->tensor->dtype);
-    int64_t elements = gp_tensor_elements(x->tensor);
-    for (int64_t i = 0; i < elements; i++) {
-        const char *from = (const char *)x->data + (size_t)ref_element(x->tensor, i) * size;
-        memcpy((char *)y->data + (size_t)ref_element(y->tensor, i) * size, from, size);
-    }
+    if (call->x.data != call->y.data) move(call); /* else: in place */
     return GP_OK;
 }
 
@@ -115,11 +126,6 @@ gp_status ref_reorder(const ref_call *call) {
 }
 
 gp_status ref_fill(const ref_call *call) {
-    const ref_view *y = &call->operand[GP_FILL_Y];
-    size_t size = gp_dtype_size(y->tensor->dtype);
-    int64_t elements = gp_tensor_elements(y->tensor);
-    for (int64_t i = 0; i < elements; i++) {
-        memset((char *)y->data + (size_t)ref_element(y->tensor, i) * size, 0, size);
-    }
+    move(call);
     return GP_OK;
 }

@@ -10,7 +10,7 @@ typedef struct group {
 } group;
 
 static group group_at(const ref_call *call, int64_t i) {
-    const gp_tensor *x = call->operand[0].tensor;
+    const gp_tensor *x = call->x.tensor;
     int64_t groups = call->desc->attributes.group_norm.groups;
     int64_t rows = gp_tensor_rows(x) / x->dim[0], width = x->dim[x->rank - 1] / groups;
     int64_t sample = i / groups, index = i % groups;
@@ -18,15 +18,11 @@ static group group_at(const ref_call *call, int64_t i) {
 }
 
 static int64_t group_count(const ref_call *call) {
-    return call->operand[0].tensor->dim[0] * call->desc->attributes.group_norm.groups;
+    return call->x.tensor->dim[0] * call->desc->attributes.group_norm.groups;
 }
 
 static double group_elements(group g) {
     return (double)((g.last_row - g.first_row) * (g.last_channel - g.first_channel));
-}
-
-static double value_at(const ref_view *view, int64_t row, int64_t channel) {
-    return ref_get(view, ref_row(view->tensor, row) + channel);
 }
 
 /* 0: the mean; 1: 1/√(variance+eps). */
@@ -38,7 +34,7 @@ static int64_t stats_at(const ref_view *stats, group g, int which) {
 static double mean_of(const ref_view *x, group g) {
     double sum = 0;
     for (int64_t row = g.first_row; row < g.last_row; row++)
-        for (int64_t c = g.first_channel; c < g.last_channel; c++) sum += value_at(x, row, c);
+        for (int64_t c = g.first_channel; c < g.last_channel; c++) sum += ref_get_row(x, row, c);
     return sum / group_elements(g);
 }
 
@@ -46,22 +42,19 @@ static double variance_of(const ref_view *x, group g, double mean) {
     double squares = 0;
     for (int64_t row = g.first_row; row < g.last_row; row++)
         for (int64_t c = g.first_channel; c < g.last_channel; c++)
-            squares += (value_at(x, row, c) - mean) * (value_at(x, row, c) - mean);
+            squares += (ref_get_row(x, row, c) - mean) * (ref_get_row(x, row, c) - mean);
     return squares / group_elements(g);
 }
 
 gp_status ref_group_norm_forward(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_GROUP_NORM_FORWARD_X], *y = &call->operand[GP_GROUP_NORM_FORWARD_Y];
-    const ref_view *gamma = &call->operand[GP_GROUP_NORM_FORWARD_GAMMA];
-    const ref_view *beta = &call->operand[GP_GROUP_NORM_FORWARD_BETA];
-    const ref_view *stats = &call->operand[GP_GROUP_NORM_FORWARD_STATS];
+    const ref_view *x = &call->x, *y = &call->y, *gamma = &call->gamma, *beta = &call->beta, *stats = &call->stats;
     for (int64_t i = 0; i < group_count(call); i++) {
         group g = group_at(call, i);
         double mean = mean_of(x, g);
         double inverse = 1 / sqrt(variance_of(x, g, mean) + call->desc->attributes.group_norm.eps);
         for (int64_t row = g.first_row; row < g.last_row; row++) {
             for (int64_t c = g.first_channel; c < g.last_channel; c++) {
-                double value = (value_at(x, row, c) - mean) * inverse;
+                double value = (ref_get_row(x, row, c) - mean) * inverse;
                 if (gamma->data) value *= ref_get(gamma, c);
                 if (beta->data) value += ref_get(beta, c);
                 ref_put(y, ref_row(y->tensor, row) + c, value);
@@ -75,26 +68,22 @@ gp_status ref_group_norm_forward(const ref_call *call) {
 }
 
 gp_status ref_group_norm_backward_data(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_GROUP_NORM_BACKWARD_DATA_X];
-    const ref_view *dy = &call->operand[GP_GROUP_NORM_BACKWARD_DATA_DY];
-    const ref_view *stats = &call->operand[GP_GROUP_NORM_BACKWARD_DATA_STATS];
-    const ref_view *gamma = &call->operand[GP_GROUP_NORM_BACKWARD_DATA_GAMMA];
-    const ref_view *dx = &call->operand[GP_GROUP_NORM_BACKWARD_DATA_DX];
+    const ref_view *x = &call->x, *dy = &call->dy, *stats = &call->stats, *gamma = &call->gamma, *dx = &call->dx;
     for (int64_t i = 0; i < group_count(call); i++) {
         group g = group_at(call, i);
         double mean = ref_get(stats, stats_at(stats, g, 0)), inverse = ref_get(stats, stats_at(stats, g, 1));
         double products = 0, sum = 0;
         for (int64_t row = g.first_row; row < g.last_row; row++) {
             for (int64_t c = g.first_channel; c < g.last_channel; c++) {
-                double gradient = value_at(dy, row, c) * (gamma->data ? ref_get(gamma, c) : 1);
-                products += gradient * (value_at(x, row, c) - mean) * inverse;
+                double gradient = ref_get_row(dy, row, c) * (gamma->data ? ref_get(gamma, c) : 1);
+                products += gradient * (ref_get_row(x, row, c) - mean) * inverse;
                 sum += gradient;
             }
         }
         for (int64_t row = g.first_row; row < g.last_row; row++) {
             for (int64_t c = g.first_channel; c < g.last_channel; c++) {
-                double gradient = value_at(dy, row, c) * (gamma->data ? ref_get(gamma, c) : 1);
-                double normal = (value_at(x, row, c) - mean) * inverse;
+                double gradient = ref_get_row(dy, row, c) * (gamma->data ? ref_get(gamma, c) : 1);
+                double normal = (ref_get_row(x, row, c) - mean) * inverse;
                 ref_put(dx, ref_row(dx->tensor, row) + c,
                         inverse * (gradient - (sum + normal * products) / group_elements(g)));
             }
@@ -104,11 +93,8 @@ gp_status ref_group_norm_backward_data(const ref_call *call) {
 }
 
 gp_status ref_group_norm_backward_weights(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_X];
-    const ref_view *dy = &call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DY];
-    const ref_view *stats = &call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_STATS];
-    const ref_view *dgamma = &call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA];
-    const ref_view *dbeta = &call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA];
+    const ref_view *x = &call->x, *dy = &call->dy, *stats = &call->stats;
+    const ref_view *dgamma = &call->dgamma, *dbeta = &call->dbeta;
     bool adds = call->desc->flags & GP_OP_ACCUMULATE;
     int64_t samples = x->tensor->dim[0], groups = call->desc->attributes.group_norm.groups;
     for (int64_t c = 0; c < dgamma->tensor->dim[0]; c++) {
@@ -117,8 +103,8 @@ gp_status ref_group_norm_backward_weights(const ref_call *call) {
             group g = group_at(call, n * groups + c * groups / dgamma->tensor->dim[0]);
             double mean = ref_get(stats, stats_at(stats, g, 0)), inverse = ref_get(stats, stats_at(stats, g, 1));
             for (int64_t row = g.first_row; row < g.last_row; row++) {
-                products += value_at(dy, row, c) * (value_at(x, row, c) - mean) * inverse;
-                sum += value_at(dy, row, c);
+                products += ref_get_row(dy, row, c) * (ref_get_row(x, row, c) - mean) * inverse;
+                sum += ref_get_row(dy, row, c);
             }
         }
         ref_put(dgamma, c, products);

@@ -35,9 +35,9 @@ static double row_loss(const ref_view *x, int64_t from, int64_t classes, int64_t
 }
 
 gp_status ref_cross_entropy_forward(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_CROSS_ENTROPY_FORWARD_X];
-    const int64_t *target = call->operand[GP_CROSS_ENTROPY_FORWARD_TARGET].data;
-    double *partial = call->operand[GP_CROSS_ENTROPY_FORWARD_PARTIAL].data;
+    const ref_view *x = &call->x;
+    const int64_t *target = call->target.data;
+    double *partial = call->partial.data;
     int64_t rows = gp_tensor_rows(x->tensor), classes = x->tensor->dim[x->tensor->rank - 1];
     const gp_cross_entropy_attributes *attributes = &call->desc->attributes.cross_entropy;
     double loss = 0, right = 0;
@@ -54,9 +54,9 @@ gp_status ref_cross_entropy_forward(const ref_call *call) {
 }
 
 gp_status ref_cross_entropy_backward(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_CROSS_ENTROPY_BACKWARD_X], *dx = &call->operand[GP_CROSS_ENTROPY_BACKWARD_DX];
-    const int64_t *target = call->operand[GP_CROSS_ENTROPY_BACKWARD_TARGET].data;
-    const gp_step_scalars *scalars = call->operand[GP_CROSS_ENTROPY_BACKWARD_SCALARS].data;
+    const ref_view *x = &call->x, *dx = &call->dx;
+    const int64_t *target = call->target.data;
+    const gp_step_scalars *scalars = call->scalars.data;
     int64_t rows = gp_tensor_rows(x->tensor), classes = x->tensor->dim[x->tensor->rank - 1];
     const gp_cross_entropy_attributes *attributes = &call->desc->attributes.cross_entropy;
     double smoothing = attributes->smoothing, share = smoothing / (double)classes;
@@ -84,36 +84,30 @@ static double element_gradient(uint32_t function, double x, double target) {
 }
 
 gp_status ref_element_loss_forward(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_ELEMENT_LOSS_FORWARD_X];
-    const ref_view *target = &call->operand[GP_ELEMENT_LOSS_FORWARD_TARGET];
-    double *partial = call->operand[GP_ELEMENT_LOSS_FORWARD_PARTIAL].data;
-    int64_t elements = gp_tensor_elements(x->tensor);
-    double sum = 0;
-    for (int64_t i = 0; i < elements; i++) {
-        double value = ref_get(x, ref_element(x->tensor, i)), wanted = ref_get(target, ref_element(target->tensor, i));
-        sum += element_loss(call->desc->attributes.element_loss.function, value, wanted);
-    }
-    partial[0] = sum;
-    partial[1] = 0;
+    double *partial = call->partial.data;
+    int64_t elements = gp_tensor_elements(call->x.tensor);
+    partial[0] = partial[1] = 0;
+    for (int64_t i = 0; i < elements; i++)
+        partial[0] += element_loss(call->desc->attributes.element_loss.function, ref_get_element(&call->x, i),
+                                   ref_get_element(&call->target, i));
     return GP_OK;
 }
 
+static double backward_element(const ref_call *call, int64_t i) {
+    const gp_step_scalars *scalars = call->scalars.data;
+    double gradient = element_gradient(call->desc->attributes.element_loss.function, ref_get_element(&call->x, i),
+                                       ref_get_element(&call->target, i));
+    return gradient / scalars->divisor;
+}
+
 gp_status ref_element_loss_backward(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_ELEMENT_LOSS_BACKWARD_X], *dx = &call->operand[GP_ELEMENT_LOSS_BACKWARD_DX];
-    const ref_view *target = &call->operand[GP_ELEMENT_LOSS_BACKWARD_TARGET];
-    const gp_step_scalars *scalars = call->operand[GP_ELEMENT_LOSS_BACKWARD_SCALARS].data;
-    int64_t elements = gp_tensor_elements(x->tensor);
-    for (int64_t i = 0; i < elements; i++) {
-        double value = ref_get(x, ref_element(x->tensor, i)), wanted = ref_get(target, ref_element(target->tensor, i));
-        double gradient = element_gradient(call->desc->attributes.element_loss.function, value, wanted);
-        ref_put(dx, ref_element(dx->tensor, i), gradient / scalars->divisor);
-    }
+    ref_write(call, &call->dx, backward_element);
     return GP_OK;
 }
 
 gp_status ref_loss_total(const ref_call *call) {
-    const ref_view *partial = &call->operand[GP_LOSS_TOTAL_PARTIAL];
-    gp_step_scalars *scalars = call->operand[GP_LOSS_TOTAL_SCALARS].data;
+    const ref_view *partial = &call->partial;
+    gp_step_scalars *scalars = call->scalars.data;
     double loss = 0, right = 0;
     for (int64_t p = 0; p < partial->tensor->dim[0]; p++) {
         loss += ref_get(partial, ref_at2(partial, p, 0));

@@ -1,16 +1,18 @@
+/* Batch norm, alone and with the addition and the relu behind it. Between the parts a value is rounded as it would be
+ * in memory. */
 #include "device/ref/ref_ops.h"
 
 #include <math.h>
 
 gp_status ref_norm_statistics(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_NORM_STATISTICS_X], *stats = &call->operand[GP_NORM_STATISTICS_STATS];
+    const ref_view *x = &call->x, *stats = &call->stats;
     int64_t rows = gp_tensor_rows(x->tensor);
     for (int64_t c = 0; c < stats->tensor->dim[1]; c++) {
         double sum = 0, squares = 0;
-        for (int64_t row = 0; row < rows; row++) sum += ref_get(x, ref_row(x->tensor, row) + c);
+        for (int64_t row = 0; row < rows; row++) sum += ref_get_row(x, row, c);
         double mean = sum / (double)rows;
         for (int64_t row = 0; row < rows; row++) {
-            double difference = ref_get(x, ref_row(x->tensor, row) + c) - mean;
+            double difference = ref_get_row(x, row, c) - mean;
             squares += difference * difference;
         }
         ref_put(stats, ref_at2(stats, 0, c), mean);
@@ -20,39 +22,65 @@ gp_status ref_norm_statistics(const ref_call *call) {
     return GP_OK;
 }
 
-double ref_inverse_deviation(const ref_call *call, int variance, int64_t c) {
-    return 1 / sqrt(ref_get(&call->operand[variance], c) + call->desc->attributes.norm.eps);
+static double inverse_deviation(const ref_call *call, int64_t c) {
+    return 1 / sqrt(ref_get(&call->variance, c) + call->desc->attributes.norm.eps);
 }
 
-gp_status ref_norm_apply(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_NORM_APPLY_X], *y = &call->operand[GP_NORM_APPLY_Y];
-    const ref_view *mean = &call->operand[GP_NORM_APPLY_MEAN];
-    const ref_view *gamma = &call->operand[GP_NORM_APPLY_GAMMA], *beta = &call->operand[GP_NORM_APPLY_BETA];
-    int64_t rows = gp_tensor_rows(x->tensor);
+/* x[row, c] − mean[c] */
+static double difference(const ref_call *call, int64_t row, int64_t c) {
+    return ref_get_row(&call->x, row, c) - ref_get(&call->mean, c);
+}
+
+/* What norm_apply makes of x[row, c]. */
+static double applied(const ref_call *call, int64_t row, int64_t c) {
+    double value = difference(call, row, c) * inverse_deviation(call, c);
+    if (call->gamma.data) value *= ref_get(&call->gamma, c);
+    if (call->beta.data) value += ref_get(&call->beta, c);
+    return ref_round(call->x.tensor->dtype, value);
+}
+
+static gp_status apply(const ref_call *call, bool relu) {
+    const ref_view *addend = &call->addend, *y = &call->y;
+    int64_t rows = gp_tensor_rows(y->tensor), width = y->tensor->dim[y->tensor->rank - 1];
     for (int64_t row = 0; row < rows; row++) {
-        int64_t from = ref_row(x->tensor, row), to = ref_row(y->tensor, row);
-        for (int64_t c = 0; c < mean->tensor->dim[0]; c++) {
-            double value =
-                (ref_get(x, from + c) - ref_get(mean, c)) * ref_inverse_deviation(call, GP_NORM_APPLY_VARIANCE, c);
-            if (gamma->data) value *= ref_get(gamma, c);
-            if (beta->data) value += ref_get(beta, c);
-            ref_put(y, to + c, value);
+        for (int64_t c = 0; c < width; c++) {
+            double value = applied(call, row, c);
+            if (addend->data) value += ref_get_row(addend, row, c);
+            if (relu && value <= 0) value = 0;
+            ref_put(y, ref_row(y->tensor, row) + c, value);
         }
     }
     return GP_OK;
 }
 
+gp_status ref_norm_apply(const ref_call *call) {
+    return apply(call, false);
+}
+
+gp_status ref_norm_apply_relu(const ref_call *call) {
+    return apply(call, true);
+}
+
+/* The gradient before the relu: what norm_backward_reduce and norm_backward_data take for dy. */
+static double gradient_of(const ref_call *call, int64_t row, int64_t c) {
+    gp_op_kind kind = call->desc->kind;
+    bool passes = true;
+    if (kind == GP_OP_NORM_ADD_RELU_BACKWARD_REDUCE) passes = ref_get_row(&call->y, row, c) > 0;
+    if (kind == GP_OP_NORM_RELU_BACKWARD_REDUCE || kind == GP_OP_NORM_RELU_BACKWARD_DATA)
+        passes = applied(call, row, c) > 0;
+    return passes ? ref_get_row(&call->dy, row, c) : 0;
+}
+
 gp_status ref_norm_backward_reduce(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_NORM_BACKWARD_REDUCE_X], *dy = &call->operand[GP_NORM_BACKWARD_REDUCE_DY];
-    const ref_view *mean = &call->operand[GP_NORM_BACKWARD_REDUCE_MEAN];
-    const ref_view *sums = &call->operand[GP_NORM_BACKWARD_REDUCE_SUMS];
-    int64_t rows = gp_tensor_rows(x->tensor);
-    for (int64_t c = 0; c < mean->tensor->dim[0]; c++) {
-        double inverse = ref_inverse_deviation(call, GP_NORM_BACKWARD_REDUCE_VARIANCE, c), products = 0, sum = 0;
+    const ref_view *sums = &call->sums, *dz = &call->dz;
+    int64_t rows = gp_tensor_rows(call->dy.tensor);
+    for (int64_t c = 0; c < sums->tensor->dim[1]; c++) {
+        double products = 0, sum = 0;
         for (int64_t row = 0; row < rows; row++) {
-            double gradient = ref_get(dy, ref_row(dy->tensor, row) + c);
-            products += gradient * (ref_get(x, ref_row(x->tensor, row) + c) - ref_get(mean, c)) * inverse;
+            double gradient = gradient_of(call, row, c);
+            products += gradient * difference(call, row, c) * inverse_deviation(call, c);
             sum += gradient;
+            if (dz->data) ref_put(dz, ref_row(dz->tensor, row) + c, gradient);
         }
         ref_put(sums, ref_at2(sums, 0, c), products);
         ref_put(sums, ref_at2(sums, 1, c), sum);
@@ -60,24 +88,32 @@ gp_status ref_norm_backward_reduce(const ref_call *call) {
     return GP_OK;
 }
 
+gp_status ref_norm_relu_backward_reduce(const ref_call *call) {
+    return ref_norm_backward_reduce(call);
+}
+
+gp_status ref_norm_add_relu_backward_reduce(const ref_call *call) {
+    return ref_norm_backward_reduce(call);
+}
+
 gp_status ref_norm_backward_data(const ref_call *call) {
-    const ref_view *x = &call->operand[GP_NORM_BACKWARD_DATA_X], *dy = &call->operand[GP_NORM_BACKWARD_DATA_DY];
-    const ref_view *mean = &call->operand[GP_NORM_BACKWARD_DATA_MEAN];
-    const ref_view *gamma = &call->operand[GP_NORM_BACKWARD_DATA_GAMMA];
-    const ref_view *sums = &call->operand[GP_NORM_BACKWARD_DATA_SUMS], *dx = &call->operand[GP_NORM_BACKWARD_DATA_DX];
-    int64_t rows = gp_tensor_rows(x->tensor);
+    const ref_view *sums = &call->sums, *dx = &call->dx;
+    int64_t rows = gp_tensor_rows(call->dy.tensor);
     for (int64_t row = 0; row < rows; row++) {
-        int64_t at_x = ref_row(x->tensor, row), at_dy = ref_row(dy->tensor, row), to = ref_row(dx->tensor, row);
-        for (int64_t c = 0; c < mean->tensor->dim[0]; c++) {
-            double inverse = ref_inverse_deviation(call, GP_NORM_BACKWARD_DATA_VARIANCE, c);
-            double normal = (ref_get(x, at_x + c) - ref_get(mean, c)) * inverse;
+        for (int64_t c = 0; c < sums->tensor->dim[1]; c++) {
+            double gradient = gradient_of(call, row, c), inverse = inverse_deviation(call, c);
+            double normal = difference(call, row, c) * inverse;
             double products = ref_get(sums, ref_at2(sums, 0, c)), sum = ref_get(sums, ref_at2(sums, 1, c));
-            double value = inverse * (ref_get(dy, at_dy + c) - (sum + normal * products) / (double)rows);
-            if (gamma->data) value *= ref_get(gamma, c);
-            ref_put(dx, to + c, value);
+            double value = inverse * (gradient - (sum + normal * products) / (double)rows);
+            if (call->gamma.data) value *= ref_get(&call->gamma, c);
+            ref_put(dx, ref_row(dx->tensor, row) + c, value);
         }
     }
     return GP_OK;
+}
+
+gp_status ref_norm_relu_backward_data(const ref_call *call) {
+    return ref_norm_backward_data(call);
 }
 
 /* Mean and sum of squared differences of some rows of one channel. */
@@ -106,13 +142,12 @@ static moments merged_pieces(const ref_view *stats, const gp_norm_attributes *no
 }
 
 gp_status ref_norm_commit(const ref_call *call) {
-    const gp_step_scalars *scalars = call->operand[GP_NORM_COMMIT_SCALARS].data;
-    const ref_view *stats = &call->operand[GP_NORM_COMMIT_STATS];
-    const ref_view *mean = &call->operand[GP_NORM_COMMIT_MEAN], *variance = &call->operand[GP_NORM_COMMIT_VARIANCE];
+    const gp_step_scalars *scalars = call->scalars.data;
+    const ref_view *mean = &call->mean, *variance = &call->variance;
     const gp_norm_attributes *norm = &call->desc->attributes.norm;
     if (!scalars->finite) return GP_OK;
     for (int64_t c = 0; c < mean->tensor->dim[0]; c++) {
-        moments all = merged_pieces(stats, norm, c);
+        moments all = merged_pieces(&call->stats, norm, c);
         double unbiased = all.squares / (all.rows - 1);
         ref_put(mean, c, (1 - norm->momentum) * ref_get(mean, c) + norm->momentum * all.mean);
         ref_put(variance, c, (1 - norm->momentum) * ref_get(variance, c) + norm->momentum * unbiased);

@@ -17,11 +17,19 @@ typedef struct ref_view {
     void *data; /* NULL: absent */
 } ref_view;
 
+/* One run of one op. Its operands by their names in op_table.inc; those that it lacks are absent. */
 typedef struct ref_call {
     const gp_op_desc *desc;
-    ref_view operand[GP_MAX_OPERANDS];
     const gp_op_args *args;
     gp_error *err;
+    union {
+        ref_view named[GP_NAMES]; /* by gp_operand_name */
+        struct {
+#define REF_OPERAND(NAME, name) ref_view name;
+            GP_OPERAND_NAMES(REF_OPERAND)
+#undef REF_OPERAND
+        };
+    };
 } ref_call;
 
 /* What `value` becomes when it is stored in `dtype`. */
@@ -58,11 +66,26 @@ int64_t ref_element(const gp_tensor *tensor, int64_t i);
 int64_t ref_row(const gp_tensor *tensor, int64_t row);
 int64_t ref_sample_element(const gp_tensor *tensor, int64_t n, int64_t element);
 
+/* Element i in row-major order. */
+static inline double ref_get_element(const ref_view *view, int64_t i) {
+    return ref_get(view, ref_element(view->tensor, i));
+}
+/* Element c of a row. */
+static inline double ref_get_row(const ref_view *view, int64_t row, int64_t c) {
+    return ref_get(view, ref_row(view->tensor, row) + c);
+}
+static inline double ref_get4(const ref_view *view, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return ref_get(view, ref_at4(view, a, b, c, d));
+}
+
+/* Writes every element of an output, in row-major order: element i; element [a,b,c,d]. */
+typedef double ref_value(const ref_call *call, int64_t i);
+typedef double ref_value4(const ref_call *call, int64_t a, int64_t b, int64_t c, int64_t d);
+void ref_write(const ref_call *call, const ref_view *out, ref_value *value);
+void ref_write4(const ref_call *call, const ref_view *out, ref_value4 *value);
+
 /* By family. GP_DATA from cross entropy where a target names no class; else nothing fails. */
 #define GP_OP(NAME, name, ...) gp_status ref_##name(const ref_call *call);
 #include "device/op_table.inc"
-
-/* 1/√(variance+eps); variance: its operand. */
-double ref_inverse_deviation(const ref_call *call, int variance, int64_t c);
 
 #endif

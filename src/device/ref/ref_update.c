@@ -5,9 +5,8 @@
 /* As torch.optim.SGD, each product and sum rounded to the parameter's precision as PyTorch does: two f32 multiplied or
  * added in f64 and then rounded give the f32 result exactly. */
 gp_status ref_sgd(const ref_call *call) {
-    const gp_step_scalars *scalars = call->operand[GP_SGD_SCALARS].data;
-    const ref_view *grad = &call->operand[GP_SGD_GRAD], *state = &call->operand[GP_SGD_MOMENTUM];
-    const ref_view *param = &call->operand[GP_SGD_PARAM];
+    const gp_step_scalars *scalars = call->scalars.data;
+    const ref_view *grad = &call->grad, *state = &call->momentum, *param = &call->param;
     const gp_sgd_attributes *sgd = &call->desc->attributes.sgd;
     gp_dtype dtype = param->tensor->dtype;
     double rate = ref_round(dtype, scalars->rate), momentum = ref_round(dtype, sgd->momentum);
@@ -60,9 +59,8 @@ static double lerp(gp_dtype dtype, const adam_numbers *n, double from, double to
 
 /* As torch.optim.Adam and AdamW, one tensor at a time, not fused: each operation rounded as there. */
 gp_status ref_adam(const ref_call *call) {
-    const gp_step_scalars *scalars = call->operand[GP_ADAM_SCALARS].data;
-    const ref_view *grad = &call->operand[GP_ADAM_GRAD], *param = &call->operand[GP_ADAM_PARAM];
-    const ref_view *m = &call->operand[GP_ADAM_M], *v = &call->operand[GP_ADAM_V];
+    const gp_step_scalars *scalars = call->scalars.data;
+    const ref_view *grad = &call->grad, *param = &call->param, *m = &call->m, *v = &call->v;
     gp_dtype dtype = param->tensor->dtype;
     adam_numbers n = numbers_of(&call->desc->attributes.adam, scalars, dtype);
     int64_t elements = gp_tensor_elements(param->tensor);

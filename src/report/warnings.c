@@ -1,0 +1,46 @@
+#include "report/warnings.h"
+
+#include <inttypes.h>
+
+static bool has_gpu(const gp_session *session) {
+    for (int d = 0; d < session->config->pipeline.device_count; d++)
+        if (!session->devices[d].kind->on_host) return true;
+    return false;
+}
+
+/* Weights of convolutions and products have two dimensions or more, those of other layers have one. */
+static bool has_products(const gp_graph *graph) {
+    for (int p = 0; p < graph->param_count; p++)
+        if (graph->params[p].spec.shape.rank >= 2) return true;
+    return false;
+}
+
+void gp_precision_advise(const gp_session *session, bool report, FILE *out) {
+    if (session->config->train.precision_given || !has_gpu(session) || !has_products(session->graph)) return;
+    fprintf(out,
+            "precision %sf32: TF32 would make convolutions and products on GPUs about 2x faster,%s"
+            "but with 10 bits of mantissa instead of 23; set train.precision: tf32 to use it\n",
+            report ? "   " : "", report ? "\n             " : " ");
+}
+
+void gp_processors_warn(const gp_plan *plan, bool report, FILE *out) {
+    if (!gp_plan_shares(plan)) return;
+    fprintf(out, "%s %d threads compute on %d processor%s, so they take turns%s",
+            report ? "warning     " : "warning:", gp_plan_threads(plan), plan->processors,
+            plan->processors == 1 ? "" : "s", report ? "; the prediction includes this\n             " : "; ");
+    if (plan->workers == 1)
+        fprintf(out, "give the device at most %d\n", plan->processors);
+    else
+        fprintf(out, "list fewer devices in pipeline.devices, or give them fewer threads: at most %d in all\n",
+                plan->processors);
+}
+
+void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out) {
+    int64_t samples = plan->minis[gp_plan_largest_mini(plan)].samples;
+    if (plan->micro_batches <= samples) return;
+    fprintf(out,
+            "%s pipeline.micro_batches: %d is more than the %" PRId64 " sample%s of a mini-batch, which has %" PRId64
+            " micro-batch%s of 1 sample\n",
+            report ? "warning     " : "warning:", plan->micro_batches, samples, samples == 1 ? "" : "s", samples,
+            samples == 1 ? "" : "es");
+}

@@ -1,0 +1,20 @@
+/* What a user should know of a plan before it runs: rows of the plan's report (`report`), or lines.
+ *
+ * Each prints nothing if there is nothing to say. One thread per stream. */
+#ifndef GP_REPORT_WARNINGS_H
+#define GP_REPORT_WARNINGS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "session/session.h"
+
+/* If a stage is on a GPU, the configuration has no train.precision, and TF32 would change something: what it would
+ * change, and how to ask for it. */
+void gp_precision_advise(const gp_session *session, bool report, FILE *out);
+/* If more threads compute than there are processors. */
+void gp_processors_warn(const gp_plan *plan, bool report, FILE *out);
+/* If the configuration has more micro-batches than the largest mini-batch has samples. */
+void gp_micro_batches_warn(const gp_plan *plan, bool report, FILE *out);
+
+#endif
