@@ -18,8 +18,6 @@ static FILE *open_below(const char *root, const char *name) {
     return length > 0 && (size_t)length < sizeof path ? fopen(path, "re") : NULL;
 }
 
-/* ---- files with a line "label: 123 kB" --------------------------------------------------------------------------- */
-
 /* The number after a label; SIZE_MAX: none ("unlimited" is none either). */
 static size_t read_labelled(const char *root, const char *name, const char *label, size_t unit) {
     char line[256];
@@ -58,8 +56,6 @@ static size_t limit_of_v1(const char *folder) {
 static size_t limit_of_v2(const char *folder) {
     return number_or_none(folder, "memory.max");
 }
-
-/* ---- all limits -------------------------------------------------------------------------------------------------- */
 
 /* Without /proc, as in some containers. */
 static void ask_system(gp_machine_memory *out) {
@@ -105,8 +101,6 @@ const char *gp_memory_limit_name(gp_memory_limit limit) {
                                                         "the address space (RLIMIT_AS, ulimit -v)"};
     return names[limit];
 }
-
-/* ---- this process ------------------------------------------------------------------------------------------------ */
 
 size_t gp_process_peak(const char *root) {
     size_t peak = read_labelled(root, "/proc/self/status", "VmHWM:", 1024);

@@ -269,8 +269,6 @@ gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count,
     return gp_file_end(&file, status, err);
 }
 
-/* ---- what killed processes left ---------------------------------------------------------------------------------- */
-
 /* Reads a number as "%ld" writes it, and moves `*text` to the character after it. −1: there is no such number. */
 static long take_number(const char **text) {
     char *end = NULL;

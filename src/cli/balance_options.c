@@ -1,8 +1,5 @@
 #include "cli/balance_options.h"
 
-#include <stdlib.h>
-
-#include "base/memory.h"
 #include "cli/words.h"
 
 static const double usual_seconds = 10;
@@ -92,24 +89,14 @@ static gp_status read_options(int argc, char **argv, gp_balance_options *to, gp_
 }
 
 gp_status gp_balance_options_parse(int argc, char **argv, gp_balance_options *out, gp_error *err) {
-    gp_balance_options options = {0};
-    GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
-    gp_status status = read_options(argc, argv, &options, err);
+    gp_balance_options options = {.overrides = (const char **)argv};
+    GP_RETURN_IF_FAILED(read_options(argc, argv, &options, err));
     bool informs = options.help || options.version;
-    if (status == GP_OK && !informs && !options.config && !options.simulate)
-        status = gp_fail(err, GP_USAGE, "no configuration is given; usage: gpipe-balance [options] config.yaml");
-    if (status == GP_OK && !informs)
-        status = options.simulate ? check_simulation(&options, err) : check_together(&options, err);
-    if (status != GP_OK) {
-        gp_balance_options_fini(&options);
-        return status;
-    }
+    if (!informs && !options.config && !options.simulate)
+        return gp_fail(err, GP_USAGE, "no configuration is given; usage: gpipe-balance [options] config.yaml");
+    if (!informs)
+        GP_RETURN_IF_FAILED(options.simulate ? check_simulation(&options, err) : check_together(&options, err));
     if (!(options.seconds > 0)) options.seconds = usual_seconds;
     *out = options;
     return GP_OK;
-}
-
-void gp_balance_options_fini(gp_balance_options *options) {
-    free(options->overrides);
-    options->overrides = NULL;
 }

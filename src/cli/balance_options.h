@@ -1,6 +1,6 @@
 /* The command line of gpipe-balance: options, their help, and what is refused.
  *
- * main owns the options and frees them with gp_balance_options_fini; texts stay argv's. The main thread only. */
+ * Texts and their list stay argv's. The main thread only. */
 #ifndef GP_CLI_BALANCE_OPTIONS_H
 #define GP_CLI_BALANCE_OPTIONS_H
 
@@ -11,7 +11,7 @@
 typedef struct gp_balance_options {
     const char *config;
     const char *simulate;   /* times to play a schedule on; NULL: a configuration is balanced */
-    const char **overrides; /* of --set; owned array of borrowed texts */
+    const char **overrides; /* of --set; the first words of argv */
     int override_count;
     const char *profile; /* that is used; NULL: one that was kept, or is measured */
     const char *out;     /* where a measured profile is written; NULL: where such are kept */
@@ -23,9 +23,8 @@ typedef struct gp_balance_options {
     bool again, json, write, help, version;
 } gp_balance_options;
 
-/* GP_USAGE with a sentence. Texts are borrowed from argv. */
+/* GP_USAGE with a sentence. Moves the arguments of --set to the front of argv. */
 GP_MUST_USE gp_status gp_balance_options_parse(int argc, char **argv, gp_balance_options *out, gp_error *err);
-void gp_balance_options_fini(gp_balance_options *options);
 const char *gp_balance_options_help(void);
 
 #endif

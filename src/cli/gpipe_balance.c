@@ -94,6 +94,5 @@ int main(int argc, char **argv) {
         printf("gpipe-balance %s\n", GP_VERSION);
     else if (status == GP_OK)
         status = run(&options, &err);
-    gp_balance_options_fini(&options);
     return gp_process_end("gpipe-balance", status, &err);
 }

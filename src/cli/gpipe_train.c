@@ -146,15 +146,11 @@ static gp_status print_plan(const gp_session *session, const gp_options *options
     return GP_OK;
 }
 
-/* Not a word of the configuration is about training now: it may have no data for it. */
+/* Not a word of the configuration is about training now: it may have no data for it. The list of overrides has a place
+ * for one more, since it lies in argv. */
 static gp_status load_for_prediction(const gp_options *options, gp_config **out, gp_error *err) {
-    const char **overrides = NULL;
-    GP_RETURN_IF_FAILED(GP_NEW(&overrides, options->override_count + 1, err));
-    for (int i = 0; i < options->override_count; i++) overrides[i] = options->overrides[i];
-    overrides[options->override_count] = "train.steps=0";
-    gp_status status = gp_config_load(options->config, overrides, options->override_count + 1, out, err);
-    free(overrides);
-    return status;
+    options->overrides[options->override_count] = "train.steps=0";
+    return gp_config_load(options->config, options->overrides, options->override_count + 1, out, err);
 }
 
 static gp_status find_weights(const gp_options *options, char **out, gp_error *err) {
@@ -252,6 +248,5 @@ int main(int argc, char **argv) {
         printf("gpipe-train %s\n", GP_VERSION);
     else if (status == GP_OK)
         status = run_with(&options, &err);
-    gp_options_fini(&options);
     return gp_process_end("gpipe-train", status, &err);
 }

@@ -1,8 +1,5 @@
 #include "cli/options.h"
 
-#include <stdlib.h>
-
-#include "base/memory.h"
 #include "cli/words.h"
 
 enum { TRACED_STEPS = 100 };
@@ -144,23 +141,13 @@ static gp_status read_options(int argc, char **argv, gp_options *to, gp_error *e
 }
 
 gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err) {
-    gp_options options = {.verbosity = GP_NORMAL, .trace = {.first = 1}};
-    GP_RETURN_IF_FAILED(GP_NEW(&options.overrides, argc, err));
-    gp_status status = read_options(argc, argv, &options, err);
+    gp_options options = {.overrides = (const char **)argv, .verbosity = GP_NORMAL, .trace = {.first = 1}};
+    GP_RETURN_IF_FAILED(read_options(argc, argv, &options, err));
     bool informs = options.help || options.version;
-    if (status == GP_OK && !informs && !options.config)
-        status = gp_fail(err, GP_USAGE, "no configuration is given; usage: gpipe-train [options] config.yaml");
-    if (status == GP_OK && !informs) status = check_together(&options, err);
-    if (status != GP_OK) {
-        gp_options_fini(&options);
-        return status;
-    }
+    if (!informs && !options.config)
+        return gp_fail(err, GP_USAGE, "no configuration is given; usage: gpipe-train [options] config.yaml");
+    if (!informs) GP_RETURN_IF_FAILED(check_together(&options, err));
     if (!options.trace.last) options.trace.last = TRACED_STEPS;
     *out = options;
     return GP_OK;
-}
-
-void gp_options_fini(gp_options *options) {
-    free(options->overrides);
-    options->overrides = NULL;
 }

@@ -1,6 +1,6 @@
 /* The command line of gpipe-train: options, their help, and what is refused.
  *
- * main owns the options and frees them with gp_options_fini; texts stay argv's. The main thread only. */
+ * Texts and their list stay argv's. The main thread only. */
 #ifndef GP_CLI_OPTIONS_H
 #define GP_CLI_OPTIONS_H
 
@@ -14,7 +14,7 @@
 typedef struct gp_options {
     const char *config;
     const char *folder;     /* NULL: the default */
-    const char **overrides; /* of --set; owned array of borrowed texts */
+    const char **overrides; /* of --set; the first words of argv */
     int override_count;
     const char *predict; /* file to write; NULL: trains */
     const char *svg;     /* picture of the plan to write; NULL: none */
@@ -26,9 +26,8 @@ typedef struct gp_options {
     gp_capture_options capture;
 } gp_options;
 
-/* GP_USAGE with a sentence. Texts are borrowed from argv. */
+/* GP_USAGE with a sentence. Moves the arguments of --set to the front of argv. */
 GP_MUST_USE gp_status gp_options_parse(int argc, char **argv, gp_options *out, gp_error *err);
-void gp_options_fini(gp_options *options);
 const char *gp_options_help(void);
 
 #endif

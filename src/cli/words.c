@@ -89,7 +89,7 @@ static const gp_option *find_option(const words *w, const char *name, size_t len
 static gp_status refuse(const words *w, const char *word, size_t length, gp_error *err) {
     const char *known[MOST_OPTIONS + 1] = {NULL};
     int count = 0;
-    for (const gp_option *option = w->options; option->name; option++)
+    for (const gp_option *option = w->options; option->name && count < MOST_OPTIONS; option++)
         if (option->name[1] == '-') known[count++] = option->name;
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)length, word);

@@ -10,11 +10,12 @@
 /* What an option sets, and the type of gp_option.value. A value stands after "=", after the letter, or is the next
  * word. */
 typedef enum gp_option_kind {
-    GP_OPTION_FLAG,    /* bool: true */
-    GP_OPTION_CHOICE,  /* int: `choice` */
-    GP_OPTION_TEXT,    /* const char *: its value */
-    GP_OPTION_LIST,    /* const char *[]: one more value; `second`: the int that counts them */
-    GP_OPTION_COUNT,   /* int: a whole number from 1 to 4096 */
+    GP_OPTION_FLAG,   /* bool: true */
+    GP_OPTION_CHOICE, /* int: `choice` */
+    GP_OPTION_TEXT,   /* const char *: its value */
+    GP_OPTION_LIST,   /* const char *[]: one more value, which may be stored in argv; `second`: the int that counts them
+                       */
+    GP_OPTION_COUNT,  /* int: a whole number from 1 to 4096 */
     GP_OPTION_SECONDS, /* double: above 0, up to a day */
     GP_OPTION_STEPS,   /* int64_t: the first step of "3:10", or of "3", which is one step; `second`: the last */
 } gp_option_kind;

@@ -21,8 +21,7 @@ void gp_write_time(FILE *file, gp_time time) {
     fprintf(file, "%lld%s", (long long)time.count, !time.epochs ? "" : time.count == 1 ? " epoch" : " epochs");
 }
 
-/* ---- integers: a value outside the range was not said ------------------------------------------------------------ */
-
+/* A value outside the range of integers was not said. */
 static gp_status read_int64(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                             gp_error *err) {
     return gp_read_integer(node, at->what, key->integer.low, key->integer.high, VALUE(int64_t), err);
@@ -55,7 +54,7 @@ static gp_status read_bytes(const gp_key *key, const gp_yaml *node, const gp_key
                             gp_error *err) {
     GP_RETURN_IF_FAILED(gp_read_bytes(node, at->what, VALUE(size_t), err));
     if (*VALUE(size_t) > 0) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, node->place, "%s: must be more than 0", at->what);
+    return gp_refuse(node->place, at->what, err, "must be more than 0");
 }
 
 static void write_bytes(FILE *file, const gp_key *key, const void *base) {
@@ -67,8 +66,6 @@ static bool are_bytes_said(const gp_key *key, const void *base) {
 }
 
 const gp_key_type gp_bytes_type = {"size", read_bytes, write_bytes, are_bytes_said};
-
-/* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
 static gp_status read_number(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                              gp_error *err) {
@@ -85,8 +82,6 @@ static bool is_number_said(const gp_key *key, const void *base) {
 
 const gp_key_type gp_number_type = {"number", read_number, write_number, is_number_said};
 
-/* ---- truths and choices ------------------------------------------------------------------------------------------ */
-
 static gp_status read_boolean(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                               gp_error *err) {
     return gp_read_boolean(node, at->what, VALUE(bool), err);
@@ -101,8 +96,8 @@ const gp_key_type gp_boolean_type = {"`true` or `false`", read_boolean, write_bo
 static gp_status read_choice(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                              gp_error *err) {
     if (node->kind == GP_YAML_SCALAR && gp_is_later(node->text, key->later))
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %s is not available yet; this version has %s", at->what,
-                          gp_show(node->text).text, gp_list_names(key->names).text);
+        return gp_refuse(node->place, at->what, err, "%s is not available yet; this version has %s",
+                         gp_show(node->text).text, gp_list_names(key->names).text);
     return gp_read_choice(node, at->what, key->names, VALUE(int), err);
 }
 
@@ -111,8 +106,6 @@ static void write_choice(FILE *file, const gp_key *key, const void *base) {
 }
 
 const gp_key_type gp_choice_type = {"", read_choice, write_choice, NULL};
-
-/* ---- times ------------------------------------------------------------------------------------------------------- */
 
 static gp_status read_time(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                            gp_error *err) {
@@ -146,8 +139,6 @@ static bool is_every_said(const gp_key *key, const void *base) {
 
 const gp_key_type gp_every_type = {"time, or minutes", read_every, write_every, is_every_said};
 
-/* ---- texts ------------------------------------------------------------------------------------------------------- */
-
 static gp_status read_path(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                            gp_error *err) {
     const char *path = NULL;
@@ -175,8 +166,6 @@ void gp_write_names(FILE *file, const gp_placed_name *names, int count) {
     fputs("]", file);
 }
 
-/* ---- mappings ---------------------------------------------------------------------------------------------------- */
-
 static gp_status read_table(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                             gp_error *err) {
     return gp_read_table(key->table, node, at, VALUE(char), err);
@@ -194,14 +183,4 @@ static bool is_table_said(const gp_key *key, const void *base) {
 
 const gp_key_type gp_table_type = {"mapping", read_table, write_table, is_table_said};
 
-static gp_status read_nothing(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
-                              gp_error *err) {
-    (void)key;
-    (void)node;
-    (void)at;
-    (void)base;
-    (void)err;
-    return GP_OK;
-}
-
-const gp_key_type gp_elsewhere_type = {"", read_nothing, NULL, NULL};
+const gp_key_type gp_elsewhere_type = {"", NULL, NULL, NULL};

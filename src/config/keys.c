@@ -21,8 +21,6 @@ static name_list names_of_kinds(const gp_key_kind *kinds) {
     return names;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
-
 static gp_status read_value(const gp_key *key, const gp_yaml *node, const gp_key_context *at, bool named, void *base,
                             gp_error *err) {
     char what[GP_KEY_TEXT];
@@ -31,7 +29,7 @@ static gp_status read_value(const gp_key *key, const gp_yaml *node, const gp_key
         snprintf(what, sizeof what, "%s%s%s", at->joint ? at->what : "", at->joint ? at->joint : "", key->name);
         inner.what = what;
     }
-    return key->type->read(key, node, &inner, base, err);
+    return key->type->read ? key->type->read(key, node, &inner, base, err) : GP_OK;
 }
 
 static gp_status read_default(const gp_key *key, const gp_key_context *at, void *base, gp_error *err) {
@@ -50,10 +48,8 @@ static gp_status read_key(const gp_key_table *table, const gp_key *key, const gp
     if (key->place) *(gp_place *)((char *)base + key->place) = node ? node->place : at->place;
     if (key->given && node) *(bool *)((char *)base + key->given) = true;
     if (node) return read_value(key, node, at, named, base, err);
-    if (key->example && table->needs)
-        return gp_fail_at(err, GP_CONFIG, at->place, "%s: needs %s", at->what, table->needs);
-    if (key->example)
-        return gp_fail_at(err, GP_CONFIG, at->place, "%s: %s is missing, as in %s", at->what, key->name, key->example);
+    if (key->example && table->needs) return gp_refuse(at->place, at->what, err, "needs %s", table->needs);
+    if (key->example) return gp_refuse(at->place, at->what, err, "%s is missing, as in %s", key->name, key->example);
     return key->unsaid ? read_default(key, at, base, err) : GP_OK;
 }
 
@@ -85,8 +81,7 @@ gp_status gp_read_kind_options(const gp_key_table *table, const gp_choice *choic
     const gp_yaml *options = NULL;
     if (choice->main && table->alone)
         return read_alone(table, choice->main, at, table->alone != GP_ALONE_UNNAMED, base, err);
-    if (choice->main && table->needs)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: needs %s", at->what, table->needs);
+    if (choice->main && table->needs) return gp_refuse(choice->place, at->what, err, "needs %s", table->needs);
     GP_RETURN_IF_FAILED(gp_read_options(choice, at->what, known.text, table->later_keys, &options, err));
     return read_keys(table, options, at, base, err);
 }
@@ -103,7 +98,7 @@ static gp_status read_kind(const gp_key_table *table, const gp_yaml *node, const
     GP_RETURN_IF_FAILED(gp_find_kind(&choice, at->what, known.text, table->later_kinds, &index, err));
     for (const char *const *later = table->later_keys; later && *later; later++) {
         const gp_yaml *key = gp_yaml_key(node, *later);
-        if (key) return gp_fail_at(err, GP_CONFIG, key->place, "%s: \"%s\" is not available yet", at->what, key->text);
+        if (key) return gp_refuse(key->place, at->what, err, "\"%s\" is not available yet", key->text);
     }
     const gp_key_kind *kind = &table->kinds[index];
     *(int *)((char *)base + table->kind) = kind->value;
@@ -130,8 +125,6 @@ gp_status gp_read_table(const gp_key_table *table, const gp_yaml *node, const gp
     GP_RETURN_IF_FAILED(gp_check_keys(node, at->what, known.text, table->later_keys, err));
     return read_keys(table, node, at, base, err);
 }
-
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static bool is_said(const gp_key *key, const void *base) {
     if (key->flags & GP_KEY_QUIET) return *(const bool *)((const char *)base + key->given);
@@ -173,8 +166,6 @@ void gp_write_table(FILE *file, const gp_key_table *table, const void *base) {
         fputs("}", file);
     }
 }
-
-/* ---- what a run may change --------------------------------------------------------------------------------------- */
 
 static bool is_segment(const char *path, size_t length, const char *name) {
     return strncmp(path, name, length) == 0 && name[length] == '\0';

@@ -30,6 +30,7 @@ typedef struct gp_key_context {
 /* How values are read and written. `base`: the struct that the table fills. */
 typedef struct gp_key_type {
     const char *noun; /* in docs/configuration.md: "integer" */
+    /* NULL: rooms above read it. */
     gp_status (*read)(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base, gp_error *err);
     void (*write)(FILE *file, const gp_key *key, const void *base);
     /* Whether there is a value to write. NULL: always. Asked if the key has no default. */

@@ -7,6 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+gp_status gp_refuse(gp_place place, const char *what, gp_error *err, const char *format, ...) {
+    char text[GP_ERROR_TEXT];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return gp_fail_at(err, GP_CONFIG, place, "%s: %s", what, text);
+}
+
 static bool is_nothing(const gp_yaml *node) {
     return node->kind == GP_YAML_SCALAR && !node->quoted && node->text[0] == '\0';
 }
@@ -14,20 +23,20 @@ static bool is_nothing(const gp_yaml *node) {
 /* `needed`: "an integer". */
 static gp_status need_scalar(const gp_yaml *node, const char *what, const char *needed, gp_error *err) {
     if (node->kind == GP_YAML_SCALAR && !is_nothing(node)) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs %s, not %s", what, needed, gp_show_node(node).text);
+    return gp_refuse(node->place, what, err, "needs %s, not %s", needed, gp_show_node(node).text);
 }
 
 /* A scalar that is not in quotes. */
 static gp_status need_plain(const gp_yaml *node, const char *what, const char *needed, gp_error *err) {
     GP_RETURN_IF_FAILED(need_scalar(node, what, needed, err));
     if (node->quoted)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs %s, and %s in quotes is a text", what, needed,
-                          gp_show(node->text).text);
+        return gp_refuse(node->place, what, err, "needs %s, and %s in quotes is a text", needed,
+                         gp_show(node->text).text);
     return GP_OK;
 }
 
 static gp_status refuse_text(const gp_yaml *node, const char *what, const char *rule, gp_error *err) {
-    return gp_fail_at(err, GP_CONFIG, node->place, "%s: %s is not %s", what, gp_show(node->text).text, rule);
+    return gp_refuse(node->place, what, err, "%s is not %s", gp_show(node->text).text, rule);
 }
 
 static size_t digits_at(const char *text) {
@@ -40,8 +49,6 @@ static gp_status need_measure(const gp_yaml *node, const char *what, const char 
     return united ? need_scalar(node, what, needed, err) : need_plain(node, what, needed, err);
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------------------------- */
-
 gp_status gp_read_integer(const gp_yaml *node, const char *what, int64_t low, int64_t high, int64_t *out,
                           gp_error *err) {
     GP_RETURN_IF_FAILED(need_plain(node, what, "an integer", err));
@@ -52,11 +59,9 @@ gp_status gp_read_integer(const gp_yaml *node, const char *what, int64_t low, in
     errno = 0;
     long long value = strtoll(text, NULL, 10);
     if (value < low || (errno == ERANGE && value < 0))
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too small; it must be at least %lld", what, text,
-                          (long long)low);
+        return gp_refuse(node->place, what, err, "%.40s is too small; it must be at least %lld", text, (long long)low);
     if (value > high || errno == ERANGE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too large; it may be at most %lld", what, text,
-                          (long long)high);
+        return gp_refuse(node->place, what, err, "%.40s is too large; it may be at most %lld", text, (long long)high);
     *out = value;
     return GP_OK;
 }
@@ -90,14 +95,14 @@ gp_status gp_read_number(const gp_yaml *node, const char *what, double low, doub
     double value = strtod(node->text, NULL);
     /* Everything is computed in f32. */
     if (fabs(value) > (double)FLT_MAX || (errno == ERANGE && value == 0))
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too %s for a number", what, node->text,
-                          value == 0 ? "near 0" : "large");
+        return gp_refuse(node->place, what, err, "%.40s is too %s for a number", node->text,
+                         value == 0 ? "near 0" : "large");
     if (value < low || ((open & 1U) && value <= low))
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too small; it must be %s %g", what, node->text,
-                          open & 1U ? "more than" : "at least", low);
+        return gp_refuse(node->place, what, err, "%.40s is too small; it must be %s %g", node->text,
+                         open & 1U ? "more than" : "at least", low);
     if (value > high || ((open & 2U) && value >= high))
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too large; it must be %s %g", what, node->text,
-                          open & 2U ? "less than" : "at most", high);
+        return gp_refuse(node->place, what, err, "%.40s is too large; it must be %s %g", node->text,
+                         open & 2U ? "less than" : "at most", high);
     *out = value;
     return GP_OK;
 }
@@ -125,7 +130,7 @@ gp_status gp_read_bytes(const gp_yaml *node, const char *what, size_t *out, gp_e
     unsigned long long bytes = 0;
     /* 2^62 bounds sums of sizes too. */
     if (errno == ERANGE || __builtin_mul_overflow(count, 1ULL << (10 * unit), &bytes) || bytes > 1ULL << 62)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too large for a size", what, text);
+        return gp_refuse(node->place, what, err, "%.40s is too large for a size", text);
     if (fraction) {
         double part = strtod(text + whole, NULL); /* ".5 GiB" */
         bytes += (unsigned long long)(part * (double)(1ULL << (10 * unit)));
@@ -146,11 +151,9 @@ static gp_status read_time(const gp_yaml *node, const char *what, int64_t low, c
         return refuse_text(node, what, rule, err);
     errno = 0;
     long long count = strtoll(text, NULL, 10);
-    if (errno == ERANGE || count > (1LL << 53))
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too long", what, text);
+    if (errno == ERANGE || count > (1LL << 53)) return gp_refuse(node->place, what, err, "%.40s is too long", text);
     if (count < low)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.40s is too short; it must be at least %lld", what, text,
-                          (long long)low);
+        return gp_refuse(node->place, what, err, "%.40s is too short; it must be at least %lld", text, (long long)low);
     *out = (gp_time){.count = count, .epochs = epochs};
     return GP_OK;
 }
@@ -178,17 +181,15 @@ gp_status gp_read_every(const gp_yaml *node, const char *what, gp_every *out, gp
     number[length] = '\0';
     if (!is_decimal(number) || *number == '-' || *number == '+') return refuse_text(node, what, rule, err);
     every.minutes = strtod(number, NULL);
-    if (isinf(every.minutes)) return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.60s is too long", what, text);
-    if (!(every.minutes > 0)) return gp_fail_at(err, GP_CONFIG, node->place, "%s: %.60s is too short", what, text);
+    if (isinf(every.minutes)) return gp_refuse(node->place, what, err, "%.60s is too long", text);
+    if (!(every.minutes > 0)) return gp_refuse(node->place, what, err, "%.60s is too short", text);
     *out = every;
     return GP_OK;
 }
 
-/* ---- texts ------------------------------------------------------------------------------------------------------- */
-
 gp_status gp_read_text(const gp_yaml *node, const char *what, const char **out, gp_error *err) {
     if (node->kind != GP_YAML_SCALAR || node->text[0] == '\0')
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a text, not %s", what, gp_show_node(node).text);
+        return gp_refuse(node->place, what, err, "needs a text, not %s", gp_show_node(node).text);
     *out = node->text;
     return GP_OK;
 }
@@ -200,17 +201,15 @@ gp_status gp_read_name(const gp_yaml *node, const char *what, gp_placed_name *ou
 
 gp_status gp_read_choice(const gp_yaml *node, const char *what, const char *const *choices, int *out, gp_error *err) {
     if (node->kind != GP_YAML_SCALAR || is_nothing(node))
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs one of %s, not %s", what, gp_list_names(choices).text,
-                          gp_show_node(node).text);
+        return gp_refuse(node->place, what, err, "needs one of %s, not %s", gp_list_names(choices).text,
+                         gp_show_node(node).text);
     int index = gp_index_of(node->text, choices);
     if (index < 0)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: %s is none of %s%s", what, gp_show(node->text).text,
-                          gp_list_names(choices).text, gp_suggest(node->text, choices).text);
+        return gp_refuse(node->place, what, err, "%s is none of %s%s", gp_show(node->text).text,
+                         gp_list_names(choices).text, gp_suggest(node->text, choices).text);
     *out = index;
     return GP_OK;
 }
-
-/* ---- lists ------------------------------------------------------------------------------------------------------- */
 
 gp_status gp_read_pair(const gp_yaml *node, const char *what, int64_t low, int64_t high, int64_t out[2],
                        gp_error *err) {
@@ -220,8 +219,7 @@ gp_status gp_read_pair(const gp_yaml *node, const char *what, int64_t low, int64
         pair[1] = pair[0];
     } else {
         if (node->kind != GP_YAML_SEQUENCE || node->count != 2)
-            return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs an integer, or two in a list: [height, width]",
-                              what);
+            return gp_refuse(node->place, what, err, "needs an integer, or two in a list: [height, width]");
         for (int i = 0; i < 2; i++)
             GP_RETURN_IF_FAILED(gp_read_integer(node->items[i], what, low, high, &pair[i], err));
     }
@@ -233,24 +231,19 @@ gp_status gp_read_pair(const gp_yaml *node, const char *what, int64_t low, int64
 gp_status gp_read_integers(const gp_yaml *node, const char *what, int64_t low, int64_t high, size_t max, int64_t *out,
                            size_t *count, gp_error *err) {
     if (node->kind != GP_YAML_SEQUENCE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list of integers, not %s", what,
-                          gp_show_node(node).text);
-    if (node->count == 0) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list is empty", what);
+        return gp_refuse(node->place, what, err, "needs a list of integers, not %s", gp_show_node(node).text);
+    if (node->count == 0) return gp_refuse(node->place, what, err, "the list is empty");
     if (node->count > max)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list has %zu entries; it may have at most %zu", what,
-                          node->count, max);
+        return gp_refuse(node->place, what, err, "the list has %zu entries; it may have at most %zu", node->count, max);
     for (size_t i = 0; i < node->count; i++)
         GP_RETURN_IF_FAILED(gp_read_integer(node->items[i], what, low, high, &out[i], err));
     *count = node->count;
     return GP_OK;
 }
 
-/* ---- mappings and kinds ------------------------------------------------------------------------------------------ */
-
 gp_status gp_read_mapping(const gp_yaml *node, const char *what, gp_error *err) {
     if (node->kind == GP_YAML_MAPPING) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a mapping (key: value), not %s", what,
-                      gp_show_node(node).text);
+    return gp_refuse(node->place, what, err, "needs a mapping (key: value), not %s", gp_show_node(node).text);
 }
 
 gp_status gp_check_keys(const gp_yaml *mapping, const char *what, const char *const *known, const char *const *later,
@@ -259,14 +252,14 @@ gp_status gp_check_keys(const gp_yaml *mapping, const char *what, const char *co
         const gp_yaml *key = mapping->pairs[i].key;
         if (gp_index_of(key->text, known) >= 0) continue;
         if (gp_is_later(key->text, later))
-            return gp_fail_at(err, GP_CONFIG, key->place, "%s: %s is not available yet%s", what,
-                              gp_show(key->text).text, gp_advise(key->text, known).text);
+            return gp_refuse(key->place, what, err, "%s is not available yet%s", gp_show(key->text).text,
+                             gp_advise(key->text, known).text);
         gp_suggestion suggestion = gp_suggest(key->text, known);
         if (suggestion.text[0] || !known[0])
-            return gp_fail_at(err, GP_CONFIG, key->place, "%s: unknown key %s%s", what, gp_show(key->text).text,
-                              known[0] ? suggestion.text : "; it has no options");
-        return gp_fail_at(err, GP_CONFIG, key->place, "%s: unknown key %s; known are %s", what, gp_show(key->text).text,
-                          gp_list_names(known).text);
+            return gp_refuse(key->place, what, err, "unknown key %s%s", gp_show(key->text).text,
+                             known[0] ? suggestion.text : "; it has no options");
+        return gp_refuse(key->place, what, err, "unknown key %s; known are %s", gp_show(key->text).text,
+                         gp_list_names(known).text);
     }
     return GP_OK;
 }
@@ -289,12 +282,12 @@ static gp_status refuse_second_kind(const gp_yaml_pair *kind, const gp_yaml_pair
     gp_place place = other->key->place;
     gp_shown first = gp_show(kind->key->text), second = gp_show(other->key->text);
     if (place.line > 0 || kind->key->place.line == 0)
-        return gp_fail_at(err, GP_CONFIG, place, "%s: %s stands beside %s; only one of them can be chosen", what,
-                          second.text, first.text);
-    return gp_fail_at(err, GP_CONFIG, place,
-                      "%s: adds %s, but the configuration has %s; to replace it, set the whole value: "
-                      "--set '%s={%.60s: …}'",
-                      what, second.text, first.text, what, other->key->text);
+        return gp_refuse(place, what, err, "%s stands beside %s; only one of them can be chosen", second.text,
+                         first.text);
+    return gp_refuse(place, what, err,
+                     "adds %s, but the configuration has %s; to replace it, set the whole value: "
+                     "--set '%s={%.60s: …}'",
+                     second.text, first.text, what, other->key->text);
 }
 
 /* `other` is neither a kind nor a key that may stand beside one. */
@@ -305,19 +298,15 @@ static gp_status refuse_beside(const gp_yaml_pair *kind, const gp_yaml_pair *oth
     const char *near = beside ? gp_nearest_name(other->key->text, beside) : NULL;
     const char *home = beside && !near ? gp_home_of(other->key->text, beside) : NULL;
     size_t length = strlen(what);
-    if (near)
-        return gp_fail_at(err, GP_CONFIG, place, "%s: %s stands beside %s; did you mean %s?", what, key.text, name.text,
-                          near);
+    if (near) return gp_refuse(place, what, err, "%s stands beside %s; did you mean %s?", key.text, name.text, near);
     if (home && strncmp(home, what, length) == 0 && home[length] == '.')
-        return gp_fail_at(err, GP_CONFIG, place, "%s: %s stands beside %s; did you mean %s.%.60s.%s?", what, key.text,
-                          name.text, what, kind->key->text, strrchr(home, '.') + 1);
+        return gp_refuse(place, what, err, "%s stands beside %s; did you mean %s.%.60s.%s?", key.text, name.text, what,
+                         kind->key->text, strrchr(home, '.') + 1);
     gp_suggestion suggestion = {""};
     if (kinds) suggestion = gp_suggest(other->key->text, kinds);
-    if (suggestion.text[0])
-        return gp_fail_at(err, GP_CONFIG, place, "%s: unknown %s%s", what, key.text, suggestion.text);
-    return gp_fail_at(err, GP_CONFIG, place,
-                      "%s: %s stands beside %s; the options of a kind go below it, in %.60s: {…}", what, key.text,
-                      name.text, kind->key->text);
+    if (suggestion.text[0]) return gp_refuse(place, what, err, "unknown %s%s", key.text, suggestion.text);
+    return gp_refuse(place, what, err, "%s stands beside %s; the options of a kind go below it, in %.60s: {…}",
+                     key.text, name.text, kind->key->text);
 }
 
 static gp_status check_beside(const gp_yaml *node, const char *what, const char *const *kinds,
@@ -350,22 +339,21 @@ static gp_status refuse_named_kind(const gp_yaml *node, const char *what, const 
     const gp_yaml_pair *other = NULL;
     for (size_t i = 0; i < node->count && !other; i++)
         if (&node->pairs[i] != named && node->pairs[i].value->kind == GP_YAML_SCALAR) other = &node->pairs[i];
-    return gp_fail_at(err, GP_CONFIG, named->key->place, "%s: the kind is the key: write %s: {%s: {%.60s%s%.60s}}",
-                      what, what, kind, other ? other->key->text : "…", other ? ": " : "",
-                      other ? other->value->text : "");
+    return gp_refuse(named->key->place, what, err, "the kind is the key: write %s: {%s: {%.60s%s%.60s}}", what, kind,
+                     other ? other->key->text : "…", other ? ": " : "", other ? other->value->text : "");
 }
 
 gp_status gp_read_known_kind(const gp_yaml *node, const char *what, const char *const *kinds, const char *const *beside,
                              gp_choice *out, gp_error *err) {
     gp_choice choice = {.place = node->place};
     if (node->kind == GP_YAML_SEQUENCE || (node->kind == GP_YAML_SCALAR && node->text[0] == '\0'))
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a name, or a name with options, not %s", what,
-                          gp_show_node(node).text);
+        return gp_refuse(node->place, what, err, "needs a name, or a name with options, not %s",
+                         gp_show_node(node).text);
     if (node->kind == GP_YAML_SCALAR) {
         choice.kind = node->text;
     } else {
         const gp_yaml_pair *pair = find_kind_pair(node, kinds, beside);
-        if (!pair) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the mapping has no key that is a kind", what);
+        if (!pair) return gp_refuse(node->place, what, err, "the mapping has no key that is a kind");
         const char *kind = NULL;
         const gp_yaml_pair *named =
             gp_index_of(pair->key->text, kinds) < 0 ? find_named_kind(node, kinds, &kind) : NULL;
@@ -393,23 +381,23 @@ gp_status gp_find_kind(const gp_choice *choice, const char *what, const char *co
     gp_shown kind = gp_show(choice->kind);
     gp_suggestion suggestion = gp_suggest(choice->kind, known);
     if (index < 0 && gp_is_later(choice->kind, later))
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: %s is not available yet; this version has %s%s", what,
-                          kind.text, gp_list_names(known).text, gp_advise(choice->kind, known).text);
+        return gp_refuse(choice->place, what, err, "%s is not available yet; this version has %s%s", kind.text,
+                         gp_list_names(known).text, gp_advise(choice->kind, known).text);
     if (index < 0 && suggestion.text[0])
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown %s%s", what, kind.text, suggestion.text);
+        return gp_refuse(choice->place, what, err, "unknown %s%s", kind.text, suggestion.text);
     if (index < 0)
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown %s; this version has %s", what, kind.text,
-                          gp_list_names(known).text);
+        return gp_refuse(choice->place, what, err, "unknown %s; this version has %s", kind.text,
+                         gp_list_names(known).text);
     *out = index;
     return GP_OK;
 }
 
 gp_status gp_read_options(const gp_choice *choice, const char *what, const char *const *known, const char *const *later,
                           const gp_yaml **out, gp_error *err) {
-    if (choice->main && !known[0]) return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s: has no options", what);
+    if (choice->main && !known[0]) return gp_refuse(choice->main->place, what, err, "has no options");
     if (choice->main)
-        return gp_fail_at(err, GP_CONFIG, choice->main->place, "%s: needs a mapping of its options (%s), not %s", what,
-                          gp_list_names(known).text, gp_show_node(choice->main).text);
+        return gp_refuse(choice->main->place, what, err, "needs a mapping of its options (%s), not %s",
+                         gp_list_names(known).text, gp_show_node(choice->main).text);
     if (choice->options) GP_RETURN_IF_FAILED(gp_check_keys(choice->options, what, known, later, err));
     *out = choice->options;
     return GP_OK;

@@ -14,6 +14,9 @@
 #include "config/names.h"
 #include "config/tree.h"
 
+/* GP_CONFIG: "what: …", at the place. */
+gp_status gp_refuse(gp_place place, const char *what, gp_error *err, const char *format, ...) GP_PRINTF(4, 5);
+
 /* Plain scalars: an integer is decimal digits with an optional sign (1_000 is not); a number is what C's strtod reads
  * in whole, decimal, finite; a boolean is true or false; quotes make a string. */
 GP_MUST_USE gp_status gp_read_integer(const gp_yaml *node, const char *what, int64_t low, int64_t high, int64_t *out,

@@ -56,8 +56,6 @@ static edit span_of(const char *text, const gp_yaml *node) {
     return span;
 }
 
-/* ---- the edit ---------------------------------------------------------------------------------------------------- */
-
 /* As the text ends its lines. */
 static const char *line_end(const char *text) {
     const char *first = strchr(text, '\n');
@@ -141,8 +139,6 @@ static gp_status plan_edit(const change *c, edit *out, gp_error *err) {
     return status;
 }
 
-/* ---- the check --------------------------------------------------------------------------------------------------- */
-
 static gp_status refuse_difference(void *context, const gp_yaml_difference *difference, gp_error *err) {
     const change *c = context;
     return gp_fail(err, GP_CONFIG, "%s: %s cannot be changed in place without changing %s too; write it by hand",
@@ -200,8 +196,6 @@ gp_status gp_yaml_splice(const char *text, const char *name, const char *section
     free(changed);
     return status;
 }
-
-/* ---- files ------------------------------------------------------------------------------------------------------- */
 
 /* Permission bits are looked at by themselves too, since root may write whatever they say. A file with several hard
  * links would have to be overwritten in place: a failure in the middle would leave it broken, so it is refused. */

@@ -105,7 +105,7 @@ gp_yaml *gp_yaml_root(gp_yaml_document *document) {
     return document->root;
 }
 
-static const gp_yaml_pair *find_pair(const gp_yaml *mapping, const char *key, size_t length) {
+gp_yaml_pair *gp_yaml_find_pair(const gp_yaml *mapping, const char *key, size_t length) {
     if (!mapping || mapping->kind != GP_YAML_MAPPING) return NULL;
     for (size_t i = 0; i < mapping->count; i++) {
         const char *text = mapping->pairs[i].key->text;
@@ -115,12 +115,12 @@ static const gp_yaml_pair *find_pair(const gp_yaml *mapping, const char *key, si
 }
 
 gp_yaml *gp_yaml_get(const gp_yaml *mapping, const char *key) {
-    const gp_yaml_pair *pair = find_pair(mapping, key, strlen(key));
+    const gp_yaml_pair *pair = gp_yaml_find_pair(mapping, key, strlen(key));
     return pair ? pair->value : NULL;
 }
 
 gp_yaml *gp_yaml_key(const gp_yaml *mapping, const char *key) {
-    const gp_yaml_pair *pair = find_pair(mapping, key, strlen(key));
+    const gp_yaml_pair *pair = gp_yaml_find_pair(mapping, key, strlen(key));
     return pair ? pair->key : NULL;
 }
 
@@ -140,7 +140,7 @@ gp_yaml *gp_yaml_child(const gp_yaml *node, const char *segment, size_t length) 
     if (!node) return NULL;
     if (node->kind == GP_YAML_SEQUENCE)
         return gp_yaml_index(segment, length, &index) && index < node->count ? node->items[index] : NULL;
-    const gp_yaml_pair *pair = find_pair(node, segment, length);
+    const gp_yaml_pair *pair = gp_yaml_find_pair(node, segment, length);
     return pair ? pair->value : NULL;
 }
 

@@ -109,7 +109,7 @@ GP_MUST_USE gp_status gp_yaml_text(const gp_yaml_document *document, const char 
 
 /* Where two trees say something different. All is borrowed, the path for one call. */
 typedef struct gp_yaml_difference {
-    const char *path;            /* "train.seed" */
+    char *path;                  /* "train.seed" */
     const gp_yaml *before, *now; /* NULL: not said */
 } gp_yaml_difference;
 /* Called for one difference; a failure ends the walk. */

@@ -83,15 +83,12 @@ static gp_status step_into(const edit *e, gp_yaml *node, const char *segment, si
     if (node->kind == GP_YAML_SCALAR)
         return gp_fail_at(err, e->refusal, e->place, "%.*s is the value \"%.60s\", which has no keys",
                           (int)(segment - e->path - 1), e->path, node->text);
-    for (size_t i = 0; i < node->count; i++) {
-        const char *text = node->pairs[i].key->text;
-        if (strncmp(text, segment, length) == 0 && text[length] == '\0') {
-            /* Messages about the new value may name the key's place. */
-            bool last = segment[length] == '\0';
-            if (last && e->refusal == GP_USAGE) node->pairs[i].key->place = e->place;
-            *slot = &node->pairs[i].value;
-            return GP_OK;
-        }
+    gp_yaml_pair *pair = gp_yaml_find_pair(node, segment, length);
+    if (pair) {
+        /* Messages about the new value may name the key's place. */
+        if (segment[length] == '\0' && e->refusal == GP_USAGE) pair->key->place = e->place;
+        *slot = &pair->value;
+        return GP_OK;
     }
     GP_RETURN_IF_FAILED(make_key(e, segment, length, &key, err));
     return append_slot(e, node, key, slot, err);
@@ -158,8 +155,6 @@ gp_status gp_yaml_put(gp_yaml_document *document, const char *path, const char *
     return parse_and_assign(&e, value, err);
 }
 
-/* ---- nodes of another document ----------------------------------------------------------------------------------- */
-
 static gp_status copy_as(const char *name, const gp_yaml *root, gp_yaml_document **out, gp_error *err) {
     gp_yaml_document *copy = NULL;
     GP_RETURN_IF_FAILED(gp_yaml_create(name, &copy, err));
@@ -195,13 +190,9 @@ void gp_yaml_remove(gp_yaml_document *document, const char *path) {
         node = gp_yaml_child(node, path, length);
         path += length + 1;
     }
-    if (!node || node->kind != GP_YAML_MAPPING) return;
-    for (size_t i = 0; i < node->count; i++) {
-        if (strcmp(node->pairs[i].key->text, path) != 0) continue;
-        memmove(&node->pairs[i], &node->pairs[i + 1], (node->count - i - 1) * sizeof *node->pairs);
-        node->count--;
-        return;
-    }
+    gp_yaml_pair *pair = gp_yaml_find_pair(node, path, strlen(path));
+    if (!pair) return;
+    memmove(pair, pair + 1, (size_t)(&node->pairs[--node->count] - pair) * sizeof *pair);
 }
 
 gp_status gp_yaml_new_mapping(gp_yaml_document *document, gp_place place, gp_yaml **out, gp_error *err) {
@@ -212,10 +203,10 @@ gp_status gp_yaml_set(gp_yaml_document *document, gp_yaml *mapping, const char *
                       gp_error *err) {
     edit e = {.document = document, .path = key, .place = place, .refusal = GP_CONFIG};
     gp_yaml *added = NULL, **slot = NULL;
-    for (size_t i = 0; i < mapping->count; i++) {
-        if (strcmp(mapping->pairs[i].key->text, key) != 0) continue;
-        mapping->pairs[i].key->place = place;
-        mapping->pairs[i].value = value;
+    gp_yaml_pair *pair = gp_yaml_find_pair(mapping, key, strlen(key));
+    if (pair) {
+        pair->key->place = place;
+        pair->value = value;
         return GP_OK;
     }
     GP_RETURN_IF_FAILED(make_key(&e, key, strlen(key), &added, err));

@@ -54,6 +54,8 @@ GP_MUST_USE gp_status gp_yaml_check_text(const char *characters, size_t bytes, g
 GP_MUST_USE gp_status gp_yaml_parse_value(gp_yaml_document *document, const char *text, size_t bytes,
                                           gp_yaml_source source, gp_yaml **out, gp_error *err);
 
+/* A key of a mapping, and its value; NULL where there is none, or the node is no mapping. */
+gp_yaml_pair *gp_yaml_find_pair(const gp_yaml *mapping, const char *key, size_t length);
 /* One step of a path: a mapping's value, or a sequence's item by index; NULL where there is none. */
 gp_yaml *gp_yaml_child(const gp_yaml *node, const char *segment, size_t length);
 

@@ -27,8 +27,6 @@ typedef struct parser {
     size_t anchor_count, anchor_capacity;
 } parser;
 
-/* ---- characters -------------------------------------------------------------------------------------------------- */
-
 /* YAML's printable characters; a byte order mark is let through at the very beginning only. */
 static bool is_allowed(uint32_t value) {
     if (value < 0x20) return value == '\t' || value == '\n' || value == '\r';
@@ -83,8 +81,6 @@ static char byte_at(const parser *p, yaml_mark_t mark) {
     return i < p->bytes ? p->text[i] : '\0';
 }
 
-/* ---- events ------------------------------------------------------------------------------------------------------ */
-
 static gp_status refuse_syntax(const parser *p, gp_error *err) {
     const yaml_parser_t *yaml = &p->yaml;
     gp_place place = place_of(p, yaml->problem_mark);
@@ -106,8 +102,6 @@ static gp_status next_event(parser *p, yaml_event_t *event, gp_error *err) {
     if (ends && event->end_mark.index > event->start_mark.index) p->written = (unsigned)event->end_mark.index;
     return GP_OK;
 }
-
-/* ---- anchors ----------------------------------------------------------------------------------------------------- */
 
 static gp_status add_anchor(parser *p, const char *name, const gp_yaml *node, size_t *index, gp_error *err) {
     *index = SIZE_MAX;
@@ -155,8 +149,6 @@ static gp_status read_alias(parser *p, const yaml_event_t *event, int depth, gp_
     (*out)->alias = true;
     return GP_OK;
 }
-
-/* ---- nodes ------------------------------------------------------------------------------------------------------- */
 
 static gp_status read_node(parser *p, const yaml_event_t *event, int depth, gp_yaml **out, gp_error *err);
 
@@ -302,8 +294,6 @@ static gp_status read_node(parser *p, const yaml_event_t *event, int depth, gp_y
     }
 }
 
-/* ---- documents --------------------------------------------------------------------------------------------------- */
-
 /* What stands between the stream's start and end. Every event that is no bracket of the document is a node. */
 static gp_status read_stream(parser *p, gp_yaml **out, gp_error *err) {
     yaml_event_t event;
@@ -352,8 +342,6 @@ gp_status gp_yaml_parse_value(gp_yaml_document *document, const char *text, size
     free(p.anchors);
     return status;
 }
-
-/* ---- whole documents --------------------------------------------------------------------------------------------- */
 
 gp_status gp_yaml_parse(const char *text, size_t bytes, const char *name, gp_yaml_document **out, gp_error *err) {
     gp_yaml_document *document = NULL;

@@ -11,7 +11,7 @@
 
 enum { GP_CHECKSUM_DIGITS = 32 };
 
-typedef struct gp_checksum gp_checksum;
+typedef struct XXH3_state_s gp_checksum; /* xxhash.h has it */
 GP_MUST_USE gp_status gp_checksum_create(gp_checksum **out, gp_error *err);
 void gp_checksum_add(gp_checksum *sum, const void *data, size_t bytes);
 /* The sum of what was added so far, without a NUL. */

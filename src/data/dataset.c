@@ -218,10 +218,6 @@ int64_t gp_dataset_count(const gp_dataset *dataset) {
     return dataset->count;
 }
 
-bool gp_dataset_has_target(const gp_dataset *dataset) {
-    return dataset->source->has_target;
-}
-
 size_t gp_dataset_scratch(const gp_dataset *dataset) {
     return dataset->raw_bytes + 2 * dataset->buffer_bytes;
 }
@@ -280,8 +276,6 @@ gp_status gp_dataset_read(const gp_dataset *dataset, gp_sample_key key, void *sc
     return read_numbers(dataset, place, scratch, target, counts, err);
 }
 
-/* ---- what is not finite ------------------------------------------------------------------------------------------ */
-
 /* "x[17, 0, 2]": where element `element` of a sample is in its tensor. */
 static void write_index(FILE *out, const char *tensor, int64_t sample, gp_shape shape, int64_t element) {
     int64_t index[GP_MAX_RANK];
@@ -301,11 +295,10 @@ static void write_place(FILE *out, const gp_dataset *self, bool target, int64_t 
     fprintf(out, "sample %" PRId64 " of %s: ", sample, place->path);
     write_index(out, place->tensor ? place->tensor : target ? "labels" : "images", sample, shape, element);
     if (isfinite(place->value))
-        fprintf(out, " is %g, at byte %" PRIu64 "%s", place->value, place->offset,
-                place->inflated ? " (inflated)" : "");
+        fprintf(out, " is %g", place->value);
     else
-        fprintf(out, " is %s, at byte %" PRIu64 "%s", gp_finite_name(gp_finite_of(place->value)), place->offset,
-                place->inflated ? " (inflated)" : "");
+        fprintf(out, " is %s", gp_finite_name(gp_finite_of(place->value)));
+    fprintf(out, ", at byte %" PRIu64 "%s", place->offset, place->inflated ? " (inflated)" : "");
     if (!isfinite(place->value)) return;
     if (self->source->dtype == GP_U8 && !target)
         fputs(", and mean and std make it infinite", out);

@@ -42,8 +42,6 @@ GP_MUST_USE gp_status gp_dataset_open(const gp_source_config *source, const gp_s
                                       gp_error *err);
 void gp_dataset_close(gp_dataset **dataset);
 int64_t gp_dataset_count(const gp_dataset *dataset); /* ≥ 1 */
-/* False where the source has no targets, which gp_sample_spec.target_optional allowed. */
-bool gp_dataset_has_target(const gp_dataset *dataset);
 /* Bytes of scratch that a call of gp_dataset_read works in: each thread brings its own, aligned as malloc does. */
 size_t gp_dataset_scratch(const gp_dataset *dataset);
 

@@ -112,8 +112,6 @@ void gp_loader_order(uint64_t seed, int64_t epoch, int64_t count, int64_t *order
     }
 }
 
-/* ---- what it takes ----------------------------------------------------------------------------------------------- */
-
 static size_t sample_bytes(gp_shape shape, gp_dtype dtype) {
     int64_t elements;
     return gp_shape_elements(shape, &elements) ? gp_size_times((size_t)elements, gp_dtype_size(dtype)) : SIZE_MAX;
@@ -160,8 +158,6 @@ void gp_loader_memory_plan(const gp_dataset *dataset, const gp_sample_spec *spec
     out->records =
         gp_size_times(gp_size_times((size_t)options->recorded, sizeof(gp_loader_span)), (size_t)out->threads);
 }
-
-/* ---- what is read next ------------------------------------------------------------------------------------------- */
 
 static slot *slot_of(const gp_loader *self, int64_t number) {
     return &self->slots[number % self->memory.slots];
@@ -298,13 +294,14 @@ static void finish_claim(reader *it, const claim *of, uint64_t began, int64_t co
     pthread_mutex_unlock(&self->lock);
 }
 
+static void reset(slot *it) {
+    it->whole = it->failed_at = -1;
+    it->done = it->counts = 0;
+}
+
 /* The consumer has no more use for a mini-batch. Lock is held. */
 static void give_back(gp_loader *self, int64_t number) {
-    slot *it = slot_of(self, number);
-    it->whole = -1;
-    it->failed_at = -1;
-    it->done = 0;
-    it->counts = 0;
+    reset(slot_of(self, number));
     self->freed = number + 1;
     pthread_cond_broadcast(&self->change);
 }
@@ -339,8 +336,6 @@ static gp_status make_slots(gp_loader *self, gp_error *err) {
         }
         memset(made->input, 0, bytes); /* every page is touched now */
         made->target = made->input + gp_align_up(memory->input_bytes * (size_t)samples, GP_ALIGNMENT);
-        made->whole = -1;
-        made->failed_at = -1;
     }
     return self->options.shuffle ? GP_NEW(&self->order, self->count, err) : GP_OK;
 }
@@ -381,6 +376,15 @@ static gp_status start(gp_loader *self, gp_error *err) {
     return GP_OK;
 }
 
+/* As before the first mini-batch. After the last mini-batch every claim is done, and the readers wait for the next one:
+ * none looks at `filled`, the slots or the end before there is something to claim. Lock is held. */
+static void forget(gp_loader *self) {
+    for (int i = 0; i < self->memory.slots; i++) reset(&self->slots[i]);
+    for (int i = 0; i < self->started; i++) self->readers[i].joins = false;
+    self->filled = self->freed = self->taken = self->options.skip;
+    self->ended = self->options.skip >= self->end;
+}
+
 gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, const gp_loader_options *options,
                            gp_loader **out, gp_error *err) {
     gp_loader *self = NULL;
@@ -394,8 +398,7 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
     self->head = find_head(options, self->count);
     self->end = find_end(options, self->count);
     self->rests = options->rests;
-    self->next_number = self->filled = self->freed = self->taken = options->skip;
-    self->ended = options->skip >= self->end;
+    self->next_number = options->skip;
     gp_loader_memory_plan(dataset, spec, options, &self->memory);
     atomic_init(&self->stop, false);
     atomic_init(&self->records, options->records && options->recorded > 0);
@@ -405,6 +408,7 @@ gp_status gp_loader_create(gp_dataset *dataset, const gp_sample_spec *spec, cons
     pthread_cond_init(&self->change, NULL);
     gp_status status = check_options(self, err);
     if (status == GP_OK) status = make_slots(self, err);
+    if (status == GP_OK) forget(self);
     if (status == GP_OK) status = start(self, err);
     if (status != GP_OK) {
         gp_loader_destroy(&self);
@@ -442,18 +446,6 @@ void gp_loader_destroy(gp_loader **loader) {
     free(self->order);
     free(self);
     *loader = NULL;
-}
-
-/* After the last mini-batch every claim is done, and the readers wait for the next one: none looks at `filled`, the
- * slots or the end before there is something to claim. Lock is held. */
-static void forget(gp_loader *self) {
-    for (int i = 0; i < self->memory.slots; i++) {
-        self->slots[i].whole = self->slots[i].failed_at = -1;
-        self->slots[i].done = self->slots[i].counts = 0;
-    }
-    for (int i = 0; i < self->options.threads; i++) self->readers[i].joins = false;
-    self->filled = self->freed = self->taken = self->options.skip;
-    self->ended = self->options.skip >= self->end;
 }
 
 gp_status gp_loader_restart(gp_loader *loader, gp_error *err) {

@@ -41,8 +41,6 @@ struct gp_transforms {
     size_t elements;
 };
 
-/* ---- making ------------------------------------------------------------------------------------------------------ */
-
 static gp_status expand(const gp_channel_values *values, const step *of, gp_place place, const char *what, float **out,
                         gp_error *err) {
     int64_t channels = of->in.channels;
@@ -185,8 +183,6 @@ gp_shape gp_transforms_output(const gp_transforms *transforms) {
 size_t gp_transforms_elements(const gp_transforms *transforms) {
     return transforms->elements;
 }
-
-/* ---- applying ---------------------------------------------------------------------------------------------------- */
 
 /* Where a transform's random numbers come from: philox.h says how the counters are made. */
 typedef struct source {

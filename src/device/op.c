@@ -84,12 +84,6 @@ size_t gp_op_desc_bytes(const gp_op_desc *desc) {
     return offsetof(gp_op_desc, operand) + desc->operands * sizeof desc->operand[0];
 }
 
-/* Zeroed before they are filled, padding too. */
-bool gp_op_desc_equal(const gp_op_desc *a, const gp_op_desc *b) {
-    // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c)
-    return a->operands == b->operands && memcmp(a, b, gp_op_desc_bytes(a)) == 0;
-}
-
 /* Too large a tensor is refused by gp_op_desc_check; until then its numbers stand still at the end of the range. */
 static int64_t multiply(int64_t a, int64_t b) {
     int64_t product;

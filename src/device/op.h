@@ -237,7 +237,6 @@ bool gp_op_optional(gp_op_kind kind, int operand);
 void gp_op_desc_init(gp_op_desc *desc, gp_op_kind kind);
 /* Bytes of desc that say something: to the end of its last operand. */
 size_t gp_op_desc_bytes(const gp_op_desc *desc);
-bool gp_op_desc_equal(const gp_op_desc *a, const gp_op_desc *b);
 /* A plain contiguous tensor of `rank` dimensions, outermost first. rank 0 gives a present number. */
 gp_tensor gp_tensor_plain(gp_dtype dtype, int rank, const int64_t *dim);
 /* The tensor of n samples of a PyTorch-order sample shape: [C,h,w] → [n,h,w,C]; [t,w] → [n,t,w]; [w] → [n,w]; [] → [n].

@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "device/op_info.h"
-#include "device/op_rules.h"
+#include "device/op_shape.h"
 
 static bool all_zero(const void *bytes, size_t count) {
     const unsigned char *byte = bytes;

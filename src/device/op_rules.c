@@ -1,4 +1,4 @@
-#include "device/op_rules.h"
+#include "device/op_shape.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* Inside the device room: the shapes of op_table.inc compared with those of a descriptor. Pure functions; any thread;
+/* Inside the device room: the shapes and rules of op_table.inc, held against a descriptor. Pure functions; any thread;
  * refusals are GP_INTERNAL. */
 #ifndef GP_DEVICE_OP_SHAPE_H
 #define GP_DEVICE_OP_SHAPE_H
@@ -18,6 +18,8 @@ const char *gp_op_dims_text(char buffer[GP_SHAPE_TEXT], const gp_tensor *tensor)
 
 /* Takes what the operands set; refuses a rank at which they could not. */
 GP_MUST_USE gp_status gp_op_sizes_take(const gp_op_desc *desc, gp_op_sizes *out, gp_error *err);
+/* The rule of the op: checks attributes, and computes the sizes that no operand sets. In op_rules.c. */
+GP_MUST_USE gp_status gp_op_apply_rule(const gp_op_desc *desc, gp_op_sizes *sizes, gp_error *err);
 /* Compares every operand with the sizes. */
 GP_MUST_USE gp_status gp_op_sizes_check(const gp_op_desc *desc, const gp_op_sizes *sizes, gp_error *err);
 

@@ -80,15 +80,16 @@ static gp_status measure_route(const route *r, gp_profile_copy *out, gp_error *e
         if (!(seconds[count] > 0)) seconds[count] = 1e-9; /* less than the clock can tell */
     }
     if (count > 0) gp_fit_copies(bytes, seconds, count, &out->latency, &out->per_byte);
-    snprintf(out->from, sizeof out->from, "%s", r->from ? r->from->spec.kind->name : "host");
-    snprintf(out->to, sizeof out->to, "%s", r->to->spec.kind->name);
     return GP_OK;
 }
 
 static gp_status add_route(const route *r, gp_profile *profile, gp_error *err) {
     const char *from = r->from ? r->from->spec.kind->name : "host", *to = r->to->spec.kind->name;
     if (gp_profile_find_copy(profile, from, to)) return GP_OK;
-    GP_RETURN_IF_FAILED(measure_route(r, &profile->copies[profile->copy_count], err));
+    gp_profile_copy *copy = &profile->copies[profile->copy_count];
+    GP_RETURN_IF_FAILED(measure_route(r, copy, err));
+    snprintf(copy->from, sizeof copy->from, "%s", from);
+    snprintf(copy->to, sizeof copy->to, "%s", to);
     profile->copy_count++;
     return GP_OK;
 }

@@ -29,14 +29,13 @@ static gp_status make_row(const gp_device_spec *spec, int layers, gp_profile_dev
 static gp_status fill(gp_profile *profile, const gp_graph *graph, const gp_device_spec *devices, int count,
                       gp_error *err) {
     int layers = graph ? graph->layer_count : 0;
+    profile->layer_count = layers;
     GP_RETURN_IF_FAILED(GP_NEW(&profile->names, layers, err));
-    for (; profile->layer_count < layers; profile->layer_count++)
-        GP_RETURN_IF_FAILED(
-            gp_copy_text(&profile->names[profile->layer_count], gp_layer_name(graph, profile->layer_count), err));
+    for (int i = 0; i < layers; i++)
+        GP_RETURN_IF_FAILED(gp_copy_text(&profile->names[i], gp_layer_name(graph, i), err));
     GP_RETURN_IF_FAILED(GP_NEW(&profile->devices, count, err));
-    for (; profile->device_count < count; profile->device_count++)
-        GP_RETURN_IF_FAILED(
-            make_row(&devices[profile->device_count], layers, &profile->devices[profile->device_count], err));
+    for (int d = 0; d < count; d++)
+        GP_RETURN_IF_FAILED(make_row(&devices[d], layers, &profile->devices[profile->device_count++], err));
     return GP_OK;
 }
 

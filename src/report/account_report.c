@@ -12,7 +12,6 @@ enum {
     LABEL = 20,
     COLUMN = 12,
     PER_WORKER = 11, /* columns of a cell in the table */
-    CELL = 48
 };
 
 /* A CPU steal below that is not reported. */
@@ -42,15 +41,17 @@ static rounding choose_rounding(double longest) {
     return its;
 }
 
-static const char *time_text(char text[CELL], const rounding *its, int64_t multiples, bool sign) {
+static gp_report_text time_text(const rounding *its, int64_t multiples, bool sign) {
     double value = (double)multiples * pow(10, -its->decimals);
-    snprintf(text, CELL, sign ? "%+.*f %s" : "%.*f %s", its->decimals, value, its->unit);
-    return text;
+    gp_report_text cell;
+    snprintf(cell.text, sizeof cell.text, sign ? "%+.*f %s" : "%.*f %s", its->decimals, value, its->unit);
+    return cell;
 }
 
-static const char *share_text(char text[CELL], double share) {
-    snprintf(text, CELL, "%.0f%%", 100 * share);
-    return text;
+static gp_report_text share_text(double share) {
+    gp_report_text cell;
+    snprintf(cell.text, sizeof cell.text, "%.0f%%", 100 * share);
+    return cell;
 }
 
 static void write_row(FILE *out, const char *label, const char *predicted, const char *measured, const char *off) {
@@ -75,8 +76,7 @@ static gp_account_share shares_of(const gp_account_side *side, int workers) {
 }
 
 static void write_share(FILE *out, const char *label, double predicted, double measured, const char *off) {
-    char cells[2][CELL];
-    write_row(out, label, share_text(cells[0], predicted), share_text(cells[1], measured), off);
+    write_row(out, label, share_text(predicted).text, share_text(measured).text, off);
     fputs("\n", out);
 }
 
@@ -99,14 +99,13 @@ static void write_step(const gp_account_result *result, FILE *out) {
     int64_t before = llround(result->expected.seconds * its.scale),
             after = llround(result->measured.seconds * its.scale);
     int64_t computing = llround(result->off.computing * its.scale), copying = llround(result->off.copying * its.scale);
-    char cells[3][CELL];
-    write_row(out, "  step", time_text(cells[0], &its, before, false), time_text(cells[1], &its, after, false),
-              time_text(cells[2], &its, after - before, true));
+    write_row(out, "  step", time_text(&its, before, false).text, time_text(&its, after, false).text,
+              time_text(&its, after - before, true).text);
     compare(result, out);
-    write_share(out, "    computing", predicted.busy, measured.busy, time_text(cells[0], &its, computing, true));
-    write_share(out, "    copying", predicted.copying, measured.copying, time_text(cells[0], &its, copying, true));
+    write_share(out, "    computing", predicted.busy, measured.busy, time_text(&its, computing, true).text);
+    write_share(out, "    copying", predicted.copying, measured.copying, time_text(&its, copying, true).text);
     write_share(out, "    waiting", predicted.waiting, measured.waiting,
-                time_text(cells[0], &its, after - before - computing - copying, true));
+                time_text(&its, after - before - computing - copying, true).text);
     write_share(out, "    bubble", result->expected.bubble, result->measured.bubble, "");
 }
 
@@ -126,7 +125,6 @@ static void write_memory(const gp_account_result *result, FILE *out) {
 }
 
 void gp_account_report(const gp_account_result *result, FILE *out) {
-    char cell[CELL];
     fprintf(out, "report: mean of %s; predicted from %s\n", gp_report_count(result->recorded, "recorded step").text,
             result->profiled ? "a profile" : "counted costs");
     write_row(out, "", "predicted", "measured", "difference");
@@ -135,7 +133,7 @@ void gp_account_report(const gp_account_result *result, FILE *out) {
     write_data(result, out);
     write_memory(result, out);
     if (result->stolen < noted_steal) return;
-    write_row(out, "  CPU steal", "-", share_text(cell, result->stolen), "");
+    write_row(out, "  CPU steal", "-", share_text(result->stolen).text, "");
     fputs("  time that the hypervisor gave to other machines\n", out);
 }
 

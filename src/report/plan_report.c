@@ -31,13 +31,11 @@ static void find_extremes(gp_report *report) {
 }
 
 /* All stages, or the first, the last and the extremes. */
-static gp_status choose_shown(gp_report *report, gp_error *err) {
+static void choose_shown(gp_report *report) {
     int stages = report->plan->stages->count;
-    GP_RETURN_IF_FAILED(GP_NEW(&report->shown, stages, err));
     for (int s = 0; s < stages; s++)
         if (stages <= GP_REPORT_ALL_STAGES || s <= 1 || s == stages - 1 || s == report->largest || s == report->busiest)
             report->shown[report->shown_count++] = s;
-    return GP_OK;
 }
 
 static void write_size(const gp_report *report, const gp_mini_plan *mini) {
@@ -151,13 +149,13 @@ static gp_status write_source(const gp_report *report, gp_error *err) {
 static gp_status write_report(gp_report *report, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_expect(report->plan, report->mini, report->profile, &report->expected, err));
     find_extremes(report);
-    GP_RETURN_IF_FAILED(choose_shown(report, err));
+    choose_shown(report);
     write_header(report);
     write_stages(report);
     gp_report_copies(report);
     GP_RETURN_IF_FAILED(gp_report_memory(report, err));
     if (report->host) gp_report_host(report);
-    GP_RETURN_IF_FAILED(gp_report_schedule(report, err));
+    gp_report_schedule(report);
     write_expected(report);
     GP_RETURN_IF_FAILED(write_source(report, err));
     gp_processors_warn(report->plan, true, report->out);
@@ -170,6 +168,5 @@ gp_status gp_plan_report(const gp_plan *plan, const gp_profile *profile, const g
     gp_report report = {.plan = plan, .profile = profile, .host = host, .out = out, .mini = gp_plan_largest_mini(plan)};
     gp_status status = write_report(&report, err);
     free(report.expected.busy);
-    free(report.shown);
     return status;
 }

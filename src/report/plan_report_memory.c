@@ -1,7 +1,4 @@
 /* The report's table of memory: a row for each kind, a column for each worker, and one for all of them. */
-#include <stdlib.h>
-
-#include "base/memory.h"
 #include "plan/memory.h"
 #include "report/plan_report_parts.h"
 
@@ -135,18 +132,14 @@ static void write_columns(const gp_report *report, const column *columns, int co
 
 gp_status gp_report_memory(const gp_report *report, gp_error *err) {
     const gp_plan *plan = report->plan;
-    column *columns = NULL;
+    column columns[GP_REPORT_ALL_STAGES + 1];
     int count = 0;
     size_t working = 0;
-    GP_RETURN_IF_FAILED(GP_NEW(&columns, report->shown_count + 1, err));
-    gp_status status = gather(report, columns, &count, err);
-    if (status == GP_OK) {
-        fputs("\nmemory (one arena per worker, reserved once)\n", report->out);
-        write_columns(report, columns, count);
-        for (int s = 0; s < plan->stages->count; s++) working += plan->stage[s].memory[GP_MEMORY_WORKING];
-    }
+    GP_RETURN_IF_FAILED(gather(report, columns, &count, err));
+    fputs("\nmemory (one arena per worker, reserved once)\n", report->out);
+    write_columns(report, columns, count);
+    for (int s = 0; s < plan->stages->count; s++) working += plan->stage[s].memory[GP_MEMORY_WORKING];
     if (working > 0) /* the one kind that no name explains */
         fputs("  (working copies: parameters again, in the formats of their backward passes)\n", report->out);
-    free(columns);
-    return status;
+    return GP_OK;
 }

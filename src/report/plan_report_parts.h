@@ -24,7 +24,7 @@ typedef struct gp_report {
     FILE *out;
     int mini; /* that schedule, copies and expectation are about */
     gp_expectation expected;
-    int *shown; /* stages that tables list, ascending */
+    int shown[GP_REPORT_ALL_STAGES]; /* stages that tables list, ascending */
     int shown_count;
     int largest, busiest; /* stages */
 } gp_report;
@@ -33,6 +33,6 @@ void gp_report_copies(const gp_report *report);
 GP_MUST_USE gp_status gp_report_memory(const gp_report *report, gp_error *err);
 /* The host's memory, a line for each kind. */
 void gp_report_host(const gp_report *report);
-GP_MUST_USE gp_status gp_report_schedule(const gp_report *report, gp_error *err);
+void gp_report_schedule(const gp_report *report);
 
 #endif

@@ -1,8 +1,6 @@
 /* The report's schedule: what each stage computes in each clock where that can be seen at a glance, and counts. */
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "report/plan_report_parts.h"
 
 enum { MOST_STAGES = 8, MOST_CLOCKS = 40, LABEL = 10, CELL = 24 };
@@ -19,51 +17,42 @@ static int64_t count_clocks(const gp_programs *programs) {
     return (int64_t)last + 1;
 }
 
-/* What is computed: "F0", or "B3R2" where two things are. */
-typedef struct timeline {
-    int stages, clocks;
-    char (*cells)[CELL]; /* [stage·clocks + clock] */
-} timeline;
-
-static void fill_timeline(timeline *t, const gp_programs *programs) {
-    for (int w = 0; w < programs->workers; w++)
-        for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
-            const gp_instr *instr = &programs->worker[w].instrs[pc];
-            if (!gp_instr_computes(instr) || !gp_instr_has_micro(instr)) continue;
-            char *cell = t->cells[instr->stage * t->clocks + (int)instr->clock];
-            size_t used = strlen(cell);
-            snprintf(cell + used, CELL - used, "%s%u", gp_instr_op_name(instr->op), instr->micro);
-        }
+/* What a stage computes in a clock: "F0", or "B3R2" if it computes two things. */
+static gp_report_text cell_of(const gp_programs *programs, int stage, int clock) {
+    const gp_program *program = &programs->worker[programs->worker_of_stage[stage]];
+    gp_report_text cell = {""};
+    for (size_t pc = 0; pc < program->count; pc++) {
+        const gp_instr *instr = &program->instrs[pc];
+        if (instr->stage != stage || instr->clock != (uint32_t)clock) continue;
+        if (!gp_instr_computes(instr) || !gp_instr_has_micro(instr)) continue;
+        size_t used = strlen(cell.text);
+        snprintf(cell.text + used, CELL - used, "%s%u", gp_instr_op_name(instr->op), instr->micro);
+    }
+    return cell;
 }
 
-static void write_timeline(const gp_report *report, const timeline *t) {
-    int width = 3;
-    for (int i = 0; i < t->stages * t->clocks; i++)
-        if ((int)strlen(t->cells[i]) + 1 > width) width = (int)strlen(t->cells[i]) + 1;
+static void report_timeline(const gp_report *report, int clocks) {
+    const gp_programs *programs = programs_of(report);
+    int stages = report->plan->stages->count, width = 3;
+    for (int i = 0; i < stages * clocks; i++) {
+        int needed = (int)strlen(cell_of(programs, i / clocks, i % clocks).text) + 1;
+        if (needed > width) width = needed;
+    }
     int per_block = (GP_REPORT_COLUMNS - LABEL) / width;
-    for (int first = 0; first < t->clocks; first += per_block) {
-        int end = first + per_block < t->clocks ? first + per_block : t->clocks;
+    for (int first = 0; first < clocks; first += per_block) {
+        int end = first + per_block < clocks ? first + per_block : clocks;
         if (first > 0) fputs("\n", report->out);
         fprintf(report->out, "  %-*s", LABEL - 2, "clock");
         for (int k = first; k < end; k++) fprintf(report->out, "%-*d", k + 1 < end ? width : 1, k);
-        for (int s = 0; s < t->stages; s++) {
+        for (int s = 0; s < stages; s++) {
             fprintf(report->out, "\n  stage %-*d", LABEL - 8, s);
             for (int k = first; k < end; k++) {
-                const char *cell = t->cells[s * t->clocks + k];
-                gp_report_cell(report->out, *cell ? cell : "·", k + 1 < end ? width : 0, false);
+                const gp_report_text cell = cell_of(programs, s, k);
+                gp_report_cell(report->out, *cell.text ? cell.text : "·", k + 1 < end ? width : 0, false);
             }
         }
         fputs("\n", report->out);
     }
-}
-
-static gp_status report_timeline(const gp_report *report, int clocks, gp_error *err) {
-    timeline t = {report->plan->stages->count, clocks, NULL};
-    GP_RETURN_IF_FAILED(GP_NEW(&t.cells, (size_t)t.stages * (size_t)clocks, err));
-    fill_timeline(&t, programs_of(report));
-    write_timeline(report, &t);
-    free(t.cells);
-    return GP_OK;
 }
 
 static void report_instructions(const gp_report *report) {
@@ -102,7 +91,7 @@ static bool is_split(const gp_programs *programs) {
     return false;
 }
 
-gp_status gp_report_schedule(const gp_report *report, gp_error *err) {
+void gp_report_schedule(const gp_report *report) {
     const gp_mini_plan *mini = &report->plan->minis[report->mini];
     int64_t clocks = count_clocks(mini->programs);
     fprintf(report->out, "\nschedule of a mini-batch: %d micro-batch%s in %s\n", mini->pieces,
@@ -113,9 +102,8 @@ gp_status gp_report_schedule(const gp_report *report, gp_error *err) {
                   ? "  F forward, R recompute, B backward of a micro-batch; I for inputs, W for weights\n"
                   : "  F forward, R recompute, B backward of a micro-batch\n",
               report->out);
-        GP_RETURN_IF_FAILED(report_timeline(report, (int)clocks, err));
+        report_timeline(report, (int)clocks);
     }
     report_instructions(report);
     report_slots(report);
-    return GP_OK;
 }

@@ -22,28 +22,23 @@ enum {
     MOST_MARKS = 6000 /* instructions: of more, shares of the time are drawn */
 };
 
-/* What a mark is coloured by. X(suffix, class, what the legend says) */
-#define MARK_MAP(X)                                                                                                    \
-    X(FORWARD, "f", "forward")                                                                                         \
-    X(RECOMPUTE, "r", "recompute")                                                                                     \
-    X(BACKWARD, "b", "backward")                                                                                       \
-    X(INPUT, "i", "backward for inputs")                                                                               \
-    X(WEIGHT, "w", "backward for weights")                                                                             \
-    X(UPDATE, "u", "update")                                                                                           \
-    X(COPY, "c", "copy")
-
+/* What a mark is coloured by. */
 typedef enum mark_kind {
-#define MARK_ENUM(suffix, class, legend) MARK_##suffix,
-    MARK_MAP(MARK_ENUM)
-#undef MARK_ENUM
-        MARKS,
+    MARK_FORWARD,
+    MARK_RECOMPUTE,
+    MARK_BACKWARD,
+    MARK_INPUT,
+    MARK_WEIGHT,
+    MARK_UPDATE,
+    MARK_COPY,
+    MARKS,
     MARK_NONE = MARKS
 } mark_kind;
 
-#define MARK_CLASS(suffix, class, legend) class,
-static const char *const classes[] = {MARK_MAP(MARK_CLASS)};
-#define MARK_LEGEND(suffix, class, legend) legend,
-static const char *const legends[] = {MARK_MAP(MARK_LEGEND)};
+/* By kind: the class in the style, and what the legend says. */
+static const char *const classes[MARKS] = {"f", "r", "b", "i", "w", "u", "c"};
+static const char *const legends[MARKS] = {
+    "forward", "recompute", "backward", "backward for inputs", "backward for weights", "update", "copy"};
 
 static const char style[] =
     "<style>\n"

@@ -15,7 +15,7 @@
 #include "report/plan_report_parts.h"
 #include "tune/search.h"
 
-enum { FASTEST = 3, MOST_ROWS = 8, FIRST_TEXT = 40 };
+enum { FASTEST = 3, MOST_ROWS = 8 };
 
 /* The largest memory of those before it, all of which are faster, is more than its own. */
 static bool saves_memory(const gp_search *search, size_t index) {
@@ -44,10 +44,10 @@ static bool is_uniform(const gp_candidate *it) {
 }
 
 /* "the first device", "the first 2 devices" */
-static const char *first_devices(char text[FIRST_TEXT], int count) {
-    if (count == 1) return "the first device";
-    snprintf(text, FIRST_TEXT, "the first %d devices", count);
-    return text;
+static gp_report_text first_devices(int count) {
+    gp_report_text its = {"the first device"};
+    if (count > 1) snprintf(its.text, sizeof its.text, "the first %d devices", count);
+    return its;
 }
 
 static bool is_on_few(const gp_search *search, const gp_candidate *it) {
@@ -65,8 +65,7 @@ static void write_row(const gp_search *search, const gp_candidate *it, FILE *out
     write_comparison(search, it, out);
     fputs("\n          balance ", out);
     gp_balance_write_layers(out, it->layers, it->stages);
-    char first[FIRST_TEXT];
-    if (is_on_few(search, it)) fprintf(out, " on %s", first_devices(first, it->workers));
+    if (is_on_few(search, it)) fprintf(out, " on %s", first_devices(it->workers).text);
     if (it->workers > 1) {
         fputs("; memory of the workers", out);
         for (int w = 0; w < it->workers && w < GP_REPORT_ALL_STAGES; w++)
@@ -124,17 +123,16 @@ static void write_profiles(const gp_search *search, FILE *out) {
 }
 
 static void write_processors(const gp_search *search, FILE *out) {
-    char few[FIRST_TEXT];
     if (search->threads <= search->processors) return;
     fprintf(out, "warning      %s compute on %s, so they take turns; the steps below include this\n             ",
             gp_report_count(search->threads, "thread").text, gp_report_count(search->processors, "processor").text);
     if (!search->few)
         fprintf(out, "give the device at most %s\n", gp_report_count(search->processors, "thread").text);
     else if (is_on_few(search, &search->items[0]))
-        fprintf(out, "use only %s: with all of them a step is at most %.0f%% faster\n", first_devices(few, search->few),
+        fprintf(out, "use only %s: with all of them a step is at most %.0f%% faster\n", first_devices(search->few).text,
                 100 * GP_SEARCH_GAIN);
     else
-        fprintf(out, "plans on only %s do not fit, or are more than %.0f%% slower\n", first_devices(few, search->few),
+        fprintf(out, "plans on only %s do not fit, or are more than %.0f%% slower\n", first_devices(search->few).text,
                 100 * GP_SEARCH_GAIN);
 }
 

@@ -17,6 +17,14 @@ gp_layer_rules gp_pipeline_rules(const gp_pipeline_config *pipeline) {
                             .place = pipeline->balance_place};
 }
 
+gp_status gp_refuse_count(const gp_pipeline_config *pipeline, const gp_yaml *list, const char *what, const char *remedy,
+                          gp_error *err) {
+    int stages = pipeline->stages;
+    return gp_refuse(list->place, what, err, "has %zu %s, but there %s %d %s%s; each needs one, %s", list->count,
+                     list->count == 1 ? "entry" : "entries", stages == 1 ? "is" : "are", stages,
+                     stages == pipeline->device_count ? "device" : "stage", stages == 1 ? "" : "s", remedy);
+}
+
 /* "3x3" is a name. */
 static bool is_number(const gp_yaml *item) {
     char *end;
@@ -35,22 +43,21 @@ static bool has_names(const gp_yaml *list) {
 static gp_status read_names(gp_pipeline_config *pipeline, const gp_yaml *list, gp_error *err) {
     static const char what[] = "pipeline.balance";
     if (list->count >= GP_MAX_STAGES)
-        return gp_fail_at(err, GP_CONFIG, list->place, "%s: the list has %zu entries; it may have at most %d", what,
-                          list->count, (int)GP_MAX_STAGES - 1);
+        return gp_refuse(list->place, what, err, "the list has %zu entries; it may have at most %d", list->count,
+                         (int)GP_MAX_STAGES - 1);
     GP_RETURN_IF_FAILED(GP_NEW(&pipeline->first, list->count, err));
     for (size_t i = 0; i < list->count; i++) {
         const gp_yaml *item = list->items[i];
         if (is_number(item))
-            return gp_fail_at(
-                err, GP_CONFIG, item->place,
-                "%s: %s is a number among names; a list has either the number of layers of each stage, or the "
-                "names of the first layers of the later stages",
-                what, gp_show(item->text).text);
+            return gp_refuse(item->place, what, err,
+                             "%s is a number among names; a list has either the number of layers of each stage, or the "
+                             "names of the first layers of the later stages",
+                             gp_show(item->text).text);
         GP_RETURN_IF_FAILED(gp_read_name(item, what, &pipeline->first[i], err));
         pipeline->first_count++;
         for (size_t j = 0; j < i; j++)
             if (strcmp(pipeline->first[j].text, pipeline->first[i].text) == 0)
-                return gp_fail_at(err, GP_CONFIG, item->place, "%s: %s occurs twice", what, gp_show(item->text).text);
+                return gp_refuse(item->place, what, err, "%s occurs twice", gp_show(item->text).text);
     }
     pipeline->balance = GP_BALANCE_AUTO;
     return GP_OK;
@@ -62,13 +69,9 @@ static gp_status read_balance_list(gp_pipeline_config *pipeline, const gp_yaml *
     if (has_names(node)) return read_names(pipeline, node, err);
     GP_RETURN_IF_FAILED(GP_NEW(&pipeline->layers, GP_MAX_STAGES, err));
     GP_RETURN_IF_FAILED(gp_read_integers(node, what, 1, INT32_MAX, GP_MAX_STAGES, pipeline->layers, &count, err));
-    bool one_each = pipeline->stages == pipeline->device_count;
     bool suits = pipeline->stages == 0 || (int)count == pipeline->stages;
     if (!suits && !pipeline->finds_balance)
-        return gp_fail_at(err, GP_CONFIG, node->place,
-                          "%s: has %zu %s, but there %s %d %s%s; each needs one, which pipeline.balance=auto finds",
-                          what, count, count == 1 ? "entry" : "entries", pipeline->stages == 1 ? "is" : "are",
-                          pipeline->stages, one_each ? "device" : "stage", pipeline->stages == 1 ? "" : "s");
+        return gp_refuse_count(pipeline, node, what, "which pipeline.balance=auto finds", err);
     pipeline->balance = suits ? GP_BALANCE_LAYERS : GP_BALANCE_AUTO;
     pipeline->layers_count = (int)count;
     return GP_OK;
@@ -82,11 +85,11 @@ static gp_status read_balance(const gp_key *key, const gp_yaml *node, const gp_k
     if (node->kind == GP_YAML_SEQUENCE) return read_balance_list(pipeline, node, err);
     if (node->kind == GP_YAML_SCALAR) suggestion = gp_suggest(node->text, key->names);
     if (node->kind == GP_YAML_MAPPING || gp_index_of(node->text, key->names) < 0)
-        return gp_fail_at(
-            err, GP_CONFIG, node->place,
-            "%s: needs auto, size, the layers per stage, as in [4, 4], or the first layers of the later stages, as in "
+        return gp_refuse(
+            node->place, at->what, err,
+            "needs auto, size, the layers per stage, as in [4, 4], or the first layers of the later stages, as in "
             "[conv4_1], not %s%s",
-            at->what, gp_show_node(node).text, suggestion.text);
+            gp_show_node(node).text, suggestion.text);
     GP_RETURN_IF_FAILED(gp_read_choice(node, at->what, key->names, &mode, err));
     pipeline->balance = (gp_balance_mode)mode;
     return GP_OK;
@@ -109,22 +112,20 @@ static void write_balance(FILE *file, const gp_key *key, const void *base) {
 
 const gp_key_type gp_balance_type = {"list of numbers of layers, or of names", read_balance, write_balance, NULL};
 
-/* ---- together ---------------------------------------------------------------------------------------------------- */
-
 static gp_status read_together(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                                gp_error *err) {
     gp_pipeline_config *pipeline = base;
     const char *what = at->what;
     (void)key;
     if (node->kind != GP_YAML_SEQUENCE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list of pairs of layers, as in [[a, b]], not %s",
-                          what, gp_show_node(node).text);
+        return gp_refuse(node->place, what, err, "needs a list of pairs of layers, as in [[a, b]], not %s",
+                         gp_show_node(node).text);
     GP_RETURN_IF_FAILED(GP_NEW(&pipeline->together, node->count, err));
     for (size_t i = 0; i < node->count; i++) {
         const gp_yaml *pair = node->items[i];
         if (pair->kind != GP_YAML_SEQUENCE || pair->count != 2)
-            return gp_fail_at(err, GP_CONFIG, pair->place, "%s: needs pairs of layers, as in [[a, b]], not %s", what,
-                              gp_show_node(pair).text);
+            return gp_refuse(pair->place, what, err, "needs pairs of layers, as in [[a, b]], not %s",
+                             gp_show_node(pair).text);
         for (int side = 0; side < 2; side++)
             GP_RETURN_IF_FAILED(gp_read_name(pair->items[side], what, &pipeline->together[i].layer[side], err));
         pipeline->together_count++;

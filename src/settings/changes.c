@@ -10,8 +10,6 @@
 
 enum { MOST_CHANGES = 1000 };
 
-/* ---- what may not change ----------------------------------------------------------------------------------------- */
-
 static bool is_below(const char *path, const char *prefix) {
     size_t length = strlen(prefix);
     return strncmp(path, prefix, length) == 0 && (path[length] == '\0' || path[length] == '.');
@@ -31,8 +29,6 @@ const char *gp_change_refusal(const char *path) {
     (void)gp_find_change(&gp_config_table, path, &reason);
     return reason;
 }
-
-/* ---- settings ---------------------------------------------------------------------------------------------------- */
 
 void gp_settings_fini(gp_settings *settings) {
     for (int i = 0; i < settings->count; i++) {
@@ -129,8 +125,6 @@ gp_status gp_settings_between(gp_yaml_document *before, gp_yaml_document *now, g
         *out = settings;
     return status;
 }
-
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static gp_status read_step(const gp_yaml *key, int64_t *out, gp_error *err) {
     const char *text = key->text;
@@ -256,8 +250,6 @@ int gp_config_changes_until(const gp_config *config, int64_t step) {
 gp_config *gp_config_phase(gp_config *config, int changes) {
     return changes == 0 ? config : config->changes[changes - 1].config;
 }
-
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* "501: {optimizer.sgd.lr: 0.01}, " */
 void gp_write_change(FILE *file, int64_t step, const gp_settings *settings) {

@@ -9,21 +9,10 @@ gp_checkpoint_mode gp_pipeline_checkpoint(const gp_pipeline_config *pipeline, in
     return pipeline->checkpoints ? pipeline->checkpoints[stage] : pipeline->checkpoint;
 }
 
-/* Where a file says how many stages there are, who reads that checks the count. */
-static gp_status check_count(const gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
-    int count = (int)node->count, stages = pipeline->stages;
-    bool one_each = stages == pipeline->device_count;
-    if (stages == 0 || count == stages) return GP_OK;
-    return gp_fail_at(err, GP_CONFIG, node->place,
-                      "%s: has %d %s, but there %s %d %s%s; each needs one, or one stands for all", what, count,
-                      count == 1 ? "entry" : "entries", stages == 1 ? "is" : "are", stages,
-                      one_each ? "device" : "stage", stages == 1 ? "" : "s");
-}
-
 static gp_status read_list(gp_pipeline_config *pipeline, const gp_yaml *node, gp_error *err) {
-    if (node->count == 0) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list is empty", what);
+    if (node->count == 0) return gp_refuse(node->place, what, err, "the list is empty");
     if (node->count > GP_MAX_STAGES)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: more than %d entries", what, (int)GP_MAX_STAGES);
+        return gp_refuse(node->place, what, err, "more than %d entries", (int)GP_MAX_STAGES);
     GP_RETURN_IF_FAILED(GP_NEW(&pipeline->checkpoints, node->count, err));
     pipeline->checkpoint_count = (int)node->count;
     for (size_t i = 0; i < node->count; i++) {
@@ -33,7 +22,9 @@ static gp_status read_list(gp_pipeline_config *pipeline, const gp_yaml *node, gp
         GP_RETURN_IF_FAILED(gp_read_choice(node->items[i], name, gp_checkpoint_names, &mode, err));
         pipeline->checkpoints[i] = (gp_checkpoint_mode)mode;
     }
-    return check_count(pipeline, node, err);
+    /* Where a file says how many stages there are, who reads that checks the count. */
+    if (pipeline->stages == 0 || (int)node->count == pipeline->stages) return GP_OK;
+    return gp_refuse_count(pipeline, node, what, "or one stands for all", err);
 }
 
 static gp_status read_mode(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
@@ -64,8 +55,8 @@ static gp_status read_keep(const gp_key *key, const gp_yaml *node, const gp_key_
     gp_pipeline_config *pipeline = base;
     (void)key;
     if (node->kind != GP_YAML_SEQUENCE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list of layers, as in [conv1, layer2.0], not %s",
-                          at->what, gp_show_node(node).text);
+        return gp_refuse(node->place, at->what, err, "needs a list of layers, as in [conv1, layer2.0], not %s",
+                         gp_show_node(node).text);
     GP_RETURN_IF_FAILED(GP_NEW(&pipeline->keep, node->count, err));
     for (size_t i = 0; i < node->count; i++)
         GP_RETURN_IF_FAILED(gp_read_name(node->items[i], at->what, &pipeline->keep[pipeline->keep_count++], err));

@@ -7,8 +7,6 @@
 #include "base/memory.h"
 #include "settings/tables_internal.h"
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
-
 static gp_status find_folder(const char *path, char **out, gp_error *err) {
     const char *slash = strrchr(path, '/');
     char *folder = NULL;

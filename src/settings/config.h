@@ -85,7 +85,8 @@ typedef struct gp_optimizer_config {
     double momentum;          /* sgd */
     bool nesterov;            /* sgd */
     double beta1, beta2, eps; /* adam, adamw */
-    bool no_decay;            /* norms_and_biases: these are left alone by the decay */
+    bool no_decay;            /* the decay leaves alone what `left_alone` says */
+    int left_alone;           /* 0: norms and biases, the only choice */
     double clip_norm;         /* of all gradients together; 0: not clipped */
     gp_lr_schedule lr_schedule;
     gp_time lr_every;       /* step */
@@ -202,7 +203,6 @@ GP_MUST_USE gp_status gp_config_read_phase(const gp_config *like, gp_yaml_docume
                                            gp_error *err);
 GP_MUST_USE gp_status gp_config_read_whole(const gp_config *like, gp_yaml_document **document, gp_config **out,
                                            gp_error *err);
-/* The same as a text, owned by the caller. */
 /* pipeline.devices as the configuration would say it, on one line; owned by the caller. */
 GP_MUST_USE gp_status gp_config_devices_text(const gp_pipeline_config *pipeline, char **out, gp_error *err);
 /* All but their places. */

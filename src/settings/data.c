@@ -3,8 +3,6 @@
 
 #include "settings/tables_internal.h"
 
-/* ---- sources ----------------------------------------------------------------------------------------------------- */
-
 #define AT(field) offsetof(gp_source_config, field)
 
 static gp_status read_take(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
@@ -14,12 +12,11 @@ static gp_status read_take(const gp_key *key, const gp_yaml *node, const gp_key_
     size_t count = 0;
     (void)key;
     if (node->kind != GP_YAML_SEQUENCE || node->count != 2)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs two integers, from and up to, as in [0, 5000]",
-                          at->what);
+        return gp_refuse(node->place, at->what, err, "needs two integers, from and up to, as in [0, 5000]");
     GP_RETURN_IF_FAILED(gp_read_integers(node, at->what, 0, INT64_MAX, 2, bounds, &count, err));
     if (bounds[1] <= bounds[0])
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: [%lld, %lld] takes no sample; the second must be larger",
-                          at->what, (long long)bounds[0], (long long)bounds[1]);
+        return gp_refuse(node->place, at->what, err, "[%lld, %lld] takes no sample; the second must be larger",
+                         (long long)bounds[0], (long long)bounds[1]);
     source->take_from = bounds[0];
     source->take_to = bounds[1];
     return GP_OK;
@@ -36,7 +33,7 @@ static const gp_key_type take_type = {"`[from, up to]`", read_take, write_take, 
 static gp_status read_source(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                              gp_error *err) {
     if (node->kind == GP_YAML_SEQUENCE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: several sources in a list are not available yet", at->what);
+        return gp_refuse(node->place, at->what, err, "several sources in a list are not available yet");
     return gp_table_type.read(key, node, at, base, err);
 }
 
@@ -93,8 +90,6 @@ static const gp_key_kind sources[] = {
     }
 static const gp_key_table train_table = SOURCE_TABLE(beside_train), eval_table = SOURCE_TABLE(beside_eval);
 #undef AT
-
-/* ---- the section ------------------------------------------------------------------------------------------------- */
 
 #define AT(field) offsetof(gp_data_config, field)
 

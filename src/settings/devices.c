@@ -12,8 +12,6 @@ bool gp_device_configs_equal(const gp_device_config *a, const gp_device_config *
     return strcmp(a->kind, b->kind) == 0 && a->index == b->index && a->threads == b->threads && a->memory == b->memory;
 }
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
-
 /* One entry of the list, which stands for `count` equal workers. */
 typedef struct entry {
     gp_device_config device;
@@ -52,10 +50,10 @@ static gp_status read_name(const gp_choice *choice, const char *what, entry *out
     bool numbered = cuda && *index && gp_yaml_index(index + 1, strlen(index + 1), &value) && value < 1024;
     if (!kind->name || (*index && !numbered)) {
         gp_suggestion suggestion = gp_suggest(base, named);
-        return gp_fail_at(err, GP_CONFIG, choice->place, "%s: unknown device %s%s", what, gp_show(choice->kind).text,
-                          cuda || strstr(suggestion.text, "cuda") ? "; a GPU is cuda:0, cuda:1, …"
-                          : suggestion.text[0]                    ? suggestion.text
-                                                                  : "; this version has cpu");
+        return gp_refuse(choice->place, what, err, "unknown device %s%s", gp_show(choice->kind).text,
+                         cuda || strstr(suggestion.text, "cuda") ? "; a GPU is cuda:0, cuda:1, …"
+                         : suggestion.text[0]                    ? suggestion.text
+                                                                 : "; this version has cpu");
     }
     out->device = (gp_device_config){.kind = kind->name, .index = (int)value, .threads = 1, .place = choice->place};
     *options = &kind->options;
@@ -67,8 +65,7 @@ static gp_status read_entry(const gp_yaml *node, const gp_key_context *at, entry
     gp_choice choice;
     char what[48];
     if (node->kind == GP_YAML_SEQUENCE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: replicas of a stage (a list) are not available yet",
-                          at->what);
+        return gp_refuse(node->place, at->what, err, "replicas of a stage (a list) are not available yet");
     GP_RETURN_IF_FAILED(gp_read_kind(node, at->what, NULL, &choice, err));
     GP_RETURN_IF_FAILED(read_name(&choice, at->what, out, &options, err));
     snprintf(what, sizeof what, "%s.%s", at->what, choice.kind);
@@ -109,9 +106,8 @@ static gp_status read_devices(const gp_key *key, const gp_yaml *node, const gp_k
     size_t capacity = 0;
     (void)key;
     if (node->kind != GP_YAML_SEQUENCE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list, as in [cpu, cpu], not %s", at->what,
-                          gp_show_node(node).text);
-    if (node->count == 0) return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list is empty", at->what);
+        return gp_refuse(node->place, at->what, err, "needs a list, as in [cpu, cpu], not %s", gp_show_node(node).text);
+    if (node->count == 0) return gp_refuse(node->place, at->what, err, "the list is empty");
     for (size_t i = 0; i < node->count; i++) {
         entry next = {.count = 1};
         char what[40];
@@ -122,8 +118,6 @@ static gp_status read_devices(const gp_key *key, const gp_yaml *node, const gp_k
     }
     return check_first_gpu(node, err);
 }
-
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 static void write_device(FILE *file, const gp_device_config *device, int count) {
     const char *comma = "";

@@ -9,14 +9,12 @@
 #define ANY_SIZE  .number = {0, INFINITY, 0}
 #define SHARE     .number = {0, 1, 2} /* less than 1 */
 
-/* ---- kinds ------------------------------------------------------------------------------------------------------- */
-
 static gp_status read_betas(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                             gp_error *err) {
     gp_optimizer_config *optimizer = base;
     double *betas[2] = {&optimizer->beta1, &optimizer->beta2};
     if (node->kind != GP_YAML_SEQUENCE || node->count != 2)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs two numbers in a list, as in [0.9, 0.999]", at->what);
+        return gp_refuse(node->place, at->what, err, "needs two numbers in a list, as in [0.9, 0.999]");
     for (int i = 0; i < 2; i++)
         GP_RETURN_IF_FAILED(gp_read_number(node->items[i], at->what, key->number.low, key->number.high,
                                            key->number.open, betas[i], err));
@@ -67,14 +65,12 @@ static const gp_key_kind optimizers[] = {
     {0},
 };
 
-/* ---- learning-rate schedules ------------------------------------------------------------------------------------- */
-
 static gp_status check_milestones(const gp_yaml *node, const char *what, gp_error *err) {
     if (node->kind != GP_YAML_SEQUENCE || node->count == 0)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list of times, as in [30 epochs, 60 epochs]", what);
+        return gp_refuse(node->place, what, err, "needs a list of times, as in [30 epochs, 60 epochs]");
     if (node->count > GP_MAX_MILESTONES)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list has %zu entries; it may have at most %d", what,
-                          node->count, GP_MAX_MILESTONES);
+        return gp_refuse(node->place, what, err, "the list has %zu entries; it may have at most %d", node->count,
+                         GP_MAX_MILESTONES);
     return GP_OK;
 }
 
@@ -89,14 +85,14 @@ static gp_status read_milestones(const gp_key *key, const gp_yaml *node, const g
         const gp_yaml *item = node->items[i];
         GP_RETURN_IF_FAILED(gp_read_time(item, at->what, key->integer.low, time, err));
         if (i > 0 && time->epochs != time[-1].epochs)
-            return gp_fail_at(
-                err, GP_CONFIG, item->place,
-                "%s: %.40s has another unit than the time before it; use steps for all times, or epochs for all",
-                at->what, item->text);
+            return gp_refuse(
+                item->place, at->what, err,
+                "%.40s has another unit than the time before it; use steps for all times, or epochs for all",
+                item->text);
         if (i > 0 && time->count <= time[-1].count)
-            return gp_fail_at(err, GP_CONFIG, item->place,
-                              "%s: %.40s is not later than %.40s; each time must be later than the one before it",
-                              at->what, item->text, node->items[i - 1]->text);
+            return gp_refuse(item->place, at->what, err,
+                             "%.40s is not later than %.40s; each time must be later than the one before it",
+                             item->text, node->items[i - 1]->text);
     }
     return GP_OK;
 }
@@ -141,28 +137,13 @@ static const gp_key warmup_keys[] = {
 };
 static const gp_key_table warmup_table = {.keys = warmup_keys, .alone = GP_ALONE_SCALAR};
 
-/* ---- the section ------------------------------------------------------------------------------------------------- */
-
-static gp_status read_no_decay(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
-                               gp_error *err) {
-    int which = 0;
-    (void)base;
-    return gp_read_choice(node, at->what, key->names, &which, err);
-}
-
-static void write_no_decay(FILE *file, const gp_key *key, const void *base) {
-    (void)base;
-    fputs(key->names[0], file);
-}
-
-static const gp_key_type no_decay_type = {"", read_no_decay, write_no_decay, NULL};
 static const char *const left_alone[] = {"norms_and_biases", NULL};
 
 static const gp_key optimizer_keys[] = {
     {"lr_schedule", &gp_table_type, .table = &rate_table, .unsaid = "constant"},
     {"warmup", &gp_table_type, .table = &warmup_table, .unsaid = "0"},
     {"clip_norm", &gp_number_type, AT(clip_norm), .number = {0, INFINITY, 1}},
-    {"no_decay", &no_decay_type, .names = left_alone, GP_IF_GIVEN(AT(no_decay))},
+    {"no_decay", &gp_choice_type, AT(left_alone), .names = left_alone, GP_IF_GIVEN(AT(no_decay))},
     {0},
 };
 const gp_key_table gp_optimizer_table = {.keys = optimizer_keys, .kinds = optimizers, .kind = AT(kind)};

@@ -3,8 +3,6 @@
 
 #include "settings/tables_internal.h"
 
-/* ---- schedule ---------------------------------------------------------------------------------------------------- */
-
 #define AT(field) offsetof(gp_schedule_config, field)
 
 static const gp_key interleaved_keys[] = {
@@ -57,8 +55,6 @@ static void write_schedule(FILE *file, const gp_key *key, const void *base) {
 
 static const gp_key_type schedule_type = {"", read_schedule, write_schedule, NULL};
 
-/* ---- lockstep ---------------------------------------------------------------------------------------------------- */
-
 enum { LOCKSTEP_AUTO, LOCKSTEP_TRUE, LOCKSTEP_FALSE };
 static const char *const lockstep_names[] = {"auto", "true", "false", NULL};
 
@@ -77,9 +73,8 @@ static gp_status read_lockstep(const gp_key *key, const gp_yaml *node, const gp_
     int choice = LOCKSTEP_AUTO;
     GP_RETURN_IF_FAILED(gp_read_choice(node, at->what, key->names, &choice, err));
     if (choice == LOCKSTEP_TRUE && !has)
-        return gp_fail_at(err, GP_CONFIG, node->place,
-                          "%s: belongs to the schedule gpipe; %s has none (auto is off there)", at->what,
-                          gp_schedule_kind_name(pipeline->schedule.kind));
+        return gp_refuse(node->place, at->what, err, "belongs to the schedule gpipe; %s has none (auto is off there)",
+                         gp_schedule_kind_name(pipeline->schedule.kind));
     pipeline->lockstep = has && (choice == LOCKSTEP_TRUE || (choice == LOCKSTEP_AUTO && copies_beside(pipeline)));
     return GP_OK;
 }
@@ -89,8 +84,6 @@ static void write_lockstep(FILE *file, const gp_key *key, const void *base) {
 }
 
 static const gp_key_type lockstep_type = {"", read_lockstep, write_lockstep, NULL};
-
-/* ---- the section ------------------------------------------------------------------------------------------------- */
 
 #define AT(field) offsetof(gp_pipeline_config, field)
 

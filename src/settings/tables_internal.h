@@ -17,6 +17,9 @@ extern const gp_key_table gp_transform_table, gp_device_table, gp_checkpoint_tab
 /* Keys with files of their own; `base` is the source or the pipeline. */
 extern const gp_key_type gp_transforms_type, gp_devices_type, gp_balance_type, gp_together_type;
 
+/* A list that has another number of entries than there are stages. */
+gp_status gp_refuse_count(const gp_pipeline_config *pipeline, const gp_yaml *list, const char *what, const char *remedy,
+                          gp_error *err);
 void gp_free_transforms(gp_source_config *source);
 
 GP_MUST_USE gp_status gp_read_changes(gp_config *config, const gp_yaml *node, gp_error *err);

@@ -14,7 +14,7 @@ static gp_status read_skip(const gp_key *key, const gp_yaml *node, const gp_key_
     size_t count = list ? node->count : 1;
     (void)key;
     if (count == 0 || node->kind == GP_YAML_MAPPING)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs names of layers, as in [fc, layer4.1]", at->what);
+        return gp_refuse(node->place, at->what, err, "needs names of layers, as in [fc, layer4.1]");
     GP_RETURN_IF_FAILED(GP_NEW(&train->init_skip, count, err));
     train->init_skip_count = (int)count;
     for (size_t i = 0; i < count; i++)

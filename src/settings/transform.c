@@ -25,8 +25,7 @@ static void write_numbers(FILE *file, const double *value, int count) {
     fputs("]", file);
 }
 
-/* ---- height and width -------------------------------------------------------------------------------------------- */
-
+/* Height and width. */
 static gp_status read_size(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                            gp_error *err) {
     return gp_read_pair(node, at->what, key->integer.low, key->integer.high, VALUE(int64_t), err);
@@ -38,14 +37,12 @@ static void write_size(FILE *file, const gp_key *key, const void *base) {
 
 static const gp_key_type size_type = {"integer or `[height, width]`", read_size, write_size, NULL};
 
-/* ---- one number for all sides, [left and right, top and bottom], or [left, top, right, bottom] ------------------- */
-
+/* One number for all sides, [left and right, top and bottom], or [left, top, right, bottom]. */
 static gp_status read_pad(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base, gp_error *err) {
     bool list = node->kind == GP_YAML_SEQUENCE;
     if (node->kind == GP_YAML_MAPPING || (list && node->count != 2 && node->count != 4))
-        return gp_fail_at(err, GP_CONFIG, node->place,
-                          "%s: needs an integer, [left and right, top and bottom], or [left, top, right, bottom]",
-                          at->what);
+        return gp_refuse(node->place, at->what, err,
+                         "needs an integer, [left and right, top and bottom], or [left, top, right, bottom]");
     for (size_t i = 0; i < 4; i++)
         GP_RETURN_IF_FAILED(gp_read_integer(list ? node->items[i % node->count] : node, at->what, key->integer.low,
                                             key->integer.high, VALUE(int64_t) + i, err));
@@ -58,17 +55,15 @@ static void write_pad(FILE *file, const gp_key *key, const void *base) {
 
 static const gp_key_type pad_type = {"integer or list", read_pad, write_pad, NULL};
 
-/* ---- a number, or one for each channel --------------------------------------------------------------------------- */
-
+/* A number, or one for each channel. */
 static gp_status check_values(const gp_yaml *node, const char *what, gp_error *err) {
     if (node->kind == GP_YAML_SEQUENCE && node->count == 0)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list is empty", what);
+        return gp_refuse(node->place, what, err, "the list is empty");
     if (node->kind == GP_YAML_SEQUENCE && node->count > MAX_VALUES)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list has %zu entries; it may have at most %d", what,
-                          node->count, MAX_VALUES);
+        return gp_refuse(node->place, what, err, "the list has %zu entries; it may have at most %d", node->count,
+                         MAX_VALUES);
     if (node->kind == GP_YAML_MAPPING)
-        return gp_fail_at(err, GP_CONFIG, node->place,
-                          "%s: needs a number, or a list with one for each channel, not a mapping", what);
+        return gp_refuse(node->place, what, err, "needs a number, or a list with one for each channel, not a mapping");
     return GP_OK;
 }
 
@@ -91,19 +86,17 @@ static void write_values(FILE *file, const gp_key *key, const void *base) {
 
 static const gp_key_type values_type = {"number, or a list by channel", read_values, write_values, NULL};
 
-/* ---- two numbers, the second not below the first ----------------------------------------------------------------- */
-
+/* Two numbers, the second not below the first. */
 static gp_status read_range(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                             gp_error *err) {
     double *out = VALUE(double);
     if (node->kind != GP_YAML_SEQUENCE || node->count != 2)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs two numbers, the minimum and the maximum", at->what);
+        return gp_refuse(node->place, at->what, err, "needs two numbers, the minimum and the maximum");
     for (int i = 0; i < 2; i++)
         GP_RETURN_IF_FAILED(gp_read_number(node->items[i], at->what, key->number.low, key->number.high,
                                            key->number.open, &out[i], err));
     if (out[1] < out[0])
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: the maximum %g is less than the minimum %g", at->what,
-                          out[1], out[0]);
+        return gp_refuse(node->place, at->what, err, "the maximum %g is less than the minimum %g", out[1], out[0]);
     return GP_OK;
 }
 
@@ -112,8 +105,6 @@ static void write_range(FILE *file, const gp_key *key, const void *base) {
 }
 
 static const gp_key_type range_type = {"`[minimum, maximum]`", read_range, write_range, NULL};
-
-/* ---- the kinds --------------------------------------------------------------------------------------------------- */
 
 #define ANY   .number = {-INFINITY, INFINITY, 0}
 #define SIDES .integer = {0, MAX_SIZE}
@@ -159,17 +150,15 @@ static const gp_key_kind transforms[] = {
 const gp_key_table gp_transform_table = {
     .kinds = transforms, .kind = AT(kind), .kind_place = AT(place), .short_names = true};
 
-/* ---- the list ---------------------------------------------------------------------------------------------------- */
-
 static gp_status read_transforms(const gp_key *key, const gp_yaml *node, const gp_key_context *at, void *base,
                                  gp_error *err) {
     gp_source_config *source = base;
     if (node->kind != GP_YAML_SEQUENCE)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: needs a list, as in [{random_crop: 32}], not %s", at->what,
-                          gp_show_node(node).text);
+        return gp_refuse(node->place, at->what, err, "needs a list, as in [{random_crop: 32}], not %s",
+                         gp_show_node(node).text);
     if (node->count > GP_MAX_TRANSFORMS)
-        return gp_fail_at(err, GP_CONFIG, node->place, "%s: the list has %zu entries; it may have at most %d", at->what,
-                          node->count, GP_MAX_TRANSFORMS);
+        return gp_refuse(node->place, at->what, err, "the list has %zu entries; it may have at most %d", node->count,
+                         GP_MAX_TRANSFORMS);
     GP_RETURN_IF_FAILED(GP_NEW(&source->transforms, node->count, err));
     for (size_t i = 0; i < node->count; i++)
         GP_RETURN_IF_FAILED(

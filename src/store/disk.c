@@ -14,37 +14,28 @@
 
 enum { SIZE_TEXT = 32, ADVICE_TEXT = 160 };
 
-static uint64_t plus(uint64_t a, uint64_t b) {
-    uint64_t sum;
-    return __builtin_add_overflow(a, b, &sum) ? UINT64_MAX : sum;
-}
-
-static uint64_t times(uint64_t a, uint64_t b) {
-    uint64_t product;
-    return __builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product;
-}
-
 /* Snapshots that stand at one time. */
 static int64_t at_once(const gp_disk_use *use) {
     return use->keep < use->snapshots ? use->keep + 1 : use->snapshots;
 }
 
 uint64_t gp_disk_needed(const gp_disk_use *use) {
-    uint64_t models = times(use->model, use->best ? 2 : 1);
-    return plus(plus(models, plus(use->config, use->plan)), times(use->snapshot, (uint64_t)at_once(use)));
+    uint64_t models = gp_size_times(use->model, use->best ? 2 : 1);
+    return gp_size_plus(gp_size_plus(models, gp_size_plus(use->config, use->plan)),
+                        gp_size_times(use->snapshot, (uint64_t)at_once(use)));
 }
 
 uint64_t gp_disk_free(const char *folder) {
     struct statvfs about;
     if (statvfs(folder, &about) != 0 || about.f_blocks == 0) return UINT64_MAX;
-    return times(about.f_bavail, about.f_frsize);
+    return gp_size_times(about.f_bavail, about.f_frsize);
 }
 
 static uint64_t held_by(const char *path, const char *init) {
     enum { BLOCK = 512 }; /* unit of st_blocks */
     struct stat about;
     if (lstat(path, &about) != 0 || !S_ISREG(about.st_mode) || about.st_nlink != 1) return 0;
-    return init && gp_file_is(path, init) ? 0 : times((uint64_t)about.st_blocks, BLOCK);
+    return init && gp_file_is(path, init) ? 0 : gp_size_times((uint64_t)about.st_blocks, BLOCK);
 }
 
 uint64_t gp_disk_held(const char *folder, const char *init) {
@@ -53,9 +44,9 @@ uint64_t gp_disk_held(const char *folder, const char *init) {
     int64_t *steps = NULL;
     int count = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        sum = plus(sum, held_by(gp_folder_file(folder, names[i]).text, init));
+        sum = gp_size_plus(sum, held_by(gp_folder_file(folder, names[i]).text, init));
     if (gp_snapshot_list(folder, &steps, &count, NULL) != GP_OK) return sum;
-    for (int i = 0; i < count; i++) sum = plus(sum, held_by(gp_snapshot_path(folder, steps[i]).text, init));
+    for (int i = 0; i < count; i++) sum = gp_size_plus(sum, held_by(gp_snapshot_path(folder, steps[i]).text, init));
     free(steps);
     return sum;
 }
@@ -85,7 +76,7 @@ static void describe_snapshots(const gp_disk_use *use, char *text, size_t bytes)
 }
 
 gp_status gp_disk_check(const gp_disk_use *use, const char *folder, uint64_t free, uint64_t held, gp_error *err) {
-    uint64_t room = plus(free, held), needed = gp_disk_needed(use);
+    uint64_t room = gp_size_plus(free, held), needed = gp_disk_needed(use);
     char need[SIZE_TEXT], there[SIZE_TEXT], model[SIZE_TEXT], old[SIZE_TEXT], missing[SIZE_TEXT];
     char snapshots[ADVICE_TEXT] = "", advice[ADVICE_TEXT], holds[ADVICE_TEXT] = "";
     if (needed <= room) return GP_OK;

@@ -181,14 +181,6 @@ void gp_saver_destroy(gp_saver **saver) {
     *saver = NULL;
 }
 
-/* Caller holds the lock. */
-static gp_status take_failure(gp_saver *saver, gp_error *err) {
-    gp_status status = saver->failure.status;
-    if (status != GP_OK && err) *err = saver->failure;
-    saver->failure.status = GP_OK;
-    return status;
-}
-
 static void wait_until_idle(gp_saver *saver) {
     pthread_mutex_lock(&saver->lock);
     while (saver->busy) pthread_cond_wait(&saver->change, &saver->lock);
@@ -202,7 +194,9 @@ gp_status gp_saver_wait(gp_saver *saver, gp_error *err) {
 
 gp_status gp_saver_poll(gp_saver *saver, gp_error *err) {
     pthread_mutex_lock(&saver->lock);
-    gp_status status = saver->busy ? GP_OK : take_failure(saver, err);
+    gp_status status = saver->busy ? GP_OK : saver->failure.status;
+    if (status != GP_OK && err) *err = saver->failure;
+    if (status != GP_OK) saver->failure.status = GP_OK;
     pthread_mutex_unlock(&saver->lock);
     return status;
 }
@@ -248,40 +242,33 @@ gp_status gp_saver_give(const gp_saver *saver, gp_run *run, const gp_plan *plan,
     return status == GP_OK ? gp_run_refresh(run, err) : status;
 }
 
-/* The items of a file's tensors. Their data go to `block`; NULL: *bytes is found, and nothing is read. */
-static gp_status read_items(const gp_safetensors *file, gp_safetensors_item *items, char *block, size_t *bytes,
-                            gp_error *err) {
-    *bytes = 0;
-    for (size_t i = 0; i < gp_safetensors_count(file); i++) {
-        const gp_safetensor *tensor = gp_safetensors_at(file, i);
-        size_t its = (size_t)(tensor->end - tensor->begin);
-        items[i] = (gp_safetensors_item){.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
-        memcpy(items[i].dim, tensor->dim, sizeof items[i].dim);
-        items[i].data = block ? block + *bytes : NULL;
-        if (block) GP_RETURN_IF_FAILED(gp_safetensors_read(file, tensor, 0, its, block + *bytes, err));
-        *bytes += its;
-    }
-    return GP_OK;
+static size_t tensor_bytes(const gp_safetensors *file, size_t index) {
+    const gp_safetensor *tensor = gp_safetensors_at(file, index);
+    return (size_t)(tensor->end - tensor->begin);
+}
+
+static gp_status read_item(const gp_safetensors *file, size_t index, char *to, gp_safetensors_item *item,
+                           gp_error *err) {
+    const gp_safetensor *tensor = gp_safetensors_at(file, index);
+    *item = (gp_safetensors_item){.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank, .data = to};
+    memcpy(item->dim, tensor->dim, sizeof item->dim);
+    return gp_safetensors_read(file, tensor, 0, tensor_bytes(file, index), to, err);
 }
 
 /* The block of copies is large enough, unless the run drops states of the optimizer now. */
-static gp_status rewrite(const gp_saver *saver, const gp_safetensors *file, gp_safetensors_item *items,
-                         const gp_reached *reached, gp_error *err) {
-    size_t bytes;
-    char *own = NULL;
-    GP_RETURN_IF_FAILED(read_items(file, items, NULL, &bytes, err));
-    if (bytes > saver->layout.bytes) GP_RETURN_IF_FAILED(GP_NEW(&own, bytes, err));
-    gp_status status = read_items(file, items, own ? own : saver->block, &bytes, err);
-    if (status == GP_OK) status = write_items(saver, items, gp_safetensors_count(file), reached, err);
-    free(own);
-    return status;
-}
-
 gp_status gp_saver_rewrite(gp_saver *saver, const gp_safetensors *file, const gp_reached *reached, gp_error *err) {
+    size_t count = gp_safetensors_count(file), bytes = 0;
     gp_safetensors_item *items = NULL;
+    char *own = NULL;
     wait_until_idle(saver);
-    GP_RETURN_IF_FAILED(GP_NEW(&items, gp_safetensors_count(file), err));
-    gp_status status = rewrite(saver, file, items, reached, err);
+    for (size_t i = 0; i < count; i++) bytes += tensor_bytes(file, i);
+    gp_status status = GP_NEW(&items, count, err);
+    if (status == GP_OK && bytes > saver->layout.bytes) status = GP_NEW(&own, bytes, err);
+    char *to = own ? own : saver->block;
+    for (size_t i = 0; i < count && status == GP_OK; to += tensor_bytes(file, i++))
+        status = read_item(file, i, to, &items[i], err);
+    if (status == GP_OK) status = write_items(saver, items, count, reached, err);
+    free(own);
     free(items);
     return status;
 }

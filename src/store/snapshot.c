@@ -41,7 +41,7 @@ static size_t place_bytes(const gp_plan *plan, int param) {
 size_t gp_state_bytes(const gp_plan *plan) {
     size_t sum = 0;
     for (int p = 0; p < plan->graph->param_count; p++)
-        sum = gp_size_plus(sum, gp_size_times(place_bytes(plan, p), (size_t)(1 + states_of(plan, p))));
+        sum = gp_size_plus(sum, gp_size_times(place_bytes(plan, p), 1 + (size_t)states_of(plan, p)));
     return sum;
 }
 

@@ -141,13 +141,20 @@ static gp_status check_file(const gp_graph *graph, const gp_train_config *train,
     return GP_OK;
 }
 
+static gp_status open_checked(const gp_graph *graph, const gp_train_config *train, gp_safetensors **out,
+                              gp_error *err) {
+    GP_RETURN_IF_FAILED(check_skips(graph, train, err));
+    GP_RETURN_IF_FAILED(gp_safetensors_open(train->init, out, err));
+    gp_status status = check_file(graph, train, *out, err);
+    if (status != GP_OK) gp_safetensors_close(out);
+    return status;
+}
+
 gp_status gp_weights_check(const gp_graph *graph, const gp_train_config *train, gp_error *err) {
     gp_safetensors *file = NULL;
-    GP_RETURN_IF_FAILED(check_skips(graph, train, err));
-    GP_RETURN_IF_FAILED(gp_safetensors_open(train->init, &file, err));
-    gp_status status = check_file(graph, train, file, err);
+    GP_RETURN_IF_FAILED(open_checked(graph, train, &file, err));
     gp_safetensors_close(&file);
-    return status;
+    return GP_OK;
 }
 
 /* ---- into a run -------------------------------------------------------------------------------------------------- */
@@ -175,10 +182,8 @@ gp_status gp_weights_initialise(gp_run *run, const gp_plan *plan, uint64_t seed,
 
 gp_status gp_weights_load(gp_run *run, const gp_plan *plan, const gp_train_config *train, gp_error *err) {
     source from = {.graph = plan->graph, .seed = train->seed, .train = train};
-    GP_RETURN_IF_FAILED(check_skips(plan->graph, train, err));
-    GP_RETURN_IF_FAILED(gp_safetensors_open(train->init, &from.file, err));
-    gp_status status = check_file(plan->graph, train, from.file, err);
-    if (status == GP_OK) status = gp_params_write(run, plan, NULL, 0, fill_param, &from, err);
+    GP_RETURN_IF_FAILED(open_checked(plan->graph, train, &from.file, err));
+    gp_status status = gp_params_write(run, plan, NULL, 0, fill_param, &from, err);
     gp_safetensors_close(&from.file);
     return status;
 }

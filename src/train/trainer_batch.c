@@ -15,10 +15,8 @@ gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64
                            .divisor = batch->counts > 0 ? (double)batch->counts : 1};
 }
 
-gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, const gp_step_input *input,
-                           gp_step_result *result, gp_error *err) {
-    int mini;
-    GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, training, batch->samples, &mini, err));
+gp_status gp_trainer_batch(gp_trainer *t, int mini, const gp_step_input *input, gp_step_result *result, gp_error *err) {
+    bool training = t->session->plan->minis[mini].training;
     GP_RETURN_IF_FAILED(gp_tracing_before(t->tracing, t->run, mini, input->step, err));
     if (training)
         GP_RETURN_IF_FAILED(gp_account_before(t->account, t->run, mini, gp_tracing_recorder(t->tracing), err));

@@ -16,11 +16,9 @@ typedef struct evaluation {
 } evaluation;
 
 /* A second pass of the first mini-batch whose loss is not finite says where that began. */
-static gp_status find_origin(gp_trainer *t, const gp_batch *batch, const gp_step_input *input, evaluation *out,
-                             gp_error *err) {
+static gp_status find_origin(gp_trainer *t, const gp_batch *batch, int mini, const gp_step_input *input,
+                             evaluation *out, gp_error *err) {
     gp_finding finding = {0};
-    int mini;
-    GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, false, batch->samples, &mini, err));
     GP_RETURN_IF_FAILED(gp_run_diagnose(t->run, mini, input, &finding, err));
     gp_trainer_origin(out->origin, t, t->evaluation, batch, mini, &finding);
     return GP_OK;
@@ -34,14 +32,16 @@ static gp_status evaluate_batches(gp_trainer *t, evaluation *out, gp_error *err)
     for (;;) {
         const gp_batch *batch;
         gp_step_result result;
+        int mini;
         GP_RETURN_IF_FAILED(gp_trainer_take(t, t->evaluation, &batch, err));
         out->data_seconds += t->data_seconds;
         if (!batch) break;
         if (gp_trainer_stopping(t)) return GP_OK;
         gp_step_input input = gp_trainer_input(t, batch, t->reached.step);
-        GP_RETURN_IF_FAILED(gp_trainer_batch(t, batch, false, &input, &result, err));
+        GP_RETURN_IF_FAILED(gp_session_find_mini(t->session, false, batch->samples, &mini, err));
+        GP_RETURN_IF_FAILED(gp_trainer_batch(t, mini, &input, &result, err));
         if (!isfinite(result.loss_sum) && isfinite(loss_sum))
-            GP_RETURN_IF_FAILED(find_origin(t, batch, &input, out, err));
+            GP_RETURN_IF_FAILED(find_origin(t, batch, mini, &input, out, err));
         loss_sum += result.loss_sum;
         right += result.right;
         counts += (double)batch->counts;

@@ -53,8 +53,9 @@ typedef struct gp_trainer {
 bool gp_trainer_stopping(const gp_trainer *t);
 /* What a mini-batch of step `step` is run with. */
 gp_step_input gp_trainer_input(const gp_trainer *t, const gp_batch *batch, int64_t step);
-GP_MUST_USE gp_status gp_trainer_batch(gp_trainer *t, const gp_batch *batch, bool training, const gp_step_input *input,
-                                       gp_step_result *result, gp_error *err);
+/* Runs mini-batch plan `mini`. */
+GP_MUST_USE gp_status gp_trainer_batch(gp_trainer *t, int mini, const gp_step_input *input, gp_step_result *result,
+                                       gp_error *err);
 
 /* The next mini-batch of a loader; blocks until it is read. Sets data_seconds, and tells the timeline. */
 GP_MUST_USE gp_status gp_trainer_take(gp_trainer *t, gp_loader *loader, const gp_batch **out, gp_error *err);

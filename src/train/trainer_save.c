@@ -1,9 +1,22 @@
-/* The trainer's snapshots: when they are due, and what became of them. */
+/* After which steps an evaluation or a snapshot follows, and what became of the snapshots. */
 #include <inttypes.h>
 
 #include "base/clock.h"
 #include "settings/rate.h"
 #include "train/trainer_internal.h"
+
+bool gp_trainer_evaluates(const gp_trainer *t, int64_t step) {
+    if (!t->session->eval) return false;
+    if (step == t->session->steps || (t->session->changes > 0 && step == t->session->after)) return true;
+    return gp_time_is_due(t->session->config->train.eval_every, t->length, step);
+}
+
+bool gp_trainer_saves(const gp_trainer *t, int64_t step) {
+    const gp_every *every = &t->session->config->train.save_every;
+    if (t->saved == step || step == 0) return false;
+    if (every->time.count > 0) return gp_time_is_due(every->time, t->length, step);
+    return every->minutes > 0 && gp_now() - t->saved_at >= 60 * every->minutes;
+}
 
 /* Samples of the epoch of the last step that were taken. */
 static int64_t taken_samples(const gp_trainer *t) {

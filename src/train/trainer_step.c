@@ -151,7 +151,7 @@ gp_status gp_trainer_catch_up(gp_trainer *t, gp_loader *loader, gp_error *err) {
 static gp_status run_alone(gp_trainer *t, const gp_trainer_work *work, gp_error *err) {
     gp_step_result result;
     if (gp_capture_before(&t->capture, t->session->plan, work->step, err) != GP_OK ||
-        gp_trainer_batch(t, &work->batch, true, &work->input, &result, err) != GP_OK ||
+        gp_trainer_batch(t, work->mini, &work->input, &result, err) != GP_OK ||
         gp_capture_after(&t->capture, t->session->plan, work->step, err) != GP_OK)
         return gp_error_context(err, "step %" PRId64 ": ", work->step);
     return settle(t, work, &result, take_seconds(t, work), err);

@@ -113,6 +113,7 @@ class Balance(unittest.TestCase):
             ("--profil", "p", "c.yaml"): "unknown option --profil: did you mean --profile?\n",
             ("--frobnicate", "c.yaml"): "unknown option --frobnicate" + see,
             ("-x", "c.yaml"): "unknown option -x" + see,
+            ("c.yaml", "-qx"): "unknown option -x" + see,
             ("--json=all", "c.yaml"): "option --json takes no value\n",
             ("c.yaml", "--seconds"): "option --seconds needs a value\n",
             **{("--seconds=" + bad, "c.yaml"): f'{seconds}"{bad}"\n' for bad in ("0", "-1", "x", "1s", "nan", "1e9")},

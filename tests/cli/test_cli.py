@@ -296,7 +296,7 @@ class Usage(Group):
                     listed.update(option.findall(line[:24]))
             with open(os.path.join(HERE, "../../src/cli", source), encoding="utf-8") as file:
                 code = file.read()
-            accepted = set(re.findall(r'"(--[a-z-]+)"', code)) | {"-" + letter for letter in re.findall(r"case '(\w)':", code)}
+            accepted = set(re.findall(r'\{"(-[a-z-]+)", GP_OPTION_', code))
             self.assertEqual(listed | {"-h"}, accepted, program)
             synopsis = set()
             for line in readme.splitlines():

@@ -520,7 +520,7 @@ static int count_distinct(const gp_prepared *const *prepared, int count) {
     int distinct = 0;
     for (int i = 0; i < count; i++) {
         int j = 0;
-        while (j < i && !gp_op_desc_equal(&prepared[j]->desc, &prepared[i]->desc)) j++;
+        while (j < i && memcmp(&prepared[j]->desc, &prepared[i]->desc, gp_op_desc_bytes(&prepared[i]->desc)) != 0) j++;
         distinct += j == i;
     }
     return distinct;

@@ -186,7 +186,8 @@ static void check_table(const gp_key_table *table, const char *path) {
     char inner[200];
     for (const gp_key *key = table->keys; key && key->name; key++, count++) {
         snprintf(inner, sizeof inner, "%s.%s", path, key->name);
-        if (!key->type->read || !key->type->noun) fail_msg("%s has no type", inner);
+        bool read = key->type->read || key->type == &gp_elsewhere_type;
+        if (!read || !key->type->noun) fail_msg("%s has no type", inner);
         if (key->unsaid && key->example) fail_msg("%s is required, and has a default", inner);
         if ((key->change == GP_CHANGE_NEVER) != (key->fixed != NULL)) fail_msg("%s: no reason, or no rule", inner);
         if (key->table) check_table(key->table, inner);

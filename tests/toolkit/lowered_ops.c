@@ -35,7 +35,7 @@ static void add(lowered_ops *ops, const char *layer, const gp_op_desc *desc) {
     gp_error err = {0};
     ops->total++;
     for (size_t i = 0; i < ops->count; i++) {
-        if (!gp_op_desc_equal(&ops->item[i].desc, desc)) continue;
+        if (memcmp(&ops->item[i].desc, desc, gp_op_desc_bytes(desc)) != 0) continue;
         ops->item[i].uses++;
         return;
     }

@@ -153,15 +153,15 @@ static inline float tanh_slope(float y, float slope) {
 #define SPANS(name, value, derivative)                                                                                 \
     static void name##_forward(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {                \
         const float slope = *(const float *)context;                                                                   \
-        float *y = at[0];                                                                                              \
-        const float *x = at[1];                                                                                        \
+        float *y = at[GP_ACTIVATION_FORWARD_Y];                                                                        \
+        const float *x = at[GP_ACTIVATION_FORWARD_X];                                                                  \
         GP_INDEPENDENT                                                                                                 \
         for (int64_t i = 0; i < count; i++) y[i] = value(x[i], slope);                                                 \
     }                                                                                                                  \
     static void name##_backward(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {               \
         const float slope = *(const float *)context;                                                                   \
-        float *dx = at[0];                                                                                             \
-        const float *a = at[1], *dy = at[2];                                                                           \
+        float *dx = at[GP_ACTIVATION_BACKWARD_DX];                                                                     \
+        const float *a = at[GP_ACTIVATION_BACKWARD_A], *dy = at[GP_ACTIVATION_BACKWARD_DY];                            \
         GP_INDEPENDENT                                                                                                 \
         for (int64_t i = 0; i < count; i++) dx[i] = dy[i] * derivative(a[i], slope);                                   \
     }
@@ -181,24 +181,15 @@ static const struct {
     [GP_SIGMOID] = {sigmoid_forward, sigmoid_backward},          [GP_TANH] = {tanh_forward, tanh_backward},
 };
 
-static gp_status run_activation_forward(const gp_cpu_call *call, gp_error *err) {
+static gp_status run_activation(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    const gp_activation_attributes *activation = &call->prepared->desc.attributes.activation;
+    const gp_op_desc *desc = &call->prepared->desc;
+    const gp_activation_attributes *activation = &desc->attributes.activation;
     float slope = (float)activation->slope;
-    gp_cpu_spans(call, (const int[]){GP_ACTIVATION_FORWARD_Y, GP_ACTIVATION_FORWARD_X, -1},
-                 spans[activation->function].forward, &slope);
+    bool forward = desc->kind == GP_OP_ACTIVATION_FORWARD;
+    gp_cpu_spans(call, forward ? spans[activation->function].forward : spans[activation->function].backward, &slope);
     return GP_OK;
 }
 
-const gp_cpu_op gp_cpu_activation_forward = {.run = run_activation_forward};
-
-static gp_status run_activation_backward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    const gp_activation_attributes *activation = &call->prepared->desc.attributes.activation;
-    float slope = (float)activation->slope;
-    gp_cpu_spans(call, (const int[]){GP_ACTIVATION_BACKWARD_DX, GP_ACTIVATION_BACKWARD_A, GP_ACTIVATION_BACKWARD_DY},
-                 spans[activation->function].backward, &slope);
-    return GP_OK;
-}
-
-const gp_cpu_op gp_cpu_activation_backward = {.run = run_activation_backward};
+const gp_cpu_op gp_cpu_activation_forward = {.run = run_activation};
+const gp_cpu_op gp_cpu_activation_backward = {.run = run_activation};

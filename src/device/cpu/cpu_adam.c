@@ -29,13 +29,14 @@ static adam_numbers numbers_of(const gp_adam_attributes *adam, const gp_step_sca
                           .step = (float)-(scalars->rate / correction1)};
 }
 
-/* at: parameter, gradient, mean, mean of squares. */
+enum { PARAM = GP_ADAM_PARAM, GRAD = GP_ADAM_GRAD, MEAN = GP_ADAM_M, SQUARE = GP_ADAM_V };
+
 static inline void adam_element(const adam_numbers *n, float *const at[GP_SPAN_OPERANDS], int64_t i, float gradient,
                                 float value, float mean) {
-    float square = at[3][i] * n->beta2 + n->square * gradient * gradient;
-    at[2][i] = mean;
-    at[3][i] = square;
-    at[0][i] = value + n->step * mean / (sqrtf(square) / n->root + n->eps);
+    float square = at[SQUARE][i] * n->beta2 + n->square * gradient * gradient;
+    at[MEAN][i] = mean;
+    at[SQUARE][i] = square;
+    at[PARAM][i] = value + n->step * mean / (sqrtf(square) / n->root + n->eps);
 }
 
 static inline float decayed(const adam_numbers *n, float gradient, float value) {
@@ -46,7 +47,7 @@ static void adam_span(const void *context, float *const at[GP_SPAN_OPERANDS], in
     const adam_numbers n = *(const adam_numbers *)context;
     GP_INDEPENDENT
     for (int64_t i = 0; i < count; i++) {
-        float value = at[0][i] * n.shrink, gradient = decayed(&n, at[1][i], value), mean = at[2][i];
+        float value = at[PARAM][i] * n.shrink, gradient = decayed(&n, at[GRAD][i], value), mean = at[MEAN][i];
         adam_element(&n, at, i, gradient, value, mean + n.share * (gradient - mean));
     }
 }
@@ -56,7 +57,7 @@ static void adam_span_of_large_share(const void *context, float *const at[GP_SPA
     const adam_numbers n = *(const adam_numbers *)context;
     GP_INDEPENDENT
     for (int64_t i = 0; i < count; i++) {
-        float value = at[0][i] * n.shrink, gradient = decayed(&n, at[1][i], value), mean = at[2][i];
+        float value = at[PARAM][i] * n.shrink, gradient = decayed(&n, at[GRAD][i], value), mean = at[MEAN][i];
         adam_element(&n, at, i, gradient, value, gradient - (gradient - mean) * n.rest);
     }
 }
@@ -66,8 +67,7 @@ static gp_status run_adam(const gp_cpu_call *call, gp_error *err) {
     const gp_step_scalars *scalars = call->operand[GP_ADAM_SCALARS];
     if (!scalars->finite) return GP_OK;
     const adam_numbers n = numbers_of(&call->prepared->desc.attributes.adam, scalars);
-    gp_cpu_spans_of_four(call, (const int[]){GP_ADAM_PARAM, GP_ADAM_GRAD, GP_ADAM_M, GP_ADAM_V},
-                         n.share < 0.5F ? adam_span : adam_span_of_large_share, &n);
+    gp_cpu_spans(call, n.share < 0.5F ? adam_span : adam_span_of_large_share, &n);
     return GP_OK;
 }
 

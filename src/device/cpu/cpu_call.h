@@ -26,10 +26,15 @@ typedef struct gp_cpu_call {
     gp_bound *bound;
 } gp_cpu_call;
 
+enum { GP_SPAN_OPERANDS = 5 };
+/* Does `count` elements of an op's real operands, each contiguous from at[its position] on. */
+typedef void (*gp_cpu_span)(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count);
+
 typedef struct gp_cpu_op {
     gp_status (*prepare)(gp_prepared *prepared, gp_error *err); /* NULL: gp_op_prepare_plain, then book */
     void (*book)(gp_prepared *prepared);                        /* the workspace; NULL: none */
-    gp_status (*run)(const gp_cpu_call *call, gp_error *err);
+    gp_status (*run)(const gp_cpu_call *call, gp_error *err);   /* NULL: gp_cpu_spans of `span`, without context */
+    gp_cpu_span span;
     void (*release)(gp_prepared *prepared); /* NULL: nothing to release */
 } gp_cpu_op;
 
@@ -43,12 +48,24 @@ static inline int64_t gp_cpu_grain(int64_t elements) {
     return GP_CPU_GRAIN / (elements < 1 ? 1 : elements) + 1;
 }
 
-enum { GP_SPAN_OPERANDS = 4 };
-/* Does `count` elements of up to four operands, each contiguous from at[i] on. */
-typedef void (*gp_cpu_span)(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count);
-/* Covers operands of equal dimensions with spans, over the pool. operand[i] < 0: none, at[i] is not to be used. */
-void gp_cpu_spans(const gp_cpu_call *call, const int operand[3], gp_cpu_span span, const void *context);
-void gp_cpu_spans_of_four(const gp_cpu_call *call, const int operand[4], gp_cpu_span span, const void *context);
+/* Covers the real operands, of equal dimensions, with spans, over the pool. */
+void gp_cpu_spans(const gp_cpu_call *call, gp_cpu_span span, const void *context);
+
+typedef struct gp_cpu_view {
+    float *at; /* NULL: absent; of another type where the op's table says so */
+    gp_rows rows;
+    const gp_tensor *tensor;
+} gp_cpu_view;
+/* The operands of one op by their names in op_table.inc. */
+typedef union gp_cpu_views {
+    gp_cpu_view named[GP_NAMES]; /* by gp_operand_name */
+    struct {
+#define GP_CPU_VIEW(NAME, name) gp_cpu_view name;
+        GP_OPERAND_NAMES(GP_CPU_VIEW)
+#undef GP_CPU_VIEW
+    };
+} gp_cpu_views;
+void gp_cpu_find_views(const gp_cpu_call *call, gp_cpu_views *out);
 
 /* Tells the compiler that the iterations of the next loop are independent though its pointers may be equal (in place).
  */

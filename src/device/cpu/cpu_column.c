@@ -23,17 +23,6 @@ void gp_cpu_column_blocks(gp_cpu_pool *pool, int64_t rows, int64_t columns, gp_c
     gp_cpu_pool_for(pool, gp_column_blocks(rows) * loop.tiles, 2, do_blocks, &loop);
 }
 
-/* Sums, or sums of products, in f64. The product of two floats is exact in f64. */
-typedef struct sum_context {
-    const float *x, *y; /* y: the second factor, or NULL */
-    int64_t x_pitch, y_pitch;
-    int64_t rows, width;
-    double *partial; /* [blocks, width] */
-    float *out;
-    int64_t out_stride;
-    bool accumulate;
-} sum_context;
-
 /* Where columns are few, neighbouring rows have sums of their own, so that no addition waits for the one before it. */
 enum { LANES = 16 };
 _Static_assert((int)LANES <= (int)GP_COLUMN_TILE, "the lanes of a narrow tile fit where the columns of a wide one do");
@@ -42,12 +31,13 @@ static void add_elements(double *total, const float *x, int64_t count) {
     for (int64_t i = 0; i < count; i++) total[i] += (double)x[i];
 }
 
+/* The product of two floats is exact in f64. */
 static void add_products(double *total, const float *x, const float *y, int64_t count) {
     for (int64_t i = 0; i < count; i++) total[i] += (double)x[i] * (double)y[i];
 }
 
 /* Adds rows [row, row+lanes) of some columns, each row to sums of its own. */
-static void add_rows(const sum_context *sum, int64_t row, int64_t lanes, int64_t column, int64_t columns,
+static void add_rows(const gp_column_sum *sum, int64_t row, int64_t lanes, int64_t column, int64_t columns,
                      double *total) {
     bool dense = sum->x_pitch == columns && (!sum->y || sum->y_pitch == columns);
     int64_t runs = dense ? 1 : lanes, count = dense ? lanes * columns : columns;
@@ -61,7 +51,7 @@ static void add_rows(const sum_context *sum, int64_t row, int64_t lanes, int64_t
 }
 
 static void sum_block(void *context, int64_t block, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-    const sum_context *sum = context;
+    const gp_column_sum *sum = context;
     int64_t lanes = columns < LANES ? LANES / columns : 1, last = row + rows;
     double total[GP_COLUMN_TILE] = {0};
     for (; row + lanes <= last; row += lanes) add_rows(sum, row, lanes, column, columns, total);
@@ -74,7 +64,7 @@ static void sum_block(void *context, int64_t block, int64_t row, int64_t rows, i
 
 /* Adds the blocks in their order, tile by tile. */
 static void add_blocks(void *context, int64_t begin, int64_t end) {
-    const sum_context *sum = context;
+    const gp_column_sum *sum = context;
     int64_t blocks = gp_column_blocks(sum->rows);
     for (int64_t column = begin; column < end; column += GP_COLUMN_TILE) {
         int64_t columns = end - column < GP_COLUMN_TILE ? end - column : GP_COLUMN_TILE;
@@ -89,11 +79,6 @@ static void add_blocks(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void sum_columns(gp_cpu_pool *pool, sum_context *sum) {
-    gp_cpu_column_blocks(pool, sum->rows, sum->width, sum_block, sum);
-    gp_cpu_pool_for(pool, sum->width, GP_COLUMN_TILE, add_blocks, sum);
-}
-
 size_t gp_cpu_column_bytes(gp_rows x) {
     return 2 * gp_cpu_column_sum_bytes(x);
 }
@@ -106,28 +91,7 @@ size_t gp_cpu_column_sum_bytes(gp_rows x) {
     return (size_t)(gp_column_blocks(x.count) * x.width) * sizeof(double);
 }
 
-void gp_cpu_column_sum(gp_cpu_pool *pool, const float *x, gp_rows rows, bool accumulate, float *out, void *workspace) {
-    sum_context sum = {.x = x,
-                       .x_pitch = rows.pitch,
-                       .rows = rows.count,
-                       .width = rows.width,
-                       .partial = workspace,
-                       .out = out,
-                       .out_stride = 1,
-                       .accumulate = accumulate};
-    sum_columns(pool, &sum);
-}
-
-void gp_cpu_column_products(gp_cpu_pool *pool, const float *x, int64_t x_pitch, const float *y, gp_rows rows,
-                            float *out, int64_t out_stride, void *workspace) {
-    sum_context sum = {.x = x,
-                       .y = y,
-                       .x_pitch = x_pitch,
-                       .y_pitch = rows.pitch,
-                       .rows = rows.count,
-                       .width = rows.width,
-                       .partial = workspace,
-                       .out = out,
-                       .out_stride = out_stride};
-    sum_columns(pool, &sum);
+void gp_cpu_column_sum(gp_cpu_pool *pool, gp_column_sum sum) {
+    gp_cpu_column_blocks(pool, sum.rows, sum.width, sum_block, &sum);
+    gp_cpu_pool_for(pool, sum.width, GP_COLUMN_TILE, add_blocks, &sum);
 }

@@ -25,12 +25,18 @@ void gp_cpu_column_blocks(gp_cpu_pool *pool, int64_t rows, int64_t columns, gp_c
 size_t gp_cpu_column_bytes(gp_rows x);
 void gp_cpu_column_book(gp_prepared *prepared);
 
-/* Workspace of the two sums below, which add in f64. */
+/* out[c·out_stride] = Σ x[r,c], or Σ x[r,c]·y[r,c], added in f64; added to what is there where `accumulate`. */
+typedef struct gp_column_sum {
+    const float *x, *y; /* y: the second factor, or NULL */
+    int64_t x_pitch, y_pitch;
+    int64_t rows, width;
+    double *partial; /* the workspace: [blocks, width] */
+    float *out;
+    int64_t out_stride;
+    bool accumulate;
+} gp_column_sum;
+
 size_t gp_cpu_column_sum_bytes(gp_rows x);
-/* out[c] = Σ x[r,c], or added to out[c] where accumulate. */
-void gp_cpu_column_sum(gp_cpu_pool *pool, const float *x, gp_rows rows, bool accumulate, float *out, void *workspace);
-/* out[c·out_stride] = Σ x[r,c]·y[r,c]. `rows` are those of y; x has as many, as wide, `x_pitch` elements apart. */
-void gp_cpu_column_products(gp_cpu_pool *pool, const float *x, int64_t x_pitch, const float *y, gp_rows rows,
-                            float *out, int64_t out_stride, void *workspace);
+void gp_cpu_column_sum(gp_cpu_pool *pool, gp_column_sum sum);
 
 #endif

@@ -5,8 +5,7 @@
 
 typedef struct element_loop {
     gp_element_loss function;
-    const float *x_at, *target_at;
-    gp_rows x, target;
+    gp_cpu_views at;
 } element_loop;
 
 static double sum_squares(const float *x, const float *target, int64_t count) {
@@ -33,10 +32,10 @@ static double block_sum(const void *context, int64_t begin, int64_t end) {
     const element_loop *loop = context;
     double sum = 0;
     for (int64_t i = begin; i < end;) {
-        int64_t row = i / loop->x.width, column = i % loop->x.width;
-        int64_t count = loop->x.width - column < end - i ? loop->x.width - column : end - i;
-        const float *x = loop->x_at + row * loop->x.pitch + column;
-        const float *target = loop->target_at + row * loop->target.pitch + column;
+        int64_t width = loop->at.x.rows.width, row = i / width, column = i % width;
+        int64_t count = width - column < end - i ? width - column : end - i;
+        const float *x = loop->at.x.at + row * loop->at.x.rows.pitch + column;
+        const float *target = loop->at.target.at + row * loop->at.target.rows.pitch + column;
         sum += loop->function == GP_ELEMENT_MSE ? sum_squares(x, target, count) : sum_bce(x, target, count);
         i += count;
     }
@@ -45,13 +44,10 @@ static double block_sum(const void *context, int64_t begin, int64_t end) {
 
 static gp_status run_element_loss_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    element_loop loop = {.function = (gp_element_loss)call->prepared->desc.attributes.element_loss.function,
-                         .x_at = call->operand[GP_ELEMENT_LOSS_FORWARD_X],
-                         .target_at = call->operand[GP_ELEMENT_LOSS_FORWARD_TARGET],
-                         .x = gp_cpu_rows(call, GP_ELEMENT_LOSS_FORWARD_X),
-                         .target = gp_cpu_rows(call, GP_ELEMENT_LOSS_FORWARD_TARGET)};
+    element_loop loop = {.function = (gp_element_loss)call->prepared->desc.attributes.element_loss.function};
+    gp_cpu_find_views(call, &loop.at);
     double *partial = call->operand[GP_ELEMENT_LOSS_FORWARD_PARTIAL];
-    partial[0] = gp_cpu_sum_blocks(call, loop.x, 1, block_sum, &loop);
+    partial[0] = gp_cpu_sum_blocks(call, loop.at.x.rows, 1, block_sum, &loop);
     partial[1] = 0;
     return GP_OK;
 }
@@ -60,16 +56,16 @@ const gp_cpu_op gp_cpu_element_loss_forward = {.book = gp_cpu_book_blocks, .run 
 
 static void mse_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     const double scale = 2 / *(const double *)context;
-    float *dx = at[0];
-    const float *x = at[1], *target = at[2];
+    float *dx = at[GP_ELEMENT_LOSS_BACKWARD_DX];
+    const float *x = at[GP_ELEMENT_LOSS_BACKWARD_X], *target = at[GP_ELEMENT_LOSS_BACKWARD_TARGET];
     GP_INDEPENDENT
     for (int64_t i = 0; i < count; i++) dx[i] = (float)(((double)x[i] - (double)target[i]) * scale);
 }
 
 static void bce_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     const double divisor = *(const double *)context;
-    float *dx = at[0];
-    const float *x = at[1], *target = at[2];
+    float *dx = at[GP_ELEMENT_LOSS_BACKWARD_DX];
+    const float *x = at[GP_ELEMENT_LOSS_BACKWARD_X], *target = at[GP_ELEMENT_LOSS_BACKWARD_TARGET];
     for (int64_t i = 0; i < count; i++) {
         double small = (double)expf(-fabsf(x[i]));
         double sigmoid = (x[i] >= 0 ? 1 : small) / (1 + small);
@@ -81,8 +77,7 @@ static gp_status run_element_loss_backward(const gp_cpu_call *call, gp_error *er
     (void)err;
     const gp_step_scalars *scalars = call->operand[GP_ELEMENT_LOSS_BACKWARD_SCALARS];
     bool mse = call->prepared->desc.attributes.element_loss.function == GP_ELEMENT_MSE;
-    const int operands[] = {GP_ELEMENT_LOSS_BACKWARD_DX, GP_ELEMENT_LOSS_BACKWARD_X, GP_ELEMENT_LOSS_BACKWARD_TARGET};
-    gp_cpu_spans(call, operands, mse ? mse_span : bce_span, &scalars->divisor);
+    gp_cpu_spans(call, mse ? mse_span : bce_span, &scalars->divisor);
     return GP_OK;
 }
 

@@ -7,24 +7,18 @@
 /* Written so that NaN stays and −0 becomes 0. */
 static void relu_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     (void)context;
-    float *y = at[0];
-    const float *x = at[1];
+    float *y = at[GP_RELU_FORWARD_Y];
+    const float *x = at[GP_RELU_FORWARD_X];
     GP_INDEPENDENT
     for (int64_t i = 0; i < count; i++) y[i] = x[i] <= 0 ? 0 : x[i];
 }
 
-static gp_status run_relu_forward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    gp_cpu_spans(call, (const int[]){GP_RELU_FORWARD_Y, GP_RELU_FORWARD_X, -1}, relu_span, NULL);
-    return GP_OK;
-}
-
-const gp_cpu_op gp_cpu_relu_forward = {.run = run_relu_forward};
+const gp_cpu_op gp_cpu_relu_forward = {.span = relu_span};
 
 static void relu_backward_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     (void)context;
-    float *dx = at[0];
-    const float *y = at[1], *dy = at[2];
+    float *dx = at[GP_RELU_BACKWARD_DX];
+    const float *y = at[GP_RELU_BACKWARD_Y], *dy = at[GP_RELU_BACKWARD_DY];
     GP_INDEPENDENT
     for (int64_t i = 0; i < count; i++) {
         float gradient = dy[i];
@@ -32,30 +26,17 @@ static void relu_backward_span(const void *context, float *const at[GP_SPAN_OPER
     }
 }
 
-static gp_status run_relu_backward(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    gp_cpu_spans(call, (const int[]){GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_Y, GP_RELU_BACKWARD_DY}, relu_backward_span,
-                 NULL);
-    return GP_OK;
-}
-
-const gp_cpu_op gp_cpu_relu_backward = {.run = run_relu_backward};
+const gp_cpu_op gp_cpu_relu_backward = {.span = relu_backward_span};
 
 static void add_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     (void)context;
-    float *y = at[0];
-    const float *a = at[1], *b = at[2];
+    float *y = at[GP_ADD_Y];
+    const float *a = at[GP_ADD_A], *b = at[GP_ADD_B];
     GP_INDEPENDENT
     for (int64_t i = 0; i < count; i++) y[i] = a[i] + b[i];
 }
 
-static gp_status run_add(const gp_cpu_call *call, gp_error *err) {
-    (void)err;
-    gp_cpu_spans(call, (const int[]){GP_ADD_Y, GP_ADD_A, GP_ADD_B}, add_span, NULL);
-    return GP_OK;
-}
-
-const gp_cpu_op gp_cpu_add = {.run = run_add};
+const gp_cpu_op gp_cpu_add = {.span = add_span};
 
 /* Copy and fill move bytes: any dtype. */
 

@@ -6,41 +6,33 @@
 /* Columns are channels. What a thread does at once is an item: a group of one sample, in tiles of columns, or as many
  * whole groups as fit one tile. Sums run in f64 down the rows of each column, then over the columns of a group. */
 typedef struct group_loop {
-    gp_rows x, dy, y; /* y: what is written */
-    const float *x_at, *dy_at, *gamma, *beta;
-    float *y_at, *stats;
-    int64_t stats_pitch;
+    gp_cpu_views at;
+    gp_cpu_view to; /* what is written, of x's dimensions */
     int64_t rows;   /* of a sample */
     int64_t groups; /* of a sample */
     int64_t width;  /* of a group */
     int64_t groups_of_item, items_of_sample;
     double eps;
     double *partial; /* backward_weights: [blocks, 2, columns] */
-    float *dgamma, *dbeta;
     bool accumulate;
 } group_loop;
 
-static group_loop loop_of(const gp_cpu_call *call) {
+static void begin(const gp_cpu_call *call, group_loop *loop) {
     const gp_op_desc *desc = &call->prepared->desc;
-    group_loop loop = {.x = gp_cpu_rows(call, 0),
-                       .x_at = call->operand[0],
-                       .groups = desc->attributes.group_norm.groups,
-                       .eps = desc->attributes.group_norm.eps,
-                       .accumulate = desc->flags & GP_OP_ACCUMULATE};
-    loop.rows = loop.x.count / desc->operand[0].dim[0];
-    loop.width = loop.x.width / loop.groups;
-    loop.groups_of_item = loop.width < GP_COLUMN_TILE ? GP_COLUMN_TILE / loop.width : 1;
-    loop.items_of_sample = (loop.groups + loop.groups_of_item - 1) / loop.groups_of_item;
-    return loop;
-}
-
-static void take_stats(group_loop *loop, const gp_cpu_call *call, int operand) {
-    loop->stats = call->operand[operand];
-    if (loop->stats) loop->stats_pitch = gp_cpu_rows(call, operand).pitch;
+    gp_cpu_find_views(call, &loop->at);
+    loop->to = loop->at.y.at ? loop->at.y : loop->at.dx;
+    loop->groups = desc->attributes.group_norm.groups;
+    loop->eps = desc->attributes.group_norm.eps;
+    loop->partial = call->workspace;
+    loop->accumulate = desc->flags & GP_OP_ACCUMULATE;
+    loop->rows = loop->at.x.rows.count / desc->operand[0].dim[0];
+    loop->width = loop->at.x.rows.width / loop->groups;
+    loop->groups_of_item = loop->width < GP_COLUMN_TILE ? GP_COLUMN_TILE / loop->width : 1;
+    loop->items_of_sample = (loop->groups + loop->groups_of_item - 1) / loop->groups_of_item;
 }
 
 static float *stats_at(const group_loop *loop, int64_t sample, int64_t group) {
-    return loop->stats + (sample * loop->groups + group) * loop->stats_pitch;
+    return loop->at.stats.at + (sample * loop->groups + group) * loop->at.stats.rows.pitch;
 }
 
 typedef struct group_item {
@@ -113,7 +105,7 @@ static void find_means(const group_loop *loop, const group_item *item, double me
     for (tile t = {0}; next_tile(item, &t);) {
         double sum[GP_COLUMN_TILE] = {0};
         for (int64_t r = 0; r < loop->rows; r++) {
-            const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t.column;
+            const float *x = loop->at.x.at + (item->row + r) * loop->at.x.rows.pitch + t.column;
             for (int64_t c = 0; c < t.columns; c++) sum[c] += (double)x[c];
         }
         gather(loop, item, &t, sum, mean);
@@ -129,7 +121,7 @@ static void find_inverses(const group_loop *loop, const group_item *item, const 
         double squares[GP_COLUMN_TILE] = {0};
         spread(loop, item, &t, mean, center);
         for (int64_t r = 0; r < loop->rows; r++) {
-            const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t.column;
+            const float *x = loop->at.x.at + (item->row + r) * loop->at.x.rows.pitch + t.column;
             for (int64_t c = 0; c < t.columns; c++) {
                 double difference = (double)x[c] - center[c];
                 squares[c] += difference * difference;
@@ -148,15 +140,15 @@ static void apply_tile(const group_loop *loop, const group_item *item, const til
     spread(loop, item, t, mean, center);
     spread(loop, item, t, inverse, factor);
     for (int64_t c = 0; c < t->columns; c++) {
-        if (loop->gamma) factor[c] *= (double)loop->gamma[t->column + c];
+        if (loop->at.gamma.at) factor[c] *= (double)loop->at.gamma.at[t->column + c];
         m[c] = (float)center[c];
         scale[c] = (float)factor[c];
-        shift[c] =
-            (float)(((double)m[c] - center[c]) * factor[c] + (loop->beta ? (double)loop->beta[t->column + c] : 0));
+        shift[c] = (float)(((double)m[c] - center[c]) * factor[c] +
+                           (loop->at.beta.at ? (double)loop->at.beta.at[t->column + c] : 0));
     }
     for (int64_t r = 0; r < loop->rows; r++) {
-        const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t->column;
-        float *y = loop->y_at + (item->row + r) * loop->y.pitch + t->column;
+        const float *x = loop->at.x.at + (item->row + r) * loop->at.x.rows.pitch + t->column;
+        float *y = loop->to.at + (item->row + r) * loop->to.rows.pitch + t->column;
         GP_INDEPENDENT
         for (int64_t c = 0; c < t->columns; c++) y[c] = (x[c] - m[c]) * scale[c] + shift[c];
     }
@@ -170,7 +162,7 @@ static void forward_items(void *context, int64_t begin, int64_t end) {
         find_means(loop, &item, mean);
         find_inverses(loop, &item, mean, inverse);
         for (tile t = {0}; next_tile(&item, &t);) apply_tile(loop, &item, &t, mean, inverse);
-        for (int64_t g = 0; g < item.groups && loop->stats; g++) {
+        for (int64_t g = 0; g < item.groups && loop->at.stats.at; g++) {
             float *stats = stats_at(loop, item.sample, item.group + g);
             stats[0] = (float)mean[g];
             stats[1] = (float)inverse[g];
@@ -178,21 +170,17 @@ static void forward_items(void *context, int64_t begin, int64_t end) {
     }
 }
 
-static void for_items(const gp_cpu_call *call, group_loop *loop, gp_cpu_range range) {
-    int64_t items = loop->x.count / loop->rows * loop->items_of_sample;
-    gp_cpu_pool_for(call->pool, items, gp_cpu_grain(loop->rows * loop->width * loop->groups_of_item), range, loop);
+static gp_status run_items(const gp_cpu_call *call, gp_cpu_range range) {
+    group_loop loop;
+    begin(call, &loop);
+    int64_t items = loop.at.x.rows.count / loop.rows * loop.items_of_sample;
+    gp_cpu_pool_for(call->pool, items, gp_cpu_grain(loop.rows * loop.width * loop.groups_of_item), range, &loop);
+    return GP_OK;
 }
 
 static gp_status run_group_norm_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    group_loop loop = loop_of(call);
-    loop.y = gp_cpu_rows(call, GP_GROUP_NORM_FORWARD_Y);
-    loop.y_at = call->operand[GP_GROUP_NORM_FORWARD_Y];
-    loop.gamma = call->operand[GP_GROUP_NORM_FORWARD_GAMMA];
-    loop.beta = call->operand[GP_GROUP_NORM_FORWARD_BETA];
-    take_stats(&loop, call, GP_GROUP_NORM_FORWARD_STATS);
-    for_items(call, &loop, forward_items);
-    return GP_OK;
+    return run_items(call, forward_items);
 }
 
 const gp_cpu_op gp_cpu_group_norm_forward = {.run = run_group_norm_forward};
@@ -207,16 +195,16 @@ static void find_sums(const group_loop *loop, const group_item *item, const doub
         double sums[GP_COLUMN_TILE] = {0}, products[GP_COLUMN_TILE] = {0};
         spread(loop, item, &t, mean, center);
         for (int64_t r = 0; r < loop->rows; r++) {
-            const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t.column;
-            const float *dy = loop->dy_at + (item->row + r) * loop->dy.pitch + t.column;
+            const float *x = loop->at.x.at + (item->row + r) * loop->at.x.rows.pitch + t.column;
+            const float *dy = loop->at.dy.at + (item->row + r) * loop->at.dy.rows.pitch + t.column;
             for (int64_t c = 0; c < t.columns; c++) {
                 sums[c] += (double)dy[c];
                 products[c] += (double)dy[c] * ((double)x[c] - center[c]);
             }
         }
-        for (int64_t c = 0; c < t.columns && loop->gamma; c++) {
-            sums[c] *= (double)loop->gamma[t.column + c];
-            products[c] *= (double)loop->gamma[t.column + c];
+        for (int64_t c = 0; c < t.columns && loop->at.gamma.at; c++) {
+            sums[c] *= (double)loop->at.gamma.at[t.column + c];
+            products[c] *= (double)loop->at.gamma.at[t.column + c];
         }
         gather(loop, item, &t, sums, sum);
         gather(loop, item, &t, products, product);
@@ -233,14 +221,14 @@ static void backward_tile(const group_loop *loop, const group_item *item, const 
     for (int64_t c = 0; c < t->columns; c++) {
         m[c] = (float)column[0][c];
         d[c] = (float)column[1][c];
-        gamma[c] = loop->gamma ? loop->gamma[t->column + c] : 1;
+        gamma[c] = loop->at.gamma.at ? loop->at.gamma.at[t->column + c] : 1;
         shift[c] = (float)(column[2][c] / (double)item->elements);
         slope[c] = (float)(column[1][c] * column[1][c] * column[3][c] / (double)item->elements);
     }
     for (int64_t r = 0; r < loop->rows; r++) {
-        const float *x = loop->x_at + (item->row + r) * loop->x.pitch + t->column;
-        const float *dy = loop->dy_at + (item->row + r) * loop->dy.pitch + t->column;
-        float *dx = loop->y_at + (item->row + r) * loop->y.pitch + t->column;
+        const float *x = loop->at.x.at + (item->row + r) * loop->at.x.rows.pitch + t->column;
+        const float *dy = loop->at.dy.at + (item->row + r) * loop->at.dy.rows.pitch + t->column;
+        float *dx = loop->to.at + (item->row + r) * loop->to.rows.pitch + t->column;
         GP_INDEPENDENT
         for (int64_t c = 0; c < t->columns; c++)
             dx[c] = d[c] * (dy[c] * gamma[c] - shift[c] - (x[c] - m[c]) * slope[c]);
@@ -263,15 +251,7 @@ static void backward_items(void *context, int64_t begin, int64_t end) {
 
 static gp_status run_group_norm_backward_data(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    group_loop loop = loop_of(call);
-    loop.dy = gp_cpu_rows(call, GP_GROUP_NORM_BACKWARD_DATA_DY);
-    loop.dy_at = call->operand[GP_GROUP_NORM_BACKWARD_DATA_DY];
-    loop.y = gp_cpu_rows(call, GP_GROUP_NORM_BACKWARD_DATA_DX);
-    loop.y_at = call->operand[GP_GROUP_NORM_BACKWARD_DATA_DX];
-    loop.gamma = call->operand[GP_GROUP_NORM_BACKWARD_DATA_GAMMA];
-    take_stats(&loop, call, GP_GROUP_NORM_BACKWARD_DATA_STATS);
-    for_items(call, &loop, backward_items);
-    return GP_OK;
+    return run_items(call, backward_items);
 }
 
 const gp_cpu_op gp_cpu_group_norm_backward_data = {.run = run_group_norm_backward_data};
@@ -302,45 +282,41 @@ static void weights_block(void *context, int64_t block, int64_t row, int64_t row
             sample = r / loop->rows;
             load_stats(loop, sample, column, columns, mean, inverse);
         }
-        const float *x = loop->x_at + r * loop->x.pitch + column, *dy = loop->dy_at + r * loop->dy.pitch + column;
+        const float *x = loop->at.x.at + r * loop->at.x.rows.pitch + column,
+                    *dy = loop->at.dy.at + r * loop->at.dy.rows.pitch + column;
         for (int64_t c = 0; c < columns; c++) {
             products[c] += (double)(dy[c] * ((x[c] - mean[c]) * inverse[c]));
             sums[c] += (double)dy[c];
         }
     }
-    double *partial = loop->partial + block * 2 * loop->x.width + column;
+    double *partial = loop->partial + block * 2 * loop->at.x.rows.width + column;
     for (int64_t c = 0; c < columns; c++) {
         partial[c] = products[c];
-        partial[loop->x.width + c] = sums[c];
+        partial[loop->at.x.rows.width + c] = sums[c];
     }
 }
 
 static void merge_weights(void *context, int64_t begin, int64_t end) {
     const group_loop *loop = context;
-    int64_t blocks = gp_column_blocks(loop->x.count), width = loop->x.width;
+    int64_t blocks = gp_column_blocks(loop->at.x.rows.count), width = loop->at.x.rows.width;
     for (int64_t c = begin; c < end; c++) {
-        double product = loop->accumulate ? (double)loop->dgamma[c] : 0;
-        double sum = loop->accumulate ? (double)loop->dbeta[c] : 0;
+        double product = loop->accumulate ? (double)loop->at.dgamma.at[c] : 0;
+        double sum = loop->accumulate ? (double)loop->at.dbeta.at[c] : 0;
         for (int64_t b = 0; b < blocks; b++) {
             product += loop->partial[b * 2 * width + c];
             sum += loop->partial[(b * 2 + 1) * width + c];
         }
-        loop->dgamma[c] = (float)product;
-        loop->dbeta[c] = (float)sum;
+        loop->at.dgamma.at[c] = (float)product;
+        loop->at.dbeta.at[c] = (float)sum;
     }
 }
 
 static gp_status run_group_norm_backward_weights(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    group_loop loop = loop_of(call);
-    loop.dy = gp_cpu_rows(call, GP_GROUP_NORM_BACKWARD_WEIGHTS_DY);
-    loop.dy_at = call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DY];
-    loop.dgamma = call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DGAMMA];
-    loop.dbeta = call->operand[GP_GROUP_NORM_BACKWARD_WEIGHTS_DBETA];
-    loop.partial = call->workspace;
-    take_stats(&loop, call, GP_GROUP_NORM_BACKWARD_WEIGHTS_STATS);
-    gp_cpu_column_blocks(call->pool, loop.x.count, loop.x.width, weights_block, &loop);
-    gp_cpu_pool_for(call->pool, loop.x.width, GP_COLUMN_TILE, merge_weights, &loop);
+    group_loop loop;
+    begin(call, &loop);
+    gp_cpu_column_blocks(call->pool, loop.at.x.rows.count, loop.at.x.rows.width, weights_block, &loop);
+    gp_cpu_pool_for(call->pool, loop.at.x.rows.width, GP_COLUMN_TILE, merge_weights, &loop);
     return GP_OK;
 }
 

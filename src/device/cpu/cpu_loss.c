@@ -29,6 +29,18 @@ static gp_status check_targets(const gp_cpu_call *call, const int64_t *target, g
     return GP_OK;
 }
 
+static loss_loop loop_of(const gp_cpu_call *call) {
+    gp_cpu_views at;
+    gp_cpu_find_views(call, &at);
+    return (loss_loop){.x = at.x.rows,
+                       .dx = at.dx.rows,
+                       .x_at = at.x.at,
+                       .dx_at = at.dx.at,
+                       .target = (const int64_t *)(const void *)at.target.at,
+                       .partial = call->workspace,
+                       .attributes = call->prepared->desc.attributes.cross_entropy};
+}
+
 /* The first of the largest. */
 static int64_t largest(const float *x, int64_t classes) {
     int64_t best = 0;
@@ -80,11 +92,7 @@ static void forward_blocks(void *context, int64_t begin, int64_t end) {
 }
 
 static gp_status run_cross_entropy_forward(const gp_cpu_call *call, gp_error *err) {
-    loss_loop loop = {.x = gp_cpu_rows(call, GP_CROSS_ENTROPY_FORWARD_X),
-                      .x_at = call->operand[GP_CROSS_ENTROPY_FORWARD_X],
-                      .target = call->operand[GP_CROSS_ENTROPY_FORWARD_TARGET],
-                      .partial = call->workspace,
-                      .attributes = call->prepared->desc.attributes.cross_entropy};
+    loss_loop loop = loop_of(call);
     GP_RETURN_IF_FAILED(check_targets(call, loop.target, loop.x, err));
     int64_t blocks = blocks_of(loop.x);
     gp_cpu_pool_for(call->pool, blocks, 1, forward_blocks, &loop);
@@ -125,13 +133,8 @@ static void backward_rows(void *context, int64_t begin, int64_t end) {
 
 static gp_status run_cross_entropy_backward(const gp_cpu_call *call, gp_error *err) {
     const gp_step_scalars *scalars = call->operand[GP_CROSS_ENTROPY_BACKWARD_SCALARS];
-    loss_loop loop = {.x = gp_cpu_rows(call, GP_CROSS_ENTROPY_BACKWARD_X),
-                      .x_at = call->operand[GP_CROSS_ENTROPY_BACKWARD_X],
-                      .dx = gp_cpu_rows(call, GP_CROSS_ENTROPY_BACKWARD_DX),
-                      .dx_at = call->operand[GP_CROSS_ENTROPY_BACKWARD_DX],
-                      .target = call->operand[GP_CROSS_ENTROPY_BACKWARD_TARGET],
-                      .divisor = scalars->divisor,
-                      .attributes = call->prepared->desc.attributes.cross_entropy};
+    loss_loop loop = loop_of(call);
+    loop.divisor = scalars->divisor;
     GP_RETURN_IF_FAILED(check_targets(call, loop.target, loop.x, err));
     /* An exponential costs some ten times a copy. */
     gp_cpu_pool_for(call->pool, loop.x.count, gp_cpu_grain(10 * loop.x.width), backward_rows, &loop);

@@ -49,6 +49,11 @@ static dnnl_status_t add_operand(gp_onednn_plan *plan, int slot, int operand, bo
     return status;
 }
 
+static gp_status clone_layout(dnnl_memory_desc_t *out, const_dnnl_memory_desc_t layout, gp_error *err) {
+    if (dnnl_memory_desc_clone(out, layout) == dnnl_success) return GP_OK;
+    return gp_fail(err, GP_MEMORY, "out of memory: a format of weights");
+}
+
 /* A copy of the layout that a format's number names, which must be one of weights with the dimensions of `plain`. */
 static gp_status copy_numbered(const gp_op_desc *desc, gp_format format, const_dnnl_memory_desc_t plain,
                                dnnl_memory_desc_t *out, gp_error *err) {
@@ -59,8 +64,18 @@ static gp_status copy_numbered(const gp_op_desc *desc, gp_format format, const_d
         return gp_fail(err, GP_INTERNAL, "cpu: %s: format %u belongs to weights of other dimensions or groups",
                        gp_op_name(desc->kind), format);
     }
-    if (dnnl_memory_desc_clone(out, layout) == dnnl_success) return GP_OK;
-    return gp_fail(err, GP_MEMORY, "out of memory: a format of weights");
+    return clone_layout(out, layout, err);
+}
+
+/* Fills in the plan of a prepared op, which is released where that fails. */
+typedef gp_status planner(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err);
+
+static gp_status make_plan(gp_prepared *prepared, planner *fill_in, gp_error *err) {
+    gp_onednn_plan *plan = NULL;
+    GP_RETURN_IF_FAILED(gp_onednn_plan_start(prepared, &plan, err));
+    gp_status status = fill_in(prepared, plan, err);
+    if (status != GP_OK) gp_cpu_onednn_release(prepared);
+    return status;
 }
 
 static void destroy_layout(dnnl_memory_desc_t *layout) {
@@ -70,37 +85,29 @@ static void destroy_layout(dnnl_memory_desc_t *layout) {
 
 /* Convolutions. */
 
-enum { CONV_INPUT, CONV_OUTPUT, CONV_BIAS, CONV_WEIGHTS, CONV_ROLES };
-
-/* What oneDNN calls an operand of a convolution (slot 0: none has this role), by kind and role. Weights are the last,
- * so that the others' descriptions are there when oneDNN is asked for theirs. The gradient of the bias is not oneDNN's
- * (cpu_weights.c). */
+/* What oneDNN calls an operand of a convolution. The gradient of the bias is not oneDNN's (cpu_weights.c). */
 typedef struct conv_role {
-    int operand, slot;
+    int operand; /* −1: the op has none of that name */
+    int slot;
     bool written;
 } conv_role;
 
-static const conv_role conv_forward_roles[CONV_ROLES] = {
-    [CONV_INPUT] = {GP_CONV_FORWARD_X, DNNL_ARG_SRC, false},
-    [CONV_OUTPUT] = {GP_CONV_FORWARD_Y, DNNL_ARG_DST, true},
-    [CONV_BIAS] = {GP_CONV_FORWARD_B, DNNL_ARG_BIAS, false},
-    [CONV_WEIGHTS] = {GP_CONV_FORWARD_W, DNNL_ARG_WEIGHTS, false},
-};
-static const conv_role conv_backward_data_roles[CONV_ROLES] = {
-    [CONV_INPUT] = {GP_CONV_BACKWARD_DATA_DX, DNNL_ARG_DIFF_SRC, true},
-    [CONV_OUTPUT] = {GP_CONV_BACKWARD_DATA_DY, DNNL_ARG_DIFF_DST, false},
-    [CONV_WEIGHTS] = {GP_CONV_BACKWARD_DATA_W, DNNL_ARG_WEIGHTS, false},
-};
-static const conv_role conv_backward_weights_roles[CONV_ROLES] = {
-    [CONV_INPUT] = {GP_CONV_BACKWARD_WEIGHTS_X, DNNL_ARG_SRC, false},
-    [CONV_OUTPUT] = {GP_CONV_BACKWARD_WEIGHTS_DY, DNNL_ARG_DIFF_DST, false},
-    [CONV_WEIGHTS] = {GP_CONV_BACKWARD_WEIGHTS_DW, DNNL_ARG_DIFF_WEIGHTS, true},
-};
-
-static const conv_role *conv_roles(gp_op_kind kind) {
-    if (kind == GP_OP_CONV_FORWARD) return conv_forward_roles;
-    return kind == GP_OP_CONV_BACKWARD_DATA ? conv_backward_data_roles : conv_backward_weights_roles;
+static conv_role role_of(gp_op_kind kind, gp_operand_name name, gp_operand_name or_name) {
+    static const int slots[GP_NAMES] = {
+        [GP_NAME_X] = DNNL_ARG_SRC,       [GP_NAME_Y] = DNNL_ARG_DST,       [GP_NAME_W] = DNNL_ARG_WEIGHTS,
+        [GP_NAME_DX] = DNNL_ARG_DIFF_SRC, [GP_NAME_DY] = DNNL_ARG_DIFF_DST, [GP_NAME_DW] = DNNL_ARG_DIFF_WEIGHTS,
+        [GP_NAME_B] = DNNL_ARG_BIAS,
+    };
+    for (int i = 0; i < gp_op_operand_count(kind); i++) {
+        gp_operand_name its = gp_op_operand_named(kind, i);
+        if (its == name || its == or_name) return (conv_role){i, slots[its], gp_op_writes(kind, i)};
+    }
+    return (conv_role){-1, 0, false};
 }
+
+/* The plan's arguments, in order. Weights are the last, so that the others' descriptions are there when oneDNN is asked
+ * for theirs. */
+enum { CONV_INPUT, CONV_OUTPUT, CONV_BIAS };
 
 /* What a convolution is asked for with: layouts, borrowed (the bias may be NULL), and attributes in oneDNN's terms. */
 typedef struct conv_request {
@@ -227,8 +234,7 @@ static gp_status choose_weights(const_dnnl_memory_desc_t wanted, dnnl_memory_des
     if (dnnl_memory_desc_equal(*given, wanted)) return GP_OK;
     GP_RETURN_IF_FAILED(gp_onednn_format_of(wanted, format, err));
     destroy_layout(given);
-    if (dnnl_memory_desc_clone(given, wanted) == dnnl_success) return GP_OK;
-    return gp_fail(err, GP_MEMORY, "out of memory: a format of weights");
+    return clone_layout(given, wanted, err);
 }
 
 /* Adds the weights to the plan, as they are given and as oneDNN has chosen in `chosen`. */
@@ -241,8 +247,7 @@ static gp_status add_weights(gp_prepared *prepared, const conv_role *role, dnnl_
     gp_status status = GP_OK;
     storage->format = prepared->desc.operand[role->operand].format;
     if (storage->format == GP_FORMAT_ANY) status = choose_weights(layout, &given, &storage->format, err);
-    if (status == GP_OK && dnnl_memory_desc_clone(&wanted, layout) != dnnl_success)
-        status = gp_fail(err, GP_MEMORY, "out of memory: a format of weights");
+    if (status == GP_OK) status = clone_layout(&wanted, layout, err);
     if (status == GP_OK) storage->bytes = dnnl_memory_desc_get_size(given);
     gp_onednn_plan_add(prepared->context, role->slot, role->operand, role->written, given, wanted);
     return status;
@@ -250,17 +255,18 @@ static gp_status add_weights(gp_prepared *prepared, const conv_role *role, dnnl_
 
 static gp_status conv_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_error *err) {
     const gp_op_desc *desc = &prepared->desc;
-    const conv_role *role = conv_roles(desc->kind);
-    dnnl_status_t status = add_picture(plan, &desc->operand[role[CONV_INPUT].operand], &role[CONV_INPUT]);
-    if (status == dnnl_success)
-        status = add_picture(plan, &desc->operand[role[CONV_OUTPUT].operand], &role[CONV_OUTPUT]);
-    bool has_bias = role[CONV_BIAS].slot && desc->operand[role[CONV_BIAS].operand].present;
-    if (status == dnnl_success && has_bias)
-        status = add_vector(plan, &desc->operand[role[CONV_BIAS].operand], &role[CONV_BIAS]);
+    const conv_role input = role_of(desc->kind, GP_NAME_X, GP_NAME_DX);
+    const conv_role output = role_of(desc->kind, GP_NAME_Y, GP_NAME_DY);
+    const conv_role weight = role_of(desc->kind, GP_NAME_W, GP_NAME_DW),
+                    bias = role_of(desc->kind, GP_NAME_B, GP_NAME_B);
+    dnnl_status_t status = add_picture(plan, &desc->operand[input.operand], &input);
+    if (status == dnnl_success) status = add_picture(plan, &desc->operand[output.operand], &output);
+    bool has_bias = bias.operand >= 0 && desc->operand[bias.operand].present;
+    if (status == dnnl_success && has_bias) status = add_vector(plan, &desc->operand[bias.operand], &bias);
     if (status != dnnl_success) return gp_onednn_refused(err, desc, "a description of an operand", status);
 
     dnnl_memory_desc_t weights = NULL;
-    const gp_tensor *w = &desc->operand[role[CONV_WEIGHTS].operand];
+    const gp_tensor *w = &desc->operand[weight.operand];
     GP_RETURN_IF_FAILED(given_weights(desc, w, desc->attributes.conv.groups, &weights, err));
     const gp_conv_attributes *a = &desc->attributes.conv;
     conv_request request = {desc->kind,
@@ -277,7 +283,7 @@ static gp_status conv_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_error
         destroy_layout(&weights);
         return gp_onednn_refused(err, desc, "the primitive", status);
     }
-    gp_status result = add_weights(prepared, &role[CONV_WEIGHTS], weights, chosen, err);
+    gp_status result = add_weights(prepared, &weight, weights, chosen, err);
     if (result == GP_OK) result = gp_onednn_plan_finish(prepared, chosen, err);
     dnnl_primitive_desc_destroy(chosen);
     return result;
@@ -288,11 +294,7 @@ gp_status gp_cpu_conv_prepare(gp_prepared *prepared, gp_error *err) {
         return gp_fail(err, GP_UNSUPPORTED, "cpu: %s cannot add to its output: oneDNN overwrites it",
                        gp_op_name(prepared->desc.kind));
     }
-    gp_onednn_plan *plan = NULL;
-    GP_RETURN_IF_FAILED(gp_onednn_plan_start(prepared, &plan, err));
-    gp_status status = conv_plan(prepared, plan, err);
-    if (status != GP_OK) gp_cpu_onednn_release(prepared);
-    return status;
+    return make_plan(prepared, conv_plan, err);
 }
 
 /* Linear layers: matmuls of rows. */
@@ -382,12 +384,8 @@ static gp_status linear_plan(gp_prepared *prepared, gp_onednn_plan *plan, gp_err
 }
 
 gp_status gp_cpu_linear_prepare(gp_prepared *prepared, gp_error *err) {
-    gp_onednn_plan *plan = NULL;
     GP_RETURN_IF_FAILED(gp_op_prepare_plain(prepared, "cpu", err));
-    GP_RETURN_IF_FAILED(gp_onednn_plan_start(prepared, &plan, err));
-    gp_status status = linear_plan(prepared, plan, err);
-    if (status != GP_OK) gp_cpu_onednn_release(prepared);
-    return status;
+    return make_plan(prepared, linear_plan, err);
 }
 
 /* Reorders. */
@@ -403,9 +401,9 @@ static gp_status reorder_add(gp_prepared *prepared, gp_onednn_plan *plan, int op
     bool written = operand == GP_REORDER_Y;
     dnnl_memory_desc_t given = NULL, wanted = NULL;
     GP_RETURN_IF_FAILED(given_weights(desc, &desc->operand[operand], groups, &given, err));
-    dnnl_status_t status = dnnl_memory_desc_clone(&wanted, given);
+    gp_status status = clone_layout(&wanted, given, err);
     gp_onednn_plan_add(plan, written ? DNNL_ARG_TO : DNNL_ARG_FROM, operand, written, given, wanted);
-    if (status != dnnl_success) return gp_fail(err, GP_MEMORY, "out of memory: a format of weights");
+    if (status != GP_OK) return status;
     prepared->operand[operand].format = desc->operand[operand].format;
     prepared->operand[operand].bytes = dnnl_memory_desc_get_size(given);
     return GP_OK;
@@ -437,11 +435,7 @@ static gp_status prepare_reorder(gp_prepared *prepared, gp_error *err) {
                            "cpu: reorder takes weights of four dimensions in formats that are known");
         }
     }
-    gp_onednn_plan *plan = NULL;
-    GP_RETURN_IF_FAILED(gp_onednn_plan_start(prepared, &plan, err));
-    gp_status status = reorder_plan(prepared, plan, err);
-    if (status != GP_OK) gp_cpu_onednn_release(prepared);
-    return status;
+    return make_plan(prepared, reorder_plan, err);
 }
 
 /* From plain to plain is a copy, of any dtype and rank. */

@@ -9,13 +9,34 @@ enum { TILE = GP_COLUMN_TILE };
 
 typedef struct pool_loop {
     gp_pool_attributes pool;
-    int64_t in[2], out[2], channels, tiles; /* in, out: height, width */
+    int64_t samples, in[2], out[2], channels, tiles; /* in, out: height, width */
     const float *from;
     float *to;
     void *index; /* written forward (NULL: absent), read backward; bytes, or int32_t where `wide` */
     bool wide;
     int64_t from_pitch, to_pitch, index_pitch;
 } pool_loop;
+
+static pool_loop loop_of(const gp_cpu_call *call) {
+    gp_cpu_views views;
+    gp_cpu_find_views(call, &views);
+    bool forward = views.x.at;
+    gp_cpu_view from = forward ? views.x : views.dy, to = forward ? views.y : views.dx;
+    const int64_t *in = (forward ? from : to).tensor->dim, *out = (forward ? to : from).tensor->dim;
+    return (pool_loop){.pool = call->prepared->desc.attributes.pool,
+                       .samples = in[0],
+                       .in = {in[1], in[2]},
+                       .out = {out[1], out[2]},
+                       .channels = in[3],
+                       .tiles = (in[3] + TILE - 1) / TILE,
+                       .from = from.at,
+                       .to = to.at,
+                       .index = views.index.at,
+                       .wide = views.index.at && views.index.tensor->dtype == GP_I32,
+                       .from_pitch = from.rows.pitch,
+                       .to_pitch = to.rows.pitch,
+                       .index_pitch = views.index.rows.pitch};
+}
 
 static int64_t tile_width(const pool_loop *loop, int64_t channel) {
     return loop->channels - channel < TILE ? loop->channels - channel : TILE;
@@ -41,7 +62,9 @@ static void take_larger(float *best, int32_t *place, const float *x, int32_t k, 
     }
 }
 
-/* One window, up to TILE channels from `channel` on. */
+/* Does place [h,w] of what is written, up to TILE channels from `channel` on. */
+typedef void window(const pool_loop *loop, int64_t n, int64_t h, int64_t w, int64_t channel);
+
 static void max_window(const pool_loop *loop, int64_t n, int64_t oh, int64_t ow, int64_t channel) {
     float best[TILE];
     int32_t place[TILE];
@@ -77,42 +100,36 @@ static void max_window(const pool_loop *loop, int64_t n, int64_t oh, int64_t ow,
         for (int64_t c = 0; c < width; c++) ((uint8_t *)loop->index)[at + c] = (uint8_t)place[c];
 }
 
-/* Items are rows of windows. */
-static void max_rows(void *context, int64_t begin, int64_t end) {
-    const pool_loop *loop = context;
-    for (int64_t i = begin; i < end; i++) {
-        for (int64_t ow = 0; ow < loop->out[1]; ow++) {
+/* Items are rows of `columns` places each; `height` of them are a sample. */
+static inline void for_tiles(const pool_loop *loop, window *place, int64_t height, int64_t columns, int64_t begin,
+                             int64_t end) {
+    for (int64_t i = begin; i < end; i++)
+        for (int64_t w = 0; w < columns; w++)
             for (int64_t channel = 0; channel < loop->channels; channel += TILE)
-                max_window(loop, i / loop->out[0], i % loop->out[0], ow, channel);
-        }
-    }
+                place(loop, i / height, i % height, w, channel);
 }
 
-static pool_loop max_pool_loop(const gp_cpu_call *call, int in, int out, int index) {
-    const gp_op_desc *desc = &call->prepared->desc;
-    const int64_t *x = desc->operand[in].dim, *y = desc->operand[out].dim;
-    pool_loop loop = {.pool = desc->attributes.pool,
-                      .in = {x[1], x[2]},
-                      .out = {y[1], y[2]},
-                      .channels = x[3],
-                      .tiles = (x[3] + TILE - 1) / TILE,
-                      .index = call->operand[index],
-                      .wide = desc->operand[index].dtype == GP_I32};
-    if (loop.index) loop.index_pitch = gp_cpu_rows(call, index).pitch;
-    return loop;
+static gp_status run_outputs(const gp_cpu_call *call, gp_cpu_range rows) {
+    pool_loop loop = loop_of(call);
+    int64_t work = loop.out[1] * loop.channels * loop.pool.kernel[0] * loop.pool.kernel[1];
+    gp_cpu_pool_for(call->pool, loop.samples * loop.out[0], gp_cpu_grain(work), rows, &loop);
+    return GP_OK;
+}
+
+static gp_status run_inputs(const gp_cpu_call *call, gp_cpu_range rows) {
+    pool_loop loop = loop_of(call);
+    gp_cpu_pool_for(call->pool, loop.samples * loop.in[0], gp_cpu_grain(loop.in[1] * loop.channels), rows, &loop);
+    return GP_OK;
+}
+
+static void max_rows(void *loop, int64_t begin, int64_t end) {
+    const pool_loop *its = loop;
+    for_tiles(its, max_window, its->out[0], its->out[1], begin, end);
 }
 
 static gp_status run_max_pool_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    pool_loop loop = max_pool_loop(call, GP_MAX_POOL_FORWARD_X, GP_MAX_POOL_FORWARD_Y, GP_MAX_POOL_FORWARD_INDEX);
-    loop.from = call->operand[GP_MAX_POOL_FORWARD_X];
-    loop.from_pitch = gp_cpu_rows(call, GP_MAX_POOL_FORWARD_X).pitch;
-    loop.to = call->operand[GP_MAX_POOL_FORWARD_Y];
-    loop.to_pitch = gp_cpu_rows(call, GP_MAX_POOL_FORWARD_Y).pitch;
-    int64_t samples = call->prepared->desc.operand[GP_MAX_POOL_FORWARD_X].dim[0];
-    int64_t work = loop.out[1] * loop.channels * loop.pool.kernel[0] * loop.pool.kernel[1];
-    gp_cpu_pool_for(call->pool, samples * loop.out[0], gp_cpu_grain(work), max_rows, &loop);
-    return GP_OK;
+    return run_outputs(call, max_rows);
 }
 
 const gp_cpu_op gp_cpu_max_pool_forward = {.run = run_max_pool_forward};
@@ -164,27 +181,14 @@ static void gather_place(const pool_loop *loop, int64_t n, int64_t h, int64_t w,
     for (int64_t c = 0; c < width; c++) dx[c] = sum[c];
 }
 
-/* Items are rows of the input. */
-static void gather_rows(void *context, int64_t begin, int64_t end) {
-    const pool_loop *loop = context;
-    for (int64_t i = begin; i < end; i++) {
-        for (int64_t w = 0; w < loop->in[1]; w++) {
-            for (int64_t channel = 0; channel < loop->channels; channel += TILE)
-                gather_place(loop, i / loop->in[0], i % loop->in[0], w, channel);
-        }
-    }
+static void gather_rows(void *loop, int64_t begin, int64_t end) {
+    const pool_loop *its = loop;
+    for_tiles(its, gather_place, its->in[0], its->in[1], begin, end);
 }
 
 static gp_status run_max_pool_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    pool_loop loop = max_pool_loop(call, GP_MAX_POOL_BACKWARD_DX, GP_MAX_POOL_BACKWARD_DY, GP_MAX_POOL_BACKWARD_INDEX);
-    loop.from = call->operand[GP_MAX_POOL_BACKWARD_DY];
-    loop.from_pitch = gp_cpu_rows(call, GP_MAX_POOL_BACKWARD_DY).pitch;
-    loop.to = call->operand[GP_MAX_POOL_BACKWARD_DX];
-    loop.to_pitch = gp_cpu_rows(call, GP_MAX_POOL_BACKWARD_DX).pitch;
-    int64_t samples = call->prepared->desc.operand[GP_MAX_POOL_BACKWARD_DX].dim[0];
-    gp_cpu_pool_for(call->pool, samples * loop.in[0], gp_cpu_grain(loop.in[1] * loop.channels), gather_rows, &loop);
-    return GP_OK;
+    return run_inputs(call, gather_rows);
 }
 
 const gp_cpu_op gp_cpu_max_pool_backward = {.run = run_max_pool_backward};
@@ -203,7 +207,7 @@ static double divisor_of(const pool_loop *loop, int64_t oh, int64_t ow) {
     return (double)(counted_places(loop, 0, oh) * counted_places(loop, 1, ow));
 }
 
-/* The mean of one window, up to TILE channels from `channel` on, summed in f64. */
+/* The mean of one window, summed in f64. */
 static void mean_window(const pool_loop *loop, int64_t n, int64_t oh, int64_t ow, int64_t channel) {
     double sum[TILE] = {0}, divisor = divisor_of(loop, oh, ow);
     int64_t width = tile_width(loop, channel);
@@ -222,38 +226,14 @@ static void mean_window(const pool_loop *loop, int64_t n, int64_t oh, int64_t ow
     for (int64_t c = 0; c < width; c++) y[c] = (float)(sum[c] / divisor);
 }
 
-/* Items are rows of windows. */
-static void mean_rows(void *context, int64_t begin, int64_t end) {
-    const pool_loop *loop = context;
-    for (int64_t i = begin; i < end; i++) {
-        for (int64_t ow = 0; ow < loop->out[1]; ow++) {
-            for (int64_t channel = 0; channel < loop->channels; channel += TILE)
-                mean_window(loop, i / loop->out[0], i % loop->out[0], ow, channel);
-        }
-    }
-}
-
-static pool_loop avg_pool_loop(const gp_cpu_call *call, int in, int out, int from, int to) {
-    const gp_op_desc *desc = &call->prepared->desc;
-    const int64_t *x = desc->operand[in].dim, *y = desc->operand[out].dim;
-    return (pool_loop){.pool = desc->attributes.pool,
-                       .in = {x[1], x[2]},
-                       .out = {y[1], y[2]},
-                       .channels = x[3],
-                       .from = call->operand[from],
-                       .from_pitch = gp_cpu_rows(call, from).pitch,
-                       .to = call->operand[to],
-                       .to_pitch = gp_cpu_rows(call, to).pitch};
+static void mean_rows(void *loop, int64_t begin, int64_t end) {
+    const pool_loop *its = loop;
+    for_tiles(its, mean_window, its->out[0], its->out[1], begin, end);
 }
 
 static gp_status run_avg_pool_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    pool_loop loop =
-        avg_pool_loop(call, GP_AVG_POOL_FORWARD_X, GP_AVG_POOL_FORWARD_Y, GP_AVG_POOL_FORWARD_X, GP_AVG_POOL_FORWARD_Y);
-    int64_t samples = call->prepared->desc.operand[GP_AVG_POOL_FORWARD_X].dim[0];
-    int64_t work = loop.out[1] * loop.channels * loop.pool.kernel[0] * loop.pool.kernel[1];
-    gp_cpu_pool_for(call->pool, samples * loop.out[0], gp_cpu_grain(work), mean_rows, &loop);
-    return GP_OK;
+    return run_outputs(call, mean_rows);
 }
 
 const gp_cpu_op gp_cpu_avg_pool_forward = {.run = run_avg_pool_forward};
@@ -277,24 +257,14 @@ static void share_place(const pool_loop *loop, int64_t n, int64_t h, int64_t w, 
     for (int64_t c = 0; c < width; c++) dx[c] = (float)sum[c];
 }
 
-/* Items are rows of the input. */
-static void share_rows(void *context, int64_t begin, int64_t end) {
-    const pool_loop *loop = context;
-    for (int64_t i = begin; i < end; i++) {
-        for (int64_t w = 0; w < loop->in[1]; w++) {
-            for (int64_t channel = 0; channel < loop->channels; channel += TILE)
-                share_place(loop, i / loop->in[0], i % loop->in[0], w, channel);
-        }
-    }
+static void share_rows(void *loop, int64_t begin, int64_t end) {
+    const pool_loop *its = loop;
+    for_tiles(its, share_place, its->in[0], its->in[1], begin, end);
 }
 
 static gp_status run_avg_pool_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    pool_loop loop = avg_pool_loop(call, GP_AVG_POOL_BACKWARD_DX, GP_AVG_POOL_BACKWARD_DY, GP_AVG_POOL_BACKWARD_DY,
-                                   GP_AVG_POOL_BACKWARD_DX);
-    int64_t samples = call->prepared->desc.operand[GP_AVG_POOL_BACKWARD_DX].dim[0];
-    gp_cpu_pool_for(call->pool, samples * loop.in[0], gp_cpu_grain(loop.in[1] * loop.channels), share_rows, &loop);
-    return GP_OK;
+    return run_inputs(call, share_rows);
 }
 
 const gp_cpu_op gp_cpu_avg_pool_backward = {.run = run_avg_pool_backward};
@@ -322,22 +292,11 @@ static void mean_tiles(void *context, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) mean_tile(loop, i / loop->tiles, i % loop->tiles * TILE);
 }
 
-static pool_loop mean_pool_loop(const gp_cpu_call *call, int in, int from, int to) {
-    const int64_t *dim = call->prepared->desc.operand[in].dim;
-    return (pool_loop){.in = {dim[1], dim[2]},
-                       .channels = dim[3],
-                       .tiles = (dim[3] + TILE - 1) / TILE,
-                       .from = call->operand[from],
-                       .from_pitch = gp_cpu_rows(call, from).pitch,
-                       .to = call->operand[to],
-                       .to_pitch = gp_cpu_rows(call, to).pitch};
-}
-
 static gp_status run_mean_pool_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    pool_loop loop = mean_pool_loop(call, GP_MEAN_POOL_FORWARD_X, GP_MEAN_POOL_FORWARD_X, GP_MEAN_POOL_FORWARD_Y);
-    int64_t samples = call->prepared->desc.operand[GP_MEAN_POOL_FORWARD_X].dim[0];
-    gp_cpu_pool_for(call->pool, samples * loop.tiles, gp_cpu_grain(loop.in[0] * loop.in[1] * TILE), mean_tiles, &loop);
+    pool_loop loop = loop_of(call);
+    gp_cpu_pool_for(call->pool, loop.samples * loop.tiles, gp_cpu_grain(loop.in[0] * loop.in[1] * TILE), mean_tiles,
+                    &loop);
     return GP_OK;
 }
 
@@ -356,8 +315,8 @@ static void spread_places(void *context, int64_t begin, int64_t end) {
 
 static gp_status run_mean_pool_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    pool_loop loop = mean_pool_loop(call, GP_MEAN_POOL_BACKWARD_DX, GP_MEAN_POOL_BACKWARD_DY, GP_MEAN_POOL_BACKWARD_DX);
-    int64_t places = gp_cpu_rows(call, GP_MEAN_POOL_BACKWARD_DX).count;
+    pool_loop loop = loop_of(call);
+    int64_t places = loop.samples * loop.in[0] * loop.in[1];
     gp_cpu_pool_for(call->pool, places, gp_cpu_grain(loop.channels), spread_places, &loop);
     return GP_OK;
 }

@@ -12,16 +12,16 @@ static float with_decay(const sgd_numbers *sgd, float gradient, float param) {
 
 static void sgd_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     const sgd_numbers sgd = *(const sgd_numbers *)context;
-    float *param = at[0];
-    const float *gradient = at[1];
+    float *param = at[GP_SGD_PARAM];
+    const float *gradient = at[GP_SGD_GRAD];
     GP_INDEPENDENT
     for (int64_t i = 0; i < count; i++) param[i] -= sgd.rate * with_decay(&sgd, gradient[i], param[i]);
 }
 
 static void sgd_momentum_span(const void *context, float *const at[GP_SPAN_OPERANDS], int64_t count) {
     const sgd_numbers sgd = *(const sgd_numbers *)context;
-    float *param = at[0], *momentum = at[2];
-    const float *gradient = at[1];
+    float *param = at[GP_SGD_PARAM], *momentum = at[GP_SGD_MOMENTUM];
+    const float *gradient = at[GP_SGD_GRAD];
     GP_INDEPENDENT
     for (int64_t i = 0; i < count; i++) {
         float step = with_decay(&sgd, gradient[i], param[i]);
@@ -38,9 +38,7 @@ static gp_status run_sgd(const gp_cpu_call *call, gp_error *err) {
     if (!scalars->finite) return GP_OK;
     sgd_numbers sgd = {(float)scalars->rate, (float)attributes->momentum, (float)attributes->decay,
                        (float)scalars->clip, attributes->nesterov != 0};
-    bool state = call->operand[GP_SGD_MOMENTUM] != NULL;
-    gp_cpu_spans(call, (const int[]){GP_SGD_PARAM, GP_SGD_GRAD, state ? GP_SGD_MOMENTUM : -1},
-                 state ? sgd_momentum_span : sgd_span, &sgd);
+    gp_cpu_spans(call, call->operand[GP_SGD_MOMENTUM] ? sgd_momentum_span : sgd_span, &sgd);
     return GP_OK;
 }
 

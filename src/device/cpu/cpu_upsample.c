@@ -8,6 +8,7 @@
 enum { TILE = GP_COLUMN_TILE };
 
 typedef struct upsample_loop {
+    int64_t samples;
     int64_t height, width, channels; /* of the small picture */
     int64_t rows, columns;           /* places of the large one for each of the small one */
     int64_t small_pitch, large_pitch;
@@ -15,15 +16,22 @@ typedef struct upsample_loop {
     float *to;
 } upsample_loop;
 
-static upsample_loop loop_of(const gp_cpu_call *call, int small, int large) {
-    const int64_t *in = call->prepared->desc.operand[small].dim, *out = call->prepared->desc.operand[large].dim;
-    return (upsample_loop){.height = in[1],
+static upsample_loop loop_of(const gp_cpu_call *call) {
+    gp_cpu_views views;
+    gp_cpu_find_views(call, &views);
+    bool forward = views.x.at;
+    gp_cpu_view small = forward ? views.x : views.dx, large = forward ? views.y : views.dy;
+    const int64_t *in = small.tensor->dim, *out = large.tensor->dim;
+    return (upsample_loop){.samples = in[0],
+                           .height = in[1],
                            .width = in[2],
                            .channels = in[3],
                            .rows = out[1] / in[1],
                            .columns = out[2] / in[2],
-                           .small_pitch = gp_cpu_rows(call, small).pitch,
-                           .large_pitch = gp_cpu_rows(call, large).pitch};
+                           .small_pitch = small.rows.pitch,
+                           .large_pitch = large.rows.pitch,
+                           .from = forward ? small.at : large.at,
+                           .to = forward ? large.at : small.at};
 }
 
 /* Items are rows of the large picture. */
@@ -41,11 +49,8 @@ static void spread_rows(void *context, int64_t begin, int64_t end) {
 
 static gp_status run_upsample_forward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    upsample_loop loop = loop_of(call, GP_UPSAMPLE_FORWARD_X, GP_UPSAMPLE_FORWARD_Y);
-    loop.from = call->operand[GP_UPSAMPLE_FORWARD_X];
-    loop.to = call->operand[GP_UPSAMPLE_FORWARD_Y];
-    int64_t samples = call->prepared->desc.operand[GP_UPSAMPLE_FORWARD_X].dim[0];
-    gp_cpu_pool_for(call->pool, samples * loop.height * loop.rows,
+    upsample_loop loop = loop_of(call);
+    gp_cpu_pool_for(call->pool, loop.samples * loop.height * loop.rows,
                     gp_cpu_grain(loop.width * loop.columns * loop.channels), spread_rows, &loop);
     return GP_OK;
 }
@@ -80,12 +85,9 @@ static void sum_rows(void *context, int64_t begin, int64_t end) {
 
 static gp_status run_upsample_backward(const gp_cpu_call *call, gp_error *err) {
     (void)err;
-    upsample_loop loop = loop_of(call, GP_UPSAMPLE_BACKWARD_DX, GP_UPSAMPLE_BACKWARD_DY);
-    loop.from = call->operand[GP_UPSAMPLE_BACKWARD_DY];
-    loop.to = call->operand[GP_UPSAMPLE_BACKWARD_DX];
-    int64_t samples = call->prepared->desc.operand[GP_UPSAMPLE_BACKWARD_DX].dim[0];
+    upsample_loop loop = loop_of(call);
     int64_t work = loop.width * loop.rows * loop.columns * loop.channels;
-    gp_cpu_pool_for(call->pool, samples * loop.height, gp_cpu_grain(work), sum_rows, &loop);
+    gp_cpu_pool_for(call->pool, loop.samples * loop.height, gp_cpu_grain(work), sum_rows, &loop);
     return GP_OK;
 }
 

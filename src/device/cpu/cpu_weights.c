@@ -26,10 +26,16 @@ static gp_status prepare_bias(gp_prepared *prepared, gp_error *err) {
 }
 
 static void run_bias(const gp_cpu_call *call) {
-    bool accumulate = call->prepared->desc.flags & GP_OP_ACCUMULATE;
     if (!call->operand[DB]) return;
-    gp_cpu_column_sum(call->pool, call->operand[DY], gp_cpu_rows(call, DY), accumulate, call->operand[DB],
-                      call->workspace);
+    gp_rows dy = gp_cpu_rows(call, DY);
+    gp_cpu_column_sum(call->pool, (gp_column_sum){.x = call->operand[DY],
+                                                  .x_pitch = dy.pitch,
+                                                  .rows = dy.count,
+                                                  .width = dy.width,
+                                                  .partial = call->workspace,
+                                                  .out = call->operand[DB],
+                                                  .out_stride = 1,
+                                                  .accumulate = call->prepared->desc.flags & GP_OP_ACCUMULATE});
 }
 
 static gp_status with_bias(gp_prepared *prepared, gp_status status, gp_error *err) {
@@ -57,16 +63,25 @@ static gp_status prepare_conv(gp_prepared *prepared, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status run_conv(const gp_cpu_call *call, gp_error *err) {
-    const gp_tensor *dw = &call->prepared->desc.operand[GP_CONV_BACKWARD_WEIGHTS_DW];
-    if (call->prepared->context) {
+static void run_product_of_columns(const gp_cpu_call *call) {
+    gp_cpu_views at;
+    gp_cpu_find_views(call, &at);
+    gp_cpu_column_sum(call->pool, (gp_column_sum){.x = at.x.at,
+                                                  .y = at.dy.at,
+                                                  .x_pitch = at.x.rows.pitch,
+                                                  .y_pitch = at.dy.rows.pitch,
+                                                  .rows = at.dy.rows.count,
+                                                  .width = at.dy.rows.width,
+                                                  .partial = call->workspace,
+                                                  .out = at.dw.at,
+                                                  .out_stride = at.dw.tensor->stride[0]});
+}
+
+static gp_status run(const gp_cpu_call *call, gp_error *err) {
+    if (call->prepared->context)
         GP_RETURN_IF_FAILED(gp_cpu_onednn_run(call, err));
-    } else {
-        gp_cpu_column_products(call->pool, call->operand[GP_CONV_BACKWARD_WEIGHTS_X],
-                               gp_cpu_rows(call, GP_CONV_BACKWARD_WEIGHTS_X).pitch, call->operand[DY],
-                               gp_cpu_rows(call, DY), call->operand[GP_CONV_BACKWARD_WEIGHTS_DW], dw->stride[0],
-                               call->workspace);
-    }
+    else
+        run_product_of_columns(call);
     run_bias(call);
     return GP_OK;
 }
@@ -75,13 +90,6 @@ static gp_status prepare_linear(gp_prepared *prepared, gp_error *err) {
     return with_bias(prepared, gp_cpu_linear_prepare(prepared, err), err);
 }
 
-static gp_status run_linear(const gp_cpu_call *call, gp_error *err) {
-    GP_RETURN_IF_FAILED(gp_cpu_onednn_run(call, err));
-    run_bias(call);
-    return GP_OK;
-}
-
-const gp_cpu_op gp_cpu_conv_backward_weights = {
-    .prepare = prepare_conv, .run = run_conv, .release = gp_cpu_onednn_release};
+const gp_cpu_op gp_cpu_conv_backward_weights = {.prepare = prepare_conv, .run = run, .release = gp_cpu_onednn_release};
 const gp_cpu_op gp_cpu_linear_backward_weights = {
-    .prepare = prepare_linear, .run = run_linear, .release = gp_cpu_onednn_release};
+    .prepare = prepare_linear, .run = run, .release = gp_cpu_onednn_release};

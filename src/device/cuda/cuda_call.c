@@ -2,6 +2,39 @@
 
 #include <assert.h>
 
+#include "device/op_info.h"
+
+/* 1 + the position of the operand; 0: the op has none of that role. */
+static const uint8_t places[GP_OP_KINDS][GP_ROLES] = {
+#define PLACE(OP, operand)     PLACE_NAMED(OP, GP_POSITION_NAME operand)
+#define PLACE_NAMED(OP, NAME)  PLACE_JOINED(OP, NAME)
+#define PLACE_JOINED(OP, NAME) [GP_ROLE_##NAME] = GP_##OP##_##NAME + 1,
+#define GP_OP(NAME, name, attributes, rule, flags, operations, of, gradients, meaning, ...)                            \
+    [GP_OP_##NAME] = {GP_EACH(PLACE, NAME, __VA_ARGS__)},
+#include "device/op_table.inc"
+};
+
+const gp_tensor *gp_cuda_tensor(const gp_cuda_call *call, gp_cuda_role role) {
+    static const gp_tensor absent;
+    const gp_op_desc *desc = &call->prepared->desc;
+    int place = places[desc->kind][role];
+    return place ? &desc->operand[place - 1] : &absent;
+}
+
+void *gp_cuda_at(const gp_cuda_call *call, gp_cuda_role role) {
+    int place = places[call->prepared->desc.kind][role];
+    return place ? call->operand[place - 1] : NULL;
+}
+
+gp_rows gp_cuda_rows(const gp_cuda_call *call, gp_cuda_role role) {
+    const gp_tensor *tensor = gp_cuda_tensor(call, role);
+    return tensor->present ? gp_rows_of(tensor) : (gp_rows){0, 0, 0};
+}
+
+gp_kernel_rows gp_cuda_view(const gp_cuda_call *call, gp_cuda_role role) {
+    return (gp_kernel_rows){gp_cuda_at(call, role), gp_cuda_rows(call, role).pitch};
+}
+
 gp_cuda_kernel gp_cuda_kernel_for(const gp_cuda_call *call, gp_cuda_kernel kernel) {
     enum { SPARE = 4096 }; /* threads behind the last element count too */
     const gp_op_desc *desc = &call->prepared->desc;
@@ -48,12 +81,12 @@ static void add_write(gp_cuda_launch *launch, gp_cuda_range range) {
     launch->write = launch->own_write;
 }
 
-void gp_cuda_reads(gp_cuda_launch *launch, const gp_cuda_call *call, int operand) {
-    if (call->operand[operand]) add_read(launch, range_of(call, operand));
+void gp_cuda_reads(gp_cuda_launch *launch, const gp_cuda_call *call, gp_cuda_role role) {
+    if (gp_cuda_at(call, role)) add_read(launch, range_of(call, places[call->prepared->desc.kind][role] - 1));
 }
 
-void gp_cuda_writes(gp_cuda_launch *launch, const gp_cuda_call *call, int operand) {
-    if (call->operand[operand]) add_write(launch, range_of(call, operand));
+void gp_cuda_writes(gp_cuda_launch *launch, const gp_cuda_call *call, gp_cuda_role role) {
+    if (gp_cuda_at(call, role)) add_write(launch, range_of(call, places[call->prepared->desc.kind][role] - 1));
 }
 
 void gp_cuda_reads_bytes(gp_cuda_launch *launch, const void *at, size_t bytes) {
@@ -64,22 +97,37 @@ void gp_cuda_writes_bytes(gp_cuda_launch *launch, void *at, size_t bytes) {
     add_write(launch, (gp_cuda_range){at, bytes, bytes, 1});
 }
 
+static bool is_written(const gp_cuda_call *call, int operand) {
+    return (gp_op_info_of(call->prepared->desc.kind)->operand[operand].access & GP_OPERAND_WRITTEN) != 0;
+}
+
+void gp_cuda_reads_inputs(gp_cuda_launch *launch, const gp_cuda_call *call) {
+    for (int i = 0; i < (int)call->prepared->desc.operands; i++)
+        if (call->operand[i] && !is_written(call, i)) add_read(launch, range_of(call, i));
+}
+
 gp_status gp_cuda_enqueue(const gp_cuda_call *call, const gp_cuda_launch *launch, gp_error *err) {
     if (launch->grid[0] == 0) return GP_OK;
     return gp_cuda->launch(launch, call->stream, err);
 }
 
-bool gp_cuda_aligned(const gp_cuda_call *call, const int *operand, int count) {
+gp_status gp_cuda_enqueue_op(const gp_cuda_call *call, gp_cuda_launch *launch, gp_error *err) {
+    gp_cuda_reads_inputs(launch, call);
+    for (int i = 0; i < (int)call->prepared->desc.operands; i++)
+        if (call->operand[i] && is_written(call, i)) add_write(launch, range_of(call, i));
+    return gp_cuda_enqueue(call, launch, err);
+}
+
+bool gp_cuda_aligned(const gp_cuda_call *call, const gp_cuda_role *role, int count) {
     for (int i = 0; i < count; i++)
-        if (operand[i] >= 0 && (uintptr_t)call->operand[operand[i]] % 16) return false;
+        if ((uintptr_t)gp_cuda_at(call, role[i]) % 16) return false;
     return true;
 }
 
-bool gp_cuda_by_four(const gp_cuda_call *call, const int *operand, int count) {
+bool gp_cuda_by_four(const gp_cuda_call *call, const gp_cuda_role *role, int count) {
     for (int i = 0; i < count; i++) {
-        if (operand[i] < 0) continue;
-        gp_rows rows = gp_cuda_rows(call, operand[i]);
+        gp_rows rows = gp_cuda_rows(call, role[i]);
         if (rows.width % 4 || (rows.count > 1 && rows.pitch % 4)) return false;
     }
-    return gp_cuda_aligned(call, operand, count);
+    return gp_cuda_aligned(call, role, count);
 }

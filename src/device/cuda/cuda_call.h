@@ -9,27 +9,50 @@
 #include "device/cuda/cuda_api.h"
 #include "device/rows.h"
 
-typedef struct gp_cuda_call {
-    const gp_prepared *prepared;
-    void *const *operand;
-    void *workspace;
-    const gp_op_args *args;
-    gp_cuda_stream *stream;
-    gp_cuda_library *library;
-} gp_cuda_call;
+/* The names of operands in op_table.inc. An op has at most one operand of a role. */
+#define GP_CUDA_ROLES(R)                                                                                               \
+    R(X)                                                                                                               \
+    R(W)                                                                                                               \
+    R(B) R(Y) R(A) R(ADDEND) R(INDEX) R(TARGET) R(DX) R(DW) R(DB) R(DY) R(DZ) R(DGAMMA) R(DBETA) R(MEAN) R(VARIANCE)   \
+        R(GAMMA) R(BETA) R(STATS) R(SUMS) R(SCALARS) R(PARTIAL) R(SUM) R(SQUARES) R(PARAM) R(GRAD) R(MOMENTUM) R(M)    \
+            R(V)
+#define GP_CUDA_ROLE(NAME) GP_ROLE_##NAME,
+typedef enum gp_cuda_role { GP_ROLE_NONE, GP_CUDA_ROLES(GP_CUDA_ROLE) GP_ROLES } gp_cuda_role;
+
+typedef struct gp_cuda_call gp_cuda_call;
 
 typedef struct gp_cuda_op {
     gp_status (*prepare)(gp_prepared *prepared, gp_error *err); /* NULL: gp_op_prepare_plain, then book */
     void (*book)(gp_prepared *prepared);                        /* the workspace; NULL: none */
     gp_status (*run)(const gp_cuda_call *call, gp_error *err);
     void (*release)(gp_prepared *prepared); /* NULL: nothing to release */
+    /* For a run function that serves several ops: */
+    gp_cuda_kernel kernel;
+    gp_cuda_role role[3]; /* of the elements that are written; of those that are read */
 } gp_cuda_op;
+
+struct gp_cuda_call {
+    const gp_cuda_op *op;
+    const gp_prepared *prepared;
+    void *const *operand;
+    void *workspace;
+    const gp_op_args *args;
+    gp_cuda_stream *stream;
+    gp_cuda_library *library;
+};
+
+/* The ops, one file for each family, all in f32. A file of kernels belongs to each family (kernels/). */
+#define GP_OP(NAME, name, ...) extern const gp_cuda_op gp_cuda_##name;
+#include "device/op_table.inc"
 
 enum { GP_CUDA_BLOCK = 256 };
 
-static inline gp_rows gp_cuda_rows(const gp_cuda_call *call, int operand) {
-    return gp_rows_of(&call->prepared->desc.operand[operand]);
-}
+/* The op's operand of that role: its tensor, its address, its rows. An absent one has a tensor that is not present, the
+ * address NULL, and no rows. */
+const gp_tensor *gp_cuda_tensor(const gp_cuda_call *call, gp_cuda_role role);
+void *gp_cuda_at(const gp_cuda_call *call, gp_cuda_role role);
+gp_rows gp_cuda_rows(const gp_cuda_call *call, gp_cuda_role role);
+gp_kernel_rows gp_cuda_view(const gp_cuda_call *call, gp_cuda_role role);
 
 /* Of a kernel that is there twice (GP_CUDA_BOTH) the one for this call: the wide one where an operand has more
  * elements, gaps included, than 31 bits count. */
@@ -39,19 +62,22 @@ gp_cuda_launch gp_cuda_launch_items(gp_cuda_kernel kernel, int64_t items, const 
 /* `blocks` blocks of `threads` threads. */
 gp_cuda_launch gp_cuda_launch_blocks(gp_cuda_kernel kernel, int64_t blocks, uint32_t threads, const void *args,
                                      size_t args_bytes);
-/* State that the kernel reads, or writes, an operand (no more than its elements; absent ones count as nothing), or
- * plain bytes. */
-void gp_cuda_reads(gp_cuda_launch *launch, const gp_cuda_call *call, int operand);
-void gp_cuda_writes(gp_cuda_launch *launch, const gp_cuda_call *call, int operand);
+/* State that the kernel reads, or writes, an operand (no more than its elements; absent ones count as nothing), plain
+ * bytes, or all that the op reads. */
+void gp_cuda_reads(gp_cuda_launch *launch, const gp_cuda_call *call, gp_cuda_role role);
+void gp_cuda_writes(gp_cuda_launch *launch, const gp_cuda_call *call, gp_cuda_role role);
 void gp_cuda_reads_bytes(gp_cuda_launch *launch, const void *at, size_t bytes);
 void gp_cuda_writes_bytes(gp_cuda_launch *launch, void *at, size_t bytes);
+void gp_cuda_reads_inputs(gp_cuda_launch *launch, const gp_cuda_call *call);
 /* Enqueues; a launch of no blocks is none. The sentence gets the op's name from those above. */
 GP_MUST_USE gp_status gp_cuda_enqueue(const gp_cuda_call *call, const gp_cuda_launch *launch, gp_error *err);
+/* Enqueues a launch that reads and writes the operands as the op does (op_table.inc). */
+GP_MUST_USE gp_status gp_cuda_enqueue_op(const gp_cuda_call *call, gp_cuda_launch *launch, gp_error *err);
 
-/* Whether operands as rows may be read and written four elements at a time: addresses, pitches and width. Operands
- * < 0 are left out. Kernels give the same bits either way. */
-bool gp_cuda_by_four(const gp_cuda_call *call, const int *operand, int count);
+/* Whether operands as rows may be read and written four elements at a time: addresses, pitches and width. Absent ones
+ * are left out. Kernels give the same bits either way. */
+bool gp_cuda_by_four(const gp_cuda_call *call, const gp_cuda_role *role, int count);
 /* Whether their addresses alone would allow it. */
-bool gp_cuda_aligned(const gp_cuda_call *call, const int *operand, int count);
+bool gp_cuda_aligned(const gp_cuda_call *call, const gp_cuda_role *role, int count);
 
 #endif

@@ -40,7 +40,7 @@ gp_kernel_columns gp_cuda_columns_of(const gp_op_desc *desc) {
 }
 
 gp_kernel_columns gp_cuda_columns_over(const gp_cuda_call *call, bool by_four) {
-    gp_rows x = gp_cuda_rows(call, 0);
+    gp_rows x = gp_cuda_rows(call, GP_ROLE_X);
     return gp_cuda_columns_mapped(1, x.count, by_four ? x.width / 4 : x.width);
 }
 
@@ -64,28 +64,33 @@ gp_cuda_launch gp_cuda_columns_combine(gp_cuda_kernel kernel, const gp_kernel_co
     return gp_cuda_launch_blocks(kernel, columns->tiles, GP_KERNEL_COLUMN_THREADS, args, args_bytes);
 }
 
-gp_status gp_cuda_columns_moments(const gp_cuda_call *call, const gp_kernel_columns *columns, int x, gp_error *err) {
+gp_status gp_cuda_columns_moments(const gp_cuda_call *call, const gp_kernel_columns *columns, gp_error *err) {
     gp_kernel_column_moments_args args = {
-        .columns = *columns, .x = call->operand[x], .x_pitch = gp_cuda_rows(call, x).pitch, .partial = call->workspace};
+        .columns = *columns, .x = gp_cuda_view(call, GP_ROLE_X), .partial = call->workspace};
     gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_column_moments, columns, &args, sizeof args);
-    gp_cuda_reads(&launch, call, x);
+    gp_cuda_reads(&launch, call, GP_ROLE_X);
     gp_cuda_writes_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
     return gp_cuda_enqueue(call, &launch, err);
 }
 
-gp_status gp_cuda_columns_totals(const gp_cuda_call *call, const gp_kernel_columns *columns, int variance, int sums,
-                                 gp_error *err) {
+gp_status gp_cuda_columns_totals(const gp_cuda_call *call, const gp_kernel_columns *columns, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
-    float *to = call->operand[sums];
     gp_kernel_column_totals_args args = {.columns = *columns,
                                          .partial = call->workspace,
-                                         .variance = call->operand[variance],
-                                         .eps = desc->attributes.norm.eps,
-                                         .first = to,
-                                         .second = to + desc->operand[sums].stride[0]};
+                                         .first = gp_cuda_at(call, GP_ROLE_DGAMMA),
+                                         .second = gp_cuda_at(call, GP_ROLE_DBETA),
+                                         .accumulate = (desc->flags & GP_OP_ACCUMULATE) != 0};
     gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_column_totals, columns, &args, sizeof args);
     gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
-    gp_cuda_reads(&launch, call, variance);
-    gp_cuda_writes(&launch, call, sums);
+    if (gp_cuda_at(call, GP_ROLE_SUMS)) {
+        args.first = gp_cuda_at(call, GP_ROLE_SUMS);
+        args.second = args.first + gp_cuda_tensor(call, GP_ROLE_SUMS)->stride[0];
+        args.variance = gp_cuda_at(call, GP_ROLE_VARIANCE);
+        args.eps = desc->attributes.norm.eps;
+        gp_cuda_reads(&launch, call, GP_ROLE_VARIANCE);
+    }
+    gp_cuda_writes(&launch, call, GP_ROLE_SUMS);
+    gp_cuda_writes(&launch, call, GP_ROLE_DGAMMA);
+    gp_cuda_writes(&launch, call, GP_ROLE_DBETA);
     return gp_cuda_enqueue(call, &launch, err);
 }

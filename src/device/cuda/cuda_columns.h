@@ -21,12 +21,11 @@ gp_cuda_launch gp_cuda_columns_launch(gp_cuda_kernel kernel, const gp_kernel_col
                                       size_t args_bytes);
 gp_cuda_launch gp_cuda_columns_combine(gp_cuda_kernel kernel, const gp_kernel_columns *columns, const void *args,
                                        size_t args_bytes);
-/* The moments of every block of rows of operand x go to the beginning of the workspace. */
-GP_MUST_USE gp_status gp_cuda_columns_moments(const gp_cuda_call *call, const gp_kernel_columns *columns, int x,
+/* The moments of every block of rows of x go to the beginning of the workspace. */
+GP_MUST_USE gp_status gp_cuda_columns_moments(const gp_cuda_call *call, const gp_kernel_columns *columns,
                                               gp_error *err);
-/* The second launch of batch norm's backward, with relu or without: the sums of all blocks in the workspace to operand
- * `sums`, the first divided by the deviation. */
-GP_MUST_USE gp_status gp_cuda_columns_totals(const gp_cuda_call *call, const gp_kernel_columns *columns, int variance,
-                                             int sums, gp_error *err);
+/* The second launch of the gradients of gamma and beta: adds up what the blocks left in the workspace. Batch norm's go
+ * to the operand `sums`, the first divided by the deviation; group norm's to dgamma and dbeta. */
+GP_MUST_USE gp_status gp_cuda_columns_totals(const gp_cuda_call *call, const gp_kernel_columns *columns, gp_error *err);
 
 #endif

@@ -9,10 +9,16 @@
 #include "base/memory.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/cuda_lost.h"
-#include "device/cuda/cuda_ops.h"
 #include "device/cuda/cuda_room.h"
 #include "device/cuda/cuda_staging.h"
 #include "device/cuda/cuda_update.h"
+
+#ifdef GP_CUDA_TOOLKIT
+extern const gp_cuda_api gp_cuda_toolkit;
+const gp_cuda_api *gp_cuda = &gp_cuda_toolkit;
+#else
+const gp_cuda_api *gp_cuda = NULL;
+#endif
 
 struct gp_device {
     int index;
@@ -99,10 +105,6 @@ static gp_status cuda_reserve(gp_device *device, size_t bytes, void **out, gp_er
     GP_RETURN_IF_FAILED(gp_cuda_room_allocate(&device->room, bytes, out, err));
     device->reserved++;
     return GP_OK;
-}
-
-static size_t cuda_pinned(size_t staged) {
-    return gp_cuda_staging_bytes(staged);
 }
 
 static void cuda_unreserve(gp_device *device, void *block) {
@@ -346,10 +348,18 @@ static gp_status cuda_fetch(gp_device *device, void *host_to, const void *addres
 
 /* ---- ops --------------------------------------------------------------------------------------------------------- */
 
-static gp_status cuda_run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
+static gp_status bind(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_cuda_call *out,
+                      gp_error *err) {
     GP_RETURN_IF_FAILED(gp_device_op_check(op, err));
-    gp_cuda_call call = {op->prepared, op->operands, op->workspace, args, stream->handle, stream->library};
-    return ops[op->prepared->desc.kind]->run(&call, err);
+    *out = (gp_cuda_call){
+        ops[op->prepared->desc.kind], op->prepared, op->operands, op->workspace, args, stream->handle, stream->library};
+    return GP_OK;
+}
+
+static gp_status cuda_run(gp_stream *stream, const gp_device_op *op, const gp_op_args *args, gp_error *err) {
+    gp_cuda_call call;
+    GP_RETURN_IF_FAILED(bind(stream, op, args, &call, err));
+    return call.op->run(&call, err);
 }
 
 /* Only updates have a launch for many. */
@@ -357,11 +367,7 @@ static gp_status cuda_run_many(gp_stream *stream, const gp_device_op *many, int 
                                gp_error *err) {
     gp_cuda_call calls[GP_RUN_MANY];
     assert(count <= GP_RUN_MANY);
-    for (int i = 0; i < count; i++) {
-        const gp_device_op *op = &many[i];
-        GP_RETURN_IF_FAILED(gp_device_op_check(op, err));
-        calls[i] = (gp_cuda_call){op->prepared, op->operands, op->workspace, args, stream->handle, stream->library};
-    }
+    for (int i = 0; i < count; i++) GP_RETURN_IF_FAILED(bind(stream, &many[i], args, &calls[i], err));
     return gp_cuda_update_many(calls, count, err);
 }
 
@@ -383,7 +389,7 @@ const gp_device_kind gp_cuda_kind = {
     .name = "cuda",
     .computes = 1U << GP_F32,
     .beside = GP_CUDA_BESIDE,
-    .pinned = cuda_pinned,
+    .pinned = gp_cuda_staging_bytes,
     .prepare = cuda_prepare,
     .release = cuda_release,
     .libraries = cuda_libraries,

@@ -1,26 +1,25 @@
+/* relu, add, and the other activation functions. */
 #include "device/cuda/cuda_map.h"
-#include "device/cuda/cuda_ops.h"
 
-static gp_status map(const gp_cuda_call *call, gp_cuda_kernel kernel, const int operand[3], gp_error *err) {
-    gp_kernel_map_args args = gp_cuda_map_args(call, operand);
-    return gp_cuda_map(call, kernel, operand, &args, sizeof args, err);
+static gp_status run_map(const gp_cuda_call *call, gp_error *err) {
+    gp_kernel_map_args args = gp_cuda_map_args(call);
+    return gp_cuda_map(call, gp_cuda_kernel_for(call, call->op->kernel), &args, sizeof args, err);
 }
 
-static gp_status run_relu_forward(const gp_cuda_call *call, gp_error *err) {
-    return map(call, GP_KERNEL_relu_forward, (const int[]){GP_RELU_FORWARD_Y, GP_RELU_FORWARD_X, -1}, err);
+const gp_cuda_op gp_cuda_relu_forward = {
+    .run = run_map, .kernel = GP_KERNEL_relu_forward, .role = {GP_ROLE_Y, GP_ROLE_X}};
+const gp_cuda_op gp_cuda_relu_backward = {
+    .run = run_map, .kernel = GP_KERNEL_relu_backward, .role = {GP_ROLE_DX, GP_ROLE_Y, GP_ROLE_DY}};
+const gp_cuda_op gp_cuda_add = {.run = run_map, .kernel = GP_KERNEL_add, .role = {GP_ROLE_Y, GP_ROLE_A, GP_ROLE_B}};
+
+static gp_status run_activation(const gp_cuda_call *call, gp_error *err) {
+    const gp_activation_attributes *activation = &call->prepared->desc.attributes.activation;
+    gp_kernel_activation_args args = {
+        .map = gp_cuda_map_args(call), .function = (int32_t)activation->function, .slope = (float)activation->slope};
+    return gp_cuda_map(call, gp_cuda_kernel_for(call, call->op->kernel), &args.map, sizeof args, err);
 }
 
-const gp_cuda_op gp_cuda_relu_forward = {.run = run_relu_forward};
-
-static gp_status run_relu_backward(const gp_cuda_call *call, gp_error *err) {
-    return map(call, GP_KERNEL_relu_backward,
-               (const int[]){GP_RELU_BACKWARD_DX, GP_RELU_BACKWARD_Y, GP_RELU_BACKWARD_DY}, err);
-}
-
-const gp_cuda_op gp_cuda_relu_backward = {.run = run_relu_backward};
-
-static gp_status run_add(const gp_cuda_call *call, gp_error *err) {
-    return map(call, GP_KERNEL_add, (const int[]){GP_ADD_Y, GP_ADD_A, GP_ADD_B}, err);
-}
-
-const gp_cuda_op gp_cuda_add = {.run = run_add};
+const gp_cuda_op gp_cuda_activation_forward = {
+    .run = run_activation, .kernel = GP_KERNEL_activation_forward, .role = {GP_ROLE_Y, GP_ROLE_X}};
+const gp_cuda_op gp_cuda_activation_backward = {
+    .run = run_activation, .kernel = GP_KERNEL_activation_backward, .role = {GP_ROLE_DX, GP_ROLE_A, GP_ROLE_DY}};

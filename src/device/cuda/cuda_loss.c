@@ -1,4 +1,4 @@
-#include "device/cuda/cuda_ops.h"
+#include "device/cuda/cuda_map.h"
 #include "device/cuda/cuda_sums.h"
 
 /* ---- cross entropy ----------------------------------------------------------------------------------------------- */
@@ -21,12 +21,11 @@ static void book_cross_entropy_forward(gp_prepared *prepared) {
 
 static gp_kernel_cross_entropy_args cross_entropy_args(const gp_cuda_call *call) {
     const gp_cross_entropy_attributes *attributes = &call->prepared->desc.attributes.cross_entropy;
-    gp_rows x = gp_cuda_rows(call, GP_CROSS_ENTROPY_FORWARD_X);
-    return (gp_kernel_cross_entropy_args){.x = call->operand[GP_CROSS_ENTROPY_FORWARD_X],
-                                          .target = call->operand[GP_CROSS_ENTROPY_FORWARD_TARGET],
+    gp_rows x = gp_cuda_rows(call, GP_ROLE_X);
+    return (gp_kernel_cross_entropy_args){.x = gp_cuda_view(call, GP_ROLE_X),
+                                          .target = gp_cuda_at(call, GP_ROLE_TARGET),
                                           .rows = x.count,
                                           .classes = x.width,
-                                          .x_pitch = x.pitch,
                                           .team = team_of(x),
                                           .ignore = attributes->ignore,
                                           .smoothing = attributes->smoothing};
@@ -34,32 +33,27 @@ static gp_kernel_cross_entropy_args cross_entropy_args(const gp_cuda_call *call)
 
 static gp_status run_cross_entropy_forward(const gp_cuda_call *call, gp_error *err) {
     gp_kernel_cross_entropy_args args = cross_entropy_args(call);
-    int64_t blocks = blocks_of(gp_cuda_rows(call, GP_CROSS_ENTROPY_FORWARD_X));
-    args.partial = gp_cuda_sum_partial(call, blocks, call->operand[GP_CROSS_ENTROPY_FORWARD_PARTIAL]);
+    int64_t blocks = blocks_of(gp_cuda_rows(call, GP_ROLE_X));
+    args.partial = gp_cuda_sum_partial(call, blocks, gp_cuda_at(call, GP_ROLE_PARTIAL));
     gp_cuda_launch launch =
         gp_cuda_launch_blocks(GP_KERNEL_cross_entropy_forward, blocks, GP_KERNEL_LOSS_THREADS, &args, sizeof args);
-    gp_cuda_reads(&launch, call, GP_CROSS_ENTROPY_FORWARD_X);
-    gp_cuda_reads(&launch, call, GP_CROSS_ENTROPY_FORWARD_TARGET);
+    gp_cuda_reads_inputs(&launch, call);
     gp_cuda_writes_bytes(&launch, args.partial, (size_t)(2 * blocks) * sizeof(double));
     GP_RETURN_IF_FAILED(gp_cuda_enqueue(call, &launch, err));
-    return gp_cuda_sum_combine(call, blocks, 2, GP_CROSS_ENTROPY_FORWARD_PARTIAL, err);
+    return gp_cuda_sum_combine(call, blocks, 2, GP_ROLE_PARTIAL, err);
 }
 
 const gp_cuda_op gp_cuda_cross_entropy_forward = {.book = book_cross_entropy_forward, .run = run_cross_entropy_forward};
 
 static gp_status run_cross_entropy_backward(const gp_cuda_call *call, gp_error *err) {
-    const gp_step_scalars *scalars = call->operand[GP_CROSS_ENTROPY_BACKWARD_SCALARS];
+    const gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
     gp_kernel_cross_entropy_args args = cross_entropy_args(call);
     args.divisor = &scalars->divisor;
-    args.dx = call->operand[GP_CROSS_ENTROPY_BACKWARD_DX];
-    args.dx_pitch = gp_cuda_rows(call, GP_CROSS_ENTROPY_BACKWARD_DX).pitch;
-    gp_cuda_launch launch = gp_cuda_launch_blocks(GP_KERNEL_cross_entropy_backward, blocks_of(gp_cuda_rows(call, 0)),
-                                                  GP_KERNEL_LOSS_THREADS, &args, sizeof args);
-    gp_cuda_reads(&launch, call, GP_CROSS_ENTROPY_BACKWARD_X);
-    gp_cuda_reads(&launch, call, GP_CROSS_ENTROPY_BACKWARD_TARGET);
-    gp_cuda_reads(&launch, call, GP_CROSS_ENTROPY_BACKWARD_SCALARS);
-    gp_cuda_writes(&launch, call, GP_CROSS_ENTROPY_BACKWARD_DX);
-    return gp_cuda_enqueue(call, &launch, err);
+    args.dx = gp_cuda_view(call, GP_ROLE_DX);
+    gp_cuda_launch launch =
+        gp_cuda_launch_blocks(GP_KERNEL_cross_entropy_backward, blocks_of(gp_cuda_rows(call, GP_ROLE_X)),
+                              GP_KERNEL_LOSS_THREADS, &args, sizeof args);
+    return gp_cuda_enqueue_op(call, &launch, err);
 }
 
 const gp_cuda_op gp_cuda_cross_entropy_backward = {.run = run_cross_entropy_backward};
@@ -71,55 +65,36 @@ static void book_element_loss_forward(gp_prepared *prepared) {
 }
 
 static gp_status run_element_loss_forward(const gp_cuda_call *call, gp_error *err) {
-    return gp_cuda_sum_elements(call, GP_KERNEL_element_loss_sum, GP_ELEMENT_LOSS_FORWARD_X,
-                                GP_ELEMENT_LOSS_FORWARD_TARGET, call->prepared->desc.attributes.element_loss.function,
-                                2, GP_ELEMENT_LOSS_FORWARD_PARTIAL, err);
+    return gp_cuda_sum_elements(call, GP_KERNEL_element_loss_sum, call->prepared->desc.attributes.element_loss.function,
+                                2, GP_ROLE_PARTIAL, err);
 }
 
 const gp_cuda_op gp_cuda_element_loss_forward = {.book = book_element_loss_forward, .run = run_element_loss_forward};
 
 static gp_status run_element_loss_backward(const gp_cuda_call *call, gp_error *err) {
-    const int rows[] = {GP_ELEMENT_LOSS_BACKWARD_X, GP_ELEMENT_LOSS_BACKWARD_TARGET, GP_ELEMENT_LOSS_BACKWARD_DX};
-    const gp_step_scalars *scalars = call->operand[GP_ELEMENT_LOSS_BACKWARD_SCALARS];
-    gp_rows x = gp_cuda_rows(call, GP_ELEMENT_LOSS_BACKWARD_X);
-    bool four = gp_cuda_by_four(call, rows, 3);
-    gp_kernel_element_loss_args args = {.x = call->operand[GP_ELEMENT_LOSS_BACKWARD_X],
-                                        .target = call->operand[GP_ELEMENT_LOSS_BACKWARD_TARGET],
+    const gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
+    gp_kernel_element_loss_args args = {.map = gp_cuda_map_args(call),
                                         .divisor = &scalars->divisor,
-                                        .dx = call->operand[GP_ELEMENT_LOSS_BACKWARD_DX],
-                                        .rows = x.count,
-                                        .width = x.width,
-                                        .x_pitch = x.pitch,
-                                        .target_pitch = gp_cuda_rows(call, GP_ELEMENT_LOSS_BACKWARD_TARGET).pitch,
-                                        .dx_pitch = gp_cuda_rows(call, GP_ELEMENT_LOSS_BACKWARD_DX).pitch,
-                                        .by_four = four,
                                         .function = call->prepared->desc.attributes.element_loss.function};
-    gp_cuda_launch launch = gp_cuda_launch_items(GP_KERNEL_element_loss_backward,
-                                                 x.count * (four ? x.width / 4 : x.width), &args, sizeof args);
-    gp_cuda_reads(&launch, call, GP_ELEMENT_LOSS_BACKWARD_X);
-    gp_cuda_reads(&launch, call, GP_ELEMENT_LOSS_BACKWARD_TARGET);
-    gp_cuda_reads(&launch, call, GP_ELEMENT_LOSS_BACKWARD_SCALARS);
-    gp_cuda_writes(&launch, call, GP_ELEMENT_LOSS_BACKWARD_DX);
-    return gp_cuda_enqueue(call, &launch, err);
+    return gp_cuda_map(call, GP_KERNEL_element_loss_backward, &args.map, sizeof args, err);
 }
 
-const gp_cuda_op gp_cuda_element_loss_backward = {.run = run_element_loss_backward};
+const gp_cuda_op gp_cuda_element_loss_backward = {.run = run_element_loss_backward,
+                                                  .role = {GP_ROLE_DX, GP_ROLE_X, GP_ROLE_TARGET}};
 
 /* ---- the step's loss --------------------------------------------------------------------------------------------- */
 
 static gp_status run_loss_total(const gp_cuda_call *call, gp_error *err) {
-    gp_rows pieces = gp_cuda_rows(call, GP_LOSS_TOTAL_PARTIAL);
-    gp_step_scalars *scalars = call->operand[GP_LOSS_TOTAL_SCALARS];
-    gp_kernel_loss_total_args args = {.partial = call->operand[GP_LOSS_TOTAL_PARTIAL],
+    gp_rows pieces = gp_cuda_rows(call, GP_ROLE_PARTIAL);
+    gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
+    gp_kernel_loss_total_args args = {.partial = gp_cuda_at(call, GP_ROLE_PARTIAL),
                                       .pieces = pieces.count,
                                       .pitch = pieces.pitch,
                                       .loss = &scalars->loss_sum,
                                       .right = &scalars->right,
                                       .finite = &scalars->finite};
     gp_cuda_launch launch = gp_cuda_launch_blocks(GP_KERNEL_loss_total, 1, 1, &args, sizeof args);
-    gp_cuda_reads(&launch, call, GP_LOSS_TOTAL_PARTIAL);
-    gp_cuda_writes(&launch, call, GP_LOSS_TOTAL_SCALARS);
-    return gp_cuda_enqueue(call, &launch, err);
+    return gp_cuda_enqueue_op(call, &launch, err);
 }
 
 const gp_cuda_op gp_cuda_loss_total = {.run = run_loss_total};

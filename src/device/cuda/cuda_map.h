@@ -5,10 +5,10 @@
 
 #include "device/cuda/cuda_call.h"
 
-/* operand: y, a, b; b < 0: none. */
-gp_kernel_map_args gp_cuda_map_args(const gp_cuda_call *call, const int operand[3]);
+/* Of the operands in the op's roles: y, a, b. */
+gp_kernel_map_args gp_cuda_map_args(const gp_cuda_call *call);
 /* Enqueues a kernel whose arguments are, or begin with, what gp_cuda_map_args gave. */
-GP_MUST_USE gp_status gp_cuda_map(const gp_cuda_call *call, gp_cuda_kernel kernel, const int operand[3],
-                                  const gp_kernel_map_args *args, size_t args_bytes, gp_error *err);
+GP_MUST_USE gp_status gp_cuda_map(const gp_cuda_call *call, gp_cuda_kernel kernel, const gp_kernel_map_args *args,
+                                  size_t args_bytes, gp_error *err);
 
 #endif

@@ -1,124 +1,96 @@
+/* Batch norm, alone and with the addition and the relu that follow it: the same blocks of rows, and so the same bits.
+ */
 #include "device/cuda/cuda_columns.h"
-#include "device/cuda/cuda_ops.h"
 
-/* ---- statistics -------------------------------------------------------------------------------------------------- */
+static gp_kernel_norm_args args_of(const gp_cuda_call *call) {
+    const float *sums = gp_cuda_at(call, GP_ROLE_SUMS);
+    return (gp_kernel_norm_args){.x = gp_cuda_view(call, GP_ROLE_X),
+                                 .dy = gp_cuda_view(call, GP_ROLE_DY),
+                                 .addend = gp_cuda_view(call, GP_ROLE_ADDEND),
+                                 .y = gp_cuda_view(call, GP_ROLE_Y),
+                                 .dx = gp_cuda_view(call, GP_ROLE_DX),
+                                 .dz = gp_cuda_view(call, GP_ROLE_DZ),
+                                 .mean = gp_cuda_at(call, GP_ROLE_MEAN),
+                                 .variance = gp_cuda_at(call, GP_ROLE_VARIANCE),
+                                 .gamma = gp_cuda_at(call, GP_ROLE_GAMMA),
+                                 .beta = gp_cuda_at(call, GP_ROLE_BETA),
+                                 .products = sums,
+                                 .sums = sums ? sums + gp_cuda_tensor(call, GP_ROLE_SUMS)->stride[0] : NULL,
+                                 .partial = call->workspace,
+                                 .eps = call->prepared->desc.attributes.norm.eps};
+}
+
+/* ---- over all elements ------------------------------------------------------------------------------------------- */
+
+static gp_status run_mapped(const gp_cuda_call *call, gp_error *err) {
+    static const gp_cuda_role rows[] = {GP_ROLE_X, GP_ROLE_DY, GP_ROLE_ADDEND, GP_ROLE_Y, GP_ROLE_DX};
+    gp_kernel_norm_args args = args_of(call);
+    args.by_four = gp_cuda_by_four(call, rows, sizeof rows / sizeof rows[0]);
+    args.columns = gp_cuda_columns_over(call, args.by_four);
+    gp_cuda_launch launch = gp_cuda_columns_launch(call->op->kernel, &args.columns, &args, sizeof args);
+    return gp_cuda_enqueue_op(call, &launch, err);
+}
+
+const gp_cuda_op gp_cuda_norm_apply = {.run = run_mapped, .kernel = GP_KERNEL_norm_apply};
+const gp_cuda_op gp_cuda_norm_apply_relu = {.run = run_mapped, .kernel = GP_KERNEL_norm_apply_relu};
+const gp_cuda_op gp_cuda_norm_backward_data = {.run = run_mapped, .kernel = GP_KERNEL_norm_backward};
+const gp_cuda_op gp_cuda_norm_relu_backward_data = {.run = run_mapped, .kernel = GP_KERNEL_norm_relu_backward};
+
+/* ---- sums down the columns --------------------------------------------------------------------------------------- */
+
+static gp_status run_reduce(const gp_cuda_call *call, gp_error *err) {
+    gp_kernel_norm_args args = args_of(call);
+    args.columns = gp_cuda_columns_of(&call->prepared->desc);
+    gp_cuda_launch launch = gp_cuda_columns_launch(call->op->kernel, &args.columns, &args, sizeof args);
+    gp_cuda_reads_inputs(&launch, call);
+    gp_cuda_writes(&launch, call, GP_ROLE_DZ);
+    gp_cuda_writes_bytes(&launch, call->workspace, gp_cuda_columns_bytes(&args.columns));
+    GP_RETURN_IF_FAILED(gp_cuda_enqueue(call, &launch, err));
+    return gp_cuda_columns_totals(call, &args.columns, err);
+}
+
+const gp_cuda_op gp_cuda_norm_backward_reduce = {
+    .book = gp_cuda_columns_book, .run = run_reduce, .kernel = GP_KERNEL_norm_products};
+const gp_cuda_op gp_cuda_norm_relu_backward_reduce = {
+    .book = gp_cuda_columns_book, .run = run_reduce, .kernel = GP_KERNEL_norm_relu_products};
+const gp_cuda_op gp_cuda_norm_add_relu_backward_reduce = {
+    .book = gp_cuda_columns_book, .run = run_reduce, .kernel = GP_KERNEL_norm_relu_products};
 
 static gp_status run_norm_statistics(const gp_cuda_call *call, gp_error *err) {
-    const gp_op_desc *desc = &call->prepared->desc;
-    float *stats = call->operand[GP_NORM_STATISTICS_STATS];
-    int64_t stride = desc->operand[GP_NORM_STATISTICS_STATS].stride[0];
-    gp_kernel_norm_statistics_args args = {.columns = gp_cuda_columns_of(desc),
+    float *stats = gp_cuda_at(call, GP_ROLE_STATS);
+    int64_t stride = gp_cuda_tensor(call, GP_ROLE_STATS)->stride[0];
+    gp_kernel_norm_statistics_args args = {.columns = gp_cuda_columns_of(&call->prepared->desc),
                                            .partial = call->workspace,
                                            .mean = stats,
                                            .variance = stats + stride,
                                            .rest = stats + 2 * stride};
-    GP_RETURN_IF_FAILED(gp_cuda_columns_moments(call, &args.columns, GP_NORM_STATISTICS_X, err));
+    GP_RETURN_IF_FAILED(gp_cuda_columns_moments(call, &args.columns, err));
     gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_norm_statistics, &args.columns, &args, sizeof args);
     gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(&args.columns));
-    gp_cuda_writes(&launch, call, GP_NORM_STATISTICS_STATS);
+    gp_cuda_writes(&launch, call, GP_ROLE_STATS);
     return gp_cuda_enqueue(call, &launch, err);
 }
 
 const gp_cuda_op gp_cuda_norm_statistics = {.book = gp_cuda_columns_book, .run = run_norm_statistics};
 
-/* ---- application ------------------------------------------------------------------------------------------------- */
-
-static gp_status run_norm_apply(const gp_cuda_call *call, gp_error *err) {
-    bool four = gp_cuda_by_four(call, (const int[]){GP_NORM_APPLY_X, GP_NORM_APPLY_Y}, 2);
-    gp_kernel_norm_apply_args args = {.columns = gp_cuda_columns_over(call, four),
-                                      .by_four = four,
-                                      .x = call->operand[GP_NORM_APPLY_X],
-                                      .mean = call->operand[GP_NORM_APPLY_MEAN],
-                                      .variance = call->operand[GP_NORM_APPLY_VARIANCE],
-                                      .gamma = call->operand[GP_NORM_APPLY_GAMMA],
-                                      .beta = call->operand[GP_NORM_APPLY_BETA],
-                                      .y = call->operand[GP_NORM_APPLY_Y],
-                                      .x_pitch = gp_cuda_rows(call, GP_NORM_APPLY_X).pitch,
-                                      .y_pitch = gp_cuda_rows(call, GP_NORM_APPLY_Y).pitch,
-                                      .eps = call->prepared->desc.attributes.norm.eps};
-    gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_norm_apply, &args.columns, &args, sizeof args);
-    for (int i = GP_NORM_APPLY_X; i <= GP_NORM_APPLY_BETA; i++) gp_cuda_reads(&launch, call, i);
-    gp_cuda_writes(&launch, call, GP_NORM_APPLY_Y);
-    return gp_cuda_enqueue(call, &launch, err);
-}
-
-const gp_cuda_op gp_cuda_norm_apply = {.run = run_norm_apply};
-
-/* ---- backward ---------------------------------------------------------------------------------------------------- */
-
-static gp_status sum_products(const gp_cuda_call *call, const gp_kernel_columns *columns, gp_error *err) {
-    gp_kernel_norm_products_args args = {.columns = *columns,
-                                         .x = call->operand[GP_NORM_BACKWARD_REDUCE_X],
-                                         .dy = call->operand[GP_NORM_BACKWARD_REDUCE_DY],
-                                         .mean = call->operand[GP_NORM_BACKWARD_REDUCE_MEAN],
-                                         .x_pitch = gp_cuda_rows(call, GP_NORM_BACKWARD_REDUCE_X).pitch,
-                                         .dy_pitch = gp_cuda_rows(call, GP_NORM_BACKWARD_REDUCE_DY).pitch,
-                                         .partial = call->workspace};
-    gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_norm_products, columns, &args, sizeof args);
-    gp_cuda_reads(&launch, call, GP_NORM_BACKWARD_REDUCE_X);
-    gp_cuda_reads(&launch, call, GP_NORM_BACKWARD_REDUCE_DY);
-    gp_cuda_reads(&launch, call, GP_NORM_BACKWARD_REDUCE_MEAN);
-    gp_cuda_writes_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
-    return gp_cuda_enqueue(call, &launch, err);
-}
-
-static gp_status run_norm_backward_reduce(const gp_cuda_call *call, gp_error *err) {
-    const gp_kernel_columns columns = gp_cuda_columns_of(&call->prepared->desc);
-    GP_RETURN_IF_FAILED(sum_products(call, &columns, err));
-    return gp_cuda_columns_totals(call, &columns, GP_NORM_BACKWARD_REDUCE_VARIANCE, GP_NORM_BACKWARD_REDUCE_SUMS, err);
-}
-
-const gp_cuda_op gp_cuda_norm_backward_reduce = {.book = gp_cuda_columns_book, .run = run_norm_backward_reduce};
-
-static gp_status run_norm_backward_data(const gp_cuda_call *call, gp_error *err) {
-    const gp_op_desc *desc = &call->prepared->desc;
-    const int rows[] = {GP_NORM_BACKWARD_DATA_X, GP_NORM_BACKWARD_DATA_DY, GP_NORM_BACKWARD_DATA_DX};
-    const float *sums = call->operand[GP_NORM_BACKWARD_DATA_SUMS];
-    bool four = gp_cuda_by_four(call, rows, 3);
-    gp_kernel_norm_backward_args args = {.columns = gp_cuda_columns_over(call, four),
-                                         .by_four = four,
-                                         .x = call->operand[GP_NORM_BACKWARD_DATA_X],
-                                         .dy = call->operand[GP_NORM_BACKWARD_DATA_DY],
-                                         .mean = call->operand[GP_NORM_BACKWARD_DATA_MEAN],
-                                         .variance = call->operand[GP_NORM_BACKWARD_DATA_VARIANCE],
-                                         .gamma = call->operand[GP_NORM_BACKWARD_DATA_GAMMA],
-                                         .products = sums,
-                                         .sums = sums + desc->operand[GP_NORM_BACKWARD_DATA_SUMS].stride[0],
-                                         .dx = call->operand[GP_NORM_BACKWARD_DATA_DX],
-                                         .x_pitch = gp_cuda_rows(call, GP_NORM_BACKWARD_DATA_X).pitch,
-                                         .dy_pitch = gp_cuda_rows(call, GP_NORM_BACKWARD_DATA_DY).pitch,
-                                         .dx_pitch = gp_cuda_rows(call, GP_NORM_BACKWARD_DATA_DX).pitch,
-                                         .eps = desc->attributes.norm.eps};
-    gp_cuda_launch launch = gp_cuda_columns_launch(GP_KERNEL_norm_backward, &args.columns, &args, sizeof args);
-    for (int i = GP_NORM_BACKWARD_DATA_X; i <= GP_NORM_BACKWARD_DATA_SUMS; i++) gp_cuda_reads(&launch, call, i);
-    gp_cuda_writes(&launch, call, GP_NORM_BACKWARD_DATA_DX);
-    return gp_cuda_enqueue(call, &launch, err);
-}
-
-const gp_cuda_op gp_cuda_norm_backward_data = {.run = run_norm_backward_data};
-
 /* ---- running statistics ------------------------------------------------------------------------------------------ */
 
 static gp_status run_norm_commit(const gp_cuda_call *call, gp_error *err) {
-    const gp_op_desc *desc = &call->prepared->desc;
-    const gp_tensor *stats = &desc->operand[GP_NORM_COMMIT_STATS];
-    const gp_step_scalars *scalars = call->operand[GP_NORM_COMMIT_SCALARS];
+    const gp_norm_attributes *norm = &call->prepared->desc.attributes.norm;
+    const gp_tensor *stats = gp_cuda_tensor(call, GP_ROLE_STATS);
+    const gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
     gp_kernel_norm_commit_args args = {.finite = &scalars->finite,
-                                       .stats = call->operand[GP_NORM_COMMIT_STATS],
+                                       .stats = gp_cuda_at(call, GP_ROLE_STATS),
                                        .stats_stride = {stats->stride[0], stats->stride[1]},
                                        .pieces = stats->dim[0],
                                        .width = stats->dim[2],
-                                       .rows_full = desc->attributes.norm.rows_full,
-                                       .rows_last = desc->attributes.norm.rows_last,
-                                       .momentum = desc->attributes.norm.momentum,
-                                       .mean = call->operand[GP_NORM_COMMIT_MEAN],
-                                       .variance = call->operand[GP_NORM_COMMIT_VARIANCE]};
+                                       .rows_full = norm->rows_full,
+                                       .rows_last = norm->rows_last,
+                                       .momentum = norm->momentum,
+                                       .mean = gp_cuda_at(call, GP_ROLE_MEAN),
+                                       .variance = gp_cuda_at(call, GP_ROLE_VARIANCE)};
     gp_cuda_launch launch = gp_cuda_launch_items(GP_KERNEL_norm_commit, args.width, &args, sizeof args);
-    gp_cuda_reads(&launch, call, GP_NORM_COMMIT_SCALARS);
-    gp_cuda_reads(&launch, call, GP_NORM_COMMIT_STATS);
-    gp_cuda_writes(&launch, call, GP_NORM_COMMIT_MEAN);
-    gp_cuda_writes(&launch, call, GP_NORM_COMMIT_VARIANCE);
-    return gp_cuda_enqueue(call, &launch, err);
+    return gp_cuda_enqueue_op(call, &launch, err);
 }
 
 const gp_cuda_op gp_cuda_norm_commit = {.run = run_norm_commit};

@@ -8,9 +8,9 @@ double *gp_cuda_sum_partial(const gp_cuda_call *call, int64_t blocks, double *ou
     return blocks > 1 ? call->workspace : out;
 }
 
-gp_status gp_cuda_sum_combine(const gp_cuda_call *call, int64_t blocks, int64_t each, int out, gp_error *err) {
+gp_status gp_cuda_sum_combine(const gp_cuda_call *call, int64_t blocks, int64_t each, gp_cuda_role out, gp_error *err) {
     gp_kernel_sum_partial_args args = {
-        .partial = call->workspace, .count = blocks, .each = each, .out = call->operand[out]};
+        .partial = call->workspace, .count = blocks, .each = each, .out = gp_cuda_at(call, out)};
     if (blocks <= 1) return GP_OK;
     gp_cuda_launch launch = gp_cuda_launch_blocks(GP_KERNEL_sum_partial, 1, GP_KERNEL_SUM_THREADS, &args, sizeof args);
     gp_cuda_reads_bytes(&launch, args.partial, (size_t)(blocks * each) * sizeof(double));
@@ -22,24 +22,49 @@ int64_t gp_cuda_sum_blocks(gp_rows x) {
     return (x.count * x.width + GP_KERNEL_SUM_BLOCK - 1) / GP_KERNEL_SUM_BLOCK;
 }
 
-gp_status gp_cuda_sum_elements(const gp_cuda_call *call, gp_cuda_kernel kernel, int a, int b, int64_t function,
-                               int64_t each, int out, gp_error *err) {
-    gp_rows rows_a = gp_cuda_rows(call, a), rows_b = b < 0 ? rows_a : gp_cuda_rows(call, b);
-    bool dense = gp_rows_dense(rows_a) && gp_rows_dense(rows_b);
-    int64_t blocks = gp_cuda_sum_blocks(rows_a);
-    gp_kernel_sum_args args = {.a = call->operand[a],
-                               .b = b < 0 ? NULL : call->operand[b],
-                               .rows = dense ? 1 : rows_a.count,
-                               .width = dense ? rows_a.count * rows_a.width : rows_a.width,
-                               .a_pitch = rows_a.pitch,
-                               .b_pitch = rows_b.pitch,
-                               .by_four = gp_cuda_by_four(call, (const int[]){a, b}, 2),
+gp_status gp_cuda_sum_elements(const gp_cuda_call *call, gp_cuda_kernel kernel, int64_t function, int64_t each,
+                               gp_cuda_role out, gp_error *err) {
+    static const gp_cuda_role read[] = {GP_ROLE_X, GP_ROLE_TARGET};
+    gp_rows a = gp_cuda_rows(call, GP_ROLE_X), b = gp_cuda_rows(call, GP_ROLE_TARGET);
+    bool dense = gp_rows_dense(a) && gp_rows_dense(b);
+    int64_t blocks = gp_cuda_sum_blocks(a);
+    gp_kernel_sum_args args = {.a = gp_cuda_view(call, GP_ROLE_X),
+                               .b = gp_cuda_view(call, GP_ROLE_TARGET),
+                               .rows = dense ? 1 : a.count,
+                               .width = dense ? a.count * a.width : a.width,
+                               .by_four = gp_cuda_by_four(call, read, 2),
                                .function = function,
-                               .partial = gp_cuda_sum_partial(call, blocks, call->operand[out])};
+                               .partial = gp_cuda_sum_partial(call, blocks, gp_cuda_at(call, out))};
     gp_cuda_launch launch = gp_cuda_launch_blocks(kernel, blocks, GP_KERNEL_SUM_THREADS, &args, sizeof args);
-    gp_cuda_reads(&launch, call, a);
-    if (b >= 0) gp_cuda_reads(&launch, call, b);
+    gp_cuda_reads_inputs(&launch, call);
     gp_cuda_writes_bytes(&launch, args.partial, (size_t)(blocks * each) * sizeof(double));
     GP_RETURN_IF_FAILED(gp_cuda_enqueue(call, &launch, err));
     return gp_cuda_sum_combine(call, blocks, each, out, err);
 }
+
+/* ---- norms of gradients -------------------------------------------------------------------------------------------
+ */
+
+static void book_square_sum(gp_prepared *prepared) {
+    gp_cuda_sum_book(prepared, gp_cuda_sum_blocks(gp_rows_of(&prepared->desc.operand[GP_SQUARE_SUM_X])), 1);
+}
+
+static gp_status run_square_sum(const gp_cuda_call *call, gp_error *err) {
+    return gp_cuda_sum_elements(call, GP_KERNEL_square_sum, 0, 1, GP_ROLE_SUM, err);
+}
+
+const gp_cuda_op gp_cuda_square_sum = {.book = book_square_sum, .run = run_square_sum};
+
+static gp_status run_clip_total(const gp_cuda_call *call, gp_error *err) {
+    gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
+    gp_kernel_clip_total_args args = {.squares = gp_cuda_at(call, GP_ROLE_SQUARES),
+                                      .count = gp_cuda_tensor(call, GP_ROLE_SQUARES)->dim[0],
+                                      .limit = call->prepared->desc.attributes.clip.max_norm,
+                                      .norm = &scalars->grad_norm,
+                                      .clip = &scalars->clip,
+                                      .finite = &scalars->finite};
+    gp_cuda_launch launch = gp_cuda_launch_blocks(GP_KERNEL_clip_total, 1, 1, &args, sizeof args);
+    return gp_cuda_enqueue_op(call, &launch, err);
+}
+
+const gp_cuda_op gp_cuda_clip_total = {.run = run_clip_total};

@@ -3,20 +3,9 @@
 #include <assert.h>
 #include <string.h>
 
-#include "device/cuda/cuda_ops.h"
-
-/* Operands by their part in an update; −1: there is none. */
-typedef struct update_operands {
-    int scalars, grad, param;
-    int state[GP_KERNEL_UPDATE_STATES];
-} update_operands;
-
-static const update_operands sgd_operands = {GP_SGD_SCALARS, GP_SGD_GRAD, GP_SGD_PARAM, {GP_SGD_MOMENTUM, -1}};
-static const update_operands adam_operands = {GP_ADAM_SCALARS, GP_ADAM_GRAD, GP_ADAM_PARAM, {GP_ADAM_M, GP_ADAM_V}};
-
-static const update_operands *operands_of(const gp_cuda_call *call) {
+static bool is_sgd(const gp_cuda_call *call) {
     assert(call->prepared->desc.kind == GP_OP_SGD || call->prepared->desc.kind == GP_OP_ADAM);
-    return call->prepared->desc.kind == GP_OP_SGD ? &sgd_operands : &adam_operands;
+    return call->prepared->desc.kind == GP_OP_SGD;
 }
 
 /* One launch in the making. */
@@ -33,7 +22,7 @@ _Static_assert(sizeof(gp_kernel_update_args) <= GP_CUDA_MAX_ARGS, "what a launch
 
 static void batch_begin(batch *b, const gp_cuda_call *call) {
     const gp_op_desc *desc = &call->prepared->desc;
-    const gp_step_scalars *scalars = call->operand[operands_of(call)->scalars];
+    const gp_step_scalars *scalars = gp_cuda_at(call, GP_ROLE_SCALARS);
     gp_kernel_update_args *args = &b->args;
     b->call = call;
     b->blocks = 0;
@@ -44,7 +33,7 @@ static void batch_begin(batch *b, const gp_cuda_call *call) {
     args->finite = &scalars->finite;
     args->step = &scalars->step;
     args->entries = 0;
-    if (desc->kind == GP_OP_SGD) {
+    if (is_sgd(call)) {
         args->decay = desc->attributes.sgd.decay;
         args->momentum = desc->attributes.sgd.momentum;
         args->nesterov = desc->attributes.sgd.nesterov;
@@ -59,7 +48,7 @@ static void batch_begin(batch *b, const gp_cuda_call *call) {
 
 static gp_status batch_launch(batch *b, gp_error *err) {
     if (b->args.entries == 0) return GP_OK;
-    gp_cuda_kernel kernel = b->call->prepared->desc.kind == GP_OP_SGD ? GP_KERNEL_sgd : GP_KERNEL_adam;
+    gp_cuda_kernel kernel = is_sgd(b->call) ? GP_KERNEL_sgd : GP_KERNEL_adam;
     gp_cuda_launch launch =
         gp_cuda_launch_blocks(kernel, b->blocks, GP_KERNEL_UPDATE_THREADS, &b->args, sizeof b->args);
     launch.read = b->read;
@@ -71,25 +60,27 @@ static gp_status batch_launch(batch *b, gp_error *err) {
     return GP_OK;
 }
 
-static float *row_of(const gp_cuda_call *call, int operand, int64_t row) {
-    if (operand < 0 || !call->operand[operand]) return NULL;
-    return (float *)call->operand[operand] + row * gp_cuda_rows(call, operand).pitch;
+static float *row_of(const gp_cuda_call *call, gp_cuda_role role, int64_t row) {
+    gp_kernel_rows rows = gp_cuda_view(call, role);
+    return rows.at ? rows.at + row * rows.pitch : NULL;
 }
 
 /* `count` elements of a parameter from the beginning of one of its rows. */
 static gp_status batch_add(batch *b, const gp_cuda_call *call, int64_t row, int64_t count, gp_error *err) {
-    const update_operands *of = operands_of(call);
+    static const gp_cuda_role states[][GP_KERNEL_UPDATE_STATES] = {{GP_ROLE_M, GP_ROLE_V}, {GP_ROLE_MOMENTUM}};
     size_t bytes = (size_t)count * sizeof(float);
     if (b->args.entries == GP_KERNEL_UPDATE_ENTRIES) GP_RETURN_IF_FAILED(batch_launch(b, err));
     gp_kernel_update_entry *entry = &b->args.entry[b->args.entries++];
-    *entry = (gp_kernel_update_entry){
-        .param = row_of(call, of->param, row), .grad = row_of(call, of->grad, row), .count = count, .block = b->blocks};
+    *entry = (gp_kernel_update_entry){.param = row_of(call, GP_ROLE_PARAM, row),
+                                      .grad = row_of(call, GP_ROLE_GRAD, row),
+                                      .count = count,
+                                      .block = b->blocks};
     uintptr_t addresses = (uintptr_t)entry->param | (uintptr_t)entry->grad;
     b->blocks += (uint32_t)((count + GP_KERNEL_UPDATE_BLOCK - 1) / GP_KERNEL_UPDATE_BLOCK);
     b->read[b->reads++] = (gp_cuda_range){entry->grad, bytes, bytes, 1};
     b->write[b->writes++] = (gp_cuda_range){entry->param, bytes, bytes, 1};
     for (int s = 0; s < GP_KERNEL_UPDATE_STATES; s++) {
-        entry->state[s] = row_of(call, of->state[s], row);
+        entry->state[s] = row_of(call, states[is_sgd(call)][s], row);
         addresses |= (uintptr_t)entry->state[s];
         if (entry->state[s]) b->write[b->writes++] = (gp_cuda_range){entry->state[s], bytes, bytes, 1};
     }
@@ -100,10 +91,10 @@ static gp_status batch_add(batch *b, const gp_cuda_call *call, int64_t row, int6
 /* Without gaps a parameter is one entry, else one for each of its rows. */
 static gp_status batch_add_call(batch *b, const gp_cuda_call *call, gp_error *err) {
     const gp_op_desc *desc = &call->prepared->desc;
-    gp_rows rows = gp_cuda_rows(call, operands_of(call)->param);
+    gp_rows rows = gp_cuda_rows(call, GP_ROLE_PARAM);
     bool dense = true;
     for (int i = 1; i < (int)desc->operands; i++)
-        if (desc->operand[i].present) dense = dense && gp_rows_dense(gp_cuda_rows(call, i));
+        if (desc->operand[i].present) dense = dense && gp_rows_dense(gp_rows_of(&desc->operand[i]));
     if (dense) return batch_add(b, call, 0, rows.count * rows.width, err);
     for (int64_t row = 0; row < rows.count; row++) GP_RETURN_IF_FAILED(batch_add(b, call, row, rows.width, err));
     return GP_OK;
@@ -112,8 +103,7 @@ static gp_status batch_add_call(batch *b, const gp_cuda_call *call, gp_error *er
 /* Whether one launch may do both. Attributes are compared as descriptors are: zeroed before they are filled. */
 static bool alike(const gp_cuda_call *a, const gp_cuda_call *b) {
     const gp_op_desc *of_a = &a->prepared->desc, *of_b = &b->prepared->desc;
-    if (of_a->kind != of_b->kind || a->operand[operands_of(a)->scalars] != b->operand[operands_of(b)->scalars])
-        return false;
+    if (of_a->kind != of_b->kind || gp_cuda_at(a, GP_ROLE_SCALARS) != gp_cuda_at(b, GP_ROLE_SCALARS)) return false;
     // NOLINTNEXTLINE(bugprone-suspicious-memory-comparison,cert-exp42-c,cert-flp37-c)
     return memcmp(&of_a->attributes, &of_b->attributes, sizeof of_a->attributes) == 0;
 }
@@ -137,14 +127,9 @@ gp_status gp_cuda_update_many(const gp_cuda_call *calls, int count, gp_error *er
     return GP_OK;
 }
 
-static gp_status run_sgd(const gp_cuda_call *call, gp_error *err) {
+static gp_status run_update(const gp_cuda_call *call, gp_error *err) {
     return gp_cuda_update_many(call, 1, err);
 }
 
-const gp_cuda_op gp_cuda_sgd = {.run = run_sgd};
-
-static gp_status run_adam(const gp_cuda_call *call, gp_error *err) {
-    return gp_cuda_update_many(call, 1, err);
-}
-
-const gp_cuda_op gp_cuda_adam = {.run = run_adam};
+const gp_cuda_op gp_cuda_sgd = {.run = run_update};
+const gp_cuda_op gp_cuda_adam = {.run = run_update};

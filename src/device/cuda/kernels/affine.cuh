@@ -14,29 +14,19 @@ static __device__ inline float gp_affine_of(gp_affine of, float x) {
     return (x - of.mean) * of.scale + of.shift;
 }
 
-template <int count>
-static __device__ void gp_affine_forward(const gp_affine *of, gp_column_place at, const float *x, int64_t x_pitch,
-                                         float *y, int64_t y_pitch) {
+/* With `relu`: y = max((x − mean)·scale + shift + addend, 0), each step rounded; addend: or NULL. */
+template <int count, bool relu>
+static __device__ void gp_affine_forward(const gp_affine *of, gp_column_place at, const gp_kernel_rows &x,
+                                         const gp_kernel_rows &addend, const gp_kernel_rows &y) {
     for (int64_t row = at.row; row < at.last; row += at.lanes) {
-        gp_pack<count> in = gp_pack_load<count>(x + row * x_pitch + at.column * count), out;
-        for (int i = 0; i < count; i++) out.at[i] = gp_affine_of(of[i], in.at[i]);
-        gp_pack_store(y + row * y_pitch + at.column * count, out);
-    }
-}
-
-/* y = max((x − mean)·scale + shift + addend, 0), each step rounded; addend: or NULL. */
-template <int count>
-static __device__ void gp_affine_relu(const gp_affine *of, gp_column_place at, const float *x, int64_t x_pitch,
-                                      const float *addend, int64_t addend_pitch, float *y, int64_t y_pitch) {
-    for (int64_t row = at.row; row < at.last; row += at.lanes) {
-        gp_pack<count> in = gp_pack_load<count>(x + row * x_pitch + at.column * count), more = {}, out;
-        if (addend) more = gp_pack_load<count>(addend + row * addend_pitch + at.column * count);
+        gp_pack<count> in = gp_pack_load<count>(x.at + row * x.pitch + at.column * count), more = {}, out;
+        if (relu && addend.at) more = gp_pack_load<count>(addend.at + row * addend.pitch + at.column * count);
         for (int i = 0; i < count; i++) {
             float z = gp_affine_of(of[i], in.at[i]);
-            if (addend) z += more.at[i];
-            out.at[i] = z <= 0 ? 0 : z;
+            if (relu && addend.at) z += more.at[i];
+            out.at[i] = relu && z <= 0 ? 0 : z;
         }
-        gp_pack_store(y + row * y_pitch + at.column * count, out);
+        gp_pack_store(y.at + row * y.pitch + at.column * count, out);
     }
 }
 
@@ -51,13 +41,13 @@ static __device__ inline float gp_slope_of(gp_slope of, float x, float dy) {
 }
 
 template <int count>
-static __device__ void gp_affine_backward(const gp_slope *of, gp_column_place at, const float *x, int64_t x_pitch,
-                                          const float *dy, int64_t dy_pitch, float *dx, int64_t dx_pitch) {
+static __device__ void gp_affine_backward(const gp_slope *of, gp_column_place at, const gp_kernel_rows &x,
+                                          const gp_kernel_rows &dy, const gp_kernel_rows &dx) {
     for (int64_t row = at.row; row < at.last; row += at.lanes) {
-        gp_pack<count> in = gp_pack_load<count>(x + row * x_pitch + at.column * count), out;
-        gp_pack<count> gradient = gp_pack_load<count>(dy + row * dy_pitch + at.column * count);
+        gp_pack<count> in = gp_pack_load<count>(x.at + row * x.pitch + at.column * count), out;
+        gp_pack<count> gradient = gp_pack_load<count>(dy.at + row * dy.pitch + at.column * count);
         for (int i = 0; i < count; i++) out.at[i] = gp_slope_of(of[i], in.at[i], gradient.at[i]);
-        gp_pack_store(dx + row * dx_pitch + at.column * count, out);
+        gp_pack_store(dx.at + row * dx.pitch + at.column * count, out);
     }
 }
 

@@ -19,8 +19,8 @@ static __device__ gp_moments step_moments(const float *from, int64_t stride, int
 
 /* Of all rows of the thread. A whole step has its count as a constant, and so neither comparisons nor a division. */
 static __device__ gp_moments thread_moments(const gp_kernel_column_moments_args &args, const gp_column_place &at) {
-    const int64_t stride = at.lanes * args.x_pitch;
-    const float *from = args.x + at.row * args.x_pitch + at.column;
+    const int64_t stride = at.lanes * args.x.pitch;
+    const float *from = args.x.at + at.row * args.x.pitch + at.column;
     gp_moments all = {0, 0, 0};
     int left = at.row < at.last ? (int)((at.last - at.row - 1) / at.lanes + 1) : 0;
     for (; left >= GP_KERNEL_COLUMN_STEP; left -= GP_KERNEL_COLUMN_STEP) {
@@ -60,4 +60,28 @@ __global__ void gp_kernel_column_totals(gp_kernel_column_totals_args args) {
     }
     args.first[column] = (float)sum.first;
     args.second[column] = (float)sum.second;
+}
+
+/* Bound by memory: what is summed is read once, a warp's threads reading neighbours. */
+__global__ void gp_kernel_bias_sums(gp_kernel_bias_sums_args args) {
+    __shared__ double shared[GP_KERNEL_COLUMN_THREADS];
+    gp_column_place at = gp_column_place_find(args.columns);
+    double sum = 0;
+#pragma unroll 8
+    for (int64_t row = at.row; row < at.last; row += at.lanes) sum += (double)args.x.at[row * args.x.pitch + at.column];
+    sum = gp_lanes_merge(shared, sum, args.columns.tile);
+    if (threadIdx.x >= args.columns.tile || at.column >= args.columns.width) return;
+    args.partial[at.block * args.columns.width + at.column] = sum;
+}
+
+__global__ void gp_kernel_bias_total(gp_kernel_bias_total_args args) {
+    __shared__ double shared[GP_KERNEL_COLUMN_THREADS];
+    int64_t tile = args.columns.tile, column = blockIdx.x * tile + threadIdx.x % tile, lanes = blockDim.x / tile;
+    bool inside = column < args.columns.width;
+    double sum = 0;
+    for (int64_t block = threadIdx.x / tile; inside && block < args.columns.blocks; block += lanes)
+        sum += args.partial[block * args.columns.width + column];
+    sum = gp_lanes_merge(shared, sum, tile);
+    if (threadIdx.x >= tile || !inside) return;
+    args.y[column] = (float)(sum + (args.accumulate ? (double)args.y[column] : 0));
 }

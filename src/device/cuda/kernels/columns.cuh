@@ -70,6 +70,10 @@ static __device__ inline gp_pair gp_merge(gp_pair a, gp_pair b) {
     return sum;
 }
 
+static __device__ inline double gp_merge(double a, double b) {
+    return a + b;
+}
+
 /* Merges what the threads have that are `tile` apart: the whole is given to the first `tile` threads. All threads call
  * it. `shared` has a place for each thread. */
 template <typename value> static __device__ value gp_lanes_merge(value *shared, value own, int64_t tile) {
@@ -80,6 +84,16 @@ template <typename value> static __device__ value gp_lanes_merge(value *shared, 
         if (lane < half) shared[threadIdx.x] = gp_merge(shared[threadIdx.x], shared[threadIdx.x + half * tile]);
     }
     return shared[threadIdx.x];
+}
+
+/* Merges the sums of a block's threads, as above, and writes the two of each column to its place in `partial`. */
+static __device__ inline void gp_column_store(const gp_kernel_columns &columns, gp_pair *shared, gp_pair own,
+                                              const gp_column_place &at, double *partial) {
+    gp_pair sum = gp_lanes_merge(shared, own, columns.tile);
+    if (threadIdx.x >= columns.tile || at.column >= columns.width) return;
+    double *to = partial + gp_column_partial(columns, at.block, at.column);
+    to[0] = sum.first;
+    to[columns.width] = sum.second;
 }
 
 /* Merges what the blocks of rows have of the thread's column, the blocks shared out over the lanes as above. */

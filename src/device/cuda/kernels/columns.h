@@ -4,7 +4,7 @@
 #ifndef GP_DEVICE_CUDA_KERNELS_COLUMNS_H
 #define GP_DEVICE_CUDA_KERNELS_COLUMNS_H
 
-#include <stdint.h>
+#include "device/cuda/kernels/rows.h"
 
 enum {
     GP_KERNEL_COLUMN_THREADS = 256,
@@ -23,8 +23,7 @@ typedef struct gp_kernel_columns {
 /* partial [samples·blocks, 2, width]: means, and sums of squared differences from them. */
 typedef struct gp_kernel_column_moments_args {
     gp_kernel_columns columns;
-    const float *x;
-    int64_t x_pitch;
+    gp_kernel_rows x;
     double *partial;
 } gp_kernel_column_moments_args;
 
@@ -38,8 +37,19 @@ typedef struct gp_kernel_column_totals_args {
     int64_t accumulate;    /* 1: added to what is there */
 } gp_kernel_column_totals_args;
 
-#define GP_CUDA_COLUMN_KERNELS(X)                                                                                      \
-    X(column_moments, gp_kernel_column_moments_args)                                                                   \
-    X(column_totals, gp_kernel_column_totals_args)
+/* The gradient of a bias, in two launches. One sample; partial [blocks, width]: of each block of rows. */
+typedef struct gp_kernel_bias_sums_args {
+    gp_kernel_columns columns;
+    gp_kernel_rows x;
+    double *partial;
+} gp_kernel_bias_sums_args;
+
+/* y [width], of all blocks. */
+typedef struct gp_kernel_bias_total_args {
+    gp_kernel_columns columns;
+    const double *partial;
+    float *y;
+    int64_t accumulate; /* 1: added to what is there */
+} gp_kernel_bias_total_args;
 
 #endif

@@ -30,14 +30,14 @@ template <typename index> static __device__ void rows(const gp_kernel_dropout_ar
     const index first = 4 * at.column, base = at.row * (index)args.places;
     if (args.by_four) {
         index row = first / width, column = first - row * width;
-        drop_four(args, draw, args.y + (base + row) * (index)args.y_pitch + column,
-                  args.x + (base + row) * (index)args.x_pitch + column);
+        drop_four(args, draw, args.y.at + (base + row) * (index)args.y.pitch + column,
+                  args.x.at + (base + row) * (index)args.x.pitch + column);
         return;
     }
     for (int i = 0; i < 4 && first + i < sample; i++) {
         index row = (first + i) / width, column = first + i - row * width;
-        float x = args.x[(base + row) * (index)args.x_pitch + column];
-        args.y[(base + row) * (index)args.y_pitch + column] = drop(args, gp_draw_word(draw, i), x);
+        float x = args.x.at[(base + row) * (index)args.x.pitch + column];
+        args.y.at[(base + row) * (index)args.y.pitch + column] = drop(args, gp_draw_word(draw, i), x);
     }
 }
 
@@ -53,8 +53,8 @@ template <typename index> static __device__ void pictures(const gp_kernel_dropou
     for (int i = 0; i < 4 && first + i < places; i++) {
         if ((element + i) / 4 != group) draw = draw_group(args, n, ++group);
         index row = n * places + first + i;
-        float x = args.x[row * (index)args.x_pitch + at.column];
-        args.y[row * (index)args.y_pitch + at.column] = drop(args, gp_draw_word(draw, (int)((element + i) % 4)), x);
+        float x = args.x.at[row * (index)args.x.pitch + at.column];
+        args.y.at[row * (index)args.y.pitch + at.column] = drop(args, gp_draw_word(draw, (int)((element + i) % 4)), x);
     }
 }
 
@@ -65,8 +65,8 @@ template <typename index> static __device__ void channels(const gp_kernel_dropou
     if (!gp_place_find(args.count * args.places, (args.width + 3) / 4, &at)) return;
     const index first = 4 * at.column;
     gp_draw draw = draw_group(args, at.row / (index)args.places, at.column);
-    const float *x = args.x + at.row * (index)args.x_pitch + first;
-    float *y = args.y + at.row * (index)args.y_pitch + first;
+    const float *x = args.x.at + at.row * (index)args.x.pitch + first;
+    float *y = args.y.at + at.row * (index)args.y.pitch + first;
     if (args.by_four) {
         drop_four(args, draw, y, x);
         return;

@@ -14,9 +14,10 @@ typedef struct gp_kernel_map_args {
     int64_t by_four; /* each thread has four elements, all addresses and pitches being multiples of 16 bytes; else 0 */
 } gp_kernel_map_args;
 
-#define GP_CUDA_ELEMENTWISE_KERNELS(X)                                                                                 \
-    GP_CUDA_BOTH(X, relu_forward, gp_kernel_map_args)                                                                  \
-    GP_CUDA_BOTH(X, relu_backward, gp_kernel_map_args)                                                                 \
-    GP_CUDA_BOTH(X, add, gp_kernel_map_args)
+typedef struct gp_kernel_activation_args {
+    gp_kernel_map_args map;
+    int32_t function; /* gp_activation */
+    float slope;
+} gp_kernel_activation_args;
 
 #endif

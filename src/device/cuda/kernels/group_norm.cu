@@ -1,6 +1,7 @@
 /* Sums in f64; the numbers of a column are found in f64, and applied in f32. */
 #include "device/cuda/kernels/group_norm.h"
 #include "device/cuda/kernels/affine.cuh"
+#include "device/cuda/kernels/index.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 
 /* y = (x − m)·scale + shift, with the mean's rounding to m made up for in the shift. */
@@ -26,7 +27,7 @@ static __device__ gp_slope backward_of(const float *stats, double products, doub
     return of;
 }
 
-static __device__ float *stats_at(const gp_kernel_group_stats &stats, int64_t group) {
+static __device__ float *stats_at(const gp_kernel_rows &stats, int64_t group) {
     return stats.at + group * stats.pitch;
 }
 
@@ -37,17 +38,17 @@ typedef struct segment {
     int64_t sample, channel;
 } segment;
 
-static __device__ segment segment_find(const gp_kernel_group_stats &stats) {
-    segment at = {blockIdx.x / stats.groups, blockIdx.x % stats.groups * stats.width};
+static __device__ segment segment_find(const gp_kernel_group_args &args) {
+    segment at = {blockIdx.x / args.groups, blockIdx.x % args.groups * args.width};
     return at;
 }
 
-__global__ void gp_kernel_group_row_forward(gp_kernel_group_row_args args) {
+__global__ void gp_kernel_group_row_forward(gp_kernel_group_args args) {
     __shared__ double sums[GP_MOST_WARPS], squares[GP_MOST_WARPS];
-    segment at = segment_find(args.stats);
-    int64_t width = args.stats.width;
-    const float *x = args.x + at.sample * args.x_pitch + at.channel;
-    float *y = args.y + at.sample * args.y_pitch + at.channel;
+    segment at = segment_find(args);
+    int64_t width = args.width;
+    const float *x = args.x.at + at.sample * args.x.pitch + at.channel;
+    float *y = args.y.at + at.sample * args.y.pitch + at.channel;
     double sum = 0, square = 0;
     for (int64_t c = threadIdx.x; c < width; c += blockDim.x) sum += (double)x[c];
     double mean = gp_block_sum(sums, sum) / (double)width;
@@ -66,14 +67,14 @@ __global__ void gp_kernel_group_row_forward(gp_kernel_group_row_args args) {
     stats[1] = (float)inverse;
 }
 
-__global__ void gp_kernel_group_row_backward(gp_kernel_group_row_args args) {
+__global__ void gp_kernel_group_row_backward(gp_kernel_group_args args) {
     __shared__ double all_products[GP_MOST_WARPS], all_sums[GP_MOST_WARPS];
-    segment at = segment_find(args.stats);
-    int64_t width = args.stats.width;
-    const float *x = args.x + at.sample * args.x_pitch + at.channel;
-    const float *dy = args.dy + at.sample * args.dy_pitch + at.channel;
+    segment at = segment_find(args);
+    int64_t width = args.width;
+    const float *x = args.x.at + at.sample * args.x.pitch + at.channel;
+    const float *dy = args.dy.at + at.sample * args.dy.pitch + at.channel;
     const float *stats = stats_at(args.stats, blockIdx.x);
-    float *dx = args.y + at.sample * args.y_pitch + at.channel;
+    float *dx = args.y.at + at.sample * args.y.pitch + at.channel;
     double product = 0, sum = 0, mean = (double)stats[0];
     for (int64_t c = threadIdx.x; c < width; c += blockDim.x) {
         double gradient = (double)dy[c] * (args.gamma ? (double)args.gamma[at.channel + c] : 1);
@@ -95,16 +96,16 @@ typedef struct part {
     int64_t block, column;
 } part;
 
-static __device__ part part_find(const gp_kernel_group_combine_args &args, int64_t i) {
-    int64_t width = args.stats.width, block = i / width;
-    part at = {blockIdx.x / args.stats.groups * args.columns.blocks + block,
-               blockIdx.x % args.stats.groups * width + (i - block * width)};
+static __device__ part part_find(const gp_kernel_group_args &args, int64_t i) {
+    int64_t width = args.width, block = i / width;
+    part at = {blockIdx.x / args.groups * args.columns.blocks + block,
+               blockIdx.x % args.groups * width + (i - block * width)};
     return at;
 }
 
-__global__ void gp_kernel_group_statistics(gp_kernel_group_combine_args args) {
+__global__ void gp_kernel_group_statistics(gp_kernel_group_args args) {
     __shared__ gp_moments shared[GP_KERNEL_GROUP_THREADS];
-    int64_t parts = args.columns.blocks * args.stats.width;
+    int64_t parts = args.columns.blocks * args.width;
     gp_moments all = {0, 0, 0};
     for (int64_t i = threadIdx.x; i < parts; i += blockDim.x) {
         part at = part_find(args, i);
@@ -123,9 +124,9 @@ __global__ void gp_kernel_group_statistics(gp_kernel_group_combine_args args) {
     stats[1] = (float)inverse;
 }
 
-__global__ void gp_kernel_group_sums(gp_kernel_group_combine_args args) {
+__global__ void gp_kernel_group_sums(gp_kernel_group_args args) {
     __shared__ gp_pair shared[GP_KERNEL_GROUP_THREADS];
-    int64_t parts = args.columns.blocks * args.stats.width;
+    int64_t parts = args.columns.blocks * args.width;
     gp_pair sum = {0, 0};
     for (int64_t i = threadIdx.x; i < parts; i += blockDim.x) {
         part at = part_find(args, i);
@@ -143,69 +144,55 @@ __global__ void gp_kernel_group_sums(gp_kernel_group_combine_args args) {
 
 /* ---- and then all elements --------------------------------------------------------------------------------------- */
 
-template <int count> static __device__ void forward(const gp_kernel_group_apply_args &args) {
+template <int count> static __device__ void forward(const gp_kernel_group_args &args) {
     gp_column_place at = gp_column_place_find(args.columns);
     gp_affine of[count];
     if (at.row >= at.last) return;
     for (int i = 0; i < count; i++) {
         int64_t c = at.column * count + i;
-        const double *group = args.of_group + 2 * (at.sample * args.stats.groups + c / args.stats.width);
+        const double *group = args.of_group + 2 * (at.sample * args.groups + c / args.width);
         of[i] = forward_of(group[0], group[1], args.gamma, args.beta, c);
     }
-    gp_affine_forward<count>(of, at, args.x, args.x_pitch, args.y, args.y_pitch);
+    gp_affine_forward<count, false>(of, at, args.x, {}, args.y);
 }
 
-__global__ void gp_kernel_group_forward(gp_kernel_group_apply_args args) {
-    if (args.by_four)
-        forward<4>(args);
-    else
-        forward<1>(args);
-}
+GP_KERNEL_PACKED(group_forward, gp_kernel_group_args, forward)
 
-template <int count> static __device__ void backward(const gp_kernel_group_apply_args &args) {
+template <int count> static __device__ void backward(const gp_kernel_group_args &args) {
     gp_column_place at = gp_column_place_find(args.columns);
     gp_slope of[count];
-    double elements = (double)(args.columns.rows * args.stats.width);
+    double elements = (double)(args.columns.rows * args.width);
     if (at.row >= at.last) return;
     for (int i = 0; i < count; i++) {
-        int64_t c = at.column * count + i, group = at.sample * args.stats.groups + c / args.stats.width;
+        int64_t c = at.column * count + i, group = at.sample * args.groups + c / args.width;
         const double *sums = args.of_group + 2 * group;
         of[i] = backward_of(stats_at(args.stats, group), sums[0], sums[1], elements, args.gamma, c);
     }
-    gp_affine_backward<count>(of, at, args.x, args.x_pitch, args.dy, args.dy_pitch, args.y, args.y_pitch);
+    gp_affine_backward<count>(of, at, args.x, args.dy, args.y);
 }
 
-__global__ void gp_kernel_group_backward(gp_kernel_group_apply_args args) {
-    if (args.by_four)
-        backward<4>(args);
-    else
-        backward<1>(args);
-}
+GP_KERNEL_PACKED(group_backward, gp_kernel_group_args, backward)
 
 /* ---- products down the columns ----------------------------------------------------------------------------------- */
 
-__global__ void gp_kernel_group_products(gp_kernel_group_products_args args) {
+__global__ void gp_kernel_group_products(gp_kernel_group_args args) {
     __shared__ gp_pair shared[GP_KERNEL_COLUMN_THREADS];
     gp_column_place at = gp_column_place_find(args.columns);
-    int64_t group = at.column / args.stats.width, next = 0; /* next: the first row of the next sample */
+    int64_t group = at.column / args.width, next = 0; /* next: the first row of the next sample */
     float mean = 0, inverse = 1;
     gp_pair sum = {0, 0};
     for (; at.row < at.last; at.row += at.lanes) {
         if (at.row >= next) {
             int64_t sample = args.rows_of_sample == 1 ? at.row : at.row / args.rows_of_sample;
             next = (sample + 1) * args.rows_of_sample;
-            const float *stats = stats_at(args.stats, sample * args.stats.groups + group);
+            const float *stats = stats_at(args.stats, sample * args.groups + group);
             mean = stats[0];
             if (args.scaled) inverse = stats[1];
         }
-        double dy = (double)args.dy[at.row * args.dy_pitch + at.column];
-        double difference = (double)args.x[at.row * args.x_pitch + at.column] - (double)mean;
+        double dy = (double)args.dy.at[at.row * args.dy.pitch + at.column];
+        double difference = (double)args.x.at[at.row * args.x.pitch + at.column] - (double)mean;
         sum.first += dy * difference * (double)inverse;
         sum.second += dy;
     }
-    sum = gp_lanes_merge(shared, sum, args.columns.tile);
-    if (threadIdx.x >= args.columns.tile || at.column >= args.columns.width) return;
-    double *to = args.partial + gp_column_partial(args.columns, at.block, at.column);
-    to[0] = sum.first;
-    to[args.columns.width] = sum.second;
+    gp_column_store(args.columns, shared, sum, at, args.partial);
 }

@@ -36,4 +36,24 @@ static __device__ inline bool gp_place_find(int64_t rows, int64_t columns, gp_pl
         work<int64_t>(args);                                                                                           \
     }
 
+/* A kernel `name` that takes `args_type`: `work<4>(args)` for four neighbouring elements where args.by_four is set,
+ * else `work<1>(args)`. */
+#define GP_KERNEL_PACKED(name, args_type, work)                                                                        \
+    __global__ void gp_kernel_##name(args_type args) {                                                                 \
+        if (args.by_four)                                                                                              \
+            work<4>(args);                                                                                             \
+        else                                                                                                           \
+            work<1>(args);                                                                                             \
+    }
+
+/* Both instantiations of such a kernel: `work<index, 4>(args)` or `work<index, 1>(args)`. */
+#define GP_KERNEL_BOTH_PACKED(name, args_type, work, bounds)                                                           \
+    template <typename index> static __device__ void work##_packed(const args_type &args) {                            \
+        if (args.by_four)                                                                                              \
+            work<index, 4>(args);                                                                                      \
+        else                                                                                                           \
+            work<index, 1>(args);                                                                                      \
+    }                                                                                                                  \
+    GP_KERNEL_BOTH_BOUNDED(name, args_type, work##_packed, bounds)
+
 #endif

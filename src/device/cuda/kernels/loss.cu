@@ -1,7 +1,6 @@
 /* Losses: sums in f64, exponentials in f32. */
 #include "device/cuda/kernels/loss.h"
-#include "device/cuda/kernels/index.cuh"
-#include "device/cuda/kernels/pack.cuh"
+#include "device/cuda/kernels/map.cuh"
 #include "device/cuda/kernels/reduce.cuh"
 
 /* ---- cross entropy ----------------------------------------------------------------------------------------------- */
@@ -17,7 +16,7 @@ static __device__ team_place team_place_find(const gp_kernel_cross_entropy_args 
     at.row = blockIdx.x * (blockDim.x / args.team) + threadIdx.x / args.team;
     at.lane = threadIdx.x % args.team;
     at.classes = at.row < args.rows ? args.classes : 0;
-    at.x = args.x + at.row * args.x_pitch;
+    at.x = args.x.at + at.row * args.x.pitch;
     return at;
 }
 
@@ -94,7 +93,7 @@ __global__ void gp_kernel_cross_entropy_backward(gp_kernel_cross_entropy_args ar
     int64_t target = at.classes ? args.target[at.row] : args.ignore;
     float most = largest(args, at).value;
     double sum = exp_sum(args, at, most), divisor = *args.divisor, share = args.smoothing / (double)args.classes;
-    float *dx = args.dx + at.row * args.dx_pitch;
+    float *dx = args.dx.at + at.row * args.dx.pitch;
     for (int64_t c = at.lane; c < at.classes; c += args.team) { /* x may lie where dx does */
         double wanted = (c == target ? 1 - args.smoothing : 0) + share;
         float gradient = (float)(((double)expf(at.x[c] - most) / sum - wanted) / divisor);
@@ -104,33 +103,26 @@ __global__ void gp_kernel_cross_entropy_backward(gp_kernel_cross_entropy_args ar
 
 /* ---- losses of single elements ----------------------------------------------------------------------------------- */
 
-static __device__ float squared_error_gradient(float x, float target, double divisor) {
-    return (float)(((double)x - (double)target) * (2 / divisor));
-}
+struct squared_error_gradient {
+    double divisor;
+    __device__ float operator()(float x, float target) const {
+        return (float)(((double)x - (double)target) * (2 / divisor));
+    }
+};
 
-static __device__ float bce_logits_gradient(float x, float target, double divisor) {
-    double small = (double)expf(-fabsf(x)), sigmoid = (x >= 0 ? 1 : small) / (1 + small);
-    return (float)((sigmoid - (double)target) / divisor);
-}
-
-template <int count> static __device__ void element_backward(const gp_kernel_element_loss_args &args) {
-    gp_place at;
-    double divisor = *args.divisor;
-    if (!gp_place_find(args.rows, args.width / count, &at)) return;
-    int64_t column = at.column * count;
-    gp_pack<count> x = gp_pack_load<count>(args.x + at.row * args.x_pitch + column), dx;
-    gp_pack<count> target = gp_pack_load<count>(args.target + at.row * args.target_pitch + column);
-    for (int i = 0; i < count; i++)
-        dx.at[i] = args.function == 0 ? squared_error_gradient(x.at[i], target.at[i], divisor)
-                                      : bce_logits_gradient(x.at[i], target.at[i], divisor);
-    gp_pack_store(args.dx + at.row * args.dx_pitch + column, dx);
-}
+struct bce_logits_gradient {
+    double divisor;
+    __device__ float operator()(float x, float target) const {
+        double small = (double)expf(-fabsf(x)), sigmoid = (x >= 0 ? 1 : small) / (1 + small);
+        return (float)((sigmoid - (double)target) / divisor);
+    }
+};
 
 __global__ void gp_kernel_element_loss_backward(gp_kernel_element_loss_args args) {
-    if (args.by_four)
-        element_backward<4>(args);
+    if (args.function == 0)
+        gp_map<int64_t>(args.map, squared_error_gradient{*args.divisor});
     else
-        element_backward<1>(args);
+        gp_map<int64_t>(args.map, bce_logits_gradient{*args.divisor});
 }
 
 __global__ void gp_kernel_loss_total(gp_kernel_loss_total_args args) {

@@ -22,103 +22,70 @@ static __device__ double inverse_deviation(float variance, double eps) {
 }
 
 /* What norm_apply does to column c. */
-static __device__ gp_affine affine_of(const float *mean, const float *variance, const float *gamma, const float *beta,
-                                      double eps, int64_t c) {
+static __device__ gp_affine affine_of(const gp_kernel_norm_args &args, int64_t c) {
     gp_affine of;
-    of.mean = mean[c];
-    of.scale = (float)(inverse_deviation(variance[c], eps) * (gamma ? (double)gamma[c] : 1));
-    of.shift = beta ? beta[c] : 0;
+    of.mean = args.mean[c];
+    of.scale = (float)(inverse_deviation(args.variance[c], args.eps) * (args.gamma ? (double)args.gamma[c] : 1));
+    of.shift = args.beta ? args.beta[c] : 0;
     return of;
 }
 
-template <int count>
-static __device__ void find_affine(const gp_kernel_norm_apply_args &args, int64_t c, gp_affine *of) {
-    for (int i = 0; i < count; i++)
-        of[i] = affine_of(args.mean, args.variance, args.gamma, args.beta, args.eps, c * count + i);
-}
-
-template <int count> static __device__ void apply(const gp_kernel_norm_apply_args &args) {
+template <int count, bool relu> static __device__ void apply_of(const gp_kernel_norm_args &args) {
     gp_column_place at = gp_column_place_find(args.columns);
     gp_affine of[count];
     if (at.row >= at.last) return;
-    find_affine<count>(args, at.column, of);
-    gp_affine_forward<count>(of, at, args.x, args.x_pitch, args.y, args.y_pitch);
+    for (int i = 0; i < count; i++) of[i] = affine_of(args, at.column * count + i);
+    gp_affine_forward<count, relu>(of, at, args.x, args.addend, args.y);
 }
 
-__global__ void gp_kernel_norm_apply(gp_kernel_norm_apply_args args) {
-    if (args.by_four)
-        apply<4>(args);
-    else
-        apply<1>(args);
+template <int count> static __device__ void apply(const gp_kernel_norm_args &args) {
+    apply_of<count, false>(args);
 }
 
-template <int count> static __device__ void apply_relu(const gp_kernel_norm_apply_relu_args &args) {
-    const gp_kernel_norm_apply_args &its = args.apply;
-    gp_column_place at = gp_column_place_find(its.columns);
-    gp_affine of[count];
-    if (at.row >= at.last) return;
-    find_affine<count>(its, at.column, of);
-    gp_affine_relu<count>(of, at, its.x, its.x_pitch, args.addend, args.addend_pitch, its.y, its.y_pitch);
+template <int count> static __device__ void apply_relu(const gp_kernel_norm_args &args) {
+    apply_of<count, true>(args);
 }
 
-__global__ void gp_kernel_norm_apply_relu(gp_kernel_norm_apply_relu_args args) {
-    if (args.apply.by_four)
-        apply_relu<4>(args);
-    else
-        apply_relu<1>(args);
+GP_KERNEL_PACKED(norm_apply, gp_kernel_norm_args, apply)
+GP_KERNEL_PACKED(norm_apply_relu, gp_kernel_norm_args, apply_relu)
+
+/* dz of one element: by y where there is one, and then dz is written; else z is found again from x, without an addend.
+ */
+static __device__ float passed(const gp_kernel_norm_args &args, gp_affine of, gp_column_place at, float x) {
+    float dy = args.dy.at[at.row * args.dy.pitch + at.column];
+    float z = args.y.at ? args.y.at[at.row * args.y.pitch + at.column] : gp_affine_of(of, x);
+    float dz = z > 0 ? dy : 0;
+    if (args.y.at) args.dz.at[at.row * args.dz.pitch + at.column] = dz;
+    return dz;
 }
 
-static __device__ void store_sums(const gp_kernel_norm_products_args &args, gp_column_place at, gp_pair sum) {
-    double *to = args.partial + gp_column_partial(args.columns, at.block, at.column);
-    to[0] = sum.first;
-    to[args.columns.width] = sum.second;
-}
-
-__global__ void gp_kernel_norm_products(gp_kernel_norm_products_args args) {
+/* With `relu` on dz, else on dy. */
+template <bool relu> static __device__ void products(const gp_kernel_norm_args &args) {
     __shared__ gp_pair shared[GP_KERNEL_COLUMN_THREADS];
     gp_column_place at = gp_column_place_find(args.columns);
     bool inside = at.column < args.columns.width;
     float mean = inside ? args.mean[at.column] : 0;
-    gp_pair sum = {0, 0};
-    for (; at.row < at.last; at.row += at.lanes) {
-        float dy = args.dy[at.row * args.dy_pitch + at.column];
-        sum.first += (double)(dy * (args.x[at.row * args.x_pitch + at.column] - mean));
-        sum.second += (double)dy;
-    }
-    sum = gp_lanes_merge(shared, sum, args.columns.tile);
-    if (threadIdx.x < args.columns.tile && inside) store_sums(args, at, sum);
-}
-
-/* dz of one element; `of` serves where there is no y. */
-static __device__ float passed(const gp_kernel_norm_relu_products_args &args, gp_affine of, gp_column_place at,
-                               float x) {
-    float dy = args.products.dy[at.row * args.products.dy_pitch + at.column];
-    float z = args.y ? args.y[at.row * args.y_pitch + at.column] : gp_affine_of(of, x);
-    float dz = z > 0 ? dy : 0;
-    if (args.y) args.dz[at.row * args.dz_pitch + at.column] = dz;
-    return dz;
-}
-
-__global__ void gp_kernel_norm_relu_products(gp_kernel_norm_relu_products_args args) {
-    __shared__ gp_pair shared[GP_KERNEL_COLUMN_THREADS];
-    const gp_kernel_norm_products_args &its = args.products;
-    gp_column_place at = gp_column_place_find(its.columns);
-    bool inside = at.column < its.columns.width;
-    float mean = inside ? its.mean[at.column] : 0;
     gp_affine of = {0, 0, 0};
-    if (inside && !args.y) of = affine_of(its.mean, args.variance, args.gamma, args.beta, args.eps, at.column);
+    if (relu && inside && !args.y.at) of = affine_of(args, at.column);
     gp_pair sum = {0, 0};
     for (; at.row < at.last; at.row += at.lanes) {
-        float x = its.x[at.row * its.x_pitch + at.column], dz = passed(args, of, at, x);
+        float x = args.x.at[at.row * args.x.pitch + at.column];
+        float dz = relu ? passed(args, of, at, x) : args.dy.at[at.row * args.dy.pitch + at.column];
         sum.first += (double)(dz * (x - mean));
         sum.second += (double)dz;
     }
-    sum = gp_lanes_merge(shared, sum, its.columns.tile);
-    if (threadIdx.x < its.columns.tile && inside) store_sums(its, at, sum);
+    gp_column_store(args.columns, shared, sum, at, args.partial);
 }
 
-template <int count>
-static __device__ void find_slopes(const gp_kernel_norm_backward_args &args, int64_t column, gp_slope *of) {
+__global__ void gp_kernel_norm_products(gp_kernel_norm_args args) {
+    products<false>(args);
+}
+
+__global__ void gp_kernel_norm_relu_products(gp_kernel_norm_args args) {
+    products<true>(args);
+}
+
+template <int count> static __device__ void find_slopes(const gp_kernel_norm_args &args, int64_t column, gp_slope *of) {
     double rows = (double)args.columns.rows;
     for (int i = 0; i < count; i++) {
         int64_t c = column * count + i;
@@ -131,47 +98,35 @@ static __device__ void find_slopes(const gp_kernel_norm_backward_args &args, int
     }
 }
 
-template <int count> static __device__ void backward(const gp_kernel_norm_backward_args &args) {
+template <int count> static __device__ void backward(const gp_kernel_norm_args &args) {
     gp_column_place at = gp_column_place_find(args.columns);
     gp_slope of[count];
     if (at.row >= at.last) return;
     find_slopes<count>(args, at.column, of);
-    gp_affine_backward<count>(of, at, args.x, args.x_pitch, args.dy, args.dy_pitch, args.dx, args.dx_pitch);
-}
-
-__global__ void gp_kernel_norm_backward(gp_kernel_norm_backward_args args) {
-    if (args.by_four)
-        backward<4>(args);
-    else
-        backward<1>(args);
+    gp_affine_backward<count>(of, at, args.x, args.dy, args.dx);
 }
 
 /* As gp_affine_backward, on what relu lets through; scale and mean are those of norm_apply. */
-template <int count> static __device__ void relu_backward(const gp_kernel_norm_relu_backward_args &args) {
-    const gp_kernel_norm_backward_args &its = args.backward;
-    gp_column_place at = gp_column_place_find(its.columns);
+template <int count> static __device__ void relu_backward(const gp_kernel_norm_args &args) {
+    gp_column_place at = gp_column_place_find(args.columns);
     gp_slope of[count];
     float shift[count];
     if (at.row >= at.last) return;
-    find_slopes<count>(its, at.column, of);
+    find_slopes<count>(args, at.column, of);
     for (int i = 0; i < count; i++) shift[i] = args.beta ? args.beta[at.column * count + i] : 0;
     for (; at.row < at.last; at.row += at.lanes) {
-        gp_pack<count> x = gp_pack_load<count>(its.x + at.row * its.x_pitch + at.column * count), out;
-        gp_pack<count> dy = gp_pack_load<count>(its.dy + at.row * its.dy_pitch + at.column * count);
+        gp_pack<count> x = gp_pack_load<count>(args.x.at + at.row * args.x.pitch + at.column * count), out;
+        gp_pack<count> dy = gp_pack_load<count>(args.dy.at + at.row * args.dy.pitch + at.column * count);
         for (int i = 0; i < count; i++) {
             gp_affine applied = {of[i].mean, of[i].scale, shift[i]};
             out.at[i] = gp_slope_of(of[i], x.at[i], gp_affine_of(applied, x.at[i]) > 0 ? dy.at[i] : 0);
         }
-        gp_pack_store(its.dx + at.row * its.dx_pitch + at.column * count, out);
+        gp_pack_store(args.dx.at + at.row * args.dx.pitch + at.column * count, out);
     }
 }
 
-__global__ void gp_kernel_norm_relu_backward(gp_kernel_norm_relu_backward_args args) {
-    if (args.backward.by_four)
-        relu_backward<4>(args);
-    else
-        relu_backward<1>(args);
-}
+GP_KERNEL_PACKED(norm_backward, gp_kernel_norm_args, backward)
+GP_KERNEL_PACKED(norm_relu_backward, gp_kernel_norm_args, relu_backward)
 
 __global__ void gp_kernel_norm_commit(gp_kernel_norm_commit_args args) {
     gp_place at;

@@ -54,7 +54,7 @@ template <typename index, int pack> static __device__ inline void max_pool_forwa
     for (index h = down.first; h < down.end; h++) {
         for (index w = right.first; w < right.end; w++) {
             index row = (at.n * (index)args.in[0] + h) * (index)args.in[1] + w;
-            gp_pack<pack> x = gp_pack_load<pack>(args.from + row * (index)args.from_pitch + at.channel);
+            gp_pack<pack> x = gp_pack_load<pack>(args.from.at + row * (index)args.from.pitch + at.channel);
             int32_t here = (int32_t)((h - top) * (index)args.kernel[1] + (w - left));
             for (int i = 0; i < pack; i++) {
                 float value = x.at[i], so_far = best.at[i];
@@ -64,7 +64,7 @@ template <typename index, int pack> static __device__ inline void max_pool_forwa
             }
         }
     }
-    gp_pack_store(args.to + at.row * (index)args.to_pitch + at.channel, best);
+    gp_pack_store(args.to.at + at.row * (index)args.to.pitch + at.channel, best);
     if (args.index) put_index<index, pack>(args, at.row * (index)args.index_pitch + at.channel, place);
 }
 
@@ -89,11 +89,11 @@ template <typename index, int pack> static __device__ inline void max_pool_backw
             index w = at.w + (index)args.pad[1] - ow * (index)args.stride[1];
             int32_t here = (int32_t)(h * (index)args.kernel[1] + w), place[pack];
             get_index<index, pack>(args, row * (index)args.index_pitch + at.channel, place);
-            gp_pack<pack> dy = gp_pack_load<pack>(args.from + row * (index)args.from_pitch + at.channel);
+            gp_pack<pack> dy = gp_pack_load<pack>(args.from.at + row * (index)args.from.pitch + at.channel);
             for (int i = 0; i < pack; i++) sum.at[i] += place[i] == here ? dy.at[i] : 0;
         }
     }
-    gp_pack_store(args.to + at.row * (index)args.to_pitch + at.channel, sum);
+    gp_pack_store(args.to.at + at.row * (index)args.to.pitch + at.channel, sum);
 }
 
 template <typename index, int pack> static __device__ inline void avg_pool_forward(const gp_kernel_pool_args &args) {
@@ -105,14 +105,14 @@ template <typename index, int pack> static __device__ inline void avg_pool_forwa
     for (index h = down.first; h < down.end; h++) {
         for (index w = right.first; w < right.end; w++) {
             index row = (at.n * (index)args.in[0] + h) * (index)args.in[1] + w;
-            gp_pack<pack> x = gp_pack_load<pack>(args.from + row * (index)args.from_pitch + at.channel);
+            gp_pack<pack> x = gp_pack_load<pack>(args.from.at + row * (index)args.from.pitch + at.channel);
             for (int i = 0; i < pack; i++) sum[i] += (double)x.at[i];
         }
     }
     double places = (double)(counted(args, 0, at.h) * counted(args, 1, at.w));
     gp_pack<pack> mean;
     for (int i = 0; i < pack; i++) mean.at[i] = (float)(sum[i] / places);
-    gp_pack_store(args.to + at.row * (index)args.to_pitch + at.channel, mean);
+    gp_pack_store(args.to.at + at.row * (index)args.to.pitch + at.channel, mean);
 }
 
 template <typename index, int pack> static __device__ inline void avg_pool_backward(const gp_kernel_pool_args &args) {
@@ -125,24 +125,14 @@ template <typename index, int pack> static __device__ inline void avg_pool_backw
         for (index ow = right.end - 1; ow >= right.first; ow--) {
             float places = (float)(height * counted(args, 1, ow));
             index row = (at.n * (index)args.out[0] + oh) * (index)args.out[1] + ow;
-            gp_pack<pack> dy = gp_pack_load<pack>(args.from + row * (index)args.from_pitch + at.channel);
+            gp_pack<pack> dy = gp_pack_load<pack>(args.from.at + row * (index)args.from.pitch + at.channel);
             for (int i = 0; i < pack; i++) sum.at[i] += dy.at[i] / places;
         }
     }
-    gp_pack_store(args.to + at.row * (index)args.to_pitch + at.channel, sum);
+    gp_pack_store(args.to.at + at.row * (index)args.to.pitch + at.channel, sum);
 }
 
-/* By four channels or one. */
-#define PACKED(name)                                                                                                   \
-    template <typename index> static __device__ void name##_packed(const gp_kernel_pool_args &args) {                  \
-        if (args.by_four)                                                                                              \
-            name<index, 4>(args);                                                                                      \
-        else                                                                                                           \
-            name<index, 1>(args);                                                                                      \
-    }                                                                                                                  \
-    GP_KERNEL_BOTH_BOUNDED(name, gp_kernel_pool_args, name##_packed, GP_KERNEL_BLOCKS(3))
-
-PACKED(max_pool_forward)
-PACKED(max_pool_backward)
-PACKED(avg_pool_forward)
-PACKED(avg_pool_backward)
+GP_KERNEL_BOTH_PACKED(max_pool_forward, gp_kernel_pool_args, max_pool_forward, GP_KERNEL_BLOCKS(3))
+GP_KERNEL_BOTH_PACKED(max_pool_backward, gp_kernel_pool_args, max_pool_backward, GP_KERNEL_BLOCKS(3))
+GP_KERNEL_BOTH_PACKED(avg_pool_forward, gp_kernel_pool_args, avg_pool_forward, GP_KERNEL_BLOCKS(3))
+GP_KERNEL_BOTH_PACKED(avg_pool_backward, gp_kernel_pool_args, avg_pool_backward, GP_KERNEL_BLOCKS(3))

@@ -9,12 +9,12 @@ template <typename index, int pack, bool mean> static __device__ inline void spr
     if (!gp_spot_find<index, pack>(args.count, large, args.channels, &at)) return;
     index row = (at.n * (index)args.small[0] + at.h / (index)args.factor[0]) * (index)args.small[1] +
                 at.w / (index)args.factor[1];
-    gp_pack<pack> x = gp_pack_load<pack>(args.from + row * (index)args.from_pitch + at.channel);
+    gp_pack<pack> x = gp_pack_load<pack>(args.from.at + row * (index)args.from.pitch + at.channel);
     if (mean) {
         float places = (float)(args.factor[0] * args.factor[1]);
         for (int i = 0; i < pack; i++) x.at[i] /= places;
     }
-    gp_pack_store(args.to + at.row * (index)args.to_pitch + at.channel, x);
+    gp_pack_store(args.to.at + at.row * (index)args.to.pitch + at.channel, x);
 }
 
 template <typename index, int pack> static __device__ inline void upsample_forward(const gp_kernel_resize_args &args) {
@@ -34,11 +34,11 @@ template <typename index, int pack> static __device__ inline void upsample_backw
         index line = (at.n * (index)args.small[0] + at.h) * (index)args.factor[0] + h;
         index row = (line * (index)args.small[1] + at.w) * (index)args.factor[1];
         for (index w = 0; w < (index)args.factor[1]; w++) {
-            gp_pack<pack> dy = gp_pack_load<pack>(args.from + (row + w) * (index)args.from_pitch + at.channel);
+            gp_pack<pack> dy = gp_pack_load<pack>(args.from.at + (row + w) * (index)args.from.pitch + at.channel);
             for (int i = 0; i < pack; i++) sum.at[i] += dy.at[i];
         }
     }
-    gp_pack_store(args.to + at.row * (index)args.to_pitch + at.channel, sum);
+    gp_pack_store(args.to.at + at.row * (index)args.to.pitch + at.channel, sum);
 }
 
 /* A block has LANES packs of channels of one sample; its warps share the places. Sums are f64: a picture may have
@@ -52,7 +52,7 @@ template <typename index, int pack> static __device__ inline void mean_pool_forw
     const index channel = (((index)blockIdx.x - n * chunks) * LANES + lane) * pack;
     double sum[pack] = {};
     for (index place = slice; place < places && channel < channels; place += SLICES) {
-        gp_pack<pack> x = gp_pack_load<pack>(args.from + (n * places + place) * (index)args.from_pitch + channel);
+        gp_pack<pack> x = gp_pack_load<pack>(args.from.at + (n * places + place) * (index)args.from.pitch + channel);
         for (int i = 0; i < pack; i++) sum[i] += (double)x.at[i];
     }
     for (int i = 0; i < pack; i++) part[slice][lane][i] = sum[i];
@@ -62,20 +62,10 @@ template <typename index, int pack> static __device__ inline void mean_pool_forw
         for (int i = 0; i < pack; i++) sum[i] += part[other][lane][i];
     gp_pack<pack> mean;
     for (int i = 0; i < pack; i++) mean.at[i] = (float)(sum[i] / (double)places);
-    gp_pack_store(args.to + n * (index)args.to_pitch + channel, mean);
+    gp_pack_store(args.to.at + n * (index)args.to.pitch + channel, mean);
 }
 
-/* By four channels or one. */
-#define PACKED(name)                                                                                                   \
-    template <typename index> static __device__ void name##_packed(const gp_kernel_resize_args &args) {                \
-        if (args.by_four)                                                                                              \
-            name<index, 4>(args);                                                                                      \
-        else                                                                                                           \
-            name<index, 1>(args);                                                                                      \
-    }                                                                                                                  \
-    GP_KERNEL_BOTH(name, gp_kernel_resize_args, name##_packed)
-
-PACKED(upsample_forward)
-PACKED(upsample_backward)
-PACKED(mean_pool_forward)
-PACKED(mean_pool_backward)
+GP_KERNEL_BOTH_PACKED(upsample_forward, gp_kernel_resize_args, upsample_forward, )
+GP_KERNEL_BOTH_PACKED(upsample_backward, gp_kernel_resize_args, upsample_backward, )
+GP_KERNEL_BOTH_PACKED(mean_pool_forward, gp_kernel_resize_args, mean_pool_forward, )
+GP_KERNEL_BOTH_PACKED(mean_pool_backward, gp_kernel_resize_args, mean_pool_backward, )

@@ -4,23 +4,15 @@
 #ifndef GP_DEVICE_CUDA_KERNELS_RESIZE_H
 #define GP_DEVICE_CUDA_KERNELS_RESIZE_H
 
-#include <stdint.h>
+#include "device/cuda/kernels/rows.h"
 
 /* Pictures of `small` places, each of which is factor[0] · factor[1] places of the large ones. */
 typedef struct gp_kernel_resize_args {
-    float *to;
-    const float *from;
-    int64_t to_pitch, from_pitch; /* elements from one place to the next */
+    gp_kernel_rows to, from; /* a row is a place */
     int64_t count, small[2], factor[2], channels;
     int64_t by_four; /* each thread has four channels, all addresses and pitches being multiples of 16 bytes; else 0 */
 } gp_kernel_resize_args;
 
 enum { GP_KERNEL_MEAN_LANES = 32, GP_KERNEL_MEAN_THREADS = 256 };
-
-#define GP_CUDA_RESIZE_KERNELS(X)                                                                                      \
-    GP_CUDA_BOTH(X, upsample_forward, gp_kernel_resize_args)                                                           \
-    GP_CUDA_BOTH(X, upsample_backward, gp_kernel_resize_args)                                                          \
-    GP_CUDA_BOTH(X, mean_pool_forward, gp_kernel_resize_args)                                                          \
-    GP_CUDA_BOTH(X, mean_pool_backward, gp_kernel_resize_args)
 
 #endif

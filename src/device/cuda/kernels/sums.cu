@@ -24,23 +24,22 @@ struct bce_logits_of {
     }
 };
 
-static __device__ int64_t offset_of(const gp_kernel_sum_args &args, int64_t i, int64_t pitch) {
-    if (args.rows == 1) return i;
+static __device__ const float *element(const gp_kernel_sum_args &args, const gp_kernel_rows &of, int64_t i) {
+    if (args.rows == 1) return of.at + i;
     int64_t row = i / args.width;
-    return row * pitch + (i - row * args.width);
+    return of.at + row * of.pitch + (i - row * args.width);
 }
 
 template <typename function> static __device__ double sum_four(const gp_kernel_sum_args &args, int64_t i) {
-    gp_pack<4> a = gp_pack_load<4>(args.a + offset_of(args, i, args.a_pitch)), b = {};
-    if (args.b) b = gp_pack_load<4>(args.b + offset_of(args, i, args.b_pitch));
+    gp_pack<4> a = gp_pack_load<4>(element(args, args.a, i)), b = {};
+    if (args.b.at) b = gp_pack_load<4>(element(args, args.b, i));
     double sum = 0;
     for (int k = 0; k < 4; k++) sum += function::of(a.at[k], b.at[k]);
     return sum;
 }
 
 template <typename function> static __device__ double sum_one(const gp_kernel_sum_args &args, int64_t i) {
-    float b = args.b ? args.b[offset_of(args, i, args.b_pitch)] : 0;
-    return function::of(args.a[offset_of(args, i, args.a_pitch)], b);
+    return function::of(*element(args, args.a, i), args.b.at ? *element(args, args.b, i) : 0);
 }
 
 /* What the thread has of its block. */

@@ -3,7 +3,7 @@
 #ifndef GP_DEVICE_CUDA_KERNELS_SUMS_H
 #define GP_DEVICE_CUDA_KERNELS_SUMS_H
 
-#include <stdint.h>
+#include "device/cuda/kernels/rows.h"
 
 enum {
     GP_KERNEL_SUM_THREADS = 256,
@@ -13,9 +13,8 @@ enum {
 /* One tensor, or two of equal dimensions, as rows. A thread has four neighbouring elements at a time, which it reads at
  * once where by_four says that it may. */
 typedef struct gp_kernel_sum_args {
-    const float *a, *b; /* b: or NULL */
+    gp_kernel_rows a, b; /* b: or none */
     int64_t rows, width;
-    int64_t a_pitch, b_pitch;
     int64_t by_four;
     int64_t function; /* gp_element_loss, where that is what is added up */
     double *partial;  /* square_sum: [blocks]; element_loss: [blocks, 2], the second 0 */
@@ -36,11 +35,5 @@ typedef struct gp_kernel_clip_total_args {
     double *norm, *clip;
     uint64_t *finite;
 } gp_kernel_clip_total_args;
-
-#define GP_CUDA_SUM_KERNELS(X)                                                                                         \
-    X(square_sum, gp_kernel_sum_args)                                                                                  \
-    X(element_loss_sum, gp_kernel_sum_args)                                                                            \
-    X(sum_partial, gp_kernel_sum_partial_args)                                                                         \
-    X(clip_total, gp_kernel_clip_total_args)
 
 #endif

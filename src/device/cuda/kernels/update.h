@@ -36,8 +36,4 @@ typedef struct gp_kernel_update_args {
     gp_kernel_update_entry entry[GP_KERNEL_UPDATE_ENTRIES]; /* in order of `block` */
 } gp_kernel_update_args;
 
-#define GP_CUDA_UPDATE_KERNELS(X)                                                                                      \
-    X(sgd, gp_kernel_update_args)                                                                                      \
-    X(adam, gp_kernel_update_args)
-
 #endif
