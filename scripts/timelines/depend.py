@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from .timeline import COLLECTIVE, COMPUTE, COPY, SLOTS
 
-COPY_OPS = ("load", "send", "recv")
+COPY_OPS = ("load", "send", "recv", "post", "collect")
 COLLECTIVE_OPS = ("norm", "clip", "barrier")
-_EDGE = re.compile(r"\be(\d+)\b")
+_EDGE = re.compile(r"\b[ec](\d+)\b")
 
 
 @dataclass(**SLOTS)
@@ -22,7 +22,7 @@ class Node:
     op: str
     stage: int = -1
     micro: int = -1
-    edge: int = -1
+    edge: int = -1  # of a post or collect: the collective
     samples: int = -1  # of its micro-batch; -1: not known
     before: int = -1  # node before it in its queue; -1: none
     waits: list = field(default_factory=list)  # other nodes that must end first
@@ -51,7 +51,7 @@ def kind_of(op):
 
 
 def edge_of(name):
-    """The edge in the name of a copy, "send s0 m3 e1"; -1 if there is none."""
+    """The edge in the name of a copy, "send s0 m3 e1", or the collective in "post s0 c1"; -1 if there is none."""
     found = _EDGE.search(name)
     return int(found.group(1)) if found else -1
 
@@ -156,8 +156,8 @@ def _named_nodes(timeline, indexes):
 
 
 def _rank(span, op):
-    """Of instructions that start together the shorter one comes first; a send comes before its receive."""
-    return span.start, span.end, op == "recv"
+    """Of instructions that start together the shorter one comes first; a send comes before its receive, posts before the collect."""
+    return span.start, span.end, op in ("recv", "collect")
 
 
 def _sources(nodes):
@@ -186,7 +186,7 @@ def _sources(nodes):
 def feeds(nodes):
     """For each node the earlier nodes whose results it reads, as the names say. `nodes` are sorted by start."""
     sources = _sources(nodes)
-    made, sent, came, into = {}, {}, {}, {}
+    made, sent, came, posted, collected, forward = {}, {}, {}, {}, {}, {}
     result = []
     for i, node in enumerate(nodes):
         s, m, op = node.stage, node.micro, node.op
@@ -198,7 +198,6 @@ def feeds(nodes):
             elif i in sources:
                 found = [made[o, source, m] for o in (("F",) if source < s else ("B", "I")) if (o, source, m) in made]
             came.setdefault((s, m, source < s if source >= 0 else None), []).append(i)
-            into.setdefault(s, []).append(i)
         elif op == "load":
             came.setdefault((s, m, True), []).append(i)
         elif op in ("F", "R"):
@@ -213,22 +212,24 @@ def feeds(nodes):
             found = [made["I", s, m]] if ("I", s, m) in made else []
         elif op == "send":
             results = [made[o, s, m] for o in ("F", "B", "I") if (o, s, m) in made]
-            results += [made[o, s, -1] for o in ("norm", "clip") if (o, s, -1) in made]
             found = [max(results)] if results else []
             sent[node.edge, m] = i
+        elif op == "post":
+            results = [made[o, s, -1] for o in ("norm", "clip") if (o, s, -1) in made] or forward.get(s, [])
+            found = [max(results)] if results else []
+            posted.setdefault(node.edge, []).append(i)
+        elif op == "collect":
+            found = posted.get(node.edge, [])
+            collected.setdefault(s, []).append(i)
         elif op in ("step", "clip"):
-            found = [j for j in into.get(s, []) if nodes[j].edge >= 0 and not _is_value(nodes, j, made)][-1:]
+            found = collected.get(s, [])[-1:]
             found += [made[o, s, -1] for o in ("norm", "clip") if (o, s, -1) in made]
+        if op == "F":
+            forward[s] = [i]
         if op not in COPY_OPS:
             made[op, s, -1 if op in ("norm", "clip", "step") else m] = i
         result.append(sorted(set(found)))
     return result
-
-
-def _is_value(nodes, recv, made):
-    """Whether a forward or backward pass read what was received: it came after the receive."""
-    node = nodes[recv]
-    return any(made.get((o, node.stage, node.micro), -1) > recv for o in ("F", "R", "B", "I"))
 
 
 def named_graph(timeline, indexes):

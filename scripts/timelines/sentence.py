@@ -20,7 +20,7 @@ WORDS = {
     "launch": "the host's launching",
     "data": "waiting for data",
 }
-COPIES = {"recv": "receives", "load": "loads", "send": "sends"}
+COPIES = {"recv": "receives", "load": "loads", "send": "sends", "post": "posts", "collect": "collects"}
 
 
 def sentence(runs):
@@ -185,8 +185,8 @@ def _slow_copies(run):
         return ""
     row = max(rows, key=lambda it: it["total_ms"])
     text = f": {COPIES[row['op']]} of stage {row['stage']} take {ms(row['total_ms'])} ms, the median {ms(row['median_ms'])} ms"
-    if run.get("source") == "trace" and row["op"] == "send":
-        return text + ". A send copies nothing, so its thread had no processor"
+    if run.get("source") == "trace" and row["op"] in ("send", "post"):
+        return text + f". A {row['op']} copies nothing, so its thread had no processor"
     return text if row.get("predicted_ms") is None else f"{text}, predicted {ms(row['predicted_ms'])} ms"
 
 

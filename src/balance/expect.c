@@ -93,33 +93,19 @@ double gp_durations_computing(const gp_durations *durations, const gp_instr *ins
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
-static const char *sender_of(const gp_durations *d, const gp_instr *instr) {
-    if (instr->op == GP_INSTR_LOAD) return "host";
-    int from = d->plan->stages->edges[instr->edge].from;
-    return d->plan->devices[d->mini->programs->worker_of_stage[from]].kind->name;
-}
-
 double gp_durations_copying(const gp_durations *durations, const gp_instr *instr) {
     const gp_durations *d = durations;
-    size_t offset, bytes, sum = 0;
-    int copies = 0;
-    if (instr->op == GP_INSTR_LOAD) {
-        for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++) {
-            if (!gp_instr_load(d->plan, d->mini, instr, value, &offset, &bytes)) continue;
-            sum += bytes;
-            copies++;
-        }
-    } else if (instr->op == GP_INSTR_RECV) {
-        gp_instr_copy(d->plan, d->mini, instr, &offset, &sum);
-        copies = 1;
+    const gp_device_spec *devices = d->plan->devices, *to = &devices[d->plan->stage[instr->stage].worker];
+    double seconds = 0;
+    gp_move move;
+    for (int i = 0; gp_instr_copies(instr) && gp_instr_move(d->plan, d->mini, instr, i, &move); i++) {
+        const char *from = move.from < 0 ? "host" : devices[d->plan->stage[move.from].worker].kind->name;
+        const gp_profile_copy *copy = d->profile ? gp_profile_find_copy(d->profile, from, to->kind->name) : NULL;
+        const gp_rates rates = gp_profile_rates(d->profile, to);
+        seconds += copy ? copy->latency + (double)move.bytes * copy->per_byte
+                        : rates.copy_latency + (double)move.bytes / rates.copy_bytes;
     }
-    if (copies == 0) return 0;
-    const gp_device_spec *to = &d->plan->devices[d->mini->programs->worker_of_stage[instr->stage]];
-    const gp_profile_copy *copy =
-        d->profile ? gp_profile_find_copy(d->profile, sender_of(d, instr), to->kind->name) : NULL;
-    if (copy) return copies * copy->latency + (double)sum * copy->per_byte;
-    const gp_rates rates = gp_profile_rates(d->profile, to);
-    return copies * rates.copy_latency + (double)sum / rates.copy_bytes;
+    return seconds;
 }
 
 /* ---- the step ---------------------------------------------------------------------------------------------------- */
@@ -132,8 +118,8 @@ typedef struct player {
 
 static double instr_seconds(const void *context, int worker, size_t pc, const gp_instr *instr) {
     const player *p = context;
-    if (instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_BARRIER) return 0;
-    bool copies = instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV;
+    bool copies = gp_instr_copies(instr);
+    if (!copies && !gp_instr_computes(instr)) return 0;
     if (p->replay && (!copies || p->replay->copies)) return p->replay->seconds[worker][pc];
     if (p->predicted) return p->predicted->worker[worker].end[pc] - p->predicted->worker[worker].start[pc];
     return copies ? gp_durations_copying(p->durations, instr) : gp_durations_computing(p->durations, instr);

@@ -140,13 +140,16 @@ static gp_status prepare_moves(gp_stage_plan *plan, const gp_stage_request *requ
     return GP_OK;
 }
 
-/* The last stage has everybody's. */
+/* The root has the squares of all stages, its own last. */
+static size_t first_square(const gp_stage_plan *plan, const gp_stages *stages) {
+    return plan->stage == gp_stages_root(stages) ? plan->squares_before : 0;
+}
+
 static void place_squares(gp_stage_plan *plan, const gp_stage_request *request) {
     plan->squares_before = request->squares_before;
     for (int i = 0; i < plan->param_count && request->stages->norms; i++)
         if (plan->params[i].trained) plan->params[i].square = plan->square_count++;
-    bool last = plan->stage == request->stages->count - 1;
-    size_t count = plan->square_count + (last ? plan->squares_before : 0);
+    size_t count = plan->square_count + first_square(plan, request->stages);
     plan->squares = reserve(plan, GP_MEMORY_STATISTICS, count * sizeof(double));
 }
 
@@ -197,8 +200,8 @@ gp_address gp_stage_stats_address(const gp_stage_plan *plan, int node, int index
     return (gp_address){GP_AREA_NONE, 0, 0};
 }
 
-gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stage *stage, const gp_param_plan *param) {
-    size_t first = stage->norm_out < 0 ? plan->squares_before : 0;
+gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stages *stages, const gp_param_plan *param) {
+    size_t first = first_square(plan, stages);
     return (gp_address){GP_AREA_FIXED, plan->squares + (first + param->square) * sizeof(double), 0};
 }
 

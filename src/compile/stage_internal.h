@@ -55,7 +55,7 @@ gp_address gp_stage_grad_address(const gp_stage_plan *plan, const gp_graph *grap
 gp_address gp_stage_stats_address(const gp_stage_plan *plan, int node, int index, bool all);
 gp_address gp_stage_scalars_address(const gp_stage_plan *plan);
 /* Of a parameter's square. */
-gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stage *stage, const gp_param_plan *param);
+gp_address gp_stage_square_address(const gp_stage_plan *plan, const gp_stages *stages, const gp_param_plan *param);
 
 /* Steps of gp_stage_plan_init. */
 GP_MUST_USE gp_status gp_stage_choose_formats(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err);

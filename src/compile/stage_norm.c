@@ -21,7 +21,7 @@ static gp_status stage_square(const gp_stage_plan *plan, const gp_stage_request 
     desc.operand[GP_SQUARE_SUM_X] = gp_stage_flat_tensor(request, param->grad_bytes);
     op.operand[GP_SQUARE_SUM_X].fixed = (gp_address){GP_AREA_FIXED, param->grad, 0};
     desc.operand[GP_SQUARE_SUM_SUM] = gp_tensor_plain(GP_F64, 1, (const int64_t[]){1});
-    op.operand[GP_SQUARE_SUM_SUM].fixed = gp_stage_square_address(plan, gp_stage_of(plan, request), param);
+    op.operand[GP_SQUARE_SUM_SUM].fixed = gp_stage_square_address(plan, request->stages, param);
     GP_RETURN_IF_FAILED(gp_stage_prepare_own(plan, request, &desc, &op.prepared, err));
     return gp_staged_add(list, op, err);
 }
@@ -38,7 +38,7 @@ static gp_status compile_squares(gp_stage_plan *plan, const gp_stage_request *re
 
 static gp_status compile_clip(gp_stage_plan *plan, const gp_stage_request *request, gp_error *err) {
     int64_t count = (int64_t)(plan->squares_before + plan->square_count);
-    if (plan->stage != request->stages->count - 1 || count == 0) return GP_OK;
+    if (plan->stage != gp_stages_root(request->stages) || count == 0) return GP_OK;
     gp_staged_list list = {0};
     gp_staged_op op = new_op();
     gp_op_desc desc;

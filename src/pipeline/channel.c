@@ -19,12 +19,19 @@ static int worker_at(const gp_plan *plan, const gp_edge *edge, bool sending) {
     return plan->stage[sending ? edge->from : edge->to].worker;
 }
 
+static gp_joining *joining_of(const gp_run *run, uint32_t collective, int stage) {
+    return &run->joinings[(size_t)collective * (size_t)run->plan->stages->count + (size_t)stage];
+}
+
+static int worker_of_joining(const gp_run *run, size_t joining) {
+    return run->plan->stage[joining % (size_t)run->plan->stages->count].worker;
+}
+
 /* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 /* Slots from which an edge sends. */
 static size_t count_slots(const gp_plan *plan, const gp_edge *edge) {
     const int *slots = plan->stage[edge->from].slots;
-    if (gp_edge_is_fixed(edge)) return 1;
     if (edge->kind == GP_EDGE_GRADIENT) return (size_t)slots[GP_FRAME_GRAD];
     return (size_t)slots[GP_FRAME_OUTBOX] + (size_t)slots[GP_FRAME_SAVED];
 }
@@ -35,7 +42,6 @@ static gp_copy_events *events_of(gp_run *run, uint32_t edge, const gp_instr *ins
     const gp_accesses accesses = gp_instr_accesses(stages, instr);
     gp_channel *channel = &run->channels[edge];
     int use = instr->op == GP_INSTR_SEND ? GP_SENDS : GP_BEGINS, frame = 0;
-    if (gp_edge_is_fixed(&stages->edges[edge])) return channel->events;
     while (frame < GP_FRAMES - 1 && !(accesses.frame[frame].uses & use)) frame++;
     size_t first = frame == GP_FRAME_SAVED ? (size_t)run->plan->stage[instr->stage].slots[GP_FRAME_OUTBOX] : 0;
     return &channel->events[first + gp_instr_get_slot(instr, accesses.frame[frame])];
@@ -51,6 +57,19 @@ static gp_status open_channel(const gp_run *run, uint32_t edge, gp_error *err) {
     return GP_NEW(&channel->events, channel->slots, err);
 }
 
+static gp_status open_collectives(gp_run *run, gp_error *err) {
+    const gp_stages *stages = run->plan->stages;
+    size_t count = stages->collective_count * (size_t)stages->count;
+    run->joinings = aligned_alloc(_Alignof(gp_joining), (count ? count : 1) * sizeof *run->joinings);
+    if (!run->joinings) return gp_fail(err, GP_MEMORY, "out of memory: %zu collectives", stages->collective_count);
+    run->joining_count = count;
+    for (size_t i = 0; i < count; i++) {
+        run->joinings[i] = (gp_joining){.event = NULL};
+        gp_signal_init(&run->joinings[i].joined);
+    }
+    return GP_OK;
+}
+
 gp_status gp_channels_open(gp_run *run, gp_error *err) {
     size_t edges = run->plan->stages->edge_count;
     GP_RETURN_IF_FAILED(gp_copy_orders_create(run->plan, &run->orders, err));
@@ -62,7 +81,7 @@ gp_status gp_channels_open(gp_run *run, gp_error *err) {
         gp_signal_init(&run->channels[e].pulled);
     }
     for (size_t e = 0; e < edges; e++) GP_RETURN_IF_FAILED(open_channel(run, (uint32_t)e, err));
-    return GP_OK;
+    return open_collectives(run, err);
 }
 
 void gp_channels_close(gp_run *run) {
@@ -71,6 +90,7 @@ void gp_channels_close(gp_run *run) {
         free(run->channels[e].events);
     }
     free(run->channels);
+    free(run->joinings);
     gp_copy_orders_destroy(&run->orders);
 }
 
@@ -87,6 +107,9 @@ gp_status gp_channels_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
         bytes += count_slots(plan, edge) * (sizeof(gp_copy_events) + events * EVENT);
     }
     gp_copy_orders_destroy(&orders);
+    for (int s = 0; s < plan->stages->count; s++)
+        bytes += plan->stages->collective_count *
+                 (sizeof(gp_joining) + (needs_events(plan->devices[plan->stage[s].worker].kind) ? EVENT : 0));
     *out = bytes;
     return GP_OK;
 }
@@ -96,6 +119,7 @@ void gp_channels_wake(gp_run *run) {
         gp_signal_wake(&run->channels[e].sent);
         gp_signal_wake(&run->channels[e].pulled);
     }
+    for (size_t i = 0; i < run->joining_count; i++) gp_signal_wake(&run->joinings[i].joined);
 }
 
 gp_status gp_channels_create_events(gp_worker *worker, gp_error *err) {
@@ -111,6 +135,9 @@ gp_status gp_channels_create_events(gp_worker *worker, gp_error *err) {
                 GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &channel->events[s].pulled, err));
         }
     }
+    for (size_t i = 0; i < run->joining_count && needs_events(kind); i++)
+        if (worker_of_joining(run, i) == worker->index)
+            GP_RETURN_IF_FAILED(kind->event_create(worker->device, false, &run->joinings[i].event, err));
     return GP_OK;
 }
 
@@ -126,6 +153,9 @@ void gp_channels_destroy_events(gp_worker *worker) {
                 kind_of(run, worker->index)->event_destroy(events->pulled);
         }
     }
+    for (size_t i = 0; i < run->joining_count; i++)
+        if (run->joinings[i].event && worker_of_joining(run, i) == worker->index)
+            kind_of(run, worker->index)->event_destroy(run->joinings[i].event);
 }
 
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
@@ -149,10 +179,10 @@ static gp_copy *find_copy(const gp_worker *worker, const gp_mini_plan *mini, uin
 
 gp_status gp_channel_send(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_run *run = worker->run;
-    size_t offset, bytes;
-    gp_instr_copy(run->plan, mini, instr, &offset, &bytes);
+    gp_move move;
+    gp_instr_move(run->plan, mini, instr, 0, &move);
     gp_copy *copy = find_copy(worker, mini, instr->edge, instr->micro);
-    *copy = (gp_copy){worker->arena + offset, events_of(run, instr->edge, instr)};
+    *copy = (gp_copy){worker->arena + move.offset, events_of(run, instr->edge, instr)};
     if (copy->events->sent)
         GP_RETURN_IF_FAILED(
             kind_of(run, worker->index)->event_record(copy->events->sent, worker->queue[GP_QUEUE_COMPUTE], err));
@@ -175,37 +205,73 @@ static gp_status pull(gp_worker *worker, gp_stream *queue, void *to, const gp_wo
 gp_status gp_channel_receive(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
     gp_run *run = worker->run;
     const gp_plan *plan = run->plan;
-    size_t offset, bytes;
-    gp_instr_copy(plan, mini, instr, &offset, &bytes);
+    gp_move move;
+    gp_instr_move(plan, mini, instr, 0, &move);
     const gp_copy *copy = find_copy(worker, mini, instr->edge, instr->micro);
     gp_event *pulled = copy->events->pulled;
     gp_stream *queue = worker->queue[gp_instr_queue(plan->stages, instr)];
-    const gp_worker *from = &run->workers[worker_at(plan, &plan->stages->edges[instr->edge], true)];
-    GP_RETURN_IF_FAILED(pull(worker, queue, worker->arena + offset, from, copy->address, bytes, err));
+    const gp_worker *from = &run->workers[plan->stage[move.from].worker];
+    GP_RETURN_IF_FAILED(pull(worker, queue, worker->arena + move.offset, from, copy->address, move.bytes, err));
     if (pulled) GP_RETURN_IF_FAILED(kind_of(run, worker->index)->event_record(pulled, queue, err));
     uint64_t number = number_of(worker, mini, instr->edge, true, instr->micro);
     gp_signal_raise(&run->channels[instr->edge].pulled, value_of(worker, number));
     return GP_OK;
 }
 
+/* ---- collectives ------------------------------------------------------------------------------------------------- */
+
+gp_status gp_channel_post(gp_worker *worker, const gp_instr *instr, gp_error *err) {
+    gp_joining *joining = joining_of(worker->run, instr->collective, instr->stage);
+    if (joining->event)
+        GP_RETURN_IF_FAILED(
+            kind_of(worker->run, worker->index)->event_record(joining->event, worker->queue[GP_QUEUE_COMPUTE], err));
+    gp_signal_raise(&joining->joined, worker->command);
+    return GP_OK;
+}
+
+gp_status gp_channel_collect(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, gp_error *err) {
+    const gp_plan *plan = worker->run->plan;
+    gp_move here, there;
+    for (int i = 0; gp_instr_move(plan, mini, instr, i, &here); i++) {
+        const gp_worker *from = &worker->run->workers[plan->stage[here.from].worker];
+        gp_instr post = {.op = GP_INSTR_POST, .stage = (uint16_t)here.from};
+        post.collective = instr->collective;
+        gp_instr_move(plan, mini, &post, 0, &there);
+        GP_RETURN_IF_FAILED(pull(worker, worker->queue[GP_QUEUE_COMPUTE], worker->arena + here.offset, from,
+                                 from->arena + there.offset, here.bytes, err));
+    }
+    return gp_channel_post(worker, instr, err);
+}
+
 /* ---- waits ------------------------------------------------------------------------------------------------------- */
 
 gp_status gp_channel_wait(gp_worker *worker, const gp_mini_plan *mini, const gp_wait *wait, gp_error *err) {
-    gp_channel *channel = &worker->run->channels[wait->edge];
+    gp_run *run = worker->run;
+    if (wait->kind == GP_WAIT_JOINED)
+        return gp_signal_wait(&joining_of(run, wait->edge, wait->micro)->joined, worker->command, &run->cancel, err);
+    gp_channel *channel = &run->channels[wait->edge];
     bool pulled = wait->kind == GP_WAIT_PULLED;
     uint64_t number = number_of(worker, mini, wait->edge, pulled, wait->micro);
-    return gp_signal_wait(pulled ? &channel->pulled : &channel->sent, value_of(worker, number), &worker->run->cancel,
-                          err);
+    return gp_signal_wait(pulled ? &channel->pulled : &channel->sent, value_of(worker, number), &run->cancel, err);
+}
+
+static const gp_event *event_of(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr,
+                                const gp_wait *wait) {
+    switch ((gp_wait_kind)wait->kind) {
+    case GP_WAIT_SENT: return find_copy(worker, mini, wait->edge, wait->micro)->events->sent;
+    case GP_WAIT_PULLED: return events_of(worker->run, wait->edge, instr)->pulled;
+    case GP_WAIT_JOINED: return joining_of(worker->run, wait->edge, wait->micro)->event;
+    }
+    return NULL;
 }
 
 /* An event of another kind of device is the host's to wait for. */
 gp_status gp_channel_wait_event(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_wait *wait,
                                 gp_stream *queue, gp_error *err) {
     gp_run *run = worker->run;
-    bool sent = wait->kind == GP_WAIT_SENT;
-    const gp_event *event = sent ? find_copy(worker, mini, wait->edge, wait->micro)->events->sent
-                                 : events_of(run, wait->edge, instr)->pulled;
-    const gp_device_kind *kind = kind_of(run, worker_at(run->plan, &run->plan->stages->edges[wait->edge], sent));
+    const gp_event *event = event_of(worker, mini, instr, wait);
+    int stage = gp_event_stage(run->plan->stages, wait);
+    const gp_device_kind *kind = kind_of(run, run->plan->stage[stage].worker);
     if (!event) return GP_OK;
     if (kind == kind_of(run, worker->index)) return kind->stream_wait(queue, event, err);
     return kind->event_finish(event, &run->cancel, err);

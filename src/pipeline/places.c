@@ -10,7 +10,7 @@ enum { LIST = 1024 };
 
 /* Some give their queue nothing to do. */
 static bool has_notes(const gp_device_kind *kind, const gp_instr *instr) {
-    return kind->stream_note && instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_BARRIER;
+    return kind->stream_note && (gp_instr_computes(instr) || gp_instr_copies(instr));
 }
 
 static gp_status note(gp_worker *worker, const gp_instr *instr, uint32_t number, gp_error *err) {

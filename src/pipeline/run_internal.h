@@ -64,6 +64,13 @@ typedef struct gp_channel {
     size_t in_flight, slots;
 } gp_channel;
 
+/* A member's part in a collective. The signal says in which command it has posted or collected, the event when the work
+ * was over. Addresses are the plan's. */
+typedef struct gp_joining {
+    gp_signal joined;
+    gp_event *event; /* of the member's device; NULL: it does at once what it is given */
+} gp_joining;
+
 typedef struct gp_spans gp_spans; /* pipeline/spans.h */
 
 typedef struct gp_worker {
@@ -105,6 +112,8 @@ struct gp_run {
     cpu_set_t *processors; /* [worker] that its threads run on, and no other worker's; NULL: workers are not pinned */
     gp_copy_orders *orders;
     gp_channel *channels; /* [edge] */
+    gp_joining *joinings; /* [collective·stages + stage] */
+    size_t joining_count;
 };
 
 /* The kind of the worker's device. */

@@ -86,13 +86,8 @@ static gp_status write_memory(writer *w, const gp_span *span, gp_error *err) {
 }
 
 static const char *category_of(const gp_instr *instr) {
-    switch (instr->op) {
-    case GP_INSTR_LOAD:
-    case GP_INSTR_SEND:
-    case GP_INSTR_RECV: return "copy";
-    case GP_INSTR_BARRIER: return "wait";
-    default: return "compute";
-    }
+    if (gp_instr_computes(instr)) return "compute";
+    return instr->op == GP_INSTR_BARRIER ? "wait" : "copy";
 }
 
 static const char *pass_of(const writer *w, const gp_span *span) {
@@ -109,11 +104,10 @@ static void describe(const writer *w, const gp_span *span, const gp_instr *instr
         used += snprintf(args + used, ARGS_TEXT - (size_t)used, ",\"issued\":%" PRIu64 ".%03u", issued / 1000,
                          (unsigned)(issued % 1000));
     }
-    if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_RECV) return;
-    size_t offset, bytes;
-    gp_instr_copy(w->plan, mini, instr, &offset, &bytes);
-    snprintf(args + used, ARGS_TEXT - (size_t)used, ",\"carries\":\"%s\",\"bytes\":%zu",
-             gp_edge_kind_name(w->plan->stages->edges[instr->edge].kind), bytes);
+    const char *carries = gp_instr_carries(w->plan->stages, instr);
+    if (!carries) return;
+    snprintf(args + used, ARGS_TEXT - (size_t)used, ",\"carries\":\"%s\",\"bytes\":%zu", carries,
+             gp_instr_bytes(w->plan, mini, instr));
 }
 
 /* What the worker waited for: before its span `index`, or in it, a barrier's. */
@@ -123,12 +117,26 @@ static void describe_wait(const writer *w, size_t index, bool barrier, char args
     snprintf(args + used, ARGS_TEXT - used, ",%s", gp_wait_finder_text(w->waits, w->worker, index, barrier, text));
 }
 
-/* From the start of the send, which comes before the start of the receive by any clock. */
-static void write_arrow(const writer *w, const gp_span *span, const gp_instr *instr) {
-    uint64_t id = (w->mini_batch * w->plan->stages->edge_count + instr->edge) * (uint64_t)w->max_pieces + instr->micro;
-    int track = track_of(w->plan, w->worker, gp_instr_queue(w->plan->stages, instr));
-    if (instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV)
-        gp_chrome_arrow(w->chrome, instr->op == GP_INSTR_RECV, track, "copy", id, span->started);
+/* From the start of the send or post, which comes before the start of the receive or collect by any clock. `event`: of
+ * the end that makes the copy one of its own. */
+static void write_arrow(const writer *w, const gp_span *span, const gp_instr *instr, gp_wait event) {
+    const gp_stages *stages = w->plan->stages;
+    uint64_t id = w->mini_batch * gp_event_count(stages, w->max_pieces);
+    id += gp_event_number(stages, w->max_pieces, &event);
+    int track = track_of(w->plan, w->worker, gp_instr_queue(stages, instr));
+    gp_chrome_arrow(w->chrome, gp_instr_copies(instr), track, "copy", id, span->started);
+}
+
+/* Each copy of a collective has one end that is not the root. */
+static void write_arrows(const writer *w, const gp_span *span, const gp_instr *instr) {
+    if (gp_instr_has_edge(instr)) write_arrow(w, span, instr, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT});
+    if (!gp_instr_has_collective(instr)) return;
+    const gp_collective *its = &w->plan->stages->collectives[instr->collective];
+    const gp_indices *others = instr->op == GP_INSTR_POST ? &its->collectors : &its->contributors;
+    for (size_t i = 0; i < others->count; i++) {
+        int member = instr->stage == its->root ? others->items[i] : instr->stage;
+        write_arrow(w, span, instr, (gp_wait){instr->collective, (uint16_t)member, GP_WAIT_JOINED});
+    }
 }
 
 /* A queue waits where its track is empty. */
@@ -181,7 +189,7 @@ static gp_status write_span(writer *w, size_t index, const gp_span *span, gp_err
     if (instr->op == GP_INSTR_BARRIER && !has_queues(w->plan, w->worker)) describe_wait(w, index, true, args);
     gp_chrome_span(w->chrome, track, category_of(instr), name, span->started, span->ended, args);
     write_layers(w, span, instr);
-    write_arrow(w, span, instr);
+    write_arrows(w, span, instr);
     return write_memory(w, span, err);
 }
 

@@ -89,12 +89,8 @@ static const gp_span *find_span(const gp_wait_finder *finder, int worker, size_t
 
 static cause copy_cause(const gp_wait_finder *finder, const gp_span *span, size_t mini_batch, const gp_wait *wait) {
     const gp_mini_plan *mini = &finder->plan->minis[span->group];
-    const gp_edge *edge = &finder->plan->stages->edges[wait->edge];
-    const gp_program_index *its = &finder->programs[span->group];
-    size_t copy = gp_program_index_copy(its, wait->edge, wait->micro);
-    bool sent = wait->kind == GP_WAIT_SENT;
-    cause found = {.worker = mini->programs->worker_of_stage[sent ? edge->from : edge->to]};
-    size_t place = sent ? its->sends[copy] : its->receives[copy];
+    cause found = {.worker = mini->programs->worker_of_stage[gp_event_stage(finder->plan->stages, wait)]};
+    size_t place = gp_program_index_place(&finder->programs[span->group], wait);
     if (place == 0) return found;
     found.pc = place - 1;
     found.span = find_span(finder, found.worker, mini_batch, found.pc);
@@ -153,8 +149,8 @@ const char *gp_wait_finder_text(const gp_wait_finder *finder, int worker, size_t
         return buffer;
     }
     const gp_instr *instr = &programs->worker[its.worker].instrs[its.pc];
-    if (instr->op != GP_INSTR_BARRIER)
-        snprintf(carries, sizeof carries, " (%s)", gp_edge_kind_name(plan->stages->edges[instr->edge].kind));
+    if (gp_instr_carries(plan->stages, instr))
+        snprintf(carries, sizeof carries, " (%s)", gp_instr_carries(plan->stages, instr));
     snprintf(buffer, GP_WAIT_TEXT, "\"for\":\"%s%s on worker %d%s\",\"for_worker\":%d,\"for_pc\":%zu",
              word_before(instr, barrier), gp_instr_text(text, instr), its.worker, carries, its.worker, its.pc);
     return buffer;

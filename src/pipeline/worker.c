@@ -12,16 +12,16 @@
 static gp_status load(gp_worker *worker, const gp_mini_plan *mini, const gp_instr *instr, const gp_step_input *input,
                       gp_error *err) {
     const gp_plan *plan = worker->run->plan;
-    for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++) {
-        size_t offset, bytes;
-        if (!gp_instr_load(plan, mini, instr, value, &offset, &bytes)) continue;
-        const char *host = value == GP_VALUE_INPUT ? input->input : input->target;
-        size_t sample = bytes / (size_t)gp_mini_samples(mini, instr->micro);
+    gp_move move;
+    for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++) {
+        const char *host = move.value == GP_VALUE_INPUT ? input->input : input->target;
+        size_t sample = move.bytes / (size_t)gp_mini_samples(mini, instr->micro);
+        char *address = worker->arena + move.offset;
         GP_RETURN_IF_FAILED(plan->devices[worker->index].kind->copy_in(
-            worker->queue[GP_QUEUE_IN], worker->arena + offset, host + (size_t)(mini->piece * instr->micro) * sample,
-            bytes, err));
+            worker->queue[GP_QUEUE_IN], address, host + (size_t)(mini->piece * instr->micro) * sample, move.bytes,
+            err));
         if (worker->run->watches)
-            GP_RETURN_IF_FAILED(gp_watch_load(worker, instr, value, worker->arena + offset, bytes, err));
+            GP_RETURN_IF_FAILED(gp_watch_load(worker, instr, move.value, address, move.bytes, err));
     }
     return GP_OK;
 }
@@ -54,6 +54,8 @@ static gp_status carry_out(gp_worker *worker, const gp_mini_plan *mini, const gp
     case GP_INSTR_LOAD: return load(worker, mini, instr, run->command.input, err);
     case GP_INSTR_SEND: return gp_channel_send(worker, mini, instr, err);
     case GP_INSTR_RECV: return gp_channel_receive(worker, mini, instr, err);
+    case GP_INSTR_POST: return gp_channel_post(worker, instr, err);
+    case GP_INSTR_COLLECT: return gp_channel_collect(worker, mini, instr, err);
     case GP_INSTR_BARRIER: return meet(worker, mini, err);
     default: return gp_fail(err, GP_INTERNAL, "no such instruction: %d", instr->op);
     }

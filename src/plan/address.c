@@ -81,39 +81,65 @@ static gp_address copy_address(const gp_plan *plan, const gp_sized *sized, const
     return (gp_address){GP_AREA_OUTBOX, sized->gives_outbox[give], 0};
 }
 
-void gp_instr_copy(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, size_t *offset,
-                   size_t *bytes) {
-    const gp_edge *edge = &plan->stages->edges[instr->edge];
-    const gp_stage_plan *stage = &plan->stage[instr->stage];
-    if (edge->kind == GP_EDGE_FLAG) {
+/* Where the part that stage `from` contributes lies on stage `at`. */
+static gp_move part_move(const gp_plan *plan, const gp_collective *collective, int from, int at) {
+    const gp_stage_plan *stage = &plan->stage[at], *its = &plan->stage[from];
+    gp_move move = {.from = from, .value = -1, .offset = stage->base};
+    if (collective->part == GP_PART_SCALARS) {
         size_t first = offsetof(gp_step_scalars, loss_sum);
-        *offset = stage->base + stage->scalars + first;
-        *bytes = sizeof(gp_step_scalars) - first;
-        return;
+        move.offset += stage->scalars + first;
+        move.bytes = sizeof(gp_step_scalars) - first;
+        return move;
     }
-    if (edge->kind == GP_EDGE_NORM) {
-        const gp_stage_plan *from = &plan->stage[edge->from];
-        size_t first = instr->op == GP_INSTR_SEND ? 0 : from->squares_before;
-        *offset = stage->base + stage->squares + first * sizeof(double);
-        *bytes = from->square_count * sizeof(double);
-        return;
-    }
-    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
-    gp_address address = copy_address(plan, gp_mini_sized(mini, stage, instr->micro), instr);
-    *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
-    *bytes = gp_value_bytes(plan->graph, edge->value, gp_mini_samples(mini, instr->micro));
+    size_t before = at == collective->root ? its->squares_before : 0;
+    move.offset += stage->squares + before * sizeof(double);
+    move.bytes = its->square_count * sizeof(double);
+    return move;
 }
 
-bool gp_instr_load(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int value, size_t *offset,
-                   size_t *bytes) {
-    const gp_stage_plan *stage = &plan->stage[instr->stage];
-    int take = gp_indices_find(&plan->stages->stage[instr->stage].takes, value);
-    if (take < 0) return false;
-    gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
-    gp_address address = {GP_AREA_STASH, stage->takes[take], 0};
-    *offset = gp_plan_offset(plan, stage, &slots, instr->micro, address);
-    *bytes = gp_value_bytes(plan->graph, value, gp_mini_samples(mini, instr->micro));
+static gp_move value_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int from, int value,
+                          gp_address address) {
+    const gp_slot_choice slots = gp_instr_slots(plan->stages, instr);
+    return (gp_move){.from = from,
+                     .value = value,
+                     .offset = gp_plan_offset(plan, &plan->stage[instr->stage], &slots, instr->micro, address),
+                     .bytes = gp_value_bytes(plan->graph, value, gp_mini_samples(mini, instr->micro))};
+}
+
+/* Input and target, if the stage takes them. */
+static bool load_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out) {
+    for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++) {
+        int take = gp_indices_find(&plan->stages->stage[instr->stage].takes, value);
+        if (take < 0 || i-- > 0) continue;
+        gp_address address = {GP_AREA_STASH, plan->stage[instr->stage].takes[take], 0};
+        *out = value_move(plan, mini, instr, -1, value, address);
+        return true;
+    }
+    return false;
+}
+
+bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out) {
+    const gp_stages *stages = plan->stages;
+    if (instr->op == GP_INSTR_LOAD) return load_move(plan, mini, instr, i, out);
+    if (gp_instr_has_edge(instr)) {
+        const gp_edge *edge = &stages->edges[instr->edge];
+        const gp_sized *sized = gp_mini_sized(mini, &plan->stage[instr->stage], instr->micro);
+        if (i == 0) *out = value_move(plan, mini, instr, edge->from, edge->value, copy_address(plan, sized, instr));
+        return i == 0;
+    }
+    if (!gp_instr_has_collective(instr)) return false;
+    const gp_collective *its = &stages->collectives[instr->collective];
+    bool posts = instr->op == GP_INSTR_POST;
+    if (i >= (posts ? 1 : (int)its->contributors.count)) return false;
+    *out = part_move(plan, its, posts ? instr->stage : its->contributors.items[i], instr->stage);
     return true;
+}
+
+size_t gp_instr_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
+    gp_move move;
+    size_t sum = 0;
+    for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++) sum += move.bytes;
+    return sum;
 }
 
 static gp_status touch(gp_touches *out, size_t offset, size_t bytes, bool write, gp_error *err) {
@@ -167,19 +193,9 @@ gp_status gp_plan_touches(const gp_plan *plan, const gp_mini_plan *mini, int wor
                           gp_error *err) {
     const gp_instr *instr = &mini->programs->worker[worker].instrs[pc];
     const gp_stage_plan *stage = &plan->stage[instr->stage];
-    size_t offset, bytes;
-    switch (instr->op) {
-    case GP_INSTR_LOAD:
-        for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++)
-            if (gp_instr_load(plan, mini, instr, value, &offset, &bytes))
-                GP_RETURN_IF_FAILED(touch(out, offset, bytes, true, err));
-        return GP_OK;
-    case GP_INSTR_SEND:
-    case GP_INSTR_RECV:
-        gp_instr_copy(plan, mini, instr, &offset, &bytes);
-        return touch(out, offset, bytes, instr->op == GP_INSTR_RECV, err);
-    default: break;
-    }
+    gp_move move;
+    for (int i = 0; gp_instr_move(plan, mini, instr, i, &move); i++)
+        GP_RETURN_IF_FAILED(touch(out, move.offset, move.bytes, gp_instr_copies(instr), err));
     const gp_routine *routines[GP_INSTR_ROUTINES];
     int count = gp_instr_routines(plan, mini, instr, routines);
     for (int r = 0; r < count; r++) GP_RETURN_IF_FAILED(touch_routine(plan, stage, instr, routines[r], out, err));

@@ -16,9 +16,11 @@ static uint64_t add_text(uint64_t hash, const char *text) {
     return gp_hash_bytes(hash, text, strlen(text) + 1);
 }
 
-/* work and grad share their place with the edge: only one of both is the instruction's. */
+/* work and grad share their place with the edge and the collective: only one of them is the instruction's. */
 static uint64_t add_instr(uint64_t hash, const gp_instr *instr) {
-    uint64_t operand = gp_instr_has_edge(instr) ? instr->edge : (uint64_t)instr->grad << 16 | instr->work;
+    uint64_t operand = gp_instr_has_edge(instr)         ? instr->edge
+                       : gp_instr_has_collective(instr) ? instr->collective
+                                                        : (uint64_t)instr->grad << 16 | instr->work;
     hash = add_number(hash, (uint64_t)instr->op | (uint64_t)instr->flags << 8 | (uint64_t)instr->stage << 16 |
                                 (uint64_t)instr->micro << 32 | (uint64_t)instr->slot << 48);
     return add_number(hash, operand << 32 | instr->clock);

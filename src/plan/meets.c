@@ -19,7 +19,7 @@ static bool any_share(const gp_device_spec *devices, int workers) {
 /* A receive of an activation, skip or gradient from another worker is that worker's to wait for. */
 static gp_status add_receive(const gp_stages *stages, const gp_programs *programs, int worker, const gp_instr *instr,
                              gp_waits *meets, gp_error *err) {
-    if (instr->op != GP_INSTR_RECV || gp_edge_is_fixed(&stages->edges[instr->edge])) return GP_OK;
+    if (instr->op != GP_INSTR_RECV) return GP_OK;
     int from = programs->worker_of_stage[stages->edges[instr->edge].from];
     gp_worker_waits *its = &meets->worker[from];
     if (from == worker) return GP_OK;

@@ -135,15 +135,13 @@ gp_status gp_memory_find_peak(const gp_plan *plan, int worker, gp_memory_peak *o
 
 /* What an instruction copies between the host and the worker's device. */
 static size_t staged_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr) {
-    size_t offset, bytes, sum = 0;
-    for (int value = GP_VALUE_INPUT; instr->op == GP_INSTR_LOAD && value <= GP_VALUE_TARGET; value++)
-        if (gp_instr_load(plan, mini, instr, value, &offset, &bytes)) sum += gp_align_up(bytes, GP_ALIGNMENT);
-    if (instr->op != GP_INSTR_RECV) return sum;
-    const gp_edge *edge = &plan->stages->edges[instr->edge];
-    if (plan->devices[plan->stage[edge->from].worker].kind == plan->devices[plan->stage[edge->to].worker].kind)
-        return 0;
-    gp_instr_copy(plan, mini, instr, &offset, &bytes);
-    return gp_align_up(bytes, GP_ALIGNMENT);
+    const gp_device_kind *kind = plan->devices[plan->stage[instr->stage].worker].kind;
+    gp_move move;
+    size_t sum = 0;
+    for (int i = 0; gp_instr_copies(instr) && gp_instr_move(plan, mini, instr, i, &move); i++)
+        if (move.from < 0 || plan->devices[plan->stage[move.from].worker].kind != kind)
+            sum += gp_align_up(move.bytes, GP_ALIGNMENT);
+    return sum;
 }
 
 /* What a mini-batch stages in each queue: twice, where another one may be under way. */

@@ -145,12 +145,17 @@ const gp_routine *gp_instr_routine(const gp_mini_plan *mini, const gp_stage_plan
 enum { GP_INSTR_ROUTINES = 2 };
 int gp_instr_routines(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr,
                       const gp_routine *out[GP_INSTR_ROUTINES]);
-/* Where a send's bytes lie, or a receive's arrive: offset in the arena, and how many. */
-void gp_instr_copy(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, size_t *offset, size_t *bytes);
-/* Offset and bytes of loaded value `value` (GP_VALUE_INPUT, GP_VALUE_TARGET) in the stash slot; false: not loaded here.
- */
-bool gp_instr_load(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int value, size_t *offset,
-                   size_t *bytes);
+/* A range of its stage's memory that an instruction copies into, or says that others may read. */
+typedef struct gp_move {
+    int from;             /* the stage that has made the data; −1: the host */
+    int value;            /* −1: a part of a collective */
+    size_t offset, bytes; /* in the arena of the instruction's worker */
+} gp_move;
+/* The i-th range, from 0, of a load, send, receive, post or collect. Moves of a stage without parameters have 0 bytes.
+ * False: the instruction has no more. */
+bool gp_instr_move(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr, int i, gp_move *out);
+/* Bytes of all its ranges. */
+size_t gp_instr_bytes(const gp_plan *plan, const gp_mini_plan *mini, const gp_instr *instr);
 
 /* A range of an arena that an instruction reads or writes. */
 typedef struct gp_touch {

@@ -10,8 +10,8 @@
 /* One mini-batch's. */
 typedef struct amount {
     uint64_t instrs;
-    uint64_t copies; /* micro-batches that go over an edge */
-    uint64_t places; /* micro-batches times edges, fixed ones included: what tables by edge and micro-batch have */
+    uint64_t copies; /* micro-batches that go over an edge, and parts of collectives */
+    uint64_t places; /* micro-batches times edges: what tables by edge and micro-batch have */
 } amount;
 
 static uint64_t count_recomputes(gp_checkpoint_mode mode, int pieces) {
@@ -28,8 +28,8 @@ static uint64_t count_each(const gp_stage *stage, bool training) {
 
 /* Once in a mini-batch: the step, the norm, what travels with them. */
 static uint64_t count_once(const gp_stages *stages) {
-    uint64_t each = (uint64_t)stages->count, others = each - 1;
-    return each + 2 * others + (stages->norms ? each + 2 * others + 1 : 0);
+    uint64_t each = (uint64_t)stages->count;
+    return each + stages->collective_count * each + (stages->norms ? each + 1 : 0);
 }
 
 /* All workers have each clock's barrier; only gpipe has them, with a stage on each worker. */
@@ -75,8 +75,9 @@ static amount amount_of(const gp_plan *plan, const gp_mini_plan *mini) {
                   .places = pieces * stages->edge_count};
     for (size_t e = 0; e < stages->edge_count; e++) {
         bool forward = stages->edges[e].kind == GP_EDGE_ACTIVATION || stages->edges[e].kind == GP_EDGE_SKIP;
-        if (forward || mini->training) its.copies += gp_edge_is_fixed(&stages->edges[e]) ? 1 : pieces;
+        if (forward || mini->training) its.copies += pieces;
     }
+    if (mini->training) its.copies += stages->collective_count * (uint64_t)(stages->count - 1);
     return its;
 }
 

@@ -45,9 +45,10 @@ typedef struct deriver {
     bool wide;    /* all workers count; else the own */
     size_t width; /* numbers */
     walker *walkers;
-    int rounds;         /* mini-batches, one behind the other: the second is what each later one is */
-    bool *happened[2];  /* [GP_WAIT_SENT, …][(round·edges + edge)·pieces + micro] */
-    uint32_t *event[2]; /* [·width]: what is known where it happened; wide only */
+    int rounds;      /* mini-batches, one behind the other: the second is what each later one is */
+    size_t events;   /* of a mini-batch */
+    bool *happened;  /* [round·events + number] */
+    uint32_t *event; /* [·width]: what is known where it happened; wide only */
     candidate *candidates;
     size_t candidate_count, candidate_capacity;
 } deriver;
@@ -166,24 +167,21 @@ static gp_status use_slots(deriver *d, walker *w, gp_queue queue, gp_error *err)
 
 /* ---- between workers --------------------------------------------------------------------------------------------- */
 
-static size_t event_of(const deriver *d, bool second, uint32_t edge, uint16_t micro) {
-    size_t round = second ? d->stages->edge_count : 0;
-    return (round + edge) * (size_t)d->programs->pieces + micro;
+static size_t event_of(const deriver *d, bool second, const gp_wait *event) {
+    return (second ? d->events : 0) + gp_event_number(d->stages, d->programs->pieces, event);
 }
 
 static bool all_happened(const deriver *d, const walker *w) {
     for (size_t i = w->waits->first[w->pc]; i < w->waits->first[w->pc + 1]; i++) {
-        const gp_wait *wait = &w->waits->items[i];
-        if (!d->happened[wait->kind][event_of(d, w->before > 0, wait->edge, wait->micro)]) return false;
+        if (!d->happened[event_of(d, w->before > 0, &w->waits->items[i])]) return false;
     }
     return true;
 }
 
 static gp_status add_events(deriver *d, const walker *w, const gp_worker_waits *waits, bool behind, gp_error *err) {
     for (size_t i = waits->first[w->pc]; i < waits->first[w->pc + 1] && d->wide; i++) {
-        const gp_wait *wait = &waits->items[i];
-        size_t event = event_of(d, w->before > 0 && !behind, wait->edge, wait->micro);
-        candidate it = {.knows = d->event[wait->kind] + event * d->width, .wait = i, .behind = behind};
+        size_t event = event_of(d, w->before > 0 && !behind, &waits->items[i]);
+        candidate it = {.knows = d->event + event * d->width, .wait = i, .behind = behind};
         GP_RETURN_IF_FAILED(add_candidate(d, it, err));
     }
     return GP_OK;
@@ -195,12 +193,11 @@ static gp_status wait_for_others(deriver *d, const walker *w, gp_error *err) {
 }
 
 static void tell_others(deriver *d, const walker *w, gp_queue queue) {
-    const gp_instr *instr = &w->program->instrs[w->pc];
-    if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_RECV) return;
-    int kind = instr->op == GP_INSTR_SEND ? GP_WAIT_SENT : GP_WAIT_PULLED;
-    size_t event = event_of(d, w->before > 0, instr->edge, instr->micro);
-    d->happened[kind][event] = true;
-    if (d->wide) memcpy(d->event[kind] + event * d->width, tail_of(d, w, queue), d->width * sizeof(uint32_t));
+    gp_wait its;
+    if (!gp_instr_event(&w->program->instrs[w->pc], &its)) return;
+    size_t event = event_of(d, w->before > 0, &its);
+    d->happened[event] = true;
+    if (d->wide) memcpy(d->event + event * d->width, tail_of(d, w, queue), d->width * sizeof(uint32_t));
 }
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
@@ -218,8 +215,8 @@ static gp_status walk(deriver *d, walker *w, bool *moved, gp_error *err) {
         GP_RETURN_IF_FAILED(use_slots(d, w, queue, err));
         GP_RETURN_IF_FAILED(wait_for_candidates(d, w, queue, err));
         list->first[w->pc + 1] = (uint32_t)list->count;
-        /* A send does nothing itself: to know of it is to know of what comes before it. */
-        if (instr->op != GP_INSTR_SEND) tail[component(d, w->worker, queue)]++;
+        /* A send or post does nothing itself: to know of it is to know of what comes before it. */
+        if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_POST) tail[component(d, w->worker, queue)]++;
         memcpy(w->ended + (w->before + w->pc) * d->width, tail, d->width * sizeof *tail);
         tell_others(d, w, queue);
         *moved = true;
@@ -285,12 +282,11 @@ static gp_status walk_all(deriver *d, gp_error *err) {
 }
 
 static gp_status derive(deriver *d, gp_program_queues *queues, gp_error *err) {
-    size_t events = (size_t)d->rounds * d->stages->edge_count * (size_t)d->programs->pieces;
+    d->events = gp_event_count(d->stages, d->programs->pieces);
+    size_t events = (size_t)d->rounds * d->events;
     GP_RETURN_IF_FAILED(GP_NEW(&d->walkers, d->programs->workers, err));
-    for (int k = 0; k < 2; k++) {
-        GP_RETURN_IF_FAILED(GP_NEW(&d->happened[k], events, err));
-        if (d->wide) GP_RETURN_IF_FAILED(GP_NEW(&d->event[k], events * d->width, err));
-    }
+    GP_RETURN_IF_FAILED(GP_NEW(&d->happened, events, err));
+    if (d->wide) GP_RETURN_IF_FAILED(GP_NEW(&d->event, events * d->width, err));
     for (int w = 0; w < d->programs->workers; w++) GP_RETURN_IF_FAILED(prepare_walker(d, w, queues, err));
     GP_RETURN_IF_FAILED(walk_all(d, err));
     if (d->rounds == 1) return GP_OK;
@@ -312,10 +308,8 @@ static void free_deriver(deriver *d) {
     }
     free(d->walkers);
     free(d->candidates);
-    for (int k = 0; k < 2; k++) {
-        free(d->happened[k]);
-        free(d->event[k]);
-    }
+    free(d->happened);
+    free(d->event);
 }
 
 /* Whether it is worth its memory: knowledge of all workers behind each instruction, and where each copy is. */

@@ -164,9 +164,9 @@ static gp_status expect(const gp_account *account, gp_account_side *side, gp_err
 
 /* As schedule/play.h adds up. */
 static void add_span(gp_account_share *share, const gp_instr *instr, double seconds) {
-    if (instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV)
+    if (gp_instr_copies(instr))
         share->copying += seconds;
-    else if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_BARRIER)
+    else if (gp_instr_computes(instr))
         share->busy += seconds;
 }
 

@@ -103,25 +103,17 @@ static void write_worker(const gp_plan *plan, int worker, FILE *out) {
     fputs("}}", out);
 }
 
-/* Of a micro-batch that is whole in the largest mini-batch. */
-static size_t edge_bytes(const gp_plan *plan, size_t e) {
-    const gp_edge *edge = &plan->stages->edges[e];
-    const gp_mini_plan *mini = &plan->minis[gp_plan_largest_mini(plan)];
-    size_t offset, bytes;
-    if (!gp_edge_is_fixed(edge)) return gp_value_bytes(plan->graph, edge->value, mini->piece);
-    const gp_instr send = {.op = GP_INSTR_SEND, .stage = (uint16_t)edge->from, .edge = (uint32_t)e};
-    gp_instr_copy(plan, mini, &send, &offset, &bytes);
-    return bytes;
-}
-
+/* Bytes are those of a micro-batch that is whole in the largest mini-batch. */
 static void write_edges(const gp_plan *plan, FILE *out) {
+    const gp_mini_plan *mini = &plan->minis[gp_plan_largest_mini(plan)];
     fputs(",\n\"edges\":[", out);
     for (size_t e = 0; e < plan->stages->edge_count; e++) {
         const gp_edge *edge = &plan->stages->edges[e];
         fprintf(out, "%s\n{\"from\":%d,\"to\":%d,\"carries\":\"%s\",\"bytes\":%zu}", e ? "," : "", edge->from, edge->to,
-                gp_edge_kind_name(edge->kind), edge_bytes(plan, e));
+                gp_edge_kind_name(edge->kind), gp_value_bytes(plan->graph, edge->value, mini->piece));
     }
-    fputs("]", out);
+    fputs("],", out);
+    gp_collectives_json_write(plan->stages, out);
 }
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
@@ -133,15 +125,7 @@ typedef struct source {
 
 static size_t instr_bytes(const void *context, const gp_instr *instr) {
     const source *from = context;
-    const gp_mini_plan *mini = &from->plan->minis[from->mini];
-    size_t offset, bytes = 0, sum = 0;
-    if (instr->op != GP_INSTR_LOAD) {
-        gp_instr_copy(from->plan, mini, instr, &offset, &bytes);
-        return bytes;
-    }
-    for (int value = GP_VALUE_INPUT; value <= GP_VALUE_TARGET; value++)
-        if (gp_instr_load(from->plan, mini, instr, value, &offset, &bytes)) sum += bytes;
-    return sum;
+    return gp_instr_bytes(from->plan, &from->plan->minis[from->mini], instr);
 }
 
 static gp_status follow_memory(const void *context, int worker, size_t *bytes, gp_error *err) {

@@ -6,32 +6,25 @@ enum { MOST_ROWS = 20 };
 
 /* A copy of micro-batch 0, the way the executor asks for it. */
 static size_t edge_bytes(const gp_report *report, size_t edge) {
-    const gp_mini_plan *mini = &report->plan->minis[report->mini];
-    size_t offset, bytes;
     gp_instr send = {.op = GP_INSTR_SEND, .stage = (uint16_t)report->plan->stages->edges[edge].from};
     send.edge = (uint32_t)edge;
-    gp_instr_copy(report->plan, mini, &send, &offset, &bytes);
-    return bytes;
+    return gp_instr_bytes(report->plan, &report->plan->minis[report->mini], &send);
 }
 
-/* Forward-only plans have no gradients, no flag and no norms. */
+static bool is_training(const gp_report *report) {
+    return report->plan->minis[report->mini].training;
+}
+
+/* Forward-only plans have no gradients. */
 static bool is_used(const gp_report *report, const gp_edge *edge) {
-    return report->plan->minis[report->mini].training || edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
+    return is_training(report) || edge->kind != GP_EDGE_GRADIENT;
 }
 
-static const char *value_text(const gp_report *report, const gp_edge *edge) {
-    if (edge->kind == GP_EDGE_FLAG) return "whether the loss is finite";
-    if (edge->kind == GP_EDGE_NORM) return "squares of gradients";
+static const char *value_name(const gp_report *report, const gp_edge *edge) {
     return report->plan->graph->values[edge->value].name;
 }
 
-static void write_edge(const gp_report *report, size_t index) {
-    const gp_edge *edge = &report->plan->stages->edges[index];
-    size_t bytes = edge_bytes(report, index);
-    fputs("  ", report->out);
-    gp_report_cell(report->out, gp_edge_kind_name(edge->kind), 12, false);
-    gp_report_cell(report->out, value_text(report, edge), 38, false);
-    fprintf(report->out, "%6d → %-6d", edge->from, edge->to);
+static void write_bytes(const gp_report *report, size_t bytes) {
     gp_report_cell(report->out, gp_report_number((int64_t)bytes).text, 14, true);
     gp_report_cell(report->out, gp_report_bytes(bytes).text, 12, true);
     fputs("\n", report->out);
@@ -39,8 +32,34 @@ static void write_edge(const gp_report *report, size_t index) {
 
 static void write_edges(const gp_report *report) {
     fprintf(report->out, "  %-12s%-38s%s%14s\n", "kind", "value", "stage → stage ", "bytes");
-    for (size_t i = 0; i < report->plan->stages->edge_count; i++)
-        if (is_used(report, &report->plan->stages->edges[i])) write_edge(report, i);
+    for (size_t i = 0; i < report->plan->stages->edge_count; i++) {
+        const gp_edge *edge = &report->plan->stages->edges[i];
+        if (!is_used(report, edge)) continue;
+        fputs("  ", report->out);
+        gp_report_cell(report->out, gp_edge_kind_name(edge->kind), 12, false);
+        gp_report_cell(report->out, value_name(report, edge), 38, false);
+        fprintf(report->out, "%6d → %-6d", edge->from, edge->to);
+        write_bytes(report, edge_bytes(report, i));
+    }
+}
+
+/* Bytes are those that a collector copies. */
+static void write_collectives(const gp_report *report) {
+    const gp_stages *stages = report->plan->stages;
+    for (size_t c = 0; c < stages->collective_count && is_training(report); c++) {
+        const gp_collective *its = &stages->collectives[c];
+        gp_instr collect = {.op = GP_INSTR_COLLECT, .stage = (uint16_t)its->collectors.items[0]};
+        collect.collective = (uint32_t)c;
+        bool squares = its->part == GP_PART_SQUARES;
+        fputs("  ", report->out);
+        gp_report_cell(report->out, gp_collective_kind_name(its->kind), 12, false);
+        gp_report_cell(report->out, squares ? "squares of gradients" : "the loss, and whether it is finite", 38, false);
+        if (its->kind == GP_COLLECTIVE_GATHER)
+            fprintf(report->out, "%6s → %-6d", "others", its->root);
+        else
+            fprintf(report->out, "%6d → %-6s", its->root, "others");
+        write_bytes(report, gp_instr_bytes(report->plan, &report->plan->minis[report->mini], &collect));
+    }
 }
 
 static void write_kind(const gp_report *report, gp_edge_kind kind) {
@@ -62,7 +81,7 @@ static void write_kind(const gp_report *report, gp_edge_kind kind) {
     gp_report_cell(report->out, gp_report_number(count).text, 10, true);
     gp_report_cell(report->out, gp_report_bytes(sum).text, 14, true);
     fprintf(report->out, "  %s: ", gp_report_bytes(most).text);
-    gp_report_cell(report->out, value_text(report, &stages->edges[largest]), 28, false);
+    gp_report_cell(report->out, value_name(report, &stages->edges[largest]), 28, false);
     fprintf(report->out, " %d → %d\n", stages->edges[largest].from, stages->edges[largest].to);
 }
 
@@ -71,8 +90,6 @@ static void write_kinds(const gp_report *report) {
     write_kind(report, GP_EDGE_ACTIVATION);
     write_kind(report, GP_EDGE_SKIP);
     write_kind(report, GP_EDGE_GRADIENT);
-    write_kind(report, GP_EDGE_FLAG);
-    write_kind(report, GP_EDGE_NORM);
 }
 
 void gp_report_copies(const gp_report *report) {
@@ -85,11 +102,12 @@ void gp_report_copies(const gp_report *report) {
     }
     fprintf(report->out, "\ncopies between stages, of a micro-batch of %s%s\n",
             gp_report_count(gp_mini_samples(&report->plan->minis[report->mini], 0), "sample").text,
-            report->plan->minis[report->mini].training
-                ? (stages->norms ? " (flags, norms: of a mini-batch)" : " (flags: of a mini-batch)")
-                : "");
+            is_training(report) && stages->norms ? " (gather, broadcast: of a mini-batch)"
+            : is_training(report)                ? " (broadcast: of a mini-batch)"
+                                                 : "");
     if (used > MOST_ROWS)
         write_kinds(report);
     else
         write_edges(report);
+    write_collectives(report);
 }

@@ -79,6 +79,7 @@ static mark_kind kind_of(const gp_instr *instr) {
     case GP_INSTR_BACKWARD_INPUT: return MARK_INPUT;
     case GP_INSTR_BACKWARD_WEIGHT: return MARK_WEIGHT;
     case GP_INSTR_LOAD:
+    case GP_INSTR_COLLECT:
     case GP_INSTR_RECV: return MARK_COPY;
     case GP_INSTR_NORM:
     case GP_INSTR_CLIP:

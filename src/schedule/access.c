@@ -18,11 +18,7 @@ const char *gp_frame_name(gp_frame frame) {
 }
 
 static gp_access_variant variant_of(const gp_stages *stages, const gp_instr *instr) {
-    if (gp_instr_has_edge(instr)) {
-        const gp_edge *edge = &stages->edges[instr->edge];
-        if (gp_edge_is_fixed(edge)) return GP_ACCESS_FIXED;
-        if (edge->kind == GP_EDGE_GRADIENT) return GP_ACCESS_GRADIENT;
-    }
+    if (gp_instr_has_edge(instr) && stages->edges[instr->edge].kind == GP_EDGE_GRADIENT) return GP_ACCESS_GRADIENT;
     return instr->flags & GP_INSTR_KEEP ? GP_ACCESS_KEEP : GP_ACCESS_PLAIN;
 }
 
@@ -31,6 +27,12 @@ gp_accesses gp_instr_accesses(const gp_stages *stages, const gp_instr *instr) {
     gp_accesses its = gp_instr_rows[instr->op].slots[variant_of(stages, instr)];
     if (stages->stage[instr->stage].out.count == 0) its.frame[GP_FRAME_OUTBOX] = (gp_access){0};
     return its;
+}
+
+const char *gp_instr_carries(const gp_stages *stages, const gp_instr *instr) {
+    if (gp_instr_has_edge(instr)) return gp_edge_kind_name(stages->edges[instr->edge].kind);
+    if (gp_instr_has_collective(instr)) return gp_part_kind_name(stages->collectives[instr->collective].part);
+    return NULL;
 }
 
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr) {

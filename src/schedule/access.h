@@ -34,7 +34,9 @@ enum gp_instr_flags {
 enum gp_instr_traits {
     GP_HAS_MICRO = 1, /* belongs to a micro-batch */
     GP_HAS_EDGE = 2,  /* belongs to an edge, which decides about the frame of its slot */
-    GP_COMPUTES = 4,
+    GP_HAS_COLLECTIVE = 4,
+    GP_COMPUTES = 8,
+    GP_COPIES = 16, /* into the memory of its worker */
 };
 
 /* How an instruction uses its slot of a frame. */
@@ -53,7 +55,6 @@ typedef enum gp_access_variant {
     GP_ACCESS_PLAIN,
     GP_ACCESS_KEEP,
     GP_ACCESS_GRADIENT, /* a copy of gradients */
-    GP_ACCESS_FIXED,    /* a copy between fixed places: no slot */
     GP_ACCESS_VARIANTS
 } gp_access_variant;
 
@@ -61,7 +62,7 @@ typedef enum gp_access_variant {
  * in each frame the field of gp_instr that holds the slot, and its uses. */
 #define GP_INSTR_MAP(X)                                                                                                \
     /* input, target or both of a micro-batch, from the host */                                                        \
-    X(LOAD, "load", GP_HAS_MICRO, 0, PLAIN(STASH(slot, GP_BEGINS | GP_WRITES)))                                        \
+    X(LOAD, "load", GP_HAS_MICRO | GP_COPIES, 0, PLAIN(STASH(slot, GP_BEGINS | GP_WRITES)))                            \
     X(FORWARD, "F", GP_HAS_MICRO | GP_COMPUTES, GP_INSTR_KEEP | GP_INSTR_LAST,                                         \
       PLAIN(STASH(slot, GP_READS | GP_WRITES | GP_ENDS_FORWARD), OUTBOX(work, GP_BEGINS | GP_WRITES | GP_ENDS)),       \
       KEEP(STASH(slot, GP_READS | GP_WRITES), SAVED(work, GP_BEGINS | GP_WRITES)))                                     \
@@ -80,7 +81,7 @@ typedef enum gp_access_variant {
     X(SEND, "send", GP_HAS_MICRO | GP_HAS_EDGE, GP_INSTR_KEEP, PLAIN(OUTBOX(slot, GP_SENDS)),                          \
       KEEP(SAVED(slot, GP_SENDS)), GRADIENT(GRAD(slot, GP_SENDS)))                                                     \
     /* pulls it */                                                                                                     \
-    X(RECV, "recv", GP_HAS_MICRO | GP_HAS_EDGE, 0, PLAIN(STASH(slot, GP_BEGINS | GP_WRITES)),                          \
+    X(RECV, "recv", GP_HAS_MICRO | GP_HAS_EDGE | GP_COPIES, 0, PLAIN(STASH(slot, GP_BEGINS | GP_WRITES)),              \
       GRADIENT(GRAD(slot, GP_BEGINS | GP_WRITES | GP_BESIDE)))                                                         \
     /* lockstep: workers meet on the host (plan/meets.h) */                                                            \
     X(BARRIER, "barrier", 0, 0, NO_SLOTS)                                                                              \
@@ -89,7 +90,11 @@ typedef enum gp_access_variant {
     /* last stage: the norm of all gradients, and the factor that clips them */                                        \
     X(CLIP, "clip", GP_COMPUTES, 0, NO_SLOTS)                                                                          \
     /* commits statistics, updates parameters; last */                                                                 \
-    X(STEP, "step", GP_COMPUTES, 0, NO_SLOTS)
+    X(STEP, "step", GP_COMPUTES, 0, NO_SLOTS)                                                                          \
+    /* says that the stage's part of a collective can be read */                                                       \
+    X(POST, "post", GP_HAS_COLLECTIVE, 0, NO_SLOTS)                                                                    \
+    /* copies the parts of all contributors to their places on the stage */                                            \
+    X(COLLECT, "collect", GP_HAS_COLLECTIVE | GP_COPIES, 0, NO_SLOTS)
 
 typedef enum gp_instr_op {
 #define GP_INSTR_ENUM(suffix, ...) GP_INSTR_##suffix,
@@ -105,7 +110,8 @@ typedef struct gp_instr {
     uint16_t micro; /* micro-batch */
     uint16_t slot;
     union {
-        uint32_t edge; /* send, recv */
+        uint32_t edge;       /* send, recv */
+        uint32_t collective; /* post, collect */
         struct {
             uint16_t work, grad; /* F, R, B, I, W */
         };
@@ -149,11 +155,17 @@ static inline void gp_instr_set_slot(gp_instr *instr, gp_access access, uint16_t
 static inline bool gp_instr_computes(const gp_instr *instr) {
     return gp_instr_rows[instr->op].traits & GP_COMPUTES;
 }
+static inline bool gp_instr_copies(const gp_instr *instr) {
+    return gp_instr_rows[instr->op].traits & GP_COPIES;
+}
 static inline bool gp_instr_has_micro(const gp_instr *instr) {
     return gp_instr_rows[instr->op].traits & GP_HAS_MICRO;
 }
 static inline bool gp_instr_has_edge(const gp_instr *instr) {
     return gp_instr_rows[instr->op].traits & GP_HAS_EDGE;
+}
+static inline bool gp_instr_has_collective(const gp_instr *instr) {
+    return gp_instr_rows[instr->op].traits & GP_HAS_COLLECTIVE;
 }
 /* B and I: what stages before wait for. */
 static inline bool gp_instr_begins_backward(const gp_instr *instr) {
@@ -169,11 +181,13 @@ static inline bool gp_instr_is_backward(const gp_instr *instr) {
 
 /* The queues of a device: copies run in queues of their own, beside computations. */
 typedef enum gp_queue {
-    GP_QUEUE_COMPUTE, /* and what is sent: an event behind what made it; flags and norms, between fixed places */
+    GP_QUEUE_COMPUTE, /* and what is sent: an event behind what made it; collectives */
     GP_QUEUE_IN,      /* loads; activations and skips that are received */
     GP_QUEUE_BACK,    /* gradients that are received */
     GP_QUEUES
 } gp_queue;
+/* What a copy or collective carries: "gradient", "squares"; NULL: another instruction. */
+const char *gp_instr_carries(const gp_stages *stages, const gp_instr *instr);
 /* An instruction always goes to the same queue. */
 gp_queue gp_instr_queue(const gp_stages *stages, const gp_instr *instr);
 

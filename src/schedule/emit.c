@@ -30,17 +30,25 @@ static gp_status emit(generator *g, gp_instr_op op, int stage, int micro, unsign
     return gp_program_add(g->program, instr, err);
 }
 
-static gp_status emit_copy(generator *g, gp_instr_op op, int edge, int stage, int micro, unsigned flags,
-                           gp_error *err) {
-    GP_RETURN_IF_FAILED(emit(g, op, stage, micro, flags, err));
-    g->program->instrs[g->program->count - 1].edge = (uint32_t)edge;
+static gp_status emit_copies(generator *g, gp_instr_op op, const gp_indices *edges, int stage, int micro,
+                             unsigned flags, gp_error *err) {
+    for (size_t i = 0; i < edges->count; i++) {
+        GP_RETURN_IF_FAILED(emit(g, op, stage, micro, flags, err));
+        g->program->instrs[g->program->count - 1].edge = (uint32_t)edges->items[i];
+    }
     return GP_OK;
 }
 
-static gp_status emit_copies(generator *g, gp_instr_op op, const gp_indices *edges, int stage, int micro,
-                             unsigned flags, gp_error *err) {
-    for (size_t i = 0; i < edges->count; i++)
-        GP_RETURN_IF_FAILED(emit_copy(g, op, edges->items[i], stage, micro, flags, err));
+/* The stage's posts, or collects, of collectives that carry such parts. */
+static gp_status emit_collectives(generator *g, gp_instr_op op, gp_part_kind part, int stage, gp_error *err) {
+    const gp_stages *stages = g->request->stages;
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        const gp_collective *its = &stages->collectives[c];
+        const gp_indices *members = op == GP_INSTR_POST ? &its->contributors : &its->collectors;
+        if (its->part != part || gp_indices_find(members, stage) < 0) continue;
+        GP_RETURN_IF_FAILED(emit(g, op, stage, 0, 0, err));
+        g->program->instrs[g->program->count - 1].collective = (uint32_t)c;
+    }
     return GP_OK;
 }
 
@@ -80,14 +88,7 @@ static gp_status emit_forward(generator *g, const gp_task *task, gp_error *err) 
     GP_RETURN_IF_FAILED(emit(g, GP_INSTR_FORWARD, task->stage, task->micro, keep | (last ? GP_INSTR_LAST : 0), err));
     GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_SEND, &stage->out, task->stage, task->micro, keep, err));
     if (!last || !g->request->training || g->request->stages->norms) return GP_OK;
-    return emit_copies(g, GP_INSTR_SEND, &stage->flag_out, task->stage, g->request->pieces - 1, 0, err);
-}
-
-static gp_status emit_norm(generator *g, int s, gp_error *err) {
-    const gp_stage *stage = &g->request->stages->stage[s];
-    GP_RETURN_IF_FAILED(emit(g, GP_INSTR_NORM, s, 0, 0, err));
-    if (stage->norm_out < 0) return GP_OK;
-    return emit_copy(g, GP_INSTR_SEND, stage->norm_out, s, g->request->pieces - 1, 0, err);
+    return emit_collectives(g, GP_INSTR_POST, GP_PART_SCALARS, task->stage, err);
 }
 
 /* The norm of a stage's gradients follows the last task that adds to them. */
@@ -105,7 +106,8 @@ static gp_status emit_backward(generator *g, const gp_task *task, gp_error *err)
         GP_RETURN_IF_FAILED(
             emit_copies(g, GP_INSTR_SEND, &stage_of(g, task)->grad_out, task->stage, task->micro, 0, err));
     if (!weight || stage->weights < g->request->pieces || !g->request->stages->norms) return GP_OK;
-    return emit_norm(g, task->stage, err);
+    GP_RETURN_IF_FAILED(emit(g, GP_INSTR_NORM, task->stage, 0, 0, err));
+    return emit_collectives(g, GP_INSTR_POST, GP_PART_SQUARES, task->stage, err);
 }
 
 static gp_status emit_task(generator *g, const gp_task *task, gp_error *err) {
@@ -142,24 +144,21 @@ static gp_status emit_clocks(generator *g, gp_error *err) {
 }
 
 static gp_status emit_clip(generator *g, int s, gp_error *err) {
-    const gp_stage *stage = &g->request->stages->stage[s];
-    int last = g->request->pieces - 1;
-    GP_RETURN_IF_FAILED(emit_copies(g, GP_INSTR_RECV, &stage->norm_in, s, last, 0, err));
+    GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_COLLECT, GP_PART_SQUARES, s, err));
     GP_RETURN_IF_FAILED(emit(g, GP_INSTR_CLIP, s, 0, 0, err));
-    return emit_copies(g, GP_INSTR_SEND, &stage->flag_out, s, last, 0, err);
+    return emit_collectives(g, GP_INSTR_POST, GP_PART_SCALARS, s, err);
 }
 
 static gp_status emit_end(generator *g, gp_error *err) {
     const gp_stages *stages = g->request->stages;
-    int last = stages->count - 1;
+    const int *worker = g->order->worker_of_stage;
+    int root = gp_stages_root(stages);
     g->clock = gp_order_clocks(g->order) - 1;
-    if (stages->norms && g->order->worker_of_stage[last] == g->worker) GP_RETURN_IF_FAILED(emit_clip(g, last, err));
-    for (int s = 0; s < last; s++)
-        if (g->order->worker_of_stage[s] == g->worker)
-            GP_RETURN_IF_FAILED(
-                emit_copy(g, GP_INSTR_RECV, stages->stage[s].flag_in, s, g->request->pieces - 1, 0, err));
+    if (stages->norms && worker[root] == g->worker) GP_RETURN_IF_FAILED(emit_clip(g, root, err));
     for (int s = 0; s < stages->count; s++)
-        if (g->order->worker_of_stage[s] == g->worker) GP_RETURN_IF_FAILED(emit(g, GP_INSTR_STEP, s, 0, 0, err));
+        if (worker[s] == g->worker) GP_RETURN_IF_FAILED(emit_collectives(g, GP_INSTR_COLLECT, GP_PART_SCALARS, s, err));
+    for (int s = 0; s < stages->count; s++)
+        if (worker[s] == g->worker) GP_RETURN_IF_FAILED(emit(g, GP_INSTR_STEP, s, 0, 0, err));
     return GP_OK;
 }
 

@@ -15,8 +15,9 @@ typedef enum host_state { GOES_ON, WAITS_FOR_VALUE, IN_BARRIER } host_state;
 typedef struct device {
     size_t pc; /* of the instruction that is issued next */
     host_state state;
-    size_t until; /* WAITS_FOR_VALUE: its event */
-    double host;  /* from when its host thread can issue the next one */
+    const gp_wait *until; /* WAITS_FOR_VALUE: its event */
+    double ready;         /* when all was there for which the next instruction waits */
+    double host;          /* from when its host thread can issue the next one */
 
     /* The end of the computing queue: its last entry, of which some kernels may not be issued yet. */
     double begun, launch;       /* from when it is issued, and how long */
@@ -28,7 +29,7 @@ typedef struct device {
     double arrived;          /* the last of the copies that were issued into it */
 } device;
 
-/* What an edge carries of a micro-batch. */
+/* What an edge carries of a micro-batch, or a member's part of a collective. */
 typedef struct value {
     double sent;  /* when the host thread had issued the computation that made it; NaN: not yet */
     double ready; /* when that was over */
@@ -41,8 +42,8 @@ typedef struct issuer {
     const gp_programs *programs;
     gp_play *play;
     device *devices;
-    value *values; /* [edge·pieces + micro] */
-    bool *copies;  /* [edge] it goes from one device to another, and is no flag */
+    value *values; /* [number of the event]: of what was sent, and posted */
+    bool *copies;  /* [edge] it goes from one device to another */
     gp_channels channels;
     int meeting; /* devices in the barrier */
     double meeting_time;
@@ -58,8 +59,8 @@ static double ask(const issuer *p, gp_duration duration, int worker, const gp_in
     return duration ? duration(p->request->context, worker, p->devices[worker].pc, instr) : 0;
 }
 
-static size_t event_of(const issuer *p, const gp_instr *instr) {
-    return (size_t)instr->edge * (size_t)p->programs->pieces + instr->micro;
+static size_t event_of(const issuer *p, const gp_wait *event) {
+    return gp_event_number(p->stages, p->programs->pieces, event);
 }
 
 static const gp_instr *next_of(const issuer *p, int worker) {
@@ -165,7 +166,7 @@ static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
     int from = p->programs->worker_of_stage[p->stages->edges[instr->edge].from];
     double seconds = ask(p, p->request->duration, worker, instr);
     double whole = seconds + ask(p, p->request->latency, worker, instr);
-    double ready = p->values[event_of(p, instr)].ready, start = later(time, ready);
+    double ready = d->ready, start = later(time, ready);
     note_before(p, worker, from, time, ready);
     if (p->model->copies != GP_ISSUE_BESIDE) start = later(start, issued_over(&p->devices[from], time));
     if (p->model->copies == GP_ISSUE_SAME_QUEUE) {
@@ -184,14 +185,20 @@ static void copy(issuer *p, int worker, const gp_instr *instr, double time) {
 }
 
 /* From when the instruction can be issued, a copy: has been. False: its host thread waits for another one. */
-static bool next_time(const issuer *p, int worker, const gp_instr *instr, double *time) {
-    double host = p->model->one_host ? p->host : p->devices[worker].host;
-    *time = host;
-    if (instr->op != GP_INSTR_RECV) return true;
-    double sent = p->values[event_of(p, instr)].sent;
-    if (isnan(sent)) return false;
-    if (sent > host) *time = sent + p->model->wake;
-    if (is_copy(p, instr)) *time += p->model->launch_copy;
+static bool next_time(issuer *p, int worker, const gp_instr *instr, double *time) {
+    device *d = &p->devices[worker];
+    const gp_worker_waits *waits = &p->request->waits->worker[worker];
+    double host = *host_of(p, worker), last = host;
+    d->ready = 0;
+    for (size_t i = waits->first[d->pc]; i < waits->first[d->pc + 1]; i++) {
+        d->until = &waits->items[i];
+        const value *its = &p->values[event_of(p, d->until)];
+        if (isnan(its->sent)) return false;
+        last = later(last, its->sent);
+        d->ready = later(d->ready, its->ready);
+    }
+    *time = last > host ? last + p->model->wake : host;
+    if (instr->op == GP_INSTR_RECV && is_copy(p, instr)) *time += p->model->launch_copy;
     return true;
 }
 
@@ -203,7 +210,6 @@ static bool next_turn(issuer *p, int worker, gp_heap_item *out) {
     if (!instr) return false;
     if (!next_time(p, worker, instr, &out->time)) {
         d->state = WAITS_FOR_VALUE;
-        d->until = event_of(p, instr);
         return false;
     }
     out->rank = (uint64_t)act_of(p, instr) << 32 | (uint32_t)worker;
@@ -217,22 +223,35 @@ static void queue_turn(issuer *p, int worker) {
     if (next_turn(p, worker, &its)) gp_heap_rise(&p->turns, p->turns.count++, its);
 }
 
-static void send(issuer *p, int worker, const gp_instr *instr) {
-    device *d = &p->devices[worker];
-    int to = p->programs->worker_of_stage[p->stages->edges[instr->edge].to];
-    size_t event = event_of(p, instr);
-    double host = *host_of(p, worker);
-    p->values[event] = (value){host, d->made};
-    keep(p, worker, host, d->made, d->made);
-    if (!p->model->one_host && p->devices[to].state == WAITS_FOR_VALUE && p->devices[to].until == event)
-        queue_turn(p, to);
+/* The host thread of the stage's worker goes on if it waits for the event. */
+static void tell(issuer *p, int stage, size_t event) {
+    int worker = p->programs->worker_of_stage[stage];
+    if (!p->model->one_host && p->devices[worker].state == WAITS_FOR_VALUE &&
+        event_of(p, p->devices[worker].until) == event)
+        queue_turn(p, worker);
 }
 
-/* A flag, which goes through the computing queue, or a value of the same device. */
+static void send(issuer *p, int worker, const gp_instr *instr) {
+    device *d = &p->devices[worker];
+    double host = *host_of(p, worker);
+    gp_wait sent;
+    if (!gp_instr_event(instr, &sent)) return;
+    size_t event = event_of(p, &sent);
+    p->values[event] = (value){host, d->made};
+    keep(p, worker, host, d->made, d->made);
+    if (sent.kind == GP_WAIT_SENT) {
+        tell(p, p->stages->edges[instr->edge].to, event);
+        return;
+    }
+    const gp_indices *collectors = &p->stages->collectives[instr->collective].collectors;
+    for (size_t i = 0; i < collectors->count; i++) tell(p, collectors->items[i], event);
+}
+
+/* Parts of a collective, through the computing queue, or a value of the same device. */
 static void receive(issuer *p, int worker, const gp_instr *instr, double time) {
     device *d = &p->devices[worker];
     gp_queue queue = gp_instr_queue(p->stages, instr);
-    double start = later(time, p->values[event_of(p, instr)].ready);
+    double start = later(time, d->ready);
     start = later(start, queue == GP_QUEUE_COMPUTE ? d->end : d->queue[queue]);
     if (queue != GP_QUEUE_COMPUTE) d->queue[queue] = start;
     d->arrived = later(d->arrived, start);
@@ -270,7 +289,9 @@ static bool meet(issuer *p, int worker) {
 static void issue(issuer *p, int worker, const gp_instr *instr, double time) {
     *host_of(p, worker) = time;
     switch (instr->op) {
-    case GP_INSTR_SEND: send(p, worker, instr); break;
+    case GP_INSTR_SEND:
+    case GP_INSTR_POST: send(p, worker, instr); break;
+    case GP_INSTR_COLLECT: receive(p, worker, instr, time); break;
     case GP_INSTR_LOAD: load(p, worker, instr, time); break;
     case GP_INSTR_RECV:
         if (is_copy(p, instr))
@@ -343,11 +364,11 @@ static gp_status check_over(const issuer *p, gp_error *err) {
             return gp_programs_refuse(p->programs, w, d->pc, err,
                                       "deadlock: its host thread waits at a barrier that only %d of %d workers reach",
                                       p->meeting, p->programs->workers);
-        if (instr->op == GP_INSTR_RECV)
-            return gp_programs_refuse(
-                p->programs, w, d->pc, err,
-                "deadlock: its host thread waits until micro-batch %d is sent on edge %u, which never happens",
-                instr->micro, (unsigned)instr->edge);
+        char text[GP_EVENT_TEXT];
+        if (instr->op == GP_INSTR_RECV || instr->op == GP_INSTR_COLLECT)
+            return gp_programs_refuse(p->programs, w, d->pc, err,
+                                      "deadlock: its host thread waits until %s, which never happens",
+                                      gp_event_text(text, d->until));
         return gp_fail(err, GP_INTERNAL, "worker %d, instruction %zu: the simulation stopped without a cause", w,
                        d->pc);
     }
@@ -357,7 +378,7 @@ static gp_status check_over(const issuer *p, gp_error *err) {
 static gp_status prepare(issuer *p, gp_error *err) {
     int workers = p->programs->workers;
     const int *worker = p->programs->worker_of_stage;
-    size_t events = p->stages->edge_count * (size_t)p->programs->pieces;
+    size_t events = gp_event_count(p->stages, p->programs->pieces);
     GP_RETURN_IF_FAILED(gp_play_begin(p->programs, p->request->timeline, true, &p->play, err));
     GP_RETURN_IF_FAILED(GP_NEW(&p->devices, workers, err));
     GP_RETURN_IF_FAILED(GP_GROW(&p->turns.items, &p->turns.capacity, workers, err));
@@ -366,7 +387,7 @@ static gp_status prepare(issuer *p, gp_error *err) {
     for (size_t i = 0; i < events; i++) p->values[i].sent = NAN;
     for (size_t e = 0; e < p->stages->edge_count; e++) {
         const gp_edge *edge = &p->stages->edges[e];
-        p->copies[e] = !gp_edge_is_fixed(edge) && worker[edge->from] != worker[edge->to];
+        p->copies[e] = worker[edge->from] != worker[edge->to];
     }
     return gp_channels_init(&p->channels, p->stages, p->programs, err);
 }

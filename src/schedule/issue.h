@@ -52,6 +52,7 @@ typedef struct gp_issue_model {
 typedef struct gp_issue_request {
     const gp_stages *stages;
     const gp_programs *programs;
+    const gp_waits *waits; /* those programs', without slots */
     gp_issue_model model;
     gp_duration duration, latency; /* NULL: 0. A copy takes both, and holds its way for the first. They
                                       are asked for the receive */

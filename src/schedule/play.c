@@ -18,7 +18,8 @@ typedef struct agent {
     size_t barriers; /* that it has passed */
     double clock;    /* the last of its instructions is over; ASKS: its instruction may begin */
     sleep_kind sleeps;
-    size_t until; /* ON_EVENT: its number; ON_MARK: the mark */
+    size_t until;         /* ON_EVENT: its number; ON_MARK: the mark */
+    const gp_wait *event; /* ON_EVENT */
 } agent;
 
 typedef struct player {
@@ -31,8 +32,7 @@ typedef struct player {
     int threads;   /* agents that meet in barriers */
     int meeting;
     double meeting_time;
-    size_t events;  /* of each kind */
-    double *when;   /* [kind·events + edge·pieces + micro] when it happened; NaN: not yet */
+    double *when;   /* [number of the event] when it happened; NaN: not yet */
     double **marks; /* [worker][mark], likewise; NULL: no queues */
     int *awake;     /* agents that can go on */
     int awake_count;
@@ -51,8 +51,8 @@ static double ask(const player *p, gp_duration duration, int worker, size_t pc, 
     return duration ? duration(p->request.context, worker, pc, instr) : 0;
 }
 
-static size_t event_of(const player *p, gp_wait_kind kind, uint32_t edge, uint16_t micro) {
-    return kind * p->events + (size_t)edge * (size_t)p->programs->pieces + micro;
+static size_t number_of(const player *p, const gp_wait *event) {
+    return gp_event_number(p->stages, p->programs->pieces, event);
 }
 
 static void wake(player *p, int index) {
@@ -65,13 +65,21 @@ static void wake_those(player *p, int worker, sleep_kind sleeps, size_t until) {
         if (p->agents[i].sleeps == sleeps && p->agents[i].until == until) wake(p, i);
 }
 
-/* Only the receiver waits for what is sent, and only the sender for what is pulled. */
-static void happened(player *p, gp_wait_kind kind, uint32_t edge, uint16_t micro, double time) {
-    if (kind == GP_WAIT_PULLED && !p->request.waits) return;
-    const gp_edge *its = &p->stages->edges[edge];
-    size_t event = event_of(p, kind, edge, micro);
-    p->when[event] = time;
-    wake_those(p, p->programs->worker_of_stage[kind == GP_WAIT_SENT ? its->to : its->from], ON_EVENT, event);
+/* Only the receiver waits for what is sent, only the sender for what is pulled, and only collectors for what is posted.
+ */
+static void happened(player *p, gp_wait event, double time) {
+    const int *worker = p->programs->worker_of_stage;
+    size_t number = number_of(p, &event);
+    p->when[number] = time;
+    if (event.kind != GP_WAIT_JOINED) {
+        const gp_edge *edge = &p->stages->edges[event.edge];
+        wake_those(p, worker[event.kind == GP_WAIT_SENT ? edge->to : edge->from], ON_EVENT, number);
+        return;
+    }
+    const gp_collective *its = &p->stages->collectives[event.edge];
+    if (gp_indices_find(&its->collectors, event.micro) >= 0) return;
+    for (size_t i = 0; i < its->collectors.count; i++)
+        wake_those(p, worker[its->collectors.items[i]], ON_EVENT, number);
 }
 
 static bool wait_until(agent *a, sleep_kind sleeps, size_t until, double when, double *time) {
@@ -87,20 +95,15 @@ static bool wait_until(agent *a, sleep_kind sleeps, size_t until, double when, d
 /* False: the agent sleeps until what it waits for happens. */
 static bool events_over(player *p, agent *a, const gp_worker_waits *waits, size_t at, double *time) {
     for (size_t i = waits->first[at]; i < waits->first[at + 1]; i++) {
-        const gp_wait *wait = &waits->items[i];
-        size_t event = event_of(p, wait->kind, wait->edge, wait->micro);
+        size_t event = number_of(p, &waits->items[i]);
+        a->event = &waits->items[i];
         if (!wait_until(a, ON_EVENT, event, p->when[event], time)) return false;
     }
     return true;
 }
 
 /* Likewise. */
-static bool waits_over(player *p, agent *a, const gp_instr *instr, double *time) {
-    if (!p->request.waits) {
-        if (instr->op != GP_INSTR_RECV) return true;
-        size_t event = event_of(p, GP_WAIT_SENT, instr->edge, instr->micro);
-        return wait_until(a, ON_EVENT, event, p->when[event], time);
-    }
+static bool waits_over(player *p, agent *a, double *time) {
     if (!events_over(p, a, &p->request.waits->worker[a->worker], a->pc, time)) return false;
     if (a->queue < 0) return true;
     const gp_queue_waits *queues = &p->request.queues->worker[a->worker].within;
@@ -149,7 +152,7 @@ static bool meet(player *p, agent *a) {
 }
 
 static void add_up(gp_play_worker *its, const gp_instr *instr, double start, double seconds) {
-    if (instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV) {
+    if (gp_instr_copies(instr)) {
         its->copying += seconds;
     } else if (gp_instr_computes(instr) && seconds > 0) {
         its->busy += seconds;
@@ -174,8 +177,10 @@ static void finish(player *p, agent *a, const gp_instr *instr, double start, dou
         wake_those(p, a->worker, ON_MARK, mark);
     }
     a->pc++;
-    if (instr->op == GP_INSTR_RECV && copies_of(p, a->worker) != GP_PLAY_POSTED)
-        happened(p, GP_WAIT_PULLED, instr->edge, instr->micro, end);
+    /* Of a send, and of copies that are POSTED, elsewhere. */
+    gp_wait event;
+    if (!gp_instr_event(instr, &event) || event.kind == GP_WAIT_SENT) return;
+    if (event.kind == GP_WAIT_JOINED || copies_of(p, a->worker) != GP_PLAY_POSTED) happened(p, event, end);
 }
 
 static int threads_of(const player *p, int worker) {
@@ -192,8 +197,8 @@ static gp_status ask_from(player *p, const agent *a, size_t pc, bool channel, do
 
 /* A transfer that needs nobody has arrived. */
 static void arrive(player *p, const gp_instr *instr, double time) {
-    happened(p, GP_WAIT_SENT, instr->edge, instr->micro, time);
-    happened(p, GP_WAIT_PULLED, instr->edge, instr->micro, time);
+    happened(p, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, time);
+    happened(p, (gp_wait){instr->edge, instr->micro, GP_WAIT_PULLED}, time);
 }
 
 static bool uses_channel(const player *p, const gp_instr *instr, double seconds) {
@@ -207,7 +212,7 @@ static gp_status send(player *p, agent *a, const gp_instr *instr, double time, g
     size_t pc = a->pc;
     finish(p, a, instr, time, time, time);
     if (copies_of(p, to) != GP_PLAY_POSTED) {
-        happened(p, GP_WAIT_SENT, instr->edge, instr->micro, time);
+        happened(p, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, time);
         return GP_OK;
     }
     double seconds = ask(p, p->request.duration, a->worker, pc, instr);
@@ -249,7 +254,7 @@ static gp_status go_on(player *p, agent *a, gp_error *err) {
             continue;
         }
         double time = a->clock;
-        if (!waits_over(p, a, instr, &time)) return GP_OK;
+        if (!waits_over(p, a, &time)) return GP_OK;
         GP_RETURN_IF_FAILED(carry_out(p, a, instr, time, err));
     }
     return GP_OK;
@@ -299,12 +304,10 @@ static gp_status say_deadlock(const player *p, const agent *a, gp_error *err) {
         return gp_programs_refuse(p->programs, a->worker, a->pc, err,
                                   "deadlock: waits at a barrier that only %d of %d workers reach", p->meeting,
                                   p->threads);
-    if (a->sleeps == ON_EVENT) {
-        size_t pieces = (size_t)p->programs->pieces, at = a->until % p->events;
-        return gp_programs_refuse(p->programs, a->worker, a->pc, err,
-                                  "deadlock: waits until micro-batch %zu is %s on edge %zu, which never happens",
-                                  at % pieces, a->until < p->events ? "sent" : "received", at / pieces);
-    }
+    char text[GP_EVENT_TEXT];
+    if (a->sleeps == ON_EVENT)
+        return gp_programs_refuse(p->programs, a->worker, a->pc, err, "deadlock: waits until %s, which never happens",
+                                  gp_event_text(text, a->event));
     return gp_fail(err, GP_INTERNAL, "worker %d, instruction %zu: the simulation stopped without a cause", a->worker,
                    a->pc);
 }
@@ -355,11 +358,10 @@ static void share_processors(player *p) {
 }
 
 static gp_status prepare(player *p, gp_error *err) {
-    size_t kinds = p->request.waits ? 2 : 1;
-    p->events = p->stages->edge_count * (size_t)p->programs->pieces;
+    size_t events = gp_event_count(p->stages, p->programs->pieces);
     GP_RETURN_IF_FAILED(gp_play_begin(p->programs, p->request.timeline, false, &p->play, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&p->when, kinds * p->events, err));
-    for (size_t i = 0; i < kinds * p->events; i++) p->when[i] = NAN;
+    GP_RETURN_IF_FAILED(GP_NEW(&p->when, events, err));
+    for (size_t i = 0; i < events; i++) p->when[i] = NAN;
     if (p->request.channels) GP_RETURN_IF_FAILED(gp_channels_init(&p->channels, p->stages, p->programs, err));
     share_processors(p);
     return make_agents(p, err);
@@ -384,7 +386,7 @@ gp_status gp_play_run(const gp_play_request *request, gp_play **out, gp_error *e
     free(p.first);
     free(p.awake);
     if (status == GP_OK && request->timeline && all_are_posted(&p))
-        p.play->arrived = p.when; /* events of GP_WAIT_SENT come first */
+        p.play->arrived = p.when; /* GP_WAIT_SENT come first */
     else
         free(p.when);
     return gp_play_end(&p.play, status, out);

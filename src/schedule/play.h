@@ -27,7 +27,7 @@ typedef enum gp_play_copies {
 typedef struct gp_play_request {
     const gp_stages *stages;
     const gp_programs *programs;
-    const gp_waits *waits;           /* those programs'; NULL: nobody waits for a slot, as if there were enough */
+    const gp_waits *waits;           /* those programs'; without slots as if there were enough */
     const gp_waits *meets;           /* likewise, by barrier; NULL: threads all meet in each */
     const gp_program_queues *queues; /* likewise; not NULL where a worker's copies are QUEUED */
     const gp_play_copies *copies;    /* [worker]; NULL: PULLED */

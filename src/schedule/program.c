@@ -105,6 +105,8 @@ const char *gp_instr_text(char buffer[GP_INSTR_TEXT], const gp_instr *instr) {
         snprintf(buffer, GP_INSTR_TEXT, "%s, clock %u", name, instr->clock);
     else if (traits & GP_HAS_EDGE)
         snprintf(buffer, GP_INSTR_TEXT, "%s s%u m%u e%u", name, instr->stage, instr->micro, instr->edge);
+    else if (traits & GP_HAS_COLLECTIVE)
+        snprintf(buffer, GP_INSTR_TEXT, "%s s%u c%u", name, instr->stage, instr->collective);
     else if (traits & GP_HAS_MICRO)
         snprintf(buffer, GP_INSTR_TEXT, "%s s%u m%u", name, instr->stage, instr->micro);
     else

@@ -14,8 +14,8 @@ static gp_status list_program(const gp_program *program, gp_program_index *out, 
     size_t capacity = 0, *count = &out->barrier_count[worker];
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
-        if (instr->op == GP_INSTR_SEND) out->sends[gp_program_index_copy(out, instr->edge, instr->micro)] = pc + 1;
-        if (instr->op == GP_INSTR_RECV) out->receives[gp_program_index_copy(out, instr->edge, instr->micro)] = pc + 1;
+        gp_wait event;
+        if (gp_instr_event(instr, &event)) out->places[gp_event_number(out->stages, out->pieces, &event)] = pc + 1;
         if (instr->op != GP_INSTR_BARRIER) continue;
         GP_RETURN_IF_FAILED(GP_GROW(&out->barriers[worker], &capacity, *count + 1, err));
         out->barriers[worker][(*count)++] = pc;
@@ -25,10 +25,9 @@ static gp_status list_program(const gp_program *program, gp_program_index *out, 
 
 gp_status gp_program_index_init(const gp_stages *stages, const gp_programs *programs, gp_program_index *out,
                                 gp_error *err) {
-    size_t copies = stages->edge_count * (size_t)programs->pieces;
-    *out = (gp_program_index){.workers = programs->workers, .pieces = programs->pieces};
-    GP_RETURN_IF_FAILED(GP_NEW(&out->sends, copies, err));
-    GP_RETURN_IF_FAILED(GP_NEW(&out->receives, copies, err));
+    size_t events = gp_event_count(stages, programs->pieces);
+    *out = (gp_program_index){.stages = stages, .workers = programs->workers, .pieces = programs->pieces};
+    GP_RETURN_IF_FAILED(GP_NEW(&out->places, events, err));
     GP_RETURN_IF_FAILED(GP_NEW(&out->barriers, programs->workers, err));
     GP_RETURN_IF_FAILED(GP_NEW(&out->barrier_count, programs->workers, err));
     for (int w = 0; w < programs->workers; w++) GP_RETURN_IF_FAILED(list_program(&programs->worker[w], out, w, err));
@@ -39,7 +38,6 @@ void gp_program_index_fini(gp_program_index *index) {
     for (int w = 0; index->barriers && w < index->workers; w++) free(index->barriers[w]);
     free(index->barriers);
     free(index->barrier_count);
-    free(index->sends);
-    free(index->receives);
+    free(index->places);
     *index = (gp_program_index){0};
 }

@@ -1,4 +1,4 @@
-/* Where copies and barriers stand in the programs of a mini-batch: found once, then looked up by edge and micro-batch.
+/* Where copies, collectives and barriers stand in the programs of a mini-batch: found once, then looked up by event.
  *
  * Plain data, owned by its creator; read-only after it is made, any thread. */
 #ifndef GP_SCHEDULE_PROGRAM_INDEX_H
@@ -7,12 +7,13 @@
 #include <stddef.h>
 
 #include "base/status.h"
-#include "schedule/program.h"
+#include "schedule/waits.h"
 
 typedef struct gp_program_index {
-    size_t *sends, *receives; /* [gp_program_index_copy] pc + 1, on the workers of the edge's stages; 0: none */
-    size_t **barriers;        /* [worker][number] pc, rising */
-    size_t *barrier_count;    /* [worker] */
+    const gp_stages *stages; /* borrowed */
+    size_t *places;          /* [number of the event] pc + 1; 0: none */
+    size_t **barriers;       /* [worker][number] pc, rising */
+    size_t *barrier_count;   /* [worker] */
     int workers, pieces;
 } gp_program_index;
 
@@ -24,9 +25,9 @@ void gp_program_index_fini(gp_program_index *index);
 /* How many of its instructions have that operation. */
 size_t gp_program_count(const gp_program *program, gp_instr_op op);
 
-/* The number of what an edge carries of a micro-batch. */
-static inline size_t gp_program_index_copy(const gp_program_index *index, uint32_t edge, uint16_t micro) {
-    return (size_t)edge * (size_t)index->pieces + micro;
+/* pc + 1 of the instruction that makes the event happen, on the worker of gp_event_stage; 0: none. */
+static inline size_t gp_program_index_place(const gp_program_index *index, const gp_wait *event) {
+    return index->places[gp_event_number(index->stages, index->pieces, event)];
 }
 
 #endif

@@ -32,17 +32,12 @@ static void write_wait(writer *w, int worker, size_t pc) {
     w->any = true;
 }
 
-static void write_event(writer *w, gp_wait_kind kind, uint32_t edge, uint16_t micro) {
-    const gp_edge *its = &w->played->stages->edges[edge];
-    int stage = kind == GP_WAIT_SENT ? its->from : its->to;
-    const size_t *of = kind == GP_WAIT_SENT ? w->at.sends : w->at.receives;
-    size_t place = of[gp_program_index_copy(&w->at, edge, micro)];
-    write_wait(w, w->played->programs->worker_of_stage[stage], place - 1);
-}
-
 static void write_events(writer *w, const gp_worker_waits *waits, size_t at) {
-    for (size_t i = waits->first[at]; i < waits->first[at + 1]; i++)
-        write_event(w, waits->items[i].kind, waits->items[i].edge, waits->items[i].micro);
+    for (size_t i = waits->first[at]; i < waits->first[at + 1]; i++) {
+        const gp_wait *event = &waits->items[i];
+        int stage = gp_event_stage(w->played->stages, event);
+        write_wait(w, w->played->programs->worker_of_stage[stage], gp_program_index_place(&w->at, event) - 1);
+    }
 }
 
 /* All threads that meet wait for what stands before each other's barrier, so that no two instructions wait for one
@@ -88,10 +83,7 @@ static void write_waits(writer *w, size_t pc, const gp_instr *instr) {
     bool queued = has_queues(w, w->worker);
     w->any = false;
     fputs(",\"waits\":[", w->out);
-    if (w->played->waits)
-        write_events(w, &w->played->waits->worker[w->worker], pc);
-    else if (instr->op == GP_INSTR_RECV)
-        write_event(w, GP_WAIT_SENT, instr->edge, instr->micro);
+    write_events(w, &w->played->waits->worker[w->worker], pc);
     if (instr->op == GP_INSTR_RECV && w->its->play->worker[w->worker].after) write_after(w, pc, instr);
     if (queued && w->played->queues) write_marks(w, pc);
     if (queued && !w->played->queues) write_copies_before(w, instr);
@@ -109,7 +101,8 @@ static void write_waits(writer *w, size_t pc, const gp_instr *instr) {
 
 static void write_copy(const writer *w, const gp_instr *instr) {
     if (gp_instr_has_edge(instr)) fprintf(w->out, ",\"edge\":%" PRIu32, instr->edge);
-    if (gp_instr_has_micro(instr) && !gp_instr_computes(instr) && w->its->bytes)
+    if (gp_instr_has_collective(instr)) fprintf(w->out, ",\"collective\":%" PRIu32, instr->collective);
+    if (instr->op != GP_INSTR_BARRIER && !gp_instr_computes(instr) && w->its->bytes)
         fprintf(w->out, ",\"bytes\":%zu", w->its->bytes(w->its->context, instr));
 }
 
@@ -126,9 +119,11 @@ static void write_instr(writer *w, size_t pc) {
     fprintf(w->out, ",\"start_ms\":%.12g,\"end_ms\":%.12g", w->its->milliseconds * times->start[pc],
             w->its->milliseconds * times->end[pc]);
     if (times->issued) fprintf(w->out, ",\"issued_ms\":%.12g", w->its->milliseconds * times->issued[pc]);
-    if (instr->op == GP_INSTR_SEND && w->its->play->arrived)
+    gp_wait sent;
+    if (gp_instr_event(instr, &sent) && sent.kind == GP_WAIT_SENT && w->its->play->arrived)
         fprintf(w->out, ",\"arrives_ms\":%.12g",
-                w->its->milliseconds * w->its->play->arrived[gp_program_index_copy(&w->at, instr->edge, instr->micro)]);
+                w->its->milliseconds *
+                    w->its->play->arrived[gp_event_number(w->played->stages, w->played->programs->pieces, &sent)]);
     if (w->alive) fprintf(w->out, ",\"bytes_alive\":%zu", w->alive[pc]);
     write_waits(w, pc, instr);
     fputs("}", w->out);
@@ -177,6 +172,17 @@ gp_status gp_program_json_write(const gp_program_json *its, FILE *out, gp_error 
     fputs("]", out);
     gp_program_index_fini(&w.at);
     return status;
+}
+
+void gp_collectives_json_write(const gp_stages *stages, FILE *out) {
+    fputs("\"collectives\":[", out);
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        const gp_collective *its = &stages->collectives[c];
+        fprintf(out, "%s{\"kind\":\"%s\",\"carries\":\"%s\",\"root\":%d,\"transport\":\"%s\"}", c ? "," : "",
+                gp_collective_kind_name(its->kind), gp_part_kind_name(its->part), its->root,
+                gp_transport_name(its->group->transport));
+    }
+    fputs("]", out);
 }
 
 size_t gp_program_json_size(const gp_programs *programs, const gp_waits *meets) {

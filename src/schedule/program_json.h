@@ -17,8 +17,8 @@ typedef struct gp_program_json {
     const gp_play_request *played;
     const gp_play *play; /* of these programs */
     double milliseconds; /* in a unit of the play's time */
-    /* Bytes that a load, send or receive moves, and bytes alive on a worker while each of its instructions runs. NULL:
-     * not known. */
+    /* Bytes that a load, a copy or a collective moves, and bytes alive on a worker while each of its instructions runs.
+     * NULL: not known. */
     size_t (*bytes)(const void *context, const gp_instr *instr);
     gp_status (*follow)(const void *context, int worker, size_t *bytes, gp_error *err);
     const void *context;
@@ -29,6 +29,9 @@ typedef struct gp_program_json {
 /* "workers":[{"busy_ms":…,"copy_ms":…,"instructions":[…]},…]. With instructions the play has its timeline. GP_MEMORY;
  * the caller checks the stream. */
 GP_MUST_USE gp_status gp_program_json_write(const gp_program_json *its, FILE *out, gp_error *err);
+
+/* "collectives":[{"kind":…,"carries":…,"root":…,"transport":…},…]. */
+void gp_collectives_json_write(const gp_stages *stages, FILE *out);
 
 enum { GP_PROGRAM_JSON_MOST = 200000 };
 /* Whether files that hold more than the programs leave out the instructions: `count` of them are too many. The waits of

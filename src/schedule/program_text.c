@@ -5,9 +5,10 @@
  *   load s0 m0 stash=0 @0
  *   F s0 m0 stash=0 outbox=0 @0
  *   send s0 m0 e0 slot=0 @0
+ *   post s0 c0 @3
  *
  * Older texts have pieces= for micro_batches=. `on` is the worker of each stage, @ the clock. What is 0 may be left
- * out, but for stage, micro-batch and edge.
+ * out, but for stage, micro-batch, edge and collective.
  */
 #include "schedule/program.h"
 
@@ -27,6 +28,7 @@
     X(STAGE, "s", GP_MAX_STAGES - 1, "the stage", stage)                                                               \
     X(MICRO, "m", GP_MAX_MICRO_BATCHES - 1, "the micro-batch", micro)                                                  \
     X(EDGE, "e", UINT32_MAX, "the edge", edge)                                                                         \
+    X(COLLECTIVE, "c", UINT32_MAX, "the collective", collective)                                                       \
     X(STASH, "stash=", UINT16_MAX, "the stash slot", slot)                                                             \
     X(SLOT, "slot=", UINT16_MAX, "the slot", slot)                                                                     \
     X(SAVED, "saved=", UINT16_MAX, "the saved slot", work)                                                             \
@@ -62,13 +64,14 @@ enum { FLAG_NAMES = sizeof flag_names / sizeof *flag_names };
 
 /* The field that shows the slot of a frame, if no edge decides which frame it is. */
 static const unsigned frame_bits[GP_FRAMES] = {BIT(STASH), BIT(SAVED), BIT(OUTBOX), BIT(GRAD)};
-static const unsigned needed_fields = BIT(STAGE) | BIT(MICRO) | BIT(EDGE);
+static const unsigned needed_fields = BIT(STAGE) | BIT(MICRO) | BIT(EDGE) | BIT(COLLECTIVE);
 
 /* The fields of an operation, with the flag keep or without it. */
 static unsigned fields_with(uint8_t op, bool keep) {
     const gp_instr_row *row = &gp_instr_rows[op];
     unsigned its = BIT(STAGE) | BIT(CLOCK) | (row->traits & GP_HAS_MICRO ? BIT(MICRO) : 0);
     if (row->traits & GP_HAS_EDGE) return its | BIT(EDGE) | BIT(SLOT);
+    if (row->traits & GP_HAS_COLLECTIVE) return its | BIT(COLLECTIVE);
     for (int f = 0; f < GP_FRAMES; f++)
         if (row->slots[keep ? GP_ACCESS_KEEP : GP_ACCESS_PLAIN].frame[f].uses) its |= frame_bits[f];
     return its;

@@ -151,10 +151,13 @@ static void find_pulls(assigner *a) {
 
 gp_status gp_slots_assign(const gp_stages *stages, gp_programs *programs, const bool *ahead, gp_error *err) {
     assigner a = {.stages = stages, .programs = programs};
+    gp_waits *waits = NULL;
     gp_play *play = NULL;
-    gp_status status = gp_play_run(
-        &(gp_play_request){.stages = stages, .programs = programs, .duration = unit_duration, .timeline = true}, &play,
-        err);
+    gp_status status = gp_waits_create(stages, programs, false, &waits, err);
+    const gp_play_request request = {
+        .stages = stages, .programs = programs, .waits = waits, .duration = unit_duration, .timeline = true};
+    if (status == GP_OK) status = gp_play_run(&request, &play, err);
+    gp_waits_destroy(&waits);
     a.play = play;
     if (status == GP_OK) status = GP_NEW(&a.pulled_at, stages->edge_count * (size_t)programs->pieces, err);
     if (status == GP_OK) status = GP_NEW(&a.lives, (size_t)stages->count * (size_t)programs->pieces, err);

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -28,10 +29,20 @@ const char *gp_edge_kind_name(gp_edge_kind kind) {
     case GP_EDGE_ACTIVATION: return "activation";
     case GP_EDGE_SKIP: return "skip";
     case GP_EDGE_GRADIENT: return "gradient";
-    case GP_EDGE_FLAG: return "flag";
-    case GP_EDGE_NORM: return "norm";
     }
     return "?";
+}
+
+const char *gp_collective_kind_name(gp_collective_kind kind) {
+    return kind == GP_COLLECTIVE_GATHER ? "gather" : "broadcast";
+}
+
+const char *gp_part_kind_name(gp_part_kind part) {
+    return part == GP_PART_SQUARES ? "squares" : "scalars";
+}
+
+const char *gp_transport_name(gp_transport transport) {
+    return transport == GP_TRANSPORT_THREADS ? "threads" : "?";
 }
 
 static gp_status place_nodes(gp_stages *stages, const int64_t *layers, gp_error *err) {
@@ -43,7 +54,6 @@ static gp_status place_nodes(gp_stages *stages, const int64_t *layers, gp_error 
             return gp_fail(err, GP_CONFIG, "balance: stage %d of %d gets %" PRId64 " layers, but %d of %d are left", s,
                            stages->count, layers[s], graph->layer_count - placed, graph->layer_count);
         stage->first_node = node;
-        stage->flag_in = stage->norm_out = -1;
         placed += (int)layers[s];
         while (node < graph->unit_end[placed - 1]) stages->stage_of_node[node++] = s;
         stage->node_count = node - stage->first_node;
@@ -81,7 +91,7 @@ static gp_status find_takes(gp_stages *stages, int value, gp_error *err) {
 
 static gp_status add_edge(gp_stages *stages, gp_edge edge, int *out, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_GROW(&stages->edges, &stages->edge_capacity, stages->edge_count + 1, err));
-    if (edge.value >= 0 && stages->graph && !gp_shape_elements(stages->graph->values[edge.value].shape, &edge.elements))
+    if (stages->graph && !gp_shape_elements(stages->graph->values[edge.value].shape, &edge.elements))
         return gp_fail(err, GP_INTERNAL, "value %d has no size", edge.value);
     *out = (int)stages->edge_count;
     stages->edges[stages->edge_count++] = edge;
@@ -135,25 +145,31 @@ static gp_status add_gradient_edges(gp_stages *stages, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status add_flag_edges(gp_stages *stages, gp_error *err) {
-    int last = stages->count - 1;
-    for (int s = 0; s < last; s++) {
-        gp_edge edge = {GP_EDGE_FLAG, -1, last, s, 0};
-        GP_RETURN_IF_FAILED(add_edge(stages, edge, &stages->stage[s].flag_in, err));
-        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[last].flag_out, stages->stage[s].flag_in, err));
+/* In front of the others. */
+static gp_status add_collective(gp_stages *stages, gp_collective_kind kind, gp_part_kind part, gp_error *err) {
+    int root = gp_stages_root(stages);
+    if (stages->count == 1) return GP_OK;
+    GP_RETURN_IF_FAILED(GP_GROW(&stages->collectives, &stages->collective_capacity, stages->collective_count + 1, err));
+    gp_collective *its = stages->collectives;
+    memmove(its + 1, its, stages->collective_count++ * sizeof *its);
+    *its = (gp_collective){.kind = kind, .part = part, .group = &stages->all, .root = root};
+    for (size_t i = 0; i < stages->all.stages.count; i++) {
+        int stage = stages->all.stages.items[i];
+        bool posts = (stage == root) == (kind == GP_COLLECTIVE_BROADCAST);
+        GP_RETURN_IF_FAILED(gp_indices_add(posts ? &its->contributors : &its->collectors, stage, err));
     }
     return GP_OK;
 }
 
+static gp_status add_collectives(gp_stages *stages, gp_error *err) {
+    for (int s = 0; s < stages->count; s++) GP_RETURN_IF_FAILED(gp_indices_add(&stages->all.stages, s, err));
+    return add_collective(stages, GP_COLLECTIVE_BROADCAST, GP_PART_SCALARS, err);
+}
+
+/* Squares come before scalars, of which the clip is one. */
 gp_status gp_stages_add_norms(gp_stages *stages, gp_error *err) {
-    int last = stages->count - 1;
     stages->norms = true;
-    for (int s = 0; s < last; s++) {
-        gp_edge edge = {GP_EDGE_NORM, -1, s, last, 0};
-        GP_RETURN_IF_FAILED(add_edge(stages, edge, &stages->stage[s].norm_out, err));
-        GP_RETURN_IF_FAILED(gp_indices_add(&stages->stage[last].norm_in, stages->stage[s].norm_out, err));
-    }
-    return GP_OK;
+    return add_collective(stages, GP_COLLECTIVE_GATHER, GP_PART_SQUARES, err);
 }
 
 gp_status gp_stages_create(const gp_graph *graph, const int64_t *layers, int count, gp_stages **out, gp_error *err) {
@@ -168,7 +184,7 @@ gp_status gp_stages_create(const gp_graph *graph, const int64_t *layers, int cou
     for (int v = 0; v < graph->value_count && status == GP_OK; v++) status = find_takes(stages, v, err);
     if (status == GP_OK) status = add_forward_edges(stages, err);
     if (status == GP_OK) status = add_gradient_edges(stages, err);
-    if (status == GP_OK) status = add_flag_edges(stages, err);
+    if (status == GP_OK) status = add_collectives(stages, err);
     if (status != GP_OK) {
         gp_stages_destroy(&stages);
         return status;
@@ -199,9 +215,8 @@ gp_status gp_stages_create_chain(int count, gp_stages **out, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&stages, 1, err));
     stages->count = count;
     gp_status status = GP_NEW(&stages->stage, count, err);
-    for (int s = 0; s < count && status == GP_OK; s++) stages->stage[s].flag_in = stages->stage[s].norm_out = -1;
     if (status == GP_OK) status = add_chain_edges(stages, err);
-    if (status == GP_OK) status = add_flag_edges(stages, err);
+    if (status == GP_OK) status = add_collectives(stages, err);
     if (status != GP_OK) {
         gp_stages_destroy(&stages);
         return status;
@@ -217,13 +232,19 @@ void gp_stages_destroy(gp_stages **stages) {
     if (!it) return;
     for (int s = 0; it->stage && s < it->count; s++) {
         gp_stage *stage = &it->stage[s];
-        gp_indices *lists[] = {&stage->takes,   &stage->gives,    &stage->in,       &stage->out,
-                               &stage->grad_in, &stage->grad_out, &stage->flag_out, &stage->norm_in};
+        gp_indices *lists[] = {&stage->takes, &stage->gives,   &stage->in,
+                               &stage->out,   &stage->grad_in, &stage->grad_out};
         for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) gp_indices_fini(lists[i]);
     }
+    for (size_t c = 0; c < it->collective_count; c++) {
+        gp_indices_fini(&it->collectives[c].contributors);
+        gp_indices_fini(&it->collectives[c].collectors);
+    }
+    gp_indices_fini(&it->all.stages);
     free(it->stage);
     free(it->stage_of_node);
     free(it->edges);
+    free(it->collectives);
     free(it);
     *stages = NULL;
 }

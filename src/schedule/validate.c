@@ -36,8 +36,8 @@ typedef struct checker {
     holder *holders[GP_FRAMES]; /* [slot] */
     const gp_stage *stage;      /* at hand, with what it has done so far */
     int s, forwards, backwards, weights, norms, clips, steps;
-    size_t norms_received;
-    int worker; /* the instruction at hand */
+    bool *joined; /* [collective·stages + stage] it has posted its part, or collected */
+    int worker;   /* the instruction at hand */
     size_t pc;
     const gp_instr *instr;
 } checker;
@@ -108,9 +108,12 @@ static unsigned flags_of_op(uint8_t op) {
 
 static gp_status check_edge(const checker *c, gp_error *err) {
     const gp_instr *instr = c->instr;
-    if (instr->edge >= c->stages->edge_count)
-        return refuse(c, err, "edge %u does not exist: there are %zu edges, counted from 0", instr->edge,
-                      c->stages->edge_count);
+    size_t edges = c->stages->edge_count, older = 2 * (size_t)(c->stages->count - 1);
+    if (instr->edge >= edges)
+        return refuse(c, err, "edge %u does not exist: there are %zu edges, counted from 0%s", instr->edge, edges,
+                      instr->edge < edges + older
+                          ? "; older programs had edges for flags and norms, now there are post and collect"
+                          : "");
     const gp_edge *edge = &c->stages->edges[instr->edge];
     const char *kind = gp_edge_kind_name(edge->kind);
     if (instr->op == GP_INSTR_SEND && edge->from != instr->stage)
@@ -122,6 +125,20 @@ static gp_status check_edge(const checker *c, gp_error *err) {
     if (!forward && instr->flags & GP_INSTR_KEEP)
         return refuse(c, err, "keep is for activations and skips only, and edge %u is a %s edge", instr->edge, kind);
     return GP_OK;
+}
+
+static gp_status check_collective(const checker *c, gp_error *err) {
+    const gp_instr *instr = c->instr;
+    bool posts = instr->op == GP_INSTR_POST;
+    if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
+    if (instr->collective >= c->stages->collective_count)
+        return refuse(c, err, "collective %u does not exist: there are %zu collectives, counted from 0",
+                      instr->collective, c->stages->collective_count);
+    const gp_collective *its = &c->stages->collectives[instr->collective];
+    if (gp_indices_find(posts ? &its->contributors : &its->collectors, instr->stage) >= 0) return GP_OK;
+    return refuse(c, err, "stage %u %s in collective %u, a %s of %s with root %d", instr->stage,
+                  posts ? "collects" : "posts", instr->collective, gp_collective_kind_name(its->kind),
+                  gp_part_kind_name(its->part), its->root);
 }
 
 /* Every number that later checks, waits and player use as an index. */
@@ -147,6 +164,8 @@ static gp_status check_fields(const checker *c, gp_error *err) {
     }
     case GP_INSTR_SEND:
     case GP_INSTR_RECV: return check_edge(c, err);
+    case GP_INSTR_POST:
+    case GP_INSTR_COLLECT: return check_collective(c, err);
     case GP_INSTR_NORM:
     case GP_INSTR_CLIP:
         if (!c->programs->training) return refuse(c, err, "is not allowed in a forward-only program");
@@ -171,12 +190,19 @@ static gp_status check_fields(const checker *c, gp_error *err) {
 static gp_status check_worker(checker *c, int worker, size_t *barriers, gp_error *err) {
     const gp_program *program = &c->programs->worker[worker];
     bool stepped = false;
+    uint32_t collective = 0;
     *barriers = 0;
     for (size_t pc = 0; pc < program->count; pc++) {
         look_at(c, worker, pc);
         GP_RETURN_IF_FAILED(check_fields(c, err));
         c->first[c->instr->stage + 1]++;
         if (c->instr->op == GP_INSTR_BARRIER) ++*barriers;
+        if (gp_instr_has_collective(c->instr)) {
+            if (c->instr->collective < collective)
+                return refuse(c, err, "comes after collective %u: all workers must have collectives in rising order",
+                              collective);
+            collective = c->instr->collective;
+        }
         if (stepped && c->instr->op != GP_INSTR_STEP)
             return refuse(c, err, "comes after a step: steps must be the last instructions of a worker");
         stepped = c->instr->op == GP_INSTR_STEP;
@@ -279,18 +305,24 @@ static gp_status check_load(checker *c, piece *p, gp_error *err) {
     return hold(c, GP_FRAME_STASH, c->instr->slot, err);
 }
 
-/* The flag says what the last forward found, or, with norms, the clip. */
-static gp_status check_fixed_copy(checker *c, gp_edge_kind kind, gp_error *err) {
-    bool send = c->instr->op == GP_INSTR_SEND, flag = kind == GP_EDGE_FLAG;
-    if (c->instr->micro != c->programs->pieces - 1)
-        return refuse(c, err, "the %s must be of the last micro-batch, %d", gp_edge_kind_name(kind),
-                      c->programs->pieces - 1);
-    if (send && flag && c->forwards < c->programs->pieces)
-        return refuse(c, err, "the flag is sent before the stage's last forward");
-    if (send && flag && c->stages->norms && c->clips == 0) return refuse(c, err, "the flag is sent before the clip");
-    if (send && !flag && c->norms == 0) return refuse(c, err, "is sent before the norm that computes it");
-    if (!send && !flag) c->norms_received++;
+static bool *joined_by(const checker *c, uint32_t collective, int stage) {
+    return &c->joined[(size_t)collective * (size_t)c->stages->count + (size_t)stage];
+}
+
+static gp_status join(checker *c, gp_error *err) {
+    bool *joined = joined_by(c, c->instr->collective, c->s);
+    if (*joined) return refuse(c, err, "a second %s of the stage", c->instr->op == GP_INSTR_POST ? "post" : "collect");
+    *joined = true;
     return GP_OK;
+}
+
+/* Scalars say what the last forward found, and with norms, the clip. */
+static gp_status check_post(checker *c, gp_error *err) {
+    bool scalars = c->stages->collectives[c->instr->collective].part == GP_PART_SCALARS;
+    if (scalars && c->forwards < c->programs->pieces) return refuse(c, err, "comes before the stage's last forward");
+    if (scalars && c->stages->norms && c->clips == 0) return refuse(c, err, "comes before the clip");
+    if (!scalars && c->norms == 0) return refuse(c, err, "comes before the norm of the stage");
+    return join(c, err);
 }
 
 static gp_status check_norm(checker *c, gp_error *err) {
@@ -300,13 +332,13 @@ static gp_status check_norm(checker *c, gp_error *err) {
 }
 
 static gp_status check_clip(checker *c, gp_error *err) {
-    if (c->s != c->stages->count - 1)
-        return refuse(c, err, "only the last stage, %d, may have a clip", c->stages->count - 1);
+    if (c->s != gp_stages_root(c->stages))
+        return refuse(c, err, "only the last stage, %d, may have a clip", gp_stages_root(c->stages));
     if (c->clips++ > 0) return refuse(c, err, "a second clip");
     if (c->norms == 0) return refuse(c, err, "comes before the stage's own norm");
-    if (c->norms_received < c->stage->norm_in.count)
-        return refuse(c, err, "must come after the norms of all other stages: %zu of %zu are missing",
-                      c->stage->norm_in.count - c->norms_received, c->stage->norm_in.count);
+    for (uint32_t i = 0; i < c->stages->collective_count; i++)
+        if (c->stages->collectives[i].part == GP_PART_SQUARES && !*joined_by(c, i, c->s))
+            return refuse(c, err, "must come after the collect of the squares of all other stages, collective %u", i);
     return GP_OK;
 }
 
@@ -314,8 +346,6 @@ static gp_status check_clip(checker *c, gp_error *err) {
 static gp_status check_recv(checker *c, piece *p, gp_error *err) {
     GP_RETURN_IF_FAILED(mark_copied(c, RECEIVED, err));
     switch (c->stages->edges[c->instr->edge].kind) {
-    case GP_EDGE_FLAG:
-    case GP_EDGE_NORM: return check_fixed_copy(c, c->stages->edges[c->instr->edge].kind, err);
     case GP_EDGE_GRADIENT: p->grads_received++; return hold(c, GP_FRAME_GRAD, c->instr->slot, err);
     default: p->received++; return hold(c, GP_FRAME_STASH, c->instr->slot, err);
     }
@@ -401,7 +431,6 @@ static gp_status check_backward_weight(checker *c, piece *p, gp_error *err) {
 static gp_status check_send(checker *c, piece *p, gp_error *err) {
     GP_RETURN_IF_FAILED(mark_copied(c, SENT, err));
     gp_edge_kind kind = c->stages->edges[c->instr->edge].kind;
-    if (kind == GP_EDGE_FLAG || kind == GP_EDGE_NORM) return check_fixed_copy(c, kind, err);
     if (kind == GP_EDGE_GRADIENT) {
         if (!p->backward) return refuse(c, err, "is sent before the backward that computes it");
         p->grads_sent++;
@@ -428,6 +457,8 @@ static gp_status check_stage_instr(checker *c, gp_error *err) {
     case GP_INSTR_BACKWARD_WEIGHT: return check_backward_weight(c, p, err);
     case GP_INSTR_SEND: return check_send(c, p, err);
     case GP_INSTR_RECV: return check_recv(c, p, err);
+    case GP_INSTR_POST: return check_post(c, err);
+    case GP_INSTR_COLLECT: return join(c, err);
     case GP_INSTR_NORM: return check_norm(c, err);
     case GP_INSTR_CLIP: return check_clip(c, err);
     case GP_INSTR_STEP:
@@ -443,7 +474,6 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
     c->s = s;
     c->stage = &c->stages->stage[s];
     c->forwards = c->backwards = c->weights = c->norms = c->clips = c->steps = 0;
-    c->norms_received = 0;
     if (c->first[s + 1] - c->first[s] < (size_t)pieces)
         return gp_fail(err, GP_PROGRAM, "stage %d has %zu instructions, too few for %d micro-batches", s,
                        c->first[s + 1] - c->first[s], pieces);
@@ -462,7 +492,7 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
     }
     if (training && c->stages->norms && c->norms == 0)
         return gp_fail(err, GP_PROGRAM, "stage %d has no norm, which this run needs", s);
-    if (training && c->stages->norms && s == c->stages->count - 1 && c->clips == 0)
+    if (training && c->stages->norms && s == gp_stages_root(c->stages) && c->clips == 0)
         return gp_fail(err, GP_PROGRAM, "stage %d has no clip", s);
     if (training && c->steps == 0) return gp_fail(err, GP_PROGRAM, "stage %d has no step", s);
     return GP_OK;
@@ -473,11 +503,25 @@ static gp_status check_copies(const checker *c, gp_error *err) {
         const gp_edge *edge = &c->stages->edges[e];
         bool forward = edge->kind == GP_EDGE_ACTIVATION || edge->kind == GP_EDGE_SKIP;
         if (!forward && !c->programs->training) continue;
-        for (int m = gp_edge_is_fixed(edge) ? c->programs->pieces - 1 : 0; m < c->programs->pieces; m++) {
+        for (int m = 0; m < c->programs->pieces; m++) {
             uint8_t copied = c->copied[e * (size_t)c->programs->pieces + (size_t)m];
             if (copied == (SENT | RECEIVED)) continue;
             return gp_fail(err, GP_PROGRAM, "edge %zu (%s from stage %d to stage %d): micro-batch %d is never %s", e,
                            gp_edge_kind_name(edge->kind), edge->from, edge->to, m, copied & SENT ? "received" : "sent");
+        }
+    }
+    return GP_OK;
+}
+
+static gp_status check_collectives(const checker *c, gp_error *err) {
+    for (uint32_t i = 0; i < c->stages->collective_count && c->programs->training; i++) {
+        const gp_collective *its = &c->stages->collectives[i];
+        for (size_t m = 0; m < its->group->stages.count; m++) {
+            int stage = its->group->stages.items[m];
+            if (*joined_by(c, i, stage)) continue;
+            return gp_fail(err, GP_PROGRAM, "collective %u (%s of %s): stage %d has no %s", i,
+                           gp_collective_kind_name(its->kind), gp_part_kind_name(its->part), stage,
+                           gp_indices_find(&its->contributors, stage) >= 0 ? "post" : "collect");
         }
     }
     return GP_OK;
@@ -497,6 +541,7 @@ static gp_status check_deadlock(const checker *c, gp_error *err) {
 static gp_status check_numbers(checker *c, gp_error *err) {
     GP_RETURN_IF_FAILED(check_sizes(c, err));
     GP_RETURN_IF_FAILED(GP_NEW(&c->first, c->stages->count + 1, err));
+    GP_RETURN_IF_FAILED(GP_NEW(&c->joined, c->stages->collective_count * (size_t)c->stages->count, err));
     GP_RETURN_IF_FAILED(check_workers(c, err));
     return check_lengths(c, err);
 }
@@ -509,10 +554,11 @@ static gp_status check_all(checker *c, gp_error *err) {
     for (int f = 0; f < GP_FRAMES; f++) GP_RETURN_IF_FAILED(GP_NEW(&c->holders[f], GP_SLOT_MAX + 1, err));
     for (int s = 0; s < c->stages->count; s++) GP_RETURN_IF_FAILED(check_stage(c, s, err));
     GP_RETURN_IF_FAILED(check_copies(c, err));
+    GP_RETURN_IF_FAILED(check_collectives(c, err));
     return check_deadlock(c, err);
 }
 
-/* The cause of most deadlocks, named where it is: a copy that has one end. */
+/* The cause of most deadlocks, named where it is: a copy that has one end, a member that does not take part. */
 static gp_status check_ends(checker *c, gp_error *err) {
     size_t pieces = (size_t)c->programs->pieces;
     GP_RETURN_IF_FAILED(GP_NEW(&c->copied, c->stages->edge_count * pieces, err));
@@ -520,6 +566,7 @@ static gp_status check_ends(checker *c, gp_error *err) {
         for (int w = 0; w < c->programs->workers; w++)
             for (size_t pc = 0; pc < c->programs->worker[w].count; pc++) {
                 look_at(c, w, pc);
+                if (gp_instr_has_collective(c->instr)) *joined_by(c, c->instr->collective, c->instr->stage) = true;
                 if (c->instr->op != GP_INSTR_SEND && c->instr->op != GP_INSTR_RECV) continue;
                 bool send = c->instr->op == GP_INSTR_SEND;
                 uint8_t *copied = &c->copied[c->instr->edge * pieces + c->instr->micro];
@@ -528,7 +575,7 @@ static gp_status check_ends(checker *c, gp_error *err) {
                 else if (!(*copied & (send ? RECEIVED : SENT)))
                     return refuse(c, err, send ? "no instruction receives it" : "no instruction sends it");
             }
-    return GP_OK;
+    return check_collectives(c, err);
 }
 
 gp_status gp_programs_check_parts(const gp_stages *stages, const gp_programs *programs, gp_error *err) {
@@ -536,6 +583,7 @@ gp_status gp_programs_check_parts(const gp_stages *stages, const gp_programs *pr
     gp_status status = check_numbers(&c, err);
     if (status == GP_OK) status = check_ends(&c, err);
     free(c.first);
+    free(c.joined);
     free(c.copied);
     return status;
 }
@@ -544,6 +592,7 @@ gp_status gp_programs_validate(const gp_stages *stages, const gp_programs *progr
     checker c = {.stages = stages, .programs = programs};
     gp_status status = check_all(&c, err);
     free(c.first);
+    free(c.joined);
     free(c.pcs);
     free(c.copied);
     free(c.pieces);

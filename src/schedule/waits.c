@@ -1,8 +1,49 @@
 #include "schedule/waits.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+bool gp_instr_event(const gp_instr *instr, gp_wait *out) {
+    switch (instr->op) {
+    case GP_INSTR_SEND: *out = (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}; return true;
+    case GP_INSTR_RECV: *out = (gp_wait){instr->edge, instr->micro, GP_WAIT_PULLED}; return true;
+    case GP_INSTR_POST:
+    case GP_INSTR_COLLECT: *out = (gp_wait){instr->collective, instr->stage, GP_WAIT_JOINED}; return true;
+    default: return false;
+    }
+}
+
+int gp_event_stage(const gp_stages *stages, const gp_wait *event) {
+    if (event->kind == GP_WAIT_JOINED) return event->micro;
+    const gp_edge *edge = &stages->edges[event->edge];
+    return event->kind == GP_WAIT_SENT ? edge->from : edge->to;
+}
+
+size_t gp_event_number(const gp_stages *stages, int pieces, const gp_wait *event) {
+    size_t copies = stages->edge_count * (size_t)pieces;
+    if (event->kind == GP_WAIT_JOINED) return 2 * copies + (size_t)event->edge * (size_t)stages->count + event->micro;
+    return event->kind * copies + (size_t)event->edge * (size_t)pieces + event->micro;
+}
+
+size_t gp_event_count(const gp_stages *stages, int pieces) {
+    const gp_wait behind_all = {(uint32_t)stages->collective_count, 0, GP_WAIT_JOINED};
+    return gp_event_number(stages, pieces, &behind_all);
+}
+
+const char *gp_event_text(char buffer[GP_EVENT_TEXT], const gp_wait *event) {
+    if (event->kind == GP_WAIT_JOINED)
+        snprintf(buffer, GP_EVENT_TEXT, "stage %u takes part in collective %u", event->micro, event->edge);
+    else
+        snprintf(buffer, GP_EVENT_TEXT, "micro-batch %u is %s on edge %u", event->micro,
+                 event->kind == GP_WAIT_SENT ? "sent" : "received", event->edge);
+    return buffer;
+}
+
+/* ---- slots ------------------------------------------------------------------------------------------------------- */
 
 /* The life of one slot as its worker's program goes on. */
 typedef struct slot_life {
@@ -87,6 +128,13 @@ static void close_tables(life_table tables[GP_FRAMES]) {
     }
 }
 
+static gp_status wait_for_members(const gp_indices *members, uint32_t collective, gp_worker_waits *waits,
+                                  gp_error *err) {
+    for (size_t i = 0; i < members->count; i++)
+        GP_RETURN_IF_FAILED(add_wait(waits, (gp_wait){collective, (uint16_t)members->items[i], GP_WAIT_JOINED}, err));
+    return GP_OK;
+}
+
 /* `tables`: NULL: nobody waits for slots. */
 static gp_status derive_worker(const gp_stages *stages, const gp_program *program, life_table *tables,
                                gp_worker_waits *waits, gp_error *err) {
@@ -96,6 +144,9 @@ static gp_status derive_worker(const gp_stages *stages, const gp_program *progra
         waits->first[pc] = (uint32_t)waits->count;
         if (instr->op == GP_INSTR_RECV)
             GP_RETURN_IF_FAILED(add_wait(waits, (gp_wait){instr->edge, instr->micro, GP_WAIT_SENT}, err));
+        if (instr->op == GP_INSTR_COLLECT)
+            GP_RETURN_IF_FAILED(
+                wait_for_members(&stages->collectives[instr->collective].contributors, instr->collective, waits, err));
         if (tables) GP_RETURN_IF_FAILED(follow_slots(stages, instr, tables, true, waits, err));
         waits->first[pc + 1] = (uint32_t)waits->count;
     }
@@ -110,20 +161,23 @@ static void end_lives(life_table tables[GP_FRAMES]) {
         for (size_t i = 0; i < tables[f].size; i++) tables[f].items[i].micro = -1;
 }
 
-/* What was found out of the mini-batch, and what its gradients' squares are, is written by one instruction each. */
-static gp_status follow_fixed(const gp_stages *stages, const gp_instr *instr, int pieces, gp_worker_waits *waits,
-                              gp_error *err) {
-    const gp_stage *stage = &stages->stage[instr->stage];
-    uint16_t micro = (uint16_t)(pieces - 1);
-    bool totals = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
-    for (size_t i = 0; i < stage->flag_out.count && totals; i++)
-        GP_RETURN_IF_FAILED(add_wait(waits, (gp_wait){(uint32_t)stage->flag_out.items[i], micro, GP_WAIT_PULLED}, err));
-    if (instr->op != GP_INSTR_NORM || stage->norm_out < 0) return GP_OK;
-    return add_wait(waits, (gp_wait){(uint32_t)stage->norm_out, micro, GP_WAIT_PULLED}, err);
+/* Whether the instruction is the first that writes what such a part is made of. */
+static bool begins_part(const gp_instr *instr, gp_part_kind part) {
+    if (part == GP_PART_SQUARES) return instr->op == GP_INSTR_NORM;
+    return instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
+}
+
+static gp_status follow_parts(const gp_stages *stages, const gp_instr *instr, gp_worker_waits *waits, gp_error *err) {
+    for (size_t c = 0; c < stages->collective_count; c++) {
+        const gp_collective *its = &stages->collectives[c];
+        if (!begins_part(instr, its->part) || gp_indices_find(&its->contributors, instr->stage) < 0) continue;
+        GP_RETURN_IF_FAILED(wait_for_members(&its->collectors, (uint32_t)c, waits, err));
+    }
+    return GP_OK;
 }
 
 /* `tables` as the mini-batch before leaves them. */
-static gp_status derive_behind(const gp_stages *stages, const gp_program *program, int pieces, life_table *tables,
+static gp_status derive_behind(const gp_stages *stages, const gp_program *program, life_table *tables,
                                gp_worker_waits *waits, gp_error *err) {
     end_lives(tables);
     GP_RETURN_IF_FAILED(GP_NEW(&waits->first, program->count + 1, err));
@@ -131,7 +185,7 @@ static gp_status derive_behind(const gp_stages *stages, const gp_program *progra
         const gp_instr *instr = &program->instrs[pc];
         waits->first[pc] = (uint32_t)waits->count;
         GP_RETURN_IF_FAILED(follow_slots(stages, instr, tables, false, waits, err));
-        GP_RETURN_IF_FAILED(follow_fixed(stages, instr, pieces, waits, err));
+        GP_RETURN_IF_FAILED(follow_parts(stages, instr, waits, err));
         waits->first[pc + 1] = (uint32_t)waits->count;
     }
     return GP_OK;
@@ -146,7 +200,7 @@ static gp_status derive(const gp_stages *stages, const gp_programs *programs, in
     life_table tables[GP_FRAMES] = {{0}};
     gp_status status = slots ? open_tables(program, tables, err) : GP_OK;
     if (status == GP_OK) status = derive_worker(stages, program, slots ? tables : NULL, within, err);
-    if (status == GP_OK && behind) status = derive_behind(stages, program, programs->pieces, tables, behind, err);
+    if (status == GP_OK && behind) status = derive_behind(stages, program, tables, behind, err);
     close_tables(tables);
     gp_shrink_array((void **)&within->items, &within->capacity, within->count, sizeof *within->items);
     return status;

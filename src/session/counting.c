@@ -73,8 +73,7 @@ static gp_status fill_rates(gp_profile_search *s, gp_profile *counted, bool *any
     }
     if (status == GP_OK) status = rates_are_worth_it(s, missing, &worth, err);
     for (int d = 0; d < s->count && status == GP_OK; d++) {
-        if (!found[d] && worth)
-            status = measure_rates(s, &s->devices[d], &counted->devices[d].rates, &found[d], err);
+        if (!found[d] && worth) status = measure_rates(s, &s->devices[d], &counted->devices[d].rates, &found[d], err);
         *any = *any || found[d];
     }
     free(found);

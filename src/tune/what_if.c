@@ -15,7 +15,7 @@ typedef struct simulation {
 static int boundary_of(const simulation *s, const gp_instr *instr) {
     const gp_edge *edge = &s->answer->stages->edges[instr->edge];
     const int *device = s->answer->programs->worker_of_stage;
-    if (gp_edge_is_fixed(edge) || device[edge->from] == device[edge->to]) return -1;
+    if (device[edge->from] == device[edge->to]) return -1;
     return edge->from > edge->to ? edge->from : edge->to;
 }
 
@@ -89,6 +89,7 @@ static gp_status prepare(const simulation *s, gp_error *err) {
                                .training = true,
                                .schedule = {q->schedule, q->chunks, NULL}};
     GP_RETURN_IF_FAILED(gp_programs_emit(&request, &out->programs, err));
+    GP_RETURN_IF_FAILED(gp_waits_create(out->stages, out->programs, false, &out->waits, err));
     GP_RETURN_IF_FAILED(GP_NEW(&out->posted, q->devices, err));
     for (int d = 0; d < q->devices; d++) out->posted[d] = GP_PLAY_POSTED;
     return GP_OK;
@@ -102,6 +103,7 @@ bool gp_what_if_lists(const gp_programs *programs) {
 static gp_status play_issued(const simulation *s, gp_error *err) {
     gp_issue_request request = {.stages = s->answer->stages,
                                 .programs = s->answer->programs,
+                                .waits = s->answer->waits,
                                 .model = s->question->model,
                                 .duration = duration,
                                 .latency = latency,
@@ -114,6 +116,7 @@ static gp_status play(const simulation *s, gp_error *err) {
     const gp_what_if *q = s->question;
     gp_play_request request = {.stages = s->answer->stages,
                                .programs = s->answer->programs,
+                               .waits = s->answer->waits,
                                .copies = s->answer->posted,
                                .duration = duration,
                                .latency = latency,
@@ -135,6 +138,7 @@ gp_status gp_what_if_play(const gp_what_if *question, gp_what_if_answer *out, gp
 void gp_what_if_answer_fini(gp_what_if_answer *answer) {
     free(answer->device);
     gp_play_destroy(&answer->play);
+    gp_waits_destroy(&answer->waits);
     gp_programs_destroy(&answer->programs);
     gp_stages_destroy(&answer->stages);
     free(answer->posted);

@@ -54,6 +54,7 @@ typedef struct gp_what_if_answer {
     /* What was played. The play has times of instructions, if these programs are not too long to list. */
     gp_stages *stages;
     gp_programs *programs;
+    gp_waits *waits;
     gp_play_copies *posted; /* [device] GP_PLAY_POSTED */
     gp_play *play;
 } gp_what_if_answer;

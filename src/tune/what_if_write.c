@@ -84,7 +84,8 @@ static void write_edges(const gp_stages *stages, FILE *out) {
     for (size_t e = 0; e < stages->edge_count; e++)
         fprintf(out, "%s{\"from\": %d, \"to\": %d, \"carries\": \"%s\"}", e ? ", " : "", stages->edges[e].from,
                 stages->edges[e].to, gp_edge_kind_name(stages->edges[e].kind));
-    fputs("]", out);
+    fputs("], ", out);
+    gp_collectives_json_write(stages, out);
 }
 
 static void write_left_out(const gp_programs *programs, FILE *out) {
@@ -94,7 +95,8 @@ static void write_left_out(const gp_programs *programs, FILE *out) {
 }
 
 gp_status gp_what_if_json(const gp_what_if *q, const gp_what_if_answer *a, const char *path, FILE *out, gp_error *err) {
-    const gp_play_request played = {.stages = a->stages, .programs = a->programs, .copies = a->posted};
+    const gp_play_request played = {
+        .stages = a->stages, .programs = a->programs, .waits = a->waits, .copies = a->posted};
     const gp_program_json program = {
         .played = &played, .play = a->play, .milliseconds = 1, .instructions = gp_what_if_lists(a->programs)};
     const char *slash = strrchr(path, '/');

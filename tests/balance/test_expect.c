@@ -126,7 +126,7 @@ static void copies_take_latency_and_bytes(void **state) {
     (void)state;
     planned p = make(GP_SCHEDULE_GPIPE, 32);
     const gp_programs *programs = p.plan->minis[0].programs;
-    int loads = 0, receives = 0;
+    int loads = 0, receives = 0, collects = 0;
     for (int w = 0; w < 2; w++)
         for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
             const gp_instr *instr = &programs->worker[w].instrs[pc];
@@ -134,15 +134,19 @@ static void copies_take_latency_and_bytes(void **state) {
             if (instr->op == GP_INSTR_LOAD) {
                 expect_milliseconds(seconds, 1 + 1024 * (w == 0 ? 8 * 16 * 4 : 8 * 8) * 0x1p-20);
                 loads++;
-            } else if (instr->op == GP_INSTR_RECV && p.plan->stages->edges[instr->edge].value >= 0) {
+            } else if (instr->op == GP_INSTR_RECV) {
                 expect_milliseconds(seconds, 3 + 2048 * (8 * 16 * 4) * 0x1p-20);
                 receives++;
-            } else if (instr->op != GP_INSTR_RECV) {
+            } else if (instr->op == GP_INSTR_COLLECT) {
+                expect_milliseconds(seconds, 3 + 2048 * 40 * 0x1p-20);
+                collects++;
+            } else {
                 assert_true(seconds == 0);
             }
         }
     assert_int_equal(loads, 8);
     assert_int_equal(receives, 8);
+    assert_int_equal(collects, 1);
     release(&p);
 }
 

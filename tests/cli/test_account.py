@@ -197,7 +197,7 @@ class Account(unittest.TestCase):
         events = events["traceEvents"] if isinstance(events, dict) else events
         busy, copying = [0, 0], [0, 0]
         for event in events:
-            if event.get("ph") != "X" or event["cat"] not in ("compute", "copy") or event["args"]["step"] < 2 or event["name"].startswith("send"):
+            if event.get("ph") != "X" or event["cat"] not in ("compute", "copy") or event["args"]["step"] < 2 or event["name"].startswith(("send", "post")):
                 continue
             if event["name"].startswith("barrier"):
                 continue

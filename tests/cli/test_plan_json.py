@@ -60,7 +60,7 @@ def bytes_text(count):
 
 
 def programs_of(text):
-    """The programs that --plan -v prints: [(pass, samples, [worker: [{op, stage, micro, edge, clock}]])]."""
+    """The programs that --plan -v prints: [(pass, samples, [worker: [{op, stage, micro, edge, collective, clock}]])]."""
     programs = []
     for line in text.splitlines():
         head = re.fullmatch(r"# (\w+), a mini-batch of (\d+) samples", line)
@@ -72,7 +72,7 @@ def programs_of(text):
             words = line.split()
             fields = {"op": words[0]}
             for word in words[1:]:
-                for key, letter in (("stage", "s"), ("micro", "m"), ("edge", "e"), ("clock", "@")):
+                for key, letter in (("stage", "s"), ("micro", "m"), ("edge", "e"), ("collective", "c"), ("clock", "@")):
                     if re.fullmatch(letter + r"\d+", word):
                         fields[key] = int(word[1:])
             programs[-1][2][-1].append(fields)
@@ -119,12 +119,12 @@ class Plans(Json):
         wanted = programs_of(text)
         self.assertEqual([(p["pass"], p["samples"]) for p in plan["programs"]], [program[:2] for program in wanted])
         for program, (_, _, workers) in zip(plan["programs"], wanted):
-            found = [[{key: i[key] for key in ("op", "stage", "micro", "edge", "clock") if key in i} for i in worker["instructions"]]
+            found = [[{key: i[key] for key in ("op", "stage", "micro", "edge", "collective", "clock") if key in i} for i in worker["instructions"]]
                      for worker in program["workers"]]
             self.assertEqual(found, workers)
             for worker in program["workers"]:
                 for i in worker["instructions"]:
-                    fields = "".join(" %s%d" % (key[0], i[key]) for key in ("stage", "micro", "edge") if key in i)
+                    fields = "".join(" %s%d" % (key[0], i[key]) for key in ("stage", "micro", "edge", "collective") if key in i)
                     self.assertEqual(i["name"], "barrier, clock %d" % i["clock"] if i["op"] == "barrier" else i["op"] + fields)
 
     def test_two_sizes_of_mini_batches(self):
@@ -170,6 +170,13 @@ class Plans(Json):
             for w, worker in enumerate(program["workers"]):
                 for i in worker["instructions"]:
                     waits = [(at, program["workers"][at]["instructions"][pc]) for at, pc in i["waits"]]
+                    posts = [(it["stage"], it["collective"]) for _, it in waits if it["op"] == "post"]
+                    if i["op"] == "collect":
+                        collective, root, count = plan["collectives"][i["collective"]], len(plan["stages"]) - 1, len(plan["stages"])
+                        of = [root] if collective["kind"] == "broadcast" else list(range(count - 1))
+                        self.assertEqual(sorted(posts), [(s, i["collective"]) for s in of])
+                    elif i["op"] != "barrier":
+                        self.assertEqual(posts, [])
                     sends = [(it["edge"], it["micro"], it["bytes"]) for _, it in waits if it["op"] == "send"]
                     if i["op"] == "recv":
                         self.assertEqual(sends, [(i["edge"], i["micro"], i["bytes"])])
@@ -187,7 +194,7 @@ class Plans(Json):
 
         kinds = {kind(program, w, i, wait) for name in ("gpipe", "lockstep", "gpus", "shared gpu") if name in PLANS
                  for program in self.plan(PLANS[name])["programs"] for w, worker in enumerate(program["workers"]) for i in worker["instructions"] for wait in i["waits"]}
-        self.assertEqual(kinds, {"send", "recv", "mark", "barrier"} if "gpus" in PLANS else {"send", "recv", "barrier"})
+        self.assertEqual(kinds, {"send", "recv", "post", "barrier"} | ({"mark"} if "gpus" in PLANS else set()))
 
     def test_barriers(self):
         """Without GPUs a barrier waits for the receives that copy from its worker (plan/meets.h); on a shared GPU all meet."""
@@ -225,8 +232,8 @@ class Plans(Json):
             for worker in program["workers"]:
                 of = {True: 0.0, False: 0.0}
                 for i in worker["instructions"]:
-                    if i["op"] not in ("send", "barrier"):
-                        of[i["op"] in ("load", "recv")] += i["end_ms"] - i["start_ms"]
+                    if i["op"] not in ("send", "post", "barrier"):
+                        of[i["op"] in ("load", "recv", "collect")] += i["end_ms"] - i["start_ms"]
                 self.assertAlmostEqual(of[False], worker["busy_ms"], places=9)
                 self.assertAlmostEqual(of[True], worker["copy_ms"], places=9)
             busy = sum(worker["busy_ms"] for worker in program["workers"])

@@ -144,7 +144,7 @@ class Trace(unittest.TestCase):
             name = programs[about["for_worker"], about["pass"], about["step"], about["for_pc"]]
             self.assertIn("%s on worker %d" % (name, about["for_worker"]), about["for"])
             if span["name"] == "wait":
-                self.assertRegex(about["for"], r"^(send|slot: recv) s\d+ m\d+ e\d+ on worker \d+ \((activation|skip|gradient|flag|norm)\)$")
+                self.assertRegex(about["for"], r"^((send|slot: recv) s\d+ m\d+ e\d+ on worker \d+ \((activation|skip|gradient)\)|post s\d+ c\d+ on worker \d+ \((scalars|squares)\))$")
 
     def check(self, *arguments):
         """Of steps 2 to 4, with the evaluation after step 3."""

@@ -30,8 +30,8 @@ harness_options training_options(const training_cut *its, gp_checkpoint_mode mod
 }
 
 /* What a worker has seen goes with the signals that it raises. */
-static size_t word_of(const gp_plan *plan, uint64_t step, gp_wait_kind kind, uint32_t edge, uint16_t micro) {
-    return ((step * 2 + kind) * plan->stages->edge_count + edge) * MICRO_BATCHES + micro;
+static size_t word_of(const gp_plan *plan, uint64_t step, const gp_wait *event) {
+    return step * gp_event_count(plan->stages, MICRO_BATCHES) + gp_event_number(plan->stages, MICRO_BATCHES, event);
 }
 
 static gp_status hear(void *context, const gp_site *site, gp_error *err) {
@@ -40,17 +40,15 @@ static gp_status hear(void *context, const gp_site *site, gp_error *err) {
     (void)err;
     labels_come_to(h->plan, site);
     for (size_t i = waits->first[site->pc]; i < waits->first[site->pc + 1]; i++)
-        recorder_hear(word_of(h->plan, site->step, (gp_wait_kind)waits->items[i].kind, waits->items[i].edge,
-                              waits->items[i].micro));
+        recorder_hear(word_of(h->plan, site->step, &waits->items[i]));
     return GP_OK;
 }
 
 static gp_status tell(void *context, const gp_site *site, gp_error *err) {
     const harness *h = context;
+    gp_wait event;
     (void)err;
-    if (site->instr->op == GP_INSTR_SEND || site->instr->op == GP_INSTR_RECV)
-        recorder_tell(word_of(h->plan, site->step, site->instr->op == GP_INSTR_SEND ? GP_WAIT_SENT : GP_WAIT_PULLED,
-                              site->instr->edge, site->instr->micro));
+    if (gp_instr_event(site->instr, &event)) recorder_tell(word_of(h->plan, site->step, &event));
     return GP_OK;
 }
 

@@ -65,11 +65,6 @@ gp_frame shadow_send_frame(const gp_plan *plan, const gp_instr *send) {
     return send->flags & GP_INSTR_KEEP ? GP_FRAME_SAVED : GP_FRAME_OUTBOX;
 }
 
-bool shadow_sends_value(const gp_plan *plan, const gp_instr *instr) {
-    return instr->op == GP_INSTR_SEND && plan->stages->edges[instr->edge].kind != GP_EDGE_FLAG &&
-           plan->stages->edges[instr->edge].kind != GP_EDGE_NORM;
-}
-
 static size_t slot_start(const gp_stage_plan *stage, gp_frame frame, uint16_t slot) {
     return stage->base + stage->frame_base[frame] + slot * stage->frame_stride[frame];
 }
@@ -127,12 +122,12 @@ static void finish(const shadow *s, worker_shadow *w, gp_frame frame) {
     shadow_set_owner(w, slot_start(stage, frame, its->slot), stage->frame_stride[frame], NOBODY);
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *send = &program->instrs[pc];
-        size_t offset, bytes;
-        if (!shadow_sends_value(plan, send) || send->stage != instr->stage || send->micro != instr->micro ||
+        gp_move move;
+        if (send->op != GP_INSTR_SEND || send->stage != instr->stage || send->micro != instr->micro ||
             shadow_send_frame(plan, send) != frame)
             continue;
-        gp_instr_copy(plan, mini, send, &offset, &bytes);
-        shadow_set_owner(w, offset, bytes, owner);
+        gp_instr_move(plan, mini, send, 0, &move);
+        shadow_set_owner(w, move.offset, move.bytes, owner);
     }
     end_life(s, w, instr->stage, frame, its);
 }
@@ -158,7 +153,7 @@ static void begin_program(const shadow *s, worker_shadow *w) {
     }
     for (size_t pc = 0; pc < program->count; pc++) {
         const gp_instr *instr = &program->instrs[pc];
-        if (shadow_sends_value(plan, instr))
+        if (instr->op == GP_INSTR_SEND)
             shadow_life(s, w, instr->stage, shadow_send_frame(plan, instr), instr->micro)->sends_left++;
     }
 }
@@ -181,7 +176,7 @@ static gp_status before_instr(void *context, const gp_site *site, gp_error *err)
     w->touches.count = 0;
     GP_RETURN_IF_FAILED(gp_plan_touches(plan, &plan->minis[site->mini], site->worker, site->pc, &w->touches, err));
     GP_RETURN_IF_FAILED(shadow_check_touches(s, w, err));
-    if (shadow_sends_value(plan, site->instr)) {
+    if (site->instr->op == GP_INSTR_SEND) {
         atomic_store(&s->pulled[(size_t)site->instr->edge * (size_t)s->pieces + site->instr->micro], 0);
         GP_RETURN_IF_FAILED(note_send(s, w, err));
     }

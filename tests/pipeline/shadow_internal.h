@@ -64,9 +64,8 @@ size_t shadow_mark_end(const unsigned char *marks, size_t i, size_t end);
 size_t shadow_find_change(const unsigned char *arena, const unsigned char *before, const unsigned char *marks,
                           size_t bytes);
 
-/* Of programs: the frame that a send reads; whether it sends a value or a gradient, not the flag. */
+/* The frame that a send reads. */
 gp_frame shadow_send_frame(const gp_plan *plan, const gp_instr *send);
-bool shadow_sends_value(const gp_plan *plan, const gp_instr *instr);
 
 /* In the order of the touches: what is read was written by its owner; what is written was its owner's, or nobody's.
  * Writes take effect at once: nobody looks at the arena in between. */

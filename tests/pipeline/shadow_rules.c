@@ -8,8 +8,7 @@ static int slot_of(const gp_plan *plan, const gp_instr *instr, gp_frame frame) {
     bool keep = instr->flags & GP_INSTR_KEEP;
     bool computes = instr->op == GP_INSTR_FORWARD || instr->op == GP_INSTR_RECOMPUTE || gp_instr_is_backward(instr);
     bool copies = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
-    gp_edge_kind edge = copies ? plan->stages->edges[instr->edge].kind : GP_EDGE_FLAG;
-    bool value = copies && (edge == GP_EDGE_ACTIVATION || edge == GP_EDGE_SKIP);
+    bool gradient = copies && plan->stages->edges[instr->edge].kind == GP_EDGE_GRADIENT, value = copies && !gradient;
     switch (frame) {
     case GP_FRAME_STASH:
         if (computes || instr->op == GP_INSTR_LOAD || (value && instr->op == GP_INSTR_RECV)) return instr->slot;
@@ -24,7 +23,7 @@ static int slot_of(const gp_plan *plan, const gp_instr *instr, gp_frame frame) {
         break;
     case GP_FRAME_GRAD:
         if (gp_instr_is_backward(instr)) return instr->grad;
-        if (copies && edge == GP_EDGE_GRADIENT) return instr->slot;
+        if (gradient) return instr->slot;
         break;
     case GP_FRAMES: break;
     }
@@ -56,12 +55,13 @@ static bool within(size_t offset, size_t bytes, size_t first, size_t length) {
 /* What the fixed part of a stage is to an instruction: false where the stretch belongs to nothing. */
 static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int pieces, const gp_instr *instr, size_t offset,
                       size_t bytes, part *out) {
-    bool copies = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
+    bool posts = instr->op == GP_INSTR_POST, collects = instr->op == GP_INSTR_COLLECT;
+    bool squares_go = (posts || collects) && plan->stages->collectives[instr->collective].part == GP_PART_SQUARES;
     bool step = instr->op == GP_INSTR_STEP, clip = instr->op == GP_INSTR_CLIP, norm = instr->op == GP_INSTR_NORM;
     bool total = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_LAST;
     size_t at = offset - stage->base;
     if (within(at, bytes, stage->scalars, sizeof(gp_step_scalars))) {
-        *out = (part){.owner = MINI_BATCH, .writable = total || clip || instr->op == GP_INSTR_RECV, .readable = true};
+        *out = (part){.owner = MINI_BATCH, .writable = total || clip || (collects && !squares_go), .readable = true};
         return true;
     }
     bool last = stage->stage == plan->stages->count - 1;
@@ -71,10 +71,9 @@ static bool find_part(const gp_plan *plan, const gp_stage_plan *stage, int piece
         bool own =
             within(at, bytes, stage->squares + own_square * sizeof(double), stage->square_count * sizeof(double));
         bool others = within(at, bytes, stage->squares, own_square * sizeof(double));
-        gp_edge_kind edge = copies ? plan->stages->edges[instr->edge].kind : GP_EDGE_FLAG;
         *out = (part){.owner = MINI_BATCH,
-                      .writable = own ? norm : others && instr->op == GP_INSTR_RECV && edge == GP_EDGE_NORM,
-                      .readable = clip || (own && instr->op == GP_INSTR_SEND && edge == GP_EDGE_NORM)};
+                      .writable = own ? norm : others && collects && squares_go,
+                      .readable = clip || (own && posts && squares_go)};
         return true;
     }
     for (size_t i = 0; i < stage->stats_count; i++) {
@@ -107,12 +106,12 @@ static bool is_sent(const shadow *s, const worker_shadow *w, const gp_touch *tou
     const gp_program *program = &mini->programs->worker[w->site.worker];
     for (size_t pc = 0; pc < w->site.pc; pc++) {
         const gp_instr *send = &program->instrs[pc];
-        size_t offset, bytes;
-        if (!shadow_sends_value(plan_of(s), send) || send->stage != w->site.instr->stage ||
-            send->micro != w->site.instr->micro || shadow_send_frame(plan_of(s), send) != GP_FRAME_SAVED)
+        gp_move move;
+        if (send->op != GP_INSTR_SEND || send->stage != w->site.instr->stage || send->micro != w->site.instr->micro ||
+            shadow_send_frame(plan_of(s), send) != GP_FRAME_SAVED)
             continue;
-        gp_instr_copy(plan_of(s), mini, send, &offset, &bytes);
-        if (touch->offset < offset + bytes && offset < touch->offset + touch->bytes) return true;
+        gp_instr_move(plan_of(s), mini, send, 0, &move);
+        if (touch->offset < move.offset + move.bytes && move.offset < touch->offset + touch->bytes) return true;
     }
     return false;
 }

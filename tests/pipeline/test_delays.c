@@ -119,7 +119,7 @@ static gp_status check_copies(watcher *it, const gp_site *site, gp_error *err) {
             const gp_instr *instr = &programs->worker[w].instrs[pc];
             if (instr->op != GP_INSTR_RECV || instr->clock != site->instr->clock) continue;
             const gp_edge *edge = &it->h.plan->stages->edges[instr->edge];
-            if (gp_edge_is_fixed(edge) || programs->worker_of_stage[edge->from] != site->worker) continue;
+            if (programs->worker_of_stage[edge->from] != site->worker) continue;
             if (atomic_load(&it->received[instr->edge][instr->micro]) < (int)site->step)
                 return gp_fail(err, GP_INTERNAL, "computes before its copies of clock %u", instr->clock);
         }

@@ -103,13 +103,13 @@ static const char lines[] = "programs workers=2 stages=2 pieces=1 training ascen
                             "send s0 m0 e0 keep\n"
                             "recv s0 m0 e1\n"
                             "B s0 m0 first @4294967295\n"
-                            "recv s0 m0 e2\n"
+                            "collect s0 c0\n"
                             "step s0\n"
                             "worker 1:\n"
                             "load s1 m0\n"
                             "recv s1 m0 e0\n"
                             "F s1 m0 keep last\n"
-                            "send s1 m0 e2\n"
+                            "post s1 c0\n"
                             "B s1 m0 first\n"
                             "send s1 m0 e1\n"
                             "step s1\n";
@@ -145,8 +145,8 @@ static void programs_are_carried_out_as_they_stand(void **state) {
     gp_error err = {0};
     if (make_programs(lines, &programs, &err) != GP_OK) fail_msg("%s", err.text);
     assert_int_equal(programs->worker[0].count, 7);
-    assert_int_equal(programs->worker[1].instrs[3].op, GP_INSTR_SEND); /* the flag goes before the backward here */
-    assert_int_equal(programs->worker[1].instrs[3].edge, 2);
+    assert_int_equal(programs->worker[1].instrs[3].op, GP_INSTR_POST); /* before the backward here */
+    assert_int_equal(programs->worker[1].instrs[3].collective, 0);
     assert_int_equal(programs->worker[0].instrs[4].clock, 3); /* F0, F1, B1, B0: whatever the file said */
     gp_programs_destroy(&programs);
 }
@@ -174,16 +174,17 @@ static void bad_programs_are_refused_with_their_line(void **state) {
     (void)state;
     check_bad_programs(with("send s0 m0 e0 keep\n", ""),
                        "p.txt:11:1: worker 1, instruction 1 (recv s1 m0 e0): no instruction sends it");
-    check_bad_programs(with("send s1 m0 e2\n", ""),
-                       "p.txt:8:1: worker 0, instruction 5 (recv s0 m0 e2): no instruction sends it");
-    check_bad_programs(with("recv s0 m0 e2\n", ""),
-                       "p.txt:13:1: worker 1, instruction 3 (send s1 m0 e2): no instruction receives it");
+    check_bad_programs(with("post s1 c0\n", ""), "collective 0 (broadcast of scalars): stage 1 has no post");
+    check_bad_programs(with("collect s0 c0\n", ""), "collective 0 (broadcast of scalars): stage 0 has no collect");
+    check_bad_programs(with("collect s0 c0\n", "recv s0 m0 e2\n"),
+                       "p.txt:8:1: worker 0, instruction 5 (recv s0 m0 e2): edge 2 does not exist: there are 2 edges, "
+                       "counted from 0; older programs had edges for flags and norms, now there are post and collect");
     check_bad_programs(
         with("F s1 m0 keep last\n", "F s2 m0 keep last\n"),
         "p.txt:13:1: worker 1, instruction 2 (F s2 m0): there is no such stage on the worker, or no such "
         "micro-batch");
     check_bad_programs(with("send s1 m0 e1\n", "send s1 m0 e9\n"),
-                       "p.txt:16:1: worker 1, instruction 5 (send s1 m0 e9): edge 9 does not exist: there are 3 edges, "
+                       "p.txt:16:1: worker 1, instruction 5 (send s1 m0 e9): edge 9 does not exist: there are 2 edges, "
                        "counted from 0");
     check_bad_programs(
         with("B s0 m0 first @4294967295\n", "B s0 m0\n"),

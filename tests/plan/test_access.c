@@ -41,7 +41,6 @@ enum { CUTS = sizeof cuts / sizeof *cuts };
 /* By another road than schedule/access.c: which variant of its row an instruction has. */
 static gp_access_variant variant_of(const gp_stages *stages, const gp_instr *instr) {
     bool copies = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
-    if (copies && stages->edges[instr->edge].value < 0) return GP_ACCESS_FIXED;
     if (copies && stages->edges[instr->edge].kind == GP_EDGE_GRADIENT) return GP_ACCESS_GRADIENT;
     return instr->flags & GP_INSTR_KEEP ? GP_ACCESS_KEEP : GP_ACCESS_PLAIN;
 }

@@ -193,13 +193,18 @@ static void test_norms_by_hand(void **state) {
                                   [GP_MEMORY_STASH] = 4,
                                   [GP_MEMORY_SAVED] = 2,
                                   [GP_MEMORY_COPIES] = 2}});
-    /* What the edge carries: two squares, behind none of the last stage's. */
-    size_t offset, bytes;
-    gp_instr copy = {.op = GP_INSTR_RECV, .stage = 1, .micro = 1};
-    copy.edge = (uint32_t)h.plan->stages->stage[0].norm_out;
-    gp_instr_copy(h.plan, &h.plan->minis[0], &copy, &offset, &bytes);
-    assert_int_equal(offset, h.plan->stage[1].squares);
-    assert_int_equal(bytes, 2 * sizeof(double));
+    /* Stage 0 contributes two squares. On the last stage they come before its own. */
+    gp_move move;
+    const gp_instr post = {.op = GP_INSTR_POST, .stage = 0}, collect = {.op = GP_INSTR_COLLECT, .stage = 1};
+    assert_true(gp_instr_move(h.plan, &h.plan->minis[0], &post, 0, &move));
+    assert_int_equal(move.bytes, 2 * sizeof(double));
+    assert_int_equal(move.offset, h.plan->stage[0].base + h.plan->stage[0].squares);
+    assert_false(gp_instr_move(h.plan, &h.plan->minis[0], &post, 1, &move));
+    assert_true(gp_instr_move(h.plan, &h.plan->minis[0], &collect, 0, &move));
+    assert_int_equal(move.bytes, 2 * sizeof(double));
+    assert_int_equal(move.offset, h.plan->stage[1].base + h.plan->stage[1].squares);
+    assert_int_equal(h.plan->stage[1].squares_before, 2);
+    assert_false(gp_instr_move(h.plan, &h.plan->minis[0], &collect, 1, &move));
     harness_end(&h);
 }
 

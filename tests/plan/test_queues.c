@@ -83,20 +83,25 @@ typedef struct reaches {
     size_t count;
 } reaches;
 
-static const node *find_node(const view *v, int round, gp_instr_op op, uint32_t edge, uint16_t micro) {
-    for (size_t i = 0; i < v->count; i++) {
-        const node *n = &v->nodes[i];
-        if (n->round == round && n->instr->op == op && n->instr->edge == edge && n->instr->micro == micro) return n;
-    }
+/* Whether the instruction makes the event happen, by another road than schedule/waits.c. */
+static bool makes(const gp_instr *instr, const gp_wait *event) {
+    if (instr->op == GP_INSTR_POST || instr->op == GP_INSTR_COLLECT)
+        return event->kind == GP_WAIT_JOINED && instr->collective == event->edge && instr->stage == event->micro;
+    if (instr->op != GP_INSTR_SEND && instr->op != GP_INSTR_RECV) return false;
+    return event->kind == (instr->op == GP_INSTR_SEND ? GP_WAIT_SENT : GP_WAIT_PULLED) && instr->edge == event->edge &&
+           instr->micro == event->micro;
+}
+
+static const node *find_node(const view *v, int round, gp_wait event) {
+    for (size_t i = 0; i < v->count; i++)
+        if (v->nodes[i].round == round && makes(v->nodes[i].instr, &event)) return &v->nodes[i];
     return NULL;
 }
 
 static bool may_go(const view *v, int round, int worker, size_t pc) {
     const gp_worker_waits *waits = &v->mini->waits->worker[worker];
     for (size_t i = waits->first[pc]; i < waits->first[pc + 1]; i++)
-        if (!find_node(v, round, waits->items[i].kind == GP_WAIT_SENT ? GP_INSTR_SEND : GP_INSTR_RECV,
-                       waits->items[i].edge, waits->items[i].micro))
-            return false;
+        if (!find_node(v, round, waits->items[i])) return false;
     return true;
 }
 
@@ -118,22 +123,36 @@ static void list_nodes(view *v) {
     }
 }
 
+/* The parts of the contributors, in their arenas. */
+static size_t add_parts(const view *v, const node *n, reach *out) {
+    const gp_collective *its = &v->plan->stages->collectives[n->instr->collective];
+    for (size_t i = 0; i < its->contributors.count; i++) {
+        const node *post = find_node(
+            v, n->round, (gp_wait){n->instr->collective, (uint16_t)its->contributors.items[i], GP_WAIT_JOINED});
+        gp_move move;
+        assert_true(gp_instr_move(v->plan, v->mini, post->instr, 0, &move));
+        out[i] = (reach){post->worker, {move.offset, move.bytes, false}};
+    }
+    return its->contributors.count;
+}
+
 static reaches reaches_of(const view *v, const node *n) {
     gp_error err = {0};
     gp_touches touches = {0};
     reaches out = {0};
     assert_int_equal(gp_plan_touches(v->plan, v->mini, n->worker, n->pc, &touches, &err), GP_OK);
-    out.items = calloc(touches.count + 1, sizeof *out.items);
+    out.items = calloc(touches.count + MAX_STAGES + 1, sizeof *out.items);
     assert_non_null(out.items);
-    /* A send touches nothing itself: it says that others may. */
-    for (size_t i = 0; i < touches.count && n->instr->op != GP_INSTR_SEND; i++)
-        out.items[out.count++] = (reach){n->worker, touches.items[i]};
+    /* A send or post touches nothing itself: it says that others may. */
+    bool says = n->instr->op == GP_INSTR_SEND || n->instr->op == GP_INSTR_POST;
+    for (size_t i = 0; i < touches.count && !says; i++) out.items[out.count++] = (reach){n->worker, touches.items[i]};
     if (n->instr->op == GP_INSTR_RECV) {
-        const node *sender = find_node(v, n->round, GP_INSTR_SEND, n->instr->edge, n->instr->micro);
-        gp_touch touch = {.write = false};
-        gp_instr_copy(v->plan, v->mini, sender->instr, &touch.offset, &touch.bytes);
-        out.items[out.count++] = (reach){sender->worker, touch};
+        const node *sender = find_node(v, n->round, (gp_wait){n->instr->edge, n->instr->micro, GP_WAIT_SENT});
+        gp_move move;
+        assert_true(gp_instr_move(v->plan, v->mini, sender->instr, 0, &move));
+        out.items[out.count++] = (reach){sender->worker, {move.offset, move.bytes, false}};
     }
+    if (n->instr->op == GP_INSTR_COLLECT) out.count += add_parts(v, n, out.items + out.count);
     free(touches.items);
     return out;
 }
@@ -205,9 +224,7 @@ static bool waits_for(const view *v, const wait *its, const node *a, const node 
     if (its->event) {
         const gp_worker_waits *events = events_of(v, its);
         if (its->index < events->first[b->pc] || its->index >= events->first[b->pc + 1]) return false;
-        const gp_wait *it = &events->items[its->index];
-        return a->instr->op == (it->kind == GP_WAIT_SENT ? GP_INSTR_SEND : GP_INSTR_RECV) &&
-               a->instr->edge == it->edge && a->instr->micro == it->micro;
+        return makes(a->instr, &events->items[its->index]);
     }
     const gp_queue_waits *marks = list_of(v, its);
     return its->index >= marks->first[b->pc] && its->index < marks->first[b->pc + 1] && a->worker == b->worker &&

@@ -233,15 +233,15 @@ static void test_header_and_stages(void **state) {
 static void test_copies(void **state) {
     (void)state;
     planned p = make(picture_model, (setup){&gp_ref_kind, 2, 4, GP_CHECKPOINT_EXCEPT_LAST, false, 0});
-    expect_line(&p, "copies between stages, of a micro-batch of 3 samples (flags: of a mini-batch)");
+    expect_line(&p, "copies between stages, of a micro-batch of 3 samples (broadcast: of a mini-batch)");
     expect_line(&p, "  activation  a                                          0 → 1              6,912    6.75 KiB");
     expect_line(&p, "  gradient    3                                          1 → 0              6,912    6.75 KiB");
-    expect_line(&p, "  flag        whether the loss is finite                 1 → 0                 40        40 B");
+    expect_line(&p, "  broadcast   the loss, and whether it is finite         1 → others            40        40 B");
     release(&p);
     p = make(picture_model, (setup){&gp_ref_kind, 2, 4, GP_CHECKPOINT_EXCEPT_LAST, true, 0});
     expect_line(&p, "copies between stages, of a micro-batch of 2 samples");
     assert_null(strstr(p.report, "gradient  "));
-    assert_null(strstr(p.report, "flag"));
+    assert_null(strstr(p.report, "broadcast"));
     release(&p);
     p = make(picture_model, (setup){&gp_ref_kind, 1, 4, GP_CHECKPOINT_EXCEPT_LAST, false, 0});
     expect_line(&p, "copies between stages: none");
@@ -359,7 +359,8 @@ static void test_long_pipelines(void **state) {
     assert_non_null(strstr(p.report, " busiest"));
     assert_non_null(strstr(p.report, "\n      …\n"));
     assert_non_null(strstr(p.report, "\n  activation          99      9.28 KiB  96 B: "));
-    assert_non_null(strstr(p.report, "\n  flag                99      3.87 KiB  40 B: whether the loss is finite"));
+    assert_non_null(strstr(
+        p.report, "\n  broadcast   the loss, and whether it is finite        99 → others            40        40 B\n"));
     release(&p);
     free(text);
 }

@@ -16,8 +16,8 @@ typedef struct sent {
 
 typedef struct stage_state {
     int forwards, backwards, weights;
-    int norms; /* of other stages, received */
-    bool total, accumulates, adds_weights, normed, clipped, flag, stepped;
+    bool total, accumulates, adds_weights, normed, clipped, stepped;
+    bool posted[2], collected[2]; /* by gp_part_kind */
 } stage_state;
 
 typedef struct machine {
@@ -74,9 +74,7 @@ static sent *copy_of(machine *m, const gp_instr *instr) {
 /* Whether another micro-batch's copy still waits to be pulled from the slot. */
 static bool still_read(machine *m, int frame, const gp_instr *instr, uint16_t slot) {
     for (uint32_t e = 0; e < m->stages->edge_count; e++) {
-        if (m->stages->edges[e].from != instr->stage || m->stages->edges[e].kind == GP_EDGE_FLAG ||
-            m->stages->edges[e].kind == GP_EDGE_NORM)
-            continue;
+        if (m->stages->edges[e].from != instr->stage) continue;
         for (int micro = 0; micro < m->programs->pieces; micro++) {
             const sent *copy = &m->copies[e * (uint32_t)m->programs->pieces + (uint32_t)micro];
             if (copy->sent && !copy->pulled && copy->frame == frame && copy->slot == slot && micro != instr->micro)
@@ -187,10 +185,6 @@ static outcome send(machine *m, const gp_instr *instr) {
     if (copy->sent) return harm(m, instr, "sends twice");
     int from = edge->kind == GP_EDGE_GRADIENT ? GRAD : instr->flags & GP_INSTR_KEEP ? SAVED : OUTBOX;
     *copy = (sent){true, false, from, instr->slot};
-    if (edge->kind == GP_EDGE_FLAG && !m->state[instr->stage].total) return harm(m, instr, "sends no total");
-    if (edge->kind == GP_EDGE_FLAG && m->stages->norms && !m->state[instr->stage].clipped)
-        return harm(m, instr, "sends what is not clipped yet");
-    if (edge->kind == GP_EDGE_NORM && !m->state[instr->stage].normed) return harm(m, instr, "sends no norm");
     return WENT_ON;
 }
 
@@ -202,18 +196,36 @@ static outcome receive(machine *m, const gp_instr *instr) {
     if (!copy->sent) return BLOCKED;
     if (copy->pulled) return harm(m, instr, "receives twice");
     copy->pulled = true;
-    if (edge->kind == GP_EDGE_FLAG) {
-        m->state[instr->stage].flag = true;
-        return WENT_ON;
-    }
-    if (edge->kind == GP_EDGE_NORM) {
-        m->state[instr->stage].norms++;
-        return WENT_ON;
-    }
     int key = gradient ? leaving(m, (int)instr->edge) : edge->value;
     if (*content(m, copy->frame, edge->from, copy->slot, key) != instr->micro + 1)
         return harm(m, instr, "pulls what is not there, or no longer");
     fill(m, gradient ? GRAD : STASH, instr, instr->slot, gradient ? (int)instr->edge : edge->value);
+    return WENT_ON;
+}
+
+/* By another road than the lists of the collective: who has squares, who folds them, who needs the scalars. */
+static outcome post(machine *m, const gp_instr *instr) {
+    stage_state *state = &m->state[instr->stage];
+    gp_part_kind part = m->stages->collectives[instr->collective].part;
+    bool last = instr->stage == m->stages->count - 1;
+    if (last != (part == GP_PART_SCALARS)) return harm(m, instr, "has nothing to show");
+    if (part == GP_PART_SCALARS && !state->total) return harm(m, instr, "shows no total");
+    if (part == GP_PART_SCALARS && m->stages->norms && !state->clipped) return harm(m, instr, "shows no clip");
+    if (part == GP_PART_SQUARES && !state->normed) return harm(m, instr, "shows no norm");
+    if (state->posted[part]) return harm(m, instr, "happens twice");
+    state->posted[part] = true;
+    return WENT_ON;
+}
+
+static outcome collect(machine *m, const gp_instr *instr) {
+    stage_state *state = &m->state[instr->stage];
+    gp_part_kind part = m->stages->collectives[instr->collective].part;
+    int last = m->stages->count - 1;
+    if ((instr->stage == last) != (part == GP_PART_SQUARES)) return harm(m, instr, "has no place for it");
+    for (int s = 0; s <= last; s++)
+        if ((s == last) == (part == GP_PART_SCALARS) && !m->state[s].posted[part]) return BLOCKED;
+    if (state->collected[part]) return harm(m, instr, "happens twice");
+    state->collected[part] = true;
     return WENT_ON;
 }
 
@@ -229,7 +241,8 @@ static outcome norm(machine *m, const gp_instr *instr) {
 static outcome clip(machine *m, const gp_instr *instr) {
     stage_state *state = &m->state[instr->stage];
     if (!m->stages->norms || instr->stage != m->stages->count - 1) return harm(m, instr, "has no squares");
-    if (!state->normed || state->norms != m->stages->count - 1) return harm(m, instr, "lacks a norm");
+    if (!state->normed || (m->stages->count > 1 && !state->collected[GP_PART_SQUARES]))
+        return harm(m, instr, "lacks a norm");
     if (state->clipped) return harm(m, instr, "happens twice");
     state->clipped = true;
     return WENT_ON;
@@ -239,10 +252,10 @@ static outcome step(machine *m, const gp_instr *instr) {
     stage_state *state = &m->state[instr->stage];
     if (!m->programs->training || state->weights != m->programs->pieces || !state->total)
         return harm(m, instr, "updates too early");
-    if (m->stages->norms && m->stages->stage[instr->stage].flag_in < 0 && !state->clipped)
-        return harm(m, instr, "updates before the clip");
+    bool last = instr->stage == m->stages->count - 1;
+    if (m->stages->norms && last && !state->clipped) return harm(m, instr, "updates before the clip");
     if (m->stages->norms && !state->normed) return harm(m, instr, "changes what its norm is of");
-    if (m->stages->stage[instr->stage].flag_in >= 0 && !state->flag) return harm(m, instr, "has not seen the flag");
+    if (!last && !state->collected[GP_PART_SCALARS]) return harm(m, instr, "has not seen whether the loss is finite");
     state->stepped = true;
     return WENT_ON;
 }
@@ -258,6 +271,8 @@ static outcome execute(machine *m, const gp_instr *instr) {
     case GP_INSTR_BACKWARD_WEIGHT: return backward_weight(m, instr);
     case GP_INSTR_SEND: return send(m, instr);
     case GP_INSTR_RECV: return receive(m, instr); /* beside what is still pulled from the slot */
+    case GP_INSTR_POST: return post(m, instr);
+    case GP_INSTR_COLLECT: return collect(m, instr);
     case GP_INSTR_NORM: return norm(m, instr);
     case GP_INSTR_CLIP: return clip(m, instr);
     default: return step(m, instr);
@@ -266,8 +281,8 @@ static outcome execute(machine *m, const gp_instr *instr) {
 
 static bool slot_fits(const gp_instr *instr) {
     bool copy = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
-    return instr->slot < INTERPRETER_SLOTS &&
-           (copy || (instr->work < INTERPRETER_SLOTS && instr->grad < INTERPRETER_SLOTS));
+    return instr->slot < INTERPRETER_SLOTS && (copy || gp_instr_has_collective(instr) ||
+                                               (instr->work < INTERPRETER_SLOTS && instr->grad < INTERPRETER_SLOTS));
 }
 
 static bool instr_fits(const machine *m, int worker, const gp_instr *instr) {
@@ -275,6 +290,7 @@ static bool instr_fits(const machine *m, int worker, const gp_instr *instr) {
         return false;
     if (m->programs->worker_of_stage[instr->stage] != worker || !slot_fits(instr)) return false;
     bool copy = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
+    if (gp_instr_has_collective(instr)) return m->programs->training && instr->collective < m->stages->collective_count;
     return !copy || instr->edge < m->stages->edge_count;
 }
 
@@ -313,6 +329,12 @@ static outcome go_on(machine *m, interleaving how, uint64_t *random) {
 static gp_status check_end(const machine *m) {
     for (int w = 0; w < m->programs->workers; w++)
         if (m->pc[w] < m->programs->worker[w].count) return gp_fail(m->err, GP_PROGRAM, "worker %d hangs", w);
+    for (int s = 0; s < m->stages->count; s++)
+        for (uint32_t c = 0; c < m->stages->collective_count && m->programs->training; c++) {
+            gp_part_kind part = m->stages->collectives[c].part;
+            if (!m->state[s].posted[part] && !m->state[s].collected[part])
+                return gp_fail(m->err, GP_PROGRAM, "stage %d is not in collective %u", s, c);
+        }
     for (int s = 0; s < m->stages->count; s++)
         if (!m->state[s].total || m->state[s].stepped != m->programs->training)
             return gp_fail(m->err, GP_PROGRAM, "stage %d is not done", s);

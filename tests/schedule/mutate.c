@@ -47,7 +47,10 @@ static void mutate_field(gp_instr *instr, const gp_stages *stages, int pieces, u
     case 4: instr->clock++; break;
     case 5:
     case 6:
-        if (is_copy(instr))
+        if (instr->op == GP_INSTR_POST || instr->op == GP_INSTR_COLLECT)
+            instr->collective =
+                mutate_number((uint16_t)instr->collective, (uint16_t)(stages->collective_count + 1), random);
+        else if (is_copy(instr))
             instr->edge = mutate_number((uint16_t)instr->edge, (uint16_t)stages->edge_count, random);
         else if (toy_random(random, 2))
             instr->work = (uint16_t)toy_random(random, NEAR_SLOTS);
@@ -88,7 +91,6 @@ static uint16_t *slot_of(gp_instr *instr, const gp_stages *stages, gp_frame fram
     case GP_INSTR_RECV: {
         if (instr->edge >= stages->edge_count) return NULL;
         gp_edge_kind kind = stages->edges[instr->edge].kind;
-        if (kind == GP_EDGE_FLAG) return NULL;
         gp_frame its = instr->op == GP_INSTR_RECV     ? GP_FRAME_STASH
                        : instr->flags & GP_INSTR_KEEP ? GP_FRAME_SAVED
                                                       : GP_FRAME_OUTBOX;

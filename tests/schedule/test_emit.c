@@ -9,10 +9,11 @@
 #include "schedule/toy_graph.h"
 
 /* A worker's program in one line: "@3" begins a clock; L load, r receive and s send with their edge, F and B with the
- * flags k (keep), ^ (first), $ (last), R, | barrier, N norm, C clip, S step. */
+ * flags k (keep), ^ (first), $ (last), R, | barrier, N norm, C clip, S step, p post and c collect with the collective.
+ */
 static const char *render(const gp_program *program) {
     static char line[4096];
-    static const char names[] = "LFRBIWsr|NCS";
+    static const char names[] = "LFRBIWsr|NCSpc";
     size_t used = 0;
     uint32_t clock = UINT32_MAX;
     line[0] = 0;
@@ -25,7 +26,9 @@ static const char *render(const gp_program *program) {
         at = line + used;
         room = sizeof line - used;
         bool copy = instr->op == GP_INSTR_SEND || instr->op == GP_INSTR_RECV;
-        if (instr->op >= GP_INSTR_BARRIER)
+        if (instr->op == GP_INSTR_POST || instr->op == GP_INSTR_COLLECT)
+            used += (size_t)snprintf(at, room, " %c%u", names[instr->op], instr->collective);
+        else if (instr->op >= GP_INSTR_BARRIER)
             used += (size_t)snprintf(at, room, " %c", names[instr->op]);
         else if (copy)
             used += (size_t)snprintf(at, room, " %c%u/%u%s", names[instr->op], instr->micro, instr->edge,
@@ -57,8 +60,8 @@ static void one_stage_one_micro_batch(void **state) {
     toy_fini(&t);
 }
 
-/* Edges of a chain of three: 0 from stage 0 to 1, 1 from 1 to 2, gradients 2 from 2 to 1 and 3 from 1 to 0, flags 4
- * to 0 and 5 to 1. */
+/* Edges of a chain of three: 0 from stage 0 to 1, 1 from 1 to 2, gradients 2 from 2 to 1 and 3 from 1 to 0. Collective
+ * 0 broadcasts the scalars. */
 static void three_by_three_lockstep(void **state) {
     (void)state;
     toy t;
@@ -66,10 +69,10 @@ static void three_by_three_lockstep(void **state) {
     check_table(&t, (toy_run){3, GP_CHECKPOINT_ALWAYS, true, true},
                 (const char *[]){
                     "@0: L0 | F0 s0/0 @1: L1 | F1 s1/0 @2: L2 | F2$ s2/0 @3: | @4: | @5: | @6: | R2 "
-                    "@7: r2/3 | B2^ R1 @8: r1/3 | B1 R0 @9: r0/3 | B0 r2/4 S",
+                    "@7: r2/3 | B2^ R1 @8: r1/3 | B1 R0 @9: r0/3 | B0 c0 S",
                     "@0: | @1: r0/0 | F0 s0/1 @2: r1/0 | F1 s1/1 @3: r2/0 | F2$ s2/1 @4: | @5: | R2 "
-                    "@6: r2/2 | B2^ s2/3 R1 @7: r1/2 | B1 s1/3 R0 @8: r0/2 | B0 s0/3 @9: | r2/5 S",
-                    "@0: | @1: | @2: L0 r0/1 | F0 @3: L1 r1/1 | F1 @4: L2 r2/1 | F2$ s2/4 s2/5 R2 "
+                    "@6: r2/2 | B2^ s2/3 R1 @7: r1/2 | B1 s1/3 R0 @8: r0/2 | B0 s0/3 @9: | c0 S",
+                    "@0: | @1: | @2: L0 r0/1 | F0 @3: L1 r1/1 | F1 @4: L2 r2/1 | F2$ p0 R2 "
                     "@5: | B2^ s2/2 R1 @6: | B1 s1/2 R0 @7: | B0 s0/2 @8: | @9: | S",
                 });
     check_table(&t, (toy_run){3, GP_CHECKPOINT_NEVER, true, false},
@@ -88,15 +91,15 @@ static void four_by_two(void **state) {
     check_table(&t, (toy_run){4, GP_CHECKPOINT_EXCEPT_LAST, false, true},
                 (const char *[]){
                     "@0: L0 F0 s0/0 @1: L1 F1 s1/0 @2: L2 F2 s2/0 @3: L3 F3k$ s3/0k "
-                    "@6: r3/1 B3^ R2 @7: r2/1 B2 R1 @8: r1/1 B1 R0 @9: r0/1 B0 r3/2 S",
-                    "@1: L0 r0/0 F0 @2: L1 r1/0 F1 @3: L2 r2/0 F2 @4: L3 r3/0 F3k$ s3/2 "
+                    "@6: r3/1 B3^ R2 @7: r2/1 B2 R1 @8: r1/1 B1 R0 @9: r0/1 B0 c0 S",
+                    "@1: L0 r0/0 F0 @2: L1 r1/0 F1 @3: L2 r2/0 F2 @4: L3 r3/0 F3k$ p0 "
                     "@5: B3^ s3/1 R2 @6: B2 s2/1 R1 @7: B1 s1/1 R0 @8: B0 s0/1 @9: S",
                 });
     check_table(&t, (toy_run){4, GP_CHECKPOINT_NEVER, false, true},
                 (const char *[]){
                     "@0: L0 F0k s0/0k @1: L1 F1k s1/0k @2: L2 F2k s2/0k @3: L3 F3k$ s3/0k "
-                    "@6: r3/1 B3^ @7: r2/1 B2 @8: r1/1 B1 @9: r0/1 B0 r3/2 S",
-                    "@1: L0 r0/0 F0k @2: L1 r1/0 F1k @3: L2 r2/0 F2k @4: L3 r3/0 F3k$ s3/2 "
+                    "@6: r3/1 B3^ @7: r2/1 B2 @8: r1/1 B1 @9: r0/1 B0 c0 S",
+                    "@1: L0 r0/0 F0k @2: L1 r1/0 F1k @3: L2 r2/0 F2k @4: L3 r3/0 F3k$ p0 "
                     "@5: B3^ s3/1 @6: B2 s2/1 @7: B1 s1/1 @8: B0 s0/1 @9: S",
                 });
     check_table(&t, (toy_run){4, GP_CHECKPOINT_ALWAYS, false, false},
@@ -116,10 +119,10 @@ static void skip_goes_straight_and_folds_back(void **state) {
     check_table(&t, (toy_run){2, GP_CHECKPOINT_ALWAYS, true, true},
                 (const char *[]){
                     "@0: L0 | F0 s0/0 s0/1 @1: L1 | F1$ s1/0 s1/1 @2: | @3: | @4: | @5: | R1 "
-                    "@6: r1/5 | B1^ R0 @7: r0/5 | B0 r1/6 S",
+                    "@6: r1/5 | B1^ R0 @7: r0/5 | B0 c0 S",
                     "@0: | @1: r0/0 | F0 s0/2 @2: r1/0 | F1$ s1/2 @3: | @4: | R1 "
-                    "@5: r1/3 r1/4 | B1^ s1/5 R0 @6: r0/3 r0/4 | B0 s0/5 @7: | r1/7 S",
-                    "@0: | @1: | @2: L0 r0/1 r0/2 | F0 @3: L1 r1/1 r1/2 | F1$ s1/6 s1/7 R1 "
+                    "@5: r1/3 r1/4 | B1^ s1/5 R0 @6: r0/3 r0/4 | B0 s0/5 @7: | c0 S",
+                    "@0: | @1: | @2: L0 r0/1 r0/2 | F0 @3: L1 r1/1 r1/2 | F1$ p0 R1 "
                     "@4: | B1^ s1/3 s1/4 R0 @5: | B0 s0/3 s0/4 @6: | @7: | S",
                 });
     assert_int_equal(t.stages->edges[1].kind, GP_EDGE_SKIP);
@@ -129,9 +132,9 @@ static void skip_goes_straight_and_folds_back(void **state) {
     toy_fini(&t);
 }
 
-/* Norms leave when a stage is through with its gradients, 6 from stage 0 and 7 from stage 1; the flags once the last
- * stage has them all. */
-static void norms_come_before_flags(void **state) {
+/* Collective 0 gathers squares: a stage posts when it is through with its gradients. Collective 1 broadcasts scalars
+ * once the last stage has them all. */
+static void squares_come_before_scalars(void **state) {
     (void)state;
     toy t;
     toy_init_chain(&t, 1, false);
@@ -145,11 +148,11 @@ static void norms_come_before_flags(void **state) {
     check_table(&t, (toy_run){3, GP_CHECKPOINT_ALWAYS, true, true},
                 (const char *[]){
                     "@0: L0 | F0 s0/0 @1: L1 | F1 s1/0 @2: L2 | F2$ s2/0 @3: | @4: | @5: | @6: | R2 "
-                    "@7: r2/3 | B2^ R1 @8: r1/3 | B1 R0 @9: r0/3 | B0 N s2/6 r2/4 S",
+                    "@7: r2/3 | B2^ R1 @8: r1/3 | B1 R0 @9: r0/3 | B0 N p0 c1 S",
                     "@0: | @1: r0/0 | F0 s0/1 @2: r1/0 | F1 s1/1 @3: r2/0 | F2$ s2/1 @4: | @5: | R2 "
-                    "@6: r2/2 | B2^ s2/3 R1 @7: r1/2 | B1 s1/3 R0 @8: r0/2 | B0 s0/3 N s2/7 @9: | r2/5 S",
+                    "@6: r2/2 | B2^ s2/3 R1 @7: r1/2 | B1 s1/3 R0 @8: r0/2 | B0 s0/3 N p0 @9: | c1 S",
                     "@0: | @1: | @2: L0 r0/1 | F0 @3: L1 r1/1 | F1 @4: L2 r2/1 | F2$ R2 "
-                    "@5: | B2^ s2/2 R1 @6: | B1 s1/2 R0 @7: | B0 s0/2 N @8: | @9: | r2/6 r2/7 C s2/4 s2/5 S",
+                    "@5: | B2^ s2/2 R1 @6: | B1 s1/2 R0 @7: | B0 s0/2 N @8: | @9: | c0 C p1 S",
                 });
     toy_fini(&t);
     toy_init_chain(&t, 2, false);
@@ -157,9 +160,9 @@ static void norms_come_before_flags(void **state) {
     check_table(&t, (toy_run){4, GP_CHECKPOINT_EXCEPT_LAST, false, true},
                 (const char *[]){
                     "@0: L0 F0 s0/0 @1: L1 F1 s1/0 @2: L2 F2 s2/0 @3: L3 F3k$ s3/0k "
-                    "@6: r3/1 B3^ R2 @7: r2/1 B2 R1 @8: r1/1 B1 R0 @9: r0/1 B0 N s3/3 r3/2 S",
+                    "@6: r3/1 B3^ R2 @7: r2/1 B2 R1 @8: r1/1 B1 R0 @9: r0/1 B0 N p0 c1 S",
                     "@1: L0 r0/0 F0 @2: L1 r1/0 F1 @3: L2 r2/0 F2 @4: L3 r3/0 F3k$ "
-                    "@5: B3^ s3/1 R2 @6: B2 s2/1 R1 @7: B1 s1/1 R0 @8: B0 s0/1 N @9: r3/3 C s3/2 S",
+                    "@5: B3^ s3/1 R2 @6: B2 s2/1 R1 @7: B1 s1/1 R0 @8: B0 s0/1 N @9: c0 C p1 S",
                 });
     check_table(&t, (toy_run){4, GP_CHECKPOINT_ALWAYS, false, false},
                 (const char *[]){
@@ -223,8 +226,7 @@ static void lockstep_copies_first(void **state) {
             uint32_t met = 0; /* barriers so far: clock k has met when it is k + 1 */
             for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
                 const gp_instr *instr = &programs->worker[w].instrs[pc];
-                bool fixed = instr->op == GP_INSTR_RECV && gp_edge_is_fixed(&t.stages->edges[instr->edge]);
-                bool copy = instr->op == GP_INSTR_LOAD || (instr->op == GP_INSTR_RECV && !fixed);
+                bool copy = instr->op == GP_INSTR_LOAD || instr->op == GP_INSTR_RECV;
                 if (instr->op == GP_INSTR_BARRIER)
                     assert_int_equal(instr->clock, met++);
                 else
@@ -243,7 +245,7 @@ int main(void) {
         cmocka_unit_test(three_by_three_lockstep),
         cmocka_unit_test(four_by_two),
         cmocka_unit_test(skip_goes_straight_and_folds_back),
-        cmocka_unit_test(norms_come_before_flags),
+        cmocka_unit_test(squares_come_before_scalars),
         cmocka_unit_test(clocks_are_those_of_torchgpipe),
         cmocka_unit_test(lockstep_copies_first),
     };

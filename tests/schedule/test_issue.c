@@ -34,7 +34,6 @@ static double duration(const void *context, int worker, size_t pc, const gp_inst
     (void)pc;
     const played *p = context;
     const setting *s = &p->set;
-    const gp_edge *edge = &p->stages->edges[instr->edge];
     switch (instr->op) {
     case GP_INSTR_FORWARD: return s->forward;
     case GP_INSTR_RECOMPUTE: return s->recompute;
@@ -43,7 +42,7 @@ static double duration(const void *context, int worker, size_t pc, const gp_inst
     case GP_INSTR_BACKWARD_WEIGHT: return s->weight;
     case GP_INSTR_STEP: return s->step;
     case GP_INSTR_SEND:
-    case GP_INSTR_RECV: return gp_edge_is_fixed(edge) ? 0 : s->wire;
+    case GP_INSTR_RECV: return s->wire;
     default: return 0;
     }
 }
@@ -54,7 +53,7 @@ static double latency(const void *context, int worker, size_t pc, const gp_instr
     const played *p = context;
     const gp_edge *edge = &p->stages->edges[instr->edge];
     const int *device = p->programs->worker_of_stage;
-    return gp_edge_is_fixed(edge) || device[edge->from] == device[edge->to] ? 0 : p->set.latency;
+    return device[edge->from] == device[edge->to] ? 0 : p->set.latency;
 }
 
 static void prepare(played *p, const setting *s) {
@@ -78,7 +77,12 @@ static gp_status try_issue(played *p, gp_error *err) {
                                 .latency = latency,
                                 .context = p,
                                 .timeline = true};
-    return gp_issue_play(&request, &p->play, err);
+    gp_waits *waits = NULL;
+    assert_int_equal(gp_waits_create(p->stages, p->programs, false, &waits, err), GP_OK);
+    request.waits = waits;
+    gp_status status = gp_issue_play(&request, &p->play, err);
+    gp_waits_destroy(&waits);
+    return status;
 }
 
 static played issue(const setting *s) {
@@ -96,8 +100,11 @@ static played play_ideal(const setting *s) {
     gp_play_copies copies[16];
     for (int d = 0; d < 16; d++) copies[d] = GP_PLAY_POSTED;
     prepare(&p, s);
+    gp_waits *waits = NULL;
+    assert_int_equal(gp_waits_create(p.stages, p.programs, false, &waits, &err), GP_OK);
     gp_play_request request = {.stages = p.stages,
                                .programs = p.programs,
+                               .waits = waits,
                                .copies = copies,
                                .duration = duration,
                                .latency = latency,
@@ -105,6 +112,7 @@ static played play_ideal(const setting *s) {
                                .channels = s->wire > 0,
                                .timeline = true};
     if (gp_play_run(&request, &p.play, &err) != GP_OK) fail_msg("%s", err.text);
+    gp_waits_destroy(&waits);
     return p;
 }
 
@@ -146,7 +154,6 @@ static void check_row(const played *p, const row *expected) {
         for (size_t pc = 0; pc < p->programs->worker[w].count; pc++) {
             const gp_instr *instr = &p->programs->worker[w].instrs[pc];
             char name[16];
-            if (instr->op == GP_INSTR_RECV && gp_edge_is_fixed(&p->stages->edges[instr->edge])) continue;
             if (strcmp(name_of(name, p->stages, instr), expected->name) != 0) continue;
             const gp_play_worker *its = &p->play->worker[w];
             if (its->issued[pc] != expected->issued || its->start[pc] != expected->start ||
@@ -454,7 +461,7 @@ static void check_copies(const played *p, int worker) {
         find_send(p, instr, &from, &at);
         const gp_play_worker *source = &p->play->worker[from];
         assert_true(its->start[pc] >= source->end[at] && its->issued[pc] >= source->issued[at]);
-        if (from == worker || gp_edge_is_fixed(&p->stages->edges[instr->edge])) continue;
+        if (from == worker) continue;
         assert_true(its->end[pc] == its->start[pc] + p->set.wire + p->set.latency);
         if (model->copies == GP_ISSUE_BESIDE || model->launch == 0) continue;
         for (size_t i = 0; i < p->programs->worker[from].count; i++)
@@ -521,7 +528,7 @@ static size_t find_holds(const played *p, hold *out) {
             const gp_instr *instr = &p->programs->worker[w].instrs[pc];
             const gp_edge *edge = &p->stages->edges[instr->edge];
             int from = instr->op == GP_INSTR_RECV ? p->programs->worker_of_stage[edge->from] : w;
-            if (from != w && !gp_edge_is_fixed(edge)) out[count++] = (hold){from, w, p->play->worker[w].start[pc]};
+            if (from != w) out[count++] = (hold){from, w, p->play->worker[w].start[pc]};
         }
     return count;
 }

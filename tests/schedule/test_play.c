@@ -23,7 +23,8 @@ static double duration(const void *context, int worker, size_t pc, const gp_inst
     case GP_INSTR_FORWARD: return t->forward;
     case GP_INSTR_RECOMPUTE: return t->recompute;
     case GP_INSTR_BACKWARD: return t->backward;
-    case GP_INSTR_RECV: return t->copy;
+    case GP_INSTR_RECV:
+    case GP_INSTR_COLLECT: return t->copy;
     default: return 0;
     }
 }
@@ -123,6 +124,14 @@ static void deadlocks_are_named(void **state) {
     assert_int_equal(try_play(&t, programs, (times){1, 0, 2, 0}, &play, &err), GP_PROGRAM);
     assert_string_equal(err.text, "worker 1, instruction 1 (recv s1 m0 e0): deadlock: waits until micro-batch 0 is "
                                   "sent on edge 0, which never happens");
+    gp_programs_destroy(&programs);
+    programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, true});
+    assert_int_equal(programs->worker[1].instrs[3].op, GP_INSTR_POST);
+    remove_instr(&programs->worker[1], 3);
+    assert_int_equal(try_play(&t, programs, (times){1, 0, 2, 0}, &play, &err), GP_PROGRAM);
+    assert_string_equal(err.text,
+                        "worker 0, instruction 5 (collect s0 c0): deadlock: waits until stage 1 takes part in "
+                        "collective 0, which never happens");
     gp_programs_destroy(&programs);
     programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, true, false});
     assert_int_equal(programs->worker[0].instrs[4].op, GP_INSTR_BARRIER);
@@ -254,7 +263,7 @@ static double length_as(const setting *s) {
 }
 
 /* Two workers, three micro-batches, forwards of 2 and copies of 1: a thread's copies stand between its computations,
- * a queue's beside them. Backwards take nothing; the copies of their gradients and of the flag follow. */
+ * a queue's beside them. Backwards take nothing; the copies of their gradients and of the scalars follow. */
 static void queues_copy_beside_computations(void **state) {
     (void)state;
     setting s = {.workers = 2, .run = {3, GP_CHECKPOINT_NEVER, false, true}, .each = {2, 0, 0, 1}};
@@ -319,7 +328,7 @@ static size_t find_holds(const played *p, hold *out) {
         double free_at[GP_QUEUES] = {0};
         for (size_t pc = 0; pc < program->count; pc++) {
             const gp_instr *instr = &program->instrs[pc];
-            if (instr->op != GP_INSTR_RECV || gp_edge_is_fixed(&edges[instr->edge])) continue;
+            if (instr->op != GP_INSTR_RECV) continue;
             int from = p->programs->worker_of_stage[edges[instr->edge].from];
             double *queue = &free_at[gp_instr_queue(p->t.stages, instr)];
             const gp_program *other = &p->programs->worker[from];
@@ -479,6 +488,113 @@ static void queues_share_no_processors(void **state) {
     assert_true(shared_length(&s) == alone);
 }
 
+/* ---- collectives ------------------------------------------------------------------------------------------------- */
+
+/* The norm of stage s takes 4 - s, and nothing else takes time but forwards and backwards: 1 each. */
+static double norms_of_stages(const void *context, int worker, size_t pc, const gp_instr *instr) {
+    (void)context;
+    (void)worker;
+    (void)pc;
+    if (instr->op == GP_INSTR_NORM) return 4 - instr->stage;
+    return instr->op == GP_INSTR_FORWARD || gp_instr_is_backward(instr) ? 1 : 0;
+}
+
+static double start_of(const gp_programs *programs, const gp_play *play, int stage, gp_instr_op op) {
+    int w = programs->worker_of_stage[stage];
+    for (size_t pc = 0; pc < programs->worker[w].count; pc++)
+        if (programs->worker[w].instrs[pc].op == op && programs->worker[w].instrs[pc].stage == stage)
+            return play->worker[w].start[pc];
+    fail_msg("stage %d has no %s", stage, gp_instr_op_name((int)op));
+    return 0;
+}
+
+/* Three stages, one micro-batch: three forwards, three backwards. Stage 0 ends its backward at 6 and its norm at 10,
+ * the last of all: the gather ends then, and so does the broadcast. Without norms the broadcast ends with the last
+ * forward, at 3. */
+static void collects_wait_for_all_posts(void **state) {
+    (void)state;
+    for (int norms = 0; norms < 2; norms++) {
+        toy t;
+        gp_waits *waits = NULL;
+        gp_play *play = NULL;
+        gp_error err = {0};
+        toy_init_chain(&t, 3, false);
+        if (norms) toy_add_norms(&t);
+        gp_programs *programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, true});
+        assert_int_equal(gp_waits_create(t.stages, programs, true, &waits, &err), GP_OK);
+        const gp_play_request request = {
+            .stages = t.stages, .programs = programs, .waits = waits, .duration = norms_of_stages, .timeline = true};
+        assert_int_equal(gp_play_run(&request, &play, &err), GP_OK);
+        assert_true(start_of(programs, play, 2, GP_INSTR_POST) == (norms ? 10 : 3));
+        if (norms) assert_true(start_of(programs, play, 2, GP_INSTR_COLLECT) == 10);
+        for (int s = 0; s < 3; s++) assert_true(start_of(programs, play, s, GP_INSTR_STEP) == (norms ? 10 : 6 - s));
+        gp_play_destroy(&play);
+        gp_waits_destroy(&waits);
+        gp_programs_destroy(&programs);
+        toy_fini(&t);
+    }
+}
+
+static void expect_joined(const gp_waits *waits, const gp_programs *programs, int stage, gp_instr_op op,
+                          uint32_t collective, const int *members, size_t count) {
+    const gp_program *program = &programs->worker[stage];
+    const gp_worker_waits *its = &waits->worker[stage];
+    size_t pc = 0;
+    while (program->instrs[pc].op != op) pc++;
+    assert_int_equal(its->first[pc + 1] - its->first[pc], count);
+    for (size_t i = 0; i < count; i++) {
+        const gp_wait *wait = &its->items[its->first[pc] + i];
+        assert_true(wait->kind == GP_WAIT_JOINED && wait->edge == collective && wait->micro == members[i]);
+    }
+}
+
+/* A mini-batch behind another one writes a part again: its first writer waits until all have collected it. */
+static void parts_are_not_written_before_they_are_collected(void **state) {
+    (void)state;
+    toy t;
+    gp_waits *within = NULL, *behind = NULL;
+    gp_error err = {0};
+    toy_init_chain(&t, 3, false);
+    toy_add_norms(&t);
+    gp_programs *programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, true});
+    assert_int_equal(gp_waits_create(t.stages, programs, false, &within, &err), GP_OK);
+    assert_int_equal(gp_waits_create_behind(t.stages, programs, &behind, &err), GP_OK);
+    expect_joined(within, programs, 2, GP_INSTR_COLLECT, 0, (const int[]){0, 1}, 2);
+    expect_joined(within, programs, 1, GP_INSTR_COLLECT, 1, (const int[]){2}, 1);
+    expect_joined(behind, programs, 2, GP_INSTR_FORWARD, 1, (const int[]){0, 1}, 2);
+    expect_joined(behind, programs, 0, GP_INSTR_NORM, 0, (const int[]){2}, 1);
+    expect_joined(behind, programs, 2, GP_INSTR_NORM, 0, NULL, 0);
+    gp_waits_destroy(&within);
+    gp_waits_destroy(&behind);
+    gp_programs_destroy(&programs);
+    toy_fini(&t);
+}
+
+/* A stage alone has none. Squares come first, whatever was added first. */
+static void collectives_have_an_order(void **state) {
+    (void)state;
+    toy t;
+    toy_init_chain(&t, 1, false);
+    toy_add_norms(&t);
+    assert_int_equal(t.stages->collective_count, 0);
+    toy_fini(&t);
+    toy_init_chain(&t, 3, false);
+    assert_int_equal(t.stages->collective_count, 1);
+    toy_add_norms(&t);
+    assert_int_equal(t.stages->collective_count, 2);
+    for (int c = 0; c < 2; c++) {
+        const gp_collective *its = &t.stages->collectives[c];
+        const gp_indices *others = c == 0 ? &its->contributors : &its->collectors;
+        const gp_indices *root = c == 0 ? &its->collectors : &its->contributors;
+        assert_int_equal(its->kind, c == 0 ? GP_COLLECTIVE_GATHER : GP_COLLECTIVE_BROADCAST);
+        assert_int_equal(its->part, c == 0 ? GP_PART_SQUARES : GP_PART_SCALARS);
+        assert_true(its->root == 2 && its->group->stages.count == 3);
+        assert_true(others->count == 2 && others->items[0] == 0 && others->items[1] == 1);
+        assert_true(root->count == 1 && root->items[0] == 2);
+    }
+    toy_fini(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_barrier_waits_for_copies_out_of_its_worker),
@@ -486,6 +602,9 @@ int main(void) {
         cmocka_unit_test(recompute_precedes_the_gradient),
         cmocka_unit_test(starts_and_ends_are_known),
         cmocka_unit_test(deadlocks_are_named),
+        cmocka_unit_test(collects_wait_for_all_posts),
+        cmocka_unit_test(collectives_have_an_order),
+        cmocka_unit_test(parts_are_not_written_before_they_are_collected),
         cmocka_unit_test(queues_copy_beside_computations),
         cmocka_unit_test(queues_do_not_stop_for_barriers),
         cmocka_unit_test(transfers_wait_for_their_channel),

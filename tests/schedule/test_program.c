@@ -79,6 +79,8 @@ static void every_field_round_trips(void **state) {
         {.op = GP_INSTR_NORM, .stage = 5, .clock = 9},
         {.op = GP_INSTR_CLIP, .stage = 6, .clock = 10},
         {.op = GP_INSTR_STEP, .stage = 4, .clock = 6},
+        {.op = GP_INSTR_POST, .stage = 7, .collective = UINT32_MAX, .clock = 11},
+        {.op = GP_INSTR_COLLECT, .stage = 8, .collective = 65536},
     };
     gp_programs *programs = NULL;
     gp_error err = {0};
@@ -113,7 +115,7 @@ static void text_reads_well(void **state) {
                               "recv s0 m0 e1 slot=0 @5\n"
                               "barrier s0 @5\n"
                               "B s0 m0 stash=0 saved=0 grad=0 @5\n"
-                              "recv s0 m1 e2 slot=0 @5\n"
+                              "collect s0 c0 @5\n"
                               "step s0 @5\n"
                               "worker 1:\n"
                               "barrier s1 @0\n"
@@ -125,7 +127,7 @@ static void text_reads_well(void **state) {
                               "recv s1 m1 e0 slot=1 @2\n"
                               "barrier s1 @2\n"
                               "F s1 m1 stash=1 saved=0 keep last @2\n"
-                              "send s1 m1 e2 slot=0 @2\n"
+                              "post s1 c0 @2\n"
                               "barrier s1 @3\n"
                               "B s1 m1 stash=1 saved=0 grad=0 first @3\n"
                               "send s1 m1 e1 slot=0 @3\n"
@@ -198,6 +200,14 @@ static void bad_texts_are_refused(void **state) {
         {HEADER "worker 0:\n G s0 m0\n", "p.txt:3:2: unknown instruction \"G\""},
         {HEADER "worker 0:\nF s0\n", "p.txt:3:1: F needs the micro-batch, such as \"m0\""},
         {HEADER "worker 0:\nsend s0 m1\n", "p.txt:3:1: send needs the edge, such as \"e0\""},
+        {HEADER "worker 0:\npost s0\n", "p.txt:3:1: post needs the collective, such as \"c0\""},
+        {HEADER "worker 0:\ncollect c1\n", "p.txt:3:1: collect needs the stage, such as \"s0\""},
+        {HEADER "worker 0:\ncollect s0 c0 m1\n", "p.txt:3:15: \"m1\" is not a field or flag of collect"},
+        {HEADER "worker 0:\npost s0 e0\n", "p.txt:3:9: \"e0\" is not a field or flag of post"},
+        {HEADER "worker 0:\npost s0 c0 c1\n", "p.txt:3:12: \"c1\" sets the collective a second time"},
+        {HEADER "worker 0:\npost s0 c4294967296\n",
+         "p.txt:3:9: \"c4294967296\": the collective must be a number from 0 to 4294967295"},
+        {HEADER "worker 0:\nsend s0 m1 c0\n", "p.txt:3:12: \"c0\" is not a field or flag of send"},
         {HEADER "worker 0:\nF s0 m0 s1\n", "p.txt:3:9: \"s1\" sets the stage a second time"},
         {HEADER "worker 0:\nF s4096 m0\n", "p.txt:3:3: \"s4096\": the stage must be a number from 0 to 4095"},
         {HEADER "worker 0:\nF s0 m0 stash=65536\n",
@@ -232,6 +242,8 @@ static void unused_fields_are_not_written(void **state) {
         {.op = GP_INSTR_STEP, .micro = 1},
         {.op = GP_INSTR_NORM, .micro = 1},
         {.op = GP_INSTR_CLIP, .work = 1},
+        {.op = GP_INSTR_POST, .slot = 1},
+        {.op = GP_INSTR_COLLECT, .micro = 1},
         {.op = GP_INSTR_RECV, .flags = GP_INSTR_KEEP},
         {.op = GP_INSTR_FORWARD, .flags = 8},
         {.op = GP_INSTR_FORWARD, .stage = 4096},

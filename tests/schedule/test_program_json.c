@@ -39,6 +39,14 @@ static gp_status follow(const void *context, int worker, size_t *bytes, gp_error
     return GP_OK;
 }
 
+/* Slots hold nothing up. */
+static gp_waits *waits_of(const toy *t, const gp_programs *programs) {
+    gp_waits *waits = NULL;
+    gp_error err = {0};
+    assert_int_equal(gp_waits_create(t->stages, programs, false, &waits, &err), GP_OK);
+    return waits;
+}
+
 static char *write_json(const gp_program_json *its) {
     char *text = NULL;
     size_t bytes = 0;
@@ -73,7 +81,9 @@ static void a_small_program_to_the_letter(void **state) {
     toy t;
     toy_init_chain(&t, 2, false);
     gp_programs *programs = toy_programs(&t, (toy_run){1, GP_CHECKPOINT_NEVER, false, false});
-    const gp_play_request request = {.stages = t.stages, .programs = programs, .duration = duration, .timeline = true};
+    gp_waits *waits = waits_of(&t, programs);
+    const gp_play_request request = {
+        .stages = t.stages, .programs = programs, .waits = waits, .duration = duration, .timeline = true};
     gp_play *play = NULL;
     gp_error err = {0};
     assert_int_equal(gp_play_run(&request, &play, &err), GP_OK);
@@ -92,6 +102,7 @@ static void a_small_program_to_the_letter(void **state) {
     assert_string_equal(text, "\"workers\":[{\"busy_ms\":2000,\"copy_ms\":0},{\"busy_ms\":2000,\"copy_ms\":500}]");
     free(text);
     gp_play_destroy(&play);
+    gp_waits_destroy(&waits);
     gp_programs_destroy(&programs);
     toy_fini(&t);
 }
@@ -168,7 +179,9 @@ static void a_computation_waits_for_the_copies_before_it(void **state) {
     gp_error err = {0};
     toy_init_chain(&t, 2, false);
     gp_programs *programs = toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, true});
-    gp_play_request request = {.stages = t.stages, .programs = programs, .duration = duration, .timeline = true};
+    gp_waits *waits = waits_of(&t, programs);
+    gp_play_request request = {
+        .stages = t.stages, .programs = programs, .waits = waits, .duration = duration, .timeline = true};
     assert_int_equal(gp_play_run(&request, &play, &err), GP_OK);
     const gp_play_copies copies[] = {GP_PLAY_QUEUED, GP_PLAY_QUEUED};
     request.copies = copies;
@@ -182,6 +195,7 @@ static void a_computation_waits_for_the_copies_before_it(void **state) {
     expect_waits(text, "B s0 m0", "[[0,3],[0,8]]");
     free(text);
     gp_play_destroy(&play);
+    gp_waits_destroy(&waits);
     gp_programs_destroy(&programs);
     toy_fini(&t);
 }
@@ -208,8 +222,10 @@ static void posted_sends_say_when_they_arrive(void **state) {
     toy_init_chain(&t, 2, false);
     gp_programs *programs = toy_programs(&t, (toy_run){2, GP_CHECKPOINT_NEVER, false, false});
     const gp_play_copies copies[] = {GP_PLAY_POSTED, GP_PLAY_POSTED};
+    gp_waits *waits = waits_of(&t, programs);
     const gp_play_request request = {.stages = t.stages,
                                      .programs = programs,
+                                     .waits = waits,
                                      .copies = copies,
                                      .duration = posted_duration,
                                      .latency = latency,
@@ -224,6 +240,7 @@ static void posted_sends_say_when_they_arrive(void **state) {
     assert_non_null(strstr(text, "\"start_ms\":4,\"end_ms\":4,\"arrives_ms\":8.25,\"waits\":[]}"));
     free(text);
     gp_play_destroy(&play);
+    gp_waits_destroy(&waits);
     gp_programs_destroy(&programs);
     toy_fini(&t);
 }
@@ -269,9 +286,11 @@ static void every_field_counts(void **state) {
     for (size_t pc = 0; pc < programs->worker[1].count; pc++) {
         gp_instr *instr = &programs->worker[1].instrs[pc], kept = *instr;
         for (int field = 0; field < 8; field++) {
-            bool copies = kept.op == GP_INSTR_SEND || kept.op == GP_INSTR_RECV;
+            bool copies = gp_instr_has_edge(&kept) || gp_instr_has_collective(&kept);
             if (field == 0) instr->op = (uint8_t)(kept.op == GP_INSTR_STEP ? GP_INSTR_NORM : GP_INSTR_STEP);
             if (field == 0 && copies) instr->op = kept.op == GP_INSTR_SEND ? GP_INSTR_RECV : GP_INSTR_SEND;
+            if (field == 0 && gp_instr_has_collective(&kept))
+                instr->op = kept.op == GP_INSTR_POST ? GP_INSTR_COLLECT : GP_INSTR_POST;
             if (field == 1) instr->flags ^= GP_INSTR_LAST;
             if (field == 2) instr->stage++;
             if (field == 3) instr->micro++;

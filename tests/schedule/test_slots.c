@@ -166,7 +166,7 @@ static bool computes(const gp_instr *instr) {
 /* The stash or gradient slot of what is received, where the computation right before it uses the same one. */
 static bool waits_for_computation(const toy *t, const gp_program *program, size_t pc) {
     const gp_instr *recv = &program->instrs[pc];
-    if (recv->op != GP_INSTR_RECV || gp_edge_is_fixed(&t->stages->edges[recv->edge])) return false;
+    if (recv->op != GP_INSTR_RECV) return false;
     while (pc > 0 && !computes(&program->instrs[pc])) pc--;
     const gp_instr *before = &program->instrs[pc];
     if (!computes(before) || before->stage != recv->stage) return false;

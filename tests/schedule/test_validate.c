@@ -111,7 +111,8 @@ static void check_edits(const toy *t, gp_programs *programs, const edit *edits, 
 }
 
 /* Three stages, two micro-batches, all recomputed, a skip from stage 0 to 2. Edges: 0 from 0 to 1, 1 the skip, 2 from
- * 1 to 2; gradients 3 from 2 to 1 (the skip's value), 4 from 2 to 1, 5 from 1 to 0; flags 6 to 0, 7 to 1. */
+ * 1 to 2; gradients 3 from 2 to 1 (the skip's value), 4 from 2 to 1, 5 from 1 to 0. Collective 0 broadcasts the
+ * scalars. */
 static void broken_training_is_named(void **state) {
     (void)state;
     static const edit edits[] = {
@@ -121,7 +122,10 @@ static void broken_training_is_named(void **state) {
         {0, "F s0 m1", "F s0 m2 last",
          "worker 0, instruction 5 (F s0 m2): micro-batch 2 does not exist: there are 2 micro-batches, counted from 0"},
         {1, "recv s1 m0 e0", "recv s1 m0 e99",
-         "worker 1, instruction 0 (recv s1 m0 e99): edge 99 does not exist: there are 8 edges, counted from 0"},
+         "worker 1, instruction 0 (recv s1 m0 e99): edge 99 does not exist: there are 6 edges, counted from 0"},
+        {1, "collect s1 c0", "recv s1 m1 e7",
+         "worker 1, instruction 16 (recv s1 m1 e7): edge 7 does not exist: there are 6 edges, counted from 0; older "
+         "programs had edges for flags and norms, now there are post and collect"},
         {1, "recv s1 m0 e0", "recv s1 m0 e1",
          "worker 1, instruction 0 (recv s1 m0 e1): the skip edge 1 ends at stage 2"},
         {1, "send s1 m0 e2", "send s1 m0 e1",
@@ -179,16 +183,24 @@ static void broken_training_is_named(void **state) {
         {1, "B s1 m0", "B s1 m0\nR s1 m0", "worker 1, instruction 15 (R s1 m0): a second recompute of the micro-batch"},
         {1, "B s1 m0", "send s1 m0 e5\nB s1 m0",
          "worker 1, instruction 14 (send s1 m0 e5): is sent before the backward that computes it"},
-        {1, "recv s1 m1 e7", "", "edge 7 (flag from stage 2 to stage 1): micro-batch 1 is never received"},
-        {1, "recv s1 m1 e7", "recv s1 m0 e7",
-         "worker 1, instruction 16 (recv s1 m0 e7): the flag must be of the last micro-batch, 1"},
-        {2, "F s2 m1", "send s2 m1 e6\nF s2 m1 stash=1 last",
-         "worker 2, instruction 7 (send s2 m1 e6): the flag is sent before the stage's last forward"},
-        {2, "send s2 m1 e6", "", "edge 6 (flag from stage 2 to stage 0): micro-batch 1 is never sent"},
+        {1, "collect s1 c0", "", "collective 0 (broadcast of scalars): stage 1 has no collect"},
+        {1, "collect s1 c0", "collect s1 c0\ncollect s1 c0",
+         "worker 1, instruction 17 (collect s1 c0): a second collect of the stage"},
+        {1, "collect s1 c0", "collect s1 c1",
+         "worker 1, instruction 16 (collect s1 c1): collective 1 does not exist: there are 1 collectives, counted from "
+         "0"},
+        {1, "collect s1 c0", "post s1 c0",
+         "worker 1, instruction 16 (post s1 c0): stage 1 collects in collective 0, a broadcast of scalars with root 2"},
+        {2, "post s2 c0", "collect s2 c0",
+         "worker 2, instruction 8 (collect s2 c0): stage 2 posts in collective 0, a broadcast of scalars with root 2"},
+        {2, "F s2 m1", "post s2 c0\nF s2 m1 stash=1 last",
+         "worker 2, instruction 7 (post s2 c0): comes before the stage's last forward"},
+        {2, "post s2 c0", "post s2 c0\npost s2 c0", "worker 2, instruction 9 (post s2 c0): a second post of the stage"},
+        {2, "post s2 c0", "", "collective 0 (broadcast of scalars): stage 2 has no post"},
         {1, "step s1", "", "stage 1 has no step"},
         {1, "step s1", "step s1\nstep s1", "worker 1, instruction 18 (step s1): a second step of the stage"},
-        {1, "recv s1 m1 e7", "step s1\nrecv s1 m1 e7",
-         "worker 1, instruction 17 (recv s1 m1 e7): comes after a step: steps must be the last instructions of a "
+        {1, "collect s1 c0", "step s1\ncollect s1 c0",
+         "worker 1, instruction 17 (collect s1 c0): comes after a step: steps must be the last instructions of a "
          "worker"},
         {1, "B s1 m0", "", "worker 1, instruction 14 (send s1 m0 e5): is sent before the backward that computes it"},
         {2, "step s2", "barrier s2\nstep s2", "worker 2 has 1 barriers, but worker 0 has 0"},
@@ -200,31 +212,33 @@ static void broken_training_is_named(void **state) {
     toy_fini(&t);
 }
 
-/* The same three stages with norms: 8 from stage 0 and 9 from stage 1 to 2. */
+/* The same three stages with norms: collective 0 gathers squares, 1 broadcasts scalars. */
 static void broken_norms_are_named(void **state) {
     (void)state;
     static const edit edits[] = {
-        {1, "norm s1", "", "worker 1, instruction 16 (send s1 m1 e9): is sent before the norm that computes it"},
-        {2, "norm s2", "", "worker 2, instruction 18 (clip s2): comes before the stage's own norm"},
+        {1, "norm s1", "", "worker 1, instruction 16 (post s1 c0): comes before the norm of the stage"},
+        {2, "norm s2", "", "worker 2, instruction 17 (clip s2): comes before the stage's own norm"},
         {1, "norm s1", "norm s1\nnorm s1", "worker 1, instruction 17 (norm s1): a second norm of the stage"},
         {1, "B s1 m0", "norm s1\nB s1 m0",
          "worker 1, instruction 14 (norm s1): comes before the stage's last backward"},
         {1, "norm s1", "norm s1\nclip s1",
          "worker 1, instruction 17 (clip s1): only the last stage, 2, may have a clip"},
-        {2, "clip s2", "clip s2\nclip s2", "worker 2, instruction 20 (clip s2): a second clip"},
+        {2, "clip s2", "clip s2\nclip s2", "worker 2, instruction 19 (clip s2): a second clip"},
         {2, "norm s2", "clip s2", "worker 2, instruction 16 (clip s2): comes before the stage's own norm"},
-        {2, "recv s2 m1 e8", "",
-         "worker 2, instruction 18 (clip s2): must come after the norms of all other stages: 1 of 2 are missing"},
-        {2, "recv s2 m1 e8", "recv s2 m0 e8",
-         "worker 2, instruction 17 (recv s2 m0 e8): the norm must be of the last micro-batch, 1"},
-        {2, "recv s2 m1 e8", "recv s2 m1 e8\nrecv s2 m1 e8",
-         "worker 2, instruction 18 (recv s2 m1 e8): micro-batch 1 is received on edge 8 a second time"},
-        {1, "send s1 m1 e9", "", "edge 9 (norm from stage 1 to stage 2): micro-batch 1 is never sent"},
-        {1, "send s1 m1 e9", "send s1 m1 e9 keep",
-         "worker 1, instruction 17 (send s1 m1 e9): keep is for activations and skips only, and edge 9 is a norm edge"},
-        {2, "clip s2", "send s2 m1 e6\nclip s2",
-         "worker 2, instruction 19 (send s2 m1 e6): the flag is sent before the clip"},
-        {2, "clip s2", "", "worker 2, instruction 19 (send s2 m1 e6): the flag is sent before the clip"},
+        {2, "collect s2 c0", "",
+         "worker 2, instruction 17 (clip s2): must come after the collect of the squares of all other stages, "
+         "collective 0"},
+        {2, "collect s2 c0", "collect s2 c0\ncollect s2 c0",
+         "worker 2, instruction 18 (collect s2 c0): a second collect of the stage"},
+        {2, "post s2 c1", "collect s2 c0", "worker 2, instruction 19 (collect s2 c0): a second collect of the stage"},
+        {2, "post s2 c1", "post s2 c1\ncollect s2 c0",
+         "worker 2, instruction 20 (collect s2 c0): comes after collective 1: all workers must have collectives in "
+         "rising order"},
+        {1, "post s1 c0", "", "collective 0 (gather of squares): stage 1 has no post"},
+        {1, "post s1 c0", "post s1 c0\npost s1 c0",
+         "worker 1, instruction 18 (post s1 c0): a second post of the stage"},
+        {2, "clip s2", "post s2 c1\nclip s2", "worker 2, instruction 18 (post s2 c1): comes before the clip"},
+        {2, "clip s2", "", "worker 2, instruction 18 (post s2 c1): comes before the clip"},
         {0, "norm s0", "step s0\nnorm s0",
          "worker 0, instruction 15 (norm s0): comes after a step: steps must be the last instructions of a worker"},
     };
@@ -250,8 +264,8 @@ static void norms_out_of_place_are_named(void **state) {
          "worker 1, instruction 6 (norm s1): is not allowed in a forward-only program"},
         {1, "F s1 m1", "F s1 m1 last\nclip s1",
          "worker 1, instruction 6 (clip s1): is not allowed in a forward-only program"},
-        {1, "F s1 m1", "F s1 m1 last\nrecv s1 m1 e3",
-         "worker 1, instruction 6 (recv s1 m1 e3): a forward-only program has no norm copies"},
+        {1, "F s1 m1", "F s1 m1 last\ncollect s1 c0",
+         "worker 1, instruction 6 (collect s1 c0): is not allowed in a forward-only program"},
     };
     static const char lacking[] = "programs workers=1 stages=1 pieces=1 training ascending on=0\n"
                                   "worker 0:\nload s0 m0\nF s0 m0 keep last\nB s0 m0 first\nstep s0\n";
@@ -328,8 +342,8 @@ static void broken_evaluation_is_named(void **state) {
          "worker 1, instruction 9 (step s1): is not allowed in a forward-only program"},
         {1, "F s1 m1", "F s1 m1 last\nsend s1 m1 e1",
          "worker 1, instruction 9 (send s1 m1 e1): a forward-only program has no gradient copies"},
-        {1, "F s1 m1", "F s1 m1 last\nsend s1 m1 e2",
-         "worker 1, instruction 9 (send s1 m1 e2): a forward-only program has no flag copies"},
+        {1, "F s1 m1", "F s1 m1 last\npost s1 c0",
+         "worker 1, instruction 9 (post s1 c0): is not allowed in a forward-only program"},
         {1, "barrier s1 @1", "", "worker 1 has 2 barriers, but worker 0 has 3"},
         {1, "F s1 m1", "", "stage 1: micro-batch 1 has no forward"},
         {0, "send s0 m1", "", "edge 0 (activation from stage 0 to stage 1): micro-batch 1 is never sent"},
@@ -370,7 +384,7 @@ static void wrong_sizes_are_refused(void **state) {
         {"programs workers=1 stages=1 pieces=1 training descending on=0\nworker 0:\n",
          "the programs are for 1 stages, but the model is cut into 2"},
         {"programs workers=1 stages=2 pieces=4096 training descending on=0,0\nworker 0:\nload s0 m0\n",
-         "1 instructions are too few for 4096 micro-batches, 2 stages and the 3 edges between them"},
+         "1 instructions are too few for 4096 micro-batches, 2 stages and the 2 edges between them"},
         {"programs workers=2 stages=2 pieces=2 evaluation descending on=0,1\nworker 0:\nworker 1:\nstep s0\n",
          "worker 1, instruction 0 (step s0): stage 0 is on worker 0"},
         {"programs workers=1 stages=2 pieces=2 evaluation descending on=0,0\nworker 0:\nload s0 m0\nload s0 m0\n"
@@ -395,7 +409,7 @@ static void wrong_sizes_are_refused(void **state) {
     gp_error err = {0};
     programs->worker[0].instrs[0].op = GP_INSTR_OPS;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);
-    assert_string_equal(err.text, "worker 0, instruction 0 (? s0 m0): operation 12 does not exist");
+    assert_string_equal(err.text, "worker 0, instruction 0 (? s0 m0): operation 14 does not exist");
     programs->worker[0].instrs[0].op = GP_INSTR_LOAD;
     programs->worker[0].instrs[0].flags = 9;
     assert_int_equal(gp_programs_validate(t.stages, programs, &err), GP_PROGRAM);

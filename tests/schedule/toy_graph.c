@@ -119,15 +119,15 @@ static void add_copies(author *a, gp_instr_op op, unsigned flags, int stage, int
     for (size_t i = 0; i < edges->count; i++) add(a, op, flags, stage, micro, edges->items[i]);
 }
 
-static void add_norms(author *a, int micro) {
-    const gp_stage *last = &a->t->stages->stage[3];
+/* Collectives 0, of squares, and 1, of scalars. The number of a collective stands where that of an edge does. */
+static void add_norms(author *a) {
     for (int s = 0; s < 4; s++) {
         add(a, GP_INSTR_NORM, 0, s, 0, -1);
-        if (s < 3) add(a, GP_INSTR_SEND, 0, s, micro, a->t->stages->stage[s].norm_out);
+        if (s < 3) add(a, GP_INSTR_POST, 0, s, 0, 0);
     }
-    add_copies(a, GP_INSTR_RECV, 0, 3, micro, &last->norm_in);
+    add(a, GP_INSTR_COLLECT, 0, 3, 0, 0);
     add(a, GP_INSTR_CLIP, 0, 3, 0, -1);
-    add_copies(a, GP_INSTR_SEND, 0, 3, micro, &last->flag_out);
+    add(a, GP_INSTR_POST, 0, 3, 0, 1);
 }
 
 gp_programs *toy_interleaved(const toy *t, int pieces) {
@@ -144,7 +144,7 @@ gp_programs *toy_interleaved(const toy *t, int pieces) {
             add(&a, GP_INSTR_FORWARD, GP_INSTR_KEEP | (m == pieces - 1 ? GP_INSTR_LAST : 0U), s, m, -1);
             add_copies(&a, GP_INSTR_SEND, GP_INSTR_KEEP, s, m, &stage->out);
         }
-        if (m == pieces - 1 && !t->stages->norms) add_copies(&a, GP_INSTR_SEND, 0, 3, m, &t->stages->stage[3].flag_out);
+        if (m == pieces - 1 && !t->stages->norms) add(&a, GP_INSTR_POST, 0, 3, 0, 0);
         for (int s = 3; s >= 0; s--) {
             const gp_stage *stage = &t->stages->stage[s];
             add_copies(&a, GP_INSTR_RECV, 0, s, m, &stage->grad_in);
@@ -152,8 +152,8 @@ gp_programs *toy_interleaved(const toy *t, int pieces) {
             add_copies(&a, GP_INSTR_SEND, 0, s, m, &stage->grad_out);
         }
     }
-    if (t->stages->norms) add_norms(&a, pieces - 1);
-    for (int s = 0; s < 3; s++) add(&a, GP_INSTR_RECV, 0, s, pieces - 1, t->stages->stage[s].flag_in);
+    if (t->stages->norms) add_norms(&a);
+    for (int s = 0; s < 3; s++) add(&a, GP_INSTR_COLLECT, 0, s, 0, t->stages->norms ? 1 : 0);
     for (int s = 0; s < 4; s++) add(&a, GP_INSTR_STEP, 0, s, 0, -1);
     if (gp_slots_assign(t->stages, a.programs, NULL, &err) != GP_OK) fail_msg("%s", err.text);
     return a.programs;

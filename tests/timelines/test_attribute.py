@@ -164,7 +164,7 @@ def planned(programs, spans, **more):
     made = []
     for w, pc, start, end in spans:
         it = programs[w][pc]
-        kind = COPY if it["op"] in ("recv", "send", "load") else COMPUTE
+        kind = COPY if it["op"] in ("recv", "send", "load", "post", "collect") else COMPUTE
         made.append(Span(w, kind, it["name"], start, end, op=it["op"], stage=it["stage"], micro=it["micro"], program=0, pc=pc))
     return timeline(len(programs), made, plan=plan, **more)
 
@@ -211,8 +211,8 @@ class Plans(Drawn):
     def test_a_norm_of_another_stage_is_collective(self):
         #  0: B0....Z0    The step waits for the norm of stage 1.
         #  1: ..N0N0..
-        programs = [[instruction("B", 0, 0), recv(0, -1, 1, [[1, 1]]), instruction("step", 0)],
-                    [instruction("norm", 1), instruction("send", 1, -1)]]
+        programs = [[instruction("B", 0, 0), instruction("collect", 0, waits=[[1, 1]]), instruction("step", 0)],
+                    [instruction("norm", 1), instruction("post", 1)]]
         drawn = planned(programs, [(0, 0, 0, 1), (1, 0, 1, 3), (1, 1, 3, 3), (0, 1, 3, 3), (0, 2, 3, 4)])
         self.check(drawn, 0, 2, collective=2)
 

@@ -165,6 +165,8 @@ class AddsUp(Runs):
             names = [timeline.spans[j].op for j in found[i]]
             if span.op == "recv":
                 self.assertIn("send", names, span.name)
+            if span.op == "collect":
+                self.assertIn("post", names, span.name)
             if span.op == "F" and span.stage > 0 or span.op == "B" and span.stage < len(timeline.workers) - 1:
                 self.assertIn("recv", names, span.name)
 

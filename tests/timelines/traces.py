@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(ROOT, "scripts"))
 from timelines.timeline import BadInput  # noqa: E402
 
 PROGRAM = os.path.join(ROOT, "scripts", "compare-timelines.py")
-COPIES = ("load", "send", "recv")
+COPIES = ("load", "send", "recv", "post", "collect")
 
 
 def span(track, name, start, end, step=1, **more):
