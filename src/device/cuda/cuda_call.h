@@ -10,13 +10,12 @@
 #include "device/rows.h"
 
 /* The names of operands in op_table.inc. An op has at most one operand of a role. */
+/* clang-format off */
 #define GP_CUDA_ROLES(R)                                                                                               \
-    R(X)                                                                                                               \
-    R(W)                                                                                                               \
-    R(B)                                                                                                               \
-    R(Y)                                                                                                               \
-    R(A) R(ADDEND) R(INDEX) R(TARGET) R(DX) R(DW) R(DB) R(DY) R(DZ) R(DGAMMA) R(DBETA) R(MEAN) R(VARIANCE) R(GAMMA)    \
-        R(BETA) R(STATS) R(SUMS) R(SCALARS) R(PARTIAL) R(SUM) R(SQUARES) R(PARAM) R(GRAD) R(MOMENTUM) R(M) R(V)
+    R(X) R(W) R(B) R(Y) R(A) R(ADDEND) R(INDEX) R(TARGET) R(DX) R(DW) R(DB) R(DY) R(DZ) R(DGAMMA) R(DBETA) R(MEAN)     \
+    R(VARIANCE) R(GAMMA) R(BETA) R(STATS) R(SUMS) R(SCALARS) R(PARTIAL) R(SUM) R(SQUARES) R(PARAM) R(GRAD)             \
+    R(MOMENTUM) R(M) R(V)
+/* clang-format on */
 #define GP_CUDA_ROLE(NAME) GP_ROLE_##NAME,
 typedef enum gp_cuda_role { GP_ROLE_NONE, GP_CUDA_ROLES(GP_CUDA_ROLE) GP_ROLES } gp_cuda_role;
 

@@ -96,10 +96,6 @@ static gp_status ready_of(gp_cuda_library *library, const gp_cuda_plan *plan, gp
     return GP_OK;
 }
 
-int64_t gp_cuda_alignment(const gp_tensor *tensor) {
-    return gp_tensor_contiguous(tensor) ? 16 : (int64_t)gp_dtype_size(tensor->dtype);
-}
-
 /* Plans were made for these alignments (gp_cuda_alignment). */
 static gp_status check_addresses(const gp_op_desc *desc, void *const operands[], gp_error *err) {
     for (int i = 0; i < (int)desc->operands; i++)

@@ -21,6 +21,8 @@ GP_MUST_USE gp_status gp_cuda_plan_run(gp_cuda_library *library, const gp_prepar
 const char *gp_cuda_libraries(void);
 /* An operand's address must be a multiple of this, in bytes: whole tensors begin where arenas allow, slices anywhere.
  */
-int64_t gp_cuda_alignment(const gp_tensor *tensor);
+static inline int64_t gp_cuda_alignment(const gp_tensor *tensor) {
+    return gp_tensor_contiguous(tensor) ? 16 : (int64_t)gp_dtype_size(tensor->dtype);
+}
 
 #endif
