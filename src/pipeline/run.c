@@ -246,14 +246,6 @@ void *gp_run_arena(const gp_run *run, int worker) {
     return run->workers[worker].arena;
 }
 
-size_t gp_run_largest_param(const gp_plan *plan) {
-    size_t most = 0;
-    for (int s = 0; s < plan->stages->count; s++)
-        for (int p = 0; p < plan->stage[s].param_count; p++)
-            if (plan->stage[s].params[p].bytes > most) most = plan->stage[s].params[p].bytes;
-    return most;
-}
-
 gp_status gp_run_bytes(const gp_plan *plan, size_t *out, gp_error *err) {
     size_t channels;
     GP_RETURN_IF_FAILED(gp_channels_bytes(plan, &channels, err));

@@ -174,3 +174,11 @@ gp_status gp_run_clear(gp_run *run, gp_error *err) {
     free(copies);
     return status;
 }
+
+size_t gp_run_largest_param(const gp_plan *plan) {
+    size_t most = 0;
+    for (int s = 0; s < plan->stages->count; s++)
+        for (int p = 0; p < plan->stage[s].param_count; p++)
+            if (plan->stage[s].params[p].bytes > most) most = plan->stage[s].params[p].bytes;
+    return most;
+}

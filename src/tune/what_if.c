@@ -95,10 +95,6 @@ static gp_status prepare(const simulation *s, gp_error *err) {
     return GP_OK;
 }
 
-bool gp_what_if_lists(const gp_programs *programs) {
-    return gp_program_json_size(programs, NULL) <= GP_PROGRAM_JSON_MOST;
-}
-
 /* On devices that host threads issue to. */
 static gp_status play_issued(const simulation *s, gp_error *err) {
     gp_issue_request request = {.stages = s->answer->stages,

@@ -7,6 +7,10 @@
 #include "schedule/program_json.h"
 #include "tune/what_if.h"
 
+bool gp_what_if_lists(const gp_programs *programs) {
+    return gp_program_json_size(programs, NULL) <= GP_PROGRAM_JSON_MOST;
+}
+
 /* ---- for people -------------------------------------------------------------------------------------------------- */
 
 void gp_what_if_table(const gp_what_if *q, const gp_what_if_answer *a, FILE *out) {
