@@ -108,11 +108,11 @@ static bool set_operand(const gp_stage_compiler *compiler, int node, int first_t
         return true;
     case GP_ROLE_STATS: out->fixed = gp_stage_stats_address(compiler->plan, node, ref->index, false); return true;
     case GP_ROLE_SCALARS: out->fixed = gp_stage_scalars_address(compiler->plan); return true;
-    case GP_ROLE_GRAD_OUTPUT: out->thing = grads ? grads->output : -1; return grads;
-    case GP_ROLE_GRAD_INPUT: out->thing = grads ? grads->inputs[ref->index] : -1; return grads;
+    case GP_ROLE_GRAD_OUTPUT: out->thing = grads ? grads->output : -1; return grads != NULL;
+    case GP_ROLE_GRAD_INPUT: out->thing = grads ? grads->inputs[ref->index] : -1; return grads != NULL;
     case GP_ROLE_GRAD_PARAM:
         out->fixed = gp_stage_grad_address(compiler->plan, compiler->graph, node, ref->index);
-        return grads;
+        return grads != NULL;
     default: return false;
     }
 }
@@ -160,7 +160,10 @@ gp_status gp_compiler_resolve(gp_stage_compiler *compiler, int node, int op_inde
         if (!set_operand(compiler, node, first_temp, grads, ref, staged.prepared->desc.operand[i].format, operand))
             return gp_fail(err, GP_INTERNAL, "%s: has an operand that a %s pass cannot have", gp_op_name(op->desc.kind),
                            grads ? "backward" : "forward");
-        *(operand->thing >= 0 ? &operand->first : &operand->fixed.offset) += first;
+        if (operand->thing >= 0)
+            operand->first += first;
+        else
+            operand->fixed.offset += first;
         if (!grads && operand->fixed.area != GP_AREA_NONE && gp_op_writes(op->desc.kind, i)) staged.always = true;
     }
     GP_RETURN_IF_FAILED(gather(compiler, &staged, list, err));

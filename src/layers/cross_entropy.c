@@ -1,6 +1,8 @@
 /* cross_entropy: PyTorch's CrossEntropyLoss with class indices, over [C], [t,C] and, channels being the classes, over
  * pictures [C,h,w]: in memory the classes come last in all of them. Each micro-batch leaves its partial sums as
  * statistics; the mean is taken over the mini-batch, by the divisor among the step's scalars. */
+#include <string.h>
+
 #include "layers/types.h"
 
 typedef struct cross_entropy {
@@ -41,7 +43,9 @@ static int64_t cross_entropy_ignore(const gp_layer *layer) {
 }
 
 static gp_status cross_entropy_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
-    gp_op_attributes attributes = {.cross_entropy = ((const cross_entropy *)layer)->attributes};
+    gp_op_attributes attributes;
+    memset(&attributes, 0, sizeof attributes); /* the op cache compares all bytes */
+    attributes.cross_entropy = ((const cross_entropy *)layer)->attributes;
     gp_tensor target = gp_tensor_samples(GP_I64, lowering->samples, layer->output);
     return gp_loss_lower(layer, lowering, target, GP_OP_CROSS_ENTROPY_FORWARD, GP_OP_CROSS_ENTROPY_BACKWARD, attributes,
                          err);

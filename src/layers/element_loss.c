@@ -1,5 +1,7 @@
 /* mse, bce_logits: PyTorch's MSELoss and BCEWithLogitsLoss over targets of the prediction's shape, the mean over all
  * elements. Each micro-batch leaves its sum as statistics; the divisor stands among the step's scalars. */
+#include <string.h>
+
 #include "layers/types.h"
 
 static gp_status element_loss_read(gp_layer *layer, const gp_choice *choice, gp_error *err) {
@@ -13,7 +15,9 @@ static gp_status element_loss_read(gp_layer *layer, const gp_choice *choice, gp_
 
 static gp_status element_loss_lower(const gp_layer *layer, gp_lowering *lowering, gp_error *err) {
     gp_element_loss function = layer->type == &gp_mse_type ? GP_ELEMENT_MSE : GP_ELEMENT_BCE_LOGITS;
-    gp_op_attributes attributes = {.element_loss.function = (uint32_t)function};
+    gp_op_attributes attributes;
+    memset(&attributes, 0, sizeof attributes); /* the op cache compares all bytes */
+    attributes.element_loss.function = (uint32_t)function;
     gp_tensor target = gp_layer_samples(lowering, layer->inputs[0]);
     return gp_loss_lower(layer, lowering, target, GP_OP_ELEMENT_LOSS_FORWARD, GP_OP_ELEMENT_LOSS_BACKWARD, attributes,
                          err);

@@ -44,7 +44,9 @@ static void fill(const gp_param *param, uint64_t seed, gp_dtype dtype, int64_t e
 void gp_param_initialise(const gp_param *param, uint64_t seed, gp_dtype dtype, void *out) {
     int64_t elements = 1;
     for (int i = 0; i < param->spec.shape.rank; i++) elements *= param->spec.shape.dim[i];
-    if (param->spec.init != GP_INIT_CONSTANT) fill(param, seed, dtype, elements, out);
-    for (int64_t i = 0; i < elements && param->spec.init == GP_INIT_CONSTANT; i++)
-        store(out, dtype, i, param->spec.value);
+    if (param->spec.init != GP_INIT_CONSTANT) {
+        fill(param, seed, dtype, elements, out);
+        return;
+    }
+    for (int64_t i = 0; i < elements; i++) store(out, dtype, i, param->spec.value);
 }

@@ -61,7 +61,10 @@ static bool matches(const gp_node *node, match_kind by, const char *text) {
 
 static bool match_layers(rule *r, match_kind by, const char *text) {
     bool any = false;
-    for (int n = 0; n < layers_of(r->graph); n++) any |= r->layers[n] = matches(&r->graph->nodes[n], by, text);
+    for (int n = 0; n < layers_of(r->graph); n++) {
+        r->layers[n] = matches(&r->graph->nodes[n], by, text);
+        any = any || r->layers[n];
+    }
     return any;
 }
 

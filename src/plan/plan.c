@@ -116,7 +116,7 @@ static unsigned find_ops(const gp_plan *plan, int stage) {
     unsigned found = 0;
     for (int m = 0; m < plan->mini_count; m++) {
         const gp_programs *programs = plan->minis[m].programs;
-        const gp_program *program = &programs->worker[programs->worker_of_stage[stage]];
+        const gp_program *program = &programs->worker[gp_programs_worker(programs, stage, 0)];
         for (size_t pc = 0; pc < program->count && plan->minis[m].training; pc++) {
             const gp_instr *instr = &program->instrs[pc];
             bool keeps = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_KEEP;
@@ -159,7 +159,7 @@ static gp_status plan_stages(gp_plan *plan, gp_stage_request stage_request, gp_e
     for (int s = 0; s < plan->stages->count; s++) {
         gp_stage_plan *stage = &plan->stage[s];
         stage->stage = s;
-        stage->worker = plan->minis[0].programs->worker_of_stage[s];
+        stage->worker = gp_programs_worker(plan->minis[0].programs, s, 0);
         stage->spec = plan->devices[stage->worker];
         unsigned ops = find_ops(plan, s);
         stage_request.any_keep = ops >> GP_INSTR_OPS & 1;

@@ -204,11 +204,11 @@ static void arrive(player *p, const gp_instr *instr, double time) {
 static bool uses_channel(const player *p, const gp_instr *instr, double seconds) {
     if (!p->request.channels || !gp_instr_has_edge(instr) || !(seconds > 0)) return false;
     const gp_edge *edge = &p->stages->edges[instr->edge];
-    return p->programs->worker_of_stage[edge->from] != p->programs->worker_of_stage[edge->to];
+    return gp_programs_worker(p->programs, edge->from, 0) != gp_programs_worker(p->programs, edge->to, 0);
 }
 
 static gp_status send(player *p, agent *a, const gp_instr *instr, double time, gp_error *err) {
-    int to = p->programs->worker_of_stage[p->stages->edges[instr->edge].to];
+    int to = gp_programs_worker(p->programs, p->stages->edges[instr->edge].to, 0);
     size_t pc = a->pc;
     finish(p, a, instr, time, time, time);
     if (copies_of(p, to) != GP_PLAY_POSTED) {

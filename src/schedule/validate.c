@@ -73,11 +73,11 @@ static gp_status check_sizes(const checker *c, gp_error *err) {
         return gp_fail(err, GP_PROGRAM, "programs for %d workers, but %d stages: each worker needs at least one",
                        programs->workers, programs->stages);
     for (int s = 0; s < programs->stages; s++)
-        if (programs->worker_of_stage[s] < 0 || programs->worker_of_stage[s] >= programs->workers)
+        if (gp_programs_worker(programs, s, 0) < 0 || gp_programs_worker(programs, s, 0) >= programs->workers)
             return gp_fail(err, GP_PROGRAM, "stage %d is on worker %d: there are %d workers, counted from 0", s,
-                           programs->worker_of_stage[s], programs->workers);
+                           gp_programs_worker(programs, s, 0), programs->workers);
     for (int w = 0, s; w < programs->workers; w++) {
-        for (s = 0; s < programs->stages && programs->worker_of_stage[s] != w; s++) {}
+        for (s = 0; s < programs->stages && gp_programs_worker(programs, s, 0) != w; s++) {}
         if (s == programs->stages)
             return gp_fail(err, GP_PROGRAM, "worker %d has no stage: each worker needs at least one", w);
     }
@@ -150,8 +150,9 @@ static gp_status check_fields(const checker *c, gp_error *err) {
     if (instr->stage >= c->stages->count)
         return refuse(c, err, "stage %u does not exist: there are %d stages, counted from 0", instr->stage,
                       c->stages->count);
-    if (c->programs->worker_of_stage[instr->stage] != c->worker)
-        return refuse(c, err, "stage %u is on worker %d", instr->stage, c->programs->worker_of_stage[instr->stage]);
+    if (gp_programs_worker(c->programs, instr->stage, 0) != c->worker)
+        return refuse(c, err, "stage %u is on worker %d", instr->stage,
+                      gp_programs_worker(c->programs, instr->stage, 0));
     if (instr->micro >= c->programs->pieces)
         return refuse(c, err, "micro-batch %u does not exist: there are %d micro-batches, counted from 0", instr->micro,
                       c->programs->pieces);
@@ -479,7 +480,7 @@ static gp_status check_stage(checker *c, int s, gp_error *err) {
                        c->first[s + 1] - c->first[s], pieces);
     memset(c->pieces, 0, (size_t)pieces * sizeof *c->pieces);
     for (size_t i = c->first[s]; i < c->first[s + 1]; i++) {
-        look_at(c, c->programs->worker_of_stage[s], c->pcs[i]);
+        look_at(c, gp_programs_worker(c->programs, s, 0), c->pcs[i]);
         GP_RETURN_IF_FAILED(check_stage_instr(c, err));
         release(c);
     }

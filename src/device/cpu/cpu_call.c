@@ -1,5 +1,6 @@
 #include "device/cpu/cpu_call.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "device/op_info.h"
@@ -34,6 +35,7 @@ void gp_cpu_spans(const gp_cpu_call *call, gp_cpu_span span, const void *context
     span_loop loop = {.span = span, .context = context};
     bool dense = true;
     int64_t count = 0;
+    assert(info->operands <= GP_SPAN_OPERANDS);
     for (int i = 0; i < info->operands; i++) {
         if (!call->operand[i] || info->operand[i].type != GP_OPERAND_REAL) continue;
         loop.base[i] = call->operand[i];

@@ -80,15 +80,16 @@ gp_status gp_cuda_columns_totals(const gp_cuda_call *call, const gp_kernel_colum
                                          .first = gp_cuda_at(call, GP_ROLE_DGAMMA),
                                          .second = gp_cuda_at(call, GP_ROLE_DBETA),
                                          .accumulate = (desc->flags & GP_OP_ACCUMULATE) != 0};
-    gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_column_totals, columns, &args, sizeof args);
-    gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
-    if (gp_cuda_at(call, GP_ROLE_SUMS)) {
+    bool sums = gp_cuda_at(call, GP_ROLE_SUMS);
+    if (sums) {
         args.first = gp_cuda_at(call, GP_ROLE_SUMS);
         args.second = args.first + gp_cuda_tensor(call, GP_ROLE_SUMS)->stride[0];
         args.variance = gp_cuda_at(call, GP_ROLE_VARIANCE);
         args.eps = desc->attributes.norm.eps;
-        gp_cuda_reads(&launch, call, GP_ROLE_VARIANCE);
     }
+    gp_cuda_launch launch = gp_cuda_columns_combine(GP_KERNEL_column_totals, columns, &args, sizeof args);
+    gp_cuda_reads_bytes(&launch, call->workspace, gp_cuda_columns_bytes(columns));
+    if (sums) gp_cuda_reads(&launch, call, GP_ROLE_VARIANCE);
     gp_cuda_writes(&launch, call, GP_ROLE_SUMS);
     gp_cuda_writes(&launch, call, GP_ROLE_DGAMMA);
     gp_cuda_writes(&launch, call, GP_ROLE_DBETA);
