@@ -144,12 +144,13 @@ static float relu(float z) {
 
 static void apply_rows(void *context, int64_t begin, int64_t end) {
     const norm_loop *loop = context;
+    int64_t width = loop->at.x.rows.width;
     const float *mean = loop->at.mean.at, *scale = loop->scale, *shift = loop->shift;
     for (int64_t r = begin; r < end; r++) {
         const float *x = loop->at.x.at + r * loop->at.x.rows.pitch;
         float *y = loop->at.y.at + r * loop->at.y.rows.pitch;
         GP_INDEPENDENT
-        for (int64_t c = 0; c < loop->at.x.rows.width; c++) y[c] = (x[c] - mean[c]) * scale[c] + shift[c];
+        for (int64_t c = 0; c < width; c++) y[c] = (x[c] - mean[c]) * scale[c] + shift[c];
     }
 }
 
