@@ -101,8 +101,10 @@ bool gp_cgroup_number(const char *folder, const char *name, int index, uint64_t 
     snprintf(path, sizeof path, "%s/%s", folder, name);
     FILE *file = fopen(path, "re");
     if (!file) return false;
+    int64_t number = -1;
     bool found = true;
-    for (int i = 0; i <= index && found; i++) found = fscanf(file, "%" SCNu64, out) == 1;
+    for (int i = 0; i <= index && found; i++) found = fscanf(file, "%" SCNd64, &number) == 1 && number >= 0;
     (void)fclose(file);
+    *out = (uint64_t)number;
     return found;
 }

@@ -15,7 +15,7 @@ typedef size_t (*gp_cgroup_limit)(const char *folder);
 /* The least limit; SIZE_MAX: there is none. `controller`: v1's name of it ("memory"). `root`: "" for the machine. */
 size_t gp_cgroup_least(const char *root, const char *controller, gp_cgroup_limit of_v1, gp_cgroup_limit of_v2);
 
-/* Number `index` of a group's file; false: the file is not there, or has a word in its place ("max", "-1"). */
+/* Number `index` of a group's file; false: the file is not there, or says "max" or -1 in its place. */
 bool gp_cgroup_number(const char *folder, const char *name, int index, uint64_t *out);
 
 #endif

@@ -76,10 +76,12 @@ static gp_status compare_sequences(comparison *c, const gp_yaml *before, const g
     return GP_OK;
 }
 
-static comparison begin(const char *path, gp_yaml_visit visit, void *context) {
-    comparison c = {.visit = visit, .context = context, .length = strlen(path)};
-    memcpy(c.path, path, c.length);
-    return c;
+/* The path behind its end stays as it is: clearing all of it for each comparison would take longer than comparing. */
+static void begin(comparison *c, const char *path, gp_yaml_visit visit, void *context) {
+    c->visit = visit;
+    c->context = context;
+    c->length = strlen(path);
+    memcpy(c->path, path, c->length + 1);
 }
 
 static gp_status stop(void *context, const gp_yaml_difference *difference, gp_error *err) {
@@ -90,7 +92,8 @@ static gp_status stop(void *context, const gp_yaml_difference *difference, gp_er
 }
 
 static bool same_whole(const char *path, const gp_yaml *before, const gp_yaml *now) {
-    comparison inner = begin(path, stop, NULL);
+    comparison inner;
+    begin(&inner, path, stop, NULL);
     return compare_mappings(&inner, before, now, NULL) == GP_OK && same_order(before, now);
 }
 
@@ -107,7 +110,8 @@ static gp_status compare(comparison *c, const gp_yaml *before, const gp_yaml *no
 
 gp_status gp_yaml_each_difference(const char *path, const gp_yaml *before, const gp_yaml *now, gp_yaml_visit visit,
                                   void *context, gp_error *err) {
-    comparison c = begin(path, visit, context);
+    comparison c;
+    begin(&c, path, visit, context);
     return compare(&c, before, now, err);
 }
 

@@ -110,24 +110,39 @@ static int add_size(gp_stage_request *list, gp_micro_size *sizes, int64_t sample
     return i;
 }
 
-/* Which instructions a stage has in training, as bits 1 << operation; of forwards those that keep: 1 << GP_INSTR_OPS.
- * A program from a file may have other forwards than its mode says. */
-static unsigned find_ops(const gp_plan *plan, int stage) {
-    unsigned found = 0;
+/* Which kinds of instructions a stage has in training. A program from a file may have other forwards than its mode
+ * says. */
+typedef struct stage_ops {
+    bool keeps, discards; /* forwards */
+    bool whole, split;    /* backwards */
+} stage_ops;
+
+static void note_op(stage_ops *its, const gp_instr *instr) {
+    switch (instr->op) {
+    case GP_INSTR_FORWARD: *(instr->flags & GP_INSTR_KEEP ? &its->keeps : &its->discards) = true; break;
+    case GP_INSTR_BACKWARD: its->whole = true; break;
+    case GP_INSTR_BACKWARD_INPUT: its->split = true; break;
+    default: break;
+    }
+}
+
+/* Of all stages, in one walk; the caller frees it. */
+static gp_status find_ops(const gp_plan *plan, stage_ops **out, gp_error *err) {
+    GP_RETURN_IF_FAILED(GP_NEW(out, plan->stages->count, err));
     for (int m = 0; m < plan->mini_count; m++) {
         const gp_programs *programs = plan->minis[m].programs;
-        const gp_program *program = &programs->worker[gp_programs_worker(programs, stage, 0)];
-        for (size_t pc = 0; pc < program->count && plan->minis[m].training; pc++) {
-            const gp_instr *instr = &program->instrs[pc];
-            bool keeps = instr->op == GP_INSTR_FORWARD && instr->flags & GP_INSTR_KEEP;
-            if (instr->stage == stage) found |= 1U << (keeps ? (int)GP_INSTR_OPS : (int)instr->op);
-        }
+        for (int w = 0; w < programs->workers && plan->minis[m].training; w++)
+            for (size_t pc = 0; pc < programs->worker[w].count; pc++) {
+                const gp_instr *instr = &programs->worker[w].instrs[pc];
+                note_op(&(*out)[instr->stage], instr);
+            }
     }
-    return found;
+    return GP_OK;
 }
 
 /* What all stages have in common. `sizes` has room for two of each mini-batch. */
-static gp_stage_request describe(gp_plan *plan, const gp_plan_request *request, gp_micro_size *sizes) {
+static gp_stage_request describe(gp_plan *plan, const gp_plan_request *request, const stage_ops *ops,
+                                 gp_micro_size *sizes) {
     gp_stage_request its = {.stages = plan->stages,
                             .cache = plan->cache,
                             .types = plan->types,
@@ -139,9 +154,8 @@ static gp_stage_request describe(gp_plan *plan, const gp_plan_request *request, 
                             .full_samples = divide_up(request->batch, request->micro_batches),
                             .sizes = sizes};
     for (int s = 0; s < plan->stages->count; s++) {
-        unsigned ops = find_ops(plan, s);
-        its.any_whole |= ops >> GP_INSTR_BACKWARD & 1;
-        its.any_split |= ops >> GP_INSTR_BACKWARD_INPUT & 1;
+        its.any_whole = its.any_whole || ops[s].whole;
+        its.any_split = its.any_split || ops[s].split;
     }
     for (int m = 0; m < plan->mini_count; m++) {
         gp_mini_plan *mini = &plan->minis[m];
@@ -154,16 +168,15 @@ static gp_stage_request describe(gp_plan *plan, const gp_plan_request *request, 
     return its;
 }
 
-static gp_status plan_stages(gp_plan *plan, gp_stage_request stage_request, gp_error *err) {
+static gp_status plan_stages(gp_plan *plan, gp_stage_request stage_request, const stage_ops *ops, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(&plan->stage, plan->stages->count, err));
     for (int s = 0; s < plan->stages->count; s++) {
         gp_stage_plan *stage = &plan->stage[s];
         stage->stage = s;
         stage->worker = gp_programs_worker(plan->minis[0].programs, s, 0);
         stage->spec = plan->devices[stage->worker];
-        unsigned ops = find_ops(plan, s);
-        stage_request.any_keep = ops >> GP_INSTR_OPS & 1;
-        stage_request.any_discard = ops >> GP_INSTR_FORWARD & 1;
+        stage_request.any_keep = ops[s].keeps;
+        stage_request.any_discard = ops[s].discards;
         GP_RETURN_IF_FAILED(gp_stage_plan_init(stage, &stage_request, err));
         stage_request.squares_before += stage->square_count;
         for (int m = 0; m < plan->mini_count; m++) {
@@ -197,7 +210,11 @@ static gp_status make_plan(gp_plan *plan, const gp_plan_request *request, gp_mic
         GP_RETURN_IF_FAILED(GP_NEW(&plan->minis[m].step, plan->stages->count, err));
     }
     GP_RETURN_IF_FAILED(GP_NEW(sizes, 2 * plan->mini_count, err));
-    GP_RETURN_IF_FAILED(plan_stages(plan, describe(plan, request, *sizes), err));
+    stage_ops *ops = NULL;
+    gp_status status = find_ops(plan, &ops, err);
+    if (status == GP_OK) status = plan_stages(plan, describe(plan, request, ops, *sizes), ops, err);
+    free(ops);
+    GP_RETURN_IF_FAILED(status);
     GP_RETURN_IF_FAILED(gp_bindings_plan(plan, err));
     for (int m = 0; m < plan->mini_count && gp_plan_has_queues(plan); m++)
         GP_RETURN_IF_FAILED(gp_mini_queues(plan, &plan->minis[m], GP_QUEUES_MEMORY, err));

@@ -391,9 +391,11 @@ static json_t *pack_report(report *r, gp_error *err) {
         profile->path ? pack_path(profile->path, err) : NULL, "measured", session->measured.rounds > 0, "taken_at",
         profile->taken > 0 ? gp_when_text(when, profile->taken) : NULL, "taken",
         difference && *difference ? json_string(difference) : NULL);
-    json_object_update(root, rest);
+    bool whole_report = rest && json_object_update(root, rest) == 0;
     json_decref(rest);
-    return root;
+    if (whole_report) return root;
+    json_decref(root);
+    return NULL;
 }
 
 gp_status gp_balance_report_json(const gp_session *session, FILE *out, gp_error *err) {

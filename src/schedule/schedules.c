@@ -1,5 +1,6 @@
 #include "schedule/schedules.h"
 
+#include <assert.h>
 #include <ctype.h>
 
 #include "schedule/schedule_file.h"
@@ -19,6 +20,7 @@ static gp_status list(lister *its, int times, const char *tasks, gp_error *err) 
     gp_task_op op[MOST];
     int second[MOST], count = 0;
     for (; tasks[count]; count++) {
+        assert(count < MOST);
         op[count] = gp_task_named((char)toupper((unsigned char)tasks[count]));
         second[count] = islower((unsigned char)tasks[count]) != 0;
     }

@@ -90,9 +90,14 @@ gp_status gp_inputs_check_output(const gp_config *config, const char *option, co
                    stream);
 }
 
+static const char *file_name(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 /* Whether `own` holds the weights that the run begins with, and loses them before the new model is whole. */
 static bool loses_init(const gp_config *config, const char *own, char text[MOST_TEXT]) {
-    bool is_model = strcmp(strrchr(own, '/'), "/model.safetensors") == 0;
+    bool is_model = strcmp(file_name(own), "model.safetensors") == 0;
     return !is_model && access(own, F_OK) == 0 && find_input(config, own, INIT, INIT, text);
 }
 
@@ -100,7 +105,7 @@ static bool loses_init(const gp_config *config, const char *own, char text[MOST_
 static gp_status check_own(const gp_config *config, const char *folder, const char *own, const char *trace,
                            gp_error *err) {
     char text[MOST_TEXT];
-    bool is_config = gp_file_is(own, config->path) && strcmp(strrchr(own, '/'), "/config.yaml") == 0;
+    bool is_config = gp_file_is(own, config->path) && strcmp(file_name(own), "config.yaml") == 0;
     gp_status status = GP_OK;
     if ((!is_config && find_input(config, own, 0, INIT - 1, text)) || loses_init(config, own, text))
         status = gp_fail(err, GP_USAGE,
@@ -114,7 +119,7 @@ static gp_status check_own(const gp_config *config, const char *folder, const ch
 static gp_status check_snapshots(const gp_config *config, const char *folder, const char *trace, gp_error *err) {
     int64_t *steps = NULL;
     int count = 0;
-    const char *slash = trace ? strrchr(trace, '/') : NULL, *name = slash ? slash + 1 : trace;
+    const char *name = trace ? file_name(trace) : NULL;
     GP_RETURN_IF_FAILED(gp_snapshot_list(folder, &steps, &count, err));
     gp_status status = GP_OK;
     for (int i = 0; i < count && status == GP_OK; i++)

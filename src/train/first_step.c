@@ -88,8 +88,7 @@ static void *work(void *argument) {
         long nanoseconds = until.tv_nsec + (long)(pause * 1e9);
         until.tv_sec += nanoseconds / 1000000000;
         until.tv_nsec = nanoseconds % 1000000000;
-        if (pthread_cond_clockwait(&w->changed, &w->lock, CLOCK_MONOTONIC, &until) == ETIMEDOUT && !w->ended)
-            look(w, &last);
+        if (pthread_cond_timedwait(&w->changed, &w->lock, &until) == ETIMEDOUT && !w->ended) look(w, &last);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -104,13 +103,17 @@ static void destroy(gp_first_step *w) {
 gp_first_step *gp_first_step_watch(const gp_session *session, FILE *to, double patience) {
     gp_first_step *w = NULL;
     gp_error ignored = {0};
+    pthread_condattr_t monotonic;
     if (!to || GP_NEW(&w, 1, &ignored) != GP_OK) return NULL;
     w->session = session;
     w->ticker = gp_ticker_on(to);
     w->patience = patience > 0 ? patience : w->ticker.terminal ? terminal_patience : pipe_patience;
     w->began = gp_now();
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->changed, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     if (gp_thread_start(&w->thread, STACK, work, w) == 0) return w;
     destroy(w);
     return NULL;

@@ -136,7 +136,7 @@ static void the_timeline_is_what_the_programs_say(void **state) {
     run(NULL, (gp_trace_options){.path = path, .first = 3, .last = 5}, GP_OK, &err);
     json_t *events = events_of(path);
     gp_session *session = fixture_session(NULL);
-    int sends = 0;
+    int sends = 0, posts = 0; /* each stage but the root collects what is posted: with two stages, one of them */
     for (int w = 0; w < session->plan->workers; w++) {
         check_track(events, session->plan, w, " s3 s4 e4 s5");
         check_memory(events, session->plan, w);
@@ -147,9 +147,11 @@ static void the_timeline_is_what_the_programs_say(void **state) {
         bool send = strcmp(text_of(event, "ph"), "X") == 0 && strncmp(text_of(event, "name"), "send", 4) == 0;
         if (send) assert_true(json_integer_value(argument(event, "bytes")) > 0);
         sends += send;
+        posts += strcmp(text_of(event, "ph"), "X") == 0 && strncmp(text_of(event, "name"), "post", 4) == 0;
     }
-    assert_true(sends > 0);
-    assert_int_equal(check_arrows(events), sends);
+    assert_true(sends > 0 && posts > 0);
+    assert_int_equal(session->plan->stages->count, 2);
+    assert_int_equal(check_arrows(events), sends + posts);
     gp_session_close(&session);
     json_decref(events);
 }
