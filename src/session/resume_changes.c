@@ -52,16 +52,12 @@ static void free_differences(differences *all) {
     *all = (differences){0};
 }
 
-static bool is_below(const char *path, const char *prefix) {
-    return gp_paths_meet(path, prefix) && strlen(path) >= strlen(prefix);
-}
-
 /* Keys that change no number. They are as the file and the command line say now. */
 static bool is_of_machine(const char *path) {
     static const char checkpoint[] = ".checkpoint";
     size_t length = strlen(path), end = sizeof checkpoint - 1;
     if (gp_change_rule(path) == GP_CHANGE_MACHINE) return true;
-    return is_below(path, "model.layers") && length > end && strcmp(path + length - end, checkpoint) == 0;
+    return gp_path_is_below(path, "model.layers") && length > end && strcmp(path + length - end, checkpoint) == 0;
 }
 
 static bool is_end(const char *path) {
@@ -69,7 +65,7 @@ static bool is_end(const char *path) {
 }
 
 static bool is_cut(const char *path) {
-    return is_below(path, "pipeline") && !is_below(path, "pipeline.micro_batches");
+    return gp_path_is_below(path, "pipeline") && !gp_path_is_below(path, "pipeline.micro_batches");
 }
 
 /* Whether --set names the key, a part of it, or what it is a part of. A cut changes as a whole. */
@@ -183,7 +179,7 @@ static gp_status put(gp_yaml_document *to, const char *path, const gp_yaml *valu
  * another length now. The whole path if there is none. */
 static size_t whole_length(const merge *m, const char *path) {
     const gp_yaml *before, *now;
-    bool model = is_below(path, "model");
+    bool model = gp_path_is_below(path, "model");
     for (const char *segment = path; *segment;) {
         size_t length = strcspn(segment, ".");
         char key[256];
@@ -209,7 +205,7 @@ static gp_status take_differences(const merge *m, const differences *all, gp_err
     for (int i = 0; i < all->count; i++) {
         const gp_yaml_difference *its = &all->item[i];
         bool takes;
-        if (is_below(its->path, "changes")) continue;
+        if (gp_path_is_below(its->path, "changes")) continue;
         GP_RETURN_IF_FAILED(decide(m, its, &takes, err));
         if (takes) GP_RETURN_IF_FAILED(take(m, its, err));
     }
@@ -274,8 +270,9 @@ static gp_status carry_end(const merge *m, gp_error *err) {
     bool moves = false, other = false, alike = true;
     for (int i = 0; i < now.count; i++) {
         moves = moves || is_end(now.item[i].path);
-        other = other || is_below(now.item[i].path, "optimizer");
-        alike = alike && (is_below(now.item[i].path, "optimizer") || is_below(now.item[i].path, "train"));
+        other = other || gp_path_is_below(now.item[i].path, "optimizer");
+        alike =
+            alike && (gp_path_is_below(now.item[i].path, "optimizer") || gp_path_is_below(now.item[i].path, "train"));
     }
     gp_settings_fini(&now);
     if (!moves || has_known_end(m) || (ended && !(other && alike))) return GP_OK;

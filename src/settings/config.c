@@ -5,19 +5,15 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/replace.h"
 #include "settings/tables_internal.h"
 
 static gp_status find_folder(const char *path, char **out, gp_error *err) {
-    const char *slash = strrchr(path, '/');
     char *folder = NULL;
-    if (!slash)
-        GP_RETURN_IF_FAILED(gp_copy_text(&folder, ".", err));
-    else
-        GP_RETURN_IF_FAILED(gp_format_text(&folder, err, "%.*s", slash == path ? 1 : (int)(slash - path), path));
+    GP_RETURN_IF_FAILED(gp_file_folder(path, &folder, err));
     char *absolute = realpath(folder, NULL);
-    int cause = errno;
     gp_status status = GP_OK;
-    if (!absolute) status = gp_fail(err, GP_CONFIG, "%s: the folder %s: %s", path, folder, strerror(cause));
+    if (!absolute) status = gp_fail(err, GP_CONFIG, "%s: the folder %s: %s", path, folder, strerror(errno));
     free(folder);
     if (absolute) *out = absolute;
     return status;

@@ -189,6 +189,8 @@ gp_key_change gp_change_rule(const char *path);
 /* Why the key may not change within a run; NULL: it may, if the model keeps its shapes and sums their order
  * (session/may_change.c). */
 const char *gp_change_refusal(const char *path);
+/* Whether the path is `prefix`, or lies below it. */
+bool gp_path_is_below(const char *path, const char *prefix);
 /* Whether one path is the other, or lies below it. */
 bool gp_paths_meet(const char *a, const char *b);
 /* What makes `now` of `before`, both of gp_config_resolved; without `changes`. */
