@@ -96,8 +96,9 @@ static bool loses_init(const gp_config *config, const char *own, char text[MOST_
     return !is_model && access(own, F_OK) == 0 && find_input(config, own, INIT, INIT, text);
 }
 
-/* One file that a run writes or removes. Frees its path. */
-static gp_status check_own(const gp_config *config, const char *folder, char *own, const char *trace, gp_error *err) {
+/* One file that a run writes or removes. */
+static gp_status check_own(const gp_config *config, const char *folder, const char *own, const char *trace,
+                           gp_error *err) {
     char text[MOST_TEXT];
     bool is_config = gp_file_is(own, config->path) && strcmp(strrchr(own, '/'), "/config.yaml") == 0;
     gp_status status = GP_OK;
@@ -107,7 +108,6 @@ static gp_status check_own(const gp_config *config, const char *folder, char *ow
                          folder, own, text);
     else if (trace && gp_file_is(trace, own))
         status = gp_fail(err, GP_USAGE, "--trace %s: is %s, which the run writes: choose another name", trace, own);
-    free(own);
     return status;
 }
 
