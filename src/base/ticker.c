@@ -8,16 +8,12 @@
 
 static const double terminal_pause = 0.2, pipe_pause = 10;
 
-static double now(void) {
-    return 1e-9 * (double)gp_clock();
-}
-
 gp_ticker gp_ticker_on(FILE *out) {
-    return (gp_ticker){.out = out, .terminal = out && isatty(fileno(out)) == 1, .said = now()};
+    return (gp_ticker){.out = out, .terminal = out && isatty(fileno(out)) == 1, .said = gp_now()};
 }
 
 bool gp_ticker_is_due(const gp_ticker *ticker) {
-    return ticker->out && now() - ticker->said >= (ticker->terminal ? terminal_pause : pipe_pause);
+    return ticker->out && gp_now() - ticker->said >= (ticker->terminal ? terminal_pause : pipe_pause);
 }
 
 void gp_ticker_say(gp_ticker *ticker, const char *format, ...) {
@@ -30,7 +26,7 @@ void gp_ticker_say(gp_ticker *ticker, const char *format, ...) {
     fputs(ticker->terminal ? "\033[K" : "\n", ticker->out);
     fflush(ticker->out);
     ticker->open_line = ticker->terminal;
-    ticker->said = now();
+    ticker->said = gp_now();
 }
 
 void gp_ticker_end(gp_ticker *ticker) {

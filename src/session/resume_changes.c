@@ -285,7 +285,7 @@ static gp_status check_next(const merge *m, gp_error *err) {
     gp_yaml_document *copy = NULL;
     gp_config *next = NULL;
     GP_RETURN_IF_FAILED(gp_yaml_copy(m->next, &copy, err));
-    GP_RETURN_IF_FAILED(gp_config_read_phase(m->user, &copy, &next, err));
+    GP_RETURN_IF_FAILED(gp_config_read(m->user, &copy, false, &next, err));
     gp_status status = gp_may_change(gp_config_phase(m->run, m->held), next, err);
     if (status != GP_OK) gp_error_context(err, "--resume: ");
     if (status == GP_OK) status = carry_cut(m, next, err);
@@ -327,7 +327,7 @@ static gp_status read_result(const merge *m, gp_yaml_document *base, gp_config *
     GP_RETURN_IF_FAILED(gp_yaml_text(base, "the configuration of the run", &text, err));
     gp_status status = gp_yaml_parse_at(text, strlen(text), (gp_place){.path = m->user->path}, &document, err);
     free(text);
-    return status == GP_OK ? gp_config_read_whole(m->user, &document, out, err) : status;
+    return status == GP_OK ? gp_config_read(m->user, &document, true, out, err) : status;
 }
 
 static gp_status make_result(const merge *m, gp_config **out, gp_error *err) {
@@ -371,7 +371,7 @@ static gp_status find_wanted(merge *m, gp_error *err) {
         for (int i = 0; i < m->user->override_count && status == GP_OK; i++)
             status = gp_yaml_override(document, m->user->override[i], err);
         if (status == GP_OK)
-            status = gp_config_read_phase(m->user, &document, &m->wanted, err);
+            status = gp_config_read(m->user, &document, false, &m->wanted, err);
         else
             gp_yaml_destroy(&document);
         GP_RETURN_IF_FAILED(status);
@@ -383,7 +383,7 @@ static gp_status open_run(merge *m, gp_error *err) {
     gp_yaml_document *document = NULL;
     const char *text = m->snapshot->config;
     GP_RETURN_IF_FAILED(gp_yaml_parse(text, strlen(text), m->path, &document, err));
-    GP_RETURN_IF_FAILED(gp_config_read_whole(m->user, &document, &m->run, err));
+    GP_RETURN_IF_FAILED(gp_config_read(m->user, &document, true, &m->run, err));
     m->held = gp_config_changes_until(m->run, m->step + 1);
     GP_RETURN_IF_FAILED(GP_NEW(&m->phase, m->held + 1, err));
     for (int p = 0; p <= m->held; p++)

@@ -200,7 +200,7 @@ static gp_status read_change(gp_config *config, gp_change *change, const gp_yaml
     if (status != GP_OK)
         gp_yaml_destroy(&document);
     else
-        status = gp_config_read_phase(config, &document, &change->config, err);
+        status = gp_config_read(config, &document, false, &change->config, err);
     return status == GP_OK ? compare_phases(before, change, entry, err) : status;
 }
 

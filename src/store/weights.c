@@ -56,8 +56,6 @@ static gp_status check_skips(const gp_graph *graph, const gp_train_config *train
     return GP_OK;
 }
 
-/* ---- what to do about a tensor that is missing or differs -------------------------------------------------------- */
-
 enum { HINT = 400 };
 
 /* The first name of the file that is `name` after a prefix: "module.0.weight"; NULL: none. */
@@ -150,8 +148,6 @@ gp_status gp_weights_check(const gp_graph *graph, const gp_train_config *train, 
     gp_safetensors_close(&file);
     return GP_OK;
 }
-
-/* ---- into a run -------------------------------------------------------------------------------------------------- */
 
 typedef struct source {
     const gp_graph *graph;

@@ -73,7 +73,7 @@ static bool is_refused_as_written(const char *name) {
     char *set = read_text(name, ".set"), *expected = read_text(name, ".txt");
     snprintf(path, sizeof path, "%s.yaml", name);
     int count = set ? split_lines(set, overrides) : 0;
-    gp_status status = gp_config_load(path, overrides, count, &config, &err);
+    gp_status status = gp_config_load(GP_TO_RUN, path, overrides, count, &config, &err);
     bool same = false;
     if (status == GP_OK || config) {
         print_error("%s: was accepted\n", name);
