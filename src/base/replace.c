@@ -193,8 +193,8 @@ gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err) {
     /* Somebody else's file stays theirs where that may be said; permissions last, which a change of owner can take. */
     if (status == GP_OK && exists && fchown(file->fd, about.st_uid, about.st_gid) != 0) errno = 0;
     if (status == GP_OK && exists && fchmod(file->fd, about.st_mode & 07777) != 0) {
-        status = gp_fail(err, GP_IO, "%s: its permissions cannot be set: %s", file->temporary, strerror(errno));
-        return gp_file_end(&file, status, err);
+        gp_fail(err, GP_IO, "%s: its permissions cannot be set: %s", file->temporary, strerror(errno));
+        return gp_file_end(&file, GP_IO, err);
     }
     if (status != GP_OK) {
         free(file->path);

@@ -1,6 +1,5 @@
 #include "config/names.h"
 
-#include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,28 +7,6 @@
 #include "config/foreign.h"
 
 enum { SHORT = 4 };
-
-bool gp_fold_name(const char *name, char out[GP_LONGEST_NAME + 1]) {
-    size_t used = 0;
-    for (; *name; name++) {
-        if (strchr("_-. ", *name)) continue;
-        if (used == GP_LONGEST_NAME) return false;
-        out[used++] = (char)tolower((unsigned char)*name);
-    }
-    out[used] = '\0';
-    return true;
-}
-
-bool gp_same_name(const char *a, const char *b) {
-    char folded[GP_LONGEST_NAME + 1] = "", other[GP_LONGEST_NAME + 1] = "";
-    return gp_fold_name(a, folded) && gp_fold_name(b, other) && folded[0] && strcmp(folded, other) == 0;
-}
-
-int gp_index_of(const char *name, const char *const *names) {
-    for (int i = 0; names && names[i]; i++)
-        if (strcmp(names[i], name) == 0) return i;
-    return -1;
-}
 
 /* Insertions, deletions, changes and swaps of neighbours that make one text of the other. */
 static int edit_distance(const char *a, const char *b) {

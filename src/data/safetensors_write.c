@@ -148,10 +148,15 @@ gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *item
 }
 
 struct gp_safetensors_writer {
-    gp_replacing *file; /* NULL: not begun */
+    gp_replacing *file;
     char *path;
     size_t missing; /* bytes of the data that are still to come */
 };
+
+static void free_writer(gp_safetensors_writer *writer) {
+    free(writer->path);
+    free(writer);
+}
 
 static gp_status begin(const char *path, const gp_safetensors_item *items, size_t count, const char *const *metadata,
                        bool summed, gp_safetensors_writer **out, gp_error *err) {
@@ -164,10 +169,13 @@ static gp_status begin(const char *path, const gp_safetensors_item *items, size_
     if (status == GP_OK) status = gp_file_begin(path, &writer->file, err);
     if (status == GP_OK) status = gp_file_add(writer->file, its.text, its.bytes, err);
     free(its.text);
-    if (status != GP_OK) return gp_safetensors_end(&writer, status, err);
+    if (status != GP_OK && writer->file) status = gp_file_end(&writer->file, status, err);
     writer->missing = its.data_bytes;
-    *out = writer;
-    return GP_OK;
+    if (status == GP_OK)
+        *out = writer;
+    else
+        free_writer(writer);
+    return status;
 }
 
 gp_status gp_safetensors_begin(const char *path, const gp_safetensors_item *items, size_t count,
@@ -185,9 +193,8 @@ gp_status gp_safetensors_end(gp_safetensors_writer **writer, gp_status status, g
     gp_safetensors_writer *it = *writer;
     if (status == GP_OK && it->missing)
         status = gp_fail(err, GP_INTERNAL, "%s: %zu bytes of its tensors are missing", it->path, it->missing);
-    if (it->file) status = gp_file_end(&it->file, status, err);
-    free(it->path);
-    free(it);
+    status = gp_file_end(&it->file, status, err);
+    free_writer(it);
     *writer = NULL;
     return status;
 }
