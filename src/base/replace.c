@@ -78,18 +78,6 @@ static gp_status open_temporary(const char *path, char **out, int *out_fd, gp_er
                    TEMPORARY_NAMES, path, mark);
 }
 
-static gp_status write_part(int fd, const char *path, const gp_bytes *part, gp_error *err) {
-    char text[GP_WRITE_ERROR_TEXT];
-    for (size_t done = 0; done < part->count;) {
-        ssize_t now = calls->write(fd, (const char *)part->data + done, part->count - done);
-        if (now < 0 && errno == EINTR) continue;
-        if (now < 0) return gp_fail(err, GP_IO, "%s: cannot be written: %s", path, gp_write_error(text, errno));
-        if (now == 0) return gp_fail(err, GP_IO, "%s: cannot be written: the system takes no more bytes", path);
-        done += (size_t)now;
-    }
-    return GP_OK;
-}
-
 gp_status gp_file_sync(const char *path, gp_error *err) {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* never waits for the writer of a FIFO */
     char text[GP_WRITE_ERROR_TEXT];
@@ -101,8 +89,7 @@ gp_status gp_file_sync(const char *path, gp_error *err) {
     return status;
 }
 
-/* The folder of a path's last name. */
-static gp_status folder_of(const char *path, char **out, gp_error *err) {
+gp_status gp_file_folder(const char *path, char **out, gp_error *err) {
     const char *slash = strrchr(path, '/');
     if (!slash) return gp_copy_text(out, ".", err);
     return gp_format_text(out, err, "%.*s", slash == path ? 1 : (int)(slash - path), path);
@@ -110,38 +97,26 @@ static gp_status folder_of(const char *path, char **out, gp_error *err) {
 
 static gp_status sync_folder(const char *path, gp_error *err) {
     char *folder = NULL;
-    GP_RETURN_IF_FAILED(folder_of(path, &folder, err));
+    GP_RETURN_IF_FAILED(gp_file_folder(path, &folder, err));
     gp_status status = gp_file_sync(folder, err);
     free(folder);
     return status;
 }
 
-/* Where a link leads, beside it unless it says the whole way; NULL: it is no link. */
-static gp_status read_link(const char *path, char **out, gp_error *err) {
-    char to[PATH_MAX];
-    ssize_t length = readlink(path, to, sizeof to - 1);
-    const char *slash = strrchr(path, '/');
-    *out = NULL;
-    if (length < 0) return GP_OK;
-    to[length] = '\0';
-    if (to[0] == '/' || !slash) return gp_copy_text(out, to, err);
-    return gp_format_text(out, err, "%.*s/%s", (int)(slash - path), path, to);
-}
-
-/* The end of a chain of links that leads to what is not there yet. */
+/* Where a chain of links ends, which leads to what is not there yet; a path that is no link stays. */
 static gp_status follow_links(const char *path, char **out, gp_error *err) {
-    char *at = NULL, *next = NULL;
+    char to[PATH_MAX], *at = NULL;
     gp_status status = gp_copy_text(&at, path, err);
     for (int i = 0; i < MOST_LINKS && status == GP_OK; i++) {
-        status = read_link(at, &next, err);
-        if (status != GP_OK || !next) break;
-        free(at);
-        at = next;
+        ssize_t length = readlink(at, to, sizeof to);
+        if (length < 0) break;
+        const char *slash = strrchr(at, '/');
+        int folder = slash && to[0] != '/' ? (int)(slash + 1 - at) : 0;
+        char *before = at;
+        status = gp_format_text(&at, err, "%.*s%.*s", folder, before, (int)length, to);
+        free(before);
     }
-    if (status == GP_OK)
-        *out = at;
-    else
-        free(at);
+    if (status == GP_OK) *out = at;
     return status;
 }
 
@@ -154,7 +129,7 @@ static bool will_be_same(const char *path, const char *other) {
     for (int i = 0; i < 2 && known; i++) {
         const char *slash = strrchr(ends[i], '/');
         names[i] = slash ? slash + 1 : ends[i];
-        known = folder_of(ends[i], &folders[i], NULL) == GP_OK && stat(folders[i], &about[i]) == 0;
+        known = gp_file_folder(ends[i], &folders[i], NULL) == GP_OK && stat(folders[i], &about[i]) == 0;
     }
     bool same = known && is_same(&about[0], &about[1]) && strcmp(names[0], names[1]) == 0;
     for (int i = 0; i < 2; i++) {
@@ -219,10 +194,7 @@ gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err) {
     if (status == GP_OK && exists && fchown(file->fd, about.st_uid, about.st_gid) != 0) errno = 0;
     if (status == GP_OK && exists && fchmod(file->fd, about.st_mode & 07777) != 0) {
         gp_fail(err, GP_IO, "%s: its permissions cannot be set: %s", file->temporary, strerror(errno));
-        status = GP_IO;
-        close(file->fd);
-        unlink(file->temporary);
-        free(file->temporary);
+        return gp_file_end(&file, GP_IO, err);
     }
     if (status != GP_OK) {
         free(file->path);
@@ -234,7 +206,16 @@ gp_status gp_file_begin(const char *path, gp_replacing **out, gp_error *err) {
 }
 
 gp_status gp_file_add(gp_replacing *file, const void *data, size_t bytes, gp_error *err) {
-    return write_part(file->fd, file->temporary, &(gp_bytes){data, bytes}, err);
+    const char *path = file->temporary;
+    char text[GP_WRITE_ERROR_TEXT];
+    for (size_t done = 0; done < bytes;) {
+        ssize_t now = calls->write(file->fd, (const char *)data + done, bytes - done);
+        if (now < 0 && errno == EINTR) continue;
+        if (now < 0) return gp_fail(err, GP_IO, "%s: cannot be written: %s", path, gp_write_error(text, errno));
+        if (now == 0) return gp_fail(err, GP_IO, "%s: cannot be written: the system takes no more bytes", path);
+        done += (size_t)now;
+    }
+    return GP_OK;
 }
 
 gp_status gp_file_end(gp_replacing **it, gp_status status, gp_error *err) {
@@ -260,13 +241,10 @@ gp_status gp_file_end(gp_replacing **it, gp_status status, gp_error *err) {
     return status;
 }
 
-gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count, gp_error *err) {
+gp_status gp_file_replace(const char *path, const char *text, gp_error *err) {
     gp_replacing *file = NULL;
-    gp_status status = GP_OK;
     GP_RETURN_IF_FAILED(gp_file_begin(path, &file, err));
-    for (size_t i = 0; i < count && status == GP_OK; i++)
-        status = gp_file_add(file, parts[i].data, parts[i].count, err);
-    return gp_file_end(&file, status, err);
+    return gp_file_end(&file, gp_file_add(file, text, strlen(text), err), err);
 }
 
 /* Reads a number as "%ld" writes it, and moves `*text` to the character after it. −1: there is no such number. */

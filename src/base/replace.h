@@ -13,14 +13,9 @@
 
 #include "base/status.h"
 
-typedef struct gp_bytes {
-    const void *data;
-    size_t count;
-} gp_bytes;
-
-/* The parts one after another become the file. A link stays one, and a file keeps its permissions. GP_IO with the
- * cause, also where something stands there that is no regular file. */
-GP_MUST_USE gp_status gp_file_replace(const char *path, const gp_bytes *parts, size_t count, gp_error *err);
+/* The text becomes the file. A link stays one, and a file keeps its permissions. GP_IO with the cause, also if
+ * something stands there that is no regular file. */
+GP_MUST_USE gp_status gp_file_replace(const char *path, const char *text, gp_error *err);
 
 /* The same for a file that is written as it comes. Each is ended once: GP_OK puts the file in place, any other status,
  * which is returned again, leaves the target alone. */
@@ -35,6 +30,8 @@ GP_MUST_USE gp_status gp_file_end(gp_replacing **file, gp_status status, gp_erro
 GP_MUST_USE gp_status gp_file_check_kind(const char *path, const char *head, const char *kind, gp_error *err);
 /* Whether both paths lead to one file, by device and inode; of files that are not there yet, whether they would. */
 bool gp_file_is(const char *path, const char *other);
+/* The folder of a path's last name, owned by the caller. */
+GP_MUST_USE gp_status gp_file_folder(const char *path, char **out, gp_error *err);
 /* Syncs a file, or the entries of a folder. GP_IO with the cause. */
 GP_MUST_USE gp_status gp_file_sync(const char *path, gp_error *err);
 /* Files that stay because something else uses them. */

@@ -5,19 +5,9 @@
 
 #include "base/printable.h"
 
-const char *gp_status_name(gp_status status) {
-    switch (status) {
-#define GP_STATUS_NAME(suffix, exit_status, name)                                                                      \
-    case GP_##suffix: return name;
-        GP_STATUS_MAP(GP_STATUS_NAME)
-#undef GP_STATUS_NAME
-    }
-    return "unknown status";
-}
-
 int gp_status_exit(gp_status status) {
     switch (status) {
-#define GP_STATUS_EXIT(suffix, exit_status, name)                                                                      \
+#define GP_STATUS_EXIT(suffix, exit_status)                                                                            \
     case GP_##suffix: return exit_status;
         GP_STATUS_MAP(GP_STATUS_EXIT)
 #undef GP_STATUS_EXIT
@@ -40,38 +30,34 @@ static void write_text(gp_error *err, size_t used, const char *format, va_list a
     gp_make_printable(err->text);
 }
 
+static void fail_at(gp_error *err, gp_status status, gp_place place, const char *format, va_list args) {
+    int used = 0;
+    if (!err) return;
+    err->status = status;
+    if (place.path && place.line > 0 && place.column > 0)
+        used = snprintf(err->text, sizeof err->text, "%s:%d:%d: ", place.path, place.line, place.column);
+    else if (place.path && place.line > 0)
+        used = snprintf(err->text, sizeof err->text, "%s:%d: ", place.path, place.line);
+    else if (place.path)
+        used = snprintf(err->text, sizeof err->text, "%s: ", place.path);
+    if (used < 0) used = 0;
+    size_t most = sizeof err->text - 1; /* then nothing of the sentence has room, and the text is cut */
+    write_text(err, (size_t)used < most ? (size_t)used : most, format, args);
+}
+
 gp_status gp_fail(gp_error *err, gp_status status, const char *format, ...) {
-    if (err) {
-        va_list args;
-        err->status = status;
-        va_start(args, format);
-        write_text(err, 0, format, args);
-        va_end(args);
-    }
+    va_list args;
+    va_start(args, format);
+    fail_at(err, status, (gp_place){0}, format, args);
+    va_end(args);
     return status;
 }
 
 gp_status gp_fail_at(gp_error *err, gp_status status, gp_place place, const char *format, ...) {
-    if (err) {
-        va_list args;
-        int used = 0;
-        err->status = status;
-        if (place.path && place.line > 0 && place.column > 0)
-            used = snprintf(err->text, sizeof err->text, "%s:%d:%d: ", place.path, place.line, place.column);
-        else if (place.path && place.line > 0)
-            used = snprintf(err->text, sizeof err->text, "%s:%d: ", place.path, place.line);
-        else if (place.path)
-            used = snprintf(err->text, sizeof err->text, "%s: ", place.path);
-        if (used < 0) used = 0;
-        if ((size_t)used >= sizeof err->text) {
-            mark_cut(err->text, sizeof err->text);
-            gp_make_printable(err->text);
-            return status;
-        }
-        va_start(args, format);
-        write_text(err, (size_t)used, format, args);
-        va_end(args);
-    }
+    va_list args;
+    va_start(args, format);
+    fail_at(err, status, place, format, args);
+    va_end(args);
     return status;
 }
 

@@ -10,25 +10,24 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* X(enumerator suffix, exit status of a program that ends with it, name) */
+/* X(enumerator suffix, exit status of a program that ends with it) */
 #define GP_STATUS_MAP(X)                                                                                               \
-    X(OK, 0, "ok")                                                                                                     \
-    X(USAGE, 2, "wrong command line")                                                                                  \
-    X(CONFIG, 2, "wrong configuration")                                                                                \
-    X(DATA, 1, "broken data")                                                                                          \
-    X(IO, 1, "input or output failed")                                                                                 \
-    X(MEMORY, 1, "out of memory")                                                                                      \
-    X(DEVICE, 1, "device failed")                                                                                      \
-    X(UNSUPPORTED, 1, "not supported")                                                                                 \
-    X(PROGRAM, 1, "invalid program")                                                                                   \
-    X(NUMERIC, 1, "numeric failure")                                                                                   \
-    X(CANCELLED, 1, "cancelled")                                                                                       \
-    X(INJECTED, 1, "injected fault")                                                                                   \
-    X(INTERNAL, 1, "internal error")                                                                                   \
-    X(INTERRUPTED, 130, "interrupted")
-
+    X(OK, 0)                                                                                                           \
+    X(USAGE, 2)                                                                                                        \
+    X(CONFIG, 2)                                                                                                       \
+    X(DATA, 1)                                                                                                         \
+    X(IO, 1)                                                                                                           \
+    X(MEMORY, 1)                                                                                                       \
+    X(DEVICE, 1)                                                                                                       \
+    X(UNSUPPORTED, 1)                                                                                                  \
+    X(PROGRAM, 1)                                                                                                      \
+    X(NUMERIC, 1)                                                                                                      \
+    X(CANCELLED, 1)                                                                                                    \
+    X(INJECTED, 1)                                                                                                     \
+    X(INTERNAL, 1)                                                                                                     \
+    X(INTERRUPTED, 130)
 typedef enum gp_status {
-#define GP_STATUS_ENUM(suffix, exit_status, name) GP_##suffix,
+#define GP_STATUS_ENUM(suffix, exit_status) GP_##suffix,
     GP_STATUS_MAP(GP_STATUS_ENUM)
 #undef GP_STATUS_ENUM
 } gp_status;
@@ -52,7 +51,6 @@ typedef struct gp_place {
 #define GP_MUST_USE                   __attribute__((warn_unused_result))
 #define GP_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
 
-const char *gp_status_name(gp_status status);
 /* What main returns for it: 0, 1, 2, or 130. Any thread, and signal handlers. */
 int gp_status_exit(gp_status status);
 

@@ -61,7 +61,7 @@ static gp_status run(const gp_balance_options *options, gp_error *err) {
     if (options->write) GP_RETURN_IF_FAILED(gp_yaml_check_replaceable(options->config, err));
     if (options->search) return search(options, err);
     GP_RETURN_IF_FAILED(
-        gp_config_load_to_balance(options->config, options->overrides, options->override_count, &config, err));
+        gp_config_load(GP_TO_BALANCE, options->config, options->overrides, options->override_count, &config, err));
     gp_status status = gp_inputs_check_output(config, "-o", options->out, err);
     if (status == GP_OK && options->out) status = gp_file_check_kind(options->out, gp_profile_head, "profile", err);
     if (status != GP_OK) {

@@ -150,7 +150,7 @@ static gp_status print_plan(const gp_session *session, const gp_options *options
  * for one more, since it lies in argv. */
 static gp_status load_for_prediction(const gp_options *options, gp_config **out, gp_error *err) {
     options->overrides[options->override_count] = "train.steps=0";
-    return gp_config_load(options->config, options->overrides, options->override_count + 1, out, err);
+    return gp_config_load(GP_TO_RUN, options->config, options->overrides, options->override_count + 1, out, err);
 }
 
 static gp_status find_weights(const gp_options *options, char **out, gp_error *err) {
@@ -230,8 +230,8 @@ static gp_status plan_or_train(run *r, gp_error *err) {
 static gp_status run_with(const gp_options *options, gp_error *err) {
     run r = {.options = options, .goes_on = options->resume && !options->plan && !options->expand};
     if (options->predict) return predict(options, err);
-    GP_RETURN_IF_FAILED((r.goes_on ? gp_config_load_to_resume : gp_config_load)(
-        options->config, options->overrides, options->override_count, &r.config, err));
+    GP_RETURN_IF_FAILED(gp_config_load(r.goes_on ? GP_TO_RESUME : GP_TO_RUN, options->config, options->overrides,
+                                       options->override_count, &r.config, err));
     gp_status status = options->expand ? gp_expand(&r.config, stdout, err) : plan_or_train(&r, err);
     run_fini(&r);
     return status;

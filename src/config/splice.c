@@ -235,7 +235,7 @@ gp_status gp_yaml_splice_file(const char *path, const char *section, const gp_ya
     for (int i = 0; i < count && status == GP_OK; i++) status = put(&text, path, section, &settings[i], err);
     bool changes = status == GP_OK && strcmp(before, text) != 0;
     if (changes) status = gp_yaml_check_replaceable(path, err);
-    if (changes && status == GP_OK) status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
+    if (changes && status == GP_OK) status = gp_file_replace(path, text, err);
     free(before);
     free(text);
     return status;

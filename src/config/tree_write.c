@@ -147,7 +147,7 @@ gp_status gp_yaml_text(const gp_yaml_document *document, const char *comment, ch
 gp_status gp_yaml_write(const gp_yaml_document *document, const char *comment, const char *path, gp_error *err) {
     char *text = NULL;
     GP_RETURN_IF_FAILED(gp_yaml_text(document, comment, &text, err));
-    gp_status status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
+    gp_status status = gp_file_replace(path, text, err);
     free(text);
     return status;
 }

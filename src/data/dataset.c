@@ -9,21 +9,64 @@
 
 #include "base/finite.h"
 #include "base/memory.h"
-#include "data/convert.h"
 #include "data/source.h"
 #include "data/transform.h"
+
+/* What of a shape matters here: pictures [C,h,w] have channels, anything else is a row of elements. */
+typedef struct layout {
+    int64_t channels, pixels, elements;
+} layout;
 
 struct gp_dataset {
     gp_source *source;
     gp_sample_spec spec;
     gp_transforms *transforms; /* NULL: none */
     int64_t first, count;      /* what `take` leaves */
-    gp_layout picture;         /* one sample's input before the transforms */
-    gp_layout input, target;   /* of one sample */
+    layout picture;            /* one sample's input before the transforms */
+    layout input, target;      /* of one sample */
     size_t raw_bytes;          /* of one sample's input or target as the source has it, whichever is more; aligned */
     size_t buffer_bytes;       /* of each of the transforms' two */
     double byte_value[256];    /* what a u8 element means */
 };
+
+/* False if the elements cannot be counted. */
+static bool layout_of(gp_shape shape, layout *out) {
+    layout its = {.channels = 1};
+    if (!gp_shape_elements(shape, &its.elements)) return false;
+    if (shape.rank >= 3) its.channels = shape.dim[0];
+    its.pixels = its.elements / its.channels;
+    *out = its;
+    return true;
+}
+
+#define DEFINE_CONVERT(name, from_type, to_type, value)                                                                \
+    static void name(layout its, const void *from_bytes, const double *byte_value, void *to_bytes) {                   \
+        const from_type *from = from_bytes;                                                                            \
+        to_type *to = to_bytes;                                                                                        \
+        (void)byte_value;                                                                                              \
+        for (int64_t c = 0; c < its.channels; c++)                                                                     \
+            for (int64_t p = 0; p < its.pixels; p++, from++) to[p * its.channels + c] = (to_type)(value);              \
+    }
+DEFINE_CONVERT(bytes_to_f32, unsigned char, float, byte_value[*from])
+DEFINE_CONVERT(bytes_to_f64, unsigned char, double, byte_value[*from])
+DEFINE_CONVERT(f32_to_f32, float, float, *from)
+DEFINE_CONVERT(f32_to_f64, float, double, *from)
+DEFINE_CONVERT(f64_to_f32, double, float, *from)
+DEFINE_CONVERT(f64_to_f64, double, double, *from)
+#undef DEFINE_CONVERT
+
+/* From a file's order [channels, pixels] to the order of memory [pixels, channels]. `from`: GP_U8 (byte b means
+ * byte_value[b]), GP_F32 or GP_F64; `to`: GP_F32 or GP_F64. */
+static void convert(layout its, gp_dtype from_dtype, const void *from, const double *byte_value, gp_dtype to_dtype,
+                    void *to) {
+    bool wide = to_dtype == GP_F64;
+    if (from_dtype == GP_U8)
+        (wide ? bytes_to_f64 : bytes_to_f32)(its, from, byte_value, to);
+    else if (from_dtype == GP_F32)
+        (wide ? f32_to_f64 : f32_to_f32)(its, from, byte_value, to);
+    else
+        (wide ? f64_to_f64 : f64_to_f32)(its, from, byte_value, to);
+}
 
 static gp_status open_source(const gp_source_config *config, const gp_sample_spec *spec, gp_source **out,
                              gp_error *err) {
@@ -169,8 +212,8 @@ static gp_status check_all_classes(const gp_dataset *self, gp_error *err) {
 static gp_status prepare(gp_dataset *self, const gp_source_config *config, gp_error *err) {
     const gp_source *source = self->source;
     size_t input_bytes, target_bytes;
-    if (!gp_layout_of(source->input, &self->picture) || !gp_layout_of(self->spec.input, &self->input) ||
-        !gp_layout_of(self->spec.target, &self->target) ||
+    if (!layout_of(source->input, &self->picture) || !layout_of(self->spec.input, &self->input) ||
+        !layout_of(self->spec.target, &self->target) ||
         !gp_size_mul((size_t)self->picture.elements, gp_dtype_size(source->dtype), &input_bytes) ||
         !gp_size_mul((size_t)self->target.elements, gp_dtype_size(self->spec.target_dtype), &target_bytes) ||
         input_bytes > SIZE_MAX / 8 || target_bytes > SIZE_MAX / 8)
@@ -232,15 +275,15 @@ static gp_status read_input(const gp_dataset *self, int64_t place, gp_sample_key
     const gp_source *source = self->source;
     float *from = (float *)(void *)(scratch + self->raw_bytes);
     float *to = (float *)(void *)(scratch + self->raw_bytes + self->buffer_bytes);
-    gp_layout row = {.channels = 1, .pixels = self->input.elements, .elements = self->input.elements};
+    layout row = {.channels = 1, .pixels = self->input.elements, .elements = self->input.elements};
     GP_RETURN_IF_FAILED(source->class->input(source, place, scratch, err));
     if (!self->transforms) {
-        gp_convert(self->input, source->dtype, scratch, self->byte_value, self->spec.input_dtype, input);
+        convert(self->input, source->dtype, scratch, self->byte_value, self->spec.input_dtype, input);
         return GP_OK;
     }
-    gp_convert(self->picture, source->dtype, scratch, self->byte_value, GP_F32, from);
-    from = gp_transforms_apply(self->transforms, key.seed, key.epoch, place, from, to);
-    gp_convert(row, GP_F32, from, NULL, self->spec.input_dtype, input);
+    convert(self->picture, source->dtype, scratch, self->byte_value, GP_F32, from);
+    from = gp_transforms_apply(self->transforms, key.seed, key.epoch, place, from, to, NULL);
+    convert(row, GP_F32, from, NULL, self->spec.input_dtype, input);
     return GP_OK;
 }
 
@@ -262,7 +305,7 @@ static gp_status read_numbers(const gp_dataset *self, int64_t place, void *raw, 
         return GP_OK;
     }
     GP_RETURN_IF_FAILED(self->source->class->targets(self->source, place, 1, raw, err));
-    gp_convert(self->target, GP_F32, raw, NULL, GP_F32, target);
+    convert(self->target, GP_F32, raw, NULL, GP_F32, target);
     *counts = self->target.elements;
     return GP_OK;
 }
@@ -335,11 +378,12 @@ static gp_status explain_file(const gp_dataset *self, bool target, int64_t sampl
 static void explain_transforms(const gp_dataset *self, gp_sample_key key, int64_t sample, char *scratch, FILE *out) {
     float *from = (float *)(void *)(scratch + self->raw_bytes);
     float *to = (float *)(void *)(scratch + self->raw_bytes + self->buffer_bytes);
-    gp_transform_kind kind;
-    gp_convert(self->picture, self->source->dtype, scratch, self->byte_value, GP_F32, from);
-    if (gp_transforms_blame(self->transforms, key.seed, key.epoch, sample, from, to, &kind))
+    const char *blamed = NULL;
+    convert(self->picture, self->source->dtype, scratch, self->byte_value, GP_F32, from);
+    (void)gp_transforms_apply(self->transforms, key.seed, key.epoch, sample, from, to, &blamed);
+    if (blamed)
         fprintf(out, "sample %" PRId64 " of %s is finite, but the transform %s makes it infinite", sample,
-                self->source->input_path, gp_transform_name(kind));
+                self->source->input_path, blamed);
 }
 
 static gp_status explain(const gp_dataset *self, gp_sample_key key, bool target, char *scratch, FILE *out,

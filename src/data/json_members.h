@@ -21,8 +21,8 @@ typedef struct gp_json_members {
     bool begun;
 } gp_json_members;
 
-/* The next member: its name with the quotes, its value. False after the last, and where the text is no object: then
- * *wrong says what is expected at `at`, else it is NULL. */
+/* The next member: its name with the quotes, its value. False after the last, and if the text is no object or is nested
+ * too deep: then *wrong is the message's predicate ("is not valid JSON: …") about `at`, else it is NULL. */
 bool gp_json_next(gp_json_members *members, gp_json_slice *name, gp_json_slice *value, const char **wrong);
 
 #endif

@@ -17,7 +17,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors holds lit
 
 enum {
     LENGTH_BYTES = 8,
-    MAX_DEPTH = 8,           /* of the header's JSON; a right one has 3 */
     MAX_NAME = 1 << 20,      /* bytes, as they stand in the header */
     MAX_ENTRY = 64 << 10,    /* of one tensor */
     MAX_METADATA = 16 << 10, /* entries */
@@ -25,7 +24,8 @@ enum {
 
 struct gp_safetensors {
     gp_data_file file;
-    json_t *metadata; /* NULL: none */
+    json_t *metadata;   /* NULL: none */
+    const char *header; /* while the file is opened */
     uint64_t header_bytes;
     gp_safetensor *tensors;        /* in the order of the data; their names are owned */
     const gp_safetensor **by_name; /* sorted */
@@ -78,30 +78,6 @@ static gp_status fail_tensor(const gp_safetensors *file, gp_error *err, const ch
     return gp_data_fail(err, file->file.path, offset, "tensor \"%s\": %s", shown(buffer, name), text);
 }
 
-/* jansson recurses; a header of brackets must not reach it. */
-static gp_status check_depth(const gp_safetensors *file, const char *text, size_t bytes, gp_error *err) {
-    int depth = 0;
-    bool in_string = false;
-    for (size_t i = 0; i < bytes; i++) {
-        char c = text[i];
-        if (in_string) {
-            if (c == '\\')
-                i++;
-            else if (c == '"')
-                in_string = false;
-        } else if (c == '"') {
-            in_string = true;
-        } else if (c == '{' || c == '[') {
-            if (++depth > MAX_DEPTH)
-                return gp_data_fail(err, file->file.path, LENGTH_BYTES + i, "the header is nested deeper than %d",
-                                    MAX_DEPTH);
-        } else if (c == '}' || c == ']') {
-            depth--;
-        }
-    }
-    return GP_OK;
-}
-
 static gp_status read_header(gp_safetensors *file, char **out, gp_error *err) {
     const char *path = file->file.path;
     if (file->file.size < LENGTH_BYTES) {
@@ -126,82 +102,81 @@ static gp_status read_header(gp_safetensors *file, char **out, gp_error *err) {
     GP_RETURN_IF_FAILED(GP_NEW(out, bytes, err));
     GP_RETURN_IF_FAILED(gp_data_file_read(&file->file, LENGTH_BYTES, (size_t)bytes, *out, err));
     if (**out != '{') return gp_data_fail(err, path, LENGTH_BYTES, "the header does not begin with {");
-    return check_depth(file, *out, (size_t)bytes, err);
+    file->header = *out;
+    return GP_OK;
 }
 
-/* Part of the header as JSON; `header` is where that begins. */
-static gp_status parse(const gp_safetensors *file, const char *header, gp_json_slice slice, json_t **out,
-                       gp_error *err) {
+/* Where a place of the header is in the file. */
+static uint64_t offset_of(const gp_safetensors *file, const char *place) {
+    return LENGTH_BYTES + (uint64_t)(place - file->header);
+}
+
+/* Part of the header as JSON. */
+static gp_status parse(const gp_safetensors *file, gp_json_slice slice, json_t **out, gp_error *err) {
     json_error_t why;
     errno = 0;
     *out = json_loadb(slice.text, slice.bytes, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
     if (*out) return GP_OK;
     /* Where memory is short, jansson may call the text wrong. */
     if (errno == ENOMEM) return gp_fail(err, GP_MEMORY, "out of memory: the header of %s", file->file.path);
-    uint64_t at = LENGTH_BYTES + (uint64_t)(slice.text - header) + (uint64_t)(why.position > 0 ? why.position : 0);
+    uint64_t at = offset_of(file, slice.text) + (uint64_t)(why.position > 0 ? why.position : 0);
     return gp_data_fail(err, file->file.path, at, "the header is not valid JSON: %s", why.text);
 }
 
-static gp_status parse_name(const gp_safetensors *file, const char *header, gp_json_slice name, char **out,
-                            gp_error *err) {
+static gp_status parse_name(const gp_safetensors *file, gp_json_slice name, char **out, gp_error *err) {
     json_t *text = NULL;
     if (name.bytes > MAX_NAME)
-        return gp_data_fail(err, file->file.path, LENGTH_BYTES + (uint64_t)(name.text - header),
+        return gp_data_fail(err, file->file.path, offset_of(file, name.text),
                             "a name has %zu bytes; at most %d are read", name.bytes, MAX_NAME);
-    GP_RETURN_IF_FAILED(parse(file, header, name, &text, err));
+    GP_RETURN_IF_FAILED(parse(file, name, &text, err));
     gp_status status = gp_copy_text(out, json_string_value(text), err);
     json_decref(text);
     return status;
 }
 
-typedef gp_status member_reader(gp_safetensors *file, const char *header, gp_json_slice name, gp_json_slice value,
-                                gp_error *err);
+typedef gp_status member_reader(gp_safetensors *file, gp_json_slice name, gp_json_slice value, gp_error *err);
 
 /* `read` for each member of an object that stands in the header. */
-static gp_status read_members(gp_safetensors *file, const char *header, gp_json_slice object, member_reader *read,
-                              gp_error *err) {
+static gp_status read_members(gp_safetensors *file, gp_json_slice object, member_reader *read, gp_error *err) {
     gp_json_members members = {.object = object};
     gp_json_slice name, value;
     const char *wrong = NULL;
-    while (gp_json_next(&members, &name, &value, &wrong)) GP_RETURN_IF_FAILED(read(file, header, name, value, err));
+    while (gp_json_next(&members, &name, &value, &wrong)) GP_RETURN_IF_FAILED(read(file, name, value, err));
     if (!wrong) return GP_OK;
-    return gp_data_fail(err, file->file.path, LENGTH_BYTES + (uint64_t)(object.text - header) + members.at,
-                        "the header is not valid JSON: %s", wrong);
+    return gp_data_fail(err, file->file.path, offset_of(file, object.text) + members.at, "the header %s", wrong);
 }
 
-static gp_status add_metadata(gp_safetensors *file, const char *header, const char *key, gp_json_slice value,
-                              gp_error *err) {
+static gp_status add_metadata(gp_safetensors *file, const char *key, gp_json_slice value, gp_error *err) {
     char buffer[SHOWN_NAME];
     json_t *text = NULL;
-    uint64_t at = LENGTH_BYTES + (uint64_t)(value.text - header);
+    uint64_t at = offset_of(file, value.text);
     if (value.text[0] != '"')
         return gp_data_fail(err, file->file.path, at, "__metadata__: \"%s\" is not a text", shown(buffer, key));
     if (json_object_get(file->metadata, key))
         return gp_data_fail(err, file->file.path, at, "__metadata__: there are two \"%s\"", shown(buffer, key));
-    GP_RETURN_IF_FAILED(parse(file, header, value, &text, err));
+    GP_RETURN_IF_FAILED(parse(file, value, &text, err));
     if (json_object_set_new(file->metadata, key, text) == 0) return GP_OK;
     return gp_fail(err, GP_MEMORY, "out of memory: the metadata of %s", file->file.path);
 }
 
-static gp_status read_metadata_member(gp_safetensors *file, const char *header, gp_json_slice name, gp_json_slice value,
-                                      gp_error *err) {
+static gp_status read_metadata_member(gp_safetensors *file, gp_json_slice name, gp_json_slice value, gp_error *err) {
     char *key = NULL;
     if (json_object_size(file->metadata) == MAX_METADATA)
-        return gp_data_fail(err, file->file.path, LENGTH_BYTES + (uint64_t)(name.text - header),
-                            "__metadata__ has more than %d entries", MAX_METADATA);
-    GP_RETURN_IF_FAILED(parse_name(file, header, name, &key, err));
-    gp_status status = add_metadata(file, header, key, value, err);
+        return gp_data_fail(err, file->file.path, offset_of(file, name.text), "__metadata__ has more than %d entries",
+                            MAX_METADATA);
+    GP_RETURN_IF_FAILED(parse_name(file, name, &key, err));
+    gp_status status = add_metadata(file, key, value, err);
     free(key);
     return status;
 }
 
-static gp_status read_metadata(gp_safetensors *file, const char *header, gp_json_slice value, gp_error *err) {
-    uint64_t at = LENGTH_BYTES + (uint64_t)(value.text - header);
+static gp_status read_metadata(gp_safetensors *file, gp_json_slice value, gp_error *err) {
+    uint64_t at = offset_of(file, value.text);
     if (file->metadata) return gp_data_fail(err, file->file.path, at, "there are two __metadata__");
     if (value.text[0] != '{') return gp_data_fail(err, file->file.path, at, "__metadata__ is not a mapping");
     file->metadata = json_object();
     if (!file->metadata) return gp_fail(err, GP_MEMORY, "out of memory: the metadata of %s", file->file.path);
-    return read_members(file, header, value, read_metadata_member, err);
+    return read_members(file, value, read_metadata_member, err);
 }
 
 static gp_status read_shape(const gp_safetensors *file, const json_t *shape, gp_safetensor *tensor, gp_error *err) {
@@ -320,29 +295,28 @@ static gp_status check_tiling(const gp_safetensors *file, gp_error *err) {
     return GP_OK;
 }
 
-static gp_status add_tensor(gp_safetensors *file, const char *header, char *name, gp_json_slice value, gp_error *err) {
+static gp_status add_tensor(gp_safetensors *file, char *name, gp_json_slice value, gp_error *err) {
     json_t *entry = NULL;
     gp_safetensor *tensor = &file->tensors[file->count++];
     tensor->name = name;
     if (value.bytes > MAX_ENTRY)
         return FAIL_TENSOR(file, err, tensor, "its entry has %zu bytes; at most %d are read", value.bytes, MAX_ENTRY);
-    GP_RETURN_IF_FAILED(parse(file, header, value, &entry, err));
+    GP_RETURN_IF_FAILED(parse(file, value, &entry, err));
     gp_status status = read_tensor(file, entry, tensor, err);
     json_decref(entry);
     return status;
 }
 
-static gp_status read_header_member(gp_safetensors *file, const char *header, gp_json_slice name, gp_json_slice value,
-                                    gp_error *err) {
+static gp_status read_header_member(gp_safetensors *file, gp_json_slice name, gp_json_slice value, gp_error *err) {
     char *text = NULL;
     if (file->count == GP_SAFETENSORS_MAX_TENSORS)
-        return gp_data_fail(err, file->file.path, LENGTH_BYTES + (uint64_t)(name.text - header),
-                            "the header has more than %d tensors", GP_SAFETENSORS_MAX_TENSORS);
+        return gp_data_fail(err, file->file.path, offset_of(file, name.text), "the header has more than %d tensors",
+                            GP_SAFETENSORS_MAX_TENSORS);
     GP_RETURN_IF_FAILED(GP_GROW(&file->tensors, &file->capacity, file->count + 1, err));
-    GP_RETURN_IF_FAILED(parse_name(file, header, name, &text, err));
-    if (strcmp(text, "__metadata__") != 0) return add_tensor(file, header, text, value, err);
+    GP_RETURN_IF_FAILED(parse_name(file, name, &text, err));
+    if (strcmp(text, "__metadata__") != 0) return add_tensor(file, text, value, err);
     free(text);
-    return read_metadata(file, header, value, err);
+    return read_metadata(file, value, err);
 }
 
 static gp_status order_tensors(gp_safetensors *file, gp_error *err) {
@@ -365,8 +339,7 @@ gp_status gp_safetensors_open(const char *path, gp_safetensors **out, gp_error *
     gp_status status = gp_data_file_open(path, &file->file, err);
     if (status == GP_OK) status = read_header(file, &header, err);
     if (status == GP_OK)
-        status =
-            read_members(file, header, (gp_json_slice){header, (size_t)file->header_bytes}, read_header_member, err);
+        status = read_members(file, (gp_json_slice){header, (size_t)file->header_bytes}, read_header_member, err);
     free(header);
     if (status == GP_OK) status = order_tensors(file, err);
     if (status != GP_OK) {

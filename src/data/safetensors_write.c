@@ -138,31 +138,6 @@ static gp_status add_checksum(const head *of, const gp_safetensors_item *items, 
     return GP_OK;
 }
 
-static gp_status write_file(const char *path, const gp_safetensors_item *items, size_t count,
-                            const char *const *metadata, bool summed, gp_error *err) {
-    head its = {0};
-    gp_replacing *file = NULL;
-    size_t bytes = 0;
-    gp_status status = build_head(path, items, count, metadata, summed, &its, err);
-    if (status == GP_OK && summed) status = add_checksum(&its, items, count, err);
-    if (status == GP_OK) status = gp_file_begin(path, &file, err);
-    if (status == GP_OK) status = gp_file_add(file, its.text, its.bytes, err);
-    for (size_t i = 0; i < count && status == GP_OK; i++)
-        if (item_bytes(&items[i], &bytes)) status = gp_file_add(file, items[i].data, bytes, err);
-    free(its.text);
-    return file ? gp_file_end(&file, status, err) : status;
-}
-
-gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
-                               const char *const *metadata, gp_error *err) {
-    return write_file(path, items, count, metadata, false, err);
-}
-
-gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
-                                      const char *const *metadata, gp_error *err) {
-    return write_file(path, items, count, metadata, true, err);
-}
-
 gp_status gp_safetensors_check(const char *path, const gp_safetensors_item *items, size_t count,
                                const char *const *metadata, uint64_t *bytes, gp_error *err) {
     head its = {0};
@@ -183,29 +158,29 @@ static void free_writer(gp_safetensors_writer *writer) {
     free(writer);
 }
 
-static gp_status begin(gp_safetensors_writer *writer, const gp_safetensors_item *items, size_t count,
-                       const char *const *metadata, gp_error *err) {
+static gp_status begin(const char *path, const gp_safetensors_item *items, size_t count, const char *const *metadata,
+                       bool summed, gp_safetensors_writer **out, gp_error *err) {
     head its = {0};
-    gp_status status = build_head(writer->path, items, count, metadata, false, &its, err);
-    if (status == GP_OK) status = gp_file_begin(writer->path, &writer->file, err);
-    if (status == GP_OK) status = gp_file_add(writer->file, its.text, its.bytes, err);
-    if (status != GP_OK && writer->file) status = gp_file_end(&writer->file, status, err);
-    writer->missing = its.data_bytes;
-    free(its.text);
-    return status;
-}
-
-gp_status gp_safetensors_begin(const char *path, const gp_safetensors_item *items, size_t count,
-                               const char *const *metadata, gp_safetensors_writer **out, gp_error *err) {
     gp_safetensors_writer *writer = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&writer, 1, err));
     gp_status status = gp_copy_text(&writer->path, path, err);
-    if (status == GP_OK) status = begin(writer, items, count, metadata, err);
+    if (status == GP_OK) status = build_head(path, items, count, metadata, summed, &its, err);
+    if (status == GP_OK && summed) status = add_checksum(&its, items, count, err);
+    if (status == GP_OK) status = gp_file_begin(path, &writer->file, err);
+    if (status == GP_OK) status = gp_file_add(writer->file, its.text, its.bytes, err);
+    free(its.text);
+    if (status != GP_OK && writer->file) status = gp_file_end(&writer->file, status, err);
+    writer->missing = its.data_bytes;
     if (status == GP_OK)
         *out = writer;
     else
         free_writer(writer);
     return status;
+}
+
+gp_status gp_safetensors_begin(const char *path, const gp_safetensors_item *items, size_t count,
+                               const char *const *metadata, gp_safetensors_writer **out, gp_error *err) {
+    return begin(path, items, count, metadata, false, out, err);
 }
 
 gp_status gp_safetensors_add(gp_safetensors_writer *writer, const void *data, size_t bytes, gp_error *err) {
@@ -222,4 +197,25 @@ gp_status gp_safetensors_end(gp_safetensors_writer **writer, gp_status status, g
     free_writer(it);
     *writer = NULL;
     return status;
+}
+
+static gp_status write_file(const char *path, const gp_safetensors_item *items, size_t count,
+                            const char *const *metadata, bool summed, gp_error *err) {
+    gp_safetensors_writer *writer = NULL;
+    gp_status status = begin(path, items, count, metadata, summed, &writer, err);
+    size_t bytes = 0;
+    if (status != GP_OK) return status;
+    for (size_t i = 0; i < count && status == GP_OK; i++)
+        if (item_bytes(&items[i], &bytes)) status = gp_safetensors_add(writer, items[i].data, bytes, err);
+    return gp_safetensors_end(&writer, status, err);
+}
+
+gp_status gp_safetensors_write(const char *path, const gp_safetensors_item *items, size_t count,
+                               const char *const *metadata, gp_error *err) {
+    return write_file(path, items, count, metadata, false, err);
+}
+
+gp_status gp_safetensors_write_summed(const char *path, const gp_safetensors_item *items, size_t count,
+                                      const char *const *metadata, gp_error *err) {
+    return write_file(path, items, count, metadata, true, err);
 }

@@ -112,26 +112,19 @@ static gp_status read_targets(const gp_source *source, int64_t first, int64_t sa
 
 /* One element as the file has it: an F64 may be too large for the program. */
 static double value_of(const element *type, const void *bytes) {
-    double wide;
-    float narrow;
-    int64_t whole;
-    if (strcmp(type->name, "F64") == 0) {
-        memcpy(&wide, bytes, sizeof wide);
-        return wide;
-    }
-    if (type->becomes == GP_U8) return *(const unsigned char *)bytes;
-    if (type->becomes == GP_I64) {
-        if (!type->convert)
-            memcpy(&whole, bytes, sizeof whole);
-        else
-            type->convert(bytes, 1, &whole);
-        return (double)whole;
-    }
-    if (!type->convert)
-        memcpy(&narrow, bytes, sizeof narrow);
+    union {
+        uint8_t byte;
+        int64_t whole;
+        float narrow;
+        double wide;
+    } value;
+    bool wide = strcmp(type->name, "F64") == 0;
+    if (type->convert && !wide)
+        type->convert(bytes, 1, &value);
     else
-        type->convert(bytes, 1, &narrow);
-    return narrow;
+        memcpy(&value, bytes, type->bytes);
+    if (wide) return value.wide;
+    return type->becomes == GP_U8 ? value.byte : type->becomes == GP_I64 ? (double)value.whole : (double)value.narrow;
 }
 
 static gp_status locate(const gp_source *source, bool target, int64_t index, int64_t element_index,

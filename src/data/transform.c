@@ -61,21 +61,23 @@ static int64_t center(int64_t size, int64_t crop) {
     return spare / 2 + (spare % 2 && spare / 2 % 2);
 }
 
-static gp_status make_random_crop(const gp_transform_config *config, step *made, gp_error *err) {
-    int64_t height = made->in.height + config->pad[1] + config->pad[3];
-    int64_t width = made->in.width + config->pad[0] + config->pad[2];
-    bool padded = height != made->in.height || width != made->in.width;
-    if (config->size[0] > height || config->size[1] > width)
+/* random_crop, pad: the picture with its pads, or a part of that. */
+static gp_status make_window(const gp_transform_config *config, step *made, gp_error *err) {
+    const int64_t *pad = config->pad;
+    int64_t height = made->in.height + pad[1] + pad[3], width = made->in.width + pad[0] + pad[2];
+    bool crops = config->kind == GP_TRANSFORM_RANDOM_CROP,
+         padded = height != made->in.height || width != made->in.width;
+    if (crops && (config->size[0] > height || config->size[1] > width))
         return gp_fail_at(err, GP_CONFIG, config->place,
                           "random_crop: a crop of %" PRId64 "x%" PRId64 " is larger than the %spicture of %" PRId64
                           "x%" PRId64,
                           config->size[0], config->size[1], padded ? "padded " : "", height, width);
-    made->rows = height - config->size[0] + 1;
-    made->columns = width - config->size[1] + 1;
-    made->out.height = config->size[0];
-    made->out.width = config->size[1];
-    made->top = -config->pad[1];
-    made->left = -config->pad[0];
+    made->out.height = crops ? config->size[0] : height;
+    made->out.width = crops ? config->size[1] : width;
+    made->rows = height - made->out.height + 1;
+    made->columns = width - made->out.width + 1;
+    made->top = -pad[1];
+    made->left = -pad[0];
     return expand(&config->fill, made, config->place, "fill", &made->fill, err);
 }
 
@@ -85,14 +87,6 @@ static gp_status make_center_crop(const gp_transform_config *config, step *made,
     made->top = center(made->in.height, config->size[0]);
     made->left = center(made->in.width, config->size[1]);
     return GP_NEW(&made->fill, made->in.channels, err);
-}
-
-static gp_status make_pad(const gp_transform_config *config, step *made, gp_error *err) {
-    made->out.height = made->in.height + config->pad[1] + config->pad[3];
-    made->out.width = made->in.width + config->pad[0] + config->pad[2];
-    made->top = -config->pad[1];
-    made->left = -config->pad[0];
-    return expand(&config->fill, made, config->place, "fill", &made->fill, err);
 }
 
 static gp_status make_normalize(const gp_transform_config *config, step *made, gp_error *err) {
@@ -111,9 +105,9 @@ static gp_status make_erasing(const gp_transform_config *config, step *made, gp_
 static gp_status make_step(const gp_transform_config *config, picture in, step *made, gp_error *err) {
     *made = (step){.kind = config->kind, .in = in, .out = in, .p = config->p};
     switch (config->kind) {
-    case GP_TRANSFORM_RANDOM_CROP: return make_random_crop(config, made, err);
+    case GP_TRANSFORM_RANDOM_CROP:
+    case GP_TRANSFORM_PAD: return make_window(config, made, err);
     case GP_TRANSFORM_CENTER_CROP: return make_center_crop(config, made, err);
-    case GP_TRANSFORM_PAD: return make_pad(config, made, err);
     case GP_TRANSFORM_NORMALIZE: return make_normalize(config, made, err);
     case GP_TRANSFORM_RANDOM_ERASING: return make_erasing(config, made, err);
     case GP_TRANSFORM_RANDOM_HORIZONTAL_FLIP:
@@ -301,8 +295,9 @@ static float *apply(const step *of, const source *random, float *from, float *to
                                                          : flip_horizontally(of, from, to);
 }
 
-/* `blamed` may be NULL; else it gets the first step whose result is not finite, at which this ends. */
-static float *apply_steps(const gp_transforms *transforms, source random, float *from, float *to, const step **blamed) {
+float *gp_transforms_apply(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
+                           float *to, const char **blamed) {
+    source random = {.seed = seed, .epoch = (uint32_t)epoch, .sample = (uint64_t)sample};
     for (int i = 0; i < transforms->count; i++) {
         const step *its = &transforms->steps[i];
         random.transform = (unsigned)i;
@@ -312,24 +307,9 @@ static float *apply_steps(const gp_transforms *transforms, source random, float 
             from = result;
         }
         if (blamed && gp_nonfinite_find(GP_F32, from, its->out.height * its->out.width * its->out.channels).count > 0) {
-            *blamed = its;
+            *blamed = gp_transform_name(its->kind);
             break;
         }
     }
     return from;
-}
-
-float *gp_transforms_apply(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
-                           float *to) {
-    const source random = {.seed = seed, .epoch = (uint32_t)epoch, .sample = (uint64_t)sample};
-    return apply_steps(transforms, random, from, to, NULL);
-}
-
-bool gp_transforms_blame(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
-                         float *to, gp_transform_kind *out) {
-    const source random = {.seed = seed, .epoch = (uint32_t)epoch, .sample = (uint64_t)sample};
-    const step *blamed = NULL;
-    (void)apply_steps(transforms, random, from, to, &blamed);
-    if (blamed) *out = blamed->kind;
-    return blamed != NULL;
 }

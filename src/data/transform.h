@@ -25,11 +25,9 @@ gp_shape gp_transforms_output(const gp_transforms *transforms);
 /* Elements of the largest picture on the way, first and last included: what each of two buffers must hold. */
 size_t gp_transforms_elements(const gp_transforms *transforms);
 /* Applies the list to the picture in `from`; returns the buffer, `from` or `to`, that holds the result. `sample` is the
- * place in the data file, so that a sample meets the same fate whatever `take` leaves. */
+ * place in the data file, so that a sample meets the same fate whatever `take` leaves. `blamed`: if not NULL, gets the
+ * name of the first transform whose result is not finite, at which this ends. */
 float *gp_transforms_apply(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
-                           float *to);
-/* The same; *out: the first transform whose result is not finite. False: all results are. */
-bool gp_transforms_blame(const gp_transforms *transforms, uint64_t seed, int64_t epoch, int64_t sample, float *from,
-                         float *to, gp_transform_kind *out);
+                           float *to, const char **blamed);
 
 #endif

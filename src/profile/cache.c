@@ -94,5 +94,5 @@ gp_status gp_cache_write(const char *path, const char *text, gp_error *err) {
     GP_RETURN_IF_FAILED(gp_copy_text(&copy, path, err));
     make_folders(copy);
     free(copy);
-    return gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
+    return gp_file_replace(path, text, err);
 }

@@ -96,7 +96,7 @@ gp_status gp_profile_text(const gp_profile *profile, char **out, gp_error *err) 
 gp_status gp_profile_write(const gp_profile *profile, const char *path, gp_error *err) {
     char *text = NULL;
     GP_RETURN_IF_FAILED(gp_profile_text(profile, &text, err));
-    gp_status status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
+    gp_status status = gp_file_replace(path, text, err);
     free(text);
     return status;
 }

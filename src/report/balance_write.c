@@ -51,7 +51,7 @@ gp_status gp_balance_check_file(const gp_config *found, const int *order, const 
 gp_status gp_balance_check_written(const gp_session *session, const char *path, gp_error *err) {
     gp_config *config = NULL;
     const gp_pipeline_config *pipeline = &session->config->pipeline;
-    GP_RETURN_IF_FAILED(gp_config_load_to_balance(path, NULL, 0, &config, err));
+    GP_RETURN_IF_FAILED(gp_config_load(GP_TO_BALANCE, path, NULL, 0, &config, err));
     gp_status status = gp_balance_check_file(session->config, session->order, config, path, err);
     const gp_schedule_config *here = &pipeline->schedule, *there = &config->pipeline.schedule;
     bool same = here->kind == there->kind && here->chunks == there->chunks &&

@@ -326,7 +326,7 @@ gp_status gp_plan_svg_write(const gp_plan *plan, const gp_profile *profile, cons
     gp_status status = gp_text_begin(&stream, "the picture of the plan", err);
     p.out = stream.file;
     if (status == GP_OK) status = gp_text_end(&stream, draw(&p, err), &text, err);
-    if (status == GP_OK) status = gp_file_replace(path, &(gp_bytes){text, strlen(text)}, 1, err);
+    if (status == GP_OK) status = gp_file_replace(path, text, err);
     free(text);
     gp_play_destroy(&p.play);
     return status;

@@ -52,16 +52,12 @@ static void free_differences(differences *all) {
     *all = (differences){0};
 }
 
-static bool is_below(const char *path, const char *prefix) {
-    return gp_paths_meet(path, prefix) && strlen(path) >= strlen(prefix);
-}
-
 /* Keys that change no number. They are as the file and the command line say now. */
 static bool is_of_machine(const char *path) {
     static const char checkpoint[] = ".checkpoint";
     size_t length = strlen(path), end = sizeof checkpoint - 1;
     if (gp_change_rule(path) == GP_CHANGE_MACHINE) return true;
-    return is_below(path, "model.layers") && length > end && strcmp(path + length - end, checkpoint) == 0;
+    return gp_path_is_below(path, "model.layers") && length > end && strcmp(path + length - end, checkpoint) == 0;
 }
 
 static bool is_end(const char *path) {
@@ -69,7 +65,7 @@ static bool is_end(const char *path) {
 }
 
 static bool is_cut(const char *path) {
-    return is_below(path, "pipeline") && !is_below(path, "pipeline.micro_batches");
+    return gp_path_is_below(path, "pipeline") && !gp_path_is_below(path, "pipeline.micro_batches");
 }
 
 /* Whether --set names the key, a part of it, or what it is a part of. A cut changes as a whole. */
@@ -183,7 +179,7 @@ static gp_status put(gp_yaml_document *to, const char *path, const gp_yaml *valu
  * another length now. The whole path if there is none. */
 static size_t whole_length(const merge *m, const char *path) {
     const gp_yaml *before, *now;
-    bool model = is_below(path, "model");
+    bool model = gp_path_is_below(path, "model");
     for (const char *segment = path; *segment;) {
         size_t length = strcspn(segment, ".");
         char key[256];
@@ -209,7 +205,7 @@ static gp_status take_differences(const merge *m, const differences *all, gp_err
     for (int i = 0; i < all->count; i++) {
         const gp_yaml_difference *its = &all->item[i];
         bool takes;
-        if (is_below(its->path, "changes")) continue;
+        if (gp_path_is_below(its->path, "changes")) continue;
         GP_RETURN_IF_FAILED(decide(m, its, &takes, err));
         if (takes) GP_RETURN_IF_FAILED(take(m, its, err));
     }
@@ -274,8 +270,9 @@ static gp_status carry_end(const merge *m, gp_error *err) {
     bool moves = false, other = false, alike = true;
     for (int i = 0; i < now.count; i++) {
         moves = moves || is_end(now.item[i].path);
-        other = other || is_below(now.item[i].path, "optimizer");
-        alike = alike && (is_below(now.item[i].path, "optimizer") || is_below(now.item[i].path, "train"));
+        other = other || gp_path_is_below(now.item[i].path, "optimizer");
+        alike =
+            alike && (gp_path_is_below(now.item[i].path, "optimizer") || gp_path_is_below(now.item[i].path, "train"));
     }
     gp_settings_fini(&now);
     if (!moves || has_known_end(m) || (ended && !(other && alike))) return GP_OK;
@@ -288,7 +285,7 @@ static gp_status check_next(const merge *m, gp_error *err) {
     gp_yaml_document *copy = NULL;
     gp_config *next = NULL;
     GP_RETURN_IF_FAILED(gp_yaml_copy(m->next, &copy, err));
-    GP_RETURN_IF_FAILED(gp_config_read_phase(m->user, &copy, &next, err));
+    GP_RETURN_IF_FAILED(gp_config_read(m->user, &copy, false, &next, err));
     gp_status status = gp_may_change(gp_config_phase(m->run, m->held), next, err);
     if (status != GP_OK) gp_error_context(err, "--resume: ");
     if (status == GP_OK) status = carry_cut(m, next, err);
@@ -330,7 +327,7 @@ static gp_status read_result(const merge *m, gp_yaml_document *base, gp_config *
     GP_RETURN_IF_FAILED(gp_yaml_text(base, "the configuration of the run", &text, err));
     gp_status status = gp_yaml_parse_at(text, strlen(text), (gp_place){.path = m->user->path}, &document, err);
     free(text);
-    return status == GP_OK ? gp_config_read_whole(m->user, &document, out, err) : status;
+    return status == GP_OK ? gp_config_read(m->user, &document, true, out, err) : status;
 }
 
 static gp_status make_result(const merge *m, gp_config **out, gp_error *err) {
@@ -374,7 +371,7 @@ static gp_status find_wanted(merge *m, gp_error *err) {
         for (int i = 0; i < m->user->override_count && status == GP_OK; i++)
             status = gp_yaml_override(document, m->user->override[i], err);
         if (status == GP_OK)
-            status = gp_config_read_phase(m->user, &document, &m->wanted, err);
+            status = gp_config_read(m->user, &document, false, &m->wanted, err);
         else
             gp_yaml_destroy(&document);
         GP_RETURN_IF_FAILED(status);
@@ -386,7 +383,7 @@ static gp_status open_run(merge *m, gp_error *err) {
     gp_yaml_document *document = NULL;
     const char *text = m->snapshot->config;
     GP_RETURN_IF_FAILED(gp_yaml_parse(text, strlen(text), m->path, &document, err));
-    GP_RETURN_IF_FAILED(gp_config_read_whole(m->user, &document, &m->run, err));
+    GP_RETURN_IF_FAILED(gp_config_read(m->user, &document, true, &m->run, err));
     m->held = gp_config_changes_until(m->run, m->step + 1);
     GP_RETURN_IF_FAILED(GP_NEW(&m->phase, m->held + 1, err));
     for (int p = 0; p <= m->held; p++)

@@ -10,13 +10,13 @@
 
 enum { MOST_CHANGES = 1000 };
 
-static bool is_below(const char *path, const char *prefix) {
+bool gp_path_is_below(const char *path, const char *prefix) {
     size_t length = strlen(prefix);
     return strncmp(path, prefix, length) == 0 && (path[length] == '\0' || path[length] == '.');
 }
 
 bool gp_paths_meet(const char *a, const char *b) {
-    return is_below(a, b) || is_below(b, a);
+    return gp_path_is_below(a, b) || gp_path_is_below(b, a);
 }
 
 gp_key_change gp_change_rule(const char *path) {
@@ -95,7 +95,7 @@ static gp_status list_settings(gp_settings *settings, const char *path, const gp
         return GP_OK;
     }
     /* The layers of a model: an entry of the list has a path of its own. */
-    if (before && is_below(path, "model") && are_alike_lists(before, now)) {
+    if (before && gp_path_is_below(path, "model") && are_alike_lists(before, now)) {
         for (size_t i = 0; i < now->count; i++) {
             char index[24];
             snprintf(index, sizeof index, "%zu", i);
@@ -111,8 +111,8 @@ gp_status gp_settings_between(gp_yaml_document *before, gp_yaml_document *now, g
     bool pipeline = false, balance = false;
     gp_status status = list_settings(&settings, "", gp_yaml_root(before), gp_yaml_root(now), err);
     for (int i = 0; i < settings.count; i++) {
-        pipeline = pipeline || is_below(settings.item[i].path, "pipeline.devices") ||
-                   is_below(settings.item[i].path, "pipeline.schedule");
+        pipeline = pipeline || gp_path_is_below(settings.item[i].path, "pipeline.devices") ||
+                   gp_path_is_below(settings.item[i].path, "pipeline.schedule");
         balance = balance || gp_paths_meet(settings.item[i].path, "pipeline.balance");
     }
     /* A balance that was found for other devices does not hold for these. */
@@ -180,7 +180,7 @@ static gp_status compare_phases(const gp_config *before, gp_change *change, cons
 static gp_status put_entry(gp_yaml_document *document, const gp_yaml *entry, gp_error *err) {
     for (size_t i = 0; i < entry->count; i++) {
         const gp_yaml *key = entry->pairs[i].key;
-        if (is_below(key->text, "changes"))
+        if (gp_path_is_below(key->text, "changes"))
             return gp_fail_at(err, GP_CONFIG, key->place, "changes: a change cannot have changes of its own");
         GP_RETURN_IF_FAILED(gp_yaml_put_node(document, key->text, key->place, entry->pairs[i].value, err));
     }
@@ -200,7 +200,7 @@ static gp_status read_change(gp_config *config, gp_change *change, const gp_yaml
     if (status != GP_OK)
         gp_yaml_destroy(&document);
     else
-        status = gp_config_read_phase(config, &document, &change->config, err);
+        status = gp_config_read(config, &document, false, &change->config, err);
     return status == GP_OK ? compare_phases(before, change, entry, err) : status;
 }
 

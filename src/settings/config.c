@@ -5,19 +5,15 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/replace.h"
 #include "settings/tables_internal.h"
 
 static gp_status find_folder(const char *path, char **out, gp_error *err) {
-    const char *slash = strrchr(path, '/');
     char *folder = NULL;
-    if (!slash)
-        GP_RETURN_IF_FAILED(gp_copy_text(&folder, ".", err));
-    else
-        GP_RETURN_IF_FAILED(gp_format_text(&folder, err, "%.*s", slash == path ? 1 : (int)(slash - path), path));
+    GP_RETURN_IF_FAILED(gp_file_folder(path, &folder, err));
     char *absolute = realpath(folder, NULL);
-    int cause = errno;
     gp_status status = GP_OK;
-    if (!absolute) status = gp_fail(err, GP_CONFIG, "%s: the folder %s: %s", path, folder, strerror(cause));
+    if (!absolute) status = gp_fail(err, GP_CONFIG, "%s: the folder %s: %s", path, folder, strerror(errno));
     free(folder);
     if (absolute) *out = absolute;
     return status;
@@ -116,8 +112,8 @@ static gp_status read_like(gp_config *config, const gp_config *like, bool whole,
     return read_all(config, err);
 }
 
-static gp_status read_document(const gp_config *like, gp_yaml_document **document, bool whole, gp_config **out,
-                               gp_error *err) {
+gp_status gp_config_read(const gp_config *like, gp_yaml_document **document, bool whole, gp_config **out,
+                         gp_error *err) {
     gp_config *config = NULL;
     gp_status status = GP_NEW(&config, 1, err);
     if (status != GP_OK) {
@@ -134,19 +130,11 @@ static gp_status read_document(const gp_config *like, gp_yaml_document **documen
     return status;
 }
 
-gp_status gp_config_read_phase(const gp_config *like, gp_yaml_document **document, gp_config **out, gp_error *err) {
-    return read_document(like, document, false, out, err);
-}
-
-gp_status gp_config_read_whole(const gp_config *like, gp_yaml_document **document, gp_config **out, gp_error *err) {
-    return read_document(like, document, true, out, err);
-}
-
-static gp_status load(const char *path, const char *const *overrides, int override_count, bool finds_balance,
-                      bool apart, gp_config **out, gp_error *err) {
+static gp_status load(const char *path, const char *const *overrides, int override_count, gp_config_use use, bool apart,
+                      gp_config **out, gp_error *err) {
     gp_config *config = NULL;
     GP_RETURN_IF_FAILED(GP_NEW(&config, 1, err));
-    config->pipeline.finds_balance = finds_balance;
+    config->pipeline.finds_balance = use == GP_TO_BALANCE;
     config->apart = apart;
     gp_status status = load_into(config, path, overrides, override_count, err);
     if (status != GP_OK) {
@@ -157,22 +145,12 @@ static gp_status load(const char *path, const char *const *overrides, int overri
     return GP_OK;
 }
 
-gp_status gp_config_load(const char *path, const char *const *overrides, int override_count, gp_config **out,
-                         gp_error *err) {
-    return load(path, overrides, override_count, false, false, out, err);
-}
-
-gp_status gp_config_load_to_balance(const char *path, const char *const *overrides, int override_count, gp_config **out,
-                                    gp_error *err) {
-    return load(path, overrides, override_count, true, false, out, err);
-}
-
-gp_status gp_config_load_to_resume(const char *path, const char *const *overrides, int override_count, gp_config **out,
-                                   gp_error *err) {
+gp_status gp_config_load(gp_config_use use, const char *path, const char *const *overrides, int override_count,
+                         gp_config **out, gp_error *err) {
     gp_error second = {0};
-    gp_status status = load(path, overrides, override_count, false, false, out, err);
-    if (status != GP_CONFIG && status != GP_USAGE) return status;
-    return load(path, overrides, override_count, false, true, out, &second) == GP_OK ? GP_OK : status;
+    gp_status status = load(path, overrides, override_count, use, false, out, err);
+    if (use != GP_TO_RESUME || (status != GP_CONFIG && status != GP_USAGE)) return status;
+    return load(path, overrides, override_count, use, true, out, &second) == GP_OK ? GP_OK : status;
 }
 
 static void free_source(gp_source_config *source) {

@@ -152,7 +152,7 @@ struct gp_config {
     char *file_text; /* the file without the overrides, as YAML; owned */
     char **override; /* the arguments of --set, override_count of them; owned */
     int override_count;
-    bool apart; /* the overrides are not applied: they do not suit the file (gp_config_load_to_resume) */
+    bool apart; /* the overrides are not applied: they do not suit the file (GP_TO_RESUME) */
 };
 
 gp_layer_rules gp_pipeline_rules(const gp_pipeline_config *pipeline);
@@ -162,16 +162,13 @@ void gp_write_checkpoint(FILE *file, const gp_pipeline_config *pipeline);
 /* What stands at `pipeline.schedule`, paths from `folder`; the caller frees out->file, on failure too. */
 GP_MUST_USE gp_status gp_read_schedule(const gp_yaml *node, const char *folder, gp_schedule_config *out, gp_error *err);
 
-/* `overrides`: the arguments of --set, in order. GP_CONFIG or GP_USAGE with a place. The second for who looks for a
- * balance. */
-GP_MUST_USE gp_status gp_config_load(const char *path, const char *const *overrides, int override_count,
-                                     gp_config **out, gp_error *err);
-GP_MUST_USE gp_status gp_config_load_to_balance(const char *path, const char *const *overrides, int override_count,
-                                                gp_config **out, gp_error *err);
-/* For a run that goes on: overrides that do not suit the file may suit the run's own configuration, and are kept apart
- * then. The error is that of gp_config_load if the file alone is no configuration either. */
-GP_MUST_USE gp_status gp_config_load_to_resume(const char *path, const char *const *overrides, int override_count,
-                                               gp_config **out, gp_error *err);
+/* What a configuration is loaded for. TO_BALANCE: layers per stage that do not suit are left aside. TO_RESUME, for a
+ * run that goes on: overrides that do not suit the file may suit the run's own configuration, and are kept apart then;
+ * the error is that of the overrides if the file alone is no configuration either. */
+typedef enum gp_config_use { GP_TO_RUN, GP_TO_BALANCE, GP_TO_RESUME } gp_config_use;
+/* `overrides`: the arguments of --set, in order. GP_CONFIG or GP_USAGE with a place. */
+GP_MUST_USE gp_status gp_config_load(gp_config_use use, const char *path, const char *const *overrides,
+                                     int override_count, gp_config **out, gp_error *err);
 void gp_config_destroy(gp_config **config);
 /* Writes what was left to choose into the document: paths absolute, every default and `auto` by its value, thread
  * counts. `balance`: layers per stage; NULL: it stays as it is chosen. What gp_config_write then writes repeats the
@@ -189,6 +186,8 @@ gp_key_change gp_change_rule(const char *path);
 /* Why the key may not change within a run; NULL: it may, if the model keeps its shapes and sums their order
  * (session/may_change.c). */
 const char *gp_change_refusal(const char *path);
+/* Whether the path is `prefix`, or lies below it. */
+bool gp_path_is_below(const char *path, const char *prefix);
 /* Whether one path is the other, or lies below it. */
 bool gp_paths_meet(const char *a, const char *b);
 /* What makes `now` of `before`, both of gp_config_resolved; without `changes`. */
@@ -198,11 +197,9 @@ void gp_settings_fini(gp_settings *settings);
 /* "501: {optimizer.sgd.lr: 0.01}, " */
 void gp_write_change(FILE *file, int64_t step, const gp_settings *settings);
 /* The configuration of another run or step, with the path, the folder, the file's text and the overrides of `like`.
- * Takes the document, whatever happens. With `changes` read, or left alone. */
-GP_MUST_USE gp_status gp_config_read_phase(const gp_config *like, gp_yaml_document **document, gp_config **out,
-                                           gp_error *err);
-GP_MUST_USE gp_status gp_config_read_whole(const gp_config *like, gp_yaml_document **document, gp_config **out,
-                                           gp_error *err);
+ * Takes the document, whatever happens. `whole`: with `changes`, else they are left alone. */
+GP_MUST_USE gp_status gp_config_read(const gp_config *like, gp_yaml_document **document, bool whole, gp_config **out,
+                                     gp_error *err);
 /* pipeline.devices as the configuration would say it, on one line; owned by the caller. */
 GP_MUST_USE gp_status gp_config_devices_text(const gp_pipeline_config *pipeline, char **out, gp_error *err);
 /* All but their places. */

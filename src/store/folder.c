@@ -30,12 +30,8 @@ bool gp_folder_is_own_file(const char *name) {
 
 /* The entry of what was made there; a folder that cannot be read cannot be opened to be synced. */
 static gp_status sync_parent(const char *path, gp_error *err) {
-    const char *slash = strrchr(path, '/');
     char *parent = NULL;
-    GP_RETURN_IF_FAILED(gp_format_text(&parent, err, "%.*s%s", slash ? (int)(slash - path) : 0, path,
-                                       !slash          ? "."
-                                       : slash == path ? "/"
-                                                       : ""));
+    GP_RETURN_IF_FAILED(gp_file_folder(path, &parent, err));
     gp_status status = access(parent, R_OK) == 0 ? gp_file_sync(parent, err) : GP_OK;
     free(parent);
     return status;

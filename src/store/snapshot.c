@@ -24,8 +24,6 @@ enum { NUMBER_TEXT = 32, STEP_DIGITS = 8 };
 static const char *const state_names[GP_UPDATE_MAX_STATES + 1][GP_UPDATE_MAX_STATES] = {
     {NULL}, {"momentum_buffer"}, {"exp_avg", "exp_avg_sq"}};
 
-/* ---- the tensors ------------------------------------------------------------------------------------------------- */
-
 static const gp_param_plan *find_param(const gp_plan *plan, int param) {
     return gp_stage_plan_param(&plan->stage[plan->stages->stage_of_node[plan->graph->params[param].node]], param);
 }
@@ -119,8 +117,6 @@ gp_status gp_state_check_finite(const gp_state_layout *layout, int count, gp_err
 int gp_is_optimizer_tensor(const char *name) {
     return strncmp(name, prefix, sizeof prefix - 1) == 0;
 }
-
-/* ---- the files --------------------------------------------------------------------------------------------------- */
 
 gp_path gp_snapshot_path(const char *folder, int64_t step) {
     gp_path path;
@@ -269,8 +265,6 @@ void gp_snapshot_close(gp_snapshot *snapshot) {
     gp_safetensors_close(&snapshot->file);
     *snapshot = (gp_snapshot){0};
 }
-
-/* ---- into a run -------------------------------------------------------------------------------------------------- */
 
 gp_status gp_tensor_check(const gp_safetensor *tensor, const char *name, gp_shape wanted, gp_error *err) {
     if (!tensor) return gp_fail(err, GP_DATA, "tensor \"%s\" is missing", name);

@@ -9,15 +9,9 @@
 #include "store/params.h"
 #include "store/snapshot.h"
 
-/* Whether `name` is `layer` or lies below it. */
-static bool is_below(const char *name, const char *layer) {
-    size_t length = strlen(layer);
-    return strncmp(name, layer, length) == 0 && (name[length] == '\0' || name[length] == '.');
-}
-
 static bool is_skipped(const gp_train_config *train, const char *name) {
     for (int i = 0; i < train->init_skip_count; i++)
-        if (is_below(name, train->init_skip[i].text)) return true;
+        if (gp_path_is_below(name, train->init_skip[i].text)) return true;
     return false;
 }
 
@@ -56,13 +50,11 @@ static gp_status check_skips(const gp_graph *graph, const gp_train_config *train
     for (int i = 0; i < train->init_skip_count; i++) {
         bool found = false;
         for (int p = 0; p < graph->param_count && !found; p++)
-            found = is_below(graph->params[p].name, train->init_skip[i].text);
+            found = gp_path_is_below(graph->params[p].name, train->init_skip[i].text);
         if (!found) return refuse_skip(graph, &train->init_skip[i], err);
     }
     return GP_OK;
 }
-
-/* ---- what to do about a tensor that is missing or differs -------------------------------------------------------- */
 
 enum { HINT = 400 };
 
@@ -156,8 +148,6 @@ gp_status gp_weights_check(const gp_graph *graph, const gp_train_config *train, 
     gp_safetensors_close(&file);
     return GP_OK;
 }
-
-/* ---- into a run -------------------------------------------------------------------------------------------------- */
 
 typedef struct source {
     const gp_graph *graph;

@@ -53,7 +53,7 @@ gp_status gp_search_load(const char *path, const char *const *overrides, int ove
     GP_RETURN_IF_FAILED(GP_NEW(&all, (size_t)override_count + ASIDE, err));
     for (int i = 0; i < override_count; i++) all[i] = overrides[i];
     for (int i = 0; i < ASIDE; i++) all[override_count + i] = aside[i];
-    gp_status status = gp_config_load(path, all, override_count + ASIDE, out, err);
+    gp_status status = gp_config_load(GP_TO_RUN, path, all, override_count + ASIDE, out, err);
     free(all);
     return status;
 }
@@ -87,7 +87,7 @@ static gp_status take_plan(const gp_session *session, const gp_plan *plan, gp_ca
 static gp_status open_candidate(searcher *s, gp_session **out, gp_error *err) {
     const gp_search_request *request = s->request;
     gp_config *config = NULL;
-    GP_RETURN_IF_FAILED(gp_config_load(request->config, s->overrides,
+    GP_RETURN_IF_FAILED(gp_config_load(GP_TO_RUN, request->config, s->overrides,
                                        request->override_count + OWN_OVERRIDES - !s->on_few, &config, err));
     const gp_session_options options = {.balances = true,
                                         .tries = true,

@@ -116,12 +116,16 @@ static void put_old(void) {
 
 /* In three parts, one of which is empty. */
 static gp_status replace(size_t failing, int error, size_t most, gp_error *err) {
-    const gp_bytes parts[] = {{new_text, 10}, {NULL, 0}, {new_text + 10, sizeof new_text - 11}};
+    gp_replacing *file = NULL;
     memset(&script, 0, sizeof script);
     script.failing = failing;
     script.error = error;
     script.most = most;
-    return gp_file_replace(target, parts, 3, err);
+    GP_RETURN_IF_FAILED(gp_file_begin(target, &file, err));
+    gp_status status = gp_file_add(file, new_text, 10, err);
+    if (status == GP_OK) status = gp_file_add(file, NULL, 0, err);
+    if (status == GP_OK) status = gp_file_add(file, new_text + 10, sizeof new_text - 11, err);
+    return gp_file_end(&file, status, err);
 }
 
 /* Written, synced, renamed, and the folder synced: in this order. */
@@ -317,7 +321,7 @@ static void it_stays_until_it_is_in_place(void **state) {
     gp_error err = {0};
     put_old();
     gp_file_set_calls(&cleaning);
-    gp_status status = gp_file_replace(target, &(gp_bytes){new_text, strlen(new_text)}, 1, &err);
+    gp_status status = gp_file_replace(target, new_text, &err);
     gp_file_set_calls(&scripted);
     assert_int_equal(status, GP_OK);
     expect_target(new_text);
@@ -361,7 +365,7 @@ static void where_links_lead(void **state) {
         memset(&script, 0, sizeof script);
         script.failing = call;
         script.error = ENOSPC;
-        assert_int_equal(gp_file_replace(link, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_IO);
+        assert_int_equal(gp_file_replace(link, new_text, &err), GP_IO);
         expect_target(old_text);
         assert_int_equal(entries(), 2);
     }
@@ -408,7 +412,7 @@ static void links_permissions_and_pipes_stay(void **state) {
     assert_int_equal(chmod(target, 0600), 0);
     assert_int_equal(symlink("target", link), 0);
     script.count = 0;
-    assert_int_equal(gp_file_replace(link, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_OK);
+    assert_int_equal(gp_file_replace(link, new_text, &err), GP_OK);
     assert_int_equal(lstat(link, &about), 0);
     assert_true(S_ISLNK(about.st_mode));
     assert_int_equal(stat(target, &about), 0);
@@ -417,19 +421,19 @@ static void links_permissions_and_pipes_stay(void **state) {
     /* What it leads to is not there yet: the link stays, and leads to it. Nobody's permissions stay too. */
     assert_int_equal(unlink(target), 0);
     script.count = 0;
-    assert_int_equal(gp_file_replace(link, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_OK);
+    assert_int_equal(gp_file_replace(link, new_text, &err), GP_OK);
     assert_int_equal(lstat(link, &about), 0);
     assert_true(S_ISLNK(about.st_mode));
     expect_target(new_text);
     assert_int_equal(chmod(target, 0), 0);
     script.count = 0;
-    assert_int_equal(gp_file_replace(link, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_OK);
+    assert_int_equal(gp_file_replace(link, new_text, &err), GP_OK);
     assert_int_equal(stat(target, &about), 0);
     assert_int_equal(about.st_mode & 07777, 0);
     assert_int_equal(chmod(target, 0600), 0);
     assert_int_equal(mkfifo(pipe, 0600), 0);
     script.count = 0;
-    assert_int_equal(gp_file_replace(pipe, &(gp_bytes){new_text, strlen(new_text)}, 1, &err), GP_IO);
+    assert_int_equal(gp_file_replace(pipe, new_text, &err), GP_IO);
     assert_non_null(strstr(err.text, "/pipe: is not a regular file, and cannot be replaced: choose another name"));
     assert_int_equal(lstat(pipe, &about), 0);
     assert_true(S_ISFIFO(about.st_mode));

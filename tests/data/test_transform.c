@@ -66,7 +66,7 @@ static gp_config *load(const char *transform, const char *take) {
                         "train: {steps: 1}\n",
                         take, transform);
     fixture_write(path, text, (size_t)used);
-    gp_status status = gp_config_load(path, NULL, 0, &config, &err);
+    gp_status status = gp_config_load(GP_TO_RUN, path, NULL, 0, &config, &err);
     assert_string_equal(err.text, "");
     assert_int_equal(status, GP_OK);
     return config;

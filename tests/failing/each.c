@@ -101,8 +101,8 @@ static const char *find_fault(const attempt *it) {
 
 static void complain(const attempt *it, const char *fault) {
     const account *its = it->account;
-    printf("%s, %s %" PRId64 "%s (%s): %s; %s: %s\n", it->scenario->name, calls_family_name(it->family), it->first,
-           it->on ? " and all after" : "", its->failed, fault, gp_status_name(its->status), its->err.text);
+    printf("%s, %s %" PRId64 "%s (%s): %s; status %d: %s\n", it->scenario->name, calls_family_name(it->family),
+           it->first, it->on ? " and all after" : "", its->failed, fault, (int)its->status, its->err.text);
 }
 
 static attempt first_attempt(const each_scenario *scenario, calls_family family) {

@@ -5,7 +5,7 @@
 gp_status opened_config(const char *name, const char *const *changes, gp_config **out, gp_error *err) {
     int count = 0;
     while (changes && changes[count]) count++;
-    return gp_config_load(fixture_path(name), changes, count, out, err);
+    return gp_config_load(GP_TO_RUN, fixture_path(name), changes, count, out, err);
 }
 
 gp_status opened_session(const char *name, const char *const *changes, gp_session **out, gp_error *err) {

@@ -84,7 +84,7 @@ static void check_plan(gp_config *config, const gp_graph *graph) {
     gp_config *again = NULL;
     FUZZ_PROMISE(gp_config_resolve(config, layers, stages, &err) == GP_OK);
     FUZZ_PROMISE(gp_config_write(config, written, &err) == GP_OK);
-    FUZZ_PROMISE(gp_config_load(written, NULL, 0, &again, &err) == GP_OK);
+    FUZZ_PROMISE(gp_config_load(GP_TO_RUN, written, NULL, 0, &again, &err) == GP_OK);
     gp_config_destroy(&again);
 }
 
@@ -107,7 +107,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size) {
     char *text = strndup((const char *)bytes, size);
     FUZZ_PROMISE(text);
     int count = find_overrides(text, overrides);
-    gp_status status = gp_config_load(fuzz_file(0, bytes, size), overrides, count, &config, &err);
+    gp_status status = gp_config_load(GP_TO_RUN, fuzz_file(0, bytes, size), overrides, count, &config, &err);
     FUZZ_PROMISE(status == GP_OK || gp_status_exit(status) == 2);
     if (status == GP_OK) status = gp_graph_build(config->model, &graph, &err);
     fuzz_check(status, &err);

@@ -35,7 +35,7 @@ struct lowered_runner {
 };
 
 static void check(gp_status status, const gp_error *err) {
-    if (status != GP_OK) fail_msg("%s: %s", gp_status_name(status), err->text);
+    if (status != GP_OK) fail_msg("%d: %s", (int)status, err->text);
 }
 
 static block *block_of(const lowered_runner *runner, gp_role role, int index) {

@@ -30,8 +30,7 @@ static void check(const struct bad_model *bad, int index) {
     gp_status status = gp_yaml_parse(bad->text, strlen(bad->text), "m.yaml", &document, &err);
     if (status == GP_OK) status = gp_graph_build(gp_yaml_root(document), &graph, &err);
     if (status != GP_CONFIG || strcmp(err.text, bad->message) != 0)
-        fail_msg("model %d:\n%s\nsays %s: %s\nnot      %s", index, bad->text, gp_status_name(status), err.text,
-                 bad->message);
+        fail_msg("model %d:\n%s\nsays %d: %s\nnot      %s", index, bad->text, (int)status, err.text, bad->message);
     assert_null(graph);
     gp_yaml_destroy(&document);
 }

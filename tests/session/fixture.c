@@ -114,7 +114,8 @@ gp_config *fixture_config(const char *text, const char *const *changes) {
     int count = 0;
     while (changes && changes[count]) count++;
     fixture_write_text("c.yaml", text);
-    if (gp_config_load(fixture_path("c.yaml"), changes, count, &config, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_config_load(GP_TO_RUN, fixture_path("c.yaml"), changes, count, &config, &err) != GP_OK)
+        fail_msg("%s", err.text);
     return config;
 }
 

@@ -38,7 +38,8 @@ static void write_file(const char *name, const char *text) {
 static gp_config *load(const char *text, const char *const *overrides, int count) {
     gp_config *config = NULL;
     write_file("c.yaml", text);
-    if (gp_config_load(in_folder("c.yaml"), overrides, count, &config, &err) != GP_OK) fail_msg("%s", err.text);
+    if (gp_config_load(GP_TO_RUN, in_folder("c.yaml"), overrides, count, &config, &err) != GP_OK)
+        fail_msg("%s", err.text);
     return config;
 }
 
@@ -329,10 +330,10 @@ static void finds_its_folder(void **state) {
     write_file("c.yaml", SMALL);
     assert_non_null(getcwd(before, sizeof before));
     assert_int_equal(chdir(folder), 0);
-    assert_int_equal(gp_config_load("c.yaml", NULL, 0, &c, &err), GP_OK);
+    assert_int_equal(gp_config_load(GP_TO_RUN, "c.yaml", NULL, 0, &c, &err), GP_OK);
     assert_path(c->data.train.file, "a.safetensors");
     gp_config_destroy(&c);
-    assert_int_equal(gp_config_load("./../.././tmp/../tmp/gp-nothing.yaml", NULL, 0, &c, &err), GP_CONFIG);
+    assert_int_equal(gp_config_load(GP_TO_RUN, "./../.././tmp/../tmp/gp-nothing.yaml", NULL, 0, &c, &err), GP_CONFIG);
     assert_string_equal(err.text, "./../.././tmp/../tmp/gp-nothing.yaml: cannot be opened: No such file or directory");
     assert_null(c);
     assert_int_equal(chdir(before), 0);
@@ -448,7 +449,7 @@ static void assert_repeats(const char *text, const char *const *overrides, int c
     gp_config *c = load(text, overrides, count), *again = NULL;
     resolve_into(c, in_folder("run/config.yaml"));
     char *first = read_file(in_folder("run/config.yaml"));
-    if (gp_config_load(in_folder("run/config.yaml"), NULL, 0, &again, &err) != GP_OK)
+    if (gp_config_load(GP_TO_RUN, in_folder("run/config.yaml"), NULL, 0, &again, &err) != GP_OK)
         fail_msg("%s\n%s", err.text, first);
     if (!configs_equal(c, again)) fail_msg("not the same configuration:\n%s", first);
     resolve_into(again, in_folder("run/config.yaml"));
@@ -589,7 +590,7 @@ static void refuses_to_write_a_path_that_is_no_text(void **state) {
     snprintf(path, sizeof path, "%s/\xFF", folder);
     assert_int_equal(mkdir(path, 0700), 0);
     write_file("\xFF/c.yaml", SMALL);
-    assert_int_equal(gp_config_load(in_folder("\xFF/c.yaml"), NULL, 0, &c, &err), GP_OK);
+    assert_int_equal(gp_config_load(GP_TO_RUN, in_folder("\xFF/c.yaml"), NULL, 0, &c, &err), GP_OK);
     assert_int_equal(gp_config_resolve(c, balance, 1, &err), GP_CONFIG);
     assert_non_null(strstr(err.text, "byte 0xFF is not valid UTF-8"));
     gp_config_destroy(&c);
