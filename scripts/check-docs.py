@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Checks documents against the files of the project.
+"""Checks documents against the files of the project, and makes docs/files.md.
 
-  - docs/files.md has a section "## src/<folder>" for every folder of sources, and in its table names every file
-    there by its stem, and no other;
+  - every file of src/ begins, itself or its header, with a comment whose first sentence says what the file is for, in
+    no more than 30 words; docs/files.md lists these sentences (--write makes it);
   - every relative link of README.md and docs/*.md leads to a file, and its #anchor to a heading there;
   - README.md and docs/*.md have no "@@", which marks a number that is still to be filled in.
 
-Usage: check-docs.py [--root FOLDER] | --self-test. Prints what is missing, and exits with 1.
+Usage: check-docs.py [--root FOLDER] [--write] | --self-test. Prints what is missing, and exits with 1.
 """
 import argparse
 import pathlib
@@ -14,48 +14,61 @@ import re
 import sys
 import tempfile
 
-SOURCES = {".c", ".h", ".cu", ".cuh"}
-SECTION = re.compile(r"^## (src/\S+)$")
+SOURCES = [".h", ".cuh", ".c", ".cu"]  # in this order the files of a stem are asked what they are for
+WORDS = 30
+INTRODUCTION = """# What each file is for
+
+Room by room, in alphabetical order; [architecture.md](architecture.md#rooms) has the rooms from the lowest to the highest. `x` means
+`x.h`, `x.c` or both; in folders with CUDA code also `x.cuh`, `x.cu`. The [glossary](glossary.md) explains the words. The lines are the first
+sentences of the files: `scripts/check-docs.py --write` makes this page."""
 HEADING = re.compile(r"^#+ ")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]*))?\)")
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
-def named_files(document):
-    """{folder: stems} that the first cells of the sections' tables name; a stem as often as it is named."""
-    sections, stems = {}, None
-    for line in document.read_text(encoding="utf-8").splitlines():
-        match = SECTION.match(line)
-        if match:
-            stems = sections.setdefault(match.group(1), [])
-        elif HEADING.match(line):
-            stems = None
-        elif stems is not None and line.startswith("|"):
-            stems.extend(re.findall(r"`([^`]+)`", line.split("|")[1]))
-    return sections
+def first_sentence(path):
+    """Of the comment that a file begins with; None: it has none."""
+    comment = re.match(r"/\*(.*?)\*/", path.read_text(encoding="utf-8"), re.DOTALL)
+    if not comment:
+        return None
+    lines = [line.strip().removeprefix("*").strip() for line in comment.group(1).strip().splitlines()]
+    text = " ".join(lines[:lines.index("")] if "" in lines else lines)
+    return re.match(r".*?[.?!](?=\s+[A-Z`\"]|$)|.*", text).group()
 
 
-def present_files(root):
-    """{folder: stems} that are there."""
-    folders = {}
-    for path in (root / "src").rglob("*"):
+def describe(folder):
+    """[(stem, what it is for)] of a folder of sources; None: no file of that stem says it. Headers first."""
+    stems = {}
+    for path in sorted(folder.iterdir(), key=lambda path: (path.stem, (SOURCES + [path.suffix]).index(path.suffix))):
         if path.suffix in SOURCES:
-            folders.setdefault(path.parent.relative_to(root).as_posix(), set()).add(path.stem)
-    return folders
+            stems[path.stem] = stems.get(path.stem) or first_sentence(path)
+    return sorted(stems.items())
+
+
+def folders_of_sources(root):
+    return sorted({path.parent for path in (root / "src").rglob("*") if path.suffix in SOURCES})
+
+
+def list_files(root):
+    """docs/files.md."""
+    lines = [INTRODUCTION]
+    for folder in folders_of_sources(root):
+        lines += [f"\n## {folder.relative_to(root).as_posix()}\n", "| file | what it is for |", "|---|---|"]
+        lines += [f"| `{stem}` | {what} |" for stem, what in describe(folder)]
+    return "\n".join(lines) + "\n"
 
 
 def check_files(root):
-    document = root / "docs/files.md"
-    named, present = named_files(document), present_files(root)
     messages = []
-    for folder in sorted(named.keys() | present.keys()):
-        stems = named.get(folder, [])
-        for stem in sorted({stem for stem in stems if stems.count(stem) > 1}):
-            messages.append(f"{document}: names {folder}/{stem} twice")
-        for stem in sorted(present.get(folder, set()) - set(stems)):
-            messages.append(f"{document}: has no line for {folder}/{stem}")
-        for stem in sorted(set(stems) - present.get(folder, set())):
-            messages.append(f"{document}: names {folder}/{stem}, which does not exist")
+    for folder in folders_of_sources(root):
+        for stem, what in describe(folder):
+            if not what:
+                messages.append(f"{folder / stem}: no file begins with a comment that says what it is for")
+            elif len(what.split()) > WORDS:
+                messages.append(f"{folder / stem}: the first sentence has {len(what.split())} words, more than {WORDS}")
+    document = root / "docs/files.md"
+    if not messages and document.read_text(encoding="utf-8") != list_files(root):
+        messages.append(f"{document}: is out of date; scripts/check-docs.py --write makes it")
     return messages
 
 
@@ -103,31 +116,36 @@ def check_links(root):
 
 def self_test():
     """A tree that is right, then one thing wrong at a time."""
-    map_of = "# Files\n## src/base\n| | |\n|---|---|\n| {} | x |\n"
-    link = "see [the map](docs/files.md#files), [home](https://example.org)\n"
-    cases = [
-        (map_of.format("`a` `b`"), link, None),
-        (map_of.format("`a`"), link, "has no line for src/base/b"),
-        (map_of.format("`a` `b` `c`"), link, "names src/base/c"),
-        (map_of.format("`a` `b` `a`"), link, "names src/base/a twice"),
-        (map_of.format("`a` `b`"), "[x](docs/gone.md)\n", "README.md:1: the file of the link docs/gone.md"),
-        (map_of.format("`a` `b`"), "[x](docs/files.md#srcbase) [y](#top)\n# Top\n", None),
-        (map_of.format("`a` `b`"), "[x](docs/files.md#src/base)\n", "the link docs/files.md#src/base has no heading"),
-        (map_of.format("`a` `b`"), "[x](#top)\n```\n# Top\n```\n", "README.md:1: the link #top has no heading"),
-        (map_of.format("`a` `b`"), "# Top\nsee @@SPEED@@\n", "README.md:2: has @@: fill in the value"),
-        (map_of.format("`a` `b`"), "see user@example.org\n", None),
+    base, link = "/* What a is. More. */\n", "see [the map](docs/files.md#files), [home](https://example.org)\n"
+    cases = [  # a.h, b.c, README.md, the message
+        (base, "/* B,\n * e.g. this.\n *\n * More. */\n", link, None),
+        (base, "#include <b.h>\n", link, "src/base/b: no file begins with a comment"),
+        (base, f"/* {30 * 'long '}sentence. */\n", link, "src/base/b: the first sentence has 31 words"),
+        (base, "/* B */\n", "[x](docs/gone.md)\n", "README.md:1: the file of the link docs/gone.md"),
+        (base, "/* B */\n", "[x](docs/files.md#srcbase) [y](#top)\n# Top\n", None),
+        (base, "/* B */\n", "[x](docs/files.md#src/base)\n", "the link docs/files.md#src/base has no heading"),
+        (base, "/* B */\n", "[x](#top)\n```\n# Top\n```\n", "README.md:1: the link #top has no heading"),
+        (base, "/* B */\n", "# Top\nsee @@SPEED@@\n", "README.md:2: has @@: fill in the value"),
+        (base, "/* B */\n", "see user@example.org\n", None),
     ]
     with tempfile.TemporaryDirectory() as folder:
         root = pathlib.Path(folder)
-        for name in ("src/base/a.c", "src/base/a.h", "src/base/b.h", "docs/files.md"):
-            (root / name).parent.mkdir(parents=True, exist_ok=True)
-            (root / name).touch()
-        for text, readme, words in cases:
-            (root / "docs/files.md").write_text(text)
+        (root / "src/base").mkdir(parents=True)
+        (root / "docs").mkdir()
+        (root / "docs/architecture.md").write_text("# Rooms\n")
+        (root / "docs/glossary.md").touch()
+        (root / "src/base/a.c").write_text("/* Not this. */\n")
+        for header, source, readme, words in cases:
+            (root / "src/base/a.h").write_text(header)
+            (root / "src/base/b.c").write_text(source)
+            (root / "docs/files.md").write_text(list_files(root) + "# Files\n")
             (root / "README.md").write_text(readme)
             messages = check_files(root) + check_links(root) + check_marks(root)
-            assert len(messages) == (words is not None), messages
-            assert words is None or words in messages[0], messages
+            if words is None:
+                assert "is out of date" in messages[0], messages
+                (root / "docs/files.md").write_text(list_files(root))
+                messages = check_files(root)
+            assert any(words in message for message in messages) if words else not messages, messages
     print(f"check-docs: right for {len(cases)} sample trees")
 
 
@@ -135,10 +153,13 @@ def main():
     parser = argparse.ArgumentParser(description="Checks that documents name every file, have no dead links and no @@.")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     parser.add_argument("--self-test", action="store_true", help="tests this script on sample trees")
+    parser.add_argument("--write", action="store_true", help="writes docs/files.md first")
     options = parser.parse_args()
     if options.self_test:
         self_test()
         return 0
+    if options.write:
+        (options.root / "docs/files.md").write_text(list_files(options.root), encoding="utf-8")
     messages = check_files(options.root) + check_links(options.root) + check_marks(options.root)
     print("\n".join(messages) or "check-docs: every file has a line, every link has a file and a heading, no @@ is left")
     return 1 if messages else 0

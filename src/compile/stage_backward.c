@@ -1,4 +1,4 @@
-/* The backward pass of a stage as ops over things.
+/* The backward pass of a stage, as ops on its buffers.
  *
  * A value's gradient folds from its last user to its first: what came from later stages, then each local user's share
  * last to first, added one by one; so that the sum is the same wherever the cut runs. A parameter's shares overwrite

@@ -1,6 +1,6 @@
-/* What a stage receives, and the gradients that it sends back: their places in its slots, the same for every size of
- * micro-batch, so that what arrives in a slot's next life overwrites what arrived in the last one and nothing else; and
- * which routines touch it. */
+/* Where in its slots a stage receives values and gradients, and which routines touch them. The places are the same for
+ * every size of micro-batch: what arrives in a slot's next lifetime overwrites what arrived in the last one, and
+ * nothing else. */
 #include <stdlib.h>
 
 #include "base/memory.h"

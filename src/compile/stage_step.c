@@ -1,6 +1,7 @@
-/* The routines of a mini-batch: the loss's total, the step (statistics committed, gradients brought into the format of
- * the parameters, parameters updated, working copies refreshed), and the refresh alone, for parameters that were
- * written from outside. An update goes from element to element and needs no order; padding stays zero in it. */
+/* The routines of a mini-batch: the loss's total, the step, and the refresh. The step commits statistics, brings
+ * gradients into the format of the parameters, updates the parameters and refreshes working copies. The refresh alone
+ * is for parameters that were written from outside. An update goes from element to element and needs no order; padding
+ * stays zero in it. */
 #include <stdlib.h>
 
 #include "base/memory.h"

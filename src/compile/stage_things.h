@@ -1,4 +1,4 @@
-/* Things of a stage at one size of micro-batch: the buffers that its ops name, before they have a place.
+/* The buffers that a stage's ops name at one size of micro-batch, before they have a place.
  *
  * Forward's things come first (values taken and made, sides, temporaries), so that backward and recompute name the same
  * numbers. Used while a stage is compiled; one thread.

@@ -1,3 +1,4 @@
+/* Finds the first difference of two trees. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,3 +1,4 @@
+/* `--set`: changes the tree at a path. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,3 +1,4 @@
+/* Makes the tree from the events of libyaml, within limits. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

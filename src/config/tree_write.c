@@ -1,3 +1,4 @@
+/* Writes the tree as YAML. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Which cuts there are under a bound: for every place between layers the stages that can begin there so that they and
- * all behind them keep within it.
+ * all later ones keep within it.
  *
  * Owned by the solver that makes it; borrows the index. One thread. */
 #ifndef GP_CUT_CUT_SEARCH_H

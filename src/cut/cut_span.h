@@ -1,5 +1,5 @@
-/* Runs of layers, grown layer by layer, with what they would cost and take as a stage: the numbers that are no sums
- * over layers, because a value that enters counts once, and one that is used up no longer leaves.
+/* Cost and memory of consecutive layers as one stage, as it grows layer by layer. These are no sums over layers: a
+ * value that enters counts once, and a value that is used up no longer leaves.
  *
  * An index is made once per problem, which it borrows; one thread per span. */
 #ifndef GP_CUT_CUT_SPAN_H

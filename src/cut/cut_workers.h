@@ -1,5 +1,5 @@
-/* Cuts for workers with several stages: from a cut in which each stage is as cheap as it can be to one in which each
- * worker's stages together are cheaper, and fit together.
+/* Improves cuts for workers with several stages. It begins with a cut in which each stage is as cheap as it can be,
+ * and makes the stages of each worker together cheaper, until they fit.
  *
  * Part of the solver; owns nothing. One thread. */
 #ifndef GP_CUT_CUT_WORKERS_H

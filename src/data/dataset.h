@@ -1,4 +1,4 @@
-/* Sources of samples: idx, tensors and generated ones, behind one interface.
+/* Sources of samples: idx, tensors and generated ones, with one interface.
  *
  * A dataset is opened and checked when training starts (sizes, magic numbers, that inputs and targets agree, that
  * classes are in range), as far as that costs no long pass over the data; what is found later is reported when it is

@@ -1,3 +1,4 @@
+/* Samples in MNIST's format (idx), plain or gzipped. */
 #include "data/source.h"
 
 #include <inttypes.h>

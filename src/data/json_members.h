@@ -1,5 +1,5 @@
-/* Inside the room: the members of a JSON object one after another, in bounded memory whatever the object is: a tree of
- * a hostile header would be many times as large.
+/* Inside the room: the members of a JSON object one after another, in bounded memory. A tree of a hostile header would
+ * be many times as large.
  *
  * Values are told apart by brackets and quotes; whether they are right is found when they are parsed, each by itself.
  * One thread.

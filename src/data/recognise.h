@@ -1,4 +1,4 @@
-/* Inside the room: what a file is that somebody took for a safetensors file, and how to convert it.
+/* Inside the room: what a file is that the user took for a safetensors file, and how to convert it.
  *
  * Pure but for reading the file; any thread. */
 #ifndef GP_DATA_RECOGNISE_H

@@ -1,3 +1,4 @@
+/* Reads safetensors files; trusts nothing in them. */
 #include "data/safetensors.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* Writes safetensors files: a complete file or none. */
 #include "data/safetensors.h"
 
 #include <jansson.h>

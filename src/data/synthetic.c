@@ -1,3 +1,4 @@
+/* Generated samples. */
 #include "data/source.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Samples that are the tensors `x` and `y` of a safetensors file. */
 #include "data/source.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
-/* Inside the device room: what the devices of the host's memory (cpu, ref) share: blocks of memory, copies, and events
- * of streams that do their work at once, in the calling thread. A device's struct begins with a gp_host; its owner is
- * the worker that opened it. Events may be waited for by any thread. */
+/* Inside the device room: what the devices in the host's memory (cpu, ref) share. These are blocks of memory, copies,
+ * and events of streams that do their work at once, in the calling thread. A device's struct begins with a gp_host;
+ * its owner is the worker that opened it. Events may be waited for by any thread. */
 #ifndef GP_DEVICE_HOST_H
 #define GP_DEVICE_HOST_H
 

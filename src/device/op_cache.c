@@ -1,3 +1,4 @@
+/* Prepares each descriptor once per device kind. */
 #include "device/device.h"
 
 #include <pthread.h>

@@ -1,3 +1,4 @@
+/* Checks a descriptor: operands, dtypes, formats, dimensions. */
 #include <string.h>
 
 #include "base/memory.h"

@@ -1,3 +1,4 @@
+/* Counts operations and bytes of an op. */
 #include "device/op.h"
 
 static double elements(const gp_op_desc *desc, int operand) {

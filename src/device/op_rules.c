@@ -1,3 +1,4 @@
+/* The rules of the table: attributes in range, sizes that follow from others. */
 #include "device/op_shape.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* dropout: elements, or whole channels, dropped with probability p, the others scaled by 1/(1−p); the mask is drawn
- * from counters, so that the backward pass and a recompute draw it again. */
+/* `dropout`: elements, or whole channels, are dropped with probability p, and the others are scaled by 1/(1−p). The
+ * mask is drawn from counters, so the backward pass and a recompute draw it again. */
 #include "base/philox.h"
 #include "layers/types.h"
 

@@ -1,3 +1,4 @@
+/* The table of all layers. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>

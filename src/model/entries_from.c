@@ -1,3 +1,4 @@
+/* Where each entry takes its values from. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

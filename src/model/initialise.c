@@ -1,3 +1,4 @@
+/* Initial values of parameters, from counters. */
 #include <math.h>
 
 #include "base/philox.h"

@@ -1,5 +1,5 @@
-/* Which ops of a routine have a note behind them, where a queue says how far it is (device.h, stream_note): so often
- * that a failure is narrowed down to a layer or a few, and so seldom that the notes cost little.
+/* After which ops of a routine a queue writes a progress note (device.h, stream_note). Notes are so frequent that a
+ * failure is narrowed down to a few layers, and so rare that they cost little.
  *
  * Pure, from the routine and the counts of its ops, so that who reads a note finds the ops that it stands between as
  * who enqueued it did, and nobody keeps a list. Any thread. */

@@ -1,6 +1,6 @@
-/* Where each queue of a device is: before and behind each instruction, and between its layers (pipeline/notes.h), it is
- * given a number to note, so that of a device that failed late, in work that it was given long before, the host can say
- * which instructions had begun and not ended, and in which layers these were.
+/* How far each queue of a GPU is, for failures that come late. A queue notes a number before and behind each
+ * instruction, and between its layers (pipeline/notes.h). After a failure the host can say which instructions had
+ * begun and not ended, and in which layers they were.
  *
  * Numbers count the notes of a worker's program from 1; 0 is noted where an instruction has ended. Two steps with the
  * same program have the same numbers.

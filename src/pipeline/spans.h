@@ -1,5 +1,6 @@
-/* What a worker records while somebody traces: a span for each instruction, by the host's clock. Where the device works
- * on its own, events with times stand before and behind each instruction and are read when the step is done.
+/* What a worker records while a timeline is recorded: a span for each instruction, by the host's clock. Where the
+ * device works on its own, events with times stand before and behind each instruction and are read when the step is
+ * done.
  *
  * Owned by the worker, made when it first records; its thread only. Each call is nothing where nobody traces. */
 #ifndef GP_PIPELINE_SPANS_H

@@ -1,5 +1,5 @@
-/* The part of a timeline that shows steps: one track with a span for each step that was recorded, and for each
- * evaluation, from the first activity of a worker to the last.
+/* The timeline's track of steps and evaluations. Each recorded one has a span from the first activity of a worker to
+ * the last.
  *
  * The trainer's thread. */
 #ifndef GP_PIPELINE_TRACING_STEPS_H

@@ -1,4 +1,4 @@
-/* Addresses of instructions: what plan.h promises about offsets in an arena. */
+/* Addresses of instructions: the functions of plan.h about offsets in an arena. */
 #include <stdlib.h>
 
 #include "base/memory.h"

@@ -1,3 +1,4 @@
+/* Measured times of copies, by size. */
 #include "profile/bench.h"
 
 #include <stdio.h>

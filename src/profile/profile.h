@@ -1,4 +1,4 @@
-/* Profiles: how long each layer takes on each device, and copies between devices, as measured or as somebody says.
+/* Profiles: how long each layer takes on each device, and copies between devices, as measured or as the user says.
  *
  * A profile is plain data; its creator owns it (gp_profile_destroy). Written and read as JSON (docs/profile.md). What
  * it is of, its *identity*, says whether it fits a configuration on this machine. Read-only once it is made, any

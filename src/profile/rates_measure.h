@@ -1,5 +1,6 @@
-/* Rates of this machine's devices: a small network of the usual layers is timed for a fraction of a second, and its
- * profile is kept in gpipe/rates/ of the cache folder. Rates are fitted to the times of that profile.
+/* Rates of this machine's devices, from the profile of a small network of the usual layers. It is timed for a fraction
+ * of a second, and its profile is kept in gpipe/rates/ of the cache folder. Rates are fitted to the times of that
+ * profile.
  *
  * One thread calls; measuring blocks. */
 #ifndef GP_PROFILE_RATES_MEASURE_H

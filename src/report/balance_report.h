@@ -1,4 +1,4 @@
-/* What gpipe-balance prints of a session that looks for a balance: layers, the balance, what it promises.
+/* What gpipe-balance prints of a session that looks for a balance: layers, the balance, what it predicts.
  *
  * Borrows the session; one thread per stream. */
 #ifndef GP_REPORT_BALANCE_REPORT_H

@@ -1,5 +1,5 @@
-/* Plays programs on devices that work asynchronously, as GPUs do: a host thread issues instructions, and the device
- * carries them out later. schedule/play.h has no host threads; its copies wait for their data only.
+/* Plays programs on devices that work asynchronously, as GPUs do. A host thread issues instructions, and the device
+ * carries them out later. In schedule/play.h there are no host threads: copies wait for their data only.
  *
  * Host threads. A host thread needs `launch` for each computation (forward, recompute, backward, and an update that
  * takes time) and `launch_copy` for each copy between two devices; all other instructions need no time of it. It issues

@@ -1,3 +1,4 @@
+/* The beginning and the end of a play, and its longest span. */
 #include <math.h>
 #include <stdlib.h>
 

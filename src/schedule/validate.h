@@ -1,4 +1,4 @@
-/* Proves that programs are right before anything runs them, whoever made them.
+/* Proves that programs are right before anything runs them, generated ones and the user's.
  *
  * Every forward has one backward and, where it does not keep, one recompute between them; every send its receive; no
  * slot has two lives at once; nothing is read before it was written; backward accumulates in the declared order on

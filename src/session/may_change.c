@@ -1,3 +1,4 @@
+/* Whether models and schedules allow a change within a run. */
 #include "session/session_internal.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Plans of a session, also with other choices than the configuration's. */
 #include "session/session_internal.h"
 
 #include <stdlib.h>

@@ -1,3 +1,4 @@
+/* Makes the configuration that holds ready: graph, data, devices, schedule, profile, plan. */
 #include "session/session_internal.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Where a session's times come from: a profile named, kept, measured or scaled, or rates to count with. */
 #include "session/session_internal.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* What would make a plan fit that does not. */
 #include "session/session_internal.h"
 
 #include <inttypes.h>

@@ -1,3 +1,4 @@
+/* Writes every default and choice into the run folder's `config.yaml`. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

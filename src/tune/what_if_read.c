@@ -1,3 +1,4 @@
+/* Reads the file with these times. */
 #include <inttypes.h>
 #include <stdlib.h>
 

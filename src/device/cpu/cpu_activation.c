@@ -1,3 +1,4 @@
+/* The ops of leaky_relu, gelu, silu, sigmoid and tanh. */
 #include <math.h>
 #include <string.h>
 

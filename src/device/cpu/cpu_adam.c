@@ -1,3 +1,4 @@
+/* Adam, AdamW. */
 #include <math.h>
 
 #include "device/cpu/cpu_ops.h"

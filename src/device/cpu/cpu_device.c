@@ -1,3 +1,4 @@
+/* The CPU device: opening, streams, preparing, running. */
 #include "device/cpu/cpu.h"
 
 #include <assert.h>

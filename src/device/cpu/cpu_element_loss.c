@@ -1,3 +1,4 @@
+/* The losses mse and bce_logits. */
 #include <math.h>
 
 #include "device/cpu/cpu_blocks.h"

@@ -1,3 +1,4 @@
+/* The ops relu, add, copy, fill, flatten and dropout. */
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* Norms of each sample alone. */
 #include <math.h>
 
 #include "device/cpu/cpu_column.h"

@@ -1,3 +1,4 @@
+/* Cross-entropy, total of the loss. */
 #include "device/cpu/cpu_ops.h"
 
 #include <math.h>

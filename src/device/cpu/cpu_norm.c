@@ -1,4 +1,4 @@
-/* Batch norm, alone and with the addition and the relu behind it, in f32: each element is rounded as in the parts, one
+/* Batch norm, alone and with the addition and the relu after it, in f32: each element is rounded as in the parts, one
  * after another. What relu lets through follows from x again, where nothing is added, so that y need not be read. */
 #include <math.h>
 

@@ -1,3 +1,4 @@
+/* Which oneDNN primitive each op needs. */
 #include "device/cpu/cpu_onednn.h"
 
 #include <string.h>

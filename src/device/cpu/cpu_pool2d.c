@@ -1,3 +1,4 @@
+/* Max and average pooling. */
 #include "device/cpu/cpu_ops.h"
 
 #include <math.h>

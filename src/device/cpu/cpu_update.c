@@ -1,3 +1,4 @@
+/* SGD, running statistics. */
 #include "device/cpu/cpu_ops.h"
 
 typedef struct sgd_numbers {

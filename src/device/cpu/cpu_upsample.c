@@ -1,3 +1,4 @@
+/* Upsampling. */
 #include "device/cpu/cpu_ops.h"
 
 #include <string.h>

@@ -1,3 +1,4 @@
+/* The op dropout. */
 #include <math.h>
 #include <stddef.h>
 

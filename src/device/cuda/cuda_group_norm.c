@@ -1,3 +1,4 @@
+/* Group norm, layer norm, instance norm. */
 #include "base/memory.h"
 #include "device/cuda/cuda_columns.h"
 

@@ -1,3 +1,4 @@
+/* Cross-entropy, losses of single elements, total of the loss. */
 #include "device/cuda/cuda_sums.h"
 
 /* ---- cross entropy ----------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
-/* What a worker takes of a GPU's memory: its arena, and beside it what the libraries take for its stream (measured
- * while their handles are made: by this process's own count where the driver tells it, else by what is free) and the
- * code that is loaded when it is first used. The context is the process's: it is taken before anything is measured, and
- * no worker's `memory` counts it. Belongs to one open device; its worker's thread only. Internal to device/cuda. */
+/* What a worker takes of a GPU's memory: its arena, what the libraries take for its stream, and code. The libraries'
+ * part is measured while their handles are made: by this process's own count if the driver tells it, else by what is
+ * free. Code is loaded when it is first used. The context is the process's: it is taken before anything is measured,
+ * and no worker's `memory` counts it. Belongs to one open device; its worker's thread only. Internal to device/cuda. */
 #ifndef GP_DEVICE_CUDA_CUDA_ROOM_H
 #define GP_DEVICE_CUDA_CUDA_ROOM_H
 

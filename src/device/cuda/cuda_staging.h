@@ -1,6 +1,6 @@
-/* Pinned host memory between a stream and the host's own memory: what goes in is copied here first, so that the host
- * may have its memory back at once; what comes out waits here until the turn is finished. It grows block by block while
- * a step needs more, and keeps them for the next one. Belongs to one stream and turn; the stream's thread only.
+/* Pinned host memory between a stream and the host's own memory. What goes in is copied here first, so that the host
+ * may have its memory back at once; what comes out waits here until the turn is finished. It grows block by block
+ * while a step needs more, and keeps them for the next one. Belongs to one stream and turn; the stream's thread only.
  * Internal to device/cuda. */
 #ifndef GP_DEVICE_CUDA_CUDA_STAGING_H
 #define GP_DEVICE_CUDA_CUDA_STAGING_H

@@ -1,3 +1,4 @@
+/* The ops of leaky_relu, gelu, silu, sigmoid and tanh. */
 #include "device/ref/ref_ops.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Squares of gradients, their norm, and the factor that clips them. */
 #include "device/ref/ref_ops.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Convolution, linear. */
 #include "device/ref/ref_ops.h"
 
 /* What the three passes of a convolution know of its geometry. */

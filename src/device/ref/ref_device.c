@@ -1,3 +1,4 @@
+/* The reference device: opening, preparing, running. */
 #include "device/ref/ref.h"
 
 #include <stdlib.h>

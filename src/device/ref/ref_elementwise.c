@@ -1,3 +1,4 @@
+/* The ops relu, add, copy, fill, flatten and dropout. */
 #include "device/ref/ref_ops.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Norms of each sample alone. */
 #include "device/ref/ref_ops.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* Cross-entropy, losses of single elements, total of the loss. */
 #include "device/ref/ref_ops.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Batch norm, alone and with the addition and the relu behind it. Between the parts a value is rounded as it would be
+/* Batch norm, alone and with the addition and the relu after it. Between the parts a value is rounded as it would be
  * in memory. */
 #include "device/ref/ref_ops.h"
 

@@ -1,3 +1,4 @@
+/* Max and average pooling, upsampling. */
 #include "device/ref/ref_ops.h"
 
 #include <math.h>

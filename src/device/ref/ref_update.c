@@ -1,3 +1,4 @@
+/* SGD, Adam. */
 #include <math.h>
 
 #include "device/ref/ref_ops.h"

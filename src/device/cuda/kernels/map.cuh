@@ -1,5 +1,5 @@
-/* A function of one or two tensors, element by element: bound by memory, so each element is read and written once, by
- * four where the addresses, the pitches and the width allow it. */
+/* A function of one or two tensors, element by element. It is bound by memory, so each element is read and written
+ * once, by four if the addresses, the pitches and the width allow it. */
 #ifndef GP_DEVICE_CUDA_KERNELS_MAP_CUH
 #define GP_DEVICE_CUDA_KERNELS_MAP_CUH
 

@@ -1,6 +1,6 @@
-/* Arguments of the kernels that move bytes: `copy` as they are, a unit for each thread; `transpose` turns matrices, for
- * weights in another layout and for samples in PyTorch's order, a tile for each block. Plain data; addresses are the
- * device's. */
+/* Arguments of the kernels that move bytes. `copy` moves them as they are, a unit for each thread. `transpose` turns
+ * matrices, for weights in another layout and for samples in PyTorch's order, a tile for each block. Plain data;
+ * addresses are the device's. */
 #ifndef GP_DEVICE_CUDA_KERNELS_MOVE_H
 #define GP_DEVICE_CUDA_KERNELS_MOVE_H
 

@@ -1,7 +1,7 @@
-/* Engines that were chosen before: by descriptor, device and version of cuDNN, so that one descriptor gets one engine
- * in every run and every cut, and is not asked for twice; and cuBLASLt's algorithms, by theirs, in the engines' form.
- * Kept in a file of the user's cache, gpipe/cudnn-engines under $XDG_CACHE_HOME or ~/.cache; where that cannot be read
- * or written, nothing is lost but time. Internal to device/cuda/toolkit; any thread. */
+/* Chosen engines of cuDNN and algorithms of cuBLASLt, kept by descriptor, device and version. So one descriptor gets
+ * one engine in every run and every cut, and is not asked for twice. Kept in a file of the user's cache,
+ * gpipe/cudnn-engines under $XDG_CACHE_HOME or ~/.cache; where that cannot be read or written, nothing is lost but
+ * time. Internal to device/cuda/toolkit; any thread. */
 #ifndef GP_DEVICE_CUDA_TOOLKIT_CHOICES_H
 #define GP_DEVICE_CUDA_TOOLKIT_CHOICES_H
 

@@ -1,6 +1,6 @@
-/* Which of cuDNN's engines does a convolution: the first of its heuristics' list that gives the same bits each time,
- * computes in the precision that the descriptor asks for, is compiled already, and whose plan can be built. Internal to
- * device/cuda/toolkit; any thread. */
+/* Chooses cuDNN's engine for a convolution: the first one in the list of its heuristics that is fit. An engine is fit
+ * if it gives the same bits each time, computes in the precision that the descriptor asks for, is compiled already,
+ * and its plan can be built. Internal to device/cuda/toolkit; any thread. */
 #ifndef GP_DEVICE_CUDA_TOOLKIT_CUDNN_ENGINE_H
 #define GP_DEVICE_CUDA_TOOLKIT_CUDNN_ENGINE_H
 

@@ -1,4 +1,4 @@
-/* Convolutions as cuDNN's graphs: one operation, and where a forward one has a bias an addition behind it. Pictures
+/* Convolutions as cuDNN's graphs: one operation, and an addition after it if a forward one has a bias. Pictures
  * are cuDNN's NCHW tensors with the strides of NHWC, slices of channels included; weights lie as the descriptor's
  * format says. Internal to device/cuda/toolkit; any thread. */
 #ifndef GP_DEVICE_CUDA_TOOLKIT_CUDNN_GRAPH_H
