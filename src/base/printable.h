@@ -19,7 +19,7 @@
 
 /* Bytes of the UTF-8 character at `text`, of which `left` ≥ 1 bytes may be read, and its code point. 0: it is none
  * (RFC 3629: shortest form, no surrogates). A NUL ends the text in any case. */
-size_t gp_utf8_next(const char *text, size_t left, uint32_t *point);
+size_t gp_utf8_next(const char *text, size_t left, uint32_t *out);
 /* Changes the text in place, which never becomes longer; a newline is changed too. Returns it. */
 char *gp_make_printable(char *text);
 /* Bytes of the character at the start of a text that is not empty; *printable: whether it stays as it is. */
